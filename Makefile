@@ -1,0 +1,69 @@
+# `make` alone lists the targets. ARGS is handed to what run and bench start.
+
+GO       ?= go
+ARGS     ?=
+FUZZTIME ?= 10s
+
+# The race detector needs a C compiler, which a machine with Go may lack.
+ifneq ($(shell command -v $(firstword $(shell $(GO) env CC)) 2>/dev/null),)
+TESTFLAGS ?= -race
+else
+TESTFLAGS ?=
+$(if $(filter test check,$(MAKECMDGOALS)),$(warning no C compiler: testing without the race detector))
+endif
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build the server into bin/
+	$(GO) build -o bin/holdfastd ./cmd/holdfastd
+
+.PHONY: run
+run: build ## Start the server in dev mode, on SQLite; it prints a curl line to try
+	bin/holdfastd --dev $(ARGS)
+
+.PHONY: test
+test: ## Run every test, on SQLite and on a throwaway PostgreSQL
+	scripts/with-postgres $(GO) test -count=1 -timeout 20m $(TESTFLAGS) ./...
+
+.PHONY: check
+check: generated format lint test ## Everything a change must pass before it is sent
+
+.PHONY: gen
+gen: ## Write gen/ from proto/
+	$(GO) run ./proto/generate
+
+.PHONY: bench
+bench: ## Measure against the targets, on both engines
+	scripts/with-postgres $(GO) run ./bench $(ARGS)
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME (10s)
+	scripts/fuzz $(FUZZTIME)
+
+.PHONY: lint
+lint: bin/.tools ## Run the linters on all but gen/
+	scripts/lint bin
+
+.PHONY: clean
+clean: ## Remove what the other targets built
+	rm -rf bin
+
+# The linters have a module of their own: their dependencies are not the server's.
+bin/.tools: tools/go.mod tools/go.sum
+	cd tools && GOBIN=$(CURDIR)/bin $(GO) install tool
+	@touch $@
+
+.PHONY: generated
+generated: gen
+	git diff --exit-code -- gen
+	@new=$$(git ls-files --others --exclude-standard -- gen) && \
+	if [ -n "$$new" ]; then echo "not committed:" $$new >&2; exit 1; fi
+
+.PHONY: format
+format:
+	@bad=$$(find . -name '*.go' -not -path './gen/*' -exec gofmt -l {} +) && \
+	if [ -n "$$bad" ]; then echo "run gofmt -w on:" $$bad >&2; exit 1; fi
+	$(GO) mod tidy -diff

@@ -1,0 +1,153 @@
+package holdfast_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/holdfast-dev/holdfast"
+
+// Packages import only what is listed on their line. Read top to bottom, this is
+// the architecture. A name ending in /... stands for everything below it, and
+// "..." alone for everything.
+var mayImport = []struct{ pkg, imports string }{
+	{"fault", ""},
+	{"page", "fault"},
+	{"resource", "fault"},
+	{"seal", "fault"},
+	{"store", "fault page resource"},
+	{"store/storetest", "fault page resource seal store"},
+	{"authz", "fault page resource store"},
+	{"iam", "authz fault page resource store"},
+	{"token", "authz fault resource seal store"},
+	{"api", "authz fault gen/... iam page resource token"},
+	{"server", "..."},
+	{"cmd/holdfastd", "server"},
+	{"gen/...", "gen/..."},
+	{"proto/generate", ""},
+	{"bench", "..."},
+	{"e2e", "..."},
+}
+
+// Third parties stay behind the packages that wrap them. What is not named here
+// is free.
+var onlyIn = []struct{ library, homes string }{
+	{"modernc.org/sqlite", "store store/storetest bench e2e"},
+	{"github.com/jackc/pgx", "store store/storetest bench e2e"},
+	{"github.com/pressly/goose", "store store/storetest bench e2e"},
+	{"google.golang.org/grpc", "api server gen/... proto/generate bench e2e"},
+	{"google.golang.org/genproto", "api server gen/... proto/generate bench e2e"},
+	{"github.com/grpc-ecosystem/grpc-gateway", "api server gen/... proto/generate bench e2e"},
+	{"github.com/go-jose/go-jose", "token"},
+	{"github.com/prometheus", "server api"},
+	{"github.com/soheilhy/cmux", "server"},
+}
+
+// Tests may import what they like, except these: a test that needs a database
+// asks storetest for one.
+var alsoInTests = []string{"modernc.org/sqlite", "github.com/jackc/pgx", "github.com/pressly/goose"}
+
+func TestArchitecture(t *testing.T) {
+	for _, p := range listPackages(t) {
+		allowed, listed := importsOf(p.name)
+		if !listed {
+			t.Errorf("package %s is not in mayImport: say where it belongs", p.name)
+			continue
+		}
+		for _, imp := range p.Imports {
+			if in, ours := strings.CutPrefix(imp, module+"/"); ours && !matches(allowed, in) {
+				t.Errorf("%s imports %s, which mayImport does not grant it", p.name, in)
+			}
+			checkHome(t, p.name, imp)
+		}
+		for _, imp := range slices.Concat(p.TestImports, p.XTestImports) {
+			if slices.ContainsFunc(alsoInTests, func(lib string) bool { return within(imp, lib) }) {
+				checkHome(t, p.name, imp)
+			}
+		}
+	}
+}
+
+// checkHome fails the test if imp is a library that does not belong in pkg.
+func checkHome(t *testing.T, pkg, imp string) {
+	t.Helper()
+	for _, rule := range onlyIn {
+		if within(imp, rule.library) && !matches(rule.homes, pkg) {
+			t.Errorf("%s imports %s, which belongs in %s", pkg, imp, rule.homes)
+		}
+	}
+}
+
+// A listedPackage is a package as `go list` describes it, and its name within
+// the module: "" is the root.
+type listedPackage struct {
+	ImportPath   string
+	Imports      []string
+	TestImports  []string
+	XTestImports []string
+
+	name string
+}
+
+// listPackages lists also what does not compile (-e): that is for the package's
+// own tests to say.
+func listPackages(t *testing.T) []listedPackage {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-e",
+		"-json=ImportPath,Imports,TestImports,XTestImports", "./...").Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		t.Fatalf("go list: %v\n%s", err, exit.Stderr)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []listedPackage
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listedPackage
+		if err := dec.Decode(&p); err == io.EOF {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		p.name = strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+		all = append(all, p)
+	}
+}
+
+// importsOf returns the line of mayImport for pkg. The root holds this test and
+// nothing else.
+func importsOf(pkg string) (imports string, listed bool) {
+	if pkg == "" {
+		return "", true
+	}
+	for _, rule := range mayImport {
+		if matches(rule.pkg, pkg) {
+			return rule.imports, true
+		}
+	}
+	return "", false
+}
+
+// matches reports whether one of the patterns, separated by spaces, stands for
+// pkg.
+func matches(patterns, pkg string) bool {
+	return slices.ContainsFunc(strings.Fields(patterns), func(p string) bool {
+		if p == "..." {
+			return true
+		}
+		if parent, all := strings.CutSuffix(p, "/..."); all {
+			return within(pkg, parent)
+		}
+		return p == pkg
+	})
+}
+
+// within reports whether path is parent or below it.
+func within(path, parent string) bool {
+	return path == parent || strings.HasPrefix(path, parent+"/")
+}
