@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestGenIsWhatTheProtosSay(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "stale.pb.go"), []byte("package stale"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), "..", dir); err != nil {
+		t.Fatal(err)
+	}
+	want, err := readTree(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := readTree("../../gen")
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := func(files tree) []string { return slices.Sorted(maps.Keys(files)) }
+	if diff := cmp.Diff(paths(want), paths(got)); diff != "" {
+		t.Errorf("files of gen (-generated +found):\n%s", diff)
+	}
+	for path := range want {
+		if !bytes.Equal(want[path], got[path]) {
+			t.Errorf("gen/%s differs from what is generated: run go run ./proto/generate", path)
+		}
+	}
+}
+
+// openapiJSON returns the document in gen, as text and as read.
+func openapiJSON(t *testing.T) (string, openAPI) {
+	t.Helper()
+	text, err := os.ReadFile("../../gen/openapi/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc openAPI
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	return string(text), doc
+}
+
+func TestDocumentIsWhole(t *testing.T) {
+	text, doc := openapiJSON(t)
+	for _, ref := range regexp.MustCompile(`"\$ref": "([^"]*)"`).FindAllStringSubmatch(text, -1) {
+		name, local := strings.CutPrefix(ref[1], "#/components/schemas/")
+		if _, ok := doc.Components.Schemas[name]; !local || !ok {
+			t.Errorf("reference to %s, which is not there", ref[1])
+		}
+	}
+	for name, s := range doc.Components.Schemas {
+		if s["type"] == "object" && s["additionalProperties"] != false {
+			t.Errorf("schema %s takes any property", name)
+		}
+	}
+}
+
+func TestDocumentedOperations(t *testing.T) {
+	_, doc := openapiJSON(t)
+	queryName := regexp.MustCompile(`^([a-z_]+(\.[a-z_]+)?|updateMask)$`)
+	var ids []string
+	for path, operations := range doc.Paths {
+		for method, op := range operations {
+			ids = append(ids, op.OperationID)
+			var inPath string
+			for _, p := range op.Parameters {
+				if p.In == "path" {
+					inPath += "{" + p.Name + "}"
+				} else if !queryName.MatchString(p.Name) {
+					t.Errorf("%s: query parameter %s", op.OperationID, p.Name)
+				}
+			}
+			if want := strings.Join(regexp.MustCompile(`\{.*?\}`).FindAllString(path, -1), ""); inPath != want {
+				t.Errorf("%s: path %s has parameters %q", op.OperationID, path, inPath)
+			}
+			if open := op.Security != nil; open != (path == "/ping/v2beta1/ping") {
+				t.Errorf("%s: callable without a token = %v", op.OperationID, open)
+			}
+			if empty := op.Responses["200"].Content == nil; empty != (method == "delete") {
+				t.Errorf("%s: answers with nothing = %v", op.OperationID, empty)
+			}
+			failure := op.Responses["default"].Content["application/json"].Schema["$ref"]
+			if failure != "#/components/schemas/"+statusName {
+				t.Errorf("%s: fails with %v", op.OperationID, failure)
+			}
+		}
+	}
+	if unique := slices.Compact(slices.Sorted(slices.Values(ids))); len(unique) != len(ids) || len(ids) == 0 {
+		t.Errorf("%d operations have %d names", len(ids), len(unique))
+	}
+}
+
+func TestDocumentRequiresOnCreate(t *testing.T) {
+	_, doc := openapiJSON(t)
+	groups := doc.Paths["/iam/v2beta1/groups/{uid}"]
+	required := func(method string) any {
+		return groups[method].RequestBody.Content["application/json"].Schema["required"]
+	}
+	if diff := cmp.Diff([]any{"name"}, required("post")); diff != "" {
+		t.Errorf("required of a new group (-want +got):\n%s", diff)
+	}
+	if got := required("patch"); got != nil {
+		t.Errorf("required of a changed group: %v", got)
+	}
+	if got := doc.Components.Schemas["holdfast.iam.v2beta1.Group"]["required"]; got != nil {
+		t.Errorf("required of any group: %v", got)
+	}
+}
+
+func TestDocumentRefuses(t *testing.T) {
+	tests := map[string]tree{
+		"a key it would lose": {
+			"a": []byte(`{"openapi": "3.1.0", "webhooks": {}}`),
+		},
+		"two operations at one place": {
+			"a": []byte(`{"paths": {"/x/{parent}": {"get": {"operationId": "A", "responses": {}}}}}`),
+			"b": []byte(`{"paths": {"/x/{uid}": {"get": {"operationId": "B", "responses": {}}}}}`),
+		},
+	}
+	for name, parts := range tests {
+		t.Run(name, func(t *testing.T) {
+			if _, err := document(parts, nil); err == nil {
+				t.Error("no error")
+			}
+		})
+	}
+}
