@@ -1,0 +1,154 @@
+// Package fault is the one error type that crosses a package boundary.
+//
+// A fault carries what a client may know: a code, a sentence, and typed
+// details. The cause it wraps is for the log. Any error that is not a fault is
+// a bug or an outage, and the edge answers it with Internal and no more words.
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// A Code is a google.rpc.Code. It is itself an error, so that callers can write
+// errors.Is(err, fault.NotFound).
+type Code int
+
+// The codes the service answers with.
+const (
+	Canceled           Code = 1
+	InvalidArgument    Code = 3
+	DeadlineExceeded   Code = 4
+	NotFound           Code = 5
+	AlreadyExists      Code = 6
+	PermissionDenied   Code = 7
+	ResourceExhausted  Code = 8
+	FailedPrecondition Code = 9
+	Aborted            Code = 10
+	Unimplemented      Code = 12
+	Internal           Code = 13
+	Unavailable        Code = 14
+	Unauthenticated    Code = 16
+)
+
+var reasons = map[Code]string{
+	Canceled: "CANCELLED", InvalidArgument: "INVALID_ARGUMENT", DeadlineExceeded: "DEADLINE_EXCEEDED",
+	NotFound: "NOT_FOUND", AlreadyExists: "ALREADY_EXISTS", PermissionDenied: "PERMISSION_DENIED",
+	ResourceExhausted: "RESOURCE_EXHAUSTED", FailedPrecondition: "FAILED_PRECONDITION", Aborted: "ABORTED",
+	Unimplemented: "UNIMPLEMENTED", Internal: "INTERNAL", Unavailable: "UNAVAILABLE", Unauthenticated: "UNAUTHENTICATED",
+}
+
+func (c Code) Error() string { return fmt.Sprintf("code %d", int(c)) }
+
+// Reason is the code's name in ErrorInfo.
+func (c Code) Reason() string { return reasons[c] }
+
+// An Error is a failure the client is told about.
+type Error struct {
+	Code     Code
+	Message  string
+	Metadata map[string]string // of ErrorInfo: what a program may want to read
+	Fields   []Violation       // of the request: what to change in it
+	Unmet    []Violation       // of the world: what to change first
+	Resource *Resource         // what is missing, or in the way
+	RetryIn  time.Duration     // when to try again; 0 says nothing
+	Cause    error             // logged, never sent
+}
+
+// A Violation is one thing wrong. Subject is a field path or a violation type.
+type Violation struct{ Subject, Description string }
+
+// A Resource names what an error is about.
+type Resource struct{ Type, Name string }
+
+func (e *Error) Error() string        { return e.Message }
+func (e *Error) Unwrap() error        { return e.Cause }
+func (e *Error) Is(target error) bool { return target == error(e.Code) }
+
+// New returns a fault with no details.
+func New(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// Field reports a request field that cannot be accepted.
+func Field(name, format string, args ...any) *Error {
+	return Fields([]Violation{{name, fmt.Sprintf(format, args...)}})
+}
+
+// Fields reports every request field that cannot be accepted. The sentence is
+// the first one's. It returns nil if there are none.
+func Fields(all []Violation) *Error {
+	if len(all) == 0 {
+		return nil
+	}
+	return &Error{
+		Code:    InvalidArgument,
+		Message: fmt.Sprintf("Invalid argument: %s: %s", all[0].Subject, all[0].Description),
+		Fields:  all,
+	}
+}
+
+// Missing reports that there is no resource of that type and name.
+func Missing(kind, name string) *Error {
+	return &Error{Code: NotFound, Message: fmt.Sprintf("Not found: %s %s", kind, name), Resource: &Resource{kind, name}}
+}
+
+// Exists reports that a resource is in the way of another of the same name.
+func Exists(kind, name string) *Error {
+	return &Error{
+		Code:     AlreadyExists,
+		Message:  fmt.Sprintf("Already exists: %s named %q", kind, name),
+		Resource: &Resource{kind, name},
+	}
+}
+
+// Denied reports that the caller lacks a capability on a place.
+func Denied(capability, scope string) *Error {
+	return &Error{
+		Code:     PermissionDenied,
+		Message:  fmt.Sprintf("Permission denied: %s on %s", capability, scope),
+		Metadata: map[string]string{"capability": capability, "scope": scope},
+	}
+}
+
+// NotEmpty reports that parent cannot be deleted while it has children of these
+// kinds.
+func NotEmpty(parent string, kinds ...string) *Error {
+	e := &Error{Code: FailedPrecondition}
+	for _, kind := range kinds {
+		e.Unmet = append(e.Unmet, Violation{"RESOURCE_NOT_EMPTY", fmt.Sprintf("cannot delete %s with child %s", parent, kind)})
+	}
+	e.Message = fmt.Sprintf("Precondition failed: cannot delete %s with child %s", parent, strings.Join(kinds, ", "))
+	return e
+}
+
+// Unmet reports that the world is not in the state a request needs.
+func Unmet(kind, format string, args ...any) *Error {
+	text := fmt.Sprintf(format, args...)
+	return &Error{Code: FailedPrecondition, Message: "Precondition failed: " + text, Unmet: []Violation{{kind, text}}}
+}
+
+// Outage reports that something the service needs cannot be reached just now.
+func Outage(what string, cause error) *Error {
+	return &Error{
+		Code: Unavailable, Message: fmt.Sprintf("Unavailable: %s cannot be used right now; try again", what),
+		RetryIn: time.Second, Cause: cause,
+	}
+}
+
+// From returns err as a fault, hiding it behind Internal if it is not one.
+func From(err error) *Error {
+	var f *Error
+	switch {
+	case errors.As(err, &f):
+		return f
+	case errors.Is(err, context.Canceled):
+		return &Error{Code: Canceled, Message: "Cancelled: the caller went away", Cause: err}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &Error{Code: DeadlineExceeded, Message: "Deadline exceeded: the request took too long", Cause: err}
+	}
+	return &Error{Code: Internal, Message: "Internal error", Cause: err}
+}

@@ -1,0 +1,71 @@
+package resource
+
+import (
+	"context"
+	"time"
+)
+
+// An EventType says what happened. The prefix that makes it a CloudEvents type
+// is added on delivery.
+type EventType string
+
+// The events there are. A store records one with every change.
+const (
+	GroupCreated            EventType = "iam.group.created.v1"
+	GroupUpdated            EventType = "iam.group.updated.v1"
+	GroupDeleted            EventType = "iam.group.deleted.v1"
+	GroupAccessRequested    EventType = "iam.group.access_requested.v1"
+	IdentityCreated         EventType = "iam.identity.created.v1"
+	IdentityUpdated         EventType = "iam.identity.updated.v1"
+	IdentityDeleted         EventType = "iam.identity.deleted.v1"
+	IdentityMetadataUpdated EventType = "iam.identity.metadata.updated.v1"
+	RoleCreated             EventType = "iam.roles.created.v1"
+	RoleUpdated             EventType = "iam.roles.updated.v1"
+	RoleDeleted             EventType = "iam.roles.deleted.v1"
+	BindingCreated          EventType = "iam.rolebindings.created.v1"
+	BindingsCreated         EventType = "iam.rolebindings.created.batch.v1"
+	BindingUpdated          EventType = "iam.rolebindings.updated.v1"
+	BindingDeleted          EventType = "iam.rolebindings.deleted.v1"
+)
+
+// An Event is one change, as the outbox keeps it. Before and After are JSON,
+// or empty where there was nothing.
+type Event struct {
+	Seq     int64
+	ID      string
+	Type    EventType
+	Subject UID
+	Group   UID // "/" for what happened to the root of everything
+	Actor   Actor
+	Time    time.Time
+	Before  []byte
+	After   []byte
+}
+
+// An Actor is who a change is put down to. The zero value is the service.
+type Actor struct {
+	Subject   UID       `json:"subject,omitempty"`
+	Act       *Upstream `json:"act,omitempty"`
+	RequestID string    `json:"requestId,omitempty"`
+	Remote    string    `json:"remote,omitempty"` // the caller's address
+}
+
+// An Upstream is the credential an identity was assumed with.
+type Upstream struct {
+	Issuer   string   `json:"iss,omitempty"`
+	Subject  string   `json:"sub,omitempty"`
+	Audience []string `json:"aud,omitempty"`
+}
+
+type actorKey struct{}
+
+// WithActor puts the changes made under the context down to a.
+func WithActor(ctx context.Context, a Actor) context.Context {
+	return context.WithValue(ctx, actorKey{}, a)
+}
+
+// ActorFrom returns who changes are put down to.
+func ActorFrom(ctx context.Context) Actor {
+	a, _ := ctx.Value(actorKey{}).(Actor)
+	return a
+}

@@ -1,0 +1,56 @@
+package resource
+
+// MaxIDs is how many uids one list may name.
+const MaxIDs = 1000
+
+// A PlaceFilter keeps the resources in certain places. Members that are set
+// must all hold.
+type PlaceFilter struct {
+	AncestorsOf   UID   `json:"ancestorsOf,omitempty"`
+	DescendantsOf UID   `json:"descendantsOf,omitempty"`
+	ChildrenOf    UID   `json:"childrenOf,omitempty"`
+	InRoot        bool  `json:"inRoot,omitempty"` // those without a parent
+	IDs           []UID `json:"ids,omitempty"`
+}
+
+// Validate reports every member a caller must fix.
+func (f PlaceFilter) Validate() error {
+	var p problems
+	p.uid("uidp.ancestors_of", f.AncestorsOf)
+	p.uid("uidp.descendants_of", f.DescendantsOf)
+	p.uid("uidp.children_of", f.ChildrenOf)
+	for _, id := range f.IDs {
+		p.uid("uidp.ids", id)
+	}
+	if len(f.IDs) > MaxIDs {
+		p.add("uidp.ids", "must have at most 1000 uids")
+	}
+	return p.err()
+}
+
+// A Filter says what a list of IAM resources keeps. Each kind reads the members
+// that make sense for it.
+type Filter struct {
+	Place        PlaceFilter      `json:"place,omitzero"`
+	Name         string           `json:"name,omitempty"`
+	Relationship RelationshipType `json:"relationship,omitempty"` // of identities
+	Identity     UID              `json:"identity,omitempty"`     // of bindings
+	Role         UID              `json:"role,omitempty"`         // of bindings
+	Group        UID              `json:"group,omitempty"`        // of bindings
+}
+
+// Validate reports every member a caller must fix.
+func (f Filter) Validate() error {
+	if err := f.Place.Validate(); err != nil {
+		return err
+	}
+	var p problems
+	p.uid("identity", f.Identity)
+	p.uid("role", f.Role)
+	p.uid("group", f.Group)
+	if f.Relationship < RelationshipNone || f.Relationship > RelationshipServicePrincipal {
+		p.add("relationship_type", "is not a type of relationship")
+	}
+	p.text("name", f.Name)
+	return p.err()
+}

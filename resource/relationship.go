@@ -1,0 +1,210 @@
+package resource
+
+import (
+	"encoding/json"
+	"maps"
+	"net/url"
+	"regexp"
+	"regexp/syntax"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	maxClaims     = 32
+	maxStaticKeys = 16
+	maxKeySet     = 64 << 10
+)
+
+var awsAccount = regexp.MustCompile(`^[0-9]{12}$`)
+
+// Validate reports every field a caller must fix. now bounds how long static
+// keys may be trusted.
+func (i Identity) Validate(now time.Time) error {
+	var p problems
+	p.name(i.Name)
+	p.description(i.Description)
+	p.text("company", i.Company)
+	r := i.Relationship
+	switch r.Type() {
+	case RelationshipClaimMatch:
+		r.ClaimMatch.validate(&p)
+	case RelationshipStaticKeys:
+		r.StaticKeys.validate(&p, now)
+	case RelationshipAWS:
+		r.AWS.validate(&p)
+	case RelationshipServicePrincipal:
+		if r.ServicePrincipal < 0 || r.ServicePrincipal >= servicePrincipals {
+			p.add("service_principal", "is not a service principal")
+		}
+	default:
+		p.add("relationship", "one of claim_match, static_keys, aws_identity, service_principal is required")
+	}
+	return p.err()
+}
+
+// ValidateMetadata reports what a person must fix in what they told us.
+func (i Identity) ValidateMetadata() error {
+	var p problems
+	p.text("company", i.Company)
+	for _, k := range slices.Sorted(maps.Keys(i.Metadata)) {
+		if s, ok := i.Metadata[k].(string); ok {
+			p.text(k, s)
+		}
+	}
+	return p.err()
+}
+
+func (c ClaimMatch) validate(p *problems) {
+	p.either("claim_match.issuer", c.Issuer, c.IssuerPattern, true)
+	p.either("claim_match.subject", c.Subject, c.SubjectPattern, true)
+	p.either("claim_match.audience", c.Audience, c.AudiencePattern, false)
+	if c.Issuer != "" {
+		p.issuer("claim_match.issuer", c.Issuer)
+	}
+	if c.SubjectPattern != "" && matchesAnything(c.SubjectPattern) {
+		p.add("claim_match.subject_pattern", "matches every subject; say which subjects are meant")
+	}
+	if c.IssuerPattern != "" && matchesAnything(c.IssuerPattern) {
+		p.add("claim_match.issuer_pattern", "matches every issuer; say which issuers are meant")
+	}
+	if len(c.Claims)+len(c.ClaimPatterns) > maxClaims {
+		p.add("claim_match.claims", "at most 32 claims can be matched")
+	}
+	for _, k := range slices.Sorted(maps.Keys(c.Claims)) {
+		p.claim("claim_match.claims", k, c.Claims[k])
+	}
+	for _, k := range slices.Sorted(maps.Keys(c.ClaimPatterns)) {
+		p.claim("claim_match.claim_patterns", k, c.ClaimPatterns[k])
+		p.pattern("claim_match.claim_patterns", c.ClaimPatterns[k])
+		if _, twice := c.Claims[k]; twice {
+			p.add("claim_match.claim_patterns", k+" is also in claims")
+		}
+	}
+}
+
+func (k StaticKeys) validate(p *problems, now time.Time) {
+	p.issuer("static_keys.issuer", k.Issuer)
+	p.text("static_keys.subject", k.Subject)
+	if k.Subject == "" {
+		p.add("static_keys.subject", "is required")
+	}
+	if text := badKeySet(k.IssuerKeys); text != "" {
+		p.add("static_keys.issuer_keys", text)
+	}
+	switch {
+	case k.ExpirationTime.Before(now):
+		p.add("static_keys.expiration_time", "is in the past")
+	case k.ExpirationTime.After(now.Add(staticKeyLife + time.Minute)): // a minute for the clocks
+		p.add("static_keys.expiration_time", "is more than 365 days away")
+	}
+	if len(k.Audiences) > 1 {
+		p.add("static_keys.audiences", "at most one audience is supported")
+	}
+	for _, a := range k.Audiences {
+		if a == "" {
+			p.add("static_keys.audiences", "must not be empty")
+		}
+		p.text("static_keys.audiences", a)
+	}
+}
+
+func (a AWSIdentity) validate(p *problems) {
+	if !awsAccount.MatchString(a.Account) {
+		p.add("aws_identity.aws_account", "must match the pattern "+awsAccount.String())
+	}
+	p.either("aws_identity.arn", a.ARN, a.ARNPattern, false)
+	p.either("aws_identity.user_id", a.UserID, a.UserIDPattern, false)
+	if a.ARN+a.ARNPattern+a.UserID+a.UserIDPattern == "" {
+		p.add("aws_identity.arn", "an account alone is not enough: match the ARN, the user id, or both")
+	}
+	open := func(exact, pattern string) bool { return exact == "" && (pattern == "" || matchesAnything(pattern)) }
+	if a.ARNPattern+a.UserIDPattern != "" && open(a.ARN, a.ARNPattern) && open(a.UserID, a.UserIDPattern) {
+		p.add("aws_identity.arn_pattern", "matches every caller of the account; say who is meant")
+	}
+}
+
+// badKeySet says what is wrong with a JSON Web Key Set, or "".
+func badKeySet(text string) string {
+	if len(text) > maxKeySet {
+		return "must be at most 64 KiB"
+	}
+	var set struct{ Keys []map[string]any }
+	if err := json.Unmarshal([]byte(text), &set); err != nil || len(set.Keys) == 0 {
+		return "must be a JSON Web Key Set with at least one key"
+	}
+	if len(set.Keys) > maxStaticKeys {
+		return "must have at most 16 keys"
+	}
+	for _, key := range set.Keys {
+		switch kty, _ := key["kty"].(string); {
+		case kty != "RSA" && kty != "EC" && kty != "OKP":
+			return "keys must be of type RSA, EC or OKP"
+		case key["d"] != nil || key["p"] != nil || key["k"] != nil:
+			return "holds a private key; send public keys only"
+		}
+	}
+	return ""
+}
+
+// either checks a value that is exact or a pattern, never both.
+func (p *problems) either(field, exact, pattern string, required bool) {
+	switch {
+	case exact != "" && pattern != "":
+		p.add(field, "is given both exactly and as a pattern")
+	case exact == "" && pattern == "" && required:
+		p.add(field, "is required, exactly or as a pattern")
+	}
+	p.text(field, exact)
+	p.pattern(field+"_pattern", pattern)
+}
+
+func (p *problems) pattern(field, pattern string) {
+	if len(pattern) > maxPattern {
+		p.add(field, "must have at most 1024 characters")
+		return
+	}
+	if _, err := Anchored(pattern); err != nil {
+		p.add(field, "is not a regular expression (RE2): "+reason(err))
+	}
+}
+
+// reason is what is wrong with a pattern, without our anchors around it.
+func reason(err error) string {
+	if e, ok := err.(*syntax.Error); ok {
+		return e.Code.String()
+	}
+	return "cannot be read"
+}
+
+func (p *problems) issuer(field, s string) {
+	p.text(field, s)
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		p.add(field, "must be an https address without query or fragment")
+	}
+}
+
+func (p *problems) claim(field, key, value string) {
+	if key == "" || value == "" || slices.Contains([]string{"iss", "sub", "aud"}, key) {
+		p.add(field, "claims must have a name other than iss, sub and aud, and a value")
+	}
+	p.text(field, key)
+	p.text(field, value)
+}
+
+// matchesAnything tells whether a pattern accepts words that have nothing in
+// common. No pattern that means something accepts all of these.
+func matchesAnything(pattern string) bool {
+	re, err := Anchored(pattern)
+	if err != nil {
+		return false
+	}
+	return !slices.ContainsFunc(probes, func(s string) bool { return !re.MatchString(s) })
+}
+
+var probes = []string{
+	"a", "Z9", "https://example.com", "repo:org/name:ref:refs/heads/main",
+	"system:serviceaccount:ns:name", "0123456789", "x|y@z.example", strings.Repeat("q-", 40),
+}

@@ -1,0 +1,37 @@
+package resource
+
+import "time"
+
+// A Role is a named set of capabilities. A managed role belongs to the service:
+// its UID is a root and nobody changes it.
+type Role struct {
+	UID          UID          `json:"uid"`
+	Name         string       `json:"name"`
+	Description  string       `json:"description,omitempty"`
+	Capabilities Capabilities `json:"capabilities"`
+	CreateTime   time.Time    `json:"createTime"`
+	UpdateTime   time.Time    `json:"updateTime"`
+}
+
+// Managed tells whether the role is the service's own.
+func (r Role) Managed() bool { return r.UID.IsRoot() }
+
+// Validate reports every field a caller must fix.
+func (r Role) Validate() error {
+	var p problems
+	p.name(r.Name)
+	p.description(r.Description)
+	switch {
+	case r.Capabilities == Capabilities{}:
+		p.add("capabilities", "a role needs at least one capability")
+	case r.Capabilities.Intersects(internalOnly) && !r.Capabilities.Has(Internal):
+		p.add("capabilities", "internal-only capabilities need the internal capability beside them")
+	}
+	return p.err()
+}
+
+// ManagedRoleUID is the UID of the managed role of that name, always the same.
+func ManagedRoleUID(name string) UID { return DerivedUID("role", name) }
+
+// OwnerRole is the managed role an organization must never be without.
+var OwnerRole = ManagedRoleUID("owner")

@@ -1,0 +1,67 @@
+package resource
+
+import (
+	"regexp"
+	"unicode/utf8"
+
+	"github.com/holdfast-dev/holdfast/fault"
+)
+
+// What text the service keeps. Each has a bound, so that no row is larger than
+// a page of a list can carry.
+const (
+	maxName        = 128
+	maxDescription = 512
+	maxPattern     = 1024
+	maxText        = 2048
+)
+
+var (
+	namePattern        = regexp.MustCompile(`^[a-z0-9 ._-]{1,}$`)
+	descriptionPattern = regexp.MustCompile(`^[\S ]{0,512}$`)
+)
+
+// problems collects everything wrong with a resource.
+type problems []fault.Violation
+
+func (p *problems) add(field, text string) {
+	*p = append(*p, fault.Violation{Subject: field, Description: text})
+}
+
+// err is nil if nothing was added.
+func (p problems) err() error {
+	if len(p) == 0 {
+		return nil
+	}
+	return fault.Fields(p)
+}
+
+func (p *problems) name(s string) {
+	switch {
+	case !namePattern.MatchString(s):
+		p.add("name", "name must match the pattern "+namePattern.String())
+	case len(s) > maxName:
+		p.add("name", "name must have at most 128 characters")
+	}
+}
+
+func (p *problems) description(s string) {
+	switch {
+	case !utf8.ValidString(s), !descriptionPattern.MatchString(s):
+		p.add("description", "description must be at most 512 characters without line breaks or tabs")
+	}
+}
+
+// text checks a value kept word for word.
+func (p *problems) text(field, s string) {
+	if !utf8.ValidString(s) || len(s) > maxText {
+		p.add(field, "must be valid UTF-8 of at most 2048 bytes")
+	}
+}
+
+// uid checks an optional reference.
+func (p *problems) uid(field string, uid UID) {
+	if uid != "" && !wellFormed(string(uid)) {
+		p.add(field, "is not a uid")
+	}
+}

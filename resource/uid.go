@@ -1,0 +1,143 @@
+// Package resource is the vocabulary of the service: what a group, an identity,
+// a role or a binding is, what makes one well formed, and what can happen to
+// it. It does no I/O and imports nothing but the standard library and fault.
+package resource
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/fault"
+)
+
+// A UID names a resource by its place: the segments of its ancestors, root
+// first, then its own. The root's segment has 40 hexadecimal digits, each
+// below it 16.
+type UID string
+
+const (
+	rootDigits    = 40
+	segmentDigits = 16
+
+	// MaxDepth is how many segments a UID may have. It bounds what one write
+	// does to the counters above it.
+	MaxDepth = 32
+)
+
+// ParseUID checks that s is a UID. field names it in the fault.
+func ParseUID(field, s string) (UID, error) {
+	if s == "" {
+		return "", fault.Field(field, "is required")
+	}
+	if !wellFormed(s) {
+		return "", fault.Field(field, "must be 40 lower-case hexadecimal digits, then 16 after each slash, at most %d levels", MaxDepth)
+	}
+	return UID(s), nil
+}
+
+func wellFormed(s string) bool {
+	if len(s) < rootDigits || (len(s)-rootDigits)%(segmentDigits+1) != 0 || UID(s).Depth() > MaxDepth {
+		return false
+	}
+	for i := range len(s) {
+		if slash := i >= rootDigits && (i-rootDigits)%(segmentDigits+1) == 0; slash {
+			if s[i] != '/' {
+				return false
+			}
+		} else if (s[i] < '0' || s[i] > '9') && (s[i] < 'a' || s[i] > 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// NewRoot returns the UID of a new root.
+func NewRoot() UID {
+	var b [rootDigits / 2]byte
+	rand.Read(b[:]) // never fails
+	return UID(hex.EncodeToString(b[:]))
+}
+
+// NewChild returns the UID of something new under u.
+func (u UID) NewChild() UID {
+	var b [segmentDigits / 2]byte
+	rand.Read(b[:]) // never fails
+	return u + "/" + UID(hex.EncodeToString(b[:]))
+}
+
+// DerivedUID returns the root UID that belongs to the words, always the same.
+func DerivedUID(words ...string) UID {
+	h := sha256.New()
+	for _, w := range words {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(w))) // so that ("a", "bc") is not ("ab", "c")
+		h.Write(n[:])
+		h.Write([]byte(w))
+	}
+	return UID(hex.EncodeToString(h.Sum(nil)[:rootDigits/2]))
+}
+
+// Parent returns the UID one level up, or "" for a root.
+func (u UID) Parent() UID {
+	i := strings.LastIndexByte(string(u), '/')
+	if i < 0 {
+		return ""
+	}
+	return u[:i]
+}
+
+// Root returns the UID of the organization u belongs to.
+func (u UID) Root() UID {
+	if i := strings.IndexByte(string(u), '/'); i >= 0 {
+		return u[:i]
+	}
+	return u
+}
+
+// IsRoot tells whether u has no parent.
+func (u UID) IsRoot() bool { return u != "" && !strings.Contains(string(u), "/") }
+
+// Depth is the level of u: 1 for a root, 0 for "".
+func (u UID) Depth() int {
+	if u == "" {
+		return 0
+	}
+	return 1 + strings.Count(string(u), "/")
+}
+
+// Ancestor returns the ancestor of u at depth d, u itself included.
+func (u UID) Ancestor(d int) UID { return u[:min(len(u), rootDigits+(d-1)*(segmentDigits+1))] }
+
+// Ancestors returns the proper ancestors of u, root first.
+func (u UID) Ancestors() []UID {
+	var all []UID
+	for i := range len(u) {
+		if u[i] == '/' {
+			all = append(all, u[:i])
+		}
+	}
+	return all
+}
+
+// Covers tells whether v is u or below it. "" covers nothing.
+func (u UID) Covers(v UID) bool {
+	return u != "" && len(v) >= len(u) && v[:len(u)] == u && (len(v) == len(u) || v[len(u)] == '/')
+}
+
+// Segment is the last 16 digits of u as a number. It is unique among the
+// resources of a kind, and so stands for the whole UID in keys.
+func (u UID) Segment() int64 {
+	n := uint64(0)
+	for _, c := range []byte(u[max(0, len(u)-segmentDigits):]) {
+		switch {
+		case c >= '0' && c <= '9':
+			n = n<<4 | uint64(c-'0')
+		case c >= 'a' && c <= 'f':
+			n = n<<4 | uint64(c-'a'+10)
+		}
+	}
+	return int64(n)
+}

@@ -1,0 +1,81 @@
+// Package seal keeps secrets in a database unreadable to whoever steals it, and
+// derives from the one key of an installation a key for every purpose.
+package seal
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+const keySize = 32
+
+// A Key is the one secret of an installation. Whoever holds it and the database
+// can act as the service.
+type Key struct{ master [keySize]byte }
+
+// NewKey makes a key.
+func NewKey() Key {
+	var k Key
+	rand.Read(k.master[:]) // never fails
+	return k
+}
+
+// ParseKey reads what Text wrote.
+func ParseKey(text string) (Key, error) {
+	var k Key
+	b, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
+	if err != nil || len(b) != keySize {
+		return k, errors.New("an encryption key is 32 bytes in base64")
+	}
+	copy(k.master[:], b)
+	return k, nil
+}
+
+// Text is the key in a form for files and settings.
+func (k Key) Text() string { return base64.StdEncoding.EncodeToString(k.master[:]) }
+
+// String hides the key from logs.
+func (k Key) String() string { return "(key)" }
+
+// Derive returns the 32 bytes that belong to a purpose.
+func (k Key) Derive(purpose string) []byte {
+	b, err := hkdf.Key(sha256.New, k.master[:], nil, "holdfast "+purpose, keySize)
+	if err != nil {
+		panic(err) // only for absurd lengths
+	}
+	return b
+}
+
+// Seal encrypts plain. What is sealed for one purpose opens for no other.
+func (k Key) Seal(purpose string, plain []byte) []byte {
+	return k.aead(purpose).Seal(nil, nil, plain, nil)
+}
+
+// Open decrypts what Seal made. It fails if the key or purpose is another, or a
+// single bit has changed.
+func (k Key) Open(purpose string, sealed []byte) ([]byte, error) {
+	plain, err := k.aead(purpose).Open(nil, nil, sealed, nil)
+	if err != nil {
+		return nil, fmt.Errorf("unseal %s: it was sealed with another encryption key, or damaged", purpose)
+	}
+	return plain, nil
+}
+
+func (k Key) aead(purpose string) cipher.AEAD {
+	block, err := aes.NewCipher(k.Derive("seal " + purpose))
+	if err != nil {
+		panic(err) // only for keys of another size
+	}
+	a, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		panic(err)
+	}
+	return a
+}
