@@ -1,0 +1,247 @@
+package store
+
+import (
+	"context"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+var bindings = listing[resource.BoundRole]{
+	kind: "role_bindings",
+	columns: `t.uid, t.identity, t.create_ms, coalesce(i.name, ''), coalesce(i.description, ''), coalesce(i.issuer, ''),
+		coalesce(i.subject, ''), coalesce(i.email, ''), g.uid, g.name, g.description, r.uid, r.name, r.description`,
+	joins:  ` JOIN groups AS g ON g.seg = t.parent JOIN roles AS r ON r.seg = t.role LEFT JOIN identities AS i ON i.uid = t.identity`,
+	orders: map[string]string{"uid": "uid", "create_time": "create_ms"},
+	scan: func(row scanner) (b resource.BoundRole, err error) {
+		var created int64
+		i, g, r := &b.IdentityInfo, &b.GroupInfo, &b.RoleInfo
+		err = row.Scan(&b.UID, &b.Identity, &created, &i.Name, &i.Description, &i.Issuer, &i.Subject, &i.Email,
+			&g.UID, &g.Name, &g.Description, &r.UID, &r.Name, &r.Description)
+		b.CreateTime, b.Role, i.UID = fromMS(created), r.UID, b.Identity
+		return b, err
+	},
+	cursor: func(b resource.BoundRole, col string) page.Cursor {
+		c := page.Cursor{UID: string(b.UID)}
+		if col == "create_ms" {
+			c.Number = ms(b.CreateTime)
+		}
+		return c
+	},
+}
+
+// plain reads bindings without what they tie together.
+var plain = listing[resource.RoleBinding]{
+	kind:    "role_bindings",
+	columns: `t.uid, t.identity, (SELECT r.uid FROM roles AS r WHERE r.seg = t.role), t.create_ms`,
+	scan: func(row scanner) (b resource.RoleBinding, err error) {
+		var created int64
+		err = row.Scan(&b.UID, &b.Identity, &b.Role, &created)
+		b.CreateTime = fromMS(created)
+		return b, err
+	},
+}
+
+// InsertBindings adds bindings of one group, all or none, and returns them with
+// what they tie together. It returns fault.NotFound if the group, a role or an
+// identity is not there (a person's identity need not be), and
+// fault.AlreadyExists if one is there already.
+func (s *Store) InsertBindings(ctx context.Context, all []resource.RoleBinding) (out []resource.BoundRole, _ error) {
+	err := s.write(ctx, func(t *tx) error {
+		out = nil
+		group := all[0].Group()
+		if err := t.mustExist(ctx, group); err != nil {
+			return err
+		}
+		for _, b := range all {
+			if err := t.bindable(ctx, b); err != nil {
+				return err
+			}
+			if err := t.insertBinding(ctx, b); err != nil {
+				return err
+			}
+			bound, err := take(ctx, t, &bindings, "role binding", b.UID, "")
+			if err != nil {
+				return err
+			}
+			out = append(out, bound)
+		}
+		if err := t.emitBindings(ctx, group, all); err != nil {
+			return err
+		}
+		return t.count(ctx, "role_bindings", all[0].UID, len(all))
+	})
+	return out, err
+}
+
+func (t *tx) emitBindings(ctx context.Context, group resource.UID, all []resource.RoleBinding) error {
+	if len(all) == 1 {
+		return t.emit(ctx, resource.BindingCreated, all[0].UID, group, nil, all[0])
+	}
+	return t.emit(ctx, resource.BindingsCreated, group, group, nil, all)
+}
+
+// bind adds a binding and counts it.
+func (t *tx) bind(ctx context.Context, b resource.RoleBinding) error {
+	if err := t.insertBinding(ctx, b); err != nil {
+		return err
+	}
+	return t.count(ctx, "role_bindings", b.UID, 1)
+}
+
+// bindable holds what a binding refers to until the commit.
+func (t *tx) bindable(ctx context.Context, b resource.RoleBinding) error {
+	var one int
+	err := t.row(ctx, `SELECT 1 FROM roles AS t WHERE t.uid = $1`+t.s.engine.hold, []any{string(b.Role)}, &one)
+	if err != nil {
+		return missing(err, "role", b.Role)
+	}
+	if b.Identity.IsRoot() { // a person, who may not have signed in yet
+		return nil
+	}
+	err = t.row(ctx, `SELECT 1 FROM identities AS t WHERE t.uid = $1`+t.s.engine.hold, []any{string(b.Identity)}, &one)
+	return missing(err, "identity", b.Identity)
+}
+
+func (t *tx) insertBinding(ctx context.Context, b resource.RoleBinding) error {
+	_, err := t.exec(ctx, `
+		INSERT INTO role_bindings (seg, uid, parent, a1, a2, a3, identity, role, create_ms)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		append(place(b.UID), string(b.Identity), b.Role.Segment(), ms(b.CreateTime))...)
+	t.granted = append(t.granted, change{identity: b.Identity})
+	return t.bound(err, b)
+}
+
+// bound turns the refusal of a binding into a fault.
+func (t *tx) bound(err error, b resource.RoleBinding) error {
+	if t.s.engine.failure(err) == notOne {
+		f := fault.Exists("role binding", string(b.Identity))
+		f.Message = "Already exists: a binding of this identity to this role in this group"
+		f.Cause = err
+		return f
+	}
+	return t.s.inserted(err, "role binding", string(b.Identity), b.UID)
+}
+
+// Binding returns a binding with what it ties together, or fault.NotFound.
+func (s *Store) Binding(ctx context.Context, uid resource.UID) (resource.BoundRole, error) {
+	return get(ctx, s, &bindings, "role binding", uid)
+}
+
+// UpdateBinding applies change to the binding and returns the result, under the
+// rules of UpdateGroup and of InsertBindings. It returns
+// fault.FailedPrecondition if the organization would lose its last owner.
+func (s *Store) UpdateBinding(ctx context.Context, uid resource.UID, change func(*resource.RoleBinding) error) (out resource.BoundRole, _ error) {
+	err := s.write(ctx, func(t *tx) error {
+		before, err := take(ctx, t, &plain, "role binding", uid, s.engine.lock)
+		if err != nil {
+			return err
+		}
+		b := before
+		if err := change(&b); err != nil {
+			return err
+		}
+		if err := t.bindable(ctx, b); err != nil {
+			return err
+		}
+		if b.Role != resource.OwnerRole {
+			if err := t.keepOwners(ctx, `uid = $1`, string(uid)); err != nil {
+				return err
+			}
+		}
+		if _, err := t.exec(ctx, `UPDATE role_bindings SET identity = $2, role = $3 WHERE uid = $1`,
+			string(uid), string(b.Identity), b.Role.Segment()); err != nil {
+			return t.bound(err, b)
+		}
+		t.regrant(before.Identity, b.Identity)
+		if err := t.emit(ctx, resource.BindingUpdated, uid, uid.Parent(), before, b); err != nil {
+			return err
+		}
+		out, err = take(ctx, t, &bindings, "role binding", uid, "")
+		return err
+	})
+	return out, err
+}
+
+// DeleteBinding removes a binding. One that is not there is gone already. It
+// returns fault.FailedPrecondition if the organization would lose its last
+// owner.
+func (s *Store) DeleteBinding(ctx context.Context, uid resource.UID) error {
+	return s.write(ctx, func(t *tx) error {
+		if err := t.keepOwners(ctx, `uid = $1`, string(uid)); err != nil {
+			return err
+		}
+		return t.unbind(ctx, `t.uid = $1`, string(uid))
+	})
+}
+
+// unbind removes the bindings a condition selects, with their events.
+func (t *tx) unbind(ctx context.Context, where string, args ...any) error {
+	var gone []resource.RoleBinding
+	err := t.rows(ctx, `SELECT `+plain.columns+` FROM role_bindings AS t WHERE `+where+` ORDER BY t.uid`+t.s.engine.lockKey, args, func(row scanner) error {
+		b, err := plain.scan(row)
+		gone = append(gone, b)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, b := range gone {
+		if n, err := t.exec(ctx, `DELETE FROM role_bindings WHERE uid = $1`, string(b.UID)); err != nil || n == 0 {
+			return err
+		}
+		t.regrant(b.Identity)
+		if err := t.emit(ctx, resource.BindingDeleted, b.UID, b.Group(), b, nil); err != nil {
+			return err
+		}
+		if err := t.count(ctx, "role_bindings", b.UID, -1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// regrant notes that the grants of identities have changed, each once.
+func (t *tx) regrant(identities ...resource.UID) {
+	for _, uid := range identities {
+		if c := (change{identity: uid}); !slices.Contains(t.granted, c) {
+			t.granted = append(t.granted, c)
+		}
+	}
+}
+
+// keepOwners returns fault.FailedPrecondition if an organization would have no
+// owner left without the bindings a condition selects. It locks the
+// organization, so that two owners cannot leave it at the same time.
+func (t *tx) keepOwners(ctx context.Context, where string, arg any) error {
+	owner := resource.OwnerRole.Segment()
+	var orgs []resource.UID
+	err := t.rows(ctx, `SELECT t.uid FROM groups AS t WHERE t.parent IS NULL AND t.seg IN
+		(SELECT parent FROM role_bindings WHERE `+where+` AND role = $2) ORDER BY t.uid`+t.s.engine.lock, []any{arg, owner}, func(row scanner) error {
+		var uid resource.UID
+		err := row.Scan(&uid)
+		orgs = append(orgs, uid)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, org := range orgs {
+		var left int
+		err := t.row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $3 AND role = $2 AND NOT (`+where+`)`, []any{arg, owner, org.Segment()}, &left)
+		if err != nil {
+			return err
+		}
+		if left == 0 {
+			return fault.Unmet("LAST_OWNER", "the organization %s would have no owner left", org)
+		}
+	}
+	return nil
+}
+
+// Bindings returns one page of bindings with what they tie together.
+func (s *Store) Bindings(ctx context.Context, r Reach, f resource.Filter, p page.Request) (page.Page[resource.BoundRole], error) {
+	return list(ctx, s, &bindings, r, f, p)
+}

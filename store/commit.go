@@ -1,0 +1,363 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// A committer runs f in a transaction and returns when its effects are on disk,
+// or f's error when they are undone. moved is the revision f's changes to the
+// grants made, or 0.
+type committer interface {
+	run(ctx context.Context, f func(*tx) error) error
+}
+
+// A tx is a transaction under way.
+type tx struct {
+	s       *Store
+	on      conn
+	granted []change // what the grants of have changed
+	moved   int64    // the revision, once written
+}
+
+// A change says whose grants to read again.
+type change struct{ identity, role resource.UID }
+
+// A conn runs statements.
+type conn interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// write runs f in a transaction, again if the database asks for it, and tells
+// the watchers of the grants before it returns.
+func (s *Store) write(ctx context.Context, f func(*tx) error) error {
+	const tries = 8
+	var err error
+	for range tries {
+		if err = s.commit.run(ctx, f); s.engine.failure(err) != contest {
+			break
+		}
+	}
+	return s.outcome(err)
+}
+
+// finish writes what every transaction ends with. The row of the revision is
+// locked last, for changes to grants of all groups wait for it.
+func (t *tx) finish(ctx context.Context) error {
+	if len(t.granted) == 0 {
+		return nil
+	}
+	err := t.row(ctx, `UPDATE revision SET rev = rev + $1 WHERE id = 1 RETURNING rev`, []any{len(t.granted)}, &t.moved)
+	if err != nil {
+		return err
+	}
+	for i, c := range t.granted {
+		rev := t.moved - int64(len(t.granted)-1-i)
+		if _, err := t.exec(ctx, `INSERT INTO grant_changes (rev, identity, role) VALUES ($1, $2, $3)`, rev, string(c.identity), string(c.role)); err != nil {
+			return err
+		}
+	}
+	if t.moved%changesPruned < int64(len(t.granted)) {
+		if _, err := t.exec(ctx, `DELETE FROM grant_changes WHERE rev <= $1`, t.moved-changesKept); err != nil {
+			return err
+		}
+	}
+	if t.s.engine.shared {
+		_, err = t.exec(ctx, `SELECT pg_notify('holdfast_grants', '')`)
+	}
+	return err
+}
+
+// exec runs a statement and returns how many rows it touched.
+func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	res, err := t.on.ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// row runs a one-row query. It returns sql.ErrNoRows if there is none.
+func (t *tx) row(ctx context.Context, query string, args []any, dest ...any) error {
+	return t.on.QueryRowContext(ctx, query, args...).Scan(dest...)
+}
+
+// rows runs a query and calls f for each row.
+func (t *tx) rows(ctx context.Context, query string, args []any, f func(scanner) error) error {
+	rows, err := t.on.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := f(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// pooled commits each write by itself: PostgreSQL shares the disk's syncs among
+// concurrent commits already.
+type pooled struct{ s *Store }
+
+func (p pooled) run(ctx context.Context, f func(*tx) error) error {
+	on, err := p.s.read.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer on.Rollback()
+	t := &tx{s: p.s, on: on}
+	if err := f(t); err != nil {
+		return err
+	}
+	if err := t.finish(ctx); err != nil {
+		return err
+	}
+	if err := on.Commit(); err != nil {
+		return fmt.Errorf("commit: %w", err)
+	}
+	p.s.tell(context.WithoutCancel(ctx), t.moved)
+	return nil
+}
+
+// maxBatch bounds how many writes share one commit, and so how long the first
+// of them waits for the last.
+const maxBatch = 64
+
+// A grouped committer runs writes on SQLite's one writer. Writes that arrive
+// while another commits share the next commit, each under a savepoint of its
+// own: one that fails undoes itself and nobody else.
+type grouped struct {
+	s     *Store
+	on    *statements
+	queue chan *job
+	quit  chan struct{}
+	done  chan struct{}
+	once  sync.Once
+}
+
+type job struct {
+	ctx  context.Context
+	f    func(*tx) error
+	err  error
+	done chan struct{}
+}
+
+func newGrouped(s *Store, on *sql.Conn) *grouped {
+	g := &grouped{
+		s: s, on: &statements{conn: on, all: map[string]*sql.Stmt{}},
+		queue: make(chan *job, maxBatch), quit: make(chan struct{}), done: make(chan struct{}),
+	}
+	go g.loop()
+	return g
+}
+
+var errClosed = errors.New("the store is closed")
+
+// run queues f. Once queued it runs to its end, even if ctx is done meanwhile:
+// the transaction it would break is shared.
+func (g *grouped) run(ctx context.Context, f func(*tx) error) error {
+	j := &job{ctx: context.WithoutCancel(ctx), f: f, done: make(chan struct{})}
+	select {
+	case g.queue <- j:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-g.quit:
+		return errClosed
+	}
+	select {
+	case <-j.done:
+		return j.err
+	case <-g.done:
+		select {
+		case <-j.done:
+			return j.err
+		default:
+			return errClosed
+		}
+	}
+}
+
+// stop ends the loop after the commit under way.
+func (g *grouped) stop() error {
+	g.once.Do(func() { close(g.quit) })
+	<-g.done
+	return nil
+}
+
+func (g *grouped) loop() {
+	defer close(g.done)
+	for {
+		select {
+		case j := <-g.queue:
+			g.settle(g.gather(j))
+		case <-g.quit:
+			return
+		}
+	}
+}
+
+// gather adds to first whatever is already waiting.
+func (g *grouped) gather(first *job) []*job {
+	batch := []*job{first}
+	for len(batch) < maxBatch {
+		select {
+		case j := <-g.queue:
+			batch = append(batch, j)
+		default:
+			return batch
+		}
+	}
+	return batch
+}
+
+// settle commits the batch and lets everybody know. An error of the commit is
+// everybody's.
+func (g *grouped) settle(batch []*job) {
+	ctx := context.Background()
+	moved, err := g.transact(ctx, batch)
+	if err == nil {
+		g.s.tell(ctx, moved)
+	}
+	for _, j := range batch {
+		if err != nil {
+			j.err = err
+		}
+		close(j.done)
+	}
+}
+
+func (g *grouped) transact(ctx context.Context, batch []*job) (moved int64, _ error) {
+	if _, err := g.on.ExecContext(ctx, `BEGIN IMMEDIATE`); err != nil {
+		return 0, fmt.Errorf("begin: %w", err)
+	}
+	for _, j := range batch {
+		rev, err := g.one(j)
+		if err != nil {
+			g.rollback(ctx)
+			return 0, err
+		}
+		moved = max(moved, rev)
+	}
+	if _, err := g.on.ExecContext(ctx, `COMMIT`); err != nil {
+		g.rollback(ctx)
+		return 0, fmt.Errorf("commit: %w", err)
+	}
+	return moved, nil
+}
+
+// rollback ends the transaction if a failure has not ended it already.
+func (g *grouped) rollback(ctx context.Context) {
+	_, _ = g.on.ExecContext(ctx, `ROLLBACK`)
+}
+
+// one runs a job under its savepoint. The error it returns concerns the whole
+// batch; the job's own stays in the job.
+func (g *grouped) one(j *job) (moved int64, _ error) {
+	if _, err := g.on.ExecContext(j.ctx, `SAVEPOINT job`); err != nil {
+		return 0, fmt.Errorf("savepoint: %w", err)
+	}
+	t := &tx{s: g.s, on: g.on}
+	if j.err = g.guard(j, t); j.err != nil {
+		t.moved = 0
+		if g.s.engine.failure(j.err) == outage { // SQLite may have ended the transaction
+			return 0, j.err
+		}
+		if _, err := g.on.ExecContext(j.ctx, `ROLLBACK TO job`); err != nil {
+			return 0, fmt.Errorf("undo: %w", err)
+		}
+	}
+	if _, err := g.on.ExecContext(j.ctx, `RELEASE job`); err != nil {
+		return 0, fmt.Errorf("release: %w", err)
+	}
+	return t.moved, nil
+}
+
+// guard runs a job's function and turns its panic into an error, so that one
+// write's bug does not end everybody's writer.
+func (g *grouped) guard(j *job, t *tx) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic in a write: %v", p)
+		}
+	}()
+	if err := j.f(t); err != nil {
+		return err
+	}
+	return t.finish(j.ctx)
+}
+
+// statements are the prepared statements of the writer's connection.
+type statements struct {
+	conn *sql.Conn
+	all  map[string]*sql.Stmt
+}
+
+func (s *statements) get(ctx context.Context, query string) (*sql.Stmt, error) {
+	if st, ok := s.all[query]; ok {
+		return st, nil
+	}
+	st, err := s.conn.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, fmt.Errorf("prepare: %w", err)
+	}
+	s.all[query] = st
+	return st, nil
+}
+
+// ExecContext runs a statement.
+func (s *statements) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	st, err := s.get(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return st.ExecContext(ctx, args...)
+}
+
+// QueryContext runs a query.
+func (s *statements) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	st, err := s.get(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return st.QueryContext(ctx, args...)
+}
+
+// QueryRowContext runs a one-row query. A statement that cannot be prepared
+// fails at Scan, as database/sql has it.
+func (s *statements) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	st, err := s.get(ctx, query)
+	if err != nil {
+		return s.conn.QueryRowContext(ctx, query, args...)
+	}
+	return st.QueryRowContext(ctx, args...)
+}
+
+// OnGrantChange makes f run after every commit of this store that changed
+// grants, before the write returns to its caller.
+func (s *Store) OnGrantChange(f func(ctx context.Context, revision int64)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watchers = append(s.watchers, f)
+}
+
+func (s *Store) tell(ctx context.Context, moved int64) {
+	if moved == 0 {
+		return
+	}
+	s.mu.Lock()
+	watchers := slices.Clone(s.watchers)
+	s.mu.Unlock()
+	for _, f := range watchers {
+		f(ctx, moved)
+	}
+}

@@ -1,0 +1,227 @@
+package store
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+var groups = listing[resource.Group]{
+	kind:    "groups",
+	columns: "t.uid, t.name, t.description, t.verified, t.kind, t.create_ms, t.update_ms",
+	self:    true,
+	orders:  map[string]string{"uid": "uid", "name": "name", "create_time": "create_ms", "update_time": "update_ms"},
+	scan: func(row scanner) (g resource.Group, err error) {
+		var created, updated int64
+		err = row.Scan(&g.UID, &g.Name, &g.Description, &g.Verified, &g.Kind, &created, &updated)
+		g.CreateTime, g.UpdateTime = fromMS(created), fromMS(updated)
+		return g, err
+	},
+	cursor: func(g resource.Group, col string) page.Cursor {
+		c := page.Cursor{UID: string(g.UID)}
+		switch col {
+		case "name":
+			c.Key = g.Name
+		case "create_ms":
+			c.Number = ms(g.CreateTime)
+		case "update_ms":
+			c.Number = ms(g.UpdateTime)
+		}
+		return c
+	},
+}
+
+// InsertGroup adds g, and with it, in one go, the bindings given: an
+// organization has an owner from its first moment. A group below another takes
+// over the kind of its organization. It returns fault.AlreadyExists if g's
+// parent already has a group of that name, and fault.NotFound if g's parent is
+// not there.
+func (s *Store) InsertGroup(ctx context.Context, g resource.Group, with ...resource.RoleBinding) (resource.Group, error) {
+	err := s.write(ctx, func(t *tx) error {
+		if p := g.UID.Parent(); p != "" {
+			if err := t.row(ctx, `SELECT t.kind FROM groups AS t WHERE t.uid = $1`+s.engine.hold, []any{string(p)}, &g.Kind); err != nil {
+				return missing(err, "group", p)
+			}
+		}
+		_, err := t.exec(ctx, `
+			INSERT INTO groups (seg, uid, parent, a1, a2, a3, name, description, verified, kind, create_ms, update_ms)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+			append(place(g.UID), g.Name, g.Description, g.Verified, int64(g.Kind), ms(g.CreateTime), ms(g.UpdateTime))...)
+		if err != nil {
+			return s.inserted(err, "group", g.Name, g.UID)
+		}
+		if err := t.emit(ctx, resource.GroupCreated, g.UID, g.UID, nil, g); err != nil {
+			return err
+		}
+		if err := t.count(ctx, "groups", g.UID, 1); err != nil {
+			return err
+		}
+		for _, b := range with {
+			if err := t.bind(ctx, b); err != nil {
+				return err
+			}
+			if err := t.emit(ctx, resource.BindingCreated, b.UID, b.Group(), nil, b); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return g, err
+}
+
+// Group returns a group, or fault.NotFound.
+func (s *Store) Group(ctx context.Context, uid resource.UID) (resource.Group, error) {
+	return get(ctx, s, &groups, "group", uid)
+}
+
+// get reads one resource.
+func get[T any](ctx context.Context, s *Store, l *listing[T], kind string, uid resource.UID) (v T, err error) {
+	found := false
+	err = s.rows(ctx, `SELECT `+l.columns+` FROM `+l.kind+` AS t`+l.joins+` WHERE t.uid = $1`, []any{string(uid)}, func(row scanner) (bool, error) {
+		found = true
+		v, err = l.scan(row)
+		return true, err
+	})
+	if err == nil && !found {
+		err = fault.Missing(kind, string(uid))
+	}
+	return v, err
+}
+
+// take reads one resource inside a transaction that is about to change it.
+func take[T any](ctx context.Context, t *tx, l *listing[T], kind string, uid resource.UID, lock string) (T, error) {
+	v, err := l.scan(t.on.QueryRowContext(ctx, `SELECT `+l.columns+` FROM `+l.kind+` AS t`+l.joins+` WHERE t.uid = $1`+lock, string(uid)))
+	return v, missing(err, kind, uid)
+}
+
+// GroupBySuffix returns the group whose UID ends in suffix, which is one or
+// more whole segments, or fault.NotFound.
+func (s *Store) GroupBySuffix(ctx context.Context, suffix string) (resource.Group, error) {
+	var uid resource.UID
+	err := s.row(ctx, `SELECT uid FROM groups WHERE seg = $1`, []any{resource.UID(suffix).Segment()}, &uid)
+	if err == nil && uid != resource.UID(suffix) && !strings.HasSuffix(string(uid), "/"+suffix) {
+		return resource.Group{}, fault.Missing("group", suffix)
+	}
+	if err != nil {
+		return resource.Group{}, missing(err, "group", resource.UID(suffix))
+	}
+	return s.Group(ctx, uid)
+}
+
+// Organization returns the root group of that name, or fault.NotFound.
+func (s *Store) Organization(ctx context.Context, name string) (resource.Group, error) {
+	var uid resource.UID
+	if err := s.row(ctx, `SELECT uid FROM groups WHERE parent IS NULL AND name = $1`, []any{name}, &uid); err != nil {
+		return resource.Group{}, missing(err, "organization", resource.UID(name))
+	}
+	return s.Group(ctx, uid)
+}
+
+// UpdateGroup applies change to the group and returns the result. Concurrent
+// updates of one group happen one after the other. It returns fault.NotFound if
+// there is no such group, fault.AlreadyExists if a sibling has its new name,
+// and change's own error, with nothing written, if it has one. change may run
+// more than once.
+func (s *Store) UpdateGroup(ctx context.Context, uid resource.UID, change func(*resource.Group) error) (g resource.Group, _ error) {
+	err := s.write(ctx, func(t *tx) error {
+		before, err := take(ctx, t, &groups, "group", uid, s.engine.lock)
+		if err != nil {
+			return err
+		}
+		g = before
+		if err := change(&g); err != nil {
+			return err
+		}
+		g.UpdateTime = s.now()
+		if _, err := t.exec(ctx, `UPDATE groups SET name = $2, description = $3, verified = $4, update_ms = $5 WHERE uid = $1`,
+			string(uid), g.Name, g.Description, g.Verified, ms(g.UpdateTime)); err != nil {
+			return s.inserted(err, "group", g.Name, uid)
+		}
+		return t.emit(ctx, resource.GroupUpdated, uid, uid, before, g)
+	})
+	return g, err
+}
+
+// DeleteGroup removes an empty group. It returns fault.FailedPrecondition,
+// naming the kinds, while anything is left inside; but the bindings of caller
+// on an organization go with it. It returns fault.NotFound if there is no such
+// group.
+func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error {
+	return s.write(ctx, func(t *tx) error {
+		g, err := take(ctx, t, &groups, "group", uid, s.engine.lockKey)
+		if err != nil {
+			return err
+		}
+		if uid.IsRoot() {
+			if err := t.leave(ctx, uid, caller); err != nil {
+				return err
+			}
+		}
+		var held []string
+		for _, kind := range kinds {
+			var n int
+			if err := t.row(ctx, `SELECT count(*) FROM (SELECT 1 FROM `+kind+` WHERE parent = $1 LIMIT 1) AS x`, []any{uid.Segment()}, &n); err != nil {
+				return err
+			}
+			if n > 0 {
+				held = append(held, childKinds[kind])
+			}
+		}
+		if len(held) > 0 {
+			return fault.NotEmpty("group", held...)
+		}
+		if _, err := t.exec(ctx, `DELETE FROM groups WHERE uid = $1`, string(uid)); err != nil {
+			return err
+		}
+		if err := t.emit(ctx, resource.GroupDeleted, uid, uid.Parent(), g, nil); err != nil {
+			return err
+		}
+		if err := t.count(ctx, "groups", uid, -1); err != nil {
+			return err
+		}
+		return t.uncount(ctx, uid)
+	})
+}
+
+// childKinds is what a person calls the children of a group.
+var childKinds = map[string]string{"groups": "groups", "identities": "identities", "roles": "roles", "role_bindings": "role bindings"}
+
+// leave removes the caller's own bindings on an organization, if nobody else
+// has any: then the organization can go.
+func (t *tx) leave(ctx context.Context, uid, caller resource.UID) error {
+	var others int
+	if err := t.row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $1 AND identity <> $2`, []any{uid.Segment(), string(caller)}, &others); err != nil || others > 0 {
+		return err
+	}
+	return t.unbind(ctx, `t.parent = $1 AND t.identity = $2`, uid.Segment(), string(caller))
+}
+
+// Groups returns one page of groups.
+func (s *Store) Groups(ctx context.Context, r Reach, f resource.Filter, p page.Request) (page.Page[resource.Group], error) {
+	return list(ctx, s, &groups, r, f, p)
+}
+
+// RequestAccess records that a person asks to join a group. It returns
+// fault.ResourceExhausted if the last time is not as long ago as pause.
+func (s *Store) RequestAccess(ctx context.Context, uid resource.UID, by resource.Identity, pause time.Duration) error {
+	return s.write(ctx, func(t *tx) error {
+		now := s.now()
+		n, err := t.exec(ctx, `
+			INSERT INTO access_requests (identity, at_ms) VALUES ($1, $2)
+			ON CONFLICT (identity) DO UPDATE SET at_ms = excluded.at_ms WHERE access_requests.at_ms <= $3`,
+			string(by.UID), ms(now), ms(now.Add(-pause)))
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			f := fault.New(fault.ResourceExhausted, "Resource exhausted: access was requested less than %s ago", pause)
+			f.RetryIn = pause
+			return f
+		}
+		return t.emit(ctx, resource.GroupAccessRequested, uid, uid, nil, by)
+	})
+}

@@ -1,0 +1,168 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+var identities = listing[resource.Identity]{
+	kind:    "identities",
+	columns: "t.uid, t.name, t.description, t.email, t.email_unverified, t.company, t.detail, t.metadata, t.last_seen_ms, t.create_ms, t.update_ms",
+	orders:  map[string]string{"uid": "uid", "name": "name", "create_time": "create_ms", "update_time": "update_ms"},
+	scan:    scanIdentity,
+	cursor: func(i resource.Identity, col string) page.Cursor {
+		c := page.Cursor{UID: string(i.UID)}
+		switch col {
+		case "name":
+			c.Key = i.Name
+		case "create_ms":
+			c.Number = ms(i.CreateTime)
+		case "update_ms":
+			c.Number = ms(i.UpdateTime)
+		}
+		return c
+	},
+}
+
+func scanIdentity(row scanner) (i resource.Identity, err error) {
+	var detail, metadata string
+	var seen, created, updated int64
+	err = row.Scan(&i.UID, &i.Name, &i.Description, &i.Email, &i.EmailUnverified, &i.Company, &detail, &metadata, &seen, &created, &updated)
+	if err != nil {
+		return i, err
+	}
+	i.LastSeenTime, i.CreateTime, i.UpdateTime = fromMS(seen), fromMS(created), fromMS(updated)
+	if err := json.Unmarshal([]byte(detail), &i.Relationship); err != nil {
+		return i, fmt.Errorf("relationship of %s: %w", i.UID, err)
+	}
+	if metadata != "" {
+		if err := json.Unmarshal([]byte(metadata), &i.Metadata); err != nil {
+			return i, fmt.Errorf("metadata of %s: %w", i.UID, err)
+		}
+	}
+	return i, nil
+}
+
+// columnsOf returns what the identity has beside its place, its name and its
+// times.
+func columnsOf(i resource.Identity) ([]any, error) {
+	detail, err := json.Marshal(i.Relationship)
+	if err != nil {
+		return nil, fmt.Errorf("encode relationship: %w", err)
+	}
+	metadata := []byte{}
+	if len(i.Metadata) > 0 {
+		if metadata, err = json.Marshal(i.Metadata); err != nil {
+			return nil, fmt.Errorf("encode metadata: %w", err)
+		}
+	}
+	return []any{i.Name, i.Description, i.Email, i.EmailUnverified, i.Company, int64(i.Relationship.Type()), string(detail), string(metadata),
+		i.Relationship.Issuer(), i.Relationship.Subject(), ms(i.LastSeenTime), ms(i.UpdateTime)}, nil
+}
+
+// InsertIdentity adds i. It returns fault.NotFound if its group is not there,
+// and fault.AlreadyExists if it is there itself: a person's UID is derived.
+func (s *Store) InsertIdentity(ctx context.Context, i resource.Identity) error {
+	columns, err := columnsOf(i)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, func(t *tx) error {
+		if err := t.mustExist(ctx, i.UID.Parent()); err != nil {
+			return err
+		}
+		_, err := t.exec(ctx, `
+			INSERT INTO identities (seg, uid, parent, a1, a2, a3, name, description, email, email_unverified, company,
+				relationship, detail, metadata, issuer, subject, last_seen_ms, update_ms, create_ms)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
+			append(append(place(i.UID), columns...), ms(i.CreateTime))...)
+		if err != nil {
+			return s.inserted(err, "identity", i.Name, i.UID)
+		}
+		if err := t.emit(ctx, resource.IdentityCreated, i.UID, i.UID.Parent(), nil, i); err != nil {
+			return err
+		}
+		return t.count(ctx, "identities", i.UID, 1)
+	})
+}
+
+// Identity returns an identity, or fault.NotFound.
+func (s *Store) Identity(ctx context.Context, uid resource.UID) (resource.Identity, error) {
+	return get(ctx, s, &identities, "identity", uid)
+}
+
+// UpdateIdentity applies change to the identity and returns the result, under
+// the rules of UpdateGroup. kind is the event it makes.
+func (s *Store) UpdateIdentity(ctx context.Context, uid resource.UID, kind resource.EventType, change func(*resource.Identity) error) (i resource.Identity, _ error) {
+	err := s.write(ctx, func(t *tx) error {
+		before, err := take(ctx, t, &identities, "identity", uid, s.engine.lock)
+		if err != nil {
+			return err
+		}
+		if i, err = clone(before); err != nil {
+			return err
+		}
+		if err := change(&i); err != nil {
+			return err
+		}
+		i.UpdateTime = s.now()
+		columns, err := columnsOf(i)
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec(ctx, `
+			UPDATE identities SET name = $2, description = $3, email = $4, email_unverified = $5, company = $6, relationship = $7,
+				detail = $8, metadata = $9, issuer = $10, subject = $11, last_seen_ms = $12, update_ms = $13
+			WHERE uid = $1`, append([]any{string(uid)}, columns...)...); err != nil {
+			return err
+		}
+		return t.emit(ctx, kind, uid, uid.Parent(), before, i)
+	})
+	return i, err
+}
+
+// clone copies an identity with what it points to.
+func clone(i resource.Identity) (out resource.Identity, err error) {
+	b, err := json.Marshal(i)
+	if err != nil {
+		return out, fmt.Errorf("copy identity: %w", err)
+	}
+	return out, json.Unmarshal(b, &out)
+}
+
+// DeleteIdentity removes an identity and its bindings, and makes its tokens
+// void. It returns fault.NotFound if there is no such identity, and
+// fault.FailedPrecondition if an organization would lose its last owner.
+func (s *Store) DeleteIdentity(ctx context.Context, uid resource.UID) error {
+	return s.write(ctx, func(t *tx) error {
+		i, err := take(ctx, t, &identities, "identity", uid, s.engine.lockKey)
+		if err != nil {
+			return err
+		}
+		if err := t.keepOwners(ctx, `identity = $1`, string(uid)); err != nil {
+			return err
+		}
+		if err := t.unbind(ctx, `t.identity = $1`, string(uid)); err != nil {
+			return err
+		}
+		if _, err := t.exec(ctx, `DELETE FROM identities WHERE uid = $1`, string(uid)); err != nil {
+			return err
+		}
+		if err := t.emit(ctx, resource.IdentityDeleted, uid, uid.Parent(), i, nil); err != nil {
+			return err
+		}
+		if err := t.revoke(ctx, uid); err != nil {
+			return err
+		}
+		return t.count(ctx, "identities", uid, -1)
+	})
+}
+
+// Identities returns one page of identities.
+func (s *Store) Identities(ctx context.Context, r Reach, f resource.Filter, p page.Request) (page.Page[resource.Identity], error) {
+	return list(ctx, s, &identities, r, f, p)
+}

@@ -1,0 +1,293 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// This file reads pages of resources, in any of their orders, from any union of
+// subtrees, at a cost that depends on the page and on the number of subtrees,
+// never on the size of the table.
+//
+// Every subtree has its rows in each order in an index (see schema/), so one
+// subtree is one index range and a page is a seek and a short walk. A union of
+// subtrees is a merge of such walks. Totals are counters. The plan is chosen
+// here and not by the database: each statement is written so that one index
+// serves it.
+
+// A listing says how one kind of resource is listed.
+type listing[T any] struct {
+	kind    string            // its table, and its counters
+	columns string            // what scan reads; the table is t
+	joins   string            // what else it reads them from
+	self    bool              // what is listed are the groups themselves
+	orders  map[string]string // order_by field → column: the allow-list
+	scan    func(scanner) (T, error)
+	cursor  func(T, string) page.Cursor // the place of a row in the order of a column
+}
+
+// levels is how deep a subtree may start and still have an index in the order
+// of a column. Below it a list sorts the subtree: right, and slow only when
+// that is big.
+var levels = map[string]int{"name": 3, "create_ms": 3, "update_ms": 1}
+
+// A condition is an equality that a list is filtered by. There is an index
+// (column, uid) for it.
+type condition struct {
+	column string
+	value  any
+}
+
+// list reads one page.
+func list[T any](ctx context.Context, s *Store, l *listing[T], r Reach, f resource.Filter, p page.Request) (page.Page[T], error) {
+	var out page.Page[T]
+	if f.Group != "" {
+		if f.Place.ChildrenOf != "" && f.Place.ChildrenOf != f.Group {
+			return out, nil
+		}
+		f.Place.ChildrenOf = f.Group
+	}
+	sc := visible(l.self, r, f.Place)
+	if sc.empty() {
+		return out, nil
+	}
+	col, ok := l.orders[p.Order.Field]
+	if !ok {
+		return out, fmt.Errorf("cannot list %s by %q", l.kind, p.Order.Field)
+	}
+	q := query{engine: s.engine, table: l.kind, columns: l.columns, joins: l.joins, col: col, name: f.Name, p: p}
+	q.filter(f)
+	spans, err := s.spans(ctx, q, sc)
+	if err != nil {
+		return out, err
+	}
+	for _, sp := range spans {
+		out.Total += sp.rows
+	}
+	out.Items, err = read(ctx, s, l, q, q.ahead(spans))
+	if err != nil {
+		return page.Page[T]{}, err
+	}
+	if len(out.Items) > p.Size {
+		out.Items = out.Items[:p.Size]
+		last := l.cursor(out.Items[p.Size-1], col)
+		out.Last = &last
+	}
+	return out, nil
+}
+
+// filter takes over the equalities of f.
+func (q *query) filter(f resource.Filter) {
+	if f.Relationship != resource.RelationshipNone {
+		q.where = append(q.where, condition{"relationship", int64(f.Relationship)})
+	}
+	if f.Identity != "" {
+		q.where = append(q.where, condition{"identity", string(f.Identity)})
+	}
+	if f.Role != "" {
+		q.where = append(q.where, condition{"role", f.Role.Segment()})
+	}
+}
+
+// read returns the rows of a page, and one more if there is one.
+func read[T any](ctx context.Context, s *Store, l *listing[T], q query, spans []span) (items []T, err error) {
+	text := ""
+	switch {
+	case len(spans) == 0:
+		return nil, nil
+	case len(spans) == 1:
+		text = q.page(spans[0])
+	case s.engine.shared:
+		text = q.lateral(spans)
+	default:
+		segs, err := s.merge(ctx, q, spans)
+		if err != nil || len(segs) == 0 {
+			return nil, err
+		}
+		text = q.fetch(segs)
+	}
+	err = s.rows(ctx, text, q.args, func(row scanner) (bool, error) {
+		v, err := l.scan(row)
+		items = append(items, v)
+		return len(items) > q.p.Size, err
+	})
+	return items, err
+}
+
+// A span is a part of a scope that one index range holds, or a set of rows.
+type span struct {
+	below, children resource.UID
+	set             []resource.UID
+	rows            int64 // how many there are
+}
+
+// spans returns the parts of a scope that are not empty, in the order of their
+// uids, with their sizes.
+func (s *Store) spans(ctx context.Context, q query, sc scope) ([]span, error) {
+	var all []span
+	for _, uid := range sc.below {
+		all = append(all, span{below: uid})
+	}
+	if sc.children != "" {
+		all = append(all, span{children: sc.children})
+	}
+	if err := s.size(ctx, q, all); err != nil {
+		return nil, err
+	}
+	if len(sc.rows) > 0 {
+		sp := span{set: sc.rows}
+		q := q
+		text := q.total(sp)
+		if err := s.row(ctx, text, q.args, &sp.rows); err != nil {
+			return nil, err
+		}
+		all = append(all, sp)
+	}
+	return slices.DeleteFunc(all, func(sp span) bool { return sp.rows == 0 }), nil
+}
+
+// size fills in how many rows each span has: from its counter, or, for a list
+// with filters, by counting the entries of an index.
+func (s *Store) size(ctx context.Context, q query, spans []span) error {
+	if q.name != "" || len(q.where) > 0 {
+		for i := range spans {
+			q := q
+			text := q.total(spans[i])
+			if err := s.row(ctx, text, q.args, &spans[i].rows); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(spans) == 0 {
+		return nil
+	}
+	text := q.counters(spans)
+	return s.rows(ctx, text, q.args, func(row scanner) (bool, error) {
+		var i int
+		var n int64
+		err := row.Scan(&i, &n)
+		spans[i].rows = n
+		return false, err
+	})
+}
+
+// ahead drops the spans a page in uid order cannot come from: the spans are in
+// that order themselves, and their sizes are known.
+func (q *query) ahead(spans []span) []span {
+	if q.col != "uid" || len(spans) < 2 {
+		return spans
+	}
+	var out []span
+	left := int64(q.need())
+	for i := range spans {
+		sp := spans[i]
+		if q.p.Order.Desc {
+			sp = spans[len(spans)-1-i]
+		}
+		if sp.below == "" { // a set can be anywhere
+			out = append(out, sp)
+			continue
+		}
+		if left <= 0 || q.passed(sp.below) {
+			continue
+		}
+		if c := q.p.After; c == nil || !sp.below.Covers(resource.UID(c.UID)) {
+			left -= sp.rows // with the cursor inside, nobody knows how much is left
+		}
+		out = append(out, sp)
+	}
+	return out
+}
+
+// passed tells whether a subtree lies before the cursor as a whole.
+func (q *query) passed(uid resource.UID) bool {
+	c := q.p.After
+	if c == nil {
+		return false
+	}
+	if q.p.Order.Desc {
+		return string(uid) >= c.UID
+	}
+	return string(uid)+"0" <= c.UID
+}
+
+// A key is the place of a row in an order.
+type key struct {
+	text string
+	num  int64
+	seg  int64
+}
+
+// merge returns the segments of a page's rows from several spans, in order. It
+// walks one index range for each, as far as its rows still count: in SQLite
+// that costs little more than the rows.
+func (s *Store) merge(ctx context.Context, q query, spans []span) ([]int64, error) {
+	order := q.compare
+	if q.p.Order.Desc {
+		order = func(a, b key) int { return q.compare(b, a) }
+	}
+	need := q.need()
+	var best []key
+	for _, sp := range spans {
+		q := q
+		text := q.keys(sp, need)
+		var got []key
+		err := s.rows(ctx, text, q.args, func(row scanner) (bool, error) {
+			var k key
+			into := any(&k.num)
+			if q.textual() {
+				into = &k.text
+			}
+			if err := row.Scan(&k.seg, into); err != nil {
+				return false, err
+			}
+			if len(best) == need && order(k, best[need-1]) > 0 {
+				return true, nil
+			}
+			got = append(got, k)
+			return false, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		best = mergeKeys(best, got, need, order)
+	}
+	var segs []int64
+	for _, k := range best[min(q.p.Skip, len(best)):] {
+		segs = append(segs, k.seg)
+	}
+	return segs, nil
+}
+
+// mergeKeys merges two ordered lists and keeps the first n.
+func mergeKeys(a, b []key, n int, order func(a, b key) int) []key {
+	out := make([]key, 0, min(n, len(a)+len(b)))
+	for len(out) < n && len(a)+len(b) > 0 {
+		if len(b) == 0 || len(a) > 0 && order(a[0], b[0]) <= 0 {
+			out, a = append(out, a[0]), a[1:]
+		} else {
+			out, b = append(out, b[0]), b[1:]
+		}
+	}
+	return out
+}
+
+// compare orders keys as the database does.
+func (q *query) compare(a, b key) int {
+	return cmp.Or(cmp.Compare(a.text, b.text), cmp.Compare(a.num, b.num), cmp.Compare(a.seg, b.seg))
+}
+
+// textual tells whether the sort column is text.
+func (q *query) textual() bool { return q.col == "uid" || q.col == "name" }
+
+// need is how many rows, in order, decide the page.
+func (q *query) need() int { return q.p.Skip + q.p.Size + 1 }
+
+func itoa(n int) string { return strconv.Itoa(n) }

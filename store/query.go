@@ -1,0 +1,252 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// A query is a statement of a list being written, with its arguments so far. A
+// copy of it starts another.
+type query struct {
+	engine  engine
+	table   string
+	columns string
+	joins   string
+	col     string // the sort column
+	name    string // the exact name asked for, or ""
+	where   []condition
+	p       page.Request
+	args    []any
+}
+
+func (q *query) arg(v any) string {
+	q.args = append(q.args, v)
+	return "$" + itoa(len(q.args))
+}
+
+// page is the statement that reads the page from one span.
+func (q *query) page(sp span) string {
+	if q.p.Skip == 0 {
+		return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE %s ORDER BY %s%s",
+			q.columns, q.table, q.joins, q.in(sp)+q.after(), q.order(), q.limit(q.p.Size+1))
+	}
+	// Walk the index alone, and fetch rows for the page only.
+	segs := fmt.Sprintf("SELECT t.seg FROM %s AS t WHERE %s ORDER BY %s%s OFFSET %s",
+		q.table, q.in(sp)+q.after(), q.order(), q.limit(q.p.Size+1), q.arg(q.p.Skip))
+	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (%s) ORDER BY %s", q.columns, q.table, q.joins, segs, q.order())
+}
+
+// keys is the statement that reads the keys of a span's first n rows.
+func (q *query) keys(sp span, n int) string {
+	return fmt.Sprintf("SELECT t.seg, t.%s FROM %s AS t WHERE %s ORDER BY %s%s",
+		q.col, q.table, q.in(sp)+q.after(), q.order(), q.limit(n))
+}
+
+// fetch is the statement that reads rows by their segments.
+func (q *query) fetch(segs []int64) string {
+	q.args = nil
+	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (SELECT v FROM %s AS s) ORDER BY %s",
+		q.columns, q.table, q.joins, q.engine.each(q, segs), q.order())
+}
+
+// lateral is the statement that reads the page from several spans: in
+// PostgreSQL a round trip costs more than many rows. It walks indexes alone,
+// and fetches rows for the page only.
+func (q *query) lateral(spans []span) string {
+	var parts []string
+	for _, group := range alike(spans) {
+		parts = append(parts, q.walk(group))
+	}
+	dir := q.dir()
+	keys := fmt.Sprintf("SELECT seg FROM (%s) AS k ORDER BY k%s, seg%s LIMIT %d OFFSET %s",
+		strings.Join(parts, " UNION ALL "), dir, dir, q.p.Size+1, q.arg(q.p.Skip))
+	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (%s) ORDER BY %s", q.columns, q.table, q.joins, keys, q.order())
+}
+
+// walk selects the first keys of spans of one shape. Of more spans than rows
+// are needed only those that start first can reach the page.
+func (q *query) walk(spans []span) string {
+	need := q.need()
+	if len(spans) == 1 {
+		return fmt.Sprintf("(SELECT t.seg, t.%s AS k FROM %s AS t WHERE %s ORDER BY %s LIMIT %d)",
+			q.col, q.table, q.in(spans[0])+q.after(), q.order(), need)
+	}
+	from, on := q.joined(spans)
+	rest := q.conditions() + q.after()
+	if len(spans) > need {
+		from = fmt.Sprintf("(SELECT s.v FROM %s AS s CROSS JOIN LATERAL (SELECT t.seg, t.%s AS k FROM %s AS t WHERE %s%s ORDER BY %s LIMIT 1) AS h ORDER BY h.k%s, h.seg%s LIMIT %d)",
+			from, q.col, q.table, on, rest, q.order(), q.dir(), q.dir(), need)
+	}
+	return fmt.Sprintf("(SELECT h.seg, h.k FROM %s AS s CROSS JOIN LATERAL (SELECT t.seg, t.%s AS k FROM %s AS t WHERE %s%s ORDER BY %s LIMIT %d) AS h)",
+		from, q.col, q.table, on, rest, q.order(), need)
+}
+
+// joined is a table of subtrees of one depth, and the condition that t is in
+// the one of s.
+func (q *query) joined(spans []span) (from, on string) {
+	d := spans[0].below.Depth()
+	if q.ranged(d) {
+		var uids []string
+		for _, sp := range spans {
+			uids = append(uids, string(sp.below))
+		}
+		return q.engine.each(q, uids), "t.uid > s.v || '/' AND t.uid < s.v || '0'"
+	}
+	var segs []int64
+	for _, sp := range spans {
+		segs = append(segs, sp.below.Segment())
+	}
+	return q.engine.each(q, segs), fmt.Sprintf("t.a%d = s.v", d)
+}
+
+// alike groups spans that one statement can walk: subtrees of the same depth.
+func alike(spans []span) [][]span {
+	var out [][]span
+	at := map[int]int{}
+	for _, sp := range spans {
+		i, ok := at[sp.below.Depth()]
+		if sp.below == "" || !ok {
+			i = len(out)
+			out = append(out, nil)
+			at[sp.below.Depth()] = i
+		}
+		out[i] = append(out[i], sp)
+	}
+	return out
+}
+
+// ranged tells whether subtrees that start at depth d are read as a range of
+// uids: in that order, by an index (column, uid), or where no index in the
+// sort column's order starts that deep.
+func (q *query) ranged(d int) bool {
+	if len(q.where) > 0 {
+		return true
+	}
+	if q.name != "" {
+		return d > levels["name"]
+	}
+	return q.col == "uid" || d > levels[q.col]
+}
+
+// in is the condition that a row belongs to a span, and to the filters, so
+// written that one index serves it.
+func (q *query) in(sp span) string {
+	switch {
+	case sp.children != "":
+		return "t.parent = " + q.arg(sp.children.Segment()) + q.conditions()
+	case sp.below == "":
+		return fmt.Sprintf("t.uid IN (SELECT v FROM %s AS s)", q.engine.each(q, sp.set)) + q.conditions()
+	case !q.ranged(sp.below.Depth()):
+		return fmt.Sprintf("t.a%d = %s", sp.below.Depth(), q.arg(sp.below.Segment())) + q.conditions()
+	}
+	from, to := string(sp.below)+"/", string(sp.below)+"0"
+	if c := q.p.After; c != nil && q.col == "uid" { // SQLite seeks to one bound only: make it the cursor
+		if q.p.Order.Desc {
+			to = min(to, c.UID)
+		} else {
+			from = max(from, c.UID)
+		}
+	}
+	text := fmt.Sprintf("t.uid > %s AND t.uid < %s", q.arg(from), q.arg(to))
+	if d := levels["name"]; q.name != "" && len(q.where) == 0 { // the index of the deepest ancestor that has one
+		text += fmt.Sprintf(" AND t.a%d = %s", d, q.arg(sp.below.Ancestor(d).Segment()))
+	}
+	return text + q.conditions()
+}
+
+// conditions are the filters.
+func (q *query) conditions() string {
+	text := ""
+	for _, c := range q.where {
+		text += fmt.Sprintf(" AND t.%s = %s", c.column, q.arg(c.value))
+	}
+	if q.name != "" {
+		text += " AND t.name = " + q.arg(q.name)
+	}
+	return text
+}
+
+// after is the condition that a row comes after the cursor.
+func (q *query) after() string {
+	c := q.p.After
+	if c == nil {
+		return ""
+	}
+	than := ">"
+	if q.p.Order.Desc {
+		than = "<"
+	}
+	seg := resource.UID(c.UID).Segment()
+	switch q.col {
+	case "uid":
+		return fmt.Sprintf(" AND t.uid %s %s", than, q.arg(c.UID))
+	case "name":
+		return fmt.Sprintf(" AND (%s, t.seg) %s (%s, %s)", q.key(), than, q.arg(c.Key), q.arg(seg))
+	}
+	return fmt.Sprintf(" AND (%s, t.seg) %s (%s, %s)", q.key(), than, q.arg(c.Number), q.arg(seg))
+}
+
+// key is the sort column as the statement names it. With filters it is hidden
+// from the planner: the few rows that pass are to be found by the filter and
+// sorted, but a planner would rather walk the column's index for them.
+func (q *query) key() string {
+	filtered := len(q.where) > 0 || q.name != "" && q.col != "name"
+	switch {
+	case !filtered || q.col == "uid" && len(q.where) > 0:
+		return "t." + q.col
+	case q.textual():
+		return "(t." + q.col + " || '')"
+	}
+	return "+t." + q.col
+}
+
+func (q *query) dir() string {
+	if q.p.Order.Desc {
+		return " DESC"
+	}
+	return ""
+}
+
+// order is the ORDER BY list; by uid it has no second term, and among the
+// children of one group the segment is the uid.
+func (q *query) order() string {
+	if q.col == "uid" {
+		return q.key() + q.dir()
+	}
+	return q.key() + q.dir() + ", t.seg" + q.dir()
+}
+
+// limit is rounded up, so that few statements serve all page sizes.
+func (q *query) limit(n int) string {
+	for _, size := range []int{2, 51, 101, page.MaxSize + 1} {
+		if n <= size {
+			return " LIMIT " + itoa(size)
+		}
+	}
+	return " LIMIT " + q.arg(n)
+}
+
+// counters is the statement that reads the counters of spans.
+func (q *query) counters(spans []span) string {
+	col := "n"
+	if spans[0].children != "" {
+		col = "children"
+	}
+	var groups []int64
+	for _, sp := range spans {
+		groups = append(groups, (sp.below + sp.children).Segment())
+	}
+	// A subquery for each: PostgreSQL would read all counters for a join.
+	kind := q.arg(q.table)
+	return fmt.Sprintf("SELECT s.i, (SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM counters AS c WHERE c.kind = %s AND c.grp = s.v) FROM %s AS s",
+		col, kind, q.engine.each(q, groups))
+}
+
+// total is the statement that counts a span.
+func (q *query) total(sp span) string {
+	q.p.After = nil
+	return fmt.Sprintf("SELECT count(*) FROM %s AS t WHERE %s", q.table, q.in(sp))
+}

@@ -1,0 +1,122 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/pressly/goose/v3"
+	"modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
+)
+
+const sqliteReaders = 8
+
+var sqliteEngine = engine{
+	schema:  sqliteSchema,
+	failure: sqliteFailure,
+	each: func(q *query, values any) string {
+		b, _ := json.Marshal(values) // strings and numbers cannot fail
+		return `(SELECT key AS i, value AS v FROM json_each(` + q.arg(string(b)) + `))`
+	},
+	shards: 1, // there is one writer
+}
+
+// sqliteSchema writes a migration in SQLite's words. The key of a row is its
+// rowid, which ends every index anyway.
+func sqliteSchema(text string) string {
+	text = strings.NewReplacer(
+		"seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "seq INTEGER PRIMARY KEY AUTOINCREMENT",
+		"BIGINT PRIMARY KEY", "INTEGER PRIMARY KEY",
+		"BYTEA", "BLOB",
+		"  PRIMARY KEY (kind, grp, shard)\n)", "  PRIMARY KEY (kind, grp, shard)\n) WITHOUT ROWID",
+	).Replace(text)
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, "CREATE INDEX") {
+			lines[i] = strings.Replace(line, ", seg)", ")", 1)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// openSQLite opens the file at path, creating it and its folder if need be. It
+// fails if another process has it open: who may do what is kept in memory, and
+// two processes would not learn of each other's changes.
+func (s *Store) openSQLite(ctx context.Context, path string) error {
+	s.engine = sqliteEngine
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	if err := s.lockFile(path + ".lock"); err != nil {
+		return err
+	}
+	address := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)" +
+		"&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&_pragma=cache_size(-16384)&_pragma=temp_store(MEMORY)"
+	writer, err := sql.Open("sqlite", address+"&_txlock=immediate")
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	s.close = append(s.close, writer.Close)
+	writer.SetMaxOpenConns(1)
+	if err := s.migrate(ctx, writer, goose.DialectSQLite3); err != nil {
+		return err
+	}
+	if s.read, err = sql.Open("sqlite", address+"&_pragma=query_only(1)"); err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	s.close = append(s.close, s.read.Close)
+	s.read.SetMaxOpenConns(sqliteReaders)
+	s.read.SetMaxIdleConns(sqliteReaders)
+	on, err := writer.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	s.close = append(s.close, on.Close)
+	g := newGrouped(s, on)
+	s.commit, s.close = g, append(s.close, g.stop)
+	return nil
+}
+
+// lockFile holds a lock on a file of that name until the store is closed. The
+// system drops it with the process, however that ends.
+func (s *Store) lockFile(name string) error {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("lock the database: %w", err)
+	}
+	s.close = append(s.close, f.Close)
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return fmt.Errorf("%s is locked: another holdfastd is using this database", name)
+	}
+	return nil
+}
+
+func sqliteFailure(err error) failure {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		if errors.Is(err, errClosed) {
+			return outage
+		}
+		return broken
+	}
+	switch e.Code() {
+	case lib.SQLITE_CONSTRAINT_UNIQUE, lib.SQLITE_CONSTRAINT_PRIMARYKEY, lib.SQLITE_CONSTRAINT_ROWID:
+		return notOne
+	case lib.SQLITE_CONSTRAINT_FOREIGNKEY:
+		return dangling
+	}
+	switch e.Code() & 0xff {
+	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_FULL, lib.SQLITE_IOERR, lib.SQLITE_CANTOPEN,
+		lib.SQLITE_READONLY, lib.SQLITE_PROTOCOL, lib.SQLITE_NOMEM, lib.SQLITE_PERM:
+		return outage
+	}
+	return broken
+}

@@ -1,0 +1,174 @@
+// Package store keeps resources in SQL. The same statements run on SQLite and
+// PostgreSQL; sqlite.go and postgres.go hold all that differs.
+//
+// Every exported method is one transaction, and every write appends its event
+// to the outbox inside it. A write has returned only when it is on disk. Errors
+// a caller can act on are faults, outages among them; the rest are bugs.
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// A Store is a database. It is safe for concurrent use.
+type Store struct {
+	Now func() time.Time
+
+	engine engine
+	read   *sql.DB
+	commit committer
+	close  []func() error
+	stmts  sync.Map // query text → *sql.Stmt on read; SQLite only
+
+	mu       sync.Mutex
+	watchers []func(context.Context, int64)
+}
+
+// An engine is what differs between the databases.
+type engine struct {
+	shared  bool                // can another process write to it?
+	lock    string              // ends a SELECT FROM … AS t whose row is about to change
+	lockKey string              // ends a SELECT whose row is about to go
+	hold    string              // ends a SELECT whose row must not go before we commit
+	schema  func(string) string // a migration in the engine's words
+	failure func(error) failure
+	each    func(q *query, values any) string // a table s (i, v) of the values
+	shards  int                               // of a counter
+}
+
+// A failure is what a driver's error means to the store.
+type failure int
+
+const (
+	broken   failure = iota // a bug
+	notOne                  // a unique index refused it
+	dangling                // a foreign key refused it
+	contest                 // the transaction is worth running again
+	outage                  // the database cannot do it now
+)
+
+// Open connects to url: a postgres:// address, or the path of an SQLite file,
+// and brings the schema up to date.
+func Open(ctx context.Context, url string) (*Store, error) {
+	s := &Store{Now: time.Now}
+	open := s.openSQLite
+	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
+		open = s.openPostgres
+	}
+	if err := open(ctx, url); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Close waits for the commit under way and releases the database.
+func (s *Store) Close() error {
+	var errs []error
+	for i := len(s.close) - 1; i >= 0; i-- {
+		errs = append(errs, s.close[i]())
+	}
+	s.close = nil
+	return errors.Join(errs...)
+}
+
+// Shared tells whether other processes may write to the database.
+func (s *Store) Shared() bool { return s.engine.shared }
+
+// Ping reports whether the database answers.
+func (s *Store) Ping(ctx context.Context) error {
+	var one int
+	return s.row(ctx, `SELECT 1`, nil, &one)
+}
+
+type scanner interface{ Scan(...any) error }
+
+// row runs a one-row query. It returns sql.ErrNoRows if there is none.
+func (s *Store) row(ctx context.Context, query string, args []any, dest ...any) error {
+	if s.engine.shared { // pgx keeps prepared statements by itself
+		return s.outcome(s.read.QueryRowContext(ctx, query, args...).Scan(dest...))
+	}
+	st, err := s.prepared(ctx, query)
+	if err != nil {
+		return s.outcome(err)
+	}
+	return s.outcome(st.QueryRowContext(ctx, args...).Scan(dest...))
+}
+
+// rows runs a query and calls f for each row, until f says it has enough.
+func (s *Store) rows(ctx context.Context, query string, args []any, f func(scanner) (enough bool, err error)) error {
+	rows, err := s.query(ctx, query, args)
+	if err != nil {
+		return s.outcome(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if enough, err := f(rows); err != nil || enough {
+			return err
+		}
+	}
+	return s.outcome(rows.Err())
+}
+
+func (s *Store) query(ctx context.Context, query string, args []any) (*sql.Rows, error) {
+	if s.engine.shared {
+		return s.read.QueryContext(ctx, query, args...)
+	}
+	st, err := s.prepared(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return st.QueryContext(ctx, args...)
+}
+
+// prepared returns the statement of a text. Texts are few: values, and what
+// else a caller chooses freely, are parameters.
+func (s *Store) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
+	if st, ok := s.stmts.Load(query); ok {
+		return st.(*sql.Stmt), nil
+	}
+	st, err := s.read.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, fmt.Errorf("prepare: %w", err)
+	}
+	if old, loaded := s.stmts.LoadOrStore(query, st); loaded {
+		st.Close()
+		return old.(*sql.Stmt), nil
+	}
+	return st, nil
+}
+
+// outcome turns a driver's error into a fault where a caller can act on it.
+func (s *Store) outcome(err error) error {
+	var f *fault.Error
+	if err == nil || errors.Is(err, sql.ErrNoRows) || errors.As(err, &f) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	if s.engine.failure(err) == outage {
+		return fault.Outage("the database", err)
+	}
+	return err
+}
+
+// missing turns the absence of a row into a fault.
+func missing(err error, kind string, uid resource.UID) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return fault.Missing(kind, string(uid))
+	}
+	return err
+}
+
+func ms(t time.Time) int64     { return t.UnixMilli() }
+func fromMS(n int64) time.Time { return time.UnixMilli(n).UTC() }
+
+// now is the time of a change, as precise as it is kept.
+func (s *Store) now() time.Time { return s.Now().UTC().Truncate(time.Millisecond) }

@@ -1,0 +1,83 @@
+// Package storetest opens empty stores of every engine for anyone's tests.
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+var databases atomic.Int64
+
+// Each runs f against every engine: SQLite always, PostgreSQL when
+// HOLDFAST_TEST_POSTGRES names a server, as make test has it. Each f gets a
+// store of its own.
+func Each(t *testing.T, f func(t *testing.T, s *store.Store)) {
+	t.Helper()
+	EachURL(t, func(t *testing.T, url string) { f(t, Open(t, url)) })
+}
+
+// EachURL runs f with the address of an empty database of every engine.
+func EachURL(t *testing.T, f func(t *testing.T, url string)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) { f(t, SQLite(t)) })
+	t.Run("postgres", func(t *testing.T) { f(t, Postgres(t)) })
+}
+
+// SQLite returns the path of a database that does not exist yet.
+func SQLite(t testing.TB) string { return filepath.Join(t.TempDir(), "holdfast.db") }
+
+// Postgres returns the address of a new database, dropped after the test. It
+// skips the test where there is no server.
+func Postgres(t testing.TB) string {
+	t.Helper()
+	server := os.Getenv("HOLDFAST_TEST_POSTGRES")
+	if server == "" {
+		t.Skip("HOLDFAST_TEST_POSTGRES is not set: make test sets it")
+	}
+	name := fmt.Sprintf("t%d_%d", os.Getpid(), databases.Add(1))
+	admin(t, server, "CREATE DATABASE "+name)
+	t.Cleanup(func() { admin(t, server, "DROP DATABASE "+name+" WITH (FORCE)") })
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + name
+	return u.String()
+}
+
+func admin(t testing.TB, server, statement string) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context()) // it also runs as a cleanup
+	c, err := pgx.Connect(ctx, server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(ctx)
+	if _, err := c.Exec(ctx, statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Open opens the store at url until the test ends.
+func Open(t testing.TB, url string) *store.Store {
+	t.Helper()
+	s, err := store.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
