@@ -1,0 +1,63 @@
+// Package authz decides whether a caller may act on a place.
+//
+// A binding gives an identity a role on a group and everything below it. All
+// bindings are held in memory, so a check costs no query; follow.go keeps them
+// as new as the store's.
+package authz
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// A Caller is who sent a request, as its token says. What the caller may do is
+// never in the token; a token can only narrow it.
+type Caller struct {
+	Identity      resource.UID
+	Act           *resource.Upstream // the credential the identity was assumed with
+	Email         string
+	EmailVerified bool
+	Issued        time.Time              // when the token was made, in whole seconds
+	Caps          *resource.Capabilities // only these count; nil: not narrowed
+	Scopes        []resource.UID         // only places these cover count; nil: not narrowed
+}
+
+type callerKey struct{}
+
+// WithCaller returns a context in which c is the caller.
+func WithCaller(ctx context.Context, c Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, &c)
+}
+
+// CallerFrom returns the caller of a request. There is none before
+// authentication.
+func CallerFrom(ctx context.Context) (Caller, bool) {
+	c, ok := ctx.Value(callerKey{}).(*Caller)
+	if !ok {
+		return Caller{}, false
+	}
+	return *c, true
+}
+
+// allows tells whether the caller's token is good for place.
+func (c *Caller) allows(place resource.UID) bool {
+	return c.Scopes == nil || slices.ContainsFunc(c.Scopes, func(s resource.UID) bool { return s.Covers(place) })
+}
+
+// within returns the parts of a group that the caller's token is good for: the
+// group itself, or the scopes below it.
+func (c *Caller) within(group resource.UID) []resource.UID {
+	if c.allows(group) {
+		return []resource.UID{group}
+	}
+	var parts []resource.UID
+	for _, s := range c.Scopes {
+		if group.Covers(s) {
+			parts = append(parts, s)
+		}
+	}
+	return parts
+}

@@ -1,0 +1,188 @@
+package authz
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+// A Checker answers whether a caller may act on a place. It answers from
+// memory: a binding made or removed through the same store counts from the
+// moment the write returns, one made or removed by another replica within
+// one second.
+//
+// When it cannot know whether that second has been kept, because the database
+// is away, methods that return an error return fault.Unavailable, and those
+// that do not answer as if the caller held nothing.
+type Checker struct {
+	store *store.Store
+	log   *slog.Logger
+	now   func() time.Time
+
+	mu      sync.RWMutex // guards what is below; never held during I/O
+	x       *index
+	revoked map[resource.UID]time.Time // tokens issued until then are void
+
+	follow follower
+	behind atomic.Bool // a local change could not be read
+	shared bool        // there may be other writers
+}
+
+// Held is one role an identity holds, and what it allows.
+type Held struct {
+	Group, Role  resource.UID
+	Capabilities resource.Capabilities
+}
+
+// Require returns nil if the caller holds want on place or above it. It returns
+// fault.Unauthenticated if there is no caller, and otherwise
+// fault.PermissionDenied whether or not there is such a place.
+func (c *Checker) Require(ctx context.Context, want resource.Capability, place resource.UID) error {
+	var one resource.Capabilities
+	one.Add(want)
+	return c.RequireAll(ctx, one, place)
+}
+
+// RequireAll is Require for several capabilities, which may come from several
+// bindings. It names the first that is missing.
+func (c *Checker) RequireAll(ctx context.Context, want resource.Capabilities, place resource.UID) error {
+	caller, err := c.caller(ctx)
+	if err != nil {
+		return err
+	}
+	missing := c.missing(&caller, want, place)
+	if missing == (resource.Capabilities{}) {
+		return nil
+	}
+	var first resource.Capability // of no name, if a newer version stored what is missing
+	if all := missing.All(); len(all) > 0 {
+		first = all[0]
+	}
+	return fault.Denied(first.String(), string(place))
+}
+
+// RequireAnywhere returns nil if the caller holds want on any group at all.
+func (c *Checker) RequireAnywhere(ctx context.Context, want resource.Capability) error {
+	caller, err := c.caller(ctx)
+	if err != nil {
+		return err
+	}
+	if len(c.reach(&caller, want, 1)) == 0 {
+		return fault.Denied(want.String(), "any group")
+	}
+	return nil
+}
+
+// Reach returns the groups the caller holds want on, sorted, and none of them
+// within another. It returns none if there is no caller.
+func (c *Checker) Reach(ctx context.Context, want resource.Capability) []resource.UID {
+	caller, err := c.caller(ctx)
+	if err != nil {
+		return nil
+	}
+	groups := c.reach(&caller, want, -1)
+	slices.Sort(groups) // what a group covers comes right after it
+	var last resource.UID
+	return slices.DeleteFunc(groups, func(g resource.UID) bool {
+		if last.Covers(g) {
+			return true
+		}
+		last = g
+		return false
+	})
+}
+
+// GrantsOf returns what an identity holds, by group and role.
+func (c *Checker) GrantsOf(identity resource.UID) []Held {
+	var all []Held
+	c.mu.RLock()
+	for group, role := range c.x.all(identity) {
+		all = append(all, Held{group, c.x.roles.uids[role], c.x.allowed[role]})
+	}
+	c.mu.RUnlock()
+	slices.SortFunc(all, func(a, b Held) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Role, b.Role))
+	})
+	return slices.Compact(all)
+}
+
+// OwnsAny tells whether the caller holds the owner role on an organization. A
+// token narrowed to less than creating groups does not own.
+func (c *Checker) OwnsAny(ctx context.Context) bool {
+	caller, err := c.caller(ctx)
+	if err != nil || caller.Caps != nil && !caller.Caps.Has(resource.GroupsCreate) {
+		return false
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for group, role := range c.x.all(caller.Identity) {
+		if group.IsRoot() && c.x.roles.uids[role] == resource.OwnerRole && caller.allows(group) {
+			return true
+		}
+	}
+	return false
+}
+
+// Revoked tells whether a token of that identity, issued then, is void because
+// the identity has been deleted since. Tokens are dated in whole seconds, so
+// one made in the second of the deletion is void too.
+func (c *Checker) Revoked(identity resource.UID, issued time.Time) bool {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	until, ok := c.revoked[identity]
+	return ok && !issued.After(until)
+}
+
+// caller returns who asks, once the index is known to be current.
+func (c *Checker) caller(ctx context.Context) (Caller, error) {
+	caller, ok := CallerFrom(ctx)
+	if !ok {
+		return Caller{}, fault.New(fault.Unauthenticated, "Unauthenticated: a token is required")
+	}
+	return caller, c.Confirm(ctx)
+}
+
+// missing returns what of want the caller lacks on a place.
+func (c *Checker) missing(caller *Caller, want resource.Capabilities, place resource.UID) resource.Capabilities {
+	if !caller.allows(place) {
+		return want
+	}
+	if caller.Caps != nil {
+		if lacking := want.Without(*caller.Caps); lacking != (resource.Capabilities{}) {
+			return lacking
+		}
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.x.missing(caller.Identity, place, want)
+}
+
+// reach returns the places the caller holds want on, in no order and some
+// perhaps within others; no more than limit grants' worth, unless it is
+// negative.
+func (c *Checker) reach(caller *Caller, want resource.Capability, limit int) []resource.UID {
+	if caller.Caps != nil && !caller.Caps.Has(want) {
+		return nil
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	var groups []resource.UID
+	for group, role := range c.x.all(caller.Identity) {
+		if !c.x.allowed[role].Has(want) {
+			continue
+		}
+		groups = append(groups, caller.within(group)...)
+		if limit >= 0 && len(groups) >= limit {
+			break
+		}
+	}
+	return groups
+}

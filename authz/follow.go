@@ -1,0 +1,344 @@
+package authz
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+const (
+	staleAfter = time.Second            // how long a change elsewhere may go unseen
+	pollEvery  = 500 * time.Millisecond // leaves room in it for a slow answer
+	askLimit   = 2 * time.Second        // for the question whether anything is new
+	readLimit  = time.Minute            // for reading what is new, at worst everything
+
+	clockSkew = 5 * time.Minute // between replicas, at most
+)
+
+// RevocationMemory is how long the deletion of an identity is remembered. No
+// token may live longer.
+const RevocationMemory = 25 * time.Hour
+
+// A follower is where the index stands. Whoever moves it holds the turn, so
+// that changes are applied one after the other and never backwards.
+type follower struct {
+	turn      chan struct{} // a lock that can be waited for with a context
+	applied   atomic.Int64  // the revision the index has reached; moved by the holder of the turn
+	confirmed atomic.Int64  // when there was no later one, in nanoseconds since start
+	start     time.Time
+
+	// The rest is for the holder of the turn.
+	failed          time.Time // the end of the last attempt, if it failed,
+	failure         error     // and how
+	revocationsRead time.Time
+	pruned          time.Time
+}
+
+// Load reads every grant of s and follows the changes made through s from then
+// on. Changes made elsewhere are Run's to follow.
+func Load(ctx context.Context, s *store.Store, log *slog.Logger) (*Checker, error) {
+	c := &Checker{store: s, log: log, now: time.Now, shared: s.Shared(), x: newIndex()}
+	c.follow.turn = make(chan struct{}, 1)
+	c.follow.start = c.now()
+	s.OnGrantChange(c.committed) // first, so that no change falls between
+	if err := c.take(ctx); err != nil {
+		return nil, err
+	}
+	defer c.yield()
+	if err := c.reload(ctx); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Run follows the changes other replicas make until ctx ends, and then returns
+// nil. It has nothing to do for a store that has no other writers.
+func (c *Checker) Run(ctx context.Context) error {
+	if !c.shared {
+		<-ctx.Done()
+		return nil
+	}
+	woken := make(chan struct{}, 1)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { c.listen(ctx, woken) })
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	away := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-woken:
+		}
+		err := c.poll(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && !away:
+			c.log.WarnContext(ctx, "grants cannot be followed; requests are refused until they can", "error", err)
+		case err == nil && away:
+			c.log.InfoContext(ctx, "grants are followed again")
+		}
+		away = err != nil
+	}
+}
+
+// listen asks for a poll whenever a replica announces a change. Polling alone
+// keeps the promise; this makes it early.
+func (c *Checker) listen(ctx context.Context, woken chan<- struct{}) {
+	for ctx.Err() == nil {
+		err := c.store.ListenGrants(ctx, func() {
+			select {
+			case woken <- struct{}{}:
+			default: // a poll is due already
+			}
+		})
+		if err != nil {
+			c.log.DebugContext(ctx, "listen for grant changes", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+// Confirm returns nil if every change made more than a second ago, here or by
+// another replica, is known. If that is in doubt it asks the database, and
+// returns fault.Unavailable if there is no answer. The checks that return an
+// error begin with it; who uses the others should call it first.
+func (c *Checker) Confirm(ctx context.Context) error {
+	if c.current() {
+		return nil
+	}
+	asked := c.now()
+	if err := c.take(ctx); err != nil {
+		return err
+	}
+	defer c.yield()
+	if c.current() {
+		return nil // somebody else has asked meanwhile
+	}
+	if c.follow.failed.After(asked) {
+		return fault.Outage("the database", c.follow.failure)
+	}
+	if err := c.catchUp(ctx); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fault.Outage("the database", err)
+	}
+	return nil
+}
+
+func (c *Checker) current() bool {
+	if c.behind.Load() {
+		return false
+	}
+	return !c.shared || c.now().Sub(c.follow.start)-time.Duration(c.follow.confirmed.Load()) <= staleAfter
+}
+
+// committed applies a change this process has just committed, before the write
+// returns to its caller. The change stands even if that caller has gone away;
+// if it cannot be read now, the next check reads it.
+func (c *Checker) committed(ctx context.Context, revision int64) {
+	ctx = context.WithoutCancel(ctx)
+	if c.follow.applied.Load() >= revision {
+		return
+	}
+	if c.take(ctx) != nil {
+		return // cannot be: the context does not end
+	}
+	defer c.yield()
+	if c.follow.applied.Load() >= revision {
+		return // somebody else's turn took it along
+	}
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	if err := c.advance(ctx); err != nil {
+		c.behind.Store(true)
+		c.log.WarnContext(ctx, "read changed grants", "error", err)
+	}
+}
+
+func (c *Checker) poll(ctx context.Context) error {
+	if err := c.take(ctx); err != nil {
+		return err
+	}
+	defer c.yield()
+	return c.catchUp(ctx)
+}
+
+// catchUp brings the index to the newest revision there is. It remembers a
+// failure for those who wait for the same answer.
+func (c *Checker) catchUp(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, readLimit)
+	defer cancel()
+	err := c.step(bounded)
+	if err != nil && ctx.Err() == nil {
+		c.follow.failed, c.follow.failure = c.now(), err
+	}
+	return err
+}
+
+func (c *Checker) step(ctx context.Context) error {
+	asked := c.now()
+	newest, err := c.newest(ctx)
+	if err != nil {
+		return err
+	}
+	switch applied := c.follow.applied.Load(); {
+	case newest < applied: // the database is another one, or an older copy
+		return c.reload(ctx)
+	case newest > applied:
+		return c.advance(ctx)
+	}
+	c.confirm(asked)
+	return nil
+}
+
+func (c *Checker) newest(ctx context.Context) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	return c.store.Revision(ctx)
+}
+
+// advance applies the changes since the revision the index has. What it reads
+// may be newer than the change it reads for; that is no harm, since the newer
+// change is still to come and reads again.
+func (c *Checker) advance(ctx context.Context) error {
+	asked := c.now()
+	changes, complete, err := c.store.GrantChanges(ctx, c.follow.applied.Load())
+	if err != nil {
+		return err
+	}
+	if !complete {
+		return c.reload(ctx)
+	}
+	grants := map[resource.UID][]store.Grant{}
+	rolesChanged := false
+	for _, change := range changes {
+		rolesChanged = rolesChanged || change.Role != ""
+		if change.Identity == "" {
+			continue
+		}
+		if _, done := grants[change.Identity]; done {
+			continue
+		}
+		found, err := c.store.GrantsOf(ctx, change.Identity)
+		if err != nil {
+			return err
+		}
+		grants[change.Identity] = found
+		rolesChanged = rolesChanged || !c.x.knows(found) // only the holder of the turn writes c.x
+	}
+	var roles map[resource.UID]resource.Capabilities
+	if rolesChanged {
+		if roles, err = c.store.RoleCapabilities(ctx); err != nil {
+			return err
+		}
+	}
+	if len(grants) > 0 { // one of them may have been deleted, and even made again
+		if err := c.readRevocations(ctx); err != nil {
+			return err
+		}
+	}
+	c.apply(grants, roles)
+	if len(changes) > 0 {
+		c.follow.applied.Store(changes[len(changes)-1].Revision)
+	}
+	c.confirm(asked)
+	return nil
+}
+
+func (c *Checker) apply(grants map[resource.UID][]store.Grant, roles map[resource.UID]resource.Capabilities) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for identity, found := range grants {
+		c.x.setGrants(identity, found)
+	}
+	if roles != nil {
+		c.x.setRoles(roles)
+	}
+}
+
+// reload reads everything anew, while checks go on with what was there.
+func (c *Checker) reload(ctx context.Context) error {
+	asked := c.now()
+	l := newLoader()
+	revision, err := c.store.Grants(ctx, l.add)
+	if err != nil {
+		return err
+	}
+	roles, err := c.store.RoleCapabilities(ctx) // after the grants: no role of theirs is missing
+	if err != nil {
+		return err
+	}
+	c.follow.revocationsRead = time.Time{}
+	if err := c.readRevocations(ctx); err != nil {
+		return err
+	}
+	x := l.index()
+	x.setRoles(roles)
+	c.mu.Lock()
+	c.x = x
+	c.mu.Unlock()
+	c.follow.applied.Store(revision)
+	c.confirm(asked)
+	return nil
+}
+
+// readRevocations adds the revocations since it last ran, and now and then
+// drops those no token can be older than.
+func (c *Checker) readRevocations(ctx context.Context) error {
+	now := c.now()
+	oldest := now.Add(-RevocationMemory)
+	since := c.follow.revocationsRead.Add(-clockSkew)
+	if since.Before(oldest) {
+		since = oldest
+	}
+	found, err := c.store.Revocations(ctx, since)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.revoked == nil {
+		c.revoked = map[resource.UID]time.Time{}
+	}
+	maps.Copy(c.revoked, found)
+	if now.Sub(c.follow.pruned) > time.Minute {
+		maps.DeleteFunc(c.revoked, func(_ resource.UID, until time.Time) bool { return until.Before(oldest) })
+		c.follow.pruned = now
+	}
+	c.follow.revocationsRead = now
+	return nil
+}
+
+// confirm notes that the index holds every change committed before asked.
+func (c *Checker) confirm(asked time.Time) {
+	c.follow.confirmed.Store(int64(asked.Sub(c.follow.start)))
+	c.follow.failed, c.follow.failure = time.Time{}, nil
+	c.behind.Store(false)
+}
+
+// take waits for the turn.
+func (c *Checker) take(ctx context.Context) error {
+	select {
+	case c.follow.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *Checker) yield() { <-c.follow.turn }

@@ -1,0 +1,250 @@
+package authz
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/storetest"
+)
+
+var viewerRole = resource.ManagedRoleUID("viewer")
+
+func load(t *testing.T, s *store.Store) *Checker {
+	t.Helper()
+	c, err := Load(t.Context(), s, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// organization adds one, with its owner, to s.
+func organization(t *testing.T, s *store.Store, name string) (group, owner resource.UID) {
+	t.Helper()
+	if err := s.SetManagedRoles(t.Context(), ManagedRoles()); err != nil {
+		t.Fatal(err)
+	}
+	group, owner = resource.NewRoot(), resource.NewRoot()
+	_, err := s.InsertGroup(t.Context(), resource.Group{UID: group, Name: name, CreateTime: time.Now(), UpdateTime: time.Now()},
+		resource.RoleBinding{UID: group.NewChild(), Identity: owner, Role: resource.OwnerRole})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return group, owner
+}
+
+func bind(t *testing.T, s *store.Store, identity, group resource.UID) resource.UID {
+	b := resource.RoleBinding{UID: group.NewChild(), Identity: identity, Role: viewerRole}
+	if _, err := s.InsertBindings(t.Context(), []resource.RoleBinding{b}); err != nil {
+		t.Error(err)
+	}
+	return b.UID
+}
+
+func unbind(t *testing.T, s *store.Store, binding resource.UID) {
+	if err := s.DeleteBinding(t.Context(), binding); err != nil {
+		t.Error(err)
+	}
+}
+
+func (c *Checker) allows(t *testing.T, identity, place resource.UID) error {
+	return c.Require(WithCaller(t.Context(), Caller{Identity: identity}), resource.GroupsList, place)
+}
+
+// later makes the checker believe that time has passed.
+func (c *Checker) later(d time.Duration) { c.now = func() time.Time { return time.Now().Add(d) } }
+
+func TestAnotherReplicaIsHeardWithinASecond(t *testing.T) {
+	url := storetest.Postgres(t)
+	here, there := storetest.Open(t, url), storetest.Open(t, url)
+	group, _ := organization(t, here, "acme")
+	c, ann := load(t, there), resource.NewRoot()
+	binding := bind(t, here, ann, group)
+	c.later(2 * time.Second)
+	if err := c.allows(t, ann, group); err != nil {
+		t.Errorf("bound elsewhere: %v", err)
+	}
+	unbind(t, here, binding)
+	c.later(4 * time.Second)
+	if err := c.allows(t, ann, group); !errors.Is(err, fault.PermissionDenied) {
+		t.Errorf("unbound elsewhere: error = %v, want %v", err, fault.PermissionDenied)
+	}
+}
+
+func TestRunFollowsAnotherReplica(t *testing.T) {
+	url := storetest.Postgres(t)
+	here, there := storetest.Open(t, url), storetest.Open(t, url)
+	group, _ := organization(t, here, "acme")
+	c := load(t, there)
+	c.now = func() time.Time { return c.follow.start } // so that only Run asks
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	wg.Go(func() {
+		if err := c.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	ann := resource.NewRoot()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for range 3 {
+		binding := bind(t, here, ann, group)
+		deadline := time.Now().Add(staleAfter)
+		for c.allows(t, ann, group) != nil {
+			if <-tick.C; time.Now().After(deadline) {
+				t.Fatal("a binding made elsewhere is not seen within a second")
+			}
+		}
+		unbind(t, here, binding)
+		deadline = time.Now().Add(staleAfter)
+		for c.allows(t, ann, group) == nil {
+			if <-tick.C; time.Now().After(deadline) {
+				t.Fatal("a revocation made elsewhere is not seen within a second")
+			}
+		}
+	}
+}
+
+func TestDatabaseAway(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		s, err := store.Open(t.Context(), url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		group, owner := organization(t, s, "acme")
+		c := load(t, s)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		c.now = func() time.Time { return c.follow.start }
+		if err := c.allows(t, owner, group); err != nil {
+			t.Errorf("within the second: %v", err)
+		}
+		c.later(2 * time.Second)
+		want := error(fault.Unavailable)
+		if !c.shared {
+			want = nil // nobody else can have changed anything
+		}
+		ctx := WithCaller(t.Context(), Caller{Identity: owner})
+		if err := c.allows(t, owner, group); !errors.Is(err, want) {
+			t.Errorf("after it: error = %v, want %v", err, want)
+		}
+		c.committed(t.Context(), c.follow.applied.Load()+1)
+		if err := c.RequireAnywhere(ctx, resource.GroupsList); !errors.Is(err, fault.Unavailable) {
+			t.Errorf("with a change that could not be read: error = %v, want %v", err, fault.Unavailable)
+		}
+		if c.OwnsAny(ctx) || c.Reach(ctx, resource.GroupsList) != nil {
+			t.Error("the caller owns or reaches something all the same")
+		}
+	})
+}
+
+func TestAChangeThatCouldNotBeReadIsReadLater(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		group, _ := organization(t, s, "acme")
+		c, ann := load(t, s), resource.NewRoot()
+		at, x := c.follow.applied.Load(), *c.x
+		bind(t, s, ann, group)
+		c.follow.applied.Store(at) // as if it had not been
+		x.identities = map[resource.UID]holder{}
+		c.x = &x
+		c.behind.Store(true)
+		if err := c.allows(t, ann, group); err != nil || c.behind.Load() {
+			t.Errorf("error = %v, behind: %v", err, c.behind.Load())
+		}
+	})
+}
+
+func TestEverythingIsReadAnew(t *testing.T) {
+	tests := map[string]func(newest int64) int64{
+		"when the log does not reach back":   func(int64) int64 { return -10 },
+		"when the database is an older copy": func(newest int64) int64 { return newest + 10 },
+	}
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		group, owner := organization(t, s, "acme")
+		for name, applied := range tests {
+			t.Run(name, func(t *testing.T) {
+				c := load(t, s)
+				newest := c.follow.applied.Load()
+				c.x = newIndex()
+				c.follow.applied.Store(applied(newest))
+				c.behind.Store(true)
+				if err := c.allows(t, owner, group); err != nil || c.follow.applied.Load() != newest {
+					t.Errorf("error = %v, at revision %d, want %d", err, c.follow.applied.Load(), newest)
+				}
+			})
+		}
+	})
+}
+
+func TestACallerWhoLeavesDoesNotStopAChange(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		group, _ := organization(t, s, "acme")
+		c, ann := load(t, s), resource.NewRoot()
+		at := c.follow.applied.Load()
+		bind(t, s, ann, group)
+		newest := c.follow.applied.Load()
+		c.follow.applied.Store(at)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		c.committed(ctx, newest)
+		if got := c.follow.applied.Load(); got != newest || c.behind.Load() {
+			t.Errorf("at revision %d, behind: %v, want %d", got, c.behind.Load(), newest)
+		}
+	})
+}
+
+func TestChecksGoOnWhileGrantsChange(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		group, owner := organization(t, s, "acme")
+		c := load(t, s)
+		stop := make(chan struct{})
+		var checks, changes sync.WaitGroup
+		for range 2 {
+			checks.Go(func() {
+				ctx := WithCaller(t.Context(), Caller{Identity: owner})
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					if err := c.allows(t, owner, group); err != nil {
+						t.Error(err)
+						return
+					}
+					c.Reach(ctx, resource.GroupsList)
+					c.GrantsOf(owner)
+					c.Revoked(owner, time.Now())
+				}
+			})
+		}
+		for range 4 {
+			changes.Go(func() {
+				for range 10 {
+					ann := resource.NewRoot()
+					binding := bind(t, s, ann, group)
+					if err := c.allows(t, ann, group); err != nil {
+						t.Errorf("bound: %v", err)
+					}
+					unbind(t, s, binding)
+					if err := c.allows(t, ann, group); !errors.Is(err, fault.PermissionDenied) {
+						t.Errorf("unbound: %v", err)
+					}
+				}
+			})
+		}
+		changes.Wait()
+		close(stop)
+		checks.Wait()
+	})
+}

@@ -1,0 +1,239 @@
+package authz
+
+import (
+	"cmp"
+	"iter"
+	"math/bits"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+// An index finds the grants of an identity on the way up from a place. It is
+// not safe for concurrent use; the Checker locks it.
+//
+// It is laid out for a million bindings: a grant is three numbers, and what
+// a role allows is stored once, so that changing a role is one write.
+type index struct {
+	identities map[resource.UID]holder
+	groups     names
+	roles      names
+	allowed    []resource.Capabilities // by role number
+}
+
+// A grant is a role on a group, by their numbers. The key of the group is kept
+// beside them: to look elsewhere for each of the ancestors of a place would
+// cost most of the time of a check.
+type grant struct{ key, group, role uint32 }
+
+// keyOf returns the last eight digits of a UID as a number. Groups rarely share
+// it.
+func keyOf(uid resource.UID) uint32 {
+	key := uint32(0)
+	for i := max(0, len(uid)-8); i < len(uid); i++ {
+		c := uid[i]
+		key = key<<4 | uint32(c&15+9*(c>>6)) // '0' is 0x30, 'a' is 0x61
+	}
+	return key
+}
+
+// A holder is what one identity holds.
+type holder struct {
+	depths uint32  // bit d-1 is set if a grant is on a group of depth d: where looking is worthwhile
+	grants []grant // by key
+}
+
+func newIndex() *index {
+	return &index{identities: map[resource.UID]holder{}, groups: newNames(), roles: newNames()}
+}
+
+// missing returns what of want an identity lacks on a place, after all that its
+// grants on the place and on its ancestors allow together.
+func (x *index) missing(identity, place resource.UID, want resource.Capabilities) resource.Capabilities {
+	h := x.identities[identity]
+	depth := place.Depth()
+	for left := h.depths; left != 0; left &= left - 1 {
+		d := bits.TrailingZeros32(left) + 1
+		if d > depth {
+			break
+		}
+		at := place.Ancestor(d)
+		if len(at) < len(place) && place[len(at)] != '/' {
+			break // not a UID
+		}
+		key := keyOf(at)
+		i, _ := slices.BinarySearchFunc(h.grants, key, func(g grant, key uint32) int { return cmp.Compare(g.key, key) })
+		for ; i < len(h.grants) && h.grants[i].key == key; i++ {
+			g := h.grants[i]
+			if x.groups.uids[g.group] != at {
+				continue
+			}
+			if want = want.Without(x.allowed[g.role]); want == (resource.Capabilities{}) {
+				return want
+			}
+		}
+	}
+	return want
+}
+
+// all returns every grant of an identity, as group and role.
+func (x *index) all(identity resource.UID) iter.Seq2[resource.UID, uint32] {
+	return func(yield func(resource.UID, uint32) bool) {
+		for _, g := range x.identities[identity].grants {
+			if !yield(x.groups.uids[g.group], g.role) {
+				return
+			}
+		}
+	}
+}
+
+// knows tells whether the role of every grant is in the index.
+func (x *index) knows(grants []store.Grant) bool {
+	return !slices.ContainsFunc(grants, func(g store.Grant) bool {
+		_, ok := x.roles.ids[g.Role]
+		return !ok
+	})
+}
+
+// setGrants replaces everything an identity holds.
+func (x *index) setGrants(identity resource.UID, grants []store.Grant) {
+	before := x.identities[identity]
+	packed := make([]grant, 0, len(grants))
+	for _, g := range grants {
+		packed = append(packed, x.hold(g))
+	}
+	x.put(identity, packed)
+	for _, g := range before.grants {
+		x.groups.release(g.group)
+		x.roles.refs[g.role]--
+	}
+}
+
+// hold numbers a grant and counts it as a user of its group and role.
+func (x *index) hold(g store.Grant) grant {
+	n := grant{keyOf(g.Group), x.groups.id(g.Group), x.role(g.Role)}
+	x.groups.refs[n.group]++
+	x.roles.refs[n.role]++
+	return n
+}
+
+// put files an identity's grants, which it sorts in place.
+func (x *index) put(identity resource.UID, grants []grant) {
+	if len(grants) == 0 {
+		delete(x.identities, identity)
+		return
+	}
+	slices.SortFunc(grants, func(a, b grant) int { return cmp.Compare(a.key, b.key) })
+	h := holder{grants: grants}
+	for _, g := range grants {
+		h.depths |= 1 << uint(x.groups.uids[g.group].Depth()-1)
+	}
+	x.identities[identity] = h
+}
+
+// role returns the number of a role. One that setRoles has not named allows
+// nothing.
+func (x *index) role(uid resource.UID) uint32 {
+	id := x.roles.id(uid)
+	if int(id) == len(x.allowed) {
+		x.allowed = append(x.allowed, resource.Capabilities{})
+	}
+	return id
+}
+
+// setRoles replaces what every role allows. A role that is not among them
+// allows nothing from now on.
+func (x *index) setRoles(roles map[resource.UID]resource.Capabilities) {
+	for uid, id := range x.roles.ids {
+		if _, ok := roles[uid]; ok {
+			continue
+		}
+		x.allowed[id] = resource.Capabilities{}
+		if x.roles.refs[id] == 0 {
+			x.roles.forget(id)
+		}
+	}
+	for uid, caps := range roles {
+		x.allowed[x.role(uid)] = caps
+	}
+}
+
+// A loader builds an index from grants in any order. It keeps all grants of
+// all identities in one piece of memory.
+type loader struct {
+	x          *index
+	identities names
+	rows       []row
+}
+
+type row struct {
+	identity uint32
+	grant
+}
+
+func newLoader() *loader { return &loader{x: newIndex(), identities: newNames()} }
+
+func (l *loader) add(g store.Grant) {
+	l.rows = append(l.rows, row{l.identities.id(g.Identity), l.x.hold(g)})
+}
+
+func (l *loader) index() *index {
+	count := make([]int, len(l.identities.uids)+1) // where each identity's grants begin
+	for _, r := range l.rows {
+		count[r.identity+1]++
+	}
+	for i := 1; i < len(count); i++ {
+		count[i] += count[i-1]
+	}
+	packed, next := make([]grant, len(l.rows)), slices.Clone(count)
+	for _, r := range l.rows {
+		packed[next[r.identity]] = r.grant
+		next[r.identity]++
+	}
+	l.x.identities = make(map[resource.UID]holder, len(l.identities.uids))
+	for id, uid := range l.identities.uids {
+		l.x.put(uid, packed[count[id]:count[id+1]:count[id+1]])
+	}
+	return l.x
+}
+
+// names numbers UIDs. A number is used again once its UID is forgotten.
+type names struct {
+	ids  map[resource.UID]uint32
+	uids []resource.UID // by number
+	refs []uint32       // by number: how many grants use it
+	free []uint32
+}
+
+func newNames() names { return names{ids: map[resource.UID]uint32{}} }
+
+func (n *names) id(uid resource.UID) uint32 {
+	if id, ok := n.ids[uid]; ok {
+		return id
+	}
+	if last := len(n.free) - 1; last >= 0 {
+		id := n.free[last]
+		n.free = n.free[:last]
+		n.ids[uid], n.uids[id] = id, uid
+		return id
+	}
+	id := uint32(len(n.uids))
+	n.ids[uid] = id
+	n.uids, n.refs = append(n.uids, uid), append(n.refs, 0)
+	return id
+}
+
+// release ends one use of a number, and forgets it after the last.
+func (n *names) release(id uint32) {
+	n.refs[id]--
+	if n.refs[id] == 0 {
+		n.forget(id)
+	}
+}
+
+func (n *names) forget(id uint32) {
+	delete(n.ids, n.uids[id])
+	n.uids[id] = ""
+	n.free = append(n.free, id)
+}

@@ -1,0 +1,33 @@
+package iam
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// Bootstrap makes an organization and its first owner, known by the issuer and
+// subject of its claim match. It asks nobody's permission: it is how a service
+// starts. An organization of that name is left as it is.
+func (s *Service) Bootstrap(ctx context.Context, name string, kind resource.OrgKind, owner resource.Identity) (resource.Group, resource.Identity, error) {
+	now := s.now()
+	owner.UID = resource.UserUID(owner.Relationship.Issuer(), owner.Relationship.Subject())
+	owner.CreateTime, owner.UpdateTime, owner.LastSeenTime = now, now, now
+	g := resource.Group{UID: resource.NewRoot(), Name: name, Kind: kind, CreateTime: now, UpdateTime: now}
+	if err := g.Validate(); err != nil {
+		return g, owner, err
+	}
+	if err := owner.Validate(now); err != nil {
+		return g, owner, err
+	}
+	if err := s.store.InsertIdentity(ctx, owner); err != nil && !errors.Is(err, fault.AlreadyExists) {
+		return g, owner, err
+	}
+	made, err := s.store.InsertGroup(ctx, g, ownership(g, owner.UID))
+	if errors.Is(err, fault.AlreadyExists) {
+		made, err = s.store.Organization(ctx, name)
+	}
+	return made, owner, err
+}

@@ -1,0 +1,246 @@
+package iam
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// maxGroupDepth is how deep groups may nest. What they hold needs levels, too.
+const maxGroupDepth = 16
+
+// accessPause is how long a person waits before asking again to join a group.
+const accessPause = time.Hour
+
+// CreateGroup makes a group. parent is the UID of the group to make it in, the
+// last segments of one, or the name of the one group of that name the caller
+// may create groups in; the caller needs groups.create there. Without a parent
+// it makes an organization, which its creator owns.
+func (s *Service) CreateGroup(ctx context.Context, parent string, g resource.Group) (resource.Group, error) {
+	var in resource.UID
+	if parent != "" {
+		var err error
+		if in, err = s.resolve(ctx, parent); err != nil {
+			return resource.Group{}, err
+		}
+		if err := s.authz.Require(ctx, resource.GroupsCreate, in); err != nil {
+			return resource.Group{}, err
+		}
+	} else if err := s.mayFound(ctx); err != nil {
+		return resource.Group{}, err
+	}
+	if err := newGroup(in, g); err != nil {
+		return resource.Group{}, err
+	}
+	g.CreateTime = s.now()
+	g.UpdateTime = g.CreateTime
+	if in == "" {
+		return s.found(ctx, g)
+	}
+	g.UID = in.NewChild()
+	return s.store.InsertGroup(ctx, g)
+}
+
+// newGroup checks what is asked of a group that does not exist yet.
+func newGroup(parent resource.UID, g resource.Group) error {
+	if err := g.Validate(); err != nil {
+		return err
+	}
+	switch {
+	case g.Verified:
+		return fault.Field("verified", "is set by the operator of the service")
+	case parent != "" && g.Kind != resource.OrgUnspecified:
+		return fault.Field("kind", "belongs to the organization; a group below takes it over")
+	case parent.Depth() >= maxGroupDepth:
+		return fault.Field("parent", "groups nest at most %d levels deep", maxGroupDepth)
+	}
+	return nil
+}
+
+// mayFound tells whether the caller may create an organization.
+func (s *Service) mayFound(ctx context.Context) error {
+	if _, err := caller(ctx); err != nil {
+		return err
+	}
+	switch {
+	case s.cfg.CreateOrganizations == Anyone:
+		return nil
+	case s.cfg.CreateOrganizations == Owners && s.authz.OwnsAny(ctx):
+		return nil
+	}
+	return fault.Denied(resource.GroupsCreate.String(), "/")
+}
+
+// found makes an organization and its creator the owner.
+func (s *Service) found(ctx context.Context, g resource.Group) (resource.Group, error) {
+	c, err := caller(ctx)
+	if err != nil {
+		return resource.Group{}, err
+	}
+	g.UID = resource.NewRoot()
+	return s.store.InsertGroup(ctx, g, ownership(g, c.Identity))
+}
+
+// ownership is the binding that makes an identity the owner of an organization.
+func ownership(g resource.Group, identity resource.UID) resource.RoleBinding {
+	return resource.RoleBinding{UID: g.UID.NewChild(), Identity: identity, Role: resource.OwnerRole, CreateTime: g.CreateTime}
+}
+
+var segments = regexp.MustCompile(`^[0-9a-f]{16}(/[0-9a-f]{16})*$`)
+
+// resolve returns the group a person means by parent. What the caller cannot
+// create groups in is not revealed.
+func (s *Service) resolve(ctx context.Context, parent string) (resource.UID, error) {
+	parent = strings.Trim(parent, "/")
+	if uid, err := resource.ParseUID("parent", parent); err == nil {
+		return uid, nil
+	}
+	if segments.MatchString(parent) {
+		g, err := s.store.GroupBySuffix(ctx, parent)
+		if err == nil && s.authz.Require(ctx, resource.GroupsCreate, g.UID) == nil {
+			return g.UID, nil
+		}
+	}
+	reach, err := s.reach(ctx, resource.GroupsCreate)
+	if err != nil {
+		return "", err
+	}
+	f := resource.Filter{Name: parent}
+	if err := f.Validate(); err != nil {
+		return "", fault.Field("parent", "is neither a uid nor a name")
+	}
+	found, err := s.store.Groups(ctx, reach, f, page.Request{Size: 5, Order: byUID})
+	switch {
+	case err != nil:
+		return "", err
+	case found.Total == 0:
+		return "", fault.Field("parent", "is neither the uid nor the name of a group you may create groups in")
+	case found.Total > 1:
+		var uids []string
+		for _, g := range found.Items {
+			uids = append(uids, string(g.UID))
+		}
+		return "", fault.Field("parent", "%d groups have this name; use a uid: %s", found.Total, strings.Join(uids, ", "))
+	}
+	return found.Items[0].UID, nil
+}
+
+// GetGroup returns a group. The caller needs groups.list on it.
+func (s *Service) GetGroup(ctx context.Context, uid resource.UID) (resource.Group, error) {
+	if err := s.authz.Require(ctx, resource.GroupsList, uid); err != nil {
+		return resource.Group{}, err
+	}
+	return s.store.Group(ctx, uid)
+}
+
+// UpdateGroup applies change to a group. The caller needs groups.update on it.
+func (s *Service) UpdateGroup(ctx context.Context, uid resource.UID, change func(*resource.Group) error) (resource.Group, error) {
+	if err := s.authz.Require(ctx, resource.GroupsUpdate, uid); err != nil {
+		return resource.Group{}, err
+	}
+	return s.store.UpdateGroup(ctx, uid, func(g *resource.Group) error {
+		before := *g
+		if err := change(g); err != nil {
+			return err
+		}
+		g.UID, g.CreateTime = before.UID, before.CreateTime
+		switch {
+		case g.Verified != before.Verified:
+			return fault.Field("verified", "is set by the operator of the service")
+		case g.Kind != before.Kind:
+			return fault.Field("kind", "cannot be changed")
+		}
+		return g.Validate()
+	})
+}
+
+// DeleteGroup removes an empty group. The caller needs groups.delete on it.
+func (s *Service) DeleteGroup(ctx context.Context, uid resource.UID) error {
+	if err := s.authz.Require(ctx, resource.GroupsDelete, uid); err != nil {
+		return err
+	}
+	c, err := caller(ctx)
+	if err != nil {
+		return err
+	}
+	return s.store.DeleteGroup(ctx, uid, c.Identity)
+}
+
+// ListGroups returns a page of the groups the caller holds groups.list on.
+func (s *Service) ListGroups(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.Group], error) {
+	reach, err := s.reach(ctx, resource.GroupsList)
+	if err != nil {
+		return page.Page[resource.Group]{}, err
+	}
+	return list(ctx, s, groupList, reach, f, p, s.store.Groups)
+}
+
+// LookupGroup returns the verified organization that is named like the domain
+// of the caller's verified e-mail address. Every no is the same NotFound.
+func (s *Service) LookupGroup(ctx context.Context) (resource.Group, error) {
+	_, g, err := s.domain(ctx)
+	return g, err
+}
+
+// CheckEligibility tells whether the caller could look a group up at all.
+func (s *Service) CheckEligibility(ctx context.Context) (bool, error) {
+	c, err := caller(ctx)
+	if err != nil {
+		return false, err
+	}
+	i, err := s.store.Identity(ctx, c.Identity)
+	if fault.From(err).Code == fault.NotFound {
+		return false, nil
+	}
+	return i.Email != "", err
+}
+
+// RequestGroupAccess asks the owners of the group LookupGroup finds to let the
+// caller join. It returns fault.ResourceExhausted if asked again too soon.
+func (s *Service) RequestGroupAccess(ctx context.Context, uid resource.UID) error {
+	i, g, err := s.domain(ctx)
+	if err != nil {
+		return err
+	}
+	if g.UID != uid {
+		return fault.Missing("group", string(uid))
+	}
+	return s.store.RequestAccess(ctx, uid, i, accessPause)
+}
+
+func (s *Service) domain(ctx context.Context) (resource.Identity, resource.Group, error) {
+	no := fault.New(fault.NotFound, "Not found: no verified organization for your e-mail domain")
+	c, err := caller(ctx)
+	if err != nil {
+		return resource.Identity{}, resource.Group{}, err
+	}
+	i, err := s.store.Identity(ctx, c.Identity)
+	if err != nil {
+		return i, resource.Group{}, hide(err, no)
+	}
+	_, domain, ok := strings.Cut(i.Email, "@")
+	if !ok {
+		return i, resource.Group{}, no
+	}
+	g, err := s.store.Organization(ctx, strings.ToLower(domain))
+	if err != nil {
+		return i, g, hide(err, no)
+	}
+	if !g.Verified {
+		return i, resource.Group{}, no
+	}
+	return i, g, nil
+}
+
+// hide answers every absence with the same words.
+func hide(err error, no *fault.Error) error {
+	if fault.From(err).Code == fault.NotFound {
+		return no
+	}
+	return err
+}

@@ -1,0 +1,155 @@
+package iam
+
+import (
+	"context"
+	"reflect"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// CreateIdentity makes an identity in a group. The caller needs identity.create
+// there.
+func (s *Service) CreateIdentity(ctx context.Context, parent resource.UID, i resource.Identity) (resource.Identity, error) {
+	if err := s.authz.Require(ctx, resource.IdentityCreate, parent); err != nil {
+		return resource.Identity{}, err
+	}
+	now := s.now()
+	i.Complete(now)
+	if err := i.Validate(now); err != nil {
+		return resource.Identity{}, err
+	}
+	i.UID = parent.NewChild()
+	i.Email, i.EmailUnverified, i.Metadata = "", "", nil
+	i.CreateTime, i.UpdateTime, i.LastSeenTime = now, now, now
+	if err := s.store.InsertIdentity(ctx, i); err != nil {
+		return resource.Identity{}, err
+	}
+	return i, nil
+}
+
+// GetIdentity returns an identity. The caller needs identity.list on it, or is
+// it.
+func (s *Service) GetIdentity(ctx context.Context, uid resource.UID) (resource.Identity, error) {
+	c, err := caller(ctx)
+	if err != nil {
+		return resource.Identity{}, err
+	}
+	if c.Identity != uid {
+		if err := s.authz.Require(ctx, resource.IdentityList, uid); err != nil {
+			return resource.Identity{}, err
+		}
+	}
+	return s.store.Identity(ctx, uid)
+}
+
+// UpdateIdentity applies change to an identity. The caller needs
+// identity.update on it and, to change who it stands for, everything that it
+// may do itself: whoever can assume an identity has what it has.
+func (s *Service) UpdateIdentity(ctx context.Context, uid resource.UID, change func(*resource.Identity) error) (resource.Identity, error) {
+	if err := s.authz.Require(ctx, resource.IdentityUpdate, uid); err != nil {
+		return resource.Identity{}, err
+	}
+	return s.store.UpdateIdentity(ctx, uid, resource.IdentityUpdated, func(i *resource.Identity) error {
+		before := *i
+		i.Relationship = copyOf(i.Relationship)
+		if err := change(i); err != nil {
+			return err
+		}
+		i.UID, i.CreateTime, i.LastSeenTime = before.UID, before.CreateTime, before.LastSeenTime
+		i.Email, i.EmailUnverified, i.Metadata = before.Email, before.EmailUnverified, before.Metadata
+		now := s.now()
+		i.Complete(now)
+		if err := i.Validate(now); err != nil {
+			return err
+		}
+		if reflect.DeepEqual(i.Relationship, before.Relationship) {
+			return nil
+		}
+		return s.mayBecome(ctx, uid)
+	})
+}
+
+// copyOf copies a relationship with what it points to.
+func copyOf(r resource.Relationship) resource.Relationship {
+	if r.ClaimMatch != nil {
+		c := *r.ClaimMatch
+		r.ClaimMatch = &c
+	}
+	if r.StaticKeys != nil {
+		k := *r.StaticKeys
+		r.StaticKeys = &k
+	}
+	if r.AWS != nil {
+		a := *r.AWS
+		r.AWS = &a
+	}
+	return r
+}
+
+// mayBecome checks that the caller holds everything an identity does.
+func (s *Service) mayBecome(ctx context.Context, uid resource.UID) error {
+	for _, held := range s.authz.GrantsOf(uid) {
+		if err := s.authz.RequireAll(ctx, held.Capabilities, held.Group); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DeleteIdentity removes an identity with its bindings. Its tokens are void from
+// the next request on. The caller needs identity.delete on it.
+func (s *Service) DeleteIdentity(ctx context.Context, uid resource.UID) error {
+	if err := s.authz.Require(ctx, resource.IdentityDelete, uid); err != nil {
+		return err
+	}
+	return s.store.DeleteIdentity(ctx, uid)
+}
+
+// ListIdentities returns a page of the identities the caller holds
+// identity.list on.
+func (s *Service) ListIdentities(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.Identity], error) {
+	reach, err := s.reach(ctx, resource.IdentityList)
+	if err != nil {
+		return page.Page[resource.Identity]{}, err
+	}
+	return list(ctx, s, idList, reach, f, p, s.store.Identities)
+}
+
+// LookupIdentity returns the UID of the person an issuer knows by subject,
+// whether or not they have signed in yet. Any caller may ask.
+func (s *Service) LookupIdentity(ctx context.Context, issuer, subject string) (resource.UID, error) {
+	if _, err := caller(ctx); err != nil {
+		return "", err
+	}
+	var bad []fault.Violation
+	if issuer == "" {
+		bad = append(bad, fault.Violation{Subject: "issuer", Description: "is required"})
+	}
+	if subject == "" {
+		bad = append(bad, fault.Violation{Subject: "subject", Description: "is required"})
+	}
+	if len(bad) > 0 {
+		return "", fault.Fields(bad)
+	}
+	return resource.UserUID(issuer, subject), nil
+}
+
+// UpdateMetadata applies change to what the caller told about themselves.
+func (s *Service) UpdateMetadata(ctx context.Context, change func(*resource.Identity) error) (resource.Identity, error) {
+	c, err := caller(ctx)
+	if err != nil {
+		return resource.Identity{}, err
+	}
+	return s.store.UpdateIdentity(ctx, c.Identity, resource.IdentityMetadataUpdated, func(i *resource.Identity) error {
+		before := *i
+		if err := change(i); err != nil {
+			return err
+		}
+		metadata, company := i.Metadata, i.Company
+		*i = before
+		i.Metadata, i.Company = metadata, company
+		return i.ValidateMetadata()
+	})
+}

@@ -1,0 +1,89 @@
+package token
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// A capset is a set of capabilities as tokens carry it: a base64url string of
+// the length in bits, in 8 bytes, and then the bits in words of 8 bytes, all
+// big-endian.
+type capset resource.Capabilities
+
+// minBits is the least length that is written. Readers accept any, but the
+// text of a set should be the same whoever wrote it.
+const minBits = 50
+
+// maxBits bounds what is read. It leaves room for capabilities a newer version
+// may have.
+const maxBits = 4096
+
+var errCapset = errors.New("not a set of capabilities")
+
+// MarshalJSON writes the compact form.
+func (s capset) MarshalJSON() ([]byte, error) {
+	length := minBits
+	for i, w := range s {
+		if w != 0 {
+			length = max(length, 64*i+bits.Len64(w))
+		}
+	}
+	b := binary.BigEndian.AppendUint64(nil, uint64(length))
+	for _, w := range s[:(length+63)/64] {
+		b = binary.BigEndian.AppendUint64(b, w)
+	}
+	return json.Marshal(base64.URLEncoding.EncodeToString(b))
+}
+
+// UnmarshalJSON reads the compact form, and also a list of capability numbers.
+// What this version does not know, it leaves out: it cannot be asked for.
+func (s *capset) UnmarshalJSON(text []byte) error {
+	var numbers []int32
+	if err := json.Unmarshal(text, &numbers); err == nil && numbers != nil {
+		*s = numbered(numbers)
+		return nil
+	}
+	var word string
+	if err := json.Unmarshal(text, &word); err != nil {
+		return errCapset
+	}
+	b, err := base64.URLEncoding.DecodeString(word)
+	if err != nil || len(b) < 8 || len(b)%8 != 0 {
+		return errCapset
+	}
+	length := binary.BigEndian.Uint64(b)
+	if length > maxBits || uint64(len(b)) != 8+8*((length+63)/64) {
+		return fmt.Errorf("%w: the length is wrong", errCapset)
+	}
+	*s = capset{}
+	for i := range min(len(s), len(b)/8-1) {
+		s[i] = binary.BigEndian.Uint64(b[8+8*i:])
+	}
+	return s.fits(length)
+}
+
+// fits fails if a bit is set beyond the length.
+func (s *capset) fits(length uint64) error {
+	for i, w := range s {
+		if w != 0 && uint64(64*i+bits.Len64(w)) > length {
+			return fmt.Errorf("%w: a bit is beyond its length", errCapset)
+		}
+	}
+	return nil
+}
+
+func numbered(numbers []int32) capset {
+	var set resource.Capabilities
+	for _, n := range numbers {
+		if c, ok := resource.CapabilityNumbered(n); ok {
+			set.Add(c)
+		}
+	}
+	return capset(set)
+}

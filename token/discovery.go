@@ -1,0 +1,59 @@
+package token
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	discoveryPath = "/.well-known/openid-configuration"
+	keysPath      = "/.well-known/jwks.json"
+
+	// keysAge is how old the published keys may be, here and with those who
+	// cache them.
+	keysAge = time.Minute
+)
+
+// Handler serves what others need to verify our tokens: the discovery document
+// and the JSON Web Key Set. Neither needs a token.
+func (i *Issuer) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+discoveryPath, i.serveDiscovery)
+	mux.HandleFunc("GET "+keysPath, i.serveKeys)
+	return mux
+}
+
+func (i *Issuer) serveDiscovery(w http.ResponseWriter, _ *http.Request) {
+	document, err := json.Marshal(struct {
+		Issuer        string   `json:"issuer"`
+		Keys          string   `json:"jwks_uri"`
+		ResponseTypes []string `json:"response_types_supported"`
+		SubjectTypes  []string `json:"subject_types_supported"`
+		Algorithms    []string `json:"id_token_signing_alg_values_supported"`
+	}{
+		i.issuer, strings.TrimSuffix(i.issuer, "/") + keysPath,
+		[]string{"id_token"}, []string{"public"}, []string{string(algorithm)},
+	})
+	if err != nil {
+		http.Error(w, "the discovery document cannot be written", http.StatusInternalServerError)
+		return
+	}
+	serve(w, document)
+}
+
+// serveKeys answers with the stored keys, or with those last known while the
+// store is away: the tokens they prove are as good as before.
+func (i *Issuer) serveKeys(w http.ResponseWriter, r *http.Request) {
+	k, _ := i.refresh(r.Context(), keysAge)
+	serve(w, k.document)
+}
+
+func serve(w http.ResponseWriter, document []byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "public, max-age=60")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.Write(document)
+}

@@ -1,0 +1,162 @@
+// Package token is the issuer: it makes the tokens the service accepts, tells
+// whether one is good, and publishes the keys that prove it.
+//
+// A token says who the caller is, never what the caller may do.
+package token
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/seal"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+const (
+	// DefaultLife is how long a token lives that does not say.
+	DefaultLife = time.Hour
+
+	// MaxLife is the longest a token may live: the deletion of an identity is
+	// remembered longer, so that its tokens stay void.
+	MaxLife = authz.RevocationMemory - time.Hour
+
+	cachedTokens = 10_000
+)
+
+// Config is what an Issuer is told.
+type Config struct {
+	Issuer string           // the iss of every token, and the address of the keys
+	Key    seal.Key         // what the signing keys are sealed with
+	Now    func() time.Time // nil is time.Now
+}
+
+// An Issuer makes and verifies tokens. Replicas over one store share its keys.
+type Issuer struct {
+	store  *store.Store
+	issuer string
+	master seal.Key
+	now    func() time.Time
+
+	keys     atomic.Pointer[keys]
+	verified *lru.Cache[digest, verified]
+
+	looking sync.Mutex // guards looked
+	looked  time.Time  // when the keys were last read again
+}
+
+// Claims are what a token says. Caps and Scopes narrow it; nil does not.
+type Claims struct {
+	Subject       resource.UID
+	Audience      []string
+	Act           *resource.Upstream // the credential the identity was assumed with
+	Email         string
+	EmailVerified bool
+	Caps          *resource.Capabilities
+	Scopes        []resource.UID
+	Life          time.Duration // 0 is DefaultLife
+}
+
+// New returns an issuer with the keys of s, and makes the first key if there is
+// none. It fails if a key was sealed with another encryption key.
+func New(ctx context.Context, s *store.Store, cfg Config) (*Issuer, error) {
+	if cfg.Issuer == "" {
+		return nil, errors.New("an issuer needs an address")
+	}
+	cache, err := lru.New[digest, verified](cachedTokens)
+	if err != nil {
+		return nil, fmt.Errorf("make the cache of tokens: %w", err)
+	}
+	i := &Issuer{store: s, issuer: cfg.Issuer, master: cfg.Key, now: cfg.Now, verified: cache}
+	if i.now == nil {
+		i.now = time.Now
+	}
+	if err := i.load(ctx); err != nil {
+		return nil, fmt.Errorf("load the signing keys: %w", err)
+	}
+	return i, nil
+}
+
+// payload is the claims on the wire.
+type payload struct {
+	Issuer        string             `json:"iss"`
+	Subject       string             `json:"sub"`
+	Audience      audiences          `json:"aud"`
+	IssuedAt      int64              `json:"iat"`
+	NotBefore     int64              `json:"nbf"`
+	Expiry        int64              `json:"exp"`
+	ID            string             `json:"jti"`
+	Email         string             `json:"email,omitempty"`
+	EmailVerified bool               `json:"email_verified,omitempty"`
+	Act           *resource.Upstream `json:"act,omitempty"`
+	Caps          *capset            `json:"cap,omitempty"`
+	Scopes        *[]resource.UID    `json:"scopes,omitempty"` // none at all is not the same as not narrowed
+}
+
+// Audiences are written as a string if there is one.
+type audiences []string
+
+func (a audiences) MarshalJSON() ([]byte, error) {
+	if len(a) == 1 {
+		return json.Marshal(a[0])
+	}
+	return json.Marshal([]string(a))
+}
+
+func (a *audiences) UnmarshalJSON(text []byte) error {
+	var one string
+	if json.Unmarshal(text, &one) == nil {
+		*a = audiences{one}
+		return nil
+	}
+	return json.Unmarshal(text, (*[]string)(a))
+}
+
+// Mint returns a new token that says c.
+func (i *Issuer) Mint(_ context.Context, c Claims) (string, error) {
+	life := c.Life
+	if life == 0 {
+		life = DefaultLife
+	}
+	if _, err := resource.ParseUID("sub", string(c.Subject)); err != nil {
+		return "", err
+	}
+	if len(c.Audience) == 0 || life < time.Second || life > MaxLife {
+		return "", fmt.Errorf("a token needs an audience and a life of a second to %v, not %q and %v", MaxLife, c.Audience, life)
+	}
+	now := i.now()
+	p := payload{
+		Issuer: i.issuer, Subject: string(c.Subject), Audience: c.Audience,
+		IssuedAt: now.Unix(), NotBefore: now.Unix(), Expiry: now.Add(life).Unix(), ID: rand.Text(),
+		Email: c.Email, EmailVerified: c.EmailVerified, Act: c.Act, Caps: (*capset)(c.Caps),
+	}
+	if c.Scopes != nil {
+		p.Scopes = &c.Scopes
+	}
+	return i.sign(p)
+}
+
+func (i *Issuer) sign(p payload) (string, error) {
+	body, err := json.Marshal(p)
+	if err != nil {
+		return "", fmt.Errorf("encode a token: %w", err)
+	}
+	signed, err := i.keys.Load().signer.Sign(body)
+	if err != nil {
+		return "", fmt.Errorf("sign a token: %w", err)
+	}
+	raw, err := signed.CompactSerialize()
+	if err != nil {
+		return "", fmt.Errorf("write a token: %w", err)
+	}
+	return raw, nil
+}

@@ -1,0 +1,166 @@
+package token
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/holdfast-dev/holdfast/seal"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+const (
+	algorithm  = jose.ES256
+	keyPurpose = "signing key" // what the stored keys are sealed for
+)
+
+// keys are the signing keys of an installation at some moment.
+type keys struct {
+	signer   jose.Signer // of the newest
+	public   map[string]*ecdsa.PublicKey
+	document []byte // the JSON Web Key Set
+}
+
+// newKey makes a signing key, ready to be stored.
+func newKey(master seal.Key, now time.Time) (store.SigningKey, error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return store.SigningKey{}, fmt.Errorf("make a signing key: %w", err)
+	}
+	id, err := thumbprint(&private.PublicKey)
+	if err != nil {
+		return store.SigningKey{}, err
+	}
+	plain, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return store.SigningKey{}, fmt.Errorf("encode a signing key: %w", err)
+	}
+	return store.SigningKey{
+		ID: id, Algorithm: string(algorithm), Sealed: master.Seal(keyPurpose, plain), CreateTime: now,
+	}, nil
+}
+
+// thumbprint is the id of a key: its RFC 7638 thumbprint.
+func thumbprint(public *ecdsa.PublicKey) (string, error) {
+	sum, err := (&jose.JSONWebKey{Key: public}).Thumbprint(crypto.SHA256)
+	if err != nil {
+		return "", fmt.Errorf("take the thumbprint of a key: %w", err)
+	}
+	return base64.RawURLEncoding.EncodeToString(sum), nil
+}
+
+// openKeys returns the stored keys, which are sorted newest first. There is at
+// least one.
+func openKeys(stored []store.SigningKey, master seal.Key) (*keys, error) {
+	k := &keys{public: map[string]*ecdsa.PublicKey{}}
+	var set jose.JSONWebKeySet
+	for _, s := range stored {
+		private, err := openKey(s, master)
+		if err != nil {
+			return nil, err
+		}
+		if k.signer == nil {
+			if k.signer, err = newSigner(s.ID, private); err != nil {
+				return nil, err
+			}
+		}
+		k.public[s.ID] = &private.PublicKey
+		set.Keys = append(set.Keys, jose.JSONWebKey{
+			Key: &private.PublicKey, KeyID: s.ID, Algorithm: s.Algorithm, Use: "sig",
+		})
+	}
+	var err error
+	if k.document, err = json.Marshal(set); err != nil {
+		return nil, fmt.Errorf("encode the key set: %w", err)
+	}
+	return k, nil
+}
+
+func openKey(s store.SigningKey, master seal.Key) (*ecdsa.PrivateKey, error) {
+	plain, err := master.Open(keyPurpose, s.Sealed)
+	if err != nil {
+		return nil, fmt.Errorf("signing key %s cannot be opened; start with the encryption key this database was set up with: %w", s.ID, err)
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(plain)
+	if err != nil {
+		return nil, fmt.Errorf("decode signing key %s: %w", s.ID, err)
+	}
+	private, ok := parsed.(*ecdsa.PrivateKey)
+	if !ok || private.Curve != elliptic.P256() || s.Algorithm != string(algorithm) {
+		return nil, fmt.Errorf("signing key %s is for %s, which this version does not sign with", s.ID, s.Algorithm)
+	}
+	return private, nil
+}
+
+func newSigner(id string, private *ecdsa.PrivateKey) (jose.Signer, error) {
+	signer, err := jose.NewSigner(
+		jose.SigningKey{Algorithm: algorithm, Key: jose.JSONWebKey{Key: private, KeyID: id}},
+		(&jose.SignerOptions{}).WithType("JWT"),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("sign with key %s: %w", id, err)
+	}
+	return signer, nil
+}
+
+// load reads the keys, and makes the first if there is none. Of several
+// replicas that do so at once, all use the one that was stored first.
+func (i *Issuer) load(ctx context.Context) error {
+	stored, err := i.store.SigningKeys(ctx)
+	if err != nil {
+		return err
+	}
+	if len(stored) == 0 {
+		first, err := newKey(i.master, i.now())
+		if err != nil {
+			return err
+		}
+		if err := i.store.InsertFirstSigningKey(ctx, first); err != nil {
+			return err
+		}
+		if stored, err = i.store.SigningKeys(ctx); err != nil {
+			return err
+		}
+	}
+	return i.use(stored)
+}
+
+func (i *Issuer) use(stored []store.SigningKey) error {
+	if len(stored) == 0 {
+		return errors.New("there is no signing key")
+	}
+	k, err := openKeys(stored, i.master)
+	if err != nil {
+		return err
+	}
+	i.keys.Store(k)
+	return nil
+}
+
+// refresh reads the keys again, unless that was done less than age ago. It
+// returns the keys as they are then, whatever the error.
+func (i *Issuer) refresh(ctx context.Context, age time.Duration) (*keys, error) {
+	i.looking.Lock()
+	defer i.looking.Unlock()
+	if now := i.now(); now.Sub(i.looked) < age {
+		return i.keys.Load(), nil
+	}
+	stored, err := i.store.SigningKeys(ctx)
+	if ctx.Err() == nil {
+		i.looked = i.now() // an answer or an outage; not somebody who left
+	}
+	if err == nil {
+		err = i.use(stored)
+	}
+	return i.keys.Load(), err
+}
