@@ -1,0 +1,99 @@
+// Package api speaks protobuf: it turns calls, over gRPC or as JSON over HTTP,
+// into calls of the services that decide, and their answers and faults back.
+//
+// Both protocols take one path (chain.go) to one set of methods (group.go and
+// its neighbours). The JSON side (gateway.go) reads its routes from the http
+// options of the API's definition, so there is nothing to write for a new method
+// but the method.
+package api
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/holdfast-dev/holdfast/authz"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	"github.com/holdfast-dev/holdfast/iam"
+	"github.com/holdfast-dev/holdfast/token"
+)
+
+// Config is what the API can be told. The zero value runs, with tokens of no
+// audience.
+type Config struct {
+	Audience string                // the base URL, which tokens must be for
+	Domain   string                // of ErrorInfo: "iam." and the API's host
+	Log      *slog.Logger          // nil: slog's default
+	Metrics  prometheus.Registerer // nil: none
+	MaxBody  int64                 // of a JSON request, in bytes; 0: 4 MiB
+	Version  string                // of the program, for the metrics
+}
+
+const defaultMaxBody = 4 << 20
+
+// An API serves the services over both protocols.
+type API struct {
+	cfg   Config
+	chain *chain
+	local *local
+}
+
+// New returns an API over the services. Tokens are issuer's; checker knows which
+// of them are void.
+func New(svc *iam.Service, issuer *token.Issuer, checker *authz.Checker, cfg Config) *API {
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	if cfg.MaxBody <= 0 {
+		cfg.MaxBody = defaultMaxBody
+	}
+	c := newChain(cfg, authenticator{issuer, checker, cfg.Audience}.authenticate)
+	a := &API{cfg: cfg, chain: c, local: newLocal(c.unary)}
+	iampb.RegisterGroupsServiceServer(a.local, groups{iam: svc})
+	iampb.RegisterIdentitiesServiceServer(a.local, identities{iam: svc})
+	iampb.RegisterRolesServiceServer(a.local, roles{iam: svc})
+	iampb.RegisterRoleBindingsServiceServer(a.local, roleBindings{iam: svc})
+	pingpb.RegisterPingServiceServer(a.local, ping{})
+	return a
+}
+
+// HTTP serves the JSON API: /iam/ and /ping/, as v2beta1 and v2, and
+// /openapi.json. Anything else is answered with a typed error.
+func (a *API) HTTP() http.Handler { return newGateway(a.cfg, a.local) }
+
+// What a gRPC connection may ask of the server. Clients of this API are built
+// for messages of up to 100 MB.
+const (
+	maxMessage        = 100 << 20
+	maxStreams        = 250
+	connectionTimeout = 20 * time.Second
+	minKeepalive      = 10 * time.Second
+)
+
+// GRPC returns a new server of every service under all its names, with
+// reflection and health.
+func (a *API) GRPC() *grpc.Server {
+	s := grpc.NewServer(
+		grpc.UnaryInterceptor(a.chain.unary),
+		grpc.StreamInterceptor(a.chain.stream),
+		grpc.UnknownServiceHandler(a.chain.unknown),
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxSendMsgSize(maxMessage),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.ConnectionTimeout(connectionTimeout),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minKeepalive, PermitWithoutStream: true}),
+	)
+	for _, svc := range a.local.services {
+		registerAll(s, svc.desc, svc.impl)
+	}
+	healthpb.RegisterHealthServer(s, health.NewServer())
+	registerReflection(s)
+	return s
+}

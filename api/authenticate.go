@@ -1,0 +1,56 @@
+package api
+
+import (
+	"context"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/token"
+)
+
+// An authenticator finds out who is calling.
+type authenticator struct {
+	issuer   *token.Issuer
+	checker  *authz.Checker
+	audience string
+}
+
+// authenticate returns the caller that o's token stands for. It returns
+// fault.Unauthenticated if there is no token, or none that is good here and now.
+func (a authenticator) authenticate(ctx context.Context, o origin) (authz.Caller, error) {
+	caller, err := a.issuer.Verify(ctx, o.token, a.audience)
+	if err != nil {
+		return authz.Caller{}, err
+	}
+	if a.checker.Revoked(caller.Identity, caller.Issued) {
+		return authz.Caller{}, fault.New(fault.Unauthenticated, "Unauthenticated: the identity of this token has been deleted")
+	}
+	return caller, nil
+}
+
+const scheme = "bearer "
+
+// bearer returns the token in the values of an Authorization header. Clients of
+// the gRPC API may leave out the scheme.
+func bearer(values []string, needScheme bool) (string, error) {
+	switch len(values) {
+	case 0:
+		return "", fault.New(fault.Unauthenticated, "Unauthenticated: a bearer token is required")
+	case 1:
+	default:
+		return "", fault.New(fault.Unauthenticated, "Unauthenticated: more than one Authorization header")
+	}
+	text := strings.TrimSpace(values[0])
+	hasScheme := len(text) >= len(scheme) && strings.EqualFold(text[:len(scheme)], scheme)
+	if needScheme && !hasScheme {
+		return "", fault.New(fault.Unauthenticated, "Unauthenticated: the Authorization header must be Bearer and a token")
+	}
+	if hasScheme {
+		text = strings.TrimSpace(text[len(scheme):])
+	}
+	if text == "" {
+		return "", fault.New(fault.Unauthenticated, "Unauthenticated: a bearer token is required")
+	}
+	return text, nil
+}

@@ -1,0 +1,237 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// defaultDeadline is how long a call may take that sets no deadline of its own.
+const defaultDeadline = 30 * time.Second
+
+// A chain is what happens around every call, over gRPC and as JSON alike: it
+// gets an id, a deadline, a caller, and in the end a line in the log, a figure in
+// the metrics, and its fault as a status.
+type chain struct {
+	domain       string
+	log          *slog.Logger
+	metrics      *metrics
+	authenticate func(context.Context, origin) (authz.Caller, error)
+	rules        map[string]rule // by full method name, all names
+}
+
+func newChain(cfg Config, authenticate func(context.Context, origin) (authz.Caller, error)) *chain {
+	return &chain{cfg.Domain, cfg.Log, newMetrics(cfg.Metrics, cfg.Version), authenticate, methodRules()}
+}
+
+// A call is one call on its way through the chain.
+type call struct {
+	origin  origin
+	rule    rule
+	subject resource.UID // who is calling, once that is known
+	start   time.Time
+}
+
+// unary is the chain of a call that has one answer.
+func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	k := c.begin(ctx, info.FullMethod)
+	defer c.metrics.inFlight.Dec()
+	ctx, cancel := withDeadline(ctx)
+	defer cancel()
+	_ = grpc.SetHeader(ctx, metadata.MD{requestIDKey: {k.origin.id}}) // fails only after an answer
+	resp, err := protect(func() (any, error) {
+		ctx, err := c.admit(ctx, k)
+		if err != nil {
+			return nil, err
+		}
+		return next(ctx, req)
+	})
+	if err := c.end(ctx, k, err); err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
+// stream is the chain of a call with streams. The only ones there are ask for
+// health and reflection, which anybody may.
+func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	ctx := ss.Context()
+	k := c.begin(ctx, info.FullMethod)
+	defer c.metrics.inFlight.Dec()
+	_, err := protect(func() (any, error) {
+		if _, err := c.admit(ctx, k); err != nil {
+			return nil, err
+		}
+		return nil, next(srv, ss)
+	})
+	var f *fault.Error
+	if err == nil || errors.As(err, &f) {
+		return c.end(ctx, k, err)
+	}
+	return err // a status of the library that serves the stream
+}
+
+// unknown answers a call of a method there is none of.
+func (c *chain) unknown(_ any, ss grpc.ServerStream) error {
+	name, _ := grpc.MethodFromServerStream(ss)
+	return fault.New(fault.Unimplemented, "Unimplemented: there is no method %s", strings.ToValidUTF8(name, "?"))
+}
+
+func (c *chain) begin(ctx context.Context, method string) *call {
+	c.metrics.inFlight.Inc()
+	k := &call{origin: originOf(ctx), start: time.Now()}
+	r, ok := c.rules[method]
+	if !ok {
+		r = rule{name: "unknown"}
+	}
+	k.rule = r
+	return k
+}
+
+// admit finds out who is calling and puts that on the context.
+func (c *chain) admit(ctx context.Context, k *call) (context.Context, error) {
+	actor := resource.Actor{RequestID: k.origin.id, Remote: k.origin.remote}
+	if !k.rule.open {
+		if k.origin.err != nil {
+			return ctx, k.origin.err
+		}
+		caller, err := c.authenticate(ctx, k.origin)
+		if err != nil {
+			return ctx, err
+		}
+		k.subject = caller.Identity
+		actor.Subject, actor.Act = caller.Identity, caller.Act
+		ctx = authz.WithCaller(ctx, caller)
+	}
+	return resource.WithActor(ctx, actor), nil
+}
+
+// protect runs f and turns a panic into an error.
+func protect(f func() (any, error)) (resp any, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return f()
+}
+
+// end records how a call went and returns its error as a status.
+func (c *chain) end(ctx context.Context, k *call, err error) error {
+	took := time.Since(k.start)
+	if err == nil {
+		c.metrics.observe(k.rule.name, 0, took)
+		level := slog.LevelInfo
+		if k.rule.read {
+			level = slog.LevelDebug
+		}
+		c.record(ctx, level, k, 0, took, nil)
+		return nil
+	}
+	f := fault.From(err)
+	c.metrics.observe(k.rule.name, f.Code, took)
+	level, cause := slog.LevelInfo, error(nil)
+	if ours(f.Code) {
+		level, cause = slog.LevelError, f.Cause
+	}
+	c.record(ctx, level, k, f.Code, took, cause)
+	return statusOf(f, c.domain, k.origin.id).Err()
+}
+
+// ours tells whether a code means that the service, not the client, is at fault.
+func ours(code fault.Code) bool {
+	return code == fault.Internal || code == fault.Unavailable || code == fault.DeadlineExceeded
+}
+
+// record writes one line about a call: never its token, its body or its query.
+func (c *chain) record(ctx context.Context, level slog.Level, k *call, code fault.Code, took time.Duration, cause error) {
+	if !c.log.Enabled(ctx, level) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("method", k.rule.name), slog.Int("code", int(code)), slog.Duration("took", took),
+		slog.String("request", k.origin.id), slog.String("remote", k.origin.remote), slog.String("caller", string(k.subject)),
+	}
+	if cause != nil {
+		attrs = append(attrs, slog.Any("cause", cause))
+	}
+	c.log.LogAttrs(ctx, level, "call", attrs...)
+}
+
+func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, defaultDeadline)
+}
+
+// An origin is where a call came from, whichever protocol brought it.
+type origin struct {
+	id     string // of the request, for the log and for who asks about it
+	remote string // the caller's address, without its port
+	token  string // the caller's credential
+	err    error  // why there is no token
+}
+
+type originKey struct{}
+
+// originOf returns where a call came from. The gateway has put it on the
+// context; a call over gRPC has it in its metadata.
+func originOf(ctx context.Context) origin {
+	if o, ok := ctx.Value(originKey{}).(*origin); ok {
+		return *o
+	}
+	o := origin{id: requestID(metadata.ValueFromIncomingContext(ctx, requestIDKey))}
+	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
+		o.remote = host(p.Addr.String())
+	}
+	o.token, o.err = bearer(metadata.ValueFromIncomingContext(ctx, "authorization"), false)
+	return o
+}
+
+func host(addr string) string {
+	if h, _, err := net.SplitHostPort(addr); err == nil {
+		return h
+	}
+	return addr
+}
+
+const (
+	requestIDKey = "x-request-id"
+	maxRequestID = 128
+)
+
+// requestID returns the id a client gave its request, if it is one that can
+// stand in a log and a header, or else a new one.
+func requestID(given []string) string {
+	if len(given) == 1 && sane(given[0]) {
+		return given[0]
+	}
+	var b [12]byte
+	rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+func sane(id string) bool {
+	for _, c := range []byte(id) {
+		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && !strings.ContainsRune("-_.:/+=", rune(c)) {
+			return false
+		}
+	}
+	return id != "" && len(id) <= maxRequestID
+}

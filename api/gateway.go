@@ -1,0 +1,222 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"google.golang.org/genproto/googleapis/api/annotations"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/gen/openapi"
+)
+
+// A gateway serves the methods as JSON over HTTP.
+type gateway struct {
+	domain  string
+	realm   string
+	maxBody int64
+	mux     *runtime.ServeMux
+	local   *local
+	encoder encoder
+	buffers sync.Pool // of *[]byte
+}
+
+func newGateway(cfg Config, l *local) *gateway {
+	g := &gateway{domain: cfg.Domain, realm: cfg.Audience, maxBody: cfg.MaxBody, local: l}
+	g.buffers.New = func() any { return new([]byte) }
+	g.mux = runtime.NewServeMux(
+		runtime.WithUnescapingMode(runtime.UnescapingModeAllCharacters), // a uid may have %2F for its slashes
+		runtime.WithDisablePathLengthFallback(),
+		runtime.WithDisableHTTPMethodOverride(),
+		runtime.WithRoutingErrorHandler(g.routingError),
+		runtime.WithErrorHandler(g.pathError),
+	)
+	for _, b := range bindings() {
+		if err := g.mux.HandlePath(b.verb, b.path, g.handler(b)); err != nil {
+			panic(fmt.Sprintf("route %s %s: %v", b.verb, b.path, err)) // the routes are the program's own
+		}
+	}
+	return g
+}
+
+// A binding is one http option of a method: how its request travels as HTTP.
+type binding struct {
+	method string // full name, as gRPC writes it
+	verb   string // GET, POST …
+	path   string // template
+	input  protoreflect.MessageDescriptor
+	body   string // the field that is the body, "*" for all of them, "" for none
+	mask   protoreflect.FieldDescriptor
+}
+
+// bindings returns every binding, the least specific first: the mux tries the
+// last one first, and "**" also matches nothing at all.
+func bindings() []binding {
+	var all []binding
+	services(func(s protoreflect.ServiceDescriptor, _ []string) {
+		for i := range s.Methods().Len() {
+			m := s.Methods().Get(i)
+			r, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
+			for _, r := range append([]*annotations.HttpRule{r}, r.GetAdditionalBindings()...) {
+				b := binding{method: "/" + string(s.FullName()) + "/" + string(m.Name()), input: m.Input(), body: r.GetBody()}
+				b.verb, b.path = verbAndPath(r)
+				if f := m.Input().Fields().ByName("update_mask"); b.verb == http.MethodPatch && b.body != "*" {
+					b.mask = f
+				}
+				all = append(all, b)
+			}
+		}
+	})
+	slices.SortStableFunc(all, func(x, y binding) int { return cmp.Compare(specificity(x.path), specificity(y.path)) })
+	return all
+}
+
+// specificity is greater for the template that must win where two match: one
+// that ends in a verb, then one without a "**", then one with more words.
+func specificity(path string) int {
+	n := 0
+	last := path[strings.LastIndexByte(path, '/')+1:]
+	if i := strings.LastIndexByte(last, ':'); i > strings.LastIndexByte(last, '}') {
+		n += 1000
+	}
+	if strings.Contains(path, "**") {
+		n -= 500
+	}
+	for segment := range strings.SplitSeq(path, "/") {
+		if !strings.ContainsAny(segment, "{*}") {
+			n++
+		}
+	}
+	return n
+}
+
+func verbAndPath(r *annotations.HttpRule) (verb, path string) {
+	switch p := r.GetPattern().(type) {
+	case *annotations.HttpRule_Get:
+		return http.MethodGet, p.Get
+	case *annotations.HttpRule_Post:
+		return http.MethodPost, p.Post
+	case *annotations.HttpRule_Patch:
+		return http.MethodPatch, p.Patch
+	case *annotations.HttpRule_Put:
+		return http.MethodPut, p.Put
+	case *annotations.HttpRule_Delete:
+		return http.MethodDelete, p.Delete
+	}
+	return "", ""
+}
+
+// ServeHTTP answers one request.
+func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	o := &origin{id: requestID(r.Header.Values(requestIDKey)), remote: host(r.RemoteAddr)}
+	o.token, o.err = bearer(r.Header.Values("Authorization"), true)
+	h := w.Header()
+	h.Set("X-Request-Id", o.id)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	if r.URL.Path == "/openapi.json" && r.Method == http.MethodGet {
+		h.Set("Content-Type", "application/json")
+		_, _ = w.Write(openapi.Document) // the client has gone
+		return
+	}
+	r = r.WithContext(context.WithValue(r.Context(), originKey{}, o))
+	if path, raw := canonical(r.URL.Path), canonical(r.URL.RawPath); path != r.URL.Path || raw != r.URL.RawPath {
+		u := *r.URL
+		u.Path, u.RawPath = path, raw
+		r.URL = &u
+	}
+	g.mux.ServeHTTP(w, r)
+}
+
+// canonical writes a path the way the routes do: with the version this API has
+// during its beta, and without a slash at the end.
+func canonical(path string) string {
+	for _, domain := range []string{"/iam", "/ping"} {
+		if rest, ok := strings.CutPrefix(path, domain+"/v2/"); ok {
+			path = domain + "/v2beta1/" + rest
+		}
+	}
+	if len(path) > 1 {
+		path = strings.TrimSuffix(path, "/")
+	}
+	return path
+}
+
+// handler serves one binding.
+func (g *gateway) handler(b binding) runtime.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
+		buf := g.buffers.Get().(*[]byte)
+		defer g.buffers.Put(buf)
+		*buf = (*buf)[:0]
+		header, err := g.local.call(r.Context(), b.method,
+			func(in proto.Message) error { return g.read(w, r, b, params, in) },
+			func(out proto.Message) error { return g.encode(buf, out) })
+		for k, values := range header {
+			w.Header().Set(k, values[0])
+		}
+		if err != nil {
+			g.fail(w, status.Convert(err))
+			return
+		}
+		send(w, http.StatusOK, *buf)
+	}
+}
+
+// encode writes an answer into buf. Nothing, not even an empty object, stands
+// for Empty.
+func (g *gateway) encode(buf *[]byte, m proto.Message) (err error) {
+	if _, none := m.(*emptypb.Empty); !none {
+		*buf, err = g.encoder.append(*buf, m)
+	}
+	return err
+}
+
+func send(w http.ResponseWriter, code int, body []byte) {
+	if len(body) > 0 {
+		w.Header().Set("Content-Type", "application/json")
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(code)
+	_, _ = w.Write(body) // fails only if the client has gone
+}
+
+// fail answers with an error.
+func (g *gateway) fail(w http.ResponseWriter, st *status.Status) {
+	body, err := g.encoder.append(nil, st.Proto())
+	if err != nil { // a detail of a type nobody knows: say the rest
+		body, _ = g.encoder.append(nil, status.New(st.Code(), strings.ToValidUTF8(st.Message(), "?")).Proto())
+	}
+	if st.Code() == codes.Unauthenticated {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="`+g.realm+`", error="invalid_token"`)
+	}
+	send(w, runtime.HTTPStatusFromCode(st.Code()), body)
+}
+
+// routingError answers a request that no route takes.
+func (g *gateway) routingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {
+	f := fault.New(fault.NotFound, "Not found: there is nothing at this path")
+	switch code {
+	case http.StatusMethodNotAllowed:
+		f = fault.New(fault.Unimplemented, "Unimplemented: this path does not take that HTTP method")
+	case http.StatusBadRequest:
+		f = fault.Field("path", "must start with a slash")
+	}
+	g.fail(w, statusOf(f, g.domain, originOf(r.Context()).id))
+}
+
+// pathError answers a request whose path is not well escaped.
+func (g *gateway) pathError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, _ error) {
+	g.fail(w, statusOf(fault.Field("path", "has a malformed escape"), g.domain, originOf(r.Context()).id))
+}

@@ -1,0 +1,187 @@
+package api
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/api/annotations"
+	"google.golang.org/grpc"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/reflection"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	reflectionalphapb "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	annotationspb "github.com/holdfast-dev/holdfast/gen/annotations"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+)
+
+// packages are the services of this API, and the other names their package goes
+// by: the version that follows the beta, and the names that clients of the
+// public API with the same messages were built for.
+var packages = []struct {
+	files []protoreflect.FileDescriptor
+	also  []string
+}{
+	{
+		files: []protoreflect.FileDescriptor{
+			iampb.File_holdfast_iam_v2beta1_groups_proto, iampb.File_holdfast_iam_v2beta1_identities_proto,
+			iampb.File_holdfast_iam_v2beta1_roles_proto, iampb.File_holdfast_iam_v2beta1_role_bindings_proto,
+		},
+		also: []string{"holdfast.iam.v2", "chainguard.platform.iam.v2beta1", "chainguard.platform.iam.v2"},
+	},
+	{
+		files: []protoreflect.FileDescriptor{pingpb.File_holdfast_ping_v2beta1_ping_proto},
+		also:  []string{"holdfast.ping.v2", "chainguard.platform.ping.v2beta1", "chainguard.platform.ping.v2"},
+	},
+}
+
+// services calls f for each service of this API with the other names of its
+// package.
+func services(f func(s protoreflect.ServiceDescriptor, also []string)) {
+	for _, p := range packages {
+		for _, file := range p.files {
+			for i := range file.Services().Len() {
+				f(file.Services().Get(i), p.also)
+			}
+		}
+	}
+}
+
+// registerAll registers a service under each of its names.
+func registerAll(s grpc.ServiceRegistrar, d *grpc.ServiceDesc, impl any) {
+	s.RegisterService(d, impl)
+	services(func(svc protoreflect.ServiceDescriptor, also []string) {
+		if string(svc.FullName()) != d.ServiceName {
+			return
+		}
+		for _, pkg := range also {
+			alias := *d
+			alias.ServiceName = pkg + "." + string(svc.Name())
+			s.RegisterService(&alias, impl)
+		}
+	})
+}
+
+// A rule is what the API's definition says about calling a method.
+type rule struct {
+	name string // for the log and the metrics: ours, whichever the client used
+	open bool   // no token is asked for
+	read bool   // nothing changes
+}
+
+// methodRules returns the rules by full method name, under every name. What is
+// not there needs a token.
+func methodRules() map[string]rule {
+	rules := map[string]rule{}
+	services(func(s protoreflect.ServiceDescriptor, also []string) {
+		for i := range s.Methods().Len() {
+			m := s.Methods().Get(i)
+			access, _ := proto.GetExtension(m.Options(), annotationspb.E_Iam).(*annotationspb.IAM)
+			binding, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
+			r := rule{
+				name: string(s.FullName()) + "/" + string(m.Name()),
+				open: access.GetDisabled() != nil,
+				read: binding.GetGet() != "",
+			}
+			for _, pkg := range append([]string{string(s.ParentFile().Package())}, also...) {
+				rules["/"+pkg+"."+string(s.Name())+"/"+string(m.Name())] = r
+			}
+		}
+	})
+	for _, d := range []*grpc.ServiceDesc{&healthpb.Health_ServiceDesc, &reflectionpb.ServerReflection_ServiceDesc, &reflectionalphapb.ServerReflection_ServiceDesc} {
+		open := func(method string) {
+			rules["/"+d.ServiceName+"/"+method] = rule{name: d.ServiceName + "/" + method, open: true, read: true}
+		}
+		for _, m := range d.Methods {
+			open(m.MethodName)
+		}
+		for _, m := range d.Streams {
+			open(m.StreamName)
+		}
+	}
+	return rules
+}
+
+// registerReflection lets clients ask what s serves. It knows every service by
+// all its names.
+func registerReflection(s *grpc.Server) {
+	o := reflection.ServerOptions{Services: s, DescriptorResolver: newAliases(), ExtensionResolver: protoregistry.GlobalTypes}
+	reflectionpb.RegisterServerReflectionServer(s, reflection.NewServerV1(o))
+	reflectionalphapb.RegisterServerReflectionServer(s, reflection.NewServer(o))
+}
+
+// aliases finds descriptors: the program's own, and copies of them under the
+// other names of their packages.
+type aliases struct{ files *protoregistry.Files }
+
+func newAliases() aliases {
+	a := aliases{&protoregistry.Files{}}
+	for _, p := range packages {
+		for _, name := range p.also {
+			for _, f := range p.files {
+				a.add(f, name)
+			}
+		}
+	}
+	return a
+}
+
+// add adds a copy of f whose package has another name. It panics if the copy is
+// unsound: both are the program's own.
+func (a aliases) add(f protoreflect.FileDescriptor, pkg string) {
+	d := protodesc.ToFileDescriptorProto(f)
+	old := "." + d.GetPackage() + "."
+	d.Name = proto.String(strings.ReplaceAll(pkg, ".", "/") + "/" + d.GetName()[strings.LastIndexByte(d.GetName(), '/')+1:])
+	d.Package = proto.String(pkg)
+	rename := func(ref *string) {
+		if ref != nil && strings.HasPrefix(*ref, old) {
+			*ref = "." + pkg + "." + (*ref)[len(old):]
+		}
+	}
+	for _, s := range d.Service {
+		for _, m := range s.Method {
+			rename(m.InputType)
+			rename(m.OutputType)
+		}
+	}
+	renameFields(d.MessageType, rename)
+	file, err := protodesc.NewFile(d, a)
+	if err == nil {
+		err = a.files.RegisterFile(file)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("descriptor of %s under the name %s: %v", f.Path(), pkg, err))
+	}
+}
+
+func renameFields(messages []*descriptorpb.DescriptorProto, rename func(*string)) {
+	for _, m := range messages {
+		for _, f := range slices.Concat(m.Field, m.Extension) {
+			rename(f.TypeName)
+		}
+		renameFields(m.NestedType, rename)
+	}
+}
+
+// FindFileByPath is of protodesc.Resolver.
+func (a aliases) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {
+	if f, err := protoregistry.GlobalFiles.FindFileByPath(path); err == nil {
+		return f, nil
+	}
+	return a.files.FindFileByPath(path)
+}
+
+// FindDescriptorByName is of protodesc.Resolver.
+func (a aliases) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
+	if d, err := protoregistry.GlobalFiles.FindDescriptorByName(name); err == nil {
+		return d, nil
+	}
+	return a.files.FindDescriptorByName(name)
+}

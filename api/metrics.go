@@ -1,0 +1,38 @@
+package api
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/holdfast-dev/holdfast/fault"
+)
+
+// metrics are the figures of the API's calls.
+type metrics struct {
+	took     *prometheus.HistogramVec // its counts are the number of calls
+	inFlight prometheus.Gauge
+}
+
+// newMetrics registers the figures with r, if there is one.
+func newMetrics(r prometheus.Registerer, version string) *metrics {
+	f := promauto.With(r)
+	f.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "holdfast_build_info", Help: "Always 1. The label says which version runs.",
+	}, []string{"version"}).WithLabelValues(version).Set(1)
+	return &metrics{
+		took: f.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "holdfast_call_duration_seconds", Help: "How long calls took, by method and google.rpc.Code.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		}, []string{"method", "code"}),
+		inFlight: f.NewGauge(prometheus.GaugeOpts{
+			Name: "holdfast_calls_in_flight", Help: "Calls that have not been answered yet.",
+		}),
+	}
+}
+
+func (m *metrics) observe(method string, code fault.Code, took time.Duration) {
+	m.took.WithLabelValues(method, strconv.Itoa(int(code))).Observe(took.Seconds())
+}

@@ -1,0 +1,16 @@
+package api
+
+import (
+	"context"
+
+	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+)
+
+type ping struct {
+	pingpb.UnsafePingServiceServer
+}
+
+// Ping is of pingpb.PingServiceServer.
+func (ping) Ping(context.Context, *pingpb.PingRequest) (*pingpb.PingResponse, error) {
+	return &pingpb.PingResponse{Response: "pong"}, nil
+}

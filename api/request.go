@@ -1,0 +1,209 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"maps"
+	"mime"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/holdfast-dev/holdfast/fault"
+)
+
+// read fills in a request from its body, its query and its path, in that order:
+// what the path says, nothing else can.
+func (g *gateway) read(w http.ResponseWriter, r *http.Request, b binding, params map[string]string, in proto.Message) error {
+	var body []byte
+	if b.body != "" {
+		var err error
+		if body, err = readBody(w, r, g.maxBody); err != nil {
+			return err
+		}
+		if err := decodeBody(body, bodyOf(in, b.body)); err != nil {
+			return err
+		}
+	}
+	if b.body != "*" && r.URL.RawQuery != "" {
+		if err := readQuery(r.URL.RawQuery, b, params, in); err != nil {
+			return err
+		}
+	}
+	if b.mask != nil {
+		if err := inferMask(body, b, in); err != nil {
+			return err
+		}
+	}
+	for field, value := range params {
+		if !utf8.ValidString(value) {
+			return fault.Field(field, "must be valid UTF-8")
+		}
+		if err := runtime.PopulateFieldFromPath(in, field, value); err != nil {
+			return fault.Field(field, "cannot be read from the path")
+		}
+	}
+	return nil
+}
+
+// bodyOf returns the message that the body describes. It is made even if the
+// body turns out to be empty: that is an empty resource, not none.
+func bodyOf(in proto.Message, field string) proto.Message {
+	if field == "*" {
+		return in
+	}
+	m := in.ProtoReflect()
+	return m.Mutable(m.Descriptor().Fields().ByName(protoreflect.Name(field))).Message().Interface()
+}
+
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return nil, fault.Field("body", "must have at most %d bytes", tooLarge.Limit)
+	}
+	if err != nil {
+		return nil, fault.Field("body", "could not be read to its end")
+	}
+	if given := r.Header.Get("Content-Type"); given != "" && len(body) > 0 {
+		media, _, err := mime.ParseMediaType(given)
+		if err != nil || media != "application/json" && !strings.HasSuffix(media, "+json") {
+			return nil, fault.Field("content-type", "must be application/json")
+		}
+	}
+	return bytes.TrimSpace(body), nil
+}
+
+// What protojson says of a body it does not take. It varies its spaces, so that
+// nobody compares whole messages.
+var (
+	unknownField = regexp.MustCompile(`unknown field "(.*)"`)
+	badValue     = regexp.MustCompile(`invalid value for (\w+) (?:field|type) (\w+)`)
+	duplicate    = regexp.MustCompile(`duplicate (?:field|map key) "(.*)"`)
+	position     = regexp.MustCompile(`\(line (\d+):(\d+)\)`)
+)
+
+// decodeBody reads JSON into m. It returns fault.InvalidArgument, about the key
+// that is wrong or else the body with the place in it.
+func decodeBody(body []byte, m proto.Message) error {
+	if len(body) == 0 {
+		return nil
+	}
+	err := protojson.Unmarshal(body, m)
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	place := ""
+	if at := position.FindStringSubmatch(text); at != nil {
+		place = " at line " + at[1] + ", column " + at[2]
+	}
+	if key := unknownField.FindStringSubmatch(text); key != nil {
+		return fault.Field(key[1], "unknown field")
+	}
+	if key := duplicate.FindStringSubmatch(text); key != nil {
+		return fault.Field(key[1], "is given twice")
+	}
+	if key := badValue.FindStringSubmatch(text); key != nil {
+		return fault.Field(key[2], "is not a valid %s%s", key[1], place)
+	}
+	return fault.Field("body", "is not the JSON of this request%s", place)
+}
+
+// noFilter lets PopulateQueryParameters see every key.
+var noFilter = utilities.NewDoubleArray(nil)
+
+// readQuery fills in fields from the query, under their names in snake_case or
+// lowerCamel. Keys that name no field, or one that the path or the body has,
+// are ignored. It reports every value it cannot take.
+func readQuery(raw string, b binding, params map[string]string, in proto.Message) error {
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return fault.Field("query", "is malformed")
+	}
+	var bad []fault.Violation
+	seen := map[string]bool{}
+	for _, key := range slices.Sorted(maps.Keys(query)) {
+		path, field := queryField(b.input, key)
+		if _, bound := params[path]; field == nil || bound || path == b.body || strings.HasPrefix(path, b.body+".") {
+			continue
+		}
+		problem := ""
+		switch {
+		case seen[path], len(query[key]) > 1 && !field.IsList():
+			problem = "is given more than once"
+		case slices.ContainsFunc(query[key], func(v string) bool { return !utf8.ValidString(v) }):
+			problem = "must be valid UTF-8"
+		case runtime.PopulateQueryParameters(in, url.Values{path: query[key]}, noFilter) != nil:
+			problem = "must be " + expectation(field)
+		}
+		seen[path] = true
+		if problem != "" {
+			bad = append(bad, fault.Violation{Subject: path, Description: problem})
+		}
+	}
+	if len(bad) > 0 {
+		return fault.Fields(bad)
+	}
+	return nil
+}
+
+// queryField returns the field that a dotted key names, and its path in the
+// names of the definition.
+func queryField(d protoreflect.MessageDescriptor, key string) (path string, field protoreflect.FieldDescriptor) {
+	for segment := range strings.SplitSeq(key, ".") {
+		if d == nil {
+			return "", nil
+		}
+		if field = fieldNamed(d, segment); field == nil {
+			return "", nil
+		}
+		if path != "" {
+			path += "."
+		}
+		path += string(field.Name())
+		d = nil
+		if nested(field) {
+			d = field.Message()
+		}
+	}
+	return path, field
+}
+
+// expectation says what a query value of a field must be.
+func expectation(f protoreflect.FieldDescriptor) string {
+	switch f.Kind() {
+	case protoreflect.BoolKind:
+		return "true or false"
+	case protoreflect.EnumKind:
+		return "the name of a value of " + string(f.Enum().Name())
+	case protoreflect.Int32Kind, protoreflect.Int64Kind:
+		return "a whole number"
+	}
+	return "a valid " + f.Kind().String()
+}
+
+// inferMask gives an update without a mask one that has the keys of its body.
+func inferMask(body []byte, b binding, in proto.Message) error {
+	m := in.ProtoReflect()
+	given, _ := m.Get(b.mask).Message().Interface().(*fieldmaskpb.FieldMask)
+	if len(strings.Join(given.GetPaths(), "")) > 0 {
+		return nil
+	}
+	mask, err := runtime.FieldMaskFromRequestBody(bytes.NewReader(body), bodyOf(in, b.body))
+	if err != nil {
+		return fault.Field("body", "cannot be read as an update")
+	}
+	m.Set(b.mask, protoreflect.ValueOfMessage(mask.ProtoReflect()))
+	return nil
+}

@@ -1,0 +1,293 @@
+// Package server reads the configuration, builds every part of the service and
+// connects them. It is the only package that knows them all.
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/holdfast-dev/holdfast/seal"
+)
+
+// Config is everything an operator can set. The zero value runs: SQLite in
+// ./data, on localhost, for one person trying it out.
+//
+// A setting is written once, here. Its yaml name is its key in the file; the
+// flag has the same name (with - or _), and the variable has it in capitals
+// after HOLDFAST_.
+type Config struct {
+	Listen       string `yaml:"listen" default:"127.0.0.1:8080" help:"host:port to serve on; port 0 picks a free one"`
+	BaseURL      string `yaml:"base_url" help:"public address of the API, and the audience of its tokens (http(s):// + the listen address)"`
+	AuthURL      string `yaml:"auth_url" help:"public address of the token issuer (base_url)"`
+	RegistryHost string `yaml:"registry_host" help:"public host[:port] of the registry, and the audience of its tokens (the host of base_url)"`
+	Database     string `yaml:"database" help:"path of an SQLite file, or a postgres:// address (holdfast.db in data_dir)"`
+	DataDir      string `yaml:"data_dir" default:"data" help:"folder of all that is kept outside the database"`
+	TLSCert      string `yaml:"tls_cert" help:"file of the certificate chain (PEM); read again when it changes"`
+	TLSKey       string `yaml:"tls_key" help:"file of the certificate's private key (PEM)"`
+
+	// A secret on a command line shows in the process list, and one in a
+	// settings file is copied about with it.
+	EncryptionKey string `yaml:"-" env:"encryption_key" help:"32 bytes in base64 that secrets in the database are sealed with (holdfast.key in data_dir, made on first start)"`
+
+	ErrorDomain         string `yaml:"error_domain" help:"domain that errors carry (iam. + the host of base_url)"`
+	CreateOrganizations string `yaml:"create_organizations" default:"owners" help:"who may create organizations: anyone, owners (of any organization) or nobody"`
+
+	Organization string `yaml:"organization" help:"unattended set-up: name of the first organization"`
+	OwnerIssuer  string `yaml:"owner_issuer" help:"unattended set-up: address of the issuer that knows the first organization's owner"`
+	OwnerSubject string `yaml:"owner_subject" help:"unattended set-up: the owner's subject at that issuer"`
+
+	LogLevel      slog.Level    `yaml:"log_level" help:"least level that is logged: debug, info, warn or error (info)"`
+	MaxBody       Size          `yaml:"max_body" default:"4MiB" help:"largest request body the API reads"`
+	ShutdownGrace time.Duration `yaml:"shutdown_grace" default:"15s" help:"how long requests in flight may take to end after a signal"`
+	MetricsListen string        `yaml:"metrics_listen" help:"host:port to serve /metrics on (the main port)"`
+	Dev           bool          `yaml:"dev" help:"for a laptop: an organization and its owner's token ready to use, on a loopback address only"`
+
+	Stdout io.Writer        `yaml:"-"` // for results; nil is the process's
+	Stderr io.Writer        `yaml:"-"` // for logs and the set-up link; nil is the process's
+	Now    func() time.Time `yaml:"-"` // nil is time.Now
+}
+
+// A Size is a number of bytes, in settings with or without a unit: 4MiB, 512KiB, 1000.
+type Size int64
+
+// UnmarshalText reads a size.
+func (s *Size) UnmarshalText(text []byte) error {
+	digits, unit := string(text), int64(1)
+	for suffix, bytes := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
+		if rest, ok := strings.CutSuffix(digits, suffix); ok {
+			digits, unit = strings.TrimSpace(rest), bytes
+			break
+		}
+	}
+	n, err := strconv.ParseInt(digits, 10, 32)
+	if err != nil {
+		return fmt.Errorf("%q is not a size like 4MiB or 512KiB", text)
+	}
+	*s = Size(n * unit)
+	return nil
+}
+
+// LoadConfig reads the settings: a flag in args wins over a variable in
+// environ, that over the file --config names, and that over the default. Every
+// mistake is reported, not only the first; flag.ErrHelp means that args asked
+// for help, which is then on out.
+func LoadConfig(args, environ []string, out io.Writer) (Config, error) {
+	var c Config
+	flags, err := parseFlags(args, out)
+	if err != nil {
+		return c, err
+	}
+	variables, mistakes := readEnviron(environ)
+	if path := cmp.Or(flags["config"], variables["config"]); path != "" {
+		mistakes = append(mistakes, c.readFile(path)...)
+	}
+	for _, s := range c.settings() {
+		if text, ok := variables[s.name]; ok {
+			if err := s.set(text); err != nil {
+				mistakes = append(mistakes, fmt.Errorf("%s: %w", s.variable(), err))
+			}
+		}
+		if text, ok := flags[s.name]; ok {
+			if err := s.set(text); err != nil {
+				mistakes = append(mistakes, fmt.Errorf("%s: %w", s.flag(), err))
+			}
+		}
+	}
+	mistakes = append(mistakes, c.withDefaults().mistakes()...)
+	return c, errors.Join(mistakes...)
+}
+
+// readFile takes the settings of a YAML file. It does not decode into the
+// struct, because that would stop at the first value that cannot be read.
+func (c *Config) readFile(path string) []error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return []error{err}
+	}
+	var document yaml.Node
+	dec := yaml.NewDecoder(bytes.NewReader(b))
+	if err := dec.Decode(&document); errors.Is(err, io.EOF) { // an empty file
+		return nil
+	} else if err != nil {
+		return []error{fmt.Errorf("%s: %w", path, err)}
+	}
+	if err := dec.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
+		return []error{fmt.Errorf("%s: holds more than one document", path)}
+	}
+	top := document.Content[0]
+	if top.Kind != yaml.MappingNode {
+		return []error{fmt.Errorf("%s: must be a list of settings, each name: value", path)}
+	}
+	var errs []error
+	seen := map[string]bool{}
+	for pair := range slices.Chunk(top.Content, 2) {
+		name := pair[0].Value
+		err := c.setFrom(name, pair[1])
+		if seen[name] {
+			err = errors.New("is set twice")
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s:%d: %s: %w", path, pair[0].Line, name, err))
+		}
+		seen[name] = true
+	}
+	return errs
+}
+
+func (c *Config) setFrom(name string, value *yaml.Node) error {
+	for _, s := range c.settings() {
+		switch {
+		case s.name != name:
+		case s.secret:
+			return fmt.Errorf("is a secret; set it with %s", s.variable())
+		case value.Tag == "!!null":
+			return nil
+		case value.Kind != yaml.ScalarNode:
+			return errors.New("must be a single value")
+		default:
+			return s.set(value.Value)
+		}
+	}
+	return errors.New("there is no such setting")
+}
+
+// withDefaults fills in what does not depend on the address that is bound.
+func (c Config) withDefaults() Config {
+	for _, s := range c.settings() {
+		if s.value.IsZero() && s.fallback != "" {
+			if err := s.set(s.fallback); err != nil {
+				panic(err) // the tag is wrong
+			}
+		}
+	}
+	c.BaseURL = strings.TrimSuffix(c.BaseURL, "/")
+	c.AuthURL = strings.TrimSuffix(c.AuthURL, "/")
+	c.Database = cmp.Or(c.Database, filepath.Join(c.DataDir, "holdfast.db"))
+	if c.Stdout == nil {
+		c.Stdout = os.Stdout
+	}
+	if c.Stderr == nil {
+		c.Stderr = os.Stderr
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return c
+}
+
+// at fills in what depends on the address that is bound.
+func (c Config) at(addr net.Addr) Config {
+	scheme := "http://"
+	if c.TLSCert != "" {
+		scheme = "https://"
+	}
+	c.BaseURL = cmp.Or(c.BaseURL, scheme+reachable(c.Listen, addr))
+	c.AuthURL = cmp.Or(c.AuthURL, c.BaseURL)
+	if u, err := url.Parse(c.BaseURL); err == nil {
+		c.RegistryHost = cmp.Or(c.RegistryHost, u.Host)
+		c.ErrorDomain = cmp.Or(c.ErrorDomain, "iam."+u.Hostname())
+	}
+	return c
+}
+
+// reachable is the address a client on this machine can use: the host that was
+// asked for with the port that was bound.
+func reachable(listen string, bound net.Addr) string {
+	host, _, _ := net.SplitHostPort(listen)
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "localhost"
+	}
+	_, port, _ := net.SplitHostPort(bound.String())
+	return net.JoinHostPort(host, port)
+}
+
+// onPostgres tells whether other replicas may share the database.
+func (c Config) onPostgres() bool { return strings.Contains(c.Database, "://") }
+
+// first is the organization that the settings ask for, zero if none.
+func (c Config) first() firstOrganization {
+	return firstOrganization{c.Organization, c.OwnerIssuer, c.OwnerSubject}
+}
+
+func (c Config) mistakes() []error {
+	var errs []error
+	add := func(name, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: "+format, append([]any{name}, args...)...))
+	}
+	if !isAddress(c.Listen) {
+		add("listen", "%q is not host:port", c.Listen)
+	} else if c.Dev && !isLoopback(c.Listen) {
+		add("listen", "%q is not a loopback address, and dev mode hands out an owner's token", c.Listen)
+	}
+	if c.MetricsListen != "" && !isAddress(c.MetricsListen) {
+		add("metrics_listen", "%q is not host:port", c.MetricsListen)
+	}
+	for name, s := range map[string]string{"base_url": c.BaseURL, "auth_url": c.AuthURL} {
+		if s != "" && !isBaseURL(s) {
+			add(name, "%q is not an http:// or https:// address without query and fragment", s)
+		}
+	}
+	if u, err := url.Parse("//" + c.RegistryHost); err != nil || u.Host != c.RegistryHost {
+		add("registry_host", "%q is not host or host:port", c.RegistryHost)
+	}
+	if scheme, _, ok := strings.Cut(c.Database, "://"); ok && scheme != "postgres" && scheme != "postgresql" {
+		add("database", "%s:// is not supported; give a path or a postgres:// address", scheme)
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		add("tls_cert", "tls_cert and tls_key go together")
+	}
+	if _, err := seal.ParseKey(c.EncryptionKey); c.EncryptionKey != "" && err != nil {
+		add("encryption_key", "%w", err)
+	}
+	if !slices.Contains([]string{"anyone", "owners", "nobody"}, c.CreateOrganizations) {
+		add("create_organizations", "%q is not anyone, owners or nobody", c.CreateOrganizations)
+	}
+	if c.MaxBody < 0 {
+		add("max_body", "must not be negative")
+	}
+	if c.ShutdownGrace < 0 {
+		add("shutdown_grace", "must not be negative")
+	}
+	if first := c.first(); first != (firstOrganization{}) {
+		for _, v := range first.violations() {
+			add(v.Subject, "%s", v.Description)
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errs
+}
+
+func isAddress(s string) bool {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
+}
+
+func isLoopback(address string) bool {
+	host, _, _ := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func isBaseURL(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil &&
+		u.RawQuery == "" && !u.ForceQuery && u.Fragment == ""
+}

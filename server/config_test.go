@@ -1,0 +1,186 @@
+package server_test
+
+import (
+	"errors"
+	"flag"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-dev/holdfast/server"
+)
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "holdfast.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestLoadConfig(t *testing.T) {
+	file := writeFile(t, `
+# a comment
+listen: 10.0.0.1:1
+base_url: https://file.example
+log_level: warn
+max_body: 1MiB
+shutdown_grace: 1m
+dev: false
+organization:
+`)
+	tests := map[string]struct {
+		args, environ []string
+		want          server.Config
+	}{
+		"nothing": {},
+		"a file": {
+			args: []string{"--config", file},
+			want: server.Config{
+				Listen: "10.0.0.1:1", BaseURL: "https://file.example", LogLevel: slog.LevelWarn,
+				MaxBody: 1 << 20, ShutdownGrace: time.Minute,
+			},
+		},
+		"a variable over the file, a flag over both": {
+			args: []string{"--listen", "127.0.0.1:3", "--config=" + file},
+			environ: []string{
+				"HOLDFAST_LISTEN=127.0.0.1:2", "HOLDFAST_BASE_URL=https://env.example", "HOLDFAST_LOG_LEVEL=error",
+				"HOLDFAST_SHUTDOWN_GRACE=2s", "HOLDFAST_MAX_BODY=2048",
+			},
+			want: server.Config{
+				Listen: "127.0.0.1:3", BaseURL: "https://env.example", LogLevel: slog.LevelError,
+				MaxBody: 2048, ShutdownGrace: 2 * time.Second,
+			},
+		},
+		"the file named by a variable, the other by a flag": {
+			args:    []string{"--config", writeFile(t, "listen: 127.0.0.1:9")},
+			environ: []string{"HOLDFAST_CONFIG=" + file},
+			want:    server.Config{Listen: "127.0.0.1:9"},
+		},
+		"flags with either line": {
+			args: []string{"-base-url", "https://a.example", "--auth_url=https://b.example", "--dev"},
+			want: server.Config{BaseURL: "https://a.example", AuthURL: "https://b.example", Dev: true},
+		},
+		"a switch turned off by a flag": {
+			args:    []string{"--dev=false"},
+			environ: []string{"HOLDFAST_DEV=true"},
+		},
+		"variables meant for others, and an empty one": {
+			environ: []string{
+				"HOLDFAST_TEST_POSTGRES=x", "HOLDFAST_API=https://x.example", "HOLDFAST_ISSUER=https://x.example",
+				"HOLDFAST_PORT=tcp://10.0.0.1:80", "HOLDFAST_PORT_80_TCP=x", "HOLDFAST_SERVICE_HOST=10.0.0.1",
+				"HOLDFAST_LISTEN=", "PATH=/bin",
+			},
+		},
+		"an empty file": {args: []string{"--config", writeFile(t, "")}},
+		"a secret":      {environ: []string{"HOLDFAST_ENCRYPTION_KEY=" + testKey}, want: server.Config{EncryptionKey: testKey}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := server.LoadConfig(tt.args, tt.environ, &strings.Builder{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+const testKey = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+
+func TestLoadConfigReportsEveryMistake(t *testing.T) {
+	file := writeFile(t, "listn: x\nmax_body: huge\nauth_url: [a]\ndatabase: mysql://x\ndatabase: y\nencryption_key: x\n")
+	_, err := server.LoadConfig(
+		[]string{
+			"--config", file, "--shutdown-grace", "soon", "--dev=maybe", "--base-url", "ftp://x", "--tls-cert", "x",
+			"--registry-host", "https://x", "--organization", "Not Lower Case", "--owner-issuer", "x", "--metrics-listen", "x",
+		},
+		[]string{
+			"HOLDFAST_LISTEN=8080", "HOLDFAST_NO_SUCH=1", "HOLDFAST_LOG_LEVEL=loud", "HOLDFAST_ENCRYPTION_KEY=short",
+			"HOLDFAST_CREATE_ORGANIZATIONS=everyone", "HOLDFAST_DATABASE=mysql://x",
+		}, nil)
+	if err == nil {
+		t.Fatal("no error")
+	}
+	want := []string{
+		`HOLDFAST_NO_SUCH: there is no such setting`,
+		file + `:1: listn: there is no such setting`,
+		file + `:2: max_body: "huge" is not a size like 4MiB or 512KiB`,
+		file + `:3: auth_url: must be a single value`,
+		file + `:5: database: is set twice`,
+		file + `:6: encryption_key: is a secret; set it with HOLDFAST_ENCRYPTION_KEY`,
+		`HOLDFAST_LOG_LEVEL: slog: level string "loud": unknown name`,
+		`--shutdown-grace: "soon" is not a duration like 15s or 2m`,
+		`--dev: "maybe" is not true or false`,
+		`base_url: "ftp://x" is not an http:// or https:// address without query and fragment`,
+		`create_organizations: "everyone" is not anyone, owners or nobody`,
+		`database: mysql:// is not supported; give a path or a postgres:// address`,
+		`encryption_key: an encryption key is 32 bytes in base64`,
+		`listen: "8080" is not host:port`,
+		`metrics_listen: "x" is not host:port`,
+		`organization: name must match the pattern ^[a-z0-9 ._-]{1,}$`,
+		`owner_issuer: must be an https address without query or fragment`,
+		`owner_subject: is required`,
+		`registry_host: "https://x" is not host or host:port`,
+		`tls_cert: tls_cert and tls_key go together`,
+	}
+	if diff := cmp.Diff(want, strings.Split(err.Error(), "\n")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestLoadConfigRefuses(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		want string
+	}{
+		"dev mode for everyone":       {[]string{"--dev", "--listen", ":8080"}, "not a loopback address"},
+		"dev mode for the network":    {[]string{"--dev", "--listen", "10.0.0.1:8080"}, "not a loopback address"},
+		"an unknown flag":             {[]string{"--no-such"}, "no-such"},
+		"a secret on the command":     {[]string{"--encryption-key", testKey}, "encryption-key"},
+		"a word too many":             {[]string{"serve"}, `unexpected argument "serve"`},
+		"a file that is not there":    {[]string{"--config", "no-such-file"}, "no-such-file"},
+		"a file that is not settings": {[]string{"--config", writeFile(t, "- a\n- b\n")}, "name: value"},
+		"a file that is not YAML":     {[]string{"--config", writeFile(t, "a: [\n")}, "yaml"},
+		"a file of two documents":     {[]string{"--config", writeFile(t, "dev: true\n---\ndev: false\n")}, "more than one document"},
+		"a port too large":            {[]string{"--listen", "127.0.0.1:70000"}, "is not host:port"},
+		"a size too large":            {[]string{"--max-body", "99999999999GiB"}, "is not a size"},
+		"a base with a query":         {[]string{"--base-url", "https://a.example/?x=1"}, "without query"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := server.LoadConfig(tt.args, nil, &strings.Builder{})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error = %v, want one that says %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestHelpNamesEverySetting(t *testing.T) {
+	var out strings.Builder
+	if _, err := server.LoadConfig([]string{"--help"}, nil, &out); !errors.Is(err, flag.ErrHelp) {
+		t.Fatalf("error = %v, want %v", err, flag.ErrHelp)
+	}
+	for field := range reflect.TypeFor[server.Config]().Fields() {
+		name := field.Tag.Get("yaml")
+		if name == "-" {
+			name = field.Tag.Get("env")
+		}
+		if name == "" {
+			continue
+		}
+		if !strings.Contains(out.String(), "HOLDFAST_"+strings.ToUpper(name)) || field.Tag.Get("help") == "" {
+			t.Errorf("%s is not in the help, or says nothing", name)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/token"
+)
+
+const (
+	devIssuer   = "/dev/issuer"
+	devSetting  = "dev issuer"
+	devTokenAge = 24 * time.Hour
+)
+
+// A devFile tells programs on this machine how to use a server in dev mode.
+type devFile struct {
+	BaseURL       string       `json:"baseUrl"`
+	AuthURL       string       `json:"authUrl"`
+	RegistryHost  string       `json:"registryHost"`
+	Organization  resource.UID `json:"organizationUid"`
+	Owner         resource.UID `json:"ownerUid"`
+	Token         string       `json:"token"`         // for the API
+	RegistryToken string       `json:"registryToken"` // for the registry
+	TestIssuer    string       `json:"testIssuer"`
+}
+
+// prepareDev makes the organization dev and its owner, writes dev.json, and
+// prints a command to begin with.
+func (s *Server) prepareDev(ctx context.Context) error {
+	issuer := s.cfg.BaseURL + devIssuer
+	if err := s.openTestIssuer(ctx, issuer); err != nil {
+		return fmt.Errorf("test issuer: %w", err)
+	}
+	group, owner, err := s.iam.Bootstrap(ctx, "dev", resource.OrgDev, resource.Identity{
+		Name:         "dev owner",
+		Description:  "Owns the organization of dev mode",
+		Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: issuer, Subject: "owner"}},
+	})
+	if err != nil {
+		return fmt.Errorf("set up organization dev: %w", err)
+	}
+	file := devFile{
+		BaseURL: s.cfg.BaseURL, AuthURL: s.cfg.AuthURL, RegistryHost: s.cfg.RegistryHost,
+		Organization: group.UID, Owner: owner.UID, TestIssuer: issuer,
+	}
+	if file.Token, err = s.issuer.Mint(ctx, s.ownerToken(owner, s.cfg.BaseURL, devTokenAge)); err != nil {
+		return err
+	}
+	if file.RegistryToken, err = s.issuer.Mint(ctx, s.ownerToken(owner, s.cfg.RegistryHost, devTokenAge)); err != nil {
+		return err
+	}
+	return s.announceDev(file)
+}
+
+func (s *Server) announceDev(file devFile) error {
+	content, err := json.MarshalIndent(file, "", "  ")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(s.cfg.DataDir, "dev.json")
+	if err := writeSecret(path, append(content, '\n'), os.Rename); err != nil {
+		return err
+	}
+	fmt.Fprintf(s.cfg.Stdout, "holdfastd: dev mode; addresses and tokens are in %s\n\n", path)
+	fmt.Fprintf(s.cfg.Stdout, "curl -H \"Authorization: Bearer %s\" %s/iam/v2beta1/groups\n\n", file.Token, file.BaseURL)
+	return nil
+}
+
+// openTestIssuer serves the test issuer, whose key outlives a restart.
+func (s *Server) openTestIssuer(ctx context.Context, url string) error {
+	var key []byte
+	sealed, err := s.store.Setting(ctx, devSetting)
+	switch {
+	case errors.Is(err, fault.NotFound):
+	case err != nil:
+		return err
+	default:
+		if key, err = s.key.Open(devSetting, sealed); err != nil {
+			return err
+		}
+	}
+	issuer, err := token.NewTestIssuer(url, key, s.cfg.Now)
+	if err != nil {
+		return err
+	}
+	s.dev = http.StripPrefix(devIssuer, issuer.Handler())
+	if key != nil {
+		return nil
+	}
+	return s.store.SetSetting(ctx, devSetting, s.key.Seal(devSetting, issuer.Key()))
+}

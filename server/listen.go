@@ -1,0 +1,285 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+const (
+	sniffTimeout = 10 * time.Second // a connection must say what it is within this
+	sniffLimit   = 64 << 10         // and within so many bytes
+
+	frameHeader = 9 // bytes: length, type, flags, stream
+	headerTable = 4 << 10
+)
+
+// emptySettings is a SETTINGS frame that changes nothing.
+var emptySettings = []byte{0, 0, 0, byte(http2.FrameSettings), 0, 0, 0, 0, 0}
+
+// A splitter shares one listener between a gRPC server and an HTTP server. A
+// connection is gRPC's if its first request says application/grpc, and HTTP's
+// otherwise, whatever comes later.
+//
+// A gRPC client speaks only after it has seen the server's SETTINGS, so the
+// splitter sends empty ones to whoever opens with the HTTP/2 preface. The
+// server that takes the connection over sends its own, as it may, but never
+// hears of the first: net/http hangs up on an acknowledgement it did not ask
+// for, so the splitter keeps that one to itself.
+type splitter struct {
+	root    net.Listener
+	grpc    *handover
+	http    *handover
+	timeout time.Duration
+
+	sniffing  sync.WaitGroup
+	mu        sync.Mutex
+	undecided map[net.Conn]struct{} // nil once closed
+}
+
+func newSplitter(root net.Listener) *splitter {
+	return &splitter{
+		root: root, grpc: newHandover(root.Addr()), http: newHandover(root.Addr()), timeout: sniffTimeout,
+		undecided: map[net.Conn]struct{}{},
+	}
+}
+
+// Serve accepts connections until Close.
+func (s *splitter) Serve() error {
+	var pause time.Duration
+	for {
+		conn, err := s.root.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		case err != nil: // out of file descriptors, most likely: wait for some
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			time.Sleep(pause)
+			continue
+		}
+		pause = 0
+		if !s.hold(conn) {
+			conn.Close()
+			return nil
+		}
+		s.sniffing.Go(func() { s.sort(conn) })
+	}
+}
+
+// Close stops accepting and drops the connections that have not said yet what
+// they are. Those handed over are their servers' to close.
+func (s *splitter) Close() {
+	s.root.Close()
+	s.mu.Lock()
+	for conn := range s.undecided {
+		conn.Close()
+	}
+	s.undecided = nil
+	s.mu.Unlock()
+	s.sniffing.Wait()
+}
+
+func (s *splitter) hold(conn net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.undecided == nil {
+		return false
+	}
+	s.undecided[conn] = struct{}{}
+	return true
+}
+
+// sort finds out what conn speaks and hands it over.
+func (s *splitter) sort(conn net.Conn) {
+	sniffed, isGRPC, err := sniff(conn, s.timeout)
+	s.mu.Lock()
+	delete(s.undecided, conn)
+	s.mu.Unlock()
+	if err != nil {
+		conn.Close()
+		return
+	}
+	to := s.http
+	if isGRPC {
+		to = s.grpc
+	}
+	to.give(sniffed)
+}
+
+// sniff reads as much of conn as tells its protocol, and returns a connection
+// that begins with it again. It fails if that takes longer than timeout.
+func sniff(conn net.Conn, timeout time.Duration) (sniffed net.Conn, isGRPC bool, err error) {
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return nil, false, err
+	}
+	c := &sniffedConn{Conn: conn}
+	isHTTP2, err := c.readPreface()
+	if err != nil {
+		return nil, false, err
+	}
+	if isHTTP2 {
+		isGRPC, err = c.readFirstHeaders()
+	}
+	return c, isGRPC, errors.Join(err, conn.SetDeadline(time.Time{}))
+}
+
+// A sniffedConn reads again what was sniffed, then the rest, without the
+// client's first acknowledgement of SETTINGS if that is still to come.
+type sniffedConn struct {
+	net.Conn
+	seen     []byte // to be read again
+	awaitAck bool   // the rest begins at a frame, and an acknowledgement is due
+	inFrame  int    // bytes left of the frame being read
+}
+
+// readPreface tells whether the client opens with HTTP/2. It reads no further
+// than the first byte that differs.
+func (c *sniffedConn) readPreface() (bool, error) {
+	b := make([]byte, len(http2.ClientPreface))
+	for n := 0; n < len(b); {
+		m, err := c.Conn.Read(b[n:])
+		n += m
+		c.seen = b[:n]
+		if !strings.HasPrefix(http2.ClientPreface, string(c.seen)) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// readFirstHeaders reads frames up to the first request's headers and tells
+// whether they are of a gRPC call. What it cannot make sense of is left to the
+// HTTP server to refuse.
+func (c *sniffedConn) readFirstHeaders() (isGRPC bool, err error) {
+	if _, err := c.Conn.Write(emptySettings); err != nil {
+		return false, err
+	}
+	seen := bytes.NewBuffer(c.seen)
+	framer := http2.NewFramer(io.Discard, io.TeeReader(io.LimitReader(c.Conn, sniffLimit), seen))
+	framer.SetMaxReadFrameSize(16 << 10)
+	framer.ReadMetaHeaders = hpack.NewDecoder(headerTable, nil)
+	framer.MaxHeaderListSize = sniffLimit
+	c.awaitAck = true
+	for {
+		start := seen.Len()
+		frame, err := framer.ReadFrame()
+		c.seen = seen.Bytes()
+		if netErr := net.Error(nil); errors.As(err, &netErr) {
+			return false, err
+		}
+		if err != nil { // the frames end in the middle: the HTTP server will find out why
+			c.awaitAck = false
+			return false, nil
+		}
+		switch f := frame.(type) {
+		case *http2.SettingsFrame:
+			if f.IsAck() && c.awaitAck {
+				seen.Truncate(start)
+				c.awaitAck = false
+			}
+		case *http2.MetaHeadersFrame:
+			return isGRPCContent(headerField(f, "content-type")), nil
+		}
+	}
+}
+
+func headerField(f *http2.MetaHeadersFrame, name string) string {
+	for _, field := range f.Fields {
+		if field.Name == name {
+			return field.Value
+		}
+	}
+	return ""
+}
+
+// isGRPCContent tells whether a content type is gRPC's: that of grpc-web, which
+// only begins alike, is not.
+func isGRPCContent(contentType string) bool {
+	rest, ok := strings.CutPrefix(contentType, "application/grpc")
+	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
+}
+
+func (c *sniffedConn) Read(p []byte) (int, error) {
+	switch {
+	case len(c.seen) > 0:
+		n := copy(p, c.seen)
+		c.seen = c.seen[n:]
+		return n, nil
+	case !c.awaitAck:
+		return c.Conn.Read(p)
+	case c.inFrame > 0:
+		n, err := c.Conn.Read(p[:min(len(p), c.inFrame)])
+		c.inFrame -= n
+		return n, err
+	}
+	if err := c.nextFrame(); err != nil {
+		return 0, err
+	}
+	return c.Read(p)
+}
+
+// nextFrame reads the header of a frame. An acknowledgement of SETTINGS, which
+// is only a header, goes no further.
+func (c *sniffedConn) nextFrame() error {
+	header := make([]byte, frameHeader)
+	if _, err := io.ReadFull(c.Conn, header); err != nil {
+		return err
+	}
+	kind, flags := http2.FrameType(header[3]), http2.Flags(header[4])
+	if kind == http2.FrameSettings && flags.Has(http2.FlagSettingsAck) {
+		c.awaitAck = false
+		return nil
+	}
+	c.seen = header
+	c.inFrame = int(header[0])<<16 | int(header[1])<<8 | int(header[2])
+	return nil
+}
+
+// A handover is a listener whose connections are given to it.
+type handover struct {
+	addr  net.Addr
+	conns chan net.Conn
+	ctx   context.Context
+	close context.CancelFunc
+}
+
+func newHandover(addr net.Addr) *handover {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &handover{addr, make(chan net.Conn), ctx, cancel}
+}
+
+// give hands conn to whoever accepts, or closes it if nobody does any more.
+func (h *handover) give(conn net.Conn) {
+	select {
+	case h.conns <- conn:
+	case <-h.ctx.Done():
+		conn.Close()
+	}
+}
+
+func (h *handover) Accept() (net.Conn, error) {
+	select {
+	case conn := <-h.conns:
+		return conn, nil
+	case <-h.ctx.Done():
+		return nil, net.ErrClosed
+	}
+}
+
+func (h *handover) Addr() net.Addr { return h.addr }
+
+func (h *handover) Close() error {
+	h.close()
+	return nil
+}

@@ -1,0 +1,74 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const maxStreams = 250 // concurrent requests of one HTTP/2 connection
+
+// routes is everything the one port serves over HTTP. gRPC calls arrive here
+// only if a proxy mixes them with other requests on one connection.
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", s.healthz)
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.Handle("/.well-known/", s.issuer.Handler())
+	mux.Handle("/setup", s.setup)
+	if s.metricsListener == nil {
+		mux.Handle("GET /metrics", s.metricsHandler())
+	}
+	if s.dev != nil {
+		mux.Handle(devIssuer+"/", s.dev)
+	}
+	mux.Handle("/", s.api.HTTP())
+	grpcServer := s.api.GRPC()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 2 && isGRPCContent(r.Header.Get("Content-Type")) {
+			grpcServer.ServeHTTP(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// healthz tells that the process is alive, and nothing of what it depends on:
+// a restart would not mend that.
+func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+}
+
+// readyz tells whether requests can be answered, and if not, for lack of what.
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	missing := map[string]string{}
+	if s.draining.Load() {
+		missing["server"] = "shutting down"
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+	defer cancel()
+	if err := s.store.Ping(ctx); err != nil {
+		s.log.WarnContext(r.Context(), "not ready", "err", err)
+		missing["database"] = "cannot be reached"
+	}
+	if len(missing) > 0 {
+		writeJSON(w, http.StatusServiceUnavailable, map[string]any{"status": "not ready", "missing": missing})
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
+}
+
+func (s *Server) metricsHandler() http.Handler {
+	return promhttp.HandlerFor(s.metrics, promhttp.HandlerOpts{Registry: s.metrics})
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(v) // a client that went away has no use for the error
+}

@@ -1,0 +1,235 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+
+	"github.com/holdfast-dev/holdfast/api"
+	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/iam"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/seal"
+	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/token"
+)
+
+// A Server is the whole service.
+type Server struct {
+	cfg     Config
+	log     *slog.Logger
+	key     seal.Key
+	store   *store.Store
+	checker *authz.Checker
+	issuer  *token.Issuer
+	iam     *iam.Service
+	api     *api.API
+	metrics *prometheus.Registry
+	setup   *setup
+	dev     http.Handler // nil outside dev mode
+
+	listener        net.Listener
+	metricsListener net.Listener // nil on the main port
+	draining        atomic.Bool
+}
+
+// New builds a server and binds its address. Clients that connect wait until
+// Run. Whoever does not call Run calls Close.
+func New(ctx context.Context, cfg Config) (*Server, error) {
+	cfg = cfg.withDefaults()
+	if err := errors.Join(cfg.mistakes()...); err != nil {
+		return nil, err
+	}
+	s := &Server{cfg: cfg, log: newLogger(cfg.Stderr, cfg.LogLevel)}
+	for _, step := range []func(context.Context) error{s.bind, s.open, s.assemble, s.prepare} {
+		if err := step(ctx); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
+}
+
+// bind takes the addresses, and completes the settings that follow from them.
+func (s *Server) bind(ctx context.Context) error {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", s.cfg.Listen)
+	if err != nil {
+		return err
+	}
+	s.listener = l
+	s.cfg = s.cfg.at(l.Addr())
+	if s.listener, err = withTLS(l, s.cfg, s.log); err != nil {
+		s.listener = l
+		return err
+	}
+	if s.cfg.MetricsListen != "" {
+		s.metricsListener, err = lc.Listen(ctx, "tcp", s.cfg.MetricsListen)
+	}
+	return err
+}
+
+// open opens the memory: the key and the database.
+func (s *Server) open(ctx context.Context) (err error) {
+	if err := s.cfg.makeDataDir(); err != nil {
+		return err
+	}
+	if s.key, err = encryptionKey(s.cfg, s.log); err != nil {
+		return err
+	}
+	if s.store, err = store.Open(ctx, s.cfg.Database); err != nil {
+		return err
+	}
+	return s.store.SetManagedRoles(ctx, authz.ManagedRoles())
+}
+
+// assemble builds what decides, and the edge that speaks for it.
+func (s *Server) assemble(ctx context.Context) (err error) {
+	if s.checker, err = authz.Load(ctx, s.store, s.log); err != nil {
+		return err
+	}
+	s.issuer, err = token.New(ctx, s.store, token.Config{Issuer: s.cfg.AuthURL, Key: s.key, Now: s.cfg.Now})
+	if err != nil {
+		return err
+	}
+	tokens := page.NewTokens(s.key.Derive("page tokens"), s.cfg.Now)
+	s.iam = iam.New(s.store, s.checker, tokens, iam.Config{CreateOrganizations: s.cfg.CreateOrganizations, Now: s.cfg.Now})
+	s.metrics = prometheus.NewRegistry()
+	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	s.api = api.New(s.iam, s.issuer, s.checker, api.Config{
+		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics,
+		MaxBody: int64(s.cfg.MaxBody), Version: Version(),
+	})
+	return nil
+}
+
+// prepare sees to it that somebody can use the service.
+func (s *Server) prepare(ctx context.Context) error {
+	s.setup = &setup{s: s}
+	if s.cfg.Dev {
+		return s.prepareDev(ctx)
+	}
+	return s.setup.prepare(ctx)
+}
+
+// Addr is the address that is bound.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Run serves until ctx is done, then lets requests in flight end within the
+// grace of the settings, and closes everything.
+func (s *Server) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	split, grpcServer, httpServer := newSplitter(s.listener), s.api.GRPC(), s.httpServer(ctx)
+	group.Go(split.Serve)
+	group.Go(func() error { return unlessClosed(grpcServer.Serve(split.grpc)) })
+	group.Go(func() error { return unlessClosed(httpServer.Serve(split.http)) })
+	group.Go(func() error { return unlessCanceled(s.checker.Run(ctx)) })
+	if s.metricsListener != nil {
+		metricsServer := s.metricsServer()
+		group.Go(func() error { return unlessClosed(metricsServer.Serve(s.metricsListener)) })
+		context.AfterFunc(ctx, func() { metricsServer.Close() })
+	}
+	s.log.Info("serving", "address", s.Addr().String(), "base_url", s.cfg.BaseURL, "version", Version())
+	group.Go(func() error {
+		<-ctx.Done()
+		s.drain(context.WithoutCancel(ctx), split, httpServer, grpcServer)
+		return nil
+	})
+	err := group.Wait()
+	s.log.Info("stopped")
+	return errors.Join(err, s.Close())
+}
+
+// drain stops accepting and waits for requests in flight. HTTP comes first:
+// gRPC calls that travel through the HTTP server are cut off when the gRPC
+// server stops, however gracefully.
+func (s *Server) drain(ctx context.Context, split *splitter, httpServer *http.Server, grpcServer *grpc.Server) {
+	s.draining.Store(true)
+	s.log.Info("shutting down", "grace", s.cfg.ShutdownGrace.String())
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ShutdownGrace)
+	defer cancel()
+	split.Close()
+	if err := httpServer.Shutdown(ctx); err != nil {
+		s.log.Warn("requests were cut off", "err", err)
+		httpServer.Close()
+	}
+	stop := context.AfterFunc(ctx, grpcServer.Stop)
+	defer stop()
+	grpcServer.GracefulStop()
+}
+
+// Close releases everything a server that does not run holds.
+func (s *Server) Close() error {
+	if s.listener != nil {
+		s.listener.Close()
+	}
+	if s.metricsListener != nil {
+		s.metricsListener.Close()
+	}
+	if s.store == nil {
+		return nil
+	}
+	return s.store.Close()
+}
+
+func (s *Server) httpServer(ctx context.Context) *http.Server {
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true) // to this server all is plaintext: TLS ends in its listener
+	return &http.Server{
+		Handler:           s.routes(),
+		Protocols:         &protocols,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+	}
+}
+
+func (s *Server) metricsServer() *http.Server {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", s.metricsHandler())
+	return &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}
+}
+
+func unlessClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, grpc.ErrServerStopped) || errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func unlessCanceled(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// Version is the module version the program was built from, or the revision.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		return v
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return "devel"
+}

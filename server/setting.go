@@ -1,0 +1,164 @@
+package server
+
+import (
+	"encoding"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const prefix = "HOLDFAST_"
+
+// A setting is one field of a Config that an operator can set.
+type setting struct {
+	name     string
+	help     string
+	fallback string
+	secret   bool // only from the environment
+	value    reflect.Value
+}
+
+// settings lists the fields of c that have a name, in their order.
+func (c *Config) settings() []setting {
+	var all []setting
+	v := reflect.ValueOf(c).Elem()
+	for i := range v.NumField() {
+		tag := v.Type().Field(i).Tag
+		s := setting{name: tag.Get("yaml"), help: tag.Get("help"), fallback: tag.Get("default"), value: v.Field(i)}
+		if s.name == "-" {
+			s.name, s.secret = tag.Get("env"), true
+		}
+		if s.name != "" {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+func (s setting) flag() string     { return "--" + strings.ReplaceAll(s.name, "_", "-") }
+func (s setting) variable() string { return prefix + strings.ToUpper(s.name) }
+func (s setting) isSwitch() bool   { return s.value.Kind() == reflect.Bool }
+
+// set gives the setting the value that text stands for.
+func (s setting) set(text string) error {
+	switch p := s.value.Addr().Interface().(type) {
+	case encoding.TextUnmarshaler:
+		return p.UnmarshalText([]byte(text))
+	case *string:
+		*p = text
+	case *bool:
+		b, err := strconv.ParseBool(text)
+		if err != nil {
+			return fmt.Errorf("%q is not true or false", text)
+		}
+		*p = b
+	case *time.Duration:
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return fmt.Errorf("%q is not a duration like 15s or 2m", text)
+		}
+		*p = d
+	default:
+		return fmt.Errorf("a %s cannot be set from text", s.value.Type())
+	}
+	return nil
+}
+
+// parseFlags returns what args say, by the names of settings. The values are
+// not looked at: their mistakes are reported together with everyone else's.
+func parseFlags(args []string, out io.Writer) (map[string]string, error) {
+	given := map[string]string{}
+	fs := flag.NewFlagSet("holdfastd", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	keep := func(name string) func(string) error {
+		return func(text string) error {
+			given[name] = text
+			return nil
+		}
+	}
+	fs.Func("config", "", keep("config"))
+	for _, s := range new(Config).settings() {
+		if s.secret {
+			continue
+		}
+		for _, name := range slices.Compact([]string{s.name, s.flag()[2:]}) {
+			if s.isSwitch() {
+				fs.BoolFunc(name, "", keep(s.name))
+			} else {
+				fs.Func(name, "", keep(s.name))
+			}
+		}
+	}
+	err := fs.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		writeHelp(out)
+		return nil, err
+	case err != nil:
+		return nil, err
+	case fs.NArg() > 0:
+		return nil, fmt.Errorf("unexpected argument %q", fs.Arg(0))
+	}
+	return given, nil
+}
+
+func writeHelp(out io.Writer) {
+	fmt.Fprint(out, `Usage: holdfastd [--config FILE] [flags]
+       holdfastd version
+
+A flag wins over its variable, that over the settings file (YAML), that over
+the default in brackets.
+
+  --config FILE (HOLDFAST_CONFIG)
+        settings file
+`)
+	for _, s := range new(Config).settings() {
+		name := fmt.Sprintf("%s (%s)", s.flag(), s.variable())
+		if s.secret {
+			name = s.variable()
+		}
+		help := s.help
+		if s.fallback != "" {
+			help += " (" + s.fallback + ")"
+		}
+		fmt.Fprintf(out, "  %s\n        %s\n", name, help)
+	}
+}
+
+// readEnviron returns what the HOLDFAST_ variables say, by the names of
+// settings, and an error for each that is no setting. An empty variable says
+// nothing.
+func readEnviron(environ []string) (map[string]string, []error) {
+	known := map[string]string{prefix + "CONFIG": "config"}
+	for _, s := range new(Config).settings() {
+		known[s.variable()] = s.name
+	}
+	given := map[string]string{}
+	var errs []error
+	for _, line := range slices.Sorted(slices.Values(environ)) {
+		variable, text, _ := strings.Cut(line, "=")
+		name, ok := known[variable]
+		switch {
+		case !strings.HasPrefix(variable, prefix) || isForeign(variable):
+		case !ok:
+			errs = append(errs, fmt.Errorf("%s: there is no such setting", variable))
+		case text != "":
+			given[name] = text
+		}
+	}
+	return given, errs
+}
+
+// isForeign tells whether a HOLDFAST_ variable is meant for somebody else: the
+// client, the tests, or the pods beside a Kubernetes service called holdfast.
+func isForeign(variable string) bool {
+	name := strings.TrimPrefix(variable, prefix)
+	return name == "API" || name == "ISSUER" || name == "PORT" ||
+		strings.HasPrefix(name, "TEST_") || strings.HasPrefix(name, "PORT_") || strings.HasPrefix(name, "SERVICE_")
+}

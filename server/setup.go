@@ -1,0 +1,219 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/token"
+)
+
+const (
+	setupSetting  = "setup"
+	setupLife     = 24 * time.Hour
+	setupTries    = 5 // a minute, of everyone together
+	setupTokenAge = time.Hour
+)
+
+// A setup makes the first organization, for whoever holds the one-time code
+// that the start printed.
+type setup struct {
+	s     *Server
+	mu    sync.Mutex // one at a time, so that a code is used once
+	tries tries
+}
+
+// A setupCode is what the database keeps of a code.
+type setupCode struct {
+	Digest  []byte    `json:"digest"` // SHA-256
+	Expires time.Time `json:"expires"`
+}
+
+// A firstOrganization is what set-up makes: an organization, and its owner as
+// an issuer knows them.
+type firstOrganization struct {
+	Name    string `json:"organization"`
+	Issuer  string `json:"ownerIssuer"`
+	Subject string `json:"ownerSubject"`
+}
+
+func (o firstOrganization) owner() resource.Identity {
+	return resource.Identity{
+		Name:         "owner",
+		Description:  "Set up this server",
+		Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: o.Issuer, Subject: o.Subject}},
+	}
+}
+
+// violations are what is wrong with o, under the names of settings.
+func (o firstOrganization) violations() []fault.Violation {
+	var all []fault.Violation
+	add := func(name, value, in string, err error) {
+		if value == "" {
+			all = append(all, fault.Violation{Subject: name, Description: "is required"})
+			return
+		}
+		if err == nil {
+			return
+		}
+		for _, v := range fault.From(err).Fields {
+			if v.Subject == in {
+				all = append(all, fault.Violation{Subject: name, Description: v.Description})
+			}
+		}
+	}
+	owner := o.owner().Validate(time.Time{})
+	add("organization", o.Name, "name", resource.Group{Name: o.Name}.Validate())
+	add("owner_issuer", o.Issuer, "claim_match.issuer", owner)
+	add("owner_subject", o.Subject, "claim_match.subject", owner)
+	return all
+}
+
+// prepare makes the organization of the settings, or a code for somebody to
+// make one with, if there is none. The code of an earlier start ends.
+func (u *setup) prepare(ctx context.Context) error {
+	has, err := u.s.store.HasOrganizations(ctx)
+	if err != nil || has {
+		return err
+	}
+	cfg := u.s.cfg
+	if first := cfg.first(); first != (firstOrganization{}) {
+		group, owner, err := u.create(ctx, first)
+		if err != nil {
+			return fmt.Errorf("set up organization %s: %w", first.Name, err)
+		}
+		u.s.log.Info("organization created from the settings", "organization", group.UID, "owner", owner.UID)
+		return nil
+	}
+	code := newCode()
+	value, err := json.Marshal(setupCode{digest(code), cfg.Now().Add(setupLife)})
+	if err != nil {
+		return err
+	}
+	if err := u.s.store.SetSetting(ctx, setupSetting, value); err != nil {
+		return err
+	}
+	fmt.Fprintf(cfg.Stderr, "holdfastd: set up at %s/setup?code=%s\n", cfg.BaseURL, code)
+	return nil
+}
+
+func newCode() string {
+	var b [32]byte
+	rand.Read(b[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+func digest(code string) []byte {
+	d := sha256.Sum256([]byte(code))
+	return d[:]
+}
+
+// A welcome is what whoever set the server up needs to go on.
+type welcome struct {
+	Organization resource.UID `json:"organizationUid"`
+	Owner        resource.UID `json:"ownerUid"`
+	Token        string       `json:"token"`
+}
+
+// finish makes the organization and burns the code. It returns
+// fault.PermissionDenied if the code is not the one that is out,
+// fault.ResourceExhausted if too many wrong ones came in, and
+// fault.InvalidArgument, with the code still good, if o is not sound.
+func (u *setup) finish(ctx context.Context, code string, o firstOrganization) (welcome, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	now := u.s.cfg.Now()
+	if wait := u.tries.take(now); wait > 0 {
+		return welcome{}, &fault.Error{
+			Code: fault.ResourceExhausted, Message: "Resource exhausted: too many tries; wait a minute", RetryIn: wait,
+		}
+	}
+	if err := u.check(ctx, code, now); err != nil {
+		return welcome{}, err
+	}
+	u.tries.giveBack()
+	if all := o.violations(); len(all) > 0 {
+		return welcome{}, fault.Fields(all)
+	}
+	group, owner, err := u.create(ctx, o)
+	if err != nil {
+		return welcome{}, err
+	}
+	if err := u.s.store.SetSetting(ctx, setupSetting, nil); err != nil {
+		u.s.log.WarnContext(ctx, "the set-up code is still stored, and useless", "err", err)
+	}
+	u.s.log.InfoContext(ctx, "organization created by set-up", "organization", group.UID, "owner", owner.UID)
+	text, err := u.s.issuer.Mint(ctx, u.s.ownerToken(owner, u.s.cfg.BaseURL, setupTokenAge))
+	return welcome{group.UID, owner.UID, text}, err
+}
+
+// check returns nil if code is the one that is out.
+func (u *setup) check(ctx context.Context, code string, now time.Time) error {
+	if err := u.open(ctx); err != nil {
+		return err
+	}
+	value, err := u.s.store.Setting(ctx, setupSetting)
+	if err != nil && !errors.Is(err, fault.NotFound) {
+		return err
+	}
+	var kept setupCode
+	if err == nil {
+		if err := json.Unmarshal(value, &kept); err != nil {
+			return fmt.Errorf("read the set-up code: %w", err)
+		}
+	}
+	if subtle.ConstantTimeCompare(digest(code), kept.Digest) != 1 || !now.Before(kept.Expires) {
+		return fault.New(fault.PermissionDenied,
+			"Permission denied: the set-up code is wrong or has expired; restart the server to get a new one")
+	}
+	return nil
+}
+
+// open returns fault.PermissionDenied once there is an organization.
+func (u *setup) open(ctx context.Context) error {
+	has, err := u.s.store.HasOrganizations(ctx)
+	if err == nil && has {
+		return fault.New(fault.PermissionDenied, "Permission denied: this server is set up already")
+	}
+	return err
+}
+
+func (u *setup) create(ctx context.Context, o firstOrganization) (resource.Group, resource.Identity, error) {
+	return u.s.iam.Bootstrap(ctx, o.Name, resource.OrgUnspecified, o.owner())
+}
+
+// ownerToken is a token as the owner's own issuer would be given one.
+func (s *Server) ownerToken(owner resource.Identity, audience string, life time.Duration) token.Claims {
+	r := owner.Relationship
+	return token.Claims{
+		Subject: owner.UID, Audience: []string{audience}, Life: life,
+		Act: &resource.Upstream{Issuer: r.Issuer(), Subject: r.Subject()},
+	}
+}
+
+// tries are the times of the last tries. The zero value has none.
+type tries struct{ at []time.Time }
+
+// take uses up a try, or tells how long to wait for the next.
+func (t *tries) take(now time.Time) (wait time.Duration) {
+	if len(t.at) == setupTries {
+		if wait := t.at[0].Add(time.Minute).Sub(now); wait > 0 {
+			return wait
+		}
+		t.at = t.at[1:]
+	}
+	t.at = append(t.at, now)
+	return 0
+}
+
+// giveBack undoes the last take.
+func (t *tries) giveBack() { t.at = t.at[:len(t.at)-1] }

@@ -1,0 +1,160 @@
+package server
+
+import (
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"html/template"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/fault"
+)
+
+const maxForm = 64 << 10
+
+var (
+	//go:embed setup.html
+	setupHTML string
+	//go:embed setup.css
+	setupCSS string
+
+	setupTemplate = template.Must(template.New("setup").Parse(setupHTML))
+	setupPolicy   = "default-src 'none'; style-src 'sha256-" + hash(setupCSS) + "'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+func hash(s string) string {
+	d := sha256.Sum256([]byte(s))
+	return base64.StdEncoding.EncodeToString(d[:])
+}
+
+// A submission is a filled-in form.
+type submission struct {
+	Code string `json:"code"`
+	firstOrganization
+}
+
+// A setupPage is what the template shows: the form, with what is wrong with
+// it, or the welcome.
+type setupPage struct {
+	submission
+	Style   template.CSS
+	BaseURL string
+	Problem string            // with the whole
+	Wrong   map[string]string // with a field
+	Closed  bool              // the form is of no use
+	Welcome *welcome
+}
+
+// ServeHTTP shows the form and takes it, filled in by a browser or as JSON.
+func (u *setup) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", setupPolicy)
+	h.Set("Referrer-Policy", "no-referrer") // the address holds the code
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	switch r.Method {
+	case http.MethodGet, http.MethodHead:
+		form := submission{Code: r.URL.Query().Get("code")}
+		if err := u.open(r.Context()); err != nil {
+			u.refuse(w, r, form, err)
+			return
+		}
+		u.show(w, http.StatusOK, setupPage{submission: form})
+	case http.MethodPost:
+		u.submit(w, r)
+	default:
+		h.Set("Allow", "GET, HEAD, POST")
+		u.refuse(w, r, submission{}, fault.New(fault.Unimplemented, "Unimplemented: set-up is read with GET and done with POST"))
+	}
+}
+
+func (u *setup) submit(w http.ResponseWriter, r *http.Request) {
+	form, err := readSubmission(w, r)
+	if err != nil {
+		u.refuse(w, r, form, err)
+		return
+	}
+	done, err := u.finish(r.Context(), form.Code, form.firstOrganization)
+	if err != nil {
+		u.refuse(w, r, form, err)
+		return
+	}
+	if wantsJSON(r) {
+		writeJSON(w, http.StatusOK, done)
+		return
+	}
+	u.show(w, http.StatusOK, setupPage{Welcome: &done})
+}
+
+func readSubmission(w http.ResponseWriter, r *http.Request) (submission, error) {
+	var s submission
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if isJSON(r.Header.Get("Content-Type")) {
+		dec := json.NewDecoder(r.Body)
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&s); err != nil {
+			return s, fault.Field("body", "must be an object of code, organization, ownerIssuer and ownerSubject")
+		}
+		return s, nil
+	}
+	if err := r.ParseForm(); err != nil {
+		return s, fault.Field("body", "must be a form of at most 64 KiB")
+	}
+	field := func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }
+	s.Code = field("code")
+	s.firstOrganization = firstOrganization{field("organization"), field("owner_issuer"), field("owner_subject")}
+	return s, nil
+}
+
+// refuse says why, beside the form if that can still be sent.
+func (u *setup) refuse(w http.ResponseWriter, r *http.Request, form submission, err error) {
+	f := fault.From(err)
+	if f.Code == fault.Internal || f.Code == fault.Unavailable {
+		u.s.log.ErrorContext(r.Context(), "set-up failed", "err", errors.Join(f, f.Cause))
+	}
+	if wantsJSON(r) {
+		writeFault(w, f, u.s.cfg.ErrorDomain)
+		return
+	}
+	page := setupPage{submission: form, Problem: f.Message, Wrong: map[string]string{}}
+	page.Closed = f.Code != fault.InvalidArgument && f.Code != fault.ResourceExhausted && f.Code != fault.Unavailable
+	for _, v := range f.Fields {
+		page.Wrong[v.Subject] = v.Description
+	}
+	if len(f.Fields) > 0 {
+		page.Problem = "Some fields need another value. The set-up code is still good."
+	}
+	u.show(w, httpStatus(f), page)
+}
+
+func (u *setup) show(w http.ResponseWriter, status int, page setupPage) {
+	page.Style, page.BaseURL = template.CSS(setupCSS), u.s.cfg.BaseURL
+	var b strings.Builder
+	if err := setupTemplate.Execute(&b, page); err != nil {
+		u.s.log.Error("render the set-up page", "err", err)
+		http.Error(w, "Internal error", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	w.Write([]byte(b.String()))
+}
+
+// wantsJSON tells whether the answer is for a program: by what it accepts, else
+// by what it sent.
+func wantsJSON(r *http.Request) bool {
+	accept := r.Header.Get("Accept")
+	if strings.Contains(accept, "text/html") {
+		return false
+	}
+	return strings.Contains(accept, "application/json") || isJSON(r.Header.Get("Content-Type"))
+}
+
+func isJSON(contentType string) bool {
+	kind, _, err := mime.ParseMediaType(contentType)
+	return err == nil && kind == "application/json"
+}

@@ -1,0 +1,77 @@
+package server
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// A certificate is a pair of files that is read again when it changes, so that
+// a renewal needs no restart.
+type certificate struct {
+	certFile, keyFile string
+	log               *slog.Logger
+
+	mu     sync.Mutex
+	pair   *tls.Certificate
+	stamps [2]stamp // of the files when they were last tried
+}
+
+// A stamp tells one version of a file from the next.
+type stamp struct {
+	time time.Time
+	size int64
+}
+
+// withTLS wraps l if the settings name a certificate.
+func withTLS(l net.Listener, cfg Config, log *slog.Logger) (net.Listener, error) {
+	if cfg.TLSCert == "" {
+		return l, nil
+	}
+	c := &certificate{certFile: cfg.TLSCert, keyFile: cfg.TLSKey, log: log}
+	if err := c.refresh(); err != nil {
+		return nil, err
+	}
+	return tls.NewListener(l, &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		NextProtos:     []string{"h2", "http/1.1"},
+		GetCertificate: c.get,
+	}), nil
+}
+
+// get returns the newest pair that could be read: a renewal caught half-way
+// leaves the old one in use.
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.refresh(); err != nil {
+		c.log.Error("the new certificate cannot be used; the old one stays", "err", err)
+	}
+	return c.pair, nil
+}
+
+// refresh reads the files if they changed since it last tried.
+func (c *certificate) refresh() error {
+	var now [2]stamp
+	for i, path := range []string{c.certFile, c.keyFile} {
+		info, err := os.Stat(path)
+		if err != nil {
+			return fmt.Errorf("certificate: %w", err)
+		}
+		now[i] = stamp{info.ModTime(), info.Size()}
+	}
+	if now == c.stamps {
+		return nil
+	}
+	c.stamps = now
+	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if err != nil {
+		return fmt.Errorf("certificate %s: %w", c.certFile, err)
+	}
+	c.pair = &pair
+	return nil
+}
