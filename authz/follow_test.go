@@ -174,12 +174,16 @@ func TestEverythingIsReadAnew(t *testing.T) {
 		for name, applied := range tests {
 			t.Run(name, func(t *testing.T) {
 				c := load(t, s)
-				newest := c.follow.applied.Load()
+				newest, ghost := c.follow.applied.Load(), resource.NewRoot()
 				c.x = newIndex()
+				c.x.setGrants(ghost, []store.Grant{{Identity: ghost, Group: group, Role: viewerRole}}) // no change will name it
 				c.follow.applied.Store(applied(newest))
 				c.behind.Store(true)
 				if err := c.allows(t, owner, group); err != nil || c.follow.applied.Load() != newest {
 					t.Errorf("error = %v, at revision %d, want %d", err, c.follow.applied.Load(), newest)
+				}
+				if got := c.GrantsOf(ghost); got != nil {
+					t.Errorf("an identity that is gone holds %v", got)
 				}
 			})
 		}

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"math/bits"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
@@ -212,6 +213,7 @@ func (n *names) id(uid resource.UID) uint32 {
 	if id, ok := n.ids[uid]; ok {
 		return id
 	}
+	uid = resource.UID(strings.Clone(string(uid))) // it may be a part of something longer
 	if last := len(n.free) - 1; last >= 0 {
 		id := n.free[last]
 		n.free = n.free[:last]

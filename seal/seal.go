@@ -41,8 +41,8 @@ func ParseKey(text string) (Key, error) {
 // Text is the key in a form for files and settings.
 func (k Key) Text() string { return base64.StdEncoding.EncodeToString(k.master[:]) }
 
-// String hides the key from logs.
-func (k Key) String() string { return "(key)" }
+// Format hides the key from logs, whatever the verb.
+func (k Key) Format(f fmt.State, _ rune) { fmt.Fprint(f, "(key)") }
 
 // Derive returns the 32 bytes that belong to a purpose.
 func (k Key) Derive(purpose string) []byte {
