@@ -23,7 +23,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"store", "fault page resource"},
 	{"store/storetest", "fault page resource seal store"},
 	{"authz", "fault page resource store"},
-	{"iam", "authz fault page resource store"},
+	{"iam", "authz fault page resource seal store"},
 	{"token", "authz fault resource seal store"},
 	{"api", "authz fault gen/... iam page resource token"},
 	{"server", "..."},
@@ -45,7 +45,6 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/grpc-ecosystem/grpc-gateway", "api server gen/... proto/generate bench e2e"},
 	{"github.com/go-jose/go-jose", "token"},
 	{"github.com/prometheus", "server api"},
-	{"github.com/soheilhy/cmux", "server"},
 }
 
 // Tests may import what they like, except these: a test that needs a database

@@ -114,6 +114,29 @@ func (c *Checker) GrantsOf(identity resource.UID) []Held {
 	return slices.Compact(all)
 }
 
+// Holds tells whether an identity holds want on place or above it.
+func (c *Checker) Holds(identity resource.UID, want resource.Capability, place resource.UID) bool {
+	var one resource.Capabilities
+	one.Add(want)
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.x.missing(identity, place, one) == resource.Capabilities{}
+}
+
+// RolesWith returns the roles that allow want, sorted.
+func (c *Checker) RolesWith(want resource.Capability) []resource.UID {
+	var all []resource.UID
+	c.mu.RLock()
+	for i, caps := range c.x.allowed {
+		if uid := c.x.roles.uids[i]; uid != "" && caps.Has(want) {
+			all = append(all, uid)
+		}
+	}
+	c.mu.RUnlock()
+	slices.Sort(all)
+	return all
+}
+
 // OwnsAny tells whether the caller holds the owner role on an organization. A
 // token narrowed to less than creating groups does not own.
 func (c *Checker) OwnsAny(ctx context.Context) bool {

@@ -45,28 +45,34 @@ func (s *Service) bind(ctx context.Context, parent resource.UID, all []resource.
 	return s.store.InsertBindings(ctx, all)
 }
 
-// mayGrant checks that a binding makes sense in a group and that the caller has
-// what it gives. A role is good for its own group and all below it; so whoever
-// can change the role rules over wherever it is bound.
+// mayGrant checks that a binding is whole and that the caller may make it in a
+// group.
 func (s *Service) mayGrant(ctx context.Context, group resource.UID, b resource.RoleBinding, field string) error {
 	var bad []fault.Violation
 	if b.Identity == "" {
 		bad = append(bad, fault.Violation{Subject: field + "identity_uid", Description: "is required"})
 	}
-	switch {
-	case b.Role == "":
+	if b.Role == "" {
 		bad = append(bad, fault.Violation{Subject: field + "role_uid", Description: "is required"})
-	case !b.Role.IsRoot() && !b.Role.Parent().Covers(group):
-		bad = append(bad, fault.Violation{Subject: field + "role_uid", Description: "is neither a managed role nor one of this group or a group above it"})
 	}
 	if len(bad) > 0 {
 		return fault.Fields(bad)
 	}
-	role, err := s.store.Role(ctx, b.Role)
+	return s.mayPromise(ctx, group, b.Role, field+"role_uid")
+}
+
+// mayPromise checks that a role is good in a group and that the caller has what
+// it gives. A role is good for its own group and all below it; so whoever can
+// change the role rules over wherever it is given.
+func (s *Service) mayPromise(ctx context.Context, group, role resource.UID, field string) error {
+	if !role.IsRoot() && !role.Parent().Covers(group) {
+		return fault.Field(field, "is neither a managed role nor one of this group or a group above it")
+	}
+	r, err := s.store.Role(ctx, role)
 	if err != nil {
 		return err
 	}
-	return s.authz.RequireAll(ctx, role.Capabilities, group)
+	return s.authz.RequireAll(ctx, r.Capabilities, group)
 }
 
 // GetBinding returns a binding. The caller needs role_bindings.list on it.

@@ -10,7 +10,7 @@ import (
 
 // Bootstrap makes an organization and its first owner, known by the issuer and
 // subject of its claim match. It asks nobody's permission: it is how a service
-// starts. An organization of that name is left as it is.
+// starts. An organization of that name gets the owner beside those it has.
 func (s *Service) Bootstrap(ctx context.Context, name string, kind resource.OrgKind, owner resource.Identity) (resource.Group, resource.Identity, error) {
 	now := s.now()
 	owner.UID = resource.UserUID(owner.Relationship.Issuer(), owner.Relationship.Subject())
@@ -27,7 +27,21 @@ func (s *Service) Bootstrap(ctx context.Context, name string, kind resource.OrgK
 	}
 	made, err := s.store.InsertGroup(ctx, g, ownership(g, owner.UID))
 	if errors.Is(err, fault.AlreadyExists) {
-		made, err = s.store.Organization(ctx, name)
+		made, err = s.adopt(ctx, name, owner.UID)
 	}
 	return made, owner, err
+}
+
+// adopt makes an identity the owner of an organization that is there already.
+func (s *Service) adopt(ctx context.Context, name string, owner resource.UID) (resource.Group, error) {
+	g, err := s.store.Organization(ctx, name)
+	if err != nil {
+		return g, err
+	}
+	b := ownership(g, owner)
+	b.CreateTime = s.now()
+	if _, err := s.store.InsertBindings(ctx, []resource.RoleBinding{b}); err != nil && !errors.Is(err, fault.AlreadyExists) {
+		return g, err
+	}
+	return g, nil
 }

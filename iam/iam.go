@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
 )
 
@@ -26,7 +27,8 @@ const (
 
 // Config is what an operator can set. The zero value works.
 type Config struct {
-	CreateOrganizations string // Anyone, Owners or Nobody; "" is Owners
+	CreateOrganizations string   // Anyone, Owners or Nobody; "" is Owners
+	Key                 seal.Key // that secrets are sealed with
 	Now                 func() time.Time
 }
 
@@ -59,6 +61,14 @@ var (
 	idList      = page.List{Kind: "identities", Fields: []string{"uid", "name", "create_time", "update_time"}, Default: byUID}
 	roleList    = page.List{Kind: "roles", Fields: []string{"uid", "name", "create_time", "update_time"}, Default: byUID}
 	bindingList = page.List{Kind: "role_bindings", Fields: []string{"uid", "create_time"}, Default: byUID}
+
+	providerList    = page.List{Kind: "identity_providers", Fields: []string{"uid", "name", "create_time", "update_time"}, Default: byUID}
+	associationList = page.List{
+		Kind: "account_associations", Fields: []string{"group", "uid", "name", "create_time", "update_time"}, Default: page.Order{Field: "group"},
+	}
+	inviteList  = page.List{Kind: "group_invites", Fields: []string{"uid", "create_time"}, Default: page.Order{Field: "create_time", Desc: true}}
+	mappingList = page.List{Kind: "external_group_role_mappings", Fields: []string{"uid", "create_time"}, Default: byUID}
+	accessList  = page.List{Kind: "access", Fields: []string{"uid", "create_time"}, Default: byUID}
 )
 
 // list reads one page through a method of the store.

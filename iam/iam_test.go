@@ -388,3 +388,21 @@ func TestListsShowTheReach(t *testing.T) {
 		want(t, "without a token", err, fault.Unauthenticated)
 	})
 }
+
+func TestBootstrapAgain(t *testing.T) {
+	each(t, iam.Config{}, func(t *testing.T, w *world) {
+		for range 2 { // a second owner, and the same once more
+			g, i, err := w.Bootstrap(t.Context(), "acme", resource.OrgUnspecified, person("second", "second"))
+			must(t, err)
+			if g.UID != w.acme.UID {
+				t.Fatalf("made another organization, %s", g.UID)
+			}
+			_, err = w.GetGroup(w.as(i.UID), g.UID)
+			must(t, err)
+		}
+		owners, err := w.ListBindings(w.owner, resource.Filter{Role: resource.OwnerRole}, page.Params{})
+		if err != nil || owners.Total != 2 {
+			t.Errorf("%d owners, %v, want 2", owners.Total, err)
+		}
+	})
+}

@@ -2,6 +2,7 @@ package iam
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 
 	"github.com/holdfast-dev/holdfast/fault"
@@ -117,6 +118,10 @@ func (s *Service) ListIdentities(ctx context.Context, f resource.Filter, p page.
 	return list(ctx, s, idList, reach, f, p, s.store.Identities)
 }
 
+// maxLookup is how long an issuer or a subject may be: no longer than what an
+// identity can be made with.
+const maxLookup = 2048
+
 // LookupIdentity returns the UID of the person an issuer knows by subject,
 // whether or not they have signed in yet. Any caller may ask.
 func (s *Service) LookupIdentity(ctx context.Context, issuer, subject string) (resource.UID, error) {
@@ -124,11 +129,13 @@ func (s *Service) LookupIdentity(ctx context.Context, issuer, subject string) (r
 		return "", err
 	}
 	var bad []fault.Violation
-	if issuer == "" {
-		bad = append(bad, fault.Violation{Subject: "issuer", Description: "is required"})
-	}
-	if subject == "" {
-		bad = append(bad, fault.Violation{Subject: "subject", Description: "is required"})
+	for _, v := range []struct{ field, text string }{{"issuer", issuer}, {"subject", subject}} {
+		switch {
+		case v.text == "":
+			bad = append(bad, fault.Violation{Subject: v.field, Description: "is required"})
+		case len(v.text) > maxLookup:
+			bad = append(bad, fault.Violation{Subject: v.field, Description: fmt.Sprintf("must have at most %d bytes", maxLookup)})
+		}
 	}
 	if len(bad) > 0 {
 		return "", fault.Fields(bad)

@@ -29,6 +29,20 @@ const (
 	IdentityUpdate     Capability = 30
 	IdentityList       Capability = 31
 	IdentityDelete     Capability = 32
+
+	GroupInvitesCreate Capability = 5
+	GroupInvitesList   Capability = 6
+	GroupInvitesDelete Capability = 7
+
+	AccountAssociationsCreate Capability = 21
+	AccountAssociationsUpdate Capability = 22
+	AccountAssociationsList   Capability = 23
+	AccountAssociationsDelete Capability = 24
+
+	IdentityProvidersCreate Capability = 52
+	IdentityProvidersUpdate Capability = 53
+	IdentityProvidersList   Capability = 54
+	IdentityProvidersDelete Capability = 55
 )
 
 // capabilityWords is enough for every bit assigned so far.
@@ -143,6 +157,16 @@ func (c Capability) Number() int32 {
 		return k.number
 	}
 	return 0
+}
+
+// AllCapabilities returns every capability there is, in the order of their
+// numbers.
+func AllCapabilities() []Capability {
+	var all []Capability
+	for _, k := range capabilities {
+		all = append(all, k.bit)
+	}
+	return all
 }
 
 // ParseCapability returns the capability of that dotted name.

@@ -26,6 +26,17 @@ const (
 	BindingsCreated         EventType = "iam.rolebindings.created.batch.v1"
 	BindingUpdated          EventType = "iam.rolebindings.updated.v1"
 	BindingDeleted          EventType = "iam.rolebindings.deleted.v1"
+	ProviderCreated         EventType = "iam.identity_providers.created.v1"
+	ProviderUpdated         EventType = "iam.identity_providers.updated.v1"
+	ProviderDeleted         EventType = "iam.identity_providers.deleted.v1"
+	AssociationCreated      EventType = "iam.account_associations.created.v1"
+	AssociationUpdated      EventType = "iam.account_associations.updated.v1"
+	AssociationDeleted      EventType = "iam.account_associations.deleted.v1"
+	InviteCreated           EventType = "iam.group_invite.created.v1"
+	InviteDeleted           EventType = "iam.group_invite.deleted.v1"
+	MappingCreated          EventType = "iam.external_group_role_mappings.created.v1"
+	MappingDeleted          EventType = "iam.external_group_role_mappings.deleted.v1"
+	MappingsDeleted         EventType = "iam.external_group_role_mappings.deleted.batch.v1"
 )
 
 // An Event is one change, as the outbox keeps it. Before and After are JSON,
@@ -69,3 +80,14 @@ func ActorFrom(ctx context.Context) Actor {
 	a, _ := ctx.Value(actorKey{}).(Actor)
 	return a
 }
+
+type rehearsalKey struct{}
+
+// Rehearse makes a change under the context run with all its checks and answers,
+// and then not happen.
+func Rehearse(ctx context.Context) context.Context {
+	return context.WithValue(ctx, rehearsalKey{}, true)
+}
+
+// Rehearsing tells whether changes under the context are not to happen.
+func Rehearsing(ctx context.Context) bool { return ctx.Value(rehearsalKey{}) != nil }

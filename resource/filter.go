@@ -36,7 +36,8 @@ type Filter struct {
 	Relationship RelationshipType `json:"relationship,omitempty"` // of identities
 	Identity     UID              `json:"identity,omitempty"`     // of bindings
 	Role         UID              `json:"role,omitempty"`         // of bindings
-	Group        UID              `json:"group,omitempty"`        // of bindings
+	Group        UID              `json:"group,omitempty"`        // of bindings; of mappings, the provider
+	KeyID        string           `json:"keyId,omitempty"`        // of invites
 }
 
 // Validate reports every member a caller must fix.
@@ -52,5 +53,6 @@ func (f Filter) Validate() error {
 		p.add("relationship_type", "is not a type of relationship")
 	}
 	p.text("name", f.Name)
+	p.text("key_id", f.KeyID)
 	return p.err()
 }

@@ -43,8 +43,6 @@ const (
 	RelationshipServicePrincipal
 )
 
-const servicePrincipals = 14 // numbers 0 to 13
-
 // A ClaimMatch accepts tokens by their claims. Of each pair one member is set;
 // a pattern is RE2 and must match the whole value.
 type ClaimMatch struct {

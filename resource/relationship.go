@@ -35,7 +35,7 @@ func (i Identity) Validate(now time.Time) error {
 	case RelationshipAWS:
 		r.AWS.validate(&p)
 	case RelationshipServicePrincipal:
-		if r.ServicePrincipal < 0 || r.ServicePrincipal >= servicePrincipals {
+		if r.ServicePrincipal < 0 || int(r.ServicePrincipal) >= len(servicePrincipals) {
 			p.add("service_principal", "is not a service principal")
 		}
 	default:
@@ -161,8 +161,8 @@ func (p *problems) either(field, exact, pattern string, required bool) {
 }
 
 func (p *problems) pattern(field, pattern string) {
-	if len(pattern) > maxPattern {
-		p.add(field, "must have at most 1024 characters")
+	if len(pattern) > maxPattern || !storable(pattern) {
+		p.add(field, "must be valid UTF-8 without NUL, of at most 1024 bytes")
 		return
 	}
 	if _, err := Anchored(pattern); err != nil {

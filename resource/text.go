@@ -2,6 +2,7 @@ package resource
 
 import (
 	"regexp"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/holdfast-dev/holdfast/fault"
@@ -47,21 +48,31 @@ func (p *problems) name(s string) {
 
 func (p *problems) description(s string) {
 	switch {
-	case !utf8.ValidString(s), !descriptionPattern.MatchString(s):
+	case !storable(s), !descriptionPattern.MatchString(s):
 		p.add("description", "description must be at most 512 characters without line breaks or tabs")
 	}
 }
 
 // text checks a value kept word for word.
 func (p *problems) text(field, s string) {
-	if !utf8.ValidString(s) || len(s) > maxText {
-		p.add(field, "must be valid UTF-8 of at most 2048 bytes")
+	if !storable(s) || len(s) > maxText {
+		p.add(field, "must be valid UTF-8 without NUL, of at most 2048 bytes")
 	}
 }
+
+// storable tells whether every database keeps s as it is.
+func storable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
 // uid checks an optional reference.
 func (p *problems) uid(field string, uid UID) {
 	if uid != "" && !wellFormed(string(uid)) {
 		p.add(field, "is not a uid")
+	}
+}
+
+// matches checks a required value of a certain form.
+func (p *problems) matches(field, s string, form *regexp.Regexp) {
+	if !form.MatchString(s) {
+		p.add(field, "must match the pattern "+form.String())
 	}
 }

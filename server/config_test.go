@@ -76,7 +76,7 @@ organization:
 			environ: []string{
 				"HOLDFAST_TEST_POSTGRES=x", "HOLDFAST_API=https://x.example", "HOLDFAST_ISSUER=https://x.example",
 				"HOLDFAST_PORT=tcp://10.0.0.1:80", "HOLDFAST_PORT_80_TCP=x", "HOLDFAST_SERVICE_HOST=10.0.0.1",
-				"HOLDFAST_LISTEN=", "PATH=/bin",
+				"HOLDFAST_LISTEN=", "HOLDFAST_MAX_BODY=", "PATH=/bin",
 			},
 		},
 		"an empty file": {args: []string{"--config", writeFile(t, "")}},

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -33,7 +34,7 @@ func serveSplit(t *testing.T, wrap func(net.Listener) net.Listener, timeout time
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
-	httpServer := &http.Server{Protocols: &protocols, ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(
+	httpServer := &http.Server{Protocols: &protocols, ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(
 		func(w http.ResponseWriter, r *http.Request) { w.Write([]byte(r.Proto)) },
 	)}
 	done := make(chan error, 3)
@@ -257,9 +258,40 @@ func TestSplitterDropsWhoeverSaysNothing(t *testing.T) {
 }
 
 func TestSplitterCloses(t *testing.T) {
-	addr := serveSplit(t, plaintext, time.Hour) // its cleanup would wait for an hour
-	dial(t, addr)
-	write(t, dial(t, addr), http2.ClientPreface)
+	root := listenLoopback(t)
+	split := newSplitter(root)
+	done := make(chan error, 1)
+	go func() { done <- split.Serve() }()
+	conn := dial(t, root.Addr())
+	write(t, conn, http2.ClientPreface)
+	if f := next(t, http2.NewFramer(conn, conn)); f.Header().Type != http2.FrameSettings { // it is being sniffed
+		t.Fatalf("the server opens with %v", f)
+	}
+	split.Close()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if _, err := io.Copy(io.Discard, conn); err != nil && !isReset(err) {
+		t.Error(err)
+	}
+}
+
+func TestSniffedConnectionHasNoDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, conn := net.Pipe()
+		defer client.Close()
+		go func() { _, _ = io.WriteString(client, "GET") }()
+		sniffed, _, err := sniff(conn, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // of the bubble's time
+		go func() { _, _ = io.WriteString(client, " /") }()
+		got := make([]byte, 5)
+		if _, err := io.ReadFull(sniffed, got); err != nil || string(got) != "GET /" {
+			t.Errorf("read %q, %v", got, err)
+		}
+	})
 }
 
 // A client that never comes to its first request is not listened to for ever.

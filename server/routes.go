@@ -9,7 +9,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-const maxStreams = 250 // concurrent requests of one HTTP/2 connection
+const (
+	maxStreams  = 250         // concurrent requests of one HTTP/2 connection
+	bodyTimeout = time.Minute // longer than any request may take
+)
 
 // routes is everything the one port serves over HTTP. gRPC calls arrive here
 // only if a proxy mixes them with other requests on one connection.
@@ -26,11 +29,16 @@ func (s *Server) routes() http.Handler {
 		mux.Handle(devIssuer+"/", s.dev)
 	}
 	mux.Handle("/", s.api.HTTP())
-	grpcServer := s.api.GRPC()
+	grpcServer := s.api.GRPC() // one of its own: to stop the other cuts off what travels over HTTP
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 2 && isGRPCContent(r.Header.Get("Content-Type")) {
 			grpcServer.ServeHTTP(w, r)
 			return
+		}
+		if r.ContentLength != 0 {
+			// A body that never ends would hold its handler for ever. A
+			// connection that cannot have a deadline has none.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 		}
 		mux.ServeHTTP(w, r)
 	})
@@ -70,5 +78,5 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(v) // a client that went away has no use for the error
+	_ = json.NewEncoder(w).Encode(v) // a client that went away has no use for the error
 }

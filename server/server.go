@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -72,10 +73,14 @@ func (s *Server) bind(ctx context.Context) error {
 		s.listener = l
 		return err
 	}
-	if s.cfg.MetricsListen != "" {
-		s.metricsListener, err = lc.Listen(ctx, "tcp", s.cfg.MetricsListen)
+	if s.cfg.MetricsListen == "" {
+		return nil
 	}
-	return err
+	if s.metricsListener, err = lc.Listen(ctx, "tcp", s.cfg.MetricsListen); err != nil {
+		return err
+	}
+	s.log.Info("serving metrics", "address", s.metricsListener.Addr().String())
+	return nil
 }
 
 // open opens the memory: the key and the database.
@@ -102,7 +107,9 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	tokens := page.NewTokens(s.key.Derive("page tokens"), s.cfg.Now)
-	s.iam = iam.New(s.store, s.checker, tokens, iam.Config{CreateOrganizations: s.cfg.CreateOrganizations, Now: s.cfg.Now})
+	s.iam = iam.New(s.store, s.checker, tokens, iam.Config{
+		CreateOrganizations: s.cfg.CreateOrganizations, Key: s.key, Now: s.cfg.Now,
+	})
 	s.metrics = prometheus.NewRegistry()
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.api = api.New(s.iam, s.issuer, s.checker, api.Config{
@@ -149,22 +156,26 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(err, s.Close())
 }
 
-// drain stops accepting and waits for requests in flight. HTTP comes first:
-// gRPC calls that travel through the HTTP server are cut off when the gRPC
-// server stops, however gracefully.
+// drain stops accepting and waits for requests in flight.
 func (s *Server) drain(ctx context.Context, split *splitter, httpServer *http.Server, grpcServer *grpc.Server) {
 	s.draining.Store(true)
 	s.log.Info("shutting down", "grace", s.cfg.ShutdownGrace.String())
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ShutdownGrace)
 	defer cancel()
 	split.Close()
-	if err := httpServer.Shutdown(ctx); err != nil {
-		s.log.Warn("requests were cut off", "err", err)
-		httpServer.Close()
-	}
-	stop := context.AfterFunc(ctx, grpcServer.Stop)
-	defer stop()
-	grpcServer.GracefulStop()
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		if err := httpServer.Shutdown(ctx); err != nil {
+			s.log.Warn("requests were cut off", "err", err)
+			httpServer.Close()
+		}
+	})
+	ended.Go(func() {
+		stop := context.AfterFunc(ctx, grpcServer.Stop)
+		defer stop()
+		grpcServer.GracefulStop()
+	})
+	ended.Wait()
 }
 
 // Close releases everything a server that does not run holds.

@@ -170,7 +170,7 @@ func writeTestJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(v) // a client that went away has no use for the error
+	_ = json.NewEncoder(w).Encode(v) // a client that went away has no use for the error
 }
 
 // presets are the claims that well-known issuers put into a workload's token,

@@ -1,0 +1,46 @@
+package authz_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/capabilities.md")
+
+// TestCapabilitiesPage keeps the page people read in step with the roles there
+// are.
+func TestCapabilitiesPage(t *testing.T) {
+	const page = "../docs/capabilities.md"
+	var b strings.Builder
+	b.WriteString("# Capabilities\n\nWhat a role can allow, and which managed roles do. `go test ./authz -update` writes this page.\n\n")
+	b.WriteString("| capability | number | managed roles |\n|---|---|---|\n")
+	for _, c := range resource.AllCapabilities() {
+		var roles []string
+		for _, r := range authz.ManagedRoles() {
+			if r.Capabilities.Has(c) {
+				roles = append(roles, r.Name)
+			}
+		}
+		fmt.Fprintf(&b, "| `%s` | %d | %s |\n", c, c.Number(), strings.Join(roles, ", "))
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(b.String(), string(got)); diff != "" {
+		t.Errorf("%s is not current (go test ./authz -update):\n%s", page, diff)
+	}
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// The exit codes. docs/cli.md lists them: they do not change.
+const (
+	exitOK              = 0
+	exitError           = 1 // the server refused, or failed
+	exitUsage           = 2 // the command line or the settings
+	exitNo              = 3 // the answer of `iam can` is no
+	exitUnauthenticated = 4
+	exitDenied          = 5
+	exitNotFound        = 6
+	exitUnreachable     = 7
+	exitInterrupted     = 130
+)
+
+// A problem is an error as a person is told it: one sentence, what to do about
+// it, and the exit code.
+type problem struct {
+	text  string
+	hints []string
+	code  int
+}
+
+func (p *problem) Error() string { return p.text }
+
+// usage is a mistake in the command line or the settings.
+func usage(format string, args ...any) *problem {
+	return &problem{text: fmt.Sprintf(format, args...), code: exitUsage}
+}
+
+// problemOf tells what to say about any error.
+func problemOf(ctx context.Context, err error) *problem {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return p
+	}
+	if ctx.Err() != nil {
+		return &problem{text: "interrupted", code: exitInterrupted}
+	}
+	return &problem{text: err.Error(), code: exitError}
+}
+
+// A refusal is a status that the server at an address answered a call with, or
+// that stands for no answer.
+type refusal struct {
+	api    string
+	status *status.Status
+	flags  map[string]string // the flag or argument that sets a field
+}
+
+// problem says what the server said, and which flag to change.
+func (r refusal) problem() *problem {
+	if len(r.status.Details()) == 0 && r.status.Code() != codes.Unimplemented {
+		return r.unanswered()
+	}
+	p := &problem{text: r.status.Message(), code: exitError}
+	switch r.status.Code() {
+	case codes.InvalidArgument:
+		p.hints = r.violations()
+	case codes.Unauthenticated:
+		p.code = exitUnauthenticated
+		p.hints = []string{"get a new token and put it in HOLDFAST_TOKEN, or in development run: holdfast config use-dev"}
+	case codes.PermissionDenied:
+		p.code = exitDenied
+		p.hints = r.whoCan()
+	case codes.NotFound:
+		p.code = exitNotFound
+	case codes.FailedPrecondition:
+		p.hints = r.unmet()
+	case codes.Unimplemented:
+		p.hints = []string{"the server may be older than this client: compare them with holdfast version"}
+	}
+	return p
+}
+
+// violations has one hint for each field to change. The sentence has already
+// told what is wrong with the first.
+func (r refusal) violations() (hints []string) {
+	for _, d := range r.status.Details() {
+		bad, ok := d.(*errdetails.BadRequest)
+		if !ok {
+			continue
+		}
+		for i, v := range bad.GetFieldViolations() {
+			flag := r.flags[v.GetField()]
+			switch {
+			case i == 0 && flag != "":
+				hints = append(hints, "change "+flag)
+			case i > 0 && flag != "":
+				hints = append(hints, "also change "+flag+": "+v.GetDescription())
+			case i > 0:
+				hints = append(hints, "also: "+v.GetField()+": "+v.GetDescription())
+			}
+		}
+	}
+	return hints
+}
+
+// unmet has what the sentence does not already say.
+func (r refusal) unmet() (hints []string) {
+	for _, d := range r.status.Details() {
+		if failure, ok := d.(*errdetails.PreconditionFailure); ok && len(failure.GetViolations()) > 1 {
+			for _, v := range failure.GetViolations() {
+				hints = append(hints, v.GetDescription())
+			}
+		}
+	}
+	return hints
+}
+
+// whoCan tells how to find somebody who may.
+func (r refusal) whoCan() []string {
+	for _, d := range r.status.Details() {
+		info, ok := d.(*errdetails.ErrorInfo)
+		if !ok {
+			continue
+		}
+		capability, scope := info.GetMetadata()["capability"], info.GetMetadata()["scope"]
+		if capability != "" && isUID(scope) {
+			return []string{"to see who may: holdfast iam who-can " + capability + " " + scope}
+		}
+	}
+	return nil
+}
+
+// unanswered is for a status that gRPC itself made: no answer came, or not from
+// a server of this API. Its text is all there is to tell the cases apart.
+func (r refusal) unanswered() *problem {
+	text := r.status.Message()
+	p := &problem{text: "cannot reach " + r.api + ": " + reason(text), code: exitUnreachable}
+	switch {
+	case r.status.Code() == codes.Canceled:
+		return &problem{text: "interrupted", code: exitInterrupted}
+	case r.status.Code() == codes.DeadlineExceeded:
+		p.text = "no answer from " + r.api + " in time"
+		p.hints = []string{"--timeout gives it longer"}
+	case strings.Contains(text, "x509: "):
+		_, why, _ := strings.Cut(text, "x509: ")
+		p.text = "the certificate of " + r.api + " is not to be trusted: " + strings.TrimRight(why, `"`)
+		p.hints = []string{"if it is your own authority's, give its certificate with --ca-file or: holdfast config set ca_file FILE"}
+	case strings.Contains(text, "first record does not look like a TLS handshake"):
+		p.text = "the server at " + r.api + " does not speak TLS"
+		p.hints = []string{"its address may begin with http://"}
+	case strings.Contains(text, "server preface"):
+		p.text = "the server at " + r.api + " does not answer as a Holdfast server does"
+		p.hints = []string{"its address may begin with https://"}
+	case r.status.Code() != codes.Unavailable:
+		return &problem{text: text, code: exitError}
+	default:
+		p.hints = []string{"see that the server runs, and where this command looks for it: holdfast config view"}
+	}
+	return p
+}
+
+// reason is the end of a chain of errors: the part that is not about gRPC.
+func reason(text string) string {
+	text = strings.TrimRight(text, `"`)
+	for _, about := range []string{"connect: ", "lookup ", "desc = \"", "transport: "} {
+		if i := strings.LastIndex(text, about); i >= 0 {
+			return text[i+len(about):]
+		}
+	}
+	return text
+}
+
+// printable makes text safe to show: what could move the cursor or colour the
+// screen is written as an escape.
+func printable(s string) string {
+	if !strings.ContainsFunc(s, unprintable) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if unprintable(r) {
+			fmt.Fprintf(&b, "\\u%04x", r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// unprintable holds for controls, and for the marks that reorder what is shown.
+func unprintable(r rune) bool {
+	return unicode.IsControl(r) || slices.ContainsFunc([][2]rune{{0x202a, 0x202e}, {0x2066, 0x2069}}, func(span [2]rune) bool {
+		return r >= span[0] && r <= span[1]
+	})
+}

@@ -1,0 +1,266 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// A setting is something a person can set once for all commands: in the file, in
+// a variable called HOLDFAST_ and its name in capitals, or by a flag.
+type setting struct {
+	key   string
+	about string
+	check func(string) error
+	flag  func(*app) string // nil: it has no flag
+}
+
+// allSettings is every setting there is, in the order that people are shown.
+func allSettings() []setting {
+	return []setting{
+		{"api", "address of the server, http(s)://host[:port]", checkAddress, func(a *app) string { return a.flags.api }},
+		{"issuer", "address of the token issuer (the server's)", checkAddress, nil},
+		{"organization", "group that create and tree use when none is given", nil, nil},
+		{"output", "format of results: " + strings.Join(formats, ", "), checkFormat, func(a *app) string { return a.flags.output }},
+		{"token_file", "file that holds the token to use", nil, func(a *app) string { return a.flags.tokenFile }},
+		{"ca_file", "file of certificates to trust beside the system's", nil, func(a *app) string { return a.flags.caFile }},
+	}
+}
+
+func findSetting(key string) (setting, error) {
+	var keys []string
+	for _, s := range allSettings() {
+		if s.key == key {
+			return s, nil
+		}
+		keys = append(keys, s.key)
+	}
+	p := usage("there is no setting %q", key)
+	p.hints = []string{"the settings are " + strings.Join(keys, ", ")}
+	return setting{}, p
+}
+
+func (s setting) variable() string { return "HOLDFAST_" + strings.ToUpper(s.key) }
+
+// A settingValue is what a setting is, and where that comes from.
+type settingValue struct{ value, origin string }
+
+// value finds a setting: a flag wins over a variable, and that over the file.
+func (a *app) value(key string) (settingValue, error) {
+	s, err := findSetting(key)
+	if err != nil {
+		return settingValue{}, err
+	}
+	v, err := a.lookUp(s)
+	if err != nil || v.value == "" || s.check == nil {
+		return v, err
+	}
+	if err := s.check(v.value); err != nil {
+		return v, usage("%s: %v", v.origin, err)
+	}
+	return v, nil
+}
+
+func (a *app) lookUp(s setting) (settingValue, error) {
+	if s.flag != nil && s.flag(a) != "" {
+		return settingValue{s.flag(a), "--" + strings.ReplaceAll(s.key, "_", "-")}, nil
+	}
+	if v := os.Getenv(s.variable()); v != "" {
+		return settingValue{v, s.variable()}, nil
+	}
+	path, err := configPath()
+	if err != nil {
+		return settingValue{}, err
+	}
+	file, err := readSettings(path)
+	if err != nil {
+		return settingValue{}, err
+	}
+	if v := file[s.key]; v != "" {
+		return settingValue{v, s.key + " in " + path}, nil
+	}
+	return settingValue{}, nil
+}
+
+// configPath is the file of settings.
+func configPath() (string, error) {
+	if path := os.Getenv("HOLDFAST_CONFIG"); path != "" {
+		return path, nil
+	}
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", usage("no place for settings: %v", err)
+	}
+	return filepath.Join(dir, "holdfast", "config.yaml"), nil
+}
+
+// readSettings reads the file. One that does not exist has no settings; one with
+// a key there is none of is refused.
+func readSettings(path string) (map[string]string, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return map[string]string{}, nil
+	}
+	if err != nil {
+		return nil, usage("settings: %v", err)
+	}
+	values := map[string]string{}
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		p := usage("settings in %s: %s", path, strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " "))
+		p.hints = []string{"the file has one line for each setting, such as api: https://holdfast.example.com"}
+		return nil, p
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if _, err := findSetting(key); err != nil {
+			p, _ := errors.AsType[*problem](err)
+			p.text = "settings in " + path + ": " + p.text
+			return nil, p
+		}
+	}
+	return values, nil
+}
+
+// changeSettings applies change to the file.
+func changeSettings(change func(map[string]string)) error {
+	path, err := configPath()
+	if err != nil {
+		return err
+	}
+	values, err := readSettings(path)
+	if err != nil {
+		return err
+	}
+	change(values)
+	text, err := yaml.Marshal(values)
+	if err != nil {
+		return err
+	}
+	return writePrivate(path, text)
+}
+
+// writePrivate puts a file in place whole, for its owner alone.
+func writePrivate(path string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // has mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// credentialsPath is the file of tokens, beside the settings.
+func credentialsPath() (string, error) {
+	path, err := configPath()
+	return filepath.Join(filepath.Dir(path), "credentials.json"), err
+}
+
+// readCredentials reads the tokens, by the address of the server each is for: a
+// token never goes to another.
+func readCredentials() (map[string]string, error) {
+	path, err := credentialsPath()
+	if err != nil {
+		return nil, err
+	}
+	tokens := map[string]string{}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return tokens, nil
+	}
+	if err != nil {
+		return nil, usage("credentials: %v", err)
+	}
+	if json.Unmarshal(text, &tokens) != nil { // the error may quote a token
+		p := usage("credentials in %s are damaged", path)
+		p.hints = []string{"remove the file and sign in again"}
+		return nil, p
+	}
+	return tokens, nil
+}
+
+func storeToken(api, token string) error {
+	tokens, err := readCredentials()
+	if err != nil {
+		return err
+	}
+	tokens[api] = token
+	text, err := json.MarshalIndent(tokens, "", "  ")
+	if err != nil {
+		return err
+	}
+	path, err := credentialsPath()
+	if err != nil {
+		return err
+	}
+	return writePrivate(path, append(text, '\n'))
+}
+
+// token finds the token for a server and tells where it is from. None is "".
+func (a *app) token(api string) (token, origin string, err error) {
+	file, err := a.value("token_file")
+	if err != nil {
+		return "", "", err
+	}
+	fromEnv := os.Getenv("HOLDFAST_TOKEN")
+	switch {
+	case a.flags.tokenFile == "" && fromEnv != "":
+		token, origin = fromEnv, "HOLDFAST_TOKEN"
+	case file.value != "":
+		text, err := os.ReadFile(file.value)
+		if err != nil {
+			return "", "", usage("%s: %v", file.origin, err)
+		}
+		token, origin = string(text), file.origin
+	default:
+		stored, err := readCredentials()
+		if err != nil {
+			return "", "", err
+		}
+		token, origin = stored[api], "the credentials kept for "+api
+	}
+	token = strings.TrimSpace(token)
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", "", usage("%s: is not a token", origin)
+	}
+	return token, origin, nil
+}
+
+func checkAddress(s string) error {
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
+		return fmt.Errorf("%q is not an address like https://holdfast.example.com", s)
+	}
+	return nil
+}
+
+// canonical is how an address is written when servers are told apart.
+func canonical(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	return strings.ToLower(u.Scheme + "://" + hostPort(u))
+}
+
+func hostPort(u *url.URL) string {
+	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme]))
+}

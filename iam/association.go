@@ -1,0 +1,120 @@
+package iam
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// CreateAssociation says which accounts belong to a group, which must not have
+// any yet. The caller needs account_associations.create on it.
+func (s *Service) CreateAssociation(ctx context.Context, group resource.UID, a resource.AccountAssociation) (resource.AccountAssociation, error) {
+	if err := s.authz.Require(ctx, resource.AccountAssociationsCreate, group); err != nil {
+		return resource.AccountAssociation{}, err
+	}
+	a.UID = group
+	a.CreateTime = s.now()
+	a.UpdateTime = a.CreateTime
+	if err := s.checkAssociation(ctx, a); err != nil {
+		return resource.AccountAssociation{}, err
+	}
+	if err := s.store.InsertAssociation(ctx, a); err != nil {
+		return resource.AccountAssociation{}, err
+	}
+	return a, nil
+}
+
+// checkAssociation checks an association, and that each of its service bindings
+// names an identity of that service.
+func (s *Service) checkAssociation(ctx context.Context, a resource.AccountAssociation) error {
+	if err := a.Validate(); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.ServiceBindings)) {
+		field := fmt.Sprintf("service_bindings[%s]", name)
+		principal, ok := resource.ParseServicePrincipal(name)
+		if !ok {
+			return fault.Field(field, "there is no such service principal")
+		}
+		i, err := s.store.Identity(ctx, a.ServiceBindings[name])
+		switch {
+		case errors.Is(err, fault.NotFound):
+			return fault.Field(field, "there is no such identity")
+		case err != nil:
+			return err
+		case i.Relationship.ServicePrincipal != principal:
+			return fault.Field(field, "the identity is not of this service principal")
+		}
+	}
+	return nil
+}
+
+// GetAssociation returns the association of a group. The caller needs
+// account_associations.list on it.
+func (s *Service) GetAssociation(ctx context.Context, uid resource.UID) (resource.AccountAssociation, error) {
+	if err := s.authz.Require(ctx, resource.AccountAssociationsList, uid); err != nil {
+		return resource.AccountAssociation{}, err
+	}
+	return s.store.Association(ctx, uid)
+}
+
+// UpdateAssociation applies change to an association. The caller needs
+// account_associations.update on it.
+func (s *Service) UpdateAssociation(ctx context.Context, uid resource.UID, change func(*resource.AccountAssociation) error) (resource.AccountAssociation, error) {
+	if err := s.authz.Require(ctx, resource.AccountAssociationsUpdate, uid); err != nil {
+		return resource.AccountAssociation{}, err
+	}
+	return s.store.UpdateAssociation(ctx, uid, func(a *resource.AccountAssociation) error {
+		before := *a
+		if err := change(a); err != nil {
+			return err
+		}
+		a.UID, a.CreateTime = before.UID, before.CreateTime
+		return s.checkAssociation(ctx, *a)
+	})
+}
+
+// DeleteAssociation removes the association of a group; what is gone already is
+// no error. The caller needs account_associations.delete on it.
+func (s *Service) DeleteAssociation(ctx context.Context, uid resource.UID) error {
+	if err := s.authz.Require(ctx, resource.AccountAssociationsDelete, uid); err != nil {
+		return err
+	}
+	return s.store.DeleteAssociation(ctx, uid)
+}
+
+// ListAssociations returns a page of the associations the caller holds
+// account_associations.list on.
+func (s *Service) ListAssociations(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.AccountAssociation], error) {
+	reach, err := s.reach(ctx, resource.AccountAssociationsList)
+	if err != nil {
+		return page.Page[resource.AccountAssociation]{}, err
+	}
+	return list(ctx, s, associationList, reach, f, p, s.store.Associations)
+}
+
+// CheckAssociation tells whether the service can act in the account of a cloud.
+// It cannot yet: exchanging credentials comes with the issuer.
+func (s *Service) CheckAssociation(ctx context.Context, uid resource.UID, cloud resource.ProviderType) (resource.Readiness, error) {
+	a, err := s.GetAssociation(ctx, uid)
+	if err != nil {
+		return resource.Readiness{}, err
+	}
+	set := map[resource.ProviderType]bool{
+		resource.ProviderGoogle: a.Google != nil, resource.ProviderAmazon: a.Amazon != nil, resource.ProviderAzure: a.Azure != nil,
+	}
+	configured, known := set[cloud]
+	switch {
+	case !known:
+		return resource.Readiness{}, fault.Field("provider_type", "is required: Google, Amazon or Azure")
+	case !configured:
+		return resource.Readiness{Reason: "NOT_CONFIGURED", Message: "the association has no account of this provider"}, nil
+	}
+	return resource.Readiness{Reason: "EXCHANGE_UNAVAILABLE", Message: "this version of the service cannot exchange credentials with cloud providers yet"}, nil
+}

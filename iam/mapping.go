@@ -1,0 +1,79 @@
+package iam
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// CreateMapping gives a role to the members of a group that a provider knows.
+// The caller needs identity_providers.create and role_bindings.create on the
+// provider, and every capability of the role where it is given.
+func (s *Service) CreateMapping(ctx context.Context, provider resource.UID, m resource.ExternalGroupRoleMapping) (resource.ExternalGroupRoleMapping, error) {
+	if err := s.requireBoth(ctx, resource.IdentityProvidersCreate, provider); err != nil {
+		return resource.ExternalGroupRoleMapping{}, err
+	}
+	m.UID = provider.NewChild()
+	if m.Scope == "" {
+		m.Scope = provider.Root()
+	}
+	if err := m.Validate(); err != nil {
+		return resource.ExternalGroupRoleMapping{}, err
+	}
+	if err := s.mayPromise(ctx, m.Scope, m.Role, "role_uid"); err != nil {
+		return resource.ExternalGroupRoleMapping{}, err
+	}
+	m.CreateTime = s.now()
+	if err := s.store.InsertMapping(ctx, m); err != nil {
+		return resource.ExternalGroupRoleMapping{}, err
+	}
+	return m, nil
+}
+
+// GetMapping returns a mapping. The caller needs identity_providers.list on it.
+func (s *Service) GetMapping(ctx context.Context, uid resource.UID) (resource.ExternalGroupRoleMapping, error) {
+	if err := s.authz.Require(ctx, resource.IdentityProvidersList, uid); err != nil {
+		return resource.ExternalGroupRoleMapping{}, err
+	}
+	return s.store.Mapping(ctx, uid)
+}
+
+// DeleteMapping removes a mapping. The caller needs identity_providers.delete on
+// it.
+func (s *Service) DeleteMapping(ctx context.Context, uid resource.UID) error {
+	if err := s.authz.Require(ctx, resource.IdentityProvidersDelete, uid); err != nil {
+		return err
+	}
+	return s.store.DeleteMapping(ctx, uid)
+}
+
+// DeleteMappings removes up to resource.MaxBatchDelete mappings of one provider
+// and returns those that were there. The caller needs identity_providers.delete
+// on the provider.
+func (s *Service) DeleteMappings(ctx context.Context, provider resource.UID, uids []resource.UID) ([]resource.ExternalGroupRoleMapping, error) {
+	if err := s.authz.Require(ctx, resource.IdentityProvidersDelete, provider); err != nil {
+		return nil, err
+	}
+	if len(uids) == 0 || len(uids) > resource.MaxBatchDelete {
+		return nil, fault.Field("names", "must have 1 to %d uids", resource.MaxBatchDelete)
+	}
+	for i, uid := range uids {
+		if uid.Parent() != provider {
+			return nil, fault.Field(fmt.Sprintf("names[%d]", i), "is not a mapping of this provider")
+		}
+	}
+	return s.store.DeleteMappings(ctx, provider, uids)
+}
+
+// ListMappings returns a page of the mappings the caller holds
+// identity_providers.list on.
+func (s *Service) ListMappings(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.ExternalGroupRoleMapping], error) {
+	reach, err := s.reach(ctx, resource.IdentityProvidersList)
+	if err != nil {
+		return page.Page[resource.ExternalGroupRoleMapping]{}, err
+	}
+	return list(ctx, s, mappingList, reach, f, p, s.store.Mappings)
+}

@@ -1,0 +1,158 @@
+package resource
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An AccountAssociation says which accounts of other clouds belong to a group.
+// There is one for a group at most, and its UID is the group's.
+type AccountAssociation struct {
+	UID             UID            `json:"uid"`
+	Name            string         `json:"name"`
+	Description     string         `json:"description,omitempty"`
+	Amazon          *AmazonAccount `json:"amazon,omitempty"`
+	Google          *GoogleProject `json:"google,omitempty"`
+	Azure           *AzureTenant   `json:"azure,omitempty"`
+	GitHub          *GitHubAccount `json:"github,omitempty"`
+	ServiceBindings map[string]UID `json:"serviceBindings,omitempty"` // service principal → identity
+	HasBindings     bool           `json:"hasBindings,omitempty"`     // the bindings were given, if only empty
+	CreateTime      time.Time      `json:"createTime"`
+	UpdateTime      time.Time      `json:"updateTime"`
+}
+
+// An AmazonAccount is an AWS account.
+type AmazonAccount struct {
+	Account string `json:"account"`
+}
+
+// A GoogleProject is a Google Cloud project.
+type GoogleProject struct {
+	ProjectID     string `json:"projectId"`
+	ProjectNumber string `json:"projectNumber"`
+}
+
+// An AzureTenant is an Azure tenant and the applications in it.
+type AzureTenant struct {
+	TenantID  string            `json:"tenantId"`
+	ClientIDs map[string]string `json:"clientIds,omitempty"`
+}
+
+// A GitHubAccount is where GitHub apps are installed, by the app's id.
+type GitHubAccount struct {
+	Installations map[int64][]GitHubInstallation `json:"installations,omitempty"`
+}
+
+// A GitHubInstallation is one installation. Its name is for people.
+type GitHubInstallation struct {
+	ID   int64  `json:"installationId"`
+	Name string `json:"name,omitempty"`
+}
+
+const (
+	maxBindings      = 32
+	maxInstallations = 1000
+)
+
+var (
+	projectID     = regexp.MustCompile(`^[a-z][a-z0-9-]{4,28}[a-z0-9]$`)
+	projectNumber = regexp.MustCompile(`^[0-9]{1,20}$`)
+	azureID       = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+)
+
+// Validate reports every field a caller must fix.
+func (a AccountAssociation) Validate() error {
+	var p problems
+	p.name(a.Name)
+	p.description(a.Description)
+	if a.Amazon == nil && a.Google == nil && a.Azure == nil && a.GitHub == nil && !a.HasBindings {
+		p.add("account_association", "needs at least one account")
+	}
+	if a.Amazon != nil && !awsAccount.MatchString(a.Amazon.Account) {
+		p.add("amazon.account", "must match the pattern "+awsAccount.String())
+	}
+	if a.Google != nil {
+		p.matches("google.project_id", a.Google.ProjectID, projectID)
+		p.matches("google.project_number", a.Google.ProjectNumber, projectNumber)
+	}
+	a.Azure.validate(&p)
+	a.GitHub.validate(&p)
+	if len(a.ServiceBindings) > maxBindings {
+		p.add("service_bindings", "must have at most 32 bindings")
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.ServiceBindings)) {
+		if a.ServiceBindings[name].Parent() != a.UID && a.UID != "" {
+			p.add("service_bindings", name+": the identity must be directly in the group")
+		}
+	}
+	return p.err()
+}
+
+func (z *AzureTenant) validate(p *problems) {
+	if z == nil {
+		return
+	}
+	p.matches("azure.tenant_id", z.TenantID, azureID)
+	if len(z.ClientIDs) > maxBindings {
+		p.add("azure.client_ids", "must have at most 32 applications")
+	}
+	for _, name := range slices.Sorted(maps.Keys(z.ClientIDs)) {
+		p.text("azure.client_ids", name)
+		p.matches("azure.client_ids", z.ClientIDs[name], azureID)
+	}
+}
+
+func (g *GitHubAccount) validate(p *problems) {
+	if g == nil {
+		return
+	}
+	n := 0
+	for _, app := range slices.Sorted(maps.Keys(g.Installations)) {
+		for _, i := range g.Installations[app] {
+			n++
+			p.text("github.app_installations", i.Name)
+			if i.ID <= 0 || app <= 0 {
+				p.add("github.app_installations", "app "+strconv.FormatInt(app, 10)+": ids must be positive")
+			}
+		}
+	}
+	if n > maxInstallations {
+		p.add("github.app_installations", "must have at most 1000 installations")
+	}
+}
+
+// servicePrincipals are the services an identity can stand for, by number.
+var servicePrincipals = [...]string{
+	"", "COSIGNED", "INGESTER", "CATALOG_SYNCER", "APKO_BUILDER", "ENTITLEMENT_SYNCER", "TENANT_SCANNER", "SEDIMENTOLOGY",
+	"SKILLUP", "MATERIALIZER", "MICROFLOW", "GUARDENER", "MICROVM", "SKILLS",
+}
+
+// ParseServicePrincipal returns the number of a service principal, with or
+// without the prefix its name has on the wire, in capitals or not.
+func ParseServicePrincipal(name string) (int32, bool) {
+	name = strings.TrimPrefix(strings.ToUpper(name), "SERVICE_PRINCIPAL_")
+	i := slices.Index(servicePrincipals[:], name)
+	return int32(i), i > 0
+}
+
+// A ProviderType is a cloud an association can be checked against. Its numbers
+// are the wire's.
+type ProviderType int32
+
+// The clouds that can be checked.
+const (
+	ProviderGoogle ProviderType = 1
+	ProviderAmazon ProviderType = 2
+	ProviderAzure  ProviderType = 3
+)
+
+// A Readiness is the answer to a check of an association.
+type Readiness struct {
+	Ready   bool
+	Reason  string // one word for programs
+	Message string
+}

@@ -1,0 +1,45 @@
+package resource
+
+import (
+	"net/mail"
+	"time"
+)
+
+// A GroupInvite lets whoever holds its code join a group in a role.
+type GroupInvite struct {
+	UID            UID       `json:"uid"`
+	Role           UID       `json:"roleUid"`
+	Email          string    `json:"email,omitempty"` // only this address may redeem it, if set
+	ExpirationTime time.Time `json:"expirationTime"`
+	SingleUse      bool      `json:"singleUse,omitempty"`
+	KeyID          string    `json:"keyId"`
+	CreateTime     time.Time `json:"createTime"`
+
+	Digest   []byte `json:"-"` // of the code
+	Code     string `json:"-"` // known when it is made, and never again
+	RoleInfo Role   `json:"-"` // what is promised
+}
+
+// How long an invite may last.
+const (
+	MinInvite = time.Minute
+	MaxInvite = 30 * 24 * time.Hour
+)
+
+// Validate reports every field a caller must fix; ttl is how long it is to
+// last.
+func (i GroupInvite) Validate(ttl time.Duration) error {
+	var p problems
+	if i.Role == "" {
+		p.add("role_uid", "is required")
+	}
+	p.uid("role_uid", i.Role)
+	p.text("email", i.Email)
+	if a, err := mail.ParseAddress(i.Email); i.Email != "" && (err != nil || a.Address != i.Email) {
+		p.add("email", "is not an e-mail address")
+	}
+	if ttl < MinInvite || ttl > MaxInvite {
+		p.add("ttl", "must be between one minute and 30 days")
+	}
+	return p.err()
+}

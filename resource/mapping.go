@@ -1,0 +1,37 @@
+package resource
+
+import "time"
+
+// An ExternalGroupRoleMapping gives a role to the members of a group that an
+// identity provider knows. It is made in the provider, and never changes.
+type ExternalGroupRoleMapping struct {
+	UID           UID       `json:"uid"`
+	ExternalGroup string    `json:"externalGroupId"`
+	Role          UID       `json:"roleUid"`
+	Scope         UID       `json:"scope"` // where the role is given: the organization
+	CreateTime    time.Time `json:"createTime"`
+}
+
+// Provider is the UID of the provider the mapping is in.
+func (m ExternalGroupRoleMapping) Provider() UID { return m.UID.Parent() }
+
+// MaxBatchDelete is how many mappings one call may delete.
+const MaxBatchDelete = 100
+
+// Validate reports every field a caller must fix.
+func (m ExternalGroupRoleMapping) Validate() error {
+	var p problems
+	p.text("external_group_id", m.ExternalGroup)
+	if m.ExternalGroup == "" {
+		p.add("external_group_id", "is required")
+	}
+	if m.Role == "" {
+		p.add("role_uid", "is required")
+	}
+	p.uid("role_uid", m.Role)
+	p.uid("scope", m.Scope)
+	if m.UID != "" && m.Scope != m.UID.Root() {
+		p.add("scope", "must be the organization "+string(m.UID.Root()))
+	}
+	return p.err()
+}

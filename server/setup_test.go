@@ -1,0 +1,245 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/server"
+)
+
+var setupLink = regexp.MustCompile(`(?m)^holdfastd: set up at (http://.*)/setup\?code=([A-Za-z0-9_-]{43})$`)
+
+// code returns the one-time code of the link that the server printed.
+func (r *running) code(t *testing.T) string {
+	t.Helper()
+	m := setupLink.FindStringSubmatch(r.stderr.String())
+	if m == nil || m[1] != r.url {
+		t.Fatalf("no set-up link to %s in %s", r.url, r.stderr)
+	}
+	return m[2]
+}
+
+// setUp posts JSON.
+func (r *running) setUp(t *testing.T, code, organization, issuer, subject string) (int, string) {
+	t.Helper()
+	body := fmt.Sprintf(`{"code": %q, "organization": %q, "ownerIssuer": %q, "ownerSubject": %q}`, code, organization, issuer, subject)
+	resp, answer := r.send(t, http.MethodPost, "/setup", body, "Content-Type", "application/json")
+	return resp.StatusCode, answer
+}
+
+const (
+	ownerIssuer  = "https://accounts.example.com"
+	ownerSubject = "octavia"
+)
+
+type welcome struct{ OrganizationUID, OwnerUID, Token string }
+
+func TestSetUp(t *testing.T) {
+	dir := t.TempDir()
+	r := start(t, server.Config{DataDir: dir})
+	code := r.code(t)
+	status, answer := r.setUp(t, code, "acme", ownerIssuer, ownerSubject)
+	if status != http.StatusOK {
+		t.Fatalf("set-up = %d %s", status, answer)
+	}
+	got := decode[welcome](t, answer)
+	if want := string(resource.UserUID(ownerIssuer, ownerSubject)); got.OwnerUID != want {
+		t.Errorf("owner = %s, want %s", got.OwnerUID, want)
+	}
+	resp, body := r.send(t, http.MethodGet, "/iam/v2beta1/groups", "", "Authorization", "Bearer "+got.Token)
+	if resp.StatusCode != http.StatusOK || !strings.Contains(body, got.OrganizationUID) || !strings.Contains(body, `"acme"`) {
+		t.Errorf("the owner's token lists %d %s", resp.StatusCode, body)
+	}
+	if status, answer := r.setUp(t, code, "other", ownerIssuer, ownerSubject); status != http.StatusForbidden {
+		t.Errorf("the used code = %d %s", status, answer)
+	}
+	if resp, body := r.send(t, http.MethodGet, "/setup", ""); resp.StatusCode != http.StatusForbidden || strings.Contains(body, "<form") {
+		t.Errorf("the page afterwards = %d %s", resp.StatusCode, body)
+	}
+	if n := strings.Count(r.stderr.String(), code); n != 1 {
+		t.Errorf("the code is written %d times to the log, want only in the link", n)
+	}
+	r.stop(t)
+	if again := start(t, server.Config{DataDir: dir}); setupLink.MatchString(again.stderr.String()) {
+		t.Error("a server with an organization prints a set-up link")
+	}
+}
+
+func TestSetUpKeepsOnlyADigest(t *testing.T) {
+	dir := t.TempDir()
+	r := start(t, server.Config{DataDir: dir})
+	code := r.code(t)
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		b, err := os.ReadFile(filepath.Join(dir, f.Name()))
+		if err != nil || strings.Contains(string(b), code) {
+			t.Errorf("%s holds the code (%v)", f.Name(), err)
+		}
+	}
+}
+
+func TestSetUpRefuses(t *testing.T) {
+	r := start(t, server.Config{})
+	code := r.code(t)
+	tests := map[string]struct {
+		body   string
+		status int
+		says   []string
+	}{
+		"a wrong code":  {`{"code": "wrong", "organization": "acme"}`, 403, []string{`"code":7`, `"PERMISSION_DENIED"`, `ErrorInfo`}},
+		"no code":       {`{}`, 403, []string{`"code":7`}},
+		"no fields":     {`{"code": "` + code + `"}`, 400, []string{`"code":3`, `"organization"`, `"owner_issuer"`, `"owner_subject"`, `BadRequest`}},
+		"a bad name":    {`{"code": "` + code + `", "organization": "NO", "ownerIssuer": "https://x.example", "ownerSubject": "x"}`, 400, []string{`must match the pattern`}},
+		"a bad issuer":  {`{"code": "` + code + `", "organization": "no", "ownerIssuer": "x", "ownerSubject": "x"}`, 400, []string{`"owner_issuer"`}},
+		"no JSON":       {`{"code`, 400, []string{`"body"`}},
+		"an odd key":    {`{"codes": "x"}`, 400, []string{`"body"`}},
+		"a large body":  {`{"code": "` + strings.Repeat("x", 1<<17) + `"}`, 400, []string{`"body"`}},
+		"a wrong place": {`[]`, 400, []string{`"body"`}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			resp, answer := r.send(t, http.MethodPost, "/setup", tt.body, "Content-Type", "application/json")
+			if resp.StatusCode != tt.status {
+				t.Errorf("status = %d %s, want %d", resp.StatusCode, answer, tt.status)
+			}
+			for _, want := range tt.says {
+				if !strings.Contains(answer, want) {
+					t.Errorf("%s does not say %s", answer, want)
+				}
+			}
+		})
+	}
+	if status, answer := r.setUp(t, code, "acme", ownerIssuer, ownerSubject); status != http.StatusOK {
+		t.Errorf("after all that, the code = %d %s", status, answer)
+	}
+}
+
+func TestSetUpPage(t *testing.T) {
+	r := start(t, server.Config{})
+	code := r.code(t)
+	resp, body := r.send(t, http.MethodGet, "/setup?code="+code, "", "Accept", "text/html")
+	headers := map[string]string{}
+	for _, name := range []string{"Content-Type", "Referrer-Policy", "Cache-Control", "X-Content-Type-Options"} {
+		headers[name] = resp.Header.Get(name)
+	}
+	if diff := cmp.Diff(map[string]string{
+		"Content-Type": "text/html; charset=utf-8", "Referrer-Policy": "no-referrer",
+		"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
+	}, headers); diff != "" {
+		t.Error(diff)
+	}
+	policy := resp.Header.Get("Content-Security-Policy")
+	if !strings.HasPrefix(policy, "default-src 'none';") || strings.Contains(policy, "unsafe") || strings.Contains(body, "<script") {
+		t.Errorf("the page may run scripts: %s", policy)
+	}
+	for _, want := range []string{`value="` + code + `"`, `<label for="organization">`, `<label for="owner_issuer">`, `<label for="owner_subject">`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the form lacks %s", want)
+		}
+	}
+	form := url.Values{"code": {code}, "organization": {`"><b>`}, "owner_issuer": {ownerIssuer}, "owner_subject": {ownerSubject}}
+	resp, body = r.send(t, http.MethodPost, "/setup", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Accept", "text/html")
+	if resp.StatusCode != http.StatusBadRequest || strings.Contains(body, `"><b>`) ||
+		!strings.Contains(body, `id="organization-wrong"`) || !strings.Contains(body, `aria-invalid="true"`) ||
+		!strings.Contains(body, `value="`+ownerSubject+`"`) || !strings.Contains(body, `value="`+code+`"`) {
+		t.Errorf("a form with a mistake = %d %s", resp.StatusCode, body)
+	}
+	form.Set("organization", "acme")
+	resp, body = r.send(t, http.MethodPost, "/setup", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Accept", "text/html")
+	owner := string(resource.UserUID(ownerIssuer, ownerSubject))
+	if resp.StatusCode != http.StatusOK || !strings.Contains(body, owner) || !strings.Contains(body, "Authorization: Bearer ey") {
+		t.Errorf("a good form = %d %s", resp.StatusCode, body)
+	}
+}
+
+func TestSetUpCodeEnds(t *testing.T) {
+	t.Run("after a day", func(t *testing.T) {
+		var c clock
+		r := start(t, server.Config{Now: c.now})
+		c.forward(24 * time.Hour)
+		if status, answer := r.setUp(t, r.code(t), "acme", ownerIssuer, ownerSubject); status != http.StatusForbidden {
+			t.Errorf("the expired code = %d %s", status, answer)
+		}
+	})
+	t.Run("with a new start", func(t *testing.T) {
+		dir := t.TempDir()
+		r := start(t, server.Config{DataDir: dir})
+		old := r.code(t)
+		r.stop(t)
+		again := start(t, server.Config{DataDir: dir})
+		if status, answer := again.setUp(t, old, "acme", ownerIssuer, ownerSubject); status != http.StatusForbidden {
+			t.Errorf("the old code = %d %s", status, answer)
+		}
+		if status, answer := again.setUp(t, again.code(t), "acme", ownerIssuer, ownerSubject); status != http.StatusOK {
+			t.Errorf("the new code = %d %s", status, answer)
+		}
+	})
+}
+
+func TestSetUpLimitsTries(t *testing.T) {
+	var c clock
+	r := start(t, server.Config{Now: c.now})
+	code := r.code(t)
+	for i := range 5 {
+		if status, _ := r.setUp(t, "wrong", "acme", ownerIssuer, ownerSubject); status != http.StatusForbidden {
+			t.Fatalf("try %d = %d", i, status)
+		}
+	}
+	resp, answer := r.send(t, http.MethodPost, "/setup", `{"code": "`+code+`"}`, "Content-Type", "application/json")
+	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" || !strings.Contains(answer, "RetryInfo") {
+		t.Errorf("the sixth try = %d %s", resp.StatusCode, answer)
+	}
+	c.forward(time.Minute)
+	if status, answer := r.setUp(t, code, "acme", ownerIssuer, ownerSubject); status != http.StatusOK {
+		t.Errorf("a minute later = %d %s", status, answer)
+	}
+}
+
+func TestSetUpOnceAtATime(t *testing.T) {
+	r := start(t, server.Config{})
+	code := r.code(t)
+	statuses := make([]int, 8)
+	var wg sync.WaitGroup
+	for i := range statuses {
+		wg.Go(func() { statuses[i], _ = r.setUp(t, code, fmt.Sprintf("org %d", i), ownerIssuer, ownerSubject) })
+	}
+	wg.Wait()
+	made := 0
+	for _, status := range statuses {
+		if status == http.StatusOK {
+			made++
+		}
+	}
+	if made != 1 {
+		t.Errorf("answers = %v, want one 200", statuses)
+	}
+}
+
+func TestUnattendedSetUp(t *testing.T) {
+	cfg := server.Config{DataDir: t.TempDir(), Organization: "acme", OwnerIssuer: ownerIssuer, OwnerSubject: ownerSubject}
+	r := start(t, cfg)
+	if log := r.stderr.String(); setupLink.MatchString(log) || !strings.Contains(log, string(resource.UserUID(ownerIssuer, ownerSubject))) {
+		t.Errorf("log = %s, want the owner and no link", log)
+	}
+	if status, answer := r.setUp(t, "", "other", ownerIssuer, ownerSubject); status != http.StatusForbidden {
+		t.Errorf("set-up by hand = %d %s", status, answer)
+	}
+	r.stop(t)
+	if again := start(t, cfg); strings.Contains(again.stderr.String(), "organization created") {
+		t.Error("a second start creates the organization again")
+	}
+}
