@@ -26,6 +26,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"iam", "authz fault page resource seal store"},
 	{"token", "authz fault resource seal store"},
 	{"api", "authz fault gen/... iam page resource token"},
+	{"reference", ""},
 	{"server", "..."},
 	{"cmd/holdfastd", "server"},
 	{"gen/...", "gen/..."},

@@ -125,6 +125,16 @@ func NotEmpty(parent string, kinds ...string) *Error {
 	return e
 }
 
+// InUse reports that something cannot be deleted while these kinds refer to it.
+func InUse(what string, kinds ...string) *Error {
+	e := &Error{Code: FailedPrecondition}
+	for _, kind := range kinds {
+		e.Unmet = append(e.Unmet, Violation{"RESOURCE_IN_USE", fmt.Sprintf("cannot delete %s used by %s", what, kind)})
+	}
+	e.Message = fmt.Sprintf("Precondition failed: cannot delete %s used by %s", what, strings.Join(kinds, ", "))
+	return e
+}
+
 // Unmet reports that the world is not in the state a request needs.
 func Unmet(kind, format string, args ...any) *Error {
 	text := fmt.Sprintf(format, args...)

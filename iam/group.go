@@ -110,11 +110,10 @@ func (s *Service) resolve(ctx context.Context, parent string) (resource.UID, err
 	if err != nil {
 		return "", err
 	}
-	f := resource.Filter{Name: parent}
-	if err := f.Validate(); err != nil {
+	if err := (resource.Group{Name: parent}).Validate(); err != nil {
 		return "", fault.Field("parent", "is neither a uid nor a name")
 	}
-	found, err := s.store.Groups(ctx, reach, f, page.Request{Size: 5, Order: byUID})
+	found, err := s.store.Groups(ctx, reach, resource.Filter{Name: parent}, page.Request{Size: 5, Order: byUID})
 	switch {
 	case err != nil:
 		return "", err
@@ -148,13 +147,13 @@ func (s *Service) UpdateGroup(ctx context.Context, uid resource.UID, change func
 		if err := change(g); err != nil {
 			return err
 		}
-		g.UID, g.CreateTime = before.UID, before.CreateTime
-		switch {
-		case g.Verified != before.Verified:
+		if g.Verified && !before.Verified {
 			return fault.Field("verified", "is set by the operator of the service")
-		case g.Kind != before.Kind:
+		}
+		if g.Kind != resource.OrgUnspecified && g.Kind != before.Kind {
 			return fault.Field("kind", "cannot be changed")
 		}
+		g.UID, g.CreateTime, g.Verified, g.Kind = before.UID, before.CreateTime, before.Verified, before.Kind
 		return g.Validate()
 	})
 }

@@ -22,6 +22,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("/.well-known/", s.issuer.Handler())
 	mux.Handle("/setup", s.setup)
+	mux.Handle("GET /docs", s.docs)
 	if s.metricsListener == nil {
 		mux.Handle("GET /metrics", s.metricsHandler())
 	}

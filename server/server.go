@@ -18,8 +18,10 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api"
 	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/gen/openapi"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/reference"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/token"
@@ -36,6 +38,7 @@ type Server struct {
 	iam     *iam.Service
 	api     *api.API
 	metrics *prometheus.Registry
+	docs    http.Handler
 	setup   *setup
 	dev     http.Handler // nil outside dev mode
 
@@ -116,7 +119,8 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics,
 		MaxBody: int64(s.cfg.MaxBody), Version: Version(),
 	})
-	return nil
+	s.docs, err = reference.Handler(openapi.Document)
+	return err
 }
 
 // prepare sees to it that somebody can use the service.

@@ -13,7 +13,9 @@ var bindings = listing[resource.BoundRole]{
 	kind: "role_bindings",
 	columns: `t.uid, t.identity, t.create_ms, coalesce(i.name, ''), coalesce(i.description, ''), coalesce(i.issuer, ''),
 		coalesce(i.subject, ''), coalesce(i.email, ''), g.uid, g.name, g.description, r.uid, r.name, r.description`,
-	joins:  ` JOIN groups AS g ON g.seg = t.parent JOIN roles AS r ON r.seg = t.role LEFT JOIN identities AS i ON i.uid = t.identity`,
+	// A group and a role there always are; but SQLite would start from them
+	// unless the joins are outer ones, and lose the order.
+	joins:  ` LEFT JOIN groups AS g ON g.seg = t.parent LEFT JOIN roles AS r ON r.seg = t.role LEFT JOIN identities AS i ON i.uid = t.identity`,
 	orders: map[string]string{"uid": "uid", "create_time": "create_ms"},
 	scan: func(row scanner) (b resource.BoundRole, err error) {
 		var created int64
@@ -24,11 +26,7 @@ var bindings = listing[resource.BoundRole]{
 		return b, err
 	},
 	cursor: func(b resource.BoundRole, col string) page.Cursor {
-		c := page.Cursor{UID: string(b.UID)}
-		if col == "create_ms" {
-			c.Number = ms(b.CreateTime)
-		}
-		return c
+		return cursorAt(col, b.UID, "", b.CreateTime, b.CreateTime)
 	},
 }
 
@@ -49,6 +47,9 @@ var plain = listing[resource.RoleBinding]{
 // identity is not there (a person's identity need not be), and
 // fault.AlreadyExists if one is there already.
 func (s *Store) InsertBindings(ctx context.Context, all []resource.RoleBinding) (out []resource.BoundRole, _ error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
 	err := s.write(ctx, func(t *tx) error {
 		out = nil
 		group := all[0].Group()
@@ -93,15 +94,14 @@ func (t *tx) bind(ctx context.Context, b resource.RoleBinding) error {
 
 // bindable holds what a binding refers to until the commit.
 func (t *tx) bindable(ctx context.Context, b resource.RoleBinding) error {
-	var one int
-	err := t.row(ctx, `SELECT 1 FROM roles AS t WHERE t.uid = $1`+t.s.engine.hold, []any{string(b.Role)}, &one)
-	if err != nil {
-		return missing(err, "role", b.Role)
+	if err := t.mustHaveRole(ctx, b.Role); err != nil {
+		return err
 	}
 	if b.Identity.IsRoot() { // a person, who may not have signed in yet
 		return nil
 	}
-	err = t.row(ctx, `SELECT 1 FROM identities AS t WHERE t.uid = $1`+t.s.engine.hold, []any{string(b.Identity)}, &one)
+	var one int
+	err := t.row(ctx, `SELECT 1 FROM identities AS t WHERE t.uid = $1`+t.s.engine.hold, []any{string(b.Identity)}, &one)
 	return missing(err, "identity", b.Identity)
 }
 
@@ -109,7 +109,7 @@ func (t *tx) insertBinding(ctx context.Context, b resource.RoleBinding) error {
 	_, err := t.exec(ctx, `
 		INSERT INTO role_bindings (seg, uid, parent, a1, a2, a3, identity, role, create_ms)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-		append(place(b.UID), string(b.Identity), b.Role.Segment(), ms(b.CreateTime))...)
+		append(place(b.UID), string(b.Identity), segment(b.Role), ms(b.CreateTime))...)
 	t.granted = append(t.granted, change{identity: b.Identity})
 	return t.bound(err, b)
 }
@@ -152,7 +152,7 @@ func (s *Store) UpdateBinding(ctx context.Context, uid resource.UID, change func
 			}
 		}
 		if _, err := t.exec(ctx, `UPDATE role_bindings SET identity = $2, role = $3 WHERE uid = $1`,
-			string(uid), string(b.Identity), b.Role.Segment()); err != nil {
+			string(uid), string(b.Identity), segment(b.Role)); err != nil {
 			return t.bound(err, b)
 		}
 		t.regrant(before.Identity, b.Identity)
@@ -216,7 +216,7 @@ func (t *tx) regrant(identities ...resource.UID) {
 // owner left without the bindings a condition selects. It locks the
 // organization, so that two owners cannot leave it at the same time.
 func (t *tx) keepOwners(ctx context.Context, where string, arg any) error {
-	owner := resource.OwnerRole.Segment()
+	owner := segment(resource.OwnerRole)
 	var orgs []resource.UID
 	err := t.rows(ctx, `SELECT t.uid FROM groups AS t WHERE t.parent IS NULL AND t.seg IN
 		(SELECT parent FROM role_bindings WHERE `+where+` AND role = $2) ORDER BY t.uid`+t.s.engine.lock, []any{arg, owner}, func(row scanner) error {
@@ -230,7 +230,7 @@ func (t *tx) keepOwners(ctx context.Context, where string, arg any) error {
 	}
 	for _, org := range orgs {
 		var left int
-		err := t.row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $3 AND role = $2 AND NOT (`+where+`)`, []any{arg, owner, org.Segment()}, &left)
+		err := t.row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $3 AND role = $2 AND NOT (`+where+`)`, []any{arg, owner, segment(org)}, &left)
 		if err != nil {
 			return err
 		}

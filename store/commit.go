@@ -46,12 +46,22 @@ func (s *Store) write(ctx context.Context, f func(*tx) error) error {
 			break
 		}
 	}
+	if errors.Is(err, errRehearsed) {
+		return nil
+	}
 	return s.outcome(err)
 }
 
-// finish writes what every transaction ends with. The row of the revision is
+// errRehearsed undoes a write that was only to be tried.
+var errRehearsed = errors.New("rehearsed")
+
+// finish writes what every transaction ends with, and undoes one that is a
+// rehearsal: every check has been made by then, by the database too. The row of the revision is
 // locked last, for changes to grants of all groups wait for it.
 func (t *tx) finish(ctx context.Context) error {
+	if resource.Rehearsing(ctx) {
+		return errRehearsed
+	}
 	if len(t.granted) == 0 {
 		return nil
 	}
@@ -166,6 +176,9 @@ var errClosed = errors.New("the store is closed")
 // run queues f. Once queued it runs to its end, even if ctx is done meanwhile:
 // the transaction it would break is shared.
 func (g *grouped) run(ctx context.Context, f func(*tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	j := &job{ctx: context.WithoutCancel(ctx), f: f, done: make(chan struct{})}
 	select {
 	case g.queue <- j:
@@ -296,7 +309,9 @@ func (g *grouped) guard(j *job, t *tx) (err error) {
 	return t.finish(j.ctx)
 }
 
-// statements are the prepared statements of the writer's connection.
+// statements are the prepared statements of the writer's connection. They take
+// no notice of a caller that goes away: SQLite would end the transaction with
+// the statement it interrupts, and that is shared.
 type statements struct {
 	conn *sql.Conn
 	all  map[string]*sql.Stmt
@@ -316,6 +331,7 @@ func (s *statements) get(ctx context.Context, query string) (*sql.Stmt, error) {
 
 // ExecContext runs a statement.
 func (s *statements) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	ctx = context.WithoutCancel(ctx)
 	st, err := s.get(ctx, query)
 	if err != nil {
 		return nil, err
@@ -325,6 +341,7 @@ func (s *statements) ExecContext(ctx context.Context, query string, args ...any)
 
 // QueryContext runs a query.
 func (s *statements) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	ctx = context.WithoutCancel(ctx)
 	st, err := s.get(ctx, query)
 	if err != nil {
 		return nil, err
@@ -335,6 +352,7 @@ func (s *statements) QueryContext(ctx context.Context, query string, args ...any
 // QueryRowContext runs a one-row query. A statement that cannot be prepared
 // fails at Scan, as database/sql has it.
 func (s *statements) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	ctx = context.WithoutCancel(ctx)
 	st, err := s.get(ctx, query)
 	if err != nil {
 		return s.conn.QueryRowContext(ctx, query, args...)

@@ -25,7 +25,7 @@ func (t *tx) count(ctx context.Context, kind string, uid resource.UID, by int) e
 		if i == len(above)-1 {
 			direct = by
 		}
-		args = append(args, g.Segment(), direct)
+		args = append(args, segment(g), direct)
 		values = append(values, fmt.Sprintf("($1, $%d, $2, $3, $%d)", len(args)-1, len(args)))
 	}
 	_, err := t.exec(ctx, `INSERT INTO counters (kind, grp, shard, n, children) VALUES `+strings.Join(values, ", ")+`
@@ -36,7 +36,7 @@ func (t *tx) count(ctx context.Context, kind string, uid resource.UID, by int) e
 // uncount drops the counters of a group that is gone.
 func (t *tx) uncount(ctx context.Context, group resource.UID) error {
 	for _, kind := range kinds {
-		if _, err := t.exec(ctx, `DELETE FROM counters WHERE kind = $1 AND grp = $2`, kind, group.Segment()); err != nil {
+		if _, err := t.exec(ctx, `DELETE FROM counters WHERE kind = $1 AND grp = $2`, kind, segment(group)); err != nil {
 			return err
 		}
 	}
@@ -44,7 +44,10 @@ func (t *tx) uncount(ctx context.Context, group resource.UID) error {
 }
 
 // kinds are the tables of resources, and the kinds of counters.
-var kinds = []string{"groups", "identities", "roles", "role_bindings"}
+var kinds = []string{
+	"groups", "identities", "roles", "role_bindings",
+	"identity_providers", "account_associations", "group_invites", "external_group_role_mappings",
+}
 
 // A Drift is a counter that does not equal the rows it counts.
 type Drift struct {

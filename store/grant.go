@@ -37,10 +37,10 @@ func (s *Store) Grants(ctx context.Context, f func(Grant)) (revision int64, _ er
 		return 0, err
 	}
 	err = s.rows(ctx, `SELECT identity, uid, role FROM role_bindings`, nil, func(row scanner) (bool, error) {
-		var identity, uid resource.UID
+		var identity, uid string // database/sql is slow with types of our own, and these are many
 		var role int64
 		err := row.Scan(&identity, &uid, &role)
-		f(Grant{identity, uid.Parent(), roles[role]})
+		f(Grant{resource.UID(identity), resource.UID(uid).Parent(), roles[role]})
 		return false, err
 	})
 	return revision, err

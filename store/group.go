@@ -22,16 +22,7 @@ var groups = listing[resource.Group]{
 		return g, err
 	},
 	cursor: func(g resource.Group, col string) page.Cursor {
-		c := page.Cursor{UID: string(g.UID)}
-		switch col {
-		case "name":
-			c.Key = g.Name
-		case "create_ms":
-			c.Number = ms(g.CreateTime)
-		case "update_ms":
-			c.Number = ms(g.UpdateTime)
-		}
-		return c
+		return cursorAt(col, g.UID, g.Name, g.CreateTime, g.UpdateTime)
 	},
 }
 
@@ -102,7 +93,7 @@ func take[T any](ctx context.Context, t *tx, l *listing[T], kind string, uid res
 // more whole segments, or fault.NotFound.
 func (s *Store) GroupBySuffix(ctx context.Context, suffix string) (resource.Group, error) {
 	var uid resource.UID
-	err := s.row(ctx, `SELECT uid FROM groups WHERE seg = $1`, []any{resource.UID(suffix).Segment()}, &uid)
+	err := s.row(ctx, `SELECT uid FROM groups WHERE seg = $1`, []any{segment(resource.UID(suffix))}, &uid)
 	if err == nil && uid != resource.UID(suffix) && !strings.HasSuffix(string(uid), "/"+suffix) {
 		return resource.Group{}, fault.Missing("group", suffix)
 	}
@@ -161,15 +152,9 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 				return err
 			}
 		}
-		var held []string
-		for _, kind := range kinds {
-			var n int
-			if err := t.row(ctx, `SELECT count(*) FROM (SELECT 1 FROM `+kind+` WHERE parent = $1 LIMIT 1) AS x`, []any{uid.Segment()}, &n); err != nil {
-				return err
-			}
-			if n > 0 {
-				held = append(held, childKinds[kind])
-			}
+		held, err := t.users(ctx, uid, groupChildren)
+		if err != nil {
+			return err
 		}
 		if len(held) > 0 {
 			return fault.NotEmpty("group", held...)
@@ -187,17 +172,25 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 	})
 }
 
-// childKinds is what a person calls the children of a group.
-var childKinds = map[string]string{"groups": "groups", "identities": "identities", "roles": "roles", "role_bindings": "role bindings"}
+// groupChildren is what keeps a group from being deleted.
+var groupChildren = []use{
+	{"groups", "parent", "groups"},
+	{"identities", "parent", "identities"},
+	{"roles", "parent", "roles"},
+	{"role_bindings", "parent", "role bindings"},
+	{"identity_providers", "parent", "identity providers"},
+	{"account_associations", "seg", "account associations"},
+	{"group_invites", "parent", "group invites"},
+}
 
 // leave removes the caller's own bindings on an organization, if nobody else
 // has any: then the organization can go.
 func (t *tx) leave(ctx context.Context, uid, caller resource.UID) error {
 	var others int
-	if err := t.row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $1 AND identity <> $2`, []any{uid.Segment(), string(caller)}, &others); err != nil || others > 0 {
+	if err := t.row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $1 AND identity <> $2`, []any{segment(uid), string(caller)}, &others); err != nil || others > 0 {
 		return err
 	}
-	return t.unbind(ctx, `t.parent = $1 AND t.identity = $2`, uid.Segment(), string(caller))
+	return t.unbind(ctx, `t.parent = $1 AND t.identity = $2`, segment(uid), string(caller))
 }
 
 // Groups returns one page of groups.

@@ -15,16 +15,7 @@ var identities = listing[resource.Identity]{
 	orders:  map[string]string{"uid": "uid", "name": "name", "create_time": "create_ms", "update_time": "update_ms"},
 	scan:    scanIdentity,
 	cursor: func(i resource.Identity, col string) page.Cursor {
-		c := page.Cursor{UID: string(i.UID)}
-		switch col {
-		case "name":
-			c.Key = i.Name
-		case "create_ms":
-			c.Number = ms(i.CreateTime)
-		case "update_ms":
-			c.Number = ms(i.UpdateTime)
-		}
-		return c
+		return cursorAt(col, i.UID, i.Name, i.CreateTime, i.UpdateTime)
 	},
 }
 

@@ -63,6 +63,9 @@ func list[T any](ctx context.Context, s *Store, l *listing[T], r Reach, f resour
 	}
 	q := query{engine: s.engine, table: l.kind, columns: l.columns, joins: l.joins, col: col, name: f.Name, p: p}
 	q.filter(f)
+	if col == "uid" && sc.children != "" && !q.filtered() && (p.After == nil || resource.UID(p.After.UID).Parent() == sc.children) {
+		q.col = "seg" // of siblings, the segments have the order of the uids
+	}
 	spans, err := s.spans(ctx, q, sc)
 	if err != nil {
 		return out, err
@@ -70,7 +73,11 @@ func list[T any](ctx context.Context, s *Store, l *listing[T], r Reach, f resour
 	for _, sp := range spans {
 		out.Total += sp.rows
 	}
-	out.Items, err = read(ctx, s, l, q, q.ahead(spans))
+	near, all := q.ahead(spans)
+	out.Items, err = read(ctx, s, l, q, near)
+	if err == nil && !all && len(out.Items) <= p.Size { // rows have gone since they were counted
+		out.Items, err = read(ctx, s, l, q, spans)
+	}
 	if err != nil {
 		return page.Page[T]{}, err
 	}
@@ -87,36 +94,42 @@ func (q *query) filter(f resource.Filter) {
 	if f.Relationship != resource.RelationshipNone {
 		q.where = append(q.where, condition{"relationship", int64(f.Relationship)})
 	}
+	if f.KeyID != "" {
+		q.where = append(q.where, condition{"key_id", f.KeyID})
+	}
 	if f.Identity != "" {
 		q.where = append(q.where, condition{"identity", string(f.Identity)})
 	}
 	if f.Role != "" {
-		q.where = append(q.where, condition{"role", f.Role.Segment()})
+		q.where = append(q.where, condition{"role", segment(f.Role)})
 	}
 }
 
 // read returns the rows of a page, and one more if there is one.
 func read[T any](ctx context.Context, s *Store, l *listing[T], q query, spans []span) (items []T, err error) {
-	text := ""
-	switch {
-	case len(spans) == 0:
-		return nil, nil
-	case len(spans) == 1:
-		text = q.page(spans[0])
-	case s.engine.shared:
-		text = q.lateral(spans)
-	default:
-		segs, err := s.merge(ctx, q, spans)
-		if err != nil || len(segs) == 0 {
-			return nil, err
-		}
-		text = q.fetch(segs)
-	}
-	err = s.rows(ctx, text, q.args, func(row scanner) (bool, error) {
+	each := func(row scanner) (bool, error) {
 		v, err := l.scan(row)
 		items = append(items, v)
 		return len(items) > q.p.Size, err
-	})
+	}
+	switch {
+	case len(spans) == 0:
+	case len(spans) == 1:
+		text := q.page(spans[0])
+		err = s.rows(ctx, text, q.args, each)
+	case s.engine.shared:
+		text := q.lateral(spans)
+		err = s.rows(ctx, text, q.args, each)
+	default:
+		err = s.steady(ctx, func(rows reader) error {
+			segs, err := merge(ctx, rows, q, spans)
+			if err != nil || len(segs) == 0 {
+				return err
+			}
+			text := q.fetch(segs)
+			return rows(ctx, text, q.args, each)
+		})
+	}
 	return items, err
 }
 
@@ -155,7 +168,7 @@ func (s *Store) spans(ctx context.Context, q query, sc scope) ([]span, error) {
 // size fills in how many rows each span has: from its counter, or, for a list
 // with filters, by counting the entries of an index.
 func (s *Store) size(ctx context.Context, q query, spans []span) error {
-	if q.name != "" || len(q.where) > 0 {
+	if q.filtered() {
 		for i := range spans {
 			q := q
 			text := q.total(spans[i])
@@ -179,12 +192,13 @@ func (s *Store) size(ctx context.Context, q query, spans []span) error {
 }
 
 // ahead drops the spans a page in uid order cannot come from: the spans are in
-// that order themselves, and their sizes are known.
-func (q *query) ahead(spans []span) []span {
+// that order themselves, and their sizes are known. all is false if it dropped
+// some for their sizes alone.
+func (q *query) ahead(spans []span) (out []span, all bool) {
 	if q.col != "uid" || len(spans) < 2 {
-		return spans
+		return spans, true
 	}
-	var out []span
+	all = true
 	left := int64(q.need())
 	for i := range spans {
 		sp := spans[i]
@@ -195,7 +209,11 @@ func (q *query) ahead(spans []span) []span {
 			out = append(out, sp)
 			continue
 		}
-		if left <= 0 || q.passed(sp.below) {
+		if q.passed(sp.below) {
+			continue
+		}
+		if left <= 0 {
+			all = false
 			continue
 		}
 		if c := q.p.After; c == nil || !sp.below.Covers(resource.UID(c.UID)) {
@@ -203,7 +221,7 @@ func (q *query) ahead(spans []span) []span {
 		}
 		out = append(out, sp)
 	}
-	return out
+	return out, all
 }
 
 // passed tells whether a subtree lies before the cursor as a whole.
@@ -228,7 +246,7 @@ type key struct {
 // merge returns the segments of a page's rows from several spans, in order. It
 // walks one index range for each, as far as its rows still count: in SQLite
 // that costs little more than the rows.
-func (s *Store) merge(ctx context.Context, q query, spans []span) ([]int64, error) {
+func merge(ctx context.Context, rows reader, q query, spans []span) ([]int64, error) {
 	order := q.compare
 	if q.p.Order.Desc {
 		order = func(a, b key) int { return q.compare(b, a) }
@@ -239,7 +257,7 @@ func (s *Store) merge(ctx context.Context, q query, spans []span) ([]int64, erro
 		q := q
 		text := q.keys(sp, need)
 		var got []key
-		err := s.rows(ctx, text, q.args, func(row scanner) (bool, error) {
+		err := rows(ctx, text, q.args, func(row scanner) (bool, error) {
 			var k key
 			into := any(&k.num)
 			if q.textual() {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"math"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -10,19 +11,23 @@ import (
 // place returns the columns every resource starts with: seg, uid, parent, a1,
 // a2, a3.
 func place(uid resource.UID) []any {
-	out := []any{uid.Segment(), string(uid), nil}
+	out := []any{segment(uid), string(uid), nil}
 	if p := uid.Parent(); p != "" {
-		out[2] = p.Segment()
+		out[2] = segment(p)
 	}
 	for d := 1; d <= 3; d++ {
 		if d < uid.Depth() {
-			out = append(out, uid.Ancestor(d).Segment())
+			out = append(out, segment(uid.Ancestor(d)))
 		} else {
 			out = append(out, nil)
 		}
 	}
 	return out
 }
+
+// segment is the last segment of a uid as a number that sorts as its digits do:
+// a database has signed numbers only, so the first bit is turned over.
+func segment(uid resource.UID) int64 { return uid.Segment() ^ math.MinInt64 }
 
 // inserted turns the refusal of an insert or update into a fault: another of
 // the same name, or a parent that is not there.

@@ -42,18 +42,25 @@ func postgresSchema(text string) string {
 	return strings.ReplaceAll(text, "  PRIMARY KEY (kind, grp, shard)\n)", "  PRIMARY KEY (kind, grp, shard)\n) WITH (fillfactor = 50)")
 }
 
-// openPostgres connects to the server at address. Plans are chosen in list.go,
-// one for each statement, for good; so the server is told to keep them.
+// settings are those of every session. Plans are chosen in list.go, one for each
+// statement, for good: the server is told to keep them, and to walk indexes row
+// by row. It would rather sort, hash or scan what looks small to it, because it
+// does not know the values.
+var settings = map[string]string{
+	"plan_cache_mode": "force_generic_plan", "jit": "off",
+	"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
+	"lock_timeout": "10s", "statement_timeout": "60s", "idle_in_transaction_session_timeout": "60s",
+	"application_name": "holdfastd",
+}
+
+// openPostgres connects to the server at address.
 func (s *Store) openPostgres(ctx context.Context, address string) error {
 	s.engine = postgresEngine
 	cfg, err := pgx.ParseConfig(address)
 	if err != nil {
 		return errors.New("database: not a PostgreSQL address") // the error would quote the password
 	}
-	for name, value := range map[string]string{
-		"plan_cache_mode": "force_generic_plan", "jit": "off", "application_name": "holdfastd",
-		"lock_timeout": "10s", "statement_timeout": "60s", "idle_in_transaction_session_timeout": "60s",
-	} {
+	for name, value := range settings {
 		cfg.RuntimeParams[name] = value
 	}
 	cfg.StatementCacheCapacity = 1024
@@ -104,7 +111,13 @@ func postgresFailure(err error) failure {
 	if !errors.As(err, &e) {
 		var n net.Error
 		var c *pgconn.ConnectError
-		if errors.As(err, &n) || errors.As(err, &c) || errors.Is(err, driver.ErrBadConn) || pgconn.SafeToRetry(err) ||
+		if errors.As(err, &c) { // also if it took too long: that deadline is ours
+			return outage
+		}
+		if errors.Is(err, context.DeadlineExceeded) { // the caller's
+			return broken
+		}
+		if errors.As(err, &n) || errors.Is(err, driver.ErrBadConn) || pgconn.SafeToRetry(err) ||
 			err != nil && (strings.Contains(err.Error(), "conn closed") || strings.Contains(err.Error(), "unexpected EOF")) {
 			return outage
 		}

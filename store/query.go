@@ -61,8 +61,8 @@ func (q *query) lateral(spans []span) string {
 		parts = append(parts, q.walk(group))
 	}
 	dir := q.dir()
-	keys := fmt.Sprintf("SELECT seg FROM (%s) AS k ORDER BY k%s, seg%s LIMIT %d OFFSET %s",
-		strings.Join(parts, " UNION ALL "), dir, dir, q.p.Size+1, q.arg(q.p.Skip))
+	keys := fmt.Sprintf("SELECT seg FROM (%s) AS k ORDER BY k%s, seg%s%s OFFSET %s",
+		strings.Join(parts, " UNION ALL "), dir, dir, q.limit(q.p.Size+1), q.arg(q.p.Skip))
 	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (%s) ORDER BY %s", q.columns, q.table, q.joins, keys, q.order())
 }
 
@@ -71,17 +71,17 @@ func (q *query) lateral(spans []span) string {
 func (q *query) walk(spans []span) string {
 	need := q.need()
 	if len(spans) == 1 {
-		return fmt.Sprintf("(SELECT t.seg, t.%s AS k FROM %s AS t WHERE %s ORDER BY %s LIMIT %d)",
-			q.col, q.table, q.in(spans[0])+q.after(), q.order(), need)
+		return fmt.Sprintf("(SELECT t.seg, t.%s AS k FROM %s AS t WHERE %s ORDER BY %s%s)",
+			q.col, q.table, q.in(spans[0])+q.after(), q.order(), q.limit(need))
 	}
 	from, on := q.joined(spans)
 	rest := q.conditions() + q.after()
 	if len(spans) > need {
-		from = fmt.Sprintf("(SELECT s.v FROM %s AS s CROSS JOIN LATERAL (SELECT t.seg, t.%s AS k FROM %s AS t WHERE %s%s ORDER BY %s LIMIT 1) AS h ORDER BY h.k%s, h.seg%s LIMIT %d)",
-			from, q.col, q.table, on, rest, q.order(), q.dir(), q.dir(), need)
+		from = fmt.Sprintf("(SELECT s.v FROM %s AS s CROSS JOIN LATERAL (SELECT t.seg, t.%s AS k FROM %s AS t WHERE %s%s ORDER BY %s LIMIT 1) AS h ORDER BY h.k%s, h.seg%s%s)",
+			from, q.col, q.table, on, rest, q.order(), q.dir(), q.dir(), q.limit(need))
 	}
-	return fmt.Sprintf("(SELECT h.seg, h.k FROM %s AS s CROSS JOIN LATERAL (SELECT t.seg, t.%s AS k FROM %s AS t WHERE %s%s ORDER BY %s LIMIT %d) AS h)",
-		from, q.col, q.table, on, rest, q.order(), need)
+	return fmt.Sprintf("(SELECT h.seg, h.k FROM %s AS s CROSS JOIN LATERAL (SELECT t.seg, t.%s AS k FROM %s AS t WHERE %s%s ORDER BY %s%s) AS h)",
+		from, q.col, q.table, on, rest, q.order(), q.limit(need))
 }
 
 // joined is a table of subtrees of one depth, and the condition that t is in
@@ -97,7 +97,7 @@ func (q *query) joined(spans []span) (from, on string) {
 	}
 	var segs []int64
 	for _, sp := range spans {
-		segs = append(segs, sp.below.Segment())
+		segs = append(segs, segment(sp.below))
 	}
 	return q.engine.each(q, segs), fmt.Sprintf("t.a%d = s.v", d)
 }
@@ -136,11 +136,11 @@ func (q *query) ranged(d int) bool {
 func (q *query) in(sp span) string {
 	switch {
 	case sp.children != "":
-		return "t.parent = " + q.arg(sp.children.Segment()) + q.conditions()
+		return "t.parent = " + q.arg(segment(sp.children)) + q.conditions()
 	case sp.below == "":
 		return fmt.Sprintf("t.uid IN (SELECT v FROM %s AS s)", q.engine.each(q, sp.set)) + q.conditions()
 	case !q.ranged(sp.below.Depth()):
-		return fmt.Sprintf("t.a%d = %s", sp.below.Depth(), q.arg(sp.below.Segment())) + q.conditions()
+		return fmt.Sprintf("t.a%d = %s", sp.below.Depth(), q.arg(segment(sp.below))) + q.conditions()
 	}
 	from, to := string(sp.below)+"/", string(sp.below)+"0"
 	if c := q.p.After; c != nil && q.col == "uid" { // SQLite seeks to one bound only: make it the cursor
@@ -152,10 +152,13 @@ func (q *query) in(sp span) string {
 	}
 	text := fmt.Sprintf("t.uid > %s AND t.uid < %s", q.arg(from), q.arg(to))
 	if d := levels["name"]; q.name != "" && len(q.where) == 0 { // the index of the deepest ancestor that has one
-		text += fmt.Sprintf(" AND t.a%d = %s", d, q.arg(sp.below.Ancestor(d).Segment()))
+		text += fmt.Sprintf(" AND t.a%d = %s", d, q.arg(segment(sp.below.Ancestor(d))))
 	}
 	return text + q.conditions()
 }
+
+// filtered tells whether a list has filters beside its place.
+func (q *query) filtered() bool { return q.name != "" || len(q.where) > 0 }
 
 // conditions are the filters.
 func (q *query) conditions() string {
@@ -179,10 +182,13 @@ func (q *query) after() string {
 	if q.p.Order.Desc {
 		than = "<"
 	}
-	seg := resource.UID(c.UID).Segment()
+	seg := segment(resource.UID(c.UID))
 	switch q.col {
 	case "uid":
 		return fmt.Sprintf(" AND t.uid %s %s", than, q.arg(c.UID))
+	case "seg":
+		// Not seg alone: SQLite would walk the whole table by it.
+		return fmt.Sprintf(" AND (t.parent, t.seg) %s (%s, %s)", than, q.arg(segment(resource.UID(c.UID).Parent())), q.arg(seg))
 	case "name":
 		return fmt.Sprintf(" AND (%s, t.seg) %s (%s, %s)", q.key(), than, q.arg(c.Key), q.arg(seg))
 	}
@@ -210,10 +216,9 @@ func (q *query) dir() string {
 	return ""
 }
 
-// order is the ORDER BY list; by uid it has no second term, and among the
-// children of one group the segment is the uid.
+// order is the ORDER BY list. What is unique has no second term.
 func (q *query) order() string {
-	if q.col == "uid" {
+	if q.col == "uid" || q.col == "seg" {
 		return q.key() + q.dir()
 	}
 	return q.key() + q.dir() + ", t.seg" + q.dir()
@@ -237,7 +242,7 @@ func (q *query) counters(spans []span) string {
 	}
 	var groups []int64
 	for _, sp := range spans {
-		groups = append(groups, (sp.below + sp.children).Segment())
+		groups = append(groups, segment(sp.below+sp.children))
 	}
 	// A subquery for each: PostgreSQL would read all counters for a join.
 	kind := q.arg(q.table)

@@ -24,16 +24,7 @@ var roles = listing[resource.Role]{
 		return r, json.Unmarshal([]byte(caps), &r.Capabilities)
 	},
 	cursor: func(r resource.Role, col string) page.Cursor {
-		c := page.Cursor{UID: string(r.UID)}
-		switch col {
-		case "name":
-			c.Key = r.Name
-		case "create_ms":
-			c.Number = ms(r.CreateTime)
-		case "update_ms":
-			c.Number = ms(r.UpdateTime)
-		}
-		return c
+		return cursorAt(col, r.UID, r.Name, r.CreateTime, r.UpdateTime)
 	},
 }
 
@@ -107,20 +98,29 @@ func (t *tx) updateRole(ctx context.Context, r resource.Role) error {
 	return t.s.inserted(err, "role", r.Name, r.UID)
 }
 
-// DeleteRole removes a role that is not bound. It returns
-// fault.FailedPrecondition while it is, and fault.NotFound if there is none.
+// roleUsers is what keeps a role from being deleted.
+var roleUsers = []use{
+	{"role_bindings", "role", "role bindings"},
+	{"group_invites", "role", "group invites"},
+	{"identity_providers", "default_role", "identity providers"},
+	{"external_group_role_mappings", "role", "external group role mappings"},
+}
+
+// DeleteRole removes a role that nothing refers to. It returns
+// fault.FailedPrecondition, naming the kinds, while something does, and
+// fault.NotFound if there is no such role.
 func (s *Store) DeleteRole(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t *tx) error {
 		r, err := take(ctx, t, &roles, "role", uid, s.engine.lockKey)
 		if err != nil {
 			return err
 		}
-		var bound int64
-		if err := t.row(ctx, `SELECT count(*) FROM role_bindings WHERE role = $1`, []any{uid.Segment()}, &bound); err != nil {
+		users, err := t.users(ctx, uid, roleUsers)
+		if err != nil {
 			return err
 		}
-		if bound > 0 {
-			return fault.Unmet("RESOURCE_IN_USE", "cannot delete role with role bindings: %d left", bound)
+		if len(users) > 0 {
+			return fault.InUse("role", users...)
 		}
 		if _, err := t.exec(ctx, `DELETE FROM roles WHERE uid = $1`, string(uid)); err != nil {
 			return err

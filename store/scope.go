@@ -8,7 +8,7 @@ import (
 
 // A Reach is what a caller may see of a kind: everything below the groups of
 // Under, these groups themselves where groups are listed, and the resources of
-// Also. Under is sorted, and none of it is below another.
+// Also, wherever they are. Under is sorted, and none of it is below another.
 type Reach struct {
 	Under []resource.UID
 	Also  []resource.UID
@@ -51,7 +51,7 @@ func visible(self bool, r Reach, f resource.PlaceFilter) scope {
 		all.rows = append(all.rows, r.Under...)
 	}
 	slices.Sort(all.rows)
-	all.rows = slices.Compact(all.rows)
+	all.rows = slices.DeleteFunc(slices.Compact(all.rows), func(uid resource.UID) bool { return covered(r.Under, uid.Parent()) })
 	switch {
 	case len(f.IDs) > 0 || f.AncestorsOf != "":
 		return all.pick(f)

@@ -106,6 +106,10 @@ func (s *Store) row(ctx context.Context, query string, args []any, dest ...any) 
 // rows runs a query and calls f for each row, until f says it has enough.
 func (s *Store) rows(ctx context.Context, query string, args []any, f func(scanner) (enough bool, err error)) error {
 	rows, err := s.query(ctx, query, args)
+	return s.scan(rows, err, f)
+}
+
+func (s *Store) scan(rows *sql.Rows, err error, f func(scanner) (enough bool, err error)) error {
 	if err != nil {
 		return s.outcome(err)
 	}
@@ -116,6 +120,27 @@ func (s *Store) rows(ctx context.Context, query string, args []any, f func(scann
 		}
 	}
 	return s.outcome(rows.Err())
+}
+
+// A reader runs a query and calls f for each row, until f says it has enough.
+type reader func(ctx context.Context, query string, args []any, f func(scanner) (enough bool, err error)) error
+
+// steady lets f read one state of the database with several statements: a row
+// the first has seen is still there for the last.
+func (s *Store) steady(ctx context.Context, f func(reader) error) error {
+	on, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return s.outcome(err)
+	}
+	defer on.Rollback()
+	return f(func(ctx context.Context, query string, args []any, f func(scanner) (bool, error)) error {
+		st, err := s.prepared(ctx, query)
+		if err != nil {
+			return s.outcome(err)
+		}
+		rows, err := on.StmtContext(ctx, st).QueryContext(ctx, args...)
+		return s.scan(rows, err, f)
+	})
 }
 
 func (s *Store) query(ctx context.Context, query string, args []any) (*sql.Rows, error) {
@@ -149,11 +174,10 @@ func (s *Store) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
 // outcome turns a driver's error into a fault where a caller can act on it.
 func (s *Store) outcome(err error) error {
 	var f *fault.Error
-	if err == nil || errors.Is(err, sql.ErrNoRows) || errors.As(err, &f) ||
-		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if err == nil || errors.Is(err, sql.ErrNoRows) || errors.As(err, &f) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	if s.engine.failure(err) == outage {
+	if why := s.engine.failure(err); why == outage || why == contest {
 		return fault.Outage("the database", err)
 	}
 	return err

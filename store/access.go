@@ -1,0 +1,64 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// A Holding asks for the bindings that give one of Roles at a place: those on
+// Groups, which are the place and what is above it. Identity, if set, narrows it
+// down to one.
+type Holding struct {
+	Groups   []resource.UID
+	Roles    []resource.UID
+	Identity resource.UID
+}
+
+// Holders returns one page of the bindings a Holding asks for, by uid or by
+// creation time. The total is counted: it is as long as the answer.
+func (s *Store) Holders(ctx context.Context, h Holding, p page.Request) (page.Page[resource.BoundRole], error) {
+	var out page.Page[resource.BoundRole]
+	if len(h.Groups) == 0 || len(h.Roles) == 0 {
+		return out, nil
+	}
+	col, ok := bindings.orders[p.Order.Field]
+	if !ok {
+		return out, fmt.Errorf("cannot list holders by %q", p.Order.Field)
+	}
+	q := query{engine: s.engine, table: bindings.kind, col: col, p: p}
+	where := q.holding(h)
+	if err := s.row(ctx, `SELECT count(*) FROM role_bindings AS t WHERE `+where, q.args, &out.Total); err != nil || out.Total == 0 {
+		return out, err
+	}
+	text := fmt.Sprintf(`SELECT %s FROM role_bindings AS t%s WHERE %s ORDER BY %s%s OFFSET %s`,
+		bindings.columns, bindings.joins, where+q.after(), q.order(), q.limit(p.Size+1), q.arg(p.Skip))
+	err := s.rows(ctx, text, q.args, func(row scanner) (bool, error) {
+		b, err := bindings.scan(row)
+		out.Items = append(out.Items, b)
+		return len(out.Items) > p.Size, err
+	})
+	if len(out.Items) > p.Size {
+		out.Items = out.Items[:p.Size]
+		last := bindings.cursor(out.Items[p.Size-1], col)
+		out.Last = &last
+	}
+	return out, err
+}
+
+func (q *query) holding(h Holding) string {
+	segments := func(uids []resource.UID) (all []int64) {
+		for _, uid := range uids {
+			all = append(all, segment(uid))
+		}
+		return all
+	}
+	text := fmt.Sprintf("t.parent IN (SELECT v FROM %s AS s) AND t.role IN (SELECT v FROM %s AS s)",
+		q.engine.each(q, segments(h.Groups)), q.engine.each(q, segments(h.Roles)))
+	if h.Identity != "" {
+		text += " AND t.identity = " + q.arg(string(h.Identity))
+	}
+	return text
+}

@@ -1,0 +1,98 @@
+package store
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// Tamper runs a statement on the connection of SQLite's writer. No write may be
+// under way.
+func (s *Store) Tamper(t testing.TB, statement string) {
+	t.Helper()
+	if _, err := s.commit.(*grouped).on.conn.ExecContext(context.Background(), statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// Together runs writes, at most 64, in one commit of SQLite's writer, and
+// returns their errors.
+func (s *Store) Together(ctx context.Context, writes []func() error) []error {
+	release := s.Hold(ctx)
+	errs := make([]error, len(writes))
+	var wg sync.WaitGroup
+	for i, write := range writes {
+		wg.Go(func() { errs[i] = write() })
+	}
+	s.AwaitWaiting(len(writes))
+	release()
+	wg.Wait()
+	return errs
+}
+
+// Hold keeps SQLite's writer busy until the function it returns is called.
+func (s *Store) Hold(ctx context.Context) (release func()) {
+	enter, leave := make(chan struct{}), make(chan struct{})
+	go func() {
+		_ = s.commit.run(ctx, func(*tx) error { close(enter); <-leave; return nil })
+	}()
+	<-enter
+	return func() { close(leave) }
+}
+
+// AwaitWaiting returns when n writes wait for SQLite's writer.
+func (s *Store) AwaitWaiting(n int) {
+	for len(s.commit.(*grouped).queue) < n {
+		runtime.Gosched()
+	}
+}
+
+// WriteThen adds a group and then does as f does, in one write.
+func (s *Store) WriteThen(ctx context.Context, g resource.Group, f func() error) error {
+	return s.write(ctx, func(t *tx) error {
+		_, err := t.exec(ctx, `
+			INSERT INTO groups (seg, uid, parent, a1, a2, a3, name, description, verified, kind, create_ms, update_ms)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, 0, 0, 0)`, append(place(g.UID), g.Name, false)...)
+		if err != nil {
+			return err
+		}
+		if err := t.count(ctx, "groups", g.UID, 1); err != nil {
+			return err
+		}
+		return f()
+	})
+}
+
+// LoadBindings adds n bindings in one write, without events, counters and
+// changes.
+func (s *Store) LoadBindings(ctx context.Context, n int, binding func(i int) resource.RoleBinding) error {
+	return s.write(ctx, func(t *tx) error {
+		for i := range n {
+			b := binding(i)
+			if _, err := t.exec(ctx, `
+				INSERT INTO role_bindings (seg, uid, parent, a1, a2, a3, identity, role, create_ms)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+				append(place(b.UID), string(b.Identity), segment(b.Role), ms(b.CreateTime))...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// ChangesKept is how many changes to grants are kept at least.
+const ChangesKept = changesKept
+
+// SkipChanges moves the revision on as n changes to a role would.
+func (s *Store) SkipChanges(ctx context.Context, n int) error {
+	return s.write(ctx, func(t *tx) error {
+		t.granted = make([]change, n)
+		for i := range t.granted {
+			t.granted[i].role = resource.OwnerRole
+		}
+		return nil
+	})
+}

@@ -1,0 +1,123 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+var epoch = time.Date(2024, 5, 6, 7, 8, 9, 123e6, time.UTC)
+
+var byUID = page.Request{Size: page.MaxSize, Order: page.Order{Field: "uid"}}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantFault checks the code of an error, and what it says it is about.
+func wantFault(t *testing.T, err error, code fault.Code, about fault.Resource) {
+	t.Helper()
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Code != code {
+		t.Fatalf("error = %v, want %s", err, code.Reason())
+	}
+	if about != (fault.Resource{}) && (f.Resource == nil || *f.Resource != about) {
+		t.Fatalf("the error is about %v, want %v", f.Resource, about)
+	}
+}
+
+// addGroup inserts a group, under parent unless that is "".
+func addGroup(t *testing.T, s *store.Store, parent resource.UID, name string) resource.Group {
+	t.Helper()
+	g, err := s.InsertGroup(t.Context(), newGroup(parent, name))
+	must(t, err)
+	return g
+}
+
+func newGroup(parent resource.UID, name string) resource.Group {
+	uid := resource.NewRoot()
+	if parent != "" {
+		uid = parent.NewChild()
+	}
+	return resource.Group{UID: uid, Name: name, CreateTime: epoch, UpdateTime: epoch}
+}
+
+func newIdentity(parent resource.UID, name string) resource.Identity {
+	return resource.Identity{
+		UID: parent.NewChild(), Name: name, CreateTime: epoch, UpdateTime: epoch, LastSeenTime: epoch,
+		Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.test", Subject: name}},
+	}
+}
+
+func addIdentity(t *testing.T, s *store.Store, parent resource.UID, name string) resource.Identity {
+	t.Helper()
+	i := newIdentity(parent, name)
+	must(t, s.InsertIdentity(t.Context(), i))
+	return i
+}
+
+func newRole(parent resource.UID, name string) resource.Role {
+	return resource.Role{
+		UID: parent.NewChild(), Name: name, Capabilities: resource.CapabilitySet("groups.list"),
+		CreateTime: epoch, UpdateTime: epoch,
+	}
+}
+
+func addRole(t *testing.T, s *store.Store, parent resource.UID, name string) resource.Role {
+	t.Helper()
+	r := newRole(parent, name)
+	must(t, s.InsertRole(t.Context(), r))
+	return r
+}
+
+func newBinding(group, identity, role resource.UID) resource.RoleBinding {
+	return resource.RoleBinding{UID: group.NewChild(), Identity: identity, Role: role, CreateTime: epoch}
+}
+
+func addBinding(t *testing.T, s *store.Store, group, identity, role resource.UID) resource.RoleBinding {
+	t.Helper()
+	b := newBinding(group, identity, role)
+	_, err := s.InsertBindings(t.Context(), []resource.RoleBinding{b})
+	must(t, err)
+	return b
+}
+
+// ownerRole is the managed role of owners, as a service sets it at its start.
+var ownerRole = resource.Role{UID: resource.OwnerRole, Name: "owner", Capabilities: resource.CapabilitySet("groups.list", "groups.delete")}
+
+// addOrganization inserts a root group with an owner.
+func addOrganization(t *testing.T, s *store.Store, name string, owner resource.UID) (resource.Group, resource.RoleBinding) {
+	t.Helper()
+	must(t, s.SetManagedRoles(t.Context(), []resource.Role{ownerRole}))
+	g := newGroup("", name)
+	b := newBinding(g.UID, owner, resource.OwnerRole)
+	_, err := s.InsertGroup(t.Context(), g, b)
+	must(t, err)
+	return g, b
+}
+
+// wantExact checks that every counter equals the rows it stands for.
+func wantExact(t *testing.T, s *store.Store) {
+	t.Helper()
+	drifts, err := s.Drifts(t.Context())
+	must(t, err)
+	for _, d := range drifts {
+		t.Errorf("counter of %s below %s: %d of %d, directly %d of %d", d.Kind, d.Group, d.Counted, d.Rows, d.Direct, d.DirectOf)
+	}
+}
+
+// events returns everything in the outbox.
+func events(t *testing.T, s *store.Store) []resource.Event {
+	t.Helper()
+	all, err := s.Events(t.Context(), 0, 1_000_000)
+	must(t, err)
+	return all
+}

@@ -1,0 +1,204 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/storetest"
+)
+
+// atOnce runs both and returns their errors.
+func atOnce(f, g func() error) (a, b error) {
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	wg.Go(func() { <-start; a = f() })
+	wg.Go(func() { <-start; b = g() })
+	close(start)
+	wg.Wait()
+	return a, b
+}
+
+// A duel is two writes that oppose each other, and what must hold after. It is
+// made anew for each round.
+type duel struct {
+	a, b func() error
+	ok   func(a, b error) error
+}
+
+// oneOf says that exactly one of the two went through, and the other failed so.
+func oneOf(ifA, ifB fault.Code) func(a, b error) error {
+	return func(a, b error) error {
+		if a == nil && errors.Is(b, ifB) || b == nil && errors.Is(a, ifA) {
+			return nil
+		}
+		return fmt.Errorf("errors = %v and %v", a, b)
+	}
+}
+
+var duels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel{
+	"create child and delete parent": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		p := addGroup(t, s, org, "p "+string(org.NewChild()[50:]))
+		return duel{
+			func() error { _, err := s.InsertGroup(t.Context(), newGroup(p.UID, "c")); return err },
+			func() error { return s.DeleteGroup(t.Context(), p.UID, "") },
+			oneOf(fault.NotFound, fault.FailedPrecondition),
+		}
+	},
+	"create identity and delete its group": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		p := addGroup(t, s, org, "p "+string(org.NewChild()[50:]))
+		return duel{
+			func() error { return s.InsertIdentity(t.Context(), newIdentity(p.UID, "c")) },
+			func() error { return s.DeleteGroup(t.Context(), p.UID, "") },
+			oneOf(fault.NotFound, fault.FailedPrecondition),
+		}
+	},
+	"bind and delete identity": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		i, r := addIdentity(t, s, org, "i"), addRole(t, s, org, "r "+string(org.NewChild()[50:]))
+		return duel{
+			func() error {
+				_, err := s.InsertBindings(t.Context(), []resource.RoleBinding{newBinding(org, i.UID, r.UID)})
+				return err
+			},
+			func() error { return s.DeleteIdentity(t.Context(), i.UID) },
+			func(a, b error) error { // either way nothing is left
+				grants, err := s.GrantsOf(t.Context(), i.UID)
+				if b != nil || err != nil || a != nil && !errors.Is(a, fault.NotFound) || len(grants) != 0 {
+					return fmt.Errorf("errors = %v, %v and %v; grants left: %v", a, b, err, grants)
+				}
+				return nil
+			},
+		}
+	},
+	"bind and delete role": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		i, r := addIdentity(t, s, org, "i"), addRole(t, s, org, "r "+string(org.NewChild()[50:]))
+		return duel{
+			func() error {
+				_, err := s.InsertBindings(t.Context(), []resource.RoleBinding{newBinding(org, i.UID, r.UID)})
+				return err
+			},
+			func() error { return s.DeleteRole(t.Context(), r.UID) },
+			oneOf(fault.NotFound, fault.FailedPrecondition),
+		}
+	},
+	"update binding and delete its new identity": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		i, j, r := addIdentity(t, s, org, "i"), addIdentity(t, s, org, "j"), addRole(t, s, org, "r "+string(org.NewChild()[50:]))
+		b := addBinding(t, s, org, i.UID, r.UID)
+		return duel{
+			func() error {
+				_, err := s.UpdateBinding(t.Context(), b.UID, func(b *resource.RoleBinding) error { b.Identity = j.UID; return nil })
+				return err
+			},
+			func() error { return s.DeleteIdentity(t.Context(), j.UID) },
+			func(a, b error) error {
+				grants, err := s.GrantsOf(t.Context(), j.UID)
+				if b != nil || err != nil || a != nil && !errors.Is(a, fault.NotFound) || len(grants) != 0 {
+					return fmt.Errorf("errors = %v, %v and %v; grants left: %v", a, b, err, grants)
+				}
+				return nil
+			},
+		}
+	},
+	"delete group twice": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		p := addGroup(t, s, org, "p")
+		del := func() error { return s.DeleteGroup(t.Context(), p.UID, "") }
+		return duel{del, del, oneOf(fault.NotFound, fault.NotFound)}
+	},
+	"delete identity twice": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		i := addIdentity(t, s, org, "i")
+		del := func() error { return s.DeleteIdentity(t.Context(), i.UID) }
+		return duel{del, del, oneOf(fault.NotFound, fault.NotFound)}
+	},
+	"delete role twice": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		r := addRole(t, s, org, "r")
+		del := func() error { return s.DeleteRole(t.Context(), r.UID) }
+		return duel{del, del, oneOf(fault.NotFound, fault.NotFound)}
+	},
+	"delete binding twice": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		i, r := addIdentity(t, s, org, "i"), addRole(t, s, org, "r "+string(org.NewChild()[50:]))
+		b := addBinding(t, s, org, i.UID, r.UID)
+		del := func() error { return s.DeleteBinding(t.Context(), b.UID) }
+		return duel{del, del, func(a, b error) error { return errors.Join(a, b) }}
+	},
+	"same name twice": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		name := "n " + string(org.NewChild()[50:])
+		add := func() error { _, err := s.InsertGroup(t.Context(), newGroup(org, name)); return err }
+		return duel{add, add, oneOf(fault.AlreadyExists, fault.AlreadyExists)}
+	},
+	"update twice": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		p := addGroup(t, s, org, "u "+string(org.NewChild()[50:]))
+		update := func(what string) func() error {
+			return func() error {
+				_, err := s.UpdateGroup(t.Context(), p.UID, func(g *resource.Group) error { g.Description += what; return nil })
+				return err
+			}
+		}
+		return duel{update("a"), update("b"), func(a, b error) error {
+			g, err := s.Group(t.Context(), p.UID)
+			if a != nil || b != nil || err != nil || g.Description != "ab" && g.Description != "ba" {
+				return fmt.Errorf("errors = %v, %v and %v; description %q", a, b, err, g.Description)
+			}
+			return nil
+		}}
+	},
+	"two owners leave": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		x, y := resource.UserUID("https://issuer.test", "x"), resource.UserUID("https://issuer.test", "y")
+		g, one := addOrganization(t, s, "o "+string(org.NewChild()[50:]), x)
+		two := addBinding(t, s, g.UID, y, resource.OwnerRole)
+		return duel{
+			func() error { return s.DeleteBinding(t.Context(), one.UID) },
+			func() error { return s.DeleteBinding(t.Context(), two.UID) },
+			oneOf(fault.FailedPrecondition, fault.FailedPrecondition),
+		}
+	},
+}
+
+// TestDuels races opposites against each other.
+func TestDuels(t *testing.T) {
+	const rounds = 40
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		org := addGroup(t, s, "", "org").UID
+		for name, prepare := range duels {
+			t.Run(name, func(t *testing.T) {
+				for range rounds {
+					d := prepare(t, s, org)
+					a, b := atOnce(d.a, d.b)
+					if err := d.ok(a, b); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		}
+		wantExact(t, s)
+		wantNoOrphans(t, s, org)
+	})
+}
+
+// wantNoOrphans checks that everything below org has a parent.
+func wantNoOrphans(t *testing.T, s *store.Store, org resource.UID) {
+	t.Helper()
+	groups := walkAll(t, s, store.Reach{Under: []resource.UID{org}}, byUID)
+	for uid := range groups {
+		if !uid.IsRoot() && groups[uid.Parent()] != 1 {
+			t.Errorf("group %s has no parent", uid)
+		}
+	}
+	p := byUID
+	for {
+		got, err := s.Identities(t.Context(), store.Reach{Under: []resource.UID{org}}, resource.Filter{}, p)
+		must(t, err)
+		for _, i := range got.Items {
+			if groups[i.UID.Parent()] != 1 {
+				t.Errorf("identity %s has no parent", i.UID)
+			}
+		}
+		if got.Last == nil {
+			return
+		}
+		p.After = got.Last
+	}
+}
