@@ -138,12 +138,31 @@ func badKeySet(text string) string {
 		return "must have at most 16 keys"
 	}
 	for _, key := range set.Keys {
-		switch kty, _ := key["kty"].(string); {
-		case kty != "RSA" && kty != "EC" && kty != "OKP":
-			return "keys must be of type RSA, EC or OKP"
-		case key["d"] != nil || key["p"] != nil || key["k"] != nil:
-			return "holds a private key; send public keys only"
+		if text := badKey(key); text != "" {
+			return text
 		}
+	}
+	return ""
+}
+
+// publicParts are the members a public key has, by its type; privateParts no
+// public key has.
+var (
+	publicParts  = map[string][]string{"RSA": {"n", "e"}, "EC": {"crv", "x", "y"}, "OKP": {"crv", "x"}}
+	privateParts = []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"}
+)
+
+func badKey(key map[string]any) string {
+	kty, _ := key["kty"].(string)
+	parts, known := publicParts[kty]
+	if !known {
+		return "keys must be of type RSA, EC or OKP"
+	}
+	if slices.ContainsFunc(privateParts, func(part string) bool { return key[part] != nil }) {
+		return "holds a private key; send public keys only"
+	}
+	if slices.ContainsFunc(parts, func(part string) bool { s, _ := key[part].(string); return s == "" }) {
+		return "a key of type " + kty + " needs " + strings.Join(parts, ", ")
 	}
 	return ""
 }

@@ -112,6 +112,8 @@ func TestRelationshipValidate(t *testing.T) {
 		"keys that are not":          {keys(func(k *resource.StaticKeys) { k.IssuerKeys = "{" }), "static_keys.issuer_keys"},
 		"no keys":                    {keys(func(k *resource.StaticKeys) { k.IssuerKeys = `{"keys":[]}` }), "static_keys.issuer_keys"},
 		"a private key":              {keys(func(k *resource.StaticKeys) { k.IssuerKeys = `{"keys":[{"kty":"EC","d":"x"}]}` }), "static_keys.issuer_keys"},
+		"half a key":                 {keys(func(k *resource.StaticKeys) { k.IssuerKeys = `{"keys":[{"kty":"EC","crv":"P-256","x":"x"}]}` }), "static_keys.issuer_keys"},
+		"a private factor":           {keys(func(k *resource.StaticKeys) { k.IssuerKeys = `{"keys":[{"kty":"RSA","n":"x","e":"AQAB","q":"x"}]}` }), "static_keys.issuer_keys"},
 		"a shared secret":            {keys(func(k *resource.StaticKeys) { k.IssuerKeys = `{"keys":[{"kty":"oct","k":"x"}]}` }), "static_keys.issuer_keys"},
 		"two audiences":              {keys(func(k *resource.StaticKeys) { k.Audiences = []string{"a", "b"} }), "static_keys.audiences"},
 		"no static subject":          {keys(func(k *resource.StaticKeys) { k.Subject = "" }), "static_keys.subject"},
