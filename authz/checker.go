@@ -82,11 +82,11 @@ func (c *Checker) RequireAnywhere(ctx context.Context, want resource.Capability)
 }
 
 // Reach returns the groups the caller holds want on, sorted, and none of them
-// within another. It returns none if there is no caller.
-func (c *Checker) Reach(ctx context.Context, want resource.Capability) []resource.UID {
+// within another. It returns fault.Unauthenticated if there is no caller.
+func (c *Checker) Reach(ctx context.Context, want resource.Capability) ([]resource.UID, error) {
 	caller, err := c.caller(ctx)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	groups := c.reach(&caller, want, -1)
 	slices.Sort(groups) // what a group covers comes right after it
@@ -97,7 +97,7 @@ func (c *Checker) Reach(ctx context.Context, want resource.Capability) []resourc
 		}
 		last = g
 		return false
-	})
+	}), nil
 }
 
 // GrantsOf returns what an identity holds, by group and role.
@@ -138,20 +138,21 @@ func (c *Checker) RolesWith(want resource.Capability) []resource.UID {
 }
 
 // OwnsAny tells whether the caller holds the owner role on an organization. A
-// token narrowed to less than creating groups does not own.
-func (c *Checker) OwnsAny(ctx context.Context) bool {
+// token narrowed to less than creating groups does not own. It returns
+// fault.Unauthenticated if there is no caller.
+func (c *Checker) OwnsAny(ctx context.Context) (bool, error) {
 	caller, err := c.caller(ctx)
 	if err != nil || caller.Caps != nil && !caller.Caps.Has(resource.GroupsCreate) {
-		return false
+		return false, err
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	for group, role := range c.x.all(caller.Identity) {
 		if group.IsRoot() && c.x.roles.uids[role] == resource.OwnerRole && caller.allows(group) {
-			return true
+			return true, nil
 		}
 	}
-	return false
+	return false, nil
 }
 
 // Revoked tells whether a token of that identity, issued then, is void because

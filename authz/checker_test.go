@@ -165,8 +165,8 @@ func TestReach(t *testing.T) {
 		for name, tt := range tests {
 			t.Run(name, func(t *testing.T) {
 				ctx := authz.WithCaller(t.Context(), tt.caller)
-				if got := c.Reach(ctx, resource.GroupsList); !slices.Equal(got, tt.want) {
-					t.Errorf("Reach = %v, want %v", got, tt.want)
+				if got, err := c.Reach(ctx, resource.GroupsList); err != nil || !slices.Equal(got, tt.want) {
+					t.Errorf("Reach = %v, %v, want %v", got, err, tt.want)
 				}
 				if err := c.RequireAnywhere(ctx, resource.GroupsList); (err == nil) != (len(tt.want) > 0) {
 					t.Errorf("RequireAnywhere = %v, but reach is %v", err, tt.want)
@@ -198,12 +198,12 @@ func TestOwnsAny(t *testing.T) {
 		bind(t, s, ann, owner, dev)
 		bind(t, s, ann, viewer, org)
 		for name, tt := range tests {
-			if got := c.OwnsAny(authz.WithCaller(t.Context(), tt.caller)); got != tt.want {
-				t.Errorf("%s: %v, want %v", name, got, tt.want)
+			if got, err := c.OwnsAny(authz.WithCaller(t.Context(), tt.caller)); err != nil || got != tt.want {
+				t.Errorf("%s: %v, %v, want %v", name, got, err, tt.want)
 			}
 		}
-		if c.OwnsAny(t.Context()) {
-			t.Error("nobody owns")
+		if _, err := c.OwnsAny(t.Context()); !errors.Is(err, fault.Unauthenticated) {
+			t.Errorf("nobody: error = %v, want %v", err, fault.Unauthenticated)
 		}
 	})
 }

@@ -162,9 +162,9 @@ func checkReach(t *testing.T, w *world, c Caller, want resource.Capability, held
 			top = append(top, g)
 		}
 	}
-	got := w.Reach(WithCaller(t.Context(), c), want)
-	if !slices.Equal(top, got) {
-		t.Fatalf("Reach(%v) = %v, want %v", want, got, top)
+	got, err := w.Reach(WithCaller(t.Context(), c), want)
+	if err != nil || !slices.Equal(top, got) {
+		t.Fatalf("Reach(%v) = %v, %v, want %v", want, got, err, top)
 	}
 }
 

@@ -64,13 +64,13 @@ func newGroup(parent resource.UID, g resource.Group) error {
 
 // mayFound tells whether the caller may create an organization.
 func (s *Service) mayFound(ctx context.Context) error {
-	if _, err := caller(ctx); err != nil {
-		return err
-	}
+	owns, err := s.authz.OwnsAny(ctx)
 	switch {
+	case err != nil:
+		return err
 	case s.cfg.CreateOrganizations == Anyone:
 		return nil
-	case s.cfg.CreateOrganizations == Owners && s.authz.OwnsAny(ctx):
+	case s.cfg.CreateOrganizations == Owners && owns:
 		return nil
 	}
 	return fault.Denied(resource.GroupsCreate.String(), "/")

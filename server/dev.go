@@ -77,24 +77,31 @@ func (s *Server) announceDev(file devFile) error {
 
 // openTestIssuer serves the test issuer, whose key outlives a restart.
 func (s *Server) openTestIssuer(ctx context.Context, url string) error {
-	var key []byte
 	sealed, err := s.store.Setting(ctx, devSetting)
-	switch {
-	case errors.Is(err, fault.NotFound):
-	case err != nil:
+	if errors.Is(err, fault.NotFound) {
+		sealed, err = s.makeTestKey(ctx, url)
+	}
+	if err != nil {
 		return err
-	default:
-		if key, err = s.key.Open(devSetting, sealed); err != nil {
-			return err
-		}
+	}
+	key, err := s.key.Open(devSetting, sealed)
+	if err != nil {
+		return err
 	}
 	issuer, err := token.NewTestIssuer(url, key, s.cfg.Now)
 	if err != nil {
 		return err
 	}
 	s.dev = http.StripPrefix(devIssuer, issuer.Handler())
-	if key != nil {
-		return nil
+	return nil
+}
+
+// makeTestKey makes a key for the test issuer and returns, sealed, the one that
+// is kept: another replica's if that was faster.
+func (s *Server) makeTestKey(ctx context.Context, url string) ([]byte, error) {
+	issuer, err := token.NewTestIssuer(url, nil, s.cfg.Now)
+	if err != nil {
+		return nil, err
 	}
-	return s.store.SetSetting(ctx, devSetting, s.key.Seal(devSetting, issuer.Key()))
+	return s.store.FirstSetting(ctx, devSetting, s.key.Seal(devSetting, issuer.Key()))
 }

@@ -197,6 +197,18 @@ func (s *Store) SetSetting(ctx context.Context, name string, value []byte) error
 	})
 }
 
+// FirstSetting keeps a value under a name unless there is one already, and
+// returns the one that is kept: of replicas that start together, one wins.
+func (s *Store) FirstSetting(ctx context.Context, name string, value []byte) (kept []byte, err error) {
+	err = s.write(ctx, func(t *tx) error {
+		if _, err := t.exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, name, value); err != nil {
+			return err
+		}
+		return t.row(ctx, `SELECT value FROM settings WHERE name = $1`, []any{name}, &kept)
+	})
+	return kept, err
+}
+
 // TakeSetting forgets the value under a name if it is still this one, and tells
 // whether it was: of two who come at once, one takes it.
 func (s *Store) TakeSetting(ctx context.Context, name string, value []byte) (taken bool, err error) {

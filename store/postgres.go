@@ -72,7 +72,7 @@ func (s *Store) openPostgres(ctx context.Context, address string) error {
 	s.read.SetMaxOpenConns(postgresConns)
 	s.read.SetMaxIdleConns(postgresConns)
 	s.read.SetConnMaxIdleTime(5 * time.Minute)
-	locker, err := lock.NewPostgresSessionLocker()
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // another replica migrates: look every second, for five minutes
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
