@@ -14,11 +14,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/holdfast-dev/holdfast/authz"
+	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	"github.com/holdfast-dev/holdfast/iam"
@@ -33,7 +35,7 @@ type Config struct {
 	Log      *slog.Logger          // nil: slog's default
 	Metrics  prometheus.Registerer // nil: none
 	MaxBody  int64                 // of a JSON request, in bytes; 0: 4 MiB
-	Version  string                // of the program, for the metrics
+	Version  string                // of the program, for the metrics and who asks
 }
 
 const defaultMaxBody = 4 << 20
@@ -60,12 +62,17 @@ func New(svc *iam.Service, issuer *token.Issuer, checker *authz.Checker, cfg Con
 	iampb.RegisterIdentitiesServiceServer(a.local, identities{iam: svc})
 	iampb.RegisterRolesServiceServer(a.local, roles{iam: svc})
 	iampb.RegisterRoleBindingsServiceServer(a.local, roleBindings{iam: svc})
+	iampb.RegisterIdentityProvidersServiceServer(a.local, identityProviders{iam: svc})
+	iampb.RegisterAccountAssociationsServiceServer(a.local, accountAssociations{iam: svc})
+	iampb.RegisterGroupInvitesServiceServer(a.local, groupInvites{iam: svc})
+	iampb.RegisterExternalGroupRoleMappingsServiceServer(a.local, externalGroupRoleMappings{iam: svc})
+	accesspb.RegisterAccessServiceServer(a.local, access{iam: svc, version: cfg.Version})
 	pingpb.RegisterPingServiceServer(a.local, ping{})
 	return a
 }
 
-// HTTP serves the JSON API: /iam/ and /ping/, as v2beta1 and v2, and
-// /openapi.json. Anything else is answered with a typed error.
+// HTTP serves the JSON API: /iam/ and /ping/, as v2beta1 and v2, /access/, as
+// v1, and /openapi.json. Anything else is answered with a typed error.
 func (a *API) HTTP() http.Handler { return newGateway(a.cfg, a.local) }
 
 // What a gRPC connection may ask of the server. Clients of this API are built
@@ -81,6 +88,7 @@ const (
 // reflection and health.
 func (a *API) GRPC() *grpc.Server {
 	s := grpc.NewServer(
+		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
 		grpc.UnaryInterceptor(a.chain.unary),
 		grpc.StreamInterceptor(a.chain.stream),
 		grpc.UnknownServiceHandler(a.chain.unknown),
@@ -91,7 +99,7 @@ func (a *API) GRPC() *grpc.Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minKeepalive, PermitWithoutStream: true}),
 	)
 	for _, svc := range a.local.services {
-		registerAll(s, svc.desc, svc.impl)
+		registerAll(s, decodeInside(svc.desc), svc.impl)
 	}
 	healthpb.RegisterHealthServer(s, health.NewServer())
 	registerReflection(s)

@@ -17,10 +17,14 @@ type authenticator struct {
 }
 
 // authenticate returns the caller that o's token stands for. It returns
-// fault.Unauthenticated if there is no token, or none that is good here and now.
+// fault.Unauthenticated if there is no token, or none that is good here and now,
+// and fault.Unavailable if what it is good for cannot be known.
 func (a authenticator) authenticate(ctx context.Context, o origin) (authz.Caller, error) {
 	caller, err := a.issuer.Verify(ctx, o.token, a.audience)
 	if err != nil {
+		return authz.Caller{}, err
+	}
+	if err := a.checker.Confirm(ctx); err != nil {
 		return authz.Caller{}, err
 	}
 	if a.checker.Revoked(caller.Identity, caller.Issued) {
@@ -28,8 +32,6 @@ func (a authenticator) authenticate(ctx context.Context, o origin) (authz.Caller
 	}
 	return caller, nil
 }
-
-const scheme = "bearer "
 
 // bearer returns the token in the values of an Authorization header. Clients of
 // the gRPC API may leave out the scheme.
@@ -42,12 +44,12 @@ func bearer(values []string, needScheme bool) (string, error) {
 		return "", fault.New(fault.Unauthenticated, "Unauthenticated: more than one Authorization header")
 	}
 	text := strings.TrimSpace(values[0])
-	hasScheme := len(text) >= len(scheme) && strings.EqualFold(text[:len(scheme)], scheme)
-	if needScheme && !hasScheme {
+	scheme, rest, _ := strings.Cut(text, " ")
+	switch {
+	case strings.EqualFold(scheme, "bearer"):
+		text = strings.TrimSpace(rest)
+	case needScheme:
 		return "", fault.New(fault.Unauthenticated, "Unauthenticated: the Authorization header must be Bearer and a token")
-	}
-	if hasScheme {
-		text = strings.TrimSpace(text[len(scheme):])
 	}
 	if text == "" {
 		return "", fault.New(fault.Unauthenticated, "Unauthenticated: a bearer token is required")

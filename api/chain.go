@@ -9,10 +9,13 @@ import (
 	"log/slog"
 	"net"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
@@ -59,12 +62,22 @@ func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		if err != nil {
 			return nil, err
 		}
-		return next(ctx, req)
+		return rehearse(ctx, req, info, next)
 	})
 	if err := c.end(ctx, k, err); err != nil {
 		return nil, err
 	}
 	return resp, nil
+}
+
+// rehearse is an interceptor that keeps a call from changing anything whose
+// request says validate_only. It stands where the request has been read: in the
+// chain over gRPC, in front of the method as JSON.
+func rehearse(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if r, ok := req.(interface{ GetValidateOnly() bool }); ok && r.GetValidateOnly() {
+		ctx = resource.Rehearse(ctx)
+	}
+	return next(ctx, req)
 }
 
 // stream is the chain of a call with streams. The only ones there are ask for
@@ -84,6 +97,52 @@ func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 		return c.end(ctx, k, err)
 	}
 	return err // a status of the library that serves the stream
+}
+
+// decodeInside returns a copy of d that reads requests inside the chain, as the
+// gateway does: bytes that are no message are a bad request like any other, and
+// not, as grpc-go has it, an error of ours.
+func decodeInside(d *grpc.ServiceDesc) *grpc.ServiceDesc {
+	inside := *d
+	inside.Methods = slices.Clone(d.Methods)
+	for i, m := range d.Methods {
+		inside.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error, chain grpc.UnaryServerInterceptor) (any, error) {
+			var bad error
+			keep := func(in any) error {
+				r := &undecided{into: in}
+				err := decode(r)
+				bad = r.err
+				return err
+			}
+			return m.Handler(srv, ctx, keep, func(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+				return chain(ctx, in, info, func(ctx context.Context, in any) (any, error) {
+					if bad != nil {
+						return nil, fault.Field("body", "is not the message of this method")
+					}
+					return next(ctx, in)
+				})
+			})
+		}
+	}
+	return &inside
+}
+
+// An undecided is a request that may turn out not to be one. grpc-go has answered
+// by itself as soon as a codec fails, so that the codec must not.
+type undecided struct {
+	into any
+	err  error
+}
+
+// A codec is gRPC's own, but leaves it to an undecided to tell what went wrong.
+type codec struct{ encoding.CodecV2 }
+
+func (c codec) Unmarshal(b mem.BufferSlice, v any) error {
+	if r, ok := v.(*undecided); ok {
+		r.err = c.CodecV2.Unmarshal(b, r.into)
+		return nil
+	}
+	return c.CodecV2.Unmarshal(b, v)
 }
 
 // unknown answers a call of a method there is none of.

@@ -37,9 +37,7 @@ func newGateway(cfg Config, l *local) *gateway {
 	g := &gateway{domain: cfg.Domain, realm: cfg.Audience, maxBody: cfg.MaxBody, local: l}
 	g.buffers.New = func() any { return new([]byte) }
 	g.mux = runtime.NewServeMux(
-		runtime.WithUnescapingMode(runtime.UnescapingModeAllCharacters), // a uid may have %2F for its slashes
-		runtime.WithDisablePathLengthFallback(),
-		runtime.WithDisableHTTPMethodOverride(),
+		runtime.WithDisablePathLengthFallback(), // nor does a header override the method
 		runtime.WithRoutingErrorHandler(g.routingError),
 		runtime.WithErrorHandler(g.pathError),
 	)
@@ -132,9 +130,9 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r = r.WithContext(context.WithValue(r.Context(), originKey{}, o))
-	if path, raw := canonical(r.URL.Path), canonical(r.URL.RawPath); path != r.URL.Path || raw != r.URL.RawPath {
+	if path := canonical(r.URL.Path); path != r.URL.Path {
 		u := *r.URL
-		u.Path, u.RawPath = path, raw
+		u.Path, u.RawPath = path, "" // the mux goes by Path, in which %2F is a slash like any other
 		r.URL = &u
 	}
 	g.mux.ServeHTTP(w, r)

@@ -140,7 +140,8 @@ func (s identities) UpdateIdentityMetadata(ctx context.Context, r *iampb.UpdateI
 		if err := apply(r.GetUpdateMask(), r.GetIdentityMetadata(), p); err != nil {
 			return err
 		}
-		return readMetadata(p, i)
+		readMetadata(p, i)
+		return nil
 	})
 	if err != nil {
 		return nil, err

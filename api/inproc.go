@@ -53,7 +53,7 @@ func (l *local) call(ctx context.Context, method string, read, write func(proto.
 	stream := &localStream{method: method}
 	ctx = grpc.NewContextWithServerTransportStream(ctx, stream)
 	_, err := l.intercept(ctx, nil, m.info, func(ctx context.Context, _ any) (any, error) {
-		out, err := m.Handler(m.info.Server, ctx, func(in any) error { return read(in.(proto.Message)) }, nil)
+		out, err := m.Handler(m.info.Server, ctx, func(in any) error { return read(in.(proto.Message)) }, rehearse)
 		if err != nil {
 			return nil, err
 		}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 
+	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	annotationspb "github.com/holdfast-dev/holdfast/gen/annotations"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
@@ -33,6 +34,8 @@ var packages = []struct {
 		files: []protoreflect.FileDescriptor{
 			iampb.File_holdfast_iam_v2beta1_groups_proto, iampb.File_holdfast_iam_v2beta1_identities_proto,
 			iampb.File_holdfast_iam_v2beta1_roles_proto, iampb.File_holdfast_iam_v2beta1_role_bindings_proto,
+			iampb.File_holdfast_iam_v2beta1_identity_providers_proto, iampb.File_holdfast_iam_v2beta1_account_associations_proto,
+			iampb.File_holdfast_iam_v2beta1_group_invites_proto, iampb.File_holdfast_iam_v2beta1_external_group_role_mappings_proto,
 		},
 		also: []string{"holdfast.iam.v2", "chainguard.platform.iam.v2beta1", "chainguard.platform.iam.v2"},
 	},
@@ -40,6 +43,32 @@ var packages = []struct {
 		files: []protoreflect.FileDescriptor{pingpb.File_holdfast_ping_v2beta1_ping_proto},
 		also:  []string{"holdfast.ping.v2", "chainguard.platform.ping.v2beta1", "chainguard.platform.ping.v2"},
 	},
+	{files: []protoreflect.FileDescriptor{accesspb.File_holdfast_access_v1_access_proto}}, // ours alone
+}
+
+// serviceBindings returns the service bindings of an association. Their field
+// has the name that clients know.
+func serviceBindings(p *iampb.AccountAssociation) *iampb.AccountAssociation_ServiceBindings {
+	return p.GetChainguard()
+}
+
+func setServiceBindings(p *iampb.AccountAssociation, b *iampb.AccountAssociation_ServiceBindings) {
+	p.Chainguard = b
+}
+
+// apiVersions are the versions of the API under our own names, as paths have
+// them: iam/v2beta1.
+func apiVersions() []string {
+	var all []string
+	for _, p := range packages {
+		for _, name := range append([]string{string(p.files[0].Package())}, p.also...) {
+			if ours, ok := strings.CutPrefix(name, "holdfast."); ok {
+				all = append(all, strings.ReplaceAll(ours, ".", "/"))
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // services calls f for each service of this API with the other names of its

@@ -68,8 +68,8 @@ func TestJSON(t *testing.T) {
 			`{"ancestorsOf":"","descendantsOf":"","childrenOf":"\"\\\n\r\t\u0000\u001f<é` + "\u2028" + `😀","inRoot":false,"ids":[]}`,
 		},
 		"well-known types are protojson's": {
-			&iampb.UpdateGroupRequest{UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"create_time", "name"}}},
-			`{"updateMask":"createTime,name"}`,
+			&fieldmaskpb.FieldMask{Paths: []string{"create_time", "name"}},
+			`"createTime,name"`,
 		},
 		"a duration":             {&errdetails.RetryInfo{RetryDelay: durationpb.New(1500 * time.Millisecond)}, `{"retryDelay":"1.500s"}`},
 		"a struct, without gaps": {mustStruct(map[string]any{"b": []any{1.0, nil}, "a": "x y"}), `{"a":"x y","b":[1,null]}`},

@@ -14,16 +14,21 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// listRequest is what every list request has.
-type listRequest interface {
-	GetUidp() *commonpb.UIDPFilter
+// pageRequest is what every request for a page has.
+type pageRequest interface {
 	GetPageSize() int32
 	GetPageToken() string
 	GetOrderBy() string
 	GetSkip() int32
 }
 
-func pageOf(r listRequest) page.Params {
+// listRequest is what a request for a page of resources has.
+type listRequest interface {
+	pageRequest
+	GetUidp() *commonpb.UIDPFilter
+}
+
+func pageOf(r pageRequest) page.Params {
 	return page.Params{Size: r.GetPageSize(), Token: r.GetPageToken(), OrderBy: r.GetOrderBy(), Skip: r.GetSkip()}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"mime"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -36,7 +35,7 @@ func (g *gateway) read(w http.ResponseWriter, r *http.Request, b binding, params
 			return err
 		}
 	}
-	if b.body != "*" && r.URL.RawQuery != "" {
+	if r.URL.RawQuery != "" {
 		if err := readQuery(r.URL.RawQuery, b, params, in); err != nil {
 			return err
 		}
@@ -67,6 +66,7 @@ func bodyOf(in proto.Message, field string) proto.Message {
 	return m.Mutable(m.Descriptor().Fields().ByName(protoreflect.Name(field))).Message().Interface()
 }
 
+// readBody reads a body to its end. It is JSON whatever its Content-Type says.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
@@ -74,12 +74,6 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	}
 	if err != nil {
 		return nil, fault.Field("body", "could not be read to its end")
-	}
-	if given := r.Header.Get("Content-Type"); given != "" && len(body) > 0 {
-		media, _, err := mime.ParseMediaType(given)
-		if err != nil || media != "application/json" && !strings.HasSuffix(media, "+json") {
-			return nil, fault.Field("content-type", "must be application/json")
-		}
 	}
 	return bytes.TrimSpace(body), nil
 }
@@ -125,7 +119,8 @@ var noFilter = utilities.NewDoubleArray(nil)
 
 // readQuery fills in fields from the query, under their names in snake_case or
 // lowerCamel. Keys that name no field, or one that the path or the body has,
-// are ignored. It reports every value it cannot take.
+// are ignored; but validate_only never is, lest something happen that was only
+// to be tried. It reports every value it cannot take.
 func readQuery(raw string, b binding, params map[string]string, in proto.Message) error {
 	query, err := url.ParseQuery(raw)
 	if err != nil {
@@ -135,7 +130,7 @@ func readQuery(raw string, b binding, params map[string]string, in proto.Message
 	seen := map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(query)) {
 		path, field := queryField(b.input, key)
-		if _, bound := params[path]; field == nil || bound || path == b.body || strings.HasPrefix(path, b.body+".") {
+		if _, bound := params[path]; field == nil || bound || inBody(b, path) {
 			continue
 		}
 		problem := ""
@@ -156,6 +151,14 @@ func readQuery(raw string, b binding, params map[string]string, in proto.Message
 		return fault.Fields(bad)
 	}
 	return nil
+}
+
+// inBody tells whether the field at path is the body's to say.
+func inBody(b binding, path string) bool {
+	if b.body == "*" {
+		return path != "validate_only"
+	}
+	return path == b.body || strings.HasPrefix(path, b.body+".")
 }
 
 // queryField returns the field that a dotted key names, and its path in the

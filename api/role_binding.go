@@ -160,6 +160,9 @@ func readBatch(r *iampb.BatchCreateRoleBindingsRequest) ([]resource.RoleBinding,
 		if p := one.GetParent(); p != "" && p != r.GetParent() {
 			bad = append(bad, fault.Violation{Subject: at + "parent", Description: "must be empty or the parent of the batch"})
 		}
+		if one.GetValidateOnly() && !r.GetValidateOnly() {
+			bad = append(bad, fault.Violation{Subject: at + "validate_only", Description: "is for the batch to say: it happens as a whole"})
+		}
 		b := &iampb.RoleBinding{IdentityUid: one.GetRoleBinding().GetIdentityUid(), RoleUid: one.GetRoleBinding().GetRoleUid()}
 		switch {
 		case r.GetRoleUid() == "" || b.RoleUid == r.GetRoleUid():

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,10 +81,13 @@ func TestBadProviders(t *testing.T) {
 			p    resource.IdentityProvider
 			code error
 		}{
-			"no default role":          {w.owner, provider(func(p *resource.IdentityProvider) { p.DefaultRole = "" }), fault.InvalidArgument},
-			"no configuration":         {w.owner, provider(func(p *resource.IdentityProvider) { p.OIDC = nil }), fault.InvalidArgument},
-			"no issuer":                {w.owner, provider(func(p *resource.IdentityProvider) { p.OIDC.Issuer = "" }), fault.InvalidArgument},
-			"no client":                {w.owner, provider(func(p *resource.IdentityProvider) { p.OIDC.ClientID = "" }), fault.InvalidArgument},
+			"no default role":  {w.owner, provider(func(p *resource.IdentityProvider) { p.DefaultRole = "" }), fault.InvalidArgument},
+			"no configuration": {w.owner, provider(func(p *resource.IdentityProvider) { p.OIDC = nil }), fault.InvalidArgument},
+			"no issuer":        {w.owner, provider(func(p *resource.IdentityProvider) { p.OIDC.Issuer = "" }), fault.InvalidArgument},
+			"no client":        {w.owner, provider(func(p *resource.IdentityProvider) { p.OIDC.ClientID = "" }), fault.InvalidArgument},
+			"an endless secret": {w.owner, provider(func(p *resource.IdentityProvider) {
+				p.OIDC.ClientSecret.Plain = strings.Repeat("x", 2049)
+			}), fault.InvalidArgument},
 			"a scope with a space":     {w.owner, provider(func(p *resource.IdentityProvider) { p.OIDC.AdditionalScopes = []string{"a b"} }), fault.InvalidArgument},
 			"no such rule":             {w.owner, provider(func(p *resource.IdentityProvider) { p.OIDC.CorrelationRule = 3 }), fault.InvalidArgument},
 			"no such role":             {w.owner, provider(func(p *resource.IdentityProvider) { p.DefaultRole = resource.NewRoot() }), fault.NotFound},

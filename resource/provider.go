@@ -67,6 +67,7 @@ func (o OIDC) validate(p *problems) {
 	if o.ClientID == "" {
 		p.add("oidc.client_id", "is required")
 	}
+	p.text("oidc.client_secret", o.ClientSecret.Plain)
 	if o.ClientSecret.Empty() && !o.PKCE {
 		p.add("oidc.client_secret", "a provider needs a client secret, PKCE, or both")
 	}

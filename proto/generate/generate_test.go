@@ -122,6 +122,80 @@ func TestDocumentRequiresOnCreate(t *testing.T) {
 	}
 }
 
+func TestDocumentHasEveryService(t *testing.T) {
+	_, doc := openapiJSON(t)
+	got := map[string]int{} // operations
+	for _, operations := range doc.Paths {
+		for _, op := range operations {
+			service, _, _ := strings.Cut(op.OperationID, "_")
+			got[service]++
+		}
+	}
+	want := map[string]int{
+		"AccessService":                    4,
+		"AccountAssociationsService":       6,
+		"ExternalGroupRoleMappingsService": 5,
+		"GroupInvitesService":              4,
+		"GroupsService":                    8,
+		"IdentitiesService":                7,
+		"IdentityProvidersService":         5,
+		"PingService":                      1,
+		"RoleBindingsService":              6,
+		"RolesService":                     5,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("operations by service (-want +got):\n%s", diff)
+	}
+}
+
+// Every change of IAM can be tried first: validate_only is in the query, or in
+// the body where that is the whole request.
+func TestDocumentOffersValidateOnly(t *testing.T) {
+	_, doc := openapiJSON(t)
+	change := regexp.MustCompile(`^[A-Za-z]+_(Create|Update|Delete|Batch)`)
+	whole := regexp.MustCompile(`:(batchCreate|batchDelete|updateIdentityMetadata)$`)
+	for path, operations := range doc.Paths {
+		for _, op := range operations {
+			inQuery := slices.ContainsFunc(op.Parameters, func(p *parameter) bool {
+				return p.In == "query" && p.Name == "validate_only" && p.Schema["type"] == "boolean" && p.Description != ""
+			})
+			inBody := false
+			if op.RequestBody != nil {
+				properties, _ := op.RequestBody.Content["application/json"].Schema["properties"].(map[string]any)
+				inBody = properties["validateOnly"] != nil
+			}
+			changes := change.MatchString(op.OperationID)
+			if want := changes && !whole.MatchString(path); inQuery != want {
+				t.Errorf("%s: validate_only in the query = %v", op.OperationID, inQuery)
+			}
+			if want := changes && whole.MatchString(path); inBody != want {
+				t.Errorf("%s: validateOnly in the body = %v", op.OperationID, inBody)
+			}
+		}
+	}
+}
+
+// What an answer never has, and what a request cannot set, is marked so.
+func TestDocumentedDirections(t *testing.T) {
+	_, doc := openapiJSON(t)
+	tests := map[string]struct{ schema, property, key string }{
+		"a secret is only written":          {"iam.v2beta1.IdentityProvider.OIDC", "clientSecret", "writeOnly"},
+		"a lifetime is only written":        {"iam.v2beta1.GroupInvite", "ttl", "writeOnly"},
+		"a code is only read":               {"iam.v2beta1.GroupInvite", "code", "readOnly"},
+		"provisioning is only read":         {"iam.v2beta1.IdentityProvider", "scim", "readOnly"},
+		"a mapping's provider is its place": {"iam.v2beta1.ExternalGroupRoleMapping", "identityProviderUid", "readOnly"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			properties, _ := doc.Components.Schemas["holdfast."+tt.schema]["properties"].(map[string]any)
+			property, _ := properties[tt.property].(map[string]any)
+			if property[tt.key] != true {
+				t.Errorf("%s of %s: %v", tt.property, tt.schema, property)
+			}
+		})
+	}
+}
+
 func TestDocumentRefuses(t *testing.T) {
 	tests := map[string]tree{
 		"a key it would lose": {

@@ -312,7 +312,9 @@ func (x *GetGroupRequest) GetUid() string {
 type DeleteGroupRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The group's uid.
-	Uid           string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// All checks run, nothing is written, the answer is what would have been.
+	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -352,6 +354,13 @@ func (x *DeleteGroupRequest) GetUid() string {
 		return x.Uid
 	}
 	return ""
+}
+
+func (x *DeleteGroupRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
 }
 
 // ListGroupsRequest selects and orders groups.
@@ -526,7 +535,9 @@ type CreateGroupRequest struct {
 	// The group to create it in. Empty for an organization.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The new group.
-	Group         *Group `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	Group *Group `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	// All checks run, nothing is written, the answer is what would have been.
+	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -575,6 +586,13 @@ func (x *CreateGroupRequest) GetGroup() *Group {
 	return nil
 }
 
+func (x *CreateGroupRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
 // UpdateGroupRequest describes a change of a group.
 type UpdateGroupRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -582,7 +600,9 @@ type UpdateGroupRequest struct {
 	Group *Group `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	// The fields to change, separated by commas. Without it, the fields present
 	// in a JSON body, or not at their default over gRPC.
-	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// All checks run, nothing is written, the answer is what would have been.
+	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -629,6 +649,13 @@ func (x *UpdateGroupRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 		return x.UpdateMask
 	}
 	return nil
+}
+
+func (x *UpdateGroupRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
 }
 
 // LookupGroupRequest is empty: the caller's token says it all.
@@ -901,9 +928,10 @@ const file_holdfast_iam_v2beta1_groups_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x05R\x05value:\x028\x01\".\n" +
 	"\x0fGetGroupRequest\x12\x1b\n" +
-	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\"1\n" +
+	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\"W\n" +
 	"\x12DeleteGroupRequest\x12\x1b\n" +
-	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\"\xc3\x01\n" +
+	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12$\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"\xc3\x01\n" +
 	"\x11ListGroupsRequest\x12/\n" +
 	"\x04uidp\x18\x01 \x01(\v2\x1b.holdfast.common.UIDPFilterR\x04uidp\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n" +
@@ -918,14 +946,16 @@ const file_holdfast_iam_v2beta1_groups_proto_rawDesc = "" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
-	"\f_total_count\"d\n" +
+	"\f_total_count\"\x8a\x01\n" +
 	"\x12CreateGroupRequest\x12\x16\n" +
 	"\x06parent\x18\x01 \x01(\tR\x06parent\x126\n" +
-	"\x05group\x18\x02 \x01(\v2\x1b.holdfast.iam.v2beta1.GroupB\x03\xe0A\x02R\x05group\"\x8f\x01\n" +
+	"\x05group\x18\x02 \x01(\v2\x1b.holdfast.iam.v2beta1.GroupB\x03\xe0A\x02R\x05group\x12$\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"\xb5\x01\n" +
 	"\x12UpdateGroupRequest\x12<\n" +
 	"\x05group\x18\x01 \x01(\v2\x1b.holdfast.iam.v2beta1.GroupB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x05group\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
-	"updateMask\"\x14\n" +
+	"updateMask\x12$\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"\x14\n" +
 	"\x12LookupGroupRequest\"H\n" +
 	"\x13LookupGroupResponse\x121\n" +
 	"\x05group\x18\x01 \x01(\v2\x1b.holdfast.iam.v2beta1.GroupR\x05group\"=\n" +

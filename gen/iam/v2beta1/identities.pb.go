@@ -382,7 +382,9 @@ type CreateIdentityRequest struct {
 	// The group to create it in.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The new identity.
-	Identity      *Identity `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
+	Identity *Identity `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
+	// All checks run, nothing is written, the answer is what would have been.
+	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -429,6 +431,13 @@ func (x *CreateIdentityRequest) GetIdentity() *Identity {
 		return x.Identity
 	}
 	return nil
+}
+
+func (x *CreateIdentityRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
 }
 
 // GetIdentityRequest names the identity to return.
@@ -481,7 +490,9 @@ func (x *GetIdentityRequest) GetUid() string {
 type DeleteIdentityRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The identity's uid.
-	Uid           string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// All checks run, nothing is written, the answer is what would have been.
+	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -523,6 +534,13 @@ func (x *DeleteIdentityRequest) GetUid() string {
 	return ""
 }
 
+func (x *DeleteIdentityRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
 // UpdateIdentityRequest describes a change of an identity.
 type UpdateIdentityRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -530,7 +548,9 @@ type UpdateIdentityRequest struct {
 	Identity *Identity `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
 	// The fields to change, separated by commas. Without it, the fields present
 	// in a JSON body, or not at their default over gRPC.
-	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// All checks run, nothing is written, the answer is what would have been.
+	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -577,6 +597,13 @@ func (x *UpdateIdentityRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 		return x.UpdateMask
 	}
 	return nil
+}
+
+func (x *UpdateIdentityRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
 }
 
 // ListIdentitiesRequest selects and orders identities.
@@ -1052,7 +1079,9 @@ type UpdateIdentityMetadataRequest struct {
 	// The new values.
 	IdentityMetadata *IdentityMetadata `protobuf:"bytes,1,opt,name=identity_metadata,json=identityMetadata,proto3" json:"identity_metadata,omitempty"`
 	// The fields to change. Without it, those that are not at their default.
-	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// All checks run, nothing is written, the answer is what would have been.
+	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1099,6 +1128,13 @@ func (x *UpdateIdentityMetadataRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 		return x.UpdateMask
 	}
 	return nil
+}
+
+func (x *UpdateIdentityMetadataRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
 }
 
 // ClaimMatch is a rule over the claims of a token. A pattern is an RE2
@@ -1598,18 +1634,21 @@ const file_holdfast_iam_v2beta1_identities_proto_rawDesc = "" +
 	"\x0fuser_id_pattern\x18\x05 \x01(\tH\x01R\ruserIdPatternB\t\n" +
 	"\aaws_arnB\r\n" +
 	"\vaws_user_idB\x0e\n" +
-	"\frelationshipJ\x04\b\a\x10\b\"{\n" +
+	"\frelationshipJ\x04\b\a\x10\b\"\xa1\x01\n" +
 	"\x15CreateIdentityRequest\x12!\n" +
 	"\x06parent\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x06parent\x12?\n" +
-	"\bidentity\x18\x02 \x01(\v2\x1e.holdfast.iam.v2beta1.IdentityB\x03\xe0A\x02R\bidentity\"1\n" +
+	"\bidentity\x18\x02 \x01(\v2\x1e.holdfast.iam.v2beta1.IdentityB\x03\xe0A\x02R\bidentity\x12$\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"1\n" +
 	"\x12GetIdentityRequest\x12\x1b\n" +
-	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\"4\n" +
+	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\"Z\n" +
 	"\x15DeleteIdentityRequest\x12\x1b\n" +
-	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\"\x9b\x01\n" +
+	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12$\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"\xc1\x01\n" +
 	"\x15UpdateIdentityRequest\x12E\n" +
 	"\bidentity\x18\x01 \x01(\v2\x1e.holdfast.iam.v2beta1.IdentityB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\bidentity\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
-	"updateMask\"\x9c\x02\n" +
+	"updateMask\x12$\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"\x9c\x02\n" +
 	"\x15ListIdentitiesRequest\x12/\n" +
 	"\x04uidp\x18\x01 \x01(\v2\x1b.holdfast.common.UIDPFilterR\x04uidp\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12S\n" +
@@ -1658,11 +1697,12 @@ const file_holdfast_iam_v2beta1_identities_proto_rawDesc = "" +
 	"\vhubspot_utk\x18\x10 \x01(\tR\n" +
 	"hubspotUtk\x12\x1d\n" +
 	"\n" +
-	"self_serve\x18\x11 \x01(\bR\tselfServe\"\xb6\x01\n" +
+	"self_serve\x18\x11 \x01(\bR\tselfServe\"\xdc\x01\n" +
 	"\x1dUpdateIdentityMetadataRequest\x12X\n" +
 	"\x11identity_metadata\x18\x01 \x01(\v2&.holdfast.iam.v2beta1.IdentityMetadataB\x03\xe0A\x02R\x10identityMetadata\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
-	"updateMask*\xf6\x03\n" +
+	"updateMask\x12$\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly*\xf6\x03\n" +
 	"\x10ServicePrincipal\x12!\n" +
 	"\x1dSERVICE_PRINCIPAL_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aSERVICE_PRINCIPAL_COSIGNED\x10\x01\x12\x1e\n" +

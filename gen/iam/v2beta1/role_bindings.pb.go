@@ -353,7 +353,10 @@ type CreateRoleBindingRequest struct {
 	// The group to give the role on.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The identity and the role.
-	RoleBinding   *RoleBinding `protobuf:"bytes,2,opt,name=role_binding,json=roleBinding,proto3" json:"role_binding,omitempty"`
+	RoleBinding *RoleBinding `protobuf:"bytes,2,opt,name=role_binding,json=roleBinding,proto3" json:"role_binding,omitempty"`
+	// All checks run, nothing is written, the answer is what would have been.
+	// In a batch, the batch's own counts.
+	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -402,11 +405,20 @@ func (x *CreateRoleBindingRequest) GetRoleBinding() *RoleBinding {
 	return nil
 }
 
+func (x *CreateRoleBindingRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
 // DeleteRoleBindingRequest names the binding to remove.
 type DeleteRoleBindingRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The binding's uid.
-	Uid           string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// All checks run, nothing is written, the answer is what would have been.
+	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -446,6 +458,13 @@ func (x *DeleteRoleBindingRequest) GetUid() string {
 		return x.Uid
 	}
 	return ""
+}
+
+func (x *DeleteRoleBindingRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
 }
 
 // GetRoleBindingRequest names the binding to return.
@@ -685,7 +704,9 @@ type UpdateRoleBindingRequest struct {
 	RoleBinding *RoleBinding `protobuf:"bytes,1,opt,name=role_binding,json=roleBinding,proto3" json:"role_binding,omitempty"`
 	// The fields to change, separated by commas. Without it, the fields present
 	// in a JSON body, or not at their default over gRPC.
-	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// All checks run, nothing is written, the answer is what would have been.
+	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -734,6 +755,13 @@ func (x *UpdateRoleBindingRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 	return nil
 }
 
+func (x *UpdateRoleBindingRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
 // BatchCreateRoleBindingsRequest describes the bindings to create.
 type BatchCreateRoleBindingsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -742,7 +770,9 @@ type BatchCreateRoleBindingsRequest struct {
 	// The bindings. A parent of their own must be the same one.
 	Requests []*CreateRoleBindingRequest `protobuf:"bytes,2,rep,name=requests,proto3" json:"requests,omitempty"`
 	// The role of every binding that does not name one. None may name another.
-	RoleUid       string `protobuf:"bytes,3,opt,name=role_uid,json=roleUid,proto3" json:"role_uid,omitempty"`
+	RoleUid string `protobuf:"bytes,3,opt,name=role_uid,json=roleUid,proto3" json:"role_uid,omitempty"`
+	// All checks run, nothing is written, the answer is what would have been.
+	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -796,6 +826,13 @@ func (x *BatchCreateRoleBindingsRequest) GetRoleUid() string {
 		return x.RoleUid
 	}
 	return ""
+}
+
+func (x *BatchCreateRoleBindingsRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
 }
 
 // BatchCreateRoleBindingsResponse is what was created.
@@ -872,12 +909,14 @@ const file_holdfast_iam_v2beta1_role_bindings_proto_rawDesc = "" +
 	"\x0fRoleBindingRole\x12\x15\n" +
 	"\x03uid\x18\x01 \x01(\tB\x03\xe0A\x03R\x03uid\x12\x17\n" +
 	"\x04name\x18\x02 \x01(\tB\x03\xe0A\x03R\x04name\x12%\n" +
-	"\vdescription\x18\x03 \x01(\tB\x03\xe0A\x03R\vdescription\"\x88\x01\n" +
+	"\vdescription\x18\x03 \x01(\tB\x03\xe0A\x03R\vdescription\"\xae\x01\n" +
 	"\x18CreateRoleBindingRequest\x12!\n" +
 	"\x06parent\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x06parent\x12I\n" +
-	"\frole_binding\x18\x02 \x01(\v2!.holdfast.iam.v2beta1.RoleBindingB\x03\xe0A\x02R\vroleBinding\"7\n" +
+	"\frole_binding\x18\x02 \x01(\v2!.holdfast.iam.v2beta1.RoleBindingB\x03\xe0A\x02R\vroleBinding\x12$\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"]\n" +
 	"\x18DeleteRoleBindingRequest\x12\x1b\n" +
-	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\"4\n" +
+	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12$\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"4\n" +
 	"\x15GetRoleBindingRequest\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\"\xfb\x01\n" +
 	"\x17ListRoleBindingsRequest\x12/\n" +
@@ -896,15 +935,17 @@ const file_holdfast_iam_v2beta1_role_bindings_proto_rawDesc = "" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
-	"\f_total_count\"\xa8\x01\n" +
+	"\f_total_count\"\xce\x01\n" +
 	"\x18UpdateRoleBindingRequest\x12O\n" +
 	"\frole_binding\x18\x01 \x01(\v2!.holdfast.iam.v2beta1.RoleBindingB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\vroleBinding\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
-	"updateMask\"\xaf\x01\n" +
+	"updateMask\x12$\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"\xd5\x01\n" +
 	"\x1eBatchCreateRoleBindingsRequest\x12!\n" +
 	"\x06parent\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x06parent\x12O\n" +
 	"\brequests\x18\x02 \x03(\v2..holdfast.iam.v2beta1.CreateRoleBindingRequestB\x03\xe0A\x02R\brequests\x12\x19\n" +
-	"\brole_uid\x18\x03 \x01(\tR\aroleUid\"i\n" +
+	"\brole_uid\x18\x03 \x01(\tR\aroleUid\x12$\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"i\n" +
 	"\x1fBatchCreateRoleBindingsResponse\x12F\n" +
 	"\rrole_bindings\x18\x01 \x03(\v2!.holdfast.iam.v2beta1.RoleBindingR\froleBindings2\x9c\n" +
 	"\n" +

@@ -74,6 +74,8 @@ func local_request_RoleBindingsService_GetRoleBinding_0(ctx context.Context, mar
 	return msg, metadata, err
 }
 
+var filter_RoleBindingsService_CreateRoleBinding_0 = &utilities.DoubleArray{Encoding: map[string]int{"role_binding": 0, "parent": 1}, Base: []int{1, 1, 2, 0, 0}, Check: []int{0, 1, 1, 2, 3}}
+
 func request_RoleBindingsService_CreateRoleBinding_0(ctx context.Context, marshaler runtime.Marshaler, client RoleBindingsServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq CreateRoleBindingRequest
@@ -90,6 +92,12 @@ func request_RoleBindingsService_CreateRoleBinding_0(ctx context.Context, marsha
 	protoReq.Parent, err = runtime.String(val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "parent", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_RoleBindingsService_CreateRoleBinding_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	if req.Body != nil {
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -114,6 +122,12 @@ func local_request_RoleBindingsService_CreateRoleBinding_0(ctx context.Context, 
 	protoReq.Parent, err = runtime.String(val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "parent", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_RoleBindingsService_CreateRoleBinding_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	msg, err := server.CreateRoleBinding(ctx, &protoReq)
 	return msg, metadata, err
@@ -200,6 +214,8 @@ func local_request_RoleBindingsService_UpdateRoleBinding_0(ctx context.Context, 
 	return msg, metadata, err
 }
 
+var filter_RoleBindingsService_DeleteRoleBinding_0 = &utilities.DoubleArray{Encoding: map[string]int{"uid": 0}, Base: []int{1, 1, 0}, Check: []int{0, 1, 2}}
+
 func request_RoleBindingsService_DeleteRoleBinding_0(ctx context.Context, marshaler runtime.Marshaler, client RoleBindingsServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq DeleteRoleBindingRequest
@@ -213,6 +229,12 @@ func request_RoleBindingsService_DeleteRoleBinding_0(ctx context.Context, marsha
 	protoReq.Uid, err = runtime.String(val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "uid", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_RoleBindingsService_DeleteRoleBinding_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	if req.Body != nil {
 		_, _ = io.Copy(io.Discard, req.Body)
@@ -234,6 +256,12 @@ func local_request_RoleBindingsService_DeleteRoleBinding_0(ctx context.Context, 
 	protoReq.Uid, err = runtime.String(val)
 	if err != nil {
 		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "uid", err)
+	}
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_RoleBindingsService_DeleteRoleBinding_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
 	}
 	msg, err := server.DeleteRoleBinding(ctx, &protoReq)
 	return msg, metadata, err

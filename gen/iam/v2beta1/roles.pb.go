@@ -338,7 +338,9 @@ type CreateRoleRequest struct {
 	// The group to create it in.
 	Parent string `protobuf:"bytes,1,opt,name=parent,proto3" json:"parent,omitempty"`
 	// The new role.
-	Role          *Role `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	Role *Role `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	// All checks run, nothing is written, the answer is what would have been.
+	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -387,6 +389,13 @@ func (x *CreateRoleRequest) GetRole() *Role {
 	return nil
 }
 
+func (x *CreateRoleRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
 // UpdateRoleRequest describes a change of a role.
 type UpdateRoleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -394,7 +403,9 @@ type UpdateRoleRequest struct {
 	Role *Role `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
 	// The fields to change, separated by commas. Without it, the fields present
 	// in a JSON body, or not at their default over gRPC.
-	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// All checks run, nothing is written, the answer is what would have been.
+	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -443,11 +454,20 @@ func (x *UpdateRoleRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 	return nil
 }
 
+func (x *UpdateRoleRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
 // DeleteRoleRequest names the role to remove.
 type DeleteRoleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The role's uid.
-	Uid           string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	// All checks run, nothing is written, the answer is what would have been.
+	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -489,6 +509,13 @@ func (x *DeleteRoleRequest) GetUid() string {
 	return ""
 }
 
+func (x *DeleteRoleRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
+}
+
 var File_holdfast_iam_v2beta1_roles_proto protoreflect.FileDescriptor
 
 const file_holdfast_iam_v2beta1_roles_proto_rawDesc = "" +
@@ -519,16 +546,19 @@ const file_holdfast_iam_v2beta1_roles_proto_rawDesc = "" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
-	"\f_total_count\"k\n" +
+	"\f_total_count\"\x91\x01\n" +
 	"\x11CreateRoleRequest\x12!\n" +
 	"\x06parent\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x06parent\x123\n" +
-	"\x04role\x18\x02 \x01(\v2\x1a.holdfast.iam.v2beta1.RoleB\x03\xe0A\x02R\x04role\"\x8b\x01\n" +
+	"\x04role\x18\x02 \x01(\v2\x1a.holdfast.iam.v2beta1.RoleB\x03\xe0A\x02R\x04role\x12$\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"\xb1\x01\n" +
 	"\x11UpdateRoleRequest\x129\n" +
 	"\x04role\x18\x01 \x01(\v2\x1a.holdfast.iam.v2beta1.RoleB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x04role\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
-	"updateMask\"0\n" +
+	"updateMask\x12$\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"V\n" +
 	"\x11DeleteRoleRequest\x12\x1b\n" +
-	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid2\xd8\x06\n" +
+	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12$\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly2\xd8\x06\n" +
 	"\fRolesService\x12~\n" +
 	"\aGetRole\x12$.holdfast.iam.v2beta1.GetRoleRequest\x1a\x1a.holdfast.iam.v2beta1.Role\"1\x82\xd3\xe4\x93\x02\x1d\x12\x1b/iam/v2beta1/roles/{uid=**}\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
 	"\x02\xaf\x02\x10\x01\x12\xc1\x01\n" +

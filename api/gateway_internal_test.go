@@ -1,0 +1,212 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// whereTo returns a gateway that only tells which method a request reaches.
+func whereTo() (http.Handler, *string) {
+	var reached string
+	l := newLocal(func(_ context.Context, _ any, info *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
+		reached = info.FullMethod
+		return nil, status.Error(codes.Aborted, "far enough")
+	})
+	iampb.RegisterGroupsServiceServer(l, groups{})
+	iampb.RegisterIdentitiesServiceServer(l, identities{})
+	iampb.RegisterRolesServiceServer(l, roles{})
+	iampb.RegisterRoleBindingsServiceServer(l, roleBindings{})
+	iampb.RegisterIdentityProvidersServiceServer(l, identityProviders{})
+	iampb.RegisterAccountAssociationsServiceServer(l, accountAssociations{})
+	iampb.RegisterGroupInvitesServiceServer(l, groupInvites{})
+	iampb.RegisterExternalGroupRoleMappingsServiceServer(l, externalGroupRoleMappings{})
+	accesspb.RegisterAccessServiceServer(l, access{})
+	pingpb.RegisterPingServiceServer(l, ping{})
+	return newGateway(Config{MaxBody: 1 << 20}, l), &reached
+}
+
+var variable = regexp.MustCompile(`\{[^}]*\}`)
+
+// Every binding of the definition is reached by the paths it is for, whatever
+// other templates match them too.
+func TestRoutes(t *testing.T) {
+	const root, child = "0123456789abcdef0123456789abcdef01234567", "/0123456789abcdef"
+	h, reached := whereTo()
+	all := bindings()
+	if len(all) < 51 {
+		t.Errorf("there are %d bindings, fewer than the definition has", len(all))
+	}
+	for _, b := range all {
+		paths := []string{variable.ReplaceAllString(b.path, root)}
+		if strings.Contains(b.path, "{") {
+			paths = append(paths,
+				variable.ReplaceAllString(b.path, root+child+child),
+				variable.ReplaceAllString(b.path, root+strings.Repeat("%2F0123456789abcdef", 2)),
+				variable.ReplaceAllString(b.path, root+"%2f0123456789abcdef"))
+		}
+		for _, p := range paths {
+			for _, path := range []string{p, p + "/", strings.Replace(p, "/v2beta1/", "/v2/", 1)} {
+				if strings.HasSuffix(path, "/") && strings.Contains(path, ":") {
+					continue // a verb is the end of a path
+				}
+				*reached = ""
+				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), b.verb, path, nil))
+				if *reached != b.method {
+					t.Errorf("%s %s reached %q, want %q", b.verb, path, *reached, b.method)
+				}
+			}
+		}
+	}
+}
+
+func TestRoutesOfCollections(t *testing.T) {
+	tests := map[string]string{
+		"GET /iam/v2beta1/groups":                              "GroupsService/ListGroups",
+		"GET /iam/v2beta1/groups/":                             "GroupsService/ListGroups",
+		"POST /iam/v2beta1/groups":                             "GroupsService/CreateGroup",
+		"POST /iam/v2beta1/groups/":                            "GroupsService/CreateGroup",
+		"GET /iam/v2beta1/groups:lookupGroup":                  "GroupsService/LookupGroup",
+		"POST /iam/v2beta1/groups/a:requestGroupAccess":        "GroupsService/RequestGroupAccess",
+		"POST /iam/v2beta1/roleBindings:batchCreate":           "RoleBindingsService/BatchCreateRoleBindings",
+		"PATCH /iam/v2beta1/identities:updateIdentityMetadata": "IdentitiesService/UpdateIdentityMetadata",
+		"GET /iam/v2/roles":                                    "RolesService/ListRoles",
+		"GET /iam/v2beta1/identityProviders":                   "IdentityProvidersService/ListIdentityProviders",
+		"GET /iam/v2beta1/accountAssociations/":                "AccountAssociationsService/ListAccountAssociations",
+		"POST /iam/v2/externalGroupRoleMappings:batchDelete":   "ExternalGroupRoleMappingsService/BatchDeleteExternalGroupRoleMappings",
+	}
+	h, reached := whereTo()
+	for request, want := range tests {
+		verb, path, _ := strings.Cut(request, " ")
+		*reached = ""
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), verb, path, nil))
+		if *reached != "/holdfast.iam.v2beta1."+want {
+			t.Errorf("%s reached %q, want %s", request, *reached, want)
+		}
+	}
+}
+
+// Where two templates match one path, the order of the definition does not
+// matter: the one that says more wins.
+func TestSpecificity(t *testing.T) {
+	for winner, loser := range map[string]string{
+		"/iam/v2beta1/groups":                                           "/iam/v2beta1/groups/{uid=**}",
+		"/iam/v2beta1/groups:lookupGroup":                               "/iam/v2beta1/groups",
+		"/iam/v2beta1/groups/{group_uid=**}:requestGroupAccess":         "/iam/v2beta1/groups/{parent=**}",
+		"/iam/v2beta1/roleBindings:batchCreate":                         "/iam/v2beta1/roleBindings/{parent=**}",
+		"/registry/v2beta1/repos/{uid=**}/readme":                       "/registry/v2beta1/repos/{uid=**}",
+		"/registry/v2beta1/repos/{repo_uid=**}/digests/{digest=*}/size": "/registry/v2beta1/repos/{uid=**}",
+		"/libraries/v2beta1/artifacts/count":                            "/libraries/v2beta1/artifacts/{artifact_id=*}",
+		"/libraries/v2beta1/artifacts/{artifact_id=*}/versions":         "/libraries/v2beta1/artifacts/{uid=**}",
+		"/libraries/v2beta1/requestGroups/{uid=**}:submit":              "/libraries/v2beta1/requestGroups/{uid=**}/items",
+		"/vulnerabilities/v2beta1/advisories":                           "/vulnerabilities/v2beta1/advisories/{uid=**}",
+	} {
+		if specificity(winner) <= specificity(loser) {
+			t.Errorf("%s does not win over %s", winner, loser)
+		}
+	}
+	if all := bindings(); !slices.IsSortedFunc(all, func(x, y binding) int { return specificity(x.path) - specificity(y.path) }) {
+		t.Error("bindings are not in the order of their specificity")
+	}
+}
+
+// The definition and the resource package number, name and place every
+// capability alike.
+func TestCapabilitiesAgree(t *testing.T) {
+	values := capabilitiespb.Capability(0).Descriptor().Values()
+	named := 0
+	for i := range values.Len() {
+		v := values.Get(i)
+		if v.Number() == 0 {
+			continue
+		}
+		named++
+		opts := v.Options().(*descriptorpb.EnumValueOptions)
+		name := proto.GetExtension(opts, capabilitiespb.E_Name).(string)
+		bit := proto.GetExtension(opts, capabilitiespb.E_Bit).(uint32)
+		c, ok := resource.CapabilityNumbered(int32(v.Number()))
+		if !ok {
+			t.Errorf("%s (%d) is not in the resource package", v.Name(), v.Number())
+			continue
+		}
+		if c.String() != name || uint32(c) != bit || c.Number() != int32(v.Number()) {
+			t.Errorf("%s: %s, bit %d, number %d; want %s, bit %d, number %d", v.Name(), c, c, c.Number(), name, bit, v.Number())
+		}
+		internal := resource.Role{Name: "r", Capabilities: resource.CapabilitySet(name)}.Validate() != nil
+		if want := proto.GetExtension(opts, capabilitiespb.E_InternalOnly).(bool); internal != want {
+			t.Errorf("%s works only beside internal: %t, want %t", name, internal, want)
+		}
+	}
+	var every resource.Capabilities
+	for i := range every {
+		every[i] = ^uint64(0)
+	}
+	if n := len(every.All()); n != named {
+		t.Errorf("the resource package has %d capabilities, the definition %d", n, named)
+	}
+}
+
+func TestOriginsOfTokens(t *testing.T) {
+	tests := map[string]struct {
+		values []string
+		scheme bool
+		want   string
+	}{
+		"with its scheme":                      {[]string{"Bearer abc"}, true, "abc"},
+		"in any case":                          {[]string{"bEaReR  abc "}, true, "abc"},
+		"without, where that is allowed":       {[]string{"abc"}, false, "abc"},
+		"with, where it could do without":      {[]string{"Bearer abc"}, false, "abc"},
+		"without, where it is not":             {[]string{"abc"}, true, ""},
+		"another scheme":                       {[]string{"Basic abc"}, true, ""},
+		"nothing":                              {nil, false, ""},
+		"nothing after the scheme":             {[]string{"Bearer "}, false, ""},
+		"an empty value":                       {[]string{""}, false, ""},
+		"two, of which one might be forgotten": {[]string{"Bearer abc", "Bearer def"}, true, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := bearer(tt.values, tt.scheme)
+			if got != tt.want || (err == nil) != (tt.want != "") {
+				t.Errorf("got %q, error %v, want %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// The copies of the definition under other names are whole: every service is
+// there with the shapes of ours.
+func TestAliasesDescribe(t *testing.T) {
+	a := newAliases()
+	services(func(s protoreflect.ServiceDescriptor, also []string) {
+		for _, pkg := range also {
+			d, err := a.FindDescriptorByName(protoreflect.FullName(pkg + "." + string(s.Name())))
+			if err != nil {
+				t.Error(err)
+				continue
+			}
+			for i := range s.Methods().Len() {
+				m := d.(protoreflect.ServiceDescriptor).Methods().ByName(s.Methods().Get(i).Name())
+				if m == nil || m.Input().FullName().Parent() != protoreflect.FullName(pkg) {
+					t.Errorf("%s lacks %s with a request of its own package", d.FullName(), s.Methods().Get(i).Name())
+				}
+			}
+		}
+	})
+}
