@@ -1,0 +1,246 @@
+package e2e_test
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	commonpb "github.com/holdfast-dev/holdfast/gen/common"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+)
+
+func badMasks(x things) map[string]badRequest {
+	paths := map[string][]string{
+		"an unknown path":         {"nmae"},
+		"an empty path":           {"name", ""},
+		"a path into a string":    {"name.first"},
+		"a dot at the end":        {"name."},
+		"a dot at the start":      {".name"},
+		"everything and more":     {"*", "name"},
+		"a star inside":           {"name.*"},
+		"a NUL":                   {"na\x00me"},
+		"an endless path":         {strings.Repeat("a", 257)},
+		"a deep path":             {strings.Repeat("a.", 100) + "a"},
+		"too many paths":          slices.Repeat([]string{"name"}, 65),
+		"a path of another thing": {"capabilities.name"},
+	}
+	table := map[string]badRequest{}
+	for name, p := range paths {
+		table["group: "+name] = badRequest{"update_mask", &iampb.UpdateGroupRequest{Group: &iampb.Group{Uid: x.folder, Name: "x"}, UpdateMask: mask(p...)}}
+		table["identity: "+name] = badRequest{"update_mask", &iampb.UpdateIdentityRequest{Identity: &iampb.Identity{Uid: x.identity, Name: "x"}, UpdateMask: mask(p...)}}
+		table["role: "+name] = badRequest{"update_mask", &iampb.UpdateRoleRequest{Role: &iampb.Role{Uid: x.role, Name: "x"}, UpdateMask: mask(p...)}}
+		table["binding: "+name] = badRequest{"update_mask", &iampb.UpdateRoleBindingRequest{
+			RoleBinding: &iampb.RoleBinding{Uid: x.binding, RoleUid: x.role}, UpdateMask: mask(p...),
+		}}
+	}
+	table["identity: a path into a map"] = badRequest{"update_mask", &iampb.UpdateIdentityRequest{
+		Identity: &iampb.Identity{Uid: x.identity}, UpdateMask: mask("claim_match.claims.ref"),
+	}}
+	return table
+}
+
+func badLists(x things) map[string]badRequest {
+	type list struct {
+		size, skip   int32
+		token, order string
+	}
+	bad := map[string]struct {
+		field string
+		list
+	}{
+		"a negative size":      {"page_size", list{size: -1}},
+		"the least size":       {"page_size", list{size: -1 << 31}},
+		"a negative skip":      {"skip", list{skip: -1}},
+		"a forged token":       {"page_token", list{token: "Zm9yZ2Vk"}},
+		"a token of no base64": {"page_token", list{token: "not base64 !"}},
+		"an endless token":     {"page_token", list{token: strings.Repeat("A", 5000)}},
+		"a NUL for a token":    {"page_token", list{token: "\x00"}},
+		"an unknown order":     {"order_by", list{order: "size"}},
+		"an injected order":    {"order_by", list{order: "name; DROP TABLE groups"}},
+		"a clause as an order": {"order_by", list{order: "name,uid"}},
+		"no direction":         {"order_by", list{order: "name sideways"}},
+		"capitals":             {"order_by", list{order: "name DESC"}},
+		"three words":          {"order_by", list{order: "name desc desc"}},
+		"only spaces":          {"order_by", list{order: "  "}},
+		"a NUL for an order":   {"order_by", list{order: "name\x00"}},
+	}
+	table := map[string]badRequest{}
+	for name, b := range bad {
+		table["groups: "+name] = badRequest{b.field, &iampb.ListGroupsRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
+		table["identities: "+name] = badRequest{b.field, &iampb.ListIdentitiesRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
+		table["roles: "+name] = badRequest{b.field, &iampb.ListRolesRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
+		table["bindings: "+name] = badRequest{b.field, &iampb.ListRoleBindingsRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
+	}
+	table["bindings: by name"] = badRequest{"order_by", &iampb.ListRoleBindingsRequest{OrderBy: "name"}}
+	table["too many ids"] = badRequest{"uidp.ids", &iampb.ListGroupsRequest{Uidp: &commonpb.UIDPFilter{Ids: slices.Repeat([]string{x.org}, 1001)}}}
+	for value, name := range badTexts {
+		table["groups of name of "+value] = badRequest{"name", &iampb.ListGroupsRequest{Name: name}}
+		table["identities of name of "+value] = badRequest{"name", &iampb.ListIdentitiesRequest{Name: name}}
+		table["roles of name of "+value] = badRequest{"name", &iampb.ListRolesRequest{Name: name}}
+	}
+	return table
+}
+
+// refusesRaw sends what only HTTP can say.
+func (w *world) refusesRaw(t *testing.T, x things) {
+	groups, folder, robots := "/iam/v2beta1/groups", "/iam/v2beta1/groups/"+x.folder, "/iam/v2beta1/identities/"+x.folder
+	deep := strings.Repeat(`{"claimMatch":`, 20_000)
+	tests := map[string]struct{ field, verb, target, body string }{
+		"half an object":         {"body", "POST", folder, `{`},
+		"a list":                 {"body", "POST", folder, `[]`},
+		"a string":               {"body", "POST", folder, `"x"`},
+		"a number":               {"body", "POST", folder, `1`},
+		"two objects":            {"body", "POST", folder, `{"name":"x"} {}`},
+		"no JSON":                {"body", "POST", folder, `name=x`},
+		"a comment":              {"body", "POST", folder, `{"name":"x" /* */}`},
+		"invalid UTF-8":          {"body", "POST", folder, "{\"name\":\"x\xff\"}"},
+		"half a surrogate pair":  {"body", "POST", folder, `{"name":"x","description":"\ud800"}`},
+		"a number for a name":    {"name", "POST", folder, `{"name":1}`},
+		"a list for a name":      {"name", "POST", folder, `{"name":["x"]}`},
+		"a word for a flag":      {"verified", "POST", folder, `{"name":"x","verified":"yes"}`},
+		"a kind there is not":    {"kind", "POST", folder, `{"name":"x","kind":"NOPE"}`},
+		"a kind too large":       {"kind", "POST", folder, `{"name":"x","kind":99999999999}`},
+		"an unknown key":         {"nmae", "POST", folder, `{"nmae":"x"}`},
+		"an unknown key, deep":   {"isuser", "POST", robots, `{"name":"x","claimMatch":{"isuser":"https://x.example"}}`},
+		"a key twice":            {"name", "POST", folder, `{"name":"x","name":"y"}`},
+		"an object for a map":    {"body", "POST", robots, `{"name":"x","claimMatch":{"claims":[]}}`},
+		"two issuers":            {"body", "POST", robots, `{"name":"x","claimMatch":{"issuer":"https://x.example","issuerPattern":"x","subject":"x"}}`},
+		"two relationships":      {"body", "POST", robots, `{"name":"x","servicePrincipal":"SERVICE_PRINCIPAL_INGESTER","awsIdentity":{}}`},
+		"a time that is none":    {"body", "POST", robots, `{"name":"x","staticKeys":{"expirationTime":"tomorrow"}}`},
+		"endless nesting":        {"claimMatch", "POST", robots, deep},
+		"an endless body":        {"body", "POST", folder, `{"name":"` + strings.Repeat("x", 5<<20) + `"}`},
+		"a patch of a list":      {"body", "PATCH", folder, `[]`},
+		"a patch of no key":      {"nmae", "PATCH", folder + "?updateMask=name", `{"name":"x","nmae":"y"}`},
+		"a patch of two words":   {"update_mask", "PATCH", folder + "?updateMask=name%20description", `{"name":"x"}`},
+		"two masks":              {"update_mask", "PATCH", folder + "?updateMask=name&update_mask=description", `{"name":"x"}`},
+		"a word for a size":      {"page_size", "GET", groups + "?page_size=many", ""},
+		"a fraction for a size":  {"page_size", "GET", groups + "?pageSize=1.5", ""},
+		"a size too large":       {"page_size", "GET", groups + "?page_size=99999999999", ""},
+		"two sizes":              {"page_size", "GET", groups + "?page_size=1&page_size=2", ""},
+		"two spellings":          {"page_size", "GET", groups + "?page_size=1&pageSize=2", ""},
+		"a word for a skip":      {"skip", "GET", groups + "?skip=some", ""},
+		"a skip too large":       {"skip", "GET", groups + "?skip=2147483648", ""},
+		"a word for in_root":     {"uidp.in_root", "GET", groups + "?uidp.in_root=maybe", ""},
+		"a broken escape":        {"query", "GET", groups + "?name=%zz", ""},
+		"a semicolon":            {"query", "GET", groups + "?name=a;b", ""},
+		"a name of no UTF-8":     {"name", "GET", groups + "?name=%ff", ""},
+		"no known relationship":  {"relationship_type", "GET", "/iam/v2beta1/identities?relationship_type=NOPE", ""},
+		"a uid of no UTF-8":      {"uid", "GET", groups + "/%ff", ""},
+		"a parent of no UTF-8":   {"parent", "POST", groups + "/%ff", `{"name":"x"}`},
+		"a batch of words":       {"body", "POST", "/iam/v2beta1/roleBindings:batchCreate", `{"parent":"` + x.folder + `","requests":["x"]}`},
+		"a capability of a word": {"capabilities", "POST", "/iam/v2beta1/roles/" + x.folder, `{"name":"x","capabilities":["groups.list"]}`},
+	}
+	for _, name := range slices.Sorted(maps.Keys(tests)) {
+		tt := tests[name]
+		t.Run(name, func(t *testing.T) {
+			r := w.send(t, w.Token, tt.verb, tt.target, tt.body)
+			if r.status == http.StatusOK {
+				t.Fatalf("succeeded: %.200s", r.body)
+			}
+			checkInvalid(t, r.fault(t), tt.field)
+		})
+	}
+	t.Run("a form", func(t *testing.T) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.BaseURL+folder, strings.NewReader("name=x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+w.Token)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		checkInvalid(t, w.roundTrip(t, r).fault(t), "body")
+	})
+	w.refusesPaths(t)
+}
+
+// refusesPaths asks for what is not there.
+func (w *world) refusesPaths(t *testing.T) {
+	tests := map[string]struct {
+		verb, target string
+		code         uint32
+	}{
+		"the root":            {"GET", "/", 5},
+		"an unknown path":     {"GET", "/iam/v2beta1/nothing", 5},
+		"an unknown version":  {"GET", "/iam/v3/groups", 5},
+		"a path with dots":    {"GET", "/iam/v2beta1/%2e%2e/%2e%2e/etc/passwd", 5},
+		"a method too many":   {"PUT", "/iam/v2beta1/groups", 12},
+		"delete of all":       {"DELETE", "/iam/v2beta1/groups:lookupGroup", 12},
+		"an overriding verb":  {"POST", "/ping/v2beta1/ping", 12},
+		"an unknown verb":     {"GET", "/iam/v2beta1/groups:everything", 5},
+		"another's unknown":   {"POST", "/iam/v2beta1/roleBindings:everything", 5},
+		"a page of the model": {"GET", "/openapi.yaml", 5},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			st := w.send(t, w.Token, tt.verb, tt.target, "").fault(t)
+			if uint32(st.Code()) != tt.code {
+				t.Errorf("%v, want code %d", st, tt.code)
+			}
+			checkInfo(t, st)
+		})
+	}
+}
+
+// refusesEmpty sends what only gRPC can say: a method there is none of, and
+// updates of nothing.
+func (w *world) refusesEmpty(t *testing.T) {
+	t.Run("no such method", func(t *testing.T) {
+		_, st := invoke(t, w.conn, "/holdfast.iam.v2beta1.GroupsService/Nothing", w.Token, &iampb.ListGroupsRequest{})
+		if st.Code() != codes.Unimplemented {
+			t.Errorf("%v, want code 12", st)
+		}
+		checkInfo(t, st)
+	})
+	for _, in := range []proto.Message{
+		&iampb.UpdateGroupRequest{}, &iampb.UpdateIdentityRequest{}, &iampb.UpdateRoleRequest{}, &iampb.UpdateRoleBindingRequest{},
+	} {
+		t.Run(fmt.Sprintf("%s of nothing", methodOf(in).Name()), func(t *testing.T) {
+			_, st := w.overGRPC(t, w.Token, in)
+			checkInvalid(t, st, string(in.ProtoReflect().Descriptor().Fields().Get(0).Name()))
+		})
+	}
+}
+
+// A rawCodec sends bytes as they are.
+type rawCodec struct{ encoding.Codec }
+
+func (rawCodec) Marshal(v any) ([]byte, error) { return *v.(*[]byte), nil }
+func (rawCodec) Unmarshal([]byte, any) error   { return nil }
+func (rawCodec) Name() string                  { return "proto" }
+
+// refusesBytes sends bytes that are no message.
+func (w *world) refusesBytes(t *testing.T, x things) {
+	group, err := proto.Marshal(&iampb.Group{Name: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		method string
+		bytes  []byte
+	}{
+		"invalid UTF-8 in a uid":  {"GroupsService/GetGroup", []byte("\x0a\x02\xff\xfe")},
+		"invalid UTF-8 in a name": {"GroupsService/CreateGroup", append([]byte("\x0a\x39"+x.folder+"\x12\x04"), "\x12\x02\xff\xfe"...)},
+		"half a message":          {"GroupsService/CreateGroup", group[:len(group)-1]},
+		"no message":              {"GroupsService/CreateGroup", []byte{0xff, 0xff, 0xff}},
+		"a length without end":    {"RolesService/GetRole", []byte("\x0a\xff\xff\xff\xff\x0f")},
+		"a batch of nothing":      {"RoleBindingsService/BatchCreateRoleBindings", []byte{0x12, 0x05, 0x00}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			ctx := bearing(t, w.Token)
+			err := w.conn.Invoke(ctx, "/holdfast.iam.v2beta1."+tt.method, &tt.bytes, nil, grpc.ForceCodec(rawCodec{}))
+			if err == nil {
+				t.Fatal("succeeded")
+			}
+			checkInvalid(t, status.Convert(err), "body")
+		})
+	}
+}

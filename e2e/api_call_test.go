@@ -1,0 +1,279 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"google.golang.org/genproto/googleapis/api/annotations"
+	_ "google.golang.org/genproto/googleapis/rpc/errdetails" // to read the details of errors
+	statuspb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+)
+
+// methods are the API's, by the type of their request, which is each one's own.
+var methods = apiMethods()
+
+func apiMethods() map[protoreflect.FullName]protoreflect.MethodDescriptor {
+	all := map[protoreflect.FullName]protoreflect.MethodDescriptor{}
+	for _, file := range []protoreflect.FileDescriptor{
+		iampb.File_holdfast_iam_v2beta1_groups_proto, iampb.File_holdfast_iam_v2beta1_identities_proto,
+		iampb.File_holdfast_iam_v2beta1_roles_proto, iampb.File_holdfast_iam_v2beta1_role_bindings_proto,
+		pingpb.File_holdfast_ping_v2beta1_ping_proto,
+	} {
+		for s := range file.Services().Len() {
+			ms := file.Services().Get(s).Methods()
+			for m := range ms.Len() {
+				all[ms.Get(m).Input().FullName()] = ms.Get(m)
+			}
+		}
+	}
+	return all
+}
+
+func methodOf(in proto.Message) protoreflect.MethodDescriptor {
+	return methods[in.ProtoReflect().Descriptor().FullName()]
+}
+
+// A caller sends one request and returns the answer, or the status of the
+// error: its way through one of the protocols.
+type caller func(t *testing.T, bearer string, in proto.Message) (proto.Message, *status.Status)
+
+// protocols are both ways to call w.
+func (w *world) protocols() map[string]caller {
+	return map[string]caller{"gRPC": w.overGRPC, "HTTP": w.overHTTP}
+}
+
+func (w *world) overGRPC(t *testing.T, bearer string, in proto.Message) (proto.Message, *status.Status) {
+	t.Helper()
+	m := methodOf(in)
+	return invoke(t, w.conn, fmt.Sprintf("/%s/%s", m.Parent().FullName(), m.Name()), bearer, in)
+}
+
+func invoke(t *testing.T, conn *grpc.ClientConn, method, bearer string, in proto.Message, more ...grpc.CallOption) (proto.Message, *status.Status) {
+	t.Helper()
+	out := newOutput(t, methodOf(in))
+	if err := conn.Invoke(bearing(t, bearer), method, in, out, more...); err != nil {
+		return nil, status.Convert(err)
+	}
+	return out, nil
+}
+
+// bearing returns a context for calls over gRPC with a token, or without if there
+// is none.
+func bearing(t *testing.T, bearer string) context.Context {
+	if bearer == "" {
+		return t.Context()
+	}
+	return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+bearer)
+}
+
+func newOutput(t *testing.T, m protoreflect.MethodDescriptor) proto.Message {
+	t.Helper()
+	kind, err := protoregistry.GlobalTypes.FindMessageByName(m.Output().FullName())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kind.New().Interface()
+}
+
+func (w *world) overHTTP(t *testing.T, bearer string, in proto.Message) (proto.Message, *status.Status) {
+	t.Helper()
+	verb, target, body := asHTTP(t, in)
+	r := w.send(t, bearer, verb, target, body)
+	if r.status != http.StatusOK {
+		return nil, r.fault(t)
+	}
+	out := newOutput(t, methodOf(in))
+	if verb == http.MethodDelete {
+		if r.body != "" {
+			t.Errorf("%s %s: the answer is %q, want nothing", verb, target, r.body)
+		}
+		return out, nil
+	}
+	if err := protojson.Unmarshal([]byte(r.body), out); err != nil {
+		t.Fatalf("%s %s: the answer cannot be read: %v\n%s", verb, target, err, r.body)
+	}
+	return out, nil
+}
+
+// httpStatus is the status each code travels with.
+var httpStatus = map[codes.Code]int{
+	codes.InvalidArgument: 400, codes.FailedPrecondition: 400, codes.Unauthenticated: 401, codes.PermissionDenied: 403,
+	codes.NotFound: 404, codes.AlreadyExists: 409, codes.Aborted: 409, codes.ResourceExhausted: 429,
+	codes.Unimplemented: 501, codes.Internal: 500, codes.Unavailable: 503,
+}
+
+// fault reads an error, and fails the test if it does not have the form of one.
+func (r reply) fault(t *testing.T) *status.Status {
+	t.Helper()
+	st := &statuspb.Status{}
+	if err := protojson.Unmarshal([]byte(r.body), st); err != nil {
+		t.Fatalf("HTTP status %d with a body that is no error: %v\n%.300s", r.status, err, r.body)
+	}
+	if want := httpStatus[codes.Code(st.GetCode())]; r.status != want {
+		t.Errorf("HTTP status %d with code %d, want %d", r.status, st.GetCode(), want)
+	}
+	if got := r.header.Get("Content-Type"); got != "application/json" {
+		t.Errorf("an error of content type %q", got)
+	}
+	if challenge := r.header.Get("WWW-Authenticate"); (challenge != "") != (r.status == http.StatusUnauthorized) {
+		t.Errorf("HTTP status %d with WWW-Authenticate %q", r.status, challenge)
+	}
+	return status.FromProto(st)
+}
+
+var pathVariable = regexp.MustCompile(`\{([a-z_.]+)=\*\*\}`)
+
+// asHTTP writes a request as its http option says: some of it in the path, some
+// in the body, the rest in the query.
+func asHTTP(t *testing.T, in proto.Message) (verb, target, body string) {
+	t.Helper()
+	rule, _ := proto.GetExtension(methodOf(in).Options(), annotations.E_Http).(*annotations.HttpRule)
+	verb, template := verbAndPath(rule)
+	rest := proto.Clone(in).ProtoReflect()
+	path := pathVariable.ReplaceAllStringFunc(template, func(v string) string {
+		names := strings.Split(pathVariable.FindStringSubmatch(v)[1], ".")
+		m := rest
+		for _, name := range names[:len(names)-1] {
+			m = m.Mutable(m.Descriptor().Fields().ByName(protoreflect.Name(name))).Message()
+		}
+		field := m.Descriptor().Fields().ByName(protoreflect.Name(names[len(names)-1]))
+		value := m.Get(field).String()
+		m.Clear(field)
+		return escape(value)
+	})
+	switch name := rule.GetBody(); name {
+	case "":
+	case "*":
+		return verb, path, marshal(t, rest.Interface())
+	default:
+		field := rest.Descriptor().Fields().ByName(protoreflect.Name(name))
+		body = marshal(t, rest.Get(field).Message().Interface())
+		rest.Clear(field)
+	}
+	query := url.Values{}
+	if field := rest.Descriptor().Fields().ByName("update_mask"); field != nil && rest.Has(field) { // its paths stay as they are
+		query.Set("updateMask", strings.Join(rest.Get(field).Message().Interface().(*fieldmaskpb.FieldMask).GetPaths(), ","))
+		rest.Clear(field)
+	}
+	addQuery(t, query, rest.Interface())
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return verb, path, body
+}
+
+// escape writes a value into a path. A uid keeps its slashes.
+func escape(value string) string {
+	if strings.Contains(value, "..") || strings.Contains(value, "//") {
+		return url.PathEscape(value)
+	}
+	return strings.ReplaceAll(url.PathEscape(value), "%2F", "/")
+}
+
+func verbAndPath(r *annotations.HttpRule) (verb, path string) {
+	switch p := r.GetPattern().(type) {
+	case *annotations.HttpRule_Get:
+		return http.MethodGet, p.Get
+	case *annotations.HttpRule_Post:
+		return http.MethodPost, p.Post
+	case *annotations.HttpRule_Patch:
+		return http.MethodPatch, p.Patch
+	case *annotations.HttpRule_Delete:
+		return http.MethodDelete, p.Delete
+	}
+	return "", ""
+}
+
+func marshal(t *testing.T, m proto.Message) string {
+	t.Helper()
+	b, err := protojson.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// addQuery adds what is set in m to a query.
+func addQuery(t *testing.T, query url.Values, m proto.Message) {
+	t.Helper()
+	var tree map[string]any
+	dec := json.NewDecoder(strings.NewReader(marshal(t, m)))
+	dec.UseNumber()
+	if err := dec.Decode(&tree); err != nil {
+		t.Fatal(err)
+	}
+	var add func(prefix string, v any)
+	add = func(name string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for k, e := range v {
+				add(strings.TrimPrefix(name+"."+k, "."), e)
+			}
+		case []any:
+			for _, e := range v {
+				add(name, e)
+			}
+		default:
+			query.Add(name, fmt.Sprint(v))
+		}
+	}
+	add("", tree)
+}
+
+// must returns the answer to a call that has to succeed.
+func must[T proto.Message](t *testing.T, call caller, bearer string, in proto.Message) T {
+	t.Helper()
+	out, st := call(t, bearer, in)
+	if st != nil {
+		t.Fatalf("%s: %v", methodOf(in).Name(), st)
+	}
+	return out.(T)
+}
+
+// child makes a group as the owner and returns its uid.
+func (w *world) child(t *testing.T, parent, name string) string {
+	t.Helper()
+	return must[*iampb.Group](t, w.overGRPC, w.Token, &iampb.CreateGroupRequest{Parent: parent, Group: &iampb.Group{Name: name}}).GetUid()
+}
+
+// robot makes an identity as the owner and returns its uid.
+func (w *world) robot(t *testing.T, parent, name string) string {
+	t.Helper()
+	return must[*iampb.Identity](t, w.overGRPC, w.Token, &iampb.CreateIdentityRequest{Parent: parent, Identity: workload(name)}).GetUid()
+}
+
+// role makes a role as the owner and returns its uid.
+func (w *world) role(t *testing.T, parent, name string, of ...capabilitiespb.Capability) string {
+	t.Helper()
+	return must[*iampb.Role](t, w.overGRPC, w.Token, &iampb.CreateRoleRequest{
+		Parent: parent, Role: &iampb.Role{Name: name, Capabilities: of},
+	}).GetUid()
+}
+
+// bind gives an identity a role in a group as the owner and returns the uid of
+// the binding.
+func (w *world) bind(t *testing.T, group, identity, role string) string {
+	t.Helper()
+	return must[*iampb.RoleBinding](t, w.overGRPC, w.Token, &iampb.CreateRoleBindingRequest{
+		Parent: group, RoleBinding: &iampb.RoleBinding{IdentityUid: identity, RoleUid: role},
+	}).GetUid()
+}
