@@ -64,8 +64,10 @@ type Violation struct{ Subject, Description string }
 // A Resource names what an error is about.
 type Resource struct{ Type, Name string }
 
-func (e *Error) Error() string        { return e.Message }
-func (e *Error) Unwrap() error        { return e.Cause }
+func (e *Error) Error() string { return e.Message }
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Is makes a fault match its code: errors.Is(err, fault.NotFound).
 func (e *Error) Is(target error) bool { return target == error(e.Code) }
 
 // New returns a fault with no details.

@@ -148,7 +148,7 @@ const maxBatch = 64
 // own: one that fails undoes itself and nobody else.
 type grouped struct {
 	s     *Store
-	on    *statements
+	on    *writer
 	queue chan *job
 	quit  chan struct{}
 	done  chan struct{}
@@ -164,7 +164,7 @@ type job struct {
 
 func newGrouped(s *Store, on *sql.Conn) *grouped {
 	g := &grouped{
-		s: s, on: &statements{conn: on, all: map[string]*sql.Stmt{}},
+		s: s, on: &writer{conn: on, prepared: statements{on: on}},
 		queue: make(chan *job, maxBatch), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	go g.loop()
@@ -204,7 +204,7 @@ func (g *grouped) run(ctx context.Context, f func(*tx) error) error {
 func (g *grouped) stop() error {
 	g.once.Do(func() { close(g.quit) })
 	<-g.done
-	return nil
+	return g.on.prepared.close()
 }
 
 func (g *grouped) loop() {
@@ -309,30 +309,18 @@ func (g *grouped) guard(j *job, t *tx) (err error) {
 	return t.finish(j.ctx)
 }
 
-// statements are the prepared statements of the writer's connection. They take
-// no notice of a caller that goes away: SQLite would end the transaction with
-// the statement it interrupts, and that is shared.
-type statements struct {
-	conn *sql.Conn
-	all  map[string]*sql.Stmt
-}
-
-func (s *statements) get(ctx context.Context, query string) (*sql.Stmt, error) {
-	if st, ok := s.all[query]; ok {
-		return st, nil
-	}
-	st, err := s.conn.PrepareContext(ctx, query)
-	if err != nil {
-		return nil, fmt.Errorf("prepare: %w", err)
-	}
-	s.all[query] = st
-	return st, nil
+// A writer is SQLite's one connection that writes. It takes no notice of a
+// caller that goes away: SQLite would end the transaction with the statement it
+// interrupts, and that is shared.
+type writer struct {
+	conn     *sql.Conn
+	prepared statements
 }
 
 // ExecContext runs a statement.
-func (s *statements) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+func (w *writer) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	ctx = context.WithoutCancel(ctx)
-	st, err := s.get(ctx, query)
+	st, err := w.prepared.get(ctx, query)
 	if err != nil {
 		return nil, err
 	}
@@ -340,9 +328,9 @@ func (s *statements) ExecContext(ctx context.Context, query string, args ...any)
 }
 
 // QueryContext runs a query.
-func (s *statements) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+func (w *writer) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	ctx = context.WithoutCancel(ctx)
-	st, err := s.get(ctx, query)
+	st, err := w.prepared.get(ctx, query)
 	if err != nil {
 		return nil, err
 	}
@@ -351,11 +339,11 @@ func (s *statements) QueryContext(ctx context.Context, query string, args ...any
 
 // QueryRowContext runs a one-row query. A statement that cannot be prepared
 // fails at Scan, as database/sql has it.
-func (s *statements) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+func (w *writer) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	ctx = context.WithoutCancel(ctx)
-	st, err := s.get(ctx, query)
+	st, err := w.prepared.get(ctx, query)
 	if err != nil {
-		return s.conn.QueryRowContext(ctx, query, args...)
+		return w.conn.QueryRowContext(ctx, query, args...)
 	}
 	return st.QueryRowContext(ctx, args...)
 }

@@ -56,11 +56,3 @@ func (t *tx) mustExist(ctx context.Context, group resource.UID) error {
 	err := t.row(ctx, `SELECT 1 FROM groups AS t WHERE t.uid = $1`+t.s.engine.hold, []any{string(group)}, &one)
 	return missing(err, "group", group)
 }
-
-// affected is fault.NotFound if a statement found nothing to change.
-func affected(n int64, err error, kind string, uid resource.UID) error {
-	if err == nil && n == 0 {
-		return fault.Missing(kind, string(uid))
-	}
-	return err
-}

@@ -183,7 +183,7 @@ func TestPlansOfSQLite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	t.Cleanup(func() { closed(t, s) })
 	var tr tree
 	err = s.write(t.Context(), func(x *tx) (err error) {
 		tr = plant(3000, func(table string, values []any) {
@@ -214,7 +214,9 @@ func TestPlansOfSQLite(t *testing.T) {
 		t.Run(fmt.Sprintf("analyzed %v", analyzed), func(t *testing.T) {
 			if analyzed {
 				s.Tamper(t, "ANALYZE")
-				s.stmts.Clear()
+				if err := s.stmts.close(); err != nil {
+					t.Fatal(err)
+				}
 				s.read.SetMaxIdleConns(0) // only new connections read the statistics
 				s.read.SetMaxIdleConns(sqliteReaders)
 			}
@@ -365,6 +367,13 @@ func openFresh(t *testing.T, server string) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() })
+	t.Cleanup(func() { closed(t, s) })
 	return s
+}
+
+func closed(t *testing.T, s *Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
 }

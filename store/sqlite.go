@@ -72,7 +72,8 @@ func (s *Store) openSQLite(ctx context.Context, path string) error {
 	if s.read, err = sql.Open("sqlite", address+"&_pragma=query_only(1)"); err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
-	s.close = append(s.close, s.read.Close)
+	s.stmts.on = s.read
+	s.close = append(s.close, s.read.Close, s.stmts.close)
 	s.read.SetMaxOpenConns(sqliteReaders)
 	s.read.SetMaxIdleConns(sqliteReaders)
 	on, err := writer.Conn(ctx)

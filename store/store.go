@@ -10,7 +10,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -27,7 +26,7 @@ type Store struct {
 	read   *sql.DB
 	commit committer
 	close  []func() error
-	stmts  sync.Map // query text → *sql.Stmt on read; SQLite only
+	stmts  statements // on read; SQLite only: pgx keeps its own
 
 	mu       sync.Mutex
 	watchers []func(context.Context, int64)
@@ -93,10 +92,10 @@ type scanner interface{ Scan(...any) error }
 
 // row runs a one-row query. It returns sql.ErrNoRows if there is none.
 func (s *Store) row(ctx context.Context, query string, args []any, dest ...any) error {
-	if s.engine.shared { // pgx keeps prepared statements by itself
+	if s.engine.shared {
 		return s.outcome(s.read.QueryRowContext(ctx, query, args...).Scan(dest...))
 	}
-	st, err := s.prepared(ctx, query)
+	st, err := s.stmts.get(ctx, query)
 	if err != nil {
 		return s.outcome(err)
 	}
@@ -134,11 +133,11 @@ func (s *Store) steady(ctx context.Context, f func(reader) error) error {
 	}
 	defer on.Rollback()
 	return f(func(ctx context.Context, query string, args []any, f func(scanner) (bool, error)) error {
-		st, err := s.prepared(ctx, query)
+		st, err := s.stmts.get(ctx, query)
 		if err != nil {
 			return s.outcome(err)
 		}
-		rows, err := on.StmtContext(ctx, st).QueryContext(ctx, args...)
+		rows, err := statement{on.StmtContext(ctx, st.Stmt)}.QueryContext(ctx, args...) // closed with the transaction
 		return s.scan(rows, err, f)
 	})
 }
@@ -147,28 +146,11 @@ func (s *Store) query(ctx context.Context, query string, args []any) (*sql.Rows,
 	if s.engine.shared {
 		return s.read.QueryContext(ctx, query, args...)
 	}
-	st, err := s.prepared(ctx, query)
+	st, err := s.stmts.get(ctx, query)
 	if err != nil {
 		return nil, err
 	}
 	return st.QueryContext(ctx, args...)
-}
-
-// prepared returns the statement of a text. Texts are few: values, and what
-// else a caller chooses freely, are parameters.
-func (s *Store) prepared(ctx context.Context, query string) (*sql.Stmt, error) {
-	if st, ok := s.stmts.Load(query); ok {
-		return st.(*sql.Stmt), nil
-	}
-	st, err := s.read.PrepareContext(ctx, query)
-	if err != nil {
-		return nil, fmt.Errorf("prepare: %w", err)
-	}
-	if old, loaded := s.stmts.LoadOrStore(query, st); loaded {
-		st.Close()
-		return old.(*sql.Stmt), nil
-	}
-	return st, nil
 }
 
 // outcome turns a driver's error into a fault where a caller can act on it.

@@ -93,7 +93,7 @@ func TestMostSpecificPathWins(t *testing.T) {
 			if !strings.HasPrefix(path, "/") {
 				path = "/iam/v2beta1/" + path
 			}
-			r := httptest.NewRequest(method, path, strings.NewReader("{}"))
+			r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader("{}"))
 			w := httptest.NewRecorder()
 			mux.ServeHTTP(w, r)
 			if w.Code != http.StatusNotImplemented || !strings.Contains(w.Body.String(), "method "+want+" not implemented") {
@@ -137,7 +137,7 @@ func TestValidateOnlyTravelsInTheQuery(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, method := range []string{"POST", "PATCH", "DELETE"} {
-				r := httptest.NewRequest(method, "/iam/v2beta1/identityProviders/a1/e5"+query, strings.NewReader(`{"name": "okta"}`))
+				r := httptest.NewRequestWithContext(t.Context(), method, "/iam/v2beta1/identityProviders/a1/e5"+query, strings.NewReader(`{"name": "okta"}`))
 				w := httptest.NewRecorder()
 				mux.ServeHTTP(w, r)
 				if w.Code != http.StatusOK {
