@@ -82,6 +82,11 @@ const (
 	maxStreams        = 250
 	connectionTimeout = 20 * time.Second
 	minKeepalive      = 10 * time.Second
+
+	// Calls run on goroutines that are used again, because their stacks have
+	// grown already: SQLite needs a deep one. More calls than this at once get
+	// goroutines of their own.
+	streamWorkers = 32
 )
 
 // GRPC returns a new server of every service under all its names, with
@@ -96,6 +101,7 @@ func (a *API) GRPC() *grpc.Server {
 		grpc.MaxSendMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(connectionTimeout),
+		grpc.NumStreamWorkers(streamWorkers),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minKeepalive, PermitWithoutStream: true}),
 	)
 	for _, svc := range a.local.services {

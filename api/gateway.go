@@ -27,7 +27,8 @@ type gateway struct {
 	domain  string
 	realm   string
 	maxBody int64
-	mux     *runtime.ServeMux
+	routes  map[string]*runtime.ServeMux // by collection: a mux tries its routes one after the other
+	nowhere *runtime.ServeMux
 	local   *local
 	encoder encoder
 	buffers sync.Pool // of *[]byte
@@ -36,17 +37,42 @@ type gateway struct {
 func newGateway(cfg Config, l *local) *gateway {
 	g := &gateway{domain: cfg.Domain, realm: cfg.Audience, maxBody: cfg.MaxBody, local: l}
 	g.buffers.New = func() any { return new([]byte) }
-	g.mux = runtime.NewServeMux(
-		runtime.WithDisablePathLengthFallback(), // nor does a header override the method
-		runtime.WithRoutingErrorHandler(g.routingError),
-		runtime.WithErrorHandler(g.pathError),
-	)
+	g.routes, g.nowhere = map[string]*runtime.ServeMux{}, g.newMux()
 	for _, b := range bindings() {
-		if err := g.mux.HandlePath(b.verb, b.path, g.handler(b)); err != nil {
+		mux := g.routes[collection(b.path)]
+		if mux == nil {
+			mux = g.newMux()
+			g.routes[collection(b.path)] = mux
+		}
+		if err := mux.HandlePath(b.verb, b.path, g.handler(b)); err != nil {
 			panic(fmt.Sprintf("route %s %s: %v", b.verb, b.path, err)) // the routes are the program's own
 		}
 	}
 	return g
+}
+
+func (g *gateway) newMux() *runtime.ServeMux {
+	return runtime.NewServeMux(
+		runtime.WithDisablePathLengthFallback(), // nor does a header override the method
+		runtime.WithRoutingErrorHandler(g.routingError),
+		runtime.WithErrorHandler(g.pathError),
+	)
+}
+
+// collection is the part of a path, or of a template, that says what it is
+// about: its first three segments, without a verb.
+func collection(path string) string {
+	end := 0
+	for range 3 {
+		i := strings.IndexByte(path[min(end+1, len(path)):], '/')
+		if i < 0 {
+			end = len(path)
+			break
+		}
+		end += 1 + i
+	}
+	name, _, _ := strings.Cut(path[:end], ":")
+	return name
 }
 
 // A binding is one http option of a method: how its request travels as HTTP.
@@ -135,7 +161,11 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		u.Path, u.RawPath = path, "" // the mux goes by Path, in which %2F is a slash like any other
 		r.URL = &u
 	}
-	g.mux.ServeHTTP(w, r)
+	mux := g.routes[collection(r.URL.Path)]
+	if mux == nil {
+		mux = g.nowhere
+	}
+	mux.ServeHTTP(w, r)
 }
 
 // canonical writes a path the way the routes do: with the version this API has

@@ -22,8 +22,16 @@ type committer interface {
 type tx struct {
 	s       *Store
 	on      conn
-	granted []change // what the grants of have changed
-	moved   int64    // the revision, once written
+	shard   int        // of the counters: no two writers should share one
+	rest    []deferred // what goes with the commit
+	granted []change   // what the grants of have changed
+	moved   int64      // the revision, once written
+}
+
+// A deferred statement is one that nothing in its transaction waits for.
+type deferred struct {
+	text string
+	args []any
 }
 
 // A change says whose grants to read again.
@@ -56,8 +64,8 @@ func (s *Store) write(ctx context.Context, f func(*tx) error) error {
 var errRehearsed = errors.New("rehearsed")
 
 // finish writes what every transaction ends with, and undoes one that is a
-// rehearsal: every check has been made by then, by the database too. The row of the revision is
-// locked last, for changes to grants of all groups wait for it.
+// rehearsal: every check has been made by then, by the database too. The row of
+// the revision is locked late, for changes to grants of all groups wait for it.
 func (t *tx) finish(ctx context.Context) error {
 	if resource.Rehearsing(ctx) {
 		return errRehearsed
@@ -71,19 +79,19 @@ func (t *tx) finish(ctx context.Context) error {
 	}
 	for i, c := range t.granted {
 		rev := t.moved - int64(len(t.granted)-1-i)
-		if _, err := t.exec(ctx, `INSERT INTO grant_changes (rev, identity, role) VALUES ($1, $2, $3)`, rev, string(c.identity), string(c.role)); err != nil {
+		if err := t.later(ctx, `INSERT INTO grant_changes (rev, identity, role) VALUES ($1, $2, $3)`, rev, string(c.identity), string(c.role)); err != nil {
 			return err
 		}
 	}
 	if t.moved%changesPruned < int64(len(t.granted)) {
-		if _, err := t.exec(ctx, `DELETE FROM grant_changes WHERE rev <= $1`, t.moved-changesKept); err != nil {
+		if err := t.later(ctx, `DELETE FROM grant_changes WHERE rev <= $1`, t.moved-changesKept); err != nil {
 			return err
 		}
 	}
 	if t.s.engine.shared {
-		_, err = t.exec(ctx, `SELECT pg_notify('holdfast_grants', '')`)
+		return t.later(ctx, `SELECT pg_notify('holdfast_grants', '')`)
 	}
-	return err
+	return nil
 }
 
 // exec runs a statement and returns how many rows it touched.
@@ -93,6 +101,18 @@ func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error)
 		return 0, err
 	}
 	return res.RowsAffected()
+}
+
+// later runs a statement that nothing in the transaction waits for. PostgreSQL
+// gets them all with the commit: there a round trip costs more than a
+// statement, and the locks of counters are to last no longer than they must.
+func (t *tx) later(ctx context.Context, query string, args ...any) error {
+	if t.s.engine.shared {
+		t.rest = append(t.rest, deferred{query, args})
+		return nil
+	}
+	_, err := t.exec(ctx, query, args...)
+	return err
 }
 
 // row runs a one-row query. It returns sql.ErrNoRows if there is none.
@@ -113,30 +133,6 @@ func (t *tx) rows(ctx context.Context, query string, args []any, f func(scanner)
 		}
 	}
 	return rows.Err()
-}
-
-// pooled commits each write by itself: PostgreSQL shares the disk's syncs among
-// concurrent commits already.
-type pooled struct{ s *Store }
-
-func (p pooled) run(ctx context.Context, f func(*tx) error) error {
-	on, err := p.s.read.BeginTx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("begin: %w", err)
-	}
-	defer on.Rollback()
-	t := &tx{s: p.s, on: on}
-	if err := f(t); err != nil {
-		return err
-	}
-	if err := t.finish(ctx); err != nil {
-		return err
-	}
-	if err := on.Commit(); err != nil {
-		return fmt.Errorf("commit: %w", err)
-	}
-	p.s.tell(context.WithoutCancel(ctx), t.moved)
-	return nil
 }
 
 // maxBatch bounds how many writes share one commit, and so how long the first

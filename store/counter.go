@@ -3,23 +3,21 @@ package store
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
 // count records that by resources of the kind came to (or went from) the place
-// of uid. It is the last statement of a write but for the revision, because its
-// locks last until the commit; it takes them root first, so that two writers
-// never wait for each other.
+// of uid. It comes late in a write, because its locks last until the commit; it
+// takes them root first, so that two writers never wait for each other.
 func (t *tx) count(ctx context.Context, kind string, uid resource.UID, by int) error {
 	above := uid.Ancestors()
 	if len(above) == 0 {
 		return nil
 	}
 	var values []string
-	args := []any{kind, rand.IntN(t.s.engine.shards), by}
+	args := []any{kind, t.shard, by}
 	for i, g := range above {
 		direct := 0
 		if i == len(above)-1 {
@@ -28,15 +26,14 @@ func (t *tx) count(ctx context.Context, kind string, uid resource.UID, by int) e
 		args = append(args, segment(g), direct)
 		values = append(values, fmt.Sprintf("($1, $%d, $2, $3, $%d)", len(args)-1, len(args)))
 	}
-	_, err := t.exec(ctx, `INSERT INTO counters (kind, grp, shard, n, children) VALUES `+strings.Join(values, ", ")+`
+	return t.later(ctx, `INSERT INTO counters (kind, grp, shard, n, children) VALUES `+strings.Join(values, ", ")+`
 		ON CONFLICT (kind, grp, shard) DO UPDATE SET n = counters.n + excluded.n, children = counters.children + excluded.children`, args...)
-	return err
 }
 
 // uncount drops the counters of a group that is gone.
 func (t *tx) uncount(ctx context.Context, group resource.UID) error {
 	for _, kind := range kinds {
-		if _, err := t.exec(ctx, `DELETE FROM counters WHERE kind = $1 AND grp = $2`, kind, segment(group)); err != nil {
+		if err := t.later(ctx, `DELETE FROM counters WHERE kind = $1 AND grp = $2`, kind, segment(group)); err != nil {
 			return err
 		}
 	}

@@ -27,11 +27,10 @@ func (t *tx) emit(ctx context.Context, kind resource.EventType, subject, group r
 	if group == "" {
 		group = "/"
 	}
-	_, err = t.exec(ctx, `
+	return t.later(ctx, `
 		INSERT INTO outbox (id, type, subject, grp, actor, at_ms, before_json, after_json)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
 		rand.Text(), string(kind), string(subject), string(group), string(actor), ms(t.s.now()), b, a)
-	return err
 }
 
 func encode(v any) (string, error) {

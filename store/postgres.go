@@ -2,9 +2,11 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"time"
@@ -32,7 +34,6 @@ var postgresEngine = engine{
 		}
 		return `(SELECT i - 1 AS i, v FROM unnest(` + q.arg(values) + `::` + kind + `[]) WITH ORDINALITY AS u (v, i))`
 	},
-	shards: 8, // so that writers do not queue on the organization's row
 }
 
 // postgresSchema writes a migration in PostgreSQL's words: text is ordered by
@@ -76,8 +77,97 @@ func (s *Store) openPostgres(ctx context.Context, address string) error {
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	s.commit = pooled{s}
+	s.commit = newPooled(s)
 	return s.migrate(ctx, s.read, goose.DialectPostgres, goose.WithSessionLocker(locker))
+}
+
+// pooled commits each write by itself: PostgreSQL shares the disk's syncs among
+// concurrent commits already.
+type pooled struct {
+	s    *Store
+	free chan int // shards of counters that no write of this process has
+}
+
+// counterShards is how many rows a counter may have, so that writers do not
+// queue for the one of their organization: whoever has it has it until the disk
+// has synced. A reader adds them up.
+const counterShards = 16
+
+func newPooled(s *Store) pooled {
+	p := pooled{s, make(chan int, counterShards)}
+	for i := range counterShards {
+		p.free <- i
+	}
+	return p
+}
+
+// shard takes a shard, any one if all are taken, and returns what gives it back.
+func (p pooled) shard() (shard int, release func()) {
+	select {
+	case shard = <-p.free:
+		return shard, func() { p.free <- shard }
+	default:
+		return rand.IntN(counterShards), func() {}
+	}
+}
+
+func (p pooled) run(ctx context.Context, f func(*tx) error) error {
+	on, err := p.s.read.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer on.Close()
+	if _, err := on.ExecContext(ctx, `BEGIN`); err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	t := &tx{s: p.s, on: on}
+	var release func()
+	t.shard, release = p.shard()
+	defer release()
+	err = f(t)
+	if err == nil {
+		err = t.finish(ctx)
+	}
+	if err == nil {
+		err = commit(ctx, on, t.rest)
+	}
+	if err != nil {
+		undo(ctx, on)
+		return err
+	}
+	p.s.tell(context.WithoutCancel(ctx), t.moved)
+	return nil
+}
+
+// commit ends a transaction with its last statements, in one round trip.
+func commit(ctx context.Context, on *sql.Conn, rest []deferred) error {
+	return on.Raw(func(c any) error {
+		batch := &pgx.Batch{}
+		for _, d := range rest {
+			batch.Queue(d.text, d.args...)
+		}
+		batch.Queue(`COMMIT`)
+		results := c.(*stdlib.Conn).Conn().SendBatch(ctx, batch)
+		defer results.Close()
+		for range rest {
+			if _, err := results.Exec(); err != nil {
+				return err
+			}
+		}
+		tag, err := results.Exec()
+		if err == nil && tag.String() != "COMMIT" { // how PostgreSQL ends a transaction that has failed
+			err = fmt.Errorf("commit: the answer was %s", tag)
+		}
+		return err
+	})
+}
+
+// undo ends a transaction without its effects. A connection that cannot even do
+// that is not used again.
+func undo(ctx context.Context, on *sql.Conn) {
+	if _, err := on.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`); err != nil {
+		_ = on.Raw(func(any) error { return driver.ErrBadConn })
+	}
 }
 
 // ListenGrants calls f whenever any process has changed grants, until ctx ends

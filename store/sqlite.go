@@ -26,7 +26,6 @@ var sqliteEngine = engine{
 		b, _ := json.Marshal(values) // strings and numbers cannot fail
 		return `(SELECT key AS i, value AS v FROM json_each(` + q.arg(string(b)) + `))`
 	},
-	shards: 1, // there is one writer
 }
 
 // sqliteSchema writes a migration in SQLite's words. The key of a row is its
@@ -52,6 +51,10 @@ func sqliteSchema(text string) string {
 // two processes would not learn of each other's changes.
 func (s *Store) openSQLite(ctx context.Context, path string) error {
 	s.engine = sqliteEngine
+	var err error
+	if s.seen, err = newSeen(); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}

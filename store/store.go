@@ -27,6 +27,7 @@ type Store struct {
 	commit committer
 	close  []func() error
 	stmts  statements // on read; SQLite only: pgx keeps its own
+	seen   *seen      // nil where another process may write
 
 	mu       sync.Mutex
 	watchers []func(context.Context, int64)
@@ -41,7 +42,6 @@ type engine struct {
 	schema  func(string) string // a migration in the engine's words
 	failure func(error) failure
 	each    func(q *query, values any) string // a table s (i, v) of the values
-	shards  int                               // of a counter
 }
 
 // A failure is what a driver's error means to the store.
