@@ -37,8 +37,12 @@ type globalFlags struct {
 func newApp(in, out, err *os.File) *app {
 	return &app{
 		in: in, out: bufio.NewWriterSize(out, 64<<10), err: err,
-		colour: isTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
+		colour: wantsColour(isTerminal(out), os.Getenv),
 	}
+}
+
+func wantsColour(terminal bool, getenv func(string) string) bool {
+	return terminal && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
 }
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
@@ -95,7 +99,7 @@ func nouns() []noun {
 func (a *app) branch(use, short string, subs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short,
-		Args: cobra.ArbitraryArgs,
+		Args: cobra.ArbitraryArgs, SuggestionsMinimumDistance: 2,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()
@@ -124,6 +128,17 @@ func (a *app) do(t task) func(*cobra.Command, []string) error {
 	}
 }
 
+// ask makes a task that calls the server a command's RunE.
+func (a *app) ask(t func(ctx context.Context, c *client, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		c, err := a.client()
+		if err != nil {
+			return err
+		}
+		return t(ctx, c, cmd, args)
+	})
+}
+
 // note tells the person something that is not a result.
 func (a *app) note(format string, args ...any) {
 	fmt.Fprintln(a.err, "holdfast: "+printable(fmt.Sprintf(format, args...)))
@@ -131,7 +146,7 @@ func (a *app) note(format string, args ...any) {
 
 // end writes what is left to write, tells what went wrong, and returns the exit
 // code.
-func (a *app) end(ctx context.Context, err error) int {
+func (a *app) end(cmd *cobra.Command, err error) int {
 	if a.conn != nil {
 		a.conn.Close()
 	}
@@ -141,9 +156,12 @@ func (a *app) end(ctx context.Context, err error) int {
 	if err == nil {
 		return exitOK
 	}
-	p := problemOf(ctx, err)
+	p := problemOf(cmd.Context(), err)
 	if !a.started {
 		p.code = exitUsage
+	}
+	if !a.started && len(p.hints) == 0 {
+		p.hints = []string{"usage: " + cmd.UseLine()}
 	}
 	if p.text != "" {
 		a.note("%s", p.text)

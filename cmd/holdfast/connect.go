@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"net"
 	"net/url"
 	"os"
 	"time"
@@ -73,6 +74,9 @@ func (a *app) connect() (*client, error) {
 	if err != nil {
 		return nil, err
 	}
+	if u.Scheme == "http" && token != "" && !isLoopback(u.Hostname()) {
+		a.note("warning: the token goes to %s without encryption", api.value)
+	}
 	conn, err := grpc.NewClient(hostPort(u),
 		grpc.WithTransportCredentials(security), grpc.WithDisableServiceConfig(),
 		grpc.WithUserAgent("holdfast/"+clientVersion()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)))
@@ -80,6 +84,11 @@ func (a *app) connect() (*client, error) {
 		return nil, usage("%s: %v", api.origin, err)
 	}
 	return &client{ClientConn: conn, app: a, api: api.value, token: token}, nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || (ip != nil && ip.IsLoopback())
 }
 
 // tls trusts the system's certificates and those of ca_file.

@@ -23,6 +23,6 @@ func run(ctx context.Context, args []string) int {
 	a := newApp(os.Stdin, os.Stdout, os.Stderr)
 	root := a.root()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	return a.end(ctx, err)
+	cmd, err := root.ExecuteContextC(ctx)
+	return a.end(cmd, err)
 }

@@ -44,7 +44,7 @@ func usage(format string, args ...any) *problem {
 // problemOf tells what to say about any error.
 func problemOf(ctx context.Context, err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
-		return p
+		return &problem{text: err.Error(), hints: p.hints, code: p.code} // with what was put before it
 	}
 	if ctx.Err() != nil {
 		return &problem{text: "interrupted", code: exitInterrupted}
@@ -77,8 +77,6 @@ func (r refusal) problem() *problem {
 		p.hints = r.whoCan()
 	case codes.NotFound:
 		p.code = exitNotFound
-	case codes.FailedPrecondition:
-		p.hints = r.unmet()
 	case codes.Unimplemented:
 		p.hints = []string{"the server may be older than this client: compare them with holdfast version"}
 	}
@@ -94,26 +92,15 @@ func (r refusal) violations() (hints []string) {
 			continue
 		}
 		for i, v := range bad.GetFieldViolations() {
-			flag := r.flags[v.GetField()]
+			name, _, _ := strings.Cut(v.GetField(), "[") // an element of a list or map
+			flag := r.flags[name]
 			switch {
 			case i == 0 && flag != "":
-				hints = append(hints, "change "+flag)
+				hints = append(hints, "set "+flag)
 			case i > 0 && flag != "":
-				hints = append(hints, "also change "+flag+": "+v.GetDescription())
+				hints = append(hints, "also set "+flag+": "+v.GetDescription())
 			case i > 0:
 				hints = append(hints, "also: "+v.GetField()+": "+v.GetDescription())
-			}
-		}
-	}
-	return hints
-}
-
-// unmet has what the sentence does not already say.
-func (r refusal) unmet() (hints []string) {
-	for _, d := range r.status.Details() {
-		if failure, ok := d.(*errdetails.PreconditionFailure); ok && len(failure.GetViolations()) > 1 {
-			for _, v := range failure.GetViolations() {
-				hints = append(hints, v.GetDescription())
 			}
 		}
 	}
@@ -167,7 +154,10 @@ func (r refusal) unanswered() *problem {
 // reason is the end of a chain of errors: the part that is not about gRPC.
 func reason(text string) string {
 	text = strings.TrimRight(text, `"`)
-	for _, about := range []string{"connect: ", "lookup ", "desc = \"", "transport: "} {
+	if strings.Contains(text, "no such host") || strings.HasSuffix(text, "produced zero addresses") {
+		return "its name has no address"
+	}
+	for _, about := range []string{"connect: ", "desc = \"", "transport: "} {
 		if i := strings.LastIndex(text, about); i >= 0 {
 			return text[i+len(about):]
 		}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+)
+
+func accountAssociations() noun {
+	bindings := serviceBindingsPath()
+	return noun{
+		use: "account-associations", one: "account association",
+		about: "An account association says which accounts at other services belong to a group. A group has one at most,\n" +
+			"and it goes by the group's name, path or uid.",
+		example: "  holdfast iam account-associations create cloud --parent acme --amazon-account 123456789012",
+		service: serviceOf(iampb.File_holdfast_iam_v2beta1_account_associations_proto),
+		message: (*iampb.AccountAssociation)(nil).ProtoReflect().Descriptor(),
+		named:   groups, argument: "name",
+		fields: []field{
+			description("association"),
+			{flag: "amazon-account", path: "amazon.account", help: "`ID` of the account at Amazon Web Services, twelve digits"},
+			{flag: "google-project-id", path: "google.project_id", help: "`ID` of the project at Google Cloud"},
+			{flag: "google-project-number", path: "google.project_number", help: "`NUMBER` of that project"},
+			{flag: "azure-tenant-id", path: "azure.tenant_id", help: "`ID` of the tenant at Microsoft Azure"},
+			{flag: "azure-client-id", path: "azure.client_ids", help: "an application in it and its id, `NAME=ID`; can be repeated"},
+			{flag: "github", path: "github.app_installations", read: readInstallations, help: "an app's installation at GitHub, `APP:INSTALLATION[:NAME]`; can be repeated"},
+			{flag: "service", path: bindings, ref: identities, key: principalName, help: "a service principal and the identity it acts as, `NAME=IDENTITY`; can be repeated"},
+		},
+		columns: []column{
+			{name: "name", path: "name"}, {name: "uid", path: "uid"}, {name: "amazon", path: "amazon.account"},
+			{name: "google", path: "google.projectId"}, {name: "azure", path: "azure.tenantId"},
+		},
+		wide:    columnsOf("description", "createTime", "updateTime"),
+		flagsOf: map[string]string{"account_association": "--amazon-account, --google-project-id, --azure-tenant-id, --github or --service", "service_bindings": "--service"},
+		extra:   []func(*app) *cobra.Command{(*app).checkAssociation},
+	}
+}
+
+// serviceBindingsPath leads to the bindings of service principals. The field
+// that holds them has the name of another product in the API.
+func serviceBindingsPath() string {
+	holder := (*iampb.AccountAssociation)(nil).ProtoReflect().Descriptor().Fields().ByNumber(7)
+	return string(holder.Name()) + ".service_bindings"
+}
+
+// principalName is how the server knows a service principal that people write
+// like any other word.
+func principalName(word string) string {
+	return strings.ToUpper(strings.ReplaceAll(word, "-", "_"))
+}
+
+// readInstallations reads app:installation and an optional :name.
+func readInstallations(m protoreflect.Message, texts []string) error {
+	github, ok := m.Interface().(*iampb.AccountAssociation_GitHub)
+	if !ok {
+		return fmt.Errorf("cannot be set on %s", m.Descriptor().Name())
+	}
+	github.AppInstallations = map[int64]*iampb.AccountAssociation_GitHubAppInstallations{}
+	for _, text := range texts {
+		parts := append(strings.SplitN(text, ":", 3), "", "")
+		app, err := strconv.ParseInt(parts[0], 10, 64)
+		installation, err2 := strconv.ParseInt(parts[1], 10, 64)
+		if err != nil || err2 != nil {
+			return fmt.Errorf("%q is not of the form APP:INSTALLATION[:NAME], with numbers for the first two", text)
+		}
+		if github.AppInstallations[app] == nil {
+			github.AppInstallations[app] = &iampb.AccountAssociation_GitHubAppInstallations{}
+		}
+		github.AppInstallations[app].Installations = append(github.AppInstallations[app].Installations,
+			&iampb.AccountAssociation_GitHubInstallation{InstallationId: installation, Name: parts[2]})
+	}
+	return nil
+}
+
+func (a *app) checkAssociation() *cobra.Command {
+	provider := field{flag: "provider", path: "provider_type", help: "which `ACCOUNT` to try: google, amazon or azure"}
+	method := accountAssociations().service.Methods().ByName("CheckAccountAssociation")
+	cmd := &cobra.Command{
+		Use: "check GROUP --provider ACCOUNT", Short: "Tell whether an account can be used, and why not",
+		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeArgs(groups()),
+		RunE: a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, args []string) error {
+			uid, err := c.resolve(ctx, groups(), args[0])
+			if err != nil {
+				return err
+			}
+			req := newMessage(method.Input())
+			put(req, "uid", uid)
+			if _, err := provider.apply(ctx, c, cmd.Flags(), req, provider.path); err != nil {
+				return err
+			}
+			m, err := c.call(ctx, method, req.Interface(), map[string]string{"uid": "GROUP", "provider_type": "--provider"})
+			if err != nil {
+				return err
+			}
+			return a.show(noun{use: "checks", message: m.Descriptor(), columns: columnsOf("status", "reason", "message"), id: "status"}, m)
+		}),
+	}
+	a.registerField(cmd, provider, method.Input())
+	return cmd
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
+)
+
+// A person is waiting with a finger on the tab key: what takes longer than this
+// is left out, and so is any error.
+const (
+	completionTime  = 700 * time.Millisecond
+	completionLimit = maxPage
+)
+
+type completion = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
+
+// completeArgs completes the first argument.
+func (a *app) completeArgs(n noun) completion {
+	flag := a.completeFlag(n)
+	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return flag(cmd, args, toComplete)
+	}
+}
+
+// completeFlag completes what stands for one of a noun: uids, names, or paths.
+func (a *app) completeFlag(n noun) completion {
+	return func(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+		defer cancel()
+		c, err := a.client()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		words, directive := c.candidates(ctx, n, toComplete)
+		return words, directive | cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeQuestion completes arguments that are each of another noun. nil stands
+// for a capability.
+func (a *app) completeQuestion(args ...func() noun) completion {
+	return func(cmd *cobra.Command, given []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		switch i := len(given); {
+		case i >= len(args):
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		case args[i] == nil:
+			return enumWords(capabilitiespb.Capability(0).Descriptor()), cobra.ShellCompDirectiveNoFileComp
+		default:
+			return a.completeFlag(args[i]())(cmd, given, toComplete)
+		}
+	}
+}
+
+var uidStart = regexp.MustCompile(`^[0-9a-f]{6,}(/[0-9a-f]*)*$`)
+
+// candidates are the words that may follow what has been typed.
+func (c *client) candidates(ctx context.Context, n noun, typed string) ([]string, cobra.ShellCompDirective) {
+	if n.named != nil {
+		n = n.named()
+	}
+	if !n.hasName() || uidStart.MatchString(typed) {
+		return c.words(ctx, n, nil, func(m protoreflect.Message) string {
+			return described(uidOf(m), m, "name")
+		}, typed), 0
+	}
+	if i := strings.LastIndexByte(typed, '/'); i >= 0 {
+		parent, err := c.walkDown(ctx, strings.FieldsFunc(typed[:i], func(r rune) bool { return r == '/' }))
+		if err != nil {
+			return nil, 0
+		}
+		below := func(m protoreflect.Message) string { return described(typed[:i+1]+nameOf(m), m, "uid") }
+		words := c.words(ctx, n, &parent, below, typed)
+		if n.use != groups().use && parent != "" { // the path may go further down
+			words = append(words, c.words(ctx, groups(), &parent, func(m protoreflect.Message) string { return typed[:i+1] + nameOf(m) + "/" }, typed)...)
+			return words, cobra.ShellCompDirectiveNoSpace
+		}
+		return words, 0
+	}
+	return c.words(ctx, n, nil, func(m protoreflect.Message) string { return described(nameOf(m), m, "uid") }, typed), 0
+}
+
+// described is a word and, for shells that show it, a field beside it.
+func described(word string, m protoreflect.Message, field protoreflect.Name) string {
+	if fd := m.Descriptor().Fields().ByName(field); fd != nil {
+		return word + "\t" + m.Get(fd).String()
+	}
+	return word
+}
+
+func (c *client) words(ctx context.Context, n noun, parent *string, word func(protoreflect.Message) string, typed string) (words []string) {
+	method := n.method("List")
+	req := newMessage(method.Input())
+	within(req, parent)
+	for page, err := range c.walk(ctx, method, req, paging{limit: completionLimit, pageSize: maxPage}) {
+		if err != nil {
+			return nil
+		}
+		for i := range page.items.Len() {
+			if w := word(page.items.Get(i).Message()); strings.HasPrefix(w, typed) {
+				words = append(words, w)
+			}
+		}
+	}
+	return words
+}

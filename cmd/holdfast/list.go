@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"iter"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// maxPage is the largest page the server gives.
+const maxPage = 200
+
+// paging is the flags of every list.
+type paging struct {
+	limit, pageSize, skip int32
+	orderBy               string
+}
+
+func (p *paging) register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.Int32Var(&p.limit, "limit", 0, "stop after `N` results (0: show all)")
+	f.Int32Var(&p.pageSize, "page-size", maxPage, "ask for `N` results at a time")
+	f.Int32Var(&p.skip, "skip", 0, "pass over the first `N` results")
+	f.StringVar(&p.orderBy, "order-by", "", "sort by a `FIELD`, such as name or \"create_time desc\"")
+}
+
+func (p paging) check() error {
+	if p.limit < 0 || p.pageSize < 1 || p.skip < 0 {
+		return usage("--limit and --skip must not be negative, and --page-size must be at least 1")
+	}
+	return nil
+}
+
+var pagingFlags = map[string]string{
+	"page_size": "--page-size", "order_by": "--order-by", "skip": "--skip", "name": "--name",
+	"uidp.children_of": "--parent", "uidp.descendants_of": "--parent",
+	"capability": "CAPABILITY", "place_uid": "PLACE", // of who-can
+}
+
+func (a *app) list(n noun) *cobra.Command {
+	var p paging
+	method := n.method("List")
+	cmd := &cobra.Command{
+		Use: "list", Short: "List " + n.plural(), Aliases: []string{"ls"}, Args: cobra.NoArgs,
+		RunE: a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, _ []string) error {
+			req := newMessage(method.Input())
+			if err := c.narrow(ctx, n, cmd, req); err != nil {
+				return err
+			}
+			return c.printAll(ctx, n, method, req, p)
+		}),
+	}
+	p.register(cmd)
+	cmd.Flags().String("parent", "", "only those directly in this `"+groups().reference()+"`")
+	cmd.Flags().BoolP("recursive", "r", false, "with --parent: those at any depth below it")
+	must(cmd.RegisterFlagCompletionFunc("parent", a.completeFlag(groups())))
+	if method.Input().Fields().ByName("name") != nil {
+		cmd.Flags().String("name", "", "only those of exactly this `NAME`")
+	}
+	for _, f := range n.filters {
+		a.registerField(cmd, f, method.Input())
+	}
+	return cmd
+}
+
+// narrow puts the filters of the command line into a request.
+func (c *client) narrow(ctx context.Context, n noun, cmd *cobra.Command, req protoreflect.Message) error {
+	parent, _ := cmd.Flags().GetString("parent")
+	recursive, _ := cmd.Flags().GetBool("recursive")
+	switch {
+	case parent != "":
+		uid, err := c.resolve(ctx, groups(), parent)
+		if err != nil {
+			return err
+		}
+		scope := "uidp.children_of"
+		if recursive {
+			scope = "uidp.descendants_of"
+		}
+		put(req, scope, uid)
+	case recursive:
+		return usage("--recursive needs --parent; without either, everything you can see is listed")
+	}
+	if name, _ := cmd.Flags().GetString("name"); name != "" {
+		put(req, "name", name)
+	}
+	for _, f := range n.filters {
+		if _, err := f.apply(ctx, c, cmd.Flags(), req, f.path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// printAll prints every page as it arrives.
+func (c *client) printAll(ctx context.Context, n noun, method protoreflect.MethodDescriptor, req protoreflect.Message, p paging) error {
+	if err := p.check(); err != nil {
+		return err
+	}
+	out, err := c.app.printer(n, true)
+	if err != nil {
+		return err
+	}
+	incomplete := false
+	for page, err := range c.pages(ctx, method, req, p) {
+		if err != nil {
+			return err
+		}
+		for i := range page.items.Len() {
+			if err := out.add(page.items.Get(i).Message()); err != nil {
+				return err
+			}
+		}
+		if err := out.flush(); err != nil {
+			return err
+		}
+		if err := c.app.out.Flush(); err != nil {
+			return err
+		}
+		incomplete = incomplete || page.incomplete
+	}
+	if incomplete {
+		c.app.note("%s", incompleteNote)
+	}
+	return out.close()
+}
+
+const incompleteNote = "there are groups above that you cannot see, and bindings on them are not told"
+
+// A page is one answer to a list request.
+type page struct {
+	items      protoreflect.List
+	incomplete bool
+}
+
+// pages asks for one page after the other, always one ahead of its reader.
+func (c *client) pages(ctx context.Context, method protoreflect.MethodDescriptor, req protoreflect.Message, p paging) iter.Seq2[page, error] {
+	type result struct {
+		page page
+		err  error
+	}
+	return func(yield func(page, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		results := make(chan result)
+		go func() {
+			defer close(results)
+			for page, err := range c.walk(ctx, method, req, p) {
+				select {
+				case results <- result{page, err}:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}()
+		for r := range results {
+			if !yield(r.page, r.err) {
+				return
+			}
+		}
+	}
+}
+
+// walk asks for one page after the other, up to the limit.
+func (c *client) walk(ctx context.Context, method protoreflect.MethodDescriptor, req protoreflect.Message, p paging) iter.Seq2[page, error] {
+	fields := method.Output().Fields()
+	return func(yield func(page, error) bool) {
+		left := p.limit
+		put(req, "order_by", p.orderBy)
+		put(req, "skip", p.skip)
+		for {
+			size := min(p.pageSize, maxPage)
+			if p.limit > 0 {
+				size = min(size, left)
+			}
+			put(req, "page_size", size)
+			resp, err := c.call(ctx, method, proto.Clone(req.Interface()), pagingFlags)
+			if err != nil {
+				yield(page{}, err)
+				return
+			}
+			got := page{items: resp.Get(fields.ByNumber(1)).List()}
+			if fd := fields.ByName("incomplete"); fd != nil {
+				got.incomplete = resp.Get(fd).Bool()
+			}
+			left -= int32(got.items.Len())
+			token := resp.Get(fields.ByName("next_page_token")).String()
+			if !yield(got, nil) || token == "" || (p.limit > 0 && left <= 0) {
+				return
+			}
+			put(req, "page_token", token)
+			put(req, "skip", int32(0)) // the token is past what was skipped
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/holdfast-dev/holdfast/server"
+	"github.com/holdfast-dev/holdfast/store/storetest"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"holdfast": main})
+}
+
+// TestStories runs every script against a server of its own, on every engine.
+func TestStories(t *testing.T) {
+	files, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no stories: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			storetest.EachURL(t, func(t *testing.T, url string) { tell(t, file, url) })
+		})
+	}
+}
+
+func tell(t *testing.T, file, database string) {
+	clock := &clock{}
+	dev := start(t, server.Config{Database: database, Now: clock.now})
+	testscript.Run(t, testscript.Params{
+		Files:              []string{file},
+		RequireUniqueNames: true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("HOLDFAST_API", dev.BaseURL)
+			e.Setenv("HOLDFAST_TOKEN", dev.Token)
+			e.Setenv("HOLDFAST_CONFIG", filepath.Join(e.WorkDir, "config.yaml"))
+			e.Setenv("ORG", dev.OrganizationUID)
+			e.Setenv("OWNER", dev.OwnerUID)
+			e.Setenv("DEV_JSON", dev.file)
+			e.Setenv("QUICKSTART", filepath.Join(e.WorkDir, "quickstart.sh"))
+			e.Setenv("GORACE", "atexit_sleep_ms=10") // each command would end a second late
+			e.Values["clock"] = clock
+			e.Values["test"] = t
+			return writeQuickstart(filepath.Join(e.WorkDir, "quickstart.sh"))
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits, "capture": capture, "pass": pass, "tls": startTLS,
+		},
+	})
+}
+
+// writeQuickstart takes the commands of the quick start out of the page for
+// users.
+func writeQuickstart(file string) error {
+	page, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		return err
+	}
+	_, rest, _ := strings.Cut(string(page), "```sh quickstart\n")
+	script, _, found := strings.Cut(rest, "```")
+	if !found {
+		return errors.New("docs/cli.md has no quick start")
+	}
+	return os.WriteFile(file, []byte(script), 0o600)
+}
+
+// A clock is the server's: stories can make time pass.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+// A devFile is what a server in dev mode tells of itself.
+type devFile struct {
+	BaseURL, Token, OrganizationUID, OwnerUID string
+
+	file string
+}
+
+// start runs a server in dev mode until the test ends.
+func start(t *testing.T, cfg server.Config) devFile {
+	t.Helper()
+	cfg.Dev, cfg.Listen, cfg.DataDir, cfg.Stdout, cfg.Stderr = true, "127.0.0.1:0", t.TempDir(), io.Discard, io.Discard
+	srv, err := server.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- srv.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	dev := devFile{file: filepath.Join(cfg.DataDir, "dev.json")}
+	text, err := os.ReadFile(dev.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &dev); err != nil {
+		t.Fatal(err)
+	}
+	return dev
+}
+
+// exits N COMMAND... runs a command that must end with that exit code.
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	err = ts.Exec(args[1], args[2:]...)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit code = %d, want %d", got, want)
+	}
+}
+
+// capture NAME keeps the standard output of the last command in a variable.
+func capture(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+}
+
+// pass DURATION lets time pass on the server.
+func pass(ts *testscript.TestScript, _ bool, args []string) {
+	d, err := time.ParseDuration(args[0])
+	ts.Check(err)
+	ts.Value("clock").(*clock).ahead.Add(int64(d))
+}
+
+// tls starts a second server, which speaks TLS with a certificate that nobody
+// knows: TLS_API, TLS_TOKEN, and the certificate in tls.crt.
+func startTLS(ts *testscript.TestScript, _ bool, _ []string) {
+	s := httptest.NewTLSServer(http.NotFoundHandler())
+	defer s.Close()
+	pair := s.TLS.Certificates[0]
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	ts.Check(err)
+	crt, secret := ts.MkAbs("tls.crt"), ts.MkAbs("tls.key")
+	ts.Check(os.WriteFile(crt, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]}), 0o600))
+	ts.Check(os.WriteFile(secret, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600))
+	t := ts.Value("test").(*testing.T)
+	dev := start(t, server.Config{Database: storetest.SQLite(t), TLSCert: crt, TLSKey: secret})
+	ts.Setenv("TLS_API", dev.BaseURL)
+	ts.Setenv("TLS_TOKEN", dev.Token)
+}

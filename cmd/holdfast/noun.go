@@ -1,0 +1,420 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+)
+
+// A noun is a kind of resource as people see it: what it is called, which flags
+// set its fields, and which columns show them. Its commands follow from that and
+// from the API's definition, whose services are all of one shape.
+type noun struct {
+	use, one string // on the command line, and in a sentence
+	about    string
+	example  string
+	service  protoreflect.ServiceDescriptor
+	message  protoreflect.MessageDescriptor
+
+	argument string  // the field that create takes as its argument, "" for none
+	fields   []field // flags of create and update
+	filters  []field // flags of list
+	columns  []column
+	wide     []column
+	created  []column // shown, beside the others, by create alone
+	id       string   // the field that -o id shows; "" is uid
+
+	parent     func() noun // what one is created in; nil is a group
+	parentFlag string      // "" is parent
+	named      func() noun // those whose names stand for these; nil where names are these resources' own
+	orphan     bool        // one can be created without a parent, with --root
+
+	flagsOf map[string]string // what sets a field that has no flag of its own
+	rewrite rewrite
+	extra   []func(*app) *cobra.Command
+}
+
+// A rewrite is where the flags of a noun set fields that depend on one another:
+// it returns the path that stands for a field's own. uid is "" on creation.
+type rewrite func(ctx context.Context, c *client, cmd *cobra.Command, uid string) (func(path string) string, error)
+
+// method finds the method of the noun's service whose name is a verb and the
+// name of the resource. There may be none.
+func (n noun) method(verb string) protoreflect.MethodDescriptor {
+	if verb != "List" {
+		return n.service.Methods().ByName(protoreflect.Name(verb) + n.message.Name())
+	}
+	for i := range n.service.Methods().Len() {
+		if m := n.service.Methods().Get(i); strings.HasPrefix(string(m.Name()), verb) {
+			return m
+		}
+	}
+	return nil
+}
+
+// body is the field of a request that holds the resource.
+func (n noun) body(request protoreflect.MessageDescriptor) protoreflect.FieldDescriptor {
+	for i := range request.Fields().Len() {
+		if fd := request.Fields().Get(i); fd.Message() == n.message {
+			return fd
+		}
+	}
+	panic("no resource in " + request.FullName())
+}
+
+func (n noun) hasName() bool { return n.message.Fields().ByName("name") != nil }
+
+func (n noun) parentNoun() noun {
+	if n.parent == nil {
+		return groups()
+	}
+	return n.parent()
+}
+
+// noun is the commands of a noun.
+func (a *app) noun(n noun) *cobra.Command {
+	cmd := a.branch(n.use, "Manage "+n.plural(), a.list(n), a.get(n), a.create(n))
+	cmd.Long = n.about
+	if n.method("Update") != nil {
+		cmd.AddCommand(a.update(n))
+	}
+	cmd.AddCommand(a.delete(n))
+	for _, f := range n.extra {
+		cmd.AddCommand(f(a))
+	}
+	return cmd
+}
+
+func (n noun) plural() string {
+	return strings.ReplaceAll(n.use, "-", " ")
+}
+
+// reference is how the argument that names one is written.
+func (n noun) reference() string {
+	switch {
+	case n.named != nil:
+		return n.named().reference()
+	case n.hasName():
+		return strings.ToUpper(strings.ReplaceAll(n.one, " ", "-"))
+	}
+	return "UID"
+}
+
+func (a *app) get(n noun) *cobra.Command {
+	return &cobra.Command{
+		Use: "get " + n.reference(), Short: "Show one " + n.one,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeArgs(n),
+		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, args []string) error {
+			uid, err := c.resolve(ctx, n, args[0])
+			if err != nil {
+				return err
+			}
+			m, err := c.get(ctx, n, uid)
+			if err != nil {
+				return err
+			}
+			return a.show(n, m)
+		}),
+	}
+}
+
+func (c *client) get(ctx context.Context, n noun, uid string) (protoreflect.Message, error) {
+	method := n.method("Get")
+	req := newMessage(method.Input())
+	put(req, "uid", uid)
+	return c.call(ctx, method, req.Interface(), map[string]string{"uid": n.reference()})
+}
+
+func (a *app) create(n noun) *cobra.Command {
+	use, args := "create", cobra.NoArgs
+	if n.argument != "" {
+		use, args = "create "+strings.ToUpper(n.argument), cobra.ExactArgs(1)
+	}
+	cmd := &cobra.Command{
+		Use: use, Short: "Create " + article(n.one), Example: n.example, Args: args,
+		RunE: a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, args []string) error {
+			m, err := c.create(ctx, n, cmd, args)
+			if err != nil {
+				return err
+			}
+			n.columns = slices.Concat(n.columns, n.created)
+			return a.show(n, m)
+		}),
+	}
+	for _, f := range n.fields {
+		a.registerField(cmd, f, n.message)
+	}
+	flag := n.parentFlagName()
+	cmd.Flags().String(flag, "", "`"+n.parentNoun().reference()+"` to create it in")
+	must(cmd.RegisterFlagCompletionFunc(flag, a.completeFlag(n.parentNoun())))
+	if n.orphan {
+		cmd.Flags().Bool("root", false, "create it without a parent")
+		cmd.MarkFlagsMutuallyExclusive("root", flag)
+	}
+	addDryRun(cmd)
+	return cmd
+}
+
+func (n noun) parentFlagName() string {
+	if n.parentFlag != "" {
+		return n.parentFlag
+	}
+	return "parent"
+}
+
+func (a *app) registerField(cmd *cobra.Command, f field, d protoreflect.MessageDescriptor) {
+	f.register(cmd, d)
+	if f.ref != nil {
+		must(cmd.RegisterFlagCompletionFunc(f.flag, a.completeFlag(f.ref())))
+	}
+}
+
+func addDryRun(cmd *cobra.Command) {
+	cmd.Flags().Bool("dry-run", false, "check everything, and change nothing")
+}
+
+func article(word string) string {
+	if strings.ContainsRune("aeiou", rune(word[0])) {
+		return "an " + word
+	}
+	return "a " + word
+}
+
+func (c *client) create(ctx context.Context, n noun, cmd *cobra.Command, args []string) (protoreflect.Message, error) {
+	method := n.method("Create")
+	req := newMessage(method.Input())
+	parent, err := c.parentOf(ctx, n, cmd)
+	if err != nil {
+		return nil, err
+	}
+	put(req, "parent", parent)
+	resource := req.Mutable(n.body(method.Input())).Message()
+	if n.argument != "" {
+		put(resource, n.argumentField(), args[0])
+	}
+	_, flags, err := c.fill(ctx, n, cmd, resource, "")
+	if err != nil {
+		return nil, err
+	}
+	flags["parent"] = "--" + n.parentFlagName()
+	if n.argument != "" {
+		flags[n.argumentField()] = strings.ToUpper(n.argument)
+	}
+	return c.write(ctx, cmd, method, req, flags)
+}
+
+func (n noun) argumentField() string { return strings.ReplaceAll(n.argument, "-", "_") }
+
+// parentOf finds what to create one in: what the flag names, or else the
+// organization of the settings.
+func (c *client) parentOf(ctx context.Context, n noun, cmd *cobra.Command) (string, error) {
+	flag := n.parentFlagName()
+	if root, _ := cmd.Flags().GetBool("root"); root {
+		return "", nil
+	}
+	text, err := cmd.Flags().GetString(flag)
+	if err != nil {
+		return "", err
+	}
+	if text == "" && n.parent == nil {
+		organization, err := c.app.value("organization")
+		if err != nil {
+			return "", err
+		}
+		text = organization.value
+	}
+	if text == "" {
+		p := usage("--%s is needed", flag)
+		if n.orphan {
+			p.hints = []string{"or --root, to create an organization"}
+		}
+		return "", p
+	}
+	return c.resolve(ctx, n.parentNoun(), text)
+}
+
+// fill sets what the flags of a command say. It returns the paths it has set,
+// and for each field the flag that sets it.
+func (c *client) fill(ctx context.Context, n noun, cmd *cobra.Command, m protoreflect.Message, uid string) (paths []string, flags map[string]string, err error) {
+	rewrite := func(path string) string { return path }
+	if n.rewrite != nil {
+		if rewrite, err = n.rewrite(ctx, c, cmd, uid); err != nil {
+			return nil, nil, err
+		}
+	}
+	flags = maps.Clone(n.flagsOf)
+	if flags == nil {
+		flags = map[string]string{}
+	}
+	for _, f := range n.fields {
+		path := rewrite(f.path)
+		flags[path] = "--" + f.flag
+		given, err := f.apply(ctx, c, cmd.Flags(), m, path)
+		if err != nil {
+			return nil, nil, err
+		}
+		if given {
+			paths = append(paths, path)
+		}
+	}
+	return paths, flags, nil
+}
+
+// write sends a change, or only has it checked.
+func (c *client) write(ctx context.Context, cmd *cobra.Command, method protoreflect.MethodDescriptor, req protoreflect.Message, flags map[string]string) (protoreflect.Message, error) {
+	dry, err := cmd.Flags().GetBool("dry-run")
+	if err != nil {
+		return nil, err
+	}
+	put(req, "validate_only", dry)
+	m, err := c.call(ctx, method, req.Interface(), flags)
+	if err == nil && dry {
+		c.app.note("dry run: nothing was changed")
+	}
+	return m, err
+}
+
+func (a *app) update(n noun) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "update " + n.reference(), Short: "Change the fields of " + article(n.one) + " that flags are given for",
+		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeArgs(n),
+		RunE: a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, args []string) error {
+			m, err := c.update(ctx, n, cmd, args[0])
+			if err != nil {
+				return err
+			}
+			return a.show(n, m)
+		}),
+	}
+	for _, f := range n.changeable().fields {
+		a.registerField(cmd, f, n.message)
+	}
+	addDryRun(cmd)
+	return cmd
+}
+
+// changeable is the noun with the fields that can be changed: what create takes
+// as an argument has a flag here.
+func (n noun) changeable() noun {
+	fields := slices.DeleteFunc(slices.Clone(n.fields), func(f field) bool { return f.createOnly })
+	if n.argument == "name" {
+		fields = slices.Insert(fields, 0, field{flag: "name", path: "name", help: "its new `NAME`"})
+	}
+	n.fields = fields
+	return n
+}
+
+func (c *client) update(ctx context.Context, n noun, cmd *cobra.Command, text string) (protoreflect.Message, error) {
+	uid, err := c.resolve(ctx, n, text)
+	if err != nil {
+		return nil, err
+	}
+	n = n.changeable()
+	method := n.method("Update")
+	req := newMessage(method.Input())
+	resource := req.Mutable(n.body(method.Input())).Message()
+	put(resource, "uid", uid)
+	paths, flags, err := c.fill(ctx, n, cmd, resource, uid)
+	if err != nil {
+		return nil, err
+	}
+	if len(paths) == 0 {
+		var all []string
+		for _, f := range n.fields {
+			all = append(all, "--"+f.flag)
+		}
+		p := usage("there is nothing to change")
+		p.hints = []string{"give one or more of " + strings.Join(all, ", ")}
+		return nil, p
+	}
+	flags["uid"] = n.reference()
+	put(req, "update_mask", (&fieldmaskpb.FieldMask{Paths: paths}).ProtoReflect())
+	return c.write(ctx, cmd, method, req, flags)
+}
+
+func (a *app) delete(n noun) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "delete " + n.reference() + "...", Short: "Delete " + n.plural(),
+		Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeArgs(n),
+		RunE: a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, args []string) error {
+			return c.delete(ctx, n, cmd, args)
+		}),
+	}
+	cmd.Flags().BoolP("yes", "y", false, "do not ask")
+	addDryRun(cmd)
+	return cmd
+}
+
+func (c *client) delete(ctx context.Context, n noun, cmd *cobra.Command, args []string) error {
+	uids := make([]string, len(args))
+	for i, text := range args {
+		var err error
+		if uids[i], err = c.resolve(ctx, n, text); err != nil {
+			return err
+		}
+	}
+	if err := c.app.confirm(ctx, cmd, n, args, uids); err != nil {
+		return err
+	}
+	method := n.method("Delete")
+	for _, uid := range uids {
+		req := newMessage(method.Input())
+		put(req, "uid", uid)
+		if _, err := c.write(ctx, cmd, method, req, map[string]string{"uid": n.reference()}); err != nil {
+			return err
+		}
+		if dry, _ := cmd.Flags().GetBool("dry-run"); !dry {
+			c.app.note("deleted %s %s", n.one, uid)
+		}
+	}
+	return nil
+}
+
+// confirm asks whether to delete, if there is somebody to ask.
+func (a *app) confirm(ctx context.Context, cmd *cobra.Command, n noun, names, uids []string) error {
+	yes, _ := cmd.Flags().GetBool("yes")
+	dry, _ := cmd.Flags().GetBool("dry-run")
+	if yes || dry {
+		return nil
+	}
+	if !isTerminal(a.in) {
+		p := usage("nothing was deleted: there is no terminal to ask on")
+		p.hints = []string{"--yes deletes without asking"}
+		return p
+	}
+	screen := a.err
+	if !isTerminal(screen) {
+		screen = a.in // the terminal itself, when only errors go elsewhere
+	}
+	for i, name := range names {
+		what := fmt.Sprintf("%s %s", n.one, name)
+		if name != uids[i] {
+			what += " (" + uids[i] + ")"
+		}
+		fmt.Fprintln(screen, printable("holdfast: about to delete "+what))
+	}
+	fmt.Fprint(screen, "holdfast: go on? [y/N] ")
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(a.in).ReadString('\n') // no answer is a no
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(screen)
+		return &problem{text: "interrupted: nothing was deleted", code: exitInterrupted}
+	case line := <-answer:
+		if line == "y" || line == "yes" {
+			return nil
+		}
+		return errors.New("nothing was deleted")
+	}
+}

@@ -1,0 +1,389 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"gopkg.in/yaml.v3"
+)
+
+var formats = []string{"table", "wide", "json", "yaml", "csv", "id"}
+
+func checkFormat(s string) error {
+	if !slices.Contains(formats, s) {
+		return fmt.Errorf("%q is none of %s", s, strings.Join(formats, ", "))
+	}
+	return nil
+}
+
+// A printer writes results one after the other. What it has been given may wait
+// until flush.
+type printer interface {
+	add(protoreflect.Message) error
+	flush() error
+	close() error
+}
+
+// printer returns the printer that the settings ask for. many tells whether the
+// result is a list.
+func (a *app) printer(n noun, many bool) (printer, error) {
+	format, err := a.value("output")
+	if err != nil {
+		return nil, err
+	}
+	if len(a.flags.columns) > 0 && slices.Contains([]string{"json", "yaml", "id"}, format.value) {
+		return nil, usage("--columns goes with table, wide and csv, not with %s", format.value)
+	}
+	switch format.value {
+	case "json":
+		return &jsonPrinter{app: a, many: many}, nil
+	case "yaml":
+		return &yamlPrinter{app: a, many: many}, nil
+	case "id":
+		id := n.id
+		if id == "" {
+			id = "uid"
+		}
+		return &idPrinter{app: a, id: column{name: id, path: id}}, nil
+	}
+	columns := n.columns
+	if format.value == "wide" || format.value == "csv" {
+		columns = slices.Concat(columns, n.wide)
+	}
+	if len(a.flags.columns) > 0 {
+		if columns, err = n.choose(a.flags.columns); err != nil {
+			return nil, err
+		}
+	}
+	if format.value == "csv" {
+		return newCSVPrinter(a, columns)
+	}
+	t := &table{app: a}
+	for _, c := range columns {
+		t.header = append(t.header, strings.ToUpper(c.name))
+	}
+	return &tablePrinter{table: t, columns: columns, empty: "no " + n.plural()}, nil
+}
+
+// show prints one resource.
+func (a *app) show(n noun, m protoreflect.Message) error {
+	p, err := a.printer(n, false)
+	if err != nil {
+		return err
+	}
+	if err := p.add(m); err != nil {
+		return err
+	}
+	return p.close()
+}
+
+// A column is one field in a table or CSV.
+type column struct {
+	name string // in capitals, its header
+	path string
+	text func(protoreflect.Message) string // in place of path
+}
+
+// columnsOf are columns named like their fields.
+func columnsOf(paths ...string) (all []column) {
+	for _, p := range paths {
+		all = append(all, column{name: p, path: p})
+	}
+	return all
+}
+
+// choose finds columns by name: the noun's own, or any field as JSON has it.
+func (n noun) choose(names []string) ([]column, error) {
+	known := slices.Concat(n.columns, n.wide)
+	var chosen []column
+	for _, name := range names {
+		i := slices.IndexFunc(known, func(c column) bool { return strings.EqualFold(c.name, name) })
+		switch {
+		case i >= 0:
+			chosen = append(chosen, known[i])
+		case hasPath(n.message, name):
+			chosen = append(chosen, column{name: name, path: name})
+		default:
+			p := usage("--columns: %s have no field %q", n.plural(), name)
+			p.hints = []string{"-o json shows every field"}
+			return nil, p
+		}
+	}
+	return chosen, nil
+}
+
+func hasPath(d protoreflect.MessageDescriptor, path string) bool {
+	for name := range strings.SplitSeq(path, ".") {
+		if d == nil {
+			return false
+		}
+		fd := fieldNamed(d, name)
+		if fd == nil {
+			return false
+		}
+		d = nil
+		if fd.Message() != nil && !fd.IsList() && !fd.IsMap() {
+			d = fd.Message()
+		}
+	}
+	return true
+}
+
+func fieldNamed(d protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
+	if fd := d.Fields().ByJSONName(name); fd != nil {
+		return fd
+	}
+	return d.Fields().ByName(protoreflect.Name(name))
+}
+
+// value is the text of the column for one resource. What is not set is "".
+func (c column) value(m protoreflect.Message) string {
+	if c.text != nil {
+		return c.text(m)
+	}
+	names := strings.Split(c.path, ".")
+	for _, name := range names[:len(names)-1] {
+		m = m.Get(fieldNamed(m.Descriptor(), name)).Message() // of what is not set, empty
+	}
+	return textOf(m, fieldNamed(m.Descriptor(), names[len(names)-1]))
+}
+
+// textOf writes one field for people.
+func textOf(m protoreflect.Message, fd protoreflect.FieldDescriptor) string {
+	if !m.Has(fd) {
+		if fd.Kind() == protoreflect.BoolKind {
+			return "false"
+		}
+		return ""
+	}
+	v := m.Get(fd)
+	if fd.IsList() && fd.Message() == nil {
+		var all []string
+		for i := range v.List().Len() {
+			all = append(all, scalarText(fd, v.List().Get(i)))
+		}
+		return strings.Join(all, ",")
+	}
+	if fd.IsList() || fd.IsMap() || fd.Message() != nil {
+		return strings.Trim(string(appendField(nil, fd, v)), `"`)
+	}
+	return scalarText(fd, v)
+}
+
+func scalarText(fd protoreflect.FieldDescriptor, v protoreflect.Value) string {
+	if fd.Enum() == nil {
+		return v.String()
+	}
+	if d := fd.Enum().Values().ByNumber(v.Enum()); d != nil {
+		return enumWord(d)
+	}
+	return fmt.Sprint(v.Enum())
+}
+
+// A table is rows of text, aligned over those of the first page: the rest goes
+// out as it comes.
+type table struct {
+	app    *app
+	header []string
+	rows   [][]string
+	widths []int // known once the first page is out
+}
+
+func (t *table) add(row []string) {
+	for i, cell := range row {
+		row[i] = printable(cell)
+	}
+	t.rows = append(t.rows, row)
+}
+
+func (t *table) flush() error {
+	if t.widths == nil && len(t.rows) > 0 {
+		t.widths = make([]int, len(t.header))
+		for _, row := range append([][]string{t.header}, t.rows...) {
+			for i, cell := range row {
+				t.widths[i] = max(t.widths[i], utf8.RuneCountInString(cell))
+			}
+		}
+		t.write(t.header, bold)
+	}
+	for _, row := range t.rows {
+		t.write(row, "")
+	}
+	t.rows = t.rows[:0]
+	return nil
+}
+
+func (t *table) write(row []string, style string) {
+	var line strings.Builder
+	for i, cell := range row {
+		line.WriteString(cell)
+		if i < len(row)-1 {
+			line.WriteString(strings.Repeat(" ", max(0, t.widths[i]-utf8.RuneCountInString(cell))+2))
+		}
+	}
+	text := strings.TrimRight(line.String(), " ")
+	if style != "" {
+		text = t.app.paint(style, text)
+	}
+	fmt.Fprintln(t.app.out, text) // errors stay in the writer until it is flushed
+}
+
+type tablePrinter struct {
+	*table
+	columns []column
+	empty   string
+}
+
+func (p *tablePrinter) add(m protoreflect.Message) error {
+	row := make([]string, len(p.columns))
+	for i, c := range p.columns {
+		row[i] = c.value(m)
+	}
+	p.table.add(row)
+	return nil
+}
+
+func (p *tablePrinter) close() error {
+	if err := p.flush(); err != nil {
+		return err
+	}
+	if p.widths == nil {
+		p.app.note("%s", p.empty)
+	}
+	return nil
+}
+
+type csvPrinter struct {
+	w       *csv.Writer
+	columns []column
+}
+
+func newCSVPrinter(a *app, columns []column) (*csvPrinter, error) {
+	p := &csvPrinter{w: csv.NewWriter(a.out), columns: columns}
+	header := make([]string, len(columns))
+	for i, c := range columns {
+		header[i] = c.name
+	}
+	return p, p.w.Write(header)
+}
+
+func (p *csvPrinter) add(m protoreflect.Message) error {
+	row := make([]string, len(p.columns))
+	for i, c := range p.columns {
+		row[i] = c.value(m)
+	}
+	return p.w.Write(row)
+}
+
+func (p *csvPrinter) flush() error {
+	p.w.Flush()
+	return p.w.Error()
+}
+
+func (p *csvPrinter) close() error { return p.flush() }
+
+type idPrinter struct {
+	app *app
+	id  column
+}
+
+func (p *idPrinter) add(m protoreflect.Message) error {
+	_, err := fmt.Fprintln(p.app.out, p.id.value(m))
+	return err
+}
+func (p *idPrinter) flush() error { return nil }
+func (p *idPrinter) close() error { return nil }
+
+// A jsonPrinter writes one resource as an object, and a list as an array,
+// element by element.
+type jsonPrinter struct {
+	app  *app
+	many bool
+	n    int
+	buf  bytes.Buffer
+}
+
+func (p *jsonPrinter) add(m protoreflect.Message) error {
+	prefix := ""
+	if p.many {
+		prefix = "  "
+		before := ",\n  "
+		if p.n == 0 {
+			before = "[\n  "
+		}
+		fmt.Fprint(p.app.out, before)
+	}
+	p.n++
+	p.buf.Reset()
+	if err := json.Indent(&p.buf, appendJSON(nil, m), prefix, "  "); err != nil {
+		return err
+	}
+	_, err := p.buf.WriteTo(p.app.out)
+	return err
+}
+
+func (p *jsonPrinter) flush() error { return nil }
+
+func (p *jsonPrinter) close() error {
+	end := "\n"
+	switch {
+	case p.many && p.n == 0:
+		end = "[]\n"
+	case p.many:
+		end = "\n]\n"
+	}
+	_, err := p.app.out.WriteString(end)
+	return err
+}
+
+// A yamlPrinter writes what a jsonPrinter does, as YAML.
+type yamlPrinter struct {
+	app  *app
+	many bool
+	n    int
+}
+
+func (p *yamlPrinter) add(m protoreflect.Message) error {
+	p.n++
+	var doc yaml.Node
+	if err := yaml.Unmarshal(appendJSON(nil, m), &doc); err != nil { // JSON is YAML, and keeps its order
+		return err
+	}
+	node := doc.Content[0]
+	plain(node)
+	var value any = node
+	if p.many {
+		value = []*yaml.Node{node}
+	}
+	var buf bytes.Buffer
+	e := yaml.NewEncoder(&buf)
+	e.SetIndent(2)
+	if err := e.Encode(value); err != nil {
+		return err
+	}
+	_, err := buf.WriteTo(p.app.out)
+	return err
+}
+
+// plain takes away the style of JSON: braces and quotes where none are needed.
+func plain(n *yaml.Node) {
+	n.Style = 0
+	for _, c := range n.Content {
+		plain(c)
+	}
+}
+
+func (p *yamlPrinter) flush() error { return nil }
+
+func (p *yamlPrinter) close() error {
+	if p.many && p.n == 0 {
+		fmt.Fprintln(p.app.out, "[]")
+	}
+	return nil
+}
