@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+// checks measures authorization with very many bindings: how long it takes to
+// read them at the start, and one check afterwards.
+func checks(ctx context.Context, b *bench, e engine, r *report) (err error) {
+	d, err := b.bindings(ctx, e, b.rows)
+	if err != nil {
+		return err
+	}
+	var took []time.Duration
+	for range checkStarts - 1 {
+		s, _, d, err := load(ctx, d.url)
+		if err != nil {
+			return err
+		}
+		took = append(took, d)
+		if err := s.Close(); err != nil {
+			return err
+		}
+	}
+	before, used := heap(), processorTime()
+	s, c, last, err := load(ctx, d.url)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	r.under("check: start with all bindings", slices.Min(append(took, last)).Seconds(), 5, seconds)
+	r.note("Start with all bindings: %s of processor time in this process.", brief(processorTime()-used))
+	r.under("check: memory for all bindings", float64(heap()-before), 0, megabytes)
+	ctx, cancel := context.WithCancel(ctx)
+	followed := make(chan error, 1)
+	go func() { followed <- c.Run(ctx) }()
+	err = check(d, c, r)
+	cancel()
+	return errors.Join(err, <-followed)
+}
+
+// load opens a store and reads its bindings, and returns how long that took.
+func load(ctx context.Context, url string) (*store.Store, *authz.Checker, time.Duration, error) {
+	begin := time.Now()
+	s, err := store.Open(ctx, url)
+	if err != nil {
+		return nil, nil, 0, err
+	}
+	c, err := authz.Load(ctx, s, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, nil, 0, errors.Join(err, s.Close())
+	}
+	return s, c, time.Since(begin), nil
+}
+
+// heap is how many bytes of memory are in use.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+const (
+	checkStarts = 3
+	checkTurns  = 20
+	checkCalls  = 50_000
+	questions   = 8192
+)
+
+// A question is who wants to see what.
+type question struct {
+	ctx   context.Context
+	place resource.UID
+}
+
+// check times answers to callers who may, two levels below a group they hold
+// a role on, and to callers who may not.
+func check(d dataset, c *authz.Checker, r *report) error {
+	random := rand.New(rand.NewPCG(5, 5))
+	var yes, no []question
+	for range questions {
+		identity := d.identity(random.IntN(d.identities))
+		held := c.GrantsOf(identity)
+		ctx := authz.WithCaller(context.Background(), authz.Caller{Identity: identity, Issued: time.Now()})
+		h := held[random.IntN(len(held))]
+		place := h.Group + resource.UID(segment(random)) + resource.UID(segment(random))
+		if h.Capabilities.Has(resource.GroupsList) {
+			yes = append(yes, question{ctx, place})
+		}
+		no = append(no, question{ctx, d.org + resource.UID(segment(random)) + resource.UID(segment(random))})
+	}
+	took, allocations, err := ask(c, yes, nil)
+	if err != nil {
+		return err
+	}
+	r.under("check: allowed", took.Seconds(), 2e-6, seconds)
+	r.none("check: allocations, allowed", allocations)
+	took, _, err = ask(c, no, fault.PermissionDenied)
+	r.under("check: denied", took.Seconds(), 0, seconds)
+	return err
+}
+
+// ask returns the time of an answer, which has to be want, and how many
+// allocations one makes. There is nothing to compare it with, so it is the time
+// of the turn that others on the machine have disturbed least.
+func ask(c *authz.Checker, all []question, want error) (time.Duration, float64, error) {
+	var took []time.Duration
+	var allocations []float64
+	for range checkTurns {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		begin := time.Now()
+		for i := range checkCalls {
+			q := &all[i%len(all)]
+			if err := c.Require(q.ctx, resource.GroupsList, q.place); !errors.Is(err, want) {
+				return 0, 0, fmt.Errorf("answer is %v, not %v", err, want)
+			}
+		}
+		took = append(took, time.Since(begin)/checkCalls)
+		runtime.ReadMemStats(&after)
+		allocations = append(allocations, float64(after.Mallocs-before.Mallocs)/checkCalls)
+	}
+	return slices.Min(took), median(allocations), nil
+}

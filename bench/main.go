@@ -1,0 +1,141 @@
+// Command bench measures the service against its targets: every speed as a
+// ratio to a baseline of the same run, so that the machine does not matter.
+//
+// Measured and baseline take turns (a, b, a, b, …) and medians are compared. The
+// servers, the baselines and their clients share this process; PostgreSQL is
+// the server that HOLDFAST_TEST_POSTGRES names, as make bench sets it. It exits
+// with 1 if a target is missed.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal kills
+	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// A bench is one run of the program.
+type bench struct {
+	rows    int // groups in the big dataset, and bindings in the one for checks
+	engines []string
+	only    *regexp.Regexp
+	keep    string // where datasets outlive the run, or ""
+
+	folder   string    // of this run's files
+	progress io.Writer // what is going on
+}
+
+// A section measures one thing on one engine.
+type section struct {
+	name string
+	run  func(context.Context, *bench, engine, *report) error
+}
+
+var sections = []section{
+	{"lists", lists},
+	{"get", gets},
+	{"check", checks},
+	{"write", writes},
+	{"start", starts},
+}
+
+func run(ctx context.Context, args []string, out, progress io.Writer) (err error) {
+	b, err := parse(args, progress)
+	if err != nil {
+		return err
+	}
+	if b.folder, err = os.MkdirTemp("", "holdfast-bench-"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(b.folder)) }()
+	missed := 0
+	for _, name := range b.engines {
+		e, err := b.open(name)
+		if err != nil {
+			return err
+		}
+		r := &report{title: fmt.Sprintf("%s, %d groups", name, b.rows)}
+		err = b.measure(ctx, e, r)
+		r.print(out)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		missed += r.missed()
+	}
+	if missed > 0 {
+		return fmt.Errorf("%d targets missed", missed)
+	}
+	return nil
+}
+
+func (b *bench) measure(ctx context.Context, e engine, r *report) (err error) {
+	defer func() { err = errors.Join(err, e.dropAll(context.WithoutCancel(ctx))) }()
+	for _, s := range sections {
+		if !b.only.MatchString(s.name) {
+			continue
+		}
+		begin := time.Now()
+		if err := s.run(ctx, b, e, r); err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		b.say("%s: %s took %.0f s", e.name(), s.name, time.Since(begin).Seconds())
+	}
+	return nil
+}
+
+func (b *bench) say(format string, args ...any) {
+	fmt.Fprintf(b.progress, "bench: "+format+"\n", args...)
+}
+
+const (
+	smallRows = 1_000  // groups of the dataset that the big one is compared with
+	leastRows = 20_000 // of the big one: its folders hold a few pages
+)
+
+func parse(args []string, progress io.Writer) (*bench, error) {
+	b := &bench{progress: progress}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(progress)
+	engines := flags.String("engines", "sqlite,postgres", "the `databases` to measure on")
+	only := flags.String("only", "", "measure only the sections that match this `regexp`: lists, get, check, write, start")
+	flags.IntVar(&b.rows, "rows", 1_000_000, "`how many` groups, and bindings, the big datasets have")
+	flags.StringVar(&b.keep, "keep", "", "`folder` to keep loaded datasets in for the next run (PostgreSQL keeps its own: set HOLDFAST_TEST_POSTGRES)")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	b.engines = strings.Split(*engines, ",")
+	var err error
+	if b.only, err = regexp.Compile(*only); err != nil {
+		return nil, fmt.Errorf("-only: %w", err)
+	}
+	if b.rows < leastRows || b.rows%100 != 0 {
+		return nil, fmt.Errorf("-rows: must be a multiple of 100, and %d at least", leastRows)
+	}
+	for _, name := range b.engines {
+		if !slices.Contains([]string{"sqlite", "postgres"}, name) {
+			return nil, fmt.Errorf("-engines: %q is neither sqlite nor postgres", name)
+		}
+	}
+	return b, nil
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// How long a comparison goes on.
+const (
+	warmUp   = 16
+	minTurns = 15
+	maxTurns = 400
+	turnTime = 4 * time.Second
+
+	rounds         = 5
+	profiledRounds = 3
+	roundTime      = time.Second
+	clients        = 16
+)
+
+// A pair is how long two things take.
+type pair struct {
+	a, b  time.Duration // medians
+	ratio float64       // of the medians
+}
+
+// alternate times a and b in turns. i counts the turns, for things that are to
+// differ from one to the next.
+func alternate(ctx context.Context, a, b func(ctx context.Context, i int) error) (pair, error) {
+	var as, bs []time.Duration
+	begin := time.Now()
+	for i := range maxTurns + warmUp {
+		if i == warmUp {
+			as, bs, begin = nil, nil, time.Now()
+		}
+		if len(as) >= minTurns && time.Since(begin) > turnTime {
+			break
+		}
+		ta, err := timed(ctx, i, a)
+		if err != nil {
+			return pair{}, err
+		}
+		tb, err := timed(ctx, i, b)
+		if err != nil {
+			return pair{}, err
+		}
+		as, bs = append(as, ta), append(bs, tb)
+	}
+	p := pair{a: median(as), b: median(bs)}
+	p.ratio = float64(p.a) / float64(p.b)
+	return p, nil
+}
+
+func timed(ctx context.Context, i int, f func(context.Context, int) error) (time.Duration, error) {
+	begin := time.Now()
+	err := f(ctx, i)
+	return time.Since(begin), err
+}
+
+// rates is how often per second two things can be done.
+type rates struct {
+	a, b       float64       // medians of the rounds
+	ratio      float64       // the median of the rounds' ratios
+	cpuA, cpuB time.Duration // of this process, for each
+}
+
+// race lets clients do a as often as they can for a while, then b, and so on in
+// turns.
+func race(ctx context.Context, a, b func(ctx context.Context, client int) error) (rates, error) {
+	var as, bs, ratios []float64
+	var cpuA, cpuB []time.Duration
+	for i := range rounds + 1 {
+		ra, ca, err := crowd(ctx, a)
+		if err != nil {
+			return rates{}, err
+		}
+		rb, cb, err := crowd(ctx, b)
+		if err != nil {
+			return rates{}, err
+		}
+		if i == 0 { // to warm up
+			continue
+		}
+		as, bs, ratios = append(as, ra), append(bs, rb), append(ratios, ra/rb)
+		cpuA, cpuB = append(cpuA, ca), append(cpuB, cb)
+	}
+	return rates{median(as), median(bs), median(ratios), median(cpuA), median(cpuB)}, nil
+}
+
+// crowd is one round: it returns how often f was done per second, and the
+// processor time of this process for each.
+func crowd(ctx context.Context, f func(ctx context.Context, client int) error) (rate float64, cpu time.Duration, _ error) {
+	var done atomic.Int64
+	begin, used := time.Now(), processorTime()
+	err := together(clients, func(client int) error {
+		for time.Since(begin) < roundTime {
+			if err := f(ctx, client); err != nil {
+				return err
+			}
+			done.Add(1)
+		}
+		return nil
+	})
+	n := done.Load()
+	return float64(n) / time.Since(begin).Seconds(), (processorTime() - used) / time.Duration(max(n, 1)), err
+}
+
+// together runs f for each of n clients at once and returns the first error.
+func together(n int, f func(client int) error) error {
+	var wg sync.WaitGroup
+	var once sync.Once
+	var first error
+	for client := range n {
+		wg.Go(func() {
+			if err := f(client); err != nil {
+				once.Do(func() { first = err })
+			}
+		})
+	}
+	wg.Wait()
+	return first
+}
+
+// processorTime is what this process has used so far.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func median[T cmp.Ordered](all []T) T { return quantile(all, 0.5) }
+
+// quantile returns the value that the share q of all are not above.
+func quantile[T cmp.Ordered](all []T, q float64) T {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+	"net/url"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+type postgresEngine struct {
+	server string
+	keep   bool
+	made   []string // names of databases
+}
+
+func (e *postgresEngine) name() string { return "postgres" }
+
+func (e *postgresEngine) create(ctx context.Context, dataset string) (string, bool, error) {
+	u, err := url.Parse(e.server)
+	if err != nil {
+		return "", false, err
+	}
+	name := "holdfast_bench_" + dataset
+	u.Path = "/" + name
+	found := false
+	err = e.admin(ctx, func(c *pgx.Conn) error {
+		if err := c.QueryRow(ctx, `SELECT count(*) > 0 FROM pg_database WHERE datname = $1`, name).Scan(&found); err != nil || found {
+			return err
+		}
+		_, err := c.Exec(ctx, `CREATE DATABASE `+name)
+		return err
+	})
+	e.made = append(e.made, name)
+	return u.String(), found, err
+}
+
+func (e *postgresEngine) replace(ctx context.Context, address string) error {
+	u, err := url.Parse(address)
+	if err != nil {
+		return err
+	}
+	name := u.Path[1:]
+	return e.admin(ctx, func(c *pgx.Conn) error {
+		_, err := c.Exec(ctx, `DROP DATABASE `+name+` WITH (FORCE)`)
+		if err == nil {
+			_, err = c.Exec(ctx, `CREATE DATABASE `+name)
+		}
+		return err
+	})
+}
+
+func (e *postgresEngine) dropAll(ctx context.Context) error {
+	if e.keep {
+		return nil
+	}
+	return e.admin(ctx, func(c *pgx.Conn) error {
+		var errs []error
+		for _, name := range e.made {
+			_, err := c.Exec(ctx, `DROP DATABASE IF EXISTS `+name+` WITH (FORCE)`)
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	})
+}
+
+func (e *postgresEngine) admin(ctx context.Context, f func(*pgx.Conn) error) error {
+	c, err := pgx.Connect(ctx, e.server)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(c), c.Close(ctx))
+}
+
+func (e *postgresEngine) connect(address string, writers int) (*sql.DB, error) {
+	cfg, err := pgx.ParseConfig(address)
+	if err != nil {
+		return nil, err
+	}
+	db := stdlib.OpenDB(*cfg)
+	db.SetMaxOpenConns(writers)
+	db.SetMaxIdleConns(writers)
+	return db, nil
+}
+
+func (e *postgresEngine) fill(ctx context.Context, address string, tables []table) error {
+	db, err := e.connect(address, 1)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	on, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer on.Close()
+	if err := execAll(ctx, on, "SET synchronous_commit = off", "SET maintenance_work_mem = '512MB'"); err != nil {
+		return err
+	}
+	// Foreign keys are checked row by row. Who may not turn that off waits.
+	_ = execAll(ctx, on, "SET session_replication_role = replica")
+	for _, t := range tables {
+		if err := e.fillOne(ctx, on, t); err != nil {
+			return fmt.Errorf("fill %s: %w", t.name, err)
+		}
+	}
+	return execAll(ctx, on, "VACUUM ANALYZE", "CHECKPOINT") // or the server would, while we measure
+}
+
+func (e *postgresEngine) fillOne(ctx context.Context, on *sql.Conn, t table) error {
+	const own = ` FROM pg_index AS i WHERE i.indrelid = $1::regclass AND NOT EXISTS (SELECT 1 FROM pg_constraint AS c WHERE c.conindid = i.indexrelid) ORDER BY 1`
+	drop, err := texts(ctx, on, `SELECT 'DROP INDEX ' || i.indexrelid::regclass`+own, t.name)
+	if err != nil {
+		return err
+	}
+	create, err := texts(ctx, on, `SELECT pg_get_indexdef(i.indexrelid)`+own, t.name)
+	if err != nil {
+		return err
+	}
+	if err := execAll(ctx, on, drop...); err != nil {
+		return err
+	}
+	next, stop := iter.Pull(t.rows)
+	defer stop()
+	source := pgx.CopyFromFunc(func() ([]any, error) {
+		values, _ := next() // nil at the end, as pgx has it
+		return values, nil
+	})
+	err = on.Raw(func(c any) error {
+		_, err := c.(*stdlib.Conn).Conn().CopyFrom(ctx, pgx.Identifier{t.name}, t.columns, source)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return execAll(ctx, on, create...)
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+)
+
+// A report is the table of one engine, and what there is to say about it.
+type report struct {
+	title string
+	rows  []row
+	notes []string
+}
+
+// A row is one thing measured. Without a target it is there to be known.
+type row struct {
+	what, measured, baseline, ratio, target string
+	missed                                  bool
+}
+
+func (r *report) note(format string, args ...any) {
+	r.notes = append(r.notes, fmt.Sprintf(format, args...))
+}
+
+// slower reports how many times as long as the baseline something takes. most is
+// the target, 0 for none.
+func (r *report) slower(what string, p pair, most float64) {
+	x := row{what: what, measured: brief(p.a), baseline: brief(p.b), ratio: times(p.ratio)}
+	if most > 0 {
+		x.target, x.missed = fmt.Sprintf("≤ %.3g ×", most), p.ratio > most
+	}
+	r.rows = append(r.rows, x)
+}
+
+// faster reports how many of the baseline's operations per second something
+// reaches. least is the target, 0 for none.
+func (r *report) faster(what string, p rates, least float64) {
+	x := row{what: what, measured: perSecond(p.a), baseline: perSecond(p.b), ratio: times(p.ratio)}
+	if least > 0 {
+		x.target, x.missed = fmt.Sprintf("≥ %.3g ×", least), p.ratio < least
+	}
+	r.rows = append(r.rows, x)
+}
+
+// longer reports how much longer than the baseline something takes.
+func (r *report) longer(what string, p pair, most time.Duration) {
+	x := row{what: what, measured: brief(p.a), baseline: brief(p.b), ratio: "+" + brief(p.a-p.b)}
+	if most > 0 {
+		x.target, x.missed = "≤ +"+brief(most), p.a-p.b > most
+	}
+	r.rows = append(r.rows, x)
+}
+
+// under reports a figure that has to stay under a limit, 0 for none.
+func (r *report) under(what string, measured, limit float64, show func(float64) string) {
+	x := row{what: what, measured: show(measured)}
+	if limit > 0 {
+		x.target, x.missed = "< "+show(limit), measured >= limit
+	}
+	r.rows = append(r.rows, x)
+}
+
+// none reports a count that has to be zero, on average: what else runs in the
+// process may add a few.
+func (r *report) none(what string, measured float64) {
+	r.rows = append(r.rows, row{what: what, measured: fmt.Sprintf("%.2g", measured), target: "0", missed: measured > 0.01})
+}
+
+// exactly reports a count that has to be right.
+func (r *report) exactly(what string, measured, want int64) {
+	r.rows = append(r.rows, row{what: what, measured: fmt.Sprint(measured), target: fmt.Sprint(want), missed: measured != want})
+}
+
+func (r *report) missed() (n int) {
+	for _, x := range r.rows {
+		if x.missed {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *report) print(out io.Writer) {
+	fmt.Fprintf(out, "\n%s\n\n", r.title)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "what\tmeasured\tbaseline\tratio\ttarget\t")
+	for _, x := range r.rows {
+		verdict := ""
+		if x.target != "" {
+			verdict = "ok"
+		}
+		if x.missed {
+			verdict = "MISS"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", x.what, x.measured, x.baseline, x.ratio, x.target, verdict)
+	}
+	_ = w.Flush() // there is nobody else to tell
+	for _, n := range r.notes {
+		fmt.Fprintf(out, "\n%s\n", n)
+	}
+}
+
+// brief writes a duration with three digits.
+func brief(d time.Duration) string {
+	switch s := d.Seconds(); {
+	case s >= 1 || s <= -1:
+		return fmt.Sprintf("%.3g s", s)
+	case s >= 1e-3 || s <= -1e-3:
+		return fmt.Sprintf("%.3g ms", s*1e3)
+	case s >= 1e-6 || s <= -1e-6:
+		return fmt.Sprintf("%.3g µs", s*1e6)
+	default:
+		return fmt.Sprintf("%.3g ns", s*1e9)
+	}
+}
+
+func seconds(s float64) string   { return brief(time.Duration(s * float64(time.Second))) }
+func megabytes(n float64) string { return fmt.Sprintf("%.0f MB", n/1e6) }
+func perSecond(n float64) string { return fmt.Sprintf("%.0f/s", n) }
+func times(n float64) string     { return fmt.Sprintf("%.2f", n) }
+func percent(n float64) string   { return fmt.Sprintf("%.1f %%", 100*n) }
