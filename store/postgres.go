@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -148,18 +149,22 @@ func commit(ctx context.Context, on *sql.Conn, rest []deferred) error {
 		}
 		batch.Queue(`COMMIT`)
 		results := c.(*stdlib.Conn).Conn().SendBatch(ctx, batch)
-		defer results.Close()
-		for range rest {
-			if _, err := results.Exec(); err != nil {
-				return err
-			}
-		}
-		tag, err := results.Exec()
-		if err == nil && tag.String() != "COMMIT" { // how PostgreSQL ends a transaction that has failed
-			err = fmt.Errorf("commit: the answer was %s", tag)
-		}
-		return err
+		return cmp.Or(committed(results, len(rest)), results.Close())
 	})
+}
+
+// committed reads the answers to n statements and a COMMIT.
+func committed(results pgx.BatchResults, n int) error {
+	for range n {
+		if _, err := results.Exec(); err != nil {
+			return err
+		}
+	}
+	tag, err := results.Exec()
+	if err == nil && tag.String() != "COMMIT" { // how PostgreSQL ends a transaction that has failed
+		err = fmt.Errorf("commit: the answer was %s", tag)
+	}
+	return err
 }
 
 // undo ends a transaction without its effects. A connection that cannot even do

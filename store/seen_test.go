@@ -1,0 +1,73 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/storetest"
+)
+
+// A group may be remembered, but never longer than it is true: whoever has
+// changed it, or knows of the change, reads it as changed.
+func TestNobodyReadsWhatWasBefore(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		g := resource.Group{UID: resource.NewRoot(), Name: "g", CreateTime: s.Now(), UpdateTime: s.Now()}
+		_, err := s.InsertGroup(t.Context(), g)
+		must(t, err)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() { // readers fill whatever remembers
+				for range 300 {
+					if _, err := s.Group(t.Context(), g.UID); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		for range 4 {
+			wg.Go(func() {
+				for range 50 {
+					if err := raise(t, s, g.UID); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		got, err := s.Group(t.Context(), g.UID)
+		if err != nil || got.Description != "200" {
+			t.Errorf("description = %q, %v, want 200", got.Description, err)
+		}
+		must(t, s.DeleteGroup(t.Context(), g.UID, ""))
+		if _, err := s.Group(t.Context(), g.UID); !errors.Is(err, fault.NotFound) {
+			t.Errorf("after the delete: %v, want NotFound", err)
+		}
+	})
+}
+
+// raise adds one to the number in a description, and reads it back.
+func raise(t *testing.T, s *store.Store, uid resource.UID) error {
+	var n int
+	_, err := s.UpdateGroup(t.Context(), uid, func(g *resource.Group) error {
+		n, _ = strconv.Atoi(g.Description) // "" is 0
+		n++
+		g.Description = strconv.Itoa(n)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	got, err := s.Group(t.Context(), uid)
+	if now, _ := strconv.Atoi(got.Description); err == nil && now < n {
+		err = fmt.Errorf("read %d after writing %d", now, n)
+	}
+	return err
+}
