@@ -12,6 +12,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
 )
@@ -46,9 +47,39 @@ func checks(ctx context.Context, b *bench, e engine, r *report) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	followed := make(chan error, 1)
 	go func() { followed <- c.Run(ctx) }()
-	err = check(d, c, r)
+	err = errors.Join(check(d, c, r), whoCan(ctx, d, s, c, r))
 	cancel()
 	return errors.Join(err, <-followed)
+}
+
+// whoCan times the first page of who can do something in a group, and whether
+// one identity can, with its reasons.
+func whoCan(ctx context.Context, d dataset, s *store.Store, c *authz.Checker, r *report) error {
+	random := rand.New(rand.NewPCG(6, 6))
+	var who, can []time.Duration
+	var found int64
+	for range whoCanTurns {
+		identity := d.identity(random.IntN(d.identities))
+		held := c.GrantsOf(identity)
+		place := held[random.IntN(len(held))].Group
+		h := store.Holding{Groups: append(place.Ancestors(), place), Roles: c.RolesWith(resource.GroupsList)}
+		begin := time.Now()
+		got, err := s.Holders(ctx, h, page.Request{Size: page.DefaultSize, Order: page.Order{Field: "uid"}})
+		if err != nil {
+			return err
+		}
+		who, found = append(who, time.Since(begin)), found+got.Total
+		h.Identity = identity
+		begin = time.Now()
+		if _, err := s.Holders(ctx, h, page.Request{Size: page.MaxSize, Order: page.Order{Field: "uid"}}); err != nil {
+			return err
+		}
+		can = append(can, time.Since(begin))
+	}
+	r.under("who-can: first page", slices.Max(who).Seconds(), 0.05, seconds)
+	r.under("can: with its bindings", slices.Max(can).Seconds(), 0.05, seconds)
+	r.note("Who-can: %d bindings apply to a place on average; the times are the worst of %d.", found/whoCanTurns, whoCanTurns)
+	return nil
 }
 
 // load opens a store and reads its bindings, and returns how long that took.
@@ -78,6 +109,7 @@ const (
 	checkTurns  = 20
 	checkCalls  = 50_000
 	questions   = 8192
+	whoCanTurns = 200
 )
 
 // A question is who wants to see what.
