@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,12 +23,17 @@ func TestReadmeQuickStart(t *testing.T) {
 		t.Fatal("the README has no block marked ```sh quickstart")
 	}
 	dir := t.TempDir()
+	client := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "bin", "holdfast"), "../cmd/holdfast")
+	if out, err := client.CombinedOutput(); err != nil {
+		t.Fatalf("build the client: %v\n%s", err, out)
+	}
 	p := procRun(t, readmeServer(t, dir))
 	p.waitReady()
 	// A quick start reads well without the care a script takes; so the shell
 	// takes it, and ends at the first command that fails.
 	shell := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail")
 	shell.Dir = dir
+	shell.Env = append(os.Environ(), "XDG_CONFIG_HOME="+filepath.Join(dir, "config")) // not the developer's own
 	shell.Stdin = strings.NewReader("curl() { command curl --fail-with-body \"$@\"; }\nset -v\n" + script)
 	var out bytes.Buffer
 	shell.Stdout, shell.Stderr = &out, &out
