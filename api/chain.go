@@ -223,7 +223,7 @@ func (c *chain) record(ctx context.Context, level slog.Level, k *call, code faul
 		return
 	}
 	attrs := []slog.Attr{
-		slog.String("method", k.rule.name), slog.Int("code", int(code)), slog.Duration("took", took),
+		slog.String("method", k.rule.name), slog.Int("code", int(code)), slog.String("took", took.Round(time.Microsecond).String()),
 		slog.String("request", k.origin.id), slog.String("remote", k.origin.remote), slog.String("caller", string(k.subject)),
 	}
 	if cause != nil {
