@@ -61,6 +61,9 @@ func (s *Store) openSQLite(ctx context.Context, path string) error {
 	if err := s.lockFile(path + ".lock"); err != nil {
 		return err
 	}
+	if err := private(path); err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
 	address := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)" +
 		"&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&_pragma=cache_size(-16384)&_pragma=temp_store(MEMORY)"
 	writer, err := sql.Open("sqlite", address+"&_txlock=immediate")
@@ -87,6 +90,16 @@ func (s *Store) openSQLite(ctx context.Context, path string) error {
 	g := newGrouped(s, on)
 	s.commit, s.close = g, append(s.close, g.stop)
 	return nil
+}
+
+// private makes the file, for its owner alone, if it is not there; SQLite gives
+// its log the same permissions.
+func private(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // lockFile holds a lock on a file of that name until the store is closed. The
