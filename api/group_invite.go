@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/holdfast-dev/holdfast/fault"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -36,6 +37,9 @@ func (s groupInvites) CreateGroupInvite(ctx context.Context, r *iampb.CreateGrou
 		return nil, err
 	}
 	p := r.GetGroupInvite()
+	if ttl := p.GetTtl(); ttl != nil && ttl.CheckValid() != nil {
+		return nil, fault.Field("ttl", "is not a duration")
+	}
 	i := resource.GroupInvite{Role: resource.UID(p.GetRoleUid()), Email: p.GetEmail(), SingleUse: p.GetSingleUse()}
 	i, err = s.iam.CreateInvite(ctx, parent, i, p.GetTtl().AsDuration())
 	if err != nil {

@@ -24,6 +24,9 @@ var iamCapabilities = []string{
 	"roles.create", "roles.update", "roles.list", "roles.delete",
 	"role_bindings.create", "role_bindings.update", "role_bindings.list", "role_bindings.delete",
 	"identity.create", "identity.update", "identity.list", "identity.delete",
+	"identity_providers.create", "identity_providers.update", "identity_providers.list", "identity_providers.delete",
+	"account_associations.create", "account_associations.update", "account_associations.list", "account_associations.delete",
+	"group_invites.create", "group_invites.list", "group_invites.delete",
 }
 
 func capabilities(names ...string) []capabilitiespb.Capability {
@@ -142,16 +145,21 @@ func TestApiAccess(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		h := newHierarchy(t, w)
 		all := h.accesses()
+		maps.Copy(all, h.federatedAccesses())
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			for protocol, call := range w.protocols() {
 				t.Run(name+" over "+protocol, func(t *testing.T) { h.allows(t, call, all[name]) })
 			}
 		}
 		for protocol, call := range w.protocols() {
+			t.Run("two capabilities over "+protocol, func(t *testing.T) { h.needsBoth(t, call, all) })
+			t.Run("mappings over "+protocol, func(t *testing.T) { h.maps(t, call) })
+			t.Run("questions over "+protocol, func(t *testing.T) { h.answers(t, call) })
 			t.Run("lists over "+protocol, func(t *testing.T) { h.lists(t, call) })
 		}
 		t.Run("every method is here", func(t *testing.T) {
-			elsewhere := "ListGroups ListIdentities ListRoles ListRoleBindings Ping LookupGroup CheckEligibility RequestGroupAccess LookupIdentity UpdateIdentityMetadata"
+			elsewhere := "ListGroups ListIdentities ListRoles ListRoleBindings Ping LookupGroup CheckEligibility RequestGroupAccess LookupIdentity UpdateIdentityMetadata " +
+				"ListIdentityProviders ListAccountAssociations ListGroupInvites ListExternalGroupRoleMappings CreateExternalGroupRoleMapping ListCapabilities GetVersion"
 			for _, m := range methods {
 				if _, ok := all[string(m.Name())]; !ok && !slices.Contains(strings.Fields(elsewhere), string(m.Name())) {
 					t.Errorf("%s is not tested", m.Name())
@@ -161,9 +169,18 @@ func TestApiAccess(t *testing.T) {
 	})
 }
 
-// allows calls a method as callers who may not, for something and for nothing,
-// and then as callers who may.
+// allows calls a method as callers who may not, and then as callers who may.
 func (h *hierarchy) allows(t *testing.T, call caller, a access) {
+	h.denies(t, call, a)
+	for _, who := range []string{"folder", "org"} {
+		if _, st := call(t, h.full[who], a.request(a.place(t))); st != nil {
+			t.Errorf("with the capability on the %s: %v", who, st)
+		}
+	}
+}
+
+// denies calls a method as callers who may not, for something and for nothing.
+func (h *hierarchy) denies(t *testing.T, call caller, a access) {
 	there := a.place(t)
 	gone := h.folder + "/0123456789abcdef"
 	denied := map[string]string{
@@ -175,11 +192,6 @@ func (h *hierarchy) allows(t *testing.T, call caller, a access) {
 		_, missing := call(t, bearer, a.request(gone))
 		checkDenied(t, who, existing, a.capability, there)
 		checkDenied(t, who, missing, a.capability, gone)
-	}
-	for _, who := range []string{"folder", "org"} {
-		if _, st := call(t, h.full[who], a.request(a.place(t))); st != nil {
-			t.Errorf("with the capability on the %s: %v", who, st)
-		}
 	}
 }
 
@@ -205,6 +217,7 @@ func (h *hierarchy) lists(t *testing.T, call caller) {
 	for _, place := range places {
 		h.robot(t, place, h.name())
 		h.role(t, place, h.name(), someCapabilities...)
+		h.federateIn(t, place)
 	}
 	tests := map[string]struct {
 		capability string
@@ -212,6 +225,8 @@ func (h *hierarchy) lists(t *testing.T, call caller) {
 	}{
 		"groups": {"groups.list", &iampb.ListGroupsRequest{PageSize: 200}}, "identities": {"identity.list", &iampb.ListIdentitiesRequest{PageSize: 200}},
 		"roles": {"roles.list", &iampb.ListRolesRequest{PageSize: 200}}, "bindings": {"role_bindings.list", &iampb.ListRoleBindingsRequest{PageSize: 200}},
+		"providers": {"identity_providers.list", &iampb.ListIdentityProvidersRequest{PageSize: 200}}, "mappings": {"identity_providers.list", &iampb.ListExternalGroupRoleMappingsRequest{PageSize: 200}},
+		"associations": {"account_associations.list", &iampb.ListAccountAssociationsRequest{PageSize: 200}}, "invites": {"group_invites.list", &iampb.ListGroupInvitesRequest{PageSize: 200}},
 	}
 	for name, tt := range tests {
 		for who, place := range places {

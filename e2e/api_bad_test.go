@@ -22,6 +22,10 @@ import (
 
 const domain = "iam.127.0.0.1"
 
+// maxError is how large an error may be: clients of gRPC take a few kilobytes of
+// headers, and an error is two of them.
+const maxError = 8 << 10
+
 // checkInvalid fails the test unless st is the error of a request that names a
 // bad field.
 func checkInvalid(t *testing.T, st *status.Status, field string) {
@@ -37,6 +41,9 @@ func checkInvalid(t *testing.T, st *status.Status, field string) {
 	if len(st.Details()) != 2 {
 		t.Errorf("details %v, want two", st.Details())
 		return
+	}
+	if size := proto.Size(st.Proto()); size > maxError {
+		t.Errorf("the error has %d bytes, want at most %d", size, maxError)
 	}
 	bad, ok := st.Details()[1].(*errdetails.BadRequest)
 	if !ok || len(bad.GetFieldViolations()) == 0 || bad.GetFieldViolations()[0].GetField() != field {
@@ -62,8 +69,12 @@ func checkInfo(t *testing.T, st *status.Status) {
 	}
 }
 
-// things are one of each resource.
-type things struct{ org, folder, identity, role, binding string }
+// things are one of each resource. The last four are there once federate has
+// made them; the folder then also has an account association.
+type things struct {
+	org, folder, identity, role, binding string
+	service, provider, mapping, invite   string
+}
 
 // makeThings creates one of each resource, for bad requests to leave alone.
 func (w *world) makeThings(t *testing.T) things {
@@ -71,7 +82,7 @@ func (w *world) makeThings(t *testing.T) things {
 	org := string(w.Organization)
 	folder := w.child(t, org, "folder")
 	robot, role := w.robot(t, folder, "robot"), w.role(t, folder, "custom", someCapabilities...)
-	return things{org, folder, robot, role, w.bind(t, folder, robot, role)}
+	return things{org: org, folder: folder, identity: robot, role: role, binding: w.bind(t, folder, robot, role)}
 }
 
 // snapshot is everything the owner can see.
@@ -81,6 +92,8 @@ func (w *world) snapshot(t *testing.T) string {
 	for _, in := range []proto.Message{
 		&iampb.ListGroupsRequest{PageSize: 200}, &iampb.ListIdentitiesRequest{PageSize: 200},
 		&iampb.ListRolesRequest{PageSize: 200}, &iampb.ListRoleBindingsRequest{PageSize: 200},
+		&iampb.ListIdentityProvidersRequest{PageSize: 200}, &iampb.ListAccountAssociationsRequest{PageSize: 200},
+		&iampb.ListGroupInvitesRequest{PageSize: 200}, &iampb.ListExternalGroupRoleMappingsRequest{PageSize: 200},
 	} {
 		b.WriteString(protojson.MarshalOptions{Multiline: true}.Format(must[proto.Message](t, w.overGRPC, w.Token, in)))
 	}
@@ -100,9 +113,12 @@ func TestApiBadInput(t *testing.T) {
 	tables := map[string]func(things) map[string]badRequest{
 		"uids": badUIDs, "groups": badGroups, "identities": badIdentities, "claims": badClaims, "keys and accounts": badKeys,
 		"roles": badRoles, "bindings": badBindings, "masks": badMasks, "lists": badLists, "metadata": badMetadata,
+		"federated uids": badFederatedUIDs, "providers": badProviders, "OIDC": badOIDC, "associations": badAssociations,
+		"installations and services": badInstallations, "invites": badInvites, "mappings": badMappings,
+		"federated masks": badFederatedMasks, "federated lists": badFederatedLists, "access": badAccess,
 	}
 	eachWorld(t, func(t *testing.T, w *world) {
-		x := w.makeThings(t)
+		x := w.federate(t, w.makeThings(t))
 		before := w.snapshot(t)
 		for _, name := range slices.Sorted(maps.Keys(tables)) {
 			t.Run(name, func(t *testing.T) {
@@ -113,13 +129,15 @@ func TestApiBadInput(t *testing.T) {
 			})
 		}
 		t.Run("bodies and queries", func(t *testing.T) { w.refusesRaw(t, x) })
+		t.Run("federated bodies and queries", func(t *testing.T) { w.refusesFederatedRaw(t, x) })
 		t.Run("bytes", func(t *testing.T) { w.refusesBytes(t, x) })
 		t.Run("what only gRPC can say", func(t *testing.T) { w.refusesEmpty(t) })
+		t.Run("durations", func(t *testing.T) { w.refusesDurations(t, x) })
 		t.Run("nothing changed", func(t *testing.T) {
 			if diff := cmp.Diff(before, w.snapshot(t)); diff != "" {
 				t.Errorf("something changed:\n%s", diff)
 			}
-			if all := w.events(t); len(all) != 3+4 { // the first organization, its owner and that binding; then one of each
+			if all := w.events(t); len(all) != 3+4+5 { // the first organization, its owner and that binding; then one of each
 				t.Errorf("%d events, want those of the start alone: %v", len(all), all)
 			}
 		})
@@ -131,8 +149,11 @@ func (w *world) refuses(t *testing.T, table map[string]badRequest) {
 		tt := table[name]
 		for protocol, call := range w.protocols() {
 			t.Run(fmt.Sprintf("%s over %s", name, protocol), func(t *testing.T) {
-				if verb, target, _ := asHTTPOrSkip(t, protocol, tt.in); verb == "GET" && strings.HasSuffix(target, "/") {
+				switch verb, target, _ := asHTTPOrSkip(t, protocol, tt.in); {
+				case verb == "GET" && strings.HasSuffix(target, "/"):
 					t.Skip("this path is the list")
+				case strings.Contains(target, "/:"):
+					t.Skip("this path is none")
 				}
 				out, st := call(t, w.Token, tt.in)
 				if st == nil {
@@ -153,9 +174,10 @@ func asHTTPOrSkip(t *testing.T, protocol string, in proto.Message) (verb, target
 	return asHTTP(t, in)
 }
 
-func badUIDs(x things) map[string]badRequest {
+// badUIDValues are what no uid may be.
+func badUIDValues(x things) map[string]string {
 	hex40 := strings.Repeat("0123456789", 4)
-	values := map[string]string{
+	return map[string]string{
 		"none": "", "a word": "folder", "39 digits": hex40[1:], "41 digits": hex40 + "a", "capitals": strings.Repeat("A", 40),
 		"not hexadecimal": strings.Repeat("g", 40), "a slash at the end": x.org + "/x/", "a short segment": x.org + "/0123456789abcde",
 		"a long segment": x.org + "/0123456789abcdef0", "an empty segment": x.org + "//0123456789abcdef", "dots": "../../../etc/passwd",
@@ -164,6 +186,10 @@ func badUIDs(x things) map[string]badRequest {
 		"too many levels": x.org + strings.Repeat("/0123456789abcdef", resource.MaxDepth),
 		"too long":        strings.Repeat("a", 10_000),
 	}
+}
+
+func badUIDs(x things) map[string]badRequest {
+	values := badUIDValues(x)
 	requests := map[string]func(uid string) badRequest{
 		"get group":    func(uid string) badRequest { return badRequest{"uid", &iampb.GetGroupRequest{Uid: uid}} },
 		"delete group": func(uid string) badRequest { return badRequest{"uid", &iampb.DeleteGroupRequest{Uid: uid}} },

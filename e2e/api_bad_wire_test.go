@@ -13,28 +13,31 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	commonpb "github.com/holdfast-dev/holdfast/gen/common"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
 
+// badPaths are what no mask may hold.
+var badPaths = map[string][]string{
+	"an unknown path":         {"nmae"},
+	"an empty path":           {"name", ""},
+	"a path into a string":    {"name.first"},
+	"a dot at the end":        {"name."},
+	"a dot at the start":      {".name"},
+	"everything and more":     {"*", "name"},
+	"a star inside":           {"name.*"},
+	"a NUL":                   {"na\x00me"},
+	"an endless path":         {strings.Repeat("a", 257)},
+	"a deep path":             {strings.Repeat("a.", 100) + "a"},
+	"too many paths":          slices.Repeat([]string{"name"}, 65),
+	"a path of another thing": {"capabilities.name"},
+}
+
 func badMasks(x things) map[string]badRequest {
-	paths := map[string][]string{
-		"an unknown path":         {"nmae"},
-		"an empty path":           {"name", ""},
-		"a path into a string":    {"name.first"},
-		"a dot at the end":        {"name."},
-		"a dot at the start":      {".name"},
-		"everything and more":     {"*", "name"},
-		"a star inside":           {"name.*"},
-		"a NUL":                   {"na\x00me"},
-		"an endless path":         {strings.Repeat("a", 257)},
-		"a deep path":             {strings.Repeat("a.", 100) + "a"},
-		"too many paths":          slices.Repeat([]string{"name"}, 65),
-		"a path of another thing": {"capabilities.name"},
-	}
 	table := map[string]badRequest{}
-	for name, p := range paths {
+	for name, p := range badPaths {
 		table["group: "+name] = badRequest{"update_mask", &iampb.UpdateGroupRequest{Group: &iampb.Group{Uid: x.folder, Name: "x"}, UpdateMask: mask(p...)}}
 		table["identity: "+name] = badRequest{"update_mask", &iampb.UpdateIdentityRequest{Identity: &iampb.Identity{Uid: x.identity, Name: "x"}, UpdateMask: mask(p...)}}
 		table["role: "+name] = badRequest{"update_mask", &iampb.UpdateRoleRequest{Role: &iampb.Role{Uid: x.role, Name: "x"}, UpdateMask: mask(p...)}}
@@ -48,33 +51,35 @@ func badMasks(x things) map[string]badRequest {
 	return table
 }
 
+// A badPage is a request for a page with one field that is wrong.
+type badPage struct {
+	field        string
+	size, skip   int32
+	token, order string
+}
+
+// badPages are what no request for a page may ask for.
+var badPages = map[string]badPage{
+	"a negative size":      {field: "page_size", size: -1},
+	"the least size":       {field: "page_size", size: -1 << 31},
+	"a negative skip":      {field: "skip", skip: -1},
+	"a forged token":       {field: "page_token", token: "Zm9yZ2Vk"},
+	"a token of no base64": {field: "page_token", token: "not base64 !"},
+	"an endless token":     {field: "page_token", token: strings.Repeat("A", 5000)},
+	"a NUL for a token":    {field: "page_token", token: "\x00"},
+	"an unknown order":     {field: "order_by", order: "size"},
+	"an injected order":    {field: "order_by", order: "name; DROP TABLE groups"},
+	"a clause as an order": {field: "order_by", order: "name,uid"},
+	"no direction":         {field: "order_by", order: "name sideways"},
+	"capitals":             {field: "order_by", order: "name DESC"},
+	"three words":          {field: "order_by", order: "name desc desc"},
+	"only spaces":          {field: "order_by", order: "  "},
+	"a NUL for an order":   {field: "order_by", order: "name\x00"},
+}
+
 func badLists(x things) map[string]badRequest {
-	type list struct {
-		size, skip   int32
-		token, order string
-	}
-	bad := map[string]struct {
-		field string
-		list
-	}{
-		"a negative size":      {"page_size", list{size: -1}},
-		"the least size":       {"page_size", list{size: -1 << 31}},
-		"a negative skip":      {"skip", list{skip: -1}},
-		"a forged token":       {"page_token", list{token: "Zm9yZ2Vk"}},
-		"a token of no base64": {"page_token", list{token: "not base64 !"}},
-		"an endless token":     {"page_token", list{token: strings.Repeat("A", 5000)}},
-		"a NUL for a token":    {"page_token", list{token: "\x00"}},
-		"an unknown order":     {"order_by", list{order: "size"}},
-		"an injected order":    {"order_by", list{order: "name; DROP TABLE groups"}},
-		"a clause as an order": {"order_by", list{order: "name,uid"}},
-		"no direction":         {"order_by", list{order: "name sideways"}},
-		"capitals":             {"order_by", list{order: "name DESC"}},
-		"three words":          {"order_by", list{order: "name desc desc"}},
-		"only spaces":          {"order_by", list{order: "  "}},
-		"a NUL for an order":   {"order_by", list{order: "name\x00"}},
-	}
 	table := map[string]badRequest{}
-	for name, b := range bad {
+	for name, b := range badPages {
 		table["groups: "+name] = badRequest{b.field, &iampb.ListGroupsRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
 		table["identities: "+name] = badRequest{b.field, &iampb.ListIdentitiesRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
 		table["roles: "+name] = badRequest{b.field, &iampb.ListRolesRequest{PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
@@ -90,11 +95,14 @@ func badLists(x things) map[string]badRequest {
 	return table
 }
 
+// A rawRequest is refused because of a field, over HTTP alone.
+type rawRequest struct{ field, verb, target, body string }
+
 // refusesRaw sends what only HTTP can say.
 func (w *world) refusesRaw(t *testing.T, x things) {
 	groups, folder, robots := "/iam/v2beta1/groups", "/iam/v2beta1/groups/"+x.folder, "/iam/v2beta1/identities/"+x.folder
 	deep := strings.Repeat(`{"claimMatch":`, 20_000)
-	tests := map[string]struct{ field, verb, target, body string }{
+	tests := map[string]rawRequest{
 		"half an object":         {"body", "POST", folder, `{`},
 		"a list":                 {"body", "POST", folder, `[]`},
 		"a string":               {"body", "POST", folder, `"x"`},
@@ -139,16 +147,7 @@ func (w *world) refusesRaw(t *testing.T, x things) {
 		"a batch of words":       {"body", "POST", "/iam/v2beta1/roleBindings:batchCreate", `{"parent":"` + x.folder + `","requests":["x"]}`},
 		"a capability of a word": {"capabilities", "POST", "/iam/v2beta1/roles/" + x.folder, `{"name":"x","capabilities":["groups.list"]}`},
 	}
-	for _, name := range slices.Sorted(maps.Keys(tests)) {
-		tt := tests[name]
-		t.Run(name, func(t *testing.T) {
-			r := w.send(t, w.Token, tt.verb, tt.target, tt.body)
-			if r.status == http.StatusOK {
-				t.Fatalf("succeeded: %.200s", r.body)
-			}
-			checkInvalid(t, r.fault(t), tt.field)
-		})
-	}
+	w.refusesAsSent(t, tests)
 	t.Run("a form", func(t *testing.T) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.BaseURL+folder, strings.NewReader("name=x"))
 		if err != nil {
@@ -159,6 +158,20 @@ func (w *world) refusesRaw(t *testing.T, x things) {
 		checkInvalid(t, w.roundTrip(t, r).fault(t), "body")
 	})
 	w.refusesPaths(t)
+}
+
+func (w *world) refusesAsSent(t *testing.T, tests map[string]rawRequest) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(tests)) {
+		tt := tests[name]
+		t.Run(name, func(t *testing.T) {
+			r := w.send(t, w.Token, tt.verb, tt.target, tt.body)
+			if r.status == http.StatusOK {
+				t.Fatalf("succeeded: %.200s", r.body)
+			}
+			checkInvalid(t, r.fault(t), tt.field)
+		})
+	}
 }
 
 // refusesPaths asks for what is not there.
@@ -201,10 +214,26 @@ func (w *world) refusesEmpty(t *testing.T) {
 	})
 	for _, in := range []proto.Message{
 		&iampb.UpdateGroupRequest{}, &iampb.UpdateIdentityRequest{}, &iampb.UpdateRoleRequest{}, &iampb.UpdateRoleBindingRequest{},
+		&iampb.UpdateIdentityProviderRequest{}, &iampb.UpdateAccountAssociationRequest{},
 	} {
 		t.Run(fmt.Sprintf("%s of nothing", methodOf(in).Name()), func(t *testing.T) {
 			_, st := w.overGRPC(t, w.Token, in)
 			checkInvalid(t, st, string(in.ProtoReflect().Descriptor().Fields().Get(0).Name()))
+		})
+	}
+}
+
+// refusesDurations sends an invite durations that JSON cannot write.
+func (w *world) refusesDurations(t *testing.T, x things) {
+	for name, ttl := range map[string]*durationpb.Duration{
+		"two signs": {Seconds: 3600, Nanos: -1}, "too many nanoseconds": {Seconds: 60, Nanos: 2e9}, "too many seconds": {Seconds: 1<<63 - 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, st := w.overGRPC(t, w.Token, &iampb.CreateGroupInviteRequest{Parent: x.folder, GroupInvite: &iampb.GroupInvite{RoleUid: consoleViewer, Ttl: ttl}})
+			if st == nil {
+				t.Fatalf("succeeded: %v", out)
+			}
+			checkInvalid(t, st, "ttl")
 		})
 	}
 }

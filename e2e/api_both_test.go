@@ -76,7 +76,7 @@ func seedAda(t *testing.T) func(*store.Store) {
 // gRPC and to the other as JSON, and expects the same answers.
 func TestApiBothProtocols(t *testing.T) {
 	t.Parallel()
-	steps := slices.Concat(openSteps(), groupSteps(), identitySteps(), roleSteps(), bindingSteps(), deleteSteps())
+	steps := slices.Concat(openSteps(), groupSteps(), identitySteps(), roleSteps(), bindingSteps(), federationSteps(), deleteSteps())
 	databases := map[string]func(testing.TB) string{"sqlite": storetest.SQLite, "postgres": storetest.Postgres}
 	for _, engine := range slices.Sorted(maps.Keys(databases)) {
 		t.Run(engine, func(t *testing.T) {
@@ -125,10 +125,10 @@ func tell(t *testing.T, w *world, call caller, steps []step) string {
 	return normalize(b.String())
 }
 
-var varying = regexp.MustCompile(`[0-9a-f]{40}|/[0-9a-f]{16}\b|127\.0\.0\.1:[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|[A-Za-z0-9_-]{80,}`)
+var varying = regexp.MustCompile(`[0-9a-f]{40}|/[0-9a-f]{16}\b|127\.0\.0\.1:[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|[A-Za-z0-9_-]{80,}|"[0-9a-f]{16}"`)
 
 // normalize replaces what differs from one world to the next: a uid by the order
-// of its appearance, an address, a time or a token by that word.
+// of its appearance, an address, a time, a token or the id of a key by that word.
 func normalize(text string) string {
 	uids := map[string]string{}
 	return varying.ReplaceAllStringFunc(text, func(s string) string {
@@ -139,6 +139,8 @@ func normalize(text string) string {
 			return "TIME"
 		case len(s) >= 80:
 			return "TOKEN"
+		case strings.HasPrefix(s, `"`):
+			return `"KEY"`
 		}
 		if _, ok := uids[s]; !ok {
 			slash := ""

@@ -85,7 +85,10 @@ func (a AccountAssociation) Validate() error {
 		p.add("service_bindings", "must have at most 32 bindings")
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.ServiceBindings)) {
-		if a.ServiceBindings[name].Parent() != a.UID && a.UID != "" {
+		switch identity := a.ServiceBindings[name]; {
+		case len(name) > maxName:
+			p.add("service_bindings", "a name must have at most 128 characters")
+		case !wellFormed(string(identity)), identity.Parent() != a.UID && a.UID != "":
 			p.add("service_bindings", name+": the identity must be directly in the group")
 		}
 	}
@@ -112,12 +115,13 @@ func (g *GitHubAccount) validate(p *problems) {
 	}
 	n := 0
 	for _, app := range slices.Sorted(maps.Keys(g.Installations)) {
-		for _, i := range g.Installations[app] {
-			n++
+		all := g.Installations[app]
+		n += max(1, len(all)) // an app without any takes up room too
+		for _, i := range all {
 			p.text("github.app_installations", i.Name)
-			if i.ID <= 0 || app <= 0 {
-				p.add("github.app_installations", "app "+strconv.FormatInt(app, 10)+": ids must be positive")
-			}
+		}
+		if app <= 0 || slices.ContainsFunc(all, func(i GitHubInstallation) bool { return i.ID <= 0 }) {
+			p.add("github.app_installations", "app "+strconv.FormatInt(app, 10)+": ids must be positive")
 		}
 	}
 	if n > maxInstallations {

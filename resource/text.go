@@ -22,11 +22,17 @@ var (
 	descriptionPattern = regexp.MustCompile(`^[\S ]{0,512}$`)
 )
 
-// problems collects everything wrong with a resource.
+// maxProblems is how many mistakes one answer tells of: over gRPC they travel in
+// a header, of which clients take a few kilobytes.
+const maxProblems = 20
+
+// problems collects what is wrong with a resource, the first maxProblems of it.
 type problems []fault.Violation
 
 func (p *problems) add(field, text string) {
-	*p = append(*p, fault.Violation{Subject: field, Description: text})
+	if len(*p) < maxProblems {
+		*p = append(*p, fault.Violation{Subject: field, Description: text})
+	}
 }
 
 // err is nil if nothing was added.
