@@ -82,7 +82,9 @@ func (s *Store) UpdateAssociation(ctx context.Context, uid resource.UID, change 
 		if err != nil {
 			return err
 		}
-		a = before
+		if a, err = clone(before); err != nil {
+			return err
+		}
 		if err := change(&a); err != nil {
 			return err
 		}

@@ -72,7 +72,15 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 		_, ru := s.UpdateRole(ctx, uid, func(*resource.Role) error { return nothing })
 		_, b := s.Binding(ctx, uid)
 		_, bu := s.UpdateBinding(ctx, uid, func(*resource.RoleBinding) error { return nothing })
+		_, p := s.Provider(ctx, uid)
+		_, pu := s.UpdateProvider(ctx, uid, func(*resource.IdentityProvider) error { return nothing })
+		_, a := s.Association(ctx, uid)
+		_, au := s.UpdateAssociation(ctx, uid, func(*resource.AccountAssociation) error { return nothing })
+		_, v := s.Invite(ctx, uid)
+		_, m := s.Mapping(ctx, uid)
 		for kind, errs := range map[string][]error{
+			"identity provider": {p, pu, s.DeleteProvider(ctx, uid)}, "account association": {a, au},
+			"group invite": {v}, "external group role mapping": {m, s.DeleteMapping(ctx, uid)},
 			"group": {g, gu, s.DeleteGroup(ctx, uid, "")}, "identity": {i, iu, s.DeleteIdentity(ctx, uid)},
 			"role": {r, ru, s.DeleteRole(ctx, uid)}, "role binding": {b, bu},
 		} {
@@ -80,7 +88,13 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 				wantFault(t, err, fault.NotFound, fault.Resource{Type: kind, Name: name})
 			}
 		}
+		before := len(events(t, s))
 		must(t, s.DeleteBinding(ctx, uid)) // gone already
+		must(t, s.DeleteAssociation(ctx, uid))
+		must(t, s.DeleteInvite(ctx, uid))
+		if n := len(events(t, s)); n != before {
+			t.Errorf("%d events of what was gone already", n-before)
+		}
 	},
 	"a parent must be there": func(t *testing.T, s *store.Store) {
 		wantNoParent(t, s, resource.NewRoot().NewChild())
@@ -120,9 +134,13 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 			"identities":    func() { addIdentity(t, s, g.UID, "c") },
 			"roles":         func() { addRole(t, s, g.UID, "c") },
 			"role bindings": func() { addBinding(t, s, g.UID, alice, resource.OwnerRole) },
+
+			"identity providers":   func() { addProvider(t, s, g.UID, resource.OwnerRole, "c") },
+			"account associations": func() { addAssociation(t, s, g.UID, "c") },
+			"group invites":        func() { addInvite(t, s, g.UID, resource.OwnerRole) },
 		}
 		var want []string
-		for _, kind := range []string{"groups", "identities", "roles", "role bindings"} {
+		for _, kind := range []string{"groups", "identities", "roles", "role bindings", "identity providers", "account associations", "group invites"} {
 			children[kind]()
 			want = append(want, "cannot delete group with child "+kind)
 			err := s.DeleteGroup(t.Context(), g.UID, alice)
@@ -273,6 +291,25 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 			t.Errorf("%d events, want 4", n)
 		}
 	},
+	"a role in use names every kind":          roleUsers,
+	"a provider keeps what it was given":      providerKeeps,
+	"a provider's role must be there":         providerRole,
+	"a secret is kept, changed and cleared":   providerSecret,
+	"a provider in use stays":                 providerUsers,
+	"a provider's counters go with it":        providerCounters,
+	"an association keeps what it was given":  associationKeeps,
+	"a group has one association":             associationOnce,
+	"an association is listed by its group":   associationByGroup,
+	"an invite shows its role":                inviteKeeps,
+	"an invite's role must be there":          inviteRole,
+	"invites are found by their key":          inviteKey,
+	"an order is asked for":                   noDefaultOrder,
+	"a mapping is there once":                 mappingOnce,
+	"a mapping's role must be there":          mappingRole,
+	"mappings go together, with one event":    mappingBatch,
+	"a batch is of one provider":              mappingBatchElsewhere,
+	"holders are of the groups and the roles": holders,
+
 	"a binding shows what it ties together": hydration,
 	"updates happen one after the other":    concurrentUpdates,
 	"change's own error writes nothing":     changeFails,
@@ -325,6 +362,12 @@ func wantNoParent(t *testing.T, s *store.Store, parent resource.UID) {
 	r := addRole(t, s, addGroup(t, s, "", "elsewhere").UID, "r")
 	_, err = s.InsertBindings(t.Context(), []resource.RoleBinding{newBinding(parent, alice, r.UID)})
 	wantFault(t, err, fault.NotFound, missing)
+	wantFault(t, s.InsertProvider(t.Context(), newProvider(parent, r.UID, "a")), fault.NotFound, missing)
+	wantFault(t, s.InsertAssociation(t.Context(), newAssociation(parent, "a")), fault.NotFound, missing)
+	_, err = s.InsertInvite(t.Context(), newInvite(parent, r.UID))
+	wantFault(t, err, fault.NotFound, missing)
+	missing.Type = "identity provider"
+	wantFault(t, s.InsertMapping(t.Context(), newMapping(parent, r.UID, "a")), fault.NotFound, missing)
 }
 
 func onlyBinding(t *testing.T, s *store.Store, group resource.UID) resource.UID {
@@ -403,13 +446,16 @@ func hydration(t *testing.T, s *store.Store) {
 func concurrentUpdates(t *testing.T, s *store.Store) {
 	org := addGroup(t, s, "", "org")
 	i, r := addIdentity(t, s, org.UID, "i"), addRole(t, s, org.UID, "r")
+	p, a := addProvider(t, s, org.UID, r.UID, "p"), addAssociation(t, s, org.UID, "a")
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
 			_, g := s.UpdateGroup(t.Context(), org.UID, func(g *resource.Group) error { g.Description += "x"; return nil })
 			_, i := s.UpdateIdentity(t.Context(), i.UID, resource.IdentityUpdated, func(i *resource.Identity) error { i.Description += "x"; return nil })
 			_, r := s.UpdateRole(t.Context(), r.UID, func(r *resource.Role) error { r.Description += "x"; return nil })
-			if err := errors.Join(g, i, r); err != nil {
+			_, p := s.UpdateProvider(t.Context(), p.UID, func(p *resource.IdentityProvider) error { p.Description += "x"; return nil })
+			_, a := s.UpdateAssociation(t.Context(), a.UID, func(a *resource.AccountAssociation) error { a.Description += "x"; return nil })
+			if err := errors.Join(g, i, r, p, a); err != nil {
 				t.Error(err)
 			}
 		})
@@ -421,7 +467,14 @@ func concurrentUpdates(t *testing.T, s *store.Store) {
 	must(t, err)
 	gotR, err := s.Role(t.Context(), r.UID)
 	must(t, err)
-	for kind, text := range map[string]string{"group": gotG.Description, "identity": gotI.Description, "role": gotR.Description} {
+	gotP, err := s.Provider(t.Context(), p.UID)
+	must(t, err)
+	gotA, err := s.Association(t.Context(), a.UID)
+	must(t, err)
+	for kind, text := range map[string]string{
+		"group": gotG.Description, "identity": gotI.Description, "role": gotR.Description,
+		"identity provider": gotP.Description, "account association": gotA.Description,
+	} {
 		if len(text) != 20 {
 			t.Errorf("%d of 20 updates of the %s were lost", 20-len(text), kind)
 		}
@@ -432,6 +485,7 @@ func changeFails(t *testing.T, s *store.Store) {
 	org := addGroup(t, s, "", "org")
 	i, r := addIdentity(t, s, org.UID, "i"), addRole(t, s, org.UID, "r")
 	b := addBinding(t, s, org.UID, alice, r.UID)
+	p, a := addProvider(t, s, org.UID, r.UID, "p"), addAssociation(t, s, org.UID, "a")
 	before := len(events(t, s))
 	revision, err := s.Revision(t.Context())
 	must(t, err)
@@ -440,7 +494,9 @@ func changeFails(t *testing.T, s *store.Store) {
 	_, ie := s.UpdateIdentity(t.Context(), i.UID, resource.IdentityUpdated, func(i *resource.Identity) error { i.Name = "x"; i.Relationship.ClaimMatch.Issuer = "x"; return own })
 	_, re := s.UpdateRole(t.Context(), r.UID, func(r *resource.Role) error { r.Name = "x"; return own })
 	_, be := s.UpdateBinding(t.Context(), b.UID, func(b *resource.RoleBinding) error { b.Identity = bob; return own })
-	for _, err := range []error{g, ie, re, be} {
+	_, pe := s.UpdateProvider(t.Context(), p.UID, func(p *resource.IdentityProvider) error { p.Name, p.OIDC.Issuer = "x", "x"; return own })
+	_, ae := s.UpdateAssociation(t.Context(), a.UID, func(a *resource.AccountAssociation) error { a.Name, a.Amazon = "x", nil; return own })
+	for _, err := range []error{g, ie, re, be, pe, ae} {
 		if !errors.Is(err, own) {
 			t.Errorf("error = %v", err)
 		}
@@ -448,6 +504,8 @@ func changeFails(t *testing.T, s *store.Store) {
 	wantSame(t, s.Group, org.UID, org)
 	wantSame(t, s.Identity, i.UID, i)
 	wantSame(t, s.Role, r.UID, r)
+	wantSame(t, s.Provider, p.UID, p)
+	wantSame(t, s.Association, a.UID, a)
 	if n := len(events(t, s)); n != before {
 		t.Errorf("%d events more", n-before)
 	}
@@ -496,7 +554,7 @@ func randomHistory(t *testing.T, s *store.Store) {
 			for n := range 60 {
 				parent, name := groups[rand.IntN(len(groups))], fmt.Sprintf("n%d of %d", n, w)
 				var err error
-				switch rand.IntN(6) {
+				switch rand.IntN(8) {
 				case 0, 1:
 					g := newGroup(parent, name)
 					_, err = s.InsertGroup(ctx, g)
@@ -517,6 +575,10 @@ func randomHistory(t *testing.T, s *store.Store) {
 					if n%2 == 0 {
 						err = errors.Join(err, s.DeleteRole(ctx, r.UID))
 					}
+				case 4:
+					err = randomProvider(ctx, s, parent, name)
+				case 5:
+					err = randomRest(ctx, s, parent, name)
 				default:
 					if i := rand.IntN(len(groups)); i > 0 {
 						if err = s.DeleteGroup(ctx, groups[i], ""); err == nil {
@@ -532,6 +594,42 @@ func randomHistory(t *testing.T, s *store.Store) {
 		})
 	}
 	wg.Wait()
+}
+
+// randomProvider adds a provider with mappings, and removes some or all of it.
+func randomProvider(ctx context.Context, s *store.Store, parent resource.UID, name string) error {
+	p := newProvider(parent, resource.OwnerRole, name)
+	err := s.InsertProvider(ctx, p)
+	var uids []resource.UID
+	for i := range 3 {
+		m := newMapping(p.UID, resource.OwnerRole, fmt.Sprint(i))
+		err = errors.Join(err, s.InsertMapping(ctx, m))
+		uids = append(uids, m.UID)
+	}
+	if rand.IntN(2) == 0 {
+		err = errors.Join(err, s.DeleteMapping(ctx, uids[1]))
+	}
+	if rand.IntN(2) == 0 {
+		_, gone := s.DeleteMappings(ctx, p.UID, uids)
+		err = errors.Join(err, gone, s.DeleteProvider(ctx, p.UID))
+	}
+	return err
+}
+
+// randomRest adds an invite and an association, and removes one or both.
+func randomRest(ctx context.Context, s *store.Store, parent resource.UID, name string) error {
+	i := newInvite(parent, resource.OwnerRole)
+	_, err := s.InsertInvite(ctx, i)
+	if e := s.InsertAssociation(ctx, newAssociation(parent, name)); !errors.Is(e, fault.AlreadyExists) {
+		err = errors.Join(err, e)
+	}
+	if rand.IntN(2) == 0 {
+		err = errors.Join(err, s.DeleteInvite(ctx, i.UID))
+	}
+	if rand.IntN(2) == 0 {
+		err = errors.Join(err, s.DeleteAssociation(ctx, parent))
+	}
+	return err
 }
 
 // An entry is an event as a test writes it down.
@@ -598,8 +696,9 @@ func lifetime(ctx context.Context, t *testing.T, s *store.Store) []entry {
 	must(t, s.DeleteRole(ctx, r.UID))
 	must(t, s.DeleteGroup(ctx, g.UID, alice))
 	must(t, s.RequestAccess(ctx, org.UID, i, time.Hour))
+	rest := lifetimeOfTheRest(ctx, t, s, org.UID)
 	must(t, s.DeleteGroup(ctx, org.UID, alice))
-	return []entry{
+	return slices.Concat([]entry{
 		{resource.GroupCreated, org.UID, org.UID, false, true},
 		{resource.BindingCreated, owner.UID, org.UID, false, true},
 		{resource.GroupCreated, g.UID, g.UID, false, true},
@@ -618,8 +717,50 @@ func lifetime(ctx context.Context, t *testing.T, s *store.Store) []entry {
 		{resource.RoleDeleted, r.UID, org.UID, true, false},
 		{resource.GroupDeleted, g.UID, org.UID, true, false},
 		{resource.GroupAccessRequested, org.UID, org.UID, false, true},
+	}, rest, []entry{
 		{resource.BindingDeleted, owner.UID, org.UID, true, false},
 		{resource.GroupDeleted, org.UID, "/", true, false},
+	})
+}
+
+// lifetimeOfTheRest is lifetime for what an organization has beside groups,
+// identities, roles and bindings.
+func lifetimeOfTheRest(ctx context.Context, t *testing.T, s *store.Store, org resource.UID) []entry {
+	p, a, i := newProvider(org, resource.OwnerRole, "p"), newAssociation(org, "a"), newInvite(org, resource.OwnerRole)
+	m, n, o := newMapping(p.UID, resource.OwnerRole, "m"), newMapping(p.UID, resource.OwnerRole, "n"), newMapping(p.UID, resource.OwnerRole, "o")
+	must(t, s.InsertProvider(ctx, p))
+	_, err := s.UpdateProvider(ctx, p.UID, func(p *resource.IdentityProvider) error { p.Description = "d"; return nil })
+	must(t, err)
+	must(t, s.InsertAssociation(ctx, a))
+	_, err = s.UpdateAssociation(ctx, a.UID, func(a *resource.AccountAssociation) error { a.Description = "d"; return nil })
+	must(t, err)
+	_, err = s.InsertInvite(ctx, i)
+	must(t, err)
+	for _, m := range []resource.ExternalGroupRoleMapping{m, n, o} {
+		must(t, s.InsertMapping(ctx, m))
+	}
+	must(t, s.DeleteMapping(ctx, m.UID))
+	for range 2 { // the second time there is nothing to tell of
+		_, err = s.DeleteMappings(ctx, p.UID, []resource.UID{m.UID, n.UID, o.UID})
+		must(t, err)
+		must(t, s.DeleteAssociation(ctx, a.UID))
+		must(t, s.DeleteInvite(ctx, i.UID))
+	}
+	must(t, s.DeleteProvider(ctx, p.UID))
+	return []entry{
+		{resource.ProviderCreated, p.UID, org, false, true},
+		{resource.ProviderUpdated, p.UID, org, true, true},
+		{resource.AssociationCreated, org, org, false, true},
+		{resource.AssociationUpdated, org, org, true, true},
+		{resource.InviteCreated, i.UID, org, false, true},
+		{resource.MappingCreated, m.UID, org, false, true},
+		{resource.MappingCreated, n.UID, org, false, true},
+		{resource.MappingCreated, o.UID, org, false, true},
+		{resource.MappingDeleted, m.UID, org, true, false},
+		{resource.MappingsDeleted, p.UID, org, true, false},
+		{resource.AssociationDeleted, org, org, true, false},
+		{resource.InviteDeleted, i.UID, org, true, false},
+		{resource.ProviderDeleted, p.UID, org, true, false},
 	}
 }
 

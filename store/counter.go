@@ -74,7 +74,7 @@ func (s *Store) Drifts(ctx context.Context) ([]Drift, error) {
 		}
 		err = s.rows(ctx, `
 			SELECT g.uid, CAST(coalesce(sum(c.n), 0) AS BIGINT), CAST(coalesce(sum(c.children), 0) AS BIGINT)
-			FROM groups AS g LEFT JOIN counters AS c ON c.grp = g.seg AND c.kind = $1
+			FROM (SELECT seg, uid FROM groups UNION ALL SELECT seg, uid FROM identity_providers) AS g LEFT JOIN counters AS c ON c.grp = g.seg AND c.kind = $1
 			GROUP BY g.uid`, []any{kind}, func(row scanner) (bool, error) {
 			d := Drift{Kind: kind}
 			err := row.Scan(&d.Group, &d.Counted, &d.Direct)

@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 
@@ -52,6 +54,10 @@ func (s *Store) AwaitWaiting(n int) {
 
 // WriteThen adds a group and then does as f does, in one write.
 func (s *Store) WriteThen(ctx context.Context, g resource.Group, f func() error) error {
+	return s.writeThen(ctx, g, func(*tx) error { return f() })
+}
+
+func (s *Store) writeThen(ctx context.Context, g resource.Group, f func(*tx) error) error {
 	return s.write(ctx, func(t *tx) error {
 		_, err := t.exec(ctx, `
 			INSERT INTO groups (seg, uid, parent, a1, a2, a3, name, description, verified, kind, create_ms, update_ms)
@@ -62,7 +68,7 @@ func (s *Store) WriteThen(ctx context.Context, g resource.Group, f func() error)
 		if err := t.count(ctx, "groups", g.UID, 1); err != nil {
 			return err
 		}
-		return f()
+		return f(t)
 	})
 }
 
@@ -95,4 +101,87 @@ func (s *Store) SkipChanges(ctx context.Context, n int) error {
 		}
 		return nil
 	})
+}
+
+// CameThrough notes the provider an identity came through.
+func (s *Store) CameThrough(ctx context.Context, identity, provider resource.UID) error {
+	return s.write(ctx, func(t *tx) error {
+		_, err := t.exec(ctx, `UPDATE identities SET provider = $2 WHERE uid = $1`, string(identity), segment(provider))
+		return err
+	})
+}
+
+// StrayCounters is how many counters there are of groups and providers that are
+// not there.
+func (s *Store) StrayCounters(ctx context.Context) (n int, err error) {
+	err = s.row(ctx, `
+		SELECT count(*) FROM counters
+		WHERE grp NOT IN (SELECT seg FROM groups UNION ALL SELECT seg FROM identity_providers)`, nil, &n)
+	return n, err
+}
+
+// Everything returns every row of every table.
+func (s *Store) Everything(ctx context.Context) (all []string, _ error) {
+	tables := []string{"counters", "outbox", "revision", "grant_changes", "settings", "signing_keys", "revocations", "access_requests"}
+	for _, table := range append(tables, kinds...) {
+		rows, err := s.dump(ctx, table)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, rows...)
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+func (s *Store) dump(ctx context.Context, table string) (all []string, _ error) {
+	rows, err := s.read.QueryContext(ctx, `SELECT * FROM `+table)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		return nil, err
+	}
+	values, into := make([]any, len(columns)), make([]any, len(columns))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return nil, err
+		}
+		all = append(all, fmt.Sprint(table, values))
+	}
+	return all, rows.Err()
+}
+
+// WriteLater adds a group and, with the commit, a counter that the database
+// refuses.
+func (s *Store) WriteLater(ctx context.Context, g resource.Group) error {
+	return s.writeThen(ctx, g, func(t *tx) error {
+		return t.later(ctx, refused)
+	})
+}
+
+// WriteRegardless keeps a setting, takes no notice that the database refuses
+// what follows, and leaves nothing for the commit.
+func (s *Store) WriteRegardless(ctx context.Context) error {
+	return s.write(ctx, func(t *tx) error {
+		_, err := t.exec(ctx, `INSERT INTO settings (name, value) VALUES ('a', '')`)
+		_, _ = t.exec(ctx, refused)
+		return err
+	})
+}
+
+const refused = `INSERT INTO counters (kind, grp, shard, n, children) VALUES (NULL, 1, 1, 1, 1)`
+
+// Busy is how many connections of the pool are in use.
+func (s *Store) Busy() int { return s.read.Stats().InUse }
+
+// Backend is the server's process behind the connection that is used next.
+func (s *Store) Backend(ctx context.Context) (pid int, err error) {
+	err = s.row(ctx, `SELECT pg_backend_pid()`, nil, &pid)
+	return pid, err
 }

@@ -90,6 +90,59 @@ func addBinding(t *testing.T, s *store.Store, group, identity, role resource.UID
 	return b
 }
 
+func newProvider(parent, role resource.UID, name string) resource.IdentityProvider {
+	return resource.IdentityProvider{
+		UID: parent.NewChild(), Name: name, DefaultRole: role, CreateTime: epoch, UpdateTime: epoch,
+		OIDC: &resource.OIDC{Issuer: "https://issuer.test", ClientID: "c", ClientSecret: resource.Secret{Sealed: []byte{0, 1, 2}}},
+	}
+}
+
+func addProvider(t *testing.T, s *store.Store, parent, role resource.UID, name string) resource.IdentityProvider {
+	t.Helper()
+	p := newProvider(parent, role, name)
+	must(t, s.InsertProvider(t.Context(), p))
+	return p
+}
+
+func newAssociation(group resource.UID, name string) resource.AccountAssociation {
+	return resource.AccountAssociation{
+		UID: group, Name: name, Amazon: &resource.AmazonAccount{Account: "123456789012"}, CreateTime: epoch, UpdateTime: epoch,
+	}
+}
+
+func addAssociation(t *testing.T, s *store.Store, group resource.UID, name string) resource.AccountAssociation {
+	t.Helper()
+	a := newAssociation(group, name)
+	must(t, s.InsertAssociation(t.Context(), a))
+	return a
+}
+
+func newInvite(group, role resource.UID) resource.GroupInvite {
+	return resource.GroupInvite{
+		UID: group.NewChild(), Role: role, KeyID: "k", Digest: []byte{3, 4}, ExpirationTime: epoch.Add(time.Hour), CreateTime: epoch,
+	}
+}
+
+func addInvite(t *testing.T, s *store.Store, group, role resource.UID) resource.GroupInvite {
+	t.Helper()
+	i, err := s.InsertInvite(t.Context(), newInvite(group, role))
+	must(t, err)
+	return i
+}
+
+func newMapping(provider, role resource.UID, external string) resource.ExternalGroupRoleMapping {
+	return resource.ExternalGroupRoleMapping{
+		UID: provider.NewChild(), ExternalGroup: external, Role: role, Scope: provider.Root(), CreateTime: epoch,
+	}
+}
+
+func addMapping(t *testing.T, s *store.Store, provider, role resource.UID, external string) resource.ExternalGroupRoleMapping {
+	t.Helper()
+	m := newMapping(provider, role, external)
+	must(t, s.InsertMapping(t.Context(), m))
+	return m
+}
+
 // ownerRole is the managed role of owners, as a service sets it at its start.
 var ownerRole = resource.Role{UID: resource.OwnerRole, Name: "owner", Capabilities: resource.CapabilitySet("groups.list", "groups.delete")}
 
@@ -104,13 +157,19 @@ func addOrganization(t *testing.T, s *store.Store, name string, owner resource.U
 	return g, b
 }
 
-// wantExact checks that every counter equals the rows it stands for.
+// wantExact checks that every counter equals the rows it stands for, and that
+// none is left of what is gone.
 func wantExact(t *testing.T, s *store.Store) {
 	t.Helper()
 	drifts, err := s.Drifts(t.Context())
 	must(t, err)
 	for _, d := range drifts {
 		t.Errorf("counter of %s below %s: %d of %d, directly %d of %d", d.Kind, d.Group, d.Counted, d.Rows, d.Direct, d.DirectOf)
+	}
+	stray, err := s.StrayCounters(t.Context())
+	must(t, err)
+	if stray != 0 {
+		t.Errorf("%d counters of what is gone", stray)
 	}
 }
 

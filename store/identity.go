@@ -116,11 +116,11 @@ func (s *Store) UpdateIdentity(ctx context.Context, uid resource.UID, kind resou
 	return i, err
 }
 
-// clone copies an identity with what it points to.
-func clone(i resource.Identity) (out resource.Identity, err error) {
-	b, err := json.Marshal(i)
+// clone copies a resource with what it points to, as far as its JSON goes.
+func clone[T any](v T) (out T, err error) {
+	b, err := json.Marshal(v)
 	if err != nil {
-		return out, fmt.Errorf("copy identity: %w", err)
+		return out, fmt.Errorf("copy %T: %w", v, err)
 	}
 	return out, json.Unmarshal(b, &out)
 }

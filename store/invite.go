@@ -12,7 +12,7 @@ var invites = listing[resource.GroupInvite]{
 	kind: "group_invites",
 	columns: `t.uid, t.email, t.single_use, t.key_id, t.digest, t.expire_ms, t.create_ms,
 		r.uid, r.name, r.description, r.capabilities`,
-	joins:  ` JOIN roles AS r ON r.seg = t.role`,
+	joins:  ` LEFT JOIN roles AS r ON r.seg = t.role`, // there always is one: see bindings
 	orders: map[string]string{"uid": "uid", "create_time": "create_ms"},
 	scan: func(row scanner) (i resource.GroupInvite, err error) {
 		var expires, created int64

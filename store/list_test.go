@@ -25,6 +25,7 @@ type row struct {
 	created, updated int64
 	relationship     resource.RelationshipType
 	identity, role   resource.UID
+	key              string
 }
 
 // A kind is a list of the store, and what it ought to have.
@@ -60,6 +61,9 @@ type forest struct {
 	r                                   *rand.Rand
 	s                                   *store.Store
 	groups, identities, roles, bindings *kind
+
+	providers, associations, invites, mappings *kind
+
 	parents                             []resource.UID
 	groupNames, roleNames, boundAlready map[string]bool
 	size                                int
@@ -74,6 +78,11 @@ func grow(t *testing.T, s *store.Store, r *rand.Rand, size int) *forest {
 		identities: &kind{name: "identities", orders: full, list: reduced(s.Identities, func(i resource.Identity) resource.UID { return i.UID })},
 		roles:      &kind{name: "roles", orders: full, list: reduced(s.Roles, func(r resource.Role) resource.UID { return r.UID })},
 		bindings:   &kind{name: "role bindings", orders: []string{"uid", "create_time"}, list: reduced(s.Bindings, func(b resource.BoundRole) resource.UID { return b.UID })},
+
+		providers:    &kind{name: "identity providers", orders: full, list: reduced(s.Providers, func(p resource.IdentityProvider) resource.UID { return p.UID })},
+		associations: &kind{name: "account associations", self: true, orders: full, list: reduced(s.Associations, func(a resource.AccountAssociation) resource.UID { return a.UID })},
+		invites:      &kind{name: "group invites", orders: []string{"uid", "create_time"}, list: reduced(s.Invites, func(i resource.GroupInvite) resource.UID { return i.UID })},
+		mappings:     &kind{name: "mappings", orders: []string{"uid", "create_time"}, list: reduced(s.Mappings, func(m resource.ExternalGroupRoleMapping) resource.UID { return m.UID })},
 	}
 	for range size {
 		f.addGroup(t)
@@ -84,6 +93,9 @@ func grow(t *testing.T, s *store.Store, r *rand.Rand, size int) *forest {
 	}
 	for range size {
 		f.addBinding(t)
+	}
+	for _, g := range f.parents {
+		f.addAround(t, g)
 	}
 	f.thin(t)
 	return f
@@ -162,6 +174,38 @@ func (f *forest) addBinding(t *testing.T) {
 	f.bindings.rows = append(f.bindings.rows, row{uid: b.UID, created: b.CreateTime.UnixMilli(), identity: b.Identity, role: b.Role})
 }
 
+// addAround gives a group some of an association, invites, and a provider with
+// mappings.
+func (f *forest) addAround(t *testing.T, group resource.UID) {
+	role := f.roles.rows[f.r.IntN(8)].uid
+	if f.r.IntN(2) == 0 {
+		a := newAssociation(group, fmt.Sprintf("a%d", f.r.IntN(20)))
+		a.CreateTime, a.UpdateTime = f.time(), f.time()
+		must(t, f.s.InsertAssociation(t.Context(), a))
+		f.associations.rows = append(f.associations.rows, row{uid: a.UID, name: a.Name, created: a.CreateTime.UnixMilli(), updated: a.UpdateTime.UnixMilli()})
+	}
+	for range f.r.IntN(3) {
+		i := newInvite(group, role)
+		i.UID, i.KeyID, i.CreateTime = group+f.segment(), fmt.Sprintf("k%d", f.r.IntN(20)), f.time()
+		_, err := f.s.InsertInvite(t.Context(), i)
+		must(t, err)
+		f.invites.rows = append(f.invites.rows, row{uid: i.UID, key: i.KeyID, created: i.CreateTime.UnixMilli()})
+	}
+	if f.r.IntN(2) == 0 {
+		return
+	}
+	p := newProvider(group, role, fmt.Sprintf("p%d", f.r.IntN(20)))
+	p.UID, p.CreateTime, p.UpdateTime = group+f.segment(), f.time(), f.time()
+	must(t, f.s.InsertProvider(t.Context(), p))
+	f.providers.rows = append(f.providers.rows, row{uid: p.UID, name: p.Name, created: p.CreateTime.UnixMilli(), updated: p.UpdateTime.UnixMilli()})
+	for n := range f.r.IntN(5) {
+		m := newMapping(p.UID, role, fmt.Sprint(n))
+		m.UID, m.CreateTime = p.UID+f.segment(), f.time()
+		must(t, f.s.InsertMapping(t.Context(), m))
+		f.mappings.rows = append(f.mappings.rows, row{uid: m.UID, created: m.CreateTime.UnixMilli()})
+	}
+}
+
 // thin deletes some of everything: what goes must leave the counters, too.
 func (f *forest) thin(t *testing.T) {
 	ctx := t.Context()
@@ -178,6 +222,10 @@ func (f *forest) thin(t *testing.T) {
 			return true
 		})
 	}
+	cut(f.mappings, func(uid resource.UID) error { return f.s.DeleteMapping(ctx, uid) })
+	cut(f.providers, func(uid resource.UID) error { return f.s.DeleteProvider(ctx, uid) })
+	cut(f.associations, func(uid resource.UID) error { return f.s.DeleteAssociation(ctx, uid) })
+	cut(f.invites, func(uid resource.UID) error { return f.s.DeleteInvite(ctx, uid) })
 	cut(f.bindings, func(uid resource.UID) error { return f.s.DeleteBinding(ctx, uid) })
 	cut(f.roles, func(uid resource.UID) error { return f.s.DeleteRole(ctx, uid) })
 	cut(f.groups, func(uid resource.UID) error { return f.s.DeleteGroup(ctx, uid, "") })
@@ -187,7 +235,9 @@ func (f *forest) thin(t *testing.T) {
 	f.identities.rows = slices.Delete(f.identities.rows, 8, 12)
 }
 
-func (f *forest) kinds() []*kind { return []*kind{f.groups, f.identities, f.roles, f.bindings} }
+func (f *forest) kinds() []*kind {
+	return []*kind{f.groups, f.identities, f.roles, f.bindings, f.providers, f.associations, f.invites, f.mappings}
+}
 
 func (f *forest) pick(k *kind) row { return k.rows[f.r.IntN(len(k.rows))] }
 
@@ -221,9 +271,12 @@ func (f *forest) reach(k *kind) store.Reach {
 	return r
 }
 
-// place is a random group, or the parent of one.
+// place is a random group, or a provider, or the parent of one.
 func (f *forest) place() resource.UID {
 	uid := f.pick(f.groups).uid
+	if f.r.IntN(5) == 0 {
+		uid = f.pick(f.providers).uid
+	}
 	if f.r.IntN(2) == 0 {
 		return uid.Parent()
 	}
@@ -260,6 +313,10 @@ func (f *forest) filter(k *kind) (out resource.Filter) {
 		if f.r.IntN(4) == 0 {
 			out.Group = f.pick(k).uid.Parent()
 		}
+	case k == f.invites:
+		out.KeyID = f.pick(k).key
+	case k == f.mappings:
+		out.Group = f.pick(k).uid.Parent()
 	default:
 		out.Name = f.pick(k).name
 	}
@@ -334,6 +391,7 @@ func (k *kind) keeps(v row, r store.Reach, f resource.Filter) bool {
 		(f.Relationship == 0 || v.relationship == f.Relationship) &&
 		(f.Identity == "" || v.identity == f.Identity) &&
 		(f.Role == "" || v.role == f.Role) &&
+		(f.KeyID == "" || v.key == f.KeyID) &&
 		(f.Group == "" || v.uid.Parent() == f.Group)
 }
 
@@ -364,7 +422,7 @@ func TestEveryShape(t *testing.T) {
 		t.Logf("seed %d", seed)
 		f := grow(t, s, rand.New(rand.NewPCG(seed, 0)), 400)
 		for range requests {
-			k := f.kinds()[f.r.IntN(4)]
+			k := f.kinds()[f.r.IntN(8)]
 			r, filter, p := f.reach(k), f.filter(k), f.request(k)
 			k.walk(t, r, filter, p)
 		}

@@ -73,6 +73,9 @@ func (s *Store) DeleteMappings(ctx context.Context, provider resource.UID, uids 
 	err := s.write(ctx, func(t *tx) error {
 		gone = nil
 		for _, uid := range uids {
+			if uid.Parent() != provider {
+				continue
+			}
 			m, err := t.unmap(ctx, uid)
 			if fault.From(err).Code == fault.NotFound {
 				continue

@@ -27,8 +27,9 @@ type shape struct {
 	args  []any
 }
 
-// A tree is what the shapes are asked of: one folder of each depth, 1 to 4.
-type tree struct{ folders []resource.UID }
+// A tree is what the shapes are asked of: one folder of each depth, 1 to 4, and
+// a provider in each.
+type tree struct{ folders, providers []resource.UID }
 
 // query starts a statement over a kind.
 func (tr tree) query(e engine, kind, col string, p page.Request) query {
@@ -40,8 +41,22 @@ func (tr tree) query(e engine, kind, col string, p page.Request) query {
 		q.columns, q.joins = identities.columns, identities.joins
 	case "role_bindings":
 		q.columns, q.joins = bindings.columns, bindings.joins
+	case "identity_providers":
+		q.columns, q.joins = providers.columns, providers.joins
+	case "account_associations":
+		q.columns, q.joins = associations.columns, associations.joins
+	case "group_invites":
+		q.columns, q.joins = invites.columns, invites.joins
+	case "external_group_role_mappings":
+		q.columns, q.joins = mappings.columns, mappings.joins
 	}
 	return q
+}
+
+// planned are the kinds with lists, and whether they have names.
+var planned = map[string]bool{
+	"groups": true, "identities": true, "role_bindings": false,
+	"identity_providers": true, "account_associations": true, "group_invites": false, "external_group_role_mappings": false,
 }
 
 // requests are the pages a list can be asked for.
@@ -65,9 +80,9 @@ func (tr tree) shapes(e engine) (all []shape) {
 		all = append(all, shape{name, index, sort, t, q.args})
 	}
 	for ask, p := range tr.requests() {
-		for _, kind := range []string{"groups", "identities", "role_bindings"} {
+		for kind, named := range planned {
 			for _, col := range []string{"name", "create_ms", "uid"} {
-				if kind == "role_bindings" && col == "name" {
+				if col == "name" && !named {
 					continue
 				}
 				for d := 1; d <= 3; d++ {
@@ -83,6 +98,9 @@ func (tr tree) shapes(e engine) (all []shape) {
 					col = "seg"
 				}
 				sp := span{children: tr.folders[2]}
+				if kind == "external_group_role_mappings" {
+					sp.children = tr.providers[2]
+				}
 				add(tr.query(e, kind, col, p), fmt.Sprintf("%s in a group by %s, %s", kind, col, ask), kind+"_parent_"+suffix[col], p.Skip > 0,
 					func(q *query) string { return q.page(sp) })
 			}
@@ -110,8 +128,11 @@ func (tr tree) filtered(e engine, ask string, p page.Request, add func(query, st
 		sp := span{children: tr.folders[2]}
 		add(q, "exact name in a group by "+col+", "+ask, "groups_parent_name", true, func(q *query) string { return q.page(sp) })
 	}
-	for kind, c := range map[string]condition{"role_bindings_identity": {"identity", "x"}, "role_bindings_role": {"role", int64(5)}, "identities_relationship": {"relationship", int64(1)}} {
-		table := strings.TrimSuffix(kind, "_"+c.column)
+	for kind, c := range map[string]condition{
+		"role_bindings_identity": {"identity", "x"}, "role_bindings_role": {"role", int64(5)},
+		"identities_relationship": {"relationship", int64(1)}, "group_invites_key": {"key_id", "k"},
+	} {
+		table := strings.TrimSuffix(kind, "_"+strings.TrimSuffix(c.column, "_id"))
 		for d := 1; d <= 4; d++ {
 			q := tr.query(e, table, "uid", p)
 			q.where = []condition{c}
@@ -154,7 +175,7 @@ func (tr tree) several(e engine, add func(query, string, string, bool, func(*que
 	}
 }
 
-// plant loads n groups, identities and bindings below folders of depth 1 to 4.
+// plant loads n of each kind below folders of depth 1 to 4.
 func plant(n int, row func(table string, values []any)) tree {
 	var tr tree
 	uid := resource.NewRoot()
@@ -163,6 +184,8 @@ func plant(n int, row func(table string, values []any)) tree {
 	for d := 1; d <= 4; d++ {
 		tr.folders = append(tr.folders, uid)
 		row("groups", append(place(uid), fmt.Sprintf("folder %d", d), "", false, 0, 0, 0))
+		tr.providers = append(tr.providers, uid.NewChild())
+		row("identity_providers", append(place(tr.providers[d-1]), "provider", "", segment(role), "{}", []byte{}, 0, 0))
 		uid = uid.NewChild()
 	}
 	for i := range n {
@@ -171,6 +194,10 @@ func plant(n int, row func(table string, values []any)) tree {
 		row("groups", append(place(g), fmt.Sprintf("g%d", i), "", false, 0, i, i))
 		row("identities", append(place(p), fmt.Sprintf("i%d", i/2), "", "", "", "", i%4, "{}", "", "", "", 0, i, i, nil))
 		row("role_bindings", append(place(parent.NewChild()), string(p), segment(role), i))
+		row("identity_providers", append(place(parent.NewChild()), fmt.Sprintf("p%d", i), "", segment(role), "{}", []byte{}, i, i))
+		row("account_associations", append(place(g), fmt.Sprintf("a%d", i), "", "{}", i, i))
+		row("group_invites", append(place(parent.NewChild()), segment(role), "", false, fmt.Sprintf("k%d", i), []byte{}, 0, i))
+		row("external_group_role_mappings", append(place(tr.providers[i%4].NewChild()), fmt.Sprintf("m%d", i), segment(role), string(uid), i))
 		if i%10 == 0 {
 			row("counters", []any{"groups", segment(g), 0, 0, 0})
 		}
@@ -186,7 +213,7 @@ func TestPlansOfSQLite(t *testing.T) {
 	t.Cleanup(func() { closed(t, s) })
 	var tr tree
 	err = s.write(t.Context(), func(x *tx) (err error) {
-		tr = plant(3000, func(table string, values []any) {
+		tr = plant(2000, func(table string, values []any) {
 			marks := strings.TrimSuffix(strings.Repeat("?, ", len(values)), ", ")
 			if _, e := x.exec(t.Context(), `INSERT INTO `+table+` VALUES (`+marks+`)`, values...); e != nil && err == nil {
 				err = fmt.Errorf("%s: %w", table, e)

@@ -30,19 +30,30 @@ func (q *query) arg(v any) string {
 // page is the statement that reads the page from one span.
 func (q *query) page(sp span) string {
 	if q.p.Skip == 0 {
-		return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE %s ORDER BY %s%s",
-			q.columns, q.table, q.joins, q.in(sp)+q.after(), q.order(), q.limit(q.p.Size+1))
+		return fmt.Sprintf("SELECT %s FROM %s%s WHERE %s ORDER BY %s%s",
+			q.columns, q.from(sp), q.joins, q.in(sp)+q.after(), q.order(), q.limit(q.p.Size+1))
 	}
 	// Walk the index alone, and fetch rows for the page only.
-	segs := fmt.Sprintf("SELECT t.seg FROM %s AS t WHERE %s ORDER BY %s%s OFFSET %s",
-		q.table, q.in(sp)+q.after(), q.order(), q.limit(q.p.Size+1), q.arg(q.p.Skip))
+	segs := fmt.Sprintf("SELECT t.seg FROM %s WHERE %s ORDER BY %s%s OFFSET %s",
+		q.from(sp), q.in(sp)+q.after(), q.order(), q.limit(q.p.Size+1), q.arg(q.p.Skip))
 	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (%s) ORDER BY %s", q.columns, q.table, q.joins, segs, q.order())
+}
+
+// from names the table. SQLite is told the index of a range of uids: once
+// somebody has it gather statistics, it would rather skip through another index
+// that ends in the uid, and sort.
+func (q *query) from(sp span) string {
+	text := q.table + " AS t"
+	if !q.engine.shared && q.col == "uid" && sp.below != "" && !q.filtered() {
+		text += " INDEXED BY " + q.table + "_uid"
+	}
+	return text
 }
 
 // keys is the statement that reads the keys of a span's first n rows.
 func (q *query) keys(sp span, n int) string {
-	return fmt.Sprintf("SELECT t.seg, t.%s FROM %s AS t WHERE %s ORDER BY %s%s",
-		q.col, q.table, q.in(sp)+q.after(), q.order(), q.limit(n))
+	return fmt.Sprintf("SELECT t.seg, t.%s FROM %s WHERE %s ORDER BY %s%s",
+		q.col, q.from(sp), q.in(sp)+q.after(), q.order(), q.limit(n))
 }
 
 // fetch is the statement that reads rows by their segments.

@@ -145,6 +145,95 @@ var duels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel
 			return nil
 		}}
 	},
+	"create provider and delete its role": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		r := addRole(t, s, org, "r "+string(org.NewChild()[50:]))
+		return duel{
+			func() error { return s.InsertProvider(t.Context(), newProvider(org, r.UID, "p")) },
+			func() error { return s.DeleteRole(t.Context(), r.UID) },
+			oneOf(fault.NotFound, fault.FailedPrecondition),
+		}
+	},
+	"create invite and delete its role": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		r := addRole(t, s, org, "r "+string(org.NewChild()[50:]))
+		return duel{
+			func() error { _, err := s.InsertInvite(t.Context(), newInvite(org, r.UID)); return err },
+			func() error { return s.DeleteRole(t.Context(), r.UID) },
+			oneOf(fault.NotFound, fault.FailedPrecondition),
+		}
+	},
+	"create mapping and delete its provider": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		r := addRole(t, s, org, "r "+string(org.NewChild()[50:]))
+		p := addProvider(t, s, org, r.UID, "p")
+		return duel{
+			func() error { return s.InsertMapping(t.Context(), newMapping(p.UID, r.UID, "m")) },
+			func() error { return s.DeleteProvider(t.Context(), p.UID) },
+			oneOf(fault.NotFound, fault.FailedPrecondition),
+		}
+	},
+	"create mapping and delete its role": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		r, q := addRole(t, s, org, "r "+string(org.NewChild()[50:])), addRole(t, s, org, "q "+string(org.NewChild()[50:]))
+		p := addProvider(t, s, org, q.UID, "p")
+		return duel{
+			func() error { return s.InsertMapping(t.Context(), newMapping(p.UID, r.UID, "m")) },
+			func() error { return s.DeleteRole(t.Context(), r.UID) },
+			oneOf(fault.NotFound, fault.FailedPrecondition),
+		}
+	},
+	"create association and delete its group": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		g := addGroup(t, s, org, "p "+string(org.NewChild()[50:]))
+		return duel{
+			func() error { return s.InsertAssociation(t.Context(), newAssociation(g.UID, "a")) },
+			func() error { return s.DeleteGroup(t.Context(), g.UID, "") },
+			oneOf(fault.NotFound, fault.FailedPrecondition),
+		}
+	},
+	"two associations of one group": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		g := addGroup(t, s, org, "p "+string(org.NewChild()[50:]))
+		add := func() error { return s.InsertAssociation(t.Context(), newAssociation(g.UID, "a")) }
+		return duel{add, add, oneOf(fault.AlreadyExists, fault.AlreadyExists)}
+	},
+	"delete association twice": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		g := addGroup(t, s, org, "p "+string(org.NewChild()[50:]))
+		addAssociation(t, s, g.UID, "a")
+		del := func() error { return s.DeleteAssociation(t.Context(), g.UID) }
+		return duel{del, del, func(a, b error) error { return errors.Join(a, b) }}
+	},
+	"delete mappings in opposite order": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		r := addRole(t, s, org, "r "+string(org.NewChild()[50:]))
+		p := addProvider(t, s, org, r.UID, "p")
+		m, n := addMapping(t, s, p.UID, r.UID, "m").UID, addMapping(t, s, p.UID, r.UID, "n").UID
+		gone := make(chan int, 2)
+		del := func(uids ...resource.UID) func() error {
+			return func() error {
+				all, err := s.DeleteMappings(t.Context(), p.UID, uids)
+				gone <- len(all)
+				return err
+			}
+		}
+		return duel{del(m, n), del(n, m), func(a, b error) error {
+			if n := <-gone + <-gone; n != 2 {
+				return fmt.Errorf("errors = %v and %v; %d of 2 mappings were reported", a, b, n)
+			}
+			return errors.Join(a, b)
+		}}
+	},
+	"update provider twice": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		r := addRole(t, s, org, "r "+string(org.NewChild()[50:]))
+		p := addProvider(t, s, org, r.UID, "p")
+		update := func(what string) func() error {
+			return func() error {
+				_, err := s.UpdateProvider(t.Context(), p.UID, func(p *resource.IdentityProvider) error { p.OIDC.GroupsClaim += what; return nil })
+				return err
+			}
+		}
+		return duel{update("a"), update("b"), func(a, b error) error {
+			p, err := s.Provider(t.Context(), p.UID)
+			if a != nil || b != nil || err != nil || p.OIDC.GroupsClaim != "ab" && p.OIDC.GroupsClaim != "ba" {
+				return fmt.Errorf("errors = %v, %v and %v; claim %q", a, b, err, p.OIDC.GroupsClaim)
+			}
+			return nil
+		}}
+	},
 	"two owners leave": func(t *testing.T, s *store.Store, org resource.UID) duel {
 		x, y := resource.UserUID("https://issuer.test", "x"), resource.UserUID("https://issuer.test", "y")
 		g, one := addOrganization(t, s, "o "+string(org.NewChild()[50:]), x)

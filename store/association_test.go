@@ -1,0 +1,78 @@
+package store_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+func associationKeeps(t *testing.T, s *store.Store) {
+	org := addGroup(t, s, "", "org")
+	a := resource.AccountAssociation{
+		UID: org.UID, Name: "a", Description: "ünï", CreateTime: epoch, UpdateTime: epoch.Add(time.Millisecond),
+		Amazon:          &resource.AmazonAccount{Account: "123456789012"},
+		Google:          &resource.GoogleProject{ProjectID: "project", ProjectNumber: "7"},
+		Azure:           &resource.AzureTenant{TenantID: "t", ClientIDs: map[string]string{"a": "b"}},
+		GitHub:          &resource.GitHubAccount{Installations: map[int64][]resource.GitHubInstallation{5: {{ID: 6, Name: "n"}, {ID: 7}}}},
+		ServiceBindings: map[string]resource.UID{"INGESTER": org.UID.NewChild()}, HasBindings: true,
+	}
+	must(t, s.InsertAssociation(t.Context(), a))
+	wantSame(t, s.Association, org.UID, a)
+	now := epoch.Add(time.Hour)
+	s.Now = func() time.Time { return now }
+	got, err := s.UpdateAssociation(t.Context(), org.UID, func(a *resource.AccountAssociation) error {
+		a.Name, a.Google, a.Amazon.Account = "b", nil, "210987654321"
+		return nil
+	})
+	must(t, err)
+	before := a
+	a.Name, a.Google, a.Amazon, a.UpdateTime = "b", nil, &resource.AmazonAccount{Account: "210987654321"}, now
+	if diff := cmp.Diff(a, got); diff != "" {
+		t.Error(diff)
+	}
+	wantSame(t, s.Association, org.UID, a)
+	all := events(t, s)
+	var told resource.AccountAssociation
+	must(t, json.Unmarshal(all[len(all)-1].Before, &told))
+	if diff := cmp.Diff(before, told); diff != "" {
+		t.Errorf("the event's before: %s", diff)
+	}
+}
+
+func associationOnce(t *testing.T, s *store.Store) {
+	org := addGroup(t, s, "", "org")
+	g := addGroup(t, s, org.UID, "g")
+	addAssociation(t, s, org.UID, "a")
+	a := addAssociation(t, s, g.UID, "a") // another group, the same name
+	taken := fault.Resource{Type: "account association", Name: string(g.UID)}
+	wantFault(t, s.InsertAssociation(t.Context(), newAssociation(g.UID, "b")), fault.AlreadyExists, taken)
+	wantSame(t, s.Association, g.UID, a)
+	wantFault(t, s.DeleteGroup(t.Context(), g.UID, ""), fault.FailedPrecondition, fault.Resource{})
+	must(t, s.DeleteAssociation(t.Context(), g.UID))
+	must(t, s.DeleteAssociation(t.Context(), g.UID)) // gone already
+	addAssociation(t, s, g.UID, "b")
+	must(t, s.DeleteAssociation(t.Context(), g.UID))
+	must(t, s.DeleteGroup(t.Context(), g.UID, ""))
+}
+
+func associationByGroup(t *testing.T, s *store.Store) {
+	org := addGroup(t, s, "", "org")
+	want := []resource.AccountAssociation{addAssociation(t, s, org.UID, "z")}
+	want = append(want, addAssociation(t, s, addGroup(t, s, org.UID, "g").UID, "a"))
+	p := page.Request{Size: 1, Order: page.Order{Field: "group"}}
+	for _, a := range want { // a group's own is in reach of a grant on the group
+		got, err := s.Associations(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{}, p)
+		must(t, err)
+		if diff := cmp.Diff([]resource.AccountAssociation{a}, got.Items); diff != "" || got.Total != 2 {
+			t.Errorf("total %d\n%s", got.Total, diff)
+		}
+		p.After = got.Last
+	}
+}

@@ -1,0 +1,117 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/storetest"
+)
+
+// TestRefusedWithTheCommit has the database refuse what a write leaves for its
+// end: nothing of the write is left, and the next one goes through.
+func TestRefusedWithTheCommit(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		org := addGroup(t, s, "", "org")
+		before := everything(t, s)
+		for range 100 { // more than there are connections
+			if err := s.WriteLater(t.Context(), newGroup(org.UID, "a")); err == nil {
+				t.Fatal("a write succeeded whose last statement was refused")
+			}
+		}
+		if diff := cmp.Diff(before, everything(t, s)); diff != "" {
+			t.Error(diff)
+		}
+		addGroup(t, s, org.UID, "a")
+		wantExact(t, s)
+	})
+}
+
+// TestCommitOfAFailedTransaction has a write take no notice of a refusal.
+// PostgreSQL answers its COMMIT with a ROLLBACK, and no error.
+func TestCommitOfAFailedTransaction(t *testing.T) {
+	s := storetest.Open(t, storetest.Postgres(t))
+	org := addGroup(t, s, "", "org")
+	before := everything(t, s)
+	if err := s.WriteRegardless(t.Context()); err == nil {
+		t.Error("a write that PostgreSQL rolled back succeeded")
+	}
+	if diff := cmp.Diff(before, everything(t, s)); diff != "" {
+		t.Error(diff)
+	}
+	addGroup(t, s, org.UID, "a")
+	wantExact(t, s)
+}
+
+// TestCancelledBeforeTheCommit cancels writes that have changed something, and
+// one that waits for a lock. The connections are returned, and none of them
+// with a transaction open.
+func TestCancelledBeforeTheCommit(t *testing.T) {
+	address := storetest.Postgres(t)
+	s := storetest.Open(t, address)
+	org := addGroup(t, s, "", "org")
+	before := everything(t, s)
+	backend, err := s.Backend(t.Context())
+	must(t, err)
+	for range 100 { // more than there are connections
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := s.WriteThen(ctx, newGroup(org.UID, "a"), func() error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
+			t.Fatalf("error = %v", err)
+		}
+	}
+	watcher, err := pgx.Connect(t.Context(), address)
+	must(t, err)
+	defer watcher.Close(t.Context())
+	if n := sessions(t, watcher, `state LIKE 'idle in transaction%'`); n != 0 {
+		t.Errorf("%d transactions are open", n)
+	}
+	if now, err := s.Backend(t.Context()); err != nil || now != backend {
+		t.Errorf("the connection was not used again (%v)", err)
+	}
+	cancelWaiting(t, s, watcher, org.UID)
+	if diff := cmp.Diff(before, everything(t, s)); diff != "" {
+		t.Error(diff)
+	}
+	if n := s.Busy(); n != 0 {
+		t.Errorf("%d connections were not returned", n)
+	}
+	addGroup(t, s, org.UID, "a")
+	wantExact(t, s)
+}
+
+// cancelWaiting has a write wait for another, and cancels both.
+func cancelWaiting(t *testing.T, s *store.Store, watcher *pgx.Conn, uid resource.UID) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	held, first, second := make(chan struct{}), make(chan error), make(chan error)
+	go func() {
+		_, err := s.UpdateGroup(ctx, uid, func(*resource.Group) error { close(held); <-ctx.Done(); return ctx.Err() })
+		first <- err
+	}()
+	<-held
+	go func() {
+		_, err := s.UpdateGroup(ctx, uid, func(*resource.Group) error { return nil })
+		second <- err
+	}()
+	for sessions(t, watcher, `wait_event_type = 'Lock'`) == 0 { // until it waits
+	}
+	cancel()
+	for _, err := range []error{<-first, <-second} {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("error = %v", err)
+		}
+	}
+}
+
+// sessions counts the sessions of the database that a condition selects.
+func sessions(t *testing.T, on *pgx.Conn, where string) (n int) {
+	t.Helper()
+	must(t, on.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND `+where).Scan(&n))
+	return n
+}

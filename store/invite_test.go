@@ -1,0 +1,93 @@
+package store_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+func inviteKeeps(t *testing.T, s *store.Store) {
+	org := addGroup(t, s, "", "org")
+	r := newRole(org.UID, "r")
+	r.Description = "a role"
+	must(t, s.InsertRole(t.Context(), r))
+	i := newInvite(org.UID, r.UID)
+	i.Email, i.SingleUse, i.Digest, i.Code = "a@b.test", true, []byte{0, 255}, "known once"
+	want := i
+	want.Code, want.RoleInfo = "", resource.Role{UID: r.UID, Name: "r", Description: "a role", Capabilities: r.Capabilities}
+	got, err := s.InsertInvite(t.Context(), i)
+	must(t, err)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	_, err = s.UpdateRole(t.Context(), r.UID, func(r *resource.Role) error { r.Name = "renamed"; return nil })
+	must(t, err)
+	want.RoleInfo.Name = "renamed"
+	wantSame(t, s.Invite, i.UID, want)
+	listed, err := s.Invites(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{}, byUID)
+	must(t, err)
+	if diff := cmp.Diff([]resource.GroupInvite{want}, listed.Items); diff != "" {
+		t.Error(diff)
+	}
+	must(t, s.DeleteInvite(t.Context(), i.UID))
+	_, err = s.Invite(t.Context(), i.UID)
+	wantFault(t, err, fault.NotFound, fault.Resource{Type: "group invite", Name: string(i.UID)})
+}
+
+func inviteRole(t *testing.T, s *store.Store) {
+	org := addGroup(t, s, "", "org")
+	none := org.UID.NewChild()
+	_, err := s.InsertInvite(t.Context(), newInvite(org.UID, none))
+	wantFault(t, err, fault.NotFound, fault.Resource{Type: "role", Name: string(none)})
+	r := addRole(t, s, org.UID, "r")
+	i := addInvite(t, s, org.UID, r.UID)
+	wantUsers(t, s.DeleteRole(t.Context(), r.UID), "cannot delete role used by group invites")
+	must(t, s.DeleteInvite(t.Context(), i.UID))
+	must(t, s.DeleteRole(t.Context(), r.UID))
+}
+
+func inviteKey(t *testing.T, s *store.Store) {
+	org, other := addGroup(t, s, "", "org"), addGroup(t, s, "", "other")
+	r := addRole(t, s, org.UID, "r")
+	keyed := func(group resource.UID, key string) resource.UID {
+		i := newInvite(group, r.UID)
+		i.KeyID = key
+		_, err := s.InsertInvite(t.Context(), i)
+		must(t, err)
+		return i.UID
+	}
+	want := keyed(org.UID, "one")
+	keyed(org.UID, "two")
+	keyed(other.UID, "one") // out of reach
+	got, err := s.Invites(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{KeyID: "one"}, byUID)
+	must(t, err)
+	if got.Total != 1 || len(got.Items) != 1 || got.Items[0].UID != want {
+		t.Errorf("invites = %+v", got)
+	}
+}
+
+// noDefaultOrder checks that the store chooses no order by itself, and takes
+// none that is not the kind's.
+func noDefaultOrder(t *testing.T, s *store.Store) {
+	org := addGroup(t, s, "", "org")
+	r := store.Reach{Under: []resource.UID{org.UID}}
+	h := store.Holding{Groups: r.Under, Roles: []resource.UID{resource.OwnerRole}}
+	for _, field := range []string{"", "key_id", "t.uid"} {
+		p := page.Request{Size: 1, Order: page.Order{Field: field}}
+		_, providers := s.Providers(t.Context(), r, resource.Filter{}, p)
+		_, associations := s.Associations(t.Context(), r, resource.Filter{}, p)
+		_, invites := s.Invites(t.Context(), r, resource.Filter{}, p)
+		_, mappings := s.Mappings(t.Context(), r, resource.Filter{}, p)
+		_, holders := s.Holders(t.Context(), h, p)
+		for n, err := range []error{providers, associations, invites, mappings, holders} {
+			if err == nil {
+				t.Errorf("list %d takes the order %q", n, field)
+			}
+		}
+	}
+}

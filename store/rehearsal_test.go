@@ -1,0 +1,224 @@
+package store_test
+
+import (
+	"context"
+	"reflect"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/storetest"
+)
+
+// A stage is an organization with one of everything to write to.
+type stage struct {
+	*store.Store
+	org, folder resource.Group // the folder is empty
+	i           resource.Identity
+	r, spare    resource.Role // nothing refers to the spare one
+	b           resource.RoleBinding
+	p, unused   resource.IdentityProvider
+	a           resource.AccountAssociation
+	v           resource.GroupInvite
+	m           resource.ExternalGroupRoleMapping
+}
+
+func newStage(t *testing.T, s *store.Store, name string) stage {
+	org, _ := addOrganization(t, s, name, alice)
+	st := stage{Store: s, org: org, folder: addGroup(t, s, org.UID, "folder"), i: addIdentity(t, s, org.UID, "i"), r: addRole(t, s, org.UID, "r"), spare: addRole(t, s, org.UID, "spare")}
+	st.b = addBinding(t, s, org.UID, st.i.UID, st.r.UID)
+	st.p, st.unused = addProvider(t, s, org.UID, st.r.UID, "p"), addProvider(t, s, org.UID, st.r.UID, "unused")
+	st.a, st.v, st.m = addAssociation(t, s, org.UID, "a"), addInvite(t, s, org.UID, st.r.UID), addMapping(t, s, st.p.UID, st.r.UID, "m")
+	must(t, s.SetSetting(t.Context(), name, []byte("v")))
+	return st
+}
+
+// An act is two calls of one method: one that succeeds, and one that is refused
+// (nil where nothing is). Both are made more than once, with the same arguments.
+type act struct{ fine, refused func(context.Context) error }
+
+// acts are all that writes, by the name of the method.
+func (st stage) acts() map[string]act {
+	all := st.actsOnTheRest()
+	g, i, r, b := newGroup(st.org.UID, "new"), newIdentity(st.org.UID, "new"), newRole(st.org.UID, "new"), newBinding(st.folder.UID, bob, st.r.UID)
+	none := st.org.UID.NewChild()
+	insertGroup := func(g resource.Group) func(context.Context) error {
+		return func(ctx context.Context) error { _, err := st.InsertGroup(ctx, g); return err }
+	}
+	insertBinding := func(b resource.RoleBinding) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := st.InsertBindings(ctx, []resource.RoleBinding{b})
+			return err
+		}
+	}
+	rename := func(to string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := st.UpdateRole(ctx, st.spare.UID, func(r *resource.Role) error { r.Name = to; return nil })
+			return err
+		}
+	}
+	rebind := func(to resource.UID) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := st.UpdateBinding(ctx, st.b.UID, func(b *resource.RoleBinding) error { b.Identity = to; return nil })
+			return err
+		}
+	}
+	all["InsertGroup"] = act{insertGroup(g), insertGroup(newGroup(st.org.UID, "folder"))}
+	all["UpdateGroup"] = act{st.describe(st.folder.UID), st.describe(none)}
+	all["DeleteGroup"] = act{
+		func(ctx context.Context) error { return st.DeleteGroup(ctx, st.folder.UID, alice) },
+		func(ctx context.Context) error { return st.DeleteGroup(ctx, st.org.UID, alice) },
+	}
+	all["InsertIdentity"] = act{
+		func(ctx context.Context) error { return st.InsertIdentity(ctx, i) },
+		func(ctx context.Context) error { return st.InsertIdentity(ctx, st.i) },
+	}
+	all["UpdateIdentity"] = act{func(ctx context.Context) error {
+		_, err := st.UpdateIdentity(ctx, st.i.UID, resource.IdentityUpdated, func(i *resource.Identity) error { i.Name = "x"; return nil })
+		return err
+	}, nil}
+	all["DeleteIdentity"] = act{
+		func(ctx context.Context) error { return st.DeleteIdentity(ctx, st.i.UID) },
+		func(ctx context.Context) error { return st.DeleteIdentity(ctx, none) },
+	}
+	all["InsertRole"] = act{
+		func(ctx context.Context) error { return st.InsertRole(ctx, r) },
+		func(ctx context.Context) error { return st.InsertRole(ctx, newRole(st.org.UID, "r")) },
+	}
+	all["UpdateRole"] = act{rename("other"), rename("r")}
+	all["DeleteRole"] = act{
+		func(ctx context.Context) error { return st.DeleteRole(ctx, st.spare.UID) },
+		func(ctx context.Context) error { return st.DeleteRole(ctx, st.r.UID) },
+	}
+	all["InsertBindings"] = act{insertBinding(b), insertBinding(newBinding(st.org.UID, st.i.UID, st.r.UID))}
+	all["UpdateBinding"] = act{rebind(bob), rebind(none)}
+	all["DeleteBinding"] = act{
+		func(ctx context.Context) error { return st.DeleteBinding(ctx, st.b.UID) }, nil,
+	}
+	return all
+}
+
+// describe changes the description of a group.
+func (st stage) describe(uid resource.UID) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := st.UpdateGroup(ctx, uid, func(g *resource.Group) error { g.Description += "x"; return nil })
+		return err
+	}
+}
+
+func (st stage) actsOnTheRest() map[string]act {
+	none := st.org.UID.NewChild()
+	p, v, m := newProvider(st.org.UID, st.r.UID, "new"), newInvite(st.org.UID, st.r.UID), newMapping(st.p.UID, st.r.UID, "new")
+	promise := func(role resource.UID) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := st.UpdateProvider(ctx, st.p.UID, func(p *resource.IdentityProvider) error { p.DefaultRole = role; return nil })
+			return err
+		}
+	}
+	invite := func(v resource.GroupInvite) func(context.Context) error {
+		return func(ctx context.Context) error { _, err := st.InsertInvite(ctx, v); return err }
+	}
+	managed := ownerRole
+	managed.Description = st.org.Name
+	return map[string]act{
+		"InsertProvider": {
+			func(ctx context.Context) error { return st.InsertProvider(ctx, p) },
+			func(ctx context.Context) error { return st.InsertProvider(ctx, newProvider(st.org.UID, none, "new")) },
+		},
+		"UpdateProvider": {promise(st.spare.UID), promise(none)},
+		"DeleteProvider": {
+			func(ctx context.Context) error { return st.DeleteProvider(ctx, st.unused.UID) },
+			func(ctx context.Context) error { return st.DeleteProvider(ctx, st.p.UID) },
+		},
+		"InsertAssociation": {
+			func(ctx context.Context) error {
+				return st.InsertAssociation(ctx, newAssociation(st.folder.UID, "new"))
+			},
+			func(ctx context.Context) error { return st.InsertAssociation(ctx, newAssociation(st.org.UID, "new")) },
+		},
+		"UpdateAssociation": {func(ctx context.Context) error {
+			_, err := st.UpdateAssociation(ctx, st.org.UID, func(a *resource.AccountAssociation) error { a.Name = "x"; return nil })
+			return err
+		}, nil},
+		"DeleteAssociation": {func(ctx context.Context) error { return st.DeleteAssociation(ctx, st.org.UID) }, nil},
+		"InsertInvite":      {invite(v), invite(newInvite(st.org.UID, none))},
+		"DeleteInvite":      {func(ctx context.Context) error { return st.DeleteInvite(ctx, st.v.UID) }, nil},
+		"InsertMapping": {
+			func(ctx context.Context) error { return st.InsertMapping(ctx, m) },
+			func(ctx context.Context) error { return st.InsertMapping(ctx, newMapping(st.p.UID, st.r.UID, "m")) },
+		},
+		"DeleteMapping": {
+			func(ctx context.Context) error { return st.DeleteMapping(ctx, st.m.UID) },
+			func(ctx context.Context) error { return st.DeleteMapping(ctx, none) },
+		},
+		"DeleteMappings": {func(ctx context.Context) error {
+			_, err := st.DeleteMappings(ctx, st.p.UID, []resource.UID{st.m.UID})
+			return err
+		}, nil},
+		"RequestAccess":   {func(ctx context.Context) error { return st.RequestAccess(ctx, st.org.UID, st.i, time.Hour) }, nil},
+		"SetManagedRoles": {func(ctx context.Context) error { return st.SetManagedRoles(ctx, []resource.Role{managed}) }, nil},
+		"SetSetting":      {func(ctx context.Context) error { return st.SetSetting(ctx, st.org.Name, []byte("other")) }, nil},
+		"FirstSetting":    {func(ctx context.Context) error { _, err := st.FirstSetting(ctx, "new", []byte("x")); return err }, nil},
+		"TakeSetting":     {func(ctx context.Context) error { _, err := st.TakeSetting(ctx, st.org.Name, []byte("v")); return err }, nil},
+		"InsertFirstSigningKey": {func(ctx context.Context) error {
+			return st.InsertFirstSigningKey(ctx, store.SigningKey{ID: "k", Algorithm: "ES256", Sealed: []byte{1}, CreateTime: epoch})
+		}, nil},
+	}
+}
+
+// TestRehearsal rehearses everything that writes, and then does it: only then
+// is anything different, and what is refused is refused in the same words.
+func TestRehearsal(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		heard := 0
+		s.OnGrantChange(func(context.Context, int64) { heard++ })
+		for name := range newStage(t, s, "names").acts() {
+			t.Run(name, func(t *testing.T) {
+				st := newStage(t, s, name)
+				act := st.acts()[name]
+				before, quiet := everything(t, s), heard
+				must(t, act.fine(resource.Rehearse(t.Context())))
+				if act.refused != nil {
+					rehearsed, real := act.refused(resource.Rehearse(t.Context())), act.refused(t.Context())
+					if rehearsed == nil || real == nil || rehearsed.Error() != real.Error() {
+						t.Errorf("rehearsed: %v\nin earnest: %v", rehearsed, real)
+					}
+				}
+				if diff := cmp.Diff(before, everything(t, s)); diff != "" || heard != quiet {
+					t.Errorf("a rehearsal left something; %d watchers ran\n%s", heard-quiet, diff)
+				}
+				wantSame(t, s.Group, st.folder.UID, st.folder)
+				must(t, act.fine(t.Context()))
+				if cmp.Equal(before, everything(t, s)) {
+					t.Error("in earnest it does nothing either")
+				}
+			})
+		}
+		wantExact(t, s)
+	})
+}
+
+func everything(t *testing.T, s *store.Store) []string {
+	t.Helper()
+	all, err := s.Everything(t.Context())
+	must(t, err)
+	return all
+}
+
+// TestEveryWriteIsRehearsed looks for methods that acts has forgotten.
+func TestEveryWriteIsRehearsed(t *testing.T) {
+	acts := newStage(t, storetest.Open(t, storetest.SQLite(t)), "org").acts()
+	writes := regexp.MustCompile(`^(Insert|Update|Delete|Set|First|Take|Request)`)
+	exported := reflect.TypeFor[*store.Store]()
+	for i := range exported.NumMethod() {
+		name := exported.Method(i).Name
+		_, ok := acts[name]
+		if writes.MatchString(name) && name != "Setting" && !ok {
+			t.Errorf("%s is not rehearsed", name)
+		}
+	}
+}
