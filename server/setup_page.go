@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -74,6 +75,7 @@ func (u *setup) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (u *setup) submit(w http.ResponseWriter, r *http.Request) {
 	form, err := readSubmission(w, r)
+	form.Code = cmp.Or(form.Code, r.URL.Query().Get("code")) // sent to the link as it was printed
 	if err != nil {
 		u.refuse(w, r, form, err)
 		return

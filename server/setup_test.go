@@ -43,6 +43,20 @@ const (
 	ownerSubject = "octavia"
 )
 
+// The link is enough: whoever posts to it need not take the code out of it.
+func TestSetUpByTheLinkAsPrinted(t *testing.T) {
+	r := start(t, server.Config{DataDir: t.TempDir()})
+	body := fmt.Sprintf(`{"organization": "acme", "ownerIssuer": %q, "ownerSubject": %q}`, ownerIssuer, ownerSubject)
+	resp, answer := r.send(t, http.MethodPost, "/setup?code=wrong", body, "Content-Type", "application/json")
+	if resp.StatusCode != http.StatusForbidden {
+		t.Errorf("with a wrong code = %d %s", resp.StatusCode, answer)
+	}
+	resp, answer = r.send(t, http.MethodPost, "/setup?code="+r.code(t), body, "Content-Type", "application/json")
+	if resp.StatusCode != http.StatusOK || decode[welcome](t, answer).Token == "" {
+		t.Errorf("with the link = %d %s", resp.StatusCode, answer)
+	}
+}
+
 type welcome struct{ OrganizationUID, OwnerUID, Token string }
 
 func TestSetUp(t *testing.T) {
