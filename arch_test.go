@@ -25,7 +25,8 @@ var mayImport = []struct{ pkg, imports string }{
 	{"authz", "fault page resource store"},
 	{"iam", "authz fault page resource seal store"},
 	{"token", "authz fault resource seal store"},
-	{"api", "authz fault gen/... iam page resource token"},
+	{"registry", "authz fault page resource store token"},
+	{"api", "authz fault gen/... iam page registry resource token"},
 	{"reference", ""},
 	{"server", "..."},
 	{"cmd/holdfastd", "server"},
@@ -47,6 +48,8 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/grpc-ecosystem/grpc-gateway", "api server gen/... proto/generate bench e2e"},
 	{"github.com/go-jose/go-jose", "token"},
 	{"github.com/prometheus", "server api"},
+	{"github.com/yuin/goldmark", "registry"},
+	{"github.com/microcosm-cc/bluemonday", "registry"},
 }
 
 // Tests may import what they like, except these: a test that needs a database

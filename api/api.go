@@ -22,8 +22,11 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 	"github.com/holdfast-dev/holdfast/iam"
+	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/token"
 )
 
@@ -49,7 +52,7 @@ type API struct {
 
 // New returns an API over the services. Tokens are issuer's; checker knows which
 // of them are void.
-func New(svc *iam.Service, issuer *token.Issuer, checker *authz.Checker, cfg Config) *API {
+func New(svc *iam.Service, reg *registry.Service, issuer *token.Issuer, checker *authz.Checker, cfg Config) *API {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
@@ -66,13 +69,18 @@ func New(svc *iam.Service, issuer *token.Issuer, checker *authz.Checker, cfg Con
 	iampb.RegisterAccountAssociationsServiceServer(a.local, accountAssociations{iam: svc})
 	iampb.RegisterGroupInvitesServiceServer(a.local, groupInvites{iam: svc})
 	iampb.RegisterExternalGroupRoleMappingsServiceServer(a.local, externalGroupRoleMappings{iam: svc})
+	registrypb.RegisterReposServiceServer(a.local, repos{registry: reg})
+	registrypb.RegisterTagsServiceServer(a.local, tags{registry: reg})
+	registrypb.RegisterImagesServiceServer(a.local, images{registry: reg})
+	ocipb.RegisterOCIServiceServer(a.local, oci{registry: reg})
 	accesspb.RegisterAccessServiceServer(a.local, access{iam: svc, version: cfg.Version})
 	pingpb.RegisterPingServiceServer(a.local, ping{})
 	return a
 }
 
-// HTTP serves the JSON API: /iam/ and /ping/, as v2beta1 and v2, /access/, as
-// v1, and /openapi.json. Anything else is answered with a typed error.
+// HTTP serves the JSON API: /iam/, /registry/ and /ping/, as v2beta1 and v2,
+// /access/ and /oci/, as v1, and /openapi.json. Anything else is answered with a
+// typed error.
 func (a *API) HTTP() http.Handler { return newGateway(a.cfg, a.local) }
 
 // What a gRPC connection may ask of the server. Clients of this API are built

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
@@ -34,6 +35,8 @@ const (
 	audience = "https://api.example.com"
 	domain   = "iam.api.example.com"
 	maxBody  = 1 << 16
+
+	registryHost = "registry.example.com"
 )
 
 // A world is a whole service with one organization and its owner.
@@ -81,7 +84,9 @@ func newWorldOn(t *testing.T, s *store.Store) *world {
 	must(t, s.SetManagedRoles(ctx, authz.ManagedRoles()))
 	checker := check(authz.Load(ctx, s, slog.New(slog.DiscardHandler)))(t)
 	issuer := check(token.New(ctx, s, token.Config{Issuer: "https://auth.example.com", Key: key, Now: now}))(t)
-	svc := iam.New(s, checker, page.NewTokens(key.Derive("page tokens"), now), iam.Config{Key: key, Now: now})
+	pages := page.NewTokens(key.Derive("page tokens"), now)
+	svc := iam.New(s, checker, pages, iam.Config{Key: key, Now: now})
+	reg := registry.NewService(s, checker, pages, issuer, nil, registry.ServiceConfig{Host: registryHost, Now: now})
 	org, owner, err := svc.Bootstrap(ctx, "acme", resource.OrgDev, resource.Identity{
 		Name:         "owner",
 		Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.example.com", Subject: "owner"}},
@@ -91,7 +96,7 @@ func newWorldOn(t *testing.T, s *store.Store) *world {
 	w.mint = func(c token.Claims) string { return check(issuer.Mint(ctx, c))(t) }
 	w.token = w.mint(token.Claims{Subject: owner.UID, Audience: []string{audience}, Life: time.Hour})
 	log := slog.New(slog.NewJSONHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	a := api.New(svc, issuer, checker, api.Config{Audience: audience, Domain: domain, Log: log, MaxBody: maxBody, Version: "v1.2.3"})
+	a := api.New(svc, reg, issuer, checker, api.Config{Audience: audience, Domain: domain, Log: log, MaxBody: maxBody, Version: "v1.2.3"})
 	w.serve(t, a)
 	return w
 }

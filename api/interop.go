@@ -20,7 +20,9 @@ import (
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	annotationspb "github.com/holdfast-dev/holdfast/gen/annotations"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
 // packages are the services of this API, and the other names their package goes
@@ -40,10 +42,18 @@ var packages = []struct {
 		also: []string{"holdfast.iam.v2", "chainguard.platform.iam.v2beta1", "chainguard.platform.iam.v2"},
 	},
 	{
+		files: []protoreflect.FileDescriptor{
+			registrypb.File_holdfast_registry_v2beta1_repos_proto, registrypb.File_holdfast_registry_v2beta1_tags_proto,
+			registrypb.File_holdfast_registry_v2beta1_images_proto,
+		},
+		also: []string{"holdfast.registry.v2", "chainguard.platform.registry.v2beta1", "chainguard.platform.registry.v2"},
+	},
+	{
 		files: []protoreflect.FileDescriptor{pingpb.File_holdfast_ping_v2beta1_ping_proto},
 		also:  []string{"holdfast.ping.v2", "chainguard.platform.ping.v2beta1", "chainguard.platform.ping.v2"},
 	},
 	{files: []protoreflect.FileDescriptor{accesspb.File_holdfast_access_v1_access_proto}}, // ours alone
+	{files: []protoreflect.FileDescriptor{ocipb.File_holdfast_oci_v1_oci_proto}},
 }
 
 // serviceBindings returns the service bindings of an association. Their field

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"maps"
@@ -31,7 +32,9 @@ func (g *gateway) read(w http.ResponseWriter, r *http.Request, b binding, params
 		if body, err = readBody(w, r, g.maxBody); err != nil {
 			return err
 		}
-		if err := decodeBody(body, bodyOf(in, b.body)); err != nil {
+		m := bodyOf(in, b.body)
+		body = respell(body, m.ProtoReflect().Descriptor())
+		if err := decodeBody(body, m); err != nil {
 			return err
 		}
 	}
@@ -76,6 +79,39 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 		return nil, fault.Field("body", "could not be read to its end")
 	}
 	return bytes.TrimSpace(body), nil
+}
+
+// respell gives the keys of a JSON object that are the lowerCamel of an odd field
+// the name that the definition has for it. What it cannot read it leaves as it
+// is, for decodeBody to say what is wrong.
+func respell(body []byte, d protoreflect.MessageDescriptor) []byte {
+	names := map[string]string{}
+	for i := range d.Fields().Len() {
+		if f := d.Fields().Get(i); odd(f) {
+			names[`"`+lowerCamel(f.Name())+`"`] = `"` + string(f.Name()) + `"`
+		}
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if open, err := dec.Token(); len(names) == 0 || err != nil || open != json.Delim('{') {
+		return body
+	}
+	var out []byte
+	from := 0
+	for dec.More() {
+		key, err := dec.Token()
+		text, _ := key.(string)
+		end := int(dec.InputOffset())
+		start := max(from, end-len(text)-2)
+		if name, ok := names[string(body[start:end])]; ok {
+			out = slices.Concat(out, body[from:start], []byte(name))
+			from = end
+		}
+		var value json.RawMessage
+		if err != nil || dec.Decode(&value) != nil {
+			return body
+		}
+	}
+	return append(out, body[from:]...)
 }
 
 // What protojson says of a body it does not take. It varies its spaces, so that

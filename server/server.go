@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/reference"
+	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/token"
@@ -115,7 +116,8 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	})
 	s.metrics = prometheus.NewRegistry()
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	s.api = api.New(s.iam, s.issuer, s.checker, api.Config{
+	images := registry.NewService(s.store, s.checker, tokens, s.issuer, nil, registry.ServiceConfig{Host: s.cfg.RegistryHost, Now: s.cfg.Now})
+	s.api = api.New(s.iam, images, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics,
 		MaxBody: int64(s.cfg.MaxBody), Version: Version(),
 	})
