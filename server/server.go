@@ -38,6 +38,10 @@ type Server struct {
 	issuer  *token.Issuer
 	iam     *iam.Service
 	api     *api.API
+
+	registry         *registry.Registry
+	registryRequests *prometheus.CounterVec
+
 	metrics *prometheus.Registry
 	docs    http.Handler
 	setup   *setup
@@ -116,7 +120,10 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	})
 	s.metrics = prometheus.NewRegistry()
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	images := registry.NewService(s.store, s.checker, tokens, s.issuer, nil, registry.ServiceConfig{Host: s.cfg.RegistryHost, Now: s.cfg.Now})
+	if err := s.openRegistry(ctx); err != nil {
+		return err
+	}
+	images := registry.NewService(s.store, s.checker, tokens, s.issuer, s.registry, registry.ServiceConfig{Host: s.cfg.RegistryHost, Now: s.cfg.Now})
 	s.api = api.New(s.iam, images, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics,
 		MaxBody: int64(s.cfg.MaxBody), Version: Version(),
@@ -146,6 +153,8 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return unlessClosed(grpcServer.Serve(split.grpc)) })
 	group.Go(func() error { return unlessClosed(httpServer.Serve(split.http)) })
 	group.Go(func() error { return unlessCanceled(s.checker.Run(ctx)) })
+	group.Go(func() error { return s.registry.Run(ctx) })
+	group.Go(func() error { return s.collect(ctx) })
 	if s.metricsListener != nil {
 		metricsServer := s.metricsServer()
 		group.Go(func() error { return unlessClosed(metricsServer.Serve(s.metricsListener)) })
@@ -158,6 +167,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	})
 	err := group.Wait()
+	s.registry.Flush(context.WithoutCancel(ctx))
 	s.log.Info("stopped")
 	return errors.Join(err, s.Close())
 }

@@ -145,11 +145,13 @@ func (s *Store) DeleteBlob(ctx context.Context, repo resource.UID, digest string
 type Held struct {
 	repo   int64
 	Digest string
+	Marked bool // that nothing needs it was seen before
 }
 
 // Idle walks on from a place through the blobs that repos hold, and returns
 // those among the next n that no manifest of their repo needs and that were
-// pushed before then. next is where the walk goes on; it is nil at the end.
+// pushed no later than then. next is where the walk goes on; it is nil at the
+// end.
 func (s *Store) Idle(ctx context.Context, from *Held, pushed time.Time, n int) (idle []Held, next *Held, _ error) {
 	where, args := `1 = 1`, []any{n, ms(pushed)}
 	if from != nil {
@@ -157,12 +159,12 @@ func (s *Store) Idle(ctx context.Context, from *Held, pushed time.Time, n int) (
 	}
 	seen := 0
 	err := s.rows(ctx, `
-		SELECT t.repo, t.digest, t.idle_ms IS NULL AND t.create_ms <= $2
+		SELECT t.repo, t.digest, t.idle_ms IS NOT NULL, t.create_ms <= $2
 			AND NOT EXISTS (SELECT 1 FROM manifest_refs AS r WHERE r.repo = t.repo AND r.blob = t.digest)
 		FROM repo_blobs AS t WHERE `+where+` ORDER BY t.repo, t.digest LIMIT $1`, args, func(row scanner) (bool, error) {
 		var h Held
 		var unused bool
-		err := row.Scan(&h.repo, &h.Digest, &unused)
+		err := row.Scan(&h.repo, &h.Digest, &h.Marked, &unused)
 		if unused {
 			idle = append(idle, h)
 		}
@@ -180,6 +182,9 @@ func (s *Store) Idle(ctx context.Context, from *Held, pushed time.Time, n int) (
 func (s *Store) MarkIdle(ctx context.Context, all []Held, at time.Time) error {
 	return s.write(ctx, func(t *tx) error {
 		for _, h := range all {
+			if h.Marked {
+				continue
+			}
 			if _, err := t.exec(ctx, `UPDATE repo_blobs SET idle_ms = $3 WHERE repo = $1 AND digest = $2 AND idle_ms IS NULL`, h.repo, h.Digest, ms(at)); err != nil {
 				return err
 			}
@@ -189,8 +194,8 @@ func (s *Store) MarkIdle(ctx context.Context, all []Held, at time.Time) error {
 }
 
 // Unlink takes from their repos up to n blobs that nothing has needed since
-// before, and reports how many it looked at and took. With dry it takes none.
-func (s *Store) Unlink(ctx context.Context, before time.Time, n int, dry bool) (looked, took int, _ error) {
+// before, and reports how many it looked at and took.
+func (s *Store) Unlink(ctx context.Context, before time.Time, n int) (looked, took int, _ error) {
 	var all []Held
 	err := s.rows(ctx, `SELECT repo, digest FROM repo_blobs WHERE idle_ms IS NOT NULL AND idle_ms <= $1 ORDER BY idle_ms LIMIT $2`, []any{ms(before), n}, func(row scanner) (bool, error) {
 		var h Held
@@ -198,7 +203,7 @@ func (s *Store) Unlink(ctx context.Context, before time.Time, n int, dry bool) (
 		all = append(all, h)
 		return false, err
 	})
-	if err != nil || len(all) == 0 || dry {
+	if err != nil || len(all) == 0 {
 		return len(all), 0, err
 	}
 	err = s.write(ctx, func(t *tx) error {
