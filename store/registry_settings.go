@@ -14,24 +14,27 @@ import (
 // those of the nearest group, itself or above, that has any. Where none has, it
 // returns the zero value.
 func (s *Store) RegistrySettings(ctx context.Context, group resource.UID) (resource.RegistrySettings, error) {
+	return s.settingsAbove(group, func(text string, args []any, dest ...any) error { return s.row(ctx, text, args, dest...) })
+}
+
+func (s *Store) settingsAbove(group resource.UID, row func(text string, args []any, dest ...any) error) (set resource.RegistrySettings, _ error) {
 	q := query{engine: s.engine}
 	var groups []int64
 	for _, g := range append(group.Ancestors(), group) {
 		groups = append(groups, segment(g))
 	}
 	var detail string
+	var uid resource.UID
 	var updated int64
-	var set resource.RegistrySettings
 	// Of uids on one path, the longest is the last.
-	err := s.row(ctx, `SELECT uid, detail, update_ms FROM registry_settings WHERE grp IN (SELECT v FROM `+s.engine.each(&q, groups)+` AS s) ORDER BY uid DESC LIMIT 1`,
-		q.args, &set.UID, &detail, &updated)
+	text := `SELECT uid, detail, update_ms FROM registry_settings WHERE grp IN (SELECT v FROM ` + s.engine.each(&q, groups) + ` AS s) ORDER BY uid DESC LIMIT 1`
+	err := row(text, q.args, &uid, &detail, &updated)
 	if errors.Is(err, sql.ErrNoRows) {
-		return resource.RegistrySettings{}, nil
+		return set, nil
 	}
 	if err != nil {
 		return set, err
 	}
-	uid := set.UID
 	if err := json.Unmarshal([]byte(detail), &set); err != nil {
 		return set, fmt.Errorf("registry settings of %s: %w", uid, err)
 	}
@@ -39,14 +42,25 @@ func (s *Store) RegistrySettings(ctx context.Context, group resource.UID) (resou
 	return set, nil
 }
 
-// SetRegistrySettings gives the group set.UID settings of its own. It returns
-// fault.NotFound if there is no such group.
-func (s *Store) SetRegistrySettings(ctx context.Context, set resource.RegistrySettings) (resource.RegistrySettings, error) {
-	set.UpdateTime = s.now()
+// UpdateRegistrySettings applies change to the settings that count for a group
+// and makes the result its own, under the rules of UpdateGroup.
+func (s *Store) UpdateRegistrySettings(ctx context.Context, group resource.UID, change func(*resource.RegistrySettings) error) (set resource.RegistrySettings, _ error) {
 	err := s.write(ctx, func(t *tx) error {
-		if err := t.mustExist(ctx, set.UID); err != nil {
+		var one int
+		if err := t.row(ctx, `SELECT 1 FROM groups AS t WHERE t.uid = $1`+s.engine.lock, []any{string(group)}, &one); err != nil {
+			return missing(err, "group", group)
+		}
+		before, err := s.settingsAbove(group, func(text string, args []any, dest ...any) error { return t.row(ctx, text, args, dest...) })
+		if err != nil {
 			return err
 		}
+		if set, err = clone(before); err != nil {
+			return err
+		}
+		if err := change(&set); err != nil {
+			return err
+		}
+		set.UID, set.UpdateTime = group, s.now()
 		detail, err := encode(set)
 		if err != nil {
 			return err
@@ -54,10 +68,10 @@ func (s *Store) SetRegistrySettings(ctx context.Context, set resource.RegistrySe
 		if _, err := t.exec(ctx, `
 			INSERT INTO registry_settings (grp, uid, detail, update_ms) VALUES ($1, $2, $3, $4)
 			ON CONFLICT (grp) DO UPDATE SET detail = excluded.detail, update_ms = excluded.update_ms`,
-			segment(set.UID), string(set.UID), detail, ms(set.UpdateTime)); err != nil {
+			segment(group), string(group), detail, ms(set.UpdateTime)); err != nil {
 			return err
 		}
-		return t.emit(ctx, resource.RegistrySettingsUpdated, set.UID, set.UID, nil, set)
+		return t.emit(ctx, resource.RegistrySettingsUpdated, group, group, before, set)
 	})
 	return set, err
 }

@@ -128,7 +128,8 @@ func bundlesOf(g resource.Tag) (string, error) {
 	return encode(g.Bundles)
 }
 
-// insertTag adds a tag. It reports false if its repo has one of that name.
+// insertTag adds a tag. The group of its event is the organization, as on the
+// wire. It reports false if its repo has one of that name.
 func (t *tx) insertTag(ctx context.Context, g resource.Tag) (bool, error) {
 	bundles, err := bundlesOf(g)
 	if err != nil {
@@ -148,7 +149,7 @@ func (t *tx) insertTag(ctx context.Context, g resource.Tag) (bool, error) {
 	if err := t.remember(ctx, g.UID.Parent(), g.Name, g.Digest); err != nil {
 		return false, err
 	}
-	return true, t.added(ctx, tagCounter(class), resource.TagCreated, g.UID, g.UID.Parent().Parent(), g)
+	return true, t.added(ctx, tagCounter(class), resource.TagCreated, g.UID, g.UID.Root(), g)
 }
 
 func (t *tx) updateTag(ctx context.Context, before, g resource.Tag) error {
@@ -169,7 +170,7 @@ func (t *tx) updateTag(ctx context.Context, before, g resource.Tag) error {
 			return err
 		}
 	}
-	return t.emit(ctx, resource.TagCreated, g.UID, g.UID.Parent().Parent(), before, g)
+	return t.emit(ctx, resource.TagCreated, g.UID, g.UID.Root(), before, g)
 }
 
 // remember adds to the history of a tag where it points now.
@@ -215,7 +216,7 @@ func (t *tx) untag(ctx context.Context, g resource.Tag, frozen func(string) bool
 	if err := t.remember(ctx, g.UID.Parent(), g.Name, ""); err != nil {
 		return err
 	}
-	return t.removed(ctx, tagCounter(resource.ClassOf(g.Name)), resource.TagDeleted, g.UID, g.UID.Parent().Parent(), g)
+	return t.removed(ctx, tagCounter(resource.ClassOf(g.Name)), resource.TagDeleted, g.UID, g.UID.Root(), g)
 }
 
 // TagHistory returns one page of what a tag of a repo pointed to, newest first;
@@ -250,4 +251,18 @@ func (s *Store) TagHistory(ctx context.Context, repo resource.UID, name string, 
 		out.Last = &page.Cursor{Number: out.Items[p.Size-1].Seq}
 	}
 	return out, err
+}
+
+// TagNamed returns the tag of that name in a repo, or fault.NotFound.
+func (s *Store) TagNamed(ctx context.Context, repo resource.UID, name string) (g resource.Tag, _ error) {
+	found := false
+	err := s.rows(ctx, `SELECT `+tags.columns+` FROM tags AS t WHERE t.parent = $1 AND t.name = $2`, []any{segment(repo), name}, func(row scanner) (_ bool, err error) {
+		found = true
+		g, err = tags.scan(row)
+		return true, err
+	})
+	if err == nil && !found {
+		err = fault.Missing("tag", name)
+	}
+	return g, err
 }
