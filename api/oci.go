@@ -93,11 +93,11 @@ func (s oci) GetImage(ctx context.Context, r *ocipb.GetImageRequest) (*ocipb.Ima
 }
 
 func variantOf(v registry.DescribedVariant) *ocipb.Variant {
-	c := v.Config.Config
+	c := v.Config
 	return &ocipb.Variant{
 		Digest: v.Digest, Os: v.OS, Architecture: v.Architecture, Variant: v.Variant.Variant, Size: v.Size, Layers: int32(v.Layers),
 		Config: &ocipb.ImageConfig{
-			CreateTime: timeOf(v.Config.Created), User: c.User, Env: c.Env, Entrypoint: c.Entrypoint, Cmd: c.Cmd,
+			CreateTime: timeOf(c.Created), User: c.User, Env: c.Env, Entrypoint: c.Entrypoint, Cmd: c.Cmd,
 			WorkingDir: c.WorkingDir, ExposedPorts: slices.Sorted(maps.Keys(c.ExposedPorts)), Labels: c.Labels,
 		},
 	}
@@ -136,7 +136,13 @@ func pullOf(p resource.Pull) *ocipb.Pull {
 
 // ListPulls is of ocipb.OCIServiceServer.
 func (s oci) ListPulls(ctx context.Context, r *ocipb.ListPullsRequest) (*ocipb.ListPullsResponse, error) {
-	f := resource.Filter{Place: placeOf(r), Digest: r.GetDigest(), Identity: resource.UID(r.GetIdentityUid())}
+	f := resource.Filter{Place: placeOf(r), Digest: r.GetDigest()}
+	if r.GetIdentityUid() != "" {
+		var err error
+		if f.Identity, err = resource.ParseUID("identity_uid", r.GetIdentityUid()); err != nil {
+			return nil, err
+		}
+	}
 	p, err := s.registry.ListPulls(ctx, f, pageOf(r))
 	if err != nil {
 		return nil, err

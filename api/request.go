@@ -108,7 +108,7 @@ func respell(body []byte, d protoreflect.MessageDescriptor) []byte {
 		}
 		var value json.RawMessage
 		if err != nil || dec.Decode(&value) != nil {
-			return body
+			break
 		}
 	}
 	return append(out, body[from:]...)

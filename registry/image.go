@@ -82,16 +82,14 @@ type DescribedVariant struct {
 
 // An ImageConfig is as much of the configuration of an image as people look at.
 type ImageConfig struct {
-	Created time.Time `json:"created"`
-	Config  struct {
-		User         string
-		Env          []string
-		Entrypoint   []string
-		Cmd          []string
-		WorkingDir   string
-		ExposedPorts map[string]struct{}
-		Labels       map[string]string
-	} `json:"config"`
+	Created      time.Time `json:"-"`
+	User         string
+	Env          []string
+	Entrypoint   []string
+	Cmd          []string
+	WorkingDir   string
+	ExposedPorts map[string]struct{}
+	Labels       map[string]string
 }
 
 // Describe returns what there is to say about the manifest of a repo that a
@@ -127,10 +125,13 @@ func (s *Service) Describe(ctx context.Context, repo resource.UID, reference str
 // readConfig reads the configuration of an image. What cannot be read of it is
 // not there: whoever pushed it could write what they liked.
 func readConfig(text []byte) ImageConfig {
-	var c ImageConfig
-	_ = json.Unmarshal(text, &c) // a value of the wrong type is passed over
-	if y := c.Created.UTC().Year(); y < 1 || y > 9999 {
-		c.Created = time.Time{}
+	var c struct {
+		Created string      `json:"created"`
+		Config  ImageConfig `json:"config"`
 	}
-	return c
+	_ = json.Unmarshal(text, &c) // a value of the wrong type is passed over
+	if at, err := time.Parse(time.RFC3339, c.Created); err == nil && at.UTC().Year() >= 1 && at.UTC().Year() <= 9999 {
+		c.Config.Created = at
+	}
+	return c.Config
 }

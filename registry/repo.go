@@ -85,6 +85,9 @@ func (s *Service) source(ctx context.Context, text string) (resource.Repo, error
 	uid, err := resource.ParseUID("sync_config.source", text)
 	if err != nil {
 		path := strings.Split(strings.TrimPrefix(untagged(text), s.cfg.Host+"/"), "/")
+		if len(path) > resource.MaxDepth {
+			return resource.Repo{}, no
+		}
 		if uid, err = s.store.RepoAt(ctx, path); err != nil {
 			return resource.Repo{}, hidden(err, no)
 		}

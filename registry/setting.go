@@ -25,18 +25,12 @@ func (s *Service) UpdateSettings(ctx context.Context, group resource.UID, change
 	if err := s.authz.Require(ctx, resource.GroupsUpdate, group); err != nil {
 		return resource.RegistrySettings{}, err
 	}
-	rules, err := s.store.RegistrySettings(ctx, group)
-	if err != nil {
-		return resource.RegistrySettings{}, err
-	}
-	if err := change(&rules); err != nil {
-		return resource.RegistrySettings{}, err
-	}
-	rules.UID = group
-	if err := rules.Validate(); err != nil {
-		return resource.RegistrySettings{}, err
-	}
-	return s.store.SetRegistrySettings(ctx, rules)
+	return s.store.UpdateRegistrySettings(ctx, group, func(r *resource.RegistrySettings) error {
+		if err := change(r); err != nil {
+			return err
+		}
+		return r.Validate()
+	})
 }
 
 // DeleteSettings takes a group's own rules away. The caller needs groups.update
