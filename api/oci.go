@@ -123,7 +123,7 @@ func (s oci) ListTagHistory(ctx context.Context, r *ocipb.ListTagHistoryRequest)
 }
 
 // pullOf writes who pulled or pushed something.
-func pullOf(p resource.Pull) *ocipb.Pull {
+func pullOf(p registry.NamedPull) *ocipb.Pull {
 	direction := ocipb.Direction_DIRECTION_PULL
 	if p.Push {
 		direction = ocipb.Direction_DIRECTION_PUSH
@@ -131,6 +131,7 @@ func pullOf(p resource.Pull) *ocipb.Pull {
 	return &ocipb.Pull{
 		Uid: string(p.UID), RepoUid: string(p.Repo()), Digest: p.Digest, Tag: p.Tag, Direction: direction,
 		IdentityUid: string(p.Identity), RemoteAddress: p.Remote, UserAgent: p.Agent, CreateTime: timeOf(p.Time),
+		Repo: p.Path, Identity: p.By,
 	}
 }
 

@@ -26,7 +26,7 @@ func pulls() noun {
 			{flag: "digest", path: "digest", help: "only those of the image of this `DIGEST`"},
 			{flag: "identity", path: "identity_uid", ref: identities, help: "only those by this `IDENTITY`"},
 		},
-		columns: columnsOf("createTime", "direction", "tag", "digest", "identityUid"),
-		wide:    columnsOf("remoteAddress", "userAgent", "repoUid"),
+		columns: columnsOf("createTime", "direction", "repo", "tag", "digest", "identity"),
+		wide:    columnsOf("remoteAddress", "userAgent", "repoUid", "identityUid"),
 	}
 }

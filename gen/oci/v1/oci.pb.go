@@ -978,7 +978,11 @@ type Pull struct {
 	// The program, as it called itself.
 	UserAgent string `protobuf:"bytes,8,opt,name=user_agent,json=userAgent,proto3" json:"user_agent,omitempty"`
 	// When.
-	CreateTime    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	CreateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
+	// The path of the repo: the names of the groups above it, and its own.
+	Repo string `protobuf:"bytes,10,opt,name=repo,proto3" json:"repo,omitempty"`
+	// The name of the identity; empty if it is gone.
+	Identity      string `protobuf:"bytes,11,opt,name=identity,proto3" json:"identity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1074,6 +1078,20 @@ func (x *Pull) GetCreateTime() *timestamppb.Timestamp {
 		return x.CreateTime
 	}
 	return nil
+}
+
+func (x *Pull) GetRepo() string {
+	if x != nil {
+		return x.Repo
+	}
+	return ""
+}
+
+func (x *Pull) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
 }
 
 // ListPullsRequest selects and orders pulls.
@@ -1528,7 +1546,7 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
-	"\f_total_count\"\xbd\x02\n" +
+	"\f_total_count\"\xed\x02\n" +
 	"\x04Pull\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x19\n" +
 	"\brepo_uid\x18\x02 \x01(\tR\arepoUid\x12\x16\n" +
@@ -1540,7 +1558,10 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\n" +
 	"user_agent\x18\b \x01(\tR\tuserAgent\x12;\n" +
 	"\vcreate_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"createTime\"\xe9\x01\n" +
+	"createTime\x12\x12\n" +
+	"\x04repo\x18\n" +
+	" \x01(\tR\x04repo\x12\x1a\n" +
+	"\bidentity\x18\v \x01(\tR\bidentity\"\xe9\x01\n" +
 	"\x10ListPullsRequest\x12/\n" +
 	"\x04uidp\x18\x01 \x01(\v2\x1b.holdfast.common.UIDPFilterR\x04uidp\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12!\n" +
