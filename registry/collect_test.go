@@ -1,0 +1,160 @@
+package registry_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/registry"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/storetest"
+)
+
+// A clock can be put forward.
+type clock struct {
+	mu    sync.Mutex
+	ahead time.Duration
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.ahead)
+}
+
+func (c *clock) pass(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead += d
+}
+
+func TestCollect(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		c := &clock{}
+		s.Now = c.now
+		r := newRig(t, s, registry.Config{Now: c.now})
+		collect := func(dry bool) registry.Collected {
+			t.Helper()
+			took, err := r.Collect(t.Context(), registry.Collection{Grace: time.Hour, DryRun: dry})
+			must(t, err)
+			return took
+		}
+		kept := r.pushImage(t, "acme/team/app", "v1", "kept")
+		gone := r.pushImage(t, "acme/team/app", "v2", "gone")
+		r.pushImage(t, "acme/other", "v1", "gone") // the same layer, elsewhere
+		r.pushBlob(t, "acme/team/app", []byte("never needed"))
+		r.want(t, call{method: "POST", path: "/v2/acme/team/app/blobs/uploads/", who: "owner"}, 202)
+		if took := collect(false); took != (registry.Collected{}) {
+			t.Errorf("took %+v of what is new", took)
+		}
+		r.want(t, call{method: "DELETE", path: "/v2/acme/team/app/manifests/" + sha(gone), who: "owner"}, 202)
+		c.pass(2 * time.Hour)
+		if took := collect(true); took.Links != 2 || took.Blobs != 1 || took.Bytes != int64(len("never needed")) {
+			t.Errorf("a dry run counts %+v", took)
+		}
+		if took := collect(false); took != (registry.Collected{}) {
+			t.Errorf("took %+v at first sight", took)
+		}
+		c.pass(2 * time.Hour)
+		r.want(t, call{method: "HEAD", path: "/v2/acme/team/app/blobs/" + sha([]byte("never needed")), who: "owner"}, 200)
+		if took := collect(false); took != (registry.Collected{Links: 1}) { // not what was just asked for, and elsewhere it is needed
+			t.Errorf("took %+v", took)
+		}
+		must(t, s.DeleteRepo(t.Context(), mustRepo(t, s, "acme", "other")))
+		if took := collect(false); took.Blobs != 1 || took.Bytes != int64(len("gone")) {
+			t.Errorf("took %+v", took)
+		}
+		lost := filepath.Join(r.blobs, "blobs", "00", "00-lost")
+		must(t, os.MkdirAll(filepath.Dir(lost), 0o700))
+		must(t, os.WriteFile(lost, []byte("x"), 0o600))
+		c.pass(registry.UploadAge)
+		if took := collect(true); took.Uploads != 1 || took.Files != 1 {
+			t.Errorf("a dry run counts %+v", took)
+		}
+		if took := collect(false); took.Uploads != 1 || took.Files != 1 {
+			t.Errorf("took %+v", took)
+		}
+		c.pass(2 * time.Hour)
+		collect(false)
+		if n := r.files(t); n != 2 { // the config and the layer of what is kept
+			t.Errorf("%d files are left", n)
+		}
+		r.wantWhole(t, "acme/team/app", "v1", kept)
+	})
+}
+
+func mustRepo(t *testing.T, s *store.Store, names ...string) resource.UID {
+	t.Helper()
+	uid, err := s.RepoAt(t.Context(), names)
+	must(t, err)
+	return uid
+}
+
+// wantWhole pulls an image, every byte of it.
+func (r *rig) wantWhole(t testing.TB, repo, reference string, m []byte) {
+	t.Helper()
+	a := r.want(t, call{method: "GET", path: "/v2/" + repo + "/manifests/" + reference, who: "owner"}, 200)
+	if m != nil && string(a.body) != string(m) {
+		t.Errorf("%s:%s is another manifest", repo, reference)
+	}
+	for _, d := range digestsIn(string(a.body)) {
+		b := r.want(t, call{method: "GET", path: "/v2/" + repo + "/blobs/" + d, who: "owner"}, 200)
+		if sha(b.body) != d {
+			t.Errorf("%s holds other bytes", d)
+		}
+	}
+}
+
+// digestsIn finds the digests of blobs in an image's manifest.
+func digestsIn(m string) (all []string) {
+	for part := range strings.SplitSeq(m, `"digest":"`) {
+		if d, _, ok := strings.Cut(part, `"`); ok && strings.HasPrefix(d, "sha256:") {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// TestCollectBesidePushes collects without any grace while images come and go:
+// whatever was pushed is whole.
+func TestCollectBesidePushes(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		r := newRig(t, s, registry.Config{})
+		const pushers, rounds = 4, 12
+		var pushing, collecting sync.WaitGroup
+		stop := make(chan struct{})
+		collecting.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				// A grace of a second: pushes take less.
+				if _, err := r.Collect(t.Context(), registry.Collection{Grace: time.Second}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+		for p := range pushers {
+			pushing.Go(func() {
+				repo := fmt.Sprintf("acme/team/app%d", p%2) // two share one
+				for i := range rounds {
+					tag := fmt.Sprintf("p%d-%d", p, i)
+					m := r.pushImage(t, repo, tag, fmt.Sprintf("layer %d", i)) // all have the same layers
+					r.wantWhole(t, repo, tag, m)
+					r.do(t, call{method: "DELETE", path: "/v2/" + repo + "/manifests/" + tag, who: "owner"})
+				}
+			})
+		}
+		pushing.Wait()
+		close(stop)
+		collecting.Wait()
+	})
+}
