@@ -192,7 +192,7 @@ func badReadmes(y shelf) map[string]badRequest {
 		"a script": "<script>alert(1)</script>", "a handler": `<img src="x" onerror="alert(1)">`, "a script for a link": "[x](javascript:alert(1))",
 		"a frame": `<iframe src="https://x.example"></iframe>`, "a style": "<style>p{}</style>", "a form": `<form action="x"><button>x</button></form>`,
 		"data for a link": "[x](data:text/html;base64,PHNjcmlwdD4=)", "an object": `<object data="x"></object>`, "a link in capitals": "<A HREF=JAVASCRIPT:x>x</A>",
-		"a NUL": "a\x00b", "too much": strings.Repeat("x", 256<<10+1), "a base": `<base href="https://x.example">`, "a refresh": `<meta http-equiv="refresh" content="0">`,
+		"endless quotes": strings.Repeat(">", 10_000), "endless stress": strings.Repeat("**a_", 10_000), "half a script": "<script", "half a comment": "<!-- x", "a NUL": "a\x00b", "too much": strings.Repeat("x", 256<<10+1), "a base": `<base href="https://x.example">`, "a refresh": `<meta http-equiv="refresh" content="0">`,
 	} {
 		table[value] = badRequest{"content", &registrypb.UpdateRepoReadmeRequest{RepoReadme: &registrypb.RepoReadme{Uid: y.repo, Content: text}}}
 	}

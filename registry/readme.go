@@ -12,14 +12,52 @@ import (
 	nethtml "golang.org/x/net/html"
 )
 
+// after stands for the rest of a page, which half a tag or half a comment at the
+// end of a readme would take in.
+const after = "<hr>"
+
 // harmless tells whether Markdown can be shown on a page as it is: its HTML has
-// nothing that a sanitizer for what people write would take away.
+// nothing that a sanitizer for what people write would take away, and it ends
+// where it seems to. The Markdown must be simple.
 func harmless(markdown string) bool {
 	var page strings.Builder
 	if err := markdownToHTML().Convert([]byte(markdown), &page); err != nil {
 		return false
 	}
-	return spelled(page.String()) == spelled(userContent().Sanitize(page.String()))
+	page.WriteString(after)
+	shown := spelled(page.String())
+	return strings.HasSuffix(shown, after) && shown == spelled(userContent().Sanitize(page.String()))
+}
+
+// How much there may be to do about a readme: to make sense of a block takes
+// time with the square of the marks in it.
+const (
+	maxNesting = 12
+	maxMarks   = 32_000_000 // the squares of the marks of all blocks, summed up: 5,656 in one
+)
+
+// simple tells whether Markdown can be read in a fraction of a second: it is
+// neither deeply nested nor has blocks of more marks than people write.
+func simple(markdown string) bool {
+	marks, total := 0, 0
+	for line := range strings.SplitSeq(markdown, "\n") {
+		text := strings.TrimLeft(line, " \t\r>-+*.)0123456789")
+		lead := line[:len(line)-len(text)]
+		items := strings.Count(lead, "- ") + strings.Count(lead, "* ") + strings.Count(lead, "+ ") + strings.Count(lead, ". ") + strings.Count(lead, ") ")
+		if strings.Count(lead, ">")+items > maxNesting {
+			return false
+		}
+		if text == "" || items > 0 || text[0] == '#' { // a block ends, or begins
+			total += marks * marks
+			marks = 0
+		}
+		marks += 1 + strings.Count(line, "*") + strings.Count(line, "_") + strings.Count(line, "~") + strings.Count(line, "[") + strings.Count(line, "]") +
+			strings.Count(line, "(") + strings.Count(line, "!") + strings.Count(line, "`") + strings.Count(line, "|") + strings.Count(line, "<")
+		if total+marks*marks > maxMarks {
+			return false
+		}
+	}
+	return true
 }
 
 // markdownToHTML keeps the HTML that stands in Markdown: it is to be judged.

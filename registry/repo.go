@@ -253,6 +253,9 @@ func (s *Service) UpdateRepoReadme(ctx context.Context, uid resource.UID, change
 	if err := readme.Validate(); err != nil {
 		return resource.RepoReadme{}, err
 	}
+	if !simple(readme.Content) {
+		return resource.RepoReadme{}, fault.Field("content", "is nested too deeply, or has a block of too many marks")
+	}
 	if !harmless(readme.Content) {
 		return resource.RepoReadme{}, fault.Field("content", "has HTML that a page must not show, such as scripts, styles, forms or odd addresses")
 	}
