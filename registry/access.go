@@ -114,12 +114,21 @@ func (r *Registry) admit(ctx context.Context, t target, needs []resource.Capabil
 	}
 	err := r.authz.RequireAll(ctx, want, place)
 	if err == nil && !t.found {
-		return problem(http.StatusForbidden, denied, "there is no group for %s: create it first", t.name)
+		return nowhere(t.name, needs)
 	}
 	if err == nil || !r.public(ctx, t, needs) {
 		return named(err, t.name)
 	}
 	return nil
+}
+
+// nowhere says to who may know that there is no group for a repo. It denies a
+// push; what is only looked for is not there, and a client goes on to push it.
+func nowhere(name string, needs []resource.Capability) error {
+	if slices.Contains(needs, resource.ManifestCreate) {
+		return problem(http.StatusForbidden, denied, "there is no group for %s: create it first", name)
+	}
+	return problem(http.StatusNotFound, nameUnknown, "there is no group for %s", name)
 }
 
 // public tells whether anybody may do it.
