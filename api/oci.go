@@ -159,8 +159,8 @@ func (s oci) GetRegistry(context.Context, *ocipb.GetRegistryRequest) (*ocipb.Reg
 	return &ocipb.Registry{Host: s.registry.Host()}, nil
 }
 
-// CreateRegistryToken is of ocipb.OCIServiceServer.
-func (s oci) CreateRegistryToken(ctx context.Context, _ *ocipb.CreateRegistryTokenRequest) (*ocipb.RegistryToken, error) {
+// IssueRegistryToken is of ocipb.OCIServiceServer.
+func (s oci) IssueRegistryToken(ctx context.Context, _ *ocipb.IssueRegistryTokenRequest) (*ocipb.RegistryToken, error) {
 	c, err := s.registry.CreateCredential(ctx)
 	if err != nil {
 		return nil, err

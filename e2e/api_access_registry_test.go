@@ -113,7 +113,7 @@ func TestApiRegistryToken(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
 		narrow := token.Claims{Scopes: []resource.UID{w.Organization.NewChild()}}
 		for protocol, call := range w.protocols() {
-			made := must[*ocipb.RegistryToken](t, call, w.mint(t, w.Owner, narrow), &ocipb.CreateRegistryTokenRequest{})
+			made := must[*ocipb.RegistryToken](t, call, w.mint(t, w.Owner, narrow), &ocipb.IssueRegistryTokenRequest{})
 			got, err := w.issuer.Verify(t.Context(), made.GetToken(), w.RegistryHost)
 			if err != nil {
 				t.Fatalf("over %s: %v", protocol, err)
@@ -128,7 +128,7 @@ func TestApiRegistryToken(t *testing.T) {
 				t.Errorf("over %s: the API takes a token of the registry: %v", protocol, st)
 			}
 			brief := w.mint(t, w.Owner, token.Claims{Life: 60e9})
-			short := must[*ocipb.RegistryToken](t, call, brief, &ocipb.CreateRegistryTokenRequest{})
+			short := must[*ocipb.RegistryToken](t, call, brief, &ocipb.IssueRegistryTokenRequest{})
 			was, err := w.issuer.Verify(t.Context(), brief, w.BaseURL)
 			if err != nil {
 				t.Fatal(err)

@@ -196,7 +196,7 @@ func (a *app) registryToken(ctx context.Context) (*ocipb.RegistryToken, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := c.call(ctx, ociMethod("CreateRegistryToken"), &ocipb.CreateRegistryTokenRequest{}, nil)
+	m, err := c.call(ctx, ociMethod("IssueRegistryToken"), &ocipb.IssueRegistryTokenRequest{}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -139,9 +139,13 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"GroupsService":                    8,
 		"IdentitiesService":                7,
 		"IdentityProvidersService":         5,
+		"ImagesService":                    2,
+		"OCIService":                       8,
 		"PingService":                      1,
+		"ReposService":                     7,
 		"RoleBindingsService":              6,
 		"RolesService":                     5,
+		"TagsService":                      4,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("operations by service (-want +got):\n%s", diff)

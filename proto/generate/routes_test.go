@@ -14,6 +14,8 @@ import (
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
+	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
 // The order of methods in the .proto files decides which one a path reaches. A
@@ -29,6 +31,10 @@ func TestMostSpecificPathWins(t *testing.T) {
 		iampb.RegisterAccountAssociationsServiceHandlerServer(t.Context(), mux, iampb.UnimplementedAccountAssociationsServiceServer{}),
 		iampb.RegisterGroupInvitesServiceHandlerServer(t.Context(), mux, iampb.UnimplementedGroupInvitesServiceServer{}),
 		iampb.RegisterExternalGroupRoleMappingsServiceHandlerServer(t.Context(), mux, iampb.UnimplementedExternalGroupRoleMappingsServiceServer{}),
+		registrypb.RegisterReposServiceHandlerServer(t.Context(), mux, registrypb.UnimplementedReposServiceServer{}),
+		registrypb.RegisterTagsServiceHandlerServer(t.Context(), mux, registrypb.UnimplementedTagsServiceServer{}),
+		registrypb.RegisterImagesServiceHandlerServer(t.Context(), mux, registrypb.UnimplementedImagesServiceServer{}),
+		ocipb.RegisterOCIServiceHandlerServer(t.Context(), mux, ocipb.UnimplementedOCIServiceServer{}),
 		accesspb.RegisterAccessServiceHandlerServer(t.Context(), mux, accesspb.UnimplementedAccessServiceServer{}),
 	)
 	if err != nil {
@@ -82,10 +88,31 @@ func TestMostSpecificPathWins(t *testing.T) {
 		"POST externalGroupRoleMappings/a1/e5":                   "CreateExternalGroupRoleMapping",
 		"DELETE externalGroupRoleMappings/a1/e5/07":              "DeleteExternalGroupRoleMapping",
 		"POST externalGroupRoleMappings:batchDelete":             "BatchDeleteExternalGroupRoleMappings",
-		"GET /access/v1/check":                                   "CheckAccess",
-		"GET /access/v1/grants":                                  "ListAccess",
-		"GET /access/v1/capabilities":                            "ListCapabilities",
-		"GET /access/v1/version":                                 "GetVersion",
+		"GET /registry/v2beta1/repos":                            "ListRepos",
+		"GET /registry/v2beta1/repos/a1/b2":                      "GetRepo",
+		"POST /registry/v2beta1/repos/a1":                        "CreateRepo",
+		"PATCH /registry/v2beta1/repos/a1/b2":                    "UpdateRepo",
+		"DELETE /registry/v2beta1/repos/a1/b2":                   "DeleteRepo",
+		"GET /registry/v2beta1/repos/a1/b2/readme":               "GetRepoReadme",
+		"PATCH /registry/v2beta1/repos/a1/b2/readme":             "UpdateRepoReadme",
+		"GET /registry/v2beta1/repos/a1/b2/digests/sha256:c3/architectures": "GetArchitectures",
+		"GET /registry/v2beta1/repos/a1/b2/digests/sha256:c3/size":          "GetSize",
+		"GET /registry/v2beta1/tags":                                        "ListTags",
+		"GET /registry/v2beta1/tags/a1/b2/c3":                               "GetTag",
+		"POST /registry/v2beta1/tags/a1/b2":                                 "CreateTag",
+		"DELETE /registry/v2beta1/tags/a1/b2/c3":                            "DeleteTag",
+		"GET /oci/v1/settings/a1":                                           "GetSettings",
+		"PATCH /oci/v1/settings/a1":                                         "UpdateSettings",
+		"DELETE /oci/v1/settings/a1":                                        "DeleteSettings",
+		"GET /oci/v1/repos/a1/b2/images/sha256:c3":                          "GetImage",
+		"GET /oci/v1/repos/a1/b2/tagHistory":                                "ListTagHistory",
+		"GET /oci/v1/pulls":                                                 "ListPulls",
+		"GET /oci/v1/registry":                                              "GetRegistry",
+		"POST /oci/v1/registryTokens":                                       "IssueRegistryToken",
+		"GET /access/v1/check":                                              "CheckAccess",
+		"GET /access/v1/grants":                                             "ListAccess",
+		"GET /access/v1/capabilities":                                       "ListCapabilities",
+		"GET /access/v1/version":                                            "GetVersion",
 	}
 	for call, want := range tests {
 		t.Run(call, func(t *testing.T) {

@@ -1352,27 +1352,27 @@ func (x *Registry) GetHost() string {
 	return ""
 }
 
-// CreateRegistryTokenRequest is empty: the caller's token says it all.
-type CreateRegistryTokenRequest struct {
+// IssueRegistryTokenRequest is empty: the caller's token says it all.
+type IssueRegistryTokenRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *CreateRegistryTokenRequest) Reset() {
-	*x = CreateRegistryTokenRequest{}
+func (x *IssueRegistryTokenRequest) Reset() {
+	*x = IssueRegistryTokenRequest{}
 	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *CreateRegistryTokenRequest) String() string {
+func (x *IssueRegistryTokenRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*CreateRegistryTokenRequest) ProtoMessage() {}
+func (*IssueRegistryTokenRequest) ProtoMessage() {}
 
-func (x *CreateRegistryTokenRequest) ProtoReflect() protoreflect.Message {
+func (x *IssueRegistryTokenRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1384,8 +1384,8 @@ func (x *CreateRegistryTokenRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use CreateRegistryTokenRequest.ProtoReflect.Descriptor instead.
-func (*CreateRegistryTokenRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use IssueRegistryTokenRequest.ProtoReflect.Descriptor instead.
+func (*IssueRegistryTokenRequest) Descriptor() ([]byte, []int) {
 	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{16}
 }
 
@@ -1580,8 +1580,8 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\f_total_count\"\x14\n" +
 	"\x12GetRegistryRequest\"\x1e\n" +
 	"\bRegistry\x12\x12\n" +
-	"\x04host\x18\x01 \x01(\tR\x04host\"\x1c\n" +
-	"\x1aCreateRegistryTokenRequest\"\x9a\x01\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\"\x1b\n" +
+	"\x19IssueRegistryTokenRequest\"\x9a\x01\n" +
 	"\rRegistryToken\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x1a\n" +
 	"\busername\x18\x02 \x01(\tR\busername\x12\x14\n" +
@@ -1590,7 +1590,7 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\tDirection\x12\x19\n" +
 	"\x15DIRECTION_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eDIRECTION_PULL\x10\x01\x12\x12\n" +
-	"\x0eDIRECTION_PUSH\x10\x022\xde\t\n" +
+	"\x0eDIRECTION_PUSH\x10\x022\xdc\t\n" +
 	"\n" +
 	"OCIService\x12|\n" +
 	"\vGetSettings\x12#.holdfast.oci.v1.GetSettingsRequest\x1a\x19.holdfast.oci.v1.Settings\"-\x82\xd3\xe4\x93\x02\x1b\x12\x19/oci/v1/settings/{uid=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
@@ -1608,8 +1608,8 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\tListPulls\x12!.holdfast.oci.v1.ListPullsRequest\x1a\".holdfast.oci.v1.ListPullsResponse\"%\x82\xd3\xe4\x93\x02\x0f\x12\r/oci/v1/pulls\x8a\xaf\xa8\xd2\x05\n" +
 	"\x12\b\n" +
 	"\x04\xc5\f\x87\a\x10\x01\x12q\n" +
-	"\vGetRegistry\x12#.holdfast.oci.v1.GetRegistryRequest\x1a\x19.holdfast.oci.v1.Registry\"\"\x82\xd3\xe4\x93\x02\x12\x12\x10/oci/v1/registry\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x12\x8f\x01\n" +
-	"\x13CreateRegistryToken\x12+.holdfast.oci.v1.CreateRegistryTokenRequest\x1a\x1e.holdfast.oci.v1.RegistryToken\"+\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/oci/v1/registryTokens\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01B3Z1github.com/holdfast-dev/holdfast/gen/oci/v1;ocipbb\x06proto3"
+	"\vGetRegistry\x12#.holdfast.oci.v1.GetRegistryRequest\x1a\x19.holdfast.oci.v1.Registry\"\"\x82\xd3\xe4\x93\x02\x12\x12\x10/oci/v1/registry\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x12\x8d\x01\n" +
+	"\x12IssueRegistryToken\x12*.holdfast.oci.v1.IssueRegistryTokenRequest\x1a\x1e.holdfast.oci.v1.RegistryToken\"+\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/oci/v1/registryTokens\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01B3Z1github.com/holdfast-dev/holdfast/gen/oci/v1;ocipbb\x06proto3"
 
 var (
 	file_holdfast_oci_v1_oci_proto_rawDescOnce sync.Once
@@ -1626,31 +1626,31 @@ func file_holdfast_oci_v1_oci_proto_rawDescGZIP() []byte {
 var file_holdfast_oci_v1_oci_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_holdfast_oci_v1_oci_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_holdfast_oci_v1_oci_proto_goTypes = []any{
-	(Direction)(0),                     // 0: holdfast.oci.v1.Direction
-	(*Settings)(nil),                   // 1: holdfast.oci.v1.Settings
-	(*GetSettingsRequest)(nil),         // 2: holdfast.oci.v1.GetSettingsRequest
-	(*UpdateSettingsRequest)(nil),      // 3: holdfast.oci.v1.UpdateSettingsRequest
-	(*DeleteSettingsRequest)(nil),      // 4: holdfast.oci.v1.DeleteSettingsRequest
-	(*Image)(nil),                      // 5: holdfast.oci.v1.Image
-	(*Variant)(nil),                    // 6: holdfast.oci.v1.Variant
-	(*ImageConfig)(nil),                // 7: holdfast.oci.v1.ImageConfig
-	(*GetImageRequest)(nil),            // 8: holdfast.oci.v1.GetImageRequest
-	(*TagChange)(nil),                  // 9: holdfast.oci.v1.TagChange
-	(*ListTagHistoryRequest)(nil),      // 10: holdfast.oci.v1.ListTagHistoryRequest
-	(*ListTagHistoryResponse)(nil),     // 11: holdfast.oci.v1.ListTagHistoryResponse
-	(*Pull)(nil),                       // 12: holdfast.oci.v1.Pull
-	(*ListPullsRequest)(nil),           // 13: holdfast.oci.v1.ListPullsRequest
-	(*ListPullsResponse)(nil),          // 14: holdfast.oci.v1.ListPullsResponse
-	(*GetRegistryRequest)(nil),         // 15: holdfast.oci.v1.GetRegistryRequest
-	(*Registry)(nil),                   // 16: holdfast.oci.v1.Registry
-	(*CreateRegistryTokenRequest)(nil), // 17: holdfast.oci.v1.CreateRegistryTokenRequest
-	(*RegistryToken)(nil),              // 18: holdfast.oci.v1.RegistryToken
-	nil,                                // 19: holdfast.oci.v1.Image.AnnotationsEntry
-	nil,                                // 20: holdfast.oci.v1.ImageConfig.LabelsEntry
-	(*timestamppb.Timestamp)(nil),      // 21: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),      // 22: google.protobuf.FieldMask
-	(*common.UIDPFilter)(nil),          // 23: holdfast.common.UIDPFilter
-	(*emptypb.Empty)(nil),              // 24: google.protobuf.Empty
+	(Direction)(0),                    // 0: holdfast.oci.v1.Direction
+	(*Settings)(nil),                  // 1: holdfast.oci.v1.Settings
+	(*GetSettingsRequest)(nil),        // 2: holdfast.oci.v1.GetSettingsRequest
+	(*UpdateSettingsRequest)(nil),     // 3: holdfast.oci.v1.UpdateSettingsRequest
+	(*DeleteSettingsRequest)(nil),     // 4: holdfast.oci.v1.DeleteSettingsRequest
+	(*Image)(nil),                     // 5: holdfast.oci.v1.Image
+	(*Variant)(nil),                   // 6: holdfast.oci.v1.Variant
+	(*ImageConfig)(nil),               // 7: holdfast.oci.v1.ImageConfig
+	(*GetImageRequest)(nil),           // 8: holdfast.oci.v1.GetImageRequest
+	(*TagChange)(nil),                 // 9: holdfast.oci.v1.TagChange
+	(*ListTagHistoryRequest)(nil),     // 10: holdfast.oci.v1.ListTagHistoryRequest
+	(*ListTagHistoryResponse)(nil),    // 11: holdfast.oci.v1.ListTagHistoryResponse
+	(*Pull)(nil),                      // 12: holdfast.oci.v1.Pull
+	(*ListPullsRequest)(nil),          // 13: holdfast.oci.v1.ListPullsRequest
+	(*ListPullsResponse)(nil),         // 14: holdfast.oci.v1.ListPullsResponse
+	(*GetRegistryRequest)(nil),        // 15: holdfast.oci.v1.GetRegistryRequest
+	(*Registry)(nil),                  // 16: holdfast.oci.v1.Registry
+	(*IssueRegistryTokenRequest)(nil), // 17: holdfast.oci.v1.IssueRegistryTokenRequest
+	(*RegistryToken)(nil),             // 18: holdfast.oci.v1.RegistryToken
+	nil,                               // 19: holdfast.oci.v1.Image.AnnotationsEntry
+	nil,                               // 20: holdfast.oci.v1.ImageConfig.LabelsEntry
+	(*timestamppb.Timestamp)(nil),     // 21: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),     // 22: google.protobuf.FieldMask
+	(*common.UIDPFilter)(nil),         // 23: holdfast.common.UIDPFilter
+	(*emptypb.Empty)(nil),             // 24: google.protobuf.Empty
 }
 var file_holdfast_oci_v1_oci_proto_depIdxs = []int32{
 	21, // 0: holdfast.oci.v1.Settings.update_time:type_name -> google.protobuf.Timestamp
@@ -1676,7 +1676,7 @@ var file_holdfast_oci_v1_oci_proto_depIdxs = []int32{
 	10, // 20: holdfast.oci.v1.OCIService.ListTagHistory:input_type -> holdfast.oci.v1.ListTagHistoryRequest
 	13, // 21: holdfast.oci.v1.OCIService.ListPulls:input_type -> holdfast.oci.v1.ListPullsRequest
 	15, // 22: holdfast.oci.v1.OCIService.GetRegistry:input_type -> holdfast.oci.v1.GetRegistryRequest
-	17, // 23: holdfast.oci.v1.OCIService.CreateRegistryToken:input_type -> holdfast.oci.v1.CreateRegistryTokenRequest
+	17, // 23: holdfast.oci.v1.OCIService.IssueRegistryToken:input_type -> holdfast.oci.v1.IssueRegistryTokenRequest
 	1,  // 24: holdfast.oci.v1.OCIService.GetSettings:output_type -> holdfast.oci.v1.Settings
 	1,  // 25: holdfast.oci.v1.OCIService.UpdateSettings:output_type -> holdfast.oci.v1.Settings
 	24, // 26: holdfast.oci.v1.OCIService.DeleteSettings:output_type -> google.protobuf.Empty
@@ -1684,7 +1684,7 @@ var file_holdfast_oci_v1_oci_proto_depIdxs = []int32{
 	11, // 28: holdfast.oci.v1.OCIService.ListTagHistory:output_type -> holdfast.oci.v1.ListTagHistoryResponse
 	14, // 29: holdfast.oci.v1.OCIService.ListPulls:output_type -> holdfast.oci.v1.ListPullsResponse
 	16, // 30: holdfast.oci.v1.OCIService.GetRegistry:output_type -> holdfast.oci.v1.Registry
-	18, // 31: holdfast.oci.v1.OCIService.CreateRegistryToken:output_type -> holdfast.oci.v1.RegistryToken
+	18, // 31: holdfast.oci.v1.OCIService.IssueRegistryToken:output_type -> holdfast.oci.v1.RegistryToken
 	24, // [24:32] is the sub-list for method output_type
 	16, // [16:24] is the sub-list for method input_type
 	16, // [16:16] is the sub-list for extension type_name
