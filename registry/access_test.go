@@ -147,6 +147,7 @@ func TestPublicGroups(t *testing.T) {
 		for path, method := range reads {
 			r.want(t, call{method: method, path: "/v2/acme/team/app/" + path, who: "nobody"}, 200)
 			r.want(t, call{method: method, path: "/v2/acme/team/app/" + path, who: "stranger"}, 200)
+			r.want(t, call{method: method, path: "/v2/acme/team/app/" + path}, 200)
 		}
 		r.want(t, call{method: "POST", path: "/v2/acme/team/app/blobs/uploads/", who: "nobody"}, 401)
 		r.want(t, call{method: "DELETE", path: "/v2/acme/team/app/manifests/v1", who: "nobody"}, 401)

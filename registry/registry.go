@@ -83,7 +83,7 @@ func (r *Registry) serve(w http.ResponseWriter, req *http.Request) error {
 	if t.kind == "token" {
 		return e.serve(r, w, req, t)
 	}
-	ctx, err := r.authenticate(req)
+	ctx, err := r.authenticate(req, t)
 	if err != nil {
 		return r.challenge(w, t, e.needs, err)
 	}

@@ -105,7 +105,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		if err != nil || group != s.folder.UID {
 			t.Errorf("group = %s, %v", group, err)
 		}
-		for _, names := range [][]string{{"app"}, {"org", "app"}, {"folder", "app"}, {"org", "folder", "x"}, {"org", "folder", "app", "app"}, {}} {
+		for _, names := range [][]string{{"app"}, {"org", "app"}, {"folder", "app"}, {"org", "folder", "x"}, {"org", "folder", "app", "app"}, {}, slices.Repeat([]string{"org"}, 900)} {
 			_, err := s.RepoAt(t.Context(), names)
 			wantFault(t, err, fault.NotFound, fault.Resource{})
 		}

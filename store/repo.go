@@ -216,7 +216,7 @@ func (s *Store) RepoPath(ctx context.Context, uid resource.UID) (string, error) 
 // RepoAt returns the repo whose groups and own name these are, root first, or
 // fault.NotFound.
 func (s *Store) RepoAt(ctx context.Context, names []string) (uid resource.UID, _ error) {
-	if len(names) < 2 {
+	if len(names) < 2 || len(names) > resource.MaxDepth {
 		return "", fault.Missing("repo", strings.Join(names, "/"))
 	}
 	args, group := groupNamed(names[:len(names)-1])
@@ -227,8 +227,8 @@ func (s *Store) RepoAt(ctx context.Context, names []string) (uid resource.UID, _
 
 // GroupAt returns the group with these names, root first, or fault.NotFound.
 func (s *Store) GroupAt(ctx context.Context, names []string) (uid resource.UID, _ error) {
-	if len(names) == 0 {
-		return "", fault.Missing("group", "")
+	if len(names) == 0 || len(names) > resource.MaxDepth {
+		return "", fault.Missing("group", strings.Join(names, "/"))
 	}
 	args, group := groupNamed(names)
 	err := s.row(ctx, `SELECT uid FROM groups WHERE seg = `+group, args, &uid)

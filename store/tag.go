@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
@@ -146,7 +147,7 @@ func (t *tx) insertTag(ctx context.Context, g resource.Tag) (bool, error) {
 	if err != nil || n == 0 {
 		return false, err
 	}
-	if err := t.remember(ctx, g.UID.Parent(), g.Name, g.Digest); err != nil {
+	if err := t.remember(ctx, g, g.Digest, g.UpdateTime); err != nil {
 		return false, err
 	}
 	return true, t.added(ctx, tagCounter(class), resource.TagCreated, g.UID, g.UID.Root(), g)
@@ -166,21 +167,21 @@ func (t *tx) updateTag(ctx context.Context, before, g resource.Tag) error {
 		return err
 	}
 	if before.Digest != g.Digest {
-		if err := t.remember(ctx, g.UID.Parent(), g.Name, g.Digest); err != nil {
+		if err := t.remember(ctx, g, g.Digest, g.UpdateTime); err != nil {
 			return err
 		}
 	}
 	return t.emit(ctx, resource.TagCreated, g.UID, g.UID.Root(), before, g)
 }
 
-// remember adds to the history of a tag where it points now.
-func (t *tx) remember(ctx context.Context, repo resource.UID, name, digest string) error {
+// remember adds to the history of a tag where it points from then on.
+func (t *tx) remember(ctx context.Context, g resource.Tag, digest string, at time.Time) error {
 	actor, err := encode(resource.ActorFrom(ctx))
 	if err != nil {
 		return err
 	}
 	return t.later(ctx, `INSERT INTO tag_history (repo, name, digest, actor, at_ms) VALUES ($1, $2, $3, $4, $5)`,
-		segment(repo), name, digest, actor, ms(t.s.now()))
+		segment(g.UID.Parent()), g.Name, digest, actor, ms(at))
 }
 
 // DeleteTag removes a tag and leaves its manifest. It returns fault.NotFound if
@@ -213,7 +214,7 @@ func (t *tx) untag(ctx context.Context, g resource.Tag, frozen func(string) bool
 	if _, err := t.exec(ctx, `DELETE FROM tags WHERE seg = $1`, segment(g.UID)); err != nil {
 		return err
 	}
-	if err := t.remember(ctx, g.UID.Parent(), g.Name, ""); err != nil {
+	if err := t.remember(ctx, g, "", t.s.now()); err != nil {
 		return err
 	}
 	return t.removed(ctx, tagCounter(resource.ClassOf(g.Name)), resource.TagDeleted, g.UID, g.UID.Root(), g)
