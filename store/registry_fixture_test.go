@@ -112,8 +112,12 @@ func (st stage) actsOnTheRegistry() map[string]act {
 			func(ctx context.Context) error { return st.DeleteTagNamed(ctx, st.repo.UID, "v2", nil) },
 		},
 		"DeleteManifest": {
-			func(ctx context.Context) error { return st.DeleteManifest(ctx, st.repo.UID, newImage("one").Digest, nil) },
-			func(ctx context.Context) error { return st.DeleteManifest(ctx, st.repo.UID, newImage("one").Digest, always) },
+			func(ctx context.Context) error {
+				return st.DeleteManifest(ctx, st.repo.UID, newImage("one").Digest, nil)
+			},
+			func(ctx context.Context) error {
+				return st.DeleteManifest(ctx, st.repo.UID, newImage("one").Digest, always)
+			},
 		},
 		"DeleteBlob": {
 			func(ctx context.Context) error {
