@@ -20,6 +20,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"page", "fault"},
 	{"resource", "fault"},
 	{"seal", "fault"},
+	{"outbound", ""},
 	{"store", "fault page resource"},
 	{"store/storetest", "fault page resource seal store"},
 	{"authz", "fault page resource store"},
