@@ -26,7 +26,9 @@ var mayImport = []struct{ pkg, imports string }{
 	{"authz", "fault page resource store"},
 	{"iam", "authz fault page resource seal store"},
 	{"token", "authz fault resource seal store"},
-	{"api", "authz fault gen/... iam page resource token"},
+	{"trust", "outbound"},
+	{"sts", "authz fault outbound resource store token trust"},
+	{"api", "authz fault gen/... iam page resource sts token"},
 	{"reference", ""},
 	{"server", "..."},
 	{"cmd/holdfastd", "server"},
@@ -46,7 +48,7 @@ var onlyIn = []struct{ library, homes string }{
 	{"google.golang.org/grpc", "api server cmd/holdfast gen/... proto/generate bench e2e"},
 	{"google.golang.org/genproto", "api server cmd/holdfast gen/... proto/generate bench e2e"},
 	{"github.com/grpc-ecosystem/grpc-gateway", "api server gen/... proto/generate bench e2e"},
-	{"github.com/go-jose/go-jose", "token"},
+	{"github.com/go-jose/go-jose", "token trust"},
 	{"github.com/prometheus", "server api"},
 }
 

@@ -135,6 +135,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"AccessService":                    4,
 		"AccountAssociationsService":       6,
 		"ExternalGroupRoleMappingsService": 5,
+		"FederationService":                3,
 		"GroupInvitesService":              4,
 		"GroupsService":                    8,
 		"IdentitiesService":                7,
@@ -142,6 +143,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"PingService":                      1,
 		"RoleBindingsService":              6,
 		"RolesService":                     5,
+		"SecurityTokenService":             3,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("operations by service (-want +got):\n%s", diff)
