@@ -28,7 +28,8 @@ var mayImport = []struct{ pkg, imports string }{
 	{"token", "authz fault resource seal store"},
 	{"trust", "outbound"},
 	{"sts", "authz fault outbound resource store token trust"},
-	{"api", "authz fault gen/... iam page resource sts token"},
+	{"registry", "authz fault page resource store token"},
+	{"api", "authz fault gen/... iam page registry resource sts token"},
 	{"reference", ""},
 	{"server", "..."},
 	{"cmd/holdfastd", "server"},
@@ -50,6 +51,8 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/grpc-ecosystem/grpc-gateway", "api server gen/... proto/generate bench e2e"},
 	{"github.com/go-jose/go-jose", "token trust"},
 	{"github.com/prometheus", "server api"},
+	{"github.com/yuin/goldmark", "registry"},
+	{"github.com/microcosm-cc/bluemonday", "registry"},
 }
 
 // Tests may import what they like, except these: a test that needs a database

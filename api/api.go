@@ -24,10 +24,13 @@ import (
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 	pingv1pb "github.com/holdfast-dev/holdfast/gen/ping/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 	"github.com/holdfast-dev/holdfast/iam"
+	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/token"
 )
@@ -54,8 +57,9 @@ type API struct {
 
 // Services are what the API speaks for.
 type Services struct {
-	IAM *iam.Service
-	STS *sts.Service
+	IAM      *iam.Service
+	Registry *registry.Service
+	STS      *sts.Service
 }
 
 // New returns an API over the services. Tokens are issuer's; checker knows which
@@ -77,6 +81,10 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	iampb.RegisterAccountAssociationsServiceServer(a.local, accountAssociations{iam: all.IAM})
 	iampb.RegisterGroupInvitesServiceServer(a.local, groupInvites{iam: all.IAM})
 	iampb.RegisterExternalGroupRoleMappingsServiceServer(a.local, externalGroupRoleMappings{iam: all.IAM})
+	registrypb.RegisterReposServiceServer(a.local, repos{registry: all.Registry})
+	registrypb.RegisterTagsServiceServer(a.local, tags{registry: all.Registry})
+	registrypb.RegisterImagesServiceServer(a.local, images{registry: all.Registry})
+	ocipb.RegisterOCIServiceServer(a.local, oci{registry: all.Registry})
 	iamv1pb.RegisterGroupsServer(a.local, groupsV1{iam: all.IAM})
 	iamv1pb.RegisterIdentitiesServer(a.local, identitiesV1{iam: all.IAM})
 	iamv1pb.RegisterRolesServer(a.local, rolesV1{iam: all.IAM})
@@ -93,8 +101,8 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	return a
 }
 
-// HTTP serves the JSON API: /iam/ and /ping/, as v2beta1 and v2, /access/ and
-// /federation/, as v1, /sts/ and /openapi.json. Anything else is answered with a typed error.
+// HTTP serves the JSON API: /iam/, /registry/ and /ping/, as v2beta1 and v2,
+// /access/, /federation/ and /oci/, as v1, /sts/ and /openapi.json. Anything else is answered with a typed error.
 func (a *API) HTTP() http.Handler { return newGateway(a.cfg, a.local) }
 
 // What a gRPC connection may ask of the server. Clients of this API are built

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
@@ -36,6 +37,8 @@ const (
 	audience = "https://api.example.com"
 	domain   = "iam.api.example.com"
 	maxBody  = 1 << 16
+
+	registryHost = "registry.example.com"
 )
 
 // A world is a whole service with one organization and its owner.
@@ -83,7 +86,9 @@ func newWorldOn(t *testing.T, s *store.Store) *world {
 	must(t, s.SetManagedRoles(ctx, authz.ManagedRoles()))
 	checker := check(authz.Load(ctx, s, slog.New(slog.DiscardHandler)))(t)
 	issuer := check(token.New(ctx, s, token.Config{Issuer: "https://auth.example.com", Key: key, Now: now}))(t)
-	svc := iam.New(s, checker, page.NewTokens(key.Derive("page tokens"), now), iam.Config{Key: key, Now: now})
+	pages := page.NewTokens(key.Derive("page tokens"), now)
+	svc := iam.New(s, checker, pages, iam.Config{Key: key, Now: now})
+	reg := registry.NewService(s, checker, pages, issuer, nil, registry.ServiceConfig{Host: registryHost, Now: now})
 	org, owner, err := svc.Bootstrap(ctx, "acme", resource.OrgDev, resource.Identity{
 		Name:         "owner",
 		Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.example.com", Subject: "owner"}},
@@ -95,7 +100,7 @@ func newWorldOn(t *testing.T, s *store.Store) *world {
 	log := slog.New(slog.NewJSONHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	issuers := check(trust.New(trust.Config{Now: now}))(t)
 	exchange := check(sts.New(s, checker, issuer, issuers, sts.Config{BaseURL: audience, RegistryHost: "registry.example.com", Now: now}))(t)
-	a := api.New(api.Services{IAM: svc, STS: exchange}, issuer, checker, api.Config{Audience: audience, Domain: domain, Log: log, MaxBody: maxBody, Version: "v1.2.3"})
+	a := api.New(api.Services{IAM: svc, Registry: reg, STS: exchange}, issuer, checker, api.Config{Audience: audience, Domain: domain, Log: log, MaxBody: maxBody, Version: "v1.2.3"})
 	w.serve(t, a)
 	return w
 }

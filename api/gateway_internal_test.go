@@ -21,9 +21,11 @@ import (
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 	pingv1pb "github.com/holdfast-dev/holdfast/gen/ping/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
@@ -42,6 +44,10 @@ func whereTo() (http.Handler, *string) {
 	iampb.RegisterAccountAssociationsServiceServer(l, accountAssociations{})
 	iampb.RegisterGroupInvitesServiceServer(l, groupInvites{})
 	iampb.RegisterExternalGroupRoleMappingsServiceServer(l, externalGroupRoleMappings{})
+	registrypb.RegisterReposServiceServer(l, repos{})
+	registrypb.RegisterTagsServiceServer(l, tags{})
+	registrypb.RegisterImagesServiceServer(l, images{})
+	ocipb.RegisterOCIServiceServer(l, oci{})
 	accesspb.RegisterAccessServiceServer(l, access{})
 	pingpb.RegisterPingServiceServer(l, ping{})
 	iamv1pb.RegisterGroupsServer(l, groupsV1{})
@@ -58,7 +64,10 @@ func whereTo() (http.Handler, *string) {
 	return newGateway(Config{MaxBody: 1 << 20}, l), &reached
 }
 
-var variable = regexp.MustCompile(`\{[^}]*\}`)
+var (
+	variable = regexp.MustCompile(`\{[^}]*\}`)
+	segment  = regexp.MustCompile(`\{[^}=]*\}`) // a variable that no slash can be in
+)
 
 // Every binding of the definition is reached by the paths it is for, whatever
 // other templates match them too.
@@ -66,16 +75,17 @@ func TestRoutes(t *testing.T) {
 	const root, child = "0123456789abcdef0123456789abcdef01234567", "/0123456789abcdef"
 	h, reached := whereTo()
 	all := bindings()
-	if len(all) < 94 {
+	if len(all) < 115 {
 		t.Errorf("there are %d bindings, fewer than the definition has", len(all))
 	}
 	for _, b := range all {
-		paths := []string{variable.ReplaceAllString(b.path, root)}
-		if strings.Contains(b.path, "{") {
+		template := segment.ReplaceAllString(b.path, "sha256:12ab")
+		paths := []string{variable.ReplaceAllString(template, root)}
+		if strings.Contains(template, "{") {
 			paths = append(paths,
-				variable.ReplaceAllString(b.path, root+child+child),
-				variable.ReplaceAllString(b.path, root+strings.Repeat("%2F0123456789abcdef", 2)),
-				variable.ReplaceAllString(b.path, root+"%2f0123456789abcdef"))
+				variable.ReplaceAllString(template, root+child+child),
+				variable.ReplaceAllString(template, root+strings.Repeat("%2F0123456789abcdef", 2)),
+				variable.ReplaceAllString(template, root+"%2f0123456789abcdef"))
 		}
 		for _, p := range paths {
 			for _, path := range []string{p, p + "/", strings.Replace(p, "/v2beta1/", "/v2/", 1)} {

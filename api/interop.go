@@ -22,9 +22,11 @@ import (
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 	pingv1pb "github.com/holdfast-dev/holdfast/gen/ping/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
 // packages are the services of this API, and the other names their package goes
@@ -42,6 +44,13 @@ var packages = []struct {
 			iampb.File_holdfast_iam_v2beta1_group_invites_proto, iampb.File_holdfast_iam_v2beta1_external_group_role_mappings_proto,
 		},
 		also: []string{"holdfast.iam.v2", "chainguard.platform.iam.v2beta1", "chainguard.platform.iam.v2"},
+	},
+	{
+		files: []protoreflect.FileDescriptor{
+			registrypb.File_holdfast_registry_v2beta1_repos_proto, registrypb.File_holdfast_registry_v2beta1_tags_proto,
+			registrypb.File_holdfast_registry_v2beta1_images_proto,
+		},
+		also: []string{"holdfast.registry.v2", "chainguard.platform.registry.v2beta1", "chainguard.platform.registry.v2"},
 	},
 	{
 		files: []protoreflect.FileDescriptor{
@@ -66,6 +75,7 @@ var packages = []struct {
 	},
 	{files: []protoreflect.FileDescriptor{accesspb.File_holdfast_access_v1_access_proto}}, // ours alone
 	{files: []protoreflect.FileDescriptor{federationpb.File_holdfast_federation_v1_federation_proto}},
+	{files: []protoreflect.FileDescriptor{ocipb.File_holdfast_oci_v1_oci_proto}},
 }
 
 // deprecated are the packages of version 1.

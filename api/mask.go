@@ -96,12 +96,35 @@ func resolve(d protoreflect.MessageDescriptor, path string) (fields []protorefle
 	return fields, ""
 }
 
-// fieldNamed finds a field by its name in the definition or in JSON.
+// fieldNamed finds a field by its name in the definition or in JSON, or by the
+// lowerCamel of one that is spelled otherwise there.
 func fieldNamed(d protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
 	if f := d.Fields().ByName(protoreflect.Name(name)); f != nil {
 		return f
 	}
-	return d.Fields().ByJSONName(name)
+	if f := d.Fields().ByJSONName(name); f != nil {
+		return f
+	}
+	for i := range d.Fields().Len() {
+		if f := d.Fields().Get(i); odd(f) && lowerCamel(f.Name()) == name {
+			return f
+		}
+	}
+	return nil
+}
+
+// odd tells whether the definition gives a field the same name in JSON, which
+// clients expect to be lowerCamel.
+func odd(f protoreflect.FieldDescriptor) bool {
+	return f.JSONName() == string(f.Name()) && strings.Contains(f.JSONName(), "_")
+}
+
+func lowerCamel(name protoreflect.Name) string {
+	words := strings.Split(string(name), "_")
+	for i, w := range words[1:] {
+		words[i+1] = strings.ToUpper(w[:1]) + w[1:]
+	}
+	return strings.Join(words, "")
 }
 
 // nested tells whether a field is a message with fields of its own to change. A

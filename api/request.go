@@ -33,6 +33,7 @@ func (g *gateway) read(w http.ResponseWriter, r *http.Request, b binding, params
 		if body, err = readBody(w, r, g.maxBody); err != nil {
 			return err
 		}
+		body = respell(body, b.bodyType())
 		if err := decodeInto(body, b, in); err != nil {
 			return err
 		}
@@ -72,6 +73,14 @@ func isForm(r *http.Request) bool {
 	return r.Method == http.MethodPost && err == nil && media == "application/x-www-form-urlencoded"
 }
 
+// bodyType is what the body of a binding is, or the items of one that is a list.
+func (b binding) bodyType() protoreflect.MessageDescriptor {
+	if b.body == "*" {
+		return b.input
+	}
+	return b.input.Fields().ByName(protoreflect.Name(b.body)).Message()
+}
+
 // decodeInto reads a body into the part of a request that it describes.
 func decodeInto(body []byte, b binding, in proto.Message) error {
 	if f := b.input.Fields().ByName(protoreflect.Name(b.body)); f != nil && f.IsList() { // a JSON array
@@ -106,6 +115,39 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 		return nil, fault.Field("body", "could not be read to its end")
 	}
 	return bytes.TrimSpace(body), nil
+}
+
+// respell gives the keys of a JSON object that are the lowerCamel of an odd field
+// the name that the definition has for it. What it cannot read it leaves as it
+// is, for decodeBody to say what is wrong.
+func respell(body []byte, d protoreflect.MessageDescriptor) []byte {
+	names := map[string]string{}
+	for i := range d.Fields().Len() {
+		if f := d.Fields().Get(i); odd(f) {
+			names[`"`+lowerCamel(f.Name())+`"`] = `"` + string(f.Name()) + `"`
+		}
+	}
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if open, err := dec.Token(); len(names) == 0 || err != nil || open != json.Delim('{') {
+		return body
+	}
+	var out []byte
+	from := 0
+	for dec.More() {
+		key, err := dec.Token()
+		text, _ := key.(string)
+		end := int(dec.InputOffset())
+		start := max(from, end-len(text)-2)
+		if name, ok := names[string(body[start:end])]; ok {
+			out = slices.Concat(out, body[from:start], []byte(name))
+			from = end
+		}
+		var value json.RawMessage
+		if err != nil || dec.Decode(&value) != nil {
+			break
+		}
+	}
+	return append(out, body[from:]...)
 }
 
 // What protojson says of a body it does not take. It varies its spaces, so that

@@ -55,8 +55,9 @@ func newHierarchy(t *testing.T, w *world) *hierarchy {
 	for name, place := range map[string]string{"org": h.org, "folder": h.folder, "sibling": h.sibling, "other": h.other} {
 		h.full[name] = h.caller(t, place, string(resource.OwnerRole))
 	}
-	for _, missing := range iamCapabilities {
-		rest := slices.DeleteFunc(slices.Clone(iamCapabilities), func(c string) bool { return c == missing })
+	all := slices.Concat(iamCapabilities, registryCapabilities)
+	for _, missing := range all {
+		rest := slices.DeleteFunc(slices.Clone(all), func(c string) bool { return c == missing })
 		h.lacking[missing] = h.caller(t, h.org, w.role(t, h.org, "without "+missing, capabilities(rest...)...))
 	}
 	return h
@@ -146,6 +147,7 @@ func TestApiAccess(t *testing.T) {
 		h := newHierarchy(t, w)
 		all := h.accesses()
 		maps.Copy(all, h.federatedAccesses())
+		maps.Copy(all, h.registryAccesses(t))
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			for protocol, call := range w.protocols() {
 				t.Run(name+" over "+protocol, func(t *testing.T) { h.allows(t, call, all[name]) })
@@ -159,7 +161,8 @@ func TestApiAccess(t *testing.T) {
 		}
 		t.Run("every method is here", func(t *testing.T) {
 			elsewhere := "ListGroups ListIdentities ListRoles ListRoleBindings Ping LookupGroup CheckEligibility RequestGroupAccess LookupIdentity UpdateIdentityMetadata " +
-				"ListIdentityProviders ListAccountAssociations ListGroupInvites ListExternalGroupRoleMappings CreateExternalGroupRoleMapping ListCapabilities GetVersion"
+				"ListIdentityProviders ListAccountAssociations ListGroupInvites ListExternalGroupRoleMappings CreateExternalGroupRoleMapping ListCapabilities GetVersion " +
+				"ListRepos ListTags ListPulls GetRegistry CreateRegistryToken"
 			for _, m := range methods {
 				if _, ok := all[string(m.Name())]; !ok && !slices.Contains(strings.Fields(elsewhere), string(m.Name())) {
 					t.Errorf("%s is not tested", m.Name())

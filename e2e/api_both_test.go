@@ -28,8 +28,18 @@ import (
 
 // A story is what happened to a world so far: the answers of its steps by name.
 type story struct {
+	t       *testing.T
 	w       *world
 	answers map[string]proto.Message
+	pushed  map[string]string // digests of images by name
+}
+
+// once returns what push has returned the first time for a name.
+func (s *story) once(name string, push func() string) string {
+	if _, ok := s.pushed[name]; !ok {
+		s.pushed[name] = push()
+	}
+	return s.pushed[name]
 }
 
 // uid is that of what a step made.
@@ -76,7 +86,7 @@ func seedAda(t *testing.T) func(*store.Store) {
 // gRPC and to the other as JSON, and expects the same answers.
 func TestApiBothProtocols(t *testing.T) {
 	t.Parallel()
-	steps := slices.Concat(openSteps(), groupSteps(), identitySteps(), roleSteps(), bindingSteps(), federationSteps(), deleteSteps())
+	steps := slices.Concat(openSteps(), groupSteps(), identitySteps(), roleSteps(), bindingSteps(), federationSteps(), repoSteps(), tagSteps(), deleteSteps())
 	databases := map[string]func(testing.TB) string{"sqlite": storetest.SQLite, "postgres": storetest.Postgres}
 	for _, engine := range slices.Sorted(maps.Keys(databases)) {
 		t.Run(engine, func(t *testing.T) {
@@ -95,7 +105,7 @@ func TestApiBothProtocols(t *testing.T) {
 // tell makes the calls and returns a transcript.
 func tell(t *testing.T, w *world, call caller, steps []step) string {
 	t.Helper()
-	s := &story{w, map[string]proto.Message{}}
+	s := &story{t, w, map[string]proto.Message{}, map[string]string{}}
 	bearers := map[string]string{
 		"": w.Token, "nobody": "", "registry": w.RegistryToken, "garbage": "not.a.token",
 		"ada": w.mint(t, ada, token.Claims{}), "stranger": w.mint(t, resource.NewRoot(), token.Claims{}),

@@ -26,7 +26,9 @@ import (
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
 // methods are the API's, by the type of their request, which is each one's own.
@@ -39,6 +41,8 @@ func apiMethods() map[protoreflect.FullName]protoreflect.MethodDescriptor {
 		iampb.File_holdfast_iam_v2beta1_roles_proto, iampb.File_holdfast_iam_v2beta1_role_bindings_proto,
 		iampb.File_holdfast_iam_v2beta1_identity_providers_proto, iampb.File_holdfast_iam_v2beta1_account_associations_proto,
 		iampb.File_holdfast_iam_v2beta1_group_invites_proto, iampb.File_holdfast_iam_v2beta1_external_group_role_mappings_proto,
+		registrypb.File_holdfast_registry_v2beta1_repos_proto, registrypb.File_holdfast_registry_v2beta1_tags_proto,
+		registrypb.File_holdfast_registry_v2beta1_images_proto, ocipb.File_holdfast_oci_v1_oci_proto,
 		accesspb.File_holdfast_access_v1_access_proto, pingpb.File_holdfast_ping_v2beta1_ping_proto,
 	} {
 		for s := range file.Services().Len() {
@@ -143,7 +147,7 @@ func (r reply) fault(t *testing.T) *status.Status {
 	return status.FromProto(st)
 }
 
-var pathVariable = regexp.MustCompile(`\{([a-z_.]+)=\*\*\}`)
+var pathVariable = regexp.MustCompile(`\{([a-z_.]+)(=\*\*)?\}`)
 
 // asHTTP writes a request as its http option says: some of it in the path, some
 // in the body, the rest in the query.

@@ -31,6 +31,7 @@ import (
 
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 	"github.com/holdfast-dev/holdfast/server"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
@@ -82,6 +83,7 @@ func TestApiNames(t *testing.T) {
 	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	for _, in := range []proto.Message{
 		&iampb.ListGroupsRequest{}, &iampb.ListIdentitiesRequest{}, &iampb.ListRolesRequest{}, &iampb.ListRoleBindingsRequest{}, &pingpb.PingRequest{},
+		&registrypb.ListReposRequest{}, &registrypb.ListTagsRequest{},
 	} {
 		m := methodOf(in)
 		want, st := w.overGRPC(t, w.Token, in)

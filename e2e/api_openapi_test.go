@@ -44,6 +44,7 @@ type response struct {
 // and its body. all sends every query value that is documented.
 type example struct {
 	uid, query, body string
+	digest           string // of its path, if it has one
 	all              bool
 	fails            bool
 	as               string // a token other than the owner's
@@ -63,6 +64,7 @@ func TestApiOpenAPI(t *testing.T) {
 	check := schemas(t, text)
 	examples := openAPIExamples(t, w, x)
 	maps.Copy(examples, federationExamples(t, w, x))
+	maps.Copy(examples, registryExamples(t, w, x))
 	maps.Copy(examples, exchangeExamples(w, x))
 	maps.Copy(examples, v1Examples(t, w, x))
 	for path, operations := range doc.Paths {
@@ -110,7 +112,7 @@ func (d document) find(id string) (path, verb string, op operation, ok bool) {
 // try sends an example and checks the answer.
 func (w *world) try(t *testing.T, e example, path, verb string, op operation, check func(t *testing.T, pointer []string, body string), x things) {
 	t.Helper()
-	target := strings.ReplaceAll(path, "{uid}", e.uid)
+	target := strings.NewReplacer("{uid}", e.uid, "{digest}", e.digest, "{reference}", e.digest).Replace(path)
 	query := e.query
 	if e.all {
 		query = everyParameter(t, op, x)
@@ -157,6 +159,8 @@ func everyParameter(t *testing.T, op operation, x things) string {
 		"uidp.ids": x.folder, "name": "folder", "page_size": "2", "page_token": "", "order_by": "uid desc", "skip": "0",
 		"relationship_type": "RELATIONSHIP_TYPE_CLAIM_MATCH", "identity": x.identity, "group": x.folder, "role": x.role,
 		"issuer": "https://x.example", "subject": "x", "key_id": "x", "identity_provider_uid": x.folder, "updateMask": "description", "validate_only": "true",
+		"updated_since": "2026-01-02T03:04:05Z", "include_referrers": "true", "include_dates": "true", "include_epochs": "true",
+		"digest": "sha256:" + strings.Repeat("0", 64), "identity_uid": x.identity,
 	}
 	query := url.Values{}
 	for _, p := range op.Parameters {

@@ -43,6 +43,25 @@ const (
 	IdentityProvidersUpdate Capability = 53
 	IdentityProvidersList   Capability = 54
 	IdentityProvidersDelete Capability = 55
+
+	RepoBlobsGet           Capability = 107
+	RepoCreate             Capability = 56
+	RepoUpdate             Capability = 57
+	RepoList               Capability = 58
+	RepoDelete             Capability = 59
+	RepoInternalAdmin      Capability = 168
+	ManifestCreate         Capability = 60
+	ManifestUpdate         Capability = 61
+	ManifestList           Capability = 62
+	ManifestDelete         Capability = 63
+	ManifestMetadataList   Capability = 72
+	TagCreate              Capability = 64
+	TagUpdate              Capability = 65
+	TagList                Capability = 66
+	TagDelete              Capability = 67
+	ReferrersList          Capability = 124
+	RegistrySettingsList   Capability = 101
+	RegistrySettingsUpdate Capability = 102
 )
 
 // capabilityWords is enough for every bit assigned so far.

@@ -37,6 +37,16 @@ const (
 	MappingCreated          EventType = "iam.external_group_role_mappings.created.v1"
 	MappingDeleted          EventType = "iam.external_group_role_mappings.deleted.v1"
 	MappingsDeleted         EventType = "iam.external_group_role_mappings.deleted.batch.v1"
+	RepoCreated             EventType = "platform.registry.repo.created.v1"
+	RepoUpdated             EventType = "platform.registry.repo.updated.v1"
+	RepoDeleted             EventType = "platform.registry.repo.deleted.v1"
+	TagCreated              EventType = "platform.registry.tag.created.v1"
+	TagDeleted              EventType = "platform.registry.tag.deleted.v1"
+	RegistrySettingsUpdated EventType = "platform.registry.settings.updated.v1"
+
+	// Of these two the prefix is the registry's, not the API's.
+	RegistryPush EventType = "push.v1"
+	RegistryPull EventType = "pull.v1"
 )
 
 // An Event is one change, as the outbox keeps it. Before and After are JSON,

@@ -1,5 +1,7 @@
 package resource
 
+import "time"
+
 // MaxIDs is how many uids one list may name.
 const MaxIDs = 1000
 
@@ -28,16 +30,19 @@ func (f PlaceFilter) Validate() error {
 	return p.err()
 }
 
-// A Filter says what a list of IAM resources keeps. Each kind reads the members
+// A Filter says what a list of resources keeps. Each kind reads the members
 // that make sense for it.
 type Filter struct {
 	Place        PlaceFilter      `json:"place,omitzero"`
 	Name         string           `json:"name,omitempty"`
 	Relationship RelationshipType `json:"relationship,omitempty"` // of identities
-	Identity     UID              `json:"identity,omitempty"`     // of bindings
+	Identity     UID              `json:"identity,omitempty"`     // of bindings and pulls
 	Role         UID              `json:"role,omitempty"`         // of bindings
 	Group        UID              `json:"group,omitempty"`        // of bindings; of mappings, the provider
 	KeyID        string           `json:"keyId,omitempty"`        // of invites
+	Digest       string           `json:"digest,omitempty"`       // of tags and pulls
+	UpdatedSince time.Time        `json:"updatedSince,omitzero"`  // of tags
+	Classes      []TagClass       `json:"classes,omitempty"`      // of tags, beside the plain ones
 }
 
 // Validate reports every member a caller must fix.
@@ -54,5 +59,8 @@ func (f Filter) Validate() error {
 	}
 	p.text("name", f.Name)
 	p.text("key_id", f.KeyID)
+	if f.Digest != "" {
+		p.matches("digest", f.Digest, digestPattern)
+	}
 	return p.err()
 }

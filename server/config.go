@@ -59,6 +59,15 @@ type Config struct {
 	OwnerIssuer  string `yaml:"owner_issuer" help:"unattended set-up: address of the issuer that knows the first organization's owner"`
 	OwnerSubject string `yaml:"owner_subject" help:"unattended set-up: the owner's subject at that issuer"`
 
+	Blobs        string        `yaml:"blobs" help:"folder of the registry's blobs, or s3://bucket/prefix (blobs in data_dir)"`
+	S3Region     string        `yaml:"s3_region" default:"us-east-1" help:"region of the bucket; keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from the machine"`
+	S3Endpoint   string        `yaml:"s3_endpoint" help:"address of a service that speaks S3 (the region's own)"`
+	BlobRedirect bool          `yaml:"blob_redirect" help:"send clients to the bucket for blobs, if it has addresses they can use"`
+	SparseImages bool          `yaml:"sparse_images" help:"accept manifests whose blobs or children are not in their repository"`
+	GCInterval   time.Duration `yaml:"gc_interval" default:"1h" help:"how often the registry's garbage is collected; negative is never"`
+	GCGrace      time.Duration `yaml:"gc_grace" default:"1h" help:"how long a blob stays that no manifest needs any more"`
+	KeepPulls    time.Duration `yaml:"keep_pulls" default:"2160h" help:"how far back the record of pulls and pushes goes"`
+
 	LogLevel      slog.Level    `yaml:"log_level" help:"least level that is logged: debug, info, warn or error (info)"`
 	MaxBody       Size          `yaml:"max_body" default:"4MiB" help:"largest request body the API reads"`
 	ShutdownGrace time.Duration `yaml:"shutdown_grace" default:"15s" help:"how long requests in flight may take to end after a signal"`
@@ -186,6 +195,7 @@ func (c Config) withDefaults() Config {
 	c.BaseURL = strings.TrimSuffix(c.BaseURL, "/")
 	c.AuthURL = strings.TrimSuffix(c.AuthURL, "/")
 	c.Database = cmp.Or(c.Database, filepath.Join(c.DataDir, "holdfast.db"))
+	c.Blobs = cmp.Or(c.Blobs, c.blobFolder())
 	if c.Stdout == nil {
 		c.Stdout = os.Stdout
 	}
@@ -281,6 +291,7 @@ func (c Config) mistakes() []error {
 	if c.ShutdownGrace < 0 {
 		add("shutdown_grace", "must not be negative")
 	}
+	c.blobMistakes(add)
 	if first := c.first(); first != (firstOrganization{}) {
 		for _, v := range first.violations() {
 			add(v.Subject, "%s", v.Description)

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -22,7 +23,7 @@ import (
 // folder: a second process could not open the database of one on SQLite.
 const (
 	controlSocket  = "control.sock"
-	controlTimeout = time.Minute
+	controlTimeout = time.Hour // garbage can take its time
 )
 
 func (c Config) controlSocket() string { return filepath.Join(c.DataDir, controlSocket) }
@@ -57,7 +58,7 @@ func (s *Server) control() http.Handler {
 			args, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 4096))
 			var out bytes.Buffer
 			if err == nil {
-				err = order.run(r.Context(), s, strings.Fields(string(args)), &out)
+				err = order(r.Context(), s, strings.Fields(string(args)), &out)
 			}
 			if err != nil {
 				writeJSON(w, http.StatusBadRequest, map[string]string{"error": fault.From(err).Message})
@@ -71,43 +72,50 @@ func (s *Server) control() http.Handler {
 
 // An order is something an operator can have done by the server, or in its
 // place while none runs.
-type order struct {
-	usage string
-	run   func(ctx context.Context, s *Server, args []string, out io.Writer) error
-}
+type order func(ctx context.Context, s *Server, args []string, out io.Writer) error
 
 var orders = map[string]order{
-	"keys/list":   {"holdfastd keys list", listKeys},
-	"keys/rotate": {"holdfastd keys rotate", rotateKeys},
-	"keys/drop":   {"holdfastd keys drop ID", dropKey},
+	"keys/list":   listKeys,
+	"keys/rotate": rotateKeys,
+	"keys/drop":   dropKey,
+	"gc":          collectGarbage,
+}
+
+// orderOf returns what the words of a command ask for, and its arguments.
+func orderOf(words []string) (path string, args []string, ok bool) {
+	for n := min(len(words), 2); n > 0; n-- {
+		path := strings.Join(words[:n], "/")
+		if _, ok := orders[path]; ok {
+			return path, words[n:], true
+		}
+	}
+	return "", nil, false
 }
 
 // Order has an order carried out: by the server that runs on the data folder of
-// cfg, or, if none does, by this process. It returns false if there is no such
-// order.
-func Order(ctx context.Context, cfg Config, noun, verb string, args []string, out io.Writer) (known bool, _ error) {
-	order, known := orders[noun+"/"+verb]
-	if !known {
-		return false, nil
+// cfg, or, if none does, by this process.
+func Order(ctx context.Context, cfg Config, words []string, out io.Writer) error {
+	path, args, ok := orderOf(words)
+	if !ok {
+		return fmt.Errorf("there is no command %s; see holdfastd --help", strings.Join(words, " "))
 	}
 	cfg = cfg.withDefaults()
-	answer, err := send(ctx, cfg, noun+"/"+verb, args)
+	answer, err := send(ctx, cfg, path, args)
 	if err == nil {
 		_, err = out.Write(answer)
-		return true, err
+		return err
 	}
 	if _, away := errors.AsType[*net.OpError](err); !away {
-		return true, err
+		return err
 	}
-	s := &Server{cfg: cfg, log: newLogger(cfg.Stderr, cfg.LogLevel)}
+	s := &Server{cfg: cfg.at(&net.TCPAddr{}), log: newLogger(cfg.Stderr, cfg.LogLevel)}
 	defer s.Close()
-	s.cfg = s.cfg.at(&net.TCPAddr{})
 	for _, step := range []func(context.Context) error{s.open, s.assemble} {
 		if err := step(ctx); err != nil {
-			return true, err
+			return err
 		}
 	}
-	return true, order.run(ctx, s, args, out)
+	return orders[path](ctx, s, args, out)
 }
 
 func send(ctx context.Context, cfg Config, path string, args []string) ([]byte, error) {
@@ -171,4 +179,19 @@ func dropKey(ctx context.Context, s *Server, args []string, out io.Writer) error
 	s.log.WarnContext(ctx, "dropped a signing key; what it has signed is void", "key", args[0])
 	fmt.Fprintln(out, args[0])
 	return nil
+}
+
+// collectGarbage collects what the registry does not need any more, and tells
+// what that was. A dry run only tells.
+func collectGarbage(ctx context.Context, s *Server, args []string, out io.Writer) error {
+	c := s.cfg.collection()
+	c.DryRun = slices.Equal(args, []string{"dry-run"})
+	if len(args) > 0 && !c.DryRun {
+		return fault.Field("arguments", "there are none but --dry-run")
+	}
+	took, err := s.registry.Collect(ctx, c)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(took)
 }

@@ -229,6 +229,9 @@ func (c *sniffedConn) Read(p []byte) (int, error) {
 	return c.Read(p)
 }
 
+// ReadFrom implements io.ReaderFrom: with it the kernel can send a file.
+func (c *sniffedConn) ReadFrom(body io.Reader) (int64, error) { return io.Copy(c.Conn, body) }
+
 // nextFrame reads the header of a frame. An acknowledgement of SETTINGS, which
 // is only a header, goes no further.
 func (c *sniffedConn) nextFrame() error {

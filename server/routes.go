@@ -36,6 +36,10 @@ func (s *Server) routes() http.Handler {
 			grpcServer.ServeHTTP(w, r)
 			return
 		}
+		if isRegistry(r.URL.Path) { // its uploads take as long as they take
+			s.serveRegistry(w, r)
+			return
+		}
 		if r.ContentLength != 0 {
 			// A body that never ends would hold its handler for ever. A
 			// connection that cannot have a deadline has none.

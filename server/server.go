@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/reference"
+	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/sts"
@@ -39,6 +40,10 @@ type Server struct {
 	sts     *sts.Service
 	iam     *iam.Service
 	api     *api.API
+
+	registry         *registry.Registry
+	registryRequests *prometheus.CounterVec
+
 	metrics *prometheus.Registry
 	docs    http.Handler
 	setup   *setup
@@ -122,7 +127,11 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	})
 	s.metrics = prometheus.NewRegistry()
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	s.api = api.New(api.Services{IAM: s.iam, STS: s.sts}, s.issuer, s.checker, api.Config{
+	if err := s.openRegistry(ctx); err != nil {
+		return err
+	}
+	images := registry.NewService(s.store, s.checker, tokens, s.issuer, s.registry, registry.ServiceConfig{Host: s.cfg.RegistryHost, Now: s.cfg.Now})
+	s.api = api.New(api.Services{IAM: s.iam, Registry: images, STS: s.sts}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics,
 		MaxBody: int64(s.cfg.MaxBody), Version: Version(),
 	})
@@ -154,6 +163,8 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.issuer.Run(ctx, s.log) })
 	group.Go(func() error { return s.sts.Run(ctx) })
 	group.Go(func() error { return s.serveControl(ctx) })
+	group.Go(func() error { return s.registry.Run(ctx) })
+	group.Go(func() error { return s.collect(ctx) })
 	if s.metricsListener != nil {
 		metricsServer := s.metricsServer()
 		group.Go(func() error { return unlessClosed(metricsServer.Serve(s.metricsListener)) })
@@ -166,6 +177,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	})
 	err := group.Wait()
+	s.registry.Flush(context.WithoutCancel(ctx))
 	s.log.Info("stopped")
 	return errors.Join(err, s.Close())
 }

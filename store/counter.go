@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/resource"
@@ -32,7 +33,7 @@ func (t *tx) count(ctx context.Context, kind string, uid resource.UID, by int) e
 
 // uncount drops the counters of a group that is gone.
 func (t *tx) uncount(ctx context.Context, group resource.UID) error {
-	for _, kind := range kinds {
+	for _, kind := range slices.Concat(kinds, hidden) {
 		if err := t.later(ctx, `DELETE FROM counters WHERE kind = $1 AND grp = $2`, kind, segment(group)); err != nil {
 			return err
 		}
@@ -44,7 +45,12 @@ func (t *tx) uncount(ctx context.Context, group resource.UID) error {
 var kinds = []string{
 	"groups", "identities", "roles", "role_bindings",
 	"identity_providers", "account_associations", "group_invites", "external_group_role_mappings",
+	"repos", "tags", "pulls",
 }
+
+// hidden are the kinds of counters that share a table with another: tags a list
+// leaves out unless it is asked for them.
+var hidden = []string{"tags.referrer", "tags.date", "tags.epoch"}
 
 // A Drift is a counter that does not equal the rows it counts.
 type Drift struct {
@@ -74,7 +80,8 @@ func (s *Store) Drifts(ctx context.Context) ([]Drift, error) {
 		}
 		err = s.rows(ctx, `
 			SELECT g.uid, CAST(coalesce(sum(c.n), 0) AS BIGINT), CAST(coalesce(sum(c.children), 0) AS BIGINT)
-			FROM (SELECT seg, uid FROM groups UNION ALL SELECT seg, uid FROM identity_providers) AS g LEFT JOIN counters AS c ON c.grp = g.seg AND c.kind = $1
+			FROM (SELECT seg, uid FROM groups UNION ALL SELECT seg, uid FROM identity_providers UNION ALL SELECT seg, uid FROM repos) AS g
+			LEFT JOIN counters AS c ON c.grp = g.seg AND (c.kind = $1 OR c.kind LIKE $1 || '.%')
 			GROUP BY g.uid`, []any{kind}, func(row scanner) (bool, error) {
 			d := Drift{Kind: kind}
 			err := row.Scan(&d.Group, &d.Counted, &d.Direct)

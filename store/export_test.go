@@ -111,18 +111,19 @@ func (s *Store) CameThrough(ctx context.Context, identity, provider resource.UID
 	})
 }
 
-// StrayCounters is how many counters there are of groups and providers that are
-// not there.
+// StrayCounters is how many counters there are of groups, providers and repos
+// that are not there.
 func (s *Store) StrayCounters(ctx context.Context) (n int, err error) {
 	err = s.row(ctx, `
 		SELECT count(*) FROM counters
-		WHERE grp NOT IN (SELECT seg FROM groups UNION ALL SELECT seg FROM identity_providers)`, nil, &n)
+		WHERE grp NOT IN (SELECT seg FROM groups UNION ALL SELECT seg FROM identity_providers UNION ALL SELECT seg FROM repos)`, nil, &n)
 	return n, err
 }
 
 // Everything returns every row of every table.
 func (s *Store) Everything(ctx context.Context) (all []string, _ error) {
-	tables := []string{"counters", "outbox", "revision", "grant_changes", "settings", "signing_keys", "revocations", "access_requests"}
+	tables := []string{"counters", "outbox", "revision", "grant_changes", "settings", "signing_keys", "revocations", "access_requests",
+		"blobs", "repo_blobs", "manifests", "manifest_refs", "tag_history", "uploads", "registry_settings"}
 	for _, table := range append(tables, kinds...) {
 		rows, err := s.dump(ctx, table)
 		if err != nil {

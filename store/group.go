@@ -187,6 +187,9 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 		if len(held) > 0 {
 			return fault.NotEmpty("group", held...)
 		}
+		if _, err := t.exec(ctx, `DELETE FROM registry_settings WHERE grp = $1`, segment(uid)); err != nil {
+			return err
+		}
 		if _, err := t.exec(ctx, `DELETE FROM groups WHERE uid = $1`, string(uid)); err != nil {
 			return err
 		}
@@ -209,6 +212,7 @@ var groupChildren = []use{
 	{"identity_providers", "parent", "identity providers"},
 	{"account_associations", "seg", "account associations"},
 	{"group_invites", "parent", "group invites"},
+	{"repos", "parent", "repos"},
 }
 
 // leave removes the caller's own bindings on an organization, if nobody else

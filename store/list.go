@@ -42,6 +42,7 @@ var levels = map[string]int{"name": 3, "create_ms": 3, "update_ms": 1}
 type condition struct {
 	column string
 	value  any
+	since  bool // it may also be more
 }
 
 // list reads one page.
@@ -92,17 +93,24 @@ func list[T any](ctx context.Context, s *Store, l *listing[T], r Reach, f resour
 // filter takes over the equalities of f.
 func (q *query) filter(f resource.Filter) {
 	if f.Relationship != resource.RelationshipNone {
-		q.where = append(q.where, condition{"relationship", int64(f.Relationship)})
+		q.where = append(q.where, condition{column: "relationship", value: int64(f.Relationship)})
 	}
 	if f.KeyID != "" {
-		q.where = append(q.where, condition{"key_id", f.KeyID})
+		q.where = append(q.where, condition{column: "key_id", value: f.KeyID})
 	}
 	if f.Identity != "" {
-		q.where = append(q.where, condition{"identity", string(f.Identity)})
+		q.where = append(q.where, condition{column: "identity", value: string(f.Identity)})
 	}
 	if f.Role != "" {
-		q.where = append(q.where, condition{"role", segment(f.Role)})
+		q.where = append(q.where, condition{column: "role", value: segment(f.Role)})
 	}
+	if f.Digest != "" {
+		q.where = append(q.where, condition{column: "digest", value: f.Digest})
+	}
+	if !f.UpdatedSince.IsZero() {
+		q.where = append(q.where, condition{column: "update_ms", value: ms(f.UpdatedSince), since: true})
+	}
+	q.classes = f.Classes
 }
 
 // read returns the rows of a page, and one more if there is one.

@@ -129,8 +129,8 @@ func (tr tree) filtered(e engine, ask string, p page.Request, add func(query, st
 		add(q, "exact name in a group by "+col+", "+ask, "groups_parent_name", true, func(q *query) string { return q.page(sp) })
 	}
 	for kind, c := range map[string]condition{
-		"role_bindings_identity": {"identity", "x"}, "role_bindings_role": {"role", int64(5)},
-		"identities_relationship": {"relationship", int64(1)}, "group_invites_key": {"key_id", "k"},
+		"role_bindings_identity": {column: "identity", value: "x"}, "role_bindings_role": {column: "role", value: int64(5)},
+		"identities_relationship": {column: "relationship", value: int64(1)}, "group_invites_key": {column: "key_id", value: "k"},
 	} {
 		table := strings.TrimSuffix(kind, "_"+strings.TrimSuffix(c.column, "_id"))
 		for d := 1; d <= 4; d++ {

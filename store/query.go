@@ -18,6 +18,7 @@ type query struct {
 	col     string // the sort column
 	name    string // the exact name asked for, or ""
 	where   []condition
+	classes []resource.TagClass // of tags; nil for other kinds
 	p       page.Request
 	args    []any
 }
@@ -175,12 +176,38 @@ func (q *query) filtered() bool { return q.name != "" || len(q.where) > 0 }
 func (q *query) conditions() string {
 	text := ""
 	for _, c := range q.where {
-		text += fmt.Sprintf(" AND t.%s = %s", c.column, q.arg(c.value))
+		op := "="
+		if c.since {
+			op = ">="
+		}
+		text += fmt.Sprintf(" AND t.%s %s %s", c.column, op, q.arg(c.value))
 	}
 	if q.name != "" {
 		text += " AND t.name = " + q.arg(q.name)
 	}
+	if len(q.classes) > 0 && len(q.classes) < tagClasses {
+		var all []string
+		for _, c := range q.classes {
+			all = append(all, itoa(int(c)))
+		}
+		text += " AND t.class IN (" + strings.Join(all, ", ") + ")"
+	}
 	return text
+}
+
+// tagClasses is how many classes of tags there are.
+const tagClasses = int(resource.EpochTag) + 1
+
+// counted are the kinds of counters that make up a total.
+func (q *query) counted() string {
+	if q.classes == nil {
+		return "c.kind = " + q.arg(q.table)
+	}
+	var all []string
+	for _, c := range q.classes {
+		all = append(all, q.arg(tagCounter(c)))
+	}
+	return "c.kind IN (" + strings.Join(all, ", ") + ")"
 }
 
 // after is the condition that a row comes after the cursor.
@@ -256,9 +283,9 @@ func (q *query) counters(spans []span) string {
 		groups = append(groups, segment(sp.below+sp.children))
 	}
 	// A subquery for each: PostgreSQL would read all counters for a join.
-	kind := q.arg(q.table)
-	return fmt.Sprintf("SELECT s.i, (SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM counters AS c WHERE c.kind = %s AND c.grp = s.v) FROM %s AS s",
-		col, kind, q.engine.each(q, groups))
+	counted := q.counted()
+	return fmt.Sprintf("SELECT s.i, (SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM counters AS c WHERE %s AND c.grp = s.v) FROM %s AS s",
+		col, counted, q.engine.each(q, groups))
 }
 
 // total is the statement that counts a span.

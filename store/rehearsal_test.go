@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"maps"
 	"reflect"
 	"regexp"
 	"testing"
@@ -25,6 +26,8 @@ type stage struct {
 	a           resource.AccountAssociation
 	v           resource.GroupInvite
 	m           resource.ExternalGroupRoleMapping
+	repo        resource.Repo // it has one tag, v1, of manifest one, and blob one
+	u           resource.Upload
 }
 
 func newStage(t *testing.T, s *store.Store, name string) stage {
@@ -34,6 +37,8 @@ func newStage(t *testing.T, s *store.Store, name string) stage {
 	st.p, st.unused = addProvider(t, s, org.UID, st.r.UID, "p"), addProvider(t, s, org.UID, st.r.UID, "unused")
 	st.a, st.v, st.m = addAssociation(t, s, org.UID, "a"), addInvite(t, s, org.UID, st.r.UID), addMapping(t, s, st.p.UID, st.r.UID, "m")
 	must(t, s.SetSetting(t.Context(), name, []byte("v")))
+	st.repo, st.u = addRepo(t, s, org.UID, "repo"), addUpload(t, s, org.UID, "repo")
+	addImage(t, s, st.repo, "v1", "one")
 	return st
 }
 
@@ -44,6 +49,7 @@ type act struct{ fine, refused func(context.Context) error }
 // acts are all that writes, by the name of the method.
 func (st stage) acts() map[string]act {
 	all := st.actsOnTheRest()
+	maps.Copy(all, st.actsOnTheRegistry())
 	g, i, r, b := newGroup(st.org.UID, "new"), newIdentity(st.org.UID, "new"), newRole(st.org.UID, "new"), newBinding(st.folder.UID, bob, st.r.UID)
 	none := st.org.UID.NewChild()
 	insertGroup := func(g resource.Group) func(context.Context) error {

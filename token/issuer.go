@@ -50,7 +50,7 @@ type Issuer struct {
 	now      func() time.Time
 
 	keys     atomic.Pointer[keys]
-	verified *lru.Cache[digest, verified]
+	verified *lru.Cache[digest, authz.Caller]
 
 	doubted atomic.Bool // the keys may have changed since they were read
 	looking sync.Mutex  // guards looked
@@ -76,7 +76,7 @@ func New(ctx context.Context, s *store.Store, cfg Config) (*Issuer, error) {
 	if cfg.Issuer == "" {
 		return nil, errors.New("an issuer needs an address")
 	}
-	cache, err := lru.New[digest, verified](cachedTokens)
+	cache, err := lru.New[digest, authz.Caller](cachedTokens)
 	if err != nil {
 		return nil, fmt.Errorf("make the cache of tokens: %w", err)
 	}

@@ -25,12 +25,6 @@ const (
 // A digest stands for a token and the audience it was verified for.
 type digest [sha256.Size]byte
 
-// verified is what a good token said.
-type verified struct {
-	caller  authz.Caller
-	expires time.Time
-}
-
 // Verify returns the caller a token stands for. The token must be made by this
 // issuer, for the audience, and valid now. Otherwise the error is
 // fault.Unauthenticated and says what is wrong, but nothing of the token.
@@ -51,9 +45,9 @@ func (i *Issuer) Verify(ctx context.Context, raw, audience string) (authz.Caller
 		}
 	}
 	id := digestOf(raw, audience)
-	if v, ok := i.verified.Get(id); ok {
-		if i.now().Before(v.expires) {
-			return v.caller, nil
+	if c, ok := i.verified.Get(id); ok {
+		if i.now().Before(c.Expires) {
+			return c, nil
 		}
 		i.verified.Remove(id)
 		return authz.Caller{}, refused("the token has expired")
@@ -65,9 +59,9 @@ func (i *Issuer) Verify(ctx context.Context, raw, audience string) (authz.Caller
 	if err := i.check(p, audience); err != nil {
 		return authz.Caller{}, err
 	}
-	v := verified{p.caller(), time.Unix(p.Expiry, 0)}
-	i.verified.Add(id, v)
-	return v.caller, nil
+	c := p.caller()
+	i.verified.Add(id, c)
+	return c, nil
 }
 
 func refused(why string) error { return fault.New(fault.Unauthenticated, "Unauthenticated: %s", why) }
@@ -141,7 +135,7 @@ func (i *Issuer) check(p payload, audience string) error {
 func (p payload) caller() authz.Caller {
 	c := authz.Caller{
 		Identity: resource.UID(p.Subject), Act: p.Act, Email: p.Email, EmailVerified: p.EmailVerified, Session: p.Session,
-		Issued: time.Unix(p.IssuedAt, 0).UTC(), Caps: (*resource.Capabilities)(p.Caps),
+		Issued: time.Unix(p.IssuedAt, 0).UTC(), Expires: time.Unix(p.Expiry, 0).UTC(), Caps: (*resource.Capabilities)(p.Caps),
 	}
 	if p.Scopes != nil {
 		c.Scopes = *p.Scopes

@@ -5,6 +5,7 @@ go 1.26.0
 tool (
 	github.com/kisielk/errcheck
 	github.com/mgechev/revive
+	github.com/opencontainers/distribution-spec/conformance
 	github.com/ryanrolds/sqlclosecheck
 	github.com/sonatard/noctx/cmd/noctx
 	honnef.co/go/tools/cmd/staticcheck
@@ -15,6 +16,7 @@ require (
 	github.com/BurntSushi/toml v1.6.0 // indirect
 	github.com/fatih/color v1.18.0 // indirect
 	github.com/fatih/structtag v1.2.0 // indirect
+	github.com/goccy/go-yaml v1.18.0 // indirect
 	github.com/gostaticanalysis/analysisutil v0.7.1 // indirect
 	github.com/gostaticanalysis/comment v1.5.0 // indirect
 	github.com/hashicorp/go-version v1.8.0 // indirect
@@ -23,6 +25,10 @@ require (
 	github.com/mattn/go-isatty v0.0.20 // indirect
 	github.com/mgechev/dots v1.0.0 // indirect
 	github.com/mgechev/revive v1.15.0 // indirect
+	github.com/opencontainers/distribution-spec/conformance v0.0.0-20260730175803-fee21197eb94 // indirect
+	github.com/opencontainers/distribution-spec/specs-go v0.0.0-20240926185104-8376368dd8aa // indirect
+	github.com/opencontainers/go-digest v1.0.0 // indirect
+	github.com/opencontainers/image-spec v1.1.1 // indirect
 	github.com/ryanrolds/sqlclosecheck v0.6.0 // indirect
 	github.com/sonatard/noctx v0.5.1 // indirect
 	github.com/spf13/afero v1.15.0 // indirect

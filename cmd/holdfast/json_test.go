@@ -63,7 +63,7 @@ func TestEveryFieldHasAKindThatIsWritten(t *testing.T) {
 		protoreflect.StringKind: true, protoreflect.BoolKind: true, protoreflect.Int32Kind: true,
 		protoreflect.Int64Kind: true, protoreflect.EnumKind: true, protoreflect.MessageKind: true,
 	}
-	for _, n := range append(nouns(), grants("")) {
+	for _, n := range append(nouns(), grants(""), repos(), tags(), changes(), variants(), pulls(), registrySettings()) {
 		for i := range n.message.Fields().Len() {
 			if fd := n.message.Fields().Get(i); !known[fd.Kind()] {
 				t.Errorf("%s has the kind %s", fd.FullName(), fd.Kind())

@@ -10,12 +10,17 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"path/filepath"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	context.AfterFunc(ctx, stop) // a second signal kills
-	os.Exit(run(ctx, os.Args[1:]))
+	args := os.Args[1:]
+	if filepath.Base(os.Args[0]) == helperName { // Docker's name for this program
+		args = append([]string{"credential-helper"}, args...)
+	}
+	os.Exit(run(ctx, args))
 }
 
 // run does what args ask for and returns the exit code.

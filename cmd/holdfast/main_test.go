@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -25,7 +27,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"holdfast": main})
+	testscript.Main(m, map[string]func(){"holdfast": main, helperName: main})
 }
 
 // TestStories runs every script against a server of its own, on every engine.
@@ -55,14 +57,20 @@ func tell(t *testing.T, file, database string) {
 			e.Setenv("ORG", dev.OrganizationUID)
 			e.Setenv("OWNER", dev.OwnerUID)
 			e.Setenv("DEV_JSON", dev.file)
+			e.Setenv("REGISTRY", dev.RegistryHost)
+			e.Setenv("DOCKER_CONFIG", filepath.Join(e.WorkDir, "docker"))
 			e.Setenv("QUICKSTART", filepath.Join(e.WorkDir, "quickstart.sh"))
 			e.Setenv("GORACE", "atexit_sleep_ms=10") // each command would end a second late
 			e.Values["clock"] = clock
+			e.Values["dev"] = dev
 			e.Values["test"] = t
+			if err := os.WriteFile(filepath.Join(e.WorkDir, "host.txt"), []byte(dev.RegistryHost), 0o600); err != nil {
+				return err
+			}
 			return writeQuickstart(filepath.Join(e.WorkDir, "quickstart.sh"))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "capture": capture, "pass": pass, "tls": startTLS,
+			"exits": exits, "capture": capture, "pass": pass, "tls": startTLS, "push": push,
 		},
 	})
 }
@@ -90,6 +98,7 @@ func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Lo
 // A devFile is what a server in dev mode tells of itself.
 type devFile struct {
 	BaseURL, Token, OrganizationUID, OwnerUID string
+	RegistryHost, RegistryToken               string
 
 	file string
 }
@@ -165,4 +174,42 @@ func startTLS(ts *testscript.TestScript, _ bool, _ []string) {
 	dev := start(t, server.Config{Database: storetest.SQLite(t), TLSCert: crt, TLSKey: secret})
 	ts.Setenv("TLS_API", dev.BaseURL)
 	ts.Setenv("TLS_TOKEN", dev.Token)
+}
+
+// push REPO TAG ARCHITECTURE LAYER pushes an image of one layer as the owner,
+// and keeps its digest in DIGEST.
+func push(ts *testscript.TestScript, _ bool, args []string) {
+	dev, repo, tag, layer := ts.Value("dev").(devFile), args[0], args[1], args[3]
+	digest := func(s string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(s))) }
+	config := fmt.Sprintf(`{"architecture":%q,"os":"linux","config":{"User":"app","Entrypoint":["/app","serve"]},"rootfs":{"type":"layers","diff_ids":[%q]}}`, args[2], digest(layer))
+	manifest := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,"config":{"mediaType":"application/vnd.oci.image.config.v1+json","digest":%q,"size":%d},`+
+		`"layers":[{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":%q,"size":%d}]}`,
+		manifestType, digest(config), len(config), digest(layer), len(layer))
+	for _, blob := range []string{config, layer} {
+		ts.Check(dev.send(http.MethodPost, repo+"/blobs/uploads/?digest="+digest(blob), "application/octet-stream", blob))
+	}
+	ts.Check(dev.send(http.MethodPut, repo+"/manifests/"+tag, manifestType, manifest))
+	ts.Setenv("DIGEST", digest(manifest))
+}
+
+const manifestType = "application/vnd.oci.image.manifest.v1+json"
+
+// send sends something to the registry.
+func (d devFile) send(method, target, contentType, content string) error {
+	r, err := http.NewRequestWithContext(context.Background(), method, d.BaseURL+"/v2/"+target, strings.NewReader(content))
+	if err != nil {
+		return err
+	}
+	r.SetBasicAuth("_token", d.RegistryToken)
+	r.Header.Set("Content-Type", contentType)
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusCreated {
+		text, _ := io.ReadAll(resp.Body)
+		return fmt.Errorf("%s %s: %s: %s", method, target, resp.Status, text)
+	}
+	return nil
 }

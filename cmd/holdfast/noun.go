@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 // set its fields, and which columns show them. Its commands follow from that and
 // from the API's definition, whose services are all of one shape.
 type noun struct {
+	area     string // the command it is under; "" is iam
 	use, one string // on the command line, and in a sentence
 	about    string
 	example  string
@@ -37,6 +39,9 @@ type noun struct {
 	named      func() noun // those whose names stand for these; nil where names are these resources' own
 	orphan     bool        // one can be created without a parent, with --root
 
+	form   string                                                            // how the argument that names one is written; "" goes by its name
+	locate func(ctx context.Context, c *client, text string) (string, error) // finds the uid of one where names and paths of groups are not enough
+
 	flagsOf map[string]string // what sets a field that has no flag of its own
 	rewrite rewrite
 	extra   []func(*app) *cobra.Command
@@ -53,12 +58,15 @@ func (n noun) method(verb string) protoreflect.MethodDescriptor {
 		return n.service.Methods().ByName(protoreflect.Name(verb) + n.message.Name())
 	}
 	for i := range n.service.Methods().Len() {
-		if m := n.service.Methods().Get(i); strings.HasPrefix(string(m.Name()), verb) {
+		m := n.service.Methods().Get(i)
+		if items := m.Output().Fields().ByNumber(1); strings.HasPrefix(string(m.Name()), verb) && items.Message() == n.message {
 			return m
 		}
 	}
 	return nil
 }
+
+func (n noun) under() string { return cmp.Or(n.area, "iam") }
 
 // body is the field of a request that holds the resource.
 func (n noun) body(request protoreflect.MessageDescriptor) protoreflect.FieldDescriptor {
@@ -100,6 +108,8 @@ func (n noun) plural() string {
 // reference is how the argument that names one is written.
 func (n noun) reference() string {
 	switch {
+	case n.form != "":
+		return n.form
 	case n.named != nil:
 		return n.named().reference()
 	case n.hasName():

@@ -28,7 +28,7 @@ func run(ctx context.Context, args []string) int {
 		fmt.Println("holdfastd", server.Version())
 		return 0
 	}
-	if len(args) >= 2 && !strings.HasPrefix(args[0], "-") {
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		return order(ctx, args)
 	}
 	cfg, err := server.LoadConfig(args, os.Environ(), os.Stdout)
@@ -50,23 +50,23 @@ func run(ctx context.Context, args []string) int {
 	return 0
 }
 
-// order has a running server, or this process, do what the first two arguments
-// say: keys rotate. Its own arguments come before the flags.
+// order has a running server, or this process, do what the words before the
+// flags say: keys rotate, gc. Of the flags, --dry-run is the order's own.
 func order(ctx context.Context, args []string) int {
-	own := args[2:]
-	if i := slices.IndexFunc(own, func(a string) bool { return strings.HasPrefix(a, "-") }); i >= 0 {
-		own = own[:i]
+	words := args
+	if i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "-") }); i >= 0 {
+		words = args[:i]
 	}
-	cfg, err := server.LoadConfig(args[2+len(own):], os.Environ(), os.Stdout)
+	flags := args[len(words):]
+	if i := slices.Index(flags, "--dry-run"); i >= 0 {
+		words, flags = append(slices.Clone(words), "dry-run"), slices.Delete(slices.Clone(flags), i, i+1)
+	}
+	cfg, err := server.LoadConfig(flags, os.Environ(), os.Stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
-	known := true
 	if err == nil {
-		known, err = server.Order(ctx, cfg, args[0], args[1], own, os.Stdout)
-	}
-	if !known {
-		err = fmt.Errorf("there is no command %s %s; see holdfastd --help", args[0], args[1])
+		err = server.Order(ctx, cfg, words, os.Stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "holdfastd:", err)

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
+)
+
+// pulls is the commands about who pulled what.
+func (a *app) pulls() *cobra.Command {
+	n := pulls()
+	cmd := a.branch("pulls", "See who pulled and pushed what", a.list(n))
+	cmd.Long = n.about
+	return cmd
+}
+
+func pulls() noun {
+	return noun{
+		area: "registry", use: "pulls", one: "pull",
+		about: "Every pull and push of an image is kept for a time: who, what, when, from where and with which program.\n" +
+			"To see them you need identity.list beside repo.list.",
+		service: serviceOf(ocipb.File_holdfast_oci_v1_oci_proto),
+		message: (*ocipb.Pull)(nil).ProtoReflect().Descriptor(),
+		filters: []field{
+			{flag: "repo", path: "uidp.children_of", ref: repos, help: "only those of this `REPO`"},
+			{flag: "digest", path: "digest", help: "only those of the image of this `DIGEST`"},
+			{flag: "identity", path: "identity_uid", ref: identities, help: "only those by this `IDENTITY`"},
+		},
+		columns: columnsOf("createTime", "direction", "repo", "tag", "digest", "identity"),
+		wide:    columnsOf("remoteAddress", "userAgent", "repoUid", "identityUid"),
+	}
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+)
+
+// registry is the commands about what images are pushed to and pulled from.
+func (a *app) registry() *cobra.Command {
+	return a.branch("registry", "Manage repos and tags, and see what became of them",
+		a.noun(repos()), a.noun(tags()), a.images(), a.pulls(), a.registrySettings())
+}
+
+func repos() noun {
+	return noun{
+		area: "registry", use: "repos", one: "repo",
+		about: "Repos are what images are pushed to and pulled from. The first push to a repo makes it, unless the settings\n" +
+			"of its group say otherwise. Images are called by the names of the groups and the repo: acme/platform/app:1.2.",
+		example:  "  holdfast registry repos create app --parent acme/platform --description \"what customers run\"",
+		service:  serviceOf(registrypb.File_holdfast_registry_v2beta1_repos_proto),
+		message:  (*registrypb.Repo)(nil).ProtoReflect().Descriptor(),
+		argument: "name",
+		locate:   locateRepo,
+		fields: []field{
+			description("repo"),
+			{flag: "tier", path: "catalog_tier", help: "`TIER` of a catalog: application, base, fips, ai, devtools or commercial"},
+			{flag: "bundle", path: "bundles", help: "`BUNDLE` it is part of, such as base or fips (any number of times)"},
+			{flag: "alias", path: "aliases", help: "`IMAGE` it can stand in for (any number of times)"},
+			{flag: "active-tag", path: "active_tags", help: "`TAG` that is looked after (any number of times)"},
+			{flag: "source", path: "sync_config.source", help: "`REPO` it follows: a uid, a path or an image reference"},
+		},
+		columns: columnsOf("name", "uid", "description"),
+		wide:    columnsOf("catalogTier", "bundles", "createTime", "updateTime"),
+		extra:   []func(*app) *cobra.Command{(*app).readme},
+	}
+}
+
+// locateRepo finds a repo by its name or path, which may begin with the host of
+// the registry.
+func locateRepo(ctx context.Context, c *client, text string) (string, error) {
+	text, err := c.withoutHost(ctx, text)
+	if err != nil {
+		return "", err
+	}
+	n := repos()
+	n.locate = nil
+	return c.resolve(ctx, n, text)
+}
+
+func (a *app) readme() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "readme REPO", Short: "Print what a repo says about itself, or change it",
+		Example: "  holdfast registry repos readme acme/platform/app --set README.md",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeArgs(repos()),
+		RunE: a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, args []string) error {
+			uid, err := c.resolve(ctx, repos(), args[0])
+			if err != nil {
+				return err
+			}
+			content, err := c.readme(ctx, cmd, uid)
+			if err != nil || content == "" {
+				return err
+			}
+			for line := range strings.SplitSeq(content, "\n") {
+				cells := strings.Split(line, "\t")
+				for i, cell := range cells {
+					cells[i] = printable(cell)
+				}
+				fmt.Fprintln(a.out, strings.Join(cells, "\t")) // errors stay in the writer until it is flushed
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().String("set", "", "`FILE` of Markdown to put in its place; - is standard input, and \"\" leaves none")
+	return cmd
+}
+
+// readme returns the readme of a repo, having changed it if a flag says so.
+func (c *client) readme(ctx context.Context, cmd *cobra.Command, uid string) (string, error) {
+	service := repos().service.Methods()
+	if !cmd.Flags().Changed("set") {
+		m, err := c.call(ctx, service.ByName("GetRepoReadme"), &registrypb.GetRepoReadmeRequest{Uid: uid}, map[string]string{"uid": "REPO"})
+		if err != nil {
+			return "", err
+		}
+		return m.Interface().(*registrypb.RepoReadme).GetContent(), nil
+	}
+	file, _ := cmd.Flags().GetString("set")
+	content := ""
+	if file != "" {
+		var err error
+		if content, err = readText(c.app.in, file); err != nil {
+			return "", err
+		}
+	}
+	_, err := c.call(ctx, service.ByName("UpdateRepoReadme"), &registrypb.UpdateRepoReadmeRequest{
+		RepoReadme: &registrypb.RepoReadme{Uid: uid, Content: content}, UpdateMask: maskOf("content"),
+	}, map[string]string{"content": "--set", "uid": "REPO"})
+	return "", err
+}

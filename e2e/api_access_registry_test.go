@@ -1,0 +1,141 @@
+package e2e_test
+
+import (
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
+	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/token"
+)
+
+// registryCapabilities are those the registry asks for.
+var registryCapabilities = []string{
+	"repo.create", "repo.update", "repo.list", "repo.delete", "tag.create", "tag.list", "tag.delete",
+	"manifest.metadata.list", "registry.settings.list",
+}
+
+// registryAccesses are the methods that act on one place of the registry.
+func (h *hierarchy) registryAccesses(t *testing.T) map[string]access {
+	t.Helper()
+	folder := func(*testing.T) string { return h.folder }
+	repo := func(t *testing.T) string { return h.repo(t, h.folder, h.name()) }
+	stocked := h.repo(t, h.folder, "stocked")
+	digest := h.pushImage(t, "dev/folder/stocked", "pushed", "amd64", "layer")
+	shelf := func(*testing.T) string { return stocked }
+	tag := func(t *testing.T) string { return h.tag(t, stocked, h.name(), digest) }
+	return map[string]access{
+		"GetRepo": {"repo.list", repo, func(uid string) proto.Message { return &registrypb.GetRepoRequest{Uid: uid} }},
+		"CreateRepo": {"repo.create", folder, func(uid string) proto.Message {
+			return &registrypb.CreateRepoRequest{Parent: uid, Repo: &registrypb.Repo{Name: h.name()}}
+		}},
+		"UpdateRepo": {"repo.update", repo, func(uid string) proto.Message {
+			return &registrypb.UpdateRepoRequest{Repo: &registrypb.Repo{Uid: uid, Name: h.name()}}
+		}},
+		"DeleteRepo":    {"repo.delete", repo, func(uid string) proto.Message { return &registrypb.DeleteRepoRequest{Uid: uid} }},
+		"GetRepoReadme": {"repo.list", repo, func(uid string) proto.Message { return &registrypb.GetRepoReadmeRequest{Uid: uid} }},
+		"UpdateRepoReadme": {"repo.update", repo, func(uid string) proto.Message {
+			return &registrypb.UpdateRepoReadmeRequest{RepoReadme: &registrypb.RepoReadme{Uid: uid, Content: "x"}}
+		}},
+		"GetTag": {"tag.list", tag, func(uid string) proto.Message { return &registrypb.GetTagRequest{Uid: uid} }},
+		"CreateTag": {"tag.create", shelf, func(uid string) proto.Message {
+			return &registrypb.CreateTagRequest{Parent: uid, Tag: &registrypb.Tag{Name: h.name(), Digest: digest}}
+		}},
+		"DeleteTag": {"tag.delete", tag, func(uid string) proto.Message { return &registrypb.DeleteTagRequest{Uid: uid} }},
+		"GetArchitectures": {"repo.list", shelf, func(uid string) proto.Message {
+			return &registrypb.GetArchitecturesRequest{RepoUid: uid, Digest: digest}
+		}},
+		"GetSize":  {"repo.list", shelf, func(uid string) proto.Message { return &registrypb.GetSizeRequest{RepoUid: uid, Digest: digest} }},
+		"GetImage": {"repo.list", shelf, func(uid string) proto.Message { return &ocipb.GetImageRequest{RepoUid: uid, Reference: digest} }},
+		"ListTagHistory": {"tag.list", shelf, func(uid string) proto.Message {
+			return &ocipb.ListTagHistoryRequest{RepoUid: uid}
+		}},
+		"GetSettings": {"registry.settings.list", folder, func(uid string) proto.Message { return &ocipb.GetSettingsRequest{Uid: uid} }},
+		"UpdateSettings": {"groups.update", folder, func(uid string) proto.Message {
+			return &ocipb.UpdateSettingsRequest{Settings: &ocipb.Settings{Uid: uid, ImmutableExcept: []string{h.name()}}}
+		}},
+		"DeleteSettings": {"groups.update", folder, func(uid string) proto.Message { return &ocipb.DeleteSettingsRequest{Uid: uid} }},
+	}
+}
+
+// TestApiRegistryLists lists the registry as everybody. Each sees what is in
+// reach, and counts nothing else.
+func TestApiRegistryLists(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		h := newHierarchy(t, w)
+		for place, path := range map[string]string{h.org: "dev", h.folder: "dev/folder", h.sibling: "dev/sibling", h.other: "other"} {
+			h.repo(t, place, "app")
+			h.pushImage(t, path+"/app", "stable", "amd64", path)
+		}
+		all := h.registryAccesses(t)
+		for protocol, call := range w.protocols() {
+			for _, name := range []string{"GetArchitectures", "GetSize", "GetImage"} { // they need two capabilities
+				uid := all[name].place(t)
+				_, st := call(t, h.lacking["manifest.metadata.list"], all[name].request(uid))
+				checkDenied(t, name, st, "manifest.metadata.list", uid)
+			}
+			t.Run(protocol, func(t *testing.T) { h.listsRegistry(t, call) })
+		}
+	})
+}
+
+func (h *hierarchy) listsRegistry(t *testing.T, call caller) {
+	below := map[string]int{"org": 4, "folder": 2, "sibling": 1, "other": 1} // the folder has a repo more
+	places := map[string]string{"org": h.org, "folder": h.folder, "sibling": h.sibling, "other": h.other}
+	for name, tt := range map[string]struct {
+		capability string
+		in         proto.Message
+	}{"repos": {"repo.list", &registrypb.ListReposRequest{}}, "tags": {"tag.list", &registrypb.ListTagsRequest{}}} {
+		for who, place := range places {
+			uids, total := listed(must[proto.Message](t, call, h.full[who], tt.in))
+			for _, uid := range uids {
+				if !resource.UID(place).Covers(uid) {
+					t.Errorf("%s: with a grant on %s the list holds %s", name, who, uid)
+				}
+			}
+			if len(uids) != below[who] || total != int64(below[who]) {
+				t.Errorf("%s: with a grant on %s it holds %d, total %d, want %d", name, who, len(uids), total, below[who])
+			}
+		}
+		if uids, total := listed(must[proto.Message](t, call, h.lacking[tt.capability], tt.in)); len(uids) != 0 || total != 0 {
+			t.Errorf("%s: without the capability the list holds %q, total %d", name, uids, total)
+		}
+	}
+}
+
+// TestApiRegistryToken trades tokens of the API for tokens of the registry.
+func TestApiRegistryToken(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		narrow := token.Claims{Scopes: []resource.UID{w.Organization.NewChild()}}
+		for protocol, call := range w.protocols() {
+			made := must[*ocipb.RegistryToken](t, call, w.mint(t, w.Owner, narrow), &ocipb.CreateRegistryTokenRequest{})
+			got, err := w.issuer.Verify(t.Context(), made.GetToken(), w.RegistryHost)
+			if err != nil {
+				t.Fatalf("over %s: %v", protocol, err)
+			}
+			if got.Identity != w.Owner || len(got.Scopes) != 1 || !got.Expires.Equal(made.GetExpirationTime().AsTime()) {
+				t.Errorf("over %s: %+v until %v", protocol, got, made.GetExpirationTime().AsTime())
+			}
+			if made.GetHost() != w.RegistryHost || made.GetUsername() != "_token" {
+				t.Errorf("over %s: host %q, user %q", protocol, made.GetHost(), made.GetUsername())
+			}
+			if _, st := call(t, made.GetToken(), &registrypb.ListReposRequest{}); st.Code() != codes.Unauthenticated {
+				t.Errorf("over %s: the API takes a token of the registry: %v", protocol, st)
+			}
+			brief := w.mint(t, w.Owner, token.Claims{Life: 60e9})
+			short := must[*ocipb.RegistryToken](t, call, brief, &ocipb.CreateRegistryTokenRequest{})
+			was, err := w.issuer.Verify(t.Context(), brief, w.BaseURL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if short.GetExpirationTime().AsTime().After(was.Expires) {
+				t.Errorf("over %s: it lives until %v, longer than the token it was made of: %v", protocol, short.GetExpirationTime().AsTime(), was.Expires)
+			}
+		}
+	})
+}

@@ -1,0 +1,56 @@
+package e2e_test
+
+import (
+	"testing"
+)
+
+// registryExamples are of what the registry holds, in a folder of its own.
+func registryExamples(t *testing.T, w *world, x things) map[string][]example {
+	t.Helper()
+	shelf := w.child(t, x.org, "shelf")
+	repo, spare := w.repo(t, shelf, "app"), w.repo(t, shelf, "spare")
+	digest := w.pushImage(t, "dev/shelf/app", "pushed", "amd64", "layer")
+	index := w.pushIndex(t, "dev/shelf/app", "multi", "amd64", "arm64")
+	tag, old := w.tag(t, repo, "stable", digest), w.tag(t, repo, "old", digest)
+	nothing := x.org + "/0123456789abcdef"
+	list := []example{{}, {all: true}, {query: "page_size=-1", fails: true}}
+	get := func(uid string) []example {
+		return []example{{uid: uid}, {uid: nothing, fails: true}, {uid: "nonsense", fails: true}}
+	}
+	image := func(query string) []example {
+		return []example{{uid: repo, digest: digest}, {uid: repo, digest: index, query: query}, {uid: repo, digest: "sha256:abc", fails: true}}
+	}
+	change := func(uid, body, bad string) []example {
+		return []example{{uid: uid, body: body}, {uid: uid, query: "validate_only=true", body: body}, {uid: uid, body: bad, fails: true}}
+	}
+	return map[string][]example{
+		"ReposService_ListRepos": list,
+		"ReposService_GetRepo":   get(repo),
+		"ReposService_CreateRepo": {
+			{uid: shelf, body: `{"name":"new","description":"d","catalogTier":"CATALOG_TIER_AI","bundles":["ai"],"aliases":["a:b"],"activeTags":["1"]}`},
+			{uid: shelf, body: `{"name":"follower","syncConfig":{"source":"dev/shelf/app"}}`}, {uid: shelf, body: `{}`, fails: true},
+			{uid: shelf, body: `{"name":"x","customOverlay":{}}`, fails: true}, {uid: nothing, body: `{"name":"x"}`, fails: true},
+		},
+		"ReposService_UpdateRepo":       change(repo, `{"description":"new"}`, `{"name":"A"}`),
+		"ReposService_DeleteRepo":       {{uid: spare}, {uid: spare, fails: true}},
+		"ReposService_GetRepoReadme":    get(repo),
+		"ReposService_UpdateRepoReadme": change(repo, `{"content":"# App"}`, `{"content":"<script>x</script>"}`),
+
+		"TagsService_ListTags":  list,
+		"TagsService_GetTag":    get(tag),
+		"TagsService_CreateTag": {{uid: repo, body: `{"name":"x","digest":"` + digest + `"}`}, {uid: repo, body: `{"name":"x"}`, fails: true}},
+		"TagsService_DeleteTag": {{uid: old}, {uid: old, fails: true}},
+
+		"ImagesService_GetArchitectures": image(""),
+		"ImagesService_GetSize":          image("architecture=arm64"),
+
+		"OCIService_GetImage":            image(""),
+		"OCIService_ListTagHistory":      {{uid: repo}, {uid: repo, query: "tag=stable&page_size=1&skip=0&order_by=time%20desc"}, {uid: nothing, fails: true}},
+		"OCIService_ListPulls":           {{}, {query: "uidp.children_of=" + repo + "&digest=" + digest + "&identity_uid=" + x.identity}, {query: "digest=x", fails: true}},
+		"OCIService_GetSettings":         get(shelf),
+		"OCIService_UpdateSettings":      change(shelf, `{"public":true,"immutableExcept":["dev-*"]}`, `{"immutableExcept":["["]}`),
+		"OCIService_DeleteSettings":      {{uid: shelf}, {uid: "nonsense", fails: true}},
+		"OCIService_GetRegistry":         {{}, {as: "nonsense", fails: true}},
+		"OCIService_CreateRegistryToken": {{body: `{}`}, {body: `{}`, as: "nonsense", fails: true}},
+	}
+}

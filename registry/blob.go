@@ -1,0 +1,90 @@
+package registry
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+func (r *Registry) getBlob(w http.ResponseWriter, req *http.Request, t target) error {
+	d, err := parseDigest(t.reference)
+	if err != nil {
+		return err
+	}
+	b, err := r.store.Blob(req.Context(), t.repo, d.String())
+	if err != nil {
+		return unknown(err, blobUnknown, "blob "+d.String())
+	}
+	h := w.Header()
+	h.Set("Docker-Content-Digest", d.String())
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Etag", strconv.Quote(d.String()))
+	h.Set("Cache-Control", "private, max-age=31536000")
+	if req.Method == http.MethodHead {
+		h.Set("Content-Length", strconv.FormatInt(b.Size, 10))
+		h.Set("Accept-Ranges", "bytes")
+		return nil
+	}
+	if r.config.Redirect {
+		u, err := r.storage.driver.RedirectURL(req, b.Path)
+		if err == nil && u != "" {
+			http.Redirect(w, req, u, http.StatusTemporaryRedirect)
+			return nil
+		}
+	}
+	body, err := r.storage.open(req.Context(), b.Path, b.Size)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if req.Header.Get("Range") != "" {
+		w = &rangeWriter{ResponseWriter: w, registry: r, req: req}
+	}
+	http.ServeContent(w, req, "", time.Time{}, body)
+	return nil
+}
+
+// A rangeWriter answers a range that is not there in the protocol's shape;
+// net/http has a line of text for it.
+type rangeWriter struct {
+	http.ResponseWriter
+	registry *Registry
+	req      *http.Request
+	refused  bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *rangeWriter) WriteHeader(status int) {
+	if status != http.StatusRequestedRangeNotSatisfiable {
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	w.refused = true
+	w.registry.writeProblem(w.ResponseWriter, w.req, problem(status, sizeInvalid, "the blob does not have that range"))
+}
+
+// Write implements io.Writer.
+func (w *rangeWriter) Write(p []byte) (int, error) {
+	if w.refused {
+		return len(p), nil
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// ReadFrom implements io.ReaderFrom: with it the kernel can send a file.
+func (w *rangeWriter) ReadFrom(body io.Reader) (int64, error) {
+	return io.Copy(w.ResponseWriter, body)
+}
+
+func (r *Registry) deleteBlob(w http.ResponseWriter, req *http.Request, t target) error {
+	d, err := parseDigest(t.reference)
+	if err != nil {
+		return err
+	}
+	if err := r.store.DeleteBlob(req.Context(), t.repo, d.String()); err != nil {
+		return unknown(err, blobUnknown, "blob "+d.String())
+	}
+	w.WriteHeader(http.StatusAccepted)
+	return nil
+}

@@ -1,0 +1,55 @@
+package registry
+
+import (
+	_ "crypto/sha256" // go-digest finds the algorithms through crypto.Hash
+	_ "crypto/sha512"
+	"encoding"
+	"fmt"
+	"hash"
+	"net/http"
+
+	"github.com/opencontainers/go-digest"
+)
+
+// parseDigest reads a digest of an algorithm we verify: sha256 or sha512.
+func parseDigest(s string) (digest.Digest, error) {
+	d := digest.Digest(s)
+	if err := d.Validate(); err != nil {
+		return "", problem(http.StatusBadRequest, digestInvalid, "%.200q: %v", s, err)
+	}
+	if !supported(d.Algorithm()) {
+		return "", problem(http.StatusBadRequest, digestInvalid, "algorithm %q is not supported", d.Algorithm())
+	}
+	return d, nil
+}
+
+func supported(a digest.Algorithm) bool { return a == digest.SHA256 || a == digest.SHA512 }
+
+// saveHash returns the state of a running hash: some 100 or 200 bytes.
+func saveHash(h hash.Hash) ([]byte, error) {
+	m, ok := h.(encoding.BinaryMarshaler)
+	if !ok {
+		return nil, fmt.Errorf("save hash: %T keeps its state to itself", h)
+	}
+	state, err := m.MarshalBinary()
+	if err != nil {
+		return nil, fmt.Errorf("save hash: %w", err)
+	}
+	return state, nil
+}
+
+// restoreHash goes on where saveHash stopped; no state is a fresh hash.
+func restoreHash(a digest.Algorithm, state []byte) (hash.Hash, error) {
+	h := a.Hash()
+	if len(state) == 0 {
+		return h, nil
+	}
+	m, ok := h.(encoding.BinaryUnmarshaler)
+	if !ok {
+		return nil, fmt.Errorf("restore hash: %T keeps its state to itself", h)
+	}
+	if err := m.UnmarshalBinary(state); err != nil {
+		return nil, fmt.Errorf("restore hash: %w", err)
+	}
+	return h, nil
+}

@@ -1,0 +1,230 @@
+package registry
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+const (
+	dockerImage = "application/vnd.docker.distribution.manifest.v2+json"
+	dockerIndex = "application/vnd.docker.distribution.manifest.list.v2+json"
+
+	maxNeeds = 4096 // blobs and children of one manifest
+)
+
+// A document is what manifests of every kind say about themselves: OCI image
+// and index, their Docker forefathers, and whatever comes next in their style.
+type document struct {
+	SchemaVersion int                  `json:"schemaVersion"`
+	MediaType     string               `json:"mediaType"`
+	ArtifactType  string               `json:"artifactType"`
+	Config        *ocispec.Descriptor  `json:"config"`
+	Layers        []ocispec.Descriptor `json:"layers"`
+	Blobs         []ocispec.Descriptor `json:"blobs"`
+	Manifests     []ocispec.Descriptor `json:"manifests"`
+	Subject       *ocispec.Descriptor  `json:"subject"`
+	Annotations   map[string]string    `json:"annotations"`
+}
+
+func badManifest(format string, args ...any) error {
+	return problem(http.StatusBadRequest, manifestInvalid, format, args...)
+}
+
+// readManifest reads body as the given media type.
+func readManifest(contentType string, body []byte, sparse bool) (resource.Manifest, error) {
+	if err := unambiguous(body); err != nil {
+		return resource.Manifest{}, err
+	}
+	var doc document
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return resource.Manifest{}, badManifest("not a manifest: %.200v", err)
+	}
+	mediaType, err := doc.check(contentType)
+	if err != nil {
+		return resource.Manifest{}, err
+	}
+	m := resource.Manifest{MediaType: mediaType, Size: int64(len(body)), ArtifactType: doc.ArtifactType, Body: body}
+	if m.ArtifactType == "" && doc.Config != nil {
+		m.ArtifactType = doc.Config.MediaType
+	}
+	if len(doc.Annotations) > 0 {
+		a, err := json.Marshal(doc.Annotations)
+		if err != nil {
+			return resource.Manifest{}, fmt.Errorf("encode annotations: %w", err)
+		}
+		m.Annotations = string(a)
+	}
+	if doc.Subject != nil {
+		d, err := parseDigest(doc.Subject.Digest.String())
+		if err != nil {
+			return resource.Manifest{}, err
+		}
+		m.Subject = d.String()
+	}
+	if strings.Contains(m.Annotations+m.ArtifactType, "\x00") || strings.Contains(m.Annotations, `\u0000`) {
+		return resource.Manifest{}, badManifest("a NUL character cannot be stored")
+	}
+	m.Needs, err = doc.needs(sparse)
+	return m, err
+}
+
+// check returns the media type, without parameters, that header and document
+// agree on. A document that could be read as an image and as an index is
+// refused: two clients must never see different content under one digest.
+func (doc document) check(contentType string) (string, error) {
+	if doc.Manifests != nil && (doc.Config != nil || doc.Layers != nil) {
+		return "", badManifest("the manifest is both an image and an index")
+	}
+	if contentType == "" {
+		contentType = doc.MediaType
+	}
+	mediaType, _, err := mime.ParseMediaType(contentType)
+	if err != nil || len(mediaType) > maxName {
+		return "", badManifest("Content-Type %.200q is not a media type", contentType)
+	}
+	if doc.MediaType != "" && !strings.EqualFold(doc.MediaType, mediaType) {
+		return "", badManifest("Content-Type is %.200q, mediaType %.200q", mediaType, doc.MediaType)
+	}
+	known := false
+	switch mediaType {
+	case ocispec.MediaTypeImageManifest, ocispec.MediaTypeImageIndex, dockerImage, dockerIndex:
+		known = true
+	}
+	if doc.SchemaVersion != 2 && (known || doc.SchemaVersion != 0) {
+		return "", badManifest("schemaVersion is %d, not 2", doc.SchemaVersion)
+	}
+	return mediaType, nil
+}
+
+// needs lists what the document refers to, each digest once.
+func (doc document) needs(sparse bool) ([]resource.Need, error) {
+	var list []resource.Need
+	seen := map[string]bool{}
+	add := func(d ocispec.Descriptor, manifest bool) error {
+		dig, err := parseDigest(d.Digest.String())
+		if err != nil {
+			return err
+		}
+		if d.Size < 0 {
+			return badManifest("the size of %s is negative", dig)
+		}
+		if !seen[dig.String()] {
+			seen[dig.String()] = true
+			// Layers with addresses of their own may live elsewhere.
+			list = append(list, resource.Need{Digest: dig.String(), Manifest: manifest, Optional: sparse || len(d.URLs) > 0})
+		}
+		return nil
+	}
+	blobs := append(append([]ocispec.Descriptor{}, doc.Layers...), doc.Blobs...)
+	if doc.Config != nil {
+		blobs = append(blobs, *doc.Config)
+	}
+	if len(blobs)+len(doc.Manifests) > maxNeeds {
+		return nil, badManifest("a manifest refers to at most %d blobs and manifests", maxNeeds)
+	}
+	for _, d := range blobs {
+		if err := add(d, false); err != nil {
+			return nil, err
+		}
+	}
+	for _, d := range doc.Manifests {
+		if err := add(d, true); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// fields are the names that readers of manifests look for. Some readers take
+// them in any case, so a name in another is as bad as one that is there twice.
+var fields = map[string]string{}
+
+func init() {
+	for _, name := range []string{
+		"schemaVersion", "mediaType", "artifactType", "config", "layers", "blobs", "manifests", "subject", "annotations",
+		"digest", "size", "urls", "data", "platform",
+	} {
+		fields[strings.ToLower(name)] = name
+	}
+}
+
+// unambiguous refuses what two readers could read differently: an object with
+// the same name twice, or more than one value.
+func unambiguous(body []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber()
+	first, err := dec.Token()
+	if err != nil || first != json.Delim('{') {
+		return badManifest("a manifest is a JSON object")
+	}
+	if err := walkObject(dec, false, 1); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return badManifest("something follows the manifest")
+	}
+	return nil
+}
+
+// maxDepth is how deep the objects of a manifest nest. Real ones need four.
+const maxDepth = 64
+
+// walkObject reads the rest of an object. free says that its names are people's
+// own, as those of annotations are.
+func walkObject(dec *json.Decoder, free bool, depth int) error {
+	seen := map[string]bool{}
+	for dec.More() {
+		token, err := dec.Token()
+		name, ok := token.(string)
+		if err != nil || !ok {
+			return badManifest("not JSON")
+		}
+		if seen[name] {
+			return badManifest("%.100q is there twice", name)
+		}
+		seen[name] = true
+		if exact, known := fields[strings.ToLower(name)]; known && !free && exact != name {
+			return badManifest("%.100q is not %q", name, exact)
+		}
+		if err := walkValue(dec, free || name == "annotations", depth+1); err != nil {
+			return err
+		}
+	}
+	if _, err := dec.Token(); err != nil {
+		return badManifest("not JSON")
+	}
+	return nil
+}
+
+func walkValue(dec *json.Decoder, free bool, depth int) error {
+	if depth > maxDepth {
+		return badManifest("the manifest nests more than %d levels deep", maxDepth)
+	}
+	token, err := dec.Token()
+	if err != nil {
+		return badManifest("not JSON")
+	}
+	switch token {
+	case json.Delim('{'):
+		return walkObject(dec, free, depth)
+	case json.Delim('['):
+		for dec.More() {
+			if err := walkValue(dec, free, depth+1); err != nil {
+				return err
+			}
+		}
+		if _, err := dec.Token(); err != nil {
+			return badManifest("not JSON")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/holdfast-dev/holdfast/fault"
+)
+
+// The error codes of the specification.
+const (
+	blobUnknown         = "BLOB_UNKNOWN"
+	uploadInvalid       = "BLOB_UPLOAD_INVALID"
+	uploadUnknown       = "BLOB_UPLOAD_UNKNOWN"
+	digestInvalid       = "DIGEST_INVALID"
+	manifestBlobUnknown = "MANIFEST_BLOB_UNKNOWN"
+	manifestInvalid     = "MANIFEST_INVALID"
+	manifestUnknown     = "MANIFEST_UNKNOWN"
+	nameInvalid         = "NAME_INVALID"
+	nameUnknown         = "NAME_UNKNOWN"
+	sizeInvalid         = "SIZE_INVALID"
+	unauthorized        = "UNAUTHORIZED"
+	denied              = "DENIED"
+	unsupported         = "UNSUPPORTED"
+	tooManyRequests     = "TOOMANYREQUESTS"
+	unavailable         = "UNAVAILABLE"
+	unknownError        = "UNKNOWN"
+)
+
+// A Problem is a failure the client is told about, in the protocol's own shape.
+type Problem struct {
+	Status int
+	Issues []Issue
+}
+
+// An Issue is one thing that is wrong.
+type Issue struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Detail  any    `json:"detail,omitempty"`
+}
+
+// Error implements error.
+func (p *Problem) Error() string { return p.Issues[0].Code + ": " + p.Issues[0].Message }
+
+func problem(status int, code, format string, args ...any) *Problem {
+	return &Problem{Status: status, Issues: []Issue{{Code: code, Message: fmt.Sprintf(format, args...)}}}
+}
+
+// unknown is the Problem for what the store did not find or would not remove,
+// and err otherwise.
+func unknown(err error, code, what string) error {
+	switch {
+	case errors.Is(err, fault.NotFound):
+		return problem(http.StatusNotFound, code, "%s is not in this repository", what)
+	case errors.Is(err, fault.FailedPrecondition):
+		// The specification's only refusals of a DELETE are 400 and 405.
+		return problem(http.StatusMethodNotAllowed, unsupported, "%s", fault.From(err).Unmet[0].Description)
+	}
+	return err
+}
+
+// asProblem says in the protocol's words what went wrong. What is not the
+// client's to know becomes a 500.
+func asProblem(err error) *Problem {
+	if p, ok := errors.AsType[*Problem](err); ok {
+		return p
+	}
+	f := fault.From(err)
+	status, code := http.StatusInternalServerError, unknownError
+	switch f.Code {
+	case fault.Unauthenticated:
+		status, code = http.StatusUnauthorized, unauthorized
+	case fault.PermissionDenied:
+		status, code = http.StatusForbidden, denied
+	case fault.NotFound:
+		status, code = http.StatusNotFound, nameUnknown
+	case fault.FailedPrecondition:
+		status, code = http.StatusConflict, denied
+	case fault.Aborted, fault.AlreadyExists:
+		status, code = http.StatusConflict, uploadInvalid
+	case fault.ResourceExhausted:
+		status, code = http.StatusTooManyRequests, tooManyRequests
+	case fault.Unavailable:
+		status, code = http.StatusServiceUnavailable, unavailable
+	case fault.InvalidArgument:
+		status, code = http.StatusBadRequest, unsupported
+	}
+	return problem(status, code, "%s", f.Message)
+}
+
+func (r *Registry) writeProblem(w http.ResponseWriter, req *http.Request, err error) {
+	p := asProblem(err)
+	if p.Status >= http.StatusInternalServerError && !errors.Is(err, context.Canceled) {
+		r.config.Log.ErrorContext(req.Context(), "registry request failed", "method", req.Method, "path", req.URL.Path, "err", err)
+	}
+	body, err := json.Marshal(map[string]any{"errors": p.Issues})
+	if err != nil {
+		r.config.Log.ErrorContext(req.Context(), "encode problem", "err", err)
+	}
+	h := w.Header()
+	h.Del("Docker-Content-Digest")
+	h.Del("Etag")
+	h.Del("Cache-Control")
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(p.Status)
+	if req.Method != http.MethodHead {
+		_, _ = w.Write(body) // a client that went away has no use for it
+	}
+}
+
+func writeJSON(w http.ResponseWriter, req *http.Request, mediaType string, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode answer: %w", err)
+	}
+	w.Header().Set("Content-Type", mediaType)
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	if req.Method != http.MethodHead {
+		_, _ = w.Write(body)
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package registry
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+const (
+	pullsWaiting = 8192 // that are not written yet; more are counted and dropped
+	pullBatch    = 256
+	pullPause    = time.Second // how long one waits for others to share its write
+	maxAgent     = 256
+)
+
+// A pullLog writes down who fetched and pushed what, without anybody waiting
+// for it.
+type pullLog struct {
+	store   *store.Store
+	log     *slog.Logger
+	waiting chan resource.Pull
+	dropped atomic.Int64
+}
+
+func newPullLog(s *store.Store, log *slog.Logger) *pullLog {
+	return &pullLog{store: s, log: log, waiting: make(chan resource.Pull, pullsWaiting)}
+}
+
+// add notes what a request did. It never waits: where the database cannot keep
+// up, records are lost rather than pulls slowed down.
+func (l *pullLog) add(req *http.Request, repo resource.UID, p resource.Pull) {
+	p.UID, p.Remote = repo.NewChild(), remote(req)
+	p.Agent = strings.ToValidUTF8(req.UserAgent(), "?")
+	p.Agent = strings.ToValidUTF8(p.Agent[:min(len(p.Agent), maxAgent)], "")
+	if c, ok := authz.CallerFrom(req.Context()); ok {
+		p.Identity = c.Identity
+	}
+	select {
+	case l.waiting <- p:
+	default:
+		l.dropped.Add(1)
+	}
+}
+
+// run writes batches until ctx ends, and then what is left.
+func (l *pullLog) run(ctx context.Context) error {
+	for {
+		select {
+		case p := <-l.waiting:
+			l.write(ctx, l.gather(ctx, p))
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Flush writes what is waiting. It is for after the last request.
+func (r *Registry) Flush(ctx context.Context) {
+	for {
+		select {
+		case p := <-r.pulls.waiting:
+			done, cancel := context.WithCancel(ctx)
+			cancel() // do not wait for more
+			r.pulls.write(ctx, r.pulls.gather(done, p))
+		default:
+			return
+		}
+	}
+}
+
+// gather adds to first what comes within the pause.
+func (l *pullLog) gather(ctx context.Context, first resource.Pull) []resource.Pull {
+	batch := []resource.Pull{first}
+	pause := time.NewTimer(pullPause)
+	defer pause.Stop()
+	for len(batch) < pullBatch {
+		select {
+		case p := <-l.waiting:
+			batch = append(batch, p)
+			continue
+		default:
+		}
+		select {
+		case p := <-l.waiting:
+			batch = append(batch, p)
+		case <-pause.C:
+			return batch
+		case <-ctx.Done():
+			return batch
+		}
+	}
+	return batch
+}
+
+// write stores a batch. One that cannot be stored is lost, and the log says so.
+func (l *pullLog) write(ctx context.Context, batch []resource.Pull) {
+	if err := l.store.InsertPulls(context.WithoutCancel(ctx), batch); err != nil {
+		l.dropped.Add(int64(len(batch)))
+		l.log.WarnContext(ctx, "pulls were not recorded", "err", err)
+	}
+	if n := l.dropped.Swap(0); n > 0 {
+		l.log.WarnContext(ctx, "pulls were not recorded", "count", n)
+	}
+}

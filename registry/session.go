@@ -1,0 +1,284 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/distribution/distribution/v3/registry/storage/driver"
+	"github.com/opencontainers/go-digest"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// How long another process keeps away from an upload after its holder was last
+// heard of, and how often the holder is heard of.
+const (
+	leaseTime  = 2 * time.Minute
+	leaseRenew = 20 * time.Second
+)
+
+// A held upload is one that nobody else writes to.
+type held struct {
+	resource.Upload
+	holder string    // "" where no other process can be
+	until  time.Time // the lease is renewed after that
+	whole  bool      // it ends with its request, and has no row
+	done   bool      // it has ended, or was let go
+}
+
+// claim returns a session that no other request is writing to until release.
+func (r *Registry) claim(ctx context.Context, t target) (held, error) {
+	busy := problem(http.StatusConflict, uploadInvalid, "another request is writing to this upload")
+	u := held{done: true}
+	if !r.lock(t.reference) {
+		return u, busy
+	}
+	var err error
+	if r.store.Shared() {
+		u.holder, u.until = newID(), time.Now().Add(leaseRenew)
+		u.Upload, err = r.store.HoldUpload(ctx, t.group, t.base(), t.reference, u.holder, r.config.Now().Add(leaseTime))
+	} else {
+		u.Upload, err = r.store.Upload(ctx, t.group, t.base(), t.reference)
+	}
+	if err != nil {
+		r.unlock(t.reference)
+		if errors.Is(err, fault.Aborted) {
+			return u, busy
+		}
+		return u, unknownUpload(err, t.reference)
+	}
+	u.done = false
+	return u, nil
+}
+
+// release lets go of a session.
+func (r *Registry) release(ctx context.Context, u *held) {
+	if u.holder != "" && !u.done {
+		if err := r.store.ReleaseUpload(context.WithoutCancel(ctx), u.ID, u.holder); err != nil {
+			r.config.Log.WarnContext(ctx, "release upload", "err", err) // its lease ends anyway
+		}
+	}
+	r.unlock(u.ID)
+}
+
+// renew keeps other processes away from a session for another while.
+func (r *Registry) renew(ctx context.Context, u *held) error {
+	if u.holder == "" || time.Now().Before(u.until) {
+		return nil
+	}
+	u.until = time.Now().Add(leaseRenew)
+	_, err := r.store.HoldUpload(ctx, u.Group, u.Repo, u.ID, u.holder, r.config.Now().Add(leaseTime))
+	return err
+}
+
+func (r *Registry) lock(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.busy[id] {
+		return false
+	}
+	r.busy[id] = true
+	return true
+}
+
+func (r *Registry) unlock(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.busy, id)
+}
+
+// A session is an upload open for writing. Bytes are hashed as they arrive, and
+// the state of the hash is kept with the upload, because a driver need not let
+// anyone read what is not committed: S3 does not.
+type session struct {
+	*held
+	registry *Registry
+	hash     hash.Hash
+	file     driver.FileWriter
+}
+
+// resume opens u. If a crash left more or fewer bytes than u remembers, the
+// upload is over and the client has to start again.
+func (r *Registry) resume(ctx context.Context, u *held) (*session, error) {
+	h, err := restoreHash(digest.Algorithm(u.Algorithm), u.State)
+	if err != nil {
+		return nil, err
+	}
+	over := problem(http.StatusNotFound, uploadUnknown, "upload %s was interrupted", u.ID)
+	file, err := r.storage.writer(ctx, u.ID, u.Size)
+	if isMissing(err) {
+		return nil, errors.Join(over, r.abandon(ctx, u.ID))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if file.Size() != u.Size {
+		return nil, errors.Join(over, file.Cancel(ctx), r.abandon(ctx, u.ID))
+	}
+	return &session{held: u, registry: r, hash: h, file: file}, nil
+}
+
+const chunk = 512 << 10
+
+var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
+
+// receive appends the body of a request. A client that goes away, or is silent
+// for too long, is a Problem, after which the session can go on; a storage that
+// fails is not.
+func (s *session) receive(ctx context.Context, w http.ResponseWriter, req *http.Request) error {
+	buf := chunks.Get().(*[chunk]byte)
+	defer chunks.Put(buf)
+	conn := http.NewResponseController(w)
+	for {
+		_ = conn.SetReadDeadline(time.Now().Add(bodyPause)) // a connection that cannot have one has none
+		n, err := req.Body.Read(buf[:])
+		if n > 0 {
+			if err := s.registry.renew(ctx, s.held); err != nil {
+				return fmt.Errorf("hold upload: %w", err)
+			}
+			if _, err := s.file.Write(buf[:n]); err != nil {
+				return fmt.Errorf("write upload: %w", err)
+			}
+			s.hash.Write(buf[:n])
+			s.Size += int64(n)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return problem(http.StatusBadRequest, uploadInvalid, "the body ended early")
+		}
+	}
+}
+
+// pause makes the bytes durable, then remembers them. It returns fault.NotFound
+// if the upload was cancelled.
+func (s *session) pause(ctx context.Context) (err error) {
+	if err := s.file.Close(); err != nil {
+		return fmt.Errorf("close upload: %w", err)
+	}
+	if s.State, err = saveHash(s.hash); err != nil {
+		return err
+	}
+	err = s.registry.store.SaveUpload(ctx, s.Upload, s.holder)
+	s.done = err == nil
+	return err
+}
+
+// interrupt keeps what arrived before cause, so that the client can go on from
+// there, or drops the upload where that cannot be.
+func (s *session) interrupt(ctx context.Context, cause error) error {
+	if _, ok := errors.AsType[*Problem](cause); ok && !s.whole {
+		err := s.pause(ctx)
+		if !errors.Is(err, fault.NotFound) { // else it was cancelled
+			return err
+		}
+		return s.registry.storage.discard(ctx, s.ID)
+	}
+	s.done = true
+	return errors.Join(s.file.Cancel(ctx), s.registry.drop(ctx, s.held))
+}
+
+// drop forgets an upload that failed.
+func (r *Registry) drop(ctx context.Context, u *held) error {
+	if u.whole {
+		return r.storage.discard(ctx, u.ID)
+	}
+	if err := r.abandon(ctx, u.ID); !errors.Is(err, fault.NotFound) {
+		return err
+	}
+	return nil
+}
+
+// finish appends the request's body to u and makes it the blob d, or ends the
+// upload if it is not that blob.
+func (r *Registry) finish(w http.ResponseWriter, req *http.Request, t target, u held, d digest.Digest) error {
+	ref, err := r.into(req.Context(), t)
+	if err != nil {
+		return err
+	}
+	ctx := context.WithoutCancel(req.Context())
+	if u.Size == 0 {
+		u.Algorithm, u.State = d.Algorithm().String(), nil
+	}
+	s, err := r.resume(ctx, &u)
+	if err != nil {
+		return err
+	}
+	if err := s.receive(ctx, w, req); err != nil {
+		return errors.Join(err, s.interrupt(ctx, err))
+	}
+	if err := s.commit(ctx, d); err != nil {
+		return errors.Join(err, r.drop(ctx, &u))
+	}
+	b := resource.Blob{Digest: d.String(), Size: s.Size, Path: pathOf(u.ID)}
+	row := u.Upload
+	if u.whole {
+		row.ID = ""
+	}
+	kept, err := r.store.AddBlob(ctx, ref, row, u.holder, b)
+	if err != nil {
+		return err
+	}
+	if !kept {
+		if err := r.storage.remove(ctx, b.Path); err != nil {
+			r.config.Log.WarnContext(ctx, "remove a second copy", "err", err) // the collector will
+		}
+	}
+	writeCreated(w, t, d)
+	return nil
+}
+
+// commit makes the bytes durable, once they are known to be d.
+func (s *session) commit(ctx context.Context, d digest.Digest) error {
+	wrong := problem(http.StatusBadRequest, digestInvalid, "the content is not %s", d)
+	same := s.Algorithm == d.Algorithm().String()
+	if same && digest.NewDigest(d.Algorithm(), s.hash) != d {
+		return errors.Join(wrong, s.file.Cancel(ctx))
+	}
+	if err := s.file.Commit(ctx); err != nil {
+		return fmt.Errorf("commit upload: %w", err)
+	}
+	if err := s.file.Close(); err != nil {
+		return fmt.Errorf("close upload: %w", err)
+	}
+	if !same {
+		ok, err := s.reads(ctx, d)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return wrong
+		}
+	}
+	return s.registry.storage.settle(s.ID)
+}
+
+// reads tells whether the committed bytes are d. They are read again if the
+// client did not say at the start that d would be of this algorithm.
+func (s *session) reads(ctx context.Context, d digest.Digest) (bool, error) {
+	body, err := s.registry.storage.open(ctx, pathOf(s.ID), s.Size)
+	if err != nil {
+		return false, err
+	}
+	defer body.Close()
+	v := d.Verifier()
+	if _, err := io.Copy(v, body); err != nil {
+		return false, fmt.Errorf("read upload: %w", err)
+	}
+	return v.Verified(), nil
+}
+
+// abandon forgets an upload and removes its bytes. It returns fault.NotFound if
+// it was not there.
+func (r *Registry) abandon(ctx context.Context, id string) error {
+	err := r.store.DeleteUpload(ctx, id)
+	return errors.Join(err, r.storage.discard(ctx, id))
+}

@@ -1,0 +1,88 @@
+package registry
+
+import (
+	"context"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// CreateTag gives a manifest of a repo a tag, and moves the tag if there is one
+// of that name. The caller needs tag.create on the repo. It returns
+// fault.FailedPrecondition if the rules of the group keep the tag where it is.
+func (s *Service) CreateTag(ctx context.Context, repo resource.UID, t resource.Tag) (resource.Tag, error) {
+	if err := s.authz.Require(ctx, resource.TagCreate, repo); err != nil {
+		return resource.Tag{}, err
+	}
+	if err := t.Validate(); err != nil {
+		return resource.Tag{}, err
+	}
+	rules, err := s.store.RegistrySettings(ctx, repo.Parent())
+	if err != nil {
+		return resource.Tag{}, err
+	}
+	t.UID = repo.NewChild()
+	return s.store.PutTag(ctx, t, rules.Frozen)
+}
+
+// GetTag returns a tag. The caller needs tag.list on it.
+func (s *Service) GetTag(ctx context.Context, uid resource.UID) (resource.Tag, error) {
+	if err := s.authz.Require(ctx, resource.TagList, uid); err != nil {
+		return resource.Tag{}, err
+	}
+	return s.store.Tag(ctx, uid)
+}
+
+// ListTags returns a page of the tags the caller holds tag.list on. A tag that is
+// asked for by name is there whatever its class.
+func (s *Service) ListTags(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.Tag], error) {
+	under, err := s.authz.Reach(ctx, resource.TagList)
+	if err != nil {
+		return page.Page[resource.Tag]{}, err
+	}
+	if f.Name != "" {
+		f.Classes = []resource.TagClass{resource.ReferrerTag, resource.DateTag, resource.EpochTag}
+	}
+	return list(ctx, s, tagList, under, f, p, s.store.Tags)
+}
+
+// DeleteTag removes a tag; its manifest stays. The caller needs tag.delete on it.
+// It returns fault.FailedPrecondition if the rules of the group keep it.
+func (s *Service) DeleteTag(ctx context.Context, uid resource.UID) error {
+	if err := s.authz.Require(ctx, resource.TagDelete, uid); err != nil {
+		return err
+	}
+	rules, err := s.store.RegistrySettings(ctx, uid.Parent().Parent())
+	if err != nil {
+		return err
+	}
+	return s.store.DeleteTag(ctx, uid, rules.Frozen)
+}
+
+// TagHistory returns a page of what became of the tags of a repo, the newest
+// first: of one of them, or of all if name is "". The caller needs tag.list on
+// the repo.
+func (s *Service) TagHistory(ctx context.Context, repo resource.UID, name string, p page.Params) (page.Page[resource.TagMove], error) {
+	if err := s.authz.Require(ctx, resource.TagList, repo); err != nil {
+		return page.Page[resource.TagMove]{}, err
+	}
+	if name != "" && !resource.ValidTag(name) {
+		return page.Page[resource.TagMove]{}, fault.Field("tag", "is not a name that a tag can have")
+	}
+	req, err := s.pages.Request(historyList, []string{string(repo), name}, p)
+	if err != nil {
+		return page.Page[resource.TagMove]{}, err
+	}
+	if !req.Order.Desc {
+		return page.Page[resource.TagMove]{}, fault.Field("order_by", "must be time desc")
+	}
+	if _, err := s.store.Repo(ctx, repo); err != nil {
+		return page.Page[resource.TagMove]{}, err
+	}
+	got, err := s.store.TagHistory(ctx, repo, name, req)
+	if err != nil {
+		return page.Page[resource.TagMove]{}, err
+	}
+	return page.Turn(s.pages, req, got), nil
+}

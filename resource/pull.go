@@ -1,0 +1,18 @@
+package resource
+
+import "time"
+
+// A Pull is one time somebody fetched a manifest, or pushed one.
+type Pull struct {
+	UID      UID       `json:"uid"` // under the repo
+	Push     bool      `json:"push,omitempty"`
+	Digest   string    `json:"digest"`
+	Tag      string    `json:"tag,omitempty"`      // if it was asked for by tag
+	Identity UID       `json:"identity,omitempty"` // "" for an anonymous one
+	Remote   string    `json:"remote,omitempty"`
+	Agent    string    `json:"agent,omitempty"`
+	Time     time.Time `json:"time"`
+}
+
+// Repo is the UID of the repo it happened to.
+func (p Pull) Repo() UID { return p.UID.Parent() }

@@ -1,0 +1,120 @@
+package resource
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Repo is a repository of images and other artifacts in a group. Its address
+// is the registry's host, the names of the groups above it, and its own.
+type Repo struct {
+	UID         UID         `json:"uid"`
+	Name        string      `json:"name"`
+	Description string      `json:"description,omitempty"`
+	Tier        CatalogTier `json:"catalogTier,omitempty"`
+	Bundles     []string    `json:"bundles,omitempty"`
+	Aliases     []string    `json:"aliases,omitempty"`
+	ActiveTags  []string    `json:"activeTags,omitempty"`
+	Sync        *SyncConfig `json:"syncConfig,omitempty"`
+	CreateTime  time.Time   `json:"createTime"`
+	UpdateTime  time.Time   `json:"updateTime"`
+}
+
+// A CatalogTier is the shelf a repo stands on. Its numbers are the wire's.
+type CatalogTier int32
+
+const catalogTiers = 7 // numbers 0 to 6
+
+// A SyncConfig says where a repo is copied from.
+type SyncConfig struct {
+	Source         string    `json:"source"`
+	UniqueTags     bool      `json:"uniqueTags,omitempty"`
+	ExpirationTime time.Time `json:"expirationTime,omitzero"`
+	Google         string    `json:"google,omitempty"`
+	Amazon         string    `json:"amazon,omitempty"`
+	Azure          string    `json:"azure,omitempty"`
+	ApkoOverlay    string    `json:"apkoOverlay,omitempty"`
+	GracePeriod    bool      `json:"gracePeriod,omitempty"`
+}
+
+// A RepoReadme is what a repo tells people about itself, in Markdown.
+type RepoReadme struct {
+	UID     UID    `json:"uid"` // the repo's
+	Content string `json:"content"`
+}
+
+// What a repo may hold beside its images.
+const (
+	MaxReadme   = 256 << 10
+	maxRepoName = 128
+	maxRepoList = 100 // bundles, aliases, active tags
+)
+
+var (
+	repoNamePattern = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*$`)
+	aliasPattern    = regexp.MustCompile(`^[a-zA-Z0-9_.\-/]*[a-zA-Z0-9_.\-]:[a-zA-Z0-9_.\-]+$`)
+)
+
+// bundles are the kinds of content a repo or tag can be counted among.
+var bundles = []string{"application", "base", "byol", "ai", "ai-gpu", "featured", "fips", "commercial", "emeritoss"}
+
+// Validate reports every field a caller must fix.
+func (r Repo) Validate() error {
+	var p problems
+	switch {
+	case !repoNamePattern.MatchString(r.Name):
+		p.add("name", "name must match the pattern "+repoNamePattern.String())
+	case len(r.Name) > maxRepoName:
+		p.add("name", "name must have at most 128 characters")
+	}
+	p.description(r.Description)
+	if r.Tier < 0 || r.Tier >= catalogTiers {
+		p.add("catalog_tier", "is not a tier")
+	}
+	p.bundles(r.Bundles)
+	p.atMost("aliases", r.Aliases)
+	for _, a := range r.Aliases {
+		p.matches("aliases", a, aliasPattern)
+	}
+	p.atMost("active_tags", r.ActiveTags)
+	for _, tag := range r.ActiveTags {
+		p.matches("active_tags", tag, tagPattern)
+	}
+	if s := r.Sync; s != nil {
+		if s.Source == "" {
+			p.add("sync_config.source", "is required")
+		}
+		p.text("sync_config.source", s.Source)
+		p.text("sync_config.google", s.Google)
+		p.text("sync_config.amazon", s.Amazon)
+		p.text("sync_config.azure", s.Azure)
+	}
+	return p.err()
+}
+
+// Validate reports every field a caller must fix. Whether the Markdown is
+// harmless is not decided here.
+func (r RepoReadme) Validate() error {
+	var p problems
+	if !storable(r.Content) || len(r.Content) > MaxReadme {
+		p.add("content", "must be valid UTF-8 without NUL, of at most 256 KiB")
+	}
+	return p.err()
+}
+
+func (p *problems) bundles(names []string) {
+	p.atMost("bundles", names)
+	for _, name := range names {
+		if !slices.Contains(bundles, name) {
+			p.add("bundles", "must be of "+strings.Join(bundles, ", "))
+		}
+	}
+}
+
+func (p *problems) atMost(field string, list []string) {
+	if len(list) > maxRepoList {
+		p.add(field, "must have at most 100 entries")
+	}
+}

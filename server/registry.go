@@ -1,0 +1,150 @@
+package server
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-dev/holdfast/registry"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/sts"
+)
+
+const (
+	bucketScheme = "s3://"
+	firstCollect = time.Minute // after the start, so that restarts do not put it off for ever
+)
+
+// storage opens what the settings say blobs are in.
+func (c Config) storage(ctx context.Context) (*registry.Storage, error) {
+	rest, ok := strings.CutPrefix(c.Blobs, bucketScheme)
+	if !ok {
+		return registry.Filesystem(c.Blobs), nil
+	}
+	bucket, prefix, _ := strings.Cut(rest, "/")
+	return registry.S3(ctx, registry.Bucket{Name: bucket, Prefix: prefix, Region: c.S3Region, Endpoint: c.S3Endpoint})
+}
+
+// blobMistakes are those of the settings that say where blobs are.
+func (c Config) blobMistakes(add func(name, format string, args ...any)) {
+	if scheme, rest, ok := strings.Cut(c.Blobs, "://"); ok && (scheme != "s3" || rest == "" || rest[0] == '/') {
+		add("blobs", "%q is neither a folder nor s3://bucket/prefix", c.Blobs)
+	}
+	if c.S3Endpoint != "" && !isBaseURL(c.S3Endpoint) {
+		add("s3_endpoint", "%q is not an http:// or https:// address without query and fragment", c.S3Endpoint)
+	}
+	if c.GCGrace < 0 {
+		add("gc_grace", "must not be negative")
+	}
+	if c.KeepPulls < 0 {
+		add("keep_pulls", "must not be negative")
+	}
+}
+
+// openRegistry builds the registry.
+func (s *Server) openRegistry(ctx context.Context) error {
+	blobs, err := s.cfg.storage(ctx)
+	if err != nil {
+		return err
+	}
+	realm := "http://"
+	if u, err := url.Parse(s.cfg.BaseURL); err == nil {
+		realm = u.Scheme + "://"
+	}
+	s.registry = registry.New(s.store, s.checker, s.issuer, blobs, registry.Config{
+		Host: s.cfg.RegistryHost, Realm: realm + s.cfg.RegistryHost + "/v2/token",
+		Assume: s.assumeForRegistry, Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect, Log: s.log, Now: s.cfg.Now,
+	})
+	s.registryRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "holdfast_registry_requests_total", Help: "Requests to the registry, by method and status.",
+	}, []string{"method", "status"})
+	s.metrics.MustRegister(s.registryRequests)
+	return nil
+}
+
+// assumeForRegistry exchanges a workload's own token for one of the registry's
+// audience: how pull tokens log in.
+func (s *Server) assumeForRegistry(ctx context.Context, identity resource.UID, credential string) (string, error) {
+	t, err := s.sts.Exchange(ctx, sts.Request{
+		Wish: sts.Wish{Audience: []string{s.cfg.RegistryHost}}, Identity: string(identity), Bearer: credential,
+	})
+	return t.Text, err
+}
+
+// collection is how garbage is collected by the settings.
+func (c Config) collection() registry.Collection {
+	return registry.Collection{Grace: c.GCGrace, KeepPulls: c.KeepPulls}
+}
+
+// collect collects garbage again and again, until ctx ends.
+func (s *Server) collect(ctx context.Context) error {
+	if s.cfg.GCInterval < 0 {
+		return nil
+	}
+	wait := min(firstCollect, s.cfg.GCInterval)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+		wait = s.cfg.GCInterval
+		took, err := s.registry.Collect(ctx, s.cfg.collection())
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			s.log.WarnContext(ctx, "garbage was not collected", "err", err)
+		case took != registry.Collected{}:
+			s.log.InfoContext(ctx, "collected garbage", "took", took)
+		}
+	}
+}
+
+// serveRegistry answers a request to the registry, and counts it.
+func (s *Server) serveRegistry(w http.ResponseWriter, r *http.Request) {
+	counted := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+	start := time.Now()
+	s.registry.ServeHTTP(counted, r)
+	method := r.Method
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
+	default:
+		method = "other"
+	}
+	s.registryRequests.WithLabelValues(method, strconv.Itoa(counted.status)).Inc()
+	s.log.DebugContext(r.Context(), "registry", "method", r.Method, "path", r.URL.Path, "status", counted.status, "took", time.Since(start).String())
+}
+
+// isRegistry tells whether a path is the registry's. It is asked before the
+// mux, which would redirect what has dots in it.
+func isRegistry(path string) bool { return path == "/v2" || strings.HasPrefix(path, "/v2/") }
+
+// A statusWriter remembers the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// ReadFrom implements io.ReaderFrom: with it the kernel can send a file.
+func (w *statusWriter) ReadFrom(body io.Reader) (int64, error) {
+	return io.Copy(w.ResponseWriter, body)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// blobFolder is where blobs are unless the settings say otherwise.
+func (c Config) blobFolder() string { return filepath.Join(c.DataDir, "blobs") }

@@ -1,0 +1,189 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// A MissingError lists what a manifest refers to and its repo lacks.
+type MissingError struct{ Needs []resource.Need }
+
+// Error implements error.
+func (e *MissingError) Error() string {
+	var digests []string
+	for _, n := range e.Needs {
+		digests = append(digests, n.Digest)
+	}
+	return "the manifest refers to unknown content: " + strings.Join(digests, ", ")
+}
+
+// PutManifest stores m in the repo and points every tag at it: all of it or
+// nothing. It returns the repo, which it may have made, a *MissingError if the
+// repo lacks what m needs, fault.FailedPrecondition if a tag would move that
+// frozen forbids to, and fault.NotFound if there is no such repo or group.
+func (s *Store) PutManifest(ctx context.Context, ref RepoRef, m resource.Manifest, tags []string, frozen func(string) bool) (repo resource.UID, _ error) {
+	err := s.write(ctx, func(t *tx) (err error) {
+		if repo, err = t.into(ctx, ref); err != nil {
+			return err
+		}
+		if err := t.addManifest(ctx, repo, m); err != nil {
+			return err
+		}
+		for _, tag := range tags {
+			if _, err := t.point(ctx, resource.Tag{UID: repo.NewChild(), Name: tag, Digest: m.Digest}, frozen); err != nil {
+				return err
+			}
+		}
+		return t.emit(ctx, resource.RegistryPush, repo, repo.Parent(), nil, Push{Repo: repo, Digest: m.Digest, MediaType: m.MediaType, Tags: tags})
+	})
+	return repo, err
+}
+
+// A Push is what the event of one tells.
+type Push struct {
+	Repo      resource.UID `json:"repo"`
+	Digest    string       `json:"digest"`
+	MediaType string       `json:"mediaType"`
+	Tags      []string     `json:"tags,omitempty"`
+}
+
+// addManifest stores m unless it is there.
+func (t *tx) addManifest(ctx context.Context, repo resource.UID, m resource.Manifest) error {
+	n, err := t.exec(ctx, `
+		INSERT INTO manifests (repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (repo, digest) DO NOTHING`,
+		segment(repo), m.Digest, m.MediaType, len(m.Body), m.Subject, m.ArtifactType, m.Annotations, ms(t.s.now()), m.Body)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return t.keepManifest(ctx, repo, m.Digest)
+	}
+	var lacking []resource.Need
+	for _, need := range m.Needs {
+		held, err := t.refer(ctx, repo, m.Digest, need)
+		if err != nil {
+			return err
+		}
+		if !held && !need.Optional {
+			lacking = append(lacking, need)
+		}
+	}
+	if lacking != nil {
+		return &MissingError{lacking}
+	}
+	return nil
+}
+
+// keepManifest holds a manifest that was there before this push until it
+// commits.
+func (t *tx) keepManifest(ctx context.Context, repo resource.UID, digest string) error {
+	var one int
+	err := t.row(ctx, `SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.s.engine.hold, []any{segment(repo), digest}, &one)
+	return missing(err, "manifest", resource.UID(digest))
+}
+
+// refer notes that a manifest needs something of its repo, and holds it until
+// the commit. It reports false if the repo does not have it.
+func (t *tx) refer(ctx context.Context, repo resource.UID, digest string, n resource.Need) (bool, error) {
+	table, column := "repo_blobs", "blob"
+	if n.Manifest {
+		table, column = "manifests", "child"
+	}
+	var one int
+	err := t.row(ctx, `SELECT 1 FROM `+table+` AS t WHERE t.repo = $1 AND t.digest = $2`+t.s.engine.hold, []any{segment(repo), n.Digest}, &one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, t.later(ctx, `INSERT INTO manifest_refs (repo, digest, `+column+`) VALUES ($1, $2, $3)`, segment(repo), digest, n.Digest)
+}
+
+// manifestBy selects a manifest by digest or, where it has no colon, by tag.
+func manifestBy(columns, reference string) string {
+	digest := `$2`
+	if !strings.Contains(reference, ":") {
+		digest = `(SELECT digest FROM tags WHERE parent = $1 AND name = $2)`
+	}
+	return `SELECT ` + columns + ` FROM manifests WHERE repo = $1 AND digest = ` + digest
+}
+
+// Manifest returns what a digest or tag names in a repo, or fault.NotFound.
+func (s *Store) Manifest(ctx context.Context, repo resource.UID, reference string) (resource.Manifest, error) {
+	m, err := s.statManifest(ctx, `digest, media_type, size, push_ms, subject, body`, repo, reference, func(m *resource.Manifest) []any { return []any{&m.Subject, &m.Body} })
+	return m, err
+}
+
+// StatManifest is Manifest without the body.
+func (s *Store) StatManifest(ctx context.Context, repo resource.UID, reference string) (resource.Manifest, error) {
+	return s.statManifest(ctx, `digest, media_type, size, push_ms`, repo, reference, func(*resource.Manifest) []any { return nil })
+}
+
+func (s *Store) statManifest(ctx context.Context, columns string, repo resource.UID, reference string, more func(*resource.Manifest) []any) (m resource.Manifest, _ error) {
+	var pushed int64
+	dest := append([]any{&m.Digest, &m.MediaType, &m.Size, &pushed}, more(&m)...)
+	err := s.row(ctx, manifestBy(columns, reference), []any{segment(repo), reference}, dest...)
+	m.PushTime = fromMS(pushed)
+	return m, missing(err, "manifest", resource.UID(reference))
+}
+
+// DeleteManifest removes a manifest and its tags. It returns fault.NotFound if
+// it is not there, and fault.FailedPrecondition while an index of the repo
+// lists it, or if it has a tag that frozen keeps.
+func (s *Store) DeleteManifest(ctx context.Context, repo resource.UID, digest string, frozen func(string) bool) error {
+	return s.write(ctx, func(t *tx) error {
+		var one int
+		err := t.row(ctx, `SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+s.engine.lockKey, []any{segment(repo), digest}, &one)
+		if err != nil {
+			return missing(err, "manifest", resource.UID(digest))
+		}
+		var named []resource.Tag
+		err = t.rows(ctx, `SELECT `+tags.columns+` FROM tags AS t WHERE t.digest = $1 AND t.parent = $2`+s.engine.lockKey, []any{digest, segment(repo)}, func(row scanner) error {
+			g, err := tags.scan(row)
+			named = append(named, g)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, g := range named {
+			if err := t.untag(ctx, g, frozen); err != nil {
+				return err
+			}
+		}
+		if err := t.row(ctx, `SELECT count(*) FROM manifest_refs WHERE repo = $1 AND child = $2`, []any{segment(repo), digest}, &one); err != nil {
+			return err
+		}
+		if one > 0 {
+			return fault.InUse("manifest", "an index")
+		}
+		if _, err := t.exec(ctx, `DELETE FROM manifest_refs WHERE repo = $1 AND digest = $2`, segment(repo), digest); err != nil {
+			return err
+		}
+		_, err = t.exec(ctx, `DELETE FROM manifests WHERE repo = $1 AND digest = $2`, segment(repo), digest)
+		return err
+	})
+}
+
+// Referrers returns up to n manifests about subject, by digest after last, and
+// of the artifact type unless that is "".
+func (s *Store) Referrers(ctx context.Context, repo resource.UID, subject, artifactType, last string, n int) ([]resource.Manifest, error) {
+	var all []resource.Manifest
+	err := s.rows(ctx, `
+		SELECT digest, media_type, size, artifact_type, annotations FROM manifests
+		WHERE repo = $1 AND subject = $2 AND subject <> '' AND digest > $3 AND ($4 = '' OR artifact_type = $4)
+		ORDER BY digest LIMIT $5`, []any{segment(repo), subject, last, artifactType, n}, func(row scanner) (bool, error) {
+		m := resource.Manifest{Subject: subject}
+		err := row.Scan(&m.Digest, &m.MediaType, &m.Size, &m.ArtifactType, &m.Annotations)
+		all = append(all, m)
+		return false, err
+	})
+	return all, err
+}

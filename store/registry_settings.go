@@ -1,0 +1,88 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// RegistrySettings returns the settings that count for the repos of a group:
+// those of the nearest group, itself or above, that has any. Where none has, it
+// returns the zero value.
+func (s *Store) RegistrySettings(ctx context.Context, group resource.UID) (resource.RegistrySettings, error) {
+	return s.settingsAbove(group, func(text string, args []any, dest ...any) error { return s.row(ctx, text, args, dest...) })
+}
+
+func (s *Store) settingsAbove(group resource.UID, row func(text string, args []any, dest ...any) error) (set resource.RegistrySettings, _ error) {
+	q := query{engine: s.engine}
+	var groups []int64
+	for _, g := range append(group.Ancestors(), group) {
+		groups = append(groups, segment(g))
+	}
+	var detail string
+	var uid resource.UID
+	var updated int64
+	// Of uids on one path, the longest is the last.
+	text := `SELECT uid, detail, update_ms FROM registry_settings WHERE grp IN (SELECT v FROM ` + s.engine.each(&q, groups) + ` AS s) ORDER BY uid DESC LIMIT 1`
+	err := row(text, q.args, &uid, &detail, &updated)
+	if errors.Is(err, sql.ErrNoRows) {
+		return set, nil
+	}
+	if err != nil {
+		return set, err
+	}
+	if err := json.Unmarshal([]byte(detail), &set); err != nil {
+		return set, fmt.Errorf("registry settings of %s: %w", uid, err)
+	}
+	set.UID, set.UpdateTime = uid, fromMS(updated)
+	return set, nil
+}
+
+// UpdateRegistrySettings applies change to the settings that count for a group
+// and makes the result its own, under the rules of UpdateGroup.
+func (s *Store) UpdateRegistrySettings(ctx context.Context, group resource.UID, change func(*resource.RegistrySettings) error) (set resource.RegistrySettings, _ error) {
+	err := s.write(ctx, func(t *tx) error {
+		var one int
+		if err := t.row(ctx, `SELECT 1 FROM groups AS t WHERE t.uid = $1`+s.engine.lock, []any{string(group)}, &one); err != nil {
+			return missing(err, "group", group)
+		}
+		before, err := s.settingsAbove(group, func(text string, args []any, dest ...any) error { return t.row(ctx, text, args, dest...) })
+		if err != nil {
+			return err
+		}
+		if set, err = clone(before); err != nil {
+			return err
+		}
+		if err := change(&set); err != nil {
+			return err
+		}
+		set.UID, set.UpdateTime = group, s.now()
+		detail, err := encode(set)
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec(ctx, `
+			INSERT INTO registry_settings (grp, uid, detail, update_ms) VALUES ($1, $2, $3, $4)
+			ON CONFLICT (grp) DO UPDATE SET detail = excluded.detail, update_ms = excluded.update_ms`,
+			segment(group), string(group), detail, ms(set.UpdateTime)); err != nil {
+			return err
+		}
+		return t.emit(ctx, resource.RegistrySettingsUpdated, group, group, before, set)
+	})
+	return set, err
+}
+
+// DeleteRegistrySettings takes a group's own settings away, if it has any.
+func (s *Store) DeleteRegistrySettings(ctx context.Context, group resource.UID) error {
+	return s.write(ctx, func(t *tx) error {
+		n, err := t.exec(ctx, `DELETE FROM registry_settings WHERE grp = $1`, segment(group))
+		if err != nil || n == 0 {
+			return err
+		}
+		return t.emit(ctx, resource.RegistrySettingsUpdated, group, group, nil, resource.RegistrySettings{UID: group, UpdateTime: s.now()})
+	})
+}

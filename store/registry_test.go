@@ -1,0 +1,686 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/storetest"
+)
+
+// A shelf is an organization with a repo in a folder.
+type shelf struct {
+	*store.Store
+	org, folder resource.Group
+	repo        resource.Repo
+}
+
+func newShelf(t *testing.T, s *store.Store) shelf {
+	t.Helper()
+	org := addGroup(t, s, "", "org")
+	folder := addGroup(t, s, org.UID, "folder")
+	return shelf{s, org, folder, addRepo(t, s, folder.UID, "app")}
+}
+
+func (s shelf) everywhere() store.Reach { return store.Reach{Under: []resource.UID{s.org.UID}} }
+
+// names lists the tags that a filter keeps, and checks the total.
+func (s shelf) names(t *testing.T, f resource.Filter, order string) []string {
+	t.Helper()
+	var names []string
+	p := page.Request{Size: 2, Order: page.Order{Field: order}} // small, so that there are cursors
+	for {
+		got, err := s.Tags(t.Context(), s.everywhere(), f, p)
+		must(t, err)
+		for _, g := range got.Items {
+			names = append(names, g.Name)
+		}
+		if got.Last == nil {
+			if got.Total != int64(len(names)) {
+				t.Errorf("total = %d, tags %v", got.Total, names)
+			}
+			return names
+		}
+		p.After = got.Last
+	}
+}
+
+var registryPromises = map[string]func(t *testing.T, s shelf){
+	"a repo keeps what it was given": func(t *testing.T, s shelf) {
+		r := resource.Repo{
+			UID: s.org.UID.NewChild(), Name: "full", Description: "ünï", Tier: 3, Bundles: []string{"fips"}, Aliases: []string{"a:b"},
+			ActiveTags: []string{"latest"}, Sync: &resource.SyncConfig{Source: "x", ExpirationTime: epoch}, CreateTime: epoch, UpdateTime: epoch.Add(time.Second),
+		}
+		must(t, s.InsertRepo(t.Context(), r))
+		wantSame(t, s.Repo, r.UID, r)
+		changed, err := s.UpdateRepo(t.Context(), r.UID, func(r *resource.Repo) error { r.Tier, r.Sync = 1, nil; return nil })
+		must(t, err)
+		wantSame(t, s.Repo, r.UID, changed)
+		must(t, s.UpdateRepoReadme(t.Context(), resource.RepoReadme{UID: r.UID, Content: "# hi"}))
+		readme, err := s.RepoReadme(t.Context(), r.UID)
+		if err != nil || readme.Content != "# hi" {
+			t.Errorf("readme = %v, %v", readme, err)
+		}
+	},
+	"repos of a group have different names": func(t *testing.T, s shelf) {
+		wantFault(t, s.InsertRepo(t.Context(), newRepo(s.folder.UID, "app")), fault.AlreadyExists, fault.Resource{Type: "repo", Name: "app"})
+		other := addRepo(t, s.Store, s.folder.UID, "other")
+		_, err := s.UpdateRepo(t.Context(), other.UID, func(r *resource.Repo) error { r.Name = "app"; return nil })
+		wantFault(t, err, fault.AlreadyExists, fault.Resource{Type: "repo", Name: "app"})
+		addRepo(t, s.Store, s.org.UID, "app")
+	},
+	"a repo's group must be there": func(t *testing.T, s shelf) {
+		wantFault(t, s.InsertRepo(t.Context(), newRepo(s.org.UID.NewChild(), "x")), fault.NotFound, fault.Resource{})
+		_, err := s.PutManifest(t.Context(), store.RepoRef{Group: s.org.UID.NewChild(), Name: "x", Create: true}, newIndex("i"), nil, nil)
+		wantFault(t, err, fault.NotFound, fault.Resource{})
+	},
+	"a group with repos stays, and says so": func(t *testing.T, s shelf) {
+		err := s.DeleteGroup(t.Context(), s.folder.UID, "")
+		wantFault(t, err, fault.FailedPrecondition, fault.Resource{})
+		if want := "Precondition failed: cannot delete group with child repos"; err.Error() != want {
+			t.Errorf("error = %q, want %q", err, want)
+		}
+		must(t, s.DeleteRepo(t.Context(), s.repo.UID))
+		must(t, s.DeleteGroup(t.Context(), s.folder.UID, ""))
+	},
+	"a repo is found by the names above it": func(t *testing.T, s shelf) {
+		at, err := s.RepoAt(t.Context(), []string{"org", "folder", "app"})
+		if err != nil || at != s.repo.UID {
+			t.Errorf("repo = %s, %v", at, err)
+		}
+		name, err := s.RepoPath(t.Context(), s.repo.UID)
+		if err != nil || name != "org/folder/app" {
+			t.Errorf("path = %s, %v", name, err)
+		}
+		group, err := s.GroupAt(t.Context(), []string{"org", "folder"})
+		if err != nil || group != s.folder.UID {
+			t.Errorf("group = %s, %v", group, err)
+		}
+		for _, names := range [][]string{{"app"}, {"org", "app"}, {"folder", "app"}, {"org", "folder", "x"}, {"org", "folder", "app", "app"}, {}} {
+			_, err := s.RepoAt(t.Context(), names)
+			wantFault(t, err, fault.NotFound, fault.Resource{})
+		}
+	},
+	"a push makes the repo if it may": func(t *testing.T, s shelf) {
+		to := store.RepoRef{Group: s.org.UID, Name: "fresh"}
+		_, err := s.PutManifest(t.Context(), to, newIndex("i"), []string{"v1"}, nil)
+		wantFault(t, err, fault.NotFound, fault.Resource{})
+		to.Create = true
+		uid, err := s.PutManifest(t.Context(), to, newIndex("i"), []string{"v1"}, nil)
+		must(t, err)
+		r, err := s.Repo(t.Context(), uid)
+		if err != nil || r.Name != "fresh" || uid.Parent() != s.org.UID {
+			t.Errorf("repo = %v, %v", r, err)
+		}
+	},
+	"a push is all or nothing": func(t *testing.T, s shelf) {
+		before := everything(t, s.Store)
+		_, err := s.PutManifest(t.Context(), store.RepoRef{Group: s.org.UID, Name: "fresh", Create: true}, newImage("one"), []string{"v1"}, nil)
+		lacking, ok := errors.AsType[*store.MissingError](err)
+		if !ok || len(lacking.Needs) != 1 || lacking.Needs[0].Digest != digest("one") {
+			t.Errorf("error = %v", err)
+		}
+		if diff := cmp.Diff(before, everything(t, s.Store)); diff != "" {
+			t.Error(diff)
+		}
+	},
+	"what a manifest may lack it may lack": func(t *testing.T, s shelf) {
+		m := newImage("elsewhere")
+		m.Needs[0].Optional = true
+		push(t, s.Store, s.repo, m)
+	},
+	"a manifest is found by digest and by tag": func(t *testing.T, s shelf) {
+		m := addImage(t, s.Store, s.repo, "v1", "one")
+		for _, by := range []string{"v1", m.Digest} {
+			got, err := s.Manifest(t.Context(), s.repo.UID, by)
+			must(t, err)
+			stat, err := s.StatManifest(t.Context(), s.repo.UID, by)
+			must(t, err)
+			if got.Digest != m.Digest || string(got.Body) != "one" || got.MediaType != m.MediaType || stat.Digest != m.Digest || stat.Size != 3 || stat.Body != nil {
+				t.Errorf("%s is %v, %v", by, got, stat)
+			}
+		}
+		for _, by := range []string{"v2", digest("x")} {
+			_, err := s.Manifest(t.Context(), s.repo.UID, by)
+			wantFault(t, err, fault.NotFound, fault.Resource{Type: "manifest", Name: by})
+		}
+	},
+	"a tag has a history, and one that stays leaves no trace": func(t *testing.T, s shelf) {
+		ctx := resource.WithActor(t.Context(), resource.Actor{Subject: alice})
+		one, two := addImage(t, s.Store, s.repo, "", "one"), addImage(t, s.Store, s.repo, "", "two")
+		for _, m := range []resource.Manifest{one, one, two} {
+			_, err := s.PutManifest(ctx, ref(s.repo), m, []string{"v1"}, nil)
+			must(t, err)
+		}
+		g, err := s.TagNamed(ctx, s.repo.UID, "v1")
+		must(t, err)
+		must(t, s.DeleteTag(ctx, g.UID, nil))
+		got, err := s.TagHistory(ctx, s.repo.UID, "v1", page.Request{Size: 2})
+		must(t, err)
+		if got.Total != 3 || got.Last == nil || len(got.Items) != 2 {
+			t.Fatalf("history = %+v", got)
+		}
+		rest, err := s.TagHistory(ctx, s.repo.UID, "", page.Request{Size: 2, After: got.Last})
+		must(t, err)
+		var digests []string
+		for _, m := range append(got.Items, rest.Items...) {
+			digests = append(digests, m.Digest)
+			if m.Actor.Subject != alice || m.Repo != s.repo.UID || m.Name != "v1" {
+				t.Errorf("move = %+v", m)
+			}
+		}
+		if want := []string{"", two.Digest, one.Digest}; !slices.Equal(digests, want) {
+			t.Errorf("digests = %v, want %v", digests, want)
+		}
+	},
+	"a tag is put where a manifest is": func(t *testing.T, s shelf) {
+		m := addImage(t, s.Store, s.repo, "", "one")
+		g := resource.Tag{UID: s.repo.UID.NewChild(), Name: "v1", Digest: m.Digest, Deprecated: true, Bundles: []string{"base"}}
+		put, err := s.PutTag(t.Context(), g, always)
+		must(t, err)
+		if put.UID != g.UID {
+			t.Errorf("uid = %s", put.UID)
+		}
+		wantSame(t, s.Tag, g.UID, put)
+		again, err := s.PutTag(t.Context(), resource.Tag{UID: s.repo.UID.NewChild(), Name: "v1", Digest: m.Digest}, always)
+		if err != nil || again.UID != g.UID || again.Deprecated {
+			t.Errorf("tag = %v, %v", again, err)
+		}
+		_, err = s.PutTag(t.Context(), resource.Tag{UID: s.repo.UID.NewChild(), Name: "v2", Digest: digest("x")}, nil)
+		wantFault(t, err, fault.NotFound, fault.Resource{Type: "manifest", Name: digest("x")})
+		_, err = s.PutTag(t.Context(), resource.Tag{UID: s.org.UID.NewChild().NewChild(), Name: "v2", Digest: m.Digest}, nil)
+		wantFault(t, err, fault.NotFound, fault.Resource{})
+	},
+	"a frozen tag neither moves nor goes": func(t *testing.T, s shelf) {
+		one := addImage(t, s.Store, s.repo, "v1", "one")
+		addBlob(t, s.Store, s.repo, "two")
+		g, err := s.TagNamed(t.Context(), s.repo.UID, "v1")
+		must(t, err)
+		_, moved := s.PutManifest(t.Context(), ref(s.repo), newImage("two"), []string{"v1"}, always)
+		for _, err := range []error{
+			moved, s.DeleteTag(t.Context(), g.UID, always), s.DeleteTagNamed(t.Context(), s.repo.UID, "v1", always),
+			s.DeleteManifest(t.Context(), s.repo.UID, one.Digest, always),
+		} {
+			wantFault(t, err, fault.FailedPrecondition, fault.Resource{})
+			if fault.From(err).Unmet[0].Subject != "TAG_IMMUTABLE" {
+				t.Errorf("error = %v", err)
+			}
+		}
+		_, err = s.PutManifest(t.Context(), ref(s.repo), one, []string{"v1", "v2"}, always)
+		must(t, err)
+	},
+	"a list hides the tags that tools make": func(t *testing.T, s shelf) {
+		addImage(t, s.Store, s.repo, "", "one")
+		push(t, s.Store, s.repo, newImage("one"), "v1", "latest", "sha256-abc", "1.2-20240506", "1.2-r3", "other", "sha512-x", "a-r1")
+		all := []resource.TagClass{resource.ReferrerTag, resource.DateTag, resource.EpochTag}
+		for _, order := range []string{"name", "uid", "update_time"} {
+			for name, tt := range map[string]struct {
+				f    resource.Filter
+				want []string
+			}{
+				"plain":      {resource.Filter{}, []string{"latest", "other", "v1"}},
+				"dates":      {resource.Filter{Classes: all[1:2]}, []string{"1.2-20240506", "latest", "other", "v1"}},
+				"all":        {resource.Filter{Classes: all}, []string{"1.2-20240506", "1.2-r3", "a-r1", "latest", "other", "sha256-abc", "sha512-x", "v1"}},
+				"in a repo":  {resource.Filter{Place: resource.PlaceFilter{ChildrenOf: s.repo.UID}, Classes: all[:1]}, []string{"latest", "other", "sha256-abc", "sha512-x", "v1"}},
+				"by name":    {resource.Filter{Name: "v1"}, []string{"v1"}},
+				"hidden":     {resource.Filter{Name: "a-r1"}, nil},
+				"by digest":  {resource.Filter{Digest: newImage("one").Digest}, []string{"latest", "other", "v1"}},
+				"since":      {resource.Filter{UpdatedSince: time.Now().Add(time.Hour)}, nil},
+				"since then": {resource.Filter{UpdatedSince: epoch}, []string{"latest", "other", "v1"}},
+			} {
+				got := s.names(t, tt.f, order)
+				slices.Sort(got)
+				if !slices.Equal(got, tt.want) {
+					t.Errorf("%s by %s = %v, want %v", name, order, got, tt.want)
+				}
+			}
+		}
+	},
+	"tags of the protocol are in the order of their bytes": func(t *testing.T, s shelf) {
+		addImage(t, s.Store, s.repo, "", "one")
+		push(t, s.Store, s.repo, newImage("one"), "b", "B", "a", "_", "sha256-x")
+		first, err := s.TagNames(t.Context(), s.repo.UID, "", 3)
+		must(t, err)
+		rest, err := s.TagNames(t.Context(), s.repo.UID, first[2], 3)
+		must(t, err)
+		if got := strings.Join(append(first, rest...), " "); got != "B _ a b sha256-x" {
+			t.Errorf("tags = %s", got)
+		}
+	},
+	"a manifest that goes takes its tags along": func(t *testing.T, s shelf) {
+		m := addImage(t, s.Store, s.repo, "", "one")
+		push(t, s.Store, s.repo, m, "v1", "v1-r1")
+		push(t, s.Store, s.repo, newIndex("i", "one"), "index")
+		wantFault(t, s.DeleteManifest(t.Context(), s.repo.UID, m.Digest, nil), fault.FailedPrecondition, fault.Resource{})
+		must(t, s.DeleteManifest(t.Context(), s.repo.UID, newIndex("i").Digest, nil))
+		must(t, s.DeleteManifest(t.Context(), s.repo.UID, m.Digest, nil))
+		wantFault(t, s.DeleteManifest(t.Context(), s.repo.UID, m.Digest, nil), fault.NotFound, fault.Resource{})
+		if got := s.names(t, resource.Filter{Classes: []resource.TagClass{resource.EpochTag}}, "name"); got != nil {
+			t.Errorf("tags left: %v", got)
+		}
+	},
+	"a manifest's blob stays": func(t *testing.T, s shelf) {
+		addImage(t, s.Store, s.repo, "v1", "one")
+		wantFault(t, s.DeleteBlob(t.Context(), s.repo.UID, digest("one")), fault.FailedPrecondition, fault.Resource{})
+		must(t, s.DeleteManifest(t.Context(), s.repo.UID, newImage("one").Digest, nil))
+		must(t, s.DeleteBlob(t.Context(), s.repo.UID, digest("one")))
+		wantFault(t, s.DeleteBlob(t.Context(), s.repo.UID, digest("one")), fault.NotFound, fault.Resource{})
+	},
+	"the same bytes are stored once, and read through a repo that has them": func(t *testing.T, s shelf) {
+		other := addRepo(t, s.Store, s.org.UID, "other")
+		addBlob(t, s.Store, s.repo, "one")
+		_, err := s.Blob(t.Context(), other.UID, digest("one"))
+		wantFault(t, err, fault.NotFound, fault.Resource{})
+		kept, err := s.AddBlob(t.Context(), ref(other), resource.Upload{}, "", resource.Blob{Digest: digest("one"), Size: 3, Path: "/second"})
+		if err != nil || kept {
+			t.Errorf("kept = %v, %v", kept, err)
+		}
+		b, err := s.Blob(t.Context(), other.UID, digest("one"))
+		if err != nil || b.Path == "/second" || b.Size != 3 {
+			t.Errorf("blob = %v, %v", b, err)
+		}
+	},
+	"a blob is mounted from a repo that has it": func(t *testing.T, s shelf) {
+		other := addRepo(t, s.Store, s.org.UID, "other")
+		addBlob(t, s.Store, s.repo, "one")
+		wantFault(t, s.MountBlob(t.Context(), s.repo.UID, ref(other), digest("two")), fault.NotFound, fault.Resource{})
+		wantFault(t, s.MountBlob(t.Context(), other.UID, ref(s.repo), digest("one")), fault.NotFound, fault.Resource{})
+		must(t, s.MountBlob(t.Context(), s.repo.UID, ref(other), digest("one")))
+		holders, err := s.BlobHolders(t.Context(), digest("one"), 5)
+		if err != nil || len(holders) != 2 {
+			t.Errorf("holders = %v, %v", holders, err)
+		}
+	},
+	"an upload has one holder at a time": func(t *testing.T, s shelf) {
+		u := addUpload(t, s.Store, s.folder.UID, "app")
+		hold := func(holder string, until time.Duration) error {
+			_, err := s.HoldUpload(t.Context(), u.Group, u.Repo, u.ID, holder, s.Now().Add(until))
+			return err
+		}
+		must(t, hold("a", time.Hour))
+		wantFault(t, hold("b", time.Hour), fault.Aborted, fault.Resource{})
+		must(t, hold("a", -time.Second)) // its lease ends
+		must(t, hold("b", time.Hour))
+		u.Size, u.State = 7, []byte{1}
+		wantFault(t, s.SaveUpload(t.Context(), u, "a"), fault.NotFound, fault.Resource{})
+		must(t, s.SaveUpload(t.Context(), u, "b"))
+		got, err := s.Upload(t.Context(), u.Group, u.Repo, u.ID)
+		if diff := cmp.Diff(u, got); err != nil || diff != "" {
+			t.Error(err, diff)
+		}
+		must(t, hold("c", time.Hour))
+		must(t, s.ReleaseUpload(t.Context(), u.ID, "c"))
+		must(t, hold("d", time.Hour))
+		_, err = s.AddBlob(t.Context(), ref(s.repo), u, "c", resource.Blob{Digest: digest("x"), Path: "/x"})
+		wantFault(t, err, fault.Aborted, fault.Resource{})
+		_, err = s.AddBlob(t.Context(), ref(s.repo), u, "d", resource.Blob{Digest: digest("x"), Path: "/x"})
+		must(t, err)
+		wantFault(t, s.DeleteUpload(t.Context(), u.ID), fault.NotFound, fault.Resource{})
+	},
+	"an upload is found in its repo only": func(t *testing.T, s shelf) {
+		u := addUpload(t, s.Store, s.folder.UID, "app")
+		_, err := s.Upload(t.Context(), s.org.UID, "app", u.ID)
+		wantFault(t, err, fault.NotFound, fault.Resource{})
+		_, err = s.Upload(t.Context(), s.folder.UID, "other", u.ID)
+		wantFault(t, err, fault.NotFound, fault.Resource{})
+	},
+	"an upload that rests is dropped, one that is held is not": func(t *testing.T, s shelf) {
+		u, v := addUpload(t, s.Store, s.folder.UID, "app"), addUpload(t, s.Store, s.folder.UID, "app")
+		_, err := s.HoldUpload(t.Context(), v.Group, v.Repo, v.ID, "a", s.Now().Add(time.Hour))
+		must(t, err)
+		stale, err := s.StaleUploads(t.Context(), "", s.Now().Add(-time.Hour), 10)
+		if err != nil || len(stale) != 0 {
+			t.Errorf("stale = %v, %v", stale, err)
+		}
+		later := s.Now().Add(time.Minute)
+		for _, tt := range []struct {
+			id   string
+			want bool
+		}{{u.ID, true}, {u.ID, false}, {v.ID, false}} {
+			if dropped, err := s.DropUpload(t.Context(), tt.id, later); err != nil || dropped != tt.want {
+				t.Errorf("dropped = %v, %v; want %v", dropped, err, tt.want)
+			}
+		}
+	},
+	"what a repo does not need is unlinked after the grace, unless somebody asks": func(t *testing.T, s shelf) {
+		addImage(t, s.Store, s.repo, "v1", "needed")
+		addBlob(t, s.Store, s.repo, "idle")
+		addBlob(t, s.Store, s.repo, "asked")
+		now := s.Now().Add(time.Hour)
+		idle, next, err := s.Idle(t.Context(), nil, now, 10)
+		if err != nil || next != nil || len(idle) != 2 {
+			t.Fatalf("idle = %v, %v, %v", idle, next, err)
+		}
+		must(t, s.MarkIdle(t.Context(), idle, now))
+		if _, took, err := s.Unlink(t.Context(), now.Add(-time.Second), 10); err != nil || took != 0 {
+			t.Errorf("took %d within the grace, %v", took, err)
+		}
+		_, err = s.Blob(t.Context(), s.repo.UID, digest("asked"))
+		must(t, err)
+		if _, took, err := s.Unlink(t.Context(), now, 10); err != nil || took != 1 {
+			t.Errorf("took %d, %v", took, err)
+		}
+		_, err = s.Blob(t.Context(), s.repo.UID, digest("idle"))
+		wantFault(t, err, fault.NotFound, fault.Resource{})
+		for _, word := range []string{"needed", "asked"} {
+			_, err := s.Blob(t.Context(), s.repo.UID, digest(word))
+			must(t, err)
+		}
+		unheld, err := s.Unheld(t.Context(), "", 10)
+		if err != nil || len(unheld) != 1 || unheld[0].Digest != digest("idle") {
+			t.Fatalf("unheld = %v, %v", unheld, err)
+		}
+		gone, err := s.Forget(t.Context(), append(unheld, resource.Blob{Digest: digest("needed")}))
+		if err != nil || !cmp.Equal(gone, unheld) {
+			t.Errorf("gone = %v, %v", gone, err)
+		}
+	},
+	"what came to be needed is not unlinked": func(t *testing.T, s shelf) {
+		addBlob(t, s.Store, s.repo, "one")
+		now := s.Now().Add(time.Hour)
+		idle, _, err := s.Idle(t.Context(), nil, now, 10)
+		must(t, err)
+		must(t, s.MarkIdle(t.Context(), idle, now))
+		push(t, s.Store, s.repo, newImage("one"), "v1")
+		if _, took, err := s.Unlink(t.Context(), now, 10); err != nil || took != 0 {
+			t.Errorf("took %d, %v", took, err)
+		}
+	},
+	"the walk through what repos hold goes on where it stopped": func(t *testing.T, s shelf) {
+		for i := range 7 {
+			addBlob(t, s.Store, s.repo, fmt.Sprint(i))
+		}
+		n := 0
+		var from *store.Held
+		for {
+			idle, next, err := s.Idle(t.Context(), from, s.Now().Add(time.Hour), 3)
+			must(t, err)
+			n += len(idle)
+			if next == nil {
+				break
+			}
+			from = next
+		}
+		if n != 7 {
+			t.Errorf("%d blobs, want 7", n)
+		}
+	},
+	"a file is named by a blob or an upload": func(t *testing.T, s shelf) {
+		u := addUpload(t, s.Store, s.folder.UID, "app")
+		addBlob(t, s.Store, s.repo, "one")
+		b, err := s.Blob(t.Context(), s.repo.UID, digest("one"))
+		must(t, err)
+		got, err := s.Unnamed(t.Context(), map[string]string{b.Path: "x", "/u": u.ID, "/lost": "lost"})
+		if err != nil || !slices.Equal(got, []string{"/lost"}) {
+			t.Errorf("unnamed = %v, %v", got, err)
+		}
+	},
+	"a repo that goes takes everything along": func(t *testing.T, s shelf) {
+		addImage(t, s.Store, s.repo, "v1", "one")
+		push(t, s.Store, s.repo, newIndex("i", "one"), "index", "x-r1", "sha256-x")
+		must(t, s.InsertPulls(t.Context(), []resource.Pull{{UID: s.repo.UID.NewChild(), Digest: digest("one"), Time: epoch}}))
+		must(t, s.DeleteRepo(t.Context(), s.repo.UID))
+		wantFault(t, s.DeleteRepo(t.Context(), s.repo.UID), fault.NotFound, fault.Resource{})
+		unheld, err := s.Unheld(t.Context(), "", 10)
+		if err != nil || len(unheld) != 1 {
+			t.Errorf("unheld = %v, %v", unheld, err)
+		}
+		must(t, s.InsertPulls(t.Context(), []resource.Pull{{UID: s.repo.UID.NewChild(), Digest: digest("one"), Time: epoch}}))
+	},
+	"referrers are listed by their subject": func(t *testing.T, s shelf) {
+		for _, word := range []string{"a", "b", "c"} {
+			m := newIndex(word)
+			m.Subject, m.ArtifactType, m.Annotations = digest("subject"), "type/"+word, `{"k":"v"}`
+			push(t, s.Store, s.repo, m)
+		}
+		push(t, s.Store, s.repo, newIndex("other"))
+		all, err := s.Referrers(t.Context(), s.repo.UID, digest("subject"), "", "", 10)
+		if err != nil || len(all) != 3 || all[0].Annotations != `{"k":"v"}` {
+			t.Fatalf("referrers = %v, %v", all, err)
+		}
+		rest, err := s.Referrers(t.Context(), s.repo.UID, digest("subject"), "", all[0].Digest, 10)
+		if err != nil || len(rest) != 2 {
+			t.Errorf("after the first: %v, %v", rest, err)
+		}
+		one, err := s.Referrers(t.Context(), s.repo.UID, digest("subject"), "type/b", "", 10)
+		if err != nil || len(one) != 1 {
+			t.Errorf("of one type: %v, %v", one, err)
+		}
+	},
+	"the settings of the nearest group count": func(t *testing.T, s shelf) {
+		set := func(group resource.UID, change func(*resource.RegistrySettings)) {
+			_, err := s.UpdateRegistrySettings(t.Context(), group, func(r *resource.RegistrySettings) error { change(r); return nil })
+			must(t, err)
+		}
+		want := func(group, whose resource.UID, public, frozen bool) {
+			t.Helper()
+			got, err := s.RegistrySettings(t.Context(), group)
+			if err != nil || got.UID != whose || got.Public != public || got.Frozen("v1") != frozen || got.Frozen("nightly-1") {
+				t.Errorf("settings = %+v, %v", got, err)
+			}
+		}
+		want(s.folder.UID, "", false, false)
+		set(s.org.UID, func(r *resource.RegistrySettings) { r.Public, r.ImmutableExcept = true, []string{"nightly-*"} })
+		want(s.folder.UID, s.org.UID, true, false)
+		set(s.folder.UID, func(r *resource.RegistrySettings) { r.ImmutableTags = true })
+		want(s.folder.UID, s.folder.UID, true, true)
+		want(s.org.UID, s.org.UID, true, false)
+		must(t, s.DeleteRegistrySettings(t.Context(), s.folder.UID))
+		must(t, s.DeleteRegistrySettings(t.Context(), s.folder.UID))
+		want(s.folder.UID, s.org.UID, true, false)
+		set(s.folder.UID, func(*resource.RegistrySettings) {})
+		must(t, s.DeleteRepo(t.Context(), s.repo.UID))
+		must(t, s.DeleteGroup(t.Context(), s.folder.UID, ""))
+	},
+	"pulls are found by repo, digest and identity, and pruned by age": func(t *testing.T, s shelf) {
+		other := addRepo(t, s.Store, s.org.UID, "other")
+		var all []resource.Pull
+		for i, r := range []resource.Repo{s.repo, s.repo, other} {
+			all = append(all, resource.Pull{
+				UID: r.UID.NewChild(), Push: i == 0, Digest: digest(fmt.Sprint(i % 2)), Tag: "v1", Identity: []resource.UID{alice, bob, ""}[i],
+				Remote: "::1", Agent: "crane", Time: epoch.Add(time.Duration(i) * time.Hour),
+			})
+		}
+		must(t, s.InsertPulls(t.Context(), append(all, resource.Pull{UID: s.org.UID.NewChild().NewChild()})))
+		newest := page.Request{Size: 10, Order: page.Order{Field: "create_time", Desc: true}}
+		for name, tt := range map[string]struct {
+			f    resource.Filter
+			want []resource.Pull
+		}{
+			"all":      {resource.Filter{}, []resource.Pull{all[2], all[1], all[0]}},
+			"repo":     {resource.Filter{Place: resource.PlaceFilter{ChildrenOf: s.repo.UID}}, []resource.Pull{all[1], all[0]}},
+			"digest":   {resource.Filter{Digest: digest("0")}, []resource.Pull{all[2], all[0]}},
+			"identity": {resource.Filter{Identity: bob}, []resource.Pull{all[1]}},
+		} {
+			got, err := s.Pulls(t.Context(), s.everywhere(), tt.f, newest)
+			if diff := cmp.Diff(tt.want, got.Items); err != nil || diff != "" || got.Total != int64(len(tt.want)) {
+				t.Errorf("%s: %v, total %d\n%s", name, err, got.Total, diff)
+			}
+		}
+		if n, err := s.PrunePulls(t.Context(), epoch.Add(time.Hour), 10); err != nil || n != 1 {
+			t.Errorf("pruned %d, %v", n, err)
+		}
+	},
+	"every change of the registry is an event": func(t *testing.T, s shelf) {
+		n := len(events(t, s.Store))
+		addImage(t, s.Store, s.repo, "v1", "one")
+		must(t, s.DeleteManifest(t.Context(), s.repo.UID, newImage("one").Digest, nil))
+		must(t, s.InsertPulls(t.Context(), []resource.Pull{{UID: s.repo.UID.NewChild(), Digest: digest("one"), Time: epoch}}))
+		must(t, s.DeleteRepo(t.Context(), s.repo.UID))
+		var got []string
+		for _, e := range events(t, s.Store)[n:] {
+			got = append(got, string(e.Type)+" "+map[resource.UID]string{s.org.UID: "org", s.folder.UID: "folder"}[e.Group])
+		}
+		want := []string{
+			"platform.registry.tag.created.v1 org", "push.v1 folder", "platform.registry.tag.deleted.v1 org",
+			"pull.v1 folder", "platform.registry.repo.deleted.v1 folder",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	},
+}
+
+func TestRegistryPromises(t *testing.T) {
+	for name, promise := range registryPromises {
+		t.Run(name, func(t *testing.T) {
+			storetest.Each(t, func(t *testing.T, s *store.Store) {
+				shelf := newShelf(t, s)
+				promise(t, shelf)
+				wantExact(t, s)
+			})
+		})
+	}
+}
+
+// registryDuels are writes that oppose each other in a repo.
+var registryDuels = map[string]func(t *testing.T, s *store.Store, r resource.Repo, word string) duel{
+	"push what a blob is needed for and delete the blob": func(t *testing.T, s *store.Store, r resource.Repo, word string) duel {
+		addBlob(t, s, r, word)
+		return duel{pushing(t, s, r, newImage(word)), func() error { return s.DeleteBlob(t.Context(), r.UID, digest(word)) }, oneOrLacking}
+	},
+	"push what a blob is needed for and collect the blob": func(t *testing.T, s *store.Store, r resource.Repo, word string) duel {
+		addBlob(t, s, r, word)
+		now := s.Now().Add(time.Hour)
+		idle, _, err := s.Idle(t.Context(), nil, now, 1000)
+		must(t, err)
+		must(t, s.MarkIdle(t.Context(), idle, now))
+		return duel{
+			pushing(t, s, r, newImage(word)),
+			func() error { _, _, err := s.Unlink(t.Context(), now, 1000); return err },
+			func(a, b error) error { // what was pushed has its blob
+				_, lacking := errors.AsType[*store.MissingError](a)
+				_, err := s.Blob(t.Context(), r.UID, digest(word))
+				if b != nil || a == nil && err != nil || a != nil && !lacking {
+					return fmt.Errorf("errors = %v, %v and %v", a, b, err)
+				}
+				return nil
+			},
+		}
+	},
+	"push an index and delete a child": func(t *testing.T, s *store.Store, r resource.Repo, word string) duel {
+		addImage(t, s, r, "", word)
+		return duel{pushing(t, s, r, newIndex(word, word)), func() error { return s.DeleteManifest(t.Context(), r.UID, newImage(word).Digest, nil) }, oneOrLacking}
+	},
+	"tag and delete the manifest": func(t *testing.T, s *store.Store, r resource.Repo, word string) duel {
+		m := addImage(t, s, r, "", word)
+		return duel{
+			func() error {
+				_, err := s.PutTag(t.Context(), resource.Tag{UID: r.UID.NewChild(), Name: word, Digest: m.Digest}, nil)
+				return err
+			},
+			func() error { return s.DeleteManifest(t.Context(), r.UID, m.Digest, nil) },
+			func(a, b error) error { // the tag goes with its manifest, or finds none
+				_, err := s.TagNamed(t.Context(), r.UID, word)
+				if b != nil || a != nil && !errors.Is(a, fault.NotFound) || !errors.Is(err, fault.NotFound) {
+					return fmt.Errorf("errors = %v, %v and %v", a, b, err)
+				}
+				return nil
+			},
+		}
+	},
+	"push a blob again and forget it": func(t *testing.T, s *store.Store, r resource.Repo, word string) duel {
+		addBlob(t, s, r, word)
+		must(t, s.DeleteBlob(t.Context(), r.UID, digest(word)))
+		unheld, err := s.Unheld(t.Context(), "", 1000)
+		must(t, err)
+		var gone []resource.Blob
+		return duel{
+			func() error {
+				_, err := s.AddBlob(t.Context(), ref(r), resource.Upload{}, "", resource.Blob{Digest: digest(word), Path: "/again/" + word})
+				return err
+			},
+			func() (err error) { gone, err = s.Forget(t.Context(), unheld); return err },
+			func(a, b error) error { // either way the repo has bytes that were not removed
+				got, err := s.Blob(t.Context(), r.UID, digest(word))
+				removed := slices.ContainsFunc(gone, func(g resource.Blob) bool { return g.Path == got.Path })
+				if a != nil || b != nil || err != nil || removed {
+					return fmt.Errorf("errors = %v, %v, %v; removed: %v", a, b, err, removed)
+				}
+				return nil
+			},
+		}
+	},
+	"two first pushes": func(t *testing.T, s *store.Store, r resource.Repo, word string) duel {
+		to := store.RepoRef{Group: r.UID.Parent(), Name: "new-" + word, Create: true}
+		first := func(word string) func() error {
+			return func() error {
+				_, err := s.PutManifest(t.Context(), to, newIndex(word), []string{"v1"}, nil)
+				return err
+			}
+		}
+		return duel{first("a"), first("b"), bothWell}
+	},
+	"a first push and the end of the group": func(t *testing.T, s *store.Store, r resource.Repo, word string) duel {
+		g := addGroup(t, s, r.UID.Parent(), "g-"+word)
+		return duel{
+			func() error {
+				_, err := s.PutManifest(t.Context(), store.RepoRef{Group: g.UID, Name: "new", Create: true}, newIndex(word), nil, nil)
+				return err
+			},
+			func() error { return s.DeleteGroup(t.Context(), g.UID, "") },
+			oneOf(fault.NotFound, fault.FailedPrecondition),
+		}
+	},
+	"push and delete the repo": func(t *testing.T, s *store.Store, r resource.Repo, word string) duel {
+		own := addRepo(t, s, r.UID.Parent(), "own-"+word)
+		return duel{
+			pushing(t, s, own, newIndex(word)),
+			func() error { return s.DeleteRepo(t.Context(), own.UID) },
+			func(a, b error) error {
+				if b != nil || a != nil && !errors.Is(a, fault.NotFound) {
+					return fmt.Errorf("errors = %v and %v", a, b)
+				}
+				return nil
+			},
+		}
+	},
+}
+
+func pushing(t *testing.T, s *store.Store, r resource.Repo, m resource.Manifest) func() error {
+	return func() error {
+		_, err := s.PutManifest(t.Context(), ref(r), m, []string{"v1"}, nil)
+		return err
+	}
+}
+
+func bothWell(a, b error) error { return errors.Join(a, b) }
+
+// oneOrLacking says that either the push came first and what it needs stays, or
+// it was told what it lacks.
+func oneOrLacking(a, b error) error {
+	_, lacking := errors.AsType[*store.MissingError](a)
+	if a == nil && errors.Is(b, fault.FailedPrecondition) || b == nil && lacking {
+		return nil
+	}
+	return fmt.Errorf("errors = %v and %v", a, b)
+}
+
+func TestRegistryDuels(t *testing.T) {
+	const rounds = 25
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		org := addGroup(t, s, "", "org")
+		for name, prepare := range registryDuels {
+			t.Run(name, func(t *testing.T) {
+				r := addRepo(t, s, addGroup(t, s, org.UID, strings.ReplaceAll(name, " ", "-")).UID, "app")
+				for i := range rounds {
+					d := prepare(t, s, r, fmt.Sprintf("%d-%s", i, strings.ReplaceAll(name, " ", "-")))
+					a, b := atOnce(d.a, d.b)
+					if err := d.ok(a, b); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		}
+		wantExact(t, s)
+	})
+}

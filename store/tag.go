@@ -1,0 +1,268 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+var tags = listing[resource.Tag]{
+	kind:    "tags",
+	columns: "t.uid, t.name, t.digest, t.deprecated, t.bundles, t.create_ms, t.update_ms",
+	orders:  map[string]string{"uid": "uid", "name": "name", "update_time": "update_ms"},
+	scan: func(row scanner) (g resource.Tag, err error) {
+		var bundles string
+		var created, updated int64
+		if err = row.Scan(&g.UID, &g.Name, &g.Digest, &g.Deprecated, &bundles, &created, &updated); err != nil {
+			return g, err
+		}
+		g.CreateTime, g.UpdateTime = fromMS(created), fromMS(updated)
+		if bundles != "" {
+			err = json.Unmarshal([]byte(bundles), &g.Bundles)
+		}
+		return g, err
+	},
+	cursor: func(g resource.Tag, col string) page.Cursor {
+		return cursorAt(col, g.UID, g.Name, g.CreateTime, g.UpdateTime)
+	},
+}
+
+// tagCounter is the kind of counter that counts tags of a class: a list hides
+// some of them, and its total has to.
+func tagCounter(c resource.TagClass) string {
+	return [...]string{"tags", "tags.referrer", "tags.date", "tags.epoch"}[c]
+}
+
+// Tag returns a tag, or fault.NotFound.
+func (s *Store) Tag(ctx context.Context, uid resource.UID) (resource.Tag, error) {
+	return get(ctx, s, &tags, "tag", uid)
+}
+
+// Tags returns one page of tags: the plain ones, and of the others the classes
+// the filter has.
+func (s *Store) Tags(ctx context.Context, r Reach, f resource.Filter, p page.Request) (page.Page[resource.Tag], error) {
+	f.Classes = append([]resource.TagClass{resource.PlainTag}, f.Classes...)
+	return list(ctx, s, &tags, r, f, p)
+}
+
+// TagNames returns up to n names of tags of a repo after last, in the order of
+// their bytes. It returns fault.NotFound if there is no such repo.
+func (s *Store) TagNames(ctx context.Context, repo resource.UID, last string, n int) ([]string, error) {
+	names := []string{}
+	err := s.rows(ctx, `SELECT name FROM tags WHERE parent = $1 AND name > $2 ORDER BY name LIMIT $3`,
+		[]any{segment(repo), last, n}, func(row scanner) (bool, error) {
+			var name string
+			err := row.Scan(&name)
+			names = append(names, name)
+			return false, err
+		})
+	return names, err
+}
+
+// PutTag points a tag of a repo at one of its manifests, and makes it if it is
+// not there: then it gets the UID of g. It returns fault.NotFound if there is
+// no such repo or manifest, and fault.FailedPrecondition if the tag is there,
+// would move, and frozen forbids it.
+func (s *Store) PutTag(ctx context.Context, g resource.Tag, frozen func(name string) bool) (out resource.Tag, _ error) {
+	err := s.write(ctx, func(t *tx) (err error) {
+		var one int
+		err = t.row(ctx, `SELECT 1 FROM repos AS t WHERE t.uid = $1`+s.engine.hold, []any{string(g.UID.Parent())}, &one)
+		if err != nil {
+			return missing(err, "repo", g.UID.Parent())
+		}
+		out, err = t.point(ctx, g, frozen)
+		return err
+	})
+	return out, err
+}
+
+// point makes or moves a tag and remembers the move. A tag that stays as it is
+// leaves no trace.
+func (t *tx) point(ctx context.Context, g resource.Tag, frozen func(string) bool) (resource.Tag, error) {
+	g.UpdateTime = t.s.now()
+	before, err := t.tagNamed(ctx, g)
+	if errors.Is(err, fault.NotFound) {
+		g.CreateTime = g.UpdateTime
+		added, err := t.insertTag(ctx, g)
+		if err != nil || added {
+			return g, err
+		}
+		before, err = t.tagNamed(ctx, g) // another push was first
+		if err != nil {
+			return g, err
+		}
+	} else if err != nil {
+		return g, err
+	}
+	g.UID, g.CreateTime = before.UID, before.CreateTime
+	moved := g.Digest != before.Digest
+	if !moved && g.Deprecated == before.Deprecated && fmt.Sprint(g.Bundles) == fmt.Sprint(before.Bundles) {
+		return before, nil
+	}
+	if moved && frozen != nil && frozen(g.Name) {
+		return g, immutable(g.Name)
+	}
+	return g, t.updateTag(ctx, before, g)
+}
+
+func immutable(tag string) error {
+	return fault.Unmet("TAG_IMMUTABLE", "tag %s is immutable here", tag)
+}
+
+// tagNamed reads the tag that has the name and the repo of g, to change it.
+func (t *tx) tagNamed(ctx context.Context, g resource.Tag) (resource.Tag, error) {
+	v, err := tags.scan(t.on.QueryRowContext(ctx, `SELECT `+tags.columns+` FROM tags AS t WHERE t.parent = $1 AND t.name = $2`+t.s.engine.lock,
+		segment(g.UID.Parent()), g.Name))
+	return v, missing(err, "tag", resource.UID(g.Name))
+}
+
+func bundlesOf(g resource.Tag) (string, error) {
+	if len(g.Bundles) == 0 {
+		return "", nil
+	}
+	return encode(g.Bundles)
+}
+
+// insertTag adds a tag. The group of its event is the organization, as on the
+// wire. It reports false if its repo has one of that name.
+func (t *tx) insertTag(ctx context.Context, g resource.Tag) (bool, error) {
+	bundles, err := bundlesOf(g)
+	if err != nil {
+		return false, err
+	}
+	class := resource.ClassOf(g.Name)
+	n, err := t.exec(ctx, `
+		INSERT INTO tags (seg, uid, parent, a1, a2, a3, name, digest, class, deprecated, bundles, create_ms, update_ms)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12) ON CONFLICT (parent, name) DO NOTHING`,
+		append(place(g.UID), g.Name, g.Digest, int64(class), g.Deprecated, bundles, ms(g.UpdateTime))...)
+	if t.s.engine.failure(err) == dangling {
+		return false, fault.Missing("manifest", g.Digest)
+	}
+	if err != nil || n == 0 {
+		return false, err
+	}
+	if err := t.remember(ctx, g.UID.Parent(), g.Name, g.Digest); err != nil {
+		return false, err
+	}
+	return true, t.added(ctx, tagCounter(class), resource.TagCreated, g.UID, g.UID.Root(), g)
+}
+
+func (t *tx) updateTag(ctx context.Context, before, g resource.Tag) error {
+	bundles, err := bundlesOf(g)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(ctx, `UPDATE tags SET digest = $2, deprecated = $3, bundles = $4, update_ms = $5 WHERE seg = $1`,
+		segment(g.UID), g.Digest, g.Deprecated, bundles, ms(g.UpdateTime))
+	if t.s.engine.failure(err) == dangling {
+		return fault.Missing("manifest", g.Digest)
+	}
+	if err != nil {
+		return err
+	}
+	if before.Digest != g.Digest {
+		if err := t.remember(ctx, g.UID.Parent(), g.Name, g.Digest); err != nil {
+			return err
+		}
+	}
+	return t.emit(ctx, resource.TagCreated, g.UID, g.UID.Root(), before, g)
+}
+
+// remember adds to the history of a tag where it points now.
+func (t *tx) remember(ctx context.Context, repo resource.UID, name, digest string) error {
+	actor, err := encode(resource.ActorFrom(ctx))
+	if err != nil {
+		return err
+	}
+	return t.later(ctx, `INSERT INTO tag_history (repo, name, digest, actor, at_ms) VALUES ($1, $2, $3, $4, $5)`,
+		segment(repo), name, digest, actor, ms(t.s.now()))
+}
+
+// DeleteTag removes a tag and leaves its manifest. It returns fault.NotFound if
+// there is no such tag, and fault.FailedPrecondition if frozen forbids it.
+func (s *Store) DeleteTag(ctx context.Context, uid resource.UID, frozen func(name string) bool) error {
+	return s.write(ctx, func(t *tx) error {
+		g, err := take(ctx, t, &tags, "tag", uid, s.engine.lockKey)
+		if err != nil {
+			return err
+		}
+		return t.untag(ctx, g, frozen)
+	})
+}
+
+// DeleteTagNamed is DeleteTag by the tag's name in its repo.
+func (s *Store) DeleteTagNamed(ctx context.Context, repo resource.UID, name string, frozen func(name string) bool) error {
+	return s.write(ctx, func(t *tx) error {
+		g, err := t.tagNamed(ctx, resource.Tag{UID: repo + "/", Name: name})
+		if err != nil {
+			return err
+		}
+		return t.untag(ctx, g, frozen)
+	})
+}
+
+func (t *tx) untag(ctx context.Context, g resource.Tag, frozen func(string) bool) error {
+	if frozen != nil && frozen(g.Name) {
+		return immutable(g.Name)
+	}
+	if _, err := t.exec(ctx, `DELETE FROM tags WHERE seg = $1`, segment(g.UID)); err != nil {
+		return err
+	}
+	if err := t.remember(ctx, g.UID.Parent(), g.Name, ""); err != nil {
+		return err
+	}
+	return t.removed(ctx, tagCounter(resource.ClassOf(g.Name)), resource.TagDeleted, g.UID, g.UID.Root(), g)
+}
+
+// TagHistory returns one page of what a tag of a repo pointed to, newest first;
+// without a name, of all its tags.
+func (s *Store) TagHistory(ctx context.Context, repo resource.UID, name string, p page.Request) (out page.Page[resource.TagMove], _ error) {
+	q := query{}
+	where := `repo = ` + q.arg(segment(repo))
+	if name != "" {
+		where += ` AND name = ` + q.arg(name)
+	}
+	if err := s.row(ctx, `SELECT count(*) FROM tag_history WHERE `+where, q.args, &out.Total); err != nil {
+		return out, err
+	}
+	if p.After != nil {
+		where += ` AND seq < ` + q.arg(p.After.Number)
+	}
+	text := `SELECT seq, name, digest, actor, at_ms FROM tag_history WHERE ` + where + ` ORDER BY seq DESC LIMIT ` + q.arg(p.Size+1) + ` OFFSET ` + q.arg(p.Skip)
+	err := s.rows(ctx, text, q.args, func(row scanner) (bool, error) {
+		m := resource.TagMove{Repo: repo}
+		var actor string
+		var at int64
+		if err := row.Scan(&m.Seq, &m.Name, &m.Digest, &actor, &at); err != nil {
+			return false, err
+		}
+		m.Time = fromMS(at)
+		err := json.Unmarshal([]byte(actor), &m.Actor)
+		out.Items = append(out.Items, m)
+		return false, err
+	})
+	if err == nil && len(out.Items) > p.Size {
+		out.Items = out.Items[:p.Size]
+		out.Last = &page.Cursor{Number: out.Items[p.Size-1].Seq}
+	}
+	return out, err
+}
+
+// TagNamed returns the tag of that name in a repo, or fault.NotFound.
+func (s *Store) TagNamed(ctx context.Context, repo resource.UID, name string) (g resource.Tag, _ error) {
+	found := false
+	err := s.rows(ctx, `SELECT `+tags.columns+` FROM tags AS t WHERE t.parent = $1 AND t.name = $2`, []any{segment(repo), name}, func(row scanner) (_ bool, err error) {
+		found = true
+		g, err = tags.scan(row)
+		return true, err
+	})
+	if err == nil && !found {
+		err = fault.Missing("tag", name)
+	}
+	return g, err
+}
