@@ -20,6 +20,9 @@ var mayImport = []struct{ pkg, imports string }{
 	{"page", "fault"},
 	{"resource", "fault"},
 	{"seal", "fault"},
+	{"advisory/version", "fault resource"},
+	{"advisory/feed", "advisory/version fault resource"},
+	{"advisory/fetch", "advisory/feed fault outbound resource"},
 	{"store", "fault page resource"},
 	{"store/storetest", "fault page resource seal store"},
 	{"authz", "fault page resource store"},
@@ -47,6 +50,8 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/grpc-ecosystem/grpc-gateway", "api server gen/... proto/generate bench e2e"},
 	{"github.com/go-jose/go-jose", "token"},
 	{"github.com/prometheus", "server api"},
+	{"github.com/package-url", "advisory/version"},
+	{"github.com/pandatix", "advisory/feed"},
 }
 
 // Tests may import what they like, except these: a test that needs a database
