@@ -78,6 +78,9 @@ func (q Query) In(a resource.Affected) (bool, error) {
 		if r.Type == "SEMVER" {
 			rule, key = semver, q.semver
 		}
+		if r.Type != "GIT" && allVersions(r.Events) {
+			return true, nil
+		}
 		if r.Type == "GIT" || key == "" {
 			continue
 		}
@@ -90,6 +93,11 @@ func (q Query) In(a resource.Affected) (bool, error) {
 		return false, nil
 	}
 	return onList(rule, a.Versions, key), nil
+}
+
+// allVersions tells whether a range holds every version, whatever their order.
+func allVersions(events []resource.RangeEvent) bool {
+	return len(events) == 1 && events[0].Introduced == "0"
 }
 
 // sameEcosystem compares the names, and the releases as far as both have one:

@@ -49,8 +49,9 @@ func TestAffected(t *testing.T) {
 		"semantic in an unknown ecosystem": {
 			affected("Some Registry", "SEMVER", "introduced 1.0.0 fixed 1.5.0"), "1.4.0", "1.5.0",
 		},
-		"by commit": {affected("Go", "GIT", "introduced 0"), "", "1.0.0"},
-		"on a list": {resource.Affected{Ecosystem: "PyPI", Name: "thing", Versions: []string{"1.0.0", "1.1"}}, "1.0 1.0.0 1.1.0", "1.2"},
+		"all, of an unknown ecosystem": {affected("Some Registry", "ECOSYSTEM", "introduced 0"), "one 2", ""},
+		"by commit":                    {affected("Go", "GIT", "introduced 0"), "", "1.0.0"},
+		"on a list":                    {resource.Affected{Ecosystem: "PyPI", Name: "thing", Versions: []string{"1.0.0", "1.1"}}, "1.0 1.0.0 1.1.0", "1.2"},
 		"on a list, of an unknown ecosystem": {
 			resource.Affected{Ecosystem: "Some Registry", Name: "thing", Versions: []string{"one"}}, "one", "two",
 		},
@@ -189,6 +190,25 @@ func TestPURLType(t *testing.T) {
 	} {
 		if got := version.PURLType(ecosystem); got != want {
 			t.Errorf("PURLType(%s) = %s, want %s", ecosystem, got, want)
+		}
+	}
+}
+
+func TestPURL(t *testing.T) {
+	for _, want := range []struct{ ecosystem, name, purl string }{
+		{"Go", "github.com/Masterminds/goutils", "pkg:golang/github.com/Masterminds/goutils"},
+		{"npm", "@babel/core", "pkg:npm/%40babel/core"},
+		{"Maven", "org.apache:log4j", "pkg:maven/org.apache/log4j"},
+		{"Debian", "libstdc++6", "pkg:deb/debian/libstdc++6"},
+		{"Rocky Linux", "kernel", "pkg:rpm/rocky-linux/kernel"},
+		{"PyPI", "django", "pkg:pypi/django"},
+	} {
+		if got := version.PURL(want.ecosystem, want.name); got != want.purl {
+			t.Errorf("PURL(%s, %s) = %s, want %s", want.ecosystem, want.name, got, want.purl)
+		}
+		ecosystem, name, _, err := version.ParsePURL(want.purl)
+		if ecosystem != want.ecosystem || name != want.name || err != nil {
+			t.Errorf("ParsePURL(%s) = %s, %s, %v", want.purl, ecosystem, name, err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package version
 
 import (
+	"net/url"
 	"strings"
 
 	"github.com/package-url/packageurl-go"
@@ -136,4 +137,24 @@ func release(ecosystem, number string) string {
 		return ":" + major
 	}
 	return ""
+}
+
+// PURL is the package URL of a package, without a version: the opposite of
+// ParsePURL, as far as the ecosystem is known there.
+func PURL(ecosystem, name string) string {
+	base, _, _ := strings.Cut(ecosystem, ":")
+	for _, d := range distributions {
+		if d.ecosystem == base {
+			return "pkg:" + d.purl + "/" + d.namespace + "/" + url.PathEscape(name)
+		}
+	}
+	kind := PURLType(base)
+	if kind == packageurl.TypeMaven {
+		name = strings.Replace(name, ":", "/", 1)
+	}
+	parts := strings.Split(name, "/")
+	for i := range parts {
+		parts[i] = strings.ReplaceAll(url.PathEscape(parts[i]), "@", "%40")
+	}
+	return "pkg:" + strings.ReplaceAll(kind, " ", "-") + "/" + strings.Join(parts, "/")
 }
