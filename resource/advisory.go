@@ -37,8 +37,8 @@ type Advisory struct {
 	Aliases              []string        `json:"aliases,omitempty"`
 	Events               []AdvisoryEvent `json:"events,omitempty"` // oldest first
 	Severities           []Severity      `json:"severities,omitempty"`
-	CreateTime           time.Time       `json:"-"` // when it came here
-	UpdateTime           time.Time       `json:"-"` // when it last changed here
+	CreateTime           time.Time       `json:"-"`                   // when it came here
+	UpdateTime           time.Time       `json:"-"`                   // when it last changed here
 	DeleteTime           time.Time       `json:"deleteTime,omitzero"` // when its source withdrew it
 
 	Summary    string         `json:"summary,omitempty"`

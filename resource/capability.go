@@ -43,6 +43,12 @@ const (
 	IdentityProvidersUpdate Capability = 53
 	IdentityProvidersList   Capability = 54
 	IdentityProvidersDelete Capability = 55
+
+	AdvisoriesCreate  Capability = 89
+	AdvisoriesUpdate  Capability = 90
+	AdvisoriesList    Capability = 91
+	AdvisoriesDelete  Capability = 92
+	AdvisoriesApprove Capability = 93
 )
 
 // capabilityWords is enough for every bit assigned so far.

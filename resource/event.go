@@ -37,6 +37,13 @@ const (
 	MappingCreated          EventType = "iam.external_group_role_mappings.created.v1"
 	MappingDeleted          EventType = "iam.external_group_role_mappings.deleted.v1"
 	MappingsDeleted         EventType = "iam.external_group_role_mappings.deleted.batch.v1"
+	AdvisoryCreated         EventType = "vulnerabilities.advisory.created.v1"
+	AdvisoryUpdated         EventType = "vulnerabilities.advisory.updated.v1"
+	AdvisoryDeleted         EventType = "vulnerabilities.advisory.deleted.v1"
+	AdvisoriesImported      EventType = "vulnerabilities.advisories.imported.v1" // one for many records
+	FeedCreated             EventType = "vulnerabilities.feed.created.v1"
+	FeedUpdated             EventType = "vulnerabilities.feed.updated.v1"
+	FeedDeleted             EventType = "vulnerabilities.feed.deleted.v1"
 )
 
 // An Event is one change, as the outbox keeps it. Before and After are JSON,

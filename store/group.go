@@ -209,6 +209,8 @@ var groupChildren = []use{
 	{"identity_providers", "parent", "identity providers"},
 	{"account_associations", "seg", "account associations"},
 	{"group_invites", "parent", "group invites"},
+	{"advisories", "parent", "advisories"},
+	{"advisory_feeds", "parent", "advisory feeds"},
 }
 
 // leave removes the caller's own bindings on an organization, if nobody else

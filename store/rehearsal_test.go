@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"maps"
 	"reflect"
 	"regexp"
 	"testing"
@@ -25,6 +26,8 @@ type stage struct {
 	a           resource.AccountAssociation
 	v           resource.GroupInvite
 	m           resource.ExternalGroupRoleMapping
+	adv         resource.Advisory
+	feed        resource.AdvisoryFeed
 }
 
 func newStage(t *testing.T, s *store.Store, name string) stage {
@@ -33,6 +36,7 @@ func newStage(t *testing.T, s *store.Store, name string) stage {
 	st.b = addBinding(t, s, org.UID, st.i.UID, st.r.UID)
 	st.p, st.unused = addProvider(t, s, org.UID, st.r.UID, "p"), addProvider(t, s, org.UID, st.r.UID, "unused")
 	st.a, st.v, st.m = addAssociation(t, s, org.UID, "a"), addInvite(t, s, org.UID, st.r.UID), addMapping(t, s, st.p.UID, st.r.UID, "m")
+	st.adv, st.feed = addAdvisory(t, s, org.UID, "A-1"), addFeed(t, s, org.UID, "feed")
 	must(t, s.SetSetting(t.Context(), name, []byte("v")))
 	return st
 }
@@ -44,6 +48,7 @@ type act struct{ fine, refused func(context.Context) error }
 // acts are all that writes, by the name of the method.
 func (st stage) acts() map[string]act {
 	all := st.actsOnTheRest()
+	maps.Copy(all, st.actsOnAdvisories())
 	g, i, r, b := newGroup(st.org.UID, "new"), newIdentity(st.org.UID, "new"), newRole(st.org.UID, "new"), newBinding(st.folder.UID, bob, st.r.UID)
 	none := st.org.UID.NewChild()
 	insertGroup := func(g resource.Group) func(context.Context) error {
