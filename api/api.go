@@ -21,9 +21,12 @@ import (
 
 	"github.com/holdfast-dev/holdfast/authz"
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	"github.com/holdfast-dev/holdfast/iam"
+	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/token"
 )
 
@@ -47,9 +50,15 @@ type API struct {
 	local *local
 }
 
+// Services are what the API speaks for.
+type Services struct {
+	IAM *iam.Service
+	STS *sts.Service
+}
+
 // New returns an API over the services. Tokens are issuer's; checker knows which
 // of them are void.
-func New(svc *iam.Service, issuer *token.Issuer, checker *authz.Checker, cfg Config) *API {
+func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config) *API {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
@@ -58,21 +67,23 @@ func New(svc *iam.Service, issuer *token.Issuer, checker *authz.Checker, cfg Con
 	}
 	c := newChain(cfg, authenticator{issuer, checker, cfg.Audience}.authenticate)
 	a := &API{cfg: cfg, chain: c, local: newLocal(c.unary)}
-	iampb.RegisterGroupsServiceServer(a.local, groups{iam: svc})
-	iampb.RegisterIdentitiesServiceServer(a.local, identities{iam: svc})
-	iampb.RegisterRolesServiceServer(a.local, roles{iam: svc})
-	iampb.RegisterRoleBindingsServiceServer(a.local, roleBindings{iam: svc})
-	iampb.RegisterIdentityProvidersServiceServer(a.local, identityProviders{iam: svc})
-	iampb.RegisterAccountAssociationsServiceServer(a.local, accountAssociations{iam: svc})
-	iampb.RegisterGroupInvitesServiceServer(a.local, groupInvites{iam: svc})
-	iampb.RegisterExternalGroupRoleMappingsServiceServer(a.local, externalGroupRoleMappings{iam: svc})
-	accesspb.RegisterAccessServiceServer(a.local, access{iam: svc, version: cfg.Version})
+	iampb.RegisterGroupsServiceServer(a.local, groups{iam: all.IAM})
+	iampb.RegisterIdentitiesServiceServer(a.local, identities{iam: all.IAM})
+	iampb.RegisterRolesServiceServer(a.local, roles{iam: all.IAM})
+	iampb.RegisterRoleBindingsServiceServer(a.local, roleBindings{iam: all.IAM})
+	iampb.RegisterIdentityProvidersServiceServer(a.local, identityProviders{iam: all.IAM})
+	iampb.RegisterAccountAssociationsServiceServer(a.local, accountAssociations{iam: all.IAM})
+	iampb.RegisterGroupInvitesServiceServer(a.local, groupInvites{iam: all.IAM})
+	iampb.RegisterExternalGroupRoleMappingsServiceServer(a.local, externalGroupRoleMappings{iam: all.IAM})
+	accesspb.RegisterAccessServiceServer(a.local, access{iam: all.IAM, version: cfg.Version})
 	pingpb.RegisterPingServiceServer(a.local, ping{})
+	oidcpb.RegisterSecurityTokenServiceServer(a.local, securityTokens{sts: all.STS})
+	federationpb.RegisterFederationServiceServer(a.local, federation{sts: all.STS})
 	return a
 }
 
-// HTTP serves the JSON API: /iam/ and /ping/, as v2beta1 and v2, /access/, as
-// v1, and /openapi.json. Anything else is answered with a typed error.
+// HTTP serves the JSON API: /iam/ and /ping/, as v2beta1 and v2, /access/ and
+// /federation/, as v1, /sts/ and /openapi.json. Anything else is answered with a typed error.
 func (a *API) HTTP() http.Handler { return newGateway(a.cfg, a.local) }
 
 // What a gRPC connection may ask of the server. Clients of this API are built

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -83,6 +84,7 @@ type binding struct {
 	input  protoreflect.MessageDescriptor
 	body   string // the field that is the body, "*" for all of them, "" for none
 	mask   protoreflect.FieldDescriptor
+	terse  bool // errors have a code and a message, and nothing else
 }
 
 // bindings returns every binding, the least specific first: the mux tries the
@@ -96,6 +98,7 @@ func bindings() []binding {
 			for _, r := range append([]*annotations.HttpRule{r}, r.GetAdditionalBindings()...) {
 				b := binding{method: "/" + string(s.FullName()) + "/" + string(m.Name()), input: m.Input(), body: r.GetBody()}
 				b.verb, b.path = verbAndPath(r)
+				b.terse = strings.HasPrefix(b.path, "/sts/")
 				if f := m.Input().Fields().ByName("update_mask"); b.verb == http.MethodPatch && b.body != "*" {
 					b.mask = f
 				}
@@ -192,10 +195,10 @@ func (g *gateway) handler(b binding) runtime.HandlerFunc {
 			func(in proto.Message) error { return g.read(w, r, b, params, in) },
 			func(out proto.Message) error { return g.encode(buf, out) })
 		for k, values := range header {
-			w.Header().Set(k, values[0])
+			w.Header()[http.CanonicalHeaderKey(k)] = values
 		}
 		if err != nil {
-			g.fail(w, status.Convert(err))
+			g.fail(w, status.Convert(err), b.terse)
 			return
 		}
 		send(w, http.StatusOK, *buf)
@@ -220,9 +223,13 @@ func send(w http.ResponseWriter, code int, body []byte) {
 	_, _ = w.Write(body) // fails only if the client has gone
 }
 
-// fail answers with an error.
-func (g *gateway) fail(w http.ResponseWriter, st *status.Status) {
+// fail answers with an error. Clients of the token service read its errors
+// strictly, and know no details: for them it is terse.
+func (g *gateway) fail(w http.ResponseWriter, st *status.Status, terse bool) {
 	body, err := g.encoder.append(nil, st.Proto())
+	if terse {
+		body, err = json.Marshal(map[string]any{"code": st.Code(), "message": st.Message()})
+	}
 	if err != nil { // a detail of a type nobody knows: say the rest
 		body, _ = g.encoder.append(nil, status.New(st.Code(), strings.ToValidUTF8(st.Message(), "?")).Proto())
 	}
@@ -241,10 +248,10 @@ func (g *gateway) routingError(_ context.Context, _ *runtime.ServeMux, _ runtime
 	case http.StatusBadRequest:
 		f = fault.Field("path", "must start with a slash")
 	}
-	g.fail(w, statusOf(f, g.domain, originOf(r.Context()).id))
+	g.fail(w, statusOf(f, g.domain, originOf(r.Context()).id), strings.HasPrefix(r.URL.Path, "/sts/"))
 }
 
 // pathError answers a request whose path is not well escaped.
 func (g *gateway) pathError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, _ error) {
-	g.fail(w, statusOf(fault.Field("path", "has a malformed escape"), g.domain, originOf(r.Context()).id))
+	g.fail(w, statusOf(fault.Field("path", "has a malformed escape"), g.domain, originOf(r.Context()).id), strings.HasPrefix(r.URL.Path, "/sts/"))
 }

@@ -18,7 +18,9 @@ import (
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
+	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
@@ -40,6 +42,8 @@ func whereTo() (http.Handler, *string) {
 	iampb.RegisterExternalGroupRoleMappingsServiceServer(l, externalGroupRoleMappings{})
 	accesspb.RegisterAccessServiceServer(l, access{})
 	pingpb.RegisterPingServiceServer(l, ping{})
+	oidcpb.RegisterSecurityTokenServiceServer(l, securityTokens{})
+	federationpb.RegisterFederationServiceServer(l, federation{})
 	return newGateway(Config{MaxBody: 1 << 20}, l), &reached
 }
 
@@ -51,7 +55,7 @@ func TestRoutes(t *testing.T) {
 	const root, child = "0123456789abcdef0123456789abcdef01234567", "/0123456789abcdef"
 	h, reached := whereTo()
 	all := bindings()
-	if len(all) < 51 {
+	if len(all) < 57 {
 		t.Errorf("there are %d bindings, fewer than the definition has", len(all))
 	}
 	for _, b := range all {

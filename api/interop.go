@@ -19,7 +19,9 @@ import (
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	annotationspb "github.com/holdfast-dev/holdfast/gen/annotations"
+	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 )
 
@@ -43,8 +45,17 @@ var packages = []struct {
 		files: []protoreflect.FileDescriptor{pingpb.File_holdfast_ping_v2beta1_ping_proto},
 		also:  []string{"holdfast.ping.v2", "chainguard.platform.ping.v2beta1", "chainguard.platform.ping.v2"},
 	},
+	{
+		files: []protoreflect.FileDescriptor{oidcpb.File_holdfast_oidc_oidc_proto},
+		also:  []string{"chainguard.platform.oidc"},
+	},
 	{files: []protoreflect.FileDescriptor{accesspb.File_holdfast_access_v1_access_proto}}, // ours alone
+	{files: []protoreflect.FileDescriptor{federationpb.File_holdfast_federation_v1_federation_proto}},
 }
+
+// ProofHeaders are the prefixes that the headers of an AWS proof may have: ours,
+// and the one that clients of the public API were built with.
+var ProofHeaders = []string{"Holdfast", "Chainguard"}
 
 // serviceBindings returns the service bindings of an association. Their field
 // has the name that clients know.
@@ -101,7 +112,7 @@ func registerAll(s grpc.ServiceRegistrar, d *grpc.ServiceDesc, impl any) {
 // A rule is what the API's definition says about calling a method.
 type rule struct {
 	name string // for the log and the metrics: ours, whichever the client used
-	open bool   // no token is asked for
+	open bool   // no token of ours is asked for, or the method judges it itself
 	read bool   // nothing changes
 }
 
@@ -116,7 +127,7 @@ func methodRules() map[string]rule {
 			binding, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
 			r := rule{
 				name: string(s.FullName()) + "/" + string(m.Name()),
-				open: access.GetDisabled() != nil,
+				open: access == nil || access.GetDisabled() != nil,
 				read: binding.GetGet() != "",
 			}
 			for _, pkg := range append([]string{string(s.ParentFile().Package())}, also...) {

@@ -51,6 +51,13 @@ func tellExpired(ctx context.Context, expired bool) {
 	}
 }
 
+// warn lets the client know what was done and was probably not meant.
+func warn(ctx context.Context, warnings []string) {
+	if len(warnings) > 0 {
+		_ = grpc.SetHeader(ctx, metadata.MD{"holdfast-warning": warnings}) // fails only after an answer
+	}
+}
+
 // convert returns f of each item.
 func convert[T, U any](items []T, f func(T) U) []U {
 	if len(items) == 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"mime"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -35,8 +36,16 @@ func (g *gateway) read(w http.ResponseWriter, r *http.Request, b binding, params
 			return err
 		}
 	}
-	if r.URL.RawQuery != "" {
-		if err := readQuery(r.URL.RawQuery, b, params, in); err != nil {
+	query := r.URL.RawQuery
+	if b.body == "" && isForm(r) {
+		form, err := readBody(w, r, g.maxBody)
+		if err != nil {
+			return err
+		}
+		query = strings.Trim(query+"&"+string(form), "&")
+	}
+	if query != "" {
+		if err := readQuery(query, b, params, in); err != nil {
 			return err
 		}
 	}
@@ -54,6 +63,12 @@ func (g *gateway) read(w http.ResponseWriter, r *http.Request, b binding, params
 		}
 	}
 	return nil
+}
+
+// isForm tells whether the body is a form, which says the same as a query.
+func isForm(r *http.Request) bool {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return r.Method == http.MethodPost && err == nil && media == "application/x-www-form-urlencoded"
 }
 
 // bodyOf returns the message that the body describes. It is made even if the

@@ -63,6 +63,7 @@ func TestApiOpenAPI(t *testing.T) {
 	check := schemas(t, text)
 	examples := openAPIExamples(t, w, x)
 	maps.Copy(examples, federationExamples(t, w, x))
+	maps.Copy(examples, exchangeExamples(w, x))
 	for path, operations := range doc.Paths {
 		for verb, op := range operations {
 			if len(examples[op.ID]) == 0 {

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/reference"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/token"
 )
 
@@ -35,6 +36,7 @@ type Server struct {
 	store   *store.Store
 	checker *authz.Checker
 	issuer  *token.Issuer
+	sts     *sts.Service
 	iam     *iam.Service
 	api     *api.API
 	metrics *prometheus.Registry
@@ -105,8 +107,13 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if s.checker, err = authz.Load(ctx, s.store, s.log); err != nil {
 		return err
 	}
-	s.issuer, err = token.New(ctx, s.store, token.Config{Issuer: s.cfg.AuthURL, Key: s.key, Now: s.cfg.Now})
+	s.issuer, err = token.New(ctx, s.store, token.Config{
+		Issuer: s.cfg.AuthURL, Key: s.key, Rotation: s.cfg.KeyRotation, Now: s.cfg.Now,
+	})
 	if err != nil {
+		return err
+	}
+	if err := s.federate(); err != nil {
 		return err
 	}
 	tokens := page.NewTokens(s.key.Derive("page tokens"), s.cfg.Now)
@@ -115,7 +122,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	})
 	s.metrics = prometheus.NewRegistry()
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	s.api = api.New(s.iam, s.issuer, s.checker, api.Config{
+	s.api = api.New(api.Services{IAM: s.iam, STS: s.sts}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics,
 		MaxBody: int64(s.cfg.MaxBody), Version: Version(),
 	})
@@ -144,6 +151,9 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return unlessClosed(grpcServer.Serve(split.grpc)) })
 	group.Go(func() error { return unlessClosed(httpServer.Serve(split.http)) })
 	group.Go(func() error { return unlessCanceled(s.checker.Run(ctx)) })
+	group.Go(func() error { return s.issuer.Run(ctx, s.log) })
+	group.Go(func() error { return s.sts.Run(ctx) })
+	group.Go(func() error { return s.serveControl(ctx) })
 	if s.metricsListener != nil {
 		metricsServer := s.metricsServer()
 		group.Go(func() error { return unlessClosed(metricsServer.Serve(s.metricsListener)) })

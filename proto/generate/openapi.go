@@ -144,6 +144,9 @@ func (doc *openAPI) merge(part []byte, open map[string]bool) error {
 				return fmt.Errorf("%s and %s are both %s %s", op.OperationID, other.OperationID, method, path)
 			}
 			op.correct(method, open[op.OperationID])
+			if strings.HasPrefix(path, "/sts/") {
+				op.correctExchange()
+			}
 			doc.Paths[path][method] = op
 		}
 	}
@@ -166,6 +169,23 @@ func (op *operation) correct(method string, open bool) {
 	}
 	failed := op.Responses["default"]
 	failed.Description = "The call failed, and this is why."
+	op.Responses["default"] = failed
+}
+
+// correctExchange says what is different about the token service: a form will do
+// for the query, and its errors have no details.
+func (op *operation) correctExchange() {
+	op.Description = strings.TrimSpace(op.Description + " The parameters may be sent as a query or as a form. The bearer is the credential to exchange.")
+	failed := op.Responses["default"]
+	failed.Content = content{"application/json": {Schema: schema{
+		"type": "object",
+		"properties": schema{
+			"code":    schema{"type": "integer", "format": "int32", "description": "A google.rpc.Code."},
+			"message": schema{"type": "string", "description": "The reason, for people."},
+		},
+		"required":             []string{"code", "message"},
+		"additionalProperties": false,
+	}}}
 	op.Responses["default"] = failed
 }
 
