@@ -24,6 +24,9 @@ var mayImport = []struct{ pkg, imports string }{
 	{"store", "fault page resource"},
 	{"store/storetest", "fault page resource seal store"},
 	{"authz", "fault page resource store"},
+	{"advisory/version", "fault resource"},
+	{"advisory/feed", "advisory/version fault resource"},
+	{"advisory/fetch", "advisory/feed fault outbound resource"},
 	{"iam", "authz fault page resource seal store"},
 	{"token", "authz fault resource seal store"},
 	{"trust", "outbound"},
@@ -53,6 +56,8 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/prometheus", "server api"},
 	{"github.com/yuin/goldmark", "registry"},
 	{"github.com/microcosm-cc/bluemonday", "registry"},
+	{"github.com/package-url", "advisory/version"},
+	{"github.com/pandatix", "advisory/feed"},
 }
 
 // Tests may import what they like, except these: a test that needs a database

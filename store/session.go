@@ -95,7 +95,7 @@ func (s *Store) UseRefresh(ctx context.Context, digest, next []byte, ends time.T
 		case ms(now) >= ended:
 			return fault.New(fault.Unauthenticated, "Unauthenticated: the refresh token has expired")
 		}
-		n, expires, err = t.renew(ctx, id, digest, next, ends)
+		n, expires, err = t.renewSession(ctx, id, digest, next, ends)
 		return err
 	})
 	if err == nil {
@@ -104,8 +104,8 @@ func (s *Store) UseRefresh(ctx context.Context, digest, next []byte, ends time.T
 	return n, expires, err
 }
 
-// renew replaces the refresh token of a session.
-func (t *tx) renew(ctx context.Context, id string, digest, next []byte, ends time.Time) (n resource.Session, expires time.Time, err error) {
+// renewSession replaces the refresh token of a session.
+func (t *tx) renewSession(ctx context.Context, id string, digest, next []byte, ends time.Time) (n resource.Session, expires time.Time, err error) {
 	if n, err = scanSession(t.on.QueryRowContext(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.id = $1`+t.s.engine.lock, id)); err != nil {
 		return n, expires, err
 	}
