@@ -28,6 +28,7 @@ import (
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 	pingv1pb "github.com/holdfast-dev/holdfast/gen/ping/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/registry"
@@ -93,6 +94,7 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	iamv1pb.RegisterGroupAccountAssociationsServer(a.local, accountAssociationsV1{iam: all.IAM})
 	iamv1pb.RegisterGroupInvitesServer(a.local, groupInvitesV1{iam: all.IAM})
 	iamv1pb.RegisterExternalGroupRoleMappingsServer(a.local, externalGroupRoleMappingsV1{iam: all.IAM})
+	registryv1pb.RegisterRegistryServer(a.local, registryV1{registry: all.Registry})
 	pingv1pb.RegisterPingServiceServer(a.local, pingV1{})
 	accesspb.RegisterAccessServiceServer(a.local, access{iam: all.IAM, version: cfg.Version})
 	pingpb.RegisterPingServiceServer(a.local, ping{})

@@ -25,6 +25,7 @@ import (
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 	pingv1pb "github.com/holdfast-dev/holdfast/gen/ping/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
@@ -58,6 +59,7 @@ func whereTo() (http.Handler, *string) {
 	iamv1pb.RegisterGroupAccountAssociationsServer(l, accountAssociationsV1{})
 	iamv1pb.RegisterGroupInvitesServer(l, groupInvitesV1{})
 	iamv1pb.RegisterExternalGroupRoleMappingsServer(l, externalGroupRoleMappingsV1{})
+	registryv1pb.RegisterRegistryServer(l, registryV1{})
 	pingv1pb.RegisterPingServiceServer(l, pingV1{})
 	oidcpb.RegisterSecurityTokenServiceServer(l, securityTokens{})
 	federationpb.RegisterFederationServiceServer(l, federation{})
@@ -75,7 +77,7 @@ func TestRoutes(t *testing.T) {
 	const root, child = "0123456789abcdef0123456789abcdef01234567", "/0123456789abcdef"
 	h, reached := whereTo()
 	all := bindings()
-	if len(all) < 115 {
+	if len(all) < 127 {
 		t.Errorf("there are %d bindings, fewer than the definition has", len(all))
 	}
 	for _, b := range all {

@@ -26,6 +26,7 @@ import (
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 	pingv1pb "github.com/holdfast-dev/holdfast/gen/ping/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
@@ -62,6 +63,10 @@ var packages = []struct {
 		also: []string{"chainguard.platform.iam"},
 	},
 	{
+		files: []protoreflect.FileDescriptor{registryv1pb.File_holdfast_registry_v1_registry_proto},
+		also:  []string{"chainguard.platform.registry"},
+	},
+	{
 		files: []protoreflect.FileDescriptor{pingv1pb.File_holdfast_ping_v1_ping_proto},
 		also:  []string{"chainguard.platform.ping"},
 	},
@@ -79,7 +84,7 @@ var packages = []struct {
 }
 
 // deprecated are the packages of version 1.
-var deprecated = []string{"holdfast.iam.v1", "holdfast.ping.v1"}
+var deprecated = []string{"holdfast.iam.v1", "holdfast.ping.v1", "holdfast.registry.v1"}
 
 // ProofHeaders are the prefixes that the headers of an AWS proof may have: ours,
 // and the one that clients of the public API were built with.

@@ -154,3 +154,33 @@ func (w *world) tryV1OverGRPC(t *testing.T, group string) {
 		t.Errorf("delete of what has children: %v", err)
 	}
 }
+
+// registryV1Examples are of version 1 of the registry.
+func registryV1Examples(t *testing.T, w *world, x things) map[string][]example {
+	t.Helper()
+	shelf := w.child(t, x.org, "oldshelf")
+	repo, spare := w.repo(t, shelf, "app"), w.repo(t, shelf, "spare")
+	digest := w.pushImage(t, "dev/oldshelf/app", "pushed", "amd64", "layer")
+	other := w.pushImage(t, "dev/oldshelf/app", "moved", "amd64", "other")
+	tag, old := w.tag(t, repo, "stable", digest), w.tag(t, repo, "old", digest)
+	nothing := x.org + "/0123456789abcdef"
+	return map[string][]example{
+		"V1_Registry_ListRepos": {{}, {query: "id=" + repo}, {query: "name=app"}, {query: "uidp.children_of=" + shelf}, {query: "uidp.ids=x", fails: true}},
+		"V1_Registry_CreateRepo": {
+			{uid: shelf, body: `{"name":"new","catalogTier":"AI","bundles":["ai"],"readme":"# New"}`}, {uid: shelf, body: `{"name":"app","readme":"# App"}`},
+			{uid: shelf, query: "prevent_existing=true", body: `{"name":"app"}`, fails: true}, {uid: shelf, body: `{}`, fails: true},
+			{uid: shelf, body: `{"name":"x","customOverlay":{}}`, fails: true},
+		},
+		"V1_Registry_UpdateRepo": {{uid: repo, body: `{"name":"app","description":"d","catalogTier":"COMMERCIAL"}`}, {uid: repo, body: `{}`, fails: true}},
+		"V1_Registry_DeleteRepo": {{uid: spare}, {uid: spare, fails: true}},
+
+		"V1_Registry_ListTags":           {{}, {query: "uidp.children_of=" + repo + "&exclude_referrers=true&exclude_dates=true&exclude_epochs=true"}, {query: "id=" + tag}, {query: "digest=x", fails: true}},
+		"V1_Registry_CreateTag":          {{uid: repo, body: `{"name":"x","digest":"` + digest + `"}`}, {uid: repo, body: `{"name":"x"}`, fails: true}},
+		"V1_Registry_UpdateTag":          {{uid: tag, body: `{"digest":"` + other + `"}`}, {uid: tag, body: `{"name":"another","digest":"` + other + `"}`, fails: true}, {uid: nothing, body: `{}`, fails: true}},
+		"V1_Registry_DeleteTag":          {{uid: old}, {uid: old, fails: true}},
+		"V1_Registry_GetRepoTagsSummary": {{uid: repo}, {uid: nothing, fails: true}},
+		"V1_Registry_ListTagHistory":     {{uid: tag}, {uid: tag, query: "start=2020-01-01T00:00:00Z&end=2100-01-01T00:00:00Z"}, {uid: nothing, fails: true}},
+		"V1_Registry_GetArchs":           {{uid: repo, digest: digest}, {uid: repo, digest: "sha256:abc", fails: true}},
+		"V1_Registry_GetSize":            {{uid: repo, digest: digest, query: "arch=amd64"}, {uid: repo, digest: digest, query: "arch=z80", fails: true}},
+	}
+}

@@ -156,6 +156,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"V1_Identities":                    5,
 		"V1_IdentityProviders":             4,
 		"V1_PingService":                   1,
+		"V1_Registry":                      12,
 		"V1_RoleBindings":                  5,
 		"V1_Roles":                         4,
 	}
