@@ -21,12 +21,18 @@ import (
 
 	"github.com/holdfast-dev/holdfast/authz"
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
+	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
+	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
+	pingv1pb "github.com/holdfast-dev/holdfast/gen/ping/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/registry"
+	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/token"
 )
 
@@ -50,9 +56,16 @@ type API struct {
 	local *local
 }
 
+// Services are what the API speaks for.
+type Services struct {
+	IAM      *iam.Service
+	Registry *registry.Service
+	STS      *sts.Service
+}
+
 // New returns an API over the services. Tokens are issuer's; checker knows which
 // of them are void.
-func New(svc *iam.Service, reg *registry.Service, issuer *token.Issuer, checker *authz.Checker, cfg Config) *API {
+func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config) *API {
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
@@ -61,26 +74,37 @@ func New(svc *iam.Service, reg *registry.Service, issuer *token.Issuer, checker 
 	}
 	c := newChain(cfg, authenticator{issuer, checker, cfg.Audience}.authenticate)
 	a := &API{cfg: cfg, chain: c, local: newLocal(c.unary)}
-	iampb.RegisterGroupsServiceServer(a.local, groups{iam: svc})
-	iampb.RegisterIdentitiesServiceServer(a.local, identities{iam: svc})
-	iampb.RegisterRolesServiceServer(a.local, roles{iam: svc})
-	iampb.RegisterRoleBindingsServiceServer(a.local, roleBindings{iam: svc})
-	iampb.RegisterIdentityProvidersServiceServer(a.local, identityProviders{iam: svc})
-	iampb.RegisterAccountAssociationsServiceServer(a.local, accountAssociations{iam: svc})
-	iampb.RegisterGroupInvitesServiceServer(a.local, groupInvites{iam: svc})
-	iampb.RegisterExternalGroupRoleMappingsServiceServer(a.local, externalGroupRoleMappings{iam: svc})
-	registrypb.RegisterReposServiceServer(a.local, repos{registry: reg})
-	registrypb.RegisterTagsServiceServer(a.local, tags{registry: reg})
-	registrypb.RegisterImagesServiceServer(a.local, images{registry: reg})
-	ocipb.RegisterOCIServiceServer(a.local, oci{registry: reg})
-	accesspb.RegisterAccessServiceServer(a.local, access{iam: svc, version: cfg.Version})
+	iampb.RegisterGroupsServiceServer(a.local, groups{iam: all.IAM})
+	iampb.RegisterIdentitiesServiceServer(a.local, identities{iam: all.IAM})
+	iampb.RegisterRolesServiceServer(a.local, roles{iam: all.IAM})
+	iampb.RegisterRoleBindingsServiceServer(a.local, roleBindings{iam: all.IAM})
+	iampb.RegisterIdentityProvidersServiceServer(a.local, identityProviders{iam: all.IAM})
+	iampb.RegisterAccountAssociationsServiceServer(a.local, accountAssociations{iam: all.IAM})
+	iampb.RegisterGroupInvitesServiceServer(a.local, groupInvites{iam: all.IAM})
+	iampb.RegisterExternalGroupRoleMappingsServiceServer(a.local, externalGroupRoleMappings{iam: all.IAM})
+	registrypb.RegisterReposServiceServer(a.local, repos{registry: all.Registry})
+	registrypb.RegisterTagsServiceServer(a.local, tags{registry: all.Registry})
+	registrypb.RegisterImagesServiceServer(a.local, images{registry: all.Registry})
+	ocipb.RegisterOCIServiceServer(a.local, oci{registry: all.Registry})
+	iamv1pb.RegisterGroupsServer(a.local, groupsV1{iam: all.IAM})
+	iamv1pb.RegisterIdentitiesServer(a.local, identitiesV1{iam: all.IAM})
+	iamv1pb.RegisterRolesServer(a.local, rolesV1{iam: all.IAM})
+	iamv1pb.RegisterRoleBindingsServer(a.local, roleBindingsV1{iam: all.IAM})
+	iamv1pb.RegisterIdentityProvidersServer(a.local, identityProvidersV1{iam: all.IAM})
+	iamv1pb.RegisterGroupAccountAssociationsServer(a.local, accountAssociationsV1{iam: all.IAM})
+	iamv1pb.RegisterGroupInvitesServer(a.local, groupInvitesV1{iam: all.IAM})
+	iamv1pb.RegisterExternalGroupRoleMappingsServer(a.local, externalGroupRoleMappingsV1{iam: all.IAM})
+	registryv1pb.RegisterRegistryServer(a.local, registryV1{registry: all.Registry})
+	pingv1pb.RegisterPingServiceServer(a.local, pingV1{})
+	accesspb.RegisterAccessServiceServer(a.local, access{iam: all.IAM, version: cfg.Version})
 	pingpb.RegisterPingServiceServer(a.local, ping{})
+	oidcpb.RegisterSecurityTokenServiceServer(a.local, securityTokens{sts: all.STS})
+	federationpb.RegisterFederationServiceServer(a.local, federation{sts: all.STS})
 	return a
 }
 
 // HTTP serves the JSON API: /iam/, /registry/ and /ping/, as v2beta1 and v2,
-// /access/ and /oci/, as v1, and /openapi.json. Anything else is answered with a
-// typed error.
+// /access/, /federation/ and /oci/, as v1, /sts/ and /openapi.json. Anything else is answered with a typed error.
 func (a *API) HTTP() http.Handler { return newGateway(a.cfg, a.local) }
 
 // What a gRPC connection may ask of the server. Clients of this API are built

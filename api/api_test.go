@@ -28,7 +28,9 @@ import (
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
+	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/token"
+	"github.com/holdfast-dev/holdfast/trust"
 )
 
 const (
@@ -96,7 +98,9 @@ func newWorldOn(t *testing.T, s *store.Store) *world {
 	w.mint = func(c token.Claims) string { return check(issuer.Mint(ctx, c))(t) }
 	w.token = w.mint(token.Claims{Subject: owner.UID, Audience: []string{audience}, Life: time.Hour})
 	log := slog.New(slog.NewJSONHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	a := api.New(svc, reg, issuer, checker, api.Config{Audience: audience, Domain: domain, Log: log, MaxBody: maxBody, Version: "v1.2.3"})
+	issuers := check(trust.New(trust.Config{Now: now}))(t)
+	exchange := check(sts.New(s, checker, issuer, issuers, sts.Config{BaseURL: audience, RegistryHost: "registry.example.com", Now: now}))(t)
+	a := api.New(api.Services{IAM: svc, Registry: reg, STS: exchange}, issuer, checker, api.Config{Audience: audience, Domain: domain, Log: log, MaxBody: maxBody, Version: "v1.2.3"})
 	w.serve(t, a)
 	return w
 }

@@ -27,8 +27,8 @@ func (a authenticator) authenticate(ctx context.Context, o origin) (authz.Caller
 	if err := a.checker.Confirm(ctx); err != nil {
 		return authz.Caller{}, err
 	}
-	if a.checker.Revoked(caller.Identity, caller.Issued) {
-		return authz.Caller{}, fault.New(fault.Unauthenticated, "Unauthenticated: the identity of this token has been deleted")
+	if why := a.checker.Revoked(caller); why != "" {
+		return authz.Caller{}, fault.New(fault.Unauthenticated, "Unauthenticated: %s", why)
 	}
 	return caller, nil
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -83,6 +84,8 @@ type binding struct {
 	input  protoreflect.MessageDescriptor
 	body   string // the field that is the body, "*" for all of them, "" for none
 	mask   protoreflect.FieldDescriptor
+	old    bool // of version 1
+	terse  bool // errors have a code and a message, and nothing else
 }
 
 // bindings returns every binding, the least specific first: the mux tries the
@@ -93,9 +96,14 @@ func bindings() []binding {
 		for i := range s.Methods().Len() {
 			m := s.Methods().Get(i)
 			r, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
+			if r == nil || m.IsStreamingClient() || m.IsStreamingServer() {
+				continue // over gRPC only
+			}
 			for _, r := range append([]*annotations.HttpRule{r}, r.GetAdditionalBindings()...) {
 				b := binding{method: "/" + string(s.FullName()) + "/" + string(m.Name()), input: m.Input(), body: r.GetBody()}
 				b.verb, b.path = verbAndPath(r)
+				b.old = slices.Contains(deprecated, string(s.ParentFile().Package()))
+				b.terse = strings.HasPrefix(b.path, "/sts/")
 				if f := m.Input().Fields().ByName("update_mask"); b.verb == http.MethodPatch && b.body != "*" {
 					b.mask = f
 				}
@@ -185,6 +193,10 @@ func canonical(path string) string {
 // handler serves one binding.
 func (g *gateway) handler(b binding) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
+		if b.old {
+			w.Header().Set("Deprecation", deprecatedSince)
+			w.Header().Set("Link", `<`+migration+`>; rel="deprecation"; type="text/markdown"`)
+		}
 		buf := g.buffers.Get().(*[]byte)
 		defer g.buffers.Put(buf)
 		*buf = (*buf)[:0]
@@ -192,15 +204,21 @@ func (g *gateway) handler(b binding) runtime.HandlerFunc {
 			func(in proto.Message) error { return g.read(w, r, b, params, in) },
 			func(out proto.Message) error { return g.encode(buf, out) })
 		for k, values := range header {
-			w.Header().Set(k, values[0])
+			w.Header()[http.CanonicalHeaderKey(k)] = values
 		}
 		if err != nil {
-			g.fail(w, status.Convert(err))
+			g.fail(w, status.Convert(err), b.terse)
 			return
 		}
 		send(w, http.StatusOK, *buf)
 	}
 }
+
+// Version 1 works, and has been superseded since this day (RFC 9745).
+const (
+	deprecatedSince = "@1793491200" // 2026-11-01
+	migration       = "https://github.com/holdfast-dev/holdfast/blob/main/docs/migrating-v1.md"
+)
 
 // encode writes an answer into buf. Nothing, not even an empty object, stands
 // for Empty.
@@ -220,9 +238,13 @@ func send(w http.ResponseWriter, code int, body []byte) {
 	_, _ = w.Write(body) // fails only if the client has gone
 }
 
-// fail answers with an error.
-func (g *gateway) fail(w http.ResponseWriter, st *status.Status) {
+// fail answers with an error. Clients of the token service read its errors
+// strictly, and know no details: for them it is terse.
+func (g *gateway) fail(w http.ResponseWriter, st *status.Status, terse bool) {
 	body, err := g.encoder.append(nil, st.Proto())
+	if terse {
+		body, err = json.Marshal(map[string]any{"code": st.Code(), "message": st.Message()})
+	}
 	if err != nil { // a detail of a type nobody knows: say the rest
 		body, _ = g.encoder.append(nil, status.New(st.Code(), strings.ToValidUTF8(st.Message(), "?")).Proto())
 	}
@@ -241,10 +263,10 @@ func (g *gateway) routingError(_ context.Context, _ *runtime.ServeMux, _ runtime
 	case http.StatusBadRequest:
 		f = fault.Field("path", "must start with a slash")
 	}
-	g.fail(w, statusOf(f, g.domain, originOf(r.Context()).id))
+	g.fail(w, statusOf(f, g.domain, originOf(r.Context()).id), strings.HasPrefix(r.URL.Path, "/sts/"))
 }
 
 // pathError answers a request whose path is not well escaped.
 func (g *gateway) pathError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, _ error) {
-	g.fail(w, statusOf(fault.Field("path", "has a malformed escape"), g.domain, originOf(r.Context()).id))
+	g.fail(w, statusOf(fault.Field("path", "has a malformed escape"), g.domain, originOf(r.Context()).id), strings.HasPrefix(r.URL.Path, "/sts/"))
 }

@@ -18,9 +18,14 @@ import (
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
+	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
+	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
+	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
+	pingv1pb "github.com/holdfast-dev/holdfast/gen/ping/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
@@ -46,6 +51,18 @@ func whereTo() (http.Handler, *string) {
 	ocipb.RegisterOCIServiceServer(l, oci{})
 	accesspb.RegisterAccessServiceServer(l, access{})
 	pingpb.RegisterPingServiceServer(l, ping{})
+	iamv1pb.RegisterGroupsServer(l, groupsV1{})
+	iamv1pb.RegisterIdentitiesServer(l, identitiesV1{})
+	iamv1pb.RegisterRolesServer(l, rolesV1{})
+	iamv1pb.RegisterRoleBindingsServer(l, roleBindingsV1{})
+	iamv1pb.RegisterIdentityProvidersServer(l, identityProvidersV1{})
+	iamv1pb.RegisterGroupAccountAssociationsServer(l, accountAssociationsV1{})
+	iamv1pb.RegisterGroupInvitesServer(l, groupInvitesV1{})
+	iamv1pb.RegisterExternalGroupRoleMappingsServer(l, externalGroupRoleMappingsV1{})
+	registryv1pb.RegisterRegistryServer(l, registryV1{})
+	pingv1pb.RegisterPingServiceServer(l, pingV1{})
+	oidcpb.RegisterSecurityTokenServiceServer(l, securityTokens{})
+	federationpb.RegisterFederationServiceServer(l, federation{})
 	return newGateway(Config{MaxBody: 1 << 20}, l), &reached
 }
 
@@ -60,7 +77,7 @@ func TestRoutes(t *testing.T) {
 	const root, child = "0123456789abcdef0123456789abcdef01234567", "/0123456789abcdef"
 	h, reached := whereTo()
 	all := bindings()
-	if len(all) < 72 {
+	if len(all) < 127 {
 		t.Errorf("there are %d bindings, fewer than the definition has", len(all))
 	}
 	for _, b := range all {

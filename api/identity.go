@@ -48,6 +48,7 @@ func (s identities) CreateIdentity(ctx context.Context, r *iampb.CreateIdentityR
 	if err != nil {
 		return nil, err
 	}
+	warn(ctx, i.Warnings())
 	return identityOf(i), nil
 }
 
@@ -83,6 +84,7 @@ func (s identities) UpdateIdentity(ctx context.Context, r *iampb.UpdateIdentityR
 	if err != nil {
 		return nil, err
 	}
+	warn(ctx, i.Warnings())
 	return identityOf(i), nil
 }
 

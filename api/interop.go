@@ -19,9 +19,14 @@ import (
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	annotationspb "github.com/holdfast-dev/holdfast/gen/annotations"
+	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
+	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
+	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
+	pingv1pb "github.com/holdfast-dev/holdfast/gen/ping/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
@@ -49,17 +54,54 @@ var packages = []struct {
 		also: []string{"holdfast.registry.v2", "chainguard.platform.registry.v2beta1", "chainguard.platform.registry.v2"},
 	},
 	{
+		files: []protoreflect.FileDescriptor{
+			iamv1pb.File_holdfast_iam_v1_groups_proto, iamv1pb.File_holdfast_iam_v1_identities_proto,
+			iamv1pb.File_holdfast_iam_v1_roles_proto, iamv1pb.File_holdfast_iam_v1_role_bindings_proto,
+			iamv1pb.File_holdfast_iam_v1_identity_providers_proto, iamv1pb.File_holdfast_iam_v1_account_associations_proto,
+			iamv1pb.File_holdfast_iam_v1_group_invites_proto, iamv1pb.File_holdfast_iam_v1_external_group_role_mappings_proto,
+		},
+		also: []string{"chainguard.platform.iam"},
+	},
+	{
+		files: []protoreflect.FileDescriptor{registryv1pb.File_holdfast_registry_v1_registry_proto},
+		also:  []string{"chainguard.platform.registry"},
+	},
+	{
+		files: []protoreflect.FileDescriptor{pingv1pb.File_holdfast_ping_v1_ping_proto},
+		also:  []string{"chainguard.platform.ping"},
+	},
+	{
 		files: []protoreflect.FileDescriptor{pingpb.File_holdfast_ping_v2beta1_ping_proto},
 		also:  []string{"holdfast.ping.v2", "chainguard.platform.ping.v2beta1", "chainguard.platform.ping.v2"},
 	},
+	{
+		files: []protoreflect.FileDescriptor{oidcpb.File_holdfast_oidc_oidc_proto},
+		also:  []string{"chainguard.platform.oidc"},
+	},
 	{files: []protoreflect.FileDescriptor{accesspb.File_holdfast_access_v1_access_proto}}, // ours alone
+	{files: []protoreflect.FileDescriptor{federationpb.File_holdfast_federation_v1_federation_proto}},
 	{files: []protoreflect.FileDescriptor{ocipb.File_holdfast_oci_v1_oci_proto}},
 }
+
+// deprecated are the packages of version 1.
+var deprecated = []string{"holdfast.iam.v1", "holdfast.ping.v1", "holdfast.registry.v1"}
+
+// ProofHeaders are the prefixes that the headers of an AWS proof may have: ours,
+// and the one that clients of the public API were built with.
+var ProofHeaders = []string{"Holdfast", "Chainguard"}
 
 // serviceBindings returns the service bindings of an association. Their field
 // has the name that clients know.
 func serviceBindings(p *iampb.AccountAssociation) *iampb.AccountAssociation_ServiceBindings {
 	return p.GetChainguard()
+}
+
+func serviceBindingsV1(p *iamv1pb.AccountAssociations) *iamv1pb.AccountAssociations_ServiceBindings {
+	return p.GetChainguard()
+}
+
+func setServiceBindingsV1(p *iamv1pb.AccountAssociations, b *iamv1pb.AccountAssociations_ServiceBindings) {
+	p.Chainguard = b
 }
 
 func setServiceBindings(p *iampb.AccountAssociation, b *iampb.AccountAssociation_ServiceBindings) {
@@ -111,7 +153,7 @@ func registerAll(s grpc.ServiceRegistrar, d *grpc.ServiceDesc, impl any) {
 // A rule is what the API's definition says about calling a method.
 type rule struct {
 	name string // for the log and the metrics: ours, whichever the client used
-	open bool   // no token is asked for
+	open bool   // no token of ours is asked for, or the method judges it itself
 	read bool   // nothing changes
 }
 
@@ -126,7 +168,7 @@ func methodRules() map[string]rule {
 			binding, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
 			r := rule{
 				name: string(s.FullName()) + "/" + string(m.Name()),
-				open: access.GetDisabled() != nil,
+				open: access == nil || access.GetDisabled() != nil,
 				read: binding.GetGet() != "",
 			}
 			for _, pkg := range append([]string{string(s.ParentFile().Package())}, also...) {
@@ -177,8 +219,17 @@ func newAliases() aliases {
 func (a aliases) add(f protoreflect.FileDescriptor, pkg string) {
 	d := protodesc.ToFileDescriptorProto(f)
 	old := "." + d.GetPackage() + "."
-	d.Name = proto.String(strings.ReplaceAll(pkg, ".", "/") + "/" + d.GetName()[strings.LastIndexByte(d.GetName(), '/')+1:])
+	elsewhere := func(path string) string {
+		return strings.ReplaceAll(pkg, ".", "/") + path[strings.LastIndexByte(path, '/'):]
+	}
+	folder := d.GetName()[:strings.LastIndexByte(d.GetName(), '/')+1]
+	d.Name = proto.String(elsewhere(d.GetName()))
 	d.Package = proto.String(pkg)
+	for i, dep := range d.Dependency { // of the same package, and listed before
+		if strings.HasPrefix(dep, folder) {
+			d.Dependency[i] = elsewhere(dep)
+		}
+	}
 	rename := func(ref *string) {
 		if ref != nil && strings.HasPrefix(*ref, old) {
 			*ref = "." + pkg + "." + (*ref)[len(old):]

@@ -32,8 +32,9 @@ func pageOf(r pageRequest) page.Params {
 	return page.Params{Size: r.GetPageSize(), Token: r.GetPageToken(), OrderBy: r.GetOrderBy(), Skip: r.GetSkip()}
 }
 
-func placeOf(r listRequest) resource.PlaceFilter {
-	u := r.GetUidp()
+func placeOf(r listRequest) resource.PlaceFilter { return placeIn(r.GetUidp()) }
+
+func placeIn(u *commonpb.UIDPFilter) resource.PlaceFilter {
 	return resource.PlaceFilter{
 		AncestorsOf:   resource.UID(u.GetAncestorsOf()),
 		DescendantsOf: resource.UID(u.GetDescendantsOf()),
@@ -48,6 +49,13 @@ func placeOf(r listRequest) resource.PlaceFilter {
 func tellExpired(ctx context.Context, expired bool) {
 	if expired {
 		_ = grpc.SetHeader(ctx, metadata.Pairs("holdfast-page-token", "expired")) // fails only after an answer
+	}
+}
+
+// warn lets the client know what was done and was probably not meant.
+func warn(ctx context.Context, warnings []string) {
+	if len(warnings) > 0 {
+		_ = grpc.SetHeader(ctx, metadata.MD{"holdfast-warning": warnings}) // fails only after an answer
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"mime"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -32,14 +33,21 @@ func (g *gateway) read(w http.ResponseWriter, r *http.Request, b binding, params
 		if body, err = readBody(w, r, g.maxBody); err != nil {
 			return err
 		}
-		m := bodyOf(in, b.body)
-		body = respell(body, m.ProtoReflect().Descriptor())
-		if err := decodeBody(body, m); err != nil {
+		body = respell(body, b.bodyType())
+		if err := decodeInto(body, b, in); err != nil {
 			return err
 		}
 	}
-	if r.URL.RawQuery != "" {
-		if err := readQuery(r.URL.RawQuery, b, params, in); err != nil {
+	query := r.URL.RawQuery
+	if b.body == "" && isForm(r) {
+		form, err := readBody(w, r, g.maxBody)
+		if err != nil {
+			return err
+		}
+		query = strings.Trim(query+"&"+string(form), "&")
+	}
+	if query != "" {
+		if err := readQuery(query, b, params, in); err != nil {
 			return err
 		}
 	}
@@ -57,6 +65,34 @@ func (g *gateway) read(w http.ResponseWriter, r *http.Request, b binding, params
 		}
 	}
 	return nil
+}
+
+// isForm tells whether the body is a form, which says the same as a query.
+func isForm(r *http.Request) bool {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return r.Method == http.MethodPost && err == nil && media == "application/x-www-form-urlencoded"
+}
+
+// bodyType is what the body of a binding is, or the items of one that is a list.
+func (b binding) bodyType() protoreflect.MessageDescriptor {
+	if b.body == "*" {
+		return b.input
+	}
+	return b.input.Fields().ByName(protoreflect.Name(b.body)).Message()
+}
+
+// decodeInto reads a body into the part of a request that it describes.
+func decodeInto(body []byte, b binding, in proto.Message) error {
+	if f := b.input.Fields().ByName(protoreflect.Name(b.body)); f != nil && f.IsList() { // a JSON array
+		if len(body) == 0 {
+			return nil
+		}
+		if body[0] != '[' || !json.Valid(body) {
+			return fault.Field("body", "must be a JSON array")
+		}
+		return decodeBody(slices.Concat([]byte(`{"`+f.JSONName()+`":`), body, []byte("}")), in)
+	}
+	return decodeBody(body, bodyOf(in, b.body))
 }
 
 // bodyOf returns the message that the body describes. It is made even if the

@@ -20,6 +20,7 @@ type Caller struct {
 	Act           *resource.Upstream // the credential the identity was assumed with
 	Email         string
 	EmailVerified bool
+	Session       string                 // the sign-in it belongs to, if any
 	Issued        time.Time              // when the token was made, in whole seconds
 	Expires       time.Time              // when it ends
 	Caps          *resource.Capabilities // only these count; nil: not narrowed

@@ -31,6 +31,8 @@ type Checker struct {
 	x       *index
 	revoked map[resource.UID]time.Time // tokens issued until then are void
 
+	changed []func(identity resource.UID) // set before the first change
+
 	follow follower
 	behind atomic.Bool // a local change could not be read
 	shared bool        // there may be other writers
@@ -155,14 +157,23 @@ func (c *Checker) OwnsAny(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// Revoked tells whether a token of that identity, issued then, is void because
-// the identity has been deleted since. Tokens are dated in whole seconds, so
-// one made in the second of the deletion is void too.
-func (c *Checker) Revoked(identity resource.UID, issued time.Time) bool {
+// Revoked returns why a token that says it is c's is void: its identity has been
+// deleted since it was made, or its session has ended. Tokens are dated in whole
+// seconds, so one made in the second of the deletion is void too. It returns ""
+// for a token that is not.
+func (c *Checker) Revoked(caller Caller) string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	until, ok := c.revoked[identity]
-	return ok && !issued.After(until)
+	if until, ok := c.revoked[caller.Identity]; ok && !caller.Issued.After(until) {
+		return "the identity of this token has been deleted"
+	}
+	if caller.Session == "" {
+		return ""
+	}
+	if _, ok := c.revoked[resource.SessionSubject(caller.Session)]; ok {
+		return "the session of this token has ended"
+	}
+	return ""
 }
 
 // caller returns who asks, once the index is known to be current.

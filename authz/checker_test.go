@@ -274,7 +274,10 @@ func TestDeletedIdentities(t *testing.T) {
 			t.Fatal(err)
 		}
 		bind(t, s, robot.UID, viewer, dev)
-		if c.Revoked(robot.UID, now) {
+		void := func(c *authz.Checker, identity resource.UID, issued time.Time) bool {
+			return c.Revoked(authz.Caller{Identity: identity, Issued: issued}) != ""
+		}
+		if void(c, robot.UID, now) {
 			t.Error("revoked before it is deleted")
 		}
 		s.Now = func() time.Time { return now }
@@ -290,10 +293,10 @@ func TestDeletedIdentities(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, c := range map[string]*authz.Checker{"at once": c, "after a restart": again} {
-			if !c.Revoked(robot.UID, now.Truncate(time.Second)) || !c.Revoked(robot.UID, now.Add(-time.Hour)) {
+			if !void(c, robot.UID, now.Truncate(time.Second)) || !void(c, robot.UID, now.Add(-time.Hour)) {
 				t.Errorf("%s: tokens made before are good", name)
 			}
-			if c.Revoked(robot.UID, now.Truncate(time.Second).Add(time.Second)) || c.Revoked(ann, now) {
+			if void(c, robot.UID, now.Truncate(time.Second).Add(time.Second)) || void(c, ann, now) {
 				t.Errorf("%s: tokens made later, or of others, are void", name)
 			}
 		}

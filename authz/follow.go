@@ -58,6 +58,18 @@ func Load(ctx context.Context, s *store.Store, log *slog.Logger) (*Checker, erro
 	return c, nil
 }
 
+// OnChange has f told of every identity whose grants, relationship or existence
+// have changed, here or elsewhere, before a check that depends on it is
+// answered; "" stands for all of them. f must be quick. It is for those who
+// remember things of identities, and to be called before Run.
+func (c *Checker) OnChange(f func(identity resource.UID)) { c.changed = append(c.changed, f) }
+
+func (c *Checker) tell(identity resource.UID) {
+	for _, f := range c.changed {
+		f(identity)
+	}
+}
+
 // Run follows the changes other replicas make until ctx ends, and then returns
 // nil. It has nothing to do for a store that has no other writers.
 func (c *Checker) Run(ctx context.Context) error {
@@ -265,6 +277,7 @@ func (c *Checker) apply(grants map[resource.UID][]store.Grant, roles map[resourc
 	defer c.mu.Unlock()
 	for identity, found := range grants {
 		c.x.setGrants(identity, found)
+		c.tell(identity)
 	}
 	if roles != nil {
 		c.x.setRoles(roles)
@@ -291,6 +304,7 @@ func (c *Checker) reload(ctx context.Context) error {
 	x.setRoles(roles)
 	c.mu.Lock()
 	c.x = x
+	c.tell("")
 	c.mu.Unlock()
 	c.follow.applied.Store(revision)
 	c.confirm(asked)

@@ -231,7 +231,7 @@ func TestChecksGoOnWhileGrantsChange(t *testing.T) {
 					}
 					_, _ = c.Reach(ctx, resource.GroupsList) // only to race
 					c.GrantsOf(owner)
-					c.Revoked(owner, time.Now())
+					c.Revoked(Caller{Identity: owner, Issued: time.Now()})
 				}
 			})
 		}

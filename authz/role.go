@@ -48,6 +48,9 @@ var bundles = []bundle{
 		name: "owner", description: "Does everything in an organization",
 		base: []string{"editor"},
 		adds: []string{
+			// Nobody can grant what they do not hold: without these nobody could
+			// ever write an advisory.
+			"advisories.create", "advisories.update", "advisories.approve", "advisories.delete",
 			"groups.create", "groups.update", "groups.delete", "group_invites.create", "group_invites.delete",
 			"roles.create", "roles.update", "roles.delete", "role_bindings.create", "role_bindings.update",
 			"role_bindings.delete", "account_associations.create", "account_associations.update",

@@ -65,6 +65,9 @@ func TestApiOpenAPI(t *testing.T) {
 	examples := openAPIExamples(t, w, x)
 	maps.Copy(examples, federationExamples(t, w, x))
 	maps.Copy(examples, registryExamples(t, w, x))
+	maps.Copy(examples, exchangeExamples(w, x))
+	maps.Copy(examples, v1Examples(t, w, x))
+	maps.Copy(examples, registryV1Examples(t, w, x))
 	for path, operations := range doc.Paths {
 		for verb, op := range operations {
 			if len(examples[op.ID]) == 0 {

@@ -36,6 +36,8 @@ type world struct {
 	Owner         resource.UID `json:"ownerUid"`
 	Token         string       `json:"token"` // the owner's
 	RegistryToken string       `json:"registryToken"`
+	RefreshToken  string       `json:"refreshToken"`
+	TestIssuer    string       `json:"testIssuer"`
 
 	database string
 	issuer   *token.Issuer // mints what the server accepts

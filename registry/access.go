@@ -27,7 +27,7 @@ func (r *Registry) authenticate(req *http.Request, t target) (context.Context, e
 	if t.name != "" && req.Header.Get("Authorization") == "" {
 		return resource.WithActor(ctx, actor(req, authz.Caller{})), nil
 	}
-	raw, err := credential(req)
+	raw, err := r.credential(req)
 	if err != nil {
 		return nil, err
 	}
@@ -50,30 +50,40 @@ func (r *Registry) verify(ctx context.Context, raw string) (authz.Caller, error)
 	if err := r.authz.Confirm(ctx); err != nil {
 		return c, err
 	}
-	if r.authz.Revoked(c.Identity, c.Issued) {
-		return c, fault.New(fault.Unauthenticated, "Unauthenticated: the identity of this token has been deleted")
+	if why := r.authz.Revoked(c); why != "" {
+		return c, fault.New(fault.Unauthenticated, "Unauthenticated: %s", why)
 	}
 	return c, nil
 }
 
-// credential returns the token a request carries: as a bearer, or as the
-// password of the user _token.
-func credential(req *http.Request) (string, error) {
+// credential returns the token a request carries: as a bearer, as the password
+// of the user _token, or in exchange for a workload's own token, which is the
+// password of a user called like the identity it stands for.
+func (r *Registry) credential(req *http.Request) (string, error) {
 	header := req.Header.Get("Authorization")
 	if header == "" {
 		return "", fault.New(fault.Unauthenticated, "Unauthenticated: a token is required")
 	}
 	if user, password, ok := req.BasicAuth(); ok {
-		if user != LoginName {
-			return "", fault.New(fault.Unauthenticated, "Unauthenticated: log in as %s, with a token as the password", LoginName)
-		}
-		return password, nil
+		return r.signIn(req, user, password)
 	}
 	scheme, raw, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Bearer") || strings.TrimSpace(raw) == "" {
 		return "", fault.New(fault.Unauthenticated, "Unauthenticated: the Authorization header must be Bearer and a token, or Basic")
 	}
 	return strings.TrimSpace(raw), nil
+}
+
+// signIn returns the token that a user name and a password stand for.
+func (r *Registry) signIn(req *http.Request, user, password string) (string, error) {
+	if user == LoginName {
+		return password, nil
+	}
+	uid, err := resource.ParseUID("user", user)
+	if err != nil || r.config.Assume == nil {
+		return "", fault.New(fault.Unauthenticated, "Unauthenticated: log in as %s, with a token as the password", LoginName)
+	}
+	return r.config.Assume(resource.WithActor(req.Context(), actor(req, authz.Caller{})), uid, password)
 }
 
 // locate finds the group and the repo of a target.
@@ -179,7 +189,7 @@ func (r *Registry) challenge(w http.ResponseWriter, t target, needs []resource.C
 // giveToken is where clients exchange a login for a token. The password is one
 // already, so they get it back; who has none gets one that stands for nobody.
 func (r *Registry) giveToken(w http.ResponseWriter, req *http.Request, _ target) error {
-	raw, err := login(w, req)
+	raw, err := r.login(w, req)
 	if err != nil {
 		return err
 	}
@@ -200,7 +210,7 @@ func (r *Registry) giveToken(w http.ResponseWriter, req *http.Request, _ target)
 
 // login returns the token that a client logs in with: in the header or, with
 // POST, in a form as OAuth 2 has it.
-func login(w http.ResponseWriter, req *http.Request) (string, error) {
+func (r *Registry) login(w http.ResponseWriter, req *http.Request) (string, error) {
 	const maxForm = 64 << 10
 	if req.Method == http.MethodPost {
 		req.Body = http.MaxBytesReader(w, req.Body, maxForm)
@@ -209,10 +219,7 @@ func login(w http.ResponseWriter, req *http.Request) (string, error) {
 		}
 		switch req.PostForm.Get("grant_type") {
 		case "password":
-			if req.PostForm.Get("username") == LoginName {
-				return req.PostForm.Get("password"), nil
-			}
-			return "", fault.New(fault.Unauthenticated, "Unauthenticated: log in as %s, with a token as the password", LoginName)
+			return r.signIn(req, req.PostForm.Get("username"), req.PostForm.Get("password"))
 		case "refresh_token":
 			return req.PostForm.Get("refresh_token"), nil
 		}
@@ -221,7 +228,7 @@ func login(w http.ResponseWriter, req *http.Request) (string, error) {
 	if req.Header.Get("Authorization") == "" {
 		return anonymous, nil
 	}
-	return credential(req)
+	return r.credential(req)
 }
 
 // into is the repo of a push. Who pushes to one that is not there needs to be

@@ -24,6 +24,10 @@ type Config struct {
 	Host  string // public host[:port], and the audience of tokens
 	Realm string // public address of /v2/token, where clients get one
 
+	// Assume returns a token of the registry's audience for a workload's own, if
+	// that stands for the identity. Nil: nobody logs in like that.
+	Assume func(ctx context.Context, identity resource.UID, credential string) (string, error)
+
 	// Sparse accepts manifests whose blobs or children are not in the repo. A
 	// tag may then name an image that cannot be pulled whole.
 	Sparse bool

@@ -26,6 +26,31 @@ func (s *Service) CreateTag(ctx context.Context, repo resource.UID, t resource.T
 	return s.store.PutTag(ctx, t, rules.Frozen)
 }
 
+// UpdateTag points a tag at another manifest, or says something else about it.
+// The name stays. The caller needs tag.update on it. It returns
+// fault.FailedPrecondition if the rules of the group keep it where it is.
+func (s *Service) UpdateTag(ctx context.Context, uid resource.UID, t resource.Tag) (resource.Tag, error) {
+	if err := s.authz.Require(ctx, resource.TagUpdate, uid); err != nil {
+		return resource.Tag{}, err
+	}
+	before, err := s.store.Tag(ctx, uid)
+	if err != nil {
+		return resource.Tag{}, err
+	}
+	if t.Name != "" && t.Name != before.Name {
+		return resource.Tag{}, fault.Field("name", "cannot be changed: make another tag")
+	}
+	t.UID, t.Name = uid, before.Name
+	if err := t.Validate(); err != nil {
+		return resource.Tag{}, err
+	}
+	rules, err := s.store.RegistrySettings(ctx, uid.Parent().Parent())
+	if err != nil {
+		return resource.Tag{}, err
+	}
+	return s.store.PutTag(ctx, t, rules.Frozen)
+}
+
 // GetTag returns a tag. The caller needs tag.list on it.
 func (s *Service) GetTag(ctx context.Context, uid resource.UID) (resource.Tag, error) {
 	if err := s.authz.Require(ctx, resource.TagList, uid); err != nil {

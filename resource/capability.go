@@ -62,6 +62,11 @@ const (
 	ReferrersList          Capability = 124
 	RegistrySettingsList   Capability = 101
 	RegistrySettingsUpdate Capability = 102
+	AdvisoriesCreate       Capability = 89
+	AdvisoriesUpdate       Capability = 90
+	AdvisoriesList         Capability = 91
+	AdvisoriesDelete       Capability = 92
+	AdvisoriesApprove      Capability = 93
 )
 
 // capabilityWords is enough for every bit assigned so far.

@@ -45,8 +45,15 @@ const (
 	RegistrySettingsUpdated EventType = "platform.registry.settings.updated.v1"
 
 	// Of these two the prefix is the registry's, not the API's.
-	RegistryPush EventType = "push.v1"
-	RegistryPull EventType = "pull.v1"
+	RegistryPush       EventType = "push.v1"
+	RegistryPull       EventType = "pull.v1"
+	AdvisoryCreated    EventType = "vulnerabilities.advisory.created.v1"
+	AdvisoryUpdated    EventType = "vulnerabilities.advisory.updated.v1"
+	AdvisoryDeleted    EventType = "vulnerabilities.advisory.deleted.v1"
+	AdvisoriesImported EventType = "vulnerabilities.advisories.imported.v1" // one for many records
+	FeedCreated        EventType = "vulnerabilities.feed.created.v1"
+	FeedUpdated        EventType = "vulnerabilities.feed.updated.v1"
+	FeedDeleted        EventType = "vulnerabilities.feed.deleted.v1"
 )
 
 // An Event is one change, as the outbox keeps it. Before and After are JSON,

@@ -74,11 +74,11 @@ func (r Repo) Validate() error {
 		p.add("catalog_tier", "is not a tier")
 	}
 	p.bundles(r.Bundles)
-	p.atMost("aliases", r.Aliases)
+	p.atMost("aliases", len(r.Aliases), maxRepoList)
 	for _, a := range r.Aliases {
 		p.matches("aliases", a, aliasPattern)
 	}
-	p.atMost("active_tags", r.ActiveTags)
+	p.atMost("active_tags", len(r.ActiveTags), maxRepoList)
 	for _, tag := range r.ActiveTags {
 		p.matches("active_tags", tag, tagPattern)
 	}
@@ -105,16 +105,10 @@ func (r RepoReadme) Validate() error {
 }
 
 func (p *problems) bundles(names []string) {
-	p.atMost("bundles", names)
+	p.atMost("bundles", len(names), maxRepoList)
 	for _, name := range names {
 		if !slices.Contains(bundles, name) {
 			p.add("bundles", "must be of "+strings.Join(bundles, ", "))
 		}
-	}
-}
-
-func (p *problems) atMost(field string, list []string) {
-	if len(list) > maxRepoList {
-		p.add(field, "must have at most 100 entries")
 	}
 }

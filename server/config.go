@@ -43,6 +43,15 @@ type Config struct {
 	// settings file is copied about with it.
 	EncryptionKey string `yaml:"-" env:"encryption_key" help:"32 bytes in base64 that secrets in the database are sealed with (holdfast.key in data_dir, made on first start)"`
 
+	OutboundAllow  Prefixes      `yaml:"outbound_allow" help:"private addresses that issuers and feeds may have, as prefixes with commas between them: 10.0.0.0/8,fd00::/8"`
+	OutboundCAFile string        `yaml:"outbound_ca_file" help:"file of certificates (PEM) to trust there beside the system's; read at start"`
+	IssuersFile    string        `yaml:"issuers_file" help:"file (YAML) of issuers whose keys cannot be discovered: a list, each with issuer, and jwks_uri or jwks"`
+	IssuerWatch    time.Duration `yaml:"issuer_watch" default:"1h" help:"how often the issuers that identities trust are looked at"`
+	AWSEndpoint    string        `yaml:"aws_sts_endpoint" default:"https://sts.amazonaws.com/" help:"address of the AWS token service that tells who its callers are"`
+	KeyRotation    time.Duration `yaml:"key_rotation" default:"720h" help:"how old the signing key may become before another takes its place; 0s leaves that to holdfastd keys rotate"`
+	SessionIdle    time.Duration `yaml:"session_idle" default:"168h" help:"how long a sign-in lasts that is not used"`
+	SessionLife    time.Duration `yaml:"session_life" default:"720h" help:"how long a sign-in lasts at most"`
+
 	ErrorDomain         string `yaml:"error_domain" help:"domain that errors carry (iam. + the host of base_url)"`
 	CreateOrganizations string `yaml:"create_organizations" default:"owners" help:"who may create organizations: anyone, owners (of any organization) or nobody"`
 
@@ -268,6 +277,16 @@ func (c Config) mistakes() []error {
 	}
 	if c.MaxBody < 0 {
 		add("max_body", "must not be negative")
+	}
+	for name, d := range map[string]time.Duration{
+		"issuer_watch": c.IssuerWatch, "key_rotation": c.KeyRotation, "session_idle": c.SessionIdle, "session_life": c.SessionLife,
+	} {
+		if d < 0 || d > 0 && d < time.Second {
+			add(name, "must be at least a second")
+		}
+	}
+	if u, err := url.Parse(c.AWSEndpoint); err != nil || u.Host == "" || u.Scheme != "https" && !(c.Dev && u.Scheme == "http") {
+		add("aws_sts_endpoint", "%q is not an https:// address", c.AWSEndpoint)
 	}
 	if c.ShutdownGrace < 0 {
 		add("shutdown_grace", "must not be negative")

@@ -30,6 +30,7 @@ type devFile struct {
 	Owner         resource.UID `json:"ownerUid"`
 	Token         string       `json:"token"`         // for the API
 	RegistryToken string       `json:"registryToken"` // for the registry
+	RefreshToken  string       `json:"refreshToken"`  // for the next of either
 	TestIssuer    string       `json:"testIssuer"`
 }
 
@@ -58,6 +59,11 @@ func (s *Server) prepareDev(ctx context.Context) error {
 	if file.RegistryToken, err = s.issuer.Mint(ctx, s.ownerToken(owner, s.cfg.RegistryHost, devTokenAge)); err != nil {
 		return err
 	}
+	_, refresh, err := s.sts.StartSession(ctx, resource.Session{Identity: owner.UID, Agent: "holdfastd --dev", Address: "127.0.0.1"})
+	if err != nil {
+		return err
+	}
+	file.RefreshToken = refresh.Text
 	return s.announceDev(file)
 }
 

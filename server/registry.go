@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -14,7 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-dev/holdfast/registry"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/sts"
 )
 
 const (
@@ -60,13 +60,22 @@ func (s *Server) openRegistry(ctx context.Context) error {
 	}
 	s.registry = registry.New(s.store, s.checker, s.issuer, blobs, registry.Config{
 		Host: s.cfg.RegistryHost, Realm: realm + s.cfg.RegistryHost + "/v2/token",
-		Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect, Log: s.log, Now: s.cfg.Now,
+		Assume: s.assumeForRegistry, Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect, Log: s.log, Now: s.cfg.Now,
 	})
 	s.registryRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "holdfast_registry_requests_total", Help: "Requests to the registry, by method and status.",
 	}, []string{"method", "status"})
 	s.metrics.MustRegister(s.registryRequests)
 	return nil
+}
+
+// assumeForRegistry exchanges a workload's own token for one of the registry's
+// audience: how pull tokens log in.
+func (s *Server) assumeForRegistry(ctx context.Context, identity resource.UID, credential string) (string, error) {
+	t, err := s.sts.Exchange(ctx, sts.Request{
+		Wish: sts.Wish{Audience: []string{s.cfg.RegistryHost}}, Identity: string(identity), Bearer: credential,
+	})
+	return t.Text, err
 }
 
 // collection is how garbage is collected by the settings.
@@ -130,31 +139,12 @@ func (w *statusWriter) WriteHeader(status int) {
 }
 
 // ReadFrom implements io.ReaderFrom: with it the kernel can send a file.
-func (w *statusWriter) ReadFrom(body io.Reader) (int64, error) { return io.Copy(w.ResponseWriter, body) }
+func (w *statusWriter) ReadFrom(body io.Reader) (int64, error) {
+	return io.Copy(w.ResponseWriter, body)
+}
 
 // Unwrap lets http.ResponseController reach the connection.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// Collect collects garbage once, without serving. On SQLite it fails while a
-// server runs: that one does it by itself.
-func Collect(ctx context.Context, cfg Config, dryRun bool) (took registry.Collected, err error) {
-	cfg = cfg.withDefaults()
-	if err := errors.Join(cfg.mistakes()...); err != nil {
-		return took, err
-	}
-	db, err := store.Open(ctx, cfg.Database)
-	if err != nil {
-		return took, err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	blobs, err := cfg.storage(ctx)
-	if err != nil {
-		return took, err
-	}
-	c := cfg.collection()
-	c.DryRun = dryRun
-	return registry.New(db, nil, nil, blobs, registry.Config{Log: newLogger(cfg.Stderr, cfg.LogLevel), Now: cfg.Now}).Collect(ctx, c)
-}
 
 // blobFolder is where blobs are unless the settings say otherwise.
 func (c Config) blobFolder() string { return filepath.Join(c.DataDir, "blobs") }

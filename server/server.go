@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/token"
 )
 
@@ -36,6 +37,7 @@ type Server struct {
 	store   *store.Store
 	checker *authz.Checker
 	issuer  *token.Issuer
+	sts     *sts.Service
 	iam     *iam.Service
 	api     *api.API
 
@@ -110,8 +112,13 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if s.checker, err = authz.Load(ctx, s.store, s.log); err != nil {
 		return err
 	}
-	s.issuer, err = token.New(ctx, s.store, token.Config{Issuer: s.cfg.AuthURL, Key: s.key, Now: s.cfg.Now})
+	s.issuer, err = token.New(ctx, s.store, token.Config{
+		Issuer: s.cfg.AuthURL, Key: s.key, Rotation: s.cfg.KeyRotation, Now: s.cfg.Now,
+	})
 	if err != nil {
+		return err
+	}
+	if err := s.federate(); err != nil {
 		return err
 	}
 	tokens := page.NewTokens(s.key.Derive("page tokens"), s.cfg.Now)
@@ -124,7 +131,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	images := registry.NewService(s.store, s.checker, tokens, s.issuer, s.registry, registry.ServiceConfig{Host: s.cfg.RegistryHost, Now: s.cfg.Now})
-	s.api = api.New(s.iam, images, s.issuer, s.checker, api.Config{
+	s.api = api.New(api.Services{IAM: s.iam, Registry: images, STS: s.sts}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics,
 		MaxBody: int64(s.cfg.MaxBody), Version: Version(),
 	})
@@ -153,6 +160,9 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return unlessClosed(grpcServer.Serve(split.grpc)) })
 	group.Go(func() error { return unlessClosed(httpServer.Serve(split.http)) })
 	group.Go(func() error { return unlessCanceled(s.checker.Run(ctx)) })
+	group.Go(func() error { return s.issuer.Run(ctx, s.log) })
+	group.Go(func() error { return s.sts.Run(ctx) })
+	group.Go(func() error { return s.serveControl(ctx) })
 	group.Go(func() error { return s.registry.Run(ctx) })
 	group.Go(func() error { return s.collect(ctx) })
 	if s.metricsListener != nil {

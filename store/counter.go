@@ -31,8 +31,17 @@ func (t *tx) count(ctx context.Context, kind string, uid resource.UID, by int) e
 		ON CONFLICT (kind, grp, shard) DO UPDATE SET n = counters.n + excluded.n, children = counters.children + excluded.children`, args...)
 }
 
-// uncount drops the counters of a group that is gone.
+// uncount drops the counters of a group that is gone, and the shelves of the
+// advisories it had.
 func (t *tx) uncount(ctx context.Context, group resource.UID) error {
+	for _, text := range []string{
+		`DELETE FROM counters WHERE kind = 'advisory_shelves' AND grp IN (SELECT id FROM advisory_shelves WHERE grp = $1)`,
+		`DELETE FROM advisory_shelves WHERE grp = $1`,
+	} {
+		if err := t.later(ctx, text, string(group)); err != nil {
+			return err
+		}
+	}
 	for _, kind := range slices.Concat(kinds, hidden) {
 		if err := t.later(ctx, `DELETE FROM counters WHERE kind = $1 AND grp = $2`, kind, segment(group)); err != nil {
 			return err
@@ -46,6 +55,7 @@ var kinds = []string{
 	"groups", "identities", "roles", "role_bindings",
 	"identity_providers", "account_associations", "group_invites", "external_group_role_mappings",
 	"repos", "tags", "pulls",
+	"advisories", "advisory_feeds",
 }
 
 // hidden are the kinds of counters that share a table with another: tags a list
@@ -56,6 +66,7 @@ var hidden = []string{"tags.referrer", "tags.date", "tags.epoch"}
 type Drift struct {
 	Kind             string
 	Group            resource.UID
+	Key              int64 // of what is no group
 	Counted, Rows    int64
 	Direct, DirectOf int64
 }
@@ -94,6 +105,44 @@ func (s *Store) Drifts(ctx context.Context) ([]Drift, error) {
 		if err != nil {
 			return nil, err
 		}
+	}
+	for kind, column := range map[string]string{onShelf: "advisories.shelf", withName: "advisory_names.key"} {
+		drifts, err := s.keyDrifts(ctx, kind, column)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, drifts...)
+	}
+	return all, nil
+}
+
+// keyDrifts compares counters by key with the rows that have the key in a
+// column.
+func (s *Store) keyDrifts(ctx context.Context, kind, column string) (all []Drift, _ error) {
+	table, _, _ := strings.Cut(column, ".")
+	rows, counted := map[int64]int64{}, map[int64]int64{}
+	read := func(into map[int64]int64, text string, args ...any) error {
+		return s.rows(ctx, text, args, func(row scanner) (bool, error) {
+			var key, n int64
+			err := row.Scan(&key, &n)
+			into[key] = n
+			return false, err
+		})
+	}
+	if err := read(rows, `SELECT `+column+`, count(*) FROM `+table+` GROUP BY `+column); err != nil {
+		return nil, err
+	}
+	if err := read(counted, `SELECT grp, CAST(sum(n) AS BIGINT) FROM counters WHERE kind = $1 GROUP BY grp`, kind); err != nil {
+		return nil, err
+	}
+	for key, n := range counted {
+		if n != rows[key] {
+			all = append(all, Drift{Kind: kind, Key: key, Counted: n, Rows: rows[key]})
+		}
+		delete(rows, key)
+	}
+	for key, n := range rows {
+		all = append(all, Drift{Kind: kind, Key: key, Rows: n})
 	}
 	return all, nil
 }

@@ -116,14 +116,16 @@ func (s *Store) CameThrough(ctx context.Context, identity, provider resource.UID
 func (s *Store) StrayCounters(ctx context.Context) (n int, err error) {
 	err = s.row(ctx, `
 		SELECT count(*) FROM counters
-		WHERE grp NOT IN (SELECT seg FROM groups UNION ALL SELECT seg FROM identity_providers UNION ALL SELECT seg FROM repos)`, nil, &n)
+		WHERE kind NOT IN ('advisory_shelves', 'advisory_names')
+		AND grp NOT IN (SELECT seg FROM groups UNION ALL SELECT seg FROM identity_providers UNION ALL SELECT seg FROM repos)`, nil, &n)
 	return n, err
 }
 
 // Everything returns every row of every table.
 func (s *Store) Everything(ctx context.Context) (all []string, _ error) {
 	tables := []string{"counters", "outbox", "revision", "grant_changes", "settings", "signing_keys", "revocations", "access_requests",
-		"blobs", "repo_blobs", "manifests", "manifest_refs", "tag_history", "uploads", "registry_settings"}
+		"blobs", "repo_blobs", "manifests", "manifest_refs", "tag_history", "uploads", "registry_settings",
+		"advisory_shelves", "advisory_names", "advisory_aliases", "advisory_texts"}
 	for _, table := range append(tables, kinds...) {
 		rows, err := s.dump(ctx, table)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
@@ -107,8 +108,9 @@ func (s *Store) GrantChanges(ctx context.Context, since int64) (changes []GrantC
 	return changes, len(changes) == 0 || changes[0].Revision == since+1, err
 }
 
-// Revocations returns the identities that were deleted after since, and when:
-// tokens issued until then are void.
+// Revocations returns the identities that were deleted after since, and the
+// subjects of sessions that were ended, and when: tokens issued until then are
+// void.
 func (s *Store) Revocations(ctx context.Context, since time.Time) (map[resource.UID]time.Time, error) {
 	all := map[resource.UID]time.Time{}
 	err := s.rows(ctx, `SELECT identity, at_ms FROM revocations WHERE at_ms > $1`, []any{ms(since)}, func(row scanner) (bool, error) {
@@ -121,8 +123,8 @@ func (s *Store) Revocations(ctx context.Context, since time.Time) (map[resource.
 	return all, err
 }
 
-// revoke makes the tokens of an identity void, and forgets revocations that are
-// older than any token can be.
+// revoke makes the tokens of an identity or of a session void, and forgets
+// revocations that are older than any token can be.
 func (t *tx) revoke(ctx context.Context, identity resource.UID) error {
 	now := t.s.now()
 	if _, err := t.exec(ctx, `DELETE FROM revocations WHERE at_ms < $1`, ms(now.Add(-revocationsKept))); err != nil {
@@ -130,9 +132,12 @@ func (t *tx) revoke(ctx context.Context, identity resource.UID) error {
 	}
 	_, err := t.exec(ctx, `INSERT INTO revocations (identity, at_ms) VALUES ($1, $2)
 		ON CONFLICT (identity) DO UPDATE SET at_ms = excluded.at_ms`, string(identity), ms(now))
-	t.granted = append(t.granted, change{identity: identity})
+	t.reread(identity)
 	return err
 }
+
+// reread has every checker read again what it knows of an identity.
+func (t *tx) reread(identity resource.UID) { t.granted = append(t.granted, change{identity: identity}) }
 
 // revocationsKept is longer than the life of any token this service signs.
 const revocationsKept = 48 * time.Hour
@@ -173,6 +178,41 @@ func (s *Store) InsertFirstSigningKey(ctx context.Context, k SigningKey) error {
 		}
 		_, err := t.exec(ctx, `INSERT INTO signing_keys (id, algorithm, sealed, create_ms) VALUES ($1, $2, $3, $4)`,
 			k.ID, k.Algorithm, k.Sealed, ms(k.CreateTime))
+		return err
+	})
+}
+
+// AddSigningKey adds k if the newest key is still the one of that id, and tells
+// whether it did: of replicas that rotate together, one wins.
+func (s *Store) AddSigningKey(ctx context.Context, k SigningKey, newest string) (added bool, _ error) {
+	err := s.write(ctx, func(t *tx) error {
+		added = false
+		var one int // whoever comes second waits here
+		if err := t.row(ctx, `SELECT 1 FROM revision AS t WHERE t.id = 1`+s.engine.lock, nil, &one); err != nil {
+			return err
+		}
+		var id string
+		if err := t.row(ctx, `SELECT id FROM signing_keys ORDER BY create_ms DESC, id LIMIT 1`, nil, &id); err != nil || id != newest {
+			return err
+		}
+		_, err := t.exec(ctx, `INSERT INTO signing_keys (id, algorithm, sealed, create_ms) VALUES ($1, $2, $3, $4)`,
+			k.ID, k.Algorithm, k.Sealed, ms(k.CreateTime))
+		added = err == nil
+		t.reread(resource.SigningKeysSubject)
+		return err
+	})
+	return added, err
+}
+
+// DropSigningKey removes a key: what it has signed is void. It returns
+// fault.NotFound if there is none of that id.
+func (s *Store) DropSigningKey(ctx context.Context, id string) error {
+	return s.write(ctx, func(t *tx) error {
+		n, err := t.exec(ctx, `DELETE FROM signing_keys WHERE id = $1`, id)
+		if err == nil && n == 0 {
+			return fault.Missing("signing key", id)
+		}
+		t.reread(resource.SigningKeysSubject)
 		return err
 	})
 }

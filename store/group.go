@@ -213,6 +213,8 @@ var groupChildren = []use{
 	{"account_associations", "seg", "account associations"},
 	{"group_invites", "parent", "group invites"},
 	{"repos", "parent", "repos"},
+	{"advisories", "parent", "advisories"},
+	{"advisory_feeds", "parent", "advisory feeds"},
 }
 
 // leave removes the caller's own bindings on an organization, if nobody else

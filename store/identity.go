@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -111,6 +112,9 @@ func (s *Store) UpdateIdentity(ctx context.Context, uid resource.UID, kind resou
 			WHERE uid = $1`, append([]any{string(uid)}, columns...)...); err != nil {
 			return err
 		}
+		if !reflect.DeepEqual(before.Relationship, i.Relationship) { // replicas remember whom it stands for
+			t.reread(uid)
+		}
 		return t.emit(ctx, kind, uid, uid.Parent(), before, i)
 	})
 	return i, err
@@ -125,8 +129,8 @@ func clone[T any](v T) (out T, err error) {
 	return out, json.Unmarshal(b, &out)
 }
 
-// DeleteIdentity removes an identity and its bindings, and makes its tokens
-// void. It returns fault.NotFound if there is no such identity, and
+// DeleteIdentity removes an identity with its bindings and sessions, and makes
+// its tokens void. It returns fault.NotFound if there is no such identity, and
 // fault.FailedPrecondition if an organization would lose its last owner.
 func (s *Store) DeleteIdentity(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t *tx) error {
@@ -138,6 +142,12 @@ func (s *Store) DeleteIdentity(ctx context.Context, uid resource.UID) error {
 			return err
 		}
 		if err := t.unbind(ctx, `t.identity = $1`, string(uid)); err != nil {
+			return err
+		}
+		if _, err := t.exec(ctx, `DELETE FROM denials WHERE identity = $1`, segment(uid)); err != nil {
+			return err
+		}
+		if err := t.endSessions(ctx, uid); err != nil {
 			return err
 		}
 		if _, err := t.exec(ctx, `DELETE FROM identities WHERE uid = $1`, string(uid)); err != nil {

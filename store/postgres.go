@@ -28,6 +28,7 @@ var postgresEngine = engine{
 	hold:    " FOR KEY SHARE OF t",
 	schema:  postgresSchema,
 	failure: postgresFailure,
+	param:   func(n int) string { return "$" + itoa(n) },
 	each: func(q *query, values any) string {
 		kind := "text"
 		if _, ok := values.([]int64); ok {

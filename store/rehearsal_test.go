@@ -28,6 +28,8 @@ type stage struct {
 	m           resource.ExternalGroupRoleMapping
 	repo        resource.Repo // it has one tag, v1, of manifest one, and blob one
 	u           resource.Upload
+	adv         resource.Advisory
+	feed        resource.AdvisoryFeed
 }
 
 func newStage(t *testing.T, s *store.Store, name string) stage {
@@ -36,6 +38,7 @@ func newStage(t *testing.T, s *store.Store, name string) stage {
 	st.b = addBinding(t, s, org.UID, st.i.UID, st.r.UID)
 	st.p, st.unused = addProvider(t, s, org.UID, st.r.UID, "p"), addProvider(t, s, org.UID, st.r.UID, "unused")
 	st.a, st.v, st.m = addAssociation(t, s, org.UID, "a"), addInvite(t, s, org.UID, st.r.UID), addMapping(t, s, st.p.UID, st.r.UID, "m")
+	st.adv, st.feed = addAdvisory(t, s, org.UID, "A-1"), addFeed(t, s, org.UID, "feed")
 	must(t, s.SetSetting(t.Context(), name, []byte("v")))
 	st.repo, st.u = addRepo(t, s, org.UID, "repo"), addUpload(t, s, org.UID, "repo")
 	addImage(t, s, st.repo, "v1", "one")
@@ -50,6 +53,7 @@ type act struct{ fine, refused func(context.Context) error }
 func (st stage) acts() map[string]act {
 	all := st.actsOnTheRest()
 	maps.Copy(all, st.actsOnTheRegistry())
+	maps.Copy(all, st.actsOnAdvisories())
 	g, i, r, b := newGroup(st.org.UID, "new"), newIdentity(st.org.UID, "new"), newRole(st.org.UID, "new"), newBinding(st.folder.UID, bob, st.r.UID)
 	none := st.org.UID.NewChild()
 	insertGroup := func(g resource.Group) func(context.Context) error {

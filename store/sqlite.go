@@ -22,6 +22,7 @@ const sqliteReaders = 8
 var sqliteEngine = engine{
 	schema:  sqliteSchema,
 	failure: sqliteFailure,
+	param:   func(int) string { return "?" }, // the driver looks up the name of every one that has one, from the first on
 	each: func(q *query, values any) string {
 		b, _ := json.Marshal(values) // strings and numbers cannot fail
 		return `(SELECT key AS i, value AS v FROM json_each(` + q.arg(string(b)) + `))`
@@ -36,6 +37,7 @@ func sqliteSchema(text string) string {
 		"BIGINT PRIMARY KEY", "INTEGER PRIMARY KEY",
 		"BYTEA", "BLOB",
 		"  PRIMARY KEY (kind, grp, shard)\n)", "  PRIMARY KEY (kind, grp, shard)\n) WITHOUT ROWID",
+		"  PRIMARY KEY (key, seg)\n)", "  PRIMARY KEY (key, seg)\n) WITHOUT ROWID",
 	).Replace(text)
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -65,8 +67,10 @@ func (s *Store) openSQLite(ctx context.Context, path string) error {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
 	address := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)" +
-		"&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&_pragma=cache_size(-16384)&_pragma=temp_store(MEMORY)"
-	writer, err := sql.Open("sqlite", address+"&_txlock=immediate")
+		"&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&_pragma=temp_store(MEMORY)"
+	// An import changes many pages again and again: the writer keeps them, and
+	// merges the log when it is worth it.
+	writer, err := sql.Open("sqlite", address+"&_pragma=cache_size(-65536)&_pragma=wal_autocheckpoint(16384)&_txlock=immediate")
 	if err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
@@ -75,7 +79,7 @@ func (s *Store) openSQLite(ctx context.Context, path string) error {
 	if err := s.migrate(ctx, writer, goose.DialectSQLite3); err != nil {
 		return err
 	}
-	if s.read, err = sql.Open("sqlite", address+"&_pragma=query_only(1)"); err != nil {
+	if s.read, err = sql.Open("sqlite", address+"&_pragma=cache_size(-16384)&_pragma=query_only(1)"); err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
 	s.stmts.on = s.read

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 )
@@ -28,6 +30,9 @@ type Store struct {
 	close  []func() error
 	stmts  statements // on read; SQLite only: pgx keeps its own
 	seen   *seen      // nil where another process may write
+	texts  *texts     // of advisories, as far as they were searched
+	signs  signs
+	asked  *lru.Cache[int64, resource.Advisory] // for lately
 
 	mu       sync.Mutex
 	watchers []func(context.Context, int64)
@@ -42,6 +47,7 @@ type engine struct {
 	schema  func(string) string // a migration in the engine's words
 	failure func(error) failure
 	each    func(q *query, values any) string // a table s (i, v) of the values
+	param   func(n int) string                // the n-th parameter, of all in their order
 }
 
 // A failure is what a driver's error means to the store.
@@ -58,7 +64,15 @@ const (
 // Open connects to url: a postgres:// address, or the path of an SQLite file,
 // and brings the schema up to date.
 func Open(ctx context.Context, url string) (*Store, error) {
-	s := &Store{Now: time.Now}
+	texts, err := newTexts()
+	if err != nil {
+		return nil, err
+	}
+	asked, err := lru.New[int64, resource.Advisory](advisoriesAsked)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{Now: time.Now, texts: texts, asked: asked}
 	open := s.openSQLite
 	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
 		open = s.openPostgres

@@ -35,23 +35,26 @@ const (
 
 // Config is what an Issuer is told.
 type Config struct {
-	Issuer string           // the iss of every token, and the address of the keys
-	Key    seal.Key         // what the signing keys are sealed with
-	Now    func() time.Time // nil is time.Now
+	Issuer   string           // the iss of every token, and the address of the keys
+	Key      seal.Key         // what the signing keys are sealed with
+	Rotation time.Duration    // how old the newest key may become; 0: it is never replaced by itself
+	Now      func() time.Time // nil is time.Now
 }
 
 // An Issuer makes and verifies tokens. Replicas over one store share its keys.
 type Issuer struct {
-	store  *store.Store
-	issuer string
-	master seal.Key
-	now    func() time.Time
+	store    *store.Store
+	issuer   string
+	master   seal.Key
+	rotation time.Duration
+	now      func() time.Time
 
 	keys     atomic.Pointer[keys]
 	verified *lru.Cache[digest, authz.Caller]
 
-	looking sync.Mutex // guards looked
-	looked  time.Time  // when the keys were last read again
+	doubted atomic.Bool // the keys may have changed since they were read
+	looking sync.Mutex  // guards looked
+	looked  time.Time   // when the keys were last read again
 }
 
 // Claims are what a token says. Caps and Scopes narrow it; nil does not.
@@ -61,6 +64,7 @@ type Claims struct {
 	Act           *resource.Upstream // the credential the identity was assumed with
 	Email         string
 	EmailVerified bool
+	Session       string // the sign-in the token belongs to, if any
 	Caps          *resource.Capabilities
 	Scopes        []resource.UID
 	Life          time.Duration // 0 is DefaultLife
@@ -76,7 +80,7 @@ func New(ctx context.Context, s *store.Store, cfg Config) (*Issuer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the cache of tokens: %w", err)
 	}
-	i := &Issuer{store: s, issuer: cfg.Issuer, master: cfg.Key, now: cfg.Now, verified: cache}
+	i := &Issuer{store: s, issuer: cfg.Issuer, master: cfg.Key, rotation: cfg.Rotation, now: cfg.Now, verified: cache}
 	if i.now == nil {
 		i.now = time.Now
 	}
@@ -98,6 +102,7 @@ type payload struct {
 	Email         string             `json:"email,omitempty"`
 	EmailVerified bool               `json:"email_verified,omitempty"`
 	Act           *resource.Upstream `json:"act,omitempty"`
+	Session       string             `json:"sid,omitempty"`
 	Caps          *capset            `json:"cap,omitempty"`
 	Scopes        *[]resource.UID    `json:"scopes,omitempty"` // none at all is not the same as not narrowed
 }
@@ -137,7 +142,7 @@ func (i *Issuer) Mint(_ context.Context, c Claims) (string, error) {
 	p := payload{
 		Issuer: i.issuer, Subject: string(c.Subject), Audience: c.Audience,
 		IssuedAt: now.Unix(), NotBefore: now.Unix(), Expiry: now.Add(life).Unix(), ID: rand.Text(),
-		Email: c.Email, EmailVerified: c.EmailVerified, Act: c.Act, Caps: (*capset)(c.Caps),
+		Email: c.Email, EmailVerified: c.EmailVerified, Act: c.Act, Session: c.Session, Caps: (*capset)(c.Caps),
 	}
 	if c.Scopes != nil {
 		p.Scopes = &c.Scopes
@@ -145,12 +150,15 @@ func (i *Issuer) Mint(_ context.Context, c Claims) (string, error) {
 	return i.sign(p)
 }
 
+// Address is the iss of every token.
+func (i *Issuer) Address() string { return i.issuer }
+
 func (i *Issuer) sign(p payload) (string, error) {
 	body, err := json.Marshal(p)
 	if err != nil {
 		return "", fmt.Errorf("encode a token: %w", err)
 	}
-	signed, err := i.keys.Load().signer.Sign(body)
+	signed, err := i.keys.Load().signer(i.now()).Sign(body)
 	if err != nil {
 		return "", fmt.Errorf("sign a token: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -26,9 +27,27 @@ const (
 
 // keys are the signing keys of an installation at some moment.
 type keys struct {
-	signer   jose.Signer // of the newest
+	signers  []signer // newest first; at least one
 	public   map[string]*ecdsa.PublicKey
 	document []byte // the JSON Web Key Set
+}
+
+// A signer signs with a key that was made then.
+type signer struct {
+	jose.Signer
+	id   string
+	made time.Time
+}
+
+// signer returns who signs: the newest key that everybody who verifies has had
+// the time to read.
+func (k *keys) signer(now time.Time) signer {
+	for _, s := range k.signers {
+		if now.Sub(s.made) >= keySettles {
+			return s
+		}
+	}
+	return k.signers[len(k.signers)-1] // the first key ever is used at once
 }
 
 // newKey makes a signing key, ready to be stored.
@@ -69,11 +88,11 @@ func openKeys(stored []store.SigningKey, master seal.Key) (*keys, error) {
 		if err != nil {
 			return nil, err
 		}
-		if k.signer == nil {
-			if k.signer, err = newSigner(s.ID, private); err != nil {
-				return nil, err
-			}
+		with, err := newSigner(s.ID, private)
+		if err != nil {
+			return nil, err
 		}
+		k.signers = append(k.signers, signer{with, s.ID, s.CreateTime})
 		k.public[s.ID] = &private.PublicKey
 		set.Keys = append(set.Keys, jose.JSONWebKey{
 			Key: &private.PublicKey, KeyID: s.ID, Algorithm: s.Algorithm, Use: "sig",
@@ -143,9 +162,15 @@ func (i *Issuer) use(stored []store.SigningKey) error {
 	if err != nil {
 		return err
 	}
-	i.keys.Store(k)
+	if old := i.keys.Swap(k); old != nil && slices.ContainsFunc(old.signers, func(s signer) bool { return k.public[s.id] == nil }) {
+		i.verified.Purge() // what a dropped key has signed is void, seen before or not
+	}
 	return nil
 }
+
+// Doubt has the keys read again before the next token is judged: somebody has
+// changed them.
+func (i *Issuer) Doubt() { i.doubted.Store(true) }
 
 // refresh reads the keys again, unless that was done less than age ago. It
 // returns the keys as they are then, whatever the error.
@@ -155,7 +180,11 @@ func (i *Issuer) refresh(ctx context.Context, age time.Duration) (*keys, error) 
 	if now := i.now(); now.Sub(i.looked) < age {
 		return i.keys.Load(), nil
 	}
+	i.doubted.Store(false) // first: a change from here on is another doubt
 	stored, err := i.store.SigningKeys(ctx)
+	if err != nil {
+		i.doubted.Store(true)
+	}
 	if ctx.Err() == nil {
 		i.looked = i.now() // an answer or an outage; not somebody who left
 	}

@@ -39,6 +39,11 @@ func (i *Issuer) Verify(ctx context.Context, raw, audience string) (authz.Caller
 	case len(raw) > maxToken:
 		return authz.Caller{}, refused("the token is too long")
 	}
+	if i.doubted.Load() {
+		if _, err := i.refresh(ctx, 0); err != nil {
+			return authz.Caller{}, err
+		}
+	}
 	id := digestOf(raw, audience)
 	if c, ok := i.verified.Get(id); ok {
 		if i.now().Before(c.Expires) {
@@ -129,7 +134,7 @@ func (i *Issuer) check(p payload, audience string) error {
 
 func (p payload) caller() authz.Caller {
 	c := authz.Caller{
-		Identity: resource.UID(p.Subject), Act: p.Act, Email: p.Email, EmailVerified: p.EmailVerified,
+		Identity: resource.UID(p.Subject), Act: p.Act, Email: p.Email, EmailVerified: p.EmailVerified, Session: p.Session,
 		Issued: time.Unix(p.IssuedAt, 0).UTC(), Expires: time.Unix(p.Expiry, 0).UTC(), Caps: (*resource.Capabilities)(p.Caps),
 	}
 	if p.Scopes != nil {

@@ -3,13 +3,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/holdfast-dev/holdfast/server"
@@ -28,8 +28,8 @@ func run(ctx context.Context, args []string) int {
 		fmt.Println("holdfastd", server.Version())
 		return 0
 	}
-	if len(args) > 0 && args[0] == "gc" {
-		return collect(ctx, args[1:])
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		return order(ctx, args)
 	}
 	cfg, err := server.LoadConfig(args, os.Environ(), os.Stdout)
 	if errors.Is(err, flag.ErrHelp) {
@@ -50,26 +50,27 @@ func run(ctx context.Context, args []string) int {
 	return 0
 }
 
-// collect runs `holdfastd gc`: it collects the registry's garbage once and
-// prints what it took. With --dry-run it only counts.
-func collect(ctx context.Context, args []string) int {
-	dry := slices.Contains(args, "--dry-run")
-	args = slices.DeleteFunc(slices.Clone(args), func(s string) bool { return s == "--dry-run" })
-	cfg, err := server.LoadConfig(args, os.Environ(), os.Stdout)
+// order has a running server, or this process, do what the words before the
+// flags say: keys rotate, gc. Of the flags, --dry-run is the order's own.
+func order(ctx context.Context, args []string) int {
+	words := args
+	if i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "-") }); i >= 0 {
+		words = args[:i]
+	}
+	flags := args[len(words):]
+	if i := slices.Index(flags, "--dry-run"); i >= 0 {
+		words, flags = append(slices.Clone(words), "dry-run"), slices.Delete(slices.Clone(flags), i, i+1)
+	}
+	cfg, err := server.LoadConfig(flags, os.Environ(), os.Stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
+	}
+	if err == nil {
+		err = server.Order(ctx, cfg, words, os.Stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "holdfastd:", err)
 		return 2
-	}
-	took, err := server.Collect(ctx, cfg, dry)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "holdfastd:", err)
-		return 1
-	}
-	if err := json.NewEncoder(os.Stdout).Encode(took); err != nil {
-		return 1
 	}
 	return 0
 }

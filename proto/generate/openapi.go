@@ -144,6 +144,12 @@ func (doc *openAPI) merge(part []byte, open map[string]bool) error {
 				return fmt.Errorf("%s and %s are both %s %s", op.OperationID, other.OperationID, method, path)
 			}
 			op.correct(method, open[op.OperationID])
+			if superseded.MatchString(path) {
+				op.OperationID, op.Deprecated = "V1_"+op.OperationID, true // later versions have the same names
+			}
+			if strings.HasPrefix(path, "/sts/") {
+				op.correctExchange()
+			}
 			doc.Paths[path][method] = op
 		}
 	}
@@ -151,6 +157,9 @@ func (doc *openAPI) merge(part []byte, open map[string]bool) error {
 	maps.Copy(doc.Components.Schemas, p.Components.Schemas)
 	return nil
 }
+
+// superseded are the paths of version 1 of what later versions have too.
+var superseded = regexp.MustCompile(`^/(iam|ping|registry|events|vulnerabilities)/v1/`)
 
 // correct makes op say what the server does.
 func (op *operation) correct(method string, open bool) {
@@ -169,10 +178,28 @@ func (op *operation) correct(method string, open bool) {
 	op.Responses["default"] = failed
 }
 
+// correctExchange says what is different about the token service: a form will do
+// for the query, and its errors have no details.
+func (op *operation) correctExchange() {
+	op.Description = strings.TrimSpace(op.Description + " The parameters may be sent as a query or as a form. The bearer is the credential to exchange.")
+	failed := op.Responses["default"]
+	failed.Content = content{"application/json": {Schema: schema{
+		"type": "object",
+		"properties": schema{
+			"code":    schema{"type": "integer", "format": "int32", "description": "A google.rpc.Code."},
+			"message": schema{"type": "string", "description": "The reason, for people."},
+		},
+		"required":             []string{"code", "message"},
+		"additionalProperties": false,
+	}}}
+	op.Responses["default"] = failed
+}
+
 // uidParameter is the part of a path that holds a uid. In the .proto files it
-// is called after the field it fills: {uid}, {parent}, {group.uid}. OpenAPI
+// is called after the field it fills: {uid}, {parent}, {group.uid}, and {id} in
+// version 1. OpenAPI
 // takes paths that differ only in such a name for the same, so there is one.
-var uidParameter = regexp.MustCompile(`\{(parent|([a-z_]+[._])?uid)\}`)
+var uidParameter = regexp.MustCompile(`\{(parent|group|([a-z]+_)*id|([a-z_]+[._])?uid)\}`)
 
 func (p *parameter) correct() {
 	switch {

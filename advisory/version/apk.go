@@ -1,0 +1,79 @@
+package version
+
+import (
+	"slices"
+	"strings"
+)
+
+// Tags of the parts of an apk version, in their order: what ends it sorts after
+// what makes it a pre-release and before what is added to it.
+const (
+	apkPreSuffix byte = iota + 1 // _alpha, _beta, _pre, _rc
+	apkJunk                      // what apk does not understand
+	apkEnd
+	apkRevision     // -r1
+	apkHash         // ~commit
+	apkSuffixNumber // of the suffix just read
+	apkPostSuffix   // _cvs, _svn, _git, _hg, _p
+	apkLetter
+	apkFraction // a number with a leading zero compares like digits after a decimal point
+	apkNumber
+)
+
+// apkSuffixes in their order; those before apkPost are pre-releases.
+var apkSuffixes = []string{"alpha", "beta", "pre", "rc", "cvs", "svn", "git", "hg", "p"}
+
+const apkPost = 4
+
+// readAPK reads number{.number}[letter]{_suffix[number]}[~hash][-rnumber].
+// What does not fit that is kept and sorts before the end, where apk gives up.
+func readAPK(k key, s string) (key, error) {
+	n, s := run(s, digit)
+	if n == "" {
+		return nil, errShape("a number first")
+	}
+	k = append(k, apkNumber).number(n) // the first number is one, whatever its zeros
+	for len(s) > 1 && s[0] == '.' && digit(s[1]) {
+		if n, s = run(s[1:], digit); n[0] == '0' {
+			k = append(k, apkFraction).text(n)
+		} else {
+			k = append(k, apkNumber).number(n)
+		}
+	}
+	if s != "" && 'a' <= s[0] && s[0] <= 'z' {
+		k, s = append(k, apkLetter, s[0]), s[1:]
+	}
+	k, s = readAPKSuffixes(k, s)
+	if hash, ok := strings.CutPrefix(s, "~"); ok {
+		hash, s = run(hash, func(c byte) bool { return digit(c) || 'a' <= c && c <= 'f' })
+		k = append(k, apkHash).text(hash)
+	}
+	if n, ok := strings.CutPrefix(s, "-r"); ok && numeric(n) {
+		k, s = append(k, apkRevision).number(n), ""
+	}
+	if s != "" {
+		k = append(k, apkJunk).text(s)
+	}
+	return append(k, apkEnd), nil
+}
+
+// readAPKSuffixes reads {_suffix[number]}, and returns what follows.
+func readAPKSuffixes(k key, s string) (key, string) {
+	for strings.HasPrefix(s, "_") {
+		name, rest := run(s[1:], letter)
+		i := slices.Index(apkSuffixes, name)
+		if i < 0 {
+			return k, s
+		}
+		tag := apkPreSuffix
+		if i >= apkPost {
+			tag = apkPostSuffix
+		}
+		k = append(k, tag, byte(i))
+		var n string
+		if n, s = run(rest, digit); n != "" {
+			k = append(k, apkSuffixNumber).number(n)
+		}
+	}
+	return k, s
+}

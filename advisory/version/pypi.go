@@ -1,0 +1,123 @@
+package version
+
+import (
+	"regexp"
+	"strings"
+)
+
+// pep440 is the pattern of PEP 440's appendix B, by position: epoch, release,
+// pre-release and its number, post-release (implicit, or with its number),
+// development release and its number, local version.
+var pep440 = regexp.MustCompile(`^v?(?:(\d+)!)?(\d+(?:\.\d+)*)` +
+	`(?:[-_.]?(alpha|a|beta|b|preview|pre|c|rc)[-_.]?(\d+)?)?` +
+	`(?:-(\d+)|([-_.]?(?:post|rev|r)[-_.]?)(\d+)?)?` +
+	`([-_.]?dev[-_.]?(\d+)?)?` +
+	`(?:\+([a-z0-9]+(?:[-_.][a-z0-9]+)*))?$`)
+
+// Places of a version among all, and of its parts; the absence of one has its
+// place, too.
+const (
+	pypiLegacy byte = 0 // not of PEP 440
+	pypiNormal byte = 1
+
+	pypiDevOnly byte = 0 // a development release of the final version: before its alphas
+	pypiAlpha   byte = 1
+	pypiBeta    byte = 2
+	pypiRC      byte = 3
+	pypiFinal   byte = 4
+
+	pypiNoPost byte = 0
+	pypiPost   byte = 1
+
+	pypiDev   byte = 0
+	pypiNoDev byte = 1
+
+	pypiEnd    byte = 0 // of a local version
+	pypiText   byte = 1
+	pypiNumber byte = 2
+)
+
+// readPyPI reads a version of PEP 440. What is none, as old packages have it,
+// sorts before all that are, by its numbers and words.
+func readPyPI(k key, s string) (key, error) {
+	s = strings.ToLower(strings.TrimSpace(s))
+	if final(s) {
+		k, _, err := readNumbers(append(k, pypiNormal).number("0"), s)
+		return append(k, pypiFinal, pypiNoPost, pypiNoDev, pypiEnd), err
+	}
+	m := pep440.FindStringSubmatch(s)
+	if m == nil {
+		return readWords(append(k, pypiLegacy), s), nil
+	}
+	epoch, release, pre, preN, dev, devN, local := m[1], m[2], m[3], m[4], m[8], m[9], m[10]
+	post, postN := m[5] != "" || m[6] != "", m[5]+m[7]
+	k, _, _ = readNumbers(append(k, pypiNormal).number(epoch), release) // the pattern begins with a digit
+	switch {
+	case pre != "":
+		k = append(k, pypiPhase(pre)).number(preN)
+	case dev != "" && !post:
+		k = append(k, pypiDevOnly)
+	default:
+		k = append(k, pypiFinal)
+	}
+	if post {
+		k = append(k, pypiPost).number(postN)
+	} else {
+		k = append(k, pypiNoPost)
+	}
+	if dev != "" {
+		k = append(k, pypiDev).number(devN)
+	} else {
+		k = append(k, pypiNoDev)
+	}
+	return readLocal(k, local), nil
+}
+
+// final tells whether s is numbers with dots between and nothing else, as most
+// versions are: the pattern takes its time.
+func final(s string) bool {
+	for i := range len(s) {
+		if !digit(s[i]) && (s[i] != '.' || i == 0 || s[i-1] == '.') {
+			return false
+		}
+	}
+	return s != "" && digit(s[len(s)-1])
+}
+
+func pypiPhase(name string) byte {
+	switch name[0] {
+	case 'a':
+		return pypiAlpha
+	case 'b':
+		return pypiBeta
+	}
+	return pypiRC
+}
+
+// readLocal reads a local version: more parts sort after fewer, numbers after
+// text, none before any.
+func readLocal(k key, s string) key {
+	for part := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == '-' || r == '_' || r == '.' }) {
+		if numeric(part) {
+			k = append(k, pypiNumber).number(part)
+		} else {
+			k = append(k, pypiText).text(part)
+		}
+	}
+	return append(k, pypiEnd)
+}
+
+// readWords reads runs of digits and runs of anything else.
+func readWords(k key, s string) key {
+	for s != "" {
+		var part string
+		if digit(s[0]) {
+			part, s = run(s, digit)
+			k = append(k, pypiNumber).number(part)
+			continue
+		}
+		part, s = run(s, func(c byte) bool { return !digit(c) })
+		k = append(k, pypiText).text(part)
+	}
+	return append(k, pypiEnd)
+}

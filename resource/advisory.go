@@ -1,0 +1,357 @@
+package resource
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"hash"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// An Advisory says what is known of one vulnerability in one artifact, or, as
+// the public databases have it, in all packages that share it: the first of
+// Affected then gives the artifact's name and type. The component is the part
+// of the artifact that is vulnerable; it is empty where that is the artifact.
+type Advisory struct {
+	UID                  UID             `json:"-"`
+	ID                   string          `json:"id"`                 // unique in a group; the source's own where it has one
+	LegacyID             string          `json:"legacyId,omitempty"` // what it was called before
+	Author               string          `json:"author"`
+	ArtifactName         string          `json:"artifactName"`
+	ArtifactType         string          `json:"artifactType"` // the type of a package URL: apk, golang, npm …
+	ArtifactArchitecture string          `json:"artifactArchitecture,omitempty"`
+	ComponentName        string          `json:"componentName,omitempty"`
+	ComponentLocation    string          `json:"componentLocation,omitempty"`
+	ComponentType        string          `json:"componentType,omitempty"`
+	Aliases              []string        `json:"aliases,omitempty"`
+	Events               []AdvisoryEvent `json:"events,omitempty"` // oldest first
+	Severities           []Severity      `json:"severities,omitempty"`
+	CreateTime           time.Time       `json:"-"`                   // when it came here
+	UpdateTime           time.Time       `json:"-"`                   // when it last changed here
+	DeleteTime           time.Time       `json:"deleteTime,omitzero"` // when its source withdrew it
+
+	Summary    string         `json:"summary,omitempty"`
+	Details    string         `json:"details,omitempty"`
+	Affected   []Affected     `json:"affected,omitempty"`
+	References []Reference    `json:"references,omitempty"`
+	Source     AdvisorySource `json:"source,omitzero"`
+}
+
+// An AdvisorySource says where an advisory came from. Two records of a group
+// with the same advisory id and the same digest are the same record.
+type AdvisorySource struct {
+	Format    string    `json:"format,omitempty"` // osv, openvex, secdb, yaml; empty for what was written by hand
+	Name      string    `json:"name,omitempty"`   // of the document it was in
+	Published time.Time `json:"published,omitzero"`
+	Modified  time.Time `json:"modified,omitzero"`
+	Digest    []byte    `json:"-"` // of what was read; the store keeps it
+}
+
+// An Affected is a package and its versions that have the vulnerability: those
+// inside any of the ranges, and those of the list.
+type Affected struct {
+	Ecosystem  string          `json:"ecosystem"` // as OSV names it: Go, npm, Alpine:v3.20 …
+	Name       string          `json:"name"`
+	PURL       string          `json:"purl,omitempty"` // without a version
+	Ranges     []AffectedRange `json:"ranges,omitempty"`
+	Versions   []string        `json:"versions,omitempty"`
+	Severities []Severity      `json:"severities,omitempty"`
+}
+
+// An AffectedRange is a line of versions with the places where a vulnerability
+// comes and goes.
+type AffectedRange struct {
+	Type   string       `json:"type"`           // SEMVER, ECOSYSTEM or GIT
+	Repo   string       `json:"repo,omitempty"` // of GIT
+	Events []RangeEvent `json:"events"`
+}
+
+// A RangeEvent is one such place. Exactly one member is set.
+type RangeEvent struct {
+	Introduced   string `json:"introduced,omitempty"` // "0" is before all versions
+	Fixed        string `json:"fixed,omitempty"`
+	LastAffected string `json:"lastAffected,omitempty"`
+	Limit        string `json:"limit,omitempty"`
+}
+
+// A Severity is a CVSS vector.
+type Severity struct {
+	Type  SeverityType `json:"type"`
+	Score string       `json:"score"`
+}
+
+// A SeverityType is a version of CVSS. Its numbers are the wire's.
+type SeverityType int32
+
+// The versions there are.
+const (
+	SeverityUnspecified SeverityType = iota
+	CVSSv2
+	CVSSv3
+	CVSSv4
+)
+
+// A Reference is a page about the vulnerability.
+type Reference struct {
+	Type string `json:"type"` // as OSV names it: ADVISORY, FIX, WEB …
+	URL  string `json:"url"`
+}
+
+// What one advisory may hold. The largest records of the public databases stay
+// well below; what does not is refused with the reason.
+const (
+	maxAliases       = 512
+	maxAffected      = 4096
+	maxRanges        = 1024
+	maxRangeEvents   = 1024
+	maxVersions      = 16384
+	maxReferences    = 1024
+	maxSeverities    = 16
+	maxEvents        = 1024
+	maxDetails       = 256 << 10
+	maxVersion       = 256
+	maxAdvisoryBytes = 2 << 20 // of all text together
+)
+
+var advisoryIDPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+~-]{0,254}$`)
+
+// Validate reports every field a caller must fix.
+func (a Advisory) Validate() error {
+	var p problems
+	if a.ID != "" {
+		p.matches("advisory_id", a.ID, advisoryIDPattern)
+	}
+	for _, v := range [...][2]string{
+		{"legacy_advisory_id", a.LegacyID}, {"author", a.Author},
+		{"artifact_name", a.ArtifactName}, {"artifact_type", a.ArtifactType}, {"artifact_architecture", a.ArtifactArchitecture},
+		{"component_name", a.ComponentName}, {"component_location", a.ComponentLocation}, {"component_type", a.ComponentType},
+		{"summary", a.Summary}, {"source.format", a.Source.Format}, {"source.name", a.Source.Name},
+	} {
+		p.text(v[0], v[1])
+	}
+	if a.ArtifactName == "" {
+		p.add("artifact_name", "is required")
+	}
+	if !storable(a.Details) || len(a.Details) > maxDetails {
+		p.add("details", "must be valid UTF-8 without NUL, of at most 256 KiB")
+	}
+	p.texts("aliases", a.Aliases, maxAliases)
+	p.severities("severities", a.Severities)
+	p.atMost("affected", len(a.Affected), maxAffected)
+	for i, v := range a.Affected[:min(len(a.Affected), maxAffected)] {
+		v.validate(&p, fmt.Sprintf("affected[%d]", i))
+	}
+	p.atMost("references", len(a.References), maxReferences)
+	for _, r := range a.References {
+		p.text("references.type", r.Type)
+		p.text("references.url", r.URL)
+	}
+	p.atMost("events", len(a.Events), maxEvents)
+	for i, e := range a.Events[:min(len(a.Events), maxEvents)] {
+		e.validate(&p, fmt.Sprintf("events[%d].", i))
+	}
+	if a.size() > maxAdvisoryBytes {
+		p.add("advisory", "must have at most 2 MiB of text")
+	}
+	return p.err()
+}
+
+func (v Affected) validate(p *problems, field string) {
+	p.text(field+".ecosystem", v.Ecosystem)
+	p.text(field+".name", v.Name)
+	p.text(field+".purl", v.PURL)
+	if v.Name == "" {
+		p.add(field+".name", "is required")
+	}
+	p.atMost(field+".versions", len(v.Versions), maxVersions)
+	for _, s := range v.Versions[:min(len(v.Versions), maxVersions)] {
+		p.version(field+".versions", s)
+	}
+	p.severities(field+".severities", v.Severities)
+	p.atMost(field+".ranges", len(v.Ranges), maxRanges)
+	for i, r := range v.Ranges[:min(len(v.Ranges), maxRanges)] {
+		r.validate(p, fmt.Sprintf("%s.ranges[%d]", field, i))
+	}
+}
+
+func (r AffectedRange) validate(p *problems, field string) {
+	if r.Type != "SEMVER" && r.Type != "ECOSYSTEM" && r.Type != "GIT" {
+		p.add(field+".type", "must be SEMVER, ECOSYSTEM or GIT")
+	}
+	p.text(field+".repo", r.Repo)
+	p.atMost(field+".events", len(r.Events), maxRangeEvents)
+	for _, e := range r.Events[:min(len(r.Events), maxRangeEvents)] {
+		set := 0
+		for _, s := range []string{e.Introduced, e.Fixed, e.LastAffected, e.Limit} {
+			if s != "" {
+				set++
+				p.version(field+".events", s)
+			}
+		}
+		if set != 1 {
+			p.add(field+".events", "must have exactly one of introduced, fixed, last_affected and limit")
+		}
+	}
+}
+
+// version checks a version, of whatever ecosystem.
+func (p *problems) version(field, s string) {
+	if s == "" || !storable(s) || len(s) > maxVersion {
+		p.add(field, "a version is 1 to 256 bytes of valid UTF-8 without NUL")
+	}
+}
+
+// severities checks what every CVSS vector has; the rest is for who reads them.
+func (p *problems) severities(field string, all []Severity) {
+	p.atMost(field, len(all), maxSeverities)
+	for _, s := range all {
+		if s.Type <= SeverityUnspecified || s.Type > CVSSv4 {
+			p.add(field, "is not a version of CVSS")
+		}
+		p.text(field, s.Score)
+	}
+}
+
+func (p *problems) atMost(field string, n, most int) {
+	if n > most {
+		p.add(field, "must have at most "+strconv.Itoa(most)+" entries")
+	}
+}
+
+// texts checks values that are neither empty nor many.
+func (p *problems) texts(field string, all []string, most int) {
+	p.atMost(field, len(all), most)
+	for _, s := range all[:min(len(all), most)] {
+		p.text(field, s)
+		if s == "" {
+			p.add(field, "must not be empty")
+		}
+	}
+}
+
+// size is about how much text the advisory has.
+func (a Advisory) size() int {
+	n := len(a.Details)
+	for _, v := range a.Affected {
+		n += len(v.Name) + 64
+		for _, s := range v.Versions {
+			n += len(s) + 4
+		}
+		for _, r := range v.Ranges {
+			n += 64 * len(r.Events)
+		}
+	}
+	for _, e := range a.Events {
+		n += len(e.Note) + len(e.Findings) + 128
+	}
+	return n
+}
+
+// Names are those of the artifact and of all packages affected, each once.
+func (a Advisory) Names() []string {
+	names := make([]string, 0, 1+len(a.Affected))
+	if a.ArtifactName != "" {
+		names = append(names, a.ArtifactName)
+	}
+	for _, v := range a.Affected {
+		if len(names) == 0 || v.Name != names[len(names)-1] {
+			names = append(names, v.Name)
+		}
+	}
+	if len(names) < 2 {
+		return names
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Latest is the newest event that was approved, or nil.
+func (a Advisory) Latest() *AdvisoryEvent {
+	var latest *AdvisoryEvent
+	for i := range a.Events {
+		e := &a.Events[i]
+		if e.ReviewState == ReviewApproved && (latest == nil || !e.CreateTime.Before(latest.CreateTime)) {
+			latest = e
+		}
+	}
+	return latest
+}
+
+// StableAdvisoryID is an advisory id for a source that has none. The same words
+// give the same id.
+func StableAdvisoryID(words ...string) string {
+	h := sha256.New()
+	writeWords(h, words)
+	const letters = "23456789cfghjmpqrvwx0145abdeknst" // OSV's habit, filled up to 32
+	text := base32.NewEncoding(letters).EncodeToString(h.Sum(nil)[:8])
+	return "HFA-" + text[:4] + "-" + text[4:8] + "-" + text[8:12]
+}
+
+func writeWords(h hash.Hash, words []string) {
+	for _, w := range words {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(w))) // so that ("a", "bc") is not ("ab", "c")
+		h.Write(n[:])
+		h.Write([]byte(w))
+	}
+}
+
+// Merge is the advisory after its source told of it anew. What the source says
+// replaces what it said before; events are history and stay, new ones are added.
+func (a Advisory) Merge(next Advisory) Advisory {
+	next.UID, next.CreateTime = a.UID, a.CreateTime
+	next.LegacyID = cmp.Or(next.LegacyID, a.LegacyID)
+	merged := slices.Clone(a.Events)
+	for _, e := range next.Events {
+		if !slices.ContainsFunc(a.Events, e.same) {
+			merged = append(merged, e)
+		}
+	}
+	next.Events = merged
+	return next
+}
+
+// segments hands out the segments of advisories: they rise with time, so that a
+// database appends what an import brings, and the order of creation is the
+// order of the uids. 44 bits are the milliseconds, 20 tell apart.
+var segments struct {
+	mu   sync.Mutex
+	last uint64
+}
+
+// NewRisingChild returns the UID of something new under u that came at t, above
+// all it returned before for times up to t.
+func (u UID) NewRisingChild(t time.Time) UID {
+	const spare = 20
+	next := uint64(t.UnixMilli())<<spare | rand.Uint64N(1<<(spare-1))
+	segments.mu.Lock()
+	if last := segments.last; next <= last && next>>spare == last>>spare {
+		next = last + 1
+	}
+	segments.last = max(segments.last, next)
+	segments.mu.Unlock()
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], next)
+	return u + "/" + UID(hex.EncodeToString(b[:]))
+}
+
+// jsonObject tells whether b is JSON, or nothing.
+func jsonObject(b []byte) bool {
+	return len(b) == 0 || json.Valid(b) && !bytes.Contains(b, []byte{0})
+}
+
+// plainText tells whether s has no control characters but line breaks and tabs.
+func plainText(s string) bool {
+	return storable(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' && r != '\r' })
+}

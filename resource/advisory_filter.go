@@ -1,0 +1,139 @@
+package resource
+
+import (
+	"strconv"
+	"time"
+)
+
+// An AdvisoryFilter says which advisories a list keeps: those that match one
+// value of every member that is set.
+type AdvisoryFilter struct {
+	Place                 PlaceFilter         `json:"place,omitzero"`
+	IDs                   []string            `json:"ids,omitempty"`
+	LegacyIDs             []string            `json:"legacyIds,omitempty"`
+	ArtifactNames         []string            `json:"artifactNames,omitempty"` // of the artifact, or any package affected
+	ArtifactTypes         []string            `json:"artifactTypes,omitempty"`
+	ArtifactArchitectures []string            `json:"artifactArchitectures,omitempty"`
+	ComponentNames        []string            `json:"componentNames,omitempty"`
+	ComponentTypes        []string            `json:"componentTypes,omitempty"`
+	ComponentLocations    []string            `json:"componentLocations,omitempty"`
+	Aliases               []string            `json:"aliases,omitempty"`
+	ReviewStates          []ReviewState       `json:"reviewStates,omitempty"` // of at least one event, like the next three
+	EventAuthors          []string            `json:"eventAuthors,omitempty"`
+	EventReviewers        []string            `json:"eventReviewers,omitempty"`
+	EventTypes            []AdvisoryEventType `json:"eventTypes,omitempty"`
+	NotEventAuthors       []string            `json:"notEventAuthors,omitempty"` // no event is by one of these
+	LatestEventType       AdvisoryEventType   `json:"latestEventType,omitempty"` // of the newest event that was approved
+	Query                 string              `json:"query,omitempty"`           // in the names, the aliases or the id, whatever the case
+}
+
+const (
+	maxFilterValues = 200
+	maxQuery        = 256
+)
+
+// Validate reports every member a caller must fix.
+func (f AdvisoryFilter) Validate() error {
+	if err := f.Place.Validate(); err != nil {
+		return err
+	}
+	var p problems
+	for _, v := range []struct {
+		field string
+		all   []string
+	}{
+		{"advisory_ids", f.IDs}, {"legacy_advisory_ids", f.LegacyIDs}, {"artifact_names", f.ArtifactNames},
+		{"artifact_types", f.ArtifactTypes}, {"artifact_architectures", f.ArtifactArchitectures},
+		{"component_names", f.ComponentNames}, {"component_types", f.ComponentTypes},
+		{"component_locations", f.ComponentLocations}, {"aliases", f.Aliases},
+		{"event_authors", f.EventAuthors}, {"event_reviewers", f.EventReviewers}, {"exclude_event_authors", f.NotEventAuthors},
+	} {
+		p.atMost(v.field, len(v.all), maxFilterValues)
+		for _, s := range v.all {
+			p.text(v.field, s)
+		}
+	}
+	p.atMost("event_review_states", len(f.ReviewStates), maxFilterValues)
+	for _, s := range f.ReviewStates {
+		if s <= ReviewUnspecified || s > ReviewRejected {
+			p.add("event_review_states", "is not a review state")
+		}
+	}
+	p.atMost("event_types", len(f.EventTypes), maxFilterValues)
+	for _, t := range f.EventTypes {
+		if t <= EventUnspecified || t > EventPatched {
+			p.add("event_types", "is not a type of event")
+		}
+	}
+	if f.LatestEventType < EventUnspecified || f.LatestEventType > EventPatched {
+		p.add("latest_event_type", "is not a type of event")
+	}
+	if !plainText(f.Query) || len(f.Query) > maxQuery {
+		p.add("query", "must be text of at most "+strconv.Itoa(maxQuery)+" bytes")
+	}
+	return p.err()
+}
+
+// An AdvisoryFeed is a source a group's advisories are kept current from.
+type AdvisoryFeed struct {
+	UID        UID           `json:"uid"`
+	Name       string        `json:"name"`
+	Address    string        `json:"address"`  // https://…, or a folder or file on the server
+	Interval   time.Duration `json:"interval"` // between two looks
+	Paused     bool          `json:"paused,omitempty"`
+	CreateTime time.Time     `json:"createTime"`
+	UpdateTime time.Time     `json:"updateTime"`
+	Last       FeedResult    `json:"last,omitzero"`
+	State      []byte        `json:"-"` // what the fetcher wants to know the next time
+}
+
+// A FeedResult is what came of the last look at a feed.
+type FeedResult struct {
+	Time      time.Time     `json:"time,omitzero"` // of its end
+	Took      time.Duration `json:"took,omitempty"`
+	Error     string        `json:"error,omitempty"`     // why nothing, or not everything, was read
+	Unchanged bool          `json:"unchanged,omitempty"` // the source had nothing new
+	Import    ImportResult  `json:"import,omitzero"`
+}
+
+// An ImportResult counts what became of records.
+type ImportResult struct {
+	Created   int64 `json:"created,omitempty"`
+	Updated   int64 `json:"updated,omitempty"`
+	Unchanged int64 `json:"unchanged,omitempty"`
+	Withdrawn int64 `json:"withdrawn,omitempty"` // of those created or updated
+	Failed    int64 `json:"failed,omitempty"`
+}
+
+// Add adds o to r.
+func (r *ImportResult) Add(o ImportResult) {
+	r.Created += o.Created
+	r.Updated += o.Updated
+	r.Unchanged += o.Unchanged
+	r.Withdrawn += o.Withdrawn
+	r.Failed += o.Failed
+}
+
+// Records is how many there were.
+func (r ImportResult) Records() int64 { return r.Created + r.Updated + r.Unchanged + r.Failed }
+
+// The bounds of a feed's interval.
+const (
+	MinFeedInterval     = time.Minute
+	MaxFeedInterval     = 31 * 24 * time.Hour
+	DefaultFeedInterval = time.Hour
+)
+
+// Validate reports every field a caller must fix.
+func (f AdvisoryFeed) Validate() error {
+	var p problems
+	p.name(f.Name)
+	p.text("address", f.Address)
+	if f.Address == "" {
+		p.add("address", "is required")
+	}
+	if f.Interval < MinFeedInterval || f.Interval > MaxFeedInterval {
+		p.add("interval", "must be from 1 minute to 31 days")
+	}
+	return p.err()
+}

@@ -1,0 +1,221 @@
+package resource
+
+import (
+	"errors"
+	"regexp"
+	"regexp/syntax"
+	"strings"
+)
+
+var errNoCredential = errors.New("no credential stands for this relationship")
+
+// cause says what is probably wrong with a claim that does not fit. It changes
+// what was received in the ways people get it wrong, one after the other, until
+// it fits.
+func (w want) cause(c Credential, received string) string {
+	if received == "" {
+		return "the token has no claim " + w.claim + " that can be compared"
+	}
+	if w.claim == "aud" {
+		return w.audienceCause(c)
+	}
+	if w.folded(received) {
+		return "differs only in upper and lower case"
+	}
+	for _, r := range repairs {
+		for _, changed := range r.change(received) {
+			if w.accepts(changed) || w.folded(changed) {
+				return r.cause
+			}
+		}
+	}
+	return ""
+}
+
+func (w want) audienceCause(c Credential) string {
+	fitting := 0
+	for _, a := range c.Audience {
+		if w.accepts(a) {
+			fitting++
+		}
+	}
+	switch {
+	case fitting > 0:
+		return "the token is for others too, who could present it here: ask for a token of one audience"
+	case len(c.Audience) == 1 && w.folded(c.Audience[0]):
+		return "differs only in upper and lower case"
+	}
+	return "the token was made for another audience: ask its issuer for one for " + w.expected()
+}
+
+// folded tells whether a value fits but for upper and lower case.
+func (w want) folded(value string) bool {
+	if w.pattern != nil {
+		re, err := regexp.Compile(`(?i)` + w.pattern.String())
+		return err == nil && re.MatchString(value)
+	}
+	for _, e := range w.exact {
+		if strings.EqualFold(e, value) {
+			return true
+		}
+	}
+	return false
+}
+
+// repairs are the ways in which claims are got wrong.
+var repairs = []struct {
+	cause  string
+	change func(string) []string
+}{
+	{"has a slash at the end too many or too few", func(s string) []string {
+		return []string{s + "/", strings.TrimSuffix(s, "/")}
+	}},
+	{"the scheme is another", func(s string) []string {
+		if rest, ok := strings.CutPrefix(s, "http://"); ok {
+			return []string{"https://" + rest, rest}
+		}
+		return []string{"https://" + s, strings.TrimPrefix(s, "https://")}
+	}},
+	{"the token has GitHub's newer subject with numeric ids; match both forms", func(s string) []string { return oldSubjects(s) }},
+	{"the token has GitHub's older subject without numeric ids; match both forms", func(s string) []string {
+		return newSubjects(s)
+	}},
+	{"the token is for a ref, an environment or a pull request other than the one expected", func(s string) []string {
+		return otherContexts(s)
+	}},
+	{"has spaces around it", func(s string) []string { return []string{strings.TrimSpace(s)} }},
+}
+
+// GitHub's subjects name the repository, since 2026 with the ids of owner and
+// repository, which are not given to another when the name is.
+var (
+	githubNew = regexp.MustCompile(`^repo:([^@/:]+)@\d+/([^@/:]+)@\d+(:.*)$`)
+	githubOld = regexp.MustCompile(`^repo:([^@/:]+)/([^@/:]+)(:.*)$`)
+)
+
+// oldSubjects returns a newer GitHub subject in the older form.
+func oldSubjects(s string) []string {
+	if m := githubNew.FindStringSubmatch(s); m != nil {
+		return []string{"repo:" + m[1] + "/" + m[2] + m[3]}
+	}
+	return nil
+}
+
+// newSubjects returns an older GitHub subject in the newer form, with ids that
+// could be.
+func newSubjects(s string) []string {
+	if m := githubOld.FindStringSubmatch(s); m != nil {
+		return []string{
+			"repo:" + m[1] + "@1/" + m[2] + "@1" + m[3],
+			"repo:" + m[1] + "@123456/" + m[2] + "@123456789" + m[3],
+		}
+	}
+	return nil
+}
+
+// otherContexts returns a GitHub subject for other events of the same
+// repository.
+func otherContexts(s string) []string {
+	parts := strings.SplitN(s, ":", 3)
+	if len(parts) != 3 || parts[0] != "repo" {
+		return nil
+	}
+	var all []string
+	for _, context := range []string{"ref:refs/heads/main", "ref:refs/heads/master", "pull_request", "environment:production", "environment:prod", "ref:refs/tags/v1.0.0"} {
+		all = append(all, parts[0]+":"+parts[1]+":"+context)
+	}
+	return all
+}
+
+const githubIssuer = "https://token.actions.githubusercontent.com"
+
+// Warnings says what is allowed and probably not meant.
+func (i Identity) Warnings() []string {
+	c := i.Relationship.ClaimMatch
+	if c == nil || c.Issuer != githubIssuer {
+		return nil
+	}
+	if c.SubjectPattern == "" {
+		return githubWarnings(want{exact: []string{c.Subject}}, c.Subject)
+	}
+	re, err := Anchored(c.SubjectPattern)
+	if err != nil {
+		return nil
+	}
+	tree, err := syntax.Parse(c.SubjectPattern, syntax.Perl)
+	if err != nil {
+		return nil
+	}
+	for _, filler := range []string{"", "x", "x:x"} {
+		if s := sample(tree.Simplify(), filler); githubNew.MatchString(s) || githubOld.MatchString(s) {
+			return githubWarnings(want{pattern: re}, s)
+		}
+	}
+	return nil
+}
+
+// githubWarnings compares what a relationship accepts in both forms of a subject
+// that it accepts in one.
+func githubWarnings(w want, subject string) []string {
+	accepts := func(forms []string) bool {
+		for _, s := range forms {
+			if w.accepts(s) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case githubNew.MatchString(subject) && !accepts(oldSubjects(subject)):
+		return []string{"claim_match.subject: covers only GitHub's newer subjects with numeric ids; repositories that still have the older ones (repo:owner/name:...) will not match"}
+	case githubOld.MatchString(subject) && !accepts(newSubjects(subject)):
+		return []string{"claim_match.subject: covers only GitHub's older subjects; repositories with the newer ones (repo:owner@1/name@2:...) will not match"}
+	}
+	return nil
+}
+
+// sample returns a text that a pattern matches, with the first choice wherever
+// there is one, and the filler where anything at all may stand.
+func sample(re *syntax.Regexp, filler string) string {
+	var b strings.Builder
+	switch re.Op {
+	case syntax.OpLiteral:
+		return string(re.Rune)
+	case syntax.OpCharClass:
+		if len(re.Rune) > 0 {
+			return string(readable(re.Rune))
+		}
+	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		return "x"
+	case syntax.OpStar, syntax.OpPlus:
+		if op := re.Sub[0].Op; op == syntax.OpAnyChar || op == syntax.OpAnyCharNotNL {
+			return filler
+		}
+		if re.Op == syntax.OpPlus {
+			return sample(re.Sub[0], filler)
+		}
+	case syntax.OpCapture, syntax.OpAlternate:
+		return sample(re.Sub[0], filler)
+	case syntax.OpRepeat:
+		for range min(re.Min, 64) {
+			b.WriteString(sample(re.Sub[0], filler))
+		}
+	case syntax.OpConcat:
+		for _, sub := range re.Sub {
+			b.WriteString(sample(sub, filler))
+		}
+	}
+	return b.String()
+}
+
+// readable picks a character of a class that a name could have.
+func readable(ranges []rune) rune {
+	for _, want := range "x1-" {
+		for i := 0; i+1 < len(ranges); i += 2 {
+			if ranges[i] <= want && want <= ranges[i+1] {
+				return want
+			}
+		}
+	}
+	return ranges[0]
+}

@@ -1,0 +1,57 @@
+package resource
+
+import "time"
+
+// A Session is one sign-in, which refresh tokens keep alive.
+type Session struct {
+	ID         string
+	Identity   UID
+	Act        *Upstream // the credential that was signed in with
+	Email      string    // verified
+	Agent      string    // the program that signed in
+	Address    string    // and where from
+	CreateTime time.Time
+	UsedTime   time.Time // the last refresh, or the creation
+	ExpireTime time.Time // after which it cannot be kept alive
+}
+
+// SessionSubject is what a session is called among the subjects of revocations,
+// beside the UIDs of identities.
+func SessionSubject(id string) UID { return UID("session:" + id) }
+
+// SigningKeysSubject is told to those who watch identities when the issuer's own
+// keys have changed.
+const SigningKeysSubject = UID("signing-keys")
+
+// A Denial is an exchange that was refused.
+type Denial struct {
+	Identity  UID       `json:"-"`
+	Time      time.Time `json:"-"`
+	RequestID string    `json:"-"`
+	Message   string    `json:"message"`  // what the caller was told
+	Verified  bool      `json:"verified"` // the signature was good, so the claims are the issuer's
+	Checks    []Check   `json:"checks"`
+	Remote    string    `json:"remote"`
+}
+
+// DenialsKept is how many denials of an identity are kept, and DenialMemory for
+// how long.
+const (
+	DenialsKept  = 20
+	DenialMemory = 30 * 24 * time.Hour
+)
+
+// An IssuerState is how the last look at an issuer went.
+type IssuerState struct {
+	Issuer      string
+	CheckTime   time.Time // zero before the first look
+	SuccessTime time.Time // zero if its keys were never found
+	Problem     string    // "" if they were found
+	Keys        []IssuerKey
+}
+
+// An IssuerKey is a key of an issuer as it is listed.
+type IssuerKey struct {
+	ID        string `json:"id"`
+	Algorithm string `json:"algorithm"`
+}

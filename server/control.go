@@ -1,0 +1,197 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+)
+
+// controlSocket is where a server takes orders from whoever owns its data
+// folder: a second process could not open the database of one on SQLite.
+const (
+	controlSocket  = "control.sock"
+	controlTimeout = time.Hour // garbage can take its time
+)
+
+func (c Config) controlSocket() string { return filepath.Join(c.DataDir, controlSocket) }
+
+// serveControl takes orders until ctx ends. A server that cannot have the socket
+// runs without.
+func (s *Server) serveControl(ctx context.Context) error {
+	path := s.cfg.controlSocket()
+	os.Remove(path) // of a server that was killed: the lock of the data folder says that none runs
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "unix", path)
+	if err != nil {
+		s.log.Warn("no control socket: holdfastd keys must be used while the server is stopped", "err", err)
+		<-ctx.Done()
+		return nil
+	}
+	defer os.Remove(path)
+	if err := os.Chmod(path, 0o600); err != nil {
+		l.Close()
+		return fmt.Errorf("control socket: %w", err)
+	}
+	h := &http.Server{Handler: s.control(), ReadHeaderTimeout: 10 * time.Second}
+	context.AfterFunc(ctx, func() { h.Close() })
+	return unlessClosed(h.Serve(l))
+}
+
+// control is what can be ordered.
+func (s *Server) control() http.Handler {
+	mux := http.NewServeMux()
+	for path, order := range orders {
+		mux.HandleFunc("POST /"+path, func(w http.ResponseWriter, r *http.Request) {
+			args, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 4096))
+			var out bytes.Buffer
+			if err == nil {
+				err = order(r.Context(), s, strings.Fields(string(args)), &out)
+			}
+			if err != nil {
+				writeJSON(w, http.StatusBadRequest, map[string]string{"error": fault.From(err).Message})
+				return
+			}
+			w.Write(out.Bytes())
+		})
+	}
+	return mux
+}
+
+// An order is something an operator can have done by the server, or in its
+// place while none runs.
+type order func(ctx context.Context, s *Server, args []string, out io.Writer) error
+
+var orders = map[string]order{
+	"keys/list":   listKeys,
+	"keys/rotate": rotateKeys,
+	"keys/drop":   dropKey,
+	"gc":          collectGarbage,
+}
+
+// orderOf returns what the words of a command ask for, and its arguments.
+func orderOf(words []string) (path string, args []string, ok bool) {
+	for n := min(len(words), 2); n > 0; n-- {
+		path := strings.Join(words[:n], "/")
+		if _, ok := orders[path]; ok {
+			return path, words[n:], true
+		}
+	}
+	return "", nil, false
+}
+
+// Order has an order carried out: by the server that runs on the data folder of
+// cfg, or, if none does, by this process.
+func Order(ctx context.Context, cfg Config, words []string, out io.Writer) error {
+	path, args, ok := orderOf(words)
+	if !ok {
+		return fmt.Errorf("there is no command %s; see holdfastd --help", strings.Join(words, " "))
+	}
+	cfg = cfg.withDefaults()
+	answer, err := send(ctx, cfg, path, args)
+	if err == nil {
+		_, err = out.Write(answer)
+		return err
+	}
+	if _, away := errors.AsType[*net.OpError](err); !away {
+		return err
+	}
+	s := &Server{cfg: cfg.at(&net.TCPAddr{}), log: newLogger(cfg.Stderr, cfg.LogLevel)}
+	defer s.Close()
+	for _, step := range []func(context.Context) error{s.open, s.assemble} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return orders[path](ctx, s, args, out)
+}
+
+func send(ctx context.Context, cfg Config, path string, args []string) ([]byte, error) {
+	client := &http.Client{Timeout: controlTimeout, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", cfg.controlSocket())
+		},
+	}}
+	defer client.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://holdfastd/"+path, strings.NewReader(strings.Join(args, " ")))
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode == http.StatusOK {
+		return body, err
+	}
+	var failure struct{ Error string }
+	if json.Unmarshal(body, &failure) != nil || failure.Error == "" {
+		return nil, fmt.Errorf("the server answered %s", resp.Status)
+	}
+	return nil, errors.New(failure.Error)
+}
+
+func listKeys(ctx context.Context, s *Server, _ []string, out io.Writer) error {
+	keys, err := s.issuer.Keys(ctx)
+	if err != nil {
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ID\tALGORITHM\tCREATED\tSIGNS")
+	for _, k := range keys {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%v\n", k.ID, k.Algorithm, k.CreateTime.UTC().Format(time.RFC3339), k.Signs)
+	}
+	return w.Flush()
+}
+
+func rotateKeys(ctx context.Context, s *Server, _ []string, out io.Writer) error {
+	id, err := s.issuer.Rotate(ctx)
+	if err != nil {
+		return err
+	}
+	s.log.InfoContext(ctx, "made a new signing key", "key", id)
+	fmt.Fprintln(out, id)
+	return nil
+}
+
+func dropKey(ctx context.Context, s *Server, args []string, out io.Writer) error {
+	if len(args) != 1 {
+		return fault.Field("ID", "name one key")
+	}
+	if err := s.issuer.Drop(ctx, args[0]); err != nil {
+		return err
+	}
+	s.log.WarnContext(ctx, "dropped a signing key; what it has signed is void", "key", args[0])
+	fmt.Fprintln(out, args[0])
+	return nil
+}
+
+// collectGarbage collects what the registry does not need any more, and tells
+// what that was. A dry run only tells.
+func collectGarbage(ctx context.Context, s *Server, args []string, out io.Writer) error {
+	c := s.cfg.collection()
+	c.DryRun = slices.Equal(args, []string{"dry-run"})
+	if len(args) > 0 && !c.DryRun {
+		return fault.Field("arguments", "there are none but --dry-run")
+	}
+	took, err := s.registry.Collect(ctx, c)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(took)
+}

@@ -1,0 +1,156 @@
+package server
+
+import (
+	"bytes"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/holdfast-dev/holdfast/api"
+	"github.com/holdfast-dev/holdfast/outbound"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/sts"
+	"github.com/holdfast-dev/holdfast/trust"
+)
+
+// Prefixes are ranges of addresses, in settings with commas between them.
+type Prefixes []netip.Prefix
+
+// UnmarshalText reads prefixes. A single address stands for itself.
+func (p *Prefixes) UnmarshalText(text []byte) error {
+	var all Prefixes
+	for part := range strings.SplitSeq(string(text), ",") {
+		part = strings.TrimSpace(part)
+		prefix, err := netip.ParsePrefix(part)
+		if addr, aerr := netip.ParseAddr(part); err != nil && aerr == nil {
+			prefix, err = netip.PrefixFrom(addr, addr.BitLen()), nil
+		}
+		if err != nil {
+			return fmt.Errorf("%q is not a range of addresses like 10.0.0.0/8", part)
+		}
+		all = append(all, prefix.Masked())
+	}
+	*p = all
+	return nil
+}
+
+// federate builds what judges the credentials of others.
+func (s *Server) federate() error {
+	reach, err := s.cfg.reach()
+	if err != nil {
+		return err
+	}
+	fixed, err := readIssuers(s.cfg.IssuersFile)
+	if err != nil {
+		return err
+	}
+	client := outbound.Client(reach)
+	issuers, err := trust.New(trust.Config{Client: client, Fixed: fixed, Now: s.cfg.Now})
+	if err != nil {
+		return fmt.Errorf("issuers_file: %w", err)
+	}
+	s.checker.OnChange(func(subject resource.UID) {
+		if subject == "" || subject == resource.SigningKeysSubject {
+			s.issuer.Doubt()
+		}
+	})
+	s.sts, err = sts.New(s.store, s.checker, s.issuer, issuers, sts.Config{
+		BaseURL: s.cfg.BaseURL, RegistryHost: s.cfg.RegistryHost,
+		SessionIdle: s.cfg.SessionIdle, SessionLife: s.cfg.SessionLife, WatchEvery: s.cfg.IssuerWatch,
+		AWS: sts.AWS{Endpoint: s.cfg.AWSEndpoint, Headers: api.ProofHeaders, Client: client},
+		Log: s.log, Now: s.cfg.Now,
+	})
+	return err
+}
+
+// reach is how far requests go whose address somebody else has chosen.
+func (c Config) reach() (outbound.Config, error) {
+	reach := outbound.Config{Loopback: c.Dev, Allow: c.OutboundAllow}
+	if c.OutboundCAFile == "" {
+		return reach, nil
+	}
+	pem, err := os.ReadFile(c.OutboundCAFile)
+	if err != nil {
+		return reach, fmt.Errorf("outbound_ca_file: %w", err)
+	}
+	if reach.CAs, err = x509.SystemCertPool(); err != nil {
+		reach.CAs = x509.NewCertPool()
+	}
+	if !reach.CAs.AppendCertsFromPEM(pem) {
+		return reach, errors.New("outbound_ca_file: holds no certificate")
+	}
+	return reach, nil
+}
+
+// A fixedIssuer is one whose keys cannot be discovered.
+type fixedIssuer struct {
+	Issuer   string `yaml:"issuer"`
+	KeysURI  string `yaml:"jwks_uri"`
+	Keys     string `yaml:"jwks"`
+	KeysFile string `yaml:"jwks_file"` // relative to the file it stands in
+}
+
+// readIssuers reads the issuers of a file; of no file there are none. It reports
+// every mistake.
+func readIssuers(path string) (map[string]trust.Source, error) {
+	if path == "" {
+		return nil, nil
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("issuers_file: %w", err)
+	}
+	var all []fixedIssuer
+	dec := yaml.NewDecoder(bytes.NewReader(b))
+	dec.KnownFields(true)
+	if err := dec.Decode(&all); err != nil {
+		return nil, fmt.Errorf("issuers_file: %s: %w", path, err)
+	}
+	var errs []error
+	fixed := map[string]trust.Source{}
+	for n, f := range all {
+		source, err := f.source(filepath.Dir(path))
+		if err == nil && fixed[f.Issuer].KeysURI+string(fixed[f.Issuer].Keys) != "" {
+			err = errors.New("is there twice")
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("issuers_file: issuer %d (%s): %w", n+1, f.Issuer, err))
+		}
+		fixed[f.Issuer] = source
+	}
+	return fixed, errors.Join(errs...)
+}
+
+func (f fixedIssuer) source(dir string) (source trust.Source, err error) {
+	given := 0
+	for _, s := range []string{f.KeysURI, f.Keys, f.KeysFile} {
+		if s != "" {
+			given++
+		}
+	}
+	switch {
+	case f.Issuer == "":
+		return source, errors.New("issuer is missing")
+	case given != 1:
+		return source, errors.New("needs one of jwks_uri, jwks and jwks_file")
+	case f.KeysURI != "":
+		return trust.Source{KeysURI: f.KeysURI}, nil
+	case f.Keys != "":
+		source.Keys = []byte(f.Keys)
+	default:
+		if !filepath.IsAbs(f.KeysFile) {
+			f.KeysFile = filepath.Join(dir, f.KeysFile)
+		}
+		if source.Keys, err = os.ReadFile(f.KeysFile); err != nil {
+			return source, err
+		}
+	}
+	_, err = trust.ParseKeys(source.Keys)
+	return source, err
+}

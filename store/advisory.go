@@ -1,0 +1,207 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// An advisory's columns. The packages affected, which can be many, are a column
+// of their own: lists do not read them.
+const (
+	advisoryColumns = `t.uid, t.digest, t.create_ms, t.update_ms, t.body`
+	wholeAdvisory   = advisoryColumns + `, t.affected`
+)
+
+// An advisoryRow is a row of advisoryColumns, or of wholeAdvisory.
+type advisoryRow struct {
+	uid              resource.UID
+	digest           []byte
+	created, updated int64
+	body, affected   string
+}
+
+func (r *advisoryRow) scan(row scanner, whole bool, more ...any) error {
+	dest := []any{&r.uid, &r.digest, &r.created, &r.updated, &r.body}
+	if whole {
+		dest = append(dest, &r.affected)
+	}
+	return row.Scan(append(dest, more...)...)
+}
+
+// packages decodes the affected packages.
+func (r *advisoryRow) packages() (all []resource.Affected, err error) {
+	if err = json.Unmarshal([]byte(r.affected), &all); err != nil {
+		return nil, fmt.Errorf("decode advisory %s: %w", r.uid, err)
+	}
+	return all, nil
+}
+
+// advisory decodes all but the affected packages.
+func (r *advisoryRow) advisory() (a resource.Advisory, err error) {
+	if err = json.Unmarshal([]byte(r.body), &a); err != nil {
+		return a, fmt.Errorf("decode advisory %s: %w", r.uid, err)
+	}
+	a.UID, a.Source.Digest = r.uid, r.digest
+	a.CreateTime, a.UpdateTime = fromMS(r.created), fromMS(r.updated)
+	for i := range a.Events {
+		a.Events[i].UID = a.UID + "/" + a.Events[i].UID
+	}
+	return a, nil
+}
+
+// scanAdvisory reads a row of advisoryColumns, or of wholeAdvisory.
+func scanAdvisory(row scanner, whole bool, more ...any) (a resource.Advisory, err error) {
+	var r advisoryRow
+	if err = r.scan(row, whole, more...); err != nil {
+		return a, err
+	}
+	if a, err = r.advisory(); err != nil || !whole {
+		return a, err
+	}
+	a.Affected, err = r.packages()
+	return a, err
+}
+
+// InsertAdvisory adds an advisory and returns it with the UIDs it got: its own,
+// in group, and those of its events. It returns fault.NotFound if the group is
+// not there and fault.AlreadyExists if the group has an advisory of that id.
+func (s *Store) InsertAdvisory(ctx context.Context, group resource.UID, a resource.Advisory) (resource.Advisory, error) {
+	settle(&a, group, s.now())
+	d, err := newDraft(group, a)
+	if err != nil {
+		return a, err
+	}
+	err = s.write(ctx, func(t *tx) error {
+		if err := t.mustExist(ctx, group); err != nil {
+			return err
+		}
+		var taken int
+		if err := t.row(ctx, `SELECT count(*) FROM advisories WHERE parent = $1 AND advisory_id = $2`, []any{segment(group), a.ID}, &taken); err != nil {
+			return err
+		}
+		if taken > 0 {
+			return fault.Exists("advisory", a.ID)
+		}
+		if err := t.appendAdvisories(ctx, group, []draft{d}); err != nil {
+			return err
+		}
+		return t.emit(ctx, resource.AdvisoryCreated, a.UID, group, nil, a)
+	})
+	if s.engine.failure(err) == notOne { // another came first, and was seen by the last statement only
+		err = fault.Exists("advisory", a.ID)
+	}
+	return a, err
+}
+
+// Advisory returns an advisory, or fault.NotFound.
+func (s *Store) Advisory(ctx context.Context, uid resource.UID) (a resource.Advisory, err error) {
+	found := false
+	err = s.rows(ctx, `SELECT `+wholeAdvisory+` FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`, []any{segment(uid), string(uid)}, func(row scanner) (bool, error) {
+		found = true
+		a, err = scanAdvisory(row, true)
+		return true, err
+	})
+	if err == nil && !found {
+		err = fault.Missing("advisory", string(uid))
+	}
+	return a, err
+}
+
+// UpdateAdvisory applies change to the advisory and returns the result.
+// Concurrent updates of one advisory happen one after the other. It returns
+// fault.NotFound if there is no such advisory, and change's own error, with
+// nothing written, if it has one. change may run more than once. It does not
+// change the id.
+func (s *Store) UpdateAdvisory(ctx context.Context, uid resource.UID, change func(*resource.Advisory) error) (a resource.Advisory, _ error) {
+	err := s.write(ctx, func(t *tx) error {
+		before, at, err := t.takeAdvisory(ctx, uid)
+		if err != nil {
+			return err
+		}
+		a = before
+		if err := change(&a); err != nil {
+			return err
+		}
+		a.UID, a.ID, a.CreateTime, a.UpdateTime = before.UID, before.ID, before.CreateTime, s.later(before)
+		if err := t.replaceAdvisory(ctx, before, &a, at); err != nil {
+			return err
+		}
+		return t.emit(ctx, resource.AdvisoryUpdated, uid, uid.Parent(), before, a)
+	})
+	return a, err
+}
+
+// later is the time of a change: after the last one, for it tells the versions
+// of an advisory apart.
+func (s *Store) later(before resource.Advisory) time.Time {
+	if now := s.now(); now.After(before.UpdateTime) {
+		return now
+	}
+	return before.UpdateTime.Add(time.Millisecond)
+}
+
+// takeAdvisory reads an advisory that is about to change, and the block that has
+// its text.
+func (t *tx) takeAdvisory(ctx context.Context, uid resource.UID) (a resource.Advisory, block int64, err error) {
+	a, err = scanAdvisory(t.on.QueryRowContext(ctx, `SELECT `+wholeAdvisory+`, t.block FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`+t.s.engine.lock,
+		segment(uid), string(uid)), true, &block)
+	return a, block, missing(err, "advisory", uid)
+}
+
+// replaceAdvisory writes after in the place of before.
+func (t *tx) replaceAdvisory(ctx context.Context, before resource.Advisory, after *resource.Advisory, block int64) error {
+	group := after.UID.Parent()
+	nameEvents(after, after.UpdateTime)
+	old, err := newDraft(group, before)
+	if err != nil {
+		return err
+	}
+	d, err := newDraft(group, *after)
+	if err != nil {
+		return err
+	}
+	if _, err := t.exec(ctx, `UPDATE advisories SET shelf = $2, digest = $3, update_ms = $4, body = $5, affected = $6 WHERE seg = $1`,
+		segment(d.a.UID), d.shelf, bytesOf(d.a.Source.Digest), ms(d.a.UpdateTime), d.body, d.affected); err != nil {
+		return err
+	}
+	if err := t.unindex(ctx, []draft{old}); err != nil {
+		return err
+	}
+	if err := t.index(ctx, group, []draft{d}); err != nil {
+		return err
+	}
+	if old.text == d.text {
+		return nil
+	}
+	return t.retext(ctx, group, block, segment(d.a.UID), d.text)
+}
+
+// DeleteAdvisory removes an advisory. It returns fault.NotFound if there is
+// none.
+func (s *Store) DeleteAdvisory(ctx context.Context, uid resource.UID) error {
+	return s.write(ctx, func(t *tx) error {
+		a, block, err := t.takeAdvisory(ctx, uid)
+		if err != nil {
+			return err
+		}
+		d, err := newDraft(uid.Parent(), a)
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec(ctx, `DELETE FROM advisories WHERE seg = $1`, segment(uid)); err != nil {
+			return err
+		}
+		if err := t.unindex(ctx, []draft{d}); err != nil {
+			return err
+		}
+		if err := t.retext(ctx, uid.Parent(), block, segment(uid), ""); err != nil {
+			return err
+		}
+		return t.removed(ctx, "advisories", resource.AdvisoryDeleted, uid, uid.Parent(), a)
+	})
+}

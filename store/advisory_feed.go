@@ -1,0 +1,146 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+var feeds = listing[resource.AdvisoryFeed]{
+	kind:    "advisory_feeds",
+	columns: "t.uid, t.name, t.address, t.interval_ms, t.paused, t.last, t.state, t.create_ms, t.update_ms",
+	orders:  map[string]string{"uid": "uid", "name": "name", "create_time": "create_ms", "update_time": "update_ms"},
+	scan: func(row scanner) (f resource.AdvisoryFeed, err error) {
+		var interval, created, updated int64
+		var last string
+		if err = row.Scan(&f.UID, &f.Name, &f.Address, &interval, &f.Paused, &last, &f.State, &created, &updated); err != nil {
+			return f, err
+		}
+		f.Interval = time.Duration(interval) * time.Millisecond
+		f.CreateTime, f.UpdateTime = fromMS(created), fromMS(updated)
+		if err = json.Unmarshal([]byte(last), &f.Last); err != nil {
+			return f, fmt.Errorf("decode feed %s: %w", f.UID, err)
+		}
+		return f, nil
+	},
+	cursor: func(f resource.AdvisoryFeed, col string) page.Cursor {
+		return cursorAt(col, f.UID, f.Name, f.CreateTime, f.UpdateTime)
+	},
+}
+
+// InsertFeed adds f, due at once. It returns fault.NotFound if its group is not
+// there and fault.AlreadyExists if the group has a feed of that name.
+func (s *Store) InsertFeed(ctx context.Context, f resource.AdvisoryFeed) error {
+	return s.write(ctx, func(t *tx) error {
+		if err := t.mustExist(ctx, f.UID.Parent()); err != nil {
+			return err
+		}
+		_, err := t.exec(ctx, `
+			INSERT INTO advisory_feeds (seg, uid, parent, a1, a2, a3, name, address, interval_ms, paused, due_ms, last, state, create_ms, update_ms)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14)`,
+			append(place(f.UID), f.Name, f.Address, f.Interval.Milliseconds(), f.Paused, ms(f.CreateTime), "{}", bytesOf(nil), ms(f.CreateTime))...)
+		if err != nil {
+			return s.inserted(err, "advisory feed", f.Name, f.UID)
+		}
+		return t.added(ctx, "advisory_feeds", resource.FeedCreated, f.UID, f.UID.Parent(), f)
+	})
+}
+
+// Feed returns a feed, or fault.NotFound.
+func (s *Store) Feed(ctx context.Context, uid resource.UID) (resource.AdvisoryFeed, error) {
+	return get(ctx, s, &feeds, "advisory feed", uid)
+}
+
+// Feeds returns one page of feeds.
+func (s *Store) Feeds(ctx context.Context, r Reach, f resource.Filter, p page.Request) (page.Page[resource.AdvisoryFeed], error) {
+	return list(ctx, s, &feeds, r, f, p)
+}
+
+// UpdateFeed applies change to the feed and returns the result; the feed is due
+// at once. It returns fault.NotFound if there is none, fault.AlreadyExists if
+// its group has another of its new name, and change's own error, with nothing
+// written, if it has one. change may run more than once.
+func (s *Store) UpdateFeed(ctx context.Context, uid resource.UID, change func(*resource.AdvisoryFeed) error) (f resource.AdvisoryFeed, _ error) {
+	err := s.write(ctx, func(t *tx) error {
+		before, err := take(ctx, t, &feeds, "advisory feed", uid, s.engine.lock)
+		if err != nil {
+			return err
+		}
+		f = before
+		if err := change(&f); err != nil {
+			return err
+		}
+		f.UpdateTime = s.now()
+		if f.Address != before.Address {
+			f.State = nil // it is about another source
+		}
+		if _, err := t.exec(ctx, `
+			UPDATE advisory_feeds SET name = $2, address = $3, interval_ms = $4, paused = $5, due_ms = $6, state = $7, update_ms = $6 WHERE uid = $1`,
+			string(uid), f.Name, f.Address, f.Interval.Milliseconds(), f.Paused, ms(f.UpdateTime), bytesOf(f.State)); err != nil {
+			return s.inserted(err, "advisory feed", f.Name, uid)
+		}
+		return t.emit(ctx, resource.FeedUpdated, uid, uid.Parent(), before, f)
+	})
+	return f, err
+}
+
+// DeleteFeed removes a feed; what it brought stays. It returns fault.NotFound if
+// there is none.
+func (s *Store) DeleteFeed(ctx context.Context, uid resource.UID) error {
+	return s.write(ctx, func(t *tx) error {
+		f, err := take(ctx, t, &feeds, "advisory feed", uid, s.engine.lockKey)
+		if err != nil {
+			return err
+		}
+		if _, err := t.exec(ctx, `DELETE FROM advisory_feeds WHERE uid = $1`, string(uid)); err != nil {
+			return err
+		}
+		return t.removed(ctx, "advisory_feeds", resource.FeedDeleted, uid, uid.Parent(), f)
+	})
+}
+
+// TakeDueFeed returns a feed whose time has come and keeps it from others, on
+// whichever replica, until the time given. ok is false if there is none.
+func (s *Store) TakeDueFeed(ctx context.Context, until time.Time) (f resource.AdvisoryFeed, ok bool, _ error) {
+	var due []resource.UID
+	err := s.rows(ctx, `SELECT uid FROM advisory_feeds WHERE NOT paused AND due_ms <= $1 ORDER BY due_ms LIMIT 16`, []any{ms(s.now())}, func(row scanner) (bool, error) {
+		var uid resource.UID
+		err := row.Scan(&uid)
+		due = append(due, uid)
+		return false, err
+	})
+	for _, uid := range due {
+		var n int64
+		err = s.write(ctx, func(t *tx) error {
+			n, err = t.exec(ctx, `UPDATE advisory_feeds SET due_ms = $2 WHERE uid = $1 AND NOT paused AND due_ms <= $3`, string(uid), ms(until), ms(s.now()))
+			return err
+		})
+		if err != nil {
+			return f, false, err
+		}
+		if n == 1 {
+			f, err = s.Feed(ctx, uid)
+			return f, err == nil, err
+		}
+	}
+	return f, false, err
+}
+
+// FeedRead records what came of looking at a feed, and when to look again. A feed
+// that has gone meanwhile is left alone; one whose address changed keeps none of
+// the state.
+func (s *Store) FeedRead(ctx context.Context, f resource.AdvisoryFeed, last resource.FeedResult, state []byte, due time.Time) error {
+	text, err := json.Marshal(last)
+	if err != nil {
+		return fmt.Errorf("encode feed result: %w", err)
+	}
+	return s.write(ctx, func(t *tx) error {
+		_, err := t.exec(ctx, `UPDATE advisory_feeds SET last = $2, state = $3, due_ms = $4 WHERE uid = $1 AND address = $5`,
+			string(f.UID), string(text), bytesOf(state), ms(due), f.Address)
+		return err
+	})
+}

@@ -1,0 +1,178 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+const sessionColumns = `t.id, t.identity, t.act, t.email, t.agent, t.address, t.create_ms, t.used_ms, t.expire_ms`
+
+func scanSession(row scanner) (s resource.Session, err error) {
+	var act string
+	var created, used, expires int64
+	if err := row.Scan(&s.ID, &s.Identity, &act, &s.Email, &s.Agent, &s.Address, &created, &used, &expires); err != nil {
+		return s, err
+	}
+	s.CreateTime, s.UsedTime, s.ExpireTime = fromMS(created), fromMS(used), fromMS(expires)
+	return s, json.Unmarshal([]byte(act), &s.Act)
+}
+
+// StartSession keeps a session whose first refresh token has that digest and
+// ends then. It also forgets sessions that ended long ago. It returns
+// fault.NotFound if the identity is not there.
+func (s *Store) StartSession(ctx context.Context, n resource.Session, digest []byte, ends time.Time) error {
+	act, err := json.Marshal(n.Act)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, func(t *tx) error {
+		var one int
+		err := t.row(ctx, `SELECT 1 FROM identities AS t WHERE t.uid = $1`+s.engine.hold, []any{string(n.Identity)}, &one)
+		if err != nil {
+			return missing(err, "identity", n.Identity)
+		}
+		if err := t.forgetSessions(ctx); err != nil {
+			return err
+		}
+		if _, err := t.exec(ctx, `
+			INSERT INTO sessions (id, identity, act, email, agent, address, create_ms, used_ms, expire_ms)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8)`,
+			n.ID, string(n.Identity), string(act), n.Email, n.Agent, n.Address, ms(n.CreateTime), ms(n.ExpireTime)); err != nil {
+			return err
+		}
+		return t.addRefresh(ctx, n.ID, digest, ends)
+	})
+}
+
+func (t *tx) addRefresh(ctx context.Context, session string, digest []byte, ends time.Time) error {
+	_, err := t.exec(ctx, `INSERT INTO refresh_tokens (digest, session, expire_ms, used) VALUES ($1, $2, $3, $4)`, digest, session, ms(ends), false)
+	return err
+}
+
+// forgetSessions drops a few sessions whose time is over.
+func (t *tx) forgetSessions(ctx context.Context) error {
+	const few = `SELECT id FROM sessions WHERE expire_ms < $1 ORDER BY expire_ms LIMIT 20`
+	now := ms(t.s.now())
+	if _, err := t.exec(ctx, `DELETE FROM refresh_tokens WHERE session IN (`+few+`)`, now); err != nil {
+		return err
+	}
+	_, err := t.exec(ctx, `DELETE FROM sessions WHERE id IN (`+few+`) AND NOT EXISTS
+		(SELECT 1 FROM refresh_tokens AS r WHERE r.session = sessions.id)`, now)
+	return err
+}
+
+// UseRefresh takes the refresh token of that digest out of use and puts another
+// in its place, which ends then or with the session. It returns
+// fault.Unauthenticated for a token that is unknown or past its time, and for
+// one that was used before: that one has been copied, and its session is ended
+// for everybody.
+func (s *Store) UseRefresh(ctx context.Context, digest, next []byte, ends time.Time) (n resource.Session, expires time.Time, _ error) {
+	var refusal error
+	err := s.write(ctx, func(t *tx) error {
+		refusal = nil
+		var id string
+		var ended int64
+		var used bool
+		err := t.row(ctx, `SELECT t.session, t.expire_ms, t.used FROM refresh_tokens AS t WHERE t.digest = $1`+s.engine.lock, []any{digest}, &id, &ended, &used)
+		if errors.Is(err, sql.ErrNoRows) {
+			return fault.New(fault.Unauthenticated, "Unauthenticated: the refresh token is not known, or its session has ended")
+		}
+		if err != nil {
+			return err
+		}
+		now := s.now()
+		switch {
+		case used:
+			refusal = fault.New(fault.Unauthenticated, "Unauthenticated: the refresh token was used before; its session has been ended")
+			_, err := t.endSession(ctx, id)
+			return err
+		case ms(now) >= ended:
+			return fault.New(fault.Unauthenticated, "Unauthenticated: the refresh token has expired")
+		}
+		n, expires, err = t.renewSession(ctx, id, digest, next, ends)
+		return err
+	})
+	if err == nil {
+		err = refusal
+	}
+	return n, expires, err
+}
+
+// renewSession replaces the refresh token of a session.
+func (t *tx) renewSession(ctx context.Context, id string, digest, next []byte, ends time.Time) (n resource.Session, expires time.Time, err error) {
+	if n, err = scanSession(t.on.QueryRowContext(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.id = $1`+t.s.engine.lock, id)); err != nil {
+		return n, expires, err
+	}
+	n.UsedTime = t.s.now()
+	if ends.After(n.ExpireTime) {
+		ends = n.ExpireTime
+	}
+	if _, err := t.exec(ctx, `UPDATE refresh_tokens SET used = $2 WHERE digest = $1`, digest, true); err != nil {
+		return n, expires, err
+	}
+	if err := t.addRefresh(ctx, id, next, ends); err != nil {
+		return n, expires, err
+	}
+	_, err = t.exec(ctx, `UPDATE sessions SET used_ms = $2 WHERE id = $1`, id, ms(n.UsedTime))
+	return n, ends, err
+}
+
+// Session returns a session, or fault.NotFound.
+func (s *Store) Session(ctx context.Context, id string) (n resource.Session, err error) {
+	err = sql.ErrNoRows
+	if rerr := s.rows(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.id = $1`, []any{id}, func(row scanner) (bool, error) {
+		n, err = scanSession(row)
+		return true, err
+	}); rerr != nil {
+		return n, rerr
+	}
+	return n, missing(err, "session", resource.UID(id))
+}
+
+// Sessions returns the sessions of an identity that are not over, newest first.
+func (s *Store) Sessions(ctx context.Context, identity resource.UID) ([]resource.Session, error) {
+	var all []resource.Session
+	err := s.rows(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.identity = $1 AND t.expire_ms > $2 ORDER BY t.create_ms DESC LIMIT 200`,
+		[]any{string(identity), ms(s.now())}, func(row scanner) (bool, error) {
+			n, err := scanSession(row)
+			all = append(all, n)
+			return false, err
+		})
+	return all, err
+}
+
+// EndSession ends a session: its tokens are void from then on, refresh tokens
+// and others. It tells whether there was one.
+func (s *Store) EndSession(ctx context.Context, id string) (ended bool, _ error) {
+	err := s.write(ctx, func(t *tx) (err error) {
+		ended, err = t.endSession(ctx, id)
+		return err
+	})
+	return ended, err
+}
+
+func (t *tx) endSession(ctx context.Context, id string) (bool, error) {
+	if _, err := t.exec(ctx, `DELETE FROM refresh_tokens WHERE session = $1`, id); err != nil {
+		return false, err
+	}
+	n, err := t.exec(ctx, `DELETE FROM sessions WHERE id = $1`, id)
+	if err != nil || n == 0 {
+		return false, err
+	}
+	return true, t.revoke(ctx, resource.SessionSubject(id))
+}
+
+// endSessions ends the sessions of an identity, whose tokens are void already.
+func (t *tx) endSessions(ctx context.Context, identity resource.UID) error {
+	if _, err := t.exec(ctx, `DELETE FROM refresh_tokens WHERE session IN (SELECT id FROM sessions WHERE identity = $1)`, string(identity)); err != nil {
+		return err
+	}
+	_, err := t.exec(ctx, `DELETE FROM sessions WHERE identity = $1`, string(identity))
+	return err
+}

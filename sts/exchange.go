@@ -1,0 +1,300 @@
+package sts
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/token"
+	"github.com/holdfast-dev/holdfast/trust"
+)
+
+// leeway is for clocks that run behind the issuer's; there is none when a token
+// ends.
+const leeway = time.Minute
+
+// A Request asks for a token in exchange for a credential.
+type Request struct {
+	Wish
+	Bearer   string // the credential
+	Identity string // whom to assume; "" is the person whose token it is
+	Provider string // the identity provider that issued the token, or ""
+}
+
+// Exchange returns a token for a credential. It returns fault.InvalidArgument for
+// a wish that cannot be, fault.Unauthenticated for a credential that is not
+// good, fault.PermissionDenied, with the claim to blame, for one that does not
+// stand for the identity, and fault.Unavailable if its issuer cannot be asked.
+func (s *Service) Exchange(ctx context.Context, r Request) (Token, error) {
+	claims, err := s.claims(r.Wish)
+	if err != nil {
+		return Token{}, err
+	}
+	if r.Bearer == "" {
+		return Token{}, refused("", "a bearer token is required")
+	}
+	if err := s.authz.Confirm(ctx); err != nil { // what is remembered of identities is as new as the grants
+		return Token{}, err
+	}
+	switch {
+	case r.Identity != "":
+		uid, err := resource.ParseUID("identity", r.Identity)
+		if err != nil {
+			return Token{}, err
+		}
+		return s.assume(ctx, uid, r.Bearer, claims)
+	case r.Provider != "":
+		uid, err := resource.ParseUID("identity_provider", r.Provider)
+		if err != nil {
+			return Token{}, err
+		}
+		return s.viaProvider(ctx, uid, r.Bearer, claims)
+	}
+	tok, err := parse(r.Bearer)
+	if err != nil {
+		return Token{}, err
+	}
+	if tok.Issuer == s.issuer.Address() {
+		return s.again(ctx, r.Bearer, tok, claims)
+	}
+	return s.assume(ctx, resource.UserUID(tok.Issuer, tok.Subject), r.Bearer, claims)
+}
+
+func parse(bearer string) (*trust.Token, error) {
+	tok, err := trust.Parse(bearer)
+	var bad *trust.Malformed
+	if errors.As(err, &bad) {
+		return nil, refused(bad.Claim, bad.Reason)
+	}
+	return tok, err
+}
+
+// assume returns a token of an identity, if the bearer stands for it.
+func (s *Service) assume(ctx context.Context, uid resource.UID, bearer string, claims token.Claims) (Token, error) {
+	p, remembered, err := s.party(ctx, uid)
+	if errors.Is(err, fault.NotFound) {
+		// Not to be told from an identity that trusts somebody else.
+		return Token{}, s.denied(ctx, "iss")
+	}
+	if err != nil {
+		return Token{}, err
+	}
+	act, err := s.accept(ctx, p, bearer)
+	if remembered && errors.Is(err, fault.PermissionDenied) {
+		s.known.forget(uid) // another replica may have changed it a moment ago
+		if p, _, err = s.party(ctx, uid); err != nil {
+			return Token{}, s.denied(ctx, "iss")
+		}
+		act, err = s.accept(ctx, p, bearer)
+	}
+	if err != nil {
+		return Token{}, s.record(ctx, p, bearer, err)
+	}
+	s.noteSeen(ctx, p)
+	claims.Subject, claims.Act = uid, act
+	claims.Email, claims.EmailVerified = p.identity.Email, p.identity.Email != ""
+	return s.mint(ctx, claims, time.Time{})
+}
+
+// party returns an identity from memory or from the store.
+func (s *Service) party(ctx context.Context, uid resource.UID) (p *party, remembered bool, _ error) {
+	p, mark := s.known.get(uid)
+	if p != nil {
+		return p, true, nil
+	}
+	i, err := s.store.Identity(ctx, uid)
+	if err != nil {
+		return nil, false, err
+	}
+	p = newParty(i, s.audiences)
+	s.known.put(p, mark)
+	return p, false, nil
+}
+
+// accept returns who stands behind a credential, if it stands for p.
+func (s *Service) accept(ctx context.Context, p *party, bearer string) (*resource.Upstream, error) {
+	if p.matcher == nil {
+		return nil, s.denied(ctx, "identity")
+	}
+	if p.identity.Relationship.AWS != nil {
+		return s.acceptAWS(ctx, p, bearer)
+	}
+	tok, err := parse(bearer)
+	if err != nil {
+		return nil, err
+	}
+	c := credential(tok)
+	if !p.matcher.AcceptsIssuer(c.Issuer) {
+		return nil, s.denied(ctx, "iss")
+	}
+	if err := s.verify(ctx, p, bearer, tok); err != nil {
+		return nil, err
+	}
+	if err := s.timely(tok); err != nil {
+		return nil, err
+	}
+	if claim := p.matcher.Mismatch(c); claim != "" {
+		return nil, s.denied(ctx, claim)
+	}
+	return &resource.Upstream{Issuer: c.Issuer, Subject: c.Subject, Audience: c.Audience}, nil
+}
+
+// credential is what a token says. One issuer leaves the scheme of its address
+// out.
+func credential(tok *trust.Token) resource.Credential {
+	c := resource.Credential{Issuer: tok.Issuer, Subject: tok.Subject, Audience: tok.Audience, Claim: tok.Claim}
+	if c.Issuer == "accounts.google.com" {
+		c.Issuer = "https://" + c.Issuer
+		tok.Issuer = c.Issuer
+	}
+	return c
+}
+
+// verify checks the signature of a token whose issuer p trusts.
+func (s *Service) verify(ctx context.Context, p *party, bearer string, tok *trust.Token) error {
+	var err error
+	switch {
+	case p.identity.Relationship.StaticKeysExpired(s.now()):
+		return s.denied(ctx, "key")
+	case p.identity.Relationship.StaticKeys != nil:
+		err = p.keys.Verify(tok)
+	case tok.Issuer == s.issuer.Address():
+		_, err := s.own(ctx, bearer)
+		return err
+	default:
+		err = s.trust.Verify(ctx, tok)
+	}
+	var away *trust.Unreachable
+	switch {
+	case errors.Is(err, trust.ErrUnknownKey):
+		return refused("kid", "the token is signed with a key that its issuer does not have")
+	case errors.Is(err, trust.ErrSignature):
+		return refused("signature", "the signature of the token is wrong")
+	case errors.As(err, &away):
+		return &fault.Error{Code: fault.Unavailable, Message: "Unavailable: the keys of the token's issuer cannot be had now", Cause: err}
+	}
+	return err
+}
+
+// timely checks that a token is good now.
+func (s *Service) timely(tok *trust.Token) error {
+	now := s.now()
+	switch {
+	case !now.Before(tok.Expiry):
+		return refused("exp", "the token has expired")
+	case now.Add(leeway).Before(tok.NotUntil):
+		return refused("nbf", "the token is not valid yet")
+	case now.Add(leeway).Before(tok.Issued):
+		return refused("iat", "the token is from the future")
+	}
+	return nil
+}
+
+// denied is the error of a credential that does not stand for the identity. It
+// names the claim and nothing of what is expected.
+func (s *Service) denied(ctx context.Context, claim string) error {
+	return &fault.Error{
+		Code:     fault.PermissionDenied,
+		Message:  "Permission denied: invalid \"" + claim + "\" (request " + resource.ActorFrom(ctx).RequestID + ")",
+		Metadata: map[string]string{"claim": claim},
+	}
+}
+
+// noteSeen notes that an identity was assumed, at most once a minute.
+func (s *Service) noteSeen(ctx context.Context, p *party) {
+	now := s.now()
+	if !p.due(now) {
+		return
+	}
+	if err := s.store.Seen(ctx, p.identity.UID, now); err != nil {
+		s.log.WarnContext(ctx, "the last use of an identity was not noted", "identity", p.identity.UID, "err", err)
+	}
+}
+
+// viaProvider returns a token of the person that an identity provider's token is
+// about.
+func (s *Service) viaProvider(ctx context.Context, uid resource.UID, bearer string, claims token.Claims) (Token, error) {
+	tok, err := parse(bearer)
+	if err != nil {
+		return Token{}, err
+	}
+	idp, err := s.store.Provider(ctx, uid)
+	if errors.Is(err, fault.NotFound) || err == nil && idp.OIDC.Issuer != tok.Issuer {
+		return Token{}, s.denied(ctx, "iss")
+	}
+	if err != nil {
+		return Token{}, err
+	}
+	person := resource.Identity{Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{
+		Issuer: idp.OIDC.Issuer, Subject: tok.Subject, Audience: idp.OIDC.ClientID,
+	}}}
+	act, err := s.accept(ctx, newParty(person, s.audiences), bearer)
+	if err != nil {
+		return Token{}, err
+	}
+	known, _, err := s.party(ctx, resource.UserUID(tok.Issuer, tok.Subject))
+	if errors.Is(err, fault.NotFound) {
+		return Token{}, fault.New(fault.NotFound, "Not found: this person has not been registered; sign in with a browser or an invite first")
+	}
+	if err != nil {
+		return Token{}, err
+	}
+	s.noteSeen(ctx, known)
+	claims.Subject, claims.Act = known.identity.UID, act
+	claims.Email, claims.EmailVerified = known.identity.Email, known.identity.Email != ""
+	return s.mint(ctx, claims, time.Time{})
+}
+
+// again returns a token like the one of ours that is presented, for another
+// audience or narrower. It does not live longer, so that it cannot be kept alive
+// by asking again and again.
+func (s *Service) again(ctx context.Context, bearer string, tok *trust.Token, claims token.Claims) (Token, error) {
+	caller, err := s.own(ctx, bearer)
+	if err != nil {
+		return Token{}, err
+	}
+	claims.Subject, claims.Act, claims.Session = caller.Identity, caller.Act, caller.Session
+	claims.Email, claims.EmailVerified = caller.Email, caller.EmailVerified
+	if caller.Caps != nil {
+		narrowed := *caller.Caps
+		if claims.Caps != nil {
+			narrowed = narrowed.Without(narrowed.Without(*claims.Caps))
+		}
+		claims.Caps = &narrowed
+	}
+	if caller.Scopes != nil {
+		if claims.Scopes, err = within(caller.Scopes, claims.Scopes); err != nil {
+			return Token{}, err
+		}
+	}
+	return s.mint(ctx, claims, tok.Expiry)
+}
+
+// own returns whom one of our tokens for the API stands for.
+func (s *Service) own(ctx context.Context, bearer string) (authz.Caller, error) {
+	caller, err := s.issuer.Verify(ctx, bearer, s.cfg.BaseURL)
+	if err != nil {
+		return caller, err
+	}
+	if why := s.authz.Revoked(caller); why != "" {
+		return caller, refused("", why)
+	}
+	return caller, nil
+}
+
+// within returns the scopes that are asked for, if the token presented has them.
+func within(have, asked []resource.UID) ([]resource.UID, error) {
+	if asked == nil {
+		return have, nil
+	}
+	for _, scope := range asked {
+		if !slices.ContainsFunc(have, func(h resource.UID) bool { return h.Covers(scope) }) {
+			return nil, fault.Field("scope", "the token presented is narrowed to other groups")
+		}
+	}
+	return asked, nil
+}

@@ -1,0 +1,128 @@
+package sts
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/token"
+)
+
+const (
+	sessionIdle = 7 * 24 * time.Hour
+	sessionLife = 30 * 24 * time.Hour
+
+	maxRefresh = 1024
+)
+
+// A refreshToken is a secret that says when it ends, so that its holder knows.
+type refreshToken struct {
+	Expiry int64  `json:"exp"`
+	Secret string `json:"secret"`
+}
+
+func newSecret() string { return rand.Text() + rand.Text() }
+
+func digestOf(secret string) []byte {
+	sum := sha256.Sum256([]byte(secret))
+	return sum[:]
+}
+
+// refreshText is a refresh token as its holder has it: base64 of JSON.
+func refreshText(secret string, ends time.Time) (string, error) {
+	b, err := json.Marshal(refreshToken{ends.Unix(), secret})
+	return base64.StdEncoding.EncodeToString(b), err
+}
+
+func parseRefresh(text string) (refreshToken, bool) {
+	if len(text) > maxRefresh {
+		return refreshToken{}, false
+	}
+	b, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return refreshToken{}, false
+	}
+	var r refreshToken
+	err = json.Unmarshal(b, &r)
+	return r, err == nil && r.Secret != ""
+}
+
+func (s *Service) idle() time.Duration {
+	if s.cfg.SessionIdle > 0 {
+		return s.cfg.SessionIdle
+	}
+	return sessionIdle
+}
+
+func (s *Service) life() time.Duration {
+	if s.cfg.SessionLife > 0 {
+		return s.cfg.SessionLife
+	}
+	return sessionLife
+}
+
+// StartSession begins a session of a person who has signed in and returns its id
+// and its first refresh token. n says who it is, through what, and from where.
+func (s *Service) StartSession(ctx context.Context, n resource.Session) (id string, refresh Token, _ error) {
+	now := s.now().UTC().Truncate(time.Millisecond)
+	n.ID, n.CreateTime, n.UsedTime, n.ExpireTime = rand.Text(), now, now, now.Add(s.life())
+	ends := now.Add(min(s.idle(), s.life())).Truncate(time.Second)
+	secret := newSecret()
+	if err := s.store.StartSession(ctx, n, digestOf(secret), ends); err != nil {
+		return "", Token{}, err
+	}
+	text, err := refreshText(secret, ends)
+	return n.ID, Token{text, ends}, err
+}
+
+// Refresh returns a token for a refresh token, and the refresh token that takes
+// its place. A refresh token is good once: whoever comes with it again ends the
+// session, since one of the two has stolen it.
+func (s *Service) Refresh(ctx context.Context, bearer string, w Wish) (access, refresh Token, _ error) {
+	claims, err := s.claims(w)
+	if err != nil {
+		return Token{}, Token{}, err
+	}
+	old, ok := parseRefresh(bearer)
+	if !ok {
+		return Token{}, Token{}, refused("", "this is not a refresh token")
+	}
+	secret := newSecret()
+	ends := s.now().Add(s.idle()).UTC().Truncate(time.Second)
+	session, ends, err := s.store.UseRefresh(ctx, digestOf(old.Secret), digestOf(secret), ends)
+	if err != nil {
+		return Token{}, Token{}, err
+	}
+	if access, err = s.forSession(ctx, session, claims); err != nil {
+		return Token{}, Token{}, err
+	}
+	text, err := refreshText(secret, ends)
+	return access, Token{text, ends}, err
+}
+
+// forSession returns a token of a session.
+func (s *Service) forSession(ctx context.Context, n resource.Session, claims token.Claims) (Token, error) {
+	if p, _, err := s.party(ctx, n.Identity); err == nil {
+		s.noteSeen(ctx, p)
+	}
+	claims.Subject, claims.Act, claims.Session = n.Identity, n.Act, n.ID
+	claims.Email, claims.EmailVerified = n.Email, n.Email != ""
+	return s.mint(ctx, claims, n.ExpireTime)
+}
+
+// Issue returns a token of a session that has just begun.
+func (s *Service) Issue(ctx context.Context, session string, w Wish) (Token, error) {
+	claims, err := s.claims(w)
+	if err != nil {
+		return Token{}, err
+	}
+	n, err := s.store.Session(ctx, session)
+	if err != nil {
+		return Token{}, err
+	}
+	return s.forSession(ctx, n, claims)
+}

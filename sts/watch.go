@@ -1,0 +1,230 @@
+package sts
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/trust"
+)
+
+const (
+	watchEvery   = time.Hour
+	lookAtOnce   = 8
+	lookLimit    = 15 * time.Second
+	maxIssuers   = 1000 // of one answer
+	maxCounted   = 1000 // identities of one issuer
+	maxLookedAt  = 20_000
+	maxEndanger  = 50
+	endangeredIn = 30 * 24 * time.Hour // keys that end within this time are told of
+)
+
+// Run keeps denials and watches issuers until ctx ends, and then writes what is
+// left to write.
+func (s *Service) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { s.keepDenials(ctx) })
+	every := s.cfg.WatchEvery
+	if every <= 0 {
+		every = watchEvery
+	}
+	tick := time.NewTicker(max(every/12, time.Second)) // those that failed are due sooner
+	defer tick.Stop()
+	for {
+		if err := s.look(ctx, every); err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "issuers cannot be watched", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// look looks at every issuer that is due. Of several replicas, one looks.
+func (s *Service) look(ctx context.Context, every time.Duration) error {
+	var group errgroup.Group
+	group.SetLimit(lookAtOnce)
+	defer group.Wait()
+	for issuer := ""; ; {
+		next, err := s.store.NextIssuer(ctx, issuer)
+		if err != nil {
+			return err
+		}
+		if next == "" {
+			return s.store.DropIssuers(ctx)
+		}
+		issuer = next
+		state, err := s.store.IssuerState(ctx, issuer)
+		if err != nil {
+			return err
+		}
+		due := s.now().Add(-every)
+		if state.Problem != "" {
+			due = s.now().Add(-every / 12)
+		}
+		if state.CheckTime.After(due) {
+			continue
+		}
+		if claimed, err := s.store.ClaimIssuer(ctx, issuer, due); err != nil || !claimed {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		group.Go(func() error { s.lookAt(ctx, next); return nil })
+	}
+}
+
+func (s *Service) lookAt(ctx context.Context, issuer string) {
+	bounded, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	keys, err := s.trust.Look(bounded, issuer)
+	if ctx.Err() != nil {
+		return
+	}
+	state := resource.IssuerState{Issuer: issuer, CheckTime: s.now()}
+	var away *trust.Unreachable
+	switch {
+	case errors.As(err, &away):
+		state.Problem = away.Reason()
+	case err != nil:
+		state.Problem = "no answer in time"
+	}
+	for _, k := range keys {
+		state.Keys = append(state.Keys, resource.IssuerKey(k))
+	}
+	if err := s.store.NoteIssuer(ctx, state); err != nil && ctx.Err() == nil {
+		s.log.WarnContext(ctx, "the state of an issuer was not kept", "issuer", issuer, "err", err)
+	}
+}
+
+// A Dependence is an issuer, and those who depend on it.
+type Dependence struct {
+	resource.IssuerState
+	Identities int // maxCounted stands for that many and more
+	Endangered []Endangered
+}
+
+// An Endangered identity does not match any more, or soon will not.
+type Endangered struct {
+	Identity resource.Identity
+	Reason   string
+}
+
+// Issuers returns the issuers that identities trust which are below a group, or
+// anywhere for "", and within the caller's reach. The caller needs identity.list.
+func (s *Service) Issuers(ctx context.Context, below resource.UID) (all []Dependence, complete bool, _ error) {
+	under, err := s.authz.Reach(ctx, resource.IdentityList)
+	if err != nil {
+		return nil, false, err
+	}
+	if below != "" {
+		if err := s.authz.Require(ctx, resource.IdentityList, below); err != nil {
+			return nil, false, err
+		}
+		under = []resource.UID{below}
+	}
+	reach := store.Reach{Under: under}
+	looked, issuer := 0, ""
+	for len(all) < maxIssuers && looked < maxLookedAt {
+		if issuer, err = s.store.NextIssuer(ctx, issuer); err != nil {
+			return nil, false, err
+		}
+		if issuer == "" {
+			given, err := s.unnamed(ctx, reach)
+			return append(all, given...), true, err
+		}
+		d, err := s.dependence(ctx, reach, issuer)
+		if err != nil {
+			return nil, false, err
+		}
+		looked += d.Identities + 1
+		if d.Identities > 0 {
+			all = append(all, d)
+		}
+	}
+	return all, false, nil
+}
+
+func (s *Service) dependence(ctx context.Context, r store.Reach, issuer string) (Dependence, error) {
+	found, _, err := s.store.IdentitiesOf(ctx, r, issuer, maxCounted)
+	if err != nil || len(found) == 0 {
+		return Dependence{}, err
+	}
+	d := Dependence{Identities: len(found)}
+	if d.IssuerState, err = s.store.IssuerState(ctx, issuer); err != nil {
+		return d, err
+	}
+	for _, i := range found {
+		if reason := s.danger(d.IssuerState, i); reason != "" && len(d.Endangered) < maxEndanger {
+			d.Endangered = append(d.Endangered, Endangered{i, reason})
+		}
+	}
+	return d, nil
+}
+
+// danger says why an identity will stop matching, or "".
+func (s *Service) danger(state resource.IssuerState, i resource.Identity) string {
+	k := i.Relationship.StaticKeys
+	switch {
+	case k != nil && !s.now().Before(k.ExpirationTime):
+		return "its keys expired on " + k.ExpirationTime.UTC().Format(time.DateOnly)
+	case k != nil && s.now().Add(endangeredIn).After(k.ExpirationTime):
+		return "its keys expire on " + k.ExpirationTime.UTC().Format(time.DateOnly)
+	case state.Problem != "" && state.SuccessTime.IsZero():
+		return "the issuer has never been reached: " + state.Problem
+	case state.Problem != "":
+		return "the issuer has not been reached since " + state.SuccessTime.UTC().Format(time.RFC3339) + ": " + state.Problem
+	}
+	if warnings := i.Warnings(); len(warnings) > 0 {
+		return warnings[0]
+	}
+	return ""
+}
+
+// unnamed returns what identities trust that is no issuer by name: keys that are
+// given, and patterns. Nobody can be looked at for those.
+func (s *Service) unnamed(ctx context.Context, r store.Reach) ([]Dependence, error) {
+	found, _, err := s.store.IdentitiesOf(ctx, r, "", maxCounted)
+	if err != nil {
+		return nil, err
+	}
+	by := map[string]*Dependence{}
+	var names []string
+	for _, i := range found {
+		name := ""
+		switch rel := i.Relationship; {
+		case rel.StaticKeys != nil:
+			name = rel.StaticKeys.Issuer
+		case rel.ClaimMatch != nil:
+			name = "/" + rel.ClaimMatch.IssuerPattern + "/"
+		default:
+			continue
+		}
+		d := by[name]
+		if d == nil {
+			d = &Dependence{IssuerState: resource.IssuerState{Issuer: name}}
+			by[name] = d
+			names = append(names, name)
+		}
+		d.Identities++
+		if reason := s.danger(d.IssuerState, i); reason != "" && len(d.Endangered) < maxEndanger {
+			d.Endangered = append(d.Endangered, Endangered{i, reason})
+		}
+	}
+	slices.Sort(names)
+	var all []Dependence
+	for _, name := range names {
+		all = append(all, *by[name])
+	}
+	return all, nil
+}

@@ -1,0 +1,139 @@
+package token
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+const (
+	// keySettles is how long a key is published before it signs, so that who
+	// remembers our keys has read it by then.
+	keySettles = 2*keysAge + leeway
+
+	// keyOutlives is how long a key is published after another has taken its
+	// place: longer than any token it has signed.
+	keyOutlives = MaxLife + time.Hour
+
+	rotateCheck = time.Minute
+)
+
+// A KeyState is a signing key as an operator sees it.
+type KeyState struct {
+	ID         string    `json:"id"`
+	Algorithm  string    `json:"algorithm"`
+	CreateTime time.Time `json:"createTime"`
+	Signs      bool      `json:"signs"`
+}
+
+// Keys returns the signing keys, newest first.
+func (i *Issuer) Keys(ctx context.Context) ([]KeyState, error) {
+	stored, err := i.store.SigningKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := i.use(stored); err != nil {
+		return nil, err
+	}
+	current := i.keys.Load().signer(i.now()).id
+	var all []KeyState
+	for _, k := range stored {
+		all = append(all, KeyState{k.ID, k.Algorithm, k.CreateTime, k.ID == current})
+	}
+	return all, nil
+}
+
+// Rotate makes a new signing key and returns its id. It signs once it has been
+// published for a while; what the older keys have signed stays good until it
+// ends. Of several who rotate at once, one makes a key.
+func (i *Issuer) Rotate(ctx context.Context) (string, error) {
+	stored, err := i.store.SigningKeys(ctx)
+	if err != nil {
+		return "", err
+	}
+	next, err := newKey(i.master, i.now())
+	if err != nil {
+		return "", err
+	}
+	newest := ""
+	if len(stored) > 0 {
+		newest = stored[0].ID
+	}
+	if _, err := i.store.AddSigningKey(ctx, next, newest); err != nil {
+		return "", err
+	}
+	if stored, err = i.store.SigningKeys(ctx); err != nil {
+		return "", err
+	}
+	return stored[0].ID, i.use(stored)
+}
+
+// Drop removes a signing key at once: every token it has signed is void. If it is
+// the only one, another is made first.
+func (i *Issuer) Drop(ctx context.Context, id string) error {
+	stored, err := i.store.SigningKeys(ctx)
+	if err != nil {
+		return err
+	}
+	if len(stored) == 1 && stored[0].ID == id {
+		if _, err := i.Rotate(ctx); err != nil {
+			return err
+		}
+	}
+	if err := i.store.DropSigningKey(ctx, id); err != nil {
+		return err
+	}
+	return i.load(ctx)
+}
+
+// Run reads the keys again now and then, replaces the newest when it is old, and
+// drops those that have outlived their tokens, until ctx ends.
+func (i *Issuer) Run(ctx context.Context, log *slog.Logger) error {
+	tick := time.NewTicker(rotateCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := i.tend(ctx, log); err != nil && ctx.Err() == nil {
+			log.WarnContext(ctx, "the signing keys cannot be looked after", "err", err)
+		}
+	}
+}
+
+func (i *Issuer) tend(ctx context.Context, log *slog.Logger) error {
+	stored, err := i.store.SigningKeys(ctx)
+	if err != nil {
+		return err
+	}
+	now := i.now()
+	if i.rotation > 0 && len(stored) > 0 && now.Sub(stored[0].CreateTime) > i.rotation {
+		id, err := i.Rotate(ctx)
+		if err != nil {
+			return err
+		}
+		log.InfoContext(ctx, "made a new signing key", "key", id)
+	}
+	for _, k := range outlived(stored, now) {
+		if err := i.store.DropSigningKey(ctx, k.ID); err != nil {
+			return err
+		}
+		log.InfoContext(ctx, "dropped a signing key that nothing is signed with any more", "key", k.ID)
+	}
+	return i.load(ctx)
+}
+
+// outlived returns the keys, of those sorted newest first, that were replaced so
+// long ago that no token of theirs can be good.
+func outlived(stored []store.SigningKey, now time.Time) []store.SigningKey {
+	for n, k := range stored {
+		if now.Sub(k.CreateTime) > keySettles+keyOutlives {
+			return stored[n+1:]
+		}
+	}
+	return nil
+}
