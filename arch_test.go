@@ -50,6 +50,7 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/grpc-ecosystem/grpc-gateway", "api server gen/... proto/generate bench e2e"},
 	{"github.com/go-jose/go-jose", "token trust"},
 	{"github.com/prometheus", "server api"},
+	{"github.com/zalando/go-keyring", "cmd/holdfast"},
 }
 
 // Tests may import what they like, except these: a test that needs a database
