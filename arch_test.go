@@ -58,6 +58,7 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/microcosm-cc/bluemonday", "registry"},
 	{"github.com/package-url", "advisory/version"},
 	{"github.com/pandatix", "advisory/feed"},
+	{"github.com/zalando/go-keyring", "cmd/holdfast"},
 }
 
 // Tests may import what they like, except these: a test that needs a database

@@ -158,12 +158,3 @@ func (s oci) ListPulls(ctx context.Context, r *ocipb.ListPullsRequest) (*ocipb.L
 func (s oci) GetRegistry(context.Context, *ocipb.GetRegistryRequest) (*ocipb.Registry, error) {
 	return &ocipb.Registry{Host: s.registry.Host()}, nil
 }
-
-// IssueRegistryToken is of ocipb.OCIServiceServer.
-func (s oci) IssueRegistryToken(ctx context.Context, _ *ocipb.IssueRegistryTokenRequest) (*ocipb.RegistryToken, error) {
-	c, err := s.registry.CreateCredential(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &ocipb.RegistryToken{Host: c.Host, Username: registry.LoginName, Token: c.Token, ExpirationTime: timeOf(c.Expires)}, nil
-}

@@ -3,13 +3,11 @@ package e2e_test
 import (
 	"testing"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/token"
 )
 
 // registryCapabilities are those the registry asks for.
@@ -105,37 +103,4 @@ func (h *hierarchy) listsRegistry(t *testing.T, call caller) {
 			t.Errorf("%s: without the capability the list holds %q, total %d", name, uids, total)
 		}
 	}
-}
-
-// TestApiRegistryToken trades tokens of the API for tokens of the registry.
-func TestApiRegistryToken(t *testing.T) {
-	t.Parallel()
-	eachWorld(t, func(t *testing.T, w *world) {
-		narrow := token.Claims{Scopes: []resource.UID{w.Organization.NewChild()}}
-		for protocol, call := range w.protocols() {
-			made := must[*ocipb.RegistryToken](t, call, w.mint(t, w.Owner, narrow), &ocipb.IssueRegistryTokenRequest{})
-			got, err := w.issuer.Verify(t.Context(), made.GetToken(), w.RegistryHost)
-			if err != nil {
-				t.Fatalf("over %s: %v", protocol, err)
-			}
-			if got.Identity != w.Owner || len(got.Scopes) != 1 || !got.Expires.Equal(made.GetExpirationTime().AsTime()) {
-				t.Errorf("over %s: %+v until %v", protocol, got, made.GetExpirationTime().AsTime())
-			}
-			if made.GetHost() != w.RegistryHost || made.GetUsername() != "_token" {
-				t.Errorf("over %s: host %q, user %q", protocol, made.GetHost(), made.GetUsername())
-			}
-			if _, st := call(t, made.GetToken(), &registrypb.ListReposRequest{}); st.Code() != codes.Unauthenticated {
-				t.Errorf("over %s: the API takes a token of the registry: %v", protocol, st)
-			}
-			brief := w.mint(t, w.Owner, token.Claims{Life: 60e9})
-			short := must[*ocipb.RegistryToken](t, call, brief, &ocipb.IssueRegistryTokenRequest{})
-			was, err := w.issuer.Verify(t.Context(), brief, w.BaseURL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if short.GetExpirationTime().AsTime().After(was.Expires) {
-				t.Errorf("over %s: it lives until %v, longer than the token it was made of: %v", protocol, short.GetExpirationTime().AsTime(), was.Expires)
-			}
-		}
-	})
 }

@@ -230,8 +230,6 @@ func tagSteps() []step {
 		{name: "pulls by somebody", in: func(s *story) proto.Message { return &ocipb.ListPullsRequest{IdentityUid: s.uid("images")} }},
 		{name: "registry", in: func(*story) proto.Message { return &ocipb.GetRegistryRequest{} }, as: "stranger"},
 		{name: "registry of nobody", code: codes.Unauthenticated, in: func(*story) proto.Message { return &ocipb.GetRegistryRequest{} }, as: "nobody"},
-		{name: "token for the registry", in: func(*story) proto.Message { return &ocipb.IssueRegistryTokenRequest{} }},
-		{name: "token out of itself", code: codes.Unauthenticated, in: func(*story) proto.Message { return &ocipb.IssueRegistryTokenRequest{} }, as: "registry"},
 		{name: "group with repos", code: codes.FailedPrecondition, in: func(s *story) proto.Message { return &iampb.DeleteGroupRequest{Uid: s.uid("images")} }},
 		{name: "delete repo", in: func(s *story) proto.Message { return &registrypb.DeleteRepoRequest{Uid: s.uid("repo")} }},
 		{name: "delete repo again", code: codes.NotFound, in: func(s *story) proto.Message { return &registrypb.DeleteRepoRequest{Uid: s.uid("repo")} }},

@@ -51,6 +51,5 @@ func registryExamples(t *testing.T, w *world, x things) map[string][]example {
 		"OCIService_UpdateSettings":     change(shelf, `{"public":true,"immutableExcept":["dev-*"]}`, `{"immutableExcept":["["]}`),
 		"OCIService_DeleteSettings":     {{uid: shelf}, {uid: "nonsense", fails: true}},
 		"OCIService_GetRegistry":        {{}, {as: "nonsense", fails: true}},
-		"OCIService_IssueRegistryToken": {{body: `{}`}, {body: `{}`, as: "nonsense", fails: true}},
 	}
 }

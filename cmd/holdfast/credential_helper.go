@@ -13,8 +13,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 )
 
 // helperName is what Docker calls the program that knows passwords: its own
@@ -22,12 +20,9 @@ import (
 const (
 	helper     = "holdfast"
 	helperName = "docker-credential-" + helper
-)
 
-// auth is the commands about signing in.
-func (a *app) auth() *cobra.Command {
-	return a.branch("auth", "Sign in, here and elsewhere", a.configureDocker())
-}
+	loginName = "_token" // whom the registry takes a token from
+)
 
 func (a *app) configureDocker() *cobra.Command {
 	var bin string
@@ -45,14 +40,14 @@ func (a *app) configureDocker() *cobra.Command {
 			if err := a.installHelper(bin); err != nil {
 				return err
 			}
-			path, err := dockerConfig()
+			settings, err := readDockerConfig()
 			if err != nil {
 				return err
 			}
-			if err := nameHelper(path, host); err != nil {
+			if err := settings.nameHelper(host); err != nil {
 				return err
 			}
-			a.note("%s signs in to %s by itself now", path, host)
+			a.note("%s signs in to %s by itself now", settings.path, host)
 			return nil
 		}),
 	}
@@ -101,35 +96,12 @@ func relink(target, link string) error {
 	return os.Symlink(target, link)
 }
 
-// dockerConfig is the file of Docker's settings.
-func dockerConfig() (string, error) {
-	dir := os.Getenv("DOCKER_CONFIG")
-	if dir == "" {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return "", usage("no place for Docker's settings: %v", err)
-		}
-		dir = filepath.Join(home, ".docker")
-	}
-	return filepath.Join(dir, "config.json"), nil
-}
-
 // nameHelper puts this program into Docker's settings for one host, and leaves
 // the rest of them as it is.
-func nameHelper(path, host string) error {
-	settings := map[string]json.RawMessage{}
+func (c dockerConfig) nameHelper(host string) error {
 	helpers := map[string]string{}
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return usage("Docker's settings: %v", err)
-	}
-	if len(strings.TrimSpace(string(text))) > 0 {
-		if json.Unmarshal(text, &settings) != nil { // the error may quote a password
-			return usage("Docker's settings in %s are damaged", path)
-		}
-	}
-	if known, ok := settings["credHelpers"]; ok && json.Unmarshal(known, &helpers) != nil {
-		return usage("credHelpers of Docker's settings in %s are damaged", path)
+	if err := c.get("credHelpers", &helpers); err != nil {
+		return err
 	}
 	if helpers[host] == helper {
 		return nil
@@ -138,13 +110,7 @@ func nameHelper(path, host string) error {
 		helpers = map[string]string{}
 	}
 	helpers[host] = helper
-	if settings["credHelpers"], err = json.Marshal(helpers); err != nil {
-		return err
-	}
-	if text, err = json.MarshalIndent(settings, "", "\t"); err != nil {
-		return err
-	}
-	return writePrivate(path, append(text, '\n'))
+	return c.put("credHelpers", helpers)
 }
 
 // credentialHelper answers Docker, which calls it with a verb and what it is
@@ -169,16 +135,16 @@ func (a *app) helperGet(ctx context.Context, _ *cobra.Command, _ []string) error
 		return err
 	}
 	server := strings.TrimSpace(string(asked))
-	t, err := a.registryToken(ctx)
+	host, token, err := a.registryToken(ctx)
 	if err != nil {
 		fmt.Fprintln(a.out, err) // Docker shows what is on standard output
 		return err
 	}
-	if !isRegistry(server, t.GetHost()) {
+	if !isRegistry(server, host) {
 		fmt.Fprintln(a.out, notFound)
 		return &problem{text: server + " is not the registry of this server", code: exitNotFound}
 	}
-	return json.NewEncoder(a.out).Encode(map[string]string{"ServerURL": server, "Username": t.GetUsername(), "Secret": t.GetToken()})
+	return json.NewEncoder(a.out).Encode(map[string]string{"ServerURL": server, "Username": loginName, "Secret": token})
 }
 
 // isRegistry tells whether Docker means a host: it may write an address.
@@ -191,25 +157,34 @@ func isRegistry(server, host string) bool {
 	return rest == host || strings.HasSuffix(rest, "."+host)
 }
 
-func (a *app) registryToken(ctx context.Context) (*ocipb.RegistryToken, error) {
-	c, err := a.client()
+// registryToken returns the host of the registry, and a token for it.
+func (a *app) registryToken(ctx context.Context) (host, token string, _ error) {
+	c, err := a.client(ctx)
 	if err != nil {
-		return nil, err
+		return "", "", err
 	}
-	m, err := c.call(ctx, ociMethod("IssueRegistryToken"), &ocipb.IssueRegistryTokenRequest{}, nil)
+	if host, err = c.registryHost(ctx); err != nil {
+		return "", "", err
+	}
+	api, err := a.server()
 	if err != nil {
-		return nil, err
+		return "", "", err
 	}
-	return m.Interface().(*ocipb.RegistryToken), nil
+	token, err = a.tokenFor(ctx, api.value, host)
+	return host, token, err
 }
 
 // helperList answers which passwords there are.
 func (a *app) helperList(ctx context.Context, _ *cobra.Command, _ []string) error {
-	t, err := a.registryToken(ctx)
+	c, err := a.client(ctx)
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(a.out).Encode(map[string]string{t.GetHost(): t.GetUsername()})
+	host, err := c.registryHost(ctx)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(a.out).Encode(map[string]string{host: loginName})
 }
 
 // helperErase has nothing to forget: nothing was kept.

@@ -26,7 +26,7 @@ func variants() noun {
 	return noun{
 		area: "registry", use: "images", one: "image", message: (*ocipb.Variant)(nil).ProtoReflect().Descriptor(), id: "digest",
 		columns: []column{
-			{name: "platform", text: platform},
+			{name: "platform", text: platformOf},
 			{name: "digest", path: "digest"},
 			{name: "size", text: func(m protoreflect.Message) string { return size(m.Interface().(*ocipb.Variant).GetSize()) }},
 			{name: "layers", path: "layers"},
@@ -43,7 +43,7 @@ func variants() noun {
 	}
 }
 
-func platform(m protoreflect.Message) string {
+func platformOf(m protoreflect.Message) string {
 	v := m.Interface().(*ocipb.Variant)
 	parts := []string{v.GetOs(), v.GetArchitecture(), v.GetVariant()}
 	return strings.Trim(strings.Join(parts, "/"), "/")

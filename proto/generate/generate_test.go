@@ -142,7 +142,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"IdentitiesService":                7,
 		"IdentityProvidersService":         5,
 		"ImagesService":                    2,
-		"OCIService":                       8,
+		"OCIService":                       7,
 		"PingService":                      1,
 		"ReposService":                     7,
 		"RoleBindingsService":              6,

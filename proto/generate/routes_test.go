@@ -108,7 +108,6 @@ func TestMostSpecificPathWins(t *testing.T) {
 		"GET /oci/v1/repos/a1/b2/tagHistory":                                "ListTagHistory",
 		"GET /oci/v1/pulls":                                                 "ListPulls",
 		"GET /oci/v1/registry":                                              "GetRegistry",
-		"POST /oci/v1/registryTokens":                                       "IssueRegistryToken",
 		"GET /access/v1/check":                                              "CheckAccess",
 		"GET /access/v1/grants":                                             "ListAccess",
 		"GET /access/v1/capabilities":                                       "ListCapabilities",

@@ -1352,116 +1352,6 @@ func (x *Registry) GetHost() string {
 	return ""
 }
 
-// IssueRegistryTokenRequest is empty: the caller's token says it all.
-type IssueRegistryTokenRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *IssueRegistryTokenRequest) Reset() {
-	*x = IssueRegistryTokenRequest{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *IssueRegistryTokenRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*IssueRegistryTokenRequest) ProtoMessage() {}
-
-func (x *IssueRegistryTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use IssueRegistryTokenRequest.ProtoReflect.Descriptor instead.
-func (*IssueRegistryTokenRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{16}
-}
-
-// RegistryToken is a token for the registry.
-type RegistryToken struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The host it is for.
-	Host string `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
-	// The name to log in with, beside the token as the password.
-	Username string `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
-	// The token.
-	Token string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
-	// When it ends.
-	ExpirationTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expiration_time,json=expirationTime,proto3" json:"expiration_time,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
-}
-
-func (x *RegistryToken) Reset() {
-	*x = RegistryToken{}
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[17]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RegistryToken) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RegistryToken) ProtoMessage() {}
-
-func (x *RegistryToken) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_oci_v1_oci_proto_msgTypes[17]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RegistryToken.ProtoReflect.Descriptor instead.
-func (*RegistryToken) Descriptor() ([]byte, []int) {
-	return file_holdfast_oci_v1_oci_proto_rawDescGZIP(), []int{17}
-}
-
-func (x *RegistryToken) GetHost() string {
-	if x != nil {
-		return x.Host
-	}
-	return ""
-}
-
-func (x *RegistryToken) GetUsername() string {
-	if x != nil {
-		return x.Username
-	}
-	return ""
-}
-
-func (x *RegistryToken) GetToken() string {
-	if x != nil {
-		return x.Token
-	}
-	return ""
-}
-
-func (x *RegistryToken) GetExpirationTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.ExpirationTime
-	}
-	return nil
-}
-
 var File_holdfast_oci_v1_oci_proto protoreflect.FileDescriptor
 
 const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
@@ -1580,17 +1470,11 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\f_total_count\"\x14\n" +
 	"\x12GetRegistryRequest\"\x1e\n" +
 	"\bRegistry\x12\x12\n" +
-	"\x04host\x18\x01 \x01(\tR\x04host\"\x1b\n" +
-	"\x19IssueRegistryTokenRequest\"\x9a\x01\n" +
-	"\rRegistryToken\x12\x12\n" +
-	"\x04host\x18\x01 \x01(\tR\x04host\x12\x1a\n" +
-	"\busername\x18\x02 \x01(\tR\busername\x12\x14\n" +
-	"\x05token\x18\x03 \x01(\tR\x05token\x12C\n" +
-	"\x0fexpiration_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x0eexpirationTime*N\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host*N\n" +
 	"\tDirection\x12\x19\n" +
 	"\x15DIRECTION_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eDIRECTION_PULL\x10\x01\x12\x12\n" +
-	"\x0eDIRECTION_PUSH\x10\x022\xdc\t\n" +
+	"\x0eDIRECTION_PUSH\x10\x022\xcc\b\n" +
 	"\n" +
 	"OCIService\x12|\n" +
 	"\vGetSettings\x12#.holdfast.oci.v1.GetSettingsRequest\x1a\x19.holdfast.oci.v1.Settings\"-\x82\xd3\xe4\x93\x02\x1b\x12\x19/oci/v1/settings/{uid=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
@@ -1608,8 +1492,7 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\tListPulls\x12!.holdfast.oci.v1.ListPullsRequest\x1a\".holdfast.oci.v1.ListPullsResponse\"%\x82\xd3\xe4\x93\x02\x0f\x12\r/oci/v1/pulls\x8a\xaf\xa8\xd2\x05\n" +
 	"\x12\b\n" +
 	"\x04\xc5\f\x87\a\x10\x01\x12q\n" +
-	"\vGetRegistry\x12#.holdfast.oci.v1.GetRegistryRequest\x1a\x19.holdfast.oci.v1.Registry\"\"\x82\xd3\xe4\x93\x02\x12\x12\x10/oci/v1/registry\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01\x12\x8d\x01\n" +
-	"\x12IssueRegistryToken\x12*.holdfast.oci.v1.IssueRegistryTokenRequest\x1a\x1e.holdfast.oci.v1.RegistryToken\"+\x82\xd3\xe4\x93\x02\x1b:\x01*\"\x16/oci/v1/registryTokens\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01B3Z1github.com/holdfast-dev/holdfast/gen/oci/v1;ocipbb\x06proto3"
+	"\vGetRegistry\x12#.holdfast.oci.v1.GetRegistryRequest\x1a\x19.holdfast.oci.v1.Registry\"\"\x82\xd3\xe4\x93\x02\x12\x12\x10/oci/v1/registry\x8a\xaf\xa8\xd2\x05\x04\x12\x02\x10\x01B3Z1github.com/holdfast-dev/holdfast/gen/oci/v1;ocipbb\x06proto3"
 
 var (
 	file_holdfast_oci_v1_oci_proto_rawDescOnce sync.Once
@@ -1624,72 +1507,67 @@ func file_holdfast_oci_v1_oci_proto_rawDescGZIP() []byte {
 }
 
 var file_holdfast_oci_v1_oci_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_holdfast_oci_v1_oci_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_holdfast_oci_v1_oci_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_holdfast_oci_v1_oci_proto_goTypes = []any{
-	(Direction)(0),                    // 0: holdfast.oci.v1.Direction
-	(*Settings)(nil),                  // 1: holdfast.oci.v1.Settings
-	(*GetSettingsRequest)(nil),        // 2: holdfast.oci.v1.GetSettingsRequest
-	(*UpdateSettingsRequest)(nil),     // 3: holdfast.oci.v1.UpdateSettingsRequest
-	(*DeleteSettingsRequest)(nil),     // 4: holdfast.oci.v1.DeleteSettingsRequest
-	(*Image)(nil),                     // 5: holdfast.oci.v1.Image
-	(*Variant)(nil),                   // 6: holdfast.oci.v1.Variant
-	(*ImageConfig)(nil),               // 7: holdfast.oci.v1.ImageConfig
-	(*GetImageRequest)(nil),           // 8: holdfast.oci.v1.GetImageRequest
-	(*TagChange)(nil),                 // 9: holdfast.oci.v1.TagChange
-	(*ListTagHistoryRequest)(nil),     // 10: holdfast.oci.v1.ListTagHistoryRequest
-	(*ListTagHistoryResponse)(nil),    // 11: holdfast.oci.v1.ListTagHistoryResponse
-	(*Pull)(nil),                      // 12: holdfast.oci.v1.Pull
-	(*ListPullsRequest)(nil),          // 13: holdfast.oci.v1.ListPullsRequest
-	(*ListPullsResponse)(nil),         // 14: holdfast.oci.v1.ListPullsResponse
-	(*GetRegistryRequest)(nil),        // 15: holdfast.oci.v1.GetRegistryRequest
-	(*Registry)(nil),                  // 16: holdfast.oci.v1.Registry
-	(*IssueRegistryTokenRequest)(nil), // 17: holdfast.oci.v1.IssueRegistryTokenRequest
-	(*RegistryToken)(nil),             // 18: holdfast.oci.v1.RegistryToken
-	nil,                               // 19: holdfast.oci.v1.Image.AnnotationsEntry
-	nil,                               // 20: holdfast.oci.v1.ImageConfig.LabelsEntry
-	(*timestamppb.Timestamp)(nil),     // 21: google.protobuf.Timestamp
-	(*fieldmaskpb.FieldMask)(nil),     // 22: google.protobuf.FieldMask
-	(*common.UIDPFilter)(nil),         // 23: holdfast.common.UIDPFilter
-	(*emptypb.Empty)(nil),             // 24: google.protobuf.Empty
+	(Direction)(0),                 // 0: holdfast.oci.v1.Direction
+	(*Settings)(nil),               // 1: holdfast.oci.v1.Settings
+	(*GetSettingsRequest)(nil),     // 2: holdfast.oci.v1.GetSettingsRequest
+	(*UpdateSettingsRequest)(nil),  // 3: holdfast.oci.v1.UpdateSettingsRequest
+	(*DeleteSettingsRequest)(nil),  // 4: holdfast.oci.v1.DeleteSettingsRequest
+	(*Image)(nil),                  // 5: holdfast.oci.v1.Image
+	(*Variant)(nil),                // 6: holdfast.oci.v1.Variant
+	(*ImageConfig)(nil),            // 7: holdfast.oci.v1.ImageConfig
+	(*GetImageRequest)(nil),        // 8: holdfast.oci.v1.GetImageRequest
+	(*TagChange)(nil),              // 9: holdfast.oci.v1.TagChange
+	(*ListTagHistoryRequest)(nil),  // 10: holdfast.oci.v1.ListTagHistoryRequest
+	(*ListTagHistoryResponse)(nil), // 11: holdfast.oci.v1.ListTagHistoryResponse
+	(*Pull)(nil),                   // 12: holdfast.oci.v1.Pull
+	(*ListPullsRequest)(nil),       // 13: holdfast.oci.v1.ListPullsRequest
+	(*ListPullsResponse)(nil),      // 14: holdfast.oci.v1.ListPullsResponse
+	(*GetRegistryRequest)(nil),     // 15: holdfast.oci.v1.GetRegistryRequest
+	(*Registry)(nil),               // 16: holdfast.oci.v1.Registry
+	nil,                            // 17: holdfast.oci.v1.Image.AnnotationsEntry
+	nil,                            // 18: holdfast.oci.v1.ImageConfig.LabelsEntry
+	(*timestamppb.Timestamp)(nil),  // 19: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil),  // 20: google.protobuf.FieldMask
+	(*common.UIDPFilter)(nil),      // 21: holdfast.common.UIDPFilter
+	(*emptypb.Empty)(nil),          // 22: google.protobuf.Empty
 }
 var file_holdfast_oci_v1_oci_proto_depIdxs = []int32{
-	21, // 0: holdfast.oci.v1.Settings.update_time:type_name -> google.protobuf.Timestamp
+	19, // 0: holdfast.oci.v1.Settings.update_time:type_name -> google.protobuf.Timestamp
 	1,  // 1: holdfast.oci.v1.UpdateSettingsRequest.settings:type_name -> holdfast.oci.v1.Settings
-	22, // 2: holdfast.oci.v1.UpdateSettingsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	19, // 3: holdfast.oci.v1.Image.annotations:type_name -> holdfast.oci.v1.Image.AnnotationsEntry
+	20, // 2: holdfast.oci.v1.UpdateSettingsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	17, // 3: holdfast.oci.v1.Image.annotations:type_name -> holdfast.oci.v1.Image.AnnotationsEntry
 	6,  // 4: holdfast.oci.v1.Image.variants:type_name -> holdfast.oci.v1.Variant
-	21, // 5: holdfast.oci.v1.Image.push_time:type_name -> google.protobuf.Timestamp
+	19, // 5: holdfast.oci.v1.Image.push_time:type_name -> google.protobuf.Timestamp
 	7,  // 6: holdfast.oci.v1.Variant.config:type_name -> holdfast.oci.v1.ImageConfig
-	21, // 7: holdfast.oci.v1.ImageConfig.create_time:type_name -> google.protobuf.Timestamp
-	20, // 8: holdfast.oci.v1.ImageConfig.labels:type_name -> holdfast.oci.v1.ImageConfig.LabelsEntry
-	21, // 9: holdfast.oci.v1.TagChange.time:type_name -> google.protobuf.Timestamp
+	19, // 7: holdfast.oci.v1.ImageConfig.create_time:type_name -> google.protobuf.Timestamp
+	18, // 8: holdfast.oci.v1.ImageConfig.labels:type_name -> holdfast.oci.v1.ImageConfig.LabelsEntry
+	19, // 9: holdfast.oci.v1.TagChange.time:type_name -> google.protobuf.Timestamp
 	9,  // 10: holdfast.oci.v1.ListTagHistoryResponse.changes:type_name -> holdfast.oci.v1.TagChange
 	0,  // 11: holdfast.oci.v1.Pull.direction:type_name -> holdfast.oci.v1.Direction
-	21, // 12: holdfast.oci.v1.Pull.create_time:type_name -> google.protobuf.Timestamp
-	23, // 13: holdfast.oci.v1.ListPullsRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	19, // 12: holdfast.oci.v1.Pull.create_time:type_name -> google.protobuf.Timestamp
+	21, // 13: holdfast.oci.v1.ListPullsRequest.uidp:type_name -> holdfast.common.UIDPFilter
 	12, // 14: holdfast.oci.v1.ListPullsResponse.pulls:type_name -> holdfast.oci.v1.Pull
-	21, // 15: holdfast.oci.v1.RegistryToken.expiration_time:type_name -> google.protobuf.Timestamp
-	2,  // 16: holdfast.oci.v1.OCIService.GetSettings:input_type -> holdfast.oci.v1.GetSettingsRequest
-	3,  // 17: holdfast.oci.v1.OCIService.UpdateSettings:input_type -> holdfast.oci.v1.UpdateSettingsRequest
-	4,  // 18: holdfast.oci.v1.OCIService.DeleteSettings:input_type -> holdfast.oci.v1.DeleteSettingsRequest
-	8,  // 19: holdfast.oci.v1.OCIService.GetImage:input_type -> holdfast.oci.v1.GetImageRequest
-	10, // 20: holdfast.oci.v1.OCIService.ListTagHistory:input_type -> holdfast.oci.v1.ListTagHistoryRequest
-	13, // 21: holdfast.oci.v1.OCIService.ListPulls:input_type -> holdfast.oci.v1.ListPullsRequest
-	15, // 22: holdfast.oci.v1.OCIService.GetRegistry:input_type -> holdfast.oci.v1.GetRegistryRequest
-	17, // 23: holdfast.oci.v1.OCIService.IssueRegistryToken:input_type -> holdfast.oci.v1.IssueRegistryTokenRequest
-	1,  // 24: holdfast.oci.v1.OCIService.GetSettings:output_type -> holdfast.oci.v1.Settings
-	1,  // 25: holdfast.oci.v1.OCIService.UpdateSettings:output_type -> holdfast.oci.v1.Settings
-	24, // 26: holdfast.oci.v1.OCIService.DeleteSettings:output_type -> google.protobuf.Empty
-	5,  // 27: holdfast.oci.v1.OCIService.GetImage:output_type -> holdfast.oci.v1.Image
-	11, // 28: holdfast.oci.v1.OCIService.ListTagHistory:output_type -> holdfast.oci.v1.ListTagHistoryResponse
-	14, // 29: holdfast.oci.v1.OCIService.ListPulls:output_type -> holdfast.oci.v1.ListPullsResponse
-	16, // 30: holdfast.oci.v1.OCIService.GetRegistry:output_type -> holdfast.oci.v1.Registry
-	18, // 31: holdfast.oci.v1.OCIService.IssueRegistryToken:output_type -> holdfast.oci.v1.RegistryToken
-	24, // [24:32] is the sub-list for method output_type
-	16, // [16:24] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	2,  // 15: holdfast.oci.v1.OCIService.GetSettings:input_type -> holdfast.oci.v1.GetSettingsRequest
+	3,  // 16: holdfast.oci.v1.OCIService.UpdateSettings:input_type -> holdfast.oci.v1.UpdateSettingsRequest
+	4,  // 17: holdfast.oci.v1.OCIService.DeleteSettings:input_type -> holdfast.oci.v1.DeleteSettingsRequest
+	8,  // 18: holdfast.oci.v1.OCIService.GetImage:input_type -> holdfast.oci.v1.GetImageRequest
+	10, // 19: holdfast.oci.v1.OCIService.ListTagHistory:input_type -> holdfast.oci.v1.ListTagHistoryRequest
+	13, // 20: holdfast.oci.v1.OCIService.ListPulls:input_type -> holdfast.oci.v1.ListPullsRequest
+	15, // 21: holdfast.oci.v1.OCIService.GetRegistry:input_type -> holdfast.oci.v1.GetRegistryRequest
+	1,  // 22: holdfast.oci.v1.OCIService.GetSettings:output_type -> holdfast.oci.v1.Settings
+	1,  // 23: holdfast.oci.v1.OCIService.UpdateSettings:output_type -> holdfast.oci.v1.Settings
+	22, // 24: holdfast.oci.v1.OCIService.DeleteSettings:output_type -> google.protobuf.Empty
+	5,  // 25: holdfast.oci.v1.OCIService.GetImage:output_type -> holdfast.oci.v1.Image
+	11, // 26: holdfast.oci.v1.OCIService.ListTagHistory:output_type -> holdfast.oci.v1.ListTagHistoryResponse
+	14, // 27: holdfast.oci.v1.OCIService.ListPulls:output_type -> holdfast.oci.v1.ListPullsResponse
+	16, // 28: holdfast.oci.v1.OCIService.GetRegistry:output_type -> holdfast.oci.v1.Registry
+	22, // [22:29] is the sub-list for method output_type
+	15, // [15:22] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_oci_v1_oci_proto_init() }
@@ -1705,7 +1583,7 @@ func file_holdfast_oci_v1_oci_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_oci_v1_oci_proto_rawDesc), len(file_holdfast_oci_v1_oci_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -372,33 +372,6 @@ func local_request_OCIService_GetRegistry_0(ctx context.Context, marshaler runti
 	return msg, metadata, err
 }
 
-func request_OCIService_IssueRegistryToken_0(ctx context.Context, marshaler runtime.Marshaler, client OCIServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
-	var (
-		protoReq IssueRegistryTokenRequest
-		metadata runtime.ServerMetadata
-	)
-	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
-		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
-	}
-	if req.Body != nil {
-		_, _ = io.Copy(io.Discard, req.Body)
-	}
-	msg, err := client.IssueRegistryToken(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
-	return msg, metadata, err
-}
-
-func local_request_OCIService_IssueRegistryToken_0(ctx context.Context, marshaler runtime.Marshaler, server OCIServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
-	var (
-		protoReq IssueRegistryTokenRequest
-		metadata runtime.ServerMetadata
-	)
-	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
-		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
-	}
-	msg, err := server.IssueRegistryToken(ctx, &protoReq)
-	return msg, metadata, err
-}
-
 // RegisterOCIServiceHandlerServer registers the http handlers for service OCIService to "mux".
 // UnaryRPC     :call OCIServiceServer directly.
 // StreamingRPC :currently unsupported pending https://github.com/grpc/grpc-go/issues/906.
@@ -544,26 +517,6 @@ func RegisterOCIServiceHandlerServer(ctx context.Context, mux *runtime.ServeMux,
 			return
 		}
 		forward_OCIService_GetRegistry_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
-	})
-	mux.Handle(http.MethodPost, pattern_OCIService_IssueRegistryToken_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
-		ctx, cancel := context.WithCancel(req.Context())
-		defer cancel()
-		var stream runtime.ServerTransportStream
-		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
-		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
-		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/holdfast.oci.v1.OCIService/IssueRegistryToken", runtime.WithHTTPPathPattern("/oci/v1/registryTokens"))
-		if err != nil {
-			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
-			return
-		}
-		resp, md, err := local_request_OCIService_IssueRegistryToken_0(annotatedContext, inboundMarshaler, server, req, pathParams)
-		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
-		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
-		if err != nil {
-			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
-			return
-		}
-		forward_OCIService_IssueRegistryToken_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
 
 	return nil
@@ -724,44 +677,25 @@ func RegisterOCIServiceHandlerClient(ctx context.Context, mux *runtime.ServeMux,
 		}
 		forward_OCIService_GetRegistry_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
-	mux.Handle(http.MethodPost, pattern_OCIService_IssueRegistryToken_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
-		ctx, cancel := context.WithCancel(req.Context())
-		defer cancel()
-		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
-		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/holdfast.oci.v1.OCIService/IssueRegistryToken", runtime.WithHTTPPathPattern("/oci/v1/registryTokens"))
-		if err != nil {
-			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
-			return
-		}
-		resp, md, err := request_OCIService_IssueRegistryToken_0(annotatedContext, inboundMarshaler, client, req, pathParams)
-		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
-		if err != nil {
-			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
-			return
-		}
-		forward_OCIService_IssueRegistryToken_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
-	})
 	return nil
 }
 
 var (
-	pattern_OCIService_GetSettings_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 3, 0, 4, 1, 5, 3}, []string{"oci", "v1", "settings", "uid"}, ""))
-	pattern_OCIService_UpdateSettings_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 3, 0, 4, 1, 5, 3}, []string{"oci", "v1", "settings", "settings.uid"}, ""))
-	pattern_OCIService_DeleteSettings_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 3, 0, 4, 1, 5, 3}, []string{"oci", "v1", "settings", "uid"}, ""))
-	pattern_OCIService_GetImage_0           = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 3, 0, 4, 1, 5, 3, 2, 4, 1, 0, 4, 1, 5, 5}, []string{"oci", "v1", "repos", "repo_uid", "images", "reference"}, ""))
-	pattern_OCIService_ListTagHistory_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 3, 0, 4, 1, 5, 3, 2, 4}, []string{"oci", "v1", "repos", "repo_uid", "tagHistory"}, ""))
-	pattern_OCIService_ListPulls_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"oci", "v1", "pulls"}, ""))
-	pattern_OCIService_GetRegistry_0        = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"oci", "v1", "registry"}, ""))
-	pattern_OCIService_IssueRegistryToken_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"oci", "v1", "registryTokens"}, ""))
+	pattern_OCIService_GetSettings_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 3, 0, 4, 1, 5, 3}, []string{"oci", "v1", "settings", "uid"}, ""))
+	pattern_OCIService_UpdateSettings_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 3, 0, 4, 1, 5, 3}, []string{"oci", "v1", "settings", "settings.uid"}, ""))
+	pattern_OCIService_DeleteSettings_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 3, 0, 4, 1, 5, 3}, []string{"oci", "v1", "settings", "uid"}, ""))
+	pattern_OCIService_GetImage_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 3, 0, 4, 1, 5, 3, 2, 4, 1, 0, 4, 1, 5, 5}, []string{"oci", "v1", "repos", "repo_uid", "images", "reference"}, ""))
+	pattern_OCIService_ListTagHistory_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 3, 0, 4, 1, 5, 3, 2, 4}, []string{"oci", "v1", "repos", "repo_uid", "tagHistory"}, ""))
+	pattern_OCIService_ListPulls_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"oci", "v1", "pulls"}, ""))
+	pattern_OCIService_GetRegistry_0    = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"oci", "v1", "registry"}, ""))
 )
 
 var (
-	forward_OCIService_GetSettings_0        = runtime.ForwardResponseMessage
-	forward_OCIService_UpdateSettings_0     = runtime.ForwardResponseMessage
-	forward_OCIService_DeleteSettings_0     = runtime.ForwardResponseMessage
-	forward_OCIService_GetImage_0           = runtime.ForwardResponseMessage
-	forward_OCIService_ListTagHistory_0     = runtime.ForwardResponseMessage
-	forward_OCIService_ListPulls_0          = runtime.ForwardResponseMessage
-	forward_OCIService_GetRegistry_0        = runtime.ForwardResponseMessage
-	forward_OCIService_IssueRegistryToken_0 = runtime.ForwardResponseMessage
+	forward_OCIService_GetSettings_0    = runtime.ForwardResponseMessage
+	forward_OCIService_UpdateSettings_0 = runtime.ForwardResponseMessage
+	forward_OCIService_DeleteSettings_0 = runtime.ForwardResponseMessage
+	forward_OCIService_GetImage_0       = runtime.ForwardResponseMessage
+	forward_OCIService_ListTagHistory_0 = runtime.ForwardResponseMessage
+	forward_OCIService_ListPulls_0      = runtime.ForwardResponseMessage
+	forward_OCIService_GetRegistry_0    = runtime.ForwardResponseMessage
 )

@@ -20,14 +20,13 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	OCIService_GetSettings_FullMethodName        = "/holdfast.oci.v1.OCIService/GetSettings"
-	OCIService_UpdateSettings_FullMethodName     = "/holdfast.oci.v1.OCIService/UpdateSettings"
-	OCIService_DeleteSettings_FullMethodName     = "/holdfast.oci.v1.OCIService/DeleteSettings"
-	OCIService_GetImage_FullMethodName           = "/holdfast.oci.v1.OCIService/GetImage"
-	OCIService_ListTagHistory_FullMethodName     = "/holdfast.oci.v1.OCIService/ListTagHistory"
-	OCIService_ListPulls_FullMethodName          = "/holdfast.oci.v1.OCIService/ListPulls"
-	OCIService_GetRegistry_FullMethodName        = "/holdfast.oci.v1.OCIService/GetRegistry"
-	OCIService_IssueRegistryToken_FullMethodName = "/holdfast.oci.v1.OCIService/IssueRegistryToken"
+	OCIService_GetSettings_FullMethodName    = "/holdfast.oci.v1.OCIService/GetSettings"
+	OCIService_UpdateSettings_FullMethodName = "/holdfast.oci.v1.OCIService/UpdateSettings"
+	OCIService_DeleteSettings_FullMethodName = "/holdfast.oci.v1.OCIService/DeleteSettings"
+	OCIService_GetImage_FullMethodName       = "/holdfast.oci.v1.OCIService/GetImage"
+	OCIService_ListTagHistory_FullMethodName = "/holdfast.oci.v1.OCIService/ListTagHistory"
+	OCIService_ListPulls_FullMethodName      = "/holdfast.oci.v1.OCIService/ListPulls"
+	OCIService_GetRegistry_FullMethodName    = "/holdfast.oci.v1.OCIService/GetRegistry"
 )
 
 // OCIServiceClient is the client API for OCIService service.
@@ -57,10 +56,6 @@ type OCIServiceClient interface {
 	ListPulls(ctx context.Context, in *ListPullsRequest, opts ...grpc.CallOption) (*ListPullsResponse, error)
 	// GetRegistry says where the registry is.
 	GetRegistry(ctx context.Context, in *GetRegistryRequest, opts ...grpc.CallOption) (*Registry, error)
-	// IssueRegistryToken makes a token for the registry out of the caller's for
-	// the API. It is for the same identity, narrowed in the same way, and ends no
-	// later.
-	IssueRegistryToken(ctx context.Context, in *IssueRegistryTokenRequest, opts ...grpc.CallOption) (*RegistryToken, error)
 }
 
 type oCIServiceClient struct {
@@ -141,16 +136,6 @@ func (c *oCIServiceClient) GetRegistry(ctx context.Context, in *GetRegistryReque
 	return out, nil
 }
 
-func (c *oCIServiceClient) IssueRegistryToken(ctx context.Context, in *IssueRegistryTokenRequest, opts ...grpc.CallOption) (*RegistryToken, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(RegistryToken)
-	err := c.cc.Invoke(ctx, OCIService_IssueRegistryToken_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // OCIServiceServer is the server API for OCIService service.
 // All implementations must embed UnimplementedOCIServiceServer
 // for forward compatibility.
@@ -178,10 +163,6 @@ type OCIServiceServer interface {
 	ListPulls(context.Context, *ListPullsRequest) (*ListPullsResponse, error)
 	// GetRegistry says where the registry is.
 	GetRegistry(context.Context, *GetRegistryRequest) (*Registry, error)
-	// IssueRegistryToken makes a token for the registry out of the caller's for
-	// the API. It is for the same identity, narrowed in the same way, and ends no
-	// later.
-	IssueRegistryToken(context.Context, *IssueRegistryTokenRequest) (*RegistryToken, error)
 	mustEmbedUnimplementedOCIServiceServer()
 }
 
@@ -212,9 +193,6 @@ func (UnimplementedOCIServiceServer) ListPulls(context.Context, *ListPullsReques
 }
 func (UnimplementedOCIServiceServer) GetRegistry(context.Context, *GetRegistryRequest) (*Registry, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetRegistry not implemented")
-}
-func (UnimplementedOCIServiceServer) IssueRegistryToken(context.Context, *IssueRegistryTokenRequest) (*RegistryToken, error) {
-	return nil, status.Error(codes.Unimplemented, "method IssueRegistryToken not implemented")
 }
 func (UnimplementedOCIServiceServer) mustEmbedUnimplementedOCIServiceServer() {}
 func (UnimplementedOCIServiceServer) testEmbeddedByValue()                    {}
@@ -363,24 +341,6 @@ func _OCIService_GetRegistry_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
-func _OCIService_IssueRegistryToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(IssueRegistryTokenRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(OCIServiceServer).IssueRegistryToken(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: OCIService_IssueRegistryToken_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(OCIServiceServer).IssueRegistryToken(ctx, req.(*IssueRegistryTokenRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 // OCIService_ServiceDesc is the grpc.ServiceDesc for OCIService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -415,10 +375,6 @@ var OCIService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetRegistry",
 			Handler:    _OCIService_GetRegistry_Handler,
-		},
-		{
-			MethodName: "IssueRegistryToken",
-			Handler:    _OCIService_IssueRegistryToken_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
