@@ -19,12 +19,15 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/holdfast-dev/holdfast/advisory"
 	"github.com/holdfast-dev/holdfast/authz"
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/token"
@@ -39,21 +42,24 @@ type Config struct {
 	Metrics  prometheus.Registerer // nil: none
 	MaxBody  int64                 // of a JSON request, in bytes; 0: 4 MiB
 	Version  string                // of the program, for the metrics and who asks
+	Dir      string                // for documents while they are imported; "": the system's
 }
 
 const defaultMaxBody = 4 << 20
 
 // An API serves the services over both protocols.
 type API struct {
-	cfg   Config
-	chain *chain
-	local *local
+	cfg      Config
+	chain    *chain
+	local    *local
+	advisory *advisory.Service
 }
 
 // Services are what the API speaks for.
 type Services struct {
-	IAM *iam.Service
-	STS *sts.Service
+	IAM      *iam.Service
+	STS      *sts.Service
+	Advisory *advisory.Service
 }
 
 // New returns an API over the services. Tokens are issuer's; checker knows which
@@ -66,7 +72,7 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 		cfg.MaxBody = defaultMaxBody
 	}
 	c := newChain(cfg, authenticator{issuer, checker, cfg.Audience}.authenticate)
-	a := &API{cfg: cfg, chain: c, local: newLocal(c.unary)}
+	a := &API{cfg: cfg, chain: c, local: newLocal(c.unary), advisory: all.Advisory}
 	iampb.RegisterGroupsServiceServer(a.local, groups{iam: all.IAM})
 	iampb.RegisterIdentitiesServiceServer(a.local, identities{iam: all.IAM})
 	iampb.RegisterRolesServiceServer(a.local, roles{iam: all.IAM})
@@ -76,15 +82,25 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	iampb.RegisterGroupInvitesServiceServer(a.local, groupInvites{iam: all.IAM})
 	iampb.RegisterExternalGroupRoleMappingsServiceServer(a.local, externalGroupRoleMappings{iam: all.IAM})
 	accesspb.RegisterAccessServiceServer(a.local, access{iam: all.IAM, version: cfg.Version})
+	vulnpb.RegisterAdvisoriesServiceServer(a.local, advisories{service: all.Advisory})
+	advisoriespb.RegisterAdvisoryReadingServiceServer(a.local, advisoryReading{service: all.Advisory})
+	advisoriespb.RegisterAdvisoryWritingServiceServer(a.local, advisoryWriting{service: all.Advisory, dir: cfg.Dir})
+	advisoriespb.RegisterAdvisoryFeedsServiceServer(a.local, advisoryFeeds{service: all.Advisory})
 	pingpb.RegisterPingServiceServer(a.local, ping{})
 	oidcpb.RegisterSecurityTokenServiceServer(a.local, securityTokens{sts: all.STS})
 	federationpb.RegisterFederationServiceServer(a.local, federation{sts: all.STS})
 	return a
 }
 
-// HTTP serves the JSON API: /iam/ and /ping/, as v2beta1 and v2, /access/ and
-// /federation/, as v1, /sts/ and /openapi.json. Anything else is answered with a typed error.
-func (a *API) HTTP() http.Handler { return newGateway(a.cfg, a.local) }
+// HTTP serves the JSON API: /iam/, /vulnerabilities/ and /ping/, as v2beta1 and
+// v2, /access/, /advisories/ and /federation/, as v1, /sts/ and /openapi.json.
+// Anything else is answered with a typed error.
+func (a *API) HTTP() http.Handler {
+	g := newGateway(a.cfg, a.local)
+	g.download("/advisories/v1/export", a.exportOverHTTP)
+	g.download("/advisories/v1/secdb/{group=**}", a.secdbOverHTTP)
+	return g
+}
 
 // What a gRPC connection may ask of the server. Clients of this API are built
 // for messages of up to 100 MB.

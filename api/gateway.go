@@ -97,7 +97,9 @@ func bindings() []binding {
 			r, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
 			for _, r := range append([]*annotations.HttpRule{r}, r.GetAdditionalBindings()...) {
 				b := binding{method: "/" + string(s.FullName()) + "/" + string(m.Name()), input: m.Input(), body: r.GetBody()}
-				b.verb, b.path = verbAndPath(r)
+				if b.verb, b.path = verbAndPath(r); b.verb == "" {
+					continue // a method with streams: gRPC alone has those
+				}
 				b.terse = strings.HasPrefix(b.path, "/sts/")
 				if f := m.Input().Fields().ByName("update_mask"); b.verb == http.MethodPatch && b.body != "*" {
 					b.mask = f
@@ -174,7 +176,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // canonical writes a path the way the routes do: with the version this API has
 // during its beta, and without a slash at the end.
 func canonical(path string) string {
-	for _, domain := range []string{"/iam", "/ping"} {
+	for _, domain := range []string{"/iam", "/ping", "/vulnerabilities"} {
 		if rest, ok := strings.CutPrefix(path, domain+"/v2/"); ok {
 			path = domain + "/v2beta1/" + rest
 		}

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/holdfast-dev/holdfast/advisory"
 	"github.com/holdfast-dev/holdfast/api"
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/gen/openapi"
@@ -30,19 +31,20 @@ import (
 
 // A Server is the whole service.
 type Server struct {
-	cfg     Config
-	log     *slog.Logger
-	key     seal.Key
-	store   *store.Store
-	checker *authz.Checker
-	issuer  *token.Issuer
-	sts     *sts.Service
-	iam     *iam.Service
-	api     *api.API
-	metrics *prometheus.Registry
-	docs    http.Handler
-	setup   *setup
-	dev     http.Handler // nil outside dev mode
+	cfg      Config
+	log      *slog.Logger
+	key      seal.Key
+	store    *store.Store
+	checker  *authz.Checker
+	issuer   *token.Issuer
+	sts      *sts.Service
+	iam      *iam.Service
+	advisory *advisory.Service
+	api      *api.API
+	metrics  *prometheus.Registry
+	docs     http.Handler
+	setup    *setup
+	dev      http.Handler // nil outside dev mode
 
 	listener        net.Listener
 	metricsListener net.Listener // nil on the main port
@@ -122,9 +124,12 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	})
 	s.metrics = prometheus.NewRegistry()
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	s.api = api.New(api.Services{IAM: s.iam, STS: s.sts}, s.issuer, s.checker, api.Config{
+	if s.advisory, err = s.advise(tokens); err != nil {
+		return err
+	}
+	s.api = api.New(api.Services{IAM: s.iam, STS: s.sts, Advisory: s.advisory}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics,
-		MaxBody: int64(s.cfg.MaxBody), Version: Version(),
+		MaxBody: int64(s.cfg.MaxBody), Version: Version(), Dir: s.cfg.DataDir,
 	})
 	s.docs, err = reference.Handler(openapi.Document)
 	return err
@@ -153,6 +158,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return unlessCanceled(s.checker.Run(ctx)) })
 	group.Go(func() error { return s.issuer.Run(ctx, s.log) })
 	group.Go(func() error { return s.sts.Run(ctx) })
+	group.Go(func() error { return unlessCanceled(s.advisory.Run(ctx)) })
 	group.Go(func() error { return s.serveControl(ctx) })
 	if s.metricsListener != nil {
 		metricsServer := s.metricsServer()

@@ -50,7 +50,7 @@ func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 // root is the whole command line.
 func (a *app) root() *cobra.Command {
 	root := a.branch("holdfast", "Manage a Holdfast server from the command line",
-		a.iam(), a.config(), a.version(), a.manual())
+		a.iam(), a.advisories(), a.config(), a.version(), a.manual())
 	root.Long = "Manage who may do what in an organization.\n\n" +
 		"To begin, tell it where the server is: holdfast config set api https://holdfast.example.com,\n" +
 		"or, beside a server in development mode: holdfast config use-dev"

@@ -22,10 +22,13 @@ type noun struct {
 	about    string
 	example  string
 	service  protoreflect.ServiceDescriptor
+	writing  protoreflect.ServiceDescriptor // where the service has none of the methods that write
 	message  protoreflect.MessageDescriptor
+	home     string // the command these are below; "" is iam
 
 	argument string  // the field that create takes as its argument, "" for none
 	fields   []field // flags of create and update
+	asked    []field // flags of create that are the request's, not the resource's
 	filters  []field // flags of list
 	columns  []column
 	wide     []column
@@ -36,6 +39,11 @@ type noun struct {
 	parentFlag string      // "" is parent
 	named      func() noun // those whose names stand for these; nil where names are these resources' own
 	orphan     bool        // one can be created without a parent, with --root
+
+	// find is how one is found by what people call it; nil where that is its name.
+	find func(ctx context.Context, c *client, text string) (uid string, err error)
+	// page shows one to a person; nil where a row of a table will do.
+	page func(a *app, m protoreflect.Message)
 
 	flagsOf map[string]string // what sets a field that has no flag of its own
 	rewrite rewrite
@@ -50,7 +58,11 @@ type rewrite func(ctx context.Context, c *client, cmd *cobra.Command, uid string
 // name of the resource. There may be none.
 func (n noun) method(verb string) protoreflect.MethodDescriptor {
 	if verb != "List" {
-		return n.service.Methods().ByName(protoreflect.Name(verb) + n.message.Name())
+		name := protoreflect.Name(verb) + n.message.Name()
+		if m := n.service.Methods().ByName(name); m != nil || n.writing == nil {
+			return m
+		}
+		return n.writing.Methods().ByName(name)
 	}
 	for i := range n.service.Methods().Len() {
 		if m := n.service.Methods().Get(i); strings.HasPrefix(string(m.Name()), verb) {
@@ -102,7 +114,7 @@ func (n noun) reference() string {
 	switch {
 	case n.named != nil:
 		return n.named().reference()
-	case n.hasName():
+	case n.hasName(), n.find != nil:
 		return strings.ToUpper(strings.ReplaceAll(n.one, " ", "-"))
 	}
 	return "UID"
@@ -120,6 +132,11 @@ func (a *app) get(n noun) *cobra.Command {
 			m, err := c.get(ctx, n, uid)
 			if err != nil {
 				return err
+			}
+			format, err := a.value("output")
+			if err == nil && n.page != nil && format.value == "" && len(a.flags.columns) == 0 {
+				n.page(a, m)
+				return nil
 			}
 			return a.show(n, m)
 		}),
@@ -151,6 +168,9 @@ func (a *app) create(n noun) *cobra.Command {
 	}
 	for _, f := range n.fields {
 		a.registerField(cmd, f, n.message)
+	}
+	for _, f := range n.asked {
+		a.registerField(cmd, f, n.method("Create").Input())
 	}
 	flag := n.parentFlagName()
 	cmd.Flags().String(flag, "", "`"+n.parentNoun().reference()+"` to create it in")
@@ -203,6 +223,12 @@ func (c *client) create(ctx context.Context, n noun, cmd *cobra.Command, args []
 	_, flags, err := c.fill(ctx, n, cmd, resource, "")
 	if err != nil {
 		return nil, err
+	}
+	for _, f := range n.asked {
+		flags[f.path] = "--" + f.flag
+		if _, err := f.apply(ctx, c, cmd.Flags(), req, f.path); err != nil {
+			return nil, err
+		}
 	}
 	flags["parent"] = "--" + n.parentFlagName()
 	if n.argument != "" {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -32,6 +33,8 @@ func (c *client) resolve(ctx context.Context, n noun, text string) (string, erro
 		return text, nil
 	case text == "":
 		return "", usage("%s has no empty name", article(n.one))
+	case n.find != nil:
+		return n.find(ctx, c, text)
 	case !n.hasName():
 		return "", usage("%q is not a uid, and %s have no names", text, n.plural())
 	}
@@ -105,7 +108,7 @@ func (c *client) single(ctx context.Context, n noun, text string, found []protor
 	switch len(found) {
 	case 0:
 		p := &problem{text: fmt.Sprintf("there is no %s %q that you can see", n.one, text), code: exitNotFound}
-		p.hints = []string{"those there are: holdfast iam " + n.use + " list"}
+		p.hints = []string{"those there are: holdfast " + cmp.Or(n.home, "iam") + " " + n.use + " list"}
 		return "", p
 	case 1:
 		return uidOf(found[0]), nil
