@@ -4,6 +4,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -447,6 +448,35 @@ func TestOrder(t *testing.T) {
 				t.Errorf("%d records", n)
 			}
 		})
+	}
+}
+
+// TestWideArchive reads an archive whose end says that 64 bits say where
+// its directory is, and whose entries do the same for where they are.
+func TestWideArchive(t *testing.T) {
+	const n = 1000
+	base := archive(t, file{name: "a.json", text: osv("A-1")})
+	at, end := bytes.Index(base, []byte("PK\x01\x02")), bytes.Index(base, []byte("PK\x05\x06"))
+	entry := bytes.Clone(base[at:end])
+	copy(entry[42:], "\xff\xff\xff\xff")
+	entry[30] = 12 // of extra fields: this one, for the offset 0
+	entry = append(entry, 1, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+	text := append(base[:at:at], bytes.Repeat(entry, n)...)
+
+	le := binary.LittleEndian
+	end64 := make([]byte, 56+20+22)
+	copy(end64, "PK\x06\x06")
+	le.PutUint64(end64[40:], uint64(n*len(entry)))
+	le.PutUint64(end64[48:], uint64(at))
+	copy(end64[56:], "PK\x06\x07")
+	le.PutUint64(end64[56+8:], uint64(len(text)))
+	copy(end64[76:], "PK\x05\x06")
+	copy(end64[76+8:], bytes.Repeat([]byte{0xff}, 12))
+	text = append(text, end64...)
+
+	got := records(t, "z", text, feed.Limits{})
+	if len(got) != n || got[0].Advisory.ID != "A-1" || got[n-1].Err != nil {
+		t.Errorf("%d records, the first of them: %s", len(got), names(got[:min(len(got), 1)]))
 	}
 }
 
