@@ -21,8 +21,8 @@ const (
 
 // Options are what a document says about itself.
 type Options struct {
-	Author string    // of an OpenVEX document
-	ID     string    // of an OpenVEX document, an IRI
+	Author string    // of an OpenVEX document; empty, it is holdfast's
+	ID     string    // of an OpenVEX document, an IRI; empty, it is made from Time
 	Time   time.Time // of an OpenVEX document
 	Zip    bool      // OSV: a file for each advisory in an archive, not a line of text
 

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -22,7 +23,11 @@ type vexWriter struct {
 	wrote int
 }
 
+// newVEXDocument returns a writer. OpenVEX wants an author and an id; where the
+// Options have none, they are ours.
 func newVEXDocument(w io.Writer, o Options) *vexWriter {
+	o.Author = cmp.Or(o.Author, "holdfast")
+	o.ID = cmp.Or(o.ID, "urn:holdfast:openvex:"+o.Time.UTC().Format("20060102T150405.000Z"))
 	return &vexWriter{to: bufio.NewWriter(w), head: vexDocument{
 		Context: vexContext, ID: o.ID, Author: o.Author, Timestamp: o.Time.UTC().Truncate(time.Millisecond), Version: "1",
 		Statements: []vexStatement{},

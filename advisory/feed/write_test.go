@@ -187,6 +187,9 @@ func TestEmptyDocuments(t *testing.T) {
 			t.Errorf("%s: %s, want %s", f, got, want)
 		}
 	}
+	if text := string(written(t, feed.OpenVEX, feed.Options{Time: writing}, nil)); !strings.Contains(text, `"@id":"urn:holdfast:openvex:20240601T120000.000Z","author":"holdfast"`) {
+		t.Errorf("an OpenVEX document without an author or an id: %s", text)
+	}
 	if _, err := feed.NewWriter(nil, "csv", feed.Options{}); !errors.Is(err, fault.InvalidArgument) {
 		t.Errorf("a format there is not: %v, want InvalidArgument", err)
 	}
