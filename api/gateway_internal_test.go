@@ -17,11 +17,13 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
@@ -44,6 +46,10 @@ func whereTo() (http.Handler, *string) {
 	pingpb.RegisterPingServiceServer(l, ping{})
 	oidcpb.RegisterSecurityTokenServiceServer(l, securityTokens{})
 	federationpb.RegisterFederationServiceServer(l, federation{})
+	vulnpb.RegisterAdvisoriesServiceServer(l, advisories{})
+	advisoriespb.RegisterAdvisoryReadingServiceServer(l, advisoryReading{})
+	advisoriespb.RegisterAdvisoryWritingServiceServer(l, advisoryWriting{})
+	advisoriespb.RegisterAdvisoryFeedsServiceServer(l, advisoryFeeds{})
 	return newGateway(Config{MaxBody: 1 << 20}, l), &reached
 }
 

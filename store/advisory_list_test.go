@@ -63,7 +63,9 @@ func anyFilter(r *rand.Rand) resource.AdvisoryFilter {
 		func() { f.ComponentTypes = some("so", "none") },
 		func() { f.ComponentLocations = some("/usr/lib/libssl.so", "none") },
 		func() { f.Aliases = some("CVE-2026-1", "CVE-2026-2", "CVE-2026-11", "none") },
-		func() { f.ReviewStates = []resource.ReviewState{pick(r, resource.ReviewPending, resource.ReviewApproved)} },
+		func() {
+			f.ReviewStates = []resource.ReviewState{pick(r, resource.ReviewPending, resource.ReviewApproved)}
+		},
 		func() { f.EventAuthors = some("ann", "bob", "none") },
 		func() { f.NotEventAuthors = some("ann", "bob", "none") },
 		func() { f.EventReviewers = some("eve", "none") },
