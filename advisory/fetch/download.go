@@ -43,7 +43,7 @@ func (f *Fetcher) download(ctx context.Context, address string, s state) (Result
 	if err != nil {
 		return Result{}, err
 	}
-	next := state{Address: address, ETag: resp.Header.Get("ETag"), LastModified: resp.Header.Get("Last-Modified"), Sum: sum}
+	next := state{Address: address, ETag: short(resp.Header.Get("ETag")), LastModified: short(resp.Header.Get("Last-Modified")), Sum: sum}
 	if sum == s.Sum { // the server does not know conditions, or forgot
 		return unchanged(next), file.Close()
 	}
@@ -55,6 +55,15 @@ func (f *Fetcher) download(ctx context.Context, address string, s state) (Result
 		Changed: true, State: next.bytes(), Size: size, Close: file.Close,
 		Records: feed.Read(ctx, path.Base(resp.Request.URL.Path), file, size, feed.Limits{}),
 	}, nil
+}
+
+// short is s, or nothing if it is longer than what anybody means by it: it is kept
+// with the feed.
+func short(s string) string {
+	if len(s) > 256 {
+		return ""
+	}
+	return s
 }
 
 // get asks for what changed since.

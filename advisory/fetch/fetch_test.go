@@ -123,6 +123,19 @@ func TestNotModifiedOutOfTheBlue(t *testing.T) {
 	}
 }
 
+func TestStateStaysSmall(t *testing.T) {
+	address, f := serve(t, fetch.Config{}, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("ETag", strings.Repeat("x", 10_000))
+		w.Header().Set("Last-Modified", strings.Repeat("x", 10_000))
+		fmt.Fprint(w, record)
+	})
+	r, err := f.Fetch(t.Context(), address, nil)
+	if err != nil || len(r.State) > 1000 {
+		t.Fatalf("a state of %d bytes, %v", len(r.State), err)
+	}
+	ids(t, r)
+}
+
 func TestChecksums(t *testing.T) {
 	sum := sha256.Sum256([]byte(record))
 	good := base64.StdEncoding.EncodeToString(sum[:])
