@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -419,6 +420,31 @@ func TestTimesThatAreNone(t *testing.T) {
 	a = advisories(t, "f", []byte(`{"id": "A-1", "published": "0001-06-01T00:00:00+01:00", "modified": "2024-01-01T02:00:00.1239+02:00"}`))[0]
 	if want := time.Date(2024, 1, 1, 0, 0, 0, 123e6, time.UTC); a.Source.Modified != want || a.Events[0].CreateTime != want || !a.Source.Published.IsZero() {
 		t.Errorf("published %v, modified %v, found %v", a.Source.Published, a.Source.Modified, a.Events[0].CreateTime)
+	}
+}
+
+// TestDigest: a record is the same wherever it stands, or an import would take it
+// for a changed one.
+func TestDigest(t *testing.T) {
+	record := osv("A-1")
+	var digests []string
+	for _, text := range []string{record, record + "\n", "\n" + record, "\ufeff" + record, "[" + record + "]", "[ " + record + " ]", record + "\n" + osv("A-2")} {
+		for _, r := range [][]feed.Record{
+			records(t, "f", []byte(text), feed.Limits{}), records(t, "z", archive(t, file{name: "f.json", text: text}), feed.Limits{}),
+		} {
+			digests = append(digests, string(r[0].Advisory.Source.Digest))
+		}
+		for r := range feed.ReadFS(t.Context(), fstest.MapFS{"f.json": {Data: []byte(text)}}, feed.Limits{}) {
+			digests = append(digests, string(r.Advisory.Source.Digest))
+			break
+		}
+	}
+	if slices.Sort(digests); digests[0] == "" || len(slices.Compact(digests)) != 1 {
+		t.Errorf("digests: %x", slices.Compact(digests))
+	}
+	other := records(t, "f", []byte(osv("A-2")), feed.Limits{})[0].Advisory.Source.Digest
+	if string(other) == digests[0] {
+		t.Error("another record has the same digest")
 	}
 }
 

@@ -70,7 +70,7 @@ func readOSV(text string) (resource.Advisory, error) {
 		return a, errors.New("has no id")
 	}
 	a.Source.Format = "osv"
-	a.Source.Digest = digest(text)
+	a.Source.Digest = digest(strings.TrimSpace(text)) // wherever it stood
 	a.Aliases = union(a.Aliases, upstream)
 	nameArtifact(&a)
 	if own != "" {

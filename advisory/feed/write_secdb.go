@@ -94,8 +94,9 @@ func (d *secDBWriter) close() error {
 	for _, name := range slices.Sorted(maps.Keys(d.fixes)) {
 		var p secDBPackage
 		p.Pkg.Name, p.Pkg.SecFixes = name, d.fixes[name]
-		for _, ids := range p.Pkg.SecFixes {
+		for fixed, ids := range p.Pkg.SecFixes {
 			slices.Sort(ids)
+			p.Pkg.SecFixes[fixed] = slices.Compact(ids) // several groups may say the same
 		}
 		db.Packages = append(db.Packages, p)
 	}
