@@ -24,9 +24,11 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 )
 
 // methods are the API's, by the type of their request, which is each one's own.
@@ -40,11 +42,14 @@ func apiMethods() map[protoreflect.FullName]protoreflect.MethodDescriptor {
 		iampb.File_holdfast_iam_v2beta1_identity_providers_proto, iampb.File_holdfast_iam_v2beta1_account_associations_proto,
 		iampb.File_holdfast_iam_v2beta1_group_invites_proto, iampb.File_holdfast_iam_v2beta1_external_group_role_mappings_proto,
 		accesspb.File_holdfast_access_v1_access_proto, pingpb.File_holdfast_ping_v2beta1_ping_proto,
+		vulnpb.File_holdfast_vulnerabilities_v2beta1_advisories_proto, advisoriespb.File_holdfast_advisories_v1_advisories_proto,
 	} {
 		for s := range file.Services().Len() {
 			ms := file.Services().Get(s).Methods()
 			for m := range ms.Len() {
-				all[ms.Get(m).Input().FullName()] = ms.Get(m)
+				if m := ms.Get(m); !m.IsStreamingClient() && !m.IsStreamingServer() {
+					all[m.Input().FullName()] = m
+				}
 			}
 		}
 	}
