@@ -38,8 +38,12 @@ type Limits struct {
 }
 
 // maxYAML is how many bytes a YAML document may have, whatever the Limits: parsed,
-// it takes a hundred times as much.
-const maxYAML = 2 << 20
+// it takes up to a hundred times as much. Those of more than largeYAML are parsed
+// one at a time.
+const (
+	maxYAML   = 2 << 20
+	largeYAML = 64 << 10
+)
 
 func (l Limits) withDefaults() Limits {
 	if l.Record <= 0 {
@@ -100,9 +104,13 @@ func isJSON(start []byte) bool {
 }
 
 // decode reads one document of any format but a zip.
-func decode(name string, text []byte) []Record {
+func (f *feed) decode(name string, text []byte) []Record {
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
 	if !isJSON(text) {
+		if len(text) > largeYAML {
+			f.oneByOne.Lock()
+			defer f.oneByOne.Unlock()
+		}
 		return decodeYAML(name, text)
 	}
 	if a, err := readOSV(string(text)); err == nil { // as a rule, it is one record

@@ -58,7 +58,7 @@ func (f *feed) member(fsys fs.FS, name string, d fs.DirEntry) error {
 	case isZip(name) || info.Size() > batchBytes:
 		f.large(fsys, name, info.Size())
 	default:
-		f.add(job{name: name, decode: decode, load: func(s *scratch) ([]byte, error) {
+		f.add(job{name: name, decode: f.decode, load: func(s *scratch) ([]byte, error) {
 			return s.open(fsys, name, info.Size())
 		}}, info.Size())
 	}

@@ -13,6 +13,10 @@ import (
 const (
 	batchBytes = 256 << 10
 	batchFiles = 128
+
+	// maxUnderWay is how many bytes of text are being decoded at a time, if it
+	// is more than one file. They take several times as much.
+	maxUnderWay = 32 << 20
 )
 
 // A feed is one reading: it collects work into batches, has them decoded on all
@@ -25,10 +29,20 @@ type feed struct {
 	files int
 	total int64
 
-	batch   []job
-	size    int64 // of the batch, uncompressed
-	queue   []chan []Record
-	stopped bool // nobody wants more, or nobody may have it
+	batch    []job
+	size     int64 // of the batch, uncompressed
+	queue    []underWay
+	underWay int64 // bytes of the queue
+	stopped  bool  // nobody wants more, or nobody may have it
+
+	scratches sync.Pool
+	oneByOne  sync.Mutex // held while a large YAML document is decoded
+}
+
+// An underWay is a batch that is being decoded.
+type underWay struct {
+	size int64
+	done chan []Record
 }
 
 // A job is a file, or a value of one, to be decoded.
@@ -40,7 +54,9 @@ type job struct {
 }
 
 func newFeed(ctx context.Context, lim Limits, yield func(Record) bool) *feed {
-	return &feed{ctx: ctx, yield: yield, limits: lim.withDefaults()}
+	f := &feed{ctx: ctx, yield: yield, limits: lim.withDefaults()}
+	f.scratches.New = func() any { return new(scratch) }
+	return f
 }
 
 // add queues a job of so many bytes. It reports false when there is no use in
@@ -71,28 +87,29 @@ func (f *feed) put(j job, size int64) {
 	}
 }
 
-// start hands the batch to a worker, and yields what is done if there are
-// enough of them.
+// start hands the batch to a worker, after those before it have come so far that
+// there is room for it.
 func (f *feed) start() {
-	batch := f.batch
+	batch, size := f.batch, f.size
 	f.batch, f.size = nil, 0
-	if len(batch) == 0 || f.stopped {
+	if len(batch) == 0 {
 		return
 	}
-	done := make(chan []Record, 1)
-	f.queue = append(f.queue, done)
-	go func() { done <- run(batch) }()
-	for len(f.queue) >= 2*runtime.GOMAXPROCS(0) {
+	for len(f.queue) > 0 && (len(f.queue) >= 2*runtime.GOMAXPROCS(0) || f.underWay+size > maxUnderWay) {
 		f.drain()
 	}
+	if f.stopped {
+		return
+	}
+	next := underWay{size, make(chan []Record, 1)}
+	f.queue, f.underWay = append(f.queue, next), f.underWay+size
+	go func() { next.done <- f.run(batch) }()
 }
 
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
-
 // run decodes a batch.
-func run(batch []job) []Record {
-	s := scratches.Get().(*scratch)
-	defer scratches.Put(s)
+func (f *feed) run(batch []job) []Record {
+	s := f.scratches.Get().(*scratch)
+	defer f.scratches.Put(s)
 	all := make([]Record, 0, len(batch))
 	for _, j := range batch {
 		for _, rec := range j.run(s) {
@@ -120,8 +137,9 @@ func (j job) run(s *scratch) (records []Record) {
 
 // drain yields the oldest batch.
 func (f *feed) drain() {
-	records := <-f.queue[0]
-	f.queue = f.queue[1:]
+	oldest := f.queue[0]
+	records := <-oldest.done
+	f.queue, f.underWay = f.queue[1:], f.underWay-oldest.size
 	for i := range records {
 		f.emit(records[i])
 	}
@@ -178,7 +196,7 @@ func (f *feed) stream(name string, r *io.SectionReader) {
 
 // document reads a file that must be in memory as a whole.
 func (f *feed) document(name string, r *io.SectionReader, size int64) {
-	f.add(job{name: name, offset: size, decode: decode, load: func(s *scratch) ([]byte, error) {
+	f.add(job{name: name, offset: size, decode: f.decode, load: func(s *scratch) ([]byte, error) {
 		text := room(&s.text, size)
 		_, err := io.ReadFull(r, text)
 		return text, err

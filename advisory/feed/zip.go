@@ -79,7 +79,7 @@ func (f *feed) entry(r io.ReaderAt, e zipEntry, offset int64) bool {
 		f.report(e.name, errTooLarge)
 		return !f.stopped
 	}
-	return f.add(job{name: e.name, offset: offset, decode: decode, load: func(s *scratch) ([]byte, error) {
+	return f.add(job{name: e.name, offset: offset, decode: f.decode, load: func(s *scratch) ([]byte, error) {
 		return s.unpack(r, e)
 	}}, e.size)
 }
