@@ -118,13 +118,15 @@ func (f *feed) decode(name string, text []byte) []Record {
 		return []Record{{Name: name, Advisory: a}}
 	}
 	var all []Record
+	n := 0
 	for value, err := range values(bytes.NewReader(text), int64(len(text))) {
 		if err != nil {
-			return append(all, Record{Name: numbered(name, len(all)), Err: err})
+			return append(all, Record{Name: numbered(name, n), Err: err})
 		}
-		all = append(all, decodeValue(numbered(name, len(all)), name, string(value))...)
+		all = append(all, decodeValue(numbered(name, n), name, string(value))...)
+		n++
 	}
-	if len(all) == 0 {
+	if n == 0 {
 		return []Record{{Name: name, Err: errEmpty}}
 	}
 	return all

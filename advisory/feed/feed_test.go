@@ -9,6 +9,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -533,6 +534,28 @@ func TestStopping(t *testing.T) {
 		runtime.Gosched()
 	}
 	t.Errorf("%d goroutines, before %d", runtime.NumGoroutine(), before)
+}
+
+// TestCancelledWithNothingToYield: feeds that are long and hold nothing end, too.
+func TestCancelledWithNothingToYield(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	licence := archive(t, file{name: "LICENSE"})
+	for name, records := range map[string]iter.Seq[feed.Record]{
+		"a record without an end": feed.Read(ctx, "f", endless{`{"id": "`}, 1<<40, feed.Limits{}),
+		"an archive":              feed.Read(ctx, "f", bytes.NewReader(licence), int64(len(licence)), feed.Limits{}),
+		"a folder":                feed.ReadFS(ctx, fstest.MapFS{"LICENSE": {}}, feed.Limits{}),
+	} {
+		n := 0
+		for r := range records {
+			if n++; !errors.Is(r.Err, context.Canceled) {
+				t.Errorf("%s: %v", name, r.Err)
+			}
+		}
+		if n != 1 {
+			t.Errorf("%s: %d records", name, n)
+		}
+	}
 }
 
 // A panicking reader stands for a mistake of ours, made at an entry.

@@ -22,6 +22,8 @@ func ReadFS(ctx context.Context, fsys fs.FS, lim Limits) iter.Seq[Record] {
 			switch {
 			case f.stopped:
 				return fs.SkipAll
+			case f.ctx.Err() != nil:
+				return f.ctx.Err()
 			case err != nil:
 				f.report(name, fmt.Errorf("cannot be read: %w", err))
 			case strings.HasPrefix(d.Name(), ".") && name != ".":

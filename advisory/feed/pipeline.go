@@ -171,10 +171,24 @@ func (f *feed) finish() {
 	}
 }
 
+// A cancellable reader ends with its context: what it reads may be long and hold
+// nothing to yield.
+type cancellable struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (c cancellable) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.Reader.Read(p)
+}
+
 // stream reads JSON value by value.
 func (f *feed) stream(name string, r *io.SectionReader) {
 	n := 0
-	for value, err := range values(r, f.limits.Record) {
+	for value, err := range values(cancellable{f.ctx, r}, f.limits.Record) {
 		offset, _ := r.Seek(0, io.SeekCurrent)
 		text, valueErr := string(value), err
 		j := job{

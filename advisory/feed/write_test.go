@@ -186,6 +186,10 @@ func TestEmptyDocuments(t *testing.T) {
 		if got := names(records(t, "f", written(t, f, feed.Options{}, nil), feed.Limits{})); got != want {
 			t.Errorf("%s: %s, want %s", f, got, want)
 		}
+		packed := archive(t, file{name: "f", text: ""}, file{name: "f.json", text: string(written(t, f, feed.Options{}, nil))})
+		if got := names(records(t, "z", packed, feed.Limits{})); got != strings.Replace(want, "f", "f.json", 1) {
+			t.Errorf("%s, packed: %s, want %s", f, got, want)
+		}
 	}
 	if text := string(written(t, feed.OpenVEX, feed.Options{Time: writing}, nil)); !strings.Contains(text, `"@id":"urn:holdfast:openvex:20240601T120000.000Z","author":"holdfast"`) {
 		t.Errorf("an OpenVEX document without an author or an id: %s", text)

@@ -3,6 +3,7 @@ package feed
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/flate"
 	"encoding/binary"
 	"errors"
@@ -42,7 +43,7 @@ const (
 func (f *feed) archive(name string, r io.ReaderAt, size int64) {
 	read := int64(0)
 	for e, err := range zipEntries(r, size) {
-		if err != nil {
+		if err = cmp.Or(err, f.ctx.Err()); err != nil {
 			f.report(name, err)
 			return
 		}
