@@ -281,6 +281,8 @@ func TestFolders(t *testing.T) {
 		if err != nil || !first.Changed || ids(t, first) != "A-1" {
 			t.Fatalf("%s: changed %v, %v", name, first.Changed, err)
 		}
+		put("feeds/one/.git/"+strings.ReplaceAll(name, "/", "_"), "not a part of the feed")
+		put("feeds/one/.lock", name)
 		second, err := f.Fetch(t.Context(), address, first.State)
 		if err != nil || second.Changed || ids(t, second) != "" {
 			t.Errorf("%s, again: changed %v, %v", name, second.Changed, err)

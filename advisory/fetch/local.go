@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"github.com/holdfast-dev/holdfast/advisory/feed"
 )
@@ -89,15 +90,21 @@ func line(name string, info fs.FileInfo) string {
 	return fmt.Sprintf("%s %d %d", name, info.Size(), info.ModTime().UnixNano())
 }
 
-// fingerprint tells two states of a folder apart without reading its files.
+// fingerprint tells two states of a folder apart without reading its files. What is
+// hidden does not count: it is not read either, and a clone's .git is large.
 func fingerprint(ctx context.Context, fsys fs.FS) (string, error) {
 	sum, files := sha256.New(), 0
 	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}
+		if hidden := name != "." && strings.HasPrefix(d.Name(), "."); hidden && d.IsDir() {
+			return fs.SkipDir
+		} else if hidden || d.IsDir() {
+			return nil
+		}
 		info, err := d.Info()
-		if err != nil || d.IsDir() {
+		if err != nil {
 			return err
 		}
 		if files++; files > maxLocalFiles {
