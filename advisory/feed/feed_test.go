@@ -180,6 +180,7 @@ func TestBrokenRecords(t *testing.T) {
 		"wrong UTF-8":                   {"{\"id\": \"A-1\", \"summary\": \"\xff\"}", "is not valid UTF-8"},
 		"wrong UTF-8 in YAML":           {"id: \xff", "is neither JSON nor YAML"},
 		"absurdly many packages":        {`{"id": "A-1", "affected": [` + strings.Repeat("{},", 1<<18) + "{}]}", "has more than 262144 parts"},
+		"a statement of many parts":     {vex(`{"vulnerability": {"name": "CVE-1", "aliases": [` + strings.Repeat(`"",`, 1<<18) + `""]}}`), "has more than 262144 parts"},
 		"absurdly many statements":      {`{"@context": "https://openvex.dev/ns", "statements": [` + strings.Repeat("{},", 1<<18) + "{}]}", "has more than 262144 parts"},
 		"YAML that is too large":        {"id: A-1\nsummary: " + strings.Repeat("x", 3<<20), "is larger than a record may be"},
 		"another context":               {`{"@context": "https://example.org", "statements": []}`, `has a @context that is not OpenVEX's: "https://example.org"`},
@@ -205,6 +206,19 @@ func TestBrokenRecords(t *testing.T) {
 				t.Errorf("records: %s\nwant one that fails with %q", names(all), tt.reason)
 			}
 		})
+	}
+}
+
+// TestLongDocument reads one that has more parts than a record may have, because
+// it holds many records.
+func TestLongDocument(t *testing.T) {
+	statement := `{"vulnerability": {"name": "CVE-%d"}, "products": [{"@id": "x", "extra": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20]}], "status": "fixed"}`
+	var all []string
+	for i := range 12_000 {
+		all = append(all, fmt.Sprintf(statement, i))
+	}
+	if got := advisories(t, "f", []byte(vex(strings.Join(all, ",")))); len(got) != len(all) {
+		t.Errorf("%d advisories", len(got))
 	}
 }
 

@@ -13,9 +13,8 @@ import (
 // read have a dozen levels.
 const maxDepth = 64
 
-// maxItems is how many members of objects and elements of arrays a record, or a
-// document of many, may have. Empty ones take three bytes of text but a hundred
-// times as much memory.
+// maxItems is how many members of objects and elements of arrays a record may
+// have. Empty ones take three bytes of text but a hundred times as much memory.
 const maxItems = 1 << 18
 
 var (
@@ -269,6 +268,18 @@ func (r *reader) raw() string {
 		return ""
 	}
 	return r.s[start:r.i]
+}
+
+// elements skips an array and returns the text of each element. Each of them, and
+// the array itself, may have as many parts as a record.
+func (r *reader) elements() []string {
+	var all []string
+	before := r.items
+	for range r.array {
+		all = append(all, r.raw())
+		r.items = before + len(all)
+	}
+	return all
 }
 
 // skip reads a value of any kind, to no end but to see that it is one.

@@ -100,7 +100,7 @@ const ownStatement = "urn:holdfast:advisory:"
 // readOpenVEX reads an OpenVEX document: an advisory for each vulnerability and
 // product, with an event for each statement about them.
 func readOpenVEX(text string) ([]resource.Advisory, error) {
-	doc, err := decodeJSON[vexDocument](text)
+	doc, statements, err := vexHead(text)
 	if err != nil {
 		return nil, err
 	}
@@ -109,8 +109,12 @@ func readOpenVEX(text string) ([]resource.Advisory, error) {
 	}
 	var all []resource.Advisory
 	at := map[string]int{}
-	for i, s := range doc.Statements {
-		if err := s.check(); err != nil {
+	for i, text := range statements {
+		s, err := decodeJSON[vexStatement](text)
+		if err == nil {
+			err = s.check()
+		}
+		if err != nil {
 			return nil, fmt.Errorf("has a statement that makes no sense, number %d: it %w", i+1, err)
 		}
 		for _, p := range s.Products {
@@ -128,6 +132,26 @@ func readOpenVEX(text string) ([]resource.Advisory, error) {
 		all[i] = sealed(all[i], "openvex")
 	}
 	return all, nil
+}
+
+// vexHead reads what a document says about itself, and the statements' texts.
+func vexHead(text string) (doc vexDocument, statements []string, err error) {
+	r := read(text)
+	for key := range r.object {
+		switch key {
+		case "@context":
+			doc.Context = r.text()
+		case "author":
+			doc.Author = r.text()
+		case "timestamp":
+			doc.Timestamp = r.time()
+		case "statements":
+			statements = r.elements()
+		default:
+			r.skip()
+		}
+	}
+	return doc, statements, r.end()
 }
 
 func (s vexStatement) check() error {

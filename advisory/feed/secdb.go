@@ -37,13 +37,17 @@ const neverAffected = "0"
 
 // readSecDB reads a secdb: an advisory for each package and vulnerability.
 func readSecDB(text string) ([]resource.Advisory, error) {
-	db, err := decodeJSON[secDB](text)
+	db, packages, err := secDBHead(text)
 	if err != nil {
 		return nil, err
 	}
 	ecosystem := db.ecosystem()
 	var all []resource.Advisory
-	for _, p := range db.Packages {
+	for _, text := range packages {
+		p, err := decodeJSON[secDBPackage](text)
+		if err != nil {
+			return nil, err
+		}
 		found := map[string]resource.Advisory{} // by the vulnerability
 		for _, fixed := range slices.Sorted(maps.Keys(p.Pkg.SecFixes)) {
 			for _, entry := range p.Pkg.SecFixes[fixed] {
@@ -62,6 +66,26 @@ func readSecDB(text string) ([]resource.Advisory, error) {
 		}
 	}
 	return all, nil
+}
+
+// secDBHead reads what tells whose packages these are, and the packages' texts.
+func secDBHead(text string) (db secDB, packages []string, err error) {
+	r := read(text)
+	for key := range r.object {
+		switch key {
+		case "ecosystem":
+			db.Ecosystem = r.text()
+		case "urlprefix":
+			db.URLPrefix = r.text()
+		case "distroversion":
+			db.Distribution = r.text()
+		case "packages":
+			packages = r.elements()
+		default:
+			r.skip()
+		}
+	}
+	return db, packages, r.end()
 }
 
 // ecosystem is whose packages these are.
@@ -141,7 +165,7 @@ func sealed(a resource.Advisory, format string) resource.Advisory {
 	return a
 }
 
-// decodeJSON reads a document whose size is bounded already.
+// decodeJSON reads a part of a document.
 func decodeJSON[T any](text string) (T, error) {
 	var v T
 	r := read(text)

@@ -98,9 +98,11 @@ func fingerprint(ctx context.Context, fsys fs.FS) (string, error) {
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}
-		if hidden := name != "." && strings.HasPrefix(d.Name(), "."); hidden && d.IsDir() {
+		hidden := name != "." && strings.HasPrefix(d.Name(), ".")
+		switch {
+		case hidden && d.IsDir():
 			return fs.SkipDir
-		} else if hidden || d.IsDir() {
+		case hidden, d.IsDir():
 			return nil
 		}
 		info, err := d.Info()
