@@ -19,8 +19,10 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/holdfast-dev/holdfast/advisory"
 	"github.com/holdfast-dev/holdfast/authz"
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
@@ -30,6 +32,7 @@ import (
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/sts"
@@ -45,21 +48,24 @@ type Config struct {
 	Metrics  prometheus.Registerer // nil: none
 	MaxBody  int64                 // of a JSON request, in bytes; 0: 4 MiB
 	Version  string                // of the program, for the metrics and who asks
+	Dir      string                // for documents while they are imported; "": the system's
 }
 
 const defaultMaxBody = 4 << 20
 
 // An API serves the services over both protocols.
 type API struct {
-	cfg   Config
-	chain *chain
-	local *local
+	cfg      Config
+	chain    *chain
+	local    *local
+	advisory *advisory.Service
 }
 
 // Services are what the API speaks for.
 type Services struct {
 	IAM      *iam.Service
 	Registry *registry.Service
+	Advisory *advisory.Service
 	STS      *sts.Service
 }
 
@@ -73,7 +79,7 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 		cfg.MaxBody = defaultMaxBody
 	}
 	c := newChain(cfg, authenticator{issuer, checker, cfg.Audience}.authenticate)
-	a := &API{cfg: cfg, chain: c, local: newLocal(c.unary)}
+	a := &API{cfg: cfg, chain: c, local: newLocal(c.unary), advisory: all.Advisory}
 	iampb.RegisterGroupsServiceServer(a.local, groups{iam: all.IAM})
 	iampb.RegisterIdentitiesServiceServer(a.local, identities{iam: all.IAM})
 	iampb.RegisterRolesServiceServer(a.local, roles{iam: all.IAM})
@@ -97,15 +103,26 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	registryv1pb.RegisterRegistryServer(a.local, registryV1{registry: all.Registry})
 	pingv1pb.RegisterPingServiceServer(a.local, pingV1{})
 	accesspb.RegisterAccessServiceServer(a.local, access{iam: all.IAM, version: cfg.Version})
+	vulnpb.RegisterAdvisoriesServiceServer(a.local, advisories{service: all.Advisory})
+	advisoriespb.RegisterAdvisoryReadingServiceServer(a.local, advisoryReading{service: all.Advisory})
+	advisoriespb.RegisterAdvisoryWritingServiceServer(a.local, advisoryWriting{service: all.Advisory, dir: cfg.Dir})
+	advisoriespb.RegisterAdvisoryFeedsServiceServer(a.local, advisoryFeeds{service: all.Advisory})
 	pingpb.RegisterPingServiceServer(a.local, ping{})
 	oidcpb.RegisterSecurityTokenServiceServer(a.local, securityTokens{sts: all.STS})
 	federationpb.RegisterFederationServiceServer(a.local, federation{sts: all.STS})
 	return a
 }
 
-// HTTP serves the JSON API: /iam/, /registry/ and /ping/, as v2beta1 and v2,
-// /access/, /federation/ and /oci/, as v1, /sts/ and /openapi.json. Anything else is answered with a typed error.
-func (a *API) HTTP() http.Handler { return newGateway(a.cfg, a.local) }
+// HTTP serves the JSON API: /iam/, /registry/, /vulnerabilities/ and /ping/, as
+// v2beta1 and v2, what of these version 1 has, /access/, /advisories/,
+// /federation/ and /oci/, as v1, /sts/ and /openapi.json. Anything else is
+// answered with a typed error.
+func (a *API) HTTP() http.Handler {
+	g := newGateway(a.cfg, a.local)
+	g.download("/advisories/v1/export", a.exportOverHTTP)
+	g.download("/advisories/v1/secdb/{group=**}", a.secdbOverHTTP)
+	return g
+}
 
 // What a gRPC connection may ask of the server. Clients of this API are built
 // for messages of up to 100 MB.

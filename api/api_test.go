@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/holdfast-dev/holdfast/advisory"
+	"github.com/holdfast-dev/holdfast/advisory/fetch"
 	"github.com/holdfast-dev/holdfast/api"
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/iam"
@@ -100,7 +102,8 @@ func newWorldOn(t *testing.T, s *store.Store) *world {
 	log := slog.New(slog.NewJSONHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	issuers := check(trust.New(trust.Config{Now: now}))(t)
 	exchange := check(sts.New(s, checker, issuer, issuers, sts.Config{BaseURL: audience, RegistryHost: "registry.example.com", Now: now}))(t)
-	a := api.New(api.Services{IAM: svc, Registry: reg, STS: exchange}, issuer, checker, api.Config{Audience: audience, Domain: domain, Log: log, MaxBody: maxBody, Version: "v1.2.3"})
+	adv := advisory.New(s, checker, page.NewTokens(key.Derive("page tokens"), now), advisory.Config{Fetcher: fetch.New(fetch.Config{Folders: []string{"/srv/feeds"}}), Now: now})
+	a := api.New(api.Services{IAM: svc, Registry: reg, STS: exchange, Advisory: adv}, issuer, checker, api.Config{Audience: audience, Domain: domain, Log: log, MaxBody: maxBody, Version: "v1.2.3"})
 	w.serve(t, a)
 	return w
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
@@ -80,24 +80,33 @@ func rehearse(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.U
 	return next(ctx, req)
 }
 
-// stream is the chain of a call with streams. The only ones there are ask for
-// health and reflection, which anybody may.
+// stream is the chain of a call with streams. It has no deadline but the
+// caller's.
 func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	ctx := ss.Context()
 	k := c.begin(ctx, info.FullMethod)
 	defer c.metrics.inFlight.Dec()
 	_, err := protect(func() (any, error) {
-		if _, err := c.admit(ctx, k); err != nil {
+		ctx, err := c.admit(ctx, k)
+		if err != nil {
 			return nil, err
 		}
-		return nil, next(srv, ss)
+		return nil, next(srv, admitted{ss, ctx})
 	})
-	var f *fault.Error
-	if err == nil || errors.As(err, &f) {
-		return c.end(ctx, k, err)
+	if _, foreign := status.FromError(err); err != nil && foreign {
+		return err // a status of the library that serves the stream
 	}
-	return err // a status of the library that serves the stream
+	return c.end(ctx, k, err)
 }
+
+// admitted is a stream whose caller is known.
+type admitted struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context is of grpc.ServerStream.
+func (a admitted) Context() context.Context { return a.ctx }
 
 // decodeInside returns a copy of d that reads requests inside the chain, as the
 // gateway does: bytes that are no message are a bad request like any other, and

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
@@ -27,6 +28,7 @@ import (
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
@@ -63,6 +65,10 @@ func whereTo() (http.Handler, *string) {
 	pingv1pb.RegisterPingServiceServer(l, pingV1{})
 	oidcpb.RegisterSecurityTokenServiceServer(l, securityTokens{})
 	federationpb.RegisterFederationServiceServer(l, federation{})
+	vulnpb.RegisterAdvisoriesServiceServer(l, advisories{})
+	advisoriespb.RegisterAdvisoryReadingServiceServer(l, advisoryReading{})
+	advisoriespb.RegisterAdvisoryWritingServiceServer(l, advisoryWriting{})
+	advisoriespb.RegisterAdvisoryFeedsServiceServer(l, advisoryFeeds{})
 	return newGateway(Config{MaxBody: 1 << 20}, l), &reached
 }
 

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	annotationspb "github.com/holdfast-dev/holdfast/gen/annotations"
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
@@ -28,6 +29,7 @@ import (
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 )
 
 // packages are the services of this API, and the other names their package goes
@@ -78,9 +80,14 @@ var packages = []struct {
 		files: []protoreflect.FileDescriptor{oidcpb.File_holdfast_oidc_oidc_proto},
 		also:  []string{"chainguard.platform.oidc"},
 	},
-	{files: []protoreflect.FileDescriptor{accesspb.File_holdfast_access_v1_access_proto}}, // ours alone
+	{
+		files: []protoreflect.FileDescriptor{vulnpb.File_holdfast_vulnerabilities_v2beta1_advisories_proto},
+		also:  []string{"holdfast.vulnerabilities.v2", "chainguard.platform.vulnerabilities.v2beta1", "chainguard.platform.vulnerabilities.v2"},
+	},
+	{files: []protoreflect.FileDescriptor{accesspb.File_holdfast_access_v1_access_proto}}, // ours alone, like the next two
 	{files: []protoreflect.FileDescriptor{federationpb.File_holdfast_federation_v1_federation_proto}},
 	{files: []protoreflect.FileDescriptor{ocipb.File_holdfast_oci_v1_oci_proto}},
+	{files: []protoreflect.FileDescriptor{advisoriespb.File_holdfast_advisories_v1_advisories_proto}},
 }
 
 // deprecated are the packages of version 1.
@@ -169,7 +176,7 @@ func methodRules() map[string]rule {
 			r := rule{
 				name: string(s.FullName()) + "/" + string(m.Name()),
 				open: access == nil || access.GetDisabled() != nil,
-				read: binding.GetGet() != "",
+				read: binding.GetGet() != "" || sideEffects(m) == descriptorpb.MethodOptions_NO_SIDE_EFFECTS,
 			}
 			for _, pkg := range append([]string{string(s.ParentFile().Package())}, also...) {
 				rules["/"+pkg+"."+string(s.Name())+"/"+string(m.Name())] = r
@@ -188,6 +195,12 @@ func methodRules() map[string]rule {
 		}
 	}
 	return rules
+}
+
+// sideEffects is what the definition says of calling a method twice.
+func sideEffects(m protoreflect.MethodDescriptor) descriptorpb.MethodOptions_IdempotencyLevel {
+	o, _ := m.Options().(*descriptorpb.MethodOptions)
+	return o.GetIdempotencyLevel()
 }
 
 // registerReflection lets clients ask what s serves. It knows every service by

@@ -34,6 +34,7 @@ func pageOf(r pageRequest) page.Params {
 
 func placeOf(r listRequest) resource.PlaceFilter { return placeIn(r.GetUidp()) }
 
+// placeIn reads a filter of places.
 func placeIn(u *commonpb.UIDPFilter) resource.PlaceFilter {
 	return resource.PlaceFilter{
 		AncestorsOf:   resource.UID(u.GetAncestorsOf()),

@@ -45,7 +45,7 @@ func TestManagedRolesContainOneAnother(t *testing.T) {
 		{"registry.push", "editor", false},
 		{"apk.push", "owner", true},
 		{"advisories.viewer", "console_viewer", true},
-		{"advisories.creator", "owner", false},
+		{"advisories.admin", "owner", true},
 		{"registry.pull_token_creator", "owner", true},
 	} {
 		if got := roles[tt.small].Without(roles[tt.big]).Len() == 0; got != tt.within {

@@ -27,6 +27,7 @@ var iamCapabilities = []string{
 	"identity_providers.create", "identity_providers.update", "identity_providers.list", "identity_providers.delete",
 	"account_associations.create", "account_associations.update", "account_associations.list", "account_associations.delete",
 	"group_invites.create", "group_invites.list", "group_invites.delete",
+	"advisories.create", "advisories.update", "advisories.list", "advisories.delete", "advisories.approve",
 }
 
 func capabilities(names ...string) []capabilitiespb.Capability {
@@ -148,6 +149,7 @@ func TestApiAccess(t *testing.T) {
 		all := h.accesses()
 		maps.Copy(all, h.federatedAccesses())
 		maps.Copy(all, h.registryAccesses(t))
+		maps.Copy(all, h.advisoryAccesses())
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			for protocol, call := range w.protocols() {
 				t.Run(name+" over "+protocol, func(t *testing.T) { h.allows(t, call, all[name]) })
@@ -162,7 +164,8 @@ func TestApiAccess(t *testing.T) {
 		t.Run("every method is here", func(t *testing.T) {
 			elsewhere := "ListGroups ListIdentities ListRoles ListRoleBindings Ping LookupGroup CheckEligibility RequestGroupAccess LookupIdentity UpdateIdentityMetadata " +
 				"ListIdentityProviders ListAccountAssociations ListGroupInvites ListExternalGroupRoleMappings CreateExternalGroupRoleMapping ListCapabilities GetVersion " +
-				"ListRepos ListTags ListPulls GetRegistry"
+				"ListRepos ListTags ListPulls GetRegistry " +
+				"ListAdvisories ListAdvisoryFeeds QueryAdvisories BatchQueryAdvisories"
 			for _, m := range methods {
 				if _, ok := all[string(m.Name())]; !ok && !slices.Contains(strings.Fields(elsewhere), string(m.Name())) {
 					t.Errorf("%s is not tested", m.Name())

@@ -116,6 +116,7 @@ func TestApiBadInput(t *testing.T) {
 		"federated uids": badFederatedUIDs, "providers": badProviders, "OIDC": badOIDC, "associations": badAssociations,
 		"installations and services": badInstallations, "invites": badInvites, "mappings": badMappings,
 		"federated masks": badFederatedMasks, "federated lists": badFederatedLists, "access": badAccess,
+		"advisories": badAdvisories, "advisory events": badAdvisoryEvents, "advisory lists": badAdvisoryLists, "feeds": badFeeds, "questions": badQuestions,
 	}
 	eachWorld(t, func(t *testing.T, w *world) {
 		x := w.federate(t, w.makeThings(t))

@@ -86,7 +86,8 @@ func seedAda(t *testing.T) func(*store.Store) {
 // gRPC and to the other as JSON, and expects the same answers.
 func TestApiBothProtocols(t *testing.T) {
 	t.Parallel()
-	steps := slices.Concat(openSteps(), groupSteps(), identitySteps(), roleSteps(), bindingSteps(), federationSteps(), repoSteps(), tagSteps(), deleteSteps())
+	steps := slices.Concat(openSteps(), groupSteps(), identitySteps(), roleSteps(), bindingSteps(), federationSteps(), repoSteps(), tagSteps(),
+		advisorySteps(), deleteSteps())
 	databases := map[string]func(testing.TB) string{"sqlite": storetest.SQLite, "postgres": storetest.Postgres}
 	for _, engine := range slices.Sorted(maps.Keys(databases)) {
 		t.Run(engine, func(t *testing.T) {

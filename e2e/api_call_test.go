@@ -24,11 +24,13 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 )
 
 // methods are the API's, by the type of their request, which is each one's own.
@@ -44,11 +46,14 @@ func apiMethods() map[protoreflect.FullName]protoreflect.MethodDescriptor {
 		registrypb.File_holdfast_registry_v2beta1_repos_proto, registrypb.File_holdfast_registry_v2beta1_tags_proto,
 		registrypb.File_holdfast_registry_v2beta1_images_proto, ocipb.File_holdfast_oci_v1_oci_proto,
 		accesspb.File_holdfast_access_v1_access_proto, pingpb.File_holdfast_ping_v2beta1_ping_proto,
+		vulnpb.File_holdfast_vulnerabilities_v2beta1_advisories_proto, advisoriespb.File_holdfast_advisories_v1_advisories_proto,
 	} {
 		for s := range file.Services().Len() {
 			ms := file.Services().Get(s).Methods()
 			for m := range ms.Len() {
-				all[ms.Get(m).Input().FullName()] = ms.Get(m)
+				if m := ms.Get(m); !m.IsStreamingClient() && !m.IsStreamingServer() {
+					all[m.Input().FullName()] = m
+				}
 			}
 		}
 	}

@@ -68,6 +68,7 @@ func TestApiOpenAPI(t *testing.T) {
 	maps.Copy(examples, exchangeExamples(w, x))
 	maps.Copy(examples, v1Examples(t, w, x))
 	maps.Copy(examples, registryV1Examples(t, w, x))
+	maps.Copy(examples, advisoryExamples(t, w, x))
 	for path, operations := range doc.Paths {
 		for verb, op := range operations {
 			if len(examples[op.ID]) == 0 {
@@ -159,6 +160,10 @@ func everyParameter(t *testing.T, op operation, x things) string {
 		"uidp.ancestors_of": x.binding, "uidp.descendants_of": x.org, "uidp.children_of": x.folder, "uidp.in_root": "false",
 		"uidp.ids": x.folder, "name": "folder", "page_size": "2", "page_token": "", "order_by": "uid desc", "skip": "0",
 		"relationship_type": "RELATIONSHIP_TYPE_CLAIM_MATCH", "identity": x.identity, "group": x.folder, "role": x.role,
+		"advisory_ids": "A-1", "legacy_advisory_ids": "x", "artifact_names": "x", "artifact_types": "x", "artifact_architectures": "x",
+		"component_names": "x", "component_types": "x", "component_locations": "x", "aliases": "x", "origin": "x",
+		"event_review_states": "REVIEW_STATE_PENDING", "event_authors": "x", "exclude_event_authors": "y", "event_reviewers": "x",
+		"event_types": "EVENT_TYPE_FILTER_FIXED", "latest_event_type": "EVENT_TYPE_FILTER_FIXED", "query": "x",
 		"issuer": "https://x.example", "subject": "x", "key_id": "x", "identity_provider_uid": x.folder, "updateMask": "description", "validate_only": "true",
 		"updated_since": "2026-01-02T03:04:05Z", "include_referrers": "true", "include_dates": "true", "include_epochs": "true",
 		"digest": "sha256:" + strings.Repeat("0", 64), "identity_uid": x.identity,

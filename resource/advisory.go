@@ -293,7 +293,7 @@ func (a Advisory) Latest() *AdvisoryEvent {
 func StableAdvisoryID(words ...string) string {
 	h := sha256.New()
 	writeWords(h, words)
-	const letters = "23456789cfghjmpqrvwx0145abdeknst" // OSV's habit, filled up to 32
+	const letters = "23456789cfghjmpqrvwx01abdeknstyz" // OSV's habit, filled up to 32
 	text := base32.NewEncoding(letters).EncodeToString(h.Sum(nil)[:8])
 	return "HFA-" + text[:4] + "-" + text[4:8] + "-" + text[8:12]
 }

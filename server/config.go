@@ -45,6 +45,7 @@ type Config struct {
 
 	OutboundAllow  Prefixes      `yaml:"outbound_allow" help:"private addresses that issuers and feeds may have, as prefixes with commas between them: 10.0.0.0/8,fd00::/8"`
 	OutboundCAFile string        `yaml:"outbound_ca_file" help:"file of certificates (PEM) to trust there beside the system's; read at start"`
+	FeedFolders    Folders       `yaml:"feed_folders" help:"folders of this machine that advisory feeds may be read from, with commas between them"`
 	IssuersFile    string        `yaml:"issuers_file" help:"file (YAML) of issuers whose keys cannot be discovered: a list, each with issuer, and jwks_uri or jwks"`
 	IssuerWatch    time.Duration `yaml:"issuer_watch" default:"1h" help:"how often the issuers that identities trust are looked at"`
 	AWSEndpoint    string        `yaml:"aws_sts_endpoint" default:"https://sts.amazonaws.com/" help:"address of the AWS token service that tells who its callers are"`

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
+	"github.com/holdfast-dev/holdfast/advisory"
 	"github.com/holdfast-dev/holdfast/api"
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/gen/openapi"
@@ -31,15 +32,16 @@ import (
 
 // A Server is the whole service.
 type Server struct {
-	cfg     Config
-	log     *slog.Logger
-	key     seal.Key
-	store   *store.Store
-	checker *authz.Checker
-	issuer  *token.Issuer
-	sts     *sts.Service
-	iam     *iam.Service
-	api     *api.API
+	cfg      Config
+	log      *slog.Logger
+	key      seal.Key
+	store    *store.Store
+	checker  *authz.Checker
+	issuer   *token.Issuer
+	sts      *sts.Service
+	iam      *iam.Service
+	advisory *advisory.Service
+	api      *api.API
 
 	registry         *registry.Registry
 	registryRequests *prometheus.CounterVec
@@ -131,9 +133,12 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	images := registry.NewService(s.store, s.checker, tokens, s.issuer, s.registry, registry.ServiceConfig{Host: s.cfg.RegistryHost, Now: s.cfg.Now})
-	s.api = api.New(api.Services{IAM: s.iam, Registry: images, STS: s.sts}, s.issuer, s.checker, api.Config{
+	if s.advisory, err = s.advise(tokens); err != nil {
+		return err
+	}
+	s.api = api.New(api.Services{IAM: s.iam, Registry: images, STS: s.sts, Advisory: s.advisory}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics,
-		MaxBody: int64(s.cfg.MaxBody), Version: Version(),
+		MaxBody: int64(s.cfg.MaxBody), Version: Version(), Dir: s.cfg.DataDir,
 	})
 	s.docs, err = reference.Handler(openapi.Document)
 	return err
@@ -162,6 +167,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return unlessCanceled(s.checker.Run(ctx)) })
 	group.Go(func() error { return s.issuer.Run(ctx, s.log) })
 	group.Go(func() error { return s.sts.Run(ctx) })
+	group.Go(func() error { return unlessCanceled(s.advisory.Run(ctx)) })
 	group.Go(func() error { return s.serveControl(ctx) })
 	group.Go(func() error { return s.registry.Run(ctx) })
 	group.Go(func() error { return s.collect(ctx) })

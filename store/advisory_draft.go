@@ -198,7 +198,8 @@ func settle(a *resource.Advisory, group resource.UID, now time.Time) {
 	nameEvents(a, now)
 }
 
-// nameEvents gives those events that have none a UID, and sorts them by time.
+// nameEvents gives those events that have none a UID and a time, and sorts them
+// by it.
 func nameEvents(a *resource.Advisory, now time.Time) {
 	a.Events = slices.Clone(a.Events)
 	for i := range a.Events {
@@ -206,8 +207,10 @@ func nameEvents(a *resource.Advisory, now time.Time) {
 		if e.UID.Parent() != a.UID {
 			e.UID = a.UID.NewChild()
 		}
-		if e.CreateTime.IsZero() {
-			e.CreateTime = now
+		for _, t := range []time.Time{a.Source.Modified, a.Source.Published, now} {
+			if e.CreateTime.IsZero() {
+				e.CreateTime = t
+			}
 		}
 	}
 	slices.SortStableFunc(a.Events, func(x, y resource.AdvisoryEvent) int {

@@ -76,7 +76,7 @@ func (s *Store) importOnce(ctx context.Context, group resource.UID, source strin
 		if err := t.appendAdvisories(ctx, group, drafts); err != nil {
 			return err
 		}
-		if err := t.renew(ctx, group, changed); err != nil {
+		if err := t.retell(ctx, group, changed); err != nil {
 			return err
 		}
 		return t.emit(ctx, resource.AdvisoriesImported, group, group, nil, Imported{done, source})
@@ -108,8 +108,8 @@ func digests(ctx context.Context, rows reader, e engine, group resource.UID, rec
 	return known, err
 }
 
-// renew takes over what a source says anew of advisories the group has.
-func (t *tx) renew(ctx context.Context, group resource.UID, changed []resource.Advisory) error {
+// retell takes over what a source says anew of advisories the group has.
+func (t *tx) retell(ctx context.Context, group resource.UID, changed []resource.Advisory) error {
 	for _, next := range changed {
 		var uid resource.UID
 		err := t.row(ctx, `SELECT uid FROM advisories WHERE parent = $1 AND advisory_id = $2`, []any{segment(group), next.ID}, &uid)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -226,6 +225,9 @@ func (in lanes) counters() (kind, column string) {
 
 // walk reads a page from lanes, and one entry more if there is one.
 func (l *advisoryList) walk(ctx context.Context, in lanes) (entries []entry, total int64, _ error) {
+	if len(in.all) == 0 {
+		return nil, 0, nil
+	}
 	if err := l.size(ctx, in); err != nil {
 		return nil, 0, err
 	}
@@ -315,8 +317,7 @@ func (l *advisoryList) lateral(ctx context.Context, in lanes, n int) (best []ent
 	}
 	text := fmt.Sprintf(`SELECT s.i - 1, h.seg, h.k FROM %s CROSS JOIN LATERAL (%s%s%s) AS h`, each, one, l.orderBy(), q.limit(n))
 	if l.by != byUID || len(l.groups) == 1 {
-		text += strings.ReplaceAll(l.orderBy(), "t.", "h.") + q.limit(n)
-		text = strings.ReplaceAll(text, "h.update_ms", "h.k")
+		text += fmt.Sprintf(` ORDER BY h.k%s, h.seg%s`, l.dir(), l.dir()) + q.limit(n)
 	}
 	err := l.s.rows(ctx, text, q.args, func(row scanner) (bool, error) {
 		var i int
@@ -341,14 +342,17 @@ func (l *advisoryList) key() string {
 }
 
 func (l *advisoryList) orderBy() string {
-	dir := ""
-	if l.p.Order.Desc {
-		dir = " DESC"
-	}
 	if l.by == byUpdate {
-		return " ORDER BY t.update_ms" + dir + ", t.seg" + dir
+		return " ORDER BY t.update_ms" + l.dir() + ", t.seg" + l.dir()
 	}
-	return " ORDER BY t.seg" + dir
+	return " ORDER BY t.seg" + l.dir()
+}
+
+func (l *advisoryList) dir() string {
+	if l.p.Order.Desc {
+		return " DESC"
+	}
+	return ""
 }
 
 // within is the condition that an advisory comes after the cursor: its segment

@@ -2,11 +2,19 @@ package store_test
 
 import (
 	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 // newAdvisory is one as a public database has it.
@@ -97,4 +105,238 @@ func (st stage) actsOnAdvisories() map[string]act {
 			return err
 		}, nil},
 	}
+}
+
+func importAll(t *testing.T, s *store.Store, group resource.UID, records ...resource.Advisory) resource.ImportResult {
+	t.Helper()
+	done, err := s.ImportAdvisories(t.Context(), group, "test", records)
+	must(t, err)
+	return done
+}
+
+func find(t *testing.T, s *store.Store, org resource.UID, id string) resource.Advisory {
+	t.Helper()
+	p, err := s.Advisories(t.Context(), store.Reach{Under: []resource.UID{org}}, resource.AdvisoryFilter{IDs: []string{id}}, byUID, true)
+	must(t, err)
+	if len(p.Items) != 1 {
+		t.Fatalf("%d advisories have the id %s", len(p.Items), id)
+	}
+	return p.Items[0]
+}
+
+// TestImport holds an import to what it promises of records it has seen.
+func TestImport(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		org, _ := addOrganization(t, s, "acme", alice)
+		before := len(events(t, s))
+		if done := importAll(t, s, org.UID, newAdvisory("A-1"), newAdvisory("A-2")); done != (resource.ImportResult{Created: 2}) {
+			t.Errorf("new: %+v", done)
+		}
+		first := find(t, s, org.UID, "A-1")
+		if n := len(events(t, s)) - before; n != 1 {
+			t.Errorf("%d events of one import", n)
+		}
+		if done := importAll(t, s, org.UID, newAdvisory("A-1"), newAdvisory("A-2")); done != (resource.ImportResult{Unchanged: 2}) {
+			t.Errorf("the same again: %+v", done)
+		}
+		if diff := cmp.Diff(first, find(t, s, org.UID, "A-1")); diff != "" || len(events(t, s)) != before+1 {
+			t.Errorf("the same again changed something\n%s", diff)
+		}
+		changed := newAdvisory("A-1")
+		changed.Summary, changed.Source.Digest = "Reads far past the end", []byte("2")
+		changed.Events = append(changed.Events, resource.AdvisoryEvent{
+			CreateTime: epoch.Add(time.Hour), Author: "db", ReviewState: resource.ReviewApproved, Type: resource.EventFixed, Fixed: &resource.Fix{Version: "1.2.3"},
+		})
+		if done := importAll(t, s, org.UID, changed); done != (resource.ImportResult{Updated: 1}) {
+			t.Errorf("changed: %+v", done)
+		}
+		second := find(t, s, org.UID, "A-1")
+		if second.UID != first.UID || !second.CreateTime.Equal(first.CreateTime) || !second.UpdateTime.After(first.UpdateTime) || second.Summary != changed.Summary ||
+			len(second.Events) != 2 || second.Events[0].UID != first.Events[0].UID || second.Events[1].Type != resource.EventFixed {
+			t.Errorf("changed: %+v", second)
+		}
+		gone := changed
+		gone.DeleteTime, gone.Source.Digest = epoch, []byte("3")
+		if done := importAll(t, s, org.UID, gone); done != (resource.ImportResult{Updated: 1, Withdrawn: 1}) || find(t, s, org.UID, "A-1").DeleteTime.IsZero() {
+			t.Errorf("withdrawn: %+v", done)
+		}
+		back := changed
+		back.Source.Digest = []byte("4")
+		if importAll(t, s, org.UID, back); !find(t, s, org.UID, "A-1").DeleteTime.IsZero() || len(find(t, s, org.UID, "A-1").Events) != 2 {
+			t.Error("what is no longer withdrawn still is, or told its events twice")
+		}
+		wantExact(t, s)
+	})
+}
+
+// TestImportKeepsWork checks that what people added stays when a source tells
+// anew of an advisory.
+func TestImportKeepsWork(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		org, _ := addOrganization(t, s, "acme", alice)
+		importAll(t, s, org.UID, newAdvisory("A-1"))
+		a := find(t, s, org.UID, "A-1")
+		mine := resource.AdvisoryEvent{CreateTime: epoch, Author: "ann", ReviewState: resource.ReviewPending, Type: resource.EventTruePositive, Note: "seen"}
+		_, err := s.UpdateAdvisory(t.Context(), a.UID, func(a *resource.Advisory) error { a.Events = append(a.Events, mine); return nil })
+		must(t, err)
+		if done := importAll(t, s, org.UID, newAdvisory("A-1")); done.Unchanged != 1 {
+			t.Errorf("an event of ours made the record another: %+v", done)
+		}
+		next := newAdvisory("A-1")
+		next.Source.Digest = []byte("2")
+		importAll(t, s, org.UID, next)
+		got := find(t, s, org.UID, "A-1")
+		if len(got.Events) != 2 || got.Events[1].Note != "seen" || got.Events[1].ReviewState != resource.ReviewPending {
+			t.Errorf("events = %+v", got.Events)
+		}
+	})
+}
+
+// TestImportRace has two imports bring the same records at the same time: each
+// is there once.
+func TestImportRace(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		org, _ := addOrganization(t, s, "acme", alice)
+		var records []resource.Advisory
+		for i := range 200 {
+			records = append(records, newAdvisory("A-"+strconv.Itoa(i)))
+		}
+		var wg sync.WaitGroup
+		results := make([]resource.ImportResult, 4)
+		errs := make([]error, len(results))
+		for i := range results {
+			wg.Go(func() { results[i], errs[i] = s.ImportAdvisories(t.Context(), org.UID, "test", records) })
+		}
+		wg.Wait()
+		var sum resource.ImportResult
+		for i := range results {
+			must(t, errs[i])
+			sum.Add(results[i])
+		}
+		if sum.Created != 200 || sum.Unchanged != 600 {
+			t.Errorf("four imports of the same: %+v", sum)
+		}
+		wantExact(t, s)
+	})
+}
+
+// TestImportNowhere checks that a group that is not there gets nothing.
+func TestImportNowhere(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		org, _ := addOrganization(t, s, "acme", alice)
+		for _, records := range [][]resource.Advisory{{newAdvisory("A-1")}, nil} {
+			_, err := s.ImportAdvisories(t.Context(), org.UID.NewChild(), "test", records)
+			wantFault(t, err, fault.NotFound, fault.Resource{})
+		}
+	})
+}
+
+// TestAdvisoriesOf finds by any affected package's name, in reach alone, and
+// always the newest state.
+func TestAdvisoriesOf(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		org, _ := addOrganization(t, s, "acme", alice)
+		other, _ := addOrganization(t, s, "other", alice)
+		two := newAdvisory("A-1")
+		two.Affected = append(two.Affected, resource.Affected{Ecosystem: "Go", Name: "example.test/second"})
+		importAll(t, s, org.UID, two, newAdvisory("A-2"))
+		importAll(t, s, other.UID, newAdvisory("A-3"))
+		ask := func(name string, match bool) (ids []string) {
+			found, err := s.AdvisoriesOf(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.PlaceFilter{}, name,
+				func([]resource.Affected) (bool, error) { return match, nil })
+			must(t, err)
+			for _, a := range found {
+				ids = append(ids, a.ID+" "+a.Summary)
+			}
+			slices.Sort(ids)
+			return ids
+		}
+		check := func(got []string, want ...string) {
+			t.Helper()
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		}
+		check(ask("example.test/pkg", true), "A-1 Reads past the end", "A-2 Reads past the end")
+		check(ask("example.test/second", true), "A-1 Reads past the end")
+		check(ask("example.test/pkg", false))
+		check(ask("nothing", true))
+		_, err := s.UpdateAdvisory(t.Context(), find(t, s, org.UID, "A-1").UID, func(a *resource.Advisory) error { a.Summary = "new"; return nil })
+		must(t, err)
+		check(ask("example.test/second", true), "A-1 new")
+		must(t, s.DeleteAdvisory(t.Context(), find(t, s, org.UID, "A-1").UID))
+		check(ask("example.test/second", true))
+	})
+}
+
+// TestDueFeeds gives every due feed to one reader, and again when it is due
+// again or its reader has vanished.
+func TestDueFeeds(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		now := epoch
+		s.Now = func() time.Time { return now }
+		org, _ := addOrganization(t, s, "acme", alice)
+		feed := addFeed(t, s, org.UID, "feed")
+		paused := newFeed(org.UID, "paused")
+		paused.Paused = true
+		must(t, s.InsertFeed(t.Context(), paused))
+		take := func(want bool) resource.AdvisoryFeed {
+			t.Helper()
+			f, ok, err := s.TakeDueFeed(t.Context(), now.Add(time.Hour))
+			must(t, err)
+			if ok != want {
+				t.Fatalf("a feed is due: %v, want %v", ok, want)
+			}
+			return f
+		}
+		if got := take(true); got.UID != feed.UID {
+			t.Fatalf("due is %s", got.Name)
+		}
+		take(false)
+		now = now.Add(2 * time.Hour)
+		got := take(true) // whoever had it is gone
+		last := resource.FeedResult{Time: now, Took: time.Second, Import: resource.ImportResult{Created: 3}}
+		must(t, s.FeedRead(t.Context(), got, last, []byte("state"), now.Add(10*time.Minute)))
+		now = now.Add(5 * time.Minute)
+		take(false)
+		now = now.Add(5 * time.Minute)
+		got = take(true)
+		if string(got.State) != "state" || !cmp.Equal(got.Last, last) {
+			t.Errorf("a feed remembers %q and %+v", got.State, got.Last)
+		}
+		moved, err := s.UpdateFeed(t.Context(), feed.UID, func(f *resource.AdvisoryFeed) error { f.Address = "https://elsewhere.test"; return nil })
+		must(t, err)
+		must(t, s.FeedRead(t.Context(), got, last, []byte("of the old address"), now))
+		if moved, err = s.Feed(t.Context(), feed.UID); err != nil || len(moved.State) != 0 {
+			t.Errorf("a feed that moved has the state %q of its old address: %v", moved.State, err)
+		}
+		wantExact(t, s)
+	})
+}
+
+// TestGroupKeepsAdvisories checks that a group with advisories or feeds stays,
+// and leaves nothing behind when it goes.
+func TestGroupKeepsAdvisories(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		org, _ := addOrganization(t, s, "acme", alice)
+		g := addGroup(t, s, org.UID, "g")
+		importAll(t, s, g.UID, newAdvisory("A-1"), newAdvisory("A-2"))
+		feed := addFeed(t, s, g.UID, "feed")
+		err := s.DeleteGroup(t.Context(), g.UID, alice)
+		wantFault(t, err, fault.FailedPrecondition, fault.Resource{})
+		if want := "Precondition failed: cannot delete group with child advisories, advisory feeds"; err.Error() != want {
+			t.Errorf("error = %q, want %q", err, want)
+		}
+		must(t, s.DeleteFeed(t.Context(), feed.UID))
+		for _, id := range []string{"A-1", "A-2"} {
+			must(t, s.DeleteAdvisory(t.Context(), find(t, s, org.UID, id).UID))
+		}
+		must(t, s.DeleteGroup(t.Context(), g.UID, alice))
+		wantExact(t, s)
+		for _, row := range everything(t, s) {
+			if strings.Contains(row, string(g.UID)+"/") && !strings.Contains(row, "vulnerabilities.") {
+				t.Errorf("left behind: %s", row)
+			}
+		}
+	})
 }

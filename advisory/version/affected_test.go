@@ -164,6 +164,8 @@ func TestParsePURL(t *testing.T) {
 		"Ubuntu":                    {"pkg:deb/ubuntu/curl@1?distro=ubuntu-22.04", "Ubuntu:22.04", "curl", "1"},
 		"Red Hat":                   {"pkg:rpm/redhat/kernel@4.18.0-553.el8?distro=redhat-8", "Red Hat", "kernel", "4.18.0-553.el8"},
 		"Rocky":                     {"pkg:rpm/rocky-linux/kernel@1?distro=rocky-linux-9.3", "Rocky Linux:9", "kernel", "1"},
+		"Rocky, by its own name":    {"pkg:rpm/rocky/kernel@1?distro=rocky-9.3", "Rocky Linux:9", "kernel", "1"},
+		"Alpine, by number alone":   {"pkg:apk/alpine/curl@1?distro=3.20.1", "Alpine:v3.20", "curl", "1"},
 		"an unknown distribution":   {"pkg:apk/some/curl@1", "Some", "curl", "1"},
 		"an unknown type":           {"pkg:thing/a/b@1", "thing", "a/b", "1"},
 		"an epoch, percent-encoded": {"pkg:deb/debian/vim@2%3A9.0-1", "Debian", "vim", "2:9.0-1"},

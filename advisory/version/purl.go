@@ -19,7 +19,8 @@ var registries = []struct{ ecosystem, purl string }{
 }
 
 // distributions pairs the ecosystems of distributions with the type and the
-// namespace of their package URLs.
+// namespace of their package URLs; first as OSV has it, at the end as scanners
+// have it that go by a system's own name for itself.
 var distributions = []struct{ ecosystem, purl, namespace string }{
 	{"AlmaLinux", "rpm", "almalinux"}, {"Alpaquita", "apk", "alpaquita"}, {"Alpine", "apk", "alpine"},
 	{"Azure Linux", "rpm", "azure-linux"}, {"BellSoft Hardened Containers", "apk", "bellsoft-hardened-containers"},
@@ -27,6 +28,9 @@ var distributions = []struct{ ecosystem, purl, namespace string }{
 	{"MinimOS", "apk", "minimos"}, {"Photon OS", "rpm", "photon"}, {"Red Hat", "rpm", "redhat"},
 	{"Rocky Linux", "rpm", "rocky-linux"}, {"SUSE", "rpm", "suse"}, {"Ubuntu", "deb", "ubuntu"}, {"Wolfi", "apk", "wolfi"},
 	{"openEuler", "rpm", "openeuler"}, {"openSUSE", "rpm", "opensuse"},
+
+	{"AlmaLinux", "rpm", "alma"}, {"Azure Linux", "rpm", "azurelinux"}, {"Red Hat", "rpm", "rhel"},
+	{"Rocky Linux", "rpm", "rocky"}, {"SUSE", "rpm", "sles"},
 }
 
 const maxPURL = 1024

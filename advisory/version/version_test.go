@@ -1,7 +1,6 @@
 package version_test
 
 import (
-	"bufio"
 	"cmp"
 	"errors"
 	"os"
@@ -16,7 +15,7 @@ import (
 // A chain is versions of one ecosystem, and a place for each: the same place
 // for equal versions, a later one for newer versions.
 type chain struct {
-	at       string // file and line
+	at       string // the line
 	versions []string
 	places   []int
 }
@@ -25,18 +24,17 @@ type chain struct {
 // were written down from what each ecosystem publishes about its order.
 func chains(t testing.TB, file string) []chain {
 	t.Helper()
-	f, err := os.Open(file)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
 	var all []chain
-	for scan := bufio.NewScanner(f); scan.Scan(); {
-		fields := strings.Fields(scan.Text())
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
 		if len(fields) == 0 || fields[0] == "#" {
 			continue
 		}
-		c := chain{at: scan.Text(), versions: fields[:1], places: []int{0}}
+		c := chain{at: strings.TrimSpace(line), versions: fields[:1], places: []int{0}}
 		for i := 1; i+1 < len(fields); i += 2 {
 			step := strings.Index(">=<", fields[i]) - 1
 			c.versions = append(c.versions[:len(c.versions):len(c.versions)], fields[i+1])

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/genproto/googleapis/api/annotations"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
@@ -21,6 +23,9 @@ import (
 func appendJSON(b []byte, m protoreflect.Message) []byte {
 	if t, ok := m.Interface().(*timestamppb.Timestamp); ok {
 		return t.AsTime().UTC().AppendFormat(b, `"`+milliseconds+`"`)
+	}
+	if d, ok := m.Interface().(*durationpb.Duration); ok {
+		return append(strconv.AppendFloat(append(b, '"'), d.AsDuration().Seconds(), 'f', -1, 64), `s"`...)
 	}
 	b = append(b, '{')
 	fields := m.Descriptor().Fields()
@@ -100,6 +105,8 @@ func appendValue(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value
 			return appendText(b, string(d.Name()))
 		}
 		return strconv.AppendInt(b, int64(v.Enum()), 10)
+	case protoreflect.BytesKind:
+		return appendText(b, base64.StdEncoding.EncodeToString(v.Bytes()))
 	case protoreflect.MessageKind:
 		return appendJSON(b, v.Message())
 	}

@@ -62,8 +62,10 @@ func TestEveryFieldHasAKindThatIsWritten(t *testing.T) {
 	known := map[protoreflect.Kind]bool{
 		protoreflect.StringKind: true, protoreflect.BoolKind: true, protoreflect.Int32Kind: true,
 		protoreflect.Int64Kind: true, protoreflect.EnumKind: true, protoreflect.MessageKind: true,
+		protoreflect.BytesKind: true,
 	}
-	for _, n := range append(nouns(), grants(""), repos(), tags(), changes(), variants(), pulls(), registrySettings()) {
+	for _, n := range append(nouns(), grants(""), repos(), tags(), changes(), variants(), pulls(), registrySettings(),
+		advisories(), feeds(), eventNoun(), matches()) {
 		for i := range n.message.Fields().Len() {
 			if fd := n.message.Fields().Get(i); !known[fd.Kind()] {
 				t.Errorf("%s has the kind %s", fd.FullName(), fd.Kind())

@@ -24,10 +24,12 @@ type noun struct {
 	about    string
 	example  string
 	service  protoreflect.ServiceDescriptor
+	writing  protoreflect.ServiceDescriptor // where the service has none of the methods that write
 	message  protoreflect.MessageDescriptor
 
 	argument string  // the field that create takes as its argument, "" for none
 	fields   []field // flags of create and update
+	asked    []field // flags of create that are the request's, not the resource's
 	filters  []field // flags of list
 	columns  []column
 	wide     []column
@@ -41,6 +43,7 @@ type noun struct {
 
 	form   string                                                            // how the argument that names one is written; "" goes by its name
 	locate func(ctx context.Context, c *client, text string) (string, error) // finds the uid of one where names and paths of groups are not enough
+	page   func(a *app, m protoreflect.Message)                              // shows one to a person; nil where a row of a table will do
 
 	flagsOf map[string]string // what sets a field that has no flag of its own
 	rewrite rewrite
@@ -56,7 +59,11 @@ type rewrite func(ctx context.Context, c *client, cmd *cobra.Command, uid string
 // name of the resource. There may be none.
 func (n noun) method(verb string) protoreflect.MethodDescriptor {
 	if verb != "List" {
-		return n.service.Methods().ByName(protoreflect.Name(verb) + n.message.Name())
+		name := protoreflect.Name(verb) + n.message.Name()
+		if m := n.service.Methods().ByName(name); m != nil || n.writing == nil {
+			return m
+		}
+		return n.writing.Methods().ByName(name)
 	}
 	for i := range n.service.Methods().Len() {
 		m := n.service.Methods().Get(i)
@@ -132,6 +139,11 @@ func (a *app) get(n noun) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			format, err := a.value("output")
+			if err == nil && n.page != nil && format.value == "" && len(a.flags.columns) == 0 {
+				n.page(a, m)
+				return nil
+			}
 			return a.show(n, m)
 		}),
 	}
@@ -162,6 +174,9 @@ func (a *app) create(n noun) *cobra.Command {
 	}
 	for _, f := range n.fields {
 		a.registerField(cmd, f, n.message)
+	}
+	for _, f := range n.asked {
+		a.registerField(cmd, f, n.method("Create").Input())
 	}
 	flag := n.parentFlagName()
 	cmd.Flags().String(flag, "", "`"+n.parentNoun().reference()+"` to create it in")
@@ -217,6 +232,12 @@ func (c *client) create(ctx context.Context, n noun, cmd *cobra.Command, args []
 	_, flags, err := c.fill(ctx, n, cmd, resource, "")
 	if err != nil {
 		return nil, err
+	}
+	for _, f := range n.asked {
+		flags[f.path] = "--" + f.flag
+		if _, err := f.apply(ctx, c, cmd.Flags(), req, f.path); err != nil {
+			return nil, err
+		}
 	}
 	flags["parent"] = "--" + n.parentFlagName()
 	if n.argument != "" {

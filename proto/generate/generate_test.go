@@ -135,6 +135,10 @@ func TestDocumentHasEveryService(t *testing.T) {
 	want := map[string]int{
 		"AccessService":                    4,
 		"AccountAssociationsService":       6,
+		"AdvisoriesService":                2,
+		"AdvisoryFeedsService":             5,
+		"AdvisoryReadingService":           2,
+		"AdvisoryWritingService":           5,
 		"ExternalGroupRoleMappingsService": 5,
 		"FederationService":                3,
 		"GroupInvitesService":              4,
@@ -169,7 +173,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 // the body where that is the whole request.
 func TestDocumentOffersValidateOnly(t *testing.T) {
 	_, doc := openapiJSON(t)
-	change := regexp.MustCompile(`^[A-Za-z]+_(Create|Update|Delete|Batch)`)
+	change := regexp.MustCompile(`^[A-Za-z]+_(Create|Update|Delete|BatchCreate|BatchDelete)`)
 	whole := regexp.MustCompile(`:(batchCreate|batchDelete|updateIdentityMetadata)$`)
 	for path, operations := range doc.Paths {
 		for _, op := range operations {

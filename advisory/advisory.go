@@ -1,0 +1,264 @@
+// Package advisory keeps what is known of vulnerabilities: it takes in what the
+// public databases and an organization's own people say, answers whether a
+// version is affected, and hands it all out again.
+//
+// Every method asks first whether the caller may, then whether the request is
+// sound, and then has the store remember it.
+package advisory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/advisory/feed"
+	"github.com/holdfast-dev/holdfast/advisory/version"
+	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+// Config is what an operator can set. The zero value works, without feeds.
+type Config struct {
+	Fetcher Fetcher     // of feeds; nil: none can be made
+	Limits  feed.Limits // of what is imported
+	Dir     string      // for documents that are being imported; "" is the system's
+	Log     *slog.Logger
+	Now     func() time.Time
+}
+
+// A Service applies the rules of advisories to those in a store.
+type Service struct {
+	store *store.Store
+	authz *authz.Checker
+	pages *page.Tokens
+	cfg   Config
+}
+
+// New returns a Service over s.
+func New(s *store.Store, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.Default()
+	}
+	return &Service{store: s, authz: a, pages: t, cfg: cfg}
+}
+
+// now is the time of a change, as precise as it is kept.
+func (s *Service) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Millisecond) }
+
+// The lists there are, with the orders they can have.
+var (
+	byUID        = page.Order{Field: "uid"}
+	advisoryList = page.List{Kind: "advisories", Fields: []string{"uid", "create_time", "update_time"}, Default: byUID}
+	feedList     = page.List{Kind: "advisory_feeds", Fields: []string{"uid", "name", "create_time", "update_time"}, Default: byUID}
+)
+
+// reach is what the caller may see.
+func (s *Service) reach(ctx context.Context) (store.Reach, error) {
+	under, err := s.authz.Reach(ctx, resource.AdvisoriesList)
+	return store.Reach{Under: under}, err
+}
+
+// List returns a page of the advisories the caller has advisories.list on,
+// without the packages they affect.
+func (s *Service) List(ctx context.Context, f resource.AdvisoryFilter, p page.Params) (page.Page[resource.Advisory], error) {
+	reach, err := s.reach(ctx)
+	if err != nil {
+		return page.Page[resource.Advisory]{}, err
+	}
+	if err := f.Validate(); err != nil {
+		return page.Page[resource.Advisory]{}, err
+	}
+	req, err := s.pages.Request(advisoryList, f, p)
+	if err != nil {
+		return page.Page[resource.Advisory]{}, err
+	}
+	got, err := s.store.Advisories(ctx, reach, f, req, false)
+	if err != nil {
+		return page.Page[resource.Advisory]{}, err
+	}
+	return page.Turn(s.pages, req, got), nil
+}
+
+// Get returns an advisory. The caller needs advisories.list on it.
+func (s *Service) Get(ctx context.Context, uid resource.UID) (resource.Advisory, error) {
+	if err := s.authz.Require(ctx, resource.AdvisoriesList, uid); err != nil {
+		return resource.Advisory{}, err
+	}
+	return s.store.Advisory(ctx, uid)
+}
+
+// Create makes an advisory in a group, under an id of ours if it has none. The
+// caller needs advisories.create there, and for events that are reviewed already
+// advisories.approve.
+func (s *Service) Create(ctx context.Context, group resource.UID, a resource.Advisory) (resource.Advisory, error) {
+	if err := s.authz.Require(ctx, resource.AdvisoriesCreate, group); err != nil {
+		return resource.Advisory{}, err
+	}
+	by := caller(ctx)
+	if a.Author == "" {
+		a.Author = by
+	}
+	for i := range a.Events {
+		if err := s.admit(ctx, group, &a.Events[i], resource.ReviewUnspecified); err != nil {
+			return resource.Advisory{}, err
+		}
+	}
+	if err := check(a); err != nil {
+		return resource.Advisory{}, err
+	}
+	if a.ID == "" {
+		a.ID = resource.StableAdvisoryID(string(group.NewChild()))
+	}
+	return s.store.InsertAdvisory(ctx, group, a)
+}
+
+// Update applies change to an advisory. The caller needs advisories.update on
+// it. Its events stay as they are.
+func (s *Service) Update(ctx context.Context, uid resource.UID, change func(*resource.Advisory) error) (resource.Advisory, error) {
+	if err := s.authz.Require(ctx, resource.AdvisoriesUpdate, uid); err != nil {
+		return resource.Advisory{}, err
+	}
+	return s.store.UpdateAdvisory(ctx, uid, func(a *resource.Advisory) error {
+		events := a.Events
+		if err := change(a); err != nil {
+			return err
+		}
+		a.Events = events
+		return check(*a)
+	})
+}
+
+// Delete removes an advisory. The caller needs advisories.delete on it.
+func (s *Service) Delete(ctx context.Context, uid resource.UID) error {
+	if err := s.authz.Require(ctx, resource.AdvisoriesDelete, uid); err != nil {
+		return err
+	}
+	return s.store.DeleteAdvisory(ctx, uid)
+}
+
+// AddEvent adds an event to an advisory. The caller needs advisories.create on
+// it, and advisories.approve for an event that is reviewed already.
+func (s *Service) AddEvent(ctx context.Context, uid resource.UID, e resource.AdvisoryEvent) (resource.AdvisoryEvent, error) {
+	if err := s.authz.Require(ctx, resource.AdvisoriesCreate, uid); err != nil {
+		return resource.AdvisoryEvent{}, err
+	}
+	if err := s.admit(ctx, uid, &e, resource.ReviewUnspecified); err != nil {
+		return resource.AdvisoryEvent{}, err
+	}
+	if err := e.Validate(); err != nil {
+		return resource.AdvisoryEvent{}, err
+	}
+	e.UID, e.CreateTime = uid.NewChild(), s.now()
+	_, err := s.store.UpdateAdvisory(ctx, uid, func(a *resource.Advisory) error {
+		a.Events = append(slices.Clone(a.Events), e)
+		return check(*a)
+	})
+	return e, err
+}
+
+// UpdateEvent applies change to an event that has not been approved or rejected.
+// The caller needs advisories.update on it, and advisories.approve to review it.
+func (s *Service) UpdateEvent(ctx context.Context, uid resource.UID, change func(*resource.AdvisoryEvent) error) (e resource.AdvisoryEvent, _ error) {
+	if err := s.authz.Require(ctx, resource.AdvisoriesUpdate, uid); err != nil {
+		return resource.AdvisoryEvent{}, err
+	}
+	_, err := s.store.UpdateAdvisory(ctx, uid.Parent(), func(a *resource.Advisory) error {
+		i := slices.IndexFunc(a.Events, func(e resource.AdvisoryEvent) bool { return e.UID == uid })
+		if i < 0 {
+			return fault.Missing("advisory event", string(uid))
+		}
+		before := a.Events[i]
+		if before.ReviewState.Final() {
+			return fault.Unmet("REVIEW_IS_OVER", "the event has been approved or rejected, and stays so")
+		}
+		e = before
+		if err := change(&e); err != nil {
+			return err
+		}
+		e.UID, e.CreateTime = before.UID, before.CreateTime
+		if err := s.admit(ctx, uid, &e, before.ReviewState); err != nil {
+			return err
+		}
+		if err := e.Validate(); err != nil {
+			return err
+		}
+		a.Events = slices.Clone(a.Events)
+		a.Events[i] = e
+		return nil
+	})
+	return e, err
+}
+
+// admit completes an event whose state was before, and sees that the caller may
+// give it the state it has: whoever may write may leave it pending, whoever may
+// approve may say anything, and is its reviewer.
+func (s *Service) admit(ctx context.Context, place resource.UID, e *resource.AdvisoryEvent, before resource.ReviewState) error {
+	if e.ReviewState == resource.ReviewUnspecified {
+		e.ReviewState = resource.ReviewPending
+	}
+	if e.Author == "" {
+		e.Author = caller(ctx)
+	}
+	if e.ReviewState == before || e.ReviewState == resource.ReviewPending {
+		return nil
+	}
+	if err := s.authz.Require(ctx, resource.AdvisoriesApprove, place); err != nil {
+		return err
+	}
+	if e.Reviewer == "" {
+		e.Reviewer = caller(ctx)
+	}
+	return nil
+}
+
+// caller is who a change is put down to.
+func caller(ctx context.Context) string {
+	c, _ := authz.CallerFrom(ctx)
+	return string(c.Identity)
+}
+
+// check reports what is wrong with an advisory: what the vocabulary says, and
+// ranges and vectors that make no sense.
+func check(a resource.Advisory) error {
+	if err := a.Validate(); err != nil {
+		return err
+	}
+	var bad []fault.Violation
+	for i, v := range a.Affected {
+		if err := version.CheckRanges(v); err != nil {
+			bad = append(bad, fault.Violation{Subject: fmt.Sprintf("affected[%d].ranges", i), Description: reason(err)})
+		}
+		bad = append(bad, checkSeverities(fmt.Sprintf("affected[%d].severities", i), v.Severities)...)
+	}
+	bad = append(bad, checkSeverities("severities", a.Severities)...)
+	if len(bad) > 0 {
+		return fault.Fields(bad[:min(len(bad), 20)])
+	}
+	return nil
+}
+
+func checkSeverities(field string, all []resource.Severity) (bad []fault.Violation) {
+	for _, s := range all {
+		if err := feed.CheckSeverity(s); err != nil {
+			bad = append(bad, fault.Violation{Subject: field, Description: reason(err)})
+		}
+	}
+	return bad
+}
+
+// reason is what is wrong, without the name of the field if there is one.
+func reason(err error) string {
+	if f := (*fault.Error)(nil); errors.As(err, &f) && len(f.Fields) > 0 {
+		return f.Fields[0].Description
+	}
+	return err.Error()
+}

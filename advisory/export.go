@@ -1,0 +1,45 @@
+package advisory
+
+import (
+	"context"
+	"io"
+
+	"github.com/holdfast-dev/holdfast/advisory/feed"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// Export writes the advisories that pass a filter, among those the caller has
+// advisories.list on, in the order of their uids. It returns
+// fault.InvalidArgument, with nothing written, for a filter or a format that
+// makes no sense.
+func (s *Service) Export(ctx context.Context, f resource.AdvisoryFilter, format string, o feed.Options, w io.Writer) error {
+	reach, err := s.reach(ctx)
+	if err != nil {
+		return err
+	}
+	if err := f.Validate(); err != nil {
+		return err
+	}
+	o.Time = s.now()
+	out, err := feed.NewWriter(w, feed.Format(format), o)
+	if err != nil {
+		return err
+	}
+	p := page.Request{Size: page.MaxSize, Order: byUID}
+	for {
+		got, err := s.store.Advisories(ctx, reach, f, p, true)
+		if err != nil {
+			return err
+		}
+		for _, a := range got.Items {
+			if err := out.Write(a); err != nil {
+				return err
+			}
+		}
+		if got.Last == nil {
+			return out.Close()
+		}
+		p.After = got.Last
+	}
+}

@@ -1,0 +1,69 @@
+package feed_test
+
+import (
+	"bytes"
+	"testing"
+
+	diff "github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-dev/holdfast/advisory/feed"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+func FuzzOSV(f *testing.F)     { document(f, "osv.json", "withdrawn.yaml") }
+func FuzzOpenVEX(f *testing.F) { document(f, "openvex.json", "openvex-old.json") }
+func FuzzSecDB(f *testing.F)   { document(f, "secdb.json") }
+func FuzzYAML(f *testing.F)    { document(f, "distribution.yaml", "withdrawn.yaml") }
+
+// document fuzzes a format: whatever the bytes, there is something to say about
+// them, and what was read comes back from OSV as it is.
+func document(f *testing.F, names ...string) {
+	for _, name := range names {
+		f.Add(sample(f, name))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var sound []resource.Advisory
+		got := records(t, "f", text, feed.Limits{Record: 1 << 20})
+		for _, r := range got {
+			if r.Name == "" || r.Err == nil && r.Advisory.ID == "" {
+				t.Fatalf("a record without a name or an id: %+v", r)
+			}
+			if r.Err == nil && r.Advisory.Validate() == nil {
+				sound = append(sound, r.Advisory)
+			}
+		}
+		if len(sound) == 0 {
+			return
+		}
+		back := advisories(t, "f", written(t, feed.OSV, feed.Options{}, sound))
+		for i := range sound {
+			sound[i].Source.Modified, back[i].Source.Modified = writing, writing // OSV wants one
+		}
+		if d := diff.Diff(sound, back, same); d != "" {
+			t.Fatalf("(-written +read)\n%s", d)
+		}
+		for _, format := range []feed.Format{feed.OpenVEX, feed.SecDB} {
+			advisories(t, "f", written(t, format, feed.Options{Time: writing}, sound))
+		}
+	})
+}
+
+func FuzzZip(f *testing.F) {
+	f.Add(archive(f, file{name: "a.json", text: osv("A-1")}, file{name: "b/c.yaml", text: "id: A-2", raw: true}))
+	f.Add(archive(f))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if bytes.HasPrefix(text, []byte("PK")) {
+			records(t, "z", text, feed.Limits{Record: 1 << 20, Total: 1 << 22})
+		}
+	})
+}
+
+func FuzzSeverity(f *testing.F) {
+	f.Add(int32(resource.CVSSv2), "AV:N/AC:L/Au:N/C:P/I:P/A:P")
+	f.Add(int32(resource.CVSSv3), "CVSS:3.0/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H")
+	f.Add(int32(resource.CVSSv3), "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H/E:P")
+	f.Add(int32(resource.CVSSv4), "CVSS:4.0/AV:N/AC:L/AT:N/PR:N/UI:N/VC:H/VI:H/VA:H/SC:N/SI:N/SA:N")
+	f.Fuzz(func(_ *testing.T, kind int32, score string) {
+		_ = feed.CheckSeverity(resource.Severity{Type: resource.SeverityType(kind), Score: score})
+	})
+}

@@ -1,0 +1,54 @@
+package feed
+
+import (
+	"strings"
+
+	cvss2 "github.com/pandatix/go-cvss/20"
+	cvss30 "github.com/pandatix/go-cvss/30"
+	cvss31 "github.com/pandatix/go-cvss/31"
+	cvss4 "github.com/pandatix/go-cvss/40"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// maxVector is well above the longest CVSS vector there can be.
+const maxVector = 512
+
+// CheckSeverity reports a score that is no vector of its version of CVSS. It
+// returns fault.InvalidArgument.
+func CheckSeverity(s resource.Severity) error {
+	var err error
+	switch {
+	case len(s.Score) > maxVector:
+		return fault.Field("severities", "a CVSS vector has at most %d bytes", maxVector)
+	case s.Type == resource.CVSSv2:
+		_, err = cvss2.ParseVector(s.Score)
+	case s.Type == resource.CVSSv3 && strings.HasPrefix(s.Score, "CVSS:3.0/"):
+		_, err = cvss30.ParseVector(s.Score)
+	case s.Type == resource.CVSSv3:
+		_, err = cvss31.ParseVector(s.Score)
+	case s.Type == resource.CVSSv4:
+		_, err = cvss4.ParseVector(s.Score)
+	default:
+		return fault.Field("severities", "is not a version of CVSS")
+	}
+	if err != nil {
+		return fault.Field("severities", "%q is no %s vector", s.Score, severityNames[s.Type])
+	}
+	return nil
+}
+
+// severityNames are OSV's.
+var severityNames = map[resource.SeverityType]string{
+	resource.CVSSv2: "CVSS_V2", resource.CVSSv3: "CVSS_V3", resource.CVSSv4: "CVSS_V4",
+}
+
+func severityType(name string) resource.SeverityType {
+	for t, n := range severityNames {
+		if n == name {
+			return t
+		}
+	}
+	return resource.SeverityUnspecified
+}

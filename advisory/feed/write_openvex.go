@@ -1,0 +1,197 @@
+package feed
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/advisory/version"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+const vexContext = "https://openvex.dev/ns/v0.2.0"
+
+// vexWriter writes an OpenVEX document, statement by statement.
+type vexWriter struct {
+	to    *bufio.Writer
+	head  vexDocument
+	wrote int
+}
+
+// newVEXDocument returns a writer. OpenVEX wants an author and an id; where the
+// Options have none, they are ours.
+func newVEXDocument(w io.Writer, o Options) *vexWriter {
+	o.Author = cmp.Or(o.Author, "holdfast")
+	o.ID = cmp.Or(o.ID, "urn:holdfast:openvex:"+o.Time.UTC().Format("20060102T150405.000Z"))
+	return &vexWriter{to: bufio.NewWriter(w), head: vexDocument{
+		Context: vexContext, ID: o.ID, Author: o.Author, Timestamp: o.Time.UTC().Truncate(time.Millisecond), Version: "1",
+		Statements: []vexStatement{},
+	}}
+}
+
+// write says what is determined about the advisory: a statement for each event
+// that was approved. Later ones overrule, as OpenVEX has it. A vulnerability that
+// its source withdrew is not worth a word.
+func (d *vexWriter) write(a resource.Advisory) error {
+	if !a.DeleteTime.IsZero() {
+		return nil
+	}
+	for _, e := range a.Events {
+		if e.ReviewState != resource.ReviewApproved {
+			continue
+		}
+		s, ok := toVEX(a, e)
+		if !ok {
+			continue
+		}
+		text, err := json.Marshal(s)
+		if err != nil {
+			return fmt.Errorf("write %s: %w", a.ID, err)
+		}
+		if err := d.statement(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// statement writes text after the head, or after a comma.
+func (d *vexWriter) statement(text []byte) error {
+	before := ",\n"
+	if d.wrote == 0 {
+		head, err := json.Marshal(d.head)
+		if err != nil {
+			return err
+		}
+		before = strings.TrimSuffix(string(head), "]}") + "\n"
+	}
+	d.wrote++
+	_, err := d.to.WriteString(before + string(text))
+	return err
+}
+
+func (d *vexWriter) close() error {
+	if d.wrote == 0 {
+		if err := d.statement(nil); err != nil {
+			return err
+		}
+	}
+	if _, err := d.to.WriteString("]}\n"); err != nil {
+		return err
+	}
+	return d.to.Flush()
+}
+
+// toVEX is what one event says. It reports false if that is nothing.
+func toVEX(a resource.Advisory, e resource.AdvisoryEvent) (vexStatement, bool) {
+	s := vexStatement{
+		ID: ownStatement + a.ID, Timestamp: e.CreateTime.UTC(), Vulnerability: vexVulnerability{Name: vexName(a)},
+	}
+	s.Vulnerability.Aliases = slices.DeleteFunc(union([]string{a.ID}, a.Aliases), func(id string) bool { return id == s.Vulnerability.Name })
+	if strings.HasPrefix(a.ID, "HFA-") {
+		s.Vulnerability.Aliases = slices.DeleteFunc(s.Vulnerability.Aliases, func(id string) bool { return id == a.ID })
+	}
+	switch e.Type {
+	case resource.EventFalsePositive:
+		s.Status, s.Impact = vexNotAffected, e.Note
+		for _, j := range vexJustifications {
+			if j.kind == e.FalsePositive {
+				s.Justification = j.word
+			}
+		}
+		if s.Justification == "" && s.Impact == "" {
+			s.Impact = "The analysis is contested."
+		}
+	case resource.EventFixed, resource.EventPatched:
+		s.Status, s.StatusNotes = vexFixed, e.Note
+	case resource.EventTruePositive, resource.EventFixNotPlanned, resource.EventPendingUpstreamFix:
+		s.Status, s.Action = vexAffected, e.Note
+		if s.Action == "" {
+			s.Action = vexActions[e.Type]
+		}
+	case resource.EventDetection, resource.EventAnalysisNotPlanned:
+		s.Status, s.StatusNotes = vexUnderInvestigation, e.Note
+		if a.Source.Format == "osv" { // what a public database publishes has been looked at
+			s.Status, s.Action, s.StatusNotes = vexAffected, vexActions[resource.EventTruePositive], ""
+		}
+	}
+	s.Products = vexProducts(a, e)
+	return s, len(s.Products) > 0
+}
+
+// vexActions are what OpenVEX wants to be told where nobody left a note.
+var vexActions = map[resource.AdvisoryEventType]string{
+	resource.EventTruePositive:       "Update to a version that is not affected.",
+	resource.EventFixNotPlanned:      "No fix is planned.",
+	resource.EventPendingUpstreamFix: "A fix is expected from upstream.",
+}
+
+// vexName is what the world calls the vulnerability.
+func vexName(a resource.Advisory) string {
+	for _, alias := range a.Aliases {
+		if strings.HasPrefix(alias, "CVE-") {
+			return alias
+		}
+	}
+	if len(a.Aliases) > 0 && strings.HasPrefix(a.ID, "HFA-") {
+		return a.Aliases[0]
+	}
+	return a.ID
+}
+
+// vexProducts are what an event is about: packages, with the versions it names.
+func vexProducts(a resource.Advisory, e resource.AdvisoryEvent) []vexProduct {
+	affected := a.Affected
+	if len(affected) == 0 {
+		affected = []resource.Affected{{Ecosystem: a.ArtifactType, Name: a.ArtifactName}}
+	}
+	var parts []vexProduct
+	if a.ComponentName != "" {
+		parts = []vexProduct{{ID: a.ComponentName}}
+	}
+	var all []vexProduct
+	for _, v := range affected {
+		purl := v.PURL
+		if purl == "" && v.Ecosystem != gitEcosystem {
+			purl = version.PURL(v.Ecosystem, v.Name)
+		}
+		if purl == "" || v.Ecosystem == genericEcosystem {
+			purl = v.Name
+		}
+		for _, number := range vexVersions(v, e) {
+			p := vexProduct{ID: purl, Subcomponents: parts}
+			if number != "" && !strings.Contains(purl, "@") && strings.HasPrefix(purl, "pkg:") {
+				p.ID += "@" + escapeVersion(number)
+			}
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// vexVersions are the versions of a package that an event is about; an empty one
+// is all.
+func vexVersions(v resource.Affected, e resource.AdvisoryEvent) []string {
+	switch {
+	case e.Type == resource.EventPatched && len(e.Patched) > 0:
+		return e.Patched
+	case e.Type == resource.EventFixed:
+		fixed := firstFixed([]resource.Affected{v})
+		if fixed == "" && e.Fixed != nil {
+			fixed = e.Fixed.Version
+		}
+		return []string{fixed}
+	case e.Type != resource.EventFalsePositive && len(v.Versions) > 0:
+		return v.Versions
+	}
+	return []string{""}
+}
+
+var versionEscaper = strings.NewReplacer("%", "%25", "+", "%2B", ":", "%3A", "@", "%40", "?", "%3F", "#", "%23", " ", "%20", "/", "%2F")
+
+func escapeVersion(s string) string { return versionEscaper.Replace(s) }

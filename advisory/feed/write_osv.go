@@ -1,0 +1,163 @@
+package feed
+
+import (
+	"archive/zip"
+	"cmp"
+	"encoding/json"
+	"io"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+const osvSchema = "1.7.0"
+
+// An osvRecord is an advisory as OSV writes it.
+type osvRecord struct {
+	SchemaVersion string             `json:"schema_version"`
+	ID            string             `json:"id"`
+	Modified      time.Time          `json:"modified"`
+	Published     time.Time          `json:"published,omitzero"`
+	Withdrawn     time.Time          `json:"withdrawn,omitzero"`
+	Aliases       []string           `json:"aliases,omitempty"`
+	Summary       string             `json:"summary,omitempty"`
+	Details       string             `json:"details,omitempty"`
+	Severity      []osvSeverity      `json:"severity,omitempty"`
+	Affected      []osvAffected      `json:"affected,omitempty"`
+	References    []osvReference     `json:"references,omitempty"`
+	Specific      map[string]ownPart `json:"database_specific,omitempty"`
+}
+
+type osvSeverity struct {
+	Type  string `json:"type"`
+	Score string `json:"score"`
+}
+
+type osvReference struct {
+	Type string `json:"type"`
+	URL  string `json:"url"`
+}
+
+type osvAffected struct {
+	Package  *osvPackage   `json:"package,omitempty"`
+	Severity []osvSeverity `json:"severity,omitempty"`
+	Ranges   []osvRange    `json:"ranges,omitempty"`
+	Versions []string      `json:"versions,omitempty"`
+}
+
+type osvPackage struct {
+	Ecosystem string `json:"ecosystem"`
+	Name      string `json:"name"`
+	PURL      string `json:"purl,omitempty"`
+}
+
+type osvRange struct {
+	Type   string     `json:"type"`
+	Repo   string     `json:"repo,omitempty"`
+	Events []osvEvent `json:"events"`
+}
+
+type osvEvent struct {
+	Introduced   string `json:"introduced,omitempty"`
+	Fixed        string `json:"fixed,omitempty"`
+	LastAffected string `json:"last_affected,omitempty"`
+	Limit        string `json:"limit,omitempty"`
+}
+
+// toOSV writes an advisory as OSV. What OSV has no place for, and what reading
+// the record would not lead to by itself, goes with it.
+func toOSV(a resource.Advisory) osvRecord {
+	v := osvRecord{
+		SchemaVersion: osvSchema, ID: a.ID, Published: a.Source.Published, Withdrawn: a.DeleteTime,
+		Modified: a.Source.Modified, Aliases: a.Aliases, Summary: a.Summary, Details: a.Details, Severity: toOSVSeverities(a.Severities),
+	}
+	if v.Modified.IsZero() {
+		v.Modified = a.UpdateTime
+	}
+	for _, r := range a.References {
+		v.References = append(v.References, osvReference(r))
+	}
+	for _, f := range a.Affected {
+		v.Affected = append(v.Affected, toOSVAffected(f))
+	}
+	if own := ownOf(a); !reflect.DeepEqual(own, ownOf(derived(a))) {
+		v.Specific = map[string]ownPart{ownKey: own}
+	}
+	return v
+}
+
+func toOSVSeverities(all []resource.Severity) []osvSeverity {
+	var out []osvSeverity
+	for _, s := range all {
+		out = append(out, osvSeverity{severityNames[s.Type], s.Score})
+	}
+	return out
+}
+
+func toOSVAffected(f resource.Affected) osvAffected {
+	v := osvAffected{Versions: f.Versions, Severity: toOSVSeverities(f.Severities)}
+	if f.Ecosystem != gitEcosystem {
+		v.Package = &osvPackage{f.Ecosystem, f.Name, f.PURL}
+	}
+	for _, r := range f.Ranges {
+		out := osvRange{Type: r.Type, Repo: r.Repo, Events: []osvEvent{}}
+		for _, e := range r.Events {
+			out.Events = append(out.Events, osvEvent(e))
+		}
+		v.Ranges = append(v.Ranges, out)
+	}
+	return v
+}
+
+// ownOf is what OSV has no place for.
+func ownOf(a resource.Advisory) ownPart {
+	own := ownPart{
+		LegacyID: a.LegacyID, Author: a.Author, ArtifactName: a.ArtifactName, ArtifactType: a.ArtifactType,
+		ArtifactArchitecture: a.ArtifactArchitecture, ComponentName: a.ComponentName,
+		ComponentLocation: a.ComponentLocation, ComponentType: a.ComponentType,
+	}
+	for _, e := range a.Events {
+		e.UID = ""
+		e.CreateTime = e.CreateTime.UTC()
+		own.Events = append(own.Events, e)
+	}
+	return own
+}
+
+// derived is what reading the record without that part would make of it.
+func derived(a resource.Advisory) resource.Advisory {
+	d := resource.Advisory{ID: a.ID, Affected: a.Affected, Source: a.Source, Author: databaseOf(a.ID)}
+	nameArtifact(&d)
+	d.Events = osvEvents(d)
+	return d
+}
+
+// osvLines writes a record on each line.
+type osvLines struct{ to *json.Encoder }
+
+func newOSVLines(w io.Writer) *osvLines {
+	to := json.NewEncoder(w)
+	to.SetEscapeHTML(false)
+	return &osvLines{to}
+}
+
+func (d *osvLines) write(a resource.Advisory) error { return d.to.Encode(toOSV(a)) }
+func (d *osvLines) close() error                    { return nil }
+
+// osvArchive writes a file for each record, as the public databases do.
+type osvArchive struct{ to *zip.Writer }
+
+func newOSVArchive(w io.Writer) *osvArchive { return &osvArchive{zip.NewWriter(w)} }
+
+func (d *osvArchive) write(a resource.Advisory) error {
+	name := strings.ReplaceAll(a.ID, "/", "_") + ".json"
+	f, err := d.to.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate, Modified: cmp.Or(a.Source.Modified, a.UpdateTime)})
+	if err != nil {
+		return err
+	}
+	return newOSVLines(f).write(a)
+}
+
+func (d *osvArchive) close() error { return d.to.Close() }

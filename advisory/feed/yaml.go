@@ -1,0 +1,282 @@
+package feed
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// decodeYAML reads a YAML file: OSV records, or advisories of a package.
+func decodeYAML(name string, text []byte) []Record {
+	if len(text) > maxYAML {
+		return []Record{{Name: name, Err: errTooLarge}}
+	}
+	var all []Record
+	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
+		var doc yaml.Node
+		err := d.Decode(&doc)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		var value string
+		if err == nil {
+			value, err = asJSON(&doc)
+		}
+		if err != nil {
+			return append(all, Record{Name: numbered(name, len(all)), Err: fmt.Errorf("is neither JSON nor YAML we read: %w", err)})
+		}
+		all = append(all, decodeYAMLDocument(numbered(name, len(all)), name, value)...)
+	}
+	if len(all) == 0 {
+		return []Record{{Name: name, Err: errEmpty}}
+	}
+	return all
+}
+
+func decodeYAMLDocument(name, file, text string) []Record {
+	r := read(text)
+	distribution := false
+	for key := range r.object {
+		distribution = distribution || key == "advisories"
+		r.skip()
+	}
+	if distribution {
+		return several(name, file, text, readDistribution)
+	}
+	return decodeValue(name, file, text)
+}
+
+var (
+	errAlias = errors.New("anchors and aliases are not taken")
+	errKey   = errors.New("a key must be text")
+)
+
+// asJSON writes YAML as JSON. Every scalar becomes text as it was written: to
+// YAML, the version 1.10 is a number and the same as 1.1.
+func asJSON(n *yaml.Node) (string, error) {
+	var b bytes.Buffer
+	if err := writeNode(&b, n, 0); err != nil {
+		return "", err
+	}
+	return b.String(), nil
+}
+
+func writeNode(b *bytes.Buffer, n *yaml.Node, depth int) error {
+	switch {
+	case depth > maxDepth:
+		return errDepth
+	case n.Kind == yaml.AliasNode, n.Anchor != "":
+		return errAlias
+	case n.Kind == yaml.DocumentNode:
+		return writeNode(b, n.Content[0], depth)
+	case n.Kind == yaml.ScalarNode && n.Tag == "!!null":
+		b.WriteString("null")
+		return nil
+	case n.Kind == yaml.ScalarNode:
+		text, err := json.Marshal(n.Value)
+		b.Write(text)
+		return err
+	}
+	open, shut := byte('{'), byte('}')
+	if n.Kind == yaml.SequenceNode {
+		open, shut = '[', ']'
+	}
+	b.WriteByte(open)
+	for i, child := range n.Content {
+		key := n.Kind == yaml.MappingNode && i%2 == 0
+		if key && (child.Kind != yaml.ScalarNode || child.Tag == "!!null" || child.Tag == "!!merge") {
+			return errKey
+		}
+		if err := writeNode(b, child, depth+1); err != nil {
+			return err
+		}
+		switch {
+		case key:
+			b.WriteByte(':')
+		case i < len(n.Content)-1:
+			b.WriteByte(',')
+		}
+	}
+	return b.WriteByte(shut)
+}
+
+// A distroFile is what a distribution knows about the vulnerabilities of one
+// package.
+type distroFile struct {
+	Package struct {
+		Name string `json:"name"`
+	} `json:"package"`
+	Advisories []distroAdvisory `json:"advisories"`
+}
+
+type distroAdvisory struct {
+	ID      string        `json:"id"`
+	Aliases []string      `json:"aliases"`
+	Events  []distroEvent `json:"events"`
+}
+
+type distroEvent struct {
+	Timestamp time.Time `json:"timestamp"`
+	Type      string    `json:"type"`
+	Data      struct {
+		Type         string          `json:"type"`
+		Note         string          `json:"note"`
+		FixedVersion string          `json:"fixed-version"`
+		Data         distroDetection `json:"data"`
+	} `json:"data"`
+}
+
+type distroDetection struct {
+	CPESearched       string `json:"cpeSearched"`
+	CPEFound          string `json:"cpeFound"`
+	Scanner           string `json:"scanner"`
+	Subpackage        string `json:"subpackageName"`
+	ComponentID       string `json:"componentID"`
+	Component         string `json:"componentName"`
+	ComponentVersion  string `json:"componentVersion"`
+	ComponentType     string `json:"componentType"`
+	ComponentLocation string `json:"componentLocation"`
+}
+
+// distroTypes are the names of events.
+var distroTypes = map[string]resource.AdvisoryEventType{
+	"detection": resource.EventDetection, "true-positive-determination": resource.EventTruePositive,
+	"fixed": resource.EventFixed, "false-positive-determination": resource.EventFalsePositive,
+	"analysis-not-planned": resource.EventAnalysisNotPlanned, "fix-not-planned": resource.EventFixNotPlanned,
+	"pending-upstream-fix": resource.EventPendingUpstreamFix,
+}
+
+// distroReasons are why something is a false positive.
+var distroReasons = map[string]resource.FalsePositiveType{
+	"vulnerability-record-analysis-contested":           resource.AnalysisContested,
+	"component-vulnerability-mismatch":                  resource.ComponentMismatch,
+	"vulnerable-code-version-not-used":                  resource.CodeVersionNotUsed,
+	"vulnerable-code-not-included-in-package":           resource.CodeNotIncluded,
+	"vulnerable-code-not-in-execution-path":             resource.CodeNotInExecutionPath,
+	"vulnerable-code-cannot-be-controlled-by-adversary": resource.CodeNotControllable,
+	"inline-mitigations-exist":                          resource.InlineMitigations,
+}
+
+// distroEcosystem is whose files these are: they do not say.
+const distroEcosystem = "Wolfi"
+
+// readDistribution reads the advisories of a package.
+func readDistribution(text string) ([]resource.Advisory, error) {
+	file, err := decodeJSON[distroFile](text)
+	if err != nil {
+		return nil, err
+	}
+	if file.Package.Name == "" {
+		return nil, errors.New("names no package")
+	}
+	var all []resource.Advisory
+	for _, d := range file.Advisories {
+		a, err := d.advisory(file.Package.Name)
+		if err != nil {
+			return nil, fmt.Errorf("has an advisory that makes no sense: %s %w", d.ID, err)
+		}
+		all = append(all, sealed(a, "yaml"))
+	}
+	return all, nil
+}
+
+func (d distroAdvisory) advisory(name string) (resource.Advisory, error) {
+	a := resource.Advisory{ID: d.ID, Aliases: d.Aliases, Author: distroEcosystem, ArtifactName: name, ArtifactType: "apk"}
+	switch {
+	case d.ID == "":
+		return a, errors.New("has no id")
+	case len(d.Events) == 0:
+		return a, errors.New("has no events")
+	case sharedID(d.ID): // as files had it once: many packages have the same
+		a.ID = resource.StableAdvisoryID("yaml", name, d.ID)
+		a.Aliases = union([]string{d.ID}, d.Aliases)
+	}
+	for _, e := range d.Events {
+		event, err := e.event()
+		if err != nil {
+			return a, err
+		}
+		a.Events = append(a.Events, event)
+		if s := e.Data.Data; event.Detection != nil && event.Detection.Scan != nil && a.ComponentName == "" {
+			a.ComponentName, a.ComponentType, a.ComponentLocation = s.Component, s.ComponentType, s.ComponentLocation
+		}
+	}
+	slices.SortStableFunc(a.Events, func(a, b resource.AdvisoryEvent) int { return a.CreateTime.Compare(b.CreateTime) })
+	a.Affected = []resource.Affected{distroAffected(name, a.Events)}
+	return a, nil
+}
+
+// sharedID tells whether an id is of a vulnerability, not of one package's.
+func sharedID(id string) bool {
+	return strings.HasPrefix(id, "CVE-") || strings.HasPrefix(id, "GHSA-") || strings.HasPrefix(id, "GO-")
+}
+
+// distroAffected is what the events come to: all versions up to the last fix, or
+// none if it was no vulnerability after all.
+func distroAffected(name string, events []resource.AdvisoryEvent) resource.Affected {
+	v := resource.Affected{Ecosystem: distroEcosystem, Name: name, PURL: apkPURL(distroEcosystem, name)}
+	bounds := []resource.RangeEvent{{Introduced: "0"}}
+	for _, e := range events {
+		switch e.Type {
+		case resource.EventFixed:
+			bounds = []resource.RangeEvent{{Introduced: "0"}, {Fixed: e.Fixed.Version}}
+		case resource.EventFalsePositive:
+			bounds = nil
+		default:
+			if bounds == nil {
+				bounds = []resource.RangeEvent{{Introduced: "0"}}
+			}
+		}
+	}
+	if bounds != nil {
+		v.Ranges = []resource.AffectedRange{{Type: "ECOSYSTEM", Events: bounds}}
+	}
+	return v
+}
+
+func (d distroEvent) event() (resource.AdvisoryEvent, error) {
+	e := resource.AdvisoryEvent{
+		CreateTime: d.Timestamp.UTC().Truncate(time.Millisecond), Author: distroEcosystem, ReviewState: resource.ReviewApproved,
+		Type: distroTypes[d.Type], Note: d.Data.Note,
+	}
+	switch e.Type {
+	case resource.EventUnspecified:
+		return e, fmt.Errorf("has an event of the type %q", d.Type)
+	case resource.EventDetection:
+		e.Note, e.Detection = "", d.detection()
+	case resource.EventFixed:
+		if d.Data.FixedVersion == "" {
+			return e, errors.New("does not say in which version it is fixed")
+		}
+		e.Fixed = &resource.Fix{Version: d.Data.FixedVersion}
+	case resource.EventFalsePositive:
+		e.FalsePositive = distroReasons[d.Data.Type]
+		if e.FalsePositive == resource.FalsePositiveUnspecified {
+			return e, fmt.Errorf("is a false positive for the reason %q", d.Data.Type)
+		}
+	}
+	return e, nil
+}
+
+func (d distroEvent) detection() *resource.Detection {
+	s := d.Data.Data
+	switch d.Data.Type {
+	case "nvdapi":
+		return &resource.Detection{NVD: &resource.NVDDetection{CPESearched: s.CPESearched, CPEFound: s.CPEFound}}
+	case "scan/v1":
+		return &resource.Detection{Scan: &resource.ScanDetection{
+			Scanner: s.Scanner, Subpackage: s.Subpackage, ComponentID: s.ComponentID, Component: s.Component,
+			ComponentVersion: s.ComponentVersion, ComponentType: s.ComponentType, ComponentLocation: s.ComponentLocation,
+		}}
+	}
+	return &resource.Detection{Manual: true}
+}

@@ -1,0 +1,302 @@
+package feed
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"compress/flate"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"iter"
+	"math"
+	"path"
+	"strings"
+	"unicode/utf8"
+)
+
+// Archives are read by our own few lines: archive/zip holds the whole directory
+// in memory, some 400 bytes for each of a million entries, and we need an entry
+// once, in order.
+
+var errZip = errors.New("is a broken zip")
+
+// What the parts of an archive start with, and how long they are at least.
+const (
+	zipDirectorySign = 0x02014b50
+	zipDirectorySize = 46
+	zipLocalSign     = 0x04034b50
+	zipLocalSize     = 30
+	zipEndSign       = 0x06054b50
+	zipEndSize       = 22
+	zip64LocatorSign = 0x07064b50
+	zip64LocatorSize = 20
+	zip64EndSign     = 0x06064b50
+	zip64EndSize     = 56
+	zip64Extra       = 1
+)
+
+// archive reads the entries of a zip.
+func (f *feed) archive(name string, r io.ReaderAt, size int64) {
+	read := int64(0)
+	for e, err := range zipEntries(r, size) {
+		if err = cmp.Or(err, f.ctx.Err()); err != nil {
+			f.report(name, err)
+			return
+		}
+		read = max(read, e.offset+e.packed)
+		if strings.HasSuffix(e.name, "/") {
+			continue
+		}
+		if f.files++; f.files > f.limits.Files {
+			f.report(name, errFiles)
+			return
+		}
+		if !f.entry(r, e, min(read, size)) {
+			return
+		}
+	}
+}
+
+// entry reads one entry, if it is of a kind we read and its name plays no tricks.
+// Names are never used as paths; one that reads like an attack is refused
+// because its content hardly is an advisory.
+func (f *feed) entry(r io.ReaderAt, e zipEntry, offset int64) bool {
+	if e.name == "" || !utf8.ValidString(e.name) || !fs.ValidPath(e.name) || strings.ContainsFunc(e.name, func(c rune) bool { return c < ' ' || c == '\\' }) {
+		f.report(fmt.Sprintf("%q", e.name), errors.New("is no plain path"))
+		return !f.stopped
+	}
+	if e.special {
+		f.report(e.name, errors.New("is not a regular file"))
+		return !f.stopped
+	}
+	if !readable(e.name) {
+		return !f.stopped
+	}
+	if e.packed > f.limits.Record {
+		f.report(e.name, errTooLarge)
+		return !f.stopped
+	}
+	return f.add(job{name: e.name, offset: offset, decode: f.decode, load: func(s *scratch) ([]byte, error) {
+		return s.unpack(r, e)
+	}}, e.size)
+}
+
+// readable tells whether a file of a folder or an archive may hold advisories.
+// Whatever else lies beside them, licences and the like, is passed over.
+func readable(name string) bool {
+	switch strings.ToLower(path.Ext(name)) {
+	case ".json", ".jsonl", ".ndjson", ".yaml", ".yml":
+		return true
+	}
+	return false
+}
+
+// A zipEntry is what the directory of an archive says about a file.
+type zipEntry struct {
+	name         string
+	offset       int64 // of its header
+	packed, size int64
+	crc          uint32
+	method       uint16
+	encrypted    bool
+	special      bool // a symbolic link or a device
+}
+
+// zipEntries yields the directory of an archive.
+func zipEntries(r io.ReaderAt, size int64) iter.Seq2[zipEntry, error] {
+	return func(yield func(zipEntry, error) bool) {
+		offset, length, err := findDirectory(r, size)
+		if err != nil {
+			yield(zipEntry{}, err)
+			return
+		}
+		for in := bufio.NewReaderSize(io.NewSectionReader(r, offset, length), 64<<10); ; {
+			e, err := readEntry(in)
+			if errors.Is(err, io.EOF) || !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// findDirectory finds where the directory starts and how long it is.
+func findDirectory(r io.ReaderAt, size int64) (offset, length int64, err error) {
+	tail := make([]byte, min(size, zipEndSize+math.MaxUint16))
+	if _, err := r.ReadAt(tail, size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
+		return 0, 0, err
+	}
+	at := bytes.LastIndex(tail, binary.LittleEndian.AppendUint32(nil, zipEndSign))
+	if at < 0 || len(tail)-at < zipEndSize {
+		return 0, 0, errZip
+	}
+	end := tail[at:]
+	length, offset = int64(binary.LittleEndian.Uint32(end[12:])), int64(binary.LittleEndian.Uint32(end[16:]))
+	if length == math.MaxUint32 || offset == math.MaxUint32 || binary.LittleEndian.Uint16(end[10:]) == math.MaxUint16 {
+		if o, l, ok := findDirectory64(r, size-int64(len(tail))+int64(at)-zip64LocatorSize); ok {
+			offset, length = o, l
+		}
+	}
+	if offset < 0 || length < 0 || offset > size || length > size-offset {
+		return 0, 0, errZip
+	}
+	return offset, length, nil
+}
+
+// findDirectory64 does the same for an archive too large for 32 bits. at is where
+// it says so.
+func findDirectory64(r io.ReaderAt, at int64) (offset, length int64, ok bool) {
+	var locator [zip64LocatorSize]byte
+	if _, err := r.ReadAt(locator[:], at); err != nil || binary.LittleEndian.Uint32(locator[:]) != zip64LocatorSign {
+		return 0, 0, false
+	}
+	var end [zip64EndSize]byte
+	if _, err := r.ReadAt(end[:], int64(binary.LittleEndian.Uint64(locator[8:]))); err != nil || binary.LittleEndian.Uint32(end[:]) != zip64EndSign {
+		return 0, 0, false
+	}
+	return int64(binary.LittleEndian.Uint64(end[48:])), int64(binary.LittleEndian.Uint64(end[40:])), true
+}
+
+// readEntry reads one entry of the directory, and returns io.EOF after the last.
+func readEntry(in *bufio.Reader) (zipEntry, error) {
+	h, err := in.Peek(zipDirectorySize)
+	if len(h) == 0 && errors.Is(err, io.EOF) {
+		return zipEntry{}, io.EOF
+	}
+	if err != nil || binary.LittleEndian.Uint32(h) != zipDirectorySign {
+		return zipEntry{}, errZip
+	}
+	e := zipEntry{
+		encrypted: h[8]&1 != 0,
+		method:    binary.LittleEndian.Uint16(h[10:]),
+		crc:       binary.LittleEndian.Uint32(h[16:]),
+		packed:    int64(binary.LittleEndian.Uint32(h[20:])),
+		size:      int64(binary.LittleEndian.Uint32(h[24:])),
+		offset:    int64(binary.LittleEndian.Uint32(h[42:])),
+	}
+	const unix, kind, regular = 3, 0xf000, 0x8000
+	if mode := binary.LittleEndian.Uint16(h[40:]) & kind; h[5] == unix && mode != 0 && mode != regular {
+		e.special = true
+	}
+	n, extra, comment := int(binary.LittleEndian.Uint16(h[28:])), int(binary.LittleEndian.Uint16(h[30:])), int(binary.LittleEndian.Uint16(h[32:]))
+	text := make([]byte, n+extra)
+	if _, err := in.Discard(zipDirectorySize); err != nil {
+		return zipEntry{}, errZip
+	}
+	if _, err := io.ReadFull(in, text); err != nil {
+		return zipEntry{}, errZip
+	}
+	if _, err := in.Discard(comment); err != nil {
+		return zipEntry{}, errZip
+	}
+	e.name = string(text[:n])
+	e.widen(text[n:])
+	if e.packed < 0 || e.size < 0 || e.offset < 0 {
+		return zipEntry{}, errZip
+	}
+	return e, nil
+}
+
+// widen takes what does not fit in 32 bits from the extra fields.
+func (e *zipEntry) widen(extra []byte) {
+	for len(extra) >= 4 {
+		id, n := binary.LittleEndian.Uint16(extra), int(binary.LittleEndian.Uint16(extra[2:]))
+		extra = extra[4:]
+		if n > len(extra) {
+			return
+		}
+		field := extra[:n]
+		extra = extra[n:]
+		if id != zip64Extra {
+			continue
+		}
+		for _, v := range []*int64{&e.size, &e.packed, &e.offset} {
+			if *v == math.MaxUint32 && len(field) >= 8 {
+				*v, field = int64(binary.LittleEndian.Uint64(field)), field[8:]
+			}
+		}
+	}
+}
+
+// A scratch is memory for reading one file after the other. What it returns is
+// valid until it is asked for more.
+type scratch struct {
+	packed, text []byte
+	in           bytes.Reader
+	inflate      io.ReadCloser
+}
+
+// room returns n bytes of buf, which it makes larger if need be.
+func room(buf *[]byte, n int64) []byte {
+	if int64(cap(*buf)) < n {
+		*buf = make([]byte, n+n/4)
+	}
+	return (*buf)[:n]
+}
+
+// unpack reads the content of an entry. It is as large as the directory says, and
+// has the checksum the directory says, or it is refused.
+func (s *scratch) unpack(r io.ReaderAt, e zipEntry) ([]byte, error) {
+	packed, err := s.load(r, e)
+	if err != nil {
+		return nil, err
+	}
+	text := packed
+	switch {
+	case e.encrypted:
+		return nil, errors.New("is encrypted")
+	case e.method == 8:
+		if text, err = s.deflated(packed, e.size); err != nil {
+			return nil, err
+		}
+	case e.method != 0:
+		return nil, fmt.Errorf("is packed in a way we do not know (%d)", e.method)
+	case e.packed != e.size:
+		return nil, errZip
+	}
+	if crc32.ChecksumIEEE(text) != e.crc {
+		return nil, errors.New("does not have the checksum its archive says")
+	}
+	return text, nil
+}
+
+// load reads an entry as it is packed, in one go as a rule: the length of its
+// header is not known before, but seldom a surprise.
+func (s *scratch) load(r io.ReaderAt, e zipEntry) ([]byte, error) {
+	guess := zipLocalSize + int64(len(e.name)) + 64
+	all := room(&s.packed, guess+e.packed)
+	n, err := r.ReadAt(all, e.offset)
+	if all = all[:n]; err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if n < zipLocalSize || binary.LittleEndian.Uint32(all) != zipLocalSign {
+		return nil, errZip
+	}
+	header := zipLocalSize + int64(binary.LittleEndian.Uint16(all[26:])) + int64(binary.LittleEndian.Uint16(all[28:]))
+	if header+e.packed <= int64(n) {
+		return all[header : header+e.packed], nil
+	}
+	all = room(&s.packed, e.packed)
+	if n, _ := r.ReadAt(all, e.offset+header); int64(n) < e.packed {
+		return nil, errZip
+	}
+	return all, nil
+}
+
+func (s *scratch) deflated(packed []byte, size int64) ([]byte, error) {
+	s.in.Reset(packed)
+	if s.inflate == nil {
+		s.inflate = flate.NewReader(&s.in)
+	} else if err := s.inflate.(flate.Resetter).Reset(&s.in, nil); err != nil {
+		return nil, err
+	}
+	text := room(&s.text, size+1) // one more, to see that there is none
+	n, err := io.ReadFull(s.inflate, text)
+	if int64(n) != size || !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return nil, errors.New("is not as large as its archive says")
+	}
+	return text[:n], nil
+}

@@ -1,0 +1,185 @@
+package advisory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/advisory/fetch"
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// A Fetcher looks at feeds.
+type Fetcher = *fetch.Fetcher
+
+// feedLease is how long a replica has a feed to itself. One that dies while it
+// reads leaves the feed to others after that.
+const feedLease = 2 * time.Hour
+
+// feedPause is how long the service waits before it asks again which feeds are
+// due.
+const feedPause = 5 * time.Second
+
+// CreateFeed adds a feed to a group. The caller needs advisories.create there.
+func (s *Service) CreateFeed(ctx context.Context, group resource.UID, f resource.AdvisoryFeed) (resource.AdvisoryFeed, error) {
+	if err := s.authz.Require(ctx, resource.AdvisoriesCreate, group); err != nil {
+		return resource.AdvisoryFeed{}, err
+	}
+	if f.Interval == 0 {
+		f.Interval = resource.DefaultFeedInterval
+	}
+	if err := s.checkFeed(f); err != nil {
+		return resource.AdvisoryFeed{}, err
+	}
+	f.UID, f.CreateTime = group.NewChild(), s.now()
+	f.UpdateTime = f.CreateTime
+	return f, s.store.InsertFeed(ctx, f)
+}
+
+func (s *Service) checkFeed(f resource.AdvisoryFeed) error {
+	if err := f.Validate(); err != nil {
+		return err
+	}
+	if s.cfg.Fetcher == nil {
+		return fault.Unmet("FEEDS_OFF", "this server reads no feeds")
+	}
+	return s.cfg.Fetcher.Check(f.Address)
+}
+
+// GetFeed returns a feed. The caller needs advisories.list on it.
+func (s *Service) GetFeed(ctx context.Context, uid resource.UID) (resource.AdvisoryFeed, error) {
+	if err := s.authz.Require(ctx, resource.AdvisoriesList, uid); err != nil {
+		return resource.AdvisoryFeed{}, err
+	}
+	return s.store.Feed(ctx, uid)
+}
+
+// ListFeeds returns a page of the feeds the caller has advisories.list on.
+func (s *Service) ListFeeds(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.AdvisoryFeed], error) {
+	reach, err := s.reach(ctx)
+	if err != nil {
+		return page.Page[resource.AdvisoryFeed]{}, err
+	}
+	if err := f.Validate(); err != nil {
+		return page.Page[resource.AdvisoryFeed]{}, err
+	}
+	req, err := s.pages.Request(feedList, f, p)
+	if err != nil {
+		return page.Page[resource.AdvisoryFeed]{}, err
+	}
+	got, err := s.store.Feeds(ctx, reach, f, req)
+	if err != nil {
+		return page.Page[resource.AdvisoryFeed]{}, err
+	}
+	return page.Turn(s.pages, req, got), nil
+}
+
+// UpdateFeed applies change to a feed. The caller needs advisories.update on it.
+func (s *Service) UpdateFeed(ctx context.Context, uid resource.UID, change func(*resource.AdvisoryFeed) error) (resource.AdvisoryFeed, error) {
+	if err := s.authz.Require(ctx, resource.AdvisoriesUpdate, uid); err != nil {
+		return resource.AdvisoryFeed{}, err
+	}
+	return s.store.UpdateFeed(ctx, uid, func(f *resource.AdvisoryFeed) error {
+		if err := change(f); err != nil {
+			return err
+		}
+		return s.checkFeed(*f)
+	})
+}
+
+// DeleteFeed removes a feed; what it brought stays. The caller needs
+// advisories.delete on it.
+func (s *Service) DeleteFeed(ctx context.Context, uid resource.UID) error {
+	if err := s.authz.Require(ctx, resource.AdvisoriesDelete, uid); err != nil {
+		return err
+	}
+	return s.store.DeleteFeed(ctx, uid)
+}
+
+// Run reads feeds when they are due, one at a time, until ctx is done.
+func (s *Service) Run(ctx context.Context) error {
+	if s.cfg.Fetcher == nil {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	tick := time.NewTicker(feedPause)
+	defer tick.Stop()
+	for {
+		for {
+			read, err := s.ReadDue(ctx)
+			if err != nil && ctx.Err() == nil {
+				s.cfg.Log.WarnContext(ctx, "feeds cannot be read", "err", err)
+			}
+			if !read || err != nil {
+				break
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// ReadDue reads one feed that is due, if there is one, and records what came of
+// it.
+func (s *Service) ReadDue(ctx context.Context) (read bool, _ error) {
+	f, ok, err := s.store.TakeDueFeed(ctx, s.now().Add(feedLease))
+	if err != nil || !ok {
+		return false, err
+	}
+	start := s.now()
+	last, state, err := s.readFeed(ctx, f)
+	if ctx.Err() != nil { // shutting down: the next run goes on
+		due := s.now()
+		return true, s.store.FeedRead(context.WithoutCancel(ctx), f, f.Last, f.State, due)
+	}
+	if err != nil {
+		last.Error = clip(feedError(err))
+		s.cfg.Log.WarnContext(ctx, "feed not read", "feed", f.UID, "address", f.Address, "err", err)
+	}
+	last.Time, last.Took = s.now(), s.now().Sub(start)
+	return true, s.store.FeedRead(ctx, f, last, state, last.Time.Add(f.Interval))
+}
+
+// readFeed reads a feed. The state it returns says that all of it was read, so
+// it is the old one if not.
+func (s *Service) readFeed(ctx context.Context, f resource.AdvisoryFeed) (last resource.FeedResult, state []byte, err error) {
+	state = f.State
+	got, err := s.cfg.Fetcher.Fetch(ctx, f.Address, f.State)
+	if err != nil {
+		return last, state, err
+	}
+	defer func() { err = errors.Join(err, got.Close()) }()
+	if !got.Changed {
+		last.Unchanged, last.Import = true, resource.ImportResult{}
+		return last, got.State, nil
+	}
+	var problems []Problem
+	m := s.newImport(ctx, f.UID.Parent(), f.Name, func(p Progress) error {
+		problems = append(problems, p.Problems...)
+		return nil
+	})
+	err = m.Take(got.Records)
+	done, closing := m.Close()
+	last.Import = done
+	if err = errors.Join(err, closing); err != nil {
+		return last, state, err
+	}
+	if len(problems) > 0 {
+		last.Error = clip(fmt.Sprintf("%d of %d records could not be read: %s: %s", done.Failed, done.Records(), problems[0].Name, problems[0].Reason))
+	}
+	return last, got.State, nil
+}
+
+// feedError is what the owner of a feed may know of a failure.
+func feedError(err error) string {
+	if f := (*fault.Error)(nil); errors.As(err, &f) {
+		return f.Message
+	}
+	return err.Error()
+}

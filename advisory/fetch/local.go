@@ -1,0 +1,122 @@
+package fetch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/advisory/feed"
+)
+
+// maxLocalFiles is how many files a folder may have.
+const maxLocalFiles = 4_000_000
+
+// local looks at a folder or a file. Links that lead out of the operator's folder
+// lead nowhere.
+func (f *Fetcher) local(ctx context.Context, address string, s state) (Result, error) {
+	folder, rest, _ := f.allowed(address)
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return Result{}, errors.New("the folder that the operator allows cannot be read")
+	}
+	info, err := root.Stat(rest)
+	if err != nil {
+		return Result{}, errors.Join(reason(err), root.Close())
+	}
+	if info.IsDir() {
+		return localFolder(ctx, root, rest, s)
+	}
+	return localFile(ctx, root, rest, info, s)
+}
+
+// reason says why something cannot be read, without where it is.
+func reason(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("there is no such folder or file")
+	case errors.Is(err, fs.ErrPermission):
+		return errors.New("the server may not read it")
+	}
+	return errors.New("it cannot be read, or leads out of the folder that the operator allows")
+}
+
+func localFile(ctx context.Context, root *os.Root, name string, info fs.FileInfo, s state) (Result, error) {
+	if !info.Mode().IsRegular() {
+		return Result{}, errors.Join(errors.New("it is neither a folder nor a regular file"), root.Close())
+	}
+	next := state{Address: s.Address, Sum: line(name, info)}
+	if next.Sum == s.Sum {
+		return unchanged(next), root.Close()
+	}
+	file, err := root.Open(name)
+	if err != nil {
+		return Result{}, errors.Join(reason(err), root.Close())
+	}
+	return Result{
+		Changed: true, State: next.bytes(), Size: info.Size(),
+		Records: feed.Read(ctx, filepath.Base(name), file, info.Size(), feed.Limits{}),
+		Close:   func() error { return errors.Join(file.Close(), root.Close()) },
+	}, nil
+}
+
+func localFolder(ctx context.Context, root *os.Root, name string, s state) (Result, error) {
+	sub, err := root.OpenRoot(name)
+	if err = errors.Join(err, root.Close()); err != nil {
+		return Result{}, reason(err)
+	}
+	sum, err := fingerprint(ctx, sub.FS())
+	if err != nil {
+		return Result{}, errors.Join(err, sub.Close())
+	}
+	next := state{Address: s.Address, Sum: sum}
+	if sum == s.Sum {
+		return unchanged(next), sub.Close()
+	}
+	return Result{
+		Changed: true, State: next.bytes(),
+		Records: feed.ReadFS(ctx, sub.FS(), feed.Limits{Files: maxLocalFiles}), Close: sub.Close,
+	}, nil
+}
+
+// line is what tells that a file is another.
+func line(name string, info fs.FileInfo) string {
+	return fmt.Sprintf("%s %d %d", name, info.Size(), info.ModTime().UnixNano())
+}
+
+// fingerprint tells two states of a folder apart without reading its files. What is
+// hidden does not count: it is not read either, and a clone's .git is large.
+func fingerprint(ctx context.Context, fsys fs.FS) (string, error) {
+	sum, files := sha256.New(), 0
+	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+		hidden := name != "." && strings.HasPrefix(d.Name(), ".")
+		switch {
+		case hidden && d.IsDir():
+			return fs.SkipDir
+		case hidden, d.IsDir():
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if files++; files > maxLocalFiles {
+			return errors.New("the folder has too many files")
+		}
+		_, err = fmt.Fprintln(sum, line(path.Clean(name), info))
+		return err
+	})
+	if err != nil {
+		return "", reason(err)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}

@@ -1,0 +1,113 @@
+package api
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-dev/holdfast/advisory/feed"
+	"github.com/holdfast-dev/holdfast/fault"
+	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// A document is written by a method, as HTTP has it: whole, in the format of
+// others.
+type document func(ctx context.Context, r *http.Request, params map[string]string, h http.Header, w io.Writer) error
+
+// downloadTime is how long a document may take to write.
+const downloadTime = time.Hour
+
+// download serves documents under a path. They go through the chain as
+// ExportAdvisories.
+func (g *gateway) download(path string, write document) {
+	const method = "/holdfast.advisories.v1.AdvisoryReadingService/ExportAdvisories"
+	info := &grpc.UnaryServerInfo{FullMethod: method}
+	mux := g.newMux()
+	g.routes[collection(path)] = mux
+	err := mux.HandlePath(http.MethodGet, path, func(w http.ResponseWriter, r *http.Request, params map[string]string) {
+		ctx, cancel := context.WithTimeout(withPassword(r), downloadTime)
+		defer cancel()
+		out := &reply{ResponseWriter: w}
+		buffered := bufio.NewWriterSize(out, exportPiece) // until it is full, a mistake can still be told
+		_, err := g.local.intercept(ctx, nil, info, func(ctx context.Context, _ any) (any, error) {
+			if err := write(ctx, r, params, w.Header(), buffered); err != nil {
+				return nil, err
+			}
+			return nil, buffered.Flush()
+		})
+		switch {
+		case err == nil:
+		case out.begun:
+			panic(http.ErrAbortHandler) // half a document must not look like a whole one
+		default:
+			w.Header().Del("Content-Disposition")
+			g.fail(w, status.Convert(err), false)
+		}
+	})
+	if err != nil {
+		panic("route " + path + ": " + err.Error()) // the routes are the program's own
+	}
+}
+
+// A reply knows whether it has begun.
+type reply struct {
+	http.ResponseWriter
+	begun bool
+}
+
+func (r *reply) Write(b []byte) (int, error) {
+	r.begun = true
+	return r.ResponseWriter.Write(b)
+}
+
+// withPassword lets programs that know nothing but passwords bring their token
+// as one.
+func withPassword(r *http.Request) context.Context {
+	o := originOf(r.Context())
+	if _, password, ok := r.BasicAuth(); ok && password != "" {
+		o.token, o.err = password, nil
+	}
+	return context.WithValue(r.Context(), originKey{}, &o)
+}
+
+// exportOverHTTP writes the advisories that pass the filters of the query.
+func (a *API) exportOverHTTP(ctx context.Context, r *http.Request, _ map[string]string, h http.Header, w io.Writer) error {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return fault.Field("query", "is malformed")
+	}
+	format, zip := query.Get("format"), query.Get("zip") == "true"
+	query.Del("format")
+	query.Del("zip")
+	in := &vulnpb.ListAdvisoriesRequest{}
+	if err := readQuery(query.Encode(), binding{input: in.ProtoReflect().Descriptor()}, nil, in); err != nil {
+		return err
+	}
+	name, contentType := "advisories.json", "application/json"
+	if zip {
+		name, contentType = "advisories.zip", "application/zip"
+	}
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
+	return a.advisory.Export(ctx, advisoryFilter(in), format, feed.Options{Zip: zip}, w)
+}
+
+// secdbOverHTTP writes what is known of the packages of a group, and of those
+// below it, as distributions publish it for scanners.
+func (a *API) secdbOverHTTP(ctx context.Context, _ *http.Request, params map[string]string, h http.Header, w io.Writer) error {
+	group, err := resource.ParseUID("group", strings.TrimSuffix(params["group"], "/security.json"))
+	if err != nil {
+		return err
+	}
+	f := resource.AdvisoryFilter{Place: resource.PlaceFilter{DescendantsOf: group}, ArtifactTypes: []string{"apk"}}
+	h.Set("Content-Type", "application/json")
+	return a.advisory.Export(ctx, f, "secdb", feed.Options{URLPrefix: a.cfg.Audience}, w)
+}

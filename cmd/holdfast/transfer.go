@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
+	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
+)
+
+// A document is a file to import.
+type document struct {
+	path, name string
+	size       int64
+}
+
+// importPiece is how many bytes of a document one message has.
+const importPiece = 1 << 20
+
+func (a *app) importAdvisories() *cobra.Command {
+	var group string
+	cmd := &cobra.Command{
+		Use: "import PATH...", Short: "Import advisories from files, archives and folders",
+		Long: "Takes over OSV (JSON, YAML, or a zip of them), OpenVEX, secdb, and the advisories of distributions that write\n" +
+			"them in YAML. What the group has already is left alone, so an import that was cut off can simply be started\n" +
+			"again. Records that cannot be taken are told by file and reason, and the rest goes in; the exit code is then 1.",
+		Example: "  holdfast advisories import all.zip --group acme",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, args []string) error {
+			uid, err := c.resolve(ctx, groups(), group)
+			if err != nil {
+				return err
+			}
+			docs, err := findDocuments(args)
+			if err != nil {
+				return err
+			}
+			return c.importAll(ctx, uid, docs)
+		}),
+	}
+	cmd.Flags().StringVar(&group, "group", "", "`GROUP` to import into")
+	must(cmd.MarkFlagRequired("group"))
+	must(cmd.RegisterFlagCompletionFunc("group", a.completeFlag(groups())))
+	return cmd
+}
+
+// findDocuments lists the files that paths name; those of a folder that can be
+// imported.
+func findDocuments(paths []string) (docs []document, _ error) {
+	for _, path := range paths {
+		err := filepath.WalkDir(path, func(file string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			if file != path && !slices.Contains([]string{".json", ".yaml", ".yml", ".zip"}, strings.ToLower(filepath.Ext(file))) {
+				return nil
+			}
+			info, err := os.Stat(file)
+			if err != nil {
+				return err
+			}
+			name := filepath.Base(file)
+			if rel, err := filepath.Rel(path, file); err == nil && rel != "." {
+				name = filepath.ToSlash(rel)
+			}
+			docs = append(docs, document{file, name, info.Size()})
+			return nil
+		})
+		if err != nil {
+			return nil, usage("%v", err)
+		}
+	}
+	if len(docs) == 0 {
+		return nil, usage("there is nothing to import in %s", strings.Join(paths, ", "))
+	}
+	return docs, nil
+}
+
+// authorized is the context of a stream.
+func (c *client) authorized(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.token)
+}
+
+// importAll sends documents, and shows how far the server is with them.
+func (c *client) importAll(ctx context.Context, group string, docs []document) error {
+	ctx, cancel := context.WithCancel(c.authorized(ctx))
+	defer cancel()
+	stream, err := advisoriespb.NewAdvisoryWritingServiceClient(c).ImportAdvisories(ctx)
+	if err != nil {
+		return refusal{c.api, status.Convert(err), nil}.problem()
+	}
+	var total int64
+	for _, d := range docs {
+		total += d.size
+	}
+	sent := make(chan error, 1)
+	go func() {
+		err := send(stream, group, docs)
+		if err != nil {
+			cancel()
+		}
+		sent <- err
+	}()
+	bar := newProgress(c.app, total)
+	counts := &advisoriespb.ImportCounts{}
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			bar.clear()
+			return c.importFailed(<-sent, err, counts)
+		}
+		counts = m.GetCounts()
+		for _, p := range m.GetProblems() {
+			bar.clear()
+			c.app.note("%s: %s", p.GetName(), p.GetReason())
+		}
+		bar.show(m.GetBytes(), counts.GetCreated()+counts.GetUpdated()+counts.GetUnchanged()+counts.GetFailed())
+	}
+	bar.clear()
+	fmt.Fprintf(c.app.out, "%s in %s (%s records a second)\n", countsText(counts), bar.took(), bar.rate())
+	if n := counts.GetFailed(); n > 0 {
+		return &problem{text: fmt.Sprintf("%d records were not taken", n), code: exitError}
+	}
+	return nil
+}
+
+// importFailed tells why an import ended early, and how far it was.
+func (c *client) importFailed(sending, receiving error, counts *advisoriespb.ImportCounts) error {
+	p := refusal{c.api, status.Convert(receiving), map[string]string{"parent": "--group"}}.problem()
+	if sending != nil && !errors.Is(sending, io.EOF) && !errors.Is(sending, context.Canceled) {
+		p = usage("%v", sending)
+	}
+	if counts.GetCreated()+counts.GetUpdated()+counts.GetUnchanged() > 0 {
+		p.hints = append(p.hints, countsText(counts)+" before that; to go on, run it again")
+	}
+	return p
+}
+
+type importClient = advisoriespb.AdvisoryWritingService_ImportAdvisoriesClient
+
+// send sends documents. A stream that the server has ended fails with io.EOF;
+// why, its other direction tells.
+func send(stream importClient, group string, docs []document) error {
+	if err := stream.Send(&advisoriespb.ImportAdvisoriesRequest{Part: &advisoriespb.ImportAdvisoriesRequest_Parent{Parent: group}}); err != nil {
+		return err
+	}
+	buf := make([]byte, importPiece)
+	for _, d := range docs {
+		if err := sendDocument(stream, d, buf); err != nil {
+			return err
+		}
+	}
+	return stream.CloseSend()
+}
+
+func sendDocument(stream importClient, d document, buf []byte) error {
+	f, err := os.Open(d.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := stream.Send(&advisoriespb.ImportAdvisoriesRequest{Part: &advisoriespb.ImportAdvisoriesRequest_Document_{
+		Document: &advisoriespb.ImportAdvisoriesRequest_Document{Name: d.name, Size: d.size},
+	}}); err != nil {
+		return err
+	}
+	for left := d.size; left > 0; {
+		n, err := io.ReadFull(f, buf[:min(left, importPiece)])
+		if err != nil {
+			return fmt.Errorf("%s changed while it was read", d.path)
+		}
+		if err := stream.Send(&advisoriespb.ImportAdvisoriesRequest{Part: &advisoriespb.ImportAdvisoriesRequest_Data{Data: buf[:n]}}); err != nil {
+			return err
+		}
+		left -= int64(n)
+	}
+	return nil
+}
+
+func (a *app) exportAdvisories() *cobra.Command {
+	var format, file string
+	var zip bool
+	method := advisories().method("List")
+	cmd := &cobra.Command{
+		Use: "export", Short: "Write advisories in the format of others",
+		Long: "Writes the advisories that pass the filters as osv (one JSON document after the other, or a zip of files),\n" +
+			"openvex or secdb.",
+		Example: "  holdfast advisories export --format osv --zip --file advisories.zip --parent acme --recursive",
+		Args:    cobra.NoArgs,
+		RunE: a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, _ []string) error {
+			filter := &vulnpb.ListAdvisoriesRequest{}
+			if err := c.narrow(ctx, advisories(), cmd, filter.ProtoReflect()); err != nil {
+				return err
+			}
+			return c.exportTo(ctx, &advisoriespb.ExportAdvisoriesRequest{Filter: filter, Format: format, Zip: zip}, file)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&format, "format", "osv", "`FORMAT`: osv, openvex or secdb")
+	f.BoolVar(&zip, "zip", false, "a zip with a file for each advisory, of osv")
+	f.StringVar(&file, "file", "", "`FILE` to write to; standard output unless given")
+	f.String("parent", "", "only those directly in this `GROUP`")
+	f.BoolP("recursive", "r", false, "with --parent: those at any depth below it")
+	must(cmd.RegisterFlagCompletionFunc("parent", a.completeFlag(groups())))
+	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"osv", "openvex", "secdb"}, cobra.ShellCompDirectiveNoFileComp)))
+	for _, field := range advisoryFilters() {
+		a.registerField(cmd, field, method.Input())
+	}
+	return cmd
+}
+
+// exportTo writes an export to a file. What there was of that name stays until
+// the export is whole.
+func (c *client) exportTo(ctx context.Context, req *advisoriespb.ExportAdvisoriesRequest, file string) error {
+	if file == "" {
+		return c.export(ctx, req, c.app.out)
+	}
+	temp, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
+	if err != nil {
+		return usage("--file: %v", err)
+	}
+	defer os.Remove(temp.Name()) // gone under that name if all went well
+	err = c.export(ctx, req, temp)
+	if err := errors.Join(err, temp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temp.Name(), file)
+}
+
+func (c *client) export(ctx context.Context, req *advisoriespb.ExportAdvisoriesRequest, w io.Writer) error {
+	stream, err := advisoriespb.NewAdvisoryReadingServiceClient(c).ExportAdvisories(c.authorized(ctx), req)
+	for err == nil {
+		var m *advisoriespb.ExportAdvisoriesResponse
+		if m, err = stream.Recv(); err == nil {
+			if _, err := w.Write(m.GetData()); err != nil {
+				return fmt.Errorf("write the export: %w", err)
+			}
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return refusal{c.api, status.Convert(err), map[string]string{"format": "--format"}}.problem()
+}

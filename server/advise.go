@@ -1,0 +1,45 @@
+package server
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/advisory"
+	"github.com/holdfast-dev/holdfast/advisory/fetch"
+	"github.com/holdfast-dev/holdfast/outbound"
+	"github.com/holdfast-dev/holdfast/page"
+)
+
+// Folders are paths, in settings with commas between them.
+type Folders []string
+
+// UnmarshalText reads folders.
+func (f *Folders) UnmarshalText(text []byte) error {
+	var all Folders
+	for part := range strings.SplitSeq(string(text), ",") {
+		path := strings.TrimSpace(part)
+		if !filepath.IsAbs(path) {
+			return fmt.Errorf("%q is not an absolute path", path)
+		}
+		all = append(all, filepath.Clean(path))
+	}
+	*f = all
+	return nil
+}
+
+// feedTimeout is how long a download may take.
+const feedTimeout = 15 * time.Minute
+
+// advise builds what keeps advisories, and keeps them current.
+func (s *Server) advise(tokens *page.Tokens) (*advisory.Service, error) {
+	reach, err := s.cfg.reach()
+	if err != nil {
+		return nil, err
+	}
+
+	reach.Timeout = feedTimeout
+	fetcher := fetch.New(fetch.Config{Client: outbound.Client(reach), Dir: s.cfg.DataDir, Folders: s.cfg.FeedFolders, Timeout: feedTimeout})
+	return advisory.New(s.store, s.checker, tokens, advisory.Config{Fetcher: fetcher, Log: s.log, Now: s.cfg.Now}), nil
+}
