@@ -32,6 +32,7 @@ import (
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+	vulnv1pb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v1"
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/registry"
@@ -101,6 +102,7 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	iamv1pb.RegisterGroupInvitesServer(a.local, groupInvitesV1{iam: all.IAM})
 	iamv1pb.RegisterExternalGroupRoleMappingsServer(a.local, externalGroupRoleMappingsV1{iam: all.IAM})
 	registryv1pb.RegisterRegistryServer(a.local, registryV1{registry: all.Registry})
+	vulnv1pb.RegisterAdvisoriesServer(a.local, advisoriesV1{service: all.Advisory})
 	pingv1pb.RegisterPingServiceServer(a.local, pingV1{})
 	accesspb.RegisterAccessServiceServer(a.local, access{iam: all.IAM, version: cfg.Version})
 	vulnpb.RegisterAdvisoriesServiceServer(a.local, advisories{service: all.Advisory})

@@ -28,6 +28,7 @@ import (
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+	vulnv1pb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v1"
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
@@ -62,6 +63,7 @@ func whereTo() (http.Handler, *string) {
 	iamv1pb.RegisterGroupInvitesServer(l, groupInvitesV1{})
 	iamv1pb.RegisterExternalGroupRoleMappingsServer(l, externalGroupRoleMappingsV1{})
 	registryv1pb.RegisterRegistryServer(l, registryV1{})
+	vulnv1pb.RegisterAdvisoriesServer(l, advisoriesV1{})
 	pingv1pb.RegisterPingServiceServer(l, pingV1{})
 	oidcpb.RegisterSecurityTokenServiceServer(l, securityTokens{})
 	federationpb.RegisterFederationServiceServer(l, federation{})

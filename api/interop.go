@@ -29,6 +29,7 @@ import (
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+	vulnv1pb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v1"
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 )
 
@@ -69,6 +70,10 @@ var packages = []struct {
 		also:  []string{"chainguard.platform.registry"},
 	},
 	{
+		files: []protoreflect.FileDescriptor{vulnv1pb.File_holdfast_vulnerabilities_v1_advisories_proto},
+		also:  []string{"chainguard.platform.vulnerabilities.v1"},
+	},
+	{
 		files: []protoreflect.FileDescriptor{pingv1pb.File_holdfast_ping_v1_ping_proto},
 		also:  []string{"chainguard.platform.ping"},
 	},
@@ -91,7 +96,7 @@ var packages = []struct {
 }
 
 // deprecated are the packages of version 1.
-var deprecated = []string{"holdfast.iam.v1", "holdfast.ping.v1", "holdfast.registry.v1"}
+var deprecated = []string{"holdfast.iam.v1", "holdfast.ping.v1", "holdfast.registry.v1", "holdfast.vulnerabilities.v1"}
 
 // ProofHeaders are the prefixes that the headers of an AWS proof may have: ours,
 // and the one that clients of the public API were built with.

@@ -68,6 +68,7 @@ func TestApiOpenAPI(t *testing.T) {
 	maps.Copy(examples, exchangeExamples(w, x))
 	maps.Copy(examples, v1Examples(t, w, x))
 	maps.Copy(examples, registryV1Examples(t, w, x))
+	maps.Copy(examples, advisoryV1Examples(t, w, x))
 	maps.Copy(examples, advisoryExamples(t, w, x))
 	for path, operations := range doc.Paths {
 		for verb, op := range operations {

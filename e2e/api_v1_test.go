@@ -184,3 +184,34 @@ func registryV1Examples(t *testing.T, w *world, x things) map[string][]example {
 		"V1_Registry_GetSize":            {{uid: repo, digest: digest, query: "arch=amd64"}, {uid: repo, digest: digest, query: "arch=z80", fails: true}},
 	}
 }
+
+// advisoryV1Examples are of version 1 of the advisories.
+func advisoryV1Examples(t *testing.T, w *world, x things) map[string][]example {
+	t.Helper()
+	made := func(target, body string) string {
+		r := w.send(t, w.Token, "POST", "/vulnerabilities/v1/advisories"+target, body)
+		var m struct{ ID string }
+		if err := json.Unmarshal([]byte(r.body), &m); err != nil || r.status != http.StatusOK {
+			t.Fatalf("POST %s: %d %s", target, r.status, r.body)
+		}
+		return m.ID
+	}
+	text := func(name string) string {
+		return `{"parentId":"` + x.org + `","advisory":{"artifactName":"` + name + `","artifactType":"apk","componentName":"c","aliases":["CVE-2026-1"]}}`
+	}
+	one, spare := made("", text("one")), made("", text("spare"))
+	event := made("/"+one+"/events", `{"advisoryEvent":{"status":"PENDING","detection":{"manual":{}}}}`)
+	nothing := x.org + "/0123456789abcdef"
+	return map[string][]example{
+		"V1_Advisories_Create": {{body: text("new")}, {body: `{"parentId":"` + x.org + `"}`, fails: true}},
+		"V1_Advisories_List": {
+			{}, {query: "id=" + one}, {query: "artifact_name=one&artifact_name=two&page_size=1&order_by=UPDATED_AT_DESC&event_statuses=PENDING&latest_event_type=EVENT_TYPE_FILTER_FIXED"},
+			{query: "order_by=ALIASES_ASC", fails: true}, {query: "page_size=-5", fails: true},
+		},
+		"V1_Advisories_Update":              {{uid: one, body: `{"artifactName":"one","artifactType":"apk"}`}, {uid: one, body: `{}`, fails: true}},
+		"V1_Advisories_Delete":              {{uid: spare}, {uid: spare, fails: true}},
+		"V1_Advisories_CreateAdvisoryEvent": {{uid: one, body: `{"advisoryEvent":{"status":"PENDING","fixed":{"fixedVersion":"1.2"}}}`}, {uid: one, body: `{"advisoryEvent":{"status":"PENDING","componentLocationChanged":{}}}`, fails: true}},
+		"V1_Advisories_ListAdvisoryEvents":  {{uid: one}, {uid: nothing, fails: true}},
+		"V1_Advisories_UpdateAdvisoryEvent": {{uid: event, body: `{"status":"PENDING","truePositiveDetermination":{"note":"n"}}`}, {uid: nothing, body: `{}`, fails: true}},
+	}
+}

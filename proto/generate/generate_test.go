@@ -153,6 +153,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"RolesService":                     5,
 		"SecurityTokenService":             3,
 		"TagsService":                      4,
+		"V1_Advisories":                    7,
 		"V1_ExternalGroupRoleMappings":     5,
 		"V1_GroupAccountAssociations":      5,
 		"V1_GroupInvites":                  3,
