@@ -54,7 +54,7 @@ var onlyIn = []struct{ library, homes string }{
 	{"google.golang.org/genproto", "api server cmd/holdfast gen/... proto/generate bench e2e"},
 	{"github.com/grpc-ecosystem/grpc-gateway", "api server gen/... proto/generate bench e2e"},
 	{"github.com/go-jose/go-jose", "token trust"},
-	{"github.com/prometheus", "server api"},
+	{"github.com/prometheus", "server api bench"},
 	{"github.com/yuin/goldmark", "registry"},
 	{"github.com/microcosm-cc/bluemonday", "registry"},
 	{"github.com/package-url", "advisory/version"},

@@ -92,7 +92,9 @@ type roleBindingsV1 struct {
 }
 
 func bindingV1(b resource.BoundRole) *iamv1pb.RoleBinding {
-	return &iamv1pb.RoleBinding{Id: string(b.UID), Identity: string(b.Identity), Group: string(b.Group()), Role: string(b.RoleBinding.Role)}
+	p := &iamv1pb.RoleBinding{Id: string(b.UID), Identity: string(b.Identity), Role: string(b.RoleBinding.Role)}
+	p.Group = string(b.Group()) //lint:ignore SA1019 not to be written any more, and still read
+	return p
 }
 
 // boundV1 is a binding with what it ties together, as lists have it.

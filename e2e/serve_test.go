@@ -54,7 +54,10 @@ func serve(t *testing.T, database string, cfg server.Config, seed func(*store.St
 	key := seal.NewKey()
 	cfg.Dev, cfg.Listen, cfg.DataDir = true, "127.0.0.1:0", t.TempDir()
 	cfg.Database, cfg.EncryptionKey, cfg.AuthURL = database, key.Text(), "http://issuer.test"
-	cfg.Stdout, cfg.Stderr = io.Discard, io.Discard
+	cfg.Stdout = io.Discard
+	if cfg.Stderr == nil {
+		cfg.Stderr = io.Discard
+	}
 	w := &world{database: database}
 	w.issuer = prepare(t, database, token.Config{Issuer: cfg.AuthURL, Key: key, Now: cfg.Now}, seed)
 	w.run(t, cfg)

@@ -114,8 +114,11 @@ var reserved = []netip.Prefix{
 // secure refuses what is not https, but for this machine where that is allowed.
 type secure struct {
 	loopback bool
-	next     http.RoundTripper
+	next     *http.Transport
 }
+
+// CloseIdleConnections is for http.Client, which looks for it here.
+func (s secure) CloseIdleConnections() { s.next.CloseIdleConnections() }
 
 func (s secure) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme == "https" || r.URL.Scheme == "http" && s.loopback && isLoopback(r.URL.Hostname()) {

@@ -67,6 +67,7 @@ var repairs = []struct {
 	cause  string
 	change func(string) []string
 }{
+	{"has spaces around it", func(s string) []string { return []string{strings.TrimSpace(s)} }},
 	{"has a slash at the end too many or too few", func(s string) []string {
 		return []string{s + "/", strings.TrimSuffix(s, "/")}
 	}},
@@ -83,7 +84,6 @@ var repairs = []struct {
 	{"the token is for a ref, an environment or a pull request other than the one expected", func(s string) []string {
 		return otherContexts(s)
 	}},
-	{"has spaces around it", func(s string) []string { return []string{strings.TrimSpace(s)} }},
 }
 
 // GitHub's subjects name the repository, since 2026 with the ids of owner and
@@ -146,12 +146,21 @@ func (i Identity) Warnings() []string {
 	if err != nil {
 		return nil
 	}
-	for _, filler := range []string{"", "x", "x:x"} {
-		if s := sample(tree.Simplify(), filler); githubNew.MatchString(s) || githubOld.MatchString(s) {
-			return githubWarnings(want{pattern: re}, s)
+	w := want{pattern: re}
+	subject := ""
+	for pick := range 4 {
+		for _, filler := range []string{"", "x", "x:x"} {
+			s := sample(tree.Simplify(), filler, pick)
+			if !w.accepts(s) || !githubNew.MatchString(s) && !githubOld.MatchString(s) {
+				continue
+			}
+			if subject != "" && githubNew.MatchString(s) != githubNew.MatchString(subject) {
+				return nil // one of each form
+			}
+			subject = s
 		}
 	}
-	return nil
+	return githubWarnings(w, subject)
 }
 
 // githubWarnings compares what a relationship accepts in both forms of a subject
@@ -174,9 +183,10 @@ func githubWarnings(w want, subject string) []string {
 	return nil
 }
 
-// sample returns a text that a pattern matches, with the first choice wherever
-// there is one, and the filler where anything at all may stand.
-func sample(re *syntax.Regexp, filler string) string {
+// sample returns a text that a pattern probably matches: of choices the one of
+// that number, what may be left out if the number is odd, and the filler where
+// anything at all may stand.
+func sample(re *syntax.Regexp, filler string, pick int) string {
 	var b strings.Builder
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -192,17 +202,23 @@ func sample(re *syntax.Regexp, filler string) string {
 			return filler
 		}
 		if re.Op == syntax.OpPlus {
-			return sample(re.Sub[0], filler)
+			return sample(re.Sub[0], filler, pick)
 		}
-	case syntax.OpCapture, syntax.OpAlternate:
-		return sample(re.Sub[0], filler)
+	case syntax.OpQuest:
+		if pick%2 == 1 {
+			return sample(re.Sub[0], filler, pick)
+		}
+	case syntax.OpAlternate:
+		return sample(re.Sub[pick%len(re.Sub)], filler, pick)
+	case syntax.OpCapture:
+		return sample(re.Sub[0], filler, pick)
 	case syntax.OpRepeat:
 		for range min(re.Min, 64) {
-			b.WriteString(sample(re.Sub[0], filler))
+			b.WriteString(sample(re.Sub[0], filler, pick))
 		}
 	case syntax.OpConcat:
 		for _, sub := range re.Sub {
-			b.WriteString(sample(sub, filler))
+			b.WriteString(sample(sub, filler, pick))
 		}
 	}
 	return b.String()

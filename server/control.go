@@ -32,7 +32,7 @@ func (c Config) controlSocket() string { return filepath.Join(c.DataDir, control
 // runs without.
 func (s *Server) serveControl(ctx context.Context) error {
 	path := s.cfg.controlSocket()
-	os.Remove(path) // of a server that was killed: the lock of the data folder says that none runs
+	_ = os.Remove(path) // of a server that was killed: the lock of the data folder says that none runs
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "unix", path)
 	if err != nil {
@@ -40,7 +40,7 @@ func (s *Server) serveControl(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	defer os.Remove(path)
+	defer func() { _ = os.Remove(path) }() // the next server removes it too
 	if err := os.Chmod(path, 0o600); err != nil {
 		l.Close()
 		return fmt.Errorf("control socket: %w", err)
@@ -109,7 +109,7 @@ func Order(ctx context.Context, cfg Config, words []string, out io.Writer) error
 		return err
 	}
 	s := &Server{cfg: cfg.at(&net.TCPAddr{}), log: newLogger(cfg.Stderr, cfg.LogLevel)}
-	defer s.Close()
+	defer func() { _ = s.Close() }() // what was ordered is done
 	for _, step := range []func(context.Context) error{s.open, s.assemble} {
 		if err := step(ctx); err != nil {
 			return err

@@ -321,6 +321,19 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 	"watchers run before the write returns": watchers,
 	"a setting is taken once":               settings,
 	"the first signing key wins":            signingKeys,
+
+	"a session keeps what it was given":              sessionKeeps,
+	"a refresh token is replaced by the next":        refreshRotates,
+	"a refresh token used twice ends its session":    refreshReplayed,
+	"a session ends when idle, and in any case":      sessionEnds,
+	"a session that is ended is over":                sessionEnded,
+	"sessions that are over are forgotten":           sessionsForgotten,
+	"an identity goes with its sessions and denials": identityWithSessions,
+	"the last denials are kept for a while":          denialsKept,
+	"to be seen is no change":                        seenQuietly,
+	"an issuer is looked at by one":                  issuerStates,
+	"an issuer has the identities that trust it":     identitiesOfIssuer,
+	"signing keys follow one another":                signingKeysRotate,
 }
 
 func TestPromises(t *testing.T) {

@@ -183,7 +183,8 @@ func (s *Store) InsertFirstSigningKey(ctx context.Context, k SigningKey) error {
 }
 
 // AddSigningKey adds k if the newest key is still the one of that id, and tells
-// whether it did: of replicas that rotate together, one wins.
+// whether it did: of replicas that rotate together, one wins. It is then the
+// newest, even if the clock that dated it is behind.
 func (s *Store) AddSigningKey(ctx context.Context, k SigningKey, newest string) (added bool, _ error) {
 	err := s.write(ctx, func(t *tx) error {
 		added = false
@@ -192,11 +193,12 @@ func (s *Store) AddSigningKey(ctx context.Context, k SigningKey, newest string) 
 			return err
 		}
 		var id string
-		if err := t.row(ctx, `SELECT id FROM signing_keys ORDER BY create_ms DESC, id LIMIT 1`, nil, &id); err != nil || id != newest {
+		var at int64
+		if err := t.row(ctx, `SELECT id, create_ms FROM signing_keys ORDER BY create_ms DESC, id LIMIT 1`, nil, &id, &at); err != nil || id != newest {
 			return err
 		}
 		_, err := t.exec(ctx, `INSERT INTO signing_keys (id, algorithm, sealed, create_ms) VALUES ($1, $2, $3, $4)`,
-			k.ID, k.Algorithm, k.Sealed, ms(k.CreateTime))
+			k.ID, k.Algorithm, k.Sealed, max(ms(k.CreateTime), at+1))
 		added = err == nil
 		t.reread(resource.SigningKeysSubject)
 		return err

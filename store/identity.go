@@ -112,7 +112,7 @@ func (s *Store) UpdateIdentity(ctx context.Context, uid resource.UID, kind resou
 			WHERE uid = $1`, append([]any{string(uid)}, columns...)...); err != nil {
 			return err
 		}
-		if !reflect.DeepEqual(before.Relationship, i.Relationship) { // replicas remember whom it stands for
+		if before.Email != i.Email || !reflect.DeepEqual(before.Relationship, i.Relationship) { // replicas remember whom it stands for
 			t.reread(uid)
 		}
 		return t.emit(ctx, kind, uid, uid.Parent(), before, i)

@@ -3,6 +3,7 @@ package store_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 
@@ -251,7 +252,9 @@ func TestDuels(t *testing.T) {
 	const rounds = 40
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		org := addGroup(t, s, "", "org").UID
-		for name, prepare := range duels {
+		all := maps.Clone(duels)
+		maps.Copy(all, issuerDuels)
+		for name, prepare := range all {
 			t.Run(name, func(t *testing.T) {
 				for range rounds {
 					d := prepare(t, s, org)

@@ -55,10 +55,13 @@ func (t *tx) addRefresh(ctx context.Context, session string, digest []byte, ends
 	return err
 }
 
-// forgetSessions drops a few sessions whose time is over.
+// sessionsKept is longer than a refresh at the end of a session can take.
+const sessionsKept = time.Minute
+
+// forgetSessions drops a few sessions whose time has been over for a while.
 func (t *tx) forgetSessions(ctx context.Context) error {
 	const few = `SELECT id FROM sessions WHERE expire_ms < $1 ORDER BY expire_ms LIMIT 20`
-	now := ms(t.s.now())
+	now := ms(t.s.now().Add(-sessionsKept))
 	if _, err := t.exec(ctx, `DELETE FROM refresh_tokens WHERE session IN (`+few+`)`, now); err != nil {
 		return err
 	}
@@ -76,12 +79,15 @@ func (s *Store) UseRefresh(ctx context.Context, digest, next []byte, ends time.T
 	var refusal error
 	err := s.write(ctx, func(t *tx) error {
 		refusal = nil
-		var id string
+		id, err := t.lockSessionOf(ctx, digest)
+		if err != nil {
+			return err
+		}
 		var ended int64
 		var used bool
-		err := t.row(ctx, `SELECT t.session, t.expire_ms, t.used FROM refresh_tokens AS t WHERE t.digest = $1`+s.engine.lock, []any{digest}, &id, &ended, &used)
+		err = t.row(ctx, `SELECT expire_ms, used FROM refresh_tokens WHERE digest = $1`, []any{digest}, &ended, &used)
 		if errors.Is(err, sql.ErrNoRows) {
-			return fault.New(fault.Unauthenticated, "Unauthenticated: the refresh token is not known, or its session has ended")
+			return errNoRefresh()
 		}
 		if err != nil {
 			return err
@@ -104,9 +110,27 @@ func (s *Store) UseRefresh(ctx context.Context, digest, next []byte, ends time.T
 	return n, expires, err
 }
 
+func errNoRefresh() error {
+	return fault.New(fault.Unauthenticated, "Unauthenticated: the refresh token is not known, or its session has ended")
+}
+
+// lockSessionOf locks the session of a refresh token and returns its id. Whoever
+// changes the tokens of a session locks it first: it cannot be ended while it
+// gets another.
+func (t *tx) lockSessionOf(ctx context.Context, digest []byte) (id string, _ error) {
+	err := t.row(ctx, `SELECT session FROM refresh_tokens WHERE digest = $1`, []any{digest}, &id)
+	if err == nil {
+		err = t.row(ctx, `SELECT t.id FROM sessions AS t WHERE t.id = $1`+t.s.engine.lock, []any{id}, &id)
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", errNoRefresh()
+	}
+	return id, err
+}
+
 // renewSession replaces the refresh token of a session.
 func (t *tx) renewSession(ctx context.Context, id string, digest, next []byte, ends time.Time) (n resource.Session, expires time.Time, err error) {
-	if n, err = scanSession(t.on.QueryRowContext(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.id = $1`+t.s.engine.lock, id)); err != nil {
+	if n, err = scanSession(t.on.QueryRowContext(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.id = $1`, id)); err != nil {
 		return n, expires, err
 	}
 	n.UsedTime = t.s.now()
@@ -158,6 +182,9 @@ func (s *Store) EndSession(ctx context.Context, id string) (ended bool, _ error)
 }
 
 func (t *tx) endSession(ctx context.Context, id string) (bool, error) {
+	if _, err := t.exec(ctx, `SELECT t.id FROM sessions AS t WHERE t.id = $1`+t.s.engine.lockKey, id); err != nil {
+		return false, err
+	}
 	if _, err := t.exec(ctx, `DELETE FROM refresh_tokens WHERE session = $1`, id); err != nil {
 		return false, err
 	}
@@ -170,6 +197,9 @@ func (t *tx) endSession(ctx context.Context, id string) (bool, error) {
 
 // endSessions ends the sessions of an identity, whose tokens are void already.
 func (t *tx) endSessions(ctx context.Context, identity resource.UID) error {
+	if _, err := t.exec(ctx, `SELECT t.id FROM sessions AS t WHERE t.identity = $1 ORDER BY t.id`+t.s.engine.lockKey, string(identity)); err != nil {
+		return err
+	}
 	if _, err := t.exec(ctx, `DELETE FROM refresh_tokens WHERE session IN (SELECT id FROM sessions WHERE identity = $1)`, string(identity)); err != nil {
 		return err
 	}

@@ -108,7 +108,9 @@ func (s *Service) readProof(bearer string, identity resource.UID) (*http.Request
 	return r, resource.Check{}
 }
 
-var signedHeaders = regexp.MustCompile(`SignedHeaders=([a-z0-9;-]+)`)
+// awsSignature is the one way that the signature of a proof is written. Whoever
+// could name the signed headers twice would have us and AWS each read one.
+var awsSignature = regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=[A-Za-z0-9/_-]+, ?SignedHeaders=([a-z0-9;-]+), ?Signature=[0-9a-f]{64}$`)
 
 // checkBinding checks what binds a proof to us, to the identity and to the hour,
 // and that all of it is signed.
@@ -122,7 +124,7 @@ func (s *Service) checkBinding(r *http.Request, identity resource.UID) resource.
 	if prefix == "" {
 		return resource.Check{Claim: "aud", Cause: "the header that says whom the proof is for is missing"}
 	}
-	m := signedHeaders.FindStringSubmatch(r.Header.Get("Authorization"))
+	m := awsSignature.FindStringSubmatch(r.Header.Get("Authorization"))
 	if m == nil {
 		return resource.Check{Claim: "signature", Cause: "the request is not signed"}
 	}

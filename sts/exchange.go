@@ -86,8 +86,11 @@ func (s *Service) assume(ctx context.Context, uid resource.UID, bearer string, c
 	act, err := s.accept(ctx, p, bearer)
 	if remembered && errors.Is(err, fault.PermissionDenied) {
 		s.known.forget(uid) // another replica may have changed it a moment ago
-		if p, _, err = s.party(ctx, uid); err != nil {
+		if p, _, err = s.party(ctx, uid); errors.Is(err, fault.NotFound) {
 			return Token{}, s.denied(ctx, "iss")
+		}
+		if err != nil {
+			return Token{}, err
 		}
 		act, err = s.accept(ctx, p, bearer)
 	}
@@ -143,15 +146,9 @@ func (s *Service) accept(ctx context.Context, p *party, bearer string) (*resourc
 	return &resource.Upstream{Issuer: c.Issuer, Subject: c.Subject, Audience: c.Audience}, nil
 }
 
-// credential is what a token says. One issuer leaves the scheme of its address
-// out.
+// credential is what a token says.
 func credential(tok *trust.Token) resource.Credential {
-	c := resource.Credential{Issuer: tok.Issuer, Subject: tok.Subject, Audience: tok.Audience, Claim: tok.Claim}
-	if c.Issuer == "accounts.google.com" {
-		c.Issuer = "https://" + c.Issuer
-		tok.Issuer = c.Issuer
-	}
-	return c
+	return resource.Credential{Issuer: tok.Issuer, Subject: tok.Subject, Audience: tok.Audience, Claim: tok.Claim}
 }
 
 // verify checks the signature of a token whose issuer p trusts.
@@ -163,7 +160,10 @@ func (s *Service) verify(ctx context.Context, p *party, bearer string, tok *trus
 	case p.identity.Relationship.StaticKeys != nil:
 		err = p.keys.Verify(tok)
 	case tok.Issuer == s.issuer.Address():
-		_, err := s.own(ctx, bearer)
+		caller, err := s.own(ctx, bearer)
+		if err == nil && (caller.Caps != nil || caller.Scopes != nil) { // it was made to do less than its identity may
+			return refused("", "a token that is narrowed cannot stand for another identity")
+		}
 		return err
 	default:
 		err = s.trust.Verify(ctx, tok)

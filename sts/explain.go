@@ -76,7 +76,6 @@ func (s *Service) candidates(ctx context.Context, uid resource.UID, raw string) 
 	if err != nil {
 		return nil, nil, false, fault.Field("token", "%s", err.Error())
 	}
-	credential(tok)
 	if uid != "" {
 		i, err := s.store.Identity(ctx, uid)
 		return []resource.Identity{i}, tok, true, err

@@ -53,7 +53,7 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) look(ctx context.Context, every time.Duration) error {
 	var group errgroup.Group
 	group.SetLimit(lookAtOnce)
-	defer group.Wait()
+	defer func() { _ = group.Wait() }() // none of them fails
 	for issuer := ""; ; {
 		next, err := s.store.NextIssuer(ctx, issuer)
 		if err != nil {

@@ -46,7 +46,11 @@ func (i *Issuer) serveDiscovery(w http.ResponseWriter, _ *http.Request) {
 // serveKeys answers with the stored keys, or with those last known while the
 // store is away: the tokens they prove are as good as before.
 func (i *Issuer) serveKeys(w http.ResponseWriter, r *http.Request) {
-	k, _ := i.refresh(r.Context(), keysAge)
+	age := keysAge
+	if i.doubted.Load() {
+		age = 0
+	}
+	k, _ := i.refresh(r.Context(), age)
 	serve(w, k.document)
 }
 

@@ -127,7 +127,7 @@ func (a *audiences) UnmarshalJSON(text []byte) error {
 }
 
 // Mint returns a new token that says c.
-func (i *Issuer) Mint(_ context.Context, c Claims) (string, error) {
+func (i *Issuer) Mint(ctx context.Context, c Claims) (string, error) {
 	life := c.Life
 	if life == 0 {
 		life = DefaultLife
@@ -147,24 +147,25 @@ func (i *Issuer) Mint(_ context.Context, c Claims) (string, error) {
 	if c.Scopes != nil {
 		p.Scopes = &c.Scopes
 	}
-	return i.sign(p)
+	k, err := i.current(ctx)
+	if err != nil {
+		return "", err
+	}
+	return k.sign(p, now)
 }
 
 // Address is the iss of every token.
 func (i *Issuer) Address() string { return i.issuer }
 
-func (i *Issuer) sign(p payload) (string, error) {
+// sign returns a token that says p.
+func (k *keys) sign(p payload, now time.Time) (string, error) {
 	body, err := json.Marshal(p)
 	if err != nil {
 		return "", fmt.Errorf("encode a token: %w", err)
 	}
-	signed, err := i.keys.Load().signer(i.now()).Sign(body)
+	raw, err := k.signer(now).sign(body)
 	if err != nil {
 		return "", fmt.Errorf("sign a token: %w", err)
-	}
-	raw, err := signed.CompactSerialize()
-	if err != nil {
-		return "", fmt.Errorf("write a token: %w", err)
 	}
 	return raw, nil
 }

@@ -39,10 +39,8 @@ func (i *Issuer) Verify(ctx context.Context, raw, audience string) (authz.Caller
 	case len(raw) > maxToken:
 		return authz.Caller{}, refused("the token is too long")
 	}
-	if i.doubted.Load() {
-		if _, err := i.refresh(ctx, 0); err != nil {
-			return authz.Caller{}, err
-		}
+	if _, err := i.current(ctx); err != nil {
+		return authz.Caller{}, err
 	}
 	id := digestOf(raw, audience)
 	if c, ok := i.verified.Get(id); ok {

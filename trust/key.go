@@ -1,12 +1,16 @@
 package trust
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rsa"
-	stdjson "encoding/json"
+	_ "crypto/sha256" // to verify with
+	_ "crypto/sha512"
+	"encoding/json"
 	"errors"
+	"math/big"
 	"slices"
 
 	"github.com/go-jose/go-jose/v4"
@@ -19,8 +23,19 @@ const (
 	maxTried   = 8    // keys for a token that names none
 )
 
+// algorithms are those a token may be signed with: none that a public key could
+// be mistaken for a secret of.
+var algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
+
 // A KeySet is the public keys of an issuer.
-type KeySet struct{ keys []jose.JSONWebKey }
+type KeySet struct{ keys []publicKey }
+
+// A publicKey verifies signatures of the algorithms that fit it.
+type publicKey struct {
+	id         string
+	algorithms []string
+	key        crypto.PublicKey
+}
 
 // A Key is how a key is listed.
 type Key struct{ ID, Algorithm string }
@@ -29,9 +44,9 @@ type Key struct{ ID, Algorithm string }
 // are left out; it fails if none is left.
 func ParseKeys(document []byte) (KeySet, error) {
 	var set struct {
-		Keys []stdjson.RawMessage `json:"keys"`
+		Keys []json.RawMessage `json:"keys"`
 	}
-	if err := stdjson.Unmarshal(document, &set); err != nil {
+	if err := json.Unmarshal(document, &set); err != nil {
 		return KeySet{}, errors.New("the key set is not JSON of the right form")
 	}
 	if len(set.Keys) > maxKeys {
@@ -41,7 +56,7 @@ func ParseKeys(document []byte) (KeySet, error) {
 	for _, raw := range set.Keys {
 		var k jose.JSONWebKey
 		if k.UnmarshalJSON(raw) == nil && usable(k) {
-			s.keys = append(s.keys, k)
+			s.keys = append(s.keys, publicKey{k.KeyID, fits(k), k.Key})
 		}
 	}
 	if len(s.keys) == 0 {
@@ -55,8 +70,9 @@ func usable(k jose.JSONWebKey) bool {
 		return false
 	}
 	if rsaKey, ok := k.Key.(*rsa.PublicKey); ok {
-		bits := rsaKey.N.BitLen()
-		return bits >= minRSABits && bits <= maxRSABits
+		if bits := rsaKey.N.BitLen(); bits < minRSABits || bits > maxRSABits {
+			return false
+		}
 	}
 	return len(fits(k)) > 0
 }
@@ -64,38 +80,34 @@ func usable(k jose.JSONWebKey) bool {
 // fits returns the algorithms that a key can verify. The algorithm follows from
 // the key, never from the token alone: otherwise a token could choose how its
 // key is misread.
-func fits(k jose.JSONWebKey) []jose.SignatureAlgorithm {
-	var all []jose.SignatureAlgorithm
+func fits(k jose.JSONWebKey) []string {
+	var all []string
 	switch key := k.Key.(type) {
 	case *rsa.PublicKey:
-		all = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512}
+		all = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
 	case ed25519.PublicKey:
-		all = []jose.SignatureAlgorithm{jose.EdDSA}
+		all = []string{"EdDSA"}
 	case *ecdsa.PublicKey:
 		switch key.Curve {
 		case elliptic.P256():
-			all = []jose.SignatureAlgorithm{jose.ES256}
+			all = []string{"ES256"}
 		case elliptic.P384():
-			all = []jose.SignatureAlgorithm{jose.ES384}
+			all = []string{"ES384"}
 		case elliptic.P521():
-			all = []jose.SignatureAlgorithm{jose.ES512}
+			all = []string{"ES512"}
 		}
 	}
 	if k.Algorithm == "" {
 		return all
 	}
-	return slices.DeleteFunc(all, func(a jose.SignatureAlgorithm) bool { return string(a) != k.Algorithm })
+	return slices.DeleteFunc(all, func(a string) bool { return a != k.Algorithm })
 }
 
 // List returns the keys as they are listed.
 func (s KeySet) List() []Key {
 	var all []Key
 	for _, k := range s.keys {
-		algorithm := k.Algorithm
-		if can := fits(k); algorithm == "" && len(can) > 0 {
-			algorithm = string(can[0])
-		}
-		all = append(all, Key{k.KeyID, algorithm})
+		all = append(all, Key{k.id, k.algorithms[0]})
 	}
 	return all
 }
@@ -111,11 +123,10 @@ var (
 func (s KeySet) Verify(t *Token) error {
 	tried := 0
 	for _, k := range s.keys {
-		if t.header.KeyID != "" && k.KeyID != t.header.KeyID ||
-			!slices.Contains(fits(k), jose.SignatureAlgorithm(t.header.Algorithm)) {
+		if t.keyID != "" && k.id != t.keyID || !slices.Contains(k.algorithms, t.algorithm) {
 			continue
 		}
-		if _, err := t.signed.Verify(k.Key); err == nil {
+		if k.signed(t) {
 			return nil
 		}
 		if tried++; tried == maxTried {
@@ -126,4 +137,32 @@ func (s KeySet) Verify(t *Token) error {
 		return ErrUnknownKey
 	}
 	return ErrSignature
+}
+
+// hashes are of the algorithms that sign a hash, by the end of their names.
+var hashes = map[string]crypto.Hash{"256": crypto.SHA256, "384": crypto.SHA384, "512": crypto.SHA512}
+
+// signed tells whether the key has signed t, whose algorithm fits it.
+func (k publicKey) signed(t *Token) bool {
+	if key, ok := k.key.(ed25519.PublicKey); ok {
+		return ed25519.Verify(key, t.input, t.signature)
+	}
+	hash := hashes[t.algorithm[2:]]
+	h := hash.New()
+	h.Write(t.input)
+	sum := h.Sum(nil)
+	switch key := k.key.(type) {
+	case *rsa.PublicKey:
+		if t.algorithm[0] == 'P' {
+			return rsa.VerifyPSS(key, hash, sum, t.signature, nil) == nil
+		}
+		return rsa.VerifyPKCS1v15(key, hash, sum, t.signature) == nil
+	case *ecdsa.PublicKey:
+		size := (key.Curve.Params().BitSize + 7) / 8
+		if len(t.signature) != 2*size {
+			return false
+		}
+		return ecdsa.Verify(key, sum, new(big.Int).SetBytes(t.signature[:size]), new(big.Int).SetBytes(t.signature[size:]))
+	}
+	return false
 }

@@ -9,25 +9,16 @@ package trust
 
 import (
 	"bytes"
-	"errors"
-	"io"
+	"encoding/base64"
+	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
-
-	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/json"
 )
 
 const maxToken = 16 << 10
-
-// algorithms are those a token may be signed with: none that a public key could
-// be mistaken for a secret of.
-var algorithms = []jose.SignatureAlgorithm{
-	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
-}
 
 // A Token is what somebody says of themselves, until it is verified.
 type Token struct {
@@ -38,9 +29,11 @@ type Token struct {
 	Issued   time.Time // zero if the token does not say
 	NotUntil time.Time // zero if the token does not say
 
-	claims map[string]any
-	signed *jose.JSONWebSignature
-	header jose.Header
+	claims    object
+	algorithm string
+	keyID     string
+	input     []byte // what is signed
+	signature []byte
 }
 
 // A Malformed says why a text is no token. It names a claim where one is to
@@ -52,6 +45,9 @@ func (m *Malformed) Error() string { return m.Reason }
 func malformed(claim, reason string) error { return &Malformed{claim, reason} }
 
 // Parse reads a token without judging it. Its error is a *Malformed.
+//
+// It is written here, because the library reads a token several times over,
+// which would cost more than to verify it.
 func Parse(raw string) (*Token, error) {
 	if len(raw) > maxToken {
 		return nil, malformed("", "the token is too long")
@@ -59,57 +55,69 @@ func Parse(raw string) (*Token, error) {
 	if strings.Count(raw, ".") != 2 {
 		return nil, malformed("", "this is not a signed token")
 	}
-	signed, err := jose.ParseSignedCompact(raw, algorithms)
-	if _, ok := errors.AsType[*jose.ErrUnexpectedSignatureAlgorithm](err); ok {
-		return nil, malformed("alg", "the token is not signed with a public key algorithm that is accepted here")
-	}
-	if err != nil || len(signed.Signatures) != 1 {
+	signed := strings.LastIndexByte(raw, '.')
+	header, payload, _ := strings.Cut(raw[:signed], ".")
+	t := &Token{input: []byte(raw[:signed])}
+	h, ok := decodeObject(header)
+	var err error
+	if t.signature, err = encoding.DecodeString(raw[signed+1:]); err != nil || !ok {
 		return nil, malformed("", "the token cannot be read")
 	}
-	t := &Token{signed: signed, header: signed.Signatures[0].Protected}
-	if err := checkHeader(t.header); err != nil {
+	if err := t.readHeader(h); err != nil {
 		return nil, err
 	}
-	if err := t.readClaims(signed.UnsafePayloadWithoutVerification()); err != nil {
-		return nil, err
+	if t.claims, ok = decodeObject(payload); !ok {
+		return nil, malformed("", "the claims of the token are not one JSON object in UTF-8, each name once")
 	}
-	return t, nil
+	return t, t.readClaims()
 }
 
-// checkHeader refuses a token that brings or points to a key of its own, or that
-// wraps another.
-func checkHeader(h jose.Header) error {
-	if h.JSONWebKey != nil {
-		return malformed("jwk", "the token brings its own key")
+// encoding is that of all parts of a token; each has one way to be written.
+var encoding = base64.RawURLEncoding.Strict()
+
+func decodeObject(part string) (object, bool) {
+	b, err := encoding.DecodeString(part)
+	if err != nil {
+		return nil, false
 	}
-	for _, name := range []string{"jku", "x5u", "x5c"} {
-		if _, given := h.ExtraHeaders[jose.HeaderKey(name)]; given {
-			return malformed(name, "the token points to its own key")
+	return readObject(b)
+}
+
+var refusedHeaders = []Malformed{
+	{"jwk", "the token brings its own key"}, {"x5c", "the token brings its own key"},
+	{"jku", "the token points to its own key"}, {"x5u", "the token points to its own key"},
+	{"crit", "the token asks for what is not known here"}, {"b64", "the token asks for what is not known here"},
+}
+
+// readHeader refuses a token that brings or points to a key of its own, that
+// wraps another, that is to be understood in a way of its own, or that is signed
+// with what a public key could be mistaken for a secret of.
+func (t *Token) readHeader(h object) error {
+	for _, refused := range refusedHeaders {
+		if h[refused.Claim] != nil {
+			return &refused
 		}
 	}
-	if cty, given := h.ExtraHeaders[jose.HeaderContentType]; given {
-		if s, ok := cty.(string); !ok || strings.EqualFold(s, "JWT") {
-			return malformed("cty", "the token wraps another token")
-		}
+	if cty, ok := text(h["cty"]); h["cty"] != nil && (!ok || strings.EqualFold(cty, "JWT")) {
+		return malformed("cty", "the token wraps another token")
+	}
+	var ok bool
+	if t.algorithm, ok = text(h["alg"]); !ok || !slices.Contains(algorithms, t.algorithm) {
+		return malformed("alg", "the token is not signed with a public key algorithm that is accepted here")
+	}
+	if t.keyID, ok = text(h["kid"]); !ok && h["kid"] != nil {
+		return malformed("kid", "the header kid must be text")
 	}
 	return nil
 }
 
-func (t *Token) readClaims(payload []byte) error {
-	if !utf8.Valid(payload) {
-		return malformed("", "the claims of the token are not UTF-8")
-	}
-	dec := json.NewDecoder(bytes.NewReader(payload)) // go-jose's refuses a name that is given twice
-	dec.SetNumberType(json.UnmarshalJSONNumber)
-	if err := dec.Decode(&t.claims); err != nil || t.claims == nil {
-		return malformed("", "the claims of the token are not one JSON object, each name once")
-	}
-	if _, err := dec.Token(); err != io.EOF {
-		return malformed("", "the claims of the token are not one JSON object, each name once")
-	}
+func (t *Token) readClaims() error {
 	var err error
 	if t.Issuer, err = t.text("iss"); err != nil {
 		return err
+	}
+	if t.Issuer == "accounts.google.com" { // the one issuer that leaves the scheme of its address out
+		t.Issuer = "https://" + t.Issuer
 	}
 	if t.Subject, err = t.text("sub"); err != nil {
 		return err
@@ -128,7 +136,7 @@ func (t *Token) readClaims(payload []byte) error {
 }
 
 func (t *Token) text(claim string) (string, error) {
-	s, ok := t.claims[claim].(string)
+	s, ok := text(t.claims[claim])
 	if !ok || s == "" {
 		return "", malformed(claim, "the claim "+claim+" must be text")
 	}
@@ -136,38 +144,37 @@ func (t *Token) text(claim string) (string, error) {
 }
 
 func (t *Token) audience() ([]string, error) {
-	switch v := t.claims["aud"].(type) {
-	case string:
-		return []string{v}, nil
-	case []any:
-		all := make([]string, 0, len(v))
-		for _, one := range v {
-			s, ok := one.(string)
-			if !ok {
-				return nil, malformed("aud", "the claim aud must be text, or a list of texts")
-			}
-			all = append(all, s)
-		}
-		return all, nil
-	case nil:
+	v := t.claims["aud"]
+	if v == nil {
 		return nil, malformed("aud", "the claim aud is missing")
 	}
-	return nil, malformed("aud", "the claim aud must be text, or a list of texts")
+	if s, ok := text(v); ok {
+		return []string{s}, nil
+	}
+	var several []any
+	if v[0] != '[' || json.Unmarshal(v, &several) != nil {
+		return nil, malformed("aud", "the claim aud must be text, or a list of texts")
+	}
+	all := make([]string, 0, len(several))
+	for _, one := range several {
+		s, ok := one.(string)
+		if !ok {
+			return nil, malformed("aud", "the claim aud must be text, or a list of texts")
+		}
+		all = append(all, s)
+	}
+	return all, nil
 }
 
 // instant reads a time in seconds, whole or not. One that a clock cannot show is
 // no time.
 func (t *Token) instant(claim string, required bool) (time.Time, error) {
-	v, given := t.claims[claim]
-	if !given && !required {
+	v := t.claims[claim]
+	if v == nil && !required {
 		return time.Time{}, nil
 	}
-	n, ok := v.(json.Number)
-	if !ok {
-		return time.Time{}, malformed(claim, "the claim "+claim+" must be a time in seconds")
-	}
-	f, err := strconv.ParseFloat(n.String(), 64)
-	if err != nil || math.IsNaN(f) || f < 0 || f > 1<<40 {
+	f, err := strconv.ParseFloat(string(v), 64)
+	if err != nil || !isNumber(v) || math.IsNaN(f) || f < 0 || f > 1<<40 {
 		return time.Time{}, malformed(claim, "the claim "+claim+" must be a time in seconds")
 	}
 	return time.Unix(int64(f), 0).UTC(), nil
@@ -177,21 +184,21 @@ func (t *Token) instant(claim string, required bool) (time.Time, error) {
 // can be compared: text, a whole number, or true or false. Lists and objects
 // cannot.
 func (t *Token) Claim(name string) (string, bool) {
-	switch v := t.claims[name].(type) {
-	case string:
-		return v, true
-	case bool:
-		return strconv.FormatBool(v), true
-	case json.Number:
-		if _, err := strconv.ParseInt(v.String(), 10, 64); err == nil {
-			return v.String(), true
-		}
+	v := t.claims[name]
+	if s, ok := text(v); ok {
+		return s, true
+	}
+	if bytes.Equal(v, []byte("true")) || bytes.Equal(v, []byte("false")) {
+		return string(v), true
+	}
+	if _, err := strconv.ParseInt(string(v), 10, 64); err == nil && isNumber(v) {
+		return string(v), true
 	}
 	return "", false
 }
 
 // KeyID is the id of the key that the token says it is signed with, or "".
-func (t *Token) KeyID() string { return t.header.KeyID }
+func (t *Token) KeyID() string { return t.keyID }
 
 // Algorithm is what the token says it is signed with.
-func (t *Token) Algorithm() string { return t.header.Algorithm }
+func (t *Token) Algorithm() string { return t.algorithm }

@@ -1,0 +1,289 @@
+package e2e_test
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/server"
+	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/storetest"
+)
+
+// The keys of every fake issuer: to make them is slow.
+var fakeKeys = sync.OnceValues(func() (*rsa.PrivateKey, *ecdsa.PrivateKey) {
+	r, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		panic(err)
+	}
+	e, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	return r, e
+})
+
+// A fakeIssuer signs what it is told to, also what no issuer would, and counts
+// who asks it for its keys.
+type fakeIssuer struct {
+	url      string
+	asked    atomic.Int32 // for its discovery document and its keys
+	strayed  atomic.Int32 // for anything else
+	audience string
+}
+
+// newFakeIssuer starts an issuer with an RSA and an EC key, for w's tokens.
+func newFakeIssuer(t *testing.T, w *world) *fakeIssuer {
+	t.Helper()
+	f := &fakeIssuer{audience: w.AuthURL}
+	s := httptest.NewServer(f)
+	t.Cleanup(s.Close)
+	f.url = s.URL
+	return f
+}
+
+func (f *fakeIssuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/.well-known/openid-configuration":
+		f.asked.Add(1)
+		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, f.url, f.url+"/keys")
+	case "/keys":
+		f.asked.Add(1)
+		_, _ = w.Write(fakeKeySet())
+	default:
+		f.strayed.Add(1)
+	}
+}
+
+// fakeKeySet is the public keys, under the ids rsa and ec.
+func fakeKeySet() []byte {
+	r, e := fakeKeys()
+	b64 := base64.RawURLEncoding.EncodeToString
+	point, err := e.PublicKey.Bytes() // 4, X, Y
+	if err != nil {
+		panic(err)
+	}
+	set, err := json.Marshal(map[string]any{"keys": []map[string]string{
+		{"kty": "RSA", "kid": "rsa", "alg": "RS256", "use": "sig", "n": b64(r.N.Bytes()), "e": "AQAB"},
+		{"kty": "EC", "kid": "ec", "crv": "P-256", "x": b64(point[1:33]), "y": b64(point[33:])},
+	}})
+	if err != nil {
+		panic(err)
+	}
+	return set
+}
+
+// A signer signs the first two parts of a token.
+type signer func(input []byte) []byte
+
+func withRSA(input []byte) []byte {
+	r, _ := fakeKeys()
+	sum := sha256.Sum256(input)
+	sig, err := rsa.SignPKCS1v15(nil, r, crypto.SHA256, sum[:])
+	if err != nil {
+		panic(err)
+	}
+	return sig
+}
+
+func withEC(input []byte) []byte {
+	_, e := fakeKeys()
+	sum := sha256.Sum256(input)
+	r, s, err := ecdsa.Sign(rand.Reader, e, sum[:])
+	if err != nil {
+		panic(err)
+	}
+	return append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...)
+}
+
+// jws writes a token of any header and payload.
+func jws(header, payload string, sign signer) string {
+	input := base64.RawURLEncoding.EncodeToString([]byte(header)) + "." + base64.RawURLEncoding.EncodeToString([]byte(payload))
+	return input + "." + base64.RawURLEncoding.EncodeToString(sign([]byte(input)))
+}
+
+const rsaHeader, ecHeader = `{"alg":"RS256","kid":"rsa","typ":"JWT"}`, `{"alg":"ES256","kid":"ec","typ":"JWT"}`
+
+// claims are those of a good token, changed: a null takes one away.
+func (f *fakeIssuer) claims(change map[string]any) string {
+	now := time.Now()
+	all := map[string]any{
+		"iss": f.url, "sub": "job", "aud": f.audience, "iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(time.Hour).Unix(),
+	}
+	maps.Copy(all, change)
+	maps.DeleteFunc(all, func(_ string, v any) bool { return v == nil })
+	b, err := json.Marshal(all)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+// token is a good one, changed.
+func (f *fakeIssuer) token(change map[string]any) string {
+	return jws(rsaHeader, f.claims(change), withRSA)
+}
+
+// workload makes an identity for the subject job of an issuer, changed, and
+// returns its uid.
+func (w *world) workload(t *testing.T, issuer string, change func(*iampb.Identity_ClaimMatch)) string {
+	t.Helper()
+	match := &iampb.Identity_ClaimMatch{Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: issuer}, Sub: &iampb.Identity_ClaimMatch_Subject{Subject: "job"}}
+	if change != nil {
+		change(match)
+	}
+	return w.identify(t, &iampb.Identity{Name: "workload", Relationship: &iampb.Identity_ClaimMatch_{ClaimMatch: match}})
+}
+
+// identify makes an identity of the organization and returns its uid.
+func (w *world) identify(t *testing.T, i *iampb.Identity) string {
+	t.Helper()
+	return must[*iampb.Identity](t, w.overGRPC, w.Token, &iampb.CreateIdentityRequest{Parent: string(w.Organization), Identity: i}).GetUid()
+}
+
+// exchangeHTTP exchanges a bearer as the documented clients do: a form, and an
+// answer that has these fields and no other.
+func (w *world) exchangeHTTP(t *testing.T, bearer string, form url.Values) (*oidcpb.RawToken, *status.Status) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.BaseURL+"/sts/exchange", strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Authorization", "Bearer "+bearer)
+	got := w.roundTrip(t, r)
+	if got.status != http.StatusOK {
+		return nil, got.terse(t)
+	}
+	return got.rawToken(t), nil
+}
+
+// rawToken reads an answer strictly.
+func (r reply) rawToken(t *testing.T) *oidcpb.RawToken {
+	t.Helper()
+	var answer struct {
+		Token, RefreshToken *string
+		Expiry              time.Time
+	}
+	strictly(t, r.body, &answer)
+	if answer.Token == nil || answer.RefreshToken == nil {
+		t.Fatalf("the answer lacks a field: %s", r.body)
+	}
+	if exp, _ := said(t, *answer.Token)["exp"].(float64); answer.Expiry.Unix() != int64(exp) {
+		t.Errorf("the token ends at %v, not at %v", int64(exp), answer.Expiry)
+	}
+	return &oidcpb.RawToken{Token: *answer.Token, RefreshToken: *answer.RefreshToken}
+}
+
+func strictly(t *testing.T, body string, into any) {
+	t.Helper()
+	dec := json.NewDecoder(strings.NewReader(body))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		t.Fatalf("%v: %s", err, body)
+	}
+}
+
+// terse reads an error of the token service: a code and a message, no more.
+func (r reply) terse(t *testing.T) *status.Status {
+	t.Helper()
+	var fields map[string]json.RawMessage
+	strictly(t, r.body, &fields)
+	if len(fields) != 2 || fields["code"] == nil || fields["message"] == nil {
+		t.Errorf("an error with other fields than code and message: %s", r.body)
+	}
+	return r.fault(t)
+}
+
+// exchangeGRPC exchanges a bearer over gRPC.
+func (w *world) exchangeGRPC(t *testing.T, bearer string, form url.Values) (*oidcpb.RawToken, *status.Status) {
+	t.Helper()
+	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+bearer)
+	out, err := oidcpb.NewSecurityTokenServiceClient(w.conn).Exchange(ctx, &oidcpb.ExchangeRequest{
+		Aud: form["aud"], Identity: form.Get("identity"), Cap: form["cap"], Scopes: form["scopes"], IdentityProvider: form.Get("identity_provider"),
+	})
+	return out, status.Convert(err)
+}
+
+// exchange is exchangeHTTP of a token for the API that has to succeed.
+func (w *world) exchange(t *testing.T, bearer, identity string) string {
+	t.Helper()
+	got, st := w.exchangeHTTP(t, bearer, w.wish(identity))
+	if st != nil {
+		t.Fatalf("the exchange was refused: %v", st)
+	}
+	return got.GetToken()
+}
+
+// wish asks for a token of the API.
+func (w *world) wish(identity string) url.Values {
+	return url.Values{"aud": {w.BaseURL}, "identity": {identity}}
+}
+
+// serveSettled starts a server that has had its first look at the issuers that
+// identities trust: who counts requests from then on counts no other.
+func serveSettled(t *testing.T, cfg server.Config) *world {
+	t.Helper()
+	looked := make(chan struct{}, 100)
+	last := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { looked <- struct{}{} }))
+	t.Cleanup(last.Close)
+	w := serve(t, storetest.SQLite(t), cfg, func(s *store.Store) {
+		now := time.Now()
+		org := resource.Group{UID: resource.NewRoot(), Name: "other", CreateTime: now, UpdateTime: now}
+		if _, err := s.InsertGroup(t.Context(), org); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.InsertIdentity(t.Context(), resource.Identity{
+			UID: org.UID.NewChild(), Name: "last", CreateTime: now, UpdateTime: now, LastSeenTime: now,
+			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{
+				Issuer:  strings.Replace(last.URL, "127.0.0.1", "localhost", 1), // comes after all others, in the order they are looked at
+				Subject: "nobody",
+			}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	<-looked
+	return w
+}
+
+// A hangingIssuer takes questions and does not answer them until it is released.
+type hangingIssuer struct {
+	url     string
+	asked   chan struct{}
+	release chan struct{}
+}
+
+func newHangingIssuer(t *testing.T) *hangingIssuer {
+	t.Helper()
+	h := &hangingIssuer{asked: make(chan struct{}, 100), release: make(chan struct{})}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		h.asked <- struct{}{}
+		<-h.release
+		w.WriteHeader(http.StatusBadGateway)
+	}))
+	t.Cleanup(s.Close)
+	h.url = s.URL
+	return h
+}
