@@ -23,23 +23,20 @@ type Credential struct {
 func (s *Service) Host() string { return s.cfg.Host }
 
 // CreateCredential makes a token for the registry out of the caller's for the
-// API: for the same identity, narrowed in the same way. It ends no later, so that
-// a token that was lost does not live on as another.
+// API: for the same identity and sign-in, narrowed in the same way. It ends no
+// later, so that a token that was lost does not live on as another.
 func (s *Service) CreateCredential(ctx context.Context) (Credential, error) {
 	c, ok := authz.CallerFrom(ctx)
 	if !ok {
 		return Credential{}, fault.New(fault.Unauthenticated, "Unauthenticated: a token is required")
 	}
-	life := min(token.DefaultLife, c.Expires.Sub(s.cfg.Now()).Truncate(time.Second))
-	if life < time.Second {
-		return Credential{}, fault.New(fault.Unauthenticated, "Unauthenticated: the token has expired")
-	}
 	raw, err := s.issuer.Mint(ctx, token.Claims{
 		Subject: c.Identity, Audience: []string{s.cfg.Host}, Act: c.Act, Email: c.Email, EmailVerified: c.EmailVerified,
-		Caps: c.Caps, Scopes: c.Scopes, Life: life,
+		Session: c.Session, Caps: c.Caps, Scopes: c.Scopes, Until: c.Expires,
 	})
 	if err != nil {
 		return Credential{}, err
 	}
-	return Credential{Host: s.cfg.Host, Token: raw, Expires: s.now().Add(life).Truncate(time.Second)}, nil
+	made, err := s.issuer.Verify(ctx, raw, s.cfg.Host) // which also remembers it: it is about to be used
+	return Credential{Host: s.cfg.Host, Token: raw, Expires: made.Expires}, err
 }
