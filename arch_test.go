@@ -56,6 +56,8 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/go-jose/go-jose", "token trust"},
 	{"github.com/prometheus", "server api bench"},
 	{"github.com/yuin/goldmark", "registry"},
+	{"github.com/distribution", "registry"},
+	{"github.com/opencontainers", "registry"},
 	{"github.com/microcosm-cc/bluemonday", "registry"},
 	{"github.com/package-url", "advisory/version"},
 	{"github.com/pandatix", "advisory/feed"},

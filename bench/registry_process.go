@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -201,15 +200,13 @@ func (d *depot) putManifest(ctx context.Context, repo, reference string, m []byt
 // memory is a line of the status of the process, in bytes: VmRSS is what it
 // holds, VmHWM the most it held.
 func (d *depot) memory(line string) (int64, error) {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close()
-	scan := bufio.NewScanner(f)
-	for scan.Scan() {
-		if rest, ok := strings.CutPrefix(scan.Text(), line+":"); ok {
-			kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(rest, "kB")), 10, 64)
+	for l := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(l, line+":"); ok {
+			kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
 			return kb << 10, err
 		}
 	}

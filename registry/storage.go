@@ -92,8 +92,7 @@ func (s *Storage) syncDir(dir string) error {
 	if err != nil {
 		return fmt.Errorf("sync folder: %w", err)
 	}
-	defer f.Close()
-	if err := f.Sync(); err != nil {
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("sync folder: %w", err)
 	}
 	return nil

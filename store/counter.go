@@ -62,6 +62,16 @@ var kinds = []string{
 // leaves out unless it is asked for them.
 var hidden = []string{"tags.referrer", "tags.date", "tags.epoch"}
 
+// counted are the rows that a kind of counter counts.
+func counted(kind string) string {
+	for c := resource.PlainTag; c <= resource.EpochTag; c++ {
+		if kind == tagCounter(c) {
+			return `tags WHERE class = ` + itoa(int(c))
+		}
+	}
+	return kind
+}
+
 // A Drift is a counter that does not equal the rows it counts.
 type Drift struct {
 	Kind             string
@@ -75,9 +85,9 @@ type Drift struct {
 // everything: it is for tests and for an operator's check.
 func (s *Store) Drifts(ctx context.Context) ([]Drift, error) {
 	var all []Drift
-	for _, kind := range kinds {
+	for _, kind := range slices.Concat(kinds, hidden) {
 		rows, direct := map[resource.UID]int64{}, map[resource.UID]int64{}
-		err := s.rows(ctx, `SELECT uid FROM `+kind, nil, func(row scanner) (bool, error) {
+		err := s.rows(ctx, `SELECT uid FROM `+counted(kind), nil, func(row scanner) (bool, error) {
 			var uid resource.UID
 			err := row.Scan(&uid)
 			for _, g := range uid.Ancestors() {
@@ -92,7 +102,7 @@ func (s *Store) Drifts(ctx context.Context) ([]Drift, error) {
 		err = s.rows(ctx, `
 			SELECT g.uid, CAST(coalesce(sum(c.n), 0) AS BIGINT), CAST(coalesce(sum(c.children), 0) AS BIGINT)
 			FROM (SELECT seg, uid FROM groups UNION ALL SELECT seg, uid FROM identity_providers UNION ALL SELECT seg, uid FROM repos) AS g
-			LEFT JOIN counters AS c ON c.grp = g.seg AND (c.kind = $1 OR c.kind LIKE $1 || '.%')
+			LEFT JOIN counters AS c ON c.grp = g.seg AND c.kind = $1
 			GROUP BY g.uid`, []any{kind}, func(row scanner) (bool, error) {
 			d := Drift{Kind: kind}
 			err := row.Scan(&d.Group, &d.Counted, &d.Direct)

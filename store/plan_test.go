@@ -28,8 +28,8 @@ type shape struct {
 }
 
 // A tree is what the shapes are asked of: one folder of each depth, 1 to 4, and
-// a provider in each.
-type tree struct{ folders, providers []resource.UID }
+// a provider and a repo in each.
+type tree struct{ folders, providers, repos []resource.UID }
 
 // query starts a statement over a kind.
 func (tr tree) query(e engine, kind, col string, p page.Request) query {
@@ -49,6 +49,12 @@ func (tr tree) query(e engine, kind, col string, p page.Request) query {
 		q.columns, q.joins = invites.columns, invites.joins
 	case "external_group_role_mappings":
 		q.columns, q.joins = mappings.columns, mappings.joins
+	case "repos":
+		q.columns = repos.columns
+	case "tags":
+		q.columns, q.classes = tags.columns, []resource.TagClass{resource.PlainTag}
+	case "pulls":
+		q.columns = pulls.columns
 	}
 	return q
 }
@@ -57,6 +63,7 @@ func (tr tree) query(e engine, kind, col string, p page.Request) query {
 var planned = map[string]bool{
 	"groups": true, "identities": true, "role_bindings": false,
 	"identity_providers": true, "account_associations": true, "group_invites": false, "external_group_role_mappings": false,
+	"repos": true, "tags": true, "pulls": false,
 }
 
 // requests are the pages a list can be asked for.
@@ -82,7 +89,7 @@ func (tr tree) shapes(e engine) (all []shape) {
 	for ask, p := range tr.requests() {
 		for kind, named := range planned {
 			for _, col := range []string{"name", "create_ms", "uid"} {
-				if col == "name" && !named {
+				if col == "name" && !named || col == "create_ms" && kind == "tags" {
 					continue
 				}
 				for d := 1; d <= 3; d++ {
@@ -98,8 +105,11 @@ func (tr tree) shapes(e engine) (all []shape) {
 					col = "seg"
 				}
 				sp := span{children: tr.folders[2]}
-				if kind == "external_group_role_mappings" {
+				switch kind {
+				case "external_group_role_mappings":
 					sp.children = tr.providers[2]
+				case "tags", "pulls":
+					sp.children = tr.repos[2]
 				}
 				add(tr.query(e, kind, col, p), fmt.Sprintf("%s in a group by %s, %s", kind, col, ask), kind+"_parent_"+suffix[col], p.Skip > 0,
 					func(q *query) string { return q.page(sp) })
@@ -131,6 +141,7 @@ func (tr tree) filtered(e engine, ask string, p page.Request, add func(query, st
 	for kind, c := range map[string]condition{
 		"role_bindings_identity": {column: "identity", value: "x"}, "role_bindings_role": {column: "role", value: int64(5)},
 		"identities_relationship": {column: "relationship", value: int64(1)}, "group_invites_key": {column: "key_id", value: "k"},
+		"tags_digest": {column: "digest", value: "d"}, "pulls_digest": {column: "digest", value: "d"}, "pulls_identity": {column: "identity", value: "i"},
 	} {
 		table := strings.TrimSuffix(kind, "_"+strings.TrimSuffix(c.column, "_id"))
 		for d := 1; d <= 4; d++ {
@@ -186,6 +197,8 @@ func plant(n int, row func(table string, values []any)) tree {
 		row("groups", append(place(uid), fmt.Sprintf("folder %d", d), "", false, 0, 0, 0))
 		tr.providers = append(tr.providers, uid.NewChild())
 		row("identity_providers", append(place(tr.providers[d-1]), "provider", "", segment(role), "{}", []byte{}, 0, 0))
+		tr.repos = append(tr.repos, uid.NewChild())
+		row("repos", append(place(tr.repos[d-1]), "repo", "", "{}", "", 0, 0))
 		uid = uid.NewChild()
 	}
 	for i := range n {
@@ -198,6 +211,13 @@ func plant(n int, row func(table string, values []any)) tree {
 		row("account_associations", append(place(g), fmt.Sprintf("a%d", i), "", "{}", i, i))
 		row("group_invites", append(place(parent.NewChild()), segment(role), "", false, fmt.Sprintf("k%d", i), []byte{}, 0, i))
 		row("external_group_role_mappings", append(place(tr.providers[i%4].NewChild()), fmt.Sprintf("m%d", i), segment(role), string(uid), i))
+		row("repos", append(place(parent.NewChild()), fmt.Sprintf("r%d", i), "", "{}", "", i, i))
+		digest := fmt.Sprintf("d%d", i/8)
+		if i%8 < 4 { // every other tag has a manifest of its own
+			row("manifests", []any{segment(tr.repos[i%4]), digest, "", 0, "", "", "", 0, []byte{}})
+		}
+		row("tags", append(place(tr.repos[i%4].NewChild()), fmt.Sprintf("t%d", i), digest, i%8/7, false, "", i, i))
+		row("pulls", append(place(tr.repos[i%4].NewChild()), false, fmt.Sprintf("d%d", i/2), "", fmt.Sprintf("i%d", i/2), "", "", i))
 		if i%10 == 0 {
 			row("counters", []any{"groups", segment(g), 0, 0, 0})
 		}
@@ -306,7 +326,8 @@ func TestPlansOfPostgres(t *testing.T) {
 	defer on.Close()
 	err = on.Raw(func(c any) error {
 		pg := c.(*stdlib.Conn).Conn()
-		for _, table := range append([]string{"counters"}, kinds...) {
+		inserted := slices.Insert(slices.Clone(kinds), slices.Index(kinds, "tags"), "manifests")
+		for _, table := range append([]string{"counters"}, inserted...) {
 			if _, err := pg.CopyFrom(t.Context(), pgx.Identifier{table}, columnsIn(t, s, table), pgx.CopyFromRows(tables[table])); err != nil {
 				return fmt.Errorf("%s: %w", table, err)
 			}

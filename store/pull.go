@@ -83,8 +83,8 @@ func (s *Store) PrunePulls(ctx context.Context, before time.Time, n int) (gone i
 	err := s.write(ctx, func(t *tx) error {
 		gone = 0
 		removed := map[resource.UID]int{}
-		err := t.rows(ctx, `DELETE FROM pulls WHERE seg IN (SELECT seg FROM pulls WHERE create_ms < $1 ORDER BY create_ms LIMIT $2) RETURNING uid`,
-			[]any{ms(before), n}, func(row scanner) error {
+		err := t.rows(ctx, `DELETE FROM pulls WHERE seg IN (SELECT seg FROM pulls WHERE create_ms / 86400000 <= $1 AND create_ms < $2 LIMIT $3) RETURNING uid`,
+			[]any{ms(before) / 86_400_000, ms(before), n}, func(row scanner) error {
 				var uid resource.UID
 				err := row.Scan(&uid)
 				removed[uid.Parent()]++

@@ -137,16 +137,13 @@ func (s *Service) audience(aud string) (string, bool) {
 
 // mint makes a token that lives for an hour, or until end if that is sooner.
 func (s *Service) mint(ctx context.Context, c token.Claims, end time.Time) (Token, error) {
-	now := s.now()
-	c.Life = token.DefaultLife
-	if left := end.Sub(now); !end.IsZero() && left < c.Life {
-		c.Life = left
-	}
-	if c.Life < time.Second {
-		return Token{}, refused("", "the token has expired")
+	c.Until = end
+	expiry := s.now().Add(token.DefaultLife)
+	if !end.IsZero() && end.Before(expiry) {
+		expiry = end
 	}
 	text, err := s.issuer.Mint(ctx, c)
-	return Token{text, now.Add(c.Life).UTC().Truncate(time.Second)}, err
+	return Token{text, expiry.UTC().Truncate(time.Second)}, err
 }
 
 // refused is the error of a credential that is none: whoever sent it is not

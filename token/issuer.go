@@ -68,6 +68,7 @@ type Claims struct {
 	Caps          *resource.Capabilities
 	Scopes        []resource.UID
 	Life          time.Duration // 0 is DefaultLife
+	Until         time.Time     // it ends by then, however long its life; the zero time is never
 }
 
 // New returns an issuer with the keys of s, and makes the first key if there is
@@ -126,7 +127,8 @@ func (a *audiences) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]string)(a))
 }
 
-// Mint returns a new token that says c.
+// Mint returns a new token that says c. It returns fault.Unauthenticated if the
+// token would have ended already.
 func (i *Issuer) Mint(ctx context.Context, c Claims) (string, error) {
 	life := c.Life
 	if life == 0 {
@@ -139,9 +141,16 @@ func (i *Issuer) Mint(ctx context.Context, c Claims) (string, error) {
 		return "", fmt.Errorf("a token needs an audience and a life of a second to %v, not %q and %v", MaxLife, c.Audience, life)
 	}
 	now := i.now()
+	ends := now.Add(life)
+	if !c.Until.IsZero() && c.Until.Before(ends) {
+		ends = c.Until
+	}
+	if ends.Unix() <= now.Unix() {
+		return "", refused("the token has expired")
+	}
 	p := payload{
 		Issuer: i.issuer, Subject: string(c.Subject), Audience: c.Audience,
-		IssuedAt: now.Unix(), NotBefore: now.Unix(), Expiry: now.Add(life).Unix(), ID: rand.Text(),
+		IssuedAt: now.Unix(), NotBefore: now.Unix(), Expiry: ends.Unix(), ID: rand.Text(),
 		Email: c.Email, EmailVerified: c.EmailVerified, Act: c.Act, Session: c.Session, Caps: (*capset)(c.Caps),
 	}
 	if c.Scopes != nil {

@@ -100,6 +100,14 @@ func TestVerifyReturnsWhatWasMinted(t *testing.T) {
 			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Minute), Act: act, Email: "ann@example.com", EmailVerified: true,
 				Caps: &caps, Scopes: []resource.UID{ann.Parent()}},
 		},
+		"until another ends": {
+			token.Claims{Subject: ann, Audience: []string{api}, Until: noon.Add(time.Minute)},
+			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Minute)},
+		},
+		"ending before another": {
+			token.Claims{Subject: ann, Audience: []string{api}, Life: time.Minute, Until: noon.Add(time.Hour)},
+			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Minute)},
+		},
 		"narrowed to nothing": {
 			token.Claims{Subject: ann, Audience: []string{api}, Caps: &resource.Capabilities{}, Scopes: []resource.UID{}},
 			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Hour), Caps: &resource.Capabilities{}, Scopes: []resource.UID{}},
@@ -182,6 +190,7 @@ func TestMintRefuses(t *testing.T) {
 		"no audience":           {Subject: ann},
 		"too long a life":       {Subject: ann, Audience: []string{api}, Life: token.MaxLife + time.Second},
 		"a life that is over":   {Subject: ann, Audience: []string{api}, Life: -time.Hour},
+		"an end that has come":  {Subject: ann, Audience: []string{api}, Until: noon},
 	} {
 		if _, err := i.Mint(t.Context(), c); err == nil {
 			t.Errorf("%s: minted", name)

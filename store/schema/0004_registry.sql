@@ -148,7 +148,9 @@ CREATE TABLE pulls (
   create_ms BIGINT NOT NULL
 );
 CREATE UNIQUE INDEX pulls_uid ON pulls (uid);
-CREATE INDEX pulls_create ON pulls (create_ms);
+-- By the day, to prune: one by the time alone would tempt a planner to walk it
+-- for the lists.
+CREATE INDEX pulls_day ON pulls ((create_ms / 86400000));
 CREATE INDEX pulls_digest ON pulls (digest, uid);
 CREATE INDEX pulls_identity ON pulls (identity, uid);
 CREATE INDEX pulls_parent_create ON pulls (parent, create_ms, seg);
