@@ -25,6 +25,9 @@ type document struct {
 	size       int64
 }
 
+// importable is what files of a folder must end in.
+var importable = []string{".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".zip"}
+
 // importPiece is how many bytes of a document one message has.
 const importPiece = 1 << 20
 
@@ -63,7 +66,7 @@ func findDocuments(paths []string) (docs []document, _ error) {
 			if err != nil || d.IsDir() {
 				return err
 			}
-			if file != path && !slices.Contains([]string{".json", ".yaml", ".yml", ".zip"}, strings.ToLower(filepath.Ext(file))) {
+			if file != path && (strings.HasPrefix(d.Name(), ".") || !slices.Contains(importable, strings.ToLower(filepath.Ext(file)))) {
 				return nil
 			}
 			info, err := os.Stat(file)
