@@ -72,7 +72,7 @@ type office struct {
 // openAdvisories opens a database with so many advisories, and fills it first if
 // it is new. An import into an empty database is reported.
 func (b *bench) openAdvisories(ctx context.Context, e engine, n int, r *report) (o office, err error) {
-	url, found, err := e.create(ctx, fmt.Sprintf("advisories-%d", n))
+	url, found, err := e.create(ctx, fmt.Sprintf("advisories_%d", n))
 	if err != nil {
 		return o, err
 	}
@@ -115,7 +115,7 @@ func (b *bench) openAdvisories(ctx context.Context, e engine, n int, r *report) 
 
 // fillAdvisories imports a zip, which is in the system's memory from having just
 // been written.
-func (b *bench) fillAdvisories(o office, r *report) error {
+func (b *bench) fillAdvisories(o office, r *report) (err error) {
 	path, err := b.archive(o.rows)
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (b *bench) fillAdvisories(o office, r *report) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { err = errors.Join(err, f.Close()) }()
 	info, err := f.Stat()
 	if err != nil {
 		return err

@@ -222,12 +222,12 @@ func sendArchive(ctx context.Context, addr, devFile, path string) (created int64
 }
 
 // sendFile sends one document, in pieces.
-func sendFile(stream advisoriespb.AdvisoryWritingService_ImportAdvisoriesClient, group, path string) error {
+func sendFile(stream advisoriespb.AdvisoryWritingService_ImportAdvisoriesClient, group, path string) (err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { err = errors.Join(err, f.Close()) }()
 	info, err := f.Stat()
 	if err != nil {
 		return err

@@ -170,12 +170,12 @@ func send(stream importClient, group string, docs []document) error {
 	return stream.CloseSend()
 }
 
-func sendDocument(stream importClient, d document, buf []byte) error {
+func sendDocument(stream importClient, d document, buf []byte) (err error) {
 	f, err := os.Open(d.path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { err = errors.Join(err, f.Close()) }()
 	if err := stream.Send(&advisoriespb.ImportAdvisoriesRequest{Part: &advisoriespb.ImportAdvisoriesRequest_Document_{
 		Document: &advisoriespb.ImportAdvisoriesRequest_Document{Name: d.name, Size: d.size},
 	}}); err != nil {
@@ -236,12 +236,14 @@ func (c *client) exportTo(ctx context.Context, req *advisoriespb.ExportAdvisorie
 	if err != nil {
 		return usage("--file: %v", err)
 	}
-	defer os.Remove(temp.Name()) // gone under that name if all went well
-	err = c.export(ctx, req, temp)
-	if err := errors.Join(err, temp.Close()); err != nil {
-		return err
+	err = errors.Join(c.export(ctx, req, temp), temp.Close())
+	if err == nil {
+		err = os.Rename(temp.Name(), file)
 	}
-	return os.Rename(temp.Name(), file)
+	if err != nil {
+		err = errors.Join(err, os.Remove(temp.Name()))
+	}
+	return err
 }
 
 func (c *client) export(ctx context.Context, req *advisoriespb.ExportAdvisoriesRequest, w io.Writer) error {
