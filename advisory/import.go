@@ -17,8 +17,8 @@ import (
 // How an import goes to the store. A batch is one transaction; two are under
 // way, so that one is worked out while the other is written.
 const (
-	importBatch   = 4096
-	importBytes   = 16 << 20 // of a batch, about
+	importBatch   = 2048
+	importBytes   = 8 << 20 // of a batch, about
 	importWriters = 2
 
 	maxProblems = 1000 // told of one import

@@ -95,7 +95,7 @@ func (d *documents) each(f func(name string, r io.ReaderAt, size int64) error) e
 }
 
 // one has f read the document that follows.
-func (d *documents) one(doc *advisoriespb.ImportAdvisoriesRequest_Document, f func(name string, r io.ReaderAt, size int64) error) error {
+func (d *documents) one(doc *advisoriespb.ImportAdvisoriesRequest_Document, f func(name string, r io.ReaderAt, size int64) error) (err error) {
 	if doc.GetSize() <= smallDocument {
 		var b bytes.Buffer
 		if err := d.receive(doc.GetSize(), &b); err != nil {
@@ -107,7 +107,7 @@ func (d *documents) one(doc *advisoriespb.ImportAdvisoriesRequest_Document, f fu
 	if err != nil {
 		return fmt.Errorf("keep a document: %w", err)
 	}
-	defer file.Close()
+	defer func() { err = errors.Join(err, file.Close()) }()
 	if err := os.Remove(file.Name()); err != nil { // so that nothing is left of it, however this ends
 		return fmt.Errorf("keep a document: %w", err)
 	}

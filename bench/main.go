@@ -41,6 +41,7 @@ type bench struct {
 	engines []string
 	only    *regexp.Regexp
 	keep    string // where datasets outlive the run, or ""
+	osv     string // a zip of real records to make advisories from, or ""
 
 	folder   string    // of this run's files
 	progress io.Writer // what is going on
@@ -60,6 +61,7 @@ var sections = []section{
 	{"exchange", exchanges},
 	{"start", starts},
 	{"registry", registries},
+	{"advisories", advisoriesSection},
 }
 
 func run(ctx context.Context, args []string, out, progress io.Writer) (err error) {
@@ -121,6 +123,7 @@ func parse(args []string, progress io.Writer) (*bench, error) {
 	flags.SetOutput(progress)
 	engines := flags.String("engines", "sqlite,postgres", "the `databases` to measure on")
 	only := flags.String("only", "", "measure only the sections that match this `regexp`: lists, get, check, write, exchange, registry, advisories, start")
+	flags.StringVar(&b.osv, "osv", "", "`zip` of OSV records to make advisories from; made up otherwise")
 	flags.IntVar(&b.rows, "rows", 1_000_000, "`how many` groups, and bindings, the big datasets have")
 	flags.StringVar(&b.keep, "keep", "", "`folder` to keep loaded datasets in for the next run (PostgreSQL keeps its own: set HOLDFAST_TEST_POSTGRES)")
 	if err := flags.Parse(args); err != nil {

@@ -62,6 +62,15 @@ func (r *report) under(what string, measured, limit float64, show func(float64) 
 	r.rows = append(r.rows, x)
 }
 
+// over reports a rate that has to reach a limit, 0 for none.
+func (r *report) over(what string, measured, limit float64) {
+	x := row{what: what, measured: perSecond(measured)}
+	if limit > 0 {
+		x.target, x.missed = "≥ "+perSecond(limit), measured < limit
+	}
+	r.rows = append(r.rows, x)
+}
+
 // none reports a count that has to be zero, on average: what else runs in the
 // process may add a few.
 func (r *report) none(what string, measured float64) {

@@ -271,13 +271,11 @@ func (l *advisoryList) merge(ctx context.Context, in lanes, n int) ([]entry, err
 	}
 	var best []entry
 	for _, a := range in.all {
-		from, to := l.bounds(a.group)
-		if from > to {
+		if from, to := l.bounds(a.group); from > to {
 			continue
 		}
 		q := query{engine: l.s.engine}
-		text := fmt.Sprintf(`SELECT t.seg, %s FROM %s AS t WHERE t.%s = %s`, l.key(), in.table, in.column, q.arg(a.key)) +
-			l.within(q.arg, from, to) + l.orderBy() + q.limit(n)
+		text := l.first(&q, in, a, n)
 		var got []entry
 		err := l.s.rows(ctx, text, q.args, func(row scanner) (bool, error) {
 			e := entry{group: a.group}
@@ -298,27 +296,35 @@ func (l *advisoryList) merge(ctx context.Context, in lanes, n int) ([]entry, err
 	return best, nil
 }
 
-// lateral does the same in one statement: in PostgreSQL a round trip costs more
-// than many rows.
+// first is the statement that reads the first n entries of a lane.
+func (l *advisoryList) first(q *query, in lanes, a lane, n int) string {
+	key := q.arg(a.key)
+	text := fmt.Sprintf(`SELECT t.seg, %s FROM %s AS t WHERE `, l.key(), in.table)
+	if l.by == byUpdate {
+		text += fmt.Sprintf(`t.%s = %s`, in.column, key) + l.after(q.arg)
+	} else {
+		from, to := l.bounds(a.group)
+		text += in.between(q.engine, key, q.arg(from), q.arg(to))
+	}
+	return text + l.orderBy(in) + q.limit(n)
+}
+
+// between is the condition that an advisory is in a lane, with its segment between
+// two. PostgreSQL is not told that the lane is one: it would rather walk the
+// table by segments, and throw away what is in others. SQLite is: of a pair it
+// seeks to the first half only.
+func (in lanes) between(e engine, key, from, to string) string {
+	if !e.shared {
+		return fmt.Sprintf(`t.%s = %s AND t.seg >= %s AND t.seg <= %s`, in.column, key, from, to)
+	}
+	return fmt.Sprintf(`(t.%s, t.seg) >= (%s, %s) AND (t.%s, t.seg) <= (%s, %s)`, in.column, key, from, in.column, key, to)
+}
+
+// lateral does what merge does in one statement: in PostgreSQL a round trip
+// costs more than many rows.
 func (l *advisoryList) lateral(ctx context.Context, in lanes, n int) (best []entry, _ error) {
 	q := query{engine: l.s.engine}
-	var keys []int64
-	var froms, tos []int64
-	for _, a := range in.all {
-		from, to := l.bounds(a.group)
-		keys, froms, tos = append(keys, a.key), append(froms, from), append(tos, to)
-	}
-	each := fmt.Sprintf(`unnest(%s::bigint[], %s::bigint[], %s::bigint[]) WITH ORDINALITY AS s (v, b, e, i)`, q.arg(keys), q.arg(froms), q.arg(tos))
-	one := fmt.Sprintf(`SELECT t.seg, %s AS k FROM %s AS t WHERE t.%s = s.v`, l.key(), in.table, in.column)
-	if l.by == byUpdate {
-		one += l.within(q.arg, 0, 0)
-	} else {
-		one += ` AND t.seg >= s.b AND t.seg <= s.e`
-	}
-	text := fmt.Sprintf(`SELECT s.i - 1, h.seg, h.k FROM %s CROSS JOIN LATERAL (%s%s%s) AS h`, each, one, l.orderBy(), q.limit(n))
-	if l.by != byUID || len(l.groups) == 1 {
-		text += fmt.Sprintf(` ORDER BY h.k%s, h.seg%s`, l.dir(), l.dir()) + q.limit(n)
-	}
+	text := l.firsts(&q, in, n)
 	err := l.s.rows(ctx, text, q.args, func(row scanner) (bool, error) {
 		var i int
 		var e entry
@@ -333,6 +339,28 @@ func (l *advisoryList) lateral(ctx context.Context, in lanes, n int) (best []ent
 	return best[:min(n, len(best))], err
 }
 
+// firsts is the statement that reads the first n entries of lanes.
+func (l *advisoryList) firsts(q *query, in lanes, n int) string {
+	var keys []int64
+	var froms, tos []int64
+	for _, a := range in.all {
+		from, to := l.bounds(a.group)
+		keys, froms, tos = append(keys, a.key), append(froms, from), append(tos, to)
+	}
+	each := fmt.Sprintf(`unnest(%s::bigint[], %s::bigint[], %s::bigint[]) WITH ORDINALITY AS s (v, b, e, i)`, q.arg(keys), q.arg(froms), q.arg(tos))
+	one := fmt.Sprintf(`SELECT t.seg, %s AS k FROM %s AS t WHERE `, l.key(), in.table)
+	if l.by == byUpdate {
+		one += fmt.Sprintf(`t.%s = s.v`, in.column) + l.after(q.arg)
+	} else {
+		one += in.between(q.engine, "s.v", "s.b", "s.e")
+	}
+	text := fmt.Sprintf(`SELECT s.i - 1, h.seg, h.k FROM %s CROSS JOIN LATERAL (%s%s%s) AS h`, each, one, l.orderBy(in), q.limit(n))
+	if l.by != byUID || len(l.groups) == 1 {
+		text += fmt.Sprintf(` ORDER BY h.k%s, h.seg%s`, l.dir(), l.dir()) + q.limit(n)
+	}
+	return text
+}
+
 // key is what an entry is read with beside its segment.
 func (l *advisoryList) key() string {
 	if l.by == byUpdate {
@@ -341,11 +369,12 @@ func (l *advisoryList) key() string {
 	return "t.seg"
 }
 
-func (l *advisoryList) orderBy() string {
+func (l *advisoryList) orderBy(in lanes) string {
+	column := in.column
 	if l.by == byUpdate {
-		return " ORDER BY t.update_ms" + l.dir() + ", t.seg" + l.dir()
+		column = "update_ms"
 	}
-	return " ORDER BY t.seg" + l.dir()
+	return fmt.Sprintf(" ORDER BY t.%s%s, t.seg%s", column, l.dir(), l.dir())
 }
 
 func (l *advisoryList) dir() string {
@@ -355,21 +384,18 @@ func (l *advisoryList) dir() string {
 	return ""
 }
 
-// within is the condition that an advisory comes after the cursor: its segment
-// is between from and to, or, in the order of updates, what the cursor says.
-func (l *advisoryList) within(arg func(any) string, from, to int64) string {
+// after is the condition that an advisory comes after the cursor in the order of
+// updates.
+func (l *advisoryList) after(arg func(any) string) string {
 	c := l.p.After
 	if c == nil {
 		return ""
 	}
-	if l.by == byUpdate {
-		than := ">"
-		if l.p.Order.Desc {
-			than = "<"
-		}
-		return fmt.Sprintf(" AND (t.update_ms, t.seg) %s (%s, %s)", than, arg(c.Number), arg(segment(resource.UID(c.UID))))
+	than := ">"
+	if l.p.Order.Desc {
+		than = "<"
 	}
-	return fmt.Sprintf(" AND t.seg >= %s AND t.seg <= %s", arg(from), arg(to))
+	return fmt.Sprintf(" AND (t.update_ms, t.seg) %s (%s, %s)", than, arg(c.Number), arg(segment(resource.UID(c.UID))))
 }
 
 // bounds are the first and last segment an advisory directly in group may have

@@ -241,7 +241,7 @@ func TestAdvisoryLists(t *testing.T) {
 				break
 			}
 		}
-		for range 400 {
+		for range 200 {
 			f := anyFilter(r)
 			switch r.IntN(8) {
 			case 0:

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"fmt"
+	"sync"
 
 	"github.com/holdfast-dev/holdfast/resource"
 )
@@ -26,41 +28,67 @@ func (s *Store) AdvisoriesOf(ctx context.Context, r Reach, place resource.PlaceF
 		if err != nil {
 			return nil, err
 		}
-		for _, a := range all {
-			hit, err := match(a.Affected)
+		for _, v := range all {
+			hit, err := match(v.affected)
 			if err != nil {
 				return nil, err
 			}
-			if hit {
-				found = append(found, a)
+			if !hit {
+				continue
 			}
+			a, err := v.advisory()
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, a)
 		}
 	}
 	return found, nil
 }
 
+// An asked is an advisory that was asked for lately. All but its packages is
+// decoded when somebody wants it.
+type asked struct {
+	updated  int64
+	affected []resource.Affected
+	advisory func() (resource.Advisory, error)
+}
+
 // naming returns the advisories that have a name. Those that were read lately and
 // have not changed are not read again: to decode one costs more than to find it.
-func (s *Store) naming(ctx context.Context, key int64) (all []resource.Advisory, _ error) {
-	var unknown []entry
+func (s *Store) naming(ctx context.Context, key int64) (all []asked, _ error) {
+	var unknown []int64
 	err := s.rows(ctx, `SELECT n.seg, n.update_ms FROM advisory_names AS n WHERE n.key = $1`, []any{key}, func(row scanner) (bool, error) {
-		var e entry
-		err := row.Scan(&e.seg, &e.updated)
-		if a, ok := s.asked.Get(e.seg); ok && ms(a.UpdateTime) == e.updated {
-			all = append(all, a)
+		var seg, updated int64
+		err := row.Scan(&seg, &updated)
+		if v, ok := s.asked.Get(seg); ok && v.updated == updated {
+			all = append(all, v)
 		} else {
-			unknown = append(unknown, e)
+			unknown = append(unknown, seg)
 		}
 		return false, err
 	})
-	if err != nil {
-		return nil, err
+	if err != nil || len(unknown) == 0 {
+		return all, err
 	}
-	more, err := s.fetchAdvisories(ctx, unknown, true)
-	for _, a := range more {
-		s.asked.Add(segment(a.UID), a)
-	}
-	return append(all, more...), err
+	q := query{engine: s.engine}
+	text := fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, wholeAdvisory, s.engine.each(&q, unknown))
+	err = s.rows(ctx, text, q.args, func(row scanner) (bool, error) {
+		var r advisoryRow
+		if err := r.scan(row, true); err != nil {
+			return false, err
+		}
+		affected, err := r.packages()
+		v := asked{r.updated, affected, sync.OnceValues(func() (resource.Advisory, error) {
+			a, err := r.advisory()
+			a.Affected = affected
+			return a, err
+		})}
+		s.asked.Add(segment(r.uid), v)
+		all = append(all, v)
+		return false, err
+	})
+	return all, err
 }
 
 // holders returns the groups of a scope that have advisories.

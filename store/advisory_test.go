@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -336,6 +337,64 @@ func TestGroupKeepsAdvisories(t *testing.T) {
 		for _, row := range everything(t, s) {
 			if strings.Contains(row, string(g.UID)+"/") && !strings.Contains(row, "vulnerabilities.") {
 				t.Errorf("left behind: %s", row)
+			}
+		}
+	})
+}
+
+// TestAdvisoryRace lets opposites at the same advisories: imports, changes by
+// hand and deletes. Whatever wins, counters and lists agree with what is left.
+func TestAdvisoryRace(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		org, _ := addOrganization(t, s, "acme", alice)
+		var records []resource.Advisory
+		for i := range 20 {
+			records = append(records, newAdvisory("A-"+strconv.Itoa(i)))
+		}
+		importAll(t, s, org.UID, records...)
+		var uids []resource.UID
+		for _, a := range records {
+			uids = append(uids, find(t, s, org.UID, a.ID).UID)
+		}
+		var wg sync.WaitGroup
+		try := func(f func(i int) error) {
+			wg.Go(func() {
+				for i := range uids {
+					if err := f(i); err != nil && !errors.Is(err, fault.NotFound) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		for version := range 3 {
+			try(func(i int) error {
+				a := records[i]
+				a.ArtifactName, a.Source.Digest = "renamed", []byte{byte(version), 9}
+				_, err := s.ImportAdvisories(t.Context(), org.UID, "test", []resource.Advisory{a})
+				return err
+			})
+		}
+		for _, name := range []string{"x", "y"} {
+			try(func(i int) error {
+				_, err := s.UpdateAdvisory(t.Context(), uids[i], func(a *resource.Advisory) error { a.ArtifactName, a.Aliases = name, []string{name}; return nil })
+				return err
+			})
+		}
+		try(func(i int) error { return s.DeleteAdvisory(t.Context(), uids[i]) })
+		wg.Wait()
+		wantExact(t, s)
+		p, err := s.Advisories(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.AdvisoryFilter{}, byUID, true)
+		must(t, err)
+		if int64(len(p.Items)) != p.Total {
+			t.Errorf("%d advisories of %d", len(p.Items), p.Total)
+		}
+		for _, a := range p.Items {
+			for _, f := range []resource.AdvisoryFilter{{ArtifactNames: []string{a.ArtifactName}}, {Query: a.ArtifactName}, {Aliases: a.Aliases}, {IDs: []string{a.ID}}} {
+				got, err := s.Advisories(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, f, byUID, false)
+				must(t, err)
+				if !slices.ContainsFunc(got.Items, func(b resource.Advisory) bool { return b.UID == a.UID }) {
+					t.Errorf("%s is not found by %+v", a.ID, f)
+				}
 			}
 		}
 	})

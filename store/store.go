@@ -32,7 +32,7 @@ type Store struct {
 	seen   *seen      // nil where another process may write
 	texts  *texts     // of advisories, as far as they were searched
 	signs  signs
-	asked  *lru.Cache[int64, resource.Advisory] // for lately
+	asked  *lru.Cache[int64, asked] // advisories, for lately
 
 	mu       sync.Mutex
 	watchers []func(context.Context, int64)
@@ -68,11 +68,11 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	asked, err := lru.New[int64, resource.Advisory](advisoriesAsked)
+	known, err := lru.New[int64, asked](advisoriesAsked)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Now: time.Now, texts: texts, asked: asked}
+	s := &Store{Now: time.Now, texts: texts, asked: known}
 	open := s.openSQLite
 	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
 		open = s.openPostgres

@@ -25,6 +25,9 @@ type document struct {
 	size       int64
 }
 
+// importable is what files of a folder must end in.
+var importable = []string{".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".zip"}
+
 // importPiece is how many bytes of a document one message has.
 const importPiece = 1 << 20
 
@@ -63,7 +66,7 @@ func findDocuments(paths []string) (docs []document, _ error) {
 			if err != nil || d.IsDir() {
 				return err
 			}
-			if file != path && !slices.Contains([]string{".json", ".yaml", ".yml", ".zip"}, strings.ToLower(filepath.Ext(file))) {
+			if file != path && (strings.HasPrefix(d.Name(), ".") || !slices.Contains(importable, strings.ToLower(filepath.Ext(file)))) {
 				return nil
 			}
 			info, err := os.Stat(file)
@@ -167,12 +170,12 @@ func send(stream importClient, group string, docs []document) error {
 	return stream.CloseSend()
 }
 
-func sendDocument(stream importClient, d document, buf []byte) error {
+func sendDocument(stream importClient, d document, buf []byte) (err error) {
 	f, err := os.Open(d.path)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { err = errors.Join(err, f.Close()) }()
 	if err := stream.Send(&advisoriespb.ImportAdvisoriesRequest{Part: &advisoriespb.ImportAdvisoriesRequest_Document_{
 		Document: &advisoriespb.ImportAdvisoriesRequest_Document{Name: d.name, Size: d.size},
 	}}); err != nil {
@@ -233,12 +236,14 @@ func (c *client) exportTo(ctx context.Context, req *advisoriespb.ExportAdvisorie
 	if err != nil {
 		return usage("--file: %v", err)
 	}
-	defer os.Remove(temp.Name()) // gone under that name if all went well
-	err = c.export(ctx, req, temp)
-	if err := errors.Join(err, temp.Close()); err != nil {
-		return err
+	err = errors.Join(c.export(ctx, req, temp), temp.Close())
+	if err == nil {
+		err = os.Rename(temp.Name(), file)
 	}
-	return os.Rename(temp.Name(), file)
+	if err != nil {
+		err = errors.Join(err, os.Remove(temp.Name()))
+	}
+	return err
 }
 
 func (c *client) export(ctx context.Context, req *advisoriespb.ExportAdvisoriesRequest, w io.Writer) error {
