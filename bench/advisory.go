@@ -107,7 +107,11 @@ func (b *bench) openAdvisories(ctx context.Context, e engine, n int, r *report) 
 	if found {
 		return o, nil
 	}
-	if err := b.fillAdvisories(o, r); err != nil {
+	least := 0.0 // PostgreSQL has no target
+	if e.name() == "sqlite" {
+		least = importTarget
+	}
+	if err := b.fillAdvisories(o, r, least); err != nil {
 		return o, errors.Join(err, o.store.Close())
 	}
 	return o, nil
@@ -115,7 +119,7 @@ func (b *bench) openAdvisories(ctx context.Context, e engine, n int, r *report) 
 
 // fillAdvisories imports a zip, which is in the system's memory from having just
 // been written.
-func (b *bench) fillAdvisories(o office, r *report) (err error) {
+func (b *bench) fillAdvisories(o office, r *report, least float64) (err error) {
 	path, err := b.archive(o.rows)
 	if err != nil {
 		return err
@@ -144,7 +148,7 @@ func (b *bench) fillAdvisories(o office, r *report) (err error) {
 		return fmt.Errorf("of %d records %+v", o.rows, done)
 	}
 	if r != nil {
-		r.over("advisories: import of a zip, records a second", float64(o.rows)/time.Since(begin).Seconds(), importTarget)
+		r.over("advisories: import of a zip, records a second", float64(o.rows)/time.Since(begin).Seconds(), least)
 	}
 	return nil
 }

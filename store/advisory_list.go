@@ -354,11 +354,14 @@ func (l *advisoryList) firsts(q *query, in lanes, n int) string {
 	} else {
 		one += in.between(q.engine, "s.v", "s.b", "s.e")
 	}
-	text := fmt.Sprintf(`SELECT s.i - 1, h.seg, h.k FROM %s CROSS JOIN LATERAL (%s%s%s) AS h`, each, one, l.orderBy(in), q.limit(n))
+	last := ""
 	if l.by != byUID || len(l.groups) == 1 {
-		text += fmt.Sprintf(` ORDER BY h.k%s, h.seg%s`, l.dir(), l.dir()) + q.limit(n)
+		last = fmt.Sprintf(` ORDER BY h.k%s, h.seg%s`, l.dir(), l.dir()) + q.limit(n)
 	}
-	return text
+	if last != "" && len(in.all) > n { // of more lanes than entries, those that start first
+		each = fmt.Sprintf(`(SELECT s.v, s.b, s.e, s.i FROM %s CROSS JOIN LATERAL (%s%s LIMIT 1) AS h%s) AS s`, each, one, l.orderBy(in), last)
+	}
+	return fmt.Sprintf(`SELECT s.i - 1, h.seg, h.k FROM %s CROSS JOIN LATERAL (%s%s%s) AS h`, each, one, l.orderBy(in), q.limit(n)) + last
 }
 
 // key is what an entry is read with beside its segment.
