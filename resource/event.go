@@ -37,6 +37,12 @@ const (
 	MappingCreated          EventType = "iam.external_group_role_mappings.created.v1"
 	MappingDeleted          EventType = "iam.external_group_role_mappings.deleted.v1"
 	MappingsDeleted         EventType = "iam.external_group_role_mappings.deleted.batch.v1"
+	AccountCreated          EventType = "signin.account.created.v1"
+	AccountUpdated          EventType = "signin.account.updated.v1"
+	AccountDeleted          EventType = "signin.account.deleted.v1"
+	SignInRulesUpdated      EventType = "signin.rules.updated.v1"
+	SessionEnded            EventType = "signin.session.ended.v1"
+	Registered              EventType = "auth.registered.v1"
 )
 
 // An Event is one change, as the outbox keeps it. Before and After are JSON,

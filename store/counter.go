@@ -44,6 +44,7 @@ func (t *tx) uncount(ctx context.Context, group resource.UID) error {
 var kinds = []string{
 	"groups", "identities", "roles", "role_bindings",
 	"identity_providers", "account_associations", "group_invites", "external_group_role_mappings",
+	"accounts",
 }
 
 // A Drift is a counter that does not equal the rows it counts.

@@ -209,6 +209,7 @@ var groupChildren = []use{
 	{"identity_providers", "parent", "identity providers"},
 	{"account_associations", "seg", "account associations"},
 	{"group_invites", "parent", "group invites"},
+	{"accounts", "parent", "accounts"},
 }
 
 // leave removes the caller's own bindings on an organization, if nobody else
