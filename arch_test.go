@@ -28,7 +28,8 @@ var mayImport = []struct{ pkg, imports string }{
 	{"token", "authz fault resource seal store"},
 	{"trust", "outbound"},
 	{"sts", "authz fault outbound resource store token trust"},
-	{"api", "authz fault gen/... iam page resource sts token"},
+	{"login", "authz fault outbound page resource seal store sts"},
+	{"api", "authz fault gen/... iam login page resource sts token"},
 	{"reference", ""},
 	{"server", "..."},
 	{"cmd/holdfastd", "server"},
@@ -50,6 +51,10 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/grpc-ecosystem/grpc-gateway", "api server gen/... proto/generate bench e2e"},
 	{"github.com/go-jose/go-jose", "token trust"},
 	{"github.com/prometheus", "server api"},
+	{"github.com/coreos/go-oidc", "login"},
+	{"golang.org/x/oauth2", "login"},
+	{"github.com/go-webauthn/webauthn", "login"},
+	{"github.com/pquerna/otp", "login"},
 }
 
 // Tests may import what they like, except these: a test that needs a database

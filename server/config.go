@@ -58,6 +58,7 @@ type Config struct {
 	Organization string `yaml:"organization" help:"unattended set-up: name of the first organization"`
 	OwnerIssuer  string `yaml:"owner_issuer" help:"unattended set-up: address of the issuer that knows the first organization's owner"`
 	OwnerSubject string `yaml:"owner_subject" help:"unattended set-up: the owner's subject at that issuer"`
+	OwnerEmail   string `yaml:"owner_email" help:"unattended set-up: e-mail address of an owner who has an account here; a one-time link to set the password is printed"`
 
 	LogLevel      slog.Level    `yaml:"log_level" help:"least level that is logged: debug, info, warn or error (info)"`
 	MaxBody       Size          `yaml:"max_body" default:"4MiB" help:"largest request body the API reads"`
@@ -229,7 +230,7 @@ func (c Config) onPostgres() bool { return strings.Contains(c.Database, "://") }
 
 // first is the organization that the settings ask for, zero if none.
 func (c Config) first() firstOrganization {
-	return firstOrganization{c.Organization, c.OwnerIssuer, c.OwnerSubject}
+	return firstOrganization{Name: c.Organization, Issuer: c.OwnerIssuer, Subject: c.OwnerSubject, Email: c.OwnerEmail}
 }
 
 func (c Config) mistakes() []error {
@@ -282,12 +283,21 @@ func (c Config) mistakes() []error {
 		add("shutdown_grace", "must not be negative")
 	}
 	if first := c.first(); first != (firstOrganization{}) {
-		for _, v := range first.violations() {
+		for _, v := range first.violations(false) {
 			add(v.Subject, "%s", v.Description)
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errs
+}
+
+// pollEvery is how often a device may ask whether it is signed in. In dev mode
+// somebody is waiting.
+func (c Config) pollEvery() time.Duration {
+	if c.Dev {
+		return time.Second
+	}
+	return 0
 }
 
 func isAddress(s string) bool {

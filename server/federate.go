@@ -51,6 +51,7 @@ func (s *Server) federate() error {
 		return err
 	}
 	client := outbound.Client(reach)
+	s.client = client
 	issuers, err := trust.New(trust.Config{Client: client, Fixed: fixed, Now: s.cfg.Now})
 	if err != nil {
 		return fmt.Errorf("issuers_file: %w", err)

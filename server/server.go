@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/gen/openapi"
 	"github.com/holdfast-dev/holdfast/iam"
+	"github.com/holdfast-dev/holdfast/login"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/reference"
 	"github.com/holdfast-dev/holdfast/seal"
@@ -37,6 +38,8 @@ type Server struct {
 	checker *authz.Checker
 	issuer  *token.Issuer
 	sts     *sts.Service
+	client  *http.Client // for addresses that others choose
+	login   *login.Service
 	iam     *iam.Service
 	api     *api.API
 	metrics *prometheus.Registry
@@ -120,6 +123,13 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	s.iam = iam.New(s.store, s.checker, tokens, iam.Config{
 		CreateOrganizations: s.cfg.CreateOrganizations, Key: s.key, Now: s.cfg.Now,
 	})
+	s.login, err = login.New(s.store, s.checker, s.sts, tokens, login.Config{
+		Issuer: s.cfg.AuthURL, BaseURL: s.cfg.BaseURL, Key: s.key, Client: s.client,
+		SessionIdle: s.cfg.SessionIdle, SessionLife: s.cfg.SessionLife, PollEvery: s.cfg.pollEvery(), Log: s.log, Now: s.cfg.Now,
+	})
+	if err != nil {
+		return err
+	}
 	s.metrics = prometheus.NewRegistry()
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.api = api.New(api.Services{IAM: s.iam, STS: s.sts}, s.issuer, s.checker, api.Config{

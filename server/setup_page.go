@@ -99,7 +99,7 @@ func readSubmission(w http.ResponseWriter, r *http.Request) (submission, error) 
 		dec := json.NewDecoder(r.Body)
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&s); err != nil {
-			return s, fault.Field("body", "must be an object of code, organization, ownerIssuer and ownerSubject")
+			return s, fault.Field("body", "must be an object of code, organization, and ownerEmail and ownerPassword, or ownerIssuer and ownerSubject")
 		}
 		return s, nil
 	}
@@ -108,7 +108,10 @@ func readSubmission(w http.ResponseWriter, r *http.Request) (submission, error) 
 	}
 	field := func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }
 	s.Code = field("code")
-	s.firstOrganization = firstOrganization{field("organization"), field("owner_issuer"), field("owner_subject")}
+	s.firstOrganization = firstOrganization{
+		Name: field("organization"), Issuer: field("owner_issuer"), Subject: field("owner_subject"),
+		Email: field("owner_email"), Password: r.PostForm.Get("owner_password"),
+	}
 	return s, nil
 }
 
@@ -122,6 +125,7 @@ func (u *setup) refuse(w http.ResponseWriter, r *http.Request, form submission, 
 		writeFault(w, f, u.s.cfg.ErrorDomain)
 		return
 	}
+	form.Password = "" // is typed again, and stays in no page
 	page := setupPage{submission: form, Problem: f.Message, Wrong: map[string]string{}}
 	page.Closed = f.Code != fault.InvalidArgument && f.Code != fault.ResourceExhausted && f.Code != fault.Unavailable
 	for _, v := range f.Fields {

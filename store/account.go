@@ -51,6 +51,18 @@ func (s *Store) InsertAccount(ctx context.Context, a resource.Account, i resourc
 	return s.write(ctx, func(t *tx) error { return t.insertAccount(ctx, a, i, with) })
 }
 
+// Found adds an organization with the account of its first owner, all or
+// nothing: there is no moment at which nobody can get in. Its errors are those of
+// InsertGroup and InsertAccount.
+func (s *Store) Found(ctx context.Context, g resource.Group, a resource.Account, i resource.Identity, with ...resource.RoleBinding) error {
+	return s.write(ctx, func(t *tx) error {
+		if err := t.addGroup(ctx, &g); err != nil {
+			return err
+		}
+		return t.insertAccount(ctx, a, i, with)
+	})
+}
+
 func (t *tx) insertAccount(ctx context.Context, a resource.Account, i resource.Identity, with []resource.RoleBinding) error {
 	if err := t.mustExist(ctx, a.UID.Parent()); err != nil {
 		return err

@@ -435,3 +435,47 @@ func (s *Store) ProvidersOf(ctx context.Context, org resource.UID) ([]resource.I
 	})
 	return all, err
 }
+
+// RolesFor returns the names of the roles that somebody gets who comes through a
+// provider for the first time and is in those groups.
+func (s *Store) RolesFor(ctx context.Context, p resource.IdentityProvider, groups []string) ([]string, error) {
+	uids := []resource.UID{p.DefaultRole}
+	err := s.rows(ctx, `SELECT `+mappings.columns+` FROM external_group_role_mappings AS t WHERE t.parent = $1 ORDER BY t.uid`, []any{segment(p.UID)}, func(row scanner) (bool, error) {
+		m, err := mappings.scan(row)
+		if err == nil && slices.Contains(groups, m.ExternalGroup) && !slices.Contains(uids, m.Role) {
+			uids = append(uids, m.Role)
+		}
+		return false, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, uid := range uids {
+		r, err := s.Role(ctx, uid)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, r.Name)
+	}
+	return names, nil
+}
+
+// HomesOf returns the groups that answer for an identity: that it is in, that its
+// account is in, or that it came through a provider of. A person whom nobody
+// answers for has none.
+func (s *Store) HomesOf(ctx context.Context, identity resource.UID) ([]resource.UID, error) {
+	if !identity.IsRoot() {
+		return []resource.UID{identity.Parent()}, nil
+	}
+	var all []resource.UID
+	err := s.rows(ctx, `SELECT t.uid FROM accounts AS t WHERE t.identity = $1
+		UNION SELECT p.uid FROM identity_providers AS p JOIN arrivals AS a ON a.provider = p.seg WHERE a.identity = $1`,
+		[]any{string(identity)}, func(row scanner) (bool, error) {
+			var uid resource.UID
+			err := row.Scan(&uid)
+			all = append(all, uid.Parent())
+			return false, err
+		})
+	return all, err
+}

@@ -167,3 +167,9 @@ func shortened(s string) string {
 	}
 	return strings.ToValidUTF8(s[:longest], "") + "…"
 }
+
+// Check returns fault.InvalidArgument for a wish that cannot be.
+func (s *Service) Check(w Wish) error {
+	_, err := s.claims(w)
+	return err
+}
