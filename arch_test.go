@@ -37,7 +37,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"gen/...", "gen/..."},
 	{"proto/generate", ""},
 	{"bench", "..."},
-	{"e2e", "..."},
+	{"e2e/...", "..."},
 }
 
 // Third parties stay behind the packages that wrap them. What is not named here

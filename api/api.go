@@ -21,11 +21,14 @@ import (
 
 	"github.com/holdfast-dev/holdfast/authz"
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 	"github.com/holdfast-dev/holdfast/iam"
+	"github.com/holdfast-dev/holdfast/login"
 	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/token"
 )
@@ -52,8 +55,9 @@ type API struct {
 
 // Services are what the API speaks for.
 type Services struct {
-	IAM *iam.Service
-	STS *sts.Service
+	IAM   *iam.Service
+	STS   *sts.Service
+	Login *login.Service
 }
 
 // New returns an API over the services. Tokens are issuer's; checker knows which
@@ -79,11 +83,13 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	pingpb.RegisterPingServiceServer(a.local, ping{})
 	oidcpb.RegisterSecurityTokenServiceServer(a.local, securityTokens{sts: all.STS})
 	federationpb.RegisterFederationServiceServer(a.local, federation{sts: all.STS})
+	authpb.RegisterAuthServer(a.local, auth{login: all.Login, iam: all.IAM, issuer: issuer.Address()})
+	signinpb.RegisterSignInServiceServer(a.local, signIn{login: all.Login})
 	return a
 }
 
 // HTTP serves the JSON API: /iam/ and /ping/, as v2beta1 and v2, /access/ and
-// /federation/, as v1, /sts/ and /openapi.json. Anything else is answered with a typed error.
+// /federation/, as v1, /signin/v1/, /auth/v1/, /sts/ and /openapi.json. Anything else is answered with a typed error.
 func (a *API) HTTP() http.Handler { return newGateway(a.cfg, a.local) }
 
 // What a gRPC connection may ask of the server. Clients of this API are built

@@ -19,10 +19,12 @@ import (
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	annotationspb "github.com/holdfast-dev/holdfast/gen/annotations"
+	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 )
 
 // packages are the services of this API, and the other names their package goes
@@ -49,6 +51,11 @@ var packages = []struct {
 		files: []protoreflect.FileDescriptor{oidcpb.File_holdfast_oidc_oidc_proto},
 		also:  []string{"chainguard.platform.oidc"},
 	},
+	{
+		files: []protoreflect.FileDescriptor{authpb.File_holdfast_auth_auth_proto},
+		also:  []string{"chainguard.platform.auth"},
+	},
+	{files: []protoreflect.FileDescriptor{signinpb.File_holdfast_signin_v1_signin_proto}},
 	{files: []protoreflect.FileDescriptor{accesspb.File_holdfast_access_v1_access_proto}}, // ours alone
 	{files: []protoreflect.FileDescriptor{federationpb.File_holdfast_federation_v1_federation_proto}},
 }

@@ -132,7 +132,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	}
 	s.metrics = prometheus.NewRegistry()
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	s.api = api.New(api.Services{IAM: s.iam, STS: s.sts}, s.issuer, s.checker, api.Config{
+	s.api = api.New(api.Services{IAM: s.iam, STS: s.sts, Login: s.login}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics,
 		MaxBody: int64(s.cfg.MaxBody), Version: Version(),
 	})

@@ -1,0 +1,91 @@
+package api
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	authpb "github.com/holdfast-dev/holdfast/gen/auth"
+	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam"
+	"github.com/holdfast-dev/holdfast/iam"
+	"github.com/holdfast-dev/holdfast/login"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+type auth struct {
+	authpb.UnsafeAuthServer
+	login  *login.Service
+	iam    *iam.Service
+	issuer string
+}
+
+// Validate is of authpb.AuthServer.
+func (s auth) Validate(ctx context.Context, _ *emptypb.Empty) (*authpb.WhoAmI, error) {
+	c, i, all, err := s.iam.Myself(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var narrowed []string
+	if c.Caps != nil {
+		narrowed = capabilityNames(*c.Caps)
+	}
+	who := &authpb.WhoAmI{
+		Issuer: s.issuer, Subject: string(c.Identity), Audience: c.Audience, Expiry: timeOf(c.Expires), IssuedAt: timeOf(c.Issued),
+		Email: i.Email, Profile: &authpb.Profile{Name: i.Name},
+	}
+	for _, h := range all {
+		who.Capabilities = append(who.Capabilities, &authpb.WhoAmI_Capability{
+			Group: &iamv1pb.Group{Id: string(h.Group.UID), Name: h.Group.Name, Description: h.Group.Description, Verified: h.Group.Verified},
+			Role: &iamv1pb.Role{
+				Id: string(h.Role.UID), Name: h.Role.Name, Description: h.Role.Description, Capabilities: capabilityNames(h.Role.Capabilities),
+			},
+			Capabilities: narrowed,
+		})
+	}
+	return who, nil
+}
+
+func capabilityNames(all resource.Capabilities) []string {
+	return convert(all.All(), resource.Capability.String)
+}
+
+// Register is of authpb.AuthServer. The bearer of the call is who joins.
+func (s auth) Register(ctx context.Context, r *authpb.RegistrationRequest) (*authpb.Session, error) {
+	o := originOf(ctx)
+	if o.err != nil {
+		return nil, o.err
+	}
+	var identity resource.UID
+	if r.GetIdentityId() != "" {
+		var err error
+		if identity, err = resource.ParseUID("identity_id", r.GetIdentityId()); err != nil {
+			return nil, err
+		}
+	}
+	l, err := s.login.Register(ctx, o.token, r.GetCode(), identity)
+	if err != nil {
+		return nil, err
+	}
+	return &authpb.Session{Identity: string(l.Identity.UID), Group: string(l.Joined)}, nil
+}
+
+// GetHeadlessSession is of authpb.AuthServer.
+func (s auth) GetHeadlessSession(ctx context.Context, r *authpb.GetHeadlessSessionRequest) (*authpb.HeadlessSession, error) {
+	h, err := s.login.Headless(ctx, r.GetCode())
+	if err != nil {
+		return nil, err
+	}
+	return &authpb.HeadlessSession{EcdhPublicKey: h.PublicKey, EncryptedIdtoken: h.Token, EncryptedRefreshToken: h.RefreshToken}, nil
+}
+
+// Delete is of authpb.AuthServer.
+func (s auth) Delete(ctx context.Context, r *authpb.DeletionRequest) (*emptypb.Empty, error) {
+	uid, err := resource.ParseUID("id", r.GetId())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.login.Leave(ctx, uid); err != nil {
+		return nil, err
+	}
+	return &emptypb.Empty{}, nil
+}
