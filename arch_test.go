@@ -55,6 +55,7 @@ var onlyIn = []struct{ library, homes string }{
 	{"golang.org/x/oauth2", "login"},
 	{"github.com/go-webauthn/webauthn", "login"},
 	{"github.com/pquerna/otp", "login"},
+	{"github.com/zalando/go-keyring", "cmd/holdfast"},
 }
 
 // Tests may import what they like, except these: a test that needs a database

@@ -23,8 +23,10 @@ import (
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
+	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
+	pingv1pb "github.com/holdfast-dev/holdfast/gen/ping/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 	"github.com/holdfast-dev/holdfast/iam"
@@ -79,6 +81,15 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	iampb.RegisterAccountAssociationsServiceServer(a.local, accountAssociations{iam: all.IAM})
 	iampb.RegisterGroupInvitesServiceServer(a.local, groupInvites{iam: all.IAM})
 	iampb.RegisterExternalGroupRoleMappingsServiceServer(a.local, externalGroupRoleMappings{iam: all.IAM})
+	iamv1pb.RegisterGroupsServer(a.local, groupsV1{iam: all.IAM})
+	iamv1pb.RegisterIdentitiesServer(a.local, identitiesV1{iam: all.IAM})
+	iamv1pb.RegisterRolesServer(a.local, rolesV1{iam: all.IAM})
+	iamv1pb.RegisterRoleBindingsServer(a.local, roleBindingsV1{iam: all.IAM})
+	iamv1pb.RegisterIdentityProvidersServer(a.local, identityProvidersV1{iam: all.IAM})
+	iamv1pb.RegisterGroupAccountAssociationsServer(a.local, accountAssociationsV1{iam: all.IAM})
+	iamv1pb.RegisterGroupInvitesServer(a.local, groupInvitesV1{iam: all.IAM})
+	iamv1pb.RegisterExternalGroupRoleMappingsServer(a.local, externalGroupRoleMappingsV1{iam: all.IAM})
+	pingv1pb.RegisterPingServiceServer(a.local, pingV1{})
 	accesspb.RegisterAccessServiceServer(a.local, access{iam: all.IAM, version: cfg.Version})
 	pingpb.RegisterPingServiceServer(a.local, ping{})
 	oidcpb.RegisterSecurityTokenServiceServer(a.local, securityTokens{sts: all.STS})

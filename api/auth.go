@@ -6,7 +6,6 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	authpb "github.com/holdfast-dev/holdfast/gen/auth"
-	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/login"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -27,26 +26,16 @@ func (s auth) Validate(ctx context.Context, _ *emptypb.Empty) (*authpb.WhoAmI, e
 	}
 	var narrowed []string
 	if c.Caps != nil {
-		narrowed = capabilityNames(*c.Caps)
+		narrowed = convert(c.Caps.All(), resource.Capability.String)
 	}
 	who := &authpb.WhoAmI{
 		Issuer: s.issuer, Subject: string(c.Identity), Audience: c.Audience, Expiry: timeOf(c.Expires), IssuedAt: timeOf(c.Issued),
 		Email: i.Email, Profile: &authpb.Profile{Name: i.Name},
 	}
 	for _, h := range all {
-		who.Capabilities = append(who.Capabilities, &authpb.WhoAmI_Capability{
-			Group: &iamv1pb.Group{Id: string(h.Group.UID), Name: h.Group.Name, Description: h.Group.Description, Verified: h.Group.Verified},
-			Role: &iamv1pb.Role{
-				Id: string(h.Role.UID), Name: h.Role.Name, Description: h.Role.Description, Capabilities: capabilityNames(h.Role.Capabilities),
-			},
-			Capabilities: narrowed,
-		})
+		who.Capabilities = append(who.Capabilities, &authpb.WhoAmI_Capability{Group: groupV1(h.Group), Role: roleV1(h.Role), Capabilities: narrowed})
 	}
 	return who, nil
-}
-
-func capabilityNames(all resource.Capabilities) []string {
-	return convert(all.All(), resource.Capability.String)
 }
 
 // Register is of authpb.AuthServer. The bearer of the call is who joins.

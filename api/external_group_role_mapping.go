@@ -72,7 +72,7 @@ func (s externalGroupRoleMappings) BatchDeleteExternalGroupRoleMappings(ctx cont
 	if err != nil {
 		return nil, err
 	}
-	uids, err := readNames(r.GetNames())
+	uids, err := readNames("names", r.GetNames())
 	if err != nil {
 		return nil, err
 	}
@@ -86,14 +86,14 @@ func (s externalGroupRoleMappings) BatchDeleteExternalGroupRoleMappings(ctx cont
 }
 
 // readNames reads the uids of a batch and reports every one that is none.
-func readNames(names []string) ([]resource.UID, error) {
+func readNames(field string, names []string) ([]resource.UID, error) {
 	if len(names) > resource.MaxBatchDelete {
-		return nil, fault.Field("names", "must have 1 to %d uids", resource.MaxBatchDelete)
+		return nil, fault.Field(field, "must have 1 to %d uids", resource.MaxBatchDelete)
 	}
 	uids := make([]resource.UID, len(names))
 	var bad []fault.Violation
 	for i, name := range names {
-		uid, err := resource.ParseUID(fmt.Sprintf("names[%d]", i), name)
+		uid, err := resource.ParseUID(fmt.Sprintf("%s[%d]", field, i), name)
 		if err != nil {
 			bad = append(bad, fault.From(err).Fields...)
 		}

@@ -84,6 +84,7 @@ type binding struct {
 	input  protoreflect.MessageDescriptor
 	body   string // the field that is the body, "*" for all of them, "" for none
 	mask   protoreflect.FieldDescriptor
+	old    bool // of version 1
 	terse  bool // errors have a code and a message, and nothing else
 }
 
@@ -95,9 +96,13 @@ func bindings() []binding {
 		for i := range s.Methods().Len() {
 			m := s.Methods().Get(i)
 			r, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
+			if r == nil || m.IsStreamingClient() || m.IsStreamingServer() {
+				continue // over gRPC only
+			}
 			for _, r := range append([]*annotations.HttpRule{r}, r.GetAdditionalBindings()...) {
 				b := binding{method: "/" + string(s.FullName()) + "/" + string(m.Name()), input: m.Input(), body: r.GetBody()}
 				b.verb, b.path = verbAndPath(r)
+				b.old = slices.Contains(deprecated, string(s.ParentFile().Package()))
 				b.terse = strings.HasPrefix(b.path, "/sts/")
 				if f := m.Input().Fields().ByName("update_mask"); b.verb == http.MethodPatch && b.body != "*" {
 					b.mask = f
@@ -188,6 +193,10 @@ func canonical(path string) string {
 // handler serves one binding.
 func (g *gateway) handler(b binding) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
+		if b.old {
+			w.Header().Set("Deprecation", deprecatedSince)
+			w.Header().Set("Link", `<`+migration+`>; rel="deprecation"; type="text/markdown"`)
+		}
 		buf := g.buffers.Get().(*[]byte)
 		defer g.buffers.Put(buf)
 		*buf = (*buf)[:0]
@@ -204,6 +213,12 @@ func (g *gateway) handler(b binding) runtime.HandlerFunc {
 		send(w, http.StatusOK, *buf)
 	}
 }
+
+// Version 1 works, and has been superseded since this day (RFC 9745).
+const (
+	deprecatedSince = "@1793491200" // 2026-11-01
+	migration       = "https://github.com/holdfast-dev/holdfast/blob/main/docs/migrating-v1.md"
+)
 
 // encode writes an answer into buf. Nothing, not even an empty object, stands
 // for Empty.

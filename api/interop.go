@@ -21,8 +21,10 @@ import (
 	annotationspb "github.com/holdfast-dev/holdfast/gen/annotations"
 	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
+	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
+	pingv1pb "github.com/holdfast-dev/holdfast/gen/ping/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 )
@@ -44,6 +46,19 @@ var packages = []struct {
 		also: []string{"holdfast.iam.v2", "chainguard.platform.iam.v2beta1", "chainguard.platform.iam.v2"},
 	},
 	{
+		files: []protoreflect.FileDescriptor{
+			iamv1pb.File_holdfast_iam_v1_groups_proto, iamv1pb.File_holdfast_iam_v1_identities_proto,
+			iamv1pb.File_holdfast_iam_v1_roles_proto, iamv1pb.File_holdfast_iam_v1_role_bindings_proto,
+			iamv1pb.File_holdfast_iam_v1_identity_providers_proto, iamv1pb.File_holdfast_iam_v1_account_associations_proto,
+			iamv1pb.File_holdfast_iam_v1_group_invites_proto, iamv1pb.File_holdfast_iam_v1_external_group_role_mappings_proto,
+		},
+		also: []string{"chainguard.platform.iam"},
+	},
+	{
+		files: []protoreflect.FileDescriptor{pingv1pb.File_holdfast_ping_v1_ping_proto},
+		also:  []string{"chainguard.platform.ping"},
+	},
+	{
 		files: []protoreflect.FileDescriptor{pingpb.File_holdfast_ping_v2beta1_ping_proto},
 		also:  []string{"holdfast.ping.v2", "chainguard.platform.ping.v2beta1", "chainguard.platform.ping.v2"},
 	},
@@ -60,6 +75,9 @@ var packages = []struct {
 	{files: []protoreflect.FileDescriptor{federationpb.File_holdfast_federation_v1_federation_proto}},
 }
 
+// deprecated are the packages of version 1.
+var deprecated = []string{"holdfast.iam.v1", "holdfast.ping.v1"}
+
 // ProofHeaders are the prefixes that the headers of an AWS proof may have: ours,
 // and the one that clients of the public API were built with.
 var ProofHeaders = []string{"Holdfast", "Chainguard"}
@@ -68,6 +86,14 @@ var ProofHeaders = []string{"Holdfast", "Chainguard"}
 // has the name that clients know.
 func serviceBindings(p *iampb.AccountAssociation) *iampb.AccountAssociation_ServiceBindings {
 	return p.GetChainguard()
+}
+
+func serviceBindingsV1(p *iamv1pb.AccountAssociations) *iamv1pb.AccountAssociations_ServiceBindings {
+	return p.GetChainguard()
+}
+
+func setServiceBindingsV1(p *iamv1pb.AccountAssociations, b *iamv1pb.AccountAssociations_ServiceBindings) {
+	p.Chainguard = b
 }
 
 func setServiceBindings(p *iampb.AccountAssociation, b *iampb.AccountAssociation_ServiceBindings) {
@@ -185,8 +211,17 @@ func newAliases() aliases {
 func (a aliases) add(f protoreflect.FileDescriptor, pkg string) {
 	d := protodesc.ToFileDescriptorProto(f)
 	old := "." + d.GetPackage() + "."
-	d.Name = proto.String(strings.ReplaceAll(pkg, ".", "/") + "/" + d.GetName()[strings.LastIndexByte(d.GetName(), '/')+1:])
+	elsewhere := func(path string) string {
+		return strings.ReplaceAll(pkg, ".", "/") + path[strings.LastIndexByte(path, '/'):]
+	}
+	folder := d.GetName()[:strings.LastIndexByte(d.GetName(), '/')+1]
+	d.Name = proto.String(elsewhere(d.GetName()))
 	d.Package = proto.String(pkg)
+	for i, dep := range d.Dependency { // of the same package, and listed before
+		if strings.HasPrefix(dep, folder) {
+			d.Dependency[i] = elsewhere(dep)
+		}
+	}
 	rename := func(ref *string) {
 		if ref != nil && strings.HasPrefix(*ref, old) {
 			*ref = "." + pkg + "." + (*ref)[len(old):]

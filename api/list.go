@@ -32,8 +32,9 @@ func pageOf(r pageRequest) page.Params {
 	return page.Params{Size: r.GetPageSize(), Token: r.GetPageToken(), OrderBy: r.GetOrderBy(), Skip: r.GetSkip()}
 }
 
-func placeOf(r listRequest) resource.PlaceFilter {
-	u := r.GetUidp()
+func placeOf(r listRequest) resource.PlaceFilter { return placeIn(r.GetUidp()) }
+
+func placeIn(u *commonpb.UIDPFilter) resource.PlaceFilter {
 	return resource.PlaceFilter{
 		AncestorsOf:   resource.UID(u.GetAncestorsOf()),
 		DescendantsOf: resource.UID(u.GetDescendantsOf()),

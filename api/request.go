@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"maps"
@@ -32,7 +33,7 @@ func (g *gateway) read(w http.ResponseWriter, r *http.Request, b binding, params
 		if body, err = readBody(w, r, g.maxBody); err != nil {
 			return err
 		}
-		if err := decodeBody(body, bodyOf(in, b.body)); err != nil {
+		if err := decodeInto(body, b, in); err != nil {
 			return err
 		}
 	}
@@ -69,6 +70,20 @@ func (g *gateway) read(w http.ResponseWriter, r *http.Request, b binding, params
 func isForm(r *http.Request) bool {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return r.Method == http.MethodPost && err == nil && media == "application/x-www-form-urlencoded"
+}
+
+// decodeInto reads a body into the part of a request that it describes.
+func decodeInto(body []byte, b binding, in proto.Message) error {
+	if f := b.input.Fields().ByName(protoreflect.Name(b.body)); f != nil && f.IsList() { // a JSON array
+		if len(body) == 0 {
+			return nil
+		}
+		if body[0] != '[' || !json.Valid(body) {
+			return fault.Field("body", "must be a JSON array")
+		}
+		return decodeBody(slices.Concat([]byte(`{"`+f.JSONName()+`":`), body, []byte("}")), in)
+	}
+	return decodeBody(body, bodyOf(in, b.body))
 }
 
 // bodyOf returns the message that the body describes. It is made even if the

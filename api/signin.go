@@ -109,6 +109,9 @@ func (s signIn) CreateAccountLink(ctx context.Context, r *signinpb.CreateAccount
 	if err != nil {
 		return nil, err
 	}
+	if resource.Rehearsing(ctx) {
+		link.URL = "" // it would lead nowhere
+	}
 	return linkOf(link), nil
 }
 

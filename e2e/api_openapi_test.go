@@ -64,6 +64,7 @@ func TestApiOpenAPI(t *testing.T) {
 	examples := openAPIExamples(t, w, x)
 	maps.Copy(examples, federationExamples(t, w, x))
 	maps.Copy(examples, exchangeExamples(w, x))
+	maps.Copy(examples, v1Examples(t, w, x))
 	for path, operations := range doc.Paths {
 		for verb, op := range operations {
 			if len(examples[op.ID]) == 0 {

@@ -33,7 +33,8 @@ func TestReadmeQuickStart(t *testing.T) {
 	// takes it, and ends at the first command that fails.
 	shell := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail")
 	shell.Dir = dir
-	shell.Env = append(os.Environ(), "XDG_CONFIG_HOME="+filepath.Join(dir, "config")) // not the developer's own
+	mine := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "HOLDFAST_") })
+	shell.Env = append(mine, "XDG_CONFIG_HOME="+filepath.Join(dir, "config"), "HOLDFAST_TOKEN_STORE=file") // not the developer's own
 	shell.Stdin = strings.NewReader("curl() { command curl --fail-with-body \"$@\"; }\nset -v\n" + script)
 	var out bytes.Buffer
 	shell.Stdout, shell.Stderr = &out, &out

@@ -64,13 +64,24 @@ func NewTestIssuer(address string, key []byte, now func() time.Time) (*TestIssue
 		return nil, err
 	}
 	i := &TestIssuer{url: address, now: now, key: key}
-	if i.signer, err = newSigner(id, private); err != nil {
+	if i.signer, err = newTestSigner(id, private); err != nil {
 		return nil, err
 	}
 	i.keys, err = json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{
 		{Key: &private.PublicKey, KeyID: id, Algorithm: string(algorithm), Use: "sig"},
 	}})
 	return i, err
+}
+
+func newTestSigner(id string, private *ecdsa.PrivateKey) (jose.Signer, error) {
+	signer, err := jose.NewSigner(
+		jose.SigningKey{Algorithm: algorithm, Key: jose.JSONWebKey{Key: private, KeyID: id}},
+		(&jose.SignerOptions{}).WithType("JWT"),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("sign with key %s: %w", id, err)
+	}
+	return signer, nil
 }
 
 // Key is what NewTestIssuer needs to make the same issuer again.
@@ -176,17 +187,11 @@ func writeTestJSON(w http.ResponseWriter, status int, v any) {
 // presets are the claims that well-known issuers put into a workload's token,
 // as if from a build of the branch main, or from a pod.
 var presets = map[string]func() map[string]any{
-	"github": func() map[string]any {
-		return map[string]any{
-			"sub":        "repo:example/app:ref:refs/heads/main",
-			"repository": "example/app", "repository_id": "1001", "repository_visibility": "private",
-			"repository_owner": "example", "repository_owner_id": "2001",
-			"ref": "refs/heads/main", "ref_type": "branch", "ref_protected": "true", "base_ref": "", "head_ref": "",
-			"sha": "0123456789abcdef0123456789abcdef01234567", "event_name": "push", "actor": "octavia", "actor_id": "3001",
-			"workflow": "build", "workflow_ref": "example/app/.github/workflows/build.yml@refs/heads/main",
-			"job_workflow_ref": "example/app/.github/workflows/build.yml@refs/heads/main",
-			"run_id":           "4001", "run_number": "7", "run_attempt": "1", "runner_environment": "github-hosted",
-		}
+	"github": githubClaims,
+	"github-ids": func() map[string]any { // as GitHub writes subjects for organizations that have gone over to it
+		claims := githubClaims()
+		claims["sub"] = "repo:example@2001/app@1001:ref:refs/heads/main"
+		return claims
 	},
 	"gitlab": func() map[string]any {
 		return map[string]any{
@@ -210,4 +215,26 @@ var presets = map[string]func() map[string]any{
 			},
 		}
 	},
+	"buildkite": func() map[string]any {
+		return map[string]any{
+			"sub":               "organization:example:pipeline:app:ref:refs/heads/main:commit:0123456789abcdef0123456789abcdef01234567:step:build",
+			"organization_slug": "example", "pipeline_slug": "app", "build_number": 7, "build_source": "webhook",
+			"build_branch": "main", "build_tag": "", "build_commit": "0123456789abcdef0123456789abcdef01234567",
+			"step_key": "build", "job_id": "0184990a-477b-4fa8-9968-496074483cee", "agent_id": "0184990a-4782-42b5-afc1-16715b10b8ff",
+			"runner_environment": "self-hosted",
+		}
+	},
+}
+
+func githubClaims() map[string]any {
+	return map[string]any{
+		"sub":        "repo:example/app:ref:refs/heads/main",
+		"repository": "example/app", "repository_id": "1001", "repository_visibility": "private",
+		"repository_owner": "example", "repository_owner_id": "2001",
+		"ref": "refs/heads/main", "ref_type": "branch", "ref_protected": "true", "base_ref": "", "head_ref": "",
+		"sha": "0123456789abcdef0123456789abcdef01234567", "event_name": "push", "actor": "octavia", "actor_id": "3001",
+		"workflow": "build", "workflow_ref": "example/app/.github/workflows/build.yml@refs/heads/main",
+		"job_workflow_ref": "example/app/.github/workflows/build.yml@refs/heads/main",
+		"run_id":           "4001", "run_number": "7", "run_attempt": "1", "runner_environment": "github-hosted",
+	}
 }

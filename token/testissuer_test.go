@@ -98,6 +98,11 @@ func TestTestIssuerPresets(t *testing.T) {
 		"github":     {"sub": "repo:example/app:ref:refs/heads/main", "repository": "example/app", "event_name": "push"},
 		"gitlab":     {"sub": "project_path:example/app:ref_type:branch:ref:main", "project_path": "example/app", "ref_protected": "true"},
 		"kubernetes": {"sub": "system:serviceaccount:default:builder"},
+		"github-ids": {"sub": "repo:example@2001/app@1001:ref:refs/heads/main", "repository_id": "1001", "repository_owner_id": "2001"},
+		"buildkite": {
+			"sub":           "organization:example:pipeline:app:ref:refs/heads/main:commit:0123456789abcdef0123456789abcdef01234567:step:build",
+			"pipeline_slug": "app", "organization_slug": "example",
+		},
 	}
 	for name, want := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +125,7 @@ func TestTestIssuerRefuses(t *testing.T) {
 	}{
 		"no JSON":          {"", "must be a JSON object"},
 		"a list":           {"[]", "must be a JSON object"},
-		"an odd preset":    {`{"preset": "x"}`, "must be one of github, gitlab, kubernetes"},
+		"an odd preset":    {`{"preset": "x"}`, "must be one of buildkite, github, github-ids, gitlab, kubernetes"},
 		"a preset of 1":    {`{"preset": 1}`, "must be one of"},
 		"more than enough": {`{"a": "` + strings.Repeat("x", 1<<17) + `"}`, "must be a JSON object"},
 	}

@@ -92,17 +92,17 @@ func TestVerifyReturnsWhatWasMinted(t *testing.T) {
 	}{
 		"the least": {
 			token.Claims{Subject: ann, Audience: []string{api}},
-			authz.Caller{Identity: ann, Issued: noon},
+			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Hour), Audience: []string{api}},
 		},
 		"everything": {
 			token.Claims{Subject: ann, Audience: []string{images, api}, Act: act, Email: "ann@example.com", EmailVerified: true,
 				Caps: &caps, Scopes: []resource.UID{ann.Parent()}, Life: time.Minute},
-			authz.Caller{Identity: ann, Issued: noon, Act: act, Email: "ann@example.com", EmailVerified: true,
+			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Minute), Audience: []string{images, api}, Act: act, Email: "ann@example.com", EmailVerified: true,
 				Caps: &caps, Scopes: []resource.UID{ann.Parent()}},
 		},
 		"narrowed to nothing": {
 			token.Claims{Subject: ann, Audience: []string{api}, Caps: &resource.Capabilities{}, Scopes: []resource.UID{}},
-			authz.Caller{Identity: ann, Issued: noon, Caps: &resource.Capabilities{}, Scopes: []resource.UID{}},
+			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Hour), Audience: []string{api}, Caps: &resource.Capabilities{}, Scopes: []resource.UID{}},
 		},
 	}
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
@@ -534,7 +534,7 @@ func FuzzVerify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		caller, err := i.Verify(t.Context(), raw, api)
 		if err == nil {
-			if want := (authz.Caller{Identity: ann, Issued: noon}); !cmp.Equal(want, caller) {
+			if want := (authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Hour), Audience: []string{api}}); !cmp.Equal(want, caller) {
 				t.Fatalf("%q is accepted as %+v", raw, caller) // base64 and ECDSA leave room for other texts of a good token
 			}
 			return

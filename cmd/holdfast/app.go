@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +24,8 @@ type app struct {
 
 	flags   globalFlags
 	conn    *client
-	started bool // the command line was understood
+	started bool     // the command line was understood
+	warned  sync.Map // the warnings that were given
 }
 
 // globalFlags are the flags of every command.
@@ -50,10 +52,10 @@ func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 // root is the whole command line.
 func (a *app) root() *cobra.Command {
 	root := a.branch("holdfast", "Manage a Holdfast server from the command line",
-		a.iam(), a.config(), a.version(), a.manual())
+		a.auth(), a.iam(), a.config(), a.dev(), a.version(), a.manual())
 	root.Long = "Manage who may do what in an organization.\n\n" +
 		"To begin, tell it where the server is: holdfast config set api https://holdfast.example.com,\n" +
-		"or, beside a server in development mode: holdfast config use-dev"
+		"and sign in: holdfast auth login; or, beside a server in development mode: holdfast config use-dev"
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetOut(a.out)
 	root.SetErr(a.err)
@@ -82,7 +84,7 @@ func (a *app) iam() *cobra.Command {
 	for _, n := range nouns() {
 		cmd.AddCommand(a.noun(n))
 	}
-	cmd.AddCommand(a.tree(), a.can(), a.whoCan())
+	cmd.AddCommand(a.tree(), a.can(), a.whoCan(), a.issuers())
 	return cmd
 }
 
@@ -131,7 +133,7 @@ func (a *app) do(t task) func(*cobra.Command, []string) error {
 // ask makes a task that calls the server a command's RunE.
 func (a *app) ask(t func(ctx context.Context, c *client, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-		c, err := a.client()
+		c, err := a.client(ctx)
 		if err != nil {
 			return err
 		}
@@ -142,6 +144,13 @@ func (a *app) ask(t func(ctx context.Context, c *client, cmd *cobra.Command, arg
 // note tells the person something that is not a result.
 func (a *app) note(format string, args ...any) {
 	fmt.Fprintln(a.err, "holdfast: "+printable(fmt.Sprintf(format, args...)))
+}
+
+// warn tells of a danger, once.
+func (a *app) warn(text string) {
+	if _, known := a.warned.LoadOrStore(text, true); !known {
+		a.note("warning: %s", text)
+	}
 }
 
 // end writes what is left to write, tells what went wrong, and returns the exit

@@ -37,7 +37,7 @@ func (a *app) completeFlag(n noun) completion {
 	return func(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
 		defer cancel()
-		c, err := a.client()
+		c, err := a.client(ctx)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

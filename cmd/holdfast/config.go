@@ -3,9 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -99,11 +98,9 @@ func (a *app) configView() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			token, origin, err := a.token(canonical(api.value))
-			if err != nil {
+			if origin, err := a.tokenOrigin(api.value); err != nil {
 				return err
-			}
-			if token != "" {
+			} else if origin != "" {
 				t.add([]string{"token", "(hidden)", origin})
 			}
 			return t.flush()
@@ -115,35 +112,40 @@ func (a *app) configUseDev() *cobra.Command {
 	return &cobra.Command{
 		Use: "use-dev [FILE]", Short: "Use a server in development mode on this machine",
 		Long: "Reads the file that holdfastd --dev writes into its data folder (data/dev.json unless given), sets api and\n" +
-			"organization to what it says, and keeps the token, readable for you alone, beside the settings.",
+			"organization to what it says, and keeps the token for you alone. When that expires, the file is read again.",
 		Args: cobra.MaximumNArgs(1),
-		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
-			return a.useDev(append(args, "data/dev.json")[0])
+		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			return a.useDev(ctx, append(args, "data/dev.json")[0])
 		}),
 	}
 }
 
-func (a *app) useDev(path string) error {
-	text, err := os.ReadFile(path)
+func (a *app) useDev(ctx context.Context, path string) error {
+	dev, err := readDevFile(path)
 	if err != nil {
-		p := usage("%v", err)
-		p.hints = []string{"a server that runs as holdfastd --dev writes it into its data folder"}
-		return p
+		return err
 	}
-	var dev struct {
-		BaseURL         string `json:"baseUrl"`
-		OrganizationUID string `json:"organizationUid"`
-		Token           string `json:"token"`
+	if path, err = filepath.Abs(path); err != nil {
+		return err
 	}
-	if json.Unmarshal(text, &dev) != nil || checkAddress(dev.BaseURL) != nil || dev.Token == "" { // an error may quote the token
-		return usage("%s is not a file that holdfastd --dev has written", path)
+	s, err := a.signIn(dev.BaseURL)
+	if err != nil {
+		return err
 	}
-	if err := storeToken(canonical(dev.BaseURL), dev.Token); err != nil {
+	if err := s.begin(ctx, session{Issuer: dev.AuthURL, DevFile: path}, tokens{Access: dev.Token}); err != nil {
 		return err
 	}
 	err = changeSettings(func(values map[string]string) {
 		values["api"] = dev.BaseURL
 		values["organization"] = dev.OrganizationUID
+		delete(values, "issuer") // of the server before
+		delete(values, "registry")
+		if dev.AuthURL != dev.BaseURL {
+			values["issuer"] = dev.AuthURL
+		}
+		if dev.RegistryHost != hostOf(dev.BaseURL) {
+			values["registry"] = dev.RegistryHost
+		}
 	})
 	if err != nil {
 		return err

@@ -34,7 +34,8 @@ func identities() noun {
 		wide:    columnsOf("description", "email", "lastSeenTime", "createTime", "updateTime"),
 		flagsOf: map[string]string{"relationship": "--issuer and --subject, --issuer-keys-file, --aws-account or --service-principal"},
 		rewrite: proofPaths,
-		extra:   []func(*app) *cobra.Command{(*app).lookupIdentity},
+		extra:   []func(*app) *cobra.Command{(*app).lookupIdentity, (*app).explain, (*app).denials},
+		presets: identityPresets(),
 	}
 }
 
@@ -95,7 +96,7 @@ func proofOf(m protoreflect.Message) string {
 	switch r := i.GetRelationship().(type) {
 	case *iampb.Identity_ClaimMatch_:
 		return eitherOf(r.ClaimMatch.GetSubject(), r.ClaimMatch.GetSubjectPattern()) + " at " +
-			eitherOf(r.ClaimMatch.GetIssuer(), r.ClaimMatch.GetIssuerPattern())
+			eitherOf(r.ClaimMatch.GetIssuer(), r.ClaimMatch.GetIssuerPattern()) + furtherClaims(r.ClaimMatch)
 	case *iampb.Identity_StaticKeys_:
 		return r.StaticKeys.GetSubject() + " at " + r.StaticKeys.GetIssuer() + ", by keys until " +
 			shortTime(r.StaticKeys.GetExpirationTime().AsTime())
@@ -109,6 +110,22 @@ func proofOf(m protoreflect.Message) string {
 		return "service " + strings.ToLower(strings.TrimPrefix(r.ServicePrincipal.String(), "SERVICE_PRINCIPAL_"))
 	}
 	return ""
+}
+
+// furtherClaims are those beside the usual ones.
+func furtherClaims(m *iampb.Identity_ClaimMatch) string {
+	var all []string
+	for claim, value := range m.GetClaims() {
+		all = append(all, claim+"="+value)
+	}
+	for claim, pattern := range m.GetClaimPatterns() {
+		all = append(all, claim+"=/"+pattern+"/")
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	slices.Sort(all)
+	return " with " + strings.Join(all, ", ")
 }
 
 // eitherOf is an exact value, or a pattern between slashes.

@@ -3,7 +3,8 @@
 // Results go to standard output and everything else to standard error. What a
 // resource looks like on the command line is a table, one file per noun
 // (group.go and its neighbours); noun.go makes the commands from it, by
-// reflection over the API's definition.
+// reflection over the API's definition. Whom it acts as is decided in
+// credential.go; session.go and vault.go remember that between runs.
 package main
 
 import (

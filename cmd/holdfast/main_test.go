@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -44,17 +45,20 @@ func TestStories(t *testing.T) {
 
 func tell(t *testing.T, file, database string) {
 	clock := &clock{}
-	dev := start(t, server.Config{Database: database, Now: clock.now})
+	dev := start(t, server.Config{Database: database, Now: clock.now, AWSEndpoint: startAWS(t)})
 	testscript.Run(t, testscript.Params{
 		Files:              []string{file},
 		RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("HOLDFAST_API", dev.BaseURL)
 			e.Setenv("HOLDFAST_TOKEN", dev.Token)
+			e.Setenv("HOLDFAST_TOKEN_STORE", "file") // not the developer's own keyring
 			e.Setenv("HOLDFAST_CONFIG", filepath.Join(e.WorkDir, "config.yaml"))
 			e.Setenv("ORG", dev.OrganizationUID)
 			e.Setenv("OWNER", dev.OwnerUID)
 			e.Setenv("DEV_JSON", dev.file)
+			e.Setenv("REGISTRY", dev.RegistryHost)
+			e.Setenv("TEST_ISSUER", dev.TestIssuer)
 			e.Setenv("QUICKSTART", filepath.Join(e.WorkDir, "quickstart.sh"))
 			e.Setenv("GORACE", "atexit_sleep_ms=10") // each command would end a second late
 			e.Values["clock"] = clock
@@ -62,7 +66,7 @@ func tell(t *testing.T, file, database string) {
 			return writeQuickstart(filepath.Join(e.WorkDir, "quickstart.sh"))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "capture": capture, "pass": pass, "tls": startTLS,
+			"exits": exits, "capture": capture, "pass": pass, "tls": startTLS, "await": await, "claims": showClaims,
 		},
 	})
 }
@@ -87,15 +91,15 @@ type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
-// A devFile is what a server in dev mode tells of itself.
-type devFile struct {
-	BaseURL, Token, OrganizationUID, OwnerUID string
-
-	file string
+// A devServer is what a server in dev mode tells of itself.
+type devServer struct {
+	devFile
+	OwnerUID string
+	file     string
 }
 
 // start runs a server in dev mode until the test ends.
-func start(t *testing.T, cfg server.Config) devFile {
+func start(t *testing.T, cfg server.Config) devServer {
 	t.Helper()
 	cfg.Dev, cfg.Listen, cfg.DataDir, cfg.Stdout, cfg.Stderr = true, "127.0.0.1:0", t.TempDir(), io.Discard, io.Discard
 	srv, err := server.New(t.Context(), cfg)
@@ -111,7 +115,7 @@ func start(t *testing.T, cfg server.Config) devFile {
 			t.Error(err)
 		}
 	})
-	dev := devFile{file: filepath.Join(cfg.DataDir, "dev.json")}
+	dev := devServer{file: filepath.Join(cfg.DataDir, "dev.json")}
 	text, err := os.ReadFile(dev.file)
 	if err != nil {
 		t.Fatal(err)
@@ -120,6 +124,23 @@ func start(t *testing.T, cfg server.Config) devFile {
 		t.Fatal(err)
 	}
 	return dev
+}
+
+// startAWS stands in for the token service of AWS, which knows one caller by the
+// id of his key. It returns its address.
+func startAWS(t *testing.T) string {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !strings.Contains(r.Header.Get("Authorization"), "Credential=AKIDKNOWN/") || r.Host != awsHost {
+			http.Error(w, "InvalidClientTokenId", http.StatusForbidden)
+			return
+		}
+		w.Header().Set("Content-Type", "text/xml")
+		_, _ = io.WriteString(w, `<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>
+			<Arn>arn:aws:sts::123456789012:assumed-role/build/i-1</Arn><UserId>AROA:i-1</UserId><Account>123456789012</Account>
+			</GetCallerIdentityResult></GetCallerIdentityResponse>`)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
 }
 
 // exits N COMMAND... runs a command that must end with that exit code.
@@ -136,6 +157,32 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit code = %d, want %d", got, want)
 	}
+}
+
+// await COMMAND... runs a command until it has a result: the server writes some
+// things a moment after it has answered.
+func await(ts *testscript.TestScript, _ bool, args []string) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		ts.Check(ts.Exec(args[0], args[1:]...))
+		if ts.ReadFile("stdout") != "" {
+			return
+		}
+	}
+	ts.Fatalf("there is no result")
+}
+
+// claims COMMAND... runs a command that prints a token, and leaves its claims as
+// the output.
+func showClaims(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(ts.Exec(args[0], args[1:]...))
+	parts := strings.Split(strings.TrimSpace(ts.ReadFile("stdout")), ".")
+	if len(parts) != 3 {
+		ts.Fatalf("there is no token")
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs("claims.json"), payload, 0o600))
+	ts.Check(ts.Exec("cat", ts.MkAbs("claims.json")))
 }
 
 // capture NAME keeps the standard output of the last command in a variable.

@@ -40,6 +40,7 @@ type noun struct {
 	flagsOf map[string]string // what sets a field that has no flag of its own
 	rewrite rewrite
 	extra   []func(*app) *cobra.Command
+	presets []func(*app) *cobra.Command // below create
 }
 
 // A rewrite is where the flags of a noun set fields that depend on one another:
@@ -160,6 +161,9 @@ func (a *app) create(n noun) *cobra.Command {
 		cmd.MarkFlagsMutuallyExclusive("root", flag)
 	}
 	addDryRun(cmd)
+	for _, f := range n.presets {
+		cmd.AddCommand(f(a))
+	}
 	return cmd
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -31,9 +30,13 @@ func allSettings() []setting {
 	return []setting{
 		{"api", "address of the server, http(s)://host[:port]", checkAddress, func(a *app) string { return a.flags.api }},
 		{"issuer", "address of the token issuer (the server's)", checkAddress, nil},
+		{"registry", "host[:port] of the registry (the server's)", nil, nil},
 		{"organization", "group that create and tree use when none is given", nil, nil},
 		{"output", "format of results: " + strings.Join(formats, ", "), checkFormat, func(a *app) string { return a.flags.output }},
 		{"token_file", "file that holds the token to use", nil, func(a *app) string { return a.flags.tokenFile }},
+		{"identity", "uid of the identity to assume, with a token of where this runs", checkUID, nil},
+		{"identity_token_file", "file that holds the token which proves the identity", nil, nil},
+		{"token_store", "where tokens are kept: auto (a keyring, else files), keyring or file", checkTokenStore, nil},
 		{"ca_file", "file of certificates to trust beside the system's", nil, func(a *app) string { return a.flags.caFile }},
 	}
 }
@@ -168,81 +171,21 @@ func writePrivate(path string, content []byte) error {
 	return nil
 }
 
-// credentialsPath is the file of tokens, beside the settings.
-func credentialsPath() (string, error) {
-	path, err := configPath()
-	return filepath.Join(filepath.Dir(path), "credentials.json"), err
+func checkUID(s string) error {
+	if !isUID(s) {
+		return fmt.Errorf("%q is not a uid", s)
+	}
+	return nil
 }
 
-// readCredentials reads the tokens, by the address of the server each is for: a
-// token never goes to another.
-func readCredentials() (map[string]string, error) {
-	path, err := credentialsPath()
-	if err != nil {
-		return nil, err
+func checkTokenStore(s string) error {
+	if !slices.Contains(tokenStores, s) {
+		return fmt.Errorf("%q is none of %s", s, strings.Join(tokenStores, ", "))
 	}
-	tokens := map[string]string{}
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return tokens, nil
-	}
-	if err != nil {
-		return nil, usage("credentials: %v", err)
-	}
-	if json.Unmarshal(text, &tokens) != nil { // the error may quote a token
-		p := usage("credentials in %s are damaged", path)
-		p.hints = []string{"remove the file and sign in again"}
-		return nil, p
-	}
-	return tokens, nil
+	return nil
 }
 
-func storeToken(api, token string) error {
-	tokens, err := readCredentials()
-	if err != nil {
-		return err
-	}
-	tokens[api] = token
-	text, err := json.MarshalIndent(tokens, "", "  ")
-	if err != nil {
-		return err
-	}
-	path, err := credentialsPath()
-	if err != nil {
-		return err
-	}
-	return writePrivate(path, append(text, '\n'))
-}
-
-// token finds the token for a server and tells where it is from. None is "".
-func (a *app) token(api string) (token, origin string, err error) {
-	file, err := a.value("token_file")
-	if err != nil {
-		return "", "", err
-	}
-	fromEnv := os.Getenv("HOLDFAST_TOKEN")
-	switch {
-	case a.flags.tokenFile == "" && fromEnv != "":
-		token, origin = fromEnv, "HOLDFAST_TOKEN"
-	case file.value != "":
-		text, err := os.ReadFile(file.value)
-		if err != nil {
-			return "", "", usage("%s: %v", file.origin, err)
-		}
-		token, origin = string(text), file.origin
-	default:
-		stored, err := readCredentials()
-		if err != nil {
-			return "", "", err
-		}
-		token, origin = stored[api], "the credentials kept for "+api
-	}
-	token = strings.TrimSpace(token)
-	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", "", usage("%s: is not a token", origin)
-	}
-	return token, origin, nil
-}
+var tokenStores = []string{"auto", "keyring", "file"}
 
 func checkAddress(s string) error {
 	u, err := url.Parse(s)

@@ -28,7 +28,7 @@ func (a *app) tree() *cobra.Command {
 				p.hints = []string{"for -o " + f.Value.String() + ": holdfast iam groups list --parent GROUP --recursive"}
 				return p
 			}
-			c, err := a.client()
+			c, err := a.client(ctx)
 			if err != nil {
 				return err
 			}

@@ -52,7 +52,7 @@ func (a *app) version() *cobra.Command {
 }
 
 func (a *app) serverVersion(ctx context.Context) (*serverVersion, error) {
-	c, err := a.client()
+	c, err := a.client(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ package authpb
 
 import (
 	_ "github.com/holdfast-dev/holdfast/gen/annotations"
-	iam "github.com/holdfast-dev/holdfast/gen/iam"
+	v1 "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -30,7 +30,9 @@ const (
 type DeletionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The identity's uid, which must be the caller's own.
-	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// All checks run, nothing is written, the answer is what would have been.
+	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -70,6 +72,13 @@ func (x *DeletionRequest) GetId() string {
 		return x.Id
 	}
 	return ""
+}
+
+func (x *DeletionRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
+	}
+	return false
 }
 
 // RegistrationRequest is an invite to redeem.
@@ -480,9 +489,9 @@ func (x *HeadlessSession) GetEncryptedRefreshToken() []byte {
 type WhoAmI_Capability struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The group.
-	Group *iam.Group `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Group *v1.Group `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	// The role.
-	Role *iam.Role `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	Role *v1.Role `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
 	// What the token is narrowed to. Without it, everything of the role counts.
 	Capabilities  []string `protobuf:"bytes,3,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -519,14 +528,14 @@ func (*WhoAmI_Capability) Descriptor() ([]byte, []int) {
 	return file_holdfast_auth_auth_proto_rawDescGZIP(), []int{3, 0}
 }
 
-func (x *WhoAmI_Capability) GetGroup() *iam.Group {
+func (x *WhoAmI_Capability) GetGroup() *v1.Group {
 	if x != nil {
 		return x.Group
 	}
 	return nil
 }
 
-func (x *WhoAmI_Capability) GetRole() *iam.Role {
+func (x *WhoAmI_Capability) GetRole() *v1.Role {
 	if x != nil {
 		return x.Role
 	}
@@ -544,16 +553,17 @@ var File_holdfast_auth_auth_proto protoreflect.FileDescriptor
 
 const file_holdfast_auth_auth_proto_rawDesc = "" +
 	"\n" +
-	"\x18holdfast/auth/auth.proto\x12\rholdfast.auth\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x16holdfast/iam/iam.proto\"&\n" +
+	"\x18holdfast/auth/auth.proto\x12\rholdfast.auth\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1choldfast/iam/v1/groups.proto\x1a\x1bholdfast/iam/v1/roles.proto\"L\n" +
 	"\x0fDeletionRequest\x12\x13\n" +
-	"\x02id\x18\x01 \x01(\tB\x03\xe0A\x02R\x02id\"j\n" +
+	"\x02id\x18\x01 \x01(\tB\x03\xe0A\x02R\x02id\x12$\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"j\n" +
 	"\x13RegistrationRequest\x12\x1a\n" +
 	"\x04code\x18\x01 \x01(\tB\x06\xe0A\x02\x80\x01\x01R\x04code\x12\x1f\n" +
 	"\videntity_id\x18\x03 \x01(\tR\n" +
 	"identityIdJ\x04\b\x02\x10\x03J\x04\b\x04\x10\x05J\x04\b\x05\x10\x06J\x04\b\x06\x10\a\";\n" +
 	"\aSession\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\tR\bidentity\x12\x14\n" +
-	"\x05group\x18\x02 \x01(\tR\x05group\"\xd7\x03\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\"\xdd\x03\n" +
 	"\x06WhoAmI\x12\x16\n" +
 	"\x06issuer\x18\x01 \x01(\tR\x06issuer\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x1a\n" +
@@ -562,11 +572,11 @@ const file_holdfast_auth_auth_proto_rawDesc = "" +
 	"\tissued_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bissuedAt\x12D\n" +
 	"\fcapabilities\x18e \x03(\v2 .holdfast.auth.WhoAmI.CapabilityR\fcapabilities\x12\x14\n" +
 	"\x05email\x18f \x01(\tR\x05email\x120\n" +
-	"\aprofile\x18g \x01(\v2\x16.holdfast.auth.ProfileR\aprofile\x1a\x83\x01\n" +
+	"\aprofile\x18g \x01(\v2\x16.holdfast.auth.ProfileR\aprofile\x1a\x89\x01\n" +
 	"\n" +
-	"Capability\x12)\n" +
-	"\x05group\x18\x01 \x01(\v2\x13.holdfast.iam.GroupR\x05group\x12&\n" +
-	"\x04role\x18\x02 \x01(\v2\x12.holdfast.iam.RoleR\x04role\x12\"\n" +
+	"Capability\x12,\n" +
+	"\x05group\x18\x01 \x01(\v2\x16.holdfast.iam.v1.GroupR\x05group\x12)\n" +
+	"\x04role\x18\x02 \x01(\v2\x15.holdfast.iam.v1.RoleR\x04role\x12\"\n" +
 	"\fcapabilities\x18\x03 \x03(\tR\fcapabilities\"w\n" +
 	"\aProfile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
@@ -611,8 +621,8 @@ var file_holdfast_auth_auth_proto_goTypes = []any{
 	(*HeadlessSession)(nil),           // 6: holdfast.auth.HeadlessSession
 	(*WhoAmI_Capability)(nil),         // 7: holdfast.auth.WhoAmI.Capability
 	(*timestamppb.Timestamp)(nil),     // 8: google.protobuf.Timestamp
-	(*iam.Group)(nil),                 // 9: holdfast.iam.Group
-	(*iam.Role)(nil),                  // 10: holdfast.iam.Role
+	(*v1.Group)(nil),                  // 9: holdfast.iam.v1.Group
+	(*v1.Role)(nil),                   // 10: holdfast.iam.v1.Role
 	(*emptypb.Empty)(nil),             // 11: google.protobuf.Empty
 }
 var file_holdfast_auth_auth_proto_depIdxs = []int32{
@@ -620,8 +630,8 @@ var file_holdfast_auth_auth_proto_depIdxs = []int32{
 	8,  // 1: holdfast.auth.WhoAmI.issued_at:type_name -> google.protobuf.Timestamp
 	7,  // 2: holdfast.auth.WhoAmI.capabilities:type_name -> holdfast.auth.WhoAmI.Capability
 	4,  // 3: holdfast.auth.WhoAmI.profile:type_name -> holdfast.auth.Profile
-	9,  // 4: holdfast.auth.WhoAmI.Capability.group:type_name -> holdfast.iam.Group
-	10, // 5: holdfast.auth.WhoAmI.Capability.role:type_name -> holdfast.iam.Role
+	9,  // 4: holdfast.auth.WhoAmI.Capability.group:type_name -> holdfast.iam.v1.Group
+	10, // 5: holdfast.auth.WhoAmI.Capability.role:type_name -> holdfast.iam.v1.Role
 	11, // 6: holdfast.auth.Auth.Validate:input_type -> google.protobuf.Empty
 	1,  // 7: holdfast.auth.Auth.Register:input_type -> holdfast.auth.RegistrationRequest
 	5,  // 8: holdfast.auth.Auth.GetHeadlessSession:input_type -> holdfast.auth.GetHeadlessSessionRequest

@@ -144,6 +144,9 @@ func (doc *openAPI) merge(part []byte, open map[string]bool) error {
 				return fmt.Errorf("%s and %s are both %s %s", op.OperationID, other.OperationID, method, path)
 			}
 			op.correct(method, open[op.OperationID])
+			if superseded.MatchString(path) {
+				op.OperationID, op.Deprecated = "V1_"+op.OperationID, true // later versions have the same names
+			}
 			if strings.HasPrefix(path, "/sts/") {
 				op.correctExchange()
 			}
@@ -154,6 +157,9 @@ func (doc *openAPI) merge(part []byte, open map[string]bool) error {
 	maps.Copy(doc.Components.Schemas, p.Components.Schemas)
 	return nil
 }
+
+// superseded are the paths of version 1 of what later versions have too.
+var superseded = regexp.MustCompile(`^/(iam|ping|registry|events|vulnerabilities)/v1/`)
 
 // correct makes op say what the server does.
 func (op *operation) correct(method string, open bool) {
@@ -190,9 +196,10 @@ func (op *operation) correctExchange() {
 }
 
 // uidParameter is the part of a path that holds a uid. In the .proto files it
-// is called after the field it fills: {uid}, {parent}, {group.uid}. OpenAPI
+// is called after the field it fills: {uid}, {parent}, {group.uid}, and {id} in
+// version 1. OpenAPI
 // takes paths that differ only in such a name for the same, so there is one.
-var uidParameter = regexp.MustCompile(`\{(parent|([a-z_]+[._])?uid)\}`)
+var uidParameter = regexp.MustCompile(`\{(parent|group|([a-z]+_)*id|([a-z_]+[._])?uid)\}`)
 
 func (p *parameter) correct() {
 	switch {

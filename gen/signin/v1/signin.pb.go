@@ -609,7 +609,9 @@ type CreateAccountLinkRequest struct {
 	// The account's uid.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// Passkeys and the authenticator app end when the link is followed.
-	ResetFactors  bool `protobuf:"varint,2,opt,name=reset_factors,json=resetFactors,proto3" json:"reset_factors,omitempty"`
+	ResetFactors bool `protobuf:"varint,2,opt,name=reset_factors,json=resetFactors,proto3" json:"reset_factors,omitempty"`
+	// All checks run, nothing is written, the answer is what would have been.
+	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -654,6 +656,13 @@ func (x *CreateAccountLinkRequest) GetUid() string {
 func (x *CreateAccountLinkRequest) GetResetFactors() bool {
 	if x != nil {
 		return x.ResetFactors
+	}
+	return false
+}
+
+func (x *CreateAccountLinkRequest) GetValidateOnly() bool {
+	if x != nil {
+		return x.ValidateOnly
 	}
 	return false
 }
@@ -1488,10 +1497,11 @@ const file_holdfast_signin_v1_signin_proto_rawDesc = "" +
 	"\vAccountLink\x12\x15\n" +
 	"\x03url\x18\x01 \x01(\tB\x03\x80\x01\x01R\x03url\x12;\n" +
 	"\vexpire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTime\"\\\n" +
+	"expireTime\"\x82\x01\n" +
 	"\x18CreateAccountLinkRequest\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12#\n" +
-	"\rreset_factors\x18\x02 \x01(\bR\fresetFactors\"Y\n" +
+	"\rreset_factors\x18\x02 \x01(\bR\fresetFactors\x12$\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"Y\n" +
 	"\x14DeleteAccountRequest\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12$\n" +
 	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"\xc7\x01\n" +
