@@ -96,7 +96,7 @@ func (s *Service) fillAccount(ctx context.Context, n resource.Session, p *accoun
 	}
 	all, err := s.store.Sessions(ctx, n.Identity)
 	for _, o := range all {
-		p.Sessions = append(p.Sessions, shownSession{o.ID, o.Agent, o.Address, o.CreateTime, o.UsedTime, o.ExpireTime, o.ID == n.ID})
+		p.Sessions = append(p.Sessions, shownSession{o.ID, program(o.Agent), o.Address, o.CreateTime, o.UsedTime, o.ExpireTime, o.ID == n.ID})
 	}
 	return err
 }
@@ -227,5 +227,5 @@ func (s *Service) signOut(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.SetCookie(w, s.cookie(sessionCookie, "", 0))
-	s.show(w, r, http.StatusOK, "done", nil, &donePage{Purpose: forBrowser, Text: "You are signed out."})
+	s.show(w, r, http.StatusOK, "done", nil, &donePage{Purpose: "signed-out", Text: "You are signed out."})
 }
