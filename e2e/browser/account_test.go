@@ -32,6 +32,7 @@ func (b *tab) authenticator() {
 }
 
 func TestPasskey(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	b, p := newTab(t), s.person(t)
 	b.authenticator()
@@ -53,6 +54,7 @@ func TestPasskey(t *testing.T) {
 }
 
 func TestAuthenticatorApp(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	b, p := newTab(t), s.person(t)
 	b.withoutScripts()
@@ -89,6 +91,7 @@ func appCode(t *testing.T, secret string, at time.Time) string {
 }
 
 func TestInvite(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	owner, ann, b := s.owner(t), s.person(t), newTab(t)
 	var invite struct{ UID, Code string }
@@ -116,6 +119,7 @@ func TestInvite(t *testing.T) {
 }
 
 func TestAccountLink(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	owner, eve, b := s.owner(t), s.person(t), newTab(t)
 	var made struct{ Link struct{ URL string } }

@@ -82,6 +82,7 @@ func (b *tab) signInAtDex() {
 }
 
 func TestDex(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	owner, ann, b := s.owner(t), s.person(t), newTab(t)
 	address, secret := freeAddress(t), filepath.Join(t.TempDir(), "secret")
@@ -119,6 +120,7 @@ func TestDex(t *testing.T) {
 }
 
 func TestCertifiedProvider(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	owner, ben, b := s.owner(t), s.person(t), newTab(t)
 	address := freeAddress(t)

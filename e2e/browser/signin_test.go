@@ -28,6 +28,7 @@ func (b *tab) signIn(email, password string) {
 }
 
 func TestSignIn(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	b, p := newTab(t), s.person(t)
 	l := p.login()
@@ -68,6 +69,7 @@ func (b *tab) leavesNothing(t *testing.T, s *site) {
 }
 
 func TestSignInWithoutScripts(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	b, p := newTab(t), s.person(t)
 	b.withoutScripts()
@@ -80,6 +82,7 @@ func TestSignInWithoutScripts(t *testing.T) {
 }
 
 func TestSignInByKeyboard(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	b, p := newTab(t), s.person(t)
 	l := p.login()
@@ -108,6 +111,7 @@ func (b *tab) tabTo(name string) {
 }
 
 func TestWrongPassword(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	b, p := newTab(t), s.person(t)
 	l := p.login()
@@ -121,6 +125,7 @@ func TestWrongPassword(t *testing.T) {
 }
 
 func TestHeadless(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	b, p := newTab(t), s.person(t)
 	l := p.login("--headless")
@@ -138,6 +143,7 @@ func TestHeadless(t *testing.T) {
 }
 
 func TestHeadlessDenied(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	b, p := newTab(t), s.person(t)
 	l := p.login("--headless")
@@ -151,6 +157,7 @@ func TestHeadlessDenied(t *testing.T) {
 }
 
 func TestDevice(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	b, p := newTab(t), s.person(t)
 	l := p.login("--device")
@@ -172,6 +179,7 @@ func TestDevice(t *testing.T) {
 }
 
 func TestSetUp(t *testing.T) {
+	t.Parallel()
 	s := start(t, server.Config{DataDir: t.TempDir()})
 	b, p := newTab(t), s.person(t)
 	link := regexp.MustCompile(`http://localhost:\d+/setup\?code=\S+`).FindString(s.log.String())
@@ -197,6 +205,7 @@ func TestSetUp(t *testing.T) {
 
 // TestPageWeight counts what a browser loads before somebody can sign in.
 func TestPageWeight(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	jar, err := cookiejar.New(nil)
 	if err != nil {
