@@ -29,7 +29,7 @@ func upstream(t *testing.T, address, name string, args ...string) {
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() {
 		cancel()
-		<-ended
+		_ = <-ended // it was told to
 	})
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

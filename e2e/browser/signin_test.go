@@ -214,7 +214,11 @@ func TestPageWeight(t *testing.T) {
 	client := &http.Client{Jar: jar}
 	total := 0
 	for _, path := range []string{"/oauth?client_id=holdfast&exit=redirect&redirect=http%3A%2F%2F127.0.0.1%3A1%2F%3Ftoken%3Dtrue%26error%3Dtrue", "/signin/style.css", "/signin/signin.js", "/signin/icon.svg"} {
-		resp, err := client.Get(s.BaseURL + path)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.BaseURL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
 		if err != nil {
 			t.Fatal(err)
 		}
