@@ -47,7 +47,14 @@ func listen(ctx context.Context) (*handOff, error) {
 	return h, nil
 }
 
-func (h *handOff) close() { _ = h.server.Close() }
+// close lets the browser read to the end what it is being told.
+func (h *handOff) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if h.server.Shutdown(ctx) != nil {
+		_ = h.server.Close() // a browser that does not read
+	}
+}
 
 // address is where the issuer is to send the browser. It replaces the words true
 // by what it brings, or takes them away.

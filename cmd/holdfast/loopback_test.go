@@ -1,11 +1,17 @@
 package main
 
 import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/base64"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // fetch asks a hand-off as a browser does, without following it anywhere.
@@ -121,4 +127,93 @@ func TestBrowserCommand(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSignInHere is a browser and an issuer around one sign-in.
+func TestSignInHere(t *testing.T) {
+	t.Setenv("BROWSER", "none")
+	tests := map[string]struct {
+		bring func(url.Values) url.Values // what the browser brings, for what the command asks
+		err   string
+	}{
+		"a code":                  {func(q url.Values) url.Values { return url.Values{"code": {"c"}, "state": q["state"]} }, ""},
+		"of another sign-in":      {func(url.Values) url.Values { return url.Values{"code": {"c"}, "state": {"other"}} }, "the end of another sign-in"},
+		"without a state":         {func(url.Values) url.Values { return url.Values{"code": {"c"}} }, "the end of another sign-in"},
+		"tokens of somebody else": {func(url.Values) url.Values { return url.Values{"token": {"t"}, "refresh_token": {"r"}} }, "not signed in"},
+		"a refusal":               {func(url.Values) url.Values { return url.Values{"error": {"no such person"}, "status_code": {"404"}} }, "not signed in: no such person"},
+		"a code that is not good": {func(q url.Values) url.Values { return url.Values{"code": {"used"}, "state": q["state"]} }, "was used before"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			a, said := quietApp(t)
+			issuer, asked := fakeIssuer(t)
+			type result struct {
+				t   tokens
+				err error
+			}
+			ended := make(chan result, 1)
+			go func() {
+				got, err := a.signInHere(t.Context(), issuer, personWish{audience: "https://api.example.com"})
+				ended <- result{got, err}
+			}()
+			start, err := url.Parse(<-said)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q := start.Query()
+			asked <- q.Get("code_challenge")
+			back, err := url.Parse(q.Get("redirect"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fetch(t, "GET", "http://"+back.Host+back.Path+"?"+tt.bring(q).Encode(), "")
+			fetch(t, "GET", "http://"+back.Host+"/", "")
+			got := <-ended
+			if tt.err == "" && (got.err != nil || got.t != tokens{"access", "refresh"}) {
+				t.Errorf("signed in with %v, %v", got.t, got.err)
+			}
+			if tt.err != "" && (got.err == nil || !strings.Contains(got.err.Error(), tt.err)) {
+				t.Errorf("error = %v, want %q", got.err, tt.err)
+			}
+		})
+	}
+}
+
+// quietApp is an app that says the address to open on a channel.
+func quietApp(t *testing.T) (*app, <-chan string) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Close() })
+	addresses := make(chan string, 1)
+	go func() {
+		for scan := bufio.NewScanner(r); scan.Scan(); {
+			if _, address, ok := strings.Cut(scan.Text(), "sign in at "); ok {
+				addresses <- address
+			}
+		}
+	}()
+	a := newApp(os.Stdin, os.Stdout, w)
+	a.flags.timeout = 10 * time.Second
+	return a, addresses
+}
+
+// fakeIssuer gives tokens for the code c to who can prove the challenge it was
+// told of.
+func fakeIssuer(t *testing.T) (address string, challenge chan<- string) {
+	t.Helper()
+	asked := make(chan string, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
+		if r.URL.Path != "/oauth/token" || r.PostFormValue("code") != "c" || base64.RawURLEncoding.EncodeToString(sum[:]) != <-asked {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = w.Write([]byte(`{"error": "invalid_grant", "error_description": "the code was used before"}`))
+			return
+		}
+		_, _ = w.Write([]byte(`{"access_token": "access", "refresh_token": "refresh"}`))
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL, asked
 }
