@@ -24,9 +24,11 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 )
 
 // methods are the API's, by the type of their request, which is each one's own.
@@ -40,6 +42,7 @@ func apiMethods() map[protoreflect.FullName]protoreflect.MethodDescriptor {
 		iampb.File_holdfast_iam_v2beta1_identity_providers_proto, iampb.File_holdfast_iam_v2beta1_account_associations_proto,
 		iampb.File_holdfast_iam_v2beta1_group_invites_proto, iampb.File_holdfast_iam_v2beta1_external_group_role_mappings_proto,
 		accesspb.File_holdfast_access_v1_access_proto, pingpb.File_holdfast_ping_v2beta1_ping_proto,
+		authpb.File_holdfast_auth_auth_proto, signinpb.File_holdfast_signin_v1_signin_proto,
 	} {
 		for s := range file.Services().Len() {
 			ms := file.Services().Get(s).Methods()
@@ -143,7 +146,7 @@ func (r reply) fault(t *testing.T) *status.Status {
 	return status.FromProto(st)
 }
 
-var pathVariable = regexp.MustCompile(`\{([a-z_.]+)=\*\*\}`)
+var pathVariable = regexp.MustCompile(`\{([a-z_.]+)=\*\*?\}`)
 
 // asHTTP writes a request as its http option says: some of it in the path, some
 // in the body, the rest in the query.

@@ -65,6 +65,7 @@ func TestApiOpenAPI(t *testing.T) {
 	maps.Copy(examples, federationExamples(t, w, x))
 	maps.Copy(examples, exchangeExamples(w, x))
 	maps.Copy(examples, v1Examples(t, w, x))
+	maps.Copy(examples, signInExamples(t, w, x))
 	for path, operations := range doc.Paths {
 		for verb, op := range operations {
 			if len(examples[op.ID]) == 0 {
@@ -157,6 +158,7 @@ func everyParameter(t *testing.T, op operation, x things) string {
 		"uidp.ids": x.folder, "name": "folder", "page_size": "2", "page_token": "", "order_by": "uid desc", "skip": "0",
 		"relationship_type": "RELATIONSHIP_TYPE_CLAIM_MATCH", "identity": x.identity, "group": x.folder, "role": x.role,
 		"issuer": "https://x.example", "subject": "x", "key_id": "x", "identity_provider_uid": x.folder, "updateMask": "description", "validate_only": "true",
+		"email": "a@b.test",
 	}
 	query := url.Values{}
 	for _, p := range op.Parameters {

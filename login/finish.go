@@ -223,7 +223,7 @@ func (s *Service) confirm(w http.ResponseWriter, r *http.Request) {
 func (s *Service) arrivalAgain(ctx context.Context, n resource.Session) (resource.Arrival, error) {
 	a, err := s.store.AccountOf(ctx, n.Identity)
 	if err == nil {
-		return s.localArrival(a), nil
+		return s.localArrival(ctx, a)
 	}
 	if !errors.Is(err, fault.NotFound) {
 		return resource.Arrival{}, err

@@ -68,6 +68,14 @@ func (s *Service) AddAccount(ctx context.Context, org resource.UID, a resource.A
 	return a, link, s.store.InsertAccount(ctx, a, i, with...)
 }
 
+// AddAccountOf gives a person who is known already an account in an organization,
+// too, without asking.
+func (s *Service) AddAccountOf(ctx context.Context, org resource.UID, a resource.Account, person resource.Identity) error {
+	a, _ = s.newAccount(org, a)
+	a.Identity = person.UID
+	return s.store.InsertAccount(ctx, a, person)
+}
+
 // Found makes an organization whose first owner has an account here. It asks
 // nobody's permission: it is how a service starts.
 func (s *Service) Found(ctx context.Context, name string, kind resource.OrgKind, a resource.Account) (resource.Group, resource.Account, OneTimeLink, error) {

@@ -210,7 +210,11 @@ func (s *Service) arriveLocal(w http.ResponseWriter, r *http.Request, f *flow, a
 		s.refuse(w, r, f, orElse(err, fault.New(fault.PermissionDenied, "Permission denied: the organization of this account has switched passwords off; use its provider")))
 		return
 	}
-	who := s.localArrival(a)
+	who, err := s.localArrival(r.Context(), a)
+	if err != nil {
+		s.fail(w, r, "This sign-in cannot go on", err)
+		return
+	}
 	if _, err := s.store.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error { a.UseTime = s.now(); return nil }); err != nil {
 		s.fail(w, r, "This sign-in cannot go on", err)
 		return
@@ -226,9 +230,11 @@ func orElse(first, second error) error {
 	return second
 }
 
-func (s *Service) localArrival(a resource.Account) resource.Arrival {
-	c := a.Local(s.cfg.Issuer)
-	return resource.Arrival{Issuer: c.Issuer, Subject: c.Subject, Name: a.Name, Email: a.Email, Organization: a.UID.Root()}
+// localArrival is the person of an account.
+func (s *Service) localArrival(ctx context.Context, a resource.Account) (resource.Arrival, error) {
+	i, err := s.store.Identity(ctx, a.Identity)
+	c := i.Relationship
+	return resource.Arrival{Issuer: c.Issuer(), Subject: c.Subject(), Name: a.Name, Email: a.Email, Organization: a.UID.Root()}, err
 }
 
 // showJoin shows the form of a new account, to somebody with an invite.
@@ -272,8 +278,11 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 		a.Email = resource.NormalEmail(invite.Email)
 	}
 	a, err = s.makeAccount(r.Context(), f.inviteRoot(), a, s.field(w, r, "password"))
+	var who resource.Arrival
 	if err == nil {
-		who := s.localArrival(a)
+		who, err = s.localArrival(r.Context(), a)
+	}
+	if err == nil {
 		if !s.arrive(w, r, f, who, "") {
 			// Nobody shall have an account here whom the invite did not let in.
 			if err := s.store.DeleteAccount(r.Context(), a.UID); err != nil {

@@ -69,15 +69,15 @@ func (s *Server) prepareDev(ctx context.Context) error {
 		return err
 	}
 	file.RefreshToken = refresh.Text
-	if file.OwnerEmail, file.OwnerPassword, err = s.devAccount(ctx, group.UID); err != nil {
+	if file.OwnerEmail, file.OwnerPassword, err = s.devAccount(ctx, group.UID, owner); err != nil {
 		return fmt.Errorf("dev account: %w", err)
 	}
 	return s.announceDev(file)
 }
 
-// devAccount makes an account that owns the organization of dev mode, and returns
-// what to sign in with. The password outlives a restart.
-func (s *Server) devAccount(ctx context.Context, org resource.UID) (email, password string, _ error) {
+// devAccount gives the owner of dev mode an account, and returns what to sign in
+// with. The password outlives a restart.
+func (s *Server) devAccount(ctx context.Context, org resource.UID, owner resource.Identity) (email, password string, _ error) {
 	sealed, err := s.store.FirstSetting(ctx, devPassword, s.key.Seal(devPassword, []byte(rand.Text())))
 	if err != nil {
 		return "", "", err
@@ -89,7 +89,7 @@ func (s *Server) devAccount(ctx context.Context, org resource.UID) (email, passw
 	if _, err = s.store.AccountNamed(ctx, devEmail); errors.Is(err, fault.NotFound) {
 		a := resource.Account{Email: devEmail, Name: "Dev Owner"}
 		if a.Password, err = s.login.HashPassword(ctx, string(plain), devEmail); err == nil {
-			_, _, err = s.login.AddAccount(ctx, org, a, resource.OwnerRole)
+			err = s.login.AddAccountOf(ctx, org, a, owner)
 		}
 		if errors.Is(err, fault.AlreadyExists) { // another replica was faster
 			err = nil

@@ -44,8 +44,8 @@ func someMS(at time.Time) int64 {
 	return ms(at)
 }
 
-// InsertAccount adds an account with the identity it stands for, and the
-// bindings given. It returns fault.NotFound if its group or a role is not there,
+// InsertAccount adds an account with the identity it stands for, unless that is
+// there already, and the bindings given. It returns fault.NotFound if its group or a role is not there,
 // and fault.AlreadyExists if there is an account of that e-mail address.
 func (s *Store) InsertAccount(ctx context.Context, a resource.Account, i resource.Identity, with ...resource.RoleBinding) error {
 	return s.write(ctx, func(t *tx) error { return t.insertAccount(ctx, a, i, with) })
@@ -76,7 +76,12 @@ func (t *tx) insertAccount(ctx context.Context, a resource.Account, i resource.I
 	if err != nil {
 		return t.s.inserted(err, "account", a.Email, a.UID)
 	}
-	if err := t.insertIdentity(ctx, i); err != nil {
+	var one int
+	err = t.row(ctx, `SELECT 1 FROM identities AS t WHERE t.uid = $1`+t.s.engine.hold, []any{string(i.UID)}, &one)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = t.insertIdentity(ctx, i)
+	}
+	if err != nil {
 		return err
 	}
 	for _, b := range with {
