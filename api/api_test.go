@@ -94,7 +94,7 @@ func newWorldOn(t *testing.T, s *store.Store) *world {
 	w.token = w.mint(token.Claims{Subject: owner.UID, Audience: []string{audience}, Life: time.Hour})
 	log := slog.New(slog.NewJSONHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	issuers := check(trust.New(trust.Config{Now: now}))(t)
-	exchange := check(sts.New(s, checker, issuer, issuers, sts.Config{BaseURL: audience, RegistryHost: "registry.example.com", Now: now}))(t)
+	exchange := check(sts.New(s, checker, issuer, issuers, sts.Config{BaseURL: audience, RegistryHost: "registry.example.com", AWS: sts.AWS{Endpoint: "https://127.0.0.1:1"}, Now: now}))(t)
 	a := api.New(api.Services{IAM: svc, STS: exchange}, issuer, checker, api.Config{Audience: audience, Domain: domain, Log: log, MaxBody: maxBody, Version: "v1.2.3"})
 	w.serve(t, a)
 	return w

@@ -48,6 +48,9 @@ type Config struct {
 	IssuersFile    string        `yaml:"issuers_file" help:"file (YAML) of issuers whose keys cannot be discovered: a list, each with issuer, and jwks_uri or jwks"`
 	IssuerWatch    time.Duration `yaml:"issuer_watch" default:"1h" help:"how often the issuers that identities trust are looked at"`
 	AWSEndpoint    string        `yaml:"aws_sts_endpoint" default:"https://sts.amazonaws.com/" help:"address of the AWS token service that tells who its callers are"`
+	GoogleEndpoint string        `yaml:"google_sts_endpoint" default:"https://sts.googleapis.com/v1/token" help:"address of the Google token service that account associations are checked with"`
+	AzureEndpoint  string        `yaml:"azure_login_endpoint" default:"https://login.microsoftonline.com" help:"address of the Azure login service that account associations are checked with"`
+	CloudName      string        `yaml:"cloud_name" default:"holdfast" help:"name of our role in AWS accounts, and of our workload identity pool and its provider in Google projects"`
 	KeyRotation    time.Duration `yaml:"key_rotation" default:"720h" help:"how old the signing key may become before another takes its place; 0s leaves that to holdfastd keys rotate"`
 	SessionIdle    time.Duration `yaml:"session_idle" default:"168h" help:"how long a sign-in lasts that is not used"`
 	SessionLife    time.Duration `yaml:"session_life" default:"720h" help:"how long a sign-in lasts at most"`
@@ -276,8 +279,12 @@ func (c Config) mistakes() []error {
 			add(name, "must be at least a second")
 		}
 	}
-	if u, err := url.Parse(c.AWSEndpoint); err != nil || u.Host == "" || u.Scheme != "https" && !(c.Dev && u.Scheme == "http") {
-		add("aws_sts_endpoint", "%q is not an https:// address", c.AWSEndpoint)
+	for name, s := range map[string]string{
+		"aws_sts_endpoint": c.AWSEndpoint, "google_sts_endpoint": c.GoogleEndpoint, "azure_login_endpoint": c.AzureEndpoint,
+	} {
+		if u, err := url.Parse(s); err != nil || u.Host == "" || u.Scheme != "https" && !(c.Dev && u.Scheme == "http") {
+			add(name, "%q is not an https:// address", s)
+		}
 	}
 	if c.ShutdownGrace < 0 {
 		add("shutdown_grace", "must not be negative")
