@@ -209,7 +209,7 @@ func (s *Service) redeemCode(w http.ResponseWriter, r *http.Request) {
 	if errors.Is(err, fault.NotFound) {
 		if old, err := s.store.Left(ctx, digest("used "+code)); err == nil {
 			if _, err := s.store.EndSession(ctx, string(old)); err != nil {
-				s.told(r, err)
+				s.note(r, err)
 			}
 		}
 		bad()
@@ -231,7 +231,7 @@ func (s *Service) redeemCode(w http.ResponseWriter, r *http.Request) {
 	if subtle.ConstantTimeCompare([]byte(challenge), []byte(out.Challenge)) != 1 ||
 		s.field(w, r, "redirect_uri") != out.Redirect || s.field(w, r, "client_id") != out.Client {
 		if _, err := s.store.EndSession(ctx, out.Session); err != nil {
-			s.told(r, err)
+			s.note(r, err)
 		}
 		bad()
 		return

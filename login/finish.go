@@ -107,7 +107,7 @@ func (s *Service) browser(r *http.Request) (resource.Session, bool) {
 	}
 	n, err := s.store.BrowserSession(r.Context(), digest(c.Value), s.cfg.SessionIdle)
 	if err != nil && !errors.Is(err, fault.NotFound) {
-		s.told(r, err)
+		s.note(r, err)
 	}
 	return n, err == nil
 }

@@ -233,6 +233,9 @@ func (s *Service) told(r *http.Request, err error) *fault.Error {
 	return f
 }
 
+// note logs an error that nobody is told.
+func (s *Service) note(r *http.Request, err error) { _ = s.told(r, err) }
+
 // plainText is an error without the prefix that programs go by.
 func plainText(f *fault.Error) string {
 	text := f.Message

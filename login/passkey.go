@@ -126,7 +126,7 @@ func (s *Service) passkeyStart(w http.ResponseWriter, r *http.Request) {
 		f.WebAuthn, err = json.Marshal(question)
 	}
 	if err != nil {
-		s.told(r, err)
+		s.note(r, err)
 		scriptProblem(w, http.StatusInternalServerError, "The passkey cannot be asked now.")
 		return
 	}
@@ -158,7 +158,7 @@ func (s *Service) passkey(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err != nil {
-		s.told(r, err)
+		s.note(r, err)
 		scriptProblem(w, http.StatusInternalServerError, "The passkey cannot be checked now.")
 		return
 	}
@@ -250,7 +250,7 @@ func (s *Service) registerStart(w http.ResponseWriter, r *http.Request) {
 		b, err = json.Marshal(question)
 	}
 	if err != nil {
-		s.told(r, err)
+		s.note(r, err)
 		scriptProblem(w, http.StatusInternalServerError, "A passkey cannot be asked for now.")
 		return
 	}
