@@ -26,10 +26,15 @@ func upstream(t *testing.T, address, name string, args ...string) {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	go func() {
+		ended <- cmd.Wait()
+		close(ended)
+	}()
 	t.Cleanup(func() {
 		cancel()
-		_ = <-ended // it was told to
+		if err := <-ended; err == nil { // it is killed, which is an error
+			t.Errorf("%s has ended by itself: %s", name, said.String())
+		}
 	})
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
