@@ -10,11 +10,13 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/sts"
 )
 
 type accountAssociations struct {
 	iampb.UnsafeAccountAssociationsServiceServer
 	iam *iam.Service
+	sts *sts.Service
 }
 
 func associationOf(a resource.AccountAssociation) *iampb.AccountAssociation {
@@ -173,7 +175,7 @@ func (s accountAssociations) CheckAccountAssociation(ctx context.Context, r *iam
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.iam.CheckAssociation(ctx, uid, resource.ProviderType(r.GetProviderType()))
+	got, err := s.iam.CheckAssociation(ctx, uid, resource.ProviderType(r.GetProviderType()), s.sts.TryAccount)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
+	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
@@ -32,9 +33,11 @@ import (
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 	vulnv1pb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v1"
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 	"github.com/holdfast-dev/holdfast/iam"
+	"github.com/holdfast-dev/holdfast/login"
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/token"
@@ -68,6 +71,7 @@ type Services struct {
 	Registry *registry.Service
 	Advisory *advisory.Service
 	STS      *sts.Service
+	Login    *login.Service
 }
 
 // New returns an API over the services. Tokens are issuer's; checker knows which
@@ -86,7 +90,7 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	iampb.RegisterRolesServiceServer(a.local, roles{iam: all.IAM})
 	iampb.RegisterRoleBindingsServiceServer(a.local, roleBindings{iam: all.IAM})
 	iampb.RegisterIdentityProvidersServiceServer(a.local, identityProviders{iam: all.IAM})
-	iampb.RegisterAccountAssociationsServiceServer(a.local, accountAssociations{iam: all.IAM})
+	iampb.RegisterAccountAssociationsServiceServer(a.local, accountAssociations{iam: all.IAM, sts: all.STS})
 	iampb.RegisterGroupInvitesServiceServer(a.local, groupInvites{iam: all.IAM})
 	iampb.RegisterExternalGroupRoleMappingsServiceServer(a.local, externalGroupRoleMappings{iam: all.IAM})
 	registrypb.RegisterReposServiceServer(a.local, repos{registry: all.Registry})
@@ -98,7 +102,7 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	iamv1pb.RegisterRolesServer(a.local, rolesV1{iam: all.IAM})
 	iamv1pb.RegisterRoleBindingsServer(a.local, roleBindingsV1{iam: all.IAM})
 	iamv1pb.RegisterIdentityProvidersServer(a.local, identityProvidersV1{iam: all.IAM})
-	iamv1pb.RegisterGroupAccountAssociationsServer(a.local, accountAssociationsV1{iam: all.IAM})
+	iamv1pb.RegisterGroupAccountAssociationsServer(a.local, accountAssociationsV1{iam: all.IAM, sts: all.STS})
 	iamv1pb.RegisterGroupInvitesServer(a.local, groupInvitesV1{iam: all.IAM})
 	iamv1pb.RegisterExternalGroupRoleMappingsServer(a.local, externalGroupRoleMappingsV1{iam: all.IAM})
 	registryv1pb.RegisterRegistryServer(a.local, registryV1{registry: all.Registry})
@@ -112,12 +116,14 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	pingpb.RegisterPingServiceServer(a.local, ping{})
 	oidcpb.RegisterSecurityTokenServiceServer(a.local, securityTokens{sts: all.STS})
 	federationpb.RegisterFederationServiceServer(a.local, federation{sts: all.STS})
+	authpb.RegisterAuthServer(a.local, auth{login: all.Login, iam: all.IAM, issuer: issuer.Address()})
+	signinpb.RegisterSignInServiceServer(a.local, signIn{login: all.Login})
 	return a
 }
 
 // HTTP serves the JSON API: /iam/, /registry/, /vulnerabilities/ and /ping/, as
 // v2beta1 and v2, what of these version 1 has, /access/, /advisories/,
-// /federation/ and /oci/, as v1, /sts/ and /openapi.json. Anything else is
+// /auth/, /federation/, /oci/ and /signin/, as v1, /sts/ and /openapi.json. Anything else is
 // answered with a typed error.
 func (a *API) HTTP() http.Handler {
 	g := newGateway(a.cfg, a.local)

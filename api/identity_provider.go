@@ -22,7 +22,7 @@ type identityProviders struct {
 func providerOf(i resource.IdentityProvider) *iampb.IdentityProvider {
 	p := &iampb.IdentityProvider{
 		Uid: string(i.UID), Name: i.Name, Description: i.Description, DefaultRole: string(i.DefaultRole),
-		CreateTime: timeOf(i.CreateTime), UpdateTime: timeOf(i.UpdateTime),
+		CreateTime: timeOf(i.CreateTime), UpdateTime: timeOf(i.UpdateTime), Disabled: i.Disabled,
 	}
 	if o := i.OIDC; o != nil {
 		p.Configuration = &iampb.IdentityProvider_Oidc{Oidc: &iampb.IdentityProvider_OIDC{
@@ -36,6 +36,7 @@ func providerOf(i resource.IdentityProvider) *iampb.IdentityProvider {
 // readProvider reads into i what clients may set, the secret as they sent it.
 func readProvider(p *iampb.IdentityProvider, i *resource.IdentityProvider) {
 	i.Name, i.Description, i.DefaultRole, i.OIDC = p.GetName(), p.GetDescription(), resource.UID(p.GetDefaultRole()), nil
+	i.Disabled = p.GetDisabled()
 	if o := p.GetOidc(); o != nil {
 		i.OIDC = &resource.OIDC{
 			Issuer: o.GetIssuer(), ClientID: o.GetClientId(), ClientSecret: resource.Secret{Plain: o.GetClientSecret()},

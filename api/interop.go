@@ -20,6 +20,7 @@ import (
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	annotationspb "github.com/holdfast-dev/holdfast/gen/annotations"
+	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
@@ -29,6 +30,7 @@ import (
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 	vulnv1pb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v1"
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 )
@@ -89,7 +91,12 @@ var packages = []struct {
 		files: []protoreflect.FileDescriptor{vulnpb.File_holdfast_vulnerabilities_v2beta1_advisories_proto},
 		also:  []string{"holdfast.vulnerabilities.v2", "chainguard.platform.vulnerabilities.v2beta1", "chainguard.platform.vulnerabilities.v2"},
 	},
-	{files: []protoreflect.FileDescriptor{accesspb.File_holdfast_access_v1_access_proto}}, // ours alone, like the next two
+	{
+		files: []protoreflect.FileDescriptor{authpb.File_holdfast_auth_auth_proto},
+		also:  []string{"chainguard.platform.auth"},
+	},
+	{files: []protoreflect.FileDescriptor{accesspb.File_holdfast_access_v1_access_proto}}, // ours alone, like the next ones
+	{files: []protoreflect.FileDescriptor{signinpb.File_holdfast_signin_v1_signin_proto}},
 	{files: []protoreflect.FileDescriptor{federationpb.File_holdfast_federation_v1_federation_proto}},
 	{files: []protoreflect.FileDescriptor{ocipb.File_holdfast_oci_v1_oci_proto}},
 	{files: []protoreflect.FileDescriptor{advisoriespb.File_holdfast_advisories_v1_advisories_proto}},

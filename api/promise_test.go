@@ -101,7 +101,7 @@ func TestCheckAssociation(t *testing.T) {
 	check := func(body string) answer {
 		return w.do(t, "POST /iam/v2beta1/accountAssociations/"+org+":checkAccountAssociation", body)
 	}
-	for cloud, reason := range map[string]string{"ACCOUNT_PROVIDER_TYPE_AMAZON": "EXCHANGE_UNAVAILABLE", "ACCOUNT_PROVIDER_TYPE_GOOGLE": "NOT_CONFIGURED"} {
+	for cloud, reason := range map[string]string{"ACCOUNT_PROVIDER_TYPE_AMAZON": "UNREACHABLE", "ACCOUNT_PROVIDER_TYPE_GOOGLE": "NOT_CONFIGURED"} {
 		got := check(`{"providerType":"` + cloud + `"}`)
 		if got.field("status") != "CHECK_STATUS_NOT_READY" || got.field("reason") != reason || got.field("message") == "" {
 			t.Errorf("%s: %s, want %s", cloud, got.text, reason)

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/sts"
 )
 
 type identityProvidersV1 struct {
@@ -240,6 +241,7 @@ func (s externalGroupRoleMappingsV1) BatchDelete(ctx context.Context, r *iamv1pb
 type accountAssociationsV1 struct {
 	iamv1pb.UnsafeGroupAccountAssociationsServer
 	iam *iam.Service
+	sts *sts.Service
 }
 
 // associationV1 writes an association. Its parts have the same fields in both
@@ -348,7 +350,7 @@ func (s accountAssociationsV1) Check(ctx context.Context, r *iamv1pb.AccountAsso
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.iam.CheckAssociation(ctx, uid, cloudsV1[r.GetAccountType()])
+	got, err := s.iam.CheckAssociation(ctx, uid, cloudsV1[r.GetAccountType()], s.sts.TryAccount)
 	if err != nil {
 		return nil, err
 	}

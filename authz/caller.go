@@ -22,7 +22,8 @@ type Caller struct {
 	EmailVerified bool
 	Session       string                 // the sign-in it belongs to, if any
 	Issued        time.Time              // when the token was made, in whole seconds
-	Expires       time.Time              // when it ends
+	Expires       time.Time              // and when it ends
+	Audience      []string               // what the token is for
 	Caps          *resource.Capabilities // only these count; nil: not narrowed
 	Scopes        []resource.UID         // only places these cover count; nil: not narrowed
 }

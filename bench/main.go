@@ -62,6 +62,7 @@ var sections = []section{
 	{"start", starts},
 	{"registry", registries},
 	{"advisories", advisoriesSection},
+	{"signin", signIns},
 }
 
 func run(ctx context.Context, args []string, out, progress io.Writer) (err error) {
@@ -122,7 +123,7 @@ func parse(args []string, progress io.Writer) (*bench, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(progress)
 	engines := flags.String("engines", "sqlite,postgres", "the `databases` to measure on")
-	only := flags.String("only", "", "measure only the sections that match this `regexp`: lists, get, check, write, exchange, registry, advisories, start")
+	only := flags.String("only", "", "measure only the sections that match this `regexp`: lists, get, check, write, exchange, registry, advisories, signin, start")
 	flags.StringVar(&b.osv, "osv", "", "`zip` of OSV records to make advisories from; made up otherwise")
 	flags.IntVar(&b.rows, "rows", 1_000_000, "`how many` groups, and bindings, the big datasets have")
 	flags.StringVar(&b.keep, "keep", "", "`folder` to keep loaded datasets in for the next run (PostgreSQL keeps its own: set HOLDFAST_TEST_POSTGRES)")

@@ -150,6 +150,7 @@ func TestApiAccess(t *testing.T) {
 		maps.Copy(all, h.federatedAccesses())
 		maps.Copy(all, h.registryAccesses(t))
 		maps.Copy(all, h.advisoryAccesses())
+		maps.Copy(all, h.signInAccesses())
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			for protocol, call := range w.protocols() {
 				t.Run(name+" over "+protocol, func(t *testing.T) { h.allows(t, call, all[name]) })
@@ -160,12 +161,14 @@ func TestApiAccess(t *testing.T) {
 			t.Run("mappings over "+protocol, func(t *testing.T) { h.maps(t, call) })
 			t.Run("questions over "+protocol, func(t *testing.T) { h.answers(t, call) })
 			t.Run("lists over "+protocol, func(t *testing.T) { h.lists(t, call) })
+			t.Run("accounts over "+protocol, func(t *testing.T) { h.signsIn(t, call) })
 		}
 		t.Run("every method is here", func(t *testing.T) {
 			elsewhere := "ListGroups ListIdentities ListRoles ListRoleBindings Ping LookupGroup CheckEligibility RequestGroupAccess LookupIdentity UpdateIdentityMetadata " +
 				"ListIdentityProviders ListAccountAssociations ListGroupInvites ListExternalGroupRoleMappings CreateExternalGroupRoleMapping ListCapabilities GetVersion " +
 				"ListRepos ListTags ListPulls GetRegistry " +
-				"ListAdvisories ListAdvisoryFeeds QueryAdvisories BatchQueryAdvisories"
+				"ListAdvisories ListAdvisoryFeeds QueryAdvisories BatchQueryAdvisories " +
+				"Validate Register GetHeadlessSession Delete ListSessions EndSession CreateAccount CreateAccountLink DeleteAccount ListAccounts UpdateSignInRules TestIdentityProvider"
 			for _, m := range methods {
 				if _, ok := all[string(m.Name())]; !ok && !slices.Contains(strings.Fields(elsewhere), string(m.Name())) {
 					t.Errorf("%s is not tested", m.Name())

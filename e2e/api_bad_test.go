@@ -115,7 +115,7 @@ func TestApiBadInput(t *testing.T) {
 		"roles": badRoles, "bindings": badBindings, "masks": badMasks, "lists": badLists, "metadata": badMetadata,
 		"federated uids": badFederatedUIDs, "providers": badProviders, "OIDC": badOIDC, "associations": badAssociations,
 		"installations and services": badInstallations, "invites": badInvites, "mappings": badMappings,
-		"federated masks": badFederatedMasks, "federated lists": badFederatedLists, "access": badAccess,
+		"federated masks": badFederatedMasks, "federated lists": badFederatedLists, "access": badAccess, "sign-in": badSignIn,
 		"advisories": badAdvisories, "advisory events": badAdvisoryEvents, "advisory lists": badAdvisoryLists, "feeds": badFeeds, "questions": badQuestions,
 	}
 	eachWorld(t, func(t *testing.T, w *world) {
@@ -138,7 +138,7 @@ func TestApiBadInput(t *testing.T) {
 			if diff := cmp.Diff(before, w.snapshot(t)); diff != "" {
 				t.Errorf("something changed:\n%s", diff)
 			}
-			if all := w.events(t); len(all) != 3+4+5 { // the first organization, its owner and that binding; then one of each
+			if all := w.events(t); len(all) != 4+4+5 { // the first organization, its owner, that binding and the owner's account; then one of each
 				t.Errorf("%d events, want those of the start alone: %v", len(all), all)
 			}
 		})

@@ -16,9 +16,11 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 	commonpb "github.com/holdfast-dev/holdfast/gen/common"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/server"
 	"github.com/holdfast-dev/holdfast/store"
@@ -169,6 +171,9 @@ func normalize(text string) string {
 func checkCoverage(t *testing.T, succeeded map[protoreflect.FullName]bool, failed map[codes.Code]bool) {
 	t.Helper()
 	for input, m := range methods {
+		if f := m.ParentFile(); f == authpb.File_holdfast_auth_auth_proto || f == signinpb.File_holdfast_signin_v1_signin_proto {
+			continue // signsIn calls these over both
+		}
 		if !succeeded[input] {
 			t.Errorf("no step succeeds with %s", m.Name())
 		}

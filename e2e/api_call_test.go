@@ -25,11 +25,13 @@ import (
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
+	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 )
 
@@ -47,6 +49,7 @@ func apiMethods() map[protoreflect.FullName]protoreflect.MethodDescriptor {
 		registrypb.File_holdfast_registry_v2beta1_images_proto, ocipb.File_holdfast_oci_v1_oci_proto,
 		accesspb.File_holdfast_access_v1_access_proto, pingpb.File_holdfast_ping_v2beta1_ping_proto,
 		vulnpb.File_holdfast_vulnerabilities_v2beta1_advisories_proto, advisoriespb.File_holdfast_advisories_v1_advisories_proto,
+		authpb.File_holdfast_auth_auth_proto, signinpb.File_holdfast_signin_v1_signin_proto,
 	} {
 		for s := range file.Services().Len() {
 			ms := file.Services().Get(s).Methods()
@@ -152,7 +155,7 @@ func (r reply) fault(t *testing.T) *status.Status {
 	return status.FromProto(st)
 }
 
-var pathVariable = regexp.MustCompile(`\{([a-z_.]+)(=\*\*)?\}`)
+var pathVariable = regexp.MustCompile(`\{([a-z_.]+)(=\*\*?)?\}`)
 
 // asHTTP writes a request as its http option says: some of it in the path, some
 // in the body, the rest in the query.

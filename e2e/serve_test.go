@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -58,6 +59,8 @@ func serve(t *testing.T, database string, cfg server.Config, seed func(*store.St
 	if cfg.Stderr == nil {
 		cfg.Stderr = io.Discard
 	}
+	cfg.AWSEndpoint = cmp.Or(cfg.AWSEndpoint, "http://127.0.0.1:1") // no test asks the clouds
+	cfg.GoogleEndpoint, cfg.AzureEndpoint = cfg.AWSEndpoint, cfg.AWSEndpoint
 	w := &world{database: database}
 	w.issuer = prepare(t, database, token.Config{Issuer: cfg.AuthURL, Key: key, Now: cfg.Now}, seed)
 	w.run(t, cfg)

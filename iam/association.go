@@ -99,9 +99,12 @@ func (s *Service) ListAssociations(ctx context.Context, f resource.Filter, p pag
 	return list(ctx, s, associationList, reach, f, p, s.store.Associations)
 }
 
-// CheckAssociation tells whether the service can act in the account of a cloud.
-// It cannot yet: exchanging credentials comes with the issuer.
-func (s *Service) CheckAssociation(ctx context.Context, uid resource.UID, cloud resource.ProviderType) (resource.Readiness, error) {
+// CheckAssociation tells whether the service can act in the account of a cloud,
+// for which try asks the cloud. The caller needs account_associations.list on it.
+func (s *Service) CheckAssociation(
+	ctx context.Context, uid resource.UID, cloud resource.ProviderType,
+	try func(context.Context, resource.AccountAssociation, resource.ProviderType) (resource.Readiness, error),
+) (resource.Readiness, error) {
 	a, err := s.GetAssociation(ctx, uid)
 	if err != nil {
 		return resource.Readiness{}, err
@@ -116,5 +119,5 @@ func (s *Service) CheckAssociation(ctx context.Context, uid resource.UID, cloud 
 	case !configured:
 		return resource.Readiness{Reason: "NOT_CONFIGURED", Message: "the association has no account of this provider"}, nil
 	}
-	return resource.Readiness{Reason: "EXCHANGE_UNAVAILABLE", Message: "this version of the service cannot exchange credentials with cloud providers yet"}, nil
+	return try(ctx, a, cloud)
 }

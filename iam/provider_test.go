@@ -205,11 +205,14 @@ func TestAssociations(t *testing.T) {
 		if err != nil || all.Total != 2 || all.Items[0].UID != w.acme.UID || all.Items[1].UID != folder.UID {
 			t.Errorf("all = %+v, %v", all, err)
 		}
-		ready, err := w.CheckAssociation(w.owner, w.acme.UID, resource.ProviderAmazon)
-		if err != nil || ready.Ready || ready.Reason != "EXCHANGE_UNAVAILABLE" {
+		asked := func(_ context.Context, a resource.AccountAssociation, _ resource.ProviderType) (resource.Readiness, error) {
+			return resource.Readiness{Ready: true, Message: a.Amazon.Account}, nil
+		}
+		ready, err := w.CheckAssociation(w.owner, w.acme.UID, resource.ProviderAmazon, asked)
+		if err != nil || !ready.Ready || ready.Message != amazon.Amazon.Account {
 			t.Errorf("ready = %+v, %v", ready, err)
 		}
-		ready, err = w.CheckAssociation(w.owner, w.acme.UID, resource.ProviderGoogle)
+		ready, err = w.CheckAssociation(w.owner, w.acme.UID, resource.ProviderGoogle, asked)
 		if err != nil || ready.Reason != "NOT_CONFIGURED" {
 			t.Errorf("ready = %+v, %v", ready, err)
 		}

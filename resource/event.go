@@ -54,6 +54,12 @@ const (
 	FeedCreated        EventType = "vulnerabilities.feed.created.v1"
 	FeedUpdated        EventType = "vulnerabilities.feed.updated.v1"
 	FeedDeleted        EventType = "vulnerabilities.feed.deleted.v1"
+	AccountCreated     EventType = "signin.account.created.v1"
+	AccountUpdated     EventType = "signin.account.updated.v1"
+	AccountDeleted     EventType = "signin.account.deleted.v1"
+	SignInRulesUpdated EventType = "signin.rules.updated.v1"
+	SessionEnded       EventType = "signin.session.ended.v1"
+	Registered         EventType = "auth.registered.v1"
 )
 
 // An Event is one change, as the outbox keeps it. Before and After are JSON,

@@ -14,6 +14,7 @@ type IdentityProvider struct {
 	Description string    `json:"description,omitempty"`
 	DefaultRole UID       `json:"defaultRole"` // what somebody gets who signs in for the first time
 	OIDC        *OIDC     `json:"oidc,omitempty"`
+	Disabled    bool      `json:"disabled,omitempty"` // nobody can sign in with it yet, but for trying it
 	CreateTime  time.Time `json:"createTime"`
 	UpdateTime  time.Time `json:"updateTime"`
 }

@@ -13,6 +13,7 @@ type Session struct {
 	CreateTime time.Time
 	UsedTime   time.Time // the last refresh, or the creation
 	ExpireTime time.Time // after which it cannot be kept alive
+	Browser    bool      // it is a browser's, which keeps it alive with a cookie
 }
 
 // SessionSubject is what a session is called among the subjects of revocations,

@@ -49,6 +49,9 @@ type Config struct {
 	IssuersFile    string        `yaml:"issuers_file" help:"file (YAML) of issuers whose keys cannot be discovered: a list, each with issuer, and jwks_uri or jwks"`
 	IssuerWatch    time.Duration `yaml:"issuer_watch" default:"1h" help:"how often the issuers that identities trust are looked at"`
 	AWSEndpoint    string        `yaml:"aws_sts_endpoint" default:"https://sts.amazonaws.com/" help:"address of the AWS token service that tells who its callers are"`
+	GoogleEndpoint string        `yaml:"google_sts_endpoint" default:"https://sts.googleapis.com/v1/token" help:"address of the Google token service that account associations are checked with"`
+	AzureEndpoint  string        `yaml:"azure_login_endpoint" default:"https://login.microsoftonline.com" help:"address of the Azure login service that account associations are checked with"`
+	CloudName      string        `yaml:"cloud_name" default:"holdfast" help:"name of our role in AWS accounts, and of our workload identity pool and its provider in Google projects"`
 	KeyRotation    time.Duration `yaml:"key_rotation" default:"720h" help:"how old the signing key may become before another takes its place; 0s leaves that to holdfastd keys rotate"`
 	SessionIdle    time.Duration `yaml:"session_idle" default:"168h" help:"how long a sign-in lasts that is not used"`
 	SessionLife    time.Duration `yaml:"session_life" default:"720h" help:"how long a sign-in lasts at most"`
@@ -59,6 +62,7 @@ type Config struct {
 	Organization string `yaml:"organization" help:"unattended set-up: name of the first organization"`
 	OwnerIssuer  string `yaml:"owner_issuer" help:"unattended set-up: address of the issuer that knows the first organization's owner"`
 	OwnerSubject string `yaml:"owner_subject" help:"unattended set-up: the owner's subject at that issuer"`
+	OwnerEmail   string `yaml:"owner_email" help:"unattended set-up: e-mail address of an owner who has an account here; a one-time link to set the password is printed"`
 
 	Blobs        string        `yaml:"blobs" help:"folder of the registry's blobs, or s3://bucket/prefix (blobs in data_dir)"`
 	S3Region     string        `yaml:"s3_region" default:"us-east-1" help:"region of the bucket; keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from the machine"`
@@ -240,7 +244,7 @@ func (c Config) onPostgres() bool { return strings.Contains(c.Database, "://") }
 
 // first is the organization that the settings ask for, zero if none.
 func (c Config) first() firstOrganization {
-	return firstOrganization{c.Organization, c.OwnerIssuer, c.OwnerSubject}
+	return firstOrganization{Name: c.Organization, Issuer: c.OwnerIssuer, Subject: c.OwnerSubject, Email: c.OwnerEmail}
 }
 
 func (c Config) mistakes() []error {
@@ -286,20 +290,33 @@ func (c Config) mistakes() []error {
 			add(name, "must be at least a second")
 		}
 	}
-	if u, err := url.Parse(c.AWSEndpoint); err != nil || u.Host == "" || u.Scheme != "https" && !(c.Dev && u.Scheme == "http") {
-		add("aws_sts_endpoint", "%q is not an https:// address", c.AWSEndpoint)
+	for name, s := range map[string]string{
+		"aws_sts_endpoint": c.AWSEndpoint, "google_sts_endpoint": c.GoogleEndpoint, "azure_login_endpoint": c.AzureEndpoint,
+	} {
+		if u, err := url.Parse(s); err != nil || u.Host == "" || u.Scheme != "https" && !(c.Dev && u.Scheme == "http") {
+			add(name, "%q is not an https:// address", s)
+		}
 	}
 	if c.ShutdownGrace < 0 {
 		add("shutdown_grace", "must not be negative")
 	}
 	c.blobMistakes(add)
 	if first := c.first(); first != (firstOrganization{}) {
-		for _, v := range first.violations() {
+		for _, v := range first.violations(false) {
 			add(v.Subject, "%s", v.Description)
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errs
+}
+
+// pollEvery is how often a device may ask whether it is signed in. In dev mode
+// somebody is waiting.
+func (c Config) pollEvery() time.Duration {
+	if c.Dev {
+		return time.Second
+	}
+	return 0
 }
 
 func isAddress(s string) bool {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ const (
 	devIssuer   = "/dev/issuer"
 	devSetting  = "dev issuer"
 	devTokenAge = 24 * time.Hour
+	devEmail    = "owner@dev.example"
+	devPassword = "dev password"
 )
 
 // A devFile tells programs on this machine how to use a server in dev mode.
@@ -32,6 +35,8 @@ type devFile struct {
 	RegistryToken string       `json:"registryToken"` // for the registry
 	RefreshToken  string       `json:"refreshToken"`  // for the next of either
 	TestIssuer    string       `json:"testIssuer"`
+	OwnerEmail    string       `json:"ownerEmail"` // to sign in with in a browser
+	OwnerPassword string       `json:"ownerPassword"`
 }
 
 // prepareDev makes the organization dev and its owner, writes dev.json, and
@@ -64,7 +69,33 @@ func (s *Server) prepareDev(ctx context.Context) error {
 		return err
 	}
 	file.RefreshToken = refresh.Text
+	if file.OwnerEmail, file.OwnerPassword, err = s.devAccount(ctx, group.UID, owner); err != nil {
+		return fmt.Errorf("dev account: %w", err)
+	}
 	return s.announceDev(file)
+}
+
+// devAccount gives the owner of dev mode an account, and returns what to sign in
+// with. The password outlives a restart.
+func (s *Server) devAccount(ctx context.Context, org resource.UID, owner resource.Identity) (email, password string, _ error) {
+	sealed, err := s.store.FirstSetting(ctx, devPassword, s.key.Seal(devPassword, []byte(rand.Text())))
+	if err != nil {
+		return "", "", err
+	}
+	plain, err := s.key.Open(devPassword, sealed)
+	if err != nil {
+		return "", "", err
+	}
+	if _, err = s.store.AccountNamed(ctx, devEmail); errors.Is(err, fault.NotFound) {
+		a := resource.Account{Email: devEmail, Name: "Dev Owner"}
+		if a.Password, err = s.login.HashPassword(ctx, string(plain), devEmail); err == nil {
+			err = s.login.AddAccountOf(ctx, org, a, owner)
+		}
+		if errors.Is(err, fault.AlreadyExists) { // another replica was faster
+			err = nil
+		}
+	}
+	return devEmail, string(plain), err
 }
 
 func (s *Server) announceDev(file devFile) error {

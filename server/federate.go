@@ -51,6 +51,7 @@ func (s *Server) federate() error {
 		return err
 	}
 	client := outbound.Client(reach)
+	s.client = client
 	issuers, err := trust.New(trust.Config{Client: client, Fixed: fixed, Now: s.cfg.Now})
 	if err != nil {
 		return fmt.Errorf("issuers_file: %w", err)
@@ -63,8 +64,9 @@ func (s *Server) federate() error {
 	s.sts, err = sts.New(s.store, s.checker, s.issuer, issuers, sts.Config{
 		BaseURL: s.cfg.BaseURL, RegistryHost: s.cfg.RegistryHost,
 		SessionIdle: s.cfg.SessionIdle, SessionLife: s.cfg.SessionLife, WatchEvery: s.cfg.IssuerWatch,
-		AWS: sts.AWS{Endpoint: s.cfg.AWSEndpoint, Headers: api.ProofHeaders, Client: client},
-		Log: s.log, Now: s.cfg.Now,
+		AWS:    sts.AWS{Endpoint: s.cfg.AWSEndpoint, Headers: api.ProofHeaders, Client: client},
+		Clouds: sts.Clouds{Google: s.cfg.GoogleEndpoint, Azure: s.cfg.AzureEndpoint, Role: s.cfg.CloudName, Pool: s.cfg.CloudName},
+		Log:    s.log, Now: s.cfg.Now,
 	})
 	return err
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/holdfast-dev/holdfast/login"
 )
 
 const (
@@ -22,6 +24,11 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("/.well-known/", s.issuer.Handler())
 	mux.Handle("/setup", s.setup)
+	people := s.login.Handler()
+	for _, route := range login.Routes {
+		mux.Handle(route, people)
+	}
+	mux.Handle("/signin/v1/", s.api.HTTP())
 	mux.Handle("GET /docs", s.docs)
 	if s.metricsListener == nil {
 		mux.Handle("GET /metrics", s.metricsHandler())

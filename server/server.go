@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/gen/openapi"
 	"github.com/holdfast-dev/holdfast/iam"
+	"github.com/holdfast-dev/holdfast/login"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/reference"
 	"github.com/holdfast-dev/holdfast/registry"
@@ -38,7 +39,9 @@ type Server struct {
 	store    *store.Store
 	checker  *authz.Checker
 	issuer   *token.Issuer
+	client   *http.Client // for addresses that others choose
 	sts      *sts.Service
+	login    *login.Service
 	iam      *iam.Service
 	advisory *advisory.Service
 	api      *api.API
@@ -127,6 +130,13 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	s.iam = iam.New(s.store, s.checker, tokens, iam.Config{
 		CreateOrganizations: s.cfg.CreateOrganizations, Key: s.key, Now: s.cfg.Now,
 	})
+	s.login, err = login.New(s.store, s.checker, s.sts, tokens, login.Config{
+		Issuer: s.cfg.AuthURL, BaseURL: s.cfg.BaseURL, Key: s.key, Client: s.client,
+		SessionIdle: s.cfg.SessionIdle, SessionLife: s.cfg.SessionLife, PollEvery: s.cfg.pollEvery(), Log: s.log, Now: s.cfg.Now,
+	})
+	if err != nil {
+		return err
+	}
 	s.metrics = prometheus.NewRegistry()
 	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := s.openRegistry(ctx); err != nil {
@@ -136,7 +146,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if s.advisory, err = s.advise(tokens); err != nil {
 		return err
 	}
-	s.api = api.New(api.Services{IAM: s.iam, Registry: images, STS: s.sts, Advisory: s.advisory}, s.issuer, s.checker, api.Config{
+	s.api = api.New(api.Services{IAM: s.iam, Registry: images, STS: s.sts, Advisory: s.advisory, Login: s.login}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics,
 		MaxBody: int64(s.cfg.MaxBody), Version: Version(), Dir: s.cfg.DataDir,
 	})

@@ -39,11 +39,13 @@ type setupCode struct {
 }
 
 // A firstOrganization is what set-up makes: an organization, and its owner as
-// an issuer knows them.
+// an issuer knows them, or with an account here.
 type firstOrganization struct {
-	Name    string `json:"organization"`
-	Issuer  string `json:"ownerIssuer"`
-	Subject string `json:"ownerSubject"`
+	Name     string `json:"organization"`
+	Issuer   string `json:"ownerIssuer"`
+	Subject  string `json:"ownerSubject"`
+	Email    string `json:"ownerEmail"`
+	Password string `json:"ownerPassword"`
 }
 
 func (o firstOrganization) owner() resource.Identity {
@@ -54,8 +56,9 @@ func (o firstOrganization) owner() resource.Identity {
 	}
 }
 
-// violations are what is wrong with o, under the names of settings.
-func (o firstOrganization) violations() []fault.Violation {
+// violations are what is wrong with o, under the names of settings. Whoever sends
+// a form with an e-mail address chooses the password in it.
+func (o firstOrganization) violations(withPassword bool) []fault.Violation {
 	var all []fault.Violation
 	add := func(name, value, in string, err error) {
 		if value == "" {
@@ -71,8 +74,18 @@ func (o firstOrganization) violations() []fault.Violation {
 			}
 		}
 	}
-	owner := o.owner().Validate(time.Time{})
 	add("organization", o.Name, "name", resource.Group{Name: o.Name}.Validate())
+	if o.Email != "" || o.Password != "" {
+		add("owner_email", o.Email, "email", resource.Account{Email: resource.NormalEmail(o.Email)}.Validate())
+		if withPassword {
+			add("owner_password", o.Password, "", nil)
+		}
+		if o.Issuer != "" || o.Subject != "" {
+			all = append(all, fault.Violation{Subject: "owner_email", Description: "cannot be combined with owner_issuer and owner_subject"})
+		}
+		return all
+	}
+	owner := o.owner().Validate(time.Time{})
 	add("owner_issuer", o.Issuer, "claim_match.issuer", owner)
 	add("owner_subject", o.Subject, "claim_match.subject", owner)
 	return all
@@ -87,11 +100,14 @@ func (u *setup) prepare(ctx context.Context) error {
 	}
 	cfg := u.s.cfg
 	if first := cfg.first(); first != (firstOrganization{}) {
-		group, owner, err := u.create(ctx, first)
+		group, owner, link, err := u.create(ctx, first)
 		if err != nil {
 			return fmt.Errorf("set up organization %s: %w", first.Name, err)
 		}
 		u.s.log.Info("organization created from the settings", "organization", group.UID, "owner", owner.UID)
+		if link != "" {
+			fmt.Fprintf(cfg.Stderr, "holdfastd: the owner sets a password at %s\n", link)
+		}
 		return nil
 	}
 	code := newCode()
@@ -141,10 +157,10 @@ func (u *setup) finish(ctx context.Context, code string, o firstOrganization) (w
 		return welcome{}, err
 	}
 	u.tries.giveBack()
-	if all := o.violations(); len(all) > 0 {
+	if all := o.violations(true); len(all) > 0 {
 		return welcome{}, fault.Fields(all)
 	}
-	group, owner, err := u.create(ctx, o)
+	group, owner, _, err := u.create(ctx, o)
 	if err != nil {
 		return welcome{}, err
 	}
@@ -187,8 +203,28 @@ func (u *setup) open(ctx context.Context) error {
 	return err
 }
 
-func (u *setup) create(ctx context.Context, o firstOrganization) (resource.Group, resource.Identity, error) {
-	return u.s.iam.Bootstrap(ctx, o.Name, resource.OrgUnspecified, o.owner())
+// create makes the organization and its owner. link is where an owner with an
+// account sets the password that o does not have.
+func (u *setup) create(ctx context.Context, o firstOrganization) (g resource.Group, owner resource.Identity, link string, err error) {
+	if o.Email == "" {
+		g, owner, err = u.s.iam.Bootstrap(ctx, o.Name, resource.OrgUnspecified, o.owner())
+		return g, owner, "", err
+	}
+	a := resource.Account{Email: o.Email}
+	if o.Password != "" {
+		if a.Password, err = u.s.login.HashPassword(ctx, o.Password, resource.NormalEmail(o.Email)); err != nil {
+			for i := range fault.From(err).Fields {
+				fault.From(err).Fields[i].Subject = "owner_password"
+			}
+			return g, owner, "", err
+		}
+	}
+	g, a, once, err := u.s.login.Found(ctx, o.Name, resource.OrgUnspecified, a)
+	if err != nil {
+		return g, owner, "", err
+	}
+	owner, err = u.s.store.Identity(ctx, a.Identity)
+	return g, owner, once.URL, err
 }
 
 // ownerToken is a token as the owner's own issuer would be given one.

@@ -2,9 +2,7 @@ package server
 
 import (
 	"cmp"
-	"crypto/sha256"
 	_ "embed"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"html/template"
@@ -20,17 +18,10 @@ const maxForm = 64 << 10
 var (
 	//go:embed setup.html
 	setupHTML string
-	//go:embed setup.css
-	setupCSS string
 
 	setupTemplate = template.Must(template.New("setup").Parse(setupHTML))
-	setupPolicy   = "default-src 'none'; style-src 'sha256-" + hash(setupCSS) + "'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+	setupPolicy   = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-
-func hash(s string) string {
-	d := sha256.Sum256([]byte(s))
-	return base64.StdEncoding.EncodeToString(d[:])
-}
 
 // A submission is a filled-in form.
 type submission struct {
@@ -42,7 +33,6 @@ type submission struct {
 // it, or the welcome.
 type setupPage struct {
 	submission
-	Style   template.CSS
 	BaseURL string
 	Problem string            // with the whole
 	Wrong   map[string]string // with a field
@@ -89,7 +79,7 @@ func (u *setup) submit(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, done)
 		return
 	}
-	u.show(w, http.StatusOK, setupPage{Welcome: &done})
+	u.show(w, http.StatusOK, setupPage{submission: submission{firstOrganization: firstOrganization{Email: form.Email}}, Welcome: &done})
 }
 
 func readSubmission(w http.ResponseWriter, r *http.Request) (submission, error) {
@@ -99,7 +89,7 @@ func readSubmission(w http.ResponseWriter, r *http.Request) (submission, error) 
 		dec := json.NewDecoder(r.Body)
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&s); err != nil {
-			return s, fault.Field("body", "must be an object of code, organization, ownerIssuer and ownerSubject")
+			return s, fault.Field("body", "must be an object of code, organization, and ownerEmail and ownerPassword, or ownerIssuer and ownerSubject")
 		}
 		return s, nil
 	}
@@ -108,7 +98,10 @@ func readSubmission(w http.ResponseWriter, r *http.Request) (submission, error) 
 	}
 	field := func(name string) string { return strings.TrimSpace(r.PostForm.Get(name)) }
 	s.Code = field("code")
-	s.firstOrganization = firstOrganization{field("organization"), field("owner_issuer"), field("owner_subject")}
+	s.firstOrganization = firstOrganization{
+		Name: field("organization"), Issuer: field("owner_issuer"), Subject: field("owner_subject"),
+		Email: field("owner_email"), Password: r.PostForm.Get("owner_password"),
+	}
 	return s, nil
 }
 
@@ -122,6 +115,7 @@ func (u *setup) refuse(w http.ResponseWriter, r *http.Request, form submission, 
 		writeFault(w, f, u.s.cfg.ErrorDomain)
 		return
 	}
+	form.Password = "" // is typed again, and stays in no page
 	page := setupPage{submission: form, Problem: f.Message, Wrong: map[string]string{}}
 	page.Closed = f.Code != fault.InvalidArgument && f.Code != fault.ResourceExhausted && f.Code != fault.Unavailable
 	for _, v := range f.Fields {
@@ -134,7 +128,7 @@ func (u *setup) refuse(w http.ResponseWriter, r *http.Request, form submission, 
 }
 
 func (u *setup) show(w http.ResponseWriter, status int, page setupPage) {
-	page.Style, page.BaseURL = template.CSS(setupCSS), u.s.cfg.BaseURL
+	page.BaseURL = u.s.cfg.BaseURL
 	var b strings.Builder
 	if err := setupTemplate.Execute(&b, page); err != nil {
 		u.s.log.Error("render the set-up page", "err", err)

@@ -56,6 +56,7 @@ var kinds = []string{
 	"identity_providers", "account_associations", "group_invites", "external_group_role_mappings",
 	"repos", "tags", "pulls",
 	"advisories", "advisory_feeds",
+	"accounts",
 }
 
 // hidden are the kinds of counters that share a table with another: tags a list

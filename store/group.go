@@ -33,13 +33,7 @@ var groups = listing[resource.Group]{
 // not there.
 func (s *Store) InsertGroup(ctx context.Context, g resource.Group, with ...resource.RoleBinding) (resource.Group, error) {
 	err := s.write(ctx, func(t *tx) error {
-		if err := t.insertGroup(ctx, &g); err != nil {
-			return err
-		}
-		if err := t.emit(ctx, resource.GroupCreated, g.UID, g.UID, nil, g); err != nil {
-			return err
-		}
-		if err := t.count(ctx, "groups", g.UID, 1); err != nil {
+		if err := t.addGroup(ctx, &g); err != nil {
 			return err
 		}
 		for _, b := range with {
@@ -53,6 +47,14 @@ func (s *Store) InsertGroup(ctx context.Context, g resource.Group, with ...resou
 		return nil
 	})
 	return g, err
+}
+
+// addGroup adds a group with its event and its count.
+func (t *tx) addGroup(ctx context.Context, g *resource.Group) error {
+	if err := t.insertGroup(ctx, g); err != nil {
+		return err
+	}
+	return t.added(ctx, "groups", resource.GroupCreated, g.UID, g.UID, *g)
 }
 
 // insertGroup adds the row of g. The kind of a group below another comes from
@@ -215,6 +217,7 @@ var groupChildren = []use{
 	{"repos", "parent", "repos"},
 	{"advisories", "parent", "advisories"},
 	{"advisory_feeds", "parent", "advisory feeds"},
+	{"accounts", "parent", "accounts"},
 }
 
 // leave removes the caller's own bindings on an organization, if nobody else

@@ -59,27 +59,26 @@ func columnsOf(i resource.Identity) ([]any, error) {
 // InsertIdentity adds i. It returns fault.NotFound if its group is not there,
 // and fault.AlreadyExists if it is there itself: a person's UID is derived.
 func (s *Store) InsertIdentity(ctx context.Context, i resource.Identity) error {
+	return s.write(ctx, func(t *tx) error { return t.insertIdentity(ctx, i) })
+}
+
+func (t *tx) insertIdentity(ctx context.Context, i resource.Identity) error {
 	columns, err := columnsOf(i)
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, func(t *tx) error {
-		if err := t.mustExist(ctx, i.UID.Parent()); err != nil {
-			return err
-		}
-		_, err := t.exec(ctx, `
-			INSERT INTO identities (seg, uid, parent, a1, a2, a3, name, description, email, email_unverified, company,
-				relationship, detail, metadata, issuer, subject, last_seen_ms, update_ms, create_ms)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
-			append(append(place(i.UID), columns...), ms(i.CreateTime))...)
-		if err != nil {
-			return s.inserted(err, "identity", i.Name, i.UID)
-		}
-		if err := t.emit(ctx, resource.IdentityCreated, i.UID, i.UID.Parent(), nil, i); err != nil {
-			return err
-		}
-		return t.count(ctx, "identities", i.UID, 1)
-	})
+	if err := t.mustExist(ctx, i.UID.Parent()); err != nil {
+		return err
+	}
+	_, err = t.exec(ctx, `
+		INSERT INTO identities (seg, uid, parent, a1, a2, a3, name, description, email, email_unverified, company,
+			relationship, detail, metadata, issuer, subject, last_seen_ms, update_ms, create_ms)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
+		append(append(place(i.UID), columns...), ms(i.CreateTime))...)
+	if err != nil {
+		return t.s.inserted(err, "identity", i.Name, i.UID)
+	}
+	return t.added(ctx, "identities", resource.IdentityCreated, i.UID, i.UID.Parent(), i)
 }
 
 // Identity returns an identity, or fault.NotFound.
@@ -102,22 +101,26 @@ func (s *Store) UpdateIdentity(ctx context.Context, uid resource.UID, kind resou
 			return err
 		}
 		i.UpdateTime = s.now()
-		columns, err := columnsOf(i)
-		if err != nil {
-			return err
-		}
-		if _, err := t.exec(ctx, `
-			UPDATE identities SET name = $2, description = $3, email = $4, email_unverified = $5, company = $6, relationship = $7,
-				detail = $8, metadata = $9, issuer = $10, subject = $11, last_seen_ms = $12, update_ms = $13
-			WHERE uid = $1`, append([]any{string(uid)}, columns...)...); err != nil {
-			return err
-		}
-		if before.Email != i.Email || !reflect.DeepEqual(before.Relationship, i.Relationship) { // replicas remember whom it stands for
-			t.reread(uid)
-		}
-		return t.emit(ctx, kind, uid, uid.Parent(), before, i)
+		return t.updateIdentity(ctx, kind, before, i)
 	})
 	return i, err
+}
+
+func (t *tx) updateIdentity(ctx context.Context, kind resource.EventType, before, i resource.Identity) error {
+	columns, err := columnsOf(i)
+	if err != nil {
+		return err
+	}
+	if _, err := t.exec(ctx, `
+		UPDATE identities SET name = $2, description = $3, email = $4, email_unverified = $5, company = $6, relationship = $7,
+			detail = $8, metadata = $9, issuer = $10, subject = $11, last_seen_ms = $12, update_ms = $13
+		WHERE uid = $1`, append([]any{string(i.UID)}, columns...)...); err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(before.Relationship, i.Relationship) || before.Email != i.Email { // replicas remember whom it stands for
+		t.reread(i.UID)
+	}
+	return t.emit(ctx, kind, i.UID, i.UID.Parent(), before, i)
 }
 
 // clone copies a resource with what it points to, as far as its JSON goes.
@@ -129,38 +132,43 @@ func clone[T any](v T) (out T, err error) {
 	return out, json.Unmarshal(b, &out)
 }
 
-// DeleteIdentity removes an identity with its bindings and sessions, and makes
-// its tokens void. It returns fault.NotFound if there is no such identity, and
+// DeleteIdentity removes an identity with its bindings, sessions and account,
+// and makes its tokens void. It returns fault.NotFound if there is no such identity, and
 // fault.FailedPrecondition if an organization would lose its last owner.
 func (s *Store) DeleteIdentity(ctx context.Context, uid resource.UID) error {
-	return s.write(ctx, func(t *tx) error {
-		i, err := take(ctx, t, &identities, "identity", uid, s.engine.lockKey)
-		if err != nil {
-			return err
-		}
-		if err := t.keepOwners(ctx, `identity = $1`, string(uid)); err != nil {
-			return err
-		}
-		if err := t.unbind(ctx, `t.identity = $1`, string(uid)); err != nil {
-			return err
-		}
-		if _, err := t.exec(ctx, `DELETE FROM denials WHERE identity = $1`, segment(uid)); err != nil {
-			return err
-		}
-		if err := t.endSessions(ctx, uid); err != nil {
-			return err
-		}
-		if _, err := t.exec(ctx, `DELETE FROM identities WHERE uid = $1`, string(uid)); err != nil {
-			return err
-		}
-		if err := t.emit(ctx, resource.IdentityDeleted, uid, uid.Parent(), i, nil); err != nil {
-			return err
-		}
-		if err := t.revoke(ctx, uid); err != nil {
-			return err
-		}
-		return t.count(ctx, "identities", uid, -1)
-	})
+	return s.write(ctx, func(t *tx) error { return t.deleteIdentity(ctx, uid) })
+}
+
+func (t *tx) deleteIdentity(ctx context.Context, uid resource.UID) error {
+	i, err := take(ctx, t, &identities, "identity", uid, t.s.engine.lockKey)
+	if err != nil {
+		return err
+	}
+	if err := t.keepOwners(ctx, `identity = $1`, string(uid)); err != nil {
+		return err
+	}
+	if err := t.unbind(ctx, `t.identity = $1`, string(uid)); err != nil {
+		return err
+	}
+	if _, err := t.exec(ctx, `DELETE FROM denials WHERE identity = $1`, segment(uid)); err != nil {
+		return err
+	}
+	if _, err := t.exec(ctx, `DELETE FROM arrivals WHERE identity = $1`, string(uid)); err != nil {
+		return err
+	}
+	if err := t.dropAccount(ctx, uid); err != nil {
+		return err
+	}
+	if err := t.endSessions(ctx, uid); err != nil {
+		return err
+	}
+	if _, err := t.exec(ctx, `DELETE FROM identities WHERE uid = $1`, string(uid)); err != nil {
+		return err
+	}
+	if err := t.removed(ctx, "identities", resource.IdentityDeleted, uid, uid.Parent(), i); err != nil {
+		return err
+	}
+	return t.revoke(ctx, uid)
 }
 
 // Identities returns one page of identities.

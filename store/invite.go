@@ -59,9 +59,13 @@ func (s *Store) Invite(ctx context.Context, uid resource.UID) (resource.GroupInv
 	return get(ctx, s, &invites, "group invite", uid)
 }
 
-// DeleteInvite removes an invite. One that is not there is gone already.
+// DeleteInvite removes an invite. One that is not there is gone already. Whoever
+// comes with its code later is told that it was taken back.
 func (s *Store) DeleteInvite(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t *tx) error {
+		if err := t.noteEnded(ctx, uid, inviteRevoked); err != nil {
+			return err
+		}
 		return drop(ctx, t, &invites, "group invite", resource.InviteDeleted, uid, uid.Parent())
 	})
 }

@@ -12,13 +12,13 @@ import (
 
 var providers = listing[resource.IdentityProvider]{
 	kind:    "identity_providers",
-	columns: "t.uid, t.name, t.description, (SELECT r.uid FROM roles AS r WHERE r.seg = t.default_role), t.detail, t.secret, t.create_ms, t.update_ms",
+	columns: "t.uid, t.name, t.description, (SELECT r.uid FROM roles AS r WHERE r.seg = t.default_role), t.detail, t.secret, t.disabled, t.create_ms, t.update_ms",
 	orders:  map[string]string{"uid": "uid", "name": "name", "create_time": "create_ms", "update_time": "update_ms"},
 	scan: func(row scanner) (p resource.IdentityProvider, err error) {
 		var detail string
 		var secret []byte
 		var created, updated int64
-		if err = row.Scan(&p.UID, &p.Name, &p.Description, &p.DefaultRole, &detail, &secret, &created, &updated); err != nil {
+		if err = row.Scan(&p.UID, &p.Name, &p.Description, &p.DefaultRole, &detail, &secret, &p.Disabled, &created, &updated); err != nil {
 			return p, err
 		}
 		p.CreateTime, p.UpdateTime = fromMS(created), fromMS(updated)
@@ -49,9 +49,9 @@ func (s *Store) InsertProvider(ctx context.Context, p resource.IdentityProvider)
 			return err
 		}
 		_, err := t.exec(ctx, `
-			INSERT INTO identity_providers (seg, uid, parent, a1, a2, a3, name, description, default_role, detail, secret, create_ms, update_ms)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
-			append(place(p.UID), p.Name, p.Description, segment(p.DefaultRole), string(detail), sealed(p), ms(p.CreateTime), ms(p.UpdateTime))...)
+			INSERT INTO identity_providers (seg, uid, parent, a1, a2, a3, name, description, default_role, detail, secret, disabled, create_ms, update_ms)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
+			append(place(p.UID), p.Name, p.Description, segment(p.DefaultRole), string(detail), sealed(p), p.Disabled, ms(p.CreateTime), ms(p.UpdateTime))...)
 		if err != nil {
 			return s.inserted(err, "identity provider", p.Name, p.UID)
 		}
@@ -92,9 +92,9 @@ func (s *Store) UpdateProvider(ctx context.Context, uid resource.UID, change fun
 		}
 		p.UpdateTime = s.now()
 		if _, err := t.exec(ctx, `
-			UPDATE identity_providers SET name = $2, description = $3, default_role = $4, detail = $5, secret = $6, update_ms = $7
+			UPDATE identity_providers SET name = $2, description = $3, default_role = $4, detail = $5, secret = $6, disabled = $7, update_ms = $8
 			WHERE uid = $1`,
-			string(uid), p.Name, p.Description, segment(p.DefaultRole), string(detail), sealed(p), ms(p.UpdateTime)); err != nil {
+			string(uid), p.Name, p.Description, segment(p.DefaultRole), string(detail), sealed(p), p.Disabled, ms(p.UpdateTime)); err != nil {
 			return err
 		}
 		return t.emit(ctx, resource.ProviderUpdated, uid, uid.Parent(), before, p)

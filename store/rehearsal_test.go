@@ -30,6 +30,7 @@ type stage struct {
 	u           resource.Upload
 	adv         resource.Advisory
 	feed        resource.AdvisoryFeed
+	account     resource.Account
 }
 
 func newStage(t *testing.T, s *store.Store, name string) stage {
@@ -39,6 +40,7 @@ func newStage(t *testing.T, s *store.Store, name string) stage {
 	st.p, st.unused = addProvider(t, s, org.UID, st.r.UID, "p"), addProvider(t, s, org.UID, st.r.UID, "unused")
 	st.a, st.v, st.m = addAssociation(t, s, org.UID, "a"), addInvite(t, s, org.UID, st.r.UID), addMapping(t, s, st.p.UID, st.r.UID, "m")
 	st.adv, st.feed = addAdvisory(t, s, org.UID, "A-1"), addFeed(t, s, org.UID, "feed")
+	st.account = addAccount(t, s, org.UID, name+"@example.test")
 	must(t, s.SetSetting(t.Context(), name, []byte("v")))
 	st.repo, st.u = addRepo(t, s, org.UID, "repo"), addUpload(t, s, org.UID, "repo")
 	addImage(t, s, st.repo, "v1", "one")
@@ -54,6 +56,7 @@ func (st stage) acts() map[string]act {
 	all := st.actsOnTheRest()
 	maps.Copy(all, st.actsOnTheRegistry())
 	maps.Copy(all, st.actsOnAdvisories())
+	maps.Copy(all, st.actsOnAccounts())
 	g, i, r, b := newGroup(st.org.UID, "new"), newIdentity(st.org.UID, "new"), newRole(st.org.UID, "new"), newBinding(st.folder.UID, bob, st.r.UID)
 	none := st.org.UID.NewChild()
 	insertGroup := func(g resource.Group) func(context.Context) error {
@@ -177,6 +180,36 @@ func (st stage) actsOnTheRest() map[string]act {
 		"InsertFirstSigningKey": {func(ctx context.Context) error {
 			return st.InsertFirstSigningKey(ctx, store.SigningKey{ID: "k", Algorithm: "ES256", Sealed: []byte{1}, CreateTime: epoch})
 		}, nil},
+	}
+}
+
+func (st stage) actsOnAccounts() map[string]act {
+	none := st.org.UID.NewChild()
+	a := newAccount(st.org.UID, "new."+st.account.Email)
+	insert := func(a resource.Account) func(context.Context) error {
+		return func(ctx context.Context) error { return st.InsertAccount(ctx, a, identityOf(a)) }
+	}
+	rename := func(uid resource.UID) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := st.UpdateAccount(ctx, uid, func(a *resource.Account) error { a.Name += "x"; return nil })
+			return err
+		}
+	}
+	return map[string]act{
+		"InsertAccount": {insert(a), insert(newAccount(st.org.UID, st.account.Email))},
+		"UpdateAccount": {rename(st.account.UID), rename(none)},
+		"DeleteAccount": {
+			func(ctx context.Context) error { return st.DeleteAccount(ctx, st.account.UID) },
+			func(ctx context.Context) error { return st.DeleteAccount(ctx, none) },
+		},
+		"SetSignInRules": {
+			func(ctx context.Context) error {
+				return st.SetSignInRules(ctx, resource.SignInRules{Organization: st.org.UID})
+			},
+			func(ctx context.Context) error {
+				return st.SetSignInRules(ctx, resource.SignInRules{Organization: st.org.UID, LocalOff: true})
+			},
+		},
 	}
 }
 

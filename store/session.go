@@ -11,12 +11,12 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-const sessionColumns = `t.id, t.identity, t.act, t.email, t.agent, t.address, t.create_ms, t.used_ms, t.expire_ms`
+const sessionColumns = `t.id, t.identity, t.act, t.email, t.agent, t.address, t.create_ms, t.used_ms, t.expire_ms, t.cookie IS NOT NULL`
 
 func scanSession(row scanner) (s resource.Session, err error) {
 	var act string
 	var created, used, expires int64
-	if err := row.Scan(&s.ID, &s.Identity, &act, &s.Email, &s.Agent, &s.Address, &created, &used, &expires); err != nil {
+	if err := row.Scan(&s.ID, &s.Identity, &act, &s.Email, &s.Agent, &s.Address, &created, &used, &expires, &s.Browser); err != nil {
 		return s, err
 	}
 	s.CreateTime, s.UsedTime, s.ExpireTime = fromMS(created), fromMS(used), fromMS(expires)
@@ -193,6 +193,89 @@ func (t *tx) endSession(ctx context.Context, id string) (bool, error) {
 		return false, err
 	}
 	return true, t.revoke(ctx, resource.SessionSubject(id))
+}
+
+// EndSessions ends the sessions of an identity, but for one, and returns how
+// many there were.
+func (s *Store) EndSessions(ctx context.Context, identity resource.UID, but string) (n int, _ error) {
+	err := s.write(ctx, func(t *tx) (err error) {
+		n, err = t.endAll(ctx, identity, but)
+		return err
+	})
+	return n, err
+}
+
+func (t *tx) endAll(ctx context.Context, identity resource.UID, but string) (int, error) {
+	var ids []string
+	err := t.rows(ctx, `SELECT t.id FROM sessions AS t WHERE t.identity = $1 AND t.id <> $2 ORDER BY t.id`+t.s.engine.lockKey, []any{string(identity), but}, func(row scanner) error {
+		var id string
+		err := row.Scan(&id)
+		ids = append(ids, id)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		if _, err := t.endSession(ctx, id); err != nil {
+			return 0, err
+		}
+	}
+	return len(ids), nil
+}
+
+// StartBrowserSession keeps a session that a browser has a cookie of that digest
+// for. It returns fault.NotFound if the identity is not there.
+func (s *Store) StartBrowserSession(ctx context.Context, n resource.Session, cookie []byte) error {
+	act, err := json.Marshal(n.Act)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, func(t *tx) error {
+		var one int
+		err := t.row(ctx, `SELECT 1 FROM identities AS t WHERE t.uid = $1`+s.engine.hold, []any{string(n.Identity)}, &one)
+		if err != nil {
+			return missing(err, "identity", n.Identity)
+		}
+		if err := t.forgetSessions(ctx); err != nil {
+			return err
+		}
+		_, err = t.exec(ctx, `
+			INSERT INTO sessions (id, identity, act, email, agent, address, create_ms, used_ms, expire_ms, cookie)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9)`,
+			n.ID, string(n.Identity), string(act), n.Email, n.Agent, n.Address, ms(n.CreateTime), ms(n.ExpireTime), cookie)
+		return err
+	})
+}
+
+// sessionNoted is how often the use of a browser's session is noted.
+const sessionNoted = time.Minute
+
+// BrowserSession returns the session that a browser has a cookie of that digest
+// for, and notes that it was used. It returns fault.NotFound if there is none,
+// if its time is over, or if it was not used for idle.
+func (s *Store) BrowserSession(ctx context.Context, cookie []byte, idle time.Duration) (n resource.Session, err error) {
+	err = sql.ErrNoRows
+	if rerr := s.rows(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.cookie = $1`, []any{cookie}, func(row scanner) (bool, error) {
+		n, err = scanSession(row)
+		return true, err
+	}); rerr != nil {
+		return n, rerr
+	}
+	if err != nil {
+		return n, missing(err, "session", "cookie")
+	}
+	now := s.now()
+	if !now.Before(n.ExpireTime) || now.Sub(n.UsedTime) >= idle {
+		return resource.Session{}, fault.Missing("session", "cookie")
+	}
+	if now.Sub(n.UsedTime) < sessionNoted {
+		return n, nil
+	}
+	return n, s.write(ctx, func(t *tx) error {
+		_, err := t.exec(ctx, `UPDATE sessions SET used_ms = $2 WHERE id = $1`, n.ID, ms(now))
+		return err
+	})
 }
 
 // endSessions ends the sessions of an identity, whose tokens are void already.

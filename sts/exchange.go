@@ -223,7 +223,7 @@ func (s *Service) viaProvider(ctx context.Context, uid resource.UID, bearer stri
 		return Token{}, err
 	}
 	idp, err := s.store.Provider(ctx, uid)
-	if errors.Is(err, fault.NotFound) || err == nil && idp.OIDC.Issuer != tok.Issuer {
+	if errors.Is(err, fault.NotFound) || err == nil && (idp.OIDC.Issuer != tok.Issuer || idp.Disabled) {
 		return Token{}, s.denied(ctx, "iss")
 	}
 	if err != nil {
@@ -236,7 +236,14 @@ func (s *Service) viaProvider(ctx context.Context, uid resource.UID, bearer stri
 	if err != nil {
 		return Token{}, err
 	}
-	known, _, err := s.party(ctx, resource.UserUID(tok.Issuer, tok.Subject))
+	subject := tok.Subject
+	if idp.OIDC.CorrelationRule == resource.CorrelationObjectID {
+		var ok bool
+		if subject, ok = tok.Claim("oid"); !ok {
+			return Token{}, s.denied(ctx, "oid")
+		}
+	}
+	known, _, err := s.party(ctx, resource.UserUID(tok.Issuer, subject))
 	if errors.Is(err, fault.NotFound) {
 		return Token{}, fault.New(fault.NotFound, "Not found: this person has not been registered; sign in with a browser or an invite first")
 	}

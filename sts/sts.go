@@ -27,6 +27,7 @@ type Config struct {
 	SessionLife  time.Duration // how long a session can be kept alive; 0 is 30 days
 	WatchEvery   time.Duration // how often issuers are looked at; 0 is an hour
 	AWS          AWS
+	Clouds       Clouds
 	Log          *slog.Logger     // nil is slog's default
 	Now          func() time.Time // nil is time.Now
 }
@@ -163,4 +164,10 @@ func shortened(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:longest], "") + "…"
+}
+
+// Check returns fault.InvalidArgument for a wish that cannot be.
+func (s *Service) Check(w Wish) error {
+	_, err := s.claims(w)
+	return err
 }

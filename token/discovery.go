@@ -26,15 +26,23 @@ func (i *Issuer) Handler() http.Handler {
 }
 
 func (i *Issuer) serveDiscovery(w http.ResponseWriter, _ *http.Request) {
+	at := func(path string) string { return strings.TrimSuffix(i.issuer, "/") + path }
 	document, err := json.Marshal(struct {
 		Issuer        string   `json:"issuer"`
 		Keys          string   `json:"jwks_uri"`
+		Authorization string   `json:"authorization_endpoint"`
+		Token         string   `json:"token_endpoint"`
+		Device        string   `json:"device_authorization_endpoint"`
 		ResponseTypes []string `json:"response_types_supported"`
+		GrantTypes    []string `json:"grant_types_supported"`
+		Challenges    []string `json:"code_challenge_methods_supported"`
+		ClientAuth    []string `json:"token_endpoint_auth_methods_supported"`
 		SubjectTypes  []string `json:"subject_types_supported"`
 		Algorithms    []string `json:"id_token_signing_alg_values_supported"`
 	}{
-		i.issuer, strings.TrimSuffix(i.issuer, "/") + keysPath,
-		[]string{"id_token"}, []string{"public"}, []string{string(algorithm)},
+		i.issuer, at(keysPath), at("/oauth"), at("/oauth/token"), at("/oauth/device_authorization"),
+		[]string{"code", "id_token"}, []string{"authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"},
+		[]string{"S256"}, []string{"none"}, []string{"public"}, []string{string(algorithm)},
 	})
 	if err != nil {
 		http.Error(w, "the discovery document cannot be written", http.StatusInternalServerError)

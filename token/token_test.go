@@ -92,25 +92,25 @@ func TestVerifyReturnsWhatWasMinted(t *testing.T) {
 	}{
 		"the least": {
 			token.Claims{Subject: ann, Audience: []string{api}},
-			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Hour)},
+			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Hour), Audience: []string{api}},
 		},
 		"everything": {
 			token.Claims{Subject: ann, Audience: []string{images, api}, Act: act, Email: "ann@example.com", EmailVerified: true,
 				Caps: &caps, Scopes: []resource.UID{ann.Parent()}, Life: time.Minute},
-			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Minute), Act: act, Email: "ann@example.com", EmailVerified: true,
+			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Minute), Audience: []string{images, api}, Act: act, Email: "ann@example.com", EmailVerified: true,
 				Caps: &caps, Scopes: []resource.UID{ann.Parent()}},
 		},
 		"until another ends": {
 			token.Claims{Subject: ann, Audience: []string{api}, Until: noon.Add(time.Minute)},
-			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Minute)},
+			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Minute), Audience: []string{api}},
 		},
 		"ending before another": {
 			token.Claims{Subject: ann, Audience: []string{api}, Life: time.Minute, Until: noon.Add(time.Hour)},
-			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Minute)},
+			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Minute), Audience: []string{api}},
 		},
 		"narrowed to nothing": {
 			token.Claims{Subject: ann, Audience: []string{api}, Caps: &resource.Capabilities{}, Scopes: []resource.UID{}},
-			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Hour), Caps: &resource.Capabilities{}, Scopes: []resource.UID{}},
+			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Hour), Audience: []string{api}, Caps: &resource.Capabilities{}, Scopes: []resource.UID{}},
 		},
 	}
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
@@ -454,7 +454,10 @@ func TestPublishedKeysProveTokens(t *testing.T) {
 		var discovery map[string]any
 		get(t, i, "/.well-known/openid-configuration", &discovery)
 		want := map[string]any{
-			"issuer": issuer, "jwks_uri": issuer + "/.well-known/jwks.json", "response_types_supported": []any{"id_token"},
+			"issuer": issuer, "jwks_uri": issuer + "/.well-known/jwks.json", "response_types_supported": []any{"code", "id_token"},
+			"authorization_endpoint": issuer + "/oauth", "token_endpoint": issuer + "/oauth/token", "device_authorization_endpoint": issuer + "/oauth/device_authorization",
+			"grant_types_supported":            []any{"authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"},
+			"code_challenge_methods_supported": []any{"S256"}, "token_endpoint_auth_methods_supported": []any{"none"},
 			"subject_types_supported": []any{"public"}, "id_token_signing_alg_values_supported": []any{"ES256"},
 		}
 		if diff := cmp.Diff(want, discovery); diff != "" {
@@ -540,7 +543,7 @@ func FuzzVerify(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		caller, err := i.Verify(t.Context(), raw, api)
 		if err == nil {
-			if want := (authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Hour)}); !cmp.Equal(want, caller) {
+			if want := (authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Hour), Audience: []string{api}}); !cmp.Equal(want, caller) {
 				t.Fatalf("%q is accepted as %+v", raw, caller) // base64 and ECDSA leave room for other texts of a good token
 			}
 			return

@@ -133,7 +133,7 @@ func (i *Issuer) check(p payload, audience string) error {
 func (p payload) caller() authz.Caller {
 	c := authz.Caller{
 		Identity: resource.UID(p.Subject), Act: p.Act, Email: p.Email, EmailVerified: p.EmailVerified, Session: p.Session,
-		Issued: time.Unix(p.IssuedAt, 0).UTC(), Expires: time.Unix(p.Expiry, 0).UTC(), Caps: (*resource.Capabilities)(p.Caps),
+		Issued: time.Unix(p.IssuedAt, 0).UTC(), Expires: time.Unix(p.Expiry, 0).UTC(), Audience: p.Audience, Caps: (*resource.Capabilities)(p.Caps),
 	}
 	if p.Scopes != nil {
 		c.Scopes = *p.Scopes

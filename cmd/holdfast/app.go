@@ -84,7 +84,7 @@ func (a *app) iam() *cobra.Command {
 	for _, n := range nouns() {
 		cmd.AddCommand(a.noun(n))
 	}
-	cmd.AddCommand(a.tree(), a.can(), a.whoCan(), a.issuers())
+	cmd.AddCommand(a.tree(), a.can(), a.whoCan(), a.issuers(), a.accounts())
 	return cmd
 }
 

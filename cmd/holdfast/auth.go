@@ -17,20 +17,24 @@ import (
 // auth is the commands about who this command acts as.
 func (a *app) auth() *cobra.Command {
 	cmd := a.branch("auth", "Sign in, and get tokens",
-		a.login(), a.logout(), a.printToken(), a.status(), a.configureDocker(), a.pullTokens())
+		a.login(), a.logout(), a.sessions(), a.printToken(), a.status(), a.configureDocker(), a.pullTokens())
 	cmd.Long = "A session belongs to one server. Every other command uses it, and gets the next token by itself."
 	return cmd
 }
 
 func (a *app) login() *cobra.Command {
 	var identity, file string
+	var wish personWish
 	cmd := &cobra.Command{
-		Use: "login --identity UID", Short: "Sign in as an identity, with a token that a platform gives its workloads",
-		Long: "Exchanges the workload's token for one of the server's, keeps that, and exchanges again whenever it expires.\n\n" +
-			"Without --identity-token the token is that of HOLDFAST_IDENTITY_TOKEN_FILE, or of the platform this runs on:\n" +
+		Use: "login", Short: "Sign in: a person with a browser, a workload with --identity",
+		Long: "Opens a browser to sign in with, and keeps a session that renews itself.\n\n" +
+			"With --identity it exchanges the token that a platform gives a workload for one of the server's, and again whenever\n" +
+			"that expires. Without --identity-token the token is that of HOLDFAST_IDENTITY_TOKEN_FILE, or of the platform this runs on:\n" +
 			"GitHub Actions, GitLab CI, Buildkite, a pod with a token at " + kubernetesTokenFile + ",\n" +
 			"or credentials of AWS in its variables.",
-		Example: "  holdfast auth login --identity 41c2…/9f3a… --identity-token token.jwt\n" +
+		Example: "  holdfast auth login\n" +
+			"  holdfast auth login --organization acme --headless\n" +
+			"  holdfast auth login --identity 41c2…/9f3a… --identity-token token.jwt\n" +
 			"  get-token | holdfast auth login --identity 41c2…/9f3a… --identity-token -",
 		Args: cobra.NoArgs,
 		RunE: a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
@@ -38,8 +42,11 @@ func (a *app) login() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if identity == "" && file == "" && (set.value == "" || wish.person()) {
+				return a.signInPerson(ctx, wish)
+			}
 			if identity = cmp.Or(identity, set.value); identity == "" {
-				return usage("--identity is needed")
+				return usage("--identity-token needs --identity")
 			}
 			if err := checkUID(identity); err != nil {
 				return usage("--identity: %v", err)
@@ -49,6 +56,7 @@ func (a *app) login() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&identity, "identity", "", "`UID` of the identity to assume")
 	cmd.Flags().StringVar(&file, "identity-token", "", "`FILE` that holds the token which proves it; - is standard input")
+	wish.register(cmd)
 	return cmd
 }
 
@@ -82,9 +90,7 @@ func (a *app) signInAs(ctx context.Context, identity, file string) error {
 		return err
 	}
 	a.note("signed in to %s as %s until %s", s.audience, identity, shortTime(answer.GetExpiry().AsTime()))
-	if _, origin, err := a.givenToken(); err == nil && origin != "" {
-		a.warn("as long as " + origin + " is set, commands use that token and not this session")
-	}
+	a.warnOverruled(s)
 	return nil
 }
 
@@ -100,7 +106,7 @@ func (a *app) renewableFile(file string) (string, error) {
 
 func (a *app) logout() *cobra.Command {
 	return &cobra.Command{
-		Use: "logout", Short: "Forget the session and its tokens", Args: cobra.NoArgs,
+		Use: "logout", Short: "End the session, and forget its tokens", Args: cobra.NoArgs,
 		RunE: a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			api, err := a.server()
 			if err != nil {
@@ -110,11 +116,7 @@ func (a *app) logout() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := s.alone(ctx, s.end); err != nil {
-				return err
-			}
-			a.note("signed out of %s", s.audience)
-			return nil
+			return a.signOut(ctx, s)
 		}),
 	}
 }

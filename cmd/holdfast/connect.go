@@ -55,7 +55,7 @@ func (a *app) client(ctx context.Context) (*client, error) {
 	return c, nil
 }
 
-const noTokenHint = "sign in: holdfast auth login --identity UID; in development: holdfast config use-dev; or put a token in HOLDFAST_TOKEN"
+const noTokenHint = "sign in: holdfast auth login; in development: holdfast config use-dev; or put a token in HOLDFAST_TOKEN"
 
 func (a *app) connect(ctx context.Context) (*client, error) {
 	api, err := a.server()
@@ -97,9 +97,11 @@ func (a *app) dial(address settingValue) (*client, error) {
 	}
 	security := insecure.NewCredentials()
 	if u.Scheme == "https" {
-		if security, err = a.tls(); err != nil {
+		trusted, err := a.tls()
+		if err != nil {
 			return nil, err
 		}
+		security = credentials.NewTLS(trusted)
 	}
 	conn, err := grpc.NewClient(hostPort(u),
 		grpc.WithTransportCredentials(security), grpc.WithDisableServiceConfig(),
@@ -123,10 +125,10 @@ func isLoopback(host string) bool {
 }
 
 // tls trusts the system's certificates and those of ca_file.
-func (a *app) tls() (credentials.TransportCredentials, error) {
+func (a *app) tls() (*tls.Config, error) {
 	file, err := a.value("ca_file")
 	if err != nil || file.value == "" {
-		return credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12}), err
+		return &tls.Config{MinVersion: tls.VersionTLS12}, err
 	}
 	text, err := os.ReadFile(file.value)
 	if err != nil {
@@ -139,7 +141,7 @@ func (a *app) tls() (credentials.TransportCredentials, error) {
 	if !pool.AppendCertsFromPEM(text) {
 		return nil, usage("%s: there is no certificate in %s", file.origin, file.value)
 	}
-	return credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}), nil
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool}, nil
 }
 
 // call calls one method. Its error is a problem; flags tells it which flag sets

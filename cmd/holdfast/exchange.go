@@ -13,7 +13,7 @@ import (
 // exchange gets a token for one of another issuer, or for one of the issuer's
 // own. Its answer has a token.
 func (a *app) exchange(ctx context.Context, issuer, bearer string, req *oidcpb.ExchangeRequest) (*oidcpb.RawToken, error) {
-	m, err := a.callIssuer(ctx, issuer, bearer, "Exchange", req)
+	m, err := a.callIssuer(ctx, issuer, bearer, exchangeMethod("Exchange"), req)
 	if err != nil {
 		return nil, refusedExchange(err, req.GetIdentity())
 	}
@@ -26,7 +26,7 @@ func (a *app) exchange(ctx context.Context, issuer, bearer string, req *oidcpb.E
 
 // refresh gets the next tokens for a refresh token, which is used up by that.
 func (a *app) refresh(ctx context.Context, issuer, token, audience string) (tokens, error) {
-	m, err := a.callIssuer(ctx, issuer, token, "ExchangeRefreshToken", &oidcpb.ExchangeRefreshTokenRequest{Aud: []string{audience}})
+	m, err := a.callIssuer(ctx, issuer, token, exchangeMethod("ExchangeRefreshToken"), &oidcpb.ExchangeRefreshTokenRequest{Aud: []string{audience}})
 	if p, ok := errors.AsType[*problem](err); ok && p.code == exitUnauthenticated {
 		p.hints = []string{signInHint}
 	}
@@ -41,7 +41,7 @@ func (a *app) refresh(ctx context.Context, issuer, token, audience string) (toke
 	return next, nil
 }
 
-func (a *app) callIssuer(ctx context.Context, issuer, bearer string, method protoreflect.Name, req protoreflect.ProtoMessage) (protoreflect.Message, error) {
+func (a *app) callIssuer(ctx context.Context, issuer, bearer string, method protoreflect.MethodDescriptor, req protoreflect.ProtoMessage) (protoreflect.Message, error) {
 	c, err := a.dial(settingValue{issuer, "issuer"})
 	if err != nil {
 		return nil, err
@@ -50,7 +50,12 @@ func (a *app) callIssuer(ctx context.Context, issuer, bearer string, method prot
 	c.token = bearer
 	a.warnInTheOpen(issuer)
 	flags := map[string]string{"identity": "--identity", "aud": "--audience"}
-	return c.call(ctx, serviceOf(oidcpb.File_holdfast_oidc_oidc_proto).Methods().ByName(method), req, flags)
+	return c.call(ctx, method, req, flags)
+}
+
+// exchangeMethod is a method of the token service.
+func exchangeMethod(name protoreflect.Name) protoreflect.MethodDescriptor {
+	return serviceOf(oidcpb.File_holdfast_oidc_oidc_proto).Methods().ByName(name)
 }
 
 // refusedExchange tells who can see why a workload's token was refused. What to

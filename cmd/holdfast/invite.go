@@ -1,6 +1,10 @@
 package main
 
-import iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+import (
+	"github.com/spf13/cobra"
+
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+)
 
 func invites() noun {
 	return noun{
@@ -25,5 +29,6 @@ func invites() noun {
 		},
 		wide:    columnsOf("singleUse", "keyId", "createTime"),
 		created: columnsOf("code"),
+		extra:   []func(*app) *cobra.Command{(*app).redeemInvite, (*app).joins},
 	}
 }

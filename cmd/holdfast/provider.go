@@ -1,6 +1,10 @@
 package main
 
-import iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+import (
+	"github.com/spf13/cobra"
+
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+)
 
 func identityProviders() noun {
 	return noun{
@@ -22,11 +26,13 @@ func identityProviders() noun {
 			{flag: "groups-claim", path: "oidc.groups_claim", help: "`CLAIM` that lists a person's groups"},
 			{flag: "correlation-rule", path: "oidc.correlation_rule", help: "`RULE` that finds a provisioned user: sub-equals-external-id or oid-equals-external-id; it cannot be changed"},
 			{flag: "pkce", path: "oidc.pkce_enabled", help: "prove with PKCE that whoever began a sign-in also ends it"},
+			{flag: "disabled", path: "disabled", help: "nobody can sign in with it yet, but for trying it"},
 		},
 		columns: []column{
 			{name: "name", path: "name"}, {name: "uid", path: "uid"}, {name: "issuer", path: "oidc.issuer"}, {name: "clientId", path: "oidc.clientId"},
 		},
 		wide:    columnsOf("description", "defaultRole", "createTime", "updateTime"),
+		extra:   []func(*app) *cobra.Command{(*app).testProvider},
 		flagsOf: map[string]string{"oidc": "--issuer and --client-id"},
 	}
 }

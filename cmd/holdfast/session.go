@@ -217,7 +217,7 @@ func (s *signIn) next(ctx context.Context, t tokens) (tokens, error) {
 	return tokens{}, p
 }
 
-const signInHint = "sign in again: holdfast auth login --identity UID, or in development: holdfast config use-dev"
+const signInHint = "sign in again: holdfast auth login, or in development: holdfast config use-dev"
 
 // proves tells whether the session can prove its identity again.
 func (s session) proves() bool {

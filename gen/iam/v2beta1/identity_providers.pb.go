@@ -169,7 +169,9 @@ type IdentityProvider struct {
 	Configuration isIdentityProvider_Configuration `protobuf_oneof:"configuration"`
 	// How the provider tells about its users and groups ahead of their sign-in.
 	// Lists leave it out.
-	Scim          *IdentityProvider_SCIM `protobuf:"bytes,21,opt,name=scim,proto3" json:"scim,omitempty"`
+	Scim *IdentityProvider_SCIM `protobuf:"bytes,21,opt,name=scim,proto3" json:"scim,omitempty"`
+	// Nobody can sign in with the provider yet, but for trying it.
+	Disabled      bool `protobuf:"varint,1000,opt,name=disabled,proto3" json:"disabled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -267,6 +269,13 @@ func (x *IdentityProvider) GetScim() *IdentityProvider_SCIM {
 		return x.Scim
 	}
 	return nil
+}
+
+func (x *IdentityProvider) GetDisabled() bool {
+	if x != nil {
+		return x.Disabled
+	}
+	return false
 }
 
 type isIdentityProvider_Configuration interface {
@@ -874,7 +883,7 @@ var File_holdfast_iam_v2beta1_identity_providers_proto protoreflect.FileDescript
 
 const file_holdfast_iam_v2beta1_identity_providers_proto_rawDesc = "" +
 	"\n" +
-	"-holdfast/iam/v2beta1/identity_providers.proto\x12\x14holdfast.iam.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xe9\v\n" +
+	"-holdfast/iam/v2beta1/identity_providers.proto\x12\x14holdfast.iam.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\x86\f\n" +
 	"\x10IdentityProvider\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x17\n" +
 	"\x04name\x18\x02 \x01(\tB\x03\xe0A\x02R\x04name\x12 \n" +
@@ -885,7 +894,8 @@ const file_holdfast_iam_v2beta1_identity_providers_proto_rawDesc = "" +
 	"updateTime\x12&\n" +
 	"\fdefault_role\x18\x06 \x01(\tB\x03\xe0A\x02R\vdefaultRole\x12A\n" +
 	"\x04oidc\x18\x14 \x01(\v2+.holdfast.iam.v2beta1.IdentityProvider.OIDCH\x00R\x04oidc\x12D\n" +
-	"\x04scim\x18\x15 \x01(\v2+.holdfast.iam.v2beta1.IdentityProvider.SCIMB\x03\xe0A\x03R\x04scim\x1a\xe2\x03\n" +
+	"\x04scim\x18\x15 \x01(\v2+.holdfast.iam.v2beta1.IdentityProvider.SCIMB\x03\xe0A\x03R\x04scim\x12\x1b\n" +
+	"\bdisabled\x18\xe8\a \x01(\bR\bdisabled\x1a\xe2\x03\n" +
 	"\x04OIDC\x12\x1b\n" +
 	"\x06issuer\x18\x01 \x01(\tB\x03\xe0A\x02R\x06issuer\x12 \n" +
 	"\tclient_id\x18\x02 \x01(\tB\x03\xe0A\x02R\bclientId\x12+\n" +

@@ -1,0 +1,188 @@
+package browser_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/webauthn"
+	"github.com/chromedp/chromedp"
+	"github.com/pquerna/otp/totp"
+)
+
+// account signs in to see one's own account.
+func (b *tab) account(s *site, email, password string) {
+	b.t.Helper()
+	b.open(s.BaseURL + "/account")
+	b.signIn(email, password)
+	b.see("Your account")
+}
+
+// authenticator gives the browser a fingerprint reader that knows everybody.
+func (b *tab) authenticator() {
+	b.t.Helper()
+	b.run("add an authenticator", webauthn.Enable(), chromedp.ActionFunc(func(ctx context.Context) error {
+		_, err := webauthn.AddVirtualAuthenticator(&webauthn.VirtualAuthenticatorOptions{
+			Protocol: webauthn.AuthenticatorProtocolCtap2, Transport: webauthn.AuthenticatorTransportInternal,
+			HasResidentKey: true, HasUserVerification: true, IsUserVerified: true, AutomaticPresenceSimulation: true,
+		}).Do(ctx)
+		return err
+	}))
+}
+
+func TestPasskey(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, p := newTab(t), s.person(t)
+	b.authenticator()
+	b.account(s, s.OwnerEmail, s.OwnerPassword)
+	b.fill("Name of a new passkey", "yellow key")
+	b.press("Add a passkey")
+	b.read("yellow key")
+	b.inspect("account")
+	b.press("Sign out")
+	b.see("You are signed out")
+
+	l := p.login()
+	b.open(l.address())
+	b.see("Sign in")
+	b.press("Use a passkey")
+	b.see("You are signed in")
+	l.succeeds()
+	p.works()
+}
+
+func TestAuthenticatorApp(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, p := newTab(t), s.person(t)
+	b.withoutScripts()
+	b.account(s, s.OwnerEmail, s.OwnerPassword)
+	b.press("Set up an authenticator app")
+	b.see("Set up an authenticator app")
+	var secret string
+	b.run("read the secret", chromedp.Text(".code", &secret, chromedp.ByQuery))
+	secret = strings.ReplaceAll(secret, " ", "")
+	b.fill("Code", appCode(t, secret, time.Now()))
+	b.press("Switch it on")
+	b.see("Your account")
+	b.press("Sign out")
+	b.see("You are signed out")
+
+	l := p.login()
+	b.open(l.address())
+	b.signIn(s.OwnerEmail, s.OwnerPassword)
+	b.see("One more step")
+	b.fill("Code from your authenticator app", appCode(t, secret, time.Now().Add(30*time.Second))) // the first one is used up
+	b.press("Continue")
+	b.see("You are signed in")
+	l.succeeds()
+	p.works()
+}
+
+func appCode(t *testing.T, secret string, at time.Time) string {
+	t.Helper()
+	code, err := totp.GenerateCode(secret, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return code
+}
+
+func TestInvite(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	owner, ann, b := s.owner(t), s.person(t), newTab(t)
+	var invite struct{ UID, Code string }
+	owner.json(&invite, "iam", "invites", "create", "--parent", "dev", "--role", "viewer", "--ttl", "1h", "--email", "ann@example.com", "--single-use")
+	l := ann.login("--invite", invite.Code)
+	b.open(l.address())
+	b.see("Sign in")
+	b.read("You are invited to")
+	b.press("Create an account")
+	b.see("Create your account")
+	b.inspect("join")
+	b.fill("Your name", "Ann Example")
+	b.fill("Password", "nine unrelated words")
+	b.press("Create the account")
+	b.see("You are signed in")
+	l.succeeds()
+	ann.works()
+
+	if got := owner.run("iam", "invites", "joins", "--parent", "dev"); !strings.Contains(got, "ann@example.com") {
+		t.Errorf("joins = %q, want ann@example.com", got)
+	}
+	b.open(s.BaseURL + "/join?code=" + invite.Code) // it was for one
+	b.run("see the problem", chromedp.WaitVisible(`[role=alert]`, chromedp.ByQuery))
+	b.inspect("problem")
+}
+
+func TestAccountLink(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	owner, eve, b := s.owner(t), s.person(t), newTab(t)
+	var made struct{ Link struct{ URL string } }
+	owner.json(&made, "iam", "accounts", "create", "eve@example.com", "--parent", "dev", "--role", "viewer", "--name", "Eve Example")
+	b.withoutScripts()
+	b.open(made.Link.URL)
+	b.see("Welcome to dev")
+	if strings.Contains(b.address(), "code=") {
+		t.Errorf("the link's code stays in the address: %s", b.address())
+	}
+	b.fill("Password", "nine unrelated words")
+	b.press("Begin")
+	b.see("Your account")
+	b.again(eve.login())
+	eve.works()
+	if got := eve.sessions(); len(got) != 2 {
+		t.Errorf("sessions = %q, want that of the browser and that of the command", got)
+	}
+
+	b.again(eve.login())
+	if got := eve.sessions(); len(got) != 2 {
+		t.Errorf("sessions = %q, want those two: the command's first one is ended by its second", got)
+	}
+	eve.ends("auth", "logout")
+	b.again(eve.login())
+	me := eve.run("auth", "status", "-o", "id")
+	eve.token = ""
+	owner.endsAll(eve, me)
+}
+
+// again signs in with a browser that still is.
+func (b *tab) again(l *login) {
+	b.t.Helper()
+	b.open(l.address())
+	b.see("Continue as")
+	b.press("Allow")
+	b.see("You are signed in")
+	l.succeeds()
+}
+
+func (p *person) sessions() []string {
+	p.t.Helper()
+	return strings.Fields(p.run("auth", "sessions", "-o", "id"))
+}
+
+// ends runs a command that ends the session, and proves that a token which was
+// still good for a while is not any more.
+func (p *person) ends(args ...string) {
+	p.t.Helper()
+	before := p.run("auth", "token")
+	p.run(args...)
+	p.token = before
+	if _, said, err := p.try("iam", "groups", "list"); err == nil || !strings.Contains(said, "Unauthenticated") {
+		p.t.Errorf("after %q a token of the session gives %v: %s", args, err, said)
+	}
+	p.token = ""
+}
+
+// endsAll is an administrator who signs somebody out everywhere.
+func (p *person) endsAll(other *person, identity string) {
+	p.t.Helper()
+	p.run("auth", "sessions", "end", "--all", "--identity", identity)
+	if _, said, err := other.try("iam", "groups", "list"); err == nil || !strings.Contains(said, "sign in again") {
+		p.t.Errorf("after an administrator has ended their sessions, a call gives %v: %s", err, said)
+	}
+}

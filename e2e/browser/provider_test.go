@@ -1,0 +1,152 @@
+package browser_test
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// upstream runs an OpenID provider until the test ends.
+func upstream(t *testing.T, address, name string, args ...string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), "NODE_PATH="+filepath.Join(needs(t), "node_modules"))
+	var said logBook
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- cmd.Wait()
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err == nil { // it is killed, which is an error
+			t.Errorf("%s has ended by itself: %s", name, said.String())
+		}
+	})
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for expired := time.After(patience); ; {
+		if answers(t, "http://"+address+"/.well-known/openid-configuration") {
+			return
+		}
+		select {
+		case <-tick.C:
+		case err := <-ended:
+			t.Fatalf("%s: %v\n%s", name, err, said.String())
+		case <-expired:
+			t.Fatalf("%s does not serve:\n%s", name, said.String())
+		}
+	}
+}
+
+func answers(t *testing.T, address string) bool {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	_ = resp.Body.Close() // only the status counts
+	return resp.StatusCode == http.StatusOK
+}
+
+// redirectOf is where a provider must send people back to.
+func redirectOf(p *person, provider string) string {
+	p.t.Helper()
+	var result struct{ RedirectURI string }
+	out, said, _ := p.try("iam", "identity-providers", "test", provider, "-o", "json") // it fails: nothing serves there yet
+	_, rest, _ := strings.Cut(out, `"redirectUri": "`)
+	result.RedirectURI, _, _ = strings.Cut(rest, `"`)
+	if result.RedirectURI == "" {
+		p.t.Fatalf("no redirect address in %s%s", out, said)
+	}
+	return result.RedirectURI
+}
+
+// signInAtDex fills in the form of dex.
+func (b *tab) signInAtDex() {
+	b.t.Helper()
+	b.run("sign in at dex", chromedp.WaitVisible("#login", chromedp.ByQuery), chromedp.SendKeys("#login", "ann@example.com", chromedp.ByQuery),
+		chromedp.SendKeys("#password", "ann's at dex", chromedp.ByQuery), chromedp.Click("#submit-login", chromedp.ByQuery))
+}
+
+func TestDex(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	owner, ann, b := s.owner(t), s.person(t), newTab(t)
+	address, secret := freeAddress(t), filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("the secret of dex"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	provider := owner.run("iam", "identity-providers", "create", "dex", "--parent", "dev", "--issuer", "http://"+address, "--client-id", "holdfast",
+		"--client-secret-file", secret, "--scope", "email", "--scope", "profile", "--scope", "groups", "--groups-claim", "groups", "--default-role", "viewer", "-o", "id")
+	upstream(t, address, filepath.Join(needs(t), "dex"), "-listen", address, "-client-secret", "the secret of dex",
+		"-redirect", redirectOf(owner, provider), "-email", "ann@example.com", "-password", "ann's at dex")
+	if trial := regexp.MustCompile(`http://localhost:\S+`).FindAllString(owner.run("iam", "identity-providers", "test", provider), -1); len(trial) > 0 {
+		b.open(trial[len(trial)-1])
+		b.signInAtDex()
+		b.see("dex works")
+		b.read("ann@example.com")
+		b.inspect("trial")
+	} else {
+		t.Error("the test prints no address to try a sign-in at")
+	}
+	owner.run("iam", "group-mappings", "create", "eng", "--provider", provider, "--role", "editor")
+
+	l := ann.login("--provider", provider)
+	b.open(l.address())
+	b.signInAtDex()
+	b.see("You are signed in")
+	l.succeeds()
+	ann.works()
+	if got := ann.run("auth", "status"); !strings.Contains(got, "ann@example.com") || !strings.Contains(got, "http://"+address) {
+		t.Errorf("status = %s, want ann@example.com at http://%s", got, address)
+	}
+	me := ann.run("auth", "status", "-o", "id")
+	if got := owner.run("iam", "role-bindings", "list", "--identity", me, "--columns", "role"); !strings.Contains(got, "viewer") || !strings.Contains(got, "editor") {
+		t.Errorf("roles = %s, want viewer (the default) and editor (of the group)", got)
+	}
+}
+
+func TestCertifiedProvider(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	owner, ben, b := s.owner(t), s.person(t), newTab(t)
+	address := freeAddress(t)
+	provider := owner.run("iam", "identity-providers", "create", "certified", "--parent", "dev", "--issuer", "http://"+address, "--client-id", "holdfast",
+		"--pkce", "--scope", "email", "--scope", "profile", "--default-role", "viewer", "-o", "id")
+	_, port, _ := strings.Cut(address, ":")
+	upstream(t, address, "node", "provider.mjs", port, "holdfast", redirectOf(owner, provider))
+
+	l := ben.login()
+	b.open(l.address())
+	b.see("Sign in")
+	b.fill("Organization or work e-mail", "dev")
+	b.press("Continue")
+	b.press("Continue with certified")
+	b.run("sign in there", chromedp.WaitVisible(`input[name=login]`, chromedp.ByQuery), chromedp.SendKeys(`input[name=login]`, "ben", chromedp.ByQuery),
+		chromedp.SendKeys(`input[name=password]`, "any", chromedp.ByQuery), chromedp.Click(`button[type=submit]`, chromedp.ByQuery),
+		chromedp.WaitVisible(`//button[contains(., "Continue")]`), chromedp.Click(`//button[contains(., "Continue")]`))
+	b.see("You are signed in")
+	l.succeeds()
+	ben.works()
+	if got := ben.run("auth", "status"); !strings.Contains(got, "ben@example.com") {
+		t.Errorf("status = %s, want ben@example.com", got)
+	}
+}

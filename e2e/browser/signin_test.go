@@ -1,0 +1,236 @@
+package browser_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/holdfast-dev/holdfast/server"
+)
+
+// signIn fills in the form for local accounts.
+func (b *tab) signIn(email, password string) {
+	b.t.Helper()
+	b.see("Sign in")
+	b.fill("E-mail", email)
+	b.fill("Password", password)
+	b.press("Sign in")
+}
+
+func TestSignIn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, p := newTab(t), s.person(t)
+	l := p.login()
+	b.open(l.address())
+	b.see("Sign in")
+	b.inspect("signin")
+	b.signIn(s.OwnerEmail, s.OwnerPassword)
+	b.see("You are signed in")
+	b.accessible()
+	l.succeeds()
+	p.works()
+	b.leavesNothing(t, s)
+}
+
+// leavesNothing fails the test if a secret of the sign-in stayed behind: in the
+// history of the browser, or in the server's log.
+func (b *tab) leavesNothing(t *testing.T, s *site) {
+	t.Helper()
+	b.run("read the history", chromedp.ActionFunc(func(ctx context.Context) error {
+		_, entries, err := page.GetNavigationHistory().Do(ctx)
+		for _, e := range entries {
+			u, _ := url.Parse(e.URL)
+			for _, name := range []string{"token", "refresh_token", "code", "id_token"} {
+				if u.Query().Has(name) {
+					t.Errorf("the history holds a %s: %s", name, e.URL)
+				}
+			}
+		}
+		return err
+	}))
+	log := s.log.String()
+	if strings.Contains(log, s.OwnerPassword) {
+		t.Error("the log holds the password")
+	}
+	if token := regexp.MustCompile(`eyJ[\w-]+\.eyJ`).FindString(log); token != "" {
+		t.Errorf("the log holds a token: %s…", token)
+	}
+}
+
+func TestSignInWithoutScripts(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, p := newTab(t), s.person(t)
+	b.withoutScripts()
+	l := p.login()
+	b.open(l.address())
+	b.signIn(s.OwnerEmail, s.OwnerPassword)
+	b.see("You are signed in")
+	l.succeeds()
+	p.works()
+}
+
+func TestSignInByKeyboard(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, p := newTab(t), s.person(t)
+	l := p.login()
+	b.open(l.address())
+	b.see("Sign in")
+	b.tabTo("E-mail")
+	b.keys(s.OwnerEmail)
+	b.tabTo("Password")
+	b.keys(s.OwnerPassword + kb.Enter)
+	b.see("You are signed in")
+	l.succeeds()
+	p.works()
+}
+
+// tabTo presses the tab key until something has the focus.
+func (b *tab) tabTo(name string) {
+	b.t.Helper()
+	var passed []string
+	for !slices.Contains(passed, name) {
+		if len(passed) > 20 {
+			b.t.Fatalf("the tab key does not lead to %q, but to %q", name, passed)
+		}
+		b.keys(kb.Tab)
+		passed = append(passed, b.focused())
+	}
+}
+
+func TestWrongPassword(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, p := newTab(t), s.person(t)
+	l := p.login()
+	b.open(l.address())
+	b.signIn(s.OwnerEmail, "not the password at all")
+	b.run("see the problem", chromedp.WaitVisible(`[role=alert]`, chromedp.ByQuery))
+	b.inspect("signin-wrong")
+	b.signIn(s.OwnerEmail, s.OwnerPassword) // the sign-in is not lost
+	b.see("You are signed in")
+	l.succeeds()
+}
+
+func TestHeadless(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, p := newTab(t), s.person(t)
+	l := p.login("--headless")
+	b.open(l.address())
+	code := l.says(`shows the code (\S+)$`)
+	b.signIn(s.OwnerEmail, s.OwnerPassword)
+	b.see("Do the codes match?")
+	b.read(code)
+	b.inspect("confirm")
+	b.press("Allow")
+	b.see("You are signed in")
+	b.accessible()
+	l.succeeds()
+	p.works()
+}
+
+func TestHeadlessDenied(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, p := newTab(t), s.person(t)
+	l := p.login("--headless")
+	b.open(l.address())
+	b.signIn(s.OwnerEmail, s.OwnerPassword)
+	b.see("Do the codes match?")
+	b.press("Deny")
+	b.see("You said no")
+	b.accessible()
+	l.fails()
+}
+
+func TestDevice(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, p := newTab(t), s.person(t)
+	l := p.login("--device")
+	line := l.says(`(open \S+ in a browser and enter the code \S+)`)
+	words := strings.Fields(line)
+	address, code := words[1], words[len(words)-1]
+	b.open(address)
+	b.see("Connect a device")
+	b.inspect("device")
+	b.fill("Code", strings.ToLower(code))
+	b.press("Continue")
+	b.signIn(s.OwnerEmail, s.OwnerPassword)
+	b.see("Do the codes match?")
+	b.read(code)
+	b.press("Allow")
+	b.see("You are signed in")
+	l.succeeds()
+	p.works()
+}
+
+func TestSetUp(t *testing.T) {
+	t.Parallel()
+	s := start(t, server.Config{DataDir: t.TempDir()})
+	b, p := newTab(t), s.person(t)
+	link := regexp.MustCompile(`http://localhost:\d+/setup\?code=\S+`).FindString(s.log.String())
+	b.open(link)
+	b.see("Set up Holdfast")
+	b.inspect("setup")
+	b.fill("Organization", "acme")
+	b.fill("Owner's e-mail", "ann@example.com")
+	b.fill("Owner's password", "nine unrelated words")
+	b.press("Set up")
+	b.see("Holdfast is set up")
+	b.accessible()
+
+	l := p.login()
+	b.open(l.address())
+	b.signIn("ann@example.com", "nine unrelated words")
+	b.see("You are signed in")
+	l.succeeds()
+	if got := p.run("iam", "groups", "list", "--columns", "name"); !strings.Contains(got, "acme") {
+		t.Errorf("groups = %q, want acme", got)
+	}
+}
+
+// TestPageWeight counts what a browser loads before somebody can sign in.
+func TestPageWeight(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Jar: jar}
+	total := 0
+	for _, path := range []string{"/oauth?client_id=holdfast&exit=redirect&redirect=http%3A%2F%2F127.0.0.1%3A1%2F%3Ftoken%3Dtrue%26error%3Dtrue", "/signin/style.css", "/signin/signin.js", "/signin/icon.svg"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.BaseURL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close() // it was read
+		if err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("GET %s = %s, %v", path, resp.Status, err)
+		}
+		t.Logf("%6d bytes %s", len(body), resp.Request.URL.Path)
+		total += len(body)
+	}
+	if total > 30_000 {
+		t.Errorf("the page weighs %d bytes, want 30,000 at most", total)
+	}
+}

@@ -1,0 +1,590 @@
+package login_test
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/storetest"
+	"github.com/holdfast-dev/holdfast/sts"
+)
+
+// Each test here is an attack of RFC 9700, or of its neighbours, and fails
+// without the defence.
+
+func TestOpenRedirect(t *testing.T) {
+	x := sqlite(t)
+	for name, target := range map[string]string{
+		"another host":            "http://evil.test/callback",
+		"another host over https": "https://evil.test/",
+		"https on this computer":  "https://127.0.0.1:7777/",
+		"a user of this name":     "http://127.0.0.1@evil.test/",
+		"a password":              "http://u:p@127.0.0.1/",
+		"a name that begins so":   "http://localhost.evil.test/",
+		"no scheme":               "//evil.test/",
+		"a path":                  "/account",
+		"a script":                "javascript:alert(1)",
+		"data":                    "data:text/html,x",
+		"a backslash":             `http://127.0.0.1\@evil.test/`,
+		"a fragment":              "http://127.0.0.1:1/#x",
+		"a line break":            "http://127.0.0.1:1/\r\nSet-Cookie: x=y",
+		"without end":             "http://127.0.0.1/" + strings.Repeat("x", 2000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := x.browser(t).get("/oauth?exit=redirect&client_id=x&redirect=" + url.QueryEscape(target))
+			if a.status != http.StatusBadRequest || a.location != "" {
+				t.Errorf("%d, led to %q", a.status, a.location)
+			}
+		})
+	}
+}
+
+// An answer replaces the parameters that the address has already.
+func TestCallbackParameters(t *testing.T) {
+	x := sqlite(t)
+	b := x.browser(t)
+	a := b.password(b.start(forCommand("&create_refresh_token=true")), ownerEmail, password)
+	q := query(t, a.location)
+	if len(q["token"]) != 1 || q.Get("token") == "true" || len(q["refresh_token"]) != 1 || q["error"] != nil || !strings.HasPrefix(a.location, "http://127.0.0.1:7777/callback?") {
+		t.Fatalf("%d %s", a.status, a.location)
+	}
+	if c := x.caller(t, q.Get("token")); c.Identity != x.owner.Identity || c.Session == "" {
+		t.Errorf("the token is of %+v", c)
+	}
+	access, _, err := x.sts.Refresh(t.Context(), q.Get("refresh_token"), sts.Wish{Audience: []string{x.url}})
+	if err != nil || x.caller(t, access.Text).Identity != x.owner.Identity {
+		t.Errorf("refreshed: %v", err)
+	}
+	b = x.browser(t)
+	p := newProvider(t)
+	idp := x.keep(t, p)
+	a = b.get("/oauth?exit=redirect&skip_registration=true&idp_id=" + url.QueryEscape(string(idp.UID)) + "&redirect=" + url.QueryEscape(callback))
+	a = b.get(p.answerTo(t, a.location))
+	if q = query(t, a.location); q["token"] != nil || q.Get("status_code") != "404" || q.Get("error") == "" || len(q["error"]) != 1 {
+		t.Errorf("somebody unknown: %d %s", a.status, a.location)
+	}
+}
+
+func TestForeignForms(t *testing.T) {
+	x := sqlite(t)
+	b := x.browser(t)
+	flow := b.start(forCommand(""))
+	form := url.Values{"flow": {flow}, "email": {ownerEmail}, "password": {password}}
+	for name, headers := range map[string][]string{
+		"of another site":      {"Sec-Fetch-Site", "cross-site"},
+		"of a sibling":         {"Sec-Fetch-Site", "same-site"},
+		"of an old browser's":  {"Origin", "https://evil.test"},
+		"of a page of nowhere": {"Origin", "null"},
+	} {
+		if a := b.do(http.MethodPost, "/signin/password", form, headers...); a.status != http.StatusForbidden || a.location != "" {
+			t.Errorf("a form %s: %d %s", name, a.status, a.location)
+		}
+	}
+	if a := x.browser(t).password(flow, ownerEmail, password); a.status != http.StatusBadRequest {
+		t.Errorf("a form of another browser: %d", a.status)
+	}
+	b = x.browser(t)
+	b.signIn()
+	for _, path := range []string{"/account/password", "/account/totp/start", "/account/totp", "/account/totp/remove", "/account/passkeys/remove", "/account/sessions/end", "/signout"} {
+		for _, csrf := range []string{"", "x", x.browserCSRF(t)} {
+			if a := b.post(path, "csrf", csrf, "current", password, "password", "another good password"); a.status != http.StatusForbidden {
+				t.Errorf("%s with the token %q: %d", path, csrf, a.status)
+			}
+		}
+	}
+}
+
+// browserCSRF is the token of another browser's forms.
+func (x *site) browserCSRF(t *testing.T) string {
+	b := x.browser(t)
+	b.signIn()
+	return b.csrf()
+}
+
+func TestSessionFixation(t *testing.T) {
+	x := sqlite(t)
+	b := x.browser(t)
+	here := must[*url.URL](t)(url.Parse(x.url))
+	attackers := strings.Repeat("A", 52)
+	b.Jar.SetCookies(here, []*http.Cookie{{Name: "hf_session", Value: attackers, Path: "/"}})
+	b.signIn()
+	first := b.session()
+	if first == attackers || first == "" {
+		t.Fatal("the session that the browser came with goes on")
+	}
+	b.post("/signin/other", "flow", b.start(forCommand("")))
+	b.Jar.SetCookies(here, []*http.Cookie{{Name: "hf_session", Value: first, Path: "/"}})
+	if a := b.get("/account"); a.location != "/signin" {
+		t.Errorf("a session that was left is still good: %d", a.status)
+	}
+	b.signIn()
+	old := b.session()
+	b.password(b.start(forCommand("&identity="+string(x.owner.Identity))), ownerEmail, password)
+	if b.session() == old {
+		t.Error("signing in again goes on under the same session")
+	}
+	b.Jar.SetCookies(here, []*http.Cookie{{Name: "hf_session", Value: old, Path: "/"}})
+	if a := b.get("/account"); a.location != "/signin" {
+		t.Errorf("the session before is still good: %d", a.status)
+	}
+}
+
+func (b *browser) session() string {
+	here := must[*url.URL](b.t)(url.Parse(b.x.url))
+	for _, c := range b.Jar.Cookies(here) {
+		if c.Name == "hf_session" {
+			return c.Value
+		}
+	}
+	return ""
+}
+
+// ask sends a browser to a provider and returns the question.
+func (b *browser) ask(idp resource.IdentityProvider) string {
+	b.t.Helper()
+	a := b.get("/oauth?exit=redirect&idp_id=" + url.QueryEscape(string(idp.UID)) + "&redirect=" + url.QueryEscape(callback))
+	if !strings.HasPrefix(a.location, idp.OIDC.Issuer) {
+		b.t.Fatalf("led to %d %s\n%s", a.status, a.location, a.body)
+	}
+	return a.location
+}
+
+// Somebody who is led to an answer that belongs to another's sign-in does not
+// end up signed in as them.
+func TestLoginCSRF(t *testing.T) {
+	x := sqlite(t)
+	p := newProvider(t)
+	idp := x.keep(t, p)
+	attacker, victim := x.browser(t), x.browser(t)
+	answer := p.answerTo(t, attacker.ask(idp))
+	victim.ask(idp)
+	if a := victim.get(answer); a.status != http.StatusBadRequest || victim.session() != "" {
+		t.Errorf("the victim is let in with the attacker's answer: %d %s", a.status, a.location)
+	}
+	if a := attacker.get(answer); query(t, a.location).Get("token") == "" {
+		t.Errorf("the attacker's own answer: %d %s\n%s", a.status, a.location, a.body)
+	}
+}
+
+// A code that was stolen from one sign-in is of no use in another, whether or
+// not the provider looks at challenges.
+func TestCodeInjection(t *testing.T) {
+	for _, lax := range []bool{false, true} {
+		t.Run(fmt.Sprintf("lax %v", lax), func(t *testing.T) {
+			x := sqlite(t)
+			p := newProvider(t)
+			p.lax = lax
+			idp := x.keep(t, p)
+			victim, attacker := x.browser(t), x.browser(t)
+			stolen := query(t, p.answerTo(t, victim.ask(idp))).Get("code")
+			own := must[*url.URL](t)(url.Parse(p.answerTo(t, attacker.ask(idp))))
+			q := own.Query()
+			q.Set("code", stolen)
+			own.RawQuery = q.Encode()
+			if a := attacker.get(own.String()); a.status != http.StatusBadGateway || attacker.session() != "" {
+				t.Errorf("the attacker is let in with the victim's code: %d %s", a.status, a.location)
+			}
+		})
+	}
+}
+
+// An answer of one provider cannot be passed off as another's.
+func TestMixUp(t *testing.T) {
+	x := sqlite(t)
+	honest, evil := newProvider(t), newProvider(t)
+	honest.issNote = true
+	good, bad := x.keep(t, honest), x.keep(t, evil)
+	b := x.browser(t)
+	question := b.ask(bad)
+	// The evil provider sends the browser on to the honest one, whose answer
+	// comes back where that one's answers do.
+	q := query(t, question)
+	forwarded := honest.URL + "/authorize?" + url.Values{
+		"state": {q.Get("state")}, "nonce": {q.Get("nonce")}, "code_challenge": {q.Get("code_challenge")},
+		"redirect_uri": {x.url + "/oauth/callback/" + lastSegment(good.UID)},
+	}.Encode()
+	if a := b.get(honest.answerTo(t, forwarded)); a.status != http.StatusBadRequest || b.session() != "" {
+		t.Errorf("the honest provider's answer is taken for the evil one's: %d", a.status)
+	}
+	for name, iss := range map[string]string{"another issuer": evil.URL, "no issuer": ""} {
+		b := x.browser(t)
+		u := must[*url.URL](t)(url.Parse(honest.answerTo(t, b.ask(good))))
+		q := u.Query()
+		if q.Set("iss", iss); iss == "" {
+			q.Del("iss")
+		}
+		u.RawQuery = q.Encode()
+		if a := b.get(u.String()); a.status != http.StatusBadGateway || b.session() != "" {
+			t.Errorf("an answer with %s: %d", name, a.status)
+		}
+	}
+	if len(evil.codesSeen()) > 0 {
+		t.Error("the evil provider was shown a code")
+	}
+}
+
+func (p *provider) codesSeen() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen
+}
+
+func lastSegment(uid resource.UID) string {
+	return string(uid)[strings.LastIndexByte(string(uid), '/')+1:]
+}
+
+// What is good once is refused the second time, also by another replica.
+func TestReplay(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		x := open(t, s)
+		p := newProvider(t)
+		p.lax = true
+		idp := x.keep(t, p)
+		b := x.browser(t)
+		here := must[*url.URL](t)(url.Parse(x.url))
+		answer := p.answerTo(t, b.ask(idp))
+		cookies := b.Jar.Cookies(here)
+		b.get(answer)
+		b.Jar.SetCookies(here, cookies) // the flow's cookie, as it was
+		if a := b.get(answer); a.status != http.StatusForbidden || a.location != "" {
+			t.Errorf("an answer of a provider, again: %d %s", a.status, a.location)
+		}
+		b = x.browser(t)
+		flow := b.start(forCommand(""))
+		cookies = b.Jar.Cookies(here)
+		b.password(flow, ownerEmail, password)
+		b.Jar.SetCookies(here, cookies)
+		if a := b.password(flow, ownerEmail, password); a.status != http.StatusForbidden || a.location != "" {
+			t.Errorf("a sign-in, finished again: %d %s", a.status, a.location)
+		}
+	})
+}
+
+const verifier = "a-verifier-that-nobody-else-has-0123456789-abcdef"
+
+func s256(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+func fieldOf(t *testing.T, body, name string) string {
+	t.Helper()
+	var v map[string]any
+	if err := json.Unmarshal([]byte(body), &v); err != nil {
+		t.Fatalf("%v\n%s", err, body)
+	}
+	text, _ := v[name].(string)
+	return text
+}
+
+var flowField = regexp.MustCompile(`[A-Z2-7]{26}`)
+
+// invite makes an invite into the organization and returns its code.
+func (x *site) invite(t *testing.T, i resource.GroupInvite) (resource.GroupInvite, string) {
+	t.Helper()
+	i.UID, i.Role, i.KeyID = x.org.UID.NewChild(), resource.ManagedRoleUID("viewer"), "k"
+	i.CreateTime, i.ExpirationTime = x.clock.now(), x.clock.now().Add(time.Hour)
+	secret := []byte("0123456789abcdef0123456789abcdef" + string(i.UID))[:48]
+	sum := sha256.Sum256(secret)
+	i.Digest = sum[:]
+	made := must[resource.GroupInvite](t)(x.store.InsertInvite(t.Context(), i))
+	b := must[[]byte](t)(json.Marshal(map[string]any{"invite": i.UID, "keyId": "k", "secret": secret}))
+	return made, base64.RawURLEncoding.EncodeToString(b)
+}
+
+// tampered is a code with another secret.
+func tampered(code string) string {
+	b, _ := base64.RawURLEncoding.DecodeString(code)
+	var v map[string]any
+	_ = json.Unmarshal(b, &v)
+	v["secret"] = []byte("another secret")
+	b, _ = json.Marshal(v)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+func (x *site) redeem(t *testing.T, fields ...string) (status int, body string) {
+	t.Helper()
+	a := x.browser(t).post("/oauth/token", fields...)
+	return a.status, a.body
+}
+
+// A code that comes again ends the session that it gave.
+func TestReplayOfCode(t *testing.T) {
+	x := sqlite(t)
+	handed := func() string {
+		b := x.browser(t)
+		a := b.password(b.start(forCommand("&state=s1&code_challenge_method=S256&code_challenge="+s256(verifier))), ownerEmail, password)
+		q := query(t, a.location)
+		if q.Get("code") == "" || q.Get("token") != "" || q.Get("state") != "s1" {
+			t.Fatalf("%d %s", a.status, a.location)
+		}
+		return q.Get("code")
+	}
+	right := []string{"grant_type", "authorization_code", "redirect_uri", callback, "client_id", "test", "code_verifier", verifier}
+	code := handed()
+	status, body := x.redeem(t, append(right, "code", code)...)
+	if status != http.StatusOK {
+		t.Fatalf("%d %s", status, body)
+	}
+	raw := fieldOf(t, body, "access_token")
+	c := x.caller(t, raw)
+	if why := x.checker.Revoked(c); why != "" {
+		t.Fatal(why)
+	}
+	if status, body := x.redeem(t, append(right, "code", code)...); status != http.StatusBadRequest || !strings.Contains(body, "invalid_grant") {
+		t.Errorf("again: %d %s", status, body)
+	}
+	if x.checker.Revoked(c) == "" {
+		t.Error("the token that the code gave is still good")
+	}
+	for i, name := range map[int]string{3: "another address", 5: "another client", 7: "another verifier"} {
+		wrong := append([]string{}, right...)
+		wrong[i] = "wrong"
+		if status, body := x.redeem(t, append(wrong, "code", handed())...); status != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", name, status, body)
+		}
+	}
+	late := handed()
+	x.clock.move(2 * time.Minute)
+	if status, _ := x.redeem(t, append(right, "code", late)...); status != http.StatusBadRequest {
+		t.Errorf("too late: %d", status)
+	}
+}
+
+func TestClickjacking(t *testing.T) {
+	x := sqlite(t)
+	b := x.browser(t)
+	flow := b.start(forCommand(""))
+	pages := map[string]answer{
+		"the sign-in": b.get("/signin?flow=" + flow), "a problem": b.get("/signin?flow=x"), "the device page": b.get("/device"),
+		"the answer to a form": b.password(flow, ownerEmail, "wrong"), "the callback": b.get("/oauth/callback/x"), "a link": b.get("/link"),
+	}
+	b.signIn()
+	pages["the account"] = b.get("/account")
+	pages["the question"] = b.get("/signin?flow=" + b.start(forCommand("")))
+	for name, a := range pages {
+		policy := a.header.Get("Content-Security-Policy")
+		if !strings.Contains(policy, "frame-ancestors 'none'") || a.header.Get("X-Frame-Options") != "DENY" ||
+			!strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") ||
+			a.header.Get("Referrer-Policy") != "no-referrer" || a.header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: %v", name, a.header)
+		}
+		if strings.Contains(a.body, "<style") || strings.Contains(a.body, " style=") || strings.Contains(a.body, "onclick") {
+			t.Errorf("%s has style or script in it", name)
+		}
+	}
+}
+
+// The page says the same to who guesses an address as to who guesses a password.
+// That it takes as long is in password_internal_test.go.
+func TestEnumerationByText(t *testing.T) {
+	x := sqlite(t)
+	b := x.browser(t)
+	known := b.password(b.start(forCommand("")), ownerEmail, "wrong password")
+	unknown := b.password(b.start(forCommand("")), "nobody@example.test", "wrong password")
+	without := must[resource.Account](t)(x.addAccount(t, "new@example.test"))
+	none := b.password(b.start(forCommand("")), without.Email, "wrong password")
+	strip := func(a answer, email string) string {
+		text := strings.ReplaceAll(a.body, email, "E")
+		return flowField.ReplaceAllString(text, "F")
+	}
+	want := strip(known, ownerEmail)
+	if known.status != http.StatusUnauthorized || unknown.status != known.status || none.status != known.status ||
+		strip(unknown, "nobody@example.test") != want || strip(none, without.Email) != want {
+		t.Errorf("known: %d, unknown: %d, without a password: %d\n%s\n%s", known.status, unknown.status, none.status, known.body, unknown.body)
+	}
+}
+
+func (x *site) addAccount(t *testing.T, email string) (resource.Account, error) {
+	t.Helper()
+	a, _, err := x.AddAccount(t.Context(), x.org.UID, resource.Account{Email: email}, "")
+	return a, err
+}
+
+func TestBruteForce(t *testing.T) {
+	x := sqlite(t)
+	b := x.browser(t)
+	flow := b.start(forCommand(""))
+	for i := range 10 {
+		if a := b.password(flow, ownerEmail, fmt.Sprint("guess number ", i)); a.status != http.StatusUnauthorized {
+			t.Fatalf("guess %d: %d", i, a.status)
+		}
+	}
+	for name, word := range map[string]string{"wrong": "guess number 11", "right": password} {
+		a := b.password(flow, ownerEmail, word)
+		if a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") == "" {
+			t.Errorf("one more that is %s: %d", name, a.status)
+		}
+	}
+	if a := b.password(flow, "nobody@example.test", "x"); a.status != http.StatusUnauthorized {
+		t.Errorf("another account: %d", a.status)
+	}
+	x.clock.move(15 * time.Minute)
+	b = x.browser(t)
+	if a := b.password(b.start(forCommand("")), ownerEmail, password); a.location == "" {
+		t.Errorf("after a while: %d", a.status)
+	}
+}
+
+// Two who come at once with what is good once: one gets it.
+func TestRacedHandOff(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		x := open(t, s)
+		b := x.browser(t)
+		b.signIn()
+		flow := b.start(forCommand(""))
+		var group sync.WaitGroup
+		var mu sync.Mutex
+		got := 0
+		for range 8 {
+			group.Go(func() {
+				if a := b.post("/signin/confirm", "flow", flow, "answer", "allow"); strings.Contains(a.location, "token=") {
+					mu.Lock()
+					got++
+					mu.Unlock()
+				}
+			})
+		}
+		group.Wait()
+		if got != 1 {
+			t.Errorf("%d got a token", got)
+		}
+	})
+}
+
+// A browser that is still signed in hands nothing over without being asked.
+func TestNothingWithoutAsking(t *testing.T) {
+	x := sqlite(t)
+	b := x.browser(t)
+	b.signIn()
+	flow := b.start(forCommand(""))
+	if a := b.get("/signin?flow=" + flow); a.location != "" || !strings.Contains(a.body, `name="answer"`) {
+		t.Fatalf("%d %s\n%s", a.status, a.location, a.body)
+	}
+	a := b.post("/signin/confirm", "flow", flow, "answer", "deny")
+	if q := query(t, a.location); q.Get("status_code") != "403" || q.Get("token") != "" {
+		t.Errorf("denied: %s", a.location)
+	}
+}
+
+// Nothing secret is logged, and nothing of it is in an address of ours.
+func TestSecretsStayOut(t *testing.T) {
+	x := sqlite(t)
+	p := newProvider(t)
+	idp := x.keep(t, p)
+	b := x.browser(t)
+	a := b.password(b.start(forCommand("&create_refresh_token=true")), ownerEmail, password)
+	b.password(b.start(forCommand("&identity="+string(x.owner.Identity))), ownerEmail, "wrong but secret")
+	c := x.browser(t)
+	answer := p.answerTo(t, c.ask(idp))
+	c.get(answer)
+	account := must[resource.Account](t)(x.addAccount(t, "new@example.test"))
+	_ = account
+	p.Close()
+	d := x.browser(t)
+	d.get("/oauth?idp_id=" + url.QueryEscape(string(idp.UID)) + "&client_id=")
+	logs := x.logs.String()
+	for name, secret := range map[string]string{
+		"a password": password, "a wrong password": "wrong but secret", "a token": query(t, a.location).Get("token"),
+		"a refresh token": query(t, a.location).Get("refresh_token"), "a client secret": "hush-hush", "a code": query(t, answer).Get("code"),
+		"a session": b.session(),
+	} {
+		if secret == "" || strings.Contains(logs, secret) {
+			t.Errorf("%s is in the log: %q", name, secret)
+		}
+	}
+}
+
+// Whoever wants in through an invite is told why not, and only who has it.
+func TestInvites(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		x := open(t, s)
+		p := newProvider(t)
+		x.keep(t, p)
+		bearer := func(email string, verified bool) string {
+			return p.sign(map[string]any{
+				"iss": p.URL, "sub": "sub of " + email, "aud": "client", "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
+				"email": email, "email_verified": verified,
+			})
+		}
+		reason := func(t *testing.T, code, bearer string) string {
+			t.Helper()
+			_, err := x.Register(t.Context(), bearer, code, "")
+			if err == nil {
+				return ""
+			}
+			f := fault.From(err)
+			if len(f.Unmet) == 0 {
+				t.Fatalf("error = %v", err)
+			}
+			return f.Unmet[0].Subject
+		}
+		once, code := x.invite(t, resource.GroupInvite{SingleUse: true})
+		if why := reason(t, code, bearer("ann@example.test", true)); why != "" {
+			t.Fatal(why)
+		}
+		if why := reason(t, code, bearer("bob@example.test", true)); why != "INVITE_USED" {
+			t.Errorf("used: %q", why)
+		}
+		if why := reason(t, tampered(code), bearer("bob@example.test", true)); why != "INVITE_UNKNOWN" {
+			t.Errorf("with another secret: %q", why)
+		}
+		revoked, code := x.invite(t, resource.GroupInvite{})
+		if err := x.store.DeleteInvite(t.Context(), revoked.UID); err != nil {
+			t.Fatal(err)
+		}
+		if why := reason(t, code, bearer("bob@example.test", true)); why != "INVITE_REVOKED" {
+			t.Errorf("revoked: %q", why)
+		}
+		_, addressed := x.invite(t, resource.GroupInvite{Email: "carl@example.test"})
+		for name, tt := range map[string]struct {
+			email    string
+			verified bool
+			want     string
+		}{
+			"another address":        {"bob@example.test", true, "INVITE_WRONG_EMAIL"},
+			"one nobody has checked": {"carl@example.test", false, "INVITE_UNVERIFIED_EMAIL"},
+			"the right one":          {"Carl@example.test", true, ""},
+		} {
+			if why := reason(t, addressed, bearer(tt.email, tt.verified)); why != tt.want {
+				t.Errorf("%s: %q, want %q", name, why, tt.want)
+			}
+		}
+		_, expired := x.invite(t, resource.GroupInvite{})
+		x.clock.move(2 * time.Hour)
+		if why := reason(t, expired, bearer("bob@example.test", true)); why != "INVITE_EXPIRED" {
+			t.Errorf("expired: %q", why)
+		}
+		joined := must[[]resource.Join](t)(x.store.Joins(t.Context(), x.org.UID))
+		if len(joined) != 2 || joined[1].Invite != once.UID || joined[1].Email != "ann@example.test" {
+			t.Errorf("joined: %+v", joined)
+		}
+	})
+}
+
+// An issuer that anybody can run does not verify addresses for an organization.
+func TestInviteOfStrangeIssuer(t *testing.T) {
+	x := sqlite(t)
+	stranger := newProvider(t)
+	_, code := x.invite(t, resource.GroupInvite{Email: "carl@example.test"})
+	raw := stranger.sign(map[string]any{
+		"iss": stranger.URL, "sub": "x", "aud": x.url, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix(),
+		"email": "carl@example.test", "email_verified": true,
+	})
+	_, err := x.Register(t.Context(), raw, code, "")
+	if !errors.Is(err, fault.FailedPrecondition) {
+		t.Errorf("error = %v", err)
+	}
+}

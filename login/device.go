@@ -1,0 +1,308 @@
+package login
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"math/big"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/sts"
+)
+
+const (
+	deviceLife    = 10 * time.Minute
+	userCodeLen   = 8
+	userLetters   = "BCDFGHJKLMNPQRSTVWXZ" // no vowels: no words, and none to mistake for digits
+	guesses       = 10                     // of user codes, from an address in a window
+	replayWatched = time.Hour
+)
+
+func newUserCode() string {
+	var b strings.Builder
+	for range userCodeLen {
+		n, err := rand.Int(rand.Reader, big.NewInt(int64(len(userLetters))))
+		if err != nil {
+			panic(err) // never fails
+		}
+		b.WriteByte(userLetters[n.Int64()])
+	}
+	return b.String()
+}
+
+func shownUserCode(code string) string {
+	if len(code) != userCodeLen {
+		return code
+	}
+	return code[:4] + "-" + code[4:]
+}
+
+// readUserCode is a code as people type it.
+func readUserCode(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r = upper(r); strings.ContainsRune(userLetters, r) {
+			return r
+		}
+		return -1
+	}, text)
+}
+
+func upper(r rune) rune {
+	if r >= 'a' && r <= 'z' {
+		return r - 'a' + 'A'
+	}
+	return r
+}
+
+// oauthError answers in the shape of RFC 6749.
+func oauthError(w http.ResponseWriter, status int, code, why string) {
+	oauthAnswer(w, status, map[string]string{"error": code, "error_description": why})
+}
+
+func oauthAnswer(w http.ResponseWriter, status int, v any) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Pragma", "no-cache")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // a client that went away has no use for the error
+}
+
+// deviceEndpoint is where a device asks to be signed in (RFC 8628, 3.1).
+func (s *Service) deviceEndpoint(w http.ResponseWriter, r *http.Request) {
+	if wait := s.limits.take("devices "+network(remote(r)), devicesPer); wait > 0 {
+		retryAfter(w, wait)
+		oauthError(w, http.StatusTooManyRequests, "slow_down", "too many devices of this address wait")
+		return
+	}
+	client := s.field(w, r, "client_id")
+	if !plainWord.MatchString(client) {
+		oauthError(w, http.StatusBadRequest, "invalid_request", "client_id is required")
+		return
+	}
+	f := &flow{}
+	for aud := range strings.SplitSeq(s.field(w, r, "audience"), ",") {
+		if aud = strings.TrimSpace(aud); aud != "" {
+			f.Audience = append(f.Audience, aud)
+		}
+	}
+	if err := s.checkWish(f); err != nil {
+		oauthError(w, http.StatusBadRequest, "invalid_target", plainText(fault.From(err)))
+		return
+	}
+	now := s.now()
+	d := resource.Device{
+		UserCode: newUserCode(), Client: client, Agent: agent(r), Address: remote(r), Audience: f.Audience, CreateTime: now, ExpireTime: now.Add(deviceLife),
+	}
+	code := newID() + newID()
+	if err := s.store.AddDevice(r.Context(), digest("device "+code), d); err != nil {
+		told := s.told(r, err)
+		oauthError(w, statusOf(told), "server_error", told.Message)
+		return
+	}
+	shown := shownUserCode(d.UserCode)
+	oauthAnswer(w, http.StatusOK, map[string]any{
+		"device_code": code, "user_code": shown, "verification_uri": s.at("/device"),
+		"verification_uri_complete": s.at("/device?user_code=" + url.QueryEscape(shown)),
+		"expires_in":                int(deviceLife.Seconds()), "interval": max(1, int(s.cfg.PollEvery.Seconds())),
+	})
+}
+
+// showDevice shows the form for the code of a device.
+func (s *Service) showDevice(w http.ResponseWriter, r *http.Request) {
+	s.show(w, r, http.StatusOK, "device", nil, &devicePage{Code: shownUserCode(readUserCode(r.URL.Query().Get("user_code")))})
+}
+
+// enterDevice takes the code of a device, and goes on to sign in for it.
+func (s *Service) enterDevice(w http.ResponseWriter, r *http.Request) {
+	code := readUserCode(s.field(w, r, "user_code"))
+	refuse := func(status int, why string) {
+		p := &devicePage{Code: shownUserCode(code)}
+		p.Wrong = map[string]string{"user_code": why}
+		s.show(w, r, status, "device", nil, p)
+	}
+	key := "user codes " + network(remote(r))
+	if wait := s.limits.take(key, guesses); wait > 0 {
+		retryAfter(w, wait)
+		refuse(http.StatusTooManyRequests, tooMany(wait))
+		return
+	}
+	d, err := s.store.DeviceOf(r.Context(), code)
+	if errors.Is(err, fault.NotFound) {
+		refuse(http.StatusNotFound, "No device with this code waits. Codes are good for ten minutes.")
+		return
+	}
+	if err != nil {
+		s.fail(w, r, "This sign-in cannot begin", err)
+		return
+	}
+	s.limits.giveBack(key)
+	s.start(w, r, &flow{Purpose: forDevice, UserCode: d.UserCode, Client: d.Client})
+}
+
+// A bearer is who has allowed a device, as it is kept until the device asks.
+type bearer struct {
+	Identity resource.UID       `json:"identity"`
+	Act      *resource.Upstream `json:"act"`
+	Email    string             `json:"email"`
+	Session  string             `json:"session"` // of the browser: if that ends, so does this
+}
+
+func (s *Service) handToDevice(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session) error {
+	b, err := json.Marshal(bearer{n.Identity, n.Act, n.Email, n.ID})
+	if err != nil {
+		return err
+	}
+	if err := s.store.DecideDevice(r.Context(), f.UserCode, resource.DeviceAllowed, s.cfg.Key.Seal("hand-off", b)); err != nil {
+		return err
+	}
+	s.drop(w, f)
+	s.show(w, r, http.StatusOK, "done", nil, &donePage{Purpose: forDevice, Text: "The device is signed in. You can close this window."})
+	return nil
+}
+
+const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
+
+// tokenEndpoint gives tokens for what a program was handed: a code, the code of
+// a device, or a refresh token.
+func (s *Service) tokenEndpoint(w http.ResponseWriter, r *http.Request) {
+	r = r.WithContext(resource.WithActor(r.Context(), resource.Actor{RequestID: newID(), Remote: remote(r)}))
+	switch s.field(w, r, "grant_type") {
+	case "authorization_code":
+		s.redeemCode(w, r)
+	case deviceGrant:
+		s.pollDevice(w, r)
+	case "refresh_token":
+		s.refresh(w, r)
+	default:
+		oauthError(w, http.StatusBadRequest, "unsupported_grant_type", "must be authorization_code, refresh_token or "+deviceGrant)
+	}
+}
+
+func (s *Service) answerTokens(w http.ResponseWriter, t sts.Token, refresh string) {
+	answer := map[string]any{"access_token": t.Text, "token_type": "Bearer", "expires_in": int(t.Expiry.Sub(s.cfg.Now()).Seconds())}
+	if refresh != "" {
+		answer["refresh_token"] = refresh
+	}
+	oauthAnswer(w, http.StatusOK, answer)
+}
+
+// redeemCode gives the tokens that were left for a code to who can prove to have
+// asked for it. A code that comes again ends the session that it gave: one of
+// the two has stolen it.
+func (s *Service) redeemCode(w http.ResponseWriter, r *http.Request) {
+	ctx := r.Context()
+	code := s.field(w, r, "code")
+	bad := func() {
+		oauthError(w, http.StatusBadRequest, "invalid_grant", "the code is not good, was used before, or is not of this client")
+	}
+	sealed, err := s.store.Fetch(ctx, digest("code "+code))
+	if errors.Is(err, fault.NotFound) {
+		if old, err := s.store.Left(ctx, digest("used "+code)); err == nil {
+			if _, err := s.store.EndSession(ctx, string(old)); err != nil {
+				s.note(r, err)
+			}
+		}
+		bad()
+		return
+	}
+	var out issued
+	if err == nil {
+		err = s.unseal(sealed, &out)
+	}
+	if err == nil && out.Session != "" {
+		err = s.store.Leave(ctx, digest("used "+code), []byte(out.Session), s.cfg.Now().Add(replayWatched))
+	}
+	if err != nil {
+		s.tokenFailure(w, r, err)
+		return
+	}
+	sum := sha256.Sum256([]byte(s.field(w, r, "code_verifier")))
+	challenge := base64.RawURLEncoding.EncodeToString(sum[:])
+	if subtle.ConstantTimeCompare([]byte(challenge), []byte(out.Challenge)) != 1 ||
+		s.field(w, r, "redirect_uri") != out.Redirect || s.field(w, r, "client_id") != out.Client {
+		if _, err := s.store.EndSession(ctx, out.Session); err != nil {
+			s.note(r, err)
+		}
+		bad()
+		return
+	}
+	s.answerTokens(w, out.Token, out.Refresh)
+}
+
+func (s *Service) tokenFailure(w http.ResponseWriter, r *http.Request, err error) {
+	told := s.told(r, err)
+	switch told.Code {
+	case fault.Unauthenticated, fault.NotFound, fault.PermissionDenied:
+		oauthError(w, http.StatusBadRequest, "invalid_grant", told.Message)
+	case fault.InvalidArgument:
+		oauthError(w, http.StatusBadRequest, "invalid_target", told.Message)
+	default:
+		oauthError(w, statusOf(told), "server_error", told.Message)
+	}
+}
+
+// pollDevice answers a device that asks whether somebody has signed it in.
+func (s *Service) pollDevice(w http.ResponseWriter, r *http.Request) {
+	d, hasty, err := s.store.PollDevice(r.Context(), digest("device "+s.field(w, r, "device_code")), s.cfg.PollEvery)
+	switch {
+	case errors.Is(err, fault.NotFound):
+		oauthError(w, http.StatusBadRequest, "expired_token", "the device code is not known, was used, or has expired")
+		return
+	case err != nil:
+		s.tokenFailure(w, r, err)
+		return
+	case d.Client != s.field(w, r, "client_id"):
+		oauthError(w, http.StatusBadRequest, "invalid_grant", "the device code is of another client")
+		return
+	case hasty:
+		oauthError(w, http.StatusBadRequest, "slow_down", "ask less often")
+		return
+	case d.State == resource.DevicePending:
+		oauthError(w, http.StatusBadRequest, "authorization_pending", "nobody has decided yet")
+		return
+	case d.State == resource.DeviceDenied:
+		oauthError(w, http.StatusBadRequest, "access_denied", "the sign-in was refused in the browser")
+		return
+	}
+	var who bearer
+	if err := s.unseal(d.Granted, &who); err != nil {
+		s.tokenFailure(w, r, err)
+		return
+	}
+	if _, err := s.store.Session(r.Context(), who.Session); err != nil { // ended in the meantime
+		s.tokenFailure(w, r, err)
+		return
+	}
+	f := &flow{Audience: d.Audience, Refresh: true}
+	n := resource.Session{Identity: who.Identity, Act: who.Act, Email: who.Email}
+	out, err := s.issue(r.Context(), f, n, d.Client+" on a device", d.Address, "")
+	if err != nil {
+		s.tokenFailure(w, r, err)
+		return
+	}
+	s.answerTokens(w, out.Token, out.Refresh)
+}
+
+// refresh gives a token for a refresh token.
+func (s *Service) refresh(w http.ResponseWriter, r *http.Request) {
+	wish := s.wish(&flow{})
+	if aud := s.field(w, r, "audience"); aud != "" {
+		wish.Audience = strings.Split(aud, ",")
+	}
+	access, next, err := s.sts.Refresh(r.Context(), s.field(w, r, "refresh_token"), wish)
+	if err != nil {
+		s.tokenFailure(w, r, err)
+		return
+	}
+	s.answerTokens(w, access, next.Text)
+}

@@ -1,0 +1,178 @@
+package login
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+const (
+	flowLife   = 15 * time.Minute
+	flowCookie = "hf_flow_"
+	sealedFlow = "sign-in"
+	maxCookie  = 3800 // browsers keep 4096 bytes with the name and the attributes
+	maxForm    = 64 << 10
+)
+
+// What a sign-in is for.
+const (
+	forCommand  = "command"  // a program on this computer, which waits on a port
+	forHeadless = "headless" // a program elsewhere, which has shown a key
+	forDevice   = "device"   // a program elsewhere, which has shown a code
+	forBrowser  = "browser"  // the browser itself
+	forTrial    = "trial"    // nothing: a provider is tried
+)
+
+// A flow is a sign-in under way. It lives in a sealed cookie that is named for
+// it: who knows its id but is another browser has nothing.
+type flow struct {
+	ID      string `json:"id"`
+	Expires int64  `json:"exp"` // in seconds
+	Purpose string `json:"for"`
+
+	Redirect  string   `json:"redirect,omitempty"`  // where a command waits
+	State     string   `json:"state,omitempty"`     // that it wants back
+	Challenge string   `json:"challenge,omitempty"` // of the secret it will redeem a code with
+	Client    string   `json:"client,omitempty"`
+	Audience  []string `json:"aud,omitempty"`
+	Scopes    []string `json:"scopes,omitempty"`
+	Identity  string   `json:"identity,omitempty"` // to assume
+	Refresh   bool     `json:"refresh,omitempty"`
+	Known     bool     `json:"known,omitempty"` // only people who are registered
+	Invite    string   `json:"invite,omitempty"`
+	Headless  string   `json:"headless,omitempty"`
+	UserCode  string   `json:"userCode,omitempty"`
+
+	Organization resource.UID `json:"org,omitempty"` // that was chosen
+	Provider     resource.UID `json:"idp,omitempty"` // that is being asked
+	Leg          string       `json:"leg,omitempty"` // the state of the question
+	Nonce        string       `json:"nonce,omitempty"`
+	Verifier     string       `json:"verifier,omitempty"`
+
+	Account  resource.UID    `json:"account,omitempty"`  // whose password was right; the second factor is to come
+	WebAuthn json.RawMessage `json:"webauthn,omitempty"` // the question to a passkey
+	Session  string          `json:"session,omitempty"`  // that this sign-in began
+}
+
+func newID() string { return rand.Text() }
+
+func digest(text string) []byte {
+	d := sha256.Sum256([]byte(text))
+	return d[:]
+}
+
+// cookie returns a cookie of ours. Scripts do not see it, other sites do not
+// send it along with forms, and over https no other host can set it.
+func (s *Service) cookie(name, value string, life time.Duration) *http.Cookie {
+	c := &http.Cookie{Name: s.cookieName(name), Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: s.origin.Scheme == "https"}
+	if c.MaxAge = int(life.Seconds()); value == "" {
+		c.MaxAge = -1
+	}
+	return c
+}
+
+func (s *Service) cookieName(name string) string {
+	if s.origin.Scheme == "https" {
+		return "__Host-" + name
+	}
+	return name
+}
+
+// keep puts a flow into its cookie. It tells whether it fits.
+func (s *Service) keep(w http.ResponseWriter, f *flow) bool {
+	b, err := json.Marshal(f)
+	if err != nil {
+		return false
+	}
+	value := base64.RawURLEncoding.EncodeToString(s.cfg.Key.Seal(sealedFlow, b))
+	if len(value) > maxCookie {
+		return false
+	}
+	http.SetCookie(w, s.cookie(flowCookie+f.ID, value, flowLife))
+	return true
+}
+
+// drop ends a flow in its browser.
+func (s *Service) drop(w http.ResponseWriter, f *flow) {
+	http.SetCookie(w, s.cookie(flowCookie+f.ID, "", 0))
+}
+
+var flowID = regexp.MustCompile(`^[A-Z2-7]{26}$`)
+
+// open returns the flow of that id, if this is its browser and it is not over.
+func (s *Service) open(r *http.Request, id string) *flow {
+	if !flowID.MatchString(id) {
+		return nil
+	}
+	c, err := r.Cookie(s.cookieName(flowCookie + id))
+	if err != nil {
+		return nil
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(c.Value)
+	if err != nil {
+		return nil
+	}
+	b, err := s.cfg.Key.Open(sealedFlow, sealed)
+	if err != nil {
+		return nil
+	}
+	var f flow
+	if json.Unmarshal(b, &f) != nil || f.ID != id || s.cfg.Now().Unix() >= f.Expires {
+		return nil
+	}
+	return &f
+}
+
+// flowOf returns the flow a request names in its query or form. Where there is
+// none, it says so to the person and returns nil.
+func (s *Service) flowOf(w http.ResponseWriter, r *http.Request) *flow {
+	if f := s.open(r, s.field(w, r, "flow")); f != nil {
+		return f
+	}
+	s.problem(w, r, http.StatusBadRequest, "This sign-in is over",
+		"It took too long, was finished already, or was begun in another browser. Start again from the program that sent you here.")
+	return nil
+}
+
+// field returns a field of a form, or of the query of a GET.
+func (s *Service) field(w http.ResponseWriter, r *http.Request, name string) string {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return r.URL.Query().Get(name)
+	}
+	if r.PostForm == nil {
+		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+		_ = r.ParseForm() // what cannot be read is not there
+	}
+	return r.PostForm.Get(name)
+}
+
+// loopback returns the address where a program on this computer waits, if it is
+// one: nothing is ever handed to another host.
+func loopback(text string) (*url.URL, bool) {
+	u, err := url.Parse(text)
+	if err != nil || len(text) > 1024 || u.Scheme != "http" || u.User != nil || u.Fragment != "" || u.Opaque != "" {
+		return nil, false
+	}
+	switch u.Hostname() {
+	case "localhost", "127.0.0.1", "::1":
+	default:
+		return nil, false
+	}
+	return u, !strings.ContainsAny(text, "\\\r\n")
+}
+
+func originOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}

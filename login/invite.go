@@ -1,0 +1,36 @@
+package login
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// readInvite reads the code of an invite, as package iam writes it.
+func readInvite(code string) (p resource.Presented, _ error) {
+	bad := fault.Unmet("INVITE_UNKNOWN", "the invite is not known: check that its code is whole")
+	if len(code) > 1024 {
+		return p, bad
+	}
+	b, err := base64.RawURLEncoding.DecodeString(strings.TrimSpace(code))
+	if err != nil {
+		return p, bad
+	}
+	var c struct {
+		Invite string `json:"invite"`
+		Secret []byte `json:"secret"`
+	}
+	if json.Unmarshal(b, &c) != nil {
+		return p, bad
+	}
+	if p.UID, err = resource.ParseUID("invite", c.Invite); err != nil {
+		return p, bad
+	}
+	sum := sha256.Sum256(c.Secret)
+	p.Digest = sum[:]
+	return p, nil
+}

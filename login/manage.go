@@ -1,0 +1,358 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+// linkLife is how long a one-time link is good.
+const linkLife = 24 * time.Hour
+
+// A OneTimeLink is an address that sets the password of an account, once.
+type OneTimeLink struct {
+	URL        string
+	ExpireTime time.Time
+}
+
+var accountList = page.List{Kind: "accounts", Fields: []string{"uid", "email", "create_time", "update_time"}, Default: page.Order{Field: "uid"}}
+
+// newLink gives an account a one-time link, and returns it for the only time.
+func (s *Service) newLink(a *resource.Account, factors bool) OneTimeLink {
+	code, ends := newID()+newID(), s.now().Add(linkLife)
+	a.Link = resource.Link{Digest: digest("link " + code), Expires: ends, Factors: factors}
+	return OneTimeLink{s.at("/link?code=" + code), ends}
+}
+
+// CreateAccount makes an account in a group, with a role there if one is given,
+// and returns the link that its person sets a password with. The caller needs
+// identity.create there, and for a role role_bindings.create and all that the
+// role gives.
+func (s *Service) CreateAccount(ctx context.Context, parent resource.UID, a resource.Account, role resource.UID) (resource.Account, OneTimeLink, error) {
+	if err := s.authz.Require(ctx, resource.IdentityCreate, parent); err != nil {
+		return a, OneTimeLink{}, err
+	}
+	if !parent.IsRoot() {
+		return a, OneTimeLink{}, fault.Field("parent", "must be an organization")
+	}
+	a.Email = resource.NormalEmail(a.Email)
+	if err := a.Validate(); err != nil {
+		return a, OneTimeLink{}, err
+	}
+	if role != "" {
+		if err := s.mayGive(ctx, parent, role); err != nil {
+			return a, OneTimeLink{}, err
+		}
+	}
+	return s.AddAccount(ctx, parent, a, role)
+}
+
+// AddAccount is CreateAccount without asking: it is how a service starts.
+func (s *Service) AddAccount(ctx context.Context, org resource.UID, a resource.Account, role resource.UID) (resource.Account, OneTimeLink, error) {
+	a, i := s.newAccount(org, a)
+	var link OneTimeLink
+	if a.Password == "" {
+		link = s.newLink(&a, false)
+	}
+	var with []resource.RoleBinding
+	if role != "" {
+		with = append(with, resource.RoleBinding{UID: org.NewChild(), Identity: a.Identity, Role: role, CreateTime: a.CreateTime})
+	}
+	return a, link, s.store.InsertAccount(ctx, a, i, with...)
+}
+
+// AddAccountOf gives a person who is known already an account in an organization,
+// too, without asking.
+func (s *Service) AddAccountOf(ctx context.Context, org resource.UID, a resource.Account, person resource.Identity) error {
+	a, _ = s.newAccount(org, a)
+	a.Identity = person.UID
+	return s.store.InsertAccount(ctx, a, person)
+}
+
+// Found makes an organization whose first owner has an account here. It asks
+// nobody's permission: it is how a service starts.
+func (s *Service) Found(ctx context.Context, name string, kind resource.OrgKind, a resource.Account) (resource.Group, resource.Account, OneTimeLink, error) {
+	now := s.now()
+	g := resource.Group{UID: resource.NewRoot(), Name: name, Kind: kind, CreateTime: now, UpdateTime: now}
+	a.Email = resource.NormalEmail(a.Email)
+	if err := together(g.Validate(), a.Validate()); err != nil {
+		return g, a, OneTimeLink{}, err
+	}
+	a, i := s.newAccount(g.UID, a)
+	var link OneTimeLink
+	if a.Password == "" {
+		link = s.newLink(&a, false)
+	}
+	owner := resource.RoleBinding{UID: g.UID.NewChild(), Identity: a.Identity, Role: resource.OwnerRole, CreateTime: now}
+	return g, a, link, s.store.Found(ctx, g, a, i, owner)
+}
+
+// mayGive checks that the caller may give a role in a group.
+func (s *Service) mayGive(ctx context.Context, group, role resource.UID) error {
+	if err := s.authz.Require(ctx, resource.RoleBindingsCreate, group); err != nil {
+		return err
+	}
+	if !role.IsRoot() && !role.Parent().Covers(group) {
+		return fault.Field("role_uid", "is neither a managed role nor one of this group or a group above it")
+	}
+	r, err := s.store.Role(ctx, role)
+	if err != nil {
+		return err
+	}
+	return s.authz.RequireAll(ctx, r.Capabilities, group)
+}
+
+// HashPassword returns a password as an account keeps it. It returns
+// fault.InvalidArgument for one that will not do.
+func (s *Service) HashPassword(ctx context.Context, password, email string) (string, error) {
+	if err := checkPassword(password, email); err != nil {
+		return "", err
+	}
+	return s.hashes.hash(ctx, password)
+}
+
+// CreateLink makes a one-time link of an account; one that was out ends. Whoever
+// has it becomes that person, so the caller needs identity.update on the account
+// and everything that the person may do. factors has passkeys and one-time
+// passwords end, too, once the link is followed.
+func (s *Service) CreateLink(ctx context.Context, uid resource.UID, factors bool) (link OneTimeLink, _ error) {
+	if err := s.authz.Require(ctx, resource.IdentityUpdate, uid); err != nil {
+		return link, err
+	}
+	_, err := s.store.UpdateAccount(ctx, uid, func(a *resource.Account) error {
+		for _, held := range s.authz.GrantsOf(a.Identity) {
+			if err := s.authz.RequireAll(ctx, held.Capabilities, held.Group); err != nil {
+				return err
+			}
+		}
+		link = s.newLink(a, factors)
+		return nil
+	})
+	return link, err
+}
+
+// DeleteAccount removes an account with its identity. The caller needs
+// identity.delete on it.
+func (s *Service) DeleteAccount(ctx context.Context, uid resource.UID) error {
+	if err := s.authz.Require(ctx, resource.IdentityDelete, uid); err != nil {
+		return err
+	}
+	return s.store.DeleteAccount(ctx, uid)
+}
+
+// ListAccounts returns a page of the accounts the caller holds identity.list on,
+// and how many passkeys those have that have any.
+func (s *Service) ListAccounts(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.Account], map[resource.UID]int, error) {
+	none := page.Page[resource.Account]{}
+	under, err := s.authz.Reach(ctx, resource.IdentityList)
+	if err != nil {
+		return none, nil, err
+	}
+	if err := f.Validate(); err != nil {
+		return none, nil, err
+	}
+	req, err := s.pages.Request(accountList, f, p)
+	if err != nil {
+		return none, nil, err
+	}
+	got, err := s.store.Accounts(ctx, store.Reach{Under: under}, f, req)
+	if err != nil {
+		return none, nil, err
+	}
+	var uids []resource.UID
+	for _, a := range got.Items {
+		uids = append(uids, a.UID)
+	}
+	counts, err := s.store.PasskeyCounts(ctx, uids)
+	return page.Turn(s.pages, req, got), counts, err
+}
+
+// Rules returns what an organization has decided about signing in. The caller
+// needs identity_providers.list on it.
+func (s *Service) Rules(ctx context.Context, org resource.UID) (resource.SignInRules, error) {
+	if err := s.authz.Require(ctx, resource.IdentityProvidersList, org); err != nil {
+		return resource.SignInRules{}, err
+	}
+	if _, err := s.store.Group(ctx, org); err != nil {
+		return resource.SignInRules{}, err
+	}
+	return s.store.SignInRules(ctx, org)
+}
+
+// SetRules keeps what an organization decides about signing in. The caller needs
+// identity_providers.update on it. Accounts are switched off only once an owner
+// has come through a provider.
+func (s *Service) SetRules(ctx context.Context, r resource.SignInRules) error {
+	if err := s.authz.Require(ctx, resource.IdentityProvidersUpdate, r.Organization); err != nil {
+		return err
+	}
+	if !r.Organization.IsRoot() {
+		return fault.Field("uid", "must be an organization")
+	}
+	return s.store.SetSignInRules(ctx, r)
+}
+
+// Joins returns who joined a group through invites, newest first. The caller
+// needs group_invites.list on it.
+func (s *Service) Joins(ctx context.Context, group resource.UID) ([]resource.Join, error) {
+	if err := s.authz.Require(ctx, resource.GroupInvitesList, group); err != nil {
+		return nil, err
+	}
+	if _, err := s.store.Group(ctx, group); err != nil {
+		return nil, err
+	}
+	return s.store.Joins(ctx, group)
+}
+
+// caller returns who is asking.
+func caller(ctx context.Context) (authz.Caller, error) {
+	c, ok := authz.CallerFrom(ctx)
+	if !ok {
+		return c, fault.New(fault.Unauthenticated, "Unauthenticated: a token is required")
+	}
+	return c, nil
+}
+
+// mayRule checks that the caller is a person, or answers for them: holds
+// identity.update where their account, their provider or, for others, one of
+// their roles is.
+func (s *Service) mayRule(ctx context.Context, c authz.Caller, identity resource.UID) error {
+	if c.Identity == identity {
+		return nil
+	}
+	homes, err := s.store.HomesOf(ctx, identity)
+	if err != nil {
+		return err
+	}
+	if len(homes) == 0 {
+		for _, held := range s.authz.GrantsOf(identity) {
+			homes = append(homes, held.Group)
+		}
+	}
+	if slices.ContainsFunc(homes, func(g resource.UID) bool { return s.authz.Require(ctx, resource.IdentityUpdate, g) == nil }) {
+		return nil
+	}
+	return fault.Denied(resource.IdentityUpdate.String(), string(identity))
+}
+
+// Sessions returns the sessions of an identity, newest first: the caller's own
+// for "", or those of somebody the caller answers for. current is the caller's.
+func (s *Service) Sessions(ctx context.Context, identity resource.UID) (all []resource.Session, current string, _ error) {
+	c, err := caller(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	if identity == "" {
+		identity = c.Identity
+	}
+	if err := s.mayRule(ctx, c, identity); err != nil {
+		return nil, "", err
+	}
+	all, err = s.store.Sessions(ctx, identity)
+	return all, c.Session, err
+}
+
+// EndSession ends a session: the caller's own for "", or one of somebody the
+// caller answers for. Its tokens are void from the next request on.
+func (s *Service) EndSession(ctx context.Context, id string) error {
+	c, err := caller(ctx)
+	if err != nil {
+		return err
+	}
+	if id == "" {
+		if id = c.Session; id == "" {
+			return fault.Unmet("NO_SESSION", "the token presented is not of a session")
+		}
+	}
+	n, err := s.store.Session(ctx, id)
+	if errors.Is(err, fault.NotFound) {
+		return fault.Denied(resource.IdentityUpdate.String(), "session "+id) // not to be told from somebody else's
+	}
+	if err != nil {
+		return err
+	}
+	if s.mayRule(ctx, c, n.Identity) != nil {
+		return fault.Denied(resource.IdentityUpdate.String(), "session "+id)
+	}
+	_, err = s.store.EndSession(ctx, id)
+	return err
+}
+
+// EndSessions ends all sessions of an identity, and returns how many there were.
+func (s *Service) EndSessions(ctx context.Context, identity resource.UID) (int, error) {
+	c, err := caller(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if identity == "" {
+		identity = c.Identity
+	}
+	if err := s.mayRule(ctx, c, identity); err != nil {
+		return 0, err
+	}
+	return s.store.EndSessions(ctx, identity, "")
+}
+
+// Leave removes the caller, who must be the person of that uid.
+func (s *Service) Leave(ctx context.Context, uid resource.UID) error {
+	c, err := caller(ctx)
+	if err != nil {
+		return err
+	}
+	if c.Identity != uid {
+		return fault.Denied(resource.IdentityDelete.String(), string(uid))
+	}
+	if !uid.IsRoot() {
+		return fault.Field("id", "is not a person's identity; those who manage its group remove it")
+	}
+	return s.store.DeleteIdentity(ctx, uid)
+}
+
+// Register redeems an invite for who is behind a token: of ours, or of an issuer
+// that it was asked for for us. identity, if not "", must be who that is.
+func (s *Service) Register(ctx context.Context, bearer, code string, identity resource.UID) (resource.Landing, error) {
+	presented, err := readInvite(code)
+	if err != nil {
+		return resource.Landing{}, err
+	}
+	i, err := s.store.InviteFor(ctx, presented) // before anybody's issuer is asked for its keys
+	if err != nil {
+		return resource.Landing{}, err
+	}
+	who, err := s.behind(ctx, bearer, i.UID.Root())
+	if err != nil {
+		return resource.Landing{}, err
+	}
+	if uid := resource.UserUID(who.Issuer, who.Subject); identity != "" && identity != uid {
+		return resource.Landing{}, fault.Field("identity_id", "is not the identity of the token's person")
+	}
+	who.Invite, who.Register = &presented, identity == ""
+	return s.store.Arrive(asPerson(ctx, who), who)
+}
+
+// behind returns the person behind a token.
+func (s *Service) behind(ctx context.Context, bearer string, org resource.UID) (resource.Arrival, error) {
+	audiences := map[string][]string{} // of providers, by issuer: their tokens are for the client that we are
+	all, err := s.store.ProvidersOf(ctx, org)
+	if err != nil {
+		return resource.Arrival{}, err
+	}
+	for _, p := range all {
+		audiences[p.OIDC.Issuer] = append(audiences[p.OIDC.Issuer], p.OIDC.ClientID)
+	}
+	p, err := s.sts.Identify(ctx, bearer, audiences)
+	if err != nil {
+		return resource.Arrival{}, err
+	}
+	if p.Identity != "" {
+		return s.arrivalAgain(ctx, resource.Session{Identity: p.Identity, Act: &resource.Upstream{Issuer: p.Issuer, Subject: p.Subject}, Email: p.Email})
+	}
+	return resource.Arrival{Issuer: p.Issuer, Subject: p.Subject, Name: p.Name, Email: p.Email, EmailVerified: p.EmailVerified}, nil
+}

@@ -1,0 +1,59 @@
+// Passkeys: the one thing on these pages that needs a script.
+(() => {
+  "use strict";
+  const calls = {
+    signin: ["/signin/passkey", "flow", "get"],
+    factor: ["/signin/passkey", "flow", "get"],
+    register: ["/account/passkeys", "csrf", "create"],
+  };
+  if (!window.PublicKeyCredential || !PublicKeyCredential.parseRequestOptionsFromJSON) return;
+
+  const problem = document.getElementById("passkey-problem");
+  const tell = (text) => {
+    problem.textContent = text;
+    problem.hidden = !text;
+  };
+  const field = (name) => document.querySelector(`input[name="${name}"]`)?.value ?? "";
+
+  const post = async (path, body) => {
+    const answer = await fetch(path, {
+      method: "POST",
+      headers: { "Content-Type": "application/json", Accept: "application/json" },
+      body: JSON.stringify(body),
+    });
+    const data = await answer.json().catch(() => ({}));
+    if (!answer.ok) throw new Error(data.problem || "The server did not accept that. Try again.");
+    return data;
+  };
+
+  const run = async (kind) => {
+    const [path, secret, verb] = calls[kind];
+    const body = { [secret]: field(secret) };
+    const { publicKey } = await post(`${path}/start`, body);
+    const options = publicKey.publicKey ?? publicKey;
+    const credential = verb === "get"
+      ? await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(options) })
+      : await navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(options) });
+    body.credential = credential.toJSON();
+    if (kind === "register") body.name = field("name").trim() || "Passkey";
+    location.assign((await post(path, body)).location);
+  };
+
+  for (const button of document.querySelectorAll("[data-passkey]")) {
+    button.addEventListener("click", async () => {
+      button.disabled = true;
+      tell("");
+      try {
+        await run(button.dataset.passkey);
+      } catch (error) {
+        tell(error.name === "NotAllowedError" ? "No passkey was used. Try again, or sign in another way."
+          : error.name === "InvalidStateError" ? "This device already has a passkey for the account."
+          : error.message);
+        button.disabled = false;
+      }
+    });
+    button.hidden = false;
+    const form = button.closest("[data-passkey-form]");
+    if (form) form.hidden = false;
+  }
+})();

@@ -1,0 +1,236 @@
+package login
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+var (
+	plainWord     = regexp.MustCompile(`^[\x21-\x7e]{1,256}$`)
+	challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
+)
+
+// begin is where a program sends a person to sign in. Nothing in its query is
+// secret, and it changes nothing: it leads to the page, or to the provider.
+func (s *Service) begin(w http.ResponseWriter, r *http.Request) {
+	f, err := s.newFlow(r)
+	if err != nil {
+		s.fail(w, r, "This sign-in cannot begin", err)
+		return
+	}
+	s.start(w, r, f)
+}
+
+// start keeps a new flow and sends the browser on.
+func (s *Service) start(w http.ResponseWriter, r *http.Request, f *flow) {
+	f.ID, f.Expires = newID(), s.cfg.Now().Add(flowLife).Unix()
+	if f.Provider != "" && (f.Purpose == forTrial || !s.stillSignedIn(r, f)) {
+		s.askProvider(w, r, f)
+		return
+	}
+	f.Provider = ""
+	if !s.keep(w, f) {
+		s.fail(w, r, "This sign-in cannot begin", fault.Field("request", "is too long"))
+		return
+	}
+	s.redirect(w, r, "/signin?flow="+f.ID)
+}
+
+// stillSignedIn tells whether the browser's session is of the provider that the
+// flow asks for.
+func (s *Service) stillSignedIn(r *http.Request, f *flow) bool {
+	n, ok := s.browser(r)
+	if !ok || n.Act == nil || f.Identity != "" {
+		return false
+	}
+	p, err := s.store.Provider(r.Context(), f.Provider)
+	return err == nil && p.OIDC.Issuer == n.Act.Issuer
+}
+
+// redirect sends the browser to a page of ours.
+func (s *Service) redirect(w http.ResponseWriter, r *http.Request, path string) {
+	secureHeaders(w, "")
+	http.Redirect(w, r, path, http.StatusSeeOther)
+}
+
+// newFlow reads what a program wants of a sign-in.
+func (s *Service) newFlow(r *http.Request) (*flow, error) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, fault.Field("query", "is malformed")
+	}
+	f := &flow{
+		Purpose: forBrowser, Client: q.Get("client_id"), Identity: q.Get("identity"), Invite: q.Get("invite"),
+		Refresh: q.Get("create_refresh_token") == "true", Known: q.Get("skip_registration") == "true",
+	}
+	var bad []fault.Violation
+	wrong := func(name, why string) { bad = append(bad, fault.Violation{Subject: name, Description: why}) }
+	s.readTarget(f, q, wrong)
+	if f.Client != "" && q.Get("idp_id") != "" {
+		wrong("client_id", "cannot be combined with idp_id")
+	}
+	if f.Client != "" && !plainWord.MatchString(f.Client) {
+		wrong("client_id", "must be 1 to 256 plain characters")
+	}
+	if f.Identity != "" {
+		if _, err := resource.ParseUID("identity", f.Identity); err != nil {
+			wrong("identity", "is not a uid")
+		}
+	}
+	for _, list := range q["audience"] {
+		for aud := range strings.SplitSeq(list, ",") {
+			if aud = strings.TrimSpace(aud); aud != "" {
+				f.Audience = append(f.Audience, aud)
+			}
+		}
+	}
+	if f.Scopes, err = s.scopes(r, q["scope"]); err != nil {
+		wrong("scope", "is not the uid or the name of a group")
+	}
+	if len(bad) > 0 {
+		return nil, fault.Fields(bad)
+	}
+	if err := s.checkWish(f); err != nil {
+		return nil, err
+	}
+	if id := q.Get("idp_id"); id != "" {
+		if err := s.readProvider(r, f, id); err != nil {
+			return nil, err
+		}
+	}
+	if q.Get("trial") == "true" && f.Provider != "" {
+		f.Purpose, f.Redirect = forTrial, ""
+	}
+	return f, nil
+}
+
+// readTarget reads where the outcome of a sign-in goes.
+func (s *Service) readTarget(f *flow, q url.Values, wrong func(name, why string)) {
+	redirect, code := q.Get("redirect"), q.Get("headless_code")
+	switch {
+	case redirect != "" && code != "":
+		wrong("headless_code", "cannot be combined with redirect")
+	case redirect != "":
+		f.Purpose, f.Redirect = forCommand, redirect
+		if _, ok := loopback(redirect); !ok {
+			wrong("redirect", "must be an http address of this computer: nothing is handed to another host")
+		}
+		if exit := q.Get("exit"); exit != "" && exit != "redirect" {
+			wrong("exit", "must be redirect")
+		}
+	case code != "":
+		f.Purpose, f.Headless = forHeadless, code
+		if b, err := base64.RawURLEncoding.DecodeString(code); err != nil || len(b) != 32 {
+			wrong("headless_code", "must be an X25519 public key in unpadded base64url")
+		}
+	case q.Get("exit") != "":
+		wrong("redirect", "is required")
+	}
+	f.State, f.Challenge = q.Get("state"), q.Get("code_challenge")
+	if f.Challenge != "" && (q.Get("code_challenge_method") != "S256" || !challengeForm.MatchString(f.Challenge)) {
+		wrong("code_challenge", "must be a SHA-256 in unpadded base64url, with code_challenge_method=S256")
+	}
+	if len(f.State) > 512 || len(f.Invite) > 1024 || len(q["scope"]) > 16 {
+		wrong("request", "is too long")
+	}
+}
+
+// readProvider finds the provider that a sign-in is to go through: by its uid,
+// or by the name of an organization that has one.
+func (s *Service) readProvider(r *http.Request, f *flow, id string) error {
+	if uid, err := resource.ParseUID("idp_id", id); err == nil {
+		p, err := s.store.Provider(r.Context(), uid)
+		if errors.Is(err, fault.NotFound) || err == nil && p.Disabled && r.URL.Query().Get("trial") != "true" {
+			return fault.New(fault.NotFound, "Not found: there is no such provider, or it is not in use")
+		}
+		f.Provider, f.Organization = uid, uid.Root()
+		return err
+	}
+	org, err := s.store.Organization(r.Context(), strings.ToLower(id))
+	if errors.Is(err, fault.NotFound) {
+		return fault.New(fault.NotFound, "Not found: there is no organization of that name")
+	}
+	if err != nil {
+		return err
+	}
+	f.Organization = org.UID
+	all, err := s.store.ProvidersOf(r.Context(), org.UID)
+	if err == nil && len(all) == 1 {
+		f.Provider = all[0].UID
+	}
+	return err
+}
+
+// scopes returns the uids of groups that a program names: by uid or by name,
+// escaped once more than a query is.
+func (s *Service) scopes(r *http.Request, names []string) (all []string, _ error) {
+	for _, name := range names {
+		name, err := url.QueryUnescape(name)
+		if err != nil {
+			return nil, err
+		}
+		if name == "" || name == "/" {
+			continue
+		}
+		uid, err := resource.ParseUID("scope", name)
+		if err != nil {
+			org, err := s.store.Organization(r.Context(), name)
+			if err != nil {
+				return nil, err
+			}
+			uid = org.UID
+		}
+		all = append(all, string(uid))
+	}
+	return all, nil
+}
+
+// orgcheck tells whether there is an organization of a name that one can sign in
+// to. Programs ask before they send somebody.
+func (s *Service) orgcheck(w http.ResponseWriter, r *http.Request) {
+	secureHeaders(w, "")
+	w.Header().Set("Content-Type", "application/json")
+	name := r.URL.Query().Get("name")
+	if name == "" {
+		w.WriteHeader(http.StatusBadRequest)
+		_ = json.NewEncoder(w).Encode(map[string]any{"code": int(fault.InvalidArgument), "message": "Invalid argument: name: is required"})
+		return
+	}
+	_, err := s.store.Organization(r.Context(), strings.ToLower(name))
+	if err != nil && !errors.Is(err, fault.NotFound) {
+		f := s.told(r, err)
+		w.WriteHeader(statusOf(f))
+		_ = json.NewEncoder(w).Encode(map[string]any{"code": int(f.Code), "message": f.Message})
+		return
+	}
+	_ = json.NewEncoder(w).Encode(err == nil)
+}
+
+// beginJoin is where the link of an invite leads. The code moves from the address
+// into the cookie at once, so that it stays in no history.
+func (s *Service) beginJoin(w http.ResponseWriter, r *http.Request) {
+	f := &flow{Purpose: forBrowser, Invite: r.URL.Query().Get("code")}
+	if _, err := s.invited(r, f); err != nil {
+		s.fail(w, r, "This invite cannot be used", err)
+		return
+	}
+	s.start(w, r, f)
+}
+
+// checkCode is what a person compares with their terminal: a short form of the
+// key that it has shown.
+func checkCode(headless string) string {
+	sum := sha256.Sum256([]byte(headless))
+	text := base32.StdEncoding.EncodeToString(sum[:5])
+	return text[:4] + "-" + text[4:8]
+}

@@ -1,0 +1,388 @@
+package login
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/oauth2"
+
+	"github.com/holdfast-dev/holdfast/outbound"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+const (
+	discoveredFor  = 10 * time.Minute
+	providersKnown = 1000
+	maxAnswer      = 1 << 20 // of a provider
+	maxGroups      = 1000
+	maxGroup       = 256
+)
+
+// upstream asks the providers of organizations who somebody is.
+type upstream struct {
+	client *http.Client
+	now    func() time.Time
+
+	mu    sync.Mutex
+	known *lru.Cache[string, *discovered]
+}
+
+// discovered is what an issuer says of itself.
+type discovered struct {
+	*oidc.Provider
+	at    time.Time
+	about metadata
+}
+
+type metadata struct {
+	Authorization string   `json:"authorization_endpoint"`
+	Token         string   `json:"token_endpoint"`
+	Userinfo      string   `json:"userinfo_endpoint"`
+	Keys          string   `json:"jwks_uri"`
+	Challenges    []string `json:"code_challenge_methods_supported"`
+	Scopes        []string `json:"scopes_supported"`
+	Claims        []string `json:"claims_supported"`
+	ResponseTypes []string `json:"response_types_supported"`
+	Algorithms    []string `json:"id_token_signing_alg_values_supported"`
+	NamesItself   bool     `json:"authorization_response_iss_parameter_supported"`
+}
+
+func newUpstream(client *http.Client, now func() time.Time) (*upstream, error) {
+	if client == nil {
+		client = outbound.Client(outbound.Config{})
+	}
+	limited := *client
+	limited.Transport = limit{client.Transport}
+	known, err := lru.New[string, *discovered](providersKnown)
+	return &upstream{client: &limited, now: now, known: known}, err
+}
+
+// limit bounds the answers of a client: the libraries read them to their end.
+type limit struct{ next http.RoundTripper }
+
+func (l limit) RoundTrip(r *http.Request) (*http.Response, error) {
+	next := l.next
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	resp, err := next.RoundTrip(r)
+	if err == nil {
+		resp.Body = &limitedBody{io.LimitReader(resp.Body, maxAnswer+1), resp.Body, maxAnswer}
+	}
+	return resp, err
+}
+
+type limitedBody struct {
+	io.Reader
+	io.Closer
+	left int
+}
+
+func (b *limitedBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if b.left -= n; b.left < 0 {
+		return 0, outbound.ErrTooLong
+	}
+	return n, err
+}
+
+func (u *upstream) context(ctx context.Context) context.Context {
+	return oidc.ClientContext(ctx, u.client)
+}
+
+// discover returns what an issuer says of itself, as it is remembered or asked
+// now. Its error is for people.
+func (u *upstream) discover(ctx context.Context, issuer string, anew bool) (*discovered, error) {
+	u.mu.Lock()
+	d, ok := u.known.Get(issuer)
+	u.mu.Unlock()
+	if ok && !anew && u.now().Sub(d.at) < discoveredFor {
+		return d, nil
+	}
+	// The keys are fetched later, with this context: it must outlive the request.
+	p, err := oidc.NewProvider(u.context(context.WithoutCancel(ctx)), issuer)
+	if err != nil {
+		return nil, &upstreamError{"its discovery document at " + issuer + "/.well-known/openid-configuration cannot be used: " + discoveryReason(err), err}
+	}
+	d = &discovered{Provider: p, at: u.now()}
+	if err := p.Claims(&d.about); err != nil {
+		return nil, &upstreamError{"its discovery document is not of the right form", err}
+	}
+	if d.about.Authorization == "" || d.about.Token == "" {
+		return nil, &upstreamError{"its discovery document has no authorization_endpoint or no token_endpoint", nil}
+	}
+	for _, e := range []string{d.about.Authorization, d.about.Token} {
+		if at, err := url.Parse(e); err != nil || at.Scheme != "https" && !isLoopbackHost(at.Hostname()) {
+			return nil, &upstreamError{"its discovery document names an endpoint that is not https", nil}
+		}
+	}
+	u.mu.Lock()
+	u.known.Add(issuer, d)
+	u.mu.Unlock()
+	return d, nil
+}
+
+func isLoopbackHost(host string) bool {
+	return host == "localhost" || host == "127.0.0.1" || host == "::1"
+}
+
+// An upstreamError is what went wrong with a provider. Its text is for people
+// and says nothing of our network or of secrets.
+type upstreamError struct {
+	text  string
+	cause error
+}
+
+func (e *upstreamError) Error() string { return e.text }
+func (e *upstreamError) Unwrap() error { return e.cause }
+
+func discoveryReason(err error) string {
+	var broken *url.Error
+	switch text := err.Error(); {
+	case errors.As(err, &broken):
+		return outbound.Reason(err)
+	case strings.Contains(text, "issuer did not match"), strings.Contains(text, "issuer URL provided to client"):
+		return "it is of another issuer; compare every character, a slash at the end too"
+	case len(text) > 3 && text[3] == ' ': // the status the document was answered with
+		return "the answer was " + text[:3] + ", not 200"
+	}
+	return "it is not the JSON of one"
+}
+
+// config is how we are a client of a provider.
+func (s *Service) config(d *discovered, p resource.IdentityProvider) (*oauth2.Config, error) {
+	secret := ""
+	if sealed := p.OIDC.ClientSecret.Sealed; len(sealed) > 0 {
+		plain, err := s.cfg.Key.Open("client secret", sealed)
+		if err != nil {
+			return nil, err
+		}
+		secret = string(plain)
+	}
+	if plain := p.OIDC.ClientSecret.Plain; plain != "" { // one that is only being tried
+		secret = plain
+	}
+	scopes := []string{oidc.ScopeOpenID}
+	for _, scope := range slices.Concat([]string{"profile", "email"}, p.OIDC.AdditionalScopes) {
+		if !slices.Contains(scopes, scope) {
+			scopes = append(scopes, scope)
+		}
+	}
+	endpoint := d.Endpoint()
+	if secret == "" {
+		endpoint.AuthStyle = oauth2.AuthStyleInParams
+	}
+	return &oauth2.Config{ClientID: p.OIDC.ClientID, ClientSecret: secret, Endpoint: endpoint, RedirectURL: s.redirectURI(p.UID), Scopes: scopes}, nil
+}
+
+// redirectURI is where a provider sends people back to. Each has its own: an
+// answer of one cannot be passed off as another's.
+func (s *Service) redirectURI(provider resource.UID) string {
+	return s.at("/oauth/callback/" + lastSegment(provider))
+}
+
+func lastSegment(uid resource.UID) string {
+	text := string(uid)
+	return text[strings.LastIndexByte(text, '/')+1:]
+}
+
+// proves tells whether a question to the provider carries a challenge. It does
+// whenever it can: a code that is stolen or put in place of another is then
+// worth nothing.
+func proves(d *discovered, p resource.IdentityProvider) bool {
+	return p.OIDC.PKCE || p.OIDC.ClientSecret.Empty() || slices.Contains(d.about.Challenges, "S256")
+}
+
+// said is what a provider says of a person.
+type said struct {
+	subject       string
+	email         string
+	emailVerified bool
+	name          string
+	groups        []string
+	all           map[string]any
+	raw           string // the ID token
+}
+
+// redeem exchanges a code for what the provider says. Its error is for people.
+func (s *Service) redeem(ctx context.Context, p resource.IdentityProvider, f *flow, code string) (*said, error) {
+	d, err := s.upstream.discover(ctx, p.OIDC.Issuer, false)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := s.config(d, p)
+	if err != nil {
+		return nil, err
+	}
+	var options []oauth2.AuthCodeOption
+	if proves(d, p) {
+		options = append(options, oauth2.VerifierOption(f.Verifier))
+	}
+	ctx = s.upstream.context(ctx)
+	tokens, err := cfg.Exchange(ctx, code, options...)
+	if err != nil {
+		return nil, &upstreamError{"it did not take the code back: " + tokenReason(err), nil}
+	}
+	raw, ok := tokens.Extra("id_token").(string)
+	if !ok {
+		return nil, &upstreamError{"it gave no ID token; is the client set up for OpenID Connect?", nil}
+	}
+	id, err := d.Verifier(&oidc.Config{ClientID: p.OIDC.ClientID, Now: s.cfg.Now}).Verify(ctx, raw)
+	if err != nil {
+		return nil, &upstreamError{"its ID token is not good: " + verifyReason(err), nil}
+	}
+	if id.Nonce != f.Nonce {
+		return nil, &upstreamError{"its ID token is not the answer to this question (nonce)", nil}
+	}
+	if id.AccessTokenHash != "" && id.VerifyAccessToken(tokens.AccessToken) != nil {
+		return nil, &upstreamError{"its ID token does not go with its access token", nil}
+	}
+	claims := map[string]any{}
+	if err := id.Claims(&claims); err != nil {
+		return nil, &upstreamError{"the claims of its ID token cannot be read", nil}
+	}
+	if err := s.addUserinfo(ctx, d, p, tokens, id.Subject, claims); err != nil {
+		return nil, err
+	}
+	return readSaid(p, id, claims, raw)
+}
+
+// addUserinfo asks for what the ID token leaves out.
+func (s *Service) addUserinfo(ctx context.Context, d *discovered, p resource.IdentityProvider, tokens *oauth2.Token, subject string, claims map[string]any) error {
+	missing := claims["email"] == nil || p.OIDC.GroupsClaim != "" && claims[p.OIDC.GroupsClaim] == nil
+	if !missing || d.about.Userinfo == "" {
+		return nil
+	}
+	info, err := d.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
+	if err != nil {
+		return &upstreamError{"it does not say who this is: " + outbound.Reason(err), nil}
+	}
+	if info.Subject != subject {
+		return &upstreamError{"its userinfo endpoint speaks of somebody else", nil}
+	}
+	more := map[string]any{}
+	if err := info.Claims(&more); err != nil {
+		return &upstreamError{"its userinfo cannot be read", nil}
+	}
+	for name, value := range more {
+		if _, ok := claims[name]; !ok {
+			claims[name] = value
+		}
+	}
+	return nil
+}
+
+func readSaid(p resource.IdentityProvider, id *oidc.IDToken, claims map[string]any, raw string) (*said, error) {
+	out := &said{subject: id.Subject, all: claims, raw: raw}
+	if p.OIDC.CorrelationRule == resource.CorrelationObjectID {
+		if out.subject, _ = claims["oid"].(string); out.subject == "" {
+			return nil, &upstreamError{"its ID token has no oid, which its people are known by", nil}
+		}
+	}
+	if out.subject == "" || len(out.subject) > 2048 || strings.ContainsRune(out.subject, 0) {
+		return nil, &upstreamError{"its ID token has no subject that can be kept", nil}
+	}
+	out.email, _ = claims["email"].(string)
+	if len(out.email) > 254 || strings.ContainsRune(out.email, 0) {
+		out.email = ""
+	}
+	switch v := claims["email_verified"].(type) { // a word, with some
+	case bool:
+		out.emailVerified = v
+	case string:
+		out.emailVerified = v == "true"
+	}
+	out.name, _ = claims["name"].(string)
+	out.groups = groupsIn(claims, p.OIDC.GroupsClaim)
+	return out, nil
+}
+
+// groupsIn reads the groups of a claim: a list, or a single one.
+func groupsIn(claims map[string]any, name string) (all []string) {
+	if name == "" {
+		return nil
+	}
+	values, ok := claims[name].([]any)
+	if !ok {
+		values = []any{claims[name]}
+	}
+	for _, v := range values {
+		if g, ok := v.(string); ok && g != "" && len(g) <= maxGroup && len(all) < maxGroups {
+			all = append(all, g)
+		}
+	}
+	return all
+}
+
+// tokenReason says why a code was not taken, in the provider's own words where
+// it has any.
+func tokenReason(err error) string {
+	var refused *oauth2.RetrieveError
+	if !errors.As(err, &refused) {
+		return outbound.Reason(err)
+	}
+	switch refused.ErrorCode {
+	case "invalid_client", "unauthorized_client":
+		return "it does not know this client, or the client secret is wrong (" + refused.ErrorCode + ")"
+	case "invalid_grant":
+		return "the code is not good, or no longer (invalid_grant)"
+	case "":
+		if refused.Response != nil {
+			return fmt.Sprintf("the answer was %d", refused.Response.StatusCode)
+		}
+		return "the answer cannot be read"
+	}
+	return shortText(refused.ErrorCode + " " + refused.ErrorDescription)
+}
+
+func verifyReason(err error) string {
+	var expired *oidc.TokenExpiredError
+	switch text := err.Error(); {
+	case errors.As(err, &expired):
+		return "it has expired"
+	case strings.Contains(text, "audience"):
+		return "it is for another client"
+	case strings.Contains(text, "issued by a different provider"):
+		return "it is of another issuer"
+	case strings.Contains(text, "signature"), strings.Contains(text, "keys"):
+		return "its signature cannot be verified"
+	}
+	return "it is malformed"
+}
+
+// shortText is what others say, made fit to be shown.
+func shortText(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	if len(s) > 200 {
+		s = strings.ToValidUTF8(s[:200], "") + "…"
+	}
+	return strings.TrimSpace(s)
+}
+
+// text is a claim as it is shown.
+func text(v any) string {
+	if s, ok := v.(string); ok {
+		return shortText(s)
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	return shortText(string(b))
+}

@@ -1,0 +1,335 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+var people = listing[resource.Account]{
+	kind: "accounts",
+	columns: `t.uid, t.name, t.display, t.identity, t.password, t.totp, t.totp_step, t.link, t.link_ms, t.link_factors,
+		t.used_ms, t.create_ms, t.update_ms`,
+	orders: map[string]string{"uid": "uid", "email": "name", "create_time": "create_ms", "update_time": "update_ms"},
+	scan: func(row scanner) (a resource.Account, err error) {
+		var link, used, created, updated int64
+		err = row.Scan(&a.UID, &a.Email, &a.Name, &a.Identity, &a.Password, &a.TOTP, &a.TOTPStep, &a.Link.Digest, &link, &a.Link.Factors,
+			&used, &created, &updated)
+		a.Link.Expires, a.UseTime = someTime(link), someTime(used)
+		a.CreateTime, a.UpdateTime = fromMS(created), fromMS(updated)
+		return a, err
+	},
+	cursor: func(a resource.Account, col string) page.Cursor {
+		return cursorAt(col, a.UID, a.Email, a.CreateTime, a.UpdateTime)
+	},
+}
+
+// someTime is a time that may never have come: 0.
+func someTime(n int64) (at time.Time) {
+	if n == 0 {
+		return at
+	}
+	return fromMS(n)
+}
+
+func someMS(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return ms(at)
+}
+
+// InsertAccount adds an account with the identity it stands for, unless that is
+// there already, and the bindings given. It returns fault.NotFound if its group or a role is not there,
+// and fault.AlreadyExists if there is an account of that e-mail address.
+func (s *Store) InsertAccount(ctx context.Context, a resource.Account, i resource.Identity, with ...resource.RoleBinding) error {
+	return s.write(ctx, func(t *tx) error { return t.insertAccount(ctx, a, i, with) })
+}
+
+// Found adds an organization with the account of its first owner, all or
+// nothing: there is no moment at which nobody can get in. Its errors are those of
+// InsertGroup and InsertAccount.
+func (s *Store) Found(ctx context.Context, g resource.Group, a resource.Account, i resource.Identity, with ...resource.RoleBinding) error {
+	return s.write(ctx, func(t *tx) error {
+		if err := t.addGroup(ctx, &g); err != nil {
+			return err
+		}
+		return t.insertAccount(ctx, a, i, with)
+	})
+}
+
+func (t *tx) insertAccount(ctx context.Context, a resource.Account, i resource.Identity, with []resource.RoleBinding) error {
+	if err := t.mustExist(ctx, a.UID.Parent()); err != nil {
+		return err
+	}
+	_, err := t.exec(ctx, `
+		INSERT INTO accounts (seg, uid, parent, a1, a2, a3, name, display, identity, password, totp, totp_step,
+			link, link_ms, link_factors, used_ms, create_ms, update_ms)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`,
+		append(place(a.UID), a.Email, a.Name, string(a.Identity), a.Password, append([]byte{}, a.TOTP...), a.TOTPStep,
+			append([]byte{}, a.Link.Digest...), someMS(a.Link.Expires), a.Link.Factors, someMS(a.UseTime), ms(a.CreateTime), ms(a.UpdateTime))...)
+	if err != nil {
+		return t.s.inserted(err, "account", a.Email, a.UID)
+	}
+	var one int
+	err = t.row(ctx, `SELECT 1 FROM identities AS t WHERE t.uid = $1`+t.s.engine.hold, []any{string(i.UID)}, &one)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = t.insertIdentity(ctx, i)
+	}
+	if err != nil {
+		return err
+	}
+	for _, b := range with {
+		if err := t.grant(ctx, b); err != nil {
+			return err
+		}
+	}
+	return t.added(ctx, "accounts", resource.AccountCreated, a.UID, a.UID.Parent(), a)
+}
+
+// grant makes a binding with its event and its count.
+func (t *tx) grant(ctx context.Context, b resource.RoleBinding) error {
+	if err := t.mustHaveRole(ctx, b.Role); err != nil {
+		return err
+	}
+	if err := t.bind(ctx, b); err != nil {
+		return err
+	}
+	return t.emit(ctx, resource.BindingCreated, b.UID, b.Group(), nil, b)
+}
+
+// Account returns an account with its passkeys, or fault.NotFound.
+func (s *Store) Account(ctx context.Context, uid resource.UID) (resource.Account, error) {
+	return s.account(ctx, `t.uid = $1`, string(uid), string(uid))
+}
+
+// AccountOf returns the account of an identity, or fault.NotFound.
+func (s *Store) AccountOf(ctx context.Context, identity resource.UID) (resource.Account, error) {
+	return s.account(ctx, `t.identity = $1`, string(identity), string(identity))
+}
+
+// AccountNamed returns the account of an e-mail address, or fault.NotFound.
+func (s *Store) AccountNamed(ctx context.Context, email string) (resource.Account, error) {
+	return s.account(ctx, `t.name = $1`, email, email)
+}
+
+// AccountLinked returns the account whose one-time link has that digest, or
+// fault.NotFound: it was used, replaced, or has expired.
+func (s *Store) AccountLinked(ctx context.Context, digest []byte) (resource.Account, error) {
+	a, err := s.account(ctx, `t.link = $1 AND t.link_ms > 0`, digest, "link")
+	if err == nil && !s.now().Before(a.Link.Expires) {
+		return resource.Account{}, fault.Missing("account", "link")
+	}
+	return a, err
+}
+
+// AccountWithPasskey returns the account that has a passkey, or fault.NotFound.
+func (s *Store) AccountWithPasskey(ctx context.Context, id []byte) (resource.Account, error) {
+	return s.account(ctx, `t.seg = (SELECT p.account FROM passkeys AS p WHERE p.id = $1)`, id, "passkey")
+}
+
+func (s *Store) account(ctx context.Context, where string, arg any, name string) (a resource.Account, err error) {
+	err = sql.ErrNoRows
+	if rerr := s.rows(ctx, `SELECT `+people.columns+` FROM accounts AS t WHERE `+where, []any{arg}, func(row scanner) (bool, error) {
+		a, err = people.scan(row)
+		return true, err
+	}); rerr != nil {
+		return a, rerr
+	}
+	if err != nil {
+		return a, missing(err, "account", resource.UID(name))
+	}
+	err = s.rows(ctx, `SELECT id, name, detail, create_ms, used_ms FROM passkeys WHERE account = $1 ORDER BY create_ms, id`, []any{segment(a.UID)}, func(row scanner) (bool, error) {
+		var p resource.Passkey
+		var created, used int64
+		err := row.Scan(&p.ID, &p.Name, &p.Detail, &created, &used)
+		p.CreateTime, p.UsedTime = fromMS(created), fromMS(used)
+		a.Passkeys = append(a.Passkeys, p)
+		return false, err
+	})
+	return a, err
+}
+
+// UpdateAccount applies change to an account and returns the result, under the
+// rules of UpdateGroup; its passkeys are not part of it. Where the change makes
+// no difference that others can see, there is no event.
+func (s *Store) UpdateAccount(ctx context.Context, uid resource.UID, change func(*resource.Account) error) (a resource.Account, _ error) {
+	err := s.write(ctx, func(t *tx) error {
+		before, err := take(ctx, t, &people, "account", uid, s.engine.lock)
+		if err != nil {
+			return err
+		}
+		a = before
+		if err := change(&a); err != nil {
+			return err
+		}
+		used := !a.UseTime.Equal(before.UseTime)
+		if !used {
+			a.UpdateTime = s.now()
+		}
+		if _, err := t.exec(ctx, `UPDATE accounts SET display = $2, password = $3, totp = $4, totp_step = $5, link = $6, link_ms = $7,
+			link_factors = $8, used_ms = $9, update_ms = $10 WHERE uid = $1`,
+			string(uid), a.Name, a.Password, append([]byte{}, a.TOTP...), a.TOTPStep, append([]byte{}, a.Link.Digest...), someMS(a.Link.Expires),
+			a.Link.Factors, someMS(a.UseTime), ms(a.UpdateTime)); err != nil {
+			return err
+		}
+		if used {
+			return nil
+		}
+		return t.emit(ctx, resource.AccountUpdated, uid, uid.Parent(), before, a)
+	})
+	return a, err
+}
+
+// FollowLink applies change to the account whose one-time link has that digest,
+// and takes the link out of use. It ends the account's sessions, and with the
+// link's word its other factors. It returns fault.NotFound for a link that is
+// not good, or no longer.
+func (s *Store) FollowLink(ctx context.Context, digest []byte, change func(*resource.Account) error) (a resource.Account, _ error) {
+	err := s.write(ctx, func(t *tx) error {
+		before, err := people.scan(t.on.QueryRowContext(ctx, `SELECT `+people.columns+` FROM accounts AS t WHERE t.link = $1 AND t.link_ms > $2`+s.engine.lock,
+			digest, ms(s.now())))
+		if err != nil {
+			return missing(err, "account", "link")
+		}
+		a = before
+		if err := change(&a); err != nil {
+			return err
+		}
+		if before.Link.Factors {
+			a.TOTP, a.TOTPStep = nil, 0
+			if _, err := t.exec(ctx, `DELETE FROM passkeys WHERE account = $1`, segment(a.UID)); err != nil {
+				return err
+			}
+		}
+		a.Link, a.UpdateTime = resource.Link{}, s.now()
+		if _, err := t.exec(ctx, `UPDATE accounts SET password = $2, totp = $3, totp_step = $4, link = $5, link_ms = 0, link_factors = $6, update_ms = $7
+			WHERE uid = $1`, string(a.UID), a.Password, append([]byte{}, a.TOTP...), a.TOTPStep, []byte{}, false, ms(a.UpdateTime)); err != nil {
+			return err
+		}
+		if _, err := t.endAll(ctx, a.Identity, ""); err != nil {
+			return err
+		}
+		return t.emit(ctx, resource.AccountUpdated, a.UID, a.UID.Parent(), before, a)
+	})
+	return a, err
+}
+
+// UseTOTP notes the step of a one-time password, and tells whether it is newer
+// than the last that was used: each is good once.
+func (s *Store) UseTOTP(ctx context.Context, uid resource.UID, step int64) (fresh bool, _ error) {
+	err := s.write(ctx, func(t *tx) error {
+		n, err := t.exec(ctx, `UPDATE accounts SET totp_step = $2 WHERE uid = $1 AND totp_step < $2`, string(uid), step)
+		fresh = n == 1
+		return err
+	})
+	return fresh, err
+}
+
+// DeleteAccount removes an account with its identity, under the rules of
+// DeleteIdentity. It returns fault.NotFound if there is no such account.
+func (s *Store) DeleteAccount(ctx context.Context, uid resource.UID) error {
+	return s.write(ctx, func(t *tx) error {
+		a, err := take(ctx, t, &people, "account", uid, s.engine.lockKey)
+		if err != nil {
+			return err
+		}
+		err = t.deleteIdentity(ctx, a.Identity)
+		if errors.Is(err, fault.NotFound) {
+			return t.dropAccount(ctx, a.Identity)
+		}
+		return err
+	})
+}
+
+// dropAccount removes the account of an identity, if it has one.
+func (t *tx) dropAccount(ctx context.Context, identity resource.UID) error {
+	a, err := people.scan(t.on.QueryRowContext(ctx, `SELECT `+people.columns+` FROM accounts AS t WHERE t.identity = $1`+t.s.engine.lockKey, string(identity)))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := t.exec(ctx, `DELETE FROM passkeys WHERE account = $1`, segment(a.UID)); err != nil {
+		return err
+	}
+	if _, err := t.exec(ctx, `DELETE FROM accounts WHERE uid = $1`, string(a.UID)); err != nil {
+		return err
+	}
+	return t.removed(ctx, "accounts", resource.AccountDeleted, a.UID, a.UID.Parent(), a)
+}
+
+// Accounts returns one page of accounts, without their passkeys.
+func (s *Store) Accounts(ctx context.Context, r Reach, f resource.Filter, p page.Request) (page.Page[resource.Account], error) {
+	return list(ctx, s, &people, r, f, p)
+}
+
+// PasskeyCounts returns how many passkeys accounts have, for those that have
+// any.
+func (s *Store) PasskeyCounts(ctx context.Context, uids []resource.UID) (map[resource.UID]int, error) {
+	all := map[resource.UID]int{}
+	for _, uid := range uids {
+		var n int
+		if err := s.row(ctx, `SELECT count(*) FROM passkeys WHERE account = $1`, []any{segment(uid)}, &n); err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			all[uid] = n
+		}
+	}
+	return all, nil
+}
+
+// AddPasskey gives an account a passkey. It returns fault.AlreadyExists if some
+// account has it, fault.FailedPrecondition if the account has too many, and
+// fault.NotFound if there is no such account.
+func (s *Store) AddPasskey(ctx context.Context, uid resource.UID, p resource.Passkey) error {
+	return s.write(ctx, func(t *tx) error {
+		a, err := take(ctx, t, &people, "account", uid, s.engine.lock)
+		if err != nil {
+			return err
+		}
+		var n int
+		if err := t.row(ctx, `SELECT count(*) FROM passkeys WHERE account = $1`, []any{segment(uid)}, &n); err != nil {
+			return err
+		}
+		if n >= resource.MaxPasskeys {
+			return fault.Unmet("TOO_MANY_PASSKEYS", "an account has at most %d passkeys", resource.MaxPasskeys)
+		}
+		if _, err := t.exec(ctx, `INSERT INTO passkeys (id, account, name, detail, create_ms, used_ms) VALUES ($1, $2, $3, $4, $5, $5)`,
+			p.ID, segment(uid), p.Name, string(p.Detail), ms(s.now())); err != nil {
+			return s.inserted(err, "passkey", p.Name, uid)
+		}
+		return t.emit(ctx, resource.AccountUpdated, uid, uid.Parent(), a, a)
+	})
+}
+
+// UsePasskey keeps what the protocol has to remember of a passkey that was used.
+func (s *Store) UsePasskey(ctx context.Context, id, detail []byte) error {
+	return s.write(ctx, func(t *tx) error {
+		_, err := t.exec(ctx, `UPDATE passkeys SET detail = $2, used_ms = $3 WHERE id = $1`, id, string(detail), ms(s.now()))
+		return err
+	})
+}
+
+// DropPasskey takes a passkey from an account. One that is not there is gone
+// already.
+func (s *Store) DropPasskey(ctx context.Context, uid resource.UID, id []byte) error {
+	return s.write(ctx, func(t *tx) error {
+		a, err := take(ctx, t, &people, "account", uid, s.engine.lock)
+		if err != nil {
+			return err
+		}
+		n, err := t.exec(ctx, `DELETE FROM passkeys WHERE id = $1 AND account = $2`, id, segment(uid))
+		if err != nil || n == 0 {
+			return err
+		}
+		return t.emit(ctx, resource.AccountUpdated, uid, uid.Parent(), a, a)
+	})
+}

@@ -1,0 +1,202 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/storetest"
+)
+
+const ownIssuer = "https://here.test"
+
+func newAccount(org resource.UID, email string) resource.Account {
+	a := resource.Account{UID: org.NewChild(), Email: email, Name: "Ann", CreateTime: epoch, UpdateTime: epoch}
+	c := a.Local(ownIssuer)
+	a.Identity = resource.UserUID(c.Issuer, c.Subject)
+	return a
+}
+
+func identityOf(a resource.Account) resource.Identity {
+	c := a.Local(ownIssuer)
+	return resource.Identity{
+		UID: a.Identity, Name: "ann", EmailUnverified: a.Email, CreateTime: epoch, UpdateTime: epoch, LastSeenTime: epoch,
+		Relationship: resource.Relationship{ClaimMatch: &c},
+	}
+}
+
+func addAccount(t *testing.T, s *store.Store, org resource.UID, email string) resource.Account {
+	t.Helper()
+	a := newAccount(org, email)
+	must(t, s.InsertAccount(t.Context(), a, identityOf(a)))
+	return a
+}
+
+// accountPromises are what the comments about signing in say, a row for each.
+var accountPromises = map[string]func(t *testing.T, s *store.Store){
+	"an account keeps what it was given, and is found by all its names": func(t *testing.T, s *store.Store) {
+		org := addGroup(t, s, "", "org")
+		a := newAccount(org.UID, "ann@example.test")
+		a.Password, a.TOTP, a.TOTPStep = "hash", []byte{0, 255}, 7
+		a.Link = resource.Link{Digest: []byte("link"), Expires: s.Now().Add(time.Hour).UTC().Truncate(time.Millisecond), Factors: true}
+		must(t, s.InsertAccount(t.Context(), a, identityOf(a)))
+		for name, find := range map[string]func() (resource.Account, error){
+			"uid": func() (resource.Account, error) { return s.Account(t.Context(), a.UID) }, "identity": func() (resource.Account, error) { return s.AccountOf(t.Context(), a.Identity) },
+			"address": func() (resource.Account, error) { return s.AccountNamed(t.Context(), a.Email) }, "link": func() (resource.Account, error) { return s.AccountLinked(t.Context(), []byte("link")) },
+		} {
+			got, err := find()
+			if diff := cmp.Diff(a, got); err != nil || diff != "" {
+				t.Errorf("by %s: %v\n%s", name, err, diff)
+			}
+		}
+		wantExact(t, s)
+	},
+	"an address has one account": func(t *testing.T, s *store.Store) {
+		org, other := addGroup(t, s, "", "org"), addGroup(t, s, "", "other")
+		addAccount(t, s, org.UID, "ann@example.test")
+		b := newAccount(other.UID, "ann@example.test")
+		wantFault(t, s.InsertAccount(t.Context(), b, identityOf(b)), fault.AlreadyExists, fault.Resource{Type: "account", Name: "ann@example.test"})
+	},
+	"an account goes with its identity, and an organization not while it has one": func(t *testing.T, s *store.Store) {
+		org := addGroup(t, s, "", "org")
+		a := addAccount(t, s, org.UID, "ann@example.test")
+		must(t, s.AddPasskey(t.Context(), a.UID, resource.Passkey{ID: []byte{1}, Name: "p", Detail: []byte("{}")}))
+		wantFault(t, s.DeleteGroup(t.Context(), org.UID, ""), fault.FailedPrecondition, fault.Resource{})
+		must(t, s.DeleteIdentity(t.Context(), a.Identity))
+		_, err := s.Account(t.Context(), a.UID)
+		wantFault(t, err, fault.NotFound, fault.Resource{})
+		_, err = s.AccountWithPasskey(t.Context(), []byte{1})
+		wantFault(t, err, fault.NotFound, fault.Resource{})
+		b := addAccount(t, s, org.UID, "bob@example.test")
+		must(t, s.DeleteAccount(t.Context(), b.UID))
+		_, err = s.Identity(t.Context(), b.Identity)
+		wantFault(t, err, fault.NotFound, fault.Resource{})
+		must(t, s.DeleteGroup(t.Context(), org.UID, ""))
+		wantExact(t, s)
+	},
+	"a link is followed once, in time, and ends sessions and factors": func(t *testing.T, s *store.Store) {
+		org := addGroup(t, s, "", "org")
+		a := addAccount(t, s, org.UID, "ann@example.test")
+		now := time.Now()
+		s.Now = func() time.Time { return now }
+		must(t, s.AddPasskey(t.Context(), a.UID, resource.Passkey{ID: []byte{1}, Name: "p", Detail: []byte("{}")}))
+		link := func(d time.Duration) {
+			_, err := s.UpdateAccount(t.Context(), a.UID, func(a *resource.Account) error {
+				a.TOTP, a.Link = []byte("x"), resource.Link{Digest: []byte("link"), Expires: now.Add(d), Factors: true}
+				return nil
+			})
+			must(t, err)
+		}
+		follow := func() error {
+			_, err := s.FollowLink(t.Context(), []byte("link"), func(a *resource.Account) error { a.Password = "new"; return nil })
+			return err
+		}
+		link(-time.Second)
+		wantFault(t, follow(), fault.NotFound, fault.Resource{})
+		link(time.Hour)
+		must(t, s.StartBrowserSession(t.Context(), resource.Session{ID: "s", Identity: a.Identity, CreateTime: now, ExpireTime: now.Add(time.Hour)}, []byte("cookie")))
+		must(t, follow())
+		wantFault(t, follow(), fault.NotFound, fault.Resource{})
+		got, err := s.Account(t.Context(), a.UID)
+		must(t, err)
+		if got.Password != "new" || len(got.TOTP) > 0 || len(got.Passkeys) > 0 {
+			t.Errorf("%+v", got)
+		}
+		_, err = s.BrowserSession(t.Context(), []byte("cookie"), time.Hour)
+		wantFault(t, err, fault.NotFound, fault.Resource{})
+	},
+	"a one-time password is used once": func(t *testing.T, s *store.Store) {
+		a := addAccount(t, s, addGroup(t, s, "", "org").UID, "ann@example.test")
+		for _, tt := range []struct {
+			step int64
+			want bool
+		}{{5, true}, {5, false}, {4, false}, {6, true}} {
+			if fresh, err := s.UseTOTP(t.Context(), a.UID, tt.step); fresh != tt.want || err != nil {
+				t.Errorf("step %d: %v, %v", tt.step, fresh, err)
+			}
+		}
+	},
+	"what is good once is spent once": func(t *testing.T, s *store.Store) {
+		spent := make(chan bool, 8)
+		for range cap(spent) {
+			go func() {
+				first, err := s.Spend(t.Context(), []byte("x"), time.Now().Add(time.Hour))
+				spent <- first && err == nil
+			}()
+		}
+		n := 0
+		for range cap(spent) {
+			if <-spent {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("%d were first", n)
+		}
+	},
+	"what is left is fetched once": func(t *testing.T, s *store.Store) {
+		must(t, s.Leave(t.Context(), []byte("x"), []byte("v"), time.Now().Add(time.Hour)))
+		wantFault(t, s.Leave(t.Context(), []byte("x"), []byte("w"), time.Now().Add(time.Hour)), fault.AlreadyExists, fault.Resource{})
+		if v, err := s.Left(t.Context(), []byte("x")); string(v) != "v" || err != nil {
+			t.Errorf("%q, %v", v, err)
+		}
+		if v, err := s.Fetch(t.Context(), []byte("x")); string(v) != "v" || err != nil {
+			t.Errorf("%q, %v", v, err)
+		}
+		_, err := s.Fetch(t.Context(), []byte("x"))
+		wantFault(t, err, fault.NotFound, fault.Resource{})
+	},
+	"an invite that is good once lets one in": func(t *testing.T, s *store.Store) {
+		org, _ := addOrganization(t, s, "org", alice)
+		r := addRole(t, s, org.UID, "r")
+		i := newInvite(org.UID, r.UID)
+		i.SingleUse, i.Digest, i.ExpirationTime = true, []byte("digest"), time.Now().Add(time.Hour)
+		_, err := s.InsertInvite(t.Context(), i)
+		must(t, err)
+		in := make(chan error, 6)
+		for n := range cap(in) {
+			go func() {
+				_, err := s.Arrive(t.Context(), resource.Arrival{
+					Issuer: "https://issuer.test", Subject: fmt.Sprint("new", n), Invite: &resource.Presented{UID: i.UID, Digest: i.Digest},
+				})
+				in <- err
+			}()
+		}
+		joined := 0
+		for range cap(in) {
+			if err := <-in; err == nil {
+				joined++
+			} else if !errors.Is(err, fault.FailedPrecondition) {
+				t.Error(err)
+			}
+		}
+		all, err := s.Joins(t.Context(), org.UID)
+		if err != nil || joined != 1 || len(all) != 1 || all[0].Invite != i.UID {
+			t.Errorf("%d came in, %+v, %v", joined, all, err)
+		}
+		wantExact(t, s)
+	},
+	"a person who is refused leaves nothing": func(t *testing.T, s *store.Store) {
+		_, err := s.Arrive(t.Context(), resource.Arrival{Issuer: "https://issuer.test", Subject: "new"})
+		wantFault(t, err, fault.NotFound, fault.Resource{})
+		org, _ := addOrganization(t, s, "org", alice)
+		_, err = s.Arrive(t.Context(), resource.Arrival{
+			Issuer: "https://issuer.test", Subject: "new", Register: true, Invite: &resource.Presented{UID: org.UID.NewChild(), Digest: []byte("x")},
+		})
+		wantFault(t, err, fault.FailedPrecondition, fault.Resource{})
+		_, err = s.Identity(t.Context(), resource.UserUID("https://issuer.test", "new"))
+		wantFault(t, err, fault.NotFound, fault.Resource{})
+	},
+}
+
+func TestAccountPromises(t *testing.T) {
+	for name, promise := range accountPromises {
+		t.Run(name, func(t *testing.T) { storetest.Each(t, promise) })
+	}
+}
