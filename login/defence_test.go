@@ -254,9 +254,12 @@ func TestReplay(t *testing.T) {
 		idp := x.keep(t, p)
 		b := x.browser(t)
 		here := must[*url.URL](t)(url.Parse(x.url))
-		answer := p.answerTo(t, b.ask(idp))
+		asked := b.get("/oauth?idp_id=" + url.QueryEscape(string(idp.UID))) // for the browser alone: nothing is handed over
+		answer := p.answerTo(t, asked.location)
 		cookies := b.Jar.Cookies(here)
-		b.get(answer)
+		if a := b.get(answer); a.location != "/account" {
+			t.Fatalf("%d %s", a.status, a.location)
+		}
 		b.Jar.SetCookies(here, cookies) // the flow's cookie, as it was
 		if a := b.get(answer); a.status != http.StatusForbidden || a.location != "" {
 			t.Errorf("an answer of a provider, again: %d %s", a.status, a.location)
