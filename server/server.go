@@ -186,6 +186,7 @@ func (s *Server) Run(ctx context.Context) error {
 		group.Go(func() error { return unlessClosed(metricsServer.Serve(s.metricsListener)) })
 		context.AfterFunc(ctx, func() { metricsServer.Close() })
 	}
+	debug.FreeOSMemory() // to start takes much more than to serve: hashing one password, 19 MiB
 	s.log.Info("serving", "address", s.Addr().String(), "base_url", s.cfg.BaseURL, "version", Version())
 	group.Go(func() error {
 		<-ctx.Done()
