@@ -18,7 +18,7 @@ func (a *app) advisories() *cobra.Command {
 	n := advisories()
 	cmd := a.noun(n)
 	cmd.Short = "Read, write, import and export what is known of vulnerabilities"
-	cmd.AddCommand(a.events(), a.importAdvisories(), a.exportAdvisories(), a.queryAdvisories(), a.noun(feeds()))
+	cmd.AddCommand(a.advisoryEvents(), a.importAdvisories(), a.exportAdvisories(), a.queryAdvisories(), a.noun(feeds()))
 	return cmd
 }
 

@@ -18,7 +18,7 @@ type eventFlags struct {
 }
 
 // events is the commands of what happens to an advisory.
-func (a *app) events() *cobra.Command {
+func (a *app) advisoryEvents() *cobra.Command {
 	return a.branch("event", "Add events to advisories, and review them", a.addEvent(), a.reviewEvent())
 }
 
