@@ -20,7 +20,12 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/event"
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	auditpb "github.com/holdfast-dev/holdfast/gen/audit/v1"
+	deliveriespb "github.com/holdfast-dev/holdfast/gen/deliveries/v1"
+	eventsv1pb "github.com/holdfast-dev/holdfast/gen/events/v1"
+	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
@@ -45,6 +50,7 @@ type Config struct {
 	Metrics  prometheus.Registerer // nil: none
 	MaxBody  int64                 // of a JSON request, in bytes; 0: 4 MiB
 	Version  string                // of the program, for the metrics and who asks
+	Events   event.Names           // what types of events begin with
 }
 
 const defaultMaxBody = 4 << 20
@@ -61,6 +67,7 @@ type Services struct {
 	IAM      *iam.Service
 	Registry *registry.Service
 	STS      *sts.Service
+	Events   *event.Service
 }
 
 // New returns an API over the services. Tokens are issuer's; checker knows which
@@ -95,6 +102,10 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	iamv1pb.RegisterGroupInvitesServer(a.local, groupInvitesV1{iam: all.IAM})
 	iamv1pb.RegisterExternalGroupRoleMappingsServer(a.local, externalGroupRoleMappingsV1{iam: all.IAM})
 	registryv1pb.RegisterRegistryServer(a.local, registryV1{registry: all.Registry})
+	eventspb.RegisterSubscriptionsServiceServer(a.local, subscriptions{events: all.Events})
+	eventsv1pb.RegisterSubscriptionsServer(a.local, subscriptionsV1{events: all.Events})
+	deliveriespb.RegisterDeliveriesServiceServer(a.local, deliveries{events: all.Events, names: cfg.Events})
+	auditpb.RegisterAuditServiceServer(a.local, audit{events: all.Events, names: cfg.Events, encoder: &encoder{}})
 	pingv1pb.RegisterPingServiceServer(a.local, pingV1{})
 	accesspb.RegisterAccessServiceServer(a.local, access{iam: all.IAM, version: cfg.Version})
 	pingpb.RegisterPingServiceServer(a.local, ping{})
@@ -103,8 +114,9 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	return a
 }
 
-// HTTP serves the JSON API: /iam/, /registry/ and /ping/, as v2beta1 and v2,
-// /access/, /federation/ and /oci/, as v1, /sts/ and /openapi.json. Anything else is answered with a typed error.
+// HTTP serves the JSON API: /iam/, /registry/, /events/ and /ping/, as v2beta1
+// and v2, /access/, /federation/, /oci/, /deliveries/ and /audit/, as v1, /sts/
+// and /openapi.json. Anything else is answered with a typed error.
 func (a *API) HTTP() http.Handler { return newGateway(a.cfg, a.local) }
 
 // What a gRPC connection may ask of the server. Clients of this API are built

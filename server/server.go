@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api"
 	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/event"
 	"github.com/holdfast-dev/holdfast/gen/openapi"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/page"
@@ -39,6 +40,7 @@ type Server struct {
 	issuer  *token.Issuer
 	sts     *sts.Service
 	iam     *iam.Service
+	events  *event.Dispatcher
 	api     *api.API
 
 	registry         *registry.Registry
@@ -131,9 +133,13 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	images := registry.NewService(s.store, s.checker, tokens, s.issuer, s.registry, registry.ServiceConfig{Host: s.cfg.RegistryHost, Now: s.cfg.Now})
-	s.api = api.New(api.Services{IAM: s.iam, Registry: images, STS: s.sts}, s.issuer, s.checker, api.Config{
+	events, err := s.openEvents(tokens)
+	if err != nil {
+		return err
+	}
+	s.api = api.New(api.Services{IAM: s.iam, Registry: images, STS: s.sts, Events: events}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics,
-		MaxBody: int64(s.cfg.MaxBody), Version: Version(),
+		MaxBody: int64(s.cfg.MaxBody), Version: Version(), Events: api.EventNames(s.cfg.interopEvents()),
 	})
 	s.docs, err = reference.Handler(openapi.Document)
 	return err
@@ -165,6 +171,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.serveControl(ctx) })
 	group.Go(func() error { return s.registry.Run(ctx) })
 	group.Go(func() error { return s.collect(ctx) })
+	group.Go(func() error { return s.events.Run(ctx) })
 	if s.metricsListener != nil {
 		metricsServer := s.metricsServer()
 		group.Go(func() error { return unlessClosed(metricsServer.Serve(s.metricsListener)) })

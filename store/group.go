@@ -215,6 +215,7 @@ var groupChildren = []use{
 	{"repos", "parent", "repos"},
 	{"advisories", "parent", "advisories"},
 	{"advisory_feeds", "parent", "advisory feeds"},
+	{"subscriptions", "parent", "subscriptions"},
 }
 
 // leave removes the caller's own bindings on an organization, if nobody else

@@ -50,7 +50,7 @@ func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 // root is the whole command line.
 func (a *app) root() *cobra.Command {
 	root := a.branch("holdfast", "Manage a Holdfast server from the command line",
-		a.iam(), a.registry(), a.auth(), a.config(), a.version(), a.manual(), a.credentialHelper())
+		a.iam(), a.registry(), a.events(), a.audit(), a.auth(), a.config(), a.version(), a.manual(), a.credentialHelper())
 	root.Long = "Manage who may do what in an organization, and the images it runs.\n\n" +
 		"To begin, tell it where the server is: holdfast config set api https://holdfast.example.com,\n" +
 		"or, beside a server in development mode: holdfast config use-dev"
