@@ -22,7 +22,9 @@ const (
 	flights     = 4   // requests to one sink at once
 	downAfter   = 3   // failures in a row after which a sink is left alone
 	answerLimit = 64 << 10
-	replayChunk = 100
+
+	landingGrace = 2 * time.Second // for requests under way when all ends
+	replayChunk  = 100
 
 	lazily = 10_000 // numbers that a subscription may come on without that being noted
 )
@@ -223,10 +225,13 @@ func (c *courier) launch(ctx context.Context, flying *sync.WaitGroup) time.Durat
 	return soon
 }
 
-func (c *courier) start(ctx context.Context, flying *sync.WaitGroup, i *item, now time.Time) {
+func (c *courier) start(stopping context.Context, flying *sync.WaitGroup, i *item, now time.Time) {
 	i.flying, i.last = true, now
 	c.inFlight++
 	flying.Go(func() {
+		ctx, cancel := context.WithCancel(context.WithoutCancel(stopping))
+		defer cancel()
+		defer context.AfterFunc(stopping, func() { time.AfterFunc(landingGrace, cancel) })()
 		wait, err := c.send(ctx, i.entry)
 		c.landed <- landing{i, wait, err} // there is room for every flight
 	})
