@@ -18,6 +18,10 @@ import (
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
+	auditpb "github.com/holdfast-dev/holdfast/gen/audit/v1"
+	deliveriespb "github.com/holdfast-dev/holdfast/gen/deliveries/v1"
+	eventsv1pb "github.com/holdfast-dev/holdfast/gen/events/v1"
+	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
@@ -63,6 +67,10 @@ func whereTo() (http.Handler, *string) {
 	pingv1pb.RegisterPingServiceServer(l, pingV1{})
 	oidcpb.RegisterSecurityTokenServiceServer(l, securityTokens{})
 	federationpb.RegisterFederationServiceServer(l, federation{})
+	eventspb.RegisterSubscriptionsServiceServer(l, subscriptions{})
+	eventsv1pb.RegisterSubscriptionsServer(l, subscriptionsV1{})
+	deliveriespb.RegisterDeliveriesServiceServer(l, deliveries{})
+	auditpb.RegisterAuditServiceServer(l, audit{})
 	return newGateway(Config{MaxBody: 1 << 20}, l), &reached
 }
 
