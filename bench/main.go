@@ -57,6 +57,7 @@ var sections = []section{
 	{"get", gets},
 	{"check", checks},
 	{"write", writes},
+	{"events", events},
 	{"start", starts},
 }
 
@@ -118,7 +119,7 @@ func parse(args []string, progress io.Writer) (*bench, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(progress)
 	engines := flags.String("engines", "sqlite,postgres", "the `databases` to measure on")
-	only := flags.String("only", "", "measure only the sections that match this `regexp`: lists, get, check, write, start")
+	only := flags.String("only", "", "measure only the sections that match this `regexp`: lists, get, check, write, events, start")
 	flags.IntVar(&b.rows, "rows", 1_000_000, "`how many` groups, and bindings, the big datasets have")
 	flags.StringVar(&b.keep, "keep", "", "`folder` to keep loaded datasets in for the next run (PostgreSQL keeps its own: set HOLDFAST_TEST_POSTGRES)")
 	if err := flags.Parse(args); err != nil {

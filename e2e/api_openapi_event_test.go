@@ -32,9 +32,9 @@ func eventExamples(t *testing.T, w *world, x things) map[string][]example {
 		"SubscriptionsService_ListSubscriptions":  append(list, example{all: true}),
 		"SubscriptionsService_DeleteSubscription": {{uid: two}, {uid: two, fails: true}},
 
-		"Subscriptions_Create": {{uid: group, body: `{"sink":"https://sink.example/x"}`}, {uid: group, body: `{"sink":""}`, fails: true}},
-		"Subscriptions_List":   {{}, {query: "id=" + one}, {query: "uidp.children_of=x", fails: true}},
-		"Subscriptions_Delete": {{uid: three}, {uid: three, fails: true}},
+		"V1_Subscriptions_Create": {{uid: group, body: `{"sink":"https://sink.example/x"}`}, {uid: group, body: `{"sink":""}`, fails: true}},
+		"V1_Subscriptions_List":   {{}, {query: "id=" + one}, {query: "uidp.children_of=x", fails: true}},
+		"V1_Subscriptions_Delete": {{uid: three}, {uid: three, fails: true}},
 
 		"DeliveriesService_GetDelivery":      {{uid: one + "/0123456789abcdef", fails: true}},
 		"DeliveriesService_ListDeliveries":   append(list, example{all: true}),

@@ -113,7 +113,8 @@ func (d *Dispatcher) lead(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var renewed, noted, pruned time.Time
+	var renewed, noted time.Time
+	pruned := time.Now()
 	for ctx.Err() == nil {
 		switch now := time.Now(); {
 		case now.Sub(renewed) >= leaseRenew:
