@@ -55,7 +55,7 @@ func newHierarchy(t *testing.T, w *world) *hierarchy {
 	for name, place := range map[string]string{"org": h.org, "folder": h.folder, "sibling": h.sibling, "other": h.other} {
 		h.full[name] = h.caller(t, place, string(resource.OwnerRole))
 	}
-	all := slices.Concat(iamCapabilities, registryCapabilities)
+	all := slices.Concat(iamCapabilities, registryCapabilities, eventCapabilities)
 	for _, missing := range all {
 		rest := slices.DeleteFunc(slices.Clone(all), func(c string) bool { return c == missing })
 		h.lacking[missing] = h.caller(t, h.org, w.role(t, h.org, "without "+missing, capabilities(rest...)...))
@@ -148,6 +148,7 @@ func TestApiAccess(t *testing.T) {
 		all := h.accesses()
 		maps.Copy(all, h.federatedAccesses())
 		maps.Copy(all, h.registryAccesses(t))
+		maps.Copy(all, h.eventAccesses())
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			for protocol, call := range w.protocols() {
 				t.Run(name+" over "+protocol, func(t *testing.T) { h.allows(t, call, all[name]) })
@@ -162,7 +163,8 @@ func TestApiAccess(t *testing.T) {
 		t.Run("every method is here", func(t *testing.T) {
 			elsewhere := "ListGroups ListIdentities ListRoles ListRoleBindings Ping LookupGroup CheckEligibility RequestGroupAccess LookupIdentity UpdateIdentityMetadata " +
 				"ListIdentityProviders ListAccountAssociations ListGroupInvites ListExternalGroupRoleMappings CreateExternalGroupRoleMapping ListCapabilities GetVersion " +
-				"ListRepos ListTags ListPulls GetRegistry CreateRegistryToken"
+				"ListRepos ListTags ListPulls GetRegistry CreateRegistryToken " +
+				"ListSubscriptions ListDeliveries GetDelivery ListEntries"
 			for _, m := range methods {
 				if _, ok := all[string(m.Name())]; !ok && !slices.Contains(strings.Fields(elsewhere), string(m.Name())) {
 					t.Errorf("%s is not tested", m.Name())
