@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -26,6 +27,9 @@ func (s audit) ListEntries(ctx context.Context, r *auditpb.ListEntriesRequest) (
 	f, err := auditFilter(r)
 	if err != nil {
 		return nil, err
+	}
+	for _, prefix := range []string{".api.", ".registry."} { // as entries show it, or without
+		f.Type = strings.TrimPrefix(f.Type, s.names.Prefix+prefix)
 	}
 	p, err := s.events.Audit(ctx, f, pageOf(r))
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/genproto/googleapis/api/annotations"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
@@ -21,6 +22,11 @@ import (
 func appendJSON(b []byte, m protoreflect.Message) []byte {
 	if t, ok := m.Interface().(*timestamppb.Timestamp); ok {
 		return t.AsTime().UTC().AppendFormat(b, `"`+milliseconds+`"`)
+	}
+	if s, ok := m.Interface().(*structpb.Struct); ok { // JSON itself
+		text, err := json.Marshal(s.AsMap())
+		must(err) // it was JSON before
+		return append(b, text...)
 	}
 	b = append(b, '{')
 	fields := m.Descriptor().Fields()
