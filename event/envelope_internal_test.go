@@ -2,8 +2,11 @@ package event
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/holdfast-dev/holdfast/resource"
 )
 
 func TestHeaderValue(t *testing.T) {
@@ -36,6 +39,31 @@ func FuzzRetryAfter(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		if got := min(maxWait, retryAfter(http.Header{"Retry-After": {text}}, time.Now())); got < 0 || got > maxWait {
 			t.Errorf("Retry-After %q is %s", text, got)
+		}
+	})
+}
+
+// FuzzSink has callers choose any address: one that is accepted can be sent to,
+// and nothing in it gets out of its header.
+func FuzzSink(f *testing.F) {
+	for _, seed := range []string{"https://sink.example/a?b=c", "http://127.0.0.1:9/", "https://[::1%25eth0]/", "https://a\r\nb", "https://sink.example:99999/"} {
+		f.Add(seed)
+	}
+	v, err := seal(Names{Prefix: "p", Extension: "x"}, "https://api.test", resource.Event{ID: "1", Type: resource.GroupCreated}, Body{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, sink string) {
+		sub := resource.Subscription{UID: resource.NewRoot().NewChild(), Sink: sink}
+		if sub.Validate() != nil {
+			return
+		}
+		r, err := v.request(t.Context(), Names{Extension: "x"}, sub, "t")
+		if err != nil {
+			t.Fatalf("%q: %v", sink, err)
+		}
+		if got := r.Header.Get("Ce-Xwebhook"); strings.ContainsFunc(got, func(c rune) bool { return c <= ' ' || c > '~' }) {
+			t.Errorf("%q in a header: %q", sink, got)
 		}
 	})
 }
