@@ -49,6 +49,8 @@ func (tr tree) query(e engine, kind, col string, p page.Request) query {
 		q.columns, q.joins = invites.columns, invites.joins
 	case "external_group_role_mappings":
 		q.columns, q.joins = mappings.columns, mappings.joins
+	case "subscriptions":
+		q.columns, q.joins = subscriptions.columns, subscriptions.joins
 	}
 	return q
 }
@@ -57,6 +59,7 @@ func (tr tree) query(e engine, kind, col string, p page.Request) query {
 var planned = map[string]bool{
 	"groups": true, "identities": true, "role_bindings": false,
 	"identity_providers": true, "account_associations": true, "group_invites": false, "external_group_role_mappings": false,
+	"subscriptions": false,
 }
 
 // requests are the pages a list can be asked for.
@@ -197,6 +200,7 @@ func plant(n int, row func(table string, values []any)) tree {
 		row("identity_providers", append(place(parent.NewChild()), fmt.Sprintf("p%d", i), "", segment(role), "{}", []byte{}, i, i))
 		row("account_associations", append(place(g), fmt.Sprintf("a%d", i), "", "{}", i, i))
 		row("group_invites", append(place(parent.NewChild()), segment(role), "", false, fmt.Sprintf("k%d", i), []byte{}, 0, i))
+		row("subscriptions", append(place(parent.NewChild()), "https://sink.test", 0, i))
 		row("external_group_role_mappings", append(place(tr.providers[i%4].NewChild()), fmt.Sprintf("m%d", i), segment(role), string(uid), i))
 		if i%10 == 0 {
 			row("counters", []any{"groups", segment(g), 0, 0, 0})
