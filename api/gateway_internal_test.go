@@ -17,8 +17,8 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
-	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 	auditpb "github.com/holdfast-dev/holdfast/gen/audit/v1"
+	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 	deliveriespb "github.com/holdfast-dev/holdfast/gen/deliveries/v1"
 	eventsv1pb "github.com/holdfast-dev/holdfast/gen/events/v1"
 	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
