@@ -32,7 +32,7 @@ func events(ctx context.Context, b *bench, e engine, r *report) (err error) {
 	defer dead.Close()
 	defer close(hang)
 	var sides [2]*side
-	for i, name := range []string{"events-with", "events-without"} {
+	for i, name := range []string{"events_with", "events_without"} {
 		if sides[i], err = b.side(ctx, e, name); err != nil {
 			return err
 		}

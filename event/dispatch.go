@@ -207,8 +207,8 @@ func (d *Dispatcher) serve(ctx context.Context, v store.Sink) {
 	})
 }
 
-// pass hands the events that are new to the couriers, and waits if there are
-// none.
+// pass hands the events that are new to the couriers, and then waits a little,
+// unless there are many: on a busy server each look would find one or two.
 func (d *Dispatcher) pass(ctx context.Context, tail *store.Tail) {
 	all, err := tail.Next(ctx, readChunk)
 	if err != nil {
@@ -218,16 +218,17 @@ func (d *Dispatcher) pass(ctx context.Context, tail *store.Tail) {
 		sleep(ctx, time.Second)
 		return
 	}
-	if len(all) == 0 {
-		sleep(ctx, pollEvery)
-		return
-	}
 	d.feed.add(all)
 	for _, e := range all {
 		d.follow(ctx, e)
 	}
-	for _, c := range d.couriers {
-		c.rouse()
+	if len(all) > 0 {
+		for _, c := range d.couriers {
+			c.rouse()
+		}
+	}
+	if len(all) < readChunk {
+		sleep(ctx, pollEvery)
 	}
 }
 
