@@ -21,9 +21,14 @@ import (
 
 	"github.com/holdfast-dev/holdfast/advisory"
 	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/event"
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
+	auditpb "github.com/holdfast-dev/holdfast/gen/audit/v1"
 	authpb "github.com/holdfast-dev/holdfast/gen/auth"
+	deliveriespb "github.com/holdfast-dev/holdfast/gen/deliveries/v1"
+	eventsv1pb "github.com/holdfast-dev/holdfast/gen/events/v1"
+	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
@@ -53,6 +58,7 @@ type Config struct {
 	MaxBody  int64                 // of a JSON request, in bytes; 0: 4 MiB
 	Version  string                // of the program, for the metrics and who asks
 	Dir      string                // for documents while they are imported; "": the system's
+	Events   event.Names           // what types of events begin with
 }
 
 const defaultMaxBody = 4 << 20
@@ -72,6 +78,7 @@ type Services struct {
 	Advisory *advisory.Service
 	STS      *sts.Service
 	Login    *login.Service
+	Events   *event.Service
 }
 
 // New returns an API over the services. Tokens are issuer's; checker knows which
@@ -107,6 +114,10 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	iamv1pb.RegisterExternalGroupRoleMappingsServer(a.local, externalGroupRoleMappingsV1{iam: all.IAM})
 	registryv1pb.RegisterRegistryServer(a.local, registryV1{registry: all.Registry})
 	vulnv1pb.RegisterAdvisoriesServer(a.local, advisoriesV1{service: all.Advisory})
+	eventspb.RegisterSubscriptionsServiceServer(a.local, subscriptions{events: all.Events})
+	eventsv1pb.RegisterSubscriptionsServer(a.local, subscriptionsV1{events: all.Events})
+	deliveriespb.RegisterDeliveriesServiceServer(a.local, deliveries{events: all.Events, names: cfg.Events})
+	auditpb.RegisterAuditServiceServer(a.local, audit{events: all.Events, names: cfg.Events, encoder: &encoder{}})
 	pingv1pb.RegisterPingServiceServer(a.local, pingV1{})
 	accesspb.RegisterAccessServiceServer(a.local, access{iam: all.IAM, version: cfg.Version})
 	vulnpb.RegisterAdvisoriesServiceServer(a.local, advisories{service: all.Advisory})
@@ -121,9 +132,9 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	return a
 }
 
-// HTTP serves the JSON API: /iam/, /registry/, /vulnerabilities/ and /ping/, as
+// HTTP serves the JSON API: /iam/, /registry/, /vulnerabilities/, /events/ and /ping/, as
 // v2beta1 and v2, what of these version 1 has, /access/, /advisories/,
-// /auth/, /federation/, /oci/ and /signin/, as v1, /sts/ and /openapi.json. Anything else is
+// /audit/, /auth/, /deliveries/, /federation/, /oci/ and /signin/, as v1, /sts/ and /openapi.json. Anything else is
 // answered with a typed error.
 func (a *API) HTTP() http.Handler {
 	g := newGateway(a.cfg, a.local)

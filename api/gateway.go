@@ -179,7 +179,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // canonical writes a path the way the routes do: with the version this API has
 // during its beta, and without a slash at the end.
 func canonical(path string) string {
-	for _, domain := range []string{"/iam", "/registry", "/vulnerabilities", "/ping"} {
+	for _, domain := range []string{"/iam", "/registry", "/vulnerabilities", "/events", "/ping"} {
 		if rest, ok := strings.CutPrefix(path, domain+"/v2/"); ok {
 			path = domain + "/v2beta1/" + rest
 		}

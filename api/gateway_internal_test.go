@@ -18,8 +18,12 @@ import (
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
+	auditpb "github.com/holdfast-dev/holdfast/gen/audit/v1"
 	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
+	deliveriespb "github.com/holdfast-dev/holdfast/gen/deliveries/v1"
+	eventsv1pb "github.com/holdfast-dev/holdfast/gen/events/v1"
+	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
@@ -75,6 +79,10 @@ func whereTo() (http.Handler, *string) {
 	advisoriespb.RegisterAdvisoryFeedsServiceServer(l, advisoryFeeds{})
 	authpb.RegisterAuthServer(l, auth{})
 	signinpb.RegisterSignInServiceServer(l, signIn{})
+	eventspb.RegisterSubscriptionsServiceServer(l, subscriptions{})
+	eventsv1pb.RegisterSubscriptionsServer(l, subscriptionsV1{})
+	deliveriespb.RegisterDeliveriesServiceServer(l, deliveries{})
+	auditpb.RegisterAuditServiceServer(l, audit{})
 	return newGateway(Config{MaxBody: 1 << 20}, l), &reached
 }
 

@@ -17,10 +17,15 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 
+	"github.com/holdfast-dev/holdfast/event"
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	annotationspb "github.com/holdfast-dev/holdfast/gen/annotations"
+	auditpb "github.com/holdfast-dev/holdfast/gen/audit/v1"
 	authpb "github.com/holdfast-dev/holdfast/gen/auth"
+	deliveriespb "github.com/holdfast-dev/holdfast/gen/deliveries/v1"
+	eventsv1pb "github.com/holdfast-dev/holdfast/gen/events/v1"
+	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
@@ -95,15 +100,49 @@ var packages = []struct {
 		files: []protoreflect.FileDescriptor{authpb.File_holdfast_auth_auth_proto},
 		also:  []string{"chainguard.platform.auth"},
 	},
-	{files: []protoreflect.FileDescriptor{accesspb.File_holdfast_access_v1_access_proto}}, // ours alone, like the next ones
+	{
+		files: []protoreflect.FileDescriptor{eventspb.File_holdfast_events_v2beta1_subscriptions_proto},
+		also:  []string{"holdfast.events.v2", "chainguard.platform.events.v2beta1", "chainguard.platform.events.v2"},
+	},
+	{
+		files: []protoreflect.FileDescriptor{eventsv1pb.File_holdfast_events_v1_subscriptions_proto},
+		also:  []string{"chainguard.platform.events"},
+	},
+	{files: []protoreflect.FileDescriptor{accesspb.File_holdfast_access_v1_access_proto}}, // ours alone, and so are the rest
 	{files: []protoreflect.FileDescriptor{signinpb.File_holdfast_signin_v1_signin_proto}},
+	{files: []protoreflect.FileDescriptor{auditpb.File_holdfast_audit_v1_audit_proto}},
+	{files: []protoreflect.FileDescriptor{deliveriespb.File_holdfast_deliveries_v1_deliveries_proto}},
 	{files: []protoreflect.FileDescriptor{federationpb.File_holdfast_federation_v1_federation_proto}},
 	{files: []protoreflect.FileDescriptor{ocipb.File_holdfast_oci_v1_oci_proto}},
 	{files: []protoreflect.FileDescriptor{advisoriespb.File_holdfast_advisories_v1_advisories_proto}},
 }
 
 // deprecated are the packages of version 1.
-var deprecated = []string{"holdfast.iam.v1", "holdfast.ping.v1", "holdfast.registry.v1", "holdfast.vulnerabilities.v1"}
+var deprecated = []string{"holdfast.iam.v1", "holdfast.ping.v1", "holdfast.registry.v1", "holdfast.vulnerabilities.v1", "holdfast.events.v1"}
+
+// EventNames are what events are called: our names, or those that receivers of
+// the public API's events were built for.
+func EventNames(interop bool) event.Names {
+	if interop {
+		return event.Names{Prefix: "dev.chainguard", Extension: "chainguarddev1"}
+	}
+	return event.Names{Prefix: "dev.holdfast", Extension: "holdfastdev1"}
+}
+
+// interopName is the name of a message that clients of the public API know, or
+// its own if they know none.
+func interopName(name protoreflect.FullName) protoreflect.FullName {
+	for _, p := range packages {
+		if p.files[0].Package() != name.Parent() {
+			continue
+		}
+		i := slices.IndexFunc(p.also, func(s string) bool { return strings.HasPrefix(s, "chainguard.") })
+		if i >= 0 {
+			return protoreflect.FullName(p.also[i]).Append(name.Name())
+		}
+	}
+	return name
+}
 
 // ProofHeaders are the prefixes that the headers of an AWS proof may have: ours,
 // and the one that clients of the public API were built with.

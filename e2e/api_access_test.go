@@ -56,7 +56,7 @@ func newHierarchy(t *testing.T, w *world) *hierarchy {
 	for name, place := range map[string]string{"org": h.org, "folder": h.folder, "sibling": h.sibling, "other": h.other} {
 		h.full[name] = h.caller(t, place, string(resource.OwnerRole))
 	}
-	all := slices.Concat(iamCapabilities, registryCapabilities)
+	all := slices.Concat(iamCapabilities, registryCapabilities, eventCapabilities)
 	for _, missing := range all {
 		rest := slices.DeleteFunc(slices.Clone(all), func(c string) bool { return c == missing })
 		h.lacking[missing] = h.caller(t, h.org, w.role(t, h.org, "without "+missing, capabilities(rest...)...))
@@ -151,6 +151,7 @@ func TestApiAccess(t *testing.T) {
 		maps.Copy(all, h.registryAccesses(t))
 		maps.Copy(all, h.advisoryAccesses())
 		maps.Copy(all, h.signInAccesses())
+		maps.Copy(all, h.eventAccesses())
 		for _, name := range slices.Sorted(maps.Keys(all)) {
 			for protocol, call := range w.protocols() {
 				t.Run(name+" over "+protocol, func(t *testing.T) { h.allows(t, call, all[name]) })
@@ -168,7 +169,8 @@ func TestApiAccess(t *testing.T) {
 				"ListIdentityProviders ListAccountAssociations ListGroupInvites ListExternalGroupRoleMappings CreateExternalGroupRoleMapping ListCapabilities GetVersion " +
 				"ListRepos ListTags ListPulls GetRegistry " +
 				"ListAdvisories ListAdvisoryFeeds QueryAdvisories BatchQueryAdvisories " +
-				"Validate Register GetHeadlessSession Delete ListSessions EndSession CreateAccount CreateAccountLink DeleteAccount ListAccounts UpdateSignInRules TestIdentityProvider"
+				"Validate Register GetHeadlessSession Delete ListSessions EndSession CreateAccount CreateAccountLink DeleteAccount ListAccounts UpdateSignInRules TestIdentityProvider " +
+				"ListSubscriptions ListDeliveries GetDelivery ListEntries"
 			for _, m := range methods {
 				if _, ok := all[string(m.Name())]; !ok && !slices.Contains(strings.Fields(elsewhere), string(m.Name())) {
 					t.Errorf("%s is not tested", m.Name())

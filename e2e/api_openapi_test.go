@@ -71,6 +71,7 @@ func TestApiOpenAPI(t *testing.T) {
 	maps.Copy(examples, advisoryV1Examples(t, w, x))
 	maps.Copy(examples, advisoryExamples(t, w, x))
 	maps.Copy(examples, signInExamples(t, w, x))
+	maps.Copy(examples, eventExamples(t, w, x))
 	for path, operations := range doc.Paths {
 		for verb, op := range operations {
 			if len(examples[op.ID]) == 0 {
@@ -169,7 +170,8 @@ func everyParameter(t *testing.T, op operation, x things) string {
 		"issuer": "https://x.example", "subject": "x", "key_id": "x", "identity_provider_uid": x.folder, "updateMask": "description", "validate_only": "true",
 		"updated_since": "2026-01-02T03:04:05Z", "include_referrers": "true", "include_dates": "true", "include_epochs": "true",
 		"digest": "sha256:" + strings.Repeat("0", 64), "identity_uid": x.identity,
-		"email": "a@b.test",
+		"email":     "a@b.test",
+		"group_uid": x.folder, "type": "iam.group", "since": "2026-01-02T03:04:05Z", "until": "2036-01-02T03:04:05Z",
 	}
 	query := url.Values{}
 	for _, p := range op.Parameters {

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"syscall"
 	"time"
@@ -54,7 +55,7 @@ func Client(cfg Config) *http.Client {
 	return &http.Client{
 		Timeout:       cfg.Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: secure{cfg.Loopback, &http.Transport{
+		Transport: secure{cfg, &http.Transport{
 			DialContext:            dialer.DialContext,
 			TLSClientConfig:        &tls.Config{RootCAs: cfg.CAs, MinVersion: tls.VersionTLS12},
 			TLSHandshakeTimeout:    cfg.Timeout,
@@ -67,6 +68,27 @@ func Client(cfg Config) *http.Client {
 			IdleConnTimeout:        time.Minute,
 		}},
 	}
+}
+
+// Check tells why a client under these limits would never send anything to u:
+// ErrInsecure or ErrForbidden, as far as that can be known without asking for
+// the addresses of a name.
+func (c Config) Check(u *url.URL) error {
+	if !c.secureEnough(u) {
+		return ErrInsecure
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	if u.Hostname() == "localhost" {
+		ip, err = netip.AddrFrom4([4]byte{127, 0, 0, 1}), nil
+	}
+	if err != nil {
+		return nil // a name
+	}
+	return c.check(netip.AddrPortFrom(ip, 443).String())
+}
+
+func (c Config) secureEnough(u *url.URL) bool {
+	return u.Scheme == "https" || u.Scheme == "http" && c.Loopback && isLoopback(u.Hostname())
 }
 
 func (c Config) check(address string) error {
@@ -113,15 +135,15 @@ var reserved = []netip.Prefix{
 
 // secure refuses what is not https, but for this machine where that is allowed.
 type secure struct {
-	loopback bool
-	next     *http.Transport
+	cfg  Config
+	next *http.Transport
 }
 
 // CloseIdleConnections is for http.Client, which looks for it here.
 func (s secure) CloseIdleConnections() { s.next.CloseIdleConnections() }
 
 func (s secure) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Scheme == "https" || r.URL.Scheme == "http" && s.loopback && isLoopback(r.URL.Hostname()) {
+	if s.cfg.secureEnough(r.URL) {
 		return s.next.RoundTrip(r)
 	}
 	if r.Body != nil {

@@ -67,6 +67,11 @@ const (
 	AdvisoriesList         Capability = 91
 	AdvisoriesDelete       Capability = 92
 	AdvisoriesApprove      Capability = 93
+
+	SubscriptionsCreate Capability = 36
+	SubscriptionsUpdate Capability = 37
+	SubscriptionsList   Capability = 38
+	SubscriptionsDelete Capability = 39
 )
 
 // capabilityWords is enough for every bit assigned so far.

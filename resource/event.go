@@ -60,7 +60,16 @@ const (
 	SignInRulesUpdated EventType = "signin.rules.updated.v1"
 	SessionEnded       EventType = "signin.session.ended.v1"
 	Registered         EventType = "auth.registered.v1"
+
+	SubscriptionCreated EventType = "events.subscription.created.v1"
+	SubscriptionDeleted EventType = "events.subscription.deleted.v1"
 )
+
+// Internal tells whether events of the type are for the service alone.
+func (t EventType) Internal() bool { return t == IdentityMetadataUpdated }
+
+// OfRegistry tells whether the prefix of the type is the registry's.
+func (t EventType) OfRegistry() bool { return t == RegistryPush || t == RegistryPull }
 
 // An Event is one change, as the outbox keeps it. Before and After are JSON,
 // or empty where there was nothing.

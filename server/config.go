@@ -73,6 +73,9 @@ type Config struct {
 	GCGrace      time.Duration `yaml:"gc_grace" default:"1h" help:"how long a blob stays that no manifest needs any more"`
 	KeepPulls    time.Duration `yaml:"keep_pulls" default:"2160h" help:"how far back the record of pulls and pushes goes"`
 
+	EventNames string        `yaml:"event_names" default:"holdfast" help:"what types of events begin with: holdfast, or interop for receivers that were built for the public API"`
+	KeepEvents time.Duration `yaml:"keep_events" default:"2160h" help:"how far back the audit log goes, and events that no sink has taken"`
+
 	LogLevel      slog.Level    `yaml:"log_level" help:"least level that is logged: debug, info, warn or error (info)"`
 	MaxBody       Size          `yaml:"max_body" default:"4MiB" help:"largest request body the API reads"`
 	ShutdownGrace time.Duration `yaml:"shutdown_grace" default:"15s" help:"how long requests in flight may take to end after a signal"`
@@ -301,6 +304,7 @@ func (c Config) mistakes() []error {
 		add("shutdown_grace", "must not be negative")
 	}
 	c.blobMistakes(add)
+	c.eventMistakes(add)
 	if first := c.first(); first != (firstOrganization{}) {
 		for _, v := range first.violations(false) {
 			add(v.Subject, "%s", v.Description)

@@ -19,6 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/advisory"
 	"github.com/holdfast-dev/holdfast/api"
 	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/event"
 	"github.com/holdfast-dev/holdfast/gen/openapi"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/login"
@@ -44,6 +45,7 @@ type Server struct {
 	login    *login.Service
 	iam      *iam.Service
 	advisory *advisory.Service
+	events   *event.Dispatcher
 	api      *api.API
 
 	registry         *registry.Registry
@@ -146,9 +148,15 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if s.advisory, err = s.advise(tokens); err != nil {
 		return err
 	}
-	s.api = api.New(api.Services{IAM: s.iam, Registry: images, STS: s.sts, Advisory: s.advisory, Login: s.login}, s.issuer, s.checker, api.Config{
+	events, err := s.openEvents(tokens)
+	if err != nil {
+		return err
+	}
+	s.api = api.New(api.Services{
+		IAM: s.iam, Registry: images, STS: s.sts, Advisory: s.advisory, Login: s.login, Events: events,
+	}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics,
-		MaxBody: int64(s.cfg.MaxBody), Version: Version(), Dir: s.cfg.DataDir,
+		MaxBody: int64(s.cfg.MaxBody), Version: Version(), Dir: s.cfg.DataDir, Events: api.EventNames(s.cfg.interopEvents()),
 	})
 	s.docs, err = reference.Handler(openapi.Document)
 	return err
@@ -181,6 +189,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group.Go(func() error { return s.serveControl(ctx) })
 	group.Go(func() error { return s.registry.Run(ctx) })
 	group.Go(func() error { return s.collect(ctx) })
+	group.Go(func() error { return s.events.Run(ctx) })
 	if s.metricsListener != nil {
 		metricsServer := s.metricsServer()
 		group.Go(func() error { return unlessClosed(metricsServer.Serve(s.metricsListener)) })

@@ -57,6 +57,7 @@ var kinds = []string{
 	"repos", "tags", "pulls",
 	"advisories", "advisory_feeds",
 	"accounts",
+	"subscriptions", "deliveries",
 }
 
 // hidden are the kinds of counters that share a table with another: tags a list
@@ -102,7 +103,8 @@ func (s *Store) Drifts(ctx context.Context) ([]Drift, error) {
 		}
 		err = s.rows(ctx, `
 			SELECT g.uid, CAST(coalesce(sum(c.n), 0) AS BIGINT), CAST(coalesce(sum(c.children), 0) AS BIGINT)
-			FROM (SELECT seg, uid FROM groups UNION ALL SELECT seg, uid FROM identity_providers UNION ALL SELECT seg, uid FROM repos) AS g
+			FROM (SELECT seg, uid FROM groups UNION ALL SELECT seg, uid FROM identity_providers UNION ALL SELECT seg, uid FROM repos
+				UNION ALL SELECT seg, uid FROM subscriptions) AS g
 			LEFT JOIN counters AS c ON c.grp = g.seg AND c.kind = $1
 			GROUP BY g.uid`, []any{kind}, func(row scanner) (bool, error) {
 			d := Drift{Kind: kind}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"runtime"
 	"slices"
@@ -117,7 +118,8 @@ func (s *Store) StrayCounters(ctx context.Context) (n int, err error) {
 	err = s.row(ctx, `
 		SELECT count(*) FROM counters
 		WHERE kind NOT IN ('advisory_shelves', 'advisory_names')
-		AND grp NOT IN (SELECT seg FROM groups UNION ALL SELECT seg FROM identity_providers UNION ALL SELECT seg FROM repos)`, nil, &n)
+		AND grp NOT IN (SELECT seg FROM groups UNION ALL SELECT seg FROM identity_providers UNION ALL SELECT seg FROM repos
+			UNION ALL SELECT seg FROM subscriptions)`, nil, &n)
 	return n, err
 }
 
@@ -125,7 +127,8 @@ func (s *Store) StrayCounters(ctx context.Context) (n int, err error) {
 func (s *Store) Everything(ctx context.Context) (all []string, _ error) {
 	tables := []string{"counters", "outbox", "revision", "grant_changes", "settings", "signing_keys", "revocations", "access_requests",
 		"blobs", "repo_blobs", "manifests", "manifest_refs", "tag_history", "uploads", "registry_settings",
-		"advisory_shelves", "advisory_names", "advisory_aliases", "advisory_texts"}
+		"advisory_shelves", "advisory_names", "advisory_aliases", "advisory_texts",
+		"leases"}
 	for _, table := range append(tables, kinds...) {
 		rows, err := s.dump(ctx, table)
 		if err != nil {
@@ -187,4 +190,44 @@ func (s *Store) Busy() int { return s.read.Stats().InUse }
 func (s *Store) Backend(ctx context.Context) (pid int, err error) {
 	err = s.row(ctx, `SELECT pg_backend_pid()`, nil, &pid)
 	return pid, err
+}
+
+// An OpenEvent is an event of a transaction that is not over.
+type OpenEvent struct{ on *sql.Tx }
+
+// OpenEvent begins a transaction that is about to record an event. It has its
+// place among transactions already.
+func (s *Store) OpenEvent(t testing.TB) *OpenEvent {
+	t.Helper()
+	on, err := s.read.BeginTx(context.WithoutCancel(t.Context()), nil)
+	if err == nil {
+		_, err = on.ExecContext(t.Context(), `SELECT pg_current_xact_id()`)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = on.Rollback() })
+	return &OpenEvent{on}
+}
+
+// Record gives the event its number.
+func (o *OpenEvent) Record(t testing.TB, id string) {
+	t.Helper()
+	_, err := o.on.ExecContext(t.Context(), `
+		INSERT INTO outbox (id, type, subject, grp, actor, at_ms, before_json, after_json) VALUES ($1, 'x.v1', 'x', '/', '{}', 0, '', '')`, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// End commits the transaction, or undoes it.
+func (o *OpenEvent) End(t testing.TB, commit bool) {
+	t.Helper()
+	end := o.on.Rollback
+	if commit {
+		end = o.on.Commit
+	}
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -218,6 +218,7 @@ var groupChildren = []use{
 	{"advisories", "parent", "advisories"},
 	{"advisory_feeds", "parent", "advisory feeds"},
 	{"accounts", "parent", "accounts"},
+	{"subscriptions", "parent", "subscriptions"},
 }
 
 // leave removes the caller's own bindings on an organization, if nobody else

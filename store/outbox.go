@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/resource"
 )
@@ -44,12 +45,75 @@ func encode(v any) (string, error) {
 	return string(b), nil
 }
 
-// Events returns up to n events that follow the one numbered after.
+const eventColumns = `seq, id, type, subject, grp, actor, at_ms, before_json, after_json`
+
+// Events returns up to n events that follow the one numbered after. Of changes
+// that are made at the same time, one may yet come to stand before another that
+// is here: see Tail.
 func (s *Store) Events(ctx context.Context, after int64, n int) ([]resource.Event, error) {
-	var all []resource.Event
-	err := s.rows(ctx, `
-		SELECT seq, id, type, subject, grp, actor, at_ms, before_json, after_json
-		FROM outbox WHERE seq > $1 ORDER BY seq LIMIT $2`, []any{after, n}, func(row scanner) (bool, error) {
+	return s.events(ctx, `SELECT `+eventColumns+` FROM outbox WHERE seq > $1 ORDER BY seq LIMIT $2`, after, n)
+}
+
+// EventsBefore returns up to n events of a group, and of everything below it,
+// that come before the one numbered before, newest first; of no group, those of
+// all. It looks at no more than the reach events before that one, and returns
+// where it stopped looking: 0 if nothing is left.
+func (s *Store) EventsBefore(ctx context.Context, group resource.UID, before int64, n, reach int) (all []resource.Event, stopped int64, _ error) {
+	err := s.row(ctx, `SELECT coalesce(min(seq), 0) FROM (SELECT seq FROM outbox WHERE seq < $1 ORDER BY seq DESC LIMIT $2) AS t`,
+		[]any{before, reach}, &stopped)
+	if err != nil || stopped == 0 {
+		return nil, 0, err
+	}
+	text, args := `SELECT `+eventColumns+` FROM outbox WHERE seq < $1 AND seq >= $2`, []any{before, stopped}
+	if group != "" {
+		text += ` AND (grp = $4 OR grp > $5 AND grp < $6 OR subject > $5 AND subject < $6)`
+		args = append(args, n, string(group), string(group)+"/", string(group)+"0")
+	} else {
+		args = append(args, n)
+	}
+	if all, err = s.events(ctx, text+` ORDER BY seq DESC LIMIT $3`, args...); err != nil {
+		return nil, 0, err
+	}
+	if len(all) == n {
+		stopped = all[n-1].Seq
+	}
+	return all, stopped, nil
+}
+
+// EventNumber returns the number of the first event that was recorded at that
+// time or later, as near as the clocks of replicas agree; of none, the number
+// that follows the last.
+func (s *Store) EventNumber(ctx context.Context, at time.Time) (int64, error) {
+	var low, high int64 // every event before low is older; high is not
+	err := s.row(ctx, `SELECT (SELECT coalesce(min(seq), 1) FROM outbox), (SELECT coalesce(max(seq), 0) + 1 FROM outbox)`, nil, &low, &high)
+	for err == nil && low < high {
+		middle := low + (high-low)/2
+		var seq, when int64
+		if err = s.row(ctx, `SELECT seq, at_ms FROM outbox WHERE seq >= $1 ORDER BY seq LIMIT 1`, []any{middle}, &seq, &when); err != nil {
+			break
+		}
+		if when < ms(at) {
+			low = seq + 1
+		} else {
+			high = middle
+		}
+	}
+	return low, err
+}
+
+// PruneEvents removes up to n of the oldest events if they are older than
+// before, and reports how many.
+func (s *Store) PruneEvents(ctx context.Context, before time.Time, n int) (gone int, _ error) {
+	err := s.write(ctx, func(t *tx) error {
+		rows, err := t.exec(ctx, `DELETE FROM outbox WHERE seq IN (SELECT seq FROM outbox ORDER BY seq LIMIT $2) AND at_ms < $1`, ms(before), n)
+		gone = int(rows)
+		return err
+	})
+	return gone, err
+}
+
+func (s *Store) events(ctx context.Context, text string, args ...any) (all []resource.Event, _ error) {
+	err := s.rows(ctx, text, args, func(row scanner) (bool, error) {
 		var e resource.Event
 		var actor, before, after string
 		var at int64
@@ -61,4 +125,100 @@ func (s *Store) Events(ctx context.Context, after int64, n int) ([]resource.Even
 		return false, json.Unmarshal([]byte(actor), &all[len(all)-1].Actor)
 	})
 	return all, err
+}
+
+// A Tail reads the outbox to its end, in order, and leaves out nothing. It is not
+// safe for concurrent use.
+//
+// PostgreSQL numbers events as transactions write them, and shows them as they
+// commit: a number may appear after a later one, or never, if its transaction is
+// undone. So the numbers a tail finds missing make it wait until every
+// transaction that was under way then is over.
+type Tail struct {
+	s     *Store
+	at    int64 // every event up to this one has been returned, or is older than the tail
+	sure  int64 // no number up to this can appear any more
+	seen  int64 // what sure becomes
+	bound int64 // when every transaction up to this is over; 0 if nothing is awaited
+}
+
+// Tail returns a tail of the events that follow the one numbered after. It
+// returns none until those up to that one are all there.
+func (s *Store) Tail(ctx context.Context, after int64) (*Tail, error) {
+	t := &Tail{s: s, at: after, sure: after}
+	if !s.engine.shared {
+		return t, nil
+	}
+	return t, t.await(ctx, after)
+}
+
+// LastEvent returns the number of the newest event there is to see, or 0.
+func (s *Store) LastEvent(ctx context.Context) (n int64, err error) {
+	err = s.row(ctx, `SELECT coalesce(max(seq), 0) FROM outbox`, nil, &n)
+	return n, err
+}
+
+// Settle tells whether every event up to At is there for whoever reads it.
+func (t *Tail) Settle(ctx context.Context) (bool, error) {
+	if t.bound != 0 {
+		if err := t.look(ctx); err != nil {
+			return false, err
+		}
+	}
+	return t.bound == 0 || t.seen > t.at, nil
+}
+
+// At is the number up to which every event has been returned.
+func (t *Tail) At() int64 { return t.at }
+
+// Next returns the events that follow, up to n, and none if there are none yet.
+func (t *Tail) Next(ctx context.Context, n int) ([]resource.Event, error) {
+	if settled, err := t.Settle(ctx); err != nil || !settled {
+		return nil, err
+	}
+	all, err := t.s.Events(ctx, t.at, n)
+	if err != nil {
+		return nil, err
+	}
+	whole := len(all)
+	if t.s.engine.shared {
+		whole = t.whole(all)
+	}
+	if whole > 0 {
+		t.at = all[whole-1].Seq
+	}
+	if whole < len(all) && t.bound == 0 {
+		err = t.await(ctx, all[len(all)-1].Seq)
+	}
+	return all[:whole], err
+}
+
+// whole is how many of the events have nothing missing before them.
+func (t *Tail) whole(all []resource.Event) int {
+	last := t.at
+	for i, e := range all {
+		if e.Seq > last+1 && e.Seq-1 > t.sure {
+			return i
+		}
+		last = e.Seq
+	}
+	return len(all)
+}
+
+// await has the tail wait for the transactions that are under way. The number of
+// a new transaction is the bound: a snapshot's own upper end may lie below one
+// that is under way.
+func (t *Tail) await(ctx context.Context, seen int64) error {
+	t.seen = seen
+	return t.s.row(ctx, `SELECT CAST(CAST(pg_current_xact_id() AS TEXT) AS BIGINT)`, nil, &t.bound)
+}
+
+// look tells whether the wait is over.
+func (t *Tail) look(ctx context.Context) error {
+	var oldest int64
+	err := t.s.row(ctx, `SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT)`, nil, &oldest)
+	if err == nil && oldest > t.bound {
+		t.sure, t.bound = t.seen, 0
+	}
+	return err
 }

@@ -55,6 +55,8 @@ func (tr tree) query(e engine, kind, col string, p page.Request) query {
 		q.columns, q.classes = tags.columns, []resource.TagClass{resource.PlainTag}
 	case "pulls":
 		q.columns = pulls.columns
+	case "subscriptions":
+		q.columns, q.joins = subscriptions.columns, subscriptions.joins
 	}
 	return q
 }
@@ -64,6 +66,7 @@ var planned = map[string]bool{
 	"groups": true, "identities": true, "role_bindings": false,
 	"identity_providers": true, "account_associations": true, "group_invites": false, "external_group_role_mappings": false,
 	"repos": true, "tags": true, "pulls": false,
+	"subscriptions": false,
 }
 
 // requests are the pages a list can be asked for.
@@ -210,6 +213,7 @@ func plant(n int, row func(table string, values []any)) tree {
 		row("identity_providers", append(place(parent.NewChild()), fmt.Sprintf("p%d", i), "", segment(role), "{}", []byte{}, i, i, false))
 		row("account_associations", append(place(g), fmt.Sprintf("a%d", i), "", "{}", i, i))
 		row("group_invites", append(place(parent.NewChild()), segment(role), "", false, fmt.Sprintf("k%d", i), []byte{}, 0, i))
+		row("subscriptions", append(place(parent.NewChild()), "https://sink.test", 0, i))
 		row("external_group_role_mappings", append(place(tr.providers[i%4].NewChild()), fmt.Sprintf("m%d", i), segment(role), string(uid), i))
 		row("repos", append(place(parent.NewChild()), fmt.Sprintf("r%d", i), "", "{}", "", i, i))
 		digest := fmt.Sprintf("d%d", i/8)

@@ -29,6 +29,7 @@ var postgresEngine = engine{
 	schema:  postgresSchema,
 	failure: postgresFailure,
 	param:   func(n int) string { return "$" + itoa(n) },
+	clock:   `CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)`,
 	each: func(q *query, values any) string {
 		kind := "text"
 		if _, ok := values.([]int64); ok {

@@ -25,6 +25,7 @@ type stage struct {
 	p, unused   resource.IdentityProvider
 	a           resource.AccountAssociation
 	v           resource.GroupInvite
+	sub         resource.Subscription
 	m           resource.ExternalGroupRoleMapping
 	repo        resource.Repo // it has one tag, v1, of manifest one, and blob one
 	u           resource.Upload
@@ -38,6 +39,7 @@ func newStage(t *testing.T, s *store.Store, name string) stage {
 	st := stage{Store: s, org: org, folder: addGroup(t, s, org.UID, "folder"), i: addIdentity(t, s, org.UID, "i"), r: addRole(t, s, org.UID, "r"), spare: addRole(t, s, org.UID, "spare")}
 	st.b = addBinding(t, s, org.UID, st.i.UID, st.r.UID)
 	st.p, st.unused = addProvider(t, s, org.UID, st.r.UID, "p"), addProvider(t, s, org.UID, st.r.UID, "unused")
+	st.sub = addSubscription(t, s, org.UID)
 	st.a, st.v, st.m = addAssociation(t, s, org.UID, "a"), addInvite(t, s, org.UID, st.r.UID), addMapping(t, s, st.p.UID, st.r.UID, "m")
 	st.adv, st.feed = addAdvisory(t, s, org.UID, "A-1"), addFeed(t, s, org.UID, "feed")
 	st.account = addAccount(t, s, org.UID, name+"@example.test")
@@ -160,6 +162,14 @@ func (st stage) actsOnTheRest() map[string]act {
 		"DeleteAssociation": {func(ctx context.Context) error { return st.DeleteAssociation(ctx, st.org.UID) }, nil},
 		"InsertInvite":      {invite(v), invite(newInvite(st.org.UID, none))},
 		"DeleteInvite":      {func(ctx context.Context) error { return st.DeleteInvite(ctx, st.v.UID) }, nil},
+		"InsertSubscription": {
+			func(ctx context.Context) error { return st.InsertSubscription(ctx, newSubscription(st.org.UID)) },
+			func(ctx context.Context) error { return st.InsertSubscription(ctx, newSubscription(none)) },
+		},
+		"DeleteSubscription": {
+			func(ctx context.Context) error { return st.DeleteSubscription(ctx, st.sub.UID) },
+			func(ctx context.Context) error { return st.DeleteSubscription(ctx, none) },
+		},
 		"InsertMapping": {
 			func(ctx context.Context) error { return st.InsertMapping(ctx, m) },
 			func(ctx context.Context) error { return st.InsertMapping(ctx, newMapping(st.p.UID, st.r.UID, "m")) },

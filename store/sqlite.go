@@ -23,6 +23,7 @@ var sqliteEngine = engine{
 	schema:  sqliteSchema,
 	failure: sqliteFailure,
 	param:   func(int) string { return "?" }, // the driver looks up the name of every one that has one, from the first on
+	clock:   `CAST(unixepoch('subsec') * 1000 AS INTEGER)`,
 	each: func(q *query, values any) string {
 		b, _ := json.Marshal(values) // strings and numbers cannot fail
 		return `(SELECT key AS i, value AS v FROM json_each(` + q.arg(string(b)) + `))`

@@ -48,6 +48,7 @@ type engine struct {
 	failure func(error) failure
 	each    func(q *query, values any) string // a table s (i, v) of the values
 	param   func(n int) string                // the n-th parameter, of all in their order
+	clock   string                            // the time of the database, in milliseconds
 }
 
 // A failure is what a driver's error means to the store.

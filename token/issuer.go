@@ -106,6 +106,7 @@ type payload struct {
 	Session       string             `json:"sid,omitempty"`
 	Caps          *capset            `json:"cap,omitempty"`
 	Scopes        *[]resource.UID    `json:"scopes,omitempty"` // none at all is not the same as not narrowed
+	Webhook       *webhook           `json:"webhook,omitempty"`
 }
 
 // Audiences are written as a string if there is one.
@@ -161,6 +162,32 @@ func (i *Issuer) Mint(ctx context.Context, c Claims) (string, error) {
 		return "", err
 	}
 	return k.sign(p, now)
+}
+
+// WebhookAudience is whom tokens of deliveries are for: whoever receives them.
+const WebhookAudience = "customer"
+
+// webhookLife is for the way to the receiver, and clocks that differ.
+const webhookLife = 10 * time.Minute
+
+// A webhook is what a delivery's token says of it.
+type webhook struct {
+	Digest string `json:"digest"`
+}
+
+// MintWebhook returns a token that vouches for a delivery: its data has the
+// digest, and it is for a subscription of the group. The service itself accepts
+// no such token.
+func (i *Issuer) MintWebhook(ctx context.Context, group resource.UID, digest string) (string, error) {
+	now := i.now()
+	k, err := i.current(ctx)
+	if err != nil {
+		return "", err
+	}
+	return k.sign(payload{
+		Issuer: i.issuer, Subject: "webhook:" + string(group), Audience: audiences{WebhookAudience},
+		IssuedAt: now.Unix(), NotBefore: now.Unix(), Expiry: now.Add(webhookLife).Unix(), ID: rand.Text(), Webhook: &webhook{digest},
+	}, now)
 }
 
 // Address is the iss of every token.

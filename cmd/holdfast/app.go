@@ -52,7 +52,7 @@ func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 // root is the whole command line.
 func (a *app) root() *cobra.Command {
 	root := a.branch("holdfast", "Manage a Holdfast server from the command line",
-		a.auth(), a.iam(), a.registry(), a.advisories(), a.config(), a.dev(), a.version(), a.manual(), a.credentialHelper())
+		a.auth(), a.iam(), a.registry(), a.advisories(), a.events(), a.audit(), a.config(), a.dev(), a.version(), a.manual(), a.credentialHelper())
 	root.Long = "Manage who may do what in an organization, the images it runs, and what is known of their vulnerabilities.\n\n" +
 		"To begin, tell it where the server is: holdfast config set api https://holdfast.example.com,\n" +
 		"and sign in: holdfast auth login; or, beside a server in development mode: holdfast config use-dev"

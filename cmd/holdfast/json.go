@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
@@ -26,6 +27,11 @@ func appendJSON(b []byte, m protoreflect.Message) []byte {
 	}
 	if d, ok := m.Interface().(*durationpb.Duration); ok {
 		return append(strconv.AppendFloat(append(b, '"'), d.AsDuration().Seconds(), 'f', -1, 64), `s"`...)
+	}
+	if s, ok := m.Interface().(*structpb.Struct); ok { // JSON itself
+		text, err := json.Marshal(s.AsMap())
+		must(err) // it was JSON before
+		return append(b, text...)
 	}
 	b = append(b, '{')
 	fields := m.Descriptor().Fields()

@@ -139,7 +139,9 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"AdvisoryFeedsService":             5,
 		"AdvisoryReadingService":           2,
 		"AdvisoryWritingService":           5,
+		"AuditService":                     1,
 		"Auth":                             4,
+		"DeliveriesService":                3,
 		"ExternalGroupRoleMappingsService": 5,
 		"FederationService":                3,
 		"GroupInvitesService":              4,
@@ -153,6 +155,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"RoleBindingsService":              6,
 		"RolesService":                     5,
 		"SecurityTokenService":             3,
+		"SubscriptionsService":             4,
 		"TagsService":                      4,
 		"V1_Advisories":                    7,
 		"SignInService":                    10,
@@ -166,6 +169,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"V1_Registry":                      12,
 		"V1_RoleBindings":                  5,
 		"V1_Roles":                         4,
+		"V1_Subscriptions":                 3,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("operations by service (-want +got):\n%s", diff)

@@ -1,0 +1,136 @@
+package event
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// Names are what events are called on the way out.
+type Names struct {
+	Prefix    string // of types: dev.holdfast
+	Extension string // of the attributes that a delivery adds: holdfastdev1
+}
+
+// A Body is what an event says of the thing it happened to: JSON, and the full
+// name of the message that it is. Both are empty if it says nothing.
+type Body struct {
+	Type string
+	JSON []byte
+}
+
+// Type is the CloudEvents type of an event.
+func (n Names) Type(t resource.EventType) string {
+	if t.OfRegistry() {
+		return n.Prefix + ".registry." + string(t)
+	}
+	return n.Prefix + ".api." + string(t)
+}
+
+// An envelope is an event ready to be sent, but for whom to.
+type envelope struct {
+	header http.Header // of the event's attributes; shared
+	data   []byte
+	digest string
+}
+
+// seal writes the envelope of an event.
+func seal(names Names, source string, e resource.Event, body Body) (envelope, error) {
+	data, err := json.Marshal(struct {
+		Actor *actor          `json:"actor,omitempty"`
+		Body  json.RawMessage `json:"body,omitempty"`
+	}{actorOf(e.Actor), body.JSON})
+	if err != nil {
+		return envelope{}, fmt.Errorf("encode event %s: %w", e.ID, err)
+	}
+	sum := sha256.Sum256(data)
+	audience := "customer"
+	if e.Type.Internal() {
+		audience = "internal"
+	}
+	h := http.Header{"Content-Type": {"application/json"}}
+	for name, value := range map[string]string{
+		"specversion": "1.0", "id": e.ID, "source": source, "type": names.Type(e.Type), "subject": string(e.Subject),
+		"time":  e.Time.UTC().Format("2006-01-02T15:04:05.000Z07:00"),
+		"group": string(e.Group), "audience": audience, "bodytype": body.Type, "identityprovider": string(providerOf(e)),
+	} {
+		if value != "" {
+			h.Set("Ce-"+name, headerValue(value))
+		}
+	}
+	return envelope{header: h, data: data, digest: "sha256:" + hex.EncodeToString(sum[:])}, nil
+}
+
+// An actor is who made a change, as receivers are told.
+type actor struct {
+	Subject string             `json:"subject"`
+	Act     *resource.Upstream `json:"act,omitempty"`
+}
+
+func actorOf(a resource.Actor) *actor {
+	if a.Subject == "" {
+		return nil
+	}
+	return &actor{string(a.Subject), a.Act}
+}
+
+// providerOf is the identity provider an event is about, or none.
+func providerOf(e resource.Event) resource.UID {
+	switch e.Type {
+	case resource.ProviderCreated, resource.ProviderUpdated, resource.ProviderDeleted, resource.MappingsDeleted:
+		return e.Subject
+	case resource.MappingCreated, resource.MappingDeleted:
+		return e.Subject.Parent()
+	}
+	return ""
+}
+
+// request makes the delivery of an envelope to a subscription.
+func (v envelope) request(ctx context.Context, names Names, sub resource.Subscription, token string) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, sub.Sink, bytes.NewReader(v.data))
+	if err != nil {
+		return nil, fmt.Errorf("address %s: %w", sub.UID, err)
+	}
+	r.Header = v.header.Clone()
+	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("User-Agent", "holdfast")
+	extension := func(name, value string) { r.Header.Set("Ce-"+names.Extension+name, headerValue(value)) }
+	extension("delivery", "webhook")
+	extension("webhook", sub.Sink)
+	extension("subscription", string(sub.UID))
+	return r, nil
+}
+
+// headerValue writes an attribute as a header has it: what is not printable
+// ASCII, and a space, a quote or a percent sign, by the numbers of its bytes.
+func headerValue(s string) string {
+	var b strings.Builder
+	for _, c := range []byte(s) {
+		if c <= ' ' || c > '~' || c == '"' || c == '%' {
+			fmt.Fprintf(&b, "%%%02X", c)
+			continue
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
+
+// retryAfter is how long an answer asks us to wait, 0 if it does not.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	text := h.Get("Retry-After")
+	if seconds, err := time.ParseDuration(text + "s"); err == nil {
+		return max(0, seconds)
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(0, at.Sub(now))
+	}
+	return 0
+}
