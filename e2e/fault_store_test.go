@@ -88,7 +88,7 @@ func faultRecovered(t *testing.T, p *proc) {
 func TestFaultLocked(t *testing.T) {
 	path := storetest.SQLite(t)
 	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_DATABASE="+path)
-	db, err := sql.Open("sqlite", "file:"+path)
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)") // the server may be writing
 	if err != nil {
 		t.Fatal(err)
 	}
