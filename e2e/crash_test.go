@@ -254,8 +254,9 @@ func crashReplay(t *testing.T, s *store.Store) map[resource.UID]crashState {
 func crashApply(t *testing.T, all map[resource.UID]crashState, e resource.Event) {
 	t.Helper()
 	created := map[resource.UID]json.RawMessage{}
-	kind, what, _ := strings.Cut(strings.TrimPrefix(string(e.Type), "iam."), ".")
-	state := crashState{resource.EventType("iam." + kind), string(e.After)}
+	words := strings.SplitN(string(e.Type), ".", 3) // iam.group.created.v1
+	kind, what := strings.Join(words[:2], "."), words[2]
+	state := crashState{resource.EventType(kind), string(e.After)}
 	switch what {
 	case "created.v1":
 		created[e.Subject] = e.After
@@ -301,6 +302,8 @@ func crashStored(ctx context.Context, s *store.Store, kind resource.EventType, u
 	case "iam.rolebindings":
 		b, err := s.Binding(ctx, uid)
 		return b.RoleBinding, err
+	case "signin.account":
+		return s.Account(ctx, uid)
 	}
 	return nil, fmt.Errorf("nothing is a %s", kind)
 }
