@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -22,8 +23,40 @@ var databases atomic.Int64
 // store of its own.
 func Each(t *testing.T, f func(t *testing.T, s *store.Store)) {
 	t.Helper()
-	EachURL(t, func(t *testing.T, url string) { f(t, Open(t, url)) })
+	t.Run("sqlite", func(t *testing.T) { f(t, Open(t, SQLite(t))) })
+	t.Run("postgres", func(t *testing.T) { f(t, Open(t, ready(t))) })
 }
+
+// ready returns the address of a new database that has the schema already: a
+// copy of one that was made once, since to make it anew takes longer than most
+// tests.
+func ready(t *testing.T) string {
+	t.Helper()
+	server := postgresServer(t)
+	model.Do(func() {
+		name := fmt.Sprintf("model%d", os.Getpid())
+		admin(t, server, "DROP DATABASE IF EXISTS "+name)
+		admin(t, server, "CREATE DATABASE "+name)
+		s, err := store.Open(t.Context(), on(t, server, name))
+		if err == nil {
+			err = s.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		modelName = name
+	})
+	if modelName == "" {
+		t.Fatal("the schema could not be made; an earlier test tells why")
+	}
+	return newDatabase(t, server, " TEMPLATE "+modelName)
+}
+
+// The model stays until the server goes, which with-postgres sees to.
+var (
+	model     sync.Once
+	modelName string
+)
 
 // EachURL runs f with the address of an empty database of every engine.
 func EachURL(t *testing.T, f func(t *testing.T, url string)) {
@@ -39,13 +72,29 @@ func SQLite(t testing.TB) string { return filepath.Join(t.TempDir(), "holdfast.d
 // skips the test where there is no server.
 func Postgres(t testing.TB) string {
 	t.Helper()
+	return newDatabase(t, postgresServer(t), "")
+}
+
+func postgresServer(t testing.TB) string {
+	t.Helper()
 	server := os.Getenv("HOLDFAST_TEST_POSTGRES")
 	if server == "" {
 		t.Skip("HOLDFAST_TEST_POSTGRES is not set: make test sets it")
 	}
+	return server
+}
+
+func newDatabase(t testing.TB, server, from string) string {
+	t.Helper()
 	name := fmt.Sprintf("t%d_%d", os.Getpid(), databases.Add(1))
-	admin(t, server, "CREATE DATABASE "+name)
+	admin(t, server, "CREATE DATABASE "+name+from)
 	t.Cleanup(func() { admin(t, server, "DROP DATABASE "+name+" WITH (FORCE)") })
+	return on(t, server, name)
+}
+
+// on is the address of a database of a server.
+func on(t testing.TB, server, name string) string {
+	t.Helper()
 	u, err := url.Parse(server)
 	if err != nil {
 		t.Fatal(err)
