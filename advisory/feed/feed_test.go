@@ -541,11 +541,11 @@ func TestStopping(t *testing.T) {
 	if !errors.Is(last.Err, context.Canceled) || n != 1401 {
 		t.Errorf("the last of %d records: %v, want %v", n, last.Err, context.Canceled)
 	}
-	for range 1000 { // those that have handed over their batch need a moment to be gone
+	for range 5000 { // those that have handed over their batch need a moment to be gone
 		if runtime.NumGoroutine() <= before {
 			return
 		}
-		runtime.Gosched()
+		<-time.After(time.Millisecond)
 	}
 	t.Errorf("%d goroutines, before %d", runtime.NumGoroutine(), before)
 }
