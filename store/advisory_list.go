@@ -102,8 +102,8 @@ func (s *Store) Advisories(ctx context.Context, r Reach, f resource.AdvisoryFilt
 
 // shelves returns all shelves of a scope, in the order of their groups.
 func (s *Store) shelves(ctx context.Context, sc scope) (all []shelf, _ error) {
-	read := func(where string, args ...any) error {
-		return s.rows(ctx, `SELECT id, grp, signature FROM advisory_shelves WHERE `+where, args, func(row scanner) (bool, error) {
+	for _, at := range places(sc) {
+		err := s.rows(ctx, `SELECT id, grp, signature FROM advisory_shelves WHERE `+at.text, at.args, func(row scanner) (bool, error) {
 			var sh shelf
 			var text string
 			if err := row.Scan(&sh.id, &sh.group, &text); err != nil {
@@ -114,31 +114,38 @@ func (s *Store) shelves(ctx context.Context, sc scope) (all []shelf, _ error) {
 			all = append(all, sh)
 			return false, err
 		})
-	}
-	var groups []resource.UID
-	for _, uid := range sc.rows {
-		groups = append(groups, uid.Parent())
-	}
-	if sc.children != "" {
-		groups = append(groups, sc.children)
-	}
-	for _, g := range sc.below {
-		if err := read(`grp >= $1 AND grp < $2`, string(g)+"/", string(g)+"0"); err != nil {
-			return nil, err
-		}
-		groups = append(groups, g)
-	}
-	slices.Sort(groups)
-	for _, g := range slices.Compact(groups) {
-		if g == "" {
-			continue
-		}
-		if err := read(`grp = $1`, string(g)); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
 	slices.SortFunc(all, func(a, b shelf) int { return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.id, b.id)) })
 	return slices.CompactFunc(all, func(a, b shelf) bool { return a.id == b.id }), nil
+}
+
+// places are the conditions on the groups of shelves that a scope comes down to.
+func places(sc scope) (all []where) {
+	var groups []resource.UID
+	for _, uid := range sc.rows {
+		groups = append(groups, uid.Parent())
+	}
+	groups = append(groups, sc.children)
+	for _, g := range sc.below {
+		all = append(all, where{`grp >= $1 AND grp < $2`, []any{string(g) + "/", string(g) + "0"}})
+		groups = append(groups, g)
+	}
+	slices.Sort(groups)
+	for _, g := range slices.Compact(groups) {
+		if g != "" {
+			all = append(all, where{`grp = $1`, []any{string(g)}})
+		}
+	}
+	return all
+}
+
+// A where is what follows WHERE.
+type where struct {
+	text string
+	args []any
 }
 
 // holders are the groups of shelves.

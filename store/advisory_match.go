@@ -3,14 +3,15 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
 // advisoriesAsked is how many advisories are remembered for questions about
-// packages.
-const advisoriesAsked = 16_384
+// packages. One is about 3 kB.
+const advisoriesAsked = 32_768
 
 // AdvisoriesOf returns the advisories in reach that name a package and whose
 // affected packages pass match, whole, in no particular order.
@@ -51,12 +52,24 @@ func (s *Store) AdvisoriesOf(ctx context.Context, r Reach, place resource.PlaceF
 type asked struct {
 	updated  int64
 	affected []resource.Affected
-	advisory func() (resource.Advisory, error)
+
+	once sync.Once
+	row  advisoryRow // until it is decoded
+	a    resource.Advisory
+	err  error
+}
+
+func (v *asked) advisory() (resource.Advisory, error) {
+	v.once.Do(func() {
+		v.a, v.err = v.row.advisory()
+		v.a.Affected, v.row = v.affected, advisoryRow{}
+	})
+	return v.a, v.err
 }
 
 // naming returns the advisories that have a name. Those that were read lately and
 // have not changed are not read again: to decode one costs more than to find it.
-func (s *Store) naming(ctx context.Context, key int64) (all []asked, _ error) {
+func (s *Store) naming(ctx context.Context, key int64) (all []*asked, _ error) {
 	var unknown []int64
 	err := s.rows(ctx, `SELECT n.seg, n.update_ms FROM advisory_names AS n WHERE n.key = $1`, []any{key}, func(row scanner) (bool, error) {
 		var seg, updated int64
@@ -79,11 +92,8 @@ func (s *Store) naming(ctx context.Context, key int64) (all []asked, _ error) {
 			return false, err
 		}
 		affected, err := r.packages()
-		v := asked{r.updated, affected, sync.OnceValues(func() (resource.Advisory, error) {
-			a, err := r.advisory()
-			a.Affected = affected
-			return a, err
-		})}
+		v := &asked{updated: r.updated, affected: affected, row: r}
+		v.row.affected = ""
 		s.asked.Add(segment(r.uid), v)
 		all = append(all, v)
 		return false, err
@@ -92,7 +102,18 @@ func (s *Store) naming(ctx context.Context, key int64) (all []asked, _ error) {
 }
 
 // holders returns the groups of a scope that have advisories.
-func (s *Store) holders(ctx context.Context, sc scope) ([]resource.UID, error) {
-	shelves, err := s.shelves(ctx, sc)
-	return holders(shelves), err
+func (s *Store) holders(ctx context.Context, sc scope) (groups []resource.UID, _ error) {
+	for _, at := range places(sc) {
+		err := s.rows(ctx, `SELECT DISTINCT grp FROM advisory_shelves WHERE `+at.text, at.args, func(row scanner) (bool, error) {
+			var g resource.UID
+			err := row.Scan(&g)
+			groups = append(groups, g)
+			return false, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(groups)
+	return slices.Compact(groups), nil
 }

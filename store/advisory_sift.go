@@ -29,10 +29,7 @@ func (l *advisoryList) sift(ctx context.Context, sc scope) (entries []entry, tot
 			return entries, int64(len(segs)), err
 		}
 		if l.by != byUpdate {
-			for _, seg := range segs {
-				entries = append(entries, entry{seg: seg, group: l.groups[0]})
-			}
-			return l.cut(entries), int64(len(segs)), nil
+			return l.slice(segs), int64(len(segs)), nil
 		}
 	}
 	if entries, err = l.lookUp(ctx, segs); err != nil {
@@ -40,6 +37,29 @@ func (l *advisoryList) sift(ctx context.Context, sc scope) (entries []entry, tot
 	}
 	total = int64(len(entries))
 	return l.cut(entries), total, nil
+}
+
+// slice returns the entries of the page, and one more, of the segments of one
+// group, which are in order.
+func (l *advisoryList) slice(segs []int64) (entries []entry) {
+	from, to := 0, len(segs)
+	if c := l.p.After; c != nil {
+		i, found := slices.BinarySearch(segs, segment(resource.UID(c.UID)))
+		if l.p.Order.Desc {
+			to = i
+		} else if from = i; found {
+			from++
+		}
+	}
+	n := min(l.p.Size+1, to-from-l.p.Skip)
+	for i := range max(n, 0) {
+		at := from + l.p.Skip + i
+		if l.p.Order.Desc {
+			at = to - 1 - l.p.Skip - i
+		}
+		entries = append(entries, entry{seg: segs[at], group: l.groups[0]})
+	}
+	return entries
 }
 
 // cut sorts entries and keeps those of the page, and one more.

@@ -2,17 +2,19 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
-	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 
-	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-dev/holdfast/resource"
 )
@@ -20,7 +22,7 @@ import (
 // This file searches the text of advisories: names, aliases and ids, for any
 // part of a word. The text of a million of them is some 80 MB, so it is kept in
 // blocks of a thousand or more, read once, remembered until their version
-// changes, and searched byte by byte: 1.3 million take a few dozen
+// changes, and searched byte by byte on all cores: 1.3 million take a few dozen
 // milliseconds, whatever is asked. An index of trigrams would be faster for
 // rare words, slower for common ones ("cve" is in all of them, and the total
 // must be told), and would cost an import more than all the rest.
@@ -34,7 +36,7 @@ type block struct {
 
 const (
 	blockRows   = 1024      // what is added by hand joins the last block until it has as many
-	blocksBytes = 128 << 20 // remembered
+	blocksBytes = 192 << 20 // remembered
 )
 
 func (b *block) add(seg int64, text string) {
@@ -59,16 +61,18 @@ func (b *block) with(seg int64, text string) *block {
 	return out
 }
 
-// find calls f for the segments of advisories that contain what. Texts end with
-// a NUL, which what does not have, so that nothing is found across two.
-func (b *block) find(what []byte, f func(seg int64)) {
-	for at := 0; ; {
+// find returns the segments of advisories that contain what. Texts end with a
+// NUL, which what does not have, so that nothing is found across two.
+func (b *block) find(what []byte) (segs []int64) {
+	for at, n := 0, 0; ; n++ {
 		i := bytes.Index(b.text[at:], what)
 		if i < 0 {
-			return
+			return segs
 		}
-		n := sort.Search(len(b.ends), func(k int) bool { return int(b.ends[k]) > at+i })
-		f(b.segs[n])
+		for int(b.ends[n]) <= at+i {
+			n++
+		}
+		segs = append(segs, b.segs[n])
 		at = int(b.ends[n])
 	}
 }
@@ -159,10 +163,12 @@ func (t *tx) putBlock(ctx context.Context, group resource.UID, id, version int64
 	return err
 }
 
-// texts remembers blocks.
+// texts remembers blocks. What makes room is left to chance: every search goes
+// through all blocks of a group, and if those are a little too many, to forget
+// the one that was not used for longest is to forget each before it is used.
 type texts struct {
 	mu    sync.Mutex
-	all   *lru.Cache[int64, versioned]
+	all   map[int64]versioned
 	bytes int
 }
 
@@ -171,28 +177,33 @@ type versioned struct {
 	*block
 }
 
-func newTexts() (*texts, error) {
-	t := &texts{}
-	all, err := lru.NewWithEvict(1<<20, func(_ int64, v versioned) { t.bytes -= len(v.text) + 12*len(v.segs) })
-	t.all = all
-	return t, err
-}
+func (b *block) size() int { return len(b.text) + 12*len(b.segs) }
 
 func (t *texts) get(id, version int64) (*block, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	v, ok := t.all.Get(id)
+	v, ok := t.all[id]
 	return v.block, ok && v.version == version
 }
 
 func (t *texts) put(id, version int64, b *block) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.all.Remove(id)
-	t.all.Add(id, versioned{version, b})
-	t.bytes += len(b.text) + 12*len(b.segs)
-	for t.bytes > blocksBytes {
-		t.all.RemoveOldest()
+	t.forget(id)
+	for other := range t.all {
+		if t.bytes+b.size() <= blocksBytes {
+			break
+		}
+		t.forget(other)
+	}
+	t.all[id] = versioned{version, b}
+	t.bytes += b.size()
+}
+
+func (t *texts) forget(id int64) {
+	if v, ok := t.all[id]; ok {
+		t.bytes -= v.size()
+		delete(t.all, id)
 	}
 }
 
@@ -200,7 +211,7 @@ func (t *texts) put(id, version int64, b *block) {
 // contain what, in order.
 func (s *Store) search(ctx context.Context, groups []resource.UID, what string) ([]int64, error) {
 	pattern := []byte(strings.ToLower(what))
-	var found []int64
+	var found [][]int64
 	for _, g := range groups {
 		type version struct{ id, version int64 }
 		var blocks []version
@@ -213,16 +224,63 @@ func (s *Store) search(ctx context.Context, groups []resource.UID, what string) 
 		if err != nil {
 			return nil, err
 		}
-		for _, v := range blocks {
-			b, err := s.block(ctx, g, v.id, v.version)
-			if err != nil {
-				return nil, err
+		in := make([][]int64, len(blocks))
+		err = onAllCores(ctx, len(blocks), func(ctx context.Context, i int) error {
+			b, err := s.block(ctx, g, blocks[i].id, blocks[i].version)
+			if err == nil {
+				in[i] = b.find(pattern)
 			}
-			b.find(pattern, func(seg int64) { found = append(found, seg) })
+			return err
+		})
+		if err != nil {
+			return nil, err
 		}
+		found = append(found, in...)
 	}
-	slices.Sort(found)
-	return slices.Compact(found), nil
+	return inOrder(found), nil
+}
+
+// onAllCores calls f for each number below n, on all cores, until one fails.
+func onAllCores(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
+	var next atomic.Int64
+	tasks, ctx := errgroup.WithContext(ctx)
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		tasks.Go(func() error {
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				if err := f(ctx, i); err != nil {
+					return err
+				}
+			}
+			return ctx.Err()
+		})
+	}
+	return tasks.Wait()
+}
+
+// inOrder makes one ordered list of several, of which few overlap: they are of
+// blocks, and those are written one after the other.
+func inOrder(lists [][]int64) []int64 {
+	lists = slices.DeleteFunc(lists, func(l []int64) bool { return len(l) == 0 })
+	n := 0
+	for _, l := range lists {
+		slices.Sort(l) // it is, but for clocks that differ
+		n += len(l)
+	}
+	slices.SortFunc(lists, func(a, b []int64) int { return cmp.Compare(a[0], b[0]) })
+	out := make([]int64, 0, n)
+	for _, l := range lists {
+		i, _ := slices.BinarySearch(out, l[0])
+		rest := slices.Clone(out[i:])
+		for out = out[:i]; len(rest) > 0; {
+			if len(l) == 0 || rest[0] <= l[0] {
+				out, rest = append(out, rest[0]), rest[1:]
+			} else {
+				out, l = append(out, l[0]), l[1:]
+			}
+		}
+		out = append(out, l...)
+	}
+	return slices.Compact(out)
 }
 
 // block returns a block: from memory if that has the version asked for, else as

@@ -11,13 +11,9 @@ func TestBlock(t *testing.T) {
 	b.add(5, "a-1\x00openssl\x00")
 	b.add(6, "a-2\x00curl\x00cve-1\x00")
 	b.add(7, "a-3\x00openssl-doc\x00openssl\x00")
-	found := func(b *block, what string) (segs []int64) {
-		b.find([]byte(what), func(seg int64) { segs = append(segs, seg) })
-		return segs
-	}
 	check := func(b *block, what string, want ...int64) {
 		t.Helper()
-		if got := found(b, what); !slices.Equal(got, want) {
+		if got := b.find([]byte(what)); !slices.Equal(got, want) {
 			t.Errorf("%q is in %v, want %v", what, got, want)
 		}
 	}
@@ -44,10 +40,7 @@ func TestBlock(t *testing.T) {
 
 // TestTextsAreBounded checks that what is remembered has an end.
 func TestTextsAreBounded(t *testing.T) {
-	all, err := newTexts()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := &texts{all: map[int64]versioned{}}
 	for i := range int64(40) {
 		all.put(i, 1, &block{text: make([]byte, 8<<20)})
 		all.put(i, 2, &block{text: make([]byte, 8<<20)})
@@ -60,5 +53,25 @@ func TestTextsAreBounded(t *testing.T) {
 	}
 	if _, ok := all.get(39, 2); !ok {
 		t.Error("the newest version is not remembered")
+	}
+}
+
+// TestInOrder checks that lists that overlap become one.
+func TestInOrder(t *testing.T) {
+	for _, c := range []struct{ lists [][]int64 }{
+		{nil},
+		{[][]int64{nil, {}}},
+		{[][]int64{{1, 2}, {3, 4}}},
+		{[][]int64{{3, 4}, {1, 2}}},
+		{[][]int64{{1, 5, 9}, {2, 3, 6}, {4, 10}}},
+		{[][]int64{{1, 2, 3}, {2, 3, 4}, {9, 5}}},
+		{[][]int64{{1, 20}, {2}, {3}, {4, 21}, {5}}},
+	} {
+		want := slices.Concat(c.lists...)
+		slices.Sort(want)
+		want = slices.Compact(want)
+		if got := inOrder(c.lists); !slices.Equal(got, want) {
+			t.Errorf("%v become %v, want %v", c.lists, got, want)
+		}
 	}
 }

@@ -32,7 +32,7 @@ type Store struct {
 	seen   *seen      // nil where another process may write
 	texts  *texts     // of advisories, as far as they were searched
 	signs  signs
-	asked  *lru.Cache[int64, asked] // advisories, for lately
+	asked  *lru.Cache[int64, *asked] // advisories, for lately
 
 	mu       sync.Mutex
 	watchers []func(context.Context, int64)
@@ -65,15 +65,11 @@ const (
 // Open connects to url: a postgres:// address, or the path of an SQLite file,
 // and brings the schema up to date.
 func Open(ctx context.Context, url string) (*Store, error) {
-	texts, err := newTexts()
+	known, err := lru.New[int64, *asked](advisoriesAsked)
 	if err != nil {
 		return nil, err
 	}
-	known, err := lru.New[int64, asked](advisoriesAsked)
-	if err != nil {
-		return nil, err
-	}
-	s := &Store{Now: time.Now, texts: texts, asked: known}
+	s := &Store{Now: time.Now, texts: &texts{all: map[int64]versioned{}}, asked: known}
 	open := s.openSQLite
 	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
 		open = s.openPostgres
