@@ -140,8 +140,8 @@ func (t *tx) rows(ctx context.Context, query string, args []any, f func(scanner)
 const maxBatch = 64
 
 // A grouped committer runs writes on SQLite's one writer. Writes that arrive
-// while another commits share the next commit, each under a savepoint of its
-// own: one that fails undoes itself and nobody else.
+// while another commits share the next commit, each but the first under a
+// savepoint of its own: one that fails undoes itself and nobody else.
 type grouped struct {
 	s     *Store
 	on    *writer
@@ -249,8 +249,8 @@ func (g *grouped) transact(ctx context.Context, batch []*job) (moved int64, _ er
 	if _, err := g.on.ExecContext(ctx, `BEGIN IMMEDIATE`); err != nil {
 		return 0, fmt.Errorf("begin: %w", err)
 	}
-	for _, j := range batch {
-		rev, err := g.one(j)
+	for i, j := range batch {
+		rev, err := g.one(j, i > 0)
 		if err != nil {
 			g.rollback(ctx)
 			return 0, err
@@ -269,11 +269,15 @@ func (g *grouped) rollback(ctx context.Context) {
 	_, _ = g.on.ExecContext(ctx, `ROLLBACK`)
 }
 
-// one runs a job under its savepoint. The error it returns concerns the whole
-// batch; the job's own stays in the job.
-func (g *grouped) one(j *job) (moved int64, _ error) {
-	if _, err := g.on.ExecContext(j.ctx, `SAVEPOINT job`); err != nil {
-		return 0, fmt.Errorf("savepoint: %w", err)
+// one runs a job. The error it returns concerns the whole batch; the job's own
+// stays in the job. Under a savepoint SQLite copies every page before it is
+// changed, so the first of a batch, which has nobody's work to lose, has none:
+// one that fails is undone with the transaction, and the next begins another.
+func (g *grouped) one(j *job, saved bool) (moved int64, _ error) {
+	if saved {
+		if _, err := g.on.ExecContext(j.ctx, `SAVEPOINT job`); err != nil {
+			return 0, fmt.Errorf("savepoint: %w", err)
+		}
 	}
 	t := &tx{s: g.s, on: g.on}
 	if j.err = g.guard(j, t); j.err != nil {
@@ -281,14 +285,29 @@ func (g *grouped) one(j *job) (moved int64, _ error) {
 		if g.s.engine.failure(j.err) == outage { // SQLite may have ended the transaction
 			return 0, j.err
 		}
-		if _, err := g.on.ExecContext(j.ctx, `ROLLBACK TO job`); err != nil {
+		if err := g.undo(j.ctx, saved); err != nil {
 			return 0, fmt.Errorf("undo: %w", err)
 		}
+	}
+	if !saved {
+		return t.moved, nil
 	}
 	if _, err := g.on.ExecContext(j.ctx, `RELEASE job`); err != nil {
 		return 0, fmt.Errorf("release: %w", err)
 	}
 	return t.moved, nil
+}
+
+func (g *grouped) undo(ctx context.Context, saved bool) error {
+	if saved {
+		_, err := g.on.ExecContext(ctx, `ROLLBACK TO job`)
+		return err
+	}
+	if _, err := g.on.ExecContext(ctx, `ROLLBACK`); err != nil {
+		return err
+	}
+	_, err := g.on.ExecContext(ctx, `BEGIN IMMEDIATE`)
+	return err
 }
 
 // guard runs a job's function and turns its panic into an error, so that one
