@@ -145,16 +145,21 @@ func (s *Store) later(before resource.Advisory) time.Time {
 	return before.UpdateTime.Add(time.Millisecond)
 }
 
-// takeAdvisory reads an advisory that is about to change, and the block that has
-// its text.
-func (t *tx) takeAdvisory(ctx context.Context, uid resource.UID) (a resource.Advisory, block int64, err error) {
-	a, err = scanAdvisory(t.on.QueryRowContext(ctx, `SELECT `+wholeAdvisory+`, t.block FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`+t.s.engine.lock,
-		segment(uid), string(uid)), true, &block)
-	return a, block, missing(err, "advisory", uid)
+// A whereabouts is where the keys and the text of an advisory are.
+type whereabouts struct {
+	era   era
+	block int64
+}
+
+// takeAdvisory reads an advisory that is about to change.
+func (t *tx) takeAdvisory(ctx context.Context, uid resource.UID) (a resource.Advisory, at whereabouts, err error) {
+	a, err = scanAdvisory(t.on.QueryRowContext(ctx, `SELECT `+wholeAdvisory+`, t.era, t.block FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`+t.s.engine.lock,
+		segment(uid), string(uid)), true, &at.era, &at.block)
+	return a, at, missing(err, "advisory", uid)
 }
 
 // replaceAdvisory writes after in the place of before.
-func (t *tx) replaceAdvisory(ctx context.Context, before resource.Advisory, after *resource.Advisory, block int64) error {
+func (t *tx) replaceAdvisory(ctx context.Context, before resource.Advisory, after *resource.Advisory, at whereabouts) error {
 	group := after.UID.Parent()
 	nameEvents(after, after.UpdateTime)
 	old, err := newDraft(group, before)
@@ -169,23 +174,23 @@ func (t *tx) replaceAdvisory(ctx context.Context, before resource.Advisory, afte
 		segment(d.a.UID), d.shelf, bytesOf(d.a.Source.Digest), ms(d.a.UpdateTime), d.body, d.affected); err != nil {
 		return err
 	}
-	if err := t.unindex(ctx, []draft{old}); err != nil {
+	if err := t.unindex(ctx, at.era, old); err != nil {
 		return err
 	}
-	if err := t.index(ctx, group, []draft{d}); err != nil {
+	if err := t.index(ctx, group, at.era, []draft{d}); err != nil {
 		return err
 	}
 	if old.text == d.text {
 		return nil
 	}
-	return t.retext(ctx, group, block, segment(d.a.UID), d.text)
+	return t.retext(ctx, group, at.block, segment(d.a.UID), d.text)
 }
 
 // DeleteAdvisory removes an advisory. It returns fault.NotFound if there is
 // none.
 func (s *Store) DeleteAdvisory(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t *tx) error {
-		a, block, err := t.takeAdvisory(ctx, uid)
+		a, at, err := t.takeAdvisory(ctx, uid)
 		if err != nil {
 			return err
 		}
@@ -196,10 +201,10 @@ func (s *Store) DeleteAdvisory(ctx context.Context, uid resource.UID) error {
 		if _, err := t.exec(ctx, `DELETE FROM advisories WHERE seg = $1`, segment(uid)); err != nil {
 			return err
 		}
-		if err := t.unindex(ctx, []draft{d}); err != nil {
+		if err := t.unindex(ctx, at.era, d); err != nil {
 			return err
 		}
-		if err := t.retext(ctx, uid.Parent(), block, segment(uid), ""); err != nil {
+		if err := t.retext(ctx, uid.Parent(), at.block, segment(uid), ""); err != nil {
 			return err
 		}
 		return t.removed(ctx, "advisories", resource.AdvisoryDeleted, uid, uid.Parent(), a)

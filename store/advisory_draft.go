@@ -20,7 +20,7 @@ type draft struct {
 	body, affected string
 	shelf          int64
 	signature      string
-	names, aliases []int64 // keys, each once
+	names, aliases []int64 // what their keys are made of, each once
 	text           string  // what is searched
 }
 
@@ -159,8 +159,8 @@ func overlap(wanted, have []string) bool {
 	return len(wanted) == 0 || slices.ContainsFunc(wanted, func(s string) bool { return slices.Contains(have, s) })
 }
 
-// keyOf is the key of a value in a group: 64 bits stand for it, which two values
-// of one database share about never.
+// keyOf stands for a value in a group: 64 bits, which two values of one database
+// share about never.
 func keyOf(group resource.UID, f field, value string) int64 {
 	b := make([]byte, 0, 128)
 	b = binary.BigEndian.AppendUint64(b, uint64(segment(group)))

@@ -116,13 +116,13 @@ func (t *tx) retell(ctx context.Context, group resource.UID, changed []resource.
 		if err != nil {
 			return missing(err, "advisory", resource.UID(next.ID))
 		}
-		before, block, err := t.takeAdvisory(ctx, uid)
+		before, at, err := t.takeAdvisory(ctx, uid)
 		if err != nil {
 			return err
 		}
 		after := before.Merge(next)
 		after.UpdateTime = t.s.later(before)
-		if err := t.replaceAdvisory(ctx, before, &after, block); err != nil {
+		if err := t.replaceAdvisory(ctx, before, &after, at); err != nil {
 			return err
 		}
 	}
@@ -139,15 +139,19 @@ func (t *tx) appendAdvisories(ctx context.Context, group resource.UID, drafts []
 	if err != nil {
 		return err
 	}
-	rows := make([][]any, len(drafts))
-	for i, d := range drafts {
-		rows[i] = append(place(d.a.UID), d.a.ID, d.shelf, block, bytesOf(d.a.Source.Digest), ms(d.a.CreateTime), ms(d.a.UpdateTime), d.body, d.affected)
-	}
-	err = t.insert(ctx, `INSERT INTO advisories (seg, uid, parent, a1, a2, a3, advisory_id, shelf, block, digest, create_ms, update_ms, body, affected)`, rows, ``)
+	now, err := t.era(ctx, group, len(drafts))
 	if err != nil {
 		return err
 	}
-	if err := t.index(ctx, group, drafts); err != nil {
+	rows := make([][]any, len(drafts))
+	for i, d := range drafts {
+		rows[i] = append(place(d.a.UID), d.a.ID, d.shelf, int64(now), block, bytesOf(d.a.Source.Digest), ms(d.a.CreateTime), ms(d.a.UpdateTime), d.body, d.affected)
+	}
+	err = t.insert(ctx, `INSERT INTO advisories (seg, uid, parent, a1, a2, a3, advisory_id, shelf, era, block, digest, create_ms, update_ms, body, affected)`, rows, ``)
+	if err != nil {
+		return err
+	}
+	if err := t.index(ctx, group, now, drafts); err != nil {
 		return err
 	}
 	return t.count(ctx, "advisories", drafts[0].a.UID, len(drafts))
@@ -159,8 +163,9 @@ const (
 	withName = "advisory_names"
 )
 
-// index makes lists find advisories of a group by what they are filtered by.
-func (t *tx) index(ctx context.Context, group resource.UID, drafts []draft) error {
+// index makes lists find advisories of a group and an era by what they are
+// filtered by.
+func (t *tx) index(ctx context.Context, group resource.UID, in era, drafts []draft) error {
 	var names, aliases [][]any
 	shelves, named := map[int64]int{}, map[int64]int{}
 	signatures := map[int64]string{}
@@ -168,12 +173,12 @@ func (t *tx) index(ctx context.Context, group resource.UID, drafts []draft) erro
 		seg := segment(d.a.UID)
 		shelves[d.shelf]++
 		signatures[d.shelf] = d.signature
-		for _, k := range d.names {
-			names = append(names, []any{k, seg, ms(d.a.UpdateTime)})
-			named[k]++
+		for _, name := range d.names {
+			names = append(names, []any{in.key(name), seg, ms(d.a.UpdateTime)})
+			named[in.key(name)]++
 		}
-		for _, k := range d.aliases {
-			aliases = append(aliases, []any{k, seg})
+		for _, name := range d.aliases {
+			aliases = append(aliases, []any{in.key(name), seg})
 		}
 	}
 	var rows [][]any
@@ -198,25 +203,22 @@ func (t *tx) index(ctx context.Context, group resource.UID, drafts []draft) erro
 	return t.bump(ctx, withName, named, 1)
 }
 
-// unindex takes back what index did.
-func (t *tx) unindex(ctx context.Context, drafts []draft) error {
-	shelves, named := map[int64]int{}, map[int64]int{}
-	for _, d := range drafts {
-		seg := segment(d.a.UID)
-		shelves[d.shelf]++
-		for _, k := range d.names {
-			named[k]++
-			if err := t.later(ctx, `DELETE FROM advisory_names WHERE key = $1 AND seg = $2`, k, seg); err != nil {
-				return err
-			}
-		}
-		for _, k := range d.aliases {
-			if err := t.later(ctx, `DELETE FROM advisory_aliases WHERE key = $1 AND seg = $2`, k, seg); err != nil {
-				return err
-			}
+// unindex takes back what index did for an advisory.
+func (t *tx) unindex(ctx context.Context, in era, d draft) error {
+	named := map[int64]int{}
+	seg := segment(d.a.UID)
+	for _, name := range d.names {
+		named[in.key(name)]++
+		if err := t.later(ctx, `DELETE FROM advisory_names WHERE key = $1 AND seg = $2`, in.key(name), seg); err != nil {
+			return err
 		}
 	}
-	if err := t.bump(ctx, onShelf, shelves, -1); err != nil {
+	for _, name := range d.aliases {
+		if err := t.later(ctx, `DELETE FROM advisory_aliases WHERE key = $1 AND seg = $2`, in.key(name), seg); err != nil {
+			return err
+		}
+	}
+	if err := t.bump(ctx, onShelf, map[int64]int{d.shelf: 1}, -1); err != nil {
 		return err
 	}
 	return t.bump(ctx, withName, named, -1)

@@ -79,6 +79,11 @@ func (s *Store) Advisories(ctx context.Context, r Reach, f resource.AdvisoryFilt
 		return out, err
 	}
 	l := advisoryList{s: s, by: by, p: p, shelves: shelves, f: f, groups: holders(shelves)}
+	if len(l.valued()) > 0 {
+		if l.holdings, err = s.holdings(ctx, sc); err != nil {
+			return out, err
+		}
+	}
 	var entries []entry
 	if in, ok := l.lanes(sc); ok {
 		entries, out.Total, err = l.walk(ctx, in)
@@ -166,6 +171,8 @@ type advisoryList struct {
 	f       resource.AdvisoryFilter
 	shelves []shelf
 	groups  []resource.UID
+
+	holdings []holding // if values are filtered by
 }
 
 // A valued filter is one whose values have keys.
@@ -198,8 +205,10 @@ func (l *advisoryList) lanes(sc scope) (in lanes, ok bool) {
 	switch {
 	case len(values) == 1 && !onShelves && len(values[0].values) == 1 && values[0].field < alias:
 		in.table, in.column = "advisory_names", "key"
-		for _, g := range l.groups {
-			in.all = append(in.all, lane{key: keyOf(g, values[0].field, values[0].values[0]), group: g})
+		for _, h := range l.holdings {
+			for _, key := range h.keys(values[0].field, values[0].values[0]) {
+				in.all = append(in.all, lane{key: key, group: h.group})
+			}
 		}
 	case len(values) > 0:
 		return in, false
@@ -277,6 +286,10 @@ func (l *advisoryList) merge(ctx context.Context, in lanes, n int) ([]entry, err
 		return l.lateral(ctx, in, n)
 	}
 	var best []entry
+	if l.p.Order.Desc { // what is newest is read first, and spares the rest
+		in.all = slices.Clone(in.all)
+		slices.Reverse(in.all)
+	}
 	for _, a := range in.all {
 		if from, to := l.bounds(a.group); from > to {
 			continue

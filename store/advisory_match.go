@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/holdfast-dev/holdfast/resource"
@@ -20,29 +19,31 @@ func (s *Store) AdvisoriesOf(ctx context.Context, r Reach, place resource.PlaceF
 	if sc.empty() {
 		return nil, nil
 	}
-	groups, err := s.holders(ctx, sc)
+	holdings, err := s.holdings(ctx, sc)
 	if err != nil {
 		return nil, err
 	}
-	for _, g := range groups {
-		all, err := s.naming(ctx, keyOf(g, artifactName, name))
+	var keys []int64
+	for _, h := range holdings {
+		keys = append(keys, h.keys(artifactName, name)...)
+	}
+	all, err := s.naming(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range all {
+		hit, err := match(v.affected)
 		if err != nil {
 			return nil, err
 		}
-		for _, v := range all {
-			hit, err := match(v.affected)
-			if err != nil {
-				return nil, err
-			}
-			if !hit {
-				continue
-			}
-			a, err := v.advisory()
-			if err != nil {
-				return nil, err
-			}
-			found = append(found, a)
+		if !hit {
+			continue
 		}
+		a, err := v.advisory()
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, a)
 	}
 	return found, nil
 }
@@ -67,11 +68,13 @@ func (v *asked) advisory() (resource.Advisory, error) {
 	return v.a, v.err
 }
 
-// naming returns the advisories that have a name. Those that were read lately and
+// naming returns the advisories that have one of the keys. Those that were read lately and
 // have not changed are not read again: to decode one costs more than to find it.
-func (s *Store) naming(ctx context.Context, key int64) (all []*asked, _ error) {
+func (s *Store) naming(ctx context.Context, keys []int64) (all []*asked, _ error) {
 	var unknown []int64
-	err := s.rows(ctx, `SELECT n.seg, n.update_ms FROM advisory_names AS n WHERE n.key = $1`, []any{key}, func(row scanner) (bool, error) {
+	q := query{engine: s.engine}
+	text := fmt.Sprintf(`SELECT n.seg, n.update_ms FROM %s AS s CROSS JOIN advisory_names AS n WHERE n.key = s.v`, s.engine.each(&q, keys))
+	err := s.rows(ctx, text, q.args, func(row scanner) (bool, error) {
 		var seg, updated int64
 		err := row.Scan(&seg, &updated)
 		if v, ok := s.asked.Get(seg); ok && v.updated == updated {
@@ -84,8 +87,8 @@ func (s *Store) naming(ctx context.Context, key int64) (all []*asked, _ error) {
 	if err != nil || len(unknown) == 0 {
 		return all, err
 	}
-	q := query{engine: s.engine}
-	text := fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, wholeAdvisory, s.engine.each(&q, unknown))
+	q = query{engine: s.engine}
+	text = fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, wholeAdvisory, s.engine.each(&q, unknown))
 	err = s.rows(ctx, text, q.args, func(row scanner) (bool, error) {
 		var r advisoryRow
 		if err := r.scan(row, true); err != nil {
@@ -99,21 +102,4 @@ func (s *Store) naming(ctx context.Context, key int64) (all []*asked, _ error) {
 		return false, err
 	})
 	return all, err
-}
-
-// holders returns the groups of a scope that have advisories.
-func (s *Store) holders(ctx context.Context, sc scope) (groups []resource.UID, _ error) {
-	for _, at := range places(sc) {
-		err := s.rows(ctx, `SELECT DISTINCT grp FROM advisory_shelves WHERE `+at.text, at.args, func(row scanner) (bool, error) {
-			var g resource.UID
-			err := row.Scan(&g)
-			groups = append(groups, g)
-			return false, err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	slices.Sort(groups)
-	return slices.Compact(groups), nil
 }

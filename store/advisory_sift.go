@@ -152,9 +152,9 @@ func (l *advisoryList) withIDs(ctx context.Context) (all []int64, _ error) {
 
 func (l *advisoryList) withValue(ctx context.Context, v valued) ([]int64, error) {
 	var keys []int64
-	for _, g := range l.groups {
+	for _, h := range l.holdings {
 		for _, s := range v.values {
-			keys = append(keys, keyOf(g, v.field, s))
+			keys = append(keys, h.keys(v.field, s)...)
 		}
 	}
 	table := "advisory_names"

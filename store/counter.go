@@ -31,12 +31,13 @@ func (t *tx) count(ctx context.Context, kind string, uid resource.UID, by int) e
 		ON CONFLICT (kind, grp, shard) DO UPDATE SET n = counters.n + excluded.n, children = counters.children + excluded.children`, args...)
 }
 
-// uncount drops the counters of a group that is gone, and the shelves of the
-// advisories it had.
+// uncount drops the counters of a group that is gone, and the shelves and eras
+// of the advisories it had.
 func (t *tx) uncount(ctx context.Context, group resource.UID) error {
 	for _, text := range []string{
 		`DELETE FROM counters WHERE kind = 'advisory_shelves' AND grp IN (SELECT id FROM advisory_shelves WHERE grp = $1)`,
 		`DELETE FROM advisory_shelves WHERE grp = $1`,
+		`DELETE FROM advisory_eras WHERE grp = $1`,
 	} {
 		if err := t.later(ctx, text, string(group)); err != nil {
 			return err

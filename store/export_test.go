@@ -127,7 +127,7 @@ func (s *Store) StrayCounters(ctx context.Context) (n int, err error) {
 func (s *Store) Everything(ctx context.Context) (all []string, _ error) {
 	tables := []string{"counters", "outbox", "revision", "grant_changes", "settings", "signing_keys", "revocations", "access_requests",
 		"blobs", "repo_blobs", "manifests", "manifest_refs", "tag_history", "uploads", "registry_settings",
-		"advisory_shelves", "advisory_names", "advisory_aliases", "advisory_texts",
+		"advisory_shelves", "advisory_eras", "advisory_names", "advisory_aliases", "advisory_texts",
 		"leases"}
 	for _, table := range append(tables, kinds...) {
 		rows, err := s.dump(ctx, table)
@@ -231,3 +231,6 @@ func (o *OpenEvent) End(t testing.TB, commit bool) {
 		t.Fatal(err)
 	}
 }
+
+// SetEraSize makes eras begin after so many advisories.
+func (s *Store) SetEraSize(n int64) { s.eraSize = n }

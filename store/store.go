@@ -34,6 +34,8 @@ type Store struct {
 	signs  signs
 	asked  *lru.Cache[int64, *asked] // advisories, for lately
 
+	eraSize int64
+
 	mu       sync.Mutex
 	watchers []func(context.Context, int64)
 }
@@ -69,7 +71,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Now: time.Now, texts: &texts{all: map[int64]versioned{}}, asked: known}
+	s := &Store{Now: time.Now, texts: &texts{all: map[int64]versioned{}}, asked: known, eraSize: eraSize}
 	open := s.openSQLite
 	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
 		open = s.openPostgres
