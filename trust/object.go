@@ -1,38 +1,57 @@
 package trust
 
 import (
-	"bytes"
 	"encoding/json"
+	"strings"
 	"unicode/utf8"
 )
 
-// An object is the members of a JSON object, each as it is written.
-type object map[string][]byte
+// An object is the members of a JSON object, each as it is written. A token has
+// some two dozen, of which a few are looked up: a list is found through faster
+// than a map is made.
+type object []member
+
+type member struct{ name, value string }
+
+// get returns the value of a member, or "" if there is none.
+func (o object) get(name string) string {
+	for i := range o {
+		if o[i].name == name {
+			return o[i].value
+		}
+	}
+	return ""
+}
+
+// maxMembers bounds an object, so that a long one cannot make us compare every
+// name with every other for long.
+const maxMembers = 512
 
 // readObject reads JSON in UTF-8 that is one object. A name that is given twice
 // would be read one way here and another elsewhere, so it is refused.
-func readObject(b []byte) (object, bool) {
-	if !utf8.Valid(b) || !json.Valid(b) { // so that what follows need not look twice
+func readObject(text []byte) (object, bool) {
+	if !utf8.Valid(text) || !json.Valid(text) { // so that what follows need not look twice
 		return nil, false
 	}
+	b := string(text)
 	i := space(b, 0)
 	if b[i] != '{' {
 		return nil, false
 	}
-	all := make(object, 32)
+	all := make(object, 0, 32)
 	for {
 		i = space(b, i+1) // after the brace or a comma
 		if b[i] == '}' {
 			return all, true
 		}
 		end := stringEnd(b, i)
-		name, ok := text(b[i:end])
-		if _, twice := all[name]; twice || !ok {
+		name, ok := unquote(b[i:end])
+		if !ok || all.get(name) != "" || len(all) == maxMembers {
 			return nil, false
 		}
 		i = space(b, space(b, end)+1) // after the colon
 		end = valueEnd(b, i)
-		all[name] = b[i:end]
+		all = append(all, member{name, b[i:end]})
 		if i = space(b, end); b[i] == '}' {
 			return all, true
 		}
@@ -40,7 +59,7 @@ func readObject(b []byte) (object, bool) {
 }
 
 // space returns where what follows b[i] begins, white space left out.
-func space(b []byte, i int) int {
+func space(b string, i int) int {
 	for b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r' {
 		i++
 	}
@@ -48,7 +67,7 @@ func space(b []byte, i int) int {
 }
 
 // stringEnd returns where the string ends that begins at b[i].
-func stringEnd(b []byte, i int) int {
+func stringEnd(b string, i int) int {
 	for i++; b[i] != '"'; i++ {
 		if b[i] == '\\' {
 			i++
@@ -58,7 +77,7 @@ func stringEnd(b []byte, i int) int {
 }
 
 // valueEnd returns where the value ends that begins at b[i], within an object.
-func valueEnd(b []byte, i int) int {
+func valueEnd(b string, i int) int {
 	for depth := 0; ; {
 		switch b[i] {
 		case '"':
@@ -85,17 +104,19 @@ func valueEnd(b []byte, i int) int {
 }
 
 // wordEnd is the length of the number or the word that b begins with.
-func wordEnd(b []byte) int { return bytes.IndexAny(b, ",}] \t\n\r") }
+func wordEnd(b string) int { return strings.IndexAny(b, ",}] \t\n\r") }
 
-// text returns a value that is text.
-func text(v []byte) (s string, ok bool) {
-	if len(v) == 0 || v[0] != '"' {
+// unquote returns a value that is text.
+func unquote(v string) (string, bool) {
+	if v == "" || v[0] != '"' {
 		return "", false
 	}
-	if bytes.IndexByte(v, '\\') < 0 {
-		return string(v[1 : len(v)-1]), true
+	if strings.IndexByte(v, '\\') < 0 {
+		return v[1 : len(v)-1], true
 	}
-	return s, json.Unmarshal(v, &s) == nil
+	var s string
+	err := json.Unmarshal([]byte(v), &s)
+	return s, err == nil
 }
 
-func isNumber(v []byte) bool { return len(v) > 0 && (v[0] == '-' || v[0] >= '0' && v[0] <= '9') }
+func isNumber(v string) bool { return v != "" && (v[0] == '-' || v[0] >= '0' && v[0] <= '9') }

@@ -8,7 +8,6 @@
 package trust
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"math"
@@ -94,18 +93,18 @@ var refusedHeaders = []Malformed{
 // with what a public key could be mistaken for a secret of.
 func (t *Token) readHeader(h object) error {
 	for _, refused := range refusedHeaders {
-		if h[refused.Claim] != nil {
+		if h.get(refused.Claim) != "" {
 			return &refused
 		}
 	}
-	if cty, ok := text(h["cty"]); h["cty"] != nil && (!ok || strings.EqualFold(cty, "JWT")) {
+	if cty, ok := unquote(h.get("cty")); h.get("cty") != "" && (!ok || strings.EqualFold(cty, "JWT")) {
 		return malformed("cty", "the token wraps another token")
 	}
 	var ok bool
-	if t.algorithm, ok = text(h["alg"]); !ok || !slices.Contains(algorithms, t.algorithm) {
+	if t.algorithm, ok = unquote(h.get("alg")); !ok || !slices.Contains(algorithms, t.algorithm) {
 		return malformed("alg", "the token is not signed with a public key algorithm that is accepted here")
 	}
-	if t.keyID, ok = text(h["kid"]); !ok && h["kid"] != nil {
+	if t.keyID, ok = unquote(h.get("kid")); !ok && h.get("kid") != "" {
 		return malformed("kid", "the header kid must be text")
 	}
 	return nil
@@ -136,7 +135,7 @@ func (t *Token) readClaims() error {
 }
 
 func (t *Token) text(claim string) (string, error) {
-	s, ok := text(t.claims[claim])
+	s, ok := unquote(t.claims.get(claim))
 	if !ok || s == "" {
 		return "", malformed(claim, "the claim "+claim+" must be text")
 	}
@@ -144,15 +143,15 @@ func (t *Token) text(claim string) (string, error) {
 }
 
 func (t *Token) audience() ([]string, error) {
-	v := t.claims["aud"]
-	if v == nil {
+	v := t.claims.get("aud")
+	if v == "" {
 		return nil, malformed("aud", "the claim aud is missing")
 	}
-	if s, ok := text(v); ok {
+	if s, ok := unquote(v); ok {
 		return []string{s}, nil
 	}
 	var several []any
-	if v[0] != '[' || json.Unmarshal(v, &several) != nil {
+	if v[0] != '[' || json.Unmarshal([]byte(v), &several) != nil {
 		return nil, malformed("aud", "the claim aud must be text, or a list of texts")
 	}
 	all := make([]string, 0, len(several))
@@ -169,11 +168,11 @@ func (t *Token) audience() ([]string, error) {
 // instant reads a time in seconds, whole or not. One that a clock cannot show is
 // no time.
 func (t *Token) instant(claim string, required bool) (time.Time, error) {
-	v := t.claims[claim]
-	if v == nil && !required {
+	v := t.claims.get(claim)
+	if v == "" && !required {
 		return time.Time{}, nil
 	}
-	f, err := strconv.ParseFloat(string(v), 64)
+	f, err := strconv.ParseFloat(v, 64)
 	if err != nil || !isNumber(v) || math.IsNaN(f) || f < 0 || f > 1<<40 {
 		return time.Time{}, malformed(claim, "the claim "+claim+" must be a time in seconds")
 	}
@@ -184,15 +183,15 @@ func (t *Token) instant(claim string, required bool) (time.Time, error) {
 // can be compared: text, a whole number, or true or false. Lists and objects
 // cannot.
 func (t *Token) Claim(name string) (string, bool) {
-	v := t.claims[name]
-	if s, ok := text(v); ok {
+	v := t.claims.get(name)
+	if s, ok := unquote(v); ok {
 		return s, true
 	}
-	if bytes.Equal(v, []byte("true")) || bytes.Equal(v, []byte("false")) {
-		return string(v), true
+	if v == "true" || v == "false" {
+		return v, true
 	}
-	if _, err := strconv.ParseInt(string(v), 10, 64); err == nil && isNumber(v) {
-		return string(v), true
+	if _, err := strconv.ParseInt(v, 10, 64); err == nil && isNumber(v) {
+		return v, true
 	}
 	return "", false
 }
