@@ -17,9 +17,9 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build the server and the command into bin/
-	$(GO) build -o bin/holdfastd ./cmd/holdfastd
-	$(GO) build -ldflags '-s -w' -o bin/holdfast ./cmd/holdfast
+build: ## Build the server and the command into bin/, without C
+	CGO_ENABLED=0 $(GO) build -o bin/holdfastd ./cmd/holdfastd
+	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o bin/holdfast ./cmd/holdfast
 
 .PHONY: run
 run: build ## Start the server in dev mode, on SQLite; it prints a curl line to try

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"google.golang.org/genproto/googleapis/api/annotations"
 	"google.golang.org/grpc"
@@ -257,9 +258,23 @@ func sideEffects(m protoreflect.MethodDescriptor) descriptorpb.MethodOptions_Ide
 // registerReflection lets clients ask what s serves. It knows every service by
 // all its names.
 func registerReflection(s *grpc.Server) {
-	o := reflection.ServerOptions{Services: s, DescriptorResolver: newAliases(), ExtensionResolver: protoregistry.GlobalTypes}
+	o := reflection.ServerOptions{Services: s, DescriptorResolver: onDemand{sync.OnceValue(newAliases)}, ExtensionResolver: protoregistry.GlobalTypes}
 	reflectionpb.RegisterServerReflectionServer(s, reflection.NewServerV1(o))
 	reflectionalphapb.RegisterServerReflectionServer(s, reflection.NewServer(o))
+}
+
+// onDemand are aliases that are made when somebody asks: they are a third of what
+// a server at rest would remember, and most never ask.
+type onDemand struct{ aliases func() aliases }
+
+// FindFileByPath is of protodesc.Resolver.
+func (o onDemand) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {
+	return o.aliases().FindFileByPath(path)
+}
+
+// FindDescriptorByName is of protodesc.Resolver.
+func (o onDemand) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
+	return o.aliases().FindDescriptorByName(name)
 }
 
 // aliases finds descriptors: the program's own, and copies of them under the

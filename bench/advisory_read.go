@@ -128,9 +128,9 @@ func versionQueries(ctx context.Context, o office, r *report) error {
 // importInServer has the program itself import as many records as the big
 // dataset of groups has, over its API, and reports its memory.
 func importInServer(ctx context.Context, b *bench, r *report) (err error) {
-	binary := filepath.Join(b.folder, "holdfastd")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, program).CombinedOutput(); err != nil {
-		return fmt.Errorf("build: %w\n%s", err, out)
+	binary, err := b.build(ctx, ".", program)
+	if err != nil {
+		return err
 	}
 	folder, err := b.dataFolder()
 	if err != nil {

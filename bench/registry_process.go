@@ -30,10 +30,11 @@ type depot struct {
 	org     resource.UID // that they are in
 }
 
-// build makes a program of this repository.
+// build makes a program of this repository, as make does.
 func (b *bench) build(ctx context.Context, dir, pkg string) (string, error) {
 	path := filepath.Join(b.folder, "program-"+filepath.Base(pkg))
 	cmd := exec.CommandContext(ctx, "go", "build", "-C", dir, "-o", path, pkg)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
@@ -79,7 +80,7 @@ func (d *depot) stop() error {
 
 // ours starts holdfastd on the database at url, with its own settings.
 func (b *bench) ours(ctx context.Context, url string) (*depot, error) {
-	program, err := b.build(ctx, ".", "./cmd/holdfastd")
+	program, err := b.build(ctx, ".", program)
 	if err != nil {
 		return nil, err
 	}

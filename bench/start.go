@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,9 +27,9 @@ func starts(ctx context.Context, b *bench, e engine, r *report) error {
 	if e.name() != "sqlite" {
 		return nil
 	}
-	binary := filepath.Join(b.folder, "holdfastd")
-	if out, err := exec.CommandContext(ctx, "go", "build", "-o", binary, program).CombinedOutput(); err != nil {
-		return fmt.Errorf("build: %w\n%s", err, out)
+	binary, err := b.build(ctx, ".", program)
+	if err != nil {
+		return err
 	}
 	var ready []time.Duration
 	var resident []float64

@@ -25,12 +25,12 @@ const (
 type pullLog struct {
 	store   *store.Store
 	log     *slog.Logger
-	waiting chan resource.Pull
+	waiting chan *resource.Pull // pointers: mostly it is empty
 	dropped atomic.Int64
 }
 
 func newPullLog(s *store.Store, log *slog.Logger) *pullLog {
-	return &pullLog{store: s, log: log, waiting: make(chan resource.Pull, pullsWaiting)}
+	return &pullLog{store: s, log: log, waiting: make(chan *resource.Pull, pullsWaiting)}
 }
 
 // add notes what a request did. It never waits: where the database cannot keep
@@ -43,7 +43,7 @@ func (l *pullLog) add(req *http.Request, repo resource.UID, p resource.Pull) {
 		p.Identity = c.Identity
 	}
 	select {
-	case l.waiting <- p:
+	case l.waiting <- &p:
 	default:
 		l.dropped.Add(1)
 	}
@@ -76,20 +76,20 @@ func (r *Registry) Flush(ctx context.Context) {
 }
 
 // gather adds to first what comes within the pause.
-func (l *pullLog) gather(ctx context.Context, first resource.Pull) []resource.Pull {
-	batch := []resource.Pull{first}
+func (l *pullLog) gather(ctx context.Context, first *resource.Pull) []resource.Pull {
+	batch := []resource.Pull{*first}
 	pause := time.NewTimer(pullPause)
 	defer pause.Stop()
 	for len(batch) < pullBatch {
 		select {
 		case p := <-l.waiting:
-			batch = append(batch, p)
+			batch = append(batch, *p)
 			continue
 		default:
 		}
 		select {
 		case p := <-l.waiting:
-			batch = append(batch, p)
+			batch = append(batch, *p)
 		case <-pause.C:
 			return batch
 		case <-ctx.Done():
