@@ -36,7 +36,7 @@ func newPullLog(s *store.Store, log *slog.Logger) *pullLog {
 // add notes what a request did. It never waits: where the database cannot keep
 // up, records are lost rather than pulls slowed down.
 func (l *pullLog) add(req *http.Request, repo resource.UID, p resource.Pull) {
-	p.UID, p.Remote = repo.NewChild(), remote(req)
+	p.UID, p.Remote = repo.NewRisingChild(p.Time), remote(req) // in order, also within a millisecond
 	p.Agent = strings.ToValidUTF8(req.UserAgent(), "?")
 	p.Agent = strings.ToValidUTF8(p.Agent[:min(len(p.Agent), maxAgent)], "")
 	if c, ok := authz.CallerFrom(req.Context()); ok {
