@@ -233,4 +233,4 @@ func (o *OpenEvent) End(t testing.TB, commit bool) {
 }
 
 // SetEraSize makes eras begin after so many advisories.
-func (s *Store) SetEraSize(n int64) { s.eraSize = n }
+func SetEraSize(s *Store, n int64) { s.eraSize = n }
