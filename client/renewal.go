@@ -39,7 +39,6 @@ type renewal struct {
 	credential Credential
 	issuer     *Issuer
 	vault      Vault
-	now        func() time.Time
 	turn       chan struct{} // held by the one that gets the next token
 
 	mu       sync.Mutex
@@ -50,7 +49,7 @@ type renewal struct {
 }
 
 func newRenewal(cfg Config, issuer *Issuer) *renewal {
-	r := &renewal{credential: cfg.Credential, issuer: issuer, vault: cfg.Vault, now: time.Now, turn: make(chan struct{}, 1)}
+	r := &renewal{credential: cfg.Credential, issuer: issuer, vault: cfg.Vault, turn: make(chan struct{}, 1)}
 	if r.vault == nil {
 		r.vault = &memory{}
 	}
@@ -87,7 +86,7 @@ func (r *renewal) token(ctx context.Context, refused string) (string, error) {
 func (r *renewal) glance(refused string) (token string, failures int, failed error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.current == refused || !r.now().Before(r.until) {
+	if r.current == refused || !time.Now().Before(r.until) {
 		return "", r.failures, r.failed
 	}
 	return r.current, r.failures, nil
@@ -135,7 +134,7 @@ func (r *renewal) kept(ctx context.Context, refused string) (string, error) {
 }
 
 func (r *renewal) serves(token, refused string) bool {
-	return token != refused && Serves(token, r.issuer.Audience, r.now())
+	return token != refused && Serves(token, r.issuer.Audience, time.Now())
 }
 
 // remember keeps what came of a renewal for those who wait for it. That somebody
