@@ -2,10 +2,13 @@ package client_test
 
 import (
 	"context"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +20,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
@@ -121,6 +125,22 @@ func TestRenewalRefused(t *testing.T) {
 	}
 }
 
+// What is no token is not sent, and not shown.
+func TestNoToken(t *testing.T) {
+	f := startFar(t)
+	c := f.dial(t, client.Config{Credential: client.Workload{Identity: "uid", Proof: proof("hush hush")}})
+	_, exchanged := c.Issuer().Exchange(t.Context(), "", &oidcpb.ExchangeRequest{})
+	_, refreshed := c.Issuer().Refresh(t.Context(), "hush\nhush")
+	for name, err := range map[string]error{"a proof of two words": get(t.Context(), c), "nothing": exchanged, "two lines": refreshed} {
+		if err == nil || !strings.Contains(err.Error(), "not a token") || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if len(f.exchanges)+len(f.calls) > 0 {
+		t.Errorf("the server saw %q, %q", f.exchanges, f.calls)
+	}
+}
+
 func TestNoCredential(t *testing.T) {
 	f := startFar(t)
 	c := f.dial(t, client.Config{})
@@ -166,6 +186,26 @@ func TestTokensStayPrivate(t *testing.T) {
 				t.Errorf("sent %q, %v; want it sent: %v", f.exchanges, err, tt.sent)
 			}
 		})
+	}
+}
+
+// A certificate that nobody knows gets no token; with CAFile it is known.
+func TestTLS(t *testing.T) {
+	web := httptest.NewTLSServer(http.NotFoundHandler()) // for its certificate
+	defer web.Close()
+	f := startFar(t, grpc.Creds(credentials.NewServerTLSFromCert(&web.TLS.Certificates[0])))
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	at := strings.Replace(f.address, "http:", "https:", 1)
+	stranger := f.dial(t, client.Config{Address: at, Credential: client.Token("t")})
+	if err := get(t.Context(), stranger); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "x509: ") || len(f.calls) > 0 {
+		t.Errorf("without the certificate: %v, and the server saw %q", err, f.calls)
+	}
+	friend := f.dial(t, client.Config{Address: at, CAFile: file, Credential: client.Token("t")})
+	if err := get(t.Context(), friend); err != nil || !slices.Equal(f.calls, []string{"t"}) {
+		t.Errorf("with it: %v, and the server saw %q", err, f.calls)
 	}
 }
 

@@ -73,13 +73,13 @@ func Dial(cfg Config) (*Client, error) {
 	api.tokens = c.bearer
 	conn, err := api.dial(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("Address: %w", err)
+		return nil, inField("Address", err)
 	}
 	c.ClientConn, c.close = conn, conn.Close
 	c.issuer = &Issuer{Address: Audience(cfg.Issuer), Audience: cfg.Audience, line: api, conn: conn, timeout: cfg.Timeout}
 	if Audience(cfg.Issuer) != Audience(cfg.Address) {
 		if err := c.dialIssuer(cfg); err != nil {
-			return nil, errors.Join(fmt.Errorf("Issuer: %w", err), conn.Close())
+			return nil, errors.Join(inField("Issuer", err), conn.Close())
 		}
 	}
 	if cfg.Credential != nil {
@@ -132,11 +132,7 @@ func (c *Client) bearer(ctx context.Context, refused string) (string, error) {
 // check tells every mistake in a Config, by the name of its field.
 func (cfg Config) check() error {
 	var errs []error
-	field := func(name string, err error) {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", name, err))
-		}
-	}
+	field := func(name string, err error) { errs = append(errs, inField(name, err)) }
 	field("Address", CheckAddress(cfg.Address))
 	if cfg.Issuer != "" {
 		field("Issuer", CheckAddress(cfg.Issuer))
@@ -154,6 +150,14 @@ func (cfg Config) check() error {
 		field("Credential", c.check())
 	}
 	return errors.Join(errs...)
+}
+
+// inField names the field that an error is about; nil stays nil.
+func inField(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", name, err)
 }
 
 // TLS trusts the system's certificates and those of CAFile: for HTTP clients

@@ -44,14 +44,14 @@ type far struct {
 
 type page = iampb.ListGroupsResponse
 
-func startFar(t *testing.T) *far {
+func startFar(t *testing.T, options ...grpc.ServerOption) *far {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := &far{address: "http://" + listener.Addr().String(), life: time.Hour}
-	s := grpc.NewServer()
+	s := grpc.NewServer(options...)
 	oidcpb.RegisterSecurityTokenServiceServer(s, f)
 	iampb.RegisterGroupsServiceServer(s, f)
 	advisoriespb.RegisterAdvisoryReadingServiceServer(s, f)

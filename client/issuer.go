@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -24,6 +25,9 @@ type Issuer struct {
 // Exchange gets tokens for one of another issuer, or for one of this issuer's
 // own: for another audience, or narrower.
 func (i *Issuer) Exchange(ctx context.Context, token string, req *oidcpb.ExchangeRequest) (Tokens, error) {
+	if !IsToken(token) {
+		return Tokens{}, errNoToken
+	}
 	if len(req.GetAud()) == 0 {
 		req = proto.CloneOf(req)
 		req.Aud = []string{i.Audience}
@@ -40,8 +44,14 @@ func (i *Issuer) Exchange(ctx context.Context, token string, req *oidcpb.Exchang
 	return Tokens{answer.GetToken(), answer.GetRefreshToken()}, nil
 }
 
+// errNoToken is for what could not be sent, and must not be shown.
+var errNoToken = errors.New("what is to be exchanged is not a token")
+
 // Refresh gets the next tokens for a refresh token, which is used up by that.
 func (i *Issuer) Refresh(ctx context.Context, token string) (Tokens, error) {
+	if !IsToken(token) {
+		return Tokens{}, errNoToken
+	}
 	ctx, cancel := context.WithTimeout(ctx, i.timeout)
 	defer cancel()
 	req := &oidcpb.ExchangeRefreshTokenRequest{Aud: []string{i.Audience}}
@@ -60,9 +70,5 @@ func (i *Issuer) Refresh(ctx context.Context, token string) (Tokens, error) {
 func (i *Issuer) prove(ctx context.Context, proof Proof, identity string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, i.timeout)
 	defer cancel()
-	token, err := proof(ctx, i.Address, identity)
-	if err == nil && !IsToken(token) {
-		err = fmt.Errorf("what is to prove the identity %s is not a token", identity)
-	}
-	return token, err
+	return proof(ctx, i.Address, identity)
 }

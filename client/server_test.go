@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "HOLDFAST_") {
-			os.Unsetenv(name)
+			_ = os.Unsetenv(name) // fails for names that are none
 		}
 	}
 	if flag.Lookup("test.fuzz").Value.String() != "" {
@@ -45,7 +45,7 @@ func withServer(run func() int) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }() // what is left is in the folder for such
 	ctx, cancel := context.WithCancel(context.Background())
 	srv, err := server.New(ctx, server.Config{Dev: true, Listen: "127.0.0.1:0", DataDir: dir, Stdout: io.Discard, Stderr: io.Discard})
 	if err != nil {

@@ -34,7 +34,7 @@ func (a *app) client(ctx context.Context) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	cred, err := a.credential(ctx, api.value)
+	cred, err := a.credential(api.value)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func (c *credential) Next(ctx context.Context, issuer *holdfast.Issuer, before t
 
 // credential finds what to show to a server: a token that is given, that of an
 // identity which the settings name, or that of the session. nil is nothing.
-func (a *app) credential(ctx context.Context, api string) (*credential, error) {
+func (a *app) credential(api string) (*credential, error) {
 	token, _, err := a.givenToken()
 	if err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func (a *app) tokenFor(ctx context.Context, api settingValue, audience string) (
 // API's is got with what proves the identity, or else with a token for the API.
 func (a *app) credentialFor(ctx context.Context, api settingValue, audience string) (*credential, error) {
 	if audience == holdfast.Audience(api.value) {
-		return a.credential(ctx, api.value)
+		return a.credential(api.value)
 	}
 	given, _, err := a.givenToken()
 	if err != nil {
