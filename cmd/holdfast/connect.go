@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -71,20 +72,23 @@ func (a *app) server() (settingValue, error) {
 
 // connect makes a connection with a credential; nil is none.
 func (a *app) connect(address settingValue, cred *credential) (*client, error) {
-	file, err := a.value("ca_file")
-	if err != nil {
-		return nil, err
-	}
 	cfg := holdfast.Config{
-		Address: address.value, CAFile: file.value, UserAgent: "holdfast/" + clientVersion(), Timeout: a.flags.timeout,
+		Address: address.value, UserAgent: "holdfast/" + clientVersion(), Timeout: a.flags.timeout,
 		InTheOpen: true, // warnInTheOpen tells
 		Options:   []grpc.DialOption{grpc.WithChainUnaryInterceptor(a.observe)},
 	}
-	if _, err := a.tls(); err != nil {
-		return nil, err
-	}
 	if cred != nil {
 		cfg.Credential, cfg.Audience, cfg.Issuer, cfg.Vault = cred, cred.audience, cred.issuer, cred.vault
+	}
+	if encrypted(cfg.Address) || encrypted(cfg.Issuer) {
+		file, err := a.value("ca_file")
+		if err != nil {
+			return nil, err
+		}
+		if _, err := a.tls(); err != nil {
+			return nil, err
+		}
+		cfg.CAFile = file.value
 	}
 	conn, err := holdfast.Dial(cfg)
 	if err != nil {
@@ -92,6 +96,8 @@ func (a *app) connect(address settingValue, cred *credential) (*client, error) {
 	}
 	return &client{Client: conn, app: a, api: address.value}, nil
 }
+
+func encrypted(address string) bool { return strings.HasPrefix(holdfast.Audience(address), "https:") }
 
 // tls trusts the system's certificates and those of ca_file.
 func (a *app) tls() (*tls.Config, error) {

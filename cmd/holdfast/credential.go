@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"strings"
@@ -137,7 +138,7 @@ func (a *app) readProof(ctx context.Context, file, issuer, identity string) (str
 	}
 	text, err := readText(a.in, file)
 	if err == nil && !holdfast.IsToken(text) {
-		return "", errors.New("standard input does not hold a token")
+		return "", fmt.Errorf("%s does not hold a token", file)
 	}
 	return text, err
 }
