@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -138,6 +139,20 @@ func TestNoToken(t *testing.T) {
 	}
 	if len(f.exchanges)+len(f.calls) > 0 {
 		t.Errorf("the server saw %q, %q", f.exchanges, f.calls)
+	}
+}
+
+// Without its proof a workload makes no call at all.
+func TestNoProof(t *testing.T) {
+	f := startFar(t)
+	missing := filepath.Join(t.TempDir(), "token")
+	c := f.dial(t, client.Config{Credential: client.Workload{Identity: "uid", Proof: client.File(missing)}})
+	if err := get(t.Context(), c); !errors.Is(err, fs.ErrNotExist) || len(f.calls)+len(f.exchanges) > 0 {
+		t.Errorf("error = %v, and the server saw %q, %q", err, f.calls, f.exchanges)
+	}
+	export := &advisoriespb.ExportAdvisoriesRequest{}
+	if _, err := advisoriespb.NewAdvisoryReadingServiceClient(c).ExportAdvisories(t.Context(), export); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a stream: %v", err)
 	}
 }
 
