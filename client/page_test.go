@@ -65,7 +65,13 @@ func TestAll(t *testing.T) {
 	if diff := cmp.Diff(want, asked); diff != "" {
 		t.Errorf("asked for (-want +got):\n%s", diff)
 	}
-	if req.GetPageToken() != "" || req.GetSkip() != 7 {
+	spoil := func(_ context.Context, req *iampb.ListGroupsRequest, _ ...grpc.CallOption) (*page, error) {
+		req.PageSize = 99
+		return threePages(req)
+	}
+	for range client.Pages(t.Context(), spoil, req) {
+	}
+	if req.GetPageToken() != "" || req.GetSkip() != 7 || req.GetPageSize() != 2 {
 		t.Errorf("the request was changed: %v", req)
 	}
 }
@@ -136,15 +142,18 @@ func TestResume(t *testing.T) {
 	var got []string
 	walk := func() (failed error) {
 		for p, err := range client.Pages(t.Context(), groups.ListGroups, req) {
-			if err != nil {
-				return err
+			if failed != nil {
+				t.Errorf("after an error there is %v, %v", p, err)
+			}
+			if failed = err; err != nil {
+				continue
 			}
 			for _, g := range p.GetGroups() {
 				got = append(got, g.GetName())
 			}
 			req.PageToken = p.GetNextPageToken()
 		}
-		return nil
+		return failed
 	}
 	if err := walk(); status.Code(err) != codes.Unavailable || len(got) != 4 {
 		t.Fatalf("%q, %v", got, err)

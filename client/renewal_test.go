@@ -234,3 +234,27 @@ func TestSharedVault(t *testing.T) {
 		t.Errorf("%d refresh tokens were used, and %q is kept", f.refreshes, vault.kept.Refresh)
 	}
 }
+
+// A client that is closed under its callers fails their calls, and nothing else.
+func TestCloseWhileCalling(t *testing.T) {
+	f := startFar(t)
+	f.life = 0 // every call renews
+	c := f.dial(t, client.Config{Credential: client.RefreshToken("refresh-0")})
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for get(t.Context(), c) == nil {
+			}
+		})
+	}
+	if err := get(t.Context(), c); err != nil {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	all.Wait()
+	if err := get(t.Context(), c); err == nil {
+		t.Error("a closed client makes calls")
+	}
+}
