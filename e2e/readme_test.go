@@ -14,19 +14,34 @@ import (
 
 const readmeMost = 150 // lines
 
-// TestReadmeQuickStart does what the README tells a newcomer to do: start the
-// server as `make run` does, and paste the blocks marked quickstart into a
-// shell beside it.
+// TestReadmeQuickStart does what the README and the page about clients tell a
+// newcomer to do: start the server as `make run` does, and paste the blocks marked
+// quickstart into a shell beside it.
 func TestReadmeQuickStart(t *testing.T) {
-	script := readmeScript(readmeText(t, "README.md"))
-	if script == "" {
-		t.Fatal("the README has no block marked ```sh quickstart")
-	}
-	dir := t.TempDir()
-	client := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "bin", "holdfast"), "../cmd/holdfast")
+	bin := t.TempDir()
+	client := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "holdfast"), "../cmd/holdfast")
 	if out, err := client.CombinedOutput(); err != nil {
 		t.Fatalf("build the client: %v\n%s", err, out)
 	}
+	for _, page := range []string{"README.md", "docs/clients.md"} {
+		t.Run(page, func(t *testing.T) {
+			script := readmeScript(readmeText(t, page))
+			if script == "" {
+				t.Fatalf("%s has no block marked ```sh quickstart", page)
+			}
+			dir := t.TempDir()
+			if err := os.Symlink(bin, filepath.Join(dir, "bin")); err != nil {
+				t.Fatal(err)
+			}
+			readmeRun(t, dir, script)
+		})
+	}
+}
+
+// readmeRun pastes a script into a shell in dir, beside a server whose data is
+// there.
+func readmeRun(t *testing.T, dir, script string) {
+	t.Helper()
 	p := procRun(t, readmeServer(t, dir))
 	p.waitReady()
 	// A quick start reads well without the care a script takes; so the shell

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"gopkg.in/yaml.v3"
 
-	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
+	holdfast "github.com/holdfast-dev/holdfast/client"
 )
 
 // auth is the commands about who this command acts as.
@@ -30,7 +30,7 @@ func (a *app) login() *cobra.Command {
 		Long: "Opens a browser to sign in with, and keeps a session that renews itself.\n\n" +
 			"With --identity it exchanges the token that a platform gives a workload for one of the server's, and again whenever\n" +
 			"that expires. Without --identity-token the token is that of HOLDFAST_IDENTITY_TOKEN_FILE, or of the platform this runs on:\n" +
-			"GitHub Actions, GitLab CI, Buildkite, a pod with a token at " + kubernetesTokenFile + ",\n" +
+			"GitHub Actions, GitLab CI, Buildkite, a pod with a token at " + holdfast.KubernetesTokenFile + ",\n" +
 			"or credentials of AWS in its variables.",
 		Example: "  holdfast auth login\n" +
 			"  holdfast auth login --organization acme --headless\n" +
@@ -69,7 +69,7 @@ func (a *app) signInAs(ctx context.Context, identity, file string) error {
 	if err != nil {
 		return err
 	}
-	own, err := a.workloadToken(ctx, file, want{issuer, identity})
+	proof, err := a.proof(file)
 	if err != nil {
 		return err
 	}
@@ -82,14 +82,20 @@ func (a *app) signInAs(ctx context.Context, identity, file string) error {
 	if err != nil {
 		return err
 	}
-	answer, err := a.exchange(ctx, issuer, own, &oidcpb.ExchangeRequest{Aud: []string{s.audience}, Identity: identity})
+	c, err := a.connect(api, &credential{audience: s.audience, issuer: issuer})
 	if err != nil {
 		return err
 	}
-	if err := s.begin(ctx, next, tokens{answer.GetToken(), answer.GetRefreshToken()}); err != nil {
+	defer c.Close()
+	t, err := a.exchange(ctx, c.Issuer(), holdfast.Workload{Identity: identity, Proof: proof})
+	if err != nil {
 		return err
 	}
-	a.note("signed in to %s as %s until %s", s.audience, identity, shortTime(answer.GetExpiry().AsTime()))
+	if err := s.begin(ctx, next, t); err != nil {
+		return err
+	}
+	claims, _ := holdfast.ReadClaims(t.Access)
+	a.note("signed in to %s as %s until %s", s.audience, identity, shortTime(claims.Expires()))
 	a.warnOverruled(s)
 	return nil
 }
@@ -133,7 +139,7 @@ func (a *app) printToken() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			token, err := a.tokenFor(ctx, api.value, cmp.Or(audience, audienceOf(api.value)))
+			token, err := a.tokenFor(ctx, api, cmp.Or(audience, holdfast.Audience(api.value)))
 			if err != nil {
 				return err
 			}
@@ -148,43 +154,6 @@ func (a *app) printToken() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&audience, "audience", "", "what the token is for: the `ADDRESS` of the API (unless given), or the registry's host")
 	return cmd
-}
-
-// tokenFor finds a token for an audience, in the same order as a credential is
-// found.
-func (a *app) tokenFor(ctx context.Context, api, audience string) (string, error) {
-	if err := checkAudience(audience); err != nil {
-		return "", err
-	}
-	if audience == audienceOf(api) {
-		cred, err := a.credential(ctx, api)
-		return cred.token, err
-	}
-	given, _, err := a.givenToken()
-	if err != nil {
-		return "", err
-	}
-	if given != "" {
-		issuer, err := a.issuer()
-		if err != nil {
-			return "", err
-		}
-		answer, err := a.exchange(ctx, issuer, given, &oidcpb.ExchangeRequest{Aud: []string{audience}})
-		return answer.GetToken(), err
-	}
-	s, err := a.signIn(api)
-	if err != nil {
-		return "", err
-	}
-	identity, err := a.value("identity")
-	if err != nil {
-		return "", err
-	}
-	if identity.value != "" && identity.value != s.Identity {
-		cred, err := a.assumed(ctx, audience, identity.value)
-		return cred.token, err
-	}
-	return s.tokenFor(ctx, audience)
 }
 
 // A sessionStatus is what `auth status` prints.
@@ -227,7 +196,7 @@ func (a *app) status() *cobra.Command {
 }
 
 func (a *app) sessionStatus(api string) (st sessionStatus, err error) {
-	st.API = audienceOf(api)
+	st.API = holdfast.Audience(api)
 	if st.Issuer, err = a.issuer(); err != nil {
 		return st, err
 	}
@@ -267,7 +236,7 @@ func (a *app) sessionStatus(api string) (st sessionStatus, err error) {
 
 // describe fills in what the token itself tells.
 func (st *sessionStatus) describe(token string, now time.Time) {
-	c, ok := claimsOf(token)
+	c, ok := holdfast.ReadClaims(token)
 	if !ok {
 		st.Identity = "unknown: the token is not one of the server's"
 		return
@@ -276,7 +245,7 @@ func (st *sessionStatus) describe(token string, now time.Time) {
 	if c.Actor.Subject != "" {
 		st.Actor = c.Actor.Subject + " at " + c.Actor.Issuer
 	}
-	st.Expiry, st.Expired = shortTime(c.expires()), !c.expires().After(now)
+	st.Expiry, st.Expired = shortTime(c.Expires()), !c.Expires().After(now)
 }
 
 // renews says how the next token is got; "" if it is not.

@@ -101,7 +101,7 @@ func (c *client) words(ctx context.Context, n noun, parent *string, word func(pr
 	method := n.method("List")
 	req := newMessage(method.Input())
 	within(req, parent)
-	for page, err := range c.walk(ctx, method, req, paging{limit: completionLimit, pageSize: maxPage}) {
+	for page, err := range c.pages(ctx, method, req, paging{limit: completionLimit, pageSize: maxPage}) {
 		if err != nil {
 			return nil
 		}

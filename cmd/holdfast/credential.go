@@ -3,59 +3,213 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"strings"
 
-	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
+	holdfast "github.com/holdfast-dev/holdfast/client"
 )
 
-// A credential is the token to show to a server, and the way to get another.
+// A credential is how tokens for one audience are got, and where they are kept.
 type credential struct {
-	token string
-	renew func(ctx context.Context, old string) (string, error) // nil: there is none
+	audience string         // "": the API's
+	issuer   string         // "": the server
+	vault    holdfast.Vault // nil: nowhere
+	next     func(ctx context.Context, issuer *holdfast.Issuer, before tokens) (tokens, error)
+}
+
+// Next gets the next tokens. Its error is a problem, if there is more to say of
+// it than what the server says.
+func (c *credential) Next(ctx context.Context, issuer *holdfast.Issuer, before tokens) (tokens, error) {
+	return c.next(ctx, issuer, before)
 }
 
 // credential finds what to show to a server: a token that is given, that of an
-// identity which the settings name, or that of the session. None is "".
-func (a *app) credential(ctx context.Context, api string) (credential, error) {
+// identity which the settings name, or that of the session. nil is nothing.
+func (a *app) credential(api string) (*credential, error) {
 	token, _, err := a.givenToken()
-	if err != nil || token != "" {
-		return credential{token: token}, err
-	}
-	s, err := a.signIn(api)
 	if err != nil {
-		return credential{}, err
+		return nil, err
+	}
+	if token != "" {
+		return &credential{next: holdfast.Token(token).Next}, nil
+	}
+	s, other, err := a.actor(api)
+	if err != nil {
+		return nil, err
+	}
+	if other != "" {
+		return a.assumed(s.audience, other)
+	}
+	t, err := s.vault().read(s.audience)
+	if err != nil || t == (tokens{}) {
+		return nil, err
+	}
+	return s.credential(), nil
+}
+
+// actor is the session at a server, and the uid of an identity that the settings
+// name instead; "" if they do not.
+func (a *app) actor(api string) (s *signIn, other string, err error) {
+	if s, err = a.signIn(api); err != nil {
+		return nil, "", err
 	}
 	identity, err := a.value("identity")
-	if err != nil {
-		return credential{}, err
+	if err != nil || identity.value == s.Identity {
+		return s, "", err
 	}
-	renew := s.renew
-	if identity.value != "" && identity.value != s.Identity {
-		return a.assumed(ctx, s.audience, identity.value)
-	}
-	token, err = s.token(ctx)
-	return credential{token, renew}, err
+	return s, identity.value, nil
 }
 
 // assumed is the credential of an identity that the settings name. Nothing of it
 // is kept, and no session is touched: a pipeline leaves nothing behind.
-func (a *app) assumed(ctx context.Context, audience, identity string) (credential, error) {
+func (a *app) assumed(audience, identity string) (*credential, error) {
+	proof, err := a.proof("")
+	if err != nil {
+		return nil, err
+	}
+	return a.workload(audience, holdfast.Workload{Identity: identity, Proof: proof})
+}
+
+// workload is a credential that exchanges, at the issuer of the settings.
+func (a *app) workload(audience string, w holdfast.Workload) (*credential, error) {
 	issuer, err := a.issuer()
 	if err != nil {
-		return credential{}, err
+		return nil, err
 	}
-	again := func(ctx context.Context, _ string) (string, error) {
-		own, err := a.workloadToken(ctx, "", want{issuer, identity})
+	next := func(ctx context.Context, issuer *holdfast.Issuer, _ tokens) (tokens, error) {
+		return a.exchange(ctx, issuer, w)
+	}
+	return &credential{audience: audience, issuer: issuer, next: next}, nil
+}
+
+// exchange gets a token for what proves a workload.
+func (a *app) exchange(ctx context.Context, issuer *holdfast.Issuer, w holdfast.Workload) (tokens, error) {
+	a.warnInTheOpen(issuer.Address)
+	t, err := w.Next(ctx, issuer, tokens{})
+	if err != nil {
+		return tokens{}, refusedExchange(err, w.Identity)
+	}
+	return t, nil
+}
+
+// refusedExchange tells who can see why a workload's token was refused. What to
+// do about a token of one's own, which is the usual hint, is of no use here.
+func refusedExchange(err error, identity string) *problem {
+	p := refused(err, map[string]string{"identity": "--identity", "aud": "--audience"})
+	if _, own := errors.AsType[*problem](err); own || (p.code != exitDenied && p.code != exitUnauthenticated) {
+		return p
+	}
+	p.hints = nil
+	if identity != "" && p.code == exitDenied {
+		p.hints = []string{"whoever may read the identity sees why: holdfast iam identities denials " + identity}
+	}
+	if identity != "" {
+		p.hints = append(p.hints, "with the workload's token at hand: holdfast iam identities explain "+identity+" --token-file FILE")
+	}
+	return p
+}
+
+// proof is what proves an identity: the token in a file if one is given or set,
+// or what the platform has.
+func (a *app) proof(file string) (holdfast.Proof, error) {
+	set, err := a.value("identity_token_file")
+	if err != nil {
+		return nil, err
+	}
+	if file = cmp.Or(file, set.value); file == "" {
+		return platformProof, nil
+	}
+	return func(ctx context.Context, issuer, identity string) (string, error) {
+		text, err := a.readProof(ctx, file, issuer, identity)
 		if err != nil {
-			return "", err
+			return "", usage("identity token: %v", err)
 		}
-		answer, err := a.exchange(ctx, issuer, own, &oidcpb.ExchangeRequest{Aud: []string{audience}, Identity: identity})
-		return answer.GetToken(), err
+		return text, nil
+	}, nil
+}
+
+// readProof takes - as standard input.
+func (a *app) readProof(ctx context.Context, file, issuer, identity string) (string, error) {
+	if file != "-" {
+		return holdfast.File(file)(ctx, issuer, identity)
 	}
-	token, err := again(ctx, "")
-	return credential{token, again}, err
+	text, err := readText(a.in, file)
+	if err == nil && !holdfast.IsToken(text) {
+		return "", fmt.Errorf("%s does not hold a token", file)
+	}
+	return text, err
+}
+
+func platformProof(ctx context.Context, issuer, identity string) (string, error) {
+	text, err := holdfast.Platform(ctx, issuer, identity)
+	if !errors.Is(err, holdfast.ErrNoPlatform) {
+		return text, err
+	}
+	p := &problem{text: err.Error(), code: exitUnauthenticated}
+	p.hints = []string{
+		"name its file with --identity-token or HOLDFAST_IDENTITY_TOKEN_FILE",
+		"it is found by itself in GitHub Actions (with permissions: id-token: write), GitLab CI (HOLDFAST_ID_TOKEN in id_tokens), Buildkite, at " + holdfast.KubernetesTokenFile + ", and with AWS_ACCESS_KEY_ID",
+	}
+	return "", p
+}
+
+// tokenFor finds a token for an audience, in the same order as a credential is
+// found; "" if there is nothing to get it with.
+func (a *app) tokenFor(ctx context.Context, api settingValue, audience string) (string, error) {
+	if err := checkAudience(audience); err != nil {
+		return "", err
+	}
+	cred, err := a.credentialFor(ctx, api, audience)
+	if err != nil || cred == nil {
+		return "", err
+	}
+	c, err := a.connect(api, cred)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	return c.token(ctx)
+}
+
+// credentialFor finds how to get a token for an audience. One that is not the
+// API's is got with what proves the identity, or else with a token for the API.
+func (a *app) credentialFor(ctx context.Context, api settingValue, audience string) (*credential, error) {
+	if audience == holdfast.Audience(api.value) {
+		return a.credential(api.value)
+	}
+	given, _, err := a.givenToken()
+	if err != nil {
+		return nil, err
+	}
+	if given != "" {
+		return a.workload(audience, holdfast.Workload{Proof: proven(given)})
+	}
+	s, other, err := a.actor(api.value)
+	if err != nil {
+		return nil, err
+	}
+	if other != "" {
+		return a.assumed(audience, other)
+	}
+	if s.proves() {
+		return s.credentialFor(audience, s.assume), nil
+	}
+	own, err := a.tokenFor(ctx, api, s.audience)
+	if err != nil || own == "" {
+		return nil, err
+	}
+	exchange := func(ctx context.Context, issuer *holdfast.Issuer, _ tokens) (tokens, error) {
+		return a.exchange(ctx, issuer, holdfast.Workload{Proof: proven(own)})
+	}
+	return s.credentialFor(audience, exchange), nil
+}
+
+// proven is a proof that is there already.
+func proven(token string) holdfast.Proof {
+	return func(context.Context, string, string) (string, error) { return token, nil }
 }
 
 // givenToken is the token that a flag, variable or setting gives, and which.
@@ -77,7 +231,7 @@ func (a *app) givenToken() (token, origin string, err error) {
 	default:
 		return "", "", nil
 	}
-	if !isToken(token) {
+	if !holdfast.IsToken(token) {
 		return "", "", usage("%s: is not a token", origin)
 	}
 	return token, origin, nil
@@ -90,12 +244,12 @@ func (a *app) tokenOrigin(api string) (string, error) {
 	if err != nil || origin != "" {
 		return origin, err
 	}
-	s, err := a.signIn(api)
+	s, other, err := a.actor(api)
 	if err != nil {
 		return "", err
 	}
-	identity, err := a.value("identity")
-	if err != nil || (identity.value != "" && identity.value != s.Identity) {
+	if other != "" {
+		identity, err := a.value("identity")
 		return identity.origin, err
 	}
 	t, err := s.vault().read(s.audience)
@@ -112,7 +266,7 @@ func (a *app) issuer() (string, error) {
 		return "", err
 	}
 	issuer, err := a.value("issuer")
-	return audienceOf(cmp.Or(issuer.value, api.value)), err
+	return holdfast.Audience(cmp.Or(issuer.value, api.value)), err
 }
 
 // registryAddress is the host of the registry, which is also what its tokens are
@@ -123,7 +277,7 @@ func (a *app) registryAddress() (string, error) {
 		return "", err
 	}
 	registry, err := a.value("registry")
-	return cmp.Or(registry.value, hostOf(audienceOf(api.value))), err
+	return cmp.Or(registry.value, hostOf(holdfast.Audience(api.value))), err
 }
 
 func hostOf(address string) string {

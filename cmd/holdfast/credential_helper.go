@@ -170,7 +170,7 @@ func (a *app) registryToken(ctx context.Context) (host, token string, _ error) {
 	if err != nil {
 		return "", "", err
 	}
-	token, err = a.tokenFor(ctx, api.value, host)
+	token, err = a.tokenFor(ctx, api, host)
 	return host, token, err
 }
 

@@ -4,15 +4,19 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	holdfast "github.com/holdfast-dev/holdfast/client"
 )
 
 // A devFile is what a server in development mode tells programs on its machine.
@@ -32,7 +36,7 @@ func readDevFile(path string) (dev devFile, err error) {
 		p.hints = []string{"a server that runs as holdfastd --dev writes it into its data folder"}
 		return dev, p
 	}
-	if json.Unmarshal(text, &dev) != nil || checkAddress(dev.BaseURL) != nil || !isToken(dev.Token) { // an error may quote the token
+	if json.Unmarshal(text, &dev) != nil || holdfast.CheckAddress(dev.BaseURL) != nil || !holdfast.IsToken(dev.Token) { // an error may quote the token
 		return dev, usage("%s is not a file that holdfastd --dev has written", path)
 	}
 	dev.AuthURL = cmp.Or(dev.AuthURL, dev.BaseURL)
@@ -145,9 +149,14 @@ func (a *app) mint(ctx context.Context, issuer string, claims map[string]any) (s
 	if err != nil {
 		return "", errors.New("the address of the test issuer is not one")
 	}
-	var answer struct{ Token string }
-	if err := askJSON(req, &answer); err != nil {
+	resp, err := transmit(&tls.Config{MinVersion: tls.VersionTLS12}, req)
+	if err != nil {
 		return "", &problem{text: fmt.Sprintf("ask %s for a token: %v", issuer, err), code: exitUnreachable}
+	}
+	defer func() { _ = resp.Body.Close() }() // what was read is all there is to know
+	var answer struct{ Token string }
+	if json.NewDecoder(io.LimitReader(resp.Body, maxIssuerAnswer)).Decode(&answer) != nil || answer.Token == "" {
+		return "", &problem{text: fmt.Sprintf("ask %s for a token: it answers %s", issuer, resp.Status), code: exitUnreachable}
 	}
 	return answer.Token, nil
 }

@@ -5,8 +5,11 @@ import (
 	"iter"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	holdfast "github.com/holdfast-dev/holdfast/client"
 )
 
 // maxPage is the largest page the server gives.
@@ -133,65 +136,51 @@ const incompleteNote = "there are groups above that you cannot see, and bindings
 type page struct {
 	items      protoreflect.List
 	incomplete bool
+	next       string
 }
 
-// pages asks for one page after the other, always one ahead of its reader.
+// GetNextPageToken is where the next page begins; "" after the last that is
+// wanted.
+func (p page) GetNextPageToken() string { return p.next }
+
+// pages asks for one page after the other, up to the limit.
 func (c *client) pages(ctx context.Context, method protoreflect.MethodDescriptor, req protoreflect.Message, p paging) iter.Seq2[page, error] {
-	type result struct {
-		page page
-		err  error
-	}
-	return func(yield func(page, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		results := make(chan result)
-		go func() {
-			defer close(results)
-			for page, err := range c.walk(ctx, method, req, p) {
-				select {
-				case results <- result{page, err}:
-				case <-ctx.Done():
-					return
-				}
-			}
-		}()
-		for r := range results {
-			if !yield(r.page, r.err) {
-				return
-			}
-		}
-	}
-}
-
-// walk asks for one page after the other, up to the limit.
-func (c *client) walk(ctx context.Context, method protoreflect.MethodDescriptor, req protoreflect.Message, p paging) iter.Seq2[page, error] {
-	fields := method.Output().Fields()
+	put(req, "order_by", p.orderBy)
+	put(req, "skip", p.skip)
 	return func(yield func(page, error) bool) {
 		left := p.limit
-		put(req, "order_by", p.orderBy)
-		put(req, "skip", p.skip)
-		for {
+		ask := func(ctx context.Context, req proto.Message, _ ...grpc.CallOption) (page, error) {
 			size := min(p.pageSize, maxPage)
 			if p.limit > 0 {
 				size = min(size, left)
 			}
-			put(req, "page_size", size)
-			resp, err := c.call(ctx, method, proto.Clone(req.Interface()), pagingFlags)
-			if err != nil {
-				yield(page{}, err)
-				return
+			put(req.ProtoReflect(), "page_size", size)
+			got, err := c.page(ctx, method, req)
+			if left -= int32(got.count()); p.limit > 0 && left <= 0 {
+				got.next = ""
 			}
-			got := page{items: resp.Get(fields.ByNumber(1)).List()}
-			if fd := fields.ByName("incomplete"); fd != nil {
-				got.incomplete = resp.Get(fd).Bool()
-			}
-			left -= int32(got.items.Len())
-			token := resp.Get(fields.ByName("next_page_token")).String()
-			if !yield(got, nil) || token == "" || (p.limit > 0 && left <= 0) {
-				return
-			}
-			put(req, "page_token", token)
-			put(req, "skip", int32(0)) // the token is past what was skipped
+			return got, err
 		}
+		holdfast.Pages(ctx, ask, req.Interface())(yield)
 	}
+}
+
+func (p page) count() int {
+	if p.items == nil {
+		return 0
+	}
+	return p.items.Len()
+}
+
+func (c *client) page(ctx context.Context, method protoreflect.MethodDescriptor, req proto.Message) (page, error) {
+	resp, err := c.call(ctx, method, req, pagingFlags)
+	if err != nil {
+		return page{}, err
+	}
+	fields := method.Output().Fields()
+	got := page{items: resp.Get(fields.ByNumber(1)).List(), next: resp.Get(fields.ByName("next_page_token")).String()}
+	if fd := fields.ByName("incomplete"); fd != nil {
+		got.incomplete = resp.Get(fd).Bool()
+	}
+	return got, nil
 }

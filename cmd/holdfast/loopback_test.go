@@ -24,7 +24,7 @@ func fetch(t *testing.T, method, address, host string) (*http.Response, string) 
 	if host != "" {
 		req.Host = host
 	}
-	resp, err := plainClient(nil).Do(req)
+	resp, err := transmit(nil, req)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func TestSignInHere(t *testing.T) {
 			fetch(t, "GET", "http://"+back.Host+back.Path+"?"+tt.bring(q).Encode(), "")
 			fetch(t, "GET", "http://"+back.Host+"/", "")
 			got := <-ended
-			if tt.err == "" && (got.err != nil || got.t != tokens{"access", "refresh"}) {
+			if tt.err == "" && (got.err != nil || got.t != tokens{Access: "access", Refresh: "refresh"}) {
 				t.Errorf("signed in with %v, %v", got.t, got.err)
 			}
 			if tt.err != "" && (got.err == nil || !strings.Contains(got.err.Error(), tt.err)) {

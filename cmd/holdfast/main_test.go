@@ -148,7 +148,7 @@ func start(t *testing.T, cfg server.Config) devServer {
 // id of his key. It returns its address.
 func startAWS(t *testing.T) string {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.Contains(r.Header.Get("Authorization"), "Credential=AKIDKNOWN/") || r.Host != awsHost {
+		if !strings.Contains(r.Header.Get("Authorization"), "Credential=AKIDKNOWN/") || r.Host != "sts.amazonaws.com" {
 			http.Error(w, "InvalidClientTokenId", http.StatusForbidden)
 			return
 		}

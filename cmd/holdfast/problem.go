@@ -11,6 +11,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	holdfast "github.com/holdfast-dev/holdfast/client"
 )
 
 // The exit codes. docs/cli.md lists them: they do not change.
@@ -52,21 +54,34 @@ func problemOf(ctx context.Context, err error) *problem {
 	return &problem{text: err.Error(), code: exitError}
 }
 
-// A refusal is a status that the server at an address answered a call with, or
-// that stands for no answer.
+// A refusal is what the server at an address answered a call with, or gRPC's
+// word for no answer.
 type refusal struct {
-	api    string
-	status *status.Status
-	flags  map[string]string // the flag or argument that sets a field
+	api   string
+	err   error
+	flags map[string]string // the flag or argument that sets a field
+}
+
+// refused is the problem that a call failed with: the server's, or one there was
+// before it.
+func refused(err error, flags map[string]string) *problem {
+	if p, ok := errors.AsType[*problem](err); ok {
+		return p
+	}
+	if e, ok := errors.AsType[*holdfast.Error](err); ok {
+		return refusal{e.Address, e, flags}.problem()
+	}
+	return &problem{text: err.Error(), code: exitError}
 }
 
 // problem says what the server said, and which flag to change.
 func (r refusal) problem() *problem {
-	if len(r.status.Details()) == 0 && r.status.Code() != codes.Unimplemented {
-		return r.unanswered()
+	said := status.Convert(r.err)
+	if len(said.Details()) == 0 && said.Code() != codes.Unimplemented {
+		return r.unanswered(said)
 	}
-	p := &problem{text: r.status.Message(), code: exitError}
-	switch r.status.Code() {
+	p := &problem{text: said.Message(), code: exitError}
+	switch said.Code() {
 	case codes.InvalidArgument:
 		p.hints = r.violations()
 	case codes.Unauthenticated:
@@ -86,22 +101,17 @@ func (r refusal) problem() *problem {
 // violations has one hint for each field to change. The sentence has already
 // told what is wrong with the first.
 func (r refusal) violations() (hints []string) {
-	for _, d := range r.status.Details() {
-		bad, ok := d.(*errdetails.BadRequest)
-		if !ok {
-			continue
-		}
-		for i, v := range bad.GetFieldViolations() {
-			name, _, _ := strings.Cut(v.GetField(), "[") // an element of a list or map
-			flag := r.flags[name]
-			switch {
-			case i == 0 && flag != "":
-				hints = append(hints, "set "+flag)
-			case i > 0 && flag != "":
-				hints = append(hints, "also set "+flag+": "+v.GetDescription())
-			case i > 0:
-				hints = append(hints, "also: "+v.GetField()+": "+v.GetDescription())
-			}
+	bad, _ := holdfast.Detail[*errdetails.BadRequest](r.err)
+	for i, v := range bad.GetFieldViolations() {
+		name, _, _ := strings.Cut(v.GetField(), "[") // an element of a list or map
+		flag := r.flags[name]
+		switch {
+		case i == 0 && flag != "":
+			hints = append(hints, "set "+flag)
+		case i > 0 && flag != "":
+			hints = append(hints, "also set "+flag+": "+v.GetDescription())
+		case i > 0:
+			hints = append(hints, "also: "+v.GetField()+": "+v.GetDescription())
 		}
 	}
 	return hints
@@ -109,28 +119,23 @@ func (r refusal) violations() (hints []string) {
 
 // whoCan tells how to find somebody who may.
 func (r refusal) whoCan() []string {
-	for _, d := range r.status.Details() {
-		info, ok := d.(*errdetails.ErrorInfo)
-		if !ok {
-			continue
-		}
-		capability, scope := info.GetMetadata()["capability"], info.GetMetadata()["scope"]
-		if capability != "" && isUID(scope) {
-			return []string{"to see who may: holdfast iam who-can " + capability + " " + scope}
-		}
+	info, _ := holdfast.Detail[*errdetails.ErrorInfo](r.err)
+	capability, scope := info.GetMetadata()["capability"], info.GetMetadata()["scope"]
+	if capability == "" || !isUID(scope) {
+		return nil
 	}
-	return nil
+	return []string{"to see who may: holdfast iam who-can " + capability + " " + scope}
 }
 
 // unanswered is for a status that gRPC itself made: no answer came, or not from
 // a server of this API. Its text is all there is to tell the cases apart.
-func (r refusal) unanswered() *problem {
-	text := r.status.Message()
+func (r refusal) unanswered(said *status.Status) *problem {
+	text := said.Message()
 	p := &problem{text: "cannot reach " + r.api + ": " + reason(text), code: exitUnreachable}
 	switch {
-	case r.status.Code() == codes.Canceled:
+	case said.Code() == codes.Canceled:
 		return &problem{text: "interrupted", code: exitInterrupted}
-	case r.status.Code() == codes.DeadlineExceeded:
+	case said.Code() == codes.DeadlineExceeded:
 		p.text = "no answer from " + r.api + " in time"
 		p.hints = []string{"--timeout gives it longer"}
 	case strings.Contains(text, "x509: "):
@@ -143,7 +148,7 @@ func (r refusal) unanswered() *problem {
 	case strings.Contains(text, "server preface"):
 		p.text = "the server at " + r.api + " does not answer as a Holdfast server does"
 		p.hints = []string{"its address may begin with https://"}
-	case r.status.Code() != codes.Unavailable:
+	case said.Code() != codes.Unavailable:
 		return &problem{text: text, code: exitError}
 	default:
 		p.hints = []string{"see that the server runs, and where this command looks for it: holdfast config view"}

@@ -31,7 +31,7 @@ func TestUnanswered(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := refusal{api: "https://h.example.com", status: status.New(tt.code, tt.text)}.problem()
+			p := refusal{api: "https://h.example.com", err: status.Error(tt.code, tt.text)}.problem()
 			if p.text != tt.want || p.code != tt.exit {
 				t.Errorf("got %q, exit code %d; want %q, %d", p.text, p.code, tt.want, tt.exit)
 			}

@@ -78,7 +78,7 @@ func (c *client) find(ctx context.Context, n noun, name string, parent *string) 
 	put(req, "name", name)
 	within(req, parent)
 	var found []protoreflect.Message
-	for page, err := range c.walk(ctx, method, req, paging{limit: maxCandidates + 1, pageSize: maxPage}) {
+	for page, err := range c.pages(ctx, method, req, paging{limit: maxCandidates + 1, pageSize: maxPage}) {
 		if err != nil {
 			return nil, err
 		}
@@ -153,7 +153,7 @@ func (c *client) pathsOf(ctx context.Context, all []protoreflect.Message) []stri
 	}
 	names := map[string]string{}
 	if ids.Len() > 0 {
-		for page, err := range c.walk(ctx, method, req, paging{pageSize: maxPage}) {
+		for page, err := range c.pages(ctx, method, req, paging{pageSize: maxPage}) {
 			if err != nil {
 				break // the uids are enough to go on with
 			}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/lockedfile"
 
-	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
+	holdfast "github.com/holdfast-dev/holdfast/client"
 )
 
 // A session is what is remembered of a sign-in beside its tokens: how to get the
@@ -49,7 +49,7 @@ func (a *app) signIn(api string) (*signIn, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &signIn{app: a, audience: audienceOf(api), files: folderVault{filepath.Join(filepath.Dir(config), "tokens")}}
+	s := &signIn{app: a, audience: holdfast.Audience(api), files: folderVault{filepath.Join(filepath.Dir(config), "tokens")}}
 	return s, s.load()
 }
 
@@ -156,62 +156,72 @@ func (s *signIn) end() error {
 	return errors.Join(errs...)
 }
 
-// token returns a token for the API, the one that is kept or the next one; ""
-// if there is no session.
-func (s *signIn) token(ctx context.Context) (string, error) {
-	t, err := s.vault().read(s.audience)
-	if err != nil || t == (tokens{}) || serves(t.Access, s.audience, time.Now()) {
-		return t.Access, err
-	}
-	return s.renew(ctx, t.Access)
+// A sessionVault keeps a session's tokens for one audience. Commands that run at
+// the same time wait for one another.
+type sessionVault struct {
+	*signIn
+	audience string
 }
 
-// renew returns a token in place of one that will not do. Commands that run at
-// the same time wait for one another, and take the token of the first: a refresh
-// token is good once, and using it again would end the session.
-func (s *signIn) renew(ctx context.Context, old string) (token string, err error) {
-	err = s.alone(ctx, func() error {
-		t, err := s.vault().read(s.audience)
+// Read returns the tokens of the audience, if the session has some for it.
+func (v sessionVault) Read(context.Context) (tokens, error) {
+	if v.audience != v.signIn.audience && !slices.Contains(v.Audiences, v.audience) {
+		return tokens{}, nil
+	}
+	return v.vault().read(v.audience)
+}
+
+// Change is alone with the session as it is now.
+func (v sessionVault) Change(ctx context.Context, change func(tokens) (tokens, error)) error {
+	return v.alone(ctx, func() error {
+		before, err := v.Read(ctx)
 		if err != nil {
 			return err
 		}
-		if t.Access != old && serves(t.Access, s.audience, time.Now()) {
-			token = t.Access
-			return nil
-		}
-		if t, err = s.next(ctx, t); err != nil {
+		after, err := change(before)
+		if err != nil || after == before {
 			return err
 		}
-		token = t.Access
-		return s.keep(s.audience, t)
+		return v.keep(after)
 	})
-	return token, err
 }
 
-func (s *signIn) keep(audience string, t tokens) error {
-	if err := s.vault().write(audience, t); err != nil {
+func (v sessionVault) keep(t tokens) error {
+	if err := v.vault().write(v.audience, t); err != nil {
 		return fmt.Errorf("keep the token: %w", err)
 	}
-	return nil
+	if v.audience == v.signIn.audience || slices.Contains(v.Audiences, v.audience) {
+		return nil
+	}
+	v.Audiences = append(v.Audiences, v.audience)
+	return v.save()
+}
+
+// credential gets and keeps tokens for the API.
+func (s *signIn) credential() *credential { return s.credentialFor(s.audience, s.next) }
+
+func (s *signIn) credentialFor(audience string, next func(context.Context, *holdfast.Issuer, tokens) (tokens, error)) *credential {
+	return &credential{audience: audience, issuer: s.Issuer, vault: sessionVault{s, audience}, next: next}
 }
 
 // next gets the next tokens, in the way the session has.
-func (s *signIn) next(ctx context.Context, t tokens) (tokens, error) {
+func (s *signIn) next(ctx context.Context, issuer *holdfast.Issuer, t tokens) (tokens, error) {
 	switch {
+	case s.Issuer != "" && holdfast.Audience(s.Issuer) != issuer.Address: // its tokens are not for that one
+		return tokens{}, &problem{text: "the session has changed meanwhile: try again", code: exitUnauthenticated}
 	case t.Refresh != "":
-		return s.app.refresh(ctx, s.Issuer, t.Refresh, s.audience)
+		return s.refresh(ctx, issuer, t)
 	case s.proves():
-		answer, err := s.assume(ctx, s.audience)
-		return tokens{answer.GetToken(), answer.GetRefreshToken()}, err
+		return s.assume(ctx, issuer, t)
 	case s.DevFile != "":
 		dev, err := readDevFile(s.DevFile)
-		if err == nil && audienceOf(dev.BaseURL) == s.audience && serves(dev.Token, s.audience, time.Now()) && dev.Token != t.Access {
+		if err == nil && holdfast.Audience(dev.BaseURL) == s.audience && holdfast.Serves(dev.Token, s.audience, time.Now()) && dev.Token != t.Access {
 			return tokens{Access: dev.Token}, nil
 		}
 	}
 	p := &problem{text: "the token kept for " + s.audience + " is not good any more", code: exitUnauthenticated}
-	if c, ok := claimsOf(t.Access); ok && !c.expires().After(time.Now()) {
-		p.text = fmt.Sprintf("the token kept for %s expired at %s", s.audience, shortTime(c.expires()))
+	if c, ok := holdfast.ReadClaims(t.Access); ok && !c.Expires().After(time.Now()) {
+		p.text = fmt.Sprintf("the token kept for %s expired at %s", s.audience, shortTime(c.Expires()))
 	}
 	p.hints = []string{signInHint}
 	return tokens{}, p
@@ -219,55 +229,32 @@ func (s *signIn) next(ctx context.Context, t tokens) (tokens, error) {
 
 const signInHint = "sign in again: holdfast auth login, or in development: holdfast config use-dev"
 
+// refresh uses up the refresh token.
+func (s *signIn) refresh(ctx context.Context, issuer *holdfast.Issuer, t tokens) (tokens, error) {
+	s.app.warnInTheOpen(issuer.Address)
+	next, err := holdfast.RefreshToken("").Next(ctx, issuer, t)
+	if err == nil {
+		return next, nil
+	}
+	p := refused(err, nil)
+	if p.code == exitUnauthenticated {
+		p.hints = []string{signInHint}
+	}
+	return tokens{}, p
+}
+
 // proves tells whether the session can prove its identity again.
 func (s session) proves() bool {
 	return s.Identity != "" && (s.IdentityTokenFile != "" || s.Ambient)
 }
 
 // assume exchanges the workload's own token for one of the identity's.
-func (s *signIn) assume(ctx context.Context, audience string) (*oidcpb.RawToken, error) {
-	own, err := s.app.workloadToken(ctx, s.IdentityTokenFile, want{s.Issuer, s.Identity})
+func (s *signIn) assume(ctx context.Context, issuer *holdfast.Issuer, _ tokens) (tokens, error) {
+	proof, err := s.app.proof(s.IdentityTokenFile)
 	if err != nil {
-		return nil, err
+		return tokens{}, err
 	}
-	return s.app.exchange(ctx, s.Issuer, own, &oidcpb.ExchangeRequest{Aud: []string{audience}, Identity: s.Identity})
-}
-
-// tokenFor returns a token of the session for another audience: got with what
-// proves the identity, or else with the token for the API.
-func (s *signIn) tokenFor(ctx context.Context, audience string) (token string, err error) {
-	own := ""
-	if !s.proves() {
-		if own, err = s.token(ctx); err != nil || own == "" {
-			return "", err
-		}
-	}
-	err = s.alone(ctx, func() error {
-		if slices.Contains(s.Audiences, audience) {
-			t, err := s.vault().read(audience)
-			if token = t.Access; err != nil || serves(token, audience, time.Now()) {
-				return err
-			}
-		}
-		answer, err := s.another(ctx, own, audience)
-		if err != nil {
-			return err
-		}
-		token = answer.GetToken()
-		if err := s.keep(audience, tokens{Access: token}); err != nil || slices.Contains(s.Audiences, audience) {
-			return err
-		}
-		s.Audiences = append(s.Audiences, audience)
-		return s.save()
-	})
-	return token, err
-}
-
-func (s *signIn) another(ctx context.Context, own, audience string) (*oidcpb.RawToken, error) {
-	if s.proves() {
-		return s.assume(ctx, audience)
-	}
-	return s.app.exchange(ctx, s.Issuer, own, &oidcpb.ExchangeRequest{Aud: []string{audience}})
+	return s.app.exchange(ctx, issuer, holdfast.Workload{Identity: s.Identity, Proof: proof})
 }
 
 // lock waits until no other command holds the lock.
@@ -292,21 +279,9 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// audienceOf is the audience of tokens for the server at an address: the address
-// as the server writes it.
-func audienceOf(address string) string {
-	full := canonical(address)
-	for scheme, port := range map[string]string{"http": ":80", "https": ":443"} {
-		if strings.HasPrefix(full, scheme+"://") {
-			return strings.TrimSuffix(full, port)
-		}
-	}
-	return full
-}
-
 // checkAudience refuses what cannot be the name of a folder, or sent.
 func checkAudience(audience string) error {
-	if !isToken(audience) || len(audience) > 200 || strings.ContainsAny(audience, `\,`) || strings.Trim(audience, "./") == "" {
+	if !holdfast.IsToken(audience) || len(audience) > 200 || strings.ContainsAny(audience, `\,`) || strings.Trim(audience, "./") == "" {
 		return usage("%q is not an audience such as https://holdfast.example.com or registry.example.com", audience)
 	}
 	return nil

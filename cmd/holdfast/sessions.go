@@ -131,16 +131,11 @@ func (a *app) revoke(ctx context.Context, s *signIn) error {
 }
 
 func (a *app) revokeWith(ctx context.Context, s *signIn) error {
-	token, err := s.token(ctx)
-	if err != nil {
-		return err
-	}
-	c, err := a.dial(settingValue{s.audience, "api"})
+	c, err := a.connect(settingValue{s.audience, "api"}, s.credential())
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	c.token = token
 	_, err = c.call(ctx, signInMethod("EndSession"), &signinpb.EndSessionRequest{Id: "current"}, nil)
 	return err
 }

@@ -1,19 +1,18 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
-	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	holdfast "github.com/holdfast-dev/holdfast/client"
 )
 
 // A setting is something a person can set once for all commands: in the file, in
@@ -28,8 +27,8 @@ type setting struct {
 // allSettings is every setting there is, in the order that people are shown.
 func allSettings() []setting {
 	return []setting{
-		{"api", "address of the server, http(s)://host[:port]", checkAddress, func(a *app) string { return a.flags.api }},
-		{"issuer", "address of the token issuer (the server's)", checkAddress, nil},
+		{"api", "address of the server, http(s)://host[:port]", holdfast.CheckAddress, func(a *app) string { return a.flags.api }},
+		{"issuer", "address of the token issuer (the server's)", holdfast.CheckAddress, nil},
 		{"registry", "host[:port] of the registry (the server's)", nil, nil},
 		{"organization", "group that create and tree use when none is given", nil, nil},
 		{"output", "format of results: " + strings.Join(formats, ", "), checkFormat, func(a *app) string { return a.flags.output }},
@@ -186,24 +185,3 @@ func checkTokenStore(s string) error {
 }
 
 var tokenStores = []string{"auto", "keyring", "file"}
-
-func checkAddress(s string) error {
-	u, err := url.Parse(s)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
-		return fmt.Errorf("%q is not an address like https://holdfast.example.com", s)
-	}
-	return nil
-}
-
-// canonical is how an address is written when servers are told apart.
-func canonical(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return address
-	}
-	return strings.ToLower(u.Scheme + "://" + hostPort(u))
-}
-
-func hostPort(u *url.URL) string {
-	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme]))
-}

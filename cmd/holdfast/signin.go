@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	holdfast "github.com/holdfast-dev/holdfast/client"
 )
 
 // clientID is the name this program has at the issuer.
@@ -96,13 +98,13 @@ func (a *app) signInPerson(ctx context.Context, w personWish) error {
 	if err != nil {
 		return err
 	}
-	if !serves(t.Access, s.audience, time.Now()) {
+	if !holdfast.Serves(t.Access, s.audience, time.Now()) {
 		return fmt.Errorf("the token of %s is not for %s", issuer, s.audience)
 	}
 	if err := a.replaceSession(ctx, s, session{Issuer: issuer}, t); err != nil {
 		return err
 	}
-	c, _ := claimsOf(t.Access)
+	c, _ := holdfast.ReadClaims(t.Access)
 	a.note("signed in to %s as %s", s.audience, cmp.Or(c.Email, c.Subject))
 	a.warnOverruled(s)
 	return nil
@@ -180,10 +182,7 @@ func (a *app) askIssuer(ctx context.Context, method, address string, form url.Va
 	if err != nil {
 		return err
 	}
-	resp, err := plainClient(security).Do(req)
-	if outer, ok := errors.AsType[*url.Error](err); ok {
-		err = outer.Err
-	}
+	resp, err := transmit(security, req)
 	if err != nil {
 		return &problem{text: fmt.Sprintf("cannot reach %s: %v", req.URL.Host, err), code: exitUnreachable}
 	}
@@ -202,14 +201,20 @@ func (a *app) askIssuer(ctx context.Context, method, address string, form url.Va
 	return &refused
 }
 
-// plainClient follows no redirect: tokens go to no other address.
-func plainClient(security *tls.Config) *http.Client {
+// transmit sends a request, and follows no redirect: tokens go to no other address,
+// and errors do not quote one.
+func transmit(security *tls.Config, req *http.Request) (*http.Response, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = security
-	return &http.Client{
+	client := http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+	resp, err := client.Do(req)
+	if outer, ok := errors.AsType[*url.Error](err); ok {
+		err = outer.Err
+	}
+	return resp, err
 }
 
 // grant gets tokens from the issuer's token endpoint. The client is named as it
@@ -222,8 +227,8 @@ func (a *app) grant(ctx context.Context, issuer string, form url.Values) (tokens
 	if err := a.askIssuer(ctx, http.MethodPost, issuer+"/oauth/token", form, &answer); err != nil {
 		return tokens{}, err
 	}
-	if !isToken(answer.Access) || (answer.Refresh != "" && !isToken(answer.Refresh)) {
+	if !holdfast.IsToken(answer.Access) || (answer.Refresh != "" && !holdfast.IsToken(answer.Refresh)) {
 		return tokens{}, fmt.Errorf("the answer of %s has no token", issuer)
 	}
-	return tokens{answer.Access, answer.Refresh}, nil
+	return tokens{Access: answer.Access, Refresh: answer.Refresh}, nil
 }

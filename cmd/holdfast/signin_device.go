@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	holdfast "github.com/holdfast-dev/holdfast/client"
 )
 
 // A deviceGrant is what the issuer gives a device that a person is to sign in
@@ -26,7 +28,7 @@ func (a *app) signInDevice(ctx context.Context, issuer string, w personWish) (to
 	if err := a.askIssuer(ctx, http.MethodPost, issuer+"/oauth/device_authorization", form, &g); err != nil {
 		return tokens{}, err
 	}
-	if g.Code == "" || g.UserCode == "" || checkAddress(originOf(g.Address)) != nil {
+	if g.Code == "" || g.UserCode == "" || holdfast.CheckAddress(originOf(g.Address)) != nil {
 		return tokens{}, errors.New("the issuer's answer has no code")
 	}
 	a.note("open %s in a browser and enter the code %s", g.Address, g.UserCode)

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"time"
 
+	holdfast "github.com/holdfast-dev/holdfast/client"
 	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 )
 
@@ -51,7 +52,12 @@ func (a *app) signInHeadless(ctx context.Context, issuer string, w personWish) (
 }
 
 func (a *app) headlessSession(ctx context.Context, issuer, code string) (*authpb.HeadlessSession, error) {
-	m, err := a.callIssuer(ctx, issuer, "", authMethod("GetHeadlessSession"), &authpb.GetHeadlessSessionRequest{Code: code})
+	c, err := a.connect(settingValue{issuer, "issuer"}, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	m, err := c.call(ctx, authMethod("GetHeadlessSession"), &authpb.GetHeadlessSessionRequest{Code: code}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -86,13 +92,13 @@ func openTokens(key *ecdh.PrivateKey, sealed *authpb.HeadlessSession) (t tokens,
 	if err != nil {
 		return t, errSealed
 	}
-	if t.Access, err = unseal(shared, sealed.GetEncryptedIdtoken()); err != nil || !isToken(t.Access) {
+	if t.Access, err = unseal(shared, sealed.GetEncryptedIdtoken()); err != nil || !holdfast.IsToken(t.Access) {
 		return tokens{}, errSealed
 	}
 	if len(sealed.GetEncryptedRefreshToken()) == 0 {
 		return t, nil
 	}
-	if t.Refresh, err = unseal(shared, sealed.GetEncryptedRefreshToken()); err != nil || !isToken(t.Refresh) {
+	if t.Refresh, err = unseal(shared, sealed.GetEncryptedRefreshToken()); err != nil || !holdfast.IsToken(t.Refresh) {
 		return tokens{}, errSealed
 	}
 	return t, nil

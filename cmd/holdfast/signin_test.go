@@ -63,7 +63,7 @@ func TestOpenTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	sound := func() *authpb.HeadlessSession { return sealFor(t, key.PublicKey(), "access", "refresh") }
-	if got, err := openTokens(key, sound()); err != nil || got != (tokens{"access", "refresh"}) {
+	if got, err := openTokens(key, sound()); err != nil || got != (tokens{Access: "access", Refresh: "refresh"}) {
 		t.Errorf("opened %v, %v", got, err)
 	}
 	if got, err := openTokens(key, sealFor(t, key.PublicKey(), "access", "")); err != nil || got != (tokens{Access: "access"}) {
@@ -148,8 +148,8 @@ func TestPollDevice(t *testing.T) {
 		want    tokens
 		err     string
 	}{
-		"granted at once":    {[]any{granted}, tokens{"a", "r"}, ""},
-		"after a while":      {[]any{pending, pending, granted}, tokens{"a", "r"}, ""},
+		"granted at once":    {[]any{granted}, tokens{Access: "a", Refresh: "r"}, ""},
+		"after a while":      {[]any{pending, pending, granted}, tokens{Access: "a", Refresh: "r"}, ""},
 		"denied":             {[]any{pending, oauthError{"access_denied", "the person said no"}}, tokens{}, "not signed in: the person said no"},
 		"too late":           {[]any{oauthError{Code: "expired_token"}}, tokens{}, "not signed in: expired_token"},
 		"an answer of noise": {[]any{map[string]string{"access_token": "a b"}}, tokens{}, "has no token"},

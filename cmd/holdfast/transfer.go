@@ -12,8 +12,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 
 	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
@@ -90,18 +88,13 @@ func findDocuments(paths []string) (docs []document, _ error) {
 	return docs, nil
 }
 
-// authorized is the context of a stream.
-func (c *client) authorized(ctx context.Context) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.token)
-}
-
 // importAll sends documents, and shows how far the server is with them.
 func (c *client) importAll(ctx context.Context, group string, docs []document) error {
-	ctx, cancel := context.WithCancel(c.authorized(ctx))
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := advisoriespb.NewAdvisoryWritingServiceClient(c).ImportAdvisories(ctx)
 	if err != nil {
-		return refusal{c.api, status.Convert(err), nil}.problem()
+		return refused(err, nil)
 	}
 	var total int64
 	for _, d := range docs {
@@ -143,7 +136,7 @@ func (c *client) importAll(ctx context.Context, group string, docs []document) e
 
 // importFailed tells why an import ended early, and how far it was.
 func (c *client) importFailed(sending, receiving error, counts *advisoriespb.ImportCounts) error {
-	p := refusal{c.api, status.Convert(receiving), map[string]string{"parent": "--group"}}.problem()
+	p := refused(receiving, map[string]string{"parent": "--group"})
 	if sending != nil && !errors.Is(sending, io.EOF) && !errors.Is(sending, context.Canceled) {
 		p = usage("%v", sending)
 	}
@@ -247,7 +240,7 @@ func (c *client) exportTo(ctx context.Context, req *advisoriespb.ExportAdvisorie
 }
 
 func (c *client) export(ctx context.Context, req *advisoriespb.ExportAdvisoriesRequest, w io.Writer) error {
-	stream, err := advisoriespb.NewAdvisoryReadingServiceClient(c).ExportAdvisories(c.authorized(ctx), req)
+	stream, err := advisoriespb.NewAdvisoryReadingServiceClient(c).ExportAdvisories(ctx, req)
 	for err == nil {
 		var m *advisoriespb.ExportAdvisoriesResponse
 		if m, err = stream.Recv(); err == nil {
@@ -259,5 +252,5 @@ func (c *client) export(ctx context.Context, req *advisoriespb.ExportAdvisoriesR
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
-	return refusal{c.api, status.Convert(err), map[string]string{"format": "--format"}}.problem()
+	return refused(err, map[string]string{"format": "--format"})
 }

@@ -12,13 +12,12 @@ import (
 	"time"
 
 	"github.com/zalando/go-keyring"
+
+	holdfast "github.com/holdfast-dev/holdfast/client"
 )
 
-// tokens are the secrets of a sign-in for one audience. Either can be "".
-type tokens struct {
-	Access  string `json:"token,omitempty"`
-	Refresh string `json:"refreshToken,omitempty"`
-}
+// tokens are the secrets of a sign-in for one audience.
+type tokens = holdfast.Tokens
 
 // A vault keeps tokens by their audience. What is not there reads as no tokens,
 // and can be removed.

@@ -34,8 +34,8 @@ func TestVaults(t *testing.T) {
 			}{
 				{"nothing is kept", func() error { return nil }, tokens{}},
 				{"nothing can be removed", func() error { return v.remove(api) }, tokens{}},
-				{"both are kept", func() error { return v.write(api, tokens{"a", "r"}) }, tokens{"a", "r"}},
-				{"another audience is another", func() error { return v.write(other, tokens{"x", "y"}) }, tokens{"a", "r"}},
+				{"both are kept", func() error { return v.write(api, tokens{Access: "a", Refresh: "r"}) }, tokens{Access: "a", Refresh: "r"}},
+				{"another audience is another", func() error { return v.write(other, tokens{Access: "x", Refresh: "y"}) }, tokens{Access: "a", Refresh: "r"}},
 				{"a refresh token can go", func() error { return v.write(api, tokens{Access: "b"}) }, tokens{Access: "b"}},
 				{"removed is gone", func() error { return v.remove(api) }, tokens{}},
 			}
@@ -58,7 +58,7 @@ func TestVaults(t *testing.T) {
 func TestFolderVaultLayout(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "tokens")
 	v := folderVault{dir}
-	if err := v.write("https://h.example.com", tokens{"access", "refresh"}); err != nil {
+	if err := v.write("https://h.example.com", tokens{Access: "access", Refresh: "refresh"}); err != nil {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
@@ -132,7 +132,7 @@ func TestBeginKeepsTokens(t *testing.T) {
 			t.Setenv("HOLDFAST_TOKEN_STORE", tt.store)
 			t.Setenv("HOLDFAST_CONFIG", filepath.Join(t.TempDir(), "config.yaml"))
 			s := openSession(t, "https://h.example.com")
-			err := s.begin(t.Context(), session{Issuer: "https://h.example.com"}, tokens{"a", "r"})
+			err := s.begin(t.Context(), session{Issuer: "https://h.example.com"}, tokens{Access: "a", Refresh: "r"})
 			if (err != nil) != tt.fails {
 				t.Fatalf("begin: %v", err)
 			}
@@ -140,7 +140,7 @@ func TestBeginKeepsTokens(t *testing.T) {
 				return
 			}
 			again := openSession(t, "https://h.example.com")
-			if got, err := again.vault().read(again.audience); again.Keyring != tt.keyring || err != nil || got != (tokens{"a", "r"}) {
+			if got, err := again.vault().read(again.audience); again.Keyring != tt.keyring || err != nil || got != (tokens{Access: "a", Refresh: "r"}) {
 				t.Errorf("kept %+v, %v, keyring %v", got, err, again.Keyring)
 			}
 			if _, err := os.Stat(again.files.place(again.audience)); (err == nil) == tt.keyring {

@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"context"
@@ -44,33 +44,31 @@ func TestPlatforms(t *testing.T) {
 	github := map[string]string{
 		"ACTIONS_ID_TOKEN_REQUEST_URL": runner(t).URL + "/token?api-version=2.0", "ACTIONS_ID_TOKEN_REQUEST_TOKEN": "secret-of-the-run",
 	}
+	noToken := filepath.Join(dir, "words")
+	if err := os.WriteFile(noToken, []byte("no token"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	tests := map[string]struct {
 		env        map[string]string
 		kubernetes string
-		name, want string
+		want, err  string
 	}{
-		"GitHub Actions":                {github, "", "GitHub Actions", "token-for-aud-2.0"},
-		"GitLab CI":                     {map[string]string{"HOLDFAST_ID_TOKEN": "from-gitlab"}, "", "GitLab CI", "from-gitlab"},
-		"Buildkite":                     {map[string]string{"BUILDKITE_JOB_ID": "1"}, "", "Buildkite", "from-agent-aud"},
-		"a pod":                         {nil, pod, "Kubernetes", "from-pod"},
-		"a pipeline that runs in a pod": {github, pod, "GitHub Actions", "token-for-aud-2.0"},
-		"none of them":                  {nil, "", "", ""},
+		"GitHub Actions":                {github, "", "token-for-aud-2.0", ""},
+		"GitLab CI":                     {map[string]string{"HOLDFAST_ID_TOKEN": "from-gitlab"}, "", "from-gitlab", ""},
+		"Buildkite":                     {map[string]string{"BUILDKITE_JOB_ID": "1"}, "", "from-agent-aud", ""},
+		"a pod":                         {nil, pod, "from-pod", ""},
+		"a pipeline that runs in a pod": {github, pod, "token-for-aud-2.0", ""},
+		"none of them":                  {nil, "", "", ErrNoPlatform.Error()},
+		"a job without a token":         {map[string]string{"HOLDFAST_ID_TOKEN": "two words"}, pod, "", "ask GitLab CI for a token: the answer holds none"},
+		"a pod without a token":         {nil, noToken, "", "ask Kubernetes for a token: " + noToken + " does not hold a token"},
+		"AWS without a secret":          {map[string]string{"AWS_ACCESS_KEY_ID": "id"}, "", "", "ask AWS for a token: AWS_SECRET_ACCESS_KEY is not set"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			getenv := func(k string) string { return tt.env[k] }
-			for _, p := range platforms(tt.kubernetes) {
-				if !p.here(getenv) {
-					continue
-				}
-				got, err := p.token(t.Context(), getenv, want{audience: "aud"})
-				if p.name != tt.name || got != tt.want || err != nil {
-					t.Errorf("%s gives %q, %v; want %s to give %q", p.name, got, err, tt.name, tt.want)
-				}
-				return
-			}
-			if tt.name != "" {
-				t.Errorf("nothing is found, want %s", tt.name)
+			got, err := platformToken(t.Context(), platforms(tt.kubernetes), getenv, want{audience: "aud"})
+			if got != tt.want || (err == nil) != (tt.err == "") || (err != nil && err.Error() != tt.err) {
+				t.Errorf("token %q, %v; want %q, %s", got, err, tt.want, tt.err)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package main
+package client
 
 import (
 	"bytes"
@@ -15,11 +15,39 @@ import (
 	"strings"
 )
 
-// kubernetesTokenFile is where a pod's token for this service is projected to,
-// unless the settings say otherwise.
-const kubernetesTokenFile = "/var/run/secrets/holdfast/token"
+// KubernetesTokenFile is where a pod's token for the issuer is to be projected
+// to.
+const KubernetesTokenFile = "/var/run/secrets/holdfast/token"
 
 const maxPlatformAnswer = 1 << 20
+
+// ErrNoPlatform is the error of Platform where no platform is known.
+var ErrNoPlatform = errors.New("there is no token that proves an identity")
+
+// Platform is the proof of the platform this program runs on: GitLab CI (the
+// variable HOLDFAST_ID_TOKEN), GitHub Actions, Buildkite, a pod that has a token at
+// KubernetesTokenFile, or AWS (AWS_ACCESS_KEY_ID and its kin). The first that is
+// there counts.
+func Platform(ctx context.Context, issuer, identity string) (string, error) {
+	return platformToken(ctx, platforms(KubernetesTokenFile), os.Getenv, want{issuer, identity})
+}
+
+func platformToken(ctx context.Context, all []platform, getenv func(string) string, w want) (string, error) {
+	for _, p := range all {
+		if !p.here(getenv) {
+			continue
+		}
+		text, err := p.token(ctx, getenv, w)
+		if err != nil {
+			return "", fmt.Errorf("ask %s for a token: %w", p.name, err)
+		}
+		if !IsToken(text) {
+			return "", fmt.Errorf("ask %s for a token: the answer holds none", p.name)
+		}
+		return text, nil
+	}
+	return "", ErrNoPlatform
+}
 
 // A platform runs workloads, and gives them tokens that say who they are.
 type platform struct {
@@ -44,49 +72,9 @@ func platforms(kubernetesFile string) []platform {
 	}
 }
 
-// workloadToken returns the token that proves who runs this program: that of a
-// file if one is given or set, or what the platform has.
-func (a *app) workloadToken(ctx context.Context, file string, w want) (string, error) {
-	set, err := a.value("identity_token_file")
-	if err != nil {
-		return "", err
-	}
-	if file = cmp.Or(file, set.value); file != "" {
-		text, err := readText(a.in, file)
-		if err != nil {
-			return "", fmt.Errorf("identity token: %w", err)
-		}
-		if !isToken(text) {
-			return "", usage("identity token: %s does not hold a token", file)
-		}
-		return text, nil
-	}
-	for _, p := range platforms(kubernetesTokenFile) {
-		if !p.here(os.Getenv) {
-			continue
-		}
-		ctx, cancel := context.WithTimeout(ctx, a.flags.timeout)
-		defer cancel()
-		text, err := p.token(ctx, os.Getenv, w)
-		if err != nil {
-			return "", fmt.Errorf("ask %s for a token: %w", p.name, err)
-		}
-		if !isToken(text) {
-			return "", fmt.Errorf("ask %s for a token: the answer holds none", p.name)
-		}
-		return text, nil
-	}
-	p := &problem{text: "there is no token that proves an identity", code: exitUnauthenticated}
-	p.hints = []string{
-		"name its file with --identity-token or HOLDFAST_IDENTITY_TOKEN_FILE",
-		"it is found by itself in GitHub Actions (with permissions: id-token: write), GitLab CI (HOLDFAST_ID_TOKEN in id_tokens), Buildkite, at " + kubernetesTokenFile + ", and with AWS_ACCESS_KEY_ID",
-	}
-	return "", p
-}
-
 // podToken reads what the cluster writes, and writes anew before it expires.
 func podToken(file string) func(context.Context, func(string) string, want) (string, error) {
-	return func(context.Context, func(string) string, want) (string, error) { return readText(nil, file) }
+	return func(context.Context, func(string) string, want) (string, error) { return readToken(file) }
 }
 
 func gitlabToken(_ context.Context, getenv func(string) string, _ want) (string, error) {

@@ -1,9 +1,11 @@
-package main
+package client_test
 
 import (
 	"encoding/base64"
 	"testing"
 	"time"
+
+	"github.com/holdfast-dev/holdfast/client"
 )
 
 func unsigned(payload string) string {
@@ -30,7 +32,7 @@ func TestServes(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := serves(tt.token, "a", now); got != tt.want {
+			if got := client.Serves(tt.token, "a", now); got != tt.want {
 				t.Errorf("serves = %v, want %v", got, tt.want)
 			}
 		})
@@ -42,10 +44,10 @@ func FuzzClaims(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, token string) {
-		c, ok := claimsOf(token)
+		c, ok := client.ReadClaims(token)
 		if !ok && (c.Subject != "" || len(c.Audience) > 0) {
 			t.Errorf("claims of what is no token: %+v", c)
 		}
-		serves(token, "a", time.Unix(0, 0))
+		client.Serves(token, "a", time.Unix(0, 0))
 	})
 }

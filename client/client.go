@@ -1,0 +1,190 @@
+// Package client calls a Holdfast server from Go.
+//
+// Dial makes a connection whose calls carry a token, and which gets the next
+// token by itself. The generated clients of gen/ take it as it is:
+//
+//	c, err := client.Dial(client.Config{
+//		Address:    "https://holdfast.example.com",
+//		Credential: client.Workload{Identity: "41c2…/9f3a…"},
+//	})
+//	groups := iampb.NewGroupsServiceClient(c)
+//
+// Lists are walked with All, or page by page with Pages. What the server refuses
+// is an Error, which has everything the server said of it.
+//
+// The holdfast command is built on this package.
+package client
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// Config says which server to call, and as whom. Only Address is needed.
+type Config struct {
+	Address   string // of the API: https://host[:port], or http:// for a server on the same machine
+	Audience  string // what its tokens are for; "" is the address
+	Issuer    string // address of who gives tokens; "" is the server itself
+	CAFile    string // certificates (PEM) to trust beside the system's
+	UserAgent string // the program's name, as the server logs it and lists it with sessions
+	InTheOpen bool   // tokens may go to http:// addresses on other machines, for everybody on the way to read
+
+	Credential Credential    // what tokens are got with; nil: calls carry none
+	Vault      Vault         // where tokens are kept; nil: in memory
+	Timeout    time.Duration // for each step on the way to a token; 0 is 30 seconds
+
+	Options []grpc.DialOption // of gRPC itself, such as the interceptors of a tracing library
+}
+
+// maxAnswer is more than a page of the largest resources.
+const maxAnswer = 100 << 20
+
+// A Client is a connection to one server. It is for many goroutines at once.
+type Client struct {
+	*grpc.ClientConn
+	issuer  *Issuer
+	renewal *renewal // nil: calls carry no token
+	close   func() error
+}
+
+// Dial makes a Client. Nothing is sent yet: a server that is not there, or a
+// credential that it refuses, shows at the first call. The error tells every
+// mistake in cfg.
+func Dial(cfg Config) (*Client, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	cfg.Audience = cmp.Or(cfg.Audience, Audience(cfg.Address))
+	cfg.Issuer = cmp.Or(cfg.Issuer, cfg.Address)
+	cfg.Timeout = cmp.Or(cfg.Timeout, 30*time.Second)
+	c := &Client{}
+	api := newLine(cfg, cfg.Address)
+	api.tokens = c.bearer
+	conn, err := api.dial(cfg)
+	if err != nil {
+		return nil, inField("Address", err)
+	}
+	c.ClientConn, c.close = conn, conn.Close
+	c.issuer = &Issuer{Address: Audience(cfg.Issuer), Audience: cfg.Audience, line: api, conn: conn, timeout: cfg.Timeout}
+	if Audience(cfg.Issuer) != Audience(cfg.Address) {
+		if err := c.dialIssuer(cfg); err != nil {
+			return nil, errors.Join(inField("Issuer", err), conn.Close())
+		}
+	}
+	if cfg.Credential != nil {
+		c.renewal = newRenewal(cfg, c.issuer)
+	}
+	return c, nil
+}
+
+// dialIssuer connects to an issuer that is not the server itself.
+func (c *Client) dialIssuer(cfg Config) error {
+	l := newLine(cfg, cfg.Issuer)
+	conn, err := l.dial(cfg)
+	if err != nil {
+		return err
+	}
+	c.issuer.line, c.issuer.conn = l, conn
+	c.close = func() error { return errors.Join(c.ClientConn.Close(), conn.Close()) }
+	return nil
+}
+
+// Close ends the connection, and every call on it.
+func (c *Client) Close() error { return c.close() }
+
+// Issuer is who gives the tokens of this client.
+func (c *Client) Issuer() *Issuer { return c.issuer }
+
+// Token returns the token that a call would carry now, for a program that is not
+// this one: curl, docker login. It gets one if there is none, and returns
+// ErrNoCredential if there is nothing to get it with.
+func (c *Client) Token(ctx context.Context) (string, error) {
+	if c.renewal == nil {
+		return "", ErrNoCredential
+	}
+	return c.renewal.token(ctx, "")
+}
+
+// ErrNoCredential is the error of a Client that was to have a token and has
+// nothing to get it with.
+var ErrNoCredential = errors.New("there is no credential")
+
+// bearer returns the token for a call, in place of one that was refused; "" if
+// calls carry none.
+func (c *Client) bearer(ctx context.Context, refused string) (string, error) {
+	if c.renewal == nil {
+		return "", nil
+	}
+	return c.renewal.token(ctx, refused)
+}
+
+// check tells every mistake in a Config, by the name of its field.
+func (cfg Config) check() error {
+	var errs []error
+	field := func(name string, err error) { errs = append(errs, inField(name, err)) }
+	field("Address", CheckAddress(cfg.Address))
+	if cfg.Issuer != "" {
+		field("Issuer", CheckAddress(cfg.Issuer))
+	}
+	if cfg.Credential != nil && !cfg.InTheOpen {
+		field("Address", checkPrivate(cfg.Address))
+		field("Issuer", checkPrivate(cfg.Issuer))
+	}
+	if cfg.Timeout < 0 {
+		field("Timeout", fmt.Errorf("%s is negative", cfg.Timeout))
+	}
+	_, err := cfg.TLS()
+	field("CAFile", err)
+	if c, ok := cfg.Credential.(interface{ check() error }); ok {
+		field("Credential", c.check())
+	}
+	return errors.Join(errs...)
+}
+
+// inField names the field that an error is about; nil stays nil.
+func inField(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// TLS trusts the system's certificates and those of CAFile: for HTTP clients
+// that call the same server.
+func (cfg Config) TLS() (*tls.Config, error) {
+	security := &tls.Config{MinVersion: tls.VersionTLS12}
+	if cfg.CAFile == "" {
+		return security, nil
+	}
+	text, err := os.ReadFile(cfg.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	if security.RootCAs, err = x509.SystemCertPool(); err != nil {
+		security.RootCAs = x509.NewCertPool()
+	}
+	if !security.RootCAs.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("there is no certificate in %s", cfg.CAFile)
+	}
+	return security, nil
+}
+
+// transport is how an address is spoken to.
+func (cfg Config) transport(u *url.URL) (credentials.TransportCredentials, error) {
+	if u.Scheme == "http" {
+		return insecure.NewCredentials(), nil
+	}
+	security, err := cfg.TLS()
+	return credentials.NewTLS(security), err
+}
