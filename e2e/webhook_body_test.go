@@ -75,6 +75,9 @@ func TestWebhookBodies(t *testing.T) {
 		if session := ended["session"].(map[string]any); ended["reason"] != "END_REASON_REPLAY" || session["identityUid"] != string(w.Owner) || session["id"] == "" {
 			t.Errorf("session: %v", ended)
 		}
+		if e := w.audited(t, "signin.session"); len(e) != 1 || e[0].Actor.RemoteAddress != "127.0.0.1" || e[0].Actor.UID != "" {
+			t.Errorf("who used the token a second time, and from where: %+v", e)
+		}
 		w.wantAudited(t, "vulnerabilities.advisory", "vulnerabilities.feed", "signin.account", "signin.rules", "signin.session")
 	})
 }
@@ -90,25 +93,34 @@ func (w *world) endByReplay(t *testing.T) {
 	}
 }
 
-// wantAudited checks that the audit log has entries of these kinds, told as the
-// API tells things.
+// An auditEntry is a line of the audit log.
+type auditEntry struct {
+	Type          string
+	Actor         struct{ UID, RemoteAddress string }
+	Before, After map[string]any
+}
+
+// audited are the entries of a kind.
+func (w *world) audited(t *testing.T, kind string) []auditEntry {
+	t.Helper()
+	a := w.send(t, w.Token, "GET", "/audit/v1/entries?type="+kind, "")
+	var got struct{ Entries []auditEntry }
+	if err := json.Unmarshal([]byte(a.body), &got); err != nil {
+		t.Fatal(err)
+	}
+	return got.Entries
+}
+
+// wantAudited checks that the audit log has entries of these kinds that tell
+// something.
 func (w *world) wantAudited(t *testing.T, kinds ...string) {
 	t.Helper()
 	for _, kind := range kinds {
-		a := w.send(t, w.Token, "GET", "/audit/v1/entries?type="+kind, "")
-		var got struct {
-			Entries []struct {
-				Type          string
-				Before, After map[string]any
-			}
-		}
-		if err := json.Unmarshal([]byte(a.body), &got); err != nil {
-			t.Fatal(err)
-		}
-		if len(got.Entries) == 0 {
+		all := w.audited(t, kind)
+		if len(all) == 0 {
 			t.Errorf("no entries of %s", kind)
 		}
-		for _, e := range got.Entries {
+		for _, e := range all {
 			if !strings.HasPrefix(e.Type, "dev.holdfast.api."+kind) || len(e.Before)+len(e.After) == 0 {
 				t.Errorf("%s: %+v", kind, e)
 			}
