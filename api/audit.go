@@ -80,7 +80,7 @@ func (s audit) entryOf(e resource.Event) (*auditpb.Entry, error) {
 	p := &auditpb.Entry{
 		Id: e.ID, Time: timeOf(e.Time), Type: s.names.Type(e.Type), Subject: string(e.Subject), Group: string(e.Group),
 	}
-	if a := e.Actor; a.Subject != "" {
+	if a := e.Actor; a.Subject != "" || a.Remote != "" { // whoever comes with a copied token has an address, and no name
 		p.Actor = &auditpb.Actor{Uid: string(a.Subject), RemoteAddress: a.Remote, RequestId: a.RequestID}
 		if a.Act != nil {
 			p.Actor.Issuer, p.Actor.Subject = a.Act.Issuer, a.Act.Subject

@@ -12,10 +12,14 @@ import (
 
 	"github.com/holdfast-dev/holdfast/event"
 	"github.com/holdfast-dev/holdfast/fault"
+	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
+	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
+	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
@@ -45,6 +49,13 @@ var told = map[string]struct {
 	"platform.registry.tag":            {thing(tagOf), &registrypb.DeleteTagRequest{}},
 	"platform.registry.settings":       {thing(ownSettingsOf), nil},
 	"events.subscription":              {thing(subscriptionOf), &eventspb.DeleteSubscriptionRequest{}},
+	"vulnerabilities.advisory":         {thing(advisoryRecordOf), &advisoriespb.DeleteAdvisoryRequest{}},
+	"vulnerabilities.advisories":       {thing(importedOf), nil},
+	"vulnerabilities.feed":             {thing(feedOf), &advisoriespb.DeleteAdvisoryFeedRequest{}},
+	"signin.account":                   {thing(accountRecordOf), &signinpb.DeleteAccountRequest{}},
+	"signin.rules":                     {thing(rulesOf), nil},
+	"signin.session":                   {thing(endedSessionOf), nil},
+	"auth":                             {thing(registeredOf), nil},
 }
 
 // particular are the events that do not tell a thing as it is.
@@ -65,6 +76,16 @@ var particular = map[resource.EventType]func(e resource.Event) (proto.Message, e
 	},
 	resource.GroupAccessRequested: func(e resource.Event) (proto.Message, error) {
 		return &iampb.RequestGroupAccessRequest{GroupUid: string(e.Subject)}, nil
+	},
+	resource.AdvisoriesImported: func(e resource.Event) (proto.Message, error) {
+		i, err := decode[imported](e.After)
+		m := importedOf(i)
+		m.GroupUid = string(e.Group)
+		return m, err
+	},
+	resource.SessionEnded: func(e resource.Event) (proto.Message, error) {
+		n, err := decode[resource.EndedSession](e.Before)
+		return endedSessionOf(n), err
 	},
 	resource.IdentityMetadataUpdated: func(e resource.Event) (proto.Message, error) {
 		i, err := decode[resource.Identity](e.After)
@@ -103,6 +124,38 @@ func bindingOf(b resource.RoleBinding) *iampb.RoleBinding {
 
 func ownSettingsOf(s resource.RegistrySettings) *ocipb.Settings { return settingsOf(s.UID, s) }
 
+func advisoryRecordOf(r resource.AdvisoryRecord) *vulnpb.Advisory { return advisoryOf(r.Whole()) }
+
+// imported is what the outbox keeps of an import.
+type imported struct {
+	resource.ImportResult
+	Source string `json:"source"`
+}
+
+func importedOf(i imported) *advisoriespb.AdvisoriesImported {
+	return &advisoriespb.AdvisoriesImported{Source: i.Source, Counts: countsOf(i.ImportResult)}
+}
+
+func accountRecordOf(r resource.AccountRecord) *signinpb.Account {
+	p := accountOf(r.Account, r.Keys)
+	p.HasPassword, p.Totp, p.UseTime = r.HasPassword, r.HasTOTP, timeOf(r.LastUse)
+	return p
+}
+
+func endedSessionOf(n resource.EndedSession) *signinpb.EndedSession {
+	return &signinpb.EndedSession{Session: sessionOf(n.Session), Reason: signinpb.EndReason(n.Reason)}
+}
+
+// registered is what the outbox keeps of somebody who joined a group.
+type registered struct {
+	Identity string `json:"identity"`
+	Group    string `json:"group"`
+}
+
+func registeredOf(r registered) *authpb.Session {
+	return &authpb.Session{Identity: r.Identity, Group: r.Group}
+}
+
 // kindOf is how the type of an event begins: without what happened, and the
 // version.
 func kindOf(t resource.EventType) (kind, happened string) {
@@ -114,8 +167,8 @@ func kindOf(t resource.EventType) (kind, happened string) {
 	return name[:i], name[i+1:]
 }
 
-// Body writes the body of an event. Of a thing the API has no message for, it
-// says the uid.
+// Body writes the body of an event. It fails for a type that it does not know:
+// another replica, of a later version, may.
 func (b *EventBodies) Body(ctx context.Context, e resource.Event) (event.Body, error) {
 	if e.Type.OfRegistry() {
 		return b.traffic(ctx, e)
@@ -126,7 +179,7 @@ func (b *EventBodies) Body(ctx context.Context, e resource.Event) (event.Body, e
 	switch {
 	case form != nil:
 	case !known:
-		return uidOnly("", e.Subject)
+		return event.Body{}, fmt.Errorf("there is no body for %s", e.Type)
 	case happened != "deleted":
 		form = func(e resource.Event) (proto.Message, error) { return row.thing(e.After) }
 	case row.gone == nil:

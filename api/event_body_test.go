@@ -52,8 +52,23 @@ func TestEventBodies(t *testing.T) {
 			resource.RegistryPull, nil, resource.Pull{UID: thing.NewChild(), Digest: "sha256:x", Tag: "1", Remote: "192.0.2.1", Agent: "crane", Time: at}, "",
 			[]string{`"repository":"acme/app"`, `"when":"2026-01-02T03:04:05.678000"`, `"method":"GET"`, `"remote_address":"192.0.2.1"`, `"type":"manifest"`}, nil,
 		},
-		"a push":                       {resource.RegistryPush, nil, map[string]any{"digest": "sha256:x", "tags": []string{"1", "2"}}, "", []string{`"tag":"1"`, `"digest":"sha256:x"`}, []string{`"method"`}},
-		"what the API has no word for": {resource.FeedCreated, nil, resource.AdvisoryFeed{UID: thing, Name: "f"}, "", []string{`{"uid":"` + string(thing) + `"}`}, nil},
+		"a push": {resource.RegistryPush, nil, map[string]any{"digest": "sha256:x", "tags": []string{"1", "2"}}, "", []string{`"tag":"1"`, `"digest":"sha256:x"`}, []string{`"method"`}},
+		"an account says which ways in it has": {
+			resource.AccountUpdated, nil, resource.Account{UID: thing, Password: "hush", TOTP: []byte("hush"), UseTime: at}.Record(3), "holdfast.signin.v1.Account",
+			[]string{`"hasPassword":true`, `"totp":true`, `"passkeys":3`, `"useTime":"2026-01-02T03:04:05.678Z"`}, nil,
+		},
+		"an advisory has its place and its times": {
+			resource.AdvisoryCreated, nil, resource.Advisory{UID: thing, ID: "HFA-1", CreateTime: at, UpdateTime: at}.Record(), "holdfast.vulnerabilities.v2beta1.Advisory",
+			[]string{`"uid":"` + string(thing) + `"`, `"createTime":"2026-01-02T03:04:05.678Z"`, `"updateTime":"2026-01-02T03:04:05.678Z"`}, nil,
+		},
+		"an import says where it went": {
+			resource.AdvisoriesImported, nil, map[string]any{"created": 3, "source": "f"}, "holdfast.advisories.v1.AdvisoriesImported",
+			[]string{`"groupUid":"` + string(org) + `"`, `"source":"f"`, `"created":"3"`}, nil,
+		},
+		"a session that was ended, and why": {
+			resource.SessionEnded, resource.EndedSession{Session: resource.Session{ID: "s", Identity: org, Agent: "crane"}, Reason: resource.EndReplay}, nil, "holdfast.signin.v1.EndedSession",
+			[]string{`"reason":"END_REASON_REPLAY"`, `"agent":"crane"`, `"identityUid":"` + string(org) + `"`}, nil,
+		},
 	}
 	bodies := &api.EventBodies{RepoPath: func(_ context.Context, uid resource.UID) (string, error) {
 		if uid != thing {

@@ -137,7 +137,7 @@ func pullOf(p registry.NamedPull) *ocipb.Pull {
 
 // ListPulls is of ocipb.OCIServiceServer.
 func (s oci) ListPulls(ctx context.Context, r *ocipb.ListPullsRequest) (*ocipb.ListPullsResponse, error) {
-	f := resource.Filter{Place: placeOf(r), Digest: r.GetDigest()}
+	f := resource.Filter{Place: placeOf(r), Digest: r.GetDigest(), Direction: resource.Direction(r.GetDirection())}
 	if r.GetIdentityUid() != "" {
 		var err error
 		if f.Identity, err = resource.ParseUID("identity_uid", r.GetIdentityUid()); err != nil {

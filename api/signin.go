@@ -36,11 +36,17 @@ func (s signIn) ListSessions(ctx context.Context, r *signinpb.ListSessionsReques
 		return nil, err
 	}
 	return &signinpb.ListSessionsResponse{Sessions: convert(all, func(n resource.Session) *signinpb.Session {
-		return &signinpb.Session{
-			Id: n.ID, IdentityUid: string(n.Identity), Agent: n.Agent, Address: n.Address, CreateTime: timeOf(n.CreateTime),
-			UseTime: timeOf(n.UsedTime), ExpireTime: timeOf(n.ExpireTime), Current: n.ID == current, Browser: n.Browser,
-		}
+		p := sessionOf(n)
+		p.Current = n.ID == current
+		return p
 	})}, nil
+}
+
+func sessionOf(n resource.Session) *signinpb.Session {
+	return &signinpb.Session{
+		Id: n.ID, IdentityUid: string(n.Identity), Agent: n.Agent, Address: n.Address, CreateTime: timeOf(n.CreateTime),
+		UseTime: timeOf(n.UsedTime), ExpireTime: timeOf(n.ExpireTime), Browser: n.Browser,
+	}
 }
 
 // EndSession is of signinpb.SignInServiceServer.

@@ -60,6 +60,7 @@ var sections = []section{
 	{"write", writes},
 	{"exchange", exchanges},
 	{"events", events},
+	{"versions", versions},
 	{"start", starts},
 	{"registry", registries},
 	{"advisories", advisoriesSection},
@@ -124,7 +125,7 @@ func parse(args []string, progress io.Writer) (*bench, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(progress)
 	engines := flags.String("engines", "sqlite,postgres", "the `databases` to measure on")
-	only := flags.String("only", "", "measure only the sections that match this `regexp`: lists, get, check, write, exchange, events, registry, advisories, signin, start")
+	only := flags.String("only", "", "measure only the sections that match this `regexp`: lists, get, check, write, exchange, events, versions, registry, advisories, signin, start")
 	flags.StringVar(&b.osv, "osv", "", "`zip` of OSV records to make advisories from; made up otherwise")
 	flags.IntVar(&b.rows, "rows", 1_000_000, "`how many` groups, and bindings, the big datasets have")
 	flags.StringVar(&b.keep, "keep", "", "`folder` to keep loaded datasets in for the next run (PostgreSQL keeps its own: set HOLDFAST_TEST_POSTGRES)")

@@ -280,6 +280,7 @@ func badRegistryLists(y shelf) map[string]badRequest {
 		table["history: "+name] = badRequest{b.field, &ocipb.ListTagHistoryRequest{RepoUid: y.repo, PageSize: b.size, Skip: b.skip, PageToken: b.token, OrderBy: b.order}}
 	}
 	table["history: forwards"] = badRequest{"order_by", &ocipb.ListTagHistoryRequest{RepoUid: y.repo, OrderBy: "time"}}
+	table["pulls: sideways"] = badRequest{"direction", &ocipb.ListPullsRequest{Direction: 3}}
 	table["pulls: by name"] = badRequest{"order_by", &ocipb.ListPullsRequest{OrderBy: "name"}}
 	for value, name := range badTexts {
 		table["repos of name of "+value] = badRequest{"name", &registrypb.ListReposRequest{Name: proto.String(name)}}

@@ -46,7 +46,7 @@ func registryExamples(t *testing.T, w *world, x things) map[string][]example {
 
 		"OCIService_GetImage":       image(""),
 		"OCIService_ListTagHistory": {{uid: repo}, {uid: repo, query: "tag=stable&page_size=1&skip=0&order_by=time%20desc"}, {uid: nothing, fails: true}},
-		"OCIService_ListPulls":      {{}, {query: "uidp.children_of=" + repo + "&digest=" + digest + "&identity_uid=" + x.identity}, {query: "digest=x", fails: true}},
+		"OCIService_ListPulls":      {{}, {query: "uidp.children_of=" + repo + "&digest=" + digest + "&identity_uid=" + x.identity + "&direction=DIRECTION_PULL"}, {query: "digest=x", fails: true}},
 		"OCIService_GetSettings":    get(shelf),
 		"OCIService_UpdateSettings": change(shelf, `{"public":true,"immutableExcept":["dev-*"]}`, `{"immutableExcept":["["]}`),
 		"OCIService_DeleteSettings": {{uid: shelf}, {uid: "nonsense", fails: true}},

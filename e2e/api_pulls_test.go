@@ -3,12 +3,16 @@ package e2e_test
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	commonpb "github.com/holdfast-dev/holdfast/gen/common"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/server"
 	"github.com/holdfast-dev/holdfast/token"
 )
 
@@ -74,6 +78,10 @@ func TestApiPulls(t *testing.T) {
 				"of a digest":                {w.Token, &ocipb.ListPullsRequest{Digest: digest}, 3},
 				"of an identity":             {w.Token, &ocipb.ListPullsRequest{IdentityUid: robot}, 1},
 				"of an identity in a repo":   {w.Token, &ocipb.ListPullsRequest{IdentityUid: string(w.Owner), Uidp: of.Uidp}, 1},
+				"pulls of a repo":            {w.Token, &ocipb.ListPullsRequest{Uidp: of.Uidp, Direction: ocipb.Direction_DIRECTION_PULL}, 2},
+				"pushes of a repo":           {w.Token, &ocipb.ListPullsRequest{Uidp: of.Uidp, Direction: ocipb.Direction_DIRECTION_PUSH}, 1},
+				"pushes":                     {w.Token, &ocipb.ListPullsRequest{Direction: ocipb.Direction_DIRECTION_PUSH}, 2},
+				"pulls for a sibling":        {h.full["sibling"], &ocipb.ListPullsRequest{Direction: ocipb.Direction_DIRECTION_PULL}, 0},
 				"below the organization":     {w.Token, &ocipb.ListPullsRequest{Uidp: &commonpb.UIDPFilter{DescendantsOf: h.org}}, 3},
 				"for the other organization": {h.full["other"], &ocipb.ListPullsRequest{}, 1},
 				"for a sibling":              {h.full["sibling"], &ocipb.ListPullsRequest{}, 0},
@@ -89,4 +97,45 @@ func TestApiPulls(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestPullTokenExpires pulls with the password of an identity that has keys of
+// its own, until the password or the keys are past their time: then it is no
+// better than none, and a client is told to log in.
+func TestPullTokenExpires(t *testing.T) {
+	t.Parallel()
+	clock := newClock()
+	w := serveSettled(t, server.Config{Now: clock.now})
+	f := newFakeIssuer(t, w)
+	w.pushImage(t, "dev/app", "1.0", "amd64", "layer")
+	robot := w.identify(t, &iampb.Identity{Name: "puller", Relationship: &iampb.Identity_StaticKeys_{StaticKeys: &iampb.Identity_StaticKeys{
+		Issuer: "https://keys.example", Subject: "job", IssuerKeys: string(fakeKeySet()), ExpirationTime: timestamppb.New(clock.now().Add(time.Hour)),
+	}}})
+	w.post(t, "/iam/v2beta1/roleBindings/"+string(w.Organization), `{"identityUid":"`+robot+`","roleUid":"`+string(resource.ManagedRoleUID("registry.pull"))+`"}`)
+	password := func(life time.Duration) string {
+		return f.token(map[string]any{"iss": "https://keys.example", "exp": time.Now().Add(life).Unix()})
+	}
+	short, long := password(20*time.Minute), password(24*time.Hour)
+	pull := func(password string) int {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.BaseURL+"/v2/dev/app/manifests/1.0", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.SetBasicAuth(robot, password)
+		return w.roundTrip(t, r).status
+	}
+	for _, step := range []struct {
+		after       time.Duration
+		short, long int
+	}{
+		{0, http.StatusOK, http.StatusOK},
+		{30 * time.Minute, http.StatusUnauthorized, http.StatusOK},
+		{31 * time.Minute, http.StatusUnauthorized, http.StatusUnauthorized},
+	} {
+		clock.advance(step.after)
+		if a, b := pull(short), pull(long); a != step.short || b != step.long {
+			t.Errorf("%s later: HTTP status %d and %d, want %d and %d", step.after, a, b, step.short, step.long)
+		}
+	}
 }

@@ -46,6 +46,9 @@ var procBinary = sync.OnceValues(func() (string, error) {
 var procBuilt string // the folder of the binary
 
 func TestMain(m *testing.M) {
+	if address := os.Getenv(mortalAddress); address != "" {
+		mortalMain(address, os.Getenv(mortalLog))
+	}
 	code := m.Run()
 	_ = os.RemoveAll(procBuilt)
 	os.Exit(code)

@@ -149,6 +149,8 @@ var listed = map[string]resource.Capability{
 	"platform.registry.settings": resource.RegistrySettingsList, "push": resource.RepoList, "pull": resource.RepoList,
 	"vulnerabilities.advisory": resource.AdvisoriesList, "vulnerabilities.advisories": resource.AdvisoriesList,
 	"vulnerabilities.feed": resource.AdvisoriesList, "events.subscription": resource.SubscriptionsList,
+	"signin.account": resource.IdentityList, "signin.session": resource.IdentityList, "signin.rules": resource.IdentityProvidersList,
+	"auth": resource.GroupInvitesList,
 }
 
 func listing(t resource.EventType) (resource.Capability, bool) {

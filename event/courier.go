@@ -91,11 +91,15 @@ func (c *courier) rouse() {
 
 // run serves the subscription until ctx ends, or the subscription does.
 func (c *courier) run(ctx context.Context) {
+	defer c.client.CloseIdleConnections()
 	var flying sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
+	aloft, crash := context.WithCancel(context.WithoutCancel(ctx)) // of what is under way
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(landingGrace, crash) })()
 	defer func() {
 		cancel()
 		flying.Wait()
+		crash()
 		for c.inFlight > 0 {
 			c.land(ctx, <-c.landed)
 		}
@@ -110,7 +114,7 @@ func (c *courier) run(ctx context.Context) {
 		if errors.Is(err, fault.NotFound) {
 			return // the subscription is gone
 		}
-		wait := c.launch(ctx, &flying)
+		wait := c.launch(aloft, &flying)
 		if err != nil && ctx.Err() == nil {
 			c.d.cfg.Log.WarnContext(ctx, "read events", "subscription", c.sub.UID, "err", err)
 			wait = min(wait, time.Second)
@@ -134,7 +138,7 @@ func (c *courier) fill(ctx context.Context) error {
 			return err
 		}
 		for _, e := range all {
-			if c.sub.Wants(e.Event) {
+			if c.sub.Wants(&e.Event) {
 				c.waiting = append(c.waiting, &item{entry: e})
 			}
 		}
@@ -161,9 +165,13 @@ func (c *courier) note() {
 func (c *courier) expire(ctx context.Context) error {
 	now := c.d.cfg.Now()
 	var over []resource.Delivery
+	old := func(i *item) bool { return !i.flying && (c.down || i.tries > 0) && now.Sub(i.Time) >= c.d.cfg.GiveUp }
+	if !slices.ContainsFunc(c.waiting, old) {
+		return nil
+	}
 	rest := c.waiting[:0:0]
 	for _, i := range c.waiting {
-		if i.flying || !c.down && i.tries == 0 || now.Sub(i.Time) < c.d.cfg.GiveUp {
+		if !old(i) {
 			rest = append(rest, i)
 			continue
 		}
@@ -174,9 +182,6 @@ func (c *courier) expire(ctx context.Context) error {
 		over = append(over, resource.Delivery{
 			UID: c.sub.UID.NewChild(), Event: i.Event, Attempts: i.tries, Error: why, CreateTime: now, UpdateTime: i.last,
 		})
-	}
-	if len(over) == 0 {
-		return nil
 	}
 	come := c.read
 	if len(rest) > 0 {
@@ -193,19 +198,22 @@ func (c *courier) expire(ctx context.Context) error {
 }
 
 // launch sends what may be sent, and returns when to look again.
-func (c *courier) launch(ctx context.Context, flying *sync.WaitGroup) time.Duration {
+func (c *courier) launch(aloft context.Context, flying *sync.WaitGroup) time.Duration {
 	now, soon := c.d.cfg.Now(), time.Minute
+	if c.inFlight >= flights {
+		return soon
+	}
 	if c.down {
 		switch {
 		case len(c.waiting) == 0 || c.inFlight > 0:
 		case now.Before(c.retryAt):
 			soon = min(soon, c.retryAt.Sub(now))
 		default:
-			c.start(ctx, flying, c.waiting[0], now)
+			c.start(aloft, flying, c.waiting[0], now)
 		}
 		return soon
 	}
-	subjects := make(map[resource.UID]bool, len(c.waiting))
+	subjects := map[resource.UID]bool{}
 	for _, i := range c.waiting {
 		if c.inFlight >= flights {
 			break
@@ -219,20 +227,17 @@ func (c *courier) launch(ctx context.Context, flying *sync.WaitGroup) time.Durat
 		case now.Before(i.next):
 			soon = min(soon, i.next.Sub(now))
 		default:
-			c.start(ctx, flying, i, now)
+			c.start(aloft, flying, i, now)
 		}
 	}
 	return soon
 }
 
-func (c *courier) start(stopping context.Context, flying *sync.WaitGroup, i *item, now time.Time) {
+func (c *courier) start(aloft context.Context, flying *sync.WaitGroup, i *item, now time.Time) {
 	i.flying, i.last = true, now
 	c.inFlight++
 	flying.Go(func() {
-		ctx, cancel := context.WithCancel(context.WithoutCancel(stopping))
-		defer cancel()
-		defer context.AfterFunc(stopping, func() { time.AfterFunc(landingGrace, cancel) })()
-		wait, err := c.send(ctx, i.entry)
+		wait, err := c.send(aloft, i.entry)
 		c.landed <- landing{i, wait, err} // there is room for every flight
 	})
 }
@@ -282,7 +287,7 @@ func (c *courier) send(ctx context.Context, e *entry) (wait time.Duration, _ err
 		c.d.cfg.Log.ErrorContext(ctx, "write an event", "event", e.ID, "err", err)
 		return 0, errors.New("the event could not be written")
 	}
-	token, err := c.d.issuer.MintWebhook(ctx, c.sub.Group(), v.digest)
+	token, err := c.d.sign(ctx, c.sub.Group(), v.digest)
 	if err != nil {
 		c.d.cfg.Log.ErrorContext(ctx, "sign an event", "event", e.ID, "err", err)
 		return 0, errors.New("the event could not be signed")

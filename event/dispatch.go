@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 
@@ -49,7 +50,8 @@ type Dispatcher struct {
 	cfg    Config
 	id     string
 
-	feed *feed
+	feed    *feed
+	signing chan struct{} // held by those who sign
 
 	couriers map[resource.UID]*stoppable
 	running  sync.WaitGroup
@@ -72,7 +74,7 @@ func NewDispatcher(s *store.Store, issuer *token.Issuer, cfg Config) *Dispatcher
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Dispatcher{store: s, issuer: issuer, cfg: cfg, id: rand.Text()}
+	return &Dispatcher{store: s, issuer: issuer, cfg: cfg, id: rand.Text(), signing: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 }
 
 // Run sends events until ctx ends, whenever it is this one's turn.
@@ -191,6 +193,18 @@ func (d *Dispatcher) seal(e resource.Event) (envelope, error) {
 		return envelope{}, err
 	}
 	return seal(d.cfg.Names, d.cfg.Source, e, body)
+}
+
+// sign vouches for a delivery. Signatures are most of what a delivery costs, and
+// many are due at once: half of the processors stay with the API.
+func (d *Dispatcher) sign(ctx context.Context, group resource.UID, digest string) (string, error) {
+	select {
+	case d.signing <- struct{}{}:
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	defer func() { <-d.signing }()
+	return d.issuer.MintWebhook(ctx, group, digest)
 }
 
 // serve starts a courier.

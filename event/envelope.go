@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,14 +57,14 @@ func seal(names Names, source string, e resource.Event, body Body) (envelope, er
 	if e.Type.Internal() {
 		audience = "internal"
 	}
-	h := http.Header{"Content-Type": {"application/json"}}
-	for name, value := range map[string]string{
-		"specversion": "1.0", "id": e.ID, "source": source, "type": names.Type(e.Type), "subject": string(e.Subject),
-		"time":  e.Time.UTC().Format("2006-01-02T15:04:05.000Z07:00"),
-		"group": string(e.Group), "audience": audience, "bodytype": body.Type, "identityprovider": string(providerOf(e)),
+	h := http.Header{"Content-Type": {"application/json"}, "User-Agent": {"holdfast"}}
+	for _, a := range [...]struct{ name, value string }{
+		{"Ce-Specversion", "1.0"}, {"Ce-Id", e.ID}, {"Ce-Source", source}, {"Ce-Type", names.Type(e.Type)}, {"Ce-Subject", string(e.Subject)},
+		{"Ce-Time", e.Time.UTC().Format("2006-01-02T15:04:05.000Z07:00")}, {"Ce-Group", string(e.Group)}, {"Ce-Audience", audience},
+		{"Ce-Bodytype", body.Type}, {"Ce-Identityprovider", string(providerOf(e))},
 	} {
-		if value != "" {
-			h.Set("Ce-"+name, headerValue(value))
+		if a.value != "" {
+			h[a.name] = []string{headerValue(a.value)}
 		}
 	}
 	return envelope{header: h, data: data, digest: "sha256:" + hex.EncodeToString(sum[:])}, nil
@@ -101,7 +102,6 @@ func (v envelope) request(ctx context.Context, names Names, sub resource.Subscri
 	}
 	r.Header = v.header.Clone()
 	r.Header.Set("Authorization", "Bearer "+token)
-	r.Header.Set("User-Agent", "holdfast")
 	extension := func(name, value string) { r.Header.Set("Ce-"+names.Extension+name, headerValue(value)) }
 	extension("delivery", "webhook")
 	extension("webhook", sub.Sink)
@@ -112,9 +112,13 @@ func (v envelope) request(ctx context.Context, names Names, sub resource.Subscri
 // headerValue writes an attribute as a header has it: what is not printable
 // ASCII, and a space, a quote or a percent sign, by the numbers of its bytes.
 func headerValue(s string) string {
+	special := func(c byte) bool { return c <= ' ' || c > '~' || c == '"' || c == '%' }
+	if !slices.ContainsFunc([]byte(s), special) {
+		return s
+	}
 	var b strings.Builder
 	for _, c := range []byte(s) {
-		if c <= ' ' || c > '~' || c == '"' || c == '%' {
+		if special(c) {
 			fmt.Fprintf(&b, "%%%02X", c)
 			continue
 		}

@@ -30,6 +30,7 @@ type Config struct {
 const (
 	defaultTimeout = 10 * time.Second
 	maxHeader      = 64 << 10
+	maxPerHost     = 8
 )
 
 // ErrForbidden is why a request was not sent: it went to an address that a
@@ -63,8 +64,8 @@ func Client(cfg Config) *http.Client {
 			MaxResponseHeaderBytes: maxHeader,
 			ForceAttemptHTTP2:      true,
 			MaxIdleConns:           100,
-			MaxIdleConnsPerHost:    2,
-			MaxConnsPerHost:        8,
+			MaxIdleConnsPerHost:    maxPerHost, // what was opened for a few requests at once serves the next few
+			MaxConnsPerHost:        maxPerHost,
 			IdleConnTimeout:        time.Minute,
 		}},
 	}

@@ -74,7 +74,9 @@ func (r *Registry) credential(req *http.Request) (string, error) {
 	return strings.TrimSpace(raw), nil
 }
 
-// signIn returns the token that a user name and a password stand for.
+// signIn returns the token that a user name and a password stand for. A password
+// that does not, or no longer, is as bad as a wrong one: who logs in again may
+// get in.
 func (r *Registry) signIn(req *http.Request, user, password string) (string, error) {
 	if user == LoginName {
 		return password, nil
@@ -83,7 +85,11 @@ func (r *Registry) signIn(req *http.Request, user, password string) (string, err
 	if err != nil || r.config.Assume == nil {
 		return "", fault.New(fault.Unauthenticated, "Unauthenticated: log in as %s, with a token as the password", LoginName)
 	}
-	return r.config.Assume(resource.WithActor(req.Context(), actor(req, authz.Caller{})), uid, password)
+	token, err := r.config.Assume(resource.WithActor(req.Context(), actor(req, authz.Caller{})), uid, password)
+	if errors.Is(err, fault.PermissionDenied) {
+		err = &fault.Error{Code: fault.Unauthenticated, Message: "Unauthenticated: the password does not stand for this identity, or no longer", Cause: err}
+	}
+	return token, err
 }
 
 // locate finds the group and the repo of a target.

@@ -25,6 +25,21 @@ type Account struct {
 	Passkeys []Passkey `json:"-"`
 }
 
+// An AccountRecord is an account as the outbox keeps it: which ways in it has,
+// and nothing that opens them.
+type AccountRecord struct {
+	Account
+	HasPassword bool      `json:"hasPassword"`
+	HasTOTP     bool      `json:"totp"`
+	Keys        int       `json:"passkeys"` // how many
+	LastUse     time.Time `json:"useTime,omitzero"`
+}
+
+// Record is what the outbox keeps of an account with so many passkeys.
+func (a Account) Record(passkeys int) AccountRecord {
+	return AccountRecord{a, a.Password != "", len(a.TOTP) > 0, passkeys, a.UseTime}
+}
+
 // A Link lets whoever follows it set the password of an account, once.
 type Link struct {
 	Digest  []byte

@@ -48,6 +48,27 @@ type Advisory struct {
 	Source     AdvisorySource `json:"source,omitzero"`
 }
 
+// An AdvisoryRecord is an advisory as the outbox keeps it: with what the table of
+// advisories has in columns of its own.
+type AdvisoryRecord struct {
+	Advisory
+	Place   UID       `json:"uid"`
+	Created time.Time `json:"createTime"`
+	Updated time.Time `json:"updateTime"`
+}
+
+// Record is what the outbox keeps of an advisory.
+func (a Advisory) Record() AdvisoryRecord {
+	return AdvisoryRecord{a, a.UID, a.CreateTime, a.UpdateTime}
+}
+
+// Whole is the advisory that the outbox has kept.
+func (r AdvisoryRecord) Whole() Advisory {
+	a := r.Advisory
+	a.UID, a.CreateTime, a.UpdateTime = r.Place, r.Created, r.Updated
+	return a
+}
+
 // An AdvisorySource says where an advisory came from. Two records of a group
 // with the same advisory id and the same digest are the same record.
 type AdvisorySource struct {

@@ -43,6 +43,7 @@ type Filter struct {
 	Digest       string           `json:"digest,omitempty"`       // of tags and pulls
 	UpdatedSince time.Time        `json:"updatedSince,omitzero"`  // of tags
 	Classes      []TagClass       `json:"classes,omitempty"`      // of tags, beside the plain ones
+	Direction    Direction        `json:"direction,omitempty"`    // of pulls
 }
 
 // Validate reports every member a caller must fix.
@@ -56,6 +57,9 @@ func (f Filter) Validate() error {
 	p.uid("group", f.Group)
 	if f.Relationship < RelationshipNone || f.Relationship > RelationshipServicePrincipal {
 		p.add("relationship_type", "is not a type of relationship")
+	}
+	if f.Direction < AnyDirection || f.Direction > Pushed {
+		p.add("direction", "is not a direction")
 	}
 	p.text("name", f.Name)
 	p.text("key_id", f.KeyID)

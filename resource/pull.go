@@ -14,5 +14,15 @@ type Pull struct {
 	Time     time.Time `json:"time"`
 }
 
+// A Direction is which way an image went. Its numbers are the wire's.
+type Direction int32
+
+// The directions there are.
+const (
+	AnyDirection Direction = iota
+	Pulled
+	Pushed
+)
+
 // Repo is the UID of the repo it happened to.
 func (p Pull) Repo() UID { return p.UID.Parent() }

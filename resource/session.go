@@ -4,16 +4,35 @@ import "time"
 
 // A Session is one sign-in, which refresh tokens keep alive.
 type Session struct {
-	ID         string
-	Identity   UID
-	Act        *Upstream // the credential that was signed in with
-	Email      string    // verified
-	Agent      string    // the program that signed in
-	Address    string    // and where from
-	CreateTime time.Time
-	UsedTime   time.Time // the last refresh, or the creation
-	ExpireTime time.Time // after which it cannot be kept alive
-	Browser    bool      // it is a browser's, which keeps it alive with a cookie
+	ID         string    `json:"id"`
+	Identity   UID       `json:"identity"`
+	Act        *Upstream `json:"act,omitempty"`   // the credential that was signed in with
+	Email      string    `json:"email,omitempty"` // verified
+	Agent      string    `json:"agent"`           // the program that signed in
+	Address    string    `json:"address"`         // and where from
+	CreateTime time.Time `json:"createTime"`
+	UsedTime   time.Time `json:"usedTime"`   // the last refresh, or the creation
+	ExpireTime time.Time `json:"expireTime"` // after which it cannot be kept alive
+	Browser    bool      `json:"browser"`    // it is a browser's, which keeps it alive with a cookie
+}
+
+// An EndReason is why a session has ended. Its numbers are the wire's.
+type EndReason int32
+
+// The reasons there are.
+const (
+	EndUnspecified   EndReason = iota
+	EndRequest                 // somebody asked for it: who, the actor tells
+	EndReplay                  // a refresh token came a second time
+	EndPasswordReset           // a one-time link was followed
+	EndIdentityDeleted
+)
+
+// An EndedSession is a session that was ended before its time, as the outbox
+// keeps it.
+type EndedSession struct {
+	Session
+	Reason EndReason `json:"reason"`
 }
 
 // SessionSubject is what a session is called among the subjects of revocations,

@@ -19,7 +19,7 @@ func (s Subscription) Group() UID { return s.UID.Parent() }
 
 // Wants tells whether an event is sent: those of the group and of everything
 // below it are, but for those that are nobody's business but the service's.
-func (s Subscription) Wants(e Event) bool {
+func (s Subscription) Wants(e *Event) bool {
 	g := s.Group()
 	return !e.Type.Internal() && (g.Covers(e.Group) || g.Covers(e.Subject))
 }

@@ -89,7 +89,7 @@ func (t *tx) insertAccount(ctx context.Context, a resource.Account, i resource.I
 			return err
 		}
 	}
-	return t.added(ctx, "accounts", resource.AccountCreated, a.UID, a.UID.Parent(), a)
+	return t.added(ctx, "accounts", resource.AccountCreated, a.UID, a.UID.Parent(), a.Record(0))
 }
 
 // grant makes a binding with its event and its count.
@@ -181,9 +181,19 @@ func (s *Store) UpdateAccount(ctx context.Context, uid resource.UID, change func
 		if used {
 			return nil
 		}
-		return t.emit(ctx, resource.AccountUpdated, uid, uid.Parent(), before, a)
+		keys, err := t.passkeys(ctx, uid)
+		if err != nil {
+			return err
+		}
+		return t.emit(ctx, resource.AccountUpdated, uid, uid.Parent(), before.Record(keys), a.Record(keys))
 	})
 	return a, err
+}
+
+// passkeys counts the passkeys of an account.
+func (t *tx) passkeys(ctx context.Context, uid resource.UID) (n int, err error) {
+	err = t.row(ctx, `SELECT count(*) FROM passkeys WHERE account = $1`, []any{segment(uid)}, &n)
+	return n, err
 }
 
 // FollowLink applies change to the account whose one-time link has that digest,
@@ -201,8 +211,13 @@ func (s *Store) FollowLink(ctx context.Context, digest []byte, change func(*reso
 		if err := change(&a); err != nil {
 			return err
 		}
+		keys, err := t.passkeys(ctx, a.UID)
+		if err != nil {
+			return err
+		}
+		was := before.Record(keys)
 		if before.Link.Factors {
-			a.TOTP, a.TOTPStep = nil, 0
+			a.TOTP, a.TOTPStep, keys = nil, 0, 0
 			if _, err := t.exec(ctx, `DELETE FROM passkeys WHERE account = $1`, segment(a.UID)); err != nil {
 				return err
 			}
@@ -212,10 +227,10 @@ func (s *Store) FollowLink(ctx context.Context, digest []byte, change func(*reso
 			WHERE uid = $1`, string(a.UID), a.Password, append([]byte{}, a.TOTP...), a.TOTPStep, []byte{}, false, ms(a.UpdateTime)); err != nil {
 			return err
 		}
-		if _, err := t.endAll(ctx, a.Identity, ""); err != nil {
+		if _, err := t.endAll(ctx, a.Identity, "", resource.EndPasswordReset); err != nil {
 			return err
 		}
-		return t.emit(ctx, resource.AccountUpdated, a.UID, a.UID.Parent(), before, a)
+		return t.emit(ctx, resource.AccountUpdated, a.UID, a.UID.Parent(), was, a.Record(keys))
 	})
 	return a, err
 }
@@ -256,13 +271,14 @@ func (t *tx) dropAccount(ctx context.Context, identity resource.UID) error {
 	if err != nil {
 		return err
 	}
-	if _, err := t.exec(ctx, `DELETE FROM passkeys WHERE account = $1`, segment(a.UID)); err != nil {
+	keys, err := t.exec(ctx, `DELETE FROM passkeys WHERE account = $1`, segment(a.UID))
+	if err != nil {
 		return err
 	}
 	if _, err := t.exec(ctx, `DELETE FROM accounts WHERE uid = $1`, string(a.UID)); err != nil {
 		return err
 	}
-	return t.removed(ctx, "accounts", resource.AccountDeleted, a.UID, a.UID.Parent(), a)
+	return t.removed(ctx, "accounts", resource.AccountDeleted, a.UID, a.UID.Parent(), a.Record(int(keys)))
 }
 
 // Accounts returns one page of accounts, without their passkeys.
@@ -295,8 +311,8 @@ func (s *Store) AddPasskey(ctx context.Context, uid resource.UID, p resource.Pas
 		if err != nil {
 			return err
 		}
-		var n int
-		if err := t.row(ctx, `SELECT count(*) FROM passkeys WHERE account = $1`, []any{segment(uid)}, &n); err != nil {
+		n, err := t.passkeys(ctx, uid)
+		if err != nil {
 			return err
 		}
 		if n >= resource.MaxPasskeys {
@@ -306,7 +322,7 @@ func (s *Store) AddPasskey(ctx context.Context, uid resource.UID, p resource.Pas
 			p.ID, segment(uid), p.Name, string(p.Detail), ms(s.now())); err != nil {
 			return s.inserted(err, "passkey", p.Name, uid)
 		}
-		return t.emit(ctx, resource.AccountUpdated, uid, uid.Parent(), a, a)
+		return t.emit(ctx, resource.AccountUpdated, uid, uid.Parent(), a.Record(n), a.Record(n+1))
 	})
 }
 
@@ -330,6 +346,10 @@ func (s *Store) DropPasskey(ctx context.Context, uid resource.UID, id []byte) er
 		if err != nil || n == 0 {
 			return err
 		}
-		return t.emit(ctx, resource.AccountUpdated, uid, uid.Parent(), a, a)
+		left, err := t.passkeys(ctx, uid)
+		if err != nil {
+			return err
+		}
+		return t.emit(ctx, resource.AccountUpdated, uid, uid.Parent(), a.Record(left+1), a.Record(left))
 	})
 }

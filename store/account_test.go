@@ -1,8 +1,12 @@
 package store_test
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -182,6 +186,7 @@ var accountPromises = map[string]func(t *testing.T, s *store.Store){
 		}
 		wantExact(t, s)
 	},
+	"an account's events tell the ways in it has, and none of their secrets": accountTold,
 	"a person who is refused leaves nothing": func(t *testing.T, s *store.Store) {
 		_, err := s.Arrive(t.Context(), resource.Arrival{Issuer: "https://issuer.test", Subject: "new"})
 		wantFault(t, err, fault.NotFound, fault.Resource{})
@@ -193,6 +198,64 @@ var accountPromises = map[string]func(t *testing.T, s *store.Store){
 		_, err = s.Identity(t.Context(), resource.UserUID("https://issuer.test", "new"))
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 	},
+}
+
+func accountTold(t *testing.T, s *store.Store) {
+	org := addGroup(t, s, "", "org")
+	a := addAccount(t, s, org.UID, "ann@example.test")
+	update := func(change func(*resource.Account)) {
+		t.Helper()
+		_, err := s.UpdateAccount(t.Context(), a.UID, func(a *resource.Account) error { change(a); return nil })
+		must(t, err)
+	}
+	for _, step := range []struct {
+		what          string
+		do            func()
+		before, after resource.AccountRecord
+	}{
+		{"a password", func() { update(func(a *resource.Account) { a.Password = "hush" }) }, resource.AccountRecord{}, resource.AccountRecord{HasPassword: true}},
+		{"an app", func() { update(func(a *resource.Account) { a.TOTP = []byte("hush") }) },
+			resource.AccountRecord{HasPassword: true}, resource.AccountRecord{HasPassword: true, HasTOTP: true}},
+		{"a passkey", func() {
+			must(t, s.AddPasskey(t.Context(), a.UID, resource.Passkey{ID: []byte("k1"), Name: "hush", Detail: []byte(`"hush"`)}))
+		}, resource.AccountRecord{HasPassword: true, HasTOTP: true}, resource.AccountRecord{HasPassword: true, HasTOTP: true, Keys: 1}},
+		{"another", func() {
+			must(t, s.AddPasskey(t.Context(), a.UID, resource.Passkey{ID: []byte("k2"), Name: "hush", Detail: []byte(`"hush"`)}))
+		}, resource.AccountRecord{HasPassword: true, HasTOTP: true, Keys: 1}, resource.AccountRecord{HasPassword: true, HasTOTP: true, Keys: 2}},
+		{"one fewer", func() { must(t, s.DropPasskey(t.Context(), a.UID, []byte("k1"))) },
+			resource.AccountRecord{HasPassword: true, HasTOTP: true, Keys: 2}, resource.AccountRecord{HasPassword: true, HasTOTP: true, Keys: 1}},
+		{"a link", func() {
+			update(func(a *resource.Account) {
+				a.Link = resource.Link{Digest: []byte("hush"), Expires: s.Now().Add(time.Hour), Factors: true}
+			})
+		}, resource.AccountRecord{HasPassword: true, HasTOTP: true, Keys: 1}, resource.AccountRecord{HasPassword: true, HasTOTP: true, Keys: 1}},
+		{"the link followed", func() {
+			_, err := s.FollowLink(t.Context(), []byte("hush"), func(*resource.Account) error { return nil })
+			must(t, err)
+		}, resource.AccountRecord{HasPassword: true, HasTOTP: true, Keys: 1}, resource.AccountRecord{HasPassword: true}},
+		{"gone", func() {
+			must(t, s.AddPasskey(t.Context(), a.UID, resource.Passkey{ID: []byte("k3"), Name: "hush", Detail: []byte(`"hush"`)}))
+			must(t, s.DeleteAccount(t.Context(), a.UID))
+		}, resource.AccountRecord{HasPassword: true, Keys: 1}, resource.AccountRecord{}},
+	} {
+		step.do()
+		var e resource.Event
+		for _, e = range slices.Backward(events(t, s)) {
+			if e.Subject == a.UID {
+				break
+			}
+		}
+		for text, want := range map[string]resource.AccountRecord{string(e.Before): step.before, string(e.After): step.after} {
+			var got resource.AccountRecord
+			if text != "" {
+				must(t, json.Unmarshal([]byte(text), &got))
+			}
+			got.Account, got.LastUse = resource.Account{}, time.Time{}
+			if diff := cmp.Diff(want, got); diff != "" || strings.Contains(text, "hush") || strings.Contains(text, base64.StdEncoding.EncodeToString([]byte("hush"))) {
+				t.Errorf("%s: %s in %s", step.what, diff, text)
+			}
+		}
+	}
 }
 
 func TestAccountPromises(t *testing.T) {

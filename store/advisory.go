@@ -90,7 +90,7 @@ func (s *Store) InsertAdvisory(ctx context.Context, group resource.UID, a resour
 		if err := t.appendAdvisories(ctx, group, []draft{d}); err != nil {
 			return err
 		}
-		return t.emit(ctx, resource.AdvisoryCreated, a.UID, group, nil, a)
+		return t.emit(ctx, resource.AdvisoryCreated, a.UID, group, nil, a.Record())
 	})
 	if s.engine.failure(err) == notOne { // another came first, and was seen by the last statement only
 		err = fault.Exists("advisory", a.ID)
@@ -131,7 +131,7 @@ func (s *Store) UpdateAdvisory(ctx context.Context, uid resource.UID, change fun
 		if err := t.replaceAdvisory(ctx, before, &a, at); err != nil {
 			return err
 		}
-		return t.emit(ctx, resource.AdvisoryUpdated, uid, uid.Parent(), before, a)
+		return t.emit(ctx, resource.AdvisoryUpdated, uid, uid.Parent(), before.Record(), a.Record())
 	})
 	return a, err
 }
@@ -207,6 +207,6 @@ func (s *Store) DeleteAdvisory(ctx context.Context, uid resource.UID) error {
 		if err := t.retext(ctx, uid.Parent(), at.block, segment(uid), ""); err != nil {
 			return err
 		}
-		return t.removed(ctx, "advisories", resource.AdvisoryDeleted, uid, uid.Parent(), a)
+		return t.removed(ctx, "advisories", resource.AdvisoryDeleted, uid, uid.Parent(), a.Record())
 	})
 }

@@ -327,6 +327,8 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 	"a refresh token used twice ends its session":    refreshReplayed,
 	"a session ends when idle, and in any case":      sessionEnds,
 	"a session that is ended is over":                sessionEnded,
+	"whoever ends a session leaves an event":         sessionEndsTold,
+	"those concerned are told of a session's end":    sessionEndsHeard,
 	"sessions that are over are forgotten":           sessionsForgotten,
 	"an identity goes with its sessions and denials": identityWithSessions,
 	"the last denials are kept for a while":          denialsKept,

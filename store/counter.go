@@ -62,8 +62,8 @@ var kinds = []string{
 }
 
 // hidden are the kinds of counters that share a table with another: tags a list
-// leaves out unless it is asked for them.
-var hidden = []string{"tags.referrer", "tags.date", "tags.epoch"}
+// leaves out unless it is asked for them, and pushes among the pulls.
+var hidden = []string{"tags.referrer", "tags.date", "tags.epoch", pushCounter}
 
 // counted are the rows that a kind of counter counts.
 func counted(kind string) string {
@@ -71,6 +71,12 @@ func counted(kind string) string {
 		if kind == tagCounter(c) {
 			return `tags WHERE class = ` + itoa(int(c))
 		}
+	}
+	switch kind {
+	case pulls.kind:
+		return `pulls WHERE NOT push`
+	case pushCounter:
+		return `pulls WHERE push`
 	}
 	return kind
 }

@@ -147,6 +147,10 @@ func (t *tx) deleteIdentity(ctx context.Context, uid resource.UID) error {
 	if err := t.keepOwners(ctx, `identity = $1`, string(uid)); err != nil {
 		return err
 	}
+	concerned, err := t.concerned(ctx, uid) // as long as its bindings tell
+	if err != nil {
+		return err
+	}
 	if err := t.unbind(ctx, `t.identity = $1`, string(uid)); err != nil {
 		return err
 	}
@@ -159,7 +163,7 @@ func (t *tx) deleteIdentity(ctx context.Context, uid resource.UID) error {
 	if err := t.dropAccount(ctx, uid); err != nil {
 		return err
 	}
-	if err := t.endSessions(ctx, uid); err != nil {
+	if err := t.endSessions(ctx, uid, concerned); err != nil {
 		return err
 	}
 	if _, err := t.exec(ctx, `DELETE FROM identities WHERE uid = $1`, string(uid)); err != nil {

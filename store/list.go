@@ -110,7 +110,7 @@ func (q *query) filter(f resource.Filter) {
 	if !f.UpdatedSince.IsZero() {
 		q.where = append(q.where, condition{column: "update_ms", value: ms(f.UpdatedSince), since: true})
 	}
-	q.classes = f.Classes
+	q.classes, q.way = f.Classes, f.Direction
 }
 
 // read returns the rows of a page, and one more if there is one.

@@ -19,6 +19,7 @@ type query struct {
 	name    string // the exact name asked for, or ""
 	where   []condition
 	classes []resource.TagClass // of tags; nil for other kinds
+	way     resource.Direction  // of pulls
 	p       page.Request
 	args    []any
 }
@@ -192,6 +193,12 @@ func (q *query) conditions() string {
 		}
 		text += " AND t.class IN (" + strings.Join(all, ", ") + ")"
 	}
+	switch q.way {
+	case resource.Pulled:
+		text += " AND NOT t.push"
+	case resource.Pushed:
+		text += " AND t.push"
+	}
 	return text
 }
 
@@ -200,14 +207,20 @@ const tagClasses = int(resource.EpochTag) + 1
 
 // counted are the kinds of counters that make up a total.
 func (q *query) counted() string {
-	if q.classes == nil {
-		return "c.kind = " + q.arg(q.table)
+	counters := []string{q.table}
+	switch q.table {
+	case tags.kind:
+		counters = nil
+		for _, c := range q.classes {
+			counters = append(counters, tagCounter(c))
+		}
+	case pulls.kind:
+		counters = pullCounters(q.way)
 	}
-	var all []string
-	for _, c := range q.classes {
-		all = append(all, q.arg(tagCounter(c)))
+	for i, kind := range counters {
+		counters[i] = q.arg(kind)
 	}
-	return "c.kind IN (" + strings.Join(all, ", ") + ")"
+	return "c.kind IN (" + strings.Join(counters, ", ") + ")"
 }
 
 // after is the condition that a row comes after the cursor.

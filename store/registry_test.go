@@ -427,7 +427,9 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	"a repo that goes takes everything along": func(t *testing.T, s shelf) {
 		addImage(t, s.Store, s.repo, "v1", "one")
 		push(t, s.Store, s.repo, newIndex("i", "one"), "index", "x-r1", "sha256-x")
-		must(t, s.InsertPulls(t.Context(), []resource.Pull{{UID: s.repo.UID.NewChild(), Digest: digest("one"), Time: epoch}}))
+		must(t, s.InsertPulls(t.Context(), []resource.Pull{
+			{UID: s.repo.UID.NewChild(), Digest: digest("one"), Time: epoch}, {UID: s.repo.UID.NewChild(), Digest: digest("one"), Time: epoch, Push: true},
+		}))
 		must(t, s.DeleteRepo(t.Context(), s.repo.UID))
 		wantFault(t, s.DeleteRepo(t.Context(), s.repo.UID), fault.NotFound, fault.Resource{})
 		unheld, err := s.Unheld(t.Context(), "", 10)
@@ -481,7 +483,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		must(t, s.DeleteRepo(t.Context(), s.repo.UID))
 		must(t, s.DeleteGroup(t.Context(), s.folder.UID, ""))
 	},
-	"pulls are found by repo, digest and identity, and pruned by age": func(t *testing.T, s shelf) {
+	"pulls are found by repo, digest, identity and direction, and pruned by age": func(t *testing.T, s shelf) {
 		other := addRepo(t, s.Store, s.org.UID, "other")
 		var all []resource.Pull
 		for i, r := range []resource.Repo{s.repo, s.repo, other} {
@@ -500,6 +502,13 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			"repo":     {resource.Filter{Place: resource.PlaceFilter{ChildrenOf: s.repo.UID}}, []resource.Pull{all[1], all[0]}},
 			"digest":   {resource.Filter{Digest: digest("0")}, []resource.Pull{all[2], all[0]}},
 			"identity": {resource.Filter{Identity: bob}, []resource.Pull{all[1]}},
+			"pulls":    {resource.Filter{Direction: resource.Pulled}, []resource.Pull{all[2], all[1]}},
+			"pushes":   {resource.Filter{Direction: resource.Pushed}, []resource.Pull{all[0]}},
+			"pulls of a repo": {
+				resource.Filter{Direction: resource.Pulled, Place: resource.PlaceFilter{ChildrenOf: s.repo.UID}}, []resource.Pull{all[1]},
+			},
+			"pushes of a digest": {resource.Filter{Direction: resource.Pushed, Digest: digest("0")}, []resource.Pull{all[0]}},
+			"pushes of another":  {resource.Filter{Direction: resource.Pushed, Digest: digest("1")}, nil},
 		} {
 			got, err := s.Pulls(t.Context(), s.everywhere(), tt.f, newest)
 			if diff := cmp.Diff(tt.want, got.Items); err != nil || diff != "" || got.Total != int64(len(tt.want)) {

@@ -147,8 +147,7 @@ func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 		if err := t.uncountTags(ctx, uid); err != nil {
 			return err
 		}
-		pulls, err := t.exec(ctx, `DELETE FROM pulls WHERE parent = $1`, segment(uid))
-		if err != nil {
+		if _, err := t.dropPulls(ctx, `parent = $1`, segment(uid)); err != nil {
 			return err
 		}
 		for _, text := range []string{
@@ -164,9 +163,6 @@ func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 			}
 		}
 		if err := t.removed(ctx, "repos", resource.RepoDeleted, uid, uid.Parent(), r); err != nil {
-			return err
-		}
-		if err := t.count(ctx, "pulls", uid.NewChild(), -int(pulls)); err != nil {
 			return err
 		}
 		return t.uncount(ctx, uid)

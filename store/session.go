@@ -96,7 +96,7 @@ func (s *Store) UseRefresh(ctx context.Context, digest, next []byte, ends time.T
 		switch {
 		case used:
 			refusal = fault.New(fault.Unauthenticated, "Unauthenticated: the refresh token was used before; its session has been ended")
-			_, err := t.endSession(ctx, id)
+			_, err := t.endSession(ctx, id, resource.EndReplay)
 			return err
 		case ms(now) >= ended:
 			return fault.New(fault.Unauthenticated, "Unauthenticated: the refresh token has expired")
@@ -172,40 +172,69 @@ func (s *Store) Sessions(ctx context.Context, identity resource.UID) ([]resource
 }
 
 // EndSession ends a session: its tokens are void from then on, refresh tokens
-// and others. It tells whether there was one.
+// and others. It tells whether there was one. The event is in the groups that
+// answer for its person, or the organizations the person holds a role in.
 func (s *Store) EndSession(ctx context.Context, id string) (ended bool, _ error) {
 	err := s.write(ctx, func(t *tx) (err error) {
-		ended, err = t.endSession(ctx, id)
+		ended, err = t.endSession(ctx, id, resource.EndRequest)
 		return err
 	})
 	return ended, err
 }
 
-func (t *tx) endSession(ctx context.Context, id string) (bool, error) {
-	if _, err := t.exec(ctx, `SELECT t.id FROM sessions AS t WHERE t.id = $1`+t.s.engine.lockKey, id); err != nil {
+func (t *tx) endSession(ctx context.Context, id string, why resource.EndReason) (bool, error) {
+	n, err := scanSession(t.on.QueryRowContext(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.id = $1`+t.s.engine.lockKey, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
 		return false, err
 	}
 	if _, err := t.exec(ctx, `DELETE FROM refresh_tokens WHERE session = $1`, id); err != nil {
 		return false, err
 	}
-	n, err := t.exec(ctx, `DELETE FROM sessions WHERE id = $1`, id)
-	if err != nil || n == 0 {
+	if _, err := t.exec(ctx, `DELETE FROM sessions WHERE id = $1`, id); err != nil {
+		return false, err
+	}
+	concerned, err := t.concerned(ctx, n.Identity)
+	if err != nil {
+		return false, err
+	}
+	if err := t.tellEnd(ctx, n, concerned, why); err != nil {
 		return false, err
 	}
 	return true, t.revoke(ctx, resource.SessionSubject(id))
+}
+
+// tellEnd leaves an event of a session that was ended with each of the groups
+// concerned, or with none if there are none. A session whose time was over had
+// ended by itself.
+func (t *tx) tellEnd(ctx context.Context, n resource.Session, concerned []resource.UID, why resource.EndReason) error {
+	if !t.s.now().Before(n.ExpireTime) {
+		return nil
+	}
+	if len(concerned) == 0 {
+		concerned = []resource.UID{""}
+	}
+	for _, group := range concerned {
+		if err := t.emit(ctx, resource.SessionEnded, n.Identity, group, resource.EndedSession{Session: n, Reason: why}, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // EndSessions ends the sessions of an identity, but for one, and returns how
 // many there were.
 func (s *Store) EndSessions(ctx context.Context, identity resource.UID, but string) (n int, _ error) {
 	err := s.write(ctx, func(t *tx) (err error) {
-		n, err = t.endAll(ctx, identity, but)
+		n, err = t.endAll(ctx, identity, but, resource.EndRequest)
 		return err
 	})
 	return n, err
 }
 
-func (t *tx) endAll(ctx context.Context, identity resource.UID, but string) (int, error) {
+func (t *tx) endAll(ctx context.Context, identity resource.UID, but string, why resource.EndReason) (int, error) {
 	var ids []string
 	err := t.rows(ctx, `SELECT t.id FROM sessions AS t WHERE t.identity = $1 AND t.id <> $2 ORDER BY t.id`+t.s.engine.lockKey, []any{string(identity), but}, func(row scanner) error {
 		var id string
@@ -217,7 +246,7 @@ func (t *tx) endAll(ctx context.Context, identity resource.UID, but string) (int
 		return 0, err
 	}
 	for _, id := range ids {
-		if _, err := t.endSession(ctx, id); err != nil {
+		if _, err := t.endSession(ctx, id, why); err != nil {
 			return 0, err
 		}
 	}
@@ -278,14 +307,28 @@ func (s *Store) BrowserSession(ctx context.Context, cookie []byte, idle time.Dur
 	})
 }
 
-// endSessions ends the sessions of an identity, whose tokens are void already.
-func (t *tx) endSessions(ctx context.Context, identity resource.UID) error {
-	if _, err := t.exec(ctx, `SELECT t.id FROM sessions AS t WHERE t.identity = $1 ORDER BY t.id`+t.s.engine.lockKey, string(identity)); err != nil {
+// endSessions ends the sessions of an identity that is about to go, whose tokens
+// are void already.
+func (t *tx) endSessions(ctx context.Context, identity resource.UID, concerned []resource.UID) error {
+	var all []resource.Session
+	err := t.rows(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.identity = $1 ORDER BY t.id`+t.s.engine.lockKey, []any{string(identity)}, func(row scanner) error {
+		n, err := scanSession(row)
+		all = append(all, n)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	if _, err := t.exec(ctx, `DELETE FROM refresh_tokens WHERE session IN (SELECT id FROM sessions WHERE identity = $1)`, string(identity)); err != nil {
 		return err
 	}
-	_, err := t.exec(ctx, `DELETE FROM sessions WHERE identity = $1`, string(identity))
-	return err
+	if _, err := t.exec(ctx, `DELETE FROM sessions WHERE identity = $1`, string(identity)); err != nil {
+		return err
+	}
+	for _, n := range all {
+		if err := t.tellEnd(ctx, n, concerned, resource.EndIdentityDeleted); err != nil {
+			return err
+		}
+	}
+	return nil
 }

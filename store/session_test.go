@@ -1,12 +1,15 @@
 package store_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -175,6 +178,111 @@ func sessionEnded(t *testing.T, s *store.Store) {
 	}
 	_, _, err = refresh(t, s, "r1", "r2")
 	wantFault(t, err, fault.Unauthenticated, fault.Resource{})
+}
+
+// ends returns what was told of sessions that were ended.
+func ends(t *testing.T, s *store.Store) (all []resource.Event) {
+	t.Helper()
+	for _, e := range events(t, s) {
+		if e.Type == resource.SessionEnded {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// sessionEndsTold ends a session in every way there is. One whose time is over
+// ends without anybody's doing.
+func sessionEndsTold(t *testing.T, s *store.Store) {
+	now := epoch
+	s.Now = func() time.Time { return now }
+	org := addGroup(t, s, "", "org")
+	a := addAccount(t, s, org.UID, "ann@example.test")
+	link := []byte("link")
+	_, err := s.UpdateAccount(t.Context(), a.UID, func(a *resource.Account) error {
+		a.Link = resource.Link{Digest: link, Expires: epoch.Add(time.Hour)}
+		return nil
+	})
+	must(t, err)
+	end := func(id string) error { _, err := s.EndSession(t.Context(), id); return err }
+	for _, way := range []struct {
+		name string
+		why  resource.EndReason
+		end  func(id string) error
+	}{
+		{"asked for", resource.EndRequest, end},
+		{"asked for with all others", resource.EndRequest, func(string) error { _, err := s.EndSessions(t.Context(), a.Identity, ""); return err }},
+		{"replayed", resource.EndReplay, func(id string) error {
+			_, _, err := refresh(t, s, id, "next")
+			must(t, err)
+			_, _, err = refresh(t, s, id, "again")
+			wantFault(t, err, fault.Unauthenticated, fault.Resource{})
+			return nil
+		}},
+		{"reset", resource.EndPasswordReset, func(string) error {
+			_, err := s.FollowLink(t.Context(), link, func(*resource.Account) error { return nil })
+			return err
+		}},
+		{"over", resource.EndUnspecified, func(id string) error { now = epoch.Add(10 * time.Hour); return end(id) }},
+		{"gone with the identity", resource.EndIdentityDeleted, func(string) error { now = epoch; return s.DeleteIdentity(t.Context(), a.Identity) }},
+	} {
+		before := len(ends(t, s))
+		n := addSession(t, s, a.Identity, way.name, way.name)
+		must(t, way.end(n.ID))
+		must(t, end(n.ID)) // it is gone
+		all := ends(t, s)[before:]
+		if way.why == resource.EndUnspecified && len(all) == 0 {
+			continue
+		}
+		if len(all) != 1 {
+			t.Fatalf("%s: %d events", way.name, len(all))
+		}
+		var got resource.EndedSession
+		must(t, json.Unmarshal(all[0].Before, &got))
+		if diff := cmp.Diff(resource.EndedSession{Session: n, Reason: way.why}, got, cmpopts.IgnoreFields(resource.Session{}, "UsedTime")); diff != "" {
+			t.Errorf("%s: %s", way.name, diff)
+		}
+		if e := all[0]; e.Subject != a.Identity || e.Group != org.UID || len(e.After) != 0 {
+			t.Errorf("%s: %+v", way.name, e)
+		}
+	}
+}
+
+// sessionEndsHeard ends sessions of people whom several answer for, or nobody.
+func sessionEndsHeard(t *testing.T, s *store.Store) {
+	s.Now = func() time.Time { return epoch }
+	org, other := addGroup(t, s, "", "org"), addGroup(t, s, "", "other")
+	folder := addGroup(t, s, org.UID, "folder")
+	role := addRole(t, s, org.UID, "role")
+	account := addAccount(t, s, org.UID, "ann@example.test").Identity
+	arrive := func(name string, provider resource.UID) resource.UID {
+		l, err := s.Arrive(t.Context(), resource.Arrival{Issuer: "https://issuer.test", Subject: name, Name: name, Register: true, Provider: provider})
+		must(t, err)
+		return l.Identity.UID
+	}
+	stranger, guest := arrive("stranger", ""), arrive("guest", "")
+	arrive("employee", addProvider(t, s, org.UID, role.UID, "one").UID)
+	employee := arrive("employee", addProvider(t, s, org.UID, role.UID, "two").UID)
+	for _, in := range []resource.UID{folder.UID, org.UID, other.UID} {
+		addBinding(t, s, in, guest, role.UID)
+	}
+	addBinding(t, s, other.UID, account, role.UID)
+	robot := addIdentity(t, s, folder.UID, "robot").UID
+	for who, want := range map[resource.UID][]resource.UID{
+		account: {org.UID}, employee: {org.UID}, robot: {folder.UID}, stranger: {"/"}, guest: slices.Sorted(slices.Values([]resource.UID{org.UID, other.UID})),
+	} {
+		before := len(ends(t, s))
+		addSession(t, s, who, string(who), string(who))
+		_, err := s.EndSession(t.Context(), string(who))
+		must(t, err)
+		var got []resource.UID
+		for _, e := range ends(t, s)[before:] {
+			got = append(got, e.Group)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("told to %v, want %v", got, want)
+		}
+	}
 }
 
 func sessionsForgotten(t *testing.T, s *store.Store) {

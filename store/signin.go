@@ -464,18 +464,40 @@ func (s *Store) RolesFor(ctx context.Context, p resource.IdentityProvider, group
 // HomesOf returns the groups that answer for an identity: that it is in, that its
 // account is in, or that it came through a provider of. A person whom nobody
 // answers for has none.
-func (s *Store) HomesOf(ctx context.Context, identity resource.UID) ([]resource.UID, error) {
+func (s *Store) HomesOf(ctx context.Context, identity resource.UID) (all []resource.UID, _ error) {
 	if !identity.IsRoot() {
 		return []resource.UID{identity.Parent()}, nil
 	}
-	var all []resource.UID
-	err := s.rows(ctx, `SELECT t.uid FROM accounts AS t WHERE t.identity = $1
-		UNION SELECT p.uid FROM identity_providers AS p JOIN arrivals AS a ON a.provider = p.seg WHERE a.identity = $1`,
-		[]any{string(identity)}, func(row scanner) (bool, error) {
+	err := s.rows(ctx, homesQuery, []any{string(identity)}, func(row scanner) (bool, error) {
+		var uid resource.UID
+		err := row.Scan(&uid)
+		all = append(all, uid.Parent())
+		return false, err
+	})
+	return all, err
+}
+
+const homesQuery = `SELECT t.uid FROM accounts AS t WHERE t.identity = $1
+	UNION SELECT p.uid FROM identity_providers AS p JOIN arrivals AS a ON a.provider = p.seg WHERE a.identity = $1`
+
+// concerned returns the groups that are told what happens to a person, each once:
+// those that answer for them, and else the organizations they hold a role in.
+func (t *tx) concerned(ctx context.Context, identity resource.UID) (all []resource.UID, _ error) {
+	if !identity.IsRoot() {
+		return []resource.UID{identity.Parent()}, nil
+	}
+	read := func(query string, group func(resource.UID) resource.UID) error {
+		return t.rows(ctx, query, []any{string(identity)}, func(row scanner) error {
 			var uid resource.UID
 			err := row.Scan(&uid)
-			all = append(all, uid.Parent())
-			return false, err
+			all = append(all, group(uid))
+			return err
 		})
-	return all, err
+	}
+	err := read(homesQuery, resource.UID.Parent)
+	if err == nil && len(all) == 0 {
+		err = read(`SELECT g.uid FROM groups AS g WHERE g.seg IN (SELECT b.a1 FROM role_bindings AS b WHERE b.identity = $1)`, resource.UID.Root)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), err
 }

@@ -25,6 +25,7 @@ func pulls() noun {
 			{flag: "repo", path: "uidp.children_of", ref: repos, help: "only those of this `REPO`"},
 			{flag: "digest", path: "digest", help: "only those of the image of this `DIGEST`"},
 			{flag: "identity", path: "identity_uid", ref: identities, help: "only those by this `IDENTITY`"},
+			{flag: "direction", path: "direction", help: "only those that went this `WAY`: pull or push"},
 		},
 		columns: columnsOf("createTime", "direction", "repo", "tag", "digest", "identity"),
 		wide:    columnsOf("remoteAddress", "userAgent", "repoUid", "identityUid"),

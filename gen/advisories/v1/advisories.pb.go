@@ -535,6 +535,71 @@ func (x *ImportCounts) GetFailed() int64 {
 	return 0
 }
 
+// AdvisoriesImported is what events tell of an import: one for each part that
+// was kept at once.
+type AdvisoriesImported struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The group it went to.
+	GroupUid string `protobuf:"bytes,1,opt,name=group_uid,json=groupUid,proto3" json:"group_uid,omitempty"`
+	// The feed or the document it came from.
+	Source string `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
+	// What became of its records.
+	Counts        *ImportCounts `protobuf:"bytes,3,opt,name=counts,proto3" json:"counts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdvisoriesImported) Reset() {
+	*x = AdvisoriesImported{}
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdvisoriesImported) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdvisoriesImported) ProtoMessage() {}
+
+func (x *AdvisoriesImported) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdvisoriesImported.ProtoReflect.Descriptor instead.
+func (*AdvisoriesImported) Descriptor() ([]byte, []int) {
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *AdvisoriesImported) GetGroupUid() string {
+	if x != nil {
+		return x.GroupUid
+	}
+	return ""
+}
+
+func (x *AdvisoriesImported) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *AdvisoriesImported) GetCounts() *ImportCounts {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
 // ImportProblem is a record that could not be taken.
 type ImportProblem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -548,7 +613,7 @@ type ImportProblem struct {
 
 func (x *ImportProblem) Reset() {
 	*x = ImportProblem{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[7]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -560,7 +625,7 @@ func (x *ImportProblem) String() string {
 func (*ImportProblem) ProtoMessage() {}
 
 func (x *ImportProblem) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[7]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -573,7 +638,7 @@ func (x *ImportProblem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportProblem.ProtoReflect.Descriptor instead.
 func (*ImportProblem) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{7}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ImportProblem) GetName() string {
@@ -606,7 +671,7 @@ type ImportAdvisoriesResponse struct {
 
 func (x *ImportAdvisoriesResponse) Reset() {
 	*x = ImportAdvisoriesResponse{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[8]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -618,7 +683,7 @@ func (x *ImportAdvisoriesResponse) String() string {
 func (*ImportAdvisoriesResponse) ProtoMessage() {}
 
 func (x *ImportAdvisoriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[8]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -631,7 +696,7 @@ func (x *ImportAdvisoriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImportAdvisoriesResponse.ProtoReflect.Descriptor instead.
 func (*ImportAdvisoriesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ImportAdvisoriesResponse) GetCounts() *ImportCounts {
@@ -674,7 +739,7 @@ type PackageVersion struct {
 
 func (x *PackageVersion) Reset() {
 	*x = PackageVersion{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[9]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +751,7 @@ func (x *PackageVersion) String() string {
 func (*PackageVersion) ProtoMessage() {}
 
 func (x *PackageVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[9]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +764,7 @@ func (x *PackageVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PackageVersion.ProtoReflect.Descriptor instead.
 func (*PackageVersion) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PackageVersion) GetPurl() string {
@@ -743,7 +808,7 @@ type QueryAdvisoriesRequest struct {
 
 func (x *QueryAdvisoriesRequest) Reset() {
 	*x = QueryAdvisoriesRequest{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[10]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -755,7 +820,7 @@ func (x *QueryAdvisoriesRequest) String() string {
 func (*QueryAdvisoriesRequest) ProtoMessage() {}
 
 func (x *QueryAdvisoriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[10]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -768,7 +833,7 @@ func (x *QueryAdvisoriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryAdvisoriesRequest.ProtoReflect.Descriptor instead.
 func (*QueryAdvisoriesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{10}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *QueryAdvisoriesRequest) GetPackage() *PackageVersion {
@@ -806,7 +871,7 @@ type Match struct {
 
 func (x *Match) Reset() {
 	*x = Match{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[11]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -818,7 +883,7 @@ func (x *Match) String() string {
 func (*Match) ProtoMessage() {}
 
 func (x *Match) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[11]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -831,7 +896,7 @@ func (x *Match) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Match.ProtoReflect.Descriptor instead.
 func (*Match) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Match) GetUid() string {
@@ -887,7 +952,7 @@ type QueryAdvisoriesResponse struct {
 
 func (x *QueryAdvisoriesResponse) Reset() {
 	*x = QueryAdvisoriesResponse{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[12]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +964,7 @@ func (x *QueryAdvisoriesResponse) String() string {
 func (*QueryAdvisoriesResponse) ProtoMessage() {}
 
 func (x *QueryAdvisoriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[12]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +977,7 @@ func (x *QueryAdvisoriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryAdvisoriesResponse.ProtoReflect.Descriptor instead.
 func (*QueryAdvisoriesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *QueryAdvisoriesResponse) GetMatches() []*Match {
@@ -935,7 +1000,7 @@ type BatchQueryAdvisoriesRequest struct {
 
 func (x *BatchQueryAdvisoriesRequest) Reset() {
 	*x = BatchQueryAdvisoriesRequest{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[13]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -947,7 +1012,7 @@ func (x *BatchQueryAdvisoriesRequest) String() string {
 func (*BatchQueryAdvisoriesRequest) ProtoMessage() {}
 
 func (x *BatchQueryAdvisoriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[13]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -960,7 +1025,7 @@ func (x *BatchQueryAdvisoriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchQueryAdvisoriesRequest.ProtoReflect.Descriptor instead.
 func (*BatchQueryAdvisoriesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{13}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *BatchQueryAdvisoriesRequest) GetPackages() []*PackageVersion {
@@ -988,7 +1053,7 @@ type BatchQueryAdvisoriesResponse struct {
 
 func (x *BatchQueryAdvisoriesResponse) Reset() {
 	*x = BatchQueryAdvisoriesResponse{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[14]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1065,7 @@ func (x *BatchQueryAdvisoriesResponse) String() string {
 func (*BatchQueryAdvisoriesResponse) ProtoMessage() {}
 
 func (x *BatchQueryAdvisoriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[14]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1078,7 @@ func (x *BatchQueryAdvisoriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchQueryAdvisoriesResponse.ProtoReflect.Descriptor instead.
 func (*BatchQueryAdvisoriesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{14}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *BatchQueryAdvisoriesResponse) GetResults() []*QueryAdvisoriesResponse {
@@ -1039,7 +1104,7 @@ type ExportAdvisoriesRequest struct {
 
 func (x *ExportAdvisoriesRequest) Reset() {
 	*x = ExportAdvisoriesRequest{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[15]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1051,7 +1116,7 @@ func (x *ExportAdvisoriesRequest) String() string {
 func (*ExportAdvisoriesRequest) ProtoMessage() {}
 
 func (x *ExportAdvisoriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[15]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1064,7 +1129,7 @@ func (x *ExportAdvisoriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportAdvisoriesRequest.ProtoReflect.Descriptor instead.
 func (*ExportAdvisoriesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{15}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ExportAdvisoriesRequest) GetFilter() *v2beta1.ListAdvisoriesRequest {
@@ -1099,7 +1164,7 @@ type ExportAdvisoriesResponse struct {
 
 func (x *ExportAdvisoriesResponse) Reset() {
 	*x = ExportAdvisoriesResponse{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[16]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1111,7 +1176,7 @@ func (x *ExportAdvisoriesResponse) String() string {
 func (*ExportAdvisoriesResponse) ProtoMessage() {}
 
 func (x *ExportAdvisoriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[16]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1124,7 +1189,7 @@ func (x *ExportAdvisoriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExportAdvisoriesResponse.ProtoReflect.Descriptor instead.
 func (*ExportAdvisoriesResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{16}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ExportAdvisoriesResponse) GetData() []byte {
@@ -1160,7 +1225,7 @@ type AdvisoryFeed struct {
 
 func (x *AdvisoryFeed) Reset() {
 	*x = AdvisoryFeed{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[17]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1172,7 +1237,7 @@ func (x *AdvisoryFeed) String() string {
 func (*AdvisoryFeed) ProtoMessage() {}
 
 func (x *AdvisoryFeed) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[17]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1185,7 +1250,7 @@ func (x *AdvisoryFeed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdvisoryFeed.ProtoReflect.Descriptor instead.
 func (*AdvisoryFeed) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{17}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AdvisoryFeed) GetUid() string {
@@ -1263,7 +1328,7 @@ type FeedResult struct {
 
 func (x *FeedResult) Reset() {
 	*x = FeedResult{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[18]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1275,7 +1340,7 @@ func (x *FeedResult) String() string {
 func (*FeedResult) ProtoMessage() {}
 
 func (x *FeedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[18]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1288,7 +1353,7 @@ func (x *FeedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeedResult.ProtoReflect.Descriptor instead.
 func (*FeedResult) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{18}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FeedResult) GetTime() *timestamppb.Timestamp {
@@ -1341,7 +1406,7 @@ type CreateAdvisoryFeedRequest struct {
 
 func (x *CreateAdvisoryFeedRequest) Reset() {
 	*x = CreateAdvisoryFeedRequest{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[19]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1353,7 +1418,7 @@ func (x *CreateAdvisoryFeedRequest) String() string {
 func (*CreateAdvisoryFeedRequest) ProtoMessage() {}
 
 func (x *CreateAdvisoryFeedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[19]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1366,7 +1431,7 @@ func (x *CreateAdvisoryFeedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateAdvisoryFeedRequest.ProtoReflect.Descriptor instead.
 func (*CreateAdvisoryFeedRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{19}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CreateAdvisoryFeedRequest) GetParent() string {
@@ -1405,7 +1470,7 @@ type UpdateAdvisoryFeedRequest struct {
 
 func (x *UpdateAdvisoryFeedRequest) Reset() {
 	*x = UpdateAdvisoryFeedRequest{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[20]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1482,7 @@ func (x *UpdateAdvisoryFeedRequest) String() string {
 func (*UpdateAdvisoryFeedRequest) ProtoMessage() {}
 
 func (x *UpdateAdvisoryFeedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[20]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1495,7 @@ func (x *UpdateAdvisoryFeedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateAdvisoryFeedRequest.ProtoReflect.Descriptor instead.
 func (*UpdateAdvisoryFeedRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{20}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UpdateAdvisoryFeedRequest) GetFeed() *AdvisoryFeed {
@@ -1467,7 +1532,7 @@ type DeleteAdvisoryFeedRequest struct {
 
 func (x *DeleteAdvisoryFeedRequest) Reset() {
 	*x = DeleteAdvisoryFeedRequest{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[21]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1544,7 @@ func (x *DeleteAdvisoryFeedRequest) String() string {
 func (*DeleteAdvisoryFeedRequest) ProtoMessage() {}
 
 func (x *DeleteAdvisoryFeedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[21]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1557,7 @@ func (x *DeleteAdvisoryFeedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteAdvisoryFeedRequest.ProtoReflect.Descriptor instead.
 func (*DeleteAdvisoryFeedRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{21}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DeleteAdvisoryFeedRequest) GetUid() string {
@@ -1520,7 +1585,7 @@ type GetAdvisoryFeedRequest struct {
 
 func (x *GetAdvisoryFeedRequest) Reset() {
 	*x = GetAdvisoryFeedRequest{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[22]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1532,7 +1597,7 @@ func (x *GetAdvisoryFeedRequest) String() string {
 func (*GetAdvisoryFeedRequest) ProtoMessage() {}
 
 func (x *GetAdvisoryFeedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[22]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1545,7 +1610,7 @@ func (x *GetAdvisoryFeedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAdvisoryFeedRequest.ProtoReflect.Descriptor instead.
 func (*GetAdvisoryFeedRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{22}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetAdvisoryFeedRequest) GetUid() string {
@@ -1578,7 +1643,7 @@ type ListAdvisoryFeedsRequest struct {
 
 func (x *ListAdvisoryFeedsRequest) Reset() {
 	*x = ListAdvisoryFeedsRequest{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[23]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +1655,7 @@ func (x *ListAdvisoryFeedsRequest) String() string {
 func (*ListAdvisoryFeedsRequest) ProtoMessage() {}
 
 func (x *ListAdvisoryFeedsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[23]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +1668,7 @@ func (x *ListAdvisoryFeedsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdvisoryFeedsRequest.ProtoReflect.Descriptor instead.
 func (*ListAdvisoryFeedsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{23}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListAdvisoryFeedsRequest) GetUidp() *common.UIDPFilter {
@@ -1665,7 +1730,7 @@ type ListAdvisoryFeedsResponse struct {
 
 func (x *ListAdvisoryFeedsResponse) Reset() {
 	*x = ListAdvisoryFeedsResponse{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[24]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1677,7 +1742,7 @@ func (x *ListAdvisoryFeedsResponse) String() string {
 func (*ListAdvisoryFeedsResponse) ProtoMessage() {}
 
 func (x *ListAdvisoryFeedsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[24]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1690,7 +1755,7 @@ func (x *ListAdvisoryFeedsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAdvisoryFeedsResponse.ProtoReflect.Descriptor instead.
 func (*ListAdvisoryFeedsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{24}
+	return file_holdfast_advisories_v1_advisories_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListAdvisoryFeedsResponse) GetFeeds() []*AdvisoryFeed {
@@ -1734,7 +1799,7 @@ type ImportAdvisoriesRequest_Document struct {
 
 func (x *ImportAdvisoriesRequest_Document) Reset() {
 	*x = ImportAdvisoriesRequest_Document{}
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[25]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1746,7 +1811,7 @@ func (x *ImportAdvisoriesRequest_Document) String() string {
 func (*ImportAdvisoriesRequest_Document) ProtoMessage() {}
 
 func (x *ImportAdvisoriesRequest_Document) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[25]
+	mi := &file_holdfast_advisories_v1_advisories_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1817,7 +1882,11 @@ const file_holdfast_advisories_v1_advisories_proto_rawDesc = "" +
 	"\aupdated\x18\x02 \x01(\x03R\aupdated\x12\x1c\n" +
 	"\tunchanged\x18\x03 \x01(\x03R\tunchanged\x12\x1c\n" +
 	"\twithdrawn\x18\x04 \x01(\x03R\twithdrawn\x12\x16\n" +
-	"\x06failed\x18\x05 \x01(\x03R\x06failed\";\n" +
+	"\x06failed\x18\x05 \x01(\x03R\x06failed\"\x87\x01\n" +
+	"\x12AdvisoriesImported\x12\x1b\n" +
+	"\tgroup_uid\x18\x01 \x01(\tR\bgroupUid\x12\x16\n" +
+	"\x06source\x18\x02 \x01(\tR\x06source\x12<\n" +
+	"\x06counts\x18\x03 \x01(\v2$.holdfast.advisories.v1.ImportCountsR\x06counts\";\n" +
 	"\rImportProblem\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xb1\x01\n" +
@@ -1956,7 +2025,7 @@ func file_holdfast_advisories_v1_advisories_proto_rawDescGZIP() []byte {
 	return file_holdfast_advisories_v1_advisories_proto_rawDescData
 }
 
-var file_holdfast_advisories_v1_advisories_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_holdfast_advisories_v1_advisories_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_holdfast_advisories_v1_advisories_proto_goTypes = []any{
 	(*CreateAdvisoryRequest)(nil),            // 0: holdfast.advisories.v1.CreateAdvisoryRequest
 	(*UpdateAdvisoryRequest)(nil),            // 1: holdfast.advisories.v1.UpdateAdvisoryRequest
@@ -1965,98 +2034,100 @@ var file_holdfast_advisories_v1_advisories_proto_goTypes = []any{
 	(*UpdateAdvisoryEventRequest)(nil),       // 4: holdfast.advisories.v1.UpdateAdvisoryEventRequest
 	(*ImportAdvisoriesRequest)(nil),          // 5: holdfast.advisories.v1.ImportAdvisoriesRequest
 	(*ImportCounts)(nil),                     // 6: holdfast.advisories.v1.ImportCounts
-	(*ImportProblem)(nil),                    // 7: holdfast.advisories.v1.ImportProblem
-	(*ImportAdvisoriesResponse)(nil),         // 8: holdfast.advisories.v1.ImportAdvisoriesResponse
-	(*PackageVersion)(nil),                   // 9: holdfast.advisories.v1.PackageVersion
-	(*QueryAdvisoriesRequest)(nil),           // 10: holdfast.advisories.v1.QueryAdvisoriesRequest
-	(*Match)(nil),                            // 11: holdfast.advisories.v1.Match
-	(*QueryAdvisoriesResponse)(nil),          // 12: holdfast.advisories.v1.QueryAdvisoriesResponse
-	(*BatchQueryAdvisoriesRequest)(nil),      // 13: holdfast.advisories.v1.BatchQueryAdvisoriesRequest
-	(*BatchQueryAdvisoriesResponse)(nil),     // 14: holdfast.advisories.v1.BatchQueryAdvisoriesResponse
-	(*ExportAdvisoriesRequest)(nil),          // 15: holdfast.advisories.v1.ExportAdvisoriesRequest
-	(*ExportAdvisoriesResponse)(nil),         // 16: holdfast.advisories.v1.ExportAdvisoriesResponse
-	(*AdvisoryFeed)(nil),                     // 17: holdfast.advisories.v1.AdvisoryFeed
-	(*FeedResult)(nil),                       // 18: holdfast.advisories.v1.FeedResult
-	(*CreateAdvisoryFeedRequest)(nil),        // 19: holdfast.advisories.v1.CreateAdvisoryFeedRequest
-	(*UpdateAdvisoryFeedRequest)(nil),        // 20: holdfast.advisories.v1.UpdateAdvisoryFeedRequest
-	(*DeleteAdvisoryFeedRequest)(nil),        // 21: holdfast.advisories.v1.DeleteAdvisoryFeedRequest
-	(*GetAdvisoryFeedRequest)(nil),           // 22: holdfast.advisories.v1.GetAdvisoryFeedRequest
-	(*ListAdvisoryFeedsRequest)(nil),         // 23: holdfast.advisories.v1.ListAdvisoryFeedsRequest
-	(*ListAdvisoryFeedsResponse)(nil),        // 24: holdfast.advisories.v1.ListAdvisoryFeedsResponse
-	(*ImportAdvisoriesRequest_Document)(nil), // 25: holdfast.advisories.v1.ImportAdvisoriesRequest.Document
-	(*v2beta1.Advisory)(nil),                 // 26: holdfast.vulnerabilities.v2beta1.Advisory
-	(*fieldmaskpb.FieldMask)(nil),            // 27: google.protobuf.FieldMask
-	(*v2beta1.AdvisoryEvent)(nil),            // 28: holdfast.vulnerabilities.v2beta1.AdvisoryEvent
-	(*common.UIDPFilter)(nil),                // 29: holdfast.common.UIDPFilter
-	(*v2beta1.Severity)(nil),                 // 30: holdfast.vulnerabilities.v2beta1.Severity
-	(*v2beta1.ListAdvisoriesRequest)(nil),    // 31: holdfast.vulnerabilities.v2beta1.ListAdvisoriesRequest
-	(*durationpb.Duration)(nil),              // 32: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),            // 33: google.protobuf.Timestamp
-	(*emptypb.Empty)(nil),                    // 34: google.protobuf.Empty
+	(*AdvisoriesImported)(nil),               // 7: holdfast.advisories.v1.AdvisoriesImported
+	(*ImportProblem)(nil),                    // 8: holdfast.advisories.v1.ImportProblem
+	(*ImportAdvisoriesResponse)(nil),         // 9: holdfast.advisories.v1.ImportAdvisoriesResponse
+	(*PackageVersion)(nil),                   // 10: holdfast.advisories.v1.PackageVersion
+	(*QueryAdvisoriesRequest)(nil),           // 11: holdfast.advisories.v1.QueryAdvisoriesRequest
+	(*Match)(nil),                            // 12: holdfast.advisories.v1.Match
+	(*QueryAdvisoriesResponse)(nil),          // 13: holdfast.advisories.v1.QueryAdvisoriesResponse
+	(*BatchQueryAdvisoriesRequest)(nil),      // 14: holdfast.advisories.v1.BatchQueryAdvisoriesRequest
+	(*BatchQueryAdvisoriesResponse)(nil),     // 15: holdfast.advisories.v1.BatchQueryAdvisoriesResponse
+	(*ExportAdvisoriesRequest)(nil),          // 16: holdfast.advisories.v1.ExportAdvisoriesRequest
+	(*ExportAdvisoriesResponse)(nil),         // 17: holdfast.advisories.v1.ExportAdvisoriesResponse
+	(*AdvisoryFeed)(nil),                     // 18: holdfast.advisories.v1.AdvisoryFeed
+	(*FeedResult)(nil),                       // 19: holdfast.advisories.v1.FeedResult
+	(*CreateAdvisoryFeedRequest)(nil),        // 20: holdfast.advisories.v1.CreateAdvisoryFeedRequest
+	(*UpdateAdvisoryFeedRequest)(nil),        // 21: holdfast.advisories.v1.UpdateAdvisoryFeedRequest
+	(*DeleteAdvisoryFeedRequest)(nil),        // 22: holdfast.advisories.v1.DeleteAdvisoryFeedRequest
+	(*GetAdvisoryFeedRequest)(nil),           // 23: holdfast.advisories.v1.GetAdvisoryFeedRequest
+	(*ListAdvisoryFeedsRequest)(nil),         // 24: holdfast.advisories.v1.ListAdvisoryFeedsRequest
+	(*ListAdvisoryFeedsResponse)(nil),        // 25: holdfast.advisories.v1.ListAdvisoryFeedsResponse
+	(*ImportAdvisoriesRequest_Document)(nil), // 26: holdfast.advisories.v1.ImportAdvisoriesRequest.Document
+	(*v2beta1.Advisory)(nil),                 // 27: holdfast.vulnerabilities.v2beta1.Advisory
+	(*fieldmaskpb.FieldMask)(nil),            // 28: google.protobuf.FieldMask
+	(*v2beta1.AdvisoryEvent)(nil),            // 29: holdfast.vulnerabilities.v2beta1.AdvisoryEvent
+	(*common.UIDPFilter)(nil),                // 30: holdfast.common.UIDPFilter
+	(*v2beta1.Severity)(nil),                 // 31: holdfast.vulnerabilities.v2beta1.Severity
+	(*v2beta1.ListAdvisoriesRequest)(nil),    // 32: holdfast.vulnerabilities.v2beta1.ListAdvisoriesRequest
+	(*durationpb.Duration)(nil),              // 33: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),            // 34: google.protobuf.Timestamp
+	(*emptypb.Empty)(nil),                    // 35: google.protobuf.Empty
 }
 var file_holdfast_advisories_v1_advisories_proto_depIdxs = []int32{
-	26, // 0: holdfast.advisories.v1.CreateAdvisoryRequest.advisory:type_name -> holdfast.vulnerabilities.v2beta1.Advisory
-	26, // 1: holdfast.advisories.v1.UpdateAdvisoryRequest.advisory:type_name -> holdfast.vulnerabilities.v2beta1.Advisory
-	27, // 2: holdfast.advisories.v1.UpdateAdvisoryRequest.update_mask:type_name -> google.protobuf.FieldMask
-	28, // 3: holdfast.advisories.v1.CreateAdvisoryEventRequest.event:type_name -> holdfast.vulnerabilities.v2beta1.AdvisoryEvent
-	28, // 4: holdfast.advisories.v1.UpdateAdvisoryEventRequest.event:type_name -> holdfast.vulnerabilities.v2beta1.AdvisoryEvent
-	27, // 5: holdfast.advisories.v1.UpdateAdvisoryEventRequest.update_mask:type_name -> google.protobuf.FieldMask
-	25, // 6: holdfast.advisories.v1.ImportAdvisoriesRequest.document:type_name -> holdfast.advisories.v1.ImportAdvisoriesRequest.Document
-	6,  // 7: holdfast.advisories.v1.ImportAdvisoriesResponse.counts:type_name -> holdfast.advisories.v1.ImportCounts
-	7,  // 8: holdfast.advisories.v1.ImportAdvisoriesResponse.problems:type_name -> holdfast.advisories.v1.ImportProblem
-	9,  // 9: holdfast.advisories.v1.QueryAdvisoriesRequest.package:type_name -> holdfast.advisories.v1.PackageVersion
-	29, // 10: holdfast.advisories.v1.QueryAdvisoriesRequest.uidp:type_name -> holdfast.common.UIDPFilter
-	30, // 11: holdfast.advisories.v1.Match.severities:type_name -> holdfast.vulnerabilities.v2beta1.Severity
-	11, // 12: holdfast.advisories.v1.QueryAdvisoriesResponse.matches:type_name -> holdfast.advisories.v1.Match
-	9,  // 13: holdfast.advisories.v1.BatchQueryAdvisoriesRequest.packages:type_name -> holdfast.advisories.v1.PackageVersion
-	29, // 14: holdfast.advisories.v1.BatchQueryAdvisoriesRequest.uidp:type_name -> holdfast.common.UIDPFilter
-	12, // 15: holdfast.advisories.v1.BatchQueryAdvisoriesResponse.results:type_name -> holdfast.advisories.v1.QueryAdvisoriesResponse
-	31, // 16: holdfast.advisories.v1.ExportAdvisoriesRequest.filter:type_name -> holdfast.vulnerabilities.v2beta1.ListAdvisoriesRequest
-	32, // 17: holdfast.advisories.v1.AdvisoryFeed.interval:type_name -> google.protobuf.Duration
-	33, // 18: holdfast.advisories.v1.AdvisoryFeed.create_time:type_name -> google.protobuf.Timestamp
-	33, // 19: holdfast.advisories.v1.AdvisoryFeed.update_time:type_name -> google.protobuf.Timestamp
-	18, // 20: holdfast.advisories.v1.AdvisoryFeed.last:type_name -> holdfast.advisories.v1.FeedResult
-	33, // 21: holdfast.advisories.v1.FeedResult.time:type_name -> google.protobuf.Timestamp
-	32, // 22: holdfast.advisories.v1.FeedResult.took:type_name -> google.protobuf.Duration
-	6,  // 23: holdfast.advisories.v1.FeedResult.counts:type_name -> holdfast.advisories.v1.ImportCounts
-	17, // 24: holdfast.advisories.v1.CreateAdvisoryFeedRequest.feed:type_name -> holdfast.advisories.v1.AdvisoryFeed
-	17, // 25: holdfast.advisories.v1.UpdateAdvisoryFeedRequest.feed:type_name -> holdfast.advisories.v1.AdvisoryFeed
-	27, // 26: holdfast.advisories.v1.UpdateAdvisoryFeedRequest.update_mask:type_name -> google.protobuf.FieldMask
-	29, // 27: holdfast.advisories.v1.ListAdvisoryFeedsRequest.uidp:type_name -> holdfast.common.UIDPFilter
-	17, // 28: holdfast.advisories.v1.ListAdvisoryFeedsResponse.feeds:type_name -> holdfast.advisories.v1.AdvisoryFeed
-	0,  // 29: holdfast.advisories.v1.AdvisoryWritingService.CreateAdvisory:input_type -> holdfast.advisories.v1.CreateAdvisoryRequest
-	1,  // 30: holdfast.advisories.v1.AdvisoryWritingService.UpdateAdvisory:input_type -> holdfast.advisories.v1.UpdateAdvisoryRequest
-	2,  // 31: holdfast.advisories.v1.AdvisoryWritingService.DeleteAdvisory:input_type -> holdfast.advisories.v1.DeleteAdvisoryRequest
-	3,  // 32: holdfast.advisories.v1.AdvisoryWritingService.CreateAdvisoryEvent:input_type -> holdfast.advisories.v1.CreateAdvisoryEventRequest
-	4,  // 33: holdfast.advisories.v1.AdvisoryWritingService.UpdateAdvisoryEvent:input_type -> holdfast.advisories.v1.UpdateAdvisoryEventRequest
-	5,  // 34: holdfast.advisories.v1.AdvisoryWritingService.ImportAdvisories:input_type -> holdfast.advisories.v1.ImportAdvisoriesRequest
-	10, // 35: holdfast.advisories.v1.AdvisoryReadingService.QueryAdvisories:input_type -> holdfast.advisories.v1.QueryAdvisoriesRequest
-	13, // 36: holdfast.advisories.v1.AdvisoryReadingService.BatchQueryAdvisories:input_type -> holdfast.advisories.v1.BatchQueryAdvisoriesRequest
-	15, // 37: holdfast.advisories.v1.AdvisoryReadingService.ExportAdvisories:input_type -> holdfast.advisories.v1.ExportAdvisoriesRequest
-	19, // 38: holdfast.advisories.v1.AdvisoryFeedsService.CreateAdvisoryFeed:input_type -> holdfast.advisories.v1.CreateAdvisoryFeedRequest
-	20, // 39: holdfast.advisories.v1.AdvisoryFeedsService.UpdateAdvisoryFeed:input_type -> holdfast.advisories.v1.UpdateAdvisoryFeedRequest
-	21, // 40: holdfast.advisories.v1.AdvisoryFeedsService.DeleteAdvisoryFeed:input_type -> holdfast.advisories.v1.DeleteAdvisoryFeedRequest
-	22, // 41: holdfast.advisories.v1.AdvisoryFeedsService.GetAdvisoryFeed:input_type -> holdfast.advisories.v1.GetAdvisoryFeedRequest
-	23, // 42: holdfast.advisories.v1.AdvisoryFeedsService.ListAdvisoryFeeds:input_type -> holdfast.advisories.v1.ListAdvisoryFeedsRequest
-	26, // 43: holdfast.advisories.v1.AdvisoryWritingService.CreateAdvisory:output_type -> holdfast.vulnerabilities.v2beta1.Advisory
-	26, // 44: holdfast.advisories.v1.AdvisoryWritingService.UpdateAdvisory:output_type -> holdfast.vulnerabilities.v2beta1.Advisory
-	34, // 45: holdfast.advisories.v1.AdvisoryWritingService.DeleteAdvisory:output_type -> google.protobuf.Empty
-	28, // 46: holdfast.advisories.v1.AdvisoryWritingService.CreateAdvisoryEvent:output_type -> holdfast.vulnerabilities.v2beta1.AdvisoryEvent
-	28, // 47: holdfast.advisories.v1.AdvisoryWritingService.UpdateAdvisoryEvent:output_type -> holdfast.vulnerabilities.v2beta1.AdvisoryEvent
-	8,  // 48: holdfast.advisories.v1.AdvisoryWritingService.ImportAdvisories:output_type -> holdfast.advisories.v1.ImportAdvisoriesResponse
-	12, // 49: holdfast.advisories.v1.AdvisoryReadingService.QueryAdvisories:output_type -> holdfast.advisories.v1.QueryAdvisoriesResponse
-	14, // 50: holdfast.advisories.v1.AdvisoryReadingService.BatchQueryAdvisories:output_type -> holdfast.advisories.v1.BatchQueryAdvisoriesResponse
-	16, // 51: holdfast.advisories.v1.AdvisoryReadingService.ExportAdvisories:output_type -> holdfast.advisories.v1.ExportAdvisoriesResponse
-	17, // 52: holdfast.advisories.v1.AdvisoryFeedsService.CreateAdvisoryFeed:output_type -> holdfast.advisories.v1.AdvisoryFeed
-	17, // 53: holdfast.advisories.v1.AdvisoryFeedsService.UpdateAdvisoryFeed:output_type -> holdfast.advisories.v1.AdvisoryFeed
-	34, // 54: holdfast.advisories.v1.AdvisoryFeedsService.DeleteAdvisoryFeed:output_type -> google.protobuf.Empty
-	17, // 55: holdfast.advisories.v1.AdvisoryFeedsService.GetAdvisoryFeed:output_type -> holdfast.advisories.v1.AdvisoryFeed
-	24, // 56: holdfast.advisories.v1.AdvisoryFeedsService.ListAdvisoryFeeds:output_type -> holdfast.advisories.v1.ListAdvisoryFeedsResponse
-	43, // [43:57] is the sub-list for method output_type
-	29, // [29:43] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	27, // 0: holdfast.advisories.v1.CreateAdvisoryRequest.advisory:type_name -> holdfast.vulnerabilities.v2beta1.Advisory
+	27, // 1: holdfast.advisories.v1.UpdateAdvisoryRequest.advisory:type_name -> holdfast.vulnerabilities.v2beta1.Advisory
+	28, // 2: holdfast.advisories.v1.UpdateAdvisoryRequest.update_mask:type_name -> google.protobuf.FieldMask
+	29, // 3: holdfast.advisories.v1.CreateAdvisoryEventRequest.event:type_name -> holdfast.vulnerabilities.v2beta1.AdvisoryEvent
+	29, // 4: holdfast.advisories.v1.UpdateAdvisoryEventRequest.event:type_name -> holdfast.vulnerabilities.v2beta1.AdvisoryEvent
+	28, // 5: holdfast.advisories.v1.UpdateAdvisoryEventRequest.update_mask:type_name -> google.protobuf.FieldMask
+	26, // 6: holdfast.advisories.v1.ImportAdvisoriesRequest.document:type_name -> holdfast.advisories.v1.ImportAdvisoriesRequest.Document
+	6,  // 7: holdfast.advisories.v1.AdvisoriesImported.counts:type_name -> holdfast.advisories.v1.ImportCounts
+	6,  // 8: holdfast.advisories.v1.ImportAdvisoriesResponse.counts:type_name -> holdfast.advisories.v1.ImportCounts
+	8,  // 9: holdfast.advisories.v1.ImportAdvisoriesResponse.problems:type_name -> holdfast.advisories.v1.ImportProblem
+	10, // 10: holdfast.advisories.v1.QueryAdvisoriesRequest.package:type_name -> holdfast.advisories.v1.PackageVersion
+	30, // 11: holdfast.advisories.v1.QueryAdvisoriesRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	31, // 12: holdfast.advisories.v1.Match.severities:type_name -> holdfast.vulnerabilities.v2beta1.Severity
+	12, // 13: holdfast.advisories.v1.QueryAdvisoriesResponse.matches:type_name -> holdfast.advisories.v1.Match
+	10, // 14: holdfast.advisories.v1.BatchQueryAdvisoriesRequest.packages:type_name -> holdfast.advisories.v1.PackageVersion
+	30, // 15: holdfast.advisories.v1.BatchQueryAdvisoriesRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	13, // 16: holdfast.advisories.v1.BatchQueryAdvisoriesResponse.results:type_name -> holdfast.advisories.v1.QueryAdvisoriesResponse
+	32, // 17: holdfast.advisories.v1.ExportAdvisoriesRequest.filter:type_name -> holdfast.vulnerabilities.v2beta1.ListAdvisoriesRequest
+	33, // 18: holdfast.advisories.v1.AdvisoryFeed.interval:type_name -> google.protobuf.Duration
+	34, // 19: holdfast.advisories.v1.AdvisoryFeed.create_time:type_name -> google.protobuf.Timestamp
+	34, // 20: holdfast.advisories.v1.AdvisoryFeed.update_time:type_name -> google.protobuf.Timestamp
+	19, // 21: holdfast.advisories.v1.AdvisoryFeed.last:type_name -> holdfast.advisories.v1.FeedResult
+	34, // 22: holdfast.advisories.v1.FeedResult.time:type_name -> google.protobuf.Timestamp
+	33, // 23: holdfast.advisories.v1.FeedResult.took:type_name -> google.protobuf.Duration
+	6,  // 24: holdfast.advisories.v1.FeedResult.counts:type_name -> holdfast.advisories.v1.ImportCounts
+	18, // 25: holdfast.advisories.v1.CreateAdvisoryFeedRequest.feed:type_name -> holdfast.advisories.v1.AdvisoryFeed
+	18, // 26: holdfast.advisories.v1.UpdateAdvisoryFeedRequest.feed:type_name -> holdfast.advisories.v1.AdvisoryFeed
+	28, // 27: holdfast.advisories.v1.UpdateAdvisoryFeedRequest.update_mask:type_name -> google.protobuf.FieldMask
+	30, // 28: holdfast.advisories.v1.ListAdvisoryFeedsRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	18, // 29: holdfast.advisories.v1.ListAdvisoryFeedsResponse.feeds:type_name -> holdfast.advisories.v1.AdvisoryFeed
+	0,  // 30: holdfast.advisories.v1.AdvisoryWritingService.CreateAdvisory:input_type -> holdfast.advisories.v1.CreateAdvisoryRequest
+	1,  // 31: holdfast.advisories.v1.AdvisoryWritingService.UpdateAdvisory:input_type -> holdfast.advisories.v1.UpdateAdvisoryRequest
+	2,  // 32: holdfast.advisories.v1.AdvisoryWritingService.DeleteAdvisory:input_type -> holdfast.advisories.v1.DeleteAdvisoryRequest
+	3,  // 33: holdfast.advisories.v1.AdvisoryWritingService.CreateAdvisoryEvent:input_type -> holdfast.advisories.v1.CreateAdvisoryEventRequest
+	4,  // 34: holdfast.advisories.v1.AdvisoryWritingService.UpdateAdvisoryEvent:input_type -> holdfast.advisories.v1.UpdateAdvisoryEventRequest
+	5,  // 35: holdfast.advisories.v1.AdvisoryWritingService.ImportAdvisories:input_type -> holdfast.advisories.v1.ImportAdvisoriesRequest
+	11, // 36: holdfast.advisories.v1.AdvisoryReadingService.QueryAdvisories:input_type -> holdfast.advisories.v1.QueryAdvisoriesRequest
+	14, // 37: holdfast.advisories.v1.AdvisoryReadingService.BatchQueryAdvisories:input_type -> holdfast.advisories.v1.BatchQueryAdvisoriesRequest
+	16, // 38: holdfast.advisories.v1.AdvisoryReadingService.ExportAdvisories:input_type -> holdfast.advisories.v1.ExportAdvisoriesRequest
+	20, // 39: holdfast.advisories.v1.AdvisoryFeedsService.CreateAdvisoryFeed:input_type -> holdfast.advisories.v1.CreateAdvisoryFeedRequest
+	21, // 40: holdfast.advisories.v1.AdvisoryFeedsService.UpdateAdvisoryFeed:input_type -> holdfast.advisories.v1.UpdateAdvisoryFeedRequest
+	22, // 41: holdfast.advisories.v1.AdvisoryFeedsService.DeleteAdvisoryFeed:input_type -> holdfast.advisories.v1.DeleteAdvisoryFeedRequest
+	23, // 42: holdfast.advisories.v1.AdvisoryFeedsService.GetAdvisoryFeed:input_type -> holdfast.advisories.v1.GetAdvisoryFeedRequest
+	24, // 43: holdfast.advisories.v1.AdvisoryFeedsService.ListAdvisoryFeeds:input_type -> holdfast.advisories.v1.ListAdvisoryFeedsRequest
+	27, // 44: holdfast.advisories.v1.AdvisoryWritingService.CreateAdvisory:output_type -> holdfast.vulnerabilities.v2beta1.Advisory
+	27, // 45: holdfast.advisories.v1.AdvisoryWritingService.UpdateAdvisory:output_type -> holdfast.vulnerabilities.v2beta1.Advisory
+	35, // 46: holdfast.advisories.v1.AdvisoryWritingService.DeleteAdvisory:output_type -> google.protobuf.Empty
+	29, // 47: holdfast.advisories.v1.AdvisoryWritingService.CreateAdvisoryEvent:output_type -> holdfast.vulnerabilities.v2beta1.AdvisoryEvent
+	29, // 48: holdfast.advisories.v1.AdvisoryWritingService.UpdateAdvisoryEvent:output_type -> holdfast.vulnerabilities.v2beta1.AdvisoryEvent
+	9,  // 49: holdfast.advisories.v1.AdvisoryWritingService.ImportAdvisories:output_type -> holdfast.advisories.v1.ImportAdvisoriesResponse
+	13, // 50: holdfast.advisories.v1.AdvisoryReadingService.QueryAdvisories:output_type -> holdfast.advisories.v1.QueryAdvisoriesResponse
+	15, // 51: holdfast.advisories.v1.AdvisoryReadingService.BatchQueryAdvisories:output_type -> holdfast.advisories.v1.BatchQueryAdvisoriesResponse
+	17, // 52: holdfast.advisories.v1.AdvisoryReadingService.ExportAdvisories:output_type -> holdfast.advisories.v1.ExportAdvisoriesResponse
+	18, // 53: holdfast.advisories.v1.AdvisoryFeedsService.CreateAdvisoryFeed:output_type -> holdfast.advisories.v1.AdvisoryFeed
+	18, // 54: holdfast.advisories.v1.AdvisoryFeedsService.UpdateAdvisoryFeed:output_type -> holdfast.advisories.v1.AdvisoryFeed
+	35, // 55: holdfast.advisories.v1.AdvisoryFeedsService.DeleteAdvisoryFeed:output_type -> google.protobuf.Empty
+	18, // 56: holdfast.advisories.v1.AdvisoryFeedsService.GetAdvisoryFeed:output_type -> holdfast.advisories.v1.AdvisoryFeed
+	25, // 57: holdfast.advisories.v1.AdvisoryFeedsService.ListAdvisoryFeeds:output_type -> holdfast.advisories.v1.ListAdvisoryFeedsResponse
+	44, // [44:58] is the sub-list for method output_type
+	30, // [30:44] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_advisories_v1_advisories_proto_init() }
@@ -2069,14 +2140,14 @@ func file_holdfast_advisories_v1_advisories_proto_init() {
 		(*ImportAdvisoriesRequest_Document_)(nil),
 		(*ImportAdvisoriesRequest_Data)(nil),
 	}
-	file_holdfast_advisories_v1_advisories_proto_msgTypes[24].OneofWrappers = []any{}
+	file_holdfast_advisories_v1_advisories_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_advisories_v1_advisories_proto_rawDesc), len(file_holdfast_advisories_v1_advisories_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

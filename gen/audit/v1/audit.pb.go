@@ -137,7 +137,7 @@ func (x *Entry) GetAfter() *structpb.Struct {
 // Actor is who made a change, and from where.
 type Actor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The uid of the identity.
+	// The uid of the identity. Empty for somebody who has not proved to be one.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// The issuer of the credential that the identity was assumed with.
 	Issuer string `protobuf:"bytes,2,opt,name=issuer,proto3" json:"issuer,omitempty"`

@@ -1112,7 +1112,9 @@ type ListPullsRequest struct {
 	// The pages of one walk have one order.
 	OrderBy string `protobuf:"bytes,6,opt,name=order_by,json=orderBy,proto3" json:"order_by,omitempty"`
 	// How many results to pass over before the page starts.
-	Skip          int32 `protobuf:"varint,7,opt,name=skip,proto3" json:"skip,omitempty"`
+	Skip int32 `protobuf:"varint,7,opt,name=skip,proto3" json:"skip,omitempty"`
+	// Only those that went this way.
+	Direction     Direction `protobuf:"varint,8,opt,name=direction,proto3,enum=holdfast.oci.v1.Direction" json:"direction,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1194,6 +1196,13 @@ func (x *ListPullsRequest) GetSkip() int32 {
 		return x.Skip
 	}
 	return 0
+}
+
+func (x *ListPullsRequest) GetDirection() Direction {
+	if x != nil {
+		return x.Direction
+	}
+	return Direction_DIRECTION_UNSPECIFIED
 }
 
 // ListPullsResponse is one page of pulls.
@@ -1451,7 +1460,7 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"createTime\x12\x12\n" +
 	"\x04repo\x18\n" +
 	" \x01(\tR\x04repo\x12\x1a\n" +
-	"\bidentity\x18\v \x01(\tR\bidentity\"\xe9\x01\n" +
+	"\bidentity\x18\v \x01(\tR\bidentity\"\xa3\x02\n" +
 	"\x10ListPullsRequest\x12/\n" +
 	"\x04uidp\x18\x01 \x01(\v2\x1b.holdfast.common.UIDPFilterR\x04uidp\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12!\n" +
@@ -1460,7 +1469,8 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\x05 \x01(\tR\tpageToken\x12\x19\n" +
 	"\border_by\x18\x06 \x01(\tR\aorderBy\x12\x12\n" +
-	"\x04skip\x18\a \x01(\x05R\x04skip\"\xb8\x01\n" +
+	"\x04skip\x18\a \x01(\x05R\x04skip\x128\n" +
+	"\tdirection\x18\b \x01(\x0e2\x1a.holdfast.oci.v1.DirectionR\tdirection\"\xb8\x01\n" +
 	"\x11ListPullsResponse\x12+\n" +
 	"\x05pulls\x18\x01 \x03(\v2\x15.holdfast.oci.v1.PullR\x05pulls\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12$\n" +
@@ -1548,26 +1558,27 @@ var file_holdfast_oci_v1_oci_proto_depIdxs = []int32{
 	0,  // 11: holdfast.oci.v1.Pull.direction:type_name -> holdfast.oci.v1.Direction
 	19, // 12: holdfast.oci.v1.Pull.create_time:type_name -> google.protobuf.Timestamp
 	21, // 13: holdfast.oci.v1.ListPullsRequest.uidp:type_name -> holdfast.common.UIDPFilter
-	12, // 14: holdfast.oci.v1.ListPullsResponse.pulls:type_name -> holdfast.oci.v1.Pull
-	2,  // 15: holdfast.oci.v1.OCIService.GetSettings:input_type -> holdfast.oci.v1.GetSettingsRequest
-	3,  // 16: holdfast.oci.v1.OCIService.UpdateSettings:input_type -> holdfast.oci.v1.UpdateSettingsRequest
-	4,  // 17: holdfast.oci.v1.OCIService.DeleteSettings:input_type -> holdfast.oci.v1.DeleteSettingsRequest
-	8,  // 18: holdfast.oci.v1.OCIService.GetImage:input_type -> holdfast.oci.v1.GetImageRequest
-	10, // 19: holdfast.oci.v1.OCIService.ListTagHistory:input_type -> holdfast.oci.v1.ListTagHistoryRequest
-	13, // 20: holdfast.oci.v1.OCIService.ListPulls:input_type -> holdfast.oci.v1.ListPullsRequest
-	15, // 21: holdfast.oci.v1.OCIService.GetRegistry:input_type -> holdfast.oci.v1.GetRegistryRequest
-	1,  // 22: holdfast.oci.v1.OCIService.GetSettings:output_type -> holdfast.oci.v1.Settings
-	1,  // 23: holdfast.oci.v1.OCIService.UpdateSettings:output_type -> holdfast.oci.v1.Settings
-	22, // 24: holdfast.oci.v1.OCIService.DeleteSettings:output_type -> google.protobuf.Empty
-	5,  // 25: holdfast.oci.v1.OCIService.GetImage:output_type -> holdfast.oci.v1.Image
-	11, // 26: holdfast.oci.v1.OCIService.ListTagHistory:output_type -> holdfast.oci.v1.ListTagHistoryResponse
-	14, // 27: holdfast.oci.v1.OCIService.ListPulls:output_type -> holdfast.oci.v1.ListPullsResponse
-	16, // 28: holdfast.oci.v1.OCIService.GetRegistry:output_type -> holdfast.oci.v1.Registry
-	22, // [22:29] is the sub-list for method output_type
-	15, // [15:22] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	0,  // 14: holdfast.oci.v1.ListPullsRequest.direction:type_name -> holdfast.oci.v1.Direction
+	12, // 15: holdfast.oci.v1.ListPullsResponse.pulls:type_name -> holdfast.oci.v1.Pull
+	2,  // 16: holdfast.oci.v1.OCIService.GetSettings:input_type -> holdfast.oci.v1.GetSettingsRequest
+	3,  // 17: holdfast.oci.v1.OCIService.UpdateSettings:input_type -> holdfast.oci.v1.UpdateSettingsRequest
+	4,  // 18: holdfast.oci.v1.OCIService.DeleteSettings:input_type -> holdfast.oci.v1.DeleteSettingsRequest
+	8,  // 19: holdfast.oci.v1.OCIService.GetImage:input_type -> holdfast.oci.v1.GetImageRequest
+	10, // 20: holdfast.oci.v1.OCIService.ListTagHistory:input_type -> holdfast.oci.v1.ListTagHistoryRequest
+	13, // 21: holdfast.oci.v1.OCIService.ListPulls:input_type -> holdfast.oci.v1.ListPullsRequest
+	15, // 22: holdfast.oci.v1.OCIService.GetRegistry:input_type -> holdfast.oci.v1.GetRegistryRequest
+	1,  // 23: holdfast.oci.v1.OCIService.GetSettings:output_type -> holdfast.oci.v1.Settings
+	1,  // 24: holdfast.oci.v1.OCIService.UpdateSettings:output_type -> holdfast.oci.v1.Settings
+	22, // 25: holdfast.oci.v1.OCIService.DeleteSettings:output_type -> google.protobuf.Empty
+	5,  // 26: holdfast.oci.v1.OCIService.GetImage:output_type -> holdfast.oci.v1.Image
+	11, // 27: holdfast.oci.v1.OCIService.ListTagHistory:output_type -> holdfast.oci.v1.ListTagHistoryResponse
+	14, // 28: holdfast.oci.v1.OCIService.ListPulls:output_type -> holdfast.oci.v1.ListPullsResponse
+	16, // 29: holdfast.oci.v1.OCIService.GetRegistry:output_type -> holdfast.oci.v1.Registry
+	23, // [23:30] is the sub-list for method output_type
+	16, // [16:23] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_oci_v1_oci_proto_init() }

@@ -27,6 +27,67 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// EndReason is why a session has ended.
+type EndReason int32
+
+const (
+	// It is not known.
+	EndReason_END_REASON_UNSPECIFIED EndReason = 0
+	// Its person has signed out, or somebody who answers for them has ended it.
+	EndReason_END_REASON_REQUEST EndReason = 1
+	// A refresh token was used a second time: it has been copied.
+	EndReason_END_REASON_REPLAY EndReason = 2
+	// A one-time link has set another password.
+	EndReason_END_REASON_PASSWORD_RESET EndReason = 3
+	// The identity was deleted.
+	EndReason_END_REASON_IDENTITY_DELETED EndReason = 4
+)
+
+// Enum value maps for EndReason.
+var (
+	EndReason_name = map[int32]string{
+		0: "END_REASON_UNSPECIFIED",
+		1: "END_REASON_REQUEST",
+		2: "END_REASON_REPLAY",
+		3: "END_REASON_PASSWORD_RESET",
+		4: "END_REASON_IDENTITY_DELETED",
+	}
+	EndReason_value = map[string]int32{
+		"END_REASON_UNSPECIFIED":      0,
+		"END_REASON_REQUEST":          1,
+		"END_REASON_REPLAY":           2,
+		"END_REASON_PASSWORD_RESET":   3,
+		"END_REASON_IDENTITY_DELETED": 4,
+	}
+)
+
+func (x EndReason) Enum() *EndReason {
+	p := new(EndReason)
+	*p = x
+	return p
+}
+
+func (x EndReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (EndReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_holdfast_signin_v1_signin_proto_enumTypes[0].Descriptor()
+}
+
+func (EndReason) Type() protoreflect.EnumType {
+	return &file_holdfast_signin_v1_signin_proto_enumTypes[0]
+}
+
+func (x EndReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use EndReason.Descriptor instead.
+func (EndReason) EnumDescriptor() ([]byte, []int) {
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{0}
+}
+
 // Session is one sign-in.
 type Session struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -145,6 +206,61 @@ func (x *Session) GetBrowser() bool {
 	return false
 }
 
+// EndedSession is what events tell of a session that was ended before its time.
+type EndedSession struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session as it was.
+	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	// Why it has ended.
+	Reason        EndReason `protobuf:"varint,2,opt,name=reason,proto3,enum=holdfast.signin.v1.EndReason" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndedSession) Reset() {
+	*x = EndedSession{}
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndedSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndedSession) ProtoMessage() {}
+
+func (x *EndedSession) ProtoReflect() protoreflect.Message {
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndedSession.ProtoReflect.Descriptor instead.
+func (*EndedSession) Descriptor() ([]byte, []int) {
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *EndedSession) GetSession() *Session {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *EndedSession) GetReason() EndReason {
+	if x != nil {
+		return x.Reason
+	}
+	return EndReason_END_REASON_UNSPECIFIED
+}
+
 // ListSessionsRequest says whose sessions.
 type ListSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -156,7 +272,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[1]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -168,7 +284,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[1]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -181,7 +297,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{1}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ListSessionsRequest) GetIdentityUid() string {
@@ -202,7 +318,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[2]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -214,7 +330,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[2]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -227,7 +343,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{2}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -250,7 +366,7 @@ type EndSessionRequest struct {
 
 func (x *EndSessionRequest) Reset() {
 	*x = EndSessionRequest{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[3]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -262,7 +378,7 @@ func (x *EndSessionRequest) String() string {
 func (*EndSessionRequest) ProtoMessage() {}
 
 func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[3]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -275,7 +391,7 @@ func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionRequest.ProtoReflect.Descriptor instead.
 func (*EndSessionRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{3}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *EndSessionRequest) GetId() string {
@@ -324,7 +440,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[4]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -336,7 +452,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[4]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -349,7 +465,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{4}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Account) GetUid() string {
@@ -444,7 +560,7 @@ type CreateAccountRequest struct {
 
 func (x *CreateAccountRequest) Reset() {
 	*x = CreateAccountRequest{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[5]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -456,7 +572,7 @@ func (x *CreateAccountRequest) String() string {
 func (*CreateAccountRequest) ProtoMessage() {}
 
 func (x *CreateAccountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[5]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -469,7 +585,7 @@ func (x *CreateAccountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateAccountRequest.ProtoReflect.Descriptor instead.
 func (*CreateAccountRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{5}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CreateAccountRequest) GetParent() string {
@@ -506,7 +622,7 @@ type CreateAccountResponse struct {
 
 func (x *CreateAccountResponse) Reset() {
 	*x = CreateAccountResponse{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[6]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -518,7 +634,7 @@ func (x *CreateAccountResponse) String() string {
 func (*CreateAccountResponse) ProtoMessage() {}
 
 func (x *CreateAccountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[6]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -531,7 +647,7 @@ func (x *CreateAccountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateAccountResponse.ProtoReflect.Descriptor instead.
 func (*CreateAccountResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{6}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CreateAccountResponse) GetAccount() *Account {
@@ -561,7 +677,7 @@ type AccountLink struct {
 
 func (x *AccountLink) Reset() {
 	*x = AccountLink{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[7]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -573,7 +689,7 @@ func (x *AccountLink) String() string {
 func (*AccountLink) ProtoMessage() {}
 
 func (x *AccountLink) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[7]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -586,7 +702,7 @@ func (x *AccountLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AccountLink.ProtoReflect.Descriptor instead.
 func (*AccountLink) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{7}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AccountLink) GetUrl() string {
@@ -618,7 +734,7 @@ type CreateAccountLinkRequest struct {
 
 func (x *CreateAccountLinkRequest) Reset() {
 	*x = CreateAccountLinkRequest{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[8]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -630,7 +746,7 @@ func (x *CreateAccountLinkRequest) String() string {
 func (*CreateAccountLinkRequest) ProtoMessage() {}
 
 func (x *CreateAccountLinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[8]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -643,7 +759,7 @@ func (x *CreateAccountLinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateAccountLinkRequest.ProtoReflect.Descriptor instead.
 func (*CreateAccountLinkRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{8}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CreateAccountLinkRequest) GetUid() string {
@@ -680,7 +796,7 @@ type DeleteAccountRequest struct {
 
 func (x *DeleteAccountRequest) Reset() {
 	*x = DeleteAccountRequest{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[9]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -692,7 +808,7 @@ func (x *DeleteAccountRequest) String() string {
 func (*DeleteAccountRequest) ProtoMessage() {}
 
 func (x *DeleteAccountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[9]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -705,7 +821,7 @@ func (x *DeleteAccountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteAccountRequest.ProtoReflect.Descriptor instead.
 func (*DeleteAccountRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{9}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DeleteAccountRequest) GetUid() string {
@@ -745,7 +861,7 @@ type ListAccountsRequest struct {
 
 func (x *ListAccountsRequest) Reset() {
 	*x = ListAccountsRequest{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[10]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -757,7 +873,7 @@ func (x *ListAccountsRequest) String() string {
 func (*ListAccountsRequest) ProtoMessage() {}
 
 func (x *ListAccountsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[10]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -770,7 +886,7 @@ func (x *ListAccountsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccountsRequest.ProtoReflect.Descriptor instead.
 func (*ListAccountsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{10}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListAccountsRequest) GetUidp() *common.UIDPFilter {
@@ -832,7 +948,7 @@ type ListAccountsResponse struct {
 
 func (x *ListAccountsResponse) Reset() {
 	*x = ListAccountsResponse{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[11]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -844,7 +960,7 @@ func (x *ListAccountsResponse) String() string {
 func (*ListAccountsResponse) ProtoMessage() {}
 
 func (x *ListAccountsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[11]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -857,7 +973,7 @@ func (x *ListAccountsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccountsResponse.ProtoReflect.Descriptor instead.
 func (*ListAccountsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{11}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListAccountsResponse) GetAccounts() []*Account {
@@ -902,7 +1018,7 @@ type SignInRules struct {
 
 func (x *SignInRules) Reset() {
 	*x = SignInRules{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[12]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -914,7 +1030,7 @@ func (x *SignInRules) String() string {
 func (*SignInRules) ProtoMessage() {}
 
 func (x *SignInRules) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[12]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -927,7 +1043,7 @@ func (x *SignInRules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignInRules.ProtoReflect.Descriptor instead.
 func (*SignInRules) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{12}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SignInRules) GetLocalAccounts() bool {
@@ -955,7 +1071,7 @@ type GetSignInRulesRequest struct {
 
 func (x *GetSignInRulesRequest) Reset() {
 	*x = GetSignInRulesRequest{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[13]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -967,7 +1083,7 @@ func (x *GetSignInRulesRequest) String() string {
 func (*GetSignInRulesRequest) ProtoMessage() {}
 
 func (x *GetSignInRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[13]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -980,7 +1096,7 @@ func (x *GetSignInRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSignInRulesRequest.ProtoReflect.Descriptor instead.
 func (*GetSignInRulesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{13}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetSignInRulesRequest) GetUid() string {
@@ -1005,7 +1121,7 @@ type UpdateSignInRulesRequest struct {
 
 func (x *UpdateSignInRulesRequest) Reset() {
 	*x = UpdateSignInRulesRequest{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[14]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1017,7 +1133,7 @@ func (x *UpdateSignInRulesRequest) String() string {
 func (*UpdateSignInRulesRequest) ProtoMessage() {}
 
 func (x *UpdateSignInRulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[14]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1030,7 +1146,7 @@ func (x *UpdateSignInRulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateSignInRulesRequest.ProtoReflect.Descriptor instead.
 func (*UpdateSignInRulesRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{14}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *UpdateSignInRulesRequest) GetUid() string {
@@ -1069,7 +1185,7 @@ type TestIdentityProviderRequest struct {
 
 func (x *TestIdentityProviderRequest) Reset() {
 	*x = TestIdentityProviderRequest{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[15]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +1197,7 @@ func (x *TestIdentityProviderRequest) String() string {
 func (*TestIdentityProviderRequest) ProtoMessage() {}
 
 func (x *TestIdentityProviderRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[15]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +1210,7 @@ func (x *TestIdentityProviderRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestIdentityProviderRequest.ProtoReflect.Descriptor instead.
 func (*TestIdentityProviderRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{15}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TestIdentityProviderRequest) GetUid() string {
@@ -1133,7 +1249,7 @@ type ProviderCheck struct {
 
 func (x *ProviderCheck) Reset() {
 	*x = ProviderCheck{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[16]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1145,7 +1261,7 @@ func (x *ProviderCheck) String() string {
 func (*ProviderCheck) ProtoMessage() {}
 
 func (x *ProviderCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[16]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1158,7 +1274,7 @@ func (x *ProviderCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProviderCheck.ProtoReflect.Descriptor instead.
 func (*ProviderCheck) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{16}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ProviderCheck) GetName() string {
@@ -1200,7 +1316,7 @@ type TestIdentityProviderResponse struct {
 
 func (x *TestIdentityProviderResponse) Reset() {
 	*x = TestIdentityProviderResponse{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[17]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1212,7 +1328,7 @@ func (x *TestIdentityProviderResponse) String() string {
 func (*TestIdentityProviderResponse) ProtoMessage() {}
 
 func (x *TestIdentityProviderResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[17]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1225,7 +1341,7 @@ func (x *TestIdentityProviderResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestIdentityProviderResponse.ProtoReflect.Descriptor instead.
 func (*TestIdentityProviderResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{17}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TestIdentityProviderResponse) GetChecks() []*ProviderCheck {
@@ -1267,7 +1383,7 @@ type ListJoinsRequest struct {
 
 func (x *ListJoinsRequest) Reset() {
 	*x = ListJoinsRequest{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[18]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1279,7 +1395,7 @@ func (x *ListJoinsRequest) String() string {
 func (*ListJoinsRequest) ProtoMessage() {}
 
 func (x *ListJoinsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[18]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1292,7 +1408,7 @@ func (x *ListJoinsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJoinsRequest.ProtoReflect.Descriptor instead.
 func (*ListJoinsRequest) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{18}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListJoinsRequest) GetParent() string {
@@ -1325,7 +1441,7 @@ type Join struct {
 
 func (x *Join) Reset() {
 	*x = Join{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[19]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1337,7 +1453,7 @@ func (x *Join) String() string {
 func (*Join) ProtoMessage() {}
 
 func (x *Join) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[19]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1350,7 +1466,7 @@ func (x *Join) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Join.ProtoReflect.Descriptor instead.
 func (*Join) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{19}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Join) GetInviteUid() string {
@@ -1413,7 +1529,7 @@ type ListJoinsResponse struct {
 
 func (x *ListJoinsResponse) Reset() {
 	*x = ListJoinsResponse{}
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[20]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1425,7 +1541,7 @@ func (x *ListJoinsResponse) String() string {
 func (*ListJoinsResponse) ProtoMessage() {}
 
 func (x *ListJoinsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[20]
+	mi := &file_holdfast_signin_v1_signin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1438,7 +1554,7 @@ func (x *ListJoinsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJoinsResponse.ProtoReflect.Descriptor instead.
 func (*ListJoinsResponse) Descriptor() ([]byte, []int) {
-	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{20}
+	return file_holdfast_signin_v1_signin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListJoinsResponse) GetJoins() []*Join {
@@ -1464,7 +1580,10 @@ const file_holdfast_signin_v1_signin_proto_rawDesc = "" +
 	"\vexpire_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\x12\x18\n" +
 	"\acurrent\x18\b \x01(\bR\acurrent\x12\x18\n" +
-	"\abrowser\x18\t \x01(\bR\abrowser\"8\n" +
+	"\abrowser\x18\t \x01(\bR\abrowser\"|\n" +
+	"\fEndedSession\x125\n" +
+	"\asession\x18\x01 \x01(\v2\x1b.holdfast.signin.v1.SessionR\asession\x125\n" +
+	"\x06reason\x18\x02 \x01(\x0e2\x1d.holdfast.signin.v1.EndReasonR\x06reason\"8\n" +
 	"\x13ListSessionsRequest\x12!\n" +
 	"\fidentity_uid\x18\x01 \x01(\tR\videntityUid\"O\n" +
 	"\x14ListSessionsResponse\x127\n" +
@@ -1554,7 +1673,13 @@ const file_holdfast_signin_v1_signin_proto_rawDesc = "" +
 	"\x05email\x18\x06 \x01(\tR\x05email\x127\n" +
 	"\tjoin_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\bjoinTime\"C\n" +
 	"\x11ListJoinsResponse\x12.\n" +
-	"\x05joins\x18\x01 \x03(\v2\x18.holdfast.signin.v1.JoinR\x05joins2\xbc\v\n" +
+	"\x05joins\x18\x01 \x03(\v2\x18.holdfast.signin.v1.JoinR\x05joins*\x96\x01\n" +
+	"\tEndReason\x12\x1a\n" +
+	"\x16END_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12END_REASON_REQUEST\x10\x01\x12\x15\n" +
+	"\x11END_REASON_REPLAY\x10\x02\x12\x1d\n" +
+	"\x19END_REASON_PASSWORD_RESET\x10\x03\x12\x1f\n" +
+	"\x1bEND_REASON_IDENTITY_DELETED\x10\x042\xbc\v\n" +
 	"\rSignInService\x12\x86\x01\n" +
 	"\fListSessions\x12'.holdfast.signin.v1.ListSessionsRequest\x1a(.holdfast.signin.v1.ListSessionsResponse\"#\x82\xd3\xe4\x93\x02\x15\x12\x13/signin/v1/sessions\x8a\xaf\xa8\xd2\x05\x02\x12\x00\x12w\n" +
 	"\n" +
@@ -1589,78 +1714,83 @@ func file_holdfast_signin_v1_signin_proto_rawDescGZIP() []byte {
 	return file_holdfast_signin_v1_signin_proto_rawDescData
 }
 
-var file_holdfast_signin_v1_signin_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_holdfast_signin_v1_signin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_holdfast_signin_v1_signin_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_holdfast_signin_v1_signin_proto_goTypes = []any{
-	(*Session)(nil),                      // 0: holdfast.signin.v1.Session
-	(*ListSessionsRequest)(nil),          // 1: holdfast.signin.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),         // 2: holdfast.signin.v1.ListSessionsResponse
-	(*EndSessionRequest)(nil),            // 3: holdfast.signin.v1.EndSessionRequest
-	(*Account)(nil),                      // 4: holdfast.signin.v1.Account
-	(*CreateAccountRequest)(nil),         // 5: holdfast.signin.v1.CreateAccountRequest
-	(*CreateAccountResponse)(nil),        // 6: holdfast.signin.v1.CreateAccountResponse
-	(*AccountLink)(nil),                  // 7: holdfast.signin.v1.AccountLink
-	(*CreateAccountLinkRequest)(nil),     // 8: holdfast.signin.v1.CreateAccountLinkRequest
-	(*DeleteAccountRequest)(nil),         // 9: holdfast.signin.v1.DeleteAccountRequest
-	(*ListAccountsRequest)(nil),          // 10: holdfast.signin.v1.ListAccountsRequest
-	(*ListAccountsResponse)(nil),         // 11: holdfast.signin.v1.ListAccountsResponse
-	(*SignInRules)(nil),                  // 12: holdfast.signin.v1.SignInRules
-	(*GetSignInRulesRequest)(nil),        // 13: holdfast.signin.v1.GetSignInRulesRequest
-	(*UpdateSignInRulesRequest)(nil),     // 14: holdfast.signin.v1.UpdateSignInRulesRequest
-	(*TestIdentityProviderRequest)(nil),  // 15: holdfast.signin.v1.TestIdentityProviderRequest
-	(*ProviderCheck)(nil),                // 16: holdfast.signin.v1.ProviderCheck
-	(*TestIdentityProviderResponse)(nil), // 17: holdfast.signin.v1.TestIdentityProviderResponse
-	(*ListJoinsRequest)(nil),             // 18: holdfast.signin.v1.ListJoinsRequest
-	(*Join)(nil),                         // 19: holdfast.signin.v1.Join
-	(*ListJoinsResponse)(nil),            // 20: holdfast.signin.v1.ListJoinsResponse
-	(*timestamppb.Timestamp)(nil),        // 21: google.protobuf.Timestamp
-	(*common.UIDPFilter)(nil),            // 22: holdfast.common.UIDPFilter
-	(*v2beta1.IdentityProvider)(nil),     // 23: holdfast.iam.v2beta1.IdentityProvider
-	(*emptypb.Empty)(nil),                // 24: google.protobuf.Empty
+	(EndReason)(0),                       // 0: holdfast.signin.v1.EndReason
+	(*Session)(nil),                      // 1: holdfast.signin.v1.Session
+	(*EndedSession)(nil),                 // 2: holdfast.signin.v1.EndedSession
+	(*ListSessionsRequest)(nil),          // 3: holdfast.signin.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),         // 4: holdfast.signin.v1.ListSessionsResponse
+	(*EndSessionRequest)(nil),            // 5: holdfast.signin.v1.EndSessionRequest
+	(*Account)(nil),                      // 6: holdfast.signin.v1.Account
+	(*CreateAccountRequest)(nil),         // 7: holdfast.signin.v1.CreateAccountRequest
+	(*CreateAccountResponse)(nil),        // 8: holdfast.signin.v1.CreateAccountResponse
+	(*AccountLink)(nil),                  // 9: holdfast.signin.v1.AccountLink
+	(*CreateAccountLinkRequest)(nil),     // 10: holdfast.signin.v1.CreateAccountLinkRequest
+	(*DeleteAccountRequest)(nil),         // 11: holdfast.signin.v1.DeleteAccountRequest
+	(*ListAccountsRequest)(nil),          // 12: holdfast.signin.v1.ListAccountsRequest
+	(*ListAccountsResponse)(nil),         // 13: holdfast.signin.v1.ListAccountsResponse
+	(*SignInRules)(nil),                  // 14: holdfast.signin.v1.SignInRules
+	(*GetSignInRulesRequest)(nil),        // 15: holdfast.signin.v1.GetSignInRulesRequest
+	(*UpdateSignInRulesRequest)(nil),     // 16: holdfast.signin.v1.UpdateSignInRulesRequest
+	(*TestIdentityProviderRequest)(nil),  // 17: holdfast.signin.v1.TestIdentityProviderRequest
+	(*ProviderCheck)(nil),                // 18: holdfast.signin.v1.ProviderCheck
+	(*TestIdentityProviderResponse)(nil), // 19: holdfast.signin.v1.TestIdentityProviderResponse
+	(*ListJoinsRequest)(nil),             // 20: holdfast.signin.v1.ListJoinsRequest
+	(*Join)(nil),                         // 21: holdfast.signin.v1.Join
+	(*ListJoinsResponse)(nil),            // 22: holdfast.signin.v1.ListJoinsResponse
+	(*timestamppb.Timestamp)(nil),        // 23: google.protobuf.Timestamp
+	(*common.UIDPFilter)(nil),            // 24: holdfast.common.UIDPFilter
+	(*v2beta1.IdentityProvider)(nil),     // 25: holdfast.iam.v2beta1.IdentityProvider
+	(*emptypb.Empty)(nil),                // 26: google.protobuf.Empty
 }
 var file_holdfast_signin_v1_signin_proto_depIdxs = []int32{
-	21, // 0: holdfast.signin.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	21, // 1: holdfast.signin.v1.Session.use_time:type_name -> google.protobuf.Timestamp
-	21, // 2: holdfast.signin.v1.Session.expire_time:type_name -> google.protobuf.Timestamp
-	0,  // 3: holdfast.signin.v1.ListSessionsResponse.sessions:type_name -> holdfast.signin.v1.Session
-	21, // 4: holdfast.signin.v1.Account.create_time:type_name -> google.protobuf.Timestamp
-	21, // 5: holdfast.signin.v1.Account.update_time:type_name -> google.protobuf.Timestamp
-	21, // 6: holdfast.signin.v1.Account.use_time:type_name -> google.protobuf.Timestamp
-	4,  // 7: holdfast.signin.v1.CreateAccountRequest.account:type_name -> holdfast.signin.v1.Account
-	4,  // 8: holdfast.signin.v1.CreateAccountResponse.account:type_name -> holdfast.signin.v1.Account
-	7,  // 9: holdfast.signin.v1.CreateAccountResponse.link:type_name -> holdfast.signin.v1.AccountLink
-	21, // 10: holdfast.signin.v1.AccountLink.expire_time:type_name -> google.protobuf.Timestamp
-	22, // 11: holdfast.signin.v1.ListAccountsRequest.uidp:type_name -> holdfast.common.UIDPFilter
-	4,  // 12: holdfast.signin.v1.ListAccountsResponse.accounts:type_name -> holdfast.signin.v1.Account
-	12, // 13: holdfast.signin.v1.UpdateSignInRulesRequest.rules:type_name -> holdfast.signin.v1.SignInRules
-	23, // 14: holdfast.signin.v1.TestIdentityProviderRequest.identity_provider:type_name -> holdfast.iam.v2beta1.IdentityProvider
-	16, // 15: holdfast.signin.v1.TestIdentityProviderResponse.checks:type_name -> holdfast.signin.v1.ProviderCheck
-	21, // 16: holdfast.signin.v1.Join.join_time:type_name -> google.protobuf.Timestamp
-	19, // 17: holdfast.signin.v1.ListJoinsResponse.joins:type_name -> holdfast.signin.v1.Join
-	1,  // 18: holdfast.signin.v1.SignInService.ListSessions:input_type -> holdfast.signin.v1.ListSessionsRequest
-	3,  // 19: holdfast.signin.v1.SignInService.EndSession:input_type -> holdfast.signin.v1.EndSessionRequest
-	5,  // 20: holdfast.signin.v1.SignInService.CreateAccount:input_type -> holdfast.signin.v1.CreateAccountRequest
-	8,  // 21: holdfast.signin.v1.SignInService.CreateAccountLink:input_type -> holdfast.signin.v1.CreateAccountLinkRequest
-	9,  // 22: holdfast.signin.v1.SignInService.DeleteAccount:input_type -> holdfast.signin.v1.DeleteAccountRequest
-	10, // 23: holdfast.signin.v1.SignInService.ListAccounts:input_type -> holdfast.signin.v1.ListAccountsRequest
-	13, // 24: holdfast.signin.v1.SignInService.GetSignInRules:input_type -> holdfast.signin.v1.GetSignInRulesRequest
-	14, // 25: holdfast.signin.v1.SignInService.UpdateSignInRules:input_type -> holdfast.signin.v1.UpdateSignInRulesRequest
-	15, // 26: holdfast.signin.v1.SignInService.TestIdentityProvider:input_type -> holdfast.signin.v1.TestIdentityProviderRequest
-	18, // 27: holdfast.signin.v1.SignInService.ListJoins:input_type -> holdfast.signin.v1.ListJoinsRequest
-	2,  // 28: holdfast.signin.v1.SignInService.ListSessions:output_type -> holdfast.signin.v1.ListSessionsResponse
-	24, // 29: holdfast.signin.v1.SignInService.EndSession:output_type -> google.protobuf.Empty
-	6,  // 30: holdfast.signin.v1.SignInService.CreateAccount:output_type -> holdfast.signin.v1.CreateAccountResponse
-	7,  // 31: holdfast.signin.v1.SignInService.CreateAccountLink:output_type -> holdfast.signin.v1.AccountLink
-	24, // 32: holdfast.signin.v1.SignInService.DeleteAccount:output_type -> google.protobuf.Empty
-	11, // 33: holdfast.signin.v1.SignInService.ListAccounts:output_type -> holdfast.signin.v1.ListAccountsResponse
-	12, // 34: holdfast.signin.v1.SignInService.GetSignInRules:output_type -> holdfast.signin.v1.SignInRules
-	12, // 35: holdfast.signin.v1.SignInService.UpdateSignInRules:output_type -> holdfast.signin.v1.SignInRules
-	17, // 36: holdfast.signin.v1.SignInService.TestIdentityProvider:output_type -> holdfast.signin.v1.TestIdentityProviderResponse
-	20, // 37: holdfast.signin.v1.SignInService.ListJoins:output_type -> holdfast.signin.v1.ListJoinsResponse
-	28, // [28:38] is the sub-list for method output_type
-	18, // [18:28] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	23, // 0: holdfast.signin.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	23, // 1: holdfast.signin.v1.Session.use_time:type_name -> google.protobuf.Timestamp
+	23, // 2: holdfast.signin.v1.Session.expire_time:type_name -> google.protobuf.Timestamp
+	1,  // 3: holdfast.signin.v1.EndedSession.session:type_name -> holdfast.signin.v1.Session
+	0,  // 4: holdfast.signin.v1.EndedSession.reason:type_name -> holdfast.signin.v1.EndReason
+	1,  // 5: holdfast.signin.v1.ListSessionsResponse.sessions:type_name -> holdfast.signin.v1.Session
+	23, // 6: holdfast.signin.v1.Account.create_time:type_name -> google.protobuf.Timestamp
+	23, // 7: holdfast.signin.v1.Account.update_time:type_name -> google.protobuf.Timestamp
+	23, // 8: holdfast.signin.v1.Account.use_time:type_name -> google.protobuf.Timestamp
+	6,  // 9: holdfast.signin.v1.CreateAccountRequest.account:type_name -> holdfast.signin.v1.Account
+	6,  // 10: holdfast.signin.v1.CreateAccountResponse.account:type_name -> holdfast.signin.v1.Account
+	9,  // 11: holdfast.signin.v1.CreateAccountResponse.link:type_name -> holdfast.signin.v1.AccountLink
+	23, // 12: holdfast.signin.v1.AccountLink.expire_time:type_name -> google.protobuf.Timestamp
+	24, // 13: holdfast.signin.v1.ListAccountsRequest.uidp:type_name -> holdfast.common.UIDPFilter
+	6,  // 14: holdfast.signin.v1.ListAccountsResponse.accounts:type_name -> holdfast.signin.v1.Account
+	14, // 15: holdfast.signin.v1.UpdateSignInRulesRequest.rules:type_name -> holdfast.signin.v1.SignInRules
+	25, // 16: holdfast.signin.v1.TestIdentityProviderRequest.identity_provider:type_name -> holdfast.iam.v2beta1.IdentityProvider
+	18, // 17: holdfast.signin.v1.TestIdentityProviderResponse.checks:type_name -> holdfast.signin.v1.ProviderCheck
+	23, // 18: holdfast.signin.v1.Join.join_time:type_name -> google.protobuf.Timestamp
+	21, // 19: holdfast.signin.v1.ListJoinsResponse.joins:type_name -> holdfast.signin.v1.Join
+	3,  // 20: holdfast.signin.v1.SignInService.ListSessions:input_type -> holdfast.signin.v1.ListSessionsRequest
+	5,  // 21: holdfast.signin.v1.SignInService.EndSession:input_type -> holdfast.signin.v1.EndSessionRequest
+	7,  // 22: holdfast.signin.v1.SignInService.CreateAccount:input_type -> holdfast.signin.v1.CreateAccountRequest
+	10, // 23: holdfast.signin.v1.SignInService.CreateAccountLink:input_type -> holdfast.signin.v1.CreateAccountLinkRequest
+	11, // 24: holdfast.signin.v1.SignInService.DeleteAccount:input_type -> holdfast.signin.v1.DeleteAccountRequest
+	12, // 25: holdfast.signin.v1.SignInService.ListAccounts:input_type -> holdfast.signin.v1.ListAccountsRequest
+	15, // 26: holdfast.signin.v1.SignInService.GetSignInRules:input_type -> holdfast.signin.v1.GetSignInRulesRequest
+	16, // 27: holdfast.signin.v1.SignInService.UpdateSignInRules:input_type -> holdfast.signin.v1.UpdateSignInRulesRequest
+	17, // 28: holdfast.signin.v1.SignInService.TestIdentityProvider:input_type -> holdfast.signin.v1.TestIdentityProviderRequest
+	20, // 29: holdfast.signin.v1.SignInService.ListJoins:input_type -> holdfast.signin.v1.ListJoinsRequest
+	4,  // 30: holdfast.signin.v1.SignInService.ListSessions:output_type -> holdfast.signin.v1.ListSessionsResponse
+	26, // 31: holdfast.signin.v1.SignInService.EndSession:output_type -> google.protobuf.Empty
+	8,  // 32: holdfast.signin.v1.SignInService.CreateAccount:output_type -> holdfast.signin.v1.CreateAccountResponse
+	9,  // 33: holdfast.signin.v1.SignInService.CreateAccountLink:output_type -> holdfast.signin.v1.AccountLink
+	26, // 34: holdfast.signin.v1.SignInService.DeleteAccount:output_type -> google.protobuf.Empty
+	13, // 35: holdfast.signin.v1.SignInService.ListAccounts:output_type -> holdfast.signin.v1.ListAccountsResponse
+	14, // 36: holdfast.signin.v1.SignInService.GetSignInRules:output_type -> holdfast.signin.v1.SignInRules
+	14, // 37: holdfast.signin.v1.SignInService.UpdateSignInRules:output_type -> holdfast.signin.v1.SignInRules
+	19, // 38: holdfast.signin.v1.SignInService.TestIdentityProvider:output_type -> holdfast.signin.v1.TestIdentityProviderResponse
+	22, // 39: holdfast.signin.v1.SignInService.ListJoins:output_type -> holdfast.signin.v1.ListJoinsResponse
+	30, // [30:40] is the sub-list for method output_type
+	20, // [20:30] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_holdfast_signin_v1_signin_proto_init() }
@@ -1668,19 +1798,20 @@ func file_holdfast_signin_v1_signin_proto_init() {
 	if File_holdfast_signin_v1_signin_proto != nil {
 		return
 	}
-	file_holdfast_signin_v1_signin_proto_msgTypes[11].OneofWrappers = []any{}
+	file_holdfast_signin_v1_signin_proto_msgTypes[12].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_holdfast_signin_v1_signin_proto_rawDesc), len(file_holdfast_signin_v1_signin_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   21,
+			NumEnums:      1,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_holdfast_signin_v1_signin_proto_goTypes,
 		DependencyIndexes: file_holdfast_signin_v1_signin_proto_depIdxs,
+		EnumInfos:         file_holdfast_signin_v1_signin_proto_enumTypes,
 		MessageInfos:      file_holdfast_signin_v1_signin_proto_msgTypes,
 	}.Build()
 	File_holdfast_signin_v1_signin_proto = out.File
