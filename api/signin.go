@@ -38,7 +38,7 @@ func (s signIn) ListSessions(ctx context.Context, r *signinpb.ListSessionsReques
 	return &signinpb.ListSessionsResponse{Sessions: convert(all, func(n resource.Session) *signinpb.Session {
 		return &signinpb.Session{
 			Id: n.ID, IdentityUid: string(n.Identity), Agent: n.Agent, Address: n.Address, CreateTime: timeOf(n.CreateTime),
-			UseTime: timeOf(n.UsedTime), ExpireTime: timeOf(n.ExpireTime), Current: n.ID == current, Browser: n.Browser,
+			UseTime: timeOf(n.UsedTime), ExpireTime: timeOf(n.ExpireTime), Current: n.ID == current, Browser: n.Browser, Program: login.Program(n.Agent),
 		}
 	})}, nil
 }
@@ -71,6 +71,7 @@ func accountOf(a resource.Account, passkeys int) *signinpb.Account {
 	return &signinpb.Account{
 		Uid: string(a.UID), Email: a.Email, Name: a.Name, IdentityUid: string(a.Identity), HasPassword: a.Password != "", Totp: len(a.TOTP) > 0,
 		Passkeys: int32(passkeys), CreateTime: timeOf(a.CreateTime), UpdateTime: timeOf(a.UpdateTime), UseTime: timeOf(a.UseTime),
+		RecoveryCodes: int32(a.RecoveryCodes),
 	}
 }
 

@@ -97,7 +97,7 @@ func TestForeignForms(t *testing.T) {
 	}
 	b = x.browser(t)
 	b.signIn()
-	for _, path := range []string{"/account/password", "/account/totp/start", "/account/totp", "/account/totp/remove", "/account/passkeys/remove", "/account/sessions/end", "/signout"} {
+	for _, path := range []string{"/account/password", "/account/totp/start", "/account/totp", "/account/totp/remove", "/account/recovery", "/account/passkeys/remove", "/account/sessions/end", "/signout"} {
 		for _, csrf := range []string{"", "x", x.browserCSRF(t)} {
 			if a := b.post(path, "csrf", csrf, "current", password, "password", "another good password"); a.status != http.StatusForbidden {
 				t.Errorf("%s with the token %q: %d", path, csrf, a.status)

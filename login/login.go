@@ -129,6 +129,7 @@ func (s *Service) Handler() http.Handler {
 	mux.HandleFunc("POST /signin/provider", s.chooseProvider)
 	mux.HandleFunc("POST /signin/password", s.password)
 	mux.HandleFunc("POST /signin/totp", s.totp)
+	mux.HandleFunc("POST /signin/recovery", s.recovery)
 	mux.HandleFunc("POST /signin/passkey/start", s.passkeyStart)
 	mux.HandleFunc("POST /signin/passkey", s.passkey)
 	mux.HandleFunc("POST /signin/join/start", s.showJoin)

@@ -177,7 +177,7 @@ func tooMany(wait time.Duration) string {
 }
 
 func (s *Service) factorPage(a resource.Account) *factorPage {
-	return &factorPage{Email: a.Email, TOTP: len(a.TOTP) > 0, Passkey: len(a.Passkeys) > 0 && s.webauthn != nil}
+	return &factorPage{Email: a.Email, TOTP: len(a.TOTP) > 0, Passkey: len(a.Passkeys) > 0 && s.webauthn != nil, Recovery: a.RecoveryCodes > 0}
 }
 
 // checkedPassword returns the account that an e-mail address and a password are
