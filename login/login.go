@@ -144,7 +144,7 @@ func (s *Service) Handler() http.Handler {
 	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.problem(w, r, http.StatusForbidden, "This form was sent from another site", "Start again from here.")
 	}))
-	pages := s.withActor(cross.Handler(mux))
+	pages := s.withActor(s.withReadableQuery(cross.Handler(mux)))
 	programs := http.NewServeMux() // these come from no browser and carry no cookie
 	programs.HandleFunc("POST /oauth/token", s.tokenEndpoint)
 	programs.HandleFunc("POST /oauth/device_authorization", s.deviceEndpoint)

@@ -168,10 +168,12 @@ func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	giveBack, wait := s.try("totp "+a.Email, remote(r))
-	step := int64(0)
-	if wait == 0 {
-		step = fits(key.Secret(), plainCode(s.field(w, r, "code")), 0, s.cfg.Now())
+	if wait > 0 {
+		retryAfter(w, wait)
+		s.totpPage(w, r, http.StatusTooManyRequests, n, key, map[string]string{"code": tooMany(wait)})
+		return
 	}
+	step := fits(key.Secret(), plainCode(s.field(w, r, "code")), 0, s.cfg.Now())
 	if step == 0 {
 		s.totpPage(w, r, http.StatusBadRequest, n, key, map[string]string{"code": "This code is not right. Codes change every 30 seconds."})
 		return
