@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"regexp"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -43,6 +45,8 @@ func (s signIn) ListSessions(ctx context.Context, r *signinpb.ListSessionsReques
 	})}, nil
 }
 
+var sessionID = regexp.MustCompile(`^[0-9A-Za-z_-]{1,64}$`)
+
 // EndSession is of signinpb.SignInServiceServer.
 func (s signIn) EndSession(ctx context.Context, r *signinpb.EndSessionRequest) (*emptypb.Empty, error) {
 	identity, err := optionalUID("identity_uid", r.GetIdentityUid())
@@ -52,7 +56,7 @@ func (s signIn) EndSession(ctx context.Context, r *signinpb.EndSessionRequest) (
 	switch id := r.GetId(); {
 	case id == "":
 		return nil, fault.Field("id", "is required: of a session, current, or - for all")
-	case len(id) > 64:
+	case !sessionID.MatchString(id):
 		return nil, fault.Field("id", "is not the id of a session")
 	case id == "-":
 		_, err = s.login.EndSessions(ctx, identity)
@@ -130,6 +134,9 @@ func (s signIn) DeleteAccount(ctx context.Context, r *signinpb.DeleteAccountRequ
 
 // ListAccounts is of signinpb.SignInServiceServer.
 func (s signIn) ListAccounts(ctx context.Context, r *signinpb.ListAccountsRequest) (*signinpb.ListAccountsResponse, error) {
+	if strings.ContainsRune(r.GetEmail(), 0) {
+		return nil, fault.Field("email", "is not an e-mail address")
+	}
 	p, passkeys, err := s.login.ListAccounts(ctx, resource.Filter{Place: placeOf(r), Name: resource.NormalEmail(r.GetEmail())}, pageOf(r))
 	if err != nil {
 		return nil, err

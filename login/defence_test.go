@@ -181,6 +181,16 @@ func TestLoginCSRF(t *testing.T) {
 	if a := victim.get(answer); a.status != http.StatusBadRequest || victim.session() != "" {
 		t.Errorf("the victim is let in with the attacker's answer: %d %s", a.status, a.location)
 	}
+	// Nor do they with an answer that names their sign-in, which is no secret.
+	_, flow, _ := strings.Cut(victim.get("/signin").location, "flow=")
+	victim.get("/signin/provider?flow=" + flow + "&provider=" + url.QueryEscape(string(idp.UID)))
+	forged := must[*url.URL](t)(url.Parse(answer))
+	q := forged.Query()
+	q.Set("state", flow+q.Get("state")[26:])
+	forged.RawQuery = q.Encode()
+	if a := victim.get(forged.String()); a.status != http.StatusBadRequest || victim.session() != "" {
+		t.Errorf("an answer with a state that was made up: %d %s", a.status, a.location)
+	}
 	if a := attacker.get(answer); query(t, a.location).Get("token") == "" {
 		t.Errorf("the attacker's own answer: %d %s\n%s", a.status, a.location, a.body)
 	}
@@ -384,6 +394,11 @@ func TestReplayOfCode(t *testing.T) {
 		wrong[i] = "wrong"
 		if status, body := x.redeem(t, append(wrong, "code", handed())...); status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", name, status, body)
+		}
+	}
+	for _, n := range must[[]resource.Session](t)(x.store.Sessions(t.Context(), x.owner.Identity)) {
+		if !n.Browser {
+			t.Errorf("a session goes on that nobody has the tokens of: %+v", n)
 		}
 	}
 	late := handed()
