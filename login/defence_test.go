@@ -577,6 +577,9 @@ func TestInvites(t *testing.T) {
 			return f.Unmet[0].Subject
 		}
 		once, code := x.invite(t, resource.GroupInvite{SingleUse: true})
+		if why := reason(t, tampered(code), bearer("ann@example.test", true)); why != "INVITE_UNKNOWN" {
+			t.Errorf("with another secret: %q", why)
+		}
 		if why := reason(t, code, bearer("ann@example.test", true)); why != "" {
 			t.Fatal(why)
 		}
@@ -584,7 +587,7 @@ func TestInvites(t *testing.T) {
 			t.Errorf("used: %q", why)
 		}
 		if why := reason(t, tampered(code), bearer("bob@example.test", true)); why != "INVITE_UNKNOWN" {
-			t.Errorf("with another secret: %q", why)
+			t.Errorf("used, with another secret: %q", why)
 		}
 		revoked, code := x.invite(t, resource.GroupInvite{})
 		if err := x.store.DeleteInvite(t.Context(), revoked.UID); err != nil {

@@ -273,7 +273,7 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, f, orElse(err, fault.New(fault.PermissionDenied, "Permission denied: an account is made with an invite")))
 		return
 	}
-	a := resource.Account{Email: resource.NormalEmail(s.field(w, r, "email")), Name: strings.TrimSpace(s.field(w, r, "name"))}
+	a := resource.Account{Email: resource.NormalEmail(s.field(w, r, "email")), Name: strings.TrimSpace(s.field(w, r, "name")), UseTime: s.now()}
 	if invite.Email != "" {
 		a.Email = resource.NormalEmail(invite.Email)
 	}
