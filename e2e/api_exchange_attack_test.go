@@ -70,6 +70,7 @@ var attacks = map[string]attack{
 	"a key of its own":        {ownKey, codes.Unauthenticated, `"jwk"`, false},
 	"an unknown crit":         {header(`{"alg":"RS256","kid":"rsa","crit":["x"],"x":1}`, withRSA), codes.Unauthenticated, `"crit"`, false},
 	"claims not in base64url": {header(`{"alg":"RS256","kid":"rsa","b64":false,"crit":["b64"]}`, withRSA), codes.Unauthenticated, `"crit"`, false},
+	"the same, silently":      {header(`{"alg":"RS256","kid":"rsa","b64":false}`, withRSA), codes.Unauthenticated, `"b64"`, false},
 
 	// Whom it is for.
 	"another audience":       {claim("aud", "https://elsewhere.example"), codes.PermissionDenied, `"aud"`, true},

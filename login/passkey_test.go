@@ -121,7 +121,7 @@ func (b *browser) script(target string, fields map[string]any, headers ...string
 func (b *browser) register(d *authenticator) {
 	b.t.Helper()
 	csrf := b.csrf()
-	q := ask(b.t, b.script("/account/passkeys/start", map[string]any{"csrf": csrf}))
+	q := ask(b.t, b.script("/account/passkeys/start", map[string]any{"csrf": csrf, "current": password}))
 	if a := b.script("/account/passkeys", map[string]any{"csrf": csrf, "name": "key", "credential": d.make(q)}); a.status != http.StatusOK {
 		b.t.Fatalf("%d %s", a.status, a.body)
 	}
@@ -265,6 +265,9 @@ func TestPasskeyForeign(t *testing.T) {
 			t.Errorf("%s of another site: %d", path, a.status)
 		}
 	}
+	if a := b.script("/account/passkeys/start", map[string]any{"csrf": csrf, "current": "wrong"}); a.status != http.StatusBadRequest || !strings.Contains(a.body, "not your password") {
+		t.Errorf("a new passkey for a browser that was left open: %d %s", a.status, a.body)
+	}
 	for name, change := range map[string]func(d *authenticator){
 		"of a page of another site": func(d *authenticator) { d.origin = "https://evil.test" },
 		"for another site":          func(d *authenticator) { d.host = "evil.test" },
@@ -272,14 +275,14 @@ func TestPasskeyForeign(t *testing.T) {
 		"that nobody pressed":       func(d *authenticator) { d.flags = 0 },
 	} {
 		d := x.authenticator(t)
-		q := ask(t, b.script("/account/passkeys/start", map[string]any{"csrf": csrf}))
+		q := ask(t, b.script("/account/passkeys/start", map[string]any{"csrf": csrf, "current": password}))
 		change(d)
 		if a := b.script("/account/passkeys", map[string]any{"csrf": csrf, "credential": d.make(q)}); a.status != http.StatusBadRequest {
 			t.Errorf("a new passkey %s: %d %s", name, a.status, a.body)
 		}
 	}
 	here := must[*url.URL](t)(url.Parse(x.url))
-	q := ask(t, b.script("/account/passkeys/start", map[string]any{"csrf": csrf}))
+	q := ask(t, b.script("/account/passkeys/start", map[string]any{"csrf": csrf, "current": password}))
 	cookies := b.Jar.Cookies(here)
 	for i, want := range []int{http.StatusOK, http.StatusBadRequest} {
 		b.Jar.SetCookies(here, cookies) // the question, as it was

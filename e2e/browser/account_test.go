@@ -39,6 +39,9 @@ func TestPasskey(t *testing.T) {
 	b.account(s, s.OwnerEmail, s.OwnerPassword)
 	b.fill("Name of a new passkey", "yellow key")
 	b.press("Add a passkey")
+	b.read("This is not your password") // there is none yet
+	b.fill("Your password", s.OwnerPassword)
+	b.press("Add a passkey")
 	b.read("yellow key")
 	b.inspect("account")
 	b.press("Make recovery codes")
