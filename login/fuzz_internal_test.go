@@ -31,8 +31,9 @@ func fuzzed(f *testing.F) *Service {
 	return s
 }
 
-func withCookie(name, value string) *http.Request {
-	r := httptest.NewRequest(http.MethodGet, "/", nil)
+func withCookie(t *testing.T, name, value string) *http.Request {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 	r.AddCookie(&http.Cookie{Name: name, Value: value})
 	return r
 }
@@ -46,19 +47,19 @@ func FuzzFlowCookie(f *testing.F) {
 	f.Add(id, "", []byte(`{"id":"`+id+`","exp":1900000000}`))
 	f.Add("../"+id, "eyJ9", []byte(`null`))
 	f.Fuzz(func(t *testing.T, id, value string, plain []byte) {
-		if s.open(withCookie(flowCookie+id, value), id) != nil {
+		if s.open(withCookie(t, flowCookie+id, value), id) != nil {
 			t.Errorf("%q, which nobody sealed, is a flow", value)
 		}
 		sealed := base64.RawURLEncoding.EncodeToString(s.cfg.Key.Seal(sealedFlow, plain))
-		got := s.open(withCookie(flowCookie+id, sealed), id)
+		got := s.open(withCookie(t, flowCookie+id, sealed), id)
 		if got != nil && (got.ID != id || got.Expires <= 1_900_000_000 || !flowID.MatchString(id)) {
 			t.Errorf("%s is the flow %q", plain, id)
 		}
-		if leg := s.openLeg(withCookie(flowCookie+id, sealed), id+"."+id); leg != nil && (leg.Leg != id+"."+id || leg.Provider == "") {
+		if leg := s.openLeg(withCookie(t, flowCookie+id, sealed), id+"."+id); leg != nil && (leg.Leg != id+"."+id || leg.Provider == "") {
 			t.Errorf("%s has the leg %q", plain, id)
 		}
 		other := base64.RawURLEncoding.EncodeToString(s.cfg.Key.Seal("passkey", plain))
-		if s.open(withCookie(flowCookie+id, other), id) != nil {
+		if s.open(withCookie(t, flowCookie+id, other), id) != nil {
 			t.Error("what was sealed for something else is a flow")
 		}
 	})
