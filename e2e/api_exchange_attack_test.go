@@ -82,6 +82,7 @@ var attacks = map[string]attack{
 	"a number among several": {claim("aud", []any{"http://issuer.test", 1}), codes.Unauthenticated, `"aud"`, false},
 	"an audience object":     {claim("aud", map[string]string{"http://issuer.test": ""}), codes.Unauthenticated, `"aud"`, false},
 	"audience with more":     {claim("aud", "http://issuer.test.evil.example"), codes.PermissionDenied, `"aud"`, true},
+	"audience with a query":  {claim("aud", "http://issuer.test?"), codes.PermissionDenied, `"aud"`, true},
 	"audience of a path":     {claim("aud", "http://issuer.test/sts"), codes.PermissionDenied, `"aud"`, true},
 	"audience in capitals":   {claim("aud", "HTTP://ISSUER.TEST"), codes.PermissionDenied, `"aud"`, true},
 	"audiences in one":       {claim("aud", "http://issuer.test,https://elsewhere.example"), codes.PermissionDenied, `"aud"`, true},
