@@ -59,6 +59,7 @@ type Config struct {
 	Version  string                // of the program, for the metrics and who asks
 	Dir      string                // for documents while they are imported; "": the system's
 	Events   event.Names           // what types of events begin with
+	Proxies  Proxies               // over gRPC; who serves HTTP has seen to it
 }
 
 const defaultMaxBody = 4 << 20

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
-	"net"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -36,10 +35,11 @@ type chain struct {
 	metrics      *metrics
 	authenticate func(context.Context, origin) (authz.Caller, error)
 	rules        map[string]rule // by full method name, all names
+	proxies      Proxies
 }
 
 func newChain(cfg Config, authenticate func(context.Context, origin) (authz.Caller, error)) *chain {
-	return &chain{cfg.Domain, cfg.Log, newMetrics(cfg.Metrics, cfg.Version), authenticate, methodRules()}
+	return &chain{cfg.Domain, cfg.Log, newMetrics(cfg.Metrics, cfg.Version), authenticate, methodRules(), cfg.Proxies}
 }
 
 // A call is one call on its way through the chain.
@@ -163,6 +163,9 @@ func (c *chain) unknown(_ any, ss grpc.ServerStream) error {
 func (c *chain) begin(ctx context.Context, method string) *call {
 	c.metrics.inFlight.Inc()
 	k := &call{origin: originOf(ctx), start: time.Now()}
+	if len(c.proxies) > 0 {
+		k.origin.remote = c.proxies.Client(k.origin.remote, metadata.ValueFromIncomingContext(ctx, ForwardedFor))
+	}
 	r, ok := c.rules[method]
 	if !ok {
 		r = rule{name: "unknown"}
@@ -270,13 +273,6 @@ func originOf(ctx context.Context) origin {
 	}
 	o.token, o.err = bearer(metadata.ValueFromIncomingContext(ctx, "authorization"), false)
 	return o
-}
-
-func host(addr string) string {
-	if h, _, err := net.SplitHostPort(addr); err == nil {
-		return h
-	}
-	return addr
 }
 
 const (

@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"regexp"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -45,9 +47,11 @@ func (s signIn) ListSessions(ctx context.Context, r *signinpb.ListSessionsReques
 func sessionOf(n resource.Session) *signinpb.Session {
 	return &signinpb.Session{
 		Id: n.ID, IdentityUid: string(n.Identity), Agent: n.Agent, Address: n.Address, CreateTime: timeOf(n.CreateTime),
-		UseTime: timeOf(n.UsedTime), ExpireTime: timeOf(n.ExpireTime), Browser: n.Browser,
+		UseTime: timeOf(n.UsedTime), ExpireTime: timeOf(n.ExpireTime), Browser: n.Browser, Program: login.Program(n.Agent),
 	}
 }
+
+var sessionID = regexp.MustCompile(`^[0-9A-Za-z_-]{1,64}$`)
 
 // EndSession is of signinpb.SignInServiceServer.
 func (s signIn) EndSession(ctx context.Context, r *signinpb.EndSessionRequest) (*emptypb.Empty, error) {
@@ -58,7 +62,7 @@ func (s signIn) EndSession(ctx context.Context, r *signinpb.EndSessionRequest) (
 	switch id := r.GetId(); {
 	case id == "":
 		return nil, fault.Field("id", "is required: of a session, current, or - for all")
-	case len(id) > 64:
+	case !sessionID.MatchString(id):
 		return nil, fault.Field("id", "is not the id of a session")
 	case id == "-":
 		_, err = s.login.EndSessions(ctx, identity)
@@ -77,6 +81,7 @@ func accountOf(a resource.Account, passkeys int) *signinpb.Account {
 	return &signinpb.Account{
 		Uid: string(a.UID), Email: a.Email, Name: a.Name, IdentityUid: string(a.Identity), HasPassword: a.Password != "", Totp: len(a.TOTP) > 0,
 		Passkeys: int32(passkeys), CreateTime: timeOf(a.CreateTime), UpdateTime: timeOf(a.UpdateTime), UseTime: timeOf(a.UseTime),
+		RecoveryCodes: int32(a.RecoveryCodes),
 	}
 }
 
@@ -135,6 +140,9 @@ func (s signIn) DeleteAccount(ctx context.Context, r *signinpb.DeleteAccountRequ
 
 // ListAccounts is of signinpb.SignInServiceServer.
 func (s signIn) ListAccounts(ctx context.Context, r *signinpb.ListAccountsRequest) (*signinpb.ListAccountsResponse, error) {
+	if strings.ContainsRune(r.GetEmail(), 0) {
+		return nil, fault.Field("email", "is not an e-mail address")
+	}
 	p, passkeys, err := s.login.ListAccounts(ctx, resource.Filter{Place: placeOf(r), Name: resource.NormalEmail(r.GetEmail())}, pageOf(r))
 	if err != nil {
 		return nil, err

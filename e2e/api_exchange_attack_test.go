@@ -70,6 +70,7 @@ var attacks = map[string]attack{
 	"a key of its own":        {ownKey, codes.Unauthenticated, `"jwk"`, false},
 	"an unknown crit":         {header(`{"alg":"RS256","kid":"rsa","crit":["x"],"x":1}`, withRSA), codes.Unauthenticated, `"crit"`, false},
 	"claims not in base64url": {header(`{"alg":"RS256","kid":"rsa","b64":false,"crit":["b64"]}`, withRSA), codes.Unauthenticated, `"crit"`, false},
+	"the same, silently":      {header(`{"alg":"RS256","kid":"rsa","b64":false}`, withRSA), codes.Unauthenticated, `"b64"`, false},
 
 	// Whom it is for.
 	"another audience":       {claim("aud", "https://elsewhere.example"), codes.PermissionDenied, `"aud"`, true},
@@ -81,6 +82,7 @@ var attacks = map[string]attack{
 	"a number among several": {claim("aud", []any{"http://issuer.test", 1}), codes.Unauthenticated, `"aud"`, false},
 	"an audience object":     {claim("aud", map[string]string{"http://issuer.test": ""}), codes.Unauthenticated, `"aud"`, false},
 	"audience with more":     {claim("aud", "http://issuer.test.evil.example"), codes.PermissionDenied, `"aud"`, true},
+	"audience with a query":  {claim("aud", "http://issuer.test?"), codes.PermissionDenied, `"aud"`, true},
 	"audience of a path":     {claim("aud", "http://issuer.test/sts"), codes.PermissionDenied, `"aud"`, true},
 	"audience in capitals":   {claim("aud", "HTTP://ISSUER.TEST"), codes.PermissionDenied, `"aud"`, true},
 	"audiences in one":       {claim("aud", "http://issuer.test,https://elsewhere.example"), codes.PermissionDenied, `"aud"`, true},
@@ -138,6 +140,7 @@ var attacks = map[string]attack{
 	"subject in another case": {func(f *fakeIssuer) string { return f.token(map[string]any{"sub": nil, "Sub": "job"}) }, codes.Unauthenticated, `"sub"`, false},
 	"no env":                  {claim("env", nil), codes.PermissionDenied, `"env"`, true},
 	"another env":             {claim("env", "test"), codes.PermissionDenied, `"env"`, true},
+	"env in capitals":         {claim("env", "PROD"), codes.PermissionDenied, `"env"`, true},
 	"several envs":            {claim("env", []string{"prod"}), codes.PermissionDenied, `"env"`, true},
 	"an env object":           {claim("env", map[string]string{"prod": "prod"}), codes.PermissionDenied, `"env"`, true},
 	"env in another case":     {func(f *fakeIssuer) string { return f.token(map[string]any{"ENV": "prod"}) }, codes.PermissionDenied, `"env"`, true},
@@ -152,11 +155,12 @@ var attacks = map[string]attack{
 	"an encrypted token":      {text(strings.Repeat("e30.", 4) + "e30"), codes.Unauthenticated, "not a signed token", false},
 	"JSON serialization":      {asJSON, codes.Unauthenticated, "", false},
 	"a huge token":            {claim("x", strings.Repeat("x", 17<<10)), codes.Unauthenticated, "too long", false},
-	"claims that are a list":  {whole(`["job"]`), codes.Unauthenticated, "", false},
-	"claims that are null":    {whole(`null`), codes.Unauthenticated, "", false},
+	"claims that are a list":  {whole(`["job"]`), codes.Unauthenticated, "one JSON object", false},
+	"claims that are null":    {whole(`null`), codes.Unauthenticated, "one JSON object", false},
 	"claims and more":         {func(f *fakeIssuer) string { return jws(rsaHeader, f.claims(prod)+"{}", withRSA) }, codes.Unauthenticated, "", false},
 	"claims not in UTF-8":     {payload("\"x\":\"\xff\""), codes.Unauthenticated, "UTF-8", false},
 	"a padded token":          {func(f *fakeIssuer) string { return f.token(prod) + "==" }, codes.Unauthenticated, "", false},
+	"a token with loose bits": {loose, codes.Unauthenticated, "cannot be read", false},
 	"a token in the old form": {func(f *fakeIssuer) string { return strings.Replace(f.token(prod), ".", "=.", 1) }, codes.Unauthenticated, "", false},
 }
 
@@ -266,6 +270,15 @@ func swapped(f *fakeIssuer) string {
 	good := strings.Split(f.token(map[string]any{"sub": "other", "env": "prod"}), ".")
 	want := strings.Split(f.token(prod), ".")
 	return good[0] + "." + want[1] + "." + good[2]
+}
+
+// loose is a good token whose last letter is another that means the same: of its
+// six bits the last four are not part of the signature.
+func loose(f *fakeIssuer) string {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	good := f.token(prod)
+	last := strings.IndexByte(letters, good[len(good)-1])
+	return good[:len(good)-1] + letters[last+1:last+2]
 }
 
 // ownKey brings the key that it is signed with.

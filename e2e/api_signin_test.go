@@ -73,6 +73,8 @@ func badSignIn(x things) map[string]badRequest {
 		"a name without end":         {"name", create("a@b.test", strings.Repeat("x", 129))},
 		"sessions of a word":         {"identity_uid", &signinpb.ListSessionsRequest{IdentityUid: "x"}},
 		"the end of too long an id":  {"id", &signinpb.EndSessionRequest{Id: strings.Repeat("x", 65)}},
+		"the end of an id with NUL":  {"id", &signinpb.EndSessionRequest{Id: "a\x00b"}},
+		"accounts of a NUL":          {"email", &signinpb.ListAccountsRequest{Email: "a\x00b"}},
 		"the end of whose":           {"identity_uid", &signinpb.EndSessionRequest{Id: "-", IdentityUid: "x"}},
 		"rules of nothing":           {"uid", &signinpb.GetSignInRulesRequest{Uid: "x"}},
 		"rules of a folder":          {"uid", &signinpb.UpdateSignInRulesRequest{Uid: x.folder, Rules: &signinpb.SignInRules{LocalAccounts: true}}},

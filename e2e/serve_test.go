@@ -39,6 +39,8 @@ type world struct {
 	RegistryToken string       `json:"registryToken"`
 	RefreshToken  string       `json:"refreshToken"`
 	TestIssuer    string       `json:"testIssuer"`
+	OwnerEmail    string       `json:"ownerEmail"`
+	OwnerPassword string       `json:"ownerPassword"`
 
 	database string
 	issuer   *token.Issuer // mints what the server accepts

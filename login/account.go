@@ -17,6 +17,7 @@ func (s *Service) accountRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /account/totp/start", s.totpStart)
 	mux.HandleFunc("POST /account/totp", s.totpFinish)
 	mux.HandleFunc("POST /account/totp/remove", s.totpRemove)
+	mux.HandleFunc("POST /account/recovery", s.recoveryRenew)
 	mux.HandleFunc("POST /account/passkeys/start", s.registerStart)
 	mux.HandleFunc("POST /account/passkeys", s.register)
 	mux.HandleFunc("POST /account/passkeys/remove", s.passkeyRemove)
@@ -90,13 +91,14 @@ func (s *Service) fillAccount(ctx context.Context, n resource.Session, p *accoun
 			return err
 		}
 		p.Organization, p.Local, p.TOTP, p.CanPasskey = org.Name, true, len(a.TOTP) > 0, s.webauthn != nil
+		p.Factor, p.RecoveryCodes = hasFactor(a), a.RecoveryCodes
 		for _, k := range a.Passkeys {
 			p.Passkeys = append(p.Passkeys, shownPasskey{base64.RawURLEncoding.EncodeToString(k.ID), k.Name, k.CreateTime, k.UsedTime})
 		}
 	}
 	all, err := s.store.Sessions(ctx, n.Identity)
 	for _, o := range all {
-		p.Sessions = append(p.Sessions, shownSession{o.ID, program(o.Agent), o.Address, o.CreateTime, o.UsedTime, o.ExpireTime, o.ID == n.ID})
+		p.Sessions = append(p.Sessions, shownSession{o.ID, Program(o.Agent), o.Address, o.CreateTime, o.UsedTime, o.ExpireTime, o.ID == n.ID})
 	}
 	return err
 }
@@ -113,15 +115,16 @@ func (s *Service) again(w http.ResponseWriter, r *http.Request, n resource.Sessi
 }
 
 // proven checks the password of somebody who is about to change how they sign in:
-// a browser that was left open is not enough.
-func (s *Service) proven(r *http.Request, a resource.Account, current string) error {
+// a browser that was left open is not enough. Its error is about that field of
+// the page.
+func (s *Service) proven(r *http.Request, a resource.Account, field, current string) error {
 	giveBack, wait := s.try(a.Email, remote(r))
 	if wait > 0 {
 		return fault.New(fault.ResourceExhausted, "Resource exhausted: %s", tooMany(wait))
 	}
 	ok, err := s.hashes.right(r.Context(), a.Password, current)
 	if err == nil && !ok && a.Password != "" {
-		return fault.Field("current", "is not your password")
+		return fault.Field(field, "is not your password")
 	}
 	if err == nil {
 		giveBack()
@@ -135,7 +138,7 @@ func (s *Service) changePassword(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	err := s.proven(r, a, s.field(w, r, "current"))
+	err := s.proven(r, a, "current", s.field(w, r, "current"))
 	password := s.field(w, r, "password")
 	if err == nil {
 		err = checkPassword(password, a.Email)
@@ -163,7 +166,7 @@ func (s *Service) totpRemove(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	err := s.proven(r, a, s.field(w, r, "current"))
+	err := s.proven(r, a, "totp", s.field(w, r, "current"))
 	if err == nil {
 		_, err = s.store.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error { a.TOTP, a.TOTPStep = nil, 0; return nil })
 	}

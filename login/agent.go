@@ -2,9 +2,9 @@ package login
 
 import "strings"
 
-// program is what a person calls the program of a User-Agent header: the browser
+// Program is what a person calls the program of a User-Agent header: the browser
 // and its system, or the name that a command gives itself.
-func program(agent string) string {
+func Program(agent string) string {
 	if !strings.HasPrefix(agent, "Mozilla/") {
 		return agent
 	}

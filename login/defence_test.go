@@ -3,10 +3,13 @@ package login_test
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
@@ -14,7 +17,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pquerna/otp/totp"
+
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/login"
+	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
@@ -38,6 +45,7 @@ func TestOpenRedirect(t *testing.T) {
 		"a script":                "javascript:alert(1)",
 		"data":                    "data:text/html,x",
 		"a backslash":             `http://127.0.0.1\@evil.test/`,
+		"a backslash in its path": `http://127.0.0.1:1/\evil.test`,
 		"a fragment":              "http://127.0.0.1:1/#x",
 		"a line break":            "http://127.0.0.1:1/\r\nSet-Cookie: x=y",
 		"without end":             "http://127.0.0.1/" + strings.Repeat("x", 2000),
@@ -97,7 +105,7 @@ func TestForeignForms(t *testing.T) {
 	}
 	b = x.browser(t)
 	b.signIn()
-	for _, path := range []string{"/account/password", "/account/totp/start", "/account/totp", "/account/totp/remove", "/account/passkeys/remove", "/account/sessions/end", "/signout"} {
+	for _, path := range []string{"/account/password", "/account/totp/start", "/account/totp", "/account/totp/remove", "/account/recovery", "/account/passkeys/remove", "/account/sessions/end", "/signout"} {
 		for _, csrf := range []string{"", "x", x.browserCSRF(t)} {
 			if a := b.post(path, "csrf", csrf, "current", password, "password", "another good password"); a.status != http.StatusForbidden {
 				t.Errorf("%s with the token %q: %d", path, csrf, a.status)
@@ -173,6 +181,16 @@ func TestLoginCSRF(t *testing.T) {
 	if a := victim.get(answer); a.status != http.StatusBadRequest || victim.session() != "" {
 		t.Errorf("the victim is let in with the attacker's answer: %d %s", a.status, a.location)
 	}
+	// Nor do they with an answer that names their sign-in, which is no secret.
+	_, flow, _ := strings.Cut(victim.get("/signin").location, "flow=")
+	victim.get("/signin/provider?flow=" + flow + "&provider=" + url.QueryEscape(string(idp.UID)))
+	forged := must[*url.URL](t)(url.Parse(answer))
+	q := forged.Query()
+	q.Set("state", flow+q.Get("state")[26:])
+	forged.RawQuery = q.Encode()
+	if a := victim.get(forged.String()); a.status != http.StatusBadRequest || victim.session() != "" {
+		t.Errorf("an answer with a state that was made up: %d %s", a.status, a.location)
+	}
 	if a := attacker.get(answer); query(t, a.location).Get("token") == "" {
 		t.Errorf("the attacker's own answer: %d %s\n%s", a.status, a.location, a.body)
 	}
@@ -199,6 +217,25 @@ func TestCodeInjection(t *testing.T) {
 		})
 	}
 }
+
+// An ID token that does not go with the access token beside it is of another
+// answer.
+func TestTokenInjection(t *testing.T) {
+	x := sqlite(t)
+	p := newProvider(t)
+	idp := x.keep(t, p)
+	for hash, want := range map[string]bool{strings.Repeat("A", 22): false, b64(must[[]byte](t)(hex.DecodeString(upstreamHash))): true} {
+		p.claims["at_hash"] = hash
+		b := x.browser(t)
+		if a := b.through(p, idp); (b.session() != "") != want {
+			t.Errorf("at_hash %s: %d %s\n%s", hash, a.status, a.location, a.body)
+		}
+	}
+}
+
+// upstreamHash is the left half of the SHA-256 of the access token that a
+// provider gives.
+var upstreamHash = fmt.Sprintf("%x", sha256.Sum256([]byte("upstream-token")))[:32]
 
 // An answer of one provider cannot be passed off as another's.
 func TestMixUp(t *testing.T) {
@@ -357,6 +394,11 @@ func TestReplayOfCode(t *testing.T) {
 		wrong[i] = "wrong"
 		if status, body := x.redeem(t, append(wrong, "code", handed())...); status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", name, status, body)
+		}
+	}
+	for _, n := range must[[]resource.Session](t)(x.store.Sessions(t.Context(), x.owner.Identity)) {
+		if !n.Browser {
+			t.Errorf("a session goes on that nobody has the tokens of: %+v", n)
 		}
 	}
 	late := handed()
@@ -535,6 +577,9 @@ func TestInvites(t *testing.T) {
 			return f.Unmet[0].Subject
 		}
 		once, code := x.invite(t, resource.GroupInvite{SingleUse: true})
+		if why := reason(t, tampered(code), bearer("ann@example.test", true)); why != "INVITE_UNKNOWN" {
+			t.Errorf("with another secret: %q", why)
+		}
 		if why := reason(t, code, bearer("ann@example.test", true)); why != "" {
 			t.Fatal(why)
 		}
@@ -542,7 +587,7 @@ func TestInvites(t *testing.T) {
 			t.Errorf("used: %q", why)
 		}
 		if why := reason(t, tampered(code), bearer("bob@example.test", true)); why != "INVITE_UNKNOWN" {
-			t.Errorf("with another secret: %q", why)
+			t.Errorf("used, with another secret: %q", why)
 		}
 		revoked, code := x.invite(t, resource.GroupInvite{})
 		if err := x.store.DeleteInvite(t.Context(), revoked.UID); err != nil {
@@ -589,5 +634,102 @@ func TestInviteOfStrangeIssuer(t *testing.T) {
 	_, err := x.Register(t.Context(), raw, code, "")
 	if !errors.Is(err, fault.FailedPrecondition) {
 		t.Errorf("error = %v", err)
+	}
+}
+
+// Cookies are out of the reach of scripts, of other sites' forms and, over https,
+// of other hosts and of whoever listens.
+func TestCookies(t *testing.T) {
+	x := sqlite(t)
+	secure := must[*login.Service](t)(login.New(x.store, x.checker, x.sts, page.NewTokens(x.key.Derive("pages"), x.clock.now), login.Config{
+		Issuer: "https://holdfast.test", BaseURL: x.url, Key: x.key, Now: x.clock.now,
+	})).Handler()
+	for name, tt := range map[string]struct {
+		handler http.Handler
+		prefix  string
+		secure  bool
+	}{"http": {x.Handler(), "", false}, "https": {secure, "__Host-", true}} {
+		t.Run(name, func(t *testing.T) {
+			var jar []*http.Cookie
+			seen := map[string]bool{}
+			do := func(method, target string, form url.Values) *http.Response {
+				r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(form.Encode()))
+				r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+				for _, c := range jar {
+					r.AddCookie(c)
+				}
+				w := httptest.NewRecorder()
+				tt.handler.ServeHTTP(w, r)
+				for _, c := range w.Result().Cookies() {
+					jar = append(jar, c)
+					kind, ours := strings.CutPrefix(c.Name, tt.prefix+"hf_")
+					seen[strings.Split(kind, "_")[0]] = true
+					if !ours || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Secure != tt.secure || c.Path != "/" || c.Domain != "" {
+						t.Errorf("%s %s sets %s", method, target, c)
+					}
+				}
+				return w.Result()
+			}
+			do(http.MethodGet, "/link?code=x", nil)
+			_, flow, _ := strings.Cut(do(http.MethodGet, "/signin", nil).Header.Get("Location"), "flow=")
+			do(http.MethodPost, "/signin/password", url.Values{"flow": {flow}, "email": {ownerEmail}, "password": {password}})
+			body := must[[]byte](t)(io.ReadAll(do(http.MethodGet, "/account", nil).Body))
+			token := csrfField.FindStringSubmatch(string(body))
+			if token == nil {
+				t.Fatalf("not signed in:\n%s", body)
+			}
+			do(http.MethodPost, "/account/totp/start", url.Values{"csrf": {token[1]}})
+			for _, kind := range []string{"link", "flow", "session", "totp"} {
+				if !seen[kind] {
+					t.Errorf("no cookie of a %s", kind)
+				}
+			}
+		})
+	}
+}
+
+// Who guesses is stopped also where they are let in already: at the password that
+// every change asks for, and at codes of a new app.
+func TestBruteForceInside(t *testing.T) {
+	for name, tt := range map[string]struct {
+		path, field string
+		right       func(*browser, string) string
+	}{
+		"the password of before": {"/account/password", "current", func(*browser, string) string { return password }},
+		"codes of an app": {"/account/totp", "code", func(b *browser, secret string) string {
+			return must[string](b.t)(totp.GenerateCode(secret, b.x.clock.now()))
+		}},
+		"the password, for an app": {"/account/totp/remove", "current", func(*browser, string) string { return password }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := sqlite(t)
+			b := x.browser(t)
+			b.signIn()
+			csrf := b.csrf()
+			secret := strings.ReplaceAll(secretText.FindString(b.post("/account/totp/start", "csrf", csrf).body), " ", "")
+			try := func(word string) int {
+				return b.post(tt.path, "csrf", csrf, tt.field, word, "password", "another good password").status
+			}
+			for i := range 10 {
+				if got := try(fmt.Sprintf("%06d", i)); got != http.StatusBadRequest {
+					t.Fatalf("guess %d: %d", i, got)
+				}
+			}
+			if got := try(tt.right(b, secret)); got != http.StatusTooManyRequests {
+				t.Errorf("the right one after guessing: %d", got)
+			}
+		})
+	}
+}
+
+// An address has only so many devices wait.
+func TestManyDevices(t *testing.T) {
+	x := sqlite(t)
+	b := x.browser(t)
+	for i := range 61 {
+		a := b.post("/oauth/device_authorization", "client_id", "tv")
+		if want := map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[i < 60]; a.status != want {
+			t.Fatalf("device %d: %d, want %d", i, a.status, want)
+		}
 	}
 }

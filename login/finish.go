@@ -179,7 +179,7 @@ func (s *Service) showConfirm(w http.ResponseWriter, r *http.Request, f *flow, n
 			s.fail(w, r, "This device no longer waits", err)
 			return
 		}
-		p.Code, p.Client, p.Address = shownUserCode(d.UserCode), program(d.Client), d.Address
+		p.Code, p.Client, p.Address = shownUserCode(d.UserCode), d.Client, d.Address
 	}
 	s.show(w, r, http.StatusOK, "confirm", f, p)
 }

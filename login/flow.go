@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/holdfast-dev/holdfast/resource"
 )
@@ -151,7 +152,25 @@ func (s *Service) field(w http.ResponseWriter, r *http.Request, name string) str
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		_ = r.ParseForm() // what cannot be read is not there
 	}
-	return r.PostForm.Get(name)
+	if text := r.PostForm.Get(name); readable(text) {
+		return text
+	}
+	return ""
+}
+
+// readable tells whether a text is one that a database can look for: UTF-8, and
+// no NUL in it. No browser sends another by itself.
+func readable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
+
+// withReadableQuery refuses requests whose query has other texts.
+func (s *Service) withReadableQuery(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if text, err := url.QueryUnescape(r.URL.RawQuery); err == nil && !readable(text) {
+			s.problem(w, r, http.StatusBadRequest, "This address is malformed", "Start again from the program that sent you here.")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // loopback returns the address where a program on this computer waits, if it is

@@ -3,6 +3,7 @@ package login
 import (
 	"errors"
 	"net/http"
+	"regexp"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -10,11 +11,13 @@ import (
 
 const linkCookie = "hf_link"
 
+var linkCode = regexp.MustCompile(`^[A-Z2-7]{52}$`) // two ids
+
 // showLink is where a one-time link leads. Its code moves from the address into a
 // cookie at once, so that it stays in no history.
 func (s *Service) showLink(w http.ResponseWriter, r *http.Request) {
 	if code := r.URL.Query().Get("code"); code != "" {
-		if len(code) > 128 {
+		if !linkCode.MatchString(code) {
 			code = "wrong"
 		}
 		http.SetCookie(w, s.cookie(linkCookie, code, flowLife))

@@ -129,6 +129,7 @@ func (s *Service) Handler() http.Handler {
 	mux.HandleFunc("POST /signin/provider", s.chooseProvider)
 	mux.HandleFunc("POST /signin/password", s.password)
 	mux.HandleFunc("POST /signin/totp", s.totp)
+	mux.HandleFunc("POST /signin/recovery", s.recovery)
 	mux.HandleFunc("POST /signin/passkey/start", s.passkeyStart)
 	mux.HandleFunc("POST /signin/passkey", s.passkey)
 	mux.HandleFunc("POST /signin/join/start", s.showJoin)
@@ -143,7 +144,7 @@ func (s *Service) Handler() http.Handler {
 	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.problem(w, r, http.StatusForbidden, "This form was sent from another site", "Start again from here.")
 	}))
-	pages := s.withActor(cross.Handler(mux))
+	pages := s.withActor(s.withReadableQuery(cross.Handler(mux)))
 	programs := http.NewServeMux() // these come from no browser and carry no cookie
 	programs.HandleFunc("POST /oauth/token", s.tokenEndpoint)
 	programs.HandleFunc("POST /oauth/device_authorization", s.deviceEndpoint)

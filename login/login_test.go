@@ -335,7 +335,7 @@ func TestTOTP(t *testing.T) {
 	if a := b.post("/account/totp", "csrf", csrf, "code", "000000"); a.status != http.StatusBadRequest {
 		t.Errorf("a wrong code turns it on: %d", a.status)
 	}
-	if a := b.post("/account/totp", "csrf", csrf, "code", code()); a.location != "/account" {
+	if a := b.post("/account/totp", "csrf", csrf, "code", code()); a.status != http.StatusOK || !strings.Contains(a.body, "recovery codes") {
 		t.Fatalf("%d\n%s", a.status, a.body)
 	}
 	x.clock.move(time.Minute)

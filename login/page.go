@@ -56,8 +56,8 @@ type (
 	}
 	factorPage struct {
 		Frame
-		Email         string
-		TOTP, Passkey bool
+		Email                   string
+		TOTP, Passkey, Recovery bool
 	}
 	joinPage struct {
 		Frame
@@ -115,8 +115,15 @@ type (
 		Passkeys                            []shownPasskey
 		CanPasskey                          bool
 		TOTP                                bool
+		Factor                              bool // there is something to recover from the loss of
+		RecoveryCodes                       int
 		Sessions                            []shownSession
 		Notice                              string
+	}
+	recoveryPage struct {
+		Frame
+		Email, Notice string
+		Codes         []string
 	}
 	totpPage struct {
 		Frame

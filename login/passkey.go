@@ -76,6 +76,7 @@ type script struct {
 	Flow       string          `json:"flow"`
 	CSRF       string          `json:"csrf"`
 	Name       string          `json:"name"`
+	Current    string          `json:"current"` // password
 	Credential json.RawMessage `json:"credential"`
 }
 
@@ -234,10 +235,20 @@ func (s *Service) provenPasskey(r *http.Request, f *flow, credential []byte) (a 
 
 const passkeyCookie = "hf_passkey"
 
-// registerStart asks a device for a new passkey.
+// registerStart asks a device for a new passkey, for who proves to be there:
+// whoever adds one can come back with it.
 func (s *Service) registerStart(w http.ResponseWriter, r *http.Request) {
-	a, _, _, ok := s.scriptAccount(w, r)
+	a, in, _, ok := s.scriptAccount(w, r)
 	if !ok {
+		return
+	}
+	if err := s.proven(r, a, "passkey", in.Current); err != nil {
+		f := s.told(r, err)
+		text := plainText(f)
+		if len(f.Fields) > 0 {
+			text = "This is not your password."
+		}
+		scriptProblem(w, statusOf(f), text)
 		return
 	}
 	var exclude []protocol.CredentialDescriptor

@@ -177,7 +177,7 @@ func tooMany(wait time.Duration) string {
 }
 
 func (s *Service) factorPage(a resource.Account) *factorPage {
-	return &factorPage{Email: a.Email, TOTP: len(a.TOTP) > 0, Passkey: len(a.Passkeys) > 0 && s.webauthn != nil}
+	return &factorPage{Email: a.Email, TOTP: len(a.TOTP) > 0, Passkey: len(a.Passkeys) > 0 && s.webauthn != nil, Recovery: a.RecoveryCodes > 0}
 }
 
 // checkedPassword returns the account that an e-mail address and a password are
@@ -273,7 +273,7 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, f, orElse(err, fault.New(fault.PermissionDenied, "Permission denied: an account is made with an invite")))
 		return
 	}
-	a := resource.Account{Email: resource.NormalEmail(s.field(w, r, "email")), Name: strings.TrimSpace(s.field(w, r, "name"))}
+	a := resource.Account{Email: resource.NormalEmail(s.field(w, r, "email")), Name: strings.TrimSpace(s.field(w, r, "name")), UseTime: s.now()}
 	if invite.Email != "" {
 		a.Email = resource.NormalEmail(invite.Email)
 	}

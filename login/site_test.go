@@ -115,7 +115,7 @@ func open(t *testing.T, s *store.Store) *site {
 	log := slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	checker := must[*authz.Checker](t)(authz.Load(t.Context(), s, log))
 	front := httptest.NewUnstartedServer(nil)
-	address := "http://" + front.Listener.Addr().String()
+	address := strings.Replace("http://"+front.Listener.Addr().String(), "127.0.0.1", "localhost", 1) // passkeys are for names
 	key := seal.NewKey()
 	client := outbound.Client(outbound.Config{Loopback: true})
 	issuer := must[*token.Issuer](t)(token.New(t.Context(), s, token.Config{Issuer: address, Key: key, Now: c.now}))
@@ -177,6 +177,11 @@ func (b *browser) do(method, target string, form url.Values, headers ...string) 
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
+	return b.send(r)
+}
+
+func (b *browser) send(r *http.Request) answer {
+	b.t.Helper()
 	resp := must[*http.Response](b.t)(b.Do(r))
 	defer resp.Body.Close()
 	body := must[[]byte](b.t)(io.ReadAll(resp.Body))

@@ -56,16 +56,11 @@ func (s *Service) rightTOTP(ctx context.Context, a resource.Account, code string
 
 // totp takes the one-time password of somebody whose password was right.
 func (s *Service) totp(w http.ResponseWriter, r *http.Request) {
-	f := s.flowOf(w, r)
-	if f == nil {
+	f, a, ok := s.halfway(w, r)
+	if !ok {
 		return
 	}
-	if f.Account == "" {
-		s.redirect(w, r, "/signin?flow="+f.ID)
-		return
-	}
-	a, err := s.store.Account(r.Context(), f.Account)
-	if err != nil || len(a.TOTP) == 0 {
+	if len(a.TOTP) == 0 {
 		s.redirect(w, r, "/signin?flow="+f.ID)
 		return
 	}
@@ -80,16 +75,33 @@ func (s *Service) totp(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusTooManyRequests, tooMany(wait))
 		return
 	}
-	ok, err := s.rightTOTP(r.Context(), a, s.field(w, r, "code"))
+	right, err := s.rightTOTP(r.Context(), a, s.field(w, r, "code"))
 	switch {
 	case err != nil:
 		s.fail(w, r, "This sign-in cannot go on", err)
-	case !ok:
+	case !right:
 		refuse(http.StatusUnauthorized, "This code is not right, or was used before. Codes change every 30 seconds.")
 	default:
 		giveBack()
 		s.arriveLocal(w, r, f, a)
 	}
+}
+
+// halfway returns the account of somebody whose password was right, and who has
+// yet to bring a second factor. Who is not as far is led back.
+func (s *Service) halfway(w http.ResponseWriter, r *http.Request) (f *flow, a resource.Account, ok bool) {
+	if f = s.flowOf(w, r); f == nil {
+		return nil, a, false
+	}
+	err := error(nil)
+	if f.Account != "" {
+		a, err = s.store.Account(r.Context(), f.Account)
+	}
+	if f.Account == "" || err != nil {
+		s.redirect(w, r, "/signin?flow="+f.ID)
+		return f, a, false
+	}
+	return f, a, true
 }
 
 // totpStart shows a new secret to somebody signed in. It counts once they have
@@ -156,10 +168,12 @@ func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	giveBack, wait := s.try("totp "+a.Email, remote(r))
-	step := int64(0)
-	if wait == 0 {
-		step = fits(key.Secret(), plainCode(s.field(w, r, "code")), 0, s.cfg.Now())
+	if wait > 0 {
+		retryAfter(w, wait)
+		s.totpPage(w, r, http.StatusTooManyRequests, n, key, map[string]string{"code": tooMany(wait)})
+		return
 	}
+	step := fits(key.Secret(), plainCode(s.field(w, r, "code")), 0, s.cfg.Now())
 	if step == 0 {
 		s.totpPage(w, r, http.StatusBadRequest, n, key, map[string]string{"code": "This code is not right. Codes change every 30 seconds."})
 		return
@@ -174,5 +188,9 @@ func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.SetCookie(w, s.cookie(totpCookie, "", 0))
+	if a.RecoveryCodes == 0 {
+		s.showRecovery(w, r, a, "The authenticator app is set up.")
+		return
+	}
 	s.redirect(w, r, "/account")
 }

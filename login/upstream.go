@@ -290,11 +290,11 @@ func readSaid(p resource.IdentityProvider, id *oidc.IDToken, claims map[string]a
 			return nil, &upstreamError{"its ID token has no oid, which its people are known by", nil}
 		}
 	}
-	if out.subject == "" || len(out.subject) > 2048 || strings.ContainsRune(out.subject, 0) {
+	if out.subject == "" || len(out.subject) > 2048 || !readable(out.subject) {
 		return nil, &upstreamError{"its ID token has no subject that can be kept", nil}
 	}
 	out.email, _ = claims["email"].(string)
-	if len(out.email) > 254 || strings.ContainsRune(out.email, 0) {
+	if len(out.email) > 254 || !readable(out.email) {
 		out.email = ""
 	}
 	switch v := claims["email_verified"].(type) { // a word, with some

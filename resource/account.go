@@ -23,6 +23,8 @@ type Account struct {
 	TOTPStep int64     `json:"-"` // of the last one that was used
 	Link     Link      `json:"-"`
 	Passkeys []Passkey `json:"-"`
+
+	RecoveryCodes int `json:"-"` // how many are left
 }
 
 // An AccountRecord is an account as the outbox keeps it: which ways in it has,

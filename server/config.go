@@ -39,6 +39,8 @@ type Config struct {
 	TLSCert      string `yaml:"tls_cert" help:"file of the certificate chain (PEM); read again when it changes"`
 	TLSKey       string `yaml:"tls_key" help:"file of the certificate's private key (PEM)"`
 
+	TrustedProxies Prefixes `yaml:"trusted_proxies" help:"reverse proxies whose X-Forwarded-For says where requests come from, as prefixes with commas between them: 10.0.0.0/8,fd00::/8 (none)"`
+
 	// A secret on a command line shows in the process list, and one in a
 	// settings file is copied about with it.
 	EncryptionKey string `yaml:"-" env:"encryption_key" help:"32 bytes in base64 that secrets in the database are sealed with (holdfast.key in data_dir, made on first start)"`
@@ -298,6 +300,11 @@ func (c Config) mistakes() []error {
 	} {
 		if u, err := url.Parse(s); err != nil || u.Host == "" || u.Scheme != "https" && !(c.Dev && u.Scheme == "http") {
 			add(name, "%q is not an https:// address", s)
+		}
+	}
+	for _, p := range c.TrustedProxies {
+		if p.Bits() == 0 {
+			add("trusted_proxies", "%s is everybody, and everybody can send X-Forwarded-For", p)
 		}
 	}
 	if c.ShutdownGrace < 0 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -68,6 +69,10 @@ organization:
 			args: []string{"-base-url", "https://a.example", "--auth_url=https://b.example", "--dev"},
 			want: server.Config{BaseURL: "https://a.example", AuthURL: "https://b.example", Dev: true},
 		},
+		"ranges of addresses": {
+			args: []string{"--trusted-proxies", "10.1.2.3/8, fd00::1"},
+			want: server.Config{TrustedProxies: server.Prefixes{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::1/128")}},
+		},
 		"a switch turned off by a flag": {
 			args:    []string{"--dev=false"},
 			environ: []string{"HOLDFAST_DEV=true"},
@@ -88,7 +93,7 @@ organization:
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
+			if diff := cmp.Diff(tt.want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -155,6 +160,9 @@ func TestLoadConfigRefuses(t *testing.T) {
 		"a file of two documents":     {[]string{"--config", writeFile(t, "dev: true\n---\ndev: false\n")}, "more than one document"},
 		"a port too large":            {[]string{"--listen", "127.0.0.1:70000"}, "is not host:port"},
 		"a size too large":            {[]string{"--max-body", "99999999999GiB"}, "is not a size"},
+		"a proxy that is none":        {[]string{"--trusted-proxies", "10.0.0.1,proxy"}, `"proxy" is not a range of addresses`},
+		"everybody for a proxy":       {[]string{"--trusted-proxies", "10.0.0.0/8,0.0.0.0/0"}, "0.0.0.0/0 is everybody"},
+		"everybody, over IPv6":        {[]string{"--trusted-proxies", "::/0"}, "::/0 is everybody"},
 		"a base with a query":         {[]string{"--base-url", "https://a.example/?x=1"}, "without query"},
 	}
 	for name, tt := range tests {

@@ -3,11 +3,13 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"net"
 	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/holdfast-dev/holdfast/api"
 	"github.com/holdfast-dev/holdfast/login"
 )
 
@@ -38,7 +40,7 @@ func (s *Server) routes() http.Handler {
 	}
 	mux.Handle("/", s.api.HTTP())
 	grpcServer := s.api.GRPC() // one of its own: to stop the other cuts off what travels over HTTP
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return s.fromClients(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 2 && isGRPCContent(r.Header.Get("Content-Type")) {
 			grpcServer.ServeHTTP(w, r)
 			return
@@ -53,6 +55,20 @@ func (s *Server) routes() http.Handler {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 		}
 		mux.ServeHTTP(w, r)
+	})
+}
+
+// fromClients has requests come from whom a trusted proxy speaks for, for all
+// that look at where they come from.
+func (s *Server) fromClients(next http.HandlerFunc) http.Handler {
+	if len(s.cfg.TrustedProxies) == 0 {
+		return next
+	}
+	proxies := api.Proxies(s.cfg.TrustedProxies)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		from := *r
+		from.RemoteAddr = net.JoinHostPort(proxies.Client(r.RemoteAddr, r.Header.Values(api.ForwardedFor)), "0")
+		next(w, &from)
 	})
 }
 

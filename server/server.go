@@ -157,6 +157,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics,
 		MaxBody: int64(s.cfg.MaxBody), Version: Version(), Dir: s.cfg.DataDir, Events: api.EventNames(s.cfg.interopEvents()),
+		Proxies: api.Proxies(s.cfg.TrustedProxies),
 	})
 	s.docs, err = reference.Handler(openapi.Document)
 	return err

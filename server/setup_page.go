@@ -8,12 +8,18 @@ import (
 	"html/template"
 	"mime"
 	"net/http"
+	"regexp"
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/fault"
 )
 
-const maxForm = 64 << 10
+const (
+	maxForm     = 64 << 10
+	setupCookie = "hf_setup"
+)
+
+var setupForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`) // 32 bytes
 
 var (
 	//go:embed setup.html
@@ -44,12 +50,20 @@ type setupPage struct {
 func (u *setup) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", setupPolicy)
+	h.Set("X-Frame-Options", "DENY")
 	h.Set("Referrer-Policy", "no-referrer") // the address holds the code
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		form := submission{Code: r.URL.Query().Get("code")}
+		if code := r.URL.Query().Get("code"); code != "" {
+			u.hide(w, r, code)
+			return
+		}
+		var form submission
+		if c, err := r.Cookie(setupCookie); err == nil {
+			form.Code = c.Value
+		}
 		if err := u.open(r.Context()); err != nil {
 			u.refuse(w, r, form, err)
 			return
@@ -61,6 +75,20 @@ func (u *setup) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Allow", "GET, HEAD, POST")
 		u.refuse(w, r, submission{}, fault.New(fault.Unimplemented, "Unimplemented: set-up is read with GET and done with POST"))
 	}
+}
+
+// hide moves the code from the address, where it would stay in the browser's
+// history, into a cookie. The form has it from there, so that another site's
+// form has not.
+func (u *setup) hide(w http.ResponseWriter, r *http.Request, code string) {
+	if !setupForm.MatchString(code) {
+		code = "wrong"
+	}
+	http.SetCookie(w, &http.Cookie{
+		Name: setupCookie, Value: code, Path: "/setup", HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Secure: strings.HasPrefix(u.s.cfg.BaseURL, "https:"), MaxAge: int(setupLife.Seconds()),
+	})
+	http.Redirect(w, r, "/setup", http.StatusSeeOther)
 }
 
 func (u *setup) submit(w http.ResponseWriter, r *http.Request) {

@@ -146,19 +146,27 @@ func TestSetUpPage(t *testing.T) {
 	r := start(t, server.Config{})
 	code := r.code(t)
 	resp, body := r.send(t, http.MethodGet, "/setup?code="+code, "", "Accept", "text/html")
+	if got := resp.Request.URL.RequestURI(); got != "/setup" {
+		t.Fatalf("the link leads to %s, and the code stays in the history", got)
+	}
+	cookie := resp.Request.Response.Cookies()[0]
+	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteLaxMode || strings.Contains(body, code) {
+		t.Errorf("the code is in %s", cookie)
+	}
+	resp, body = r.send(t, http.MethodGet, "/setup", "", "Accept", "text/html", "Cookie", cookie.Name+"="+cookie.Value)
 	headers := map[string]string{}
-	for _, name := range []string{"Content-Type", "Referrer-Policy", "Cache-Control", "X-Content-Type-Options"} {
+	for _, name := range []string{"Content-Type", "Referrer-Policy", "Cache-Control", "X-Content-Type-Options", "X-Frame-Options"} {
 		headers[name] = resp.Header.Get(name)
 	}
 	if diff := cmp.Diff(map[string]string{
 		"Content-Type": "text/html; charset=utf-8", "Referrer-Policy": "no-referrer",
-		"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
+		"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
 	}, headers); diff != "" {
 		t.Error(diff)
 	}
 	policy := resp.Header.Get("Content-Security-Policy")
-	if !strings.HasPrefix(policy, "default-src 'none';") || strings.Contains(policy, "unsafe") || strings.Contains(body, "<script") {
-		t.Errorf("the page may run scripts: %s", policy)
+	if !strings.HasPrefix(policy, "default-src 'none';") || strings.Contains(policy, "unsafe") || !strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(body, "<script") {
+		t.Errorf("the page may run scripts, or be framed: %s", policy)
 	}
 	for _, want := range []string{`value="` + code + `"`, `<label for="organization">`, `<label for="owner_issuer">`, `<label for="owner_subject">`} {
 		if !strings.Contains(body, want) {
@@ -173,6 +181,10 @@ func TestSetUpPage(t *testing.T) {
 		t.Errorf("a form with a mistake = %d %s", resp.StatusCode, body)
 	}
 	form.Set("organization", "acme")
+	if resp, _ := r.send(t, http.MethodPost, "/setup", url.Values{"organization": {"evil"}}.Encode(), "Content-Type", "application/x-www-form-urlencoded",
+		"Cookie", cookie.Name+"="+cookie.Value); resp.StatusCode != http.StatusForbidden {
+		t.Errorf("a form without the code, in the browser that has it = %d", resp.StatusCode)
+	}
 	resp, body = r.send(t, http.MethodPost, "/setup", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Accept", "text/html")
 	owner := string(resource.UserUID(ownerIssuer, ownerSubject))
 	if resp.StatusCode != http.StatusOK || !strings.Contains(body, owner) || !strings.Contains(body, "Authorization: Bearer ey") {

@@ -14,12 +14,12 @@ import (
 var people = listing[resource.Account]{
 	kind: "accounts",
 	columns: `t.uid, t.name, t.display, t.identity, t.password, t.totp, t.totp_step, t.link, t.link_ms, t.link_factors,
-		t.used_ms, t.create_ms, t.update_ms`,
+		t.used_ms, t.create_ms, t.update_ms, (SELECT count(*) FROM recovery_codes AS c WHERE c.account = t.seg)`,
 	orders: map[string]string{"uid": "uid", "email": "name", "create_time": "create_ms", "update_time": "update_ms"},
 	scan: func(row scanner) (a resource.Account, err error) {
 		var link, used, created, updated int64
 		err = row.Scan(&a.UID, &a.Email, &a.Name, &a.Identity, &a.Password, &a.TOTP, &a.TOTPStep, &a.Link.Digest, &link, &a.Link.Factors,
-			&used, &created, &updated)
+			&used, &created, &updated, &a.RecoveryCodes)
 		a.Link.Expires, a.UseTime = someTime(link), someTime(used)
 		a.CreateTime, a.UpdateTime = fromMS(created), fromMS(updated)
 		return a, err
@@ -156,8 +156,9 @@ func (s *Store) account(ctx context.Context, where string, arg any, name string)
 }
 
 // UpdateAccount applies change to an account and returns the result, under the
-// rules of UpdateGroup; its passkeys are not part of it. Where the change makes
-// no difference that others can see, there is no event.
+// rules of UpdateGroup; its passkeys and recovery codes are not part of it. Where
+// the change makes no difference that others can see, there is no event.
+// Recovery codes go with the last factor that they stand in for.
 func (s *Store) UpdateAccount(ctx context.Context, uid resource.UID, change func(*resource.Account) error) (a resource.Account, _ error) {
 	err := s.write(ctx, func(t *tx) error {
 		before, err := take(ctx, t, &people, "account", uid, s.engine.lock)
@@ -180,6 +181,9 @@ func (s *Store) UpdateAccount(ctx context.Context, uid resource.UID, change func
 		}
 		if used {
 			return nil
+		}
+		if err := t.dropIdleCodes(ctx, uid); err != nil {
+			return err
 		}
 		keys, err := t.passkeys(ctx, uid)
 		if err != nil {
@@ -217,7 +221,7 @@ func (s *Store) FollowLink(ctx context.Context, digest []byte, change func(*reso
 		}
 		was := before.Record(keys)
 		if before.Link.Factors {
-			a.TOTP, a.TOTPStep, keys = nil, 0, 0
+			a.TOTP, a.TOTPStep, a.RecoveryCodes, keys = nil, 0, 0, 0
 			if _, err := t.exec(ctx, `DELETE FROM passkeys WHERE account = $1`, segment(a.UID)); err != nil {
 				return err
 			}
@@ -225,6 +229,9 @@ func (s *Store) FollowLink(ctx context.Context, digest []byte, change func(*reso
 		a.Link, a.UpdateTime = resource.Link{}, s.now()
 		if _, err := t.exec(ctx, `UPDATE accounts SET password = $2, totp = $3, totp_step = $4, link = $5, link_ms = 0, link_factors = $6, update_ms = $7
 			WHERE uid = $1`, string(a.UID), a.Password, append([]byte{}, a.TOTP...), a.TOTPStep, []byte{}, false, ms(a.UpdateTime)); err != nil {
+			return err
+		}
+		if err := t.dropIdleCodes(ctx, a.UID); err != nil {
 			return err
 		}
 		if _, err := t.endAll(ctx, a.Identity, "", resource.EndPasswordReset); err != nil {
@@ -334,7 +341,8 @@ func (s *Store) UsePasskey(ctx context.Context, id, detail []byte) error {
 	})
 }
 
-// DropPasskey takes a passkey from an account. One that is not there is gone
+// DropPasskey takes a passkey from an account, and the recovery codes with the
+// last factor that they stand in for. A passkey that is not there is gone
 // already.
 func (s *Store) DropPasskey(ctx context.Context, uid resource.UID, id []byte) error {
 	return s.write(ctx, func(t *tx) error {
@@ -344,6 +352,9 @@ func (s *Store) DropPasskey(ctx context.Context, uid resource.UID, id []byte) er
 		}
 		n, err := t.exec(ctx, `DELETE FROM passkeys WHERE id = $1 AND account = $2`, id, segment(uid))
 		if err != nil || n == 0 {
+			return err
+		}
+		if err := t.dropIdleCodes(ctx, uid); err != nil {
 			return err
 		}
 		left, err := t.passkeys(ctx, uid)

@@ -254,6 +254,7 @@ func TestDuels(t *testing.T) {
 		org := addGroup(t, s, "", "org").UID
 		all := maps.Clone(duels)
 		maps.Copy(all, issuerDuels)
+		maps.Copy(all, recoveryDuels)
 		for name, prepare := range all {
 			t.Run(name, func(t *testing.T) {
 				for range rounds {

@@ -212,6 +212,10 @@ func (st stage) actsOnAccounts() map[string]act {
 			func(ctx context.Context) error { return st.DeleteAccount(ctx, st.account.UID) },
 			func(ctx context.Context) error { return st.DeleteAccount(ctx, none) },
 		},
+		"SetRecoveryCodes": {
+			func(ctx context.Context) error { return st.SetRecoveryCodes(ctx, st.account.UID, [][]byte{{1}}) },
+			func(ctx context.Context) error { return st.SetRecoveryCodes(ctx, none, [][]byte{{1}}) },
+		},
 		"SetSignInRules": {
 			func(ctx context.Context) error {
 				return st.SetSignInRules(ctx, resource.SignInRules{Organization: st.org.UID})

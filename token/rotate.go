@@ -2,9 +2,11 @@ package token
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/store"
 )
 
@@ -53,21 +55,31 @@ func (i *Issuer) Rotate(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	next, err := newKey(i.master, i.now())
-	if err != nil {
-		return "", err
-	}
 	newest := ""
 	if len(stored) > 0 {
 		newest = stored[0].ID
 	}
-	if _, err := i.store.AddSigningKey(ctx, next, newest); err != nil {
+	if _, err := i.succeed(ctx, newest); err != nil {
 		return "", err
 	}
 	if stored, err = i.store.SigningKeys(ctx); err != nil {
 		return "", err
 	}
 	return stored[0].ID, i.use(stored)
+}
+
+// succeed makes a key that follows the newest, unless another replica was first:
+// then the id is "".
+func (i *Issuer) succeed(ctx context.Context, newest string) (id string, _ error) {
+	next, err := newKey(i.master, i.now())
+	if err != nil {
+		return "", err
+	}
+	added, err := i.store.AddSigningKey(ctx, next, newest)
+	if err != nil || !added {
+		return "", err
+	}
+	return next.ID, nil
 }
 
 // Drop removes a signing key at once: every token it has signed is void. If it is
@@ -112,14 +124,20 @@ func (i *Issuer) tend(ctx context.Context, log *slog.Logger) error {
 	}
 	now := i.now()
 	if i.rotation > 0 && len(stored) > 0 && now.Sub(stored[0].CreateTime) > i.rotation {
-		id, err := i.Rotate(ctx)
+		id, err := i.succeed(ctx, stored[0].ID) // the one that is old: there may be a newer one by now
 		if err != nil {
 			return err
 		}
-		log.InfoContext(ctx, "made a new signing key", "key", id)
+		if id != "" {
+			log.InfoContext(ctx, "made a new signing key", "key", id)
+		}
 	}
 	for _, k := range outlived(stored, now) {
-		if err := i.store.DropSigningKey(ctx, k.ID); err != nil {
+		err := i.store.DropSigningKey(ctx, k.ID)
+		if errors.Is(err, fault.NotFound) {
+			continue // another replica was first
+		}
+		if err != nil {
 			return err
 		}
 		log.InfoContext(ctx, "dropped a signing key that nothing is signed with any more", "key", k.ID)

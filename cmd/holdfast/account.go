@@ -37,6 +37,11 @@ func factors(m protoreflect.Message) string {
 	if account.GetTotp() {
 		all = append(all, "app")
 	}
+	if n := account.GetRecoveryCodes(); n == 1 {
+		all = append(all, "recovery code")
+	} else if n > 1 {
+		all = append(all, fmt.Sprintf("%d recovery codes", n))
+	}
 	return strings.Join(all, ", ")
 }
 

@@ -20,10 +20,10 @@ func sessionsNoun() noun {
 	return noun{
 		use: "sessions", one: "session", id: "id", message: (*signinpb.Session)(nil).ProtoReflect().Descriptor(),
 		columns: []column{
-			{name: "id", path: "id"}, {name: "program", path: "agent"}, {name: "from", path: "address"},
+			{name: "id", path: "id"}, {name: "program", path: "program"}, {name: "from", path: "address"},
 			{name: "used", path: "useTime"}, {name: "ends", path: "expireTime"}, {name: "current", path: "current"},
 		},
-		wide: columnsOf("createTime", "identityUid"),
+		wide: columnsOf("createTime", "identityUid", "agent"),
 	}
 }
 

@@ -39,10 +39,17 @@ func TestPasskey(t *testing.T) {
 	b.account(s, s.OwnerEmail, s.OwnerPassword)
 	b.fill("Name of a new passkey", "yellow key")
 	b.press("Add a passkey")
+	b.read("This is not your password") // there is none yet
+	b.fill("Your password", s.OwnerPassword)
+	b.press("Add a passkey")
 	b.read("yellow key")
 	b.inspect("account")
-	b.press("Sign out")
-	b.see("You are signed out")
+	b.press("Make recovery codes")
+	b.fill("Password", s.OwnerPassword)
+	b.press("Make them")
+	recovery := b.recoveryCode()
+	b.inspect("recovery")
+	b.signOut(s)
 
 	l := p.login()
 	b.open(l.address())
@@ -51,6 +58,33 @@ func TestPasskey(t *testing.T) {
 	b.see("You are signed in")
 	l.succeeds()
 	p.works()
+
+	b.signOut(s)
+	l = p.login() // and once more, without the key
+	b.open(l.address())
+	b.signIn(s.OwnerEmail, s.OwnerPassword)
+	b.see("One more step")
+	b.press("Use a recovery code")
+	b.inspect("factor")
+	b.fill("Recovery code", recovery)
+	b.press("Sign in with it")
+	b.see("You are signed in")
+	l.succeeds()
+}
+
+// recoveryCode is one of those that the page shows.
+func (b *tab) recoveryCode() (code string) {
+	b.t.Helper()
+	b.see("Your recovery codes")
+	b.run("read a recovery code", chromedp.Text(".codes code", &code, chromedp.ByQuery))
+	return code
+}
+
+func (b *tab) signOut(s *site) {
+	b.t.Helper()
+	b.open(s.BaseURL + "/account")
+	b.press("Sign out")
+	b.see("You are signed out")
 }
 
 func TestAuthenticatorApp(t *testing.T) {
@@ -66,9 +100,10 @@ func TestAuthenticatorApp(t *testing.T) {
 	secret = strings.ReplaceAll(secret, " ", "")
 	b.fill("Code", appCode(t, secret, time.Now()))
 	b.press("Switch it on")
+	recovery := b.recoveryCode()
+	b.press("I have kept them")
 	b.see("Your account")
-	b.press("Sign out")
-	b.see("You are signed out")
+	b.signOut(s)
 
 	l := p.login()
 	b.open(l.address())
@@ -76,6 +111,18 @@ func TestAuthenticatorApp(t *testing.T) {
 	b.see("One more step")
 	b.fill("Code from your authenticator app", appCode(t, secret, time.Now().Add(30*time.Second))) // the first one is used up
 	b.press("Continue")
+	b.see("You are signed in")
+	l.succeeds()
+	p.works()
+
+	b.signOut(s)
+	l = p.login() // and once more, without the phone
+	b.open(l.address())
+	b.signIn(s.OwnerEmail, s.OwnerPassword)
+	b.see("One more step")
+	b.press("Use a recovery code")
+	b.fill("Recovery code", strings.ToLower(recovery))
+	b.press("Sign in with it")
 	b.see("You are signed in")
 	l.succeeds()
 	p.works()

@@ -29,6 +29,7 @@
   const run = async (kind) => {
     const [path, secret, verb] = calls[kind];
     const body = { [secret]: field(secret) };
+    if (kind === "register") body.current = document.getElementById("passkey-current").value;
     const { publicKey } = await post(`${path}/start`, body);
     const options = publicKey.publicKey ?? publicKey;
     const credential = verb === "get"

@@ -108,7 +108,10 @@ type Session struct {
 	// The caller's token is of this session.
 	Current bool `protobuf:"varint,8,opt,name=current,proto3" json:"current,omitempty"`
 	// It is a browser's.
-	Browser       bool `protobuf:"varint,9,opt,name=browser,proto3" json:"browser,omitempty"`
+	Browser bool `protobuf:"varint,9,opt,name=browser,proto3" json:"browser,omitempty"`
+	// What a person calls the program: of a browser its name and its system,
+	// else what it says itself.
+	Program       string `protobuf:"bytes,10,opt,name=program,proto3" json:"program,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -204,6 +207,13 @@ func (x *Session) GetBrowser() bool {
 		return x.Browser
 	}
 	return false
+}
+
+func (x *Session) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
 }
 
 // EndedSession is what events tell of a session that was ended before its time.
@@ -433,7 +443,9 @@ type Account struct {
 	// When the account last changed.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
 	// When the person last signed in with it. Unset before.
-	UseTime       *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=use_time,json=useTime,proto3" json:"use_time,omitempty"`
+	UseTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=use_time,json=useTime,proto3" json:"use_time,omitempty"`
+	// How many recovery codes the person has left.
+	RecoveryCodes int32 `protobuf:"varint,12,opt,name=recovery_codes,json=recoveryCodes,proto3" json:"recovery_codes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -543,6 +555,13 @@ func (x *Account) GetUseTime() *timestamppb.Timestamp {
 		return x.UseTime
 	}
 	return nil
+}
+
+func (x *Account) GetRecoveryCodes() int32 {
+	if x != nil {
+		return x.RecoveryCodes
+	}
+	return 0
 }
 
 // CreateAccountRequest describes the account to make.
@@ -1568,7 +1587,7 @@ var File_holdfast_signin_v1_signin_proto protoreflect.FileDescriptor
 
 const file_holdfast_signin_v1_signin_proto_rawDesc = "" +
 	"\n" +
-	"\x1fholdfast/signin/v1/signin.proto\x12\x12holdfast.signin.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\x1a-holdfast/iam/v2beta1/identity_providers.proto\"\xd1\x02\n" +
+	"\x1fholdfast/signin/v1/signin.proto\x12\x12holdfast.signin.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\x1a-holdfast/iam/v2beta1/identity_providers.proto\"\xeb\x02\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fidentity_uid\x18\x02 \x01(\tR\videntityUid\x12\x14\n" +
@@ -1580,7 +1599,9 @@ const file_holdfast_signin_v1_signin_proto_rawDesc = "" +
 	"\vexpire_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expireTime\x12\x18\n" +
 	"\acurrent\x18\b \x01(\bR\acurrent\x12\x18\n" +
-	"\abrowser\x18\t \x01(\bR\abrowser\"|\n" +
+	"\abrowser\x18\t \x01(\bR\abrowser\x12\x18\n" +
+	"\aprogram\x18\n" +
+	" \x01(\tR\aprogram\"|\n" +
 	"\fEndedSession\x125\n" +
 	"\asession\x18\x01 \x01(\v2\x1b.holdfast.signin.v1.SessionR\asession\x125\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x1d.holdfast.signin.v1.EndReasonR\x06reason\"8\n" +
@@ -1590,7 +1611,7 @@ const file_holdfast_signin_v1_signin_proto_rawDesc = "" +
 	"\bsessions\x18\x01 \x03(\v2\x1b.holdfast.signin.v1.SessionR\bsessions\"K\n" +
 	"\x11EndSessionRequest\x12\x13\n" +
 	"\x02id\x18\x01 \x01(\tB\x03\xe0A\x02R\x02id\x12!\n" +
-	"\fidentity_uid\x18\x02 \x01(\tR\videntityUid\"\xbf\x03\n" +
+	"\fidentity_uid\x18\x02 \x01(\tR\videntityUid\"\xeb\x03\n" +
 	"\aAccount\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x19\n" +
 	"\x05email\x18\x02 \x01(\tB\x03\xe0A\x02R\x05email\x12\x12\n" +
@@ -1605,7 +1626,8 @@ const file_holdfast_signin_v1_signin_proto_rawDesc = "" +
 	"\vupdate_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
 	"updateTime\x12:\n" +
-	"\buse_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\auseTime\"\x9b\x01\n" +
+	"\buse_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\auseTime\x12*\n" +
+	"\x0erecovery_codes\x18\f \x01(\x05B\x03\xe0A\x03R\rrecoveryCodes\"\x9b\x01\n" +
 	"\x14CreateAccountRequest\x12!\n" +
 	"\x06parent\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x06parent\x12:\n" +
 	"\aaccount\x18\x02 \x01(\v2\x1b.holdfast.signin.v1.AccountB\x03\xe0A\x02R\aaccount\x12$\n" +

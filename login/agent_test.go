@@ -1,6 +1,10 @@
-package login
+package login_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/login"
+)
 
 func TestProgram(t *testing.T) {
 	tests := map[string]string{
@@ -14,8 +18,8 @@ func TestProgram(t *testing.T) {
 		"Mozilla/5.0 something new": "A browser",
 	}
 	for agent, want := range tests {
-		if got := program(agent); got != want {
-			t.Errorf("program(%q) = %q, want %q", agent, got, want)
+		if got := login.Program(agent); got != want {
+			t.Errorf("Program(%q) = %q, want %q", agent, got, want)
 		}
 	}
 }

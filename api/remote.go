@@ -1,0 +1,68 @@
+package api
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// ForwardedFor is the header in which a reverse proxy says whom it speaks for.
+const ForwardedFor = "x-forwarded-for"
+
+// Proxies are the addresses of reverse proxies whose word is taken for where a
+// request comes from. Everybody can send that header, so there are none unless
+// the operator names them.
+type Proxies []netip.Prefix
+
+// Client returns the address, without a port, that a request comes from: peer's,
+// unless that is a proxy. Each proxy has added whom it speaks for at the end of
+// the header, so it is read from there, as long as those who wrote it are
+// proxies; what comes before was made up by anybody. A proxy that names no
+// address is taken for the client itself.
+func (p Proxies) Client(peer string, forwarded []string) string {
+	client := host(peer)
+	at, err := netip.ParseAddr(client)
+	if err != nil {
+		return client
+	}
+	for _, line := range slices.Backward(forwarded) {
+		for more := true; more; {
+			if !p.trust(at) {
+				return client
+			}
+			end := strings.LastIndexByte(line, ',')
+			hop := line[end+1:]
+			if more = end >= 0; more {
+				line = line[:end]
+			}
+			if at, err = readHop(hop); err != nil {
+				return client
+			}
+			client = at.String()
+		}
+	}
+	return client
+}
+
+func (p Proxies) trust(at netip.Addr) bool {
+	at = at.Unmap().WithZone("")
+	return slices.ContainsFunc(p, func(prefix netip.Prefix) bool { return prefix.Contains(at) })
+}
+
+// readHop reads one address of the header, which some write with a port.
+func readHop(text string) (netip.Addr, error) {
+	text = strings.TrimSpace(text)
+	if with, err := netip.ParseAddrPort(text); err == nil {
+		return with.Addr().Unmap().WithZone(""), nil
+	}
+	at, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
+	return at.Unmap().WithZone(""), err
+}
+
+func host(addr string) string {
+	if h, _, err := net.SplitHostPort(addr); err == nil {
+		return h
+	}
+	return addr
+}
