@@ -146,7 +146,8 @@ var listed = map[string]resource.Capability{
 	"iam.identity_providers": resource.IdentityProvidersList, "iam.external_group_role_mappings": resource.IdentityProvidersList,
 	"iam.account_associations": resource.AccountAssociationsList, "iam.group_invite": resource.GroupInvitesList,
 	"platform.registry.repo": resource.RepoList, "platform.registry.tag": resource.TagList,
-	"platform.registry.settings": resource.RegistrySettingsList, "push": resource.RepoList, "pull": resource.RepoList,
+	"platform.registry.settings": resource.RegistrySettingsList, "platform.registry.deployment": resource.DeploymentsList,
+	"push": resource.RepoList, "pull": resource.RepoList,
 	"vulnerabilities.advisory": resource.AdvisoriesList, "vulnerabilities.advisories": resource.AdvisoriesList,
 	"vulnerabilities.feed": resource.AdvisoriesList, "events.subscription": resource.SubscriptionsList,
 }

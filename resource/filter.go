@@ -43,6 +43,7 @@ type Filter struct {
 	Digest       string           `json:"digest,omitempty"`       // of tags and pulls
 	UpdatedSince time.Time        `json:"updatedSince,omitzero"`  // of tags
 	Classes      []TagClass       `json:"classes,omitempty"`      // of tags, beside the plain ones
+	Deprecated   bool             `json:"deprecated,omitempty"`   // of tags, these alone
 }
 
 // Validate reports every member a caller must fix.
