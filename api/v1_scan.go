@@ -161,7 +161,7 @@ func (s vulnerabilitiesV1) GetRawVulnReport(ctx context.Context, r *registryv1pb
 			Digest: report.Image, Scanner: scannerV1(report), CreatedAt: timeOf(report.When()), RawReport: textOf(report.Raw),
 		}, nil
 	}
-	return nil, fault.Missing("report of a scanner on", r.GetDigest())
+	return nil, fault.Missing("report of that scanner on", r.GetDigest())
 }
 
 // ListVulnCountReports is of registryv1pb.VulnerabilitiesServer.

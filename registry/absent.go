@@ -21,7 +21,9 @@ func (s *Service) PackageVersions(ctx context.Context, name string) error {
 	if name == "" {
 		return fault.Field("package", "is required")
 	}
-	return fault.Missing("versions of package", printed(name))
+	no := fault.Missing("versions of package", printed(name))
+	no.Message += ": this server knows no calendar of releases"
+	return no
 }
 
 // Builds returns nil, for there are none. The caller needs build_report.list

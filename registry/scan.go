@@ -76,7 +76,7 @@ func (s *Service) sbom(ctx context.Context, repo resource.UID, digest, architect
 		}
 		large = large || all.large
 	}
-	return SBOM{}, nothing(large, "SBOM of", digest)
+	return SBOM{}, nothing(large, "SBOM", digest)
 }
 
 // nothing says why no document was found.
@@ -84,7 +84,9 @@ func nothing(large bool, what, digest string) error {
 	if large {
 		return fault.Unmet("DOCUMENT_TOO_LARGE", "the documents attached to %s are larger than %d MiB, or %d MiB together", digest, evidence.MaxDocument>>20, maxEvidence>>20)
 	}
-	return fault.Missing(what, digest)
+	no := fault.Missing(what, digest)
+	no.Message = "Not found: no " + what + " is attached to " + digest
+	return no
 }
 
 func validDigest(digest string) error {
@@ -216,7 +218,7 @@ func (s *Service) reports(ctx context.Context, repo resource.UID, digest string)
 		large = large || got.large
 	}
 	if len(all) == 0 {
-		return nil, nothing(large, "report of a scanner on", digest)
+		return nil, nothing(large, "report of a scanner", digest)
 	}
 	slices.SortStableFunc(all, func(a, b Report) int { return b.When().Compare(a.When()) })
 	return all, nil
