@@ -48,6 +48,7 @@ var told = map[string]struct {
 	"platform.registry.repo":           {thing(repoOf), &registrypb.DeleteRepoRequest{}},
 	"platform.registry.tag":            {thing(tagOf), &registrypb.DeleteTagRequest{}},
 	"platform.registry.settings":       {thing(ownSettingsOf), nil},
+	"platform.registry.deployment":     {thing(deploymentV1), nil},
 	"events.subscription":              {thing(subscriptionOf), &eventspb.DeleteSubscriptionRequest{}},
 	"vulnerabilities.advisory":         {thing(advisoryRecordOf), &advisoriespb.DeleteAdvisoryRequest{}},
 	"vulnerabilities.advisories":       {thing(importedOf), nil},

@@ -69,6 +69,7 @@ func whereTo() (http.Handler, *string) {
 	iamv1pb.RegisterGroupInvitesServer(l, groupInvitesV1{})
 	iamv1pb.RegisterExternalGroupRoleMappingsServer(l, externalGroupRoleMappingsV1{})
 	registryv1pb.RegisterRegistryServer(l, registryV1{})
+	registryv1pb.RegisterVulnerabilitiesServer(l, vulnerabilitiesV1{})
 	vulnv1pb.RegisterAdvisoriesServer(l, advisoriesV1{})
 	pingv1pb.RegisterPingServiceServer(l, pingV1{})
 	oidcpb.RegisterSecurityTokenServiceServer(l, securityTokens{})
@@ -81,6 +82,7 @@ func whereTo() (http.Handler, *string) {
 	signinpb.RegisterSignInServiceServer(l, signIn{})
 	eventspb.RegisterSubscriptionsServiceServer(l, subscriptions{})
 	eventsv1pb.RegisterSubscriptionsServer(l, subscriptionsV1{})
+	eventsv1pb.RegisterIdentitiesServer(l, eventIdentitiesV1{})
 	deliveriespb.RegisterDeliveriesServiceServer(l, deliveries{})
 	auditpb.RegisterAuditServiceServer(l, audit{})
 	return newGateway(Config{MaxBody: 1 << 20}, l), &reached

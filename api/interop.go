@@ -74,8 +74,12 @@ var packages = []struct {
 		also: []string{"chainguard.platform.iam"},
 	},
 	{
-		files: []protoreflect.FileDescriptor{registryv1pb.File_holdfast_registry_v1_registry_proto},
-		also:  []string{"chainguard.platform.registry"},
+		files: []protoreflect.FileDescriptor{ // what others import first
+			registryv1pb.File_holdfast_registry_v1_builds_proto, registryv1pb.File_holdfast_registry_v1_charts_proto,
+			registryv1pb.File_holdfast_registry_v1_images_proto, registryv1pb.File_holdfast_registry_v1_registry_proto,
+			registryv1pb.File_holdfast_registry_v1_vulnerabilities_proto,
+		},
+		also: []string{"chainguard.platform.registry"},
 	},
 	{
 		files: []protoreflect.FileDescriptor{vulnv1pb.File_holdfast_vulnerabilities_v1_advisories_proto},
@@ -106,8 +110,10 @@ var packages = []struct {
 		also:  []string{"holdfast.events.v2", "chainguard.platform.events.v2beta1", "chainguard.platform.events.v2"},
 	},
 	{
-		files: []protoreflect.FileDescriptor{eventsv1pb.File_holdfast_events_v1_subscriptions_proto},
-		also:  []string{"chainguard.platform.events"},
+		files: []protoreflect.FileDescriptor{
+			eventsv1pb.File_holdfast_events_v1_subscriptions_proto, eventsv1pb.File_holdfast_events_v1_identities_proto,
+		},
+		also: []string{"chainguard.platform.events"},
 	},
 	{files: []protoreflect.FileDescriptor{accesspb.File_holdfast_access_v1_access_proto}}, // ours alone, and so are the rest
 	{files: []protoreflect.FileDescriptor{signinpb.File_holdfast_signin_v1_signin_proto}},

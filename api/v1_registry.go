@@ -237,7 +237,8 @@ func (s registryV1) ListTags(ctx context.Context, r *registryv1pb.TagFilter) (*r
 	return &registryv1pb.TagList{Items: convert(all, tagV1)}, nil
 }
 
-// GetRepoTagsSummary is of registryv1pb.RegistryServer.
+// GetRepoTagsSummary is of registryv1pb.RegistryServer. Its latest tag is the one
+// of that name, or else the last that moved.
 func (s registryV1) GetRepoTagsSummary(ctx context.Context, r *registryv1pb.GetRepoTagsSummaryRequest) (*registryv1pb.RepoTagsSummary, error) {
 	repo, err := resource.ParseUID("repo_id", r.GetRepoId())
 	if err != nil {
@@ -252,10 +253,41 @@ func (s registryV1) GetRepoTagsSummary(ctx context.Context, r *registryv1pb.GetR
 		return nil, err
 	}
 	out := &registryv1pb.RepoTagsSummary{Id: r.GetRepoId(), TagCount: newest.Total}
-	if len(newest.Items) == 1 {
-		out.LatestTag, out.LastUpdated = tagV1(newest.Items[0]), timeOf(newest.Items[0].UpdateTime)
+	if len(newest.Items) == 0 {
+		return out, nil
 	}
+	latest := newest.Items[0]
+	out.LastUpdated = timeOf(latest.UpdateTime)
+	named, err := s.registry.ListTags(ctx, resource.Filter{Place: f.Place, Name: latestV1}, page.Params{Size: 1})
+	if err != nil {
+		return nil, err
+	}
+	if len(named.Items) == 1 {
+		latest = named.Items[0]
+	}
+	out.LatestTag = tagV1(latest)
+	f.Digest = latest.Digest
+	same, err := s.registry.ListTags(ctx, f, page.Params{Size: page.MaxSize})
+	if err != nil {
+		return nil, err
+	}
+	out.LatestVersion = longestName(same.Items)
 	return out, nil
+}
+
+// longestName is the tag that says most: of those with the same digest, the one
+// with the longest name, the first in their order if there are several. What
+// moves along with every release says nothing.
+func longestName(tags []resource.Tag) (longest string) {
+	for _, t := range tags {
+		if t.Name == latestV1 || t.Name == latestV1+"-dev" {
+			continue
+		}
+		if len(t.Name) > len(longest) || len(t.Name) == len(longest) && t.Name < longest {
+			longest = t.Name
+		}
+	}
+	return longest
 }
 
 // ListTagHistory is of registryv1pb.RegistryServer.

@@ -138,14 +138,16 @@ func tell(t *testing.T, w *world, call caller, steps []step) string {
 	return normalize(b.String())
 }
 
-var varying = regexp.MustCompile(`[0-9a-f]{40}|/[0-9a-f]{16}\b|127\.0\.0\.1:[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|[A-Za-z0-9_-]{80,}|"[0-9a-f]{16}"`)
+var varying = regexp.MustCompile(`sha(256|512):[0-9a-f]{64,128}|[0-9a-f]{40}|/[0-9a-f]{16}\b|127\.0\.0\.1:[0-9]+|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+Z|[A-Za-z0-9_-]{80,}|"[0-9a-f]{16}"`)
 
 // normalize replaces what differs from one world to the next: a uid by the order
-// of its appearance, an address, a time, a token or the id of a key by that word.
+// of its appearance, a digest, an address, a time, a token or the id of a key by that word.
 func normalize(text string) string {
 	uids := map[string]string{}
 	return varying.ReplaceAllStringFunc(text, func(s string) string {
 		switch {
+		case strings.HasPrefix(s, "sha"):
+			return "DIGEST"
 		case strings.HasPrefix(s, "127."):
 			return "ADDRESS"
 		case strings.HasSuffix(s, "Z") && strings.Contains(s, "T"):

@@ -215,6 +215,8 @@ func verbAndPath(r *annotations.HttpRule) (verb, path string) {
 		return http.MethodGet, p.Get
 	case *annotations.HttpRule_Post:
 		return http.MethodPost, p.Post
+	case *annotations.HttpRule_Put:
+		return http.MethodPut, p.Put
 	case *annotations.HttpRule_Patch:
 		return http.MethodPatch, p.Patch
 	case *annotations.HttpRule_Delete:

@@ -68,6 +68,7 @@ func TestApiOpenAPI(t *testing.T) {
 	maps.Copy(examples, exchangeExamples(w, x))
 	maps.Copy(examples, v1Examples(t, w, x))
 	maps.Copy(examples, registryV1Examples(t, w, x))
+	maps.Copy(examples, attachedV1Examples(t, w, x))
 	maps.Copy(examples, advisoryV1Examples(t, w, x))
 	maps.Copy(examples, advisoryExamples(t, w, x))
 	maps.Copy(examples, signInExamples(t, w, x))
@@ -117,7 +118,7 @@ func (d document) find(id string) (path, verb string, op operation, ok bool) {
 // try sends an example and checks the answer.
 func (w *world) try(t *testing.T, e example, path, verb string, op operation, check func(t *testing.T, pointer []string, body string), x things) {
 	t.Helper()
-	target := strings.NewReplacer("{uid}", e.uid, "{digest}", e.digest, "{reference}", e.digest).Replace(path)
+	target := strings.NewReplacer("{uid}", e.uid, "{package}", e.uid, "{digest}", e.digest, "{reference}", e.digest).Replace(path)
 	query := e.query
 	if e.all {
 		query = everyParameter(t, op, x)

@@ -60,29 +60,34 @@ var walk = []visit{
 // agreed on.
 func TestApiSpec(t *testing.T) {
 	t.Parallel()
-	golden := filepath.Join("testdata", "spec.txt")
-	eachWorld(t, func(t *testing.T, w *world) {
-		got := w.walk(t)
-		if *update {
-			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
-			t.Errorf("the answers are not those of %s (-want +got); -update writes it anew:\n%s", golden, diff)
-		}
-	})
+	eachWorld(t, func(t *testing.T, w *world) { checkGolden(t, "spec.txt", w.walk(t, walk)) })
 }
 
-func (w *world) walk(t *testing.T) string {
+// checkGolden compares a text with a file of testdata, or with -update writes it.
+func checkGolden(t *testing.T, name, got string) {
 	t.Helper()
-	names := []string{"{org}", string(w.Organization), "{viewer}", string(resource.ManagedRoleUID("viewer"))}
+	golden := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("this is not %s (-want +got); -update writes it anew:\n%s", golden, diff)
+	}
+}
+
+// walk makes visits and returns what was said. names are pairs of what else a
+// visit may name.
+func (w *world) walk(t *testing.T, visits []visit, names ...string) string {
+	t.Helper()
+	names = append(names, "{org}", string(w.Organization), "{viewer}", string(resource.ManagedRoleUID("viewer")))
 	var b strings.Builder
-	for _, v := range walk {
+	for _, v := range visits {
 		fill := strings.NewReplacer(names...)
 		r := w.send(t, w.Token, v.verb, fill.Replace(v.target), fill.Replace(v.body))
 		fmt.Fprintf(&b, "# %s\n%s %s\n", v.name, v.verb, fill.Replace(v.target))
@@ -94,11 +99,11 @@ func (w *world) walk(t *testing.T) string {
 			b.WriteString("\n")
 			continue
 		}
-		var made struct{ UID string }
+		var made struct{ UID, ID string } // version 1 says id
 		if err := json.Unmarshal([]byte(r.body), &made); err != nil {
 			t.Fatalf("%s: %v\n%s", v.name, err, r.body)
 		}
-		names = append(names, "{"+v.name+"}", made.UID)
+		names = append(names, "{"+v.name+"}", made.UID+made.ID)
 		var text bytes.Buffer
 		if err := json.Indent(&text, []byte(r.body), "", "  "); err != nil {
 			t.Fatal(err)

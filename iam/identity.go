@@ -143,6 +143,17 @@ func (s *Service) LookupIdentity(ctx context.Context, issuer, subject string) (r
 	return resource.UserUID(issuer, subject), nil
 }
 
+// CreatePerson returns fault.FailedPrecondition: nobody makes an identity outside
+// of a group. Its uid would be that of whoever signs in with the issuer and the
+// subject, and with keys of the caller's choice they could sign in as them. The
+// caller needs identity.create anywhere.
+func (s *Service) CreatePerson(ctx context.Context) error {
+	if err := s.authz.RequireAnywhere(ctx, resource.IdentityCreate); err != nil {
+		return err
+	}
+	return fault.Unmet("GROUP_REQUIRED", "an identity is made in a group; that of a person is made when they first sign in")
+}
+
 // UpdateMetadata applies change to what the caller told about themselves.
 func (s *Service) UpdateMetadata(ctx context.Context, change func(*resource.Identity) error) (resource.Identity, error) {
 	c, err := caller(ctx)

@@ -39,18 +39,36 @@ func (s *Service) Size(ctx context.Context, repo resource.UID, digest, architect
 	if err != nil {
 		return 0, "", err
 	}
+	v, err := choose(image, architecture)
+	return v.Size, v.Architecture, err
+}
+
+// Config returns how an image runs: of an index, the one that Size would choose.
+// The caller needs what Size needs.
+func (s *Service) Config(ctx context.Context, repo resource.UID, digest, architecture string) (ImageConfig, error) {
+	image, err := s.image(ctx, repo, digest)
+	if err != nil {
+		return ImageConfig{}, err
+	}
+	v, err := choose(image, architecture)
+	return readConfig(v.Config), err
+}
+
+// choose returns the image for an architecture: the only one, or else amd64, if
+// none is asked for.
+func choose(image resource.Image, architecture string) (resource.Variant, error) {
 	if architecture == "" && len(image.Variants) == 1 {
-		return image.Variants[0].Size, image.Variants[0].Architecture, nil
+		return image.Variants[0], nil
 	}
 	if architecture == "" {
 		architecture = defaultArchitecture
 	}
 	for _, v := range image.Variants {
 		if v.Architecture == architecture {
-			return v.Size, v.Architecture, nil
+			return v, nil
 		}
 	}
-	return 0, "", fault.Missing("image for "+printed(architecture)+" in", digest)
+	return resource.Variant{}, fault.Missing("image for "+printed(architecture)+" in", image.Digest)
 }
 
 // printed keeps what came from outside short.
@@ -60,8 +78,8 @@ func (s *Service) image(ctx context.Context, repo resource.UID, digest string) (
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.ManifestMetadataList); err != nil {
 		return resource.Image{}, err
 	}
-	if !resource.ValidDigest(digest) {
-		return resource.Image{}, fault.Field("digest", "is not sha256: and 64 digits, or sha512: and 128")
+	if err := validDigest(digest); err != nil {
+		return resource.Image{}, err
 	}
 	return s.images.Image(ctx, repo, digest)
 }
@@ -89,7 +107,9 @@ type ImageConfig struct {
 	Cmd          []string
 	WorkingDir   string
 	ExposedPorts map[string]struct{}
+	Volumes      map[string]struct{}
 	Labels       map[string]string
+	StopSignal   string
 }
 
 // Describe returns what there is to say about the manifest of a repo that a

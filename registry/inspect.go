@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -87,24 +86,9 @@ func (r *Registry) variant(ctx context.Context, repo resource.UID, m resource.Ma
 // readImageConfig reads the configuration of an image. One that is not here, or is no
 // JSON of a sane size, is none.
 func (r *Registry) readImageConfig(ctx context.Context, repo resource.UID, d ocispec.Descriptor) ([]byte, error) {
-	b, err := r.store.Blob(ctx, repo, d.Digest.String())
-	if errors.Is(err, fault.NotFound) || err == nil && b.Size > maxConfig {
-		return nil, nil
-	}
-	if err != nil {
+	config, err := r.readBlob(ctx, repo, d.Digest.String(), maxConfig)
+	if err != nil || !json.Valid(config) {
 		return nil, err
-	}
-	body, err := r.storage.open(ctx, b.Path, b.Size)
-	if err != nil {
-		return nil, err
-	}
-	defer body.Close()
-	config, err := io.ReadAll(body)
-	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
-	}
-	if !json.Valid(config) {
-		return nil, nil
 	}
 	return config, nil
 }

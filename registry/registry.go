@@ -46,6 +46,7 @@ type Registry struct {
 	issuer  *token.Issuer
 	storage *Storage
 	pulls   *pullLog
+	reading chan struct{} // a place for each document that is read at once
 	config  Config
 
 	mu   sync.Mutex
@@ -60,7 +61,10 @@ func New(s *store.Store, a *authz.Checker, i *token.Issuer, b *Storage, c Config
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Registry{store: s, authz: a, issuer: i, storage: b, pulls: newPullLog(s, c.Log), config: c, busy: map[string]bool{}}
+	return &Registry{
+		store: s, authz: a, issuer: i, storage: b, pulls: newPullLog(s, c.Log), reading: make(chan struct{}, maxReadAtOne),
+		config: c, busy: map[string]bool{},
+	}
 }
 
 // Run keeps the log of pulls until ctx ends, and then what is left of it.

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 )
 
 // syncLife is how long a repo follows another.
@@ -193,6 +194,19 @@ func (s *Service) newSource(ctx context.Context, uid resource.UID, change func(*
 		err = fault.Field("sync_config.source", "a repo cannot follow itself")
 	}
 	return after.Sync.Source, string(found.UID), err
+}
+
+// CountFollowers returns how many of the repos the caller may list follow one.
+// The caller needs repo.list on that.
+func (s *Service) CountFollowers(ctx context.Context, source resource.UID) (int64, error) {
+	if _, err := s.GetRepo(ctx, source); err != nil {
+		return 0, err
+	}
+	under, err := s.authz.Reach(ctx, resource.RepoList)
+	if err != nil {
+		return 0, err
+	}
+	return s.store.Followers(ctx, store.Reach{Under: under}, source)
 }
 
 // DeleteRepo removes a repo with its tags and manifests. The caller needs

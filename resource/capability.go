@@ -62,6 +62,12 @@ const (
 	ReferrersList          Capability = 124
 	RegistrySettingsList   Capability = 101
 	RegistrySettingsUpdate Capability = 102
+	DeploymentsList        Capability = 100
+	SBOMsList              Capability = 69
+	ImageReportsList       Capability = 70 // vuln_reports.list: of one image
+	ReportsList            Capability = 79 // vuln_report.list: wherever they are
+	VersionList            Capability = 77
+	BuildReportsList       Capability = 81
 	AdvisoriesCreate       Capability = 89
 	AdvisoriesUpdate       Capability = 90
 	AdvisoriesList         Capability = 91

@@ -43,6 +43,8 @@ const (
 	TagCreated              EventType = "platform.registry.tag.created.v1"
 	TagDeleted              EventType = "platform.registry.tag.deleted.v1"
 	RegistrySettingsUpdated EventType = "platform.registry.settings.updated.v1"
+	DeploymentCreated       EventType = "platform.registry.deployment.created.v1"
+	DeploymentUpdated       EventType = "platform.registry.deployment.updated.v1"
 
 	// Of these two the prefix is the registry's, not the API's.
 	RegistryPush       EventType = "push.v1"

@@ -44,6 +44,7 @@ type Filter struct {
 	UpdatedSince time.Time        `json:"updatedSince,omitzero"`  // of tags
 	Classes      []TagClass       `json:"classes,omitempty"`      // of tags, beside the plain ones
 	Direction    Direction        `json:"direction,omitempty"`    // of pulls
+	Deprecated   bool             `json:"deprecated,omitempty"`   // of tags, these alone
 }
 
 // Validate reports every member a caller must fix.

@@ -14,6 +14,8 @@ type RegistrySettings struct {
 	NoCreateOnPush  bool      `json:"noCreateOnPush,omitempty"`  // a push does not make the repo
 	ImmutableTags   bool      `json:"immutableTags,omitempty"`   // a tag is neither moved nor deleted
 	ImmutableExcept []string  `json:"immutableExcept,omitempty"` // but those that match one of these, as path.Match does
+	UniqueTags      bool      `json:"uniqueTags,omitempty"`      // kept for clients: nothing is copied
+	GracePeriod     bool      `json:"gracePeriod,omitempty"`     // kept for clients, too
 	UpdateTime      time.Time `json:"updateTime"`
 }
 

@@ -43,6 +43,7 @@ type condition struct {
 	column string
 	value  any
 	since  bool // it may also be more
+	flag   bool // the column itself is true; its index has only such rows
 }
 
 // list reads one page.
@@ -109,6 +110,9 @@ func (q *query) filter(f resource.Filter) {
 	}
 	if !f.UpdatedSince.IsZero() {
 		q.where = append(q.where, condition{column: "update_ms", value: ms(f.UpdatedSince), since: true})
+	}
+	if f.Deprecated {
+		q.where = append(q.where, condition{column: "deprecated", flag: true})
 	}
 	q.classes, q.way = f.Classes, f.Direction
 }

@@ -172,6 +172,67 @@ func (s *Store) DeleteManifest(ctx context.Context, repo resource.UID, digest st
 	})
 }
 
+// About returns up to n manifests whose subject is a digest, bodies and all, the
+// last that were pushed first.
+func (s *Store) About(ctx context.Context, repo resource.UID, subject string, n int) ([]resource.Manifest, error) {
+	var all []resource.Manifest
+	err := s.rows(ctx, `
+		SELECT digest, media_type, size, artifact_type, push_ms, body FROM manifests
+		WHERE repo = $1 AND subject = $2 AND subject <> ''
+		ORDER BY push_ms DESC, digest LIMIT $3`, []any{segment(repo), subject, n}, func(row scanner) (bool, error) {
+		m := resource.Manifest{Subject: subject}
+		var pushed int64
+		err := row.Scan(&m.Digest, &m.MediaType, &m.Size, &m.ArtifactType, &pushed, &m.Body)
+		m.PushTime = fromMS(pushed)
+		all = append(all, m)
+		return false, err
+	})
+	return all, err
+}
+
+// ManifestDigests returns up to n digests of the manifests of a repo after last,
+// in the order of their bytes: those that are about no other.
+func (s *Store) ManifestDigests(ctx context.Context, repo resource.UID, last string, n int) ([]string, error) {
+	all := []string{}
+	err := s.rows(ctx, `SELECT digest FROM manifests WHERE repo = $1 AND digest > $2 AND subject = '' ORDER BY digest LIMIT $3`,
+		[]any{segment(repo), last, n}, func(row scanner) (bool, error) {
+			var digest string
+			err := row.Scan(&digest)
+			all = append(all, digest)
+			return false, err
+		})
+	return all, err
+}
+
+// CountManifests returns how many different manifests there are in a repo, or in
+// the repos below a group.
+func (s *Store) CountManifests(ctx context.Context, place resource.UID) (n int64, _ error) {
+	err := s.row(ctx, `
+		SELECT count(DISTINCT digest) FROM manifests
+		WHERE repo IN (SELECT seg FROM repos WHERE uid = $1 OR uid > $2 AND uid < $3)`,
+		[]any{string(place), string(place) + "/", string(place) + "0"}, &n)
+	return n, err
+}
+
+// ReposWith returns up to n of the repos in reach that have a manifest, in the
+// order of their uids.
+func (s *Store) ReposWith(ctx context.Context, r Reach, digest string, n int) (all []resource.UID, _ error) {
+	for _, root := range r.Under {
+		err := s.rows(ctx, `
+			SELECT uid FROM repos WHERE seg IN (SELECT repo FROM manifests WHERE digest = $1) AND (uid = $2 OR uid > $3 AND uid < $4)
+			ORDER BY uid LIMIT $5`, []any{digest, string(root), string(root) + "/", string(root) + "0", n - len(all)}, func(row scanner) (bool, error) {
+			var uid resource.UID
+			err := row.Scan(&uid)
+			all = append(all, uid)
+			return false, err
+		})
+		if err != nil || len(all) == n {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
 // Referrers returns up to n manifests about subject, by digest after last, and
 // of the artifact type unless that is "".
 func (s *Store) Referrers(ctx context.Context, repo resource.UID, subject, artifactType, last string, n int) ([]resource.Manifest, error) {

@@ -144,7 +144,8 @@ func (tr tree) filtered(e engine, ask string, p page.Request, add func(query, st
 	for kind, c := range map[string]condition{
 		"role_bindings_identity": {column: "identity", value: "x"}, "role_bindings_role": {column: "role", value: int64(5)},
 		"identities_relationship": {column: "relationship", value: int64(1)}, "group_invites_key": {column: "key_id", value: "k"},
-		"tags_digest": {column: "digest", value: "d"}, "pulls_digest": {column: "digest", value: "d"}, "pulls_identity": {column: "identity", value: "i"},
+		"tags_deprecated": {column: "deprecated", flag: true},
+		"tags_digest":     {column: "digest", value: "d"}, "pulls_digest": {column: "digest", value: "d"}, "pulls_identity": {column: "identity", value: "i"},
 	} {
 		table := strings.TrimSuffix(kind, "_"+strings.TrimSuffix(c.column, "_id"))
 		for d := 1; d <= 4; d++ {
@@ -220,7 +221,7 @@ func plant(n int, row func(table string, values []any)) tree {
 		if i%8 < 4 { // every other tag has a manifest of its own
 			row("manifests", []any{segment(tr.repos[i%4]), digest, "", 0, "", "", "", 0, []byte{}})
 		}
-		row("tags", append(place(tr.repos[i%4].NewChild()), fmt.Sprintf("t%d", i), digest, i%8/7, false, "", i, i))
+		row("tags", append(place(tr.repos[i%4].NewChild()), fmt.Sprintf("t%d", i), digest, i%8/7, i%50 == 0, "", i, i))
 		row("pulls", append(place(tr.repos[i%4].NewChild()), false, fmt.Sprintf("d%d", i/2), "", fmt.Sprintf("i%d", i/2), "", "", i))
 		row("accounts", append(place(parent.NewChild()), fmt.Sprintf("e%d", i), "", string(p), "", []byte{}, 0, []byte{}, 0, false, 0, i, i))
 		if i%10 == 0 {

@@ -177,6 +177,10 @@ func (q *query) filtered() bool { return q.name != "" || len(q.where) > 0 }
 func (q *query) conditions() string {
 	text := ""
 	for _, c := range q.where {
+		if c.flag {
+			text += " AND t." + c.column
+			continue
+		}
 		op := "="
 		if c.since {
 			op = ">="

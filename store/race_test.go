@@ -50,6 +50,20 @@ var duels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel
 			oneOf(fault.NotFound, fault.FailedPrecondition),
 		}
 	},
+	"note a deployment and delete its repo": func(t *testing.T, s *store.Store, org resource.UID) duel {
+		r := addRepo(t, s, org, "r"+string(org.NewChild()[50:]))
+		return duel{
+			func() error { return s.InsertDeployment(t.Context(), newDeployment(r.UID)) },
+			func() error { return s.DeleteRepo(t.Context(), r.UID) },
+			func(a, b error) error { // either way nothing is left
+				_, err := s.Deployment(t.Context(), r.UID)
+				if b != nil || a != nil && !errors.Is(a, fault.NotFound) || !errors.Is(err, fault.NotFound) {
+					return fmt.Errorf("note: %v, delete: %v, then: %v", a, b, err)
+				}
+				return nil
+			},
+		}
+	},
 	"create identity and delete its group": func(t *testing.T, s *store.Store, org resource.UID) duel {
 		p := addGroup(t, s, org, "p "+string(org.NewChild()[50:]))
 		return duel{

@@ -15,6 +15,14 @@ func newRepo(group resource.UID, name string) resource.Repo {
 	return resource.Repo{UID: group.NewChild(), Name: name, CreateTime: epoch, UpdateTime: epoch}
 }
 
+// newDeployment is by one chart.
+func newDeployment(repo resource.UID) resource.Deployment {
+	chart := "app"
+	return resource.Deployment{
+		UID: repo, Charts: []resource.HelmChart{{Repo: "https://charts.example.com", Chart: &chart}}, CreateTime: epoch, UpdateTime: epoch,
+	}
+}
+
 func addRepo(t *testing.T, s *store.Store, group resource.UID, name string) resource.Repo {
 	t.Helper()
 	r := newRepo(group, name)
@@ -139,6 +147,14 @@ func (st stage) actsOnTheRegistry() map[string]act {
 		"InsertPulls": {func(ctx context.Context) error {
 			return st.InsertPulls(ctx, []resource.Pull{{UID: st.repo.UID.NewChild(), Digest: digest("one"), Time: epoch}})
 		}, nil},
+		"InsertDeployment": {
+			func(ctx context.Context) error { return st.InsertDeployment(ctx, newDeployment(st.repo.UID)) },
+			func(ctx context.Context) error { return st.InsertDeployment(ctx, newDeployment(none)) },
+		},
+		"UpdateDeployment": {
+			func(ctx context.Context) error { return st.redeploy(ctx, st.deployed.UID) },
+			func(ctx context.Context) error { return st.redeploy(ctx, none) },
+		},
 		"UpdateRegistrySettings": {st.open(st.org.UID), st.open(none)},
 		"DeleteRegistrySettings": {func(ctx context.Context) error {
 			if !resource.Rehearsing(ctx) {
@@ -149,6 +165,11 @@ func (st stage) actsOnTheRegistry() map[string]act {
 			return st.DeleteRegistrySettings(ctx, st.folder.UID)
 		}, nil},
 	}
+}
+
+func (st stage) redeploy(ctx context.Context, repo resource.UID) error {
+	_, err := st.UpdateDeployment(ctx, repo, func(d *resource.Deployment) error { d.Charts = nil; return nil })
+	return err
 }
 
 func (st stage) describeRepo(uid resource.UID) func(context.Context) error {

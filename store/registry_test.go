@@ -83,6 +83,109 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		_, err := s.PutManifest(t.Context(), store.RepoRef{Group: s.org.UID.NewChild(), Name: "x", Create: true}, newIndex("i"), nil, nil)
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 	},
+	"a deployment is noted once, changes, and goes with its repo": func(t *testing.T, s shelf) {
+		d := newDeployment(s.repo.UID)
+		must(t, s.InsertDeployment(t.Context(), d))
+		wantSame(t, s.Deployment, d.UID, d)
+		wantFault(t, s.InsertDeployment(t.Context(), d), fault.AlreadyExists, fault.Resource{Type: "deployment", Name: string(d.UID)})
+		wantFault(t, s.InsertDeployment(t.Context(), newDeployment(s.org.UID.NewChild())), fault.NotFound, fault.Resource{})
+		changed, err := s.UpdateDeployment(t.Context(), d.UID, func(d *resource.Deployment) error { d.Charts[0].Repo = "oci://x.test"; return nil })
+		must(t, err)
+		wantSame(t, s.Deployment, d.UID, changed)
+		no := errors.New("no")
+		if _, err := s.UpdateDeployment(t.Context(), d.UID, func(d *resource.Deployment) error { d.Charts = nil; return no }); !errors.Is(err, no) {
+			t.Errorf("error = %v", err)
+		}
+		wantSame(t, s.Deployment, d.UID, changed)
+		must(t, s.DeleteRepo(t.Context(), s.repo.UID))
+		_, err = s.Deployment(t.Context(), d.UID)
+		wantFault(t, err, fault.NotFound, fault.Resource{})
+		_, err = s.UpdateDeployment(t.Context(), d.UID, func(*resource.Deployment) error { return nil })
+		wantFault(t, err, fault.NotFound, fault.Resource{})
+	},
+	"a list of tags at their end has no others": func(t *testing.T, s shelf) {
+		m := addImage(t, s.Store, s.repo, "new", "one")
+		for _, name := range []string{"old", "older-20200101"} {
+			_, err := s.PutTag(t.Context(), resource.Tag{UID: s.repo.UID.NewChild(), Name: name, Digest: m.Digest, Deprecated: true}, nil)
+			must(t, err)
+		}
+		if got := s.names(t, resource.Filter{Deprecated: true}, "name"); !slices.Equal(got, []string{"old"}) {
+			t.Errorf("tags = %v", got)
+		}
+		both := s.names(t, resource.Filter{Deprecated: true, Classes: []resource.TagClass{resource.DateTag}}, "update_time")
+		if !slices.Equal(both, []string{"old", "older-20200101"}) {
+			t.Errorf("tags = %v", both)
+		}
+	},
+	"what is about a manifest is found, the newest first": func(t *testing.T, s shelf) {
+		m := addImage(t, s.Store, s.repo, "v1", "one")
+		var want []string
+		for _, word := range []string{"a", "b", "c"} {
+			about := newIndex(word)
+			about.Subject = m.Digest
+			push(t, s.Store, s.repo, about)
+			want = append([]string{about.Digest}, want...)
+		}
+		got, err := s.About(t.Context(), s.repo.UID, m.Digest, 2)
+		must(t, err)
+		if len(got) != 2 || got[0].PushTime.Before(got[1].PushTime) || len(got[0].Body) == 0 {
+			t.Errorf("about = %v", got)
+		}
+		all, err := s.About(t.Context(), s.repo.UID, m.Digest, 9)
+		must(t, err)
+		for _, a := range all {
+			if !slices.Contains(want, a.Digest) {
+				t.Errorf("%s is about it", a.Digest)
+			}
+		}
+		if none, err := s.About(t.Context(), s.repo.UID, "", 9); err != nil || len(none) != 0 || len(all) != 3 {
+			t.Errorf("about nothing: %v, %v; about it %d", none, err, len(all))
+		}
+		digests, err := s.ManifestDigests(t.Context(), s.repo.UID, "", 9)
+		if err != nil || !slices.Equal(digests, []string{m.Digest}) {
+			t.Errorf("what is about nothing: %v, %v", digests, err)
+		}
+		if rest, err := s.ManifestDigests(t.Context(), s.repo.UID, m.Digest, 9); err != nil || len(rest) != 0 {
+			t.Errorf("after the last: %v, %v", rest, err)
+		}
+	},
+	"a manifest in two repos is one, and is found in those in reach": func(t *testing.T, s shelf) {
+		other := addRepo(t, s.Store, s.org.UID, "other")
+		m := addImage(t, s.Store, s.repo, "v1", "one")
+		addImage(t, s.Store, other, "v1", "one")
+		addImage(t, s.Store, other, "v2", "two")
+		for place, want := range map[resource.UID]int64{s.org.UID: 2, s.folder.UID: 1, s.repo.UID: 1, other.UID: 2, s.org.UID.NewChild(): 0} {
+			if n, err := s.CountManifests(t.Context(), place); err != nil || n != want {
+				t.Errorf("manifests in %s: %d, %v, want %d", place, n, err, want)
+			}
+		}
+		want := []resource.UID{s.repo.UID, other.UID}
+		slices.Sort(want)
+		if got, err := s.ReposWith(t.Context(), s.everywhere(), m.Digest, 9); err != nil || !slices.Equal(got, want) {
+			t.Errorf("repos = %v, %v", got, err)
+		}
+		if got, err := s.ReposWith(t.Context(), store.Reach{Under: []resource.UID{s.folder.UID}}, m.Digest, 9); err != nil || !slices.Equal(got, []resource.UID{s.repo.UID}) {
+			t.Errorf("repos below the folder = %v, %v", got, err)
+		}
+		if got, err := s.ReposWith(t.Context(), s.everywhere(), m.Digest, 1); err != nil || len(got) != 1 {
+			t.Errorf("one repo = %v, %v", got, err)
+		}
+	},
+	"followers are counted in reach": func(t *testing.T, s shelf) {
+		for i, group := range []resource.UID{s.org.UID, s.folder.UID} {
+			r := newRepo(group, fmt.Sprintf("follower%d", i))
+			r.Sync = &resource.SyncConfig{Source: string(s.repo.UID)}
+			must(t, s.InsertRepo(t.Context(), r))
+		}
+		for root, want := range map[resource.UID]int64{s.org.UID: 2, s.folder.UID: 1} {
+			if n, err := s.Followers(t.Context(), store.Reach{Under: []resource.UID{root}}, s.repo.UID); err != nil || n != want {
+				t.Errorf("followers below %s: %d, %v, want %d", root, n, err, want)
+			}
+		}
+		if n, err := s.Followers(t.Context(), s.everywhere(), s.folder.UID); err != nil || n != 0 {
+			t.Errorf("followers of another: %d, %v", n, err)
+		}
+	},
 	"a group with repos stays, and says so": func(t *testing.T, s shelf) {
 		err := s.DeleteGroup(t.Context(), s.folder.UID, "")
 		wantFault(t, err, fault.FailedPrecondition, fault.Resource{})

@@ -28,6 +28,7 @@ type stage struct {
 	sub         resource.Subscription
 	m           resource.ExternalGroupRoleMapping
 	repo        resource.Repo // it has one tag, v1, of manifest one, and blob one
+	deployed    resource.Repo // it has a deployment
 	u           resource.Upload
 	adv         resource.Advisory
 	feed        resource.AdvisoryFeed
@@ -46,6 +47,8 @@ func newStage(t *testing.T, s *store.Store, name string) stage {
 	must(t, s.SetSetting(t.Context(), name, []byte("v")))
 	st.repo, st.u = addRepo(t, s, org.UID, "repo"), addUpload(t, s, org.UID, "repo")
 	addImage(t, s, st.repo, "v1", "one")
+	st.deployed = addRepo(t, s, org.UID, "deployed")
+	must(t, s.InsertDeployment(t.Context(), newDeployment(st.deployed.UID)))
 	return st
 }
 

@@ -135,8 +135,8 @@ func (s *Store) UpdateRepoReadme(ctx context.Context, r resource.RepoReadme) err
 	})
 }
 
-// DeleteRepo removes a repo with its tags, their history, its manifests and its
-// log. It returns fault.NotFound if there is no such repo. Blobs that no other
+// DeleteRepo removes a repo with its tags, their history, its manifests, its
+// deployment and its log. It returns fault.NotFound if there is no such repo. Blobs that no other
 // repo holds are left to the collector.
 func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t *tx) error {
@@ -153,6 +153,7 @@ func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 		for _, text := range []string{
 			`DELETE FROM tags WHERE parent = $1`,
 			`DELETE FROM tag_history WHERE repo = $1`,
+			`DELETE FROM deployments WHERE repo = $1`,
 			`DELETE FROM manifest_refs WHERE repo = $1`,
 			`DELETE FROM manifests WHERE repo = $1`,
 			`DELETE FROM repo_blobs WHERE repo = $1`,
@@ -188,6 +189,22 @@ func (t *tx) uncountTags(ctx context.Context, repo resource.UID) error {
 		}
 	}
 	return nil
+}
+
+// Followers returns how many of the repos in reach follow another. It reads all
+// of them: few follow any, and nobody asks often.
+func (s *Store) Followers(ctx context.Context, r Reach, source resource.UID) (total int64, _ error) {
+	for _, root := range r.Under {
+		var n int64
+		// A uid has nothing in it that LIKE or JSON would read otherwise.
+		err := s.row(ctx, `SELECT count(*) FROM repos WHERE uid > $1 AND uid < $2 AND detail LIKE $3`,
+			[]any{string(root) + "/", string(root) + "0", `%"source":"` + string(source) + `"%`}, &n)
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
 }
 
 // RepoPath returns the names of the groups above a repo and its own, with

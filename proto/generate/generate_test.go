@@ -159,6 +159,7 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"TagsService":                      4,
 		"V1_Advisories":                    7,
 		"SignInService":                    10,
+		"V1_EventIdentities":               2,
 		"V1_ExternalGroupRoleMappings":     5,
 		"V1_GroupAccountAssociations":      5,
 		"V1_GroupInvites":                  3,
@@ -166,10 +167,11 @@ func TestDocumentHasEveryService(t *testing.T) {
 		"V1_Identities":                    5,
 		"V1_IdentityProviders":             4,
 		"V1_PingService":                   1,
-		"V1_Registry":                      12,
+		"V1_Registry":                      34,
 		"V1_RoleBindings":                  5,
 		"V1_Roles":                         4,
 		"V1_Subscriptions":                 3,
+		"V1_Vulnerabilities":               4,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("operations by service (-want +got):\n%s", diff)

@@ -111,7 +111,7 @@ func document(parts tree, open map[string]bool) ([]byte, error) {
 		},
 	}
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
-		if err := doc.merge(parts[name], open); err != nil {
+		if err := doc.merge(name, parts[name], open); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -126,8 +126,9 @@ func document(parts tree, open map[string]bool) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// merge adds one of the plugin's documents.
-func (doc *openAPI) merge(part []byte, open map[string]bool) error {
+// merge adds one of the plugin's documents, which has the name of its .proto
+// file.
+func (doc *openAPI) merge(name string, part []byte, open map[string]bool) error {
 	var p openAPI
 	dec := json.NewDecoder(bytes.NewReader(part))
 	dec.DisallowUnknownFields()
@@ -146,6 +147,9 @@ func (doc *openAPI) merge(part []byte, open map[string]bool) error {
 			op.correct(method, open[op.OperationID])
 			if superseded.MatchString(path) {
 				op.OperationID, op.Deprecated = "V1_"+op.OperationID, true // later versions have the same names
+			}
+			if strings.Contains(name, "/events/") && strings.HasPrefix(path, "/iam/") {
+				op.OperationID = strings.Replace(op.OperationID, "V1_", "V1_Event", 1) // IAM has a service of the same name
 			}
 			if strings.HasPrefix(path, "/sts/") {
 				op.correctExchange()

@@ -9,6 +9,7 @@ package registryv1pb
 import (
 	_ "github.com/holdfast-dev/holdfast/gen/annotations"
 	common "github.com/holdfast-dev/holdfast/gen/common"
+	v1 "github.com/holdfast-dev/holdfast/gen/tenant/v1"
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
@@ -1927,7 +1928,7 @@ var File_holdfast_registry_v1_registry_proto protoreflect.FileDescriptor
 
 const file_holdfast_registry_v1_registry_proto_rawDesc = "" +
 	"\n" +
-	"#holdfast/registry/v1/registry.proto\x12\x14holdfast.registry.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xd4\x03\n" +
+	"#holdfast/registry/v1/registry.proto\x12\x14holdfast.registry.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\x1a!holdfast/registry/v1/builds.proto\x1a!holdfast/registry/v1/charts.proto\x1a!holdfast/registry/v1/images.proto\x1a\x1dholdfast/tenant/v1/sbom.proto\x1a\x1dholdfast/tenant/v1/vuln.proto\"\xd4\x03\n" +
 	"\x04Repo\x12\x16\n" +
 	"\x02id\x18\x01 \x01(\tB\x06\x90\xaf\xa8\xd2\x05\x01R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12D\n" +
@@ -2085,7 +2086,7 @@ const file_holdfast_registry_v1_registry_proto_rawDesc = "" +
 	"\x02AI\x10\a\x12\f\n" +
 	"\bDEVTOOLS\x10\b\x12\x0e\n" +
 	"\n" +
-	"COMMERCIAL\x10\t2\x97\x10\n" +
+	"COMMERCIAL\x10\t2\xd9,\n" +
 	"\bRegistry\x12\xd1\x01\n" +
 	"\n" +
 	"CreateRepo\x12'.holdfast.registry.v1.CreateRepoRequest\x1a\x1a.holdfast.registry.v1.Repo\"~\x82\xd3\xe4\x93\x02):\x04repo\"!/registry/v1/repos/{parent_id=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
@@ -2096,7 +2097,9 @@ const file_holdfast_registry_v1_registry_proto_rawDesc = "" +
 	"\x02\xc4\f\xc2\xf0\x8e\xfc\v=\n" +
 	"2dev.holdfast.api.platform.registry.repo.updated.v1\x12\x05group\x18\x01\x12w\n" +
 	"\tListRepos\x12 .holdfast.registry.v1.RepoFilter\x1a\x1e.holdfast.registry.v1.RepoList\"(\x82\xd3\xe4\x93\x02\x14\x12\x12/registry/v1/repos\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
-	"\x02\xc5\f\x10\x01\x12\xc0\x01\n" +
+	"\x02\xc5\f\x10\x01\x12\xa6\x01\n" +
+	"\x14GetRepoCountBySource\x121.holdfast.registry.v1.GetRepoCountBySourceRequest\x1a\x1f.holdfast.registry.v1.RepoCount\":\x82\xd3\xe4\x93\x02(\x12&/registry/v1/repocountbysource/{id=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
+	"\x02\xc5\f\x12\xc0\x01\n" +
 	"\n" +
 	"DeleteRepo\x12'.holdfast.registry.v1.DeleteRepoRequest\x1a\x16.google.protobuf.Empty\"q\x82\xd3\xe4\x93\x02\x1c*\x1a/registry/v1/repos/{id=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
 	"\x02\xc6\f\xc2\xf0\x8e\xfc\v=\n" +
@@ -2113,13 +2116,57 @@ const file_holdfast_registry_v1_registry_proto_rawDesc = "" +
 	"\bListTags\x12\x1f.holdfast.registry.v1.TagFilter\x1a\x1d.holdfast.registry.v1.TagList\"'\x82\xd3\xe4\x93\x02\x13\x12\x11/registry/v1/tags\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
 	"\x02\xcd\f\x10\x01\x12\xab\x01\n" +
 	"\x12GetRepoTagsSummary\x12/.holdfast.registry.v1.GetRepoTagsSummaryRequest\x1a%.holdfast.registry.v1.RepoTagsSummary\"=\x82\xd3\xe4\x93\x02+\x12)/registry/v1/repotagssummary/{repo_id=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
-	"\x02\xcd\f\x12\x9c\x01\n" +
+	"\x02\xcd\f\x12\x7f\n" +
+	"\vListEolTags\x12\".holdfast.registry.v1.EolTagFilter\x1a .holdfast.registry.v1.EolTagList\"*\x82\xd3\xe4\x93\x02\x16\x12\x14/registry/v1/eoltags\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x02\xcd\f\x10\x01\x12\x9c\x01\n" +
 	"\x0eListTagHistory\x12&.holdfast.registry.v1.TagHistoryFilter\x1a$.holdfast.registry.v1.TagHistoryList\"<\x82\xd3\xe4\x93\x02*\x12(/registry/v1/tags/{parent_id=**}/history\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
-	"\x02\xcd\f\x12\xa0\x01\n" +
+	"\x02\xcd\f\x12\x96\x01\n" +
+	"\aGetSbom\x12!.holdfast.registry.v1.SbomRequest\x1a\x19.holdfast.tenant.v1.Sbom2\"M\x82\xd3\xe4\x93\x027\x125/registry/v1/repos/{repo_id=**}/digests/{digest}/sbom\x8a\xaf\xa8\xd2\x05\n" +
+	"\x12\b\n" +
+	"\x06\xc5\f\x8a\x05\xcf\f\x12\x95\x01\n" +
+	"\aGetHelm\x12!.holdfast.registry.v1.HelmRequest\x1a\x1a.holdfast.registry.v1.Helm\"K\x82\xd3\xe4\x93\x027\x125/registry/v1/repos/{repo_id=**}/digests/{digest}/helm\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x04\xc5\f\xcd\f\x12\x9c\x01\n" +
+	"\bGetChart\x12%.holdfast.registry.v1.GetChartRequest\x1a\x1b.holdfast.registry.v1.Chart\"L\x82\xd3\xe4\x93\x028\x126/registry/v1/repos/{repo_id=**}/digests/{digest}/chart\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x04\xc5\f\xc9\f\x12\xca\x01\n" +
+	"\x15ListChartsByImageRepo\x122.holdfast.registry.v1.ListChartsByImageRepoRequest\x1a3.holdfast.registry.v1.ListChartsByImageRepoResponse\"H\x82\xd3\xe4\x93\x026\x124/registry/v1/repos/{repo_id=**}/chart-image-bindings\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
+	"\x02\xc5\f\x12\xb1\x01\n" +
+	"\x0eGetImageConfig\x12(.holdfast.registry.v1.ImageConfigRequest\x1a!.holdfast.registry.v1.ImageConfig\"R\x82\xd3\xe4\x93\x02>\x12</registry/v1/repos/{repo_id=**}/digests/{digest}/imageconfig\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x04\xc5\f\xcf\f\x12\xa0\x01\n" +
 	"\bGetArchs\x12!.holdfast.registry.v1.ArchRequest\x1a\x1b.holdfast.registry.v1.Archs\"T\x82\xd3\xe4\x93\x02@\x12>/registry/v1/repos/{repo_id=**}/digests/{digest}/architectures\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
 	"\x04\xc5\f\xcf\f\x12\x95\x01\n" +
 	"\aGetSize\x12!.holdfast.registry.v1.SizeRequest\x1a\x1a.holdfast.registry.v1.Size\"K\x82\xd3\xe4\x93\x027\x125/registry/v1/repos/{repo_id=**}/digests/{digest}/size\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
-	"\x04\xc5\f\xcf\fB?Z=github.com/holdfast-dev/holdfast/gen/registry/v1;registryv1pbb\x06proto3"
+	"\x04\xc5\f\xcf\f\x12\xa0\x01\n" +
+	"\n" +
+	"GetRawSbom\x12$.holdfast.registry.v1.RawSbomRequest\x1a\x1d.holdfast.registry.v1.RawSbom\"M\x82\xd3\xe4\x93\x029\x127/registry/v1/repos/{repo_id=**}/digest/{digest}/rawsbom\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x04\xc5\f\x8a\x05\x12\xab\x01\n" +
+	"\rGetVulnReport\x12'.holdfast.registry.v1.VulnReportRequest\x1a\x1e.holdfast.tenant.v1.VulnReport\"Q\x82\xd3\xe4\x93\x02=\x12;/registry/v1/repos/{repo_id=**}/digests/{digest}/vulnreport\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x04\xc5\f\x94\x05\x12\xb5\x01\n" +
+	"\x14ListManifestMetadata\x12,.holdfast.registry.v1.ManifestMetadataFilter\x1a*.holdfast.registry.v1.ManifestMetadataList\"C\x82\xd3\xe4\x93\x021\x12//registry/v1/repos/{repo_id=**}/manifestmetdata\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
+	"\x02\xcf\f\x12\xb1\x01\n" +
+	"\x16GetManifestDigestCount\x12/.holdfast.registry.v1.ManifestDigestCountFilter\x1a).holdfast.registry.v1.ManifestDigestCount\";\x82\xd3\xe4\x93\x02)\x12'/registry/v1/digestcount/{parent_id=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
+	"\x02\xcf\f\x12\xb8\x01\n" +
+	"\x19GetPackageVersionMetadata\x123.holdfast.registry.v1.PackageVersionMetadataRequest\x1a,.holdfast.registry.v1.PackageVersionMetadata\"8\x82\xd3\xe4\x93\x02$\x12\"/registry/v1/versions/{package=**}\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x02\xf6\f\x10\x01\x12\x93\x01\n" +
+	"\x10ListBuildReports\x12'.holdfast.registry.v1.BuildReportFilter\x1a%.holdfast.registry.v1.BuildReportList\"/\x82\xd3\xe4\x93\x02\x1b\x12\x19/registry/v1/buildreports\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x02\x86\r\x10\x01\x12\x8c\x01\n" +
+	"\x0eGetBuildStatus\x12'.holdfast.registry.v1.BuildReportFilter\x1a!.holdfast.registry.v1.BuildStatus\".\x82\xd3\xe4\x93\x02\x1a\x12\x18/registry/v1/buildstatus\x8a\xaf\xa8\xd2\x05\b\x12\x06\n" +
+	"\x02\x86\r\x10\x01\x12\xa2\x01\n" +
+	"\x0fGetUpdateStatus\x12).holdfast.registry.v1.UpdateStatusRequest\x1a\".holdfast.registry.v1.UpdateStatus\"@\x82\xd3\xe4\x93\x02.\x12,/registry/v1/repos/{repo_id=**}:updatestatus\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
+	"\x02\xcd\f\x12\x9d\x01\n" +
+	"\rGetSyncStatus\x12*.holdfast.registry.v1.GetSyncStatusRequest\x1a .holdfast.registry.v1.SyncStatus\">\x82\xd3\xe4\x93\x02,\x12*/registry/v1/repos/{repo_id=**}:syncstatus\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
+	"\x02\xc5\f\x12\x96\x01\n" +
+	"\x10ListSyncStatuses\x12-.holdfast.registry.v1.ListSyncStatusesRequest\x1a$.holdfast.registry.v1.SyncStatusList\"-\x82\xd3\xe4\x93\x02\x1b\x12\x19/registry/v1/syncstatuses\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
+	"\x02\xc5\f\x12\xa8\x01\n" +
+	"\x10CreateDeployment\x12-.holdfast.registry.v1.CreateDeploymentRequest\x1a .holdfast.registry.v1.Deployment\"C\x82\xd3\xe4\x93\x021:\x01*\",/registry/v1/repos/{parent_id=**}/deployment\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
+	"\x02\x9e\x0f\x12\xa6\x01\n" +
+	"\x10UpdateDeployment\x12-.holdfast.registry.v1.UpdateDeploymentRequest\x1a .holdfast.registry.v1.Deployment\"A\x82\xd3\xe4\x93\x02/:\x01*\x1a*/registry/v1/repos/{repo_id=**}/deployment\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
+	"\x02\x9f\x0f\x12\x9d\x01\n" +
+	"\rGetDeployment\x12*.holdfast.registry.v1.GetDeploymentRequest\x1a .holdfast.registry.v1.Deployment\">\x82\xd3\xe4\x93\x02,\x12*/registry/v1/repos/{repo_id=**}/deployment\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
+	"\x02\xa0\x0f\x12\xab\x01\n" +
+	"\x13GetRegistrySettings\x120.holdfast.registry.v1.GetRegistrySettingsRequest\x1a&.holdfast.registry.v1.RegistrySettings\":\x82\xd3\xe4\x93\x02(\x12&/registry/v1/settings/{registry_id=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
+	"\x02\x93\r\x12\xa7\x01\n" +
+	"\x16UpdateRegistrySettings\x12&.holdfast.registry.v1.RegistrySettings\x1a&.holdfast.registry.v1.RegistrySettings\"=\x82\xd3\xe4\x93\x02+:\x01*\x1a&/registry/v1/settings/{registry_id=**}\x8a\xaf\xa8\xd2\x05\x06\x12\x04\n" +
+	"\x02\x94\rB?Z=github.com/holdfast-dev/holdfast/gen/registry/v1;registryv1pbb\x06proto3"
 
 var (
 	file_holdfast_registry_v1_registry_proto_rawDescOnce sync.Once
@@ -2170,7 +2217,46 @@ var file_holdfast_registry_v1_registry_proto_goTypes = []any{
 	(*ApkoConfig_Accounts_User)(nil),                   // 31: holdfast.registry.v1.ApkoConfig.Accounts.User
 	(*timestamppb.Timestamp)(nil),                      // 32: google.protobuf.Timestamp
 	(*common.UIDPFilter)(nil),                          // 33: holdfast.common.UIDPFilter
-	(*emptypb.Empty)(nil),                              // 34: google.protobuf.Empty
+	(*GetRepoCountBySourceRequest)(nil),                // 34: holdfast.registry.v1.GetRepoCountBySourceRequest
+	(*EolTagFilter)(nil),                               // 35: holdfast.registry.v1.EolTagFilter
+	(*SbomRequest)(nil),                                // 36: holdfast.registry.v1.SbomRequest
+	(*HelmRequest)(nil),                                // 37: holdfast.registry.v1.HelmRequest
+	(*GetChartRequest)(nil),                            // 38: holdfast.registry.v1.GetChartRequest
+	(*ListChartsByImageRepoRequest)(nil),               // 39: holdfast.registry.v1.ListChartsByImageRepoRequest
+	(*ImageConfigRequest)(nil),                         // 40: holdfast.registry.v1.ImageConfigRequest
+	(*RawSbomRequest)(nil),                             // 41: holdfast.registry.v1.RawSbomRequest
+	(*VulnReportRequest)(nil),                          // 42: holdfast.registry.v1.VulnReportRequest
+	(*ManifestMetadataFilter)(nil),                     // 43: holdfast.registry.v1.ManifestMetadataFilter
+	(*ManifestDigestCountFilter)(nil),                  // 44: holdfast.registry.v1.ManifestDigestCountFilter
+	(*PackageVersionMetadataRequest)(nil),              // 45: holdfast.registry.v1.PackageVersionMetadataRequest
+	(*BuildReportFilter)(nil),                          // 46: holdfast.registry.v1.BuildReportFilter
+	(*UpdateStatusRequest)(nil),                        // 47: holdfast.registry.v1.UpdateStatusRequest
+	(*GetSyncStatusRequest)(nil),                       // 48: holdfast.registry.v1.GetSyncStatusRequest
+	(*ListSyncStatusesRequest)(nil),                    // 49: holdfast.registry.v1.ListSyncStatusesRequest
+	(*CreateDeploymentRequest)(nil),                    // 50: holdfast.registry.v1.CreateDeploymentRequest
+	(*UpdateDeploymentRequest)(nil),                    // 51: holdfast.registry.v1.UpdateDeploymentRequest
+	(*GetDeploymentRequest)(nil),                       // 52: holdfast.registry.v1.GetDeploymentRequest
+	(*GetRegistrySettingsRequest)(nil),                 // 53: holdfast.registry.v1.GetRegistrySettingsRequest
+	(*RegistrySettings)(nil),                           // 54: holdfast.registry.v1.RegistrySettings
+	(*RepoCount)(nil),                                  // 55: holdfast.registry.v1.RepoCount
+	(*emptypb.Empty)(nil),                              // 56: google.protobuf.Empty
+	(*EolTagList)(nil),                                 // 57: holdfast.registry.v1.EolTagList
+	(*v1.Sbom2)(nil),                                   // 58: holdfast.tenant.v1.Sbom2
+	(*Helm)(nil),                                       // 59: holdfast.registry.v1.Helm
+	(*Chart)(nil),                                      // 60: holdfast.registry.v1.Chart
+	(*ListChartsByImageRepoResponse)(nil),              // 61: holdfast.registry.v1.ListChartsByImageRepoResponse
+	(*ImageConfig)(nil),                                // 62: holdfast.registry.v1.ImageConfig
+	(*RawSbom)(nil),                                    // 63: holdfast.registry.v1.RawSbom
+	(*v1.VulnReport)(nil),                              // 64: holdfast.tenant.v1.VulnReport
+	(*ManifestMetadataList)(nil),                       // 65: holdfast.registry.v1.ManifestMetadataList
+	(*ManifestDigestCount)(nil),                        // 66: holdfast.registry.v1.ManifestDigestCount
+	(*PackageVersionMetadata)(nil),                     // 67: holdfast.registry.v1.PackageVersionMetadata
+	(*BuildReportList)(nil),                            // 68: holdfast.registry.v1.BuildReportList
+	(*BuildStatus)(nil),                                // 69: holdfast.registry.v1.BuildStatus
+	(*UpdateStatus)(nil),                               // 70: holdfast.registry.v1.UpdateStatus
+	(*SyncStatus)(nil),                                 // 71: holdfast.registry.v1.SyncStatus
+	(*SyncStatusList)(nil),                             // 72: holdfast.registry.v1.SyncStatusList
+	(*Deployment)(nil),                                 // 73: holdfast.registry.v1.Deployment
 }
 var file_holdfast_registry_v1_registry_proto_depIdxs = []int32{
 	0,  // 0: holdfast.registry.v1.Repo.catalog_tier:type_name -> holdfast.registry.v1.CatalogTier
@@ -2204,29 +2290,73 @@ var file_holdfast_registry_v1_registry_proto_depIdxs = []int32{
 	5,  // 28: holdfast.registry.v1.Registry.CreateRepo:input_type -> holdfast.registry.v1.CreateRepoRequest
 	1,  // 29: holdfast.registry.v1.Registry.UpdateRepo:input_type -> holdfast.registry.v1.Repo
 	8,  // 30: holdfast.registry.v1.Registry.ListRepos:input_type -> holdfast.registry.v1.RepoFilter
-	6,  // 31: holdfast.registry.v1.Registry.DeleteRepo:input_type -> holdfast.registry.v1.DeleteRepoRequest
-	9,  // 32: holdfast.registry.v1.Registry.CreateTag:input_type -> holdfast.registry.v1.CreateTagRequest
-	11, // 33: holdfast.registry.v1.Registry.UpdateTag:input_type -> holdfast.registry.v1.Tag
-	10, // 34: holdfast.registry.v1.Registry.DeleteTag:input_type -> holdfast.registry.v1.DeleteTagRequest
-	12, // 35: holdfast.registry.v1.Registry.ListTags:input_type -> holdfast.registry.v1.TagFilter
-	15, // 36: holdfast.registry.v1.Registry.GetRepoTagsSummary:input_type -> holdfast.registry.v1.GetRepoTagsSummaryRequest
-	16, // 37: holdfast.registry.v1.Registry.ListTagHistory:input_type -> holdfast.registry.v1.TagHistoryFilter
-	21, // 38: holdfast.registry.v1.Registry.GetArchs:input_type -> holdfast.registry.v1.ArchRequest
-	22, // 39: holdfast.registry.v1.Registry.GetSize:input_type -> holdfast.registry.v1.SizeRequest
-	1,  // 40: holdfast.registry.v1.Registry.CreateRepo:output_type -> holdfast.registry.v1.Repo
-	1,  // 41: holdfast.registry.v1.Registry.UpdateRepo:output_type -> holdfast.registry.v1.Repo
-	7,  // 42: holdfast.registry.v1.Registry.ListRepos:output_type -> holdfast.registry.v1.RepoList
-	34, // 43: holdfast.registry.v1.Registry.DeleteRepo:output_type -> google.protobuf.Empty
-	11, // 44: holdfast.registry.v1.Registry.CreateTag:output_type -> holdfast.registry.v1.Tag
-	11, // 45: holdfast.registry.v1.Registry.UpdateTag:output_type -> holdfast.registry.v1.Tag
-	34, // 46: holdfast.registry.v1.Registry.DeleteTag:output_type -> google.protobuf.Empty
-	13, // 47: holdfast.registry.v1.Registry.ListTags:output_type -> holdfast.registry.v1.TagList
-	14, // 48: holdfast.registry.v1.Registry.GetRepoTagsSummary:output_type -> holdfast.registry.v1.RepoTagsSummary
-	17, // 49: holdfast.registry.v1.Registry.ListTagHistory:output_type -> holdfast.registry.v1.TagHistoryList
-	19, // 50: holdfast.registry.v1.Registry.GetArchs:output_type -> holdfast.registry.v1.Archs
-	20, // 51: holdfast.registry.v1.Registry.GetSize:output_type -> holdfast.registry.v1.Size
-	40, // [40:52] is the sub-list for method output_type
-	28, // [28:40] is the sub-list for method input_type
+	34, // 31: holdfast.registry.v1.Registry.GetRepoCountBySource:input_type -> holdfast.registry.v1.GetRepoCountBySourceRequest
+	6,  // 32: holdfast.registry.v1.Registry.DeleteRepo:input_type -> holdfast.registry.v1.DeleteRepoRequest
+	9,  // 33: holdfast.registry.v1.Registry.CreateTag:input_type -> holdfast.registry.v1.CreateTagRequest
+	11, // 34: holdfast.registry.v1.Registry.UpdateTag:input_type -> holdfast.registry.v1.Tag
+	10, // 35: holdfast.registry.v1.Registry.DeleteTag:input_type -> holdfast.registry.v1.DeleteTagRequest
+	12, // 36: holdfast.registry.v1.Registry.ListTags:input_type -> holdfast.registry.v1.TagFilter
+	15, // 37: holdfast.registry.v1.Registry.GetRepoTagsSummary:input_type -> holdfast.registry.v1.GetRepoTagsSummaryRequest
+	35, // 38: holdfast.registry.v1.Registry.ListEolTags:input_type -> holdfast.registry.v1.EolTagFilter
+	16, // 39: holdfast.registry.v1.Registry.ListTagHistory:input_type -> holdfast.registry.v1.TagHistoryFilter
+	36, // 40: holdfast.registry.v1.Registry.GetSbom:input_type -> holdfast.registry.v1.SbomRequest
+	37, // 41: holdfast.registry.v1.Registry.GetHelm:input_type -> holdfast.registry.v1.HelmRequest
+	38, // 42: holdfast.registry.v1.Registry.GetChart:input_type -> holdfast.registry.v1.GetChartRequest
+	39, // 43: holdfast.registry.v1.Registry.ListChartsByImageRepo:input_type -> holdfast.registry.v1.ListChartsByImageRepoRequest
+	40, // 44: holdfast.registry.v1.Registry.GetImageConfig:input_type -> holdfast.registry.v1.ImageConfigRequest
+	21, // 45: holdfast.registry.v1.Registry.GetArchs:input_type -> holdfast.registry.v1.ArchRequest
+	22, // 46: holdfast.registry.v1.Registry.GetSize:input_type -> holdfast.registry.v1.SizeRequest
+	41, // 47: holdfast.registry.v1.Registry.GetRawSbom:input_type -> holdfast.registry.v1.RawSbomRequest
+	42, // 48: holdfast.registry.v1.Registry.GetVulnReport:input_type -> holdfast.registry.v1.VulnReportRequest
+	43, // 49: holdfast.registry.v1.Registry.ListManifestMetadata:input_type -> holdfast.registry.v1.ManifestMetadataFilter
+	44, // 50: holdfast.registry.v1.Registry.GetManifestDigestCount:input_type -> holdfast.registry.v1.ManifestDigestCountFilter
+	45, // 51: holdfast.registry.v1.Registry.GetPackageVersionMetadata:input_type -> holdfast.registry.v1.PackageVersionMetadataRequest
+	46, // 52: holdfast.registry.v1.Registry.ListBuildReports:input_type -> holdfast.registry.v1.BuildReportFilter
+	46, // 53: holdfast.registry.v1.Registry.GetBuildStatus:input_type -> holdfast.registry.v1.BuildReportFilter
+	47, // 54: holdfast.registry.v1.Registry.GetUpdateStatus:input_type -> holdfast.registry.v1.UpdateStatusRequest
+	48, // 55: holdfast.registry.v1.Registry.GetSyncStatus:input_type -> holdfast.registry.v1.GetSyncStatusRequest
+	49, // 56: holdfast.registry.v1.Registry.ListSyncStatuses:input_type -> holdfast.registry.v1.ListSyncStatusesRequest
+	50, // 57: holdfast.registry.v1.Registry.CreateDeployment:input_type -> holdfast.registry.v1.CreateDeploymentRequest
+	51, // 58: holdfast.registry.v1.Registry.UpdateDeployment:input_type -> holdfast.registry.v1.UpdateDeploymentRequest
+	52, // 59: holdfast.registry.v1.Registry.GetDeployment:input_type -> holdfast.registry.v1.GetDeploymentRequest
+	53, // 60: holdfast.registry.v1.Registry.GetRegistrySettings:input_type -> holdfast.registry.v1.GetRegistrySettingsRequest
+	54, // 61: holdfast.registry.v1.Registry.UpdateRegistrySettings:input_type -> holdfast.registry.v1.RegistrySettings
+	1,  // 62: holdfast.registry.v1.Registry.CreateRepo:output_type -> holdfast.registry.v1.Repo
+	1,  // 63: holdfast.registry.v1.Registry.UpdateRepo:output_type -> holdfast.registry.v1.Repo
+	7,  // 64: holdfast.registry.v1.Registry.ListRepos:output_type -> holdfast.registry.v1.RepoList
+	55, // 65: holdfast.registry.v1.Registry.GetRepoCountBySource:output_type -> holdfast.registry.v1.RepoCount
+	56, // 66: holdfast.registry.v1.Registry.DeleteRepo:output_type -> google.protobuf.Empty
+	11, // 67: holdfast.registry.v1.Registry.CreateTag:output_type -> holdfast.registry.v1.Tag
+	11, // 68: holdfast.registry.v1.Registry.UpdateTag:output_type -> holdfast.registry.v1.Tag
+	56, // 69: holdfast.registry.v1.Registry.DeleteTag:output_type -> google.protobuf.Empty
+	13, // 70: holdfast.registry.v1.Registry.ListTags:output_type -> holdfast.registry.v1.TagList
+	14, // 71: holdfast.registry.v1.Registry.GetRepoTagsSummary:output_type -> holdfast.registry.v1.RepoTagsSummary
+	57, // 72: holdfast.registry.v1.Registry.ListEolTags:output_type -> holdfast.registry.v1.EolTagList
+	17, // 73: holdfast.registry.v1.Registry.ListTagHistory:output_type -> holdfast.registry.v1.TagHistoryList
+	58, // 74: holdfast.registry.v1.Registry.GetSbom:output_type -> holdfast.tenant.v1.Sbom2
+	59, // 75: holdfast.registry.v1.Registry.GetHelm:output_type -> holdfast.registry.v1.Helm
+	60, // 76: holdfast.registry.v1.Registry.GetChart:output_type -> holdfast.registry.v1.Chart
+	61, // 77: holdfast.registry.v1.Registry.ListChartsByImageRepo:output_type -> holdfast.registry.v1.ListChartsByImageRepoResponse
+	62, // 78: holdfast.registry.v1.Registry.GetImageConfig:output_type -> holdfast.registry.v1.ImageConfig
+	19, // 79: holdfast.registry.v1.Registry.GetArchs:output_type -> holdfast.registry.v1.Archs
+	20, // 80: holdfast.registry.v1.Registry.GetSize:output_type -> holdfast.registry.v1.Size
+	63, // 81: holdfast.registry.v1.Registry.GetRawSbom:output_type -> holdfast.registry.v1.RawSbom
+	64, // 82: holdfast.registry.v1.Registry.GetVulnReport:output_type -> holdfast.tenant.v1.VulnReport
+	65, // 83: holdfast.registry.v1.Registry.ListManifestMetadata:output_type -> holdfast.registry.v1.ManifestMetadataList
+	66, // 84: holdfast.registry.v1.Registry.GetManifestDigestCount:output_type -> holdfast.registry.v1.ManifestDigestCount
+	67, // 85: holdfast.registry.v1.Registry.GetPackageVersionMetadata:output_type -> holdfast.registry.v1.PackageVersionMetadata
+	68, // 86: holdfast.registry.v1.Registry.ListBuildReports:output_type -> holdfast.registry.v1.BuildReportList
+	69, // 87: holdfast.registry.v1.Registry.GetBuildStatus:output_type -> holdfast.registry.v1.BuildStatus
+	70, // 88: holdfast.registry.v1.Registry.GetUpdateStatus:output_type -> holdfast.registry.v1.UpdateStatus
+	71, // 89: holdfast.registry.v1.Registry.GetSyncStatus:output_type -> holdfast.registry.v1.SyncStatus
+	72, // 90: holdfast.registry.v1.Registry.ListSyncStatuses:output_type -> holdfast.registry.v1.SyncStatusList
+	73, // 91: holdfast.registry.v1.Registry.CreateDeployment:output_type -> holdfast.registry.v1.Deployment
+	73, // 92: holdfast.registry.v1.Registry.UpdateDeployment:output_type -> holdfast.registry.v1.Deployment
+	73, // 93: holdfast.registry.v1.Registry.GetDeployment:output_type -> holdfast.registry.v1.Deployment
+	54, // 94: holdfast.registry.v1.Registry.GetRegistrySettings:output_type -> holdfast.registry.v1.RegistrySettings
+	54, // 95: holdfast.registry.v1.Registry.UpdateRegistrySettings:output_type -> holdfast.registry.v1.RegistrySettings
+	62, // [62:96] is the sub-list for method output_type
+	28, // [28:62] is the sub-list for method input_type
 	28, // [28:28] is the sub-list for extension type_name
 	28, // [28:28] is the sub-list for extension extendee
 	0,  // [0:28] is the sub-list for field type_name
@@ -2237,6 +2367,9 @@ func file_holdfast_registry_v1_registry_proto_init() {
 	if File_holdfast_registry_v1_registry_proto != nil {
 		return
 	}
+	file_holdfast_registry_v1_builds_proto_init()
+	file_holdfast_registry_v1_charts_proto_init()
+	file_holdfast_registry_v1_images_proto_init()
 	file_holdfast_registry_v1_registry_proto_msgTypes[30].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -8,6 +8,7 @@ package registryv1pb
 
 import (
 	context "context"
+	v1 "github.com/holdfast-dev/holdfast/gen/tenant/v1"
 	grpc "google.golang.org/grpc"
 	codes "google.golang.org/grpc/codes"
 	status "google.golang.org/grpc/status"
@@ -20,25 +21,47 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Registry_CreateRepo_FullMethodName         = "/holdfast.registry.v1.Registry/CreateRepo"
-	Registry_UpdateRepo_FullMethodName         = "/holdfast.registry.v1.Registry/UpdateRepo"
-	Registry_ListRepos_FullMethodName          = "/holdfast.registry.v1.Registry/ListRepos"
-	Registry_DeleteRepo_FullMethodName         = "/holdfast.registry.v1.Registry/DeleteRepo"
-	Registry_CreateTag_FullMethodName          = "/holdfast.registry.v1.Registry/CreateTag"
-	Registry_UpdateTag_FullMethodName          = "/holdfast.registry.v1.Registry/UpdateTag"
-	Registry_DeleteTag_FullMethodName          = "/holdfast.registry.v1.Registry/DeleteTag"
-	Registry_ListTags_FullMethodName           = "/holdfast.registry.v1.Registry/ListTags"
-	Registry_GetRepoTagsSummary_FullMethodName = "/holdfast.registry.v1.Registry/GetRepoTagsSummary"
-	Registry_ListTagHistory_FullMethodName     = "/holdfast.registry.v1.Registry/ListTagHistory"
-	Registry_GetArchs_FullMethodName           = "/holdfast.registry.v1.Registry/GetArchs"
-	Registry_GetSize_FullMethodName            = "/holdfast.registry.v1.Registry/GetSize"
+	Registry_CreateRepo_FullMethodName                = "/holdfast.registry.v1.Registry/CreateRepo"
+	Registry_UpdateRepo_FullMethodName                = "/holdfast.registry.v1.Registry/UpdateRepo"
+	Registry_ListRepos_FullMethodName                 = "/holdfast.registry.v1.Registry/ListRepos"
+	Registry_GetRepoCountBySource_FullMethodName      = "/holdfast.registry.v1.Registry/GetRepoCountBySource"
+	Registry_DeleteRepo_FullMethodName                = "/holdfast.registry.v1.Registry/DeleteRepo"
+	Registry_CreateTag_FullMethodName                 = "/holdfast.registry.v1.Registry/CreateTag"
+	Registry_UpdateTag_FullMethodName                 = "/holdfast.registry.v1.Registry/UpdateTag"
+	Registry_DeleteTag_FullMethodName                 = "/holdfast.registry.v1.Registry/DeleteTag"
+	Registry_ListTags_FullMethodName                  = "/holdfast.registry.v1.Registry/ListTags"
+	Registry_GetRepoTagsSummary_FullMethodName        = "/holdfast.registry.v1.Registry/GetRepoTagsSummary"
+	Registry_ListEolTags_FullMethodName               = "/holdfast.registry.v1.Registry/ListEolTags"
+	Registry_ListTagHistory_FullMethodName            = "/holdfast.registry.v1.Registry/ListTagHistory"
+	Registry_GetSbom_FullMethodName                   = "/holdfast.registry.v1.Registry/GetSbom"
+	Registry_GetHelm_FullMethodName                   = "/holdfast.registry.v1.Registry/GetHelm"
+	Registry_GetChart_FullMethodName                  = "/holdfast.registry.v1.Registry/GetChart"
+	Registry_ListChartsByImageRepo_FullMethodName     = "/holdfast.registry.v1.Registry/ListChartsByImageRepo"
+	Registry_GetImageConfig_FullMethodName            = "/holdfast.registry.v1.Registry/GetImageConfig"
+	Registry_GetArchs_FullMethodName                  = "/holdfast.registry.v1.Registry/GetArchs"
+	Registry_GetSize_FullMethodName                   = "/holdfast.registry.v1.Registry/GetSize"
+	Registry_GetRawSbom_FullMethodName                = "/holdfast.registry.v1.Registry/GetRawSbom"
+	Registry_GetVulnReport_FullMethodName             = "/holdfast.registry.v1.Registry/GetVulnReport"
+	Registry_ListManifestMetadata_FullMethodName      = "/holdfast.registry.v1.Registry/ListManifestMetadata"
+	Registry_GetManifestDigestCount_FullMethodName    = "/holdfast.registry.v1.Registry/GetManifestDigestCount"
+	Registry_GetPackageVersionMetadata_FullMethodName = "/holdfast.registry.v1.Registry/GetPackageVersionMetadata"
+	Registry_ListBuildReports_FullMethodName          = "/holdfast.registry.v1.Registry/ListBuildReports"
+	Registry_GetBuildStatus_FullMethodName            = "/holdfast.registry.v1.Registry/GetBuildStatus"
+	Registry_GetUpdateStatus_FullMethodName           = "/holdfast.registry.v1.Registry/GetUpdateStatus"
+	Registry_GetSyncStatus_FullMethodName             = "/holdfast.registry.v1.Registry/GetSyncStatus"
+	Registry_ListSyncStatuses_FullMethodName          = "/holdfast.registry.v1.Registry/ListSyncStatuses"
+	Registry_CreateDeployment_FullMethodName          = "/holdfast.registry.v1.Registry/CreateDeployment"
+	Registry_UpdateDeployment_FullMethodName          = "/holdfast.registry.v1.Registry/UpdateDeployment"
+	Registry_GetDeployment_FullMethodName             = "/holdfast.registry.v1.Registry/GetDeployment"
+	Registry_GetRegistrySettings_FullMethodName       = "/holdfast.registry.v1.Registry/GetRegistrySettings"
+	Registry_UpdateRegistrySettings_FullMethodName    = "/holdfast.registry.v1.Registry/UpdateRegistrySettings"
 )
 
 // RegistryClient is the client API for Registry service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// Registry is repos, tags and images. Methods that later versions do not have are left out.
+// Registry is repos, tags and images, and what is attached to them.
 type RegistryClient interface {
 	// CreateRepo makes a repo, or changes the one of that name.
 	CreateRepo(ctx context.Context, in *CreateRepoRequest, opts ...grpc.CallOption) (*Repo, error)
@@ -46,6 +69,8 @@ type RegistryClient interface {
 	UpdateRepo(ctx context.Context, in *Repo, opts ...grpc.CallOption) (*Repo, error)
 	// ListRepos returns repos, all at once.
 	ListRepos(ctx context.Context, in *RepoFilter, opts ...grpc.CallOption) (*RepoList, error)
+	// GetRepoCountBySource returns how many repos follow one.
+	GetRepoCountBySource(ctx context.Context, in *GetRepoCountBySourceRequest, opts ...grpc.CallOption) (*RepoCount, error)
 	// DeleteRepo removes a repo with its tags and manifests.
 	DeleteRepo(ctx context.Context, in *DeleteRepoRequest, opts ...grpc.CallOption) (*emptypb.Empty, error)
 	// CreateTag makes a tag, or moves the one of that name.
@@ -58,12 +83,54 @@ type RegistryClient interface {
 	ListTags(ctx context.Context, in *TagFilter, opts ...grpc.CallOption) (*TagList, error)
 	// GetRepoTagsSummary returns the tags of a repo in short.
 	GetRepoTagsSummary(ctx context.Context, in *GetRepoTagsSummaryRequest, opts ...grpc.CallOption) (*RepoTagsSummary, error)
+	// ListEolTags returns the tags that somebody marked as deprecated.
+	ListEolTags(ctx context.Context, in *EolTagFilter, opts ...grpc.CallOption) (*EolTagList, error)
 	// ListTagHistory returns what a tag pointed to.
 	ListTagHistory(ctx context.Context, in *TagHistoryFilter, opts ...grpc.CallOption) (*TagHistoryList, error)
+	// GetSbom returns what an image is made of, out of the newest SBOM attached to it.
+	GetSbom(ctx context.Context, in *SbomRequest, opts ...grpc.CallOption) (*v1.Sbom2, error)
+	// GetHelm returns where a chart that was pushed is, and its values.
+	GetHelm(ctx context.Context, in *HelmRequest, opts ...grpc.CallOption) (*Helm, error)
+	// GetChart returns a chart that was pushed.
+	GetChart(ctx context.Context, in *GetChartRequest, opts ...grpc.CallOption) (*Chart, error)
+	// ListChartsByImageRepo returns nothing: this server has no catalog of charts.
+	ListChartsByImageRepo(ctx context.Context, in *ListChartsByImageRepoRequest, opts ...grpc.CallOption) (*ListChartsByImageRepoResponse, error)
+	// GetImageConfig returns how an image runs.
+	GetImageConfig(ctx context.Context, in *ImageConfigRequest, opts ...grpc.CallOption) (*ImageConfig, error)
 	// GetArchs returns the architectures of an image.
 	GetArchs(ctx context.Context, in *ArchRequest, opts ...grpc.CallOption) (*Archs, error)
 	// GetSize returns how large an image is.
 	GetSize(ctx context.Context, in *SizeRequest, opts ...grpc.CallOption) (*Size, error)
+	// GetRawSbom returns the newest SBOM attached to an image.
+	GetRawSbom(ctx context.Context, in *RawSbomRequest, opts ...grpc.CallOption) (*RawSbom, error)
+	// GetVulnReport returns the newest report of a scanner that is attached to an image.
+	GetVulnReport(ctx context.Context, in *VulnReportRequest, opts ...grpc.CallOption) (*v1.VulnReport, error)
+	// ListManifestMetadata returns the packages of images, out of the SBOMs attached to them.
+	ListManifestMetadata(ctx context.Context, in *ManifestMetadataFilter, opts ...grpc.CallOption) (*ManifestMetadataList, error)
+	// GetManifestDigestCount returns how many different manifests a repo has, or the repos below a group.
+	GetManifestDigestCount(ctx context.Context, in *ManifestDigestCountFilter, opts ...grpc.CallOption) (*ManifestDigestCount, error)
+	// GetPackageVersionMetadata finds nothing: this server knows no calendar of releases.
+	GetPackageVersionMetadata(ctx context.Context, in *PackageVersionMetadataRequest, opts ...grpc.CallOption) (*PackageVersionMetadata, error)
+	// ListBuildReports returns nothing: this server builds no images.
+	ListBuildReports(ctx context.Context, in *BuildReportFilter, opts ...grpc.CallOption) (*BuildReportList, error)
+	// GetBuildStatus returns no failures: this server builds no images.
+	GetBuildStatus(ctx context.Context, in *BuildReportFilter, opts ...grpc.CallOption) (*BuildStatus, error)
+	// GetUpdateStatus tells whether a tag of a repo has moved in the last seven days.
+	GetUpdateStatus(ctx context.Context, in *UpdateStatusRequest, opts ...grpc.CallOption) (*UpdateStatus, error)
+	// GetSyncStatus is refused: this server copies no images.
+	GetSyncStatus(ctx context.Context, in *GetSyncStatusRequest, opts ...grpc.CallOption) (*SyncStatus, error)
+	// ListSyncStatuses returns nothing: this server copies no images.
+	ListSyncStatuses(ctx context.Context, in *ListSyncStatusesRequest, opts ...grpc.CallOption) (*SyncStatusList, error)
+	// CreateDeployment notes how the images of a repo are deployed.
+	CreateDeployment(ctx context.Context, in *CreateDeploymentRequest, opts ...grpc.CallOption) (*Deployment, error)
+	// UpdateDeployment replaces what was noted.
+	UpdateDeployment(ctx context.Context, in *UpdateDeploymentRequest, opts ...grpc.CallOption) (*Deployment, error)
+	// GetDeployment returns what was noted.
+	GetDeployment(ctx context.Context, in *GetDeploymentRequest, opts ...grpc.CallOption) (*Deployment, error)
+	// GetRegistrySettings returns what holds for the repos of a group that follow others.
+	GetRegistrySettings(ctx context.Context, in *GetRegistrySettingsRequest, opts ...grpc.CallOption) (*RegistrySettings, error)
+	// UpdateRegistrySettings replaces it.
+	UpdateRegistrySettings(ctx context.Context, in *RegistrySettings, opts ...grpc.CallOption) (*RegistrySettings, error)
 }
 
 type registryClient struct {
@@ -98,6 +165,16 @@ func (c *registryClient) ListRepos(ctx context.Context, in *RepoFilter, opts ...
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RepoList)
 	err := c.cc.Invoke(ctx, Registry_ListRepos_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryClient) GetRepoCountBySource(ctx context.Context, in *GetRepoCountBySourceRequest, opts ...grpc.CallOption) (*RepoCount, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RepoCount)
+	err := c.cc.Invoke(ctx, Registry_GetRepoCountBySource_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -164,10 +241,70 @@ func (c *registryClient) GetRepoTagsSummary(ctx context.Context, in *GetRepoTags
 	return out, nil
 }
 
+func (c *registryClient) ListEolTags(ctx context.Context, in *EolTagFilter, opts ...grpc.CallOption) (*EolTagList, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EolTagList)
+	err := c.cc.Invoke(ctx, Registry_ListEolTags_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *registryClient) ListTagHistory(ctx context.Context, in *TagHistoryFilter, opts ...grpc.CallOption) (*TagHistoryList, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(TagHistoryList)
 	err := c.cc.Invoke(ctx, Registry_ListTagHistory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryClient) GetSbom(ctx context.Context, in *SbomRequest, opts ...grpc.CallOption) (*v1.Sbom2, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.Sbom2)
+	err := c.cc.Invoke(ctx, Registry_GetSbom_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryClient) GetHelm(ctx context.Context, in *HelmRequest, opts ...grpc.CallOption) (*Helm, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Helm)
+	err := c.cc.Invoke(ctx, Registry_GetHelm_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryClient) GetChart(ctx context.Context, in *GetChartRequest, opts ...grpc.CallOption) (*Chart, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Chart)
+	err := c.cc.Invoke(ctx, Registry_GetChart_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryClient) ListChartsByImageRepo(ctx context.Context, in *ListChartsByImageRepoRequest, opts ...grpc.CallOption) (*ListChartsByImageRepoResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListChartsByImageRepoResponse)
+	err := c.cc.Invoke(ctx, Registry_ListChartsByImageRepo_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryClient) GetImageConfig(ctx context.Context, in *ImageConfigRequest, opts ...grpc.CallOption) (*ImageConfig, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ImageConfig)
+	err := c.cc.Invoke(ctx, Registry_GetImageConfig_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -194,11 +331,161 @@ func (c *registryClient) GetSize(ctx context.Context, in *SizeRequest, opts ...g
 	return out, nil
 }
 
+func (c *registryClient) GetRawSbom(ctx context.Context, in *RawSbomRequest, opts ...grpc.CallOption) (*RawSbom, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RawSbom)
+	err := c.cc.Invoke(ctx, Registry_GetRawSbom_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryClient) GetVulnReport(ctx context.Context, in *VulnReportRequest, opts ...grpc.CallOption) (*v1.VulnReport, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.VulnReport)
+	err := c.cc.Invoke(ctx, Registry_GetVulnReport_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryClient) ListManifestMetadata(ctx context.Context, in *ManifestMetadataFilter, opts ...grpc.CallOption) (*ManifestMetadataList, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ManifestMetadataList)
+	err := c.cc.Invoke(ctx, Registry_ListManifestMetadata_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryClient) GetManifestDigestCount(ctx context.Context, in *ManifestDigestCountFilter, opts ...grpc.CallOption) (*ManifestDigestCount, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ManifestDigestCount)
+	err := c.cc.Invoke(ctx, Registry_GetManifestDigestCount_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryClient) GetPackageVersionMetadata(ctx context.Context, in *PackageVersionMetadataRequest, opts ...grpc.CallOption) (*PackageVersionMetadata, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PackageVersionMetadata)
+	err := c.cc.Invoke(ctx, Registry_GetPackageVersionMetadata_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryClient) ListBuildReports(ctx context.Context, in *BuildReportFilter, opts ...grpc.CallOption) (*BuildReportList, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BuildReportList)
+	err := c.cc.Invoke(ctx, Registry_ListBuildReports_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryClient) GetBuildStatus(ctx context.Context, in *BuildReportFilter, opts ...grpc.CallOption) (*BuildStatus, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BuildStatus)
+	err := c.cc.Invoke(ctx, Registry_GetBuildStatus_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryClient) GetUpdateStatus(ctx context.Context, in *UpdateStatusRequest, opts ...grpc.CallOption) (*UpdateStatus, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateStatus)
+	err := c.cc.Invoke(ctx, Registry_GetUpdateStatus_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryClient) GetSyncStatus(ctx context.Context, in *GetSyncStatusRequest, opts ...grpc.CallOption) (*SyncStatus, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SyncStatus)
+	err := c.cc.Invoke(ctx, Registry_GetSyncStatus_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryClient) ListSyncStatuses(ctx context.Context, in *ListSyncStatusesRequest, opts ...grpc.CallOption) (*SyncStatusList, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SyncStatusList)
+	err := c.cc.Invoke(ctx, Registry_ListSyncStatuses_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryClient) CreateDeployment(ctx context.Context, in *CreateDeploymentRequest, opts ...grpc.CallOption) (*Deployment, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Deployment)
+	err := c.cc.Invoke(ctx, Registry_CreateDeployment_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryClient) UpdateDeployment(ctx context.Context, in *UpdateDeploymentRequest, opts ...grpc.CallOption) (*Deployment, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Deployment)
+	err := c.cc.Invoke(ctx, Registry_UpdateDeployment_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryClient) GetDeployment(ctx context.Context, in *GetDeploymentRequest, opts ...grpc.CallOption) (*Deployment, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Deployment)
+	err := c.cc.Invoke(ctx, Registry_GetDeployment_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryClient) GetRegistrySettings(ctx context.Context, in *GetRegistrySettingsRequest, opts ...grpc.CallOption) (*RegistrySettings, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RegistrySettings)
+	err := c.cc.Invoke(ctx, Registry_GetRegistrySettings_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *registryClient) UpdateRegistrySettings(ctx context.Context, in *RegistrySettings, opts ...grpc.CallOption) (*RegistrySettings, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RegistrySettings)
+	err := c.cc.Invoke(ctx, Registry_UpdateRegistrySettings_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // RegistryServer is the server API for Registry service.
 // All implementations must embed UnimplementedRegistryServer
 // for forward compatibility.
 //
-// Registry is repos, tags and images. Methods that later versions do not have are left out.
+// Registry is repos, tags and images, and what is attached to them.
 type RegistryServer interface {
 	// CreateRepo makes a repo, or changes the one of that name.
 	CreateRepo(context.Context, *CreateRepoRequest) (*Repo, error)
@@ -206,6 +493,8 @@ type RegistryServer interface {
 	UpdateRepo(context.Context, *Repo) (*Repo, error)
 	// ListRepos returns repos, all at once.
 	ListRepos(context.Context, *RepoFilter) (*RepoList, error)
+	// GetRepoCountBySource returns how many repos follow one.
+	GetRepoCountBySource(context.Context, *GetRepoCountBySourceRequest) (*RepoCount, error)
 	// DeleteRepo removes a repo with its tags and manifests.
 	DeleteRepo(context.Context, *DeleteRepoRequest) (*emptypb.Empty, error)
 	// CreateTag makes a tag, or moves the one of that name.
@@ -218,12 +507,54 @@ type RegistryServer interface {
 	ListTags(context.Context, *TagFilter) (*TagList, error)
 	// GetRepoTagsSummary returns the tags of a repo in short.
 	GetRepoTagsSummary(context.Context, *GetRepoTagsSummaryRequest) (*RepoTagsSummary, error)
+	// ListEolTags returns the tags that somebody marked as deprecated.
+	ListEolTags(context.Context, *EolTagFilter) (*EolTagList, error)
 	// ListTagHistory returns what a tag pointed to.
 	ListTagHistory(context.Context, *TagHistoryFilter) (*TagHistoryList, error)
+	// GetSbom returns what an image is made of, out of the newest SBOM attached to it.
+	GetSbom(context.Context, *SbomRequest) (*v1.Sbom2, error)
+	// GetHelm returns where a chart that was pushed is, and its values.
+	GetHelm(context.Context, *HelmRequest) (*Helm, error)
+	// GetChart returns a chart that was pushed.
+	GetChart(context.Context, *GetChartRequest) (*Chart, error)
+	// ListChartsByImageRepo returns nothing: this server has no catalog of charts.
+	ListChartsByImageRepo(context.Context, *ListChartsByImageRepoRequest) (*ListChartsByImageRepoResponse, error)
+	// GetImageConfig returns how an image runs.
+	GetImageConfig(context.Context, *ImageConfigRequest) (*ImageConfig, error)
 	// GetArchs returns the architectures of an image.
 	GetArchs(context.Context, *ArchRequest) (*Archs, error)
 	// GetSize returns how large an image is.
 	GetSize(context.Context, *SizeRequest) (*Size, error)
+	// GetRawSbom returns the newest SBOM attached to an image.
+	GetRawSbom(context.Context, *RawSbomRequest) (*RawSbom, error)
+	// GetVulnReport returns the newest report of a scanner that is attached to an image.
+	GetVulnReport(context.Context, *VulnReportRequest) (*v1.VulnReport, error)
+	// ListManifestMetadata returns the packages of images, out of the SBOMs attached to them.
+	ListManifestMetadata(context.Context, *ManifestMetadataFilter) (*ManifestMetadataList, error)
+	// GetManifestDigestCount returns how many different manifests a repo has, or the repos below a group.
+	GetManifestDigestCount(context.Context, *ManifestDigestCountFilter) (*ManifestDigestCount, error)
+	// GetPackageVersionMetadata finds nothing: this server knows no calendar of releases.
+	GetPackageVersionMetadata(context.Context, *PackageVersionMetadataRequest) (*PackageVersionMetadata, error)
+	// ListBuildReports returns nothing: this server builds no images.
+	ListBuildReports(context.Context, *BuildReportFilter) (*BuildReportList, error)
+	// GetBuildStatus returns no failures: this server builds no images.
+	GetBuildStatus(context.Context, *BuildReportFilter) (*BuildStatus, error)
+	// GetUpdateStatus tells whether a tag of a repo has moved in the last seven days.
+	GetUpdateStatus(context.Context, *UpdateStatusRequest) (*UpdateStatus, error)
+	// GetSyncStatus is refused: this server copies no images.
+	GetSyncStatus(context.Context, *GetSyncStatusRequest) (*SyncStatus, error)
+	// ListSyncStatuses returns nothing: this server copies no images.
+	ListSyncStatuses(context.Context, *ListSyncStatusesRequest) (*SyncStatusList, error)
+	// CreateDeployment notes how the images of a repo are deployed.
+	CreateDeployment(context.Context, *CreateDeploymentRequest) (*Deployment, error)
+	// UpdateDeployment replaces what was noted.
+	UpdateDeployment(context.Context, *UpdateDeploymentRequest) (*Deployment, error)
+	// GetDeployment returns what was noted.
+	GetDeployment(context.Context, *GetDeploymentRequest) (*Deployment, error)
+	// GetRegistrySettings returns what holds for the repos of a group that follow others.
+	GetRegistrySettings(context.Context, *GetRegistrySettingsRequest) (*RegistrySettings, error)
+	// UpdateRegistrySettings replaces it.
+	UpdateRegistrySettings(context.Context, *RegistrySettings) (*RegistrySettings, error)
 	mustEmbedUnimplementedRegistryServer()
 }
 
@@ -243,6 +574,9 @@ func (UnimplementedRegistryServer) UpdateRepo(context.Context, *Repo) (*Repo, er
 func (UnimplementedRegistryServer) ListRepos(context.Context, *RepoFilter) (*RepoList, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListRepos not implemented")
 }
+func (UnimplementedRegistryServer) GetRepoCountBySource(context.Context, *GetRepoCountBySourceRequest) (*RepoCount, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetRepoCountBySource not implemented")
+}
 func (UnimplementedRegistryServer) DeleteRepo(context.Context, *DeleteRepoRequest) (*emptypb.Empty, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteRepo not implemented")
 }
@@ -261,14 +595,77 @@ func (UnimplementedRegistryServer) ListTags(context.Context, *TagFilter) (*TagLi
 func (UnimplementedRegistryServer) GetRepoTagsSummary(context.Context, *GetRepoTagsSummaryRequest) (*RepoTagsSummary, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetRepoTagsSummary not implemented")
 }
+func (UnimplementedRegistryServer) ListEolTags(context.Context, *EolTagFilter) (*EolTagList, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListEolTags not implemented")
+}
 func (UnimplementedRegistryServer) ListTagHistory(context.Context, *TagHistoryFilter) (*TagHistoryList, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTagHistory not implemented")
+}
+func (UnimplementedRegistryServer) GetSbom(context.Context, *SbomRequest) (*v1.Sbom2, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetSbom not implemented")
+}
+func (UnimplementedRegistryServer) GetHelm(context.Context, *HelmRequest) (*Helm, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetHelm not implemented")
+}
+func (UnimplementedRegistryServer) GetChart(context.Context, *GetChartRequest) (*Chart, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetChart not implemented")
+}
+func (UnimplementedRegistryServer) ListChartsByImageRepo(context.Context, *ListChartsByImageRepoRequest) (*ListChartsByImageRepoResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListChartsByImageRepo not implemented")
+}
+func (UnimplementedRegistryServer) GetImageConfig(context.Context, *ImageConfigRequest) (*ImageConfig, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetImageConfig not implemented")
 }
 func (UnimplementedRegistryServer) GetArchs(context.Context, *ArchRequest) (*Archs, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetArchs not implemented")
 }
 func (UnimplementedRegistryServer) GetSize(context.Context, *SizeRequest) (*Size, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetSize not implemented")
+}
+func (UnimplementedRegistryServer) GetRawSbom(context.Context, *RawSbomRequest) (*RawSbom, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetRawSbom not implemented")
+}
+func (UnimplementedRegistryServer) GetVulnReport(context.Context, *VulnReportRequest) (*v1.VulnReport, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetVulnReport not implemented")
+}
+func (UnimplementedRegistryServer) ListManifestMetadata(context.Context, *ManifestMetadataFilter) (*ManifestMetadataList, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListManifestMetadata not implemented")
+}
+func (UnimplementedRegistryServer) GetManifestDigestCount(context.Context, *ManifestDigestCountFilter) (*ManifestDigestCount, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetManifestDigestCount not implemented")
+}
+func (UnimplementedRegistryServer) GetPackageVersionMetadata(context.Context, *PackageVersionMetadataRequest) (*PackageVersionMetadata, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetPackageVersionMetadata not implemented")
+}
+func (UnimplementedRegistryServer) ListBuildReports(context.Context, *BuildReportFilter) (*BuildReportList, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListBuildReports not implemented")
+}
+func (UnimplementedRegistryServer) GetBuildStatus(context.Context, *BuildReportFilter) (*BuildStatus, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetBuildStatus not implemented")
+}
+func (UnimplementedRegistryServer) GetUpdateStatus(context.Context, *UpdateStatusRequest) (*UpdateStatus, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetUpdateStatus not implemented")
+}
+func (UnimplementedRegistryServer) GetSyncStatus(context.Context, *GetSyncStatusRequest) (*SyncStatus, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetSyncStatus not implemented")
+}
+func (UnimplementedRegistryServer) ListSyncStatuses(context.Context, *ListSyncStatusesRequest) (*SyncStatusList, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSyncStatuses not implemented")
+}
+func (UnimplementedRegistryServer) CreateDeployment(context.Context, *CreateDeploymentRequest) (*Deployment, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateDeployment not implemented")
+}
+func (UnimplementedRegistryServer) UpdateDeployment(context.Context, *UpdateDeploymentRequest) (*Deployment, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateDeployment not implemented")
+}
+func (UnimplementedRegistryServer) GetDeployment(context.Context, *GetDeploymentRequest) (*Deployment, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetDeployment not implemented")
+}
+func (UnimplementedRegistryServer) GetRegistrySettings(context.Context, *GetRegistrySettingsRequest) (*RegistrySettings, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetRegistrySettings not implemented")
+}
+func (UnimplementedRegistryServer) UpdateRegistrySettings(context.Context, *RegistrySettings) (*RegistrySettings, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateRegistrySettings not implemented")
 }
 func (UnimplementedRegistryServer) mustEmbedUnimplementedRegistryServer() {}
 func (UnimplementedRegistryServer) testEmbeddedByValue()                  {}
@@ -341,6 +738,24 @@ func _Registry_ListRepos_Handler(srv interface{}, ctx context.Context, dec func(
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(RegistryServer).ListRepos(ctx, req.(*RepoFilter))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Registry_GetRepoCountBySource_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetRepoCountBySourceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).GetRepoCountBySource(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_GetRepoCountBySource_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).GetRepoCountBySource(ctx, req.(*GetRepoCountBySourceRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -453,6 +868,24 @@ func _Registry_GetRepoTagsSummary_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Registry_ListEolTags_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EolTagFilter)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).ListEolTags(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_ListEolTags_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).ListEolTags(ctx, req.(*EolTagFilter))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Registry_ListTagHistory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(TagHistoryFilter)
 	if err := dec(in); err != nil {
@@ -467,6 +900,96 @@ func _Registry_ListTagHistory_Handler(srv interface{}, ctx context.Context, dec 
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(RegistryServer).ListTagHistory(ctx, req.(*TagHistoryFilter))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Registry_GetSbom_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SbomRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).GetSbom(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_GetSbom_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).GetSbom(ctx, req.(*SbomRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Registry_GetHelm_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HelmRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).GetHelm(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_GetHelm_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).GetHelm(ctx, req.(*HelmRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Registry_GetChart_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetChartRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).GetChart(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_GetChart_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).GetChart(ctx, req.(*GetChartRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Registry_ListChartsByImageRepo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListChartsByImageRepoRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).ListChartsByImageRepo(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_ListChartsByImageRepo_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).ListChartsByImageRepo(ctx, req.(*ListChartsByImageRepoRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Registry_GetImageConfig_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ImageConfigRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).GetImageConfig(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_GetImageConfig_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).GetImageConfig(ctx, req.(*ImageConfigRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -507,6 +1030,276 @@ func _Registry_GetSize_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Registry_GetRawSbom_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RawSbomRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).GetRawSbom(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_GetRawSbom_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).GetRawSbom(ctx, req.(*RawSbomRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Registry_GetVulnReport_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(VulnReportRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).GetVulnReport(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_GetVulnReport_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).GetVulnReport(ctx, req.(*VulnReportRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Registry_ListManifestMetadata_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ManifestMetadataFilter)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).ListManifestMetadata(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_ListManifestMetadata_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).ListManifestMetadata(ctx, req.(*ManifestMetadataFilter))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Registry_GetManifestDigestCount_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ManifestDigestCountFilter)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).GetManifestDigestCount(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_GetManifestDigestCount_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).GetManifestDigestCount(ctx, req.(*ManifestDigestCountFilter))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Registry_GetPackageVersionMetadata_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PackageVersionMetadataRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).GetPackageVersionMetadata(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_GetPackageVersionMetadata_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).GetPackageVersionMetadata(ctx, req.(*PackageVersionMetadataRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Registry_ListBuildReports_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BuildReportFilter)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).ListBuildReports(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_ListBuildReports_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).ListBuildReports(ctx, req.(*BuildReportFilter))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Registry_GetBuildStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BuildReportFilter)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).GetBuildStatus(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_GetBuildStatus_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).GetBuildStatus(ctx, req.(*BuildReportFilter))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Registry_GetUpdateStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateStatusRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).GetUpdateStatus(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_GetUpdateStatus_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).GetUpdateStatus(ctx, req.(*UpdateStatusRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Registry_GetSyncStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetSyncStatusRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).GetSyncStatus(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_GetSyncStatus_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).GetSyncStatus(ctx, req.(*GetSyncStatusRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Registry_ListSyncStatuses_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSyncStatusesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).ListSyncStatuses(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_ListSyncStatuses_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).ListSyncStatuses(ctx, req.(*ListSyncStatusesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Registry_CreateDeployment_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateDeploymentRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).CreateDeployment(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_CreateDeployment_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).CreateDeployment(ctx, req.(*CreateDeploymentRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Registry_UpdateDeployment_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateDeploymentRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).UpdateDeployment(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_UpdateDeployment_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).UpdateDeployment(ctx, req.(*UpdateDeploymentRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Registry_GetDeployment_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetDeploymentRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).GetDeployment(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_GetDeployment_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).GetDeployment(ctx, req.(*GetDeploymentRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Registry_GetRegistrySettings_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetRegistrySettingsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).GetRegistrySettings(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_GetRegistrySettings_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).GetRegistrySettings(ctx, req.(*GetRegistrySettingsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Registry_UpdateRegistrySettings_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RegistrySettings)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RegistryServer).UpdateRegistrySettings(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Registry_UpdateRegistrySettings_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RegistryServer).UpdateRegistrySettings(ctx, req.(*RegistrySettings))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Registry_ServiceDesc is the grpc.ServiceDesc for Registry service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -525,6 +1318,10 @@ var Registry_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListRepos",
 			Handler:    _Registry_ListRepos_Handler,
+		},
+		{
+			MethodName: "GetRepoCountBySource",
+			Handler:    _Registry_GetRepoCountBySource_Handler,
 		},
 		{
 			MethodName: "DeleteRepo",
@@ -551,8 +1348,32 @@ var Registry_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Registry_GetRepoTagsSummary_Handler,
 		},
 		{
+			MethodName: "ListEolTags",
+			Handler:    _Registry_ListEolTags_Handler,
+		},
+		{
 			MethodName: "ListTagHistory",
 			Handler:    _Registry_ListTagHistory_Handler,
+		},
+		{
+			MethodName: "GetSbom",
+			Handler:    _Registry_GetSbom_Handler,
+		},
+		{
+			MethodName: "GetHelm",
+			Handler:    _Registry_GetHelm_Handler,
+		},
+		{
+			MethodName: "GetChart",
+			Handler:    _Registry_GetChart_Handler,
+		},
+		{
+			MethodName: "ListChartsByImageRepo",
+			Handler:    _Registry_ListChartsByImageRepo_Handler,
+		},
+		{
+			MethodName: "GetImageConfig",
+			Handler:    _Registry_GetImageConfig_Handler,
 		},
 		{
 			MethodName: "GetArchs",
@@ -561,6 +1382,66 @@ var Registry_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetSize",
 			Handler:    _Registry_GetSize_Handler,
+		},
+		{
+			MethodName: "GetRawSbom",
+			Handler:    _Registry_GetRawSbom_Handler,
+		},
+		{
+			MethodName: "GetVulnReport",
+			Handler:    _Registry_GetVulnReport_Handler,
+		},
+		{
+			MethodName: "ListManifestMetadata",
+			Handler:    _Registry_ListManifestMetadata_Handler,
+		},
+		{
+			MethodName: "GetManifestDigestCount",
+			Handler:    _Registry_GetManifestDigestCount_Handler,
+		},
+		{
+			MethodName: "GetPackageVersionMetadata",
+			Handler:    _Registry_GetPackageVersionMetadata_Handler,
+		},
+		{
+			MethodName: "ListBuildReports",
+			Handler:    _Registry_ListBuildReports_Handler,
+		},
+		{
+			MethodName: "GetBuildStatus",
+			Handler:    _Registry_GetBuildStatus_Handler,
+		},
+		{
+			MethodName: "GetUpdateStatus",
+			Handler:    _Registry_GetUpdateStatus_Handler,
+		},
+		{
+			MethodName: "GetSyncStatus",
+			Handler:    _Registry_GetSyncStatus_Handler,
+		},
+		{
+			MethodName: "ListSyncStatuses",
+			Handler:    _Registry_ListSyncStatuses_Handler,
+		},
+		{
+			MethodName: "CreateDeployment",
+			Handler:    _Registry_CreateDeployment_Handler,
+		},
+		{
+			MethodName: "UpdateDeployment",
+			Handler:    _Registry_UpdateDeployment_Handler,
+		},
+		{
+			MethodName: "GetDeployment",
+			Handler:    _Registry_GetDeployment_Handler,
+		},
+		{
+			MethodName: "GetRegistrySettings",
+			Handler:    _Registry_GetRegistrySettings_Handler,
+		},
+		{
+			MethodName: "UpdateRegistrySettings",
+			Handler:    _Registry_UpdateRegistrySettings_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -1,0 +1,75 @@
+package registry
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// What clients of version 1 ask for and this server does not have: it builds
+// nothing, copies nothing, and has neither a catalog of charts nor a calendar of
+// releases. Each method tells so after the questions that any method asks first.
+
+// PackageVersions returns fault.NotFound. The caller needs version.list anywhere.
+func (s *Service) PackageVersions(ctx context.Context, name string) error {
+	if err := s.authz.RequireAnywhere(ctx, resource.VersionList); err != nil {
+		return err
+	}
+	if name == "" {
+		return fault.Field("package", "is required")
+	}
+	no := fault.Missing("versions of package", printed(name))
+	no.Message += ": this server knows no calendar of releases"
+	return no
+}
+
+// Builds returns nil, for there are none. The caller needs build_report.list
+// anywhere.
+func (s *Service) Builds(ctx context.Context, place resource.PlaceFilter) error {
+	if err := s.authz.RequireAnywhere(ctx, resource.BuildReportsList); err != nil {
+		return err
+	}
+	return place.Validate()
+}
+
+// SyncState returns fault.FailedPrecondition. The caller needs repo.list on the
+// repo.
+func (s *Service) SyncState(ctx context.Context, repo resource.UID) error {
+	if _, err := s.GetRepo(ctx, repo); err != nil {
+		return err
+	}
+	return fault.Unmet("SYNC_OFF", "this server copies no images: they come by push")
+}
+
+// SyncStates returns nil, for there are none. The caller needs repo.list on the
+// group.
+func (s *Service) SyncStates(ctx context.Context, group resource.UID) error {
+	if err := s.authz.Require(ctx, resource.RepoList, group); err != nil {
+		return err
+	}
+	_, err := s.store.Group(ctx, group)
+	return err
+}
+
+// recent is how long ago something is still recent.
+const recent = 7 * 24 * time.Hour
+
+// RecentlyUpdated tells whether a tag of a repo has moved in the last seven days.
+// The caller needs tag.list on it.
+func (s *Service) RecentlyUpdated(ctx context.Context, repo resource.UID) (bool, error) {
+	if err := s.authz.Require(ctx, resource.TagList, repo); err != nil {
+		return false, err
+	}
+	if _, err := s.store.Repo(ctx, repo); err != nil {
+		return false, err
+	}
+	f := resource.Filter{
+		Place: resource.PlaceFilter{ChildrenOf: repo}, UpdatedSince: s.now().Add(-recent),
+		Classes: []resource.TagClass{resource.DateTag, resource.EpochTag},
+	}
+	got, err := s.ListTags(ctx, f, page.Params{Size: 1})
+	return got.Total > 0, err
+}

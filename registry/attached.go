@@ -1,0 +1,241 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/registry/evidence"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+const (
+	maxAttached  = 100       // manifests about an image that are looked at, the newest first
+	maxEvidence  = 128 << 20 // bytes that are read for one question
+	maxReadAtOne = 2         // documents read at once: each may take ten times its size in memory
+)
+
+// An Attached is a document about an image, and how it came to be there.
+type Attached struct {
+	evidence.Document
+	Digest string    // of what was attached
+	Time   time.Time // when it was
+}
+
+// attachments are what a search found.
+type attachments struct {
+	found []Attached
+	large bool // a document was too large to be read
+	bytes int64
+}
+
+// attached looks for documents about a manifest, the newest first, until take
+// has taken n of them. It looks where clients put them: among the manifests that
+// name it as their subject, those noted in the index under its tag, and under
+// cosign's tags; and, if it is an image of an index, among the attestations that
+// BuildKit puts into that. take may be asked about one that is then not kept.
+func (r *Registry) attached(ctx context.Context, repo resource.UID, image resource.Manifest, index *document, n int, take func(evidence.Document) bool) (attachments, error) {
+	var all attachments
+	about, err := r.about(ctx, repo, image.Digest)
+	if err != nil {
+		return all, err
+	}
+	if index != nil {
+		inside, err := r.inside(ctx, repo, *index, image.Digest)
+		if err != nil {
+			return all, err
+		}
+		about = append(about, inside...)
+	}
+	slices.SortStableFunc(about, func(a, b resource.Manifest) int { return b.PushTime.Compare(a.PushTime) })
+	for _, m := range about[:min(len(about), maxAttached)] {
+		if err := r.search(ctx, repo, image.Digest, m, n, take, &all); err != nil || len(all.found) == n {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// search looks through the layers of one manifest. cosign adds its later ones
+// at the end.
+func (r *Registry) search(ctx context.Context, repo resource.UID, subject string, m resource.Manifest, n int, take func(evidence.Document) bool, all *attachments) error {
+	var doc document
+	if json.Unmarshal(m.Body, &doc) != nil {
+		return nil
+	}
+	for _, layer := range slices.Backward(append(doc.Blobs, doc.Layers...)) {
+		if !promising(layer) {
+			continue
+		}
+		if layer.Size > evidence.MaxDocument || all.bytes+layer.Size > maxEvidence {
+			all.large = true
+			continue
+		}
+		d, err := r.openDocument(ctx, repo, layer)
+		if err != nil {
+			return err
+		}
+		all.bytes += layer.Size
+		if d.Format == "" || d.Subjects != nil && !slices.Contains(d.Subjects, subject) || !take(d) {
+			continue
+		}
+		all.found = append(all.found, Attached{d, layer.Digest.String(), m.PushTime})
+		if len(all.found) == n {
+			return nil
+		}
+	}
+	return nil
+}
+
+// promising tells whether a layer may be a document. Signatures and archives are
+// none.
+func promising(d ocispec.Descriptor) bool {
+	return strings.Contains(d.MediaType, "json") && d.MediaType != "application/vnd.dev.cosign.simplesigning.v1+json" || strings.HasPrefix(d.MediaType, "text/spdx")
+}
+
+// openDocument reads a blob. One that is not here, or no document, has no format.
+func (r *Registry) openDocument(ctx context.Context, repo resource.UID, d ocispec.Descriptor) (evidence.Document, error) {
+	select {
+	case r.reading <- struct{}{}:
+		defer func() { <-r.reading }()
+	case <-ctx.Done():
+		return evidence.Document{}, ctx.Err()
+	}
+	body, err := r.readBlob(ctx, repo, d.Digest.String(), evidence.MaxDocument)
+	if err != nil || body == nil {
+		return evidence.Document{}, err
+	}
+	doc, err := evidence.Open(body)
+	if err != nil {
+		return evidence.Document{}, nil // whoever pushed it could write what they liked
+	}
+	return doc, nil
+}
+
+// readBlob reads a blob of a repo. One that is not there, or larger than most,
+// is nil.
+func (r *Registry) readBlob(ctx context.Context, repo resource.UID, digest string, most int64) ([]byte, error) {
+	b, err := r.store.Blob(ctx, repo, digest)
+	if errors.Is(err, fault.NotFound) || err == nil && b.Size > most {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	body, err := r.storage.open(ctx, b.Path, b.Size)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	text, err := io.ReadAll(io.LimitReader(body, most))
+	if err != nil {
+		return nil, fmt.Errorf("read blob: %w", err)
+	}
+	return text, nil
+}
+
+// about returns the manifests that clients made about another.
+func (r *Registry) about(ctx context.Context, repo resource.UID, subject string) ([]resource.Manifest, error) {
+	all, err := r.store.About(ctx, repo, subject, maxAttached)
+	if err != nil {
+		return nil, err
+	}
+	add := func(reference string) error {
+		m, err := r.store.Manifest(ctx, repo, reference)
+		if errors.Is(err, fault.NotFound) {
+			return nil
+		}
+		all = append(all, m)
+		return err
+	}
+	tag := strings.Replace(subject, ":", "-", 1)
+	for _, suffix := range []string{".att", ".sbom"} {
+		if err := add(tag[:min(len(tag), maxTag-len(suffix))] + suffix); err != nil {
+			return nil, err
+		}
+	}
+	noted, err := r.adopted(ctx, target{repo: repo}, digest.Digest(subject))
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range noted[:min(len(noted), maxAttached)] {
+		if err := add(d.Digest.String()); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// maxTag is how long a tag can be.
+const maxTag = 128
+
+// inside returns the attestations that an index holds about one of its images.
+func (r *Registry) inside(ctx context.Context, repo resource.UID, index document, subject string) ([]resource.Manifest, error) {
+	var all []resource.Manifest
+	for _, d := range index.Manifests {
+		if d.Annotations["vnd.docker.reference.digest"] != subject || len(all) == maxAttached {
+			continue
+		}
+		m, err := r.store.Manifest(ctx, repo, d.Digest.String())
+		if errors.Is(err, fault.NotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// A subject is an image that documents may be about: by itself, or as one of an
+// index.
+type subject struct {
+	image resource.Manifest
+	index *document
+}
+
+// subjects returns what documents about an image may name: of an index, the
+// image for an architecture, or else amd64, and then the index itself. It
+// returns fault.NotFound if there is no such manifest, or no image for the
+// architecture that was asked for.
+func (r *Registry) subjects(ctx context.Context, repo resource.UID, digest, architecture string) ([]subject, error) {
+	m, err := r.store.Manifest(ctx, repo, digest)
+	if err != nil {
+		return nil, err
+	}
+	var doc document
+	if err := json.Unmarshal(m.Body, &doc); err != nil {
+		return nil, fmt.Errorf("decode %s: %w", digest, err)
+	}
+	if doc.Manifests == nil {
+		return []subject{{image: m}}, nil
+	}
+	want := architecture
+	if want == "" {
+		want = defaultArchitecture
+	}
+	for _, d := range doc.Manifests {
+		if d.Platform == nil || d.Platform.Architecture != want {
+			continue
+		}
+		child, err := r.store.Manifest(ctx, repo, d.Digest.String())
+		if errors.Is(err, fault.NotFound) { // the index is sparse
+			continue
+		}
+		return []subject{{image: child, index: &doc}, {image: m}}, err
+	}
+	if architecture != "" {
+		return nil, fault.Missing("image for "+printed(architecture)+" in", digest)
+	}
+	return []subject{{image: m}}, nil
+}

@@ -1,0 +1,87 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/registry/evidence"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// A Chart is a Helm chart that was pushed.
+type Chart struct {
+	evidence.Chart
+	Files   map[evidence.ChartFile]string
+	Address string // of its repo in the registry: oci://host/groups, without its own name
+}
+
+// Chart reads a Helm chart. The caller needs repo.list and manifest.list on the
+// repo. It returns fault.FailedPrecondition if what is there is no chart, or one
+// that cannot be read.
+func (s *Service) Chart(ctx context.Context, repo resource.UID, digest string) (Chart, error) {
+	if err := s.requireAll(ctx, repo, resource.RepoList, resource.ManifestList); err != nil {
+		return Chart{}, err
+	}
+	return s.chart(ctx, repo, digest)
+}
+
+// TaggedChart is Chart for who holds repo.list and tag.list instead.
+func (s *Service) TaggedChart(ctx context.Context, repo resource.UID, digest string) (Chart, error) {
+	if err := s.requireAll(ctx, repo, resource.RepoList, resource.TagList); err != nil {
+		return Chart{}, err
+	}
+	return s.chart(ctx, repo, digest)
+}
+
+func (s *Service) chart(ctx context.Context, repo resource.UID, digest string) (c Chart, _ error) {
+	if err := validDigest(digest); err != nil {
+		return Chart{}, err
+	}
+	m, err := s.store.Manifest(ctx, repo, digest)
+	if err != nil {
+		return Chart{}, err
+	}
+	var doc document
+	if err := json.Unmarshal(m.Body, &doc); err != nil {
+		return Chart{}, fmt.Errorf("decode %s: %w", digest, err)
+	}
+	if doc.Config == nil || doc.Config.MediaType != evidence.ChartConfig {
+		return Chart{}, fault.Unmet("NOT_A_CHART", "%s is not a Helm chart", digest)
+	}
+	config, err := s.images.readBlob(ctx, repo, doc.Config.Digest.String(), maxConfig)
+	if err != nil {
+		return Chart{}, err
+	}
+	if c.Chart, err = evidence.ReadChart(config); err != nil {
+		return Chart{}, fault.Unmet("NOT_A_CHART", "the configuration of %s cannot be read as a chart's", digest)
+	}
+	if c.Files, err = s.images.chartFiles(ctx, repo, doc); err != nil {
+		return Chart{}, err
+	}
+	path, err := s.store.RepoPath(ctx, repo)
+	c.Address = "oci://" + s.cfg.Host + "/" + path
+	return c, err
+}
+
+// chartFiles reads the files of a chart. What cannot be read of them is not
+// there.
+func (r *Registry) chartFiles(ctx context.Context, repo resource.UID, doc document) (map[evidence.ChartFile]string, error) {
+	for _, layer := range doc.Layers {
+		if layer.MediaType != evidence.ChartContent {
+			continue
+		}
+		archive, err := r.readBlob(ctx, repo, layer.Digest.String(), evidence.MaxChart)
+		if err != nil || archive == nil {
+			return nil, err
+		}
+		files, err := evidence.ReadChartFiles(bytes.NewReader(archive))
+		if err != nil {
+			return nil, nil
+		}
+		return files, nil
+	}
+	return nil, nil
+}

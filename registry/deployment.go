@@ -1,0 +1,49 @@
+package registry
+
+import (
+	"context"
+
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// CreateDeployment notes how the images of a repo are deployed. The caller needs
+// repo.update on it: no role has registry.deployments.create.
+func (s *Service) CreateDeployment(ctx context.Context, d resource.Deployment) (resource.Deployment, error) {
+	if err := s.authz.Require(ctx, resource.RepoUpdate, d.UID); err != nil {
+		return resource.Deployment{}, err
+	}
+	if err := d.Validate(); err != nil {
+		return resource.Deployment{}, err
+	}
+	d.CreateTime = s.now()
+	d.UpdateTime = d.CreateTime
+	if err := s.store.InsertDeployment(ctx, d); err != nil {
+		return resource.Deployment{}, err
+	}
+	return d, nil
+}
+
+// GetDeployment returns how the images of a repo are deployed. The caller needs
+// registry.deployments.list on it.
+func (s *Service) GetDeployment(ctx context.Context, repo resource.UID) (resource.Deployment, error) {
+	if err := s.authz.Require(ctx, resource.DeploymentsList, repo); err != nil {
+		return resource.Deployment{}, err
+	}
+	return s.store.Deployment(ctx, repo)
+}
+
+// UpdateDeployment applies change to how the images of a repo are deployed. The
+// caller needs repo.update on it.
+func (s *Service) UpdateDeployment(ctx context.Context, repo resource.UID, change func(*resource.Deployment) error) (resource.Deployment, error) {
+	if err := s.authz.Require(ctx, resource.RepoUpdate, repo); err != nil {
+		return resource.Deployment{}, err
+	}
+	return s.store.UpdateDeployment(ctx, repo, func(d *resource.Deployment) error {
+		before := *d
+		if err := change(d); err != nil {
+			return err
+		}
+		d.UID, d.CreateTime = before.UID, before.CreateTime
+		return d.Validate()
+	})
+}

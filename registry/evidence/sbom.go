@@ -1,0 +1,278 @@
+package evidence
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// An SBOM is what an image is made of.
+type SBOM struct {
+	Name        string
+	Description string
+	Tool        string
+	Authors     []string
+	Time        time.Time
+	Packages    []Package
+	Files       []File
+	Ties        []Tie
+}
+
+// A Package is a part of an image.
+type Package struct {
+	ID          string
+	Name        string
+	Version     string
+	License     string
+	Description string
+	PURL        string
+	Origin      string // the package URL of what it was built from, if it says
+}
+
+// A File is a part of an image.
+type File struct {
+	ID    string
+	Name  string
+	Types []string
+}
+
+// A Tie is how one part belongs to another.
+type Tie struct {
+	From, To string
+	Kind     TieKind
+}
+
+// A TieKind is a way to belong together.
+type TieKind int
+
+// The ways that are told apart.
+const (
+	OtherTie TieKind = iota
+	Describes
+	Contains
+	DependsOn
+	GeneratedFrom
+)
+
+// SBOM reads a document that lists parts.
+func (d Document) SBOM() (SBOM, error) {
+	switch d.Format {
+	case SPDX:
+		return readSPDX(d.Raw)
+	case CycloneDX:
+		return readCycloneDX(d.Raw)
+	}
+	return SBOM{}, ErrUnknown
+}
+
+type spdxDocument struct {
+	Name     string `json:"name"`
+	Comment  string `json:"comment"`
+	Creation struct {
+		Created  string   `json:"created"`
+		Creators []string `json:"creators"`
+	} `json:"creationInfo"`
+	Packages []struct {
+		ID          string `json:"SPDXID"`
+		Name        string `json:"name"`
+		Version     string `json:"versionInfo"`
+		Concluded   string `json:"licenseConcluded"`
+		Declared    string `json:"licenseDeclared"`
+		Description string `json:"description"`
+		Summary     string `json:"summary"`
+		Refs        []struct {
+			Type    string `json:"referenceType"`
+			Locator string `json:"referenceLocator"`
+		} `json:"externalRefs"`
+	} `json:"packages"`
+	Files []struct {
+		ID    string   `json:"SPDXID"`
+		Name  string   `json:"fileName"`
+		Types []string `json:"fileTypes"`
+	} `json:"files"`
+	Relationships []struct {
+		From string `json:"spdxElementId"`
+		To   string `json:"relatedSpdxElement"`
+		Type string `json:"relationshipType"`
+	} `json:"relationships"`
+}
+
+// spdxTies are the relationships that are told apart. Some are written from the
+// other end.
+var spdxTies = map[string]struct {
+	kind   TieKind
+	turned bool
+}{
+	"DESCRIBES": {kind: Describes}, "DESCRIBED_BY": {kind: Describes, turned: true},
+	"CONTAINS": {kind: Contains}, "CONTAINED_BY": {kind: Contains, turned: true},
+	"DEPENDS_ON": {kind: DependsOn}, "DEPENDENCY_OF": {kind: DependsOn, turned: true},
+	"GENERATED_FROM": {kind: GeneratedFrom}, "GENERATES": {kind: GeneratedFrom, turned: true},
+}
+
+func readSPDX(raw []byte) (SBOM, error) {
+	var d spdxDocument
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return SBOM{}, fmt.Errorf("SPDX: %w", err)
+	}
+	s := SBOM{Name: d.Name, Description: d.Comment, Time: moment(d.Creation.Created)}
+	for _, c := range d.Creation.Creators {
+		if tool, ok := strings.CutPrefix(c, "Tool: "); ok {
+			s.Tool = first(s.Tool, tool)
+			continue
+		}
+		s.Authors = append(s.Authors, c)
+	}
+	for _, p := range d.Packages {
+		part := Package{
+			ID: p.ID, Name: p.Name, Version: first(p.Version), License: first(p.Concluded, p.Declared), Description: first(p.Description, p.Summary),
+		}
+		for _, r := range p.Refs {
+			if r.Type == "purl" && part.PURL == "" {
+				part.PURL = r.Locator
+			}
+		}
+		part.Origin = origin(part.PURL)
+		s.Packages = append(s.Packages, part)
+	}
+	for _, f := range d.Files {
+		s.Files = append(s.Files, File{ID: f.ID, Name: f.Name, Types: f.Types})
+	}
+	for _, r := range d.Relationships {
+		tie := spdxTies[r.Type]
+		if tie.turned {
+			r.From, r.To = r.To, r.From
+		}
+		s.Ties = append(s.Ties, Tie{From: r.From, To: r.To, Kind: tie.kind})
+	}
+	return s, nil
+}
+
+// origin is the package URL of the package that one was built from, where its
+// own names that.
+func origin(purl string) string {
+	base, query, _ := strings.Cut(purl, "?")
+	for pair := range strings.SplitSeq(query, "&") {
+		name, ok := strings.CutPrefix(pair, "origin=")
+		if !ok || name == "" {
+			continue
+		}
+		path, version, versioned := strings.Cut(base, "@")
+		at := strings.LastIndexByte(path, '/')
+		if at < 0 {
+			return ""
+		}
+		out := path[:at+1] + name
+		if versioned {
+			out += "@" + version
+		}
+		return out
+	}
+	return ""
+}
+
+type cycloneDXDocument struct {
+	Metadata struct {
+		Timestamp string          `json:"timestamp"`
+		Tools     json.RawMessage `json:"tools"`
+		Authors   []struct {
+			Name string `json:"name"`
+		} `json:"authors"`
+		Component *cycloneDXComponent `json:"component"`
+	} `json:"metadata"`
+	Components   []cycloneDXComponent `json:"components"`
+	Dependencies []struct {
+		Ref string   `json:"ref"`
+		On  []string `json:"dependsOn"`
+	} `json:"dependencies"`
+}
+
+type cycloneDXComponent struct {
+	Type        string               `json:"type"`
+	Ref         string               `json:"bom-ref"`
+	Group       string               `json:"group"`
+	Name        string               `json:"name"`
+	Version     string               `json:"version"`
+	Description string               `json:"description"`
+	PURL        string               `json:"purl"`
+	Components  []cycloneDXComponent `json:"components"`
+	Licenses    []struct {
+		Expression string `json:"expression"`
+		License    struct {
+			ID   string `json:"id"`
+			Name string `json:"name"`
+		} `json:"license"`
+	} `json:"licenses"`
+}
+
+func readCycloneDX(raw []byte) (SBOM, error) {
+	var d cycloneDXDocument
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return SBOM{}, fmt.Errorf("CycloneDX: %w", err)
+	}
+	s := SBOM{Time: moment(d.Metadata.Timestamp), Tool: cycloneDXTool(d.Metadata.Tools)}
+	for _, a := range d.Metadata.Authors {
+		s.Authors = append(s.Authors, a.Name)
+	}
+	if c := d.Metadata.Component; c != nil {
+		s.Name, s.Description = c.Name, c.Description
+		s.addComponent(*c, "")
+	}
+	for _, c := range d.Components {
+		s.addComponent(c, "")
+	}
+	for _, dep := range d.Dependencies {
+		for _, on := range dep.On {
+			s.Ties = append(s.Ties, Tie{From: dep.Ref, To: on, Kind: DependsOn})
+		}
+	}
+	return s, nil
+}
+
+// addComponent adds a component and those it contains.
+func (s *SBOM) addComponent(c cycloneDXComponent, within string) {
+	id := first(c.Ref, c.PURL, c.Name)
+	if within != "" {
+		s.Ties = append(s.Ties, Tie{From: within, To: id, Kind: Contains})
+	}
+	if c.Type == "file" {
+		s.Files = append(s.Files, File{ID: id, Name: c.Name})
+	} else {
+		name := c.Name
+		if c.Group != "" {
+			name = c.Group + "/" + c.Name
+		}
+		s.Packages = append(s.Packages, Package{
+			ID: id, Name: name, Version: c.Version, License: c.license(), Description: c.Description, PURL: c.PURL, Origin: origin(c.PURL),
+		})
+	}
+	for _, part := range c.Components {
+		s.addComponent(part, id)
+	}
+}
+
+func (c cycloneDXComponent) license() string {
+	var all []string
+	for _, l := range c.Licenses {
+		if name := first(l.Expression, l.License.ID, l.License.Name); name != "" {
+			all = append(all, name)
+		}
+	}
+	return strings.Join(all, " AND ")
+}
+
+// cycloneDXTool is the program that wrote a document. Until version 1.4 tools
+// are a list; since, they are components.
+func cycloneDXTool(raw json.RawMessage) string {
+	type tool struct{ Name, Version string }
+	var list []tool
+	if json.Unmarshal(raw, &list) != nil {
+		var since struct{ Components []tool }
+		_ = json.Unmarshal(raw, &since) // or it is neither, and not told
+		list = since.Components
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return strings.TrimSuffix(list[0].Name+"-"+list[0].Version, "-")
+}

@@ -1,0 +1,48 @@
+package resource
+
+import (
+	"net/url"
+	"slices"
+	"time"
+)
+
+// A Deployment says how the images of a repo are deployed: by which charts.
+type Deployment struct {
+	UID        UID         `json:"uid"` // the repo's
+	Charts     []HelmChart `json:"charts,omitempty"`
+	CreateTime time.Time   `json:"createTime"`
+	UpdateTime time.Time   `json:"updateTime"`
+}
+
+// A HelmChart is where a chart comes from.
+type HelmChart struct {
+	Source *string `json:"source,omitempty"` // its source code
+	Repo   string  `json:"repo"`             // the repository of charts
+	Chart  *string `json:"chart,omitempty"`  // which of its charts
+}
+
+const maxCharts = 100
+
+// Validate reports every field a caller must fix.
+func (d Deployment) Validate() error {
+	var p problems
+	p.atMost("charts", len(d.Charts), maxCharts)
+	for _, c := range d.Charts {
+		p.address("charts.repo", c.Repo, "https", "oci")
+		if c.Source != nil && *c.Source != "" {
+			p.address("charts.source", *c.Source, "https")
+		}
+		if c.Chart != nil {
+			p.text("charts.chart", *c.Chart)
+		}
+	}
+	return p.err()
+}
+
+// address wants an absolute address of one of the schemes.
+func (p *problems) address(field, text string, schemes ...string) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.User != nil || !slices.Contains(schemes, u.Scheme) || len(text) > maxText || !storable(text) {
+		p.add(field, "must be an address such as "+schemes[0]+"://charts.example.com, without a password")
+	}
+}
