@@ -73,6 +73,7 @@ func occurrences() map[resource.EventType]occurrence {
 	mapping := resource.ExternalGroupRoleMapping{UID: eventThing, ExternalGroup: "g", Role: eventOrg, Scope: eventOrg}
 	repo := resource.Repo{UID: eventThing, Name: "n", CreateTime: at, UpdateTime: at}
 	tag := resource.Tag{UID: eventThing, Name: "n", Digest: "sha256:x", UpdateTime: at}
+	deployment := resource.Deployment{UID: eventThing, Charts: []resource.HelmChart{{Repo: "https://charts.example"}}, CreateTime: at, UpdateTime: at}
 	issue := "i"
 	advisory := resource.Advisory{UID: eventThing, ID: "HFA-1", ArtifactName: "a", CreateTime: at, UpdateTime: at, DeleteTime: at,
 		Events:     []resource.AdvisoryEvent{{UID: eventThing.NewChild(), Type: resource.EventFixed, CreateTime: at, Issue: &issue, Findings: []byte(`{"a":1}`)}},
@@ -118,6 +119,8 @@ func occurrences() map[resource.EventType]occurrence {
 		resource.TagCreated:              {nil, tag, "holdfast.registry.v2beta1.Tag"},
 		resource.TagDeleted:              {tag, nil, "holdfast.registry.v2beta1.DeleteTagRequest"},
 		resource.RegistrySettingsUpdated: {nil, resource.RegistrySettings{UID: eventThing, UpdateTime: at}, "holdfast.oci.v1.Settings"},
+		resource.DeploymentCreated:       {nil, deployment, "holdfast.registry.v1.Deployment"},
+		resource.DeploymentUpdated:       {deployment, deployment, "holdfast.registry.v1.Deployment"},
 		resource.RegistryPush:            {nil, map[string]any{"digest": "sha256:x"}, ""},
 		resource.RegistryPull:            {nil, resource.Pull{UID: eventThing.NewChild(), Digest: "sha256:x", Time: at}, ""},
 		resource.AdvisoryCreated:         {nil, advisory, "holdfast.vulnerabilities.v2beta1.Advisory"},
