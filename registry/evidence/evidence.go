@@ -18,11 +18,11 @@ import (
 
 const (
 	// MaxDocument is how large a document may be, with its envelopes.
-	MaxDocument = 32 << 20
+	MaxDocument = 16 << 20
 
 	// maxValues is how many values one may have: an empty one costs three bytes
 	// in the document and a hundred in memory.
-	maxValues = 2_000_000
+	maxValues = 1_000_000
 
 	maxEnvelopes = 4 // around one another; real ones need three
 )
