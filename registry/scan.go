@@ -386,8 +386,9 @@ func bySeverity(found map[string]evidence.Severity) map[evidence.Severity][]stri
 
 // named returns the repos that a name or a path means.
 func (s *Service) named(ctx context.Context, under []resource.UID, repo string) ([]resource.Repo, error) {
-	if repo == "" {
-		return nil, fault.Field("repo", "is required")
+	f := resource.Filter{Name: repo}
+	if repo == "" || f.Validate() != nil {
+		return nil, fault.Field("repo", "must be the name of a repo, or its path")
 	}
 	if strings.Contains(repo, "/") {
 		uid, err := s.store.RepoAt(ctx, strings.Split(repo, "/"))
@@ -397,7 +398,6 @@ func (s *Service) named(ctx context.Context, under []resource.UID, repo string) 
 		}
 		return []resource.Repo{{UID: uid}}, hidden(err, no)
 	}
-	f := resource.Filter{Name: repo}
 	got, err := list(ctx, s, repoList, under, f, page.Params{Size: maxCopies}, s.store.Repos)
 	return got.Items, err
 }
