@@ -152,6 +152,13 @@ func TestSBOM(t *testing.T) {
 	if _, err := open(t, grype).SBOM(); !errors.Is(err, evidence.ErrUnknown) {
 		t.Errorf("a report read as an SBOM: %v", err)
 	}
+	odd := strings.Replace(spdx, `"versionInfo":"1-r0"`, `"versionInfo":1`, 1)
+	if got, err := open(t, odd).SBOM(); err != nil || len(got.Packages) != 1 || got.Packages[0].License != "MIT" || got.Packages[0].Version != "" {
+		t.Errorf("a version that is a number: %+v, %v", got.Packages, err)
+	}
+	if got, err := open(t, `{"spdxVersion":"SPDX-2.3","packages":"none"}`).SBOM(); err == nil {
+		t.Errorf("packages that are no list: %+v", got)
+	}
 	old := strings.Replace(cycloneDX, `{"components":[{"name":"trivy","version":"0.5"}]}`, `[{"vendor":"v","name":"old","version":"1"}]`, 1)
 	if got, err := open(t, old).SBOM(); err != nil || got.Tool != "old-1" {
 		t.Errorf("tools as they were: %q, %v", got.Tool, err)
@@ -202,6 +209,10 @@ func TestReport(t *testing.T) {
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+	elsewhere := `{"descriptor":{},"matches":[{"vulnerability":{"id":"RHSA-1"},"relatedVulnerabilities":[{"id":"CVE-1","cvss":[{"version":"3.1","metrics":{"baseScore":6.5}}]}]}]}`
+	if got, err := open(t, elsewhere).Report(); err != nil || !cmp.Equal(got.Matches[0].Scores, []evidence.Score{{Score: "6.5", Version: "3.1"}}) {
+		t.Errorf("a score of the record it is about: %+v, %v", got, err)
 	}
 	if _, err := open(t, spdx).Report(); !errors.Is(err, evidence.ErrUnknown) {
 		t.Errorf("an SBOM read as a report: %v", err)
