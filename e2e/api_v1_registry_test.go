@@ -11,7 +11,11 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -355,4 +359,63 @@ func strip(body string) string {
 		return body
 	}
 	return e.Message
+}
+
+// TestApiV1RegistryNonsense fills the fields of every request of version 1 of the
+// registry with nonsense, one after the other. Each is answered or refused, and
+// what needs a uid names the field.
+func TestApiV1RegistryNonsense(t *testing.T) {
+	t.Parallel()
+	eachWorld(t, func(t *testing.T, w *world) {
+		repo := w.repo(t, string(w.Organization), "app")
+		digest := w.pushImage(t, "dev/app", "latest", "amd64", "x")
+		for _, service := range []protoreflect.FullName{"holdfast.registry.v1.Registry", "holdfast.registry.v1.Vulnerabilities", "holdfast.events.v1.Identities"} {
+			d, err := protoregistry.GlobalFiles.FindDescriptorByName(service)
+			if err != nil {
+				t.Fatal(err)
+			}
+			methods := d.(protoreflect.ServiceDescriptor).Methods()
+			for i := range methods.Len() {
+				w.tryNonsense(t, methods.Get(i), repo, digest)
+			}
+		}
+	})
+}
+
+func (w *world) tryNonsense(t *testing.T, m protoreflect.MethodDescriptor, repo, digest string) {
+	t.Helper()
+	kind, err := protoregistry.GlobalTypes.FindMessageByName(m.Input().FullName())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := m.Input().Fields()
+	for i := range fields.Len() {
+		bad := fields.Get(i)
+		if bad.Kind() != protoreflect.StringKind || bad.IsList() || bad.IsMap() {
+			continue
+		}
+		for _, nonsense := range []string{"", "nonsense", "a\x00b", "dev/a\x00b", "../..", strings.Repeat("x", 100_000), "sha256:" + strings.Repeat("g", 64)} {
+			in := kind.New()
+			for j := range fields.Len() { // the rest is sound
+				switch f := fields.Get(j); {
+				case f.Kind() != protoreflect.StringKind || f.IsList():
+				case f.Name() == "digest":
+					in.Set(f, protoreflect.ValueOfString(digest))
+				case strings.HasSuffix(string(f.Name()), "id"):
+					in.Set(f, protoreflect.ValueOfString(repo))
+				}
+			}
+			in.Set(bad, protoreflect.ValueOfString(nonsense))
+			err := w.conn.Invoke(bearing(t, w.Token), "/"+string(m.Parent().FullName())+"/"+string(m.Name()), in.Interface(), newOutput(t, m))
+			st := status.Convert(err)
+			switch st.Code() {
+			case codes.Internal, codes.Unknown, codes.Unavailable, codes.Unimplemented:
+				t.Errorf("%s with %s %.20q: %v", m.FullName(), bad.Name(), nonsense, st)
+			case codes.InvalidArgument:
+				if len(st.Details()) < 2 {
+					t.Errorf("%s with %s %.20q: no field is named: %v", m.FullName(), bad.Name(), nonsense, st)
+				}
+			}
+		}
+	}
 }

@@ -18,11 +18,35 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
+// Limits on what documents cost. In memory one takes some ten times its size.
 const (
-	maxAttached  = 100       // manifests about an image that are looked at, the newest first
-	maxEvidence  = 128 << 20 // bytes that are read for one question
-	maxReadAtOne = 2         // documents read at once: each may take ten times its size in memory
+	maxAttached = 100              // manifests about an image that are looked at, the newest first
+	maxEvidence = 32 << 20         // bytes of documents that are read for one answer
+	maxReaders  = 2                // requests that are about documents, at once
+	readerWait  = 20 * time.Second // for one of them to be over
 )
+
+// turn waits until the caller may read documents, and counts the request among
+// those that do until it ends: what was read is in memory as long as the answer
+// is on its way. It returns fault.ResourceExhausted after a while.
+func (r *Registry) turn(ctx context.Context) error {
+	late := time.NewTimer(readerWait)
+	defer late.Stop()
+	select {
+	case r.reading <- struct{}{}:
+		context.AfterFunc(ctx, func() { <-r.reading })
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-late.C:
+		busy := fault.New(fault.ResourceExhausted, "Resource exhausted: too many requests read documents of images just now; try again")
+		busy.RetryIn = readerWait
+		return busy
+	}
+}
+
+// A budget is what may still be read for an answer.
+type budget struct{ left int64 }
 
 // An Attached is a document about an image, and how it came to be there.
 type Attached struct {
@@ -35,22 +59,21 @@ type Attached struct {
 type attachments struct {
 	found []Attached
 	large bool // a document was too large to be read
-	bytes int64
 }
 
 // attached looks for documents about a manifest, the newest first, until take
 // has taken n of them. It looks where clients put them: among the manifests that
 // name it as their subject, those noted in the index under its tag, and under
 // cosign's tags; and, if it is an image of an index, among the attestations that
-// BuildKit puts into that. take may be asked about one that is then not kept.
-func (r *Registry) attached(ctx context.Context, repo resource.UID, image resource.Manifest, index *document, n int, take func(evidence.Document) bool) (attachments, error) {
-	var all attachments
-	about, err := r.about(ctx, repo, image.Digest)
+// BuildKit puts into that.
+func (r *Registry) attached(ctx context.Context, repo resource.UID, s subject, n int, b *budget, take func(evidence.Document) bool) (attachments, error) {
+	all := attachments{}
+	about, err := r.about(ctx, repo, s.image.Digest)
 	if err != nil {
 		return all, err
 	}
-	if index != nil {
-		inside, err := r.inside(ctx, repo, *index, image.Digest)
+	if s.index != nil {
+		inside, err := r.inside(ctx, repo, *s.index, s.image.Digest)
 		if err != nil {
 			return all, err
 		}
@@ -58,7 +81,7 @@ func (r *Registry) attached(ctx context.Context, repo resource.UID, image resour
 	}
 	slices.SortStableFunc(about, func(a, b resource.Manifest) int { return b.PushTime.Compare(a.PushTime) })
 	for _, m := range about[:min(len(about), maxAttached)] {
-		if err := r.search(ctx, repo, image.Digest, m, n, take, &all); err != nil || len(all.found) == n {
+		if err := r.search(ctx, repo, s.image.Digest, m, n, b, take, &all); err != nil || len(all.found) == n {
 			return all, err
 		}
 	}
@@ -67,7 +90,7 @@ func (r *Registry) attached(ctx context.Context, repo resource.UID, image resour
 
 // search looks through the layers of one manifest. cosign adds its later ones
 // at the end.
-func (r *Registry) search(ctx context.Context, repo resource.UID, subject string, m resource.Manifest, n int, take func(evidence.Document) bool, all *attachments) error {
+func (r *Registry) search(ctx context.Context, repo resource.UID, subject string, m resource.Manifest, n int, b *budget, take func(evidence.Document) bool, all *attachments) error {
 	var doc document
 	if json.Unmarshal(m.Body, &doc) != nil {
 		return nil
@@ -76,15 +99,15 @@ func (r *Registry) search(ctx context.Context, repo resource.UID, subject string
 		if !promising(layer) {
 			continue
 		}
-		if layer.Size > evidence.MaxDocument || all.bytes+layer.Size > maxEvidence {
+		if layer.Size > min(evidence.MaxDocument, b.left) {
 			all.large = true
 			continue
 		}
+		b.left -= layer.Size
 		d, err := r.openDocument(ctx, repo, layer)
 		if err != nil {
 			return err
 		}
-		all.bytes += layer.Size
 		if d.Format == "" || d.Subjects != nil && !slices.Contains(d.Subjects, subject) || !take(d) {
 			continue
 		}
@@ -104,12 +127,6 @@ func promising(d ocispec.Descriptor) bool {
 
 // openDocument reads a blob. One that is not here, or no document, has no format.
 func (r *Registry) openDocument(ctx context.Context, repo resource.UID, d ocispec.Descriptor) (evidence.Document, error) {
-	select {
-	case r.reading <- struct{}{}:
-		defer func() { <-r.reading }()
-	case <-ctx.Done():
-		return evidence.Document{}, ctx.Err()
-	}
 	body, err := r.readBlob(ctx, repo, d.Digest.String(), evidence.MaxDocument)
 	if err != nil || body == nil {
 		return evidence.Document{}, err

@@ -46,7 +46,7 @@ type Registry struct {
 	issuer  *token.Issuer
 	storage *Storage
 	pulls   *pullLog
-	reading chan struct{} // a place for each document that is read at once
+	reading chan struct{} // a place for each request that reads documents
 	config  Config
 
 	mu   sync.Mutex
@@ -62,7 +62,7 @@ func New(s *store.Store, a *authz.Checker, i *token.Issuer, b *Storage, c Config
 		c.Now = time.Now
 	}
 	return &Registry{
-		store: s, authz: a, issuer: i, storage: b, pulls: newPullLog(s, c.Log), reading: make(chan struct{}, maxReadAtOne),
+		store: s, authz: a, issuer: i, storage: b, pulls: newPullLog(s, c.Log), reading: make(chan struct{}, maxReaders),
 		config: c, busy: map[string]bool{},
 	}
 }

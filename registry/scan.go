@@ -35,7 +35,10 @@ func (s *Service) SBOM(ctx context.Context, repo resource.UID, digest, architect
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.SBOMsList, resource.ManifestMetadataList); err != nil {
 		return SBOM{}, err
 	}
-	return s.sbom(ctx, repo, digest, architecture)
+	if err := s.images.turn(ctx); err != nil {
+		return SBOM{}, err
+	}
+	return s.sbom(ctx, repo, digest, architecture, &budget{maxEvidence})
 }
 
 // RawSBOM is SBOM for who wants the document alone. The caller needs repo.list
@@ -44,11 +47,14 @@ func (s *Service) RawSBOM(ctx context.Context, repo resource.UID, digest, archit
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.SBOMsList); err != nil {
 		return Attached{}, err
 	}
-	found, err := s.sbom(ctx, repo, digest, architecture)
+	if err := s.images.turn(ctx); err != nil {
+		return Attached{}, err
+	}
+	found, err := s.sbom(ctx, repo, digest, architecture, &budget{maxEvidence})
 	return found.Attached, err
 }
 
-func (s *Service) sbom(ctx context.Context, repo resource.UID, digest, architecture string) (out SBOM, _ error) {
+func (s *Service) sbom(ctx context.Context, repo resource.UID, digest, architecture string, b *budget) (out SBOM, _ error) {
 	if err := validDigest(digest); err != nil {
 		return SBOM{}, err
 	}
@@ -66,7 +72,7 @@ func (s *Service) sbom(ctx context.Context, repo resource.UID, digest, architect
 	}
 	large := false
 	for _, sub := range subjects {
-		all, err := s.images.attached(ctx, repo, sub.image, sub.index, 1, take)
+		all, err := s.images.attached(ctx, repo, sub, 1, b, take)
 		if err != nil {
 			return SBOM{}, err
 		}
@@ -106,9 +112,13 @@ func (s *Service) Packages(ctx context.Context, repo resource.UID, images []Imag
 	if len(images) > maxImages {
 		return nil, fault.Field("items", "must be at most %d", maxImages)
 	}
+	if err := s.images.turn(ctx); err != nil {
+		return nil, err
+	}
 	var all []SBOM
+	b := &budget{maxEvidence}
 	for _, i := range images {
-		found, err := s.sbom(ctx, repo, i.Digest, i.Architecture)
+		found, err := s.sbom(ctx, repo, i.Digest, i.Architecture, b)
 		if errors.Is(err, fault.NotFound) {
 			if _, gone := s.store.StatManifest(ctx, repo, i.Digest); gone != nil {
 				return nil, gone
@@ -177,6 +187,9 @@ func (s *Service) ImageReport(ctx context.Context, repo resource.UID, digest str
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.ImageReportsList); err != nil {
 		return Report{}, err
 	}
+	if err := s.images.turn(ctx); err != nil {
+		return Report{}, err
+	}
 	all, err := s.reports(ctx, repo, digest)
 	if err != nil {
 		return Report{}, err
@@ -184,8 +197,8 @@ func (s *Service) ImageReport(ctx context.Context, repo resource.UID, digest str
 	return all[0], nil
 }
 
-// reports returns the reports attached to an image, the newest first, or
-// fault.NotFound if there is none.
+// reports returns the reports attached to an image, the newest first and as many
+// as one answer may read, or fault.NotFound if there is none.
 func (s *Service) reports(ctx context.Context, repo resource.UID, digest string) ([]Report, error) {
 	if err := validDigest(digest); err != nil {
 		return nil, err
@@ -195,10 +208,10 @@ func (s *Service) reports(ctx context.Context, repo resource.UID, digest string)
 		return nil, err
 	}
 	var all []Report
-	large := false
+	large, b := false, &budget{maxEvidence}
 	for _, sub := range subjects {
 		var read []evidence.Report
-		got, err := s.images.attached(ctx, repo, sub.image, sub.index, maxReports, func(d evidence.Document) bool {
+		got, err := s.images.attached(ctx, repo, sub, maxReports, b, func(d evidence.Document) bool {
 			if d.Format.Lists() {
 				return false
 			}
@@ -237,9 +250,15 @@ func (s *Service) Reports(ctx context.Context, digest string, repo resource.UID,
 		if digest, err = s.tagged(ctx, repo, tag); err != nil {
 			return nil, err
 		}
+		if err := s.images.turn(ctx); err != nil {
+			return nil, err
+		}
 		return none(s.reports(ctx, repo, digest))
 	}
 	if err := validDigest(digest); err != nil {
+		return nil, err
+	}
+	if err := s.images.turn(ctx); err != nil {
 		return nil, err
 	}
 	repos, err := s.store.ReposWith(ctx, store.Reach{Under: under}, digest, maxCopies)
@@ -302,35 +321,35 @@ func (s *Service) Tallies(ctx context.Context, repo, tag string, from, to time.T
 	if err != nil {
 		return nil, err
 	}
+	if err := s.images.turn(ctx); err != nil {
+		return nil, err
+	}
 	var all []Tally
 	for _, r := range named {
-		reports, err := s.history(ctx, r.UID, tag)
+		findings, err := s.history(ctx, r.UID, tag, from, to)
 		if err != nil {
 			return nil, err
 		}
-		before := map[string]evidence.Severity{}
-		for _, report := range reports {
-			when := report.When()
-			if when.Before(from) || !to.IsZero() && when.After(to) {
-				continue
-			}
+		found := map[string]evidence.Severity{}
+		for _, f := range findings {
 			if !cumulative {
-				clear(before)
+				clear(found)
 			}
-			for _, m := range report.Matches {
-				if was, seen := before[m.ID]; !seen || worse(m.Severity, was) {
-					before[m.ID] = m.Severity
-				}
+			for id, severity := range f.found {
+				note(found, id, severity)
 			}
-			size, err := s.images.bytes(ctx, r.UID, report.Image)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, Tally{Repo: repo, Tag: tag, Time: when, Size: size, Found: bySeverity(before)})
+			all = append(all, Tally{Repo: repo, Tag: tag, Time: f.when, Size: f.size, Found: bySeverity(found)})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b Tally) int { return a.Time.Compare(b.Time) })
 	return all, nil
+}
+
+// note keeps the worst that is said of a vulnerability.
+func note(found map[string]evidence.Severity, id string, severity evidence.Severity) {
+	if was, seen := found[id]; !seen || worse(severity, was) {
+		found[id] = severity
+	}
 }
 
 // bytes is the size of an image, or 0 if it cannot be told.
@@ -367,8 +386,9 @@ func bySeverity(found map[string]evidence.Severity) map[evidence.Severity][]stri
 
 // named returns the repos that a name or a path means.
 func (s *Service) named(ctx context.Context, under []resource.UID, repo string) ([]resource.Repo, error) {
-	if repo == "" {
-		return nil, fault.Field("repo", "is required")
+	f := resource.Filter{Name: repo}
+	if repo == "" || f.Validate() != nil {
+		return nil, fault.Field("repo", "must be the name of a repo, or its path")
 	}
 	if strings.Contains(repo, "/") {
 		uid, err := s.store.RepoAt(ctx, strings.Split(repo, "/"))
@@ -378,31 +398,50 @@ func (s *Service) named(ctx context.Context, under []resource.UID, repo string) 
 		}
 		return []resource.Repo{{UID: uid}}, hidden(err, no)
 	}
-	f := resource.Filter{Name: repo}
 	got, err := list(ctx, s, repoList, under, f, page.Params{Size: maxCopies}, s.store.Repos)
 	return got.Items, err
 }
 
-// history returns the reports on the images a tag has pointed to, the oldest
-// first, each once.
-func (s *Service) history(ctx context.Context, repo resource.UID, tag string) ([]Report, error) {
+// A finding is what of a report counts.
+type finding struct {
+	when  time.Time
+	size  int64 // of the image
+	found map[string]evidence.Severity
+}
+
+// history returns what the reports between two times found in the images a tag
+// has pointed to, the oldest first, each image once. It keeps no report for
+// longer than it reads it.
+func (s *Service) history(ctx context.Context, repo resource.UID, tag string, from, to time.Time) ([]finding, error) {
 	moves, err := s.store.TagHistory(ctx, repo, tag, page.Request{Size: page.MaxSize, Order: page.Order{Field: "time", Desc: true}})
 	if err != nil {
 		return nil, err
 	}
-	var all []Report
+	var all []finding
 	seen := map[string]bool{"": true} // no image: the tag was deleted
 	for _, m := range moves.Items {
 		if seen[m.Digest] || len(seen) > maxImages {
 			continue
 		}
 		seen[m.Digest] = true
-		found, err := none(s.reports(ctx, repo, m.Digest))
+		reports, err := none(s.reports(ctx, repo, m.Digest))
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, found...)
+		for _, r := range reports {
+			if r.When().Before(from) || !to.IsZero() && r.When().After(to) {
+				continue
+			}
+			f := finding{when: r.When(), found: map[string]evidence.Severity{}}
+			if f.size, err = s.images.bytes(ctx, repo, r.Image); err != nil {
+				return nil, err
+			}
+			for _, match := range r.Matches {
+				note(f.found, match.ID, match.Severity)
+			}
+			all = append(all, f)
+		}
 	}
-	slices.SortStableFunc(all, func(a, b Report) int { return a.When().Compare(b.When()) })
+	slices.SortStableFunc(all, func(a, b finding) int { return a.when.Compare(b.when) })
 	return all, nil
 }

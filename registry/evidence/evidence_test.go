@@ -98,7 +98,7 @@ func TestOpen(t *testing.T) {
 	for name, body := range map[string]string{
 		"nothing": "", "no JSON": "SPDXVersion: SPDX-2.3", "another version": `{"spdxVersion":"SPDX-3.0"}`, "a predicate of something else": statement(`{"builder":{}}`),
 		"a scan without a result": `{"scanner":{}}`, "a payload that is none": `{"payload":"%"}`, "envelopes in envelopes": nested,
-		"a statement of nothing": `{"_type":"https://in-toto.io/Statement/v1"}`, "many values": `{"spdxVersion":"SPDX-2.3","packages":[` + strings.Repeat("{},", 2_000_001) + `{}]}`,
+		"a statement of nothing": `{"_type":"https://in-toto.io/Statement/v1"}`, "many values": `{"spdxVersion":"SPDX-2.3","packages":[` + strings.Repeat("{},", 1_000_001) + `{}]}`,
 		"too large": `{"spdxVersion":"SPDX-2.3","name":"` + strings.Repeat("x", evidence.MaxDocument) + `"}`,
 	} {
 		if got, err := evidence.Open([]byte(body)); err == nil {
@@ -152,6 +152,13 @@ func TestSBOM(t *testing.T) {
 	if _, err := open(t, grype).SBOM(); !errors.Is(err, evidence.ErrUnknown) {
 		t.Errorf("a report read as an SBOM: %v", err)
 	}
+	odd := strings.Replace(spdx, `"versionInfo":"1-r0"`, `"versionInfo":1`, 1)
+	if got, err := open(t, odd).SBOM(); err != nil || len(got.Packages) != 1 || got.Packages[0].License != "MIT" || got.Packages[0].Version != "" {
+		t.Errorf("a version that is a number: %+v, %v", got.Packages, err)
+	}
+	if got, err := open(t, `{"spdxVersion":"SPDX-2.3","packages":"none"}`).SBOM(); err == nil {
+		t.Errorf("packages that are no list: %+v", got)
+	}
 	old := strings.Replace(cycloneDX, `{"components":[{"name":"trivy","version":"0.5"}]}`, `[{"vendor":"v","name":"old","version":"1"}]`, 1)
 	if got, err := open(t, old).SBOM(); err != nil || got.Tool != "old-1" {
 		t.Errorf("tools as they were: %q, %v", got.Tool, err)
@@ -202,6 +209,10 @@ func TestReport(t *testing.T) {
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+	elsewhere := `{"descriptor":{},"matches":[{"vulnerability":{"id":"RHSA-1"},"relatedVulnerabilities":[{"id":"CVE-1","cvss":[{"version":"3.1","metrics":{"baseScore":6.5}}]}]}]}`
+	if got, err := open(t, elsewhere).Report(); err != nil || !cmp.Equal(got.Matches[0].Scores, []evidence.Score{{Score: "6.5", Version: "3.1"}}) {
+		t.Errorf("a score of the record it is about: %+v, %v", got, err)
 	}
 	if _, err := open(t, spdx).Report(); !errors.Is(err, evidence.ErrUnknown) {
 		t.Errorf("an SBOM read as a report: %v", err)

@@ -1,7 +1,6 @@
 package evidence
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -138,11 +137,18 @@ type grypeVulnerability struct {
 	} `json:"fix"`
 }
 
+func (v grypeVulnerability) scores() (all []Score) {
+	for _, c := range v.CVSS {
+		all = append(all, Score{number(c.Metrics.Base), c.Version})
+	}
+	return all
+}
+
 var grypeFixes = map[string]FixState{"fixed": Fixed, "not-fixed": NotFixed, "wont-fix": WontFix}
 
 func readGrype(raw []byte) (Report, error) {
 	var d grypeDocument
-	if err := json.Unmarshal(raw, &d); err != nil {
+	if err := decode(raw, &d); err != nil {
 		return Report{}, fmt.Errorf("grype: %w", err)
 	}
 	r := Report{
@@ -156,10 +162,11 @@ func readGrype(raw []byte) (Report, error) {
 			URLs: v.URLs, CPEs: a.CPEs, Fix: Fix{grypeFixes[v.Fix.State], v.Fix.Versions},
 			Package: Package{ID: a.ID, Name: a.Name, Version: a.Version, PURL: a.PURL, License: strings.Join(a.Licenses, " AND ")},
 		}
-		for _, c := range v.CVSS {
-			match.Scores = append(match.Scores, Score{number(c.Metrics.Base), c.Version})
-		}
-		for _, other := range m.Related {
+		match.Scores = v.scores()
+		for _, other := range m.Related { // a distribution's record says little; the one it is about says more
+			if match.Scores == nil {
+				match.Scores = other.scores()
+			}
 			if other.ID != v.ID {
 				match.Aliases = append(match.Aliases, other.ID)
 			}
@@ -215,7 +222,7 @@ var trivyFixes = map[string]FixState{"fixed": Fixed, "affected": NotFixed, "fix_
 
 func readTrivy(raw []byte) (Report, error) {
 	var d trivyDocument
-	if err := json.Unmarshal(raw, &d); err != nil {
+	if err := decode(raw, &d); err != nil {
 		return Report{}, fmt.Errorf("trivy: %w", err)
 	}
 	r := Report{Scanner: "trivy", Version: d.Trivy.Version, Time: moment(d.Created)}
@@ -301,7 +308,7 @@ type sarifRule struct {
 // of packages SARIF knows only what some tools add.
 func readSARIF(raw []byte) (Report, error) {
 	var d sarifDocument
-	if err := json.Unmarshal(raw, &d); err != nil {
+	if err := decode(raw, &d); err != nil {
 		return Report{}, fmt.Errorf("SARIF: %w", err)
 	}
 	var r Report

@@ -112,7 +112,7 @@ var spdxTies = map[string]struct {
 
 func readSPDX(raw []byte) (SBOM, error) {
 	var d spdxDocument
-	if err := json.Unmarshal(raw, &d); err != nil {
+	if err := decode(raw, &d); err != nil {
 		return SBOM{}, fmt.Errorf("SPDX: %w", err)
 	}
 	s := SBOM{Name: d.Name, Description: d.Comment, Time: moment(d.Creation.Created)}
@@ -207,7 +207,7 @@ type cycloneDXComponent struct {
 
 func readCycloneDX(raw []byte) (SBOM, error) {
 	var d cycloneDXDocument
-	if err := json.Unmarshal(raw, &d); err != nil {
+	if err := decode(raw, &d); err != nil {
 		return SBOM{}, fmt.Errorf("CycloneDX: %w", err)
 	}
 	s := SBOM{Time: moment(d.Metadata.Timestamp), Tool: cycloneDXTool(d.Metadata.Tools)}
