@@ -39,6 +39,7 @@ func run(ctx context.Context, args []string) int {
 		fmt.Fprintln(os.Stderr, "holdfastd:", err)
 		return 2
 	}
+	server.KeepHeapFloor()
 	srv, err := server.New(ctx, cfg)
 	if err == nil {
 		err = srv.Run(ctx)
