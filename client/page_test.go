@@ -69,7 +69,10 @@ func TestAll(t *testing.T) {
 		req.PageSize = 99
 		return threePages(req)
 	}
-	for range client.Pages(t.Context(), spoil, req) {
+	for _, err := range client.Pages(t.Context(), spoil, req) {
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 	if req.GetPageToken() != "" || req.GetSkip() != 7 || req.GetPageSize() != 2 {
 		t.Errorf("the request was changed: %v", req)

@@ -15,7 +15,11 @@ func TestWritesShareACommit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	refused := errors.New("refused")
 	const writes = 4
 	for fails := range 1 << writes {
