@@ -303,7 +303,8 @@ func crashStored(ctx context.Context, s *store.Store, kind resource.EventType, u
 		b, err := s.Binding(ctx, uid)
 		return b.RoleBinding, err
 	case "signin.account":
-		return s.Account(ctx, uid)
+		a, err := s.Account(ctx, uid)
+		return a.Record(len(a.Passkeys)), err
 	}
 	return nil, fmt.Errorf("nothing is a %s", kind)
 }
