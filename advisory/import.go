@@ -17,7 +17,7 @@ import (
 // How an import goes to the store. A batch is one transaction; two are under
 // way, so that one is worked out while the other is written.
 const (
-	importBatch   = 2048
+	importBatch   = 1536
 	importBytes   = 8 << 20 // of a batch, about
 	importWriters = 2
 

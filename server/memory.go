@@ -3,7 +3,7 @@ package server
 import "sync"
 
 // heapFloor is how much garbage there may be before any of it is collected.
-const heapFloor = 32 << 20
+const heapFloor = 16 << 20
 
 // untouched counts as alive, and is no memory: nobody ever writes to it.
 var untouched = sync.OnceValue(func() []byte { return make([]byte, heapFloor) })
