@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/page"
@@ -43,11 +44,18 @@ func (q *query) page(sp span) string {
 
 // from names the table. SQLite is told the index of a range of uids: once
 // somebody has it gather statistics, it would rather skip through another index
-// that ends in the uid, and sort.
+// that ends in the uid, and sort; and it would rather walk all tags than the few
+// with a flag.
 func (q *query) from(sp span) string {
 	text := q.table + " AS t"
-	if !q.engine.shared && q.col == "uid" && sp.below != "" && !q.filtered() {
-		text += " INDEXED BY " + q.table + "_uid"
+	if q.engine.shared || q.col != "uid" || sp.below == "" {
+		return text
+	}
+	if !q.filtered() {
+		return text + " INDEXED BY " + q.table + "_uid"
+	}
+	if i := slices.IndexFunc(q.where, func(c condition) bool { return c.flag }); i >= 0 {
+		return text + " INDEXED BY " + q.table + "_" + q.where[i].column
 	}
 	return text
 }
