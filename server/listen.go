@@ -66,11 +66,10 @@ func (s *splitter) Serve() error {
 			continue
 		}
 		pause = 0
-		if !s.hold(conn) {
+		if !s.begin(conn) {
 			conn.Close()
 			return nil
 		}
-		s.sniffing.Go(func() { s.sort(conn) })
 	}
 }
 
@@ -87,13 +86,17 @@ func (s *splitter) Close() {
 	s.sniffing.Wait()
 }
 
-func (s *splitter) hold(conn net.Conn) bool {
+// begin has conn sorted, or returns false if the splitter is closed. It counts
+// conn before it unlocks: Close, which waits for all, then sees either conn or
+// that there is none.
+func (s *splitter) begin(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.undecided == nil {
 		return false
 	}
 	s.undecided[conn] = struct{}{}
+	s.sniffing.Go(func() { s.sort(conn) })
 	return true
 }
 

@@ -276,6 +276,27 @@ func TestSplitterCloses(t *testing.T) {
 	}
 }
 
+// TestSplitterClosesWhileAClientConnects is for the race detector: a connection
+// is counted before Close waits for it, or not taken at all.
+func TestSplitterClosesWhileAClientConnects(t *testing.T) {
+	for range 200 {
+		root := listenLoopback(t)
+		split := newSplitter(root)
+		done := make(chan error, 1)
+		dial(t, root.Addr())
+		go func() { done <- split.Serve() }()
+		for held := 0; held == 0; {
+			split.mu.Lock()
+			held = len(split.undecided)
+			split.mu.Unlock()
+		}
+		split.Close()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestSniffedConnectionHasNoDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, conn := net.Pipe()
