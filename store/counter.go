@@ -90,69 +90,80 @@ type Drift struct {
 	Direct, DirectOf int64
 }
 
-// Drifts compares every counter with the rows it stands for. It reads
-// everything: it is for tests and for an operator's check.
-func (s *Store) Drifts(ctx context.Context) ([]Drift, error) {
-	var all []Drift
-	for _, kind := range slices.Concat(kinds, hidden) {
-		rows, direct := map[resource.UID]int64{}, map[resource.UID]int64{}
-		err := s.rows(ctx, `SELECT uid FROM `+counted(kind), nil, func(row scanner) (bool, error) {
-			var uid resource.UID
-			err := row.Scan(&uid)
-			for _, g := range uid.Ancestors() {
-				rows[g]++
+// Drifts compares every counter with the rows it stands for, in one state of
+// the database. It reads everything: it is for tests and for an operator's
+// check.
+func (s *Store) Drifts(ctx context.Context) (all []Drift, err error) {
+	err = s.steady(ctx, func(read reader) error {
+		for _, kind := range slices.Concat(kinds, hidden) {
+			drifts, err := groupDrifts(ctx, read, kind)
+			if err != nil {
+				return err
 			}
-			direct[uid.Parent()]++
-			return false, err
-		})
-		if err != nil {
-			return nil, err
+			all = append(all, drifts...)
 		}
-		err = s.rows(ctx, `
-			SELECT g.uid, CAST(coalesce(sum(c.n), 0) AS BIGINT), CAST(coalesce(sum(c.children), 0) AS BIGINT)
-			FROM (SELECT seg, uid FROM groups UNION ALL SELECT seg, uid FROM identity_providers UNION ALL SELECT seg, uid FROM repos
-				UNION ALL SELECT seg, uid FROM subscriptions) AS g
-			LEFT JOIN counters AS c ON c.grp = g.seg AND c.kind = $1
-			GROUP BY g.uid`, []any{kind}, func(row scanner) (bool, error) {
-			d := Drift{Kind: kind}
-			err := row.Scan(&d.Group, &d.Counted, &d.Direct)
-			d.Rows, d.DirectOf = rows[d.Group], direct[d.Group]
-			if d.Counted != d.Rows || d.Direct != d.DirectOf {
-				all = append(all, d)
+		for kind, column := range map[string]string{onShelf: "advisories.shelf", withName: "advisory_names.key"} {
+			drifts, err := keyDrifts(ctx, read, kind, column)
+			if err != nil {
+				return err
 			}
-			return false, err
-		})
-		if err != nil {
-			return nil, err
+			all = append(all, drifts...)
 		}
-	}
-	for kind, column := range map[string]string{onShelf: "advisories.shelf", withName: "advisory_names.key"} {
-		drifts, err := s.keyDrifts(ctx, kind, column)
-		if err != nil {
-			return nil, err
+		return nil
+	})
+	return all, err
+}
+
+// groupDrifts compares counters by group with the rows below the group and
+// those directly in it.
+func groupDrifts(ctx context.Context, read reader, kind string) (all []Drift, _ error) {
+	rows, direct := map[resource.UID]int64{}, map[resource.UID]int64{}
+	err := read(ctx, `SELECT uid FROM `+counted(kind), nil, func(row scanner) (bool, error) {
+		var uid resource.UID
+		err := row.Scan(&uid)
+		for _, g := range uid.Ancestors() {
+			rows[g]++
 		}
-		all = append(all, drifts...)
+		direct[uid.Parent()]++
+		return false, err
+	})
+	if err != nil {
+		return nil, err
 	}
-	return all, nil
+	err = read(ctx, `
+		SELECT g.uid, CAST(coalesce(sum(c.n), 0) AS BIGINT), CAST(coalesce(sum(c.children), 0) AS BIGINT)
+		FROM (SELECT seg, uid FROM groups UNION ALL SELECT seg, uid FROM identity_providers UNION ALL SELECT seg, uid FROM repos
+			UNION ALL SELECT seg, uid FROM subscriptions) AS g
+		LEFT JOIN counters AS c ON c.grp = g.seg AND c.kind = $1
+		GROUP BY g.uid`, []any{kind}, func(row scanner) (bool, error) {
+		d := Drift{Kind: kind}
+		err := row.Scan(&d.Group, &d.Counted, &d.Direct)
+		d.Rows, d.DirectOf = rows[d.Group], direct[d.Group]
+		if d.Counted != d.Rows || d.Direct != d.DirectOf {
+			all = append(all, d)
+		}
+		return false, err
+	})
+	return all, err
 }
 
 // keyDrifts compares counters by key with the rows that have the key in a
 // column.
-func (s *Store) keyDrifts(ctx context.Context, kind, column string) (all []Drift, _ error) {
+func keyDrifts(ctx context.Context, read reader, kind, column string) (all []Drift, _ error) {
 	table, _, _ := strings.Cut(column, ".")
 	rows, counted := map[int64]int64{}, map[int64]int64{}
-	read := func(into map[int64]int64, text string, args ...any) error {
-		return s.rows(ctx, text, args, func(row scanner) (bool, error) {
+	tally := func(into map[int64]int64, text string, args ...any) error {
+		return read(ctx, text, args, func(row scanner) (bool, error) {
 			var key, n int64
 			err := row.Scan(&key, &n)
 			into[key] = n
 			return false, err
 		})
 	}
-	if err := read(rows, `SELECT `+column+`, count(*) FROM `+table+` GROUP BY `+column); err != nil {
+	if err := tally(rows, `SELECT `+column+`, count(*) FROM `+table+` GROUP BY `+column); err != nil {
 		return nil, err
 	}
-	if err := read(counted, `SELECT grp, CAST(sum(n) AS BIGINT) FROM counters WHERE kind = $1 GROUP BY grp`, kind); err != nil {
+	if err := tally(counted, `SELECT grp, CAST(sum(n) AS BIGINT) FROM counters WHERE kind = $1 GROUP BY grp`, kind); err != nil {
 		return nil, err
 	}
 	for key, n := range counted {

@@ -285,6 +285,44 @@ func TestDuels(t *testing.T) {
 	})
 }
 
+// TestDriftsWhileWriting: a comparison of counters and rows sees one state, so
+// that an operator may make it at any time.
+func TestDriftsWhileWriting(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		org := addGroup(t, s, "", "org").UID
+		done := make(chan struct{})
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for {
+					select {
+					case <-done:
+						return
+					default:
+						g := newGroup(org, "")
+						g.Name = string(g.UID)
+						_, err := s.InsertGroup(t.Context(), g)
+						if err := errors.Join(err, s.DeleteGroup(t.Context(), g.UID, "")); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				}
+			})
+		}
+		for range 20 {
+			drifts, err := s.Drifts(t.Context())
+			must(t, err)
+			if len(drifts) > 0 {
+				t.Errorf("a comparison made while groups were written: %+v", drifts[0])
+				break
+			}
+		}
+		close(done)
+		wg.Wait()
+	})
+}
+
 // wantNoOrphans checks that everything below org has a parent.
 func wantNoOrphans(t *testing.T, s *store.Store, org resource.UID) {
 	t.Helper()

@@ -140,12 +140,16 @@ type reader func(ctx context.Context, query string, args []any, f func(scanner) 
 // steady lets f read one state of the database with several statements: a row
 // the first has seen is still there for the last.
 func (s *Store) steady(ctx context.Context, f func(reader) error) error {
-	on, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	on, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})
 	if err != nil {
 		return s.outcome(err)
 	}
 	defer on.Rollback()
 	return f(func(ctx context.Context, query string, args []any, f func(scanner) (bool, error)) error {
+		if s.engine.shared {
+			rows, err := on.QueryContext(ctx, query, args...)
+			return s.scan(rows, err, f)
+		}
 		st, err := s.stmts.get(ctx, query)
 		if err != nil {
 			return s.outcome(err)
