@@ -130,27 +130,41 @@ func (c *faultCluster) stop() {
 	c.cmd = nil
 }
 
-// hang stops or continues every process of the server.
+// hang stops or continues every process of the server. The parent of all comes
+// first, and is waited for: while it runs it could start one more.
 func (c *faultCluster) hang(sig syscall.Signal) {
 	c.t.Helper()
-	pids, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil || len(pids) == 0 {
+	parent := c.cmd.Process.Pid
+	if _, _, ok := faultProcess(fmt.Sprintf("/proc/%d/stat", parent)); !ok {
 		c.t.Skip("no /proc to find the processes of PostgreSQL in")
 	}
-	for _, path := range pids {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue // it has ended
-		}
-		var pid, parent int
-		var name, state string
-		if _, err := fmt.Sscan(string(text), &pid, &name, &state, &parent); err != nil {
-			continue // a name with a space: not PostgreSQL's
-		}
-		if pid == c.cmd.Process.Pid || parent == c.cmd.Process.Pid {
-			_ = syscall.Kill(pid, sig) // it may have ended
+	_ = syscall.Kill(parent, sig)
+	procUntil(c.t, "PostgreSQL has had the signal", func() bool {
+		_, stopped, _ := faultProcess(fmt.Sprintf("/proc/%d/stat", parent))
+		return stopped == (sig == syscall.SIGSTOP)
+	})
+	all, _ := filepath.Glob("/proc/[0-9]*/stat") // fails only for a bad pattern
+	for _, path := range all {
+		if of, _, ok := faultProcess(path); ok && of == parent {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path))) // by the pattern
+			_ = syscall.Kill(pid, sig)                                // it may have ended
 		}
 	}
+}
+
+// faultProcess returns the parent of the process with this stat file, and
+// whether the process is stopped.
+func faultProcess(path string) (parent int, stopped, ok bool) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, false, false // it has ended
+	}
+	var pid int
+	var name, state string
+	if _, err := fmt.Sscan(string(text), &pid, &name, &state, &parent); err != nil {
+		return 0, false, false // a name with a space: not PostgreSQL's
+	}
+	return parent, state == "T", true
 }
 
 // TestFaultPostgres takes the database away under load, in two ways, and gives
