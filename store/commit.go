@@ -24,7 +24,7 @@ type tx struct {
 	on      conn
 	shard   int        // of the counters: no two writers should share one
 	rest    []deferred // what goes with the commit
-	granted []change   // what the grants of have changed
+	granted []change   // what others have to read again
 	moved   int64      // the revision, once written
 }
 
@@ -34,8 +34,9 @@ type deferred struct {
 	args []any
 }
 
-// A change says whose grants to read again.
-type change struct{ identity, role resource.UID }
+// A change says what to read again: the grants of an identity, the capabilities
+// of a role, or a group.
+type change struct{ identity, role, group resource.UID }
 
 // A conn runs statements.
 type conn interface {
@@ -79,7 +80,8 @@ func (t *tx) finish(ctx context.Context) error {
 	}
 	for i, c := range t.granted {
 		rev := t.moved - int64(len(t.granted)-1-i)
-		if err := t.later(ctx, `INSERT INTO grant_changes (rev, identity, role) VALUES ($1, $2, $3)`, rev, string(c.identity), string(c.role)); err != nil {
+		if err := t.later(ctx, `INSERT INTO grant_changes (rev, identity, role, grp) VALUES ($1, $2, $3, $4)`,
+			rev, string(c.identity), string(c.role), string(c.group)); err != nil {
 			return err
 		}
 	}

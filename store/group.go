@@ -75,26 +75,12 @@ func (t *tx) insertGroup(ctx context.Context, g *resource.Group) error {
 
 // Group returns a group, or fault.NotFound.
 func (s *Store) Group(ctx context.Context, uid resource.UID) (resource.Group, error) {
-	if s.seen == nil {
-		return get(ctx, s, &groups, "group", uid)
+	if !s.engine.shared {
+		if g, ok := s.seen.groups.Get(uid); ok {
+			return *g, nil
+		}
 	}
-	g, ok, mark := s.seen.get(uid)
-	if ok {
-		return g, nil
-	}
-	g, err := get(ctx, s, &groups, "group", uid)
-	if err == nil {
-		s.seen.put(g, mark)
-	}
-	return g, err
-}
-
-// forget drops what is remembered of a group that was changed. It runs even if
-// the change seems to have failed: a commit can succeed and not say so.
-func (s *Store) forget(uid resource.UID) {
-	if s.seen != nil {
-		s.seen.forget(uid)
-	}
+	return s.reads.group(ctx, uid)
 }
 
 // get reads one resource.
@@ -146,7 +132,7 @@ func (s *Store) Organization(ctx context.Context, name string) (resource.Group, 
 // and change's own error, with nothing written, if it has one. change may run
 // more than once.
 func (s *Store) UpdateGroup(ctx context.Context, uid resource.UID, change func(*resource.Group) error) (g resource.Group, _ error) {
-	defer s.forget(uid)
+	defer s.seen.forget(uid) // even if it seems to have failed: a commit can succeed and not say so
 	err := s.write(ctx, func(t *tx) error {
 		before, err := take(ctx, t, &groups, "group", uid, s.engine.lock)
 		if err != nil {
@@ -161,6 +147,7 @@ func (s *Store) UpdateGroup(ctx context.Context, uid resource.UID, change func(*
 			string(uid), g.Name, g.Description, g.Verified, ms(g.UpdateTime)); err != nil {
 			return s.inserted(err, "group", g.Name, uid)
 		}
+		t.regrouped(uid)
 		return t.emit(ctx, resource.GroupUpdated, uid, uid, before, g)
 	})
 	return g, err
@@ -171,7 +158,7 @@ func (s *Store) UpdateGroup(ctx context.Context, uid resource.UID, change func(*
 // on an organization go with it. It returns fault.NotFound if there is no such
 // group.
 func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error {
-	defer s.forget(uid)
+	defer s.seen.forget(uid)
 	return s.write(ctx, func(t *tx) error {
 		g, err := take(ctx, t, &groups, "group", uid, s.engine.lockKey)
 		if err != nil {
@@ -195,6 +182,7 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 		if _, err := t.exec(ctx, `DELETE FROM groups WHERE uid = $1`, string(uid)); err != nil {
 			return err
 		}
+		t.regrouped(uid)
 		if err := t.emit(ctx, resource.GroupDeleted, uid, uid.Parent(), g, nil); err != nil {
 			return err
 		}

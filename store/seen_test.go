@@ -1,6 +1,8 @@
 package store_test
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strconv"
@@ -70,4 +72,81 @@ func raise(t *testing.T, s *store.Store, uid resource.UID) error {
 		err = fmt.Errorf("read %d after writing %d", now, n)
 	}
 	return err
+}
+
+// TestNobodyReadsWhatAnotherProcessHasChanged: two processes share a database,
+// and one that has read a group reads what the other made of it since.
+func TestNobodyReadsWhatAnotherProcessHasChanged(t *testing.T) {
+	url := storetest.Postgres(t)
+	here, there := storetest.Open(t, url), storetest.Open(t, url)
+	g := addGroup(t, here, "", "g")
+	wantRead := func(what, description string) {
+		t.Helper()
+		if got, err := here.Group(t.Context(), g.UID); err != nil || got.Description != description {
+			t.Fatalf("%s: description = %q, %v, want %q", what, got.Description, err, description)
+		}
+	}
+	update := func(description string) {
+		t.Helper()
+		_, err := there.UpdateGroup(t.Context(), g.UID, func(g *resource.Group) error { g.Description = description; return nil })
+		must(t, err)
+	}
+	db, err := sql.Open("pgx", url)
+	must(t, err)
+	defer db.Close()
+	exec := func(text string) {
+		t.Helper()
+		_, err := db.ExecContext(t.Context(), text)
+		must(t, err)
+	}
+	wantRead("at first", g.Description)
+	for i := range 100 {
+		update(strconv.Itoa(i))
+		wantRead("after a change", strconv.Itoa(i))
+	}
+	update("unheard of")
+	exec(`DELETE FROM grant_changes`)
+	wantRead("after a change whose record is gone", "unheard of")
+	exec(`UPDATE groups SET description = 'restored'`)
+	exec(`UPDATE revision SET rev = rev - 50`)
+	wantRead("after the database went back", "restored")
+	must(t, there.DeleteGroup(t.Context(), g.UID, ""))
+	if _, err := here.Group(t.Context(), g.UID); !errors.Is(err, fault.NotFound) {
+		t.Errorf("after the delete: %v, want NotFound", err)
+	}
+}
+
+// TestManyReadTogether: those who share a question each get their own answer,
+// also where there is none, and whoever gives up leaves the others alone.
+func TestManyReadTogether(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		org := addGroup(t, s, "", "org").UID
+		var all []resource.Group
+		for i := range 100 {
+			all = append(all, addGroup(t, s, org, strconv.Itoa(i)))
+		}
+		var wg sync.WaitGroup
+		for range 3 {
+			for _, g := range all {
+				wg.Go(func() {
+					if got, err := s.Group(t.Context(), g.UID); err != nil || got != g {
+						t.Errorf("got %v, %v, want %v", got, err, g)
+					}
+				})
+				wg.Go(func() {
+					if _, err := s.Group(t.Context(), org.NewChild()); !errors.Is(err, fault.NotFound) {
+						t.Errorf("one that is not there: %v", err)
+					}
+				})
+				wg.Go(func() {
+					ctx, cancel := context.WithCancel(t.Context())
+					cancel()
+					if _, err := s.Group(ctx, org.NewChild()); !errors.Is(err, context.Canceled) && !errors.Is(err, fault.NotFound) {
+						t.Errorf("whoever gave up: %v", err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+	})
 }

@@ -54,10 +54,6 @@ func sqliteSchema(text string) string {
 // two processes would not learn of each other's changes.
 func (s *Store) openSQLite(ctx context.Context, path string) error {
 	s.engine = sqliteEngine
-	var err error
-	if s.seen, err = newSeen(); err != nil {
-		return err
-	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}

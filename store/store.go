@@ -29,8 +29,9 @@ type Store struct {
 	commit committer
 	close  []func() error
 	stmts  statements // on read; SQLite only: pgx keeps its own
-	seen   *seen      // nil where another process may write
-	texts  *texts     // of advisories, as far as they were searched
+	seen   *seen
+	reads  *reads
+	texts  *texts // of advisories, as far as they were searched
 	signs  signs
 	asked  *lru.Cache[int64, *asked] // advisories, for lately
 
@@ -71,7 +72,11 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Now: time.Now, texts: &texts{all: map[int64]versioned{}}, asked: known, eraSize: eraSize}
+	seen, err := newSeen()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{Now: time.Now, seen: seen, texts: &texts{all: map[int64]versioned{}}, asked: known, eraSize: eraSize}
 	open := s.openSQLite
 	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
 		open = s.openPostgres
@@ -79,6 +84,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	if err := open(ctx, url); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	s.reads = newReads(s)
 	return s, nil
 }
 
