@@ -30,8 +30,9 @@ type tx struct {
 
 // A deferred statement is one that nothing in its transaction waits for.
 type deferred struct {
-	text string
-	args []any
+	text    string
+	args    []any
+	refused func(error) error // says what its failure means
 }
 
 // A change says what to read again: the grants of an identity, the capabilities
@@ -109,12 +110,18 @@ func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error)
 // gets them all with the commit: there a round trip costs more than a
 // statement, and the locks of counters are to last no longer than they must.
 func (t *tx) later(ctx context.Context, query string, args ...any) error {
+	return t.laterOr(ctx, func(err error) error { return err }, query, args...)
+}
+
+// laterOr is later for a statement that the database may refuse. What that means
+// is for refused to say.
+func (t *tx) laterOr(ctx context.Context, refused func(error) error, query string, args ...any) error {
 	if t.s.engine.shared {
-		t.rest = append(t.rest, deferred{query, args})
+		t.rest = append(t.rest, deferred{query, args, refused})
 		return nil
 	}
 	_, err := t.exec(ctx, query, args...)
-	return err
+	return refused(err)
 }
 
 // row runs a one-row query. It returns sql.ErrNoRows if there is none.

@@ -10,6 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
+const orgsKnown = 4096
+
 var groups = listing[resource.Group]{
 	kind:    "groups",
 	columns: "t.uid, t.name, t.description, t.verified, t.kind, t.create_ms, t.update_ms",
@@ -33,7 +35,7 @@ var groups = listing[resource.Group]{
 // not there.
 func (s *Store) InsertGroup(ctx context.Context, g resource.Group, with ...resource.RoleBinding) (resource.Group, error) {
 	err := s.write(ctx, func(t *tx) error {
-		if err := t.addGroup(ctx, &g); err != nil {
+		if err := t.addGroup(ctx, &g, len(with) == 0); err != nil {
 			return err
 		}
 		for _, b := range with {
@@ -49,28 +51,49 @@ func (s *Store) InsertGroup(ctx context.Context, g resource.Group, with ...resou
 	return g, err
 }
 
-// addGroup adds a group with its event and its count.
-func (t *tx) addGroup(ctx context.Context, g *resource.Group) error {
-	if err := t.insertGroup(ctx, g); err != nil {
+// addGroup adds a group with its event and its count. If it is alone, nothing
+// else in the transaction refers to it.
+func (t *tx) addGroup(ctx context.Context, g *resource.Group, alone bool) error {
+	insert := t.insertGroup
+	if kind, ok := t.s.orgKinds.Get(g.UID.Ancestor(1)); ok && alone && !g.UID.IsRoot() {
+		g.Kind, insert = kind, t.insertGroupLater
+	}
+	if err := insert(ctx, g); err != nil {
 		return err
 	}
 	return t.added(ctx, "groups", resource.GroupCreated, g.UID, g.UID, *g)
 }
 
+const (
+	groupInsert = `INSERT INTO groups (seg, uid, parent, a1, a2, a3, name, description, verified, create_ms, update_ms, kind) `
+	groupValues = `VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
+)
+
+func groupArgs(g *resource.Group) []any {
+	return append(place(g.UID), g.Name, g.Description, g.Verified, ms(g.CreateTime), ms(g.UpdateTime))
+}
+
 // insertGroup adds the row of g. The kind of a group below another comes from
 // its parent, in the same statement: a round trip less.
 func (t *tx) insertGroup(ctx context.Context, g *resource.Group) error {
-	const columns = `INSERT INTO groups (seg, uid, parent, a1, a2, a3, name, description, verified, create_ms, update_ms, kind) `
-	args := append(place(g.UID), g.Name, g.Description, g.Verified, ms(g.CreateTime), ms(g.UpdateTime))
 	var err error
 	if p := g.UID.Parent(); p == "" {
-		_, err = t.exec(ctx, columns+`VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`, append(args, int64(g.Kind))...)
+		_, err = t.exec(ctx, groupInsert+groupValues, append(groupArgs(g), int64(g.Kind))...)
 	} else {
-		err = t.row(ctx, columns+`SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, t.kind FROM groups AS t WHERE t.uid = $12 RETURNING kind`,
-			append(args, string(p)), &g.Kind)
+		err = t.row(ctx, groupInsert+`SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, t.kind FROM groups AS t WHERE t.uid = $12 RETURNING kind`,
+			append(groupArgs(g), string(p)), &g.Kind)
 		err = missing(err, "group", p)
 	}
+	if err == nil {
+		t.s.orgKinds.Add(g.UID.Ancestor(1), g.Kind)
+	}
 	return t.s.inserted(err, "group", g.Name, g.UID)
+}
+
+// insertGroupLater adds the row of a group whose kind is known.
+func (t *tx) insertGroupLater(ctx context.Context, g *resource.Group) error {
+	refused := func(err error) error { return t.s.inserted(err, "group", g.Name, g.UID) }
+	return t.laterOr(ctx, refused, groupInsert+groupValues, append(groupArgs(g), int64(g.Kind))...)
 }
 
 // Group returns a group, or fault.NotFound.

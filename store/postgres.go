@@ -115,14 +115,12 @@ func (p pooled) shard() (shard int, release func()) {
 }
 
 func (p pooled) run(ctx context.Context, f func(*tx) error) error {
-	on, err := p.s.read.Conn(ctx)
+	conn, err := p.s.read.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
-	defer on.Close()
-	if _, err := on.ExecContext(ctx, `BEGIN`); err != nil {
-		return fmt.Errorf("begin: %w", err)
-	}
+	defer conn.Close()
+	on := &lazy{conn: conn}
 	t := &tx{s: p.s, on: on}
 	var release func()
 	t.shard, release = p.shard()
@@ -131,36 +129,103 @@ func (p pooled) run(ctx context.Context, f func(*tx) error) error {
 	if err == nil {
 		err = t.finish(ctx)
 	}
-	if err == nil {
-		err = commit(ctx, on, t.rest)
+	switch {
+	case on.failed != nil:
+		err = on.failed
+	case err == nil:
+		err = on.commit(ctx, t.rest)
+	case errors.Is(err, errRehearsed):
+		err = cmp.Or(on.rehearse(ctx, t.rest), err)
 	}
 	if err != nil {
-		undo(ctx, on)
+		on.undo(ctx)
 		return err
 	}
 	p.s.tell(context.WithoutCancel(ctx), t.moved)
 	return nil
 }
 
-// commit ends a transaction with its last statements, in one round trip.
-func commit(ctx context.Context, on *sql.Conn, rest []deferred) error {
-	return on.Raw(func(c any) error {
+// A lazy connection begins its transaction with the first statement that
+// something waits for. Where there is none, all statements go out together, and
+// to PostgreSQL those are a transaction: one round trip in all.
+type lazy struct {
+	conn   *sql.Conn
+	begun  bool
+	failed error // to begin
+}
+
+// begin returns the context for a statement of the transaction: if it could not
+// begin, one in which no statement runs.
+func (l *lazy) begin(ctx context.Context) context.Context {
+	if !l.begun && l.failed == nil {
+		if _, err := l.conn.ExecContext(ctx, `BEGIN`); err != nil {
+			l.failed = fmt.Errorf("begin: %w", err)
+		}
+		l.begun = l.failed == nil
+	}
+	if l.failed != nil {
+		ctx, cancel := context.WithCancel(ctx)
+		cancel()
+		return ctx
+	}
+	return ctx
+}
+
+// ExecContext runs a statement.
+func (l *lazy) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	return l.conn.ExecContext(l.begin(ctx), query, args...)
+}
+
+// QueryContext runs a query.
+func (l *lazy) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	return l.conn.QueryContext(l.begin(ctx), query, args...)
+}
+
+// QueryRowContext runs a one-row query.
+func (l *lazy) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	return l.conn.QueryRowContext(l.begin(ctx), query, args...)
+}
+
+// commit ends the transaction with its last statements, in one round trip.
+func (l *lazy) commit(ctx context.Context, rest []deferred) error {
+	if !l.begun && len(rest) == 0 {
+		return nil
+	}
+	return l.send(ctx, rest, l.begun)
+}
+
+// rehearse tries the last statements.
+func (l *lazy) rehearse(ctx context.Context, rest []deferred) error {
+	if l.begin(ctx); l.failed != nil {
+		return l.failed
+	}
+	return l.send(ctx, rest, false)
+}
+
+// send runs statements in one round trip, and commits if it is asked to.
+func (l *lazy) send(ctx context.Context, rest []deferred, commit bool) error {
+	return l.conn.Raw(func(c any) error {
 		batch := &pgx.Batch{}
 		for _, d := range rest {
 			batch.Queue(d.text, d.args...)
 		}
-		batch.Queue(`COMMIT`)
+		if commit {
+			batch.Queue(`COMMIT`)
+		}
 		results := c.(*stdlib.Conn).Conn().SendBatch(ctx, batch)
-		return cmp.Or(committed(results, len(rest)), results.Close())
+		return cmp.Or(answers(results, rest, commit), results.Close())
 	})
 }
 
-// committed reads the answers to n statements and a COMMIT.
-func committed(results pgx.BatchResults, n int) error {
-	for range n {
+// answers reads those to the statements, and to a COMMIT.
+func answers(results pgx.BatchResults, rest []deferred, commit bool) error {
+	for _, d := range rest {
 		if _, err := results.Exec(); err != nil {
-			return err
+			return d.refused(err)
 		}
+	}
+	if !commit {
+		return nil
 	}
 	tag, err := results.Exec()
 	if err == nil && tag.String() != "COMMIT" { // how PostgreSQL ends a transaction that has failed
@@ -171,9 +236,12 @@ func committed(results pgx.BatchResults, n int) error {
 
 // undo ends a transaction without its effects. A connection that cannot even do
 // that is not used again.
-func undo(ctx context.Context, on *sql.Conn) {
-	if _, err := on.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`); err != nil {
-		_ = on.Raw(func(any) error { return driver.ErrBadConn })
+func (l *lazy) undo(ctx context.Context) {
+	if !l.begun && l.failed == nil {
+		return
+	}
+	if _, err := l.conn.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`); err != nil {
+		_ = l.conn.Raw(func(any) error { return driver.ErrBadConn })
 	}
 }
 

@@ -31,9 +31,12 @@ type Store struct {
 	stmts  statements // on read; SQLite only: pgx keeps its own
 	seen   *seen
 	reads  *reads
-	texts  *texts // of advisories, as far as they were searched
-	signs  signs
-	asked  *lru.Cache[int64, *asked] // advisories, for lately
+	// orgKinds are the kinds of organizations that groups were added to lately:
+	// a kind never changes, and every group of an organization has it.
+	orgKinds *lru.Cache[resource.UID, resource.OrgKind]
+	texts    *texts // of advisories, as far as they were searched
+	signs    signs
+	asked    *lru.Cache[int64, *asked] // advisories, for lately
 
 	eraSize int64
 
@@ -76,7 +79,11 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Now: time.Now, seen: seen, texts: &texts{all: map[int64]versioned{}}, asked: known, eraSize: eraSize}
+	orgKinds, err := lru.New[resource.UID, resource.OrgKind](orgsKnown)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{Now: time.Now, seen: seen, orgKinds: orgKinds, texts: &texts{all: map[int64]versioned{}}, asked: known, eraSize: eraSize}
 	open := s.openSQLite
 	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
 		open = s.openPostgres
