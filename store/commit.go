@@ -24,6 +24,8 @@ type tx struct {
 	on      conn
 	shard   int        // of the counters: no two writers should share one
 	rest    []deferred // what goes with the commit
+	counts  []tally    // and what that adds to counters
+	events  []happened // and to the outbox
 	granted []change   // what others have to read again
 	moved   int64      // the revision, once written
 }
@@ -110,8 +112,10 @@ func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error)
 // gets them all with the commit: there a round trip costs more than a
 // statement, and the locks of counters are to last no longer than they must.
 func (t *tx) later(ctx context.Context, query string, args ...any) error {
-	return t.laterOr(ctx, func(err error) error { return err }, query, args...)
+	return t.laterOr(ctx, asItIs, query, args...)
 }
+
+func asItIs(err error) error { return err }
 
 // laterOr is later for a statement that the database may refuse. What that means
 // is for refused to say.

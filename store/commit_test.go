@@ -3,11 +3,14 @@ package store_test
 import (
 	"context"
 	"errors"
+	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
@@ -114,4 +117,46 @@ func sessions(t *testing.T, on *pgx.Conn, where string) (n int) {
 	t.Helper()
 	must(t, on.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND `+where).Scan(&n))
 	return n
+}
+
+// TestManyCreateTogether: writes that share a commit are each other's business in
+// nothing. Those that are refused are told why, and leave no event and no count.
+func TestManyCreateTogether(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		org := addGroup(t, s, "", "org").UID
+		addGroup(t, s, org, "taken") // and the kind of the organization is known
+		gone := addGroup(t, s, org, "gone").UID
+		must(t, s.DeleteGroup(t.Context(), gone, ""))
+		before := len(events(t, s))
+		var wg sync.WaitGroup
+		const rounds = 40
+		for i := range rounds {
+			name := strconv.Itoa(i)
+			wg.Go(func() {
+				if g, err := s.InsertGroup(t.Context(), newGroup(org, name)); err != nil || g.Name != name {
+					t.Errorf("create %s: %v", name, err)
+				}
+			})
+			wg.Go(func() {
+				if _, err := s.InsertGroup(t.Context(), newGroup(org, "taken")); !errors.Is(err, fault.AlreadyExists) {
+					t.Errorf("one of a name that is taken: %v", err)
+				}
+			})
+			wg.Go(func() {
+				if _, err := s.InsertGroup(t.Context(), newGroup(gone, name)); !errors.Is(err, fault.NotFound) {
+					t.Errorf("one without a parent: %v", err)
+				}
+			})
+			wg.Go(func() {
+				if _, err := s.InsertGroup(resource.Rehearse(t.Context()), newGroup(org, "taken")); !errors.Is(err, fault.AlreadyExists) {
+					t.Errorf("a rehearsal with a name that is taken: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := len(events(t, s)) - before; n != rounds {
+			t.Errorf("%d events, want %d", n, rounds)
+		}
+		wantExact(t, s)
+	})
 }

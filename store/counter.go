@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -10,30 +12,73 @@ import (
 )
 
 // count records that by resources of the kind came to (or went from) the place
-// of uid. It comes late in a write, because its locks last until the commit; it
-// takes them root first, so that two writers never wait for each other.
+// of uid. On PostgreSQL that comes last in a write, because its locks last until
+// the commit; see tallied.
 func (t *tx) count(ctx context.Context, kind string, uid resource.UID, by int) error {
 	above := uid.Ancestors()
 	if len(above) == 0 {
 		return nil
 	}
+	all := make([]tally, len(above))
+	for i, g := range above {
+		all[i] = tally{place: countedPlace{kind, segment(g)}, n: int64(by)}
+	}
+	all[len(all)-1].direct = int64(by)
+	if t.s.engine.shared {
+		t.counts = append(t.counts, all...)
+		return nil
+	}
 	var values []string
 	args := []any{kind, t.shard, by}
-	for i, g := range above {
-		direct := 0
-		if i == len(above)-1 {
-			direct = by
-		}
-		args = append(args, segment(g), direct)
+	for _, c := range all {
+		args = append(args, c.place.group, c.direct)
 		values = append(values, fmt.Sprintf("($1, $%d, $2, $3, $%d)", len(args)-1, len(args)))
 	}
-	return t.later(ctx, `INSERT INTO counters (kind, grp, shard, n, children) VALUES `+strings.Join(values, ", ")+`
-		ON CONFLICT (kind, grp, shard) DO UPDATE SET n = counters.n + excluded.n, children = counters.children + excluded.children`, args...)
+	_, err := t.exec(ctx, `INSERT INTO counters (kind, grp, shard, n, children) VALUES `+strings.Join(values, ", ")+counterAdd, args...)
+	return err
+}
+
+const counterAdd = ` ON CONFLICT (kind, grp, shard) DO UPDATE SET n = counters.n + excluded.n, children = counters.children + excluded.children`
+
+// A tally is what is to be added to a counter.
+type tally struct {
+	place     countedPlace
+	n, direct int64
+}
+
+type countedPlace struct {
+	kind  string
+	group int64
+}
+
+// tallied is the statement that adds tallies to counters. It locks them in the
+// order of their keys, so that two writers never wait for each other.
+func tallied(all []tally, shard int) deferred {
+	sums := map[countedPlace]tally{}
+	for _, c := range all {
+		sum := sums[c.place]
+		sums[c.place] = tally{c.place, sum.n + c.n, sum.direct + c.direct}
+	}
+	var kinds []string
+	var groups, ns, directs []int64
+	byKey := func(a, b countedPlace) int {
+		return cmp.Or(strings.Compare(a.kind, b.kind), cmp.Compare(a.group, b.group))
+	}
+	for _, place := range slices.SortedFunc(maps.Keys(sums), byKey) {
+		kinds, groups = append(kinds, place.kind), append(groups, place.group)
+		ns, directs = append(ns, sums[place].n), append(directs, sums[place].direct)
+	}
+	return deferred{
+		text: `INSERT INTO counters (kind, grp, shard, n, children)
+			SELECT k, g, $1::bigint, n, c FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS u (k, g, n, c)` + counterAdd,
+		args: []any{shard, kinds, groups, ns, directs}, refused: asItIs,
+	}
 }
 
 // uncount drops the counters of a group that is gone, and the shelves and eras
 // of the advisories it had.
 func (t *tx) uncount(ctx context.Context, group resource.UID) error {
+	t.counts = slices.DeleteFunc(t.counts, func(c tally) bool { return c.place.group == segment(group) })
 	for _, text := range []string{
 		`DELETE FROM counters WHERE kind = 'advisory_shelves' AND grp IN (SELECT id FROM advisory_shelves WHERE grp = $1)`,
 		`DELETE FROM advisory_shelves WHERE grp = $1`,

@@ -28,10 +28,41 @@ func (t *tx) emit(ctx context.Context, kind resource.EventType, subject, group r
 	if group == "" {
 		group = "/"
 	}
-	return t.later(ctx, `
-		INSERT INTO outbox (id, type, subject, grp, actor, at_ms, before_json, after_json)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		rand.Text(), string(kind), string(subject), string(group), string(actor), ms(t.s.now()), b, a)
+	v := happened{[7]string{rand.Text(), string(kind), string(subject), string(group), string(actor), b, a}, ms(t.s.now())}
+	if t.s.engine.shared {
+		t.events = append(t.events, v)
+		return nil
+	}
+	_, err = t.exec(ctx, outboxInsert+`VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, v.texts[0], v.texts[1], v.texts[2], v.texts[3], v.texts[4], v.texts[5], v.texts[6], v.at)
+	return err
+}
+
+const outboxInsert = `INSERT INTO outbox (id, type, subject, grp, actor, before_json, after_json, at_ms) `
+
+// happened is a row of the outbox that is to be written.
+type happened struct {
+	texts [7]string // in the order of outboxInsert
+	at    int64
+}
+
+// outboxed is the statement that writes them, in their order.
+func outboxed(all []happened) deferred {
+	columns := make([][]string, len(happened{}.texts))
+	var at []int64
+	for _, v := range all {
+		for i, text := range v.texts {
+			columns[i] = append(columns[i], text)
+		}
+		at = append(at, v.at)
+	}
+	args := make([]any, 0, len(columns)+1)
+	for _, c := range columns {
+		args = append(args, c)
+	}
+	return deferred{
+		text: outboxInsert + `SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[])`,
+		args: append(args, at), refused: asItIs,
+	}
 }
 
 func encode(v any) (string, error) {

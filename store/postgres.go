@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,10 +86,12 @@ func (s *Store) openPostgres(ctx context.Context, address string) error {
 }
 
 // pooled commits each write by itself: PostgreSQL shares the disk's syncs among
-// concurrent commits already.
+// concurrent commits already. Only writes that are of one piece go together:
+// see joint.
 type pooled struct {
-	s    *Store
-	free chan int // shards of counters that no write of this process has
+	s     *Store
+	free  chan int // shards of counters that no write of this process has
+	joint joint
 }
 
 // counterShards is how many rows a counter may have, so that writers do not
@@ -96,8 +99,9 @@ type pooled struct {
 // has synced. A reader adds them up.
 const counterShards = 16
 
-func newPooled(s *Store) pooled {
-	p := pooled{s, make(chan int, counterShards)}
+func newPooled(s *Store) *pooled {
+	p := &pooled{s: s, free: make(chan int, counterShards)}
+	p.joint.s, p.joint.send = s, p.send
 	for i := range counterShards {
 		p.free <- i
 	}
@@ -105,7 +109,7 @@ func newPooled(s *Store) pooled {
 }
 
 // shard takes a shard, any one if all are taken, and returns what gives it back.
-func (p pooled) shard() (shard int, release func()) {
+func (p *pooled) shard() (shard int, release func()) {
 	select {
 	case shard = <-p.free:
 		return shard, func() { p.free <- shard }
@@ -114,28 +118,26 @@ func (p pooled) shard() (shard int, release func()) {
 	}
 }
 
-func (p pooled) run(ctx context.Context, f func(*tx) error) error {
-	conn, err := p.s.read.Conn(ctx)
-	if err != nil {
-		return fmt.Errorf("connect: %w", err)
-	}
-	defer conn.Close()
-	on := &lazy{conn: conn}
+func (p *pooled) run(ctx context.Context, f func(*tx) error) error {
+	on := &lazy{db: p.s.read}
+	defer on.close()
 	t := &tx{s: p.s, on: on}
 	var release func()
 	t.shard, release = p.shard()
 	defer release()
-	err = f(t)
+	err := f(t)
 	if err == nil {
 		err = t.finish(ctx)
 	}
 	switch {
 	case on.failed != nil:
 		err = on.failed
+	case err == nil && !on.begun:
+		return p.joint.commit(ctx, t)
 	case err == nil:
-		err = on.commit(ctx, t.rest)
+		err = on.send(ctx, t.last(), true)
 	case errors.Is(err, errRehearsed):
-		err = cmp.Or(on.rehearse(ctx, t.rest), err)
+		err = cmp.Or(on.rehearse(ctx, t.last()), err)
 	}
 	if err != nil {
 		on.undo(ctx)
@@ -145,81 +147,128 @@ func (p pooled) run(ctx context.Context, f func(*tx) error) error {
 	return nil
 }
 
+// last is what a transaction ends with. The counters come last of all: their
+// locks last until the commit.
+func (t *tx) last() []deferred {
+	all := slices.Clone(t.rest)
+	if len(t.events) > 0 {
+		all = append(all, outboxed(t.events))
+	}
+	if len(t.counts) > 0 {
+		all = append(all, tallied(t.counts, t.shard))
+	}
+	return all
+}
+
+// send runs transactions in which nothing waits for a statement as one.
+func (p *pooled) send(ctx context.Context, ts ...*tx) error {
+	whole := &tx{}
+	for _, t := range ts {
+		whole.rest = append(whole.rest, t.rest...)
+		whole.events, whole.counts = append(whole.events, t.events...), append(whole.counts, t.counts...)
+	}
+	var release func()
+	whole.shard, release = p.shard()
+	defer release()
+	on := &lazy{db: p.s.read}
+	defer on.close()
+	if err := on.connect(ctx); err != nil {
+		return err
+	}
+	return on.send(ctx, whole.last(), false)
+}
+
 // A lazy connection begins its transaction with the first statement that
 // something waits for. Where there is none, all statements go out together, and
 // to PostgreSQL those are a transaction: one round trip in all.
 type lazy struct {
+	db     *sql.DB
 	conn   *sql.Conn
 	begun  bool
 	failed error // to begin
 }
 
-// begin returns the context for a statement of the transaction: if it could not
-// begin, one in which no statement runs.
-func (l *lazy) begin(ctx context.Context) context.Context {
-	if !l.begun && l.failed == nil {
-		if _, err := l.conn.ExecContext(ctx, `BEGIN`); err != nil {
-			l.failed = fmt.Errorf("begin: %w", err)
-		}
-		l.begun = l.failed == nil
+func (l *lazy) connect(ctx context.Context) (err error) {
+	if l.conn, err = l.db.Conn(ctx); err != nil {
+		return fmt.Errorf("connect: %w", err)
 	}
-	if l.failed != nil {
-		ctx, cancel := context.WithCancel(ctx)
-		cancel()
-		return ctx
+	return nil
+}
+
+func (l *lazy) close() {
+	if l.conn != nil {
+		l.conn.Close()
 	}
-	return ctx
+}
+
+func (l *lazy) begin(ctx context.Context) error {
+	if l.begun || l.failed != nil {
+		return l.failed
+	}
+	if l.failed = l.connect(ctx); l.failed != nil {
+		return l.failed
+	}
+	if _, err := l.conn.ExecContext(ctx, `BEGIN`); err != nil {
+		l.failed = fmt.Errorf("begin: %w", err)
+	}
+	l.begun = l.failed == nil
+	return l.failed
 }
 
 // ExecContext runs a statement.
 func (l *lazy) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	return l.conn.ExecContext(l.begin(ctx), query, args...)
+	if err := l.begin(ctx); err != nil {
+		return nil, err
+	}
+	return l.conn.ExecContext(ctx, query, args...)
 }
 
 // QueryContext runs a query.
 func (l *lazy) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	return l.conn.QueryContext(l.begin(ctx), query, args...)
-}
-
-// QueryRowContext runs a one-row query.
-func (l *lazy) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	return l.conn.QueryRowContext(l.begin(ctx), query, args...)
-}
-
-// commit ends the transaction with its last statements, in one round trip.
-func (l *lazy) commit(ctx context.Context, rest []deferred) error {
-	if !l.begun && len(rest) == 0 {
-		return nil
+	if err := l.begin(ctx); err != nil {
+		return nil, err
 	}
-	return l.send(ctx, rest, l.begun)
+	return l.conn.QueryContext(ctx, query, args...)
+}
+
+// QueryRowContext runs a one-row query. Where the transaction could not begin it
+// runs none: an error cannot be put into a sql.Row, but a context that has ended
+// can.
+func (l *lazy) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	if l.begin(ctx) != nil {
+		ended, end := context.WithCancel(ctx)
+		end()
+		return l.db.QueryRowContext(ended, query, args...)
+	}
+	return l.conn.QueryRowContext(ctx, query, args...)
 }
 
 // rehearse tries the last statements.
-func (l *lazy) rehearse(ctx context.Context, rest []deferred) error {
-	if l.begin(ctx); l.failed != nil {
-		return l.failed
+func (l *lazy) rehearse(ctx context.Context, last []deferred) error {
+	if err := l.begin(ctx); err != nil {
+		return err
 	}
-	return l.send(ctx, rest, false)
+	return l.send(ctx, last, false)
 }
 
 // send runs statements in one round trip, and commits if it is asked to.
-func (l *lazy) send(ctx context.Context, rest []deferred, commit bool) error {
+func (l *lazy) send(ctx context.Context, last []deferred, commit bool) error {
 	return l.conn.Raw(func(c any) error {
 		batch := &pgx.Batch{}
-		for _, d := range rest {
+		for _, d := range last {
 			batch.Queue(d.text, d.args...)
 		}
 		if commit {
 			batch.Queue(`COMMIT`)
 		}
 		results := c.(*stdlib.Conn).Conn().SendBatch(ctx, batch)
-		return cmp.Or(answers(results, rest, commit), results.Close())
+		return cmp.Or(answers(results, last, commit), results.Close())
 	})
 }
 
 // answers reads those to the statements, and to a COMMIT.
-func answers(results pgx.BatchResults, rest []deferred, commit bool) error {
-	for _, d := range rest {
+func answers(results pgx.BatchResults, last []deferred, commit bool) error {
+	for _, d := range last {
 		if _, err := results.Exec(); err != nil {
 			return d.refused(err)
 		}
@@ -237,7 +286,7 @@ func answers(results pgx.BatchResults, rest []deferred, commit bool) error {
 // undo ends a transaction without its effects. A connection that cannot even do
 // that is not used again.
 func (l *lazy) undo(ctx context.Context) {
-	if !l.begun && l.failed == nil {
+	if l.conn == nil {
 		return
 	}
 	if _, err := l.conn.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`); err != nil {

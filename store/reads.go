@@ -99,7 +99,7 @@ func (r *reads) run() {
 		if w == nil {
 			return
 		}
-		w.err = r.s.outcome(r.answer(w))
+		w.err = r.s.inOurTime(r.answer(w))
 		close(w.done)
 	}
 }

@@ -195,6 +195,15 @@ func (s *Store) outcome(err error) error {
 	return err
 }
 
+// inOurTime is the outcome of what was done for several callers, within a time
+// that none of them has set: if that is over, the database is to blame.
+func (s *Store) inOurTime(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fault.Outage("the database", err)
+	}
+	return s.outcome(err)
+}
+
 // missing turns the absence of a row into a fault.
 func missing(err error, kind string, uid resource.UID) error {
 	if errors.Is(err, sql.ErrNoRows) {

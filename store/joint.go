@@ -1,0 +1,125 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	jointCommits = 2                // at a time: one works while the disk syncs the other
+	jointLimit   = 60 * time.Second // for one of them
+)
+
+// joint commits transactions of PostgreSQL in which nothing waits for a
+// statement. Those that come while others commit share the next commit, its
+// round trip and its counters. If the database refuses one of them, each is
+// sent by itself.
+type joint struct {
+	s       *Store
+	send    func(context.Context, ...*tx) error // runs them as one
+	mu      sync.Mutex
+	waiting []*parcel
+	running int
+}
+
+// A parcel is a transaction that is to be committed. Its error stands once done
+// is closed.
+type parcel struct {
+	t    *tx
+	err  error
+	done chan struct{}
+}
+
+// errAlone says that a transaction is undone, and to be sent by itself.
+var errAlone = errors.New("refused with others")
+
+// commit returns when t is on disk, or refused. If ctx ends before, what becomes
+// of t is not known.
+func (j *joint) commit(ctx context.Context, t *tx) error {
+	if len(t.rest)+len(t.events)+len(t.counts) == 0 {
+		return nil
+	}
+	e := j.add(t)
+	select {
+	case <-e.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if errors.Is(e.err, errAlone) {
+		return j.send(ctx, t)
+	}
+	return e.err
+}
+
+func (j *joint) add(t *tx) *parcel {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := &parcel{t: t, done: make(chan struct{})}
+	j.waiting = append(j.waiting, e)
+	if j.running < jointCommits {
+		j.running++
+		go j.work()
+	}
+	return e
+}
+
+// work commits until nobody waits.
+func (j *joint) work() {
+	for {
+		all := j.take()
+		if all == nil {
+			return
+		}
+		err := j.settle(all)
+		for _, e := range all {
+			e.err = err
+			close(e.done)
+		}
+	}
+}
+
+// take returns those who wait, or nil, and then the caller is to end.
+func (j *joint) take() []*parcel {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if len(j.waiting) == 0 {
+		j.running--
+		return nil
+	}
+	n := min(len(j.waiting), maxBatch)
+	all := j.waiting[:n:n]
+	j.waiting = j.waiting[n:]
+	return all
+}
+
+func (j *joint) settle(all []*parcel) error {
+	ctx, cancel := context.WithTimeout(context.Background(), jointLimit)
+	defer cancel()
+	var ts []*tx
+	for _, e := range all {
+		ts = append(ts, e.t)
+	}
+	err := j.send(ctx, ts...)
+	if err != nil && len(all) > 1 && undone(err) {
+		return errAlone
+	}
+	return j.s.inOurTime(err)
+}
+
+// undone tells whether an error means that nothing of a transaction stands, for
+// certain: the data were refused, or a lock.
+func undone(err error) bool {
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code[:2] {
+	case "22", "23", "40", "55":
+		return true
+	}
+	return false
+}
