@@ -78,19 +78,19 @@ func (s *Store) Group(ctx context.Context, uid resource.UID) (resource.Group, er
 	if s.seen == nil {
 		return get(ctx, s, &groups, "group", uid)
 	}
-	g, ok, mark := s.seen.get(uid)
+	g, ok, mark := recall(s.seen, s.seen.groups, uid)
 	if ok {
 		return g, nil
 	}
 	g, err := get(ctx, s, &groups, "group", uid)
 	if err == nil {
-		s.seen.put(g, mark)
+		remember(s.seen, s.seen.groups, uid, g, mark)
 	}
 	return g, err
 }
 
-// forget drops what is remembered of a group that was changed. It runs even if
-// the change seems to have failed: a commit can succeed and not say so.
+// forget drops what is remembered of a group or a repo that was changed. It runs
+// even if the change seems to have failed: a commit can succeed and not say so.
 func (s *Store) forget(uid resource.UID) {
 	if s.seen != nil {
 		s.seen.forget(uid)

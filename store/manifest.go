@@ -106,32 +106,84 @@ func (t *tx) refer(ctx context.Context, repo resource.UID, digest string, n reso
 	return true, t.later(ctx, `INSERT INTO manifest_refs (repo, digest, `+column+`) VALUES ($1, $2, $3)`, segment(repo), digest, n.Digest)
 }
 
-// manifestBy selects a manifest by digest or, where it has no colon, by tag.
-func manifestBy(columns, reference string) string {
-	digest := `$2`
-	if !strings.Contains(reference, ":") {
-		digest = `(SELECT digest FROM tags WHERE parent = $1 AND name = $2)`
+// described selects what describes a manifest, or also, if whole, what it is.
+// Where there is none, as a join may have it, the digest is "".
+func described(whole bool) string {
+	columns := `coalesce(m.digest, ''), coalesce(m.media_type, ''), coalesce(m.size, 0), coalesce(m.push_ms, 0)`
+	if whole {
+		columns += `, coalesce(m.subject, ''), m.body`
 	}
-	return `SELECT ` + columns + ` FROM manifests WHERE repo = $1 AND digest = ` + digest
+	return columns
+}
+
+// referred is the condition in SQL that m is what a reference, which is the
+// parameter, names in a repo: a digest or, where it has no colon, a tag.
+func referred(repo, param, reference string) string {
+	digest := param
+	if !strings.Contains(reference, ":") {
+		digest = `(SELECT digest FROM tags WHERE parent = ` + repo + ` AND name = ` + param + `)`
+	}
+	return `m.repo = ` + repo + ` AND m.digest = ` + digest
 }
 
 // Manifest returns what a digest or tag names in a repo, or fault.NotFound.
 func (s *Store) Manifest(ctx context.Context, repo resource.UID, reference string) (resource.Manifest, error) {
-	m, err := s.statManifest(ctx, `digest, media_type, size, push_ms, subject, body`, repo, reference, func(m *resource.Manifest) []any { return []any{&m.Subject, &m.Body} })
-	return m, err
+	return s.manifest(ctx, repo, reference, true)
 }
 
 // StatManifest is Manifest without the body.
 func (s *Store) StatManifest(ctx context.Context, repo resource.UID, reference string) (resource.Manifest, error) {
-	return s.statManifest(ctx, `digest, media_type, size, push_ms`, repo, reference, func(*resource.Manifest) []any { return nil })
+	return s.manifest(ctx, repo, reference, false)
 }
 
-func (s *Store) statManifest(ctx context.Context, columns string, repo resource.UID, reference string, more func(*resource.Manifest) []any) (m resource.Manifest, _ error) {
-	var pushed int64
-	dest := append([]any{&m.Digest, &m.MediaType, &m.Size, &pushed}, more(&m)...)
-	err := s.row(ctx, manifestBy(columns, reference), []any{segment(repo), reference}, dest...)
-	m.PushTime = fromMS(pushed)
+func (s *Store) manifest(ctx context.Context, repo resource.UID, reference string, whole bool) (m resource.Manifest, _ error) {
+	err := s.oneManifest(ctx, `SELECT `+described(whole)+` FROM manifests AS m WHERE `+referred(`$1`, `$2`, reference),
+		[]any{segment(repo), reference}, whole, &m)
 	return m, missing(err, "manifest", resource.UID(reference))
+}
+
+// oneManifest reads the manifest of a query that selects dest and, last, what
+// describes it.
+func (s *Store) oneManifest(ctx context.Context, text string, args []any, whole bool, m *resource.Manifest, dest ...any) error {
+	var pushed int64
+	dest = append(dest, &m.Digest, &m.MediaType, &m.Size, &pushed)
+	if whole {
+		dest = append(dest, &m.Subject, &m.Body)
+	}
+	err := s.row(ctx, text, args, dest...)
+	m.PushTime = fromMS(pushed)
+	return err
+}
+
+// ManifestAt returns the repo with these names, root first, and what a digest or
+// tag names in it; unless whole, without the body. It returns fault.NotFound if
+// there is no such repo, which is then "", or no such manifest.
+//
+// It is what a pull needs to know. Where the database is far it asks but once.
+func (s *Store) ManifestAt(ctx context.Context, names []string, reference string, whole bool) (repo resource.UID, m resource.Manifest, err error) {
+	if !s.engine.shared {
+		if repo, err = s.RepoAt(ctx, names); err == nil {
+			m, err = s.manifest(ctx, repo, reference, whole)
+		}
+		return repo, m, err
+	}
+	if !addressable(names) {
+		return "", m, fault.Missing("repo", strings.Join(names, "/"))
+	}
+	text, args := manifestAt(names, reference, whole)
+	err = s.oneManifest(ctx, text, args, whole, &m, &repo)
+	if err == nil && m.Digest == "" {
+		return repo, m, fault.Missing("manifest", reference)
+	}
+	return repo, m, missing(err, "repo", resource.UID(strings.Join(names, "/")))
+}
+
+// manifestAt selects a repo by its names, and a manifest of it.
+func manifestAt(names []string, reference string, whole bool) (text string, args []any) {
+	args, named := repoNamed(names)
+	args = append(args, reference)
+	return `SELECT r.uid, ` + described(whole) + ` FROM repos AS r
+		LEFT JOIN manifests AS m ON ` + referred(`r.seg`, `$`+itoa(len(args)), reference) + ` WHERE ` + named, args
 }
 
 // DeleteManifest removes a manifest and its tags. It returns fault.NotFound if

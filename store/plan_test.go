@@ -344,7 +344,14 @@ func TestPlansOfPostgres(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, sh := range tr.shapes(s.engine) {
+	shapes := tr.shapes(s.engine)
+	for _, reference := range []string{"v1", "sha256:1"} {
+		text, args := manifestAt([]string{"a", "b", "c"}, reference, true)
+		for _, index := range []string{"repos_parent_name", "manifests_pkey manifests_digest"} {
+			shapes = append(shapes, shape{name: "a pull of " + reference, index: index, text: text, args: args})
+		}
+	}
+	for _, sh := range shapes {
 		checkPostgres(t, sh, explain(t, on, sh))
 	}
 }

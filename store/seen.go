@@ -8,49 +8,59 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-const groupsSeen = 16_384
+const (
+	groupsSeen = 16_384
+	reposSeen  = 16_384
+)
 
-// seen remembers groups that were read lately, so that to read one again costs
-// no query: that is most of the cost of a small request.
+// seen remembers groups that were read lately, and where repos are, so that to
+// read one again costs no query: that is most of the cost of a small request.
 //
-// A group is in it as it is in the database. Who changes one says so, with
-// forget, before the change is known to anybody; a group that was read from the
-// database before that, and arrives after, is not taken.
+// All is in it as it is in the database. Who changes something says so, with
+// forget, before the change is known to anybody; what was read from the database
+// before that, and arrives after, is not taken.
 type seen struct {
 	mu      sync.Mutex
 	groups  *lru.Cache[resource.UID, resource.Group]
+	repos   *lru.Cache[string, resource.UID] // by the names of their groups and their own, with slashes between
 	forgets uint64
 }
 
 func newSeen() (*seen, error) {
 	groups, err := lru.New[resource.UID, resource.Group](groupsSeen)
-	return &seen{groups: groups}, err
+	if err != nil {
+		return nil, err
+	}
+	repos, err := lru.New[string, resource.UID](reposSeen)
+	return &seen{groups: groups, repos: repos}, err
 }
 
-// get returns a group, or else a mark to hand in with the one that is about to
-// be read from the database.
-func (c *seen) get(uid resource.UID) (g resource.Group, ok bool, mark uint64) {
-	if g, ok = c.groups.Get(uid); ok {
-		return g, true, 0
+// recall returns what is remembered under a key, or else a mark to hand in with
+// what is about to be read from the database.
+func recall[K comparable, V any](c *seen, from *lru.Cache[K, V], key K) (v V, ok bool, mark uint64) {
+	if v, ok = from.Get(key); ok {
+		return v, true, 0
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return g, false, c.forgets
+	return v, false, c.forgets
 }
 
-// put remembers a group that was read after mark was given out.
-func (c *seen) put(g resource.Group, mark uint64) {
+// remember keeps what was read after mark was given out.
+func remember[K comparable, V any](c *seen, in *lru.Cache[K, V], key K, v V, mark uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if mark == c.forgets {
-		c.groups.Add(g.UID, g)
+		in.Add(key, v)
 	}
 }
 
-// forget drops a group that has changed, or may have.
+// forget drops a group or a repo that has changed, or may have, and where repos
+// are: its name may be another now.
 func (c *seen) forget(uid resource.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.forgets++
 	c.groups.Remove(uid)
+	c.repos.Purge()
 }
