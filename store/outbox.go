@@ -13,25 +13,36 @@ import (
 // emit appends an event; it leaves with the transaction or not at all. before
 // and after are what the change was made to, nil where there was nothing.
 func (t *tx) emit(ctx context.Context, kind resource.EventType, subject, group resource.UID, before, after any) error {
-	actor, err := json.Marshal(resource.ActorFrom(ctx))
+	row, err := t.event(ctx, kind, subject, group, before, after)
 	if err != nil {
-		return fmt.Errorf("encode actor: %w", err)
+		return err
+	}
+	return t.emitAll(ctx, [][]any{row})
+}
+
+// emitAll appends events in their order.
+func (t *tx) emitAll(ctx context.Context, events [][]any) error {
+	return t.insert(ctx, `INSERT INTO outbox (id, type, subject, grp, actor, at_ms, before_json, after_json)`, events, "")
+}
+
+// event is the row of an event.
+func (t *tx) event(ctx context.Context, kind resource.EventType, subject, group resource.UID, before, after any) ([]any, error) {
+	actor, err := encode(resource.ActorFrom(ctx))
+	if err != nil {
+		return nil, err
 	}
 	b, err := encode(before)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	a, err := encode(after)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if group == "" {
 		group = "/"
 	}
-	return t.later(ctx, `
-		INSERT INTO outbox (id, type, subject, grp, actor, at_ms, before_json, after_json)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		rand.Text(), string(kind), string(subject), string(group), string(actor), ms(t.s.now()), b, a)
+	return []any{rand.Text(), string(kind), string(subject), string(group), actor, ms(t.s.now()), b, a}, nil
 }
 
 func encode(v any) (string, error) {
