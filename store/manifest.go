@@ -2,8 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/fault"
@@ -64,20 +62,7 @@ func (t *tx) addManifest(ctx context.Context, repo resource.UID, m resource.Mani
 	if n == 0 {
 		return t.keepManifest(ctx, repo, m.Digest)
 	}
-	var lacking []resource.Need
-	for _, need := range m.Needs {
-		held, err := t.refer(ctx, repo, m.Digest, need)
-		if err != nil {
-			return err
-		}
-		if !held && !need.Optional {
-			lacking = append(lacking, need)
-		}
-	}
-	if lacking != nil {
-		return &MissingError{lacking}
-	}
-	return nil
+	return t.refer(ctx, repo, m)
 }
 
 // keepManifest holds a manifest that was there before this push until it
@@ -88,22 +73,64 @@ func (t *tx) keepManifest(ctx context.Context, repo resource.UID, digest string)
 	return missing(err, "manifest", resource.UID(digest))
 }
 
-// refer notes that a manifest needs something of its repo, and holds it until
-// the commit. It reports false if the repo does not have it.
-func (t *tx) refer(ctx context.Context, repo resource.UID, digest string, n resource.Need) (bool, error) {
-	table, column := "repo_blobs", "blob"
-	if n.Manifest {
-		table, column = "manifests", "child"
+// refer notes what a manifest needs of its repo, and holds it until the commit. It
+// returns a *MissingError if the repo does not have all of it. However many
+// layers an image has, they are asked for at once.
+func (t *tx) refer(ctx context.Context, repo resource.UID, m resource.Manifest) error {
+	var blobs, children []string
+	for _, n := range m.Needs {
+		if n.Manifest {
+			children = append(children, n.Digest)
+		} else {
+			blobs = append(blobs, n.Digest)
+		}
 	}
-	var one int
-	err := t.row(ctx, `SELECT 1 FROM `+table+` AS t WHERE t.repo = $1 AND t.digest = $2`+t.s.engine.hold, []any{segment(repo), n.Digest}, &one)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
+	heldBlobs, err := t.hold(ctx, "repo_blobs", repo, blobs)
 	if err != nil {
-		return false, err
+		return err
 	}
-	return true, t.later(ctx, `INSERT INTO manifest_refs (repo, digest, `+column+`) VALUES ($1, $2, $3)`, segment(repo), digest, n.Digest)
+	heldChildren, err := t.hold(ctx, "manifests", repo, children)
+	if err != nil {
+		return err
+	}
+	var lacking []resource.Need
+	var refs [][]any
+	for _, n := range m.Needs {
+		row := []any{segment(repo), m.Digest, n.Digest, nil}
+		held := heldBlobs[n.Digest]
+		if n.Manifest {
+			row[2], row[3] = nil, n.Digest
+			held = heldChildren[n.Digest]
+		}
+		if held {
+			refs = append(refs, row)
+		} else if !n.Optional {
+			lacking = append(lacking, n)
+		}
+	}
+	if lacking != nil {
+		return &MissingError{lacking}
+	}
+	return t.insert(ctx, `INSERT INTO manifest_refs (repo, digest, blob, child)`, refs, "")
+}
+
+// hold returns which of the digests a repo has in a table, and keeps those there
+// until the commit.
+func (t *tx) hold(ctx context.Context, table string, repo resource.UID, digests []string) (map[string]bool, error) {
+	held := map[string]bool{}
+	if len(digests) == 0 {
+		return held, nil
+	}
+	q := query{engine: t.s.engine}
+	text := `SELECT t.digest FROM ` + table + ` AS t WHERE t.repo = ` + q.arg(segment(repo)) +
+		` AND t.digest IN (SELECT v FROM ` + q.engine.each(&q, digests) + ` AS s)` + q.engine.hold
+	err := t.rows(ctx, text, q.args, func(row scanner) error {
+		var digest string
+		err := row.Scan(&digest)
+		held[digest] = true
+		return err
+	})
+	return held, err
 }
 
 // described selects what describes a manifest, or also, if whole, what it is.

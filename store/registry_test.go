@@ -237,6 +237,22 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			t.Error(diff)
 		}
 	},
+	"a manifest names all that its repo lacks, and may need a thing twice": func(t *testing.T, s shelf) {
+		addImage(t, s.Store, s.repo, "", "one")
+		need := func(word string, manifest bool) resource.Need { return resource.Need{Digest: digest(word), Manifest: manifest} }
+		m := newIndex("many", "one")
+		m.Needs = append(m.Needs, need("one", false), need("x", false), need("one", false), need("y", true), need("one", true))
+		_, err := s.PutManifest(t.Context(), ref(s.repo), m, nil, nil)
+		lacking, ok := errors.AsType[*store.MissingError](err)
+		if want := []resource.Need{need("x", false), need("y", true), need("one", true)}; !ok || !cmp.Equal(lacking.Needs, want) {
+			t.Errorf("error = %v, want one of %v", err, want)
+		}
+		m.Needs = slices.DeleteFunc(m.Needs, func(n resource.Need) bool { return slices.Contains(lacking.Needs, n) })
+		push(t, s.Store, s.repo, m)
+		wantFault(t, s.DeleteManifest(t.Context(), s.repo.UID, newImage("one").Digest, nil), fault.FailedPrecondition, fault.Resource{})
+		must(t, s.DeleteManifest(t.Context(), s.repo.UID, m.Digest, nil))
+		must(t, s.DeleteManifest(t.Context(), s.repo.UID, newImage("one").Digest, nil))
+	},
 	"what a manifest may lack it may lack": func(t *testing.T, s shelf) {
 		m := newImage("elsewhere")
 		m.Needs[0].Optional = true
