@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/fault"
@@ -118,19 +119,39 @@ func (t *tx) refer(ctx context.Context, repo resource.UID, m resource.Manifest) 
 // until the commit.
 func (t *tx) hold(ctx context.Context, table string, repo resource.UID, digests []string) (map[string]bool, error) {
 	held := map[string]bool{}
-	if len(digests) == 0 {
-		return held, nil
+	for some := range slices.Chunk(digests, maxHeld) {
+		text, args := heldIn(table, repo, some)
+		err := t.rows(ctx, text+t.s.engine.hold, args, func(row scanner) error {
+			var digest string
+			err := row.Scan(&digest)
+			held[digest] = true
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	q := query{engine: t.s.engine}
-	text := `SELECT t.digest FROM ` + table + ` AS t WHERE t.repo = ` + q.arg(segment(repo)) +
-		` AND t.digest IN (SELECT v FROM ` + q.engine.each(&q, digests) + ` AS s)` + q.engine.hold
-	err := t.rows(ctx, text, q.args, func(row scanner) error {
-		var digest string
-		err := row.Scan(&digest)
-		held[digest] = true
-		return err
-	})
-	return held, err
+	return held, nil
+}
+
+// maxHeld is how many digests are asked for at once.
+const maxHeld = 64
+
+// heldIn selects those of the digests that a repo has in a table. They are
+// parameters each, which is a seek of the table's key for each in either
+// database; the last stands in for those that are missing to a power of two, so
+// that few statements serve all numbers of them.
+func heldIn(table string, repo resource.UID, digests []string) (text string, args []any) {
+	args = []any{segment(repo)}
+	var params []string
+	for n := 1; len(params) < len(digests) || len(params) < n; {
+		args = append(args, digests[min(len(params), len(digests)-1)])
+		params = append(params, `$`+itoa(len(args)))
+		if n < len(params) {
+			n *= 2
+		}
+	}
+	return `SELECT t.digest FROM ` + table + ` AS t WHERE t.repo = $1 AND t.digest IN (` + strings.Join(params, `, `) + `)`, args
 }
 
 // described selects what describes a manifest, or also, if whole, what it is.

@@ -239,7 +239,9 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"a manifest names all that its repo lacks, and may need a thing twice": func(t *testing.T, s shelf) {
 		addImage(t, s.Store, s.repo, "", "one")
-		need := func(word string, manifest bool) resource.Need { return resource.Need{Digest: digest(word), Manifest: manifest} }
+		need := func(word string, manifest bool) resource.Need {
+			return resource.Need{Digest: digest(word), Manifest: manifest}
+		}
 		m := newIndex("many", "one")
 		m.Needs = append(m.Needs, need("one", false), need("x", false), need("one", false), need("y", true), need("one", true))
 		_, err := s.PutManifest(t.Context(), ref(s.repo), m, nil, nil)
