@@ -95,9 +95,9 @@ func (r *Registry) signIn(req *http.Request, user, password string) (string, err
 // locate finds the group and the repo of a target.
 func (r *Registry) locate(ctx context.Context, t *target) error {
 	names := strings.Split(t.name, "/")
-	repo, err := r.store.RepoAt(ctx, names)
-	if err == nil {
-		t.repo, t.group, t.found = repo, repo.Parent(), true
+	err := r.locateRepo(ctx, names, t)
+	if t.repo != "" {
+		t.group, t.found = t.repo.Parent(), true
 		return nil
 	}
 	if !errors.Is(err, fault.NotFound) {
@@ -114,6 +114,23 @@ func (r *Registry) locate(ctx context.Context, t *target) error {
 		}
 	}
 	return nil
+}
+
+// locateRepo finds the repo of a target, together with the manifest that somebody
+// with a name wants of it: they mostly may, and it spares them a question to
+// the database.
+func (r *Registry) locateRepo(ctx context.Context, names []string, t *target) (err error) {
+	_, known := authz.CallerFrom(ctx)
+	pulls := t.kind == "manifest" && (t.method == http.MethodGet || t.method == http.MethodHead)
+	if !known || !pulls || checkReference(t.reference) != nil {
+		t.repo, err = r.store.RepoAt(ctx, names)
+		return err
+	}
+	repo, m, err := r.store.ManifestAt(ctx, names, t.reference, t.method == http.MethodGet)
+	if t.repo = repo; err == nil {
+		t.manifest = &m
+	}
+	return err
 }
 
 // admit returns nil if the caller may do what the endpoint needs to the target.

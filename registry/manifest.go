@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -26,9 +27,9 @@ func (r *Registry) getManifest(w http.ResponseWriter, req *http.Request, t targe
 	if err := checkReference(t.reference); err != nil {
 		return err
 	}
-	m, err := r.store.Manifest(req.Context(), t.repo, t.reference)
+	m, err := r.wanted(req.Context(), t, r.store.Manifest)
 	if err != nil {
-		return r.unknownManifest(t, err)
+		return err
 	}
 	if setManifest(w, req, m) {
 		r.pulls.add(req, t.repo, resource.Pull{Digest: m.Digest, Tag: tagOf(t.reference), Time: r.config.Now()})
@@ -41,12 +42,24 @@ func (r *Registry) headManifest(w http.ResponseWriter, req *http.Request, t targ
 	if err := checkReference(t.reference); err != nil {
 		return err
 	}
-	m, err := r.store.StatManifest(req.Context(), t.repo, t.reference)
+	m, err := r.wanted(req.Context(), t, r.store.StatManifest)
 	if err != nil {
-		return r.unknownManifest(t, err)
+		return err
 	}
 	setManifest(w, req, m)
 	return nil
+}
+
+// wanted returns the manifest of a target, having read it unless it was.
+func (r *Registry) wanted(ctx context.Context, t target, read func(context.Context, resource.UID, string) (resource.Manifest, error)) (resource.Manifest, error) {
+	if t.manifest != nil {
+		return *t.manifest, nil
+	}
+	m, err := read(ctx, t.repo, t.reference)
+	if err != nil {
+		return m, r.unknownManifest(t, err)
+	}
+	return m, nil
 }
 
 func (r *Registry) unknownManifest(t target, err error) error {

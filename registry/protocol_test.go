@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -333,10 +334,13 @@ func TestFallbackTagsAreAdopted(t *testing.T) {
 	}
 }
 
-// TestPullsAreRecorded looks for who fetched and pushed what.
+// TestPullsAreRecorded looks for who fetched and pushed what. No two of its
+// moments are of one millisecond: those have no order where the clock of another
+// test is ahead.
 func TestPullsAreRecorded(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
-		r := newRig(t, s, registry.Config{})
+		var moments atomic.Int64
+		r := newRig(t, s, registry.Config{Now: func() time.Time { return time.Now().Add(time.Duration(moments.Add(1)) * time.Millisecond) }})
 		m := r.pushImage(t, "acme/team/app", "v1", "layer")
 		r.want(t, call{method: "GET", path: "/v2/acme/team/app/manifests/v1", who: "viewer", headers: []string{"User-Agent", "crane/1 \xff"}}, 200)
 		r.want(t, call{method: "HEAD", path: "/v2/acme/team/app/manifests/v1", who: "viewer"}, 200)

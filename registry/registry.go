@@ -97,6 +97,7 @@ func (r *Registry) serve(w http.ResponseWriter, req *http.Request) error {
 	}
 	req = req.WithContext(ctx)
 	if t.name != "" {
+		t.method = req.Method
 		if err := r.locate(ctx, &t); err != nil {
 			return err
 		}

@@ -17,6 +17,9 @@ type target struct {
 	group resource.UID // of the repo, or the nearest there is above it
 	found bool         // whether the group is there, and not only one above it
 	repo  resource.UID // "" if it is not there
+
+	method   string             // how it is asked for, if by a request
+	manifest *resource.Manifest // what a pull is after, if it was read together with the repo
 }
 
 // base is the name of the repo in its group.

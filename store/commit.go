@@ -25,7 +25,7 @@ type tx struct {
 	shard   int        // of the counters: no two writers should share one
 	rest    []deferred // what goes with the commit
 	counts  []tally    // and what that adds to counters
-	events  []happened // and to the outbox
+	events  [][]any    // and to the outbox
 	granted []change   // what others have to read again
 	moved   int64      // the revision, once written
 }

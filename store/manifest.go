@@ -2,8 +2,7 @@ package store
 
 import (
 	"context"
-	"database/sql"
-	"errors"
+	"slices"
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/fault"
@@ -64,20 +63,7 @@ func (t *tx) addManifest(ctx context.Context, repo resource.UID, m resource.Mani
 	if n == 0 {
 		return t.keepManifest(ctx, repo, m.Digest)
 	}
-	var lacking []resource.Need
-	for _, need := range m.Needs {
-		held, err := t.refer(ctx, repo, m.Digest, need)
-		if err != nil {
-			return err
-		}
-		if !held && !need.Optional {
-			lacking = append(lacking, need)
-		}
-	}
-	if lacking != nil {
-		return &MissingError{lacking}
-	}
-	return nil
+	return t.refer(ctx, repo, m)
 }
 
 // keepManifest holds a manifest that was there before this push until it
@@ -88,50 +74,164 @@ func (t *tx) keepManifest(ctx context.Context, repo resource.UID, digest string)
 	return missing(err, "manifest", resource.UID(digest))
 }
 
-// refer notes that a manifest needs something of its repo, and holds it until
-// the commit. It reports false if the repo does not have it.
-func (t *tx) refer(ctx context.Context, repo resource.UID, digest string, n resource.Need) (bool, error) {
-	table, column := "repo_blobs", "blob"
-	if n.Manifest {
-		table, column = "manifests", "child"
+// refer notes what a manifest needs of its repo, and holds it until the commit. It
+// returns a *MissingError if the repo does not have all of it. However many
+// layers an image has, they are asked for at once.
+func (t *tx) refer(ctx context.Context, repo resource.UID, m resource.Manifest) error {
+	var blobs, children []string
+	for _, n := range m.Needs {
+		if n.Manifest {
+			children = append(children, n.Digest)
+		} else {
+			blobs = append(blobs, n.Digest)
+		}
 	}
-	var one int
-	err := t.row(ctx, `SELECT 1 FROM `+table+` AS t WHERE t.repo = $1 AND t.digest = $2`+t.s.engine.hold, []any{segment(repo), n.Digest}, &one)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
+	heldBlobs, err := t.hold(ctx, "repo_blobs", repo, blobs)
 	if err != nil {
-		return false, err
+		return err
 	}
-	return true, t.later(ctx, `INSERT INTO manifest_refs (repo, digest, `+column+`) VALUES ($1, $2, $3)`, segment(repo), digest, n.Digest)
+	heldChildren, err := t.hold(ctx, "manifests", repo, children)
+	if err != nil {
+		return err
+	}
+	var lacking []resource.Need
+	var refs [][]any
+	for _, n := range m.Needs {
+		row := []any{segment(repo), m.Digest, n.Digest, nil}
+		held := heldBlobs[n.Digest]
+		if n.Manifest {
+			row[2], row[3] = nil, n.Digest
+			held = heldChildren[n.Digest]
+		}
+		if held {
+			refs = append(refs, row)
+		} else if !n.Optional {
+			lacking = append(lacking, n)
+		}
+	}
+	if lacking != nil {
+		return &MissingError{lacking}
+	}
+	return t.insert(ctx, `INSERT INTO manifest_refs (repo, digest, blob, child)`, refs, "")
 }
 
-// manifestBy selects a manifest by digest or, where it has no colon, by tag.
-func manifestBy(columns, reference string) string {
-	digest := `$2`
-	if !strings.Contains(reference, ":") {
-		digest = `(SELECT digest FROM tags WHERE parent = $1 AND name = $2)`
+// hold returns which of the digests a repo has in a table, and keeps those there
+// until the commit.
+func (t *tx) hold(ctx context.Context, table string, repo resource.UID, digests []string) (map[string]bool, error) {
+	held := map[string]bool{}
+	for some := range slices.Chunk(digests, maxHeld) {
+		text, args := heldIn(table, repo, some)
+		err := t.rows(ctx, text+t.s.engine.hold, args, func(row scanner) error {
+			var digest string
+			err := row.Scan(&digest)
+			held[digest] = true
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	return `SELECT ` + columns + ` FROM manifests WHERE repo = $1 AND digest = ` + digest
+	return held, nil
+}
+
+// maxHeld is how many digests are asked for at once.
+const maxHeld = 64
+
+// heldIn selects those of the digests that a repo has in a table. They are
+// parameters each, which is a seek of the table's key for each in either
+// database; the last stands in for those that are missing to a power of two, so
+// that few statements serve all numbers of them.
+func heldIn(table string, repo resource.UID, digests []string) (text string, args []any) {
+	args = []any{segment(repo)}
+	var params []string
+	for n := 1; len(params) < len(digests) || len(params) < n; {
+		args = append(args, digests[min(len(params), len(digests)-1)])
+		params = append(params, `$`+itoa(len(args)))
+		if n < len(params) {
+			n *= 2
+		}
+	}
+	return `SELECT t.digest FROM ` + table + ` AS t WHERE t.repo = $1 AND t.digest IN (` + strings.Join(params, `, `) + `)`, args
+}
+
+// described selects what describes a manifest, or also, if whole, what it is.
+// Where there is none, as a join may have it, the digest is "".
+func described(whole bool) string {
+	columns := `coalesce(m.digest, ''), coalesce(m.media_type, ''), coalesce(m.size, 0), coalesce(m.push_ms, 0)`
+	if whole {
+		columns += `, coalesce(m.subject, ''), m.body`
+	}
+	return columns
+}
+
+// referred is the condition in SQL that m is what a reference, which is the
+// parameter, names in a repo: a digest or, where it has no colon, a tag.
+func referred(repo, param, reference string) string {
+	digest := param
+	if !strings.Contains(reference, ":") {
+		digest = `(SELECT digest FROM tags WHERE parent = ` + repo + ` AND name = ` + param + `)`
+	}
+	return `m.repo = ` + repo + ` AND m.digest = ` + digest
 }
 
 // Manifest returns what a digest or tag names in a repo, or fault.NotFound.
 func (s *Store) Manifest(ctx context.Context, repo resource.UID, reference string) (resource.Manifest, error) {
-	m, err := s.statManifest(ctx, `digest, media_type, size, push_ms, subject, body`, repo, reference, func(m *resource.Manifest) []any { return []any{&m.Subject, &m.Body} })
-	return m, err
+	return s.manifest(ctx, repo, reference, true)
 }
 
 // StatManifest is Manifest without the body.
 func (s *Store) StatManifest(ctx context.Context, repo resource.UID, reference string) (resource.Manifest, error) {
-	return s.statManifest(ctx, `digest, media_type, size, push_ms`, repo, reference, func(*resource.Manifest) []any { return nil })
+	return s.manifest(ctx, repo, reference, false)
 }
 
-func (s *Store) statManifest(ctx context.Context, columns string, repo resource.UID, reference string, more func(*resource.Manifest) []any) (m resource.Manifest, _ error) {
-	var pushed int64
-	dest := append([]any{&m.Digest, &m.MediaType, &m.Size, &pushed}, more(&m)...)
-	err := s.row(ctx, manifestBy(columns, reference), []any{segment(repo), reference}, dest...)
-	m.PushTime = fromMS(pushed)
+func (s *Store) manifest(ctx context.Context, repo resource.UID, reference string, whole bool) (m resource.Manifest, _ error) {
+	err := s.oneManifest(ctx, `SELECT `+described(whole)+` FROM manifests AS m WHERE `+referred(`$1`, `$2`, reference),
+		[]any{segment(repo), reference}, whole, &m)
 	return m, missing(err, "manifest", resource.UID(reference))
+}
+
+// oneManifest reads the manifest of a query that selects dest and, last, what
+// describes it.
+func (s *Store) oneManifest(ctx context.Context, text string, args []any, whole bool, m *resource.Manifest, dest ...any) error {
+	var pushed int64
+	dest = append(dest, &m.Digest, &m.MediaType, &m.Size, &pushed)
+	if whole {
+		dest = append(dest, &m.Subject, &m.Body)
+	}
+	err := s.row(ctx, text, args, dest...)
+	m.PushTime = fromMS(pushed)
+	return err
+}
+
+// ManifestAt returns the repo with these names, root first, and what a digest or
+// tag names in it; unless whole, without the body. It returns fault.NotFound if
+// there is no such repo, which is then "", or no such manifest.
+//
+// It is what a pull needs to know. Where the database is far it asks but once.
+func (s *Store) ManifestAt(ctx context.Context, names []string, reference string, whole bool) (repo resource.UID, m resource.Manifest, err error) {
+	if !s.engine.shared {
+		if repo, err = s.RepoAt(ctx, names); err == nil {
+			m, err = s.manifest(ctx, repo, reference, whole)
+		}
+		return repo, m, err
+	}
+	if !addressable(names) {
+		return "", m, fault.Missing("repo", strings.Join(names, "/"))
+	}
+	text, args := manifestAt(names, reference, whole)
+	err = s.oneManifest(ctx, text, args, whole, &m, &repo)
+	if err == nil && m.Digest == "" {
+		return repo, m, fault.Missing("manifest", reference)
+	}
+	return repo, m, missing(err, "repo", resource.UID(strings.Join(names, "/")))
+}
+
+// manifestAt selects a repo by its names, and a manifest of it.
+func manifestAt(names []string, reference string, whole bool) (text string, args []any) {
+	args, named := repoNamed(names)
+	args = append(args, reference)
+	return `SELECT r.uid, ` + described(whole) + ` FROM repos AS r
+		LEFT JOIN manifests AS m ON ` + referred(`r.seg`, `$`+itoa(len(args)), reference) + ` WHERE ` + named, args
 }
 
 // DeleteManifest removes a manifest and its tags. It returns fault.NotFound if

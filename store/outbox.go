@@ -13,56 +13,62 @@ import (
 // emit appends an event; it leaves with the transaction or not at all. before
 // and after are what the change was made to, nil where there was nothing.
 func (t *tx) emit(ctx context.Context, kind resource.EventType, subject, group resource.UID, before, after any) error {
-	actor, err := json.Marshal(resource.ActorFrom(ctx))
-	if err != nil {
-		return fmt.Errorf("encode actor: %w", err)
-	}
-	b, err := encode(before)
+	row, err := t.event(ctx, kind, subject, group, before, after)
 	if err != nil {
 		return err
 	}
-	a, err := encode(after)
-	if err != nil {
-		return err
-	}
-	if group == "" {
-		group = "/"
-	}
-	v := happened{[7]string{rand.Text(), string(kind), string(subject), string(group), string(actor), b, a}, ms(t.s.now())}
+	return t.emitAll(ctx, [][]any{row})
+}
+
+const outboxInsert = `INSERT INTO outbox (id, type, subject, grp, actor, before_json, after_json, at_ms)`
+
+// emitAll appends events in their order. On PostgreSQL they go with the commit.
+func (t *tx) emitAll(ctx context.Context, events [][]any) error {
 	if t.s.engine.shared {
-		t.events = append(t.events, v)
+		t.events = append(t.events, events...)
 		return nil
 	}
-	_, err = t.exec(ctx, outboxInsert+`VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, v.texts[0], v.texts[1], v.texts[2], v.texts[3], v.texts[4], v.texts[5], v.texts[6], v.at)
-	return err
+	return t.insert(ctx, outboxInsert, events, "")
 }
 
-const outboxInsert = `INSERT INTO outbox (id, type, subject, grp, actor, before_json, after_json, at_ms) `
-
-// happened is a row of the outbox that is to be written.
-type happened struct {
-	texts [7]string // in the order of outboxInsert
-	at    int64
-}
-
-// outboxed is the statement that writes them, in their order.
-func outboxed(all []happened) deferred {
-	columns := make([][]string, len(happened{}.texts))
+// outboxed is the statement that writes events, in their order.
+func outboxed(events [][]any) deferred {
+	columns := make([][]string, len(events[0])-1)
 	var at []int64
-	for _, v := range all {
-		for i, text := range v.texts {
-			columns[i] = append(columns[i], text)
+	for _, row := range events {
+		for i := range columns {
+			columns[i] = append(columns[i], row[i].(string))
 		}
-		at = append(at, v.at)
+		at = append(at, row[len(columns)].(int64))
 	}
 	args := make([]any, 0, len(columns)+1)
 	for _, c := range columns {
 		args = append(args, c)
 	}
 	return deferred{
-		text: outboxInsert + `SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[])`,
+		text: outboxInsert + ` SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[])`,
 		args: append(args, at), refused: asItIs,
 	}
+}
+
+// event is the row of an event, in the order of outboxInsert.
+func (t *tx) event(ctx context.Context, kind resource.EventType, subject, group resource.UID, before, after any) ([]any, error) {
+	actor, err := encode(resource.ActorFrom(ctx))
+	if err != nil {
+		return nil, err
+	}
+	b, err := encode(before)
+	if err != nil {
+		return nil, err
+	}
+	a, err := encode(after)
+	if err != nil {
+		return nil, err
+	}
+	if group == "" {
+		group = "/"
+	}
+	return []any{rand.Text(), string(kind), string(subject), string(group), actor, b, a, ms(t.s.now())}, nil
 }
 
 func encode(v any) (string, error) {

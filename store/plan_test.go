@@ -190,6 +190,22 @@ func (tr tree) several(e engine, add func(query, string, string, bool, func(*que
 	}
 }
 
+// needed are the shapes of a push that asks for what its manifest needs. For one
+// blob PostgreSQL may take either index while it knows of none.
+func needed(tr tree) (all []shape) {
+	for _, n := range []int{1, 3, 64} {
+		blobs := "repo_blobs_pkey sqlite_autoindex_repo_blobs_1"
+		if n == 1 {
+			blobs += " repo_blobs_digest"
+		}
+		for table, index := range map[string]string{"repo_blobs": blobs, "manifests": "manifests_pkey manifests_digest sqlite_autoindex_manifests_1"} {
+			text, args := heldIn(table, tr.repos[0], slices.Repeat([]string{"d"}, n))
+			all = append(all, shape{name: fmt.Sprintf("%d of %s", n, table), index: index, text: text, args: args})
+		}
+	}
+	return all
+}
+
 // plant loads n of each kind below folders of depth 1 to 4.
 func plant(n int, row func(table string, values []any)) tree {
 	var tr tree
@@ -273,7 +289,7 @@ func TestPlansOfSQLite(t *testing.T) {
 				s.read.SetMaxIdleConns(0) // only new connections read the statistics
 				s.read.SetMaxIdleConns(sqliteReaders)
 			}
-			for _, sh := range tr.shapes(s.engine) {
+			for _, sh := range append(tr.shapes(s.engine), needed(tr)...) {
 				checkSQLite(t, sh, read(sh))
 			}
 		})
@@ -344,7 +360,14 @@ func TestPlansOfPostgres(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, sh := range tr.shapes(s.engine) {
+	shapes := append(tr.shapes(s.engine), needed(tr)...)
+	for _, reference := range []string{"v1", "sha256:1"} {
+		text, args := manifestAt([]string{"a", "b", "c"}, reference, true)
+		for _, index := range []string{"repos_parent_name", "manifests_pkey manifests_digest"} {
+			shapes = append(shapes, shape{name: "a pull of " + reference, index: index, text: text, args: args})
+		}
+	}
+	for _, sh := range shapes {
 		checkPostgres(t, sh, explain(t, on, sh))
 	}
 }

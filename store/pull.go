@@ -2,12 +2,12 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 )
@@ -58,26 +58,49 @@ func (s *Store) Pulls(ctx context.Context, r Reach, f resource.Filter, p page.Re
 func (s *Store) InsertPulls(ctx context.Context, all []resource.Pull) error {
 	return s.write(ctx, func(t *tx) error {
 		added, there := traffic{}, map[resource.UID]bool{}
+		var rows, events [][]any
 		for _, p := range all {
 			repo := p.Repo()
 			if _, known := there[repo]; !known {
-				var one int
-				err := missing(t.row(ctx, `SELECT 1 FROM repos AS t WHERE t.uid = $1`+s.engine.hold, []any{string(repo)}, &one), "repo", repo)
-				if err != nil && !errors.Is(err, fault.NotFound) {
+				held, err := t.holdRepo(ctx, repo)
+				if err != nil {
 					return err
 				}
-				there[repo] = err == nil
+				there[repo] = held
 			}
 			if !there[repo] {
 				continue
 			}
-			if err := t.insertPull(ctx, p); err != nil {
+			added.note(repo, p.Push)
+			rows = append(rows, append(place(p.UID), p.Push, p.Digest, p.Tag, string(p.Identity), p.Remote, p.Agent, ms(p.Time)))
+			if p.Push { // its event went with the manifest
+				continue
+			}
+			event, err := t.event(ctx, resource.RegistryPull, repo, repo.Parent(), nil, p)
+			if err != nil {
 				return err
 			}
-			added.note(repo, p.Push)
+			events = append(events, event)
+		}
+		const into = `INSERT INTO pulls (seg, uid, parent, a1, a2, a3, push, digest, tag, identity, remote, agent, create_ms)`
+		if err := t.insert(ctx, into, rows, ""); err != nil {
+			return err
+		}
+		if err := t.emitAll(ctx, events); err != nil {
+			return err
 		}
 		return t.countPulls(ctx, added, 1)
 	})
+}
+
+// holdRepo holds a repo until the commit. It reports false if it is gone.
+func (t *tx) holdRepo(ctx context.Context, repo resource.UID) (bool, error) {
+	var one int
+	err := t.row(ctx, `SELECT 1 FROM repos AS t WHERE t.uid = $1`+t.s.engine.hold, []any{string(repo)}, &one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // traffic is how many records a repo has of each direction.
@@ -118,19 +141,6 @@ func (t *tx) dropPulls(ctx context.Context, where string, args ...any) (n int, _
 		return 0, err
 	}
 	return n, t.countPulls(ctx, gone, -1)
-}
-
-func (t *tx) insertPull(ctx context.Context, p resource.Pull) error {
-	if err := t.later(ctx, `
-		INSERT INTO pulls (seg, uid, parent, a1, a2, a3, push, digest, tag, identity, remote, agent, create_ms)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
-		append(place(p.UID), p.Push, p.Digest, p.Tag, string(p.Identity), p.Remote, p.Agent, ms(p.Time))...); err != nil {
-		return err
-	}
-	if p.Push { // its event went with the manifest
-		return nil
-	}
-	return t.emit(ctx, resource.RegistryPull, p.Repo(), p.Repo().Parent(), nil, p)
 }
 
 // PrunePulls removes up to n records older than before, and reports how many.

@@ -113,6 +113,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			t.Errorf("tags = %v", got)
 		}
 		both := s.names(t, resource.Filter{Deprecated: true, Classes: []resource.TagClass{resource.DateTag}}, "update_time")
+		slices.Sort(both) // they may be of one millisecond
 		if !slices.Equal(both, []string{"old", "older-20200101"}) {
 			t.Errorf("tags = %v", both)
 		}
@@ -236,6 +237,24 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			t.Error(diff)
 		}
 	},
+	"a manifest names all that its repo lacks, and may need a thing twice": func(t *testing.T, s shelf) {
+		addImage(t, s.Store, s.repo, "", "one")
+		need := func(word string, manifest bool) resource.Need {
+			return resource.Need{Digest: digest(word), Manifest: manifest}
+		}
+		m := newIndex("many", "one")
+		m.Needs = append(m.Needs, need("one", false), need("x", false), need("one", false), need("y", true), need("one", true))
+		_, err := s.PutManifest(t.Context(), ref(s.repo), m, nil, nil)
+		lacking, ok := errors.AsType[*store.MissingError](err)
+		if want := []resource.Need{need("x", false), need("y", true), need("one", true)}; !ok || !cmp.Equal(lacking.Needs, want) {
+			t.Errorf("error = %v, want one of %v", err, want)
+		}
+		m.Needs = slices.DeleteFunc(m.Needs, func(n resource.Need) bool { return slices.Contains(lacking.Needs, n) })
+		push(t, s.Store, s.repo, m)
+		wantFault(t, s.DeleteManifest(t.Context(), s.repo.UID, newImage("one").Digest, nil), fault.FailedPrecondition, fault.Resource{})
+		must(t, s.DeleteManifest(t.Context(), s.repo.UID, m.Digest, nil))
+		must(t, s.DeleteManifest(t.Context(), s.repo.UID, newImage("one").Digest, nil))
+	},
 	"what a manifest may lack it may lack": func(t *testing.T, s shelf) {
 		m := newImage("elsewhere")
 		m.Needs[0].Optional = true
@@ -256,6 +275,51 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			_, err := s.Manifest(t.Context(), s.repo.UID, by)
 			wantFault(t, err, fault.NotFound, fault.Resource{Type: "manifest", Name: by})
 		}
+	},
+	"a manifest is found by the names of its repo": func(t *testing.T, s shelf) {
+		m, names := addImage(t, s.Store, s.repo, "v1", "one"), []string{"org", "folder", "app"}
+		for _, by := range []string{"v1", m.Digest} {
+			repo, got, err := s.ManifestAt(t.Context(), names, by, true)
+			must(t, err)
+			at, stat, err := s.ManifestAt(t.Context(), names, by, false)
+			must(t, err)
+			if want, err := s.Manifest(t.Context(), s.repo.UID, by); err != nil || repo != s.repo.UID || !cmp.Equal(got, want) {
+				t.Errorf("%s is %v in %s, want %v, %v", by, got, repo, want, err)
+			}
+			if want, err := s.StatManifest(t.Context(), s.repo.UID, by); err != nil || at != s.repo.UID || !cmp.Equal(stat, want) {
+				t.Errorf("%s is %v in %s, want %v, %v", by, stat, at, want, err)
+			}
+		}
+		for _, by := range []string{"v2", digest("x")} {
+			repo, _, err := s.ManifestAt(t.Context(), names, by, true)
+			wantFault(t, err, fault.NotFound, fault.Resource{Type: "manifest", Name: by})
+			if repo != s.repo.UID {
+				t.Errorf("repo of %s = %q", by, repo)
+			}
+		}
+		for _, names := range [][]string{{"app"}, {"org", "app"}, {"org", "folder", "x"}, {}, slices.Repeat([]string{"org"}, 900)} {
+			repo, _, err := s.ManifestAt(t.Context(), names, "v1", true)
+			wantFault(t, err, fault.NotFound, fault.Resource{Type: "repo", Name: strings.Join(names, "/")})
+			if repo != "" {
+				t.Errorf("repo at %q = %q", names, repo)
+			}
+		}
+	},
+	"a tag that has moved, or gone, is read so at once": func(t *testing.T, s shelf) {
+		names := []string{"org", "folder", "app"}
+		at := func() (string, error) {
+			_, m, err := s.ManifestAt(t.Context(), names, "v1", true)
+			return string(m.Body), err
+		}
+		for _, word := range []string{"one", "two", "one"} {
+			addImage(t, s.Store, s.repo, "v1", word)
+			if got, err := at(); err != nil || got != word {
+				t.Errorf("v1 is %q, %v, want %q", got, err, word)
+			}
+		}
+		must(t, s.DeleteTagNamed(t.Context(), s.repo.UID, "v1", nil))
+		_, err := at()
+		wantFault(t, err, fault.NotFound, fault.Resource{})
 	},
 	"a tag has a history, and one that stays leaves no trace": func(t *testing.T, s shelf) {
 		ctx := resource.WithActor(t.Context(), resource.Actor{Subject: alice})

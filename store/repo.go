@@ -86,6 +86,7 @@ func (s *Store) Repos(ctx context.Context, r Reach, f resource.Filter, p page.Re
 // UpdateRepo applies change to the repo and returns the result, under the rules
 // of UpdateGroup.
 func (s *Store) UpdateRepo(ctx context.Context, uid resource.UID, change func(*resource.Repo) error) (r resource.Repo, _ error) {
+	defer s.seen.forget(uid)
 	err := s.write(ctx, func(t *tx) error {
 		before, err := take(ctx, t, &repos, "repo", uid, s.engine.lock)
 		if err != nil {
@@ -139,6 +140,7 @@ func (s *Store) UpdateRepoReadme(ctx context.Context, r resource.RepoReadme) err
 // deployment and its log. It returns fault.NotFound if there is no such repo. Blobs that no other
 // repo holds are left to the collector.
 func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
+	defer s.seen.forget(uid)
 	return s.write(ctx, func(t *tx) error {
 		r, err := take(ctx, t, &repos, "repo", uid, s.engine.lockKey)
 		if err != nil {
@@ -228,14 +230,39 @@ func (s *Store) RepoPath(ctx context.Context, uid resource.UID) (string, error) 
 
 // RepoAt returns the repo whose groups and own name these are, root first, or
 // fault.NotFound.
-func (s *Store) RepoAt(ctx context.Context, names []string) (uid resource.UID, _ error) {
-	if len(names) < 2 || len(names) > resource.MaxDepth {
+func (s *Store) RepoAt(ctx context.Context, names []string) (resource.UID, error) {
+	if s.engine.shared {
+		return s.repoAt(ctx, names)
+	}
+	path := strings.Join(names, "/")
+	mark := s.seen.mark()
+	if uid, ok := s.seen.repos.Get(path); ok {
+		return uid, nil
+	}
+	uid, err := s.repoAt(ctx, names)
+	if err == nil {
+		s.seen.putRepo(path, uid, mark)
+	}
+	return uid, err
+}
+
+func (s *Store) repoAt(ctx context.Context, names []string) (uid resource.UID, _ error) {
+	if !addressable(names) {
 		return "", fault.Missing("repo", strings.Join(names, "/"))
 	}
+	args, named := repoNamed(names)
+	err := s.row(ctx, `SELECT r.uid FROM repos AS r WHERE `+named, args, &uid)
+	return uid, missing(err, "repo", resource.UID(strings.Join(names, "/")))
+}
+
+// addressable tells whether there can be a repo with these names.
+func addressable(names []string) bool { return len(names) >= 2 && len(names) <= resource.MaxDepth }
+
+// repoNamed is the condition in SQL that r is the repo with these names.
+func repoNamed(names []string) (args []any, text string) {
 	args, group := groupNamed(names[:len(names)-1])
 	args = append(args, names[len(names)-1])
-	err := s.row(ctx, `SELECT uid FROM repos WHERE parent = `+group+` AND name = $`+itoa(len(args)), args, &uid)
-	return uid, missing(err, "repo", resource.UID(strings.Join(names, "/")))
+	return args, `r.parent = ` + group + ` AND r.name = $` + itoa(len(args))
 }
 
 // GroupAt returns the group with these names, root first, or fault.NotFound.

@@ -8,28 +8,37 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-const groupsSeen = 16_384
+const (
+	groupsSeen = 16_384
+	reposSeen  = 16_384
+)
 
-// seen remembers groups that were read lately, so that to read one again costs
-// no query of its own: that is most of the cost of a small request.
+// seen remembers groups that were read lately, and where repos are, so that to
+// read one again costs no query of its own: that is most of the cost of a small
+// request.
 //
-// A group is in it as it is in the database. Who changes one says so, with
-// forget, before the change is known to anybody; a group that was read from the
-// database before that, and arrives after, is not taken. Where other processes
-// write, they say so in the database, and nothing in it counts before that has
-// been looked at: see reads.
+// All is in it as it is in the database. Who changes something says so, with
+// forget, before the change is known to anybody; what was read from the database
+// before that, and arrives after, is not taken. Where other processes write,
+// they say so in the database, and no group counts before that has been looked
+// at (see reads); there, repos are not remembered.
 type seen struct {
 	mu      sync.Mutex
 	groups  *lru.Cache[resource.UID, *resource.Group] // which nobody changes
+	repos   *lru.Cache[string, resource.UID]          // by the names of their groups and their own, with slashes between
 	forgets uint64
 }
 
 func newSeen() (*seen, error) {
 	groups, err := lru.New[resource.UID, *resource.Group](groupsSeen)
-	return &seen{groups: groups}, err
+	if err != nil {
+		return nil, err
+	}
+	repos, err := lru.New[string, resource.UID](reposSeen)
+	return &seen{groups: groups, repos: repos}, err
 }
 
-// mark is to be handed in with groups that are about to be read.
+// mark is to be handed in with what is about to be read.
 func (c *seen) mark() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,12 +57,23 @@ func (c *seen) put(all map[resource.UID]*resource.Group, mark uint64) {
 	}
 }
 
-// forget drops a group that has changed, or may have.
+// putRepo remembers where a repo was found after mark was given out.
+func (c *seen) putRepo(path string, uid resource.UID, mark uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if mark == c.forgets {
+		c.repos.Add(path, uid)
+	}
+}
+
+// forget drops a group or a repo that has changed, or may have: with a name, all
+// paths through it change.
 func (c *seen) forget(uid resource.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.forgets++
 	c.groups.Remove(uid)
+	c.repos.Purge()
 }
 
 // forgetAll drops everything.
@@ -62,4 +82,5 @@ func (c *seen) forgetAll() {
 	defer c.mu.Unlock()
 	c.forgets++
 	c.groups.Purge()
+	c.repos.Purge()
 }

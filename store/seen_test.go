@@ -150,3 +150,33 @@ func TestManyReadTogether(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// Where a repo is may be remembered, but no longer than until a name on the way
+// to it is another, or it is another repo.
+func TestNobodyFindsARepoWhereItWas(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		org := resource.Group{UID: resource.NewRoot(), Name: "org", CreateTime: s.Now(), UpdateTime: s.Now()}
+		_, err := s.InsertGroup(t.Context(), org)
+		must(t, err)
+		r := addRepo(t, s, org.UID, "app")
+		want := func(uid resource.UID, names ...string) {
+			t.Helper()
+			got, err := s.RepoAt(t.Context(), names)
+			if got != uid || uid == "" && !errors.Is(err, fault.NotFound) {
+				t.Errorf("repo at %q = %q, %v, want %q", names, got, err, uid)
+			}
+		}
+		want(r.UID, "org", "app")
+		_, err = s.UpdateGroup(t.Context(), org.UID, func(g *resource.Group) error { g.Name = "firm"; return nil })
+		must(t, err)
+		want("", "org", "app")
+		want(r.UID, "firm", "app")
+		_, err = s.UpdateRepo(t.Context(), r.UID, func(r *resource.Repo) error { r.Name = "tool"; return nil })
+		must(t, err)
+		want("", "firm", "app")
+		want(r.UID, "firm", "tool")
+		must(t, s.DeleteRepo(t.Context(), r.UID))
+		want("", "firm", "tool")
+		want(addRepo(t, s, org.UID, "tool").UID, "firm", "tool")
+	})
+}
