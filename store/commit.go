@@ -35,6 +35,7 @@ type deferred struct {
 	text    string
 	args    []any
 	refused func(error) error // says what its failure means
+	into    string            // unless "", text is this and VALUES of one row, args
 }
 
 // A change says what to read again: the grants of an identity, the capabilities
@@ -112,20 +113,24 @@ func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error)
 // gets them all with the commit: there a round trip costs more than a
 // statement, and the locks of counters are to last no longer than they must.
 func (t *tx) later(ctx context.Context, query string, args ...any) error {
-	return t.laterOr(ctx, asItIs, query, args...)
+	return t.postpone(ctx, deferred{text: query, args: args, refused: asItIs})
 }
 
 func asItIs(err error) error { return err }
 
-// laterOr is later for a statement that the database may refuse. What that means
-// is for refused to say.
-func (t *tx) laterOr(ctx context.Context, refused func(error) error, query string, args ...any) error {
+// insertLater is later for a row of a table that the database may refuse. What
+// that means is for refused to say.
+func (t *tx) insertLater(ctx context.Context, refused func(error) error, into string, row ...any) error {
+	return t.postpone(ctx, deferred{text: into + t.s.engine.values(1, len(row)), args: row, refused: refused, into: into})
+}
+
+func (t *tx) postpone(ctx context.Context, d deferred) error {
 	if t.s.engine.shared {
-		t.rest = append(t.rest, deferred{query, args, refused})
+		t.rest = append(t.rest, d)
 		return nil
 	}
-	_, err := t.exec(ctx, query, args...)
-	return refused(err)
+	_, err := t.exec(ctx, d.text, d.args...)
+	return d.refused(err)
 }
 
 // row runs a one-row query. It returns sql.ErrNoRows if there is none.

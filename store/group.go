@@ -64,10 +64,7 @@ func (t *tx) addGroup(ctx context.Context, g *resource.Group, alone bool) error 
 	return t.added(ctx, "groups", resource.GroupCreated, g.UID, g.UID, *g)
 }
 
-const (
-	groupInsert = `INSERT INTO groups (seg, uid, parent, a1, a2, a3, name, description, verified, create_ms, update_ms, kind) `
-	groupValues = `VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
-)
+const groupInsert = `INSERT INTO groups (seg, uid, parent, a1, a2, a3, name, description, verified, create_ms, update_ms, kind)`
 
 func groupArgs(g *resource.Group) []any {
 	return append(place(g.UID), g.Name, g.Description, g.Verified, ms(g.CreateTime), ms(g.UpdateTime))
@@ -78,9 +75,9 @@ func groupArgs(g *resource.Group) []any {
 func (t *tx) insertGroup(ctx context.Context, g *resource.Group) error {
 	var err error
 	if p := g.UID.Parent(); p == "" {
-		_, err = t.exec(ctx, groupInsert+groupValues, append(groupArgs(g), int64(g.Kind))...)
+		_, err = t.exec(ctx, groupInsert+t.s.engine.values(1, 12), append(groupArgs(g), int64(g.Kind))...)
 	} else {
-		err = t.row(ctx, groupInsert+`SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, t.kind FROM groups AS t WHERE t.uid = $12 RETURNING kind`,
+		err = t.row(ctx, groupInsert+` SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, t.kind FROM groups AS t WHERE t.uid = $12 RETURNING kind`,
 			append(groupArgs(g), string(p)), &g.Kind)
 		err = missing(err, "group", p)
 	}
@@ -93,7 +90,7 @@ func (t *tx) insertGroup(ctx context.Context, g *resource.Group) error {
 // insertGroupLater adds the row of a group whose kind is known.
 func (t *tx) insertGroupLater(ctx context.Context, g *resource.Group) error {
 	refused := func(err error) error { return t.s.inserted(err, "group", g.Name, g.UID) }
-	return t.laterOr(ctx, refused, groupInsert+groupValues, append(groupArgs(g), int64(g.Kind))...)
+	return t.insertLater(ctx, refused, groupInsert, append(groupArgs(g), int64(g.Kind))...)
 }
 
 // Group returns a group, or fault.NotFound.

@@ -167,6 +167,9 @@ func (p *pooled) send(ctx context.Context, ts ...*tx) error {
 		whole.rest = append(whole.rest, t.rest...)
 		whole.events, whole.counts = append(whole.events, t.events...), append(whole.counts, t.counts...)
 	}
+	if len(ts) > 1 {
+		whole.rest = merged(whole.rest, p.s.engine)
+	}
 	var release func()
 	whole.shard, release = p.shard()
 	defer release()
