@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,6 +40,11 @@ const (
 	noteEvery  = time.Second // how far subscriptions have come, and what to replay
 	pruneEvery = time.Minute
 
+	rouseEvery = time.Millisecond // couriers are roused a few at a time,
+	rouseTurns = 25               // and all of them in so many turns
+	rouseLeast = 2
+	strollEach = recent / 4 // events after which those of no concern to a courier are passed over
+
 	readChunk  = 1000
 	pruneChunk = 5000
 )
@@ -54,6 +60,8 @@ type Dispatcher struct {
 	signing chan struct{} // held by those who sign
 
 	couriers map[resource.UID]*stoppable
+	posted   map[resource.UID][]*courier // by the group whose events they send
+	passed   int                         // events since all couriers were roused
 	running  sync.WaitGroup
 	pruning  sync.Mutex
 }
@@ -105,7 +113,7 @@ func (d *Dispatcher) lease(ctx context.Context) (bool, error) {
 func (d *Dispatcher) lead(ctx context.Context) error {
 	until := time.Now().Add(leaseLife)
 	ctx, cancel := context.WithCancel(ctx)
-	d.couriers = map[resource.UID]*stoppable{}
+	d.couriers, d.posted = map[resource.UID]*stoppable{}, map[resource.UID][]*courier{}
 	defer func() {
 		cancel()
 		d.running.Wait()
@@ -215,6 +223,7 @@ func (d *Dispatcher) serve(ctx context.Context, v store.Sink) {
 	ctx, cancel := context.WithCancel(ctx)
 	c := newCourier(d, v.Subscription, v.Cursor)
 	d.couriers[v.UID] = &stoppable{c, cancel}
+	d.posted[v.Group()] = append(d.posted[v.Group()], c)
 	d.running.Go(func() {
 		defer cancel()
 		c.run(ctx)
@@ -236,13 +245,59 @@ func (d *Dispatcher) pass(ctx context.Context, tail *store.Tail) {
 	for _, e := range all {
 		d.follow(ctx, e)
 	}
-	if len(all) > 0 {
+	looked := time.Now()
+	d.rouse(ctx, d.concerned(all))
+	if len(all) < readChunk {
+		sleep(ctx, pollEvery-time.Since(looked))
+	}
+}
+
+// concerned returns the couriers that events are for. To wake the others for
+// each would cost more than the deliveries: they pass over what is not for them
+// once in a while, before the feed forgets it.
+func (d *Dispatcher) concerned(all []resource.Event) (who []*courier) {
+	if d.passed += len(all); d.passed >= strollEach {
+		d.passed = 0
 		for _, c := range d.couriers {
-			c.rouse()
+			who = append(who, c.courier)
+		}
+		return who
+	}
+	found := map[*courier]bool{}
+	for i := range all {
+		for _, uid := range [...]resource.UID{all[i].Group, all[i].Subject} {
+			for ; uid != ""; uid = uid.Parent() {
+				for _, c := range d.posted[uid] {
+					if !found[c] {
+						found[c] = true
+						who = append(who, c)
+					}
+				}
+			}
 		}
 	}
-	if len(all) < readChunk {
-		sleep(ctx, pollEvery)
+	return who
+}
+
+// rouse has couriers look for what there is to send, a few at a time: all at
+// once they would fill the processors' queues, and the API's requests would wait
+// at the end.
+func (d *Dispatcher) rouse(ctx context.Context, who []*courier) {
+	few := max(rouseLeast, (len(who)+rouseTurns-1)/rouseTurns)
+	for i, c := range who {
+		if i > 0 && i%few == 0 {
+			sleep(ctx, rouseEvery)
+		}
+		c.rouse()
+	}
+}
+
+// dismiss forgets where a courier was posted.
+func (d *Dispatcher) dismiss(c *courier) {
+	group := c.sub.Group()
+	d.posted[group] = slices.DeleteFunc(d.posted[group], func(other *courier) bool { return other == c })
+	if len(d.posted[group]) == 0 {
+		delete(d.posted, group)
 	}
 }
 
@@ -258,6 +313,7 @@ func (d *Dispatcher) follow(ctx context.Context, e resource.Event) {
 		if c := d.couriers[e.Subject]; c != nil {
 			c.stop()
 			delete(d.couriers, e.Subject)
+			d.dismiss(c.courier)
 		}
 	}
 }
