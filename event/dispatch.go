@@ -40,9 +40,6 @@ const (
 	noteEvery  = time.Second // how far subscriptions have come, and what to replay
 	pruneEvery = time.Minute
 
-	rouseEvery = time.Millisecond // couriers are roused a few at a time,
-	rouseTurns = 25               // and all of them in so many turns
-	rouseLeast = 2
 	strollEach = recent / 4 // events after which those of no concern to a courier are passed over
 
 	readChunk  = 1000
@@ -245,16 +242,17 @@ func (d *Dispatcher) pass(ctx context.Context, tail *store.Tail) {
 	for _, e := range all {
 		d.follow(ctx, e)
 	}
-	looked := time.Now()
-	d.rouse(ctx, d.concerned(all))
+	for _, c := range d.concerned(all) {
+		c.rouse()
+	}
 	if len(all) < readChunk {
-		sleep(ctx, pollEvery-time.Since(looked))
+		sleep(ctx, pollEvery)
 	}
 }
 
-// concerned returns the couriers that events are for. To wake the others for
-// each would cost more than the deliveries: they pass over what is not for them
-// once in a while, before the feed forgets it.
+// concerned returns the couriers that events are for. The others
+// are not woken for nothing: they pass over what is not for them once in a while,
+// before the feed forgets it.
 func (d *Dispatcher) concerned(all []resource.Event) (who []*courier) {
 	if d.passed += len(all); d.passed >= strollEach {
 		d.passed = 0
@@ -277,19 +275,6 @@ func (d *Dispatcher) concerned(all []resource.Event) (who []*courier) {
 		}
 	}
 	return who
-}
-
-// rouse has couriers look for what there is to send, a few at a time: all at
-// once they would fill the processors' queues, and the API's requests would wait
-// at the end.
-func (d *Dispatcher) rouse(ctx context.Context, who []*courier) {
-	few := max(rouseLeast, (len(who)+rouseTurns-1)/rouseTurns)
-	for i, c := range who {
-		if i > 0 && i%few == 0 {
-			sleep(ctx, rouseEvery)
-		}
-		c.rouse()
-	}
 }
 
 // dismiss forgets where a courier was posted.
