@@ -38,10 +38,12 @@ const (
 type courier struct {
 	d      *Dispatcher
 	sub    resource.Subscription
+	label  http.Header // of every delivery
 	client *http.Client
 	wake   chan struct{}
-	landed chan landing
+	flying sync.WaitGroup
 
+	mu       sync.Mutex // of this paragraph, and of the items
 	waiting  []*item
 	read     int64 // every event up to this is in waiting, or done with
 	inFlight int
@@ -65,16 +67,9 @@ type item struct {
 	last   time.Time
 }
 
-// A landing is how an attempt ended.
-type landing struct {
-	item *item
-	wait time.Duration // that the sink asked for
-	err  error
-}
-
 func newCourier(d *Dispatcher, sub resource.Subscription, cursor int64) *courier {
 	c := &courier{
-		d: d, sub: sub, client: outbound.Client(d.cfg.Reach), wake: make(chan struct{}, 1), landed: make(chan landing, flights),
+		d: d, sub: sub, label: label(d.cfg.Names, sub), client: outbound.Client(d.cfg.Reach), wake: make(chan struct{}, 1),
 		read: cursor, noted: cursor,
 	}
 	c.come.Store(cursor)
@@ -92,17 +87,13 @@ func (c *courier) rouse() {
 // run serves the subscription until ctx ends, or the subscription does.
 func (c *courier) run(ctx context.Context) {
 	defer c.client.CloseIdleConnections()
-	var flying sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
 	aloft, crash := context.WithCancel(context.WithoutCancel(ctx)) // of what is under way
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(landingGrace, crash) })()
 	defer func() {
 		cancel()
-		flying.Wait()
+		c.flying.Wait()
 		crash()
-		for c.inFlight > 0 {
-			c.land(ctx, <-c.landed)
-		}
 	}()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -114,7 +105,7 @@ func (c *courier) run(ctx context.Context) {
 		if errors.Is(err, fault.NotFound) {
 			return // the subscription is gone
 		}
-		wait := c.launch(aloft, &flying)
+		wait := c.launch(ctx, aloft)
 		if err != nil && ctx.Err() == nil {
 			c.d.cfg.Log.WarnContext(ctx, "read events", "subscription", c.sub.UID, "err", err)
 			wait = min(wait, time.Second)
@@ -124,31 +115,45 @@ func (c *courier) run(ctx context.Context) {
 		case <-ctx.Done():
 		case <-c.wake:
 		case <-timer.C:
-		case l := <-c.landed:
-			c.land(ctx, l)
 		}
 	}
 }
 
 // fill takes events from the feed while there is room for them.
 func (c *courier) fill(ctx context.Context) error {
-	for len(c.waiting) < window/2 {
-		all, at, err := c.d.feed.follow(ctx, c.read, window/2)
+	for read, room := c.progress(); room; {
+		all, at, err := c.d.feed.follow(ctx, read, window/2)
 		if err != nil {
 			return err
 		}
-		for _, e := range all {
-			if c.sub.Wants(&e.Event) {
-				c.waiting = append(c.waiting, &item{entry: e})
-			}
+		if at == read {
+			return nil
 		}
-		if at == c.read {
-			break
-		}
-		c.read = at
+		c.add(all, at)
+		read, room = c.progress()
 	}
-	c.note()
 	return nil
+}
+
+// progress returns up to where events were read, and whether there is room for
+// more.
+func (c *courier) progress() (read int64, room bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.read, len(c.waiting) < window/2
+}
+
+// add takes what the subscription wants of the events up to that number.
+func (c *courier) add(all []*entry, at int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range all {
+		if c.sub.Wants(&e.Event) {
+			c.waiting = append(c.waiting, &item{entry: e})
+		}
+	}
+	c.read = at
+	c.note()
 }
 
 // note makes known how far the subscription has come.
@@ -163,7 +168,12 @@ func (c *courier) note() {
 // expire gives up the events that are too old and have failed, or that nobody
 // would take. They are kept, for a replay.
 func (c *courier) expire(ctx context.Context) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	now := c.d.cfg.Now()
+	if len(c.waiting) == 0 || now.Sub(c.waiting[0].Time) < c.d.cfg.GiveUp {
+		return nil // those behind it are younger
+	}
 	var over []resource.Delivery
 	old := func(i *item) bool { return !i.flying && (c.down || i.tries > 0) && now.Sub(i.Time) >= c.d.cfg.GiveUp }
 	if !slices.ContainsFunc(c.waiting, old) {
@@ -198,7 +208,9 @@ func (c *courier) expire(ctx context.Context) error {
 }
 
 // launch sends what may be sent, and returns when to look again.
-func (c *courier) launch(aloft context.Context, flying *sync.WaitGroup) time.Duration {
+func (c *courier) launch(ctx, aloft context.Context) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	now, soon := c.d.cfg.Now(), time.Minute
 	if c.inFlight >= flights {
 		return soon
@@ -209,7 +221,7 @@ func (c *courier) launch(aloft context.Context, flying *sync.WaitGroup) time.Dur
 		case now.Before(c.retryAt):
 			soon = min(soon, c.retryAt.Sub(now))
 		default:
-			c.start(aloft, flying, c.waiting[0], now)
+			c.start(ctx, aloft, c.waiting[0], now)
 		}
 		return soon
 	}
@@ -227,27 +239,32 @@ func (c *courier) launch(aloft context.Context, flying *sync.WaitGroup) time.Dur
 		case now.Before(i.next):
 			soon = min(soon, i.next.Sub(now))
 		default:
-			c.start(aloft, flying, i, now)
+			c.start(ctx, aloft, i, now)
 		}
 	}
 	return soon
 }
 
-func (c *courier) start(aloft context.Context, flying *sync.WaitGroup, i *item, now time.Time) {
+func (c *courier) start(ctx, aloft context.Context, i *item, now time.Time) {
 	i.flying, i.last = true, now
 	c.inFlight++
-	flying.Go(func() {
+	c.flying.Go(func() {
 		wait, err := c.send(aloft, i.entry)
-		c.landed <- landing{i, wait, err} // there is room for every flight
+		if c.land(ctx, i, wait, err) {
+			c.rouse()
+		}
 	})
 }
 
-// land notes how an attempt ended.
-func (c *courier) land(ctx context.Context, l landing) {
-	i := l.item
+// land notes how an attempt ended, and how long the sink asked us to wait if it
+// failed. It tells whether there is more to do: the last event that was waiting
+// wakes nobody.
+func (c *courier) land(ctx context.Context, i *item, wait time.Duration, err error) (more bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	i.flying = false
 	c.inFlight--
-	if l.err == nil {
+	if err == nil {
 		if c.down {
 			c.d.cfg.Log.InfoContext(ctx, "a sink is back", "subscription", c.sub.UID)
 			for _, other := range c.waiting {
@@ -258,23 +275,24 @@ func (c *courier) land(ctx context.Context, l landing) {
 		c.waiting = slices.DeleteFunc(c.waiting, func(other *item) bool { return other == i })
 		c.note()
 		c.done.Store(true)
-		return
+		return len(c.waiting) > c.inFlight
 	}
 	if ctx.Err() != nil {
-		return
+		return false
 	}
 	i.tries++
-	i.err = l.err.Error()
+	i.err = err.Error()
 	c.failures++
 	now := c.d.cfg.Now()
-	i.next = now.Add(max(c.d.backoff(i.tries), l.wait))
+	i.next = now.Add(max(c.d.backoff(i.tries), wait))
 	if c.failures >= downAfter {
 		if !c.down {
 			c.d.cfg.Log.WarnContext(ctx, "a sink is down", "subscription", c.sub.UID, "err", i.err)
 		}
 		c.down = true
-		c.retryAt = now.Add(max(c.d.backoff(c.failures-downAfter+1), l.wait))
+		c.retryAt = now.Add(max(c.d.backoff(c.failures-downAfter+1), wait))
 	}
+	return true
 }
 
 // maxWait is how long a sink may ask us to wait.
@@ -292,7 +310,7 @@ func (c *courier) send(ctx context.Context, e *entry) (wait time.Duration, _ err
 		c.d.cfg.Log.ErrorContext(ctx, "sign an event", "event", e.ID, "err", err)
 		return 0, errors.New("the event could not be signed")
 	}
-	r, err := v.request(ctx, c.d.cfg.Names, c.sub, token)
+	r, err := v.request(ctx, c.sub.Sink, c.label, token)
 	if err != nil {
 		return 0, errors.New("the sink is not an address")
 	}

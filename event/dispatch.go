@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,6 +40,8 @@ const (
 	noteEvery  = time.Second // how far subscriptions have come, and what to replay
 	pruneEvery = time.Minute
 
+	strollEach = recent / 4 // events after which those of no concern to a courier are passed over
+
 	readChunk  = 1000
 	pruneChunk = 5000
 )
@@ -54,6 +57,8 @@ type Dispatcher struct {
 	signing chan struct{} // held by those who sign
 
 	couriers map[resource.UID]*stoppable
+	posted   map[resource.UID][]*courier // by the group whose events they send
+	passed   int                         // events since all couriers were roused
 	running  sync.WaitGroup
 	pruning  sync.Mutex
 }
@@ -105,7 +110,7 @@ func (d *Dispatcher) lease(ctx context.Context) (bool, error) {
 func (d *Dispatcher) lead(ctx context.Context) error {
 	until := time.Now().Add(leaseLife)
 	ctx, cancel := context.WithCancel(ctx)
-	d.couriers = map[resource.UID]*stoppable{}
+	d.couriers, d.posted = map[resource.UID]*stoppable{}, map[resource.UID][]*courier{}
 	defer func() {
 		cancel()
 		d.running.Wait()
@@ -215,6 +220,7 @@ func (d *Dispatcher) serve(ctx context.Context, v store.Sink) {
 	ctx, cancel := context.WithCancel(ctx)
 	c := newCourier(d, v.Subscription, v.Cursor)
 	d.couriers[v.UID] = &stoppable{c, cancel}
+	d.posted[v.Group()] = append(d.posted[v.Group()], c)
 	d.running.Go(func() {
 		defer cancel()
 		c.run(ctx)
@@ -236,13 +242,47 @@ func (d *Dispatcher) pass(ctx context.Context, tail *store.Tail) {
 	for _, e := range all {
 		d.follow(ctx, e)
 	}
-	if len(all) > 0 {
-		for _, c := range d.couriers {
-			c.rouse()
-		}
+	for _, c := range d.concerned(all) {
+		c.rouse()
 	}
 	if len(all) < readChunk {
 		sleep(ctx, pollEvery)
+	}
+}
+
+// concerned returns the couriers that events are for. The others
+// are not woken for nothing: they pass over what is not for them once in a while,
+// before the feed forgets it.
+func (d *Dispatcher) concerned(all []resource.Event) (who []*courier) {
+	if d.passed += len(all); d.passed >= strollEach {
+		d.passed = 0
+		for _, c := range d.couriers {
+			who = append(who, c.courier)
+		}
+		return who
+	}
+	found := map[*courier]bool{}
+	for i := range all {
+		for _, uid := range [...]resource.UID{all[i].Group, all[i].Subject} {
+			for ; uid != ""; uid = uid.Parent() {
+				for _, c := range d.posted[uid] {
+					if !found[c] {
+						found[c] = true
+						who = append(who, c)
+					}
+				}
+			}
+		}
+	}
+	return who
+}
+
+// dismiss forgets where a courier was posted.
+func (d *Dispatcher) dismiss(c *courier) {
+	group := c.sub.Group()
+	d.posted[group] = slices.DeleteFunc(d.posted[group], func(other *courier) bool { return other == c })
+	if len(d.posted[group]) == 0 {
+		delete(d.posted, group)
 	}
 }
 
@@ -258,6 +298,7 @@ func (d *Dispatcher) follow(ctx context.Context, e resource.Event) {
 		if c := d.couriers[e.Subject]; c != nil {
 			c.stop()
 			delete(d.couriers, e.Subject)
+			d.dismiss(c.courier)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -94,18 +95,25 @@ func providerOf(e resource.Event) resource.UID {
 	return ""
 }
 
-// request makes the delivery of an envelope to a subscription.
-func (v envelope) request(ctx context.Context, names Names, sub resource.Subscription, token string) (*http.Request, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, sub.Sink, bytes.NewReader(v.data))
-	if err != nil {
-		return nil, fmt.Errorf("address %s: %w", sub.UID, err)
+// label returns the attributes that every delivery to a subscription adds.
+func label(names Names, sub resource.Subscription) http.Header {
+	h := http.Header{}
+	for name, value := range map[string]string{"delivery": "webhook", "webhook": sub.Sink, "subscription": string(sub.UID)} {
+		h.Set("Ce-"+names.Extension+name, headerValue(value))
 	}
-	r.Header = v.header.Clone()
-	r.Header.Set("Authorization", "Bearer "+token)
-	extension := func(name, value string) { r.Header.Set("Ce-"+names.Extension+name, headerValue(value)) }
-	extension("delivery", "webhook")
-	extension("webhook", sub.Sink)
-	extension("subscription", string(sub.UID))
+	return h
+}
+
+// request makes the delivery of an envelope to a sink, under a label.
+func (v envelope) request(ctx context.Context, sink string, label http.Header, token string) (*http.Request, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, sink, bytes.NewReader(v.data))
+	if err != nil {
+		return nil, fmt.Errorf("address a delivery: %w", err)
+	}
+	r.Header = make(http.Header, len(v.header)+len(label)+1)
+	maps.Copy(r.Header, v.header) // the values are shared: nobody changes them
+	maps.Copy(r.Header, label)
+	r.Header["Authorization"] = []string{"Bearer " + token}
 	return r, nil
 }
 

@@ -58,7 +58,7 @@ func FuzzSink(f *testing.F) {
 		if sub.Validate() != nil {
 			return
 		}
-		r, err := v.request(t.Context(), Names{Extension: "x"}, sub, "t")
+		r, err := v.request(t.Context(), sub.Sink, label(Names{Extension: "x"}, sub), "t")
 		if err != nil {
 			t.Fatalf("%q: %v", sink, err)
 		}
