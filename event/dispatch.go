@@ -250,9 +250,9 @@ func (d *Dispatcher) pass(ctx context.Context, tail *store.Tail) {
 	}
 }
 
-// concerned returns the couriers that events are for. The others
-// are not woken for nothing: they pass over what is not for them once in a while,
-// before the feed forgets it.
+// concerned returns the couriers that events are for. The others are not woken
+// for nothing: they pass over what is not for them once in a while, before the
+// feed forgets it.
 func (d *Dispatcher) concerned(all []resource.Event) (who []*courier) {
 	if d.passed += len(all); d.passed >= strollEach {
 		d.passed = 0
