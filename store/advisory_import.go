@@ -263,7 +263,10 @@ func (t *tx) insert(ctx context.Context, head string, rows [][]any, tail string)
 }
 
 // values is a VALUES list of parameters.
-func (e engine) values(rows, columns int) string {
+func (e engine) values(rows, columns int) string { return e.valuesOf(rows, columns, "", "") }
+
+// valuesOf is a VALUES list of parameters, the last of each row between these.
+func (e engine) valuesOf(rows, columns int, before, after string) string {
 	var b strings.Builder
 	b.WriteString(" VALUES ")
 	for i := range rows {
@@ -275,7 +278,11 @@ func (e engine) values(rows, columns int) string {
 			if j > 0 {
 				b.WriteByte(',')
 			}
-			b.WriteString(e.param(i*columns + j + 1))
+			param := e.param(i*columns + j + 1)
+			if j == columns-1 {
+				param = before + param + after
+			}
+			b.WriteString(param)
 		}
 		b.WriteByte(')')
 	}

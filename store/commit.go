@@ -26,8 +26,10 @@ type tx struct {
 	rest    []deferred // what goes with the commit
 	counts  []tally    // and what that adds to counters
 	events  [][]any    // and to the outbox
-	granted []change   // what others have to read again
+	granted []change   // what the grants of have changed
 	moved   int64      // the revision, once written
+
+	regrouped []resource.UID // groups that others may remember, and have changed
 }
 
 // A deferred statement is one that nothing in its transaction waits for.
@@ -35,12 +37,12 @@ type deferred struct {
 	text    string
 	args    []any
 	refused func(error) error // says what its failure means
-	into    string            // unless "", text is this and VALUES of one row, args
+	into    string            // unless "", text is this and one row, args, of values
+	values  func(rows int) string
 }
 
-// A change says what to read again: the grants of an identity, the capabilities
-// of a role, or a group.
-type change struct{ identity, role, group resource.UID }
+// A change says whose grants to read again.
+type change struct{ identity, role resource.UID }
 
 // A conn runs statements.
 type conn interface {
@@ -75,6 +77,9 @@ func (t *tx) finish(ctx context.Context) error {
 	if resource.Rehearsing(ctx) {
 		return errRehearsed
 	}
+	if err := t.tellRegrouped(ctx); err != nil {
+		return err
+	}
 	if len(t.granted) == 0 {
 		return nil
 	}
@@ -84,8 +89,7 @@ func (t *tx) finish(ctx context.Context) error {
 	}
 	for i, c := range t.granted {
 		rev := t.moved - int64(len(t.granted)-1-i)
-		if err := t.later(ctx, `INSERT INTO grant_changes (rev, identity, role, grp) VALUES ($1, $2, $3, $4)`,
-			rev, string(c.identity), string(c.role), string(c.group)); err != nil {
+		if err := t.later(ctx, `INSERT INTO grant_changes (rev, identity, role) VALUES ($1, $2, $3)`, rev, string(c.identity), string(c.role)); err != nil {
 			return err
 		}
 	}
@@ -120,8 +124,8 @@ func asItIs(err error) error { return err }
 
 // insertLater is later for a row of a table that the database may refuse. What
 // that means is for refused to say.
-func (t *tx) insertLater(ctx context.Context, refused func(error) error, into string, row ...any) error {
-	return t.postpone(ctx, deferred{text: into + t.s.engine.values(1, len(row)), args: row, refused: refused, into: into})
+func (t *tx) insertLater(ctx context.Context, refused func(error) error, into string, values func(rows int) string, row ...any) error {
+	return t.postpone(ctx, deferred{text: into + values(1), args: row, refused: refused, into: into, values: values})
 }
 
 func (t *tx) postpone(ctx context.Context, d deferred) error {

@@ -20,7 +20,7 @@ const changesKept, changesPruned = 10_000, 1_000
 type Grant struct{ Identity, Group, Role resource.UID }
 
 // A GrantChange says what to read again: the grants of an identity, or the
-// capabilities of a role, or neither.
+// capabilities of a role.
 type GrantChange struct {
 	Revision       int64
 	Identity, Role resource.UID
@@ -138,13 +138,6 @@ func (t *tx) revoke(ctx context.Context, identity resource.UID) error {
 
 // reread has every checker read again what it knows of an identity.
 func (t *tx) reread(identity resource.UID) { t.granted = append(t.granted, change{identity: identity}) }
-
-// regrouped has every process that remembers a group read it again.
-func (t *tx) regrouped(group resource.UID) {
-	if t.s.engine.shared {
-		t.granted = append(t.granted, change{group: group})
-	}
-}
 
 // revocationsKept is longer than the life of any token this service signs.
 const revocationsKept = 48 * time.Hour

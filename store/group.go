@@ -18,8 +18,10 @@ var groups = listing[resource.Group]{
 	self:    true,
 	orders:  map[string]string{"uid": "uid", "name": "name", "create_time": "create_ms", "update_time": "update_ms"},
 	scan: func(row scanner) (g resource.Group, err error) {
-		var created, updated int64
-		err = row.Scan(&g.UID, &g.Name, &g.Description, &g.Verified, &g.Kind, &created, &updated)
+		var uid string // database/sql is slow with types of our own
+		var kind, created, updated int64
+		err = row.Scan(&uid, &g.Name, &g.Description, &g.Verified, &kind, &created, &updated)
+		g.UID, g.Kind = resource.UID(uid), resource.OrgKind(kind)
 		g.CreateTime, g.UpdateTime = fromMS(created), fromMS(updated)
 		return g, err
 	},
@@ -87,10 +89,17 @@ func (t *tx) insertGroup(ctx context.Context, g *resource.Group) error {
 	return t.s.inserted(err, "group", g.Name, g.UID)
 }
 
-// insertGroupLater adds the row of a group whose kind is known.
+// insertGroupLater adds the row of a group whose kind is known. The kind is looked
+// up all the same, and refused where there is none: a foreign key knows a parent
+// by its segment, and a uid with the wrong segments above it must not pass.
 func (t *tx) insertGroupLater(ctx context.Context, g *resource.Group) error {
 	refused := func(err error) error { return t.s.inserted(err, "group", g.Name, g.UID) }
-	return t.insertLater(ctx, refused, groupInsert, append(groupArgs(g), int64(g.Kind))...)
+	return t.insertLater(ctx, refused, groupInsert, t.s.engine.groupValues, append(groupArgs(g), string(g.UID.Parent()))...)
+}
+
+// groupValues are rows of groupInsert, the last value of each the UID of a parent.
+func (e engine) groupValues(rows int) string {
+	return e.valuesOf(rows, 12, `(SELECT t.kind FROM groups AS t WHERE t.uid = `, `)`)
 }
 
 // Group returns a group, or fault.NotFound.
@@ -167,7 +176,7 @@ func (s *Store) UpdateGroup(ctx context.Context, uid resource.UID, change func(*
 			string(uid), g.Name, g.Description, g.Verified, ms(g.UpdateTime)); err != nil {
 			return s.inserted(err, "group", g.Name, uid)
 		}
-		t.regrouped(uid)
+		t.regrouped = append(t.regrouped, uid)
 		return t.emit(ctx, resource.GroupUpdated, uid, uid, before, g)
 	})
 	return g, err
@@ -202,7 +211,7 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 		if _, err := t.exec(ctx, `DELETE FROM groups WHERE uid = $1`, string(uid)); err != nil {
 			return err
 		}
-		t.regrouped(uid)
+		t.regrouped = append(t.regrouped, uid)
 		if err := t.emit(ctx, resource.GroupDeleted, uid, uid.Parent(), g, nil); err != nil {
 			return err
 		}

@@ -126,7 +126,7 @@ func undone(err error) bool {
 
 // merged puts rows that go into one table one after the other into statements of
 // many.
-func merged(all []deferred, e engine) (out []deferred) {
+func merged(all []deferred) (out []deferred) {
 	for len(all) > 0 {
 		n := 1
 		for all[0].into != "" && n < len(all) && all[n].into == all[0].into {
@@ -134,7 +134,7 @@ func merged(all []deferred, e engine) (out []deferred) {
 		}
 		for _, size := range []int{16, 4, 1} { // few texts
 			for ; n >= size; n -= size {
-				out, all = append(out, joined(all[:size], e)), all[size:]
+				out, all = append(out, joined(all[:size])), all[size:]
 			}
 		}
 	}
@@ -142,11 +142,11 @@ func merged(all []deferred, e engine) (out []deferred) {
 }
 
 // joined makes one statement of those that put a row into the same table.
-func joined(all []deferred, e engine) deferred {
+func joined(all []deferred) deferred {
 	if len(all) == 1 {
 		return all[0]
 	}
-	d := deferred{text: all[0].into + e.values(len(all), len(all[0].args)), refused: asItIs}
+	d := deferred{text: all[0].into + all[0].values(len(all)), refused: asItIs}
 	for _, one := range all {
 		d.args = append(d.args, one.args...)
 	}

@@ -119,6 +119,9 @@ func (p *pooled) shard() (shard int, release func()) {
 }
 
 func (p *pooled) run(ctx context.Context, f func(*tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	on := &lazy{db: p.s.read}
 	defer on.close()
 	t := &tx{s: p.s, on: on}
@@ -168,7 +171,7 @@ func (p *pooled) send(ctx context.Context, ts ...*tx) error {
 		whole.events, whole.counts = append(whole.events, t.events...), append(whole.counts, t.counts...)
 	}
 	if len(ts) > 1 {
-		whole.rest = merged(whole.rest, p.s.engine)
+		whole.rest = merged(whole.rest)
 	}
 	var release func()
 	whole.shard, release = p.shard()
@@ -345,6 +348,8 @@ func postgresFailure(err error) failure {
 		return notOne
 	case "23503":
 		return dangling
+	case "23502":
+		return lacking
 	case "40001", "40P01": // serialization failure, deadlock
 		return contest
 	case "55P03", "57014": // lock not available, statement timeout

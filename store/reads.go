@@ -202,13 +202,35 @@ func (w *round) drop(c *seen, changed map[resource.UID]bool, all bool) (again []
 	return again
 }
 
+// tellRegrouped records the groups that a transaction has changed, for processes
+// that remember them.
+func (t *tx) tellRegrouped(ctx context.Context) error {
+	if !t.s.engine.shared || len(t.regrouped) == 0 {
+		return nil
+	}
+	n := int64(len(t.regrouped))
+	var revision int64
+	if err := t.row(ctx, `UPDATE revision SET rev = rev + $1 WHERE id = 2 RETURNING rev`, []any{n}, &revision); err != nil {
+		return err
+	}
+	for i, uid := range t.regrouped {
+		if err := t.later(ctx, `INSERT INTO group_changes (rev, grp) VALUES ($1, $2)`, revision-n+1+int64(i), string(uid)); err != nil {
+			return err
+		}
+	}
+	if revision%changesPruned < n {
+		return t.later(ctx, `DELETE FROM group_changes WHERE rev <= $1`, revision-changesKept)
+	}
+	return nil
+}
+
 // groupChanges returns the groups that were changed after a revision and up to
 // another, or that all may have been: the record does not go back for ever, and
 // a database that was restored has gone back itself.
 func (s *Store) groupChanges(ctx context.Context, since, until int64) (changed map[resource.UID]bool, all bool, err error) {
 	changed = map[resource.UID]bool{}
 	var n int64
-	err = s.rows(ctx, `SELECT grp FROM grant_changes WHERE rev > $1 AND rev <= $2`, []any{since, until}, func(row scanner) (bool, error) {
+	err = s.rows(ctx, `SELECT grp FROM group_changes WHERE rev > $1 AND rev <= $2`, []any{since, until}, func(row scanner) (bool, error) {
 		var uid resource.UID
 		err := row.Scan(&uid)
 		n++
@@ -231,15 +253,26 @@ func (r *reads) groupsOf(ctx context.Context, uids []resource.UID) (map[resource
 }
 
 // revisionAnd reads groups of PostgreSQL, and before them, in the same round
-// trip, the revision.
-func (r *reads) revisionAnd(ctx context.Context, uids []resource.UID) (revision int64, found map[resource.UID]*resource.Group, _ error) {
+// trip, the revision of groups. A connection may have died since it was used:
+// to read can be tried again.
+func (r *reads) revisionAnd(ctx context.Context, uids []resource.UID) (revision int64, found map[resource.UID]*resource.Group, err error) {
+	const tries = 3
+	for range tries {
+		if revision, found, err = r.ask(ctx, uids); r.s.engine.failure(err) != outage {
+			break
+		}
+	}
+	return revision, found, err
+}
+
+func (r *reads) ask(ctx context.Context, uids []resource.UID) (revision int64, found map[resource.UID]*resource.Group, _ error) {
 	on, err := r.s.read.Conn(ctx)
 	if err != nil {
 		return 0, nil, err
 	}
 	defer on.Close()
 	batch := &pgx.Batch{}
-	batch.Queue(`SELECT rev FROM revision WHERE id = 1`).QueryRow(func(row pgx.Row) error { return row.Scan(&revision) })
+	batch.Queue(`SELECT rev FROM revision WHERE id = 2`).QueryRow(func(row pgx.Row) error { return row.Scan(&revision) })
 	found = make(map[resource.UID]*resource.Group, len(uids))
 	for some := range slices.Chunk(uids, roundSize) {
 		text, args := r.groupsBySegment(some)

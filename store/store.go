@@ -64,6 +64,7 @@ const (
 	broken   failure = iota // a bug
 	notOne                  // a unique index refused it
 	dangling                // a foreign key refused it
+	lacking                 // a value is missing that it looks up
 	contest                 // the transaction is worth running again
 	outage                  // the database cannot do it now
 )
