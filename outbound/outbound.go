@@ -56,8 +56,7 @@ func Client(cfg Config) *http.Client {
 	return &http.Client{
 		Timeout:       cfg.Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			Proxy:                  cfg.proxy,
+		Transport: secure{cfg, &http.Transport{
 			DialContext:            dialer.DialContext,
 			TLSClientConfig:        &tls.Config{RootCAs: cfg.CAs, MinVersion: tls.VersionTLS12},
 			TLSHandshakeTimeout:    cfg.Timeout,
@@ -68,7 +67,7 @@ func Client(cfg Config) *http.Client {
 			MaxIdleConnsPerHost:    maxPerHost, // what was opened for a few requests at once serves the next few
 			MaxConnsPerHost:        maxPerHost,
 			IdleConnTimeout:        time.Minute,
-		},
+		}},
 	}
 }
 
@@ -135,15 +134,23 @@ var reserved = []netip.Prefix{
 	netip.MustParsePrefix("fec0::/10"),      // site local, once
 }
 
-// proxy is asked before every request. There is none, but this is where what is
-// not https is refused, but for this machine where that is allowed: a transport
-// around the transport would cost each request a goroutine, because http.Client
-// leaves the timeout to those it knows.
-func (c Config) proxy(r *http.Request) (*url.URL, error) {
-	if !c.secureEnough(r.URL) {
-		return nil, ErrInsecure
+// secure refuses what is not https, but for this machine where that is allowed.
+type secure struct {
+	cfg  Config
+	next *http.Transport
+}
+
+// CloseIdleConnections is for http.Client, which looks for it here.
+func (s secure) CloseIdleConnections() { s.next.CloseIdleConnections() }
+
+func (s secure) RoundTrip(r *http.Request) (*http.Response, error) {
+	if s.cfg.secureEnough(r.URL) {
+		return s.next.RoundTrip(r)
 	}
-	return nil, nil
+	if r.Body != nil {
+		r.Body.Close()
+	}
+	return nil, ErrInsecure
 }
 
 func isLoopback(host string) bool {
