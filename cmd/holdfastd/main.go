@@ -54,10 +54,7 @@ func run(ctx context.Context, args []string) int {
 // order has a running server, or this process, do what the words before the
 // flags say: keys rotate, gc. Of the flags, --dry-run is the order's own.
 func order(ctx context.Context, args []string) int {
-	words := args
-	if i := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(a, "-") }); i >= 0 {
-		words = args[:i]
-	}
+	words := args[:countWords(args)]
 	flags := args[len(words):]
 	if i := slices.Index(flags, "--dry-run"); i >= 0 {
 		words, flags = append(slices.Clone(words), "dry-run"), slices.Delete(slices.Clone(flags), i, i+1)
@@ -74,4 +71,17 @@ func order(ctx context.Context, args []string) int {
 		return 2
 	}
 	return 0
+}
+
+// countWords returns how many words come before the flags. The id of a key, a
+// thumbprint, is a word even if it begins with a dash.
+func countWords(args []string) int {
+	const thumbprint = 43
+	for i, a := range args {
+		id := i == 2 && args[0] == "keys" && args[1] == "drop" && len(a) == thumbprint
+		if strings.HasPrefix(a, "-") && !id {
+			return i
+		}
+	}
+	return len(args)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 )
 
@@ -67,4 +68,24 @@ func isReady(t *testing.T, address string) bool {
 	}
 	resp.Body.Close()
 	return resp.StatusCode == http.StatusOK
+}
+
+func TestCountWords(t *testing.T) {
+	const id = "-iyHXSu_z961rcA8Pgx9mh2YKt5OaZBWcYXYpgg123s"
+	tests := map[string]int{
+		"":                                    0,
+		"keys rotate":                         2,
+		"keys rotate --database x":            2,
+		"gc --dry-run -data_dir x":            1,
+		"keys drop " + id:                     3,
+		"keys drop " + id + " --database x":   3,
+		"keys drop -data_dir /var/lib/x":      2,
+		"keys list " + id:                     2,
+		"keys drop -" + id[1:42] + " -config": 2,
+	}
+	for line, want := range tests {
+		if got := countWords(strings.Fields(line)); got != want {
+			t.Errorf("%q: %d words, want %d", line, got, want)
+		}
+	}
 }
