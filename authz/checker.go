@@ -15,13 +15,12 @@ import (
 )
 
 // A Checker answers whether a caller may act on a place. It answers from
-// memory: a binding made or removed through the same store counts from the
-// moment the write returns, one made or removed by another replica within
-// one second.
+// memory: a binding made or removed counts from the moment the write returns,
+// whichever replica has written.
 //
-// When it cannot know whether that second has been kept, because the database
-// is away, methods that return an error return fault.Unavailable, and those
-// that do not answer as if the caller held nothing.
+// When it cannot know whether another has, because the database is away,
+// methods that return an error return fault.Unavailable, and those that do not
+// answer as if the caller held nothing.
 type Checker struct {
 	store *store.Store
 	log   *slog.Logger

@@ -14,10 +14,9 @@ import (
 )
 
 const (
-	staleAfter = time.Second            // how long a change elsewhere may go unseen
-	pollEvery  = 500 * time.Millisecond // leaves room in it for a slow answer
-	askLimit   = 2 * time.Second        // for the question whether anything is new
-	readLimit  = time.Minute            // for reading what is new, at worst everything
+	pollEvery = 500 * time.Millisecond // leaves room in a term for slow answers
+	askLimit  = 2 * time.Second        // for the question whether anything is new
+	readLimit = time.Minute            // for reading what is new, at worst everything
 
 	clockSkew = 5 * time.Minute // between replicas, at most
 )
@@ -29,10 +28,9 @@ const RevocationMemory = 25 * time.Hour
 // A follower is where the index stands. Whoever moves it holds the turn, so
 // that changes are applied one after the other and never backwards.
 type follower struct {
-	turn      chan struct{} // a lock that can be waited for with a context
-	applied   atomic.Int64  // the revision the index has reached; moved by the holder of the turn
-	confirmed atomic.Int64  // when there was no later one, in nanoseconds since start
-	start     time.Time
+	turn    chan struct{} // a lock that can be waited for with a context
+	applied atomic.Int64  // the revision the index has reached; moved by the holder of the turn
+	term    store.Term    // as long as it lasts, who makes a change elsewhere waits for this index
 
 	// The rest is for the holder of the turn.
 	failed          time.Time // the end of the last attempt, if it failed,
@@ -46,15 +44,19 @@ type follower struct {
 func Load(ctx context.Context, s *store.Store, log *slog.Logger) (*Checker, error) {
 	c := &Checker{store: s, log: log, now: time.Now, shared: s.Shared(), x: newIndex()}
 	c.follow.turn = make(chan struct{}, 1)
-	c.follow.start = c.now()
 	s.OnGrantChange(c.committed) // first, so that no change falls between
 	if err := c.take(ctx); err != nil {
 		return nil, err
 	}
 	defer c.yield()
+	asked := c.now()
+	if _, _, err := c.renew(ctx); err != nil {
+		return nil, err
+	}
 	if err := c.reload(ctx); err != nil {
 		return nil, err
 	}
+	c.confirm(asked)
 	return c, nil
 }
 
@@ -85,12 +87,6 @@ func (c *Checker) Run(ctx context.Context) error {
 	defer tick.Stop()
 	away := false
 	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		case <-woken:
-		}
 		err := c.poll(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -101,11 +97,17 @@ func (c *Checker) Run(ctx context.Context) error {
 			c.log.InfoContext(ctx, "grants are followed again")
 		}
 		away = err != nil
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-woken:
+		}
 	}
 }
 
 // listen asks for a poll whenever a replica announces a change. Polling alone
-// keeps the promise; this makes it early.
+// keeps the promise; this makes that replica wait less.
 func (c *Checker) listen(ctx context.Context, woken chan<- struct{}) {
 	for ctx.Err() == nil {
 		err := c.store.ListenGrants(ctx, func() {
@@ -124,8 +126,8 @@ func (c *Checker) listen(ctx context.Context, woken chan<- struct{}) {
 	}
 }
 
-// Confirm returns nil if every change made more than a second ago, here or by
-// another replica, is known. If that is in doubt it asks the database, and
+// Confirm returns nil if every change that somebody has been told of, by this
+// replica or another, is known. If that is in doubt it asks the database, and
 // returns fault.Unavailable if there is no answer. The checks that return an
 // error begin with it; who uses the others should call it first.
 func (c *Checker) Confirm(ctx context.Context) error {
@@ -153,10 +155,7 @@ func (c *Checker) Confirm(ctx context.Context) error {
 }
 
 func (c *Checker) current() bool {
-	if c.behind.Load() {
-		return false
-	}
-	return !c.shared || c.now().Sub(c.follow.start)-time.Duration(c.follow.confirmed.Load()) <= staleAfter
+	return !c.behind.Load() && (!c.shared || c.follow.term.Holds(c.now()))
 }
 
 // committed applies a change this process has just committed, before the write
@@ -202,33 +201,43 @@ func (c *Checker) catchUp(ctx context.Context) error {
 	return err
 }
 
+// step takes in what is new, and then tells so, for others wait for it.
 func (c *Checker) step(ctx context.Context) error {
-	asked := c.now()
-	newest, err := c.newest(ctx)
-	if err != nil {
-		return err
+	for range 2 { // what comes in the meantime announces itself
+		asked := c.now()
+		newest, news, err := c.renew(ctx)
+		if err != nil {
+			return err
+		}
+		switch applied := c.follow.applied.Load(); {
+		case newest < applied: // the database is another one, or an older copy
+			err = c.reload(ctx)
+		case newest > applied:
+			err = c.advance(ctx)
+		}
+		if err != nil {
+			return err
+		}
+		c.confirm(asked)
+		if !news {
+			break
+		}
 	}
-	switch applied := c.follow.applied.Load(); {
-	case newest < applied: // the database is another one, or an older copy
-		return c.reload(ctx)
-	case newest > applied:
-		return c.advance(ctx)
-	}
-	c.confirm(asked)
 	return nil
 }
 
-func (c *Checker) newest(ctx context.Context) (int64, error) {
+// renew tells other replicas what the index has reached, and returns how far it
+// could be.
+func (c *Checker) renew(ctx context.Context) (newest int64, news bool, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
-	return c.store.Revision(ctx)
+	return c.store.Renew(ctx, c.follow.applied.Load())
 }
 
 // advance applies the changes since the revision the index has. What it reads
 // may be newer than the change it reads for; that is no harm, since the newer
 // change is still to come and reads again.
 func (c *Checker) advance(ctx context.Context) error {
-	asked := c.now()
 	changes, complete, err := c.store.GrantChanges(ctx, c.follow.applied.Load())
 	if err != nil {
 		return err
@@ -268,7 +277,7 @@ func (c *Checker) advance(ctx context.Context) error {
 	if len(changes) > 0 {
 		c.follow.applied.Store(changes[len(changes)-1].Revision)
 	}
-	c.confirm(asked)
+	c.behind.Store(false)
 	return nil
 }
 
@@ -286,7 +295,6 @@ func (c *Checker) apply(grants map[resource.UID][]store.Grant, roles map[resourc
 
 // reload reads everything anew, while checks go on with what was there.
 func (c *Checker) reload(ctx context.Context) error {
-	asked := c.now()
 	l := newLoader()
 	revision, err := c.store.Grants(ctx, l.add)
 	if err != nil {
@@ -307,7 +315,7 @@ func (c *Checker) reload(ctx context.Context) error {
 	c.tell("")
 	c.mu.Unlock()
 	c.follow.applied.Store(revision)
-	c.confirm(asked)
+	c.behind.Store(false)
 	return nil
 }
 
@@ -338,9 +346,10 @@ func (c *Checker) readRevocations(ctx context.Context) error {
 	return nil
 }
 
-// confirm notes that the index holds every change committed before asked.
+// confirm notes that the index holds every change that renew told of, when it
+// was asked to.
 func (c *Checker) confirm(asked time.Time) {
-	c.follow.confirmed.Store(int64(asked.Sub(c.follow.start)))
+	c.follow.term.Begin(asked)
 	c.follow.failed, c.follow.failure = time.Time{}, nil
 	c.behind.Store(false)
 }

@@ -61,56 +61,60 @@ func (c *Checker) allows(t *testing.T, identity, place resource.UID) error {
 // later makes the checker believe that time has passed.
 func (c *Checker) later(d time.Duration) { c.now = func() time.Time { return time.Now().Add(d) } }
 
-func TestAnotherReplicaIsHeardWithinASecond(t *testing.T) {
-	url := storetest.Postgres(t)
-	here, there := storetest.Open(t, url), storetest.Open(t, url)
-	group, _ := organization(t, here, "acme")
-	c, ann := load(t, there), resource.NewRoot()
-	binding := bind(t, here, ann, group)
-	c.later(2 * time.Second)
-	if err := c.allows(t, ann, group); err != nil {
-		t.Errorf("bound elsewhere: %v", err)
-	}
-	unbind(t, here, binding)
-	c.later(4 * time.Second)
-	if err := c.allows(t, ann, group); !errors.Is(err, fault.PermissionDenied) {
-		t.Errorf("unbound elsewhere: error = %v, want %v", err, fault.PermissionDenied)
-	}
+// run has the checker follow other replicas until the test ends.
+func (c *Checker) run(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
-func TestRunFollowsAnotherReplica(t *testing.T) {
+// TestAnotherReplicaIsHeard: a change made elsewhere counts here from the moment
+// the write has returned there.
+func TestAnotherReplicaIsHeard(t *testing.T) {
 	url := storetest.Postgres(t)
 	here, there := storetest.Open(t, url), storetest.Open(t, url)
 	group, _ := organization(t, here, "acme")
 	c := load(t, there)
-	c.now = func() time.Time { return c.follow.start } // so that only Run asks
+	c.run(t)
+	load(t, here).run(t)
 	var wg sync.WaitGroup
-	defer wg.Wait()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	wg.Go(func() {
-		if err := c.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	ann := resource.NewRoot()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for range 3 {
-		binding := bind(t, here, ann, group)
-		deadline := time.Now().Add(staleAfter)
-		for c.allows(t, ann, group) != nil {
-			if <-tick.C; time.Now().After(deadline) {
-				t.Fatal("a binding made elsewhere is not seen within a second")
+	for range 4 {
+		wg.Go(func() {
+			for range 10 {
+				ann := resource.NewRoot()
+				binding := bind(t, here, ann, group)
+				if err := c.allows(t, ann, group); err != nil {
+					t.Errorf("bound elsewhere: %v", err)
+				}
+				unbind(t, here, binding)
+				if err := c.allows(t, ann, group); !errors.Is(err, fault.PermissionDenied) {
+					t.Errorf("unbound elsewhere: error = %v, want %v", err, fault.PermissionDenied)
+				}
 			}
-		}
-		unbind(t, here, binding)
-		deadline = time.Now().Add(staleAfter)
-		for c.allows(t, ann, group) == nil {
-			if <-tick.C; time.Now().After(deadline) {
-				t.Fatal("a revocation made elsewhere is not seen within a second")
-			}
-		}
+		})
+	}
+	wg.Wait()
+}
+
+// TestASilentReplicaIsWaitedFor: one that hears nothing does not stop others
+// from making changes, and does not answer from what it knew before.
+func TestASilentReplicaIsWaitedFor(t *testing.T) {
+	url := storetest.Postgres(t)
+	here, there := storetest.Open(t, url), storetest.Open(t, url)
+	group, _ := organization(t, here, "acme")
+	c, ann := load(t, there), resource.NewRoot() // and nobody runs it
+	if err := c.allows(t, ann, group); !errors.Is(err, fault.PermissionDenied) {
+		t.Errorf("before: error = %v, want %v", err, fault.PermissionDenied)
+	}
+	bind(t, here, ann, group)
+	if err := c.allows(t, ann, group); err != nil {
+		t.Errorf("bound elsewhere: %v", err)
 	}
 }
 
@@ -121,15 +125,16 @@ func TestDatabaseAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		group, owner := organization(t, s, "acme")
+		began := time.Now()
 		c := load(t, s)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		c.now = func() time.Time { return c.follow.start }
+		c.now = func() time.Time { return began }
 		if err := c.allows(t, owner, group); err != nil {
-			t.Errorf("within the second: %v", err)
+			t.Errorf("within its term: %v", err)
 		}
-		c.later(2 * time.Second)
+		c.later(3 * time.Second)
 		want := error(fault.Unavailable)
 		if !c.shared {
 			want = nil // nobody else can have changed anything

@@ -261,8 +261,8 @@ func BenchmarkRequire(b *testing.B) {
 		benchmark(b, c, false, func() (context.Context, resource.UID) { return richly, deep })
 	})
 	b.Run("shared", func(b *testing.B) {
-		c.shared, c.follow.start = true, time.Now()
-		c.follow.confirmed.Store(int64(time.Hour))
+		c.shared = true
+		c.follow.term.Begin(time.Now().Add(time.Hour))
 		benchmark(b, c, false, random)
 	})
 }

@@ -29,7 +29,8 @@ type tx struct {
 	granted []change   // what the grants of have changed
 	moved   int64      // the revision, once written
 
-	regrouped []resource.UID // groups that others may remember, and have changed
+	outdated   []resource.UID // groups and repos that others may remember, and have changed
+	outdatedAt int64          // their revision, once written
 }
 
 // A deferred statement is one that nothing in its transaction waits for.
@@ -77,9 +78,20 @@ func (t *tx) finish(ctx context.Context) error {
 	if resource.Rehearsing(ctx) {
 		return errRehearsed
 	}
-	if err := t.tellRegrouped(ctx); err != nil {
+	if err := t.tellOutdated(ctx); err != nil {
 		return err
 	}
+	if err := t.tellGranted(ctx); err != nil {
+		return err
+	}
+	if t.s.engine.shared && max(t.moved, t.outdatedAt) > 0 {
+		return t.later(ctx, `SELECT pg_notify('holdfast_grants', '')`)
+	}
+	return nil
+}
+
+// tellGranted records whose grants the transaction has changed.
+func (t *tx) tellGranted(ctx context.Context) error {
 	if len(t.granted) == 0 {
 		return nil
 	}
@@ -94,12 +106,7 @@ func (t *tx) finish(ctx context.Context) error {
 		}
 	}
 	if t.moved%changesPruned < int64(len(t.granted)) {
-		if err := t.later(ctx, `DELETE FROM grant_changes WHERE rev <= $1`, t.moved-changesKept); err != nil {
-			return err
-		}
-	}
-	if t.s.engine.shared {
-		return t.later(ctx, `SELECT pg_notify('holdfast_grants', '')`)
+		return t.later(ctx, `DELETE FROM grant_changes WHERE rev <= $1`, t.moved-changesKept)
 	}
 	return nil
 }

@@ -104,7 +104,7 @@ func (e engine) groupValues(rows int) string {
 
 // Group returns a group, or fault.NotFound.
 func (s *Store) Group(ctx context.Context, uid resource.UID) (resource.Group, error) {
-	if !s.engine.shared {
+	if s.current() { // now: whatever is remembered after this may be told
 		if g, ok := s.seen.groups.Get(uid); ok {
 			return *g, nil
 		}
@@ -176,7 +176,7 @@ func (s *Store) UpdateGroup(ctx context.Context, uid resource.UID, change func(*
 			string(uid), g.Name, g.Description, g.Verified, ms(g.UpdateTime)); err != nil {
 			return s.inserted(err, "group", g.Name, uid)
 		}
-		t.regrouped = append(t.regrouped, uid)
+		t.outdated = append(t.outdated, uid)
 		return t.emit(ctx, resource.GroupUpdated, uid, uid, before, g)
 	})
 	return g, err
@@ -211,7 +211,7 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 		if _, err := t.exec(ctx, `DELETE FROM groups WHERE uid = $1`, string(uid)); err != nil {
 			return err
 		}
-		t.regrouped = append(t.regrouped, uid)
+		t.outdated = append(t.outdated, uid)
 		if err := t.emit(ctx, resource.GroupDeleted, uid, uid.Parent(), g, nil); err != nil {
 			return err
 		}

@@ -73,7 +73,8 @@ func (s *Store) openPostgres(ctx context.Context, address string) error {
 		cfg.ConnectTimeout = 5 * time.Second
 	}
 	s.read = stdlib.OpenDB(*cfg)
-	s.close = append(s.close, s.read.Close)
+	s.replica = newReplica(s)
+	s.close = append(s.close, s.read.Close, s.replica.leave)
 	s.read.SetMaxOpenConns(postgresConns)
 	s.read.SetMaxIdleConns(postgresConns)
 	s.read.SetConnMaxIdleTime(5 * time.Minute)
@@ -118,13 +119,28 @@ func (p *pooled) shard() (shard int, release func()) {
 	}
 }
 
+// run has let go of its connection before it looks what its change means to
+// others: they may all be waiting for one.
 func (p *pooled) run(ctx context.Context, f func(*tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	t := &tx{s: p.s}
+	if err := p.transact(ctx, t, f); err != nil {
+		return err
+	}
+	if t.moved == 0 && t.outdatedAt == 0 {
+		return nil
+	}
+	p.s.tell(context.WithoutCancel(ctx), t.moved)
+	p.s.replica.await(ctx, t.moved, t.outdatedAt)
+	return nil
+}
+
+func (p *pooled) transact(ctx context.Context, t *tx, f func(*tx) error) error {
 	on := &lazy{db: p.s.read}
 	defer on.close()
-	t := &tx{s: p.s, on: on}
+	t.on = on
 	var release func()
 	t.shard, release = p.shard()
 	defer release()
@@ -144,10 +160,8 @@ func (p *pooled) run(ctx context.Context, f func(*tx) error) error {
 	}
 	if err != nil {
 		on.undo(ctx)
-		return err
 	}
-	p.s.tell(context.WithoutCancel(ctx), t.moved)
-	return nil
+	return err
 }
 
 // last is what a transaction ends with. The counters come last of all: their
@@ -300,8 +314,8 @@ func (l *lazy) undo(ctx context.Context) {
 	}
 }
 
-// ListenGrants calls f whenever any process has changed grants, until ctx ends
-// or the connection does.
+// ListenGrants calls f whenever any process has changed grants, or what others
+// may remember, until ctx ends or the connection does.
 func (s *Store) ListenGrants(ctx context.Context, f func()) error {
 	if !s.engine.shared {
 		<-ctx.Done()

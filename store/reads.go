@@ -9,9 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
-
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 )
@@ -26,7 +23,7 @@ const (
 // driver's work, it costs once for all of them.
 //
 // A question is asked after everybody in it has come, so that whoever knows of a
-// change reads the group as changed, whichever process changed it.
+// change reads the group as changed.
 type reads struct {
 	s     *Store
 	texts []string // the statements for 1, 2, 4, … groups
@@ -34,8 +31,6 @@ type reads struct {
 	mu   sync.Mutex
 	next *round // of those who wait for the one under way to end
 	busy bool
-
-	reached int64 // the changes up to this revision are forgotten; the running round's
 }
 
 // A round is one question, and its answer once done is closed.
@@ -126,118 +121,15 @@ func (r *reads) answer(w *round) error {
 	ctx, cancel := context.WithTimeout(context.Background(), roundLimit)
 	defer cancel()
 	mark := r.s.seen.mark()
-	absent := w.recall(r.s.seen)
-	if r.s.engine.shared {
-		return r.confirm(ctx, w, absent)
-	}
-	rows, err := r.groupsOf(ctx, absent)
-	if err == nil {
-		r.s.seen.put(rows, mark)
-		w.fill(rows)
-	}
-	return err
-}
-
-// recall fills in what is remembered, and returns what is not.
-func (w *round) recall(c *seen) (absent []resource.UID) {
-	w.found = make([]*resource.Group, len(w.uids))
-	for i, uid := range w.uids {
-		if w.found[i], _ = c.groups.Get(uid); w.found[i] == nil {
-			absent = append(absent, uid)
-		}
-	}
-	return absent
-}
-
-// fill adds what was read.
-func (w *round) fill(rows map[resource.UID]*resource.Group) {
-	for i, uid := range w.uids {
-		if w.found[i] == nil {
-			w.found[i] = rows[uid]
-		}
-	}
-}
-
-// confirm reads what is absent from a database that other processes write to,
-// and asks it in the same round trip whether what was remembered still stands.
-// What does not is read as well.
-func (r *reads) confirm(ctx context.Context, w *round, absent []resource.UID) error {
-	revision, rows, err := r.revisionAnd(ctx, absent)
+	rows, err := r.groupsOf(ctx, w.uids)
 	if err != nil {
 		return err
 	}
-	if revision != r.reached {
-		changed, all, err := r.s.groupChanges(ctx, r.reached, revision)
-		if err != nil {
-			return err
-		}
-		again := w.drop(r.s.seen, changed, all)
-		r.reached = revision
-		if len(again) > 0 {
-			if _, rows, err = r.revisionAnd(ctx, append(absent, again...)); err != nil {
-				return err
-			}
-		}
-	}
-	r.s.seen.put(rows, r.s.seen.mark()) // read after the revision: later changes are still to be heard of
-	w.fill(rows)
-	return nil
-}
-
-// drop forgets the groups that have changed, or all of them, and returns those
-// of the round that had been remembered.
-func (w *round) drop(c *seen, changed map[resource.UID]bool, all bool) (again []resource.UID) {
-	if all {
-		c.forgetAll()
-	}
-	for uid := range changed {
-		c.forget(uid)
-	}
-	for i, uid := range w.uids {
-		if w.found[i] != nil && (all || changed[uid]) {
-			w.found[i] = nil
-			again = append(again, uid)
-		}
-	}
-	return again
-}
-
-// tellRegrouped records the groups that a transaction has changed, for processes
-// that remember them.
-func (t *tx) tellRegrouped(ctx context.Context) error {
-	if !t.s.engine.shared || len(t.regrouped) == 0 {
-		return nil
-	}
-	n := int64(len(t.regrouped))
-	var revision int64
-	if err := t.row(ctx, `UPDATE revision SET rev = rev + $1 WHERE id = 2 RETURNING rev`, []any{n}, &revision); err != nil {
-		return err
-	}
-	for i, uid := range t.regrouped {
-		if err := t.later(ctx, `INSERT INTO group_changes (rev, grp) VALUES ($1, $2)`, revision-n+1+int64(i), string(uid)); err != nil {
-			return err
-		}
-	}
-	if revision%changesPruned < n {
-		return t.later(ctx, `DELETE FROM group_changes WHERE rev <= $1`, revision-changesKept)
+	r.s.seen.put(rows, mark)
+	for _, uid := range w.uids {
+		w.found = append(w.found, rows[uid])
 	}
 	return nil
-}
-
-// groupChanges returns the groups that were changed after a revision and up to
-// another, or that all may have been: the record does not go back for ever, and
-// a database that was restored has gone back itself.
-func (s *Store) groupChanges(ctx context.Context, since, until int64) (changed map[resource.UID]bool, all bool, err error) {
-	changed = map[resource.UID]bool{}
-	var n int64
-	err = s.rows(ctx, `SELECT grp FROM group_changes WHERE rev > $1 AND rev <= $2`, []any{since, until}, func(row scanner) (bool, error) {
-		var uid resource.UID
-		err := row.Scan(&uid)
-		n++
-		changed[uid] = true
-		return false, err
-	})
-	return changed, n != until-since, err
 }
 
 // groupsOf reads groups, as far as they are there.
@@ -250,43 +142,6 @@ func (r *reads) groupsOf(ctx context.Context, uids []resource.UID) (map[resource
 		}
 	}
 	return found, nil
-}
-
-// revisionAnd reads groups of PostgreSQL, and before them, in the same round
-// trip, the revision of groups. A connection may have died since it was used:
-// to read can be tried again.
-func (r *reads) revisionAnd(ctx context.Context, uids []resource.UID) (revision int64, found map[resource.UID]*resource.Group, err error) {
-	const tries = 3
-	for range tries {
-		if revision, found, err = r.ask(ctx, uids); r.s.engine.failure(err) != outage {
-			break
-		}
-	}
-	return revision, found, err
-}
-
-func (r *reads) ask(ctx context.Context, uids []resource.UID) (revision int64, found map[resource.UID]*resource.Group, _ error) {
-	on, err := r.s.read.Conn(ctx)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer on.Close()
-	batch := &pgx.Batch{}
-	batch.Queue(`SELECT rev FROM revision WHERE id = 2`).QueryRow(func(row pgx.Row) error { return row.Scan(&revision) })
-	found = make(map[resource.UID]*resource.Group, len(uids))
-	for some := range slices.Chunk(uids, roundSize) {
-		text, args := r.groupsBySegment(some)
-		batch.Queue(text, args...).Query(func(rows pgx.Rows) error {
-			for each := collect(found); rows.Next(); {
-				if _, err := each(rows); err != nil {
-					return err
-				}
-			}
-			return rows.Err()
-		})
-	}
-	err = on.Raw(func(c any) error { return c.(*stdlib.Conn).Conn().SendBatch(ctx, batch).Close() })
-	return revision, found, err
 }
 
 // groupsBySegment is the statement that reads groups by their key, the shortest

@@ -107,6 +107,9 @@ func (s *Store) UpdateRepo(ctx context.Context, uid resource.UID, change func(*r
 			string(uid), r.Name, r.Description, detail, ms(r.UpdateTime)); err != nil {
 			return s.inserted(err, "repo", r.Name, uid)
 		}
+		if r.Name != before.Name {
+			t.outdated = append(t.outdated, uid)
+		}
 		return t.emit(ctx, resource.RepoUpdated, uid, uid.Parent(), before, r)
 	})
 	return r, err
@@ -165,6 +168,7 @@ func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 				return err
 			}
 		}
+		t.outdated = append(t.outdated, uid)
 		if err := t.removed(ctx, "repos", resource.RepoDeleted, uid, uid.Parent(), r); err != nil {
 			return err
 		}
@@ -231,13 +235,12 @@ func (s *Store) RepoPath(ctx context.Context, uid resource.UID) (string, error) 
 // RepoAt returns the repo whose groups and own name these are, root first, or
 // fault.NotFound.
 func (s *Store) RepoAt(ctx context.Context, names []string) (resource.UID, error) {
-	if s.engine.shared {
-		return s.repoAt(ctx, names)
-	}
 	path := strings.Join(names, "/")
 	mark := s.seen.mark()
-	if uid, ok := s.seen.repos.Get(path); ok {
-		return uid, nil
+	if s.current() {
+		if uid, ok := s.seen.repos.Get(path); ok {
+			return uid, nil
+		}
 	}
 	uid, err := s.repoAt(ctx, names)
 	if err == nil {

@@ -20,8 +20,7 @@ const (
 // All is in it as it is in the database. Who changes something says so, with
 // forget, before the change is known to anybody; what was read from the database
 // before that, and arrives after, is not taken. Where other processes write,
-// they say so in the database, and no group counts before that has been looked
-// at (see reads); there, repos are not remembered.
+// what is in it counts only as long as they wait for this one: see replica.
 type seen struct {
 	mu      sync.Mutex
 	groups  *lru.Cache[resource.UID, *resource.Group] // which nobody changes

@@ -31,6 +31,8 @@ type Store struct {
 	stmts  statements // on read; SQLite only: pgx keeps its own
 	seen   *seen
 	reads  *reads
+
+	replica *replica // PostgreSQL only
 	// orgKinds are the kinds of organizations that groups were added to lately:
 	// a kind never changes, and every group of an organization has it.
 	orgKinds *lru.Cache[resource.UID, resource.OrgKind]
@@ -108,6 +110,9 @@ func (s *Store) Close() error {
 
 // Shared tells whether other processes may write to the database.
 func (s *Store) Shared() bool { return s.engine.shared }
+
+// current tells whether what is remembered is as it is in the database.
+func (s *Store) current() bool { return !s.engine.shared || s.replica.term.Holds(time.Now()) }
 
 // Ping reports whether the database answers.
 func (s *Store) Ping(ctx context.Context) error {
