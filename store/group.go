@@ -105,8 +105,8 @@ func (e engine) groupValues(rows int) string {
 // Group returns a group, or fault.NotFound.
 func (s *Store) Group(ctx context.Context, uid resource.UID) (resource.Group, error) {
 	if s.current() { // now: whatever is remembered after this may be told
-		if g, ok := s.seen.groups.Get(uid); ok {
-			return *g, nil
+		if g, ok := s.seen.group(uid); ok {
+			return g, nil
 		}
 	}
 	return s.reads.group(ctx, uid)

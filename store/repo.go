@@ -238,7 +238,7 @@ func (s *Store) RepoAt(ctx context.Context, names []string) (resource.UID, error
 	path := strings.Join(names, "/")
 	mark := s.seen.mark()
 	if s.current() {
-		if uid, ok := s.seen.repos.Get(path); ok {
+		if uid, ok := s.seen.repo(path); ok {
 			return uid, nil
 		}
 	}

@@ -78,15 +78,11 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	seen, err := newSeen()
-	if err != nil {
-		return nil, err
-	}
 	orgKinds, err := lru.New[resource.UID, resource.OrgKind](orgsKnown)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Now: time.Now, seen: seen, orgKinds: orgKinds, texts: &texts{all: map[int64]versioned{}}, asked: known, eraSize: eraSize}
+	s := &Store{Now: time.Now, seen: newSeen(), orgKinds: orgKinds, texts: &texts{all: map[int64]versioned{}}, asked: known, eraSize: eraSize}
 	open := s.openSQLite
 	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
 		open = s.openPostgres
