@@ -244,13 +244,6 @@ func (c *chain) record(ctx context.Context, level slog.Level, k *call, code faul
 	c.log.LogAttrs(ctx, level, "call", attrs...)
 }
 
-func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, defaultDeadline)
-}
-
 // An origin is where a call came from, whichever protocol brought it.
 type origin struct {
 	id     string // of the request, for the log and for who asks about it

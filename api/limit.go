@@ -1,0 +1,78 @@
+package api
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A limit is a context that ends at a time, as one of context.WithDeadline does,
+// but starts no timer before somebody asks when it is over. Most calls are
+// answered from memory, and nobody asks.
+type limit struct {
+	context.Context // the caller's
+	at              time.Time
+
+	timed atomic.Pointer[timed] // once somebody has asked
+	mu    sync.Mutex
+	over  bool
+}
+
+// timed is the context that does the work, in its usual way.
+type timed struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+// withDeadline gives a call that may take as long as it likes a limit.
+func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	l := &limit{Context: ctx, at: time.Now().Add(defaultDeadline)}
+	return l, l.end
+}
+
+func (l *limit) start() *timed {
+	if t := l.timed.Load(); t != nil {
+		return t
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t := l.timed.Load(); t != nil {
+		return t
+	}
+	ctx, cancel := context.WithDeadline(l.Context, l.at)
+	if l.over {
+		cancel()
+	}
+	t := &timed{ctx, cancel}
+	l.timed.Store(t)
+	return t
+}
+
+// end is for when the call is over, and nobody is to work for it any more.
+func (l *limit) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = true
+	if t := l.timed.Load(); t != nil {
+		t.cancel()
+	}
+}
+
+func (l *limit) Deadline() (time.Time, bool) { return l.at, true }
+
+func (l *limit) Done() <-chan struct{} { return l.start().Done() }
+
+func (l *limit) Err() error { return l.start().Err() }
+
+// Value asks the context that does the work, so that contexts made of this one
+// find it and need no goroutine to follow it.
+func (l *limit) Value(key any) any {
+	if t := l.timed.Load(); t != nil {
+		return t.Value(key)
+	}
+	return l.Context.Value(key)
+}
