@@ -21,6 +21,25 @@ func (s *Store) Tamper(t testing.TB, statement string) {
 	}
 }
 
+// Occupy takes every connection there is for reads and writes on PostgreSQL, and
+// returns what gives them back.
+func (s *Store) Occupy(t testing.TB) (release func()) {
+	t.Helper()
+	var all []*sql.Conn
+	for range postgresConns {
+		on, err := s.read.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, on)
+	}
+	return func() {
+		for _, on := range all {
+			on.Close()
+		}
+	}
+}
+
 // Together runs writes, at most 64, in one commit of SQLite's writer, and
 // returns their errors.
 func (s *Store) Together(ctx context.Context, writes []func() error) []error {

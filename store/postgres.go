@@ -73,8 +73,8 @@ func (s *Store) openPostgres(ctx context.Context, address string) error {
 		cfg.ConnectTimeout = 5 * time.Second
 	}
 	s.read = stdlib.OpenDB(*cfg)
-	s.replica = newReplica(s)
-	s.close = append(s.close, s.read.Close, s.replica.leave)
+	s.replica = newReplica(s, stdlib.OpenDB(*cfg))
+	s.close = append(s.close, s.read.Close, s.replica.db.Close, s.replica.leave)
 	s.read.SetMaxOpenConns(postgresConns)
 	s.read.SetMaxIdleConns(postgresConns)
 	s.read.SetConnMaxIdleTime(5 * time.Minute)
@@ -321,7 +321,7 @@ func (s *Store) ListenGrants(ctx context.Context, f func()) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	on, err := s.read.Conn(ctx)
+	on, err := s.replica.db.Conn(ctx)
 	if err != nil {
 		return s.outcome(err)
 	}

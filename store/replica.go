@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,6 +51,7 @@ func (t *Term) Holds(now time.Time) bool {
 // No two clocks have to agree, only to go about equally fast.
 type replica struct {
 	s    *Store
+	db   *sql.DB // of its own: it is not to wait behind those who read and write
 	id   string
 	term Term // of what is in seen
 
@@ -67,8 +69,9 @@ type word struct {
 	since time.Time
 }
 
-func newReplica(s *Store) *replica {
-	return &replica{s: s, id: rand.Text(), groups: -1, others: map[string]word{}}
+func newReplica(s *Store, db *sql.DB) *replica {
+	db.SetMaxOpenConns(2) // one to listen
+	return &replica{s: s, db: db, id: rand.Text(), groups: -1, others: map[string]word{}}
 }
 
 // Renew tells the other replicas that this one is there and has taken in the
@@ -106,12 +109,12 @@ func (r *replica) renew(ctx context.Context, grants int64) (newest int64, news b
 // that have not been for long.
 func (r *replica) say(ctx context.Context, grants int64) error {
 	if r.beat == 0 {
-		if _, err := r.s.read.ExecContext(ctx, `DELETE FROM replicas WHERE renew_ms < `+r.s.engine.clock+` - $1`, replicasKept.Milliseconds()); err != nil {
+		if _, err := r.db.ExecContext(ctx, `DELETE FROM replicas WHERE renew_ms < `+r.s.engine.clock+` - $1`, replicasKept.Milliseconds()); err != nil {
 			return err
 		}
 	}
 	r.beat++
-	_, err := r.s.read.ExecContext(ctx, `INSERT INTO replicas (id, beat, renew_ms, grants_at, groups_at) VALUES ($1, $2, `+r.s.engine.clock+`, $3, $4)
+	_, err := r.db.ExecContext(ctx, `INSERT INTO replicas (id, beat, renew_ms, grants_at, groups_at) VALUES ($1, $2, `+r.s.engine.clock+`, $3, $4)
 		ON CONFLICT (id) DO UPDATE SET beat = excluded.beat, renew_ms = excluded.renew_ms, grants_at = excluded.grants_at, groups_at = excluded.groups_at`,
 		r.id, r.beat, grants, r.groups)
 	return err
@@ -119,7 +122,7 @@ func (r *replica) say(ctx context.Context, grants int64) error {
 
 // ask returns the newest revisions.
 func (r *replica) ask(ctx context.Context) (grants, groups int64, err error) {
-	err = r.s.rows(ctx, `SELECT id, rev FROM revision WHERE id IN (1, 2)`, nil, func(row scanner) (bool, error) {
+	err = r.rows(ctx, `SELECT id, rev FROM revision WHERE id IN (1, 2)`, nil, func(row scanner) (bool, error) {
 		var id, rev int64
 		err := row.Scan(&id, &rev)
 		if id == 1 {
@@ -137,7 +140,7 @@ func (r *replica) takeIn(ctx context.Context, groups int64) error {
 	if groups == r.groups {
 		return nil
 	}
-	changed, all, err := r.s.outdated(ctx, r.groups, groups)
+	changed, all, err := r.outdated(ctx, groups)
 	if err != nil {
 		return err
 	}
@@ -154,7 +157,7 @@ func (r *replica) takeIn(ctx context.Context, groups int64) error {
 // listen notes the latest word of the others, so that one that is silent need
 // not be waited for.
 func (r *replica) listen(ctx context.Context) error {
-	found, err := r.words(ctx, ``)
+	found, err := r.words(ctx, r.rows, ``)
 	if err != nil {
 		return err
 	}
@@ -169,9 +172,9 @@ func (r *replica) listen(ctx context.Context) error {
 }
 
 // words reads the beats of the other replicas, or of some.
-func (r *replica) words(ctx context.Context, which string, args ...any) (map[string]int64, error) {
+func (r *replica) words(ctx context.Context, read reader, which string, args ...any) (map[string]int64, error) {
 	found := map[string]int64{}
-	err := r.s.rows(ctx, `SELECT id, beat FROM replicas WHERE id <> $1`+which, append([]any{r.id}, args...), func(row scanner) (bool, error) {
+	err := read(ctx, `SELECT id, beat FROM replicas WHERE id <> $1`+which, append([]any{r.id}, args...), func(row scanner) (bool, error) {
 		var id string
 		var beat int64
 		err := row.Scan(&id, &beat)
@@ -209,17 +212,17 @@ func (t *tx) tellOutdated(ctx context.Context) error {
 	return nil
 }
 
-// outdated returns what was changed after a revision and up to another, or that
-// all may have been: the record does not go back for ever, and a database that
-// was restored has gone back itself.
-func (s *Store) outdated(ctx context.Context, since, until int64) (changed []resource.UID, all bool, err error) {
-	err = s.rows(ctx, `SELECT grp FROM group_changes WHERE rev > $1 AND rev <= $2`, []any{since, until}, func(row scanner) (bool, error) {
+// outdated returns what has changed up to a revision, or that all may have: the
+// record does not go back for ever, and a database that was restored has gone
+// back itself.
+func (r *replica) outdated(ctx context.Context, until int64) (changed []resource.UID, all bool, err error) {
+	err = r.rows(ctx, `SELECT grp FROM group_changes WHERE rev > $1 AND rev <= $2`, []any{r.groups, until}, func(row scanner) (bool, error) {
 		var uid resource.UID
 		err := row.Scan(&uid)
 		changed = append(changed, uid)
 		return false, err
 	})
-	return changed, int64(len(changed)) != until-since, err
+	return changed, int64(len(changed)) != until-r.groups, err
 }
 
 // await returns when every other replica has taken in the changes up to these
@@ -243,7 +246,7 @@ func (r *replica) await(ctx context.Context, grants, groups int64) {
 // behind tells whether a replica that has not been silent for a term has yet to
 // take in a change.
 func (r *replica) behind(ctx context.Context, grants, groups int64) (behind bool, _ error) {
-	found, err := r.words(ctx, ` AND (grants_at < $2 OR groups_at < $3)`, grants, groups)
+	found, err := r.words(ctx, r.s.rows, ` AND (grants_at < $2 OR groups_at < $3)`, grants, groups)
 	if err != nil {
 		return false, err
 	}
@@ -257,6 +260,12 @@ func (r *replica) behind(ctx context.Context, grants, groups int64) (behind bool
 	return behind, nil
 }
 
+// rows is Store.rows over the replica's own connections.
+func (r *replica) rows(ctx context.Context, query string, args []any, f func(scanner) (enough bool, err error)) error {
+	rows, err := r.db.QueryContext(ctx, query, args...)
+	return r.s.scan(rows, err, f)
+}
+
 // leave says that this process will answer no more.
 func (r *replica) leave() error {
 	r.turn.Lock()
@@ -267,6 +276,6 @@ func (r *replica) leave() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), leaveLimit)
 	defer cancel()
-	_, _ = r.s.read.ExecContext(ctx, `DELETE FROM replicas WHERE id = $1`, r.id) // if not, its silence will say it
+	_, _ = r.db.ExecContext(ctx, `DELETE FROM replicas WHERE id = $1`, r.id) // if not, its silence will say it
 	return nil
 }

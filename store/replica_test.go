@@ -176,6 +176,21 @@ func TestASilentProcessForgets(t *testing.T) {
 	wantDescription(t, p.here, g.UID, "again")
 }
 
+// TestNobodyStandsInTheWayOfARenewal: however busy the database is made, this
+// process can say that it is there.
+func TestNobodyStandsInTheWayOfARenewal(t *testing.T) {
+	p := newPair(t)
+	defer p.here.Occupy(t)()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wg.Go(func() { _ = p.here.ListenGrants(ctx, func() {}) }) // ends with ctx
+	if _, _, err := p.here.Renew(ctx, 0); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestOneThatLeavesIsNotWaitedFor: a process that ends says so.
 func TestOneThatLeavesIsNotWaitedFor(t *testing.T) {
 	p := newPair(t)
