@@ -230,13 +230,31 @@ func (d *Dispatcher) serve(ctx context.Context, v store.Sink) {
 // pass hands the events that are new to the couriers, and then waits a little,
 // unless there are many: on a busy server each look would find one or two.
 func (d *Dispatcher) pass(ctx context.Context, tail *store.Tail) {
+	n, err := d.look(ctx, tail)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		d.cfg.Log.WarnContext(ctx, "read the outbox", "err", err)
+		sleep(ctx, time.Second)
+	case n < readChunk:
+		sleep(ctx, pollEvery)
+	}
+}
+
+// look hands the events that are new to the couriers, and reports how many there
+// were. Where there is no courier, it reads none of them.
+func (d *Dispatcher) look(ctx context.Context, tail *store.Tail) (n int, err error) {
+	if len(d.couriers) == 0 {
+		n, whole, err := tail.Skip(ctx, readChunk, resource.SubscriptionCreated)
+		if n > 0 {
+			d.feed.skip(tail.At())
+		}
+		if err != nil || whole {
+			return n, err
+		}
+	}
 	all, err := tail.Next(ctx, readChunk)
 	if err != nil {
-		if ctx.Err() == nil {
-			d.cfg.Log.WarnContext(ctx, "read the outbox", "err", err)
-		}
-		sleep(ctx, time.Second)
-		return
+		return 0, err
 	}
 	d.feed.add(all)
 	for _, e := range all {
@@ -245,9 +263,7 @@ func (d *Dispatcher) pass(ctx context.Context, tail *store.Tail) {
 	for _, c := range d.concerned(all) {
 		c.rouse()
 	}
-	if len(all) < readChunk {
-		sleep(ctx, pollEvery)
-	}
+	return len(all), nil
 }
 
 // concerned returns the couriers that events are for. The others are not woken

@@ -231,6 +231,26 @@ func TestScope(t *testing.T) {
 
 // TestDeadSinks has sinks that never answer, and one that is not there, beside
 // one that lives.
+// TestTheFirstSubscription: a dispatcher that had nobody to send to, and looked at
+// nothing, sends what comes after the first subscription, and nothing from
+// before it; also when that was the first of several times.
+func TestTheFirstSubscription(t *testing.T) {
+	each(t, func(t *testing.T, w *world) {
+		w.dispatch(t, event.Config{})
+		for range 3 {
+			before := w.folders(t, w.org, 40)
+			s := newSink(t, nil)
+			v := w.subscribe(t, w.org, s)
+			after := w.folders(t, w.org, 40)
+			got := s.await(t, "those after it", has(after...))
+			if slices.ContainsFunc(got, func(g taken) bool { return slices.Contains(before, resource.UID(g.subject)) }) {
+				t.Error("one from before it was sent")
+			}
+			must(t, w.store.DeleteSubscription(t.Context(), v.UID))
+		}
+	})
+}
+
 func TestDeadSinks(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		release := make(chan struct{})

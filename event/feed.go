@@ -49,6 +49,14 @@ func (f *feed) add(all []resource.Event) {
 	}
 }
 
+// skip goes on to an event without those before it: who wants them after all
+// reads them.
+func (f *feed) skip(seq int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.latest, f.after, f.head = nil, seq, seq
+}
+
 // follow returns up to n events that follow the one numbered seq, and the number
 // of the last it has looked at.
 func (f *feed) follow(ctx context.Context, seq int64, n int) (all []*entry, at int64, _ error) {

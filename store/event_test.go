@@ -226,6 +226,7 @@ var eventPromises = map[string]func(t *testing.T, s *store.Store){
 		}
 	},
 	"a tail leaves nothing out, whoever writes": tailOfMany,
+	"a tail skips what nobody wants to see":     tailThatSkips,
 }
 
 func TestEventPromises(t *testing.T) {
@@ -338,6 +339,38 @@ func tailOfMany(t *testing.T, s *store.Store) {
 	}
 }
 
+// tailThatSkips passes over what nobody wants to see, and not over what somebody
+// does.
+func tailThatSkips(t *testing.T, s *store.Store) {
+	tail, err := s.Tail(t.Context(), 0)
+	must(t, err)
+	for settled := false; !settled; {
+		settled, err = tail.Settle(t.Context())
+		must(t, err)
+	}
+	skip := func(n, want int, wantWhole bool) {
+		t.Helper()
+		got, whole, err := tail.Skip(t.Context(), n, resource.SubscriptionCreated)
+		if err != nil || got != want || whole != wantWhole {
+			t.Errorf("skipped %d, whole: %v, want %d, %v (%v)", got, whole, want, wantWhole, err)
+		}
+	}
+	skip(10, 0, true)
+	org := addGroup(t, s, "", "org")
+	addGroup(t, s, org.UID, "a")
+	addGroup(t, s, org.UID, "b")
+	skip(2, 2, true)
+	skip(10, 1, true)
+	addGroup(t, s, org.UID, "c")
+	v := addSubscription(t, s, org.UID)
+	skip(1, 1, true)
+	skip(10, 0, false)
+	all, err := tail.Next(t.Context(), 10)
+	if err != nil || len(all) != 1 || all[0].Subject != v.UID {
+		t.Errorf("after what was skipped: %v, %v", all, err)
+	}
+}
+
 // wantNext reads until the tail returns events, and checks their ids.
 func wantNext(t *testing.T, tail *store.Tail, want ...string) {
 	t.Helper()
@@ -374,6 +407,9 @@ func TestTailOfPostgres(t *testing.T) {
 		early.Record(t, "a")
 		late.Record(t, "b")
 		late.End(t, true)
+		if n, whole, err := tail.Skip(t.Context(), 100, "x"); n != 0 || whole || err != nil {
+			t.Errorf("skipped %d, whole: %v, %v", n, whole, err)
+		}
 		wantNothing(t, tail)
 		early.End(t, true)
 		wantNext(t, tail, "a", "b")

@@ -230,6 +230,26 @@ func (t *Tail) Next(ctx context.Context, n int) ([]resource.Event, error) {
 	return all[:whole], err
 }
 
+// Skip passes over the events that follow, up to n, and reports how many, for
+// whoever would do nothing with them. If one of them is of the type given, or a
+// number is missing, it passes over none, and whole is false: Next tells more.
+func (t *Tail) Skip(ctx context.Context, n int, unless resource.EventType) (skipped int, whole bool, err error) {
+	if settled, err := t.Settle(ctx); err != nil || !settled {
+		return 0, err == nil, err
+	}
+	var last, kept int64
+	err = t.s.row(ctx, `SELECT count(*), coalesce(max(e.seq), 0), coalesce(sum(CASE WHEN e.type = $3 THEN 1 ELSE 0 END), 0)
+		FROM (SELECT seq, type FROM outbox WHERE seq > $1 ORDER BY seq LIMIT $2) AS e`, []any{t.at, n, string(unless)}, &skipped, &last, &kept)
+	if err != nil || skipped == 0 {
+		return 0, err == nil, err
+	}
+	if kept > 0 || t.s.engine.shared && last-t.at != int64(skipped) {
+		return 0, false, nil
+	}
+	t.at = last
+	return skipped, true, nil
+}
+
 // whole is how many of the events have nothing missing before them.
 func (t *Tail) whole(all []resource.Event) int {
 	last := t.at
