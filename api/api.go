@@ -15,8 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/health"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/holdfast-dev/holdfast/advisory"
@@ -178,7 +176,7 @@ func (a *API) GRPC() *grpc.Server {
 	for _, svc := range a.local.services {
 		registerAll(s, decodeInside(svc.desc), svc.impl)
 	}
-	healthpb.RegisterHealthServer(s, health.NewServer())
+	registerHealth(s)
 	registerReflection(s)
 	return s
 }

@@ -172,10 +172,16 @@ func TestEveryNameOfAService(t *testing.T) {
 }
 
 func TestHealth(t *testing.T) {
-	w := newWorld(t)
-	got, err := healthpb.NewHealthClient(w.conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
-	if err != nil || got.Status != healthpb.HealthCheckResponse_SERVING {
-		t.Errorf("%v, %v", got, err)
+	c := healthpb.NewHealthClient(newWorld(t).conn)
+	for _, service := range []string{"", "holdfast.iam.v2beta1.GroupsService", "holdfast.iam.v2.GroupsService", "holdfast.access.v1.AccessService"} {
+		got, err := c.Check(t.Context(), &healthpb.HealthCheckRequest{Service: service})
+		if err != nil || got.Status != healthpb.HealthCheckResponse_SERVING {
+			t.Errorf("health of %q: %v, %v", service, got, err)
+		}
+	}
+	_, err := c.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "holdfast.iam.v2beta1.Groups"})
+	if st := status.Convert(err); st.Code() != codes.NotFound || len(st.Details()) != 1 {
+		t.Errorf("health of a service there is none of: %v, details %v", err, st.Details())
 	}
 }
 

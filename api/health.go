@@ -1,0 +1,36 @@
+package api
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-dev/holdfast/fault"
+)
+
+// A vital tells that the server is alive, and so is every service it has by any
+// of its names. Like /healthz it says nothing of what they depend on.
+type vital struct{ *health.Server }
+
+// registerHealth lets clients ask after s and the services that it has so far.
+func registerHealth(s *grpc.Server) {
+	v := vital{health.NewServer()}
+	for name := range s.GetServiceInfo() {
+		v.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
+	}
+	healthpb.RegisterHealthServer(s, v)
+}
+
+// Check is of healthpb.HealthServer. It returns fault.NotFound for a service
+// there is none of.
+func (v vital) Check(ctx context.Context, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	resp, err := v.Server.Check(ctx, r)
+	if status.Code(err) == codes.NotFound {
+		return nil, fault.New(fault.NotFound, "Not found: there is no service %q", r.GetService())
+	}
+	return resp, err
+}
