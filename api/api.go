@@ -53,7 +53,7 @@ type Config struct {
 	Domain   string                // of ErrorInfo: "iam." and the API's host
 	Log      *slog.Logger          // nil: slog's default
 	Metrics  prometheus.Registerer // nil: none
-	MaxBody  int64                 // of a JSON request, in bytes; 0: 4 MiB
+	MaxBody  int64                 // of a request, in bytes; 0: 4 MiB, which gRPC always takes
 	Version  string                // of the program, for the metrics and who asks
 	Dir      string                // for documents while they are imported; "": the system's
 	Events   event.Names           // what types of events begin with
@@ -145,9 +145,11 @@ func (a *API) HTTP() http.Handler {
 }
 
 // What a gRPC connection may ask of the server. Clients of this API are built
-// for messages of up to 100 MB.
+// for answers of up to 100 MB. Requests, which are read before it is known who
+// sends them, are as large as in JSON.
 const (
-	maxMessage        = 100 << 20
+	maxAnswer         = 100 << 20
+	maxHeader         = 64 << 10
 	maxStreams        = 250
 	connectionTimeout = 20 * time.Second
 	minKeepalive      = 10 * time.Second
@@ -166,8 +168,9 @@ func (a *API) GRPC() *grpc.Server {
 		grpc.UnaryInterceptor(a.chain.unary),
 		grpc.StreamInterceptor(a.chain.stream),
 		grpc.UnknownServiceHandler(a.chain.unknown),
-		grpc.MaxRecvMsgSize(maxMessage),
-		grpc.MaxSendMsgSize(maxMessage),
+		grpc.MaxRecvMsgSize(int(max(a.cfg.MaxBody, defaultMaxBody))), // imports come in pieces of some size
+		grpc.MaxSendMsgSize(maxAnswer),
+		grpc.MaxHeaderListSize(maxHeader),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(connectionTimeout),
 		grpc.NumStreamWorkers(streamWorkers),

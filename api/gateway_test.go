@@ -192,6 +192,7 @@ func TestOpenPaths(t *testing.T) {
 		"GET /ping/v2beta1/ping": `{"response":"pong"}`,
 		"GET /ping/v2/ping/":     `{"response":"pong"}`,
 		"GET /openapi.json":      "",
+		"HEAD /openapi.json":     "",
 	} {
 		got := w.do(t, request, "", "Authorization", "")
 		if got.status != 200 || got.header.Get("Content-Type") != "application/json" || want != "" && got.text != want {

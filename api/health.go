@@ -30,7 +30,7 @@ func registerHealth(s *grpc.Server) {
 func (v vital) Check(ctx context.Context, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
 	resp, err := v.Server.Check(ctx, r)
 	if status.Code(err) == codes.NotFound {
-		return nil, fault.New(fault.NotFound, "Not found: there is no service %q", r.GetService())
+		return nil, fault.New(fault.NotFound, "Not found: there is no service of that name")
 	}
 	return resp, err
 }

@@ -185,6 +185,32 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// TestGRPCLimits sends more than the server reads of anybody: a request is read
+// before it is known who sends it.
+func TestGRPCLimits(t *testing.T) {
+	c := healthpb.NewHealthClient(newWorld(t).conn)
+	tests := map[string]struct {
+		request, metadata int
+		fits              bool
+	}{
+		"a request that fits":      {4<<20 - 100, 0, true},
+		"a request that does not":  {4 << 20, 0, false},
+		"headers that fit":         {0, 60 << 10, true},
+		"headers that do not":      {0, 64 << 10, false},
+		"much too large a request": {99 << 20, 0, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			ctx := metadata.AppendToOutgoingContext(t.Context(), "padding", strings.Repeat("x", tt.metadata))
+			_, err := c.Check(ctx, &healthpb.HealthCheckRequest{Service: strings.Repeat("x", tt.request)})
+			code := status.Code(err)
+			if answered := code == codes.OK || code == codes.NotFound; answered != tt.fits {
+				t.Errorf("%.200v, want an answer: %v", err, tt.fits)
+			}
+		})
+	}
+}
+
 // services returns the names that reflection lists, all of which it describes.
 func (w *world) services(t *testing.T) (names []string) {
 	t.Helper()

@@ -157,7 +157,7 @@ func (w *world) refusesRaw(t *testing.T, x things) {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		checkInvalid(t, w.roundTrip(t, r).fault(t), "body")
 	})
-	w.refusesPaths(t)
+	w.refusesPaths(t, x)
 }
 
 func (w *world) refusesAsSent(t *testing.T, tests map[string]rawRequest) {
@@ -175,7 +175,7 @@ func (w *world) refusesAsSent(t *testing.T, tests map[string]rawRequest) {
 }
 
 // refusesPaths asks for what is not there.
-func (w *world) refusesPaths(t *testing.T) {
+func (w *world) refusesPaths(t *testing.T, x things) {
 	tests := map[string]struct {
 		verb, target string
 		code         uint32
@@ -190,6 +190,14 @@ func (w *world) refusesPaths(t *testing.T) {
 		"an unknown verb":     {"GET", "/iam/v2beta1/groups:everything", 5},
 		"another's unknown":   {"POST", "/iam/v2beta1/roleBindings:everything", 5},
 		"a page of the model": {"GET", "/openapi.yaml", 5},
+		"two slashes first":   {"GET", "//iam/v2beta1/groups", 5},
+		"two slashes inside":  {"GET", "/iam//v2beta1/groups", 5},
+		"an empty segment":    {"DELETE", "/iam/v2beta1/groups//" + x.folder, 3},
+		"an empty uid":        {"DELETE", "/iam/v2beta1/groups/" + x.org + "//", 3},
+		"no name of a child":  {"DELETE", "/iam/v2beta1/groups/" + x.folder + "/", 3},
+		"a child to change":   {"PATCH", "/iam/v2beta1/groups/" + x.folder + "/", 3},
+		"a dot":               {"DELETE", "/iam/v2beta1/groups/./" + x.folder, 3},
+		"a way around":        {"DELETE", "/iam/v2beta1/roles/../groups/" + x.folder, 3},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
