@@ -107,6 +107,9 @@ func bodyOf(in proto.Message, field string) proto.Message {
 
 // readBody reads a body to its end. It is JSON whatever its Content-Type says.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return nil, fault.Field("body", "must not be compressed")
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		return nil, fault.Field("body", "must have at most %d bytes", tooLarge.Limit)

@@ -148,16 +148,27 @@ func (w *world) refusesRaw(t *testing.T, x things) {
 		"a capability of a word": {"capabilities", "POST", "/iam/v2beta1/roles/" + x.folder, `{"name":"x","capabilities":["groups.list"]}`},
 	}
 	w.refusesAsSent(t, tests)
-	t.Run("a form", func(t *testing.T) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.BaseURL+folder, strings.NewReader("name=x"))
+	w.refusesBodyOf(t, folder, "Content-Type", "application/x-www-form-urlencoded", "is not the JSON")
+	w.refusesBodyOf(t, folder, "Content-Encoding", "gzip", "must not be compressed")
+	w.refusesPaths(t, x)
+}
+
+// refusesBodyOf sends a body that is not JSON, as a header says.
+func (w *world) refusesBodyOf(t *testing.T, target, header, value, why string) {
+	t.Helper()
+	t.Run("a body of "+value, func(t *testing.T) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.BaseURL+target, strings.NewReader("name=x"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.Header.Set("Authorization", "Bearer "+w.Token)
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		checkInvalid(t, w.roundTrip(t, r).fault(t), "body")
+		r.Header.Set(header, value)
+		st := w.roundTrip(t, r).fault(t)
+		checkInvalid(t, st, "body")
+		if !strings.Contains(st.Message(), why) {
+			t.Errorf("%v, want it to say %q", st, why)
+		}
 	})
-	w.refusesPaths(t, x)
 }
 
 func (w *world) refusesAsSent(t *testing.T, tests map[string]rawRequest) {
