@@ -8,6 +8,7 @@
 package api
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"time"
@@ -68,6 +69,8 @@ type API struct {
 	chain    *chain
 	local    *local
 	advisory *advisory.Service
+	draining context.Context
+	drain    context.CancelFunc
 }
 
 // Services are what the API speaks for.
@@ -91,6 +94,7 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	}
 	c := newChain(cfg, authenticator{issuer, checker, cfg.Audience}.authenticate)
 	a := &API{cfg: cfg, chain: c, local: newLocal(c.unary), advisory: all.Advisory}
+	a.draining, a.drain = context.WithCancel(context.Background())
 	iampb.RegisterGroupsServiceServer(a.local, groups{iam: all.IAM})
 	iampb.RegisterIdentitiesServiceServer(a.local, identities{iam: all.IAM})
 	iampb.RegisterRolesServiceServer(a.local, roles{iam: all.IAM})
@@ -132,6 +136,10 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	signinpb.RegisterSignInServiceServer(a.local, signIn{login: all.Login})
 	return a
 }
+
+// Drain ends the calls that would go on as long as the server: those that watch
+// its health.
+func (a *API) Drain() { a.drain() }
 
 // HTTP serves the JSON API: /iam/, /registry/, /vulnerabilities/, /events/ and /ping/, as
 // v2beta1 and v2, what of these version 1 has, /access/, /advisories/,
@@ -179,7 +187,7 @@ func (a *API) GRPC() *grpc.Server {
 	for _, svc := range a.local.services {
 		registerAll(s, decodeInside(svc.desc), svc.impl)
 	}
-	registerHealth(s)
+	registerHealth(a.draining, s)
 	registerReflection(s)
 	return s
 }
