@@ -3,9 +3,12 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"path"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -42,7 +45,7 @@ func (s *Server) routes() http.Handler {
 	}
 	mux.Handle("/", gateway)
 	grpcServer := s.api.GRPC() // one of its own: to stop the other cuts off what travels over HTTP
-	return s.fromClients(func(w http.ResponseWriter, r *http.Request) {
+	return s.fromClients(reportPanics(s.log, func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 2 && isGRPCContent(r.Header.Get("Content-Type")) {
 			grpcServer.ServeHTTP(w, r)
 			return
@@ -61,7 +64,25 @@ func (s *Server) routes() http.Handler {
 			return
 		}
 		mux.ServeHTTP(w, r)
-	})
+	}))
+}
+
+// reportPanics has the log tell of handlers that panic. The connection is cut,
+// as net/http does it, for the answer may have begun.
+func reportPanics(log *slog.Logger, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if v != http.ErrAbortHandler {
+				log.ErrorContext(r.Context(), "panic", "method", r.Method, "path", r.URL.Path, "cause", fmt.Sprint(v), "stack", string(debug.Stack()))
+			}
+			panic(http.ErrAbortHandler)
+		}()
+		next(w, r)
+	}
 }
 
 // isClean tells whether a path has no empty and no dotted segments.
