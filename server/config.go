@@ -272,6 +272,8 @@ func (c Config) mistakes() []error {
 	for name, s := range map[string]string{"base_url": c.BaseURL, "auth_url": c.AuthURL} {
 		if s != "" && !isBaseURL(s) {
 			add(name, "%q is not an http:// or https:// address without query and fragment", s)
+		} else if u, err := url.Parse(s); err == nil && strings.Trim(u.Path, "/") != "" {
+			add(name, "%q has a path; sign-in and discovery need a host of their own", s)
 		}
 	}
 	if u, err := url.Parse("//" + c.RegistryHost); err != nil || u.Host != c.RegistryHost {
