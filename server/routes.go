@@ -41,7 +41,7 @@ func (s *Server) routes() http.Handler {
 		mux.Handle("GET /metrics", s.metricsHandler())
 	}
 	if s.dev != nil {
-		mux.Handle(devIssuer+"/", s.dev)
+		mux.Handle(devIssuer+"/", s.byOwnName(s.dev))
 	}
 	mux.Handle("/", gateway)
 	grpcServer := s.api.GRPC() // one of its own: to stop the other cuts off what travels over HTTP
