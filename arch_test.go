@@ -39,7 +39,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"api", "advisory advisory/feed authz event fault gen/... iam login page registry registry/evidence resource sts token"},
 	{"reference", ""},
 	{"server", "..."},
-	{"cmd/holdfastd", "server"},
+	{"cmd/holdfastd", "fault server"},
 	{"client", "gen/..."},
 	{"cmd/holdfast", "client gen/..."},
 	{"gen/...", "gen/..."},

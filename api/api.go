@@ -8,6 +8,7 @@
 package api
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"time"
@@ -15,8 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/health"
-	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/holdfast-dev/holdfast/advisory"
@@ -55,7 +54,7 @@ type Config struct {
 	Domain   string                // of ErrorInfo: "iam." and the API's host
 	Log      *slog.Logger          // nil: slog's default
 	Metrics  prometheus.Registerer // nil: none
-	MaxBody  int64                 // of a JSON request, in bytes; 0: 4 MiB
+	MaxBody  int64                 // of a request, in bytes; 0: 4 MiB, which gRPC always takes
 	Version  string                // of the program, for the metrics and who asks
 	Dir      string                // for documents while they are imported; "": the system's
 	Events   event.Names           // what types of events begin with
@@ -70,6 +69,8 @@ type API struct {
 	chain    *chain
 	local    *local
 	advisory *advisory.Service
+	draining context.Context
+	drain    context.CancelFunc
 }
 
 // Services are what the API speaks for.
@@ -93,6 +94,7 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	}
 	c := newChain(cfg, authenticator{issuer, checker, cfg.Audience}.authenticate)
 	a := &API{cfg: cfg, chain: c, local: newLocal(c.unary), advisory: all.Advisory}
+	a.draining, a.drain = context.WithCancel(context.Background())
 	iampb.RegisterGroupsServiceServer(a.local, groups{iam: all.IAM})
 	iampb.RegisterIdentitiesServiceServer(a.local, identities{iam: all.IAM})
 	iampb.RegisterRolesServiceServer(a.local, roles{iam: all.IAM})
@@ -135,6 +137,10 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	return a
 }
 
+// Drain ends the calls that would go on as long as the server: those that watch
+// its health.
+func (a *API) Drain() { a.drain() }
+
 // HTTP serves the JSON API: /iam/, /registry/, /vulnerabilities/, /events/ and /ping/, as
 // v2beta1 and v2, what of these version 1 has, /access/, /advisories/,
 // /audit/, /auth/, /deliveries/, /federation/, /oci/ and /signin/, as v1, /sts/ and /openapi.json. Anything else is
@@ -147,9 +153,11 @@ func (a *API) HTTP() http.Handler {
 }
 
 // What a gRPC connection may ask of the server. Clients of this API are built
-// for messages of up to 100 MB.
+// for answers of up to 100 MB. Requests, which are read before it is known who
+// sends them, are as large as in JSON.
 const (
-	maxMessage        = 100 << 20
+	maxAnswer         = 100 << 20
+	maxHeader         = 64 << 10
 	maxStreams        = 250
 	connectionTimeout = 20 * time.Second
 	minKeepalive      = 10 * time.Second
@@ -168,8 +176,9 @@ func (a *API) GRPC() *grpc.Server {
 		grpc.UnaryInterceptor(a.chain.unary),
 		grpc.StreamInterceptor(a.chain.stream),
 		grpc.UnknownServiceHandler(a.chain.unknown),
-		grpc.MaxRecvMsgSize(maxMessage),
-		grpc.MaxSendMsgSize(maxMessage),
+		grpc.MaxRecvMsgSize(int(max(a.cfg.MaxBody, defaultMaxBody))), // imports come in pieces of some size
+		grpc.MaxSendMsgSize(maxAnswer),
+		grpc.MaxHeaderListSize(maxHeader),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ConnectionTimeout(connectionTimeout),
 		grpc.NumStreamWorkers(streamWorkers),
@@ -178,7 +187,7 @@ func (a *API) GRPC() *grpc.Server {
 	for _, svc := range a.local.services {
 		registerAll(s, decodeInside(svc.desc), svc.impl)
 	}
-	healthpb.RegisterHealthServer(s, health.NewServer())
+	registerHealth(a.draining, s)
 	registerReflection(s)
 	return s
 }

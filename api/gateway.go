@@ -158,13 +158,13 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Request-Id", o.id)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
-	if r.URL.Path == "/openapi.json" && r.Method == http.MethodGet {
+	if r.URL.Path == "/openapi.json" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		h.Set("Content-Type", "application/json")
 		_, _ = w.Write(openapi.Document) // the client has gone
 		return
 	}
 	r = r.WithContext(context.WithValue(r.Context(), originKey{}, o))
-	if path := canonical(r.URL.Path); path != r.URL.Path {
+	if path := canonical(r.Method, r.URL.Path); path != r.URL.Path {
 		u := *r.URL
 		u.Path, u.RawPath = path, "" // the mux goes by Path, in which %2F is a slash like any other
 		r.URL = &u
@@ -177,14 +177,16 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // canonical writes a path the way the routes do: with the version this API has
-// during its beta, and without a slash at the end.
-func canonical(path string) string {
+// during its beta, and without a slash at the end. What is to be changed or
+// deleted is named exactly: a slash at its end is the start of a child whose name
+// was lost.
+func canonical(method, path string) string {
 	for _, domain := range []string{"/iam", "/registry", "/vulnerabilities", "/events", "/ping"} {
 		if rest, ok := strings.CutPrefix(path, domain+"/v2/"); ok {
 			path = domain + "/v2beta1/" + rest
 		}
 	}
-	if len(path) > 1 {
+	if len(path) > 1 && method != http.MethodPatch && method != http.MethodDelete {
 		path = strings.TrimSuffix(path, "/")
 	}
 	return path

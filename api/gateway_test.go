@@ -84,7 +84,7 @@ func TestBadRequests(t *testing.T) {
 		"two documents":                          {"POST /iam/v2beta1/groups/" + org, `{"name":"a"}{}`, nil, 400, "3", "body"},
 		"a list":                                 {"POST /iam/v2beta1/groups/" + org, `[]`, nil, 400, "3", "body"},
 		"null":                                   {"POST /iam/v2beta1/groups/" + org, `null`, nil, 400, "3", "body"},
-		"text that is not UTF-8":                 {"POST /iam/v2beta1/groups/" + org, "{\"name\":\"\xff\"}", nil, 400, "3", "body"},
+		"text that is not UTF-8":                 {"POST /iam/v2beta1/groups/" + org, "{\"name\":\"\xff\"}", nil, 400, "3", "name"},
 		"a body that is too large":               {"POST /iam/v2beta1/groups/" + org, `{"name":"` + strings.Repeat("a", maxBody) + `"}`, nil, 400, "3", "body"},
 		"a body that is a form":                  {"POST /iam/v2beta1/groups/" + org, `name=a`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 400, "3", "body"},
 		"JSON that is said to be a form":         {"PATCH /iam/v2beta1/groups/" + org, `{"description":"d"}`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 200, "", ""},
@@ -192,6 +192,7 @@ func TestOpenPaths(t *testing.T) {
 		"GET /ping/v2beta1/ping": `{"response":"pong"}`,
 		"GET /ping/v2/ping/":     `{"response":"pong"}`,
 		"GET /openapi.json":      "",
+		"HEAD /openapi.json":     "",
 	} {
 		got := w.do(t, request, "", "Authorization", "")
 		if got.status != 200 || got.header.Get("Content-Type") != "application/json" || want != "" && got.text != want {

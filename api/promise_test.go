@@ -166,7 +166,7 @@ func TestInviteOverJSON(t *testing.T) {
 		`{"roleUid":"` + role + `","ttl":"59s"}`: "ttl",
 		`{"roleUid":"` + role + `","ttl":"-3600s"}`:                              "ttl",
 		`{"roleUid":"` + role + `","ttl":"315576000000s"}`:                       "ttl",
-		`{"roleUid":"` + role + `","ttl":"1h"}`:                                  "body",
+		`{"roleUid":"` + role + `","ttl":"1h"}`:                                  "ttl",
 		`{"roleUid":"` + role + `","ttl":"60s","email":"ann"}`:                   "email",
 		`{"roleUid":"` + role + `","ttl":"60s","email":"Ann <ann@example.com>"}`: "email",
 	} {

@@ -172,10 +172,41 @@ func TestEveryNameOfAService(t *testing.T) {
 }
 
 func TestHealth(t *testing.T) {
-	w := newWorld(t)
-	got, err := healthpb.NewHealthClient(w.conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
-	if err != nil || got.Status != healthpb.HealthCheckResponse_SERVING {
-		t.Errorf("%v, %v", got, err)
+	c := healthpb.NewHealthClient(newWorld(t).conn)
+	for _, service := range []string{"", "holdfast.iam.v2beta1.GroupsService", "holdfast.iam.v2.GroupsService", "holdfast.access.v1.AccessService"} {
+		got, err := c.Check(t.Context(), &healthpb.HealthCheckRequest{Service: service})
+		if err != nil || got.Status != healthpb.HealthCheckResponse_SERVING {
+			t.Errorf("health of %q: %v, %v", service, got, err)
+		}
+	}
+	_, err := c.Check(t.Context(), &healthpb.HealthCheckRequest{Service: "holdfast.iam.v2beta1.Groups"})
+	if st := status.Convert(err); st.Code() != codes.NotFound || len(st.Details()) != 1 {
+		t.Errorf("health of a service there is none of: %v, details %v", err, st.Details())
+	}
+}
+
+// TestGRPCLimits sends more than the server reads of anybody: a request is read
+// before it is known who sends it.
+func TestGRPCLimits(t *testing.T) {
+	c := healthpb.NewHealthClient(newWorld(t).conn)
+	tests := map[string]struct {
+		request, metadata int
+		fits              bool
+	}{
+		"a request that fits":     {4<<20 - 100, 0, true},
+		"a request that does not": {4 << 20, 0, false},
+		"headers that fit":        {0, 60 << 10, true},
+		"headers that do not":     {0, 64 << 10, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			ctx := metadata.AppendToOutgoingContext(t.Context(), "padding", strings.Repeat("x", tt.metadata))
+			_, err := c.Check(ctx, &healthpb.HealthCheckRequest{Service: strings.Repeat("x", tt.request)})
+			code := status.Code(err)
+			if answered := code == codes.OK || code == codes.NotFound; answered != tt.fits {
+				t.Errorf("%.200v, want an answer: %v", err, tt.fits)
+			}
+		})
 	}
 }
 

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -107,6 +109,9 @@ func bodyOf(in proto.Message, field string) proto.Message {
 
 // readBody reads a body to its end. It is JSON whatever its Content-Type says.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return nil, fault.Field("body", "must not be compressed")
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
 		return nil, fault.Field("body", "must have at most %d bytes", tooLarge.Limit)
@@ -156,6 +161,7 @@ var (
 	unknownField = regexp.MustCompile(`unknown field "(.*)"`)
 	badValue     = regexp.MustCompile(`invalid value for (\w+) (?:field|type) (\w+)`)
 	duplicate    = regexp.MustCompile(`duplicate (?:field|map key) "(.*)"`)
+	taken        = regexp.MustCompile(`oneof .* is already set`)
 	position     = regexp.MustCompile(`\(line (\d+):(\d+)\)`)
 )
 
@@ -170,9 +176,12 @@ func decodeBody(body []byte, m proto.Message) error {
 		return nil
 	}
 	text := err.Error()
-	place := ""
+	place, name := "", ""
 	if at := position.FindStringSubmatch(text); at != nil {
 		place = " at line " + at[1] + ", column " + at[2]
+		line, _ := strconv.Atoi(at[1])   // by the pattern
+		column, _ := strconv.Atoi(at[2]) // likewise
+		name = keyAt(body, line, column)
 	}
 	if key := unknownField.FindStringSubmatch(text); key != nil {
 		return fault.Field(key[1], "unknown field")
@@ -181,9 +190,64 @@ func decodeBody(body []byte, m proto.Message) error {
 		return fault.Field(key[1], "is given twice")
 	}
 	if key := badValue.FindStringSubmatch(text); key != nil {
-		return fault.Field(key[2], "is not a valid %s%s", key[1], place)
+		if key[2] != "value" { // what protojson calls the values of every map
+			name = key[2]
+		}
+		return fault.Field(cmp.Or(name, key[2]), "is not a valid %s%s", key[1], place)
+	}
+	if name != "" && json.Valid(body) {
+		why := "is not a value that it can have"
+		if taken.MatchString(text) {
+			why = "cannot be combined with another that is given"
+		}
+		return fault.Field(name, "%s%s", why, place)
 	}
 	return fault.Field("body", "is not the JSON of this request%s", place)
+}
+
+// keyAt returns the innermost key in whose value a place of a JSON text lies, ""
+// if there is none.
+func keyAt(body []byte, line, column int) string {
+	type level struct {
+		key    string
+		object bool
+	}
+	levels, wantKey, at := []level{{}}, false, offset(body, line, column)
+	dec := json.NewDecoder(bytes.NewReader(body))
+	for {
+		token, err := dec.Token()
+		in := &levels[len(levels)-1]
+		if key, ok := token.(string); ok && wantKey {
+			in.key = key
+		}
+		if err != nil || dec.InputOffset() > at {
+			return in.key
+		}
+		switch token {
+		case json.Delim('{'), json.Delim('['):
+			wantKey = token == json.Delim('{')
+			levels = append(levels, level{in.key, wantKey})
+		case json.Delim('}'), json.Delim(']'):
+			levels = levels[:len(levels)-1]
+			wantKey = levels[len(levels)-1].object
+		default: // a key, or the value of one
+			wantKey = in.object && !wantKey
+		}
+	}
+}
+
+// offset returns where a line and column are in a text. protojson counts columns
+// in characters.
+func offset(text []byte, line, column int) int64 {
+	at := 0
+	for ; line > 1; line-- {
+		at += bytes.IndexByte(text[at:], '\n') + 1
+	}
+	for ; column > 1 && at < len(text); column-- {
+		_, size := utf8.DecodeRune(text[at:])
+		at += size
+	}
+	return int64(at)
 }
 
 // noFilter lets PopulateQueryParameters see every key.

@@ -57,3 +57,34 @@ func FuzzRespell(f *testing.F) {
 		}
 	})
 }
+
+func TestKeyAt(t *testing.T) {
+	tests := map[string]struct {
+		body         string
+		line, column int
+		want         string
+	}{
+		"the value of a key":       {`{"a": 1, "b": 2}`, 1, 15, "b"},
+		"of a key inside":          {`{"a": {"b": {"c": 1}}, "d": 2}`, 1, 19, "c"},
+		"of a key after an object": {`{"a": {"b": 1}, "d": 2}`, 1, 22, "d"},
+		"of an item of a list":     {`{"a": ["x", {"b": 1}, "y"]}`, 1, 23, "a"},
+		"a key itself":             {`{"a": 1, "b": 2}`, 1, 10, "b"},
+		"on a later line":          {"{\n\"a\": 1,\n\"b\": 2}", 3, 6, "b"},
+		"after wider letters":      {`{"ä": "ö", "b": 2}`, 1, 17, "b"},
+		"of no key":                {`[1]`, 1, 2, ""},
+		"past the end":             {`{"a": 1}`, 1, 99, ""},
+		"in what is no JSON":       {`{"a": nope}`, 1, 8, "a"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := keyAt([]byte(tt.body), tt.line, tt.column); got != tt.want {
+				t.Errorf("keyAt = %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func FuzzKeyAt(f *testing.F) {
+	f.Add([]byte(`{"a": [{"b": 1}]}`), 1, 14)
+	f.Fuzz(func(_ *testing.T, body []byte, line, column int) { keyAt(body, line%100, column) })
+}

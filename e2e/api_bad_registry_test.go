@@ -298,7 +298,7 @@ func (w *world) refusesRegistryRaw(t *testing.T, y shelf) {
 		"half a spelled key":      {"body", "POST", folder, `{"syncConfig":`},
 		"a list of keys":          {"body", "POST", folder, `["syncConfig"]`},
 		"an unknown key":          {"nmae", "PATCH", repo, `{"nmae":"x"}`},
-		"a word for bundles":      {"body", "POST", folder, `{"name":"x","bundles":"base"}`},
+		"a word for bundles":      {"bundles", "POST", folder, `{"name":"x","bundles":"base"}`},
 		"a tier there is none of": {"catalogTier", "POST", folder, `{"name":"x","catalogTier":"CATALOG_TIER_GOLD"}`},
 		"a word for a time":       {"updated_since", "GET", "/registry/v2beta1/tags?updated_since=yesterday", ""},
 		"a word for a flag":       {"include_dates", "GET", "/registry/v2beta1/tags?include_dates=some", ""},

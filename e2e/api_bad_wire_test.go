@@ -110,7 +110,7 @@ func (w *world) refusesRaw(t *testing.T, x things) {
 		"two objects":            {"body", "POST", folder, `{"name":"x"} {}`},
 		"no JSON":                {"body", "POST", folder, `name=x`},
 		"a comment":              {"body", "POST", folder, `{"name":"x" /* */}`},
-		"invalid UTF-8":          {"body", "POST", folder, "{\"name\":\"x\xff\"}"},
+		"invalid UTF-8":          {"name", "POST", folder, "{\"name\":\"x\xff\"}"},
 		"half a surrogate pair":  {"body", "POST", folder, `{"name":"x","description":"\ud800"}`},
 		"a number for a name":    {"name", "POST", folder, `{"name":1}`},
 		"a list for a name":      {"name", "POST", folder, `{"name":["x"]}`},
@@ -120,10 +120,11 @@ func (w *world) refusesRaw(t *testing.T, x things) {
 		"an unknown key":         {"nmae", "POST", folder, `{"nmae":"x"}`},
 		"an unknown key, deep":   {"isuser", "POST", robots, `{"name":"x","claimMatch":{"isuser":"https://x.example"}}`},
 		"a key twice":            {"name", "POST", folder, `{"name":"x","name":"y"}`},
-		"an object for a map":    {"body", "POST", robots, `{"name":"x","claimMatch":{"claims":[]}}`},
-		"two issuers":            {"body", "POST", robots, `{"name":"x","claimMatch":{"issuer":"https://x.example","issuerPattern":"x","subject":"x"}}`},
-		"two relationships":      {"body", "POST", robots, `{"name":"x","servicePrincipal":"SERVICE_PRINCIPAL_INGESTER","awsIdentity":{}}`},
-		"a time that is none":    {"body", "POST", robots, `{"name":"x","staticKeys":{"expirationTime":"tomorrow"}}`},
+		"an object for a map":    {"claims", "POST", robots, `{"name":"x","claimMatch":{"claims":[]}}`},
+		"two issuers":            {"issuerPattern", "POST", robots, `{"name":"x","claimMatch":{"issuer":"https://x.example","issuerPattern":"x","subject":"x"}}`},
+		"two relationships":      {"awsIdentity", "POST", robots, `{"name":"x","servicePrincipal":"SERVICE_PRINCIPAL_INGESTER","awsIdentity":{}}`},
+		"a limit that is none":   {"clusters", "POST", folder, `{"name":"x","resourceLimits":{"repos":1,"clusters":"many"}}`},
+		"a time that is none":    {"expirationTime", "POST", robots, `{"name":"x","staticKeys":{"expirationTime":"tomorrow"}}`},
 		"endless nesting":        {"claimMatch", "POST", robots, deep},
 		"an endless body":        {"body", "POST", folder, `{"name":"` + strings.Repeat("x", 5<<20) + `"}`},
 		"a patch of a list":      {"body", "PATCH", folder, `[]`},
@@ -144,20 +145,31 @@ func (w *world) refusesRaw(t *testing.T, x things) {
 		"no known relationship":  {"relationship_type", "GET", "/iam/v2beta1/identities?relationship_type=NOPE", ""},
 		"a uid of no UTF-8":      {"uid", "GET", groups + "/%ff", ""},
 		"a parent of no UTF-8":   {"parent", "POST", groups + "/%ff", `{"name":"x"}`},
-		"a batch of words":       {"body", "POST", "/iam/v2beta1/roleBindings:batchCreate", `{"parent":"` + x.folder + `","requests":["x"]}`},
+		"a batch of words":       {"requests", "POST", "/iam/v2beta1/roleBindings:batchCreate", `{"parent":"` + x.folder + `","requests":["x"]}`},
 		"a capability of a word": {"capabilities", "POST", "/iam/v2beta1/roles/" + x.folder, `{"name":"x","capabilities":["groups.list"]}`},
 	}
 	w.refusesAsSent(t, tests)
-	t.Run("a form", func(t *testing.T) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.BaseURL+folder, strings.NewReader("name=x"))
+	w.refusesBodyOf(t, folder, "Content-Type", "application/x-www-form-urlencoded", "is not the JSON")
+	w.refusesBodyOf(t, folder, "Content-Encoding", "gzip", "must not be compressed")
+	w.refusesPaths(t, x)
+}
+
+// refusesBodyOf sends a body that is not JSON, as a header says.
+func (w *world) refusesBodyOf(t *testing.T, target, header, value, why string) {
+	t.Helper()
+	t.Run("a body of "+value, func(t *testing.T) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.BaseURL+target, strings.NewReader("name=x"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.Header.Set("Authorization", "Bearer "+w.Token)
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		checkInvalid(t, w.roundTrip(t, r).fault(t), "body")
+		r.Header.Set(header, value)
+		st := w.roundTrip(t, r).fault(t)
+		checkInvalid(t, st, "body")
+		if !strings.Contains(st.Message(), why) {
+			t.Errorf("%v, want it to say %q", st, why)
+		}
 	})
-	w.refusesPaths(t)
 }
 
 func (w *world) refusesAsSent(t *testing.T, tests map[string]rawRequest) {
@@ -175,7 +187,7 @@ func (w *world) refusesAsSent(t *testing.T, tests map[string]rawRequest) {
 }
 
 // refusesPaths asks for what is not there.
-func (w *world) refusesPaths(t *testing.T) {
+func (w *world) refusesPaths(t *testing.T, x things) {
 	tests := map[string]struct {
 		verb, target string
 		code         uint32
@@ -190,6 +202,14 @@ func (w *world) refusesPaths(t *testing.T) {
 		"an unknown verb":     {"GET", "/iam/v2beta1/groups:everything", 5},
 		"another's unknown":   {"POST", "/iam/v2beta1/roleBindings:everything", 5},
 		"a page of the model": {"GET", "/openapi.yaml", 5},
+		"two slashes first":   {"GET", "//iam/v2beta1/groups", 5},
+		"two slashes inside":  {"GET", "/iam//v2beta1/groups", 5},
+		"an empty segment":    {"DELETE", "/iam/v2beta1/groups//" + x.folder, 3},
+		"an empty uid":        {"DELETE", "/iam/v2beta1/groups/" + x.org + "//", 3},
+		"no name of a child":  {"DELETE", "/iam/v2beta1/groups/" + x.folder + "/", 3},
+		"a child to change":   {"PATCH", "/iam/v2beta1/groups/" + x.folder + "/", 3},
+		"a dot":               {"DELETE", "/iam/v2beta1/groups/./" + x.folder, 3},
+		"a way around":        {"DELETE", "/iam/v2beta1/roles/../groups/" + x.folder, 3},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

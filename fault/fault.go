@@ -151,6 +151,21 @@ func Outage(what string, cause error) *Error {
 	}
 }
 
+// Explain returns the text of err with the causes that its faults hide: for who
+// runs the service, not for who calls it.
+func Explain(err error) string {
+	text := err.Error()
+	for {
+		var f *Error
+		if !errors.As(err, &f) || f.Cause == nil {
+			return text
+		}
+		if err = f.Cause; !strings.Contains(text, err.Error()) { // a fault may hide one that says the same
+			text += ": " + err.Error()
+		}
+	}
+}
+
 // From returns err as a fault, hiding it behind Internal if it is not one.
 func From(err error) *Error {
 	var f *Error

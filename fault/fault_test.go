@@ -45,3 +45,26 @@ func TestFrom(t *testing.T) {
 		t.Error("the cause is lost to the log")
 	}
 }
+
+func TestExplain(t *testing.T) {
+	refused := errors.New("connection refused")
+	outage := fault.Outage("the database", refused)
+	tests := map[string]struct {
+		err  error
+		want string
+	}{
+		"no fault":           {refused, "connection refused"},
+		"a fault of its own": {fault.Field("name", "is bad"), "Invalid argument: name: is bad"},
+		"a hidden cause":     {fmt.Errorf("migrate: %w", outage), "migrate: " + outage.Message + ": connection refused"},
+		"hidden twice":       {fault.Outage("the database", fmt.Errorf("read: %w", outage)), outage.Message + ": read: " + outage.Message + ": connection refused"},
+		"the same again":     {fault.Outage("the database", outage), outage.Message + ": connection refused"},
+		"told already":       {errors.Join(outage, refused), outage.Message + "\nconnection refused"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := fault.Explain(tt.err); got != tt.want {
+				t.Errorf("Explain = %q, want %q", got, tt.want)
+			}
+		})
+	}
+}

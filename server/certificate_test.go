@@ -2,17 +2,21 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"io"
 	"log/slog"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -85,5 +89,34 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	renewed, err := c.get(nil)
 	if err != nil || bytes.Equal(renewed.Certificate[0], first.Certificate[0]) {
 		t.Errorf("the renewed certificate is not used: %v", err)
+	}
+}
+
+// Whoever forgets the s of https is told.
+func TestPlaintextToTLS(t *testing.T) {
+	cert, key, _ := certFiles(t)
+	s, err := New(t.Context(), Config{Listen: "127.0.0.1:0", DataDir: t.TempDir(), TLSCert: cert, TLSKey: key, Stdout: io.Discard, Stderr: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- s.Run(ctx) }()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.Addr().String()+"/healthz", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Error(err)
+	} else {
+		body, _ := io.ReadAll(resp.Body) // of what is missing, the next line tells
+		if resp.Body.Close(); resp.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), "https") {
+			t.Errorf("answer = %d %s", resp.StatusCode, body)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -252,6 +253,9 @@ func (c Config) first() firstOrganization {
 	return firstOrganization{Name: c.Organization, Issuer: c.OwnerIssuer, Subject: c.OwnerSubject, Email: c.OwnerEmail}
 }
 
+// keyValues is how PostgreSQL's own programs may be told of a database.
+var keyValues = regexp.MustCompile(`(^|\s)(host|hostaddr|port|user|password|dbname|service|sslmode)\s*=`)
+
 func (c Config) mistakes() []error {
 	var errs []error
 	add := func(name, format string, args ...any) {
@@ -268,6 +272,8 @@ func (c Config) mistakes() []error {
 	for name, s := range map[string]string{"base_url": c.BaseURL, "auth_url": c.AuthURL} {
 		if s != "" && !isBaseURL(s) {
 			add(name, "%q is not an http:// or https:// address without query and fragment", s)
+		} else if u, err := url.Parse(s); err == nil && strings.Trim(u.Path, "/") != "" {
+			add(name, "%q has a path; sign-in and discovery need a host of their own", s)
 		}
 	}
 	if u, err := url.Parse("//" + c.RegistryHost); err != nil || u.Host != c.RegistryHost {
@@ -275,6 +281,8 @@ func (c Config) mistakes() []error {
 	}
 	if scheme, _, ok := strings.Cut(c.Database, "://"); ok && scheme != "postgres" && scheme != "postgresql" {
 		add("database", "%s:// is not supported; give a path or a postgres:// address", scheme)
+	} else if !ok && keyValues.MatchString(c.Database) { // a file of that name would have the password in it
+		add("database", "give a path or a postgres:// address, not key=value")
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		add("tls_cert", "tls_cert and tls_key go together")

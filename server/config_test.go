@@ -163,6 +163,9 @@ func TestLoadConfigRefuses(t *testing.T) {
 		"a proxy that is none":        {[]string{"--trusted-proxies", "10.0.0.1,proxy"}, `"proxy" is not a range of addresses`},
 		"everybody for a proxy":       {[]string{"--trusted-proxies", "10.0.0.0/8,0.0.0.0/0"}, "0.0.0.0/0 is everybody"},
 		"everybody, over IPv6":        {[]string{"--trusted-proxies", "::/0"}, "::/0 is everybody"},
+		"a list for a database":       {[]string{"--database", "host=db.example user=holdfast password=secret"}, "database: give a path or a postgres:// address, not key=value"},
+		"a base below another":        {[]string{"--base-url", "https://a.example/holdfast"}, "base_url: \"https://a.example/holdfast\" has a path"},
+		"an issuer below another":     {[]string{"--auth-url", "https://a.example/holdfast/"}, "auth_url: "},
 		"a base with a query":         {[]string{"--base-url", "https://a.example/?x=1"}, "without query"},
 	}
 	for name, tt := range tests {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -141,4 +142,18 @@ func (s *Server) makeTestKey(ctx context.Context, url string) ([]byte, error) {
 		return nil, err
 	}
 	return s.store.FirstSetting(ctx, devSetting, s.key.Seal(devSetting, issuer.Key()))
+}
+
+// byOwnName answers only requests to a name of this machine, or to the one in the
+// settings. A web page whose name was made to point here could otherwise have the
+// test issuer make it the owner.
+func (s *Server) byOwnName(next http.Handler) http.Handler {
+	base, _ := url.Parse(s.cfg.BaseURL) // the settings were checked
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Host != base.Host && !isLoopback(r.Host) && !isLoopback(r.Host+":80") {
+			writeFault(w, fault.New(fault.PermissionDenied, "Permission denied: the test issuer answers to the names of this machine"), s.cfg.ErrorDomain)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }

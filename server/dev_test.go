@@ -115,3 +115,27 @@ func TestDevOnLoopbackOnly(t *testing.T) {
 		}
 	}
 }
+
+// A name that others own may point to this machine, too, and a browser takes
+// what is there for theirs.
+func TestDevIssuerByItsOwnNameOnly(t *testing.T) {
+	r := start(t, server.Config{Dev: true})
+	for host, want := range map[string]int{
+		"": 200, "localhost": 200, "localhost:8080": 200, "[::1]:80": 200, "127.0.0.1": 200,
+		"evil.example": 403, "evil.example:8080": 403, "127.0.0.1.evil.example": 403, "localhost.evil.example": 403,
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/dev/issuer/token", strings.NewReader(`{"sub":"owner"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = host
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("host %q = %d, want %d", host, resp.StatusCode, want)
+		}
+	}
+}

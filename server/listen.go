@@ -3,9 +3,11 @@ package server
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -107,6 +109,7 @@ func (s *splitter) sort(conn net.Conn) {
 	delete(s.undecided, conn)
 	s.mu.Unlock()
 	if err != nil {
+		hintAtTLS(err)
 		conn.Close()
 		return
 	}
@@ -116,6 +119,19 @@ func (s *splitter) sort(conn net.Conn) {
 	}
 	to.give(sniffed)
 }
+
+// hintAtTLS tells a client that spoke plain HTTP where TLS is expected so, in plain
+// HTTP.
+func hintAtTLS(err error) {
+	spoke, ok := errors.AsType[tls.RecordHeaderError](err)
+	if !ok || spoke.Conn == nil || !plainHTTP.Match(spoke.RecordHeader[:]) {
+		return
+	}
+	_, _ = io.WriteString(spoke.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nThis is an https address.\n") // it may have gone
+}
+
+// plainHTTP is how the first five bytes of a request begin.
+var plainHTTP = regexp.MustCompile(`^[A-Z]{3,5}[ /]?`)
 
 // sniff reads as much of conn as tells its protocol, and returns a connection
 // that begins with it again. It fails if that takes longer than timeout.

@@ -4,15 +4,25 @@ import (
 	"io"
 	"log/slog"
 	"os"
+
+	"github.com/holdfast-dev/holdfast/fault"
 )
 
 // newLogger writes for people when w is a terminal, and for programs otherwise.
 func newLogger(w io.Writer, level slog.Level) *slog.Logger {
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: explain}
 	if isTerminal(w) {
 		return slog.New(slog.NewTextHandler(w, options))
 	}
 	return slog.New(slog.NewJSONHandler(w, options))
+}
+
+// explain has the log say of an error what its faults hide from clients.
+func explain(_ []string, a slog.Attr) slog.Attr {
+	if err, ok := a.Value.Any().(error); ok {
+		a.Value = slog.StringValue(fault.Explain(err))
+	}
+	return a
 }
 
 func isTerminal(w io.Writer) bool {

@@ -3,8 +3,13 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
+	"path"
+	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -21,7 +26,7 @@ const (
 // routes is everything the one port serves over HTTP. gRPC calls arrive here
 // only if a proxy mixes them with other requests on one connection.
 func (s *Server) routes() http.Handler {
-	mux := http.NewServeMux()
+	mux, gateway := http.NewServeMux(), s.api.HTTP()
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("/.well-known/", s.issuer.Handler())
@@ -30,17 +35,17 @@ func (s *Server) routes() http.Handler {
 	for _, route := range login.Routes {
 		mux.Handle(route, people)
 	}
-	mux.Handle("/signin/v1/", s.api.HTTP())
+	mux.Handle("/signin/v1/", gateway)
 	mux.Handle("GET /docs", s.docs)
 	if s.metricsListener == nil {
 		mux.Handle("GET /metrics", s.metricsHandler())
 	}
 	if s.dev != nil {
-		mux.Handle(devIssuer+"/", s.dev)
+		mux.Handle(devIssuer+"/", s.byOwnName(s.dev))
 	}
-	mux.Handle("/", s.api.HTTP())
+	mux.Handle("/", gateway)
 	grpcServer := s.api.GRPC() // one of its own: to stop the other cuts off what travels over HTTP
-	return s.fromClients(func(w http.ResponseWriter, r *http.Request) {
+	return s.fromClients(reportPanics(s.log, func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 2 && isGRPCContent(r.Header.Get("Content-Type")) {
 			grpcServer.ServeHTTP(w, r)
 			return
@@ -54,8 +59,35 @@ func (s *Server) routes() http.Handler {
 			// connection that cannot have a deadline has none.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 		}
+		if !isClean(r.URL.EscapedPath()) { // the mux would send the client elsewhere
+			gateway.ServeHTTP(w, r)
+			return
+		}
 		mux.ServeHTTP(w, r)
-	})
+	}))
+}
+
+// reportPanics has the log tell of handlers that panic. The connection is cut,
+// as net/http does it, for the answer may have begun.
+func reportPanics(log *slog.Logger, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if v != http.ErrAbortHandler {
+				log.ErrorContext(r.Context(), "panic", "method", r.Method, "path", r.URL.Path, "cause", fmt.Sprint(v), "stack", string(debug.Stack()))
+			}
+			panic(http.ErrAbortHandler)
+		}()
+		next(w, r)
+	}
+}
+
+// isClean tells whether a path has no empty and no dotted segments.
+func isClean(escaped string) bool {
+	return path.Clean(escaped) == strings.TrimSuffix(escaped, "/") || escaped == "/"
 }
 
 // fromClients has requests come from whom a trusted proxy speaks for, for all

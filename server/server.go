@@ -216,6 +216,7 @@ func (s *Server) drain(ctx context.Context, split *splitter, httpServer *http.Se
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ShutdownGrace)
 	defer cancel()
 	split.Close()
+	s.api.Drain()
 	var ended sync.WaitGroup
 	ended.Go(func() {
 		if err := httpServer.Shutdown(ctx); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/proto"
 
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
@@ -260,6 +262,30 @@ func TestShutdownLetsARequestEnd(t *testing.T) {
 		t.Errorf("the request in flight ended with status %d", got)
 	}
 	r.stop(t)
+}
+
+// Who watches the health of a server does so until it ends.
+func TestShutdownEndsWatches(t *testing.T) {
+	r := start(t, server.Config{ShutdownGrace: time.Hour})
+	conn, err := grpc.NewClient(r.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	stream, err := healthpb.NewHealthClient(conn).Watch(t.Context(), &healthpb.HealthCheckRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, err := stream.Recv(); err != nil || first.Status != healthpb.HealthCheckResponse_SERVING {
+		t.Fatalf("health = %v, %v", first, err)
+	}
+	r.stop(t)
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+		t.Errorf("watching ended with %v", err)
+	}
+	if strings.Contains(r.stderr.String(), "ERROR") {
+		t.Errorf("log = %s, want no error", r.stderr)
+	}
 }
 
 func TestShutdownEndsWithTheGrace(t *testing.T) {

@@ -28,7 +28,7 @@ const (
 // that the start printed.
 type setup struct {
 	s     *Server
-	mu    sync.Mutex // one at a time, so that a code is used once
+	mu    sync.Mutex // one at a time, so that tries are counted
 	tries tries
 }
 
@@ -101,6 +101,9 @@ func (u *setup) prepare(ctx context.Context) error {
 	cfg := u.s.cfg
 	if first := cfg.first(); first != (firstOrganization{}) {
 		group, owner, link, err := u.create(ctx, first)
+		if errors.Is(err, fault.AlreadyExists) {
+			return nil // another replica, which started together with this one, was faster
+		}
 		if err != nil {
 			return fmt.Errorf("set up organization %s: %w", first.Name, err)
 		}
@@ -153,45 +156,59 @@ func (u *setup) finish(ctx context.Context, code string, o firstOrganization) (w
 			Code: fault.ResourceExhausted, Message: "Resource exhausted: too many tries; wait a minute", RetryIn: wait,
 		}
 	}
-	if err := u.check(ctx, code, now); err != nil {
+	kept, err := u.check(ctx, code, now)
+	if err != nil {
 		return welcome{}, err
 	}
 	u.tries.giveBack()
 	if all := o.violations(true); len(all) > 0 {
 		return welcome{}, fault.Fields(all)
 	}
-	group, owner, _, err := u.create(ctx, o)
+	taken, err := u.s.store.TakeSetting(ctx, setupSetting, kept)
+	if err == nil && !taken {
+		err = wrongCode() // another replica has taken it meanwhile
+	}
 	if err != nil {
 		return welcome{}, err
 	}
-	if err := u.s.store.SetSetting(ctx, setupSetting, nil); err != nil {
-		u.s.log.WarnContext(ctx, "the set-up code is still stored, and useless", "err", err)
+	group, owner, _, err := u.create(ctx, o)
+	if err != nil {
+		// The code of a later start stays, if there is one.
+		_, lost := u.s.store.FirstSetting(context.WithoutCancel(ctx), setupSetting, kept)
+		if lost != nil {
+			u.s.log.WarnContext(ctx, "the set-up code is lost; restart the server to get a new one", "err", lost)
+		}
+		return welcome{}, err
 	}
 	u.s.log.InfoContext(ctx, "organization created by set-up", "organization", group.UID, "owner", owner.UID)
 	text, err := u.s.issuer.Mint(ctx, u.s.ownerToken(owner, u.s.cfg.BaseURL, setupTokenAge))
 	return welcome{group.UID, owner.UID, text}, err
 }
 
-// check returns nil if code is the one that is out.
-func (u *setup) check(ctx context.Context, code string, now time.Time) error {
+// check returns what the database keeps of the code that is out, if code is that.
+func (u *setup) check(ctx context.Context, code string, now time.Time) (value []byte, _ error) {
 	if err := u.open(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	value, err := u.s.store.Setting(ctx, setupSetting)
 	if err != nil && !errors.Is(err, fault.NotFound) {
-		return err
+		return nil, err
 	}
 	var kept setupCode
 	if err == nil {
 		if err := json.Unmarshal(value, &kept); err != nil {
-			return fmt.Errorf("read the set-up code: %w", err)
+			return nil, fmt.Errorf("read the set-up code: %w", err)
 		}
 	}
 	if subtle.ConstantTimeCompare(digest(code), kept.Digest) != 1 || !now.Before(kept.Expires) {
-		return fault.New(fault.PermissionDenied,
-			"Permission denied: the set-up code is wrong or has expired; restart the server to get a new one")
+		return nil, wrongCode()
 	}
-	return nil
+	return value, nil
+}
+
+func wrongCode() error {
+	return fault.New(fault.PermissionDenied,
+		"Permission denied: the set-up code is wrong, was replaced by a later start, or has expired; restart the server to get a new one")
 }
 
 // open returns fault.PermissionDenied once there is an organization.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +16,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/server"
+	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 var setupLink = regexp.MustCompile(`(?m)^holdfastd: set up at (http://.*)/setup\?code=([A-Za-z0-9_-]{43})$`)
@@ -252,6 +255,60 @@ func TestSetUpOnceAtATime(t *testing.T) {
 	}
 	if made != 1 {
 		t.Errorf("answers = %v, want one 200", statuses)
+	}
+}
+
+// TestSetUpOnceOnReplicas sends one code to two replicas at once.
+func TestSetUpOnceOnReplicas(t *testing.T) {
+	cfg := server.Config{Database: storetest.Postgres(t), EncryptionKey: seal.NewKey().Text()}
+	one, two := start(t, cfg), start(t, cfg)
+	code := two.code(t)
+	if status, answer := one.setUp(t, one.code(t), "acme", ownerIssuer, ownerSubject); status != http.StatusForbidden {
+		t.Errorf("the code that a later start has replaced = %d %s", status, answer)
+	}
+	weak := `{"code": "` + code + `", "organization": "acme", "ownerEmail": "ann@example.com", "ownerPassword": "short"}`
+	if resp, answer := two.send(t, http.MethodPost, "/setup", weak, "Content-Type", "application/json"); resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("a weak password = %d %s", resp.StatusCode, answer)
+	}
+	statuses := make([]int, 8)
+	var wg sync.WaitGroup
+	for i := range statuses {
+		wg.Go(func() {
+			statuses[i], _ = []*running{one, two}[i%2].setUp(t, code, fmt.Sprintf("org %d", i), ownerIssuer, ownerSubject)
+		})
+	}
+	wg.Wait()
+	slices.Sort(statuses)
+	if statuses[0] != http.StatusOK || statuses[1] == http.StatusOK {
+		t.Errorf("answers = %v, want one 200", statuses)
+	}
+}
+
+// TestUnattendedSetUpOnReplicas starts two servers at once that are both to make
+// the organization.
+func TestUnattendedSetUpOnReplicas(t *testing.T) {
+	for range 3 {
+		cfg := server.Config{Database: storetest.Postgres(t), EncryptionKey: seal.NewKey().Text(), Organization: "acme", OwnerEmail: "ann@example.com"}
+		storetest.Open(t, cfg.Database) // the schema is there, so that they do not queue for it
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() { newClose(t, cfg) })
+		}
+		wg.Wait()
+	}
+}
+
+// newClose makes a server and does not run it.
+func newClose(t *testing.T, cfg server.Config) {
+	t.Helper()
+	cfg.Listen, cfg.DataDir, cfg.Stderr = "127.0.0.1:0", t.TempDir(), &buffer{}
+	s, err := server.New(t.Context(), cfg)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -965,6 +966,32 @@ func TestReopen(t *testing.T) {
 			t.Errorf("the organization is not seen (%v)", err)
 		}
 		wantExact(t, s)
+	})
+}
+
+// TestNewerSchema has a program meet the database of a later one, whose promises
+// it does not know.
+func TestNewerSchema(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, url string) {
+		s, err := store.Open(t.Context(), url)
+		must(t, err)
+		must(t, s.Close())
+		driver := "sqlite"
+		if strings.Contains(url, "://") {
+			driver = "pgx"
+		}
+		db, err := sql.Open(driver, url)
+		must(t, err)
+		defer db.Close()
+		_, err = db.ExecContext(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, true)`)
+		must(t, err)
+		s, err = store.Open(t.Context(), url)
+		if err == nil {
+			_ = s.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "9999") || errors.Is(err, fault.Unavailable) {
+			t.Errorf("opened: error = %v, want one that names the schema", err)
+		}
 	})
 }
 

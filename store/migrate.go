@@ -14,7 +14,9 @@ import (
 var schemas embed.FS
 
 // migrate brings the schema up to date. A file of schema/ is one migration,
-// numbered by its name, and never changes once it was released.
+// numbered by its name, and never changes once it was released. A schema with
+// migrations of a later program is refused: this one would not keep what they
+// promise.
 func (s *Store) migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, more ...goose.ProviderOption) error {
 	files, err := schemas.ReadDir("schema")
 	if err != nil {
@@ -43,6 +45,13 @@ func (s *Store) migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, 
 	}
 	if _, err := p.Up(ctx); err != nil {
 		return fmt.Errorf("migrate: %w", s.outcome(err))
+	}
+	has, knows, err := p.GetVersions(ctx)
+	if err != nil {
+		return fmt.Errorf("migrate: %w", s.outcome(err))
+	}
+	if has > knows {
+		return fmt.Errorf("the database has schema %d, of a later version of this program, which knows no more than %d; start that version, or restore a back-up", has, knows)
 	}
 	return nil
 }

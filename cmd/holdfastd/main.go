@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/server"
 )
 
@@ -45,7 +46,7 @@ func run(ctx context.Context, args []string) int {
 		err = srv.Run(ctx)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "holdfastd:", err)
+		fmt.Fprintln(os.Stderr, "holdfastd:", fault.Explain(err))
 		return 1
 	}
 	return 0
@@ -67,7 +68,7 @@ func order(ctx context.Context, args []string) int {
 		err = server.Order(ctx, cfg, words, os.Stdout)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "holdfastd:", err)
+		fmt.Fprintln(os.Stderr, "holdfastd:", fault.Explain(err))
 		return 2
 	}
 	return 0
