@@ -19,6 +19,9 @@ func newLogger(w io.Writer, level slog.Level) *slog.Logger {
 
 // explain has the log say of an error what its faults hide from clients.
 func explain(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() != slog.KindAny { // to ask for another as any allocates
+		return a
+	}
 	if err, ok := a.Value.Any().(error); ok {
 		a.Value = slog.StringValue(fault.Explain(err))
 	}
