@@ -33,7 +33,7 @@ func TestCrash(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		rounds := 100
 		if strings.Contains(url, "://") {
-			rounds = 20
+			rounds = 50 // each start waits for the replica that was killed
 		}
 		if testing.Short() {
 			rounds = 5
