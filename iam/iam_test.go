@@ -247,6 +247,36 @@ func TestNobodyBecomesWhoIsStronger(t *testing.T) {
 	})
 }
 
+// An identity whose keys have expired can still be renamed; but what stands for it
+// can only become something that is good now.
+func TestExpiredKeysCanBeRenamed(t *testing.T) {
+	clock := time.Now()
+	each(t, iam.Config{Now: func() time.Time { return clock }}, func(t *testing.T, w *world) {
+		clock = time.Now()
+		i, err := w.CreateIdentity(w.owner, w.acme.UID, resource.Identity{Name: "ci", Relationship: resource.Relationship{
+			StaticKeys: &resource.StaticKeys{Issuer: "https://issuer.example", Subject: "ci", IssuerKeys: keySet, ExpirationTime: clock.Add(time.Hour)},
+		}})
+		must(t, err)
+		clock = clock.Add(2 * time.Hour)
+		got, err := w.UpdateIdentity(w.owner, i.UID, func(i *resource.Identity) error { i.Description = "was ci"; return nil })
+		must(t, err)
+		if got.Description != "was ci" {
+			t.Errorf("description = %q", got.Description)
+		}
+		_, err = w.UpdateIdentity(w.owner, i.UID, func(i *resource.Identity) error { i.Name = "Ci"; return nil })
+		want(t, "a bad name", err, fault.InvalidArgument)
+		_, err = w.UpdateIdentity(w.owner, i.UID, func(i *resource.Identity) error { i.Relationship.StaticKeys.Subject = "cd"; return nil })
+		want(t, "other keys that have expired", err, fault.InvalidArgument)
+		_, err = w.UpdateIdentity(w.owner, i.UID, func(i *resource.Identity) error {
+			i.Relationship.StaticKeys.ExpirationTime = clock.Add(time.Hour)
+			return nil
+		})
+		must(t, err)
+	})
+}
+
+const keySet = `{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`
+
 func TestRevocationIsImmediate(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		uid, worker := w.worker(w.acme.UID, "groups.list")

@@ -22,10 +22,7 @@ var awsAccount = regexp.MustCompile(`^[0-9]{12}$`)
 // Validate reports every field a caller must fix. now bounds how long static
 // keys may be trusted.
 func (i Identity) Validate(now time.Time) error {
-	var p problems
-	p.name(i.Name)
-	p.description(i.Description)
-	p.text("company", i.Company)
+	p := i.profile()
 	r := i.Relationship
 	switch r.Type() {
 	case RelationshipClaimMatch:
@@ -42,6 +39,17 @@ func (i Identity) Validate(now time.Time) error {
 		p.add("relationship", "one of claim_match, static_keys, aws_identity, service_principal is required")
 	}
 	return p.err()
+}
+
+// ValidateProfile is Validate for all but the relationship: one that stays as it
+// is was good once, though its keys may have expired since.
+func (i Identity) ValidateProfile() error { return i.profile().err() }
+
+func (i Identity) profile() (p problems) {
+	p.name(i.Name)
+	p.description(i.Description)
+	p.text("company", i.Company)
+	return p
 }
 
 // ValidateMetadata reports what a person must fix in what they told us.
