@@ -3,6 +3,7 @@ package iam
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
@@ -49,8 +50,11 @@ func (s *Service) bind(ctx context.Context, parent resource.UID, all []resource.
 // group.
 func (s *Service) mayGrant(ctx context.Context, group resource.UID, b resource.RoleBinding, field string) error {
 	var bad []fault.Violation
-	if b.Identity == "" {
+	switch {
+	case b.Identity == "":
 		bad = append(bad, fault.Violation{Subject: field + "identity_uid", Description: "is required"})
+	case b.Identity == group.Root(), slices.Contains(managed, b.Identity): // or it would pass for a person's
+		bad = append(bad, fault.Violation{Subject: field + "identity_uid", Description: "is the uid of an organization or of a role"})
 	}
 	if b.Role == "" {
 		bad = append(bad, fault.Violation{Subject: field + "role_uid", Description: "is required"})

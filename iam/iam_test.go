@@ -220,6 +220,12 @@ func TestNobodyGrantsWhatTheyDoNotHold(t *testing.T) {
 		_, err = w.UpdateRole(admin, killer.UID, func(r *resource.Role) error { r.Description = "still"; return nil })
 		must(t, err)
 
+		for what, uid := range map[string]resource.UID{"a role as its own holder": resource.OwnerRole, "an organization as one": w.acme.UID} {
+			_, err = w.CreateBinding(w.owner, folder.UID, resource.RoleBinding{Identity: uid, Role: reader.UID})
+			want(t, what, err, fault.InvalidArgument)
+			_, err = w.UpdateBinding(w.owner, b.UID, func(b *resource.RoleBinding) error { b.Identity = uid; return nil })
+			want(t, what+", in an update", err, fault.InvalidArgument)
+		}
 		_, err = w.CreateBinding(w.owner, w.acme.UID, resource.RoleBinding{Identity: target, Role: reader.UID})
 		want(t, "a role from further down", err, fault.InvalidArgument)
 		_, err = w.CreateBinding(w.rival, w.other.UID, resource.RoleBinding{Identity: target, Role: reader.UID})
