@@ -16,11 +16,11 @@ func (s *Service) CreateBinding(ctx context.Context, parent resource.UID, b reso
 	if err := s.authz.Require(ctx, resource.RoleBindingsCreate, parent); err != nil {
 		return resource.BoundRole{}, err
 	}
-	all, err := s.bind(ctx, parent, []resource.RoleBinding{b}, func(int) string { return "" })
-	if err != nil {
+	if err := s.mayGrant(ctx, parent, b, ""); err != nil {
 		return resource.BoundRole{}, err
 	}
-	return all[0], nil
+	b.UID, b.CreateTime = parent.NewChild(), s.now()
+	return s.store.InsertBinding(ctx, b)
 }
 
 // CreateBindings makes up to resource.MaxBatch bindings in one group, all or
@@ -32,13 +32,9 @@ func (s *Service) CreateBindings(ctx context.Context, parent resource.UID, all [
 	if len(all) == 0 || len(all) > resource.MaxBatch {
 		return nil, fault.Field("requests", "must have 1 to %d bindings", resource.MaxBatch)
 	}
-	return s.bind(ctx, parent, all, func(i int) string { return fmt.Sprintf("requests[%d].role_binding.", i) })
-}
-
-func (s *Service) bind(ctx context.Context, parent resource.UID, all []resource.RoleBinding, field func(int) string) ([]resource.BoundRole, error) {
 	now := s.now()
 	for i := range all {
-		if err := s.mayGrant(ctx, parent, all[i], field(i)); err != nil {
+		if err := s.mayGrant(ctx, parent, all[i], fmt.Sprintf("requests[%d].role_binding.", i)); err != nil {
 			return nil, err
 		}
 		all[i].UID, all[i].CreateTime = parent.NewChild(), now
