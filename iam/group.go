@@ -153,6 +153,9 @@ func (s *Service) UpdateGroup(ctx context.Context, uid resource.UID, change func
 		if g.Kind != resource.OrgUnspecified && g.Kind != before.Kind {
 			return fault.Field("kind", "cannot be changed")
 		}
+		if before.Verified && g.Name != before.Name { // or it would open another's e-mail domain
+			return fault.Unmet("VERIFIED_NAME", "the name of a verified organization cannot be changed")
+		}
 		g.UID, g.CreateTime, g.Verified, g.Kind = before.UID, before.CreateTime, before.Verified, before.Kind
 		return g.Validate()
 	})

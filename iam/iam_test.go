@@ -399,6 +399,12 @@ func TestJoiningByDomain(t *testing.T) {
 		if found, err := w.LookupGroup(worker); err != nil || found.UID != g.UID {
 			t.Errorf("lookup = %+v, %v", found, err)
 		}
+		rename := func(name string) error {
+			_, err := w.UpdateGroup(w.owner, g.UID, func(g *resource.Group) error { g.Name, g.Description = name, "ours"; return nil })
+			return err
+		}
+		want(t, "another name for what is verified", rename("other.example"), fault.FailedPrecondition)
+		must(t, rename("joined.example"))
 		want(t, "asking to join another", w.RequestGroupAccess(worker, w.acme.UID), fault.NotFound)
 		must(t, w.RequestGroupAccess(worker, g.UID))
 		want(t, "asking again", w.RequestGroupAccess(worker, g.UID), fault.ResourceExhausted)
