@@ -19,11 +19,11 @@ const accessPause = time.Hour
 
 // CreateGroup makes a group. parent is the UID of the group to make it in, the
 // last segments of one, or the name of the one group of that name the caller
-// may create groups in; the caller needs groups.create there. Without a parent
-// it makes an organization, which its creator owns.
+// may create groups in; the caller needs groups.create there. Without a parent,
+// or with "/", it makes an organization, which its creator owns.
 func (s *Service) CreateGroup(ctx context.Context, parent string, g resource.Group) (resource.Group, error) {
 	var in resource.UID
-	if parent != "" {
+	if parent != "" && parent != "/" {
 		var err error
 		if in, err = s.resolve(ctx, parent); err != nil {
 			return resource.Group{}, err

@@ -172,6 +172,9 @@ func TestOrganizations(t *testing.T) {
 						t.Errorf("its creator does not own it, or its kind is lost: %+v, %v", sub, err)
 					}
 				}
+				if g, err := w.CreateGroup(w.owner, "/", resource.Group{Name: "as clients write it"}); !errors.Is(err, tt.owner) || err == nil && !g.UID.IsRoot() {
+					t.Errorf("under /: %+v, %v, want %v", g, err, tt.owner)
+				}
 				if _, err := w.CreateGroup(w.as(resource.NewRoot()), "", resource.Group{Name: "newer"}); !errors.Is(err, tt.other) {
 					t.Errorf("somebody else: %v, want %v", err, tt.other)
 				}
