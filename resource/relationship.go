@@ -77,6 +77,9 @@ func (c ClaimMatch) validate(p *problems) {
 	if c.IssuerPattern != "" && matchesAnything(c.IssuerPattern, anyIssuer...) {
 		p.add("claim_match.issuer_pattern", "matches every issuer; say which issuers are meant")
 	}
+	if c.AudiencePattern != "" && matchesAnything(c.AudiencePattern, slices.Concat(anySubject, anyIssuer)...) { // whoever it is shown to could present it here
+		p.add("claim_match.audience_pattern", "matches every audience; say whom tokens are made for")
+	}
 	if len(c.Claims)+len(c.ClaimPatterns) > maxClaims {
 		p.add("claim_match.claims", "at most 32 claims can be matched")
 	}
