@@ -26,8 +26,9 @@ func (s *Store) settingsAbove(group resource.UID, row func(text string, args []a
 	var detail string
 	var uid resource.UID
 	var updated int64
-	// Of uids on one path, the longest is the last.
-	text := `SELECT uid, detail, update_ms FROM registry_settings WHERE uid IN (SELECT v FROM ` + s.engine.each(&q, groups) + ` AS s) ORDER BY uid DESC LIMIT 1`
+	// Of uids on one path, the longest is the last. Their order is hidden from the
+	// planner, which would walk all settings in it.
+	text := `SELECT uid, detail, update_ms FROM registry_settings WHERE uid IN (SELECT v FROM ` + s.engine.each(&q, groups) + ` AS s) ORDER BY uid || '' DESC LIMIT 1`
 	err := row(text, q.args, &uid, &detail, &updated)
 	if errors.Is(err, sql.ErrNoRows) {
 		return set, nil
