@@ -39,6 +39,7 @@ func TestGroupOverJSON(t *testing.T) {
 		{"PATCH /iam/v2beta1/groups/" + uid + "?update_mask=name", `{"description":"ignored","name":"ops"}`, "ops", "third"},
 		{"PATCH /iam/v2beta1/groups/" + uid + "?updateMask=", `{"name":"dev"}`, "dev", "third"},
 		{"PATCH /iam/v2beta1/groups/" + uid, "", "dev", "third"},
+		{"PATCH /iam/v2beta1/groups/" + uid, "{}", "dev", "third"},
 		{"PATCH /iam/v2beta1/groups/" + escaped, made.text, "dev", "first"}, // sent back as it came
 		{"PATCH /iam/v2beta1/groups/" + uid, `{"description":""}`, "dev", ""},
 		{"PATCH /iam/v2beta1/groups/" + uid + "?updateMask=*", `{"name":"qa","description":"x","kind":"ORG_KIND_DEV"}`, "qa", "x"},

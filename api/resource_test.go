@@ -3,6 +3,7 @@ package api_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/resource"
 )
@@ -11,6 +12,7 @@ import (
 // it or turn it into another.
 func TestRelationshipsOverJSON(t *testing.T) {
 	const keySet = `"{\"keys\":[{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}]}"`
+	end := time.Now().Add(30 * 24 * time.Hour).UTC().Format("2006-01-02T15:04:05.000Z")
 	tests := map[string]struct{ body, patch, query, want string }{
 		"claims": {
 			`"claimMatch":{"issuer":"https://ci.example.com","subjectPattern":"repo:acme/.*","audience":"x","claims":{"a":"b"},"claimPatterns":{"c":"d.*"}}`,
@@ -18,9 +20,9 @@ func TestRelationshipsOverJSON(t *testing.T) {
 			`"claimMatch":{"issuer":"https://ci.example.com","subject":"repo:acme/x","audience":"x","claims":{"a":"b"},"claimPatterns":{"c":"d.*"}}`,
 		},
 		"keys": {
-			`"staticKeys":{"issuer":"https://ci.example.com","subject":"s","issuerKeys":` + keySet + `,"expirationTime":"2027-01-02T03:04:05.678Z","audiences":["x"]}`,
+			`"staticKeys":{"issuer":"https://ci.example.com","subject":"s","issuerKeys":` + keySet + `,"expirationTime":"` + end + `","audiences":["x"]}`,
 			`{"staticKeys":{"subject":"t","audiences":[]}}`, "",
-			`"staticKeys":{"issuer":"https://ci.example.com","subject":"t","issuerKeys":` + keySet + `,"expirationTime":"2027-01-02T03:04:05.678Z","audiences":[]}`,
+			`"staticKeys":{"issuer":"https://ci.example.com","subject":"t","issuerKeys":` + keySet + `,"expirationTime":"` + end + `","audiences":[]}`,
 		},
 		"aws": {
 			`"awsIdentity":{"awsAccount":"123456789012","arn":"arn:aws:iam::123456789012:role/x","userIdPattern":"AROA.*:ci"}`,

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -183,6 +184,7 @@ func TestApiAccess(t *testing.T) {
 // allows calls a method as callers who may not, and then as callers who may.
 func (h *hierarchy) allows(t *testing.T, call caller, a access) {
 	h.denies(t, call, a)
+	h.strays(t, call, a)
 	for _, who := range []string{"folder", "org"} {
 		if _, st := call(t, h.full[who], a.request(a.place(t))); st != nil {
 			t.Errorf("with the capability on the %s: %v", who, st)
@@ -203,6 +205,20 @@ func (h *hierarchy) denies(t *testing.T, call caller, a access) {
 		_, missing := call(t, bearer, a.request(gone))
 		checkDenied(t, who, existing, a.capability, there)
 		checkDenied(t, who, missing, a.capability, gone)
+	}
+}
+
+// strays calls a method for the last segment of something, below an organization
+// of the caller's own. It is answered as if there were no such segment at all.
+func (h *hierarchy) strays(t *testing.T, call caller, a access) {
+	there := a.place(t)
+	answer := func(uid string) string {
+		out, st := call(t, h.full["other"], a.request(uid))
+		return strings.ReplaceAll(fmt.Sprintf("%v %v %v", out, st.Code(), st.Message()), uid, "UID")
+	}
+	astray, gone := answer(h.other+there[len(there)-17:]), answer(h.other+"/0123456789abcdef")
+	if diff := cmp.Diff(strings.Fields(gone), strings.Fields(astray)); diff != "" { // protobuf varies its spaces
+		t.Errorf("another's segment is not as good as none:\n%s", diff)
 	}
 }
 

@@ -100,6 +100,10 @@ func badClaims(x things) map[string]badRequest {
 		"pattern without end":          {"claim_match.subject_pattern", subjects(strings.Repeat("x", 1025))},
 		"issuers that are no pattern":  {"claim_match.issuer_pattern", issuers("https://(")},
 		"all issuers":                  {"claim_match.issuer_pattern", issuers(".*")},
+		"all issuers there can be":     {"claim_match.issuer_pattern", issuers("https?://.*")},
+		"subjects beside our anchors":  {"claim_match.subject_pattern", subjects("repo:a)|(?:b")},
+		"nearly all subjects":          {"claim_match.subject_pattern", subjects(".{2,}")},
+		"all audiences":                {"claim_match.audience_pattern", audiences(".+")},
 		"subjects that are no pattern": {"claim_match.subject_pattern", subjects("repo:[")},
 		"a pattern that looks ahead":   {"claim_match.subject_pattern", subjects("repo:(?=x)")},
 		"a pattern that refers back":   {"claim_match.subject_pattern", subjects(`(a)\1`)},
@@ -167,6 +171,7 @@ func badKeys(x things) map[string]badRequest {
 		"a whole account":        aws("arn", &iampb.Identity_AWSIdentity{AwsAccount: "123456789012"}),
 		"a pattern that is none": aws("arn_pattern", &iampb.Identity_AWSIdentity{AwsAccount: "123456789012", AwsArn: arns("(")}),
 		"every caller":           aws("arn_pattern", &iampb.Identity_AWSIdentity{AwsAccount: "123456789012", AwsArn: arns(".*")}),
+		"every ARN":              aws("arn_pattern", &iampb.Identity_AWSIdentity{AwsAccount: "123456789012", AwsArn: arns("arn:aws:.*")}),
 		"an endless ARN":         aws("arn", &iampb.Identity_AWSIdentity{AwsAccount: "123456789012", AwsArn: &iampb.Identity_AWSIdentity_Arn{Arn: strings.Repeat("x", 2049)}}),
 		"no pattern of a user": aws("user_id_pattern", &iampb.Identity_AWSIdentity{
 			AwsAccount: "123456789012", AwsArn: arn, AwsUserId: &iampb.Identity_AWSIdentity_UserIdPattern{UserIdPattern: "["},

@@ -3,6 +3,7 @@ package iam
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
@@ -15,11 +16,11 @@ func (s *Service) CreateBinding(ctx context.Context, parent resource.UID, b reso
 	if err := s.authz.Require(ctx, resource.RoleBindingsCreate, parent); err != nil {
 		return resource.BoundRole{}, err
 	}
-	all, err := s.bind(ctx, parent, []resource.RoleBinding{b}, func(int) string { return "" })
-	if err != nil {
+	if err := s.mayGrant(ctx, parent, b, ""); err != nil {
 		return resource.BoundRole{}, err
 	}
-	return all[0], nil
+	b.UID, b.CreateTime = parent.NewChild(), s.now()
+	return s.store.InsertBinding(ctx, b)
 }
 
 // CreateBindings makes up to resource.MaxBatch bindings in one group, all or
@@ -31,13 +32,9 @@ func (s *Service) CreateBindings(ctx context.Context, parent resource.UID, all [
 	if len(all) == 0 || len(all) > resource.MaxBatch {
 		return nil, fault.Field("requests", "must have 1 to %d bindings", resource.MaxBatch)
 	}
-	return s.bind(ctx, parent, all, func(i int) string { return fmt.Sprintf("requests[%d].role_binding.", i) })
-}
-
-func (s *Service) bind(ctx context.Context, parent resource.UID, all []resource.RoleBinding, field func(int) string) ([]resource.BoundRole, error) {
 	now := s.now()
 	for i := range all {
-		if err := s.mayGrant(ctx, parent, all[i], field(i)); err != nil {
+		if err := s.mayGrant(ctx, parent, all[i], fmt.Sprintf("requests[%d].role_binding.", i)); err != nil {
 			return nil, err
 		}
 		all[i].UID, all[i].CreateTime = parent.NewChild(), now
@@ -49,8 +46,11 @@ func (s *Service) bind(ctx context.Context, parent resource.UID, all []resource.
 // group.
 func (s *Service) mayGrant(ctx context.Context, group resource.UID, b resource.RoleBinding, field string) error {
 	var bad []fault.Violation
-	if b.Identity == "" {
+	switch {
+	case b.Identity == "":
 		bad = append(bad, fault.Violation{Subject: field + "identity_uid", Description: "is required"})
+	case b.Identity == group.Root(), slices.Contains(managed, b.Identity): // or it would pass for a person's
+		bad = append(bad, fault.Violation{Subject: field + "identity_uid", Description: "is the uid of an organization or of a role"})
 	}
 	if b.Role == "" {
 		bad = append(bad, fault.Violation{Subject: field + "role_uid", Description: "is required"})

@@ -40,7 +40,7 @@ func (s *Service) adopt(ctx context.Context, name string, owner resource.UID) (r
 	}
 	b := ownership(g, owner)
 	b.CreateTime = s.now()
-	if _, err := s.store.InsertBindings(ctx, []resource.RoleBinding{b}); err != nil && !errors.Is(err, fault.AlreadyExists) {
+	if _, err := s.store.InsertBinding(ctx, b); err != nil && !errors.Is(err, fault.AlreadyExists) {
 		return g, err
 	}
 	return g, nil

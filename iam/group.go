@@ -19,11 +19,11 @@ const accessPause = time.Hour
 
 // CreateGroup makes a group. parent is the UID of the group to make it in, the
 // last segments of one, or the name of the one group of that name the caller
-// may create groups in; the caller needs groups.create there. Without a parent
-// it makes an organization, which its creator owns.
+// may create groups in; the caller needs groups.create there. Without a parent,
+// or with "/", it makes an organization, which its creator owns.
 func (s *Service) CreateGroup(ctx context.Context, parent string, g resource.Group) (resource.Group, error) {
 	var in resource.UID
-	if parent != "" {
+	if parent != "" && parent != "/" {
 		var err error
 		if in, err = s.resolve(ctx, parent); err != nil {
 			return resource.Group{}, err
@@ -152,6 +152,9 @@ func (s *Service) UpdateGroup(ctx context.Context, uid resource.UID, change func
 		}
 		if g.Kind != resource.OrgUnspecified && g.Kind != before.Kind {
 			return fault.Field("kind", "cannot be changed")
+		}
+		if before.Verified && g.Name != before.Name { // or it would open another's e-mail domain
+			return fault.Unmet("VERIFIED_NAME", "the name of a verified organization cannot be changed")
 		}
 		g.UID, g.CreateTime, g.Verified, g.Kind = before.UID, before.CreateTime, before.Verified, before.Kind
 		return g.Validate()

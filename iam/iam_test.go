@@ -172,6 +172,9 @@ func TestOrganizations(t *testing.T) {
 						t.Errorf("its creator does not own it, or its kind is lost: %+v, %v", sub, err)
 					}
 				}
+				if g, err := w.CreateGroup(w.owner, "/", resource.Group{Name: "as clients write it"}); !errors.Is(err, tt.owner) || err == nil && !g.UID.IsRoot() {
+					t.Errorf("under /: %+v, %v, want %v", g, err, tt.owner)
+				}
 				if _, err := w.CreateGroup(w.as(resource.NewRoot()), "", resource.Group{Name: "newer"}); !errors.Is(err, tt.other) {
 					t.Errorf("somebody else: %v, want %v", err, tt.other)
 				}
@@ -220,6 +223,12 @@ func TestNobodyGrantsWhatTheyDoNotHold(t *testing.T) {
 		_, err = w.UpdateRole(admin, killer.UID, func(r *resource.Role) error { r.Description = "still"; return nil })
 		must(t, err)
 
+		for what, uid := range map[string]resource.UID{"a role as its own holder": resource.OwnerRole, "an organization as one": w.acme.UID} {
+			_, err = w.CreateBinding(w.owner, folder.UID, resource.RoleBinding{Identity: uid, Role: reader.UID})
+			want(t, what, err, fault.InvalidArgument)
+			_, err = w.UpdateBinding(w.owner, b.UID, func(b *resource.RoleBinding) error { b.Identity = uid; return nil })
+			want(t, what+", in an update", err, fault.InvalidArgument)
+		}
 		_, err = w.CreateBinding(w.owner, w.acme.UID, resource.RoleBinding{Identity: target, Role: reader.UID})
 		want(t, "a role from further down", err, fault.InvalidArgument)
 		_, err = w.CreateBinding(w.rival, w.other.UID, resource.RoleBinding{Identity: target, Role: reader.UID})
@@ -246,6 +255,36 @@ func TestNobodyBecomesWhoIsStronger(t *testing.T) {
 		}
 	})
 }
+
+// An identity whose keys have expired can still be renamed; but what stands for it
+// can only become something that is good now.
+func TestExpiredKeysCanBeRenamed(t *testing.T) {
+	clock := time.Now()
+	each(t, iam.Config{Now: func() time.Time { return clock }}, func(t *testing.T, w *world) {
+		clock = time.Now()
+		i, err := w.CreateIdentity(w.owner, w.acme.UID, resource.Identity{Name: "ci", Relationship: resource.Relationship{
+			StaticKeys: &resource.StaticKeys{Issuer: "https://issuer.example", Subject: "ci", IssuerKeys: keySet, ExpirationTime: clock.Add(time.Hour)},
+		}})
+		must(t, err)
+		clock = clock.Add(2 * time.Hour)
+		got, err := w.UpdateIdentity(w.owner, i.UID, func(i *resource.Identity) error { i.Description = "was ci"; return nil })
+		must(t, err)
+		if got.Description != "was ci" {
+			t.Errorf("description = %q", got.Description)
+		}
+		_, err = w.UpdateIdentity(w.owner, i.UID, func(i *resource.Identity) error { i.Name = "Ci"; return nil })
+		want(t, "a bad name", err, fault.InvalidArgument)
+		_, err = w.UpdateIdentity(w.owner, i.UID, func(i *resource.Identity) error { i.Relationship.StaticKeys.Subject = "cd"; return nil })
+		want(t, "other keys that have expired", err, fault.InvalidArgument)
+		_, err = w.UpdateIdentity(w.owner, i.UID, func(i *resource.Identity) error {
+			i.Relationship.StaticKeys.ExpirationTime = clock.Add(time.Hour)
+			return nil
+		})
+		must(t, err)
+	})
+}
+
+const keySet = `{"keys":[{"kty":"OKP","crv":"Ed25519","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}`
 
 func TestRevocationIsImmediate(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
@@ -363,6 +402,12 @@ func TestJoiningByDomain(t *testing.T) {
 		if found, err := w.LookupGroup(worker); err != nil || found.UID != g.UID {
 			t.Errorf("lookup = %+v, %v", found, err)
 		}
+		rename := func(name string) error {
+			_, err := w.UpdateGroup(w.owner, g.UID, func(g *resource.Group) error { g.Name, g.Description = name, "ours"; return nil })
+			return err
+		}
+		want(t, "another name for what is verified", rename("other.example"), fault.FailedPrecondition)
+		must(t, rename("joined.example"))
 		want(t, "asking to join another", w.RequestGroupAccess(worker, w.acme.UID), fault.NotFound)
 		must(t, w.RequestGroupAccess(worker, g.UID))
 		want(t, "asking again", w.RequestGroupAccess(worker, g.UID), fault.ResourceExhausted)

@@ -62,11 +62,11 @@ func (s *Service) UpdateIdentity(ctx context.Context, uid resource.UID, change f
 		i.Email, i.EmailUnverified, i.Metadata = before.Email, before.EmailUnverified, before.Metadata
 		now := s.now()
 		i.Complete(now)
+		if reflect.DeepEqual(i.Relationship, before.Relationship) {
+			return i.ValidateProfile()
+		}
 		if err := i.Validate(now); err != nil {
 			return err
-		}
-		if reflect.DeepEqual(i.Relationship, before.Relationship) {
-			return nil
 		}
 		return s.mayBecome(ctx, uid)
 	})

@@ -30,8 +30,12 @@ type Order struct {
 	Desc  bool   `json:"d,omitempty"`
 }
 
-// aliases are other names of sort fields.
-var aliases = map[string]string{"created_at": "create_time", "updated_at": "update_time"}
+// aliases are other names of sort fields: those of the contract, and those that
+// answers have in JSON.
+var aliases = map[string]string{
+	"created_at": "create_time", "createdAt": "create_time", "createTime": "create_time",
+	"updated_at": "update_time", "updatedAt": "update_time", "updateTime": "update_time",
+}
 
 // ParseOrder reads "field", "field asc" or "field desc". An empty string means
 // fallback.

@@ -27,6 +27,7 @@ func TestParseOrder(t *testing.T) {
 		"ascending, said so":     {in: "name asc", want: page.Order{Field: "name"}},
 		"descending":             {in: "name desc", want: page.Order{Field: "name", Desc: true}},
 		"the spec's name":        {in: "created_at desc", want: page.Order{Field: "create_time", Desc: true}},
+		"as answers spell it":    {in: "createTime", want: page.Order{Field: "create_time"}},
 		"spaces":                 {in: "  name   desc ", want: page.Order{Field: "name", Desc: true}},
 		"nothing but spaces":     {in: "  ", err: fault.InvalidArgument},
 		"unknown field":          {in: "colour", err: fault.InvalidArgument},

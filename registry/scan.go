@@ -106,7 +106,7 @@ func validDigest(digest string) error {
 // index, an architecture. Those without an SBOM are left out. The caller needs
 // manifest.metadata.list on the repo.
 func (s *Service) Packages(ctx context.Context, repo resource.UID, images []ImageOf) ([]SBOM, error) {
-	if err := s.authz.Require(ctx, resource.ManifestMetadataList, repo); err != nil {
+	if err := s.requireAll(ctx, repo, resource.ManifestMetadataList); err != nil {
 		return nil, err
 	}
 	if len(images) > maxImages {
@@ -139,10 +139,7 @@ type ImageOf struct{ Digest, Architecture string }
 // Manifests returns up to n digests of what a repo holds after last. The caller
 // needs manifest.metadata.list on it.
 func (s *Service) Manifests(ctx context.Context, repo resource.UID, last string, n int) ([]string, error) {
-	if err := s.authz.Require(ctx, resource.ManifestMetadataList, repo); err != nil {
-		return nil, err
-	}
-	if _, err := s.store.Repo(ctx, repo); err != nil {
+	if err := s.requireAll(ctx, repo, resource.ManifestMetadataList); err != nil {
 		return nil, err
 	}
 	return s.store.ManifestDigests(ctx, repo, last, n)
@@ -287,7 +284,7 @@ func none(all []Report, err error) ([]Report, error) {
 
 // tagged returns the digest that a tag of a repo points to.
 func (s *Service) tagged(ctx context.Context, repo resource.UID, tag string) (string, error) {
-	if err := s.authz.Require(ctx, resource.ReportsList, repo); err != nil {
+	if err := s.requireAll(ctx, repo, resource.ReportsList); err != nil {
 		return "", err
 	}
 	if !resource.ValidTag(tag) {

@@ -73,13 +73,19 @@ func list[T any](
 	return page.Turn(s.pages, req, got), nil
 }
 
-// requireAll is authz.Checker.RequireAll for capabilities that are spelled out.
-func (s *Service) requireAll(ctx context.Context, place resource.UID, want ...resource.Capability) error {
+// requireAll is authz.Checker.RequireAll on a repo, which must be there: what is
+// in it is known by its last segment alone, and that may be of another's repo. It
+// returns fault.NotFound if it is not.
+func (s *Service) requireAll(ctx context.Context, repo resource.UID, want ...resource.Capability) error {
 	var all resource.Capabilities
 	for _, c := range want {
 		all.Add(c)
 	}
-	return s.authz.RequireAll(ctx, all, place)
+	if err := s.authz.RequireAll(ctx, all, repo); err != nil {
+		return err
+	}
+	_, err := s.store.Repo(ctx, repo)
+	return err
 }
 
 // overlap returns what two sets of groups have in common. In each, as in the

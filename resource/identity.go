@@ -2,6 +2,7 @@ package resource
 
 import (
 	"regexp"
+	"regexp/syntax"
 	"time"
 )
 
@@ -114,8 +115,12 @@ func UserUID(issuer, subject string) UID {
 	return DerivedUID("identity", issuer, subject)
 }
 
-// Anchored compiles a pattern so that it must match a whole value.
+// Anchored compiles a pattern so that it must match a whole value. What is a
+// pattern only between our anchors is none: "a)|(?:b" would get out of them.
 func Anchored(pattern string) (*regexp.Regexp, error) {
+	if _, err := syntax.Parse(pattern, syntax.Perl); err != nil {
+		return nil, err
+	}
 	return regexp.Compile(`\A(?:` + pattern + `)\z`)
 }
 

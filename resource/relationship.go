@@ -22,10 +22,7 @@ var awsAccount = regexp.MustCompile(`^[0-9]{12}$`)
 // Validate reports every field a caller must fix. now bounds how long static
 // keys may be trusted.
 func (i Identity) Validate(now time.Time) error {
-	var p problems
-	p.name(i.Name)
-	p.description(i.Description)
-	p.text("company", i.Company)
+	p := i.profile()
 	r := i.Relationship
 	switch r.Type() {
 	case RelationshipClaimMatch:
@@ -42,6 +39,17 @@ func (i Identity) Validate(now time.Time) error {
 		p.add("relationship", "one of claim_match, static_keys, aws_identity, service_principal is required")
 	}
 	return p.err()
+}
+
+// ValidateProfile is Validate for all but the relationship: one that stays as it
+// is was good once, though its keys may have expired since.
+func (i Identity) ValidateProfile() error { return i.profile().err() }
+
+func (i Identity) profile() (p problems) {
+	p.name(i.Name)
+	p.description(i.Description)
+	p.text("company", i.Company)
+	return p
 }
 
 // ValidateMetadata reports what a person must fix in what they told us.
@@ -63,11 +71,14 @@ func (c ClaimMatch) validate(p *problems) {
 	if c.Issuer != "" {
 		p.issuer("claim_match.issuer", c.Issuer)
 	}
-	if c.SubjectPattern != "" && matchesAnything(c.SubjectPattern) {
+	if c.SubjectPattern != "" && matchesAnything(c.SubjectPattern, anySubject...) {
 		p.add("claim_match.subject_pattern", "matches every subject; say which subjects are meant")
 	}
-	if c.IssuerPattern != "" && matchesAnything(c.IssuerPattern) {
+	if c.IssuerPattern != "" && matchesAnything(c.IssuerPattern, anyIssuer...) {
 		p.add("claim_match.issuer_pattern", "matches every issuer; say which issuers are meant")
+	}
+	if c.AudiencePattern != "" && matchesAnything(c.AudiencePattern, slices.Concat(anySubject, anyIssuer)...) { // whoever it is shown to could present it here
+		p.add("claim_match.audience_pattern", "matches every audience; say whom tokens are made for")
 	}
 	if len(c.Claims)+len(c.ClaimPatterns) > maxClaims {
 		p.add("claim_match.claims", "at most 32 claims can be matched")
@@ -119,8 +130,10 @@ func (a AWSIdentity) validate(p *problems) {
 	if a.ARN+a.ARNPattern+a.UserID+a.UserIDPattern == "" {
 		p.add("aws_identity.arn", "an account alone is not enough: match the ARN, the user id, or both")
 	}
-	open := func(exact, pattern string) bool { return exact == "" && (pattern == "" || matchesAnything(pattern)) }
-	if a.ARNPattern+a.UserIDPattern != "" && open(a.ARN, a.ARNPattern) && open(a.UserID, a.UserIDPattern) {
+	open := func(exact, pattern string, words []string) bool {
+		return exact == "" && (pattern == "" || matchesAnything(pattern, words))
+	}
+	if a.ARNPattern+a.UserIDPattern != "" && open(a.ARN, a.ARNPattern, anyARN(a.Account)) && open(a.UserID, a.UserIDPattern, anyUserID) {
 		p.add("aws_identity.arn_pattern", "matches every caller of the account; say who is meant")
 	}
 }
@@ -213,17 +226,37 @@ func (p *problems) claim(field, key, value string) {
 	p.text(field, value)
 }
 
-// matchesAnything tells whether a pattern accepts words that have nothing in
-// common. No pattern that means something accepts all of these.
-func matchesAnything(pattern string) bool {
+// matchesAnything tells whether a pattern accepts all words of a family, which
+// have nothing in common but their length or their form. No pattern that means
+// something does.
+func matchesAnything(pattern string, families ...[]string) bool {
 	re, err := Anchored(pattern)
 	if err != nil {
 		return false
 	}
-	return !slices.ContainsFunc(probes, func(s string) bool { return !re.MatchString(s) })
+	return slices.ContainsFunc(families, func(words []string) bool {
+		return !slices.ContainsFunc(words, func(s string) bool { return !re.MatchString(s) })
+	})
 }
 
-var probes = []string{
-	"a", "Z9", "https://example.com", "repo:org/name:ref:refs/heads/main",
-	"system:serviceaccount:ns:name", "0123456789", "x|y@z.example", strings.Repeat("q-", 40),
+// What subjects look like: some that are short, some of the usual length, and
+// some that are long. And issuers: hosts alone, and with a path.
+var (
+	anySubject = [][]string{
+		{"a", "Z9", "x/y", "p:q", "7@8", "u|v"},
+		{"https://example.com", "repo:org/name:ref:refs/heads/main", "system:serviceaccount:ns:name", "01234567890123", "x|y@z.example"},
+		{strings.Repeat("q-", 40), strings.Repeat("Z/y@z:", 14), strings.Repeat("7", 80), "https://" + strings.Repeat("a|", 40)},
+	}
+	anyIssuer = [][]string{
+		{"https://a.example", "https://token.b-9.test", "https://accounts.c.invalid"},
+		{"https://a.example/x", "https://oidc.b-9.test/realms/y", "https://c.invalid/id/0A_z"},
+		{"http://a.example", "http://token.b-9.test", "http://accounts.c.invalid"},
+	}
+)
+
+// anyARN and anyUserID are what AWS says of a user and of a role of an account.
+func anyARN(account string) []string {
+	return []string{"arn:aws:iam::" + account + ":user/a", "arn:aws:sts::" + account + ":assumed-role/b/c-9"}
 }
+
+var anyUserID = []string{"AIDA0123456789EXAMPLE", "AROA9876543210EXAMPLE:session"}

@@ -93,14 +93,32 @@ func TestRelationshipValidate(t *testing.T) {
 		"issuer with a password":    {match(func(c *resource.ClaimMatch) { c.Issuer = "https://a:b@issuer.example" }), "claim_match.issuer"},
 		"pattern for every subject": {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", ".*" }), "claim_match.subject_pattern"},
 		"the same, in more letters": {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", "(?s)^(.|\\s)+$" }), "claim_match.subject_pattern"},
-		"pattern for every issuer":  {match(func(c *resource.ClaimMatch) { c.Issuer, c.IssuerPattern = "", ".+" }), "claim_match.issuer_pattern"},
-		"a NUL in a pattern":        {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", "a\x00b" }), "claim_match.subject_pattern"},
-		"a NUL in a subject":        {match(func(c *resource.ClaimMatch) { c.Subject = "a\x00b" }), "claim_match.subject"},
-		"not RE2":                   {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", "(?=a)" }), "claim_match.subject_pattern"},
-		"audience twice":            {match(func(c *resource.ClaimMatch) { c.Audience, c.AudiencePattern = "a", "a" }), "claim_match.audience"},
-		"a claim":                   {match(func(c *resource.ClaimMatch) { c.Claims = map[string]string{"ref": "main"} }), ""},
-		"a reserved claim":          {match(func(c *resource.ClaimMatch) { c.Claims = map[string]string{"sub": "x"} }), "claim_match.claims"},
-		"a claim without value":     {match(func(c *resource.ClaimMatch) { c.Claims = map[string]string{"ref": ""} }), "claim_match.claims"},
+		"all but short subjects":    {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", ".{2,}" }), "claim_match.subject_pattern"},
+		"all but long subjects":     {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", "[^ ]{1,40}" }), "claim_match.subject_pattern"},
+		"all long subjects":         {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", `\S{50,}` }), "claim_match.subject_pattern"},
+		"subjects without a slash":  {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", "[^/]+" }), ""},
+		"subjects that are numbers": {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", "[0-9]+" }), ""},
+		"out of our anchors":        {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", "a)|(?:b" }), "claim_match.subject_pattern"},
+		"every audience":            {match(func(c *resource.ClaimMatch) { c.AudiencePattern = ".*" }), "claim_match.audience_pattern"},
+		"every address as audience": {match(func(c *resource.ClaimMatch) { c.AudiencePattern = "https://.*" }), "claim_match.audience_pattern"},
+		"some audiences":            {match(func(c *resource.ClaimMatch) { c.AudiencePattern = `api|https://(a|b)\.acme\.example` }), ""},
+		"an audience out of them":   {match(func(c *resource.ClaimMatch) { c.AudiencePattern = "a)|(?:b" }), "claim_match.audience_pattern"},
+		"a claim out of them":       {match(func(c *resource.ClaimMatch) { c.ClaimPatterns = map[string]string{"a": ")|(?:"} }), "claim_match.claim_patterns"},
+		"every https issuer":        {match(func(c *resource.ClaimMatch) { c.Issuer, c.IssuerPattern = "", "https?://.*" }), "claim_match.issuer_pattern"},
+		"every host":                {match(func(c *resource.ClaimMatch) { c.Issuer, c.IssuerPattern = "", "https://[^/]+" }), "claim_match.issuer_pattern"},
+		"every host with a path":    {match(func(c *resource.ClaimMatch) { c.Issuer, c.IssuerPattern = "", "https://[^/]+/.+" }), "claim_match.issuer_pattern"},
+		"issuers of a domain":       {match(func(c *resource.ClaimMatch) { c.Issuer, c.IssuerPattern = "", `https://[a-z]+\.acme\.example(/.*)?` }), ""},
+		"issuers of clusters": {match(func(c *resource.ClaimMatch) {
+			c.Issuer, c.IssuerPattern = "", `https://oidc\.eks\..*\.amazonaws\.com/id/.*`
+		}), ""},
+		"pattern for every issuer": {match(func(c *resource.ClaimMatch) { c.Issuer, c.IssuerPattern = "", ".+" }), "claim_match.issuer_pattern"},
+		"a NUL in a pattern":       {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", "a\x00b" }), "claim_match.subject_pattern"},
+		"a NUL in a subject":       {match(func(c *resource.ClaimMatch) { c.Subject = "a\x00b" }), "claim_match.subject"},
+		"not RE2":                  {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", "(?=a)" }), "claim_match.subject_pattern"},
+		"audience twice":           {match(func(c *resource.ClaimMatch) { c.Audience, c.AudiencePattern = "a", "a" }), "claim_match.audience"},
+		"a claim":                  {match(func(c *resource.ClaimMatch) { c.Claims = map[string]string{"ref": "main"} }), ""},
+		"a reserved claim":         {match(func(c *resource.ClaimMatch) { c.Claims = map[string]string{"sub": "x"} }), "claim_match.claims"},
+		"a claim without value":    {match(func(c *resource.ClaimMatch) { c.Claims = map[string]string{"ref": ""} }), "claim_match.claims"},
 		"a claim twice": {match(func(c *resource.ClaimMatch) {
 			c.Claims, c.ClaimPatterns = map[string]string{"a": "b"}, map[string]string{"a": "b"}
 		}), "claim_match.claim_patterns"},
@@ -122,6 +140,10 @@ func TestRelationshipValidate(t *testing.T) {
 		"AWS account too short":      {aws(resource.AWSIdentity{Account: "1", ARN: "a"}), "aws_identity.aws_account"},
 		"AWS account alone":          {aws(resource.AWSIdentity{Account: "123456789012"}), "aws_identity.arn"},
 		"AWS, anybody":               {aws(resource.AWSIdentity{Account: "123456789012", ARNPattern: ".*"}), "aws_identity.arn_pattern"},
+		"AWS, any ARN":               {aws(resource.AWSIdentity{Account: "123456789012", ARNPattern: "arn:aws:.*"}), "aws_identity.arn_pattern"},
+		"AWS, any ARN and id":        {aws(resource.AWSIdentity{Account: "123456789012", ARNPattern: "arn:.*:123456789012:.*", UserIDPattern: "A.*"}), "aws_identity.arn_pattern"},
+		"AWS, any ARN, one id":       {aws(resource.AWSIdentity{Account: "123456789012", ARNPattern: "arn:.*", UserID: "AIDAEXAMPLE"}), ""},
+		"AWS, any role":              {aws(resource.AWSIdentity{Account: "123456789012", ARNPattern: "arn:aws:sts::123456789012:assumed-role/.*"}), ""},
 		"AWS both ways":              {aws(resource.AWSIdentity{Account: "123456789012", ARN: "a", ARNPattern: "a"}), "aws_identity.arn"},
 		"a service":                  {resource.Relationship{ServicePrincipal: 13}, ""},
 		"a service there is none of": {resource.Relationship{ServicePrincipal: 14}, "service_principal"},
@@ -225,6 +247,7 @@ func TestFilterValidate(t *testing.T) {
 func FuzzPattern(f *testing.F) {
 	f.Add(".*")
 	f.Add("repo:[a-z]+/x")
+	f.Add("some)|(?:part")
 	f.Fuzz(func(t *testing.T, pattern string) {
 		i := resource.Identity{Name: "x", Relationship: match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", pattern })}
 		if i.Validate(now) != nil {

@@ -111,6 +111,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.store, err = store.Open(ctx, s.cfg.Database); err != nil {
 		return err
 	}
+	s.store.Now = s.cfg.Now
 	return s.store.SetManagedRoles(ctx, authz.ManagedRoles())
 }
 

@@ -49,14 +49,13 @@ func (s *Store) Holders(ctx context.Context, h Holding, p page.Request) (page.Pa
 }
 
 func (q *query) holding(h Holding) string {
-	segments := func(uids []resource.UID) (all []int64) {
-		for _, uid := range uids {
-			all = append(all, segment(uid))
-		}
-		return all
+	var roles []int64
+	for _, uid := range h.Roles {
+		roles = append(roles, segment(uid))
 	}
-	text := fmt.Sprintf("t.parent IN (SELECT v FROM %s AS s) AND t.role IN (SELECT v FROM %s AS s)",
-		q.engine.each(q, segments(h.Groups)), q.engine.each(q, segments(h.Roles)))
+	// Not by the segments of the groups: a place may have another's.
+	text := fmt.Sprintf("t.parent IN (SELECT g.seg FROM groups AS g WHERE g.uid IN (SELECT v FROM %s AS s)) AND t.role IN (SELECT v FROM %s AS s)",
+		q.engine.each(q, h.Groups), q.engine.each(q, roles))
 	if h.Identity != "" {
 		text += " AND t.identity = " + q.arg(string(h.Identity))
 	}

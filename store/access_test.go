@@ -45,6 +45,9 @@ func holders(t *testing.T, s *store.Store) {
 	}
 	for range questions {
 		h := store.Holding{Groups: subset(r, groups), Roles: subset(r, roles)}
+		if r.IntN(3) == 0 { // where there is nothing
+			h.Groups = append(h.Groups, groups[0]+groups[3][len(groups[3])-17:])
+		}
 		if r.IntN(3) == 0 {
 			h.Identity = who[r.IntN(len(who))]
 		}

@@ -42,18 +42,35 @@ var plain = listing[resource.RoleBinding]{
 	},
 }
 
+// InsertBinding is InsertBindings for one that is no batch, which its event
+// tells.
+func (s *Store) InsertBinding(ctx context.Context, b resource.RoleBinding) (resource.BoundRole, error) {
+	out, err := s.insertBindings(ctx, []resource.RoleBinding{b}, func(t *tx) error {
+		return t.emit(ctx, resource.BindingCreated, b.UID, b.Group(), nil, b)
+	})
+	if err != nil {
+		return resource.BoundRole{}, err
+	}
+	return out[0], nil
+}
+
 // InsertBindings adds bindings of one group, all or none, and returns them with
 // what they tie together. It returns fault.NotFound if the group, a role or an
 // identity is not there (a person's identity need not be), and
 // fault.AlreadyExists if one is there already.
-func (s *Store) InsertBindings(ctx context.Context, all []resource.RoleBinding) (out []resource.BoundRole, _ error) {
+func (s *Store) InsertBindings(ctx context.Context, all []resource.RoleBinding) ([]resource.BoundRole, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
+	return s.insertBindings(ctx, all, func(t *tx) error {
+		return t.emit(ctx, resource.BindingsCreated, all[0].Group(), all[0].Group(), nil, all)
+	})
+}
+
+func (s *Store) insertBindings(ctx context.Context, all []resource.RoleBinding, tell func(*tx) error) (out []resource.BoundRole, _ error) {
 	err := s.write(ctx, func(t *tx) error {
 		out = nil
-		group := all[0].Group()
-		if err := t.mustExist(ctx, group); err != nil {
+		if err := t.mustExist(ctx, all[0].Group()); err != nil {
 			return err
 		}
 		for _, b := range all {
@@ -69,19 +86,12 @@ func (s *Store) InsertBindings(ctx context.Context, all []resource.RoleBinding) 
 			}
 			out = append(out, bound)
 		}
-		if err := t.emitBindings(ctx, group, all); err != nil {
+		if err := tell(t); err != nil {
 			return err
 		}
 		return t.count(ctx, "role_bindings", all[0].UID, len(all))
 	})
 	return out, err
-}
-
-func (t *tx) emitBindings(ctx context.Context, group resource.UID, all []resource.RoleBinding) error {
-	if len(all) == 1 {
-		return t.emit(ctx, resource.BindingCreated, all[0].UID, group, nil, all[0])
-	}
-	return t.emit(ctx, resource.BindingsCreated, group, group, nil, all)
 }
 
 // bind adds a binding and counts it.

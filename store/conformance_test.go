@@ -687,6 +687,7 @@ func lifetime(ctx context.Context, t *testing.T, s *store.Store) []entry {
 	owner := newBinding(org.UID, alice, resource.OwnerRole)
 	g, i, r := newGroup(org.UID, "g"), newIdentity(org.UID, "i"), newRole(org.UID, "r")
 	b, c, d := newBinding(g.UID, i.UID, r.UID), newBinding(g.UID, alice, r.UID), newBinding(g.UID, bob, r.UID)
+	e := newBinding(g.UID, alice, resource.OwnerRole)
 	_, err := s.InsertGroup(ctx, org, owner)
 	must(t, err)
 	_, err = s.InsertGroup(ctx, g)
@@ -699,10 +700,13 @@ func lifetime(ctx context.Context, t *testing.T, s *store.Store) []entry {
 	must(t, s.InsertRole(ctx, r))
 	_, err = s.UpdateRole(ctx, r.UID, func(r *resource.Role) error { r.Description = "d"; return nil })
 	must(t, err)
-	_, err = s.InsertBindings(ctx, []resource.RoleBinding{b})
+	_, err = s.InsertBinding(ctx, b)
 	must(t, err)
 	_, err = s.InsertBindings(ctx, []resource.RoleBinding{c, d})
 	must(t, err)
+	_, err = s.InsertBindings(ctx, []resource.RoleBinding{e})
+	must(t, err)
+	must(t, s.DeleteBinding(ctx, e.UID))
 	_, err = s.UpdateBinding(ctx, d.UID, func(d *resource.RoleBinding) error { d.Role = resource.OwnerRole; return nil })
 	must(t, err)
 	must(t, s.DeleteBinding(ctx, c.UID))
@@ -725,6 +729,8 @@ func lifetime(ctx context.Context, t *testing.T, s *store.Store) []entry {
 		{resource.RoleUpdated, r.UID, org.UID, true, true},
 		{resource.BindingCreated, b.UID, g.UID, false, true},
 		{resource.BindingsCreated, g.UID, g.UID, false, true},
+		{resource.BindingsCreated, g.UID, g.UID, false, true}, // a batch of one
+		{resource.BindingDeleted, e.UID, g.UID, true, false},
 		{resource.BindingUpdated, d.UID, g.UID, true, true},
 		{resource.BindingDeleted, c.UID, g.UID, true, false},
 		{resource.BindingDeleted, d.UID, g.UID, true, false},

@@ -16,6 +16,7 @@ const MaxDeliveries = 10_000
 
 var deliveries = listing[resource.Delivery]{
 	kind:    "deliveries",
+	holders: "subscriptions",
 	columns: "t.uid, t.event, t.attempts, t.error, t.replay, t.create_ms, t.update_ms",
 	orders:  map[string]string{"uid": "uid", "create_time": "create_ms"},
 	scan: func(row scanner) (d resource.Delivery, err error) {

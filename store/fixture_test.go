@@ -85,7 +85,7 @@ func newBinding(group, identity, role resource.UID) resource.RoleBinding {
 func addBinding(t *testing.T, s *store.Store, group, identity, role resource.UID) resource.RoleBinding {
 	t.Helper()
 	b := newBinding(group, identity, role)
-	_, err := s.InsertBindings(t.Context(), []resource.RoleBinding{b})
+	_, err := s.InsertBinding(t.Context(), b)
 	must(t, err)
 	return b
 }

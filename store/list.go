@@ -27,6 +27,7 @@ type listing[T any] struct {
 	columns string            // what scan reads; the table is t
 	joins   string            // what else it reads them from
 	self    bool              // what is listed are the groups themselves
+	holders string            // the table of what it is in, unless that is a group
 	orders  map[string]string // order_by field → column: the allow-list
 	scan    func(scanner) (T, error)
 	cursor  func(T, string) page.Cursor // the place of a row in the order of a column
@@ -65,6 +66,9 @@ func list[T any](ctx context.Context, s *Store, l *listing[T], r Reach, f resour
 	}
 	q := query{engine: s.engine, table: l.kind, columns: l.columns, joins: l.joins, col: col, name: f.Name, p: p}
 	q.filter(f)
+	if at := sc.named(r, f.Place); at != "" {
+		q.mention(at, "groups", l.holders)
+	}
 	if col == "uid" && sc.children != "" && !q.filtered() && (p.After == nil || resource.UID(p.After.UID).Parent() == sc.children) {
 		q.col = "seg" // of siblings, the segments have the order of the uids
 	}
@@ -104,6 +108,7 @@ func (q *query) filter(f resource.Filter) {
 	}
 	if f.Role != "" {
 		q.where = append(q.where, condition{column: "role", value: segment(f.Role)})
+		q.mention(f.Role, "roles")
 	}
 	if f.Digest != "" {
 		q.where = append(q.where, condition{column: "digest", value: f.Digest})

@@ -271,11 +271,20 @@ func (f *forest) reach(k *kind) store.Reach {
 	return r
 }
 
-// place is a random group, or a provider, or the parent of one.
+// astray is the last segment of uid below a random group, where mostly there is
+// nothing of that segment.
+func (f *forest) astray(uid resource.UID) resource.UID {
+	return f.pick(f.groups).uid + "/" + uid[len(uid)-16:]
+}
+
+// place is a random group, or a provider, or the parent of one, or astray.
 func (f *forest) place() resource.UID {
 	uid := f.pick(f.groups).uid
 	if f.r.IntN(5) == 0 {
 		uid = f.pick(f.providers).uid
+	}
+	if f.r.IntN(4) == 0 {
+		return f.astray(uid)
 	}
 	if f.r.IntN(2) == 0 {
 		return uid.Parent()
@@ -309,6 +318,9 @@ func (f *forest) filter(k *kind) (out resource.Filter) {
 		}
 		if f.r.IntN(2) == 0 {
 			out.Role = f.pick(k).role
+		}
+		if f.r.IntN(8) == 0 {
+			out.Role = f.astray(f.pick(k).role)
 		}
 		if f.r.IntN(4) == 0 {
 			out.Group = f.pick(k).uid.Parent()

@@ -10,6 +10,7 @@ import (
 
 var mappings = listing[resource.ExternalGroupRoleMapping]{
 	kind:    "external_group_role_mappings",
+	holders: "identity_providers",
 	columns: `t.uid, t.external_group, (SELECT r.uid FROM roles AS r WHERE r.seg = t.role), t.scope, t.create_ms`,
 	orders:  map[string]string{"uid": "uid", "create_time": "create_ms"},
 	scan: func(row scanner) (m resource.ExternalGroupRoleMapping, err error) {

@@ -14,6 +14,7 @@ import (
 
 var pulls = listing[resource.Pull]{
 	kind:    "pulls",
+	holders: "repos",
 	columns: "t.uid, t.push, t.digest, t.tag, t.identity, t.remote, t.agent, t.create_ms",
 	orders:  map[string]string{"uid": "uid", "create_time": "create_ms"},
 	scan: func(row scanner) (p resource.Pull, err error) {

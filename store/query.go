@@ -19,10 +19,40 @@ type query struct {
 	col     string // the sort column
 	name    string // the exact name asked for, or ""
 	where   []condition
+	there   []mention
 	classes []resource.TagClass // of tags; nil for other kinds
 	way     resource.Direction  // of pulls
 	p       page.Request
 	args    []any
+}
+
+// A mention is a uid that a caller has named, and the tables it can be in. Rows
+// know what they are in by its segment alone. A uid that has somebody else's
+// segment and the caller's own above it would be authorized as the caller's: so
+// nothing is in it unless it is there, as a whole.
+type mention struct {
+	uid    resource.UID
+	tables []string
+}
+
+// mention notes a uid that must be in one of the tables, of which "" is none.
+func (q *query) mention(uid resource.UID, tables ...string) {
+	tables = slices.DeleteFunc(tables, func(table string) bool { return table == "" })
+	q.there = append(q.there, mention{uid, tables})
+}
+
+// real is the condition that all that was mentioned is there.
+func (q *query) real() string {
+	text := ""
+	for _, m := range q.there {
+		uid := q.arg(string(m.uid))
+		var either []string
+		for _, table := range m.tables {
+			either = append(either, "EXISTS (SELECT 1 FROM "+table+" AS m WHERE m.uid = "+uid+")")
+		}
+		text += " AND (" + strings.Join(either, " OR ") + ")"
+	}
+	return text
 }
 
 func (q *query) arg(v any) string {
@@ -297,7 +327,8 @@ func (q *query) limit(n int) string {
 	return " LIMIT " + q.arg(n)
 }
 
-// counters is the statement that reads the counters of spans.
+// counters is the statement that reads the counters of spans, none of which have
+// any in a place that is not there.
 func (q *query) counters(spans []span) string {
 	col := "n"
 	if spans[0].children != "" {
@@ -309,12 +340,12 @@ func (q *query) counters(spans []span) string {
 	}
 	// A subquery for each: PostgreSQL would read all counters for a join.
 	counted := q.counted()
-	return fmt.Sprintf("SELECT s.i, (SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM counters AS c WHERE %s AND c.grp = s.v) FROM %s AS s",
-		col, counted, q.engine.each(q, groups))
+	return fmt.Sprintf("SELECT s.i, (SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM counters AS c WHERE %s AND c.grp = s.v%s) FROM %s AS s",
+		col, counted, q.real(), q.engine.each(q, groups))
 }
 
 // total is the statement that counts a span.
 func (q *query) total(sp span) string {
 	q.p.After = nil
-	return fmt.Sprintf("SELECT count(*) FROM %s AS t WHERE %s", q.table, q.in(sp))
+	return fmt.Sprintf("SELECT count(*) FROM %s AS t WHERE %s", q.table, q.in(sp)+q.real())
 }

@@ -19,15 +19,16 @@ func (s *Store) RegistrySettings(ctx context.Context, group resource.UID) (resou
 
 func (s *Store) settingsAbove(group resource.UID, row func(text string, args []any, dest ...any) error) (set resource.RegistrySettings, _ error) {
 	q := query{engine: s.engine}
-	var groups []int64
+	var groups []string
 	for _, g := range append(group.Ancestors(), group) {
-		groups = append(groups, segment(g))
+		groups = append(groups, string(g))
 	}
 	var detail string
 	var uid resource.UID
 	var updated int64
-	// Of uids on one path, the longest is the last.
-	text := `SELECT uid, detail, update_ms FROM registry_settings WHERE grp IN (SELECT v FROM ` + s.engine.each(&q, groups) + ` AS s) ORDER BY uid DESC LIMIT 1`
+	// Of uids on one path, the longest is the last. Their order is hidden from the
+	// planner, which would walk all settings in it.
+	text := `SELECT uid, detail, update_ms FROM registry_settings WHERE uid IN (SELECT v FROM ` + s.engine.each(&q, groups) + ` AS s) ORDER BY uid || '' DESC LIMIT 1`
 	err := row(text, q.args, &uid, &detail, &updated)
 	if errors.Is(err, sql.ErrNoRows) {
 		return set, nil
@@ -79,7 +80,7 @@ func (s *Store) UpdateRegistrySettings(ctx context.Context, group resource.UID, 
 // DeleteRegistrySettings takes a group's own settings away, if it has any.
 func (s *Store) DeleteRegistrySettings(ctx context.Context, group resource.UID) error {
 	return s.write(ctx, func(t *tx) error {
-		n, err := t.exec(ctx, `DELETE FROM registry_settings WHERE grp = $1`, segment(group))
+		n, err := t.exec(ctx, `DELETE FROM registry_settings WHERE uid = $1`, string(group))
 		if err != nil || n == 0 {
 			return err
 		}

@@ -643,6 +643,10 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		set(s.folder.UID, func(r *resource.RegistrySettings) { r.ImmutableTags = true })
 		want(s.folder.UID, s.folder.UID, true, true)
 		want(s.org.UID, s.org.UID, true, false)
+		astray := s.org.UID.NewChild() + s.folder.UID[len(s.folder.UID)-17:]
+		want(astray, s.org.UID, true, false)
+		must(t, s.DeleteRegistrySettings(t.Context(), astray))
+		want(s.folder.UID, s.folder.UID, true, true)
 		must(t, s.DeleteRegistrySettings(t.Context(), s.folder.UID))
 		must(t, s.DeleteRegistrySettings(t.Context(), s.folder.UID))
 		want(s.folder.UID, s.org.UID, true, false)

@@ -69,6 +69,12 @@ func (st stage) acts() map[string]act {
 	}
 	insertBinding := func(b resource.RoleBinding) func(context.Context) error {
 		return func(ctx context.Context) error {
+			_, err := st.InsertBinding(ctx, b)
+			return err
+		}
+	}
+	insertBindings := func(b resource.RoleBinding) func(context.Context) error {
+		return func(ctx context.Context) error {
 			_, err := st.InsertBindings(ctx, []resource.RoleBinding{b})
 			return err
 		}
@@ -112,7 +118,8 @@ func (st stage) acts() map[string]act {
 		func(ctx context.Context) error { return st.DeleteRole(ctx, st.spare.UID) },
 		func(ctx context.Context) error { return st.DeleteRole(ctx, st.r.UID) },
 	}
-	all["InsertBindings"] = act{insertBinding(b), insertBinding(newBinding(st.org.UID, st.i.UID, st.r.UID))}
+	all["InsertBinding"] = act{insertBinding(b), insertBinding(newBinding(st.org.UID, st.i.UID, st.r.UID))}
+	all["InsertBindings"] = act{insertBindings(b), insertBindings(newBinding(st.org.UID, st.i.UID, st.r.UID))}
 	all["UpdateBinding"] = act{rebind(bob), rebind(none)}
 	all["DeleteBinding"] = act{
 		func(ctx context.Context) error { return st.DeleteBinding(ctx, st.b.UID) }, nil,

@@ -23,6 +23,19 @@ type scope struct {
 
 func (sc scope) empty() bool { return len(sc.below) == 0 && len(sc.rows) == 0 && sc.children == "" }
 
+// named is the place that a scope has from the filter alone, or "". What it has
+// from a reach is there; this may not be.
+func (sc scope) named(r Reach, f resource.PlaceFilter) resource.UID {
+	at := sc.children
+	if at == "" && slices.Contains(sc.below, f.DescendantsOf) {
+		at = f.DescendantsOf
+	}
+	if slices.Contains(r.Under, at) {
+		return ""
+	}
+	return at
+}
+
 // covered tells whether a grant reaches the whole subtree of uid.
 func covered(under []resource.UID, uid resource.UID) bool {
 	return slices.ContainsFunc(under, func(g resource.UID) bool { return g.Covers(uid) })

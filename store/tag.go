@@ -14,6 +14,7 @@ import (
 
 var tags = listing[resource.Tag]{
 	kind:    "tags",
+	holders: "repos",
 	columns: "t.uid, t.name, t.digest, t.deprecated, t.bundles, t.create_ms, t.update_ms",
 	orders:  map[string]string{"uid": "uid", "name": "name", "update_time": "update_ms"},
 	scan: func(row scanner) (g resource.Tag, err error) {
