@@ -37,9 +37,8 @@ type tx struct {
 type deferred struct {
 	text    string
 	args    []any
-	refused func(error) error // says what its failure means
-	into    string            // unless "", text is this and one row, args, of values
-	values  func(rows int) string
+	refused func(error) error         // says what its failure means
+	many    func([]deferred) deferred // makes one of several of this text; may be nil
 }
 
 // A change says whose grants to read again.
@@ -128,12 +127,6 @@ func (t *tx) later(ctx context.Context, query string, args ...any) error {
 }
 
 func asItIs(err error) error { return err }
-
-// insertLater is later for a row of a table that the database may refuse. What
-// that means is for refused to say.
-func (t *tx) insertLater(ctx context.Context, refused func(error) error, into string, values func(rows int) string, row ...any) error {
-	return t.postpone(ctx, deferred{text: into + values(1), args: row, refused: refused, into: into, values: values})
-}
 
 func (t *tx) postpone(ctx context.Context, d deferred) error {
 	if t.s.engine.shared {

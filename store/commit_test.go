@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
@@ -156,6 +158,43 @@ func TestManyCreateTogether(t *testing.T) {
 		wg.Wait()
 		if n := len(events(t, s)) - before; n != rounds {
 			t.Errorf("%d events, want %d", n, rounds)
+		}
+		wantExact(t, s)
+	})
+}
+
+// TestWhatIsCreatedTogetherIsWhole: groups that share a commit are each as they
+// would be alone, at whatever depth.
+func TestWhatIsCreatedTogetherIsWhole(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		parents := []resource.UID{addGroup(t, s, "", "org").UID}
+		for d := range 5 {
+			parents = append(parents, addGroup(t, s, parents[d], "folder").UID)
+		}
+		var all []resource.Group
+		for i := range 120 {
+			g := newGroup(parents[i%len(parents)], "n "+strconv.Itoa(i))
+			g.Description, g.Verified = strings.Repeat("ä", i), i%2 == 0
+			all = append(all, g)
+		}
+		var wg sync.WaitGroup
+		for _, g := range all {
+			wg.Go(func() {
+				if _, err := s.InsertGroup(t.Context(), g); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		for _, g := range all {
+			if got, err := s.Group(t.Context(), g.UID); err != nil || got != g {
+				t.Errorf("got %v, %v, want %v", got, err, g)
+			}
+			below := resource.Filter{Place: resource.PlaceFilter{DescendantsOf: g.UID.Parent()}, Name: g.Name}
+			found, err := s.Groups(t.Context(), store.Reach{Under: parents[:1]}, below, page.Request{Size: 2, Order: page.Order{Field: "name"}})
+			if err != nil || len(found.Items) != 1 || found.Items[0] != g {
+				t.Errorf("below %s: %v, %v", g.UID.Parent(), found.Items, err)
+			}
 		}
 		wantExact(t, s)
 	})

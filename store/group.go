@@ -93,13 +93,29 @@ func (t *tx) insertGroup(ctx context.Context, g *resource.Group) error {
 // up all the same, and refused where there is none: a foreign key knows a parent
 // by its segment, and a uid with the wrong segments above it must not pass.
 func (t *tx) insertGroupLater(ctx context.Context, g *resource.Group) error {
-	refused := func(err error) error { return t.s.inserted(err, "group", g.Name, g.UID) }
-	return t.insertLater(ctx, refused, groupInsert, t.s.engine.groupValues, append(groupArgs(g), string(g.UID.Parent()))...)
+	return t.postpone(ctx, deferred{
+		text:    groupInsert + t.s.engine.valuesOf(1, 12, `(SELECT t.kind FROM groups AS t WHERE t.uid = `, `)`),
+		args:    append(groupArgs(g), string(g.UID.Parent())),
+		refused: func(err error) error { return t.s.inserted(err, "group", g.Name, g.UID) },
+		many:    groupsAtOnce,
+	})
 }
 
-// groupValues are rows of groupInsert, the last value of each the UID of a parent.
-func (e engine) groupValues(rows int) string {
-	return e.valuesOf(rows, 12, `(SELECT t.kind FROM groups AS t WHERE t.uid = `, `)`)
+// groupsAtOnce is the statement that adds several groups that would be added one
+// by one.
+func groupsAtOnce(all []deferred) deferred {
+	return deferred{
+		text: groupInsert + `
+			SELECT u.seg, u.uid, u.parent, u.a1, u.a2, u.a3, u.name, u.description, u.verified, u.create_ms, u.update_ms,
+				(SELECT t.kind FROM groups AS t WHERE t.seg = u.parent AND t.uid = u.parent_uid)
+			FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::boolean[],
+				$10::bigint[], $11::bigint[], $12::text[]) AS u (seg, uid, parent, a1, a2, a3, name, description, verified, create_ms, update_ms, parent_uid)`,
+		args: []any{
+			column[int64](all, 0), column[string](all, 1), column[int64](all, 2), column[int64](all, 3), column[int64](all, 4), column[int64](all, 5),
+			column[string](all, 6), column[string](all, 7), column[bool](all, 8), column[int64](all, 9), column[int64](all, 10), column[string](all, 11),
+		},
+		refused: asItIs,
+	}
 }
 
 // Group returns a group, or fault.NotFound.

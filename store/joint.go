@@ -124,31 +124,30 @@ func undone(err error) bool {
 	return false
 }
 
-// merged puts rows that go into one table one after the other into statements of
-// many.
+// merged makes one statement of those that do the same one after the other.
 func merged(all []deferred) (out []deferred) {
 	for len(all) > 0 {
 		n := 1
-		for all[0].into != "" && n < len(all) && all[n].into == all[0].into {
+		for all[0].many != nil && n < len(all) && all[n].text == all[0].text {
 			n++
 		}
-		for _, size := range []int{16, 4, 1} { // few texts
-			for ; n >= size; n -= size {
-				out, all = append(out, joined(all[:size])), all[size:]
-			}
+		if n > 1 {
+			out = append(out, all[0].many(all[:n]))
+		} else {
+			out = append(out, all[0])
 		}
+		all = all[n:]
 	}
 	return out
 }
 
-// joined makes one statement of those that put a row into the same table.
-func joined(all []deferred) deferred {
-	if len(all) == 1 {
-		return all[0]
+// column is what statements have as the argument of a number, nil for NULL.
+func column[T any](all []deferred, i int) []*T {
+	out := make([]*T, len(all))
+	for n, d := range all {
+		if v, ok := d.args[i].(T); ok {
+			out[n] = &v
+		}
 	}
-	d := deferred{text: all[0].into + all[0].values(len(all)), refused: asItIs}
-	for _, one := range all {
-		d.args = append(d.args, one.args...)
-	}
-	return d
+	return out
 }
