@@ -17,10 +17,7 @@ const (
 	maxText        = 2048
 )
 
-var (
-	namePattern        = regexp.MustCompile(`^[a-z0-9 ._-]{1,}$`)
-	descriptionPattern = regexp.MustCompile(`^[\S ]{0,512}$`)
-)
+var namePattern = regexp.MustCompile(`^[a-z0-9 ._-]{1,}$`)
 
 // maxProblems is how many mistakes one answer tells of: over gRPC they travel in
 // a header, of which clients take a few kilobytes.
@@ -53,8 +50,7 @@ func (p *problems) name(s string) {
 }
 
 func (p *problems) description(s string) {
-	switch {
-	case !storable(s), !descriptionPattern.MatchString(s):
+	if !storable(s) || utf8.RuneCountInString(s) > maxDescription || strings.ContainsAny(s, "\t\n\f\r") {
 		p.add("description", "description must be at most 512 characters without line breaks or tabs")
 	}
 }

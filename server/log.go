@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"os"
@@ -10,22 +11,52 @@ import (
 
 // newLogger writes for people when w is a terminal, and for programs otherwise.
 func newLogger(w io.Writer, level slog.Level) *slog.Logger {
-	options := &slog.HandlerOptions{Level: level, ReplaceAttr: explain}
+	options := &slog.HandlerOptions{Level: level}
 	if isTerminal(w) {
-		return slog.New(slog.NewTextHandler(w, options))
+		return slog.New(frank{slog.NewTextHandler(w, options)})
 	}
-	return slog.New(slog.NewJSONHandler(w, options))
+	return slog.New(frank{slog.NewJSONHandler(w, options)})
 }
 
-// explain has the log say of an error what its faults hide from clients.
-func explain(_ []string, a slog.Attr) slog.Attr {
+// A frank handler has the log say of errors what their faults hide from clients.
+type frank struct{ slog.Handler }
+
+// Handle is of slog.Handler. Most records have no error, and go on as they are.
+func (h frank) Handle(ctx context.Context, r slog.Record) error {
+	if !hasError(r) {
+		return h.Handler.Handle(ctx, r)
+	}
+	told := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		if err, ok := errorIn(a); ok {
+			a.Value = slog.StringValue(fault.Explain(err))
+		}
+		told.AddAttrs(a)
+		return true
+	})
+	return h.Handler.Handle(ctx, told)
+}
+
+// WithAttrs is of slog.Handler.
+func (h frank) WithAttrs(attrs []slog.Attr) slog.Handler { return frank{h.Handler.WithAttrs(attrs)} }
+
+// WithGroup is of slog.Handler.
+func (h frank) WithGroup(name string) slog.Handler { return frank{h.Handler.WithGroup(name)} }
+
+func hasError(r slog.Record) (has bool) {
+	r.Attrs(func(a slog.Attr) bool {
+		_, has = errorIn(a)
+		return !has
+	})
+	return has
+}
+
+func errorIn(a slog.Attr) (error, bool) {
 	if a.Value.Kind() != slog.KindAny { // to ask for another as any allocates
-		return a
+		return nil, false
 	}
-	if err, ok := a.Value.Any().(error); ok {
-		a.Value = slog.StringValue(fault.Explain(err))
-	}
-	return a
+	err, ok := a.Value.Any().(error)
+	return err, ok
 }
 
 func isTerminal(w io.Writer) bool {
