@@ -17,9 +17,9 @@ const (
 	maxTurns = 400
 	turnTime = 4 * time.Second
 
-	rounds         = 5
-	profiledRounds = 3
-	roundTime      = time.Second
+	rounds         = 21
+	profiledRounds = 10
+	roundTime      = 300 * time.Millisecond
 	clients        = 16
 )
 
