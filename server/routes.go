@@ -44,10 +44,10 @@ func (s *Server) routes() http.Handler {
 		mux.Handle(devIssuer+"/", s.byOwnName(s.dev))
 	}
 	mux.Handle("/", gateway)
-	grpcServer := s.api.GRPC() // one of its own: to stop the other cuts off what travels over HTTP
+	s.mixed = s.api.GRPC() // one of its own: to stop the other cuts off what travels over HTTP
 	return s.fromClients(reportPanics(s.log, func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 2 && isGRPCContent(r.Header.Get("Content-Type")) {
-			grpcServer.ServeHTTP(w, r)
+			s.mixed.ServeHTTP(w, r)
 			return
 		}
 		if isRegistry(r.URL.Path) { // its uploads take as long as they take

@@ -39,6 +39,7 @@ type Server struct {
 	key      seal.Key
 	store    *store.Store
 	checker  *authz.Checker
+	mixed    *grpc.Server // for calls among other requests on one connection
 	issuer   *token.Issuer
 	client   *http.Client // for addresses that others choose
 	sts      *sts.Service
@@ -205,6 +206,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	})
 	err := group.Wait()
+	s.mixed.Stop()
 	s.registry.Flush(context.WithoutCancel(ctx))
 	s.log.Info("stopped")
 	return errors.Join(err, s.Close())

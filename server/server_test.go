@@ -11,6 +11,7 @@ import (
 	"net/http/httptrace"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -93,6 +94,23 @@ func (r *running) stop(t *testing.T) {
 	r.cancel = nil
 	if err := <-r.done; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestNothingRunsOn: a server that has stopped leaves nothing behind in its
+// process.
+func TestNothingRunsOn(t *testing.T) {
+	start(t, server.Config{}).stop(t) // what the first start begins for all is not the server's
+	before := runtime.NumGoroutine()
+	for range 3 {
+		start(t, server.Config{}).stop(t)
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for runtime.NumGoroutine() > before+10 { // some end a little later; three servers would leave hundreds
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines more than before", runtime.NumGoroutine()-before)
+		}
+		runtime.Gosched()
 	}
 }
 
