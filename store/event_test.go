@@ -344,10 +344,7 @@ func tailOfMany(t *testing.T, s *store.Store) {
 func tailThatSkips(t *testing.T, s *store.Store) {
 	tail, err := s.Tail(t.Context(), 0)
 	must(t, err)
-	for settled := false; !settled; {
-		settled, err = tail.Settle(t.Context())
-		must(t, err)
-	}
+	settle(t, tail)
 	skip := func(n, want int, wantWhole bool) {
 		t.Helper()
 		got, whole, err := tail.Skip(t.Context(), n, resource.SubscriptionCreated)
@@ -368,6 +365,17 @@ func tailThatSkips(t *testing.T, s *store.Store) {
 	all, err := tail.Next(t.Context(), 10)
 	if err != nil || len(all) != 1 || all[0].Subject != v.UID {
 		t.Errorf("after what was skipped: %v, %v", all, err)
+	}
+}
+
+// settle waits until every transaction that was under way when the tail began is
+// over, those of other tests on the same server too.
+func settle(t *testing.T, tail *store.Tail) {
+	t.Helper()
+	for settled := false; !settled; {
+		var err error
+		settled, err = tail.Settle(t.Context())
+		must(t, err)
 	}
 }
 
@@ -403,6 +411,7 @@ func TestTailOfPostgres(t *testing.T) {
 	tail, err := s.Tail(t.Context(), 0)
 	must(t, err)
 	t.Run("a later number first", func(t *testing.T) {
+		settle(t, tail)
 		early, late := s.OpenEvent(t), s.OpenEvent(t)
 		early.Record(t, "a")
 		late.Record(t, "b")
