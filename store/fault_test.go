@@ -191,6 +191,17 @@ func TestCancelledBeforeTheQueue(t *testing.T) {
 	wantExact(t, s)
 }
 
+// killed ends the other sessions, and counts them.
+const killed = `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
+
+// until asks until the answer is want.
+func until(t *testing.T, on *pgx.Conn, query string, want int) {
+	t.Helper()
+	for got := -1; got != want; {
+		must(t, on.QueryRow(t.Context(), query).Scan(&got))
+	}
+}
+
 // TestKilledSessions ends every session of the server under traffic. What fails
 // says that it is unavailable; what was acknowledged is there; and the store
 // goes on without being opened again.
@@ -231,11 +242,18 @@ func TestKilledSessions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, err := killer.Exec(t.Context(), `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
+		_, err := killer.Exec(t.Context(), killed)
 		must(t, err)
 	}
 	stop()
 	wg.Wait()
+	until(t, killer, killed, 0)
+	if _, err := s.InsertGroup(t.Context(), newGroup(org.UID, "notices")); err != nil { // the first since the last were killed
+		if !errors.Is(err, fault.Unavailable) {
+			t.Fatal(err)
+		}
+		failed.Add(1)
+	}
 	addGroup(t, s, org.UID, "after")
 	got, err := s.Groups(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{}, byUID)
 	must(t, err)
@@ -243,6 +261,41 @@ func TestKilledSessions(t *testing.T) {
 		t.Errorf("%d groups after %d acknowledged and %d failed writes", got.Total, acknowledged.Load(), failed.Load())
 	}
 	t.Logf("%d acknowledged, %d failed", acknowledged.Load(), failed.Load())
+	wantExact(t, s)
+}
+
+// TestDeadConnections has every idle connection killed: whoever comes first finds
+// out, for all of them.
+func TestDeadConnections(t *testing.T) {
+	address := storetest.Postgres(t)
+	s := storetest.Open(t, address)
+	org := addGroup(t, s, "", "org")
+	killer, err := pgx.Connect(t.Context(), address)
+	must(t, err)
+	defer killer.Close(t.Context())
+	locked, err := killer.Begin(t.Context())
+	must(t, err)
+	_, err = locked.Exec(t.Context(), `LOCK TABLE groups`)
+	must(t, err)
+	var wg sync.WaitGroup
+	for range 10 { // at once, so that there are ten connections
+		wg.Go(func() {
+			if _, err := s.Groups(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.Filter{}, byUID); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	until(t, killer, `SELECT count(*) FROM pg_locks JOIN pg_database AS d ON d.oid = database
+		WHERE NOT granted AND relation = 'groups'::regclass AND datname = current_database()`, 10)
+	must(t, locked.Rollback(t.Context()))
+	wg.Wait()
+	until(t, killer, killed, 0)
+	if _, err := s.InsertGroup(t.Context(), newGroup(org.UID, "notices")); !errors.Is(err, fault.Unavailable) {
+		t.Errorf("the first: %v", err)
+	}
+	for i := range 10 {
+		addGroup(t, s, org.UID, fmt.Sprintf("after %d", i))
+	}
 	wantExact(t, s)
 }
 

@@ -314,6 +314,18 @@ func (l *lazy) undo(ctx context.Context) {
 	}
 }
 
+// dropDead closes the connections that wait for work, if err says that one of
+// them died: a server that went away took them all along, and each would fail
+// somebody's request before it is found out.
+func (s *Store) dropDead(err error) {
+	var e *pgconn.PgError
+	if !s.engine.shared || errors.As(err, &e) && !strings.HasPrefix(e.Code, "57P") { // 57P: the session was ended
+		return
+	}
+	s.read.SetMaxIdleConns(0)
+	s.read.SetMaxIdleConns(postgresConns)
+}
+
 // ListenGrants calls f whenever any process has changed grants, or what others
 // may remember, until ctx ends or the connection does.
 func (s *Store) ListenGrants(ctx context.Context, f func()) error {

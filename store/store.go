@@ -192,6 +192,7 @@ func (s *Store) outcome(err error) error {
 		return err
 	}
 	if why := s.engine.failure(err); why == outage || why == contest {
+		s.dropDead(err)
 		return fault.Outage("the database", err)
 	}
 	return err
