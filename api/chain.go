@@ -214,7 +214,7 @@ func (c *chain) end(ctx context.Context, k *call, err error) error {
 		c.record(ctx, level, k, 0, took, nil)
 		return nil
 	}
-	f := fault.From(err)
+	f := fault.From(overdue(ctx, err))
 	c.metrics.observe(k.rule.name, f.Code, took)
 	level, cause := slog.LevelInfo, error(nil)
 	if ours(f.Code) {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -111,6 +112,34 @@ func TestChainContext(t *testing.T) {
 	}
 	if got := stream.header.Get("x-request-id"); len(got) != 1 || got[0] != "from-the-client" {
 		t.Errorf("x-request-id = %q", got)
+	}
+}
+
+// TestOverdue: a call whose own deadline has passed exceeded it; one that had
+// none and got no answer in ours can be tried again.
+func TestOverdue(t *testing.T) {
+	wait := func(ctx context.Context, _ any) (any, error) { <-ctx.Done(); return nil, ctx.Err() }
+	for name, tt := range map[string]struct {
+		deadline time.Duration
+		want     codes.Code
+	}{
+		"ours":         {0, codes.Unavailable},
+		"the caller's": {time.Second, codes.DeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx := with(origin{token: "good"})
+				if tt.deadline > 0 {
+					limited, cancel := context.WithTimeout(ctx, tt.deadline)
+					defer cancel()
+					ctx = limited
+				}
+				_, err := quietChain(&bytes.Buffer{}).unary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: getGroup}, wait)
+				if status.Code(err) != tt.want {
+					t.Errorf("error = %v, want %v", err, tt.want)
+				}
+			})
+		})
 	}
 }
 

@@ -2,9 +2,12 @@ package api
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
 )
 
 // A limit is a context that ends at a time, as one of context.WithDeadline does,
@@ -25,6 +28,19 @@ type timed struct {
 	cancel context.CancelFunc
 }
 
+// errOverdue is why a call has ended that took longer than it may.
+var errOverdue = errors.New("the call has taken as long as one may that sets no deadline")
+
+// overdue returns err; if it is that the time of ctx is up, and that was our
+// limit, the caller is told that something here did not answer. To have
+// exceeded a deadline would be the caller's doing.
+func overdue(ctx context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && errors.Is(context.Cause(ctx), errOverdue) {
+		return fault.Overdue(defaultDeadline, err)
+	}
+	return err
+}
+
 // withDeadline gives a call that may take as long as it likes a limit.
 func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
@@ -43,7 +59,7 @@ func (l *limit) start() *timed {
 	if t := l.timed.Load(); t != nil {
 		return t
 	}
-	ctx, cancel := context.WithDeadline(l.Context, l.at)
+	ctx, cancel := context.WithDeadlineCause(l.Context, l.at, errOverdue)
 	if l.over {
 		cancel()
 	}

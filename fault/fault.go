@@ -151,6 +151,14 @@ func Outage(what string, cause error) *Error {
 	}
 }
 
+// Overdue reports that something the service needs has not answered in time.
+func Overdue(limit time.Duration, cause error) *Error {
+	return &Error{
+		Code: Unavailable, Message: fmt.Sprintf("Unavailable: no answer within %s; try again", limit),
+		RetryIn: time.Second, Cause: cause,
+	}
+}
+
 // Explain returns the text of err with the causes that its faults hide: for who
 // runs the service, not for who calls it.
 func Explain(err error) string {
