@@ -214,7 +214,7 @@ func (p *problems) issuer(field, s string) {
 	p.text(field, s)
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		p.add(field, "must be an https address without query or fragment")
+		p.add(field, "must be a web address, as https://accounts.example.com, without query or fragment")
 	}
 }
 

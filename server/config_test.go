@@ -134,7 +134,7 @@ func TestLoadConfigReportsEveryMistake(t *testing.T) {
 		`listen: "8080" is not host:port`,
 		`metrics_listen: "x" is not host:port`,
 		`organization: name must match the pattern ^[a-z0-9 ._-]{1,}$`,
-		`owner_issuer: must be an https address without query or fragment`,
+		`owner_issuer: must be a web address, as https://accounts.example.com, without query or fragment`,
 		`owner_subject: is required`,
 		`registry_host: "https://x" is not host or host:port`,
 		`tls_cert: tls_cert and tls_key go together`,

@@ -157,7 +157,7 @@ func (s *Store) UpdateBinding(ctx context.Context, uid resource.UID, change func
 			return err
 		}
 		if b.Role != resource.OwnerRole {
-			if err := t.keepOwners(ctx, `uid = $1`, string(uid)); err != nil {
+			if err := t.keepOwners(ctx, `uid = $1`, uid); err != nil {
 				return err
 			}
 		}
@@ -180,7 +180,7 @@ func (s *Store) UpdateBinding(ctx context.Context, uid resource.UID, change func
 // owner.
 func (s *Store) DeleteBinding(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t *tx) error {
-		if err := t.keepOwners(ctx, `uid = $1`, string(uid)); err != nil {
+		if err := t.keepOwners(ctx, `uid = $1`, uid); err != nil {
 			return err
 		}
 		return t.unbind(ctx, `t.uid = $1`, string(uid))
@@ -223,9 +223,11 @@ func (t *tx) regrant(identities ...resource.UID) {
 }
 
 // keepOwners returns fault.FailedPrecondition if an organization would have no
-// owner left without the bindings a condition selects. It locks the
-// organization, so that two owners cannot leave it at the same time.
-func (t *tx) keepOwners(ctx context.Context, where string, arg any) error {
+// owner left without the bindings a condition selects by a uid. It locks the
+// organization, so that two owners cannot leave it at the same time. It names
+// the one uid is in: who may delete an identity need not see what it owns.
+func (t *tx) keepOwners(ctx context.Context, where string, uid resource.UID) error {
+	arg := string(uid)
 	owner := segment(resource.OwnerRole)
 	var orgs []resource.UID
 	err := t.rows(ctx, `SELECT t.uid FROM groups AS t WHERE t.parent IS NULL AND t.seg IN
@@ -244,8 +246,12 @@ func (t *tx) keepOwners(ctx context.Context, where string, arg any) error {
 		if err != nil {
 			return err
 		}
-		if left == 0 {
+		switch {
+		case left > 0:
+		case org == uid.Ancestor(1):
 			return fault.Unmet("LAST_OWNER", "the organization %s would have no owner left", org)
+		default:
+			return fault.Unmet("LAST_OWNER", "another organization would have no owner left")
 		}
 	}
 	return nil

@@ -194,6 +194,15 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 		must(t, s.DeleteIdentity(t.Context(), i.UID))
 		wantUnmet(t, s.DeleteBinding(t.Context(), second.UID), "LAST_OWNER")
 	},
+	"which one it was of is not told to others": func(t *testing.T, s *store.Store) {
+		i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
+		other, _ := addOrganization(t, s, "other", i.UID)
+		err := s.DeleteIdentity(t.Context(), i.UID)
+		wantUnmet(t, err, "LAST_OWNER")
+		if strings.Contains(fmt.Sprint(err, fault.From(err).Unmet), string(other.UID)) {
+			t.Errorf("it is: %v", err)
+		}
+	},
 	"a folder needs no owner": func(t *testing.T, s *store.Store) {
 		org, _ := addOrganization(t, s, "org", alice)
 		b := addBinding(t, s, addGroup(t, s, org.UID, "g").UID, alice, resource.OwnerRole)

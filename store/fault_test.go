@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -50,6 +52,22 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("%d events, want %d", after, before+1)
 	}
 	wantExact(t, s)
+}
+
+// TestMovedFile: a file that is gone is an outage, not an empty database.
+func TestMovedFile(t *testing.T) {
+	path := storetest.SQLite(t)
+	s := storetest.Open(t, path)
+	i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
+	must(t, os.Rename(path, path+".away"))
+	_, err := s.Identity(t.Context(), i.UID) // over a connection that has still to be opened
+	wantFault(t, err, fault.Unavailable, fault.Resource{})
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is another file: %v", err)
+	}
+	must(t, os.Rename(path+".away", path))
+	_, err = s.Identity(t.Context(), i.UID)
+	must(t, err)
 }
 
 func TestLockedFile(t *testing.T) {

@@ -144,7 +144,7 @@ func (t *tx) deleteIdentity(ctx context.Context, uid resource.UID) error {
 	if err != nil {
 		return err
 	}
-	if err := t.keepOwners(ctx, `identity = $1`, string(uid)); err != nil {
+	if err := t.keepOwners(ctx, `identity = $1`, uid); err != nil {
 		return err
 	}
 	concerned, err := t.concerned(ctx, uid) // as long as its bindings tell

@@ -169,7 +169,7 @@ func (t *tx) mapGroups(ctx context.Context, a resource.Arrival, l *resource.Land
 		}
 	}
 	for _, b := range lost {
-		err := t.keepOwners(ctx, `uid = $1`, string(b.UID))
+		err := t.keepOwners(ctx, `uid = $1`, b.UID)
 		if errors.Is(err, fault.FailedPrecondition) {
 			l.Kept = append(l.Kept, b.UID)
 			continue

@@ -63,7 +63,8 @@ func (s *Store) openSQLite(ctx context.Context, path string) error {
 	if err := private(path); err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
-	address := "file:" + (&url.URL{Path: path}).EscapedPath() + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)" +
+	// Were the file moved away, another connection would make an empty one: rw.
+	address := "file:" + (&url.URL{Path: path}).EscapedPath() + "?mode=rw&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)" +
 		"&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&_pragma=temp_store(MEMORY)"
 	// An import changes many pages again and again: the writer keeps them, and
 	// merges the log when it is worth it.
