@@ -49,7 +49,7 @@ func (g *gateway) download(path string, write document) {
 			panic(http.ErrAbortHandler) // half a document must not look like a whole one
 		default:
 			w.Header().Del("Content-Disposition")
-			g.fail(w, status.Convert(err), false)
+			g.fail(w, r, status.Convert(err), false)
 		}
 	})
 	if err != nil {

@@ -209,7 +209,7 @@ func (g *gateway) handler(b binding) runtime.HandlerFunc {
 			w.Header()[http.CanonicalHeaderKey(k)] = values
 		}
 		if err != nil {
-			g.fail(w, status.Convert(err), b.terse)
+			g.fail(w, r, status.Convert(err), b.terse)
 			return
 		}
 		send(w, http.StatusOK, *buf)
@@ -242,7 +242,7 @@ func send(w http.ResponseWriter, code int, body []byte) {
 
 // fail answers with an error. Clients of the token service read its errors
 // strictly, and know no details: for them it is terse.
-func (g *gateway) fail(w http.ResponseWriter, st *status.Status, terse bool) {
+func (g *gateway) fail(w http.ResponseWriter, r *http.Request, st *status.Status, terse bool) {
 	body, err := g.encoder.append(nil, st.Proto())
 	if terse {
 		body, err = json.Marshal(map[string]any{"code": st.Code(), "message": st.Message()})
@@ -251,7 +251,11 @@ func (g *gateway) fail(w http.ResponseWriter, st *status.Status, terse bool) {
 		body, _ = g.encoder.append(nil, status.New(st.Code(), strings.ToValidUTF8(st.Message(), "?")).Proto())
 	}
 	if st.Code() == codes.Unauthenticated {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="`+g.realm+`", error="invalid_token"`)
+		challenge := `Bearer realm="` + g.realm + `"`
+		if r.Header.Get("Authorization") != "" { // who has shown nothing has done nothing wrong: RFC 6750
+			challenge += `, error="invalid_token"`
+		}
+		w.Header().Set("WWW-Authenticate", challenge)
 	}
 	send(w, runtime.HTTPStatusFromCode(st.Code()), body)
 }
@@ -265,10 +269,10 @@ func (g *gateway) routingError(_ context.Context, _ *runtime.ServeMux, _ runtime
 	case http.StatusBadRequest:
 		f = fault.Field("path", "must start with a slash")
 	}
-	g.fail(w, statusOf(f, g.domain, originOf(r.Context()).id), strings.HasPrefix(r.URL.Path, "/sts/"))
+	g.fail(w, r, statusOf(f, g.domain, originOf(r.Context()).id), strings.HasPrefix(r.URL.Path, "/sts/"))
 }
 
 // pathError answers a request whose path is not well escaped.
 func (g *gateway) pathError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, _ error) {
-	g.fail(w, statusOf(fault.Field("path", "has a malformed escape"), g.domain, originOf(r.Context()).id), strings.HasPrefix(r.URL.Path, "/sts/"))
+	g.fail(w, r, statusOf(fault.Field("path", "has a malformed escape"), g.domain, originOf(r.Context()).id), strings.HasPrefix(r.URL.Path, "/sts/"))
 }
