@@ -263,10 +263,7 @@ func (t *tx) insert(ctx context.Context, head string, rows [][]any, tail string)
 }
 
 // values is a VALUES list of parameters.
-func (e engine) values(rows, columns int) string { return e.valuesOf(rows, columns, "", "") }
-
-// valuesOf is a VALUES list of parameters, the last of each row between these.
-func (e engine) valuesOf(rows, columns int, before, after string) string {
+func (e engine) values(rows, columns int) string {
 	var b strings.Builder
 	b.WriteString(" VALUES ")
 	for i := range rows {
@@ -278,11 +275,7 @@ func (e engine) valuesOf(rows, columns int, before, after string) string {
 			if j > 0 {
 				b.WriteByte(',')
 			}
-			param := e.param(i*columns + j + 1)
-			if j == columns-1 {
-				param = before + param + after
-			}
-			b.WriteString(param)
+			b.WriteString(e.param(i*columns + j + 1))
 		}
 		b.WriteByte(')')
 	}

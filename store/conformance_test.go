@@ -100,9 +100,17 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 	"a parent must be there": func(t *testing.T, s *store.Store) {
 		wantNoParent(t, s, resource.NewRoot().NewChild())
 	},
+	"and not be gone": func(t *testing.T, s *store.Store) {
+		g := addGroup(t, s, addGroup(t, s, "", "org").UID, "g")
+		child := addGroup(t, s, g.UID, "known as a parent")
+		must(t, s.DeleteGroup(t.Context(), child.UID, alice))
+		must(t, s.DeleteGroup(t.Context(), g.UID, alice))
+		wantNoParent(t, s, g.UID)
+	},
 	"the wrong path to the right segment is no parent": func(t *testing.T, s *store.Store) {
 		one, two := addGroup(t, s, "", "one"), addGroup(t, s, "", "two")
 		g := addGroup(t, s, one.UID, "g")
+		addGroup(t, s, g.UID, "known as a parent")
 		wantNoParent(t, s, two.UID+g.UID[strings.LastIndex(string(g.UID), "/"):])
 	},
 	"a group is found by the end of its uid": func(t *testing.T, s *store.Store) {

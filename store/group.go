@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-const orgsKnown = 4096
+const parentsKnown = 1 << 14
 
 var groups = listing[resource.Group]{
 	kind:    "groups",
@@ -57,7 +57,7 @@ func (s *Store) InsertGroup(ctx context.Context, g resource.Group, with ...resou
 // else in the transaction refers to it.
 func (t *tx) addGroup(ctx context.Context, g *resource.Group, alone bool) error {
 	insert := t.insertGroup
-	if kind, ok := t.s.orgKinds.Get(g.UID.Ancestor(1)); ok && alone && !g.UID.IsRoot() {
+	if kind, ok := t.s.parents.Get(g.UID.Parent()); ok && alone {
 		g.Kind, insert = kind, t.insertGroupLater
 	}
 	if err := insert(ctx, g); err != nil {
@@ -83,19 +83,18 @@ func (t *tx) insertGroup(ctx context.Context, g *resource.Group) error {
 			append(groupArgs(g), string(p)), &g.Kind)
 		err = missing(err, "group", p)
 	}
-	if err == nil {
-		t.s.orgKinds.Add(g.UID.Ancestor(1), g.Kind)
+	if err == nil && !g.UID.IsRoot() {
+		t.s.parents.Add(g.UID.Parent(), g.Kind)
 	}
 	return t.s.inserted(err, "group", g.Name, g.UID)
 }
 
-// insertGroupLater adds the row of a group whose kind is known. The kind is looked
-// up all the same, and refused where there is none: a foreign key knows a parent
-// by its segment, and a uid with the wrong segments above it must not pass.
+// insertGroupLater adds the row of a group whose kind is known. That its parent is
+// still there, the foreign key sees to.
 func (t *tx) insertGroupLater(ctx context.Context, g *resource.Group) error {
 	return t.postpone(ctx, deferred{
-		text:    groupInsert + t.s.engine.valuesOf(1, 12, `(SELECT t.kind FROM groups AS t WHERE t.uid = `, `)`),
-		args:    append(groupArgs(g), string(g.UID.Parent())),
+		text:    groupInsert + t.s.engine.values(1, 12),
+		args:    append(groupArgs(g), int64(g.Kind)),
 		refused: func(err error) error { return t.s.inserted(err, "group", g.Name, g.UID) },
 		many:    groupsAtOnce,
 	})
@@ -106,13 +105,11 @@ func (t *tx) insertGroupLater(ctx context.Context, g *resource.Group) error {
 func groupsAtOnce(all []deferred) deferred {
 	return deferred{
 		text: groupInsert + `
-			SELECT u.seg, u.uid, u.parent, u.a1, u.a2, u.a3, u.name, u.description, u.verified, u.create_ms, u.update_ms,
-				(SELECT t.kind FROM groups AS t WHERE t.seg = u.parent AND t.uid = u.parent_uid)
-			FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[], $9::boolean[],
-				$10::bigint[], $11::bigint[], $12::text[]) AS u (seg, uid, parent, a1, a2, a3, name, description, verified, create_ms, update_ms, parent_uid)`,
+			SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[],
+				$9::boolean[], $10::bigint[], $11::bigint[], $12::bigint[])`,
 		args: []any{
 			column[int64](all, 0), column[string](all, 1), column[int64](all, 2), column[int64](all, 3), column[int64](all, 4), column[int64](all, 5),
-			column[string](all, 6), column[string](all, 7), column[bool](all, 8), column[int64](all, 9), column[int64](all, 10), column[string](all, 11),
+			column[string](all, 6), column[string](all, 7), column[bool](all, 8), column[int64](all, 9), column[int64](all, 10), column[int64](all, 11),
 		},
 		refused: asItIs,
 	}

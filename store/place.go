@@ -37,7 +37,7 @@ func (s *Store) inserted(err error, kind, name string, uid resource.UID) error {
 		f := fault.Exists(kind, name)
 		f.Cause = err
 		return f
-	case dangling, lacking:
+	case dangling:
 		f := fault.Missing("group", string(uid.Parent()))
 		f.Cause = err
 		return f

@@ -374,8 +374,6 @@ func postgresFailure(err error) failure {
 		return notOne
 	case "23503":
 		return dangling
-	case "23502":
-		return lacking
 	case "40001", "40P01": // serialization failure, deadlock
 		return contest
 	case "55P03", "57014": // lock not available, statement timeout

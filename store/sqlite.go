@@ -131,8 +131,6 @@ func sqliteFailure(err error) failure {
 		return notOne
 	case lib.SQLITE_CONSTRAINT_FOREIGNKEY:
 		return dangling
-	case lib.SQLITE_CONSTRAINT_NOTNULL:
-		return lacking
 	}
 	switch e.Code() & 0xff {
 	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_FULL, lib.SQLITE_IOERR, lib.SQLITE_CANTOPEN,

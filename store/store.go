@@ -33,12 +33,12 @@ type Store struct {
 	reads  *reads
 
 	replica *replica // PostgreSQL only
-	// orgKinds are the kinds of organizations that groups were added to lately:
-	// a kind never changes, and every group of an organization has it.
-	orgKinds *lru.Cache[resource.UID, resource.OrgKind]
-	texts    *texts // of advisories, as far as they were searched
-	signs    signs
-	asked    *lru.Cache[int64, *asked] // advisories, for lately
+	// parents are groups that others were added to lately, with their kinds. They
+	// may be gone; but a kind never changes, nor which uid a segment ends.
+	parents *lru.Cache[resource.UID, resource.OrgKind]
+	texts   *texts // of advisories, as far as they were searched
+	signs   signs
+	asked   *lru.Cache[int64, *asked] // advisories, for lately
 
 	eraSize int64
 
@@ -66,7 +66,6 @@ const (
 	broken   failure = iota // a bug
 	notOne                  // a unique index refused it
 	dangling                // a foreign key refused it
-	lacking                 // a value is missing that it looks up
 	contest                 // the transaction is worth running again
 	outage                  // the database cannot do it now
 )
@@ -78,11 +77,11 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	orgKinds, err := lru.New[resource.UID, resource.OrgKind](orgsKnown)
+	parents, err := lru.New[resource.UID, resource.OrgKind](parentsKnown)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Now: time.Now, seen: newSeen(), orgKinds: orgKinds, texts: &texts{all: map[int64]versioned{}}, asked: known, eraSize: eraSize}
+	s := &Store{Now: time.Now, seen: newSeen(), parents: parents, texts: &texts{all: map[int64]versioned{}}, asked: known, eraSize: eraSize}
 	open := s.openSQLite
 	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
 		open = s.openPostgres
