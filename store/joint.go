@@ -12,18 +12,23 @@ import (
 const (
 	jointCommits = 2                // at a time: one works while the disk syncs the other
 	jointLimit   = 60 * time.Second // for one of them
+
+	jointPatience = 5 * time.Millisecond // of those who are fewer than the ones under way
 )
 
 // joint commits transactions of PostgreSQL in which nothing waits for a
 // statement. Those that come while others commit share the next commit, its
-// round trip and its counters. If the database refuses one of them, each is
-// sent by itself.
+// round trip and its counters. It leaves when it is as large as the one under
+// way, or when that has ended, or takes long: fewer and larger ones cost less.
+// If the database refuses one of them, each is sent by itself.
 type joint struct {
 	s       *Store
 	send    func(context.Context, ...*tx) error // runs them as one
 	mu      sync.Mutex
 	waiting []*parcel
-	running int
+	running int  // commits
+	leaving int  // transactions in them
+	soon    bool // those who wait will leave, at the latest
 }
 
 // A parcel is a transaction that is to be committed. Its error stands once done
@@ -60,39 +65,61 @@ func (j *joint) add(t *tx) *parcel {
 	defer j.mu.Unlock()
 	e := &parcel{t: t, done: make(chan struct{})}
 	j.waiting = append(j.waiting, e)
-	if j.running < jointCommits {
-		j.running++
-		go j.work()
-	}
+	j.depart(len(j.waiting) >= j.leaving)
 	return e
 }
 
-// work commits until nobody waits.
-func (j *joint) work() {
-	for {
-		all := j.take()
-		if all == nil {
-			return
-		}
+// depart has those who wait leave, at once or before long: the commit under way
+// may itself be waiting, for a lock.
+func (j *joint) depart(now bool) {
+	switch {
+	case j.running == jointCommits || len(j.waiting) == 0: // one of them takes those who wait along
+	case now:
+		j.running++
+		go j.work(j.next())
+	case !j.soon:
+		j.soon = true
+		time.AfterFunc(jointPatience, func() {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			j.soon = false
+			j.depart(true)
+		})
+	}
+}
+
+// work commits all, and then those who wait, as long as there are enough.
+func (j *joint) work(all []*parcel) {
+	for len(all) > 0 {
 		err := j.settle(all)
 		for _, e := range all {
 			e.err = err
 			close(e.done)
 		}
+		all = j.after(all)
 	}
 }
 
-// take returns those who wait, or nil, and then the caller is to end.
-func (j *joint) take() []*parcel {
+// after returns who leaves after these have. If nobody does, a commit less is
+// running.
+func (j *joint) after(all []*parcel) []*parcel {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if len(j.waiting) == 0 {
-		j.running--
-		return nil
+	j.leaving -= len(all)
+	if len(j.waiting) > 0 && len(j.waiting) >= j.leaving {
+		return j.next()
 	}
+	j.running--
+	j.depart(false)
+	return nil
+}
+
+// next returns those who leave.
+func (j *joint) next() []*parcel {
 	n := min(len(j.waiting), maxBatch)
 	all := j.waiting[:n:n]
 	j.waiting = j.waiting[n:]
+	j.leaving += n
 	return all
 }
 
