@@ -116,6 +116,48 @@ func TestReplicaExchange(t *testing.T) {
 	atOnce(t, "the deletion is known", tries(http.StatusForbidden))
 }
 
+// TestVerifyOrder has the operator say that an organization's name is its own:
+// the owner cannot.
+func TestVerifyOrder(t *testing.T) {
+	database, key := storetest.Postgres(t), seal.NewKey()
+	a, b := replicas(t, database, key)
+	path := "/iam/v2beta1/groups/" + string(a.dev.Organization)
+	if code := a.owner().code(t.Context(), http.MethodPatch, path, map[string]any{"verified": true}); code != http.StatusBadRequest {
+		t.Errorf("the owner says so: %d", code)
+	}
+	type organization struct {
+		Name     string
+		Verified bool
+	}
+	is := func(want bool) {
+		t.Helper()
+		if g := procMust[organization](t, b.owner(), http.MethodGet, path, nil); g.Verified != want {
+			t.Errorf("verified at the other replica: %v", g.Verified)
+		}
+	}
+	is(false)
+	name := procMust[organization](t, a.owner(), http.MethodGet, path, nil).Name
+	if uid := order(t, a.data(), database, key, "organizations", "verify", name); uid != string(a.dev.Organization) {
+		t.Errorf("verify prints %q", uid)
+	}
+	is(true)
+	order(t, b.data(), database, key, "organizations", "unverify", string(a.dev.Organization))
+	is(false)
+	order(t, t.TempDir(), database, key, "organizations", "verify", name) // by itself: no server has that folder
+	is(true)
+	binary, err := procBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{"nobody", "", string(a.dev.Organization.NewChild())} {
+		cmd := exec.CommandContext(t.Context(), binary, "organizations", "verify", bad)
+		cmd.Env = []string{"HOLDFAST_DATA_DIR=" + a.data(), "HOLDFAST_BASE_URL=" + procBase}
+		if out, err := cmd.CombinedOutput(); err == nil {
+			t.Errorf("verify %q: %s", bad, out)
+		}
+	}
+}
+
 // keyOf is the id of the key that a token is signed with.
 func keyOf(t *testing.T, raw string) string {
 	t.Helper()

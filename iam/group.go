@@ -161,6 +161,19 @@ func (s *Service) UpdateGroup(ctx context.Context, uid resource.UID, change func
 	})
 }
 
+// Verify notes, for the operator, that an organization's name is its own, or that
+// it is no longer known to be. Whoever has an e-mail address of a verified name
+// can find the organization.
+func (s *Service) Verify(ctx context.Context, org resource.UID, verified bool) (resource.Group, error) {
+	if !org.IsRoot() {
+		return resource.Group{}, fault.Field("organization", "is a group below one")
+	}
+	return s.store.UpdateGroup(ctx, org, func(g *resource.Group) error {
+		g.Verified = verified
+		return nil
+	})
+}
+
 // DeleteGroup removes an empty group. The caller needs groups.delete on it.
 func (s *Service) DeleteGroup(ctx context.Context, uid resource.UID) error {
 	if err := s.authz.Require(ctx, resource.GroupsDelete, uid); err != nil {

@@ -397,7 +397,9 @@ func TestJoiningByDomain(t *testing.T) {
 		must(t, err)
 		_, err = w.LookupGroup(worker)
 		want(t, "while it is not verified", err, fault.NotFound)
-		_, err = w.store.UpdateGroup(t.Context(), g.UID, func(g *resource.Group) error { g.Verified = true; return nil })
+		_, err = w.Verify(t.Context(), g.UID.NewChild(), true)
+		want(t, "a group below", err, fault.InvalidArgument)
+		_, err = w.Verify(t.Context(), g.UID, true)
 		must(t, err)
 		if found, err := w.LookupGroup(worker); err != nil || found.UID != g.UID {
 			t.Errorf("lookup = %+v, %v", found, err)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
 )
 
 // controlSocket is where a server takes orders from whoever owns its data
@@ -36,7 +37,7 @@ func (s *Server) serveControl(ctx context.Context) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "unix", path)
 	if err != nil {
-		s.log.Warn("no control socket: holdfastd keys must be used while the server is stopped", "err", err)
+		s.log.Warn("no control socket: holdfastd keys, gc and organizations must be used while the server is stopped", "err", err)
 		<-ctx.Done()
 		return nil
 	}
@@ -79,6 +80,9 @@ var orders = map[string]order{
 	"keys/rotate": rotateKeys,
 	"keys/drop":   dropKey,
 	"gc":          collectGarbage,
+
+	"organizations/verify":   verifyOrganization(true),
+	"organizations/unverify": verifyOrganization(false),
 }
 
 // orderOf returns what the words of a command ask for, and its arguments.
@@ -194,4 +198,30 @@ func collectGarbage(ctx context.Context, s *Server, args []string, out io.Writer
 		return err
 	}
 	return json.NewEncoder(out).Encode(took)
+}
+
+// verifyOrganization notes whether the organization of a name or uid is verified,
+// and tells its uid.
+func verifyOrganization(verified bool) order {
+	return func(ctx context.Context, s *Server, args []string, out io.Writer) error {
+		name := strings.Join(args, " ")
+		if name == "" {
+			return fault.Field("organization", "name one")
+		}
+		uid, err := resource.ParseUID("organization", name)
+		if err != nil {
+			org, err := s.store.Organization(ctx, name)
+			if err != nil {
+				return err
+			}
+			uid = org.UID
+		}
+		g, err := s.iam.Verify(ctx, uid, verified)
+		if err != nil {
+			return err
+		}
+		s.log.InfoContext(ctx, "noted whether an organization is verified", "organization", g.UID, "verified", g.Verified)
+		fmt.Fprintln(out, g.UID)
+		return nil
+	}
 }
