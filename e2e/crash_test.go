@@ -30,7 +30,7 @@ const (
 // again: what was acknowledged stays, what was not is there whole or not at
 // all, and counters and outbox agree with the rows.
 func TestCrash(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.EachEmpty(t, func(t *testing.T, url string) {
 		rounds := 100
 		if strings.Contains(url, "://") {
 			rounds = 50 // each start waits for the replica that was killed

@@ -260,7 +260,7 @@ func TestSetUpOnceAtATime(t *testing.T) {
 
 // TestSetUpOnceOnReplicas sends one code to two replicas at once.
 func TestSetUpOnceOnReplicas(t *testing.T) {
-	cfg := server.Config{Database: storetest.Postgres(t), EncryptionKey: seal.NewKey().Text()}
+	cfg := server.Config{Database: storetest.EmptyPostgres(t), EncryptionKey: seal.NewKey().Text()}
 	one, two := start(t, cfg), start(t, cfg)
 	code := two.code(t)
 	if status, answer := one.setUp(t, one.code(t), "acme", ownerIssuer, ownerSubject); status != http.StatusForbidden {
@@ -288,7 +288,7 @@ func TestSetUpOnceOnReplicas(t *testing.T) {
 // the organization.
 func TestUnattendedSetUpOnReplicas(t *testing.T) {
 	for range 3 {
-		cfg := server.Config{Database: storetest.Postgres(t), EncryptionKey: seal.NewKey().Text(), Organization: "acme", OwnerEmail: "ann@example.com"}
+		cfg := server.Config{Database: storetest.EmptyPostgres(t), EncryptionKey: seal.NewKey().Text(), Organization: "acme", OwnerEmail: "ann@example.com"}
 		storetest.Open(t, cfg.Database) // the schema is there, so that they do not queue for it
 		var wg sync.WaitGroup
 		for range 2 {

@@ -957,7 +957,7 @@ func signingKeys(t *testing.T, s *store.Store) {
 // TestReopen closes a store and opens it again: everything is there, and
 // nothing is done twice.
 func TestReopen(t *testing.T) {
-	storetest.EachURL(t, func(t *testing.T, url string) {
+	storetest.EachEmpty(t, func(t *testing.T, url string) {
 		s, err := store.Open(t.Context(), url)
 		must(t, err)
 		if has, err := s.HasOrganizations(t.Context()); err != nil || has {

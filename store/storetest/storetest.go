@@ -23,25 +23,71 @@ var databases atomic.Int64
 // store of its own.
 func Each(t *testing.T, f func(t *testing.T, s *store.Store)) {
 	t.Helper()
-	t.Run("sqlite", func(t *testing.T) { f(t, Open(t, SQLite(t))) })
-	t.Run("postgres", func(t *testing.T) { f(t, Open(t, ready(t))) })
+	EachURL(t, func(t *testing.T, url string) { f(t, Open(t, url)) })
 }
 
-// ready returns the address of a new database that has the schema already: a
-// copy of one that was made once, since to make it anew takes longer than most
+// EachURL runs f with the address of a new database of every engine.
+func EachURL(t *testing.T, f func(t *testing.T, url string)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) { f(t, SQLite(t)) })
+	t.Run("postgres", func(t *testing.T) { f(t, Postgres(t)) })
+}
+
+// EachEmpty runs f with the address of a database of every engine that has
+// nothing in it, not even the schema.
+func EachEmpty(t *testing.T, f func(t *testing.T, url string)) {
+	t.Helper()
+	t.Run("sqlite", func(t *testing.T) { f(t, filepath.Join(t.TempDir(), "holdfast.db")) })
+	t.Run("postgres", func(t *testing.T) { f(t, EmptyPostgres(t)) })
+}
+
+// SQLite returns the path of a new database that has the schema already: a copy
+// of one that was made once, since to make it anew takes longer than most
 // tests.
-func ready(t *testing.T) string {
+func SQLite(t testing.TB) string {
+	t.Helper()
+	content, err := sqliteModel()
+	path := filepath.Join(t.TempDir(), "holdfast.db")
+	if err == nil {
+		err = os.WriteFile(path, content, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var sqliteModel = sync.OnceValues(func() ([]byte, error) {
+	folder, err := os.MkdirTemp("", "holdfast-model-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	path := filepath.Join(folder, "holdfast.db")
+	if err := makeModel(path); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(path)
+})
+
+func makeModel(address string) error {
+	s, err := store.Open(context.Background(), address)
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+// Postgres returns the address of a new database that has the schema already,
+// dropped after the test. It skips the test where there is no server.
+func Postgres(t testing.TB) string {
 	t.Helper()
 	server := postgresServer(t)
 	model.Do(func() {
 		name := fmt.Sprintf("model%d", os.Getpid())
 		admin(t, server, "DROP DATABASE IF EXISTS "+name)
 		admin(t, server, "CREATE DATABASE "+name)
-		s, err := store.Open(t.Context(), on(t, server, name))
-		if err == nil {
-			err = s.Close()
-		}
-		if err != nil {
+		if err := makeModel(on(t, server, name)); err != nil {
 			t.Fatal(err)
 		}
 		modelName = name
@@ -58,19 +104,8 @@ var (
 	modelName string
 )
 
-// EachURL runs f with the address of an empty database of every engine.
-func EachURL(t *testing.T, f func(t *testing.T, url string)) {
-	t.Helper()
-	t.Run("sqlite", func(t *testing.T) { f(t, SQLite(t)) })
-	t.Run("postgres", func(t *testing.T) { f(t, Postgres(t)) })
-}
-
-// SQLite returns the path of a database that does not exist yet.
-func SQLite(t testing.TB) string { return filepath.Join(t.TempDir(), "holdfast.db") }
-
-// Postgres returns the address of a new database, dropped after the test. It
-// skips the test where there is no server.
-func Postgres(t testing.TB) string {
+// EmptyPostgres is Postgres without the schema.
+func EmptyPostgres(t testing.TB) string {
 	t.Helper()
 	return newDatabase(t, postgresServer(t), "")
 }
