@@ -32,9 +32,6 @@ const (
 func TestCrash(t *testing.T) {
 	storetest.EachEmpty(t, func(t *testing.T, url string) {
 		rounds := 100
-		if strings.Contains(url, "://") {
-			rounds = 50 // each start waits for the replica that was killed
-		}
 		if testing.Short() {
 			rounds = 5
 		}
