@@ -62,7 +62,7 @@ var sqliteModel = sync.OnceValues(func() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(folder)
+	defer func() { _ = os.RemoveAll(folder) }() // the system clears what is left
 	path := filepath.Join(folder, "holdfast.db")
 	if err := makeModel(path); err != nil {
 		return nil, err
