@@ -154,24 +154,17 @@ func heldIn(table string, repo resource.UID, digests []string) (text string, arg
 	return `SELECT t.digest FROM ` + table + ` AS t WHERE t.repo = $1 AND t.digest IN (` + strings.Join(params, `, `) + `)`, args
 }
 
-// described selects what describes a manifest, or also, if whole, what it is.
-// Where there is none, as a join may have it, the digest is "".
-func described(whole bool) string {
-	columns := `coalesce(m.digest, ''), coalesce(m.media_type, ''), coalesce(m.size, 0), coalesce(m.push_ms, 0)`
+// manifestOf selects what a reference names in a repo, a digest or, where it has
+// no colon, a tag; unless whole, without the body.
+func manifestOf(repo resource.UID, reference string, whole bool) (text string, args []any) {
+	columns, digest := `m.digest, m.media_type, m.size, m.push_ms`, `$2`
 	if whole {
-		columns += `, coalesce(m.subject, ''), m.body`
+		columns += `, m.subject, m.body`
 	}
-	return columns
-}
-
-// referred is the condition in SQL that m is what a reference, which is the
-// parameter, names in a repo: a digest or, where it has no colon, a tag.
-func referred(repo, param, reference string) string {
-	digest := param
 	if !strings.Contains(reference, ":") {
-		digest = `(SELECT digest FROM tags WHERE parent = ` + repo + ` AND name = ` + param + `)`
+		digest = `(SELECT digest FROM tags WHERE parent = $1 AND name = $2)`
 	}
-	return `m.repo = ` + repo + ` AND m.digest = ` + digest
+	return `SELECT ` + columns + ` FROM manifests AS m WHERE m.repo = $1 AND m.digest = ` + digest, []any{segment(repo), reference}
 }
 
 // Manifest returns what a digest or tag names in a repo, or fault.NotFound.
@@ -185,53 +178,28 @@ func (s *Store) StatManifest(ctx context.Context, repo resource.UID, reference s
 }
 
 func (s *Store) manifest(ctx context.Context, repo resource.UID, reference string, whole bool) (m resource.Manifest, _ error) {
-	err := s.oneManifest(ctx, `SELECT `+described(whole)+` FROM manifests AS m WHERE `+referred(`$1`, `$2`, reference),
-		[]any{segment(repo), reference}, whole, &m)
-	return m, missing(err, "manifest", resource.UID(reference))
-}
-
-// oneManifest reads the manifest of a query that selects dest and, last, what
-// describes it.
-func (s *Store) oneManifest(ctx context.Context, text string, args []any, whole bool, m *resource.Manifest, dest ...any) error {
 	var pushed int64
-	dest = append(dest, &m.Digest, &m.MediaType, &m.Size, &pushed)
+	dest := []any{&m.Digest, &m.MediaType, &m.Size, &pushed}
 	if whole {
 		dest = append(dest, &m.Subject, &m.Body)
 	}
+	text, args := manifestOf(repo, reference, whole)
 	err := s.row(ctx, text, args, dest...)
 	m.PushTime = fromMS(pushed)
-	return err
+	return m, missing(err, "manifest", resource.UID(reference))
 }
 
 // ManifestAt returns the repo with these names, root first, and what a digest or
 // tag names in it; unless whole, without the body. It returns fault.NotFound if
 // there is no such repo, which is then "", or no such manifest.
 //
-// It is what a pull needs to know. Where the database is far it asks but once.
+// It is what a pull needs to know. Where repos are is remembered, so that the
+// database is asked but once.
 func (s *Store) ManifestAt(ctx context.Context, names []string, reference string, whole bool) (repo resource.UID, m resource.Manifest, err error) {
-	if !s.engine.shared {
-		if repo, err = s.RepoAt(ctx, names); err == nil {
-			m, err = s.manifest(ctx, repo, reference, whole)
-		}
-		return repo, m, err
+	if repo, err = s.RepoAt(ctx, names); err == nil {
+		m, err = s.manifest(ctx, repo, reference, whole)
 	}
-	if !addressable(names) {
-		return "", m, fault.Missing("repo", strings.Join(names, "/"))
-	}
-	text, args := manifestAt(names, reference, whole)
-	err = s.oneManifest(ctx, text, args, whole, &m, &repo)
-	if err == nil && m.Digest == "" {
-		return repo, m, fault.Missing("manifest", reference)
-	}
-	return repo, m, missing(err, "repo", resource.UID(strings.Join(names, "/")))
-}
-
-// manifestAt selects a repo by its names, and a manifest of it.
-func manifestAt(names []string, reference string, whole bool) (text string, args []any) {
-	args, named := repoNamed(names)
-	args = append(args, reference)
-	return `SELECT r.uid, ` + described(whole) + ` FROM repos AS r
-		LEFT JOIN manifests AS m ON ` + referred(`r.seg`, `$`+itoa(len(args)), reference) + ` WHERE ` + named, args
+	return repo, m, err
 }
 
 // DeleteManifest removes a manifest and its tags. It returns fault.NotFound if

@@ -362,10 +362,8 @@ func TestPlansOfPostgres(t *testing.T) {
 	}
 	shapes := append(tr.shapes(s.engine), needed(tr)...)
 	for _, reference := range []string{"v1", "sha256:1"} {
-		text, args := manifestAt([]string{"a", "b", "c"}, reference, true)
-		for _, index := range []string{"repos_parent_name", "manifests_pkey manifests_digest"} {
-			shapes = append(shapes, shape{name: "a pull of " + reference, index: index, text: text, args: args})
-		}
+		text, args := manifestOf(resource.NewRoot().NewChild(), reference, true)
+		shapes = append(shapes, shape{name: "a pull of " + reference, index: "manifests_pkey manifests_digest", text: text, args: args})
 	}
 	for _, sh := range shapes {
 		checkPostgres(t, sh, explain(t, on, sh))
