@@ -149,11 +149,15 @@ func TestVerifyOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, bad := range []string{"nobody", "", string(a.dev.Organization.NewChild())} {
+	for bad, want := range map[string]string{
+		"nobody":                              "Not found: organization nobody",
+		"":                                    "organization: name one",
+		string(a.dev.Organization.NewChild()): "organization: is a group below one",
+	} {
 		cmd := exec.CommandContext(t.Context(), binary, "organizations", "verify", bad)
 		cmd.Env = []string{"HOLDFAST_DATA_DIR=" + a.data(), "HOLDFAST_BASE_URL=" + procBase}
-		if out, err := cmd.CombinedOutput(); err == nil {
-			t.Errorf("verify %q: %s", bad, out)
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("verify %q: %s, want %q", bad, out, want)
 		}
 	}
 }
