@@ -20,7 +20,7 @@ type auth struct {
 
 // Validate is of authpb.AuthServer.
 func (s auth) Validate(ctx context.Context, _ *emptypb.Empty) (*authpb.WhoAmI, error) {
-	c, i, all, err := s.iam.Myself(ctx)
+	c, i, vouching, all, err := s.iam.Myself(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -31,6 +31,7 @@ func (s auth) Validate(ctx context.Context, _ *emptypb.Empty) (*authpb.WhoAmI, e
 	who := &authpb.WhoAmI{
 		Issuer: s.issuer, Subject: string(c.Identity), Audience: c.Audience, Expiry: timeOf(c.Expires), IssuedAt: timeOf(c.Issued),
 		Email: i.Email, Profile: &authpb.Profile{Name: i.Name},
+		IdentityProvider: string(vouching.UID), IdentityProviderName: vouching.Name, IdentityProviderTrusted: vouching.Trusted,
 	}
 	for _, h := range all {
 		who.Capabilities = append(who.Capabilities, &authpb.WhoAmI_Capability{Group: groupV1(h.Group), Role: roleV1(h.Role), Capabilities: narrowed})

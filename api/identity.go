@@ -21,7 +21,7 @@ func identityOf(i resource.Identity) *iampb.Identity {
 	p := &iampb.Identity{
 		Uid: string(i.UID), Name: i.Name, Description: i.Description,
 		Email: i.Email, EmailUnverified: i.EmailUnverified, Company: i.Company,
-		LastSeenTime: timeOf(i.LastSeenTime), CreateTime: timeOf(i.CreateTime), UpdateTime: timeOf(i.UpdateTime),
+		IdentityProvider: string(i.Provider), LastSeenTime: timeOf(i.LastSeenTime), CreateTime: timeOf(i.CreateTime), UpdateTime: timeOf(i.UpdateTime),
 	}
 	writeRelationship(i.Relationship, p)
 	return p
@@ -125,7 +125,14 @@ func (s identities) LookupIdentity(ctx context.Context, r *iampb.LookupIdentityR
 	if len(bad) > 0 {
 		return nil, fault.Fields(bad)
 	}
-	uid, err := s.iam.LookupIdentity(ctx, r.GetIssuer(), r.GetSubject())
+	var provider resource.UID
+	if r.GetIdentityProvider() != "" {
+		var err error
+		if provider, err = resource.ParseUID("identity_provider", r.GetIdentityProvider()); err != nil {
+			return nil, err
+		}
+	}
+	uid, err := s.iam.LookupIdentity(ctx, r.GetIssuer(), r.GetSubject(), provider)
 	if err != nil {
 		return nil, err
 	}

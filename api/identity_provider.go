@@ -22,7 +22,7 @@ type identityProviders struct {
 func providerOf(i resource.IdentityProvider) *iampb.IdentityProvider {
 	p := &iampb.IdentityProvider{
 		Uid: string(i.UID), Name: i.Name, Description: i.Description, DefaultRole: string(i.DefaultRole),
-		CreateTime: timeOf(i.CreateTime), UpdateTime: timeOf(i.UpdateTime), Disabled: i.Disabled,
+		CreateTime: timeOf(i.CreateTime), UpdateTime: timeOf(i.UpdateTime), Disabled: i.Disabled, Trusted: i.Trusted,
 	}
 	if o := i.OIDC; o != nil {
 		p.Configuration = &iampb.IdentityProvider_Oidc{Oidc: &iampb.IdentityProvider_OIDC{
@@ -83,7 +83,7 @@ func (s identityProviders) UpdateIdentityProvider(ctx context.Context, r *iampb.
 	if err != nil {
 		return nil, err
 	}
-	i, err := s.iam.UpdateProvider(ctx, uid, func(i *resource.IdentityProvider) error { return changeProvider(r, i) })
+	i, err := s.iam.UpdateProvider(ctx, uid, r.GetKeepPeople(), func(i *resource.IdentityProvider) error { return changeProvider(r, i) })
 	if err != nil {
 		return nil, err
 	}

@@ -48,6 +48,7 @@ func sessionOf(n resource.Session) *signinpb.Session {
 	return &signinpb.Session{
 		Id: n.ID, IdentityUid: string(n.Identity), Agent: n.Agent, Address: n.Address, CreateTime: timeOf(n.CreateTime),
 		UseTime: timeOf(n.UsedTime), ExpireTime: timeOf(n.ExpireTime), Browser: n.Browser, Program: login.Program(n.Agent),
+		IdentityProvider: string(n.Voucher.Provider()),
 	}
 }
 

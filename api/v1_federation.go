@@ -63,7 +63,7 @@ func (s identityProvidersV1) Update(ctx context.Context, r *iamv1pb.IdentityProv
 	if err != nil {
 		return nil, err
 	}
-	i, err := s.iam.UpdateProvider(ctx, uid, func(i *resource.IdentityProvider) error {
+	i, err := s.iam.UpdateProvider(ctx, uid, false, func(i *resource.IdentityProvider) error {
 		before := i.OIDC
 		if err := readProviderV1(r, i); err != nil {
 			return err

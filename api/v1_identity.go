@@ -131,7 +131,7 @@ func (s identitiesV1) List(ctx context.Context, r *iamv1pb.IdentityFilter) (*iam
 // Lookup is of iamv1pb.IdentitiesServer. Somebody who has not signed in yet has
 // nothing but an id; so has, for who may not read it, somebody who has.
 func (s identitiesV1) Lookup(ctx context.Context, r *iamv1pb.LookupRequest) (*iamv1pb.Identity, error) {
-	uid, err := s.iam.LookupIdentity(ctx, r.GetIssuer(), r.GetSubject())
+	uid, err := s.iam.LookupIdentity(ctx, r.GetIssuer(), r.GetSubject(), "")
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
@@ -21,6 +22,7 @@ type Caller struct {
 	Email         string
 	EmailVerified bool
 	Session       string                 // the sign-in it belongs to, if any
+	Voucher       resource.Voucher       // the identity provider that vouched for its person, if any
 	Issued        time.Time              // when the token was made, in whole seconds
 	Expires       time.Time              // and when it ends
 	Audience      []string               // what the token is for
@@ -45,14 +47,33 @@ func CallerFrom(ctx context.Context) (Caller, bool) {
 	return *c, true
 }
 
+// Narrowing returns what the caller's token is narrowed to.
+func (c Caller) Narrowing() resource.Narrowing {
+	return resource.Narrowing{Caps: c.Caps, Scopes: c.Scopes}
+}
+
+// RequireWhole returns fault.PermissionDenied for a token that is narrowed: what
+// is about a person, and not about a place, cannot be narrowed to a place. It
+// returns fault.Unauthenticated if there is no caller.
+func RequireWhole(ctx context.Context) (Caller, error) {
+	c, ok := CallerFrom(ctx)
+	if !ok {
+		return c, fault.New(fault.Unauthenticated, "Unauthenticated: a token is required")
+	}
+	if !c.Narrowing().IsZero() {
+		return c, fault.New(fault.PermissionDenied, "Permission denied: a token that is narrowed cannot act on the person behind it")
+	}
+	return c, nil
+}
+
 // allows tells whether the caller's token is good for place.
 func (c *Caller) allows(place resource.UID) bool {
 	return c.Scopes == nil || slices.ContainsFunc(c.Scopes, func(s resource.UID) bool { return s.Covers(place) })
 }
 
-// within returns the parts of a group that the caller's token is good for: the
+// Within returns the parts of a group that the caller's token is good for: the
 // group itself, or the scopes below it.
-func (c *Caller) within(group resource.UID) []resource.UID {
+func (c *Caller) Within(group resource.UID) []resource.UID {
 	if c.allows(group) {
 		return []resource.UID{group}
 	}

@@ -22,6 +22,8 @@ import (
 // methods that return an error return fault.Unavailable, and those that do not
 // answer as if the caller held nothing.
 type Checker struct {
+	Issuer string // the address of our own issuer, which identities can trust; set before use
+
 	store *store.Store
 	log   *slog.Logger
 	now   func() time.Time
@@ -59,7 +61,12 @@ func (c *Checker) RequireAll(ctx context.Context, want resource.Capabilities, pl
 	if err != nil {
 		return err
 	}
-	missing := c.missing(&caller, want, place)
+	return denial(c.missing(&caller, want, place), place)
+}
+
+// denial is the error of whoever lacks capabilities on a place. It names the
+// first. It is nil if none is missing.
+func denial(missing resource.Capabilities, place resource.UID) error {
 	if missing == (resource.Capabilities{}) {
 		return nil
 	}
@@ -156,23 +163,42 @@ func (c *Checker) OwnsAny(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// Revoked returns why a token that says it is c's is void: its identity has been
-// deleted since it was made, or its session has ended. Tokens are dated in whole
-// seconds, so one made in the second of the deletion is void too. It returns ""
-// for a token that is not.
+// Revoked returns why a token that says it is c's is void: its identity, or one
+// that it was assumed through, has been deleted since it was made; its session has
+// ended; or what the provider believes that vouched for its person has changed.
+// Tokens are dated in whole seconds, so one made in the second of the deletion is
+// void too. It returns "" for a token that is not.
 func (c *Checker) Revoked(caller Caller) string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	if until, ok := c.revoked[caller.Identity]; ok && !caller.Issued.After(until) {
-		return "the identity of this token has been deleted"
-	}
-	if caller.Session == "" {
+	if len(c.revoked) == 0 {
 		return ""
 	}
-	if _, ok := c.revoked[resource.SessionSubject(caller.Session)]; ok {
-		return "the session of this token has ended"
+	if c.deleted(caller.Identity, caller.Issued) {
+		return "the identity of this token has been deleted"
+	}
+	for act := caller.Act; act != nil; act = act.Act {
+		if act.Issuer == c.Issuer && c.deleted(resource.UID(act.Subject), caller.Issued) {
+			return "an identity that this token was assumed through has been deleted"
+		}
+	}
+	if caller.Session != "" {
+		if _, ok := c.revoked[resource.SessionSubject(caller.Session)]; ok {
+			return "the session of this token has ended"
+		}
+	}
+	if caller.Voucher != "" {
+		if _, ok := c.revoked[resource.VoucherSubject(caller.Voucher)]; ok {
+			return "the identity provider behind this token has changed; sign in again"
+		}
 	}
 	return ""
+}
+
+// deleted reports whether an identity was deleted after a token was issued.
+func (c *Checker) deleted(identity resource.UID, issued time.Time) bool {
+	until, ok := c.revoked[identity]
+	return ok && !issued.After(until)
 }
 
 // caller returns who asks, once the index is known to be current.
@@ -213,7 +239,7 @@ func (c *Checker) reach(caller *Caller, want resource.Capability, limit int) []r
 		if !c.x.allowed[role].Has(want) {
 			continue
 		}
-		groups = append(groups, caller.within(group)...)
+		groups = append(groups, caller.Within(group)...)
 		if limit >= 0 && len(groups) >= limit {
 			break
 		}

@@ -16,6 +16,7 @@ type Claims struct {
 	Audience Audiences `json:"aud"`
 	Expiry   int64     `json:"exp"` // seconds since 1970
 	Email    string    `json:"email"`
+	Voucher  string    `json:"idp"` // the identity provider that vouched for a person, and its epoch
 	Actor    struct {
 		Issuer  string `json:"iss"`
 		Subject string `json:"sub"`

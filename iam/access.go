@@ -28,7 +28,7 @@ func (s *Service) CheckAccess(ctx context.Context, identity resource.UID, want r
 	if err != nil {
 		return Access{}, err
 	}
-	self := c.Identity == identity
+	self := c.Identity == identity && c.Narrowing().IsZero()
 	if !self {
 		if err := s.authz.Require(ctx, resource.RoleBindingsList, place); err != nil {
 			return Access{}, err
@@ -40,6 +40,9 @@ func (s *Service) CheckAccess(ctx context.Context, identity resource.UID, want r
 	}
 	h.Identity = identity
 	got, err := s.store.Holders(ctx, h, page.Request{Size: maxReasons, Order: byUID})
+	for i := range got.Items {
+		got.Items[i] = s.shown(ctx, got.Items[i])
+	}
 	return Access{Page: got, Allowed: s.authz.Holds(identity, want, place), Incomplete: incomplete}, err
 }
 
@@ -60,6 +63,9 @@ func (s *Service) ListAccess(ctx context.Context, want resource.Capability, plac
 	got, err := s.store.Holders(ctx, h, req)
 	if err != nil {
 		return Access{}, err
+	}
+	for i := range got.Items {
+		got.Items[i] = s.shown(ctx, got.Items[i])
 	}
 	return Access{Page: page.Turn(s.pages, req, got), Allowed: got.Total > 0, Incomplete: incomplete}, nil
 }

@@ -44,12 +44,10 @@ func (s *Service) checkAssociation(ctx context.Context, a resource.AccountAssoci
 		}
 		i, err := s.store.Identity(ctx, a.ServiceBindings[name])
 		switch {
-		case errors.Is(err, fault.NotFound):
-			return fault.Field(field, "there is no such identity")
-		case err != nil:
+		case err != nil && !errors.Is(err, fault.NotFound):
 			return err
-		case i.Relationship.ServicePrincipal != principal:
-			return fault.Field(field, "the identity is not of this service principal")
+		case err != nil || i.Relationship.ServicePrincipal != principal: // not told apart: it may be another organization's
+			return fault.Field(field, "there is no such identity of this service principal")
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -20,7 +21,8 @@ func (s *Service) CreateBinding(ctx context.Context, parent resource.UID, b reso
 		return resource.BoundRole{}, err
 	}
 	b.UID, b.CreateTime = parent.NewChild(), s.now()
-	return s.store.InsertBinding(ctx, b)
+	out, err := s.store.InsertBinding(ctx, b, s.unseen(ctx, b)...)
+	return s.shown(ctx, out), err
 }
 
 // CreateBindings makes up to resource.MaxBatch bindings in one group, all or
@@ -33,13 +35,49 @@ func (s *Service) CreateBindings(ctx context.Context, parent resource.UID, all [
 		return nil, fault.Field("requests", "must have 1 to %d bindings", resource.MaxBatch)
 	}
 	now := s.now()
+	var unseen []resource.UID
 	for i := range all {
 		if err := s.mayGrant(ctx, parent, all[i], fmt.Sprintf("requests[%d].role_binding.", i)); err != nil {
 			return nil, err
 		}
 		all[i].UID, all[i].CreateTime = parent.NewChild(), now
+		unseen = append(unseen, s.unseen(ctx, all[i])...)
 	}
-	return s.store.InsertBindings(ctx, all)
+	out, err := s.store.InsertBindings(ctx, all, unseen...)
+	for i := range out {
+		out[i] = s.shown(ctx, out[i])
+	}
+	return out, err
+}
+
+// unseen returns the identity of a binding if the caller must not learn whether it
+// is there.
+func (s *Service) unseen(ctx context.Context, b resource.RoleBinding) []resource.UID {
+	if s.authz.Require(ctx, resource.IdentityList, b.Identity) == nil {
+		return nil
+	}
+	return []resource.UID{b.Identity}
+}
+
+// shown returns a binding with as much of its identity as the caller may see:
+// workloads that they may list, themselves, and people who are known to the
+// binding's organization by an act of their own to those who may list identities
+// there. Of any other there is the UID, which the caller knew.
+func (s *Service) shown(ctx context.Context, b resource.BoundRole) resource.BoundRole {
+	place := b.Identity
+	if b.Identity.IsRoot() {
+		place = b.Group()
+		if c, ok := authz.CallerFrom(ctx); ok && c.Identity == b.Identity && c.Narrowing().IsZero() {
+			return b
+		}
+		if !b.IdentityInfo.Member {
+			place = ""
+		}
+	}
+	if place == "" || s.authz.Require(ctx, resource.IdentityList, place) != nil {
+		b.IdentityInfo = resource.IdentityInfo{Info: resource.Info{UID: b.Identity}}
+	}
+	return b
 }
 
 // mayGrant checks that a binding is whole and that the caller may make it in a
@@ -55,10 +93,21 @@ func (s *Service) mayGrant(ctx context.Context, group resource.UID, b resource.R
 	if b.Role == "" {
 		bad = append(bad, fault.Violation{Subject: field + "role_uid", Description: "is required"})
 	}
+	if b.Role == resource.OwnerRole && !b.Identity.IsRoot() && b.Identity.Root() != group.Root() {
+		bad = append(bad, fault.Violation{Subject: field + "identity_uid", Description: "is a workload of another organization, which can delete it, and so cannot be an owner"})
+	}
 	if len(bad) > 0 {
 		return fault.Fields(bad)
 	}
 	return s.mayPromise(ctx, group, b.Role, field+"role_uid")
+}
+
+// mayGive checks that the caller may bind somebody to a role in a group.
+func (s *Service) mayGive(ctx context.Context, group, role resource.UID, field string) error {
+	if err := s.authz.Require(ctx, resource.RoleBindingsCreate, group); err != nil {
+		return err
+	}
+	return s.mayPromise(ctx, group, role, field)
 }
 
 // mayPromise checks that a role is good in a group and that the caller has what
@@ -80,7 +129,8 @@ func (s *Service) GetBinding(ctx context.Context, uid resource.UID) (resource.Bo
 	if err := s.authz.Require(ctx, resource.RoleBindingsList, uid); err != nil {
 		return resource.BoundRole{}, err
 	}
-	return s.store.Binding(ctx, uid)
+	b, err := s.store.Binding(ctx, uid)
+	return s.shown(ctx, b), err
 }
 
 // UpdateBinding applies change to a binding, under the rules of CreateBinding.
@@ -89,14 +139,21 @@ func (s *Service) UpdateBinding(ctx context.Context, uid resource.UID, change fu
 	if err := s.authz.Require(ctx, resource.RoleBindingsUpdate, uid); err != nil {
 		return resource.BoundRole{}, err
 	}
-	return s.store.UpdateBinding(ctx, uid, func(b *resource.RoleBinding) error {
+	out, err := s.store.UpdateBinding(ctx, uid, func(b *resource.RoleBinding) error {
 		before := *b
 		if err := change(b); err != nil {
 			return err
 		}
 		b.UID, b.CreateTime = before.UID, before.CreateTime
-		return s.mayGrant(ctx, uid.Parent(), *b, "")
+		if err := s.mayGrant(ctx, uid.Parent(), *b, ""); err != nil {
+			return err
+		}
+		if b.Identity != before.Identity && !b.Identity.IsRoot() && s.unseen(ctx, *b) != nil {
+			return fault.Field("identity_uid", "is not an identity you may list; make a binding of its own for it")
+		}
+		return nil
 	})
+	return s.shown(ctx, out), err
 }
 
 // DeleteBinding takes a role away again; what is gone already is no error. The
@@ -115,5 +172,9 @@ func (s *Service) ListBindings(ctx context.Context, f resource.Filter, p page.Pa
 	if err != nil {
 		return page.Page[resource.BoundRole]{}, err
 	}
-	return list(ctx, s, bindingList, reach, f, p, s.store.Bindings)
+	got, err := list(ctx, s, bindingList, reach, f, p, s.store.Bindings)
+	for i := range got.Items {
+		got.Items[i] = s.shown(ctx, got.Items[i])
+	}
+	return got, err
 }

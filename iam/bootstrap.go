@@ -14,6 +14,7 @@ import (
 func (s *Service) Bootstrap(ctx context.Context, name string, kind resource.OrgKind, owner resource.Identity) (resource.Group, resource.Identity, error) {
 	now := s.now()
 	owner.UID = resource.UserUID(owner.Relationship.Issuer(), owner.Relationship.Subject())
+	owner.Realm = owner.Relationship.Issuer()
 	owner.CreateTime, owner.UpdateTime, owner.LastSeenTime = now, now, now
 	g := resource.Group{UID: resource.NewRoot(), Name: name, Kind: kind, CreateTime: now, UpdateTime: now}
 	if err := g.Validate(); err != nil {

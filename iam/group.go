@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -196,7 +197,8 @@ func (s *Service) ListGroups(ctx context.Context, f resource.Filter, p page.Para
 }
 
 // LookupGroup returns the verified organization that is named like the domain
-// of the caller's verified e-mail address. Every no is the same NotFound.
+// of the caller's e-mail address, if a provider has verified it that the operator
+// trusts or that is the organization's own. Every no is the same NotFound.
 func (s *Service) LookupGroup(ctx context.Context) (resource.Group, error) {
 	_, g, err := s.domain(ctx)
 	return g, err
@@ -209,7 +211,7 @@ func (s *Service) CheckEligibility(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	i, err := s.store.Identity(ctx, c.Identity)
-	if fault.From(err).Code == fault.NotFound {
+	if fault.From(err).Code == fault.NotFound || err == nil && !c.Narrowing().IsZero() {
 		return false, nil
 	}
 	return i.Email != "", err
@@ -230,7 +232,7 @@ func (s *Service) RequestGroupAccess(ctx context.Context, uid resource.UID) erro
 
 func (s *Service) domain(ctx context.Context) (resource.Identity, resource.Group, error) {
 	no := fault.New(fault.NotFound, "Not found: no verified organization for your e-mail domain")
-	c, err := caller(ctx)
+	c, err := authz.RequireWhole(ctx)
 	if err != nil {
 		return resource.Identity{}, resource.Group{}, err
 	}
@@ -246,7 +248,14 @@ func (s *Service) domain(ctx context.Context) (resource.Identity, resource.Group
 	if err != nil {
 		return i, g, hide(err, no)
 	}
-	if !g.Verified {
+	if !g.Verified || c.Voucher == "" || i.Provider != c.Voucher.Provider() {
+		return i, resource.Group{}, no
+	}
+	p, err := s.store.Provider(ctx, i.Provider)
+	if err != nil {
+		return i, resource.Group{}, hide(err, no)
+	}
+	if !p.Trusted && p.UID.Parent() != g.UID { // anybody's provider can say that it has verified an address
 		return i, resource.Group{}, no
 	}
 	return i, g, nil

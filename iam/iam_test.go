@@ -66,6 +66,19 @@ func (w *world) worker(on resource.UID, capabilities ...string) (resource.UID, c
 	return i.UID, w.as(i.UID)
 }
 
+// vouched is somebody who has signed in with a provider of a group, which has
+// verified their e-mail address.
+func (w *world) vouched(t *testing.T, group resource.UID, email string) context.Context {
+	t.Helper()
+	p, err := w.CreateProvider(w.owner, group, provider(same))
+	must(t, err)
+	l, err := w.store.Arrive(t.Context(), resource.Arrival{
+		Issuer: p.OIDC.Issuer, Subject: "me", Realm: p.Realm, Voucher: p.Voucher(), Email: email, EmailVerified: true, SignIn: true, Register: true,
+	})
+	must(t, err)
+	return authz.WithCaller(t.Context(), authz.Caller{Identity: l.Identity.UID, Voucher: p.Voucher()})
+}
+
 func (w *world) group(parent resource.UID, name string) resource.Group {
 	w.t.Helper()
 	g, err := w.CreateGroup(w.owner, string(parent), resource.Group{Name: name})
@@ -372,11 +385,11 @@ func TestOwnIdentity(t *testing.T) {
 		if err != nil || i.Name == "somebody else" || i.Metadata["jobTitle"] != "smith" {
 			t.Errorf("metadata: %+v, %v", i, err)
 		}
-		looked, err := w.LookupIdentity(worker, "https://issuer.example", "acme")
+		looked, err := w.LookupIdentity(worker, "https://issuer.example", "acme", "")
 		if c, _ := authz.CallerFrom(w.owner); err != nil || looked != c.Identity {
 			t.Errorf("lookup = %s, %v, want the owner", looked, err)
 		}
-		_, err = w.LookupIdentity(worker, "", "")
+		_, err = w.LookupIdentity(worker, "", "", "")
 		want(t, "looking nobody up", err, fault.InvalidArgument)
 	})
 }
@@ -401,6 +414,9 @@ func TestJoiningByDomain(t *testing.T) {
 		want(t, "a group below", err, fault.InvalidArgument)
 		_, err = w.Verify(t.Context(), g.UID, true)
 		must(t, err)
+		_, err = w.LookupGroup(worker)
+		want(t, "by the word of nobody", err, fault.NotFound)
+		worker = w.vouched(t, g.UID, "me@Joined.example")
 		if found, err := w.LookupGroup(worker); err != nil || found.UID != g.UID {
 			t.Errorf("lookup = %+v, %v", found, err)
 		}

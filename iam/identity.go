@@ -2,12 +2,16 @@ package iam
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
+	"time"
 
+	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 )
 
 // CreateIdentity makes an identity in a group. The caller needs identity.create
@@ -18,10 +22,10 @@ func (s *Service) CreateIdentity(ctx context.Context, parent resource.UID, i res
 	}
 	now := s.now()
 	i.Complete(now)
-	if err := i.Validate(now); err != nil {
+	if err := s.checkRelationship(i, now); err != nil {
 		return resource.Identity{}, err
 	}
-	i.UID = parent.NewChild()
+	i.UID, i.Realm, i.Provider = parent.NewChild(), "", ""
 	i.Email, i.EmailUnverified, i.Metadata = "", "", nil
 	i.CreateTime, i.UpdateTime, i.LastSeenTime = now, now, now
 	if err := s.store.InsertIdentity(ctx, i); err != nil {
@@ -30,14 +34,28 @@ func (s *Service) CreateIdentity(ctx context.Context, parent resource.UID, i res
 	return i, nil
 }
 
+// checkRelationship reports every field a caller must fix. An identity that trusts
+// tokens of our own must name whose: what somebody may become is followed through
+// such identities, and no pattern can be.
+func (s *Service) checkRelationship(i resource.Identity, now time.Time) error {
+	if err := i.Validate(now); err != nil {
+		return err
+	}
+	m := i.Relationship.ClaimMatch
+	if m != nil && m.Issuer != "" && m.Issuer == s.authz.Issuer && m.Subject == "" {
+		return fault.Field("claim_match.subject_pattern", "tokens of this service are matched by their exact subject: the uid of an identity")
+	}
+	return nil
+}
+
 // GetIdentity returns an identity. The caller needs identity.list on it, or is
-// it.
+// it, with a token that is not narrowed.
 func (s *Service) GetIdentity(ctx context.Context, uid resource.UID) (resource.Identity, error) {
 	c, err := caller(ctx)
 	if err != nil {
 		return resource.Identity{}, err
 	}
-	if c.Identity != uid {
+	if c.Identity != uid || !c.Narrowing().IsZero() {
 		if err := s.authz.Require(ctx, resource.IdentityList, uid); err != nil {
 			return resource.Identity{}, err
 		}
@@ -46,8 +64,9 @@ func (s *Service) GetIdentity(ctx context.Context, uid resource.UID) (resource.I
 }
 
 // UpdateIdentity applies change to an identity. The caller needs
-// identity.update on it and, to change who it stands for, everything that it
-// may do itself: whoever can assume an identity has what it has.
+// identity.update on it and, to change who it stands for, everything that it and
+// the identities that can be assumed through it may do: whoever becomes it has
+// all of that.
 func (s *Service) UpdateIdentity(ctx context.Context, uid resource.UID, change func(*resource.Identity) error) (resource.Identity, error) {
 	if err := s.authz.Require(ctx, resource.IdentityUpdate, uid); err != nil {
 		return resource.Identity{}, err
@@ -60,15 +79,16 @@ func (s *Service) UpdateIdentity(ctx context.Context, uid resource.UID, change f
 		}
 		i.UID, i.CreateTime, i.LastSeenTime = before.UID, before.CreateTime, before.LastSeenTime
 		i.Email, i.EmailUnverified, i.Metadata = before.Email, before.EmailUnverified, before.Metadata
+		i.Realm, i.Provider = before.Realm, before.Provider
 		now := s.now()
 		i.Complete(now)
 		if reflect.DeepEqual(i.Relationship, before.Relationship) {
 			return i.ValidateProfile()
 		}
-		if err := i.Validate(now); err != nil {
+		if err := s.checkRelationship(*i, now); err != nil {
 			return err
 		}
-		return s.mayBecome(ctx, uid)
+		return s.authz.RequireBecome(ctx, uid)
 	})
 }
 
@@ -87,16 +107,6 @@ func copyOf(r resource.Relationship) resource.Relationship {
 		r.AWS = &a
 	}
 	return r
-}
-
-// mayBecome checks that the caller holds everything an identity does.
-func (s *Service) mayBecome(ctx context.Context, uid resource.UID) error {
-	for _, held := range s.authz.GrantsOf(uid) {
-		if err := s.authz.RequireAll(ctx, held.Capabilities, held.Group); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // DeleteIdentity removes an identity with its bindings. Its tokens are void from
@@ -123,8 +133,11 @@ func (s *Service) ListIdentities(ctx context.Context, f resource.Filter, p page.
 const maxLookup = 2048
 
 // LookupIdentity returns the UID of the person an issuer knows by subject,
-// whether or not they have signed in yet. Any caller may ask.
-func (s *Service) LookupIdentity(ctx context.Context, issuer, subject string) (resource.UID, error) {
+// whether or not they have signed in yet. Any caller may ask. Who that is depends
+// on who vouches for them: the provider given, on which the caller needs
+// identity_providers.list; else the one of that issuer that the caller may see,
+// the highest and then the oldest of several; else the installation.
+func (s *Service) LookupIdentity(ctx context.Context, issuer, subject string, provider resource.UID) (resource.UID, error) {
 	if _, err := caller(ctx); err != nil {
 		return "", err
 	}
@@ -140,7 +153,35 @@ func (s *Service) LookupIdentity(ctx context.Context, issuer, subject string) (r
 	if len(bad) > 0 {
 		return "", fault.Fields(bad)
 	}
-	return resource.UserUID(issuer, subject), nil
+	realm, err := s.realmOf(ctx, issuer, provider)
+	if err != nil {
+		return "", err
+	}
+	i, err := s.store.Person(ctx, realm, subject)
+	if errors.Is(err, fault.NotFound) {
+		return resource.UserUID(realm, subject), nil
+	}
+	return i.UID, err
+}
+
+// realmOf returns the realm that somebody of an issuer is known in to the caller.
+func (s *Service) realmOf(ctx context.Context, issuer string, provider resource.UID) (string, error) {
+	if provider != "" {
+		p, err := s.GetProvider(ctx, provider)
+		if err == nil && p.OIDC.Issuer != issuer {
+			err = fault.Field("issuer", "is not the issuer of the identity provider")
+		}
+		return p.Realm, err
+	}
+	under, err := s.authz.Reach(ctx, resource.IdentityProvidersList)
+	if err != nil {
+		return "", err
+	}
+	p, err := s.store.ProviderOf(ctx, store.Reach{Under: under}, issuer)
+	if errors.Is(err, fault.NotFound) {
+		return issuer, nil
+	}
+	return p.Realm, err
 }
 
 // CreatePerson returns fault.FailedPrecondition: nobody makes an identity outside
@@ -154,9 +195,10 @@ func (s *Service) CreatePerson(ctx context.Context) error {
 	return fault.Unmet("GROUP_REQUIRED", "an identity is made in a group; that of a person is made when they first sign in")
 }
 
-// UpdateMetadata applies change to what the caller told about themselves.
+// UpdateMetadata applies change to what the caller told about themselves. Their
+// token must not be narrowed.
 func (s *Service) UpdateMetadata(ctx context.Context, change func(*resource.Identity) error) (resource.Identity, error) {
-	c, err := caller(ctx)
+	c, err := authz.RequireWhole(ctx)
 	if err != nil {
 		return resource.Identity{}, err
 	}

@@ -18,40 +18,61 @@ type Holding struct {
 // holdingsTold is how many holdings Myself tells.
 const holdingsTold = 1000
 
-// Myself returns who the caller is, and the roles they hold: of more than a
-// thousand, the first. A caller who has no identity any more has only a uid.
-func (s *Service) Myself(ctx context.Context) (authz.Caller, resource.Identity, []Holding, error) {
+// Myself returns who the caller is, and the roles they hold where their token is
+// good: of more than a thousand, the first. A caller who has no identity any more
+// has only a uid. A token that is narrowed tells nothing of the person but that.
+// The provider is the one that vouched for them, if one did.
+func (s *Service) Myself(ctx context.Context) (authz.Caller, resource.Identity, resource.IdentityProvider, []Holding, error) {
+	var vouching resource.IdentityProvider
 	c, err := caller(ctx)
 	if err != nil {
-		return c, resource.Identity{}, nil, err
+		return c, resource.Identity{}, vouching, nil, err
+	}
+	if uid := c.Voucher.Provider(); uid != "" {
+		if vouching, err = s.store.Provider(ctx, uid); err != nil {
+			return c, resource.Identity{}, vouching, nil, err
+		}
 	}
 	i, err := s.store.Identity(ctx, c.Identity)
-	if errors.Is(err, fault.NotFound) {
+	if errors.Is(err, fault.NotFound) || err == nil && !c.Narrowing().IsZero() {
 		i, err = resource.Identity{UID: c.Identity}, nil
 	}
 	if err != nil {
-		return c, i, nil, err
+		return c, i, vouching, nil, err
 	}
-	var all []Holding
-	for _, held := range s.authz.GrantsOf(c.Identity) {
-		if len(all) == holdingsTold {
-			break
-		}
-		g, err := s.store.Group(ctx, held.Group)
-		if errors.Is(err, fault.NotFound) { // has just gone
-			continue
-		}
-		if err != nil {
-			return c, i, nil, err
-		}
-		r, err := s.store.Role(ctx, held.Role)
+	all, err := s.holdings(ctx, s.good(&c))
+	return c, i, vouching, all, err
+}
+
+// holdings returns groups and roles that are held; those that have just gone are
+// left out.
+func (s *Service) holdings(ctx context.Context, held []authz.Held) (all []Holding, _ error) {
+	for _, h := range held[:min(len(held), holdingsTold)] {
+		g, err := s.store.Group(ctx, h.Group)
 		if errors.Is(err, fault.NotFound) {
 			continue
 		}
 		if err != nil {
-			return c, i, nil, err
+			return nil, err
+		}
+		r, err := s.store.Role(ctx, h.Role)
+		if errors.Is(err, fault.NotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
 		}
 		all = append(all, Holding{g, r})
 	}
-	return c, i, all, nil
+	return all, nil
+}
+
+// good returns what the caller holds, where their token is good for it.
+func (s *Service) good(c *authz.Caller) (all []authz.Held) {
+	for _, held := range s.authz.GrantsOf(c.Identity) {
+		for _, place := range c.Within(held.Group) {
+			all = append(all, authz.Held{Group: place, Role: held.Role, Capabilities: held.Capabilities})
+		}
+	}
+	return all
 }

@@ -50,20 +50,20 @@ func TestProviders(t *testing.T) {
 			}
 		}
 		// Another field is changed, and the secret stays; PKCE alone is enough.
-		p, err = w.UpdateProvider(w.owner, p.UID, func(p *resource.IdentityProvider) error { p.Description = "x"; return nil })
+		p, err = w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error { p.Description = "x"; return nil })
 		if err != nil || len(p.OIDC.ClientSecret.Sealed) == 0 {
 			t.Errorf("after an update: %+v, %v", p, err)
 		}
-		_, err = w.UpdateProvider(w.owner, p.UID, func(p *resource.IdentityProvider) error { p.OIDC.ClientSecret = resource.Secret{}; return nil })
+		_, err = w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error { p.OIDC.ClientSecret = resource.Secret{}; return nil })
 		want(t, "neither secret nor PKCE", err, fault.InvalidArgument)
-		_, err = w.UpdateProvider(w.owner, p.UID, func(p *resource.IdentityProvider) error {
+		_, err = w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error {
 			p.OIDC.ClientSecret, p.OIDC.PKCE = resource.Secret{}, true
 			return nil
 		})
 		must(t, err)
 		// The correlation rule is written once.
 		rule := func(r resource.CorrelationRule) error {
-			_, err := w.UpdateProvider(w.owner, p.UID, func(p *resource.IdentityProvider) error { p.OIDC.CorrelationRule = r; return nil })
+			_, err := w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error { p.OIDC.CorrelationRule = r; return nil })
 			return err
 		}
 		must(t, rule(resource.CorrelationObjectID))

@@ -81,6 +81,17 @@ func (s *Service) fillAccount(ctx context.Context, n resource.Session, p *accoun
 	if p.Email == "" {
 		p.Email = i.EmailUnverified
 	}
+	if uid := n.Voucher.Provider(); uid != "" {
+		idp, err := s.store.Provider(ctx, uid)
+		if err != nil {
+			return err
+		}
+		org, err := s.store.Group(ctx, uid.Root())
+		if err != nil {
+			return err
+		}
+		p.Provider, p.Organization = idp.Name, org.Name
+	}
 	a, err := s.store.AccountOf(ctx, n.Identity)
 	if err != nil && !errors.Is(err, fault.NotFound) {
 		return err

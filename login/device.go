@@ -154,11 +154,13 @@ type bearer struct {
 	Identity resource.UID       `json:"identity"`
 	Act      *resource.Upstream `json:"act"`
 	Email    string             `json:"email"`
+	Voucher  resource.Voucher   `json:"voucher,omitempty"`
+	Home     resource.UID       `json:"home,omitempty"`
 	Session  string             `json:"session"` // of the browser: if that ends, so does this
 }
 
 func (s *Service) handToDevice(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session) error {
-	b, err := json.Marshal(bearer{n.Identity, n.Act, n.Email, n.ID})
+	b, err := json.Marshal(bearer{n.Identity, n.Act, n.Email, n.Voucher, n.Home, n.ID})
 	if err != nil {
 		return err
 	}
@@ -283,8 +285,8 @@ func (s *Service) pollDevice(w http.ResponseWriter, r *http.Request) {
 		s.tokenFailure(w, r, err)
 		return
 	}
-	f := &flow{Audience: d.Audience, Refresh: true}
-	n := resource.Session{Identity: who.Identity, Act: who.Act, Email: who.Email}
+	f := &flow{Audience: d.Audience, Scopes: d.Scopes, Refresh: true}
+	n := resource.Session{Identity: who.Identity, Act: who.Act, Email: who.Email, Voucher: who.Voucher, Home: who.Home}
 	out, err := s.issue(r.Context(), f, n, d.Client+" on a device", d.Address, "")
 	if err != nil {
 		s.tokenFailure(w, r, err)

@@ -28,8 +28,12 @@ const (
 // what the sign-in is for. raw is the ID token they came with, or "". It tells
 // whether they were let in.
 func (s *Service) arrive(w http.ResponseWriter, r *http.Request, f *flow, who resource.Arrival, raw string) bool {
-	r = r.WithContext(asPerson(r.Context(), who))
-	land, err := s.land(r.Context(), f, who)
+	ctx, err := s.asPerson(r.Context(), who)
+	r = r.WithContext(ctx)
+	var land resource.Landing
+	if err == nil {
+		land, err = s.land(ctx, f, who)
+	}
 	if err != nil {
 		s.refuse(w, r, f, err)
 		return false
@@ -56,11 +60,31 @@ func (s *Service) arrive(w http.ResponseWriter, r *http.Request, f *flow, who re
 }
 
 // asPerson puts changes down to who has just signed in.
-func asPerson(ctx context.Context, who resource.Arrival) context.Context {
+func (s *Service) asPerson(ctx context.Context, who resource.Arrival) (context.Context, error) {
+	uid, err := s.uidOf(ctx, who)
 	a := resource.ActorFrom(ctx)
-	a.Subject = resource.UserUID(who.Issuer, who.Subject)
-	a.Act = &resource.Upstream{Issuer: who.Issuer, Subject: who.Subject}
-	return resource.WithActor(ctx, a)
+	a.Subject, a.Act = uid, &resource.Upstream{Issuer: who.Issuer, Subject: who.Subject}
+	return resource.WithActor(ctx, a), err
+}
+
+// uidOf returns who an arrival is, or will be.
+func (s *Service) uidOf(ctx context.Context, who resource.Arrival) (resource.UID, error) {
+	if who.Identity != "" {
+		return who.Identity, nil
+	}
+	i, err := s.store.Person(ctx, who.Realm, who.Subject)
+	if errors.Is(err, fault.NotFound) {
+		return who.UID(), nil
+	}
+	return i.UID, err
+}
+
+// homeOf returns the group that answers for a sign-in.
+func homeOf(who resource.Arrival) resource.UID {
+	if who.Voucher != "" {
+		return who.Voucher.Provider().Parent()
+	}
+	return who.Organization
 }
 
 // land has the store let somebody in, with the invite of their flow.
@@ -93,6 +117,7 @@ func (s *Service) startBrowser(r *http.Request, who resource.Arrival, l resource
 	now := s.now()
 	n = resource.Session{
 		ID: newID(), Identity: l.Identity.UID, Act: &resource.Upstream{Issuer: who.Issuer, Subject: who.Subject}, Email: l.Identity.Email,
+		Voucher: who.Voucher, Home: homeOf(who),
 		Agent: agent(r), Address: remote(r), CreateTime: now, UsedTime: now, ExpireTime: now.Add(s.cfg.SessionLife), Browser: true,
 	}
 	secret = newID() + newID()
@@ -201,9 +226,12 @@ func (s *Service) confirm(w http.ResponseWriter, r *http.Request) {
 	}
 	if f.Invite != "" {
 		who, err := s.arrivalAgain(r.Context(), n)
+		ctx := r.Context()
 		if err == nil {
-			r = r.WithContext(asPerson(r.Context(), who))
-			_, err = s.land(r.Context(), f, who)
+			ctx, err = s.asPerson(ctx, who)
+		}
+		if err == nil {
+			_, err = s.land(ctx, f, who)
 		}
 		if err != nil {
 			s.refuse(w, r, f, err)
@@ -221,17 +249,34 @@ func (s *Service) confirm(w http.ResponseWriter, r *http.Request) {
 
 // arrivalAgain is somebody who arrived earlier.
 func (s *Service) arrivalAgain(ctx context.Context, n resource.Session) (resource.Arrival, error) {
-	a, err := s.store.AccountOf(ctx, n.Identity)
-	if err == nil {
-		return s.localArrival(ctx, a)
-	}
-	if !errors.Is(err, fault.NotFound) {
-		return resource.Arrival{}, err
-	}
-	if n.Act == nil || resource.UserUID(n.Act.Issuer, n.Act.Subject) != n.Identity {
+	if n.Act == nil || !n.Identity.IsRoot() {
 		return resource.Arrival{}, fault.New(fault.PermissionDenied, "Permission denied: this is not a person who signed in")
 	}
-	return resource.Arrival{Issuer: n.Act.Issuer, Subject: n.Act.Subject, Email: n.Email, EmailVerified: n.Email != ""}, nil
+	if n.Voucher == "" {
+		a, err := s.store.AccountOf(ctx, n.Identity)
+		if err == nil {
+			return s.localArrival(ctx, a)
+		}
+		if !errors.Is(err, fault.NotFound) {
+			return resource.Arrival{}, err
+		}
+	}
+	i, err := s.store.Identity(ctx, n.Identity)
+	if err != nil {
+		return resource.Arrival{}, err
+	}
+	who := resource.Arrival{
+		Issuer: n.Act.Issuer, Subject: n.Act.Subject, Realm: i.Realm, Identity: i.UID, Voucher: n.Voucher,
+		Email: i.Email, EmailVerified: i.Email != "",
+	}
+	if n.Voucher != "" {
+		idp, err := s.store.Provider(ctx, n.Voucher.Provider())
+		if err != nil {
+			return resource.Arrival{}, err
+		}
+		who.Trusted = idp.Trusted
+	}
+	return who, nil
 }
 
 // other lets somebody sign in as somebody else.
@@ -334,8 +379,8 @@ func (s *Service) issue(ctx context.Context, f *flow, n resource.Session, progra
 		return out, err
 	}
 	id, refresh, err := s.sts.StartSession(ctx, resource.Session{
-		Identity: n.Identity, Act: n.Act, Email: n.Email, Agent: program, Address: address,
-	})
+		Identity: n.Identity, Act: n.Act, Email: n.Email, Voucher: n.Voucher, Home: n.Home, Agent: program, Address: address,
+	}, s.wish(f))
 	if err != nil {
 		return out, err
 	}

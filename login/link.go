@@ -42,6 +42,9 @@ func (s *Service) linked(w http.ResponseWriter, r *http.Request) (a resource.Acc
 		s.problem(w, r, http.StatusNotFound, "This link is not good", "It was used, has expired, or another has taken its place. Ask an administrator for a new one.")
 		return a, false
 	}
+	if err == nil {
+		err = s.mayOpen(r.Context(), a)
+	}
 	if err != nil {
 		s.fail(w, r, "This link cannot be followed", err)
 		return a, false
@@ -85,7 +88,10 @@ func (s *Service) followLink(w http.ResponseWriter, r *http.Request) {
 	}
 	c, err := r.Cookie(s.cookieName(linkCookie))
 	if err == nil {
-		a, err = s.store.FollowLink(r.Context(), digest("link "+c.Value), func(a *resource.Account) error { a.Password = hash; return nil })
+		a, err = s.store.FollowLink(r.Context(), digest("link "+c.Value), func(a *resource.Account) error {
+			a.Password = hash
+			return s.mayOpen(r.Context(), *a)
+		})
 	}
 	if err != nil {
 		s.fail(w, r, "This link cannot be followed", err)

@@ -55,7 +55,7 @@ func TestProviders(t *testing.T) {
 		x := open(t, s)
 		p := newProvider(t)
 		idp := x.keep(t, p)
-		pat := resource.UserUID(p.URL, "pat")
+		pat := resource.UserUID(idp.Realm, "pat")
 		editor := resource.ExternalGroupRoleMapping{
 			UID: idp.UID.NewChild(), ExternalGroup: "devs", Role: resource.ManagedRoleUID("editor"), Scope: x.org.UID, CreateTime: x.clock.now(),
 		}
@@ -67,7 +67,7 @@ func TestProviders(t *testing.T) {
 			p.claims["groups"] = groups
 			a := x.browser(t).through(p, idp)
 			c := x.caller(t, query(t, a.location).Get("token"))
-			if c.Identity != pat || c.Email != "pat@example.test" || !c.EmailVerified {
+			if c.Identity != pat || c.Email != "pat@example.test" || c.EmailVerified || c.Voucher != idp.Voucher() {
 				t.Errorf("%s: the token is of %+v", step, c)
 			}
 			if got := rolesOf(x, pat); !slices.Equal(got, want) {
@@ -119,7 +119,7 @@ func TestMappingsLeaveAlone(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)
 	idp := x.keep(t, p)
-	pat := resource.UserUID(p.URL, "pat")
+	pat := resource.UserUID(idp.Realm, "pat")
 	for _, role := range []resource.UID{resource.ManagedRoleUID("editor"), resource.OwnerRole} {
 		m := resource.ExternalGroupRoleMapping{UID: idp.UID.NewChild(), ExternalGroup: "devs", Role: role, Scope: x.org.UID, CreateTime: x.clock.now()}
 		if err := x.store.InsertMapping(t.Context(), m); err != nil {
@@ -144,7 +144,7 @@ func TestEmailVerified(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)
 	idp := x.keep(t, p)
-	pat := resource.UserUID(p.URL, "pat")
+	pat := resource.UserUID(idp.Realm, "pat")
 	for name, tt := range map[string]struct {
 		said     any
 		verified bool
@@ -212,7 +212,7 @@ func TestProviderProblems(t *testing.T) {
 	if a = b.get(p.answerTo(t, a.location)); a.status != http.StatusOK || !strings.Contains(a.body, "pat@example.test") || b.session() != "" {
 		t.Errorf("a trial: %d\n%s", a.status, a.body)
 	}
-	if _, err := x.store.Identity(t.Context(), resource.UserUID(p.URL, "pat")); !errors.Is(err, fault.NotFound) {
+	if _, err := x.store.Identity(t.Context(), resource.UserUID(good.Realm, "pat")); !errors.Is(err, fault.NotFound) {
 		t.Errorf("a trial registers: %v", err)
 	}
 }
@@ -425,7 +425,7 @@ func TestSwitchOff(t *testing.T) {
 		}
 		p := newProvider(t)
 		idp := x.keep(t, p)
-		pat := resource.UserUID(p.URL, "pat")
+		pat := resource.UserUID(idp.Realm, "pat")
 		x.browser(t).through(p, idp)
 		if err := x.SetRules(admin, off); !errors.Is(err, fault.FailedPrecondition) {
 			t.Errorf("before an owner did: %v", err)

@@ -24,11 +24,33 @@ type OneTimeLink struct {
 
 var accountList = page.List{Kind: "accounts", Fields: []string{"uid", "email", "create_time", "update_time"}, Default: page.Order{Field: "uid"}}
 
-// newLink gives an account a one-time link, and returns it for the only time.
-func (s *Service) newLink(a *resource.Account, factors bool) OneTimeLink {
+// newLink gives an account a one-time link, and returns it for the only time. It
+// opens what its maker may do when it is followed; one that no caller asked for is
+// the operator's.
+func (s *Service) newLink(ctx context.Context, a *resource.Account, factors bool) OneTimeLink {
 	code, ends := newID()+newID(), s.now().Add(linkLife)
 	a.Link = resource.Link{Digest: digest("link " + code), Expires: ends, Factors: factors}
+	if c, ok := authz.CallerFrom(ctx); ok {
+		a.Link.Maker = &resource.Maker{Identity: c.Identity, Narrowing: c.Narrowing()}
+	}
 	return OneTimeLink{s.at("/link?code=" + code), ends}
+}
+
+// mayOpen checks that whoever made the link of an account may, now, do everything
+// that the link opens: the account may have been given more since.
+func (s *Service) mayOpen(ctx context.Context, a resource.Account) error {
+	if a.Link.Maker == nil {
+		return nil
+	}
+	if err := s.authz.Confirm(ctx); err != nil {
+		return err
+	}
+	maker := authz.Caller{Identity: a.Link.Maker.Identity, Caps: a.Link.Maker.Caps, Scopes: a.Link.Maker.Scopes}
+	err := s.authz.RequireBecomeBy(ctx, maker, a.Identity)
+	if errors.Is(err, fault.PermissionDenied) || errors.Is(err, fault.FailedPrecondition) {
+		return fault.Unmet("LINK_OUTGROWN", "the account may do more now than whoever made this link; ask somebody who may do as much for a new one")
+	}
+	return err
 }
 
 // CreateAccount makes an account in a group, with a role there if one is given,
@@ -59,7 +81,7 @@ func (s *Service) AddAccount(ctx context.Context, org resource.UID, a resource.A
 	a, i := s.newAccount(org, a)
 	var link OneTimeLink
 	if a.Password == "" {
-		link = s.newLink(&a, false)
+		link = s.newLink(ctx, &a, false)
 	}
 	var with []resource.RoleBinding
 	if role != "" {
@@ -88,7 +110,7 @@ func (s *Service) Found(ctx context.Context, name string, kind resource.OrgKind,
 	a, i := s.newAccount(g.UID, a)
 	var link OneTimeLink
 	if a.Password == "" {
-		link = s.newLink(&a, false)
+		link = s.newLink(ctx, &a, false)
 	}
 	owner := resource.RoleBinding{UID: g.UID.NewChild(), Identity: a.Identity, Role: resource.OwnerRole, CreateTime: now}
 	return g, a, link, s.store.Found(ctx, g, a, i, owner)
@@ -127,12 +149,10 @@ func (s *Service) CreateLink(ctx context.Context, uid resource.UID, factors bool
 		return link, err
 	}
 	_, err := s.store.UpdateAccount(ctx, uid, func(a *resource.Account) error {
-		for _, held := range s.authz.GrantsOf(a.Identity) {
-			if err := s.authz.RequireAll(ctx, held.Capabilities, held.Group); err != nil {
-				return err
-			}
+		if err := s.authz.RequireBecome(ctx, a.Identity); err != nil {
+			return err
 		}
-		link = s.newLink(a, factors)
+		link = s.newLink(ctx, a, factors)
 		return nil
 	})
 	return link, err
@@ -220,21 +240,46 @@ func caller(ctx context.Context) (authz.Caller, error) {
 	return c, nil
 }
 
-// mayRule checks that the caller is a person, or answers for them: holds
-// identity.update where their account, their provider or, for others, one of
-// their roles is.
-func (s *Service) mayRule(ctx context.Context, c authz.Caller, identity resource.UID) error {
-	if c.Identity == identity {
-		return nil
+// mayRule reports whether the caller answers for a session: it is the caller's
+// own, or the caller holds identity.update in the group whose provider or account
+// it was begun with. Nobody answers for the sessions that a person has with
+// others.
+func (s *Service) mayRule(ctx context.Context, c authz.Caller, n resource.Session) bool {
+	if n.Identity == c.Identity {
+		return c.Narrowing().IsZero() || n.ID == c.Session // a narrowed token may end itself, and nothing else
 	}
+	return n.Home != "" && s.authz.Require(ctx, resource.IdentityUpdate, n.Home) == nil
+}
+
+// ruled returns the sessions of an identity that the caller answers for. It
+// returns fault.PermissionDenied for an identity of others without any, whether or
+// not there is one.
+func (s *Service) ruled(ctx context.Context, identity resource.UID) (all []resource.Session, c authz.Caller, err error) {
+	if c, err = caller(ctx); err != nil {
+		return nil, c, err
+	}
+	if identity == "" || identity == c.Identity {
+		identity = c.Identity
+		if _, err := authz.RequireWhole(ctx); err != nil {
+			return nil, c, err
+		}
+	}
+	if all, err = s.store.Sessions(ctx, identity); err != nil {
+		return nil, c, err
+	}
+	all = slices.DeleteFunc(all, func(n resource.Session) bool { return !s.mayRule(ctx, c, n) })
+	if len(all) == 0 && identity != c.Identity {
+		return nil, c, s.mayAsk(ctx, identity)
+	}
+	return all, c, nil
+}
+
+// mayAsk checks that the caller would answer for sessions of an identity if there
+// were any.
+func (s *Service) mayAsk(ctx context.Context, identity resource.UID) error {
 	homes, err := s.store.HomesOf(ctx, identity)
 	if err != nil {
 		return err
-	}
-	if len(homes) == 0 {
-		for _, held := range s.authz.GrantsOf(identity) {
-			homes = append(homes, held.Group)
-		}
 	}
 	if slices.ContainsFunc(homes, func(g resource.UID) bool { return s.authz.Require(ctx, resource.IdentityUpdate, g) == nil }) {
 		return nil
@@ -243,24 +288,15 @@ func (s *Service) mayRule(ctx context.Context, c authz.Caller, identity resource
 }
 
 // Sessions returns the sessions of an identity, newest first: the caller's own
-// for "", or those of somebody the caller answers for. current is the caller's.
+// for "", or those of somebody else that the caller answers for. current is the
+// caller's.
 func (s *Service) Sessions(ctx context.Context, identity resource.UID) (all []resource.Session, current string, _ error) {
-	c, err := caller(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	if identity == "" {
-		identity = c.Identity
-	}
-	if err := s.mayRule(ctx, c, identity); err != nil {
-		return nil, "", err
-	}
-	all, err = s.store.Sessions(ctx, identity)
+	all, c, err := s.ruled(ctx, identity)
 	return all, c.Session, err
 }
 
-// EndSession ends a session: the caller's own for "", or one of somebody the
-// caller answers for. Its tokens are void from the next request on.
+// EndSession ends a session that the caller answers for: the caller's own for "".
+// Its tokens are void from the next request on.
 func (s *Service) EndSession(ctx context.Context, id string) error {
 	c, err := caller(ctx)
 	if err != nil {
@@ -272,37 +308,43 @@ func (s *Service) EndSession(ctx context.Context, id string) error {
 		}
 	}
 	n, err := s.store.Session(ctx, id)
-	if errors.Is(err, fault.NotFound) {
-		return fault.Denied(resource.IdentityUpdate.String(), "session "+id) // not to be told from somebody else's
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fault.NotFound) {
 		return err
 	}
-	if s.mayRule(ctx, c, n.Identity) != nil {
-		return fault.Denied(resource.IdentityUpdate.String(), "session "+id)
+	if err != nil || n.ID != c.Session && !s.mayRule(ctx, c, n) {
+		return fault.Denied(resource.IdentityUpdate.String(), "session "+id) // not to be told from one that is not there
 	}
 	_, err = s.store.EndSession(ctx, id)
 	return err
 }
 
-// EndSessions ends all sessions of an identity, and returns how many there were.
-func (s *Service) EndSessions(ctx context.Context, identity resource.UID) (int, error) {
-	c, err := caller(ctx)
-	if err != nil {
-		return 0, err
+// EndSessions ends all sessions of an identity that the caller answers for, and
+// returns how many there were.
+func (s *Service) EndSessions(ctx context.Context, identity resource.UID) (ended int, _ error) {
+	for {
+		all, _, err := s.ruled(ctx, identity)
+		if len(all) == 0 && ended > 0 {
+			return ended, nil
+		}
+		if err != nil || len(all) == 0 {
+			return 0, err
+		}
+		for _, n := range all {
+			was, err := s.store.EndSession(ctx, n.ID)
+			if err != nil {
+				return ended, err
+			}
+			if was {
+				ended++
+			}
+		}
 	}
-	if identity == "" {
-		identity = c.Identity
-	}
-	if err := s.mayRule(ctx, c, identity); err != nil {
-		return 0, err
-	}
-	return s.store.EndSessions(ctx, identity, "")
 }
 
-// Leave removes the caller, who must be the person of that uid.
+// Leave removes the caller, who must be the person of that uid, with a token that
+// is not narrowed.
 func (s *Service) Leave(ctx context.Context, uid resource.UID) error {
-	c, err := caller(ctx)
+	c, err := authz.RequireWhole(ctx)
 	if err != nil {
 		return err
 	}
@@ -326,33 +368,36 @@ func (s *Service) Register(ctx context.Context, bearer, code string, identity re
 	if err != nil {
 		return resource.Landing{}, err
 	}
-	who, err := s.behind(ctx, bearer, i.UID.Root())
+	who, err := s.behind(ctx, bearer, i.UID.Parent())
 	if err != nil {
 		return resource.Landing{}, err
 	}
-	if uid := resource.UserUID(who.Issuer, who.Subject); identity != "" && identity != uid {
+	uid, err := s.uidOf(ctx, who)
+	if err != nil {
+		return resource.Landing{}, err
+	}
+	if identity != "" && identity != uid {
 		return resource.Landing{}, fault.Field("identity_id", "is not the identity of the token's person")
 	}
 	who.Invite, who.Register = &presented, identity == ""
-	return s.store.Arrive(asPerson(ctx, who), who)
+	if ctx, err = s.asPerson(ctx, who); err != nil {
+		return resource.Landing{}, err
+	}
+	return s.store.Arrive(ctx, who)
 }
 
-// behind returns the person behind a token.
-func (s *Service) behind(ctx context.Context, bearer string, org resource.UID) (resource.Arrival, error) {
-	audiences := map[string][]string{} // of providers, by issuer: their tokens are for the client that we are
-	all, err := s.store.ProvidersOf(ctx, org)
+// behind returns the person behind a token, for whom the providers of a group and
+// of those above it can vouch.
+func (s *Service) behind(ctx context.Context, bearer string, group resource.UID) (resource.Arrival, error) {
+	providers, err := s.store.ProvidersFor(ctx, group)
 	if err != nil {
 		return resource.Arrival{}, err
 	}
-	for _, p := range all {
-		audiences[p.OIDC.Issuer] = append(audiences[p.OIDC.Issuer], p.OIDC.ClientID)
+	who, err := s.sts.Identify(ctx, bearer, providers)
+	if err != nil || who.Identity == "" {
+		return who, err
 	}
-	p, err := s.sts.Identify(ctx, bearer, audiences)
-	if err != nil {
-		return resource.Arrival{}, err
-	}
-	if p.Identity != "" {
-		return s.arrivalAgain(ctx, resource.Session{Identity: p.Identity, Act: &resource.Upstream{Issuer: p.Issuer, Subject: p.Subject}, Email: p.Email})
-	}
-	return resource.Arrival{Issuer: p.Issuer, Subject: p.Subject, Name: p.Name, Email: p.Email, EmailVerified: p.EmailVerified}, nil
+	return s.arrivalAgain(ctx, resource.Session{
+		Identity: who.Identity, Act: &resource.Upstream{Issuer: who.Issuer, Subject: who.Subject}, Voucher: who.Voucher,
+	})
 }

@@ -111,6 +111,7 @@ type (
 	accountPage struct {
 		Frame
 		Name, Email, Organization, Identity string
+		Provider                            string // that vouched for the person
 		Local                               bool
 		Passkeys                            []shownPasskey
 		CanPasskey                          bool

@@ -148,7 +148,7 @@ func (s *Service) openLeg(r *http.Request, state string) *flow {
 func arrivalOf(p resource.IdentityProvider, who *said) resource.Arrival {
 	return resource.Arrival{
 		Issuer: p.OIDC.Issuer, Subject: who.subject, Name: who.name, Email: who.email, EmailVerified: who.emailVerified,
-		Provider: p.UID, Groups: who.groups, Register: true,
+		Realm: p.Realm, Voucher: p.Voucher(), Trusted: p.Trusted, SignIn: true, Groups: who.groups, Register: true,
 	}
 }
 

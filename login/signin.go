@@ -51,7 +51,7 @@ func (s *Service) signInPage(w http.ResponseWriter, r *http.Request, status int,
 			return
 		}
 		p.Organization = org.Name
-		providers, err := s.store.ProvidersOf(ctx, f.Organization)
+		providers, err := s.store.ProvidersFor(ctx, f.joining())
 		if err != nil {
 			s.fail(w, r, "This sign-in cannot begin", err)
 			return
@@ -234,7 +234,7 @@ func orElse(first, second error) error {
 func (s *Service) localArrival(ctx context.Context, a resource.Account) (resource.Arrival, error) {
 	i, err := s.store.Identity(ctx, a.Identity)
 	c := i.Relationship
-	return resource.Arrival{Issuer: c.Issuer(), Subject: c.Subject(), Name: a.Name, Email: a.Email, Organization: a.UID.Root()}, err
+	return resource.Arrival{Issuer: c.Issuer(), Subject: c.Subject(), Realm: i.Realm, Name: a.Name, Email: a.Email, Organization: a.UID.Root()}, err
 }
 
 // showJoin shows the form of a new account, to somebody with an invite.
@@ -362,6 +362,6 @@ func (s *Service) newAccount(org resource.UID, a resource.Account) (resource.Acc
 	a.Identity = resource.UserUID(c.Issuer, c.Subject)
 	return a, resource.Identity{
 		UID: a.Identity, Name: resource.PersonName(a.Name, a.Email), EmailUnverified: a.Email, CreateTime: now, UpdateTime: now, LastSeenTime: now,
-		Relationship: resource.Relationship{ClaimMatch: &c},
+		Relationship: resource.Relationship{ClaimMatch: &c}, Realm: c.Issuer,
 	}
 }

@@ -367,6 +367,7 @@ func (x *site) keep(t *testing.T, p *provider, change ...func(*resource.Identity
 	for _, f := range change {
 		f(&idp)
 	}
+	idp.Realm = idp.OwnRealm()
 	if err := x.store.InsertProvider(t.Context(), idp); err != nil {
 		t.Fatal(err)
 	}

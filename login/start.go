@@ -53,8 +53,7 @@ func (s *Service) stillSignedIn(r *http.Request, f *flow) bool {
 	if !ok || n.Act == nil || f.Identity != "" {
 		return false
 	}
-	p, err := s.store.Provider(r.Context(), f.Provider)
-	return err == nil && p.OIDC.Issuer == n.Act.Issuer
+	return n.Voucher.Provider() == f.Provider
 }
 
 // redirect sends the browser to a page of ours.
@@ -164,7 +163,7 @@ func (s *Service) readProvider(r *http.Request, f *flow, id string) error {
 		return err
 	}
 	f.Organization = org.UID
-	all, err := s.store.ProvidersOf(r.Context(), org.UID)
+	all, err := s.store.ProvidersFor(r.Context(), org.UID)
 	if err == nil && len(all) == 1 {
 		f.Provider = all[0].UID
 	}

@@ -285,7 +285,7 @@ func (s *Service) addUserinfo(ctx context.Context, d *discovered, p resource.Ide
 
 func readSaid(p resource.IdentityProvider, id *oidc.IDToken, claims map[string]any, raw string) (*said, error) {
 	out := &said{subject: id.Subject, all: claims, raw: raw}
-	if p.OIDC.CorrelationRule == resource.CorrelationObjectID {
+	if p.OIDC.ByObjectID() {
 		if out.subject, _ = claims["oid"].(string); out.subject == "" {
 			return nil, &upstreamError{"its ID token has no oid, which its people are known by", nil}
 		}

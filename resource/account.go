@@ -47,6 +47,14 @@ type Link struct {
 	Digest  []byte
 	Expires time.Time
 	Factors bool // passkeys and one-time passwords end with it
+	Maker   *Maker
+}
+
+// A Maker is who made a one-time link, and what their token was narrowed to. A
+// link without one was made by the operator.
+type Maker struct {
+	Identity UID `json:"identity"`
+	Narrowing
 }
 
 // A Passkey is a key of an account that never leaves a device.
@@ -108,15 +116,28 @@ func PersonName(candidates ...string) string {
 
 // An Arrival is a person who has proved who they are.
 type Arrival struct {
-	Issuer, Subject string // who says so, and what they call the person
+	Issuer, Subject string  // who says so, and what they call the person
+	Realm           string  // where the subject is unique: who they are depends on it
+	Voucher         Voucher // the provider that vouches for them; "" for an account of ours
+	Trusted         bool    // and the operator trusts it
+	Identity        UID     // of somebody who arrived earlier and only redeems an invite; "" otherwise
 	Name            string
 	Email           string
 	EmailVerified   bool
-	Provider        UID      // that they came through; "" for an account of ours
+	SignIn          bool     // they have signed in with the provider: what it gives to newcomers and groups is brought up to date
 	Groups          []string // that the provider says they are in
 	Organization    UID      // that answers for the account; "" with a provider
 	Invite          *Presented
 	Register        bool // make the identity if there is none
+}
+
+// UID returns who the person is, unless the realm knew them before it was
+// renamed: the store may know them by another.
+func (a Arrival) UID() UID {
+	if a.Identity != "" {
+		return a.Identity
+	}
+	return UserUID(a.Realm, a.Subject)
 }
 
 // A Presented is an invite somebody comes with.

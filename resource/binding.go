@@ -34,6 +34,7 @@ type Info struct {
 type IdentityInfo struct {
 	Info
 	Issuer, Subject, Email string
+	Member                 bool // the person is known to the binding's organization by an act of their own
 }
 
 // MaxBatch is how many bindings one call may create.

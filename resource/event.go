@@ -100,6 +100,8 @@ type Upstream struct {
 	Issuer   string   `json:"iss,omitempty"`
 	Subject  string   `json:"sub,omitempty"`
 	Audience []string `json:"aud,omitempty"`
+
+	Act *Upstream `json:"act,omitempty"` // the one before, if this one is an identity of ours (RFC 8693, 4.1)
 }
 
 type actorKey struct{}

@@ -20,6 +20,8 @@ type Identity struct {
 	UpdateTime      time.Time      `json:"updateTime"`
 	Relationship    Relationship   `json:"relationship,omitzero"`
 	Metadata        map[string]any `json:"metadata,omitempty"` // what a person told us about themselves
+	Realm           string         `json:"realm,omitempty"`    // where a person's subject is unique; "" for workloads
+	Provider        UID            `json:"provider,omitempty"` // that vouches for the person; "" if none does
 }
 
 // A Relationship says which credentials stand for an identity. Exactly one
@@ -106,13 +108,20 @@ func (r Relationship) Subject() string {
 	return r.ClaimMatch.Subject
 }
 
-// UserUID is the UID of the person an issuer knows by subject. It is derived,
-// so that a binding can be made before the first sign-in.
-func UserUID(issuer, subject string) UID {
-	if issuer == "accounts.google.com" { // the one issuer that leaves its scheme out
-		issuer = "https://" + issuer
+// UserUID returns the UID of the person that a realm knows by subject. It is
+// derived, so that a binding can be made before the first sign-in. A realm is the
+// address of an issuer, or the realm of an identity provider.
+func UserUID(realm, subject string) UID {
+	if realm == "accounts.google.com" { // the one issuer that leaves its scheme out
+		realm = "https://" + realm
 	}
-	return DerivedUID("identity", issuer, subject)
+	return DerivedUID("identity", realm, subject)
+}
+
+// OfInstallation reports whether the issuer alone vouches for a person: no
+// organization's provider does. The operator named them, or trusts the provider.
+func (i Identity) OfInstallation() bool {
+	return i.UID.IsRoot() && i.Realm == i.Relationship.Issuer()
 }
 
 // Anchored compiles a pattern so that it must match a whole value. What is a

@@ -1,8 +1,11 @@
 package resource
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -15,6 +18,9 @@ type IdentityProvider struct {
 	DefaultRole UID       `json:"defaultRole"` // what somebody gets who signs in for the first time
 	OIDC        *OIDC     `json:"oidc,omitempty"`
 	Disabled    bool      `json:"disabled,omitempty"` // nobody can sign in with it yet, but for trying it
+	Trusted     bool      `json:"trusted,omitempty"`  // by the operator, to speak for its issuer to all organizations
+	Realm       string    `json:"-"`                  // the namespace of its people's subjects
+	Epoch       int64     `json:"-"`                  // how often what it believes has changed
 	CreateTime  time.Time `json:"createTime"`
 	UpdateTime  time.Time `json:"updateTime"`
 }
@@ -40,6 +46,67 @@ const (
 	CorrelationSubject
 	CorrelationObjectID
 )
+
+// ByObjectID reports whether people are known by their oid and not by their sub.
+func (o OIDC) ByObjectID() bool { return o.CorrelationRule == CorrelationObjectID }
+
+// SameBeliefs reports whether two clients take the same tokens to be about the
+// same people.
+func (o OIDC) SameBeliefs(p OIDC) bool {
+	return o.Issuer == p.Issuer && o.ClientID == p.ClientID && o.ByObjectID() == p.ByObjectID()
+}
+
+// OwnRealm returns the realm of the people that the provider alone vouches for,
+// from its present epoch on.
+func (p IdentityProvider) OwnRealm() string {
+	if p.Epoch == 0 {
+		return string(p.UID)
+	}
+	return fmt.Sprintf("%s#%d", p.UID, p.Epoch)
+}
+
+// IssuerRealm returns the realm of the installation's people that its issuer
+// knows. It is that of the provider's people if the operator trusts it. A sub
+// and an oid that are spelled alike are not the same person.
+func (p IdentityProvider) IssuerRealm() string {
+	if p.OIDC.ByObjectID() {
+		return p.OIDC.Issuer + " oid"
+	}
+	return p.OIDC.Issuer
+}
+
+// A Voucher says which identity provider vouched for somebody, and in which
+// epoch. "" says that none did: the person has an account, or is known to the
+// installation by their issuer.
+type Voucher string
+
+// Voucher returns what the provider's word is called now.
+func (p IdentityProvider) Voucher() Voucher { return NewVoucher(p.UID, p.Epoch) }
+
+// NewVoucher returns the voucher of a provider's epoch, or "" for no provider.
+func NewVoucher(provider UID, epoch int64) Voucher {
+	if provider == "" {
+		return ""
+	}
+	return Voucher(fmt.Sprintf("%s#%d", provider, epoch))
+}
+
+// Provider returns the provider that vouched, or "".
+func (v Voucher) Provider() UID {
+	provider, _, _ := strings.Cut(string(v), "#")
+	return UID(provider)
+}
+
+// Epoch returns the epoch in which it did.
+func (v Voucher) Epoch() int64 {
+	_, epoch, _ := strings.Cut(string(v), "#")
+	n, _ := strconv.ParseInt(epoch, 10, 64) // what is malformed is epoch 0
+	return n
+}
+
+// VoucherSubject is what a voucher is called among the subjects of revocations,
+// beside the UIDs of identities.
+func VoucherSubject(v Voucher) UID { return UID("provider:" + string(v)) }
 
 const maxScopes = 32
 

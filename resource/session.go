@@ -6,15 +6,27 @@ import "time"
 type Session struct {
 	ID         string    `json:"id"`
 	Identity   UID       `json:"identity"`
-	Act        *Upstream `json:"act,omitempty"`   // the credential that was signed in with
-	Email      string    `json:"email,omitempty"` // verified
-	Agent      string    `json:"agent"`           // the program that signed in
-	Address    string    `json:"address"`         // and where from
+	Act        *Upstream `json:"act,omitempty"`      // the credential that was signed in with
+	Email      string    `json:"email,omitempty"`    // as the provider verified it
+	Voucher    Voucher   `json:"voucher,omitempty"`  // the provider that was signed in with, or ""
+	Home       UID       `json:"home,omitempty"`     // the group that answers for it: of the provider or the account
+	Narrowing  Narrowing `json:"narrowing,omitzero"` // of every token it gives
+	Agent      string    `json:"agent"`              // the program that signed in
+	Address    string    `json:"address"`            // and where from
 	CreateTime time.Time `json:"createTime"`
 	UsedTime   time.Time `json:"usedTime"`   // the last refresh, or the creation
 	ExpireTime time.Time `json:"expireTime"` // after which it cannot be kept alive
 	Browser    bool      `json:"browser"`    // it is a browser's, which keeps it alive with a cookie
 }
+
+// A Narrowing is how much less a token is good for than its identity is.
+type Narrowing struct {
+	Caps   *Capabilities `json:"caps,omitempty"`  // only these count; nil: not narrowed
+	Scopes []UID         `json:"scopes,omitzero"` // only places these cover count; nil: not narrowed
+}
+
+// IsZero reports whether nothing is narrowed.
+func (n Narrowing) IsZero() bool { return n.Caps == nil && n.Scopes == nil }
 
 // An EndReason is why a session has ended. Its numbers are the wire's.
 type EndReason int32
@@ -26,6 +38,7 @@ const (
 	EndReplay                  // a refresh token came a second time
 	EndPasswordReset           // a one-time link was followed
 	EndIdentityDeleted
+	EndProviderChanged // what the provider believes that it was begun through
 )
 
 // An EndedSession is a session that was ended before its time, as the outbox

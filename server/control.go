@@ -37,7 +37,7 @@ func (s *Server) serveControl(ctx context.Context) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "unix", path)
 	if err != nil {
-		s.log.Warn("no control socket: holdfastd keys, gc and organizations must be used while the server is stopped", "err", err)
+		s.log.Warn("no control socket: holdfastd keys, gc, organizations and providers must be used while the server is stopped", "err", err)
 		<-ctx.Done()
 		return nil
 	}
@@ -83,6 +83,9 @@ var orders = map[string]order{
 
 	"organizations/verify":   verifyOrganization(true),
 	"organizations/unverify": verifyOrganization(false),
+
+	"providers/trust":   trustProvider(true),
+	"providers/untrust": trustProvider(false),
 }
 
 // orderOf returns what the words of a command ask for, and its arguments.
@@ -222,6 +225,24 @@ func verifyOrganization(verified bool) order {
 		}
 		s.log.InfoContext(ctx, "noted whether an organization is verified", "organization", g.UID, "verified", g.Verified)
 		fmt.Fprintln(out, g.UID)
+		return nil
+	}
+}
+
+// trustProvider notes whether an identity provider speaks for its issuer to the
+// whole installation, and tells its uid and its issuer.
+func trustProvider(trusted bool) order {
+	return func(ctx context.Context, s *Server, args []string, out io.Writer) error {
+		uid, err := resource.ParseUID("provider", strings.Join(args, " "))
+		if err != nil {
+			return err
+		}
+		p, err := s.iam.TrustProvider(ctx, uid, trusted)
+		if err != nil {
+			return err
+		}
+		s.log.InfoContext(ctx, "noted whether an identity provider is trusted", "provider", p.UID, "issuer", p.OIDC.Issuer, "trusted", p.Trusted)
+		fmt.Fprintln(out, p.UID, p.OIDC.Issuer)
 		return nil
 	}
 }

@@ -112,7 +112,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	if s.store, err = store.Open(ctx, s.cfg.Database); err != nil {
 		return err
 	}
-	s.store.Now = s.cfg.Now
+	s.store.Now, s.store.Log = s.cfg.Now, s.log
 	return s.store.SetManagedRoles(ctx, authz.ManagedRoles())
 }
 
@@ -121,6 +121,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if s.checker, err = authz.Load(ctx, s.store, s.log); err != nil {
 		return err
 	}
+	s.checker.Issuer = s.cfg.AuthURL
 	s.issuer, err = token.New(ctx, s.store, token.Config{
 		Issuer: s.cfg.AuthURL, Key: s.key, Rotation: s.cfg.KeyRotation, Now: s.cfg.Now,
 	})

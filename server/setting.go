@@ -112,13 +112,15 @@ func writeHelp(out io.Writer) {
 	fmt.Fprint(out, `Usage: holdfastd [--config FILE] [flags]
        holdfastd keys list|rotate|drop ID [flags]
        holdfastd organizations verify|unverify NAME [flags]
+       holdfastd providers trust|untrust UID [flags]
        holdfastd gc [--dry-run] [flags]
        holdfastd version
 
 keys lists the keys that tokens are signed with, makes a new one, or voids one
 with all it has signed. organizations notes that a name is its organization's
-own: a domain whose e-mail addresses find it. gc removes what the registry does
-not need any more. All work beside a running server or without.
+own: a domain whose e-mail addresses find it. providers notes that an identity
+provider speaks for its issuer to all organizations. gc removes what the
+registry does not need any more. All work beside a running server or without.
 
 A flag wins over its variable, that over the settings file (YAML), that over
 the default in brackets.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -13,15 +14,19 @@ import (
 
 var people = listing[resource.Account]{
 	kind: "accounts",
-	columns: `t.uid, t.name, t.display, t.identity, t.password, t.totp, t.totp_step, t.link, t.link_ms, t.link_factors,
+	columns: `t.uid, t.name, t.display, t.identity, t.password, t.totp, t.totp_step, t.link, t.link_ms, t.link_factors, t.link_maker,
 		t.used_ms, t.create_ms, t.update_ms, (SELECT count(*) FROM recovery_codes AS c WHERE c.account = t.seg)`,
 	orders: map[string]string{"uid": "uid", "email": "name", "create_time": "create_ms", "update_time": "update_ms"},
 	scan: func(row scanner) (a resource.Account, err error) {
+		var maker string
 		var link, used, created, updated int64
-		err = row.Scan(&a.UID, &a.Email, &a.Name, &a.Identity, &a.Password, &a.TOTP, &a.TOTPStep, &a.Link.Digest, &link, &a.Link.Factors,
+		err = row.Scan(&a.UID, &a.Email, &a.Name, &a.Identity, &a.Password, &a.TOTP, &a.TOTPStep, &a.Link.Digest, &link, &a.Link.Factors, &maker,
 			&used, &created, &updated, &a.RecoveryCodes)
 		a.Link.Expires, a.UseTime = someTime(link), someTime(used)
 		a.CreateTime, a.UpdateTime = fromMS(created), fromMS(updated)
+		if err == nil && maker != "" {
+			err = json.Unmarshal([]byte(maker), &a.Link.Maker)
+		}
 		return a, err
 	},
 	cursor: func(a resource.Account, col string) page.Cursor {
@@ -67,12 +72,16 @@ func (t *tx) insertAccount(ctx context.Context, a resource.Account, i resource.I
 	if err := t.mustExist(ctx, a.UID.Parent()); err != nil {
 		return err
 	}
-	_, err := t.exec(ctx, `
+	maker, err := makerText(a.Link)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(ctx, `
 		INSERT INTO accounts (seg, uid, parent, a1, a2, a3, name, display, identity, password, totp, totp_step,
-			link, link_ms, link_factors, used_ms, create_ms, update_ms)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`,
+			link, link_ms, link_factors, used_ms, create_ms, update_ms, link_maker)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
 		append(place(a.UID), a.Email, a.Name, string(a.Identity), a.Password, append([]byte{}, a.TOTP...), a.TOTPStep,
-			append([]byte{}, a.Link.Digest...), someMS(a.Link.Expires), a.Link.Factors, someMS(a.UseTime), ms(a.CreateTime), ms(a.UpdateTime))...)
+			append([]byte{}, a.Link.Digest...), someMS(a.Link.Expires), a.Link.Factors, someMS(a.UseTime), ms(a.CreateTime), ms(a.UpdateTime), maker)...)
 	if err != nil {
 		return t.s.inserted(err, "account", a.Email, a.UID)
 	}
@@ -84,12 +93,24 @@ func (t *tx) insertAccount(ctx context.Context, a resource.Account, i resource.I
 	if err != nil {
 		return err
 	}
+	if err := t.join(ctx, a.UID.Root(), a.Identity); err != nil {
+		return err
+	}
 	for _, b := range with {
 		if err := t.grant(ctx, b); err != nil {
 			return err
 		}
 	}
 	return t.added(ctx, "accounts", resource.AccountCreated, a.UID, a.UID.Parent(), a.Record(0))
+}
+
+// makerText is who made a link, as it is kept.
+func makerText(l resource.Link) (string, error) {
+	if l.Maker == nil {
+		return "", nil
+	}
+	b, err := json.Marshal(l.Maker)
+	return string(b), err
 }
 
 // grant makes a binding with its event and its count.
@@ -173,10 +194,14 @@ func (s *Store) UpdateAccount(ctx context.Context, uid resource.UID, change func
 		if !used {
 			a.UpdateTime = s.now()
 		}
+		maker, err := makerText(a.Link)
+		if err != nil {
+			return err
+		}
 		if _, err := t.exec(ctx, `UPDATE accounts SET display = $2, password = $3, totp = $4, totp_step = $5, link = $6, link_ms = $7,
-			link_factors = $8, used_ms = $9, update_ms = $10 WHERE uid = $1`,
+			link_factors = $8, used_ms = $9, update_ms = $10, link_maker = $11 WHERE uid = $1`,
 			string(uid), a.Name, a.Password, append([]byte{}, a.TOTP...), a.TOTPStep, append([]byte{}, a.Link.Digest...), someMS(a.Link.Expires),
-			a.Link.Factors, someMS(a.UseTime), ms(a.UpdateTime)); err != nil {
+			a.Link.Factors, someMS(a.UseTime), ms(a.UpdateTime), maker); err != nil {
 			return err
 		}
 		if used {
@@ -256,16 +281,16 @@ func (s *Store) UseTOTP(ctx context.Context, uid resource.UID, step int64) (fres
 // DeleteAccount removes an account with its identity, under the rules of
 // DeleteIdentity. It returns fault.NotFound if there is no such account.
 func (s *Store) DeleteAccount(ctx context.Context, uid resource.UID) error {
-	return s.write(ctx, func(t *tx) error {
+	return s.removeIdentity(ctx, func(t *tx) ([]resource.UID, error) {
 		a, err := take(ctx, t, &people, "account", uid, s.engine.lockKey)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		err = t.deleteIdentity(ctx, a.Identity)
+		ownerless, err := t.deleteIdentity(ctx, a.Identity, uid.Root())
 		if errors.Is(err, fault.NotFound) {
-			return t.dropAccount(ctx, a.Identity)
+			err = t.dropAccount(ctx, a.Identity)
 		}
-		return err
+		return ownerless, err
 	})
 }
 

@@ -167,7 +167,7 @@ var accountPromises = map[string]func(t *testing.T, s *store.Store){
 		for n := range cap(in) {
 			go func() {
 				_, err := s.Arrive(t.Context(), resource.Arrival{
-					Issuer: "https://issuer.test", Subject: fmt.Sprint("new", n), Invite: &resource.Presented{UID: i.UID, Digest: i.Digest},
+					Issuer: "https://issuer.test", Realm: "https://issuer.test", Subject: fmt.Sprint("new", n), Invite: &resource.Presented{UID: i.UID, Digest: i.Digest},
 				})
 				in <- err
 			}()
@@ -188,11 +188,11 @@ var accountPromises = map[string]func(t *testing.T, s *store.Store){
 	},
 	"an account's events tell the ways in it has, and none of their secrets": accountTold,
 	"a person who is refused leaves nothing": func(t *testing.T, s *store.Store) {
-		_, err := s.Arrive(t.Context(), resource.Arrival{Issuer: "https://issuer.test", Subject: "new"})
+		_, err := s.Arrive(t.Context(), resource.Arrival{Issuer: "https://issuer.test", Realm: "https://issuer.test", Subject: "new"})
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 		org, _ := addOrganization(t, s, "org", alice)
 		_, err = s.Arrive(t.Context(), resource.Arrival{
-			Issuer: "https://issuer.test", Subject: "new", Register: true, Invite: &resource.Presented{UID: org.UID.NewChild(), Digest: []byte("x")},
+			Issuer: "https://issuer.test", Realm: "https://issuer.test", Subject: "new", Register: true, Invite: &resource.Presented{UID: org.UID.NewChild(), Digest: []byte("x")},
 		})
 		wantFault(t, err, fault.FailedPrecondition, fault.Resource{})
 		_, err = s.Identity(t.Context(), resource.UserUID("https://issuer.test", "new"))

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"slices"
 
 	"github.com/holdfast-dev/holdfast/fault"
@@ -12,7 +14,7 @@ import (
 var bindings = listing[resource.BoundRole]{
 	kind: "role_bindings",
 	columns: `t.uid, t.identity, t.create_ms, coalesce(i.name, ''), coalesce(i.description, ''), coalesce(i.issuer, ''),
-		coalesce(i.subject, ''), coalesce(i.email, ''), g.uid, g.name, g.description, r.uid, r.name, r.description`,
+		coalesce(i.subject, ''), coalesce(i.email, ''), EXISTS (SELECT 1 FROM members AS m WHERE m.org = t.a1 AND m.identity = t.identity), g.uid, g.name, g.description, r.uid, r.name, r.description`,
 	// A group and a role there always are; but SQLite would start from them
 	// unless the joins are outer ones, and lose the order.
 	joins:  ` LEFT JOIN groups AS g ON g.seg = t.parent LEFT JOIN roles AS r ON r.seg = t.role LEFT JOIN identities AS i ON i.uid = t.identity`,
@@ -20,7 +22,7 @@ var bindings = listing[resource.BoundRole]{
 	scan: func(row scanner) (b resource.BoundRole, err error) {
 		var created int64
 		i, g, r := &b.IdentityInfo, &b.GroupInfo, &b.RoleInfo
-		err = row.Scan(&b.UID, &b.Identity, &created, &i.Name, &i.Description, &i.Issuer, &i.Subject, &i.Email,
+		err = row.Scan(&b.UID, &b.Identity, &created, &i.Name, &i.Description, &i.Issuer, &i.Subject, &i.Email, &i.Member,
 			&g.UID, &g.Name, &g.Description, &r.UID, &r.Name, &r.Description)
 		b.CreateTime, b.Role, i.UID = fromMS(created), r.UID, b.Identity
 		return b, err
@@ -44,8 +46,8 @@ var plain = listing[resource.RoleBinding]{
 
 // InsertBinding is InsertBindings for one that is no batch, which its event
 // tells.
-func (s *Store) InsertBinding(ctx context.Context, b resource.RoleBinding) (resource.BoundRole, error) {
-	out, err := s.insertBindings(ctx, []resource.RoleBinding{b}, func(t *tx) error {
+func (s *Store) InsertBinding(ctx context.Context, b resource.RoleBinding, unseen ...resource.UID) (resource.BoundRole, error) {
+	out, err := s.insertBindings(ctx, []resource.RoleBinding{b}, unseen, func(t *tx) error {
 		return t.emit(ctx, resource.BindingCreated, b.UID, b.Group(), nil, b)
 	})
 	if err != nil {
@@ -56,25 +58,26 @@ func (s *Store) InsertBinding(ctx context.Context, b resource.RoleBinding) (reso
 
 // InsertBindings adds bindings of one group, all or none, and returns them with
 // what they tie together. It returns fault.NotFound if the group, a role or an
-// identity is not there (a person's identity need not be), and
-// fault.AlreadyExists if one is there already.
-func (s *Store) InsertBindings(ctx context.Context, all []resource.RoleBinding) ([]resource.BoundRole, error) {
+// identity is not there, and fault.AlreadyExists if one is there already. An
+// identity may be missing if it is a person's, or if unseen says so of it: the
+// caller must not learn whether it is there.
+func (s *Store) InsertBindings(ctx context.Context, all []resource.RoleBinding, unseen ...resource.UID) ([]resource.BoundRole, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
-	return s.insertBindings(ctx, all, func(t *tx) error {
+	return s.insertBindings(ctx, all, unseen, func(t *tx) error {
 		return t.emit(ctx, resource.BindingsCreated, all[0].Group(), all[0].Group(), nil, all)
 	})
 }
 
-func (s *Store) insertBindings(ctx context.Context, all []resource.RoleBinding, tell func(*tx) error) (out []resource.BoundRole, _ error) {
+func (s *Store) insertBindings(ctx context.Context, all []resource.RoleBinding, unseen []resource.UID, tell func(*tx) error) (out []resource.BoundRole, _ error) {
 	err := s.write(ctx, func(t *tx) error {
 		out = nil
 		if err := t.mustExist(ctx, all[0].Group()); err != nil {
 			return err
 		}
 		for _, b := range all {
-			if err := t.bindable(ctx, b); err != nil {
+			if err := t.bindable(ctx, b, unseen); err != nil {
 				return err
 			}
 			if err := t.insertBinding(ctx, b); err != nil {
@@ -103,7 +106,7 @@ func (t *tx) bind(ctx context.Context, b resource.RoleBinding) error {
 }
 
 // bindable holds what a binding refers to until the commit.
-func (t *tx) bindable(ctx context.Context, b resource.RoleBinding) error {
+func (t *tx) bindable(ctx context.Context, b resource.RoleBinding, unseen []resource.UID) error {
 	if err := t.mustHaveRole(ctx, b.Role); err != nil {
 		return err
 	}
@@ -112,6 +115,9 @@ func (t *tx) bindable(ctx context.Context, b resource.RoleBinding) error {
 	}
 	var one int
 	err := t.row(ctx, `SELECT 1 FROM identities AS t WHERE t.uid = $1`+t.s.engine.hold, []any{string(b.Identity)}, &one)
+	if errors.Is(err, sql.ErrNoRows) && slices.Contains(unseen, b.Identity) {
+		return nil
+	}
 	return missing(err, "identity", b.Identity)
 }
 
@@ -153,7 +159,7 @@ func (s *Store) UpdateBinding(ctx context.Context, uid resource.UID, change func
 		if err := change(&b); err != nil {
 			return err
 		}
-		if err := t.bindable(ctx, b); err != nil {
+		if err := t.bindable(ctx, b, []resource.UID{before.Identity}); err != nil {
 			return err
 		}
 		if b.Role != resource.OwnerRole {
@@ -223,10 +229,29 @@ func (t *tx) regrant(identities ...resource.UID) {
 }
 
 // keepOwners returns fault.FailedPrecondition if an organization would have no
-// owner left without the bindings a condition selects by a uid. It locks the
-// organization, so that two owners cannot leave it at the same time. It names
-// the one uid is in: who may delete an identity need not see what it owns.
+// owner left without the bindings a condition selects by a uid.
 func (t *tx) keepOwners(ctx context.Context, where string, uid resource.UID) error {
+	alone, err := t.ownedAlone(ctx, where, uid)
+	if err == nil && len(alone) > 0 {
+		err = lastOwner(alone[0], uid.Ancestor(1))
+	}
+	return err
+}
+
+// lastOwner is the refusal to leave an organization without an owner. It names
+// the organization only if it is the one that the caller acts in: who may delete
+// an identity need not see what it owns.
+func lastOwner(org, own resource.UID) error {
+	if org == own {
+		return fault.Unmet("LAST_OWNER", "the organization %s would have no owner left", org)
+	}
+	return fault.Unmet("LAST_OWNER", "another organization would have no owner left")
+}
+
+// ownedAlone returns the organizations that would have no owner left without the
+// bindings a condition selects by a uid. It locks them, so that two owners cannot
+// leave one at the same time.
+func (t *tx) ownedAlone(ctx context.Context, where string, uid resource.UID) (alone []resource.UID, _ error) {
 	arg := string(uid)
 	owner := segment(resource.OwnerRole)
 	var orgs []resource.UID
@@ -238,23 +263,25 @@ func (t *tx) keepOwners(ctx context.Context, where string, uid resource.UID) err
 		return err
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, org := range orgs {
 		var left int
 		err := t.row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $3 AND role = $2 AND NOT (`+where+`)`, []any{arg, owner, segment(org)}, &left)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		switch {
-		case left > 0:
-		case org == uid.Ancestor(1):
-			return fault.Unmet("LAST_OWNER", "the organization %s would have no owner left", org)
-		default:
-			return fault.Unmet("LAST_OWNER", "another organization would have no owner left")
+		if left == 0 {
+			alone = append(alone, org)
 		}
 	}
-	return nil
+	return alone, nil
+}
+
+// join notes that a person is known to an organization by an act of their own.
+func (t *tx) join(ctx context.Context, org, identity resource.UID) error {
+	_, err := t.exec(ctx, `INSERT INTO members (org, identity) VALUES ($1, $2) ON CONFLICT (org, identity) DO NOTHING`, segment(org), string(identity))
+	return err
 }
 
 // Bindings returns one page of bindings with what they tie together.

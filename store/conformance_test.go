@@ -1,11 +1,13 @@
 package store_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -74,7 +76,7 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 		_, b := s.Binding(ctx, uid)
 		_, bu := s.UpdateBinding(ctx, uid, func(*resource.RoleBinding) error { return nothing })
 		_, p := s.Provider(ctx, uid)
-		_, pu := s.UpdateProvider(ctx, uid, func(*resource.IdentityProvider) error { return nothing })
+		_, pu := s.UpdateProvider(ctx, uid, changed(func(p *resource.IdentityProvider) error { return nothing }))
 		_, a := s.Association(ctx, uid)
 		_, au := s.UpdateAssociation(ctx, uid, func(*resource.AccountAssociation) error { return nothing })
 		_, v := s.Invite(ctx, uid)
@@ -202,14 +204,26 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 		must(t, s.DeleteIdentity(t.Context(), i.UID))
 		wantUnmet(t, s.DeleteBinding(t.Context(), second.UID), "LAST_OWNER")
 	},
-	"which one it was of is not told to others": func(t *testing.T, s *store.Store) {
+	"another organization keeps no workload, and the log tells that it has no owner": func(t *testing.T, s *store.Store) {
 		i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
 		other, _ := addOrganization(t, s, "other", i.UID)
-		err := s.DeleteIdentity(t.Context(), i.UID)
+		var log bytes.Buffer
+		s.Log = slog.New(slog.NewTextHandler(&log, nil))
+		must(t, s.DeleteIdentity(t.Context(), i.UID))
+		if !strings.Contains(log.String(), string(other.UID)) {
+			t.Errorf("the log says %q", log.String())
+		}
+	},
+	"which organization a person owns alone is not told": func(t *testing.T, s *store.Store) {
+		org := addGroup(t, s, "", "org")
+		a := addAccount(t, s, org.UID, "ann@example.test")
+		other, _ := addOrganization(t, s, "other", a.Identity)
+		err := s.DeleteIdentity(t.Context(), a.Identity)
 		wantUnmet(t, err, "LAST_OWNER")
 		if strings.Contains(fmt.Sprint(err, fault.From(err).Unmet), string(other.UID)) {
 			t.Errorf("it is: %v", err)
 		}
+		must(t, s.DeleteAccount(t.Context(), a.UID)) // its own organization decides
 	},
 	"a folder needs no owner": func(t *testing.T, s *store.Store) {
 		org, _ := addOrganization(t, s, "org", alice)
@@ -486,7 +500,7 @@ func concurrentUpdates(t *testing.T, s *store.Store) {
 			_, g := s.UpdateGroup(t.Context(), org.UID, func(g *resource.Group) error { g.Description += "x"; return nil })
 			_, i := s.UpdateIdentity(t.Context(), i.UID, resource.IdentityUpdated, func(i *resource.Identity) error { i.Description += "x"; return nil })
 			_, r := s.UpdateRole(t.Context(), r.UID, func(r *resource.Role) error { r.Description += "x"; return nil })
-			_, p := s.UpdateProvider(t.Context(), p.UID, func(p *resource.IdentityProvider) error { p.Description += "x"; return nil })
+			_, p := s.UpdateProvider(t.Context(), p.UID, changed(func(p *resource.IdentityProvider) error { p.Description += "x"; return nil }))
 			_, a := s.UpdateAssociation(t.Context(), a.UID, func(a *resource.AccountAssociation) error { a.Description += "x"; return nil })
 			if err := errors.Join(g, i, r, p, a); err != nil {
 				t.Error(err)
@@ -527,7 +541,7 @@ func changeFails(t *testing.T, s *store.Store) {
 	_, ie := s.UpdateIdentity(t.Context(), i.UID, resource.IdentityUpdated, func(i *resource.Identity) error { i.Name = "x"; i.Relationship.ClaimMatch.Issuer = "x"; return own })
 	_, re := s.UpdateRole(t.Context(), r.UID, func(r *resource.Role) error { r.Name = "x"; return own })
 	_, be := s.UpdateBinding(t.Context(), b.UID, func(b *resource.RoleBinding) error { b.Identity = bob; return own })
-	_, pe := s.UpdateProvider(t.Context(), p.UID, func(p *resource.IdentityProvider) error { p.Name, p.OIDC.Issuer = "x", "x"; return own })
+	_, pe := s.UpdateProvider(t.Context(), p.UID, changed(func(p *resource.IdentityProvider) error { p.Name, p.OIDC.Issuer = "x", "x"; return own }))
 	_, ae := s.UpdateAssociation(t.Context(), a.UID, func(a *resource.AccountAssociation) error { a.Name, a.Amazon = "x", nil; return own })
 	for _, err := range []error{g, ie, re, be, pe, ae} {
 		if !errors.Is(err, own) {
@@ -768,7 +782,7 @@ func lifetimeOfTheRest(ctx context.Context, t *testing.T, s *store.Store, org re
 	p, a, i := newProvider(org, resource.OwnerRole, "p"), newAssociation(org, "a"), newInvite(org, resource.OwnerRole)
 	m, n, o := newMapping(p.UID, resource.OwnerRole, "m"), newMapping(p.UID, resource.OwnerRole, "n"), newMapping(p.UID, resource.OwnerRole, "o")
 	must(t, s.InsertProvider(ctx, p))
-	_, err := s.UpdateProvider(ctx, p.UID, func(p *resource.IdentityProvider) error { p.Description = "d"; return nil })
+	_, err := s.UpdateProvider(ctx, p.UID, changed(func(p *resource.IdentityProvider) error { p.Description = "d"; return nil }))
 	must(t, err)
 	must(t, s.InsertAssociation(ctx, a))
 	_, err = s.UpdateAssociation(ctx, a.UID, func(a *resource.AccountAssociation) error { a.Description = "d"; return nil })

@@ -91,10 +91,12 @@ func addBinding(t *testing.T, s *store.Store, group, identity, role resource.UID
 }
 
 func newProvider(parent, role resource.UID, name string) resource.IdentityProvider {
-	return resource.IdentityProvider{
+	p := resource.IdentityProvider{
 		UID: parent.NewChild(), Name: name, DefaultRole: role, CreateTime: epoch, UpdateTime: epoch,
 		OIDC: &resource.OIDC{Issuer: "https://issuer.test", ClientID: "c", ClientSecret: resource.Secret{Sealed: []byte{0, 1, 2}}},
 	}
+	p.Realm = p.OwnRealm()
+	return p
 }
 
 func addProvider(t *testing.T, s *store.Store, parent, role resource.UID, name string) resource.IdentityProvider {

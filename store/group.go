@@ -47,6 +47,9 @@ func (s *Store) InsertGroup(ctx context.Context, g resource.Group, with ...resou
 			if err := t.emit(ctx, resource.BindingCreated, b.UID, b.Group(), nil, b); err != nil {
 				return err
 			}
+			if err := t.join(ctx, g.UID.Root(), b.Identity); err != nil { // whoever founds an organization is known to it
+				return err
+			}
 		}
 		return nil
 	})

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -11,10 +12,11 @@ import (
 )
 
 var identities = listing[resource.Identity]{
-	kind:    "identities",
-	columns: "t.uid, t.name, t.description, t.email, t.email_unverified, t.company, t.detail, t.metadata, t.last_seen_ms, t.create_ms, t.update_ms",
-	orders:  map[string]string{"uid": "uid", "name": "name", "create_time": "create_ms", "update_time": "update_ms"},
-	scan:    scanIdentity,
+	kind: "identities",
+	columns: `t.uid, t.name, t.description, t.email, t.email_unverified, t.company, t.detail, t.metadata, t.realm,
+		(SELECT p.uid FROM identity_providers AS p WHERE p.seg = t.provider), t.last_seen_ms, t.create_ms, t.update_ms`,
+	orders: map[string]string{"uid": "uid", "name": "name", "create_time": "create_ms", "update_time": "update_ms"},
+	scan:   scanIdentity,
 	cursor: func(i resource.Identity, col string) page.Cursor {
 		return cursorAt(col, i.UID, i.Name, i.CreateTime, i.UpdateTime)
 	},
@@ -22,11 +24,14 @@ var identities = listing[resource.Identity]{
 
 func scanIdentity(row scanner) (i resource.Identity, err error) {
 	var detail, metadata string
+	var provider sql.NullString
 	var seen, created, updated int64
-	err = row.Scan(&i.UID, &i.Name, &i.Description, &i.Email, &i.EmailUnverified, &i.Company, &detail, &metadata, &seen, &created, &updated)
+	err = row.Scan(&i.UID, &i.Name, &i.Description, &i.Email, &i.EmailUnverified, &i.Company, &detail, &metadata, &i.Realm,
+		&provider, &seen, &created, &updated)
 	if err != nil {
 		return i, err
 	}
+	i.Provider = resource.UID(provider.String)
 	i.LastSeenTime, i.CreateTime, i.UpdateTime = fromMS(seen), fromMS(created), fromMS(updated)
 	if err := json.Unmarshal([]byte(detail), &i.Relationship); err != nil {
 		return i, fmt.Errorf("relationship of %s: %w", i.UID, err)
@@ -56,8 +61,9 @@ func columnsOf(i resource.Identity) ([]any, error) {
 		i.Relationship.Issuer(), i.Relationship.Subject(), ms(i.LastSeenTime), ms(i.UpdateTime)}, nil
 }
 
-// InsertIdentity adds i. It returns fault.NotFound if its group is not there,
-// and fault.AlreadyExists if it is there itself: a person's UID is derived.
+// InsertIdentity adds i. It returns fault.NotFound if its group or its provider
+// is not there, and fault.AlreadyExists if it is there itself: a person's UID is
+// derived.
 func (s *Store) InsertIdentity(ctx context.Context, i resource.Identity) error {
 	return s.write(ctx, func(t *tx) error { return t.insertIdentity(ctx, i) })
 }
@@ -70,15 +76,51 @@ func (t *tx) insertIdentity(ctx context.Context, i resource.Identity) error {
 	if err := t.mustExist(ctx, i.UID.Parent()); err != nil {
 		return err
 	}
+	var provider any
+	if i.Provider != "" {
+		provider = segment(i.Provider)
+	}
 	_, err = t.exec(ctx, `
 		INSERT INTO identities (seg, uid, parent, a1, a2, a3, name, description, email, email_unverified, company,
-			relationship, detail, metadata, issuer, subject, last_seen_ms, update_ms, create_ms)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
-		append(append(place(i.UID), columns...), ms(i.CreateTime))...)
+			relationship, detail, metadata, issuer, subject, last_seen_ms, update_ms, create_ms, realm, provider)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`,
+		append(append(place(i.UID), columns...), ms(i.CreateTime), i.Realm, provider)...)
 	if err != nil {
 		return t.s.inserted(err, "identity", i.Name, i.UID)
 	}
 	return t.added(ctx, "identities", resource.IdentityCreated, i.UID, i.UID.Parent(), i)
+}
+
+// Person returns who a realm knows by subject, or fault.NotFound.
+func (s *Store) Person(ctx context.Context, realm, subject string) (i resource.Identity, err error) {
+	err = sql.ErrNoRows
+	if rerr := s.rows(ctx, personQuery, []any{realm, subject}, func(row scanner) (bool, error) {
+		i, err = scanIdentity(row)
+		return true, err
+	}); rerr != nil {
+		return i, rerr
+	}
+	return i, missing(err, "identity", resource.UserUID(realm, subject))
+}
+
+var personQuery = `SELECT ` + identities.columns + ` FROM identities AS t WHERE t.realm = $1 AND t.subject = $2 AND t.realm <> ''`
+
+// TrustingUs returns up to limit identities that take a token of the issuer, which
+// is ours, about one of the subjects. What accepts a pattern is not among them.
+func (s *Store) TrustingUs(ctx context.Context, issuer string, subjects []resource.UID, limit int) (all []resource.UID, _ error) {
+	for _, subject := range subjects {
+		err := s.rows(ctx, `SELECT t.uid FROM identities AS t WHERE t.issuer = $1 AND t.subject = $2 ORDER BY t.uid LIMIT $3`,
+			[]any{issuer, string(subject), limit}, func(row scanner) (bool, error) {
+				var uid resource.UID
+				err := row.Scan(&uid)
+				all = append(all, uid)
+				return false, err
+			})
+		if err != nil || len(all) >= limit {
+			return all, err
+		}
+	}
+	return all, nil
 }
 
 // Identity returns an identity, or fault.NotFound.
@@ -134,36 +176,67 @@ func clone[T any](v T) (out T, err error) {
 
 // DeleteIdentity removes an identity with its bindings, sessions and account,
 // and makes its tokens void. It returns fault.NotFound if there is no such identity, and
-// fault.FailedPrecondition if an organization would lose its last owner.
+// fault.FailedPrecondition if its own organization would lose its last owner.
+// Other organizations cannot keep a workload: one that loses its last owner so is
+// told to the log. A person who deletes themselves leaves none without an owner.
 func (s *Store) DeleteIdentity(ctx context.Context, uid resource.UID) error {
-	return s.write(ctx, func(t *tx) error { return t.deleteIdentity(ctx, uid) })
+	home := uid.Root()
+	if uid.IsRoot() {
+		home = ""
+	}
+	return s.removeIdentity(ctx, func(t *tx) ([]resource.UID, error) { return t.deleteIdentity(ctx, uid, home) })
 }
 
-func (t *tx) deleteIdentity(ctx context.Context, uid resource.UID) error {
+// removeIdentity runs a deletion and logs the organizations that have no owner
+// after it.
+func (s *Store) removeIdentity(ctx context.Context, remove func(*tx) ([]resource.UID, error)) error {
+	var ownerless []resource.UID
+	err := s.write(ctx, func(t *tx) (err error) {
+		ownerless, err = remove(t)
+		return err
+	})
+	if err == nil && len(ownerless) > 0 && !resource.Rehearsing(ctx) {
+		s.Log.WarnContext(ctx, "an identity of another organization was deleted, and with it the last owner", "organizations", ownerless)
+	}
+	return err
+}
+
+// deleteIdentity removes an identity unless home would lose its last owner, or,
+// if home is "", any organization. It returns the others that do.
+func (t *tx) deleteIdentity(ctx context.Context, uid, home resource.UID) (ownerless []resource.UID, err error) {
 	i, err := take(ctx, t, &identities, "identity", uid, t.s.engine.lockKey)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := t.keepOwners(ctx, `identity = $1`, uid); err != nil {
-		return err
+	if ownerless, err = t.ownedAlone(ctx, `identity = $1`, uid); err != nil {
+		return nil, err
 	}
-	concerned, err := t.concerned(ctx, uid) // as long as its bindings tell
-	if err != nil {
-		return err
+	for _, org := range ownerless {
+		if home == "" || org == home {
+			return nil, lastOwner(org, home)
+		}
 	}
+	return ownerless, t.dropIdentity(ctx, i)
+}
+
+// dropIdentity removes an identity and everything that is its own.
+func (t *tx) dropIdentity(ctx context.Context, i resource.Identity) error {
+	uid := i.UID
 	if err := t.unbind(ctx, `t.identity = $1`, string(uid)); err != nil {
 		return err
 	}
 	if _, err := t.exec(ctx, `DELETE FROM denials WHERE identity = $1`, segment(uid)); err != nil {
 		return err
 	}
-	if _, err := t.exec(ctx, `DELETE FROM arrivals WHERE identity = $1`, string(uid)); err != nil {
-		return err
+	for _, table := range []string{"arrivals", "members"} {
+		if _, err := t.exec(ctx, `DELETE FROM `+table+` WHERE identity = $1`, string(uid)); err != nil {
+			return err
+		}
 	}
 	if err := t.dropAccount(ctx, uid); err != nil {
 		return err
 	}
-	if err := t.endSessions(ctx, uid, concerned); err != nil {
+	if err := t.endSessions(ctx, uid); err != nil {
 		return err
 	}
 	if _, err := t.exec(ctx, `DELETE FROM identities WHERE uid = $1`, string(uid)); err != nil {

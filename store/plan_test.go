@@ -216,7 +216,7 @@ func plant(n int, row func(table string, values []any)) tree {
 		tr.folders = append(tr.folders, uid)
 		row("groups", append(place(uid), fmt.Sprintf("folder %d", d), "", false, 0, 0, 0))
 		tr.providers = append(tr.providers, uid.NewChild())
-		row("identity_providers", append(place(tr.providers[d-1]), "provider", "", segment(role), "{}", []byte{}, 0, 0, false))
+		row("identity_providers", append(place(tr.providers[d-1]), "provider", "", segment(role), "{}", []byte{}, 0, 0, false, "", 0, false))
 		tr.repos = append(tr.repos, uid.NewChild())
 		row("repos", append(place(tr.repos[d-1]), "repo", "", "{}", "", 0, 0))
 		uid = uid.NewChild()
@@ -225,9 +225,9 @@ func plant(n int, row func(table string, values []any)) tree {
 		parent := tr.folders[i%4]
 		g, p := parent.NewChild(), parent.NewChild()
 		row("groups", append(place(g), fmt.Sprintf("g%d", i), "", false, 0, i, i))
-		row("identities", append(place(p), fmt.Sprintf("i%d", i/2), "", "", "", "", i%4, "{}", "", "", "", 0, i, i, nil))
+		row("identities", append(place(p), fmt.Sprintf("i%d", i/2), "", "", "", "", i%4, "{}", "", "", "", 0, i, i, nil, ""))
 		row("role_bindings", append(place(parent.NewChild()), string(p), segment(role), i))
-		row("identity_providers", append(place(parent.NewChild()), fmt.Sprintf("p%d", i), "", segment(role), "{}", []byte{}, i, i, false))
+		row("identity_providers", append(place(parent.NewChild()), fmt.Sprintf("p%d", i), "", segment(role), "{}", []byte{}, i, i, false, "", 0, false))
 		row("account_associations", append(place(g), fmt.Sprintf("a%d", i), "", "{}", i, i))
 		row("group_invites", append(place(parent.NewChild()), segment(role), "", false, fmt.Sprintf("k%d", i), []byte{}, 0, i))
 		row("subscriptions", append(place(parent.NewChild()), "https://sink.test", 0, i))
@@ -239,7 +239,7 @@ func plant(n int, row func(table string, values []any)) tree {
 		}
 		row("tags", append(place(tr.repos[i%4].NewChild()), fmt.Sprintf("t%d", i), digest, i%8/7, i%50 == 0, "", i, i))
 		row("pulls", append(place(tr.repos[i%4].NewChild()), false, fmt.Sprintf("d%d", i/2), "", fmt.Sprintf("i%d", i/2), "", "", i))
-		row("accounts", append(place(parent.NewChild()), fmt.Sprintf("e%d", i), "", string(p), "", []byte{}, 0, []byte{}, 0, false, 0, i, i))
+		row("accounts", append(place(parent.NewChild()), fmt.Sprintf("e%d", i), "", string(p), "", []byte{}, 0, []byte{}, 0, false, 0, i, i, ""))
 		if i%10 == 0 {
 			row("counters", []any{"groups", segment(g), 0, 0, 0})
 		}

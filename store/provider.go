@@ -12,13 +12,13 @@ import (
 
 var providers = listing[resource.IdentityProvider]{
 	kind:    "identity_providers",
-	columns: "t.uid, t.name, t.description, (SELECT r.uid FROM roles AS r WHERE r.seg = t.default_role), t.detail, t.secret, t.disabled, t.create_ms, t.update_ms",
+	columns: "t.uid, t.name, t.description, (SELECT r.uid FROM roles AS r WHERE r.seg = t.default_role), t.detail, t.secret, t.disabled, t.trusted, t.realm, t.epoch, t.create_ms, t.update_ms",
 	orders:  map[string]string{"uid": "uid", "name": "name", "create_time": "create_ms", "update_time": "update_ms"},
 	scan: func(row scanner) (p resource.IdentityProvider, err error) {
 		var detail string
 		var secret []byte
 		var created, updated int64
-		if err = row.Scan(&p.UID, &p.Name, &p.Description, &p.DefaultRole, &detail, &secret, &p.Disabled, &created, &updated); err != nil {
+		if err = row.Scan(&p.UID, &p.Name, &p.Description, &p.DefaultRole, &detail, &secret, &p.Disabled, &p.Trusted, &p.Realm, &p.Epoch, &created, &updated); err != nil {
 			return p, err
 		}
 		p.CreateTime, p.UpdateTime = fromMS(created), fromMS(updated)
@@ -49,9 +49,9 @@ func (s *Store) InsertProvider(ctx context.Context, p resource.IdentityProvider)
 			return err
 		}
 		_, err := t.exec(ctx, `
-			INSERT INTO identity_providers (seg, uid, parent, a1, a2, a3, name, description, default_role, detail, secret, disabled, create_ms, update_ms)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
-			append(place(p.UID), p.Name, p.Description, segment(p.DefaultRole), string(detail), sealed(p), p.Disabled, ms(p.CreateTime), ms(p.UpdateTime))...)
+			INSERT INTO identity_providers (seg, uid, parent, a1, a2, a3, name, description, default_role, detail, secret, disabled, create_ms, update_ms, realm)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
+			append(place(p.UID), p.Name, p.Description, segment(p.DefaultRole), string(detail), sealed(p), p.Disabled, ms(p.CreateTime), ms(p.UpdateTime), p.OwnRealm())...)
 		if err != nil {
 			return s.inserted(err, "identity provider", p.Name, p.UID)
 		}
@@ -69,19 +69,37 @@ func (s *Store) Provider(ctx context.Context, uid resource.UID) (resource.Identi
 	return get(ctx, s, &providers, "identity provider", uid)
 }
 
+// A ProviderChange changes a provider whose mappings are given. It says which of
+// the provider's people stay who they are, if what it believes changes; if keep
+// is nil, none does.
+type ProviderChange func(p *resource.IdentityProvider, mappings []resource.ExternalGroupRoleMapping) (keep func(resource.UID) bool, _ error)
+
 // UpdateProvider applies change to the provider and returns the result, under
-// the rules of UpdateGroup.
-func (s *Store) UpdateProvider(ctx context.Context, uid resource.UID, change func(*resource.IdentityProvider) error) (p resource.IdentityProvider, _ error) {
+// the rules of UpdateGroup. If what it believes changes, or whether the operator
+// trusts it, a new epoch begins: everything it vouched for before is void, and
+// its people are new people, but for those that are kept.
+func (s *Store) UpdateProvider(ctx context.Context, uid resource.UID, change ProviderChange) (p resource.IdentityProvider, _ error) {
 	err := s.write(ctx, func(t *tx) error {
 		before, err := take(ctx, t, &providers, "identity provider", uid, s.engine.lock)
+		if err != nil {
+			return err
+		}
+		mapped, err := t.mappingsOf(ctx, uid)
 		if err != nil {
 			return err
 		}
 		p = before
 		oidc := *before.OIDC
 		p.OIDC = &oidc
-		if err := change(&p); err != nil {
+		keep, err := change(&p, mapped)
+		if err != nil {
 			return err
+		}
+		p.Realm, p.Epoch = before.Realm, before.Epoch
+		if !p.OIDC.SameBeliefs(*before.OIDC) || p.Trusted != before.Trusted {
+			if err := t.beginEpoch(ctx, before, &p, keep); err != nil {
+				return err
+			}
 		}
 		if err := t.mustHaveRole(ctx, p.DefaultRole); err != nil {
 			return err
@@ -92,14 +110,77 @@ func (s *Store) UpdateProvider(ctx context.Context, uid resource.UID, change fun
 		}
 		p.UpdateTime = s.now()
 		if _, err := t.exec(ctx, `
-			UPDATE identity_providers SET name = $2, description = $3, default_role = $4, detail = $5, secret = $6, disabled = $7, update_ms = $8
+			UPDATE identity_providers SET name = $2, description = $3, default_role = $4, detail = $5, secret = $6, disabled = $7, update_ms = $8,
+				trusted = $9, realm = $10, epoch = $11
 			WHERE uid = $1`,
-			string(uid), p.Name, p.Description, segment(p.DefaultRole), string(detail), sealed(p), p.Disabled, ms(p.UpdateTime)); err != nil {
+			string(uid), p.Name, p.Description, segment(p.DefaultRole), string(detail), sealed(p), p.Disabled, ms(p.UpdateTime),
+			p.Trusted, p.Realm, p.Epoch); err != nil {
 			return err
 		}
 		return t.emit(ctx, resource.ProviderUpdated, uid, uid.Parent(), before, p)
 	})
 	return p, err
+}
+
+// beginEpoch makes everything that a provider vouched for void and gives it
+// another realm. People who are kept move there, unless somebody is there already.
+func (t *tx) beginEpoch(ctx context.Context, before resource.IdentityProvider, p *resource.IdentityProvider, keep func(resource.UID) bool) error {
+	p.Epoch++
+	p.Realm = p.OwnRealm()
+	if p.Trusted {
+		p.Realm = p.IssuerRealm()
+	}
+	if err := t.revoke(ctx, resource.VoucherSubject(before.Voucher())); err != nil {
+		return err
+	}
+	if err := t.endVouched(ctx, before.UID); err != nil {
+		return err
+	}
+	if keep == nil {
+		return nil
+	}
+	var people []resource.Identity
+	err := t.rows(ctx, `SELECT `+identities.columns+` FROM identities AS t WHERE t.provider = $1 AND t.realm = $2 AND NOT EXISTS
+		(SELECT 1 FROM identities AS o WHERE o.realm = $3 AND o.subject = t.subject) ORDER BY t.uid`,
+		[]any{segment(p.UID), before.Realm, p.Realm}, func(row scanner) error {
+			i, err := scanIdentity(row)
+			people = append(people, i)
+			return err
+		})
+	if err != nil {
+		return err
+	}
+	for _, i := range people {
+		if !keep(i.UID) {
+			continue
+		}
+		if err := t.move(ctx, i, *p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// move makes a person one of the people that a provider vouches for now.
+func (t *tx) move(ctx context.Context, i resource.Identity, p resource.IdentityProvider) error {
+	before := i
+	i.Relationship = resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: p.OIDC.Issuer, Subject: i.Relationship.Subject()}}
+	i.Realm, i.UpdateTime = p.Realm, t.s.now()
+	if _, err := t.exec(ctx, `UPDATE identities SET realm = $2 WHERE uid = $1`, string(i.UID), i.Realm); err != nil {
+		return err
+	}
+	return t.updateIdentity(ctx, resource.IdentityUpdated, before, i)
+}
+
+// mappingsOf returns the mappings of a provider.
+func (t *tx) mappingsOf(ctx context.Context, provider resource.UID) (all []resource.ExternalGroupRoleMapping, _ error) {
+	err := t.rows(ctx, `SELECT `+mappings.columns+` FROM external_group_role_mappings AS t WHERE t.parent = $1 ORDER BY t.uid`,
+		[]any{segment(provider)}, func(row scanner) error {
+			m, err := mappings.scan(row)
+			all = append(all, m)
+			return err
+		})
+	return all, err
 }
 
 // DeleteProvider removes a provider that has no mappings and that nobody came
@@ -135,3 +216,30 @@ func (s *Store) DeleteProvider(ctx context.Context, uid resource.UID) error {
 func (s *Store) Providers(ctx context.Context, r Reach, f resource.Filter, p page.Request) (page.Page[resource.IdentityProvider], error) {
 	return list(ctx, s, &providers, r, f, p)
 }
+
+// ProviderOf returns the provider of an issuer that is within reach: the highest
+// in the tree, and of several the oldest. It returns fault.NotFound if there is
+// none.
+func (s *Store) ProviderOf(ctx context.Context, r Reach, issuer string) (best resource.IdentityProvider, _ error) {
+	for _, group := range r.Under {
+		err := s.rows(ctx, `SELECT `+providers.columns+` FROM identity_providers AS t WHERE t.uid > $1 AND t.uid < $2 ORDER BY t.uid LIMIT $3`,
+			[]any{string(group) + "/", string(group) + "0", providersAsked}, func(row scanner) (bool, error) {
+				p, err := providers.scan(row)
+				if err == nil && p.OIDC.Issuer == issuer && (best.UID == "" || p.UID.Depth() < best.UID.Depth() ||
+					p.UID.Depth() == best.UID.Depth() && p.CreateTime.Before(best.CreateTime)) {
+					best = p
+				}
+				return false, err
+			})
+		if err != nil {
+			return best, err
+		}
+	}
+	if best.UID == "" {
+		return best, fault.Missing("identity provider", issuer)
+	}
+	return best, nil
+}
+
+// providersAsked is how many providers of a group are looked at: nobody has more.
+const providersAsked = 1000

@@ -237,7 +237,7 @@ var duels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel
 		p := addProvider(t, s, org, r.UID, "p")
 		update := func(what string) func() error {
 			return func() error {
-				_, err := s.UpdateProvider(t.Context(), p.UID, func(p *resource.IdentityProvider) error { p.OIDC.GroupsClaim += what; return nil })
+				_, err := s.UpdateProvider(t.Context(), p.UID, changed(func(p *resource.IdentityProvider) error { p.OIDC.GroupsClaim += what; return nil }))
 				return err
 			}
 		}

@@ -140,7 +140,7 @@ func (st stage) actsOnTheRest() map[string]act {
 	p, v, m := newProvider(st.org.UID, st.r.UID, "new"), newInvite(st.org.UID, st.r.UID), newMapping(st.p.UID, st.r.UID, "new")
 	promise := func(role resource.UID) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := st.UpdateProvider(ctx, st.p.UID, func(p *resource.IdentityProvider) error { p.DefaultRole = role; return nil })
+			_, err := st.UpdateProvider(ctx, st.p.UID, changed(func(p *resource.IdentityProvider) error { p.DefaultRole = role; return nil }))
 			return err
 		}
 	}

@@ -5,45 +5,88 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-const sessionColumns = `t.id, t.identity, t.act, t.email, t.agent, t.address, t.create_ms, t.used_ms, t.expire_ms, t.cookie IS NOT NULL`
+const sessionColumns = `t.id, t.identity, t.act, t.email, t.agent, t.address, t.create_ms, t.used_ms, t.expire_ms, t.cookie IS NOT NULL,
+	t.provider, t.epoch, t.home, t.narrowing`
 
 func scanSession(row scanner) (s resource.Session, err error) {
-	var act string
-	var created, used, expires int64
-	if err := row.Scan(&s.ID, &s.Identity, &act, &s.Email, &s.Agent, &s.Address, &created, &used, &expires, &s.Browser); err != nil {
+	var act, narrowing string
+	var provider resource.UID
+	var created, used, expires, epoch int64
+	if err := row.Scan(&s.ID, &s.Identity, &act, &s.Email, &s.Agent, &s.Address, &created, &used, &expires, &s.Browser,
+		&provider, &epoch, &s.Home, &narrowing); err != nil {
 		return s, err
 	}
 	s.CreateTime, s.UsedTime, s.ExpireTime = fromMS(created), fromMS(used), fromMS(expires)
+	s.Voucher = resource.NewVoucher(provider, epoch)
+	if narrowing != "" {
+		if err := json.Unmarshal([]byte(narrowing), &s.Narrowing); err != nil {
+			return s, fmt.Errorf("narrowing of session %s: %w", s.ID, err)
+		}
+	}
 	return s, json.Unmarshal([]byte(act), &s.Act)
 }
 
-// StartSession keeps a session whose first refresh token has that digest and
-// ends then. It also forgets sessions that ended long ago. It returns
-// fault.NotFound if the identity is not there.
-func (s *Store) StartSession(ctx context.Context, n resource.Session, digest []byte, ends time.Time) error {
+// insertSession keeps a session, and forgets some that ended long ago. It returns
+// fault.NotFound if the identity is not there, and fault.Aborted if the provider
+// that vouched for it has changed since.
+func (t *tx) insertSession(ctx context.Context, n resource.Session, cookie []byte) error {
 	act, err := json.Marshal(n.Act)
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, func(t *tx) error {
-		var one int
-		err := t.row(ctx, `SELECT 1 FROM identities AS t WHERE t.uid = $1`+s.engine.hold, []any{string(n.Identity)}, &one)
-		if err != nil {
-			return missing(err, "identity", n.Identity)
-		}
-		if err := t.forgetSessions(ctx); err != nil {
+	narrowing := []byte{}
+	if !n.Narrowing.IsZero() {
+		if narrowing, err = json.Marshal(n.Narrowing); err != nil {
 			return err
 		}
-		if _, err := t.exec(ctx, `
-			INSERT INTO sessions (id, identity, act, email, agent, address, create_ms, used_ms, expire_ms)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8)`,
-			n.ID, string(n.Identity), string(act), n.Email, n.Agent, n.Address, ms(n.CreateTime), ms(n.ExpireTime)); err != nil {
+	}
+	var one int
+	err = t.row(ctx, `SELECT 1 FROM identities AS t WHERE t.uid = $1`+t.s.engine.hold, []any{string(n.Identity)}, &one)
+	if err != nil {
+		return missing(err, "identity", n.Identity)
+	}
+	if err := t.stillVouched(ctx, n.Voucher); err != nil {
+		return err
+	}
+	if err := t.forgetSessions(ctx); err != nil {
+		return err
+	}
+	_, err = t.exec(ctx, `
+		INSERT INTO sessions (id, identity, act, email, agent, address, create_ms, used_ms, expire_ms, cookie, provider, epoch, home, narrowing)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9, $10, $11, $12, $13)`,
+		n.ID, string(n.Identity), string(act), n.Email, n.Agent, n.Address, ms(n.CreateTime), ms(n.ExpireTime), cookie,
+		string(n.Voucher.Provider()), n.Voucher.Epoch(), string(n.Home), string(narrowing))
+	return err
+}
+
+// stillVouched holds the provider of a voucher until the commit. It returns
+// fault.Aborted if what the provider believes has changed since: whoever it
+// vouched for is no longer known to be who they were.
+func (t *tx) stillVouched(ctx context.Context, v resource.Voucher) error {
+	if v == "" {
+		return nil
+	}
+	var one int
+	err := t.row(ctx, `SELECT 1 FROM identity_providers AS t WHERE t.uid = $1 AND t.epoch = $2`+t.s.engine.hold,
+		[]any{string(v.Provider()), v.Epoch()}, &one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return fault.New(fault.Aborted, "Aborted: the identity provider has changed; sign in again")
+	}
+	return err
+}
+
+// StartSession keeps a session whose first refresh token has that digest and
+// ends then. Its errors are those of insertSession.
+func (s *Store) StartSession(ctx context.Context, n resource.Session, digest []byte, ends time.Time) error {
+	return s.write(ctx, func(t *tx) error {
+		if err := t.insertSession(ctx, n, nil); err != nil {
 			return err
 		}
 		return t.addRefresh(ctx, n.ID, digest, ends)
@@ -172,8 +215,8 @@ func (s *Store) Sessions(ctx context.Context, identity resource.UID) ([]resource
 }
 
 // EndSession ends a session: its tokens are void from then on, refresh tokens
-// and others. It tells whether there was one. The event is in the groups that
-// answer for its person, or the organizations the person holds a role in.
+// and others. It tells whether there was one. The event is in the group that
+// answers for the session, and in no other.
 func (s *Store) EndSession(ctx context.Context, id string) (ended bool, _ error) {
 	err := s.write(ctx, func(t *tx) (err error) {
 		ended, err = t.endSession(ctx, id, resource.EndRequest)
@@ -196,28 +239,35 @@ func (t *tx) endSession(ctx context.Context, id string, why resource.EndReason) 
 	if _, err := t.exec(ctx, `DELETE FROM sessions WHERE id = $1`, id); err != nil {
 		return false, err
 	}
-	concerned, err := t.concerned(ctx, n.Identity)
-	if err != nil {
-		return false, err
-	}
-	if err := t.tellEnd(ctx, n, concerned, why); err != nil {
+	if err := t.tellEnd(ctx, n, why); err != nil {
 		return false, err
 	}
 	return true, t.revoke(ctx, resource.SessionSubject(id))
 }
 
-// tellEnd leaves an event of a session that was ended with each of the groups
-// concerned, or with none if there are none. A session whose time was over had
-// ended by itself.
-func (t *tx) tellEnd(ctx context.Context, n resource.Session, concerned []resource.UID, why resource.EndReason) error {
+// tellEnd leaves an event of a session that was ended with the group that answers
+// for it, if there is one. A session whose time was over had ended by itself.
+func (t *tx) tellEnd(ctx context.Context, n resource.Session, why resource.EndReason) error {
 	if !t.s.now().Before(n.ExpireTime) {
 		return nil
 	}
-	if len(concerned) == 0 {
-		concerned = []resource.UID{""}
+	return t.emit(ctx, resource.SessionEnded, n.Identity, n.Home, resource.EndedSession{Session: n, Reason: why}, nil)
+}
+
+// endVouched ends the sessions that were begun through a provider.
+func (t *tx) endVouched(ctx context.Context, provider resource.UID) error {
+	var ids []string
+	err := t.rows(ctx, `SELECT t.id FROM sessions AS t WHERE t.provider = $1 ORDER BY t.id`+t.s.engine.lockKey, []any{string(provider)}, func(row scanner) error {
+		var id string
+		err := row.Scan(&id)
+		ids = append(ids, id)
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	for _, group := range concerned {
-		if err := t.emit(ctx, resource.SessionEnded, n.Identity, group, resource.EndedSession{Session: n, Reason: why}, nil); err != nil {
+	for _, id := range ids {
+		if _, err := t.endSession(ctx, id, resource.EndProviderChanged); err != nil {
 			return err
 		}
 	}
@@ -254,27 +304,9 @@ func (t *tx) endAll(ctx context.Context, identity resource.UID, but string, why 
 }
 
 // StartBrowserSession keeps a session that a browser has a cookie of that digest
-// for. It returns fault.NotFound if the identity is not there.
+// for. Its errors are those of insertSession.
 func (s *Store) StartBrowserSession(ctx context.Context, n resource.Session, cookie []byte) error {
-	act, err := json.Marshal(n.Act)
-	if err != nil {
-		return err
-	}
-	return s.write(ctx, func(t *tx) error {
-		var one int
-		err := t.row(ctx, `SELECT 1 FROM identities AS t WHERE t.uid = $1`+s.engine.hold, []any{string(n.Identity)}, &one)
-		if err != nil {
-			return missing(err, "identity", n.Identity)
-		}
-		if err := t.forgetSessions(ctx); err != nil {
-			return err
-		}
-		_, err = t.exec(ctx, `
-			INSERT INTO sessions (id, identity, act, email, agent, address, create_ms, used_ms, expire_ms, cookie)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9)`,
-			n.ID, string(n.Identity), string(act), n.Email, n.Agent, n.Address, ms(n.CreateTime), ms(n.ExpireTime), cookie)
-		return err
-	})
+	return s.write(ctx, func(t *tx) error { return t.insertSession(ctx, n, cookie) })
 }
 
 // sessionNoted is how often the use of a browser's session is noted.
@@ -309,7 +341,7 @@ func (s *Store) BrowserSession(ctx context.Context, cookie []byte, idle time.Dur
 
 // endSessions ends the sessions of an identity that is about to go, whose tokens
 // are void already.
-func (t *tx) endSessions(ctx context.Context, identity resource.UID, concerned []resource.UID) error {
+func (t *tx) endSessions(ctx context.Context, identity resource.UID) error {
 	var all []resource.Session
 	err := t.rows(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.identity = $1 ORDER BY t.id`+t.s.engine.lockKey, []any{string(identity)}, func(row scanner) error {
 		n, err := scanSession(row)
@@ -326,7 +358,7 @@ func (t *tx) endSessions(ctx context.Context, identity resource.UID, concerned [
 		return err
 	}
 	for _, n := range all {
-		if err := t.tellEnd(ctx, n, concerned, resource.EndIdentityDeleted); err != nil {
+		if err := t.tellEnd(ctx, n, resource.EndIdentityDeleted); err != nil {
 			return err
 		}
 	}

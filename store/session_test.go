@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -227,7 +226,9 @@ func sessionEndsTold(t *testing.T, s *store.Store) {
 		{"gone with the identity", resource.EndIdentityDeleted, func(string) error { now = epoch; return s.DeleteIdentity(t.Context(), a.Identity) }},
 	} {
 		before := len(ends(t, s))
-		n := addSession(t, s, a.Identity, way.name, way.name)
+		n := newSession(a.Identity, way.name)
+		n.Home = org.UID
+		must(t, s.StartSession(t.Context(), n, []byte(way.name), epoch.Add(time.Hour)))
 		must(t, way.end(n.ID))
 		must(t, end(n.ID)) // it is gone
 		all := ends(t, s)[before:]
@@ -248,39 +249,27 @@ func sessionEndsTold(t *testing.T, s *store.Store) {
 	}
 }
 
-// sessionEndsHeard ends sessions of people whom several answer for, or nobody.
+// sessionEndsHeard ends sessions that one group answers for, or nobody: where the
+// person is known too is told nothing.
 func sessionEndsHeard(t *testing.T, s *store.Store) {
 	s.Now = func() time.Time { return epoch }
 	org, other := addGroup(t, s, "", "org"), addGroup(t, s, "", "other")
-	folder := addGroup(t, s, org.UID, "folder")
 	role := addRole(t, s, org.UID, "role")
-	account := addAccount(t, s, org.UID, "ann@example.test").Identity
-	arrive := func(name string, provider resource.UID) resource.UID {
-		l, err := s.Arrive(t.Context(), resource.Arrival{Issuer: "https://issuer.test", Subject: name, Name: name, Register: true, Provider: provider})
-		must(t, err)
-		return l.Identity.UID
-	}
-	stranger, guest := arrive("stranger", ""), arrive("guest", "")
-	arrive("employee", addProvider(t, s, org.UID, role.UID, "one").UID)
-	employee := arrive("employee", addProvider(t, s, org.UID, role.UID, "two").UID)
-	for _, in := range []resource.UID{folder.UID, org.UID, other.UID} {
-		addBinding(t, s, in, guest, role.UID)
-	}
-	addBinding(t, s, other.UID, account, role.UID)
-	robot := addIdentity(t, s, folder.UID, "robot").UID
-	for who, want := range map[resource.UID][]resource.UID{
-		account: {org.UID}, employee: {org.UID}, robot: {folder.UID}, stranger: {"/"}, guest: slices.Sorted(slices.Values([]resource.UID{org.UID, other.UID})),
-	} {
+	person := addAccount(t, s, org.UID, "ann@example.test").Identity
+	addBinding(t, s, other.UID, person, role.UID)
+	for _, home := range []resource.UID{org.UID, other.UID, ""} {
 		before := len(ends(t, s))
-		addSession(t, s, who, string(who), string(who))
-		_, err := s.EndSession(t.Context(), string(who))
+		n := newSession(person, "of "+string(home))
+		n.Home = home
+		must(t, s.StartSession(t.Context(), n, []byte(n.ID), epoch.Add(time.Hour)))
+		_, err := s.EndSession(t.Context(), n.ID)
 		must(t, err)
-		var got []resource.UID
-		for _, e := range ends(t, s)[before:] {
-			got = append(got, e.Group)
+		want := home
+		if want == "" {
+			want = "/" // of no group
 		}
-		if slices.Sort(got); !slices.Equal(got, want) {
-			t.Errorf("told to %v, want %v", got, want)
+		if got := ends(t, s)[before:]; len(got) != 1 || got[0].Group != want {
+			t.Errorf("told to %v, want %s alone", got, want)
 		}
 	}
 }

@@ -19,22 +19,19 @@ import (
 // invite they came with.
 //
 // It returns fault.NotFound for a person who is not known and not to be
-// registered, and for a provider that is gone; and fault.FailedPrecondition,
-// with the reason, for an invite that is not good.
+// registered; fault.Aborted if the provider is gone, or what it believes has
+// changed since it vouched; and fault.FailedPrecondition, with the reason, for an
+// invite that is not good.
 func (s *Store) Arrive(ctx context.Context, a resource.Arrival) (l resource.Landing, _ error) {
 	err := s.write(ctx, func(t *tx) error {
 		l = resource.Landing{}
-		if a.Provider != "" {
-			var one int
-			err := t.row(ctx, `SELECT 1 FROM identity_providers AS t WHERE t.uid = $1`+s.engine.hold, []any{string(a.Provider)}, &one)
-			if err != nil {
-				return missing(err, "identity provider", a.Provider)
-			}
+		if err := t.stillVouched(ctx, a.Voucher); err != nil {
+			return err
 		}
 		if err := t.land(ctx, a, &l); err != nil {
 			return err
 		}
-		if a.Provider != "" {
+		if a.SignIn && a.Voucher != "" {
 			if err := t.arriveThrough(ctx, a, &l); err != nil {
 				return err
 			}
@@ -50,21 +47,20 @@ func (s *Store) Arrive(ctx context.Context, a resource.Arrival) (l resource.Land
 // land makes the identity of an arrival, or brings its e-mail address up to
 // date.
 func (t *tx) land(ctx context.Context, a resource.Arrival, l *resource.Landing) error {
-	uid := resource.UserUID(a.Issuer, a.Subject)
 	now := t.s.now()
 	verified, claimed := "", a.Email
 	if a.EmailVerified {
 		verified, claimed = a.Email, ""
 	}
-	before, err := take(ctx, t, &identities, "identity", uid, t.s.engine.lock)
+	before, err := t.person(ctx, a)
 	if errors.Is(err, fault.NotFound) {
-		if !a.Register && a.Invite == nil {
+		if a.Identity != "" || !a.Register && a.Invite == nil {
 			return fault.New(fault.NotFound, "Not found: this person has not been registered; ask for an invite, or sign in with a provider of your organization")
 		}
 		l.New = true
 		l.Identity = resource.Identity{
-			UID: uid, Name: resource.PersonName(a.Name, a.Email, a.Subject), Email: verified, EmailUnverified: claimed,
-			LastSeenTime: now, CreateTime: now, UpdateTime: now,
+			UID: a.UID(), Name: resource.PersonName(a.Name, a.Email, a.Subject), Email: verified, EmailUnverified: claimed,
+			LastSeenTime: now, CreateTime: now, UpdateTime: now, Realm: a.Realm, Provider: a.Voucher.Provider(),
 			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: a.Issuer, Subject: a.Subject}},
 		}
 		return t.insertIdentity(ctx, l.Identity)
@@ -73,16 +69,29 @@ func (t *tx) land(ctx context.Context, a resource.Arrival, l *resource.Landing) 
 		return err
 	}
 	l.Identity = before
-	if a.Email == "" || before.Email == verified && before.EmailUnverified == claimed {
+	if a.Identity != "" || a.Email == "" || before.Email == verified && before.EmailUnverified == claimed {
 		return nil
 	}
 	l.Identity.Email, l.Identity.EmailUnverified, l.Identity.UpdateTime = verified, claimed, now
 	return t.updateIdentity(ctx, resource.IdentityUpdated, before, l.Identity)
 }
 
+// person reads and locks the identity of an arrival.
+func (t *tx) person(ctx context.Context, a resource.Arrival) (resource.Identity, error) {
+	if a.Identity != "" {
+		return take(ctx, t, &identities, "identity", a.Identity, t.s.engine.lock)
+	}
+	i, err := scanIdentity(t.on.QueryRowContext(ctx, personQuery+t.s.engine.lock, a.Realm, a.Subject))
+	return i, missing(err, "identity", a.UID())
+}
+
 // arriveThrough does what a provider's word brings with it.
 func (t *tx) arriveThrough(ctx context.Context, a resource.Arrival, l *resource.Landing) error {
-	provider, now := segment(a.Provider), ms(t.s.now())
+	uid := a.Voucher.Provider()
+	provider, now := segment(uid), ms(t.s.now())
+	if err := t.join(ctx, uid.Root(), l.Identity.UID); err != nil {
+		return err
+	}
 	first, err := t.exec(ctx, `INSERT INTO arrivals (identity, provider, first_ms, last_ms) VALUES ($1, $2, $3, $3)
 		ON CONFLICT (identity, provider) DO NOTHING`, string(l.Identity.UID), provider, now)
 	if err != nil {
@@ -98,11 +107,11 @@ func (t *tx) arriveThrough(ctx context.Context, a resource.Arrival, l *resource.
 	}
 	if first == 1 {
 		var role resource.UID
-		err := t.row(ctx, `SELECT (SELECT r.uid FROM roles AS r WHERE r.seg = t.default_role) FROM identity_providers AS t WHERE t.uid = $1`, []any{string(a.Provider)}, &role)
+		err := t.row(ctx, `SELECT (SELECT r.uid FROM roles AS r WHERE r.seg = t.default_role) FROM identity_providers AS t WHERE t.uid = $1`, []any{string(uid)}, &role)
 		if err != nil {
 			return err
 		}
-		if _, err := t.ensure(ctx, a.Provider.Parent(), l.Identity.UID, role); err != nil {
+		if _, err := t.ensure(ctx, uid.Parent(), l.Identity.UID, role); err != nil {
 			return err
 		}
 	}
@@ -130,22 +139,21 @@ func (t *tx) mapGroups(ctx context.Context, a resource.Arrival, l *resource.Land
 	type place struct{ scope, role resource.UID }
 	wanted := map[place]bool{}
 	var order []place
-	err := t.rows(ctx, `SELECT `+mappings.columns+` FROM external_group_role_mappings AS t WHERE t.parent = $1 ORDER BY t.uid`, []any{segment(a.Provider)}, func(row scanner) error {
-		m, err := mappings.scan(row)
-		p := place{m.Scope, m.Role}
-		if err == nil && slices.Contains(a.Groups, m.ExternalGroup) && !wanted[p] {
+	provider := a.Voucher.Provider()
+	mapped, err := t.mappingsOf(ctx, provider)
+	if err != nil {
+		return err
+	}
+	for _, m := range mapped {
+		if p := (place{m.Scope, m.Role}); slices.Contains(a.Groups, m.ExternalGroup) && !wanted[p] {
 			wanted[p] = true
 			order = append(order, p)
 		}
-		return err
-	})
-	if err != nil {
-		return err
 	}
 	var lost []resource.RoleBinding
 	err = t.rows(ctx, `SELECT `+plain.columns+` FROM role_bindings AS t WHERE t.seg IN
 		(SELECT m.binding FROM mapped_bindings AS m WHERE m.identity = $1 AND m.provider = $2) ORDER BY t.uid`,
-		[]any{string(l.Identity.UID), segment(a.Provider)}, func(row scanner) error {
+		[]any{string(l.Identity.UID), segment(provider)}, func(row scanner) error {
 			b, err := plain.scan(row)
 			if err == nil && !wanted[place{b.Group(), b.Role}] {
 				lost = append(lost, b)
@@ -164,7 +172,7 @@ func (t *tx) mapGroups(ctx context.Context, a resource.Arrival, l *resource.Land
 			continue
 		}
 		if _, err := t.exec(ctx, `INSERT INTO mapped_bindings (binding, identity, provider) VALUES ($1, $2, $3)`,
-			segment(uid), string(l.Identity.UID), segment(a.Provider)); err != nil {
+			segment(uid), string(l.Identity.UID), segment(provider)); err != nil {
 			return err
 		}
 	}
@@ -255,7 +263,7 @@ func (t *tx) redeem(ctx context.Context, a resource.Arrival, l *resource.Landing
 	if err != nil {
 		return err
 	}
-	if err := t.addressed(ctx, i, a); err != nil {
+	if err := addressed(i, a); err != nil {
 		return err
 	}
 	group := i.UID.Parent()
@@ -263,6 +271,9 @@ func (t *tx) redeem(ctx context.Context, a resource.Arrival, l *resource.Landing
 		return err
 	}
 	l.Joined = group
+	if err := t.join(ctx, group.Root(), l.Identity.UID); err != nil {
+		return err
+	}
 	if _, err := t.exec(ctx, `INSERT INTO joins (grp, invite, identity, role, at_ms) VALUES ($1, $2, $3, $4, $5)`,
 		segment(group), string(i.UID), string(l.Identity.UID), string(i.Role), ms(t.s.now())); err != nil {
 		return err
@@ -299,10 +310,10 @@ func (t *tx) takeInvite(ctx context.Context, p resource.Presented) (resource.Gro
 }
 
 // addressed checks that an invite with an address is redeemed by whoever has it.
-// An address counts if a provider of the invite's organization has verified it,
-// or if it is that of an account of the organization: anybody can run an issuer
-// that verifies whatever they like.
-func (t *tx) addressed(ctx context.Context, i resource.GroupInvite, a resource.Arrival) error {
+// An address counts if a provider has verified it that the operator trusts, or
+// that is in the invite's group or one above it; or if it is that of an account
+// of the organization. Anybody can run an issuer that verifies whatever they like.
+func addressed(i resource.GroupInvite, a resource.Arrival) error {
 	if i.Email == "" {
 		return nil
 	}
@@ -316,19 +327,7 @@ func (t *tx) addressed(ctx context.Context, i resource.GroupInvite, a resource.A
 	if !a.EmailVerified {
 		return fault.Unmet("INVITE_UNVERIFIED_EMAIL", "the invite is for an e-mail address that has not been verified")
 	}
-	if a.Provider != "" && a.Provider.Root() == i.UID.Root() {
-		return nil
-	}
-	known := false
-	err := t.rows(ctx, `SELECT `+providers.columns+` FROM identity_providers AS t WHERE t.a1 = $1`, []any{segment(i.UID.Root())}, func(row scanner) error {
-		p, err := providers.scan(row)
-		known = known || err == nil && !p.Disabled && p.OIDC.Issuer == a.Issuer
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if !known {
+	if !a.Trusted && !a.Voucher.Provider().Parent().Covers(i.UID) {
 		return fault.Unmet("INVITE_UNVERIFIED_EMAIL", "the invite is for an e-mail address that no provider of its organization has verified")
 	}
 	return nil
@@ -399,8 +398,8 @@ func (s *Store) SetSignInRules(ctx context.Context, r resource.SignInRules) erro
 // of its providers that is in use.
 func ownersThrough(ctx context.Context, row func(context.Context, string, []any, ...any) error, org resource.UID) (n int, err error) {
 	err = row(ctx, `SELECT count(*) FROM role_bindings AS b WHERE b.parent = $1 AND b.role = $2 AND EXISTS
-		(SELECT 1 FROM arrivals AS a JOIN identity_providers AS p ON p.seg = a.provider
-			WHERE a.identity = b.identity AND p.a1 = $1 AND p.disabled = $3)`, []any{segment(org), segment(resource.OwnerRole), false}, &n)
+		(SELECT 1 FROM arrivals AS a JOIN identity_providers AS p ON p.seg = a.provider JOIN identities AS i ON i.uid = a.identity
+			WHERE a.identity = b.identity AND p.a1 = $1 AND p.disabled = $3 AND i.realm = p.realm)`, []any{segment(org), segment(resource.OwnerRole), false}, &n)
 	return n, err
 }
 
@@ -422,18 +421,26 @@ func (s *Store) LocalAllowed(ctx context.Context, a resource.Account) (bool, err
 	return others == 0, err
 }
 
-// ProvidersOf returns the providers of an organization that people can sign in
-// with, by name.
-func (s *Store) ProvidersOf(ctx context.Context, org resource.UID) ([]resource.IdentityProvider, error) {
+// ProvidersFor returns the providers that speak for a group and that people can
+// sign in with: those of the group and of the groups above it, by name. A
+// provider of a folder does not speak for its organization.
+func (s *Store) ProvidersFor(ctx context.Context, group resource.UID) ([]resource.IdentityProvider, error) {
 	var all []resource.IdentityProvider
-	err := s.rows(ctx, `SELECT `+providers.columns+` FROM identity_providers AS t WHERE t.a1 = $1 ORDER BY t.name, t.seg LIMIT 100`, []any{segment(org)}, func(row scanner) (bool, error) {
-		p, err := providers.scan(row)
-		if !p.Disabled {
-			all = append(all, p)
+	for _, g := range append(group.Ancestors(), group) {
+		err := s.rows(ctx, `SELECT `+providers.columns+` FROM identity_providers AS t WHERE t.parent = $1 ORDER BY t.name, t.seg LIMIT 100`,
+			[]any{segment(g)}, func(row scanner) (bool, error) {
+				p, err := providers.scan(row)
+				if err == nil && p.UID.Parent() == g && !p.Disabled {
+					all = append(all, p)
+				}
+				return false, err
+			})
+		if err != nil {
+			return nil, err
 		}
-		return false, err
-	})
-	return all, err
+	}
+	slices.SortStableFunc(all, func(a, b resource.IdentityProvider) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
 }
 
 // RolesFor returns the names of the roles that somebody gets who comes through a
@@ -462,42 +469,19 @@ func (s *Store) RolesFor(ctx context.Context, p resource.IdentityProvider, group
 }
 
 // HomesOf returns the groups that answer for an identity: that it is in, that its
-// account is in, or that it came through a provider of. A person whom nobody
-// answers for has none.
+// account is in, or whose providers it came through. A person whom nobody answers
+// for has none.
 func (s *Store) HomesOf(ctx context.Context, identity resource.UID) (all []resource.UID, _ error) {
 	if !identity.IsRoot() {
 		return []resource.UID{identity.Parent()}, nil
 	}
-	err := s.rows(ctx, homesQuery, []any{string(identity)}, func(row scanner) (bool, error) {
-		var uid resource.UID
-		err := row.Scan(&uid)
-		all = append(all, uid.Parent())
-		return false, err
-	})
-	return all, err
-}
-
-const homesQuery = `SELECT t.uid FROM accounts AS t WHERE t.identity = $1
-	UNION SELECT p.uid FROM identity_providers AS p JOIN arrivals AS a ON a.provider = p.seg WHERE a.identity = $1`
-
-// concerned returns the groups that are told what happens to a person, each once:
-// those that answer for them, and else the organizations they hold a role in.
-func (t *tx) concerned(ctx context.Context, identity resource.UID) (all []resource.UID, _ error) {
-	if !identity.IsRoot() {
-		return []resource.UID{identity.Parent()}, nil
-	}
-	read := func(query string, group func(resource.UID) resource.UID) error {
-		return t.rows(ctx, query, []any{string(identity)}, func(row scanner) error {
+	err := s.rows(ctx, `SELECT t.uid FROM accounts AS t WHERE t.identity = $1
+		UNION SELECT p.uid FROM identity_providers AS p JOIN arrivals AS a ON a.provider = p.seg WHERE a.identity = $1`,
+		[]any{string(identity)}, func(row scanner) (bool, error) {
 			var uid resource.UID
 			err := row.Scan(&uid)
-			all = append(all, group(uid))
-			return err
+			all = append(all, uid.Parent())
+			return false, err
 		})
-	}
-	err := read(homesQuery, resource.UID.Parent)
-	if err == nil && len(all) == 0 {
-		err = read(`SELECT g.uid FROM groups AS g WHERE g.seg IN (SELECT b.a1 FROM role_bindings AS b WHERE b.identity = $1)`, resource.UID.Root)
-	}
-	slices.Sort(all)
-	return slices.Compact(all), err
+	return all, err
 }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +24,7 @@ import (
 // A Store is a database. It is safe for concurrent use.
 type Store struct {
 	Now func() time.Time
+	Log *slog.Logger // of what an operator should know
 
 	engine engine
 	read   *sql.DB
@@ -81,7 +83,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{Now: time.Now, seen: newSeen(), parents: parents, texts: &texts{all: map[int64]versioned{}}, asked: known, eraSize: eraSize}
+	s := &Store{Now: time.Now, Log: slog.Default(), seen: newSeen(), parents: parents, texts: &texts{all: map[int64]versioned{}}, asked: known, eraSize: eraSize}
 	open := s.openSQLite
 	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
 		open = s.openPostgres

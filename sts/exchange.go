@@ -83,7 +83,7 @@ func (s *Service) assume(ctx context.Context, uid resource.UID, bearer string, c
 	if err != nil {
 		return Token{}, err
 	}
-	act, err := s.accept(ctx, p, bearer)
+	backing, err := s.accept(ctx, p, bearer)
 	if remembered && errors.Is(err, fault.PermissionDenied) {
 		s.known.forget(uid) // another replica may have changed it a moment ago
 		if p, _, err = s.party(ctx, uid); errors.Is(err, fault.NotFound) {
@@ -92,15 +92,23 @@ func (s *Service) assume(ctx context.Context, uid resource.UID, bearer string, c
 		if err != nil {
 			return Token{}, err
 		}
-		act, err = s.accept(ctx, p, bearer)
+		backing, err = s.accept(ctx, p, bearer)
 	}
 	if err != nil {
 		return Token{}, s.record(ctx, p, bearer, err)
 	}
 	s.noteSeen(ctx, p)
-	claims.Subject, claims.Act = uid, act
-	claims.Email, claims.EmailVerified = p.identity.Email, p.identity.Email != ""
-	return s.mint(ctx, claims, time.Time{})
+	claims.Subject, claims.Act, claims.Session, claims.Voucher = uid, backing.act, backing.session, backing.voucher
+	claims.Email = p.identity.Email
+	return s.mint(ctx, claims, backing.until)
+}
+
+// A backing is what stands behind a token that is about to be made.
+type backing struct {
+	act     *resource.Upstream
+	session string           // of a token of ours: the new one ends with it
+	voucher resource.Voucher // and is void with its provider's word
+	until   time.Time        // and does not outlive it; the zero time for the tokens of others
 }
 
 // party returns an identity from memory or from the store.
@@ -118,32 +126,75 @@ func (s *Service) party(ctx context.Context, uid resource.UID) (p *party, rememb
 	return p, false, nil
 }
 
-// accept returns who stands behind a credential, if it stands for p.
-func (s *Service) accept(ctx context.Context, p *party, bearer string) (*resource.Upstream, error) {
+// accept returns what stands behind a credential, if it stands for p.
+func (s *Service) accept(ctx context.Context, p *party, bearer string) (backing, error) {
 	if p.matcher == nil {
-		return nil, s.denied(ctx, "identity")
+		return backing{}, s.denied(ctx, "identity")
 	}
 	if p.identity.Relationship.AWS != nil {
-		return s.acceptAWS(ctx, p, bearer)
+		act, err := s.acceptAWS(ctx, p, bearer)
+		return backing{act: act}, err
 	}
 	tok, err := parse(bearer)
 	if err != nil {
-		return nil, err
+		return backing{}, err
 	}
 	c := credential(tok)
 	if !p.matcher.AcceptsIssuer(c.Issuer) {
-		return nil, s.denied(ctx, "iss")
+		return backing{}, s.denied(ctx, "iss")
 	}
-	if err := s.verify(ctx, p, bearer, tok); err != nil {
-		return nil, err
+	out := backing{act: &resource.Upstream{Issuer: c.Issuer, Subject: c.Subject, Audience: c.Audience}}
+	switch match := p.identity.Relationship.ClaimMatch; {
+	case match == nil:
+		out.act.Issuer = "" // it did not vouch: the identity's own keys did
+		err = s.verify(ctx, p, tok)
+	case tok.Issuer == s.issuer.Address():
+		err = s.chain(ctx, match, bearer, &out)
+	default:
+		err = s.verify(ctx, p, tok)
+	}
+	if err != nil {
+		return backing{}, err
 	}
 	if err := s.timely(tok); err != nil {
-		return nil, err
+		return backing{}, err
 	}
 	if claim := p.matcher.Mismatch(c); claim != "" {
-		return nil, s.denied(ctx, claim)
+		return backing{}, s.denied(ctx, claim)
 	}
-	return &resource.Upstream{Issuer: c.Issuer, Subject: c.Subject, Audience: c.Audience}, nil
+	return out, nil
+}
+
+// maxChain is how many identities of ours one token can be assumed through.
+const maxChain = 8
+
+// chain accepts one of our own tokens for another identity. The identity must
+// name our issuer and its subject exactly: what somebody may become is followed
+// by these (authz.RequireBecome), and a pattern cannot be. What the token depends
+// on, the new one does too.
+func (s *Service) chain(ctx context.Context, match *resource.ClaimMatch, bearer string, out *backing) error {
+	switch {
+	case match.Issuer == "":
+		return s.denied(ctx, "iss")
+	case match.Subject == "":
+		return s.denied(ctx, "sub")
+	}
+	caller, err := s.own(ctx, bearer)
+	if err != nil {
+		return err
+	}
+	if !caller.Narrowing().IsZero() { // it was made to do less than its identity may
+		return refused("", "a token that is narrowed cannot stand for another identity")
+	}
+	out.act.Act, out.session, out.voucher, out.until = caller.Act, caller.Session, caller.Voucher, caller.Expires
+	depth := 0
+	for act := out.act; act != nil; act = act.Act {
+		depth++
+	}
+	if depth > maxChain {
+		return refused("act", "the token was assumed through too many identities")
+	}
+	return nil
 }
 
 // credential is what a token says.
@@ -151,20 +202,14 @@ func credential(tok *trust.Token) resource.Credential {
 	return resource.Credential{Issuer: tok.Issuer, Subject: tok.Subject, Audience: tok.Audience, Claim: tok.Claim}
 }
 
-// verify checks the signature of a token whose issuer p trusts.
-func (s *Service) verify(ctx context.Context, p *party, bearer string, tok *trust.Token) error {
+// verify checks the signature of a token of others whose issuer p trusts.
+func (s *Service) verify(ctx context.Context, p *party, tok *trust.Token) error {
 	var err error
 	switch {
 	case p.identity.Relationship.StaticKeysExpired(s.now()):
 		return s.denied(ctx, "key")
 	case p.identity.Relationship.StaticKeys != nil:
 		err = p.keys.Verify(tok)
-	case tok.Issuer == s.issuer.Address():
-		caller, err := s.own(ctx, bearer)
-		if err == nil && (caller.Caps != nil || caller.Scopes != nil) { // it was made to do less than its identity may
-			return refused("", "a token that is narrowed cannot stand for another identity")
-		}
-		return err
 	default:
 		err = s.trust.Verify(ctx, tok)
 	}
@@ -223,37 +268,52 @@ func (s *Service) viaProvider(ctx context.Context, uid resource.UID, bearer stri
 		return Token{}, err
 	}
 	idp, err := s.store.Provider(ctx, uid)
-	if errors.Is(err, fault.NotFound) || err == nil && (idp.OIDC.Issuer != tok.Issuer || idp.Disabled) {
+	if errors.Is(err, fault.NotFound) || err == nil && idp.Disabled {
 		return Token{}, s.denied(ctx, "iss")
 	}
 	if err != nil {
 		return Token{}, err
 	}
-	person := resource.Identity{Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{
-		Issuer: idp.OIDC.Issuer, Subject: tok.Subject, Audience: idp.OIDC.ClientID,
-	}}}
-	act, err := s.accept(ctx, newParty(person, s.audiences), bearer)
+	subject, err := s.vouched(ctx, idp, tok, bearer)
 	if err != nil {
 		return Token{}, err
 	}
-	subject := tok.Subject
-	if idp.OIDC.CorrelationRule == resource.CorrelationObjectID {
-		var ok bool
-		if subject, ok = tok.Claim("oid"); !ok {
-			return Token{}, s.denied(ctx, "oid")
-		}
-	}
-	known, _, err := s.party(ctx, resource.UserUID(tok.Issuer, subject))
+	person, err := s.store.Person(ctx, idp.Realm, subject)
 	if errors.Is(err, fault.NotFound) {
 		return Token{}, fault.New(fault.NotFound, "Not found: this person has not been registered; sign in with a browser or an invite first")
 	}
 	if err != nil {
 		return Token{}, err
 	}
-	s.noteSeen(ctx, known)
-	claims.Subject, claims.Act = known.identity.UID, act
-	claims.Email, claims.EmailVerified = known.identity.Email, known.identity.Email != ""
+	if known, _, err := s.party(ctx, person.UID); err == nil {
+		s.noteSeen(ctx, known)
+	}
+	claims.Subject, claims.Act = person.UID, &resource.Upstream{Issuer: tok.Issuer, Subject: tok.Subject, Audience: tok.Audience}
+	claims.Voucher, claims.Email, claims.EmailVerified = idp.Voucher(), person.Email, person.Email != "" && idp.Trusted
 	return s.mint(ctx, claims, time.Time{})
+}
+
+// vouched returns the subject by which a provider knows the person that a token is
+// about. It returns fault.PermissionDenied if the token is not the provider's: of
+// its issuer, and for its client.
+func (s *Service) vouched(ctx context.Context, idp resource.IdentityProvider, tok *trust.Token, bearer string) (string, error) {
+	believes := resource.Identity{Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{
+		Issuer: idp.OIDC.Issuer, Subject: tok.Subject, Audience: idp.OIDC.ClientID,
+	}}}
+	if tok.Issuer == s.issuer.Address() { // a provider is somebody else
+		return "", s.denied(ctx, "iss")
+	}
+	if _, err := s.accept(ctx, newParty(believes, s.audiences), bearer); err != nil {
+		return "", err
+	}
+	if !idp.OIDC.ByObjectID() {
+		return tok.Subject, nil
+	}
+	subject, ok := tok.Claim("oid")
+	if !ok {
+		return "", s.denied(ctx, "oid")
+	}
+	return subject, nil
 }
 
 // again returns a token like the one of ours that is presented, for another
@@ -264,21 +324,28 @@ func (s *Service) again(ctx context.Context, bearer string, tok *trust.Token, cl
 	if err != nil {
 		return Token{}, err
 	}
-	claims.Subject, claims.Act, claims.Session = caller.Identity, caller.Act, caller.Session
+	claims.Subject, claims.Act, claims.Session, claims.Voucher = caller.Identity, caller.Act, caller.Session, caller.Voucher
 	claims.Email, claims.EmailVerified = caller.Email, caller.EmailVerified
-	if caller.Caps != nil {
-		narrowed := *caller.Caps
-		if claims.Caps != nil {
-			narrowed = narrowed.Without(narrowed.Without(*claims.Caps))
-		}
-		claims.Caps = &narrowed
-	}
-	if caller.Scopes != nil {
-		if claims.Scopes, err = within(caller.Scopes, claims.Scopes); err != nil {
-			return Token{}, err
-		}
+	if err := narrow(&claims, caller.Narrowing()); err != nil {
+		return Token{}, err
 	}
 	return s.mint(ctx, claims, tok.Expiry)
+}
+
+// narrow leaves of what a token is to be good for what an earlier narrowing
+// allows. It returns fault.InvalidArgument for scopes that are outside of it.
+func narrow(claims *token.Claims, to resource.Narrowing) (err error) {
+	if to.Caps != nil {
+		left := *to.Caps
+		if claims.Caps != nil {
+			left = left.Without(left.Without(*claims.Caps))
+		}
+		claims.Caps = &left
+	}
+	if to.Scopes != nil {
+		claims.Scopes, err = within(to.Scopes, claims.Scopes)
+	}
+	return err
 }
 
 // own returns whom one of our tokens for the API stands for.

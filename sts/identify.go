@@ -6,63 +6,71 @@ import (
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/trust"
 )
 
-// A Person is who a token is about.
-type Person struct {
-	Identity        resource.UID // if the token is ours
-	Issuer, Subject string       // of the credential behind it
-	Name            string
-	Email           string
-	EmailVerified   bool
-}
-
 // Identify returns who is behind a token, known here or not. The token is one of
-// ours, or of an issuer that was asked for it for us: for our address, or for a
-// client that we are. It returns fault.Unauthenticated for any other, and
-// fault.Unavailable if the issuer cannot be asked.
-func (s *Service) Identify(ctx context.Context, bearer string, clients map[string][]string) (p Person, _ error) {
+// ours, or of an issuer that was asked for it for us: for our address, or for the
+// client that we are to one of the providers, which then vouches for the person.
+// It returns fault.Unauthenticated for any other, fault.PermissionDenied for one
+// of ours that is narrowed, and fault.Unavailable if the issuer cannot be asked.
+func (s *Service) Identify(ctx context.Context, bearer string, providers []resource.IdentityProvider) (a resource.Arrival, _ error) {
 	if bearer == "" {
-		return p, refused("", "a bearer token is required")
+		return a, refused("", "a bearer token is required")
 	}
 	tok, err := parse(bearer)
 	if err != nil {
-		return p, err
+		return a, err
 	}
 	if tok.Issuer == s.issuer.Address() {
 		return s.identifyOwn(ctx, bearer)
 	}
-	c := credential(tok)
-	audiences := append(slices.Clone(s.audiences), clients[c.Issuer]...)
-	match := resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: c.Issuer, Subject: c.Subject}}
-	if _, err := s.accept(ctx, newParty(resource.Identity{Relationship: match}, audiences), bearer); err != nil {
-		if f := fault.From(err); f.Code == fault.PermissionDenied {
-			return p, refused(f.Metadata["claim"], "the token was not made for this service")
-		}
-		return p, err
+	a = resource.Arrival{Issuer: tok.Issuer, Subject: tok.Subject, Realm: tok.Issuer}
+	if idp, ok := asked(tok, providers); ok {
+		a.Realm, a.Voucher, a.Trusted = idp.Realm, idp.Voucher(), idp.Trusted
+		a.Subject, err = s.vouched(ctx, idp, tok, bearer)
+	} else {
+		match := resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: tok.Issuer, Subject: tok.Subject}}
+		_, err = s.accept(ctx, newParty(resource.Identity{Relationship: match}, s.audiences), bearer)
 	}
-	p.Issuer, p.Subject = c.Issuer, c.Subject
-	p.Name, _ = tok.Claim("name")
-	p.Email, _ = tok.Claim("email")
+	if f := fault.From(err); err != nil && f.Code == fault.PermissionDenied {
+		return a, refused(f.Metadata["claim"], "the token was not made for this service")
+	}
+	if err != nil {
+		return a, err
+	}
+	a.Name, _ = tok.Claim("name")
+	a.Email, _ = tok.Claim("email")
 	verified, _ := tok.Claim("email_verified")
-	p.EmailVerified = verified == "true"
-	return p, nil
+	a.EmailVerified = verified == "true"
+	return a, nil
 }
 
-func (s *Service) identifyOwn(ctx context.Context, bearer string) (p Person, _ error) {
+// asked returns the provider whose client a token is for.
+func asked(tok *trust.Token, providers []resource.IdentityProvider) (resource.IdentityProvider, bool) {
+	i := slices.IndexFunc(providers, func(p resource.IdentityProvider) bool {
+		return p.OIDC.Issuer == tok.Issuer && slices.Contains(tok.Audience, p.OIDC.ClientID)
+	})
+	if i < 0 {
+		return resource.IdentityProvider{}, false
+	}
+	return providers[i], true
+}
+
+func (s *Service) identifyOwn(ctx context.Context, bearer string) (a resource.Arrival, _ error) {
 	if err := s.authz.Confirm(ctx); err != nil {
-		return p, err
+		return a, err
 	}
 	c, err := s.own(ctx, bearer)
 	if err != nil {
-		return p, err
+		return a, err
 	}
-	p.Identity, p.Email, p.EmailVerified = c.Identity, c.Email, c.EmailVerified
+	if !c.Narrowing().IsZero() {
+		return a, fault.New(fault.PermissionDenied, "Permission denied: a token that is narrowed cannot act on the person behind it")
+	}
+	a = resource.Arrival{Identity: c.Identity, Voucher: c.Voucher, Email: c.Email}
 	if c.Act != nil {
-		p.Issuer, p.Subject = c.Act.Issuer, c.Act.Subject
+		a.Issuer, a.Subject = c.Act.Issuer, c.Act.Subject
 	}
-	if !c.EmailVerified {
-		p.Email = ""
-	}
-	return p, nil
+	return a, nil
 }

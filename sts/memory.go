@@ -23,6 +23,9 @@ type party struct {
 
 func newParty(i resource.Identity, audiences []string) *party {
 	p := &party{identity: i}
+	if i.UID.IsRoot() && !i.OfInstallation() {
+		return p // a provider's person: its issuer alone does not vouch for them
+	}
 	m, err := resource.NewMatcher(i.Relationship, audiences)
 	if err != nil {
 		return p // was stored by another version; nobody is taken for it

@@ -66,8 +66,14 @@ func (s *Service) life() time.Duration {
 }
 
 // StartSession begins a session of a person who has signed in and returns its id
-// and its first refresh token. n says who it is, through what, and from where.
-func (s *Service) StartSession(ctx context.Context, n resource.Session) (id string, refresh Token, _ error) {
+// and its first refresh token. n says who it is, through what, and from where. Its
+// tokens stay within the capabilities and scopes of w.
+func (s *Service) StartSession(ctx context.Context, n resource.Session, w Wish) (id string, refresh Token, _ error) {
+	claims, err := s.claims(w)
+	if err != nil {
+		return "", Token{}, err
+	}
+	n.Narrowing = resource.Narrowing{Caps: claims.Caps, Scopes: claims.Scopes}
 	now := s.now().UTC().Truncate(time.Millisecond)
 	n.ID, n.CreateTime, n.UsedTime, n.ExpireTime = rand.Text(), now, now, now.Add(s.life())
 	ends := now.Add(min(s.idle(), s.life())).Truncate(time.Second)
@@ -109,8 +115,18 @@ func (s *Service) forSession(ctx context.Context, n resource.Session, claims tok
 	if p, _, err := s.party(ctx, n.Identity); err == nil {
 		s.noteSeen(ctx, p)
 	}
-	claims.Subject, claims.Act, claims.Session = n.Identity, n.Act, n.ID
-	claims.Email, claims.EmailVerified = n.Email, n.Email != ""
+	claims.Subject, claims.Act, claims.Session, claims.Voucher = n.Identity, n.Act, n.ID, n.Voucher
+	claims.Email = n.Email
+	if n.Voucher != "" && n.Email != "" {
+		idp, err := s.store.Provider(ctx, n.Voucher.Provider())
+		if err != nil {
+			return Token{}, err
+		}
+		claims.EmailVerified = idp.Trusted // an address is anybody's word unless the operator trusts the provider
+	}
+	if err := narrow(&claims, n.Narrowing); err != nil {
+		return Token{}, err
+	}
 	return s.mint(ctx, claims, n.ExpireTime)
 }
 

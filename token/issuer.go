@@ -64,7 +64,8 @@ type Claims struct {
 	Act           *resource.Upstream // the credential the identity was assumed with
 	Email         string
 	EmailVerified bool
-	Session       string // the sign-in the token belongs to, if any
+	Session       string           // the sign-in the token belongs to, if any
+	Voucher       resource.Voucher // the identity provider that vouched for the person, if any
 	Caps          *resource.Capabilities
 	Scopes        []resource.UID
 	Life          time.Duration // 0 is DefaultLife
@@ -104,6 +105,7 @@ type payload struct {
 	EmailVerified bool               `json:"email_verified,omitempty"`
 	Act           *resource.Upstream `json:"act,omitempty"`
 	Session       string             `json:"sid,omitempty"`
+	Voucher       resource.Voucher   `json:"idp,omitempty"`
 	Caps          *capset            `json:"cap,omitempty"`
 	Scopes        *[]resource.UID    `json:"scopes,omitempty"` // none at all is not the same as not narrowed
 	Webhook       *webhook           `json:"webhook,omitempty"`
@@ -152,7 +154,7 @@ func (i *Issuer) Mint(ctx context.Context, c Claims) (string, error) {
 	p := payload{
 		Issuer: i.issuer, Subject: string(c.Subject), Audience: c.Audience,
 		IssuedAt: now.Unix(), NotBefore: now.Unix(), Expiry: ends.Unix(), ID: rand.Text(),
-		Email: c.Email, EmailVerified: c.EmailVerified, Act: c.Act, Session: c.Session, Caps: (*capset)(c.Caps),
+		Email: c.Email, EmailVerified: c.EmailVerified, Act: c.Act, Session: c.Session, Voucher: c.Voucher, Caps: (*capset)(c.Caps),
 	}
 	if c.Scopes != nil {
 		p.Scopes = &c.Scopes

@@ -314,6 +314,8 @@ func TestVerifyRefuses(t *testing.T) {
 			"no issuer":                 {f.with("iss", nil), "the token is from another issuer"},
 			"a subject of another kind": {f.with("sub", "ann"), "the subject of the token is not an identity"},
 			"claims of other types":     {f.with("sub", 7), "the claims of the token cannot be read"},
+			"a claim nobody knows":      {f.with("narrowed", "to nothing"), "the claims of the token cannot be read"},
+			"a claim in other letters":  {f.with("Scopes", []string{}), "the claims of the token cannot be read"},
 			"a wrong set of caps":       {f.with("cap", "AAAA"), "the claims of the token cannot be read"},
 			"alg none":                  {f.unsigned("none", ""), "the token is not signed with ES256"},
 			"alg none, signed":          {f.unsigned("none", strings.Split(good, ".")[2]), "the token is not signed with ES256"},

@@ -1,6 +1,7 @@
 package token
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/sha256"
@@ -91,11 +92,47 @@ func (i *Issuer) open(ctx context.Context, raw string) (payload, error) {
 	if err != nil {
 		return payload{}, refused("the signature of the token is wrong")
 	}
-	var p payload
-	if err := json.Unmarshal(body, &p); err != nil {
+	return decode(body)
+}
+
+// decode reads the claims of one of our tokens. A name that is spelled in other
+// letters, given twice or unknown to this version is refused: what it means is
+// not guessed, because it could narrow the token.
+func decode(body []byte) (p payload, _ error) {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.DisallowUnknownFields()
+	if !plainNames(body) || dec.Decode(&p) != nil {
 		return payload{}, refused("the claims of the token cannot be read")
 	}
 	return p, nil
+}
+
+// claimNames are the names that our tokens have claims of.
+var claimNames = []string{
+	"iss", "sub", "aud", "iat", "nbf", "exp", "jti", "email", "email_verified", "act", "sid", "idp", "cap", "scopes", "webhook",
+}
+
+// plainNames reports whether an object has claims of our tokens only, each once.
+func plainNames(body []byte) bool {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
+		return false
+	}
+	seen := map[string]bool{}
+	for dec.More() {
+		key, err := dec.Token()
+		name, ok := key.(string)
+		if err != nil || !ok || seen[name] || !slices.Contains(claimNames, name) {
+			return false
+		}
+		seen[name] = true
+		var value json.RawMessage
+		if dec.Decode(&value) != nil {
+			return false
+		}
+	}
+	_, err := dec.Token()
+	return err == nil && !dec.More()
 }
 
 // key returns the public key of that id, or nil if there is none. Another
@@ -132,7 +169,7 @@ func (i *Issuer) check(p payload, audience string) error {
 
 func (p payload) caller() authz.Caller {
 	c := authz.Caller{
-		Identity: resource.UID(p.Subject), Act: p.Act, Email: p.Email, EmailVerified: p.EmailVerified, Session: p.Session,
+		Identity: resource.UID(p.Subject), Act: p.Act, Email: p.Email, EmailVerified: p.EmailVerified, Session: p.Session, Voucher: p.Voucher,
 		Issued: time.Unix(p.IssuedAt, 0).UTC(), Expires: time.Unix(p.Expiry, 0).UTC(), Audience: p.Audience, Caps: (*resource.Capabilities)(p.Caps),
 	}
 	if p.Scopes != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -162,7 +163,8 @@ type sessionStatus struct {
 	Issuer   string `json:"issuer" yaml:"issuer"`
 	Identity string `json:"identity" yaml:"identity"`
 	Email    string `json:"email,omitempty" yaml:"email,omitempty"`
-	Actor    string `json:"actor,omitempty" yaml:"actor,omitempty"` // who the token's issuer knows as the identity
+	Actor    string `json:"actor,omitempty" yaml:"actor,omitempty"`       // who the token's issuer knows as the identity
+	Provider string `json:"provider,omitempty" yaml:"provider,omitempty"` // the identity provider that vouched for them
 	Expiry   string `json:"expiry" yaml:"expiry"`
 	Expired  bool   `json:"expired" yaml:"expired"`
 	Kept     string `json:"kept" yaml:"kept"`
@@ -242,6 +244,7 @@ func (st *sessionStatus) describe(token string, now time.Time) {
 		return
 	}
 	st.Identity, st.Email = c.Subject, c.Email
+	st.Provider, _, _ = strings.Cut(c.Voucher, "#")
 	if c.Actor.Subject != "" {
 		st.Actor = c.Actor.Subject + " at " + c.Actor.Issuer
 	}
@@ -282,7 +285,7 @@ func (a *app) printStatus(st sessionStatus) error {
 		until += ", which is over"
 	}
 	a.printPairs([][2]string{
-		{"server", st.API}, {"issuer", st.Issuer}, {"identity", st.Identity}, {"email", st.Email}, {"proven by", st.Actor},
+		{"server", st.API}, {"issuer", st.Issuer}, {"identity", st.Identity}, {"email", st.Email}, {"proven by", st.Actor}, {"provider", st.Provider},
 		{"until", until}, {"token in", st.Kept}, {"renewed", cmp.Or(st.Renews, "not at all")},
 	})
 	return nil

@@ -209,9 +209,15 @@ type WhoAmI struct {
 	// The caller's verified e-mail address.
 	Email string `protobuf:"bytes,102,opt,name=email,proto3" json:"email,omitempty"`
 	// How the caller is called.
-	Profile       *Profile `protobuf:"bytes,103,opt,name=profile,proto3" json:"profile,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Profile *Profile `protobuf:"bytes,103,opt,name=profile,proto3" json:"profile,omitempty"`
+	// The uid of the identity provider that vouched for the caller, if one did.
+	IdentityProvider string `protobuf:"bytes,1000,opt,name=identity_provider,json=identityProvider,proto3" json:"identity_provider,omitempty"`
+	// Its name.
+	IdentityProviderName string `protobuf:"bytes,1001,opt,name=identity_provider_name,json=identityProviderName,proto3" json:"identity_provider_name,omitempty"`
+	// The operator trusts it to speak to all organizations.
+	IdentityProviderTrusted bool `protobuf:"varint,1002,opt,name=identity_provider_trusted,json=identityProviderTrusted,proto3" json:"identity_provider_trusted,omitempty"`
+	unknownFields           protoimpl.UnknownFields
+	sizeCache               protoimpl.SizeCache
 }
 
 func (x *WhoAmI) Reset() {
@@ -298,6 +304,27 @@ func (x *WhoAmI) GetProfile() *Profile {
 		return x.Profile
 	}
 	return nil
+}
+
+func (x *WhoAmI) GetIdentityProvider() string {
+	if x != nil {
+		return x.IdentityProvider
+	}
+	return ""
+}
+
+func (x *WhoAmI) GetIdentityProviderName() string {
+	if x != nil {
+		return x.IdentityProviderName
+	}
+	return ""
+}
+
+func (x *WhoAmI) GetIdentityProviderTrusted() bool {
+	if x != nil {
+		return x.IdentityProviderTrusted
+	}
+	return false
 }
 
 // Profile is what a person is called.
@@ -563,7 +590,7 @@ const file_holdfast_auth_auth_proto_rawDesc = "" +
 	"identityIdJ\x04\b\x02\x10\x03J\x04\b\x04\x10\x05J\x04\b\x05\x10\x06J\x04\b\x06\x10\a\";\n" +
 	"\aSession\x12\x1a\n" +
 	"\bidentity\x18\x01 \x01(\tR\bidentity\x12\x14\n" +
-	"\x05group\x18\x02 \x01(\tR\x05group\"\xdd\x03\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\"\xff\x04\n" +
 	"\x06WhoAmI\x12\x16\n" +
 	"\x06issuer\x18\x01 \x01(\tR\x06issuer\x12\x18\n" +
 	"\asubject\x18\x02 \x01(\tR\asubject\x12\x1a\n" +
@@ -572,7 +599,10 @@ const file_holdfast_auth_auth_proto_rawDesc = "" +
 	"\tissued_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bissuedAt\x12D\n" +
 	"\fcapabilities\x18e \x03(\v2 .holdfast.auth.WhoAmI.CapabilityR\fcapabilities\x12\x14\n" +
 	"\x05email\x18f \x01(\tR\x05email\x120\n" +
-	"\aprofile\x18g \x01(\v2\x16.holdfast.auth.ProfileR\aprofile\x1a\x89\x01\n" +
+	"\aprofile\x18g \x01(\v2\x16.holdfast.auth.ProfileR\aprofile\x12,\n" +
+	"\x11identity_provider\x18\xe8\a \x01(\tR\x10identityProvider\x125\n" +
+	"\x16identity_provider_name\x18\xe9\a \x01(\tR\x14identityProviderName\x12;\n" +
+	"\x19identity_provider_trusted\x18\xea\a \x01(\bR\x17identityProviderTrusted\x1a\x89\x01\n" +
 	"\n" +
 	"Capability\x12,\n" +
 	"\x05group\x18\x01 \x01(\v2\x16.holdfast.iam.v1.GroupR\x05group\x12)\n" +

@@ -195,6 +195,8 @@ type Identity struct {
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When the identity last changed.
 	UpdateTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=update_time,json=updateTime,proto3" json:"update_time,omitempty"`
+	// The uid of the identity provider that vouches for a person.
+	IdentityProvider string `protobuf:"bytes,1000,opt,name=identity_provider,json=identityProvider,proto3" json:"identity_provider,omitempty"`
 	// How a caller proves to be this identity.
 	//
 	// Types that are valid to be assigned to Relationship:
@@ -299,6 +301,13 @@ func (x *Identity) GetUpdateTime() *timestamppb.Timestamp {
 		return x.UpdateTime
 	}
 	return nil
+}
+
+func (x *Identity) GetIdentityProvider() string {
+	if x != nil {
+		return x.IdentityProvider
+	}
+	return ""
 }
 
 func (x *Identity) GetRelationship() isIdentity_Relationship {
@@ -787,9 +796,12 @@ type LookupIdentityRequest struct {
 	// The address of the issuer they sign in with.
 	Issuer string `protobuf:"bytes,1,opt,name=issuer,proto3" json:"issuer,omitempty"`
 	// The subject the issuer knows them by.
-	Subject       string `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Subject string `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
+	// The uid of the identity provider that vouches for them. Without it, the one
+	// of that issuer that the caller may see; without any, the installation.
+	IdentityProvider string `protobuf:"bytes,1000,opt,name=identity_provider,json=identityProvider,proto3" json:"identity_provider,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *LookupIdentityRequest) Reset() {
@@ -832,6 +844,13 @@ func (x *LookupIdentityRequest) GetIssuer() string {
 func (x *LookupIdentityRequest) GetSubject() string {
 	if x != nil {
 		return x.Subject
+	}
+	return ""
+}
+
+func (x *LookupIdentityRequest) GetIdentityProvider() string {
+	if x != nil {
+		return x.IdentityProvider
 	}
 	return ""
 }
@@ -1577,7 +1596,7 @@ var File_holdfast_iam_v2beta1_identities_proto protoreflect.FileDescriptor
 
 const file_holdfast_iam_v2beta1_identities_proto_rawDesc = "" +
 	"\n" +
-	"%holdfast/iam/v2beta1/identities.proto\x12\x14holdfast.iam.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xb6\r\n" +
+	"%holdfast/iam/v2beta1/identities.proto\x12\x14holdfast.iam.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xe9\r\n" +
 	"\bIdentity\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x17\n" +
 	"\x04name\x18\x02 \x01(\tB\x03\xe0A\x02R\x04name\x12 \n" +
@@ -1590,7 +1609,8 @@ const file_holdfast_iam_v2beta1_identities_proto_rawDesc = "" +
 	"createTime\x12@\n" +
 	"\vupdate_time\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampB\x03\xe0A\x03R\n" +
-	"updateTime\x12L\n" +
+	"updateTime\x121\n" +
+	"\x11identity_provider\x18\xe8\a \x01(\tB\x03\xe0A\x03R\x10identityProvider\x12L\n" +
 	"\vclaim_match\x18\x14 \x01(\v2).holdfast.iam.v2beta1.Identity.ClaimMatchH\x00R\n" +
 	"claimMatch\x12L\n" +
 	"\vstatic_keys\x18\x15 \x01(\v2).holdfast.iam.v2beta1.Identity.StaticKeysH\x00R\n" +
@@ -1666,10 +1686,11 @@ const file_holdfast_iam_v2beta1_identities_proto_rawDesc = "" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
-	"\f_total_count\"S\n" +
+	"\f_total_count\"\x81\x01\n" +
 	"\x15LookupIdentityRequest\x12\x1b\n" +
 	"\x06issuer\x18\x01 \x01(\tB\x03\xe0A\x02R\x06issuer\x12\x1d\n" +
-	"\asubject\x18\x02 \x01(\tB\x03\xe0A\x02R\asubject\"/\n" +
+	"\asubject\x18\x02 \x01(\tB\x03\xe0A\x02R\asubject\x12,\n" +
+	"\x11identity_provider\x18\xe8\a \x01(\tR\x10identityProvider\"/\n" +
 	"\x16LookupIdentityResponse\x12\x15\n" +
 	"\x03uid\x18\x01 \x01(\tB\x03\xe0A\x03R\x03uid\"\xd8\x04\n" +
 	"\x10IdentityMetadata\x12\x15\n" +

@@ -171,7 +171,10 @@ type IdentityProvider struct {
 	// Lists leave it out.
 	Scim *IdentityProvider_SCIM `protobuf:"bytes,21,opt,name=scim,proto3" json:"scim,omitempty"`
 	// Nobody can sign in with the provider yet, but for trying it.
-	Disabled      bool `protobuf:"varint,1000,opt,name=disabled,proto3" json:"disabled,omitempty"`
+	Disabled bool `protobuf:"varint,1000,opt,name=disabled,proto3" json:"disabled,omitempty"`
+	// The operator trusts the provider to speak for its issuer to all
+	// organizations: its people are the installation's.
+	Trusted       bool `protobuf:"varint,1001,opt,name=trusted,proto3" json:"trusted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -274,6 +277,13 @@ func (x *IdentityProvider) GetScim() *IdentityProvider_SCIM {
 func (x *IdentityProvider) GetDisabled() bool {
 	if x != nil {
 		return x.Disabled
+	}
+	return false
+}
+
+func (x *IdentityProvider) GetTrusted() bool {
+	if x != nil {
+		return x.Trusted
 	}
 	return false
 }
@@ -574,7 +584,11 @@ type UpdateIdentityProviderRequest struct {
 	// in a JSON body, or not at their default over gRPC.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	// All checks run, nothing is written, the answer is what would have been.
-	ValidateOnly  bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	ValidateOnly bool `protobuf:"varint,1000,opt,name=validate_only,json=validateOnly,proto3" json:"validate_only,omitempty"`
+	// If the issuer, the client or the correlation rule changes, the provider's
+	// people are new people, without the roles of those before. With this, those
+	// stay who they are who hold nothing that the caller does not hold.
+	KeepPeople    bool `protobuf:"varint,1001,opt,name=keep_people,json=keepPeople,proto3" json:"keep_people,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -626,6 +640,13 @@ func (x *UpdateIdentityProviderRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 func (x *UpdateIdentityProviderRequest) GetValidateOnly() bool {
 	if x != nil {
 		return x.ValidateOnly
+	}
+	return false
+}
+
+func (x *UpdateIdentityProviderRequest) GetKeepPeople() bool {
+	if x != nil {
+		return x.KeepPeople
 	}
 	return false
 }
@@ -883,7 +904,7 @@ var File_holdfast_iam_v2beta1_identity_providers_proto protoreflect.FileDescript
 
 const file_holdfast_iam_v2beta1_identity_providers_proto_rawDesc = "" +
 	"\n" +
-	"-holdfast/iam/v2beta1/identity_providers.proto\x12\x14holdfast.iam.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\x86\f\n" +
+	"-holdfast/iam/v2beta1/identity_providers.proto\x12\x14holdfast.iam.v2beta1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\"\xa6\f\n" +
 	"\x10IdentityProvider\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x03\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12\x17\n" +
 	"\x04name\x18\x02 \x01(\tB\x03\xe0A\x02R\x04name\x12 \n" +
@@ -895,7 +916,8 @@ const file_holdfast_iam_v2beta1_identity_providers_proto_rawDesc = "" +
 	"\fdefault_role\x18\x06 \x01(\tB\x03\xe0A\x02R\vdefaultRole\x12A\n" +
 	"\x04oidc\x18\x14 \x01(\v2+.holdfast.iam.v2beta1.IdentityProvider.OIDCH\x00R\x04oidc\x12D\n" +
 	"\x04scim\x18\x15 \x01(\v2+.holdfast.iam.v2beta1.IdentityProvider.SCIMB\x03\xe0A\x03R\x04scim\x12\x1b\n" +
-	"\bdisabled\x18\xe8\a \x01(\bR\bdisabled\x1a\xe2\x03\n" +
+	"\bdisabled\x18\xe8\a \x01(\bR\bdisabled\x12\x1e\n" +
+	"\atrusted\x18\xe9\a \x01(\bB\x03\xe0A\x03R\atrusted\x1a\xe2\x03\n" +
 	"\x04OIDC\x12\x1b\n" +
 	"\x06issuer\x18\x01 \x01(\tB\x03\xe0A\x02R\x06issuer\x12 \n" +
 	"\tclient_id\x18\x02 \x01(\tB\x03\xe0A\x02R\bclientId\x12+\n" +
@@ -944,12 +966,14 @@ const file_holdfast_iam_v2beta1_identity_providers_proto_rawDesc = "" +
 	"\x1dCreateIdentityProviderRequest\x12!\n" +
 	"\x06parent\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x06parent\x12X\n" +
 	"\x11identity_provider\x18\x02 \x01(\v2&.holdfast.iam.v2beta1.IdentityProviderB\x03\xe0A\x02R\x10identityProvider\x12$\n" +
-	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"\xe2\x01\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"\x84\x02\n" +
 	"\x1dUpdateIdentityProviderRequest\x12^\n" +
 	"\x11identity_provider\x18\x01 \x01(\v2&.holdfast.iam.v2beta1.IdentityProviderB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x10identityProvider\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12$\n" +
-	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\"b\n" +
+	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly\x12 \n" +
+	"\vkeep_people\x18\xe9\a \x01(\bR\n" +
+	"keepPeople\"b\n" +
 	"\x1dDeleteIdentityProviderRequest\x12\x1b\n" +
 	"\x03uid\x18\x01 \x01(\tB\t\xe0A\x02\x90\xaf\xa8\xd2\x05\x01R\x03uid\x12$\n" +
 	"\rvalidate_only\x18\xe8\a \x01(\bR\fvalidateOnly2\x9b\t\n" +

@@ -41,6 +41,8 @@ const (
 	EndReason_END_REASON_PASSWORD_RESET EndReason = 3
 	// The identity was deleted.
 	EndReason_END_REASON_IDENTITY_DELETED EndReason = 4
+	// What the identity provider believes has changed that it was begun with.
+	EndReason_END_REASON_PROVIDER_CHANGED EndReason = 5
 )
 
 // Enum value maps for EndReason.
@@ -51,6 +53,7 @@ var (
 		2: "END_REASON_REPLAY",
 		3: "END_REASON_PASSWORD_RESET",
 		4: "END_REASON_IDENTITY_DELETED",
+		5: "END_REASON_PROVIDER_CHANGED",
 	}
 	EndReason_value = map[string]int32{
 		"END_REASON_UNSPECIFIED":      0,
@@ -58,6 +61,7 @@ var (
 		"END_REASON_REPLAY":           2,
 		"END_REASON_PASSWORD_RESET":   3,
 		"END_REASON_IDENTITY_DELETED": 4,
+		"END_REASON_PROVIDER_CHANGED": 5,
 	}
 )
 
@@ -111,9 +115,11 @@ type Session struct {
 	Browser bool `protobuf:"varint,9,opt,name=browser,proto3" json:"browser,omitempty"`
 	// What a person calls the program: of a browser its name and its system,
 	// else what it says itself.
-	Program       string `protobuf:"bytes,10,opt,name=program,proto3" json:"program,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Program string `protobuf:"bytes,10,opt,name=program,proto3" json:"program,omitempty"`
+	// The uid of the identity provider it was begun with, if any.
+	IdentityProvider string `protobuf:"bytes,11,opt,name=identity_provider,json=identityProvider,proto3" json:"identity_provider,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Session) Reset() {
@@ -212,6 +218,13 @@ func (x *Session) GetBrowser() bool {
 func (x *Session) GetProgram() string {
 	if x != nil {
 		return x.Program
+	}
+	return ""
+}
+
+func (x *Session) GetIdentityProvider() string {
+	if x != nil {
+		return x.IdentityProvider
 	}
 	return ""
 }
@@ -1587,7 +1600,7 @@ var File_holdfast_signin_v1_signin_proto protoreflect.FileDescriptor
 
 const file_holdfast_signin_v1_signin_proto_rawDesc = "" +
 	"\n" +
-	"\x1fholdfast/signin/v1/signin.proto\x12\x12holdfast.signin.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\x1a-holdfast/iam/v2beta1/identity_providers.proto\"\xeb\x02\n" +
+	"\x1fholdfast/signin/v1/signin.proto\x12\x12holdfast.signin.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1bgoogle/protobuf/empty.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&holdfast/annotations/annotations.proto\x1a\x1aholdfast/common/uidp.proto\x1a-holdfast/iam/v2beta1/identity_providers.proto\"\x98\x03\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fidentity_uid\x18\x02 \x01(\tR\videntityUid\x12\x14\n" +
@@ -1601,7 +1614,8 @@ const file_holdfast_signin_v1_signin_proto_rawDesc = "" +
 	"\acurrent\x18\b \x01(\bR\acurrent\x12\x18\n" +
 	"\abrowser\x18\t \x01(\bR\abrowser\x12\x18\n" +
 	"\aprogram\x18\n" +
-	" \x01(\tR\aprogram\"|\n" +
+	" \x01(\tR\aprogram\x12+\n" +
+	"\x11identity_provider\x18\v \x01(\tR\x10identityProvider\"|\n" +
 	"\fEndedSession\x125\n" +
 	"\asession\x18\x01 \x01(\v2\x1b.holdfast.signin.v1.SessionR\asession\x125\n" +
 	"\x06reason\x18\x02 \x01(\x0e2\x1d.holdfast.signin.v1.EndReasonR\x06reason\"8\n" +
@@ -1695,13 +1709,14 @@ const file_holdfast_signin_v1_signin_proto_rawDesc = "" +
 	"\x05email\x18\x06 \x01(\tR\x05email\x127\n" +
 	"\tjoin_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\bjoinTime\"C\n" +
 	"\x11ListJoinsResponse\x12.\n" +
-	"\x05joins\x18\x01 \x03(\v2\x18.holdfast.signin.v1.JoinR\x05joins*\x96\x01\n" +
+	"\x05joins\x18\x01 \x03(\v2\x18.holdfast.signin.v1.JoinR\x05joins*\xb7\x01\n" +
 	"\tEndReason\x12\x1a\n" +
 	"\x16END_REASON_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12END_REASON_REQUEST\x10\x01\x12\x15\n" +
 	"\x11END_REASON_REPLAY\x10\x02\x12\x1d\n" +
 	"\x19END_REASON_PASSWORD_RESET\x10\x03\x12\x1f\n" +
-	"\x1bEND_REASON_IDENTITY_DELETED\x10\x042\xbc\v\n" +
+	"\x1bEND_REASON_IDENTITY_DELETED\x10\x04\x12\x1f\n" +
+	"\x1bEND_REASON_PROVIDER_CHANGED\x10\x052\xbc\v\n" +
 	"\rSignInService\x12\x86\x01\n" +
 	"\fListSessions\x12'.holdfast.signin.v1.ListSessionsRequest\x1a(.holdfast.signin.v1.ListSessionsResponse\"#\x82\xd3\xe4\x93\x02\x15\x12\x13/signin/v1/sessions\x8a\xaf\xa8\xd2\x05\x02\x12\x00\x12w\n" +
 	"\n" +

@@ -1,0 +1,66 @@
+package authz
+
+import (
+	"context"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// maxBecome is how many identities are followed from one that somebody could
+// become. Nobody but an attacker chains more.
+const maxBecome = 256
+
+// RequireBecome returns nil if the caller holds everything that whoever becomes an
+// identity could do: what the identity holds, and what every identity holds that
+// it can assume with its tokens, and so on. It returns fault.PermissionDenied if
+// the caller does not, and fault.FailedPrecondition if there are too many to
+// follow.
+func (c *Checker) RequireBecome(ctx context.Context, identity resource.UID) error {
+	caller, err := c.caller(ctx)
+	if err != nil {
+		return err
+	}
+	return c.RequireBecomeBy(ctx, caller, identity)
+}
+
+// RequireBecomeBy is RequireBecome for somebody who need not be the caller of the
+// request.
+func (c *Checker) RequireBecomeBy(ctx context.Context, by Caller, identity resource.UID) error {
+	all, err := c.becoming(ctx, identity)
+	if err != nil {
+		return err
+	}
+	for _, i := range all {
+		for _, held := range c.GrantsOf(i) {
+			if err := denial(c.missing(&by, held.Capabilities, held.Group), held.Group); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// becoming returns an identity and every other that can be assumed, in one
+// exchange or several, by whoever has become it: those that trust our own issuer
+// with it as their subject.
+func (c *Checker) becoming(ctx context.Context, identity resource.UID) ([]resource.UID, error) {
+	all := []resource.UID{identity}
+	for next := all; c.Issuer != "" && len(next) > 0; {
+		found, err := c.store.TrustingUs(ctx, c.Issuer, next, maxBecome)
+		if err != nil {
+			return nil, err
+		}
+		next = nil
+		for _, uid := range found {
+			if !slices.Contains(all, uid) {
+				all, next = append(all, uid), append(next, uid)
+			}
+		}
+		if len(all) > maxBecome {
+			return nil, fault.Unmet("TOO_MANY_IDENTITIES", "more than %d identities could be assumed through this one", maxBecome)
+		}
+	}
+	return all, nil
+}
