@@ -416,6 +416,12 @@ func TestJoiningByDomain(t *testing.T) {
 		must(t, err)
 		_, err = w.LookupGroup(worker)
 		want(t, "by the word of nobody", err, fault.NotFound)
+		_, err = w.LookupGroup(w.vouched(t, w.acme.UID, "me@Joined.example"))
+		want(t, "by the word of another organization's provider", err, fault.NotFound)
+		folder, err := w.CreateGroup(w.owner, string(g.UID), resource.Group{Name: "folder"})
+		must(t, err)
+		_, err = w.LookupGroup(w.vouched(t, folder.UID, "me@Joined.example"))
+		want(t, "by the word of a folder's provider", err, fault.NotFound)
 		worker = w.vouched(t, g.UID, "me@Joined.example")
 		if found, err := w.LookupGroup(worker); err != nil || found.UID != g.UID {
 			t.Errorf("lookup = %+v, %v", found, err)

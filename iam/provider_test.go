@@ -109,6 +109,39 @@ func TestBadProviders(t *testing.T) {
 	})
 }
 
+// TestProviderSecret changes what a provider believes: the secret of before is not
+// kept for somebody else.
+func TestProviderSecret(t *testing.T) {
+	each(t, iam.Config{}, func(t *testing.T, w *world) {
+		p, err := w.CreateProvider(w.owner, w.acme.UID, provider(func(p *resource.IdentityProvider) { p.OIDC.PKCE = true }))
+		must(t, err)
+		for name, tt := range map[string]struct {
+			change func(*resource.OIDC)
+			kept   bool
+		}{
+			"another issuer": {func(o *resource.OIDC) { o.Issuer += "/x" }, false},
+			"another client": {func(o *resource.OIDC) { o.ClientID += "x" }, false},
+			"another claim":  {func(o *resource.OIDC) { o.GroupsClaim += "x" }, true},
+			"another secret": {func(o *resource.OIDC) { o.ClientID, o.ClientSecret.Plain = o.ClientID+"y", "new" }, true},
+		} {
+			_, err := w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error { p.OIDC.ClientSecret.Plain = "secret"; return nil })
+			must(t, err)
+			_, err = w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error { tt.change(p.OIDC); return nil })
+			must(t, err)
+			got, err := w.GetProvider(w.owner, p.UID)
+			if err != nil || got.OIDC.ClientSecret.Empty() == tt.kept {
+				t.Errorf("%s: kept is %t, %v", name, !got.OIDC.ClientSecret.Empty(), err)
+			}
+		}
+		_, err = w.TrustProvider(t.Context(), p.UID, true)
+		must(t, err)
+		got, err := w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error { p.OIDC.Issuer += "/y"; return nil })
+		if err != nil || got.Trusted {
+			t.Errorf("the operator trusts what they have not seen: %v", err)
+		}
+	})
+}
+
 func TestMappings(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		p, err := w.CreateProvider(w.owner, w.acme.UID, provider(same))
