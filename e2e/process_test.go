@@ -59,6 +59,7 @@ type procDev struct {
 	Organization resource.UID `json:"organizationUid"`
 	Owner        resource.UID `json:"ownerUid"`
 	Token        string       `json:"token"`
+	RefreshToken string
 }
 
 // A proc is a holdfastd in dev mode, in a process of its own.
