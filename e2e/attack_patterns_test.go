@@ -200,4 +200,3 @@ func (w *world) explainsLargePattern(t *testing.T, other otherOrganization) {
 		}
 	}
 }
-

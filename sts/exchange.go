@@ -3,6 +3,7 @@ package sts
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"time"
 
@@ -84,15 +85,18 @@ func (s *Service) assume(ctx context.Context, uid resource.UID, bearer string, c
 		return Token{}, err
 	}
 	act, err := s.accept(ctx, p, bearer)
-	if remembered && errors.Is(err, fault.PermissionDenied) {
-		s.known.forget(uid) // another replica may have changed it a moment ago
-		if p, _, err = s.party(ctx, uid); errors.Is(err, fault.NotFound) {
+	if remembered && errors.Is(err, fault.PermissionDenied) { // another replica may have changed it a moment ago
+		changed, rerr := s.reread(ctx, p)
+		if errors.Is(rerr, fault.NotFound) {
 			return Token{}, s.denied(ctx, "iss")
 		}
-		if err != nil {
-			return Token{}, err
+		if rerr != nil {
+			return Token{}, rerr
 		}
-		act, err = s.accept(ctx, p, bearer)
+		if changed != p {
+			p = changed
+			act, err = s.accept(ctx, p, bearer)
+		}
 	}
 	if err != nil {
 		return Token{}, s.record(ctx, p, bearer, err)
@@ -116,6 +120,22 @@ func (s *Service) party(ctx context.Context, uid resource.UID) (p *party, rememb
 	p = newParty(i, s.audiences)
 	s.known.put(p, mark)
 	return p, false, nil
+}
+
+// reread returns an identity as the store has it now, or p itself if its
+// relationship has not changed: its patterns are not compiled again because
+// somebody presents bad credentials.
+func (s *Service) reread(ctx context.Context, p *party) (*party, error) {
+	i, err := s.store.Identity(ctx, p.identity.UID)
+	if err == nil && reflect.DeepEqual(i.Relationship, p.identity.Relationship) {
+		return p, nil
+	}
+	s.known.forget(p.identity.UID)
+	if err != nil {
+		return nil, err
+	}
+	p, _, err = s.party(ctx, i.UID)
+	return p, err
 }
 
 // accept returns who stands behind a credential, if it stands for p.
@@ -166,7 +186,7 @@ func (s *Service) verify(ctx context.Context, p *party, bearer string, tok *trus
 		}
 		return err
 	default:
-		err = s.trust.Verify(ctx, tok)
+		err = s.trust.Verify(ctx, p.asker, tok)
 	}
 	var away *trust.Unreachable
 	switch {
@@ -232,7 +252,9 @@ func (s *Service) viaProvider(ctx context.Context, uid resource.UID, bearer stri
 	person := resource.Identity{Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{
 		Issuer: idp.OIDC.Issuer, Subject: tok.Subject, Audience: idp.OIDC.ClientID,
 	}}}
-	act, err := s.accept(ctx, newParty(person, s.audiences), bearer)
+	p := newParty(person, s.audiences)
+	p.asker = trust.Asker{Tenant: string(uid.Root()), Reason: trust.Named}
+	act, err := s.accept(ctx, p, bearer)
 	if err != nil {
 		return Token{}, err
 	}

@@ -35,7 +35,11 @@ func (s *Service) Identify(ctx context.Context, bearer string, clients map[strin
 	c := credential(tok)
 	audiences := append(slices.Clone(s.audiences), clients[c.Issuer]...)
 	match := resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: c.Issuer, Subject: c.Subject}}
-	if _, err := s.accept(ctx, newParty(resource.Identity{Relationship: match}, audiences), bearer); err != nil {
+	who := newParty(resource.Identity{Relationship: match}, audiences)
+	if len(clients[c.Issuer]) > 0 {
+		who.asker = personAsker(c.Issuer)
+	}
+	if _, err := s.accept(ctx, who, bearer); err != nil {
 		if f := fault.From(err); f.Code == fault.PermissionDenied {
 			return p, refused(f.Metadata["claim"], "the token was not made for this service")
 		}
