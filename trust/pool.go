@@ -179,6 +179,8 @@ func (t *Issuers) learn(i *issuer, keys KeySet) {
 		if p.kept.Contains(i.name) {
 			p.count(i.size() - before)
 		}
+	}
+	for p := range i.holders { // once all are counted, since room can be made in any of them
 		t.place(p, i)
 	}
 }
