@@ -103,8 +103,9 @@ type Unreachable struct {
 	Err    error
 }
 
+// Error is for the log: it says more than Reason.
 func (u *Unreachable) Error() string {
-	return "the keys of " + u.Issuer + " cannot be had: " + u.Reason()
+	return fmt.Sprintf("the keys of %s cannot be had: %v", u.Issuer, u.Err)
 }
 func (u *Unreachable) Unwrap() error { return u.Err }
 
