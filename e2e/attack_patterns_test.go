@@ -200,3 +200,77 @@ func (w *world) explainsLargePattern(t *testing.T, other otherOrganization) {
 		}
 	}
 }
+
+// TestAttackUnsignedDenials has strangers present tokens that nobody has signed.
+// What is recorded shows those who may read the identity what came, but no
+// pattern was run on its claims, and no near miss was looked for, until somebody
+// reads it.
+func TestAttackUnsignedDenials(t *testing.T) {
+	eachWorld(t, func(t *testing.T, w *world) {
+		f := newFakeIssuer(t, w)
+		identity := w.workload(t, f.url, func(m *iampb.Identity_ClaimMatch) {
+			m.Sub = &iampb.Identity_ClaimMatch_SubjectPattern{SubjectPattern: "job-[a-z]+"}
+			m.Claims = map[string]string{"env": "prod"}
+		})
+		w.exchange(t, f.token(map[string]any{"sub": "job-x", "env": "prod"}), identity)
+		asked := f.asked.Load()
+		for name, tt := range map[string]struct {
+			bearer   string
+			code     codes.Code
+			verified bool
+			checks   map[string]string // claim and a part of its cause, of those that do not fit
+			absent   string            // a claim that was not looked at
+		}{
+			"unsigned":  {jws(rsaHeader, f.claims(map[string]any{"sub": "JOB-x", "env": "Prod"}), nothing), codes.Unauthenticated, false, map[string]string{"signature": "changed", "env": "upper and lower case"}, "sub"},
+			"of others": {jws(rsaHeader, f.claims(map[string]any{"iss": f.url + "/", "sub": "JOB-x"}), nothing), codes.PermissionDenied, false, map[string]string{"iss": "slash"}, "sub"},
+			"signed":    {f.token(map[string]any{"sub": "JOB-x", "env": "prod"}), codes.PermissionDenied, true, map[string]string{"sub": "upper and lower case"}, ""},
+		} {
+			t.Run(name, func(t *testing.T) {
+				_, st := w.exchangeHTTP(t, tt.bearer, w.wish(identity))
+				if st.Code() != tt.code {
+					t.Fatalf("%v, want %v", st, tt.code)
+				}
+				d := w.lastDenial(t, identity, st.Message())
+				if d.GetSignatureVerified() != tt.verified {
+					t.Errorf("verified: %v", d)
+				}
+				got := map[string]string{}
+				for _, c := range d.GetChecks() {
+					if c.GetClaim() == tt.absent {
+						t.Errorf("a pattern was run on %s", c.GetClaim())
+					}
+					if !c.GetOk() {
+						got[c.GetClaim()] = c.GetCause()
+					}
+				}
+				for claim, cause := range tt.checks {
+					if !strings.Contains(got[claim], cause) {
+						t.Errorf("%s: %q, want %q", claim, got[claim], cause)
+					}
+				}
+			})
+		}
+		if n := f.asked.Load(); n != asked {
+			t.Errorf("the issuer was asked %d times for what was refused", n-asked)
+		}
+	})
+}
+
+// lastDenial waits for the denial of that message.
+func (w *world) lastDenial(t *testing.T, identity, message string) (found *federationpb.Denial) {
+	t.Helper()
+	client := federationpb.NewFederationServiceClient(w.conn)
+	procUntil(t, "the denial is kept", func() bool {
+		got, err := client.ListDenials(bearing(t, w.Token), &federationpb.ListDenialsRequest{IdentityUid: identity})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range got.GetDenials() {
+			if d.GetMessage() == message {
+				found = d
+			}
+		}
+		return found != nil
+	})
+	return found
+}
