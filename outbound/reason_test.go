@@ -19,9 +19,9 @@ import (
 // listens.
 func TestAttackReasons(t *testing.T) {
 	port := closedPort(t, "127.0.0.2")
-	silent := silentPort(t, "127.0.0.2")
+	silent, cas := silentPort(t, "127.0.0.2")
 	rude := rudePort(t, "127.0.0.2")
-	const name = "https://internal.example"
+	const name = "https://example.com"
 	told := map[string]string{}
 	for what, tt := range map[string]struct {
 		answer  []string // of the name server
@@ -38,13 +38,13 @@ func TestAttackReasons(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			nameServer(t, func() []string { return tt.answer })
-			c := outbound.Client(outbound.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, Timeout: 300 * time.Millisecond})
+			c := outbound.Client(outbound.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, CAs: cas, Timeout: 300 * time.Millisecond})
 			err := get(t, c, tt.address)
 			if err == nil {
 				t.Fatal("it was reached")
 			}
 			told[outbound.Reason(err)] = what
-			for _, secret := range []string{"10.0", "169.254", "127.0", "internal.example", port, silent} {
+			for _, secret := range []string{"10.0", "169.254", "127.0", "example.com", port, silent} {
 				if strings.Contains(outbound.Reason(err), secret) {
 					t.Errorf("the reason tells %s: %s", secret, outbound.Reason(err))
 				}
@@ -90,12 +90,18 @@ func closedPort(t *testing.T, host string) string {
 	return portOf(l)
 }
 
-// silentPort returns a port that takes connections and says nothing.
-func silentPort(t *testing.T, host string) string {
+// silentPort returns a port that takes requests for example.com and does not
+// answer them, and who vouches for it.
+func silentPort(t *testing.T, host string) (string, *x509.CertPool) {
 	t.Helper()
-	l := listen(t, host)
-	t.Cleanup(func() { l.Close() })
-	return portOf(l)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	s.Listener.Close()
+	s.Listener = listen(t, host)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	cas := x509.NewCertPool()
+	cas.AddCert(s.Certificate())
+	return portOf(s.Listener), cas
 }
 
 // rudePort returns a port that ends every connection.
