@@ -170,37 +170,28 @@ func Read(r io.Reader, limit int64) ([]byte, error) {
 	return b, err
 }
 
+// unreached is told of every request that got no answer. Whoever chooses the
+// address could otherwise learn which names our network knows, which of them are
+// private, and where somebody listens, of what the operator has allowed.
+const unreached = "the host cannot be reached: its name has no address, the address is not public, the connection was refused, or there was no answer in time"
+
 // Reason says why a request failed, without the address, which may hold a
-// secret, and without what our network looks like from inside.
+// secret, and without what our network looks like from inside. What it does not
+// tell is in err, for the log.
 func Reason(err error) string {
-	var dns *net.DNSError
 	var unknownCA x509.UnknownAuthorityError
 	var cert *tls.CertificateVerificationError
-	var timeout interface{ Timeout() bool }
 	switch {
 	case err == nil:
 		return ""
-	case errors.Is(err, ErrForbidden), errors.Is(err, ErrInsecure), errors.Is(err, ErrTooLong):
-		return leaf(err).Error()
-	case errors.As(err, &dns):
-		return "the name of the host cannot be resolved"
+	case errors.Is(err, ErrInsecure):
+		return ErrInsecure.Error()
+	case errors.Is(err, ErrTooLong):
+		return ErrTooLong.Error()
 	case errors.As(err, &unknownCA):
 		return "the certificate is signed by an authority that is not trusted here"
 	case errors.As(err, &cert):
 		return "the certificate is not valid for this host"
-	case errors.As(err, &timeout) && timeout.Timeout():
-		return "no answer in time"
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return "the connection was refused"
 	}
-	return "the connection failed"
-}
-
-func leaf(err error) error {
-	for _, known := range []error{ErrForbidden, ErrInsecure, ErrTooLong} {
-		if errors.Is(err, known) {
-			return known
-		}
-	}
-	return err
+	return unreached
 }

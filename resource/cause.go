@@ -2,6 +2,7 @@ package resource
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"regexp/syntax"
 	"strings"
@@ -9,17 +10,24 @@ import (
 
 var errNoCredential = errors.New("no credential stands for this relationship")
 
+// maxNearMiss bounds what one comparison may cost, in steps of a program, for
+// near misses to be looked for: dozens of comparisons are made.
+const maxNearMiss = 1 << 17
+
 // cause says what is probably wrong with a claim that does not fit. It changes
 // what was received in the ways people get it wrong, one after the other, until
 // it fits.
-func (w want) cause(c Credential, received string) string {
-	if received == "" {
+func (w want) cause(received string) string {
+	switch {
+	case received == "":
 		return "the token has no claim " + w.claim + " that can be compared"
-	}
-	if w.claim == "aud" {
-		return w.audienceCause(c)
-	}
-	if w.folded(received) {
+	case w.pattern != nil && len(received) > w.longest():
+		return fmt.Sprintf("is longer than %d bytes, which no pattern matches", w.longest())
+	case w.claim == "aud":
+		return w.audienceCause(strings.Split(received, audienceSeparator))
+	case w.size*len(received) > maxNearMiss:
+		return ""
+	case w.folded(received):
 		return "differs only in upper and lower case"
 	}
 	for _, r := range repairs {
@@ -32,9 +40,9 @@ func (w want) cause(c Credential, received string) string {
 	return ""
 }
 
-func (w want) audienceCause(c Credential) string {
+func (w want) audienceCause(audience []string) string {
 	fitting := 0
-	for _, a := range c.Audience {
+	for _, a := range audience {
 		if w.accepts(a) {
 			fitting++
 		}
@@ -42,7 +50,7 @@ func (w want) audienceCause(c Credential) string {
 	switch {
 	case fitting > 0:
 		return "the token is for others too, who could present it here: ask for a token of one audience"
-	case len(c.Audience) == 1 && w.folded(c.Audience[0]):
+	case len(audience) == 1 && w.folded(audience[0]):
 		return "differs only in upper and lower case"
 	}
 	return "the token was made for another audience: ask its issuer for one for " + w.expected()
@@ -51,8 +59,8 @@ func (w want) audienceCause(c Credential) string {
 // folded tells whether a value fits but for upper and lower case.
 func (w want) folded(value string) bool {
 	if w.pattern != nil {
-		re, err := regexp.Compile(`(?i)` + w.pattern.String())
-		return err == nil && re.MatchString(value)
+		re := w.fold()
+		return re != nil && len(value) <= w.longest() && re.MatchString(value)
 	}
 	for _, e := range w.exact {
 		if strings.EqualFold(e, value) {
@@ -138,7 +146,7 @@ func (i Identity) Warnings() []string {
 	if c.SubjectPattern == "" {
 		return githubWarnings(want{exact: []string{c.Subject}}, c.Subject)
 	}
-	re, err := Anchored(c.SubjectPattern)
+	w, err := newPattern("sub", c.SubjectPattern)
 	if err != nil {
 		return nil
 	}
@@ -146,7 +154,6 @@ func (i Identity) Warnings() []string {
 	if err != nil {
 		return nil
 	}
-	w := want{pattern: re}
 	subject := ""
 	for pick := range 4 {
 		for _, filler := range []string{"", "x", "x:x"} {

@@ -1,10 +1,6 @@
 package resource
 
-import (
-	"regexp"
-	"regexp/syntax"
-	"time"
-)
+import "time"
 
 // An Identity is somebody or something that can act: a person known by an
 // issuer and a subject, or a workload known by one relationship.
@@ -122,15 +118,6 @@ func UserUID(realm, subject string) UID {
 // organization's provider does. The operator named them, or trusts the provider.
 func (i Identity) OfInstallation() bool {
 	return i.UID.IsRoot() && i.Realm == i.Relationship.Issuer()
-}
-
-// Anchored compiles a pattern so that it must match a whole value. What is a
-// pattern only between our anchors is none: "a)|(?:b" would get out of them.
-func Anchored(pattern string) (*regexp.Regexp, error) {
-	if _, err := syntax.Parse(pattern, syntax.Perl); err != nil {
-		return nil, err
-	}
-	return regexp.Compile(`\A(?:` + pattern + `)\z`)
 }
 
 // staticKeyLife is the longest a static key may be trusted.

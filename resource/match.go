@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -30,6 +31,7 @@ type Check struct {
 // A Matcher holds credentials against one relationship, again and again.
 type Matcher struct {
 	wants []want
+	size  int // of its patterns together
 }
 
 // A want is one claim a relationship asks for.
@@ -37,14 +39,19 @@ type want struct {
 	claim   string
 	exact   []string // any of these
 	pattern *regexp.Regexp
-	text    string // of the pattern
+	text    string                // of the pattern
+	size    int                   // of the pattern
+	fold    func() *regexp.Regexp // the pattern with case ignored; compiled when it is first needed
 }
 
 // NewMatcher returns the matcher of a claim match, of static keys or of an AWS
 // identity. audiences are what a credential may be for whose relationship does
-// not say. It fails if a pattern of the relationship is none, and for a
-// relationship that no credential stands for.
+// not say. It fails if a pattern of the relationship is none or is too large, and
+// for a relationship that no credential stands for.
 func NewMatcher(r Relationship, audiences []string) (*Matcher, error) {
+	if r.PatternsTooLarge() {
+		return nil, errTooLarge
+	}
 	m := &Matcher{}
 	switch r.Type() {
 	case RelationshipClaimMatch:
@@ -99,23 +106,45 @@ func (m *Matcher) aws(a AWSIdentity) error {
 }
 
 func (m *Matcher) add(claim, exact, pattern string) error {
-	w := want{claim: claim, text: pattern}
 	if exact != "" {
-		w.exact = []string{exact}
-	} else {
-		re, err := Anchored(pattern)
-		if err != nil {
-			return err
-		}
-		w.pattern = re
+		m.wants = append(m.wants, want{claim: claim, exact: []string{exact}})
+		return nil
 	}
+	w, err := newPattern(claim, pattern)
+	if err != nil {
+		return err
+	}
+	m.size += w.size
 	m.wants = append(m.wants, w)
 	return nil
 }
 
+func newPattern(claim, pattern string) (want, error) {
+	re, size, err := compile(pattern)
+	if err != nil {
+		return want{}, err
+	}
+	fold := sync.OnceValue(func() *regexp.Regexp {
+		re, err := regexp.Compile(`(?i)` + re.String())
+		if err != nil {
+			return nil
+		}
+		return re
+	})
+	return want{claim: claim, text: pattern, pattern: re, size: size, fold: fold}, nil
+}
+
+// longest is the length of a value beyond which the pattern does not match.
+func (w want) longest() int {
+	if w.claim == "iss" {
+		return maxMatchedIssuer
+	}
+	return maxMatched
+}
+
 func (w want) accepts(value string) bool {
 	if w.pattern != nil {
-		return w.pattern.MatchString(value)
+		return len(value) <= w.longest() && w.pattern.MatchString(value)
 	}
 	return slices.Contains(w.exact, value)
 }
@@ -127,24 +156,52 @@ func (w want) expected() string {
 	return w.exact[0]
 }
 
-// check holds c against one want. Of several audiences every one must be
-// expected: whoever else a token is for could present it here.
-func (w want) check(c Credential) (received string, ok bool) {
+// fits tells whether c is what the want asks for. Of several audiences every one
+// must be expected: whoever else a token is for could present it here.
+func (w want) fits(c Credential) bool {
 	switch w.claim {
 	case "iss":
-		return c.Issuer, w.accepts(c.Issuer)
+		return w.accepts(c.Issuer)
 	case "sub":
-		return c.Subject, w.accepts(c.Subject)
+		return w.accepts(c.Subject)
 	case "aud":
-		ok := len(c.Audience) > 0 && !slices.ContainsFunc(c.Audience, func(a string) bool { return !w.accepts(a) })
-		return strings.Join(c.Audience, ", "), ok
+		return len(c.Audience) > 0 && !w.tooMany(c.Audience) && !slices.ContainsFunc(c.Audience, func(a string) bool { return !w.accepts(a) })
 	}
 	if c.Claim == nil {
-		return "", false
+		return false
 	}
-	received, given := c.Claim(w.claim)
-	return received, given && w.accepts(received)
+	value, given := c.Claim(w.claim)
+	return given && w.accepts(value)
 }
+
+// tooMany tells whether audiences are together longer than what a pattern is
+// matched with.
+func (w want) tooMany(audience []string) bool {
+	length := 0
+	for _, a := range audience {
+		length += len(a)
+	}
+	return w.pattern != nil && length > w.longest()
+}
+
+// received returns the claim as it is shown.
+func (w want) received(c Credential) string {
+	switch w.claim {
+	case "iss":
+		return c.Issuer
+	case "sub":
+		return c.Subject
+	case "aud":
+		return strings.Join(c.Audience, audienceSeparator)
+	}
+	if c.Claim == nil {
+		return ""
+	}
+	value, _ := c.Claim(w.claim)
+	return value
+}
+
+const audienceSeparator = ", "
 
 // AcceptsIssuer tells whether credentials of an issuer can match at all. Nobody
 // need be asked for their keys if not.
@@ -152,30 +209,67 @@ func (m *Matcher) AcceptsIssuer(issuer string) bool {
 	return len(m.wants) > 0 && m.wants[0].claim == "iss" && m.wants[0].accepts(issuer)
 }
 
+// NamesIssuer tells whether the issuer is given exactly, not as a pattern.
+func (m *Matcher) NamesIssuer() bool {
+	return len(m.wants) > 0 && m.wants[0].claim == "iss" && m.wants[0].pattern == nil
+}
+
+// Size is that of all patterns together, in instructions of their programs.
+func (m *Matcher) Size() int { return m.size }
+
+// Steps bounds what it costs to compare c, in instructions of a program for one
+// byte each.
+func (m *Matcher) Steps(c Credential) (n int) {
+	for _, w := range m.wants {
+		n += w.size * (min(len(w.received(c)), w.longest()) + 1)
+	}
+	return n
+}
+
 // Mismatch returns the first claim that does not fit, or "" if all do.
 func (m *Matcher) Mismatch(c Credential) string {
 	for _, w := range m.wants {
-		if _, ok := w.check(c); !ok {
+		if !w.fits(c) {
 			return w.claim
 		}
 	}
 	return ""
 }
 
-// Judge returns how every claim fared, and why probably, those that do not fit
-// first.
-func (m *Matcher) Judge(c Credential) []Check {
+// Compare returns how every claim fared, those that do not fit first, and does
+// not look for causes. Of a credential whose signature is not known to be good,
+// what a pattern is for is left out, but for the issuer: nobody unknown chooses
+// what the patterns are run on.
+func (m *Matcher) Compare(c Credential, signed bool) []Check {
 	var all []Check
 	for _, w := range m.wants {
-		received, ok := w.check(c)
-		k := Check{Claim: w.claim, Expected: w.expected(), Received: received, OK: ok}
-		if !ok {
-			k.Cause = w.cause(c, received)
+		if signed || w.pattern == nil || w.claim == "iss" {
+			all = append(all, Check{Claim: w.claim, Expected: w.expected(), Received: w.received(c), OK: w.fits(c)})
 		}
-		all = append(all, k)
 	}
 	slices.SortStableFunc(all, func(a, b Check) int { return cmp.Compare(order(a.OK), order(b.OK)) })
 	return all
+}
+
+// Judge is Compare of all claims, with what is probably wrong with those that do
+// not fit.
+func (m *Matcher) Judge(c Credential) []Check {
+	all := m.Compare(c, true)
+	for i := range all {
+		all[i].Cause = m.Cause(all[i])
+	}
+	return all
+}
+
+// Cause returns what is probably wrong with a claim that does not fit, or "" if
+// that is not known.
+func (m *Matcher) Cause(k Check) string {
+	for _, w := range m.wants {
+		if !k.OK && w.claim == k.Claim && w.expected() == k.Expected {
+			return w.cause(k.Received)
+		}
+	}
+	return ""
 }
 
 func order(ok bool) int {

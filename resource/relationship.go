@@ -2,7 +2,9 @@ package resource
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
+	"math"
 	"net/url"
 	"regexp"
 	"regexp/syntax"
@@ -80,6 +82,7 @@ func (c ClaimMatch) validate(p *problems) {
 	if c.AudiencePattern != "" && matchesAnything(c.AudiencePattern, slices.Concat(anySubject, anyIssuer)...) { // whoever it is shown to could present it here
 		p.add("claim_match.audience_pattern", "matches every audience; say whom tokens are made for")
 	}
+	c.validateSizes(p)
 	if len(c.Claims)+len(c.ClaimPatterns) > maxClaims {
 		p.add("claim_match.claims", "at most 32 claims can be matched")
 	}
@@ -92,6 +95,18 @@ func (c ClaimMatch) validate(p *problems) {
 		if _, twice := c.Claims[k]; twice {
 			p.add("claim_match.claim_patterns", k+" is also in claims")
 		}
+	}
+}
+
+// validateSizes reports patterns that are not too large by themselves, but for
+// their place or together.
+func (c ClaimMatch) validateSizes(p *problems) {
+	switch {
+	case larger(maxProgram, math.MaxInt, c.patterns()...): // is reported where it stands
+	case larger(maxIssuerProgram, maxIssuerProgram, c.IssuerPattern):
+		p.add("claim_match.issuer_pattern", "is too large for an issuer, which is compared before the signature is: shorten it or repeat less")
+	case larger(maxProgram, maxPrograms, c.patterns()...):
+		p.add("claim_match", "the patterns are too large together: shorten them or repeat less")
 	}
 }
 
@@ -197,7 +212,10 @@ func (p *problems) pattern(field, pattern string) {
 		p.add(field, "must be valid UTF-8 without NUL, of at most 1024 bytes")
 		return
 	}
-	if _, err := Anchored(pattern); err != nil {
+	switch _, err := Anchored(pattern); {
+	case errors.Is(err, errTooLarge):
+		p.add(field, "is too large: shorten it or repeat less")
+	case err != nil:
 		p.add(field, "is not a regular expression (RE2): "+reason(err))
 	}
 }

@@ -68,7 +68,7 @@ func (s *Service) acceptAWS(ctx context.Context, p *party, bearer string) (*reso
 	}
 	c := resource.Credential{Claim: who.claim}
 	if claim := p.matcher.Mismatch(c); claim != "" {
-		return nil, &awsRefusal{s.denied(ctx, claim), p.matcher.Judge(c), true}
+		return nil, &awsRefusal{s.denied(ctx, claim), p.matcher.Compare(c, true), true}
 	}
 	return &resource.Upstream{Issuer: "https://" + awsHost, Subject: who.ARN}, nil
 }

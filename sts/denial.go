@@ -23,10 +23,30 @@ func (s *Service) Denials(ctx context.Context, uid resource.UID) ([]resource.Den
 	if err := s.authz.Require(ctx, resource.IdentityList, uid); err != nil {
 		return nil, err
 	}
-	if _, err := s.store.Identity(ctx, uid); err != nil {
+	i, err := s.store.Identity(ctx, uid)
+	if err != nil {
 		return nil, err
 	}
-	return s.store.Denials(ctx, uid)
+	all, err := s.store.Denials(ctx, uid)
+	if err != nil {
+		return nil, err
+	}
+	p := newParty(i, s.audiences)
+	for _, d := range all {
+		p.addCauses(d.Checks)
+	}
+	return all, nil
+}
+
+// addCauses says of claims that did not fit what is probably wrong with them, as
+// far as the identity still expects the same. It is done when somebody reads the
+// denials and not when they are recorded, since strangers cause those.
+func (p *party) addCauses(checks []resource.Check) {
+	for i, c := range checks {
+		if p.matcher != nil && c.Cause == "" {
+			checks[i].Cause = p.matcher.Cause(c)
+		}
+	}
 }
 
 // record keeps why a credential was refused for those who may read the identity,
@@ -45,18 +65,30 @@ func (s *Service) record(ctx context.Context, p *party, bearer string, err error
 	if errors.As(err, &refusal) {
 		d.Checks, d.Verified = refusal.checks, refusal.verified
 	} else if tok, perr := trust.Parse(bearer); perr == nil {
-		signature := errNotAsked
-		if p.matcher != nil && p.identity.Relationship.ClaimMatch != nil && p.matcher.AcceptsIssuer(credential(tok).Issuer) {
-			signature = s.trust.Verify(ctx, tok) // has just been asked
-		}
-		d.Checks = s.judge(p, tok, signature)
-		d.Verified = signature == nil || p.identity.Relationship.StaticKeys != nil && p.keys.Verify(tok) == nil
+		signature := s.signatureKnown(p, tok)
+		d.Checks = s.compare(p, tok, signature, signature == nil)
+		d.Verified = signature == nil
+		shorten(d.Checks)
 	}
 	select {
 	case s.denials <- d:
 	default:
 	}
 	return err
+}
+
+// signatureKnown tells what is wrong with a signature, with the keys that are
+// known now. Nobody is asked because a credential was refused.
+func (s *Service) signatureKnown(p *party, tok *trust.Token) error {
+	switch {
+	case p.matcher == nil:
+		return errNotAsked
+	case p.identity.Relationship.StaticKeys != nil:
+		return p.keys.Verify(tok)
+	case p.identity.Relationship.ClaimMatch == nil || tok.Issuer == s.issuer.Address() || !p.matcher.AcceptsIssuer(tok.Issuer):
+		return errNotAsked
+	}
+	return s.trust.VerifyKnown(tok)
 }
 
 // keepDenials writes denials a second's worth at a time, and at the end what is

@@ -3,6 +3,7 @@ package sts
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"time"
 
@@ -84,15 +85,18 @@ func (s *Service) assume(ctx context.Context, uid resource.UID, bearer string, c
 		return Token{}, err
 	}
 	backing, err := s.accept(ctx, p, bearer)
-	if remembered && errors.Is(err, fault.PermissionDenied) {
-		s.known.forget(uid) // another replica may have changed it a moment ago
-		if p, _, err = s.party(ctx, uid); errors.Is(err, fault.NotFound) {
+	if remembered && errors.Is(err, fault.PermissionDenied) { // another replica may have changed it a moment ago
+		changed, rerr := s.reread(ctx, p)
+		if errors.Is(rerr, fault.NotFound) {
 			return Token{}, s.denied(ctx, "iss")
 		}
-		if err != nil {
-			return Token{}, err
+		if rerr != nil {
+			return Token{}, rerr
 		}
-		backing, err = s.accept(ctx, p, bearer)
+		if changed != p {
+			p = changed
+			backing, err = s.accept(ctx, p, bearer)
+		}
 	}
 	if err != nil {
 		return Token{}, s.record(ctx, p, bearer, err)
@@ -124,6 +128,22 @@ func (s *Service) party(ctx context.Context, uid resource.UID) (p *party, rememb
 	p = newParty(i, s.audiences)
 	s.known.put(p, mark)
 	return p, false, nil
+}
+
+// reread returns an identity as the store has it now, or p itself if its
+// relationship has not changed: its patterns are not compiled again because
+// somebody presents bad credentials.
+func (s *Service) reread(ctx context.Context, p *party) (*party, error) {
+	i, err := s.store.Identity(ctx, p.identity.UID)
+	if err == nil && i.Realm == p.identity.Realm && reflect.DeepEqual(i.Relationship, p.identity.Relationship) {
+		return p, nil
+	}
+	s.known.forget(p.identity.UID)
+	if err != nil {
+		return nil, err
+	}
+	p, _, err = s.party(ctx, i.UID)
+	return p, err
 }
 
 // accept returns what stands behind a credential, if it stands for p.
@@ -211,7 +231,7 @@ func (s *Service) verify(ctx context.Context, p *party, tok *trust.Token) error 
 	case p.identity.Relationship.StaticKeys != nil:
 		err = p.keys.Verify(tok)
 	default:
-		err = s.trust.Verify(ctx, tok)
+		err = s.trust.Verify(ctx, p.asker, tok)
 	}
 	var away *trust.Unreachable
 	switch {
@@ -303,7 +323,9 @@ func (s *Service) vouched(ctx context.Context, idp resource.IdentityProvider, to
 	if tok.Issuer == s.issuer.Address() { // a provider is somebody else
 		return "", s.denied(ctx, "iss")
 	}
-	if _, err := s.accept(ctx, newParty(believes, s.audiences), bearer); err != nil {
+	p := newParty(believes, s.audiences)
+	p.asker = trust.Asker{Tenant: string(idp.UID.Root()), Reason: trust.Named}
+	if _, err := s.accept(ctx, p, bearer); err != nil {
 		return "", err
 	}
 	if !idp.OIDC.ByObjectID() {

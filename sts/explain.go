@@ -17,6 +17,11 @@ import (
 const (
 	explained = 20  // identities that are told about
 	compared  = 500 // identities that are looked at, of each sort
+
+	// explainSteps bounds what the patterns of all identities together may cost:
+	// a second or two if they are the worst that is allowed, and ten times what
+	// usual ones need.
+	explainSteps = 50_000_000
 )
 
 // An Explanation is how a token fares with one identity.
@@ -32,22 +37,49 @@ type Explanation struct {
 // false if there were more identities than it looked at. It returns
 // fault.InvalidArgument for a text that is no token.
 func (s *Service) Explain(ctx context.Context, uid resource.UID, raw string) (all []Explanation, complete bool, _ error) {
-	candidates, tok, complete, err := s.candidates(ctx, uid, strings.TrimSpace(raw))
+	raw = strings.TrimSpace(raw)
+	candidates, tok, complete, err := s.candidates(ctx, uid, raw)
 	if err != nil {
 		return nil, false, err
 	}
-	signature := s.signature(ctx, candidates, tok)
-	for _, i := range candidates {
-		p := newParty(i, s.audiences)
-		checks := s.judge(p, tok, signature)
-		accepted := !slices.ContainsFunc(checks, func(c resource.Check) bool { return !c.OK })
-		all = append(all, Explanation{i, accepted, checks})
+	parties, within := s.affordable(candidates, tok)
+	complete = complete && within
+	signature := s.signature(ctx, parties, raw, tok)
+	by := map[resource.UID]*party{}
+	for _, p := range parties {
+		if ctx.Err() != nil {
+			return nil, false, ctx.Err()
+		}
+		by[p.identity.UID] = p
+		checks := s.compare(p, tok, s.signatureFor(p, tok, signature), true)
+		all = append(all, Explanation{p.identity, failures(checks) == 0, checks})
 	}
 	slices.SortStableFunc(all, func(a, b Explanation) int { return cmp.Compare(failures(a.Checks), failures(b.Checks)) })
 	if len(all) > explained {
 		all, complete = all[:explained], false
 	}
+	for _, e := range all {
+		by[e.Identity.UID].addCauses(e.Checks)
+		shorten(e.Checks)
+	}
 	return all, complete, nil
+}
+
+// affordable returns the identities, ready to be compared with a token, as far as
+// explainSteps allows, and whether those are all.
+func (s *Service) affordable(candidates []resource.Identity, tok *trust.Token) (all []*party, complete bool) {
+	steps := 0
+	for _, i := range candidates {
+		p := newParty(i, s.audiences)
+		if p.matcher != nil {
+			steps += p.matcher.Steps(credential(tok))
+		}
+		if steps > explainSteps {
+			return all, false
+		}
+		all = append(all, p)
+	}
+	return all, true
 }
 
 func failures(checks []resource.Check) (n int) {
@@ -103,47 +135,68 @@ func (s *Service) near(ctx context.Context, r store.Reach, tok *trust.Token) (al
 
 // signature tells what is wrong with the signature of a token, and asks its
 // issuer only if one of the identities trusts it.
-func (s *Service) signature(ctx context.Context, candidates []resource.Identity, tok *trust.Token) error {
-	trusted := slices.ContainsFunc(candidates, func(i resource.Identity) bool {
-		if i.Relationship.ClaimMatch == nil {
-			return false
+func (s *Service) signature(ctx context.Context, parties []*party, raw string, tok *trust.Token) error {
+	var asker *trust.Asker
+	for _, p := range parties {
+		if p.identity.Relationship.ClaimMatch != nil && p.matcher != nil && p.matcher.AcceptsIssuer(tok.Issuer) && (asker == nil || p.asker.Reason < asker.Reason) {
+			asker = &p.asker
 		}
-		p := newParty(i, s.audiences)
-		return p.matcher != nil && p.matcher.AcceptsIssuer(tok.Issuer)
-	})
-	if !trusted {
-		return errNotAsked
 	}
-	return s.trust.Verify(ctx, tok)
+	switch {
+	case asker == nil:
+		return errNotAsked
+	case tok.Issuer == s.issuer.Address():
+		_, err := s.own(ctx, raw)
+		return err
+	}
+	return s.trust.Verify(ctx, *asker, tok)
 }
 
 var errNotAsked = errors.New("the issuer was not asked, because no identity here trusts it")
 
-// judge returns how a token fares with an identity in every respect. signature
-// is what is wrong with its signature, for identities that trust its issuer.
-func (s *Service) judge(p *party, tok *trust.Token, signature error) []resource.Check {
+// signatureFor is what is wrong with a signature in the eyes of one identity.
+func (s *Service) signatureFor(p *party, tok *trust.Token, signature error) error {
+	if p.identity.Relationship.StaticKeys != nil {
+		return p.keys.Verify(tok)
+	}
+	return signature
+}
+
+// compare returns how a token fares with an identity in every respect, without
+// what is probably wrong with its claims. signature is what is wrong with its
+// signature. The patterns of the identity are compared only if that is asked for.
+func (s *Service) compare(p *party, tok *trust.Token, signature error, patterns bool) []resource.Check {
+	if p.tooLarge {
+		return []resource.Check{{
+			Claim: "identity", Expected: "patterns that are not too large",
+			Cause: "the patterns of this identity are too large, so no token is compared with them: shorten them or repeat less",
+		}}
+	}
 	if p.matcher == nil {
 		return []resource.Check{{Claim: "identity", Expected: "a relationship that tokens can stand for", Cause: "no token stands for this identity"}}
 	}
 	var checks []resource.Check
 	if p.identity.Relationship.AWS == nil {
-		checks = append(checks, s.judgeKey(p, tok, signature)...)
-		checks = append(checks, s.judgeTimes(tok)...)
+		checks = append(checks, s.compareKey(p, tok, signature)...)
+		checks = append(checks, s.compareTimes(tok)...)
 	}
-	checks = append(checks, p.matcher.Judge(credential(tok))...)
-	for i := range checks {
-		checks[i].Received = shortened(checks[i].Received)
-	}
+	checks = append(checks, p.matcher.Compare(credential(tok), patterns)...)
 	slices.SortStableFunc(checks, func(a, b resource.Check) int {
 		return cmp.Compare(failures([]resource.Check{b}), failures([]resource.Check{a}))
 	})
 	return checks
 }
 
-func (s *Service) judgeKey(p *party, tok *trust.Token, signature error) []resource.Check {
+// shorten cuts what was received to what is told or kept.
+func shorten(checks []resource.Check) {
+	for i := range checks {
+		checks[i].Received = shortened(checks[i].Received)
+	}
+}
+
+func (s *Service) compareKey(p *party, tok *trust.Token, signature error) []resource.Check {
 	var checks []resource.Check
 	if k := p.identity.Relationship.StaticKeys; k != nil {
-		signature = p.keys.Verify(tok)
 		c := resource.Check{
 			Claim: "key", Expected: "trusted until " + k.ExpirationTime.UTC().Format(time.RFC3339),
 			Received: s.now().UTC().Format(time.RFC3339), OK: !p.identity.Relationship.StaticKeysExpired(s.now()),
@@ -179,7 +232,7 @@ func signatureCause(err error) string {
 // skewed is how far a time may be off for clocks to be the likely cause.
 const skewed = 5 * time.Minute
 
-func (s *Service) judgeTimes(tok *trust.Token) []resource.Check {
+func (s *Service) compareTimes(tok *trust.Token) []resource.Check {
 	now := s.now().UTC()
 	text := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 	exp := resource.Check{Claim: "exp", Expected: "after " + text(now), Received: text(tok.Expiry), OK: now.Before(tok.Expiry)}

@@ -11,13 +11,22 @@ import (
 	"github.com/holdfast-dev/holdfast/trust"
 )
 
-const identitiesKnown = 16_384
+const (
+	identitiesKnown = 16_384
+
+	// patternsKnown bounds the programs of all patterns that are remembered, in
+	// instructions, of which each takes some 50 to 100 bytes. It is enough for
+	// identitiesKnown with patterns of a usual size.
+	patternsKnown = 2 << 20
+)
 
 // A party is an identity ready to be compared with credentials.
 type party struct {
 	identity resource.Identity
 	matcher  *resource.Matcher // nil if no credential stands for it
+	tooLarge bool              // its patterns are, which is why no credential stands for it
 	keys     trust.KeySet      // of static keys
+	asker    trust.Asker       // of its issuer
 	seen     atomic.Int64      // when it was last noted as seen, in milliseconds
 }
 
@@ -28,6 +37,7 @@ func newParty(i resource.Identity, audiences []string) *party {
 	}
 	m, err := resource.NewMatcher(i.Relationship, audiences)
 	if err != nil {
+		p.tooLarge = i.Relationship.PatternsTooLarge()
 		return p // was stored by another version; nobody is taken for it
 	}
 	if k := i.Relationship.StaticKeys; k != nil {
@@ -35,11 +45,19 @@ func newParty(i resource.Identity, audiences []string) *party {
 			return p
 		}
 	}
-	p.matcher = m
+	p.matcher, p.asker = m, askerFor(i, m)
 	if i.LastSeenTime.After(i.CreateTime) { // to be created is not to be seen
 		p.seen.Store(i.LastSeenTime.UnixMilli())
 	}
 	return p
+}
+
+// size is what the party counts for among those that are remembered.
+func (p *party) size() int {
+	if p.matcher == nil {
+		return 1
+	}
+	return 1 + p.matcher.Size()
 }
 
 // due tells, at most once a minute, that it is time to note the party as seen.
@@ -56,12 +74,15 @@ const seenEvery = time.Minute
 type memory struct {
 	mu      sync.Mutex
 	parties *lru.Cache[resource.UID, *party]
+	size    atomic.Int64 // of all parties
 	forgets uint64
 }
 
 func newMemory() (*memory, error) {
-	parties, err := lru.New[resource.UID, *party](identitiesKnown)
-	return &memory{parties: parties}, err
+	m := &memory{}
+	var err error
+	m.parties, err = lru.NewWithEvict(identitiesKnown, func(_ resource.UID, p *party) { m.size.Add(-int64(p.size())) })
+	return m, err
 }
 
 // get returns an identity, or else a mark to hand in with the one that is about
@@ -78,8 +99,13 @@ func (m *memory) get(uid resource.UID) (p *party, mark uint64) {
 func (m *memory) put(p *party, mark uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if mark == m.forgets {
-		m.parties.Add(p.identity.UID, p)
+	if mark != m.forgets {
+		return
+	}
+	m.parties.Remove(p.identity.UID) // what another has put there meanwhile
+	m.parties.Add(p.identity.UID, p)
+	for m.size.Add(int64(p.size())); m.size.Load() > patternsKnown && m.parties.Len() > 1; {
+		m.parties.RemoveOldest()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-dev/holdfast/outbound"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/trust"
@@ -17,6 +18,7 @@ import (
 const (
 	watchEvery   = time.Hour
 	lookAtOnce   = 8
+	lookEach     = 256 // issuers of one domain in one go
 	lookLimit    = 15 * time.Second
 	maxIssuers   = 1000 // of one answer
 	maxCounted   = 1000 // identities of one issuer
@@ -49,62 +51,87 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// look looks at every issuer that is due. Of several replicas, one looks.
+// look looks at the issuers that are due. Of several replicas, one looks.
 func (s *Service) look(ctx context.Context, every time.Duration) error {
+	all, err := s.dueIssuers(ctx, every)
+	if err != nil {
+		return err
+	}
 	var group errgroup.Group
 	group.SetLimit(lookAtOnce)
-	defer func() { _ = group.Wait() }() // none of them fails
+	for _, d := range all {
+		group.Go(func() error { return s.lookAt(ctx, d) })
+	}
+	return errors.Join(group.Wait(), s.store.DropIssuers(ctx))
+}
+
+// A dueIssuer is to be looked at unless somebody has since a time.
+type dueIssuer struct {
+	name  string
+	since time.Time
+}
+
+// dueIssuers returns the issuers that are due, one of each domain after the
+// other, so that one with many that do not answer delays the others little. No
+// more than lookEach of a domain are looked at in one go; the rest stays due.
+func (s *Service) dueIssuers(ctx context.Context, every time.Duration) ([]dueIssuer, error) {
+	rounds := make([][]dueIssuer, 1, lookEach)
+	count := map[trust.Asker]int{}
 	for issuer := ""; ; {
 		next, err := s.store.NextIssuer(ctx, issuer)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if next == "" {
-			return s.store.DropIssuers(ctx)
+			return slices.Concat(rounds...), nil
 		}
 		issuer = next
 		state, err := s.store.IssuerState(ctx, issuer)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		due := s.now().Add(-every)
+		d := dueIssuer{issuer, s.now().Add(-every)}
 		if state.Problem != "" {
-			due = s.now().Add(-every / 12)
+			d.since = s.now().Add(-every / 12)
 		}
-		if state.CheckTime.After(due) {
+		domain := personAsker(issuer)
+		round := count[domain]
+		if state.CheckTime.After(d.since) || round == lookEach {
 			continue
 		}
-		if claimed, err := s.store.ClaimIssuer(ctx, issuer, due); err != nil || !claimed {
-			if err != nil {
-				return err
-			}
-			continue
+		if count[domain]++; round == len(rounds) {
+			rounds = append(rounds, nil)
 		}
-		group.Go(func() error { s.lookAt(ctx, next); return nil })
+		rounds[round] = append(rounds[round], d)
 	}
 }
 
-func (s *Service) lookAt(ctx context.Context, issuer string) {
+func (s *Service) lookAt(ctx context.Context, d dueIssuer) error {
+	if claimed, err := s.store.ClaimIssuer(ctx, d.name, d.since); err != nil || !claimed {
+		return err
+	}
 	bounded, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
-	keys, err := s.trust.Look(bounded, issuer)
+	asker := trust.Asker{Tenant: personAsker(d.name).Tenant, Reason: trust.Named} // who names it is not known here
+	keys, err := s.trust.Look(bounded, asker, d.name)
 	if ctx.Err() != nil {
-		return
+		return nil
 	}
-	state := resource.IssuerState{Issuer: issuer, CheckTime: s.now()}
+	state := resource.IssuerState{Issuer: d.name, CheckTime: s.now()}
 	var away *trust.Unreachable
 	switch {
 	case errors.As(err, &away):
 		state.Problem = away.Reason()
 	case err != nil:
-		state.Problem = "no answer in time"
+		state.Problem = outbound.Reason(err)
 	}
 	for _, k := range keys {
 		state.Keys = append(state.Keys, resource.IssuerKey(k))
 	}
 	if err := s.store.NoteIssuer(ctx, state); err != nil && ctx.Err() == nil {
-		s.log.WarnContext(ctx, "the state of an issuer was not kept", "issuer", issuer, "err", err)
+		s.log.WarnContext(ctx, "the state of an issuer was not kept", "issuer", d.name, "err", err)
 	}
+	return nil
 }
 
 // A Dependence is an issuer, and those who depend on it.
@@ -184,6 +211,9 @@ func (s *Service) danger(state resource.IssuerState, i resource.Identity) string
 		return "the issuer has never been reached: " + state.Problem
 	case state.Problem != "":
 		return "the issuer has not been reached since " + state.SuccessTime.UTC().Format(time.RFC3339) + ": " + state.Problem
+	}
+	if i.Relationship.PatternsTooLarge() {
+		return "its patterns are too large, so that nothing is compared with them: shorten them or repeat less"
 	}
 	if warnings := i.Warnings(); len(warnings) > 0 {
 		return warnings[0]

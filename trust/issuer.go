@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"github.com/holdfast-dev/holdfast/outbound"
 )
 
@@ -21,9 +19,7 @@ const (
 	askAgain   = time.Minute      // for a key id that the issuer did not have
 	retryAfter = 10 * time.Second // for an issuer that did not answer
 	fetchLimit = 8 * time.Second  // for the discovery document and the keys together
-
-	knownIssuers = 1000 // whose keys are remembered
-	fetches      = 64   // at once, of all issuers
+	waitLimit  = 10 * time.Second // for a fetch, which may have to wait for its turn
 
 	maxDiscovery = 64 << 10
 	maxKeySet    = 512 << 10
@@ -47,36 +43,42 @@ type Config struct {
 
 // Issuers know the keys of other issuers: they are found when first needed,
 // remembered, and looked for again in time. A slow issuer keeps nobody waiting
-// but those who brought its tokens.
+// but those who brought its tokens, and many of them none but the tenant that
+// leads to them.
 type Issuers struct {
 	client *http.Client
 	fixed  map[string]Source
 	given  map[string]KeySet
 	now    func() time.Time
-	slots  chan struct{}
 
-	mu    sync.Mutex // guards known, and every issuer in it
-	known *lru.Cache[string, *issuer]
+	mu    sync.Mutex // guards known, every issuer in it, and the pools
+	known map[string]*issuer
+	pools [reasons]*pools
 }
 
 // An issuer is what is known of one.
 type issuer struct {
+	name    string
 	keys    KeySet
-	found   time.Time     // when keys were found; zero if never
-	asked   time.Time     // when the last fetch began
-	err     error         // of the last fetch
-	ongoing chan struct{} // closed when the fetch under way ends; nil if there is none
+	found   time.Time          // when keys were found; zero if never
+	asked   time.Time          // when the last fetch began
+	err     error              // of the last fetch
+	ongoing *fetch             // nil if there is none
+	holders map[*pool]struct{} // that remember it
 }
+
+// size is what the issuer counts for among the keys that are remembered.
+func (i *issuer) size() int { return max(len(i.keys.keys), 1) }
 
 // New returns issuers of which nothing is known yet. It fails if keys that are
 // given cannot be used.
 func New(cfg Config) (*Issuers, error) {
-	known, err := lru.New[string, *issuer](knownIssuers)
-	if err != nil {
-		return nil, fmt.Errorf("make the cache of issuers: %w", err)
-	}
-	t := &Issuers{
-		client: cfg.Client, fixed: cfg.Fixed, given: map[string]KeySet{}, now: cfg.Now, known: known, slots: make(chan struct{}, fetches),
+	t := &Issuers{client: cfg.Client, fixed: cfg.Fixed, given: map[string]KeySet{}, now: cfg.Now, known: map[string]*issuer{}}
+	var err error
+	for reason := range t.pools {
+		if t.pools[reason], err = newPools(poolLimits[reason]); err != nil {
+			return nil, fmt.Errorf("make the pools of issuers: %w", err)
+		}
 	}
 	if t.client == nil {
 		t.client = outbound.Client(outbound.Config{})
@@ -101,8 +103,9 @@ type Unreachable struct {
 	Err    error
 }
 
+// Error is for the log: it says more than Reason.
 func (u *Unreachable) Error() string {
-	return "the keys of " + u.Issuer + " cannot be had: " + u.Reason()
+	return fmt.Sprintf("the keys of %s cannot be had: %v", u.Issuer, u.Err)
 }
 func (u *Unreachable) Unwrap() error { return u.Err }
 
@@ -120,35 +123,52 @@ type telling struct{ text string }
 
 func (t *telling) Error() string { return t.text }
 
-// Verify returns nil if t is signed by its issuer. The caller has made sure that
-// the issuer matters: this is where it is asked for its keys. It returns
-// ErrUnknownKey, ErrSignature, or an *Unreachable.
-func (t *Issuers) Verify(ctx context.Context, tok *Token) error {
-	keys, err := t.keys(ctx, tok.Issuer, false)
+// errBusy is why an issuer was not asked.
+var errBusy = &telling{"too many issuers are being asked for this organization; try again"}
+
+// Verify returns nil if tok is signed by its issuer. The caller has made sure
+// that the issuer matters to a: this is where it is asked for its keys. It
+// returns ErrUnknownKey, ErrSignature, or an *Unreachable.
+func (t *Issuers) Verify(ctx context.Context, a Asker, tok *Token) error {
+	keys, err := t.keys(ctx, a, tok.Issuer, false)
 	if err != nil {
 		return err
 	}
 	if err = keys.Verify(tok); !errors.Is(err, ErrUnknownKey) {
 		return err
 	}
-	again, ferr := t.keys(ctx, tok.Issuer, true)
+	again, ferr := t.keys(ctx, a, tok.Issuer, true)
 	if ferr != nil {
 		return err // the issuer was there a while ago, so its keys are the better answer
 	}
 	return again.Verify(tok)
 }
 
+// VerifyKnown is Verify with the keys that are remembered: it asks nobody.
+func (t *Issuers) VerifyKnown(tok *Token) error {
+	set, ok := t.given[tok.Issuer]
+	if !ok {
+		t.mu.Lock()
+		if i := t.known[tok.Issuer]; i != nil && t.usable(i) {
+			set = i.keys
+		}
+		t.mu.Unlock()
+	}
+	return set.Verify(tok)
+}
+
 // Look fetches the keys of an issuer now, whatever is remembered, and returns
 // what was found.
-func (t *Issuers) Look(ctx context.Context, name string) ([]Key, error) {
+func (t *Issuers) Look(ctx context.Context, a Asker, name string) ([]Key, error) {
 	if set, ok := t.given[name]; ok {
 		return set.List(), nil
 	}
 	t.mu.Lock()
-	i := t.issuer(name)
-	done := t.fetch(name, i)
+	p := t.pool(a)
+	i := t.find(p, name)
+	f := t.fetch(p, i)
 	t.mu.Unlock()
-	if err := wait(ctx, done); err != nil {
+	if err := wait(ctx, name, f); err != nil {
 		return nil, err
 	}
 	t.mu.Lock()
@@ -162,35 +182,37 @@ func (t *Issuers) Look(ctx context.Context, name string) ([]Key, error) {
 // keys returns the keys of an issuer. Those remembered will do, unless more is
 // set: then one was missing, and they are fetched again if that has not just
 // been done.
-func (t *Issuers) keys(ctx context.Context, name string, more bool) (KeySet, error) {
+func (t *Issuers) keys(ctx context.Context, a Asker, name string, more bool) (KeySet, error) {
 	if set, ok := t.given[name]; ok {
 		return set, nil
 	}
 	t.mu.Lock()
-	i := t.issuer(name)
+	p := t.pool(a)
+	i := t.find(p, name)
 	now := t.now()
-	age, since := now.Sub(i.found), now.Sub(i.asked)
-	usable := !i.found.IsZero() && age < trustedFor
-	var done chan struct{}
+	usable, since := t.usable(i), now.Sub(i.asked)
+	set, err := i.keys, i.err
+	var f *fetch
+	waits := true
 	switch {
 	case usable && !more:
-		if age > freshFor && since > retryAfter {
-			t.fetch(name, i) // nobody waits for it
+		waits = false
+		t.hold(p, i)
+		if now.Sub(i.found) > freshFor && since > retryAfter {
+			t.fetch(p, i) // nobody waits for it
 		}
-	case more && since >= askAgain, !usable && since >= retryAfter:
-		done = t.fetch(name, i)
+	case more && since >= askAgain, !usable && since >= retryAfter, i.ongoing != nil:
+		f = t.fetch(p, i)
 	default:
-		done = i.ongoing
+		waits = false
 	}
-	set, err := i.keys, i.err
 	t.mu.Unlock()
-	if done != nil {
-		if err := wait(ctx, done); err != nil {
+	if waits {
+		if err := wait(ctx, name, f); err != nil {
 			return KeySet{}, err
 		}
 		t.mu.Lock()
-		set, err = i.keys, i.err
-		usable = !i.found.IsZero() && t.now().Sub(i.found) < trustedFor
+		set, err, usable = i.keys, i.err, t.usable(i)
 		t.mu.Unlock()
 	}
 	if !usable {
@@ -199,58 +221,54 @@ func (t *Issuers) keys(ctx context.Context, name string, more bool) (KeySet, err
 	return set, nil
 }
 
-// issuer returns the entry of a name. The caller holds the lock.
-func (t *Issuers) issuer(name string) *issuer {
-	i, ok := t.known.Get(name)
-	if !ok {
-		i = &issuer{}
-		t.known.Add(name, i)
-	}
-	return i
+// usable tells whether the keys of an issuer are known and not too old to be
+// trusted. The caller holds the lock.
+func (t *Issuers) usable(i *issuer) bool {
+	return !i.found.IsZero() && t.now().Sub(i.found) < trustedFor
 }
 
-// fetch begins to fetch the keys of an issuer, unless that is under way, and
-// returns what is closed at its end. The caller holds the lock. The fetch is
-// nobody's: who began it may leave, and others have joined.
-func (t *Issuers) fetch(name string, i *issuer) chan struct{} {
-	if i.ongoing != nil {
-		return i.ongoing
-	}
-	done := make(chan struct{})
-	i.ongoing, i.asked = done, t.now()
+// start begins the fetch of an issuer, in p's turn. The caller holds the lock.
+// The fetch is nobody's: who began it may leave, and others have joined.
+func (t *Issuers) start(p *pool, i *issuer) {
+	f := i.ongoing
+	f.started, i.asked = true, t.now()
+	p.running++
+	p.of.running++
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), fetchLimit)
 		defer cancel()
-		keys, err := t.find(ctx, name)
+		keys, err := t.ask(ctx, i.name)
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		i.ongoing, i.err = nil, err
 		if err == nil {
-			i.keys, i.found = keys, t.now()
+			t.learn(i, keys)
 		}
-		close(done)
+		t.finish(p)
+		close(f.done)
 	}()
-	return done
 }
 
-func wait(ctx context.Context, done <-chan struct{}) error {
+// wait waits for a fetch, and not for ever if its turn does not come.
+func wait(ctx context.Context, name string, f *fetch) error {
+	if f == nil {
+		return &Unreachable{name, errBusy}
+	}
+	limit := time.NewTimer(waitLimit)
+	defer limit.Stop()
 	select {
-	case <-done:
+	case <-f.done:
 		return nil
+	case <-limit.C:
+		return &Unreachable{name, errBusy}
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// find fetches the keys of an issuer: from where it says, unless the operator
+// ask fetches the keys of an issuer: from where it says, unless the operator
 // says where.
-func (t *Issuers) find(ctx context.Context, name string) (KeySet, error) {
-	select {
-	case t.slots <- struct{}{}:
-		defer func() { <-t.slots }()
-	case <-ctx.Done():
-		return KeySet{}, ctx.Err()
-	}
+func (t *Issuers) ask(ctx context.Context, name string) (KeySet, error) {
 	uri := t.fixed[name].KeysURI
 	if uri == "" {
 		var err error

@@ -134,6 +134,9 @@ func ok(body string) (*http.Response, error) {
 
 const name = "https://issuer.example"
 
+// named asks for an identity that names its issuer.
+var named = trust.Asker{Tenant: "a", Reason: trust.Named}
+
 // issuing answers as an issuer of those keys.
 func issuing(keys ...key) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
@@ -162,7 +165,7 @@ func TestRemembers(t *testing.T) {
 		verify := func(k key, want error, asked int) {
 			t.Helper()
 			before := net.count()
-			if err := trusted.Verify(t.Context(), k.token(t, good(name))); !errors.Is(err, want) {
+			if err := trusted.Verify(t.Context(), named, k.token(t, good(name))); !errors.Is(err, want) {
 				t.Errorf("error = %v, want %v", err, want)
 			}
 			synctest.Wait()
@@ -192,12 +195,12 @@ func TestRemembers(t *testing.T) {
 		verify(two, nil, 0)
 		time.Sleep(6 * time.Hour)
 		var away *trust.Unreachable
-		if err := trusted.Verify(t.Context(), two.token(t, good(name))); !errors.As(err, &away) {
+		if err := trusted.Verify(t.Context(), named, two.token(t, good(name))); !errors.As(err, &away) {
 			t.Errorf("after six hours: %v", err)
 		}
 		before := net.count()
 		for range 100 { // it is not asked more often for being dead
-			if err := trusted.Verify(t.Context(), two.token(t, good(name))); !errors.As(err, &away) {
+			if err := trusted.Verify(t.Context(), named, two.token(t, good(name))); !errors.As(err, &away) {
 				t.Errorf("error = %v", err)
 			}
 		}
@@ -222,7 +225,7 @@ func TestHammered(t *testing.T) {
 				var wg sync.WaitGroup
 				for range 50 {
 					wg.Go(func() {
-						if err := trusted.Verify(t.Context(), tok); !errors.Is(err, trust.ErrUnknownKey) {
+						if err := trusted.Verify(t.Context(), named, tok); !errors.Is(err, trust.ErrUnknownKey) {
 							t.Error(err)
 						}
 					})
@@ -254,14 +257,14 @@ func TestSlowIssuerKeepsNobody(t *testing.T) {
 		for range 200 {
 			wg.Go(func() {
 				var away *trust.Unreachable
-				if err := trusted.Verify(t.Context(), slow); !errors.As(err, &away) {
+				if err := trusted.Verify(t.Context(), named, slow); !errors.As(err, &away) {
 					t.Errorf("the slow one: %v", err)
 				}
 			})
 		}
 		synctest.Wait() // all of them wait
 		begin := time.Now()
-		if err := trusted.Verify(t.Context(), k.token(t, good(name))); err != nil {
+		if err := trusted.Verify(t.Context(), named, k.token(t, good(name))); err != nil {
 			t.Error(err)
 		}
 		if took := time.Since(begin); took != 0 {
@@ -274,7 +277,7 @@ func TestSlowIssuerKeepsNobody(t *testing.T) {
 		leaving, cancel := context.WithCancel(t.Context())
 		cancel()
 		time.Sleep(time.Minute)
-		if err := trusted.Verify(leaving, slow); !errors.Is(err, context.Canceled) {
+		if err := trusted.Verify(leaving, named, slow); !errors.Is(err, context.Canceled) {
 			t.Errorf("one who has left: %v", err)
 		}
 		time.Sleep(time.Minute) // the fetch ends without
@@ -376,7 +379,7 @@ func TestBadIssuers(t *testing.T) {
 				t.Fatal(err)
 			}
 			claims := map[string]any{"iss": s.URL, "sub": "s", "aud": "a", "exp": time.Now().Add(time.Hour).Unix()}
-			err = trusted.Verify(t.Context(), k.token(t, claims))
+			err = trusted.Verify(t.Context(), named, k.token(t, claims))
 			var away *trust.Unreachable
 			if tt.reason == "" {
 				if err != nil {
@@ -415,13 +418,13 @@ func TestGivenKeys(t *testing.T) {
 	}
 	for issuer, asked := range map[string]int{"https://given.example": 0, "https://elsewhere.example": 1} {
 		before := net.count()
-		if err := trusted.Verify(t.Context(), k.token(t, good(issuer))); err != nil {
+		if err := trusted.Verify(t.Context(), named, k.token(t, good(issuer))); err != nil {
 			t.Errorf("%s: %v", issuer, err)
 		}
 		if n := net.count() - before; n != asked {
 			t.Errorf("%s: %d requests, want %d", issuer, n, asked)
 		}
-		keys, err := trusted.Look(t.Context(), issuer)
+		keys, err := trusted.Look(t.Context(), named, issuer)
 		if err != nil || len(keys) != 1 || keys[0].ID != "one" || keys[0].Algorithm != "ES256" {
 			t.Errorf("%s: %v, %v", issuer, keys, err)
 		}

@@ -88,14 +88,33 @@ var refusedHeaders = []Malformed{
 	{"crit", "the token asks for what is not known here"}, {"b64", "the token asks for what is not known here"},
 }
 
-// readHeader refuses a token that brings or points to a key of its own, that
-// wraps another, that is to be understood in a way of its own, or that is signed
-// with what a public key could be mistaken for a secret of.
+// types are those of tokens that say who somebody is, in lower case and without
+// application/. An issuer signs other things with the same key and the same
+// claims: that somebody has signed out, say.
+var types = []string{"jwt", "jose", "at+jwt"}
+
+// isType tells whether a header is the type of an identity or access token. One
+// that is missing is, too: many issuers leave it out.
+func isType(header string) bool {
+	if header == "" {
+		return true
+	}
+	typ, ok := unquote(header)
+	return ok && slices.Contains(types, strings.TrimPrefix(strings.ToLower(typ), "application/"))
+}
+
+// readHeader refuses a token that is of another type, that brings or points to a
+// key of its own, that wraps another, that is to be understood in a way of its
+// own, or that is signed with what a public key could be mistaken for a secret
+// of.
 func (t *Token) readHeader(h object) error {
 	for _, refused := range refusedHeaders {
 		if h.get(refused.Claim) != "" {
 			return &refused
 		}
+	}
+	if !isType(h.get("typ")) {
+		return malformed("typ", "the token is not of the type of an identity or access token")
 	}
 	if cty, ok := unquote(h.get("cty")); h.get("cty") != "" && (!ok || strings.EqualFold(cty, "JWT")) {
 		return malformed("cty", "the token wraps another token")
@@ -111,6 +130,9 @@ func (t *Token) readHeader(h object) error {
 }
 
 func (t *Token) readClaims() error {
+	if strings.HasPrefix(t.claims.get("events"), "{") { // RFC 8417
+		return malformed("events", "the token tells of an event, as that somebody has signed out, and not who somebody is")
+	}
 	var err error
 	if t.Issuer, err = t.text("iss"); err != nil {
 		return err

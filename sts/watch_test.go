@@ -1,0 +1,50 @@
+package sts
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/storetest"
+)
+
+// TestWatchIsFair has one domain with more issuers than are looked at in one go.
+// Those of others come right after the first of them, not after the last.
+func TestWatchIsFair(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		x := &Service{store: s, now: time.Now}
+		now := time.Now().UTC().Truncate(time.Millisecond)
+		org := resource.Group{UID: resource.NewRoot(), Name: "org", CreateTime: now, UpdateTime: now}
+		if _, err := s.InsertGroup(t.Context(), org); err != nil {
+			t.Fatal(err)
+		}
+		others := []string{"https://issuer.honest.example", "https://z.test", "https://zz.test"}
+		all := slices.Clone(others)
+		for n := range lookEach + 20 {
+			all = append(all, fmt.Sprintf("https://a%d.attacker.example", n))
+		}
+		for _, issuer := range all {
+			if err := s.InsertIdentity(t.Context(), resource.Identity{
+				UID: org.UID.NewChild(), Name: "workload", CreateTime: now, UpdateTime: now, LastSeenTime: now,
+				Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: issuer, Subject: "job"}},
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		due, err := x.dueIssuers(t.Context(), time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(due) != lookEach+len(others) {
+			t.Errorf("%d issuers are due, want %d of one domain and %d others", len(due), lookEach, len(others))
+		}
+		for _, issuer := range others {
+			if at := slices.IndexFunc(due, func(d dueIssuer) bool { return d.name == issuer }); at < 0 || at > len(others) {
+				t.Errorf("%s comes as number %d", issuer, at+1)
+			}
+		}
+	})
+}

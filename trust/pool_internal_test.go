@@ -1,0 +1,60 @@
+package trust
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// TestPoolsAddUp does at random what requests and fetches do to the pools, and
+// checks what must hold in between.
+func TestPoolsAddUp(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	issuers, err := New(Config{Now: func() time.Time { return time.Unix(1, 0) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for reason := range issuers.pools {
+		issuers.pools[reason].limits = limits{fetches: 5, fetchesEach: 2, waitingEach: 3, keys: 60, keysEach: 25, triedEach: 4, tenants: 6}
+	}
+	for range 20_000 {
+		p := issuers.pool(Asker{Tenant: fmt.Sprint(random.IntN(9)), Reason: Reason(random.IntN(int(reasons)))})
+		i := issuers.find(p, fmt.Sprint(random.IntN(30)))
+		issuers.hold(p, i)
+		if random.IntN(2) == 0 {
+			issuers.learn(i, KeySet{make([]publicKey, random.IntN(12))})
+		}
+		for _, ps := range issuers.pools {
+			addsUp(t, issuers, ps)
+		}
+		for name, i := range issuers.known {
+			if len(i.holders) == 0 || i.name != name {
+				t.Fatalf("%s is known and nobody remembers it", name)
+			}
+		}
+	}
+}
+
+func addsUp(t *testing.T, issuers *Issuers, ps *pools) {
+	t.Helper()
+	total := 0
+	for _, p := range ps.tenants.Values() {
+		keys := 0
+		for _, i := range p.kept.Values() {
+			keys += i.size()
+		}
+		total += keys
+		if keys != p.keys || p.tried.Len() > ps.triedEach || p.kept.Len() > 1 && keys > ps.keysEach {
+			t.Fatalf("a pool of %d keys that counts %d, and %d issuers without", keys, p.keys, p.tried.Len())
+		}
+		for _, i := range append(p.kept.Values(), p.tried.Values()...) {
+			if _, ok := i.holders[p]; !ok || issuers.known[i.name] != i {
+				t.Fatalf("%s is remembered and not known", i.name)
+			}
+		}
+	}
+	if total != ps.keys || total > ps.limits.keys || ps.tenants.Len() > ps.limits.tenants {
+		t.Fatalf("%d keys of %d tenants, counted as %d", total, ps.tenants.Len(), ps.keys)
+	}
+}
