@@ -118,7 +118,7 @@ func (s *Service) again(w http.ResponseWriter, r *http.Request, n resource.Sessi
 // a browser that was left open is not enough. Its error is about that field of
 // the page.
 func (s *Service) proven(r *http.Request, a resource.Account, field, current string) error {
-	giveBack, wait := s.try(a.Email, remote(r))
+	try, wait := s.try(r, "inside "+string(a.UID), nil) // strangers who guess on the sign-in page do not count here
 	if wait > 0 {
 		return fault.New(fault.ResourceExhausted, "Resource exhausted: %s", tooMany(wait))
 	}
@@ -127,7 +127,7 @@ func (s *Service) proven(r *http.Request, a resource.Account, field, current str
 		return fault.Field(field, "is not your password")
 	}
 	if err == nil {
-		giveBack()
+		try.giveBack()
 	}
 	return err
 }

@@ -46,7 +46,7 @@ func (s *Service) arrive(w http.ResponseWriter, r *http.Request, f *flow, who re
 	case forCommand:
 		s.handOver(w, r, f, n, raw)
 	case forHeadless, forDevice:
-		s.keep(w, f)
+		s.keep(w, r, f)
 		s.redirect(w, r, "/signin?flow="+f.ID) // to be asked first: somebody else may have sent them here
 	default:
 		s.drop(w, f)
@@ -248,7 +248,7 @@ func (s *Service) other(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, s.cookie(sessionCookie, "", 0))
 	f.Session = ""
-	s.keep(w, f)
+	s.keep(w, r, f)
 	s.redirect(w, r, "/signin?flow="+f.ID)
 }
 

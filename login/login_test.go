@@ -514,7 +514,7 @@ func TestJoin(t *testing.T) {
 		if a.location != "/account" {
 			t.Fatalf("%d\n%s", a.status, a.body)
 		}
-		nora := must[resource.Account](t)(s.AccountNamed(t.Context(), "new@example.test"))
+		nora := must[resource.Account](t)(s.AccountIn(t.Context(), x.org.UID, "new@example.test"))
 		if got := rolesOf(x, nora.Identity); !slices.Equal(got, []string{"viewer"}) {
 			t.Errorf("roles %v", got)
 		}

@@ -54,6 +54,11 @@ type (
 		Invite                *Invite
 		CanJoin               bool
 	}
+	choosePage struct {
+		Frame
+		Email    string
+		Accounts []Choice // of the account and its organization
+	}
 	factorPage struct {
 		Frame
 		Email                   string

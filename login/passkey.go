@@ -131,7 +131,7 @@ func (s *Service) passkeyStart(w http.ResponseWriter, r *http.Request) {
 		scriptProblem(w, http.StatusInternalServerError, "The passkey cannot be asked now.")
 		return
 	}
-	s.keep(w, f)
+	s.keep(w, r, f)
 	scriptAnswer(w, http.StatusOK, map[string]any{"publicKey": options.Response})
 }
 
@@ -147,8 +147,8 @@ func (s *Service) passkey(w http.ResponseWriter, r *http.Request) {
 	if f == nil {
 		return
 	}
-	giveBack, wait := s.try("passkeys of "+string(f.Account)+network(remote(r)), remote(r))
-	if wait > 0 {
+	key := "passkeys " + network(remote(r)) // nobody guesses a passkey: its owner must not wait for who guesses passwords
+	if wait := s.limits.take(key, perAddress); wait > 0 {
 		retryAfter(w, wait)
 		scriptProblem(w, http.StatusTooManyRequests, tooMany(wait))
 		return
@@ -163,7 +163,7 @@ func (s *Service) passkey(w http.ResponseWriter, r *http.Request) {
 		scriptProblem(w, http.StatusInternalServerError, "The passkey cannot be checked now.")
 		return
 	}
-	giveBack()
+	s.limits.giveBack(key)
 	answer := &caught{header: w.Header()} // the script goes where a form would have been sent
 	s.arriveLocal(answer, r, f, a)
 	if answer.status != http.StatusSeeOther {

@@ -69,7 +69,7 @@ func (s *Service) totp(w http.ResponseWriter, r *http.Request) {
 		p.Wrong = map[string]string{"code": why}
 		s.show(w, r, status, "factor", f, p)
 	}
-	giveBack, wait := s.try("totp "+a.Email, remote(r))
+	try, wait := s.try(r, "totp "+string(a.UID), s.knownTo(r, a.UID))
 	if wait > 0 {
 		retryAfter(w, wait)
 		refuse(http.StatusTooManyRequests, tooMany(wait))
@@ -82,7 +82,7 @@ func (s *Service) totp(w http.ResponseWriter, r *http.Request) {
 	case !right:
 		refuse(http.StatusUnauthorized, "This code is not right, or was used before. Codes change every 30 seconds.")
 	default:
-		giveBack()
+		try.giveBack()
 		s.arriveLocal(w, r, f, a)
 	}
 }
@@ -167,7 +167,7 @@ func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request) {
 		s.redirect(w, r, "/account")
 		return
 	}
-	giveBack, wait := s.try("totp "+a.Email, remote(r))
+	try, wait := s.try(r, "new totp "+string(a.UID), nil)
 	if wait > 0 {
 		retryAfter(w, wait)
 		s.totpPage(w, r, http.StatusTooManyRequests, n, key, map[string]string{"code": tooMany(wait)})
@@ -178,7 +178,7 @@ func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request) {
 		s.totpPage(w, r, http.StatusBadRequest, n, key, map[string]string{"code": "This code is not right. Codes change every 30 seconds."})
 		return
 	}
-	giveBack()
+	try.giveBack()
 	_, err = s.store.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
 		a.TOTP, a.TOTPStep = s.cfg.Key.Seal("one-time passwords", []byte(key.Secret())), step
 		return nil
