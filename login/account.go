@@ -177,7 +177,8 @@ func (s *Service) totpRemove(w http.ResponseWriter, r *http.Request) {
 	s.accountPage(w, r, http.StatusOK, n, &accountPage{Notice: "One-time passwords are off."})
 }
 
-// passkeyRemove takes a passkey away, but not the only way in.
+// passkeyRemove takes a passkey away from who proves to be there, but not the
+// only way in.
 func (s *Service) passkeyRemove(w http.ResponseWriter, r *http.Request) {
 	n, a, ok := s.ownAccount(w, r)
 	if !ok {
@@ -188,7 +189,7 @@ func (s *Service) passkeyRemove(w http.ResponseWriter, r *http.Request) {
 		err = fault.Field("id", "is not a passkey")
 	} else if a.Password == "" && len(a.Passkeys) == 1 {
 		err = fault.Unmet("LAST_WAY_IN", "this passkey is your only way to sign in; set a password first")
-	} else {
+	} else if err = s.proven(r, a, "removal", s.field(w, r, "current")); err == nil {
 		err = s.store.DropPasskey(r.Context(), a.UID, id)
 	}
 	if err != nil {

@@ -65,10 +65,31 @@ type flow struct {
 	Nonce        string       `json:"nonce,omitempty"`
 	Verifier     string       `json:"verifier,omitempty"`
 
-	Accounts []resource.UID  `json:"accounts,omitempty"` // whose password was right; which one is meant is to be said
+	Accounts []halfway       `json:"accounts,omitempty"` // whose password was right; which one is meant is to be said
+	Halfway  string          `json:"halfway,omitempty"`  // with Account, the digest of its password
 	Account  resource.UID    `json:"account,omitempty"`  // whose password was right; the second factor is to come
 	WebAuthn json.RawMessage `json:"webauthn,omitempty"` // the question to a passkey
 	Session  string          `json:"session,omitempty"`  // that this sign-in began
+}
+
+// A halfway is an account whose password was right, and which password that was:
+// one that is changed in the meantime counts no more.
+type halfway struct {
+	Account  resource.UID `json:"account"`
+	Password string       `json:"password"` // the digest of its hash
+}
+
+func halfwayInto(a resource.Account) halfway {
+	return halfway{a.UID, base64.RawURLEncoding.EncodeToString(digest("halfway " + a.Password)[:12])}
+}
+
+// enter notes that the password of an account was right.
+func (f *flow) enter(a resource.Account) { f.Account, f.Halfway = a.UID, halfwayInto(a).Password }
+
+// halfInto reports whether the password of an account was right in this flow, and
+// still is its password.
+func (f *flow) halfInto(a resource.Account) bool {
+	return f.Account == a.UID && f.Halfway == halfwayInto(a).Password
 }
 
 func newID() string { return rand.Text() }

@@ -330,7 +330,7 @@ func TestTOTP(t *testing.T) {
 	b := x.browser(t)
 	b.signIn()
 	csrf := b.csrf()
-	secret := strings.ReplaceAll(secretText.FindString(b.post("/account/totp/start", "csrf", csrf).body), " ", "")
+	secret := strings.ReplaceAll(secretText.FindString(b.post("/account/totp/start", "csrf", csrf, "current", password).body), " ", "")
 	code := func() string { return must[string](t)(totp.GenerateCode(secret, x.clock.now())) }
 	if a := b.post("/account/totp", "csrf", csrf, "code", "000000"); a.status != http.StatusBadRequest {
 		t.Errorf("a wrong code turns it on: %d", a.status)

@@ -179,20 +179,23 @@ func (s *Service) password(w http.ResponseWriter, r *http.Request) {
 		s.askAccount(w, r, f, fits)
 		return
 	}
-	s.passwordRight(w, r, f, fits[0].UID)
+	s.passwordRight(w, r, f, halfwayInto(fits[0]))
 }
 
 // passwordRight goes on with the account whose password was right: to its second
 // factor, if it has one.
-func (s *Service) passwordRight(w http.ResponseWriter, r *http.Request, f *flow, uid resource.UID) {
-	a, err := s.store.Account(r.Context(), uid)
+func (s *Service) passwordRight(w http.ResponseWriter, r *http.Request, f *flow, h halfway) {
+	a, err := s.store.Account(r.Context(), h.Account)
+	if err == nil && halfwayInto(a) != h {
+		err = fault.New(fault.PermissionDenied, "Permission denied: the password has changed in the meantime")
+	}
 	if err != nil {
 		s.fail(w, r, "This sign-in cannot go on", err)
 		return
 	}
 	f.Accounts = nil
 	if len(a.TOTP) > 0 || len(a.Passkeys) > 0 && s.webauthn != nil {
-		f.Account = a.UID
+		f.enter(a)
 		s.keep(w, r, f)
 		s.show(w, r, http.StatusOK, "factor", f, s.factorPage(a))
 		return
@@ -211,7 +214,7 @@ func (s *Service) askAccount(w http.ResponseWriter, r *http.Request, f *flow, fi
 			s.fail(w, r, "This sign-in cannot go on", err)
 			return
 		}
-		f.Accounts = append(f.Accounts, a.UID)
+		f.Accounts = append(f.Accounts, halfwayInto(a))
 		p.Accounts = append(p.Accounts, Choice{UID: string(a.UID), Name: org.Name})
 	}
 	slices.SortFunc(p.Accounts, func(a, b Choice) int { return strings.Compare(a.Name, b.Name) })
@@ -226,11 +229,12 @@ func (s *Service) chooseAccount(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	uid := resource.UID(s.field(w, r, "account"))
-	if !slices.Contains(f.Accounts, uid) {
+	i := slices.IndexFunc(f.Accounts, func(h halfway) bool { return h.Account == uid })
+	if i < 0 {
 		s.redirect(w, r, "/signin?flow="+f.ID)
 		return
 	}
-	s.passwordRight(w, r, f, uid)
+	s.passwordRight(w, r, f, f.Accounts[i])
 }
 
 // tooMany tells somebody who has to wait how else to get in. Everybody is told

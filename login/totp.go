@@ -97,21 +97,29 @@ func (s *Service) halfway(w http.ResponseWriter, r *http.Request) (f *flow, a re
 	if f.Account != "" {
 		a, err = s.store.Account(r.Context(), f.Account)
 	}
-	if f.Account == "" || err != nil {
+	if f.Account == "" || err != nil || !f.halfInto(a) {
 		s.redirect(w, r, "/signin?flow="+f.ID)
 		return f, a, false
 	}
 	return f, a, true
 }
 
-// totpStart shows a new secret to somebody signed in. It counts once they have
-// shown that they can use it; until then it is in a cookie.
+// totpStart shows a new secret to somebody signed in who proves to be there. It
+// counts once they have shown that they can use it; until then it is in a cookie.
 func (s *Service) totpStart(w http.ResponseWriter, r *http.Request) {
 	n, a, ok := s.ownAccount(w, r)
 	if !ok {
 		return
 	}
-	key, err := totp.Generate(totp.GenerateOpts{Issuer: "Holdfast " + s.origin.Hostname(), AccountName: a.Email, SecretSize: 20})
+	if err := s.proven(r, a, "app", s.field(w, r, "current")); err != nil {
+		s.again(w, r, n, err)
+		return
+	}
+	org, err := s.store.Group(r.Context(), a.UID.Root())
+	var key *otp.Key
+	if err == nil {
+		key, err = totp.Generate(totp.GenerateOpts{Issuer: "Holdfast " + s.origin.Hostname(), AccountName: accountLabel(a, org), SecretSize: 20})
+	}
 	if err != nil {
 		s.fail(w, r, "One-time passwords cannot be set up", err)
 		return

@@ -94,6 +94,8 @@ func TestAuthenticatorApp(t *testing.T) {
 	b.withoutScripts()
 	b.account(s, s.OwnerEmail, s.OwnerPassword)
 	b.press("Set up an authenticator app")
+	b.fill("Password, to set it up", s.OwnerPassword)
+	b.press("Set it up")
 	b.see("Set up an authenticator app")
 	var secret string
 	b.run("read the secret", chromedp.Text(".code", &secret, chromedp.ByQuery))
