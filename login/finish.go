@@ -170,16 +170,9 @@ func (s *Service) showConfirm(w http.ResponseWriter, r *http.Request, f *flow, n
 		s.refuse(w, r, f, err)
 		return
 	}
-	switch f.Purpose {
-	case forHeadless:
-		p.Code = checkCode(f.Headless)
-	case forDevice:
-		d, err := s.store.DeviceOf(r.Context(), f.UserCode)
-		if err != nil {
-			s.fail(w, r, "This device no longer waits", err)
-			return
-		}
-		p.Code, p.Client, p.Address = shownUserCode(d.UserCode), d.Client, d.Address
+	if err := s.describe(r.Context(), f, n, p); err != nil {
+		s.fail(w, r, "This sign-in cannot go on", err)
+		return
 	}
 	s.show(w, r, http.StatusOK, "confirm", f, p)
 }
