@@ -79,6 +79,27 @@ func TestEnumerationByTimeOfAddress(t *testing.T) {
 	}
 }
 
+// A password is compared with as many hashes however many accounts an address has:
+// where there are fewer, the hash of nobody makes up for them.
+func TestEnumerationByNumber(t *testing.T) {
+	db := storetest.Open(t, storetest.SQLite(t))
+	s := &Service{store: db, hashes: newHasher(1)}
+	salt, key := make([]byte, saltSize), make([]byte, hashSize)
+	s.hashes.nobody = "malformed" // to see whether it is used
+	for n := range triedAccounts + 3 {
+		_, _, err := s.checkedPassword(t.Context(), credentials{Email: "ann@example.test", Password: "x"})
+		if full := n >= triedAccounts; full != errors.Is(err, fault.Unauthenticated) {
+			t.Errorf("%d accounts: %v", n, err)
+		}
+		g := resource.Group{UID: resource.NewRoot(), Name: fmt.Sprint("org", n)}
+		a := resource.Account{UID: g.UID.NewChild(), Email: "ann@example.test", Identity: resource.NewRoot(), Password: encodeHash(salt, key)}
+		i := resource.Identity{UID: a.Identity, Name: "ann", Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://i.test", Subject: string(a.UID)}}}
+		if err := db.Found(t.Context(), g, a, i); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // However many come, few hash at once, some wait, and the rest is sent away.
 func TestHashingIsBounded(t *testing.T) {
 	h := newHasher(2)
