@@ -130,7 +130,7 @@ func TestHashingIsBounded(t *testing.T) {
 
 // from is a request that comes from an address.
 func from(address string) *http.Request {
-	r := httptest.NewRequest(http.MethodPost, "/signin/password", nil)
+	r := httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/signin/password", nil)
 	r.RemoteAddr = net.JoinHostPort(address, "1234")
 	return r
 }
