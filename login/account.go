@@ -129,7 +129,7 @@ func (s *Service) again(w http.ResponseWriter, r *http.Request, n resource.Sessi
 // a browser that was left open is not enough. Its error is about that field of
 // the page.
 func (s *Service) proven(r *http.Request, a resource.Account, field, current string) error {
-	giveBack, wait := s.try(a.Email, remote(r))
+	try, wait := s.try(r, "inside "+string(a.UID), nil) // strangers who guess on the sign-in page do not count here
 	if wait > 0 {
 		return fault.New(fault.ResourceExhausted, "Resource exhausted: %s", tooMany(wait))
 	}
@@ -138,7 +138,7 @@ func (s *Service) proven(r *http.Request, a resource.Account, field, current str
 		return fault.Field(field, "is not your password")
 	}
 	if err == nil {
-		giveBack()
+		try.giveBack()
 	}
 	return err
 }
@@ -188,7 +188,8 @@ func (s *Service) totpRemove(w http.ResponseWriter, r *http.Request) {
 	s.accountPage(w, r, http.StatusOK, n, &accountPage{Notice: "One-time passwords are off."})
 }
 
-// passkeyRemove takes a passkey away, but not the only way in.
+// passkeyRemove takes a passkey away from who proves to be there, but not the
+// only way in.
 func (s *Service) passkeyRemove(w http.ResponseWriter, r *http.Request) {
 	n, a, ok := s.ownAccount(w, r)
 	if !ok {
@@ -199,7 +200,7 @@ func (s *Service) passkeyRemove(w http.ResponseWriter, r *http.Request) {
 		err = fault.Field("id", "is not a passkey")
 	} else if a.Password == "" && len(a.Passkeys) == 1 {
 		err = fault.Unmet("LAST_WAY_IN", "this passkey is your only way to sign in; set a password first")
-	} else {
+	} else if err = s.proven(r, a, "removal", s.field(w, r, "current")); err == nil {
 		err = s.store.DropPasskey(r.Context(), a.UID, id)
 	}
 	if err != nil {

@@ -678,7 +678,7 @@ func TestCookies(t *testing.T) {
 			if token == nil {
 				t.Fatalf("not signed in:\n%s", body)
 			}
-			do(http.MethodPost, "/account/totp/start", url.Values{"csrf": {token[1]}})
+			do(http.MethodPost, "/account/totp/start", url.Values{"csrf": {token[1]}, "current": {password}})
 			for _, kind := range []string{"link", "flow", "session", "totp"} {
 				if !seen[kind] {
 					t.Errorf("no cookie of a %s", kind)
@@ -707,7 +707,7 @@ func TestBruteForceInside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x.clock.move(15 * time.Minute) // for the limits
 			csrf := b.csrf()
-			secret := strings.ReplaceAll(secretText.FindString(b.post("/account/totp/start", "csrf", csrf).body), " ", "")
+			secret := strings.ReplaceAll(secretText.FindString(b.post("/account/totp/start", "csrf", csrf, "current", password).body), " ", "")
 			try := func(word string) int {
 				return b.post(tt.path, "csrf", csrf, tt.field, word, "password", "another good password").status
 			}

@@ -90,6 +90,11 @@ func (s *Service) deviceEndpoint(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f := &flow{}
+	var ok bool
+	if f.Scopes, ok = deviceScopes(r.PostForm["scope"]); !ok {
+		oauthError(w, http.StatusBadRequest, "invalid_scope", "scope must be uids of groups, separated by spaces")
+		return
+	}
 	for aud := range strings.SplitSeq(s.field(w, r, "audience"), ",") {
 		if aud = strings.TrimSpace(aud); aud != "" {
 			f.Audience = append(f.Audience, aud)
@@ -101,7 +106,8 @@ func (s *Service) deviceEndpoint(w http.ResponseWriter, r *http.Request) {
 	}
 	now := s.now()
 	d := resource.Device{
-		UserCode: newUserCode(), Client: client, Agent: agent(r), Address: remote(r), Audience: f.Audience, CreateTime: now, ExpireTime: now.Add(deviceLife),
+		UserCode: newUserCode(), Client: client, Agent: agent(r), Address: remote(r), Audience: f.Audience, Scopes: f.Scopes,
+		CreateTime: now, ExpireTime: now.Add(deviceLife),
 	}
 	code := newID() + newID()
 	if err := s.store.AddDevice(r.Context(), digest("device "+code), d); err != nil {
@@ -115,6 +121,26 @@ func (s *Service) deviceEndpoint(w http.ResponseWriter, r *http.Request) {
 		"verification_uri_complete": s.at("/device?user_code=" + url.QueryEscape(shown)),
 		"expires_in":                int(deviceLife.Seconds()), "interval": max(1, int(s.cfg.PollEvery.Seconds())),
 	})
+}
+
+const maxDeviceScopes = 16 // as many as a sign-in in a browser may name
+
+// deviceScopes returns the groups that a device wants its token narrowed to.
+// Words of OpenID Connect, which clients send by habit, narrow nothing; anything
+// else that is no group is an error, because the device would get more than it
+// has asked for.
+func deviceScopes(lists []string) (all []string, ok bool) {
+	for _, word := range strings.Fields(strings.Join(lists, " ")) {
+		switch word {
+		case "openid", "profile", "email", "offline_access":
+			continue
+		}
+		if _, err := resource.ParseUID("scope", word); err != nil || len(all) == maxDeviceScopes {
+			return nil, false
+		}
+		all = append(all, word)
+	}
+	return all, true
 }
 
 // showDevice shows the form for the code of a device.

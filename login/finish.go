@@ -50,7 +50,7 @@ func (s *Service) arrive(w http.ResponseWriter, r *http.Request, f *flow, who re
 	case forCommand:
 		s.handOver(w, r, f, n, raw)
 	case forHeadless, forDevice:
-		s.keep(w, f)
+		s.keep(w, r, f)
 		s.redirect(w, r, "/signin?flow="+f.ID) // to be asked first: somebody else may have sent them here
 	default:
 		s.drop(w, f)
@@ -195,16 +195,9 @@ func (s *Service) showConfirm(w http.ResponseWriter, r *http.Request, f *flow, n
 		s.refuse(w, r, f, err)
 		return
 	}
-	switch f.Purpose {
-	case forHeadless:
-		p.Code = checkCode(f.Headless)
-	case forDevice:
-		d, err := s.store.DeviceOf(r.Context(), f.UserCode)
-		if err != nil {
-			s.fail(w, r, "This device no longer waits", err)
-			return
-		}
-		p.Code, p.Client, p.Address = shownUserCode(d.UserCode), d.Client, d.Address
+	if err := s.describe(r.Context(), f, n, p); err != nil {
+		s.fail(w, r, "This sign-in cannot go on", err)
+		return
 	}
 	s.show(w, r, http.StatusOK, "confirm", f, p)
 }
@@ -293,7 +286,7 @@ func (s *Service) other(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, s.cookie(sessionCookie, "", 0))
 	f.Session = ""
-	s.keep(w, f)
+	s.keep(w, r, f)
 	s.redirect(w, r, "/signin?flow="+f.ID)
 }
 

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -21,6 +23,11 @@ const (
 	sealedFlow = "sign-in"
 	maxCookie  = 3800 // browsers keep 4096 bytes with the name and the attributes
 	maxForm    = 64 << 10
+
+	// A browser sends the cookies of all its sign-ins under way with every
+	// request. Proxies take 8 KiB of them, as a rule.
+	maxFlows     = 8
+	maxFlowBytes = 5 << 10
 )
 
 // What a sign-in is for.
@@ -58,9 +65,31 @@ type flow struct {
 	Nonce        string       `json:"nonce,omitempty"`
 	Verifier     string       `json:"verifier,omitempty"`
 
+	Accounts []halfway       `json:"accounts,omitempty"` // whose password was right; which one is meant is to be said
+	Halfway  string          `json:"halfway,omitempty"`  // with Account, the digest of its password
 	Account  resource.UID    `json:"account,omitempty"`  // whose password was right; the second factor is to come
 	WebAuthn json.RawMessage `json:"webauthn,omitempty"` // the question to a passkey
 	Session  string          `json:"session,omitempty"`  // that this sign-in began
+}
+
+// A halfway is an account whose password was right, and which password that was:
+// one that is changed in the meantime counts no more.
+type halfway struct {
+	Account  resource.UID `json:"account"`
+	Password string       `json:"password"` // the digest of its hash
+}
+
+func halfwayInto(a resource.Account) halfway {
+	return halfway{a.UID, base64.RawURLEncoding.EncodeToString(digest("halfway " + a.Password)[:12])}
+}
+
+// enter notes that the password of an account was right.
+func (f *flow) enter(a resource.Account) { f.Account, f.Halfway = a.UID, halfwayInto(a).Password }
+
+// halfInto reports whether the password of an account was right in this flow, and
+// still is its password.
+func (f *flow) halfInto(a resource.Account) bool {
+	return f.Account == a.UID && f.Halfway == halfwayInto(a).Password
 }
 
 func newID() string { return rand.Text() }
@@ -87,8 +116,9 @@ func (s *Service) cookieName(name string) string {
 	return name
 }
 
-// keep puts a flow into its cookie. It tells whether it fits.
-func (s *Service) keep(w http.ResponseWriter, f *flow) bool {
+// keep puts a flow into its cookie. It tells whether it fits. Where the browser
+// has too many others, the oldest are dropped.
+func (s *Service) keep(w http.ResponseWriter, r *http.Request, f *flow) bool {
 	b, err := json.Marshal(f)
 	if err != nil {
 		return false
@@ -97,8 +127,39 @@ func (s *Service) keep(w http.ResponseWriter, f *flow) bool {
 	if len(value) > maxCookie {
 		return false
 	}
+	s.dropOldest(w, r, f.ID, len(value))
 	http.SetCookie(w, s.cookie(flowCookie+f.ID, value, flowLife))
 	return true
+}
+
+// dropOldest drops flows of the browser, the oldest first, until there is room
+// for the flow of that id and size. Cookies that are no flow, or no longer, go,
+// too.
+func (s *Service) dropOldest(w http.ResponseWriter, r *http.Request, id string, size int) {
+	type other struct {
+		id      string
+		expires int64
+		size    int
+	}
+	var others []other
+	for _, c := range r.Cookies() {
+		o := other{size: len(c.Value)}
+		var ours bool
+		if o.id, ours = strings.CutPrefix(c.Name, s.cookieName(flowCookie)); !ours || o.id == id {
+			continue
+		}
+		if f := s.open(r, o.id); f != nil {
+			o.expires = f.Expires
+		}
+		others = append(others, o)
+	}
+	slices.Reverse(others) // browsers send the oldest first: of those of one second, the youngest comes first now
+	slices.SortStableFunc(others, func(a, b other) int { return cmp.Compare(b.expires, a.expires) })
+	for i, o := range others {
+		if size += o.size; o.expires == 0 || i+1 >= maxFlows || size > maxFlowBytes {
+			http.SetCookie(w, s.cookie(flowCookie+o.id, "", 0))
+		}
+	}
 }
 
 // drop ends a flow in its browser.

@@ -76,7 +76,7 @@ const (
 // question, on a page of ours.
 func FuzzPasskeyAnswer(f *testing.F) {
 	s := fuzzed(f)
-	a := passkeyUser{resource.Account{UID: "0000000000000000000000000000000000000000/0000000000000000", Email: "a@b.test"}}
+	a := passkeyUser{Account: resource.Account{UID: "0000000000000000000000000000000000000000/0000000000000000", Email: "a@b.test"}}
 	f.Add([]byte(fuzzMade))
 	f.Add([]byte(fuzzSigned))
 	f.Add([]byte(`{"id":"AA","rawId":"AA","type":"public-key","response":{}}`))

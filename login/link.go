@@ -104,8 +104,8 @@ func (s *Service) followLink(w http.ResponseWriter, r *http.Request) {
 	}
 	f := &flow{ID: newID(), Expires: s.cfg.Now().Add(flowLife).Unix(), Purpose: forBrowser}
 	if len(a.TOTP) > 0 || len(a.Passkeys) > 0 && s.webauthn != nil {
-		f.Account = a.UID
-		s.keep(w, f)
+		f.enter(a)
+		s.keep(w, r, f)
 		s.show(w, r, http.StatusOK, "factor", f, s.factorPage(a))
 		return
 	}

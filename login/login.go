@@ -128,6 +128,7 @@ func (s *Service) Handler() http.Handler {
 	mux.HandleFunc("GET /signin/provider", s.chooseProvider)
 	mux.HandleFunc("POST /signin/provider", s.chooseProvider)
 	mux.HandleFunc("POST /signin/password", s.password)
+	mux.HandleFunc("POST /signin/account", s.chooseAccount)
 	mux.HandleFunc("POST /signin/totp", s.totp)
 	mux.HandleFunc("POST /signin/recovery", s.recovery)
 	mux.HandleFunc("POST /signin/passkey/start", s.passkeyStart)

@@ -330,7 +330,7 @@ func TestTOTP(t *testing.T) {
 	b := x.browser(t)
 	b.signIn()
 	csrf := b.csrf()
-	secret := strings.ReplaceAll(secretText.FindString(b.post("/account/totp/start", "csrf", csrf).body), " ", "")
+	secret := strings.ReplaceAll(secretText.FindString(b.post("/account/totp/start", "csrf", csrf, "current", password).body), " ", "")
 	code := func() string { return must[string](t)(totp.GenerateCode(secret, x.clock.now())) }
 	if a := b.post("/account/totp", "csrf", csrf, "code", "000000"); a.status != http.StatusBadRequest {
 		t.Errorf("a wrong code turns it on: %d", a.status)
@@ -514,7 +514,7 @@ func TestJoin(t *testing.T) {
 		if a.location != "/account" {
 			t.Fatalf("%d\n%s", a.status, a.body)
 		}
-		nora := must[resource.Account](t)(s.AccountNamed(t.Context(), "new@example.test"))
+		nora := must[resource.Account](t)(s.AccountIn(t.Context(), x.org.UID, "new@example.test"))
 		if got := rolesOf(x, nora.Identity); !slices.Equal(got, []string{"viewer"}) {
 			t.Errorf("roles %v", got)
 		}

@@ -54,6 +54,11 @@ type (
 		Invite                *Invite
 		CanJoin               bool
 	}
+	choosePage struct {
+		Frame
+		Email    string
+		Accounts []Choice // of the account and its organization
+	}
 	factorPage struct {
 		Frame
 		Email                   string
@@ -68,9 +73,13 @@ type (
 	}
 	confirmPage struct {
 		Frame
-		Purpose, Name, Email, Code, Client, Address string
-		Since                                       time.Time
-		Invite                                      *Invite
+		Purpose, Name, Email, Code string
+		Organization               string    // of the account, if it is kept here
+		Client, Agent, Address     string    // what asks, as it says itself, and from where
+		Asked                      time.Time // when it did
+		May, For                   string    // what it could do, and how long
+		Since                      time.Time // one is signed in
+		Invite                     *Invite
 	}
 	devicePage struct {
 		Frame

@@ -31,14 +31,29 @@ func newWebAuthn(origin *url.URL) (*webauthn.WebAuthn, error) {
 	})
 }
 
-// passkeyUser is an account as the library wants it.
-type passkeyUser struct{ resource.Account }
+// passkeyUser is an account as the library wants it. org is the name of its
+// organization, which a device is told of a new passkey.
+type passkeyUser struct {
+	resource.Account
+	org string
+}
+
+// accountLabel is what devices and apps call an account: one address can have
+// accounts in several organizations.
+func accountLabel(a resource.Account, org resource.Group) string {
+	return a.Email + " (" + org.Name + ")"
+}
 
 // WebAuthnID names the account to the device.
 func (u passkeyUser) WebAuthnID() []byte { return digest(string(u.UID)) }
 
 // WebAuthnName is what the device shows.
-func (u passkeyUser) WebAuthnName() string { return u.Email }
+func (u passkeyUser) WebAuthnName() string {
+	if u.org == "" {
+		return u.Email
+	}
+	return accountLabel(u.Account, resource.Group{Name: u.org})
+}
 
 // WebAuthnDisplayName is what the device shows, too.
 func (u passkeyUser) WebAuthnDisplayName() string {
@@ -120,7 +135,7 @@ func (s *Service) passkeyStart(w http.ResponseWriter, r *http.Request) {
 	if f.Account != "" {
 		var a resource.Account
 		if a, err = s.store.Account(r.Context(), f.Account); err == nil {
-			options, question, err = s.webauthn.BeginLogin(passkeyUser{a}, webauthn.WithUserVerification(protocol.VerificationPreferred))
+			options, question, err = s.webauthn.BeginLogin(passkeyUser{Account: a}, webauthn.WithUserVerification(protocol.VerificationPreferred))
 		}
 	}
 	if err == nil {
@@ -131,7 +146,7 @@ func (s *Service) passkeyStart(w http.ResponseWriter, r *http.Request) {
 		scriptProblem(w, http.StatusInternalServerError, "The passkey cannot be asked now.")
 		return
 	}
-	s.keep(w, f)
+	s.keep(w, r, f)
 	scriptAnswer(w, http.StatusOK, map[string]any{"publicKey": options.Response})
 }
 
@@ -147,8 +162,8 @@ func (s *Service) passkey(w http.ResponseWriter, r *http.Request) {
 	if f == nil {
 		return
 	}
-	giveBack, wait := s.try("passkeys of "+string(f.Account)+network(remote(r)), remote(r))
-	if wait > 0 {
+	key := "passkeys " + network(remote(r)) // nobody guesses a passkey: its owner must not wait for who guesses passwords
+	if wait := s.limits.take(key, perAddress); wait > 0 {
 		retryAfter(w, wait)
 		scriptProblem(w, http.StatusTooManyRequests, tooMany(wait))
 		return
@@ -163,7 +178,7 @@ func (s *Service) passkey(w http.ResponseWriter, r *http.Request) {
 		scriptProblem(w, http.StatusInternalServerError, "The passkey cannot be checked now.")
 		return
 	}
-	giveBack()
+	s.limits.giveBack(key)
 	answer := &caught{header: w.Header()} // the script goes where a form would have been sent
 	s.arriveLocal(answer, r, f, a)
 	if answer.status != http.StatusSeeOther {
@@ -210,16 +225,16 @@ func (s *Service) provenPasskey(r *http.Request, f *flow, credential []byte) (a 
 	}
 	var used *webauthn.Credential
 	if f.Account != "" {
-		if a.UID != f.Account {
+		if !f.halfInto(a) {
 			return a, wrong(nil)
 		}
-		used, err = s.webauthn.ValidateLogin(passkeyUser{a}, question, parsed)
+		used, err = s.webauthn.ValidateLogin(passkeyUser{Account: a}, question, parsed)
 	} else {
 		find := func(_, handle []byte) (webauthn.User, error) {
-			if !bytes.Equal(handle, passkeyUser{a}.WebAuthnID()) {
+			if !bytes.Equal(handle, passkeyUser{Account: a}.WebAuthnID()) {
 				return nil, errors.New("the passkey is of another account")
 			}
-			return passkeyUser{a}, nil
+			return passkeyUser{Account: a}, nil
 		}
 		used, err = s.webauthn.ValidateDiscoverableLogin(find, question, parsed)
 	}
@@ -235,10 +250,18 @@ func (s *Service) provenPasskey(r *http.Request, f *flow, credential []byte) (a 
 
 const passkeyCookie = "hf_passkey"
 
+// A registration is the question to a device for a new passkey. It is sealed for
+// the session that it was asked in, and ends: whoever has typed the password once
+// cannot add passkeys ever after.
+type registration struct {
+	Expires  int64 // in seconds
+	Question webauthn.SessionData
+}
+
 // registerStart asks a device for a new passkey, for who proves to be there:
 // whoever adds one can come back with it.
 func (s *Service) registerStart(w http.ResponseWriter, r *http.Request) {
-	a, in, _, ok := s.scriptAccount(w, r)
+	a, in, n, ok := s.scriptAccount(w, r)
 	if !ok {
 		return
 	}
@@ -252,31 +275,36 @@ func (s *Service) registerStart(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var exclude []protocol.CredentialDescriptor
-	for _, c := range (passkeyUser{a}).WebAuthnCredentials() {
+	for _, c := range (passkeyUser{Account: a}).WebAuthnCredentials() {
 		exclude = append(exclude, c.Descriptor())
 	}
-	options, question, err := s.webauthn.BeginRegistration(passkeyUser{a}, webauthn.WithExclusions(exclude))
+	org, err := s.store.Group(r.Context(), a.UID.Root())
+	var options *protocol.CredentialCreation
+	var question *webauthn.SessionData
+	if err == nil {
+		options, question, err = s.webauthn.BeginRegistration(passkeyUser{a, org.Name}, webauthn.WithExclusions(exclude))
+	}
 	var b []byte
 	if err == nil {
-		b, err = json.Marshal(question)
+		b, err = json.Marshal(registration{s.cfg.Now().Add(flowLife).Unix(), *question})
 	}
 	if err != nil {
 		s.note(r, err)
 		scriptProblem(w, http.StatusInternalServerError, "A passkey cannot be asked for now.")
 		return
 	}
-	value := base64.RawURLEncoding.EncodeToString(s.cfg.Key.Seal("passkey", b))
+	value := base64.RawURLEncoding.EncodeToString(s.cfg.Key.Seal("passkey "+n.ID, b))
 	http.SetCookie(w, s.cookie(passkeyCookie, value, flowLife))
 	scriptAnswer(w, http.StatusOK, map[string]any{"publicKey": options.Response})
 }
 
 // register takes a new passkey.
 func (s *Service) register(w http.ResponseWriter, r *http.Request) {
-	a, in, _, ok := s.scriptAccount(w, r)
+	a, in, n, ok := s.scriptAccount(w, r)
 	if !ok {
 		return
 	}
-	question, err := s.passkeyQuestion(r)
+	question, err := s.passkeyQuestion(r, n)
 	if err == nil {
 		err = s.addPasskey(r, a, in, question)
 	}
@@ -289,7 +317,8 @@ func (s *Service) register(w http.ResponseWriter, r *http.Request) {
 	scriptAnswer(w, http.StatusOK, map[string]string{"location": "/account"})
 }
 
-func (s *Service) passkeyQuestion(r *http.Request) (q webauthn.SessionData, _ error) {
+// passkeyQuestion returns the question that was asked in a session, once.
+func (s *Service) passkeyQuestion(r *http.Request, n resource.Session) (q webauthn.SessionData, _ error) {
 	over := fault.New(fault.FailedPrecondition, "Precondition failed: the question to the passkey is over; try again")
 	c, err := r.Cookie(s.cookieName(passkeyCookie))
 	if err != nil {
@@ -299,10 +328,12 @@ func (s *Service) passkeyQuestion(r *http.Request) (q webauthn.SessionData, _ er
 	if err != nil {
 		return q, over
 	}
-	b, err := s.cfg.Key.Open("passkey", sealed)
-	if err != nil || json.Unmarshal(b, &q) != nil {
+	var asked registration
+	b, err := s.cfg.Key.Open("passkey "+n.ID, sealed)
+	if err != nil || json.Unmarshal(b, &asked) != nil || s.cfg.Now().Unix() >= asked.Expires {
 		return q, over
 	}
+	q = asked.Question
 	first, err := s.store.Spend(r.Context(), digest("passkey "+q.Challenge), s.cfg.Now().Add(flowLife))
 	if err == nil && !first {
 		err = over
@@ -315,7 +346,7 @@ func (s *Service) addPasskey(r *http.Request, a resource.Account, in script, que
 	if err != nil {
 		return &fault.Error{Code: fault.InvalidArgument, Message: "Invalid argument: the passkey cannot be read", Cause: err}
 	}
-	made, err := s.webauthn.CreateCredential(passkeyUser{a}, question, parsed)
+	made, err := s.webauthn.CreateCredential(passkeyUser{Account: a}, question, parsed)
 	if err != nil {
 		return &fault.Error{Code: fault.InvalidArgument, Message: "Invalid argument: the passkey did not prove itself", Cause: err}
 	}

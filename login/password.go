@@ -5,14 +5,17 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
 	"golang.org/x/crypto/argon2"
 
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
 )
 
 // How passwords are hashed: the second of the choices that OWASP gives.
@@ -23,8 +26,11 @@ const (
 	hashSize   = 32
 	saltSize   = 16
 
-	hashesWaiting = 256             // for a hasher; more are sent away
-	hashPatience  = 5 * time.Second // of one that waits
+	hashesWaiting    = 256             // for a hasher; more are sent away
+	hashesPerNetwork = 32              // of these; so one network cannot keep the others out, and an office can begin its day
+	hashPatience     = 5 * time.Second // of one that waits
+
+	triedAccounts = 3 // accounts that one password is compared with; always as many, so that time does not tell how many there are
 
 	minPassword = 12
 	maxPassword = 512
@@ -33,13 +39,16 @@ const (
 // A hasher hashes passwords, few at a time: each takes 19 MiB and a processor
 // for some 20 ms, and a flood of them shall take neither from the API.
 type hasher struct {
-	slots   chan struct{}
-	waiting chan struct{}
-	nobody  string // a hash that no password has
+	slots  chan struct{}
+	nobody string // a hash that no password has
+
+	mu      sync.Mutex
+	waiting int            // in the queue or at work
+	from    map[string]int // of these, by network
 }
 
 func newHasher(n int) *hasher {
-	h := &hasher{slots: make(chan struct{}, n), waiting: make(chan struct{}, hashesWaiting)}
+	h := &hasher{slots: make(chan struct{}, n), from: map[string]int{}}
 	h.nobody = encodeHash(make([]byte, saltSize), make([]byte, hashSize))
 	return h
 }
@@ -48,15 +57,36 @@ var errBusy = &fault.Error{
 	Code: fault.ResourceExhausted, Message: "Resource exhausted: too many people are signing in at once; try again in a moment", RetryIn: 5 * time.Second,
 }
 
+// enter takes a place in the queue for who comes from a network, or reports that
+// there is none. "" is ourselves.
+func (h *hasher) enter(network string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.waiting >= hashesWaiting || network != "" && h.from[network] >= hashesPerNetwork {
+		return false
+	}
+	h.waiting++
+	h.from[network]++
+	return true
+}
+
+func (h *hasher) leave(network string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waiting--
+	if h.from[network]--; h.from[network] == 0 {
+		delete(h.from, network)
+	}
+}
+
 // run calls f when it is its turn. It returns fault.ResourceExhausted if too many
-// wait already, or for too long.
+// wait already, in all or from the network of the request, or for too long.
 func (h *hasher) run(ctx context.Context, f func()) error {
-	select {
-	case h.waiting <- struct{}{}:
-		defer func() { <-h.waiting }()
-	default:
+	from := network(resource.ActorFrom(ctx).Remote)
+	if !h.enter(from) {
 		return errBusy
 	}
+	defer h.leave(from)
 	patience := time.NewTimer(hashPatience)
 	defer patience.Stop()
 	select {
@@ -86,35 +116,58 @@ func (h *hasher) hash(ctx context.Context, password string) (hash string, err er
 	return hash, err
 }
 
+// A hashed is the hash of a password, read.
+type hashed struct {
+	memory, passes, lanes int
+	salt, key             []byte
+}
+
+func readHash(hash string) (h hashed, _ error) {
+	var version int
+	parts := strings.Split(hash, "$")
+	if len(parts) != 6 || parts[1] != "argon2id" {
+		return h, errors.New("a password's hash is malformed")
+	}
+	if _, err := fmt.Sscanf(parts[2]+" "+parts[3], "v=%d m=%d,t=%d,p=%d", &version, &h.memory, &h.passes, &h.lanes); err != nil || version != argon2.Version {
+		return h, errors.New("a password's hash is malformed")
+	}
+	var err error
+	if h.salt, err = base64.RawStdEncoding.DecodeString(parts[4]); err != nil {
+		return h, fmt.Errorf("a password's salt: %w", err)
+	}
+	if h.key, err = base64.RawStdEncoding.DecodeString(parts[5]); err != nil {
+		return h, fmt.Errorf("a password's hash: %w", err)
+	}
+	return h, nil
+}
+
 // right tells whether a password has that hash. It takes as long for "", which
 // is the hash of nobody: how long an answer takes does not tell who exists.
-func (h *hasher) right(ctx context.Context, hash, password string) (ok bool, err error) {
+func (h *hasher) right(ctx context.Context, hash, password string) (bool, error) {
+	ok, err := h.rightOf(ctx, []string{hash}, password)
+	return err == nil && ok[0], err
+}
+
+// rightOf tells for each of some hashes whether a password has it.
+func (h *hasher) rightOf(ctx context.Context, hashes []string, password string) ([]bool, error) {
 	if len(password) > maxPassword {
 		password = ""
 	}
-	exists := hash != ""
-	if !exists {
-		hash = h.nobody
+	read, ok := make([]hashed, len(hashes)), make([]bool, len(hashes))
+	for i, hash := range hashes {
+		if hash == "" {
+			hash = h.nobody
+		}
+		var err error
+		if read[i], err = readHash(hash); err != nil {
+			return nil, err
+		}
 	}
-	var version, memory, passes, lanes int
-	parts := strings.Split(hash, "$")
-	if len(parts) != 6 || parts[1] != "argon2id" {
-		return false, fmt.Errorf("a password's hash is malformed")
-	}
-	if _, err := fmt.Sscanf(parts[2]+" "+parts[3], "v=%d m=%d,t=%d,p=%d", &version, &memory, &passes, &lanes); err != nil || version != argon2.Version {
-		return false, fmt.Errorf("a password's hash is malformed")
-	}
-	salt, err := base64.RawStdEncoding.DecodeString(parts[4])
-	if err != nil {
-		return false, fmt.Errorf("a password's salt: %w", err)
-	}
-	want, err := base64.RawStdEncoding.DecodeString(parts[5])
-	if err != nil {
-		return false, fmt.Errorf("a password's hash: %w", err)
-	}
-	err = h.run(ctx, func() {
-		got := argon2.IDKey([]byte(password), salt, uint32(passes), uint32(memory), uint8(lanes), uint32(len(want)))
-		ok = subtle.ConstantTimeCompare(got, want) == 1 && exists
+	err := h.run(ctx, func() {
+		for i, want := range read {
+			got := argon2.IDKey([]byte(password), want.salt, uint32(want.passes), uint32(want.memory), uint8(want.lanes), uint32(len(want.key)))
+			ok[i] = subtle.ConstantTimeCompare(got, want.key) == 1 && hashes[i] != ""
+		}
 	})
 	return ok, err
 }

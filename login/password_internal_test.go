@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -67,10 +72,31 @@ func TestEnumerationByTimeOfAddress(t *testing.T) {
 	s.hashes.slots <- struct{}{} // the hasher is busy
 	for _, email := range []string{a.Email, "unknown@example.test", ""} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		if _, err := s.checkedPassword(ctx, email, "x"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, _, err := s.checkedPassword(ctx, credentials{Email: email, Password: "x"}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%q is told without hashing: %v", email, err)
 		}
 		cancel()
+	}
+}
+
+// A password is compared with as many hashes however many accounts an address has:
+// where there are fewer, the hash of nobody makes up for them.
+func TestEnumerationByNumber(t *testing.T) {
+	db := storetest.Open(t, storetest.SQLite(t))
+	s := &Service{store: db, hashes: newHasher(1)}
+	salt, key := make([]byte, saltSize), make([]byte, hashSize)
+	s.hashes.nobody = "malformed" // to see whether it is used
+	for n := range triedAccounts + 3 {
+		_, _, err := s.checkedPassword(t.Context(), credentials{Email: "ann@example.test", Password: "x"})
+		if full := n >= triedAccounts; full != errors.Is(err, fault.Unauthenticated) {
+			t.Errorf("%d accounts: %v", n, err)
+		}
+		g := resource.Group{UID: resource.NewRoot(), Name: fmt.Sprint("org", n)}
+		a := resource.Account{UID: g.UID.NewChild(), Email: "ann@example.test", Identity: resource.NewRoot(), Password: encodeHash(salt, key)}
+		i := resource.Identity{UID: a.Identity, Name: "ann", Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://i.test", Subject: string(a.UID)}}}
+		if err := db.Found(t.Context(), g, a, i); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -102,31 +128,173 @@ func TestHashingIsBounded(t *testing.T) {
 	}
 }
 
-// Whoever tries many accounts from one network is stopped, whatever address of it
-// they use; others are not.
-func TestLimitOfAddresses(t *testing.T) {
-	limits, err := newLimits(time.Now)
+// from is a request that comes from an address.
+func from(address string) *http.Request {
+	r := httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/signin/password", nil)
+	r.RemoteAddr = net.JoinHostPort(address, "1234")
+	return r
+}
+
+// A limited is a service that does nothing but count tries, and its clock.
+type limited struct {
+	*Service
+	at time.Time
+}
+
+func newLimited(t *testing.T) *limited {
+	t.Helper()
+	l := &limited{at: time.Now()}
+	limits, err := newLimits(func() time.Time { return l.at })
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Service{limits: limits}
+	l.Service = &Service{limits: limits}
+	return l
+}
+
+// Whoever tries many accounts from one network is stopped, whatever address of it
+// they use; others are not.
+func TestLimitOfAddresses(t *testing.T) {
+	s := newLimited(t)
 	for i := range perAddress {
-		if _, wait := s.try(fmt.Sprint("account ", i), fmt.Sprintf("2001:db8::%x", i)); wait > 0 {
+		if _, wait := s.try(from(fmt.Sprintf("2001:db8::%x", i)), fmt.Sprint("account ", i), nil); wait > 0 {
 			t.Fatalf("try %d has to wait", i)
 		}
 	}
-	if _, wait := s.try("another", "2001:db8::ffff:1"); wait <= 0 {
+	if _, wait := s.try(from("2001:db8::ffff:1"), "another", nil); wait <= 0 {
 		t.Error("one more of this network need not wait")
 	}
-	giveBack, wait := s.try("another", "2001:db8:0:1::1")
+	got, wait := s.try(from("2001:db8:0:1::1"), "another", nil)
 	if wait > 0 {
 		t.Fatal("another network has to wait")
 	}
-	for range 2 * perAccount { // tries that were right do not count
-		giveBack()
-		if giveBack, wait = s.try("another", "192.0.2.1"); wait > 0 {
+	for range 2 * (perAddress + freeTries) { // tries that were right do not count
+		got.giveBack()
+		if got, wait = s.try(from("192.0.2.1"), "another", nil); wait > 0 {
 			t.Fatal("who is right has to wait")
 		}
+	}
+}
+
+// Guesses from everywhere at one account have to wait longer and longer, and no
+// network waits longer than a window. A try that was right does not count.
+func TestDelayGrows(t *testing.T) {
+	s := newLimited(t)
+	n := 0
+	guess := func() time.Duration {
+		n++
+		_, wait := s.try(from(fmt.Sprintf("192.0.%d.%d", n/250, n%250)), "ann", nil)
+		return wait
+	}
+	for i := range freeTries {
+		if wait := guess(); wait > 0 {
+			t.Fatalf("guess %d has to wait %v", i, wait)
+		}
+	}
+	for want := firstDelay; want < longestDelay; want *= 2 {
+		if wait := guess(); wait > 0 {
+			t.Fatalf("after its delay a guess has to wait %v", wait)
+		}
+		if wait := guess(); wait != want {
+			t.Fatalf("the next has to wait %v, want %v", wait, want)
+		}
+		s.at = s.at.Add(want)
+	}
+	right, wait := s.try(from("198.51.100.1"), "ann", nil)
+	if wait > 0 {
+		t.Fatalf("the owner has to wait %v", wait)
+	}
+	right.giveBack()
+	guess()
+	if wait := guess(); wait != longestDelay {
+		t.Errorf("the longest delay is %v, want %v", wait, longestDelay)
+	}
+	s.at = s.at.Add(quietTime)
+	for range freeTries {
+		if wait := guess(); wait > 0 {
+			t.Fatalf("after a quiet time a guess has to wait %v", wait)
+		}
+	}
+}
+
+// A browser that the account knows has a few tries of its own, and no more than
+// a few. It may then try only the account that knows it.
+func TestLimitOfKnownBrowsers(t *testing.T) {
+	s := newLimited(t)
+	known := []knownAccount{{Account: "a/b", ID: "x"}}
+	for range perAccount {
+		s.try(from("192.0.2.1"), "ann", nil)
+	}
+	if _, wait := s.try(from("192.0.2.1"), "ann", nil); wait == 0 {
+		t.Fatal("a stranger need not wait")
+	}
+	for i := range perKnown {
+		got, wait := s.try(from("192.0.2.1"), "ann", known)
+		if wait > 0 || len(got.known) != 1 || got.known[0].Account != "a/b" {
+			t.Fatalf("try %d of a known browser: %+v, %v", i, got, wait)
+		}
+	}
+	if _, wait := s.try(from("192.0.2.1"), "ann", known); wait == 0 {
+		t.Error("a known browser may try without end")
+	}
+	if perKnown > perAccount {
+		t.Error("who has stolen the cookie of a known browser has more tries than a stranger")
+	}
+}
+
+// What is counted takes the same memory however long its name is, and none once
+// it was right.
+func TestLimitsForget(t *testing.T) {
+	s := newLimited(t)
+	got, _ := s.try(from("192.0.2.1"), strings.Repeat("x", 1<<20), nil)
+	if n := s.limits.tried.Len(); n != 3 {
+		t.Errorf("%d are kept of one try", n)
+	}
+	if size := unsafe.Sizeof(tallyKey{}); size > 64 {
+		t.Errorf("a key has %d bytes", size)
+	}
+	got.giveBack()
+	if n := s.limits.tried.Len(); n != 0 {
+		t.Errorf("%d are kept of a try that was right", n)
+	}
+}
+
+// One network cannot fill the queue of the hasher.
+func TestHashingIsFair(t *testing.T) {
+	h := newHasher(1)
+	h.slots <- struct{}{} // the hasher is busy
+	at := func(address string) context.Context {
+		return resource.WithActor(t.Context(), resource.Actor{Remote: address})
+	}
+	var group sync.WaitGroup
+	for i := range hashesPerNetwork {
+		group.Go(func() {
+			if err := h.run(at(fmt.Sprintf("2001:db8::%x", i)), func() {}); err != nil {
+				t.Errorf("of one network: %v", err)
+			}
+		})
+	}
+	for { // until all of them wait
+		h.mu.Lock()
+		n := h.waiting
+		h.mu.Unlock()
+		if n == hashesPerNetwork {
+			break
+		}
+		runtime.Gosched()
+	}
+	if err := h.run(at("2001:db8::ffff"), func() {}); !errors.Is(err, fault.ResourceExhausted) {
+		t.Errorf("one more of the network: %v", err)
+	}
+	group.Go(func() {
+		if err := h.run(at("192.0.2.1"), func() {}); err != nil {
+			t.Errorf("of another network: %v", err)
+		}
+	})
+	<-h.slots
+	group.Wait()
+	if len(h.from) != 0 || h.waiting != 0 {
+		t.Errorf("%d are left in the queue, of %v", h.waiting, h.from)
 	}
 }
 

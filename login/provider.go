@@ -55,7 +55,7 @@ func (s *Service) askProvider(w http.ResponseWriter, r *http.Request, f *flow) {
 	if proves(d, p) {
 		options = append(options, oauth2.S256ChallengeOption(f.Verifier))
 	}
-	if !s.keep(w, f) {
+	if !s.keep(w, r, f) {
 		s.fail(w, r, "This sign-in cannot begin", fault.Field("request", "is too long"))
 		return
 	}
@@ -75,7 +75,7 @@ func (s *Service) providerProblem(w http.ResponseWriter, r *http.Request, f *flo
 	page := &signInPage{}
 	page.Problem = "The provider " + p.Name + " cannot be used now: " + told.text + "."
 	f.Leg, f.Nonce, f.Verifier, f.Provider = "", "", "", ""
-	s.keep(w, f)
+	s.keep(w, r, f)
 	if f.Purpose == forTrial {
 		s.problem(w, r, http.StatusBadGateway, "The provider did not pass", page.Problem)
 		return

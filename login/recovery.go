@@ -61,7 +61,7 @@ func (s *Service) recovery(w http.ResponseWriter, r *http.Request) {
 		p.Wrong = map[string]string{"recovery": why}
 		s.show(w, r, status, "factor", f, p)
 	}
-	giveBack, wait := s.try("recovery "+a.Email, remote(r))
+	try, wait := s.try(r, "recovery "+string(a.UID), s.knownTo(r, a.UID))
 	if wait > 0 {
 		retryAfter(w, wait)
 		refuse(http.StatusTooManyRequests, tooMany(wait))
@@ -74,7 +74,7 @@ func (s *Service) recovery(w http.ResponseWriter, r *http.Request) {
 	case !good:
 		refuse(http.StatusUnauthorized, "This recovery code is not right, or was used before.")
 	default:
-		giveBack()
+		try.giveBack()
 		s.log.InfoContext(r.Context(), "a recovery code was used", "account", a.UID, "left", a.RecoveryCodes-1)
 		s.arriveLocal(w, r, f, a)
 	}

@@ -31,7 +31,7 @@ func codesIn(a answer) (all []string) {
 func (b *browser) setUpApp() []string {
 	b.t.Helper()
 	csrf := b.csrf()
-	secret := strings.ReplaceAll(secretText.FindString(b.post("/account/totp/start", "csrf", csrf).body), " ", "")
+	secret := strings.ReplaceAll(secretText.FindString(b.post("/account/totp/start", "csrf", csrf, "current", password).body), " ", "")
 	code := must[string](b.t)(totp.GenerateCode(secret, b.x.clock.now()))
 	a := b.post("/account/totp", "csrf", csrf, "code", code)
 	if len(codesIn(a)) != 10 {

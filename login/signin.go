@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -118,7 +119,7 @@ func (s *Service) chooseOrganization(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.Organization = org.UID
-	s.keep(w, f)
+	s.keep(w, r, f)
 	p := &signInPage{}
 	if strings.Contains(text, "@") {
 		p.Email = text
@@ -142,19 +143,28 @@ func (s *Service) password(w http.ResponseWriter, r *http.Request) {
 		p.Problem = problem
 		s.signInPage(w, r, status, f, p)
 	}
-	giveBack, wait := s.try(email, remote(r))
+	known, err := s.knownFor(r, email)
+	if err != nil {
+		s.fail(w, r, "This sign-in cannot go on", err)
+		return
+	}
+	try, wait := s.try(r, "password "+email, known)
 	if wait > 0 {
 		retryAfter(w, wait)
 		refuse(http.StatusTooManyRequests, tooMany(wait))
 		return
 	}
-	a, err := s.checkedPassword(r.Context(), email, s.field(w, r, "password"))
+	in := credentials{Organization: f.Organization, Email: email, Password: s.field(w, r, "password"), Known: known, OnlyKnown: try.known != nil}
+	if in.OnlyKnown {
+		in.Known = try.known
+	}
+	fits, sure, err := s.checkedPassword(r.Context(), in)
 	switch {
 	case errors.Is(err, fault.Unauthenticated):
 		refuse(http.StatusUnauthorized, wrongPassword)
 		return
 	case errors.Is(err, fault.ResourceExhausted):
-		giveBack()
+		try.giveBack()
 		retryAfter(w, fault.From(err).RetryIn)
 		refuse(http.StatusServiceUnavailable, plainText(fault.From(err)))
 		return
@@ -162,45 +172,186 @@ func (s *Service) password(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, "This sign-in cannot go on", err)
 		return
 	}
-	giveBack()
+	if sure {
+		try.giveBack()
+	}
+	if len(fits) > 1 {
+		s.askAccount(w, r, f, fits)
+		return
+	}
+	s.passwordRight(w, r, f, halfwayInto(fits[0]))
+}
+
+// passwordRight goes on with the account whose password was right: to its second
+// factor, if it has one.
+func (s *Service) passwordRight(w http.ResponseWriter, r *http.Request, f *flow, h halfway) {
+	a, err := s.store.Account(r.Context(), h.Account)
+	if err == nil && halfwayInto(a) != h {
+		err = fault.New(fault.PermissionDenied, "Permission denied: the password has changed in the meantime")
+	}
+	if err != nil {
+		s.fail(w, r, "This sign-in cannot go on", err)
+		return
+	}
+	f.Accounts = nil
 	if len(a.TOTP) > 0 || len(a.Passkeys) > 0 && s.webauthn != nil {
-		f.Account = a.UID
-		s.keep(w, f)
+		f.enter(a)
+		s.keep(w, r, f)
 		s.show(w, r, http.StatusOK, "factor", f, s.factorPage(a))
 		return
 	}
 	s.arriveLocal(w, r, f, a)
 }
 
+// askAccount asks which of several accounts somebody means whose password is
+// right for all of them.
+func (s *Service) askAccount(w http.ResponseWriter, r *http.Request, f *flow, fits []resource.Account) {
+	p := &choosePage{Email: fits[0].Email}
+	f.Account, f.Accounts = "", nil
+	for _, a := range fits {
+		org, err := s.store.Group(r.Context(), a.UID.Root())
+		if err != nil {
+			s.fail(w, r, "This sign-in cannot go on", err)
+			return
+		}
+		f.Accounts = append(f.Accounts, halfwayInto(a))
+		p.Accounts = append(p.Accounts, Choice{UID: string(a.UID), Name: org.Name})
+	}
+	slices.SortFunc(p.Accounts, func(a, b Choice) int { return strings.Compare(a.Name, b.Name) })
+	s.keep(w, r, f)
+	s.show(w, r, http.StatusOK, "choose", f, p)
+}
+
+// chooseAccount takes the answer to askAccount.
+func (s *Service) chooseAccount(w http.ResponseWriter, r *http.Request) {
+	f := s.flowOf(w, r)
+	if f == nil {
+		return
+	}
+	uid := resource.UID(s.field(w, r, "account"))
+	i := slices.IndexFunc(f.Accounts, func(h halfway) bool { return h.Account == uid })
+	if i < 0 {
+		s.redirect(w, r, "/signin?flow="+f.ID)
+		return
+	}
+	s.passwordRight(w, r, f, f.Accounts[i])
+}
+
+// tooMany tells somebody who has to wait how else to get in. Everybody is told
+// the same, whether or not there is such an account.
 func tooMany(wait time.Duration) string {
-	return "Too many tries. Wait " + strings.TrimSuffix(ago(wait+time.Minute), " ago") + " and try again, or ask an administrator for a one-time link."
+	text := "a moment"
+	if wait > 5*time.Second {
+		text = strings.TrimSuffix(ago(wait+time.Minute), " ago")
+	}
+	return "Too many tries. Wait " + text + " and try again, use a passkey or a browser that you have signed in with before, or ask an administrator for a one-time link."
 }
 
 func (s *Service) factorPage(a resource.Account) *factorPage {
 	return &factorPage{Email: a.Email, TOTP: len(a.TOTP) > 0, Passkey: len(a.Passkeys) > 0 && s.webauthn != nil, Recovery: a.RecoveryCodes > 0}
 }
 
-// checkedPassword returns the account that an e-mail address and a password are
-// of. It returns fault.Unauthenticated, after as long, for any other.
-func (s *Service) checkedPassword(ctx context.Context, email, password string) (resource.Account, error) {
-	a, err := s.store.AccountNamed(ctx, email)
-	if err != nil && !errors.Is(err, fault.NotFound) {
-		return a, err
-	}
-	ok, err := s.hashes.right(ctx, a.Password, password)
+// credentials are what somebody signs in with who has no passkey.
+type credentials struct {
+	Organization    resource.UID // that they have named, or ""
+	Email, Password string
+	Known           []knownAccount // of that address, which know the browser
+	OnlyKnown       bool           // no other account may be tried
+}
+
+// checkedPassword returns the accounts whose e-mail address and password these
+// are, of the few that it tries: the one of the organization that was named and
+// those that know the browser first, then the oldest. If one of the first fits,
+// it is the only one. sure reports whether the password was wrong for no account
+// that the answer depends on: otherwise somebody with an account of their own of
+// that address could guess at others without limit.
+//
+// It returns fault.Unauthenticated if none fits. It compares the password with as
+// many hashes whatever there is, so that it always takes as long.
+func (s *Service) checkedPassword(ctx context.Context, in credentials) (fits []resource.Account, sure bool, _ error) {
+	tried, first, err := s.accountsToTry(ctx, in)
 	if err != nil {
-		return a, err
+		return nil, false, err
 	}
-	allowed := false
-	if a.UID != "" {
-		if allowed, err = s.store.LocalAllowed(ctx, a); err != nil {
-			return a, err
+	hashes := make([]string, triedAccounts)
+	for i, a := range tried {
+		hashes[i] = a.Password
+	}
+	ok, err := s.hashes.rightOf(ctx, hashes, in.Password)
+	if err != nil {
+		return nil, false, err
+	}
+	for i, a := range tried {
+		if !ok[i] {
+			continue
+		}
+		allowed, err := s.store.LocalAllowed(ctx, a)
+		if err != nil {
+			return nil, false, err
+		}
+		if allowed && i < first {
+			return []resource.Account{a}, i == 0, nil
+		}
+		if allowed {
+			fits = append(fits, a)
 		}
 	}
-	if !ok || !allowed {
-		return a, fault.New(fault.Unauthenticated, "Unauthenticated: %s", wrongPassword)
+	if len(fits) == 0 {
+		return nil, false, fault.New(fault.Unauthenticated, "Unauthenticated: %s", wrongPassword)
 	}
-	return a, nil
+	return fits, len(fits) == len(tried), nil
+}
+
+// accountsToTry returns the accounts that a password is compared with, at most
+// triedAccounts. The first of them were named by their organization or know the
+// browser.
+func (s *Service) accountsToTry(ctx context.Context, in credentials) (all []resource.Account, first int, _ error) {
+	found, err := s.store.AccountsToTry(ctx, in.Organization, in.Email, triedAccounts)
+	if err != nil {
+		return nil, 0, err
+	}
+	add := func(a resource.Account) {
+		if len(all) < triedAccounts && !slices.ContainsFunc(all, func(b resource.Account) bool { return b.UID == a.UID }) {
+			all = append(all, a)
+		}
+	}
+	if !in.OnlyKnown && len(found) > 0 && found[0].UID.Root() == in.Organization {
+		add(found[0])
+	}
+	for _, k := range in.Known {
+		a, err := s.store.Account(ctx, k.Account)
+		if err != nil && !errors.Is(err, fault.NotFound) {
+			return nil, 0, err
+		}
+		if err == nil && a.Password != "" {
+			add(a)
+		}
+	}
+	first = len(all)
+	for _, a := range found {
+		if !in.OnlyKnown {
+			add(a)
+		}
+	}
+	return all, first, nil
+}
+
+// knownFor returns the accounts of an e-mail address that know the browser of a
+// request.
+func (s *Service) knownFor(r *http.Request, email string) (all []knownAccount, _ error) {
+	for _, k := range s.known(r) {
+		a, err := s.store.Account(r.Context(), k.Account)
+		if errors.Is(err, fault.NotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if a.Email == email {
+			all = append(all, k)
+		}
+	}
+	return all, nil
 }
 
 // arriveLocal lets somebody in whose account is kept here.
@@ -219,6 +370,8 @@ func (s *Service) arriveLocal(w http.ResponseWriter, r *http.Request, f *flow, a
 		s.fail(w, r, "This sign-in cannot go on", err)
 		return
 	}
+	f.Accounts = nil
+	s.remember(w, r, a.UID)
 	s.arrive(w, r, f, who, "")
 }
 
@@ -283,6 +436,7 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 		who, err = s.localArrival(r.Context(), a)
 	}
 	if err == nil {
+		s.remember(w, r, a.UID)
 		if !s.arrive(w, r, f, who, "") {
 			// Nobody shall have an account here whom the invite did not let in.
 			if err := s.store.DeleteAccount(r.Context(), a.UID); err != nil {
@@ -298,7 +452,7 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 		p.Problem, p.Wrong = "", fieldTexts(told)
 	}
 	if told.Code == fault.AlreadyExists {
-		p.Problem = "There is an account of this e-mail address already. Sign in with it to accept the invite."
+		p.Problem = "There is an account of this e-mail address in the organization already. Sign in with it to accept the invite."
 	}
 	s.joinPage(w, r, statusOf(told), f, p)
 }

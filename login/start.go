@@ -39,7 +39,7 @@ func (s *Service) start(w http.ResponseWriter, r *http.Request, f *flow) {
 		return
 	}
 	f.Provider = ""
-	if !s.keep(w, f) {
+	if !s.keep(w, r, f) {
 		s.fail(w, r, "This sign-in cannot begin", fault.Field("request", "is too long"))
 		return
 	}

@@ -69,7 +69,7 @@ func (s *Service) totp(w http.ResponseWriter, r *http.Request) {
 		p.Wrong = map[string]string{"code": why}
 		s.show(w, r, status, "factor", f, p)
 	}
-	giveBack, wait := s.try("totp "+a.Email, remote(r))
+	try, wait := s.try(r, "totp "+string(a.UID), s.knownTo(r, a.UID))
 	if wait > 0 {
 		retryAfter(w, wait)
 		refuse(http.StatusTooManyRequests, tooMany(wait))
@@ -82,7 +82,7 @@ func (s *Service) totp(w http.ResponseWriter, r *http.Request) {
 	case !right:
 		refuse(http.StatusUnauthorized, "This code is not right, or was used before. Codes change every 30 seconds.")
 	default:
-		giveBack()
+		try.giveBack()
 		s.arriveLocal(w, r, f, a)
 	}
 }
@@ -97,21 +97,29 @@ func (s *Service) halfway(w http.ResponseWriter, r *http.Request) (f *flow, a re
 	if f.Account != "" {
 		a, err = s.store.Account(r.Context(), f.Account)
 	}
-	if f.Account == "" || err != nil {
+	if f.Account == "" || err != nil || !f.halfInto(a) {
 		s.redirect(w, r, "/signin?flow="+f.ID)
 		return f, a, false
 	}
 	return f, a, true
 }
 
-// totpStart shows a new secret to somebody signed in. It counts once they have
-// shown that they can use it; until then it is in a cookie.
+// totpStart shows a new secret to somebody signed in who proves to be there. It
+// counts once they have shown that they can use it; until then it is in a cookie.
 func (s *Service) totpStart(w http.ResponseWriter, r *http.Request) {
 	n, a, ok := s.ownAccount(w, r)
 	if !ok {
 		return
 	}
-	key, err := totp.Generate(totp.GenerateOpts{Issuer: "Holdfast " + s.origin.Hostname(), AccountName: a.Email, SecretSize: 20})
+	if err := s.proven(r, a, "app", s.field(w, r, "current")); err != nil {
+		s.again(w, r, n, err)
+		return
+	}
+	org, err := s.store.Group(r.Context(), a.UID.Root())
+	var key *otp.Key
+	if err == nil {
+		key, err = totp.Generate(totp.GenerateOpts{Issuer: "Holdfast " + s.origin.Hostname(), AccountName: accountLabel(a, org), SecretSize: 20})
+	}
 	if err != nil {
 		s.fail(w, r, "One-time passwords cannot be set up", err)
 		return
@@ -167,7 +175,7 @@ func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request) {
 		s.redirect(w, r, "/account")
 		return
 	}
-	giveBack, wait := s.try("totp "+a.Email, remote(r))
+	try, wait := s.try(r, "new totp "+string(a.UID), nil)
 	if wait > 0 {
 		retryAfter(w, wait)
 		s.totpPage(w, r, http.StatusTooManyRequests, n, key, map[string]string{"code": tooMany(wait)})
@@ -178,7 +186,7 @@ func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request) {
 		s.totpPage(w, r, http.StatusBadRequest, n, key, map[string]string{"code": "This code is not right. Codes change every 30 seconds."})
 		return
 	}
-	giveBack()
+	try.giveBack()
 	_, err = s.store.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
 		a.TOTP, a.TOTPStep = s.cfg.Key.Seal("one-time passwords", []byte(key.Secret())), step
 		return nil

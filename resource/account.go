@@ -11,7 +11,7 @@ import (
 // in the organization that answers for it, and stands for one identity.
 type Account struct {
 	UID        UID       `json:"uid"`
-	Email      string    `json:"email"` // what one signs in with: lower case, one of a kind
+	Email      string    `json:"email"` // what one signs in with: lower case, unique within the organization
 	Name       string    `json:"name,omitempty"`
 	Identity   UID       `json:"identityUid"`
 	CreateTime time.Time `json:"createTime"`

@@ -50,8 +50,10 @@ func someMS(at time.Time) int64 {
 }
 
 // InsertAccount adds an account with the identity it stands for, unless that is
-// there already, and the bindings given. It returns fault.NotFound if its group or a role is not there,
-// and fault.AlreadyExists if there is an account of that e-mail address.
+// there already, and the bindings given. It returns fault.NotFound if its group
+// or a role is not there, and fault.AlreadyExists if its organization has an
+// account of that e-mail address. Accounts of other organizations make no
+// difference, so that no organization learns of them.
 func (s *Store) InsertAccount(ctx context.Context, a resource.Account, i resource.Identity, with ...resource.RoleBinding) error {
 	return s.write(ctx, func(t *tx) error { return t.insertAccount(ctx, a, i, with) })
 }
@@ -134,9 +136,35 @@ func (s *Store) AccountOf(ctx context.Context, identity resource.UID) (resource.
 	return s.account(ctx, `t.identity = $1`, string(identity), string(identity))
 }
 
-// AccountNamed returns the account of an e-mail address, or fault.NotFound.
-func (s *Store) AccountNamed(ctx context.Context, email string) (resource.Account, error) {
-	return s.account(ctx, `t.name = $1`, email, email)
+// AccountIn returns the account of an e-mail address in an organization, or
+// fault.NotFound.
+func (s *Store) AccountIn(ctx context.Context, org resource.UID, email string) (resource.Account, error) {
+	all, err := s.accounts(ctx, `t.parent = $1 AND t.name = $2`, segment(org), email)
+	if err == nil && len(all) == 0 {
+		err = fault.Missing("account", email)
+	}
+	if err != nil {
+		return resource.Account{}, err
+	}
+	return s.Account(ctx, all[0].UID)
+}
+
+// AccountsToTry returns the accounts of an e-mail address that have a password,
+// without their passkeys: first that of org, if org is not "", then the oldest of
+// the others, at most most in all. It asks the database the same questions
+// whether or not there are any.
+func (s *Store) AccountsToTry(ctx context.Context, org resource.UID, email string, most int) ([]resource.Account, error) {
+	first := int64(0) // of no organization
+	if org != "" {
+		first = segment(org)
+	}
+	all, err := s.accounts(ctx, `t.parent = $1 AND t.name = $2 AND t.password <> ''`, first, email)
+	if err != nil {
+		return nil, err
+	}
+	rest, err := s.accounts(ctx, `t.name = $2 AND t.parent <> $1 AND t.password <> '' ORDER BY t.create_ms, t.seg LIMIT `+itoa(most), first, email)
+	all = append(all, rest...)
+	return all[:min(len(all), most)], err
 }
 
 // AccountLinked returns the account whose one-time link has that digest, or
@@ -152,6 +180,16 @@ func (s *Store) AccountLinked(ctx context.Context, digest []byte) (resource.Acco
 // AccountWithPasskey returns the account that has a passkey, or fault.NotFound.
 func (s *Store) AccountWithPasskey(ctx context.Context, id []byte) (resource.Account, error) {
 	return s.account(ctx, `t.seg = (SELECT p.account FROM passkeys AS p WHERE p.id = $1)`, id, "passkey")
+}
+
+// accounts returns the accounts that a condition selects, without their passkeys.
+func (s *Store) accounts(ctx context.Context, where string, args ...any) (all []resource.Account, _ error) {
+	err := s.rows(ctx, `SELECT `+people.columns+` FROM accounts AS t WHERE `+where, args, func(row scanner) (bool, error) {
+		a, err := people.scan(row)
+		all = append(all, a)
+		return false, err
+	})
+	return all, err
 }
 
 func (s *Store) account(ctx context.Context, where string, arg any, name string) (a resource.Account, err error) {

@@ -52,7 +52,7 @@ var accountPromises = map[string]func(t *testing.T, s *store.Store){
 		must(t, s.InsertAccount(t.Context(), a, identityOf(a)))
 		for name, find := range map[string]func() (resource.Account, error){
 			"uid": func() (resource.Account, error) { return s.Account(t.Context(), a.UID) }, "identity": func() (resource.Account, error) { return s.AccountOf(t.Context(), a.Identity) },
-			"address": func() (resource.Account, error) { return s.AccountNamed(t.Context(), a.Email) }, "link": func() (resource.Account, error) { return s.AccountLinked(t.Context(), []byte("link")) },
+			"address": func() (resource.Account, error) { return s.AccountIn(t.Context(), org.UID, a.Email) }, "link": func() (resource.Account, error) { return s.AccountLinked(t.Context(), []byte("link")) },
 		} {
 			got, err := find()
 			if diff := cmp.Diff(a, got); err != nil || diff != "" {
@@ -61,11 +61,49 @@ var accountPromises = map[string]func(t *testing.T, s *store.Store){
 		}
 		wantExact(t, s)
 	},
-	"an address has one account": func(t *testing.T, s *store.Store) {
+	"an address has one account in an organization": func(t *testing.T, s *store.Store) {
 		org, other := addGroup(t, s, "", "org"), addGroup(t, s, "", "other")
 		addAccount(t, s, org.UID, "ann@example.test")
-		b := newAccount(other.UID, "ann@example.test")
+		b := newAccount(org.UID, "ann@example.test")
 		wantFault(t, s.InsertAccount(t.Context(), b, identityOf(b)), fault.AlreadyExists, fault.Resource{Type: "account", Name: "ann@example.test"})
+		b = addAccount(t, s, other.UID, "ann@example.test")
+		got, err := s.AccountIn(t.Context(), other.UID, "ann@example.test")
+		if err != nil || got.UID != b.UID {
+			t.Errorf("in the other organization: %+v, %v", got, err)
+		}
+		_, err = s.AccountIn(t.Context(), addGroup(t, s, "", "third").UID, "ann@example.test")
+		wantFault(t, err, fault.NotFound, fault.Resource{Type: "account", Name: "ann@example.test"})
+	},
+	"a few accounts of an address are tried: of the organization, then the oldest, with a password": func(t *testing.T, s *store.Store) {
+		var orgs, all []resource.UID
+		for i := range 5 {
+			org := addGroup(t, s, "", fmt.Sprint("org", i))
+			a := newAccount(org.UID, "ann@example.test")
+			a.CreateTime, a.Password = epoch.Add(time.Duration(i)*time.Hour), map[bool]string{true: "hash"}[i != 1]
+			must(t, s.InsertAccount(t.Context(), a, identityOf(a)))
+			orgs, all = append(orgs, org.UID), append(all, a.UID)
+		}
+		for name, tt := range map[string]struct {
+			org   resource.UID
+			email string
+			want  []resource.UID
+		}{
+			"of no organization":          {"", "ann@example.test", []resource.UID{all[0], all[2], all[3]}},
+			"of the youngest":             {orgs[4], "ann@example.test", []resource.UID{all[4], all[0], all[2]}},
+			"of the oldest":               {orgs[0], "ann@example.test", []resource.UID{all[0], all[2], all[3]}},
+			"of one that has no password": {orgs[1], "ann@example.test", []resource.UID{all[0], all[2], all[3]}},
+			"of an address without any":   {orgs[0], "bob@example.test", nil},
+		} {
+			got, err := s.AccountsToTry(t.Context(), tt.org, tt.email, 3)
+			must(t, err)
+			var uids []resource.UID
+			for _, a := range got {
+				uids = append(uids, a.UID)
+			}
+			if !slices.Equal(uids, tt.want) {
+				t.Errorf("%s: %v, want %v of %v", name, uids, tt.want, all)
+			}
+		}
 	},
 	"an account goes with its identity, and an organization not while it has one": func(t *testing.T, s *store.Store) {
 		org := addGroup(t, s, "", "org")

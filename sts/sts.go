@@ -138,11 +138,11 @@ func (s *Service) audience(aud string) (string, bool) {
 
 // mint makes a token that lives for an hour, or until end if that is sooner.
 func (s *Service) mint(ctx context.Context, c token.Claims, end time.Time) (Token, error) {
-	c.Until = end
 	expiry := s.now().Add(token.DefaultLife)
 	if !end.IsZero() && end.Before(expiry) {
 		expiry = end
 	}
+	c.Until = expiry // what is told is what the token says, though a second may begin in between
 	text, err := s.issuer.Mint(ctx, c)
 	return Token{text, expiry.UTC().Truncate(time.Second)}, err
 }

@@ -94,6 +94,8 @@ func TestAuthenticatorApp(t *testing.T) {
 	b.withoutScripts()
 	b.account(s, s.OwnerEmail, s.OwnerPassword)
 	b.press("Set up an authenticator app")
+	b.fill("Password, to set it up", s.OwnerPassword)
+	b.press("Set it up")
 	b.see("Set up an authenticator app")
 	var secret string
 	b.run("read the secret", chromedp.Text(".code", &secret, chromedp.ByQuery))
@@ -163,6 +165,31 @@ func TestInvite(t *testing.T) {
 	b.open(s.BaseURL + "/join?code=" + invite.Code) // it was for one
 	b.run("see the problem", chromedp.WaitVisible(`[role=alert]`, chromedp.ByQuery))
 	b.inspect("problem")
+}
+
+// TestTwoOrganizations has somebody who has an account with the same password in
+// two organizations choose one.
+func TestTwoOrganizations(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	b, owner := newTab(t), s.owner(t)
+	owner.run("iam", "groups", "create", "another", "--root")
+	var made struct{ Link struct{ URL string } }
+	owner.json(&made, "iam", "accounts", "create", s.OwnerEmail, "--parent", "another")
+	b.open(made.Link.URL)
+	b.see("Welcome to another")
+	b.fill("Password", s.OwnerPassword)
+	b.press("Begin")
+	b.see("Your account")
+	b.signOut(s)
+	c := newTab(t) // in the other one, the account is known by now
+	c.open(s.BaseURL + "/account")
+	c.signIn(s.OwnerEmail, s.OwnerPassword)
+	c.see("Which organization?")
+	c.inspect("choose")
+	c.press("another")
+	c.see("Your account")
+	c.read("another")
 }
 
 func TestAccountLink(t *testing.T) {

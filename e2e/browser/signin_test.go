@@ -172,6 +172,10 @@ func TestDevice(t *testing.T) {
 	b.signIn(s.OwnerEmail, s.OwnerPassword)
 	b.see("Do the codes match?")
 	b.read(code)
+	for _, fact := range []string{s.OwnerEmail, "holdfast", "127.0.0.1", "just now", "Everything that you may do", "Did somebody send you this code or address?"} {
+		b.read(fact)
+	}
+	b.inspect("confirm-device")
 	b.press("Allow")
 	b.see("You are signed in")
 	l.succeeds()

@@ -437,7 +437,8 @@ type Account struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The account's path in the hierarchy.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	// What the person signs in with. No two accounts have the same.
+	// What the person signs in with. No two accounts of an organization have the
+	// same; accounts of different organizations may.
 	Email string `protobuf:"bytes,2,opt,name=email,proto3" json:"email,omitempty"`
 	// What the person is called.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
@@ -875,7 +876,7 @@ type ListAccountsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Where in the hierarchy to look.
 	Uidp *common.UIDPFilter `protobuf:"bytes,1,opt,name=uidp,proto3" json:"uidp,omitempty"`
-	// Only the account of this e-mail address.
+	// Only accounts of this e-mail address: one in an organization.
 	Email string `protobuf:"bytes,2,opt,name=email,proto3" json:"email,omitempty"`
 	// Results per page: 50 unless given, 200 at most.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`

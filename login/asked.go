@@ -1,0 +1,96 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// describe tells the page that asks somebody whether to hand over who they are,
+// and what asks, from where, since when, for what and for how long: whoever was sent there by
+// somebody else can then see it. It returns fault.NotFound if the device no
+// longer waits.
+func (s *Service) describe(ctx context.Context, f *flow, n resource.Session, p *confirmPage) (err error) {
+	a, err := s.store.AccountOf(ctx, n.Identity)
+	if err != nil && !errors.Is(err, fault.NotFound) {
+		return err
+	}
+	if err == nil {
+		org, err := s.store.Group(ctx, a.UID.Root())
+		if err != nil {
+			return err
+		}
+		p.Organization = org.Name
+	}
+	p.Asked = time.Unix(f.Expires, 0).Add(-flowLife)
+	audience, scopes, renews := f.Audience, f.Scopes, f.Refresh
+	switch f.Purpose {
+	case forHeadless:
+		p.Code, p.Address = checkCode(f.Headless), "An address that was opened here: nobody can tell who made it"
+	case forDevice:
+		d, err := s.store.DeviceOf(ctx, f.UserCode)
+		if err != nil {
+			return err
+		}
+		p.Code, p.Client, p.Agent, p.Address, p.Asked = shownUserCode(d.UserCode), d.Client, Program(d.Agent), d.Address, d.CreateTime
+		audience, scopes, renews = d.Audience, d.Scopes, true
+	case forCommand:
+		p.Address = "This computer"
+		if u, err := url.Parse(f.Redirect); err == nil && u.Port() != "" {
+			p.Address += ", port " + u.Port()
+		}
+	default:
+		return nil // nothing is handed over
+	}
+	if p.May, err = s.mayDo(ctx, n, audience, scopes); err != nil {
+		return err
+	}
+	p.For = "An hour"
+	if renews {
+		p.For = "Until its session ends, " + strconv.Itoa(int(s.cfg.SessionLife.Hours()/24)) + " days at most"
+	}
+	return nil
+}
+
+// mayDo says in words what a token is good for.
+func (s *Service) mayDo(ctx context.Context, n resource.Session, audience, scopes []string) (string, error) {
+	text := "Everything that you may do"
+	var names []string
+	for _, scope := range scopes {
+		name, err := s.scopeName(ctx, n, resource.UID(scope))
+		if err != nil {
+			return "", err
+		}
+		names = append(names, name)
+	}
+	if len(names) > 0 {
+		text = "What you may do in " + strings.Join(names, ", ")
+	}
+	if elsewhere := slices.DeleteFunc(slices.Clone(audience), func(a string) bool { return a == s.cfg.BaseURL }); len(elsewhere) > 0 {
+		text += ", at " + strings.Join(audience, ", ")
+	}
+	return text, nil
+}
+
+// scopeName is the name of a group that somebody has a role in, or above. Of any
+// other they are told what they came with.
+func (s *Service) scopeName(ctx context.Context, n resource.Session, group resource.UID) (string, error) {
+	for _, held := range s.authz.GrantsOf(n.Identity) {
+		if !held.Group.Covers(group) {
+			continue
+		}
+		g, err := s.store.Group(ctx, group)
+		if errors.Is(err, fault.NotFound) {
+			break
+		}
+		return g.Name, err
+	}
+	return string(group), nil
+}
