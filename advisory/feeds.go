@@ -51,15 +51,27 @@ func (s *Service) checkFeed(f resource.AdvisoryFeed) error {
 	return s.cfg.Fetcher.Check(f.Address)
 }
 
-// GetFeed returns a feed. The caller needs advisories.list on it.
+// shown returns a feed as the caller may see it: what may be a secret in its
+// address is for those who could change it.
+func (s *Service) shown(ctx context.Context, f resource.AdvisoryFeed) resource.AdvisoryFeed {
+	if s.authz.Require(ctx, resource.AdvisoriesUpdate, f.UID) != nil {
+		return f.Redacted()
+	}
+	return f
+}
+
+// GetFeed returns a feed. The caller needs advisories.list on it, and
+// advisories.update to see the query of its address.
 func (s *Service) GetFeed(ctx context.Context, uid resource.UID) (resource.AdvisoryFeed, error) {
 	if err := s.authz.Require(ctx, resource.AdvisoriesList, uid); err != nil {
 		return resource.AdvisoryFeed{}, err
 	}
-	return s.store.Feed(ctx, uid)
+	f, err := s.store.Feed(ctx, uid)
+	return s.shown(ctx, f), err
 }
 
-// ListFeeds returns a page of the feeds the caller has advisories.list on.
+// ListFeeds returns a page of the feeds the caller has advisories.list on. Their
+// addresses are as GetFeed returns them.
 func (s *Service) ListFeeds(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.AdvisoryFeed], error) {
 	reach, err := s.reach(ctx)
 	if err != nil {
@@ -75,6 +87,9 @@ func (s *Service) ListFeeds(ctx context.Context, f resource.Filter, p page.Param
 	got, err := s.store.Feeds(ctx, reach, f, req)
 	if err != nil {
 		return page.Page[resource.AdvisoryFeed]{}, err
+	}
+	for i := range got.Items {
+		got.Items[i] = s.shown(ctx, got.Items[i])
 	}
 	return page.Turn(s.pages, req, got), nil
 }
@@ -205,7 +220,7 @@ func (s *Service) readAndRecord(ctx context.Context, f resource.AdvisoryFeed) er
 	}
 	if err != nil {
 		last.Error = clip(feedError(err))
-		s.cfg.Log.WarnContext(ctx, "feed not read", "feed", f.UID, "address", f.Address, "err", err)
+		s.cfg.Log.WarnContext(ctx, "feed not read", "feed", f.UID, "address", f.Redacted().Address, "err", logged(err))
 	}
 	last.Time, last.Took = s.now(), s.now().Sub(start)
 	return s.store.FeedRead(ctx, f, last, state, last.Time.Add(f.Interval))
@@ -233,12 +248,29 @@ func (s *Service) readFeed(ctx context.Context, f resource.AdvisoryFeed) (last r
 	done, closing := m.Close()
 	last.Import = done
 	if err = errors.Join(err, closing); err != nil {
-		return last, state, err
+		return last, state, notStored(err)
 	}
 	if len(problems) > 0 {
 		last.Error = clip(fmt.Sprintf("%d of %d records could not be read: %s: %s", done.Failed, done.Records(), problems[0].Name, problems[0].Reason))
 	}
 	return last, got.State, nil
+}
+
+// notStored hides from the owner of a feed how our database failed.
+func notStored(err error) error {
+	if f := (*fault.Error)(nil); errors.As(err, &f) {
+		return err
+	}
+	return &fault.Error{Code: fault.Internal, Message: "the server could not store what it read", Cause: err}
+}
+
+// logged is what the operator may know of a failure: the cause, if it is hidden
+// from others.
+func logged(err error) error {
+	if f := (*fault.Error)(nil); errors.As(err, &f) && f.Cause != nil {
+		return f.Cause
+	}
+	return err
 }
 
 // feedError is what the owner of a feed may know of a failure.

@@ -48,7 +48,7 @@ func (s *Store) InsertFeed(ctx context.Context, f resource.AdvisoryFeed) error {
 		if err != nil {
 			return s.inserted(err, "advisory feed", f.Name, f.UID)
 		}
-		return t.added(ctx, "advisory_feeds", resource.FeedCreated, f.UID, f.UID.Parent(), f)
+		return t.added(ctx, "advisory_feeds", resource.FeedCreated, f.UID, f.UID.Parent(), f.Redacted())
 	})
 }
 
@@ -85,7 +85,7 @@ func (s *Store) UpdateFeed(ctx context.Context, uid resource.UID, change func(*r
 			string(uid), f.Name, f.Address, f.Interval.Milliseconds(), f.Paused, ms(f.UpdateTime), bytesOf(f.State)); err != nil {
 			return s.inserted(err, "advisory feed", f.Name, uid)
 		}
-		return t.emit(ctx, resource.FeedUpdated, uid, uid.Parent(), before, f)
+		return t.emit(ctx, resource.FeedUpdated, uid, uid.Parent(), before.Redacted(), f.Redacted())
 	})
 	return f, err
 }
@@ -101,7 +101,7 @@ func (s *Store) DeleteFeed(ctx context.Context, uid resource.UID) error {
 		if _, err := t.exec(ctx, `DELETE FROM advisory_feeds WHERE uid = $1`, string(uid)); err != nil {
 			return err
 		}
-		return t.removed(ctx, "advisory_feeds", resource.FeedDeleted, uid, uid.Parent(), f)
+		return t.removed(ctx, "advisory_feeds", resource.FeedDeleted, uid, uid.Parent(), f.Redacted())
 	})
 }
 

@@ -308,6 +308,18 @@ func TestPrivateAddressesAreNotReached(t *testing.T) {
 	}
 }
 
+// TestNoPlaceToKeep says nothing of the server's folders to those who read why a
+// feed was not read.
+func TestNoPlaceToKeep(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, record) }))
+	defer srv.Close()
+	f := fetch.New(fetch.Config{Client: outbound.Client(outbound.Config{Loopback: true}), Dir: filepath.Join(t.TempDir(), "missing")})
+	_, err := f.Fetch(t.Context(), srv.URL+"/all.json", nil)
+	if err == nil || strings.Contains(err.Error(), "missing") || !errors.Is(err, fault.Internal) {
+		t.Errorf("error = %v", err)
+	}
+}
+
 func TestFolders(t *testing.T) {
 	dir := t.TempDir()
 	put := func(name, text string) {
