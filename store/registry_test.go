@@ -660,7 +660,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		for i, r := range []resource.Repo{s.repo, s.repo, other} {
 			all = append(all, resource.Pull{
 				UID: r.UID.NewChild(), Push: i == 0, Digest: digest(fmt.Sprint(i % 2)), Tag: "v1", Identity: []resource.UID{alice, bob, ""}[i],
-				Remote: "::1", Agent: "crane", Time: epoch.Add(time.Duration(i) * time.Hour),
+				Remote: "::1", Agent: "crane", Time: epoch.Add(time.Duration(i) * time.Hour), More: int64(i),
 			})
 		}
 		must(t, s.InsertPulls(t.Context(), append(all, resource.Pull{UID: s.org.UID.NewChild().NewChild()})))
