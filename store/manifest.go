@@ -240,14 +240,14 @@ func (s *Store) DeleteManifest(ctx context.Context, repo resource.UID, digest st
 	})
 }
 
-// About returns up to n manifests whose subject is a digest, bodies and all, the
-// last that were pushed first.
-func (s *Store) About(ctx context.Context, repo resource.UID, subject string, n int) ([]resource.Manifest, error) {
+// About returns up to n manifests of at most size bytes whose subject is a digest,
+// bodies and all, the last that were pushed first.
+func (s *Store) About(ctx context.Context, repo resource.UID, subject string, size, n int) ([]resource.Manifest, error) {
 	var all []resource.Manifest
 	err := s.rows(ctx, `
 		SELECT digest, media_type, size, artifact_type, push_ms, body FROM manifests
-		WHERE repo = $1 AND subject = $2 AND subject <> ''
-		ORDER BY push_ms DESC, digest LIMIT $3`, []any{segment(repo), subject, n}, func(row scanner) (bool, error) {
+		WHERE repo = $1 AND subject = $2 AND subject <> '' AND size <= $3
+		ORDER BY push_ms DESC, digest LIMIT $4`, []any{segment(repo), subject, size, n}, func(row scanner) (bool, error) {
 		m := resource.Manifest{Subject: subject}
 		var pushed int64
 		err := row.Scan(&m.Digest, &m.MediaType, &m.Size, &m.ArtifactType, &pushed, &m.Body)
@@ -299,6 +299,25 @@ func (s *Store) ReposWith(ctx context.Context, r Reach, digest string, n int) (a
 		}
 	}
 	return all, nil
+}
+
+// Unattached returns those of the digests that are manifests of a repo and name no
+// subject.
+func (s *Store) Unattached(ctx context.Context, repo resource.UID, digests []string) (map[string]bool, error) {
+	found := map[string]bool{}
+	for some := range slices.Chunk(digests, maxHeld) {
+		text, args := heldIn("manifests", repo, some)
+		err := s.rows(ctx, text+` AND t.subject = ''`, args, func(row scanner) (bool, error) {
+			var digest string
+			err := row.Scan(&digest)
+			found[digest] = true
+			return false, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
 }
 
 // Referrers returns up to n manifests about subject, by digest after last, and
