@@ -1,14 +1,17 @@
 package registry_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/holdfast-dev/holdfast/registry"
+	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
@@ -115,4 +118,69 @@ func TestManyReferrers(t *testing.T) {
 	if fmt.Sprint(listed) != fmt.Sprint(want) || pages != 3 {
 		t.Errorf("%d referrers on %d pages, want %d on 3", len(listed), pages, len(want))
 	}
+}
+
+// pushTags gives an image n tags.
+func (r *rig) pushTags(t *testing.T, repo string, m []byte, n int) {
+	t.Helper()
+	const atOnce = 100
+	for i := 0; i < n; i += atOnce {
+		c := r.putting(repo, sha(m), m)
+		c.path += "?tag=t" + fmt.Sprint(i)
+		for j := i + 1; j < min(n, i+atOnce); j++ {
+			c.path += "&tag=t" + fmt.Sprint(j)
+		}
+		r.want(t, c, 201)
+	}
+}
+
+// TestAttackManyTags deletes an image with thousands of tags: the writes of
+// others get in between. Where one of the tags may not go, all stay.
+func TestAttackManyTags(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		const repo, n = "acme/team/app", 2000
+		r := newRig(t, s, registry.Config{})
+		m := r.pushImage(t, repo, "v1", "x")
+		r.pushTags(t, repo, m, n)
+		del := call{method: "DELETE", path: "/v2/" + repo + "/manifests/" + sha(m), who: "owner"}
+		r.settings(t, r.folder.UID, func(set *resource.RegistrySettings) {
+			set.ImmutableTags, set.ImmutableExcept = true, []string{"t*"}
+		})
+		r.want(t, del, 405)
+		a := r.want(t, call{method: "GET", path: "/v2/" + repo + "/tags/list", who: "owner"}, 200)
+		if got := bytes.Count(a.body, []byte(`"t`)); got < n {
+			t.Errorf("%d of %d tags are left although the image stays", got, n)
+		}
+		r.settings(t, r.folder.UID, func(set *resource.RegistrySettings) { set.ImmutableTags = false })
+		done := make(chan struct{})
+		var others sync.WaitGroup
+		others.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-done:
+					return
+				default:
+					r.group(t, r.org.UID, fmt.Sprint("other-", i))
+				}
+			}
+		})
+		r.want(t, del, 202)
+		close(done)
+		others.Wait()
+		r.want(t, call{method: "GET", path: "/v2/" + repo + "/manifests/t7", who: "owner"}, 404)
+		events, err := s.Events(t.Context(), 0, 100_000)
+		must(t, err)
+		untagged, between := 0, 0
+		for _, e := range events {
+			switch {
+			case e.Type == resource.TagDeleted:
+				untagged++
+			case e.Type == resource.GroupCreated && untagged > 0 && untagged <= n:
+				between++
+			}
+		}
+		if untagged != n+1 || between == 0 {
+			t.Errorf("%d tags are gone, and %d writes of others came in between", untagged, between)
+		}
+	})
 }
