@@ -231,6 +231,7 @@ type traffic struct {
 	Location      string `json:"location"`
 	RemoteAddress string `json:"remote_address"`
 	UserAgent     string `json:"user_agent"`
+	Count         int64  `json:"count,omitempty"` // of pulls, if the event stands for several
 }
 
 // traffic writes the body of a pull or a push.
@@ -259,6 +260,9 @@ func (b *EventBodies) traffic(ctx context.Context, e resource.Event) (event.Body
 		}
 		t.Digest, t.Tag, t.Method, t.RemoteAddress, t.UserAgent = pull.Digest, pull.Tag, "GET", pull.Remote, pull.Agent
 		t.When = civil(pull.Time)
+		if pull.More > 0 {
+			t.Count = 1 + pull.More
+		}
 	}
 	text, err := json.Marshal(t)
 	return event.Body{JSON: text}, err

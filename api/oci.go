@@ -131,7 +131,7 @@ func pullOf(p registry.NamedPull) *ocipb.Pull {
 	return &ocipb.Pull{
 		Uid: string(p.UID), RepoUid: string(p.Repo()), Digest: p.Digest, Tag: p.Tag, Direction: direction,
 		IdentityUid: string(p.Identity), RemoteAddress: p.Remote, UserAgent: p.Agent, CreateTime: timeOf(p.Time),
-		Repo: p.Path, Identity: p.By,
+		Repo: p.Path, Identity: p.By, Count: 1 + p.More,
 	}
 }
 

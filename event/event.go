@@ -85,13 +85,23 @@ func (s *Service) reaches(sink string) error {
 	return fault.Field("sink", "must be a public address, or one that the operator allows")
 }
 
+// shown returns a subscription as the caller may see it: what may be a secret in
+// the address of its sink is for those who could change it.
+func (s *Service) shown(ctx context.Context, v resource.Subscription) resource.Subscription {
+	if s.authz.Require(ctx, resource.SubscriptionsUpdate, v.UID) != nil {
+		return v.Redacted()
+	}
+	return v
+}
+
 // GetSubscription returns a subscription. The caller needs subscriptions.list on
-// it.
+// it, and subscriptions.update to see the query of its sink.
 func (s *Service) GetSubscription(ctx context.Context, uid resource.UID) (resource.Subscription, error) {
 	if err := s.authz.Require(ctx, resource.SubscriptionsList, uid); err != nil {
 		return resource.Subscription{}, err
 	}
-	return s.store.Subscription(ctx, uid)
+	v, err := s.store.Subscription(ctx, uid)
+	return s.shown(ctx, v), err
 }
 
 // DeleteSubscription ends a subscription. The caller needs subscriptions.delete
@@ -104,9 +114,13 @@ func (s *Service) DeleteSubscription(ctx context.Context, uid resource.UID) erro
 }
 
 // ListSubscriptions returns a page of the subscriptions the caller holds
-// subscriptions.list on.
+// subscriptions.list on. Their sinks are as GetSubscription returns them.
 func (s *Service) ListSubscriptions(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.Subscription], error) {
-	return list(ctx, s, subscriptionList, f, p, s.store.Subscriptions)
+	got, err := list(ctx, s, subscriptionList, f, p, s.store.Subscriptions)
+	for i := range got.Items {
+		got.Items[i] = s.shown(ctx, got.Items[i])
+	}
+	return got, err
 }
 
 // GetDelivery returns an event that was given up. The caller needs

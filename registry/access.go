@@ -135,8 +135,8 @@ func (r *Registry) locateRepo(ctx context.Context, names []string, t *target) (e
 
 // admit returns nil if the caller may do what the endpoint needs to the target.
 // Who may not learns nothing of what is there. It returns fault.Unauthenticated
-// if a token could help.
-func (r *Registry) admit(ctx context.Context, t target, needs []resource.Capability) error {
+// if a token could help, and notes in t if everybody may.
+func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capability) error {
 	place := t.repo
 	if place == "" {
 		place = t.group
@@ -152,9 +152,13 @@ func (r *Registry) admit(ctx context.Context, t target, needs []resource.Capabil
 	if err == nil && !t.found {
 		return nowhere(t.name, needs)
 	}
-	if err == nil || !r.public(ctx, t, needs) {
+	if err == nil {
+		return nil
+	}
+	if !r.public(ctx, *t, needs) {
 		return named(err, t.name)
 	}
+	t.public = true
 	return nil
 }
 

@@ -22,6 +22,7 @@ import (
 const (
 	maxAttached = 100              // manifests about an image that are looked at, the newest first
 	maxEvidence = 32 << 20         // bytes of documents that are read for one answer
+	maxAbout    = 256 << 10        // bytes of a manifest about an image; larger ones are not looked at
 	maxReaders  = 2                // requests that are about documents, at once
 	readerWait  = 20 * time.Second // for one of them to be over
 )
@@ -162,16 +163,15 @@ func (r *Registry) readBlob(ctx context.Context, repo resource.UID, digest strin
 
 // about returns the manifests that clients made about another.
 func (r *Registry) about(ctx context.Context, repo resource.UID, subject string) ([]resource.Manifest, error) {
-	all, err := r.store.About(ctx, repo, subject, maxAttached)
+	all, err := r.store.About(ctx, repo, subject, maxAbout, maxAttached)
 	if err != nil {
 		return nil, err
 	}
 	add := func(reference string) error {
-		m, err := r.store.Manifest(ctx, repo, reference)
-		if errors.Is(err, fault.NotFound) {
-			return nil
+		m, ok, err := r.smallManifest(ctx, repo, reference)
+		if ok {
+			all = append(all, m)
 		}
-		all = append(all, m)
 		return err
 	}
 	tag := strings.Replace(subject, ":", "-", 1)
@@ -180,16 +180,31 @@ func (r *Registry) about(ctx context.Context, repo resource.UID, subject string)
 			return nil, err
 		}
 	}
-	noted, err := r.adopted(ctx, target{repo: repo}, digest.Digest(subject))
+	every := func(ocispec.Descriptor) bool { return true }
+	noted, err := r.adopted(ctx, repo, digest.Digest(subject), maxAttached, every)
 	if err != nil {
 		return nil, err
 	}
-	for _, d := range noted[:min(len(noted), maxAttached)] {
+	for _, d := range noted {
 		if err := add(d.Digest.String()); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
+}
+
+// smallManifest returns what a reference names in a repo. ok is false if there is
+// none, or it is larger than maxAbout.
+func (r *Registry) smallManifest(ctx context.Context, repo resource.UID, reference string) (m resource.Manifest, ok bool, _ error) {
+	m, err := r.store.StatManifest(ctx, repo, reference)
+	if err == nil && m.Size <= maxAbout {
+		m, err = r.store.Manifest(ctx, repo, m.Digest)
+		ok = err == nil
+	}
+	if errors.Is(err, fault.NotFound) {
+		return m, false, nil
+	}
+	return m, ok, err
 }
 
 // maxTag is how long a tag can be.
@@ -198,18 +213,19 @@ const maxTag = 128
 // inside returns the attestations that an index holds about one of its images.
 func (r *Registry) inside(ctx context.Context, repo resource.UID, index document, subject string) ([]resource.Manifest, error) {
 	var all []resource.Manifest
+	seen := map[digest.Digest]bool{}
 	for _, d := range index.Manifests {
-		if d.Annotations["vnd.docker.reference.digest"] != subject || len(all) == maxAttached {
+		if d.Annotations["vnd.docker.reference.digest"] != subject || seen[d.Digest] || len(seen) == maxAttached {
 			continue
 		}
-		m, err := r.store.Manifest(ctx, repo, d.Digest.String())
-		if errors.Is(err, fault.NotFound) {
-			continue
-		}
+		seen[d.Digest] = true
+		m, ok, err := r.smallManifest(ctx, repo, d.Digest.String())
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, m)
+		if ok {
+			all = append(all, m)
+		}
 	}
 	return all, nil
 }

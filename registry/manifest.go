@@ -32,7 +32,7 @@ func (r *Registry) getManifest(w http.ResponseWriter, req *http.Request, t targe
 		return err
 	}
 	if setManifest(w, req, m) {
-		r.pulls.add(req, t.repo, resource.Pull{Digest: m.Digest, Tag: tagOf(t.reference), Time: r.config.Now()})
+		r.pulls.add(req, t.repo, t.public, resource.Pull{Digest: m.Digest, Tag: tagOf(t.reference), Time: r.config.Now()})
 		_, _ = w.Write(m.Body)
 	}
 	return nil
@@ -95,7 +95,7 @@ func (r *Registry) putManifest(w http.ResponseWriter, req *http.Request, t targe
 		return err
 	}
 	if len(tags) > 0 {
-		if err := r.admit(req.Context(), t, []resource.Capability{resource.TagCreate}); err != nil {
+		if err := r.admit(req.Context(), &t, []resource.Capability{resource.TagCreate}); err != nil {
 			return err
 		}
 	}
@@ -115,7 +115,7 @@ func (r *Registry) putManifest(w http.ResponseWriter, req *http.Request, t targe
 	if err != nil {
 		return missing(err)
 	}
-	r.pulls.add(req, repo, resource.Pull{Push: true, Digest: m.Digest, Tag: strings.Join(tags, " "), Time: r.config.Now()})
+	r.pulls.add(req, repo, false, resource.Pull{Push: true, Digest: m.Digest, Tag: strings.Join(tags, " "), Time: r.config.Now()})
 	h := w.Header()
 	h.Set("Location", "/v2/"+t.name+"/manifests/"+m.Digest)
 	h.Set("Docker-Content-Digest", m.Digest)
@@ -198,7 +198,7 @@ func (r *Registry) deleteManifest(w http.ResponseWriter, req *http.Request, t ta
 	if tag != "" {
 		needs = []resource.Capability{resource.TagDelete}
 	}
-	if err := r.admit(ctx, t, needs); err != nil {
+	if err := r.admit(ctx, &t, needs); err != nil {
 		return r.challenge(w, t, needs, err)
 	}
 	if err := checkReference(t.reference); err != nil {

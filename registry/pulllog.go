@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -26,21 +27,32 @@ type pullLog struct {
 	store   *store.Store
 	log     *slog.Logger
 	waiting chan *resource.Pull // pointers: mostly it is empty
+	crowd   *crowd
 	dropped atomic.Int64
 }
 
 func newPullLog(s *store.Store, log *slog.Logger) *pullLog {
-	return &pullLog{store: s, log: log, waiting: make(chan *resource.Pull, pullsWaiting)}
+	return &pullLog{store: s, log: log, waiting: make(chan *resource.Pull, pullsWaiting), crowd: newCrowd()}
 }
 
-// add notes what a request did. It never waits: where the database cannot keep
-// up, records are lost rather than pulls slowed down.
-func (l *pullLog) add(req *http.Request, repo resource.UID, p resource.Pull) {
+// add notes what a request did; stranger is true if it was one that anybody may
+// make. It never waits: where the database cannot keep up, records are lost
+// rather than pulls slowed down.
+func (l *pullLog) add(req *http.Request, repo resource.UID, stranger bool, p resource.Pull) {
 	p.UID, p.Remote = repo.NewRisingChild(p.Time), remote(req) // in order, also within a millisecond
 	p.Agent = strings.ToValidUTF8(req.UserAgent(), "?")
 	p.Agent = strings.ToValidUTF8(p.Agent[:min(len(p.Agent), maxAgent)], "")
 	if c, ok := authz.CallerFrom(req.Context()); ok {
 		p.Identity = c.Identity
+	}
+	if stranger {
+		first, dropped := l.crowd.add(&p)
+		if dropped {
+			l.dropped.Add(1)
+		}
+		if !first {
+			return
+		}
 	}
 	select {
 	case l.waiting <- &p:
@@ -51,10 +63,14 @@ func (l *pullLog) add(req *http.Request, repo resource.UID, p resource.Pull) {
 
 // run writes batches until ctx ends, and then what is left.
 func (l *pullLog) run(ctx context.Context) error {
+	turn := time.NewTicker(crowdTime)
+	defer turn.Stop()
 	for {
 		select {
 		case p := <-l.waiting:
 			l.write(ctx, l.gather(ctx, p))
+		case <-turn.C:
+			l.writeCrowd(ctx)
 		case <-ctx.Done():
 			return nil
 		}
@@ -63,6 +79,7 @@ func (l *pullLog) run(ctx context.Context) error {
 
 // Flush writes what is waiting. It is for after the last request.
 func (r *Registry) Flush(ctx context.Context) {
+	r.pulls.writeCrowd(ctx)
 	for {
 		select {
 		case p := <-r.pulls.waiting:
@@ -99,10 +116,19 @@ func (l *pullLog) gather(ctx context.Context, first *resource.Pull) []resource.P
 	return batch
 }
 
+// writeCrowd stores what was counted of strangers.
+func (l *pullLog) writeCrowd(ctx context.Context) {
+	for batch := range slices.Chunk(l.crowd.drain(), pullBatch) {
+		l.write(ctx, batch)
+	}
+}
+
 // write stores a batch. One that cannot be stored is lost, and the log says so.
 func (l *pullLog) write(ctx context.Context, batch []resource.Pull) {
 	if err := l.store.InsertPulls(context.WithoutCancel(ctx), batch); err != nil {
-		l.dropped.Add(int64(len(batch)))
+		for _, p := range batch {
+			l.dropped.Add(1 + p.More)
+		}
 		l.log.WarnContext(ctx, "pulls were not recorded", "err", err)
 	}
 	if n := l.dropped.Swap(0); n > 0 {

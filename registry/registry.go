@@ -101,7 +101,7 @@ func (r *Registry) serve(w http.ResponseWriter, req *http.Request) error {
 		if err := r.locate(ctx, &t); err != nil {
 			return err
 		}
-		if err := r.admit(ctx, t, e.needs); err != nil {
+		if err := r.admit(ctx, &t, e.needs); err != nil {
 			return r.challenge(w, t, e.needs, err)
 		}
 	}

@@ -18,6 +18,8 @@ type target struct {
 	found bool         // whether the group is there, and not only one above it
 	repo  resource.UID // "" if it is not there
 
+	public bool // the caller was admitted because anybody is
+
 	method   string             // how it is asked for, if by a request
 	manifest *resource.Manifest // what a pull is after, if it was read together with the repo
 }

@@ -67,7 +67,7 @@ func (r *Registry) mount(w http.ResponseWriter, req *http.Request, t target) (bo
 		return false, err
 	}
 	for _, s := range from {
-		if r.admit(ctx, s, pullBlob) != nil {
+		if r.admit(ctx, &s, pullBlob) != nil {
 			continue
 		}
 		err := r.store.MountBlob(ctx, s.repo, ref, d.String())

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/page"
@@ -46,7 +48,7 @@ func (s *Store) InsertFeed(ctx context.Context, f resource.AdvisoryFeed) error {
 		if err != nil {
 			return s.inserted(err, "advisory feed", f.Name, f.UID)
 		}
-		return t.added(ctx, "advisory_feeds", resource.FeedCreated, f.UID, f.UID.Parent(), f)
+		return t.added(ctx, "advisory_feeds", resource.FeedCreated, f.UID, f.UID.Parent(), f.Redacted())
 	})
 }
 
@@ -83,7 +85,7 @@ func (s *Store) UpdateFeed(ctx context.Context, uid resource.UID, change func(*r
 			string(uid), f.Name, f.Address, f.Interval.Milliseconds(), f.Paused, ms(f.UpdateTime), bytesOf(f.State)); err != nil {
 			return s.inserted(err, "advisory feed", f.Name, uid)
 		}
-		return t.emit(ctx, resource.FeedUpdated, uid, uid.Parent(), before, f)
+		return t.emit(ctx, resource.FeedUpdated, uid, uid.Parent(), before.Redacted(), f.Redacted())
 	})
 	return f, err
 }
@@ -99,20 +101,29 @@ func (s *Store) DeleteFeed(ctx context.Context, uid resource.UID) error {
 		if _, err := t.exec(ctx, `DELETE FROM advisory_feeds WHERE uid = $1`, string(uid)); err != nil {
 			return err
 		}
-		return t.removed(ctx, "advisory_feeds", resource.FeedDeleted, uid, uid.Parent(), f)
+		return t.removed(ctx, "advisory_feeds", resource.FeedDeleted, uid, uid.Parent(), f.Redacted())
 	})
 }
 
 // TakeDueFeed returns a feed whose time has come and keeps it from others, on
 // whichever replica, until the time given. ok is false if there is none.
-func (s *Store) TakeDueFeed(ctx context.Context, until time.Time) (f resource.AdvisoryFeed, ok bool, _ error) {
-	var due []resource.UID
-	err := s.rows(ctx, `SELECT uid FROM advisory_feeds WHERE NOT paused AND due_ms <= $1 ORDER BY due_ms LIMIT 16`, []any{ms(s.now())}, func(row scanner) (bool, error) {
-		var uid resource.UID
-		err := row.Scan(&uid)
-		due = append(due, uid)
-		return false, err
-	})
+//
+// Organizations take turns: it looks first at those whose uid is after that of
+// the organization last, and at none of those in except. So an organization with
+// many feeds, or slow ones, does not delay the feeds of another.
+func (s *Store) TakeDueFeed(ctx context.Context, until time.Time, last resource.UID, except []resource.UID) (f resource.AdvisoryFeed, ok bool, _ error) {
+	due, err := s.dueFeeds(ctx)
+	if err != nil {
+		return f, false, err
+	}
+	due = slices.DeleteFunc(due, func(uid resource.UID) bool { return slices.Contains(except, uid.Root()) })
+	turn := func(uid resource.UID) string { // the organizations up to last come after all others
+		if uid.Root() > last {
+			return "0" + string(uid.Root())
+		}
+		return "1" + string(uid.Root())
+	}
+	slices.SortStableFunc(due, func(a, b resource.UID) int { return strings.Compare(turn(a), turn(b)) })
 	for _, uid := range due {
 		var n int64
 		err = s.write(ctx, func(t *tx) error {
@@ -127,7 +138,26 @@ func (s *Store) TakeDueFeed(ctx context.Context, until time.Time) (f resource.Ad
 			return f, err == nil, err
 		}
 	}
-	return f, false, err
+	return f, false, nil
+}
+
+// dueEach is how many due feeds of one organization TakeDueFeed considers. More
+// than one, because other replicas may take some of them first.
+const dueEach = 4
+
+// dueFeeds returns the feeds of every organization that have been due for the
+// longest, up to dueEach of each, in the order in which they were due.
+func (s *Store) dueFeeds(ctx context.Context) (due []resource.UID, _ error) {
+	err := s.rows(ctx, `
+		SELECT uid FROM (
+			SELECT uid, due_ms, row_number() OVER (PARTITION BY a1 ORDER BY due_ms, seg) AS n FROM advisory_feeds WHERE NOT paused AND due_ms <= $1
+		) AS t WHERE n <= $2 ORDER BY due_ms`, []any{ms(s.now()), dueEach}, func(row scanner) (bool, error) {
+		var uid resource.UID
+		err := row.Scan(&uid)
+		due = append(due, uid)
+		return false, err
+	})
+	return due, err
 }
 
 // FeedRead records what came of looking at a feed, and when to look again. A feed

@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -102,7 +103,7 @@ func (st stage) actsOnAdvisories() map[string]act {
 			func(ctx context.Context) error { return st.DeleteFeed(ctx, none) },
 		},
 		"TakeDueFeed": {func(ctx context.Context) error {
-			_, _, err := st.TakeDueFeed(ctx, time.Now().Add(time.Hour))
+			_, _, err := st.TakeDueFeed(ctx, time.Now().Add(time.Hour), "", nil)
 			return err
 		}, nil},
 	}
@@ -270,6 +271,54 @@ func TestAdvisoriesOf(t *testing.T) {
 	})
 }
 
+// TestDueFeedsTakeTurns gives every organization its turn, however many feeds
+// another has, and nothing to one that is left out.
+func TestDueFeedsTakeTurns(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *store.Store) {
+		now := epoch
+		s.Now = func() time.Time { return now }
+		names := map[resource.UID]string{}
+		for name, feeds := range map[string]int{"many": 30, "few": 2, "one": 1} {
+			org, _ := addOrganization(t, s, name, alice)
+			names[org.UID] = name
+			for i := range feeds {
+				addFeed(t, s, org.UID, fmt.Sprint("feed", i))
+			}
+		}
+		var taken []string
+		var last resource.UID
+		take := func(except ...resource.UID) {
+			t.Helper()
+			f, ok, err := s.TakeDueFeed(t.Context(), now.Add(time.Hour), last, except)
+			must(t, err)
+			if !ok {
+				taken = append(taken, "none")
+				return
+			}
+			last = f.UID.Root()
+			taken = append(taken, names[last])
+		}
+		for range 6 {
+			take()
+		}
+		sort := func(all []string) []string { return slices.Sorted(slices.Values(all)) }
+		if diff := cmp.Diff([]string{"few", "many", "one"}, sort(taken[:3])); diff != "" {
+			t.Errorf("the first three: %s", diff)
+		}
+		if diff := cmp.Diff([]string{"few", "many", "many"}, sort(taken[3:])); diff != "" {
+			t.Errorf("the next three: %s", diff)
+		}
+		for org, name := range names {
+			if name == "many" {
+				take(org)
+			}
+		}
+		if taken[6] != "none" {
+			t.Errorf("a feed of the one that is left out: %v", taken)
+		}
+	})
+}
+
 // TestDueFeeds gives every due feed to one reader, and again when it is due
 // again or its reader has vanished.
 func TestDueFeeds(t *testing.T) {
@@ -283,7 +332,7 @@ func TestDueFeeds(t *testing.T) {
 		must(t, s.InsertFeed(t.Context(), paused))
 		take := func(want bool) resource.AdvisoryFeed {
 			t.Helper()
-			f, ok, err := s.TakeDueFeed(t.Context(), now.Add(time.Hour))
+			f, ok, err := s.TakeDueFeed(t.Context(), now.Add(time.Hour), "", nil)
 			must(t, err)
 			if ok != want {
 				t.Fatalf("a feed is due: %v, want %v", ok, want)

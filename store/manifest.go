@@ -202,52 +202,105 @@ func (s *Store) ManifestAt(ctx context.Context, names []string, reference string
 	return repo, m, err
 }
 
+// maxUntagged is how many tags one transaction takes from a manifest that goes. A
+// manifest can have any number of them, and on SQLite everybody's writes wait for
+// a transaction to end.
+const maxUntagged = 200
+
 // DeleteManifest removes a manifest and its tags. It returns fault.NotFound if
 // it is not there, and fault.FailedPrecondition while an index of the repo
 // lists it, or if it has a tag that frozen keeps.
+//
+// A manifest with more tags than maxUntagged loses them in several transactions:
+// if it fails in between, some of the tags are gone, and the manifest is there.
 func (s *Store) DeleteManifest(ctx context.Context, repo resource.UID, digest string, frozen func(string) bool) error {
-	return s.write(ctx, func(t *tx) error {
-		var one int
-		err := t.row(ctx, `SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+s.engine.lockKey, []any{segment(repo), digest}, &one)
-		if err != nil {
-			return missing(err, "manifest", resource.UID(digest))
+	if err := s.mayDelete(ctx, repo, digest, frozen); err != nil {
+		return err
+	}
+	for {
+		var left bool
+		err := s.write(ctx, func(t *tx) (err error) {
+			left, err = t.deleteManifest(ctx, repo, digest, frozen)
+			return err
+		})
+		if err != nil || !left || resource.Rehearsing(ctx) { // a rehearsal would find the same tags again
+			return err
 		}
-		var named []resource.Tag
-		err = t.rows(ctx, `SELECT `+tags.columns+` FROM tags AS t WHERE t.digest = $1 AND t.parent = $2`+s.engine.lockKey, []any{digest, segment(repo)}, func(row scanner) error {
+	}
+}
+
+// mayDelete returns why a manifest cannot be deleted, before any of its tags is.
+func (s *Store) mayDelete(ctx context.Context, repo resource.UID, digest string, frozen func(string) bool) error {
+	err := s.rows(ctx, `SELECT name FROM tags WHERE digest = $1 AND parent = $2`, []any{digest, segment(repo)}, func(row scanner) (bool, error) {
+		var name string
+		err := row.Scan(&name)
+		if err == nil && frozen != nil && frozen(name) {
+			err = immutable(name)
+		}
+		return false, err
+	})
+	if err != nil {
+		return err
+	}
+	var n int
+	if err := s.row(ctx, `SELECT count(*) FROM manifest_refs WHERE repo = $1 AND child = $2`, []any{segment(repo), digest}, &n); err != nil {
+		return err
+	}
+	if n > 0 {
+		return fault.InUse("manifest", "an index")
+	}
+	return nil
+}
+
+// deleteManifest removes tags of a manifest and, once it has no others, the
+// manifest. It reports whether something is left.
+func (t *tx) deleteManifest(ctx context.Context, repo resource.UID, digest string, frozen func(string) bool) (left bool, _ error) {
+	var one int
+	err := t.row(ctx, `SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.s.engine.lockKey, []any{segment(repo), digest}, &one)
+	if err != nil {
+		return false, missing(err, "manifest", resource.UID(digest))
+	}
+	var named []resource.Tag
+	err = t.rows(ctx, `SELECT `+tags.columns+` FROM tags AS t WHERE t.digest = $1 AND t.parent = $2 ORDER BY t.uid LIMIT $3`+t.s.engine.lockKey,
+		[]any{digest, segment(repo), maxUntagged + 1}, func(row scanner) error {
 			g, err := tags.scan(row)
 			named = append(named, g)
 			return err
 		})
-		if err != nil {
-			return err
+	if err != nil {
+		return false, err
+	}
+	left = len(named) > maxUntagged
+	for _, g := range named[:min(len(named), maxUntagged)] {
+		if err := t.untag(ctx, g, frozen); err != nil {
+			return false, err
 		}
-		for _, g := range named {
-			if err := t.untag(ctx, g, frozen); err != nil {
-				return err
-			}
+	}
+	if left {
+		return true, nil
+	}
+	if err := t.row(ctx, `SELECT count(*) FROM manifest_refs WHERE repo = $1 AND child = $2`, []any{segment(repo), digest}, &one); err != nil {
+		return false, err
+	}
+	if one > 0 {
+		return false, fault.InUse("manifest", "an index")
+	}
+	for _, text := range []string{`DELETE FROM manifest_refs WHERE repo = $1 AND digest = $2`, `DELETE FROM manifests WHERE repo = $1 AND digest = $2`} {
+		if _, err := t.exec(ctx, text, segment(repo), digest); err != nil {
+			return false, err
 		}
-		if err := t.row(ctx, `SELECT count(*) FROM manifest_refs WHERE repo = $1 AND child = $2`, []any{segment(repo), digest}, &one); err != nil {
-			return err
-		}
-		if one > 0 {
-			return fault.InUse("manifest", "an index")
-		}
-		if _, err := t.exec(ctx, `DELETE FROM manifest_refs WHERE repo = $1 AND digest = $2`, segment(repo), digest); err != nil {
-			return err
-		}
-		_, err = t.exec(ctx, `DELETE FROM manifests WHERE repo = $1 AND digest = $2`, segment(repo), digest)
-		return err
-	})
+	}
+	return false, nil
 }
 
-// About returns up to n manifests whose subject is a digest, bodies and all, the
-// last that were pushed first.
-func (s *Store) About(ctx context.Context, repo resource.UID, subject string, n int) ([]resource.Manifest, error) {
+// About returns up to n manifests of at most size bytes whose subject is a digest,
+// bodies and all, the last that were pushed first.
+func (s *Store) About(ctx context.Context, repo resource.UID, subject string, size, n int) ([]resource.Manifest, error) {
 	var all []resource.Manifest
 	err := s.rows(ctx, `
 		SELECT digest, media_type, size, artifact_type, push_ms, body FROM manifests
-		WHERE repo = $1 AND subject = $2 AND subject <> ''
-		ORDER BY push_ms DESC, digest LIMIT $3`, []any{segment(repo), subject, n}, func(row scanner) (bool, error) {
+		WHERE repo = $1 AND subject = $2 AND subject <> '' AND size <= $3
+		ORDER BY push_ms DESC, digest LIMIT $4`, []any{segment(repo), subject, size, n}, func(row scanner) (bool, error) {
 		m := resource.Manifest{Subject: subject}
 		var pushed int64
 		err := row.Scan(&m.Digest, &m.MediaType, &m.Size, &m.ArtifactType, &pushed, &m.Body)
@@ -299,6 +352,25 @@ func (s *Store) ReposWith(ctx context.Context, r Reach, digest string, n int) (a
 		}
 	}
 	return all, nil
+}
+
+// Unattached returns those of the digests that are manifests of a repo and name no
+// subject.
+func (s *Store) Unattached(ctx context.Context, repo resource.UID, digests []string) (map[string]bool, error) {
+	found := map[string]bool{}
+	for some := range slices.Chunk(digests, maxHeld) {
+		text, args := heldIn("manifests", repo, some)
+		err := s.rows(ctx, text+` AND t.subject = ''`, args, func(row scanner) (bool, error) {
+			var digest string
+			err := row.Scan(&digest)
+			found[digest] = true
+			return false, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
 }
 
 // Referrers returns up to n manifests about subject, by digest after last, and

@@ -238,7 +238,7 @@ func plant(n int, row func(table string, values []any)) tree {
 			row("manifests", []any{segment(tr.repos[i%4]), digest, "", 0, "", "", "", 0, []byte{}})
 		}
 		row("tags", append(place(tr.repos[i%4].NewChild()), fmt.Sprintf("t%d", i), digest, i%8/7, i%50 == 0, "", i, i))
-		row("pulls", append(place(tr.repos[i%4].NewChild()), false, fmt.Sprintf("d%d", i/2), "", fmt.Sprintf("i%d", i/2), "", "", i))
+		row("pulls", append(place(tr.repos[i%4].NewChild()), false, fmt.Sprintf("d%d", i/2), "", fmt.Sprintf("i%d", i/2), "", "", i, 0))
 		row("accounts", append(place(parent.NewChild()), fmt.Sprintf("e%d", i), "", string(p), "", []byte{}, 0, []byte{}, 0, false, 0, i, i, ""))
 		if i%10 == 0 {
 			row("counters", []any{"groups", segment(g), 0, 0, 0})

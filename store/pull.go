@@ -15,11 +15,11 @@ import (
 var pulls = listing[resource.Pull]{
 	kind:    "pulls",
 	holders: "repos",
-	columns: "t.uid, t.push, t.digest, t.tag, t.identity, t.remote, t.agent, t.create_ms",
+	columns: "t.uid, t.push, t.digest, t.tag, t.identity, t.remote, t.agent, t.create_ms, t.more",
 	orders:  map[string]string{"uid": "uid", "create_time": "create_ms"},
 	scan: func(row scanner) (p resource.Pull, err error) {
 		var at int64
-		err = row.Scan(&p.UID, &p.Push, &p.Digest, &p.Tag, &p.Identity, &p.Remote, &p.Agent, &at)
+		err = row.Scan(&p.UID, &p.Push, &p.Digest, &p.Tag, &p.Identity, &p.Remote, &p.Agent, &at, &p.More)
 		p.Time = fromMS(at)
 		return p, err
 	},
@@ -73,7 +73,7 @@ func (s *Store) InsertPulls(ctx context.Context, all []resource.Pull) error {
 				continue
 			}
 			added.note(repo, p.Push)
-			rows = append(rows, append(place(p.UID), p.Push, p.Digest, p.Tag, string(p.Identity), p.Remote, p.Agent, ms(p.Time)))
+			rows = append(rows, append(place(p.UID), p.Push, p.Digest, p.Tag, string(p.Identity), p.Remote, p.Agent, ms(p.Time), p.More))
 			if p.Push { // its event went with the manifest
 				continue
 			}
@@ -83,7 +83,7 @@ func (s *Store) InsertPulls(ctx context.Context, all []resource.Pull) error {
 			}
 			events = append(events, event)
 		}
-		const into = `INSERT INTO pulls (seg, uid, parent, a1, a2, a3, push, digest, tag, identity, remote, agent, create_ms)`
+		const into = `INSERT INTO pulls (seg, uid, parent, a1, a2, a3, push, digest, tag, identity, remote, agent, create_ms, more)`
 		if err := t.insert(ctx, into, rows, ""); err != nil {
 			return err
 		}

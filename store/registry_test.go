@@ -127,19 +127,19 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			push(t, s.Store, s.repo, about)
 			want = append([]string{about.Digest}, want...)
 		}
-		got, err := s.About(t.Context(), s.repo.UID, m.Digest, 2)
+		got, err := s.About(t.Context(), s.repo.UID, m.Digest, 1<<20, 2)
 		must(t, err)
 		if len(got) != 2 || got[0].PushTime.Before(got[1].PushTime) || len(got[0].Body) == 0 {
 			t.Errorf("about = %v", got)
 		}
-		all, err := s.About(t.Context(), s.repo.UID, m.Digest, 9)
+		all, err := s.About(t.Context(), s.repo.UID, m.Digest, 1<<20, 9)
 		must(t, err)
 		for _, a := range all {
 			if !slices.Contains(want, a.Digest) {
 				t.Errorf("%s is about it", a.Digest)
 			}
 		}
-		if none, err := s.About(t.Context(), s.repo.UID, "", 9); err != nil || len(none) != 0 || len(all) != 3 {
+		if none, err := s.About(t.Context(), s.repo.UID, "", 1<<20, 9); err != nil || len(none) != 0 || len(all) != 3 {
 			t.Errorf("about nothing: %v, %v; about it %d", none, err, len(all))
 		}
 		digests, err := s.ManifestDigests(t.Context(), s.repo.UID, "", 9)
@@ -660,7 +660,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		for i, r := range []resource.Repo{s.repo, s.repo, other} {
 			all = append(all, resource.Pull{
 				UID: r.UID.NewChild(), Push: i == 0, Digest: digest(fmt.Sprint(i % 2)), Tag: "v1", Identity: []resource.UID{alice, bob, ""}[i],
-				Remote: "::1", Agent: "crane", Time: epoch.Add(time.Duration(i) * time.Hour),
+				Remote: "::1", Agent: "crane", Time: epoch.Add(time.Duration(i) * time.Hour), More: int64(i),
 			})
 		}
 		must(t, s.InsertPulls(t.Context(), append(all, resource.Pull{UID: s.org.UID.NewChild().NewChild()})))

@@ -40,7 +40,7 @@ func (s *Store) InsertSubscription(ctx context.Context, v resource.Subscription)
 		if err != nil {
 			return s.inserted(err, "subscription", string(v.UID), v.UID)
 		}
-		return t.added(ctx, "subscriptions", resource.SubscriptionCreated, v.UID, v.UID.Parent(), v)
+		return t.added(ctx, "subscriptions", resource.SubscriptionCreated, v.UID, v.UID.Parent(), v.Redacted())
 	})
 }
 
@@ -69,7 +69,7 @@ func (s *Store) DeleteSubscription(ctx context.Context, uid resource.UID) error 
 		if _, err := t.exec(ctx, `DELETE FROM subscriptions WHERE seg = $1`, segment(uid)); err != nil {
 			return err
 		}
-		if err := t.removed(ctx, "subscriptions", resource.SubscriptionDeleted, uid, uid.Parent(), v); err != nil {
+		if err := t.removed(ctx, "subscriptions", resource.SubscriptionDeleted, uid, uid.Parent(), v.Redacted()); err != nil {
 			return err
 		}
 		if err := t.count(ctx, "deliveries", uid.NewChild(), -int(gone)); err != nil {

@@ -15,8 +15,10 @@ import (
 	"os"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/advisory/feed"
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/outbound"
 )
 
@@ -24,7 +26,12 @@ import (
 func (f *Fetcher) download(ctx context.Context, address string, s state) (Result, error) {
 	timed, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
+	timed, pace := f.newPace(timed)
+	defer pace.stop()
 	resp, err := f.get(timed, address, s)
+	if errors.Is(context.Cause(timed), errStalled) {
+		return Result{}, errStalled
+	}
 	if err != nil {
 		return Result{}, errors.New(outbound.Reason(err))
 	}
@@ -39,7 +46,7 @@ func (f *Fetcher) download(ctx context.Context, address string, s state) (Result
 	case resp.ContentLength > f.MaxBytes:
 		return Result{}, outbound.ErrTooLong
 	}
-	file, sum, err := f.keep(resp)
+	file, sum, err := f.keep(resp, pace)
 	if err != nil {
 		return Result{}, err
 	}
@@ -86,23 +93,22 @@ func (f *Fetcher) get(ctx context.Context, address string, s state) (*http.Respo
 // keep writes an answer into a file and returns the checksum of what it wrote. It
 // must be what the server says it is. The file has no name any more: whatever
 // happens to us, nothing of it stays.
-func (f *Fetcher) keep(resp *http.Response) (*os.File, string, error) {
-	file, err := os.CreateTemp(f.Dir, "feed-*")
+func (f *Fetcher) keep(resp *http.Response, pace *pace) (*os.File, string, error) {
+	file, err := f.unnamedFile()
 	if err != nil {
-		return nil, "", fmt.Errorf("keep a feed: %w", err)
-	}
-	if err := os.Remove(file.Name()); err != nil {
-		return nil, "", fmt.Errorf("keep a feed: %w", errors.Join(err, file.Close()))
+		return nil, "", err
 	}
 	sum := sha256.New()
 	promised := promises(resp.Header)
-	to := []io.Writer{file, sum}
+	to := []io.Writer{pace, file, sum}
 	for _, p := range promised {
 		to = append(to, p.hash)
 	}
 	n, err := io.Copy(io.MultiWriter(to...), io.LimitReader(resp.Body, f.MaxBytes+1))
-	switch {
-	case resp.Request.Context().Err() != nil: // also if there was an end: hanging up may have made it
+	switch timed := resp.Request.Context(); {
+	case errors.Is(context.Cause(timed), errStalled):
+		err = errStalled
+	case timed.Err() != nil: // also if there was an end: hanging up may have made it
 		err = errors.New("the answer took too long")
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		err = errors.New("the answer ends before its end")
@@ -122,6 +128,55 @@ func (f *Fetcher) keep(resp *http.Response) (*os.File, string, error) {
 	return file, hex.EncodeToString(sum.Sum(nil)), nil
 }
 
+// unnamedFile returns a file in the folder for downloads that has no name there.
+func (f *Fetcher) unnamedFile() (*os.File, error) {
+	file, err := os.CreateTemp(f.Dir, "feed-*")
+	if err == nil {
+		if err = os.Remove(file.Name()); err != nil {
+			err = errors.Join(err, file.Close())
+		}
+	}
+	if err != nil { // it names a folder of ours
+		return nil, &fault.Error{Code: fault.Internal, Message: "the server has no place to keep the download", Cause: err}
+	}
+	return file, nil
+}
+
+// minProgress is how many bytes must come within Config.Stall, so that a server
+// that sends a byte now and then is as stalled as one that sends none.
+const minProgress = 64 << 10
+
+// errStalled is why a download ended before its time.
+var errStalled = errors.New("the server sends nothing, or too little")
+
+// A pace cancels a download once less than minProgress has come within a time.
+// Downloads write to it what comes.
+type pace struct {
+	within time.Duration
+	timer  *time.Timer
+	n      int // bytes since the timer was set
+	cancel context.CancelCauseFunc
+}
+
+func (f *Fetcher) newPace(ctx context.Context) (context.Context, *pace) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return ctx, &pace{within: f.Stall, timer: time.AfterFunc(f.Stall, func() { cancel(errStalled) }), cancel: cancel}
+}
+
+func (p *pace) stop() {
+	p.timer.Stop()
+	p.cancel(nil)
+}
+
+// Write implements io.Writer.
+func (p *pace) Write(b []byte) (int, error) {
+	if p.n += len(b); p.n >= minProgress {
+		p.n = 0
+		p.timer.Reset(p.within)
+	}
+	return len(b), nil
+}
+
 // A promise is a checksum the server says its answer has.
 type promise struct {
 	hash hash.Hash
@@ -129,9 +184,12 @@ type promise struct {
 }
 
 // promises reads the checksums in a header: those of RFC 9530 and of RFC 3230
-// before it, and the one that the store in which OSV publishes sends.
-func promises(h http.Header) []promise {
-	var all []promise
+// before it, and the one that the store in which OSV publishes sends. It returns
+// at most one of each kind, because each costs a pass over the answer. If the
+// header has several of a kind that differ, no answer has them all, and the
+// promise is one that cannot be kept.
+func promises(h http.Header) map[string]promise {
+	all := map[string]promise{}
 	for _, name := range []string{"Repr-Digest", "Content-Digest", "Digest", "X-Goog-Hash", "Content-Md5"} {
 		for _, line := range h.Values(name) {
 			if name == "Content-Md5" {
@@ -139,10 +197,20 @@ func promises(h http.Header) []promise {
 			}
 			for item := range strings.SplitSeq(line, ",") {
 				kind, value, _ := strings.Cut(strings.TrimSpace(item), "=")
-				want, err := base64.StdEncoding.DecodeString(strings.Trim(value, ":"))
-				if sum := hashOf(kind); sum != nil && err == nil {
-					all = append(all, promise{sum, string(want)})
+				kind = strings.ToLower(kind)
+				text, err := base64.StdEncoding.DecodeString(strings.Trim(value, ":"))
+				want := string(text)
+				p, known := all[kind]
+				if !known {
+					p = promise{hashOf(kind), want}
 				}
+				if p.hash == nil || err != nil {
+					continue
+				}
+				if p.want != want {
+					p.want = "" // no checksum is empty
+				}
+				all[kind] = p
 			}
 		}
 	}
@@ -152,7 +220,7 @@ func promises(h http.Header) []promise {
 // hashOf returns nil for a checksum we do not know. MD5 is no protection against
 // anybody, but it does tell of what got lost on the way.
 func hashOf(kind string) hash.Hash {
-	switch strings.ToLower(kind) {
+	switch kind {
 	case "sha-256":
 		return sha256.New()
 	case "sha-512":

@@ -27,6 +27,7 @@ type Config struct {
 	Folders  []string      // folders of this machine that feeds may be read from
 	MaxBytes int64         // of one download; 0 is 4 GiB
 	Timeout  time.Duration // of one download; 0 is 15 minutes
+	Stall    time.Duration // after which a download ends that brings less than minProgress; 0 is a minute
 }
 
 // A Fetcher gets feeds. It is safe for concurrent use.
@@ -39,6 +40,9 @@ func New(c Config) *Fetcher {
 	}
 	if c.Timeout <= 0 {
 		c.Timeout = 15 * time.Minute
+	}
+	if c.Stall <= 0 {
+		c.Stall = time.Minute
 	}
 	return &Fetcher{c}
 }

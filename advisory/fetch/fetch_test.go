@@ -148,6 +148,8 @@ func TestChecksums(t *testing.T) {
 		"of RFC 3230":            {"Digest", "SHA-256=" + good, true},
 		"of RFC 3230, another":   {"Digest", "SHA-256=AAAA", false},
 		"of a store":             {"X-Goog-Hash", "crc32c=AAAAAA==,md5=hJqf2Q1AkhMcqsKSFBlsoA==", false},
+		"of two headers":         {"Digest", "sha-256=" + good + ", SHA-256=" + good, true},
+		"two that differ":        {"Digest", "sha-256=" + good + ", SHA-256=AAAA", false},
 		"one we do not know":     {"Digest", "unixsum=7", true},
 		"one that is not base64": {"Repr-Digest", "sha-256=:?:", true},
 	}
@@ -207,15 +209,45 @@ func TestServersThatMisbehave(t *testing.T) {
 			case <-r.Context().Done():
 			}
 		}, "the answer took too long"},
+		"stalls before its answer": {func(_ http.ResponseWriter, r *http.Request) {
+			select {
+			case <-hangs:
+			case <-r.Context().Done():
+			}
+		}, "the server sends nothing, or too little"},
+		"stalls": {func(w http.ResponseWriter, r *http.Request) {
+			fmt.Fprint(w, "{")
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-hangs:
+			case <-r.Context().Done():
+			}
+		}, "the server sends nothing, or too little"},
+		"stalls by a byte now and then": {func(w http.ResponseWriter, r *http.Request) {
+			for tick := time.NewTicker(10 * time.Millisecond); ; {
+				if _, err := fmt.Fprint(w, " "); err != nil || http.NewResponseController(w).Flush() != nil {
+					return
+				}
+				select {
+				case <-hangs:
+				case <-r.Context().Done():
+					return
+				case <-tick.C:
+				}
+			}
+		}, "the server sends nothing, or too little"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var followed atomic.Bool
-			timeout := time.Minute
+			timeout, stall := time.Minute, time.Minute
 			if strings.HasPrefix(name, "hangs") {
 				timeout = 200 * time.Millisecond
 			}
-			address, f := serve(t, fetch.Config{MaxBytes: 1000, Timeout: timeout}, func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasPrefix(name, "stalls") {
+				stall = 200 * time.Millisecond
+			}
+			address, f := serve(t, fetch.Config{MaxBytes: 1000, Timeout: timeout, Stall: stall}, func(w http.ResponseWriter, r *http.Request) {
 				followed.Store(r.URL.Path != "/all.json")
 				tt.answer(w, r)
 			})
@@ -227,6 +259,26 @@ func TestServersThatMisbehave(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLongDownload reads an answer that takes longer than a stall may, because it
+// keeps coming.
+func TestLongDownload(t *testing.T) {
+	const stall, parts = 500 * time.Millisecond, 15
+	address, f := serve(t, fetch.Config{Stall: stall}, func(w http.ResponseWriter, _ *http.Request) {
+		for range parts {
+			fmt.Fprint(w, strings.Repeat(" ", 64<<10))
+			_ = http.NewResponseController(w).Flush()
+			time.Sleep(stall / 10) // it is time that is tested
+		}
+		fmt.Fprint(w, record)
+	})
+	start := time.Now()
+	r, err := f.Fetch(t.Context(), address, nil)
+	if err != nil || time.Since(start) < stall {
+		t.Fatalf("after %s: %v", time.Since(start), err)
+	}
+	ids(t, r)
 }
 
 func TestPrivateAddressesAreNotReached(t *testing.T) {
@@ -253,6 +305,18 @@ func TestPrivateAddressesAreNotReached(t *testing.T) {
 	case <-reached:
 		t.Error("a connection was made")
 	default:
+	}
+}
+
+// TestNoPlaceToKeep says nothing of the server's folders to those who read why a
+// feed was not read.
+func TestNoPlaceToKeep(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, record) }))
+	defer srv.Close()
+	f := fetch.New(fetch.Config{Client: outbound.Client(outbound.Config{Loopback: true}), Dir: filepath.Join(t.TempDir(), "missing")})
+	_, err := f.Fetch(t.Context(), srv.URL+"/all.json", nil)
+	if err == nil || strings.Contains(err.Error(), "missing") || !errors.Is(err, fault.Internal) {
+		t.Errorf("error = %v", err)
 	}
 }
 

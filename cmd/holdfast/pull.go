@@ -18,6 +18,7 @@ func pulls() noun {
 	return noun{
 		area: "registry", use: "pulls", one: "pull",
 		about: "Every pull and push of an image is kept for a time: who, what, when, from where and with which program.\n" +
+			"Pulls that anybody may make are counted together if they are many: count says how many a line stands for.\n" +
 			"To see them you need identity.list beside repo.list.",
 		service: serviceOf(ocipb.File_holdfast_oci_v1_oci_proto),
 		message: (*ocipb.Pull)(nil).ProtoReflect().Descriptor(),
@@ -27,7 +28,7 @@ func pulls() noun {
 			{flag: "identity", path: "identity_uid", ref: identities, help: "only those by this `IDENTITY`"},
 			{flag: "direction", path: "direction", help: "only those that went this `WAY`: pull or push"},
 		},
-		columns: columnsOf("createTime", "direction", "repo", "tag", "digest", "identity"),
+		columns: columnsOf("createTime", "direction", "repo", "tag", "digest", "identity", "count"),
 		wide:    columnsOf("remoteAddress", "userAgent", "repoUid", "identityUid"),
 	}
 }

@@ -958,14 +958,16 @@ func (x *ListTagHistoryResponse) GetSkipped() int32 {
 	return 0
 }
 
-// Pull is one time that somebody pulled a manifest, or pushed one.
+// Pull is one time that somebody pulled a manifest, or pushed one. Pulls by those
+// who hold no role on a public repo are recorded one by one as long as they are
+// few, and together otherwise: see count.
 type Pull struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Tells it apart: the uid of the repo and a segment more.
 	Uid string `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	// The uid of the repo.
 	RepoUid string `protobuf:"bytes,2,opt,name=repo_uid,json=repoUid,proto3" json:"repo_uid,omitempty"`
-	// The digest of the manifest.
+	// The digest of the manifest; empty if the record stands for pulls of several.
 	Digest string `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"`
 	// The tag it was asked for by, if it was.
 	Tag string `protobuf:"bytes,4,opt,name=tag,proto3" json:"tag,omitempty"`
@@ -973,16 +975,22 @@ type Pull struct {
 	Direction Direction `protobuf:"varint,5,opt,name=direction,proto3,enum=holdfast.oci.v1.Direction" json:"direction,omitempty"`
 	// The uid of the identity; empty for somebody without a token.
 	IdentityUid string `protobuf:"bytes,6,opt,name=identity_uid,json=identityUid,proto3" json:"identity_uid,omitempty"`
-	// The address of the client.
+	// The address of the client; its network, as 192.0.2.0/24, if the record stands
+	// for pulls from several addresses of it, and empty if from several networks.
 	RemoteAddress string `protobuf:"bytes,7,opt,name=remote_address,json=remoteAddress,proto3" json:"remote_address,omitempty"`
-	// The program, as it called itself.
+	// The program, as it called itself; empty if the record stands for pulls by
+	// several.
 	UserAgent string `protobuf:"bytes,8,opt,name=user_agent,json=userAgent,proto3" json:"user_agent,omitempty"`
-	// When.
+	// When; the last time, if the record stands for several.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// The path of the repo: the names of the groups above it, and its own.
 	Repo string `protobuf:"bytes,10,opt,name=repo,proto3" json:"repo,omitempty"`
 	// The name of the identity; empty if it is gone.
-	Identity      string `protobuf:"bytes,11,opt,name=identity,proto3" json:"identity,omitempty"`
+	Identity string `protobuf:"bytes,11,opt,name=identity,proto3" json:"identity,omitempty"`
+	// How many pulls the record stands for: 1, or more if they were alike and by
+	// those who hold no role on the repo. The sum over all records is the number of
+	// pulls.
+	Count         int64 `protobuf:"varint,12,opt,name=count,proto3" json:"count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1092,6 +1100,13 @@ func (x *Pull) GetIdentity() string {
 		return x.Identity
 	}
 	return ""
+}
+
+func (x *Pull) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
 }
 
 // ListPullsRequest selects and orders pulls.
@@ -1445,7 +1460,7 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"\vtotal_count\x18\x03 \x01(\x03H\x00R\n" +
 	"totalCount\x88\x01\x01\x12\x18\n" +
 	"\askipped\x18\x04 \x01(\x05R\askippedB\x0e\n" +
-	"\f_total_count\"\xed\x02\n" +
+	"\f_total_count\"\x83\x03\n" +
 	"\x04Pull\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x19\n" +
 	"\brepo_uid\x18\x02 \x01(\tR\arepoUid\x12\x16\n" +
@@ -1460,7 +1475,8 @@ const file_holdfast_oci_v1_oci_proto_rawDesc = "" +
 	"createTime\x12\x12\n" +
 	"\x04repo\x18\n" +
 	" \x01(\tR\x04repo\x12\x1a\n" +
-	"\bidentity\x18\v \x01(\tR\bidentity\"\xa3\x02\n" +
+	"\bidentity\x18\v \x01(\tR\bidentity\x12\x14\n" +
+	"\x05count\x18\f \x01(\x03R\x05count\"\xa3\x02\n" +
 	"\x10ListPullsRequest\x12/\n" +
 	"\x04uidp\x18\x01 \x01(\v2\x1b.holdfast.common.UIDPFilterR\x04uidp\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\x12!\n" +
