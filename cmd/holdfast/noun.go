@@ -30,6 +30,7 @@ type noun struct {
 	argument string  // the field that create takes as its argument, "" for none
 	fields   []field // flags of create and update
 	asked    []field // flags of create that are the request's, not the resource's
+	changing []field // flags of update that are the request's
 	filters  []field // flags of list
 	columns  []column
 	wide     []column
@@ -332,6 +333,9 @@ func (a *app) update(n noun) *cobra.Command {
 	for _, f := range n.changeable().fields {
 		a.registerField(cmd, f, n.message)
 	}
+	for _, f := range n.changing {
+		a.registerField(cmd, f, n.method("Update").Input())
+	}
 	addDryRun(cmd)
 	return cmd
 }
@@ -369,6 +373,11 @@ func (c *client) update(ctx context.Context, n noun, cmd *cobra.Command, text st
 		p := usage("there is nothing to change")
 		p.hints = []string{"give one or more of " + strings.Join(all, ", ")}
 		return nil, p
+	}
+	for _, f := range n.changing {
+		if _, err := f.apply(ctx, c, cmd.Flags(), req, f.path); err != nil {
+			return nil, err
+		}
 	}
 	flags["uid"] = n.reference()
 	put(req, "update_mask", (&fieldmaskpb.FieldMask{Paths: paths}).ProtoReflect())

@@ -28,10 +28,13 @@ func identityProviders() noun {
 			{flag: "pkce", path: "oidc.pkce_enabled", help: "prove with PKCE that whoever began a sign-in also ends it"},
 			{flag: "disabled", path: "disabled", help: "nobody can sign in with it yet, but for trying it"},
 		},
+		changing: []field{
+			{flag: "keep-people", path: "keep_people", help: "with another issuer, client or rule: whoever holds nothing that you do not hold stays who they are"},
+		},
 		columns: []column{
 			{name: "name", path: "name"}, {name: "uid", path: "uid"}, {name: "issuer", path: "oidc.issuer"}, {name: "clientId", path: "oidc.clientId"},
 		},
-		wide:    columnsOf("description", "defaultRole", "createTime", "updateTime"),
+		wide:    columnsOf("description", "defaultRole", "trusted", "createTime", "updateTime"),
 		extra:   []func(*app) *cobra.Command{(*app).testProvider},
 		flagsOf: map[string]string{"oidc": "--issuer and --client-id"},
 	}
