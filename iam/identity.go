@@ -159,11 +159,7 @@ func (s *Service) LookupIdentity(ctx context.Context, issuer, subject string, pr
 	if err != nil {
 		return "", err
 	}
-	i, err := s.store.Person(ctx, realm, subject)
-	if errors.Is(err, fault.NotFound) {
-		return resource.UserUID(realm, subject), nil
-	}
-	return i.UID, err
+	return s.store.PersonUID(ctx, realm, subject)
 }
 
 // realmOf returns the realm that somebody of an issuer is known in to the caller.

@@ -55,3 +55,73 @@ func TestLookupIsOfTheCallersHome(t *testing.T) {
 		}
 	})
 }
+
+// arrive has somebody sign in with a provider.
+func (w *world) arrive(p resource.IdentityProvider, subject string) resource.Identity {
+	w.t.Helper()
+	l, err := w.store.Arrive(w.t.Context(), resource.Arrival{
+		Issuer: p.OIDC.Issuer, Subject: subject, Realm: p.Realm, Voucher: p.Voucher(), Trusted: p.Trusted, SignIn: true, Register: true,
+	})
+	must(w.t, err)
+	return l.Identity
+}
+
+// TestPeopleOfTheInstallationAreNotKept has an organization whose provider the
+// operator trusts point it to another issuer. The people who came through it are
+// the installation's, and not the organization's to take along.
+func TestPeopleOfTheInstallationAreNotKept(t *testing.T) {
+	elsewhere := func(p *resource.IdentityProvider) error {
+		p.OIDC.Issuer, p.OIDC.PKCE = "https://evil.example", true
+		return nil
+	}
+	each(t, iam.Config{}, func(t *testing.T, w *world) {
+		theirs := w.provide(w.rival, w.other.UID, "theirs", resource.CorrelationUnspecified)
+		trusted, err := w.TrustProvider(t.Context(), theirs.UID, true)
+		must(t, err)
+		alice := w.arrive(trusted, "alice")
+		moved, err := w.UpdateProvider(w.rival, theirs.UID, true, elsewhere)
+		must(t, err)
+		if evil := w.arrive(moved, "alice"); evil.UID == alice.UID {
+			t.Error("a provider that believes another issuer vouches for a person of the installation")
+		}
+		if got, err := w.LookupIdentity(w.owner, "https://login.example", "alice", ""); err != nil || got != alice.UID {
+			t.Errorf("lookup = %s, %v, want alice", got, err)
+		}
+		// The honest counterpart: a provider's own people can be kept.
+		own := w.provide(w.owner, w.acme.UID, "own", resource.CorrelationUnspecified)
+		bob := w.arrive(own, "bob")
+		own, err = w.UpdateProvider(w.owner, own.UID, true, elsewhere)
+		must(t, err)
+		if again := w.arrive(own, "bob"); again.UID != bob.UID {
+			t.Error("a person who was kept is somebody else")
+		}
+	})
+}
+
+// TestUIDOfSomebodyWhoLeft has the operator no longer trust a provider, whose
+// people are its own again. One whose uid was made when they were the
+// installation's takes it along: who comes to the installation with their issuer
+// and subject from then on is somebody else.
+func TestUIDOfSomebodyWhoLeft(t *testing.T) {
+	each(t, iam.Config{}, func(t *testing.T, w *world) {
+		theirs := w.provide(w.rival, w.other.UID, "theirs", resource.CorrelationUnspecified)
+		theirs, err := w.TrustProvider(t.Context(), theirs.UID, true)
+		must(t, err)
+		alice := w.arrive(theirs, "alice")
+		theirs, err = w.TrustProvider(t.Context(), theirs.UID, false)
+		must(t, err)
+		if again := w.arrive(theirs, "alice"); again.UID != alice.UID {
+			t.Error("a person of a provider that is no longer trusted is somebody else")
+		}
+		looked, err := w.LookupIdentity(w.owner, "https://login.example", "alice", "")
+		if err != nil || looked == alice.UID {
+			t.Errorf("lookup = %s, %v, which a provider of another organization vouches for", looked, err)
+		}
+		own := w.provide(w.owner, w.acme.UID, "own", resource.CorrelationUnspecified)
+		own, err = w.TrustProvider(t.Context(), own.UID, true)
+		must(t, err)
+		if came := w.arrive(own, "alice"); came.UID != looked {
+			t.Errorf("alice came as %s and was looked up as %s", came.UID, looked)
+		}
+	})
+}
