@@ -13,7 +13,6 @@ import (
 // starts. An organization of that name gets the owner beside those it has.
 func (s *Service) Bootstrap(ctx context.Context, name string, kind resource.OrgKind, owner resource.Identity) (resource.Group, resource.Identity, error) {
 	now := s.now()
-	owner.UID = resource.UserUID(owner.Relationship.Issuer(), owner.Relationship.Subject())
 	owner.Realm = owner.Relationship.Issuer()
 	owner.CreateTime, owner.UpdateTime, owner.LastSeenTime = now, now, now
 	g := resource.Group{UID: resource.NewRoot(), Name: name, Kind: kind, CreateTime: now, UpdateTime: now}
@@ -21,6 +20,10 @@ func (s *Service) Bootstrap(ctx context.Context, name string, kind resource.OrgK
 		return g, owner, err
 	}
 	if err := owner.Validate(now); err != nil {
+		return g, owner, err
+	}
+	var err error
+	if owner.UID, err = s.store.PersonUID(ctx, owner.Realm, owner.Relationship.Subject()); err != nil {
 		return g, owner, err
 	}
 	if err := s.store.InsertIdentity(ctx, owner); err != nil && !errors.Is(err, fault.AlreadyExists) {

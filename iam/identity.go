@@ -1,17 +1,18 @@
 package iam
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 )
 
 // CreateIdentity makes an identity in a group. The caller needs identity.create
@@ -135,8 +136,9 @@ const maxLookup = 2048
 // LookupIdentity returns the UID of the person an issuer knows by subject,
 // whether or not they have signed in yet. Any caller may ask. Who that is depends
 // on who vouches for them: the provider given, on which the caller needs
-// identity_providers.list; else the one of that issuer that the caller may see,
-// the highest and then the oldest of several; else the installation.
+// identity_providers.list; else the one of that issuer that speaks for where the
+// caller comes from; else the installation. Providers that the caller merely may
+// see do not count, because anybody can make the caller see one.
 func (s *Service) LookupIdentity(ctx context.Context, issuer, subject string, provider resource.UID) (resource.UID, error) {
 	if _, err := caller(ctx); err != nil {
 		return "", err
@@ -157,11 +159,7 @@ func (s *Service) LookupIdentity(ctx context.Context, issuer, subject string, pr
 	if err != nil {
 		return "", err
 	}
-	i, err := s.store.Person(ctx, realm, subject)
-	if errors.Is(err, fault.NotFound) {
-		return resource.UserUID(realm, subject), nil
-	}
-	return i.UID, err
+	return s.store.PersonUID(ctx, realm, subject)
 }
 
 // realmOf returns the realm that somebody of an issuer is known in to the caller.
@@ -173,15 +171,45 @@ func (s *Service) realmOf(ctx context.Context, issuer string, provider resource.
 		}
 		return p.Realm, err
 	}
-	under, err := s.authz.Reach(ctx, resource.IdentityProvidersList)
+	c, home, err := s.home(ctx)
+	if err != nil || home == "" {
+		return issuer, err
+	}
+	all, err := s.store.ProvidersFor(ctx, home)
 	if err != nil {
 		return "", err
 	}
-	p, err := s.store.ProviderOf(ctx, store.Reach{Under: under}, issuer)
-	if errors.Is(err, fault.NotFound) {
+	// A provider that knows people by their oid knows another by this subject.
+	all = slices.DeleteFunc(all, func(p resource.IdentityProvider) bool { return p.OIDC.Issuer != issuer || p.OIDC.ByObjectID() })
+	if len(all) == 0 {
 		return issuer, nil
 	}
-	return p.Realm, err
+	if i := slices.IndexFunc(all, func(p resource.IdentityProvider) bool { return p.UID == c.Voucher.Provider() }); i >= 0 {
+		return all[i].Realm, nil
+	}
+	return slices.MinFunc(all, func(p, q resource.IdentityProvider) int {
+		return cmp.Or(cmp.Compare(p.UID.Depth(), q.UID.Depth()), p.CreateTime.Compare(q.CreateTime), cmp.Compare(p.UID, q.UID))
+	}).Realm, nil
+}
+
+// home returns the caller and the group that they come from: that of a workload,
+// of the provider that vouched for a person, or of their account. It is "" for
+// people whom the operator knows by their issuer.
+func (s *Service) home(ctx context.Context) (c authz.Caller, home resource.UID, _ error) {
+	c, err := caller(ctx)
+	switch {
+	case err != nil:
+		return c, "", err
+	case !c.Identity.IsRoot():
+		return c, c.Identity.Parent(), nil
+	case c.Voucher != "":
+		return c, c.Voucher.Provider().Parent(), nil
+	}
+	a, err := s.store.AccountOf(ctx, c.Identity)
+	if errors.Is(err, fault.NotFound) {
+		return c, "", nil
+	}
+	return c, a.UID.Root(), err
 }
 
 // CreatePerson returns fault.FailedPrecondition: nobody makes an identity outside

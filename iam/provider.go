@@ -69,7 +69,8 @@ func (s *Service) GetProvider(ctx context.Context, uid resource.UID) (resource.I
 //
 // If what the provider believes changes, its people are new people, and its client
 // secret, which was the old issuer's, is gone. With keepPeople those stay who they
-// are whom the caller may become; the rest does not.
+// are whom the caller may become; the rest does not. The people of a provider that
+// the operator trusts are the installation's, and none of them is kept.
 func (s *Service) UpdateProvider(ctx context.Context, uid resource.UID, keepPeople bool, change func(*resource.IdentityProvider) error) (resource.IdentityProvider, error) {
 	if err := s.requireBoth(ctx, resource.IdentityProvidersUpdate, uid); err != nil {
 		return resource.IdentityProvider{}, err
@@ -90,7 +91,7 @@ func (s *Service) UpdateProvider(ctx context.Context, uid resource.UID, keepPeop
 		if err := disbelieve(oidc, p); err != nil {
 			return nil, err
 		}
-		if keepPeople {
+		if keepPeople && !before.Trusted {
 			keep = func(person resource.UID) bool { return s.authz.RequireBecome(ctx, person) == nil }
 		}
 		if sameEffect(before, oidc, *p) {

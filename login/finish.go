@@ -72,11 +72,7 @@ func (s *Service) uidOf(ctx context.Context, who resource.Arrival) (resource.UID
 	if who.Identity != "" {
 		return who.Identity, nil
 	}
-	i, err := s.store.Person(ctx, who.Realm, who.Subject)
-	if errors.Is(err, fault.NotFound) {
-		return who.UID(), nil
-	}
-	return i.UID, err
+	return s.store.PersonUID(ctx, who.Realm, who.Subject)
 }
 
 // homeOf returns the group that answers for a sign-in.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 )
@@ -101,6 +103,39 @@ func (s *Store) Person(ctx context.Context, realm, subject string) (i resource.I
 		return i, rerr
 	}
 	return i, missing(err, "identity", resource.UserUID(realm, subject))
+}
+
+// PersonUID returns who a realm knows by subject, or the UID that somebody will
+// have who comes as that. It is derived from the two, unless a person has it who
+// was of the realm once and is not any more: they took it along.
+func (s *Store) PersonUID(ctx context.Context, realm, subject string) (resource.UID, error) {
+	i, err := s.Person(ctx, realm, subject)
+	if errors.Is(err, fault.NotFound) {
+		return freeUID(ctx, s.row, realm, subject)
+	}
+	return i.UID, err
+}
+
+// maxUIDs is how many people can have left a realm who had the same subject.
+const maxUIDs = 100
+
+// freeUID returns the UID of somebody whom a realm does not know yet.
+func freeUID(ctx context.Context, row func(context.Context, string, []any, ...any) error, realm, subject string) (resource.UID, error) {
+	uid := resource.UserUID(realm, subject)
+	for n := range maxUIDs {
+		if n > 0 {
+			uid = resource.UserUID(fmt.Sprintf("%s again %d", realm, n), subject) // no realm is called so
+		}
+		var one int
+		err := row(ctx, `SELECT 1 FROM identities WHERE uid = $1`, []any{string(uid)}, &one)
+		if errors.Is(err, sql.ErrNoRows) {
+			return uid, nil
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	return "", fault.Unmet("TOO_MANY_PEOPLE", "more than %d people of this subject have left", maxUIDs)
 }
 
 var personQuery = `SELECT ` + identities.columns + ` FROM identities AS t WHERE t.realm = $1 AND t.subject = $2 AND t.realm <> ''`

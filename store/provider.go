@@ -216,30 +216,3 @@ func (s *Store) DeleteProvider(ctx context.Context, uid resource.UID) error {
 func (s *Store) Providers(ctx context.Context, r Reach, f resource.Filter, p page.Request) (page.Page[resource.IdentityProvider], error) {
 	return list(ctx, s, &providers, r, f, p)
 }
-
-// ProviderOf returns the provider of an issuer that is within reach: the highest
-// in the tree, and of several the oldest. It returns fault.NotFound if there is
-// none.
-func (s *Store) ProviderOf(ctx context.Context, r Reach, issuer string) (best resource.IdentityProvider, _ error) {
-	for _, group := range r.Under {
-		err := s.rows(ctx, `SELECT `+providers.columns+` FROM identity_providers AS t WHERE t.uid > $1 AND t.uid < $2 ORDER BY t.uid LIMIT $3`,
-			[]any{string(group) + "/", string(group) + "0", providersAsked}, func(row scanner) (bool, error) {
-				p, err := providers.scan(row)
-				if err == nil && p.OIDC.Issuer == issuer && (best.UID == "" || p.UID.Depth() < best.UID.Depth() ||
-					p.UID.Depth() == best.UID.Depth() && p.CreateTime.Before(best.CreateTime)) {
-					best = p
-				}
-				return false, err
-			})
-		if err != nil {
-			return best, err
-		}
-	}
-	if best.UID == "" {
-		return best, fault.Missing("identity provider", issuer)
-	}
-	return best, nil
-}
-
-// providersAsked is how many providers of a group are looked at: nobody has more.
-const providersAsked = 1000

@@ -57,9 +57,13 @@ func (t *tx) land(ctx context.Context, a resource.Arrival, l *resource.Landing) 
 		if a.Identity != "" || !a.Register && a.Invite == nil {
 			return fault.New(fault.NotFound, "Not found: this person has not been registered; ask for an invite, or sign in with a provider of your organization")
 		}
+		uid, err := freeUID(ctx, t.row, a.Realm, a.Subject)
+		if err != nil {
+			return err
+		}
 		l.New = true
 		l.Identity = resource.Identity{
-			UID: a.UID(), Name: resource.PersonName(a.Name, a.Email, a.Subject), Email: verified, EmailUnverified: claimed,
+			UID: uid, Name: resource.PersonName(a.Name, a.Email, a.Subject), Email: verified, EmailUnverified: claimed,
 			LastSeenTime: now, CreateTime: now, UpdateTime: now, Realm: a.Realm, Provider: a.Voucher.Provider(),
 			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: a.Issuer, Subject: a.Subject}},
 		}

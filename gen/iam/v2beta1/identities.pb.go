@@ -798,7 +798,8 @@ type LookupIdentityRequest struct {
 	// The subject the issuer knows them by.
 	Subject string `protobuf:"bytes,2,opt,name=subject,proto3" json:"subject,omitempty"`
 	// The uid of the identity provider that vouches for them. Without it, the one
-	// of that issuer that the caller may see; without any, the installation.
+	// of that issuer in the group that the caller comes from or above it, if it
+	// knows people by their sub; without any, the installation.
 	IdentityProvider string `protobuf:"bytes,1000,opt,name=identity_provider,json=identityProvider,proto3" json:"identity_provider,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
