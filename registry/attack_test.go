@@ -184,3 +184,49 @@ func TestAttackManyTags(t *testing.T) {
 		}
 	})
 }
+
+// TestAttackManyVariants asks what an index can run as that has one large image
+// hundreds of times: not all of that is held in memory.
+func TestAttackManyVariants(t *testing.T) {
+	s := storetest.Open(t, storetest.SQLite(t))
+	r := newRig(t, s, registry.Config{})
+	const repo, config = "acme/team/app", 3 << 20
+	large := r.pushBlob(t, repo, []byte(`{"architecture":"amd64","os":"linux","x":"`+strings.Repeat("x", config)+`"}`))
+	m := image(large)
+	r.want(t, r.putting(repo, sha(m), m), 201)
+	one := fmt.Sprintf(`{"mediaType":%q,"digest":%q,"size":%d,"platform":{"architecture":"amd64","os":"linux"}}`, ocispec.MediaTypeImageManifest, sha(m), len(m))
+	index := fmt.Appendf(nil, `{"schemaVersion":2,"mediaType":%q,"manifests":[%s]}`, ocispec.MediaTypeImageIndex, one+strings.Repeat(","+one, 255))
+	c := r.putting(repo, sha(index), index)
+	c.headers = []string{"Content-Type", ocispec.MediaTypeImageIndex}
+	r.want(t, c, 201)
+	uid, err := s.RepoAt(t.Context(), strings.Split(repo, "/"))
+	must(t, err)
+	got, err := r.Image(t.Context(), uid, sha(index))
+	must(t, err)
+	held := 0
+	for _, v := range got.Variants {
+		held += len(v.Config)
+	}
+	if held > 48<<20 || len(got.Variants) == 0 || got.Variants[0].Architecture != "amd64" {
+		t.Errorf("%d variants with %d bytes of configurations", len(got.Variants), held)
+	}
+}
+
+// TestAttackManyRanges asks for thousands of ranges of a blob, each of which would
+// be a request to an object store.
+func TestAttackManyRanges(t *testing.T) {
+	r := newRig(t, storetest.Open(t, storetest.SQLite(t)), registry.Config{})
+	content := strings.Repeat("0123456789", 10_000)
+	d := r.pushBlob(t, "acme/team/app", []byte(content))
+	get := call{method: "GET", path: "/v2/acme/team/app/blobs/" + d.Digest.String(), who: "viewer"}
+	many := "bytes=0-0"
+	for i := range 1000 {
+		many += fmt.Sprintf(",%d-%d", 2*i+2, 2*i+2)
+	}
+	for header, status := range map[string]int{"bytes=5-9": 206, "bytes=0-1,4-5": 206, "bytes=-3": 206, many: 200} {
+		get.headers = []string{"Range", header}
+		if a := r.want(t, get, status); status == 200 && string(a.body) != content {
+			t.Errorf("%d bytes of %d", len(a.body), len(content))
+		}
+	}
+}

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	maxConfig   = 4 << 20 // of an image's configuration
-	maxVariants = 256     // of an index that are told
+	maxConfig   = 4 << 20  // of an image's configuration
+	maxVariants = 256      // of an index that are told
+	maxImage    = 32 << 20 // of the manifests and configurations that are read for one answer, or those of one variant more
 )
 
 // Image tells what a manifest of a repo can run as: for an index, one variant
@@ -36,8 +37,12 @@ func (r *Registry) Image(ctx context.Context, repo resource.UID, digest string) 
 		img.Variants = []resource.Variant{v}
 		return img, err
 	}
+	read := int64(0)
 	for _, d := range doc.Manifests {
-		if d.Platform == nil || d.Platform.OS == "unknown" || len(img.Variants) == maxVariants { // an attestation, not an image
+		if len(img.Variants) == maxVariants || read > maxImage {
+			break
+		}
+		if d.Platform == nil || d.Platform.OS == "unknown" { // an attestation, not an image
 			continue
 		}
 		child, err := r.store.Manifest(ctx, repo, d.Digest.String())
@@ -51,6 +56,7 @@ func (r *Registry) Image(ctx context.Context, repo resource.UID, digest string) 
 		if err != nil {
 			return img, err
 		}
+		read += child.Size + int64(len(v.Config))
 		img.Variants = append(img.Variants, v)
 	}
 	return img, nil

@@ -329,6 +329,21 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
+// TestAttackZipBomb unpacks an archive of a few kilobytes whose entries share the
+// same packed bytes to 16 GiB, and stops early.
+func TestAttackZipBomb(t *testing.T) {
+	sound := archive(t, file{name: "a.json", text: osv("A-1") + strings.Repeat(" ", 15<<20)}, file{name: "b.json", text: osv("A-2")})
+	directory := bytes.Index(sound, []byte("PK\x01\x02"))
+	bomb := overlapping(sound, directory, 1000)
+	got := records(t, "z", bomb, feed.Limits{})
+	if len(got) > 40 || !strings.Contains(got[len(got)-1].Err.Error(), "a hundred times its size") {
+		t.Errorf("%d bytes are %d records, the last of them: %s", len(bomb), len(got), names(got[len(got)-1:]))
+	}
+	if got := names(records(t, "z", sound, feed.Limits{})); got != "a.json=A-1, b.json=A-2" {
+		t.Errorf("without the bomb: %s", got)
+	}
+}
+
 // overlapping repeats the first entry of a directory: the packed bytes are there
 // once, what they become is there n times.
 func overlapping(sound []byte, directory, n int) []byte {

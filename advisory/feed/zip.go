@@ -39,9 +39,19 @@ const (
 	zip64Extra       = 1
 )
 
+// What an archive may unpack to: advisories shrink to a tenth or so. An archive
+// that claims much more was made to keep us busy, mostly by having its entries
+// share the same packed bytes.
+const (
+	maxRatio    = 100
+	anyUnpacked = 64 << 20 // however small the archive is
+)
+
+var errRatio = errors.New("unpacks to more than a hundred times its size: the rest was not read")
+
 // archive reads the entries of a zip.
 func (f *feed) archive(name string, r io.ReaderAt, size int64) {
-	read := int64(0)
+	read, unpacked := int64(0), int64(0)
 	for e, err := range zipEntries(r, size) {
 		if err = cmp.Or(err, f.ctx.Err()); err != nil {
 			f.report(name, err)
@@ -50,6 +60,13 @@ func (f *feed) archive(name string, r io.ReaderAt, size int64) {
 		read = max(read, e.offset+e.packed)
 		if strings.HasSuffix(e.name, "/") {
 			continue
+		}
+		if e.size <= f.limits.Record { // larger ones are not unpacked
+			unpacked += e.size
+		}
+		if unpacked > anyUnpacked+maxRatio*size {
+			f.report(name, errRatio)
+			return
 		}
 		if f.files++; f.files > f.limits.Files {
 			f.report(name, errFiles)

@@ -24,6 +24,11 @@ const (
 
 	maxChartBytes = 64 << 20 // of it unpacked
 	maxChartFile  = 1 << 20  // of a file that is told
+
+	// maxChartImages is how many bytes of YAML may list the images of a chart. The
+	// time to read YAML grows with the square of its keys: 4 MiB of them take more
+	// than ten minutes.
+	maxChartImages = 32 << 10
 )
 
 // A Chart is what a Helm chart says of itself.
@@ -79,6 +84,9 @@ func ReadChart(config []byte) (Chart, error) {
 	}
 	for _, key := range []string{"images", "artifacthub.io/images"} {
 		var images []ChartImage
+		if len(c.Annotations[key]) > maxChartImages {
+			continue
+		}
 		if yaml.Unmarshal([]byte(c.Annotations[key]), &images) == nil && len(images) > 0 { // else it is some other list
 			c.Images = images
 			break

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -348,4 +349,31 @@ func FuzzChart(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestAttackChartImages has a chart list its images in YAML that takes minutes to
+// read. A list of a sane size is read.
+func TestAttackChartImages(t *testing.T) {
+	chart := func(images string) []byte {
+		text, err := json.Marshal(map[string]any{"name": "a", "version": "1", "annotations": map[string]string{"images": images}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	for name, tt := range map[string]struct {
+		images string
+		want   int
+	}{
+		"a hundred images":   {strings.Repeat("- {name: a, image: registry.example/acme/a:1.0}\n", 100), 100},
+		"100,000 images":     {strings.Repeat("- {name: a, image: b}\n", 100_000), 0},
+		"keys without end":   {"- {" + strings.Repeat("a: b, ", 700_000) + "}", 0},
+		"lists without end":  {strings.Repeat("[", 1<<20), 0},
+		"aliases of aliases": {"- &a [x,x,x,x,x,x,x,x]\n- &b [*a,*a,*a,*a,*a,*a,*a,*a]\n- &c [*b,*b,*b,*b,*b,*b,*b,*b]\n- [*c,*c,*c,*c,*c,*c,*c,*c]\n", 0},
+	} {
+		got, err := evidence.ReadChart(chart(tt.images))
+		if err != nil || len(got.Images) != tt.want {
+			t.Errorf("%s: %d images, %v; want %d", name, len(got.Images), err, tt.want)
+		}
+	}
 }
