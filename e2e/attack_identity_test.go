@@ -98,7 +98,7 @@ func TestHonestProviders(t *testing.T) {
 			}
 			return got.UID
 		}
-		if mine, theirs := look(w.Token, ""), look(w.mallory, ""); mine != w.ann || theirs != inB || look(w.Token, w.idp) != w.ann || look(w.mallory, w.idp) != "" {
+		if mine, theirs := look(w.Token, ""), look(w.mallory, ofB); mine != w.ann || theirs != inB || look(w.Token, w.idp) != w.ann || look(w.mallory, w.idp) != "" {
 			t.Errorf("looked up, ann is %s in a and %s in b", mine, theirs)
 		}
 	})
