@@ -42,6 +42,8 @@ type Config struct {
 
 	TrustedProxies Prefixes `yaml:"trusted_proxies" help:"reverse proxies whose X-Forwarded-For says where requests come from, as prefixes with commas between them: 10.0.0.0/8,fd00::/8 (none)"`
 
+	MaxConnectionsPerAddress int `yaml:"max_connections_per_address" default:"256" help:"connections that one address may have at once, of IPv6 one /64; trusted_proxies may have any number"`
+
 	// A secret on a command line shows in the process list, and one in a
 	// settings file is copied about with it.
 	EncryptionKey string `yaml:"-" env:"encryption_key" help:"32 bytes in base64 that secrets in the database are sealed with (holdfast.key in data_dir, made on first start)"`
@@ -314,6 +316,9 @@ func (c Config) mistakes() []error {
 		if p.Bits() == 0 {
 			add("trusted_proxies", "%s is everybody, and everybody can send X-Forwarded-For", p)
 		}
+	}
+	if c.MaxConnectionsPerAddress < 1 {
+		add("max_connections_per_address", "must be at least 1")
 	}
 	if c.ShutdownGrace < 0 {
 		add("shutdown_grace", "must not be negative")

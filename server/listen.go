@@ -10,10 +10,13 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/holdfast-dev/holdfast/api"
 )
 
 const (
@@ -41,6 +44,7 @@ type splitter struct {
 	grpc    *handover
 	http    *handover
 	timeout time.Duration
+	proxies api.Proxies // who is known by its address
 
 	sniffing  sync.WaitGroup
 	mu        sync.Mutex
@@ -113,11 +117,14 @@ func (s *splitter) sort(conn net.Conn) {
 		conn.Close()
 		return
 	}
-	to := s.http
-	if isGRPC {
-		to = s.grpc
+	switch {
+	case !isGRPC:
+		s.http.give(sniffed)
+	case s.proxies.Trust(hostOf(conn.RemoteAddr().String())):
+		s.grpc.give(sniffed)
+	default:
+		s.grpc.give(newWatched(sniffed))
 	}
-	to.give(sniffed)
 }
 
 // hintAtTLS tells a client that spoke plain HTTP where TLS is expected so, in plain
@@ -135,7 +142,7 @@ var plainHTTP = regexp.MustCompile(`^[A-Z]{3,5}[ /]?`)
 
 // sniff reads as much of conn as tells its protocol, and returns a connection
 // that begins with it again. It fails if that takes longer than timeout.
-func sniff(conn net.Conn, timeout time.Duration) (sniffed net.Conn, isGRPC bool, err error) {
+func sniff(conn net.Conn, timeout time.Duration) (sniffed *sniffedConn, isGRPC bool, err error) {
 	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return nil, false, err
 	}
@@ -157,7 +164,13 @@ type sniffedConn struct {
 	seen     []byte // to be read again
 	awaitAck bool   // the rest begins at a frame, and an acknowledgement is due
 	inFrame  int    // bytes left of the frame being read
+
+	pace     pace
+	admitted atomic.Bool // somebody on the connection is known
 }
+
+// RemoteAddr is of net.Conn. The API finds the connection through it.
+func (c *sniffedConn) RemoteAddr() net.Addr { return peerAddr{c.Conn.RemoteAddr(), c} }
 
 // readPreface tells whether the client opens with HTTP/2. It reads no further
 // than the first byte that differs.
@@ -247,9 +260,6 @@ func (c *sniffedConn) Read(p []byte) (int, error) {
 	}
 	return c.Read(p)
 }
-
-// ReadFrom implements io.ReaderFrom: with it the kernel can send a file.
-func (c *sniffedConn) ReadFrom(body io.Reader) (int64, error) { return io.Copy(c.Conn, body) }
 
 // nextFrame reads the header of a frame. An acknowledgement of SETTINGS, which
 // is only a header, goes no further.

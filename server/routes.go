@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	maxStreams  = 250         // concurrent requests of one HTTP/2 connection
+	maxStreams  = 100         // concurrent requests of one HTTP/2 connection
 	bodyTimeout = time.Minute // longer than any request may take
 )
 
@@ -30,8 +30,8 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("/.well-known/", s.issuer.Handler())
-	mux.Handle("/setup", s.setup)
-	people := s.login.Handler()
+	mux.Handle("/setup", s.withForm(s.setup))
+	people := s.withForm(s.login.Handler())
 	for _, route := range login.Routes {
 		mux.Handle(route, people)
 	}
@@ -45,13 +45,20 @@ func (s *Server) routes() http.Handler {
 	}
 	mux.Handle("/", gateway)
 	s.mixed = s.api.GRPC() // one of its own: to stop the other cuts off what travels over HTTP
-	return s.fromClients(reportPanics(s.log, func(w http.ResponseWriter, r *http.Request) {
+	mixed := api.Mixed(s.mixed)
+	registry := http.HandlerFunc(s.serveRegistry)
+	registryLogin := s.withForm(registry)
+	return s.strict(paced(s.fromClients(reportPanics(s.log, func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 2 && isGRPCContent(r.Header.Get("Content-Type")) {
-			s.mixed.ServeHTTP(w, r)
+			mixed.ServeHTTP(w, r)
 			return
 		}
 		if isRegistry(r.URL.Path) { // its uploads take as long as they take
-			s.serveRegistry(w, r)
+			if r.URL.Path == registryToken {
+				registryLogin.ServeHTTP(w, r)
+				return
+			}
+			registry.ServeHTTP(w, r)
 			return
 		}
 		if r.ContentLength != 0 {
@@ -64,7 +71,7 @@ func (s *Server) routes() http.Handler {
 			return
 		}
 		mux.ServeHTTP(w, r)
-	}))
+	}))))
 }
 
 // reportPanics has the log tell of handlers that panic. The connection is cut,

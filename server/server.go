@@ -60,6 +60,7 @@ type Server struct {
 	listener        net.Listener
 	metricsListener net.Listener // nil on the main port
 	draining        atomic.Bool
+	forms           *counter // that are being read
 }
 
 // New builds a server and binds its address. Clients that connect wait until
@@ -69,7 +70,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err := errors.Join(cfg.mistakes()...); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: newLogger(cfg.Stderr, cfg.LogLevel)}
+	s := &Server{cfg: cfg, log: newLogger(cfg.Stderr, cfg.LogLevel), forms: newCounter(maxForms)}
 	for _, step := range []func(context.Context) error{s.bind, s.open, s.assemble, s.prepare} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -84,6 +85,9 @@ func (s *Server) bind(ctx context.Context) error {
 	l, err := lc.Listen(ctx, "tcp", s.cfg.Listen)
 	if err != nil {
 		return err
+	}
+	l = &door{
+		Listener: l, counter: newCounter(s.cfg.MaxConnectionsPerAddress), proxies: api.Proxies(s.cfg.TrustedProxies), log: s.log,
 	}
 	s.listener = l
 	s.cfg = s.cfg.at(l.Addr())
@@ -182,6 +186,7 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	split, grpcServer, httpServer := newSplitter(s.listener), s.api.GRPC(), s.httpServer(ctx)
+	split.proxies = api.Proxies(s.cfg.TrustedProxies)
 	group.Go(split.Serve)
 	group.Go(func() error { return unlessClosed(grpcServer.Serve(split.grpc)) })
 	group.Go(func() error { return unlessClosed(httpServer.Serve(split.http)) })

@@ -1,0 +1,112 @@
+package api
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+)
+
+// An answer is a message on its way to a client over gRPC. It is in memory until
+// the client has taken it: grpc-go keeps it, and the method that made it is over.
+// The codec makes it bytes, and these know when grpc-go lets go of them.
+type answer struct {
+	message any
+	size    int
+	conn    Conn   // may be nil
+	free    func() // is called when it has been sent, or never will be
+}
+
+// answer returns out as an answer that counts against the caller's quota until it
+// is sent. It returns fault.ResourceExhausted if the caller has not taken what it
+// asked for before.
+func (c *chain) answer(ctx context.Context, out any) (any, error) {
+	k := callOf(ctx)
+	a := newAnswer(ctx, out, func() {})
+	if a.size < smallAnswer {
+		return out, nil
+	}
+	release, err := c.hold(k, a.size)
+	if err != nil {
+		return nil, err
+	}
+	a.free = release
+	return a, nil
+}
+
+// hold counts an answer of size bytes against the quota of who called, until the
+// function it returns is called. It returns fault.ResourceExhausted if that would
+// be too much.
+func (c *chain) hold(k *call, size int) (release func(), _ error) {
+	if size < smallAnswer {
+		return func() {}, nil
+	}
+	unsent := c.quotasOf(k).unsent
+	if !unsent.take(k.tenant, int64(size)) {
+		return func() {}, busy("answers that are not read")
+	}
+	return sync.OnceFunc(func() { unsent.give(k.tenant, int64(size)) }), nil
+}
+
+func newAnswer(ctx context.Context, message any, free func()) *answer {
+	a := &answer{message: message, conn: connOf(ctx), free: free}
+	if m, ok := message.(proto.Message); ok {
+		a.size = proto.Size(m)
+	}
+	return a
+}
+
+// giveUp ends the connection, because the client does not take the answer. To
+// end the call would not be enough: grpc-go keeps what the client has not taken.
+func (a *answer) giveUp() {
+	if a.conn != nil {
+		_ = a.conn.Close() // its calls end with an error
+	}
+}
+
+// marshal returns the answer as bytes that call free when they are not needed any
+// more. It gives a client that takes them too slowly up.
+func (a *answer) marshal(c encoding.CodecV2) (mem.BufferSlice, error) {
+	m, ok := a.message.(proto.Message)
+	if !ok || a.size < smallAnswer {
+		if a.free != nil {
+			a.free()
+		}
+		return c.Marshal(a.message)
+	}
+	s := &sending{answer: a, pool: mem.DefaultBufferPool()}
+	buf := s.pool.Get(a.size)
+	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*buf)[:0], m) // newAnswer has asked for the size
+	*buf = b
+	if err != nil {
+		s.Put(buf)
+		return nil, err
+	}
+	s.late = time.AfterFunc(answerTime+time.Duration(a.size)*time.Second/minAnswerRate, a.giveUp)
+	return mem.BufferSlice{mem.NewBuffer(buf, s)}, nil
+}
+
+// sending is where the bytes of an answer go when they have been sent: a pool, as
+// far as grpc-go knows.
+type sending struct {
+	answer *answer
+	pool   mem.BufferPool
+	late   *time.Timer
+}
+
+// Get is of mem.BufferPool.
+func (s *sending) Get(size int) *[]byte { return s.pool.Get(size) }
+
+// Put is of mem.BufferPool.
+func (s *sending) Put(b *[]byte) {
+	if s.late != nil {
+		s.late.Stop()
+	}
+	if s.answer.free != nil {
+		s.answer.free()
+	}
+	s.pool.Put(b)
+}

@@ -1,0 +1,141 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+
+	"github.com/holdfast-dev/holdfast/fault"
+)
+
+// A Conn is the connection that calls over gRPC come on. The server says so
+// with the address of the peer: peer.Addr is one.
+type Conn interface {
+	Admit()       // somebody on the other side is known
+	Close() error // what is under way ends
+}
+
+// connOf returns the connection of a call over gRPC, or nil.
+func connOf(ctx context.Context) Conn {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	c, _ := p.Addr.(Conn)
+	return c
+}
+
+// A stop ends the reading of a call's message. It is on the context of every
+// call over gRPC.
+type stop context.CancelFunc
+
+type stopKey struct{}
+
+// stoppable is a tap: grpc-go calls it when a call's headers have come. There
+// is no other way to make grpc-go stop waiting for a message.
+func stoppable(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	ctx, cancel := context.WithCancel(ctx) // ends with its parent, which is the call's
+	return context.WithValue(ctx, stopKey{}, stop(cancel)), nil
+}
+
+// stopReading ends the reading of a call's message over gRPC.
+func stopReading(ctx context.Context) {
+	if f, ok := ctx.Value(stopKey{}).(stop); ok {
+		f()
+	}
+}
+
+// A notReceived is the error of a call whose message did not come. Over gRPC the
+// library has told the client already.
+type notReceived struct{ err error }
+
+func (n notReceived) Error() string { return n.err.Error() }
+
+// receive has decode read the message of a call over gRPC, once it is known that
+// the caller may send one.
+func (c *chain) receive(ctx context.Context, decode func(any) error, in any) error {
+	k := callOf(ctx)
+	if g := gateOf(ctx); g != nil {
+		g.open(k.mostMessage())
+	}
+	r := &undecided{into: in, most: k.mostMessage()}
+	err := c.reading(k, func() { stopReading(ctx) }, func() error { return decode(r) })
+	if _, told := status.FromError(err); err != nil && told {
+		return notReceived{err}
+	}
+	return errors.Join(err, r.err)
+}
+
+// reading runs read, which reads the message of a call. It returns
+// fault.ResourceExhausted without running it if the caller is a stranger of whom
+// too many calls are being read. It runs stop, which must make read return, if
+// read takes too long, or longer than others while many of the caller's do.
+func (c *chain) reading(k *call, stop func(), read func() error) error {
+	slow := &slowRead{quota: c.quotasOf(k).slow, tenant: k.tenant, stop: stop, rest: defaultDeadline - patience}
+	if k.stranger() {
+		if !c.strangersReading.take(k.tenant, 1) {
+			return busy("requests without a token")
+		}
+		defer c.strangersReading.give(k.tenant, 1)
+		slow.rest = strangerTime - patience
+	}
+	slow.timer = time.AfterFunc(patience, slow.late)
+	err := read()
+	if !slow.end() {
+		return errors.Join(err, busy("slow requests"))
+	}
+	return err
+}
+
+// A slowRead is a message that is being read, and may turn out to be slow.
+type slowRead struct {
+	quota  *quota
+	tenant string
+	stop   func()
+	rest   time.Duration // that a slow message may take
+
+	mu      sync.Mutex
+	timer   *time.Timer
+	over    bool
+	counted bool
+	refused bool
+}
+
+// late runs when the message has taken longer than most, and again when it has
+// taken all its time.
+func (s *slowRead) late() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.over:
+	case s.counted:
+		s.stop()
+	case s.quota.take(s.tenant, 1):
+		s.counted = true
+		s.timer.Reset(s.rest)
+	default:
+		s.refused = true
+		s.stop()
+	}
+}
+
+// end is for when the reading is over. It reports false if it was ended because
+// too many were slow.
+func (s *slowRead) end() bool {
+	s.timer.Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	if s.counted {
+		s.quota.give(s.tenant, 1)
+	}
+	return !s.refused
+}
+
+// tooLarge is the error for a message that is larger than it may be.
+func tooLarge(most int64) error { return fault.Field("body", "must have at most %d bytes", most) }
