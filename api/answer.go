@@ -17,10 +17,10 @@ type answer struct {
 	message any
 	size    int
 	conn    Conn   // may be nil
-	free    func() // is called when it has been sent, or never will be
+	free    func() // is called when it has been sent, or never will be; may be nil
 }
 
-// answer returns out as an answer that counts against the caller's quota until it
+// answer returns out as an answer that counts against the caller's share until it
 // is sent. It returns fault.ResourceExhausted if the caller has not taken what it
 // asked for before.
 func (c *chain) answer(ctx context.Context, out any) (any, error) {
@@ -37,18 +37,17 @@ func (c *chain) answer(ctx context.Context, out any) (any, error) {
 	return a, nil
 }
 
-// hold counts an answer of size bytes against the quota of who called, until the
+// hold counts an answer of size bytes against the share of who called, until the
 // function it returns is called. It returns fault.ResourceExhausted if that would
 // be too much.
 func (c *chain) hold(k *call, size int) (release func(), _ error) {
 	if size < smallAnswer {
 		return func() {}, nil
 	}
-	unsent := c.quotasOf(k).unsent
-	if !unsent.take(k.tenant, int64(size)) {
+	if !c.unsent.take(k, int64(size)) {
 		return func() {}, busy("answers that are not read")
 	}
-	return sync.OnceFunc(func() { unsent.give(k.tenant, int64(size)) }), nil
+	return sync.OnceFunc(func() { c.unsent.give(k, int64(size)) }), nil
 }
 
 func newAnswer(ctx context.Context, message any, free func()) *answer {
@@ -72,41 +71,44 @@ func (a *answer) giveUp() {
 func (a *answer) marshal(c encoding.CodecV2) (mem.BufferSlice, error) {
 	m, ok := a.message.(proto.Message)
 	if !ok || a.size < smallAnswer {
-		if a.free != nil {
-			a.free()
-		}
+		a.done()
 		return c.Marshal(a.message)
 	}
-	s := &sending{answer: a, pool: mem.DefaultBufferPool()}
-	buf := s.pool.Get(a.size)
+	pool := mem.DefaultBufferPool()
+	buf := pool.Get(a.size)
 	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*buf)[:0], m) // newAnswer has asked for the size
 	*buf = b
+	a.message = nil // it is not needed any more, and large
 	if err != nil {
-		s.Put(buf)
+		pool.Put(buf)
+		a.done()
 		return nil, err
 	}
-	s.late = time.AfterFunc(answerTime+time.Duration(a.size)*time.Second/minAnswerRate, a.giveUp)
-	return mem.BufferSlice{mem.NewBuffer(buf, s)}, nil
+	late := time.AfterFunc(answerTime+time.Duration(a.size)*time.Second/minAnswerRate, a.giveUp)
+	sent := sync.OnceFunc(func() { late.Stop(); a.done() })
+	if a.conn != nil { // when the connection is closed, grpc-go drops what it has, and tells nobody
+		stay := a.conn.AfterClose(sent)
+		return mem.BufferSlice{mem.NewBuffer(buf, sending{pool, func() { stay(); sent() }})}, nil
+	}
+	return mem.BufferSlice{mem.NewBuffer(buf, sending{pool, sent})}, nil
+}
+
+// done is for when the answer has been sent, or never will be.
+func (a *answer) done() {
+	if a.free != nil {
+		a.free()
+	}
 }
 
 // sending is where the bytes of an answer go when they have been sent: a pool, as
 // far as grpc-go knows.
 type sending struct {
-	answer *answer
-	pool   mem.BufferPool
-	late   *time.Timer
+	mem.BufferPool
+	sent func()
 }
 
-// Get is of mem.BufferPool.
-func (s *sending) Get(size int) *[]byte { return s.pool.Get(size) }
-
 // Put is of mem.BufferPool.
-func (s *sending) Put(b *[]byte) {
-	if s.late != nil {
-		s.late.Stop()
-	}
-	if s.answer.free != nil {
-		s.answer.free()
-	}
-	s.pool.Put(b)
+func (s sending) Put(b *[]byte) {
+	s.sent()
+	s.BufferPool.Put(b)
 }

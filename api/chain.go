@@ -40,25 +40,20 @@ type chain struct {
 	rules        map[string]rule // by full method name, all names
 	proxies      Proxies
 
-	callers, strangers quotas
-	strangersReading   *quota // calls whose messages are being read
+	slow      share  // messages that are slow to come
+	streaming share  // calls with streams
+	unsent    share  // bytes of answers
+	reading   *quota // calls of strangers whose messages are being read
 }
 
 func newChain(cfg Config, authenticate func(context.Context, origin) (authz.Caller, error)) *chain {
 	return &chain{
 		domain: cfg.Domain, log: cfg.Log, metrics: newMetrics(cfg.Metrics, cfg.Version), authenticate: authenticate, rules: methodRules(), proxies: cfg.Proxies,
-		callers:          quotas{slow: newQuota(maxSlow), streams: newQuota(maxCallsWithStreams), unsent: newQuota(maxUnsent)},
-		strangers:        quotas{slow: newQuota(maxSlowStrangers), streams: newQuota(maxStrangersWithStreams), unsent: newQuota(maxUnsentToStrangers)},
-		strangersReading: newQuota(maxStrangersReading),
+		slow:      newShare(maxSlow, maxSlowByAddress, maxSlowStrangers),
+		streaming: newShare(maxStreaming, maxStreamingByAddress, maxStreamingStrangers),
+		unsent:    newShare(maxUnsent, maxUnsentByAddress, maxUnsentStrangers),
+		reading:   newQuota(maxStrangersReading),
 	}
-}
-
-// quotasOf returns the quotas that a call counts against.
-func (c *chain) quotasOf(k *call) *quotas {
-	if k.stranger() {
-		return &c.strangers
-	}
-	return &c.callers
 }
 
 // A call is one call on its way through the chain.
@@ -66,7 +61,8 @@ type call struct {
 	origin  origin
 	rule    rule
 	subject resource.UID // who is calling, once that is known
-	tenant  string       // whose quotas it counts against, once that is known
+	tenant  string       // of the subject
+	from    string       // the addresses that remote counts as one with
 	start   time.Time
 }
 
@@ -128,11 +124,10 @@ func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 		if err != nil {
 			return nil, err
 		}
-		streams := c.quotasOf(k).streams
-		if !streams.take(k.tenant, 1) {
+		if !c.streaming.take(k, 1) {
 			return nil, busy("calls with streams")
 		}
-		defer streams.give(k.tenant, 1)
+		defer c.streaming.give(k, 1)
 		return nil, next(srv, admitted{ss, ctx, k})
 	})
 	if _, foreign := status.FromError(err); err != nil && foreign {
@@ -235,6 +230,7 @@ func (c *chain) begin(ctx context.Context, method string) *call {
 	if len(c.proxies) > 0 {
 		k.origin.remote = c.proxies.Client(k.origin.remote, metadata.ValueFromIncomingContext(ctx, ForwardedFor))
 	}
+	k.from = Neighborhood(k.origin.remote)
 	r, ok := c.rules[method]
 	if !ok {
 		r = rule{name: "unknown"}
@@ -246,7 +242,6 @@ func (c *chain) begin(ctx context.Context, method string) *call {
 // admit finds out who is calling and puts that on the context.
 func (c *chain) admit(ctx context.Context, k *call) (context.Context, error) {
 	actor := resource.Actor{RequestID: k.origin.id, Remote: k.origin.remote}
-	k.tenant = Neighborhood(k.origin.remote)
 	if !k.rule.open {
 		if k.origin.err != nil {
 			return ctx, k.origin.err

@@ -10,38 +10,51 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// What one tenant, or one address of callers without a token, may hold of the
-// server's memory at once. A tenant is the organization of the caller's identity;
-// a person who belongs to none is a tenant of their own.
+// What may be held of the server's memory at once: by a tenant, which is the
+// organization of the caller's identity, or a person who belongs to none; by
+// an address, because one organization can know many people; and by an address
+// of which it is not known who calls.
 const (
-	// A message that comes from a caller without a token. All such methods
-	// take tokens and names, and tokens have at most 16 KiB.
+	// maxStrangerMessage is for messages of callers without a token. All
+	// methods that need none take tokens and names, and tokens have at most
+	// 16 KiB.
 	maxStrangerMessage = 64 << 10
 
-	// Calls of one address, without a token, whose messages are being read: 8 MiB.
+	// maxStrangersReading is how many calls of one address, without a token,
+	// may wait for their messages: 8 MiB.
 	maxStrangersReading = 128
 
 	// Messages are small, and come right behind their headers. One that takes
-	// longer than patience counts as slow. A tenant may send this many slow
-	// messages at once, of 4 MiB each; an address without a token fewer,
-	// because a proxy's connection does not keep them below maxStrangerMessage.
+	// longer than patience is slow, and may hold up to 4 MiB. Strangers have
+	// few, because on a connection of a proxy nothing keeps them below
+	// maxStrangerMessage while they are on their way.
 	patience         = 250 * time.Millisecond
 	maxSlow          = 16
+	maxSlowByAddress = 32
 	maxSlowStrangers = 8
 
 	// strangerTime is how long a message of a caller without a token may take.
 	// Those of others have the time of the call.
 	strangerTime = 10 * time.Second
 
-	// Calls with streams, which go on as long as the caller likes.
-	maxCallsWithStreams      = 32
-	maxStrangersWithStreams  = 128
-	smallAnswer              = 4 << 10  // answers below this are not counted
-	maxUnsent                = 32 << 20 // bytes of answers that have not been sent yet: at least one always may
-	maxUnsentToStrangers     = 4 << 20
-	minAnswerRate            = 64 << 10 // bytes a second at which an answer must be taken
-	answerTime               = time.Minute
-	retryWhenTooMuchIsUnsent = 5 * time.Second
+	// Calls with streams go on as long as the caller likes.
+	maxStreaming          = 32
+	maxStreamingByAddress = 128
+	maxStreamingStrangers = 128
+
+	// Bytes of answers that clients have not taken yet. An answer below
+	// smallAnswer is not counted.
+	smallAnswer        = 4 << 10
+	maxUnsent          = 32 << 20
+	maxUnsentByAddress = 64 << 20
+	maxUnsentStrangers = 4 << 20
+
+	// An answer over gRPC must be taken within answerTime, and a second for
+	// each minAnswerRate bytes it has.
+	answerTime    = time.Minute
+	minAnswerRate = 64 << 10
+
+	retryBusy = 5 * time.Second // after which who has had too much may try again
 )
 
 // A quota bounds how much of something each of many holds at once.
@@ -76,21 +89,45 @@ func (q *quota) give(holder string, n int64) {
 	}
 }
 
-// quotas are those of callers whose tokens are good, or those of strangers.
-type quotas struct {
-	slow    *quota // messages that are slow to come
-	streams *quota // calls with streams
-	unsent  *quota // bytes of answers
+// A share bounds how much of something a call's tenant and its address hold.
+type share struct{ tenants, addresses, strangers *quota }
+
+func newShare(tenant, address, strangers int64) share {
+	return share{newQuota(tenant), newQuota(address), newQuota(strangers)}
+}
+
+// take reports whether who makes a call may have n more, and if so notes it.
+func (s share) take(k *call, n int64) bool {
+	switch {
+	case k.stranger():
+		return s.strangers.take(k.from, n)
+	case !s.tenants.take(k.tenant, n):
+		return false
+	case !s.addresses.take(k.from, n):
+		s.tenants.give(k.tenant, n)
+		return false
+	}
+	return true
+}
+
+// give notes that who made a call has n less.
+func (s share) give(k *call, n int64) {
+	if k.stranger() {
+		s.strangers.give(k.from, n)
+		return
+	}
+	s.tenants.give(k.tenant, n)
+	s.addresses.give(k.from, n)
 }
 
 // busy is the error for a holder who would have more than it may.
 func busy(what string) error {
 	f := fault.New(fault.ResourceExhausted, "Resource exhausted: too many %s at once; try again", what)
-	f.RetryIn = retryWhenTooMuchIsUnsent
+	f.RetryIn = retryBusy
 	return f
 }
 
-// tenantOf returns whose quotas a caller's calls count against.
+// tenantOf returns the tenant that an identity belongs to.
 func tenantOf(identity resource.UID) string {
 	root, _, _ := strings.Cut(string(identity), "/")
 	return root
@@ -104,11 +141,12 @@ func Neighborhood(address string) string {
 	if err != nil {
 		return address
 	}
+	if at.Is4() {
+		return address
+	}
 	at = at.Unmap().WithZone("")
-	if at.Is6() {
-		if prefix, err := at.Prefix(64); err == nil {
-			return prefix.String()
-		}
+	if prefix, err := at.Prefix(64); at.Is6() && err == nil {
+		return prefix.String()
 	}
 	return at.String()
 }

@@ -16,8 +16,9 @@ import (
 // A Conn is the connection that calls over gRPC come on. The server says so
 // with the address of the peer: peer.Addr is one.
 type Conn interface {
-	Admit()       // somebody on the other side is known
-	Close() error // what is under way ends
+	Admit()                          // somebody on the other side is known
+	Close() error                    // what is under way ends
+	AfterClose(f func()) func() bool // calls f when the connection is closed, unless what it returns is called before
 }
 
 // connOf returns the connection of a call over gRPC, or nil.
@@ -64,28 +65,28 @@ func (c *chain) receive(ctx context.Context, decode func(any) error, in any) err
 		g.open(k.mostMessage())
 	}
 	r := &undecided{into: in, most: k.mostMessage()}
-	err := c.reading(k, func() { stopReading(ctx) }, func() error { return decode(r) })
+	err := c.read(k, func() { stopReading(ctx) }, func() error { return decode(r) })
 	if _, told := status.FromError(err); err != nil && told {
 		return notReceived{err}
 	}
 	return errors.Join(err, r.err)
 }
 
-// reading runs read, which reads the message of a call. It returns
+// read runs f, which reads the message of a call. It returns
 // fault.ResourceExhausted without running it if the caller is a stranger of whom
-// too many calls are being read. It runs stop, which must make read return, if
-// read takes too long, or longer than others while many of the caller's do.
-func (c *chain) reading(k *call, stop func(), read func() error) error {
-	slow := &slowRead{quota: c.quotasOf(k).slow, tenant: k.tenant, stop: stop, rest: defaultDeadline - patience}
+// too many calls are being read. It runs stop, which must make f return, if f
+// takes too long, or longer than others while many of the caller's do.
+func (c *chain) read(k *call, stop func(), f func() error) error {
+	slow := &slowRead{share: c.slow, call: k, stop: stop, rest: defaultDeadline - patience}
 	if k.stranger() {
-		if !c.strangersReading.take(k.tenant, 1) {
+		if !c.reading.take(k.from, 1) {
 			return busy("requests without a token")
 		}
-		defer c.strangersReading.give(k.tenant, 1)
+		defer c.reading.give(k.from, 1)
 		slow.rest = strangerTime - patience
 	}
 	slow.timer = time.AfterFunc(patience, slow.late)
-	err := read()
+	err := f()
 	if !slow.end() {
 		return errors.Join(err, busy("slow requests"))
 	}
@@ -94,10 +95,10 @@ func (c *chain) reading(k *call, stop func(), read func() error) error {
 
 // A slowRead is a message that is being read, and may turn out to be slow.
 type slowRead struct {
-	quota  *quota
-	tenant string
-	stop   func()
-	rest   time.Duration // that a slow message may take
+	share share
+	call  *call
+	stop  func()
+	rest  time.Duration // that a slow message may take
 
 	mu      sync.Mutex
 	timer   *time.Timer
@@ -115,7 +116,7 @@ func (s *slowRead) late() {
 	case s.over:
 	case s.counted:
 		s.stop()
-	case s.quota.take(s.tenant, 1):
+	case s.share.take(s.call, 1):
 		s.counted = true
 		s.timer.Reset(s.rest)
 	default:
@@ -132,7 +133,7 @@ func (s *slowRead) end() bool {
 	defer s.mu.Unlock()
 	s.over = true
 	if s.counted {
-		s.quota.give(s.tenant, 1)
+		s.share.give(s.call, 1)
 	}
 	return !s.refused
 }

@@ -113,7 +113,7 @@ func bodyOf(in proto.Message, field string) proto.Message {
 func (g *gateway) body(ctx context.Context, w http.ResponseWriter, r *http.Request) (body []byte, err error) {
 	k := callOf(ctx)
 	stop := func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now()) } // a test's writer has none
-	err = g.chain.reading(k, stop, func() error {
+	err = g.chain.read(k, stop, func() error {
 		body, err = readBody(w, r, min(g.maxBody, k.mostMessage()))
 		return err
 	})

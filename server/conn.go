@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -48,6 +49,10 @@ func (p peerAddr) Admit() { p.conn.admitted.Store(true) }
 // Close ends the connection.
 func (p peerAddr) Close() error { return p.conn.Close() }
 
+// AfterClose calls f when the connection is closed, unless the function it returns
+// is called before.
+func (p peerAddr) AfterClose(f func()) func() bool { return context.AfterFunc(p.conn.open, f) }
+
 // A pace gives writes to a connection deadlines as long as they make progress.
 type pace struct {
 	mu    sync.Mutex
@@ -72,6 +77,12 @@ func (p *pace) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.until = time.Time{}
+}
+
+// Close is of net.Conn.
+func (c *sniffedConn) Close() error {
+	c.close()
+	return c.Conn.Close()
 }
 
 // Write is of io.Writer. It fails if the client takes nothing for a while.

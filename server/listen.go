@@ -147,6 +147,7 @@ func sniff(conn net.Conn, timeout time.Duration) (sniffed *sniffedConn, isGRPC b
 		return nil, false, err
 	}
 	c := &sniffedConn{Conn: conn}
+	c.open, c.close = context.WithCancel(context.Background())
 	isHTTP2, err := c.readPreface()
 	if err != nil {
 		return nil, false, err
@@ -167,6 +168,9 @@ type sniffedConn struct {
 
 	pace     pace
 	admitted atomic.Bool // somebody on the connection is known
+
+	open  context.Context // until the connection is closed
+	close context.CancelFunc
 }
 
 // RemoteAddr is of net.Conn. The API finds the connection through it.
