@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
@@ -25,16 +26,28 @@ type answer struct {
 // asked for before.
 func (c *chain) answer(ctx context.Context, out any) (any, error) {
 	k := callOf(ctx)
-	a := newAnswer(ctx, out, func() {})
-	if a.size < smallAnswer {
+	a := newAnswer(ctx, out, nil)
+	counted := a.size
+	if k.stranger() {
+		counted = max(counted, strangerAnswer)
+	}
+	if counted < smallAnswer {
 		return out, nil
 	}
-	release, err := c.hold(k, a.size)
+	release, err := c.hold(k, counted)
 	if err != nil {
 		return nil, err
 	}
 	a.free = release
+	asItIs(ctx)
 	return a, nil
+}
+
+// asItIs has a call's messages sent as they are. grpc-go compresses those of a
+// client that compresses its own, and then the bytes that wait are not ours to
+// count.
+func asItIs(ctx context.Context) {
+	_ = grpc.SetSendCompressor(ctx, encoding.Identity) // fails only after an answer
 }
 
 // hold counts an answer of size bytes against the share of who called, until the
@@ -70,12 +83,12 @@ func (a *answer) giveUp() {
 // more. It gives a client that takes them too slowly up.
 func (a *answer) marshal(c encoding.CodecV2) (mem.BufferSlice, error) {
 	m, ok := a.message.(proto.Message)
-	if !ok || a.size < smallAnswer {
+	if !ok || a.free == nil && a.size < smallAnswer {
 		a.done()
 		return c.Marshal(a.message)
 	}
 	pool := mem.DefaultBufferPool()
-	buf := pool.Get(a.size)
+	buf := pool.Get(max(a.size, smallAnswer))                                        // grpc-go does not say when it is done with fewer bytes
 	b, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*buf)[:0], m) // newAnswer has asked for the size
 	*buf = b
 	a.message = nil // it is not needed any more, and large

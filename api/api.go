@@ -157,7 +157,6 @@ func (a *API) HTTP() http.Handler {
 const (
 	maxAnswer         = 100 << 20
 	maxHeader         = 64 << 10
-	maxStreams        = 100
 	connectionTimeout = 20 * time.Second
 	minKeepalive      = 10 * time.Second
 
@@ -186,8 +185,8 @@ const (
 )
 
 // GRPC returns a new server of every service under all its names, with
-// reflection and health.
-func (a *API) GRPC() *grpc.Server {
+// reflection and health. A connection may have so many calls at once.
+func (a *API) GRPC(calls int) *grpc.Server {
 	s := grpc.NewServer(
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
 		grpc.UnaryInterceptor(a.chain.unary),
@@ -196,10 +195,10 @@ func (a *API) GRPC() *grpc.Server {
 		grpc.MaxRecvMsgSize(int(max(a.cfg.MaxBody, defaultMaxBody))), // imports come in pieces of some size
 		grpc.MaxSendMsgSize(maxAnswer),
 		grpc.MaxHeaderListSize(maxHeader),
-		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxConcurrentStreams(uint32(calls)),
 		grpc.ConnectionTimeout(connectionTimeout),
 		grpc.NumStreamWorkers(streamWorkers),
-		grpc.InTapHandle(stoppable),
+		grpc.InTapHandle(a.chain.tap),
 		grpc.StaticStreamWindowSize(streamWindow),
 		grpc.StaticConnWindowSize(connectionWindow),
 		grpc.ReadBufferSize(readBuffer),

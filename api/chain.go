@@ -43,6 +43,7 @@ type chain struct {
 	slow      share  // messages that are slow to come
 	streaming share  // calls with streams
 	unsent    share  // bytes of answers
+	calls     *quota // of strangers, on connections of gRPC on which nobody is known
 	reading   *quota // calls of strangers whose messages are being read
 }
 
@@ -52,6 +53,7 @@ func newChain(cfg Config, authenticate func(context.Context, origin) (authz.Call
 		slow:      newShare(maxSlow, maxSlowByAddress, maxSlowStrangers),
 		streaming: newShare(maxStreaming, maxStreamingByAddress, maxStreamingStrangers),
 		unsent:    newShare(maxUnsent, maxUnsentByAddress, maxUnsentStrangers),
+		calls:     newQuota(maxStrangersCalls),
 		reading:   newQuota(maxStrangersReading),
 	}
 }
@@ -128,6 +130,10 @@ func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 			return nil, busy("calls with streams")
 		}
 		defer c.streaming.give(k, 1)
+		if k.stranger() && compressed(ctx) {
+			return nil, fault.Field("body", "must not be compressed")
+		}
+		asItIs(ctx)
 		return nil, next(srv, admitted{ss, ctx, k})
 	})
 	if _, foreign := status.FromError(err); err != nil && foreign {

@@ -20,6 +20,14 @@ const (
 	// 16 KiB.
 	maxStrangerMessage = 64 << 10
 
+	// maxStrangersCalls is how many calls of one address, without a token, may
+	// be under way over gRPC: each costs some 10 KiB, its goroutine included.
+	maxStrangersCalls = 128
+
+	// admitTime is how long the headers of a call may keep its connection from
+	// being read.
+	admitTime = 5 * time.Second
+
 	// maxStrangersReading is how many calls of one address, without a token,
 	// may wait for their messages: 8 MiB.
 	maxStrangersReading = 128
@@ -43,8 +51,10 @@ const (
 	maxStreamingStrangers = 128
 
 	// Bytes of answers that clients have not taken yet. An answer below
-	// smallAnswer is not counted.
+	// smallAnswer is not counted, but every answer to a stranger is, as
+	// strangerAnswer at least: with it grpc-go keeps the call.
 	smallAnswer        = 4 << 10
+	strangerAnswer     = 8 << 10
 	maxUnsent          = 32 << 20
 	maxUnsentByAddress = 64 << 20
 	maxUnsentStrangers = 4 << 20

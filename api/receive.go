@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
@@ -16,7 +18,8 @@ import (
 // A Conn is the connection that calls over gRPC come on. The server says so
 // with the address of the peer: peer.Addr is one.
 type Conn interface {
-	Admit()                          // somebody on the other side is known
+	Admitted() bool                  // somebody on the other side is known
+	Admit()                          // notes that somebody is
 	Close() error                    // what is under way ends
 	AfterClose(f func()) func() bool // calls f when the connection is closed, unless what it returns is called before
 }
@@ -37,11 +40,36 @@ type stop context.CancelFunc
 
 type stopKey struct{}
 
-// stoppable is a tap: grpc-go calls it when a call's headers have come. There
-// is no other way to make grpc-go stop waiting for a message.
-func stoppable(ctx context.Context, _ *tap.Info) (context.Context, error) {
+// tap is called by grpc-go when the headers of a call have come, before it has a
+// goroutine or memory for its message. On a connection on which nobody is known it
+// refuses calls that need a token and have none that is good, and calls that need
+// none if its address has many under way.
+//
+// It also makes the call stoppable: there is no other way to make grpc-go stop
+// waiting for a message.
+func (c *chain) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	ctx, cancel := context.WithCancel(ctx) // ends with its parent, which is the call's
-	return context.WithValue(ctx, stopKey{}, stop(cancel)), nil
+	ctx = context.WithValue(ctx, stopKey{}, stop(cancel))
+	if conn := connOf(ctx); conn == nil || conn.Admitted() {
+		return ctx, nil
+	}
+	k := c.begin(ctx, info.FullMethodName)
+	defer c.metrics.inFlight.Dec()
+	var err error
+	if k.rule.open {
+		if !c.calls.take(k.from, 1) {
+			return ctx, c.end(ctx, k, busy("calls without a token"))
+		}
+		context.AfterFunc(ctx, func() { c.calls.give(k.from, 1) })
+		return ctx, nil
+	}
+	// It is asked again in the call itself. Now the connection waits for it.
+	soon, end := context.WithTimeout(ctx, admitTime)
+	defer end()
+	if _, err = c.admit(soon, k); err != nil {
+		return ctx, c.end(ctx, k, err)
+	}
+	return ctx, nil
 }
 
 // stopReading ends the reading of a call's message over gRPC.
@@ -61,6 +89,9 @@ func (n notReceived) Error() string { return n.err.Error() }
 // the caller may send one.
 func (c *chain) receive(ctx context.Context, decode func(any) error, in any) error {
 	k := callOf(ctx)
+	if k.stranger() && compressed(ctx) { // it is inflated before its size is looked at
+		return fault.Field("body", "must not be compressed")
+	}
 	if g := gateOf(ctx); g != nil {
 		g.open(k.mostMessage())
 	}
@@ -70,6 +101,12 @@ func (c *chain) receive(ctx context.Context, decode func(any) error, in any) err
 		return notReceived{err}
 	}
 	return errors.Join(err, r.err)
+}
+
+// compressed tells whether a call over gRPC says that its messages are compressed.
+func compressed(ctx context.Context) bool {
+	s, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string })
+	return ok && s.RecvCompress() != "" && s.RecvCompress() != encoding.Identity
 }
 
 // read runs f, which reads the message of a call. It returns

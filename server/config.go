@@ -42,7 +42,7 @@ type Config struct {
 
 	TrustedProxies Prefixes `yaml:"trusted_proxies" help:"reverse proxies whose X-Forwarded-For says where requests come from, as prefixes with commas between them: 10.0.0.0/8,fd00::/8 (none)"`
 
-	MaxConnectionsPerAddress int `yaml:"max_connections_per_address" default:"256" help:"connections that one address may have at once, of IPv6 one /64; trusted_proxies may have any number"`
+	MaxConnectionsPerAddress int `yaml:"max_connections_per_address" default:"256" help:"connections that one address may have at once, of IPv6 one /64, half of them of HTTP/2; trusted_proxies may have any number"`
 
 	// A secret on a command line shows in the process list, and one in a
 	// settings file is copied about with it.

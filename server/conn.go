@@ -2,12 +2,12 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -31,6 +31,13 @@ const (
 	strangerStream  = 128 << 10
 	strangerStreams = 1000 // that have not ended, on one connection
 
+	// Requests cost memory, too: a connection of HTTP/2 may have a hundred at
+	// once, and all those of an address could have 12,800. So only its first
+	// connections may have as many, and others fewer.
+	roomy          = 4
+	maxStreams     = 100
+	crowdedStreams = 8
+
 	warnEach = time.Minute // the log is told that an address has too many connections
 )
 
@@ -42,6 +49,9 @@ type peerAddr struct {
 	net.Addr
 	conn *sniffedConn
 }
+
+// Admitted reports whether somebody on the connection is known.
+func (p peerAddr) Admitted() bool { return p.conn.admitted.Load() }
 
 // Admit notes that somebody on the connection is known.
 func (p peerAddr) Admit() { p.conn.admitted.Store(true) }
@@ -220,16 +230,16 @@ type counter struct {
 
 func newCounter(most int) *counter { return &counter{most: most, held: map[string]int{}} }
 
-// enter reports whether an address may have one more, and if so notes
-// it.
-func (c *counter) enter(from string) bool {
+// enter reports whether an address may have one more, and if so notes it, and
+// returns how many it has.
+func (c *counter) enter(from string) (n int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.held[from] >= c.most {
-		return false
+		return 0, false
 	}
 	c.held[from]++
-	return true
+	return c.held[from], true
 }
 
 func (c *counter) leave(from string) {
@@ -240,15 +250,21 @@ func (c *counter) leave(from string) {
 	}
 }
 
-// A door is a listener that lets each address have so many connections. Those of
-// proxies are not counted: they are connections of everybody behind them.
+// A door is a listener that lets each address have so many connections, and half
+// as many of HTTP/2, each of which can carry many requests. Those of proxies are
+// not counted: they are connections of everybody behind them.
 type door struct {
 	net.Listener
-	counter *counter
-	proxies api.Proxies
-	log     *slog.Logger
+	all, http2 *counter
+	proxies    api.Proxies
+	log        *slog.Logger
 
+	mu     sync.Mutex
 	warned time.Time // when the log was last told
+}
+
+func newDoor(l net.Listener, most int, proxies api.Proxies, log *slog.Logger) *door {
+	return &door{Listener: l, all: newCounter(most), http2: newCounter((most + 1) / 2), proxies: proxies, log: log}
 }
 
 // Accept is of net.Listener.
@@ -263,14 +279,21 @@ func (d *door) Accept() (net.Conn, error) {
 			return conn, nil
 		}
 		from := api.Neighborhood(host)
-		if d.counter.enter(from) {
-			return &counted{Conn: conn, leave: func() { d.counter.leave(from) }}, nil
+		if _, ok := d.all.enter(from); ok {
+			return &counted{Conn: conn, door: d, from: from}, nil
 		}
 		conn.Close()
-		if now := time.Now(); now.Sub(d.warned) > warnEach {
-			d.warned = now
-			d.log.Warn("an address has as many connections as one may have; more are refused (max_connections_per_address, trusted_proxies)", "address", from)
-		}
+		d.warn(from)
+	}
+}
+
+// warn has the log tell that an address is refused connections.
+func (d *door) warn(from string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if now := time.Now(); now.Sub(d.warned) > warnEach {
+		d.warned = now
+		d.log.Warn("an address has as many connections as one may have; more are refused (max_connections_per_address, trusted_proxies)", "address", from)
 	}
 }
 
@@ -285,8 +308,36 @@ func hostOf(address string) string {
 // counted is a connection that is counted until it is closed.
 type counted struct {
 	net.Conn
-	leave func()
-	gone  atomic.Bool
+	door *door
+	from string
+
+	mu     sync.Mutex
+	http2  bool // it is counted among those, too
+	closed bool
+}
+
+// countHTTP2 counts conn, which may be of TLS, among those of HTTP/2. It reports
+// whether its address may have one more, and whether it has others.
+func countHTTP2(conn net.Conn) (crowded, ok bool) {
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	c, ok := conn.(*counted)
+	if !ok {
+		return false, true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, ok := c.door.http2.enter(c.from)
+	switch {
+	case !ok:
+		c.door.warn(c.from)
+	case c.closed:
+		c.door.http2.leave(c.from)
+	default:
+		c.http2 = true
+	}
+	return n > roomy, ok
 }
 
 // ReadFrom is of io.ReaderFrom: with it the kernel can send a file.
@@ -294,8 +345,14 @@ func (c *counted) ReadFrom(body io.Reader) (int64, error) { return io.Copy(c.Con
 
 // Close is of net.Conn.
 func (c *counted) Close() error {
-	if c.gone.CompareAndSwap(false, true) {
-		c.leave()
+	c.mu.Lock()
+	if !c.closed {
+		c.closed = true
+		c.door.all.leave(c.from)
+		if c.http2 {
+			c.door.http2.leave(c.from)
+		}
 	}
+	c.mu.Unlock()
 	return c.Conn.Close()
 }

@@ -212,31 +212,28 @@ func (f from) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.address))
 }
 
-// TestAttackManyConnections: an address has so many connections and no more, an
-// IPv6 network counts as one, and proxies are not counted.
+// TestAttackManyConnections: an address has so many connections and no more, half
+// of them of HTTP/2, an IPv6 network counts as one, and proxies are not counted.
 func TestAttackManyConnections(t *testing.T) {
-	const most = 3
+	const most, half = 3, 2
 	tests := map[string]struct {
-		addresses []string
-		taken     int
+		addresses    []string
+		taken, http2 int
 	}{
-		"one address":          {repeat("192.0.2.1:80", 5), most},
-		"another":              {append(repeat("192.0.2.1:80", 5), "192.0.2.2:80"), most + 1},
-		"one network":          {[]string{"[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3:0:0:4]:1", "[2001:db8::5]:1", "[2001:db8::6]:1"}, most},
-		"another network":      {[]string{"[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3]:1", "[2001:db8:0:1::4]:1"}, most + 1},
-		"one address, mapped":  {append(repeat("192.0.2.1:80", 3), repeat("[::ffff:192.0.2.1]:80", 3)...), most},
-		"a proxy":              {repeat("10.1.2.3:80", 9), 9},
-		"a proxy, mapped":      {repeat("[::ffff:10.1.2.3]:80", 9), 9},
-		"an address near that": {repeat("11.1.2.3:80", 9), most},
+		"one address":          {repeat("192.0.2.1:80", 5), most, half},
+		"another":              {append(repeat("192.0.2.1:80", 5), "192.0.2.2:80"), most + 1, half + 1},
+		"one network":          {[]string{"[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3:0:0:4]:1", "[2001:db8::5]:1", "[2001:db8::6]:1"}, most, half},
+		"another network":      {[]string{"[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3]:1", "[2001:db8:0:1::4]:1"}, most + 1, half + 1},
+		"one address, mapped":  {append(repeat("192.0.2.1:80", 3), repeat("[::ffff:192.0.2.1]:80", 3)...), most, half},
+		"a proxy":              {repeat("10.1.2.3:80", 9), 9, 9},
+		"a proxy, mapped":      {repeat("[::ffff:10.1.2.3]:80", 9), 9, 9},
+		"an address near that": {repeat("11.1.2.3:80", 9), most, half},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			l := newHandover(&net.TCPAddr{})
 			var log bytes.Buffer
-			d := &door{
-				Listener: l, counter: newCounter(most), proxies: api.Proxies{netip.MustParsePrefix("10.0.0.0/8")},
-				log: slog.New(slog.NewTextHandler(&log, nil)),
-			}
+			d := newDoor(l, most, api.Proxies{netip.MustParsePrefix("10.0.0.0/8")}, slog.New(slog.NewTextHandler(&log, nil)))
 			for again := range 2 { // those that are closed make room
 				go func() {
 					for _, a := range tt.addresses {
@@ -252,13 +249,22 @@ func TestAttackManyConnections(t *testing.T) {
 						t.Fatal(err)
 					}
 					if strings.HasPrefix(conn.RemoteAddr().String(), "203.") {
-						d.counter.leave("203.0.113.1")
+						d.all.leave("203.0.113.1")
 						break
 					}
 					taken = append(taken, conn)
 				}
 				if len(taken) != tt.taken {
 					t.Errorf("round %d: %d connections were taken, want %d", again, len(taken), tt.taken)
+				}
+				multiplexed := 0
+				for _, conn := range taken {
+					if _, ok := countHTTP2(conn); ok {
+						multiplexed++
+					}
+				}
+				if multiplexed != tt.http2 {
+					t.Errorf("round %d: %d of them may be of HTTP/2, want %d", again, multiplexed, tt.http2)
 				}
 				for _, conn := range taken {
 					conn.Close()
@@ -268,8 +274,8 @@ func TestAttackManyConnections(t *testing.T) {
 			if told := strings.Count(log.String(), "max_connections_per_address"); tt.taken < len(tt.addresses) && told != 1 {
 				t.Errorf("the log tells of it %d times, want once:\n%s", told, &log)
 			}
-			if len(d.counter.held) != 0 {
-				t.Errorf("counted after all were closed: %v", d.counter.held)
+			if len(d.all.held)+len(d.http2.held) != 0 {
+				t.Errorf("counted after all were closed: %v, %v", d.all.held, d.http2.held)
 			}
 		})
 	}

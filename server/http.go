@@ -48,7 +48,7 @@ func (s *Server) withForm(next http.Handler) http.Handler {
 // the address are being read.
 func (s *Server) readForm(w http.ResponseWriter, r *http.Request) (io.Reader, bool) {
 	from := api.Neighborhood(hostOf(r.RemoteAddr))
-	if !s.forms.enter(from) {
+	if _, ok := s.forms.enter(from); !ok {
 		return nil, false
 	}
 	defer s.forms.leave(from)

@@ -40,21 +40,25 @@ var emptySettings = []byte{0, 0, 0, byte(http2.FrameSettings), 0, 0, 0, 0, 0}
 // hears of the first: net/http hangs up on an acknowledgement it did not ask
 // for, so the splitter keeps that one to itself.
 type splitter struct {
-	root    net.Listener
-	grpc    *handover
-	http    *handover
-	timeout time.Duration
-	proxies api.Proxies // who is known by its address
+	root     net.Listener
+	entrance          // for the first connections of an address
+	crowded  entrance // for the rest
+	timeout  time.Duration
+	proxies  api.Proxies // who is known by its address
 
 	sniffing  sync.WaitGroup
 	mu        sync.Mutex
 	undecided map[net.Conn]struct{} // nil once closed
 }
 
+// An entrance is where servers take connections over.
+type entrance struct{ grpc, http *handover }
+
 func newSplitter(root net.Listener) *splitter {
 	return &splitter{
-		root: root, grpc: newHandover(root.Addr()), http: newHandover(root.Addr()), timeout: sniffTimeout,
-		undecided: map[net.Conn]struct{}{},
+		root: root, timeout: sniffTimeout, undecided: map[net.Conn]struct{}{},
+		entrance: entrance{newHandover(root.Addr()), newHandover(root.Addr())},
+		crowded:  entrance{newHandover(root.Addr()), newHandover(root.Addr())},
 	}
 }
 
@@ -117,13 +121,25 @@ func (s *splitter) sort(conn net.Conn) {
 		conn.Close()
 		return
 	}
+	to := s.entrance
+	if sniffed.isHTTP2 {
+		crowded, ok := countHTTP2(conn)
+		if !ok {
+			conn.Close()
+			return
+		}
+		if crowded {
+			to = s.crowded
+		}
+	}
 	switch {
 	case !isGRPC:
-		s.http.give(sniffed)
+		to.http.give(sniffed)
 	case s.proxies.Trust(hostOf(conn.RemoteAddr().String())):
-		s.grpc.give(sniffed)
+		sniffed.admitted.Store(true)
+		to.grpc.give(sniffed)
 	default:
-		s.grpc.give(newWatched(sniffed))
+		to.grpc.give(newWatched(sniffed))
 	}
 }
 
@@ -148,11 +164,10 @@ func sniff(conn net.Conn, timeout time.Duration) (sniffed *sniffedConn, isGRPC b
 	}
 	c := &sniffedConn{Conn: conn}
 	c.open, c.close = context.WithCancel(context.Background())
-	isHTTP2, err := c.readPreface()
-	if err != nil {
+	if c.isHTTP2, err = c.readPreface(); err != nil {
 		return nil, false, err
 	}
-	if isHTTP2 {
+	if c.isHTTP2 {
 		isGRPC, err = c.readFirstHeaders()
 	}
 	return c, isGRPC, errors.Join(err, conn.SetDeadline(time.Time{}))
@@ -162,6 +177,7 @@ func sniff(conn net.Conn, timeout time.Duration) (sniffed *sniffedConn, isGRPC b
 // client's first acknowledgement of SETTINGS if that is still to come.
 type sniffedConn struct {
 	net.Conn
+	isHTTP2  bool
 	seen     []byte // to be read again
 	awaitAck bool   // the rest begins at a frame, and an acknowledgement is due
 	inFrame  int    // bytes left of the frame being read

@@ -18,10 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/login"
 )
 
-const (
-	maxStreams  = 100         // concurrent requests of one HTTP/2 connection
-	bodyTimeout = time.Minute // longer than any request may take
-)
+const bodyTimeout = time.Minute // longer than any request may take
 
 // routes is everything the one port serves over HTTP. gRPC calls arrive here
 // only if a proxy mixes them with other requests on one connection.
@@ -44,7 +41,7 @@ func (s *Server) routes() http.Handler {
 		mux.Handle(devIssuer+"/", s.byOwnName(s.dev))
 	}
 	mux.Handle("/", gateway)
-	s.mixed = s.api.GRPC() // one of its own: to stop the other cuts off what travels over HTTP
+	s.mixed = s.api.GRPC(maxStreams) // one of its own: to stop the other cuts off what travels over HTTP
 	mixed := api.Mixed(s.mixed)
 	registry := http.HandlerFunc(s.serveRegistry)
 	registryLogin := s.withForm(registry)
