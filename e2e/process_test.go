@@ -59,6 +59,8 @@ type procDev struct {
 	Organization resource.UID `json:"organizationUid"`
 	Owner        resource.UID `json:"ownerUid"`
 	Token        string       `json:"token"`
+
+	RegistryToken string `json:"registryToken"`
 }
 
 // A proc is a holdfastd in dev mode, in a process of its own.

@@ -105,7 +105,7 @@ func (s *Server) bind(ctx context.Context) error {
 
 // open opens the memory: the key and the database.
 func (s *Server) open(ctx context.Context) (err error) {
-	if err := s.cfg.makeDataDir(); err != nil {
+	if err := s.cfg.makeDataDir(s.log); err != nil {
 		return err
 	}
 	if s.key, err = encryptionKey(s.cfg, s.log); err != nil {
