@@ -146,31 +146,47 @@ func (a *API) Drain() { a.drain() }
 // /audit/, /auth/, /deliveries/, /federation/, /oci/ and /signin/, as v1, /sts/ and /openapi.json. Anything else is
 // answered with a typed error.
 func (a *API) HTTP() http.Handler {
-	g := newGateway(a.cfg, a.local)
+	g := newGateway(a.cfg, a.local, a.chain)
 	g.download("/advisories/v1/export", a.exportOverHTTP)
 	g.download("/advisories/v1/secdb/{group=**}", a.secdbOverHTTP)
 	return g
 }
 
 // What a gRPC connection may ask of the server. Clients of this API are built
-// for answers of up to 100 MB. Requests, which are read before it is known who
-// sends them, are as large as in JSON.
+// for answers of up to 100 MB. Requests are as large as in JSON.
 const (
 	maxAnswer         = 100 << 20
 	maxHeader         = 64 << 10
-	maxStreams        = 250
 	connectionTimeout = 20 * time.Second
 	minKeepalive      = 10 * time.Second
+
+	// A stream's window is how much a client may send before its call is
+	// looked at. It does not grow, as grpc-go would have it, with what the
+	// connection can carry: strangers have fast connections, too. A message
+	// that is being read is not held up, because it gets a window of its own.
+	// The window of the connection is given back as soon as something comes.
+	streamWindow     = 64 << 10
+	connectionWindow = 1 << 20
+
+	// A client that has gone without a word is found out by a ping. One that
+	// has no calls is told to come again when it has some.
+	pingEvery      = 2 * time.Minute
+	pingTimeout    = 20 * time.Second
+	idleConnection = 10 * time.Minute
 
 	// Calls run on goroutines that are used again, because their stacks have
 	// grown already: SQLite needs a deep one. More calls than this at once get
 	// goroutines of their own.
 	streamWorkers = 32
+
+	// readBuffer is for each connection as long as it lasts: half of what
+	// grpc-go takes, because strangers have connections.
+	readBuffer = 16 << 10
 )
 
 // GRPC returns a new server of every service under all its names, with
-// reflection and health.
-func (a *API) GRPC() *grpc.Server {
+// reflection and health. A connection may have so many calls at once.
+func (a *API) GRPC(calls int) *grpc.Server {
 	s := grpc.NewServer(
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
 		grpc.UnaryInterceptor(a.chain.unary),
@@ -179,13 +195,19 @@ func (a *API) GRPC() *grpc.Server {
 		grpc.MaxRecvMsgSize(int(max(a.cfg.MaxBody, defaultMaxBody))), // imports come in pieces of some size
 		grpc.MaxSendMsgSize(maxAnswer),
 		grpc.MaxHeaderListSize(maxHeader),
-		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxConcurrentStreams(uint32(calls)),
 		grpc.ConnectionTimeout(connectionTimeout),
 		grpc.NumStreamWorkers(streamWorkers),
+		grpc.InTapHandle(a.chain.tap),
+		grpc.StaticStreamWindowSize(streamWindow),
+		grpc.StaticConnWindowSize(connectionWindow),
+		grpc.ReadBufferSize(readBuffer),
+		grpc.SharedWriteBuffer(true),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingEvery, Timeout: pingTimeout, MaxConnectionIdle: idleConnection}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minKeepalive, PermitWithoutStream: true}),
 	)
 	for _, svc := range a.local.services {
-		registerAll(s, decodeInside(svc.desc), svc.impl)
+		registerAll(s, a.chain.decodeInside(svc.desc), svc.impl)
 	}
 	registerHealth(a.draining, s)
 	registerReflection(s)

@@ -114,7 +114,7 @@ func (w *world) serve(t *testing.T, a *api.API) {
 	t.Cleanup(h.Close)
 	w.url = h.URL
 	l := bufconn.Listen(1 << 20)
-	g := a.GRPC()
+	g := a.GRPC(100)
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		if err := g.Serve(l); err != nil {

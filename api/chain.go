@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -23,7 +25,8 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// defaultDeadline is how long a call may take that sets no deadline of its own.
+// defaultDeadline is how long a call may take. A caller can set a deadline that
+// comes before it.
 const defaultDeadline = 30 * time.Second
 
 // A chain is what happens around every call, over gRPC and as JSON alike: it
@@ -36,10 +39,23 @@ type chain struct {
 	authenticate func(context.Context, origin) (authz.Caller, error)
 	rules        map[string]rule // by full method name, all names
 	proxies      Proxies
+
+	slow      share  // messages that are slow to come
+	streaming share  // calls with streams
+	unsent    share  // bytes of answers
+	calls     *quota // of strangers, on connections of gRPC on which nobody is known
+	reading   *quota // calls of strangers whose messages are being read
 }
 
 func newChain(cfg Config, authenticate func(context.Context, origin) (authz.Caller, error)) *chain {
-	return &chain{cfg.Domain, cfg.Log, newMetrics(cfg.Metrics, cfg.Version), authenticate, methodRules(), cfg.Proxies}
+	return &chain{
+		domain: cfg.Domain, log: cfg.Log, metrics: newMetrics(cfg.Metrics, cfg.Version), authenticate: authenticate, rules: methodRules(), proxies: cfg.Proxies,
+		slow:      newShare(maxSlow, maxSlowByAddress, maxSlowStrangers),
+		streaming: newShare(maxStreaming, maxStreamingByAddress, maxStreamingStrangers),
+		unsent:    newShare(maxUnsent, maxUnsentByAddress, maxUnsentStrangers),
+		calls:     newQuota(maxStrangersCalls),
+		reading:   newQuota(maxStrangersReading),
+	}
 }
 
 // A call is one call on its way through the chain.
@@ -47,7 +63,26 @@ type call struct {
 	origin  origin
 	rule    rule
 	subject resource.UID // who is calling, once that is known
+	tenant  string       // of the subject
+	from    string       // the addresses that remote counts as one with
 	start   time.Time
+}
+
+type callKey struct{}
+
+// callOf returns the call that ctx is of, which the chain has admitted.
+func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
+
+// stranger tells whether nobody knows who calls.
+func (k *call) stranger() bool { return k.subject == "" }
+
+// mostMessage is how many bytes the message of a call may have, as far as it
+// depends on who calls.
+func (k *call) mostMessage() int64 {
+	if k.stranger() {
+		return maxStrangerMessage
+	}
+	return math.MaxInt64
 }
 
 // unary is the chain of a call that has one answer.
@@ -62,7 +97,7 @@ func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 		if err != nil {
 			return nil, err
 		}
-		return rehearse(ctx, req, info, next)
+		return next(ctx, req)
 	})
 	if err := c.end(ctx, k, err); err != nil {
 		return nil, err
@@ -71,8 +106,8 @@ func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 }
 
 // rehearse is an interceptor that keeps a call from changing anything whose
-// request says validate_only. It stands where the request has been read: in the
-// chain over gRPC, in front of the method as JSON.
+// request says validate_only. It stands where the request has been read: in front
+// of the method.
 func rehearse(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if r, ok := req.(interface{ GetValidateOnly() bool }); ok && r.GetValidateOnly() {
 		ctx = resource.Rehearse(ctx)
@@ -91,7 +126,15 @@ func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 		if err != nil {
 			return nil, err
 		}
-		return nil, next(srv, admitted{ss, ctx})
+		if !c.streaming.take(k, 1) {
+			return nil, busy("calls with streams")
+		}
+		defer c.streaming.give(k, 1)
+		if k.stranger() && compressed(ctx) {
+			return nil, fault.Field("body", "must not be compressed")
+		}
+		asItIs(ctx)
+		return nil, next(srv, admitted{ss, ctx, k})
 	})
 	if _, foreign := status.FromError(err); err != nil && foreign {
 		return err // a status of the library that serves the stream
@@ -102,34 +145,47 @@ func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 // admitted is a stream whose caller is known.
 type admitted struct {
 	grpc.ServerStream
-	ctx context.Context
+	ctx  context.Context
+	call *call
 }
 
 // Context is of grpc.ServerStream.
 func (a admitted) Context() context.Context { return a.ctx }
 
-// decodeInside returns a copy of d that reads requests inside the chain, as the
-// gateway does: bytes that are no message are a bad request like any other, and
-// not, as grpc-go has it, an error of ours.
-func decodeInside(d *grpc.ServiceDesc) *grpc.ServiceDesc {
+// RecvMsg is of grpc.ServerStream.
+func (a admitted) RecvMsg(m any) error {
+	if g := gateOf(a.ctx); g != nil {
+		g.open(a.call.mostMessage())
+	}
+	return a.ServerStream.RecvMsg(m)
+}
+
+// SendMsg is of grpc.ServerStream. The connection ends if the client does not
+// take what was sent before.
+func (a admitted) SendMsg(m any) error {
+	out := newAnswer(a.ctx, m, nil)
+	late := time.AfterFunc(answerTime, out.giveUp)
+	defer late.Stop()
+	return a.ServerStream.SendMsg(out)
+}
+
+// decodeInside returns a copy of d that reads requests and counts answers inside
+// the chain, as the gateway does. Only a caller who may call the method has its
+// message read; and bytes that are no message are a bad request like any other,
+// and not, as grpc-go has it, an error of ours.
+func (c *chain) decodeInside(d *grpc.ServiceDesc) *grpc.ServiceDesc {
 	inside := *d
 	inside.Methods = slices.Clone(d.Methods)
 	for i, m := range d.Methods {
+		name := "/" + d.ServiceName + "/" + m.MethodName
 		inside.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error, chain grpc.UnaryServerInterceptor) (any, error) {
-			var bad error
-			keep := func(in any) error {
-				r := &undecided{into: in}
-				err := decode(r)
-				bad = r.err
-				return err
-			}
-			return m.Handler(srv, ctx, keep, func(ctx context.Context, in any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-				return chain(ctx, in, info, func(ctx context.Context, in any) (any, error) {
-					if bad != nil {
-						return nil, fault.Field("body", "is not the message of this method")
-					}
-					return next(ctx, in)
-				})
+			info := &grpc.UnaryServerInfo{Server: srv, FullMethod: name}
+			return chain(ctx, nil, info, func(ctx context.Context, _ any) (any, error) {
+				out, err := m.Handler(srv, ctx, func(in any) error { return c.receive(ctx, decode, in) }, rehearse)
+				if err != nil {
+					return nil, err
+				}
+				return c.answer(ctx, out)
 			})
 		}
 	}
@@ -140,18 +196,32 @@ func decodeInside(d *grpc.ServiceDesc) *grpc.ServiceDesc {
 // by itself as soon as a codec fails, so that the codec must not.
 type undecided struct {
 	into any
+	most int64 // bytes it may have
 	err  error
 }
 
-// A codec is gRPC's own, but leaves it to an undecided to tell what went wrong.
+// A codec is gRPC's own, but leaves it to an undecided to tell what went wrong,
+// and tells an answer when it has been sent.
 type codec struct{ encoding.CodecV2 }
 
 func (c codec) Unmarshal(b mem.BufferSlice, v any) error {
-	if r, ok := v.(*undecided); ok {
-		r.err = c.CodecV2.Unmarshal(b, r.into)
-		return nil
+	r, ok := v.(*undecided)
+	switch {
+	case !ok:
+		return c.CodecV2.Unmarshal(b, v)
+	case int64(b.Len()) > r.most:
+		r.err = tooLarge(r.most)
+	case c.CodecV2.Unmarshal(b, r.into) != nil:
+		r.err = fault.Field("body", "is not the message of this method")
 	}
-	return c.CodecV2.Unmarshal(b, v)
+	return nil
+}
+
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if a, ok := v.(*answer); ok {
+		return a.marshal(c.CodecV2)
+	}
+	return c.CodecV2.Marshal(v)
 }
 
 // unknown answers a call of a method there is none of.
@@ -166,6 +236,7 @@ func (c *chain) begin(ctx context.Context, method string) *call {
 	if len(c.proxies) > 0 {
 		k.origin.remote = c.proxies.Client(k.origin.remote, metadata.ValueFromIncomingContext(ctx, ForwardedFor))
 	}
+	k.from = Neighborhood(k.origin.remote)
 	r, ok := c.rules[method]
 	if !ok {
 		r = rule{name: "unknown"}
@@ -185,11 +256,14 @@ func (c *chain) admit(ctx context.Context, k *call) (context.Context, error) {
 		if err != nil {
 			return ctx, err
 		}
-		k.subject = caller.Identity
+		k.subject, k.tenant = caller.Identity, tenantOf(caller.Identity)
+		if conn := connOf(ctx); conn != nil {
+			conn.Admit()
+		}
 		actor.Subject, actor.Act = caller.Identity, caller.Act
 		ctx = authz.WithCaller(ctx, caller)
 	}
-	return resource.WithActor(ctx, actor), nil
+	return context.WithValue(resource.WithActor(ctx, actor), callKey{}, k), nil
 }
 
 // protect runs f and turns a panic into an error.
@@ -214,6 +288,9 @@ func (c *chain) end(ctx context.Context, k *call, err error) error {
 		c.record(ctx, level, k, 0, took, nil)
 		return nil
 	}
+	if n, ok := errors.AsType[notReceived](err); ok {
+		return c.endUnread(ctx, k, n.err)
+	}
 	f := fault.From(overdue(ctx, err))
 	c.metrics.observe(k.rule.name, f.Code, took)
 	level, cause := slog.LevelInfo, error(nil)
@@ -222,6 +299,15 @@ func (c *chain) end(ctx context.Context, k *call, err error) error {
 	}
 	c.record(ctx, level, k, f.Code, took, cause)
 	return statusOf(f, c.domain, k.origin.id).Err()
+}
+
+// endUnread records a call whose message did not come. The client has its status
+// already.
+func (c *chain) endUnread(ctx context.Context, k *call, err error) error {
+	code, took := fault.Code(status.Code(err)), time.Since(k.start)
+	c.metrics.observe(k.rule.name, code, took)
+	c.record(ctx, slog.LevelInfo, k, code, took, nil)
+	return err
 }
 
 // ours tells whether a code means that the service, not the client, is at fault.

@@ -38,6 +38,11 @@ func (g *gateway) download(path string, write document) {
 		out := &reply{ResponseWriter: w}
 		buffered := bufio.NewWriterSize(out, exportPiece) // until it is full, a mistake can still be told
 		_, err := g.local.intercept(ctx, nil, info, func(ctx context.Context, _ any) (any, error) {
+			k := callOf(ctx)
+			if !g.chain.streaming.take(k, 1) {
+				return nil, busy("downloads")
+			}
+			defer g.chain.streaming.give(k, 1)
 			if err := write(ctx, r, params, w.Header(), buffered); err != nil {
 				return nil, err
 			}

@@ -31,12 +31,13 @@ type gateway struct {
 	routes  map[string]*runtime.ServeMux // by collection: a mux tries its routes one after the other
 	nowhere *runtime.ServeMux
 	local   *local
+	chain   *chain
 	encoder encoder
 	buffers sync.Pool // of *[]byte
 }
 
-func newGateway(cfg Config, l *local) *gateway {
-	g := &gateway{domain: cfg.Domain, realm: cfg.Audience, maxBody: cfg.MaxBody, local: l}
+func newGateway(cfg Config, l *local, c *chain) *gateway {
+	g := &gateway{domain: cfg.Domain, realm: cfg.Audience, maxBody: cfg.MaxBody, local: l, chain: c}
 	g.buffers.New = func() any { return new([]byte) }
 	g.routes, g.nowhere = map[string]*runtime.ServeMux{}, g.newMux()
 	for _, b := range bindings() {
@@ -199,12 +200,22 @@ func (g *gateway) handler(b binding) runtime.HandlerFunc {
 			w.Header().Set("Deprecation", deprecatedSince)
 			w.Header().Set("Link", `<`+migration+`>; rel="deprecation"; type="text/markdown"`)
 		}
-		buf := g.buffers.Get().(*[]byte)
-		defer g.buffers.Put(buf)
+		buf, sent := g.buffers.Get().(*[]byte), func() {}
+		defer func() {
+			sent()
+			if cap(*buf) <= maxPooled {
+				g.buffers.Put(buf)
+			}
+		}()
 		*buf = (*buf)[:0]
 		header, err := g.local.call(r.Context(), b.method,
-			func(in proto.Message) error { return g.read(w, r, b, params, in) },
-			func(out proto.Message) error { return g.encode(buf, out) })
+			func(ctx context.Context, in proto.Message) error { return g.read(ctx, w, r, b, params, in) },
+			func(ctx context.Context, out proto.Message) (err error) {
+				if err = g.encode(buf, out); err == nil {
+					sent, err = g.chain.hold(callOf(ctx), len(*buf))
+				}
+				return err
+			})
 		for k, values := range header {
 			w.Header()[http.CanonicalHeaderKey(k)] = values
 		}
@@ -215,6 +226,10 @@ func (g *gateway) handler(b binding) runtime.HandlerFunc {
 		send(w, http.StatusOK, *buf)
 	}
 }
+
+// maxPooled is how large a buffer may be that is kept for the next answer. Most
+// answers are much smaller than the largest.
+const maxPooled = 1 << 20
 
 // Version 1 works, and has been superseded since this day (RFC 9745).
 const (

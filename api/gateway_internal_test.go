@@ -85,7 +85,7 @@ func whereTo() (http.Handler, *string) {
 	eventsv1pb.RegisterIdentitiesServer(l, eventIdentitiesV1{})
 	deliveriespb.RegisterDeliveriesServiceServer(l, deliveries{})
 	auditpb.RegisterAuditServiceServer(l, audit{})
-	return newGateway(Config{MaxBody: 1 << 20}, l), &reached
+	return newGateway(Config{MaxBody: 1 << 20}, l, nil), &reached
 }
 
 var (

@@ -45,7 +45,7 @@ func (l *local) RegisterService(d *grpc.ServiceDesc, impl any) {
 // and write takes the answer, both inside the chain: only the request of a caller
 // who may ask is read, and what goes wrong there is told and logged like
 // everything else.
-func (l *local) call(ctx context.Context, method string, read, write func(proto.Message) error) (metadata.MD, error) {
+func (l *local) call(ctx context.Context, method string, read, write func(context.Context, proto.Message) error) (metadata.MD, error) {
 	m, ok := l.methods[method]
 	if !ok {
 		return nil, fmt.Errorf("no method %s", method)
@@ -53,11 +53,11 @@ func (l *local) call(ctx context.Context, method string, read, write func(proto.
 	stream := &localStream{method: method}
 	ctx = grpc.NewContextWithServerTransportStream(ctx, stream)
 	_, err := l.intercept(ctx, nil, m.info, func(ctx context.Context, _ any) (any, error) {
-		out, err := m.Handler(m.info.Server, ctx, func(in any) error { return read(in.(proto.Message)) }, rehearse)
+		out, err := m.Handler(m.info.Server, ctx, func(in any) error { return read(ctx, in.(proto.Message)) }, rehearse)
 		if err != nil {
 			return nil, err
 		}
-		return out, write(out.(proto.Message))
+		return out, write(ctx, out.(proto.Message))
 	})
 	return stream.header, err
 }

@@ -29,7 +29,7 @@ type timed struct {
 }
 
 // errOverdue is why a call has ended that took longer than it may.
-var errOverdue = errors.New("the call has taken as long as one may that sets no deadline")
+var errOverdue = errors.New("the call has taken as long as one may")
 
 // overdue returns err; if it is that the time of ctx is up, and that was our
 // limit, the caller is told that something here did not answer. To have
@@ -41,12 +41,14 @@ func overdue(ctx context.Context, err error) error {
 	return err
 }
 
-// withDeadline gives a call that may take as long as it likes a limit.
+// withDeadline gives a call a limit, unless its own deadline comes before that: a
+// caller can ask for less time than a call may take, but not for more.
 func withDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
+	end := time.Now().Add(defaultDeadline)
+	if at, ok := ctx.Deadline(); ok && !at.After(end) {
 		return ctx, func() {}
 	}
-	l := &limit{Context: ctx, at: time.Now().Add(defaultDeadline)}
+	l := &limit{Context: ctx, at: end}
 	return l, l.end
 }
 

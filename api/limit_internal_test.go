@@ -80,13 +80,29 @@ func TestALimitIsFollowedWithoutGoroutines(t *testing.T) {
 	}
 }
 
-// TestACallThatHasADeadlineKeepsIt.
-func TestACallThatHasADeadlineKeepsIt(t *testing.T) {
-	caller, cancel := context.WithTimeout(t.Context(), time.Hour)
-	defer cancel()
-	ctx, end := withDeadline(caller)
-	end()
-	if ctx != caller || ctx.Err() != nil {
-		t.Errorf("another context, or %v", ctx.Err())
+// TestDeadlineOfTheCaller: a caller can shorten the time of a call, and cannot
+// prolong it.
+func TestDeadlineOfTheCaller(t *testing.T) {
+	for name, tt := range map[string]struct{ asked, want time.Duration }{
+		"none":    {0, defaultDeadline},
+		"shorter": {time.Second, time.Second},
+		"longer":  {time.Hour, defaultDeadline},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				caller, cancel := context.WithCancel(t.Context())
+				if tt.asked > 0 {
+					caller, cancel = context.WithTimeout(t.Context(), tt.asked)
+				}
+				defer cancel()
+				start := time.Now()
+				ctx, end := withDeadline(caller)
+				defer end()
+				<-ctx.Done()
+				if took := time.Since(start); took != tt.want || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+					t.Errorf("ended after %s with %v, want %s", took, ctx.Err(), tt.want)
+				}
+			})
+		})
 	}
 }

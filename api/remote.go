@@ -45,6 +45,12 @@ func (p Proxies) Client(peer string, forwarded []string) string {
 	return client
 }
 
+// Trust reports whether an address, without a port, is that of a proxy.
+func (p Proxies) Trust(address string) bool {
+	at, err := netip.ParseAddr(address)
+	return err == nil && p.trust(at)
+}
+
 func (p Proxies) trust(at netip.Addr) bool {
 	at = at.Unmap().WithZone("")
 	return slices.ContainsFunc(p, func(prefix netip.Prefix) bool { return prefix.Contains(at) })

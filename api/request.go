@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -28,11 +30,11 @@ import (
 
 // read fills in a request from its body, its query and its path, in that order:
 // what the path says, nothing else can.
-func (g *gateway) read(w http.ResponseWriter, r *http.Request, b binding, params map[string]string, in proto.Message) error {
+func (g *gateway) read(ctx context.Context, w http.ResponseWriter, r *http.Request, b binding, params map[string]string, in proto.Message) error {
 	var body []byte
 	if b.body != "" {
 		var err error
-		if body, err = readBody(w, r, g.maxBody); err != nil {
+		if body, err = g.body(ctx, w, r); err != nil {
 			return err
 		}
 		body = respell(body, b.bodyType())
@@ -42,7 +44,7 @@ func (g *gateway) read(w http.ResponseWriter, r *http.Request, b binding, params
 	}
 	query := r.URL.RawQuery
 	if b.body == "" && isForm(r) {
-		form, err := readBody(w, r, g.maxBody)
+		form, err := g.body(ctx, w, r)
 		if err != nil {
 			return err
 		}
@@ -105,6 +107,17 @@ func bodyOf(in proto.Message, field string) proto.Message {
 	}
 	m := in.ProtoReflect()
 	return m.Mutable(m.Descriptor().Fields().ByName(protoreflect.Name(field))).Message().Interface()
+}
+
+// body reads the body of a call to its end, if its caller may send one.
+func (g *gateway) body(ctx context.Context, w http.ResponseWriter, r *http.Request) (body []byte, err error) {
+	k := callOf(ctx)
+	stop := func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now()) } // a test's writer has none
+	err = g.chain.read(k, stop, func() error {
+		body, err = readBody(w, r, min(g.maxBody, k.mostMessage()))
+		return err
+	})
+	return body, err
 }
 
 // readBody reads a body to its end. It is JSON whatever its Content-Type says.

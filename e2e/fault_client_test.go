@@ -28,7 +28,7 @@ const (
 // nothing, and some that say it slowly: others are served, and who has not said
 // what it wants in time is shown out.
 func TestFaultClients(t *testing.T) {
-	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir())
+	p := procStart(t, "HOLDFAST_DATA_DIR="+t.TempDir(), "HOLDFAST_MAX_CONNECTIONS_PER_ADDRESS=2000")
 	var silent, idle []net.Conn
 	for range 500 {
 		silent = append(silent, faultDial(t, p))

@@ -56,10 +56,11 @@ func TestMain(m *testing.M) {
 
 // A procDev is what a test needs of dev.json.
 type procDev struct {
-	Organization resource.UID `json:"organizationUid"`
-	Owner        resource.UID `json:"ownerUid"`
-	Token        string       `json:"token"`
-	RefreshToken string
+	Organization  resource.UID `json:"organizationUid"`
+	Owner         resource.UID `json:"ownerUid"`
+	Token         string       `json:"token"`
+	RefreshToken  string
+	RegistryToken string `json:"registryToken"`
 }
 
 // A proc is a holdfastd in dev mode, in a process of its own.

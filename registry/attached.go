@@ -28,8 +28,10 @@ const (
 )
 
 // turn waits until the caller may read documents, and counts the request among
-// those that do until it ends: what was read is in memory as long as the answer
-// is on its way. It returns fault.ResourceExhausted after a while.
+// those that do until its answer has been made. The API counts the answer from
+// then on, by the caller's organization: if a client that does not read its answer
+// kept a turn, two of them would keep everybody out. It returns
+// fault.ResourceExhausted after a while.
 func (r *Registry) turn(ctx context.Context) error {
 	late := time.NewTimer(readerWait)
 	defer late.Stop()

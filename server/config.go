@@ -42,6 +42,8 @@ type Config struct {
 
 	TrustedProxies Prefixes `yaml:"trusted_proxies" help:"reverse proxies whose X-Forwarded-For says where requests come from, as prefixes with commas between them: 10.0.0.0/8,fd00::/8 (none)"`
 
+	MaxConnectionsPerAddress int `yaml:"max_connections_per_address" default:"256" help:"connections that one address may have at once, of IPv6 one /64, half of them of HTTP/2; trusted_proxies may have any number"`
+
 	// A secret on a command line shows in the process list, and one in a
 	// settings file is copied about with it.
 	EncryptionKey string `yaml:"-" env:"encryption_key" help:"32 bytes in base64 that secrets in the database are sealed with (holdfast.key in data_dir, made on first start)"`
@@ -263,8 +265,6 @@ func (c Config) mistakes() []error {
 	}
 	if !isAddress(c.Listen) {
 		add("listen", "%q is not host:port", c.Listen)
-	} else if c.Dev && !isLoopback(c.Listen) {
-		add("listen", "%q is not a loopback address, and dev mode hands out an owner's token", c.Listen)
 	}
 	if c.MetricsListen != "" && !isAddress(c.MetricsListen) {
 		add("metrics_listen", "%q is not host:port", c.MetricsListen)
@@ -279,6 +279,7 @@ func (c Config) mistakes() []error {
 	if u, err := url.Parse("//" + c.RegistryHost); err != nil || u.Host != c.RegistryHost {
 		add("registry_host", "%q is not host or host:port", c.RegistryHost)
 	}
+	c.devMistakes(add)
 	if scheme, _, ok := strings.Cut(c.Database, "://"); ok && scheme != "postgres" && scheme != "postgresql" {
 		add("database", "%s:// is not supported; give a path or a postgres:// address", scheme)
 	} else if !ok && keyValues.MatchString(c.Database) { // a file of that name would have the password in it
@@ -315,6 +316,9 @@ func (c Config) mistakes() []error {
 			add("trusted_proxies", "%s is everybody, and everybody can send X-Forwarded-For", p)
 		}
 	}
+	if c.MaxConnectionsPerAddress < 1 {
+		add("max_connections_per_address", "must be at least 1")
+	}
 	if c.ShutdownGrace < 0 {
 		add("shutdown_grace", "must not be negative")
 	}
@@ -327,6 +331,30 @@ func (c Config) mistakes() []error {
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errs
+}
+
+// devMistakes are addresses that others could reach. Dev mode makes whoever asks
+// an owner, and a proxy in front of it would let everybody ask.
+func (c Config) devMistakes(add func(name, format string, args ...any)) {
+	if !c.Dev {
+		return
+	}
+	if isAddress(c.Listen) && !isLoopback(c.Listen) {
+		add("listen", "%q is not a loopback address, and dev mode hands out an owner's token", c.Listen)
+	}
+	for name, s := range map[string]string{"base_url": c.BaseURL, "auth_url": c.AuthURL, "registry_host": "//" + c.RegistryHost} {
+		if u, err := url.Parse(s); err == nil && u.Host != "" && !isOfThisMachine(u.Hostname()) {
+			add(name, "%q is not an address of this machine (localhost, a name below .localhost or .test, or a loopback address), and dev mode hands out an owner's token", strings.TrimPrefix(s, "//"))
+		}
+	}
+}
+
+// isOfThisMachine tells whether a host is this machine and no other: names below
+// .localhost are (RFC 6761), and nobody else can have those below .test.
+func isOfThisMachine(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	ip := net.ParseIP(host)
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasSuffix(host, ".test") || ip != nil && ip.IsLoopback()
 }
 
 // pollEvery is how often a device may ask whether it is signed in. In dev mode

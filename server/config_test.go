@@ -66,8 +66,8 @@ organization:
 			want:    server.Config{Listen: "127.0.0.1:9"},
 		},
 		"flags with either line": {
-			args: []string{"-base-url", "https://a.example", "--auth_url=https://b.example", "--dev"},
-			want: server.Config{BaseURL: "https://a.example", AuthURL: "https://b.example", Dev: true},
+			args: []string{"-base-url", "https://a.test", "--auth_url=https://b.test", "--dev"},
+			want: server.Config{BaseURL: "https://a.test", AuthURL: "https://b.test", Dev: true},
 		},
 		"ranges of addresses": {
 			args: []string{"--trusted-proxies", "10.1.2.3/8, fd00::1"},

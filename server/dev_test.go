@@ -116,6 +116,40 @@ func TestDevOnLoopbackOnly(t *testing.T) {
 	}
 }
 
+// TestAttackDevInPublic: dev mode behind a proxy makes whoever comes the owner, so
+// it does not start with addresses that are not this machine's.
+func TestAttackDevInPublic(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cfg  server.Config
+		want string // the setting that is refused
+	}{
+		"a public API":              {server.Config{BaseURL: "https://holdfast.example.com"}, "base_url"},
+		"an address of the network": {server.Config{BaseURL: "http://192.168.1.2:8080"}, "base_url"},
+		"all addresses":             {server.Config{BaseURL: "http://0.0.0.0:8080"}, "base_url"},
+		"a name that looks local":   {server.Config{BaseURL: "http://localhost.example.com"}, "base_url"},
+		"one that ends alike":       {server.Config{BaseURL: "http://mylocalhost.example"}, "base_url"},
+		"a public issuer":           {server.Config{AuthURL: "https://issuer.example.com"}, "auth_url"},
+		"a public registry":         {server.Config{RegistryHost: "registry.example.com:443"}, "registry_host"},
+		"nothing":                   {server.Config{}, ""},
+		"this machine":              {server.Config{BaseURL: "http://localhost:8080", AuthURL: "http://127.0.0.1:8080", RegistryHost: "[::1]:8080"}, ""},
+		"names of this machine":     {server.Config{BaseURL: "http://api.localhost", AuthURL: "http://Issuer.LOCALHOST", RegistryHost: "registry.test"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, dev := range []bool{true, false} {
+				cfg := tt.cfg
+				cfg.Dev, cfg.Listen, cfg.DataDir, cfg.Stdout, cfg.Stderr = dev, "127.0.0.1:0", t.TempDir(), io.Discard, io.Discard
+				s, err := server.New(t.Context(), cfg)
+				if err == nil {
+					err = s.Close()
+				}
+				if refused := dev && tt.want != ""; refused != (err != nil) || refused && !strings.HasPrefix(err.Error(), tt.want+": ") {
+					t.Errorf("dev %t: error = %v, want one about %q: %t", dev, err, tt.want, refused)
+				}
+			}
+		})
+	}
+}
+
 // A name that others own may point to this machine, too, and a browser takes
 // what is there for theirs.
 func TestDevIssuerByItsOwnNameOnly(t *testing.T) {

@@ -11,14 +11,6 @@ import (
 	"github.com/holdfast-dev/holdfast/seal"
 )
 
-// makeDataDir makes the data folder, unless nothing is kept in it.
-func (c Config) makeDataDir() error {
-	if c.onPostgres() && c.EncryptionKey != "" && !c.Dev {
-		return nil
-	}
-	return os.MkdirAll(c.DataDir, 0o700)
-}
-
 // encryptionKey returns the key from the settings, else from the key file in
 // the data folder, which it makes on first start.
 func encryptionKey(cfg Config, log *slog.Logger) (seal.Key, error) {

@@ -10,10 +10,13 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/holdfast-dev/holdfast/api"
 )
 
 const (
@@ -37,20 +40,25 @@ var emptySettings = []byte{0, 0, 0, byte(http2.FrameSettings), 0, 0, 0, 0, 0}
 // hears of the first: net/http hangs up on an acknowledgement it did not ask
 // for, so the splitter keeps that one to itself.
 type splitter struct {
-	root    net.Listener
-	grpc    *handover
-	http    *handover
-	timeout time.Duration
+	root     net.Listener
+	entrance          // for the first connections of an address
+	crowded  entrance // for the rest
+	timeout  time.Duration
+	proxies  api.Proxies // who is known by its address
 
 	sniffing  sync.WaitGroup
 	mu        sync.Mutex
 	undecided map[net.Conn]struct{} // nil once closed
 }
 
+// An entrance is where servers take connections over.
+type entrance struct{ grpc, http *handover }
+
 func newSplitter(root net.Listener) *splitter {
 	return &splitter{
-		root: root, grpc: newHandover(root.Addr()), http: newHandover(root.Addr()), timeout: sniffTimeout,
-		undecided: map[net.Conn]struct{}{},
+		root: root, timeout: sniffTimeout, undecided: map[net.Conn]struct{}{},
+		entrance: entrance{newHandover(root.Addr()), newHandover(root.Addr())},
+		crowded:  entrance{newHandover(root.Addr()), newHandover(root.Addr())},
 	}
 }
 
@@ -113,11 +121,26 @@ func (s *splitter) sort(conn net.Conn) {
 		conn.Close()
 		return
 	}
-	to := s.http
-	if isGRPC {
-		to = s.grpc
+	to := s.entrance
+	if sniffed.isHTTP2 {
+		crowded, ok := countHTTP2(conn)
+		if !ok {
+			conn.Close()
+			return
+		}
+		if crowded {
+			to = s.crowded
+		}
 	}
-	to.give(sniffed)
+	switch {
+	case !isGRPC:
+		to.http.give(sniffed)
+	case s.proxies.Trust(hostOf(conn.RemoteAddr().String())):
+		sniffed.admitted.Store(true)
+		to.grpc.give(sniffed)
+	default:
+		to.grpc.give(newWatched(sniffed))
+	}
 }
 
 // hintAtTLS tells a client that spoke plain HTTP where TLS is expected so, in plain
@@ -135,16 +158,16 @@ var plainHTTP = regexp.MustCompile(`^[A-Z]{3,5}[ /]?`)
 
 // sniff reads as much of conn as tells its protocol, and returns a connection
 // that begins with it again. It fails if that takes longer than timeout.
-func sniff(conn net.Conn, timeout time.Duration) (sniffed net.Conn, isGRPC bool, err error) {
+func sniff(conn net.Conn, timeout time.Duration) (sniffed *sniffedConn, isGRPC bool, err error) {
 	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return nil, false, err
 	}
 	c := &sniffedConn{Conn: conn}
-	isHTTP2, err := c.readPreface()
-	if err != nil {
+	c.open, c.close = context.WithCancel(context.Background())
+	if c.isHTTP2, err = c.readPreface(); err != nil {
 		return nil, false, err
 	}
-	if isHTTP2 {
+	if c.isHTTP2 {
 		isGRPC, err = c.readFirstHeaders()
 	}
 	return c, isGRPC, errors.Join(err, conn.SetDeadline(time.Time{}))
@@ -154,10 +177,20 @@ func sniff(conn net.Conn, timeout time.Duration) (sniffed net.Conn, isGRPC bool,
 // client's first acknowledgement of SETTINGS if that is still to come.
 type sniffedConn struct {
 	net.Conn
+	isHTTP2  bool
 	seen     []byte // to be read again
 	awaitAck bool   // the rest begins at a frame, and an acknowledgement is due
 	inFrame  int    // bytes left of the frame being read
+
+	pace     pace
+	admitted atomic.Bool // somebody on the connection is known
+
+	open  context.Context // until the connection is closed
+	close context.CancelFunc
 }
+
+// RemoteAddr is of net.Conn. The API finds the connection through it.
+func (c *sniffedConn) RemoteAddr() net.Addr { return peerAddr{c.Conn.RemoteAddr(), c} }
 
 // readPreface tells whether the client opens with HTTP/2. It reads no further
 // than the first byte that differs.
@@ -247,9 +280,6 @@ func (c *sniffedConn) Read(p []byte) (int, error) {
 	}
 	return c.Read(p)
 }
-
-// ReadFrom implements io.ReaderFrom: with it the kernel can send a file.
-func (c *sniffedConn) ReadFrom(body io.Reader) (int64, error) { return io.Copy(c.Conn, body) }
 
 // nextFrame reads the header of a frame. An acknowledgement of SETTINGS, which
 // is only a header, goes no further.

@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	bucketScheme = "s3://"
-	firstCollect = time.Minute // after the start, so that restarts do not put it off for ever
+	bucketScheme  = "s3://"
+	registryToken = "/v2/token" // where its clients log in
+	firstCollect  = time.Minute // after the start, so that restarts do not put it off for ever
 )
 
 // storage opens what the settings say blobs are in.
@@ -59,7 +60,7 @@ func (s *Server) openRegistry(ctx context.Context) error {
 		realm = u.Scheme + "://"
 	}
 	s.registry = registry.New(s.store, s.checker, s.issuer, blobs, registry.Config{
-		Host: s.cfg.RegistryHost, Realm: realm + s.cfg.RegistryHost + "/v2/token",
+		Host: s.cfg.RegistryHost, Realm: realm + s.cfg.RegistryHost + registryToken,
 		Assume: s.assumeForRegistry, Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect, Log: s.log, Now: s.cfg.Now,
 	})
 	s.registryRequests = prometheus.NewCounterVec(prometheus.CounterOpts{

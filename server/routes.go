@@ -18,10 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/login"
 )
 
-const (
-	maxStreams  = 250         // concurrent requests of one HTTP/2 connection
-	bodyTimeout = time.Minute // longer than any request may take
-)
+const bodyTimeout = time.Minute // longer than any request may take
 
 // routes is everything the one port serves over HTTP. gRPC calls arrive here
 // only if a proxy mixes them with other requests on one connection.
@@ -30,8 +27,8 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("/.well-known/", s.issuer.Handler())
-	mux.Handle("/setup", s.setup)
-	people := s.login.Handler()
+	mux.Handle("/setup", s.withForm(s.setup))
+	people := s.withForm(s.login.Handler())
 	for _, route := range login.Routes {
 		mux.Handle(route, people)
 	}
@@ -44,14 +41,21 @@ func (s *Server) routes() http.Handler {
 		mux.Handle(devIssuer+"/", s.byOwnName(s.dev))
 	}
 	mux.Handle("/", gateway)
-	s.mixed = s.api.GRPC() // one of its own: to stop the other cuts off what travels over HTTP
-	return s.fromClients(reportPanics(s.log, func(w http.ResponseWriter, r *http.Request) {
+	s.mixed = s.api.GRPC(maxStreams) // one of its own: to stop the other cuts off what travels over HTTP
+	mixed := api.Mixed(s.mixed)
+	registry := http.HandlerFunc(s.serveRegistry)
+	registryLogin := s.withForm(registry)
+	return s.strict(paced(s.fromClients(reportPanics(s.log, func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 2 && isGRPCContent(r.Header.Get("Content-Type")) {
-			s.mixed.ServeHTTP(w, r)
+			mixed.ServeHTTP(w, r)
 			return
 		}
 		if isRegistry(r.URL.Path) { // its uploads take as long as they take
-			s.serveRegistry(w, r)
+			if r.URL.Path == registryToken {
+				registryLogin.ServeHTTP(w, r)
+				return
+			}
+			registry.ServeHTTP(w, r)
 			return
 		}
 		if r.ContentLength != 0 {
@@ -64,7 +68,7 @@ func (s *Server) routes() http.Handler {
 			return
 		}
 		mux.ServeHTTP(w, r)
-	}))
+	}))))
 }
 
 // reportPanics has the log tell of handlers that panic. The connection is cut,

@@ -60,6 +60,7 @@ type Server struct {
 	listener        net.Listener
 	metricsListener net.Listener // nil on the main port
 	draining        atomic.Bool
+	forms           *counter // that are being read
 }
 
 // New builds a server and binds its address. Clients that connect wait until
@@ -69,7 +70,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err := errors.Join(cfg.mistakes()...); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: newLogger(cfg.Stderr, cfg.LogLevel)}
+	s := &Server{cfg: cfg, log: newLogger(cfg.Stderr, cfg.LogLevel), forms: newCounter(maxForms)}
 	for _, step := range []func(context.Context) error{s.bind, s.open, s.assemble, s.prepare} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -85,6 +86,7 @@ func (s *Server) bind(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	l = newDoor(l, s.cfg.MaxConnectionsPerAddress, api.Proxies(s.cfg.TrustedProxies), s.log)
 	s.listener = l
 	s.cfg = s.cfg.at(l.Addr())
 	if s.listener, err = withTLS(l, s.cfg, s.log); err != nil {
@@ -103,7 +105,7 @@ func (s *Server) bind(ctx context.Context) error {
 
 // open opens the memory: the key and the database.
 func (s *Server) open(ctx context.Context) (err error) {
-	if err := s.cfg.makeDataDir(); err != nil {
+	if err := s.cfg.makeDataDir(s.log); err != nil {
 		return err
 	}
 	if s.key, err = encryptionKey(s.cfg, s.log); err != nil {
@@ -182,10 +184,17 @@ func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 // grace of the settings, and closes everything.
 func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	split, grpcServer, httpServer := newSplitter(s.listener), s.api.GRPC(), s.httpServer(ctx)
+	split, routes := newSplitter(s.listener), s.routes()
+	split.proxies = api.Proxies(s.cfg.TrustedProxies)
 	group.Go(split.Serve)
-	group.Go(func() error { return unlessClosed(grpcServer.Serve(split.grpc)) })
-	group.Go(func() error { return unlessClosed(httpServer.Serve(split.http)) })
+	servers := []edge{
+		{split.entrance, s.api.GRPC(maxStreams), s.httpServer(ctx, routes, maxStreams)},
+		{split.crowded, s.api.GRPC(crowdedStreams), s.httpServer(ctx, routes, crowdedStreams)},
+	}
+	for _, e := range servers {
+		group.Go(func() error { return unlessClosed(e.grpcServer.Serve(e.grpc)) })
+		group.Go(func() error { return unlessClosed(e.httpServer.Serve(e.http)) })
+	}
 	group.Go(func() error { return unlessCanceled(s.checker.Run(ctx)) })
 	group.Go(func() error { return s.issuer.Run(ctx, s.log) })
 	group.Go(func() error { return s.sts.Run(ctx) })
@@ -203,7 +212,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.log.Info("serving", "address", s.Addr().String(), "base_url", s.cfg.BaseURL, "version", Version())
 	group.Go(func() error {
 		<-ctx.Done()
-		s.drain(context.WithoutCancel(ctx), split, httpServer, grpcServer)
+		s.drain(context.WithoutCancel(ctx), split, servers)
 		return nil
 	})
 	err := group.Wait()
@@ -213,8 +222,15 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(err, s.Close())
 }
 
+// An edge is the pair of servers that connections are handed to.
+type edge struct {
+	entrance
+	grpcServer *grpc.Server
+	httpServer *http.Server
+}
+
 // drain stops accepting and waits for requests in flight.
-func (s *Server) drain(ctx context.Context, split *splitter, httpServer *http.Server, grpcServer *grpc.Server) {
+func (s *Server) drain(ctx context.Context, split *splitter, servers []edge) {
 	s.draining.Store(true)
 	s.log.Info("shutting down", "grace", s.cfg.ShutdownGrace.String())
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ShutdownGrace)
@@ -222,17 +238,19 @@ func (s *Server) drain(ctx context.Context, split *splitter, httpServer *http.Se
 	split.Close()
 	s.api.Drain()
 	var ended sync.WaitGroup
-	ended.Go(func() {
-		if err := httpServer.Shutdown(ctx); err != nil {
-			s.log.Warn("requests were cut off", "err", err)
-			httpServer.Close()
-		}
-	})
-	ended.Go(func() {
-		stop := context.AfterFunc(ctx, grpcServer.Stop)
-		defer stop()
-		grpcServer.GracefulStop()
-	})
+	for _, e := range servers {
+		ended.Go(func() {
+			if err := e.httpServer.Shutdown(ctx); err != nil {
+				s.log.Warn("requests were cut off", "err", err)
+				e.httpServer.Close()
+			}
+		})
+		ended.Go(func() {
+			stop := context.AfterFunc(ctx, e.grpcServer.Stop)
+			defer stop()
+			e.grpcServer.GracefulStop()
+		})
+	}
 	ended.Wait()
 }
 
@@ -250,14 +268,14 @@ func (s *Server) Close() error {
 	return s.store.Close()
 }
 
-func (s *Server) httpServer(ctx context.Context) *http.Server {
+func (s *Server) httpServer(ctx context.Context, routes http.Handler, streams int) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true) // to this server all is plaintext: TLS ends in its listener
 	return &http.Server{
-		Handler:           s.routes(),
+		Handler:           routes,
 		Protocols:         &protocols,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streams},
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,

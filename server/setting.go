@@ -58,6 +58,12 @@ func (s setting) set(text string) error {
 			return fmt.Errorf("%q is not true or false", text)
 		}
 		*p = b
+	case *int:
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("%q is not a whole number", text)
+		}
+		*p = n
 	case *time.Duration:
 		d, err := time.ParseDuration(text)
 		if err != nil {

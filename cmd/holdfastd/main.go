@@ -17,6 +17,7 @@ import (
 )
 
 func main() {
+	syscall.Umask(0o077) // whatever the process makes is its user's alone
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills
 	os.Exit(run(ctx, os.Args[1:]))

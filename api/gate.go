@@ -1,0 +1,122 @@
+package api
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"math"
+	"net/http"
+	"sync"
+
+	"google.golang.org/grpc"
+)
+
+// messagePrefix is what stands before every message of gRPC: whether it is
+// compressed, and its length in four bytes.
+const messagePrefix = 5
+
+// A gate is the body of a call over gRPC that came through net/http. grpc-go
+// reads such a body as fast as the client sends it, and keeps what nobody has
+// asked for. The gate lets a message through only when the chain asks for it, so
+// that what comes before waits in the client's window.
+type gate struct {
+	body io.ReadCloser
+
+	head []byte // of the message that is next, or its rest that has not been read
+	left int64  // bytes of the message that are to be read
+
+	mu     sync.Mutex
+	most   int64 // bytes of a message
+	asked  chan struct{}
+	closed chan struct{}
+	once   sync.Once
+}
+
+type gateKey struct{}
+
+// gateOf returns the gate of a call, or nil if it has none.
+func gateOf(ctx context.Context) *gate {
+	g, _ := ctx.Value(gateKey{}).(*gate)
+	return g
+}
+
+// Mixed serves calls over gRPC that come among other requests on a connection of
+// net/http. They need a server of GRPC.
+func Mixed(s *grpc.Server) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g := &gate{body: r.Body, asked: make(chan struct{}, 1), closed: make(chan struct{})}
+		ctx := context.WithValue(r.Context(), gateKey{}, g)
+		ctx = context.WithValue(ctx, stopKey{}, stop(g.shut))
+		r = r.WithContext(ctx)
+		r.Body = g
+		s.ServeHTTP(w, r)
+	})
+}
+
+// open lets the next message through, unless it has more bytes than most.
+func (g *gate) open(most int64) {
+	g.mu.Lock()
+	g.most = most
+	g.mu.Unlock()
+	select {
+	case g.asked <- struct{}{}:
+	default: // the one before has not come yet
+	}
+}
+
+// shut ends reading.
+func (g *gate) shut() {
+	g.once.Do(func() {
+		close(g.closed)
+		_ = g.body.Close() // net/http's never fails
+	})
+}
+
+// Close is of io.Closer.
+func (g *gate) Close() error {
+	g.shut()
+	return nil
+}
+
+// Read is of io.Reader.
+func (g *gate) Read(p []byte) (int, error) {
+	if len(g.head) == 0 && g.left == 0 {
+		if err := g.next(); err != nil {
+			return 0, err
+		}
+	}
+	if len(g.head) > 0 {
+		n := copy(p, g.head)
+		g.head = g.head[n:]
+		return n, nil
+	}
+	n, err := g.body.Read(p[:min(int64(len(p)), g.left)])
+	g.left -= int64(n)
+	return n, err
+}
+
+// next reads the prefix of the next message, and waits until it may come.
+func (g *gate) next() error {
+	head := make([]byte, messagePrefix)
+	switch n, err := io.ReadFull(g.body, head); {
+	case n == 0:
+		return err
+	case err != nil:
+		return io.ErrUnexpectedEOF
+	}
+	select {
+	case <-g.asked:
+	case <-g.closed:
+		return io.ErrUnexpectedEOF
+	}
+	g.mu.Lock()
+	most := g.most
+	g.mu.Unlock()
+	g.head, g.left = head, int64(binary.BigEndian.Uint32(head[1:]))
+	if g.left > most {
+		// grpc-go refuses it by its length, and does not wait for the rest.
+		binary.BigEndian.PutUint32(head[1:], math.MaxUint32)
+		g.left = 0
+	}
+	return nil
+}
