@@ -115,7 +115,7 @@ func versionQueries(ctx context.Context, o office, r *report) error {
 	}
 	var rates []float64
 	for range rounds + 1 {
-		rate, _, err := crowd(ctx, ask)
+		rate, _, err := crowd(ctx, roundTime, ask)
 		if err != nil {
 			return err
 		}

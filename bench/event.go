@@ -125,15 +125,27 @@ func (b *bench) side(ctx context.Context, e engine, name string) (*side, error) 
 	if err != nil {
 		return nil, err
 	}
-	v := &side{service: s, client: newClient(s.token), made: map[string]int{}}
+	v := newSide(s)
+	if err := v.makeFolders(ctx); err != nil {
+		return nil, errors.Join(err, s.stop())
+	}
+	return v, nil
+}
+
+func newSide(s *service) *side {
+	return &side{service: s, client: newClient(s.token), made: map[string]int{}}
+}
+
+// makeFolders makes groups directly under the organization.
+func (v *side) makeFolders(ctx context.Context) error {
 	for i := range eventFolders {
-		uid, err := v.post(ctx, "/iam/v2beta1/groups/"+string(s.org), fmt.Sprintf(`{"name": "f%d"}`, i))
+		uid, err := v.post(ctx, "/iam/v2beta1/groups/"+string(v.service.org), fmt.Sprintf(`{"name": "f%d"}`, i))
 		if err != nil {
-			return nil, errors.Join(err, s.stop())
+			return err
 		}
 		v.folders = append(v.folders, resource.UID(uid))
 	}
-	return v, nil
+	return nil
 }
 
 func (v *side) subscribe(ctx context.Context, folder resource.UID, sink string) error {

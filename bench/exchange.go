@@ -4,12 +4,9 @@ import (
 	"context"
 	"crypto"
 	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -75,27 +72,19 @@ func exchanges(ctx context.Context, b *bench, e engine, r *report) (err error) {
 
 // An exchange is the service without its listener, and an issuer it trusts.
 type exchange struct {
+	*platform
 	handler    http.Handler
 	issuer     *token.Issuer
 	checker    *authz.Checker
-	rsa        *rsa.PrivateKey
-	ec         *ecdsa.PrivateKey
-	url        string // of the issuer
 	identities []resource.UID
-	close      func()
 }
 
-func newExchange(ctx context.Context, s *store.Store) (x *exchange, err error) {
-	x = &exchange{}
-	if x.rsa, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
+func newExchange(ctx context.Context, s *store.Store) (*exchange, error) {
+	p, err := newPlatform(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if x.ec, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-		return nil, err
-	}
-	if x.url, x.close, err = serveHTTP(ctx, http.HandlerFunc(x.serveKeys)); err != nil {
-		return nil, err
-	}
+	x := &exchange{platform: p}
 	if err := x.populate(ctx, s); err != nil {
 		return nil, err
 	}
@@ -114,21 +103,6 @@ func serveHTTP(ctx context.Context, h http.Handler) (address string, stop func()
 	return "http://" + l.Addr().String(), func() { srv.Close() }, nil
 }
 
-func (x *exchange) serveKeys(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/keys" {
-		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, x.url, x.url+"/keys")
-		return
-	}
-	b64 := base64.RawURLEncoding.EncodeToString
-	point, err := x.ec.PublicKey.Bytes() // 4, X, Y
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	fmt.Fprintf(w, `{"keys":[{"kty":"RSA","kid":"RS256","n":%q,"e":"AQAB"},{"kty":"EC","kid":"ES256","crv":"P-256","x":%q,"y":%q}]}`,
-		b64(x.rsa.N.Bytes()), b64(point[1:33]), b64(point[33:]))
-}
-
 // populate adds an organization of identities that trust the issuer.
 func (x *exchange) populate(ctx context.Context, s *store.Store) error {
 	now := time.Now()
@@ -139,7 +113,7 @@ func (x *exchange) populate(ctx context.Context, s *store.Store) error {
 	for n := range workloads {
 		i := resource.Identity{
 			UID: org.NewChild(), Name: "workload", CreateTime: now, UpdateTime: now, LastSeenTime: now,
-			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: x.url, SubjectPattern: fmt.Sprintf(`repo:org(@\d+)?/app%d(@\d+)?:ref:refs/heads/main`, n)}},
+			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: x.url, SubjectPattern: jobPattern(n)}},
 		}
 		if err := s.InsertIdentity(ctx, i); err != nil {
 			return err
@@ -177,55 +151,28 @@ func (x *exchange) assemble(ctx context.Context, s *store.Store) (err error) {
 	return nil
 }
 
-// token signs a token as GitHub Actions has them.
-func (x *exchange) token(alg string, n int) (string, error) {
-	now := time.Now()
-	claims, err := json.Marshal(map[string]any{
-		"iss": x.url, "sub": fmt.Sprintf("repo:org/app%d:ref:refs/heads/main", n), "aud": baseURL, "jti": rand.Text(),
-		"iat": now.Unix(), "nbf": now.Unix(), "exp": now.Add(time.Hour).Unix(), "repository": "org/app", "repository_id": "1001",
-		"repository_owner": "org", "repository_owner_id": "2001", "ref": "refs/heads/main", "ref_type": "branch", "event_name": "push",
-		"sha": "0123456789abcdef0123456789abcdef01234567", "actor": "octavia", "workflow": "build", "run_id": "4001", "run_attempt": "1",
-		"workflow_ref": "org/app/.github/workflows/build.yml@refs/heads/main", "runner_environment": "github-hosted",
-	})
-	if err != nil {
-		return "", err
-	}
-	b64 := base64.RawURLEncoding.EncodeToString
-	input := b64([]byte(`{"alg":"`+alg+`","typ":"JWT","kid":"`+alg+`"}`)) + "." + b64(claims)
-	sum := sha256.Sum256([]byte(input))
-	if alg == "RS256" {
-		sig, err := rsa.SignPKCS1v15(nil, x.rsa, crypto.SHA256, sum[:])
-		return input + "." + b64(sig), err
-	}
-	p, q, err := ecdsa.Sign(rand.Reader, x.ec, sum[:])
-	if err != nil {
-		return "", err
-	}
-	return input + "." + b64(append(p.FillBytes(make([]byte, 32)), q.FillBytes(make([]byte, 32))...)), nil
-}
-
 // compare reports exchanges of tokens of an algorithm.
 func (x *exchange) compare(ctx context.Context, alg string, r *report) error {
 	bearers := make([]string, workloads)
 	forms := make([]string, workloads)
 	for n := range workloads {
 		var err error
-		if bearers[n], err = x.token(alg, n); err != nil {
+		if bearers[n], err = x.job(alg, n, baseURL); err != nil {
 			return err
 		}
 		forms[n] = url.Values{"aud": {baseURL}, "identity": {string(x.identities[n])}}.Encode()
 	}
-	next := make([]int, clients*8) // eight apart: clients do not share a cache line
-	pick := func(client int) int {
-		next[client*8]++
-		return (next[client*8]*clients + client) % workloads
+	numbers := make([]int, workloads)
+	for n := range numbers {
+		numbers[n] = n
 	}
+	picked := pick(numbers)
 	limit, err := x.limit(alg)
 	if err != nil {
 		return err
 	}
 	inside := func(ctx context.Context, client int) error {
-		n := pick(client)
+		n := picked(client)
 		q, err := exchangeRequest(ctx, "http://holdfast.test", forms[n], bearers[n])
 		if err != nil {
 			return err
@@ -254,7 +201,7 @@ func (x *exchange) compare(ctx context.Context, alg string, r *report) error {
 	c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
 	defer c.CloseIdleConnections()
 	p, err = race(ctx, func(ctx context.Context, client int) error {
-		n := pick(client)
+		n := picked(client)
 		q, err := exchangeRequest(ctx, address, forms[n], bearers[n])
 		if err != nil {
 			return err

@@ -84,12 +84,12 @@ func readAll(ctx context.Context, s *service, uids []resource.UID) error {
 	})
 }
 
-// pick spreads the requests of all clients over the groups.
-func pick(uids []resource.UID) func(client int) resource.UID {
+// pick spreads the requests of all clients over what there is to ask for.
+func pick[T any](all []T) func(client int) T {
 	next := make([]int, clients*8) // eight apart: clients do not share a cache line
-	return func(client int) resource.UID {
+	return func(client int) T {
 		next[client*8]++
-		return uids[(next[client*8]*clients+client)%len(uids)]
+		return all[(next[client*8]*clients+client)%len(all)]
 	}
 }
 
@@ -190,7 +190,7 @@ func getGRPC(ctx context.Context, s *service, some sample, r *report) error {
 func whereOf(ctx context.Context, r *report, what string, f func(context.Context, int) error) (profile, error) {
 	p, err := profiled(func() error {
 		for range profiledRounds {
-			if _, _, err := crowd(ctx, f); err != nil {
+			if _, _, err := crowd(ctx, roundTime, f); err != nil {
 				return err
 			}
 		}
@@ -236,7 +236,7 @@ func encoding(ctx context.Context, s *service, r *report) error {
 		_, _, err := c.do(ctx, http.MethodGet, address, "")
 		return err
 	}
-	rate, _, err := crowd(ctx, list)
+	rate, _, err := crowd(ctx, roundTime, list)
 	if err != nil {
 		return err
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// What is measured must be what the store would have written itself.
-func TestADatasetIsAsTheStoreWouldHaveWrittenIt(t *testing.T) {
+// eachEngine runs a test with a bench on each engine that is at hand.
+func eachEngine(t *testing.T, f func(t *testing.T, b *bench, e engine)) {
 	for _, name := range []string{"sqlite", "postgres"} {
 		t.Run(name, func(t *testing.T) {
 			if name == "postgres" && os.Getenv("HOLDFAST_TEST_POSTGRES") == "" {
@@ -33,14 +33,21 @@ func TestADatasetIsAsTheStoreWouldHaveWrittenIt(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			d, err := b.bindings(t.Context(), e, 2000)
-			if err != nil {
-				t.Fatal(err)
-			}
-			checkDataset(t, d)
-			checkIndexes(t, e, d)
+			f(t, b, e)
 		})
 	}
+}
+
+// What is measured must be what the store would have written itself.
+func TestADatasetIsAsTheStoreWouldHaveWrittenIt(t *testing.T) {
+	eachEngine(t, func(t *testing.T, b *bench, e engine) {
+		d, err := b.bindings(t.Context(), e, 2000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkDataset(t, d)
+		checkIndexes(t, e, d)
+	})
 }
 
 // checkDataset fails the test if the store finds anything wrong with d.

@@ -2,9 +2,12 @@
 // ratio to a baseline of the same run, so that the machine does not matter.
 //
 // Measured and baseline take turns (a, b, a, b, …) and medians are compared. The
-// servers, the baselines and their clients share this process; PostgreSQL is
-// the server that HOLDFAST_TEST_POSTGRES names, as make bench sets it. It exits
-// with 1 if a target is missed.
+// servers, the baselines and their clients share this process, unless a section
+// says otherwise; PostgreSQL is the server that HOLDFAST_TEST_POSTGRES names, as
+// make bench sets it. It exits with 1 if a target is missed.
+//
+// With -against PATH, the holdfastd of an earlier version is the baseline of this
+// one: exchange, check and pull must not be slower.
 package main
 
 import (
@@ -14,6 +17,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"regexp"
 	"slices"
@@ -45,6 +49,7 @@ type bench struct {
 	only    *regexp.Regexp
 	keep    string // where datasets outlive the run, or ""
 	osv     string // a zip of real records to make advisories from, or ""
+	against string // the holdfastd of an earlier version, or ""
 
 	folder   string    // of this run's files
 	progress io.Writer // what is going on
@@ -68,6 +73,7 @@ var sections = []section{
 	{"registry", registries},
 	{"advisories", advisoriesSection},
 	{"signin", signIns},
+	{"against", againstEarlier},
 }
 
 func run(ctx context.Context, args []string, out, progress io.Writer) (err error) {
@@ -128,8 +134,9 @@ func parse(args []string, progress io.Writer) (*bench, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(progress)
 	engines := flags.String("engines", "sqlite,postgres", "the `databases` to measure on")
-	only := flags.String("only", "", "measure only the sections that match this `regexp`: lists, get, check, write, exchange, events, versions, registry, advisories, signin, start")
+	only := flags.String("only", "", "measure only the sections that match this `regexp`: lists, get, check, write, exchange, events, versions, registry, advisories, signin, start, against")
 	flags.StringVar(&b.osv, "osv", "", "`zip` of OSV records to make advisories from; made up otherwise")
+	flags.StringVar(&b.against, "against", "", "`holdfastd` of an earlier version, for the section against: exchange, check and pull beside it")
 	flags.IntVar(&b.rows, "rows", 1_000_000, "`how many` groups, and bindings, the big datasets have")
 	flags.StringVar(&b.keep, "keep", "", "`folder` to keep loaded datasets in for the next run (PostgreSQL keeps its own: set HOLDFAST_TEST_POSTGRES)")
 	if err := flags.Parse(args); err != nil {
@@ -137,6 +144,11 @@ func parse(args []string, progress io.Writer) (*bench, error) {
 	}
 	b.engines = strings.Split(*engines, ",")
 	var err error
+	if b.against != "" {
+		if b.against, err = exec.LookPath(b.against); err != nil { // now, not after the other sections
+			return nil, fmt.Errorf("-against: %w", err)
+		}
+	}
 	if b.only, err = regexp.Compile(*only); err != nil {
 		return nil, fmt.Errorf("-only: %w", err)
 	}

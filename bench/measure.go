@@ -73,13 +73,18 @@ type rates struct {
 // turns. Each is the first every other time: what the database does now and then
 // is not to meet the same one always.
 func race(ctx context.Context, a, b func(ctx context.Context, client int) error) (rates, error) {
+	return raceOf(ctx, rounds, roundTime, a, b)
+}
+
+// raceOf is a race of n rounds, in which each has a turn of this length.
+func raceOf(ctx context.Context, n int, length time.Duration, a, b func(ctx context.Context, client int) error) (rates, error) {
 	var as, bs, ratios []float64
 	var cpuA, cpuB []time.Duration
-	for i := range rounds + 1 {
+	for i := range n + 1 {
 		var ra, rb float64
 		var ca, cb time.Duration
-		first := func() (err error) { ra, ca, err = crowd(ctx, a); return err }
-		second := func() (err error) { rb, cb, err = crowd(ctx, b); return err }
+		first := func() (err error) { ra, ca, err = crowd(ctx, length, a); return err }
+		second := func() (err error) { rb, cb, err = crowd(ctx, length, b); return err }
 		if i%2 == 1 {
 			first, second = second, first
 		}
@@ -98,13 +103,13 @@ func race(ctx context.Context, a, b func(ctx context.Context, client int) error)
 	return rates{median(as), median(bs), median(ratios), median(cpuA), median(cpuB)}, nil
 }
 
-// crowd is one round: it returns how often f was done per second, and the
+// crowd is one turn: it returns how often f was done per second, and the
 // processor time of this process for each.
-func crowd(ctx context.Context, f func(ctx context.Context, client int) error) (rate float64, cpu time.Duration, _ error) {
+func crowd(ctx context.Context, length time.Duration, f func(ctx context.Context, client int) error) (rate float64, cpu time.Duration, _ error) {
 	var done atomic.Int64
 	begin, used := time.Now(), processorTime()
 	err := together(clients, func(client int) error {
-		for time.Since(begin) < roundTime {
+		for time.Since(begin) < length {
 			if err := f(ctx, client); err != nil {
 				return err
 			}

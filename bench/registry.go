@@ -57,6 +57,9 @@ func registries(ctx context.Context, b *bench, e engine, r *report) (err error) 
 	return nil
 }
 
+// smallLayer is the layer of a small image.
+const smallLayer = "a layer"
+
 func digestOf(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
 
 // layers pushes and pulls big layers in turns, each a new one.
@@ -92,7 +95,7 @@ func layers(ctx context.Context, ours, theirs *depot, r *report) error {
 // small pushes two little blobs, and returns manifests of them: each is new.
 func small(ctx context.Context, d *depot, repo string) (func() []byte, error) {
 	var parts []string
-	for _, content := range []string{`{"architecture":"amd64","os":"linux"}`, "a layer"} {
+	for _, content := range []string{`{"architecture":"amd64","os":"linux"}`, smallLayer} {
 		digest := digestOf([]byte(content))
 		if err := d.pushBlob(ctx, repo, bytes.NewReader([]byte(content)), func() string { return digest }); err != nil {
 			return nil, err

@@ -26,6 +26,7 @@ type depot struct {
 	http    *http.Client
 	token   string       // for the registry; "" where everybody may
 	api     string       // for the API; "" where there is none
+	refresh string       // for the next token of the API; likewise
 	prefix  string       // of the names of repos
 	org     resource.UID // that they are in
 }
@@ -78,12 +79,18 @@ func (d *depot) stop() error {
 	return err
 }
 
-// ours starts holdfastd on the database at url, with its own settings.
+// ours starts the holdfastd of this repository on the database at url.
 func (b *bench) ours(ctx context.Context, url string) (*depot, error) {
-	program, err := b.build(ctx, ".", program)
+	binary, err := b.build(ctx, ".", program)
 	if err != nil {
 		return nil, err
 	}
+	return b.holdfastd(ctx, binary, url)
+}
+
+// holdfastd starts a holdfastd in dev mode on the database at url, with its own
+// settings.
+func (b *bench) holdfastd(ctx context.Context, binary, url string) (*depot, error) {
 	folder, err := b.dataFolder()
 	if err != nil {
 		return nil, err
@@ -92,7 +99,7 @@ func (b *bench) ours(ctx context.Context, url string) (*depot, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, program, "--dev", "--listen", address, "--data-dir", folder, "--database", url)
+	cmd := exec.CommandContext(ctx, binary, "--dev", "--listen", address, "--data-dir", folder, "--database", url)
 	d, err := b.start(ctx, address, "/readyz", cmd)
 	if err != nil {
 		return nil, err
@@ -102,12 +109,14 @@ func (b *bench) ours(ctx context.Context, url string) (*depot, error) {
 		return nil, errors.Join(err, d.stop())
 	}
 	var dev struct {
-		Token, RegistryToken string
-		Organization         resource.UID `json:"organizationUid"`
+		Token, RegistryToken, RefreshToken string
+		Organization                       resource.UID `json:"organizationUid"`
 	}
-	err = json.Unmarshal(text, &dev)
-	d.token, d.api, d.org, d.prefix = dev.RegistryToken, dev.Token, dev.Organization, "dev/"
-	return d, err
+	if err := json.Unmarshal(text, &dev); err != nil {
+		return nil, errors.Join(err, d.stop())
+	}
+	d.token, d.api, d.refresh, d.org, d.prefix = dev.RegistryToken, dev.Token, dev.RefreshToken, dev.Organization, "dev/"
+	return d, nil
 }
 
 // stock starts distribution as its own example has it: on its filesystem
@@ -217,4 +226,30 @@ func (d *depot) memory(line string) (int64, error) {
 // forgetPeak makes the process begin anew with VmHWM.
 func (d *depot) forgetPeak() error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", d.cmd.Process.Pid), []byte("5"), 0)
+}
+
+// clockTick is the unit of processor time in /proc: Linux has 100 in a second for
+// programs, whatever it counts with itself.
+const clockTick = time.Second / 100
+
+// processor is the processor time that the process has used.
+func (d *depot) processor() (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	const user, system = 11, 12 // after the name, which is in parentheses
+	values := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(values) <= system {
+		return 0, errors.New("no processor time in the status of the process")
+	}
+	var ticks time.Duration
+	for _, v := range []string{values[user], values[system]} {
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err != nil {
+			return 0, err
+		}
+		ticks += time.Duration(n)
+	}
+	return ticks * clockTick, nil
 }

@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+)
+
+const (
+	// notSlower is the share of the earlier version's rate that this one has to
+	// reach. The rest is for the noise of one run.
+	notSlower = 0.95
+
+	// Many short turns: what else the machine does then meets both alike. With
+	// race's own, one program beside itself came out anywhere from 0.77 to 1.04
+	// on a busy machine.
+	againstRounds = 200
+	againstTurn   = 50 * time.Millisecond
+)
+
+// againstEarlier compares this version with the earlier one that -against names.
+// Both run in processes of their own, on databases of their own that were prepared
+// alike, and each has nothing to do while the other is measured.
+func againstEarlier(ctx context.Context, b *bench, e engine, r *report) (err error) {
+	if b.against == "" {
+		r.note("Not compared with an earlier version: -against PATH names its holdfastd.")
+		return nil
+	}
+	present, err := b.build(ctx, ".", program)
+	if err != nil {
+		return err
+	}
+	p, err := newPlatform(ctx)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	var releases [2]*release
+	for i, of := range []struct{ dataset, binary string }{{"against_new", present}, {"against_old", b.against}} {
+		if releases[i], err = b.release(ctx, e, of.dataset, of.binary, p); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, releases[i].stop()) }()
+	}
+	for _, t := range tasks {
+		if err := t.compare(ctx, releases, r); err != nil {
+			return err
+		}
+	}
+	refreshed, err := alternate(ctx, releases[0].refreshToken, releases[1].refreshToken)
+	if err != nil {
+		return err
+	}
+	r.slower("against: refresh, one session", refreshed, 0)
+	return nil
+}
+
+// A task is a request that clients of both releases send.
+type task struct {
+	what  string
+	least float64 // of the earlier version's rate; 0 for no target
+	of    func(*release) func(ctx context.Context, client int) error
+}
+
+var tasks = []task{
+	{"exchange, by subject", notSlower, func(v *release) func(context.Context, int) error { return v.exchange(v.bySubject) }},
+	{"exchange, by pattern", notSlower, func(v *release) func(context.Context, int) error { return v.exchange(v.byPattern) }},
+	{"exchange, through a provider", 0, func(v *release) func(context.Context, int) error { return v.exchange(v.byProvider) }},
+	{"check, GET of a group", notSlower, (*release).getGroup},
+	{"check, GetGroup over gRPC", notSlower, (*release).getGroupGRPC},
+	{"pull, GET of a manifest by tag", notSlower, (*release).getManifest},
+	{"pull, GET of a small blob", notSlower, (*release).getBlob},
+}
+
+// compare reports the rates of both releases, and the processor time of their
+// servers for each request, which depends less on what else the machine does.
+func (t task) compare(ctx context.Context, releases [2]*release, r *report) error {
+	var do [2]func(context.Context, int) error
+	var done [2]atomic.Int64
+	var used [2]time.Duration
+	for i, v := range releases {
+		one := t.of(v)
+		do[i] = func(ctx context.Context, client int) error {
+			done[i].Add(1)
+			return one(ctx, client)
+		}
+		var err error
+		if used[i], err = v.processor(); err != nil {
+			return err
+		}
+	}
+	p, err := raceOf(ctx, againstRounds, againstTurn, do[0], do[1])
+	if err != nil {
+		return err
+	}
+	r.faster("against: "+t.what, p, t.least)
+	for i, v := range releases {
+		now, err := v.processor()
+		if err != nil {
+			return err
+		}
+		used[i] = (now - used[i]) / time.Duration(max(done[i].Load(), 1))
+	}
+	each := pair{a: used[0], b: used[1], ratio: float64(used[0]) / float64(used[1])}
+	r.slower("against: "+t.what+", processor time of the server", each, 0)
+	return nil
+}
+
+// exchange exchanges tokens that were signed beforehand.
+func (v *release) exchange(all []credential) func(context.Context, int) error {
+	next := pick(all)
+	return func(ctx context.Context, client int) error {
+		_, err := v.exchangeOne(ctx, next(client))
+		return err
+	}
+}
+
+// getGroup reads groups with tokens that the server has seen before.
+func (v *release) getGroup() func(context.Context, int) error {
+	next := pick(v.readers)
+	return func(ctx context.Context, client int) error {
+		q := next(client)
+		_, _, err := v.do(ctx, http.StatusOK, http.MethodGet, "/iam/v2beta1/groups/"+q.group, nil, "Authorization", "Bearer "+q.token)
+		return err
+	}
+}
+
+func (v *release) getGroupGRPC() func(context.Context, int) error {
+	next := pick(v.readers)
+	groups := iampb.NewGroupsServiceClient(v.conn)
+	return func(ctx context.Context, client int) error {
+		q := next(client)
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+q.token)
+		_, err := groups.GetGroup(ctx, &iampb.GetGroupRequest{Uid: q.group})
+		return err
+	}
+}
+
+func (v *release) getManifest() func(context.Context, int) error {
+	return v.pull("manifests/"+pulledTag, "Accept", ociImage)
+}
+
+func (v *release) getBlob() func(context.Context, int) error {
+	return v.pull("blobs/" + digestOf([]byte(smallLayer)))
+}
+
+// pull reads something of the image with a token for the registry.
+func (v *release) pull(what string, headers ...string) func(context.Context, int) error {
+	path := "/v2/" + v.prefix + pulledRepo + "/" + what
+	return func(ctx context.Context, _ int) error {
+		_, _, err := v.do(ctx, http.StatusOK, http.MethodGet, path, nil, headers...)
+		return err
+	}
+}
+
+// refreshToken takes the next tokens of the session of dev mode. A refresh token
+// is good once, so there is one client.
+func (v *release) refreshToken(ctx context.Context, _ int) error {
+	path := "/sts/exchange_refresh_token?" + url.Values{"aud": {v.url()}}.Encode()
+	_, text, err := v.do(ctx, http.StatusOK, http.MethodPost, path, nil, "Authorization", "Bearer "+v.refresh)
+	if err != nil {
+		return err
+	}
+	var got struct{ RefreshToken struct{ Token string } }
+	err = json.Unmarshal(text, &got)
+	v.refresh = got.RefreshToken.Token
+	return err
+}

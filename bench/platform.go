@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// A platform is an issuer of tokens for workloads and people. It serves its keys,
+// whose ids are the names of their algorithms, until it is closed.
+type platform struct {
+	rsa   *rsa.PrivateKey
+	ec    *ecdsa.PrivateKey
+	url   string
+	close func()
+}
+
+func newPlatform(ctx context.Context) (p *platform, err error) {
+	p = &platform{}
+	if p.rsa, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
+		return nil, err
+	}
+	if p.ec, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return nil, err
+	}
+	p.url, p.close, err = serveHTTP(ctx, http.HandlerFunc(p.serveKeys))
+	return p, err
+}
+
+func (p *platform) serveKeys(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/keys" {
+		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, p.url, p.url+"/keys")
+		return
+	}
+	b64 := base64.RawURLEncoding.EncodeToString
+	point, err := p.ec.PublicKey.Bytes() // 4, X, Y
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	fmt.Fprintf(w, `{"keys":[{"kty":"RSA","kid":"RS256","n":%q,"e":"AQAB"},{"kty":"EC","kid":"ES256","crv":"P-256","x":%q,"y":%q}]}`,
+		b64(p.rsa.N.Bytes()), b64(point[1:33]), b64(point[33:]))
+}
+
+// jobSubject is the subject of the tokens of the n-th workload.
+func jobSubject(n int) string { return fmt.Sprintf("repo:org/app%d:ref:refs/heads/main", n) }
+
+// jobPattern matches that subject, also where GitHub adds the ids of owner and
+// repository.
+func jobPattern(n int) string {
+	return fmt.Sprintf(`repo:org(@\d+)?/app%d(@\d+)?:ref:refs/heads/main`, n)
+}
+
+// job signs a new token of the n-th workload, as GitHub Actions has them.
+func (p *platform) job(alg string, n int, audience string) (string, error) {
+	return p.sign(alg, map[string]any{
+		"sub": jobSubject(n), "aud": audience, "repository": "org/app", "repository_id": "1001",
+		"repository_owner": "org", "repository_owner_id": "2001", "ref": "refs/heads/main", "ref_type": "branch", "event_name": "push",
+		"sha": "0123456789abcdef0123456789abcdef01234567", "actor": "octavia", "workflow": "build", "run_id": "4001", "run_attempt": "1",
+		"workflow_ref": "org/app/.github/workflows/build.yml@refs/heads/main", "runner_environment": "github-hosted",
+	})
+}
+
+// sign signs a token of these claims, which it adds the issuer, an id and an
+// hour to.
+func (p *platform) sign(alg string, claims map[string]any) (string, error) {
+	now := time.Now()
+	claims["iss"], claims["jti"] = p.url, rand.Text()
+	claims["iat"], claims["nbf"], claims["exp"] = now.Unix(), now.Unix(), now.Add(time.Hour).Unix()
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		return "", err
+	}
+	b64 := base64.RawURLEncoding.EncodeToString
+	input := b64([]byte(`{"alg":"`+alg+`","typ":"JWT","kid":"`+alg+`"}`)) + "." + b64(payload)
+	sum := sha256.Sum256([]byte(input))
+	if alg == "RS256" {
+		sig, err := rsa.SignPKCS1v15(nil, p.rsa, crypto.SHA256, sum[:])
+		return input + "." + b64(sig), err
+	}
+	r, s, err := ecdsa.Sign(rand.Reader, p.ec, sum[:])
+	if err != nil {
+		return "", err
+	}
+	return input + "." + b64(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...)), nil
+}
