@@ -21,7 +21,7 @@ import (
 // 1. Nothing that comes through another's provider can use a grant, whatever its
 // issuer says.
 func TestAttackTakeover(t *testing.T) {
-	eachAttacked(t, func(t *testing.T, w *attacked) {
+	eachTenants(t, func(t *testing.T, w *tenants) {
 		admin := w.worker(t, w.folder, "folder admin", capabilitiespb.Capability_CAP_IAM_IDENTITY_PROVIDERS_CREATE,
 			capabilitiespb.Capability_CAP_IAM_ROLE_BINDINGS_CREATE, capabilitiespb.Capability_CAP_IAM_GROUP_INVITES_CREATE)
 		bare := w.role(t, w.folder, "bare", capabilitiespb.Capability_CAP_IAM_GROUP_INVITES_CREATE)
@@ -67,7 +67,7 @@ func TestAttackTakeover(t *testing.T) {
 // The honest counterpart of 1: people work through their own organization's
 // provider, and where they were invited.
 func TestHonestProviders(t *testing.T) {
-	eachAttacked(t, func(t *testing.T, w *attacked) {
+	eachTenants(t, func(t *testing.T, w *tenants) {
 		c, carol := w.organization(t, "c", "carol") // it has no provider
 		ofB := w.provide(t, w.mallory, w.b, "client-b", nil)
 		inB := w.join(t, w.mallory, w.b, ownerRole, w.idToken("ann", "client-b"))
@@ -106,7 +106,7 @@ func TestHonestProviders(t *testing.T) {
 
 // 2. Whoever changes what a provider believes must hold what its mappings give.
 func TestAttackProviderEdit(t *testing.T) {
-	eachAttacked(t, func(t *testing.T, w *attacked) {
+	eachTenants(t, func(t *testing.T, w *tenants) {
 		w.allowed(t, w.Token, &iampb.CreateExternalGroupRoleMappingRequest{
 			Parent: w.idp, ExternalGroupRoleMapping: &iampb.ExternalGroupRoleMapping{ExternalGroupId: "bosses", RoleUid: ownerRole},
 		})
@@ -139,7 +139,7 @@ func TestAttackProviderEdit(t *testing.T) {
 // changes, and its people are new people until an owner says otherwise (14: and
 // the secret of before is not told to the new issuer).
 func TestAttackProviderBelief(t *testing.T) {
-	eachAttacked(t, func(t *testing.T, w *attacked) {
+	eachTenants(t, func(t *testing.T, w *tenants) {
 		ann := w.through(t, "HTTP", w.idp, w.idToken("ann", "client-a"))
 		rechristen := func(client, secret string, keep bool) *iampb.UpdateIdentityProviderRequest {
 			r := masked(&iampb.IdentityProvider{Uid: w.idp, Configuration: &iampb.IdentityProvider_Oidc{Oidc: &iampb.IdentityProvider_OIDC{
@@ -178,7 +178,7 @@ func TestAttackProviderBelief(t *testing.T) {
 
 // 3. What one may become is followed through identities that trust our own issuer.
 func TestAttackChain(t *testing.T) {
-	eachAttacked(t, func(t *testing.T, w *attacked) {
+	eachTenants(t, func(t *testing.T, w *tenants) {
 		trusting := func(subject string) func(*iampb.Identity_ClaimMatch) {
 			return func(m *iampb.Identity_ClaimMatch) {
 				m.Sub = &iampb.Identity_ClaimMatch_Subject{Subject: subject}
@@ -225,7 +225,7 @@ func TestAttackChain(t *testing.T) {
 
 // 4. A one-time link opens what its maker may do when it is followed.
 func TestAttackOutlivedLink(t *testing.T) {
-	eachAttacked(t, func(t *testing.T, w *attacked) {
+	eachTenants(t, func(t *testing.T, w *tenants) {
 		helper := w.worker(t, w.a, "helper", capabilitiespb.Capability_CAP_IAM_IDENTITY_UPDATE, capabilitiespb.Capability_CAP_IAM_IDENTITY_CREATE, capabilitiespb.Capability_CAP_IAM_IDENTITY_LIST)
 		made := must[*signinpb.CreateAccountResponse](t, w.overGRPC, helper, &signinpb.CreateAccountRequest{Parent: w.a, Account: &signinpb.Account{Email: "new@example.test"}})
 		uid := made.GetAccount().GetUid()
@@ -247,7 +247,7 @@ func TestAttackOutlivedLink(t *testing.T) {
 
 // follow opens a one-time link in a browser, without setting a password, and
 // returns the status of the page.
-func (w *attacked) follow(t *testing.T, link string) int {
+func (w *tenants) follow(t *testing.T, link string) int {
 	t.Helper()
 	u, err := url.Parse(link)
 	if err != nil {
@@ -276,7 +276,7 @@ func (w *attacked) follow(t *testing.T, link string) int {
 
 // 5. A mapping gives no role where its maker could not.
 func TestAttackMappingScope(t *testing.T) {
-	eachAttacked(t, func(t *testing.T, w *attacked) {
+	eachTenants(t, func(t *testing.T, w *tenants) {
 		admin := w.worker(t, w.folder, "admin", capabilitiespb.Capability_CAP_IAM_IDENTITY_PROVIDERS_CREATE, capabilitiespb.Capability_CAP_IAM_ROLE_BINDINGS_CREATE)
 		bare := w.role(t, w.a, "bare", capabilitiespb.Capability_CAP_IAM_ROLE_BINDINGS_CREATE)
 		idp := w.provide(t, admin, w.folder, "client-f", func(p *iampb.IdentityProvider) { p.DefaultRole = bare })
@@ -293,7 +293,7 @@ func TestAttackMappingScope(t *testing.T) {
 
 // 6. A folder's provider does not speak for its organization.
 func TestAttackFolderProvider(t *testing.T) {
-	eachAttacked(t, func(t *testing.T, w *attacked) {
+	eachTenants(t, func(t *testing.T, w *tenants) {
 		w.provide(t, w.Token, w.folder, "client-f", func(p *iampb.IdentityProvider) { p.Name = "only the folder" })
 		page := w.send(t, "", http.MethodGet, "/oauth?idp_id=dev", "")
 		if strings.Contains(page.body, "only the folder") {
@@ -326,7 +326,7 @@ func TestAttackFolderProvider(t *testing.T) {
 
 // 7. An e-mail address that anybody's provider has verified is not verified to us.
 func TestAttackVerifiedEmail(t *testing.T) {
-	eachAttacked(t, func(t *testing.T, w *attacked) {
+	eachTenants(t, func(t *testing.T, w *tenants) {
 		idToken := w.issuer.token(map[string]any{"sub": "pat", "aud": "client-a", "email": "ceo@victim.example", "email_verified": true})
 		w.join(t, w.Token, w.a, viewer, idToken)
 		claims := said(t, w.through(t, "HTTP", w.idp, idToken))
@@ -338,7 +338,7 @@ func TestAttackVerifiedEmail(t *testing.T) {
 
 // 8. Another organization cannot keep a workload by making it an owner.
 func TestAttackUndeletable(t *testing.T) {
-	eachAttacked(t, func(t *testing.T, w *attacked) {
+	eachTenants(t, func(t *testing.T, w *tenants) {
 		robot := w.robot(t, w.a, "robot")
 		w.refused(t, "another's workload as owner", w.mallory, &iampb.CreateRoleBindingRequest{
 			Parent: w.b, RoleBinding: &iampb.RoleBinding{IdentityUid: robot, RoleUid: ownerRole},
@@ -354,7 +354,7 @@ func TestAttackUndeletable(t *testing.T) {
 
 // 10. A token that was assumed with one of ours ends with it, and with its session.
 func TestAttackAssumedOutlives(t *testing.T) {
-	eachAttacked(t, func(t *testing.T, w *attacked) {
+	eachTenants(t, func(t *testing.T, w *tenants) {
 		assumed := w.workload(t, w.AuthURL, func(m *iampb.Identity_ClaimMatch) {
 			m.Sub = &iampb.Identity_ClaimMatch_Subject{Subject: string(w.Owner)}
 			m.Aud = &iampb.Identity_ClaimMatch_Audience{Audience: w.BaseURL}
@@ -393,7 +393,7 @@ func TestAttackAssumedOutlives(t *testing.T) {
 }
 
 // refresh uses a refresh token and returns the access token.
-func (w *attacked) refresh(t *testing.T, refresh string) string {
+func (w *tenants) refresh(t *testing.T, refresh string) string {
 	t.Helper()
 	r := w.send(t, refresh, http.MethodPost, "/sts/exchange_refresh_token?aud="+url.QueryEscape(w.BaseURL), "")
 	var got struct{ Token struct{ Token string } }
@@ -405,7 +405,7 @@ func (w *attacked) refresh(t *testing.T, refresh string) string {
 
 // 12. What is about the person needs a token that is not narrowed.
 func TestAttackNarrowed(t *testing.T) {
-	eachAttacked(t, func(t *testing.T, w *attacked) {
+	eachTenants(t, func(t *testing.T, w *tenants) {
 		var list resource.Capabilities
 		list.Add(resource.GroupsList)
 		narrowed := map[string]string{
@@ -457,7 +457,7 @@ func TestAttackNarrowed(t *testing.T) {
 
 // 13. act names no issuer that did not vouch: the identity's own keys did.
 func TestAttackStaticKeysAct(t *testing.T) {
-	eachAttacked(t, func(t *testing.T, w *attacked) {
+	eachTenants(t, func(t *testing.T, w *tenants) {
 		uid := w.identify(t, &iampb.Identity{Name: "keys", Relationship: &iampb.Identity_StaticKeys_{StaticKeys: &iampb.Identity_StaticKeys{
 			Issuer: "https://accounts.google.com", Subject: "job", IssuerKeys: string(fakeKeySet()),
 		}}})
@@ -471,7 +471,7 @@ func TestAttackStaticKeysAct(t *testing.T) {
 
 // 15. A binding shows of its identity what the caller may see anyway.
 func TestAttackHydration(t *testing.T) {
-	eachAttacked(t, func(t *testing.T, w *attacked) {
+	eachTenants(t, func(t *testing.T, w *tenants) {
 		robot := w.robot(t, w.a, "secret robot")
 		absent := w.a + "/0123456789abcdef"
 		secrets := []string{"secret robot", "https://", "job", "ann", w.issuer.url}
@@ -509,7 +509,7 @@ func TestAttackHydration(t *testing.T) {
 }
 
 // child2 is child for b's owner.
-func (w *attacked) child2(t *testing.T, parent, name string) string {
+func (w *tenants) child2(t *testing.T, parent, name string) string {
 	t.Helper()
 	return must[*iampb.Group](t, w.overGRPC, w.mallory, &iampb.CreateGroupRequest{Parent: parent, Group: &iampb.Group{Name: name}}).GetUid()
 }

@@ -23,9 +23,9 @@ import (
 
 var ownerRole = string(resource.OwnerRole)
 
-// An attacked is a server with the organization a, whose people an issuer knows,
+// tenants is a server with the organization a, whose people an issuer knows,
 // and the organization b, which belongs to somebody else.
-type attacked struct {
+type tenants struct {
 	*world
 	issuer  *fakeIssuer
 	a, b    string // organizations
@@ -35,12 +35,12 @@ type attacked struct {
 	ann     string // an owner of a, whom the provider knows as ann
 }
 
-// eachAttacked runs f against a new server over every engine.
-func eachAttacked(t *testing.T, f func(t *testing.T, w *attacked)) {
+// eachTenants runs f against a new server over every engine.
+func eachTenants(t *testing.T, f func(t *testing.T, w *tenants)) {
 	t.Helper()
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, server *world) {
-		w := &attacked{world: server, issuer: newFakeIssuer(t, server), a: string(server.Organization)}
+		w := &tenants{world: server, issuer: newFakeIssuer(t, server), a: string(server.Organization)}
 		w.folder = w.child(t, w.a, "folder")
 		w.b, w.mallory = w.organization(t, "b", "mallory")
 		w.idp = w.provide(t, w.Token, w.a, "client-a", nil)
@@ -51,7 +51,7 @@ func eachAttacked(t *testing.T, f func(t *testing.T, w *attacked)) {
 
 // organization makes one that belongs to nobody but a person of that name, and
 // returns it and the person's token.
-func (w *attacked) organization(t *testing.T, name, person string) (uid, bearer string) {
+func (w *tenants) organization(t *testing.T, name, person string) (uid, bearer string) {
 	t.Helper()
 	owner := resource.UserUID("https://people.example", person)
 	uid = w.child(t, "", name)
@@ -67,7 +67,7 @@ func (w *attacked) organization(t *testing.T, name, person string) (uid, bearer 
 }
 
 // provide makes an identity provider of the issuer in a group.
-func (w *attacked) provide(t *testing.T, bearer, group, client string, change func(*iampb.IdentityProvider)) string {
+func (w *tenants) provide(t *testing.T, bearer, group, client string, change func(*iampb.IdentityProvider)) string {
 	t.Helper()
 	p := provider("idp")
 	p.GetOidc().Issuer, p.GetOidc().ClientId = w.issuer.url, client
@@ -78,7 +78,7 @@ func (w *attacked) provide(t *testing.T, bearer, group, client string, change fu
 }
 
 // idToken is what the issuer says of a subject to a client; more are claims.
-func (w *attacked) idToken(subject, client string, more ...string) string {
+func (w *tenants) idToken(subject, client string, more ...string) string {
 	claims := map[string]any{"sub": subject, "aud": client}
 	for i := 0; i+1 < len(more); i += 2 {
 		claims[more[i]] = more[i+1]
@@ -88,7 +88,7 @@ func (w *attacked) idToken(subject, client string, more ...string) string {
 
 // join invites whoever is behind a token into a group, as bearer, and returns the
 // uid of who came.
-func (w *attacked) join(t *testing.T, bearer, group, role, newcomer string) string {
+func (w *tenants) join(t *testing.T, bearer, group, role, newcomer string) string {
 	t.Helper()
 	i := must[*iampb.GroupInvite](t, w.overGRPC, bearer, &iampb.CreateGroupInviteRequest{
 		Parent: group, GroupInvite: &iampb.GroupInvite{RoleUid: role, Ttl: invitation().GetTtl()},
@@ -103,7 +103,7 @@ func (w *attacked) join(t *testing.T, bearer, group, role, newcomer string) stri
 
 // through exchanges what the issuer said, by a provider, over a protocol. It
 // returns "" if that is refused.
-func (w *attacked) through(t *testing.T, over, provider, idToken string) string {
+func (w *tenants) through(t *testing.T, over, provider, idToken string) string {
 	t.Helper()
 	exchange := w.exchangeHTTP
 	if over == "gRPC" {
@@ -118,7 +118,7 @@ func (w *attacked) through(t *testing.T, over, provider, idToken string) string 
 
 // worker makes a workload of a that holds capabilities on a group, and returns its
 // token.
-func (w *attacked) worker(t *testing.T, on, name string, of ...capabilitiespb.Capability) string {
+func (w *tenants) worker(t *testing.T, on, name string, of ...capabilitiespb.Capability) string {
 	t.Helper()
 	uid := w.robot(t, w.a, name)
 	w.bind(t, on, uid, w.role(t, w.a, "role of "+name, of...))
@@ -126,7 +126,7 @@ func (w *attacked) worker(t *testing.T, on, name string, of ...capabilitiespb.Ca
 }
 
 // allowed makes a call that must succeed.
-func (w *attacked) allowed(t *testing.T, bearer string, in proto.Message) {
+func (w *tenants) allowed(t *testing.T, bearer string, in proto.Message) {
 	t.Helper()
 	if _, st := w.overGRPC(t, bearer, in); st != nil {
 		t.Fatalf("%s: %v", methodOf(in).Name(), st)
@@ -134,7 +134,7 @@ func (w *attacked) allowed(t *testing.T, bearer string, in proto.Message) {
 }
 
 // refused makes a call over both protocols that must be refused with the code.
-func (w *attacked) refused(t *testing.T, what, bearer string, in proto.Message, code codes.Code) {
+func (w *tenants) refused(t *testing.T, what, bearer string, in proto.Message, code codes.Code) {
 	t.Helper()
 	for name, call := range w.protocols() {
 		if _, st := call(t, bearer, in); st.Code() != code {
@@ -144,7 +144,7 @@ func (w *attacked) refused(t *testing.T, what, bearer string, in proto.Message, 
 }
 
 // ruledBy reports whether a token can read and write in a group.
-func (w *attacked) ruledBy(t *testing.T, bearer, group string) bool {
+func (w *tenants) ruledBy(t *testing.T, bearer, group string) bool {
 	t.Helper()
 	read := w.send(t, bearer, http.MethodGet, "/iam/v2beta1/groups/"+group, "")
 	write := w.send(t, bearer, http.MethodPatch, "/iam/v2beta1/groups/"+group, `{"description":"was here"}`)
