@@ -1,4 +1,4 @@
-# `make` alone lists the targets. ARGS is handed to what run and bench start.
+# `make` alone lists the targets. ARGS is handed to what run, bench and escalation start.
 
 GO       ?= go
 ARGS     ?=
@@ -14,7 +14,7 @@ endif
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build the server and the command into bin/, without C
@@ -39,6 +39,10 @@ gen: ## Write gen/ from proto/
 .PHONY: bench
 bench: ## Measure against the targets, on both engines
 	scripts/with-postgres $(GO) run ./bench $(ARGS)
+
+.PHONY: escalation
+escalation: ## Play against authorization for ten minutes on each engine; ARGS=-seed=N plays from there
+	scripts/with-postgres $(GO) test -count=1 -timeout 60m -v ./e2e/escalation -duration 10m $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (10s)
