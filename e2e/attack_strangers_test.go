@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -295,6 +296,42 @@ func TestAttackTenantMessages(t *testing.T) {
 				t.Errorf("another call on the connection: %q", got)
 			}
 			procMust[any](t, p.owner(), http.MethodPost, faultGroups(p, http.MethodPost), map[string]string{"name": "served" + name})
+		})
+	}
+}
+
+// TestAttackStrangersBodies: callers without a token send bodies over HTTP that
+// are almost as large as bodies may be, and never end.
+func TestAttackStrangersBodies(t *testing.T) {
+	const connections = 200
+	for name, path := range map[string]string{
+		"the exchange of tokens": "/sts/exchange",
+		"a method of the API":    "/iam/v2beta1/groups",
+		"sign-in":                "/signin/password",
+		"a passkey":              "/signin/passkey",
+		"the registry's login":   "/v2/token",
+		"the registry's uploads": "/v2/dev/app/blobs/uploads/",
+		"nothing":                "/nowhere",
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := attacked(t)
+			rest := atRest(t, p)
+			body := make([]byte, endless)
+			var wg sync.WaitGroup
+			for range connections {
+				conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", p.address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { conn.Close() })
+				wg.Go(func() {
+					_ = conn.SetWriteDeadline(time.Now().Add(time.Second)) // the server need not take it all, or any
+					_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: holdfast.test\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: %d\r\n\r\n", path, 4<<20)
+					_, _ = conn.Write(body)
+				})
+			}
+			wg.Wait()
+			staysWithin(t, p, rest, strangersMay)
 		})
 	}
 }

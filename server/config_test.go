@@ -73,6 +73,10 @@ organization:
 			args: []string{"--trusted-proxies", "10.1.2.3/8, fd00::1"},
 			want: server.Config{TrustedProxies: server.Prefixes{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::1/128")}},
 		},
+		"a number": {
+			environ: []string{"HOLDFAST_MAX_CONNECTIONS_PER_ADDRESS=1000"},
+			want:    server.Config{MaxConnectionsPerAddress: 1000},
+		},
 		"a switch turned off by a flag": {
 			args:    []string{"--dev=false"},
 			environ: []string{"HOLDFAST_DEV=true"},
@@ -108,6 +112,7 @@ func TestLoadConfigReportsEveryMistake(t *testing.T) {
 		[]string{
 			"--config", file, "--shutdown-grace", "soon", "--dev=maybe", "--base-url", "ftp://x", "--tls-cert", "x",
 			"--registry-host", "https://x", "--organization", "Not Lower Case", "--owner-issuer", "x", "--metrics-listen", "x",
+			"--max-connections-per-address", "-1",
 		},
 		[]string{
 			"HOLDFAST_LISTEN=8080", "HOLDFAST_NO_SUCH=1", "HOLDFAST_LOG_LEVEL=loud", "HOLDFAST_ENCRYPTION_KEY=short",
@@ -132,6 +137,7 @@ func TestLoadConfigReportsEveryMistake(t *testing.T) {
 		`encryption_key: an encryption key is 32 bytes in base64`,
 		`event_names: "mine" is not holdfast or interop`, `keep_events: must be at least 48h0m0s`,
 		`listen: "8080" is not host:port`,
+		`max_connections_per_address: must be at least 1`,
 		`metrics_listen: "x" is not host:port`,
 		`organization: name must match the pattern ^[a-z0-9 ._-]{1,}$`,
 		`owner_issuer: must be a web address, as https://accounts.example.com, without query or fragment`,

@@ -65,8 +65,8 @@ func open(t *testing.T, s *store.Store) *site {
 	t.Helper()
 	x := &site{store: s, others: newIssuers(t), counts: [2]map[string]int{{}, {}}}
 	x.clock.Store(time.Now().Unix())
-	s.Now = x.now
 	log := slog.New(slog.DiscardHandler)
+	s.Now, s.Log = x.now, log
 	if err := s.SetManagedRoles(t.Context(), authz.ManagedRoles()); err != nil {
 		t.Fatal(err)
 	}
