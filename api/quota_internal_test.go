@@ -215,7 +215,7 @@ func TestAttackUnsent(t *testing.T) {
 	const large = 1 << 20
 	for name, end := range map[string]func(conn *closing, b mem.BufferSlice){
 		"it is sent":               func(_ *closing, b mem.BufferSlice) { b.Free() },
-		"the connection is closed": func(conn *closing, _ mem.BufferSlice) { conn.Close() },
+		"the connection is closed": func(conn *closing, _ mem.BufferSlice) { _ = conn.Close() },
 		"time is up": func(conn *closing, _ mem.BufferSlice) {
 			time.Sleep(answerTime)
 			if conn.Err() != nil {
