@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
@@ -55,7 +56,7 @@ type flood struct {
 func (w *world) flood(t *testing.T, identities []string, issuers []string) *flood {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	client := oidcpb.NewSecurityTokenServiceClient(w.conn)
+	client := oidcpb.NewSecurityTokenServiceClient(w.dial(t, insecure.NewCredentials())) // its own: a connection has a hundred streams
 	f := &flood{cancel: cancel}
 	for n, issuer := range issuers {
 		claims := fmt.Sprintf(`{"iss":%q,"sub":"job","aud":%q,"exp":%d}`, issuer, w.AuthURL, time.Now().Add(time.Hour).Unix())

@@ -26,7 +26,10 @@ func (s *Service) Bootstrap(ctx context.Context, name string, kind resource.OrgK
 	if owner.UID, err = s.store.PersonUID(ctx, owner.Realm, owner.Relationship.Subject()); err != nil {
 		return g, owner, err
 	}
-	if err := s.store.InsertIdentity(ctx, owner); err != nil && !errors.Is(err, fault.AlreadyExists) {
+	if err = s.store.InsertIdentity(ctx, owner); errors.Is(err, fault.AlreadyExists) { // another replica may have been faster
+		owner.UID, err = s.store.PersonUID(ctx, owner.Realm, owner.Relationship.Subject())
+	}
+	if err != nil {
 		return g, owner, err
 	}
 	made, err := s.store.InsertGroup(ctx, g, ownership(g, owner.UID))

@@ -110,8 +110,15 @@ func (s *Store) Person(ctx context.Context, realm, subject string) (i resource.I
 // was of the realm once and is not any more: they took it along.
 func (s *Store) PersonUID(ctx context.Context, realm, subject string) (resource.UID, error) {
 	i, err := s.Person(ctx, realm, subject)
-	if errors.Is(err, fault.NotFound) {
-		return freeUID(ctx, s.row, realm, subject)
+	if !errors.Is(err, fault.NotFound) {
+		return i.UID, err
+	}
+	uid, err := freeUID(ctx, s.row, realm, subject)
+	if err != nil || uid == resource.UserUID(realm, subject) {
+		return uid, err
+	}
+	if i, err = s.Person(ctx, realm, subject); errors.Is(err, fault.NotFound) { // or they came a moment ago
+		return uid, nil
 	}
 	return i.UID, err
 }
