@@ -21,6 +21,7 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
+	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/server"
 	"github.com/holdfast-dev/holdfast/store"
@@ -66,19 +67,32 @@ type step struct {
 // ada is a person whose address belongs to a verified organization.
 var ada = resource.UserUID("https://people.example", "ada")
 
+// peopleProvider is the word of that organization's provider.
+var peopleProvider = resource.NewVoucher(resource.DerivedUID("people")+"/0123456789abcdef", 0)
+
 // seedAda makes ada, and the organization named like the domain of her address.
 func seedAda(t *testing.T) func(*store.Store) {
 	return func(s *store.Store) {
 		now := time.Now().UTC().Truncate(time.Millisecond)
+		verified := resource.Group{UID: resource.DerivedUID("people"), Name: "people.example", Verified: true, Kind: 2, CreateTime: now, UpdateTime: now}
+		if _, err := s.InsertGroup(t.Context(), verified); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.SetManagedRoles(t.Context(), authz.ManagedRoles()); err != nil {
+			t.Fatal(err)
+		}
+		idp := resource.IdentityProvider{
+			UID: peopleProvider.Provider(), Name: "idp", DefaultRole: resource.ManagedRoleUID("viewer"), CreateTime: now, UpdateTime: now,
+			OIDC: &resource.OIDC{Issuer: "https://people.example", ClientID: "c", PKCE: true},
+		}
+		if err := s.InsertProvider(t.Context(), idp); err != nil {
+			t.Fatal(err)
+		}
 		person := resource.Identity{
-			UID: ada, Name: "ada", Email: "ada@people.example", CreateTime: now, UpdateTime: now, LastSeenTime: now,
+			UID: ada, Realm: idp.OwnRealm(), Provider: idp.UID, Name: "ada", Email: "ada@people.example", CreateTime: now, UpdateTime: now, LastSeenTime: now,
 			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://people.example", Subject: "ada"}},
 		}
 		if err := s.InsertIdentity(t.Context(), person); err != nil {
-			t.Fatal(err)
-		}
-		verified := resource.Group{UID: resource.DerivedUID("people"), Name: "people.example", Verified: true, Kind: 2, CreateTime: now, UpdateTime: now}
-		if _, err := s.InsertGroup(t.Context(), verified); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -111,7 +125,7 @@ func tell(t *testing.T, w *world, call caller, steps []step) string {
 	s := &story{t, w, map[string]proto.Message{}, map[string]string{}}
 	bearers := map[string]string{
 		"": w.Token, "nobody": "", "registry": w.RegistryToken, "garbage": "not.a.token",
-		"ada": w.mint(t, ada, token.Claims{}), "stranger": w.mint(t, resource.NewRoot(), token.Claims{}),
+		"ada": w.mint(t, ada, token.Claims{Voucher: peopleProvider}), "stranger": w.mint(t, resource.NewRoot(), token.Claims{}),
 	}
 	succeeded, failed := map[protoreflect.FullName]bool{}, map[codes.Code]bool{}
 	var b strings.Builder

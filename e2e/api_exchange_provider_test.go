@@ -38,14 +38,16 @@ func TestExchangeThroughProvider(t *testing.T) {
 			return all
 		}
 		invite := must[*iampb.GroupInvite](t, w.overGRPC, w.Token, &iampb.CreateGroupInviteRequest{Parent: folder, GroupInvite: invitation()})
-		if _, st := w.overGRPC(t, f.token(claims("pat", "subjects")), &authpb.RegistrationRequest{Code: invite.GetCode()}); st != nil {
-			t.Fatal(st)
+		for _, newcomer := range []string{f.token(claims("pat", "subjects")), f.token(claims("other", "objects", "oid", "pat"))} {
+			if _, st := w.overGRPC(t, newcomer, &authpb.RegistrationRequest{Code: invite.GetCode()}); st != nil {
+				t.Fatal(st)
+			}
 		}
-		pat := string(resource.UserUID(f.url, "pat"))
+		pat := string(resource.UserUID(bySubject, "pat"))
 		for name, exchange := range map[string]func(*testing.T, string, url.Values) (*oidcpb.RawToken, *status.Status){"HTTP": w.exchangeHTTP, "gRPC": w.exchangeGRPC} {
-			for way, tt := range map[string]struct{ idp, token string }{
-				"by subject": {bySubject, f.token(claims("pat", "subjects"))},
-				"by object":  {byObject, f.token(claims("other", "objects", "oid", "pat"))},
+			for way, tt := range map[string]struct{ idp, token, person string }{
+				"by subject": {bySubject, f.token(claims("pat", "subjects")), pat},
+				"by object":  {byObject, f.token(claims("other", "objects", "oid", "pat")), string(resource.UserUID(byObject, "pat"))},
 			} {
 				got, st := exchange(t, tt.token, url.Values{"aud": {w.BaseURL}, "identity_provider": {tt.idp}})
 				if st != nil {
@@ -53,7 +55,7 @@ func TestExchangeThroughProvider(t *testing.T) {
 				}
 				said := said(t, got.GetToken())
 				act, _ := said["act"].(map[string]any)
-				if said["sub"] != pat || said["aud"] != w.BaseURL || act["iss"] != f.url {
+				if said["sub"] != tt.person || said["aud"] != w.BaseURL || act["iss"] != f.url {
 					t.Errorf("%s over %s: the token says %v", way, name, said)
 				}
 				if in, out := w.status(t, got.GetToken(), "/iam/v2beta1/groups/"+folder), w.status(t, got.GetToken(), "/iam/v2beta1/groups/"+string(w.Organization)); in != http.StatusOK || out != http.StatusForbidden {

@@ -168,7 +168,7 @@ func everyParameter(t *testing.T, op operation, x things) string {
 		"component_names": "x", "component_types": "x", "component_locations": "x", "aliases": "x", "origin": "x",
 		"event_review_states": "REVIEW_STATE_PENDING", "event_authors": "x", "exclude_event_authors": "y", "event_reviewers": "x",
 		"event_types": "EVENT_TYPE_FILTER_FIXED", "latest_event_type": "EVENT_TYPE_FILTER_FIXED", "query": "x",
-		"issuer": "https://x.example", "subject": "x", "key_id": "x", "identity_provider_uid": x.folder, "updateMask": "description", "validate_only": "true",
+		"issuer": "https://x.example", "subject": "x", "key_id": "x", "identity_provider_uid": x.folder, "identity_provider": x.provider, "updateMask": "description", "validate_only": "true",
 		"updated_since": "2026-01-02T03:04:05Z", "include_referrers": "true", "include_dates": "true", "include_epochs": "true",
 		"digest": "sha256:" + strings.Repeat("0", 64), "identity_uid": x.identity,
 		"email":     "a@b.test",
@@ -225,7 +225,7 @@ func schemas(t *testing.T, text string) func(t *testing.T, pointer []string, bod
 func openAPIExamples(t *testing.T, w *world, x things) map[string][]example {
 	t.Helper()
 	nothing, viewer := x.org+"/0123456789abcdef", string(resource.ManagedRoleUID("viewer"))
-	adas := w.mint(t, ada, token.Claims{})
+	adas := w.mint(t, ada, token.Claims{Voucher: peopleProvider})
 	list := []example{{}, {all: true}, {query: "page_size=-1", fails: true}, {query: "order_by=nothing", fails: true}}
 	byUID := func(uid string) []example {
 		return []example{{uid: uid}, {uid: strings.ReplaceAll(uid, "/", "%2F")}, {uid: nothing, fails: true}, {uid: "nonsense", fails: true}}

@@ -30,7 +30,7 @@ func v1Examples(t *testing.T, w *world, x things) map[string][]example {
 		return m.ID
 	}
 	viewer, nothing := string(resource.ManagedRoleUID("viewer")), x.org+"/0123456789abcdef"
-	adas := w.mint(t, ada, token.Claims{})
+	adas := w.mint(t, ada, token.Claims{Voucher: peopleProvider})
 	folder := made("groups/"+x.org, `{"name":"old","description":"d"}`)
 	robot := made("identities/"+folder, `{"name":"r","claimMatch":{"issuer":"https://x.example","subject":"s"}}`)
 	role := made("roles/"+folder, `{"name":"r","capabilities":["groups.list"]}`)

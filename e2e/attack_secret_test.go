@@ -16,7 +16,6 @@ import (
 	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
-	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/server"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 	"github.com/holdfast-dev/holdfast/token"
@@ -102,9 +101,7 @@ func (w *world) spillPeople(t *testing.T, call caller, protocol string, secrets 
 		})
 		if redeemed {
 			secrets["a redeemed invite over "+protocol] = invite.GetCode()
-			person := resource.UserUID("https://people.example", "invited "+protocol)
-			bearer := w.mint(t, person, token.Claims{Act: &resource.Upstream{Issuer: "https://people.example", Subject: "invited " + protocol}})
-			must[proto.Message](t, call, bearer, &authpb.RegistrationRequest{Code: invite.GetCode()})
+			must[proto.Message](t, call, w.Token, &authpb.RegistrationRequest{Code: invite.GetCode()})
 			continue
 		}
 		secrets["an invite over "+protocol] = invite.GetCode()

@@ -96,7 +96,7 @@ func seedPeople(t *testing.T) func(*store.Store) {
 		seedAda(t)(s)
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		err := s.InsertIdentity(t.Context(), resource.Identity{
-			UID: bob, Name: "bob", Email: "bob@people.example", CreateTime: now, UpdateTime: now, LastSeenTime: now,
+			UID: bob, Realm: string(peopleProvider.Provider()), Provider: peopleProvider.Provider(), Name: "bob", Email: "bob@people.example", CreateTime: now, UpdateTime: now, LastSeenTime: now,
 			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://people.example", Subject: "bob"}},
 		})
 		if err != nil {
@@ -127,7 +127,7 @@ func methodExamples(t *testing.T, w *world) map[string]example {
 	idp := w.post(t, "/iam/v2beta1/identityProviders/"+x.org, `{"name":"gone","defaultRole":"`+viewer+`","oidc":{"issuer":"https://gone.example","clientId":"c","clientSecret":"s"}}`)
 	all["V1_IdentityProviders_Delete"] = example{uid: idp}
 	all["IdentitiesService_LookupIdentity"] = example{query: "issuer=https://x.example&subject=x"}
-	all["V1_Groups_RequestGroupAccess"] = example{uid: string(resource.DerivedUID("people")), body: `{}`, as: w.mint(t, bob, token.Claims{})}
+	all["V1_Groups_RequestGroupAccess"] = example{uid: string(resource.DerivedUID("people")), body: `{}`, as: w.mint(t, bob, token.Claims{Voucher: peopleProvider})}
 	all["V1_GroupInvites_CreateWithGroup"] = example{body: `{"group":"` + x.folder + `","role":"` + viewer + `","ttl":"3600s"}`}
 	return all
 }

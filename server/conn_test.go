@@ -112,7 +112,7 @@ func TestAttackUnreadStream(t *testing.T) {
 				l.give(conn)
 				framer := http2.NewFramer(client, client)
 				done := make(chan struct{})
-				go func() { defer close(done); drain(framer, opens) }()
+				go func() { defer close(done); drain(http2.NewFramer(client, client), opens) }() // a framer is for one goroutine
 				write(t, client, http2.ClientPreface)
 				if err := errors.Join(framer.WriteSettings(), writeGet(framer)); err != nil {
 					t.Fatal(err)

@@ -66,7 +66,7 @@ func (s *Server) prepareDev(ctx context.Context) error {
 	if file.RegistryToken, err = s.issuer.Mint(ctx, s.ownerToken(owner, s.cfg.RegistryHost, devTokenAge)); err != nil {
 		return err
 	}
-	_, refresh, err := s.sts.StartSession(ctx, resource.Session{Identity: owner.UID, Agent: "holdfastd --dev", Address: "127.0.0.1"},
+	_, refresh, err := s.sts.StartSession(ctx, resource.Session{Identity: owner.UID, Home: group.UID, Agent: "holdfastd --dev", Address: "127.0.0.1"},
 		sts.Wish{Audience: []string{s.cfg.BaseURL}})
 	if err != nil {
 		return err
