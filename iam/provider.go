@@ -95,7 +95,7 @@ func (s *Service) UpdateProvider(ctx context.Context, uid resource.UID, keepPeop
 			keep = func(person resource.UID) bool { return s.authz.RequireBecome(ctx, person) == nil }
 		}
 		if sameEffect(before, oidc, *p) {
-			return keep, nil
+			return keep, s.mayPromise(ctx, uid.Parent(), p.DefaultRole, "default_role")
 		}
 		s.seal(p)
 		return keep, s.mayVouch(ctx, *p, mappings)
