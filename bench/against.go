@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"sync/atomic"
@@ -44,10 +45,13 @@ func againstEarlier(ctx context.Context, b *bench, e engine, r *report) (err err
 	}
 	defer p.close()
 	var releases [2]*release
-	for i, of := range []struct{ dataset, binary string }{{"against_new", present}, {"against_old", b.against}} {
+	for i, of := range []struct{ name, dataset, binary string }{
+		{"this version", "against_new", present}, {"the earlier version", "against_old", b.against},
+	} {
 		if releases[i], err = b.release(ctx, e, of.dataset, of.binary, p); err != nil {
-			return err
+			return fmt.Errorf("%s: %w", of.name, err)
 		}
+		releases[i].name = of.name
 		defer func() { err = errors.Join(err, releases[i].stop()) }()
 	}
 	for _, t := range tasks {
@@ -90,7 +94,10 @@ func (t task) compare(ctx context.Context, releases [2]*release, r *report) erro
 		one := t.of(v)
 		do[i] = func(ctx context.Context, client int) error {
 			done[i].Add(1)
-			return one(ctx, client)
+			if err := one(ctx, client); err != nil {
+				return fmt.Errorf("%s, %s: %w", v.name, t.what, err)
+			}
+			return nil
 		}
 		var err error
 		if used[i], err = v.processor(); err != nil {

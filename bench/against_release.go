@@ -24,7 +24,8 @@ const (
 // clients need.
 type release struct {
 	*depot
-	api  *side // a client of its API, as the owner
+	name string // for errors
+	api  *side  // a client of its API, as the owner
 	conn *grpc.ClientConn
 
 	viewer     string // the role
@@ -59,7 +60,7 @@ func (b *bench) release(ctx context.Context, e engine, dataset, binary string, p
 		return nil, errors.Join(err, d.stop())
 	}
 	if err := v.prepare(ctx, p); err != nil {
-		return nil, errors.Join(fmt.Errorf("prepare %s: %w", binary, err), v.stop())
+		return nil, errors.Join(fmt.Errorf("prepare: %w", err), v.stop())
 	}
 	return v, nil
 }
