@@ -31,7 +31,7 @@ func (m *move) found() error {
 
 func (m *move) createRole() error {
 	in := m.where(resource.RolesCreate)
-	set := m.word(setNames()...)
+	set := m.word(append(setNames(), sets[0].name, sets[0].name, sets[1].name, sets[1].name)...) // whom the service has most to fear from
 	return m.do(func() error {
 		r, err := m.iam.CreateRole(m.ctx, in.uid, resource.Role{Name: fmt.Sprintf("role %d", m.n), Capabilities: setNamed(set)})
 		if err == nil {
@@ -218,7 +218,7 @@ func (m *move) relationship() (r resource.Relationship, text string) {
 	}
 	switch how := m.word(options...); how {
 	case "us", "us, as an issuer pattern":
-		of := m.object(m.identities, nil)
+		of := m.object(m.identities, m.isStepping)
 		match := &resource.ClaimMatch{Issuer: address, Subject: string(of.uid)}
 		if how != "us" {
 			match.Issuer, match.IssuerPattern = "", `https://(holdfast|other)\.test`
@@ -237,6 +237,12 @@ func (m *move) relationship() (r resource.Relationship, text string) {
 	default:
 		return m.trustOthers(how)
 	}
+}
+
+// isStepping reports whether an identity is one that the honest have others trust:
+// a workload that the attackers do not control yet.
+func (m *move) isStepping(o *object) bool {
+	return m.side == good && !o.uid.IsRoot() && m.control(evil)[o.uid] == ""
 }
 
 // trustOthers chooses a claim match of an issuer of others.

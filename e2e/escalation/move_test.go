@@ -106,15 +106,19 @@ func (m *move) role(group resource.UID) *object {
 	})
 }
 
-// recipient chooses whom to give a role. The honest make nobody an owner whom the
-// attackers control: there would be nothing left to attack.
+// recipient chooses whom to give a role. The honest prefer those whom the
+// attackers do not control yet, and make nobody else an owner: there would be
+// nothing left to attack.
 func (m *move) recipient(role resource.UID) *object {
-	all := m.identities
-	if m.rng != nil && m.side == good && role == resource.OwnerRole {
-		controlled := m.control(evil)
-		all = slices.DeleteFunc(slices.Clone(all), func(o *object) bool { _, ok := controlled[o.uid]; return ok })
+	if m.rng == nil || m.side == evil {
+		return m.object(m.identities, nil)
 	}
-	return m.object(all, nil)
+	controlled := m.control(evil)
+	free := slices.DeleteFunc(slices.Clone(m.identities), func(o *object) bool { return controlled[o.uid] != "" })
+	if role == resource.OwnerRole {
+		return m.object(free, nil)
+	}
+	return m.object(m.identities, func(o *object) bool { return slices.Contains(free, o) })
 }
 
 // workload chooses an identity that has a relationship of its own.
@@ -148,7 +152,7 @@ func (m *move) giving(place resource.UID, want resource.Capability) {
 	m.gives = map[resource.UID]resource.Capability{place: want}
 }
 
-// make adds what was made to a list.
+// made adds what was made to a list.
 func (m *move) made(list *[]*object, kind string, uid resource.UID) *object {
 	o := &object{name: fmt.Sprintf("%s %d", kind, m.n), uid: uid}
 	*list = append(*list, o)
@@ -172,7 +176,7 @@ var kinds = []kind{
 	{"binding update", [2]int{2, 3}, (*move).updateBinding},
 	{"unbind", [2]int{1, 1}, (*move).unbind},
 	{"identity", [2]int{5, 3}, (*move).createIdentity},
-	{"identity update", [2]int{4, 7}, (*move).updateIdentity},
+	{"identity update", [2]int{4, 8}, (*move).updateIdentity},
 	{"identity delete", [2]int{1, 1}, (*move).deleteIdentity},
 	{"provider", [2]int{3, 4}, (*move).createProvider},
 	{"provider update", [2]int{3, 8}, (*move).updateProvider},
@@ -207,8 +211,8 @@ var opening = []struct {
 	{good, "identity"}, {good, "bind"},
 }
 
-// step makes one move and returns what is wrong after it. If plan is not nil, it
-// says which move.
+// step makes one move and returns what is wrong after it. A kind that is named is
+// the one that the planned side makes.
 func (w *world) step(s *script, planned side, kindName string) (m *move, wrong error) {
 	w.clock.Add(1)
 	w.drop()
