@@ -208,7 +208,7 @@ func (a *API) GRPC(calls int) *grpc.Server {
 	for _, svc := range a.local.services {
 		registerAll(s, a.chain.decodeInside(svc.desc), svc.impl)
 	}
-	registerHealth(a.draining, s)
+	a.chain.registerHealth(a.draining, s)
 	registerReflection(s)
 	return s
 }

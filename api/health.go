@@ -21,12 +21,12 @@ type vital struct {
 
 // registerHealth lets clients ask after s and the services that it has so far,
 // and watch them until draining is done.
-func registerHealth(draining context.Context, s *grpc.Server) {
+func (c *chain) registerHealth(draining context.Context, s *grpc.Server) {
 	v := vital{health.NewServer(), draining}
 	for name := range s.GetServiceInfo() {
 		v.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
 	}
-	healthpb.RegisterHealthServer(s, v)
+	s.RegisterService(c.decodeInside(&healthpb.Health_ServiceDesc), v)
 }
 
 // Check is of healthpb.HealthServer. It returns fault.NotFound for a service

@@ -116,12 +116,22 @@ func TestAttackSlowMessages(t *testing.T) {
 					t.Errorf("took %s, want %s", took, tt.after)
 				}
 				time.Sleep(time.Hour)
-				if n := len(c.slow.tenants.held) + len(c.slow.addresses.held) + len(c.slow.strangers.held) + len(c.reading.held); n != 0 {
+				if n := holders(c.slow.tenants, c.slow.addresses, c.slow.strangers, c.reading); n != 0 {
 					t.Errorf("%d are counted after all", n)
 				}
 			})
 		})
 	}
+}
+
+// holders counts who holds something of quotas.
+func holders(quotas ...*quota) (n int) {
+	for _, q := range quotas {
+		q.mu.Lock()
+		n += len(q.held)
+		q.mu.Unlock()
+	}
+	return n
 }
 
 // TestAttackManyStrangersReading: an address has so many messages read at once.
@@ -241,7 +251,7 @@ func TestAttackUnsent(t *testing.T) {
 					if err != nil || b.Len() != a.size {
 						t.Fatalf("%d bytes of %d, %v", b.Len(), a.size, err)
 					}
-					held := func() int { return len(c.unsent.tenants.held) + len(c.unsent.strangers.held) }
+					held := func() int { return holders(c.unsent.tenants, c.unsent.strangers) }
 					if held() != 1 {
 						t.Fatal("it is not counted")
 					}

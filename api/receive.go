@@ -42,34 +42,44 @@ type stopKey struct{}
 
 // tap is called by grpc-go when the headers of a call have come, before it has a
 // goroutine or memory for its message. On a connection on which nobody is known it
-// refuses calls that need a token and have none that is good, and calls that need
-// none if its address has many under way.
+// refuses calls that need a token and have none that is good, and any call without
+// one if its address has many under way.
 //
 // It also makes the call stoppable: there is no other way to make grpc-go stop
 // waiting for a message.
 func (c *chain) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	ctx, cancel := context.WithCancel(ctx) // ends with its parent, which is the call's
 	ctx = context.WithValue(ctx, stopKey{}, stop(cancel))
-	if conn := connOf(ctx); conn == nil || conn.Admitted() {
+	conn := connOf(ctx)
+	if conn == nil || conn.Admitted() {
 		return ctx, nil
 	}
 	k := c.begin(ctx, info.FullMethodName)
 	defer c.metrics.inFlight.Dec()
-	var err error
-	if k.rule.open {
-		if !c.calls.take(k.from, 1) {
-			return ctx, c.end(ctx, k, busy("calls without a token"))
+	var refusal error
+	if !k.rule.open {
+		// It is asked again in the call itself. Now the connection waits for it.
+		soon, end := context.WithTimeout(ctx, admitTime)
+		defer end()
+		if _, refusal = c.admit(soon, k); refusal == nil {
+			return ctx, nil
 		}
-		context.AfterFunc(ctx, func() { c.calls.give(k.from, 1) })
-		return ctx, nil
 	}
-	// It is asked again in the call itself. Now the connection waits for it.
-	soon, end := context.WithTimeout(ctx, admitTime)
-	defer end()
-	if _, err = c.admit(soon, k); err != nil {
-		return ctx, c.end(ctx, k, err)
+	// grpc-go never ends the context of a call that a tap refuses. With a
+	// deadline, which may be years away, its timer would stay for as long: such
+	// a call is refused in the chain, or its connection is closed.
+	_, timed := ctx.Deadline()
+	if refusal == nil || timed {
+		if c.calls.take(k.from, 1) {
+			context.AfterFunc(ctx, func() { c.calls.give(k.from, 1) })
+			return ctx, nil
+		}
+		refusal = busy("calls without a token")
 	}
-	return ctx, nil
+	if err := c.end(ctx, k, refusal); !timed {
+		return ctx, err
+	}
+	return ctx, conn.Close()
 }
 
 // stopReading ends the reading of a call's message over gRPC.
@@ -122,7 +132,7 @@ func (c *chain) read(k *call, stop func(), f func() error) error {
 		defer c.reading.give(k.from, 1)
 		slow.rest = strangerTime - patience
 	}
-	slow.timer = time.AfterFunc(patience, slow.late)
+	slow.begin()
 	err := f()
 	if !slow.end() {
 		return errors.Join(err, busy("slow requests"))
@@ -142,6 +152,13 @@ type slowRead struct {
 	over    bool
 	counted bool
 	refused bool
+}
+
+// begin is for when the reading begins.
+func (s *slowRead) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.timer = time.AfterFunc(patience, s.late)
 }
 
 // late runs when the message has taken longer than most, and again when it has

@@ -208,6 +208,34 @@ func TestAttackRapidReset(t *testing.T) {
 	}
 }
 
+// TestAttackRefusals: a client is refused again and again, and nothing of it stays,
+// whatever time it wants to wait.
+func TestAttackRefusals(t *testing.T) {
+	const calls = 200_000
+	for name, method := range map[string]string{"that needs a token": callCreate, "that needs none": callPing} {
+		for how, timeout := range map[string]string{"": "", ", with a timeout of years": "99999999H"} {
+			t.Run("a method "+name+how, func(t *testing.T) {
+				p := attacked(t)
+				rest := atRest(t, p)
+				w := newWire(t, p.address, false)
+				for range calls {
+					fields := []string{":method", "POST", ":scheme", "http", ":authority", "holdfast.test", ":path", method, "content-type", "application/grpc"}
+					if timeout != "" {
+						fields = append(fields, "grpc-timeout", timeout)
+					}
+					err := w.WriteHeaders(http2.HeadersFrameParam{StreamID: w.stream, BlockFragment: w.headers(fields...), EndHeaders: true, EndStream: true})
+					if err != nil { // shown out: it comes again
+						w = newWire(t, p.address, false)
+						continue
+					}
+					w.stream += 2
+				}
+				staysWithin(t, p, rest, strangersMay)
+			})
+		}
+	}
+}
+
 // TestAttackHeaders: a client sends headers that never end. The server hangs up.
 func TestAttackHeaders(t *testing.T) {
 	for name, first := range map[string]func(w *wire) error{

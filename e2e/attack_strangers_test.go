@@ -237,6 +237,7 @@ func TestAttackStrangersHonest(t *testing.T) {
 		"a method that needs none":           {callPing, http.Header{}, nil, ok},
 		"one with a token all the same":      {callPing, owner, nil, ok},
 		"one with a message that is too big": {callPing, http.Header{}, large[len(large)-100_000:], "3 or 8"},
+		"a question after its health":        {"/grpc.health.v1.Health/Check", http.Header{}, nil, ok},
 		"an unknown method":                  {"/x.Y/Z", owner, nil, "12"},
 	} {
 		for how, mixed := range map[string]bool{"": false, ", mixed": true} {

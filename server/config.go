@@ -311,14 +311,7 @@ func (c Config) mistakes() []error {
 			add(name, "%q is not an https:// address", s)
 		}
 	}
-	for _, p := range c.TrustedProxies {
-		if p.Bits() == 0 {
-			add("trusted_proxies", "%s is everybody, and everybody can send X-Forwarded-For", p)
-		}
-	}
-	if c.MaxConnectionsPerAddress < 1 {
-		add("max_connections_per_address", "must be at least 1")
-	}
+	c.clientMistakes(add)
 	if c.ShutdownGrace < 0 {
 		add("shutdown_grace", "must not be negative")
 	}
@@ -331,6 +324,18 @@ func (c Config) mistakes() []error {
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errs
+}
+
+// clientMistakes are those of the settings that say who may connect.
+func (c Config) clientMistakes(add func(name, format string, args ...any)) {
+	for _, p := range c.TrustedProxies {
+		if p.Bits() == 0 {
+			add("trusted_proxies", "%s is everybody, and everybody can send X-Forwarded-For", p)
+		}
+	}
+	if c.MaxConnectionsPerAddress < 1 {
+		add("max_connections_per_address", "must be at least 1")
+	}
 }
 
 // devMistakes are addresses that others could reach. Dev mode makes whoever asks

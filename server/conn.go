@@ -17,12 +17,12 @@ import (
 
 // What a client must do, and must not, while it has a connection.
 const (
-	// A client that takes nothing of an answer for writePause is shown out.
-	// One that takes something, however slowly, is not.
+	// A client must take a piece of an answer within writePause, or it is shown
+	// out. One that goes on taking pieces is not, however many there are.
 	writePause  = 30 * time.Second
-	writePiece  = 64 << 10  // bytes, of which one must be taken within a pause
-	filePiece   = 256 << 10 // likewise, of files that the kernel sends
-	freshenEach = 5 * time.Second
+	writePiece  = 64 << 10
+	filePiece   = 256 << 10       // of a file, which the kernel sends
+	freshenEach = 5 * time.Second // by which a piece may have less time
 
 	// Nobody is known on a connection of gRPC until a call on it has shown a
 	// token that is good. Until then a stream may bring this much: more than
@@ -95,7 +95,7 @@ func (c *sniffedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Write is of io.Writer. It fails if the client takes nothing for a while.
+// Write is of io.Writer. It fails if the client does not take a piece in time.
 func (c *sniffedConn) Write(b []byte) (n int, err error) {
 	for {
 		if err := c.pace.freshen(c.Conn); err != nil {
