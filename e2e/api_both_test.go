@@ -16,12 +16,12 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"github.com/holdfast-dev/holdfast/authz"
 	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 	commonpb "github.com/holdfast-dev/holdfast/gen/common"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
-	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/server"
 	"github.com/holdfast-dev/holdfast/store"

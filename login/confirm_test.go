@@ -103,7 +103,7 @@ func TestDeviceIsNarrowed(t *testing.T) {
 	b := x.browser(t)
 	b.signIn()
 	device, flow := x.deviceFlow(t, b, "scope", string(team.UID))
-	b.post("/signin/confirm", "flow", flow, "answer", "allow")
+	b.allow(flow)
 	status, body := x.redeem(t, "grant_type", "urn:ietf:params:oauth:grant-type:device_code", "client_id", "tv", "device_code", device)
 	if c := x.caller(t, fieldOf(t, body, "access_token")); status != http.StatusOK || len(c.Scopes) != 1 || c.Scopes[0] != team.UID {
 		t.Errorf("%d: scopes %v, want %s", status, c.Scopes, team.UID)
@@ -120,12 +120,12 @@ func TestDeviceCrossed(t *testing.T) {
 	b, attacker := x.browser(t), x.browser(t)
 	b.signIn()
 	device, flow := x.deviceFlow(t, b)
-	if a := attacker.post("/signin/confirm", "flow", flow, "answer", "allow"); a.status != http.StatusBadRequest {
+	if a := attacker.allow(flow); a.status != http.StatusBadRequest {
 		t.Errorf("another browser answers: %d", a.status)
 	}
 	other, _ := x.deviceFlow(t, attacker)
 	cookies := b.cookies("hf_flow_")
-	b.post("/signin/confirm", "flow", flow, "answer", "allow")
+	b.allow(flow)
 	poll := func(device, client string) string {
 		x.clock.move(5 * time.Second)
 		_, body := x.redeem(t, "grant_type", "urn:ietf:params:oauth:grant-type:device_code", "client_id", client, "device_code", device)
@@ -135,10 +135,32 @@ func TestDeviceCrossed(t *testing.T) {
 		t.Errorf("another device: %q", why)
 	}
 	b.set(cookies)
-	if a := b.post("/signin/confirm", "flow", flow, "answer", "allow"); a.status != http.StatusForbidden {
+	if a := b.allow(flow); a.status != http.StatusForbidden {
 		t.Errorf("the answer again: %d", a.status)
 	}
 	if why := poll(device, "tv"); why != "" {
 		t.Errorf("the device itself: %q", why)
+	}
+}
+
+// TestConfirmationOfAnother: a page that asked one person is not answered by the
+// next who signs in, in another window of the same browser.
+func TestConfirmationOfAnother(t *testing.T) {
+	x := sqlite(t)
+	b := x.browser(t)
+	b.signIn()
+	flow := b.start(forCommand(""))
+	shown := csrfField.FindStringSubmatch(b.get("/signin?flow=" + flow).body)
+	if shown == nil {
+		t.Fatal("the page does not say whom it asks")
+	}
+	another := b.start(forCommand(""))
+	b.post("/signin/other", "flow", another)
+	b.password(another, ownerEmail, password)
+	if a := b.post("/signin/confirm", "flow", flow, "csrf", shown[1], "answer", "allow"); a.location != "/signin?flow="+flow {
+		t.Errorf("the answer to an old page led to %d %s", a.status, a.location)
+	}
+	if a := b.allow(flow); !strings.Contains(a.location, "token=") {
+		t.Errorf("the answer to the new page led to %d %s", a.status, a.location)
 	}
 }

@@ -184,6 +184,7 @@ func (s *Service) showConfirm(w http.ResponseWriter, r *http.Request, f *flow, n
 		return
 	}
 	p := &confirmPage{Purpose: f.Purpose, Name: i.Name, Email: i.Email, Client: f.Client, Since: n.CreateTime}
+	p.CSRF = s.csrf(n.ID)
 	if p.Email == "" {
 		p.Email = i.EmailUnverified
 	}
@@ -211,6 +212,10 @@ func (s *Service) confirm(w http.ResponseWriter, r *http.Request) {
 	}
 	if s.field(w, r, "answer") != "allow" {
 		s.deny(w, r, f)
+		return
+	}
+	if !s.sameCSRF(n, s.field(w, r, "csrf")) { // another window has signed in as somebody else since
+		s.redirect(w, r, "/signin?flow="+f.ID)
 		return
 	}
 	if f.Invite != "" {

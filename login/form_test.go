@@ -30,7 +30,7 @@ func TestBadForms(t *testing.T) {
 		_, invite := x.invite(t, resource.GroupInvite{})
 		forms := map[string][]string{
 			"/signin/organization": {"organization"}, "/signin/password": {"email", "password"}, "/signin/provider": {"provider"}, "/signin/totp": {"code"},
-			"/signin/recovery": {"recovery"}, "/signin/join/start": {"flow"}, "/signin/join": {"email", "name", "password"}, "/signin/confirm": {"answer"},
+			"/signin/recovery": {"recovery"}, "/signin/join/start": {"flow"}, "/signin/join": {"email", "name", "password"}, "/signin/confirm": {"answer", "csrf"},
 			"/signin/other": {"flow"}, "/link": {"password"}, "/device": {"user_code"},
 			"/account/password": {"current", "password"}, "/account/totp": {"code"}, "/account/totp/remove": {"current"}, "/account/recovery": {"current"},
 			"/account/passkeys/remove": {"id"}, "/account/sessions/end": {"id"}, "/signin/passkey/start": {"flow"}, "/signin/passkey": {"credential"},

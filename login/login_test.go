@@ -238,7 +238,7 @@ func TestDevice(t *testing.T) {
 			if page := b.get("/signin?flow=" + flow); !strings.Contains(page.body, user) {
 				t.Errorf("the page does not show %s", user)
 			}
-			b.post("/signin/confirm", "flow", flow, "answer", answer)
+			b.post("/signin/confirm", "flow", flow, "csrf", b.csrf(), "answer", answer)
 		}
 		device, user := begin()
 		if _, why, _ := poll(device); why != "authorization_pending" {
@@ -297,7 +297,7 @@ func TestHeadless(t *testing.T) {
 	if a = b.get(a.location); !strings.Contains(a.body, `name="answer"`) {
 		t.Fatalf("%d\n%s", a.status, a.body)
 	}
-	b.post("/signin/confirm", "flow", flow, "answer", "allow")
+	b.allow(flow)
 	h, err := x.Headless(t.Context(), code)
 	if err != nil {
 		t.Fatal(err)
@@ -317,7 +317,7 @@ func TestHeadless(t *testing.T) {
 	c := x.browser(t)
 	flow = c.start("headless_code=" + low)
 	c.password(flow, ownerEmail, password)
-	c.post("/signin/confirm", "flow", flow, "answer", "allow")
+	c.allow(flow)
 	if _, err := x.Headless(t.Context(), low); err == nil {
 		t.Error("something is encrypted for a key that everybody has")
 	}

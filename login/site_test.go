@@ -245,6 +245,16 @@ func (b *browser) csrf() string {
 	return m[1]
 }
 
+// allow answers the page that asks whether to hand over.
+func (b *browser) allow(flow string) answer {
+	b.t.Helper()
+	csrf := ""
+	if m := csrfField.FindStringSubmatch(b.get("/account").body); m != nil {
+		csrf = m[1]
+	}
+	return b.post("/signin/confirm", "flow", flow, "csrf", csrf, "answer", "allow")
+}
+
 func query(t *testing.T, address string) url.Values {
 	t.Helper()
 	return must[*url.URL](t)(url.Parse(address)).Query()

@@ -235,5 +235,6 @@ func (w *world) withLink(l *link, password string) (token, refresh string, _ err
 	if !ok {
 		return "", "", fmt.Errorf("the sign-in began with %d", status)
 	}
-	return handed(b.send(w.ctx, http.MethodPost, "/signin/confirm", "flow", flow, "answer", "allow"))
+	b.send(w.ctx, http.MethodGet, at)
+	return handed(b.send(w.ctx, http.MethodPost, "/signin/confirm", "flow", flow, "csrf", b.csrf, "answer", "allow"))
 }

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -122,9 +123,12 @@ func cheapHash() string {
 type browser struct {
 	x       *site
 	cookies map[string]string
+	csrf    string // of the form that was shown last
 }
 
-func (x *site) browser() *browser { return &browser{x, map[string]string{}} }
+func (x *site) browser() *browser { return &browser{x: x, cookies: map[string]string{}} }
+
+var csrfField = regexp.MustCompile(`name="csrf" value="([^"]+)"`)
 
 // send returns where a page leads to, and its status.
 func (b *browser) send(ctx context.Context, method, target string, fields ...string) (location string, status int) {
@@ -146,6 +150,9 @@ func (b *browser) send(ctx context.Context, method, target string, fields ...str
 		if b.cookies[c.Name] = c.Value; c.MaxAge < 0 {
 			delete(b.cookies, c.Name)
 		}
+	}
+	if m := csrfField.FindStringSubmatch(w.Body.String()); m != nil {
+		b.csrf = m[1]
 	}
 	return w.Header().Get("Location"), w.Code
 }
