@@ -50,7 +50,7 @@ func Load(ctx context.Context, s *store.Store, log *slog.Logger) (*Checker, erro
 	}
 	defer c.yield()
 	asked := c.now()
-	if _, _, err := c.renew(ctx); err != nil {
+	if _, err := c.renew(ctx); err != nil {
 		return nil, err
 	}
 	if err := c.reload(ctx); err != nil {
@@ -205,11 +205,12 @@ func (c *Checker) catchUp(ctx context.Context) error {
 func (c *Checker) step(ctx context.Context) error {
 	for range 2 { // what comes in the meantime announces itself
 		asked := c.now()
-		newest, news, err := c.renew(ctx)
+		newest, err := c.renew(ctx)
 		if err != nil {
 			return err
 		}
-		switch applied := c.follow.applied.Load(); {
+		applied := c.follow.applied.Load()
+		switch {
 		case newest < applied: // the database is another one, or an older copy
 			err = c.reload(ctx)
 		case newest > applied:
@@ -219,7 +220,7 @@ func (c *Checker) step(ctx context.Context) error {
 			return err
 		}
 		c.confirm(asked)
-		if !news {
+		if newest == applied {
 			break
 		}
 	}
@@ -228,7 +229,7 @@ func (c *Checker) step(ctx context.Context) error {
 
 // renew tells other replicas what the index has reached, and returns how far it
 // could be.
-func (c *Checker) renew(ctx context.Context) (newest int64, news bool, _ error) {
+func (c *Checker) renew(ctx context.Context) (newest int64, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	return c.store.Renew(ctx, c.follow.applied.Load())

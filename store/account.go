@@ -63,7 +63,7 @@ func (s *Store) InsertAccount(ctx context.Context, a resource.Account, i resourc
 // InsertGroup and InsertAccount.
 func (s *Store) Found(ctx context.Context, g resource.Group, a resource.Account, i resource.Identity, with ...resource.RoleBinding) error {
 	return s.write(ctx, func(t *tx) error {
-		if err := t.addGroup(ctx, &g, false); err != nil {
+		if err := t.insertGroup(ctx, &g); err != nil {
 			return err
 		}
 		return t.insertAccount(ctx, a, i, with)

@@ -28,17 +28,12 @@ type tx struct {
 	events  [][]any    // and to the outbox
 	granted []change   // what the grants of have changed
 	moved   int64      // the revision, once written
-
-	outdated   []resource.UID // groups and repos that others may remember, and have changed
-	outdatedAt int64          // their revision, once written
 }
 
 // A deferred statement is one that nothing in its transaction waits for.
 type deferred struct {
-	text    string
-	args    []any
-	refused func(error) error         // says what its failure means
-	many    func([]deferred) deferred // makes one of several of this text; may be nil
+	text string
+	args []any
 }
 
 // A change says whose grants to read again.
@@ -77,13 +72,10 @@ func (t *tx) finish(ctx context.Context) error {
 	if resource.Rehearsing(ctx) {
 		return errRehearsed
 	}
-	if err := t.tellOutdated(ctx); err != nil {
-		return err
-	}
 	if err := t.tellGranted(ctx); err != nil {
 		return err
 	}
-	if t.s.engine.shared && max(t.moved, t.outdatedAt) > 0 {
+	if t.s.engine.shared && t.moved > 0 {
 		return t.later(ctx, `SELECT pg_notify('holdfast_grants', '')`)
 	}
 	return nil
@@ -123,18 +115,12 @@ func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error)
 // gets them all with the commit: there a round trip costs more than a
 // statement, and the locks of counters are to last no longer than they must.
 func (t *tx) later(ctx context.Context, query string, args ...any) error {
-	return t.postpone(ctx, deferred{text: query, args: args, refused: asItIs})
-}
-
-func asItIs(err error) error { return err }
-
-func (t *tx) postpone(ctx context.Context, d deferred) error {
 	if t.s.engine.shared {
-		t.rest = append(t.rest, d)
+		t.rest = append(t.rest, deferred{query, args})
 		return nil
 	}
-	_, err := t.exec(ctx, d.text, d.args...)
-	return d.refused(err)
+	_, err := t.exec(ctx, query, args...)
+	return err
 }
 
 // row runs a one-row query. It returns sql.ErrNoRows if there is none.
@@ -397,6 +383,7 @@ func (s *Store) tell(ctx context.Context, moved int64) {
 	if moved == 0 {
 		return
 	}
+	s.repos.clear()
 	s.mu.Lock()
 	watchers := slices.Clone(s.watchers)
 	s.mu.Unlock()

@@ -71,7 +71,7 @@ func tallied(all []tally, shard int) deferred {
 	return deferred{
 		text: `INSERT INTO counters (kind, grp, shard, n, children)
 			SELECT k, g, $1::bigint, n, c FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS u (k, g, n, c)` + counterAdd,
-		args: []any{shard, kinds, groups, ns, directs}, refused: asItIs,
+		args: []any{shard, kinds, groups, ns, directs},
 	}
 }
 

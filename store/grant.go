@@ -92,9 +92,11 @@ func (s *Store) RoleCapabilities(ctx context.Context) (map[resource.UID]resource
 
 // Revision returns the number of the newest change to grants.
 func (s *Store) Revision(ctx context.Context) (rev int64, err error) {
-	err = s.row(ctx, `SELECT rev FROM revision WHERE id = 1`, nil, &rev)
+	err = s.row(ctx, revisionQuery, nil, &rev)
 	return rev, err
 }
+
+const revisionQuery = `SELECT rev FROM revision WHERE id = 1`
 
 // GrantChanges returns the changes after since, in order. complete is false if
 // some of them are no longer kept.
@@ -138,6 +140,10 @@ func (t *tx) revoke(ctx context.Context, identity resource.UID) error {
 
 // reread has every checker read again what it knows of an identity.
 func (t *tx) reread(identity resource.UID) { t.granted = append(t.granted, change{identity: identity}) }
+
+// repathed has every replica clear its cache of repos, because a path may lead to
+// another repo than before, or to none.
+func (t *tx) repathed() { t.granted = append(t.granted, change{}) }
 
 // revocationsKept is longer than the life of any token this service signs.
 const revocationsKept = 48 * time.Hour

@@ -10,8 +10,6 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-const parentsKnown = 1 << 14
-
 var groups = listing[resource.Group]{
 	kind:    "groups",
 	columns: "t.uid, t.name, t.description, t.verified, t.kind, t.create_ms, t.update_ms",
@@ -37,7 +35,7 @@ var groups = listing[resource.Group]{
 // not there.
 func (s *Store) InsertGroup(ctx context.Context, g resource.Group, with ...resource.RoleBinding) (resource.Group, error) {
 	err := s.write(ctx, func(t *tx) error {
-		if err := t.addGroup(ctx, &g, len(with) == 0); err != nil {
+		if err := t.insertGroup(ctx, &g); err != nil {
 			return err
 		}
 		for _, b := range with {
@@ -56,27 +54,14 @@ func (s *Store) InsertGroup(ctx context.Context, g resource.Group, with ...resou
 	return g, err
 }
 
-// addGroup adds a group with its event and its count. If it is alone, nothing
-// else in the transaction refers to it.
-func (t *tx) addGroup(ctx context.Context, g *resource.Group, alone bool) error {
-	insert := t.insertGroup
-	if kind, ok := t.s.parents.Get(g.UID.Parent()); ok && alone {
-		g.Kind, insert = kind, t.insertGroupLater
-	}
-	if err := insert(ctx, g); err != nil {
-		return err
-	}
-	return t.added(ctx, "groups", resource.GroupCreated, g.UID, g.UID, *g)
-}
-
 const groupInsert = `INSERT INTO groups (seg, uid, parent, a1, a2, a3, name, description, verified, create_ms, update_ms, kind)`
 
 func groupArgs(g *resource.Group) []any {
 	return append(place(g.UID), g.Name, g.Description, g.Verified, ms(g.CreateTime), ms(g.UpdateTime))
 }
 
-// insertGroup adds the row of g. The kind of a group below another comes from
-// its parent, in the same statement: a round trip less.
+// insertGroup adds g. The kind of a group below another comes from its parent,
+// in the same statement: a round trip less.
 func (t *tx) insertGroup(ctx context.Context, g *resource.Group) error {
 	var err error
 	if p := g.UID.Parent(); p == "" {
@@ -86,46 +71,15 @@ func (t *tx) insertGroup(ctx context.Context, g *resource.Group) error {
 			append(groupArgs(g), string(p)), &g.Kind)
 		err = missing(err, "group", p)
 	}
-	if err == nil && !g.UID.IsRoot() {
-		t.s.parents.Add(g.UID.Parent(), g.Kind)
+	if err != nil {
+		return t.s.inserted(err, "group", g.Name, g.UID)
 	}
-	return t.s.inserted(err, "group", g.Name, g.UID)
-}
-
-// insertGroupLater adds the row of a group whose kind is known. That its parent is
-// still there, the foreign key sees to.
-func (t *tx) insertGroupLater(ctx context.Context, g *resource.Group) error {
-	return t.postpone(ctx, deferred{
-		text:    groupInsert + t.s.engine.values(1, 12),
-		args:    append(groupArgs(g), int64(g.Kind)),
-		refused: func(err error) error { return t.s.inserted(err, "group", g.Name, g.UID) },
-		many:    groupsAtOnce,
-	})
-}
-
-// groupsAtOnce is the statement that adds several groups that would be added one
-// by one.
-func groupsAtOnce(all []deferred) deferred {
-	return deferred{
-		text: groupInsert + `
-			SELECT * FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[], $8::text[],
-				$9::boolean[], $10::bigint[], $11::bigint[], $12::bigint[])`,
-		args: []any{
-			column[int64](all, 0), column[string](all, 1), column[int64](all, 2), column[int64](all, 3), column[int64](all, 4), column[int64](all, 5),
-			column[string](all, 6), column[string](all, 7), column[bool](all, 8), column[int64](all, 9), column[int64](all, 10), column[int64](all, 11),
-		},
-		refused: asItIs,
-	}
+	return t.added(ctx, "groups", resource.GroupCreated, g.UID, g.UID, *g)
 }
 
 // Group returns a group, or fault.NotFound.
 func (s *Store) Group(ctx context.Context, uid resource.UID) (resource.Group, error) {
-	if s.current() { // now: whatever is remembered after this may be told
-		if g, ok := s.seen.group(uid); ok {
-			return g, nil
-		}
-	}
-	return s.reads.group(ctx, uid)
+	return get(ctx, s, &groups, "group", uid)
 }
 
 // get reads one resource.
@@ -177,7 +131,6 @@ func (s *Store) Organization(ctx context.Context, name string) (resource.Group, 
 // and change's own error, with nothing written, if it has one. change may run
 // more than once.
 func (s *Store) UpdateGroup(ctx context.Context, uid resource.UID, change func(*resource.Group) error) (g resource.Group, _ error) {
-	defer s.seen.forget(uid) // even if it seems to have failed: a commit can succeed and not say so
 	err := s.write(ctx, func(t *tx) error {
 		before, err := take(ctx, t, &groups, "group", uid, s.engine.lock)
 		if err != nil {
@@ -192,7 +145,9 @@ func (s *Store) UpdateGroup(ctx context.Context, uid resource.UID, change func(*
 			string(uid), g.Name, g.Description, g.Verified, ms(g.UpdateTime)); err != nil {
 			return s.inserted(err, "group", g.Name, uid)
 		}
-		t.outdated = append(t.outdated, uid)
+		if g.Name != before.Name {
+			t.repathed()
+		}
 		return t.emit(ctx, resource.GroupUpdated, uid, uid, before, g)
 	})
 	return g, err
@@ -203,7 +158,6 @@ func (s *Store) UpdateGroup(ctx context.Context, uid resource.UID, change func(*
 // on an organization go with it. It returns fault.NotFound if there is no such
 // group.
 func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error {
-	defer s.seen.forget(uid)
 	return s.write(ctx, func(t *tx) error {
 		g, err := take(ctx, t, &groups, "group", uid, s.engine.lockKey)
 		if err != nil {
@@ -227,7 +181,7 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 		if _, err := t.exec(ctx, `DELETE FROM groups WHERE uid = $1`, string(uid)); err != nil {
 			return err
 		}
-		t.outdated = append(t.outdated, uid)
+		t.repathed()
 		if err := t.emit(ctx, resource.GroupDeleted, uid, uid.Parent(), g, nil); err != nil {
 			return err
 		}

@@ -47,7 +47,7 @@ func outboxed(events [][]any) deferred {
 	}
 	return deferred{
 		text: outboxInsert + ` SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[])`,
-		args: append(args, at), refused: asItIs,
+		args: append(args, at),
 	}
 }
 

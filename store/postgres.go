@@ -87,12 +87,10 @@ func (s *Store) openPostgres(ctx context.Context, address string) error {
 }
 
 // pooled commits each write by itself: PostgreSQL shares the disk's syncs among
-// concurrent commits already. Only writes that are of one piece go together:
-// see joint.
+// concurrent commits already.
 type pooled struct {
-	s     *Store
-	free  chan int // shards of counters that no write of this process has
-	joint joint
+	s    *Store
+	free chan int // shards of counters that no write of this process has
 }
 
 // counterShards is how many rows a counter may have, so that writers do not
@@ -102,7 +100,6 @@ const counterShards = 16
 
 func newPooled(s *Store) *pooled {
 	p := &pooled{s: s, free: make(chan int, counterShards)}
-	p.joint.s, p.joint.send = s, p.send
 	for i := range counterShards {
 		p.free <- i
 	}
@@ -122,50 +119,47 @@ func (p *pooled) shard() (shard int, release func()) {
 // run has let go of its connection before it looks what its change means to
 // others: they may all be waiting for one.
 func (p *pooled) run(ctx context.Context, f func(*tx) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	t := &tx{s: p.s}
 	if err := p.transact(ctx, t, f); err != nil {
 		return err
 	}
-	if t.moved == 0 && t.outdatedAt == 0 {
-		return nil
+	if t.moved > 0 {
+		p.s.tell(context.WithoutCancel(ctx), t.moved)
+		p.s.replica.await(ctx, t.moved)
 	}
-	p.s.tell(context.WithoutCancel(ctx), t.moved)
-	p.s.replica.await(ctx, t.moved, t.outdatedAt)
 	return nil
 }
 
 func (p *pooled) transact(ctx context.Context, t *tx, f func(*tx) error) error {
-	on := &lazy{db: p.s.read}
-	defer on.close()
-	t.on = on
+	on, err := p.s.read.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer on.Close()
+	if _, err := on.ExecContext(ctx, `BEGIN`); err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
 	var release func()
 	t.shard, release = p.shard()
 	defer release()
-	err := f(t)
-	if err == nil {
+	t.on = on
+	if err = f(t); err == nil {
 		err = t.finish(ctx)
 	}
 	switch {
-	case on.failed != nil:
-		err = on.failed
-	case err == nil && !on.begun:
-		return p.joint.commit(ctx, t)
 	case err == nil:
-		err = on.send(ctx, t.last(), true)
+		err = send(ctx, on, append(t.last(), deferred{text: `COMMIT`}))
 	case errors.Is(err, errRehearsed):
-		err = cmp.Or(on.rehearse(ctx, t.last()), err)
+		err = cmp.Or(send(ctx, on, t.last()), err)
 	}
 	if err != nil {
-		on.undo(ctx)
+		rollback(ctx, on)
 	}
 	return err
 }
 
-// last is what a transaction ends with. The counters come last of all: their
-// locks last until the commit.
+// last returns the statements that a transaction ends with. The counters come
+// last of all: their locks last until the commit.
 func (t *tx) last() []deferred {
 	all := slices.Clone(t.rest)
 	if len(t.events) > 0 {
@@ -177,140 +171,37 @@ func (t *tx) last() []deferred {
 	return all
 }
 
-// send runs transactions in which nothing waits for a statement as one.
-func (p *pooled) send(ctx context.Context, ts ...*tx) error {
-	whole := &tx{}
-	for _, t := range ts {
-		whole.rest = append(whole.rest, t.rest...)
-		whole.events, whole.counts = append(whole.events, t.events...), append(whole.counts, t.counts...)
-	}
-	if len(ts) > 1 {
-		whole.rest = merged(whole.rest)
-	}
-	var release func()
-	whole.shard, release = p.shard()
-	defer release()
-	on := &lazy{db: p.s.read}
-	defer on.close()
-	if err := on.connect(ctx); err != nil {
-		return err
-	}
-	return on.send(ctx, whole.last(), false)
+// send runs statements in one round trip.
+func send(ctx context.Context, on *sql.Conn, all []deferred) error {
+	return on.Raw(func(c any) error {
+		batch := &pgx.Batch{}
+		for _, d := range all {
+			batch.Queue(d.text, d.args...)
+		}
+		results := c.(*stdlib.Conn).Conn().SendBatch(ctx, batch)
+		return cmp.Or(answers(results, all), results.Close())
+	})
 }
 
-// A lazy connection begins its transaction with the first statement that
-// something waits for. Where there is none, all statements go out together, and
-// to PostgreSQL those are a transaction: one round trip in all.
-type lazy struct {
-	db     *sql.DB
-	conn   *sql.Conn
-	begun  bool
-	failed error // to begin
-}
-
-func (l *lazy) connect(ctx context.Context) (err error) {
-	if l.conn, err = l.db.Conn(ctx); err != nil {
-		return fmt.Errorf("connect: %w", err)
+// answers reads the answers to statements.
+func answers(results pgx.BatchResults, all []deferred) error {
+	for _, d := range all {
+		tag, err := results.Exec()
+		if err != nil {
+			return err
+		}
+		if d.text == `COMMIT` && tag.String() != `COMMIT` { // how PostgreSQL ends a transaction that has failed
+			return fmt.Errorf("commit: the answer was %s", tag)
+		}
 	}
 	return nil
 }
 
-func (l *lazy) close() {
-	if l.conn != nil {
-		l.conn.Close()
-	}
-}
-
-func (l *lazy) begin(ctx context.Context) error {
-	if l.begun || l.failed != nil {
-		return l.failed
-	}
-	if l.failed = l.connect(ctx); l.failed != nil {
-		return l.failed
-	}
-	if _, err := l.conn.ExecContext(ctx, `BEGIN`); err != nil {
-		l.failed = fmt.Errorf("begin: %w", err)
-	}
-	l.begun = l.failed == nil
-	return l.failed
-}
-
-// ExecContext runs a statement.
-func (l *lazy) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if err := l.begin(ctx); err != nil {
-		return nil, err
-	}
-	return l.conn.ExecContext(ctx, query, args...)
-}
-
-// QueryContext runs a query.
-func (l *lazy) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if err := l.begin(ctx); err != nil {
-		return nil, err
-	}
-	return l.conn.QueryContext(ctx, query, args...)
-}
-
-// QueryRowContext runs a one-row query. Where the transaction could not begin it
-// runs none: an error cannot be put into a sql.Row, but a context that has ended
-// can.
-func (l *lazy) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	if l.begin(ctx) != nil {
-		ended, end := context.WithCancel(ctx)
-		end()
-		return l.db.QueryRowContext(ended, query, args...)
-	}
-	return l.conn.QueryRowContext(ctx, query, args...)
-}
-
-// rehearse tries the last statements.
-func (l *lazy) rehearse(ctx context.Context, last []deferred) error {
-	if err := l.begin(ctx); err != nil {
-		return err
-	}
-	return l.send(ctx, last, false)
-}
-
-// send runs statements in one round trip, and commits if it is asked to.
-func (l *lazy) send(ctx context.Context, last []deferred, commit bool) error {
-	return l.conn.Raw(func(c any) error {
-		batch := &pgx.Batch{}
-		for _, d := range last {
-			batch.Queue(d.text, d.args...)
-		}
-		if commit {
-			batch.Queue(`COMMIT`)
-		}
-		results := c.(*stdlib.Conn).Conn().SendBatch(ctx, batch)
-		return cmp.Or(answers(results, last, commit), results.Close())
-	})
-}
-
-// answers reads those to the statements, and to a COMMIT.
-func answers(results pgx.BatchResults, last []deferred, commit bool) error {
-	for _, d := range last {
-		if _, err := results.Exec(); err != nil {
-			return d.refused(err)
-		}
-	}
-	if !commit {
-		return nil
-	}
-	tag, err := results.Exec()
-	if err == nil && tag.String() != "COMMIT" { // how PostgreSQL ends a transaction that has failed
-		err = fmt.Errorf("commit: the answer was %s", tag)
-	}
-	return err
-}
-
-// undo ends a transaction without its effects. A connection that cannot even do
-// that is not used again.
-func (l *lazy) undo(ctx context.Context) {
-	if l.conn == nil {
-		return
-	}
-	if _, err := l.conn.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`); err != nil {
-		_ = l.conn.Raw(func(any) error { return driver.ErrBadConn })
+// rollback ends a transaction without its effects. A connection that cannot even
+// do that is not used again.
+func rollback(ctx context.Context, on *sql.Conn) {
+	if _, err := on.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`); err != nil {
+		_ = on.Raw(func(any) error { return driver.ErrBadConn })
 	}
 }
 

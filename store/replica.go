@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/holdfast-dev/holdfast/resource"
 )
 
 const (
@@ -53,11 +51,11 @@ type replica struct {
 	s    *Store
 	db   *sql.DB // of its own: it is not to wait behind those who read and write
 	id   string
-	term Term // of what is in seen
+	term Term // of the caches
 
-	turn   sync.Mutex // to renew
-	beat   int64      // how often it has said that it is there
-	groups int64      // the revision of groups it has taken in
+	turn     sync.Mutex // to renew
+	beat     int64      // how often it has said that it is there
+	revision int64      // at which the caches were cleared last
 
 	mu     sync.Mutex // guards what is below; never held during I/O
 	others map[string]word
@@ -71,87 +69,50 @@ type word struct {
 
 func newReplica(s *Store, db *sql.DB) *replica {
 	db.SetMaxOpenConns(2) // one to listen
-	return &replica{s: s, db: db, id: rand.Text(), groups: -1, others: map[string]word{}}
+	return &replica{s: s, db: db, id: rand.Text(), revision: -1, others: map[string]word{}}
 }
 
 // Renew tells the other replicas that this one is there and has taken in the
-// changes to grants up to a revision, and returns the newest. Changes to groups
-// it takes in itself. news says that there were any, of either: then it should
-// be called again soon, for somebody waits to hear that they are taken in.
-func (s *Store) Renew(ctx context.Context, grants int64) (newest int64, news bool, err error) {
+// changes up to a revision, clears the caches of the store if there were newer
+// ones, and returns the newest. If that is another, it should be called again
+// soon, for somebody waits to hear that the change was taken in.
+func (s *Store) Renew(ctx context.Context, revision int64) (newest int64, err error) {
 	if !s.engine.shared {
-		newest, err = s.Revision(ctx)
-		return newest, newest != grants, err
+		return s.Revision(ctx)
 	}
-	return s.replica.renew(ctx, grants)
+	return s.replica.renew(ctx, revision)
 }
 
-func (r *replica) renew(ctx context.Context, grants int64) (newest int64, news bool, _ error) {
+func (r *replica) renew(ctx context.Context, revision int64) (newest int64, _ error) {
 	r.turn.Lock()
 	defer r.turn.Unlock()
 	began := time.Now()
-	if err := r.say(ctx, grants); err != nil {
-		return 0, false, r.s.outcome(err)
+	if err := r.say(ctx, revision); err != nil {
+		return 0, r.s.outcome(err)
 	}
-	newest, groups, err := r.ask(ctx)
-	if err != nil {
-		return 0, false, err
+	if err := r.db.QueryRowContext(ctx, revisionQuery).Scan(&newest); err != nil {
+		return 0, r.s.outcome(err)
 	}
-	news = newest != grants || groups != r.groups
-	if err := r.takeIn(ctx, groups); err != nil {
-		return 0, false, err
+	if newest != r.revision {
+		r.s.repos.clear()
+		r.revision = newest
 	}
 	r.term.Begin(began)
-	return newest, news, r.listen(ctx)
+	return newest, r.listen(ctx)
 }
 
 // say writes that this replica is there. The first time it clears away those
 // that have not been for long.
-func (r *replica) say(ctx context.Context, grants int64) error {
+func (r *replica) say(ctx context.Context, revision int64) error {
 	if r.beat == 0 {
 		if _, err := r.db.ExecContext(ctx, `DELETE FROM replicas WHERE renew_ms < `+r.s.engine.clock+` - $1`, replicasKept.Milliseconds()); err != nil {
 			return err
 		}
 	}
 	r.beat++
-	_, err := r.db.ExecContext(ctx, `INSERT INTO replicas (id, beat, renew_ms, grants_at, groups_at) VALUES ($1, $2, `+r.s.engine.clock+`, $3, $4)
-		ON CONFLICT (id) DO UPDATE SET beat = excluded.beat, renew_ms = excluded.renew_ms, grants_at = excluded.grants_at, groups_at = excluded.groups_at`,
-		r.id, r.beat, grants, r.groups)
+	_, err := r.db.ExecContext(ctx, `INSERT INTO replicas (id, beat, renew_ms, grants_at) VALUES ($1, $2, `+r.s.engine.clock+`, $3)
+		ON CONFLICT (id) DO UPDATE SET beat = excluded.beat, renew_ms = excluded.renew_ms, grants_at = excluded.grants_at`, r.id, r.beat, revision)
 	return err
-}
-
-// ask returns the newest revisions.
-func (r *replica) ask(ctx context.Context) (grants, groups int64, err error) {
-	err = r.rows(ctx, `SELECT id, rev FROM revision WHERE id IN (1, 2)`, nil, func(row scanner) (bool, error) {
-		var id, rev int64
-		err := row.Scan(&id, &rev)
-		if id == 1 {
-			grants = rev
-		} else {
-			groups = rev
-		}
-		return false, err
-	})
-	return grants, groups, err
-}
-
-// takeIn forgets the groups and repos that have changed up to a revision.
-func (r *replica) takeIn(ctx context.Context, groups int64) error {
-	if groups == r.groups {
-		return nil
-	}
-	changed, all, err := r.outdated(ctx, groups)
-	if err != nil {
-		return err
-	}
-	if all {
-		r.s.seen.forgetAll()
-	}
-	for _, uid := range changed {
-		r.s.seen.forget(uid)
-	}
-	r.groups = groups
-	return nil
 }
 
 // listen notes the latest word of the others, so that one that is silent need
@@ -192,47 +153,14 @@ func (r *replica) hear(id string, beat int64) word {
 	return word{beat, time.Now()}
 }
 
-// tellOutdated records what others may remember and the transaction has changed.
-func (t *tx) tellOutdated(ctx context.Context) error {
-	if !t.s.engine.shared || len(t.outdated) == 0 {
-		return nil
-	}
-	n := int64(len(t.outdated))
-	if err := t.row(ctx, `UPDATE revision SET rev = rev + $1 WHERE id = 2 RETURNING rev`, []any{n}, &t.outdatedAt); err != nil {
-		return err
-	}
-	for i, uid := range t.outdated {
-		if err := t.later(ctx, `INSERT INTO group_changes (rev, grp) VALUES ($1, $2)`, t.outdatedAt-n+1+int64(i), string(uid)); err != nil {
-			return err
-		}
-	}
-	if t.outdatedAt%changesPruned < n {
-		return t.later(ctx, `DELETE FROM group_changes WHERE rev <= $1`, t.outdatedAt-changesKept)
-	}
-	return nil
-}
-
-// outdated returns what has changed up to a revision, or that all may have: the
-// record does not go back for ever, and a database that was restored has gone
-// back itself.
-func (r *replica) outdated(ctx context.Context, until int64) (changed []resource.UID, all bool, err error) {
-	err = r.rows(ctx, `SELECT grp FROM group_changes WHERE rev > $1 AND rev <= $2`, []any{r.groups, until}, func(row scanner) (bool, error) {
-		var uid resource.UID
-		err := row.Scan(&uid)
-		changed = append(changed, uid)
-		return false, err
-	})
-	return changed, int64(len(changed)) != until-r.groups, err
-}
-
-// await returns when every other replica has taken in the changes up to these
-// revisions, which are committed, or can rely no longer on what it knew before.
+// await returns when every other replica has taken in the changes up to a
+// revision, which is committed, or can rely no longer on what it knew before.
 // That takes no longer than a term, even if the database no longer answers.
-func (r *replica) await(ctx context.Context, grants, groups int64) {
+func (r *replica) await(ctx context.Context, revision int64) {
 	ctx, cancel := context.WithTimeout(ctx, termWait)
 	defer cancel()
 	for pause := pauseFirst; ; pause = min(2*pause, pauseLast) {
-		if behind, err := r.behind(ctx, grants, groups); err == nil && !behind {
+		if behind, err := r.behind(ctx, revision); err == nil && !behind {
 			return
 		}
 		select {
@@ -245,8 +173,8 @@ func (r *replica) await(ctx context.Context, grants, groups int64) {
 
 // behind tells whether a replica that has not been silent for a term has yet to
 // take in a change.
-func (r *replica) behind(ctx context.Context, grants, groups int64) (behind bool, _ error) {
-	found, err := r.words(ctx, r.s.rows, ` AND (grants_at < $2 OR groups_at < $3)`, grants, groups)
+func (r *replica) behind(ctx context.Context, revision int64) (behind bool, _ error) {
+	found, err := r.words(ctx, r.s.rows, ` AND grants_at < $2`, revision)
 	if err != nil {
 		return false, err
 	}

@@ -38,9 +38,9 @@ func (p pair) exec(t *testing.T, text string) {
 // renew has a process say that it is there and take in what is new.
 func renew(t *testing.T, s *store.Store) {
 	t.Helper()
-	newest, _, err := s.Renew(t.Context(), 0)
+	newest, err := s.Renew(t.Context(), 0)
 	must(t, err)
-	_, _, err = s.Renew(t.Context(), newest)
+	_, err = s.Renew(t.Context(), newest)
 	must(t, err)
 }
 
@@ -55,18 +55,26 @@ func follow(t *testing.T, s *store.Store) {
 		var newest int64
 		for ctx.Err() == nil {
 			var err error
-			if newest, _, err = s.Renew(ctx, newest); err != nil && ctx.Err() == nil {
+			if newest, err = s.Renew(ctx, newest); err != nil && ctx.Err() == nil {
 				t.Error(err)
 			}
 		}
 	})
 }
 
-// describe changes the description of a group.
-func describe(t *testing.T, s *store.Store, uid resource.UID, description string) {
+// rename gives a repo another name.
+func rename(t *testing.T, s *store.Store, uid resource.UID, name string) {
 	t.Helper()
-	_, err := s.UpdateGroup(t.Context(), uid, func(g *resource.Group) error { g.Description = description; return nil })
+	_, err := s.UpdateRepo(t.Context(), uid, func(r *resource.Repo) error { r.Name = name; return nil })
 	must(t, err)
+}
+
+// wantRepo looks a repo up by its path. Without a uid there must be none.
+func wantRepo(t *testing.T, s *store.Store, uid resource.UID, names ...string) {
+	t.Helper()
+	if got, err := s.RepoAt(t.Context(), names); got != uid || uid == "" && !errors.Is(err, fault.NotFound) {
+		t.Errorf("repo at %q = %q, %v, want %q", names, got, err, uid)
+	}
 }
 
 func wantDescription(t *testing.T, s *store.Store, uid resource.UID, description string) {
@@ -76,35 +84,31 @@ func wantDescription(t *testing.T, s *store.Store, uid resource.UID, description
 	}
 }
 
-// TestOneRemembersWhileAnotherChanges: a group and the place of a repo are
-// remembered, and yet nobody reads what was before a change that has returned,
-// whichever process has made it.
+// TestOneRemembersWhileAnotherChanges: the path of a repo is cached, and yet
+// nobody finds what was there before a change that has returned, whichever
+// process has made it.
 func TestOneRemembersWhileAnotherChanges(t *testing.T) {
 	p := newPair(t)
 	g := addGroup(t, p.here, "", "g")
-	r := addRepo(t, p.here, g.UID, "app")
+	r := addRepo(t, p.here, g.UID, "0")
 	follow(t, p.here)
 	follow(t, p.there)
-	wantRepo := func(uid resource.UID, names ...string) {
-		t.Helper()
-		if got, err := p.here.RepoAt(t.Context(), names); got != uid || uid == "" && !errors.Is(err, fault.NotFound) {
-			t.Errorf("repo at %q = %q, %v, want %q", names, got, err, uid)
-		}
-	}
 	for i := range 100 {
-		describe(t, p.there, g.UID, strconv.Itoa(i))
-		wantDescription(t, p.here, g.UID, strconv.Itoa(i))
+		wantRepo(t, p.here, r.UID, "g", strconv.Itoa(i))
+		rename(t, p.there, r.UID, strconv.Itoa(i+1))
+		wantRepo(t, p.here, "", "g", strconv.Itoa(i))
 	}
-	p.exec(t, `UPDATE groups SET description = 'untold'`)
-	wantDescription(t, p.here, g.UID, "99")
+	wantRepo(t, p.here, r.UID, "g", "100")
+	p.exec(t, `UPDATE repos SET name = 'untold'`)
+	wantRepo(t, p.here, r.UID, "g", "100") // from the cache
+	p.exec(t, `UPDATE repos SET name = '100'`)
 
-	wantRepo(r.UID, "g", "app")
-	_, err := p.there.UpdateRepo(t.Context(), r.UID, func(r *resource.Repo) error { r.Name = "tool"; return nil })
+	_, err := p.there.UpdateGroup(t.Context(), g.UID, func(g *resource.Group) error { g.Name = "firm"; return nil })
 	must(t, err)
-	wantRepo("", "g", "app")
-	wantRepo(r.UID, "g", "tool")
+	wantRepo(t, p.here, "", "g", "100")
+	wantRepo(t, p.here, r.UID, "firm", "100")
 	must(t, p.there.DeleteRepo(t.Context(), r.UID))
-	wantRepo("", "g", "tool")
+	wantRepo(t, p.here, "", "firm", "100")
 	must(t, p.there.DeleteGroup(t.Context(), g.UID, ""))
 	if _, err := p.here.Group(t.Context(), g.UID); !errors.Is(err, fault.NotFound) {
 		t.Errorf("after the delete: %v, want NotFound", err)
@@ -135,23 +139,26 @@ func TestTwoChangeAndReadTheSame(t *testing.T) {
 	wantDescription(t, p.there, g.UID, "120")
 }
 
-// TestNobodyTrustsALostRecord: where the record of changes has a gap, or the
-// database went back to an older copy, nothing is remembered.
+// TestNobodyTrustsALostRecord: if the record of changes has a gap, or the database
+// went back to an older copy, the cache is cleared.
 func TestNobodyTrustsALostRecord(t *testing.T) {
 	p := newPair(t)
 	g := addGroup(t, p.here, "", "g")
+	r := addRepo(t, p.here, g.UID, "app")
+	was := "app"
 	for name, text := range map[string]string{
-		"a gap":  `UPDATE revision SET rev = rev + 1 WHERE id = 2`,
-		"a past": `UPDATE revision SET rev = rev - 50 WHERE id = 2`,
+		"a gap":  `UPDATE revision SET rev = rev + 1 WHERE id = 1`,
+		"a past": `UPDATE revision SET rev = rev - 50 WHERE id = 1`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			renew(t, p.here)
-			wantDescription(t, p.here, g.UID, g.Description)
-			g.Description = name
-			p.exec(t, `UPDATE groups SET description = '`+name+`'`)
+			wantRepo(t, p.here, r.UID, "g", was)
+			p.exec(t, `UPDATE repos SET name = '`+name+`'`)
+			wantRepo(t, p.here, r.UID, "g", was)
 			p.exec(t, text)
 			renew(t, p.here)
-			wantDescription(t, p.here, g.UID, name)
+			wantRepo(t, p.here, "", "g", was)
+			was = name
 		})
 	}
 }
@@ -162,18 +169,20 @@ func TestNobodyTrustsALostRecord(t *testing.T) {
 func TestASilentProcessForgets(t *testing.T) {
 	p := newPair(t)
 	g := addGroup(t, p.here, "", "g")
+	r := addRepo(t, p.here, g.UID, "app")
 	renew(t, p.here)
-	wantDescription(t, p.here, g.UID, g.Description)
+	wantRepo(t, p.here, r.UID, "g", "app")
 	start := time.Now()
-	describe(t, p.there, g.UID, "changed")
+	rename(t, p.there, r.UID, "changed")
 	first := time.Since(start)
-	wantDescription(t, p.here, g.UID, "changed")
+	wantRepo(t, p.here, "", "g", "app")
+	wantRepo(t, p.here, r.UID, "g", "changed")
 	start = time.Now()
-	describe(t, p.there, g.UID, "again")
+	rename(t, p.there, r.UID, "again")
 	if second := time.Since(start); second > first/2 {
 		t.Errorf("to wait for the silent took %s, and then %s", first, second)
 	}
-	wantDescription(t, p.here, g.UID, "again")
+	wantRepo(t, p.here, "", "g", "changed")
 }
 
 // TestNobodyStandsInTheWayOfARenewal: however busy the database is made, this
@@ -186,7 +195,7 @@ func TestNobodyStandsInTheWayOfARenewal(t *testing.T) {
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { _ = p.here.ListenGrants(ctx, func() {}) }) // ends with ctx
-	if _, _, err := p.here.Renew(ctx, 0); err != nil {
+	if _, err := p.here.Renew(ctx, 0); err != nil {
 		t.Error(err)
 	}
 }

@@ -86,7 +86,6 @@ func (s *Store) Repos(ctx context.Context, r Reach, f resource.Filter, p page.Re
 // UpdateRepo applies change to the repo and returns the result, under the rules
 // of UpdateGroup.
 func (s *Store) UpdateRepo(ctx context.Context, uid resource.UID, change func(*resource.Repo) error) (r resource.Repo, _ error) {
-	defer s.seen.forget(uid)
 	err := s.write(ctx, func(t *tx) error {
 		before, err := take(ctx, t, &repos, "repo", uid, s.engine.lock)
 		if err != nil {
@@ -108,7 +107,7 @@ func (s *Store) UpdateRepo(ctx context.Context, uid resource.UID, change func(*r
 			return s.inserted(err, "repo", r.Name, uid)
 		}
 		if r.Name != before.Name {
-			t.outdated = append(t.outdated, uid)
+			t.repathed()
 		}
 		return t.emit(ctx, resource.RepoUpdated, uid, uid.Parent(), before, r)
 	})
@@ -143,7 +142,6 @@ func (s *Store) UpdateRepoReadme(ctx context.Context, r resource.RepoReadme) err
 // deployment and its log. It returns fault.NotFound if there is no such repo. Blobs that no other
 // repo holds are left to the collector.
 func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
-	defer s.seen.forget(uid)
 	return s.write(ctx, func(t *tx) error {
 		r, err := take(ctx, t, &repos, "repo", uid, s.engine.lockKey)
 		if err != nil {
@@ -168,7 +166,7 @@ func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 				return err
 			}
 		}
-		t.outdated = append(t.outdated, uid)
+		t.repathed()
 		if err := t.removed(ctx, "repos", resource.RepoDeleted, uid, uid.Parent(), r); err != nil {
 			return err
 		}
@@ -236,15 +234,14 @@ func (s *Store) RepoPath(ctx context.Context, uid resource.UID) (string, error) 
 // fault.NotFound.
 func (s *Store) RepoAt(ctx context.Context, names []string) (resource.UID, error) {
 	path := strings.Join(names, "/")
-	mark := s.seen.mark()
-	if s.current() {
-		if uid, ok := s.seen.repo(path); ok {
-			return uid, nil
-		}
+	current := s.current() // before the cache is asked: afterwards it may be outdated
+	uid, ok, asked := s.repos.get(path)
+	if ok && current {
+		return uid, nil
 	}
 	uid, err := s.repoAt(ctx, names)
 	if err == nil {
-		s.seen.putRepo(path, uid, mark)
+		s.repos.put(path, uid, asked)
 	}
 	return uid, err
 }

@@ -31,14 +31,10 @@ type Store struct {
 	commit committer
 	close  []func() error
 	stmts  statements // on read; SQLite only: pgx keeps its own
-	seen   *seen
-	reads  *reads
+	repos  *repoCache
 
 	replica *replica // PostgreSQL only
-	// parents are groups that others were added to lately, with their kinds. They
-	// may be gone; but a kind never changes, nor which uid a segment ends.
-	parents *lru.Cache[resource.UID, resource.OrgKind]
-	texts   *texts // of advisories, as far as they were searched
+	texts   *texts   // of advisories, as far as they were searched
 	signs   signs
 	asked   *lru.Cache[int64, *asked] // advisories, for lately
 
@@ -79,11 +75,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	parents, err := lru.New[resource.UID, resource.OrgKind](parentsKnown)
-	if err != nil {
-		return nil, err
-	}
-	s := &Store{Now: time.Now, Log: slog.Default(), seen: newSeen(), parents: parents, texts: &texts{all: map[int64]versioned{}}, asked: known, eraSize: eraSize}
+	s := &Store{Now: time.Now, Log: slog.Default(), repos: newRepoCache(), texts: &texts{all: map[int64]versioned{}}, asked: known, eraSize: eraSize}
 	open := s.openSQLite
 	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
 		open = s.openPostgres
@@ -91,7 +83,6 @@ func Open(ctx context.Context, url string) (*Store, error) {
 	if err := open(ctx, url); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	s.reads = newReads(s)
 	return s, nil
 }
 
@@ -108,7 +99,7 @@ func (s *Store) Close() error {
 // Shared tells whether other processes may write to the database.
 func (s *Store) Shared() bool { return s.engine.shared }
 
-// current tells whether what is remembered is as it is in the database.
+// current reports whether the caches of this process agree with the database.
 func (s *Store) current() bool { return !s.engine.shared || s.replica.term.Holds(time.Now()) }
 
 // Ping reports whether the database answers.
@@ -197,15 +188,6 @@ func (s *Store) outcome(err error) error {
 		return fault.Outage("the database", err)
 	}
 	return err
-}
-
-// inOurTime is the outcome of what was done for several callers, within a time
-// that none of them has set: if that is over, the database is to blame.
-func (s *Store) inOurTime(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fault.Outage("the database", err)
-	}
-	return s.outcome(err)
 }
 
 // missing turns the absence of a row into a fault.
