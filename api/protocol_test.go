@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -185,26 +186,37 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestGRPCLimits sends more than the server reads of anybody: a request is read
-// before it is known who sends it.
+// TestGRPCLimits sends more than the server reads: of strangers less than of the
+// owner.
 func TestGRPCLimits(t *testing.T) {
-	c := healthpb.NewHealthClient(newWorld(t).conn)
+	w := newWorld(t)
+	c := iampb.NewGroupsServiceClient(w.conn)
+	h := healthpb.NewHealthClient(w.conn)
+	check := func(ctx context.Context, n int) error {
+		_, err := h.Check(ctx, &healthpb.HealthCheckRequest{Service: strings.Repeat("x", n)})
+		return err
+	}
+	list := func(ctx context.Context, n int) error {
+		_, err := c.ListGroups(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+w.token), &iampb.ListGroupsRequest{PageToken: strings.Repeat("x", n)})
+		return err
+	}
 	tests := map[string]struct {
+		call              func(ctx context.Context, n int) error
 		request, metadata int
-		fits              bool
+		answer            codes.Code
 	}{
-		"a request that fits":     {4<<20 - 100, 0, true},
-		"a request that does not": {4 << 20, 0, false},
-		"headers that fit":        {0, 60 << 10, true},
-		"headers that do not":     {0, 64 << 10, false},
+		"a stranger's request that fits":     {check, 64<<10 - 100, 0, codes.NotFound},
+		"a stranger's request that does not": {check, 64 << 10, 0, codes.InvalidArgument},
+		"a request that fits":                {list, 4<<20 - 100, 0, codes.InvalidArgument}, // of a token that is none
+		"a request that does not":            {list, 4 << 20, 0, codes.ResourceExhausted},
+		"headers that fit":                   {check, 0, 60 << 10, codes.OK},
+		"headers that do not":                {check, 0, 64 << 10, codes.Internal},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			ctx := metadata.AppendToOutgoingContext(t.Context(), "padding", strings.Repeat("x", tt.metadata))
-			_, err := c.Check(ctx, &healthpb.HealthCheckRequest{Service: strings.Repeat("x", tt.request)})
-			code := status.Code(err)
-			if answered := code == codes.OK || code == codes.NotFound; answered != tt.fits {
-				t.Errorf("%.200v, want an answer: %v", err, tt.fits)
+			if err := tt.call(ctx, tt.request); status.Code(err) != tt.answer {
+				t.Errorf("%.200v, want %s", err, tt.answer)
 			}
 		})
 	}
