@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-var people = listing[resource.Account]{
+var accounts = listing[resource.Account]{
 	kind: "accounts",
 	columns: `t.uid, t.name, t.display, t.identity, t.password, t.totp, t.totp_step, t.link, t.link_ms, t.link_factors, t.link_maker,
 		t.used_ms, t.create_ms, t.update_ms, (SELECT count(*) FROM recovery_codes AS c WHERE c.account = t.seg)`,
@@ -49,63 +49,6 @@ func someMS(at time.Time) int64 {
 	return ms(at)
 }
 
-// InsertAccount adds an account with the identity it stands for, unless that is
-// there already, and the bindings given. It returns fault.NotFound if its group
-// or a role is not there, and fault.AlreadyExists if its organization has an
-// account of that e-mail address. Accounts of other organizations make no
-// difference, so that no organization learns of them.
-func (s *Store) InsertAccount(ctx context.Context, a resource.Account, i resource.Identity, with ...resource.RoleBinding) error {
-	return s.write(ctx, func(t *tx) error { return t.insertAccount(ctx, a, i, with) })
-}
-
-// Found adds an organization with the account of its first owner, all or
-// nothing: there is no moment at which nobody can get in. Its errors are those of
-// InsertGroup and InsertAccount.
-func (s *Store) Found(ctx context.Context, g resource.Group, a resource.Account, i resource.Identity, with ...resource.RoleBinding) error {
-	return s.write(ctx, func(t *tx) error {
-		if err := t.insertGroup(ctx, &g); err != nil {
-			return err
-		}
-		return t.insertAccount(ctx, a, i, with)
-	})
-}
-
-func (t *tx) insertAccount(ctx context.Context, a resource.Account, i resource.Identity, with []resource.RoleBinding) error {
-	if err := t.mustExist(ctx, a.UID.Parent()); err != nil {
-		return err
-	}
-	maker, err := makerText(a.Link)
-	if err != nil {
-		return err
-	}
-	_, err = t.exec(ctx, `
-		INSERT INTO accounts (seg, uid, parent, a1, a2, a3, name, display, identity, password, totp, totp_step,
-			link, link_ms, link_factors, used_ms, create_ms, update_ms, link_maker)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
-		append(place(a.UID), a.Email, a.Name, string(a.Identity), a.Password, append([]byte{}, a.TOTP...), a.TOTPStep,
-			append([]byte{}, a.Link.Digest...), someMS(a.Link.Expires), a.Link.Factors, someMS(a.UseTime), ms(a.CreateTime), ms(a.UpdateTime), maker)...)
-	if err != nil {
-		return t.s.inserted(err, "account", a.Email, a.UID)
-	}
-	var one int
-	err = t.row(ctx, `SELECT 1 FROM identities AS t WHERE t.uid = $1`+t.s.engine.hold, []any{string(i.UID)}, &one)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = t.insertIdentity(ctx, i)
-	}
-	if err != nil {
-		return err
-	}
-	if err := t.join(ctx, a.UID.Root(), a.Identity); err != nil {
-		return err
-	}
-	for _, b := range with {
-		if err := t.grant(ctx, b); err != nil {
-			return err
-		}
-	}
-	return t.added(ctx, "accounts", resource.AccountCreated, a.UID, a.UID.Parent(), a.Record(0))
-}
-
 // makerText is who made a link, as it is kept.
 func makerText(l resource.Link) (string, error) {
 	if l.Maker == nil {
@@ -113,17 +56,6 @@ func makerText(l resource.Link) (string, error) {
 	}
 	b, err := json.Marshal(l.Maker)
 	return string(b), err
-}
-
-// grant makes a binding with its event and its count.
-func (t *tx) grant(ctx context.Context, b resource.RoleBinding) error {
-	if err := t.mustHaveRole(ctx, b.Role); err != nil {
-		return err
-	}
-	if err := t.bind(ctx, b); err != nil {
-		return err
-	}
-	return t.emit(ctx, resource.BindingCreated, b.UID, b.Group(), nil, b)
 }
 
 // Account returns an account with its passkeys, or fault.NotFound.
@@ -139,7 +71,7 @@ func (s *Store) AccountOf(ctx context.Context, identity resource.UID) (resource.
 // AccountIn returns the account of an e-mail address in an organization, or
 // fault.NotFound.
 func (s *Store) AccountIn(ctx context.Context, org resource.UID, email string) (resource.Account, error) {
-	all, err := s.accounts(ctx, `t.parent = $1 AND t.name = $2`, segment(org), email)
+	all, err := s.accountsWhere(ctx, `t.parent = $1 AND t.name = $2`, segment(org), email)
 	if err == nil && len(all) == 0 {
 		err = fault.Missing("account", email)
 	}
@@ -158,11 +90,11 @@ func (s *Store) AccountsToTry(ctx context.Context, org resource.UID, email strin
 	if org != "" {
 		first = segment(org)
 	}
-	all, err := s.accounts(ctx, `t.parent = $1 AND t.name = $2 AND t.password <> ''`, first, email)
+	all, err := s.accountsWhere(ctx, `t.parent = $1 AND t.name = $2 AND t.password <> ''`, first, email)
 	if err != nil {
 		return nil, err
 	}
-	rest, err := s.accounts(ctx, `t.name = $2 AND t.parent <> $1 AND t.password <> '' ORDER BY t.create_ms, t.seg LIMIT `+itoa(most), first, email)
+	rest, err := s.accountsWhere(ctx, `t.name = $2 AND t.parent <> $1 AND t.password <> '' ORDER BY t.create_ms, t.seg LIMIT `+itoa(most), first, email)
 	all = append(all, rest...)
 	return all[:min(len(all), most)], err
 }
@@ -183,9 +115,9 @@ func (s *Store) AccountWithPasskey(ctx context.Context, id []byte) (resource.Acc
 }
 
 // accounts returns the accounts that a condition selects, without their passkeys.
-func (s *Store) accounts(ctx context.Context, where string, args ...any) (all []resource.Account, _ error) {
-	err := s.rows(ctx, `SELECT `+people.columns+` FROM accounts AS t WHERE `+where, args, func(row scanner) (bool, error) {
-		a, err := people.scan(row)
+func (s *Store) accountsWhere(ctx context.Context, where string, args ...any) (all []resource.Account, _ error) {
+	err := s.rows(ctx, `SELECT `+accounts.columns+` FROM accounts AS t WHERE `+where, args, func(row scanner) (bool, error) {
+		a, err := accounts.scan(row)
 		all = append(all, a)
 		return false, err
 	})
@@ -194,8 +126,8 @@ func (s *Store) accounts(ctx context.Context, where string, args ...any) (all []
 
 func (s *Store) account(ctx context.Context, where string, arg any, name string) (a resource.Account, err error) {
 	err = sql.ErrNoRows
-	if rerr := s.rows(ctx, `SELECT `+people.columns+` FROM accounts AS t WHERE `+where, []any{arg}, func(row scanner) (bool, error) {
-		a, err = people.scan(row)
+	if rerr := s.rows(ctx, `SELECT `+accounts.columns+` FROM accounts AS t WHERE `+where, []any{arg}, func(row scanner) (bool, error) {
+		a, err = accounts.scan(row)
 		return true, err
 	}); rerr != nil {
 		return a, rerr
@@ -220,7 +152,7 @@ func (s *Store) account(ctx context.Context, where string, arg any, name string)
 // Recovery codes go with the last factor that they stand in for.
 func (s *Store) UpdateAccount(ctx context.Context, uid resource.UID, change func(*resource.Account) error) (a resource.Account, _ error) {
 	err := s.write(ctx, func(t *tx) error {
-		before, err := take(ctx, t, &people, "account", uid, s.engine.lock)
+		before, err := take(ctx, t, &accounts, "account", uid, s.engine.lock)
 		if err != nil {
 			return err
 		}
@@ -263,48 +195,6 @@ func (t *tx) passkeys(ctx context.Context, uid resource.UID) (n int, err error) 
 	return n, err
 }
 
-// FollowLink applies change to the account whose one-time link has that digest,
-// and takes the link out of use. It ends the account's sessions, and with the
-// link's word its other factors. It returns fault.NotFound for a link that is
-// not good, or no longer.
-func (s *Store) FollowLink(ctx context.Context, digest []byte, change func(*resource.Account) error) (a resource.Account, _ error) {
-	err := s.write(ctx, func(t *tx) error {
-		before, err := people.scan(t.on.QueryRowContext(ctx, `SELECT `+people.columns+` FROM accounts AS t WHERE t.link = $1 AND t.link_ms > $2`+s.engine.lock,
-			digest, ms(s.now())))
-		if err != nil {
-			return missing(err, "account", "link")
-		}
-		a = before
-		if err := change(&a); err != nil {
-			return err
-		}
-		keys, err := t.passkeys(ctx, a.UID)
-		if err != nil {
-			return err
-		}
-		was := before.Record(keys)
-		if before.Link.Factors {
-			a.TOTP, a.TOTPStep, a.RecoveryCodes, keys = nil, 0, 0, 0
-			if _, err := t.exec(ctx, `DELETE FROM passkeys WHERE account = $1`, segment(a.UID)); err != nil {
-				return err
-			}
-		}
-		a.Link, a.UpdateTime = resource.Link{}, s.now()
-		if _, err := t.exec(ctx, `UPDATE accounts SET password = $2, totp = $3, totp_step = $4, link = $5, link_ms = 0, link_factors = $6, update_ms = $7
-			WHERE uid = $1`, string(a.UID), a.Password, append([]byte{}, a.TOTP...), a.TOTPStep, []byte{}, false, ms(a.UpdateTime)); err != nil {
-			return err
-		}
-		if err := t.dropIdleCodes(ctx, a.UID); err != nil {
-			return err
-		}
-		if _, err := t.endAll(ctx, a.Identity, "", resource.EndPasswordReset); err != nil {
-			return err
-		}
-		return t.emit(ctx, resource.AccountUpdated, a.UID, a.UID.Parent(), was, a.Record(keys))
-	})
-	return a, err
-}
-
 // UseTOTP notes the step of a one-time password, and tells whether it is newer
 // than the last that was used: each is good once.
 func (s *Store) UseTOTP(ctx context.Context, uid resource.UID, step int64) (fresh bool, _ error) {
@@ -316,25 +206,9 @@ func (s *Store) UseTOTP(ctx context.Context, uid resource.UID, step int64) (fres
 	return fresh, err
 }
 
-// DeleteAccount removes an account with its identity, under the rules of
-// DeleteIdentity. It returns fault.NotFound if there is no such account.
-func (s *Store) DeleteAccount(ctx context.Context, uid resource.UID) error {
-	return s.removeIdentity(ctx, func(t *tx) ([]resource.UID, error) {
-		a, err := take(ctx, t, &people, "account", uid, s.engine.lockKey)
-		if err != nil {
-			return nil, err
-		}
-		ownerless, err := t.deleteIdentity(ctx, a.Identity, uid.Root())
-		if errors.Is(err, fault.NotFound) {
-			err = t.dropAccount(ctx, a.Identity)
-		}
-		return ownerless, err
-	})
-}
-
 // dropAccount removes the account of an identity, if it has one.
 func (t *tx) dropAccount(ctx context.Context, identity resource.UID) error {
-	a, err := people.scan(t.on.QueryRowContext(ctx, `SELECT `+people.columns+` FROM accounts AS t WHERE t.identity = $1`+t.s.engine.lockKey, string(identity)))
+	a, err := accounts.scan(t.on.QueryRowContext(ctx, `SELECT `+accounts.columns+` FROM accounts AS t WHERE t.identity = $1`+t.s.engine.lockKey, string(identity)))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
@@ -353,7 +227,7 @@ func (t *tx) dropAccount(ctx context.Context, identity resource.UID) error {
 
 // Accounts returns one page of accounts, without their passkeys.
 func (s *Store) Accounts(ctx context.Context, r Reach, f resource.Filter, p page.Request) (page.Page[resource.Account], error) {
-	return list(ctx, s, &people, r, f, p)
+	return list(ctx, s, &accounts, r, f, p)
 }
 
 // PasskeyCounts returns how many passkeys accounts have, for those that have
@@ -377,7 +251,7 @@ func (s *Store) PasskeyCounts(ctx context.Context, uids []resource.UID) (map[res
 // fault.NotFound if there is no such account.
 func (s *Store) AddPasskey(ctx context.Context, uid resource.UID, p resource.Passkey) error {
 	return s.write(ctx, func(t *tx) error {
-		a, err := take(ctx, t, &people, "account", uid, s.engine.lock)
+		a, err := take(ctx, t, &accounts, "account", uid, s.engine.lock)
 		if err != nil {
 			return err
 		}
@@ -409,7 +283,7 @@ func (s *Store) UsePasskey(ctx context.Context, id, detail []byte) error {
 // already.
 func (s *Store) DropPasskey(ctx context.Context, uid resource.UID, id []byte) error {
 	return s.write(ctx, func(t *tx) error {
-		a, err := take(ctx, t, &people, "account", uid, s.engine.lock)
+		a, err := take(ctx, t, &accounts, "account", uid, s.engine.lock)
 		if err != nil {
 			return err
 		}

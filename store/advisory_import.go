@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -157,12 +156,6 @@ func (t *tx) appendAdvisories(ctx context.Context, group resource.UID, drafts []
 	return t.count(ctx, "advisories", drafts[0].a.UID, len(drafts))
 }
 
-// The kinds of counters beside those of resources.
-const (
-	onShelf  = "advisory_shelves"
-	withName = "advisory_names"
-)
-
 // index makes lists find advisories of a group and an era by what they are
 // filtered by.
 func (t *tx) index(ctx context.Context, group resource.UID, in era, drafts []draft) error {
@@ -242,42 +235,4 @@ func (t *tx) bump(ctx context.Context, kind string, by map[int64]int, sign int) 
 		}
 	}
 	return nil
-}
-
-// insert runs an INSERT of many rows, in statements of a few sizes: those are
-// prepared once.
-func (t *tx) insert(ctx context.Context, head string, rows [][]any, tail string) error {
-	for _, size := range []int{128, 16, 1} {
-		for len(rows) >= size {
-			args := make([]any, 0, size*len(rows[0]))
-			for _, row := range rows[:size] {
-				args = append(args, row...)
-			}
-			if err := t.later(ctx, head+t.s.engine.values(size, len(rows[0]))+tail, args...); err != nil {
-				return err
-			}
-			rows = rows[size:]
-		}
-	}
-	return nil
-}
-
-// values is a VALUES list of parameters.
-func (e engine) values(rows, columns int) string {
-	var b strings.Builder
-	b.WriteString(" VALUES ")
-	for i := range rows {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		b.WriteByte('(')
-		for j := range columns {
-			if j > 0 {
-				b.WriteByte(',')
-			}
-			b.WriteString(e.param(i*columns + j + 1))
-		}
-		b.WriteByte(')')
-	}
-	return b.String()
 }

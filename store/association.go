@@ -34,7 +34,7 @@ var associations = listing[resource.AccountAssociation]{
 }
 
 // accounts is what an association holds beside its name and its times.
-func accounts(a resource.AccountAssociation) (string, error) {
+func cloudAccounts(a resource.AccountAssociation) (string, error) {
 	b, err := json.Marshal(a)
 	if err != nil {
 		return "", fmt.Errorf("encode account association: %w", err)
@@ -45,7 +45,7 @@ func accounts(a resource.AccountAssociation) (string, error) {
 // InsertAssociation adds a. It returns fault.NotFound if its group is not
 // there, and fault.AlreadyExists if that has one already.
 func (s *Store) InsertAssociation(ctx context.Context, a resource.AccountAssociation) error {
-	detail, err := accounts(a)
+	detail, err := cloudAccounts(a)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (s *Store) UpdateAssociation(ctx context.Context, uid resource.UID, change 
 			return err
 		}
 		a.UpdateTime = s.now()
-		detail, err := accounts(a)
+		detail, err := cloudAccounts(a)
 		if err != nil {
 			return err
 		}

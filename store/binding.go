@@ -219,15 +219,6 @@ func (t *tx) unbind(ctx context.Context, where string, args ...any) error {
 	return nil
 }
 
-// regrant notes that the grants of identities have changed, each once.
-func (t *tx) regrant(identities ...resource.UID) {
-	for _, uid := range identities {
-		if c := (change{identity: uid}); !slices.Contains(t.granted, c) {
-			t.granted = append(t.granted, c)
-		}
-	}
-}
-
 // keepOwners returns fault.FailedPrecondition if an organization would have no
 // owner left without the bindings a condition selects by a uid.
 func (t *tx) keepOwners(ctx context.Context, where string, uid resource.UID) error {
@@ -287,4 +278,28 @@ func (t *tx) join(ctx context.Context, org, identity resource.UID) error {
 // Bindings returns one page of bindings with what they tie together.
 func (s *Store) Bindings(ctx context.Context, r Reach, f resource.Filter, p page.Request) (page.Page[resource.BoundRole], error) {
 	return list(ctx, s, &bindings, r, f, p)
+}
+
+// ensure gives an identity a role in a group unless it has it, and returns the
+// binding that was made, or "".
+func (t *tx) ensure(ctx context.Context, group, identity, role resource.UID) (resource.UID, error) {
+	var one int
+	err := t.row(ctx, `SELECT 1 FROM role_bindings WHERE parent = $1 AND identity = $2 AND role = $3`,
+		[]any{segment(group), string(identity), segment(role)}, &one)
+	if err == nil || !errors.Is(err, sql.ErrNoRows) {
+		return "", err
+	}
+	b := resource.RoleBinding{UID: group.NewChild(), Identity: identity, Role: role, CreateTime: t.s.now()}
+	return b.UID, t.grant(ctx, b)
+}
+
+// grant makes a binding with its event and its count.
+func (t *tx) grant(ctx context.Context, b resource.RoleBinding) error {
+	if err := t.mustHaveRole(ctx, b.Role); err != nil {
+		return err
+	}
+	if err := t.bind(ctx, b); err != nil {
+		return err
+	}
+	return t.emit(ctx, resource.BindingCreated, b.UID, b.Group(), nil, b)
 }

@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/fault"
@@ -81,4 +83,33 @@ func cursorAt(col string, uid resource.UID, name string, created, updated time.T
 		c.Number = ms(updated)
 	}
 	return c
+}
+
+// get reads one resource.
+func get[T any](ctx context.Context, s *Store, l *listing[T], kind string, uid resource.UID) (v T, err error) {
+	found := false
+	err = s.rows(ctx, `SELECT `+l.columns+` FROM `+l.kind+` AS t`+l.joins+` WHERE t.uid = $1`, []any{string(uid)}, func(row scanner) (bool, error) {
+		found = true
+		v, err = l.scan(row)
+		return true, err
+	})
+	if err == nil && !found {
+		err = fault.Missing(kind, string(uid))
+	}
+	return v, err
+}
+
+// take reads one resource inside a transaction that is about to change it.
+func take[T any](ctx context.Context, t *tx, l *listing[T], kind string, uid resource.UID, lock string) (T, error) {
+	v, err := l.scan(t.on.QueryRowContext(ctx, `SELECT `+l.columns+` FROM `+l.kind+` AS t`+l.joins+` WHERE t.uid = $1`+lock, string(uid)))
+	return v, missing(err, kind, uid)
+}
+
+// clone copies a resource with what it points to, as far as its JSON goes.
+func clone[T any](v T) (out T, err error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return out, fmt.Errorf("copy %T: %w", v, err)
+	}
+	return out, json.Unmarshal(b, &out)
 }

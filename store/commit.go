@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 	"sync"
 
 	"github.com/holdfast-dev/holdfast/resource"
@@ -35,9 +35,6 @@ type deferred struct {
 	text string
 	args []any
 }
-
-// A change says whose grants to read again.
-type change struct{ identity, role resource.UID }
 
 // A conn runs statements.
 type conn interface {
@@ -77,27 +74,6 @@ func (t *tx) finish(ctx context.Context) error {
 	}
 	if t.s.engine.shared && t.moved > 0 {
 		return t.later(ctx, `SELECT pg_notify('holdfast_grants', '')`)
-	}
-	return nil
-}
-
-// tellGranted records whose grants the transaction has changed.
-func (t *tx) tellGranted(ctx context.Context) error {
-	if len(t.granted) == 0 {
-		return nil
-	}
-	err := t.row(ctx, `UPDATE revision SET rev = rev + $1 WHERE id = 1 RETURNING rev`, []any{len(t.granted)}, &t.moved)
-	if err != nil {
-		return err
-	}
-	for i, c := range t.granted {
-		rev := t.moved - int64(len(t.granted)-1-i)
-		if err := t.later(ctx, `INSERT INTO grant_changes (rev, identity, role) VALUES ($1, $2, $3)`, rev, string(c.identity), string(c.role)); err != nil {
-			return err
-		}
-	}
-	if t.moved%changesPruned < int64(len(t.granted)) {
-		return t.later(ctx, `DELETE FROM grant_changes WHERE rev <= $1`, t.moved-changesKept)
 	}
 	return nil
 }
@@ -371,23 +347,40 @@ func (w *writer) QueryRowContext(ctx context.Context, query string, args ...any)
 	return st.QueryRowContext(ctx, args...)
 }
 
-// OnGrantChange makes f run after every commit of this store that changed
-// grants, before the write returns to its caller.
-func (s *Store) OnGrantChange(f func(ctx context.Context, revision int64)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.watchers = append(s.watchers, f)
+// values is a VALUES list of parameters.
+func (e engine) values(rows, columns int) string {
+	var b strings.Builder
+	b.WriteString(" VALUES ")
+	for i := range rows {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('(')
+		for j := range columns {
+			if j > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteString(e.param(i*columns + j + 1))
+		}
+		b.WriteByte(')')
+	}
+	return b.String()
 }
 
-func (s *Store) tell(ctx context.Context, moved int64) {
-	if moved == 0 {
-		return
+// insert runs an INSERT of many rows, in statements of a few sizes: those are
+// prepared once.
+func (t *tx) insert(ctx context.Context, head string, rows [][]any, tail string) error {
+	for _, size := range []int{128, 16, 1} {
+		for len(rows) >= size {
+			args := make([]any, 0, size*len(rows[0]))
+			for _, row := range rows[:size] {
+				args = append(args, row...)
+			}
+			if err := t.later(ctx, head+t.s.engine.values(size, len(rows[0]))+tail, args...); err != nil {
+				return err
+			}
+			rows = rows[size:]
+		}
 	}
-	s.repos.clear()
-	s.mu.Lock()
-	watchers := slices.Clone(s.watchers)
-	s.mu.Unlock()
-	for _, f := range watchers {
-		f(ctx, moved)
-	}
+	return nil
 }

@@ -118,7 +118,7 @@ func counted(kind string) string {
 		}
 	}
 	switch kind {
-	case pulls.kind:
+	case "pulls":
 		return `pulls WHERE NOT push`
 	case pushCounter:
 		return `pulls WHERE push`
@@ -222,3 +222,38 @@ func keyDrifts(ctx context.Context, read reader, kind, column string) (all []Dri
 	}
 	return all, nil
 }
+
+// tagCounter is the kind of counter that counts tags of a class: a list hides
+// some of them, and its total has to.
+func tagCounter(c resource.TagClass) string {
+	return [...]string{"tags", "tags.referrer", "tags.date", "tags.epoch"}[c]
+}
+
+// pushCounter is the kind of counter that counts the pushes among the pulls: a
+// list may ask for them alone.
+const pushCounter = "pulls.push"
+
+// pullCounter is the kind of counter that counts what went a way.
+func pullCounter(push bool) string {
+	if push {
+		return pushCounter
+	}
+	return "pulls"
+}
+
+// pullCounters are those that make up the total of a direction.
+func pullCounters(way resource.Direction) []string {
+	switch way {
+	case resource.Pulled:
+		return []string{pullCounter(false)}
+	case resource.Pushed:
+		return []string{pullCounter(true)}
+	}
+	return []string{pullCounter(false), pullCounter(true)}
+}
+
+// Counters of advisories that are by key and not by group.
+const (
+	onShelf  = "advisory_shelves"
+	withName = "advisory_names"
+)

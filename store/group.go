@@ -82,26 +82,6 @@ func (s *Store) Group(ctx context.Context, uid resource.UID) (resource.Group, er
 	return get(ctx, s, &groups, "group", uid)
 }
 
-// get reads one resource.
-func get[T any](ctx context.Context, s *Store, l *listing[T], kind string, uid resource.UID) (v T, err error) {
-	found := false
-	err = s.rows(ctx, `SELECT `+l.columns+` FROM `+l.kind+` AS t`+l.joins+` WHERE t.uid = $1`, []any{string(uid)}, func(row scanner) (bool, error) {
-		found = true
-		v, err = l.scan(row)
-		return true, err
-	})
-	if err == nil && !found {
-		err = fault.Missing(kind, string(uid))
-	}
-	return v, err
-}
-
-// take reads one resource inside a transaction that is about to change it.
-func take[T any](ctx context.Context, t *tx, l *listing[T], kind string, uid resource.UID, lock string) (T, error) {
-	v, err := l.scan(t.on.QueryRowContext(ctx, `SELECT `+l.columns+` FROM `+l.kind+` AS t`+l.joins+` WHERE t.uid = $1`+lock, string(uid)))
-	return v, missing(err, kind, uid)
-}
-
 // GroupBySuffix returns the group whose UID ends in suffix, which is one or
 // more whole segments, or fault.NotFound.
 func (s *Store) GroupBySuffix(ctx context.Context, suffix string) (resource.Group, error) {

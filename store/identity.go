@@ -207,42 +207,6 @@ func (t *tx) updateIdentity(ctx context.Context, kind resource.EventType, before
 	return t.emit(ctx, kind, i.UID, i.UID.Parent(), before, i)
 }
 
-// clone copies a resource with what it points to, as far as its JSON goes.
-func clone[T any](v T) (out T, err error) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return out, fmt.Errorf("copy %T: %w", v, err)
-	}
-	return out, json.Unmarshal(b, &out)
-}
-
-// DeleteIdentity removes an identity with its bindings, sessions and account,
-// and makes its tokens void. It returns fault.NotFound if there is no such identity, and
-// fault.FailedPrecondition if its own organization would lose its last owner.
-// Other organizations cannot keep a workload: one that loses its last owner so is
-// told to the log. A person who deletes themselves leaves none without an owner.
-func (s *Store) DeleteIdentity(ctx context.Context, uid resource.UID) error {
-	home := uid.Root()
-	if uid.IsRoot() {
-		home = ""
-	}
-	return s.removeIdentity(ctx, func(t *tx) ([]resource.UID, error) { return t.deleteIdentity(ctx, uid, home) })
-}
-
-// removeIdentity runs a deletion and logs the organizations that have no owner
-// after it.
-func (s *Store) removeIdentity(ctx context.Context, remove func(*tx) ([]resource.UID, error)) error {
-	var ownerless []resource.UID
-	err := s.write(ctx, func(t *tx) (err error) {
-		ownerless, err = remove(t)
-		return err
-	})
-	if err == nil && len(ownerless) > 0 && !resource.Rehearsing(ctx) {
-		s.Log.WarnContext(ctx, "an identity of another organization was deleted, and with it the last owner", "organizations", ownerless)
-	}
-	return err
-}
-
 // deleteIdentity removes an identity unless home would lose its last owner, or,
 // if home is "", any organization. It returns the others that do.
 func (t *tx) deleteIdentity(ctx context.Context, uid, home resource.UID) (ownerless []resource.UID, err error) {

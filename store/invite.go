@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -73,4 +74,42 @@ func (s *Store) DeleteInvite(ctx context.Context, uid resource.UID) error {
 // Invites returns one page of invites.
 func (s *Store) Invites(ctx context.Context, r Reach, f resource.Filter, p page.Request) (page.Page[resource.GroupInvite], error) {
 	return list(ctx, s, &invites, r, f, p)
+}
+
+// noteEnded remembers why an invite is about to go.
+func (t *tx) noteEnded(ctx context.Context, uid resource.UID, reason string) error {
+	now := t.s.now()
+	if _, err := t.exec(ctx, `DELETE FROM ended_invites WHERE end_ms < $1`, ms(now.Add(-endedKept))); err != nil {
+		return err
+	}
+	_, err := t.exec(ctx, `INSERT INTO ended_invites (uid, digest, reason, end_ms)
+		SELECT t.uid, t.digest, $2, $3 FROM group_invites AS t WHERE t.uid = $1 ON CONFLICT (uid) DO NOTHING`, string(uid), reason, ms(now))
+	return err
+}
+
+// Why an invite is gone.
+const (
+	inviteUsed    = "used"
+	inviteRevoked = "revoked"
+
+	endedKept = 90 * 24 * time.Hour
+)
+
+// Joins returns who came into a group through invites, newest first.
+func (s *Store) Joins(ctx context.Context, group resource.UID) ([]resource.Join, error) {
+	var all []resource.Join
+	err := s.rows(ctx, `SELECT j.invite, j.identity, j.role, j.at_ms, coalesce(i.name, ''), coalesce(i.email, ''), coalesce(i.email_unverified, '')
+		FROM joins AS j LEFT JOIN identities AS i ON i.uid = j.identity WHERE j.grp = $1 ORDER BY j.at_ms DESC LIMIT $2`,
+		[]any{segment(group), resource.JoinsListed}, func(row scanner) (bool, error) {
+			j := resource.Join{Group: group}
+			var at int64
+			var claimed string
+			err := row.Scan(&j.Invite, &j.Identity, &j.Role, &at, &j.Name, &j.Email, &claimed)
+			if j.Time = fromMS(at); j.Email == "" {
+				j.Email = claimed
+			}
+			all = append(all, j)
+			return false, err
+		})
+	return all, err
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
@@ -215,4 +217,60 @@ func (s *Store) DeleteProvider(ctx context.Context, uid resource.UID) error {
 // Providers returns one page of providers.
 func (s *Store) Providers(ctx context.Context, r Reach, f resource.Filter, p page.Request) (page.Page[resource.IdentityProvider], error) {
 	return list(ctx, s, &providers, r, f, p)
+}
+
+// ownersThrough counts the owners of an organization who have come through one
+// of its providers that is in use.
+func ownersThrough(ctx context.Context, row func(context.Context, string, []any, ...any) error, org resource.UID) (n int, err error) {
+	err = row(ctx, `SELECT count(*) FROM role_bindings AS b WHERE b.parent = $1 AND b.role = $2 AND EXISTS
+		(SELECT 1 FROM arrivals AS a JOIN identity_providers AS p ON p.seg = a.provider JOIN identities AS i ON i.uid = a.identity
+			WHERE a.identity = b.identity AND p.a1 = $1 AND p.disabled = $3 AND i.realm = p.realm)`, []any{segment(org), segment(resource.OwnerRole), false}, &n)
+	return n, err
+}
+
+// ProvidersFor returns the providers that speak for a group and that people can
+// sign in with: those of the group and of the groups above it, by name. A
+// provider of a folder does not speak for its organization.
+func (s *Store) ProvidersFor(ctx context.Context, group resource.UID) ([]resource.IdentityProvider, error) {
+	var all []resource.IdentityProvider
+	for _, g := range append(group.Ancestors(), group) {
+		err := s.rows(ctx, `SELECT `+providers.columns+` FROM identity_providers AS t WHERE t.parent = $1 ORDER BY t.name, t.seg LIMIT 100`,
+			[]any{segment(g)}, func(row scanner) (bool, error) {
+				p, err := providers.scan(row)
+				if err == nil && p.UID.Parent() == g && !p.Disabled {
+					all = append(all, p)
+				}
+				return false, err
+			})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(all, func(a, b resource.IdentityProvider) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// RolesFor returns the names of the roles that somebody gets who comes through a
+// provider for the first time and is in those groups.
+func (s *Store) RolesFor(ctx context.Context, p resource.IdentityProvider, groups []string) ([]string, error) {
+	uids := []resource.UID{p.DefaultRole}
+	err := s.rows(ctx, `SELECT `+mappings.columns+` FROM external_group_role_mappings AS t WHERE t.parent = $1 ORDER BY t.uid`, []any{segment(p.UID)}, func(row scanner) (bool, error) {
+		m, err := mappings.scan(row)
+		if err == nil && slices.Contains(groups, m.ExternalGroup) && !slices.Contains(uids, m.Role) {
+			uids = append(uids, m.Role)
+		}
+		return false, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, uid := range uids {
+		r, err := s.Role(ctx, uid)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, r.Name)
+	}
+	return names, nil
 }

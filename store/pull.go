@@ -26,29 +26,6 @@ var pulls = listing[resource.Pull]{
 	cursor: func(p resource.Pull, col string) page.Cursor { return cursorAt(col, p.UID, "", p.Time, p.Time) },
 }
 
-// pushCounter is the kind of counter that counts the pushes among the pulls: a
-// list may ask for them alone.
-const pushCounter = "pulls.push"
-
-// pullCounter is the kind of counter that counts what went a way.
-func pullCounter(push bool) string {
-	if push {
-		return pushCounter
-	}
-	return pulls.kind
-}
-
-// pullCounters are those that make up the total of a direction.
-func pullCounters(way resource.Direction) []string {
-	switch way {
-	case resource.Pulled:
-		return []string{pullCounter(false)}
-	case resource.Pushed:
-		return []string{pullCounter(true)}
-	}
-	return []string{pullCounter(false), pullCounter(true)}
-}
-
 // Pulls returns one page of who fetched and pushed what.
 func (s *Store) Pulls(ctx context.Context, r Reach, f resource.Filter, p page.Request) (page.Page[resource.Pull], error) {
 	return list(ctx, s, &pulls, r, f, p)

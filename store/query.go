@@ -251,12 +251,12 @@ const tagClasses = int(resource.EpochTag) + 1
 func (q *query) counted() string {
 	counters := []string{q.table}
 	switch q.table {
-	case tags.kind:
+	case "tags":
 		counters = nil
 		for _, c := range q.classes {
 			counters = append(counters, tagCounter(c))
 		}
-	case pulls.kind:
+	case "pulls":
 		counters = pullCounters(q.way)
 	}
 	for i, kind := range counters {

@@ -10,7 +10,7 @@ import (
 // those it had. It returns fault.NotFound if there is no such account.
 func (s *Store) SetRecoveryCodes(ctx context.Context, uid resource.UID, digests [][]byte) error {
 	return s.write(ctx, func(t *tx) error {
-		before, err := take(ctx, t, &people, "account", uid, s.engine.lock)
+		before, err := take(ctx, t, &accounts, "account", uid, s.engine.lock)
 		if err != nil {
 			return err
 		}
@@ -31,7 +31,7 @@ func (s *Store) SetRecoveryCodes(ctx context.Context, uid resource.UID, digests 
 // such account.
 func (s *Store) UseRecoveryCode(ctx context.Context, uid resource.UID, digest []byte) (good bool, _ error) {
 	err := s.write(ctx, func(t *tx) error {
-		before, err := take(ctx, t, &people, "account", uid, s.engine.lock)
+		before, err := take(ctx, t, &accounts, "account", uid, s.engine.lock)
 		if err != nil {
 			return err
 		}

@@ -34,12 +34,6 @@ var tags = listing[resource.Tag]{
 	},
 }
 
-// tagCounter is the kind of counter that counts tags of a class: a list hides
-// some of them, and its total has to.
-func tagCounter(c resource.TagClass) string {
-	return [...]string{"tags", "tags.referrer", "tags.date", "tags.epoch"}[c]
-}
-
 // Tag returns a tag, or fault.NotFound.
 func (s *Store) Tag(ctx context.Context, uid resource.UID) (resource.Tag, error) {
 	return get(ctx, s, &tags, "tag", uid)

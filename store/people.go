@@ -122,19 +122,6 @@ func (t *tx) arriveThrough(ctx context.Context, a resource.Arrival, l *resource.
 	return t.mapGroups(ctx, a, l)
 }
 
-// ensure gives an identity a role in a group unless it has it, and returns the
-// binding that was made, or "".
-func (t *tx) ensure(ctx context.Context, group, identity, role resource.UID) (resource.UID, error) {
-	var one int
-	err := t.row(ctx, `SELECT 1 FROM role_bindings WHERE parent = $1 AND identity = $2 AND role = $3`,
-		[]any{segment(group), string(identity), segment(role)}, &one)
-	if err == nil || !errors.Is(err, sql.ErrNoRows) {
-		return "", err
-	}
-	b := resource.RoleBinding{UID: group.NewChild(), Identity: identity, Role: role, CreateTime: t.s.now()}
-	return b.UID, t.grant(ctx, b)
-}
-
 // mapGroups gives the roles that the groups of an arrival stand for, and takes
 // those away that were given for groups it is no longer in. A role that somebody
 // gave by hand is left alone; so is what would leave an organization without an
@@ -194,25 +181,6 @@ func (t *tx) mapGroups(ctx context.Context, a resource.Arrival, l *resource.Land
 		}
 	}
 	return nil
-}
-
-// Why an invite is gone.
-const (
-	inviteUsed    = "used"
-	inviteRevoked = "revoked"
-
-	endedKept = 90 * 24 * time.Hour
-)
-
-// noteEnded remembers why an invite is about to go.
-func (t *tx) noteEnded(ctx context.Context, uid resource.UID, reason string) error {
-	now := t.s.now()
-	if _, err := t.exec(ctx, `DELETE FROM ended_invites WHERE end_ms < $1`, ms(now.Add(-endedKept))); err != nil {
-		return err
-	}
-	_, err := t.exec(ctx, `INSERT INTO ended_invites (uid, digest, reason, end_ms)
-		SELECT t.uid, t.digest, $2, $3 FROM group_invites AS t WHERE t.uid = $1 ON CONFLICT (uid) DO NOTHING`, string(uid), reason, ms(now))
-	return err
 }
 
 // InviteFor returns an invite whose code somebody holds. It returns
@@ -337,36 +305,6 @@ func addressed(i resource.GroupInvite, a resource.Arrival) error {
 	return nil
 }
 
-// Joins returns who came into a group through invites, newest first.
-func (s *Store) Joins(ctx context.Context, group resource.UID) ([]resource.Join, error) {
-	var all []resource.Join
-	err := s.rows(ctx, `SELECT j.invite, j.identity, j.role, j.at_ms, coalesce(i.name, ''), coalesce(i.email, ''), coalesce(i.email_unverified, '')
-		FROM joins AS j LEFT JOIN identities AS i ON i.uid = j.identity WHERE j.grp = $1 ORDER BY j.at_ms DESC LIMIT $2`,
-		[]any{segment(group), resource.JoinsListed}, func(row scanner) (bool, error) {
-			j := resource.Join{Group: group}
-			var at int64
-			var claimed string
-			err := row.Scan(&j.Invite, &j.Identity, &j.Role, &at, &j.Name, &j.Email, &claimed)
-			if j.Time = fromMS(at); j.Email == "" {
-				j.Email = claimed
-			}
-			all = append(all, j)
-			return false, err
-		})
-	return all, err
-}
-
-// SignInRules returns what an organization has decided, or what goes for one
-// that has not.
-func (s *Store) SignInRules(ctx context.Context, org resource.UID) (resource.SignInRules, error) {
-	r := resource.SignInRules{Organization: org}
-	err := s.row(ctx, `SELECT local_off FROM sign_in_rules WHERE org = $1`, []any{segment(org)}, &r.LocalOff)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = nil
-	}
-	return r, err
-}
-
 // SetSignInRules keeps what an organization has decided. It returns
 // fault.NotFound if there is no such organization, and
 // fault.FailedPrecondition if accounts are switched off while no owner has come
@@ -398,15 +336,6 @@ func (s *Store) SetSignInRules(ctx context.Context, r resource.SignInRules) erro
 	})
 }
 
-// ownersThrough counts the owners of an organization who have come through one
-// of its providers that is in use.
-func ownersThrough(ctx context.Context, row func(context.Context, string, []any, ...any) error, org resource.UID) (n int, err error) {
-	err = row(ctx, `SELECT count(*) FROM role_bindings AS b WHERE b.parent = $1 AND b.role = $2 AND EXISTS
-		(SELECT 1 FROM arrivals AS a JOIN identity_providers AS p ON p.seg = a.provider JOIN identities AS i ON i.uid = a.identity
-			WHERE a.identity = b.identity AND p.a1 = $1 AND p.disabled = $3 AND i.realm = p.realm)`, []any{segment(org), segment(resource.OwnerRole), false}, &n)
-	return n, err
-}
-
 // LocalAllowed tells whether an account may sign in. Where its organization has
 // switched accounts off, an owner still may as long as no owner could come back
 // in through a provider.
@@ -425,53 +354,6 @@ func (s *Store) LocalAllowed(ctx context.Context, a resource.Account) (bool, err
 	return others == 0, err
 }
 
-// ProvidersFor returns the providers that speak for a group and that people can
-// sign in with: those of the group and of the groups above it, by name. A
-// provider of a folder does not speak for its organization.
-func (s *Store) ProvidersFor(ctx context.Context, group resource.UID) ([]resource.IdentityProvider, error) {
-	var all []resource.IdentityProvider
-	for _, g := range append(group.Ancestors(), group) {
-		err := s.rows(ctx, `SELECT `+providers.columns+` FROM identity_providers AS t WHERE t.parent = $1 ORDER BY t.name, t.seg LIMIT 100`,
-			[]any{segment(g)}, func(row scanner) (bool, error) {
-				p, err := providers.scan(row)
-				if err == nil && p.UID.Parent() == g && !p.Disabled {
-					all = append(all, p)
-				}
-				return false, err
-			})
-		if err != nil {
-			return nil, err
-		}
-	}
-	slices.SortStableFunc(all, func(a, b resource.IdentityProvider) int { return strings.Compare(a.Name, b.Name) })
-	return all, nil
-}
-
-// RolesFor returns the names of the roles that somebody gets who comes through a
-// provider for the first time and is in those groups.
-func (s *Store) RolesFor(ctx context.Context, p resource.IdentityProvider, groups []string) ([]string, error) {
-	uids := []resource.UID{p.DefaultRole}
-	err := s.rows(ctx, `SELECT `+mappings.columns+` FROM external_group_role_mappings AS t WHERE t.parent = $1 ORDER BY t.uid`, []any{segment(p.UID)}, func(row scanner) (bool, error) {
-		m, err := mappings.scan(row)
-		if err == nil && slices.Contains(groups, m.ExternalGroup) && !slices.Contains(uids, m.Role) {
-			uids = append(uids, m.Role)
-		}
-		return false, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, uid := range uids {
-		r, err := s.Role(ctx, uid)
-		if err != nil {
-			return nil, err
-		}
-		names = append(names, r.Name)
-	}
-	return names, nil
-}
-
 // HomesOf returns the groups that answer for an identity: that it is in, that its
 // account is in, or whose providers it came through. A person whom nobody answers
 // for has none.
@@ -488,4 +370,146 @@ func (s *Store) HomesOf(ctx context.Context, identity resource.UID) (all []resou
 			return false, err
 		})
 	return all, err
+}
+
+// InsertAccount adds an account with the identity it stands for, unless that is
+// there already, and the bindings given. It returns fault.NotFound if its group
+// or a role is not there, and fault.AlreadyExists if its organization has an
+// account of that e-mail address. Accounts of other organizations make no
+// difference, so that no organization learns of them.
+func (s *Store) InsertAccount(ctx context.Context, a resource.Account, i resource.Identity, with ...resource.RoleBinding) error {
+	return s.write(ctx, func(t *tx) error { return t.insertAccount(ctx, a, i, with) })
+}
+
+// Found adds an organization with the account of its first owner, all or
+// nothing: there is no moment at which nobody can get in. Its errors are those of
+// InsertGroup and InsertAccount.
+func (s *Store) Found(ctx context.Context, g resource.Group, a resource.Account, i resource.Identity, with ...resource.RoleBinding) error {
+	return s.write(ctx, func(t *tx) error {
+		if err := t.insertGroup(ctx, &g); err != nil {
+			return err
+		}
+		return t.insertAccount(ctx, a, i, with)
+	})
+}
+
+func (t *tx) insertAccount(ctx context.Context, a resource.Account, i resource.Identity, with []resource.RoleBinding) error {
+	if err := t.mustExist(ctx, a.UID.Parent()); err != nil {
+		return err
+	}
+	maker, err := makerText(a.Link)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(ctx, `
+		INSERT INTO accounts (seg, uid, parent, a1, a2, a3, name, display, identity, password, totp, totp_step,
+			link, link_ms, link_factors, used_ms, create_ms, update_ms, link_maker)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
+		append(place(a.UID), a.Email, a.Name, string(a.Identity), a.Password, append([]byte{}, a.TOTP...), a.TOTPStep,
+			append([]byte{}, a.Link.Digest...), someMS(a.Link.Expires), a.Link.Factors, someMS(a.UseTime), ms(a.CreateTime), ms(a.UpdateTime), maker)...)
+	if err != nil {
+		return t.s.inserted(err, "account", a.Email, a.UID)
+	}
+	var one int
+	err = t.row(ctx, `SELECT 1 FROM identities AS t WHERE t.uid = $1`+t.s.engine.hold, []any{string(i.UID)}, &one)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = t.insertIdentity(ctx, i)
+	}
+	if err != nil {
+		return err
+	}
+	if err := t.join(ctx, a.UID.Root(), a.Identity); err != nil {
+		return err
+	}
+	for _, b := range with {
+		if err := t.grant(ctx, b); err != nil {
+			return err
+		}
+	}
+	return t.added(ctx, "accounts", resource.AccountCreated, a.UID, a.UID.Parent(), a.Record(0))
+}
+
+// FollowLink applies change to the account whose one-time link has that digest,
+// and takes the link out of use. It ends the account's sessions, and with the
+// link's word its other factors. It returns fault.NotFound for a link that is
+// not good, or no longer.
+func (s *Store) FollowLink(ctx context.Context, digest []byte, change func(*resource.Account) error) (a resource.Account, _ error) {
+	err := s.write(ctx, func(t *tx) error {
+		before, err := accounts.scan(t.on.QueryRowContext(ctx, `SELECT `+accounts.columns+` FROM accounts AS t WHERE t.link = $1 AND t.link_ms > $2`+s.engine.lock,
+			digest, ms(s.now())))
+		if err != nil {
+			return missing(err, "account", "link")
+		}
+		a = before
+		if err := change(&a); err != nil {
+			return err
+		}
+		keys, err := t.passkeys(ctx, a.UID)
+		if err != nil {
+			return err
+		}
+		was := before.Record(keys)
+		if before.Link.Factors {
+			a.TOTP, a.TOTPStep, a.RecoveryCodes, keys = nil, 0, 0, 0
+			if _, err := t.exec(ctx, `DELETE FROM passkeys WHERE account = $1`, segment(a.UID)); err != nil {
+				return err
+			}
+		}
+		a.Link, a.UpdateTime = resource.Link{}, s.now()
+		if _, err := t.exec(ctx, `UPDATE accounts SET password = $2, totp = $3, totp_step = $4, link = $5, link_ms = 0, link_factors = $6, update_ms = $7
+			WHERE uid = $1`, string(a.UID), a.Password, append([]byte{}, a.TOTP...), a.TOTPStep, []byte{}, false, ms(a.UpdateTime)); err != nil {
+			return err
+		}
+		if err := t.dropIdleCodes(ctx, a.UID); err != nil {
+			return err
+		}
+		if _, err := t.endAll(ctx, a.Identity, "", resource.EndPasswordReset); err != nil {
+			return err
+		}
+		return t.emit(ctx, resource.AccountUpdated, a.UID, a.UID.Parent(), was, a.Record(keys))
+	})
+	return a, err
+}
+
+// DeleteAccount removes an account with its identity, under the rules of
+// DeleteIdentity. It returns fault.NotFound if there is no such account.
+func (s *Store) DeleteAccount(ctx context.Context, uid resource.UID) error {
+	return s.removeIdentity(ctx, func(t *tx) ([]resource.UID, error) {
+		a, err := take(ctx, t, &accounts, "account", uid, s.engine.lockKey)
+		if err != nil {
+			return nil, err
+		}
+		ownerless, err := t.deleteIdentity(ctx, a.Identity, uid.Root())
+		if errors.Is(err, fault.NotFound) {
+			err = t.dropAccount(ctx, a.Identity)
+		}
+		return ownerless, err
+	})
+}
+
+// DeleteIdentity removes an identity with its bindings, sessions and account,
+// and makes its tokens void. It returns fault.NotFound if there is no such identity, and
+// fault.FailedPrecondition if its own organization would lose its last owner.
+// Other organizations cannot keep a workload: one that loses its last owner so is
+// told to the log. A person who deletes themselves leaves none without an owner.
+func (s *Store) DeleteIdentity(ctx context.Context, uid resource.UID) error {
+	home := uid.Root()
+	if uid.IsRoot() {
+		home = ""
+	}
+	return s.removeIdentity(ctx, func(t *tx) ([]resource.UID, error) { return t.deleteIdentity(ctx, uid, home) })
+}
+
+// removeIdentity runs a deletion and logs the organizations that have no owner
+// after it.
+func (s *Store) removeIdentity(ctx context.Context, remove func(*tx) ([]resource.UID, error)) error {
+	var ownerless []resource.UID
+	err := s.write(ctx, func(t *tx) (err error) {
+		ownerless, err = remove(t)
+		return err
+	})
+	if err == nil && len(ownerless) > 0 && !resource.Rehearsing(ctx) {
+		s.Log.WarnContext(ctx, "an identity of another organization was deleted, and with it the last owner", "organizations", ownerless)
+	}
+	return err
 }
