@@ -21,6 +21,7 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/advisorydb"
 )
 
 // Config is what an operator can set. The zero value works, without feeds.
@@ -34,21 +35,21 @@ type Config struct {
 
 // A Service applies the rules of advisories to those in a store.
 type Service struct {
-	store *store.Store
+	store *advisorydb.Store
 	authz *authz.Checker
 	pages *page.Tokens
 	cfg   Config
 }
 
-// New returns a Service over s.
-func New(s *store.Store, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
+// New returns a Service over db.
+func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	return &Service{store: s, authz: a, pages: t, cfg: cfg}
+	return &Service{store: advisorydb.New(db), authz: a, pages: t, cfg: cfg}
 }
 
 // now is the time of a change, as precise as it is kept.

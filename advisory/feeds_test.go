@@ -19,7 +19,6 @@ import (
 	"github.com/holdfast-dev/holdfast/outbound"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -36,7 +35,7 @@ type desk struct {
 	ctx    context.Context // the owner's
 }
 
-func newDesk(t *testing.T, s *store.Store, reach outbound.Config) *desk {
+func newDesk(t *testing.T, s *storetest.Store, reach outbound.Config) *desk {
 	t.Helper()
 	d := &desk{org: resource.NewRoot(), folder: t.TempDir(), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	now := func() time.Time { return d.now }
@@ -46,9 +45,9 @@ func newDesk(t *testing.T, s *store.Store, reach outbound.Config) *desk {
 	_, err := s.InsertGroup(t.Context(), resource.Group{UID: d.org, Name: "acme", CreateTime: d.now, UpdateTime: d.now},
 		resource.RoleBinding{UID: d.org.NewChild(), Identity: owner, Role: resource.OwnerRole, CreateTime: d.now})
 	must(t, err)
-	checker, err := authz.Load(t.Context(), s, slog.New(slog.DiscardHandler))
+	checker, err := authz.Load(t.Context(), s.DB, slog.New(slog.DiscardHandler))
 	must(t, err)
-	d.Service = advisory.New(s, checker, page.NewTokens([]byte("key"), now), advisory.Config{
+	d.Service = advisory.New(s.DB, checker, page.NewTokens([]byte("key"), now), advisory.Config{
 		Fetcher: fetch.New(fetch.Config{Client: outbound.Client(reach), Dir: t.TempDir(), Folders: []string{d.folder}}),
 		Log:     slog.New(slog.DiscardHandler), Now: now,
 	})
@@ -79,7 +78,7 @@ func (d *desk) read(t *testing.T, uid resource.UID) resource.FeedResult {
 
 // TestFolderFeed keeps a group current from a folder.
 func TestFolderFeed(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		d := newDesk(t, s, outbound.Config{})
 		write := func(name, text string) { must(t, os.WriteFile(filepath.Join(d.folder, name), []byte(text), 0o600)) }
 		write("a.json", record)

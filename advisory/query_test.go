@@ -8,7 +8,6 @@ import (
 	"github.com/holdfast-dev/holdfast/advisory"
 	"github.com/holdfast-dev/holdfast/outbound"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -36,7 +35,7 @@ func TestQuery(t *testing.T) {
 		"of an ecosystem's release": {advisory.Package{Ecosystem: "Alpine:v3.20", Name: "a", Version: "1.0-r0"}, []string{"A-5"}},
 		"of another release":        {advisory.Package{Ecosystem: "Alpine:v3.19", Name: "a", Version: "1.0-r0"}, nil},
 	}
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		d := newDesk(t, s, outbound.Config{})
 		for _, a := range []resource.Advisory{
 			{ID: "A-1", ArtifactName: "p", Affected: affected("npm", "p", from, until)},

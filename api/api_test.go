@@ -28,7 +28,6 @@ import (
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/token"
@@ -52,7 +51,7 @@ type world struct {
 	url   string           // of the JSON API
 	conn  *grpc.ClientConn // to the gRPC API
 	now   time.Time
-	store *store.Store
+	store *storetest.Store
 	key   seal.Key // that secrets are sealed with
 	log   journal
 }
@@ -80,17 +79,17 @@ func newWorld(t *testing.T) *world {
 	return newWorldOn(t, storetest.Open(t, storetest.SQLite(t)))
 }
 
-func newWorldOn(t *testing.T, s *store.Store) *world {
+func newWorldOn(t *testing.T, s *storetest.Store) *world {
 	t.Helper()
 	ctx := t.Context()
 	w := &world{now: time.Now(), store: s, key: seal.NewKey()}
 	now, key := func() time.Time { return w.now }, w.key
 	must(t, s.SetManagedRoles(ctx, authz.ManagedRoles()))
-	checker := check(authz.Load(ctx, s, slog.New(slog.DiscardHandler)))(t)
-	issuer := check(token.New(ctx, s, token.Config{Issuer: "https://auth.example.com", Key: key, Now: now}))(t)
+	checker := check(authz.Load(ctx, s.DB, slog.New(slog.DiscardHandler)))(t)
+	issuer := check(token.New(ctx, s.DB, token.Config{Issuer: "https://auth.example.com", Key: key, Now: now}))(t)
 	pages := page.NewTokens(key.Derive("page tokens"), now)
-	svc := iam.New(s, checker, pages, iam.Config{Key: key, Now: now})
-	reg := registry.NewService(s, checker, pages, issuer, nil, registry.ServiceConfig{Host: registryHost, Now: now})
+	svc := iam.New(s.DB, checker, pages, iam.Config{Key: key, Now: now})
+	reg := registry.NewService(checker, pages, issuer, registry.New(s.DB, checker, issuer, nil, registry.Config{}), registry.ServiceConfig{Host: registryHost, Now: now})
 	org, owner, err := svc.Bootstrap(ctx, "acme", resource.OrgDev, resource.Identity{
 		Name:         "owner",
 		Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.example.com", Subject: "owner"}},
@@ -101,8 +100,8 @@ func newWorldOn(t *testing.T, s *store.Store) *world {
 	w.token = w.mint(token.Claims{Subject: owner.UID, Audience: []string{audience}, Life: time.Hour})
 	log := slog.New(slog.NewJSONHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	issuers := check(trust.New(trust.Config{Now: now}))(t)
-	exchange := check(sts.New(s, checker, issuer, issuers, sts.Config{BaseURL: audience, RegistryHost: "registry.example.com", AWS: sts.AWS{Endpoint: "https://127.0.0.1:1"}, Now: now}))(t)
-	adv := advisory.New(s, checker, page.NewTokens(key.Derive("page tokens"), now), advisory.Config{Fetcher: fetch.New(fetch.Config{Folders: []string{"/srv/feeds"}}), Now: now})
+	exchange := check(sts.New(s.DB, checker, issuer, issuers, sts.Config{BaseURL: audience, RegistryHost: "registry.example.com", AWS: sts.AWS{Endpoint: "https://127.0.0.1:1"}, Now: now}))(t)
+	adv := advisory.New(s.DB, checker, page.NewTokens(key.Derive("page tokens"), now), advisory.Config{Fetcher: fetch.New(fetch.Config{Folders: []string{"/srv/feeds"}}), Now: now})
 	a := api.New(api.Services{IAM: svc, Registry: reg, STS: exchange, Advisory: adv}, issuer, checker, api.Config{Audience: audience, Domain: domain, Log: log, MaxBody: maxBody, Version: "v1.2.3"})
 	w.serve(t, a)
 	return w

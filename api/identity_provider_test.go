@@ -9,7 +9,6 @@ import (
 
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -87,7 +86,7 @@ func TestClientSecret(t *testing.T) {
 		"the configuration, without it":      {"?updateMask=oidc", whole(""), ""},
 		"everything, without it":             {"?updateMask=*", whole(""), ""},
 	}
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		w := newWorldOn(t, s)
 		answers := ""
 		for name, tt := range steps {

@@ -21,7 +21,6 @@ import (
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -124,7 +123,7 @@ var changing = regexp.MustCompile(`^(Batch)?(Create|Update|Delete)`)
 // What is only to be tried is answered like what is done, over both protocols,
 // and nothing at all comes of it.
 func TestValidateOnly(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		w := newWorldOn(t, s)
 		methods(func(m protoreflect.MethodDescriptor) {
 			if !changing.MatchString(string(m.Name())) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 // A Checker answers whether a caller may act on a place. It answers from
@@ -24,7 +24,7 @@ import (
 type Checker struct {
 	Issuer string // the address of our own issuer, which identities can trust; set before use
 
-	store *store.Store
+	store *iamdb.Store
 	log   *slog.Logger
 	now   func() time.Time
 

@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -33,12 +32,12 @@ var viewer, owner, pull = resource.ManagedRoleUID("viewer"), resource.OwnerRole,
 
 // furnished returns a checker over s, in which the groups above are and Bob
 // owns both organizations.
-func furnished(t *testing.T, s *store.Store) *authz.Checker {
+func furnished(t *testing.T, s *storetest.Store) *authz.Checker {
 	t.Helper()
 	if err := s.SetManagedRoles(t.Context(), authz.ManagedRoles()); err != nil {
 		t.Fatal(err)
 	}
-	c, err := authz.Load(t.Context(), s, slog.New(slog.DiscardHandler))
+	c, err := authz.Load(t.Context(), s.DB, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +50,7 @@ func furnished(t *testing.T, s *store.Store) *authz.Checker {
 	return c
 }
 
-func insert(t *testing.T, s *store.Store, name string, uid resource.UID, with ...resource.RoleBinding) {
+func insert(t *testing.T, s *storetest.Store, name string, uid resource.UID, with ...resource.RoleBinding) {
 	t.Helper()
 	now := time.Now()
 	if _, err := s.InsertGroup(t.Context(), resource.Group{UID: uid, Name: name, CreateTime: now, UpdateTime: now}, with...); err != nil {
@@ -59,7 +58,7 @@ func insert(t *testing.T, s *store.Store, name string, uid resource.UID, with ..
 	}
 }
 
-func bind(t *testing.T, s *store.Store, identity, role, group resource.UID) resource.UID {
+func bind(t *testing.T, s *storetest.Store, identity, role, group resource.UID) resource.UID {
 	t.Helper()
 	b := resource.RoleBinding{UID: group.NewChild(), Identity: identity, Role: role, CreateTime: time.Now()}
 	if _, err := s.InsertBindings(t.Context(), []resource.RoleBinding{b}); err != nil {
@@ -100,7 +99,7 @@ func TestRequire(t *testing.T) {
 		"in scope, but not held":           {authz.Caller{Identity: ann, Scopes: []resource.UID{org}}, list, org, fault.PermissionDenied},
 		"with no scopes left":              {authz.Caller{Identity: ann, Scopes: []resource.UID{}}, list, dev, fault.PermissionDenied},
 	}
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		c := furnished(t, s)
 		bind(t, s, ann, viewer, dev)
 		bind(t, s, ann, resource.ManagedRoleUID("registry.push"), dev)
@@ -118,7 +117,7 @@ func TestRequire(t *testing.T) {
 }
 
 func TestRequireAllNamesTheFirstMissing(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		c := furnished(t, s)
 		bind(t, s, ann, viewer, org)
 		bind(t, s, ann, resource.ManagedRoleUID("registry.push"), dev)
@@ -146,7 +145,7 @@ func TestRequireAllNamesTheFirstMissing(t *testing.T) {
 }
 
 func TestReach(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		c := furnished(t, s)
 		for _, group := range []resource.UID{team, deva, dev} {
 			bind(t, s, ann, viewer, group)
@@ -193,7 +192,7 @@ func TestOwnsAny(t *testing.T) {
 		"an owner scoped to a folder":      {authz.Caller{Identity: bob, Scopes: []resource.UID{dev}}, false},
 		"an owner scoped to what is owned": {authz.Caller{Identity: bob, Scopes: []resource.UID{other}}, true},
 	}
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		c := furnished(t, s)
 		bind(t, s, ann, owner, dev)
 		bind(t, s, ann, viewer, org)
@@ -209,7 +208,7 @@ func TestOwnsAny(t *testing.T) {
 }
 
 func TestGrantsOf(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		c := furnished(t, s)
 		bind(t, s, ann, pull, team)
 		bind(t, s, ann, viewer, dev)
@@ -221,7 +220,7 @@ func TestGrantsOf(t *testing.T) {
 }
 
 func TestChangesCountAtTheNextCheck(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		c := furnished(t, s)
 		ctx := authz.WithCaller(t.Context(), authz.Caller{Identity: ann})
 		holds := func(step string, want bool) {
@@ -265,7 +264,7 @@ func TestChangesCountAtTheNextCheck(t *testing.T) {
 }
 
 func TestDeletedIdentities(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		c := furnished(t, s)
 		now := time.Now()
 		robot := resource.Identity{UID: dev.NewChild(), Name: "robot", CreateTime: now, UpdateTime: now, LastSeenTime: now,
@@ -288,7 +287,7 @@ func TestDeletedIdentities(t *testing.T) {
 		if err := c.Require(ctx, resource.GroupsList, dev); !errors.Is(err, fault.PermissionDenied) {
 			t.Errorf("error = %v, want %v", err, fault.PermissionDenied)
 		}
-		again, err := authz.Load(t.Context(), s, slog.New(slog.DiscardHandler))
+		again, err := authz.Load(t.Context(), s.DB, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 const (
@@ -39,12 +40,12 @@ type follower struct {
 	pruned          time.Time
 }
 
-// Load reads every grant of s and follows the changes made through s from then
+// Load reads every grant of db and follows the changes made through db from then
 // on. Changes made elsewhere are Run's to follow.
-func Load(ctx context.Context, s *store.Store, log *slog.Logger) (*Checker, error) {
-	c := &Checker{store: s, log: log, now: time.Now, shared: s.Shared(), x: newIndex()}
+func Load(ctx context.Context, db *store.DB, log *slog.Logger) (*Checker, error) {
+	c := &Checker{store: iamdb.New(db), log: log, now: time.Now, shared: db.Replicated(), x: newIndex()}
 	c.follow.turn = make(chan struct{}, 1)
-	s.OnGrantChange(c.committed) // first, so that no change falls between
+	db.OnGrantChange(c.committed) // first, so that no change falls between
 	if err := c.take(ctx); err != nil {
 		return nil, err
 	}
@@ -246,7 +247,7 @@ func (c *Checker) advance(ctx context.Context) error {
 	if !complete {
 		return c.reload(ctx)
 	}
-	grants := map[resource.UID][]store.Grant{}
+	grants := map[resource.UID][]iamdb.Grant{}
 	rolesChanged := false
 	for _, change := range changes {
 		rolesChanged = rolesChanged || change.Role != ""
@@ -282,7 +283,7 @@ func (c *Checker) advance(ctx context.Context) error {
 	return nil
 }
 
-func (c *Checker) apply(grants map[resource.UID][]store.Grant, roles map[resource.UID]resource.Capabilities) {
+func (c *Checker) apply(grants map[resource.UID][]iamdb.Grant, roles map[resource.UID]resource.Capabilities) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for identity, found := range grants {

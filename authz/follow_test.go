@@ -11,14 +11,15 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 var viewerRole = resource.ManagedRoleUID("viewer")
 
-func load(t *testing.T, s *store.Store) *Checker {
+func load(t *testing.T, s *storetest.Store) *Checker {
 	t.Helper()
-	c, err := Load(t.Context(), s, slog.New(slog.DiscardHandler))
+	c, err := Load(t.Context(), s.DB, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,7 @@ func load(t *testing.T, s *store.Store) *Checker {
 }
 
 // organization adds one, with its owner, to s.
-func organization(t *testing.T, s *store.Store, name string) (group, owner resource.UID) {
+func organization(t *testing.T, s *storetest.Store, name string) (group, owner resource.UID) {
 	t.Helper()
 	if err := s.SetManagedRoles(t.Context(), ManagedRoles()); err != nil {
 		t.Fatal(err)
@@ -40,7 +41,7 @@ func organization(t *testing.T, s *store.Store, name string) (group, owner resou
 	return group, owner
 }
 
-func bind(t *testing.T, s *store.Store, identity, group resource.UID) resource.UID {
+func bind(t *testing.T, s *storetest.Store, identity, group resource.UID) resource.UID {
 	b := resource.RoleBinding{UID: group.NewChild(), Identity: identity, Role: viewerRole}
 	if _, err := s.InsertBindings(t.Context(), []resource.RoleBinding{b}); err != nil {
 		t.Error(err)
@@ -48,7 +49,7 @@ func bind(t *testing.T, s *store.Store, identity, group resource.UID) resource.U
 	return b.UID
 }
 
-func unbind(t *testing.T, s *store.Store, binding resource.UID) {
+func unbind(t *testing.T, s *storetest.Store, binding resource.UID) {
 	if err := s.DeleteBinding(t.Context(), binding); err != nil {
 		t.Error(err)
 	}
@@ -120,10 +121,11 @@ func TestASilentReplicaIsWaitedFor(t *testing.T) {
 
 func TestDatabaseAway(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
-		s, err := store.Open(t.Context(), url)
+		db, err := store.Open(t.Context(), url)
 		if err != nil {
 			t.Fatal(err)
 		}
+		s := storetest.Of(db)
 		group, owner := organization(t, s, "acme")
 		began := time.Now()
 		c := load(t, s)
@@ -157,7 +159,7 @@ func TestDatabaseAway(t *testing.T) {
 }
 
 func TestAChangeThatCouldNotBeReadIsReadLater(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		group, _ := organization(t, s, "acme")
 		c, ann := load(t, s), resource.NewRoot()
 		at, x := c.follow.applied.Load(), *c.x
@@ -177,14 +179,14 @@ func TestEverythingIsReadAnew(t *testing.T) {
 		"when the log does not reach back":   func(int64) int64 { return -10 },
 		"when the database is an older copy": func(newest int64) int64 { return newest + 10 },
 	}
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		group, owner := organization(t, s, "acme")
 		for name, applied := range tests {
 			t.Run(name, func(t *testing.T) {
 				c := load(t, s)
 				newest, ghost := c.follow.applied.Load(), resource.NewRoot()
 				c.x = newIndex()
-				c.x.setGrants(ghost, []store.Grant{{Identity: ghost, Group: group, Role: viewerRole}}) // no change will name it
+				c.x.setGrants(ghost, []iamdb.Grant{{Identity: ghost, Group: group, Role: viewerRole}}) // no change will name it
 				c.follow.applied.Store(applied(newest))
 				c.behind.Store(true)
 				if err := c.allows(t, owner, group); err != nil || c.follow.applied.Load() != newest {
@@ -199,7 +201,7 @@ func TestEverythingIsReadAnew(t *testing.T) {
 }
 
 func TestACallerWhoLeavesDoesNotStopAChange(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		group, _ := organization(t, s, "acme")
 		c, ann := load(t, s), resource.NewRoot()
 		at := c.follow.applied.Load()
@@ -216,7 +218,7 @@ func TestACallerWhoLeavesDoesNotStopAChange(t *testing.T) {
 }
 
 func TestChecksGoOnWhileGrantsChange(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		group, owner := organization(t, s, "acme")
 		c := load(t, s)
 		stop := make(chan struct{})

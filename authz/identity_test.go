@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -15,7 +15,7 @@ func TestOthersHearOfIdentities(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		mine := storetest.Open(t, url)
 		theirs := mine
-		if mine.Shared() {
+		if mine.Replicated() {
 			theirs = storetest.Open(t, url)
 		}
 		group, _ := organization(t, mine, "org")
@@ -24,7 +24,7 @@ func TestOthersHearOfIdentities(t *testing.T) {
 			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.test", Subject: "s"}},
 		}
 		must(t, mine.InsertIdentity(t.Context(), i))
-		key := store.SigningKey{ID: "one", Algorithm: "ES256", Sealed: []byte("s"), CreateTime: time.Now()}
+		key := iamdb.SigningKey{ID: "one", Algorithm: "ES256", Sealed: []byte("s"), CreateTime: time.Now()}
 		must(t, mine.InsertFirstSigningKey(t.Context(), key))
 		c := load(t, theirs)
 		told := map[resource.UID]int{}
@@ -44,7 +44,7 @@ func TestOthersHearOfIdentities(t *testing.T) {
 			{"its description", func() error { return update(func(i *resource.Identity) { i.Description = "d" }) }, i.UID, 0},
 			{"its last use", func() error { return mine.Seen(t.Context(), i.UID, time.Now().Add(time.Hour)) }, i.UID, 0},
 			{"the signing keys", func() error {
-				next := store.SigningKey{ID: "two", Algorithm: "ES256", Sealed: []byte("s"), CreateTime: time.Now().Add(time.Second)}
+				next := iamdb.SigningKey{ID: "two", Algorithm: "ES256", Sealed: []byte("s"), CreateTime: time.Now().Add(time.Second)}
 				_, err := mine.AddSigningKey(t.Context(), next, "one")
 				return err
 			}, resource.SigningKeysSubject, 1},

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 // An index finds the grants of an identity on the way up from a place. It is
@@ -90,15 +90,15 @@ func (x *index) all(identity resource.UID) iter.Seq2[resource.UID, uint32] {
 }
 
 // knows tells whether the role of every grant is in the index.
-func (x *index) knows(grants []store.Grant) bool {
-	return !slices.ContainsFunc(grants, func(g store.Grant) bool {
+func (x *index) knows(grants []iamdb.Grant) bool {
+	return !slices.ContainsFunc(grants, func(g iamdb.Grant) bool {
 		_, ok := x.roles.ids[g.Role]
 		return !ok
 	})
 }
 
 // setGrants replaces everything an identity holds.
-func (x *index) setGrants(identity resource.UID, grants []store.Grant) {
+func (x *index) setGrants(identity resource.UID, grants []iamdb.Grant) {
 	before := x.identities[identity]
 	packed := make([]grant, 0, len(grants))
 	for _, g := range grants {
@@ -112,7 +112,7 @@ func (x *index) setGrants(identity resource.UID, grants []store.Grant) {
 }
 
 // hold numbers a grant and counts it as a user of its group and role.
-func (x *index) hold(g store.Grant) grant {
+func (x *index) hold(g iamdb.Grant) grant {
 	n := grant{keyOf(g.Group), x.groups.id(g.Group), x.role(g.Role)}
 	x.groups.refs[n.group]++
 	x.roles.refs[n.role]++
@@ -175,7 +175,7 @@ type row struct {
 
 func newLoader() *loader { return &loader{x: newIndex(), identities: newNames()} }
 
-func (l *loader) add(g store.Grant) {
+func (l *loader) add(g iamdb.Grant) {
 	l.rows = append(l.rows, row{l.identities.id(g.Identity), l.x.hold(g)})
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 // A tree makes UIDs that look random and are the same in every run.
@@ -52,7 +52,7 @@ func (t tree) groups(n int) []resource.UID {
 	return all[:n]
 }
 
-func checkerOf(grants []store.Grant, roles map[resource.UID]resource.Capabilities) *Checker {
+func checkerOf(grants []iamdb.Grant, roles map[resource.UID]resource.Capabilities) *Checker {
 	l := newLoader()
 	for _, g := range grants {
 		l.add(g)
@@ -77,11 +77,11 @@ type world struct {
 	groups     []resource.UID
 	identities []resource.UID
 	roles      map[resource.UID]resource.Capabilities
-	grants     map[resource.UID][]store.Grant
+	grants     map[resource.UID][]iamdb.Grant
 }
 
 func newWorld() *world {
-	w := &world{tree: newTree(), roles: capabilitiesOf(ManagedRoles()), grants: map[resource.UID][]store.Grant{}}
+	w := &world{tree: newTree(), roles: capabilitiesOf(ManagedRoles()), grants: map[resource.UID][]iamdb.Grant{}}
 	w.groups = w.tree.groups(300)
 	w.Checker = checkerOf(nil, w.roles)
 	for range 20 {
@@ -93,9 +93,9 @@ func newWorld() *world {
 // change gives a random identity random grants instead of those it had.
 func (w *world) change() {
 	identity, roles := w.tree.of(w.identities), slices.Sorted(maps.Keys(w.roles))
-	var grants []store.Grant
+	var grants []iamdb.Grant
 	for _, g := range w.tree.few(w.groups, 12) {
-		grants = append(grants, store.Grant{Identity: identity, Group: g, Role: w.tree.of(roles)})
+		grants = append(grants, iamdb.Grant{Identity: identity, Group: g, Role: w.tree.of(roles)})
 	}
 	w.grants[identity] = grants
 	w.x.setGrants(identity, grants)
@@ -109,7 +109,7 @@ func (w *world) holds(c Caller, want resource.Capability, place resource.UID) bo
 	if c.Scopes != nil && !slices.ContainsFunc(c.Scopes, func(s resource.UID) bool { return s.Covers(place) }) {
 		return false
 	}
-	return slices.ContainsFunc(w.grants[c.Identity], func(g store.Grant) bool {
+	return slices.ContainsFunc(w.grants[c.Identity], func(g iamdb.Grant) bool {
 		return g.Group.Covers(place) && w.roles[g.Role].Has(want)
 	})
 }
@@ -191,7 +191,7 @@ func TestIndexNamesAreSafeToUseAgain(t *testing.T) {
 	all := resource.CapabilitySet("groups.list")
 	x.setRoles(map[resource.UID]resource.Capabilities{role: all})
 	x.setRoles(nil)
-	x.setGrants(identity, []store.Grant{{Identity: identity, Group: tr.root(), Role: other}}) // takes the number of role
+	x.setGrants(identity, []iamdb.Grant{{Identity: identity, Group: tr.root(), Role: other}}) // takes the number of role
 	for group := range x.all(identity) {
 		if got := x.missing(identity, group, all); got != all {
 			t.Error("a role nobody described allows something")
@@ -202,7 +202,7 @@ func TestIndexNamesAreSafeToUseAgain(t *testing.T) {
 func TestMalformedPlacesAreCoveredByNothing(t *testing.T) {
 	tr, role := newTree(), resource.ManagedRoleUID("owner")
 	identity, root := tr.root(), tr.root()
-	c := checkerOf([]store.Grant{{Identity: identity, Group: root, Role: role}}, capabilitiesOf(ManagedRoles()))
+	c := checkerOf([]iamdb.Grant{{Identity: identity, Group: root, Role: role}}, capabilitiesOf(ManagedRoles()))
 	ctx := WithCaller(t.Context(), Caller{Identity: identity})
 	for _, place := range []resource.UID{"", "/", root[:39], root + "f", root + "0123456789abcdef", root + "x/0123456789abcdef"} {
 		if c.Require(ctx, resource.GroupsList, place) == nil {
@@ -222,16 +222,16 @@ func BenchmarkRequire(b *testing.B) {
 	for i := range people {
 		people[i] = t.root()
 	}
-	grants := make([]store.Grant, bindings)
+	grants := make([]iamdb.Grant, bindings)
 	for i := range grants {
-		grants[i] = store.Grant{Identity: people[i%identities], Group: t.of(groups), Role: t.of(role)}
+		grants[i] = iamdb.Grant{Identity: people[i%identities], Group: t.of(groups), Role: t.of(role)}
 	}
 	rich, deep := t.root(), t.root()
 	for range resource.MaxDepth - 1 {
 		deep = t.child(deep)
 	}
 	for _, g := range append(slices.Clone(groups[:1000]), append(deep.Ancestors(), deep)...) {
-		grants = append(grants, store.Grant{Identity: rich, Group: g, Role: t.of(role)})
+		grants = append(grants, iamdb.Grant{Identity: rich, Group: g, Role: t.of(role)})
 	}
 	before := heap()
 	start := time.Now()

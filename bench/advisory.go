@@ -22,6 +22,8 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/advisorydb"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 const (
@@ -63,7 +65,8 @@ func advisoriesSection(ctx context.Context, b *bench, e engine, r *report) (err 
 // An office is a store of advisories with its service.
 type office struct {
 	*advisory.Service
-	store *store.Store
+	store *store.DB
+	lists *advisorydb.Store
 	org   resource.UID
 	ctx   context.Context // an owner's
 	rows  int
@@ -86,13 +89,14 @@ func (b *bench) openAdvisories(ctx context.Context, e engine, n int, r *report) 
 	if o.store, err = store.Open(ctx, url); err != nil {
 		return o, err
 	}
+	o.lists = advisorydb.New(o.store)
 	owner := resource.DerivedUID("owner")
 	if !found {
 		now := time.Now().UTC().Truncate(time.Millisecond)
-		_, err = o.store.InsertGroup(ctx, resource.Group{UID: o.org, Name: "advisories", CreateTime: now, UpdateTime: now})
-		err = errors.Join(err, o.store.SetManagedRoles(ctx, authz.ManagedRoles()))
+		_, err = iamdb.New(o.store).InsertGroup(ctx, resource.Group{UID: o.org, Name: "advisories", CreateTime: now, UpdateTime: now})
+		err = errors.Join(err, iamdb.New(o.store).SetManagedRoles(ctx, authz.ManagedRoles()))
 		if err == nil {
-			_, err = o.store.InsertBindings(ctx, []resource.RoleBinding{{UID: o.org.NewChild(), Identity: owner, Role: resource.OwnerRole, CreateTime: now}})
+			_, err = iamdb.New(o.store).InsertBindings(ctx, []resource.RoleBinding{{UID: o.org.NewChild(), Identity: owner, Role: resource.OwnerRole, CreateTime: now}})
 		}
 	}
 	if err != nil {

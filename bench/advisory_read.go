@@ -26,7 +26,7 @@ import (
 
 // advisoryPages compares first pages, alone and with each filter, in both orders.
 func advisoryPages(ctx context.Context, few, many office, r *report) error {
-	some, err := few.store.Advisories(ctx, store.Reach{Under: []resource.UID{few.org}}, resource.AdvisoryFilter{}, page.Request{Size: 50, Order: page.Order{Field: "uid"}}, true)
+	some, err := few.lists.Advisories(ctx, store.Reach{Under: []resource.UID{few.org}}, resource.AdvisoryFilter{}, page.Request{Size: 50, Order: page.Order{Field: "uid"}}, true)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func advisoryPages(ctx context.Context, few, many office, r *report) error {
 		for _, o := range []page.Order{{Field: "uid"}, {Field: "update_time", Desc: true}} {
 			read := func(from office) func(context.Context, int) error {
 				return func(ctx context.Context, _ int) error {
-					_, err := from.store.Advisories(ctx, store.Reach{Under: []resource.UID{from.org}}, f.AdvisoryFilter, page.Request{Size: 50, Order: o}, false)
+					_, err := from.lists.Advisories(ctx, store.Reach{Under: []resource.UID{from.org}}, f.AdvisoryFilter, page.Request{Size: 50, Order: o}, false)
 					return err
 				}
 			}
@@ -83,7 +83,7 @@ func freeText(ctx context.Context, o office, r *report) error {
 			var total int64
 			for range 12 {
 				begin := time.Now()
-				p, err := o.store.Advisories(ctx, store.Reach{Under: []resource.UID{o.org}}, resource.AdvisoryFilter{Query: text}, page.Request{Size: 50, Order: order}, false)
+				p, err := o.lists.Advisories(ctx, store.Reach{Under: []resource.UID{o.org}}, resource.AdvisoryFilter{Query: text}, page.Request{Size: 50, Order: order}, false)
 				if err != nil {
 					return err
 				}
@@ -101,7 +101,7 @@ func versionQueries(ctx context.Context, o office, r *report) error {
 	p := page.Request{Size: page.MaxSize, Order: page.Order{Field: "uid"}}
 	for i := range 20 {
 		p.Skip = i * o.rows / 20 * 9 / 10
-		got, err := o.store.Advisories(ctx, store.Reach{Under: []resource.UID{o.org}}, resource.AdvisoryFilter{}, p, false)
+		got, err := o.lists.Advisories(ctx, store.Reach{Under: []resource.UID{o.org}}, resource.AdvisoryFilter{}, p, false)
 		if err != nil {
 			return err
 		}

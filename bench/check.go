@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 // checks measures authorization with very many bindings: how long it takes to
@@ -54,7 +55,7 @@ func checks(ctx context.Context, b *bench, e engine, r *report) (err error) {
 
 // whoCan times the first page of who can do something in a group, and whether
 // one identity can, with its reasons.
-func whoCan(ctx context.Context, d dataset, s *store.Store, c *authz.Checker, r *report) error {
+func whoCan(ctx context.Context, d dataset, s *store.DB, c *authz.Checker, r *report) error {
 	random := rand.New(rand.NewPCG(6, 6))
 	var who, can []time.Duration
 	var found int64
@@ -62,16 +63,16 @@ func whoCan(ctx context.Context, d dataset, s *store.Store, c *authz.Checker, r 
 		identity := d.identity(random.IntN(d.identities))
 		held := c.GrantsOf(identity)
 		place := held[random.IntN(len(held))].Group
-		h := store.Holding{Groups: append(place.Ancestors(), place), Roles: c.RolesWith(resource.GroupsList)}
+		h := iamdb.Holding{Groups: append(place.Ancestors(), place), Roles: c.RolesWith(resource.GroupsList)}
 		begin := time.Now()
-		got, err := s.Holders(ctx, h, page.Request{Size: page.DefaultSize, Order: page.Order{Field: "uid"}})
+		got, err := iamdb.New(s).Holders(ctx, h, page.Request{Size: page.DefaultSize, Order: page.Order{Field: "uid"}})
 		if err != nil {
 			return err
 		}
 		who, found = append(who, time.Since(begin)), found+got.Total
 		h.Identity = identity
 		begin = time.Now()
-		if _, err := s.Holders(ctx, h, page.Request{Size: page.MaxSize, Order: page.Order{Field: "uid"}}); err != nil {
+		if _, err := iamdb.New(s).Holders(ctx, h, page.Request{Size: page.MaxSize, Order: page.Order{Field: "uid"}}); err != nil {
 			return err
 		}
 		can = append(can, time.Since(begin))
@@ -83,7 +84,7 @@ func whoCan(ctx context.Context, d dataset, s *store.Store, c *authz.Checker, r 
 }
 
 // load opens a store and reads its bindings, and returns how long that took.
-func load(ctx context.Context, url string) (*store.Store, *authz.Checker, time.Duration, error) {
+func load(ctx context.Context, url string) (*store.DB, *authz.Checker, time.Duration, error) {
 	begin := time.Now()
 	s, err := store.Open(ctx, url)
 	if err != nil {

@@ -27,6 +27,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/token"
 	"github.com/holdfast-dev/holdfast/trust"
@@ -79,7 +80,7 @@ type exchange struct {
 	identities []resource.UID
 }
 
-func newExchange(ctx context.Context, s *store.Store) (*exchange, error) {
+func newExchange(ctx context.Context, s *store.DB) (*exchange, error) {
 	p, err := newPlatform(ctx)
 	if err != nil {
 		return nil, err
@@ -104,10 +105,10 @@ func serveHTTP(ctx context.Context, h http.Handler) (address string, stop func()
 }
 
 // populate adds an organization of identities that trust the issuer.
-func (x *exchange) populate(ctx context.Context, s *store.Store) error {
+func (x *exchange) populate(ctx context.Context, s *store.DB) error {
 	now := time.Now()
 	org := resource.NewRoot()
-	if _, err := s.InsertGroup(ctx, resource.Group{UID: org, Name: "org", CreateTime: now, UpdateTime: now}); err != nil {
+	if _, err := iamdb.New(s).InsertGroup(ctx, resource.Group{UID: org, Name: "org", CreateTime: now, UpdateTime: now}); err != nil {
 		return err
 	}
 	for n := range workloads {
@@ -115,7 +116,7 @@ func (x *exchange) populate(ctx context.Context, s *store.Store) error {
 			UID: org.NewChild(), Name: "workload", CreateTime: now, UpdateTime: now, LastSeenTime: now,
 			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: x.url, SubjectPattern: jobPattern(n)}},
 		}
-		if err := s.InsertIdentity(ctx, i); err != nil {
+		if err := iamdb.New(s).InsertIdentity(ctx, i); err != nil {
 			return err
 		}
 		x.identities = append(x.identities, i.UID)
@@ -125,7 +126,7 @@ func (x *exchange) populate(ctx context.Context, s *store.Store) error {
 
 // assemble builds the service as the server does. Its log goes nowhere, but is
 // written.
-func (x *exchange) assemble(ctx context.Context, s *store.Store) (err error) {
+func (x *exchange) assemble(ctx context.Context, s *store.DB) (err error) {
 	log := slog.New(slog.NewJSONHandler(io.Discard, nil))
 	if x.checker, err = authz.Load(ctx, s, log); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 // lists compares pages of the big dataset with the same pages of the small one.
@@ -53,7 +54,7 @@ func listsInStore(ctx context.Context, small, big dataset, r *report) (err error
 // A shelf is a dataset that is open for reading.
 type shelf struct {
 	dataset
-	store *store.Store
+	store *store.DB
 	under []resource.UID // the folders
 }
 
@@ -91,7 +92,7 @@ func (q request) by(field string, desc bool) request {
 }
 
 func (s shelf) read(ctx context.Context, q request) (page.Page[resource.Group], error) {
-	return s.store.Groups(ctx, q.reach, q.filter, q.page)
+	return iamdb.New(s.store).Groups(ctx, q.reach, q.filter, q.page)
 }
 
 // spots is how many places a measurement takes turns at, so that it does not

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 // eachEngine runs a test with a bench on each engine that is at hand.
@@ -73,7 +74,7 @@ func checkDataset(t *testing.T, d dataset) {
 			want = smallRows / folders
 		}
 		f := resource.Filter{Place: resource.PlaceFilter{DescendantsOf: under}}
-		got, err := s.Groups(t.Context(), reach, f, byName)
+		got, err := iamdb.New(s).Groups(t.Context(), reach, f, byName)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,11 +83,11 @@ func checkDataset(t *testing.T, d dataset) {
 			t.Errorf("under %s: %d of %d groups, sorted %v; want %d", under, len(got.Items), got.Total, sorted, want)
 		}
 	}
-	grants, err := s.GrantsOf(t.Context(), d.identity(3))
+	grants, err := iamdb.New(s).GrantsOf(t.Context(), d.identity(3))
 	if err != nil || len(grants) != grantsEach {
 		t.Errorf("%d grants, %v; want %d", len(grants), err, grantsEach)
 	}
-	if i, err := s.Identity(t.Context(), d.identity(3)); err != nil || i.Relationship.Subject() != "workload-3" {
+	if i, err := iamdb.New(s).Identity(t.Context(), d.identity(3)); err != nil || i.Relationship.Subject() != "workload-3" {
 		t.Errorf("identity = %+v, %v", i, err)
 	}
 }

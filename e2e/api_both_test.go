@@ -24,7 +24,6 @@ import (
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/server"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 	"github.com/holdfast-dev/holdfast/token"
 )
@@ -71,8 +70,8 @@ var ada = resource.UserUID("https://people.example", "ada")
 var peopleProvider = resource.NewVoucher(resource.DerivedUID("people")+"/0123456789abcdef", 0)
 
 // seedAda makes ada, and the organization named like the domain of her address.
-func seedAda(t *testing.T) func(*store.Store) {
-	return func(s *store.Store) {
+func seedAda(t *testing.T) func(*storetest.Store) {
+	return func(s *storetest.Store) {
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		verified := resource.Group{UID: resource.DerivedUID("people"), Name: "people.example", Verified: true, Kind: 2, CreateTime: now, UpdateTime: now}
 		if _, err := s.InsertGroup(t.Context(), verified); err != nil {

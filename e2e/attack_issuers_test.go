@@ -18,7 +18,6 @@ import (
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/server"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -104,7 +103,7 @@ func TestAttackHangingIssuers(t *testing.T) {
 			storetest.EachURL(t, func(t *testing.T, url string) {
 				pit := newTarpit(t)
 				var other otherOrganization
-				w := serve(t, url, server.Config{}, func(s *store.Store) {
+				w := serve(t, url, server.Config{}, func(s *storetest.Store) {
 					other = seedOrganization(t, s, "other", relate(pit.url)...)
 				})
 				known := newFakeIssuer(t, w)
@@ -140,7 +139,7 @@ func TestAttackEvictedKeys(t *testing.T) {
 		}))
 		t.Cleanup(refuses.Close)
 		var other otherOrganization
-		w := serve(t, url, server.Config{}, func(s *store.Store) {
+		w := serve(t, url, server.Config{}, func(s *storetest.Store) {
 			other = seedOrganization(t, s, "other",
 				resource.Relationship{ClaimMatch: &resource.ClaimMatch{IssuerPattern: strings.ReplaceAll(refuses.URL, ".", `\.`) + `/[0-9]+`, Subject: "job"}},
 				resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: refuses.URL, Subject: "nobody"}})

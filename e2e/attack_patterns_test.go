@@ -14,7 +14,6 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/server"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 	"github.com/holdfast-dev/holdfast/token"
 )
@@ -36,7 +35,7 @@ type otherOrganization struct {
 
 // seedOrganization adds an organization with an owner and with one identity for
 // each relationship. Nothing validates them.
-func seedOrganization(t *testing.T, s *store.Store, name string, all ...resource.Relationship) (o otherOrganization) {
+func seedOrganization(t *testing.T, s *storetest.Store, name string, all ...resource.Relationship) (o otherOrganization) {
 	t.Helper()
 	now := time.Now()
 	g := resource.Group{UID: resource.NewRoot(), Name: name, CreateTime: now, UpdateTime: now}
@@ -134,7 +133,7 @@ func refusedField(t *testing.T, what string, st *status.Status, field string) {
 func TestAttackStoredPatterns(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		var other otherOrganization
-		w := serve(t, url, server.Config{Now: ticking()}, func(s *store.Store) {
+		w := serve(t, url, server.Config{Now: ticking()}, func(s *storetest.Store) {
 			other = seedOrganization(t, s, "other",
 				resource.Relationship{ClaimMatch: &resource.ClaimMatch{IssuerPattern: hugeIssuer, Subject: "job"}},
 				resource.Relationship{ClaimMatch: &resource.ClaimMatch{IssuerPattern: `http://127\.0\.0\.1:[0-9]+`, Subject: "job", ClaimPatterns: map[string]string{"x": hugeClaim}}},

@@ -226,7 +226,7 @@ type crashState struct {
 
 // crashReplay applies every event in turn, and fails the test if one does not
 // follow from those before it.
-func crashReplay(t *testing.T, s *store.Store) map[resource.UID]crashState {
+func crashReplay(t *testing.T, s *storetest.Store) map[resource.UID]crashState {
 	t.Helper()
 	all, ids, n := map[resource.UID]crashState{}, map[string]bool{}, int64(0)
 	for {
@@ -288,7 +288,7 @@ func crashApply(t *testing.T, all map[resource.UID]crashState, e resource.Event)
 	}
 }
 
-func crashStored(ctx context.Context, s *store.Store, kind resource.EventType, uid resource.UID) (any, error) {
+func crashStored(ctx context.Context, s *storetest.Store, kind resource.EventType, uid resource.UID) (any, error) {
 	switch kind {
 	case "iam.group":
 		return s.Group(ctx, uid)
@@ -307,7 +307,7 @@ func crashStored(ctx context.Context, s *store.Store, kind resource.EventType, u
 }
 
 // procNoDrift fails the test if a counter differs from its rows.
-func procNoDrift(t *testing.T, s *store.Store) {
+func procNoDrift(t *testing.T, s *storetest.Store) {
 	t.Helper()
 	drifts, err := s.Drifts(t.Context())
 	if err != nil {

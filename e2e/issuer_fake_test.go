@@ -27,7 +27,6 @@ import (
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/server"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -248,7 +247,7 @@ func serveSettled(t *testing.T, cfg server.Config) *world {
 	looked := make(chan struct{}, 100)
 	last := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { looked <- struct{}{} }))
 	t.Cleanup(last.Close)
-	w := serve(t, storetest.SQLite(t), cfg, func(s *store.Store) {
+	w := serve(t, storetest.SQLite(t), cfg, func(s *storetest.Store) {
 		now := time.Now()
 		org := resource.Group{UID: resource.NewRoot(), Name: "other", CreateTime: now, UpdateTime: now}
 		if _, err := s.InsertGroup(t.Context(), org); err != nil {

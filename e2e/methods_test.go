@@ -28,7 +28,6 @@ import (
 
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/server"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 	"github.com/holdfast-dev/holdfast/token"
 )
@@ -91,8 +90,8 @@ var bob = resource.UserUID("https://people.example", "bob")
 
 // seedPeople makes ada and bob, and lets somebody have signed in for the terminal
 // whose key is nothing but zeros.
-func seedPeople(t *testing.T) func(*store.Store) {
-	return func(s *store.Store) {
+func seedPeople(t *testing.T) func(*storetest.Store) {
+	return func(s *storetest.Store) {
 		seedAda(t)(s)
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		err := s.InsertIdentity(t.Context(), resource.Identity{

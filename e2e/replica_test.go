@@ -121,7 +121,7 @@ func TestReplicaPages(t *testing.T) {
 func TestReplicaRevocation(t *testing.T) {
 	key, database := seal.NewKey(), storetest.Postgres(t)
 	a, b := replicas(t, database, key)
-	issuer, err := token.New(t.Context(), storetest.Open(t, database), token.Config{Issuer: procBase, Key: key})
+	issuer, err := token.New(t.Context(), storetest.Open(t, database).DB, token.Config{Issuer: procBase, Key: key})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ type world struct {
 // serve starts a server over a database until the test ends. seed, unless nil,
 // sees the store before the server does. What cfg leaves open is set for a test:
 // a free port, a new data folder, no words on the terminal.
-func serve(t *testing.T, database string, cfg server.Config, seed func(*store.Store)) *world {
+func serve(t *testing.T, database string, cfg server.Config, seed func(*storetest.Store)) *world {
 	t.Helper()
 	key := seal.NewKey()
 	cfg.Dev, cfg.Listen, cfg.DataDir = true, "127.0.0.1:0", t.TempDir()
@@ -80,7 +80,7 @@ func serve(t *testing.T, database string, cfg server.Config, seed func(*store.St
 
 // prepare makes the signing key the server will find, so that the test has it
 // too: a server does not share an SQLite file.
-func prepare(t *testing.T, database string, cfg token.Config, seed func(*store.Store)) *token.Issuer {
+func prepare(t *testing.T, database string, cfg token.Config, seed func(*storetest.Store)) *token.Issuer {
 	t.Helper()
 	s, err := store.Open(t.Context(), database)
 	if err != nil {
@@ -96,7 +96,7 @@ func prepare(t *testing.T, database string, cfg token.Config, seed func(*store.S
 		t.Fatal(err)
 	}
 	if seed != nil {
-		seed(s)
+		seed(storetest.Of(s))
 	}
 	return issuer
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/outbound"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/eventdb"
 	"github.com/holdfast-dev/holdfast/token"
 )
 
@@ -48,7 +49,7 @@ const (
 
 // A Dispatcher sends events. Of several over one database, one does it for all.
 type Dispatcher struct {
-	store  *store.Store
+	store  *eventdb.Store
 	issuer *token.Issuer
 	cfg    Config
 	id     string
@@ -69,8 +70,8 @@ type stoppable struct {
 	stop context.CancelFunc
 }
 
-// NewDispatcher returns a Dispatcher over s that signs as issuer.
-func NewDispatcher(s *store.Store, issuer *token.Issuer, cfg Config) *Dispatcher {
+// NewDispatcher returns a Dispatcher over db that signs as issuer.
+func NewDispatcher(db *store.DB, issuer *token.Issuer, cfg Config) *Dispatcher {
 	cfg.Keep = cmp.Or(cfg.Keep, 90*24*time.Hour)
 	cfg.GiveUp = cmp.Or(cfg.GiveUp, 24*time.Hour)
 	cfg.RetryMin = cmp.Or(cfg.RetryMin, time.Second)
@@ -79,7 +80,7 @@ func NewDispatcher(s *store.Store, issuer *token.Issuer, cfg Config) *Dispatcher
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Dispatcher{store: s, issuer: issuer, cfg: cfg, id: rand.Text(), signing: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
+	return &Dispatcher{store: eventdb.New(db), issuer: issuer, cfg: cfg, id: rand.Text(), signing: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 }
 
 // Run sends events until ctx ends, whenever it is this one's turn.
@@ -100,7 +101,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 // lease takes the turn, or keeps it. There is nobody to share with where one
 // process has the database to itself.
 func (d *Dispatcher) lease(ctx context.Context) (bool, error) {
-	if !d.store.Shared() {
+	if !d.store.Replicated() {
 		return true, nil
 	}
 	return d.store.Lease(ctx, leaseName, d.id, leaseLife)
@@ -213,7 +214,7 @@ func (d *Dispatcher) sign(ctx context.Context, group resource.UID, digest string
 }
 
 // serve starts a courier.
-func (d *Dispatcher) serve(ctx context.Context, v store.Sink) {
+func (d *Dispatcher) serve(ctx context.Context, v eventdb.Sink) {
 	if d.couriers[v.UID] != nil {
 		return
 	}
@@ -388,7 +389,7 @@ func (d *Dispatcher) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaseRenew)
 	defer cancel()
 	d.keep(ctx)
-	if d.store.Shared() {
+	if d.store.Replicated() {
 		if err := d.store.EndLease(ctx, leaseName, d.id); err != nil {
 			d.cfg.Log.WarnContext(ctx, "give up the turn to send events", "err", err)
 		}

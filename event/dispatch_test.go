@@ -97,14 +97,14 @@ func has(subjects ...resource.UID) func([]taken) bool {
 
 // A world is a store with an organization, and who signs.
 type world struct {
-	store  *store.Store
+	store  *storetest.Store
 	issuer *token.Issuer
 	org    resource.UID
 }
 
-func newWorld(t *testing.T, s *store.Store) *world {
+func newWorld(t *testing.T, s *storetest.Store) *world {
 	t.Helper()
-	issuer, err := token.New(t.Context(), s, token.Config{Issuer: "https://issuer.test", Key: seal.NewKey()})
+	issuer, err := token.New(t.Context(), s.DB, token.Config{Issuer: "https://issuer.test", Key: seal.NewKey()})
 	must(t, err)
 	w := &world{store: s, issuer: issuer, org: resource.NewRoot()}
 	_, err = s.InsertGroup(t.Context(), resource.Group{UID: w.org, Name: "org"})
@@ -123,7 +123,7 @@ func (w *world) dispatch(t *testing.T, cfg event.Config) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan struct{})
-	d := event.NewDispatcher(w.store, w.issuer, cfg)
+	d := event.NewDispatcher(w.store.DB, w.issuer, cfg)
 	go func() {
 		defer close(ended)
 		if err := d.Run(ctx); err != nil {
@@ -157,7 +157,7 @@ func (w *world) folders(t *testing.T, parent resource.UID, n int) (all []resourc
 func each(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
 	t.Parallel()
-	storetest.Each(t, func(t *testing.T, s *store.Store) { f(t, newWorld(t, s)) })
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) { f(t, newWorld(t, s)) })
 }
 
 // TestOrder has a sink refuse every other request: the events of one subject

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/eventdb"
 )
 
 // ServiceConfig is what a Service can be told. The zero value works.
@@ -30,18 +31,18 @@ type ServiceConfig struct {
 
 // A Service manages subscriptions, and tells what has happened.
 type Service struct {
-	store *store.Store
+	store *eventdb.Store
 	authz *authz.Checker
 	pages *page.Tokens
 	cfg   ServiceConfig
 }
 
-// NewService returns a Service over s.
-func NewService(s *store.Store, a *authz.Checker, t *page.Tokens, cfg ServiceConfig) *Service {
+// NewService returns a Service over db.
+func NewService(db *store.DB, a *authz.Checker, t *page.Tokens, cfg ServiceConfig) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Service{store: s, authz: a, pages: t, cfg: cfg}
+	return &Service{store: eventdb.New(db), authz: a, pages: t, cfg: cfg}
 }
 
 // The lists there are, with the orders they can have.

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/eventdb"
 )
 
 // recent is how many events a feed remembers.
@@ -22,7 +22,7 @@ type entry struct {
 // they are read and written once for all couriers; those who are behind get
 // theirs from the store.
 type feed struct {
-	store *store.Store
+	store *eventdb.Store
 	seal  func(resource.Event) (envelope, error)
 
 	mu     sync.Mutex

@@ -5,7 +5,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 // An Access is the answer to who may do something, and why: the bindings that
@@ -73,7 +73,7 @@ func (s *Service) ListAccess(ctx context.Context, want resource.Capability, plac
 // holding is what to look for: the roles that have a capability, on a place and
 // the groups above it that the caller may see the bindings of; all of them if
 // the bindings are the caller's own.
-func (s *Service) holding(ctx context.Context, want resource.Capability, place resource.UID, all bool) (h store.Holding, incomplete bool, _ error) {
+func (s *Service) holding(ctx context.Context, want resource.Capability, place resource.UID, all bool) (h iamdb.Holding, incomplete bool, _ error) {
 	for _, g := range append(place.Ancestors(), place) {
 		if all || s.authz.Require(ctx, resource.RoleBindingsList, g) == nil {
 			h.Groups = append(h.Groups, g)

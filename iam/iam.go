@@ -13,9 +13,12 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/people"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
+	"github.com/holdfast-dev/holdfast/store/signindb"
 )
 
 // Who may create an organization.
@@ -34,21 +37,23 @@ type Config struct {
 
 // A Service applies the rules of IAM to the resources in a store.
 type Service struct {
-	store *store.Store
-	authz *authz.Checker
-	pages *page.Tokens
-	cfg   Config
+	store    *iamdb.Store
+	accounts *signindb.Store
+	people   *people.Store
+	authz    *authz.Checker
+	pages    *page.Tokens
+	cfg      Config
 }
 
-// New returns a Service over s.
-func New(s *store.Store, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
+// New returns a Service over db.
+func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
 	if cfg.CreateOrganizations == "" {
 		cfg.CreateOrganizations = Owners
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Service{store: s, authz: a, pages: t, cfg: cfg}
+	return &Service{store: iamdb.New(db), accounts: signindb.New(db), people: people.New(db), authz: a, pages: t, cfg: cfg}
 }
 
 // now is the time of a change, as precise as it is kept.

@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -20,17 +19,17 @@ import (
 type world struct {
 	*iam.Service
 	t            *testing.T
-	store        *store.Store
+	store        *storetest.Store
 	acme, other  resource.Group
 	owner, rival context.Context
 }
 
-func newWorld(t *testing.T, s *store.Store, cfg iam.Config) *world {
+func newWorld(t *testing.T, s *storetest.Store, cfg iam.Config) *world {
 	t.Helper()
 	must(t, s.SetManagedRoles(t.Context(), authz.ManagedRoles()))
-	checker, err := authz.Load(t.Context(), s, slog.New(slog.DiscardHandler))
+	checker, err := authz.Load(t.Context(), s.DB, slog.New(slog.DiscardHandler))
 	must(t, err)
-	w := &world{t: t, store: s, Service: iam.New(s, checker, page.NewTokens([]byte("key"), time.Now), cfg)}
+	w := &world{t: t, store: s, Service: iam.New(s.DB, checker, page.NewTokens([]byte("key"), time.Now), cfg)}
 	w.acme, w.owner = w.found("acme")
 	w.other, w.rival = w.found("other")
 	return w
@@ -101,7 +100,7 @@ func want(t *testing.T, what string, err error, code fault.Code) {
 }
 
 func each(t *testing.T, cfg iam.Config, f func(t *testing.T, w *world)) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) { f(t, newWorld(t, s, cfg)) })
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) { f(t, newWorld(t, s, cfg)) })
 }
 
 func TestCreateGroup(t *testing.T) {

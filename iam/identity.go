@@ -116,7 +116,7 @@ func (s *Service) DeleteIdentity(ctx context.Context, uid resource.UID) error {
 	if err := s.authz.Require(ctx, resource.IdentityDelete, uid); err != nil {
 		return err
 	}
-	return s.store.DeleteIdentity(ctx, uid)
+	return s.people.DeleteIdentity(ctx, uid)
 }
 
 // ListIdentities returns a page of the identities the caller holds
@@ -205,7 +205,7 @@ func (s *Service) home(ctx context.Context) (c authz.Caller, home resource.UID, 
 	case c.Voucher != "":
 		return c, c.Voucher.Provider().Parent(), nil
 	}
-	a, err := s.store.AccountOf(ctx, c.Identity)
+	a, err := s.accounts.AccountOf(ctx, c.Identity)
 	if errors.Is(err, fault.NotFound) {
 		return c, "", nil
 	}

@@ -48,7 +48,7 @@ func (s *Service) ownAccount(w http.ResponseWriter, r *http.Request) (n resource
 	if n, ok = s.signedIn(w, r); !ok {
 		return n, a, false
 	}
-	a, err := s.store.AccountOf(r.Context(), n.Identity)
+	a, err := s.accounts.AccountOf(r.Context(), n.Identity)
 	if err != nil {
 		s.fail(w, r, "This is for accounts that are kept here", err)
 		return n, a, false
@@ -92,7 +92,7 @@ func (s *Service) fillAccount(ctx context.Context, n resource.Session, p *accoun
 		}
 		p.Provider, p.Organization = idp.Name, org.Name
 	}
-	a, err := s.store.AccountOf(ctx, n.Identity)
+	a, err := s.accounts.AccountOf(ctx, n.Identity)
 	if err != nil && !errors.Is(err, fault.NotFound) {
 		return err
 	}
@@ -159,7 +159,7 @@ func (s *Service) changePassword(w http.ResponseWriter, r *http.Request) {
 		hash, err = s.hashes.hash(r.Context(), password)
 	}
 	if err == nil {
-		_, err = s.store.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error { a.Password = hash; return nil })
+		_, err = s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error { a.Password = hash; return nil })
 	}
 	if err == nil {
 		_, err = s.store.EndSessions(r.Context(), n.Identity, n.ID)
@@ -179,7 +179,7 @@ func (s *Service) totpRemove(w http.ResponseWriter, r *http.Request) {
 	}
 	err := s.proven(r, a, "totp", s.field(w, r, "current"))
 	if err == nil {
-		_, err = s.store.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error { a.TOTP, a.TOTPStep = nil, 0; return nil })
+		_, err = s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error { a.TOTP, a.TOTPStep = nil, 0; return nil })
 	}
 	if err != nil {
 		s.again(w, r, n, err)
@@ -201,7 +201,7 @@ func (s *Service) passkeyRemove(w http.ResponseWriter, r *http.Request) {
 	} else if a.Password == "" && len(a.Passkeys) == 1 {
 		err = fault.Unmet("LAST_WAY_IN", "this passkey is your only way to sign in; set a password first")
 	} else if err = s.proven(r, a, "removal", s.field(w, r, "current")); err == nil {
-		err = s.store.DropPasskey(r.Context(), a.UID, id)
+		err = s.accounts.DropPasskey(r.Context(), a.UID, id)
 	}
 	if err != nil {
 		s.again(w, r, n, err)

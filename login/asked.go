@@ -18,7 +18,7 @@ import (
 // somebody else can then see it. It returns fault.NotFound if the device no
 // longer waits.
 func (s *Service) describe(ctx context.Context, f *flow, n resource.Session, p *confirmPage) (err error) {
-	a, err := s.store.AccountOf(ctx, n.Identity)
+	a, err := s.accounts.AccountOf(ctx, n.Identity)
 	if err != nil && !errors.Is(err, fault.NotFound) {
 		return err
 	}
@@ -35,7 +35,7 @@ func (s *Service) describe(ctx context.Context, f *flow, n resource.Session, p *
 	case forHeadless:
 		p.Code, p.Address = checkCode(f.Headless), "An address that was opened here: nobody can tell who made it"
 	case forDevice:
-		d, err := s.store.DeviceOf(ctx, f.UserCode)
+		d, err := s.accounts.DeviceOf(ctx, f.UserCode)
 		if err != nil {
 			return err
 		}

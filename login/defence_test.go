@@ -23,7 +23,6 @@ import (
 	"github.com/holdfast-dev/holdfast/login"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 	"github.com/holdfast-dev/holdfast/sts"
 )
@@ -284,7 +283,7 @@ func lastSegment(uid resource.UID) string {
 
 // What is good once is refused the second time, also by another replica.
 func TestReplay(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		p := newProvider(t)
 		p.lax = true
@@ -485,7 +484,7 @@ func TestBruteForce(t *testing.T) {
 
 // Two who come at once with what is good once: one gets it.
 func TestRacedHandOff(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		b := x.browser(t)
 		b.signIn()
@@ -554,7 +553,7 @@ func TestSecretsStayOut(t *testing.T) {
 
 // Whoever wants in through an invite is told why not, and only who has it.
 func TestInvites(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		p := newProvider(t)
 		x.keep(t, p)
@@ -641,7 +640,7 @@ func TestInviteOfStrangeIssuer(t *testing.T) {
 // of other hosts and of whoever listens.
 func TestCookies(t *testing.T) {
 	x := sqlite(t)
-	secure := must[*login.Service](t)(login.New(x.store, x.checker, x.sts, page.NewTokens(x.key.Derive("pages"), x.clock.now), login.Config{
+	secure := must[*login.Service](t)(login.New(x.store.DB, x.checker, x.sts, page.NewTokens(x.key.Derive("pages"), x.clock.now), login.Config{
 		Issuer: "https://holdfast.test", BaseURL: x.url, Key: x.key, Now: x.clock.now,
 	})).Handler()
 	for name, tt := range map[string]struct {

@@ -110,7 +110,7 @@ func (s *Service) deviceEndpoint(w http.ResponseWriter, r *http.Request) {
 		CreateTime: now, ExpireTime: now.Add(deviceLife),
 	}
 	code := newID() + newID()
-	if err := s.store.AddDevice(r.Context(), digest("device "+code), d); err != nil {
+	if err := s.accounts.AddDevice(r.Context(), digest("device "+code), d); err != nil {
 		told := s.told(r, err)
 		oauthError(w, statusOf(told), "server_error", told.Message)
 		return
@@ -162,7 +162,7 @@ func (s *Service) enterDevice(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusTooManyRequests, tooMany(wait))
 		return
 	}
-	d, err := s.store.DeviceOf(r.Context(), code)
+	d, err := s.accounts.DeviceOf(r.Context(), code)
 	if errors.Is(err, fault.NotFound) {
 		refuse(http.StatusNotFound, "No device with this code waits. Codes are good for ten minutes.")
 		return
@@ -190,7 +190,7 @@ func (s *Service) handToDevice(w http.ResponseWriter, r *http.Request, f *flow, 
 	if err != nil {
 		return err
 	}
-	if err := s.store.DecideDevice(r.Context(), f.UserCode, resource.DeviceAllowed, s.cfg.Key.Seal("hand-off", b)); err != nil {
+	if err := s.accounts.DecideDevice(r.Context(), f.UserCode, resource.DeviceAllowed, s.cfg.Key.Seal("hand-off", b)); err != nil {
 		return err
 	}
 	s.drop(w, f)
@@ -233,9 +233,9 @@ func (s *Service) redeemCode(w http.ResponseWriter, r *http.Request) {
 	bad := func() {
 		oauthError(w, http.StatusBadRequest, "invalid_grant", "the code is not good, was used before, or is not of this client")
 	}
-	sealed, err := s.store.Fetch(ctx, digest("code "+code))
+	sealed, err := s.accounts.Fetch(ctx, digest("code "+code))
 	if errors.Is(err, fault.NotFound) {
-		if old, err := s.store.Left(ctx, digest("used "+code)); err == nil {
+		if old, err := s.accounts.Left(ctx, digest("used "+code)); err == nil {
 			if _, err := s.store.EndSession(ctx, string(old)); err != nil {
 				s.note(r, err)
 			}
@@ -248,7 +248,7 @@ func (s *Service) redeemCode(w http.ResponseWriter, r *http.Request) {
 		err = s.unseal(sealed, &out)
 	}
 	if err == nil && out.Session != "" {
-		err = s.store.Leave(ctx, digest("used "+code), []byte(out.Session), s.cfg.Now().Add(replayWatched))
+		err = s.accounts.Leave(ctx, digest("used "+code), []byte(out.Session), s.cfg.Now().Add(replayWatched))
 	}
 	if err != nil {
 		s.tokenFailure(w, r, err)
@@ -281,7 +281,7 @@ func (s *Service) tokenFailure(w http.ResponseWriter, r *http.Request, err error
 
 // pollDevice answers a device that asks whether somebody has signed it in.
 func (s *Service) pollDevice(w http.ResponseWriter, r *http.Request) {
-	d, hasty, err := s.store.PollDevice(r.Context(), digest("device "+s.field(w, r, "device_code")), s.cfg.PollEvery)
+	d, hasty, err := s.accounts.PollDevice(r.Context(), digest("device "+s.field(w, r, "device_code")), s.cfg.PollEvery)
 	switch {
 	case errors.Is(err, fault.NotFound):
 		oauthError(w, http.StatusBadRequest, "expired_token", "the device code is not known, was used, or has expired")

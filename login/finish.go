@@ -95,7 +95,7 @@ func (s *Service) land(ctx context.Context, f *flow, who resource.Arrival) (reso
 	if f.Known {
 		who.Register = false
 	}
-	l, err := s.store.Arrive(ctx, who)
+	l, err := s.people.Arrive(ctx, who)
 	if err == nil && len(l.Kept) > 0 {
 		s.log.WarnContext(ctx, "the last owner was left in place, though the provider no longer has them in the group", "bindings", l.Kept)
 	}
@@ -247,7 +247,7 @@ func (s *Service) arrivalAgain(ctx context.Context, n resource.Session) (resourc
 		return resource.Arrival{}, fault.New(fault.PermissionDenied, "Permission denied: this is not a person who signed in")
 	}
 	if n.Voucher == "" {
-		a, err := s.store.AccountOf(ctx, n.Identity)
+		a, err := s.accounts.AccountOf(ctx, n.Identity)
 		if err == nil {
 			return s.localArrival(ctx, a)
 		}
@@ -301,14 +301,14 @@ func (s *Service) deny(w http.ResponseWriter, r *http.Request, f *flow) {
 	case forHeadless:
 		detail, err := json.Marshal(headless{Denied: true})
 		if err == nil {
-			err = s.store.Leave(r.Context(), digest("headless "+f.Headless), detail, s.cfg.Now().Add(headlessLife))
+			err = s.accounts.Leave(r.Context(), digest("headless "+f.Headless), detail, s.cfg.Now().Add(headlessLife))
 		}
 		if err != nil {
 			s.fail(w, r, "This sign-in cannot go on", err)
 			return
 		}
 	case forDevice:
-		if err := s.store.DecideDevice(r.Context(), f.UserCode, resource.DeviceDenied, nil); err != nil {
+		if err := s.accounts.DecideDevice(r.Context(), f.UserCode, resource.DeviceDenied, nil); err != nil {
 			s.fail(w, r, "This device no longer waits", err)
 			return
 		}
@@ -331,7 +331,7 @@ func (s *Service) checkWish(f *flow) error { return s.sts.Check(s.wish(f)) }
 
 // handOver gives the program that waits what the person has signed in for, once.
 func (s *Service) handOver(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session, raw string) {
-	first, err := s.store.Spend(r.Context(), digest("flow "+f.ID), s.cfg.Now().Add(flowLife))
+	first, err := s.accounts.Spend(r.Context(), digest("flow "+f.ID), s.cfg.Now().Add(flowLife))
 	if err == nil && !first {
 		err = fault.New(fault.PermissionDenied, "Permission denied: this sign-in was finished before")
 	}
@@ -425,7 +425,7 @@ func (s *Service) leave(ctx context.Context, code string, v any, life time.Durat
 	if err != nil {
 		return err
 	}
-	return s.store.Leave(ctx, digest(code), s.cfg.Key.Seal("hand-off", b), s.cfg.Now().Add(life))
+	return s.accounts.Leave(ctx, digest(code), s.cfg.Key.Seal("hand-off", b), s.cfg.Now().Add(life))
 }
 
 func (s *Service) unseal(sealed []byte, v any) error {

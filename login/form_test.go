@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -21,7 +20,7 @@ var oddTexts = map[string]string{
 // TestBadForms sends every field of every form its odd texts: somebody is told
 // what is wrong, and nothing of ours breaks.
 func TestBadForms(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		idp := x.keep(t, newProvider(t))
 		b := x.browser(t)

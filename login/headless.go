@@ -36,7 +36,7 @@ func (s *Service) handToHeadless(w http.ResponseWriter, r *http.Request, f *flow
 	if err != nil {
 		return err
 	}
-	if err := s.store.Leave(r.Context(), digest("headless "+f.Headless), detail, s.cfg.Now().Add(headlessLife)); err != nil {
+	if err := s.accounts.Leave(r.Context(), digest("headless "+f.Headless), detail, s.cfg.Now().Add(headlessLife)); err != nil {
 		return err
 	}
 	s.drop(w, f)
@@ -93,7 +93,7 @@ func (s *Service) Headless(ctx context.Context, code string) (HeadlessSession, e
 	if b, err := base64.RawURLEncoding.DecodeString(code); err != nil || len(b) != 32 {
 		return HeadlessSession{}, fault.Field("code", "must be an X25519 public key in unpadded base64url")
 	}
-	detail, err := s.store.Left(ctx, digest("headless "+code))
+	detail, err := s.accounts.Left(ctx, digest("headless "+code))
 	if err != nil {
 		return HeadlessSession{}, err
 	}

@@ -34,7 +34,7 @@ func (s *Service) showLink(w http.ResponseWriter, r *http.Request) {
 func (s *Service) linked(w http.ResponseWriter, r *http.Request) (a resource.Account, ok bool) {
 	c, err := r.Cookie(s.cookieName(linkCookie))
 	if err == nil {
-		a, err = s.store.AccountLinked(r.Context(), digest("link "+c.Value))
+		a, err = s.accounts.AccountLinked(r.Context(), digest("link "+c.Value))
 	} else {
 		err = fault.Missing("account", "link")
 	}
@@ -88,7 +88,7 @@ func (s *Service) followLink(w http.ResponseWriter, r *http.Request) {
 	}
 	c, err := r.Cookie(s.cookieName(linkCookie))
 	if err == nil {
-		a, err = s.store.FollowLink(r.Context(), digest("link "+c.Value), func(a *resource.Account) error {
+		a, err = s.people.FollowLink(r.Context(), digest("link "+c.Value), func(a *resource.Account) error {
 			a.Password = hash
 			return s.mayOpen(r.Context(), *a)
 		})
@@ -98,7 +98,7 @@ func (s *Service) followLink(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.SetCookie(w, s.cookie(linkCookie, "", 0))
-	if a, err = s.store.Account(r.Context(), a.UID); err != nil {
+	if a, err = s.accounts.Account(r.Context(), a.UID); err != nil {
 		s.fail(w, r, "This link cannot be followed", err)
 		return
 	}

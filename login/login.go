@@ -19,9 +19,12 @@ import (
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/people"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
+	"github.com/holdfast-dev/holdfast/store/signindb"
 	"github.com/holdfast-dev/holdfast/sts"
 )
 
@@ -41,7 +44,9 @@ type Config struct {
 
 // A Service signs people in.
 type Service struct {
-	store     *store.Store
+	store     *iamdb.Store
+	accounts  *signindb.Store
+	people    *people.Store
 	authz     *authz.Checker
 	sts       *sts.Service
 	pages     *page.Tokens
@@ -62,7 +67,7 @@ const (
 )
 
 // New returns a service. Sessions and tokens are made by s.
-func New(db *store.Store, checker *authz.Checker, s *sts.Service, pages *page.Tokens, cfg Config) (*Service, error) {
+func New(db *store.DB, checker *authz.Checker, s *sts.Service, pages *page.Tokens, cfg Config) (*Service, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -86,7 +91,7 @@ func New(db *store.Store, checker *authz.Checker, s *sts.Service, pages *page.To
 		return nil, err
 	}
 	l := &Service{
-		store: db, authz: checker, sts: s, pages: pages, cfg: cfg, log: cfg.Log, origin: origin, hashes: newHasher(cfg.Hashes),
+		store: iamdb.New(db), accounts: signindb.New(db), people: people.New(db), authz: checker, sts: s, pages: pages, cfg: cfg, log: cfg.Log, origin: origin, hashes: newHasher(cfg.Hashes),
 	}
 	if l.limits, err = newLimits(cfg.Now); err != nil {
 		return nil, err

@@ -26,6 +26,7 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -51,7 +52,7 @@ func rolesOf(x *site, identity resource.UID) (all []string) {
 // could be bound before, the default role once, and the roles of groups as long
 // as one is in them.
 func TestProviders(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		p := newProvider(t)
 		idp := x.keep(t, p)
@@ -79,7 +80,7 @@ func TestProviders(t *testing.T) {
 		expect("again", []string{"devs"}, "editor", "viewer")
 		expect("in one group, as a word", "devs", "editor", "viewer")
 		expect("no longer", []string{}, "viewer")
-		held := must[[]store.Grant](t)(s.GrantsOf(t.Context(), pat))
+		held := must[[]iamdb.Grant](t)(s.GrantsOf(t.Context(), pat))
 		if len(held) != 1 {
 			t.Fatal(held)
 		}
@@ -219,7 +220,7 @@ func TestProviderProblems(t *testing.T) {
 
 // TestDevice goes through RFC 8628.
 func TestDevice(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		begin := func() (device, user string) {
 			a := x.browser(t).post("/oauth/device_authorization", "client_id", "tv")
@@ -372,7 +373,7 @@ func TestTOTP(t *testing.T) {
 
 // A one-time link sets the password once, and ends what was before.
 func TestLink(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		admin := authz.WithCaller(t.Context(), authz.Caller{Identity: x.owner.Identity})
 		old := x.browser(t)
@@ -416,7 +417,7 @@ func TestLink(t *testing.T) {
 // Accounts can be switched off once an owner has come through a provider, and
 // nobody is ever locked out.
 func TestSwitchOff(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		admin := authz.WithCaller(t.Context(), authz.Caller{Identity: x.owner.Identity})
 		off := resource.SignInRules{Organization: x.org.UID, LocalOff: true}
@@ -453,7 +454,7 @@ func TestSwitchOff(t *testing.T) {
 
 // TestSessions ends sessions, one's own and others', and lets them run out.
 func TestSessions(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		b := x.browser(t)
 		a := b.password(b.start(forCommand("")), ownerEmail, password)
@@ -501,7 +502,7 @@ func TestSessions(t *testing.T) {
 
 // An invite makes an account, or lets in who has one.
 func TestJoin(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		_, code := x.invite(t, resource.GroupInvite{SingleUse: true})
 		b := x.browser(t)

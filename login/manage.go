@@ -87,7 +87,7 @@ func (s *Service) AddAccount(ctx context.Context, org resource.UID, a resource.A
 	if role != "" {
 		with = append(with, resource.RoleBinding{UID: org.NewChild(), Identity: a.Identity, Role: role, CreateTime: a.CreateTime})
 	}
-	return a, link, s.store.InsertAccount(ctx, a, i, with...)
+	return a, link, s.people.InsertAccount(ctx, a, i, with...)
 }
 
 // AddAccountOf gives a person who is known already an account in an organization,
@@ -95,7 +95,7 @@ func (s *Service) AddAccount(ctx context.Context, org resource.UID, a resource.A
 func (s *Service) AddAccountOf(ctx context.Context, org resource.UID, a resource.Account, person resource.Identity) error {
 	a, _ = s.newAccount(org, a)
 	a.Identity = person.UID
-	return s.store.InsertAccount(ctx, a, person)
+	return s.people.InsertAccount(ctx, a, person)
 }
 
 // Found makes an organization whose first owner has an account here. It asks
@@ -113,7 +113,7 @@ func (s *Service) Found(ctx context.Context, name string, kind resource.OrgKind,
 		link = s.newLink(ctx, &a, false)
 	}
 	owner := resource.RoleBinding{UID: g.UID.NewChild(), Identity: a.Identity, Role: resource.OwnerRole, CreateTime: now}
-	return g, a, link, s.store.Found(ctx, g, a, i, owner)
+	return g, a, link, s.people.CreateOrganization(ctx, g, a, i, owner)
 }
 
 // mayGive checks that the caller may give a role in a group.
@@ -148,7 +148,7 @@ func (s *Service) CreateLink(ctx context.Context, uid resource.UID, factors bool
 	if err := s.authz.Require(ctx, resource.IdentityUpdate, uid); err != nil {
 		return link, err
 	}
-	_, err := s.store.UpdateAccount(ctx, uid, func(a *resource.Account) error {
+	_, err := s.accounts.UpdateAccount(ctx, uid, func(a *resource.Account) error {
 		if err := s.authz.RequireBecome(ctx, a.Identity); err != nil {
 			return err
 		}
@@ -164,7 +164,7 @@ func (s *Service) DeleteAccount(ctx context.Context, uid resource.UID) error {
 	if err := s.authz.Require(ctx, resource.IdentityDelete, uid); err != nil {
 		return err
 	}
-	return s.store.DeleteAccount(ctx, uid)
+	return s.people.DeleteAccount(ctx, uid)
 }
 
 // ListAccounts returns a page of the accounts the caller holds identity.list on,
@@ -182,7 +182,7 @@ func (s *Service) ListAccounts(ctx context.Context, f resource.Filter, p page.Pa
 	if err != nil {
 		return none, nil, err
 	}
-	got, err := s.store.Accounts(ctx, store.Reach{Under: under}, f, req)
+	got, err := s.accounts.Accounts(ctx, store.Reach{Under: under}, f, req)
 	if err != nil {
 		return none, nil, err
 	}
@@ -190,7 +190,7 @@ func (s *Service) ListAccounts(ctx context.Context, f resource.Filter, p page.Pa
 	for _, a := range got.Items {
 		uids = append(uids, a.UID)
 	}
-	counts, err := s.store.PasskeyCounts(ctx, uids)
+	counts, err := s.accounts.PasskeyCounts(ctx, uids)
 	return page.Turn(s.pages, req, got), counts, err
 }
 
@@ -203,7 +203,7 @@ func (s *Service) Rules(ctx context.Context, org resource.UID) (resource.SignInR
 	if _, err := s.store.Group(ctx, org); err != nil {
 		return resource.SignInRules{}, err
 	}
-	return s.store.SignInRules(ctx, org)
+	return s.accounts.SignInRules(ctx, org)
 }
 
 // SetRules keeps what an organization decides about signing in. The caller needs
@@ -216,7 +216,7 @@ func (s *Service) SetRules(ctx context.Context, r resource.SignInRules) error {
 	if !r.Organization.IsRoot() {
 		return fault.Field("uid", "must be an organization")
 	}
-	return s.store.SetSignInRules(ctx, r)
+	return s.people.SetSignInRules(ctx, r)
 }
 
 // Joins returns who joined a group through invites, newest first. The caller
@@ -277,7 +277,7 @@ func (s *Service) ruled(ctx context.Context, identity resource.UID) (all []resou
 // mayAsk checks that the caller would answer for sessions of an identity if there
 // were any.
 func (s *Service) mayAsk(ctx context.Context, identity resource.UID) error {
-	homes, err := s.store.HomesOf(ctx, identity)
+	homes, err := s.people.HomesOf(ctx, identity)
 	if err != nil {
 		return err
 	}
@@ -354,7 +354,7 @@ func (s *Service) Leave(ctx context.Context, uid resource.UID) error {
 	if !uid.IsRoot() {
 		return fault.Field("id", "is not a person's identity; those who manage its group remove it")
 	}
-	return s.store.DeleteIdentity(ctx, uid)
+	return s.people.DeleteIdentity(ctx, uid)
 }
 
 // Register redeems an invite for who is behind a token: of ours, or of an issuer
@@ -364,7 +364,7 @@ func (s *Service) Register(ctx context.Context, bearer, code string, identity re
 	if err != nil {
 		return resource.Landing{}, err
 	}
-	i, err := s.store.InviteFor(ctx, presented) // before anybody's issuer is asked for its keys
+	i, err := s.people.InviteFor(ctx, presented) // before anybody's issuer is asked for its keys
 	if err != nil {
 		return resource.Landing{}, err
 	}
@@ -383,7 +383,7 @@ func (s *Service) Register(ctx context.Context, bearer, code string, identity re
 	if ctx, err = s.asPerson(ctx, who); err != nil {
 		return resource.Landing{}, err
 	}
-	return s.store.Arrive(ctx, who)
+	return s.people.Arrive(ctx, who)
 }
 
 // behind returns the person behind a token, for whom the providers of a group and

@@ -134,7 +134,7 @@ func (s *Service) passkeyStart(w http.ResponseWriter, r *http.Request) {
 	options, question, err := s.webauthn.BeginDiscoverableLogin(webauthn.WithUserVerification(protocol.VerificationRequired))
 	if f.Account != "" {
 		var a resource.Account
-		if a, err = s.store.Account(r.Context(), f.Account); err == nil {
+		if a, err = s.accounts.Account(r.Context(), f.Account); err == nil {
 			options, question, err = s.webauthn.BeginLogin(passkeyUser{Account: a}, webauthn.WithUserVerification(protocol.VerificationPreferred))
 		}
 	}
@@ -210,7 +210,7 @@ func (s *Service) provenPasskey(r *http.Request, f *flow, credential []byte) (a 
 	if len(f.WebAuthn) == 0 || json.Unmarshal(f.WebAuthn, &question) != nil {
 		return a, wrong(nil)
 	}
-	first, err := s.store.Spend(r.Context(), digest("passkey "+question.Challenge), s.cfg.Now().Add(flowLife))
+	first, err := s.accounts.Spend(r.Context(), digest("passkey "+question.Challenge), s.cfg.Now().Add(flowLife))
 	if err != nil {
 		return a, err
 	}
@@ -218,7 +218,7 @@ func (s *Service) provenPasskey(r *http.Request, f *flow, credential []byte) (a 
 	if err != nil || !first {
 		return a, wrong(err)
 	}
-	if a, err = s.store.AccountWithPasskey(r.Context(), parsed.RawID); errors.Is(err, fault.NotFound) {
+	if a, err = s.accounts.AccountWithPasskey(r.Context(), parsed.RawID); errors.Is(err, fault.NotFound) {
 		return a, wrong(err)
 	} else if err != nil {
 		return a, err
@@ -245,7 +245,7 @@ func (s *Service) provenPasskey(r *http.Request, f *flow, credential []byte) (a 
 	if err != nil {
 		return a, err
 	}
-	return a, s.store.UsePasskey(r.Context(), used.ID, detail)
+	return a, s.accounts.UsePasskey(r.Context(), used.ID, detail)
 }
 
 const passkeyCookie = "hf_passkey"
@@ -334,7 +334,7 @@ func (s *Service) passkeyQuestion(r *http.Request, n resource.Session) (q webaut
 		return q, over
 	}
 	q = asked.Question
-	first, err := s.store.Spend(r.Context(), digest("passkey "+q.Challenge), s.cfg.Now().Add(flowLife))
+	first, err := s.accounts.Spend(r.Context(), digest("passkey "+q.Challenge), s.cfg.Now().Add(flowLife))
 	if err == nil && !first {
 		err = over
 	}
@@ -358,7 +358,7 @@ func (s *Service) addPasskey(r *http.Request, a resource.Account, in script, que
 	if name == "" {
 		name = "Passkey of " + s.now().Format("2006-01-02")
 	}
-	return s.store.AddPasskey(r.Context(), a.UID, resource.Passkey{ID: made.ID, Name: name, Detail: detail})
+	return s.accounts.AddPasskey(r.Context(), a.UID, resource.Passkey{ID: made.ID, Name: name, Detail: detail})
 }
 
 // scriptAccount returns the account of the browser that a script runs in.
@@ -371,7 +371,7 @@ func (s *Service) scriptAccount(w http.ResponseWriter, r *http.Request) (a resou
 		scriptProblem(w, http.StatusForbidden, "You are no longer signed in. Load the page again.")
 		return a, in, n, false
 	}
-	a, err := s.store.AccountOf(r.Context(), n.Identity)
+	a, err := s.accounts.AccountOf(r.Context(), n.Identity)
 	if err != nil || s.webauthn == nil {
 		scriptProblem(w, http.StatusBadRequest, "Passkeys are for accounts that are kept here.")
 		return a, in, n, false

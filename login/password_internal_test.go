@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -65,10 +66,10 @@ func TestEnumerationByTimeOfAddress(t *testing.T) {
 	g := resource.Group{UID: resource.NewRoot(), Name: "acme"}
 	a := resource.Account{UID: g.UID.NewChild(), Email: "known@example.test", Identity: resource.NewRoot()}
 	i := resource.Identity{UID: a.Identity, Name: "known", Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://i.test", Subject: "s"}}}
-	if err := db.Found(t.Context(), g, a, i); err != nil {
+	if err := db.CreateOrganization(t.Context(), g, a, i); err != nil {
 		t.Fatal(err)
 	}
-	s := &Service{store: db, hashes: newHasher(1)}
+	s := &Service{store: iamdb.New(db.DB), hashes: newHasher(1)}
 	s.hashes.slots <- struct{}{} // the hasher is busy
 	for _, email := range []string{a.Email, "unknown@example.test", ""} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -83,7 +84,7 @@ func TestEnumerationByTimeOfAddress(t *testing.T) {
 // where there are fewer, the hash of nobody makes up for them.
 func TestEnumerationByNumber(t *testing.T) {
 	db := storetest.Open(t, storetest.SQLite(t))
-	s := &Service{store: db, hashes: newHasher(1)}
+	s := &Service{store: iamdb.New(db.DB), hashes: newHasher(1)}
 	salt, key := make([]byte, saltSize), make([]byte, hashSize)
 	s.hashes.nobody = "malformed" // to see whether it is used
 	for n := range triedAccounts + 3 {
@@ -94,7 +95,7 @@ func TestEnumerationByNumber(t *testing.T) {
 		g := resource.Group{UID: resource.NewRoot(), Name: fmt.Sprint("org", n)}
 		a := resource.Account{UID: g.UID.NewChild(), Email: "ann@example.test", Identity: resource.NewRoot(), Password: encodeHash(salt, key)}
 		i := resource.Identity{UID: a.Identity, Name: "ann", Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://i.test", Subject: string(a.UID)}}}
-		if err := db.Found(t.Context(), g, a, i); err != nil {
+		if err := db.CreateOrganization(t.Context(), g, a, i); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -95,7 +95,7 @@ func (s *Service) callback(w http.ResponseWriter, r *http.Request) {
 			"It belongs to another sign-in, to another browser, or came too late. Start again from the program that sent you here.")
 		return
 	}
-	first, err := s.store.Spend(r.Context(), digest("leg "+f.Leg), s.cfg.Now().Add(flowLife))
+	first, err := s.accounts.Spend(r.Context(), digest("leg "+f.Leg), s.cfg.Now().Add(flowLife))
 	if err == nil && !first {
 		err = fault.New(fault.PermissionDenied, "Permission denied: this answer of the provider was used before")
 	}

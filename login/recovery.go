@@ -67,7 +67,7 @@ func (s *Service) recovery(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusTooManyRequests, tooMany(wait))
 		return
 	}
-	good, err := s.store.UseRecoveryCode(r.Context(), a.UID, s.recoveryDigest(a.UID, s.field(w, r, "recovery")))
+	good, err := s.accounts.UseRecoveryCode(r.Context(), a.UID, s.recoveryDigest(a.UID, s.field(w, r, "recovery")))
 	switch {
 	case err != nil:
 		s.fail(w, r, "This sign-in cannot go on", err)
@@ -106,7 +106,7 @@ func (s *Service) showRecovery(w http.ResponseWriter, r *http.Request, a resourc
 	for _, c := range codes {
 		digests = append(digests, s.recoveryDigest(a.UID, c))
 	}
-	if err := s.store.SetRecoveryCodes(r.Context(), a.UID, digests); err != nil {
+	if err := s.accounts.SetRecoveryCodes(r.Context(), a.UID, digests); err != nil {
 		s.fail(w, r, "Recovery codes cannot be made", err)
 		return
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/pquerna/otp/totp"
 
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -64,7 +63,7 @@ func (x *site) recovers(t *testing.T, code string) bool {
 }
 
 func TestRecovery(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		b := x.browser(t)
 		b.signIn()
@@ -181,7 +180,7 @@ func TestRecoveryAttacks(t *testing.T) {
 
 // Of many who come with one code at once, one is let in.
 func TestRacedRecovery(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		b := x.browser(t)
 		b.signIn()

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -30,7 +29,7 @@ var accountField = regexp.MustCompile(`name="account" value="([^"]+)">([^<]+)<`)
 // mean, once the password was right and not before. Whoever names the
 // organization, or comes back in the same browser, is not asked.
 func TestSeveralAccounts(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		_, other := x.second(t, "other")
 		b := x.browser(t)

@@ -60,7 +60,7 @@ func (s *Service) signInPage(w http.ResponseWriter, r *http.Request, status int,
 		for _, idp := range providers {
 			p.Providers = append(p.Providers, Choice{string(idp.UID), idp.Name, org.Name})
 		}
-		rules, err := s.store.SignInRules(ctx, f.Organization)
+		rules, err := s.accounts.SignInRules(ctx, f.Organization)
 		if err != nil {
 			s.fail(w, r, "This sign-in cannot begin", err)
 			return
@@ -80,7 +80,7 @@ func (s *Service) invited(r *http.Request, f *flow) (*Invite, error) {
 	if err != nil {
 		return nil, err
 	}
-	i, err := s.store.InviteFor(r.Context(), presented)
+	i, err := s.people.InviteFor(r.Context(), presented)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func (s *Service) password(w http.ResponseWriter, r *http.Request) {
 // passwordRight goes on with the account whose password was right: to its second
 // factor, if it has one.
 func (s *Service) passwordRight(w http.ResponseWriter, r *http.Request, f *flow, h halfway) {
-	a, err := s.store.Account(r.Context(), h.Account)
+	a, err := s.accounts.Account(r.Context(), h.Account)
 	if err == nil && halfwayInto(a) != h {
 		err = fault.New(fault.PermissionDenied, "Permission denied: the password has changed in the meantime")
 	}
@@ -285,7 +285,7 @@ func (s *Service) checkedPassword(ctx context.Context, in credentials) (fits []r
 		if !ok[i] {
 			continue
 		}
-		allowed, err := s.store.LocalAllowed(ctx, a)
+		allowed, err := s.people.LocalAllowed(ctx, a)
 		if err != nil {
 			return nil, false, err
 		}
@@ -306,7 +306,7 @@ func (s *Service) checkedPassword(ctx context.Context, in credentials) (fits []r
 // triedAccounts. The first of them were named by their organization or know the
 // browser.
 func (s *Service) accountsToTry(ctx context.Context, in credentials) (all []resource.Account, first int, _ error) {
-	found, err := s.store.AccountsToTry(ctx, in.Organization, in.Email, triedAccounts)
+	found, err := s.accounts.AccountsToTry(ctx, in.Organization, in.Email, triedAccounts)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -319,7 +319,7 @@ func (s *Service) accountsToTry(ctx context.Context, in credentials) (all []reso
 		add(found[0])
 	}
 	for _, k := range in.Known {
-		a, err := s.store.Account(ctx, k.Account)
+		a, err := s.accounts.Account(ctx, k.Account)
 		if err != nil && !errors.Is(err, fault.NotFound) {
 			return nil, 0, err
 		}
@@ -340,7 +340,7 @@ func (s *Service) accountsToTry(ctx context.Context, in credentials) (all []reso
 // request.
 func (s *Service) knownFor(r *http.Request, email string) (all []knownAccount, _ error) {
 	for _, k := range s.known(r) {
-		a, err := s.store.Account(r.Context(), k.Account)
+		a, err := s.accounts.Account(r.Context(), k.Account)
 		if errors.Is(err, fault.NotFound) {
 			continue
 		}
@@ -356,7 +356,7 @@ func (s *Service) knownFor(r *http.Request, email string) (all []knownAccount, _
 
 // arriveLocal lets somebody in whose account is kept here.
 func (s *Service) arriveLocal(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) {
-	allowed, err := s.store.LocalAllowed(r.Context(), a)
+	allowed, err := s.people.LocalAllowed(r.Context(), a)
 	if err != nil || !allowed {
 		s.refuse(w, r, f, orElse(err, fault.New(fault.PermissionDenied, "Permission denied: the organization of this account has switched passwords off; use its provider")))
 		return
@@ -366,7 +366,7 @@ func (s *Service) arriveLocal(w http.ResponseWriter, r *http.Request, f *flow, a
 		s.fail(w, r, "This sign-in cannot go on", err)
 		return
 	}
-	if _, err := s.store.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error { a.UseTime = s.now(); return nil }); err != nil {
+	if _, err := s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error { a.UseTime = s.now(); return nil }); err != nil {
 		s.fail(w, r, "This sign-in cannot go on", err)
 		return
 	}
@@ -439,7 +439,7 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 		s.remember(w, r, a.UID)
 		if !s.arrive(w, r, f, who, "") {
 			// Nobody shall have an account here whom the invite did not let in.
-			if err := s.store.DeleteAccount(r.Context(), a.UID); err != nil {
+			if err := s.people.DeleteAccount(r.Context(), a.UID); err != nil {
 				s.log.WarnContext(r.Context(), "an account without an invite is left", "account", a.UID, "err", err)
 			}
 		}
@@ -476,7 +476,7 @@ func fieldTexts(f *fault.Error) map[string]string {
 
 // makeAccount adds an account with a password, if the organization has accounts.
 func (s *Service) makeAccount(ctx context.Context, org resource.UID, a resource.Account, password string) (resource.Account, error) {
-	rules, err := s.store.SignInRules(ctx, org)
+	rules, err := s.accounts.SignInRules(ctx, org)
 	if err != nil {
 		return a, err
 	}
@@ -490,7 +490,7 @@ func (s *Service) makeAccount(ctx context.Context, org resource.UID, a resource.
 		return a, err
 	}
 	a, i := s.newAccount(org, a)
-	return a, s.store.InsertAccount(ctx, a, i)
+	return a, s.people.InsertAccount(ctx, a, i)
 }
 
 // together is what is wrong according to several checks.

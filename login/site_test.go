@@ -29,7 +29,6 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/token"
@@ -64,7 +63,7 @@ func (c *clock) move(d time.Duration) {
 type site struct {
 	*login.Service
 	url     string
-	store   *store.Store
+	store   *storetest.Store
 	checker *authz.Checker
 	issuer  *token.Issuer
 	sts     *sts.Service
@@ -104,7 +103,7 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-func open(t *testing.T, s *store.Store) *site {
+func open(t *testing.T, s *storetest.Store) *site {
 	t.Helper()
 	c := &clock{at: time.Now()}
 	s.Now = c.now
@@ -113,15 +112,15 @@ func open(t *testing.T, s *store.Store) *site {
 	}
 	logs := &syncBuffer{}
 	log := slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	checker := must[*authz.Checker](t)(authz.Load(t.Context(), s, log))
+	checker := must[*authz.Checker](t)(authz.Load(t.Context(), s.DB, log))
 	front := httptest.NewUnstartedServer(nil)
 	address := strings.Replace("http://"+front.Listener.Addr().String(), "127.0.0.1", "localhost", 1) // passkeys are for names
 	key := seal.NewKey()
 	client := outbound.Client(outbound.Config{Loopback: true})
-	issuer := must[*token.Issuer](t)(token.New(t.Context(), s, token.Config{Issuer: address, Key: key, Now: c.now}))
+	issuer := must[*token.Issuer](t)(token.New(t.Context(), s.DB, token.Config{Issuer: address, Key: key, Now: c.now}))
 	issuers := must[*trust.Issuers](t)(trust.New(trust.Config{Client: client, Now: c.now}))
-	exchange := must[*sts.Service](t)(sts.New(s, checker, issuer, issuers, sts.Config{BaseURL: address, RegistryHost: "registry.test", Log: log, Now: c.now}))
-	svc := must[*login.Service](t)(login.New(s, checker, exchange, page.NewTokens(key.Derive("pages"), c.now), login.Config{
+	exchange := must[*sts.Service](t)(sts.New(s.DB, checker, issuer, issuers, sts.Config{BaseURL: address, RegistryHost: "registry.test", Log: log, Now: c.now}))
+	svc := must[*login.Service](t)(login.New(s.DB, checker, exchange, page.NewTokens(key.Derive("pages"), c.now), login.Config{
 		Issuer: address, BaseURL: address, Key: key, Client: client, Log: log, Now: c.now,
 	}))
 	front.Config.Handler = svc.Handler()

@@ -51,7 +51,7 @@ func (s *Service) rightTOTP(ctx context.Context, a resource.Account, code string
 	if step == 0 {
 		return false, nil
 	}
-	return s.store.UseTOTP(ctx, a.UID, step)
+	return s.accounts.UseTOTP(ctx, a.UID, step)
 }
 
 // totp takes the one-time password of somebody whose password was right.
@@ -95,7 +95,7 @@ func (s *Service) halfway(w http.ResponseWriter, r *http.Request) (f *flow, a re
 	}
 	err := error(nil)
 	if f.Account != "" {
-		a, err = s.store.Account(r.Context(), f.Account)
+		a, err = s.accounts.Account(r.Context(), f.Account)
 	}
 	if f.Account == "" || err != nil || !f.halfInto(a) {
 		s.redirect(w, r, "/signin?flow="+f.ID)
@@ -187,7 +187,7 @@ func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	try.giveBack()
-	_, err = s.store.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
+	_, err = s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
 		a.TOTP, a.TOTPStep = s.cfg.Key.Seal("one-time passwords", []byte(key.Secret())), step
 		return nil
 	})

@@ -10,7 +10,6 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 	"github.com/holdfast-dev/holdfast/sts"
 )
@@ -19,7 +18,7 @@ import (
 // providers that the operator trusts. Each sees and ends the sessions that were
 // begun through its own provider, and no others.
 func TestSessionsOfOthers(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		p := newProvider(t)
 		other := resource.Group{UID: resource.NewRoot(), Name: "other", CreateTime: x.clock.now(), UpdateTime: x.clock.now()}
@@ -86,7 +85,7 @@ func TestSessionsOfOthers(t *testing.T) {
 // TestNarrowedSession signs in for a token that is narrowed to a group: what comes
 // of its refresh token is, too.
 func TestNarrowedSession(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		folder := resource.Group{UID: x.org.UID.NewChild(), Name: "folder", CreateTime: x.clock.now(), UpdateTime: x.clock.now()}
 		must[resource.Group](t)(s.InsertGroup(t.Context(), folder))
@@ -122,7 +121,7 @@ func TestNarrowedSession(t *testing.T) {
 // TestLinkRaced promotes an account while its one-time link is followed: whoever
 // follows it does not become an owner.
 func TestLinkRaced(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		for n := range 10 {
 			now, name := x.clock.now(), fmt.Sprint("n", n)

@@ -50,7 +50,7 @@ func (s *Service) SyncStates(ctx context.Context, group resource.UID) error {
 	if err := s.authz.Require(ctx, resource.RepoList, group); err != nil {
 		return err
 	}
-	_, err := s.store.Group(ctx, group)
+	_, err := s.iam.Group(ctx, group)
 	return err
 }
 

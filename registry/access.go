@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
 )
 
 // anonymous is the token of who has none: clients ask for a token even where
@@ -260,8 +260,8 @@ func (r *Registry) login(w http.ResponseWriter, req *http.Request) (string, erro
 
 // into is the repo of a push. Who pushes to one that is not there needs to be
 // allowed to create it.
-func (r *Registry) into(ctx context.Context, t target) (store.RepoRef, error) {
-	ref := store.RepoRef{Group: t.group, Name: t.base()}
+func (r *Registry) into(ctx context.Context, t target) (registrydb.RepoRef, error) {
+	ref := registrydb.RepoRef{Group: t.group, Name: t.base()}
 	if t.repo != "" {
 		return ref, nil
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -131,7 +130,7 @@ func TestLogin(t *testing.T) {
 }
 
 func TestPublicGroups(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, registry.Config{})
 		m := r.pushImage(t, "acme/team/app", "v1", "layer")
 		r.tokens["nobody"] = "anonymous"
@@ -185,7 +184,7 @@ func TestPushCreatesTheRepo(t *testing.T) {
 }
 
 func TestImmutableTags(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, registry.Config{})
 		m := r.pushImage(t, "acme/team/app", "v1", "one")
 		r.settings(t, r.org.UID, func(s *resource.RegistrySettings) {

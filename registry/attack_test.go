@@ -12,7 +12,6 @@ import (
 
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -67,7 +66,7 @@ func (r *rig) referrers(t *testing.T, repo, subject string) (listed map[string]i
 // long as manifests may be, and one that is noted thousands of times: no answer
 // is larger than two manifests, nothing is listed twice, and all of it is found.
 func TestAttackReferrers(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, registry.Config{})
 		const repo, manifest = "acme/team/app", 4 << 20
 		subject := sha(r.pushImage(t, repo, "v1", "x"))
@@ -137,7 +136,7 @@ func (r *rig) pushTags(t *testing.T, repo string, m []byte, n int) {
 // TestAttackManyTags deletes an image with thousands of tags: the writes of
 // others get in between. Where one of the tags may not go, all stay.
 func TestAttackManyTags(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		const repo, n = "acme/team/app", 2000
 		r := newRig(t, s, registry.Config{})
 		m := r.pushImage(t, repo, "v1", "x")

@@ -9,7 +9,7 @@ import (
 	"github.com/distribution/distribution/v3/registry/storage/driver"
 
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
 )
 
 // UploadAge is how long an upload may rest before it is given up, and how old a
@@ -103,7 +103,7 @@ func (g *collector) giveUp(ctx context.Context, id string, before time.Time) err
 func (g *collector) links(ctx context.Context) error {
 	pushed := g.now.Add(-g.Grace)
 	g.idle = map[string]int{}
-	var from *store.Held
+	var from *registrydb.Held
 	for {
 		idle, next, err := g.store.Idle(ctx, from, pushed, collectBatch)
 		if err != nil {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -34,7 +33,7 @@ func (c *clock) pass(d time.Duration) {
 }
 
 func TestCollect(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		c := &clock{}
 		s.Now = c.now
 		r := newRig(t, s, registry.Config{Now: c.now})
@@ -88,7 +87,7 @@ func TestCollect(t *testing.T) {
 	})
 }
 
-func mustRepo(t *testing.T, s *store.Store, names ...string) resource.UID {
+func mustRepo(t *testing.T, s *storetest.Store, names ...string) resource.UID {
 	t.Helper()
 	uid, err := s.RepoAt(t.Context(), names)
 	must(t, err)
@@ -123,7 +122,7 @@ func digestsIn(m string) (all []string) {
 // TestCollectBesidePushes collects without any grace while images come and go:
 // whatever was pushed is whole.
 func TestCollectBesidePushes(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, registry.Config{})
 		const pushers, rounds = 4, 12
 		var pushing, collecting sync.WaitGroup

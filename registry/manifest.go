@@ -14,7 +14,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
 )
 
 const (
@@ -177,7 +177,7 @@ func missing(err error) error {
 	if errors.Is(err, fault.FailedPrecondition) {
 		return problem(http.StatusConflict, denied, "%s", fault.From(err).Unmet[0].Description)
 	}
-	m, ok := errors.AsType[*store.MissingError](err)
+	m, ok := errors.AsType[*registrydb.MissingError](err)
 	if !ok {
 		return err
 	}

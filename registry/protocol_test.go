@@ -32,16 +32,16 @@ func TestConformance(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build the suite: %v\n%s", err, out)
 	}
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		for _, sparse := range []bool{false, true} {
 			t.Run(fmt.Sprintf("sparse=%v", sparse), func(t *testing.T) {
-				if sparse && s.Shared() {
+				if sparse && s.Replicated() {
 					t.Skip("the engine makes no difference to it")
 				}
 				r := newRig(t, s, registry.Config{Sparse: sparse})
 				runSuite(t, suite, r, sparse)
 			})
-			if s.Shared() {
+			if s.Replicated() {
 				return
 			}
 			s = storetest.Open(t, storetest.SQLite(t))
@@ -189,7 +189,7 @@ func manyTags(n int) string {
 }
 
 // everyRow is a line that changes when anything is stored.
-func everyRow(t *testing.T, s *store.Store) string {
+func everyRow(t *testing.T, s *storetest.Store) string {
 	t.Helper()
 	all, err := s.Events(t.Context(), 0, 1_000_000)
 	must(t, err)
@@ -240,7 +240,7 @@ func (r *rig) raw(t *testing.T, method, path string) (int, string) {
 
 // TestInterruptedUploadsGoOn ends requests in the middle, and goes on.
 func TestInterruptedUploadsGoOn(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		r := newRig(t, s, registry.Config{})
 		content := bytes.Repeat([]byte("0123456789"), 100_000)
 		a := r.want(t, call{method: "POST", path: "/v2/acme/team/app/blobs/uploads/", who: "owner"}, 202)
@@ -338,7 +338,7 @@ func TestFallbackTagsAreAdopted(t *testing.T) {
 // moments are of one millisecond: those have no order where the clock of another
 // test is ahead.
 func TestPullsAreRecorded(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		var moments atomic.Int64
 		r := newRig(t, s, registry.Config{Now: func() time.Time { return time.Now().Add(time.Duration(moments.Add(1)) * time.Millisecond) }})
 		m := r.pushImage(t, "acme/team/app", "v1", "layer")

@@ -51,10 +51,10 @@ func (s *Service) name(ctx context.Context, all []resource.Pull) ([]NamedPull, e
 	if err != nil {
 		return nil, err
 	}
-	if err := fill(ctx, groups, s.store.Groups, func(g resource.Group) (resource.UID, string) { return g.UID, g.Name }); err != nil {
+	if err := fill(ctx, groups, s.iam.Groups, func(g resource.Group) (resource.UID, string) { return g.UID, g.Name }); err != nil {
 		return nil, err
 	}
-	if err := fill(ctx, people, s.store.Identities, func(i resource.Identity) (resource.UID, string) { return i.UID, i.Name }); err != nil {
+	if err := fill(ctx, people, s.iam.Identities, func(i resource.Identity) (resource.UID, string) { return i.UID, i.Name }); err != nil {
 		return nil, err
 	}
 	var named []NamedPull

@@ -11,7 +11,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
 )
 
 const (
@@ -24,14 +24,14 @@ const (
 // A pullLog writes down who fetched and pushed what, without anybody waiting
 // for it.
 type pullLog struct {
-	store   *store.Store
+	store   *registrydb.Store
 	log     *slog.Logger
 	waiting chan *resource.Pull // pointers: mostly it is empty
 	crowd   *crowd
 	dropped atomic.Int64
 }
 
-func newPullLog(s *store.Store, log *slog.Logger) *pullLog {
+func newPullLog(s *registrydb.Store, log *slog.Logger) *pullLog {
 	return &pullLog{store: s, log: log, waiting: make(chan *resource.Pull, pullsWaiting), crowd: newCrowd()}
 }
 

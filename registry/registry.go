@@ -16,6 +16,8 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
 	"github.com/holdfast-dev/holdfast/token"
 )
 
@@ -41,7 +43,8 @@ type Config struct {
 
 // A Registry is an http.Handler for /v2/.
 type Registry struct {
-	store   *store.Store
+	store   *registrydb.Store
+	iam     *iamdb.Store
 	authz   *authz.Checker
 	issuer  *token.Issuer
 	storage *Storage
@@ -53,16 +56,17 @@ type Registry struct {
 	busy map[string]bool // uploads a request of this process is writing to
 }
 
-// New returns a Registry over s, whose blobs are in b. Run has to run beside it.
-func New(s *store.Store, a *authz.Checker, i *token.Issuer, b *Storage, c Config) *Registry {
+// New returns a Registry over db, whose blobs are in b. Run has to run beside it.
+func New(db *store.DB, a *authz.Checker, i *token.Issuer, b *Storage, c Config) *Registry {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	s := registrydb.New(db)
 	return &Registry{
-		store: s, authz: a, issuer: i, storage: b, pulls: newPullLog(s, c.Log), reading: make(chan struct{}, maxReaders),
+		store: s, iam: iamdb.New(db), authz: a, issuer: i, storage: b, pulls: newPullLog(s, c.Log), reading: make(chan struct{}, maxReaders),
 		config: c, busy: map[string]bool{},
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/storetest"
 	"github.com/holdfast-dev/holdfast/token"
 )
 
@@ -28,7 +28,7 @@ import (
 // acme/team, and people who hold one role each on acme.
 type rig struct {
 	*registry.Registry
-	store  *store.Store
+	store  *storetest.Store
 	issuer *token.Issuer
 	url    string // without a slash at the end
 	host   string
@@ -41,20 +41,20 @@ type rig struct {
 
 var roles = []string{"owner", "editor", "viewer", "console_viewer", "registry.push", "registry.pull"}
 
-func newRig(t testing.TB, s *store.Store, cfg registry.Config) *rig {
+func newRig(t testing.TB, s *storetest.Store, cfg registry.Config) *rig {
 	t.Helper()
 	ctx := t.Context()
 	r := &rig{store: s, tokens: map[string]string{}, uids: map[string]resource.UID{}, blobs: filepath.Join(t.TempDir(), "blobs")}
 	must(t, s.SetManagedRoles(ctx, authz.ManagedRoles()))
-	checker, err := authz.Load(ctx, s, slog.New(slog.DiscardHandler))
+	checker, err := authz.Load(ctx, s.DB, slog.New(slog.DiscardHandler))
 	must(t, err)
-	r.issuer, err = token.New(ctx, s, token.Config{Issuer: "http://issuer.test", Key: seal.NewKey()})
+	r.issuer, err = token.New(ctx, s.DB, token.Config{Issuer: "http://issuer.test", Key: seal.NewKey()})
 	must(t, err)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { r.ServeHTTP(w, req) }))
 	r.host = server.Listener.Addr().String()
 	r.url = "http://" + r.host
 	cfg.Host, cfg.Realm = r.host, r.url+"/v2/token"
-	r.Registry = registry.New(s, checker, r.issuer, registry.Filesystem(r.blobs), cfg)
+	r.Registry = registry.New(s.DB, checker, r.issuer, registry.Filesystem(r.blobs), cfg)
 	server.Start()
 	t.Cleanup(server.Close)
 	r.org = r.group(t, "", "acme")

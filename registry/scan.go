@@ -153,7 +153,7 @@ func (s *Service) CountManifests(ctx context.Context, place resource.UID) (int64
 	}
 	_, err := s.store.Repo(ctx, place)
 	if errors.Is(err, fault.NotFound) {
-		_, err = s.store.Group(ctx, place)
+		_, err = s.iam.Group(ctx, place)
 	}
 	if err != nil {
 		return 0, err

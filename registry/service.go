@@ -9,6 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
 	"github.com/holdfast-dev/holdfast/token"
 )
 
@@ -26,7 +28,8 @@ type ServiceConfig struct {
 // sound, and then has the store remember it. A place is authorized by its UID
 // alone, so a caller without the capability learns nothing of what exists.
 type Service struct {
-	store  *store.Store
+	store  *registrydb.Store
+	iam    *iamdb.Store
 	authz  *authz.Checker
 	pages  *page.Tokens
 	issuer *token.Issuer
@@ -34,12 +37,12 @@ type Service struct {
 	cfg    ServiceConfig
 }
 
-// NewService returns a Service over s. What images are made of, images tells.
-func NewService(s *store.Store, a *authz.Checker, p *page.Tokens, i *token.Issuer, images *Registry, cfg ServiceConfig) *Service {
+// NewService returns a Service over the repos of images.
+func NewService(a *authz.Checker, p *page.Tokens, i *token.Issuer, images *Registry, cfg ServiceConfig) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Service{store: s, authz: a, pages: p, issuer: i, images: images, cfg: cfg}
+	return &Service{store: images.store, iam: images.iam, authz: a, pages: p, issuer: i, images: images, cfg: cfg}
 }
 
 // now is the time of a change, as precise as it is kept.

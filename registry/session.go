@@ -41,7 +41,7 @@ func (r *Registry) claim(ctx context.Context, t target) (held, error) {
 		return u, busy
 	}
 	var err error
-	if r.store.Shared() {
+	if r.store.Replicated() {
 		u.holder, u.until = newID(), time.Now().Add(leaseRenew)
 		u.Upload, err = r.store.HoldUpload(ctx, t.group, t.base(), t.reference, u.holder, r.config.Now().Add(leaseTime))
 	} else {

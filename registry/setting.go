@@ -12,7 +12,7 @@ func (s *Service) GetSettings(ctx context.Context, group resource.UID) (resource
 	if err := s.authz.Require(ctx, resource.RegistrySettingsList, group); err != nil {
 		return resource.RegistrySettings{}, err
 	}
-	if _, err := s.store.Group(ctx, group); err != nil {
+	if _, err := s.iam.Group(ctx, group); err != nil {
 		return resource.RegistrySettings{}, err
 	}
 	return s.store.RegistrySettings(ctx, group)

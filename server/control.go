@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 // controlSocket is where a server takes orders from whoever owns its data
@@ -213,7 +214,7 @@ func verifyOrganization(verified bool) order {
 		}
 		uid, err := resource.ParseUID("organization", name)
 		if err != nil {
-			org, err := s.store.Organization(ctx, name)
+			org, err := iamdb.New(s.store).Organization(ctx, name)
 			if err != nil {
 				return err
 			}

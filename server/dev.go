@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store/signindb"
 	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/token"
 )
@@ -89,7 +90,7 @@ func (s *Server) devAccount(ctx context.Context, org resource.UID, owner resourc
 	if err != nil {
 		return "", "", err
 	}
-	if _, err = s.store.AccountIn(ctx, org, devEmail); errors.Is(err, fault.NotFound) {
+	if _, err = signindb.New(s.store).AccountIn(ctx, org, devEmail); errors.Is(err, fault.NotFound) {
 		a := resource.Account{Email: devEmail, Name: "Dev Owner"}
 		if a.Password, err = s.login.HashPassword(ctx, string(plain), devEmail); err == nil {
 			err = s.login.AddAccountOf(ctx, org, a, owner)

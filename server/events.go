@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api"
 	"github.com/holdfast-dev/holdfast/event"
 	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
 )
 
 // minKeepEvents leaves time to give up what no sink takes, and to look at it.
@@ -32,7 +33,7 @@ func (s *Server) openEvents(tokens *page.Tokens) (*event.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	bodies := &api.EventBodies{Interop: s.cfg.interopEvents(), RepoPath: s.store.RepoPath}
+	bodies := &api.EventBodies{Interop: s.cfg.interopEvents(), RepoPath: registrydb.New(s.store).RepoPath}
 	s.events = event.NewDispatcher(s.store, s.issuer, event.Config{
 		Source: s.cfg.BaseURL, Names: api.EventNames(s.cfg.interopEvents()), Render: bodies.Body,
 		Reach: reach, Keep: s.cfg.KeepEvents, Log: s.log, Now: s.cfg.Now,

@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/token"
 )
@@ -37,7 +38,7 @@ type Server struct {
 	cfg      Config
 	log      *slog.Logger
 	key      seal.Key
-	store    *store.Store
+	store    *store.DB
 	checker  *authz.Checker
 	mixed    *grpc.Server // for calls among other requests on one connection
 	issuer   *token.Issuer
@@ -115,7 +116,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.store.Now, s.store.Log = s.cfg.Now, s.log
-	return s.store.SetManagedRoles(ctx, authz.ManagedRoles())
+	return iamdb.New(s.store).SetManagedRoles(ctx, authz.ManagedRoles())
 }
 
 // assemble builds what decides, and the edge that speaks for it.
@@ -149,7 +150,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if err := s.openRegistry(ctx); err != nil {
 		return err
 	}
-	images := registry.NewService(s.store, s.checker, tokens, s.issuer, s.registry, registry.ServiceConfig{Host: s.cfg.RegistryHost, Now: s.cfg.Now})
+	images := registry.NewService(s.checker, tokens, s.issuer, s.registry, registry.ServiceConfig{Host: s.cfg.RegistryHost, Now: s.cfg.Now})
 	if s.advisory, err = s.advise(tokens); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/token"
 )
 
@@ -94,7 +95,7 @@ func (o firstOrganization) violations(withPassword bool) []fault.Violation {
 // prepare makes the organization of the settings, or a code for somebody to
 // make one with, if there is none. The code of an earlier start ends.
 func (u *setup) prepare(ctx context.Context) error {
-	has, err := u.s.store.HasOrganizations(ctx)
+	has, err := iamdb.New(u.s.store).HasOrganizations(ctx)
 	if err != nil || has {
 		return err
 	}
@@ -213,7 +214,7 @@ func wrongCode() error {
 
 // open returns fault.PermissionDenied once there is an organization.
 func (u *setup) open(ctx context.Context) error {
-	has, err := u.s.store.HasOrganizations(ctx)
+	has, err := iamdb.New(u.s.store).HasOrganizations(ctx)
 	if err == nil && has {
 		return fault.New(fault.PermissionDenied, "Permission denied: this server is set up already")
 	}
@@ -240,7 +241,7 @@ func (u *setup) create(ctx context.Context, o firstOrganization) (g resource.Gro
 	if err != nil {
 		return g, owner, "", err
 	}
-	owner, err = u.s.store.Identity(ctx, a.Identity)
+	owner, err = iamdb.New(u.s.store).Identity(ctx, a.Identity)
 	return g, owner, once.URL, err
 }
 

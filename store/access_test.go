@@ -10,6 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
+	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 // subset is some of uids.
@@ -19,7 +21,7 @@ func subset(r *rand.Rand, uids []resource.UID) []resource.UID {
 
 // holders compares random questions, and all the pages that follow, with the
 // brute-force answer.
-func holders(t *testing.T, s *store.Store) {
+func holders(t *testing.T, s *storetest.Store) {
 	const questions = 150
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -44,7 +46,7 @@ func holders(t *testing.T, s *store.Store) {
 		}
 	}
 	for range questions {
-		h := store.Holding{Groups: subset(r, groups), Roles: subset(r, roles)}
+		h := iamdb.Holding{Groups: subset(r, groups), Roles: subset(r, roles)}
 		if r.IntN(3) == 0 { // where there is nothing
 			h.Groups = append(h.Groups, groups[0]+groups[3][len(groups[3])-17:])
 		}
@@ -64,7 +66,7 @@ func holders(t *testing.T, s *store.Store) {
 }
 
 // walkHolders reads a page and those that follow, and compares each.
-func walkHolders(t *testing.T, s *store.Store, all []row, h store.Holding, p page.Request) {
+func walkHolders(t *testing.T, s *storetest.Store, all []row, h iamdb.Holding, p page.Request) {
 	t.Helper()
 	held := &kind{name: "holders", rows: slices.DeleteFunc(slices.Clone(all), func(v row) bool {
 		return !slices.Contains(h.Groups, v.uid.Parent()) || !slices.Contains(h.Roles, v.role) || h.Identity != "" && h.Identity != v.identity

@@ -14,7 +14,6 @@ import (
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -35,7 +34,7 @@ func identityOf(a resource.Account) resource.Identity {
 	}
 }
 
-func addAccount(t *testing.T, s *store.Store, org resource.UID, email string) resource.Account {
+func addAccount(t *testing.T, s *storetest.Store, org resource.UID, email string) resource.Account {
 	t.Helper()
 	a := newAccount(org, email)
 	must(t, s.InsertAccount(t.Context(), a, identityOf(a)))
@@ -43,8 +42,8 @@ func addAccount(t *testing.T, s *store.Store, org resource.UID, email string) re
 }
 
 // accountPromises are what the comments about signing in say, a row for each.
-var accountPromises = map[string]func(t *testing.T, s *store.Store){
-	"an account keeps what it was given, and is found by all its names": func(t *testing.T, s *store.Store) {
+var accountPromises = map[string]func(t *testing.T, s *storetest.Store){
+	"an account keeps what it was given, and is found by all its names": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		a := newAccount(org.UID, "ann@example.test")
 		a.Password, a.TOTP, a.TOTPStep = "hash", []byte{0, 255}, 7
@@ -61,7 +60,7 @@ var accountPromises = map[string]func(t *testing.T, s *store.Store){
 		}
 		wantExact(t, s)
 	},
-	"an address has one account in an organization": func(t *testing.T, s *store.Store) {
+	"an address has one account in an organization": func(t *testing.T, s *storetest.Store) {
 		org, other := addGroup(t, s, "", "org"), addGroup(t, s, "", "other")
 		addAccount(t, s, org.UID, "ann@example.test")
 		b := newAccount(org.UID, "ann@example.test")
@@ -74,7 +73,7 @@ var accountPromises = map[string]func(t *testing.T, s *store.Store){
 		_, err = s.AccountIn(t.Context(), addGroup(t, s, "", "third").UID, "ann@example.test")
 		wantFault(t, err, fault.NotFound, fault.Resource{Type: "account", Name: "ann@example.test"})
 	},
-	"a few accounts of an address are tried: of the organization, then the oldest, with a password": func(t *testing.T, s *store.Store) {
+	"a few accounts of an address are tried: of the organization, then the oldest, with a password": func(t *testing.T, s *storetest.Store) {
 		var orgs, all []resource.UID
 		for i := range 5 {
 			org := addGroup(t, s, "", fmt.Sprint("org", i))
@@ -105,7 +104,7 @@ var accountPromises = map[string]func(t *testing.T, s *store.Store){
 			}
 		}
 	},
-	"an account goes with its identity, and an organization not while it has one": func(t *testing.T, s *store.Store) {
+	"an account goes with its identity, and an organization not while it has one": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		a := addAccount(t, s, org.UID, "ann@example.test")
 		must(t, s.AddPasskey(t.Context(), a.UID, resource.Passkey{ID: []byte{1}, Name: "p", Detail: []byte("{}")}))
@@ -122,7 +121,7 @@ var accountPromises = map[string]func(t *testing.T, s *store.Store){
 		must(t, s.DeleteGroup(t.Context(), org.UID, ""))
 		wantExact(t, s)
 	},
-	"a link is followed once, in time, and ends sessions and factors": func(t *testing.T, s *store.Store) {
+	"a link is followed once, in time, and ends sessions and factors": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		a := addAccount(t, s, org.UID, "ann@example.test")
 		now := time.Now()
@@ -153,7 +152,7 @@ var accountPromises = map[string]func(t *testing.T, s *store.Store){
 		_, err = s.BrowserSession(t.Context(), []byte("cookie"), time.Hour)
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 	},
-	"a one-time password is used once": func(t *testing.T, s *store.Store) {
+	"a one-time password is used once": func(t *testing.T, s *storetest.Store) {
 		a := addAccount(t, s, addGroup(t, s, "", "org").UID, "ann@example.test")
 		for _, tt := range []struct {
 			step int64
@@ -164,7 +163,7 @@ var accountPromises = map[string]func(t *testing.T, s *store.Store){
 			}
 		}
 	},
-	"what is good once is spent once": func(t *testing.T, s *store.Store) {
+	"what is good once is spent once": func(t *testing.T, s *storetest.Store) {
 		spent := make(chan bool, 8)
 		for range cap(spent) {
 			go func() {
@@ -182,7 +181,7 @@ var accountPromises = map[string]func(t *testing.T, s *store.Store){
 			t.Errorf("%d were first", n)
 		}
 	},
-	"what is left is fetched once": func(t *testing.T, s *store.Store) {
+	"what is left is fetched once": func(t *testing.T, s *storetest.Store) {
 		must(t, s.Leave(t.Context(), []byte("x"), []byte("v"), time.Now().Add(time.Hour)))
 		wantFault(t, s.Leave(t.Context(), []byte("x"), []byte("w"), time.Now().Add(time.Hour)), fault.AlreadyExists, fault.Resource{})
 		if v, err := s.Left(t.Context(), []byte("x")); string(v) != "v" || err != nil {
@@ -194,7 +193,7 @@ var accountPromises = map[string]func(t *testing.T, s *store.Store){
 		_, err := s.Fetch(t.Context(), []byte("x"))
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 	},
-	"an invite that is good once lets one in": func(t *testing.T, s *store.Store) {
+	"an invite that is good once lets one in": func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "org", alice)
 		r := addRole(t, s, org.UID, "r")
 		i := newInvite(org.UID, r.UID)
@@ -225,7 +224,7 @@ var accountPromises = map[string]func(t *testing.T, s *store.Store){
 		wantExact(t, s)
 	},
 	"an account's events tell the ways in it has, and none of their secrets": accountTold,
-	"a person who is refused leaves nothing": func(t *testing.T, s *store.Store) {
+	"a person who is refused leaves nothing": func(t *testing.T, s *storetest.Store) {
 		_, err := s.Arrive(t.Context(), resource.Arrival{Issuer: "https://issuer.test", Realm: "https://issuer.test", Subject: "new"})
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 		org, _ := addOrganization(t, s, "org", alice)
@@ -238,7 +237,7 @@ var accountPromises = map[string]func(t *testing.T, s *store.Store){
 	},
 }
 
-func accountTold(t *testing.T, s *store.Store) {
+func accountTold(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	a := addAccount(t, s, org.UID, "ann@example.test")
 	update := func(change func(*resource.Account)) {

@@ -108,20 +108,20 @@ func matches(a resource.Advisory, f resource.AdvisoryFilter) bool {
 
 // A library is a tree of groups with advisories, and what is in it.
 type library struct {
-	*store.Store
+	*storetest.Store
 	org, a, b, deep resource.UID
 	all             map[resource.UID]resource.Advisory
 }
 
 // newLibrary fills groups by imports and by hand, then changes, imports anew and
 // deletes some.
-func newLibrary(t *testing.T, s *store.Store, r *rand.Rand) library {
+func newLibrary(t *testing.T, s *storetest.Store, r *rand.Rand) library {
 	t.Helper()
 	org, _ := addOrganization(t, s, "library", alice)
 	l := library{Store: s, org: org.UID, all: map[resource.UID]resource.Advisory{}}
 	l.a, l.b = addGroup(t, s, l.org, "a").UID, addGroup(t, s, l.org, "b").UID
 	l.deep = addGroup(t, s, l.a, "deep").UID
-	store.SetEraSize(s, 9) // so that there are several
+	s.EraSize = 9 // so that there are several
 	now := epoch
 	s.Now = func() time.Time { now = now.Add(time.Duration(r.IntN(3)) * time.Millisecond); return now }
 	for _, g := range []resource.UID{l.org, l.a, l.b, l.deep} {
@@ -232,7 +232,7 @@ func (l library) want(f resource.AdvisoryFilter, o page.Order, under []resource.
 // TestAdvisoryLists compares lists with any filter, order, scope and page size
 // with what somebody finds who looks at every advisory.
 func TestAdvisoryLists(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		r := rand.New(rand.NewPCG(1, 2))
 		l := newLibrary(t, s, r)
 		wantExact(t, s)
@@ -269,7 +269,7 @@ func TestAdvisoryLists(t *testing.T) {
 // TestAdvisorySkip checks that skip passes over what comes first, with and
 // without a cursor.
 func TestAdvisorySkip(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		l := newLibrary(t, s, rand.New(rand.NewPCG(3, 4)))
 		for _, f := range []resource.AdvisoryFilter{{}, {ArtifactTypes: []string{"apk", "npm"}}, {ArtifactNames: []string{"curl"}}, {Query: "ssl"}} {
 			for _, field := range []string{"uid", "create_time", "update_time"} {

@@ -36,7 +36,7 @@ func newAdvisory(id string) resource.Advisory {
 	}
 }
 
-func addAdvisory(t *testing.T, s *store.Store, group resource.UID, id string) resource.Advisory {
+func addAdvisory(t *testing.T, s *storetest.Store, group resource.UID, id string) resource.Advisory {
 	t.Helper()
 	a, err := s.InsertAdvisory(t.Context(), group, newAdvisory(id))
 	must(t, err)
@@ -49,7 +49,7 @@ func newFeed(group resource.UID, name string) resource.AdvisoryFeed {
 	}
 }
 
-func addFeed(t *testing.T, s *store.Store, group resource.UID, name string) resource.AdvisoryFeed {
+func addFeed(t *testing.T, s *storetest.Store, group resource.UID, name string) resource.AdvisoryFeed {
 	t.Helper()
 	f := newFeed(group, name)
 	must(t, s.InsertFeed(t.Context(), f))
@@ -109,14 +109,14 @@ func (st stage) actsOnAdvisories() map[string]act {
 	}
 }
 
-func importAll(t *testing.T, s *store.Store, group resource.UID, records ...resource.Advisory) resource.ImportResult {
+func importAll(t *testing.T, s *storetest.Store, group resource.UID, records ...resource.Advisory) resource.ImportResult {
 	t.Helper()
 	done, err := s.ImportAdvisories(t.Context(), group, "test", records)
 	must(t, err)
 	return done
 }
 
-func find(t *testing.T, s *store.Store, org resource.UID, id string) resource.Advisory {
+func find(t *testing.T, s *storetest.Store, org resource.UID, id string) resource.Advisory {
 	t.Helper()
 	p, err := s.Advisories(t.Context(), store.Reach{Under: []resource.UID{org}}, resource.AdvisoryFilter{IDs: []string{id}}, byUID, true)
 	must(t, err)
@@ -128,7 +128,7 @@ func find(t *testing.T, s *store.Store, org resource.UID, id string) resource.Ad
 
 // TestImport holds an import to what it promises of records it has seen.
 func TestImport(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
 		before := len(events(t, s))
 		if done := importAll(t, s, org.UID, newAdvisory("A-1"), newAdvisory("A-2")); done != (resource.ImportResult{Created: 2}) {
@@ -174,7 +174,7 @@ func TestImport(t *testing.T) {
 // TestImportKeepsWork checks that what people added stays when a source tells
 // anew of an advisory.
 func TestImportKeepsWork(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
 		importAll(t, s, org.UID, newAdvisory("A-1"))
 		a := find(t, s, org.UID, "A-1")
@@ -197,7 +197,7 @@ func TestImportKeepsWork(t *testing.T) {
 // TestImportRace has two imports bring the same records at the same time: each
 // is there once.
 func TestImportRace(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
 		var records []resource.Advisory
 		for i := range 200 {
@@ -224,7 +224,7 @@ func TestImportRace(t *testing.T) {
 
 // TestImportNowhere checks that a group that is not there gets nothing.
 func TestImportNowhere(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
 		for _, records := range [][]resource.Advisory{{newAdvisory("A-1")}, nil} {
 			_, err := s.ImportAdvisories(t.Context(), org.UID.NewChild(), "test", records)
@@ -236,7 +236,7 @@ func TestImportNowhere(t *testing.T) {
 // TestAdvisoriesOf finds by any affected package's name, in reach alone, and
 // always the newest state.
 func TestAdvisoriesOf(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
 		other, _ := addOrganization(t, s, "other", alice)
 		two := newAdvisory("A-1")
@@ -274,7 +274,7 @@ func TestAdvisoriesOf(t *testing.T) {
 // TestDueFeedsTakeTurns gives every organization its turn, however many feeds
 // another has, and nothing to one that is left out.
 func TestDueFeedsTakeTurns(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		now := epoch
 		s.Now = func() time.Time { return now }
 		names := map[resource.UID]string{}
@@ -322,7 +322,7 @@ func TestDueFeedsTakeTurns(t *testing.T) {
 // TestDueFeeds gives every due feed to one reader, and again when it is due
 // again or its reader has vanished.
 func TestDueFeeds(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		now := epoch
 		s.Now = func() time.Time { return now }
 		org, _ := addOrganization(t, s, "acme", alice)
@@ -367,7 +367,7 @@ func TestDueFeeds(t *testing.T) {
 // TestGroupKeepsAdvisories checks that a group with advisories or feeds stays,
 // and leaves nothing behind when it goes.
 func TestGroupKeepsAdvisories(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
 		g := addGroup(t, s, org.UID, "g")
 		importAll(t, s, g.UID, newAdvisory("A-1"), newAdvisory("A-2"))
@@ -394,7 +394,7 @@ func TestGroupKeepsAdvisories(t *testing.T) {
 // TestAdvisoryRace lets opposites at the same advisories: imports, changes by
 // hand and deletes. Whatever wins, counters and lists agree with what is left.
 func TestAdvisoryRace(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "acme", alice)
 		var records []resource.Advisory
 		for i := range 20 {

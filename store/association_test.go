@@ -11,9 +11,10 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
-func associationKeeps(t *testing.T, s *store.Store) {
+func associationKeeps(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	a := resource.AccountAssociation{
 		UID: org.UID, Name: "a", Description: "ünï", CreateTime: epoch, UpdateTime: epoch.Add(time.Millisecond),
@@ -46,7 +47,7 @@ func associationKeeps(t *testing.T, s *store.Store) {
 	}
 }
 
-func associationOnce(t *testing.T, s *store.Store) {
+func associationOnce(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	g := addGroup(t, s, org.UID, "g")
 	addAssociation(t, s, org.UID, "a")
@@ -62,7 +63,7 @@ func associationOnce(t *testing.T, s *store.Store) {
 	must(t, s.DeleteGroup(t.Context(), g.UID, ""))
 }
 
-func associationByGroup(t *testing.T, s *store.Store) {
+func associationByGroup(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	want := []resource.AccountAssociation{addAssociation(t, s, org.UID, "z")}
 	want = append(want, addAssociation(t, s, addGroup(t, s, org.UID, "g").UID, "a"))

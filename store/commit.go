@@ -15,14 +15,14 @@ import (
 // or f's error when they are undone. moved is the revision f's changes to the
 // grants made, or 0.
 type committer interface {
-	run(ctx context.Context, f func(*tx) error) error
+	run(ctx context.Context, f func(*Tx) error) error
 }
 
 // A tx is a transaction under way.
-type tx struct {
-	s       *Store
+type Tx struct {
+	DB      *DB
 	on      conn
-	shard   int        // of the counters: no two writers should share one
+	Shard   int        // of the counters: no two writers should share one
 	rest    []deferred // what goes with the commit
 	counts  []tally    // and what that adds to counters
 	events  [][]any    // and to the outbox
@@ -45,11 +45,11 @@ type conn interface {
 
 // write runs f in a transaction, again if the database asks for it, and tells
 // the watchers of the grants before it returns.
-func (s *Store) write(ctx context.Context, f func(*tx) error) error {
+func (s *DB) Write(ctx context.Context, f func(*Tx) error) error {
 	const tries = 8
 	var err error
 	for range tries {
-		if err = s.commit.run(ctx, f); s.engine.failure(err) != contest {
+		if err = s.commit.run(ctx, f); s.Engine.failure(err) != contest {
 			break
 		}
 	}
@@ -65,21 +65,21 @@ var errRehearsed = errors.New("rehearsed")
 // finish writes what every transaction ends with, and undoes one that is a
 // rehearsal: every check has been made by then, by the database too. The row of
 // the revision is locked late, for changes to grants of all groups wait for it.
-func (t *tx) finish(ctx context.Context) error {
+func (t *Tx) finish(ctx context.Context) error {
 	if resource.Rehearsing(ctx) {
 		return errRehearsed
 	}
 	if err := t.tellGranted(ctx); err != nil {
 		return err
 	}
-	if t.s.engine.shared && t.moved > 0 {
-		return t.later(ctx, `SELECT pg_notify('holdfast_grants', '')`)
+	if t.DB.Engine.Postgres && t.moved > 0 {
+		return t.Later(ctx, `SELECT pg_notify('holdfast_grants', '')`)
 	}
 	return nil
 }
 
 // exec runs a statement and returns how many rows it touched.
-func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error) {
+func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
 	res, err := t.on.ExecContext(ctx, query, args...)
 	if err != nil {
 		return 0, err
@@ -90,22 +90,27 @@ func (t *tx) exec(ctx context.Context, query string, args ...any) (int64, error)
 // later runs a statement that nothing in the transaction waits for. PostgreSQL
 // gets them all with the commit: there a round trip costs more than a
 // statement, and the locks of counters are to last no longer than they must.
-func (t *tx) later(ctx context.Context, query string, args ...any) error {
-	if t.s.engine.shared {
+func (t *Tx) Later(ctx context.Context, query string, args ...any) error {
+	if t.DB.Engine.Postgres {
 		t.rest = append(t.rest, deferred{query, args})
 		return nil
 	}
-	_, err := t.exec(ctx, query, args...)
+	_, err := t.Exec(ctx, query, args...)
 	return err
 }
 
 // row runs a one-row query. It returns sql.ErrNoRows if there is none.
-func (t *tx) row(ctx context.Context, query string, args []any, dest ...any) error {
+func (t *Tx) Row(ctx context.Context, query string, args []any, dest ...any) error {
 	return t.on.QueryRowContext(ctx, query, args...).Scan(dest...)
 }
 
-// rows runs a query and calls f for each row.
-func (t *tx) rows(ctx context.Context, query string, args []any, f func(scanner) error) error {
+// QueryRow runs a one-row query whose row a Kind scans.
+func (t *Tx) QueryRow(ctx context.Context, query string, args ...any) *sql.Row {
+	return t.on.QueryRowContext(ctx, query, args...)
+}
+
+// Rows runs a query and calls f for each row.
+func (t *Tx) Rows(ctx context.Context, query string, args []any, f func(Scanner) error) error {
 	rows, err := t.on.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
@@ -127,7 +132,7 @@ const maxBatch = 64
 // while another commits share the next commit, each but the first under a
 // savepoint of its own: one that fails undoes itself and nobody else.
 type grouped struct {
-	s     *Store
+	s     *DB
 	on    *writer
 	queue chan *job
 	quit  chan struct{}
@@ -137,12 +142,12 @@ type grouped struct {
 
 type job struct {
 	ctx  context.Context
-	f    func(*tx) error
+	f    func(*Tx) error
 	err  error
 	done chan struct{}
 }
 
-func newGrouped(s *Store, on *sql.Conn) *grouped {
+func newGrouped(s *DB, on *sql.Conn) *grouped {
 	g := &grouped{
 		s: s, on: &writer{conn: on, prepared: statements{on: on}},
 		queue: make(chan *job, maxBatch), quit: make(chan struct{}), done: make(chan struct{}),
@@ -155,7 +160,7 @@ var errClosed = errors.New("the store is closed")
 
 // run queues f. Once queued it runs to its end, even if ctx is done meanwhile:
 // the transaction it would break is shared.
-func (g *grouped) run(ctx context.Context, f func(*tx) error) error {
+func (g *grouped) run(ctx context.Context, f func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -263,10 +268,10 @@ func (g *grouped) one(j *job, saved bool) (moved int64, _ error) {
 			return 0, fmt.Errorf("savepoint: %w", err)
 		}
 	}
-	t := &tx{s: g.s, on: g.on}
+	t := &Tx{DB: g.s, on: g.on}
 	if j.err = g.guard(j, t); j.err != nil {
 		t.moved = 0
-		if g.s.engine.failure(j.err) == outage { // SQLite may have ended the transaction
+		if g.s.Engine.failure(j.err) == outage { // SQLite may have ended the transaction
 			return 0, j.err
 		}
 		if err := g.undo(j.ctx, saved); err != nil {
@@ -296,7 +301,7 @@ func (g *grouped) undo(ctx context.Context, saved bool) error {
 
 // guard runs a job's function and turns its panic into an error, so that one
 // write's bug does not end everybody's writer.
-func (g *grouped) guard(j *job, t *tx) (err error) {
+func (g *grouped) guard(j *job, t *Tx) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic in a write: %v", p)
@@ -348,7 +353,7 @@ func (w *writer) QueryRowContext(ctx context.Context, query string, args ...any)
 }
 
 // values is a VALUES list of parameters.
-func (e engine) values(rows, columns int) string {
+func (e Engine) Values(rows, columns int) string {
 	var b strings.Builder
 	b.WriteString(" VALUES ")
 	for i := range rows {
@@ -360,7 +365,7 @@ func (e engine) values(rows, columns int) string {
 			if j > 0 {
 				b.WriteByte(',')
 			}
-			b.WriteString(e.param(i*columns + j + 1))
+			b.WriteString(e.Param(i*columns + j + 1))
 		}
 		b.WriteByte(')')
 	}
@@ -369,14 +374,14 @@ func (e engine) values(rows, columns int) string {
 
 // insert runs an INSERT of many rows, in statements of a few sizes: those are
 // prepared once.
-func (t *tx) insert(ctx context.Context, head string, rows [][]any, tail string) error {
+func (t *Tx) InsertRows(ctx context.Context, head string, rows [][]any, tail string) error {
 	for _, size := range []int{128, 16, 1} {
 		for len(rows) >= size {
 			args := make([]any, 0, size*len(rows[0]))
 			for _, row := range rows[:size] {
 				args = append(args, row...)
 			}
-			if err := t.later(ctx, head+t.s.engine.values(size, len(rows[0]))+tail, args...); err != nil {
+			if err := t.Later(ctx, head+t.DB.Engine.Values(size, len(rows[0]))+tail, args...); err != nil {
 				return err
 			}
 			rows = rows[size:]

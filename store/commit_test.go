@@ -21,7 +21,7 @@ import (
 // TestRefusedWithTheCommit has the database refuse what a write leaves for its
 // end: nothing of the write is left, and the next one goes through.
 func TestRefusedWithTheCommit(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		before := everything(t, s)
 		for range 100 { // more than there are connections
@@ -90,7 +90,7 @@ func TestCancelledBeforeTheCommit(t *testing.T) {
 }
 
 // cancelWaiting has a write wait for another, and cancels both.
-func cancelWaiting(t *testing.T, s *store.Store, watcher *pgx.Conn, uid resource.UID) {
+func cancelWaiting(t *testing.T, s *storetest.Store, watcher *pgx.Conn, uid resource.UID) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -124,7 +124,7 @@ func sessions(t *testing.T, on *pgx.Conn, where string) (n int) {
 // TestManyCreateTogether: writes that share a commit are each other's business in
 // nothing. Those that are refused are told why, and leave no event and no count.
 func TestManyCreateTogether(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID
 		addGroup(t, s, org, "taken") // and the kind of the organization is known
 		gone := addGroup(t, s, org, "gone").UID
@@ -166,7 +166,7 @@ func TestManyCreateTogether(t *testing.T) {
 // TestWhatIsCreatedTogetherIsWhole: groups that share a commit are each as they
 // would be alone, at whatever depth.
 func TestWhatIsCreatedTogetherIsWhole(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		parents := []resource.UID{addGroup(t, s, "", "org").UID}
 		for d := range 5 {
 			parents = append(parents, addGroup(t, s, parents[d], "folder").UID)

@@ -20,20 +20,21 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 var alice, bob = resource.UserUID("https://issuer.test", "alice"), resource.UserUID("https://issuer.test", "bob")
 
 // promises are what the store's comments say, a row for each.
-var promises = map[string]func(t *testing.T, s *store.Store){
-	"a group keeps what it was given": func(t *testing.T, s *store.Store) {
+var promises = map[string]func(t *testing.T, s *storetest.Store){
+	"a group keeps what it was given": func(t *testing.T, s *storetest.Store) {
 		g := resource.Group{UID: resource.NewRoot(), Name: "org", Description: "ünï", Verified: true, Kind: resource.OrgDev, CreateTime: epoch, UpdateTime: epoch.Add(time.Millisecond)}
 		_, err := s.InsertGroup(t.Context(), g)
 		must(t, err)
 		wantSame(t, s.Group, g.UID, g)
 	},
-	"siblings have different names": func(t *testing.T, s *store.Store) {
+	"siblings have different names": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		a, b := addGroup(t, s, org.UID, "a"), addGroup(t, s, org.UID, "b")
 		_, err := s.InsertGroup(t.Context(), newGroup(org.UID, "a"))
@@ -43,15 +44,15 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 		addGroup(t, s, b.UID, "a")
 		addGroup(t, s, a.UID, "a")
 	},
-	"roots have different names": func(t *testing.T, s *store.Store) {
+	"roots have different names": func(t *testing.T, s *storetest.Store) {
 		addGroup(t, s, "", "org")
 		_, err := s.InsertGroup(t.Context(), newGroup("", "org"))
 		wantFault(t, err, fault.AlreadyExists, fault.Resource{Type: "group", Name: "org"})
 	},
-	"names may have one character": func(t *testing.T, s *store.Store) {
+	"names may have one character": func(t *testing.T, s *storetest.Store) {
 		addGroup(t, s, addGroup(t, s, "", "a").UID, "a")
 	},
-	"a group takes over its organization's kind": func(t *testing.T, s *store.Store) {
+	"a group takes over its organization's kind": func(t *testing.T, s *storetest.Store) {
 		org := newGroup("", "org")
 		org.Kind = resource.OrgDev
 		_, err := s.InsertGroup(t.Context(), org)
@@ -63,7 +64,7 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 		}
 		wantSame(t, s.Group, grandchild.UID, grandchild)
 	},
-	"what is not there is not found": func(t *testing.T, s *store.Store) {
+	"what is not there is not found": func(t *testing.T, s *storetest.Store) {
 		uid := addGroup(t, s, "", "org").UID.NewChild()
 		ctx, name := t.Context(), string(uid)
 		nothing := errors.New("change ran")
@@ -99,23 +100,23 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 			t.Errorf("%d events of what was gone already", n-before)
 		}
 	},
-	"a parent must be there": func(t *testing.T, s *store.Store) {
+	"a parent must be there": func(t *testing.T, s *storetest.Store) {
 		wantNoParent(t, s, resource.NewRoot().NewChild())
 	},
-	"and not be gone": func(t *testing.T, s *store.Store) {
+	"and not be gone": func(t *testing.T, s *storetest.Store) {
 		g := addGroup(t, s, addGroup(t, s, "", "org").UID, "g")
 		child := addGroup(t, s, g.UID, "known as a parent")
 		must(t, s.DeleteGroup(t.Context(), child.UID, alice))
 		must(t, s.DeleteGroup(t.Context(), g.UID, alice))
 		wantNoParent(t, s, g.UID)
 	},
-	"the wrong path to the right segment is no parent": func(t *testing.T, s *store.Store) {
+	"the wrong path to the right segment is no parent": func(t *testing.T, s *storetest.Store) {
 		one, two := addGroup(t, s, "", "one"), addGroup(t, s, "", "two")
 		g := addGroup(t, s, one.UID, "g")
 		addGroup(t, s, g.UID, "known as a parent")
 		wantNoParent(t, s, two.UID+g.UID[strings.LastIndex(string(g.UID), "/"):])
 	},
-	"a group is found by the end of its uid": func(t *testing.T, s *store.Store) {
+	"a group is found by the end of its uid": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		g := addGroup(t, s, addGroup(t, s, org.UID, "a").UID, "b")
 		for _, suffix := range []string{string(g.UID), string(g.UID[58:]), string(g.UID[41:])} {
@@ -137,7 +138,7 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 		_, err = s.Organization(t.Context(), "a")
 		wantFault(t, err, fault.NotFound, fault.Resource{Type: "organization", Name: "a"})
 	},
-	"a group with children stays, and names every kind": func(t *testing.T, s *store.Store) {
+	"a group with children stays, and names every kind": func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "org", alice)
 		g := addGroup(t, s, org.UID, "g")
 		children := map[string]func(){
@@ -165,7 +166,7 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 			}
 		}
 	},
-	"the caller's own binding goes with the organization": func(t *testing.T, s *store.Store) {
+	"the caller's own binding goes with the organization": func(t *testing.T, s *storetest.Store) {
 		org, b := addOrganization(t, s, "org", alice)
 		must(t, s.DeleteGroup(t.Context(), org.UID, alice))
 		_, err := s.Binding(t.Context(), b.UID)
@@ -174,7 +175,7 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 			t.Errorf("grants left: %v, %v", grants, err)
 		}
 	},
-	"but nobody else's": func(t *testing.T, s *store.Store) {
+	"but nobody else's": func(t *testing.T, s *storetest.Store) {
 		org, b := addOrganization(t, s, "org", alice)
 		wantFault(t, s.DeleteGroup(t.Context(), org.UID, bob), fault.FailedPrecondition, fault.Resource{})
 		addBinding(t, s, org.UID, bob, resource.OwnerRole)
@@ -182,14 +183,14 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 		_, err := s.Binding(t.Context(), b.UID)
 		must(t, err)
 	},
-	"and not while something else is left": func(t *testing.T, s *store.Store) {
+	"and not while something else is left": func(t *testing.T, s *storetest.Store) {
 		org, b := addOrganization(t, s, "org", alice)
 		addGroup(t, s, org.UID, "g")
 		wantFault(t, s.DeleteGroup(t.Context(), org.UID, alice), fault.FailedPrecondition, fault.Resource{})
 		_, err := s.Binding(t.Context(), b.UID)
 		must(t, err)
 	},
-	"the last owner stays": func(t *testing.T, s *store.Store) {
+	"the last owner stays": func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "org", alice)
 		viewer := addRole(t, s, org.UID, "viewer")
 		i := addIdentity(t, s, org.UID, "i")
@@ -204,7 +205,7 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 		must(t, s.DeleteIdentity(t.Context(), i.UID))
 		wantUnmet(t, s.DeleteBinding(t.Context(), second.UID), "LAST_OWNER")
 	},
-	"another organization keeps no workload, and the log tells that it has no owner": func(t *testing.T, s *store.Store) {
+	"another organization keeps no workload, and the log tells that it has no owner": func(t *testing.T, s *storetest.Store) {
 		i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
 		other, _ := addOrganization(t, s, "other", i.UID)
 		var log bytes.Buffer
@@ -214,7 +215,7 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 			t.Errorf("the log says %q", log.String())
 		}
 	},
-	"which organization a person owns alone is not told": func(t *testing.T, s *store.Store) {
+	"which organization a person owns alone is not told": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		a := addAccount(t, s, org.UID, "ann@example.test")
 		other, _ := addOrganization(t, s, "other", a.Identity)
@@ -225,12 +226,12 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 		}
 		must(t, s.DeleteAccount(t.Context(), a.UID)) // its own organization decides
 	},
-	"a folder needs no owner": func(t *testing.T, s *store.Store) {
+	"a folder needs no owner": func(t *testing.T, s *storetest.Store) {
 		org, _ := addOrganization(t, s, "org", alice)
 		b := addBinding(t, s, addGroup(t, s, org.UID, "g").UID, alice, resource.OwnerRole)
 		must(t, s.DeleteBinding(t.Context(), b.UID))
 	},
-	"an identity keeps what it was given": func(t *testing.T, s *store.Store) {
+	"an identity keeps what it was given": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		i := newIdentity(org.UID, "i")
 		i.Email, i.EmailUnverified, i.Company, i.Metadata = "a@b.test", "c@d.test", "co", map[string]any{"k": "v"}
@@ -240,7 +241,7 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 		err := s.InsertIdentity(t.Context(), i)
 		wantFault(t, err, fault.AlreadyExists, fault.Resource{Type: "identity", Name: "i"})
 	},
-	"an identity goes with its bindings and its tokens": func(t *testing.T, s *store.Store) {
+	"an identity goes with its bindings and its tokens": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		other := addGroup(t, s, "", "other")
 		i, r := addIdentity(t, s, org.UID, "i"), addRole(t, s, org.UID, "r")
@@ -258,7 +259,7 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 			t.Errorf("grants left: %v, %v", grants, err)
 		}
 	},
-	"a role in use stays": func(t *testing.T, s *store.Store) {
+	"a role in use stays": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		r := addRole(t, s, org.UID, "r")
 		b := addBinding(t, s, org.UID, alice, r.UID)
@@ -266,7 +267,7 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 		must(t, s.DeleteBinding(t.Context(), b.UID))
 		must(t, s.DeleteRole(t.Context(), r.UID))
 	},
-	"roles of a group have different names": func(t *testing.T, s *store.Store) {
+	"roles of a group have different names": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		r := addRole(t, s, org.UID, "r")
 		wantSame(t, s.Role, r.UID, r)
@@ -276,7 +277,7 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 		wantFault(t, err, fault.AlreadyExists, fault.Resource{Type: "role", Name: "r"})
 	},
 	"managed roles are set, and set again": managedRoles,
-	"a batch of bindings is all or nothing": func(t *testing.T, s *store.Store) {
+	"a batch of bindings is all or nothing": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		r := addRole(t, s, org.UID, "r")
 		good := newBinding(org.UID, alice, r.UID)
@@ -299,7 +300,7 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 			t.Errorf("an empty batch: %v, %v", none, err)
 		}
 	},
-	"a binding is there once": func(t *testing.T, s *store.Store) {
+	"a binding is there once": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		r := addRole(t, s, org.UID, "r")
 		addBinding(t, s, org.UID, alice, r.UID)
@@ -309,7 +310,7 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 		_, err = s.UpdateBinding(t.Context(), b.UID, func(b *resource.RoleBinding) error { b.Identity = alice; return nil })
 		wantFault(t, err, fault.AlreadyExists, fault.Resource{Type: "role binding", Name: string(alice)})
 	},
-	"access is asked for once in a while": func(t *testing.T, s *store.Store) {
+	"access is asked for once in a while": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		i, now := newIdentity(org.UID, "i"), epoch
 		s.Now = func() time.Time { return now }
@@ -373,7 +374,7 @@ var promises = map[string]func(t *testing.T, s *store.Store){
 func TestPromises(t *testing.T) {
 	for name, f := range promises {
 		t.Run(name, func(t *testing.T) {
-			storetest.Each(t, func(t *testing.T, s *store.Store) {
+			storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 				f(t, s)
 				wantExact(t, s)
 			})
@@ -399,7 +400,7 @@ func wantUnmet(t *testing.T, err error, kind string) {
 }
 
 // wantNoParent checks that nothing can be put into a group that is not there.
-func wantNoParent(t *testing.T, s *store.Store, parent resource.UID) {
+func wantNoParent(t *testing.T, s *storetest.Store, parent resource.UID) {
 	t.Helper()
 	missing := fault.Resource{Type: "group", Name: string(parent)}
 	_, err := s.InsertGroup(t.Context(), newGroup(parent, "a"))
@@ -417,7 +418,7 @@ func wantNoParent(t *testing.T, s *store.Store, parent resource.UID) {
 	wantFault(t, s.InsertMapping(t.Context(), newMapping(parent, r.UID, "a")), fault.NotFound, missing)
 }
 
-func onlyBinding(t *testing.T, s *store.Store, group resource.UID) resource.UID {
+func onlyBinding(t *testing.T, s *storetest.Store, group resource.UID) resource.UID {
 	t.Helper()
 	got, err := s.Bindings(t.Context(), store.Reach{Under: []resource.UID{group}}, resource.Filter{Group: group}, byUID)
 	must(t, err)
@@ -427,7 +428,7 @@ func onlyBinding(t *testing.T, s *store.Store, group resource.UID) resource.UID 
 	return got.Items[0].UID
 }
 
-func managedRoles(t *testing.T, s *store.Store) {
+func managedRoles(t *testing.T, s *storetest.Store) {
 	s.Now = func() time.Time { return epoch }
 	other := resource.Role{UID: resource.ManagedRoleUID("other"), Name: "other", Capabilities: resource.CapabilitySet("roles.list")}
 	set := []resource.Role{ownerRole, other}
@@ -454,7 +455,7 @@ func managedRoles(t *testing.T, s *store.Store) {
 	}
 }
 
-func hydration(t *testing.T, s *store.Store) {
+func hydration(t *testing.T, s *storetest.Store) {
 	org := newGroup("", "org")
 	org.Description = "the org"
 	_, err := s.InsertGroup(t.Context(), org)
@@ -490,7 +491,7 @@ func hydration(t *testing.T, s *store.Store) {
 	}
 }
 
-func concurrentUpdates(t *testing.T, s *store.Store) {
+func concurrentUpdates(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	i, r := addIdentity(t, s, org.UID, "i"), addRole(t, s, org.UID, "r")
 	p, a := addProvider(t, s, org.UID, r.UID, "p"), addAssociation(t, s, org.UID, "a")
@@ -528,7 +529,7 @@ func concurrentUpdates(t *testing.T, s *store.Store) {
 	}
 }
 
-func changeFails(t *testing.T, s *store.Store) {
+func changeFails(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	i, r := addIdentity(t, s, org.UID, "i"), addRole(t, s, org.UID, "r")
 	b := addBinding(t, s, org.UID, alice, r.UID)
@@ -561,7 +562,7 @@ func changeFails(t *testing.T, s *store.Store) {
 	}
 }
 
-func failedWrites(t *testing.T, s *store.Store) {
+func failedWrites(t *testing.T, s *storetest.Store) {
 	ctx := t.Context()
 	org, owner := addOrganization(t, s, "org", alice)
 	addGroup(t, s, org.UID, "a")
@@ -591,7 +592,7 @@ func failedWrites(t *testing.T, s *store.Store) {
 }
 
 // randomHistory inserts and deletes at random, from several sides at once.
-func randomHistory(t *testing.T, s *store.Store) {
+func randomHistory(t *testing.T, s *storetest.Store) {
 	ctx := t.Context()
 	org, _ := addOrganization(t, s, "org", alice)
 	var wg sync.WaitGroup
@@ -644,7 +645,7 @@ func randomHistory(t *testing.T, s *store.Store) {
 }
 
 // randomProvider adds a provider with mappings, and removes some or all of it.
-func randomProvider(ctx context.Context, s *store.Store, parent resource.UID, name string) error {
+func randomProvider(ctx context.Context, s *storetest.Store, parent resource.UID, name string) error {
 	p := newProvider(parent, resource.OwnerRole, name)
 	err := s.InsertProvider(ctx, p)
 	var uids []resource.UID
@@ -664,7 +665,7 @@ func randomProvider(ctx context.Context, s *store.Store, parent resource.UID, na
 }
 
 // randomRest adds an invite and an association, and removes one or both.
-func randomRest(ctx context.Context, s *store.Store, parent resource.UID, name string) error {
+func randomRest(ctx context.Context, s *storetest.Store, parent resource.UID, name string) error {
 	i := newInvite(parent, resource.OwnerRole)
 	_, err := s.InsertInvite(ctx, i)
 	if e := s.InsertAssociation(ctx, newAssociation(parent, name)); !errors.Is(e, fault.AlreadyExists) {
@@ -686,7 +687,7 @@ type entry struct {
 	Before, After  bool
 }
 
-func everyEvent(t *testing.T, s *store.Store) {
+func everyEvent(t *testing.T, s *storetest.Store) {
 	now := time.Date(2025, 1, 2, 3, 4, 5, 678_999_999, time.FixedZone("", 3600))
 	s.Now = func() time.Time { return now }
 	actor := resource.Actor{Subject: alice, Act: &resource.Upstream{Issuer: "https://issuer.test", Subject: "s", Audience: []string{"a"}}, RequestID: "r1", Remote: "192.0.2.1"}
@@ -713,7 +714,7 @@ func everyEvent(t *testing.T, s *store.Store) {
 
 // lifetime makes one change of every sort, and returns the events they ought to
 // have.
-func lifetime(ctx context.Context, t *testing.T, s *store.Store) []entry {
+func lifetime(ctx context.Context, t *testing.T, s *storetest.Store) []entry {
 	org := newGroup("", "org")
 	owner := newBinding(org.UID, alice, resource.OwnerRole)
 	g, i, r := newGroup(org.UID, "g"), newIdentity(org.UID, "i"), newRole(org.UID, "r")
@@ -778,7 +779,7 @@ func lifetime(ctx context.Context, t *testing.T, s *store.Store) []entry {
 
 // lifetimeOfTheRest is lifetime for what an organization has beside groups,
 // identities, roles and bindings.
-func lifetimeOfTheRest(ctx context.Context, t *testing.T, s *store.Store, org resource.UID) []entry {
+func lifetimeOfTheRest(ctx context.Context, t *testing.T, s *storetest.Store, org resource.UID) []entry {
 	p, a, i := newProvider(org, resource.OwnerRole, "p"), newAssociation(org, "a"), newInvite(org, resource.OwnerRole)
 	m, n, o := newMapping(p.UID, resource.OwnerRole, "m"), newMapping(p.UID, resource.OwnerRole, "n"), newMapping(p.UID, resource.OwnerRole, "o")
 	must(t, s.InsertProvider(ctx, p))
@@ -818,7 +819,7 @@ func lifetimeOfTheRest(ctx context.Context, t *testing.T, s *store.Store, org re
 }
 
 // beforeAndAfter reads an event back, and a part of the outbox.
-func beforeAndAfter(t *testing.T, s *store.Store) {
+func beforeAndAfter(t *testing.T, s *storetest.Store) {
 	now := epoch.Add(time.Hour)
 	s.Now = func() time.Time { return now }
 	g := addGroup(t, s, "", "org")
@@ -843,7 +844,7 @@ func beforeAndAfter(t *testing.T, s *store.Store) {
 	}
 }
 
-func grantChanges(t *testing.T, s *store.Store) {
+func grantChanges(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	start, err := s.Revision(t.Context())
 	must(t, err)
@@ -868,10 +869,10 @@ func grantChanges(t *testing.T, s *store.Store) {
 	if none, complete, err := s.GrantChanges(t.Context(), start+4); err != nil || len(none) != 0 || !complete {
 		t.Errorf("after the last: %v, %v, %v", none, complete, err)
 	}
-	var grants []store.Grant
-	revision, err := s.Grants(t.Context(), func(g store.Grant) { grants = append(grants, g) })
+	var grants []iamdb.Grant
+	revision, err := s.Grants(t.Context(), func(g iamdb.Grant) { grants = append(grants, g) })
 	must(t, err)
-	if diff := cmp.Diff([]store.Grant{{Identity: alice, Group: org.UID, Role: r.UID}}, grants); diff != "" || revision != start+4 {
+	if diff := cmp.Diff([]iamdb.Grant{{Identity: alice, Group: org.UID, Role: r.UID}}, grants); diff != "" || revision != start+4 {
 		t.Errorf("revision %d\n%s", revision, diff)
 	}
 	must(t, s.SkipChanges(t.Context(), store.ChangesKept+1500))
@@ -887,7 +888,7 @@ func grantChanges(t *testing.T, s *store.Store) {
 	}
 }
 
-func watchers(t *testing.T, s *store.Store) {
+func watchers(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	r := addRole(t, s, org.UID, "r")
 	heard := int64(0)
@@ -910,7 +911,7 @@ func watchers(t *testing.T, s *store.Store) {
 	}
 }
 
-func settings(t *testing.T, s *store.Store) {
+func settings(t *testing.T, s *storetest.Store) {
 	ctx := t.Context()
 	_, err := s.Setting(ctx, "a")
 	wantFault(t, err, fault.NotFound, fault.Resource{Type: "setting", Name: "a"})
@@ -950,11 +951,11 @@ func settings(t *testing.T, s *store.Store) {
 	wantFault(t, err, fault.NotFound, fault.Resource{Type: "setting", Name: "b"})
 }
 
-func signingKeys(t *testing.T, s *store.Store) {
+func signingKeys(t *testing.T, s *storetest.Store) {
 	var wg sync.WaitGroup
 	for n := range 8 {
 		wg.Go(func() {
-			k := store.SigningKey{ID: fmt.Sprintf("k%d", n), Algorithm: "ES256", Sealed: []byte{0, 1, byte(n)}, CreateTime: epoch}
+			k := iamdb.SigningKey{ID: fmt.Sprintf("k%d", n), Algorithm: "ES256", Sealed: []byte{0, 1, byte(n)}, CreateTime: epoch}
 			if err := s.InsertFirstSigningKey(t.Context(), k); err != nil {
 				t.Error(err)
 			}
@@ -972,8 +973,9 @@ func signingKeys(t *testing.T, s *store.Store) {
 // nothing is done twice.
 func TestReopen(t *testing.T) {
 	storetest.EachEmpty(t, func(t *testing.T, url string) {
-		s, err := store.Open(t.Context(), url)
+		db, err := store.Open(t.Context(), url)
 		must(t, err)
+		s := storetest.Of(db)
 		if has, err := s.HasOrganizations(t.Context()); err != nil || has {
 			t.Errorf("an empty store has organizations (%v)", err)
 		}

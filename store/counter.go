@@ -14,27 +14,27 @@ import (
 // count records that by resources of the kind came to (or went from) the place
 // of uid. On PostgreSQL that comes last in a write, because its locks last until
 // the commit; see tallied.
-func (t *tx) count(ctx context.Context, kind string, uid resource.UID, by int) error {
+func (t *Tx) Count(ctx context.Context, kind string, uid resource.UID, by int) error {
 	above := uid.Ancestors()
 	if len(above) == 0 {
 		return nil
 	}
 	all := make([]tally, len(above))
 	for i, g := range above {
-		all[i] = tally{place: countedPlace{kind, segment(g)}, n: int64(by)}
+		all[i] = tally{place: countedPlace{kind, Segment(g)}, n: int64(by)}
 	}
 	all[len(all)-1].direct = int64(by)
-	if t.s.engine.shared {
+	if t.DB.Engine.Postgres {
 		t.counts = append(t.counts, all...)
 		return nil
 	}
 	var values []string
-	args := []any{kind, t.shard, by}
+	args := []any{kind, t.Shard, by}
 	for _, c := range all {
 		args = append(args, c.place.group, c.direct)
 		values = append(values, fmt.Sprintf("($1, $%d, $2, $3, $%d)", len(args)-1, len(args)))
 	}
-	_, err := t.exec(ctx, `INSERT INTO counters (kind, grp, shard, n, children) VALUES `+strings.Join(values, ", ")+counterAdd, args...)
+	_, err := t.Exec(ctx, `INSERT INTO counters (kind, grp, shard, n, children) VALUES `+strings.Join(values, ", ")+counterAdd, args...)
 	return err
 }
 
@@ -77,19 +77,19 @@ func tallied(all []tally, shard int) deferred {
 
 // uncount drops the counters of a group that is gone, and the shelves and eras
 // of the advisories it had.
-func (t *tx) uncount(ctx context.Context, group resource.UID) error {
-	t.counts = slices.DeleteFunc(t.counts, func(c tally) bool { return c.place.group == segment(group) })
+func (t *Tx) Uncount(ctx context.Context, group resource.UID) error {
+	t.counts = slices.DeleteFunc(t.counts, func(c tally) bool { return c.place.group == Segment(group) })
 	for _, text := range []string{
 		`DELETE FROM counters WHERE kind = 'advisory_shelves' AND grp IN (SELECT id FROM advisory_shelves WHERE grp = $1)`,
 		`DELETE FROM advisory_shelves WHERE grp = $1`,
 		`DELETE FROM advisory_eras WHERE grp = $1`,
 	} {
-		if err := t.later(ctx, text, string(group)); err != nil {
+		if err := t.Later(ctx, text, string(group)); err != nil {
 			return err
 		}
 	}
 	for _, kind := range slices.Concat(kinds, hidden) {
-		if err := t.later(ctx, `DELETE FROM counters WHERE kind = $1 AND grp = $2`, kind, segment(group)); err != nil {
+		if err := t.Later(ctx, `DELETE FROM counters WHERE kind = $1 AND grp = $2`, kind, Segment(group)); err != nil {
 			return err
 		}
 	}
@@ -108,19 +108,19 @@ var kinds = []string{
 
 // hidden are the kinds of counters that share a table with another: tags a list
 // leaves out unless it is asked for them, and pushes among the pulls.
-var hidden = []string{"tags.referrer", "tags.date", "tags.epoch", pushCounter}
+var hidden = []string{"tags.referrer", "tags.date", "tags.epoch", PushCounter}
 
 // counted are the rows that a kind of counter counts.
 func counted(kind string) string {
 	for c := resource.PlainTag; c <= resource.EpochTag; c++ {
-		if kind == tagCounter(c) {
+		if kind == TagCounter(c) {
 			return `tags WHERE class = ` + itoa(int(c))
 		}
 	}
 	switch kind {
 	case "pulls":
 		return `pulls WHERE NOT push`
-	case pushCounter:
+	case PushCounter:
 		return `pulls WHERE push`
 	}
 	return kind
@@ -138,8 +138,8 @@ type Drift struct {
 // Drifts compares every counter with the rows it stands for, in one state of
 // the database. It reads everything: it is for tests and for an operator's
 // check.
-func (s *Store) Drifts(ctx context.Context) (all []Drift, err error) {
-	err = s.steady(ctx, func(read reader) error {
+func (s *DB) Drifts(ctx context.Context) (all []Drift, err error) {
+	err = s.Snapshot(ctx, func(read Reader) error {
 		for _, kind := range slices.Concat(kinds, hidden) {
 			drifts, err := groupDrifts(ctx, read, kind)
 			if err != nil {
@@ -147,7 +147,7 @@ func (s *Store) Drifts(ctx context.Context) (all []Drift, err error) {
 			}
 			all = append(all, drifts...)
 		}
-		for kind, column := range map[string]string{onShelf: "advisories.shelf", withName: "advisory_names.key"} {
+		for kind, column := range map[string]string{OnShelf: "advisories.shelf", WithName: "advisory_names.key"} {
 			drifts, err := keyDrifts(ctx, read, kind, column)
 			if err != nil {
 				return err
@@ -161,9 +161,9 @@ func (s *Store) Drifts(ctx context.Context) (all []Drift, err error) {
 
 // groupDrifts compares counters by group with the rows below the group and
 // those directly in it.
-func groupDrifts(ctx context.Context, read reader, kind string) (all []Drift, _ error) {
+func groupDrifts(ctx context.Context, read Reader, kind string) (all []Drift, _ error) {
 	rows, direct := map[resource.UID]int64{}, map[resource.UID]int64{}
-	err := read(ctx, `SELECT uid FROM `+counted(kind), nil, func(row scanner) (bool, error) {
+	err := read(ctx, `SELECT uid FROM `+counted(kind), nil, func(row Scanner) (bool, error) {
 		var uid resource.UID
 		err := row.Scan(&uid)
 		for _, g := range uid.Ancestors() {
@@ -180,7 +180,7 @@ func groupDrifts(ctx context.Context, read reader, kind string) (all []Drift, _ 
 		FROM (SELECT seg, uid FROM groups UNION ALL SELECT seg, uid FROM identity_providers UNION ALL SELECT seg, uid FROM repos
 			UNION ALL SELECT seg, uid FROM subscriptions) AS g
 		LEFT JOIN counters AS c ON c.grp = g.seg AND c.kind = $1
-		GROUP BY g.uid`, []any{kind}, func(row scanner) (bool, error) {
+		GROUP BY g.uid`, []any{kind}, func(row Scanner) (bool, error) {
 		d := Drift{Kind: kind}
 		err := row.Scan(&d.Group, &d.Counted, &d.Direct)
 		d.Rows, d.DirectOf = rows[d.Group], direct[d.Group]
@@ -194,11 +194,11 @@ func groupDrifts(ctx context.Context, read reader, kind string) (all []Drift, _ 
 
 // keyDrifts compares counters by key with the rows that have the key in a
 // column.
-func keyDrifts(ctx context.Context, read reader, kind, column string) (all []Drift, _ error) {
+func keyDrifts(ctx context.Context, read Reader, kind, column string) (all []Drift, _ error) {
 	table, _, _ := strings.Cut(column, ".")
 	rows, counted := map[int64]int64{}, map[int64]int64{}
 	tally := func(into map[int64]int64, text string, args ...any) error {
-		return read(ctx, text, args, func(row scanner) (bool, error) {
+		return read(ctx, text, args, func(row Scanner) (bool, error) {
 			var key, n int64
 			err := row.Scan(&key, &n)
 			into[key] = n
@@ -225,35 +225,35 @@ func keyDrifts(ctx context.Context, read reader, kind, column string) (all []Dri
 
 // tagCounter is the kind of counter that counts tags of a class: a list hides
 // some of them, and its total has to.
-func tagCounter(c resource.TagClass) string {
+func TagCounter(c resource.TagClass) string {
 	return [...]string{"tags", "tags.referrer", "tags.date", "tags.epoch"}[c]
 }
 
 // pushCounter is the kind of counter that counts the pushes among the pulls: a
 // list may ask for them alone.
-const pushCounter = "pulls.push"
+const PushCounter = "pulls.push"
 
 // pullCounter is the kind of counter that counts what went a way.
-func pullCounter(push bool) string {
+func PullCounter(push bool) string {
 	if push {
-		return pushCounter
+		return PushCounter
 	}
 	return "pulls"
 }
 
 // pullCounters are those that make up the total of a direction.
-func pullCounters(way resource.Direction) []string {
+func PullCounters(way resource.Direction) []string {
 	switch way {
 	case resource.Pulled:
-		return []string{pullCounter(false)}
+		return []string{PullCounter(false)}
 	case resource.Pushed:
-		return []string{pullCounter(true)}
+		return []string{PullCounter(true)}
 	}
-	return []string{pullCounter(false), pullCounter(true)}
+	return []string{PullCounter(false), PullCounter(true)}
 }
 
 // Counters of advisories that are by key and not by group.
 const (
-	onShelf  = "advisory_shelves"
-	withName = "advisory_names"
+	OnShelf  = "advisory_shelves"
+	WithName = "advisory_names"
 )

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/eventdb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -21,7 +22,7 @@ func newSubscription(group resource.UID) resource.Subscription {
 	return resource.Subscription{UID: group.NewChild(), Sink: "https://sink.test/x", CreateTime: epoch}
 }
 
-func addSubscription(t *testing.T, s *store.Store, group resource.UID) resource.Subscription {
+func addSubscription(t *testing.T, s *storetest.Store, group resource.UID) resource.Subscription {
 	t.Helper()
 	v := newSubscription(group)
 	must(t, s.InsertSubscription(t.Context(), v))
@@ -40,8 +41,8 @@ func given(sub resource.UID, numbers ...int64) (all []resource.Delivery) {
 	return all
 }
 
-var eventPromises = map[string]func(t *testing.T, s *store.Store){
-	"a subscription keeps what it was given": func(t *testing.T, s *store.Store) {
+var eventPromises = map[string]func(t *testing.T, s *storetest.Store){
+	"a subscription keeps what it was given": func(t *testing.T, s *storetest.Store) {
 		v := addSubscription(t, s, addGroup(t, s, "", "org").UID)
 		wantSame(t, s.Subscription, v.UID, v)
 		must(t, s.DeleteSubscription(t.Context(), v.UID))
@@ -54,14 +55,14 @@ var eventPromises = map[string]func(t *testing.T, s *store.Store){
 		wantFault(t, s.GiveUp(t.Context(), v.UID, 9, given(v.UID, 7)), fault.NotFound, missing)
 		wantExact(t, s)
 	},
-	"a subscription needs its group, and holds it": func(t *testing.T, s *store.Store) {
+	"a subscription needs its group, and holds it": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		parent := org.UID.NewChild()
 		wantFault(t, s.InsertSubscription(t.Context(), newSubscription(parent)), fault.NotFound, fault.Resource{Type: "group", Name: string(parent)})
 		addSubscription(t, s, org.UID)
 		wantFault(t, s.DeleteGroup(t.Context(), org.UID, alice), fault.FailedPrecondition, fault.Resource{})
 	},
-	"a subscription begins with its own event": func(t *testing.T, s *store.Store) {
+	"a subscription begins with its own event": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		v := addSubscription(t, s, org.UID)
 		addGroup(t, s, org.UID, "later")
@@ -73,7 +74,7 @@ var eventPromises = map[string]func(t *testing.T, s *store.Store){
 			t.Errorf("events = %+v", got)
 		}
 	},
-	"sinks come in pages": func(t *testing.T, s *store.Store) {
+	"sinks come in pages": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		var want, got []resource.UID
 		for range 5 {
@@ -94,7 +95,7 @@ var eventPromises = map[string]func(t *testing.T, s *store.Store){
 			t.Error(diff)
 		}
 	},
-	"a subscription never goes back": func(t *testing.T, s *store.Store) {
+	"a subscription never goes back": func(t *testing.T, s *storetest.Store) {
 		v := addSubscription(t, s, addGroup(t, s, "", "org").UID)
 		for _, step := range []struct{ to, want int64 }{{50, 50}, {20, 50}, {60, 60}} {
 			must(t, s.Advance(t.Context(), map[resource.UID]int64{v.UID: step.to, v.UID.NewChild(): 7}))
@@ -103,7 +104,7 @@ var eventPromises = map[string]func(t *testing.T, s *store.Store){
 			}
 		}
 	},
-	"what is given up is kept once": func(t *testing.T, s *store.Store) {
+	"what is given up is kept once": func(t *testing.T, s *storetest.Store) {
 		v := addSubscription(t, s, addGroup(t, s, "", "org").UID)
 		all := given(v.UID, 7, 8)
 		must(t, s.GiveUp(t.Context(), v.UID, 8, all))
@@ -119,17 +120,17 @@ var eventPromises = map[string]func(t *testing.T, s *store.Store){
 		}
 		wantExact(t, s)
 	},
-	"what is given up has a bound": func(t *testing.T, s *store.Store) {
+	"what is given up has a bound": func(t *testing.T, s *storetest.Store) {
 		v := addSubscription(t, s, addGroup(t, s, "", "org").UID)
 		var numbers []int64
-		for n := range int64(store.MaxDeliveries + 5) {
+		for n := range int64(eventdb.MaxDeliveries + 5) {
 			numbers = append(numbers, n+1)
 		}
 		must(t, s.GiveUp(t.Context(), v.UID, 1, given(v.UID, numbers...)))
 		f := resource.Filter{Place: resource.PlaceFilter{ChildrenOf: v.UID}}
 		p, err := s.Deliveries(t.Context(), store.Reach{Under: []resource.UID{v.UID.Root()}}, f, page.Request{Size: 1, Order: page.Order{Field: "uid"}})
 		must(t, err)
-		if p.Total != store.MaxDeliveries {
+		if p.Total != eventdb.MaxDeliveries {
 			t.Errorf("%d are kept", p.Total)
 		}
 		_, err = s.Replay(t.Context(), v.UID)
@@ -141,7 +142,7 @@ var eventPromises = map[string]func(t *testing.T, s *store.Store){
 		}
 		wantExact(t, s)
 	},
-	"a replay ends with or without the delivery": func(t *testing.T, s *store.Store) {
+	"a replay ends with or without the delivery": func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		v, other := addSubscription(t, s, org.UID), addSubscription(t, s, org.UID)
 		all := given(v.UID, 7, 8)
@@ -169,7 +170,7 @@ var eventPromises = map[string]func(t *testing.T, s *store.Store){
 		wantFault(t, err, fault.NotFound, fault.Resource{Type: "delivery", Name: string(all[1].UID)})
 		wantExact(t, s)
 	},
-	"the wrong path to the right segment replays nothing": func(t *testing.T, s *store.Store) {
+	"the wrong path to the right segment replays nothing": func(t *testing.T, s *storetest.Store) {
 		v := addSubscription(t, s, addGroup(t, s, "", "org").UID)
 		must(t, s.GiveUp(t.Context(), v.UID, 8, given(v.UID, 7)))
 		wrong := addGroup(t, s, "", "other").UID + v.UID[40:]
@@ -178,7 +179,7 @@ var eventPromises = map[string]func(t *testing.T, s *store.Store){
 		}
 		wantReplays(t, s, v.UID)
 	},
-	"old events are forgotten, and so are old deliveries": func(t *testing.T, s *store.Store) {
+	"old events are forgotten, and so are old deliveries": func(t *testing.T, s *storetest.Store) {
 		now := epoch
 		s.Now = func() time.Time { return now }
 		org := addGroup(t, s, "", "org")
@@ -204,7 +205,7 @@ var eventPromises = map[string]func(t *testing.T, s *store.Store){
 		wantExact(t, s)
 	},
 	"events are found backwards, by group and by time": eventsBackwards,
-	"a lease has one holder": func(t *testing.T, s *store.Store) {
+	"a lease has one holder": func(t *testing.T, s *storetest.Store) {
 		for i, step := range []struct {
 			holder string
 			life   time.Duration
@@ -235,7 +236,7 @@ func TestEventPromises(t *testing.T) {
 	}
 }
 
-func wantReplays(t *testing.T, s *store.Store, sub resource.UID, want ...int64) {
+func wantReplays(t *testing.T, s *storetest.Store, sub resource.UID, want ...int64) {
 	t.Helper()
 	all, err := s.Replays(t.Context(), sub, 100)
 	must(t, err)
@@ -251,7 +252,7 @@ func wantReplays(t *testing.T, s *store.Store, sub resource.UID, want ...int64) 
 	}
 }
 
-func eventsBackwards(t *testing.T, s *store.Store) {
+func eventsBackwards(t *testing.T, s *storetest.Store) {
 	now := epoch
 	s.Now = func() time.Time { return now }
 	org, other := addGroup(t, s, "", "org"), addGroup(t, s, "", "other")
@@ -292,7 +293,7 @@ func eventsBackwards(t *testing.T, s *store.Store) {
 }
 
 // tailOfMany has writers commit and fail at once, and a tail that keeps up.
-func tailOfMany(t *testing.T, s *store.Store) {
+func tailOfMany(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	tail, err := s.Tail(t.Context(), 0)
 	must(t, err)
@@ -341,7 +342,7 @@ func tailOfMany(t *testing.T, s *store.Store) {
 
 // tailThatSkips passes over what nobody wants to see, and not over what somebody
 // does.
-func tailThatSkips(t *testing.T, s *store.Store) {
+func tailThatSkips(t *testing.T, s *storetest.Store) {
 	tail, err := s.Tail(t.Context(), 0)
 	must(t, err)
 	settle(t, tail)
@@ -479,7 +480,7 @@ func TestTailOfPostgres(t *testing.T) {
 
 // TestSubscribeAndDelete races what opposes.
 func TestSubscribeAndDelete(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		for range 20 {
 			g := addGroup(t, s, org.UID, string(org.UID.NewChild()[41:]))

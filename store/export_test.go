@@ -14,7 +14,7 @@ import (
 
 // Tamper runs a statement on the connection of SQLite's writer. No write may be
 // under way.
-func (s *Store) Tamper(t testing.TB, statement string) {
+func (s *DB) Tamper(t testing.TB, statement string) {
 	t.Helper()
 	if _, err := s.commit.(*grouped).on.conn.ExecContext(context.Background(), statement); err != nil {
 		t.Fatalf("%s: %v", statement, err)
@@ -23,7 +23,7 @@ func (s *Store) Tamper(t testing.TB, statement string) {
 
 // Occupy takes every connection there is for reads and writes on PostgreSQL, and
 // returns what gives them back.
-func (s *Store) Occupy(t testing.TB) (release func()) {
+func (s *DB) Occupy(t testing.TB) (release func()) {
 	t.Helper()
 	var all []*sql.Conn
 	for range postgresConns {
@@ -42,7 +42,7 @@ func (s *Store) Occupy(t testing.TB) (release func()) {
 
 // Together runs writes, at most 64, in one commit of SQLite's writer, and
 // returns their errors.
-func (s *Store) Together(ctx context.Context, writes []func() error) []error {
+func (s *DB) Together(ctx context.Context, writes []func() error) []error {
 	release := s.Hold(ctx)
 	errs := make([]error, len(writes))
 	var wg sync.WaitGroup
@@ -56,36 +56,36 @@ func (s *Store) Together(ctx context.Context, writes []func() error) []error {
 }
 
 // Hold keeps SQLite's writer busy until the function it returns is called.
-func (s *Store) Hold(ctx context.Context) (release func()) {
+func (s *DB) Hold(ctx context.Context) (release func()) {
 	enter, leave := make(chan struct{}), make(chan struct{})
 	go func() {
-		_ = s.commit.run(ctx, func(*tx) error { close(enter); <-leave; return nil })
+		_ = s.commit.run(ctx, func(*Tx) error { close(enter); <-leave; return nil })
 	}()
 	<-enter
 	return func() { close(leave) }
 }
 
 // AwaitWaiting returns when n writes wait for SQLite's writer.
-func (s *Store) AwaitWaiting(n int) {
+func (s *DB) AwaitWaiting(n int) {
 	for len(s.commit.(*grouped).queue) < n {
 		runtime.Gosched()
 	}
 }
 
 // WriteThen adds a group and then does as f does, in one write.
-func (s *Store) WriteThen(ctx context.Context, g resource.Group, f func() error) error {
-	return s.writeThen(ctx, g, func(*tx) error { return f() })
+func (s *DB) WriteThen(ctx context.Context, g resource.Group, f func() error) error {
+	return s.writeThen(ctx, g, func(*Tx) error { return f() })
 }
 
-func (s *Store) writeThen(ctx context.Context, g resource.Group, f func(*tx) error) error {
-	return s.write(ctx, func(t *tx) error {
-		_, err := t.exec(ctx, `
+func (s *DB) writeThen(ctx context.Context, g resource.Group, f func(*Tx) error) error {
+	return s.Write(ctx, func(t *Tx) error {
+		_, err := t.Exec(ctx, `
 			INSERT INTO groups (seg, uid, parent, a1, a2, a3, name, description, verified, kind, create_ms, update_ms)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, 0, 0, 0)`, append(place(g.UID), g.Name, false)...)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, '', $8, 0, 0, 0)`, append(TreeColumns(g.UID), g.Name, false)...)
 		if err != nil {
 			return err
 		}
-		if err := t.count(ctx, "groups", g.UID, 1); err != nil {
+		if err := t.Count(ctx, "groups", g.UID, 1); err != nil {
 			return err
 		}
 		return f(t)
@@ -94,14 +94,14 @@ func (s *Store) writeThen(ctx context.Context, g resource.Group, f func(*tx) err
 
 // LoadBindings adds n bindings in one write, without events, counters and
 // changes.
-func (s *Store) LoadBindings(ctx context.Context, n int, binding func(i int) resource.RoleBinding) error {
-	return s.write(ctx, func(t *tx) error {
+func (s *DB) LoadBindings(ctx context.Context, n int, binding func(i int) resource.RoleBinding) error {
+	return s.Write(ctx, func(t *Tx) error {
 		for i := range n {
 			b := binding(i)
-			if _, err := t.exec(ctx, `
+			if _, err := t.Exec(ctx, `
 				INSERT INTO role_bindings (seg, uid, parent, a1, a2, a3, identity, role, create_ms)
 				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-				append(place(b.UID), string(b.Identity), segment(b.Role), ms(b.CreateTime))...); err != nil {
+				append(TreeColumns(b.UID), string(b.Identity), Segment(b.Role), MS(b.CreateTime))...); err != nil {
 				return err
 			}
 		}
@@ -113,8 +113,8 @@ func (s *Store) LoadBindings(ctx context.Context, n int, binding func(i int) res
 const ChangesKept = changesKept
 
 // SkipChanges moves the revision on as n changes to a role would.
-func (s *Store) SkipChanges(ctx context.Context, n int) error {
-	return s.write(ctx, func(t *tx) error {
+func (s *DB) SkipChanges(ctx context.Context, n int) error {
+	return s.Write(ctx, func(t *Tx) error {
 		t.granted = make([]change, n)
 		for i := range t.granted {
 			t.granted[i].role = resource.OwnerRole
@@ -124,17 +124,17 @@ func (s *Store) SkipChanges(ctx context.Context, n int) error {
 }
 
 // CameThrough notes the provider an identity came through.
-func (s *Store) CameThrough(ctx context.Context, identity, provider resource.UID) error {
-	return s.write(ctx, func(t *tx) error {
-		_, err := t.exec(ctx, `UPDATE identities SET provider = $2 WHERE uid = $1`, string(identity), segment(provider))
+func (s *DB) CameThrough(ctx context.Context, identity, provider resource.UID) error {
+	return s.Write(ctx, func(t *Tx) error {
+		_, err := t.Exec(ctx, `UPDATE identities SET provider = $2 WHERE uid = $1`, string(identity), Segment(provider))
 		return err
 	})
 }
 
 // StrayCounters is how many counters there are of groups, providers and repos
 // that are not there.
-func (s *Store) StrayCounters(ctx context.Context) (n int, err error) {
-	err = s.row(ctx, `
+func (s *DB) StrayCounters(ctx context.Context) (n int, err error) {
+	err = s.Row(ctx, `
 		SELECT count(*) FROM counters
 		WHERE kind NOT IN ('advisory_shelves', 'advisory_names')
 		AND grp NOT IN (SELECT seg FROM groups UNION ALL SELECT seg FROM identity_providers UNION ALL SELECT seg FROM repos
@@ -143,7 +143,7 @@ func (s *Store) StrayCounters(ctx context.Context) (n int, err error) {
 }
 
 // Everything returns every row of every table.
-func (s *Store) Everything(ctx context.Context) (all []string, _ error) {
+func (s *DB) Everything(ctx context.Context) (all []string, _ error) {
 	tables := []string{"counters", "outbox", "revision", "grant_changes", "replicas", "settings", "signing_keys", "revocations", "access_requests",
 		"blobs", "repo_blobs", "manifests", "manifest_refs", "tag_history", "uploads", "registry_settings", "deployments",
 		"advisory_shelves", "advisory_eras", "advisory_names", "advisory_aliases", "advisory_texts",
@@ -159,7 +159,7 @@ func (s *Store) Everything(ctx context.Context) (all []string, _ error) {
 	return all, nil
 }
 
-func (s *Store) dump(ctx context.Context, table string) (all []string, _ error) {
+func (s *DB) dump(ctx context.Context, table string) (all []string, _ error) {
 	rows, err := s.read.QueryContext(ctx, `SELECT * FROM `+table)
 	if err != nil {
 		return nil, err
@@ -184,18 +184,18 @@ func (s *Store) dump(ctx context.Context, table string) (all []string, _ error) 
 
 // WriteLater adds a group and, with the commit, a counter that the database
 // refuses.
-func (s *Store) WriteLater(ctx context.Context, g resource.Group) error {
-	return s.writeThen(ctx, g, func(t *tx) error {
-		return t.later(ctx, refused)
+func (s *DB) WriteLater(ctx context.Context, g resource.Group) error {
+	return s.writeThen(ctx, g, func(t *Tx) error {
+		return t.Later(ctx, refused)
 	})
 }
 
 // WriteRegardless keeps a setting, takes no notice that the database refuses
 // what follows, and leaves nothing for the commit.
-func (s *Store) WriteRegardless(ctx context.Context) error {
-	return s.write(ctx, func(t *tx) error {
-		_, err := t.exec(ctx, `INSERT INTO settings (name, value) VALUES ('a', '')`)
-		_, _ = t.exec(ctx, refused)
+func (s *DB) WriteRegardless(ctx context.Context) error {
+	return s.Write(ctx, func(t *Tx) error {
+		_, err := t.Exec(ctx, `INSERT INTO settings (name, value) VALUES ('a', '')`)
+		_, _ = t.Exec(ctx, refused)
 		return err
 	})
 }
@@ -203,11 +203,11 @@ func (s *Store) WriteRegardless(ctx context.Context) error {
 const refused = `INSERT INTO counters (kind, grp, shard, n, children) VALUES (NULL, 1, 1, 1, 1)`
 
 // Busy is how many connections of the pool are in use.
-func (s *Store) Busy() int { return s.read.Stats().InUse }
+func (s *DB) Busy() int { return s.read.Stats().InUse }
 
 // Backend is the server's process behind the connection that is used next.
-func (s *Store) Backend(ctx context.Context) (pid int, err error) {
-	err = s.row(ctx, `SELECT pg_backend_pid()`, nil, &pid)
+func (s *DB) Backend(ctx context.Context) (pid int, err error) {
+	err = s.Row(ctx, `SELECT pg_backend_pid()`, nil, &pid)
 	return pid, err
 }
 
@@ -216,7 +216,7 @@ type OpenEvent struct{ on *sql.Tx }
 
 // OpenEvent begins a transaction that is about to record an event. It has its
 // place among transactions already.
-func (s *Store) OpenEvent(t testing.TB) *OpenEvent {
+func (s *DB) OpenEvent(t testing.TB) *OpenEvent {
 	t.Helper()
 	on, err := s.read.BeginTx(context.WithoutCancel(t.Context()), nil)
 	if err == nil {
@@ -251,5 +251,35 @@ func (o *OpenEvent) End(t testing.TB, commit bool) {
 	}
 }
 
-// SetEraSize makes eras begin after so many advisories.
-func SetEraSize(s *Store, n int64) { s.eraSize = n }
+// What plan_test.go needs of the list engine.
+
+// Kinds are the tables of resources.
+var Kinds = kinds
+
+// A Span is a part of the tree that one statement reads.
+type Span = span
+
+func Below(uid resource.UID) Span      { return span{below: uid} }
+func ChildrenOf(uid resource.UID) Span { return span{children: uid} }
+func OfSet(uids ...resource.UID) Span  { return span{set: uids} }
+
+// A TestCondition is an equality that a list is filtered by.
+type TestCondition struct {
+	Column string
+	Value  any
+	Flag   bool
+}
+
+func (q *Query) SetJoins(text string)                    { q.joins = text }
+func (q *Query) SetName(name string)                     { q.name = name }
+func (q *Query) SetClasses(classes ...resource.TagClass) { q.classes = classes }
+func (q *Query) SetWhere(c TestCondition) {
+	q.where = []Condition{{column: c.Column, value: c.Value, flag: c.Flag}}
+}
+func (q *Query) PlanPage(sp Span) string        { return q.page(sp) }
+func (q *Query) PlanTotal(sp Span) string       { return q.total(sp) }
+func (q *Query) PlanLateral(all []Span) string  { return q.lateral(all) }
+func (q *Query) PlanKeys(sp Span, n int) string { return q.keys(sp, n) }
+func (q *Query) PlanNeed() int                  { return q.need() }
+func (q *Query) PlanCounters(all []Span) string { return q.counters(all) }
+func (q *Query) PlanFetch(keys []int64) string  { return q.fetch(keys) }

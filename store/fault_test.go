@@ -17,11 +17,12 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 // fill inserts groups until one fails.
-func fill(t *testing.T, s *store.Store, parent resource.UID) (n int, err error) {
+func fill(t *testing.T, s *storetest.Store, parent resource.UID) (n int, err error) {
 	t.Helper()
 	for n = range 100_000 {
 		g := newGroup(parent, fmt.Sprintf("g%d", n))
@@ -131,7 +132,7 @@ func TestOneOfABatch(t *testing.T) {
 
 // TestPanic has a write panic after it has changed something.
 func TestPanic(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		func() {
 			defer func() { _ = recover() }() // PostgreSQL lets it pass, the connection returned
@@ -146,7 +147,7 @@ func TestPanic(t *testing.T) {
 }
 
 func TestCancelled(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -334,6 +335,6 @@ func TestClosed(t *testing.T) {
 	s, err := store.Open(t.Context(), storetest.SQLite(t))
 	must(t, err)
 	must(t, s.Close())
-	_, err = s.InsertGroup(t.Context(), newGroup("", "a"))
+	_, err = iamdb.New(s).InsertGroup(t.Context(), newGroup("", "a"))
 	wantFault(t, err, fault.Unavailable, fault.Resource{})
 }

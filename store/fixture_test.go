@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 var epoch = time.Date(2024, 5, 6, 7, 8, 9, 123e6, time.UTC)
@@ -35,7 +35,7 @@ func wantFault(t *testing.T, err error, code fault.Code, about fault.Resource) {
 }
 
 // addGroup inserts a group, under parent unless that is "".
-func addGroup(t *testing.T, s *store.Store, parent resource.UID, name string) resource.Group {
+func addGroup(t *testing.T, s *storetest.Store, parent resource.UID, name string) resource.Group {
 	t.Helper()
 	g, err := s.InsertGroup(t.Context(), newGroup(parent, name))
 	must(t, err)
@@ -57,7 +57,7 @@ func newIdentity(parent resource.UID, name string) resource.Identity {
 	}
 }
 
-func addIdentity(t *testing.T, s *store.Store, parent resource.UID, name string) resource.Identity {
+func addIdentity(t *testing.T, s *storetest.Store, parent resource.UID, name string) resource.Identity {
 	t.Helper()
 	i := newIdentity(parent, name)
 	must(t, s.InsertIdentity(t.Context(), i))
@@ -71,7 +71,7 @@ func newRole(parent resource.UID, name string) resource.Role {
 	}
 }
 
-func addRole(t *testing.T, s *store.Store, parent resource.UID, name string) resource.Role {
+func addRole(t *testing.T, s *storetest.Store, parent resource.UID, name string) resource.Role {
 	t.Helper()
 	r := newRole(parent, name)
 	must(t, s.InsertRole(t.Context(), r))
@@ -82,7 +82,7 @@ func newBinding(group, identity, role resource.UID) resource.RoleBinding {
 	return resource.RoleBinding{UID: group.NewChild(), Identity: identity, Role: role, CreateTime: epoch}
 }
 
-func addBinding(t *testing.T, s *store.Store, group, identity, role resource.UID) resource.RoleBinding {
+func addBinding(t *testing.T, s *storetest.Store, group, identity, role resource.UID) resource.RoleBinding {
 	t.Helper()
 	b := newBinding(group, identity, role)
 	_, err := s.InsertBinding(t.Context(), b)
@@ -99,7 +99,7 @@ func newProvider(parent, role resource.UID, name string) resource.IdentityProvid
 	return p
 }
 
-func addProvider(t *testing.T, s *store.Store, parent, role resource.UID, name string) resource.IdentityProvider {
+func addProvider(t *testing.T, s *storetest.Store, parent, role resource.UID, name string) resource.IdentityProvider {
 	t.Helper()
 	p := newProvider(parent, role, name)
 	must(t, s.InsertProvider(t.Context(), p))
@@ -112,7 +112,7 @@ func newAssociation(group resource.UID, name string) resource.AccountAssociation
 	}
 }
 
-func addAssociation(t *testing.T, s *store.Store, group resource.UID, name string) resource.AccountAssociation {
+func addAssociation(t *testing.T, s *storetest.Store, group resource.UID, name string) resource.AccountAssociation {
 	t.Helper()
 	a := newAssociation(group, name)
 	must(t, s.InsertAssociation(t.Context(), a))
@@ -125,7 +125,7 @@ func newInvite(group, role resource.UID) resource.GroupInvite {
 	}
 }
 
-func addInvite(t *testing.T, s *store.Store, group, role resource.UID) resource.GroupInvite {
+func addInvite(t *testing.T, s *storetest.Store, group, role resource.UID) resource.GroupInvite {
 	t.Helper()
 	i, err := s.InsertInvite(t.Context(), newInvite(group, role))
 	must(t, err)
@@ -138,7 +138,7 @@ func newMapping(provider, role resource.UID, external string) resource.ExternalG
 	}
 }
 
-func addMapping(t *testing.T, s *store.Store, provider, role resource.UID, external string) resource.ExternalGroupRoleMapping {
+func addMapping(t *testing.T, s *storetest.Store, provider, role resource.UID, external string) resource.ExternalGroupRoleMapping {
 	t.Helper()
 	m := newMapping(provider, role, external)
 	must(t, s.InsertMapping(t.Context(), m))
@@ -149,7 +149,7 @@ func addMapping(t *testing.T, s *store.Store, provider, role resource.UID, exter
 var ownerRole = resource.Role{UID: resource.OwnerRole, Name: "owner", Capabilities: resource.CapabilitySet("groups.list", "groups.delete")}
 
 // addOrganization inserts a root group with an owner.
-func addOrganization(t *testing.T, s *store.Store, name string, owner resource.UID) (resource.Group, resource.RoleBinding) {
+func addOrganization(t *testing.T, s *storetest.Store, name string, owner resource.UID) (resource.Group, resource.RoleBinding) {
 	t.Helper()
 	must(t, s.SetManagedRoles(t.Context(), []resource.Role{ownerRole}))
 	g := newGroup("", name)
@@ -161,7 +161,7 @@ func addOrganization(t *testing.T, s *store.Store, name string, owner resource.U
 
 // wantExact checks that every counter equals the rows it stands for, and that
 // none is left of what is gone.
-func wantExact(t *testing.T, s *store.Store) {
+func wantExact(t *testing.T, s *storetest.Store) {
 	t.Helper()
 	drifts, err := s.Drifts(t.Context())
 	must(t, err)
@@ -176,7 +176,7 @@ func wantExact(t *testing.T, s *store.Store) {
 }
 
 // events returns everything in the outbox.
-func events(t *testing.T, s *store.Store) []resource.Event {
+func events(t *testing.T, s *storetest.Store) []resource.Event {
 	t.Helper()
 	all, err := s.Events(t.Context(), 0, 1_000_000)
 	must(t, err)

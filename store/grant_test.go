@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -39,7 +39,7 @@ func BenchmarkGrants(b *testing.B) {
 	}
 	for b.Loop() {
 		n := 0
-		if _, err := s.Grants(ctx, func(store.Grant) { n++ }); err != nil || n != bindings {
+		if _, err := s.Grants(ctx, func(iamdb.Grant) { n++ }); err != nil || n != bindings {
 			b.Fatalf("%d grants, %v", n, err)
 		}
 	}

@@ -26,8 +26,8 @@ func TestWritesShareACommit(t *testing.T) {
 		var batch []*job
 		name := func(i int) string { return fmt.Sprintf("%04b %d", fails, i) }
 		for i := range writes {
-			batch = append(batch, &job{ctx: t.Context(), done: make(chan struct{}), f: func(tx *tx) error {
-				if _, err := tx.exec(context.Background(), `INSERT INTO settings (name, value) VALUES ($1, $2)`, name(i), []byte{1}); err != nil {
+			batch = append(batch, &job{ctx: t.Context(), done: make(chan struct{}), f: func(tx *Tx) error {
+				if _, err := tx.Exec(context.Background(), `INSERT INTO settings (name, value) VALUES ($1, $2)`, name(i), []byte{1}); err != nil {
 					return err
 				}
 				if fails&(1<<i) != 0 {
@@ -44,7 +44,7 @@ func TestWritesShareACommit(t *testing.T) {
 			if fails&(1<<i) != 0 {
 				want = 0
 			}
-			if err := s.row(t.Context(), `SELECT count(*) FROM settings WHERE name = $1`, []any{name(i)}, &rows); err != nil {
+			if err := s.Row(t.Context(), `SELECT count(*) FROM settings WHERE name = $1`, []any{name(i)}, &rows); err != nil {
 				t.Fatal(err)
 			}
 			if rows != want || errors.Is(j.err, refused) != (want == 0) {

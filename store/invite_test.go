@@ -9,9 +9,11 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
+	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
-func inviteKeeps(t *testing.T, s *store.Store) {
+func inviteKeeps(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	r := newRole(org.UID, "r")
 	r.Description = "a role"
@@ -39,7 +41,7 @@ func inviteKeeps(t *testing.T, s *store.Store) {
 	wantFault(t, err, fault.NotFound, fault.Resource{Type: "group invite", Name: string(i.UID)})
 }
 
-func inviteRole(t *testing.T, s *store.Store) {
+func inviteRole(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	none := org.UID.NewChild()
 	_, err := s.InsertInvite(t.Context(), newInvite(org.UID, none))
@@ -51,7 +53,7 @@ func inviteRole(t *testing.T, s *store.Store) {
 	must(t, s.DeleteRole(t.Context(), r.UID))
 }
 
-func inviteKey(t *testing.T, s *store.Store) {
+func inviteKey(t *testing.T, s *storetest.Store) {
 	org, other := addGroup(t, s, "", "org"), addGroup(t, s, "", "other")
 	r := addRole(t, s, org.UID, "r")
 	keyed := func(group resource.UID, key string) resource.UID {
@@ -73,10 +75,10 @@ func inviteKey(t *testing.T, s *store.Store) {
 
 // noDefaultOrder checks that the store chooses no order by itself, and takes
 // none that is not the kind's.
-func noDefaultOrder(t *testing.T, s *store.Store) {
+func noDefaultOrder(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	r := store.Reach{Under: []resource.UID{org.UID}}
-	h := store.Holding{Groups: r.Under, Roles: []resource.UID{resource.OwnerRole}}
+	h := iamdb.Holding{Groups: r.Under, Roles: []resource.UID{resource.OwnerRole}}
 	for _, field := range []string{"", "key_id", "t.uid"} {
 		p := page.Request{Size: 1, Order: page.Order{Field: field}}
 		_, providers := s.Providers(t.Context(), r, resource.Filter{}, p)

@@ -11,6 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
+	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 func newDenial(identity resource.UID, at time.Time, request string) resource.Denial {
@@ -20,7 +22,7 @@ func newDenial(identity resource.UID, at time.Time, request string) resource.Den
 	}
 }
 
-func denialsKept(t *testing.T, s *store.Store) {
+func denialsKept(t *testing.T, s *storetest.Store) {
 	now := epoch
 	s.Now = func() time.Time { return now }
 	org := addGroup(t, s, "", "org")
@@ -57,7 +59,7 @@ func denialsKept(t *testing.T, s *store.Store) {
 	}
 }
 
-func seenQuietly(t *testing.T, s *store.Store) {
+func seenQuietly(t *testing.T, s *storetest.Store) {
 	s.Now = func() time.Time { return epoch.Add(time.Hour) }
 	i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
 	before := len(events(t, s))
@@ -77,7 +79,7 @@ func seenQuietly(t *testing.T, s *store.Store) {
 	}
 }
 
-func issuerStates(t *testing.T, s *store.Store) {
+func issuerStates(t *testing.T, s *storetest.Store) {
 	now := epoch
 	s.Now = func() time.Time { return now }
 	org := addGroup(t, s, "", "org")
@@ -143,7 +145,7 @@ func issuerStates(t *testing.T, s *store.Store) {
 	}
 }
 
-func identitiesOfIssuer(t *testing.T, s *store.Store) {
+func identitiesOfIssuer(t *testing.T, s *storetest.Store) {
 	org, other := addGroup(t, s, "", "org"), addGroup(t, s, "", "other")
 	for range 3 {
 		addIdentity(t, s, org.UID, "i")
@@ -170,11 +172,11 @@ func identitiesOfIssuer(t *testing.T, s *store.Store) {
 	}
 }
 
-func newSigningKey(id string, at time.Time) store.SigningKey {
-	return store.SigningKey{ID: id, Algorithm: "ES256", Sealed: []byte("sealed " + id), CreateTime: at}
+func newSigningKey(id string, at time.Time) iamdb.SigningKey {
+	return iamdb.SigningKey{ID: id, Algorithm: "ES256", Sealed: []byte("sealed " + id), CreateTime: at}
 }
 
-func signingKeysRotate(t *testing.T, s *store.Store) {
+func signingKeysRotate(t *testing.T, s *storetest.Store) {
 	must(t, s.InsertFirstSigningKey(t.Context(), newSigningKey("one", epoch)))
 	revision, err := s.Revision(t.Context())
 	must(t, err)
@@ -191,7 +193,7 @@ func signingKeysRotate(t *testing.T, s *store.Store) {
 	wantFault(t, s.DropSigningKey(t.Context(), "two"), fault.NotFound, fault.Resource{Type: "signing key", Name: "two"})
 	got, err := s.SigningKeys(t.Context())
 	must(t, err)
-	if diff := cmp.Diff([]store.SigningKey{newSigningKey("three", epoch.Add(5*time.Second)), newSigningKey("one", epoch)}, got); diff != "" {
+	if diff := cmp.Diff([]iamdb.SigningKey{newSigningKey("three", epoch.Add(5*time.Second)), newSigningKey("one", epoch)}, got); diff != "" {
 		t.Error(diff)
 	}
 	if added, err := s.AddSigningKey(t.Context(), newSigningKey("behind", epoch.Add(-time.Hour)), "three"); err != nil || !added {
@@ -213,8 +215,8 @@ func signingKeysRotate(t *testing.T, s *store.Store) {
 }
 
 // issuerDuels are opposites of sessions, denials and keys.
-var issuerDuels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel{
-	"refresh twice": func(t *testing.T, s *store.Store, org resource.UID) duel {
+var issuerDuels = map[string]func(t *testing.T, s *storetest.Store, org resource.UID) duel{
+	"refresh twice": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		n := liveSession(t, s, addIdentity(t, s, org, "i").UID)
 		use := func(next string) func() error {
 			return func() error {
@@ -233,7 +235,7 @@ var issuerDuels = map[string]func(t *testing.T, s *store.Store, org resource.UID
 			return nil
 		}}
 	},
-	"refresh and end session": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"refresh and end session": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		n := liveSession(t, s, addIdentity(t, s, org, "i").UID)
 		return duel{
 			func() error {
@@ -244,7 +246,7 @@ var issuerDuels = map[string]func(t *testing.T, s *store.Store, org resource.UID
 			overSession(t, s, n.ID),
 		}
 	},
-	"refresh and delete identity": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"refresh and delete identity": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		i := addIdentity(t, s, org, "i")
 		n := liveSession(t, s, i.UID)
 		return duel{
@@ -256,7 +258,7 @@ var issuerDuels = map[string]func(t *testing.T, s *store.Store, org resource.UID
 			overSession(t, s, n.ID),
 		}
 	},
-	"start session and delete identity": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"start session and delete identity": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		i := addIdentity(t, s, org, "i")
 		n := newSession(i.UID, string(org.NewChild()))
 		n.ExpireTime = time.Now().Add(time.Hour)
@@ -271,7 +273,7 @@ var issuerDuels = map[string]func(t *testing.T, s *store.Store, org resource.UID
 			},
 		}
 	},
-	"deny and delete identity": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"deny and delete identity": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		i := addIdentity(t, s, org, "i")
 		return duel{
 			func() error {
@@ -287,7 +289,7 @@ var issuerDuels = map[string]func(t *testing.T, s *store.Store, org resource.UID
 			},
 		}
 	},
-	"rotate twice": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"rotate twice": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		first := newSigningKey("first", time.Now())
 		must(t, s.InsertFirstSigningKey(t.Context(), first))
 		all, err := s.SigningKeys(t.Context())
@@ -310,7 +312,7 @@ var issuerDuels = map[string]func(t *testing.T, s *store.Store, org resource.UID
 
 // liveSession starts a session that is good now, whose id is its first refresh
 // token.
-func liveSession(t *testing.T, s *store.Store, identity resource.UID) resource.Session {
+func liveSession(t *testing.T, s *storetest.Store, identity resource.UID) resource.Session {
 	t.Helper()
 	n := newSession(identity, string(identity))
 	n.CreateTime, n.ExpireTime = time.Now(), time.Now().Add(10*time.Hour)
@@ -320,7 +322,7 @@ func liveSession(t *testing.T, s *store.Store, identity resource.UID) resource.S
 
 // overSession says that the second of the two went through, and the session is
 // over for good.
-func overSession(t *testing.T, s *store.Store, id string) func(a, b error) error {
+func overSession(t *testing.T, s *storetest.Store, id string) func(a, b error) error {
 	return func(a, b error) error {
 		if b != nil || a != nil && !errors.Is(a, fault.Unauthenticated) {
 			return fmt.Errorf("errors = %v and %v", a, b)

@@ -22,15 +22,15 @@ import (
 // serves it.
 
 // A listing says how one kind of resource is listed.
-type listing[T any] struct {
-	kind    string            // its table, and its counters
-	columns string            // what scan reads; the table is t
-	joins   string            // what else it reads them from
-	self    bool              // what is listed are the groups themselves
-	holders string            // the table of what it is in, unless that is a group
-	orders  map[string]string // order_by field → column: the allow-list
-	scan    func(scanner) (T, error)
-	cursor  func(T, string) page.Cursor // the place of a row in the order of a column
+type Kind[T any] struct {
+	Table   string            // its table, and its counters
+	Columns string            // what scan reads; the table is t
+	Joins   string            // what else it reads them from
+	Self    bool              // what is listed are the groups themselves
+	Holders string            // the table of what it is in, unless that is a group
+	Orders  map[string]string // order_by field → column: the allow-list
+	Scan    func(Scanner) (T, error)
+	Cursor  func(T, string) page.Cursor // the place of a row in the order of a column
 }
 
 // levels is how deep a subtree may start and still have an index in the order
@@ -40,7 +40,7 @@ var levels = map[string]int{"name": 3, "create_ms": 3, "update_ms": 1}
 
 // A condition is an equality that a list is filtered by. There is an index
 // (column, uid) for it.
-type condition struct {
+type Condition struct {
 	column string
 	value  any
 	since  bool // it may also be more
@@ -48,7 +48,7 @@ type condition struct {
 }
 
 // list reads one page.
-func list[T any](ctx context.Context, s *Store, l *listing[T], r Reach, f resource.Filter, p page.Request) (page.Page[T], error) {
+func List[T any](ctx context.Context, s *DB, l *Kind[T], r Reach, f resource.Filter, p page.Request) (page.Page[T], error) {
 	var out page.Page[T]
 	if f.Group != "" {
 		if f.Place.ChildrenOf != "" && f.Place.ChildrenOf != f.Group {
@@ -56,21 +56,21 @@ func list[T any](ctx context.Context, s *Store, l *listing[T], r Reach, f resour
 		}
 		f.Place.ChildrenOf = f.Group
 	}
-	sc := visible(l.self, r, f.Place)
-	if sc.empty() {
+	sc := Visible(l.Self, r, f.Place)
+	if sc.Empty() {
 		return out, nil
 	}
-	col, ok := l.orders[p.Order.Field]
+	col, ok := l.Orders[p.Order.Field]
 	if !ok {
-		return out, fmt.Errorf("cannot list %s by %q", l.kind, p.Order.Field)
+		return out, fmt.Errorf("cannot list %s by %q", l.Table, p.Order.Field)
 	}
-	q := query{engine: s.engine, table: l.kind, columns: l.columns, joins: l.joins, col: col, name: f.Name, p: p}
+	q := Query{Engine: s.Engine, Table: l.Table, Columns: l.Columns, joins: l.Joins, Column: col, name: f.Name, Page: p}
 	q.filter(f)
 	if at := sc.named(r, f.Place); at != "" {
-		q.mention(at, "groups", l.holders)
+		q.mention(at, "groups", l.Holders)
 	}
-	if col == "uid" && sc.children != "" && !q.filtered() && (p.After == nil || resource.UID(p.After.UID).Parent() == sc.children) {
-		q.col = "seg" // of siblings, the segments have the order of the uids
+	if col == "uid" && sc.Children != "" && !q.filtered() && (p.After == nil || resource.UID(p.After.UID).Parent() == sc.Children) {
+		q.Column = "seg" // of siblings, the segments have the order of the uids
 	}
 	spans, err := s.spans(ctx, q, sc)
 	if err != nil {
@@ -89,62 +89,62 @@ func list[T any](ctx context.Context, s *Store, l *listing[T], r Reach, f resour
 	}
 	if len(out.Items) > p.Size {
 		out.Items = out.Items[:p.Size]
-		last := l.cursor(out.Items[p.Size-1], col)
+		last := l.Cursor(out.Items[p.Size-1], col)
 		out.Last = &last
 	}
 	return out, nil
 }
 
 // filter takes over the equalities of f.
-func (q *query) filter(f resource.Filter) {
+func (q *Query) filter(f resource.Filter) {
 	if f.Relationship != resource.RelationshipNone {
-		q.where = append(q.where, condition{column: "relationship", value: int64(f.Relationship)})
+		q.where = append(q.where, Condition{column: "relationship", value: int64(f.Relationship)})
 	}
 	if f.KeyID != "" {
-		q.where = append(q.where, condition{column: "key_id", value: f.KeyID})
+		q.where = append(q.where, Condition{column: "key_id", value: f.KeyID})
 	}
 	if f.Identity != "" {
-		q.where = append(q.where, condition{column: "identity", value: string(f.Identity)})
+		q.where = append(q.where, Condition{column: "identity", value: string(f.Identity)})
 	}
 	if f.Role != "" {
-		q.where = append(q.where, condition{column: "role", value: segment(f.Role)})
+		q.where = append(q.where, Condition{column: "role", value: Segment(f.Role)})
 		q.mention(f.Role, "roles")
 	}
 	if f.Digest != "" {
-		q.where = append(q.where, condition{column: "digest", value: f.Digest})
+		q.where = append(q.where, Condition{column: "digest", value: f.Digest})
 	}
 	if !f.UpdatedSince.IsZero() {
-		q.where = append(q.where, condition{column: "update_ms", value: ms(f.UpdatedSince), since: true})
+		q.where = append(q.where, Condition{column: "update_ms", value: MS(f.UpdatedSince), since: true})
 	}
 	if f.Deprecated {
-		q.where = append(q.where, condition{column: "deprecated", flag: true})
+		q.where = append(q.where, Condition{column: "deprecated", flag: true})
 	}
 	q.classes, q.way = f.Classes, f.Direction
 }
 
 // read returns the rows of a page, and one more if there is one.
-func read[T any](ctx context.Context, s *Store, l *listing[T], q query, spans []span) (items []T, err error) {
-	each := func(row scanner) (bool, error) {
-		v, err := l.scan(row)
+func read[T any](ctx context.Context, s *DB, l *Kind[T], q Query, spans []span) (items []T, err error) {
+	each := func(row Scanner) (bool, error) {
+		v, err := l.Scan(row)
 		items = append(items, v)
-		return len(items) > q.p.Size, err
+		return len(items) > q.Page.Size, err
 	}
 	switch {
 	case len(spans) == 0:
 	case len(spans) == 1:
 		text := q.page(spans[0])
-		err = s.rows(ctx, text, q.args, each)
-	case s.engine.shared:
+		err = s.Rows(ctx, text, q.Args, each)
+	case s.Engine.Postgres:
 		text := q.lateral(spans)
-		err = s.rows(ctx, text, q.args, each)
+		err = s.Rows(ctx, text, q.Args, each)
 	default:
-		err = s.steady(ctx, func(rows reader) error {
+		err = s.Snapshot(ctx, func(rows Reader) error {
 			segs, err := merge(ctx, rows, q, spans)
 			if err != nil || len(segs) == 0 {
 				return err
 			}
 			text := q.fetch(segs)
-			return rows(ctx, text, q.args, each)
+			return rows(ctx, text, q.Args, each)
 		})
 	}
 	return items, err
@@ -159,22 +159,22 @@ type span struct {
 
 // spans returns the parts of a scope that are not empty, in the order of their
 // uids, with their sizes.
-func (s *Store) spans(ctx context.Context, q query, sc scope) ([]span, error) {
+func (s *DB) spans(ctx context.Context, q Query, sc Scope) ([]span, error) {
 	var all []span
-	for _, uid := range sc.below {
+	for _, uid := range sc.Below {
 		all = append(all, span{below: uid})
 	}
-	if sc.children != "" {
-		all = append(all, span{children: sc.children})
+	if sc.Children != "" {
+		all = append(all, span{children: sc.Children})
 	}
 	if err := s.size(ctx, q, all); err != nil {
 		return nil, err
 	}
-	if len(sc.rows) > 0 {
-		sp := span{set: sc.rows}
+	if len(sc.Rows) > 0 {
+		sp := span{set: sc.Rows}
 		q := q
 		text := q.total(sp)
-		if err := s.row(ctx, text, q.args, &sp.rows); err != nil {
+		if err := s.Row(ctx, text, q.Args, &sp.rows); err != nil {
 			return nil, err
 		}
 		all = append(all, sp)
@@ -184,12 +184,12 @@ func (s *Store) spans(ctx context.Context, q query, sc scope) ([]span, error) {
 
 // size fills in how many rows each span has: from its counter, or, for a list
 // with filters, by counting the entries of an index.
-func (s *Store) size(ctx context.Context, q query, spans []span) error {
+func (s *DB) size(ctx context.Context, q Query, spans []span) error {
 	if q.filtered() {
 		for i := range spans {
 			q := q
 			text := q.total(spans[i])
-			if err := s.row(ctx, text, q.args, &spans[i].rows); err != nil {
+			if err := s.Row(ctx, text, q.Args, &spans[i].rows); err != nil {
 				return err
 			}
 		}
@@ -199,7 +199,7 @@ func (s *Store) size(ctx context.Context, q query, spans []span) error {
 		return nil
 	}
 	text := q.counters(spans)
-	return s.rows(ctx, text, q.args, func(row scanner) (bool, error) {
+	return s.Rows(ctx, text, q.Args, func(row Scanner) (bool, error) {
 		var i int
 		var n int64
 		err := row.Scan(&i, &n)
@@ -211,15 +211,15 @@ func (s *Store) size(ctx context.Context, q query, spans []span) error {
 // ahead drops the spans a page in uid order cannot come from: the spans are in
 // that order themselves, and their sizes are known. all is false if it dropped
 // some for their sizes alone.
-func (q *query) ahead(spans []span) (out []span, all bool) {
-	if q.col != "uid" || len(spans) < 2 {
+func (q *Query) ahead(spans []span) (out []span, all bool) {
+	if q.Column != "uid" || len(spans) < 2 {
 		return spans, true
 	}
 	all = true
 	left := int64(q.need())
 	for i := range spans {
 		sp := spans[i]
-		if q.p.Order.Desc {
+		if q.Page.Order.Desc {
 			sp = spans[len(spans)-1-i]
 		}
 		if sp.below == "" { // a set can be anywhere
@@ -233,7 +233,7 @@ func (q *query) ahead(spans []span) (out []span, all bool) {
 			all = false
 			continue
 		}
-		if c := q.p.After; c == nil || !sp.below.Covers(resource.UID(c.UID)) {
+		if c := q.Page.After; c == nil || !sp.below.Covers(resource.UID(c.UID)) {
 			left -= sp.rows // with the cursor inside, nobody knows how much is left
 		}
 		out = append(out, sp)
@@ -242,12 +242,12 @@ func (q *query) ahead(spans []span) (out []span, all bool) {
 }
 
 // passed tells whether a subtree lies before the cursor as a whole.
-func (q *query) passed(uid resource.UID) bool {
-	c := q.p.After
+func (q *Query) passed(uid resource.UID) bool {
+	c := q.Page.After
 	if c == nil {
 		return false
 	}
-	if q.p.Order.Desc {
+	if q.Page.Order.Desc {
 		return string(uid) >= c.UID
 	}
 	return string(uid)+"0" <= c.UID
@@ -263,9 +263,9 @@ type key struct {
 // merge returns the segments of a page's rows from several spans, in order. It
 // walks one index range for each, as far as its rows still count: in SQLite
 // that costs little more than the rows.
-func merge(ctx context.Context, rows reader, q query, spans []span) ([]int64, error) {
+func merge(ctx context.Context, rows Reader, q Query, spans []span) ([]int64, error) {
 	order := q.compare
-	if q.p.Order.Desc {
+	if q.Page.Order.Desc {
 		order = func(a, b key) int { return q.compare(b, a) }
 	}
 	need := q.need()
@@ -274,7 +274,7 @@ func merge(ctx context.Context, rows reader, q query, spans []span) ([]int64, er
 		q := q
 		text := q.keys(sp, need)
 		var got []key
-		err := rows(ctx, text, q.args, func(row scanner) (bool, error) {
+		err := rows(ctx, text, q.Args, func(row Scanner) (bool, error) {
 			var k key
 			into := any(&k.num)
 			if q.textual() {
@@ -295,7 +295,7 @@ func merge(ctx context.Context, rows reader, q query, spans []span) ([]int64, er
 		best = mergeKeys(best, got, need, order)
 	}
 	var segs []int64
-	for _, k := range best[min(q.p.Skip, len(best)):] {
+	for _, k := range best[min(q.Page.Skip, len(best)):] {
 		segs = append(segs, k.seg)
 	}
 	return segs, nil
@@ -315,14 +315,20 @@ func mergeKeys(a, b []key, n int, order func(a, b key) int) []key {
 }
 
 // compare orders keys as the database does.
-func (q *query) compare(a, b key) int {
+func (q *Query) compare(a, b key) int {
 	return cmp.Or(cmp.Compare(a.text, b.text), cmp.Compare(a.num, b.num), cmp.Compare(a.seg, b.seg))
 }
 
 // textual tells whether the sort column is text.
-func (q *query) textual() bool { return q.col == "uid" || q.col == "name" }
+func (q *Query) textual() bool { return q.Column == "uid" || q.Column == "name" }
 
 // need is how many rows, in order, decide the page.
-func (q *query) need() int { return q.p.Skip + q.p.Size + 1 }
+func (q *Query) need() int { return q.Page.Skip + q.Page.Size + 1 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
+
+// A Listing names what lists of a kind read, for the tests of their plans.
+type Listing struct{ Table, Columns, Joins string }
+
+// Listing returns what lists of a kind read.
+func (k *Kind[T]) Listing() Listing { return Listing{k.Table, k.Columns, k.Joins} }

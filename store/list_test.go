@@ -59,7 +59,7 @@ func reduced[T any](list func(context.Context, store.Reach, resource.Filter, pag
 // with names and times that tie.
 type forest struct {
 	r                                   *rand.Rand
-	s                                   *store.Store
+	s                                   *storetest.Store
 	groups, identities, roles, bindings *kind
 
 	providers, associations, invites, mappings *kind
@@ -69,7 +69,7 @@ type forest struct {
 	size                                int
 }
 
-func grow(t *testing.T, s *store.Store, r *rand.Rand, size int) *forest {
+func grow(t *testing.T, s *storetest.Store, r *rand.Rand, size int) *forest {
 	full := []string{"uid", "name", "create_time", "update_time"}
 	f := &forest{
 		r: r, s: s, size: size,
@@ -429,7 +429,7 @@ func (k *kind) brute(r store.Reach, f resource.Filter, p page.Request) (want ans
 // brute-force answer.
 func TestEveryShape(t *testing.T) {
 	const requests = 1000
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		f := grow(t, s, rand.New(rand.NewPCG(seed, 0)), 400)
@@ -466,7 +466,7 @@ func (k *kind) walk(t *testing.T, r store.Reach, f resource.Filter, p page.Reque
 // there throughout is seen exactly once.
 func TestCursorsHold(t *testing.T) {
 	const rounds, writers = 1, 2
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		var folders []resource.UID
 		stays := map[resource.UID]int{}
@@ -509,7 +509,7 @@ var groupOrders = []page.Order{
 }
 
 // walkAll counts how often each group is seen.
-func walkAll(t *testing.T, s *store.Store, r store.Reach, p page.Request) map[resource.UID]int {
+func walkAll(t *testing.T, s *storetest.Store, r store.Reach, p page.Request) map[resource.UID]int {
 	t.Helper()
 	seen := map[resource.UID]int{}
 	for {
@@ -526,7 +526,7 @@ func walkAll(t *testing.T, s *store.Store, r store.Reach, p page.Request) map[re
 }
 
 // churn inserts, renames and deletes groups until ctx ends.
-func churn(ctx context.Context, t *testing.T, s *store.Store, folders []resource.UID, writer int) {
+func churn(ctx context.Context, t *testing.T, s *storetest.Store, folders []resource.UID, writer int) {
 	const most = 12
 	var mine []resource.UID
 	whole := context.WithoutCancel(ctx)

@@ -8,10 +8,10 @@ import (
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
-func mappingOnce(t *testing.T, s *store.Store) {
+func mappingOnce(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	r, q := addRole(t, s, org.UID, "r"), addRole(t, s, org.UID, "q")
 	p, o := addProvider(t, s, org.UID, r.UID, "p"), addProvider(t, s, org.UID, r.UID, "o")
@@ -26,7 +26,7 @@ func mappingOnce(t *testing.T, s *store.Store) {
 	addMapping(t, s, p.UID, r.UID, "m")
 }
 
-func mappingRole(t *testing.T, s *store.Store) {
+func mappingRole(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	p := addProvider(t, s, org.UID, addRole(t, s, org.UID, "r").UID, "p")
 	none := org.UID.NewChild()
@@ -35,7 +35,7 @@ func mappingRole(t *testing.T, s *store.Store) {
 		fault.Resource{Type: "identity provider", Name: string(org.UID)})
 }
 
-func mappingBatch(t *testing.T, s *store.Store) {
+func mappingBatch(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	r := addRole(t, s, org.UID, "r")
 	p := addProvider(t, s, org.UID, r.UID, "p")
@@ -63,7 +63,7 @@ func mappingBatch(t *testing.T, s *store.Store) {
 	}
 }
 
-func mappingBatchElsewhere(t *testing.T, s *store.Store) {
+func mappingBatchElsewhere(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	r := addRole(t, s, org.UID, "r")
 	p, o := addProvider(t, s, org.UID, r.UID, "p"), addProvider(t, s, org.UID, r.UID, "o")

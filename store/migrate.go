@@ -17,7 +17,7 @@ var schemas embed.FS
 // numbered by its name, and never changes once it was released. A schema with
 // migrations of a later program is refused: this one would not keep what they
 // promise.
-func (s *Store) migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, more ...goose.ProviderOption) error {
+func (s *DB) migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, more ...goose.ProviderOption) error {
 	files, err := schemas.ReadDir("schema")
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
@@ -33,7 +33,7 @@ func (s *Store) migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, 
 			return fmt.Errorf("migrate: %w", err)
 		}
 		up := func(ctx context.Context, tx *sql.Tx) error {
-			_, err := tx.ExecContext(ctx, s.engine.schema(string(text)))
+			_, err := tx.ExecContext(ctx, s.Engine.schema(string(text)))
 			return err
 		}
 		migrations = append(migrations, goose.NewGoMigration(version, &goose.GoFunc{RunTx: up}, nil))

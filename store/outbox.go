@@ -12,23 +12,23 @@ import (
 
 // emit appends an event; it leaves with the transaction or not at all. before
 // and after are what the change was made to, nil where there was nothing.
-func (t *tx) emit(ctx context.Context, kind resource.EventType, subject, group resource.UID, before, after any) error {
-	row, err := t.event(ctx, kind, subject, group, before, after)
+func (t *Tx) Emit(ctx context.Context, kind resource.EventType, subject, group resource.UID, before, after any) error {
+	row, err := t.Event(ctx, kind, subject, group, before, after)
 	if err != nil {
 		return err
 	}
-	return t.emitAll(ctx, [][]any{row})
+	return t.EmitAll(ctx, [][]any{row})
 }
 
 const outboxInsert = `INSERT INTO outbox (id, type, subject, grp, actor, before_json, after_json, at_ms)`
 
 // emitAll appends events in their order. On PostgreSQL they go with the commit.
-func (t *tx) emitAll(ctx context.Context, events [][]any) error {
-	if t.s.engine.shared {
+func (t *Tx) EmitAll(ctx context.Context, events [][]any) error {
+	if t.DB.Engine.Postgres {
 		t.events = append(t.events, events...)
 		return nil
 	}
-	return t.insert(ctx, outboxInsert, events, "")
+	return t.InsertRows(ctx, outboxInsert, events, "")
 }
 
 // outboxed is the statement that writes events, in their order.
@@ -52,26 +52,26 @@ func outboxed(events [][]any) deferred {
 }
 
 // event is the row of an event, in the order of outboxInsert.
-func (t *tx) event(ctx context.Context, kind resource.EventType, subject, group resource.UID, before, after any) ([]any, error) {
-	actor, err := encode(resource.ActorFrom(ctx))
+func (t *Tx) Event(ctx context.Context, kind resource.EventType, subject, group resource.UID, before, after any) ([]any, error) {
+	actor, err := Encode(resource.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
-	b, err := encode(before)
+	b, err := Encode(before)
 	if err != nil {
 		return nil, err
 	}
-	a, err := encode(after)
+	a, err := Encode(after)
 	if err != nil {
 		return nil, err
 	}
 	if group == "" {
 		group = "/"
 	}
-	return []any{rand.Text(), string(kind), string(subject), string(group), actor, b, a, ms(t.s.now())}, nil
+	return []any{rand.Text(), string(kind), string(subject), string(group), actor, b, a, MS(t.DB.Time())}, nil
 }
 
-func encode(v any) (string, error) {
+func Encode(v any) (string, error) {
 	if v == nil {
 		return "", nil
 	}
@@ -87,7 +87,7 @@ const eventColumns = `seq, id, type, subject, grp, actor, at_ms, before_json, af
 // Events returns up to n events that follow the one numbered after. Of changes
 // that are made at the same time, one may yet come to stand before another that
 // is here: see Tail.
-func (s *Store) Events(ctx context.Context, after int64, n int) ([]resource.Event, error) {
+func (s *DB) Events(ctx context.Context, after int64, n int) ([]resource.Event, error) {
 	return s.events(ctx, `SELECT `+eventColumns+` FROM outbox WHERE seq > $1 ORDER BY seq LIMIT $2`, after, n)
 }
 
@@ -95,8 +95,8 @@ func (s *Store) Events(ctx context.Context, after int64, n int) ([]resource.Even
 // that come before the one numbered before, newest first; of no group, those of
 // all. It looks at no more than the reach events before that one, and returns
 // where it stopped looking: 0 if nothing is left.
-func (s *Store) EventsBefore(ctx context.Context, group resource.UID, before int64, n, reach int) (all []resource.Event, stopped int64, _ error) {
-	err := s.row(ctx, `SELECT coalesce(min(seq), 0) FROM (SELECT seq FROM outbox WHERE seq < $1 ORDER BY seq DESC LIMIT $2) AS t`,
+func (s *DB) EventsBefore(ctx context.Context, group resource.UID, before int64, n, reach int) (all []resource.Event, stopped int64, _ error) {
+	err := s.Row(ctx, `SELECT coalesce(min(seq), 0) FROM (SELECT seq FROM outbox WHERE seq < $1 ORDER BY seq DESC LIMIT $2) AS t`,
 		[]any{before, reach}, &stopped)
 	if err != nil || stopped == 0 {
 		return nil, 0, err
@@ -120,16 +120,16 @@ func (s *Store) EventsBefore(ctx context.Context, group resource.UID, before int
 // EventNumber returns the number of the first event that was recorded at that
 // time or later, as near as the clocks of replicas agree; of none, the number
 // that follows the last.
-func (s *Store) EventNumber(ctx context.Context, at time.Time) (int64, error) {
+func (s *DB) EventNumber(ctx context.Context, at time.Time) (int64, error) {
 	var low, high int64 // every event before low is older; high is not
-	err := s.row(ctx, `SELECT (SELECT coalesce(min(seq), 1) FROM outbox), (SELECT coalesce(max(seq), 0) + 1 FROM outbox)`, nil, &low, &high)
+	err := s.Row(ctx, `SELECT (SELECT coalesce(min(seq), 1) FROM outbox), (SELECT coalesce(max(seq), 0) + 1 FROM outbox)`, nil, &low, &high)
 	for err == nil && low < high {
 		middle := low + (high-low)/2
 		var seq, when int64
-		if err = s.row(ctx, `SELECT seq, at_ms FROM outbox WHERE seq >= $1 ORDER BY seq LIMIT 1`, []any{middle}, &seq, &when); err != nil {
+		if err = s.Row(ctx, `SELECT seq, at_ms FROM outbox WHERE seq >= $1 ORDER BY seq LIMIT 1`, []any{middle}, &seq, &when); err != nil {
 			break
 		}
-		if when < ms(at) {
+		if when < MS(at) {
 			low = seq + 1
 		} else {
 			high = middle
@@ -140,24 +140,24 @@ func (s *Store) EventNumber(ctx context.Context, at time.Time) (int64, error) {
 
 // PruneEvents removes up to n of the oldest events if they are older than
 // before, and reports how many.
-func (s *Store) PruneEvents(ctx context.Context, before time.Time, n int) (gone int, _ error) {
-	err := s.write(ctx, func(t *tx) error {
-		rows, err := t.exec(ctx, `DELETE FROM outbox WHERE seq IN (SELECT seq FROM outbox ORDER BY seq LIMIT $2) AND at_ms < $1`, ms(before), n)
+func (s *DB) PruneEvents(ctx context.Context, before time.Time, n int) (gone int, _ error) {
+	err := s.Write(ctx, func(t *Tx) error {
+		rows, err := t.Exec(ctx, `DELETE FROM outbox WHERE seq IN (SELECT seq FROM outbox ORDER BY seq LIMIT $2) AND at_ms < $1`, MS(before), n)
 		gone = int(rows)
 		return err
 	})
 	return gone, err
 }
 
-func (s *Store) events(ctx context.Context, text string, args ...any) (all []resource.Event, _ error) {
-	err := s.rows(ctx, text, args, func(row scanner) (bool, error) {
+func (s *DB) events(ctx context.Context, text string, args ...any) (all []resource.Event, _ error) {
+	err := s.Rows(ctx, text, args, func(row Scanner) (bool, error) {
 		var e resource.Event
 		var actor, before, after string
 		var at int64
 		if err := row.Scan(&e.Seq, &e.ID, &e.Type, &e.Subject, &e.Group, &actor, &at, &before, &after); err != nil {
 			return false, err
 		}
-		e.Time, e.Before, e.After = fromMS(at), []byte(before), []byte(after)
+		e.Time, e.Before, e.After = FromMS(at), []byte(before), []byte(after)
 		all = append(all, e)
 		return false, json.Unmarshal([]byte(actor), &all[len(all)-1].Actor)
 	})
@@ -172,7 +172,7 @@ func (s *Store) events(ctx context.Context, text string, args ...any) (all []res
 // undone. So the numbers a tail finds missing make it wait until every
 // transaction that was under way then is over.
 type Tail struct {
-	s     *Store
+	s     *DB
 	at    int64 // every event up to this one has been returned, or is older than the tail
 	sure  int64 // no number up to this can appear any more
 	seen  int64 // what sure becomes
@@ -181,17 +181,17 @@ type Tail struct {
 
 // Tail returns a tail of the events that follow the one numbered after. It
 // returns none until those up to that one are all there.
-func (s *Store) Tail(ctx context.Context, after int64) (*Tail, error) {
+func (s *DB) Tail(ctx context.Context, after int64) (*Tail, error) {
 	t := &Tail{s: s, at: after, sure: after}
-	if !s.engine.shared {
+	if !s.Engine.Postgres {
 		return t, nil
 	}
 	return t, t.await(ctx, after)
 }
 
 // LastEvent returns the number of the newest event there is to see, or 0.
-func (s *Store) LastEvent(ctx context.Context) (n int64, err error) {
-	err = s.row(ctx, `SELECT coalesce(max(seq), 0) FROM outbox`, nil, &n)
+func (s *DB) LastEvent(ctx context.Context) (n int64, err error) {
+	err = s.Row(ctx, `SELECT coalesce(max(seq), 0) FROM outbox`, nil, &n)
 	return n, err
 }
 
@@ -218,7 +218,7 @@ func (t *Tail) Next(ctx context.Context, n int) ([]resource.Event, error) {
 		return nil, err
 	}
 	whole := len(all)
-	if t.s.engine.shared {
+	if t.s.Engine.Postgres {
 		whole = t.whole(all)
 	}
 	if whole > 0 {
@@ -238,12 +238,12 @@ func (t *Tail) Skip(ctx context.Context, n int, unless resource.EventType) (skip
 		return 0, err == nil, err
 	}
 	var last, kept int64
-	err = t.s.row(ctx, `SELECT count(*), coalesce(max(e.seq), 0), coalesce(sum(CASE WHEN e.type = $3 THEN 1 ELSE 0 END), 0)
+	err = t.s.Row(ctx, `SELECT count(*), coalesce(max(e.seq), 0), coalesce(sum(CASE WHEN e.type = $3 THEN 1 ELSE 0 END), 0)
 		FROM (SELECT seq, type FROM outbox WHERE seq > $1 ORDER BY seq LIMIT $2) AS e`, []any{t.at, n, string(unless)}, &skipped, &last, &kept)
 	if err != nil || skipped == 0 {
 		return 0, err == nil, err
 	}
-	if kept > 0 || t.s.engine.shared && last-t.at != int64(skipped) {
+	if kept > 0 || t.s.Engine.Postgres && last-t.at != int64(skipped) {
 		return 0, false, nil
 	}
 	t.at = last
@@ -267,13 +267,13 @@ func (t *Tail) whole(all []resource.Event) int {
 // that is under way.
 func (t *Tail) await(ctx context.Context, seen int64) error {
 	t.seen = seen
-	return t.s.row(ctx, `SELECT CAST(CAST(pg_current_xact_id() AS TEXT) AS BIGINT)`, nil, &t.bound)
+	return t.s.Row(ctx, `SELECT CAST(CAST(pg_current_xact_id() AS TEXT) AS BIGINT)`, nil, &t.bound)
 }
 
 // look tells whether the wait is over.
 func (t *Tail) look(ctx context.Context) error {
 	var oldest int64
-	err := t.s.row(ctx, `SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT)`, nil, &oldest)
+	err := t.s.Row(ctx, `SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT)`, nil, &oldest)
 	if err == nil && oldest > t.bound {
 		t.sure, t.bound = t.seen, 0
 	}

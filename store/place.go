@@ -10,14 +10,14 @@ import (
 
 // place returns the columns every resource starts with: seg, uid, parent, a1,
 // a2, a3.
-func place(uid resource.UID) []any {
-	out := []any{segment(uid), string(uid), nil}
+func TreeColumns(uid resource.UID) []any {
+	out := []any{Segment(uid), string(uid), nil}
 	if p := uid.Parent(); p != "" {
-		out[2] = segment(p)
+		out[2] = Segment(p)
 	}
 	for d := 1; d <= 3; d++ {
 		if d < uid.Depth() {
-			out = append(out, segment(uid.Ancestor(d)))
+			out = append(out, Segment(uid.Ancestor(d)))
 		} else {
 			out = append(out, nil)
 		}
@@ -27,12 +27,12 @@ func place(uid resource.UID) []any {
 
 // segment is the last segment of a uid as a number that sorts as its digits do:
 // a database has signed numbers only, so the first bit is turned over.
-func segment(uid resource.UID) int64 { return uid.Segment() ^ math.MinInt64 }
+func Segment(uid resource.UID) int64 { return uid.Segment() ^ math.MinInt64 }
 
 // inserted turns the refusal of an insert or update into a fault: another of
 // the same name, or a parent that is not there.
-func (s *Store) inserted(err error, kind, name string, uid resource.UID) error {
-	switch s.engine.failure(err) {
+func (s *DB) Inserted(err error, kind, name string, uid resource.UID) error {
+	switch s.Engine.failure(err) {
 	case notOne:
 		f := fault.Exists(kind, name)
 		f.Cause = err
@@ -48,11 +48,29 @@ func (s *Store) inserted(err error, kind, name string, uid resource.UID) error {
 // mustExist holds the group until the commit. It returns fault.NotFound if there
 // is none: a foreign key knows a parent by its segment, and a uid with the
 // wrong segments above it must not pass.
-func (t *tx) mustExist(ctx context.Context, group resource.UID) error {
+func (t *Tx) MustExist(ctx context.Context, group resource.UID) error {
 	if group == "" {
 		return nil
 	}
 	var one int
-	err := t.row(ctx, `SELECT 1 FROM groups AS t WHERE t.uid = $1`+t.s.engine.hold, []any{string(group)}, &one)
-	return missing(err, "group", group)
+	err := t.Row(ctx, `SELECT 1 FROM groups AS t WHERE t.uid = $1`+t.DB.Engine.Hold, []any{string(group)}, &one)
+	return Missing(err, "group", group)
+}
+
+// Duplicate reports whether a unique index has refused a statement.
+func (s *DB) Duplicate(err error) bool { return s.Engine.failure(err) == notOne }
+
+// Dangling reports whether a foreign key has refused a statement.
+func (s *DB) Dangling(err error) bool { return s.Engine.failure(err) == dangling }
+
+// GroupNames returns the names of groups. It returns fault.NotFound if one of them
+// is not there.
+func (s *DB) GroupNames(ctx context.Context, groups []resource.UID) ([]string, error) {
+	names := make([]string, len(groups))
+	for i, uid := range groups {
+		if err := s.Row(ctx, `SELECT name FROM groups WHERE uid = $1`, []any{string(uid)}, &names[i]); err != nil {
+			return nil, Missing(err, "group", uid)
+		}
+	}
+	return names, nil
 }

@@ -22,21 +22,21 @@ import (
 
 const postgresConns = 32
 
-var postgresEngine = engine{
-	shared:  true,
-	lock:    " FOR NO KEY UPDATE OF t",
-	lockKey: " FOR UPDATE OF t",
-	hold:    " FOR KEY SHARE OF t",
-	schema:  postgresSchema,
-	failure: postgresFailure,
-	param:   func(n int) string { return "$" + itoa(n) },
-	clock:   `CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)`,
-	each: func(q *query, values any) string {
+var postgresEngine = Engine{
+	Postgres: true,
+	Lock:     " FOR NO KEY UPDATE OF t",
+	LockKey:  " FOR UPDATE OF t",
+	Hold:     " FOR KEY SHARE OF t",
+	schema:   postgresSchema,
+	failure:  postgresFailure,
+	Param:    func(n int) string { return "$" + itoa(n) },
+	Clock:    `CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)`,
+	Each: func(q *Query, values any) string {
 		kind := "text"
 		if _, ok := values.([]int64); ok {
 			kind = "bigint"
 		}
-		return `(SELECT i - 1 AS i, v FROM unnest(` + q.arg(values) + `::` + kind + `[]) WITH ORDINALITY AS u (v, i))`
+		return `(SELECT i - 1 AS i, v FROM unnest(` + q.Arg(values) + `::` + kind + `[]) WITH ORDINALITY AS u (v, i))`
 	},
 }
 
@@ -59,8 +59,8 @@ var settings = map[string]string{
 }
 
 // openPostgres connects to the server at address.
-func (s *Store) openPostgres(ctx context.Context, address string) error {
-	s.engine = postgresEngine
+func (s *DB) openPostgres(ctx context.Context, address string) error {
+	s.Engine = postgresEngine
 	cfg, err := pgx.ParseConfig(address)
 	if err != nil {
 		return errors.New("database: not a PostgreSQL address") // the error would quote the password
@@ -89,7 +89,7 @@ func (s *Store) openPostgres(ctx context.Context, address string) error {
 // pooled commits each write by itself: PostgreSQL shares the disk's syncs among
 // concurrent commits already.
 type pooled struct {
-	s    *Store
+	s    *DB
 	free chan int // shards of counters that no write of this process has
 }
 
@@ -98,7 +98,7 @@ type pooled struct {
 // has synced. A reader adds them up.
 const counterShards = 16
 
-func newPooled(s *Store) *pooled {
+func newPooled(s *DB) *pooled {
 	p := &pooled{s: s, free: make(chan int, counterShards)}
 	for i := range counterShards {
 		p.free <- i
@@ -118,8 +118,8 @@ func (p *pooled) shard() (shard int, release func()) {
 
 // run has let go of its connection before it looks what its change means to
 // others: they may all be waiting for one.
-func (p *pooled) run(ctx context.Context, f func(*tx) error) error {
-	t := &tx{s: p.s}
+func (p *pooled) run(ctx context.Context, f func(*Tx) error) error {
+	t := &Tx{DB: p.s}
 	if err := p.transact(ctx, t, f); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (p *pooled) run(ctx context.Context, f func(*tx) error) error {
 	return nil
 }
 
-func (p *pooled) transact(ctx context.Context, t *tx, f func(*tx) error) error {
+func (p *pooled) transact(ctx context.Context, t *Tx, f func(*Tx) error) error {
 	on, err := p.s.read.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -140,7 +140,7 @@ func (p *pooled) transact(ctx context.Context, t *tx, f func(*tx) error) error {
 		return fmt.Errorf("begin: %w", err)
 	}
 	var release func()
-	t.shard, release = p.shard()
+	t.Shard, release = p.shard()
 	defer release()
 	t.on = on
 	if err = f(t); err == nil {
@@ -160,13 +160,13 @@ func (p *pooled) transact(ctx context.Context, t *tx, f func(*tx) error) error {
 
 // last returns the statements that a transaction ends with. The counters come
 // last of all: their locks last until the commit.
-func (t *tx) last() []deferred {
+func (t *Tx) last() []deferred {
 	all := slices.Clone(t.rest)
 	if len(t.events) > 0 {
 		all = append(all, outboxed(t.events))
 	}
 	if len(t.counts) > 0 {
-		all = append(all, tallied(t.counts, t.shard))
+		all = append(all, tallied(t.counts, t.Shard))
 	}
 	return all
 }
@@ -208,9 +208,9 @@ func rollback(ctx context.Context, on *sql.Conn) {
 // dropDead closes the connections that wait for work, if err says that one of
 // them died: a server that went away took them all along, and each would fail
 // somebody's request before it is found out.
-func (s *Store) dropDead(err error) {
+func (s *DB) dropDead(err error) {
 	var e *pgconn.PgError
-	if !s.engine.shared || errors.As(err, &e) && !strings.HasPrefix(e.Code, "57P") { // 57P: the session was ended
+	if !s.Engine.Postgres || errors.As(err, &e) && !strings.HasPrefix(e.Code, "57P") { // 57P: the session was ended
 		return
 	}
 	s.read.SetMaxIdleConns(0)
@@ -219,8 +219,8 @@ func (s *Store) dropDead(err error) {
 
 // ListenGrants calls f whenever any process has changed grants, or what others
 // may remember, until ctx ends or the connection does.
-func (s *Store) ListenGrants(ctx context.Context, f func()) error {
-	if !s.engine.shared {
+func (s *DB) ListenGrants(ctx context.Context, f func()) error {
+	if !s.Engine.Postgres {
 		<-ctx.Done()
 		return ctx.Err()
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
+	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 // wantUsers checks that a delete was refused, and for whose sake.
@@ -28,7 +30,7 @@ func wantUsers(t *testing.T, err error, want ...string) {
 	}
 }
 
-func roleUsers(t *testing.T, s *store.Store) {
+func roleUsers(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	r, other := addRole(t, s, org.UID, "r"), addRole(t, s, org.UID, "other")
 	p := addProvider(t, s, org.UID, other.UID, "p")
@@ -48,7 +50,7 @@ func roleUsers(t *testing.T, s *store.Store) {
 	}
 }
 
-func providerKeeps(t *testing.T, s *store.Store) {
+func providerKeeps(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	r, q := addRole(t, s, org.UID, "r"), addRole(t, s, org.UID, "q")
 	p := newProvider(org.UID, r.UID, "p")
@@ -78,7 +80,7 @@ func providerKeeps(t *testing.T, s *store.Store) {
 	wantSame(t, s.Provider, p.UID, p)
 }
 
-func providerRole(t *testing.T, s *store.Store) {
+func providerRole(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	r := addRole(t, s, org.UID, "r")
 	p := addProvider(t, s, org.UID, r.UID, "p")
@@ -90,7 +92,7 @@ func providerRole(t *testing.T, s *store.Store) {
 	wantSame(t, s.Provider, p.UID, p)
 }
 
-func providerSecret(t *testing.T, s *store.Store) {
+func providerSecret(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	p := addProvider(t, s, org.UID, addRole(t, s, org.UID, "r").UID, "p")
 	for _, step := range []struct {
@@ -118,7 +120,7 @@ func providerSecret(t *testing.T, s *store.Store) {
 	}
 }
 
-func providerUsers(t *testing.T, s *store.Store) {
+func providerUsers(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	r, i := addRole(t, s, org.UID, "r"), addIdentity(t, s, org.UID, "i")
 	p := addProvider(t, s, org.UID, r.UID, "p")
@@ -137,7 +139,7 @@ func providerUsers(t *testing.T, s *store.Store) {
 }
 
 // providerCounters leaves to wantExact to see that nothing is left.
-func providerCounters(t *testing.T, s *store.Store) {
+func providerCounters(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	r := addRole(t, s, org.UID, "r")
 	p := addProvider(t, s, org.UID, r.UID, "p")
@@ -155,7 +157,7 @@ func providerCounters(t *testing.T, s *store.Store) {
 }
 
 // changed is a change of a provider that does not look at its mappings.
-func changed(change func(*resource.IdentityProvider) error) store.ProviderChange {
+func changed(change func(*resource.IdentityProvider) error) iamdb.ProviderChange {
 	return func(p *resource.IdentityProvider, _ []resource.ExternalGroupRoleMapping) (func(resource.UID) bool, error) {
 		return nil, change(p)
 	}

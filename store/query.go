@@ -11,19 +11,19 @@ import (
 
 // A query is a statement of a list being written, with its arguments so far. A
 // copy of it starts another.
-type query struct {
-	engine  engine
-	table   string
-	columns string
+type Query struct {
+	Engine  Engine
+	Table   string
+	Columns string
 	joins   string
-	col     string // the sort column
+	Column  string // the sort column
 	name    string // the exact name asked for, or ""
-	where   []condition
+	where   []Condition
 	there   []mention
 	classes []resource.TagClass // of tags; nil for other kinds
 	way     resource.Direction  // of pulls
-	p       page.Request
-	args    []any
+	Page    page.Request
+	Args    []any
 }
 
 // A mention is a uid that a caller has named, and the tables it can be in. Rows
@@ -36,16 +36,16 @@ type mention struct {
 }
 
 // mention notes a uid that must be in one of the tables, of which "" is none.
-func (q *query) mention(uid resource.UID, tables ...string) {
+func (q *Query) mention(uid resource.UID, tables ...string) {
 	tables = slices.DeleteFunc(tables, func(table string) bool { return table == "" })
 	q.there = append(q.there, mention{uid, tables})
 }
 
 // real is the condition that all that was mentioned is there.
-func (q *query) real() string {
+func (q *Query) real() string {
 	text := ""
 	for _, m := range q.there {
-		uid := q.arg(string(m.uid))
+		uid := q.Arg(string(m.uid))
 		var either []string
 		for _, table := range m.tables {
 			either = append(either, "EXISTS (SELECT 1 FROM "+table+" AS m WHERE m.uid = "+uid+")")
@@ -55,102 +55,102 @@ func (q *query) real() string {
 	return text
 }
 
-func (q *query) arg(v any) string {
-	q.args = append(q.args, v)
-	return "$" + itoa(len(q.args))
+func (q *Query) Arg(v any) string {
+	q.Args = append(q.Args, v)
+	return "$" + itoa(len(q.Args))
 }
 
 // page is the statement that reads the page from one span.
-func (q *query) page(sp span) string {
-	if q.p.Skip == 0 {
+func (q *Query) page(sp span) string {
+	if q.Page.Skip == 0 {
 		return fmt.Sprintf("SELECT %s FROM %s%s WHERE %s ORDER BY %s%s",
-			q.columns, q.from(sp), q.joins, q.in(sp)+q.after(), q.order(), q.limit(q.p.Size+1))
+			q.Columns, q.from(sp), q.joins, q.in(sp)+q.After(), q.Order(), q.Limit(q.Page.Size+1))
 	}
 	// Walk the index alone, and fetch rows for the page only.
 	segs := fmt.Sprintf("SELECT t.seg FROM %s WHERE %s ORDER BY %s%s OFFSET %s",
-		q.from(sp), q.in(sp)+q.after(), q.order(), q.limit(q.p.Size+1), q.arg(q.p.Skip))
-	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (%s) ORDER BY %s", q.columns, q.table, q.joins, segs, q.order())
+		q.from(sp), q.in(sp)+q.After(), q.Order(), q.Limit(q.Page.Size+1), q.Arg(q.Page.Skip))
+	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (%s) ORDER BY %s", q.Columns, q.Table, q.joins, segs, q.Order())
 }
 
 // from names the table. SQLite is told the index of a range of uids: once
 // somebody has it gather statistics, it would rather skip through another index
 // that ends in the uid, and sort; and it would rather walk all tags than the few
 // with a flag.
-func (q *query) from(sp span) string {
-	text := q.table + " AS t"
-	if q.engine.shared || q.col != "uid" || sp.below == "" {
+func (q *Query) from(sp span) string {
+	text := q.Table + " AS t"
+	if q.Engine.Postgres || q.Column != "uid" || sp.below == "" {
 		return text
 	}
 	if !q.filtered() {
-		return text + " INDEXED BY " + q.table + "_uid"
+		return text + " INDEXED BY " + q.Table + "_uid"
 	}
-	if i := slices.IndexFunc(q.where, func(c condition) bool { return c.flag }); i >= 0 {
-		return text + " INDEXED BY " + q.table + "_" + q.where[i].column
+	if i := slices.IndexFunc(q.where, func(c Condition) bool { return c.flag }); i >= 0 {
+		return text + " INDEXED BY " + q.Table + "_" + q.where[i].column
 	}
 	return text
 }
 
 // keys is the statement that reads the keys of a span's first n rows.
-func (q *query) keys(sp span, n int) string {
+func (q *Query) keys(sp span, n int) string {
 	return fmt.Sprintf("SELECT t.seg, t.%s FROM %s WHERE %s ORDER BY %s%s",
-		q.col, q.from(sp), q.in(sp)+q.after(), q.order(), q.limit(n))
+		q.Column, q.from(sp), q.in(sp)+q.After(), q.Order(), q.Limit(n))
 }
 
 // fetch is the statement that reads rows by their segments.
-func (q *query) fetch(segs []int64) string {
-	q.args = nil
+func (q *Query) fetch(segs []int64) string {
+	q.Args = nil
 	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (SELECT v FROM %s AS s) ORDER BY %s",
-		q.columns, q.table, q.joins, q.engine.each(q, segs), q.order())
+		q.Columns, q.Table, q.joins, q.Engine.Each(q, segs), q.Order())
 }
 
 // lateral is the statement that reads the page from several spans: in
 // PostgreSQL a round trip costs more than many rows. It walks indexes alone,
 // and fetches rows for the page only.
-func (q *query) lateral(spans []span) string {
+func (q *Query) lateral(spans []span) string {
 	var parts []string
 	for _, group := range alike(spans) {
 		parts = append(parts, q.walk(group))
 	}
 	dir := q.dir()
 	keys := fmt.Sprintf("SELECT seg FROM (%s) AS k ORDER BY k%s, seg%s%s OFFSET %s",
-		strings.Join(parts, " UNION ALL "), dir, dir, q.limit(q.p.Size+1), q.arg(q.p.Skip))
-	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (%s) ORDER BY %s", q.columns, q.table, q.joins, keys, q.order())
+		strings.Join(parts, " UNION ALL "), dir, dir, q.Limit(q.Page.Size+1), q.Arg(q.Page.Skip))
+	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (%s) ORDER BY %s", q.Columns, q.Table, q.joins, keys, q.Order())
 }
 
 // walk selects the first keys of spans of one shape. Of more spans than rows
 // are needed only those that start first can reach the page.
-func (q *query) walk(spans []span) string {
+func (q *Query) walk(spans []span) string {
 	need := q.need()
 	if len(spans) == 1 {
 		return fmt.Sprintf("(SELECT t.seg, t.%s AS k FROM %s AS t WHERE %s ORDER BY %s%s)",
-			q.col, q.table, q.in(spans[0])+q.after(), q.order(), q.limit(need))
+			q.Column, q.Table, q.in(spans[0])+q.After(), q.Order(), q.Limit(need))
 	}
 	from, on := q.joined(spans)
-	rest := q.conditions() + q.after()
+	rest := q.conditions() + q.After()
 	if len(spans) > need {
 		from = fmt.Sprintf("(SELECT s.v FROM %s AS s CROSS JOIN LATERAL (SELECT t.seg, t.%s AS k FROM %s AS t WHERE %s%s ORDER BY %s LIMIT 1) AS h ORDER BY h.k%s, h.seg%s%s)",
-			from, q.col, q.table, on, rest, q.order(), q.dir(), q.dir(), q.limit(need))
+			from, q.Column, q.Table, on, rest, q.Order(), q.dir(), q.dir(), q.Limit(need))
 	}
 	return fmt.Sprintf("(SELECT h.seg, h.k FROM %s AS s CROSS JOIN LATERAL (SELECT t.seg, t.%s AS k FROM %s AS t WHERE %s%s ORDER BY %s%s) AS h)",
-		from, q.col, q.table, on, rest, q.order(), q.limit(need))
+		from, q.Column, q.Table, on, rest, q.Order(), q.Limit(need))
 }
 
 // joined is a table of subtrees of one depth, and the condition that t is in
 // the one of s.
-func (q *query) joined(spans []span) (from, on string) {
+func (q *Query) joined(spans []span) (from, on string) {
 	d := spans[0].below.Depth()
 	if q.ranged(d) {
 		var uids []string
 		for _, sp := range spans {
 			uids = append(uids, string(sp.below))
 		}
-		return q.engine.each(q, uids), "t.uid > s.v || '/' AND t.uid < s.v || '0'"
+		return q.Engine.Each(q, uids), "t.uid > s.v || '/' AND t.uid < s.v || '0'"
 	}
 	var segs []int64
 	for _, sp := range spans {
-		segs = append(segs, segment(sp.below))
+		segs = append(segs, Segment(sp.below))
 	}
-	return q.engine.each(q, segs), fmt.Sprintf("t.a%d = s.v", d)
+	return q.Engine.Each(q, segs), fmt.Sprintf("t.a%d = s.v", d)
 }
 
 // alike groups spans that one statement can walk: subtrees of the same depth.
@@ -172,47 +172,47 @@ func alike(spans []span) [][]span {
 // ranged tells whether subtrees that start at depth d are read as a range of
 // uids: in that order, by an index (column, uid), or where no index in the
 // sort column's order starts that deep.
-func (q *query) ranged(d int) bool {
+func (q *Query) ranged(d int) bool {
 	if len(q.where) > 0 {
 		return true
 	}
 	if q.name != "" {
 		return d > levels["name"]
 	}
-	return q.col == "uid" || d > levels[q.col]
+	return q.Column == "uid" || d > levels[q.Column]
 }
 
 // in is the condition that a row belongs to a span, and to the filters, so
 // written that one index serves it.
-func (q *query) in(sp span) string {
+func (q *Query) in(sp span) string {
 	switch {
 	case sp.children != "":
-		return "t.parent = " + q.arg(segment(sp.children)) + q.conditions()
+		return "t.parent = " + q.Arg(Segment(sp.children)) + q.conditions()
 	case sp.below == "":
-		return fmt.Sprintf("t.uid IN (SELECT v FROM %s AS s)", q.engine.each(q, sp.set)) + q.conditions()
+		return fmt.Sprintf("t.uid IN (SELECT v FROM %s AS s)", q.Engine.Each(q, sp.set)) + q.conditions()
 	case !q.ranged(sp.below.Depth()):
-		return fmt.Sprintf("t.a%d = %s", sp.below.Depth(), q.arg(segment(sp.below))) + q.conditions()
+		return fmt.Sprintf("t.a%d = %s", sp.below.Depth(), q.Arg(Segment(sp.below))) + q.conditions()
 	}
 	from, to := string(sp.below)+"/", string(sp.below)+"0"
-	if c := q.p.After; c != nil && q.col == "uid" { // SQLite seeks to one bound only: make it the cursor
-		if q.p.Order.Desc {
+	if c := q.Page.After; c != nil && q.Column == "uid" { // SQLite seeks to one bound only: make it the cursor
+		if q.Page.Order.Desc {
 			to = min(to, c.UID)
 		} else {
 			from = max(from, c.UID)
 		}
 	}
-	text := fmt.Sprintf("t.uid > %s AND t.uid < %s", q.arg(from), q.arg(to))
+	text := fmt.Sprintf("t.uid > %s AND t.uid < %s", q.Arg(from), q.Arg(to))
 	if d := levels["name"]; q.name != "" && len(q.where) == 0 { // the index of the deepest ancestor that has one
-		text += fmt.Sprintf(" AND t.a%d = %s", d, q.arg(segment(sp.below.Ancestor(d))))
+		text += fmt.Sprintf(" AND t.a%d = %s", d, q.Arg(Segment(sp.below.Ancestor(d))))
 	}
 	return text + q.conditions()
 }
 
 // filtered tells whether a list has filters beside its place.
-func (q *query) filtered() bool { return q.name != "" || len(q.where) > 0 }
+func (q *Query) filtered() bool { return q.name != "" || len(q.where) > 0 }
 
 // conditions are the filters.
-func (q *query) conditions() string {
+func (q *Query) conditions() string {
 	text := ""
 	for _, c := range q.where {
 		if c.flag {
@@ -223,10 +223,10 @@ func (q *query) conditions() string {
 		if c.since {
 			op = ">="
 		}
-		text += fmt.Sprintf(" AND t.%s %s %s", c.column, op, q.arg(c.value))
+		text += fmt.Sprintf(" AND t.%s %s %s", c.column, op, q.Arg(c.value))
 	}
 	if q.name != "" {
-		text += " AND t.name = " + q.arg(q.name)
+		text += " AND t.name = " + q.Arg(q.name)
 	}
 	if len(q.classes) > 0 && len(q.classes) < tagClasses {
 		var all []string
@@ -248,104 +248,104 @@ func (q *query) conditions() string {
 const tagClasses = int(resource.EpochTag) + 1
 
 // counted are the kinds of counters that make up a total.
-func (q *query) counted() string {
-	counters := []string{q.table}
-	switch q.table {
+func (q *Query) counted() string {
+	counters := []string{q.Table}
+	switch q.Table {
 	case "tags":
 		counters = nil
 		for _, c := range q.classes {
-			counters = append(counters, tagCounter(c))
+			counters = append(counters, TagCounter(c))
 		}
 	case "pulls":
-		counters = pullCounters(q.way)
+		counters = PullCounters(q.way)
 	}
 	for i, kind := range counters {
-		counters[i] = q.arg(kind)
+		counters[i] = q.Arg(kind)
 	}
 	return "c.kind IN (" + strings.Join(counters, ", ") + ")"
 }
 
 // after is the condition that a row comes after the cursor.
-func (q *query) after() string {
-	c := q.p.After
+func (q *Query) After() string {
+	c := q.Page.After
 	if c == nil {
 		return ""
 	}
 	than := ">"
-	if q.p.Order.Desc {
+	if q.Page.Order.Desc {
 		than = "<"
 	}
-	seg := segment(resource.UID(c.UID))
-	switch q.col {
+	seg := Segment(resource.UID(c.UID))
+	switch q.Column {
 	case "uid":
-		return fmt.Sprintf(" AND t.uid %s %s", than, q.arg(c.UID))
+		return fmt.Sprintf(" AND t.uid %s %s", than, q.Arg(c.UID))
 	case "seg":
 		// Not seg alone: SQLite would walk the whole table by it.
-		return fmt.Sprintf(" AND (t.parent, t.seg) %s (%s, %s)", than, q.arg(segment(resource.UID(c.UID).Parent())), q.arg(seg))
+		return fmt.Sprintf(" AND (t.parent, t.seg) %s (%s, %s)", than, q.Arg(Segment(resource.UID(c.UID).Parent())), q.Arg(seg))
 	case "name":
-		return fmt.Sprintf(" AND (%s, t.seg) %s (%s, %s)", q.key(), than, q.arg(c.Key), q.arg(seg))
+		return fmt.Sprintf(" AND (%s, t.seg) %s (%s, %s)", q.key(), than, q.Arg(c.Key), q.Arg(seg))
 	}
-	return fmt.Sprintf(" AND (%s, t.seg) %s (%s, %s)", q.key(), than, q.arg(c.Number), q.arg(seg))
+	return fmt.Sprintf(" AND (%s, t.seg) %s (%s, %s)", q.key(), than, q.Arg(c.Number), q.Arg(seg))
 }
 
 // key is the sort column as the statement names it. With filters it is hidden
 // from the planner: the few rows that pass are to be found by the filter and
 // sorted, but a planner would rather walk the column's index for them.
-func (q *query) key() string {
-	filtered := len(q.where) > 0 || q.name != "" && q.col != "name"
+func (q *Query) key() string {
+	filtered := len(q.where) > 0 || q.name != "" && q.Column != "name"
 	switch {
-	case !filtered || q.col == "uid" && len(q.where) > 0:
-		return "t." + q.col
+	case !filtered || q.Column == "uid" && len(q.where) > 0:
+		return "t." + q.Column
 	case q.textual():
-		return "(t." + q.col + " || '')"
+		return "(t." + q.Column + " || '')"
 	}
-	return "+t." + q.col
+	return "+t." + q.Column
 }
 
-func (q *query) dir() string {
-	if q.p.Order.Desc {
+func (q *Query) dir() string {
+	if q.Page.Order.Desc {
 		return " DESC"
 	}
 	return ""
 }
 
 // order is the ORDER BY list. What is unique has no second term.
-func (q *query) order() string {
-	if q.col == "uid" || q.col == "seg" {
+func (q *Query) Order() string {
+	if q.Column == "uid" || q.Column == "seg" {
 		return q.key() + q.dir()
 	}
 	return q.key() + q.dir() + ", t.seg" + q.dir()
 }
 
 // limit is rounded up, so that few statements serve all page sizes.
-func (q *query) limit(n int) string {
+func (q *Query) Limit(n int) string {
 	for _, size := range []int{2, 51, 101, page.MaxSize + 1} {
 		if n <= size {
 			return " LIMIT " + itoa(size)
 		}
 	}
-	return " LIMIT " + q.arg(n)
+	return " LIMIT " + q.Arg(n)
 }
 
 // counters is the statement that reads the counters of spans, none of which have
 // any in a place that is not there.
-func (q *query) counters(spans []span) string {
+func (q *Query) counters(spans []span) string {
 	col := "n"
 	if spans[0].children != "" {
 		col = "children"
 	}
 	var groups []int64
 	for _, sp := range spans {
-		groups = append(groups, segment(sp.below+sp.children))
+		groups = append(groups, Segment(sp.below+sp.children))
 	}
 	// A subquery for each: PostgreSQL would read all counters for a join.
 	counted := q.counted()
 	return fmt.Sprintf("SELECT s.i, (SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM counters AS c WHERE %s AND c.grp = s.v%s) FROM %s AS s",
-		col, counted, q.real(), q.engine.each(q, groups))
+		col, counted, q.real(), q.Engine.Each(q, groups))
 }
 
 // total is the statement that counts a span.
-func (q *query) total(sp span) string {
-	q.p.After = nil
-	return fmt.Sprintf("SELECT count(*) FROM %s AS t WHERE %s", q.table, q.in(sp)+q.real())
+func (q *Query) total(sp span) string {
+	q.Page.After = nil
+	return fmt.Sprintf("SELECT count(*) FROM %s AS t WHERE %s", q.Table, q.in(sp)+q.real())
 }

@@ -41,8 +41,8 @@ func oneOf(ifA, ifB fault.Code) func(a, b error) error {
 	}
 }
 
-var duels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel{
-	"create child and delete parent": func(t *testing.T, s *store.Store, org resource.UID) duel {
+var duels = map[string]func(t *testing.T, s *storetest.Store, org resource.UID) duel{
+	"create child and delete parent": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		p := addGroup(t, s, org, "p "+string(org.NewChild()[50:]))
 		return duel{
 			func() error { _, err := s.InsertGroup(t.Context(), newGroup(p.UID, "c")); return err },
@@ -50,7 +50,7 @@ var duels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel
 			oneOf(fault.NotFound, fault.FailedPrecondition),
 		}
 	},
-	"note a deployment and delete its repo": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"note a deployment and delete its repo": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		r := addRepo(t, s, org, "r"+string(org.NewChild()[50:]))
 		return duel{
 			func() error { return s.InsertDeployment(t.Context(), newDeployment(r.UID)) },
@@ -64,7 +64,7 @@ var duels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel
 			},
 		}
 	},
-	"create identity and delete its group": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"create identity and delete its group": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		p := addGroup(t, s, org, "p "+string(org.NewChild()[50:]))
 		return duel{
 			func() error { return s.InsertIdentity(t.Context(), newIdentity(p.UID, "c")) },
@@ -72,7 +72,7 @@ var duels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel
 			oneOf(fault.NotFound, fault.FailedPrecondition),
 		}
 	},
-	"bind and delete identity": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"bind and delete identity": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		i, r := addIdentity(t, s, org, "i"), addRole(t, s, org, "r "+string(org.NewChild()[50:]))
 		return duel{
 			func() error {
@@ -89,7 +89,7 @@ var duels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel
 			},
 		}
 	},
-	"bind and delete role": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"bind and delete role": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		i, r := addIdentity(t, s, org, "i"), addRole(t, s, org, "r "+string(org.NewChild()[50:]))
 		return duel{
 			func() error {
@@ -100,7 +100,7 @@ var duels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel
 			oneOf(fault.NotFound, fault.FailedPrecondition),
 		}
 	},
-	"update binding and delete its new identity": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"update binding and delete its new identity": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		i, j, r := addIdentity(t, s, org, "i"), addIdentity(t, s, org, "j"), addRole(t, s, org, "r "+string(org.NewChild()[50:]))
 		b := addBinding(t, s, org, i.UID, r.UID)
 		return duel{
@@ -118,33 +118,33 @@ var duels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel
 			},
 		}
 	},
-	"delete group twice": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"delete group twice": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		p := addGroup(t, s, org, "p")
 		del := func() error { return s.DeleteGroup(t.Context(), p.UID, "") }
 		return duel{del, del, oneOf(fault.NotFound, fault.NotFound)}
 	},
-	"delete identity twice": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"delete identity twice": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		i := addIdentity(t, s, org, "i")
 		del := func() error { return s.DeleteIdentity(t.Context(), i.UID) }
 		return duel{del, del, oneOf(fault.NotFound, fault.NotFound)}
 	},
-	"delete role twice": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"delete role twice": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		r := addRole(t, s, org, "r")
 		del := func() error { return s.DeleteRole(t.Context(), r.UID) }
 		return duel{del, del, oneOf(fault.NotFound, fault.NotFound)}
 	},
-	"delete binding twice": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"delete binding twice": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		i, r := addIdentity(t, s, org, "i"), addRole(t, s, org, "r "+string(org.NewChild()[50:]))
 		b := addBinding(t, s, org, i.UID, r.UID)
 		del := func() error { return s.DeleteBinding(t.Context(), b.UID) }
 		return duel{del, del, func(a, b error) error { return errors.Join(a, b) }}
 	},
-	"same name twice": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"same name twice": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		name := "n " + string(org.NewChild()[50:])
 		add := func() error { _, err := s.InsertGroup(t.Context(), newGroup(org, name)); return err }
 		return duel{add, add, oneOf(fault.AlreadyExists, fault.AlreadyExists)}
 	},
-	"update twice": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"update twice": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		p := addGroup(t, s, org, "u "+string(org.NewChild()[50:]))
 		update := func(what string) func() error {
 			return func() error {
@@ -160,7 +160,7 @@ var duels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel
 			return nil
 		}}
 	},
-	"create provider and delete its role": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"create provider and delete its role": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		r := addRole(t, s, org, "r "+string(org.NewChild()[50:]))
 		return duel{
 			func() error { return s.InsertProvider(t.Context(), newProvider(org, r.UID, "p")) },
@@ -168,7 +168,7 @@ var duels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel
 			oneOf(fault.NotFound, fault.FailedPrecondition),
 		}
 	},
-	"create invite and delete its role": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"create invite and delete its role": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		r := addRole(t, s, org, "r "+string(org.NewChild()[50:]))
 		return duel{
 			func() error { _, err := s.InsertInvite(t.Context(), newInvite(org, r.UID)); return err },
@@ -176,7 +176,7 @@ var duels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel
 			oneOf(fault.NotFound, fault.FailedPrecondition),
 		}
 	},
-	"create mapping and delete its provider": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"create mapping and delete its provider": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		r := addRole(t, s, org, "r "+string(org.NewChild()[50:]))
 		p := addProvider(t, s, org, r.UID, "p")
 		return duel{
@@ -185,7 +185,7 @@ var duels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel
 			oneOf(fault.NotFound, fault.FailedPrecondition),
 		}
 	},
-	"create mapping and delete its role": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"create mapping and delete its role": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		r, q := addRole(t, s, org, "r "+string(org.NewChild()[50:])), addRole(t, s, org, "q "+string(org.NewChild()[50:]))
 		p := addProvider(t, s, org, q.UID, "p")
 		return duel{
@@ -194,7 +194,7 @@ var duels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel
 			oneOf(fault.NotFound, fault.FailedPrecondition),
 		}
 	},
-	"create association and delete its group": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"create association and delete its group": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		g := addGroup(t, s, org, "p "+string(org.NewChild()[50:]))
 		return duel{
 			func() error { return s.InsertAssociation(t.Context(), newAssociation(g.UID, "a")) },
@@ -202,18 +202,18 @@ var duels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel
 			oneOf(fault.NotFound, fault.FailedPrecondition),
 		}
 	},
-	"two associations of one group": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"two associations of one group": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		g := addGroup(t, s, org, "p "+string(org.NewChild()[50:]))
 		add := func() error { return s.InsertAssociation(t.Context(), newAssociation(g.UID, "a")) }
 		return duel{add, add, oneOf(fault.AlreadyExists, fault.AlreadyExists)}
 	},
-	"delete association twice": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"delete association twice": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		g := addGroup(t, s, org, "p "+string(org.NewChild()[50:]))
 		addAssociation(t, s, g.UID, "a")
 		del := func() error { return s.DeleteAssociation(t.Context(), g.UID) }
 		return duel{del, del, func(a, b error) error { return errors.Join(a, b) }}
 	},
-	"delete mappings in opposite order": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"delete mappings in opposite order": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		r := addRole(t, s, org, "r "+string(org.NewChild()[50:]))
 		p := addProvider(t, s, org, r.UID, "p")
 		m, n := addMapping(t, s, p.UID, r.UID, "m").UID, addMapping(t, s, p.UID, r.UID, "n").UID
@@ -232,7 +232,7 @@ var duels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel
 			return errors.Join(a, b)
 		}}
 	},
-	"update provider twice": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"update provider twice": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		r := addRole(t, s, org, "r "+string(org.NewChild()[50:]))
 		p := addProvider(t, s, org, r.UID, "p")
 		update := func(what string) func() error {
@@ -249,7 +249,7 @@ var duels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel
 			return nil
 		}}
 	},
-	"two owners leave": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"two owners leave": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		x, y := resource.UserUID("https://issuer.test", "x"), resource.UserUID("https://issuer.test", "y")
 		g, one := addOrganization(t, s, "o "+string(org.NewChild()[50:]), x)
 		two := addBinding(t, s, g.UID, y, resource.OwnerRole)
@@ -264,7 +264,7 @@ var duels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel
 // TestDuels races opposites against each other.
 func TestDuels(t *testing.T) {
 	const rounds = 40
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID
 		all := maps.Clone(duels)
 		maps.Copy(all, issuerDuels)
@@ -288,7 +288,7 @@ func TestDuels(t *testing.T) {
 // TestDriftsWhileWriting: a comparison of counters and rows sees one state, so
 // that an operator may make it at any time.
 func TestDriftsWhileWriting(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org").UID
 		done := make(chan struct{})
 		var wg sync.WaitGroup
@@ -324,7 +324,7 @@ func TestDriftsWhileWriting(t *testing.T) {
 }
 
 // wantNoOrphans checks that everything below org has a parent.
-func wantNoOrphans(t *testing.T, s *store.Store, org resource.UID) {
+func wantNoOrphans(t *testing.T, s *storetest.Store, org resource.UID) {
 	t.Helper()
 	groups := walkAll(t, s, store.Reach{Under: []resource.UID{org}}, byUID)
 	for uid := range groups {

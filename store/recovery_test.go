@@ -8,13 +8,12 @@ import (
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 // withCodes is an account with an authenticator app, a passkey and recovery
 // codes of those digests.
-func withCodes(t *testing.T, s *store.Store, email string, codes ...string) resource.Account {
+func withCodes(t *testing.T, s *storetest.Store, email string, codes ...string) resource.Account {
 	t.Helper()
 	a := newAccount(addGroup(t, s, "", email[:len(email)-len("@example.test")]).UID, email)
 	a.TOTP = []byte("secret")
@@ -32,7 +31,7 @@ func digests(codes ...string) (all [][]byte) {
 }
 
 // wantCodes fails the test unless an account has so many codes left.
-func wantCodes(t *testing.T, s *store.Store, uid resource.UID, want int) {
+func wantCodes(t *testing.T, s *storetest.Store, uid resource.UID, want int) {
 	t.Helper()
 	a, err := s.Account(t.Context(), uid)
 	must(t, err)
@@ -42,7 +41,7 @@ func wantCodes(t *testing.T, s *store.Store, uid resource.UID, want int) {
 }
 
 // use fails the test unless a code is as good as it should be.
-func use(t *testing.T, s *store.Store, uid resource.UID, code string, want bool) {
+func use(t *testing.T, s *storetest.Store, uid resource.UID, code string, want bool) {
 	t.Helper()
 	if good, err := s.UseRecoveryCode(t.Context(), uid, []byte(code)); good != want || err != nil {
 		t.Errorf("%s is good: %v, %v, want %v", code, good, err, want)
@@ -51,8 +50,8 @@ func use(t *testing.T, s *store.Store, uid resource.UID, code string, want bool)
 
 // recoveryPromises are what the comments about recovery codes say, a row for
 // each.
-var recoveryPromises = map[string]func(t *testing.T, s *store.Store){
-	"a code is used once, by its account": func(t *testing.T, s *store.Store) {
+var recoveryPromises = map[string]func(t *testing.T, s *storetest.Store){
+	"a code is used once, by its account": func(t *testing.T, s *storetest.Store) {
 		a, b := withCodes(t, s, "ann@example.test", "one", "two"), withCodes(t, s, "bob@example.test", "three")
 		use(t, s, a.UID, "three", false)
 		use(t, s, a.UID, "one", true)
@@ -60,20 +59,20 @@ var recoveryPromises = map[string]func(t *testing.T, s *store.Store){
 		wantCodes(t, s, a.UID, 1)
 		wantCodes(t, s, b.UID, 1)
 	},
-	"others take the place of codes": func(t *testing.T, s *store.Store) {
+	"others take the place of codes": func(t *testing.T, s *storetest.Store) {
 		a := withCodes(t, s, "ann@example.test", "one", "two")
 		must(t, s.SetRecoveryCodes(t.Context(), a.UID, digests("three")))
 		use(t, s, a.UID, "one", false)
 		use(t, s, a.UID, "three", true)
 		wantCodes(t, s, a.UID, 0)
 	},
-	"an account that is not there has none": func(t *testing.T, s *store.Store) {
+	"an account that is not there has none": func(t *testing.T, s *storetest.Store) {
 		uid := addGroup(t, s, "", "org").UID.NewChild()
 		wantFault(t, s.SetRecoveryCodes(t.Context(), uid, digests("one")), fault.NotFound, fault.Resource{Type: "account", Name: string(uid)})
 		_, err := s.UseRecoveryCode(t.Context(), uid, []byte("one"))
 		wantFault(t, err, fault.NotFound, fault.Resource{Type: "account", Name: string(uid)})
 	},
-	"of many who come with one code at once, one is let in": func(t *testing.T, s *store.Store) {
+	"of many who come with one code at once, one is let in": func(t *testing.T, s *storetest.Store) {
 		a := withCodes(t, s, "ann@example.test", "one", "two")
 		in := make(chan bool, 8)
 		for range cap(in) {
@@ -93,7 +92,7 @@ var recoveryPromises = map[string]func(t *testing.T, s *store.Store){
 		}
 		wantCodes(t, s, a.UID, 1)
 	},
-	"codes stay as long as there is a factor": func(t *testing.T, s *store.Store) {
+	"codes stay as long as there is a factor": func(t *testing.T, s *storetest.Store) {
 		a := withCodes(t, s, "ann@example.test", "one")
 		off := func(a *resource.Account) error { a.TOTP = nil; return nil }
 		_, err := s.UpdateAccount(t.Context(), a.UID, off)
@@ -108,7 +107,7 @@ var recoveryPromises = map[string]func(t *testing.T, s *store.Store){
 		must(t, err)
 		wantCodes(t, s, b.UID, 0)
 	},
-	"codes go with a link that takes the factors": func(t *testing.T, s *store.Store) {
+	"codes go with a link that takes the factors": func(t *testing.T, s *storetest.Store) {
 		for factors, want := range map[bool]int{false: 1, true: 0} {
 			a := withCodes(t, s, fmt.Sprint(factors, "@example.test"), "one")
 			link := []byte(a.Email)
@@ -125,13 +124,13 @@ var recoveryPromises = map[string]func(t *testing.T, s *store.Store){
 			}
 		}
 	},
-	"codes go with their account": func(t *testing.T, s *store.Store) {
+	"codes go with their account": func(t *testing.T, s *storetest.Store) {
 		a := withCodes(t, s, "ann@example.test", "one")
 		must(t, s.DeleteAccount(t.Context(), a.UID))
 		must(t, s.InsertAccount(t.Context(), a, identityOf(a)))
 		use(t, s, a.UID, "one", false)
 	},
-	"what is done with codes makes events, and what is refused none": func(t *testing.T, s *store.Store) {
+	"what is done with codes makes events, and what is refused none": func(t *testing.T, s *storetest.Store) {
 		a := withCodes(t, s, "ann@example.test", "one")
 		count := func() (n int) {
 			all, err := s.Events(t.Context(), 0, 1000)
@@ -163,8 +162,8 @@ func TestRecoveryPromises(t *testing.T) {
 }
 
 // recoveryDuels are of those who use codes and those who take them away.
-var recoveryDuels = map[string]func(t *testing.T, s *store.Store, org resource.UID) duel{
-	"use a recovery code and make others": func(t *testing.T, s *store.Store, org resource.UID) duel {
+var recoveryDuels = map[string]func(t *testing.T, s *storetest.Store, org resource.UID) duel{
+	"use a recovery code and make others": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		a := withCodes(t, s, lastSegment(org.NewChild())+"@example.test", "old")
 		good := false
 		return duel{
@@ -179,7 +178,7 @@ var recoveryDuels = map[string]func(t *testing.T, s *store.Store, org resource.U
 			},
 		}
 	},
-	"use a recovery code and switch the app off": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"use a recovery code and switch the app off": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		a := withCodes(t, s, lastSegment(org.NewChild())+"@example.test", "one", "two")
 		must(t, s.DropPasskey(t.Context(), a.UID, []byte(a.Email)))
 		return duel{
@@ -197,7 +196,7 @@ var recoveryDuels = map[string]func(t *testing.T, s *store.Store, org resource.U
 			},
 		}
 	},
-	"make recovery codes and delete the account": func(t *testing.T, s *store.Store, org resource.UID) duel {
+	"make recovery codes and delete the account": func(t *testing.T, s *storetest.Store, org resource.UID) duel {
 		a := withCodes(t, s, lastSegment(org.NewChild())+"@example.test", "one")
 		return duel{
 			func() error { return s.SetRecoveryCodes(t.Context(), a.UID, digests("two")) },

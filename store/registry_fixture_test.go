@@ -8,7 +8,8 @@ import (
 	"testing"
 
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
+	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 func newRepo(group resource.UID, name string) resource.Repo {
@@ -23,14 +24,14 @@ func newDeployment(repo resource.UID) resource.Deployment {
 	}
 }
 
-func addRepo(t *testing.T, s *store.Store, group resource.UID, name string) resource.Repo {
+func addRepo(t *testing.T, s *storetest.Store, group resource.UID, name string) resource.Repo {
 	t.Helper()
 	r := newRepo(group, name)
 	must(t, s.InsertRepo(t.Context(), r))
 	return r
 }
 
-func addUpload(t *testing.T, s *store.Store, group resource.UID, repo string) resource.Upload {
+func addUpload(t *testing.T, s *storetest.Store, group resource.UID, repo string) resource.Upload {
 	t.Helper()
 	u := resource.Upload{ID: rand.Text(), Group: group, Repo: repo, Algorithm: "sha256"}
 	must(t, s.InsertUpload(t.Context(), u))
@@ -41,10 +42,12 @@ func addUpload(t *testing.T, s *store.Store, group resource.UID, repo string) re
 func digest(word string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(word))) }
 
 // ref is a repo that is there.
-func ref(r resource.Repo) store.RepoRef { return store.RepoRef{Group: r.UID.Parent(), Name: r.Name} }
+func ref(r resource.Repo) registrydb.RepoRef {
+	return registrydb.RepoRef{Group: r.UID.Parent(), Name: r.Name}
+}
 
 // addBlob gives a repo a blob named by a word.
-func addBlob(t *testing.T, s *store.Store, r resource.Repo, word string) string {
+func addBlob(t *testing.T, s *storetest.Store, r resource.Repo, word string) string {
 	t.Helper()
 	b := resource.Blob{Digest: digest(word), Size: int64(len(word)), Path: "/blobs/" + rand.Text()}
 	_, err := s.AddBlob(t.Context(), ref(r), resource.Upload{}, "", b)
@@ -70,13 +73,13 @@ func newIndex(word string, images ...string) resource.Manifest {
 }
 
 // addImage pushes an image, with its blob, under a tag unless that is "".
-func addImage(t *testing.T, s *store.Store, r resource.Repo, tag, word string) resource.Manifest {
+func addImage(t *testing.T, s *storetest.Store, r resource.Repo, tag, word string) resource.Manifest {
 	t.Helper()
 	addBlob(t, s, r, word)
 	return push(t, s, r, newImage(word), tag)
 }
 
-func push(t *testing.T, s *store.Store, r resource.Repo, m resource.Manifest, tags ...string) resource.Manifest {
+func push(t *testing.T, s *storetest.Store, r resource.Repo, m resource.Manifest, tags ...string) resource.Manifest {
 	t.Helper()
 	if len(tags) == 1 && tags[0] == "" {
 		tags = nil

@@ -14,17 +14,18 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 // A shelf is an organization with a repo in a folder.
 type shelf struct {
-	*store.Store
+	*storetest.Store
 	org, folder resource.Group
 	repo        resource.Repo
 }
 
-func newShelf(t *testing.T, s *store.Store) shelf {
+func newShelf(t *testing.T, s *storetest.Store) shelf {
 	t.Helper()
 	org := addGroup(t, s, "", "org")
 	folder := addGroup(t, s, org.UID, "folder")
@@ -80,7 +81,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"a repo's group must be there": func(t *testing.T, s shelf) {
 		wantFault(t, s.InsertRepo(t.Context(), newRepo(s.org.UID.NewChild(), "x")), fault.NotFound, fault.Resource{})
-		_, err := s.PutManifest(t.Context(), store.RepoRef{Group: s.org.UID.NewChild(), Name: "x", Create: true}, newIndex("i"), nil, nil)
+		_, err := s.PutManifest(t.Context(), registrydb.RepoRef{Group: s.org.UID.NewChild(), Name: "x", Create: true}, newIndex("i"), nil, nil)
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 	},
 	"a deployment is noted once, changes, and goes with its repo": func(t *testing.T, s shelf) {
@@ -215,7 +216,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		}
 	},
 	"a push makes the repo if it may": func(t *testing.T, s shelf) {
-		to := store.RepoRef{Group: s.org.UID, Name: "fresh"}
+		to := registrydb.RepoRef{Group: s.org.UID, Name: "fresh"}
 		_, err := s.PutManifest(t.Context(), to, newIndex("i"), []string{"v1"}, nil)
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 		to.Create = true
@@ -228,8 +229,8 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"a push is all or nothing": func(t *testing.T, s shelf) {
 		before := everything(t, s.Store)
-		_, err := s.PutManifest(t.Context(), store.RepoRef{Group: s.org.UID, Name: "fresh", Create: true}, newImage("one"), []string{"v1"}, nil)
-		lacking, ok := errors.AsType[*store.MissingError](err)
+		_, err := s.PutManifest(t.Context(), registrydb.RepoRef{Group: s.org.UID, Name: "fresh", Create: true}, newImage("one"), []string{"v1"}, nil)
+		lacking, ok := errors.AsType[*registrydb.MissingError](err)
 		if !ok || len(lacking.Needs) != 1 || lacking.Needs[0].Digest != digest("one") {
 			t.Errorf("error = %v", err)
 		}
@@ -245,7 +246,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		m := newIndex("many", "one")
 		m.Needs = append(m.Needs, need("one", false), need("x", false), need("one", false), need("y", true), need("one", true))
 		_, err := s.PutManifest(t.Context(), ref(s.repo), m, nil, nil)
-		lacking, ok := errors.AsType[*store.MissingError](err)
+		lacking, ok := errors.AsType[*registrydb.MissingError](err)
 		if want := []resource.Need{need("x", false), need("y", true), need("one", true)}; !ok || !cmp.Equal(lacking.Needs, want) {
 			t.Errorf("error = %v, want one of %v", err, want)
 		}
@@ -567,7 +568,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			addBlob(t, s.Store, s.repo, fmt.Sprint(i))
 		}
 		n := 0
-		var from *store.Held
+		var from *registrydb.Held
 		for {
 			idle, next, err := s.Idle(t.Context(), from, s.Now().Add(time.Hour), 3)
 			must(t, err)
@@ -713,7 +714,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 func TestRegistryPromises(t *testing.T) {
 	for name, promise := range registryPromises {
 		t.Run(name, func(t *testing.T) {
-			storetest.Each(t, func(t *testing.T, s *store.Store) {
+			storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 				shelf := newShelf(t, s)
 				promise(t, shelf)
 				wantExact(t, s)
@@ -723,12 +724,12 @@ func TestRegistryPromises(t *testing.T) {
 }
 
 // registryDuels are writes that oppose each other in a repo.
-var registryDuels = map[string]func(t *testing.T, s *store.Store, r resource.Repo, word string) duel{
-	"push what a blob is needed for and delete the blob": func(t *testing.T, s *store.Store, r resource.Repo, word string) duel {
+var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel{
+	"push what a blob is needed for and delete the blob": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
 		addBlob(t, s, r, word)
 		return duel{pushing(t, s, r, newImage(word)), func() error { return s.DeleteBlob(t.Context(), r.UID, digest(word)) }, oneOrLacking}
 	},
-	"push what a blob is needed for and collect the blob": func(t *testing.T, s *store.Store, r resource.Repo, word string) duel {
+	"push what a blob is needed for and collect the blob": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
 		addBlob(t, s, r, word)
 		now := s.Now().Add(time.Hour)
 		idle, _, err := s.Idle(t.Context(), nil, now, 1000)
@@ -738,7 +739,7 @@ var registryDuels = map[string]func(t *testing.T, s *store.Store, r resource.Rep
 			pushing(t, s, r, newImage(word)),
 			func() error { _, _, err := s.Unlink(t.Context(), now, 1000); return err },
 			func(a, b error) error { // what was pushed has its blob
-				_, lacking := errors.AsType[*store.MissingError](a)
+				_, lacking := errors.AsType[*registrydb.MissingError](a)
 				_, err := s.Blob(t.Context(), r.UID, digest(word))
 				if b != nil || a == nil && err != nil || a != nil && !lacking {
 					return fmt.Errorf("errors = %v, %v and %v", a, b, err)
@@ -747,11 +748,11 @@ var registryDuels = map[string]func(t *testing.T, s *store.Store, r resource.Rep
 			},
 		}
 	},
-	"push an index and delete a child": func(t *testing.T, s *store.Store, r resource.Repo, word string) duel {
+	"push an index and delete a child": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
 		addImage(t, s, r, "", word)
 		return duel{pushing(t, s, r, newIndex(word, word)), func() error { return s.DeleteManifest(t.Context(), r.UID, newImage(word).Digest, nil) }, oneOrLacking}
 	},
-	"tag and delete the manifest": func(t *testing.T, s *store.Store, r resource.Repo, word string) duel {
+	"tag and delete the manifest": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
 		m := addImage(t, s, r, "", word)
 		return duel{
 			func() error {
@@ -768,7 +769,7 @@ var registryDuels = map[string]func(t *testing.T, s *store.Store, r resource.Rep
 			},
 		}
 	},
-	"push a blob again and forget it": func(t *testing.T, s *store.Store, r resource.Repo, word string) duel {
+	"push a blob again and forget it": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
 		addBlob(t, s, r, word)
 		must(t, s.DeleteBlob(t.Context(), r.UID, digest(word)))
 		unheld, err := s.Unheld(t.Context(), "", 1000)
@@ -790,8 +791,8 @@ var registryDuels = map[string]func(t *testing.T, s *store.Store, r resource.Rep
 			},
 		}
 	},
-	"two first pushes": func(t *testing.T, s *store.Store, r resource.Repo, word string) duel {
-		to := store.RepoRef{Group: r.UID.Parent(), Name: "new-" + word, Create: true}
+	"two first pushes": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
+		to := registrydb.RepoRef{Group: r.UID.Parent(), Name: "new-" + word, Create: true}
 		first := func(word string) func() error {
 			return func() error {
 				_, err := s.PutManifest(t.Context(), to, newIndex(word), []string{"v1"}, nil)
@@ -800,18 +801,18 @@ var registryDuels = map[string]func(t *testing.T, s *store.Store, r resource.Rep
 		}
 		return duel{first("a"), first("b"), bothWell}
 	},
-	"a first push and the end of the group": func(t *testing.T, s *store.Store, r resource.Repo, word string) duel {
+	"a first push and the end of the group": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
 		g := addGroup(t, s, r.UID.Parent(), "g-"+word)
 		return duel{
 			func() error {
-				_, err := s.PutManifest(t.Context(), store.RepoRef{Group: g.UID, Name: "new", Create: true}, newIndex(word), nil, nil)
+				_, err := s.PutManifest(t.Context(), registrydb.RepoRef{Group: g.UID, Name: "new", Create: true}, newIndex(word), nil, nil)
 				return err
 			},
 			func() error { return s.DeleteGroup(t.Context(), g.UID, "") },
 			oneOf(fault.NotFound, fault.FailedPrecondition),
 		}
 	},
-	"push and delete the repo": func(t *testing.T, s *store.Store, r resource.Repo, word string) duel {
+	"push and delete the repo": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
 		own := addRepo(t, s, r.UID.Parent(), "own-"+word)
 		return duel{
 			pushing(t, s, own, newIndex(word)),
@@ -826,7 +827,7 @@ var registryDuels = map[string]func(t *testing.T, s *store.Store, r resource.Rep
 	},
 }
 
-func pushing(t *testing.T, s *store.Store, r resource.Repo, m resource.Manifest) func() error {
+func pushing(t *testing.T, s *storetest.Store, r resource.Repo, m resource.Manifest) func() error {
 	return func() error {
 		_, err := s.PutManifest(t.Context(), ref(r), m, []string{"v1"}, nil)
 		return err
@@ -838,7 +839,7 @@ func bothWell(a, b error) error { return errors.Join(a, b) }
 // oneOrLacking says that either the push came first and what it needs stays, or
 // it was told what it lacks.
 func oneOrLacking(a, b error) error {
-	_, lacking := errors.AsType[*store.MissingError](a)
+	_, lacking := errors.AsType[*registrydb.MissingError](a)
 	if a == nil && errors.Is(b, fault.FailedPrecondition) || b == nil && lacking {
 		return nil
 	}
@@ -847,7 +848,7 @@ func oneOrLacking(a, b error) error {
 
 func TestRegistryDuels(t *testing.T) {
 	const rounds = 25
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		for name, prepare := range registryDuels {
 			t.Run(name, func(t *testing.T) {

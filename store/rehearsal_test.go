@@ -11,13 +11,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 // A stage is an organization with one of everything to write to.
 type stage struct {
-	*store.Store
+	*storetest.Store
 	org, folder resource.Group // the folder is empty
 	i           resource.Identity
 	r, spare    resource.Role // nothing refers to the spare one
@@ -35,7 +35,7 @@ type stage struct {
 	account     resource.Account
 }
 
-func newStage(t *testing.T, s *store.Store, name string) stage {
+func newStage(t *testing.T, s *storetest.Store, name string) stage {
 	org, _ := addOrganization(t, s, name, alice)
 	st := stage{Store: s, org: org, folder: addGroup(t, s, org.UID, "folder"), i: addIdentity(t, s, org.UID, "i"), r: addRole(t, s, org.UID, "r"), spare: addRole(t, s, org.UID, "spare")}
 	st.b = addBinding(t, s, org.UID, st.i.UID, st.r.UID)
@@ -198,7 +198,7 @@ func (st stage) actsOnTheRest() map[string]act {
 		"FirstSetting":    {func(ctx context.Context) error { _, err := st.FirstSetting(ctx, "new", []byte("x")); return err }, nil},
 		"TakeSetting":     {func(ctx context.Context) error { _, err := st.TakeSetting(ctx, st.org.Name, []byte("v")); return err }, nil},
 		"InsertFirstSigningKey": {func(ctx context.Context) error {
-			return st.InsertFirstSigningKey(ctx, store.SigningKey{ID: "k", Algorithm: "ES256", Sealed: []byte{1}, CreateTime: epoch})
+			return st.InsertFirstSigningKey(ctx, iamdb.SigningKey{ID: "k", Algorithm: "ES256", Sealed: []byte{1}, CreateTime: epoch})
 		}, nil},
 	}
 }
@@ -240,7 +240,7 @@ func (st stage) actsOnAccounts() map[string]act {
 // TestRehearsal rehearses everything that writes, and then does it: only then
 // is anything different, and what is refused is refused in the same words.
 func TestRehearsal(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		heard := 0
 		s.OnGrantChange(func(context.Context, int64) { heard++ })
 		for name := range newStage(t, s, "names").acts() {
@@ -269,7 +269,7 @@ func TestRehearsal(t *testing.T) {
 	})
 }
 
-func everything(t *testing.T, s *store.Store) []string {
+func everything(t *testing.T, s *storetest.Store) []string {
 	t.Helper()
 	all, err := s.Everything(t.Context())
 	must(t, err)
@@ -280,7 +280,7 @@ func everything(t *testing.T, s *store.Store) []string {
 func TestEveryWriteIsRehearsed(t *testing.T) {
 	acts := newStage(t, storetest.Open(t, storetest.SQLite(t)), "org").acts()
 	writes := regexp.MustCompile(`^(Insert|Update|Delete|Set|First|Take|Request)`)
-	exported := reflect.TypeFor[*store.Store]()
+	exported := reflect.TypeFor[*storetest.Store]()
 	for i := range exported.NumMethod() {
 		name := exported.Method(i).Name
 		_, ok := acts[name]

@@ -48,7 +48,7 @@ func (t *Term) Holds(now time.Time) bool {
 //
 // No two clocks have to agree, only to go about equally fast.
 type replica struct {
-	s    *Store
+	s    *DB
 	db   *sql.DB // of its own: it is not to wait behind those who read and write
 	id   string
 	term Term // of the caches
@@ -67,7 +67,7 @@ type word struct {
 	since time.Time
 }
 
-func newReplica(s *Store, db *sql.DB) *replica {
+func newReplica(s *DB, db *sql.DB) *replica {
 	db.SetMaxOpenConns(2) // one to listen
 	return &replica{s: s, db: db, id: rand.Text(), revision: -1, others: map[string]word{}}
 }
@@ -76,8 +76,8 @@ func newReplica(s *Store, db *sql.DB) *replica {
 // changes up to a revision, clears the caches of the store if there were newer
 // ones, and returns the newest. If that is another, it should be called again
 // soon, for somebody waits to hear that the change was taken in.
-func (s *Store) Renew(ctx context.Context, revision int64) (newest int64, err error) {
-	if !s.engine.shared {
+func (s *DB) Renew(ctx context.Context, revision int64) (newest int64, err error) {
+	if !s.Engine.Postgres {
 		return s.Revision(ctx)
 	}
 	return s.replica.renew(ctx, revision)
@@ -94,7 +94,7 @@ func (r *replica) renew(ctx context.Context, revision int64) (newest int64, _ er
 		return 0, r.s.outcome(err)
 	}
 	if newest != r.revision {
-		r.s.repos.clear()
+		r.s.moved()
 		r.revision = newest
 	}
 	r.term.Begin(began)
@@ -105,12 +105,12 @@ func (r *replica) renew(ctx context.Context, revision int64) (newest int64, _ er
 // that have not been for long.
 func (r *replica) say(ctx context.Context, revision int64) error {
 	if r.beat == 0 {
-		if _, err := r.db.ExecContext(ctx, `DELETE FROM replicas WHERE renew_ms < `+r.s.engine.clock+` - $1`, replicasKept.Milliseconds()); err != nil {
+		if _, err := r.db.ExecContext(ctx, `DELETE FROM replicas WHERE renew_ms < `+r.s.Engine.Clock+` - $1`, replicasKept.Milliseconds()); err != nil {
 			return err
 		}
 	}
 	r.beat++
-	_, err := r.db.ExecContext(ctx, `INSERT INTO replicas (id, beat, renew_ms, grants_at) VALUES ($1, $2, `+r.s.engine.clock+`, $3)
+	_, err := r.db.ExecContext(ctx, `INSERT INTO replicas (id, beat, renew_ms, grants_at) VALUES ($1, $2, `+r.s.Engine.Clock+`, $3)
 		ON CONFLICT (id) DO UPDATE SET beat = excluded.beat, renew_ms = excluded.renew_ms, grants_at = excluded.grants_at`, r.id, r.beat, revision)
 	return err
 }
@@ -133,9 +133,9 @@ func (r *replica) listen(ctx context.Context) error {
 }
 
 // words reads the beats of the other replicas, or of some.
-func (r *replica) words(ctx context.Context, read reader, which string, args ...any) (map[string]int64, error) {
+func (r *replica) words(ctx context.Context, read Reader, which string, args ...any) (map[string]int64, error) {
 	found := map[string]int64{}
-	err := read(ctx, `SELECT id, beat FROM replicas WHERE id <> $1`+which, append([]any{r.id}, args...), func(row scanner) (bool, error) {
+	err := read(ctx, `SELECT id, beat FROM replicas WHERE id <> $1`+which, append([]any{r.id}, args...), func(row Scanner) (bool, error) {
 		var id string
 		var beat int64
 		err := row.Scan(&id, &beat)
@@ -174,7 +174,7 @@ func (r *replica) await(ctx context.Context, revision int64) {
 // behind tells whether a replica that has not been silent for a term has yet to
 // take in a change.
 func (r *replica) behind(ctx context.Context, revision int64) (behind bool, _ error) {
-	found, err := r.words(ctx, r.s.rows, ` AND grants_at < $2`, revision)
+	found, err := r.words(ctx, r.s.Rows, ` AND grants_at < $2`, revision)
 	if err != nil {
 		return false, err
 	}
@@ -189,7 +189,7 @@ func (r *replica) behind(ctx context.Context, revision int64) (behind bool, _ er
 }
 
 // rows is Store.rows over the replica's own connections.
-func (r *replica) rows(ctx context.Context, query string, args []any, f func(scanner) (enough bool, err error)) error {
+func (r *replica) rows(ctx context.Context, query string, args []any, f func(Scanner) (enough bool, err error)) error {
 	rows, err := r.db.QueryContext(ctx, query, args...)
 	return r.s.scan(rows, err, f)
 }

@@ -11,13 +11,12 @@ import (
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 // A pair is two processes that share a database.
 type pair struct {
-	here, there *store.Store
+	here, there *storetest.Store
 	db          *sql.DB // for what nobody is told of
 }
 
@@ -36,7 +35,7 @@ func (p pair) exec(t *testing.T, text string) {
 }
 
 // renew has a process say that it is there and take in what is new.
-func renew(t *testing.T, s *store.Store) {
+func renew(t *testing.T, s *storetest.Store) {
 	t.Helper()
 	newest, err := s.Renew(t.Context(), 0)
 	must(t, err)
@@ -45,7 +44,7 @@ func renew(t *testing.T, s *store.Store) {
 }
 
 // follow has a process do that until the test ends.
-func follow(t *testing.T, s *store.Store) {
+func follow(t *testing.T, s *storetest.Store) {
 	t.Helper()
 	renew(t, s)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -63,21 +62,21 @@ func follow(t *testing.T, s *store.Store) {
 }
 
 // rename gives a repo another name.
-func rename(t *testing.T, s *store.Store, uid resource.UID, name string) {
+func rename(t *testing.T, s *storetest.Store, uid resource.UID, name string) {
 	t.Helper()
 	_, err := s.UpdateRepo(t.Context(), uid, func(r *resource.Repo) error { r.Name = name; return nil })
 	must(t, err)
 }
 
 // wantRepo looks a repo up by its path. Without a uid there must be none.
-func wantRepo(t *testing.T, s *store.Store, uid resource.UID, names ...string) {
+func wantRepo(t *testing.T, s *storetest.Store, uid resource.UID, names ...string) {
 	t.Helper()
 	if got, err := s.RepoAt(t.Context(), names); got != uid || uid == "" && !errors.Is(err, fault.NotFound) {
 		t.Errorf("repo at %q = %q, %v, want %q", names, got, err, uid)
 	}
 }
 
-func wantDescription(t *testing.T, s *store.Store, uid resource.UID, description string) {
+func wantDescription(t *testing.T, s *storetest.Store, uid resource.UID, description string) {
 	t.Helper()
 	if got, err := s.Group(t.Context(), uid); err != nil || got.Description != description {
 		t.Errorf("description = %q, %v, want %q", got.Description, err, description)
@@ -215,7 +214,7 @@ func TestOneThatLeavesIsNotWaitedFor(t *testing.T) {
 // TestManyChangeGrants: whoever is told of a change reads from the database,
 // also if there are more changes at once than connections.
 func TestManyChangeGrants(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		must(t, s.SetManagedRoles(t.Context(), []resource.Role{ownerRole}))
 		org := addGroup(t, s, "", "org").UID
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)

@@ -9,13 +9,12 @@ import (
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 // Whoever has changed a group, or knows of the change, reads it as changed.
 func TestNobodyReadsWhatWasBefore(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		g := resource.Group{UID: resource.NewRoot(), Name: "g", CreateTime: s.Now(), UpdateTime: s.Now()}
 		_, err := s.InsertGroup(t.Context(), g)
 		must(t, err)
@@ -54,7 +53,7 @@ func TestNobodyReadsWhatWasBefore(t *testing.T) {
 
 // raise adds one to the number in a description through one store, and reads it
 // back through another.
-func raise(t *testing.T, through, back *store.Store, uid resource.UID) error {
+func raise(t *testing.T, through, back *storetest.Store, uid resource.UID) error {
 	var n int
 	_, err := through.UpdateGroup(t.Context(), uid, func(g *resource.Group) error {
 		n, _ = strconv.Atoi(g.Description) // "" is 0
@@ -75,7 +74,7 @@ func raise(t *testing.T, through, back *store.Store, uid resource.UID) error {
 // Where a repo is may be remembered, but no longer than until a name on the way
 // to it is another, or it is another repo.
 func TestNobodyFindsARepoWhereItWas(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := resource.Group{UID: resource.NewRoot(), Name: "org", CreateTime: s.Now(), UpdateTime: s.Now()}
 		_, err := s.InsertGroup(t.Context(), org)
 		must(t, err)

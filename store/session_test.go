@@ -12,7 +12,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 // newSession is a session that can be kept alive for ten hours after epoch.
@@ -26,7 +26,7 @@ func newSession(identity resource.UID, id string) resource.Session {
 
 // addSession starts a session whose first refresh token is called first and
 // ends an hour after epoch.
-func addSession(t *testing.T, s *store.Store, identity resource.UID, id, first string) resource.Session {
+func addSession(t *testing.T, s *storetest.Store, identity resource.UID, id, first string) resource.Session {
 	t.Helper()
 	n := newSession(identity, id)
 	must(t, s.StartSession(t.Context(), n, []byte(first), epoch.Add(time.Hour)))
@@ -34,12 +34,12 @@ func addSession(t *testing.T, s *store.Store, identity resource.UID, id, first s
 }
 
 // refresh uses a refresh token, for one that ends an hour later.
-func refresh(t *testing.T, s *store.Store, old, next string) (resource.Session, time.Time, error) {
+func refresh(t *testing.T, s *storetest.Store, old, next string) (resource.Session, time.Time, error) {
 	return s.UseRefresh(t.Context(), []byte(old), []byte(next), s.Now().Add(time.Hour))
 }
 
 // wantVoid checks which subjects have been revoked.
-func wantVoid(t *testing.T, s *store.Store, subjects ...resource.UID) {
+func wantVoid(t *testing.T, s *storetest.Store, subjects ...resource.UID) {
 	t.Helper()
 	got, err := s.Revocations(t.Context(), epoch.Add(-time.Hour))
 	must(t, err)
@@ -57,7 +57,7 @@ func wantVoid(t *testing.T, s *store.Store, subjects ...resource.UID) {
 	}
 }
 
-func sessionKeeps(t *testing.T, s *store.Store) {
+func sessionKeeps(t *testing.T, s *storetest.Store) {
 	s.Now = func() time.Time { return epoch }
 	i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
 	n := addSession(t, s, i.UID, "one", "r1")
@@ -84,7 +84,7 @@ func sessionKeeps(t *testing.T, s *store.Store) {
 	wantFault(t, err, fault.NotFound, fault.Resource{Type: "identity", Name: string(missing)})
 }
 
-func refreshRotates(t *testing.T, s *store.Store) {
+func refreshRotates(t *testing.T, s *storetest.Store) {
 	now := epoch
 	s.Now = func() time.Time { return now }
 	i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
@@ -110,7 +110,7 @@ func refreshRotates(t *testing.T, s *store.Store) {
 	}
 }
 
-func refreshReplayed(t *testing.T, s *store.Store) {
+func refreshReplayed(t *testing.T, s *storetest.Store) {
 	s.Now = func() time.Time { return epoch }
 	i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
 	addSession(t, s, i.UID, "one", "r1")
@@ -133,7 +133,7 @@ func refreshReplayed(t *testing.T, s *store.Store) {
 	must(t, err)
 }
 
-func sessionEnds(t *testing.T, s *store.Store) {
+func sessionEnds(t *testing.T, s *storetest.Store) {
 	now := epoch
 	s.Now = func() time.Time { return now }
 	i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
@@ -163,7 +163,7 @@ func sessionEnds(t *testing.T, s *store.Store) {
 	wantVoid(t, s) // to be over is not to be stolen
 }
 
-func sessionEnded(t *testing.T, s *store.Store) {
+func sessionEnded(t *testing.T, s *storetest.Store) {
 	s.Now = func() time.Time { return epoch }
 	i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
 	addSession(t, s, i.UID, "one", "r1")
@@ -180,7 +180,7 @@ func sessionEnded(t *testing.T, s *store.Store) {
 }
 
 // ends returns what was told of sessions that were ended.
-func ends(t *testing.T, s *store.Store) (all []resource.Event) {
+func ends(t *testing.T, s *storetest.Store) (all []resource.Event) {
 	t.Helper()
 	for _, e := range events(t, s) {
 		if e.Type == resource.SessionEnded {
@@ -192,7 +192,7 @@ func ends(t *testing.T, s *store.Store) (all []resource.Event) {
 
 // sessionEndsTold ends a session in every way there is. One whose time is over
 // ends without anybody's doing.
-func sessionEndsTold(t *testing.T, s *store.Store) {
+func sessionEndsTold(t *testing.T, s *storetest.Store) {
 	now := epoch
 	s.Now = func() time.Time { return now }
 	org := addGroup(t, s, "", "org")
@@ -251,7 +251,7 @@ func sessionEndsTold(t *testing.T, s *store.Store) {
 
 // sessionEndsHeard ends sessions that one group answers for, or nobody: where the
 // person is known too is told nothing.
-func sessionEndsHeard(t *testing.T, s *store.Store) {
+func sessionEndsHeard(t *testing.T, s *storetest.Store) {
 	s.Now = func() time.Time { return epoch }
 	org, other := addGroup(t, s, "", "org"), addGroup(t, s, "", "other")
 	role := addRole(t, s, org.UID, "role")
@@ -274,7 +274,7 @@ func sessionEndsHeard(t *testing.T, s *store.Store) {
 	}
 }
 
-func sessionsForgotten(t *testing.T, s *store.Store) {
+func sessionsForgotten(t *testing.T, s *storetest.Store) {
 	now := epoch
 	s.Now = func() time.Time { return now }
 	i := addIdentity(t, s, addGroup(t, s, "", "org").UID, "i")
@@ -306,7 +306,7 @@ func sessionsForgotten(t *testing.T, s *store.Store) {
 	}
 }
 
-func identityWithSessions(t *testing.T, s *store.Store) {
+func identityWithSessions(t *testing.T, s *storetest.Store) {
 	s.Now = func() time.Time { return epoch }
 	org := addGroup(t, s, "", "org")
 	i, j := addIdentity(t, s, org.UID, "i"), addIdentity(t, s, org.UID, "j")

@@ -19,14 +19,14 @@ import (
 
 const sqliteReaders = 8
 
-var sqliteEngine = engine{
+var sqliteEngine = Engine{
 	schema:  sqliteSchema,
 	failure: sqliteFailure,
-	param:   func(int) string { return "?" }, // the driver looks up the name of every one that has one, from the first on
-	clock:   `CAST(unixepoch('subsec') * 1000 AS INTEGER)`,
-	each: func(q *query, values any) string {
+	Param:   func(int) string { return "?" }, // the driver looks up the name of every one that has one, from the first on
+	Clock:   `CAST(unixepoch('subsec') * 1000 AS INTEGER)`,
+	Each: func(q *Query, values any) string {
 		b, _ := json.Marshal(values) // strings and numbers cannot fail
-		return `(SELECT key AS i, value AS v FROM json_each(` + q.arg(string(b)) + `))`
+		return `(SELECT key AS i, value AS v FROM json_each(` + q.Arg(string(b)) + `))`
 	},
 }
 
@@ -52,8 +52,8 @@ func sqliteSchema(text string) string {
 // openSQLite opens the file at path, creating it and its folder if need be. It
 // fails if another process has it open: who may do what is kept in memory, and
 // two processes would not learn of each other's changes.
-func (s *Store) openSQLite(ctx context.Context, path string) error {
-	s.engine = sqliteEngine
+func (s *DB) openSQLite(ctx context.Context, path string) error {
+	s.Engine = sqliteEngine
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
@@ -106,7 +106,7 @@ func private(path string) error {
 
 // lockFile holds a lock on a file of that name until the store is closed. The
 // system drops it with the process, however that ends.
-func (s *Store) lockFile(name string) error {
+func (s *DB) lockFile(name string) error {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("lock the database: %w", err)

@@ -15,46 +15,39 @@ import (
 	"sync"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
 // A Store is a database. It is safe for concurrent use.
-type Store struct {
+type DB struct {
 	Now func() time.Time
 	Log *slog.Logger // of what an operator should know
 
-	engine engine
+	Engine Engine
 	read   *sql.DB
 	commit committer
 	close  []func() error
 	stmts  statements // on read; SQLite only: pgx keeps its own
-	repos  *repoCache
 
 	replica *replica // PostgreSQL only
-	texts   *texts   // of advisories, as far as they were searched
-	signs   signs
-	asked   *lru.Cache[int64, *asked] // advisories, for lately
-
-	eraSize int64
 
 	mu       sync.Mutex
 	watchers []func(context.Context, int64)
+	onMove   []func()
 }
 
 // An engine is what differs between the databases.
-type engine struct {
-	shared  bool                // can another process write to it?
-	lock    string              // ends a SELECT FROM … AS t whose row is about to change
-	lockKey string              // ends a SELECT whose row is about to go
-	hold    string              // ends a SELECT whose row must not go before we commit
-	schema  func(string) string // a migration in the engine's words
-	failure func(error) failure
-	each    func(q *query, values any) string // a table s (i, v) of the values
-	param   func(n int) string                // the n-th parameter, of all in their order
-	clock   string                            // the time of the database, in milliseconds
+type Engine struct {
+	Postgres bool                // can another process write to it?
+	Lock     string              // ends a SELECT FROM … AS t whose row is about to change
+	LockKey  string              // ends a SELECT whose row is about to go
+	Hold     string              // ends a SELECT whose row must not go before we commit
+	schema   func(string) string // a migration in the engine's words
+	failure  func(error) failure
+	Each     func(q *Query, values any) string // a table s (i, v) of the values
+	Param    func(n int) string                // the n-th parameter, of all in their order
+	Clock    string                            // the time of the database, in milliseconds
 }
 
 // A failure is what a driver's error means to the store.
@@ -70,12 +63,8 @@ const (
 
 // Open connects to url: a postgres:// address, or the path of an SQLite file,
 // and brings the schema up to date.
-func Open(ctx context.Context, url string) (*Store, error) {
-	known, err := lru.New[int64, *asked](advisoriesAsked)
-	if err != nil {
-		return nil, err
-	}
-	s := &Store{Now: time.Now, Log: slog.Default(), repos: newRepoCache(), texts: &texts{all: map[int64]versioned{}}, asked: known, eraSize: eraSize}
+func Open(ctx context.Context, url string) (*DB, error) {
+	s := &DB{Now: time.Now, Log: slog.Default()}
 	open := s.openSQLite
 	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
 		open = s.openPostgres
@@ -87,7 +76,7 @@ func Open(ctx context.Context, url string) (*Store, error) {
 }
 
 // Close waits for the commit under way and releases the database.
-func (s *Store) Close() error {
+func (s *DB) Close() error {
 	var errs []error
 	for i := len(s.close) - 1; i >= 0; i-- {
 		errs = append(errs, s.close[i]())
@@ -97,22 +86,22 @@ func (s *Store) Close() error {
 }
 
 // Shared tells whether other processes may write to the database.
-func (s *Store) Shared() bool { return s.engine.shared }
+func (s *DB) Replicated() bool { return s.Engine.Postgres }
 
 // current reports whether the caches of this process agree with the database.
-func (s *Store) current() bool { return !s.engine.shared || s.replica.term.Holds(time.Now()) }
+func (s *DB) Current() bool { return !s.Engine.Postgres || s.replica.term.Holds(time.Now()) }
 
 // Ping reports whether the database answers.
-func (s *Store) Ping(ctx context.Context) error {
+func (s *DB) Ping(ctx context.Context) error {
 	var one int
-	return s.row(ctx, `SELECT 1`, nil, &one)
+	return s.Row(ctx, `SELECT 1`, nil, &one)
 }
 
-type scanner interface{ Scan(...any) error }
+type Scanner interface{ Scan(...any) error }
 
 // row runs a one-row query. It returns sql.ErrNoRows if there is none.
-func (s *Store) row(ctx context.Context, query string, args []any, dest ...any) error {
-	if s.engine.shared {
+func (s *DB) Row(ctx context.Context, query string, args []any, dest ...any) error {
+	if s.Engine.Postgres {
 		return s.outcome(s.read.QueryRowContext(ctx, query, args...).Scan(dest...))
 	}
 	st, err := s.stmts.get(ctx, query)
@@ -123,12 +112,12 @@ func (s *Store) row(ctx context.Context, query string, args []any, dest ...any) 
 }
 
 // rows runs a query and calls f for each row, until f says it has enough.
-func (s *Store) rows(ctx context.Context, query string, args []any, f func(scanner) (enough bool, err error)) error {
+func (s *DB) Rows(ctx context.Context, query string, args []any, f func(Scanner) (enough bool, err error)) error {
 	rows, err := s.query(ctx, query, args)
 	return s.scan(rows, err, f)
 }
 
-func (s *Store) scan(rows *sql.Rows, err error, f func(scanner) (enough bool, err error)) error {
+func (s *DB) scan(rows *sql.Rows, err error, f func(Scanner) (enough bool, err error)) error {
 	if err != nil {
 		return s.outcome(err)
 	}
@@ -142,18 +131,18 @@ func (s *Store) scan(rows *sql.Rows, err error, f func(scanner) (enough bool, er
 }
 
 // A reader runs a query and calls f for each row, until f says it has enough.
-type reader func(ctx context.Context, query string, args []any, f func(scanner) (enough bool, err error)) error
+type Reader func(ctx context.Context, query string, args []any, f func(Scanner) (enough bool, err error)) error
 
 // steady lets f read one state of the database with several statements: a row
 // the first has seen is still there for the last.
-func (s *Store) steady(ctx context.Context, f func(reader) error) error {
+func (s *DB) Snapshot(ctx context.Context, f func(Reader) error) error {
 	on, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})
 	if err != nil {
 		return s.outcome(err)
 	}
 	defer on.Rollback()
-	return f(func(ctx context.Context, query string, args []any, f func(scanner) (bool, error)) error {
-		if s.engine.shared {
+	return f(func(ctx context.Context, query string, args []any, f func(Scanner) (bool, error)) error {
+		if s.Engine.Postgres {
 			rows, err := on.QueryContext(ctx, query, args...)
 			return s.scan(rows, err, f)
 		}
@@ -166,8 +155,8 @@ func (s *Store) steady(ctx context.Context, f func(reader) error) error {
 	})
 }
 
-func (s *Store) query(ctx context.Context, query string, args []any) (*sql.Rows, error) {
-	if s.engine.shared {
+func (s *DB) query(ctx context.Context, query string, args []any) (*sql.Rows, error) {
+	if s.Engine.Postgres {
 		return s.read.QueryContext(ctx, query, args...)
 	}
 	st, err := s.stmts.get(ctx, query)
@@ -178,12 +167,12 @@ func (s *Store) query(ctx context.Context, query string, args []any) (*sql.Rows,
 }
 
 // outcome turns a driver's error into a fault where a caller can act on it.
-func (s *Store) outcome(err error) error {
+func (s *DB) outcome(err error) error {
 	var f *fault.Error
 	if err == nil || errors.Is(err, sql.ErrNoRows) || errors.As(err, &f) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	if why := s.engine.failure(err); why == outage || why == contest {
+	if why := s.Engine.failure(err); why == outage || why == contest {
 		s.dropDead(err)
 		return fault.Outage("the database", err)
 	}
@@ -191,15 +180,25 @@ func (s *Store) outcome(err error) error {
 }
 
 // missing turns the absence of a row into a fault.
-func missing(err error, kind string, uid resource.UID) error {
+func Missing(err error, kind string, uid resource.UID) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return fault.Missing(kind, string(uid))
 	}
 	return err
 }
 
-func ms(t time.Time) int64     { return t.UnixMilli() }
-func fromMS(n int64) time.Time { return time.UnixMilli(n).UTC() }
+func MS(t time.Time) int64     { return t.UnixMilli() }
+func FromMS(n int64) time.Time { return time.UnixMilli(n).UTC() }
 
-// now is the time of a change, as precise as it is kept.
-func (s *Store) now() time.Time { return s.Now().UTC().Truncate(time.Millisecond) }
+// TimeAfter returns the time of a change to something that was changed last at
+// another time. It is later, even if the clock is not, so that the time tells one
+// version from the next.
+func (s *DB) TimeAfter(last time.Time) time.Time {
+	if now := s.Time(); now.After(last) {
+		return now
+	}
+	return last.Add(time.Millisecond)
+}
+
+// Time returns the time of a change, as precise as it is stored.
+func (s *DB) Time() time.Time { return s.Now().UTC().Truncate(time.Millisecond) }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -18,7 +17,7 @@ func arrival(p resource.IdentityProvider, subject string) resource.Arrival {
 	}
 }
 
-func arrive(t *testing.T, s *store.Store, p resource.IdentityProvider, subject string) resource.Identity {
+func arrive(t *testing.T, s *storetest.Store, p resource.IdentityProvider, subject string) resource.Identity {
 	t.Helper()
 	l, err := s.Arrive(t.Context(), arrival(p, subject))
 	must(t, err)
@@ -28,7 +27,7 @@ func arrive(t *testing.T, s *store.Store, p resource.IdentityProvider, subject s
 // TestPeople holds the store to who somebody is: that depends on the provider.
 func TestPeople(t *testing.T) {
 	t.Parallel()
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		a, b := addGroup(t, s, "", "a"), addGroup(t, s, "", "b")
 		pa := addProvider(t, s, a.UID, addRole(t, s, a.UID, "r").UID, "p")
 		pb := addProvider(t, s, b.UID, addRole(t, s, b.UID, "r").UID, "p")
@@ -79,7 +78,7 @@ func TestPeople(t *testing.T) {
 // issuer and subject, and a sub is no oid.
 func TestTrustedPeople(t *testing.T) {
 	t.Parallel()
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		org := addGroup(t, s, "", "org")
 		r := addRole(t, s, org.UID, "r").UID
 		p, object := addProvider(t, s, org.UID, r, "p"), newProvider(org.UID, r, "oid")

@@ -76,4 +76,4 @@ func (o *OldDatabase) Close() {
 }
 
 // Place is where something is, as the first columns of every kind have it.
-func Place(uid resource.UID) []any { return place(uid) }
+func Place(uid resource.UID) []any { return TreeColumns(uid) }

@@ -61,11 +61,11 @@ func newCloud(t *testing.T) *cloud {
 
 func TestTryAccount(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
-	checker, err := authz.Load(t.Context(), s, nil)
+	checker, err := authz.Load(t.Context(), s.DB, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	issuer, err := token.New(t.Context(), s, token.Config{Issuer: "https://here.test", Key: seal.NewKey()})
+	issuer, err := token.New(t.Context(), s.DB, token.Config{Issuer: "https://here.test", Key: seal.NewKey()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestTryAccount(t *testing.T) {
 	}
 	c := newCloud(t)
 	client := outbound.Client(outbound.Config{Loopback: true})
-	x, err := sts.New(s, checker, issuer, issuers, sts.Config{
+	x, err := sts.New(s.DB, checker, issuer, issuers, sts.Config{
 		BaseURL: "https://here.test", AWS: sts.AWS{Endpoint: c.URL, Client: client}, Clouds: sts.Clouds{Google: c.URL, Azure: c.URL},
 	})
 	if err != nil {

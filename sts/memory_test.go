@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 	"github.com/holdfast-dev/holdfast/trust"
 )
@@ -50,12 +50,12 @@ func TestMemoryIsBounded(t *testing.T) {
 // TestCompiledOnce presents bad credentials for an identity that stays, and for
 // one that changes.
 func TestCompiledOnce(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		known, err := newMemory()
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := &Service{store: s, known: known, audiences: []string{"https://auth.example"}, now: time.Now}
+		x := &Service{store: iamdb.New(s.DB), known: known, audiences: []string{"https://auth.example"}, now: time.Now}
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		org := resource.Group{UID: resource.NewRoot(), Name: "org", CreateTime: now, UpdateTime: now}
 		if _, err := s.InsertGroup(t.Context(), org); err != nil {

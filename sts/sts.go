@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/token"
 	"github.com/holdfast-dev/holdfast/trust"
 )
@@ -34,7 +35,7 @@ type Config struct {
 
 // A Service exchanges credentials for tokens.
 type Service struct {
-	store     *store.Store
+	store     *iamdb.Store
 	authz     *authz.Checker
 	issuer    *token.Issuer
 	trust     *trust.Issuers
@@ -50,13 +51,13 @@ type Service struct {
 
 // New returns a service. It remembers identities, and forgets them as checker
 // learns that they have changed. Run keeps the denials and watches the issuers.
-func New(s *store.Store, checker *authz.Checker, issuer *token.Issuer, issuers *trust.Issuers, cfg Config) (*Service, error) {
+func New(db *store.DB, checker *authz.Checker, issuer *token.Issuer, issuers *trust.Issuers, cfg Config) (*Service, error) {
 	known, err := newMemory()
 	if err != nil {
 		return nil, err
 	}
 	x := &Service{
-		store: s, authz: checker, issuer: issuer, trust: issuers, cfg: cfg, log: cfg.Log, now: cfg.Now,
+		store: iamdb.New(db), authz: checker, issuer: issuer, trust: issuers, cfg: cfg, log: cfg.Log, now: cfg.Now,
 		known: known, denials: make(chan resource.Denial, denialsWaiting), client: cfg.AWS.client(),
 		audiences: []string{issuer.Address()},
 	}

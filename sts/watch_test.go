@@ -7,15 +7,15 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 // TestWatchIsFair has one domain with more issuers than are looked at in one go.
 // Those of others come right after the first of them, not after the last.
 func TestWatchIsFair(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
-		x := &Service{store: s, now: time.Now}
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		x := &Service{store: iamdb.New(s.DB), now: time.Now}
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		org := resource.Group{UID: resource.NewRoot(), Name: "org", CreateTime: now, UpdateTime: now}
 		if _, err := s.InsertGroup(t.Context(), org); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 const (
@@ -43,7 +44,7 @@ type Config struct {
 
 // An Issuer makes and verifies tokens. Replicas over one store share its keys.
 type Issuer struct {
-	store    *store.Store
+	store    *iamdb.Store
 	issuer   string
 	master   seal.Key
 	rotation time.Duration
@@ -74,7 +75,7 @@ type Claims struct {
 
 // New returns an issuer with the keys of s, and makes the first key if there is
 // none. It fails if a key was sealed with another encryption key.
-func New(ctx context.Context, s *store.Store, cfg Config) (*Issuer, error) {
+func New(ctx context.Context, db *store.DB, cfg Config) (*Issuer, error) {
 	if cfg.Issuer == "" {
 		return nil, errors.New("an issuer needs an address")
 	}
@@ -82,7 +83,7 @@ func New(ctx context.Context, s *store.Store, cfg Config) (*Issuer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the cache of tokens: %w", err)
 	}
-	i := &Issuer{store: s, issuer: cfg.Issuer, master: cfg.Key, rotation: cfg.Rotation, now: cfg.Now, verified: cache}
+	i := &Issuer{store: iamdb.New(db), issuer: cfg.Issuer, master: cfg.Key, rotation: cfg.Rotation, now: cfg.Now, verified: cache}
 	if i.now == nil {
 		i.now = time.Now
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/holdfast-dev/holdfast/seal"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 const (
@@ -41,7 +41,7 @@ type signer struct {
 	header  string // of its tokens, as they begin
 }
 
-func newSigner(s store.SigningKey, private *ecdsa.PrivateKey) (signer, error) {
+func newSigner(s iamdb.SigningKey, private *ecdsa.PrivateKey) (signer, error) {
 	header, err := json.Marshal(map[string]string{"alg": string(algorithm), "kid": s.ID, "typ": "JWT"})
 	return signer{s.ID, s.CreateTime, private, base64.RawURLEncoding.EncodeToString(header)}, err
 }
@@ -76,20 +76,20 @@ func (k *keys) signer(now time.Time) signer {
 }
 
 // newKey makes a signing key, ready to be stored.
-func newKey(master seal.Key, now time.Time) (store.SigningKey, error) {
+func newKey(master seal.Key, now time.Time) (iamdb.SigningKey, error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return store.SigningKey{}, fmt.Errorf("make a signing key: %w", err)
+		return iamdb.SigningKey{}, fmt.Errorf("make a signing key: %w", err)
 	}
 	id, err := thumbprint(&private.PublicKey)
 	if err != nil {
-		return store.SigningKey{}, err
+		return iamdb.SigningKey{}, err
 	}
 	plain, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
-		return store.SigningKey{}, fmt.Errorf("encode a signing key: %w", err)
+		return iamdb.SigningKey{}, fmt.Errorf("encode a signing key: %w", err)
 	}
-	return store.SigningKey{
+	return iamdb.SigningKey{
 		ID: id, Algorithm: string(algorithm), Sealed: master.Seal(keyPurpose, plain), CreateTime: now,
 	}, nil
 }
@@ -105,7 +105,7 @@ func thumbprint(public *ecdsa.PublicKey) (string, error) {
 
 // openKeys returns the stored keys, which are sorted newest first. There is at
 // least one.
-func openKeys(stored []store.SigningKey, master seal.Key) (*keys, error) {
+func openKeys(stored []iamdb.SigningKey, master seal.Key) (*keys, error) {
 	k := &keys{public: map[string]*ecdsa.PublicKey{}}
 	var set jose.JSONWebKeySet
 	for _, s := range stored {
@@ -130,7 +130,7 @@ func openKeys(stored []store.SigningKey, master seal.Key) (*keys, error) {
 	return k, nil
 }
 
-func openKey(s store.SigningKey, master seal.Key) (*ecdsa.PrivateKey, error) {
+func openKey(s iamdb.SigningKey, master seal.Key) (*ecdsa.PrivateKey, error) {
 	plain, err := master.Open(keyPurpose, s.Sealed)
 	if err != nil {
 		return nil, fmt.Errorf("signing key %s cannot be opened; start with the encryption key this database was set up with: %w", s.ID, err)
@@ -168,7 +168,7 @@ func (i *Issuer) load(ctx context.Context) error {
 	return i.use(stored)
 }
 
-func (i *Issuer) use(stored []store.SigningKey) error {
+func (i *Issuer) use(stored []iamdb.SigningKey) error {
 	if len(stored) == 0 {
 		return errors.New("there is no signing key")
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/fault"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 const (
@@ -147,7 +147,7 @@ func (i *Issuer) tend(ctx context.Context, log *slog.Logger) error {
 
 // outlived returns the keys, of those sorted newest first, that were replaced so
 // long ago that no token of theirs can be good.
-func outlived(stored []store.SigningKey, now time.Time) []store.SigningKey {
+func outlived(stored []iamdb.SigningKey, now time.Time) []iamdb.SigningKey {
 	for n, k := range stored {
 		if now.Sub(k.CreateTime) > keySettles+keyOutlives {
 			return stored[n+1:]

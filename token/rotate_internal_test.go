@@ -9,7 +9,6 @@ import (
 
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -23,13 +22,13 @@ type schedule struct {
 	mine, theirs *Issuer
 }
 
-func newSchedule(t *testing.T, over *store.Store, every time.Duration) *schedule {
+func newSchedule(t *testing.T, over *storetest.Store, every time.Duration) *schedule {
 	t.Helper()
 	s := &schedule{t: t, at: time.Date(2030, 1, 2, 12, 0, 0, 0, time.UTC)}
 	cfg := Config{Issuer: "https://auth.test", Key: seal.NewKey(), Rotation: every, Now: s.now}
 	for _, i := range []**Issuer{&s.mine, &s.theirs} {
 		var err error
-		if *i, err = New(t.Context(), over, cfg); err != nil {
+		if *i, err = New(t.Context(), over.DB, cfg); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -124,7 +123,7 @@ func (s *schedule) good(when string, raw string, want bool) {
 // replaced when it is old, signs once it is settled, and is dropped when nothing
 // that it has signed can be good any more, and not before.
 func TestScheduledRotation(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, over *store.Store) {
+	storetest.Each(t, func(t *testing.T, over *storetest.Store) {
 		s := newSchedule(t, over, rotation)
 		s.tend()
 		s.want("at first", 1, 0)
@@ -161,7 +160,7 @@ func TestScheduledRotation(t *testing.T) {
 // TestRotationAtOnce has replicas find at the same moment that a key is due, and
 // later that one is outlived: one key is made, one is dropped, and nobody fails.
 func TestRotationAtOnce(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, over *store.Store) {
+	storetest.Each(t, func(t *testing.T, over *storetest.Store) {
 		s := newSchedule(t, over, rotation)
 		for range 3 {
 			before, _ := s.keys()

@@ -9,7 +9,6 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 	"github.com/holdfast-dev/holdfast/token"
 )
@@ -44,7 +43,7 @@ func published(t *testing.T, i *token.Issuer) (ids []string) {
 // TestRotation follows two replicas through a rotation: the new key is there for
 // all to read before it signs, and what the old one signed stays good.
 func TestRotation(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		c := &clock{at: noon}
 		key := seal.NewKey()
 		cfg := token.Config{Issuer: "https://auth.test", Key: key, Now: c.now}

@@ -59,7 +59,7 @@ func (c *clock) set(at time.Time) {
 	c.at = at
 }
 
-func open(t testing.TB, s *store.Store, cfg token.Config) *token.Issuer {
+func open(t testing.TB, s *storetest.Store, cfg token.Config) *token.Issuer {
 	t.Helper()
 	if cfg.Issuer == "" {
 		cfg.Issuer = issuer
@@ -67,7 +67,7 @@ func open(t testing.TB, s *store.Store, cfg token.Config) *token.Issuer {
 	if cfg.Now == nil {
 		cfg.Now = func() time.Time { return noon }
 	}
-	i, err := token.New(t.Context(), s, cfg)
+	i, err := token.New(t.Context(), s.DB, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestVerifyReturnsWhatWasMinted(t *testing.T) {
 			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Hour), Audience: []string{api}, Caps: &resource.Capabilities{}, Scopes: []resource.UID{}},
 		},
 	}
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		i := open(t, s, token.Config{Key: seal.NewKey()})
 		for name, tt := range tests {
 			raw := mint(t, i, tt.claims)
@@ -206,7 +206,7 @@ type forger struct {
 	claims map[string]any    // of a good token
 }
 
-func newForger(t testing.TB, s *store.Store, master seal.Key) forger {
+func newForger(t testing.TB, s *storetest.Store, master seal.Key) forger {
 	stored, err := s.SigningKeys(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -294,7 +294,7 @@ func tampered(good, other string) string {
 func TestVerifyRefuses(t *testing.T) {
 	const notOurs, unreadable = "the token is not signed by this service", "the token cannot be read"
 	at := float64(noon.Unix())
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		master := seal.NewKey()
 		i := open(t, s, token.Config{Key: master})
 		f := newForger(t, s, master)
@@ -394,13 +394,13 @@ func TestKeysOutliveTheProcess(t *testing.T) {
 }
 
 func TestReplicasShareOneKey(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		master := seal.NewKey()
 		issuers := make([]*token.Issuer, 4)
 		var wg sync.WaitGroup
 		for n := range issuers {
 			wg.Go(func() {
-				i, err := token.New(t.Context(), s, token.Config{Issuer: issuer, Key: master})
+				i, err := token.New(t.Context(), s.DB, token.Config{Issuer: issuer, Key: master})
 				if err != nil {
 					t.Error(err)
 				}
@@ -425,7 +425,7 @@ func TestReplicasShareOneKey(t *testing.T) {
 }
 
 func TestKeysAreSealed(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		master := seal.NewKey()
 		open(t, s, token.Config{Key: master})
 		f := newForger(t, s, master)
@@ -440,7 +440,7 @@ func TestKeysAreSealed(t *testing.T) {
 		if bytes.Contains(stored[0].Sealed, secret) {
 			t.Error("the private key is readable in the store")
 		}
-		_, err = token.New(t.Context(), s, token.Config{Issuer: issuer, Key: seal.NewKey()})
+		_, err = token.New(t.Context(), s.DB, token.Config{Issuer: issuer, Key: seal.NewKey()})
 		if err == nil || !strings.Contains(err.Error(), "start with the encryption key this database was set up with") {
 			t.Errorf("with another encryption key: error = %v", err)
 		}
@@ -451,7 +451,7 @@ func TestKeysAreSealed(t *testing.T) {
 }
 
 func TestPublishedKeysProveTokens(t *testing.T) {
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		i := open(t, s, token.Config{Key: seal.NewKey()})
 		var discovery map[string]any
 		get(t, i, "/.well-known/openid-configuration", &discovery)
@@ -514,8 +514,8 @@ func TestUnknownKeysAreLookedUpOnceASecond(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := open(t, s, token.Config{Key: master, Now: c.now})
-	strange := newForger(t, s, master).anotherKey("strange")
+	i := open(t, storetest.Of(s), token.Config{Key: master, Now: c.now})
+	strange := newForger(t, storetest.Of(s), master).anotherKey("strange")
 	verify := func(want error) {
 		t.Helper()
 		if _, err := i.Verify(context.WithoutCancel(t.Context()), strange, api); !errors.Is(err, want) {

@@ -39,7 +39,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -58,7 +57,7 @@ func TestEscalation(t *testing.T) {
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano() >> 10)
 	}
-	storetest.Each(t, func(t *testing.T, s *store.Store) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		began, moves, done, next := time.Now(), 0, 0, seed
 		for ; done == 0 || time.Since(began) < *duration; next++ {

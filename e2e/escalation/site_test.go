@@ -29,7 +29,7 @@ import (
 	"github.com/holdfast-dev/holdfast/login"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/seal"
-	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/storetest"
 	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/token"
 	"github.com/holdfast-dev/holdfast/trust"
@@ -46,7 +46,7 @@ const (
 // together as package server does it. Issuers of others are answered for without
 // a network, and the pages are called without a listener.
 type site struct {
-	store   *store.Store
+	store   *storetest.Store
 	checker *authz.Checker
 	issuer  *token.Issuer
 	sts     *sts.Service
@@ -62,7 +62,7 @@ type site struct {
 func (x *site) now() time.Time { return time.Unix(x.clock.Load(), 0) }
 
 // open returns a site over an empty store.
-func open(t *testing.T, s *store.Store) *site {
+func open(t *testing.T, s *storetest.Store) *site {
 	t.Helper()
 	x := &site{store: s, others: newIssuers(t), counts: [2]map[string]int{{}, {}}}
 	x.clock.Store(time.Now().Unix())
@@ -73,14 +73,14 @@ func open(t *testing.T, s *store.Store) *site {
 	}
 	key := seal.NewKey()
 	client := &http.Client{Transport: x.others}
-	x.checker = must(authz.Load(t.Context(), s, log))(t)
+	x.checker = must(authz.Load(t.Context(), s.DB, log))(t)
 	x.checker.Issuer = address
-	x.issuer = must(token.New(t.Context(), s, token.Config{Issuer: address, Key: key, Now: x.now}))(t)
+	x.issuer = must(token.New(t.Context(), s.DB, token.Config{Issuer: address, Key: key, Now: x.now}))(t)
 	known := must(trust.New(trust.Config{Client: client, Now: x.now}))(t)
-	x.sts = must(sts.New(s, x.checker, x.issuer, known, sts.Config{BaseURL: address, RegistryHost: registryHost, Log: log, Now: x.now}))(t)
+	x.sts = must(sts.New(s.DB, x.checker, x.issuer, known, sts.Config{BaseURL: address, RegistryHost: registryHost, Log: log, Now: x.now}))(t)
 	pages := page.NewTokens(key.Derive("pages"), x.now)
-	x.iam = iam.New(s, x.checker, pages, iam.Config{Key: key, Now: x.now})
-	x.login = must(login.New(s, x.checker, x.sts, pages, login.Config{
+	x.iam = iam.New(s.DB, x.checker, pages, iam.Config{Key: key, Now: x.now})
+	x.login = must(login.New(s.DB, x.checker, x.sts, pages, login.Config{
 		Issuer: address, BaseURL: address, Key: key, Client: client, Log: log, Now: x.now,
 	}))(t)
 	x.pages = x.login.Handler()

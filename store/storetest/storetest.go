@@ -13,7 +13,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	peoplepkg "github.com/holdfast-dev/holdfast/people"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/advisorydb"
+	"github.com/holdfast-dev/holdfast/store/eventdb"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
+	"github.com/holdfast-dev/holdfast/store/signindb"
 )
 
 var databases atomic.Int64
@@ -21,7 +27,7 @@ var databases atomic.Int64
 // Each runs f against every engine: SQLite always, PostgreSQL when
 // HOLDFAST_TEST_POSTGRES names a server, as make test has it. Each f gets a
 // store of its own.
-func Each(t *testing.T, f func(t *testing.T, s *store.Store)) {
+func Each(t *testing.T, f func(t *testing.T, s *Store)) {
 	t.Helper()
 	EachURL(t, func(t *testing.T, url string) { f(t, Open(t, url)) })
 }
@@ -151,8 +157,36 @@ func admin(t testing.TB, server, statement string) {
 	}
 }
 
+// A Store has every domain of a database, so that a test can prepare what it needs.
+type Store struct {
+	*store.DB
+	*iamStore
+	*signinStore
+	*registryStore
+	*advisoryStore
+	*eventStore
+	*people
+}
+
+// The types that are embedded need names that differ.
+type (
+	iamStore      = iamdb.Store
+	signinStore   = signindb.Store
+	registryStore = registrydb.Store
+	advisoryStore = advisorydb.Store
+	eventStore    = eventdb.Store
+	people        = peoplepkg.Store
+)
+
+// Of returns every domain of a database.
+func Of(db *store.DB) *Store {
+	return &Store{
+		db, iamdb.New(db), signindb.New(db), registrydb.New(db), advisorydb.New(db), eventdb.New(db), peoplepkg.New(db),
+	}
+}
+
 // Open opens the store at url until the test ends.
-func Open(t testing.TB, url string) *store.Store {
+func Open(t testing.TB, url string) *Store {
 	t.Helper()
 	s, err := store.Open(t.Context(), url)
 	if err != nil {
@@ -163,5 +197,5 @@ func Open(t testing.TB, url string) *store.Store {
 			t.Error(err)
 		}
 	})
-	return s
+	return Of(s)
 }

@@ -1,0 +1,224 @@
+package advisorydb
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+// A draft is an advisory as it will be written: all that can be worked out
+// before its transaction, and so beside others', is.
+type draft struct {
+	a              resource.Advisory
+	body, affected string
+	shelf          int64
+	signature      string
+	names, aliases []int64 // what their keys are made of, each once
+	text           string  // what is searched
+}
+
+// A signature is what an advisory is filtered by, as far as that has few values.
+// Advisories of a group that agree in it stand on one shelf: a list with such
+// filters, however they are combined, is a merge of shelves, and its total the
+// sum of their counters.
+type signature struct {
+	Type          string   `json:"t,omitempty"`
+	Architecture  string   `json:"a,omitempty"`
+	ComponentType string   `json:"c,omitempty"`
+	States        uint32   `json:"s,omitempty"` // bits
+	Events        uint32   `json:"e,omitempty"` // bits
+	Latest        int32    `json:"l,omitempty"`
+	Authors       []string `json:"w,omitempty"`
+	Reviewers     []string `json:"r,omitempty"`
+}
+
+// A field is what a name or alias is of.
+type field byte
+
+const (
+	artifactName field = iota + 1
+	componentName
+	componentLocation
+	alias
+	legacyID
+)
+
+// newDraft works out the row of an advisory that belongs to group.
+func newDraft(group resource.UID, a resource.Advisory) (draft, error) {
+	d := draft{a: a}
+	affected, err := encodeAffected(a.Affected)
+	if err != nil {
+		return d, err
+	}
+	a.Affected = nil
+	a.Events = slices.Clone(a.Events)
+	for i := range a.Events { // below the advisory: its last segment will do
+		e := &a.Events[i]
+		e.UID = e.UID[strings.LastIndexByte(string(e.UID), '/')+1:]
+	}
+	body, err := json.Marshal(a)
+	if err != nil {
+		return d, fmt.Errorf("encode advisory: %w", err)
+	}
+	d.body, d.affected = string(body), affected
+	sign, err := json.Marshal(signatureOf(a))
+	if err != nil {
+		return d, fmt.Errorf("encode signature: %w", err)
+	}
+	d.signature = string(sign)
+	d.shelf = keyOf(group, 0, d.signature)
+	names := d.a.Names()
+	for _, name := range names {
+		d.names = append(d.names, keyOf(group, artifactName, name))
+	}
+	if a.ComponentName != "" {
+		d.names = append(d.names, keyOf(group, componentName, a.ComponentName))
+	}
+	if a.ComponentLocation != "" {
+		d.names = append(d.names, keyOf(group, componentLocation, a.ComponentLocation))
+	}
+	for _, s := range a.Aliases {
+		d.aliases = append(d.aliases, keyOf(group, alias, s))
+	}
+	if a.LegacyID != "" {
+		d.aliases = append(d.aliases, keyOf(group, legacyID, a.LegacyID))
+	}
+	slices.Sort(d.names)
+	slices.Sort(d.aliases)
+	d.names, d.aliases = slices.Compact(d.names), slices.Compact(d.aliases)
+	d.text = searched(a, names)
+	return d, nil
+}
+
+// bytesOf is b for a column that is never null.
+func bytesOf(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+func encodeAffected(all []resource.Affected) (string, error) {
+	b, err := json.Marshal(all)
+	if err != nil {
+		return "", fmt.Errorf("encode affected packages: %w", err)
+	}
+	return string(b), nil
+}
+
+func signatureOf(a resource.Advisory) signature {
+	s := signature{Type: a.ArtifactType, Architecture: a.ArtifactArchitecture, ComponentType: a.ComponentType}
+	for _, e := range a.Events {
+		s.States |= 1 << e.ReviewState
+		s.Events |= 1 << e.Type
+		if e.Author != "" && !slices.Contains(s.Authors, e.Author) {
+			s.Authors = append(s.Authors, e.Author)
+		}
+		if e.Reviewer != "" && !slices.Contains(s.Reviewers, e.Reviewer) {
+			s.Reviewers = append(s.Reviewers, e.Reviewer)
+		}
+	}
+	if latest := a.Latest(); latest != nil {
+		s.Latest = int32(latest.Type)
+	}
+	slices.Sort(s.Authors)
+	slices.Sort(s.Reviewers)
+	return s
+}
+
+// matches tells whether advisories with this signature pass the filters that
+// concern it.
+func (s signature) matches(f resource.AdvisoryFilter) bool {
+	return oneOf(f.ArtifactTypes, s.Type) && oneOf(f.ArtifactArchitectures, s.Architecture) && oneOf(f.ComponentTypes, s.ComponentType) &&
+		anyBit(f.ReviewStates, s.States) && anyBit(f.EventTypes, s.Events) &&
+		(f.LatestEventType == resource.EventUnspecified || int32(f.LatestEventType) == s.Latest) &&
+		overlap(f.EventAuthors, s.Authors) && overlap(f.EventReviewers, s.Reviewers) &&
+		(len(f.NotEventAuthors) == 0 || !overlap(f.NotEventAuthors, s.Authors))
+}
+
+// shelved tells whether the filter has a member that concerns signatures.
+func shelved(f resource.AdvisoryFilter) bool {
+	return len(f.ArtifactTypes)+len(f.ArtifactArchitectures)+len(f.ComponentTypes)+len(f.ReviewStates)+len(f.EventTypes)+
+		len(f.EventAuthors)+len(f.EventReviewers)+len(f.NotEventAuthors) > 0 || f.LatestEventType != resource.EventUnspecified
+}
+
+func oneOf(wanted []string, s string) bool { return len(wanted) == 0 || slices.Contains(wanted, s) }
+
+func anyBit[T ~int32](wanted []T, bits uint32) bool {
+	return len(wanted) == 0 || slices.ContainsFunc(wanted, func(b T) bool { return bits&(1<<b) != 0 })
+}
+
+func overlap(wanted, have []string) bool {
+	return len(wanted) == 0 || slices.ContainsFunc(wanted, func(s string) bool { return slices.Contains(have, s) })
+}
+
+// keyOf stands for a value in a group: 64 bits, which two values of one database
+// share about never.
+func keyOf(group resource.UID, f field, value string) int64 {
+	b := make([]byte, 0, 128)
+	b = binary.BigEndian.AppendUint64(b, uint64(store.Segment(group)))
+	b = append(b, byte(f))
+	b = append(b, value...)
+	sum := sha256.Sum256(b)
+	return int64(binary.BigEndian.Uint64(sum[:]))
+}
+
+// searched is the text of an advisory that a query looks into: its id, its
+// names and its aliases, in lower case, each ended by a NUL.
+func searched(a resource.Advisory, names []string) string {
+	var b strings.Builder
+	add := func(s string) {
+		if s != "" {
+			b.WriteString(strings.ToLower(s))
+			b.WriteByte(0)
+		}
+	}
+	add(a.ID)
+	for _, s := range names {
+		add(s)
+	}
+	add(a.ComponentName)
+	for _, s := range a.Aliases {
+		add(s)
+	}
+	return b.String()
+}
+
+// settle gives an advisory that is new in group its place and its times.
+func settle(a *resource.Advisory, group resource.UID, now time.Time) {
+	a.UID = group.NewRisingChild(now)
+	a.CreateTime, a.UpdateTime = now, now
+	nameEvents(a, now)
+}
+
+// nameEvents gives those events that have none a UID and a time, and sorts them
+// by it.
+func nameEvents(a *resource.Advisory, now time.Time) {
+	a.Events = slices.Clone(a.Events)
+	for i := range a.Events {
+		e := &a.Events[i]
+		if e.UID.Parent() != a.UID {
+			e.UID = a.UID.NewChild()
+		}
+		for _, t := range []time.Time{a.Source.Modified, a.Source.Published, now} {
+			if e.CreateTime.IsZero() {
+				e.CreateTime = t
+			}
+		}
+	}
+	slices.SortStableFunc(a.Events, func(x, y resource.AdvisoryEvent) int {
+		return x.CreateTime.Compare(y.CreateTime)
+	})
+}
+
+// same tells whether two digests name the same record. What was written by hand
+// has none, and is never the same as what a source tells.
+func same(a, b []byte) bool { return len(a) > 0 && bytes.Equal(a, b) }

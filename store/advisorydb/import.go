@@ -1,0 +1,239 @@
+package advisorydb
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+// An Imported event tells of many records at once: one event for each would
+// drown those who listen.
+type Imported struct {
+	resource.ImportResult
+	Source string `json:"source,omitempty"`
+}
+
+// ImportAdvisories takes over what a source says: records the group does not
+// have, and those that differ from what it has, in one transaction with one
+// event. All have an id, no two the same. The result counts records.
+//
+// It returns fault.NotFound if the group is not there.
+func (s *Store) ImportAdvisories(ctx context.Context, group resource.UID, source string, records []resource.Advisory) (done resource.ImportResult, err error) {
+	for range 4 { // a record another import brings at the same time is ours to compare with then
+		done, err = s.importOnce(ctx, group, source, records)
+		if !s.Duplicate(err) {
+			return done, err
+		}
+	}
+	return done, fault.Outage("the database", err)
+}
+
+func (s *Store) importOnce(ctx context.Context, group resource.UID, source string, records []resource.Advisory) (done resource.ImportResult, _ error) {
+	// What is known is found without the writer, and most of what is to be
+	// written worked out: others write meanwhile.
+	known, err := digests(ctx, s.Rows, s.Engine, group, records)
+	if err != nil {
+		return done, err
+	}
+	var drafts []draft
+	var changed []resource.Advisory
+	var unchanged, withdrawn int64
+	now := s.Time()
+	for _, a := range records {
+		have, ok := known[a.ID]
+		switch {
+		case !ok:
+			settle(&a, group, now)
+			d, err := newDraft(group, a)
+			if err != nil {
+				return done, err
+			}
+			drafts = append(drafts, d)
+		case same(have, a.Source.Digest):
+			unchanged++
+			continue
+		default:
+			changed = append(changed, a)
+		}
+		if !a.DeleteTime.IsZero() {
+			withdrawn++
+		}
+	}
+	done = resource.ImportResult{Created: int64(len(drafts)), Updated: int64(len(changed)), Unchanged: unchanged, Withdrawn: withdrawn}
+	if len(drafts)+len(changed) == 0 {
+		return done, s.check(ctx, group)
+	}
+	return done, s.write(ctx, func(t Tx) error {
+		if err := t.MustExist(ctx, group); err != nil {
+			return err
+		}
+		if err := t.appendAdvisories(ctx, group, drafts); err != nil {
+			return err
+		}
+		if err := t.retell(ctx, group, changed); err != nil {
+			return err
+		}
+		return t.Emit(ctx, resource.AdvisoriesImported, group, group, nil, Imported{done, source})
+	})
+}
+
+// check returns fault.NotFound if there is no such group.
+func (s *Store) check(ctx context.Context, group resource.UID) error {
+	_, err := s.GroupNames(ctx, []resource.UID{group})
+	return err
+}
+
+// digests returns the digests of those records that the group has, by their id.
+func digests(ctx context.Context, rows store.Reader, e store.Engine, group resource.UID, records []resource.Advisory) (map[string][]byte, error) {
+	ids := make([]string, len(records))
+	for i, a := range records {
+		ids[i] = a.ID
+	}
+	q := store.Query{Engine: e}
+	text := fmt.Sprintf(`SELECT t.advisory_id, t.digest FROM %s AS s CROSS JOIN advisories AS t WHERE t.parent = %s AND t.advisory_id = s.v`, e.Each(&q, ids), q.Arg(store.Segment(group)))
+	known := map[string][]byte{}
+	err := rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+		var id string
+		var digest []byte
+		err := row.Scan(&id, &digest)
+		known[id] = digest
+		return false, err
+	})
+	return known, err
+}
+
+// retell takes over what a source says anew of advisories the group has.
+func (t Tx) retell(ctx context.Context, group resource.UID, changed []resource.Advisory) error {
+	for _, next := range changed {
+		var uid resource.UID
+		err := t.Row(ctx, `SELECT uid FROM advisories WHERE parent = $1 AND advisory_id = $2`, []any{store.Segment(group), next.ID}, &uid)
+		if err != nil {
+			return store.Missing(err, "advisory", resource.UID(next.ID))
+		}
+		before, at, err := t.takeAdvisory(ctx, uid)
+		if err != nil {
+			return err
+		}
+		after := before.Merge(next)
+		after.UpdateTime = t.DB.TimeAfter(before.UpdateTime)
+		if err := t.replaceAdvisory(ctx, before, &after, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// appendAdvisories adds the rows of new advisories of a group, and all that finds
+// them.
+func (t Tx) appendAdvisories(ctx context.Context, group resource.UID, drafts []draft) error {
+	if len(drafts) == 0 {
+		return nil
+	}
+	block, err := t.text(ctx, group, drafts)
+	if err != nil {
+		return err
+	}
+	now, err := t.era(ctx, group, len(drafts))
+	if err != nil {
+		return err
+	}
+	rows := make([][]any, len(drafts))
+	for i, d := range drafts {
+		rows[i] = append(store.TreeColumns(d.a.UID), d.a.ID, d.shelf, int64(now), block, bytesOf(d.a.Source.Digest), store.MS(d.a.CreateTime), store.MS(d.a.UpdateTime), d.body, d.affected)
+	}
+	err = t.InsertRows(ctx, `INSERT INTO advisories (seg, uid, parent, a1, a2, a3, advisory_id, shelf, era, block, digest, create_ms, update_ms, body, affected)`, rows, ``)
+	if err != nil {
+		return err
+	}
+	if err := t.index(ctx, group, now, drafts); err != nil {
+		return err
+	}
+	return t.Count(ctx, "advisories", drafts[0].a.UID, len(drafts))
+}
+
+// index makes lists find advisories of a group and an era by what they are
+// filtered by.
+func (t Tx) index(ctx context.Context, group resource.UID, in era, drafts []draft) error {
+	var names, aliases [][]any
+	shelves, named := map[int64]int{}, map[int64]int{}
+	signatures := map[int64]string{}
+	for _, d := range drafts {
+		seg := store.Segment(d.a.UID)
+		shelves[d.shelf]++
+		signatures[d.shelf] = d.signature
+		for _, name := range d.names {
+			names = append(names, []any{in.key(name), seg, store.MS(d.a.UpdateTime)})
+			named[in.key(name)]++
+		}
+		for _, name := range d.aliases {
+			aliases = append(aliases, []any{in.key(name), seg})
+		}
+	}
+	var rows [][]any
+	for _, id := range slices.Sorted(maps.Keys(signatures)) {
+		rows = append(rows, []any{id, string(group), signatures[id]})
+	}
+	if err := t.InsertRows(ctx, `INSERT INTO advisory_shelves (id, grp, signature)`, rows, ` ON CONFLICT (id) DO NOTHING`); err != nil {
+		return err
+	}
+	byKey := func(a, b []any) int { return cmp.Compare(a[0].(int64), b[0].(int64)) }
+	slices.SortStableFunc(names, byKey) // neighbours in the index, one after the other
+	slices.SortStableFunc(aliases, byKey)
+	if err := t.InsertRows(ctx, `INSERT INTO advisory_names (key, seg, update_ms)`, names, ``); err != nil {
+		return err
+	}
+	if err := t.InsertRows(ctx, `INSERT INTO advisory_aliases (key, seg)`, aliases, ``); err != nil {
+		return err
+	}
+	if err := t.bump(ctx, store.OnShelf, shelves, 1); err != nil {
+		return err
+	}
+	return t.bump(ctx, store.WithName, named, 1)
+}
+
+// unindex takes back what index did for an advisory.
+func (t Tx) unindex(ctx context.Context, in era, d draft) error {
+	named := map[int64]int{}
+	seg := store.Segment(d.a.UID)
+	for _, name := range d.names {
+		named[in.key(name)]++
+		if err := t.Later(ctx, `DELETE FROM advisory_names WHERE key = $1 AND seg = $2`, in.key(name), seg); err != nil {
+			return err
+		}
+	}
+	for _, name := range d.aliases {
+		if err := t.Later(ctx, `DELETE FROM advisory_aliases WHERE key = $1 AND seg = $2`, in.key(name), seg); err != nil {
+			return err
+		}
+	}
+	if err := t.bump(ctx, store.OnShelf, map[int64]int{d.shelf: 1}, -1); err != nil {
+		return err
+	}
+	return t.bump(ctx, store.WithName, named, -1)
+}
+
+// bump adds to counters that are not a group's. It takes them in one order, so
+// that two writers never wait for each other.
+func (t Tx) bump(ctx context.Context, kind string, by map[int64]int, sign int) error {
+	var rows [][]any
+	for _, k := range slices.Sorted(maps.Keys(by)) {
+		rows = append(rows, []any{kind, k, t.Shard, sign * by[k], 0})
+	}
+	err := t.InsertRows(ctx, `INSERT INTO counters (kind, grp, shard, n, children)`, rows,
+		` ON CONFLICT (kind, grp, shard) DO UPDATE SET n = counters.n + excluded.n`)
+	if err != nil || sign > 0 {
+		return err
+	}
+	for _, row := range rows {
+		if err := t.Later(ctx, `DELETE FROM counters WHERE kind = $1 AND grp = $2 AND shard = $3 AND n = 0`, row[:3]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,250 @@
+package advisorydb
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+// siftWalk is how many matches a query may have and still be put in the order
+// of their updates one by one. There are enough of more than that in any
+// stretch of the order.
+const siftWalk = 4096
+
+// sift reads a page of what passes filters that no index range answers. It
+// collects the segments that each of them matches and keeps what is in all.
+func (l *advisoryList) sift(ctx context.Context, sc store.Scope) (entries []entry, total int64, _ error) {
+	segs, err := l.matches(ctx, sc)
+	if err != nil {
+		return nil, 0, err
+	}
+	onShelves := shelved(l.f)
+	if !onShelves && len(l.groups) == 1 && len(sc.Rows) == 0 {
+		if l.by == byUpdate && len(segs) > siftWalk {
+			entries, err = l.stroll(ctx, segs)
+			return entries, int64(len(segs)), err
+		}
+		if l.by != byUpdate {
+			return l.slice(segs), int64(len(segs)), nil
+		}
+	}
+	if entries, err = l.lookUp(ctx, segs); err != nil {
+		return nil, 0, err
+	}
+	total = int64(len(entries))
+	return l.cut(entries), total, nil
+}
+
+// slice returns the entries of the page, and one more, of the segments of one
+// group, which are in order.
+func (l *advisoryList) slice(segs []int64) (entries []entry) {
+	from, to := 0, len(segs)
+	if c := l.p.After; c != nil {
+		i, found := slices.BinarySearch(segs, store.Segment(resource.UID(c.UID)))
+		if l.p.Order.Desc {
+			to = i
+		} else if from = i; found {
+			from++
+		}
+	}
+	n := min(l.p.Size+1, to-from-l.p.Skip)
+	for i := range max(n, 0) {
+		at := from + l.p.Skip + i
+		if l.p.Order.Desc {
+			at = to - 1 - l.p.Skip - i
+		}
+		entries = append(entries, entry{seg: segs[at], group: l.groups[0]})
+	}
+	return entries
+}
+
+// cut sorts entries and keeps those of the page, and one more.
+func (l *advisoryList) cut(entries []entry) []entry {
+	slices.SortFunc(entries, l.compare)
+	if c := l.p.After; c != nil {
+		at := entry{seg: store.Segment(resource.UID(c.UID)), updated: c.Number, group: resource.UID(c.UID).Parent()}
+		i, found := slices.BinarySearchFunc(entries, at, l.compare)
+		if found {
+			i++
+		}
+		entries = entries[i:]
+	}
+	entries = entries[min(l.p.Skip, len(entries)):]
+	return entries[:min(l.p.Size+1, len(entries))]
+}
+
+// matches returns the segments that pass all filters but those of shelves, in
+// order.
+func (l *advisoryList) matches(ctx context.Context, sc store.Scope) ([]int64, error) {
+	var sets [][]int64
+	if len(sc.Rows) > 0 {
+		var segs []int64
+		for _, uid := range sc.Rows {
+			segs = append(segs, store.Segment(uid))
+		}
+		sets = append(sets, segs)
+	}
+	if len(l.f.IDs) > 0 {
+		segs, err := l.withIDs(ctx)
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, segs)
+	}
+	for _, v := range l.valued() {
+		segs, err := l.withValue(ctx, v)
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, segs)
+	}
+	if l.f.Query != "" {
+		segs, err := l.s.search(ctx, l.groups, l.f.Query)
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, segs)
+	}
+	return common(sets), nil
+}
+
+// common is what all sets have, in order.
+func common(sets [][]int64) []int64 {
+	slices.SortFunc(sets, func(a, b []int64) int { return len(a) - len(b) })
+	for _, s := range sets {
+		slices.Sort(s)
+	}
+	out := slices.Compact(sets[0])
+	for _, s := range sets[1:] {
+		out = slices.DeleteFunc(out, func(seg int64) bool { _, in := slices.BinarySearch(s, seg); return !in })
+	}
+	return out
+}
+
+// segs runs a query for segments.
+func (l *advisoryList) segs(ctx context.Context, text string, args []any) (all []int64, _ error) {
+	err := l.s.Rows(ctx, text, args, func(row store.Scanner) (bool, error) {
+		var seg int64
+		err := row.Scan(&seg)
+		all = append(all, seg)
+		return false, err
+	})
+	return all, err
+}
+
+func (l *advisoryList) withIDs(ctx context.Context) (all []int64, _ error) {
+	for _, g := range l.groups {
+		q := store.Query{Engine: l.s.Engine}
+		text := fmt.Sprintf(`SELECT t.seg FROM advisories AS t WHERE t.parent = %s AND t.advisory_id IN (SELECT v FROM %s AS s)`,
+			q.Arg(store.Segment(g)), l.s.Engine.Each(&q, l.f.IDs))
+		segs, err := l.segs(ctx, text, q.Args)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, segs...)
+	}
+	return all, nil
+}
+
+func (l *advisoryList) withValue(ctx context.Context, v valued) ([]int64, error) {
+	var keys []int64
+	for _, h := range l.holdings {
+		for _, s := range v.values {
+			keys = append(keys, h.keys(v.field, s)...)
+		}
+	}
+	table := "advisory_names"
+	if v.field >= alias {
+		table = "advisory_aliases"
+	}
+	q := store.Query{Engine: l.s.Engine}
+	text := fmt.Sprintf(`SELECT t.seg FROM %s AS s CROSS JOIN %s AS t WHERE t.key = s.v`, l.s.Engine.Each(&q, keys), table)
+	return l.segs(ctx, text, q.Args)
+}
+
+// lookUp returns the entries of those segments that stand on a shelf that
+// passes.
+func (l *advisoryList) lookUp(ctx context.Context, segs []int64) (entries []entry, _ error) {
+	on := map[int64]resource.UID{}
+	for _, sh := range l.shelves {
+		if sh.matches(l.f) {
+			on[sh.id] = sh.group
+		}
+	}
+	for part := range slices.Chunk(segs, 4096) {
+		q := store.Query{Engine: l.s.Engine}
+		text := fmt.Sprintf(`SELECT t.seg, t.update_ms, t.shelf FROM %s AS s CROSS JOIN advisories AS t WHERE t.seg = s.v`, l.s.Engine.Each(&q, part))
+		err := l.s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+			var e entry
+			var id int64
+			err := row.Scan(&e.seg, &e.updated, &id)
+			if g, ok := on[id]; ok {
+				e.group = g
+				entries = append(entries, e)
+			}
+			return false, err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return entries, nil
+}
+
+// stroll walks a group in the order of updates until the page is full of those
+// that are among segs.
+func (l *advisoryList) stroll(ctx context.Context, segs []int64) (entries []entry, _ error) {
+	walk := *l
+	in := lanes{table: "advisories", column: "parent", all: []lane{{key: store.Segment(l.groups[0]), group: l.groups[0]}}}
+	for len(entries) < l.need() {
+		part, err := walk.merge(ctx, in, 2048)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range part {
+			if _, in := slices.BinarySearch(segs, e.seg); in {
+				entries = append(entries, e)
+			}
+		}
+		if len(part) < 2048 {
+			break
+		}
+		last := part[len(part)-1]
+		walk.p.After = &page.Cursor{UID: last.uid(), Number: last.updated}
+	}
+	entries = entries[min(l.p.Skip, len(entries)):]
+	return entries[:min(l.p.Size+1, len(entries))], nil
+}
+
+// signs remembers what is written on shelves: it never changes.
+type signs struct {
+	mu  sync.RWMutex
+	all map[int64]signature
+}
+
+const maxSigns = 1 << 16
+
+func (s *signs) get(id int64, text string) (signature, error) {
+	s.mu.RLock()
+	sign, ok := s.all[id]
+	s.mu.RUnlock()
+	if ok {
+		return sign, nil
+	}
+	sign, err := decodeSignature(text)
+	if err != nil {
+		return sign, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil || len(s.all) >= maxSigns {
+		s.all = map[int64]signature{}
+	}
+	s.all[id] = sign
+	return sign, nil
+}

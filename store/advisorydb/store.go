@@ -1,0 +1,38 @@
+// Package advisorydb stores advisories and the feeds they come from.
+package advisorydb
+
+import (
+	"context"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+// A Store is the part of a database that is about advisories. It is safe for
+// concurrent use.
+type Store struct {
+	*store.DB
+
+	// EraSize is how many advisories of a group an era holds. Tests make it small.
+	EraSize int64
+
+	texts *texts // of advisories, as far as they were searched
+	signs signs
+	asked *lru.Cache[int64, *asked] // advisories, for lately
+}
+
+// New returns the store of advisories in a database.
+func New(db *store.DB) *Store {
+	known, _ := lru.New[int64, *asked](advisoriesAsked) // fails for sizes below one only
+	return &Store{DB: db, EraSize: eraSize, texts: &texts{all: map[int64]versioned{}}, asked: known}
+}
+
+// A Tx is a transaction under way, with the changes to advisories.
+type Tx struct {
+	*store.Tx
+	eraSize int64
+}
+
+func (s *Store) write(ctx context.Context, f func(Tx) error) error {
+	return s.Write(ctx, func(t *store.Tx) error { return f(Tx{t, s.EraSize}) })
+}

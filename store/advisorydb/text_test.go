@@ -1,0 +1,77 @@
+package advisorydb
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestBlock finds what is in a text, and nothing across two of them.
+func TestBlock(t *testing.T) {
+	b := &block{}
+	b.add(5, "a-1\x00openssl\x00")
+	b.add(6, "a-2\x00curl\x00cve-1\x00")
+	b.add(7, "a-3\x00openssl-doc\x00openssl\x00")
+	check := func(b *block, what string, want ...int64) {
+		t.Helper()
+		if got := b.find([]byte(what)); !slices.Equal(got, want) {
+			t.Errorf("%q is in %v, want %v", what, got, want)
+		}
+	}
+	again, err := decodeBlock(b.encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range []*block{b, again} {
+		check(b, "ssl", 5, 7)
+		check(b, "a-", 5, 6, 7)
+		check(b, "cve-1", 6)
+		check(b, "ssla-2")
+		check(b, "nothing")
+	}
+	check(b.with(6, "a-2\x00ssl\x00"), "ssl", 5, 6, 7)
+	check(b.with(6, "a-2\x00ssl\x00"), "curl")
+	check(b.with(7, ""), "ssl", 5)
+	for n := range len(b.encode()) {
+		if _, err := decodeBlock(b.encode()[:n]); err == nil {
+			t.Errorf("a block of %d bytes can be read", n)
+		}
+	}
+}
+
+// TestTextsAreBounded checks that what is remembered has an end.
+func TestTextsAreBounded(t *testing.T) {
+	all := &texts{all: map[int64]versioned{}}
+	for i := range int64(40) {
+		all.put(i, 1, &block{text: make([]byte, 8<<20)})
+		all.put(i, 2, &block{text: make([]byte, 8<<20)})
+	}
+	if all.bytes > blocksBytes || all.bytes < blocksBytes/2 {
+		t.Errorf("%d bytes are remembered", all.bytes)
+	}
+	if _, ok := all.get(39, 1); ok {
+		t.Error("an old version is remembered")
+	}
+	if _, ok := all.get(39, 2); !ok {
+		t.Error("the newest version is not remembered")
+	}
+}
+
+// TestInOrder checks that lists that overlap become one.
+func TestInOrder(t *testing.T) {
+	for _, c := range []struct{ lists [][]int64 }{
+		{nil},
+		{[][]int64{nil, {}}},
+		{[][]int64{{1, 2}, {3, 4}}},
+		{[][]int64{{3, 4}, {1, 2}}},
+		{[][]int64{{1, 5, 9}, {2, 3, 6}, {4, 10}}},
+		{[][]int64{{1, 2, 3}, {2, 3, 4}, {9, 5}}},
+		{[][]int64{{1, 20}, {2}, {3}, {4, 21}, {5}}},
+	} {
+		want := slices.Concat(c.lists...)
+		slices.Sort(want)
+		want = slices.Compact(want)
+		if got := inOrder(c.lists); !slices.Equal(got, want) {
+			t.Errorf("%v become %v, want %v", c.lists, got, want)
+		}
+	}
+}

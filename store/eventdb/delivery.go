@@ -1,0 +1,165 @@
+package eventdb
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+// MaxDeliveries is how many events that were given up a subscription keeps: when
+// there are more, the oldest go.
+const MaxDeliveries = 10_000
+
+var deliveries = store.Kind[resource.Delivery]{
+	Table:   "deliveries",
+	Holders: "subscriptions",
+	Columns: "t.uid, t.event, t.attempts, t.error, t.replay, t.create_ms, t.update_ms",
+	Orders:  map[string]string{"uid": "uid", "create_time": "create_ms"},
+	Scan: func(row store.Scanner) (d resource.Delivery, err error) {
+		var event string
+		var created, updated int64
+		if err = row.Scan(&d.UID, &event, &d.Attempts, &d.Error, &d.Replaying, &created, &updated); err != nil {
+			return d, err
+		}
+		d.CreateTime, d.UpdateTime = store.FromMS(created), store.FromMS(updated)
+		if err = json.Unmarshal([]byte(event), &d.Event); err != nil {
+			return d, fmt.Errorf("decode delivery %s: %w", d.UID, err)
+		}
+		return d, nil
+	},
+	Cursor: func(d resource.Delivery, col string) page.Cursor {
+		return store.CursorAt(col, d.UID, "", d.CreateTime, d.UpdateTime)
+	},
+}
+
+// Deliveries returns one page of the events that were given up.
+func (s *Store) Deliveries(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Delivery], error) {
+	return store.List(ctx, s.DB, &deliveries, r, f, p)
+}
+
+// Delivery returns an event that was given up, or fault.NotFound.
+func (s *Store) Delivery(ctx context.Context, uid resource.UID) (resource.Delivery, error) {
+	return store.Get(ctx, s.DB, &deliveries, "delivery", uid)
+}
+
+// GiveUp keeps events that a sink has not taken, and notes that the subscription
+// has come to cursor, in one go. An event that is kept already is left as it is,
+// and what a subscription has too many of goes, the oldest first. It returns
+// fault.NotFound if the subscription is gone.
+func (s *Store) GiveUp(ctx context.Context, sub resource.UID, cursor int64, all []resource.Delivery) error {
+	return s.write(ctx, func(t Tx) error {
+		if _, err := store.Lock(ctx, t.Tx, &subscriptions, "subscription", sub, s.Engine.Lock); err != nil {
+			return err
+		}
+		added := 0
+		for _, d := range all {
+			event, err := store.Encode(d.Event)
+			if err != nil {
+				return err
+			}
+			n, err := t.Exec(ctx, `
+				INSERT INTO deliveries (seg, uid, parent, a1, a2, a3, event_seq, event, attempts, error, replay, create_ms, update_ms)
+				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT (parent, event_seq) DO NOTHING`,
+				append(store.TreeColumns(d.UID), d.Event.Seq, event, d.Attempts, d.Error, false, store.MS(d.CreateTime), store.MS(d.UpdateTime))...)
+			if err != nil {
+				return err
+			}
+			added += int(n)
+		}
+		over, err := t.Exec(ctx, `
+			DELETE FROM deliveries WHERE seg IN (
+				SELECT seg FROM deliveries WHERE parent = $1 ORDER BY event_seq DESC LIMIT 1000000 OFFSET $2)`, store.Segment(sub), MaxDeliveries)
+		if err != nil {
+			return err
+		}
+		if err := t.advance(ctx, sub, cursor); err != nil {
+			return err
+		}
+		return t.Count(ctx, "deliveries", sub.NewChild(), added-int(over))
+	})
+}
+
+// Replay asks for events that were given up to be sent again: those of a
+// subscription, or the one of a uid. It reports how many there are.
+func (s *Store) Replay(ctx context.Context, uid resource.UID) (n int, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		rows, err := t.Exec(ctx, `UPDATE deliveries SET replay = $4 WHERE uid = $1 OR uid > $2 AND uid < $3`,
+			string(uid), string(uid)+"/", string(uid)+"0", true)
+		n = int(rows)
+		return err
+	})
+	return n, err
+}
+
+// Replays returns up to n of a subscription's events that were asked for again,
+// oldest first.
+func (s *Store) Replays(ctx context.Context, sub resource.UID, n int) (all []resource.Delivery, _ error) {
+	err := s.Rows(ctx, `SELECT `+deliveries.Columns+` FROM deliveries AS t WHERE t.replay AND t.parent = $1 ORDER BY t.event_seq LIMIT $2`,
+		[]any{store.Segment(sub), n}, func(row store.Scanner) (bool, error) {
+			d, err := deliveries.Scan(row)
+			all = append(all, d)
+			return false, err
+		})
+	return all, err
+}
+
+// Replaying returns the subscriptions that have events to be sent again.
+func (s *Store) Replaying(ctx context.Context) (all []resource.UID, _ error) {
+	err := s.Rows(ctx, `SELECT uid FROM subscriptions WHERE seg IN (SELECT parent FROM deliveries WHERE replay)`, nil, func(row store.Scanner) (bool, error) {
+		var uid resource.UID
+		err := row.Scan(&uid)
+		all = append(all, uid)
+		return false, err
+	})
+	return all, err
+}
+
+// Replayed ends the replay of an event: it is gone if the sink has taken it, and
+// otherwise kept with how it failed. What is gone already stays gone.
+func (s *Store) Replayed(ctx context.Context, d resource.Delivery, taken bool) error {
+	return s.write(ctx, func(t Tx) error {
+		if !taken {
+			_, err := t.Exec(ctx, `UPDATE deliveries SET replay = $2, attempts = $3, error = $4, update_ms = $5 WHERE uid = $1`,
+				string(d.UID), false, d.Attempts, d.Error, store.MS(d.UpdateTime))
+			return err
+		}
+		n, err := t.Exec(ctx, `DELETE FROM deliveries WHERE uid = $1`, string(d.UID))
+		if err != nil || n == 0 {
+			return err
+		}
+		return t.Count(ctx, "deliveries", d.UID, -1)
+	})
+}
+
+// PruneDeliveries removes up to n events that were given up before a time, and
+// reports how many.
+func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, n int) (gone int, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		gone = 0
+		removed := map[resource.UID]int{}
+		err := t.Rows(ctx, `
+			DELETE FROM deliveries WHERE seg IN (SELECT seg FROM deliveries WHERE create_ms < $1 ORDER BY create_ms LIMIT $2) RETURNING uid`,
+			[]any{store.MS(before), n}, func(row store.Scanner) error {
+				var uid resource.UID
+				err := row.Scan(&uid)
+				removed[uid.Parent()]++
+				gone++
+				return err
+			})
+		if err != nil {
+			return err
+		}
+		for sub, n := range removed {
+			if err := t.Count(ctx, "deliveries", sub.NewChild(), -n); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return gone, err
+}

@@ -1,0 +1,159 @@
+package eventdb
+
+import (
+	"context"
+	"database/sql"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+var subscriptions = store.Kind[resource.Subscription]{
+	Table:   "subscriptions",
+	Columns: "t.uid, t.sink, t.create_ms",
+	Orders:  map[string]string{"uid": "uid", "create_time": "create_ms"},
+	Scan: func(row store.Scanner) (v resource.Subscription, err error) {
+		var created int64
+		err = row.Scan(&v.UID, &v.Sink, &created)
+		v.CreateTime = store.FromMS(created)
+		return v, err
+	},
+	Cursor: func(v resource.Subscription, col string) page.Cursor {
+		return store.CursorAt(col, v.UID, "", v.CreateTime, v.CreateTime)
+	},
+}
+
+// InsertSubscription adds v, to be sent every event that follows. It returns
+// fault.NotFound if its group is not there.
+func (s *Store) InsertSubscription(ctx context.Context, v resource.Subscription) error {
+	return s.write(ctx, func(t Tx) error {
+		if err := t.MustExist(ctx, v.UID.Parent()); err != nil {
+			return err
+		}
+		_, err := t.Exec(ctx, `
+			INSERT INTO subscriptions (seg, uid, parent, a1, a2, a3, sink, create_ms, cursor_seq)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, (SELECT coalesce(max(seq), 0) FROM outbox))`,
+			append(store.TreeColumns(v.UID), v.Sink, store.MS(v.CreateTime))...)
+		if err != nil {
+			return s.Inserted(err, "subscription", string(v.UID), v.UID)
+		}
+		return t.Added(ctx, "subscriptions", resource.SubscriptionCreated, v.UID, v.UID.Parent(), v.Redacted())
+	})
+}
+
+// Subscription returns a subscription, or fault.NotFound.
+func (s *Store) Subscription(ctx context.Context, uid resource.UID) (resource.Subscription, error) {
+	return store.Get(ctx, s.DB, &subscriptions, "subscription", uid)
+}
+
+// Subscriptions returns one page of subscriptions.
+func (s *Store) Subscriptions(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Subscription], error) {
+	return store.List(ctx, s.DB, &subscriptions, r, f, p)
+}
+
+// DeleteSubscription removes a subscription and what could not be delivered to
+// it. It returns fault.NotFound if there is none.
+func (s *Store) DeleteSubscription(ctx context.Context, uid resource.UID) error {
+	return s.write(ctx, func(t Tx) error {
+		v, err := store.Lock(ctx, t.Tx, &subscriptions, "subscription", uid, s.Engine.LockKey)
+		if err != nil {
+			return err
+		}
+		gone, err := t.Exec(ctx, `DELETE FROM deliveries WHERE parent = $1`, store.Segment(uid))
+		if err != nil {
+			return err
+		}
+		if _, err := t.Exec(ctx, `DELETE FROM subscriptions WHERE seg = $1`, store.Segment(uid)); err != nil {
+			return err
+		}
+		if err := t.Removed(ctx, "subscriptions", resource.SubscriptionDeleted, uid, uid.Parent(), v.Redacted()); err != nil {
+			return err
+		}
+		if err := t.Count(ctx, "deliveries", uid.NewChild(), -int(gone)); err != nil {
+			return err
+		}
+		return t.Uncount(ctx, uid)
+	})
+}
+
+// A Sink is a subscription and how far it has come: its sink needs no event of a
+// number up to Cursor any more.
+type Sink struct {
+	resource.Subscription
+	Cursor int64
+}
+
+// Sinks returns up to n subscriptions with how far they have come, in the order
+// of their uids, those that follow after.
+func (s *Store) Sinks(ctx context.Context, after resource.UID, n int) (all []Sink, _ error) {
+	err := s.Rows(ctx, `SELECT uid, sink, create_ms, cursor_seq FROM subscriptions WHERE uid > $1 ORDER BY uid LIMIT $2`,
+		[]any{string(after), n}, func(row store.Scanner) (bool, error) {
+			v, err := scanSink(row)
+			all = append(all, v)
+			return false, err
+		})
+	return all, err
+}
+
+// Sink returns one subscription and how far it has come, or fault.NotFound.
+func (s *Store) Sink(ctx context.Context, uid resource.UID) (v Sink, err error) {
+	err = s.Rows(ctx, `SELECT uid, sink, create_ms, cursor_seq FROM subscriptions WHERE uid = $1`, []any{string(uid)}, func(row store.Scanner) (bool, error) {
+		v, err = scanSink(row)
+		return true, err
+	})
+	if err == nil && v.UID == "" {
+		err = store.Missing(sql.ErrNoRows, "subscription", uid)
+	}
+	return v, err
+}
+
+func scanSink(row store.Scanner) (v Sink, err error) {
+	var created int64
+	err = row.Scan(&v.UID, &v.Sink, &created, &v.Cursor)
+	v.CreateTime = store.FromMS(created)
+	return v, err
+}
+
+// Advance notes how far subscriptions have come, all in one go. None ever goes
+// back, and one that is gone stays gone.
+func (s *Store) Advance(ctx context.Context, cursors map[resource.UID]int64) error {
+	return s.write(ctx, func(t Tx) error {
+		for _, uid := range slices.Sorted(maps.Keys(cursors)) {
+			if err := t.advance(ctx, uid, cursors[uid]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (t Tx) advance(ctx context.Context, uid resource.UID, cursor int64) error {
+	return t.Later(ctx, `UPDATE subscriptions SET cursor_seq = $2 WHERE seg = $1 AND cursor_seq < $2`, store.Segment(uid), cursor)
+}
+
+// Lease takes the work of a name for a time, or keeps it, if nobody else has it.
+// It tells whether the holder has it then. Times are the database's, so that
+// replicas need not agree on them.
+func (s *Store) Lease(ctx context.Context, name, holder string, life time.Duration) (has bool, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		n, err := t.Exec(ctx, `
+			INSERT INTO leases (name, holder, until_ms) VALUES ($1, $2, `+s.Engine.Clock+` + $3)
+			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until_ms = excluded.until_ms
+			WHERE leases.holder = excluded.holder OR leases.until_ms <= `+s.Engine.Clock, name, holder, life.Milliseconds())
+		has = n > 0
+		return err
+	})
+	return has, err
+}
+
+// EndLease gives the work up, if the holder has it.
+func (s *Store) EndLease(ctx context.Context, name, holder string) error {
+	return s.write(ctx, func(t Tx) error {
+		_, err := t.Exec(ctx, `DELETE FROM leases WHERE name = $1 AND holder = $2`, name, holder)
+		return err
+	})
+}

@@ -1,0 +1,318 @@
+package iamdb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+var bindings = store.Kind[resource.BoundRole]{
+	Table: "role_bindings",
+	Columns: `t.uid, t.identity, t.create_ms, coalesce(i.name, ''), coalesce(i.description, ''), coalesce(i.issuer, ''),
+		coalesce(i.subject, ''), coalesce(i.email, ''), EXISTS (SELECT 1 FROM members AS m WHERE m.org = t.a1 AND m.identity = t.identity), g.uid, g.name, g.description, r.uid, r.name, r.description`,
+	// A group and a role there always are; but SQLite would start from them
+	// unless the joins are outer ones, and lose the order.
+	Joins:  ` LEFT JOIN groups AS g ON g.seg = t.parent LEFT JOIN roles AS r ON r.seg = t.role LEFT JOIN identities AS i ON i.uid = t.identity`,
+	Orders: map[string]string{"uid": "uid", "create_time": "create_ms"},
+	Scan: func(row store.Scanner) (b resource.BoundRole, err error) {
+		var created int64
+		i, g, r := &b.IdentityInfo, &b.GroupInfo, &b.RoleInfo
+		err = row.Scan(&b.UID, &b.Identity, &created, &i.Name, &i.Description, &i.Issuer, &i.Subject, &i.Email, &i.Member,
+			&g.UID, &g.Name, &g.Description, &r.UID, &r.Name, &r.Description)
+		b.CreateTime, b.Role, i.UID = store.FromMS(created), r.UID, b.Identity
+		return b, err
+	},
+	Cursor: func(b resource.BoundRole, col string) page.Cursor {
+		return store.CursorAt(col, b.UID, "", b.CreateTime, b.CreateTime)
+	},
+}
+
+// plain reads bindings without what they tie together.
+var plain = store.Kind[resource.RoleBinding]{
+	Table:   "role_bindings",
+	Columns: `t.uid, t.identity, (SELECT r.uid FROM roles AS r WHERE r.seg = t.role), t.create_ms`,
+	Scan: func(row store.Scanner) (b resource.RoleBinding, err error) {
+		var created int64
+		err = row.Scan(&b.UID, &b.Identity, &b.Role, &created)
+		b.CreateTime = store.FromMS(created)
+		return b, err
+	},
+}
+
+// InsertBinding is InsertBindings for one that is no batch, which its event
+// tells.
+func (s *Store) InsertBinding(ctx context.Context, b resource.RoleBinding, unseen ...resource.UID) (resource.BoundRole, error) {
+	out, err := s.insertBindings(ctx, []resource.RoleBinding{b}, unseen, func(t Tx) error {
+		return t.Emit(ctx, resource.BindingCreated, b.UID, b.Group(), nil, b)
+	})
+	if err != nil {
+		return resource.BoundRole{}, err
+	}
+	return out[0], nil
+}
+
+// InsertBindings adds bindings of one group, all or none, and returns them with
+// what they tie together. It returns fault.NotFound if the group, a role or an
+// identity is not there, and fault.AlreadyExists if one is there already. An
+// identity may be missing if it is a person's, or if unseen says so of it: the
+// caller must not learn whether it is there.
+func (s *Store) InsertBindings(ctx context.Context, all []resource.RoleBinding, unseen ...resource.UID) ([]resource.BoundRole, error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	return s.insertBindings(ctx, all, unseen, func(t Tx) error {
+		return t.Emit(ctx, resource.BindingsCreated, all[0].Group(), all[0].Group(), nil, all)
+	})
+}
+
+func (s *Store) insertBindings(ctx context.Context, all []resource.RoleBinding, unseen []resource.UID, tell func(Tx) error) (out []resource.BoundRole, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		out = nil
+		if err := t.MustExist(ctx, all[0].Group()); err != nil {
+			return err
+		}
+		for _, b := range all {
+			if err := t.bindable(ctx, b, unseen); err != nil {
+				return err
+			}
+			if err := t.insertBinding(ctx, b); err != nil {
+				return err
+			}
+			bound, err := store.Lock(ctx, t.Tx, &bindings, "role binding", b.UID, "")
+			if err != nil {
+				return err
+			}
+			out = append(out, bound)
+		}
+		if err := tell(t); err != nil {
+			return err
+		}
+		return t.Count(ctx, "role_bindings", all[0].UID, len(all))
+	})
+	return out, err
+}
+
+// bind adds a binding and counts it.
+func (t Tx) bind(ctx context.Context, b resource.RoleBinding) error {
+	if err := t.insertBinding(ctx, b); err != nil {
+		return err
+	}
+	return t.Count(ctx, "role_bindings", b.UID, 1)
+}
+
+// bindable holds what a binding refers to until the commit.
+func (t Tx) bindable(ctx context.Context, b resource.RoleBinding, unseen []resource.UID) error {
+	if err := t.MustHaveRole(ctx, b.Role); err != nil {
+		return err
+	}
+	if b.Identity.IsRoot() { // a person, who may not have signed in yet
+		return nil
+	}
+	var one int
+	err := t.Row(ctx, `SELECT 1 FROM identities AS t WHERE t.uid = $1`+t.DB.Engine.Hold, []any{string(b.Identity)}, &one)
+	if errors.Is(err, sql.ErrNoRows) && slices.Contains(unseen, b.Identity) {
+		return nil
+	}
+	return store.Missing(err, "identity", b.Identity)
+}
+
+func (t Tx) insertBinding(ctx context.Context, b resource.RoleBinding) error {
+	_, err := t.Exec(ctx, `
+		INSERT INTO role_bindings (seg, uid, parent, a1, a2, a3, identity, role, create_ms)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		append(store.TreeColumns(b.UID), string(b.Identity), store.Segment(b.Role), store.MS(b.CreateTime))...)
+	t.Reread(b.Identity)
+	return t.bound(err, b)
+}
+
+// bound turns the refusal of a binding into a fault.
+func (t Tx) bound(err error, b resource.RoleBinding) error {
+	if t.DB.Duplicate(err) {
+		f := fault.Exists("role binding", string(b.Identity))
+		f.Message = "Already exists: a binding of this identity to this role in this group"
+		f.Cause = err
+		return f
+	}
+	return t.DB.Inserted(err, "role binding", string(b.Identity), b.UID)
+}
+
+// Binding returns a binding with what it ties together, or fault.NotFound.
+func (s *Store) Binding(ctx context.Context, uid resource.UID) (resource.BoundRole, error) {
+	return store.Get(ctx, s.DB, &bindings, "role binding", uid)
+}
+
+// UpdateBinding applies change to the binding and returns the result, under the
+// rules of UpdateGroup and of InsertBindings. It returns
+// fault.FailedPrecondition if the organization would lose its last owner.
+func (s *Store) UpdateBinding(ctx context.Context, uid resource.UID, change func(*resource.RoleBinding) error) (out resource.BoundRole, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		before, err := store.Lock(ctx, t.Tx, &plain, "role binding", uid, s.Engine.Lock)
+		if err != nil {
+			return err
+		}
+		b := before
+		if err := change(&b); err != nil {
+			return err
+		}
+		if err := t.bindable(ctx, b, []resource.UID{before.Identity}); err != nil {
+			return err
+		}
+		if b.Role != resource.OwnerRole {
+			if err := t.keepOwners(ctx, `uid = $1`, uid); err != nil {
+				return err
+			}
+		}
+		if _, err := t.Exec(ctx, `UPDATE role_bindings SET identity = $2, role = $3 WHERE uid = $1`,
+			string(uid), string(b.Identity), store.Segment(b.Role)); err != nil {
+			return t.bound(err, b)
+		}
+		t.Regrant(before.Identity, b.Identity)
+		if err := t.Emit(ctx, resource.BindingUpdated, uid, uid.Parent(), before, b); err != nil {
+			return err
+		}
+		out, err = store.Lock(ctx, t.Tx, &bindings, "role binding", uid, "")
+		return err
+	})
+	return out, err
+}
+
+// DeleteBinding removes a binding. One that is not there is gone already. It
+// returns fault.FailedPrecondition if the organization would lose its last
+// owner.
+func (s *Store) DeleteBinding(ctx context.Context, uid resource.UID) error {
+	return s.write(ctx, func(t Tx) error { return t.DeleteBinding(ctx, uid) })
+}
+
+// DeleteBinding is Store.DeleteBinding inside a transaction, which can go on if it
+// is refused.
+func (t Tx) DeleteBinding(ctx context.Context, uid resource.UID) error {
+	if err := t.keepOwners(ctx, `uid = $1`, uid); err != nil {
+		return err
+	}
+	return t.unbind(ctx, `t.uid = $1`, string(uid))
+}
+
+// Owns reports whether an identity is an owner of an organization.
+func (s *Store) Owns(ctx context.Context, org, identity resource.UID) (bool, error) {
+	var n int
+	err := s.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $1 AND role = $2 AND identity = $3`,
+		[]any{store.Segment(org), store.Segment(resource.OwnerRole), string(identity)}, &n)
+	return n > 0, err
+}
+
+// unbind removes the bindings a condition selects, with their events.
+func (t Tx) unbind(ctx context.Context, where string, args ...any) error {
+	var gone []resource.RoleBinding
+	err := t.Rows(ctx, `SELECT `+plain.Columns+` FROM role_bindings AS t WHERE `+where+` ORDER BY t.uid`+t.DB.Engine.LockKey, args, func(row store.Scanner) error {
+		b, err := plain.Scan(row)
+		gone = append(gone, b)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, b := range gone {
+		if n, err := t.Exec(ctx, `DELETE FROM role_bindings WHERE uid = $1`, string(b.UID)); err != nil || n == 0 {
+			return err
+		}
+		t.Regrant(b.Identity)
+		if err := t.Emit(ctx, resource.BindingDeleted, b.UID, b.Group(), b, nil); err != nil {
+			return err
+		}
+		if err := t.Count(ctx, "role_bindings", b.UID, -1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepOwners returns fault.FailedPrecondition if an organization would have no
+// owner left without the bindings a condition selects by a uid.
+func (t Tx) keepOwners(ctx context.Context, where string, uid resource.UID) error {
+	alone, err := t.ownedAlone(ctx, where, uid)
+	if err == nil && len(alone) > 0 {
+		err = lastOwner(alone[0], uid.Ancestor(1))
+	}
+	return err
+}
+
+// lastOwner is the refusal to leave an organization without an owner. It names
+// the organization only if it is the one that the caller acts in: who may delete
+// an identity need not see what it owns.
+func lastOwner(org, own resource.UID) error {
+	if org == own {
+		return fault.Unmet("LAST_OWNER", "the organization %s would have no owner left", org)
+	}
+	return fault.Unmet("LAST_OWNER", "another organization would have no owner left")
+}
+
+// ownedAlone returns the organizations that would have no owner left without the
+// bindings a condition selects by a uid. It locks them, so that two owners cannot
+// leave one at the same time.
+func (t Tx) ownedAlone(ctx context.Context, where string, uid resource.UID) (alone []resource.UID, _ error) {
+	arg := string(uid)
+	owner := store.Segment(resource.OwnerRole)
+	var orgs []resource.UID
+	err := t.Rows(ctx, `SELECT t.uid FROM groups AS t WHERE t.parent IS NULL AND t.seg IN
+		(SELECT parent FROM role_bindings WHERE `+where+` AND role = $2) ORDER BY t.uid`+t.DB.Engine.Lock, []any{arg, owner}, func(row store.Scanner) error {
+		var uid resource.UID
+		err := row.Scan(&uid)
+		orgs = append(orgs, uid)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, org := range orgs {
+		var left int
+		err := t.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $3 AND role = $2 AND NOT (`+where+`)`, []any{arg, owner, store.Segment(org)}, &left)
+		if err != nil {
+			return nil, err
+		}
+		if left == 0 {
+			alone = append(alone, org)
+		}
+	}
+	return alone, nil
+}
+
+// AddMember notes that a person is known to an organization by an act of their own.
+func (t Tx) AddMember(ctx context.Context, org, identity resource.UID) error {
+	_, err := t.Exec(ctx, `INSERT INTO members (org, identity) VALUES ($1, $2) ON CONFLICT (org, identity) DO NOTHING`, store.Segment(org), string(identity))
+	return err
+}
+
+// Bindings returns one page of bindings with what they tie together.
+func (s *Store) Bindings(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.BoundRole], error) {
+	return store.List(ctx, s.DB, &bindings, r, f, p)
+}
+
+// EnsureBinding gives an identity a role in a group unless it has it, and returns the
+// binding that was made, or "".
+func (t Tx) EnsureBinding(ctx context.Context, group, identity, role resource.UID) (resource.UID, error) {
+	var one int
+	err := t.Row(ctx, `SELECT 1 FROM role_bindings WHERE parent = $1 AND identity = $2 AND role = $3`,
+		[]any{store.Segment(group), string(identity), store.Segment(role)}, &one)
+	if err == nil || !errors.Is(err, sql.ErrNoRows) {
+		return "", err
+	}
+	b := resource.RoleBinding{UID: group.NewChild(), Identity: identity, Role: role, CreateTime: t.DB.Time()}
+	return b.UID, t.Grant(ctx, b)
+}
+
+// Grant makes a binding with its event and its count.
+func (t Tx) Grant(ctx context.Context, b resource.RoleBinding) error {
+	if err := t.MustHaveRole(ctx, b.Role); err != nil {
+		return err
+	}
+	if err := t.bind(ctx, b); err != nil {
+		return err
+	}
+	return t.Emit(ctx, resource.BindingCreated, b.UID, b.Group(), nil, b)
+}

@@ -1,0 +1,124 @@
+package iamdb
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+// A Grant is a binding reduced to what authorization needs.
+type Grant struct{ Identity, Group, Role resource.UID }
+
+// Grants calls f for every grant there is, and returns a revision they include:
+// of the changes after it they may have some.
+func (s *Store) Grants(ctx context.Context, f func(Grant)) (revision int64, _ error) {
+	revision, err := s.Revision(ctx)
+	if err != nil {
+		return 0, err
+	}
+	roles, err := s.roleNames(ctx)
+	if err != nil {
+		return 0, err
+	}
+	err = s.Rows(ctx, `SELECT identity, uid, role FROM role_bindings`, nil, func(row store.Scanner) (bool, error) {
+		var identity, uid string // database/sql is slow with types of our own, and these are many
+		var role int64
+		err := row.Scan(&identity, &uid, &role)
+		f(Grant{resource.UID(identity), resource.UID(uid).Parent(), roles[role]})
+		return false, err
+	})
+	return revision, err
+}
+
+// roleNames returns the UIDs of roles by segment.
+func (s *Store) roleNames(ctx context.Context) (map[int64]resource.UID, error) {
+	roles := map[int64]resource.UID{}
+	err := s.Rows(ctx, `SELECT seg, uid FROM roles`, nil, func(row store.Scanner) (bool, error) {
+		var seg int64
+		var uid resource.UID
+		err := row.Scan(&seg, &uid)
+		roles[seg] = uid
+		return false, err
+	})
+	return roles, err
+}
+
+// GrantsOf returns the grants of one identity.
+func (s *Store) GrantsOf(ctx context.Context, identity resource.UID) ([]Grant, error) {
+	var all []Grant
+	err := s.Rows(ctx, `SELECT b.uid, (SELECT r.uid FROM roles AS r WHERE r.seg = b.role) FROM role_bindings AS b WHERE b.identity = $1`,
+		[]any{string(identity)}, func(row store.Scanner) (bool, error) {
+			var uid, role resource.UID
+			err := row.Scan(&uid, &role)
+			all = append(all, Grant{identity, uid.Parent(), role})
+			return false, err
+		})
+	return all, err
+}
+
+// RoleCapabilities returns what every role allows.
+func (s *Store) RoleCapabilities(ctx context.Context) (map[resource.UID]resource.Capabilities, error) {
+	all := map[resource.UID]resource.Capabilities{}
+	err := s.Rows(ctx, `SELECT uid, capabilities FROM roles`, nil, func(row store.Scanner) (bool, error) {
+		var uid resource.UID
+		var text string
+		if err := row.Scan(&uid, &text); err != nil {
+			return false, err
+		}
+		var caps resource.Capabilities
+		err := json.Unmarshal([]byte(text), &caps)
+		all[uid] = caps
+		return false, err
+	})
+	return all, err
+}
+
+// Revocations returns the identities that were deleted after since, and the
+// subjects of sessions that were ended, and when: tokens issued until then are
+// void.
+func (s *Store) Revocations(ctx context.Context, since time.Time) (map[resource.UID]time.Time, error) {
+	all := map[resource.UID]time.Time{}
+	err := s.Rows(ctx, `SELECT identity, at_ms FROM revocations WHERE at_ms > $1`, []any{store.MS(since)}, func(row store.Scanner) (bool, error) {
+		var uid resource.UID
+		var at int64
+		err := row.Scan(&uid, &at)
+		all[uid] = store.FromMS(at)
+		return false, err
+	})
+	return all, err
+}
+
+// revoke makes the tokens of an identity or of a session void, and forgets
+// revocations that are older than any token can be.
+func (t Tx) revoke(ctx context.Context, identity resource.UID) error {
+	now := t.DB.Time()
+	if _, err := t.Exec(ctx, `DELETE FROM revocations WHERE at_ms < $1`, store.MS(now.Add(-revocationsKept))); err != nil {
+		return err
+	}
+	_, err := t.Exec(ctx, `INSERT INTO revocations (identity, at_ms) VALUES ($1, $2)
+		ON CONFLICT (identity) DO UPDATE SET at_ms = excluded.at_ms`, string(identity), store.MS(now))
+	t.Reread(identity)
+	return err
+}
+
+// revocationsKept is longer than the life of any token this service signs.
+const revocationsKept = 48 * time.Hour
+
+// HasOrganizations tells whether there is any root group.
+func (s *Store) HasOrganizations(ctx context.Context) (bool, error) {
+	var one int
+	err := s.Row(ctx, `SELECT 1 FROM groups WHERE parent IS NULL LIMIT 1`, nil, &one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for organizations: %w", err)
+	}
+	return true, nil
+}

@@ -1,0 +1,167 @@
+package iamdb
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+var invites = store.Kind[resource.GroupInvite]{
+	Table: "group_invites",
+	Columns: `t.uid, t.email, t.single_use, t.key_id, t.digest, t.expire_ms, t.create_ms,
+		r.uid, r.name, r.description, r.capabilities`,
+	Joins:  ` LEFT JOIN roles AS r ON r.seg = t.role`, // there always is one: see bindings
+	Orders: map[string]string{"uid": "uid", "create_time": "create_ms"},
+	Scan: func(row store.Scanner) (i resource.GroupInvite, err error) {
+		var expires, created int64
+		var caps string
+		r := &i.RoleInfo
+		if err = row.Scan(&i.UID, &i.Email, &i.SingleUse, &i.KeyID, &i.Digest, &expires, &created, &r.UID, &r.Name, &r.Description, &caps); err != nil {
+			return i, err
+		}
+		i.Role, i.ExpirationTime, i.CreateTime = r.UID, store.FromMS(expires), store.FromMS(created)
+		return i, json.Unmarshal([]byte(caps), &r.Capabilities)
+	},
+	Cursor: func(i resource.GroupInvite, col string) page.Cursor {
+		return store.CursorAt(col, i.UID, "", i.CreateTime, i.CreateTime)
+	},
+}
+
+// InsertInvite adds i and returns it with the role it promises. It returns
+// fault.NotFound if its group or its role is not there.
+func (s *Store) InsertInvite(ctx context.Context, i resource.GroupInvite) (out resource.GroupInvite, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		if err := t.MustExist(ctx, i.UID.Parent()); err != nil {
+			return err
+		}
+		if err := t.MustHaveRole(ctx, i.Role); err != nil {
+			return err
+		}
+		_, err := t.Exec(ctx, `
+			INSERT INTO group_invites (seg, uid, parent, a1, a2, a3, role, email, single_use, key_id, digest, expire_ms, create_ms)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
+			append(store.TreeColumns(i.UID), store.Segment(i.Role), i.Email, i.SingleUse, i.KeyID, i.Digest, store.MS(i.ExpirationTime), store.MS(i.CreateTime))...)
+		if err != nil {
+			return s.Inserted(err, "group invite", string(i.UID), i.UID)
+		}
+		if out, err = store.Lock(ctx, t.Tx, &invites, "group invite", i.UID, ""); err != nil {
+			return err
+		}
+		return t.Added(ctx, "group_invites", resource.InviteCreated, i.UID, i.UID.Parent(), i)
+	})
+	return out, err
+}
+
+// Invite returns an invite, or fault.NotFound.
+func (s *Store) Invite(ctx context.Context, uid resource.UID) (resource.GroupInvite, error) {
+	return store.Get(ctx, s.DB, &invites, "group invite", uid)
+}
+
+// DeleteInvite removes an invite. One that is not there is gone already. Whoever
+// comes with its code later is told that it was taken back.
+func (s *Store) DeleteInvite(ctx context.Context, uid resource.UID) error {
+	return s.write(ctx, func(t Tx) error {
+		if err := t.noteEnded(ctx, uid, InviteRevoked); err != nil {
+			return err
+		}
+		return store.Delete(ctx, t.Tx, &invites, "group invite", resource.InviteDeleted, uid, uid.Parent())
+	})
+}
+
+// Invites returns one page of invites.
+func (s *Store) Invites(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.GroupInvite], error) {
+	return store.List(ctx, s.DB, &invites, r, f, p)
+}
+
+// noteEnded remembers why an invite is about to go.
+func (t Tx) noteEnded(ctx context.Context, uid resource.UID, reason string) error {
+	now := t.DB.Time()
+	if _, err := t.Exec(ctx, `DELETE FROM ended_invites WHERE end_ms < $1`, store.MS(now.Add(-endedKept))); err != nil {
+		return err
+	}
+	_, err := t.Exec(ctx, `INSERT INTO ended_invites (uid, digest, reason, end_ms)
+		SELECT t.uid, t.digest, $2, $3 FROM group_invites AS t WHERE t.uid = $1 ON CONFLICT (uid) DO NOTHING`, string(uid), reason, store.MS(now))
+	return err
+}
+
+// Why an invite is gone.
+const (
+	InviteUsed    = "used"
+	InviteRevoked = "revoked"
+
+	endedKept = 90 * 24 * time.Hour
+)
+
+// Joins returns who came into a group through invites, newest first.
+func (s *Store) Joins(ctx context.Context, group resource.UID) ([]resource.Join, error) {
+	var all []resource.Join
+	err := s.Rows(ctx, `SELECT j.invite, j.identity, j.role, j.at_ms, coalesce(i.name, ''), coalesce(i.email, ''), coalesce(i.email_unverified, '')
+		FROM joins AS j LEFT JOIN identities AS i ON i.uid = j.identity WHERE j.grp = $1 ORDER BY j.at_ms DESC LIMIT $2`,
+		[]any{store.Segment(group), resource.JoinsListed}, func(row store.Scanner) (bool, error) {
+			j := resource.Join{Group: group}
+			var at int64
+			var claimed string
+			err := row.Scan(&j.Invite, &j.Identity, &j.Role, &at, &j.Name, &j.Email, &claimed)
+			if j.Time = store.FromMS(at); j.Email == "" {
+				j.Email = claimed
+			}
+			all = append(all, j)
+			return false, err
+		})
+	return all, err
+}
+
+// EndedInvite returns the digest of the code of an invite that is gone, and why it
+// is, or fault.NotFound.
+func (s *Store) EndedInvite(ctx context.Context, uid resource.UID) (digest []byte, reason string, err error) {
+	err = s.Row(ctx, endedInvite, []any{string(uid)}, &digest, &reason)
+	return digest, reason, store.Missing(err, "group invite", uid)
+}
+
+const endedInvite = `SELECT digest, reason FROM ended_invites WHERE uid = $1`
+
+// EndedInvite is Store.EndedInvite inside a transaction.
+func (t Tx) EndedInvite(ctx context.Context, uid resource.UID) (digest []byte, reason string, err error) {
+	err = t.Row(ctx, endedInvite, []any{string(uid)}, &digest, &reason)
+	return digest, reason, store.Missing(err, "group invite", uid)
+}
+
+// LockInvite reads an invite that is about to be redeemed, or returns
+// fault.NotFound: of two who come at once with one that is good once, the second
+// finds it gone.
+func (t Tx) LockInvite(ctx context.Context, uid resource.UID) (resource.GroupInvite, error) {
+	var one int
+	if err := t.Row(ctx, `SELECT 1 FROM group_invites AS t WHERE t.uid = $1`+t.DB.Engine.Lock, []any{string(uid)}, &one); err != nil {
+		return resource.GroupInvite{}, store.Missing(err, "group invite", uid)
+	}
+	return store.Lock(ctx, t.Tx, &invites, "group invite", uid, "")
+}
+
+// UseInvite gives an identity the role that an invite promises, and removes the
+// invite if it is good once.
+func (t Tx) UseInvite(ctx context.Context, i resource.GroupInvite, identity resource.UID) error {
+	group := i.UID.Parent()
+	if _, err := t.EnsureBinding(ctx, group, identity, i.Role); err != nil {
+		return err
+	}
+	if err := t.AddMember(ctx, group.Root(), identity); err != nil {
+		return err
+	}
+	if _, err := t.Exec(ctx, `INSERT INTO joins (grp, invite, identity, role, at_ms) VALUES ($1, $2, $3, $4, $5)`,
+		store.Segment(group), string(i.UID), string(identity), string(i.Role), store.MS(t.DB.Time())); err != nil {
+		return err
+	}
+	if i.SingleUse {
+		if err := t.noteEnded(ctx, i.UID, InviteUsed); err != nil {
+			return err
+		}
+		if err := store.Delete(ctx, t.Tx, &invites, "group invite", resource.InviteDeleted, i.UID, group); err != nil {
+			return err
+		}
+	}
+	return t.Emit(ctx, resource.Registered, "", group, nil, map[string]resource.UID{"identity": identity, "group": group})
+}

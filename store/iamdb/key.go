@@ -1,0 +1,87 @@
+package iamdb
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+// A SigningKey is a key of the issuer, sealed.
+type SigningKey struct {
+	ID         string
+	Algorithm  string
+	Sealed     []byte
+	CreateTime time.Time
+}
+
+// SigningKeys returns the issuer's keys, newest first.
+func (s *Store) SigningKeys(ctx context.Context) ([]SigningKey, error) {
+	var all []SigningKey
+	err := s.Rows(ctx, `SELECT id, algorithm, sealed, create_ms FROM signing_keys ORDER BY create_ms DESC, id`, nil, func(row store.Scanner) (bool, error) {
+		var k SigningKey
+		var at int64
+		err := row.Scan(&k.ID, &k.Algorithm, &k.Sealed, &at)
+		k.CreateTime = store.FromMS(at)
+		all = append(all, k)
+		return false, err
+	})
+	return all, err
+}
+
+// InsertFirstSigningKey adds k unless there is a key already: of replicas that
+// start together, one wins.
+func (s *Store) InsertFirstSigningKey(ctx context.Context, k SigningKey) error {
+	return s.write(ctx, func(t Tx) error {
+		var one int // whoever comes second waits here
+		if err := t.Row(ctx, `SELECT 1 FROM revision AS t WHERE t.id = 1`+s.Engine.Lock, nil, &one); err != nil {
+			return err
+		}
+		var n int
+		if err := t.Row(ctx, `SELECT count(*) FROM signing_keys`, nil, &n); err != nil || n > 0 {
+			return err
+		}
+		_, err := t.Exec(ctx, `INSERT INTO signing_keys (id, algorithm, sealed, create_ms) VALUES ($1, $2, $3, $4)`,
+			k.ID, k.Algorithm, k.Sealed, store.MS(k.CreateTime))
+		return err
+	})
+}
+
+// AddSigningKey adds k if the newest key is still the one of that id, and tells
+// whether it did: of replicas that rotate together, one wins. It is then the
+// newest, even if the clock that dated it is behind.
+func (s *Store) AddSigningKey(ctx context.Context, k SigningKey, newest string) (added bool, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		added = false
+		var one int // whoever comes second waits here
+		if err := t.Row(ctx, `SELECT 1 FROM revision AS t WHERE t.id = 1`+s.Engine.Lock, nil, &one); err != nil {
+			return err
+		}
+		var id string
+		var at int64
+		if err := t.Row(ctx, `SELECT id, create_ms FROM signing_keys ORDER BY create_ms DESC, id LIMIT 1`, nil, &id, &at); err != nil || id != newest {
+			return err
+		}
+		_, err := t.Exec(ctx, `INSERT INTO signing_keys (id, algorithm, sealed, create_ms) VALUES ($1, $2, $3, $4)`,
+			k.ID, k.Algorithm, k.Sealed, max(store.MS(k.CreateTime), at+1))
+		added = err == nil
+		t.Reread(resource.SigningKeysSubject)
+		return err
+	})
+	return added, err
+}
+
+// DropSigningKey removes a key: what it has signed is void. It returns
+// fault.NotFound if there is none of that id.
+func (s *Store) DropSigningKey(ctx context.Context, id string) error {
+	return s.write(ctx, func(t Tx) error {
+		n, err := t.Exec(ctx, `DELETE FROM signing_keys WHERE id = $1`, id)
+		if err == nil && n == 0 {
+			return fault.Missing("signing key", id)
+		}
+		t.Reread(resource.SigningKeysSubject)
+		return err
+	})
+}

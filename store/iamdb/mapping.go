@@ -1,0 +1,113 @@
+package iamdb
+
+import (
+	"context"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+var mappings = store.Kind[resource.ExternalGroupRoleMapping]{
+	Table:   "external_group_role_mappings",
+	Holders: "identity_providers",
+	Columns: `t.uid, t.external_group, (SELECT r.uid FROM roles AS r WHERE r.seg = t.role), t.scope, t.create_ms`,
+	Orders:  map[string]string{"uid": "uid", "create_time": "create_ms"},
+	Scan: func(row store.Scanner) (m resource.ExternalGroupRoleMapping, err error) {
+		var created int64
+		err = row.Scan(&m.UID, &m.ExternalGroup, &m.Role, &m.Scope, &created)
+		m.CreateTime = store.FromMS(created)
+		return m, err
+	},
+	Cursor: func(m resource.ExternalGroupRoleMapping, col string) page.Cursor {
+		return store.CursorAt(col, m.UID, "", m.CreateTime, m.CreateTime)
+	},
+}
+
+// InsertMapping adds m. It returns fault.NotFound if its provider or its role is
+// not there, and fault.AlreadyExists if there is the same one.
+func (s *Store) InsertMapping(ctx context.Context, m resource.ExternalGroupRoleMapping) error {
+	return s.write(ctx, func(t Tx) error {
+		var one int
+		err := t.Row(ctx, `SELECT 1 FROM identity_providers AS t WHERE t.uid = $1`+s.Engine.Hold, []any{string(m.Provider())}, &one)
+		if err != nil {
+			return store.Missing(err, "identity provider", m.Provider())
+		}
+		if err := t.MustHaveRole(ctx, m.Role); err != nil {
+			return err
+		}
+		_, err = t.Exec(ctx, `
+			INSERT INTO external_group_role_mappings (seg, uid, parent, a1, a2, a3, external_group, role, scope, create_ms)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+			append(store.TreeColumns(m.UID), m.ExternalGroup, store.Segment(m.Role), string(m.Scope), store.MS(m.CreateTime))...)
+		if s.Duplicate(err) {
+			f := fault.Exists("external group role mapping", m.ExternalGroup)
+			f.Message, f.Cause = "Already exists: a mapping of this external group to this role in this scope", err
+			return f
+		}
+		if err != nil {
+			return err
+		}
+		return t.Added(ctx, "external_group_role_mappings", resource.MappingCreated, m.UID, m.UID.Root(), m)
+	})
+}
+
+// Mapping returns a mapping, or fault.NotFound.
+func (s *Store) Mapping(ctx context.Context, uid resource.UID) (resource.ExternalGroupRoleMapping, error) {
+	return store.Get(ctx, s.DB, &mappings, "external group role mapping", uid)
+}
+
+// DeleteMapping removes a mapping. It returns fault.NotFound if there is none.
+func (s *Store) DeleteMapping(ctx context.Context, uid resource.UID) error {
+	return s.write(ctx, func(t Tx) error {
+		m, err := t.unmap(ctx, uid)
+		if err != nil {
+			return err
+		}
+		return t.Emit(ctx, resource.MappingDeleted, uid, uid.Root(), m, nil)
+	})
+}
+
+// DeleteMappings removes the mappings of a provider that are there, all in one
+// go, and returns them.
+func (s *Store) DeleteMappings(ctx context.Context, provider resource.UID, uids []resource.UID) (gone []resource.ExternalGroupRoleMapping, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		gone = nil
+		for _, uid := range uids {
+			if uid.Parent() != provider {
+				continue
+			}
+			m, err := t.unmap(ctx, uid)
+			if fault.From(err).Code == fault.NotFound {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			gone = append(gone, m)
+		}
+		if len(gone) == 0 {
+			return nil
+		}
+		return t.Emit(ctx, resource.MappingsDeleted, provider, provider.Root(), gone, nil)
+	})
+	return gone, err
+}
+
+// unmap removes a mapping and its count.
+func (t Tx) unmap(ctx context.Context, uid resource.UID) (resource.ExternalGroupRoleMapping, error) {
+	m, err := store.Lock(ctx, t.Tx, &mappings, "external group role mapping", uid, t.DB.Engine.LockKey)
+	if err != nil {
+		return m, err
+	}
+	if _, err := t.Exec(ctx, `DELETE FROM external_group_role_mappings WHERE uid = $1`, string(uid)); err != nil {
+		return m, err
+	}
+	return m, t.Count(ctx, "external_group_role_mappings", uid, -1)
+}
+
+// Mappings returns one page of mappings.
+func (s *Store) Mappings(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.ExternalGroupRoleMapping], error) {
+	return store.List(ctx, s.DB, &mappings, r, f, p)
+}

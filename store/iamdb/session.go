@@ -1,0 +1,369 @@
+package iamdb
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+const sessionColumns = `t.id, t.identity, t.act, t.email, t.agent, t.address, t.create_ms, t.used_ms, t.expire_ms, t.cookie IS NOT NULL,
+	t.provider, t.epoch, t.home, t.narrowing`
+
+func scanSession(row store.Scanner) (s resource.Session, err error) {
+	var act, narrowing string
+	var provider resource.UID
+	var created, used, expires, epoch int64
+	if err := row.Scan(&s.ID, &s.Identity, &act, &s.Email, &s.Agent, &s.Address, &created, &used, &expires, &s.Browser,
+		&provider, &epoch, &s.Home, &narrowing); err != nil {
+		return s, err
+	}
+	s.CreateTime, s.UsedTime, s.ExpireTime = store.FromMS(created), store.FromMS(used), store.FromMS(expires)
+	s.Voucher = resource.NewVoucher(provider, epoch)
+	if narrowing != "" {
+		if err := json.Unmarshal([]byte(narrowing), &s.Narrowing); err != nil {
+			return s, fmt.Errorf("narrowing of session %s: %w", s.ID, err)
+		}
+	}
+	return s, json.Unmarshal([]byte(act), &s.Act)
+}
+
+// insertSession keeps a session, and forgets some that ended long ago. It returns
+// fault.NotFound if the identity is not there, and fault.Aborted if the provider
+// that vouched for it has changed since.
+func (t Tx) insertSession(ctx context.Context, n resource.Session, cookie []byte) error {
+	act, err := json.Marshal(n.Act)
+	if err != nil {
+		return err
+	}
+	narrowing := []byte{}
+	if !n.Narrowing.IsZero() {
+		if narrowing, err = json.Marshal(n.Narrowing); err != nil {
+			return err
+		}
+	}
+	var one int
+	err = t.Row(ctx, `SELECT 1 FROM identities AS t WHERE t.uid = $1`+t.DB.Engine.Hold, []any{string(n.Identity)}, &one)
+	if err != nil {
+		return store.Missing(err, "identity", n.Identity)
+	}
+	if err := t.StillVouched(ctx, n.Voucher); err != nil {
+		return err
+	}
+	if err := t.forgetSessions(ctx); err != nil {
+		return err
+	}
+	_, err = t.Exec(ctx, `
+		INSERT INTO sessions (id, identity, act, email, agent, address, create_ms, used_ms, expire_ms, cookie, provider, epoch, home, narrowing)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9, $10, $11, $12, $13)`,
+		n.ID, string(n.Identity), string(act), n.Email, n.Agent, n.Address, store.MS(n.CreateTime), store.MS(n.ExpireTime), cookie,
+		string(n.Voucher.Provider()), n.Voucher.Epoch(), string(n.Home), string(narrowing))
+	return err
+}
+
+// StillVouched holds the provider of a voucher until the commit. It returns
+// fault.Aborted if what the provider believes has changed since: whoever it
+// vouched for is no longer known to be who they were.
+func (t Tx) StillVouched(ctx context.Context, v resource.Voucher) error {
+	if v == "" {
+		return nil
+	}
+	var one int
+	err := t.Row(ctx, `SELECT 1 FROM identity_providers AS t WHERE t.uid = $1 AND t.epoch = $2`+t.DB.Engine.Hold,
+		[]any{string(v.Provider()), v.Epoch()}, &one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return fault.New(fault.Aborted, "Aborted: the identity provider has changed; sign in again")
+	}
+	return err
+}
+
+// StartSession keeps a session whose first refresh token has that digest and
+// ends then. Its errors are those of insertSession.
+func (s *Store) StartSession(ctx context.Context, n resource.Session, digest []byte, ends time.Time) error {
+	return s.write(ctx, func(t Tx) error {
+		if err := t.insertSession(ctx, n, nil); err != nil {
+			return err
+		}
+		return t.addRefresh(ctx, n.ID, digest, ends)
+	})
+}
+
+func (t Tx) addRefresh(ctx context.Context, session string, digest []byte, ends time.Time) error {
+	_, err := t.Exec(ctx, `INSERT INTO refresh_tokens (digest, session, expire_ms, used) VALUES ($1, $2, $3, $4)`, digest, session, store.MS(ends), false)
+	return err
+}
+
+// sessionsKept is longer than a refresh at the end of a session can take.
+const sessionsKept = time.Minute
+
+// forgetSessions drops a few sessions whose time has been over for a while.
+func (t Tx) forgetSessions(ctx context.Context) error {
+	const few = `SELECT id FROM sessions WHERE expire_ms < $1 ORDER BY expire_ms LIMIT 20`
+	now := store.MS(t.DB.Time().Add(-sessionsKept))
+	if _, err := t.Exec(ctx, `DELETE FROM refresh_tokens WHERE session IN (`+few+`)`, now); err != nil {
+		return err
+	}
+	_, err := t.Exec(ctx, `DELETE FROM sessions WHERE id IN (`+few+`) AND NOT EXISTS
+		(SELECT 1 FROM refresh_tokens AS r WHERE r.session = sessions.id)`, now)
+	return err
+}
+
+// UseRefresh takes the refresh token of that digest out of use and puts another
+// in its place, which ends then or with the session. It returns
+// fault.Unauthenticated for a token that is unknown or past its time, and for
+// one that was used before: that one has been copied, and its session is ended
+// for everybody.
+func (s *Store) UseRefresh(ctx context.Context, digest, next []byte, ends time.Time) (n resource.Session, expires time.Time, _ error) {
+	var refusal error
+	err := s.write(ctx, func(t Tx) error {
+		refusal = nil
+		id, err := t.lockSessionOf(ctx, digest)
+		if err != nil {
+			return err
+		}
+		var ended int64
+		var used bool
+		err = t.Row(ctx, `SELECT expire_ms, used FROM refresh_tokens WHERE digest = $1`, []any{digest}, &ended, &used)
+		if errors.Is(err, sql.ErrNoRows) {
+			return errNoRefresh()
+		}
+		if err != nil {
+			return err
+		}
+		now := s.Time()
+		switch {
+		case used:
+			refusal = fault.New(fault.Unauthenticated, "Unauthenticated: the refresh token was used before; its session has been ended")
+			_, err := t.endSession(ctx, id, resource.EndReplay)
+			return err
+		case store.MS(now) >= ended:
+			return fault.New(fault.Unauthenticated, "Unauthenticated: the refresh token has expired")
+		}
+		n, expires, err = t.renewSession(ctx, id, digest, next, ends)
+		return err
+	})
+	if err == nil {
+		err = refusal
+	}
+	return n, expires, err
+}
+
+func errNoRefresh() error {
+	return fault.New(fault.Unauthenticated, "Unauthenticated: the refresh token is not known, or its session has ended")
+}
+
+// lockSessionOf locks the session of a refresh token and returns its id. Whoever
+// changes the tokens of a session locks it first: it cannot be ended while it
+// gets another.
+func (t Tx) lockSessionOf(ctx context.Context, digest []byte) (id string, _ error) {
+	err := t.Row(ctx, `SELECT session FROM refresh_tokens WHERE digest = $1`, []any{digest}, &id)
+	if err == nil {
+		err = t.Row(ctx, `SELECT t.id FROM sessions AS t WHERE t.id = $1`+t.DB.Engine.Lock, []any{id}, &id)
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", errNoRefresh()
+	}
+	return id, err
+}
+
+// renewSession replaces the refresh token of a session.
+func (t Tx) renewSession(ctx context.Context, id string, digest, next []byte, ends time.Time) (n resource.Session, expires time.Time, err error) {
+	if n, err = scanSession(t.QueryRow(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.id = $1`, id)); err != nil {
+		return n, expires, err
+	}
+	n.UsedTime = t.DB.Time()
+	if ends.After(n.ExpireTime) {
+		ends = n.ExpireTime
+	}
+	if _, err := t.Exec(ctx, `UPDATE refresh_tokens SET used = $2 WHERE digest = $1`, digest, true); err != nil {
+		return n, expires, err
+	}
+	if err := t.addRefresh(ctx, id, next, ends); err != nil {
+		return n, expires, err
+	}
+	_, err = t.Exec(ctx, `UPDATE sessions SET used_ms = $2 WHERE id = $1`, id, store.MS(n.UsedTime))
+	return n, ends, err
+}
+
+// Session returns a session, or fault.NotFound.
+func (s *Store) Session(ctx context.Context, id string) (n resource.Session, err error) {
+	err = sql.ErrNoRows
+	if rerr := s.Rows(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.id = $1`, []any{id}, func(row store.Scanner) (bool, error) {
+		n, err = scanSession(row)
+		return true, err
+	}); rerr != nil {
+		return n, rerr
+	}
+	return n, store.Missing(err, "session", resource.UID(id))
+}
+
+// Sessions returns the sessions of an identity that are not over, newest first.
+func (s *Store) Sessions(ctx context.Context, identity resource.UID) ([]resource.Session, error) {
+	var all []resource.Session
+	err := s.Rows(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.identity = $1 AND t.expire_ms > $2 ORDER BY t.create_ms DESC LIMIT 200`,
+		[]any{string(identity), store.MS(s.Time())}, func(row store.Scanner) (bool, error) {
+			n, err := scanSession(row)
+			all = append(all, n)
+			return false, err
+		})
+	return all, err
+}
+
+// EndSession ends a session: its tokens are void from then on, refresh tokens
+// and others. It tells whether there was one. The event is in the group that
+// answers for the session, and in no other.
+func (s *Store) EndSession(ctx context.Context, id string) (ended bool, _ error) {
+	err := s.write(ctx, func(t Tx) (err error) {
+		ended, err = t.endSession(ctx, id, resource.EndRequest)
+		return err
+	})
+	return ended, err
+}
+
+func (t Tx) endSession(ctx context.Context, id string, why resource.EndReason) (bool, error) {
+	n, err := scanSession(t.QueryRow(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.id = $1`+t.DB.Engine.LockKey, id))
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if _, err := t.Exec(ctx, `DELETE FROM refresh_tokens WHERE session = $1`, id); err != nil {
+		return false, err
+	}
+	if _, err := t.Exec(ctx, `DELETE FROM sessions WHERE id = $1`, id); err != nil {
+		return false, err
+	}
+	if err := t.tellEnd(ctx, n, why); err != nil {
+		return false, err
+	}
+	return true, t.revoke(ctx, resource.SessionSubject(id))
+}
+
+// tellEnd leaves an event of a session that was ended with the group that answers
+// for it, if there is one. A session whose time was over had ended by itself.
+func (t Tx) tellEnd(ctx context.Context, n resource.Session, why resource.EndReason) error {
+	if !t.DB.Time().Before(n.ExpireTime) {
+		return nil
+	}
+	return t.Emit(ctx, resource.SessionEnded, n.Identity, n.Home, resource.EndedSession{Session: n, Reason: why}, nil)
+}
+
+// endVouched ends the sessions that were begun through a provider.
+func (t Tx) endVouched(ctx context.Context, provider resource.UID) error {
+	var ids []string
+	err := t.Rows(ctx, `SELECT t.id FROM sessions AS t WHERE t.provider = $1 ORDER BY t.id`+t.DB.Engine.LockKey, []any{string(provider)}, func(row store.Scanner) error {
+		var id string
+		err := row.Scan(&id)
+		ids = append(ids, id)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if _, err := t.endSession(ctx, id, resource.EndProviderChanged); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// EndSessions ends the sessions of an identity, but for one, and returns how
+// many there were.
+func (s *Store) EndSessions(ctx context.Context, identity resource.UID, but string) (n int, _ error) {
+	err := s.write(ctx, func(t Tx) (err error) {
+		n, err = t.EndSessions(ctx, identity, but, resource.EndRequest)
+		return err
+	})
+	return n, err
+}
+
+// EndSessions ends the sessions of an identity, but for one, for a reason, and
+// returns how many there were.
+func (t Tx) EndSessions(ctx context.Context, identity resource.UID, but string, why resource.EndReason) (int, error) {
+	var ids []string
+	err := t.Rows(ctx, `SELECT t.id FROM sessions AS t WHERE t.identity = $1 AND t.id <> $2 ORDER BY t.id`+t.DB.Engine.LockKey, []any{string(identity), but}, func(row store.Scanner) error {
+		var id string
+		err := row.Scan(&id)
+		ids = append(ids, id)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		if _, err := t.endSession(ctx, id, why); err != nil {
+			return 0, err
+		}
+	}
+	return len(ids), nil
+}
+
+// StartBrowserSession keeps a session that a browser has a cookie of that digest
+// for. Its errors are those of insertSession.
+func (s *Store) StartBrowserSession(ctx context.Context, n resource.Session, cookie []byte) error {
+	return s.write(ctx, func(t Tx) error { return t.insertSession(ctx, n, cookie) })
+}
+
+// sessionNoted is how often the use of a browser's session is noted.
+const sessionNoted = time.Minute
+
+// BrowserSession returns the session that a browser has a cookie of that digest
+// for, and notes that it was used. It returns fault.NotFound if there is none,
+// if its time is over, or if it was not used for idle.
+func (s *Store) BrowserSession(ctx context.Context, cookie []byte, idle time.Duration) (n resource.Session, err error) {
+	err = sql.ErrNoRows
+	if rerr := s.Rows(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.cookie = $1`, []any{cookie}, func(row store.Scanner) (bool, error) {
+		n, err = scanSession(row)
+		return true, err
+	}); rerr != nil {
+		return n, rerr
+	}
+	if err != nil {
+		return n, store.Missing(err, "session", "cookie")
+	}
+	now := s.Time()
+	if !now.Before(n.ExpireTime) || now.Sub(n.UsedTime) >= idle {
+		return resource.Session{}, fault.Missing("session", "cookie")
+	}
+	if now.Sub(n.UsedTime) < sessionNoted {
+		return n, nil
+	}
+	return n, s.write(ctx, func(t Tx) error {
+		_, err := t.Exec(ctx, `UPDATE sessions SET used_ms = $2 WHERE id = $1`, n.ID, store.MS(now))
+		return err
+	})
+}
+
+// endSessions ends the sessions of an identity that is about to go, whose tokens
+// are void already.
+func (t Tx) endSessions(ctx context.Context, identity resource.UID) error {
+	var all []resource.Session
+	err := t.Rows(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.identity = $1 ORDER BY t.id`+t.DB.Engine.LockKey, []any{string(identity)}, func(row store.Scanner) error {
+		n, err := scanSession(row)
+		all = append(all, n)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := t.Exec(ctx, `DELETE FROM refresh_tokens WHERE session IN (SELECT id FROM sessions WHERE identity = $1)`, string(identity)); err != nil {
+		return err
+	}
+	if _, err := t.Exec(ctx, `DELETE FROM sessions WHERE identity = $1`, string(identity)); err != nil {
+		return err
+	}
+	for _, n := range all {
+		if err := t.tellEnd(ctx, n, resource.EndIdentityDeleted); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+package registrydb
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/plantest"
+)
+
+// TestPlans looks at the statements of pushes and pulls, in four repos with so
+// many manifests each.
+func TestPlans(t *testing.T) {
+	var repo resource.UID
+	insert := func(db *store.DB) {
+		org := resource.NewRoot()
+		plantest.Insert(t, db, "groups", append(store.TreeColumns(org), "org", "", false, 0, 0, 0))
+		for r := range 4 {
+			repo = org.NewChild()
+			plantest.Insert(t, db, "repos", append(store.TreeColumns(repo), fmt.Sprintf("repo %d", r), "", "{}", "", 0, 0))
+			var rows [][]any
+			for i := range 1000 {
+				rows = append(rows, []any{store.Segment(repo), fmt.Sprintf("d%d", i), "", 0, "", "", "", 0, []byte{}})
+			}
+			plantest.Insert(t, db, "manifests", rows...)
+		}
+	}
+	t.Run("sqlite", func(t *testing.T) {
+		plantest.SQLite(t, insert, func(*store.DB) []plantest.Shape { return needed(repo) })
+	})
+	t.Run("postgres", func(t *testing.T) {
+		plantest.Postgres(t, insert, func(*store.DB) []plantest.Shape { return append(needed(repo), pulled()...) })
+	})
+}
+
+// needed are the shapes of a push that asks for what its manifest needs. For one
+// blob PostgreSQL may take either index while it knows of none.
+func needed(repo resource.UID) (all []plantest.Shape) {
+	for _, n := range []int{1, 3, 64} {
+		blobs := "repo_blobs_pkey sqlite_autoindex_repo_blobs_1"
+		if n == 1 {
+			blobs += " repo_blobs_digest"
+		}
+		for table, index := range map[string]string{"repo_blobs": blobs, "manifests": "manifests_pkey manifests_digest sqlite_autoindex_manifests_1"} {
+			text, args := heldIn(table, repo, slices.Repeat([]string{"d"}, n))
+			all = append(all, plantest.Shape{Name: fmt.Sprintf("%d of %s", n, table), Index: index, Text: text, Args: args})
+		}
+	}
+	return all
+}
+
+// pulled are the shapes of a pull.
+func pulled() (all []plantest.Shape) {
+	for _, reference := range []string{"v1", "sha256:1"} {
+		text, args := manifestOf(resource.NewRoot().NewChild(), reference, true)
+		all = append(all, plantest.Shape{Name: "a pull of " + reference, Index: "manifests_pkey manifests_digest", Text: text, Args: args})
+	}
+	return all
+}

@@ -1,0 +1,133 @@
+package registrydb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+var pulls = store.Kind[resource.Pull]{
+	Table:   "pulls",
+	Holders: "repos",
+	Columns: "t.uid, t.push, t.digest, t.tag, t.identity, t.remote, t.agent, t.create_ms, t.more",
+	Orders:  map[string]string{"uid": "uid", "create_time": "create_ms"},
+	Scan: func(row store.Scanner) (p resource.Pull, err error) {
+		var at int64
+		err = row.Scan(&p.UID, &p.Push, &p.Digest, &p.Tag, &p.Identity, &p.Remote, &p.Agent, &at, &p.More)
+		p.Time = store.FromMS(at)
+		return p, err
+	},
+	Cursor: func(p resource.Pull, col string) page.Cursor { return store.CursorAt(col, p.UID, "", p.Time, p.Time) },
+}
+
+// Pulls returns one page of who fetched and pushed what.
+func (s *Store) Pulls(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Pull], error) {
+	return store.List(ctx, s.DB, &pulls, r, f, p)
+}
+
+// InsertPulls records what was fetched and pushed, all in one go. What happened
+// to a repo that is gone meanwhile is gone with it.
+func (s *Store) InsertPulls(ctx context.Context, all []resource.Pull) error {
+	return s.write(ctx, func(t Tx) error {
+		added, there := traffic{}, map[resource.UID]bool{}
+		var rows, events [][]any
+		for _, p := range all {
+			repo := p.Repo()
+			if _, known := there[repo]; !known {
+				held, err := t.holdRepo(ctx, repo)
+				if err != nil {
+					return err
+				}
+				there[repo] = held
+			}
+			if !there[repo] {
+				continue
+			}
+			added.note(repo, p.Push)
+			rows = append(rows, append(store.TreeColumns(p.UID), p.Push, p.Digest, p.Tag, string(p.Identity), p.Remote, p.Agent, store.MS(p.Time), p.More))
+			if p.Push { // its event went with the manifest
+				continue
+			}
+			event, err := t.Event(ctx, resource.RegistryPull, repo, repo.Parent(), nil, p)
+			if err != nil {
+				return err
+			}
+			events = append(events, event)
+		}
+		const into = `INSERT INTO pulls (seg, uid, parent, a1, a2, a3, push, digest, tag, identity, remote, agent, create_ms, more)`
+		if err := t.InsertRows(ctx, into, rows, ""); err != nil {
+			return err
+		}
+		if err := t.EmitAll(ctx, events); err != nil {
+			return err
+		}
+		return t.countPulls(ctx, added, 1)
+	})
+}
+
+// holdRepo holds a repo until the commit. It reports false if it is gone.
+func (t Tx) holdRepo(ctx context.Context, repo resource.UID) (bool, error) {
+	var one int
+	err := t.Row(ctx, `SELECT 1 FROM repos AS t WHERE t.uid = $1`+t.DB.Engine.Hold, []any{string(repo)}, &one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// traffic is how many records a repo has of each direction.
+type traffic map[resource.UID]map[bool]int
+
+func (f traffic) note(repo resource.UID, push bool) {
+	if f[repo] == nil {
+		f[repo] = map[bool]int{}
+	}
+	f[repo][push]++
+}
+
+// countPulls adds traffic to the counters, or takes it away if by is -1.
+func (t Tx) countPulls(ctx context.Context, f traffic, by int) error {
+	for _, repo := range slices.Sorted(maps.Keys(f)) {
+		for push, n := range f[repo] {
+			if err := t.Count(ctx, store.PullCounter(push), repo.NewChild(), by*n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// dropPulls removes records, takes them out of the counters, and returns how many
+// there were.
+func (t Tx) dropPulls(ctx context.Context, where string, args ...any) (n int, _ error) {
+	gone := traffic{}
+	err := t.Rows(ctx, `DELETE FROM pulls WHERE `+where+` RETURNING uid, push`, args, func(row store.Scanner) error {
+		var uid resource.UID
+		var push bool
+		err := row.Scan(&uid, &push)
+		gone.note(uid.Parent(), push)
+		n++
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, t.countPulls(ctx, gone, -1)
+}
+
+// PrunePulls removes up to n records older than before, and reports how many.
+func (s *Store) PrunePulls(ctx context.Context, before time.Time, n int) (gone int, err error) {
+	err = s.write(ctx, func(t Tx) (err error) {
+		gone, err = t.dropPulls(ctx, `seg IN (SELECT seg FROM pulls WHERE create_ms / 86400000 <= $1 AND create_ms < $2 LIMIT $3)`,
+			store.MS(before)/86_400_000, store.MS(before), n)
+		return err
+	})
+	return gone, err
+}

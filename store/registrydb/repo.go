@@ -1,0 +1,317 @@
+package registrydb
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+var repos = store.Kind[resource.Repo]{
+	Table:   "repos",
+	Columns: "t.uid, t.name, t.description, t.detail, t.create_ms, t.update_ms",
+	Orders:  map[string]string{"uid": "uid", "name": "name", "create_time": "create_ms", "update_time": "update_ms"},
+	Scan: func(row store.Scanner) (r resource.Repo, err error) {
+		var detail string
+		var created, updated int64
+		var uid resource.UID
+		var name, description string
+		if err = row.Scan(&uid, &name, &description, &detail, &created, &updated); err != nil {
+			return r, err
+		}
+		if err := json.Unmarshal([]byte(detail), &r); err != nil {
+			return r, fmt.Errorf("detail of %s: %w", uid, err)
+		}
+		r.UID, r.Name, r.Description, r.CreateTime, r.UpdateTime = uid, name, description, store.FromMS(created), store.FromMS(updated)
+		return r, nil
+	},
+	Cursor: func(r resource.Repo, col string) page.Cursor {
+		return store.CursorAt(col, r.UID, r.Name, r.CreateTime, r.UpdateTime)
+	},
+}
+
+// repoDetail is what of a repo has no column of its own.
+func repoDetail(r resource.Repo) (string, error) {
+	b, err := json.Marshal(resource.Repo{Tier: r.Tier, Bundles: r.Bundles, Aliases: r.Aliases, ActiveTags: r.ActiveTags, Sync: r.Sync})
+	if err != nil {
+		return "", fmt.Errorf("encode repo: %w", err)
+	}
+	return string(b), nil
+}
+
+// InsertRepo adds r. It returns fault.AlreadyExists if its group already has a
+// repo of that name, and fault.NotFound if its group is not there.
+func (s *Store) InsertRepo(ctx context.Context, r resource.Repo) error {
+	return s.write(ctx, func(t Tx) error {
+		if err := t.MustExist(ctx, r.UID.Parent()); err != nil {
+			return err
+		}
+		return t.insertRepo(ctx, r)
+	})
+}
+
+func (t Tx) insertRepo(ctx context.Context, r resource.Repo) error {
+	detail, err := repoDetail(r)
+	if err != nil {
+		return err
+	}
+	n, err := t.Exec(ctx, `
+		INSERT INTO repos (seg, uid, parent, a1, a2, a3, name, description, detail, readme, create_ms, update_ms)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', $10, $11) ON CONFLICT (parent, name) DO NOTHING`,
+		append(store.TreeColumns(r.UID), r.Name, r.Description, detail, store.MS(r.CreateTime), store.MS(r.UpdateTime))...)
+	if err != nil {
+		return t.DB.Inserted(err, "repo", r.Name, r.UID)
+	}
+	if n == 0 {
+		return fault.Exists("repo", r.Name)
+	}
+	return t.Added(ctx, "repos", resource.RepoCreated, r.UID, r.UID.Parent(), r)
+}
+
+// Repo returns a repo, or fault.NotFound.
+func (s *Store) Repo(ctx context.Context, uid resource.UID) (resource.Repo, error) {
+	return store.Get(ctx, s.DB, &repos, "repo", uid)
+}
+
+// Repos returns one page of repos.
+func (s *Store) Repos(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Repo], error) {
+	return store.List(ctx, s.DB, &repos, r, f, p)
+}
+
+// UpdateRepo applies change to the repo and returns the result, under the rules
+// of UpdateGroup.
+func (s *Store) UpdateRepo(ctx context.Context, uid resource.UID, change func(*resource.Repo) error) (r resource.Repo, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		before, err := store.Lock(ctx, t.Tx, &repos, "repo", uid, s.Engine.Lock)
+		if err != nil {
+			return err
+		}
+		if r, err = store.Clone(before); err != nil {
+			return err
+		}
+		if err := change(&r); err != nil {
+			return err
+		}
+		r.UpdateTime = s.Time()
+		detail, err := repoDetail(r)
+		if err != nil {
+			return err
+		}
+		if _, err := t.Exec(ctx, `UPDATE repos SET name = $2, description = $3, detail = $4, update_ms = $5 WHERE uid = $1`,
+			string(uid), r.Name, r.Description, detail, store.MS(r.UpdateTime)); err != nil {
+			return s.Inserted(err, "repo", r.Name, uid)
+		}
+		if r.Name != before.Name {
+			t.PathsChanged()
+		}
+		return t.Emit(ctx, resource.RepoUpdated, uid, uid.Parent(), before, r)
+	})
+	return r, err
+}
+
+// RepoReadme returns what a repo tells about itself, or fault.NotFound if there
+// is no such repo.
+func (s *Store) RepoReadme(ctx context.Context, uid resource.UID) (resource.RepoReadme, error) {
+	r := resource.RepoReadme{UID: uid}
+	err := s.Row(ctx, `SELECT readme FROM repos WHERE uid = $1`, []any{string(uid)}, &r.Content)
+	return r, store.Missing(err, "repo", uid)
+}
+
+// UpdateRepoReadme replaces what a repo tells about itself. It returns
+// fault.NotFound if there is no such repo.
+func (s *Store) UpdateRepoReadme(ctx context.Context, r resource.RepoReadme) error {
+	return s.write(ctx, func(t Tx) error {
+		before := resource.RepoReadme{UID: r.UID}
+		err := t.Row(ctx, `SELECT t.readme FROM repos AS t WHERE t.uid = $1`+s.Engine.Lock, []any{string(r.UID)}, &before.Content)
+		if err != nil {
+			return store.Missing(err, "repo", r.UID)
+		}
+		if _, err := t.Exec(ctx, `UPDATE repos SET readme = $2, update_ms = $3 WHERE uid = $1`, string(r.UID), r.Content, store.MS(s.Time())); err != nil {
+			return err
+		}
+		return t.Emit(ctx, resource.RepoUpdated, r.UID, r.UID.Parent(), before, r)
+	})
+}
+
+// DeleteRepo removes a repo with its tags, their history, its manifests, its
+// deployment and its log. It returns fault.NotFound if there is no such repo. Blobs that no other
+// repo holds are left to the collector.
+func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
+	return s.write(ctx, func(t Tx) error {
+		r, err := store.Lock(ctx, t.Tx, &repos, "repo", uid, s.Engine.LockKey)
+		if err != nil {
+			return err
+		}
+		if err := t.uncountTags(ctx, uid); err != nil {
+			return err
+		}
+		if _, err := t.dropPulls(ctx, `parent = $1`, store.Segment(uid)); err != nil {
+			return err
+		}
+		for _, text := range []string{
+			`DELETE FROM tags WHERE parent = $1`,
+			`DELETE FROM tag_history WHERE repo = $1`,
+			`DELETE FROM deployments WHERE repo = $1`,
+			`DELETE FROM manifest_refs WHERE repo = $1`,
+			`DELETE FROM manifests WHERE repo = $1`,
+			`DELETE FROM repo_blobs WHERE repo = $1`,
+			`DELETE FROM repos WHERE seg = $1`,
+		} {
+			if _, err := t.Exec(ctx, text, store.Segment(uid)); err != nil {
+				return err
+			}
+		}
+		t.PathsChanged()
+		if err := t.Removed(ctx, "repos", resource.RepoDeleted, uid, uid.Parent(), r); err != nil {
+			return err
+		}
+		return t.Uncount(ctx, uid)
+	})
+}
+
+// uncountTags takes the tags of a repo that goes out of the counters above it.
+func (t Tx) uncountTags(ctx context.Context, repo resource.UID) error {
+	gone := map[resource.TagClass]int{}
+	err := t.Rows(ctx, `SELECT class, count(*) FROM tags WHERE parent = $1 GROUP BY class`, []any{store.Segment(repo)}, func(row store.Scanner) error {
+		var class resource.TagClass
+		var n int
+		err := row.Scan(&class, &n)
+		gone[class] = n
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for class, n := range gone {
+		if err := t.Count(ctx, store.TagCounter(class), repo.NewChild(), -n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Followers returns how many of the repos in reach follow another. It reads all
+// of them: few follow any, and nobody asks often.
+func (s *Store) Followers(ctx context.Context, r store.Reach, source resource.UID) (total int64, _ error) {
+	for _, root := range r.Under {
+		var n int64
+		// A uid has nothing in it that LIKE or JSON would read otherwise.
+		err := s.Row(ctx, `SELECT count(*) FROM repos WHERE uid > $1 AND uid < $2 AND detail LIKE $3`,
+			[]any{string(root) + "/", string(root) + "0", `%"source":"` + string(source) + `"%`}, &n)
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// RepoPath returns the names of the groups above a repo and its own, with
+// slashes between: its address in the registry. It returns fault.NotFound if
+// there is no such repo.
+func (s *Store) RepoPath(ctx context.Context, uid resource.UID) (string, error) {
+	r, err := s.Repo(ctx, uid)
+	if err != nil {
+		return "", err
+	}
+	names, err := s.GroupNames(ctx, uid.Ancestors())
+	if err != nil {
+		return "", err
+	}
+	return strings.Join(append(names, r.Name), "/"), nil
+}
+
+// RepoAt returns the repo whose groups and own name these are, root first, or
+// fault.NotFound.
+func (s *Store) RepoAt(ctx context.Context, names []string) (resource.UID, error) {
+	path := strings.Join(names, "/")
+	current := s.Current() // before the cache is asked: afterwards it may be outdated
+	uid, ok, asked := s.repos.get(path)
+	if ok && current {
+		return uid, nil
+	}
+	uid, err := s.repoAt(ctx, names)
+	if err == nil {
+		s.repos.put(path, uid, asked)
+	}
+	return uid, err
+}
+
+func (s *Store) repoAt(ctx context.Context, names []string) (uid resource.UID, _ error) {
+	if !addressable(names) {
+		return "", fault.Missing("repo", strings.Join(names, "/"))
+	}
+	args, named := repoNamed(names)
+	err := s.Row(ctx, `SELECT r.uid FROM repos AS r WHERE `+named, args, &uid)
+	return uid, store.Missing(err, "repo", resource.UID(strings.Join(names, "/")))
+}
+
+// addressable tells whether there can be a repo with these names.
+func addressable(names []string) bool { return len(names) >= 2 && len(names) <= resource.MaxDepth }
+
+// repoNamed is the condition in SQL that r is the repo with these names.
+func repoNamed(names []string) (args []any, text string) {
+	args, group := groupNamed(names[:len(names)-1])
+	args = append(args, names[len(names)-1])
+	return args, `r.parent = ` + group + ` AND r.name = $` + strconv.Itoa(len(args))
+}
+
+// GroupAt returns the group with these names, root first, or fault.NotFound.
+func (s *Store) GroupAt(ctx context.Context, names []string) (uid resource.UID, _ error) {
+	if len(names) == 0 || len(names) > resource.MaxDepth {
+		return "", fault.Missing("group", strings.Join(names, "/"))
+	}
+	args, group := groupNamed(names)
+	err := s.Row(ctx, `SELECT uid FROM groups WHERE seg = `+group, args, &uid)
+	return uid, store.Missing(err, "group", resource.UID(strings.Join(names, "/")))
+}
+
+// groupNamed is the key of a group in SQL. Subqueries, not joins: SQLite plans
+// a join on parameters anew at every run.
+func groupNamed(names []string) (args []any, text string) {
+	for i, name := range names {
+		args = append(args, name)
+		if i == 0 {
+			text = `(SELECT seg FROM groups WHERE parent IS NULL AND name = $1)`
+			continue
+		}
+		text = `(SELECT seg FROM groups WHERE parent = ` + text + ` AND name = $` + strconv.Itoa(i+1) + `)`
+	}
+	return args, text
+}
+
+// A RepoRef is a repo a push goes to. It may not be there yet.
+type RepoRef struct {
+	Group  resource.UID
+	Name   string
+	Create bool // make it if it is not there
+}
+
+// into returns the repo of a push and holds it until the commit, having made it
+// if the push may. It returns fault.NotFound otherwise.
+func (t Tx) into(ctx context.Context, ref RepoRef) (uid resource.UID, _ error) {
+	const text = `SELECT t.uid FROM repos AS t WHERE t.parent = $1 AND t.name = $2`
+	args := []any{store.Segment(ref.Group), ref.Name}
+	err := t.Row(ctx, text+t.DB.Engine.Hold, args, &uid)
+	err = store.Missing(err, "repo", resource.UID(ref.Name))
+	if !ref.Create || !errors.Is(err, fault.NotFound) {
+		return uid, err
+	}
+	if err := t.MustExist(ctx, ref.Group); err != nil {
+		return "", err
+	}
+	r := resource.Repo{UID: ref.Group.NewChild(), Name: ref.Name, CreateTime: t.DB.Time()}
+	r.UpdateTime = r.CreateTime
+	err = t.insertRepo(ctx, r)
+	if errors.Is(err, fault.AlreadyExists) { // another push was first
+		err = t.Row(ctx, text+t.DB.Engine.Hold, args, &r.UID)
+	}
+	return r.UID, err
+}

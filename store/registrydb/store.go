@@ -1,0 +1,38 @@
+// Package registrydb stores repos, manifests, tags, blobs, uploads and pulls.
+package registrydb
+
+import (
+	"context"
+
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+// A Store is the part of a database that is about the registry. It is safe for
+// concurrent use.
+type Store struct {
+	*store.DB
+
+	repos *repoCache
+}
+
+// New returns the store of the registry in a database.
+func New(db *store.DB) *Store {
+	s := &Store{DB: db, repos: newRepoCache()}
+	db.OnRevision(s.repos.clear)
+	return s
+}
+
+// A Tx is a transaction under way, with the changes to the registry.
+type Tx struct{ *store.Tx }
+
+// In returns t with the changes to the registry.
+func In(t *store.Tx) Tx { return Tx{t} }
+
+func (s *Store) write(ctx context.Context, f func(Tx) error) error {
+	return s.Write(ctx, func(t *store.Tx) error { return f(In(t)) })
+}
+
+// Kinds returns what the lists of this package read.
+func Kinds() []store.Listing {
+	return []store.Listing{repos.Listing(), tags.Listing(), pulls.Listing()}
+}

@@ -1,0 +1,265 @@
+package registrydb
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+var tags = store.Kind[resource.Tag]{
+	Table:   "tags",
+	Holders: "repos",
+	Columns: "t.uid, t.name, t.digest, t.deprecated, t.bundles, t.create_ms, t.update_ms",
+	Orders:  map[string]string{"uid": "uid", "name": "name", "update_time": "update_ms"},
+	Scan: func(row store.Scanner) (g resource.Tag, err error) {
+		var bundles string
+		var created, updated int64
+		if err = row.Scan(&g.UID, &g.Name, &g.Digest, &g.Deprecated, &bundles, &created, &updated); err != nil {
+			return g, err
+		}
+		g.CreateTime, g.UpdateTime = store.FromMS(created), store.FromMS(updated)
+		if bundles != "" {
+			err = json.Unmarshal([]byte(bundles), &g.Bundles)
+		}
+		return g, err
+	},
+	Cursor: func(g resource.Tag, col string) page.Cursor {
+		return store.CursorAt(col, g.UID, g.Name, g.CreateTime, g.UpdateTime)
+	},
+}
+
+// Tag returns a tag, or fault.NotFound.
+func (s *Store) Tag(ctx context.Context, uid resource.UID) (resource.Tag, error) {
+	return store.Get(ctx, s.DB, &tags, "tag", uid)
+}
+
+// Tags returns one page of tags: the plain ones, and of the others the classes
+// the filter has.
+func (s *Store) Tags(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Tag], error) {
+	f.Classes = append([]resource.TagClass{resource.PlainTag}, f.Classes...)
+	return store.List(ctx, s.DB, &tags, r, f, p)
+}
+
+// TagNames returns up to n names of tags of a repo after last, in the order of
+// their bytes. It returns fault.NotFound if there is no such repo.
+func (s *Store) TagNames(ctx context.Context, repo resource.UID, last string, n int) ([]string, error) {
+	names := []string{}
+	err := s.Rows(ctx, `SELECT name FROM tags WHERE parent = $1 AND name > $2 ORDER BY name LIMIT $3`,
+		[]any{store.Segment(repo), last, n}, func(row store.Scanner) (bool, error) {
+			var name string
+			err := row.Scan(&name)
+			names = append(names, name)
+			return false, err
+		})
+	return names, err
+}
+
+// PutTag points a tag of a repo at one of its manifests, and makes it if it is
+// not there: then it gets the UID of g. It returns fault.NotFound if there is
+// no such repo or manifest, and fault.FailedPrecondition if the tag is there,
+// would move, and frozen forbids it.
+func (s *Store) PutTag(ctx context.Context, g resource.Tag, frozen func(name string) bool) (out resource.Tag, _ error) {
+	err := s.write(ctx, func(t Tx) (err error) {
+		var one int
+		err = t.Row(ctx, `SELECT 1 FROM repos AS t WHERE t.uid = $1`+s.Engine.Hold, []any{string(g.UID.Parent())}, &one)
+		if err != nil {
+			return store.Missing(err, "repo", g.UID.Parent())
+		}
+		out, err = t.point(ctx, g, frozen)
+		return err
+	})
+	return out, err
+}
+
+// point makes or moves a tag and remembers the move. A tag that stays as it is
+// leaves no trace.
+func (t Tx) point(ctx context.Context, g resource.Tag, frozen func(string) bool) (resource.Tag, error) {
+	g.UpdateTime = t.DB.Time()
+	before, err := t.tagNamed(ctx, g)
+	if errors.Is(err, fault.NotFound) {
+		g.CreateTime = g.UpdateTime
+		added, err := t.insertTag(ctx, g)
+		if err != nil || added {
+			return g, err
+		}
+		before, err = t.tagNamed(ctx, g) // another push was first
+		if err != nil {
+			return g, err
+		}
+	} else if err != nil {
+		return g, err
+	}
+	g.UID, g.CreateTime = before.UID, before.CreateTime
+	moved := g.Digest != before.Digest
+	if !moved && g.Deprecated == before.Deprecated && fmt.Sprint(g.Bundles) == fmt.Sprint(before.Bundles) {
+		return before, nil
+	}
+	if moved && frozen != nil && frozen(g.Name) {
+		return g, immutable(g.Name)
+	}
+	return g, t.updateTag(ctx, before, g)
+}
+
+func immutable(tag string) error {
+	return fault.Unmet("TAG_IMMUTABLE", "tag %s is immutable here", tag)
+}
+
+// tagNamed reads the tag that has the name and the repo of g, to change it.
+func (t Tx) tagNamed(ctx context.Context, g resource.Tag) (resource.Tag, error) {
+	v, err := tags.Scan(t.QueryRow(ctx, `SELECT `+tags.Columns+` FROM tags AS t WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.Lock,
+		store.Segment(g.UID.Parent()), g.Name))
+	return v, store.Missing(err, "tag", resource.UID(g.Name))
+}
+
+func bundlesOf(g resource.Tag) (string, error) {
+	if len(g.Bundles) == 0 {
+		return "", nil
+	}
+	return store.Encode(g.Bundles)
+}
+
+// insertTag adds a tag. The group of its event is the organization, as on the
+// wire. It reports false if its repo has one of that name.
+func (t Tx) insertTag(ctx context.Context, g resource.Tag) (bool, error) {
+	bundles, err := bundlesOf(g)
+	if err != nil {
+		return false, err
+	}
+	class := resource.ClassOf(g.Name)
+	n, err := t.Exec(ctx, `
+		INSERT INTO tags (seg, uid, parent, a1, a2, a3, name, digest, class, deprecated, bundles, create_ms, update_ms)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12) ON CONFLICT (parent, name) DO NOTHING`,
+		append(store.TreeColumns(g.UID), g.Name, g.Digest, int64(class), g.Deprecated, bundles, store.MS(g.UpdateTime))...)
+	if t.DB.Dangling(err) {
+		return false, fault.Missing("manifest", g.Digest)
+	}
+	if err != nil || n == 0 {
+		return false, err
+	}
+	if err := t.remember(ctx, g, g.Digest, g.UpdateTime); err != nil {
+		return false, err
+	}
+	return true, t.Added(ctx, store.TagCounter(class), resource.TagCreated, g.UID, g.UID.Root(), g)
+}
+
+func (t Tx) updateTag(ctx context.Context, before, g resource.Tag) error {
+	bundles, err := bundlesOf(g)
+	if err != nil {
+		return err
+	}
+	_, err = t.Exec(ctx, `UPDATE tags SET digest = $2, deprecated = $3, bundles = $4, update_ms = $5 WHERE seg = $1`,
+		store.Segment(g.UID), g.Digest, g.Deprecated, bundles, store.MS(g.UpdateTime))
+	if t.DB.Dangling(err) {
+		return fault.Missing("manifest", g.Digest)
+	}
+	if err != nil {
+		return err
+	}
+	if before.Digest != g.Digest {
+		if err := t.remember(ctx, g, g.Digest, g.UpdateTime); err != nil {
+			return err
+		}
+	}
+	return t.Emit(ctx, resource.TagCreated, g.UID, g.UID.Root(), before, g)
+}
+
+// remember adds to the history of a tag where it points from then on.
+func (t Tx) remember(ctx context.Context, g resource.Tag, digest string, at time.Time) error {
+	actor, err := store.Encode(resource.ActorFrom(ctx))
+	if err != nil {
+		return err
+	}
+	return t.Later(ctx, `INSERT INTO tag_history (repo, name, digest, actor, at_ms) VALUES ($1, $2, $3, $4, $5)`,
+		store.Segment(g.UID.Parent()), g.Name, digest, actor, store.MS(at))
+}
+
+// DeleteTag removes a tag and leaves its manifest. It returns fault.NotFound if
+// there is no such tag, and fault.FailedPrecondition if frozen forbids it.
+func (s *Store) DeleteTag(ctx context.Context, uid resource.UID, frozen func(name string) bool) error {
+	return s.write(ctx, func(t Tx) error {
+		g, err := store.Lock(ctx, t.Tx, &tags, "tag", uid, s.Engine.LockKey)
+		if err != nil {
+			return err
+		}
+		return t.untag(ctx, g, frozen)
+	})
+}
+
+// DeleteTagNamed is DeleteTag by the tag's name in its repo.
+func (s *Store) DeleteTagNamed(ctx context.Context, repo resource.UID, name string, frozen func(name string) bool) error {
+	return s.write(ctx, func(t Tx) error {
+		g, err := t.tagNamed(ctx, resource.Tag{UID: repo + "/", Name: name})
+		if err != nil {
+			return err
+		}
+		return t.untag(ctx, g, frozen)
+	})
+}
+
+func (t Tx) untag(ctx context.Context, g resource.Tag, frozen func(string) bool) error {
+	if frozen != nil && frozen(g.Name) {
+		return immutable(g.Name)
+	}
+	if _, err := t.Exec(ctx, `DELETE FROM tags WHERE seg = $1`, store.Segment(g.UID)); err != nil {
+		return err
+	}
+	if err := t.remember(ctx, g, "", t.DB.Time()); err != nil {
+		return err
+	}
+	return t.Removed(ctx, store.TagCounter(resource.ClassOf(g.Name)), resource.TagDeleted, g.UID, g.UID.Root(), g)
+}
+
+// TagHistory returns one page of what a tag of a repo pointed to, newest first;
+// without a name, of all its tags.
+func (s *Store) TagHistory(ctx context.Context, repo resource.UID, name string, p page.Request) (out page.Page[resource.TagMove], _ error) {
+	q := store.Query{}
+	where := `repo = ` + q.Arg(store.Segment(repo))
+	if name != "" {
+		where += ` AND name = ` + q.Arg(name)
+	}
+	if err := s.Row(ctx, `SELECT count(*) FROM tag_history WHERE `+where, q.Args, &out.Total); err != nil {
+		return out, err
+	}
+	if p.After != nil {
+		where += ` AND seq < ` + q.Arg(p.After.Number)
+	}
+	text := `SELECT seq, name, digest, actor, at_ms FROM tag_history WHERE ` + where + ` ORDER BY seq DESC LIMIT ` + q.Arg(p.Size+1) + ` OFFSET ` + q.Arg(p.Skip)
+	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
+		m := resource.TagMove{Repo: repo}
+		var actor string
+		var at int64
+		if err := row.Scan(&m.Seq, &m.Name, &m.Digest, &actor, &at); err != nil {
+			return false, err
+		}
+		m.Time = store.FromMS(at)
+		err := json.Unmarshal([]byte(actor), &m.Actor)
+		out.Items = append(out.Items, m)
+		return false, err
+	})
+	if err == nil && len(out.Items) > p.Size {
+		out.Items = out.Items[:p.Size]
+		out.Last = &page.Cursor{Number: out.Items[p.Size-1].Seq}
+	}
+	return out, err
+}
+
+// TagNamed returns the tag of that name in a repo, or fault.NotFound.
+func (s *Store) TagNamed(ctx context.Context, repo resource.UID, name string) (g resource.Tag, _ error) {
+	found := false
+	err := s.Rows(ctx, `SELECT `+tags.Columns+` FROM tags AS t WHERE t.parent = $1 AND t.name = $2`, []any{store.Segment(repo), name}, func(row store.Scanner) (_ bool, err error) {
+		found = true
+		g, err = tags.Scan(row)
+		return true, err
+	})
+	if err == nil && !found {
+		err = fault.Missing("tag", name)
+	}
+	return g, err
+}

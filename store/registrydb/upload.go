@@ -1,0 +1,112 @@
+package registrydb
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+// InsertUpload begins a session.
+func (s *Store) InsertUpload(ctx context.Context, u resource.Upload) error {
+	return s.write(ctx, func(t Tx) error {
+		return t.Later(ctx, `
+			INSERT INTO uploads (id, grp, repo, algorithm, size, state, holder, lease_ms, update_ms)
+			VALUES ($1, $2, $3, $4, $5, $6, '', 0, $7)`,
+			u.ID, string(u.Group), u.Repo, u.Algorithm, u.Size, stateOf(u), store.MS(s.Time()))
+	})
+}
+
+// stateOf is the state of an upload's hash, never NULL.
+func stateOf(u resource.Upload) []byte {
+	if u.State == nil {
+		return []byte{}
+	}
+	return u.State
+}
+
+// Upload returns a session of a repo, or fault.NotFound.
+func (s *Store) Upload(ctx context.Context, group resource.UID, repo, id string) (resource.Upload, error) {
+	u := resource.Upload{ID: id, Group: group, Repo: repo}
+	err := s.Row(ctx, `SELECT algorithm, size, state FROM uploads WHERE id = $1 AND grp = $2 AND repo = $3`,
+		[]any{id, string(group), repo}, &u.Algorithm, &u.Size, &u.State)
+	return u, store.Missing(err, "upload", resource.UID(id))
+}
+
+// HoldUpload makes holder the only one who may write to a session until then,
+// and returns it. It returns fault.NotFound if there is no such session, and
+// fault.Aborted while it has another holder.
+func (s *Store) HoldUpload(ctx context.Context, group resource.UID, repo, id, holder string, until time.Time) (u resource.Upload, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		u = resource.Upload{ID: id, Group: group, Repo: repo}
+		var other string
+		var lease int64
+		err := t.Row(ctx, `SELECT t.algorithm, t.size, t.state, t.holder, t.lease_ms FROM uploads AS t WHERE t.id = $1 AND t.grp = $2 AND t.repo = $3`+s.Engine.Lock,
+			[]any{id, string(group), repo}, &u.Algorithm, &u.Size, &u.State, &other, &lease)
+		if err != nil {
+			return store.Missing(err, "upload", resource.UID(id))
+		}
+		if other != "" && other != holder && lease > store.MS(s.Time()) {
+			return fault.New(fault.Aborted, "Aborted: another request is writing to this upload")
+		}
+		return t.Later(ctx, `UPDATE uploads SET holder = $2, lease_ms = $3, update_ms = $4 WHERE id = $1`, id, holder, store.MS(until), store.MS(s.Time()))
+	})
+	return u, err
+}
+
+// SaveUpload records the progress of a session, and lets go of it. It returns
+// fault.NotFound if it was cancelled or has another holder.
+func (s *Store) SaveUpload(ctx context.Context, u resource.Upload, holder string) error {
+	return s.write(ctx, func(t Tx) error {
+		n, err := t.Exec(ctx, `UPDATE uploads SET size = $3, state = $4, holder = '', lease_ms = 0, update_ms = $5 WHERE id = $1 AND holder = $2`,
+			u.ID, holder, u.Size, stateOf(u), store.MS(s.Time()))
+		if err == nil && n == 0 {
+			return fault.Missing("upload", u.ID)
+		}
+		return err
+	})
+}
+
+// ReleaseUpload lets go of a session that holder has not changed.
+func (s *Store) ReleaseUpload(ctx context.Context, id, holder string) error {
+	return s.write(ctx, func(t Tx) error {
+		return t.Later(ctx, `UPDATE uploads SET holder = '', lease_ms = 0 WHERE id = $1 AND holder = $2`, id, holder)
+	})
+}
+
+// DeleteUpload ends a session, or returns fault.NotFound.
+func (s *Store) DeleteUpload(ctx context.Context, id string) error {
+	return s.write(ctx, func(t Tx) error {
+		n, err := t.Exec(ctx, `DELETE FROM uploads WHERE id = $1`, id)
+		if err == nil && n == 0 {
+			return fault.Missing("upload", id)
+		}
+		return err
+	})
+}
+
+// DropUpload ends a session that nobody has written to since before and nobody
+// holds. It reports whether it did.
+func (s *Store) DropUpload(ctx context.Context, id string, before time.Time) (dropped bool, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		n, err := t.Exec(ctx, `DELETE FROM uploads WHERE id = $1 AND update_ms < $2 AND lease_ms < $3`, id, store.MS(before), store.MS(s.Time()))
+		dropped = n == 1
+		return err
+	})
+	return dropped, err
+}
+
+// StaleUploads returns up to n ids of sessions after last that nobody has
+// written to since before.
+func (s *Store) StaleUploads(ctx context.Context, last string, before time.Time, n int) ([]string, error) {
+	var all []string
+	err := s.Rows(ctx, `SELECT id FROM uploads WHERE id > $1 AND update_ms < $2 ORDER BY id LIMIT $3`, []any{last, store.MS(before), n}, func(row store.Scanner) (bool, error) {
+		var id string
+		err := row.Scan(&id)
+		all = append(all, id)
+		return false, err
+	})
+	return all, err
+}

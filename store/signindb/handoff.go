@@ -1,0 +1,161 @@
+package signindb
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+// expired drops a few rows of a table whose time is over.
+func (t Tx) expired(ctx context.Context, table string) error {
+	_, err := t.Exec(ctx, `DELETE FROM `+table+` WHERE digest IN (SELECT digest FROM `+table+` WHERE expire_ms < $1 ORDER BY expire_ms LIMIT 50)`, store.MS(t.DB.Time()))
+	return err
+}
+
+// Spend uses up what is good once, until expires, and tells whether this was the
+// first time.
+func (s *Store) Spend(ctx context.Context, digest []byte, expires time.Time) (first bool, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		if err := t.expired(ctx, "spent"); err != nil {
+			return err
+		}
+		n, err := t.Exec(ctx, `INSERT INTO spent (digest, expire_ms) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING`, digest, store.MS(expires))
+		first = n == 1
+		return err
+	})
+	return first, err
+}
+
+// Leave keeps something for whoever comes with the code of that digest before
+// expires. It returns fault.AlreadyExists if there is something already.
+func (s *Store) Leave(ctx context.Context, digest, detail []byte, expires time.Time) error {
+	return s.write(ctx, func(t Tx) error {
+		if err := t.expired(ctx, "handoffs"); err != nil {
+			return err
+		}
+		_, err := t.Exec(ctx, `INSERT INTO handoffs (digest, detail, expire_ms) VALUES ($1, $2, $3)`, digest, detail, store.MS(expires))
+		return s.Inserted(err, "hand-off", "code", "")
+	})
+}
+
+// Left returns what was left for the code of that digest, or fault.NotFound.
+func (s *Store) Left(ctx context.Context, digest []byte) (detail []byte, err error) {
+	err = s.Row(ctx, `SELECT detail FROM handoffs WHERE digest = $1 AND expire_ms > $2`, []any{digest, store.MS(s.Time())}, &detail)
+	return detail, store.Missing(err, "hand-off", "code")
+}
+
+// Fetch returns what was left for the code of that digest, for the only time, or
+// fault.NotFound.
+func (s *Store) Fetch(ctx context.Context, digest []byte) (detail []byte, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		err := t.Row(ctx, `SELECT t.detail FROM handoffs AS t WHERE t.digest = $1 AND t.expire_ms > $2`+s.Engine.Lock, []any{digest, store.MS(s.Time())}, &detail)
+		if err != nil {
+			return store.Missing(err, "hand-off", "code")
+		}
+		_, err = t.Exec(ctx, `DELETE FROM handoffs WHERE digest = $1`, digest)
+		return err
+	})
+	return detail, err
+}
+
+// maxDevices is how many devices may wait at once.
+const maxDevices = 10_000
+
+// AddDevice keeps a device that asks to be signed in. It returns
+// fault.AlreadyExists if its user code is taken, and fault.ResourceExhausted if
+// too many wait.
+func (s *Store) AddDevice(ctx context.Context, digest []byte, d resource.Device) error {
+	detail, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	return s.write(ctx, func(t Tx) error {
+		if err := t.expired(ctx, "devices"); err != nil {
+			return err
+		}
+		var n int
+		if err := t.Row(ctx, `SELECT count(*) FROM devices`, nil, &n); err != nil {
+			return err
+		}
+		if n >= maxDevices {
+			f := fault.New(fault.ResourceExhausted, "Resource exhausted: too many devices are waiting to be signed in")
+			f.RetryIn = time.Minute
+			return f
+		}
+		_, err := t.Exec(ctx, `INSERT INTO devices (digest, user_code, detail, state, granted, poll_ms, expire_ms) VALUES ($1, $2, $3, 0, $4, 0, $5)`,
+			digest, d.UserCode, string(detail), []byte{}, store.MS(d.ExpireTime))
+		return s.Inserted(err, "device", d.UserCode, "")
+	})
+}
+
+const deviceColumns = `t.user_code, t.detail, t.state, t.granted, t.poll_ms, t.expire_ms`
+
+func scanDevice(row store.Scanner) (d resource.Device, polled int64, err error) {
+	var detail string
+	var expires int64
+	var state int64
+	if err := row.Scan(&d.UserCode, &detail, &state, &d.Granted, &polled, &expires); err != nil {
+		return d, 0, err
+	}
+	err = json.Unmarshal([]byte(detail), &d)
+	d.State, d.ExpireTime = resource.DeviceState(state), store.FromMS(expires)
+	return d, polled, err
+}
+
+// DeviceOf returns the device of a user code that waits for a decision, or
+// fault.NotFound.
+func (s *Store) DeviceOf(ctx context.Context, userCode string) (d resource.Device, err error) {
+	err = sql.ErrNoRows
+	if rerr := s.Rows(ctx, `SELECT `+deviceColumns+` FROM devices AS t WHERE t.user_code = $1 AND t.state = 0 AND t.expire_ms > $2`,
+		[]any{userCode, store.MS(s.Time())}, func(row store.Scanner) (bool, error) {
+			d, _, err = scanDevice(row)
+			return true, err
+		}); rerr != nil {
+		return d, rerr
+	}
+	return d, store.Missing(err, "device", resource.UID(userCode))
+}
+
+// DecideDevice keeps what somebody decided about the device of a user code. It
+// returns fault.NotFound if none waits for a decision: each is decided once.
+func (s *Store) DecideDevice(ctx context.Context, userCode string, state resource.DeviceState, granted []byte) error {
+	return s.write(ctx, func(t Tx) error {
+		n, err := t.Exec(ctx, `UPDATE devices SET state = $2, granted = $3 WHERE user_code = $1 AND state = 0 AND expire_ms > $4`,
+			userCode, int64(state), append([]byte{}, granted...), store.MS(s.Time()))
+		if err == nil && n == 0 {
+			return fault.Missing("device", userCode)
+		}
+		return err
+	})
+}
+
+// PollDevice returns the device of that digest, and whether it asks again sooner
+// than interval. One that was decided is gone with the answer. It returns
+// fault.NotFound if there is none, or its time is over.
+func (s *Store) PollDevice(ctx context.Context, digest []byte, interval time.Duration) (d resource.Device, hasty bool, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		var polled int64
+		var err error
+		now := s.Time()
+		d, polled, err = scanDevice(t.QueryRow(ctx, `SELECT `+deviceColumns+` FROM devices AS t WHERE t.digest = $1`+s.Engine.Lock, digest))
+		if errors.Is(err, sql.ErrNoRows) || err == nil && !now.Before(d.ExpireTime) {
+			return fault.Missing("device", "code")
+		}
+		if err != nil {
+			return err
+		}
+		if hasty = d.State == resource.DevicePending && store.MS(now)-polled < interval.Milliseconds(); d.State != resource.DevicePending {
+			_, err = t.Exec(ctx, `DELETE FROM devices WHERE digest = $1`, digest)
+			return err
+		}
+		_, err = t.Exec(ctx, `UPDATE devices SET poll_ms = $2 WHERE digest = $1`, digest, store.MS(now))
+		return err
+	})
+	return d, hasty, err
+}

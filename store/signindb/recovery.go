@@ -1,0 +1,56 @@
+package signindb
+
+import (
+	"context"
+
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+// SetRecoveryCodes gives an account recovery codes of these digests, in place of
+// those it had. It returns fault.NotFound if there is no such account.
+func (s *Store) SetRecoveryCodes(ctx context.Context, uid resource.UID, digests [][]byte) error {
+	return s.write(ctx, func(t Tx) error {
+		before, err := store.Lock(ctx, t.Tx, &accounts, "account", uid, s.Engine.Lock)
+		if err != nil {
+			return err
+		}
+		if _, err := t.Exec(ctx, `DELETE FROM recovery_codes WHERE account = $1`, store.Segment(uid)); err != nil {
+			return err
+		}
+		for _, d := range digests {
+			if _, err := t.Exec(ctx, `INSERT INTO recovery_codes (account, digest) VALUES ($1, $2)`, store.Segment(uid), d); err != nil {
+				return err
+			}
+		}
+		return t.Emit(ctx, resource.AccountUpdated, uid, uid.Parent(), before, before)
+	})
+}
+
+// UseRecoveryCode takes the recovery code of a digest from an account, and tells
+// whether it had it: each is good once. It returns fault.NotFound if there is no
+// such account.
+func (s *Store) UseRecoveryCode(ctx context.Context, uid resource.UID, digest []byte) (good bool, _ error) {
+	err := s.write(ctx, func(t Tx) error {
+		before, err := store.Lock(ctx, t.Tx, &accounts, "account", uid, s.Engine.Lock)
+		if err != nil {
+			return err
+		}
+		n, err := t.Exec(ctx, `DELETE FROM recovery_codes WHERE account = $1 AND digest = $2`, store.Segment(uid), digest)
+		if good = n == 1; err != nil || !good {
+			return err
+		}
+		return t.Emit(ctx, resource.AccountUpdated, uid, uid.Parent(), before, before)
+	})
+	return good, err
+}
+
+// dropIdleCodes takes the recovery codes from an account that has nothing left
+// that they would stand in for: codes that were forgotten shall not open what is
+// added years later.
+func (t Tx) dropIdleCodes(ctx context.Context, uid resource.UID) error {
+	_, err := t.Exec(ctx, `
+		DELETE FROM recovery_codes WHERE account = $1 AND NOT EXISTS (SELECT 1 FROM passkeys WHERE account = $1)
+			AND NOT EXISTS (SELECT 1 FROM accounts WHERE seg = $1 AND length(totp) > 0)`, store.Segment(uid))
+	return err
+}
