@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 )
 
 // A Fetcher looks at feeds.
@@ -99,7 +100,7 @@ func (s *Service) UpdateFeed(ctx context.Context, uid resource.UID, change func(
 	if err := s.authz.Require(ctx, resource.AdvisoriesUpdate, uid); err != nil {
 		return resource.AdvisoryFeed{}, err
 	}
-	return s.store.UpdateFeed(ctx, uid, func(f *resource.AdvisoryFeed) error {
+	return store.Edit(ctx, uid, s.store.Feed, s.store.UpdateFeed, func(f *resource.AdvisoryFeed) error {
 		if err := change(f); err != nil {
 			return err
 		}

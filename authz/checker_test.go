@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -245,7 +246,7 @@ func TestChangesCountAtTheNextCheck(t *testing.T) {
 		holds("bound to a role that does not allow it", false)
 		set := func(name string) {
 			t.Helper()
-			if _, err := s.UpdateRole(t.Context(), role.UID, func(r *resource.Role) error {
+			if _, err := store.Edit(t.Context(), role.UID, s.Role, s.UpdateRole, func(r *resource.Role) error {
 				r.Capabilities = resource.CapabilitySet(name)
 				return nil
 			}); err != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
@@ -30,7 +31,7 @@ func TestOthersHearOfIdentities(t *testing.T) {
 		told := map[resource.UID]int{}
 		c.OnChange(func(u resource.UID) { told[u]++ })
 		update := func(change func(*resource.Identity)) error {
-			_, err := mine.UpdateIdentity(t.Context(), i.UID, resource.IdentityUpdated, func(i *resource.Identity) error { change(i); return nil })
+			_, err := store.Edit(t.Context(), i.UID, mine.Identity, mine.UpdateIdentity, func(i *resource.Identity) error { change(i); return nil })
 			return err
 		}
 		for _, tt := range []struct {

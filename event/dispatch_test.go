@@ -177,7 +177,7 @@ func TestOrder(t *testing.T) {
 		for n := range 10 {
 			want = append(want, fmt.Sprint("d", n))
 			for _, uid := range subjects {
-				_, err := w.store.UpdateGroup(t.Context(), uid, func(g *resource.Group) error { g.Description = want[n]; return nil })
+				_, err := store.Edit(t.Context(), uid, w.store.Group, w.store.UpdateGroup, func(g *resource.Group) error { g.Description = want[n]; return nil })
 				must(t, err)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 )
 
 // CreateAssociation says which accounts belong to a group, which must not have
@@ -68,7 +69,7 @@ func (s *Service) UpdateAssociation(ctx context.Context, uid resource.UID, chang
 	if err := s.authz.Require(ctx, resource.AccountAssociationsUpdate, uid); err != nil {
 		return resource.AccountAssociation{}, err
 	}
-	return s.store.UpdateAssociation(ctx, uid, func(a *resource.AccountAssociation) error {
+	return store.Edit(ctx, uid, s.store.Association, s.store.UpdateAssociation, func(a *resource.AccountAssociation) error {
 		before := *a
 		if err := change(a); err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 )
 
 // maxGroupDepth is how deep groups may nest. What they hold needs levels, too.
@@ -143,7 +144,7 @@ func (s *Service) UpdateGroup(ctx context.Context, uid resource.UID, change func
 	if err := s.authz.Require(ctx, resource.GroupsUpdate, uid); err != nil {
 		return resource.Group{}, err
 	}
-	return s.store.UpdateGroup(ctx, uid, func(g *resource.Group) error {
+	return store.Edit(ctx, uid, s.store.Group, s.store.UpdateGroup, func(g *resource.Group) error {
 		before := *g
 		if err := change(g); err != nil {
 			return err
@@ -169,7 +170,7 @@ func (s *Service) Verify(ctx context.Context, org resource.UID, verified bool) (
 	if !org.IsRoot() {
 		return resource.Group{}, fault.Field("organization", "is a group below one")
 	}
-	return s.store.UpdateGroup(ctx, org, func(g *resource.Group) error {
+	return store.Edit(ctx, org, s.store.Group, s.store.UpdateGroup, func(g *resource.Group) error {
 		g.Verified = verified
 		return nil
 	})

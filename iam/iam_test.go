@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -398,7 +399,7 @@ func TestJoiningByDomain(t *testing.T) {
 		uid, worker := w.worker(w.acme.UID, "groups.list")
 		_, err := w.LookupGroup(worker)
 		want(t, "without an address", err, fault.NotFound)
-		_, err = w.store.UpdateIdentity(t.Context(), uid, resource.IdentityUpdated, func(i *resource.Identity) error { i.Email = "me@Joined.example"; return nil })
+		_, err = store.Edit(t.Context(), uid, w.store.Identity, w.store.UpdateIdentity, func(i *resource.Identity) error { i.Email = "me@Joined.example"; return nil })
 		must(t, err)
 		if ok, err := w.CheckEligibility(worker); err != nil || !ok {
 			t.Errorf("eligible = %v, %v", ok, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 )
 
 // CreateIdentity makes an identity in a group. The caller needs identity.create
@@ -72,7 +73,7 @@ func (s *Service) UpdateIdentity(ctx context.Context, uid resource.UID, change f
 	if err := s.authz.Require(ctx, resource.IdentityUpdate, uid); err != nil {
 		return resource.Identity{}, err
 	}
-	return s.store.UpdateIdentity(ctx, uid, resource.IdentityUpdated, func(i *resource.Identity) error {
+	return store.Edit(ctx, uid, s.store.Identity, s.store.UpdateIdentity, func(i *resource.Identity) error {
 		before := *i
 		i.Relationship = copyOf(i.Relationship)
 		if err := change(i); err != nil {
@@ -230,7 +231,7 @@ func (s *Service) UpdateMetadata(ctx context.Context, change func(*resource.Iden
 	if err != nil {
 		return resource.Identity{}, err
 	}
-	return s.store.UpdateIdentity(ctx, c.Identity, resource.IdentityMetadataUpdated, func(i *resource.Identity) error {
+	return store.Edit(ctx, c.Identity, s.store.Identity, s.store.UpdateMetadata, func(i *resource.Identity) error {
 		before := *i
 		if err := change(i); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 )
 
 // CreateRole makes a role in a group. The caller needs roles.create there. A
@@ -49,7 +50,7 @@ func (s *Service) UpdateRole(ctx context.Context, uid resource.UID, change func(
 	if err := s.authz.Require(ctx, resource.RolesUpdate, uid); err != nil {
 		return resource.Role{}, err
 	}
-	return s.store.UpdateRole(ctx, uid, func(r *resource.Role) error {
+	return store.Edit(ctx, uid, s.store.Role, s.store.UpdateRole, func(r *resource.Role) error {
 		before := *r
 		if err := change(r); err != nil {
 			return err

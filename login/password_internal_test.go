@@ -16,8 +16,10 @@ import (
 	"unsafe"
 
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/people"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
+	"github.com/holdfast-dev/holdfast/store/signindb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -69,7 +71,7 @@ func TestEnumerationByTimeOfAddress(t *testing.T) {
 	if err := db.CreateOrganization(t.Context(), g, a, i); err != nil {
 		t.Fatal(err)
 	}
-	s := &Service{store: iamdb.New(db.DB), hashes: newHasher(1)}
+	s := &Service{store: iamdb.New(db.DB), accounts: signindb.New(db.DB), people: people.New(db.DB), hashes: newHasher(1)}
 	s.hashes.slots <- struct{}{} // the hasher is busy
 	for _, email := range []string{a.Email, "unknown@example.test", ""} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -84,7 +86,7 @@ func TestEnumerationByTimeOfAddress(t *testing.T) {
 // where there are fewer, the hash of nobody makes up for them.
 func TestEnumerationByNumber(t *testing.T) {
 	db := storetest.Open(t, storetest.SQLite(t))
-	s := &Service{store: iamdb.New(db.DB), hashes: newHasher(1)}
+	s := &Service{store: iamdb.New(db.DB), accounts: signindb.New(db.DB), people: people.New(db.DB), hashes: newHasher(1)}
 	salt, key := make([]byte, saltSize), make([]byte, hashSize)
 	s.hashes.nobody = "malformed" // to see whether it is used
 	for n := range triedAccounts + 3 {

@@ -366,7 +366,7 @@ func (s *Service) arriveLocal(w http.ResponseWriter, r *http.Request, f *flow, a
 		s.fail(w, r, "This sign-in cannot go on", err)
 		return
 	}
-	if _, err := s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error { a.UseTime = s.now(); return nil }); err != nil {
+	if err := s.accounts.NoteUse(r.Context(), a.UID, s.now()); err != nil {
 		s.fail(w, r, "This sign-in cannot go on", err)
 		return
 	}

@@ -108,8 +108,8 @@ func (t tx) identify(ctx context.Context, a resource.Arrival, l *resource.Landin
 	if a.Identity != "" || a.Email == "" || before.Email == verified && before.EmailUnverified == claimed {
 		return nil
 	}
-	l.Identity.Email, l.Identity.EmailUnverified, l.Identity.UpdateTime = verified, claimed, now
-	return t.iam.UpdateIdentity(ctx, resource.IdentityUpdated, before, l.Identity)
+	l.Identity.Email, l.Identity.EmailUnverified = verified, claimed
+	return t.iam.UpdateIdentity(ctx, resource.IdentityUpdated, before, &l.Identity)
 }
 
 // person reads and locks the identity of an arrival.

@@ -148,7 +148,7 @@ func (s *Service) UpdateRepo(ctx context.Context, uid resource.UID, change func(
 	if err != nil {
 		return resource.Repo{}, err
 	}
-	return s.store.UpdateRepo(ctx, uid, func(r *resource.Repo) error {
+	return store.Edit(ctx, uid, s.store.Repo, s.store.UpdateRepo, func(r *resource.Repo) error {
 		before := *r
 		if err := change(r); err != nil {
 			return err

@@ -73,7 +73,7 @@ func (st stage) actsOnAdvisories() map[string]act {
 	}
 	updateFeed := func(uid resource.UID) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := st.UpdateFeed(ctx, uid, func(f *resource.AdvisoryFeed) error { f.Name = "other"; return nil })
+			_, err := store.Edit(ctx, uid, st.Feed, st.UpdateFeed, func(f *resource.AdvisoryFeed) error { f.Name = "other"; return nil })
 			return err
 		}
 	}
@@ -354,7 +354,7 @@ func TestDueFeeds(t *testing.T) {
 		if string(got.State) != "state" || !cmp.Equal(got.Last, last) {
 			t.Errorf("a feed remembers %q and %+v", got.State, got.Last)
 		}
-		moved, err := s.UpdateFeed(t.Context(), feed.UID, func(f *resource.AdvisoryFeed) error { f.Address = "https://elsewhere.test"; return nil })
+		moved, err := store.Edit(t.Context(), feed.UID, s.Feed, s.UpdateFeed, func(f *resource.AdvisoryFeed) error { f.Address = "https://elsewhere.test"; return nil })
 		must(t, err)
 		must(t, s.FeedRead(t.Context(), got, last, []byte("of the old address"), now))
 		if moved, err = s.Feed(t.Context(), feed.UID); err != nil || len(moved.State) != 0 {

@@ -28,7 +28,7 @@ func associationKeeps(t *testing.T, s *storetest.Store) {
 	wantSame(t, s.Association, org.UID, a)
 	now := epoch.Add(time.Hour)
 	s.Now = func() time.Time { return now }
-	got, err := s.UpdateAssociation(t.Context(), org.UID, func(a *resource.AccountAssociation) error {
+	got, err := store.Edit(t.Context(), org.UID, s.Association, s.UpdateAssociation, func(a *resource.AccountAssociation) error {
 		a.Name, a.Google, a.Amazon.Account = "b", nil, "210987654321"
 		return nil
 	})

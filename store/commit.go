@@ -124,6 +124,13 @@ func (t *Tx) Rows(ctx context.Context, query string, args []any, f func(Scanner)
 	return rows.Err()
 }
 
+// Reader returns Rows in the form that DB has it.
+func (t *Tx) Reader() Reader {
+	return func(ctx context.Context, query string, args []any, f func(Scanner) (enough bool, err error)) error {
+		return t.Rows(ctx, query, args, func(row Scanner) error { _, err := f(row); return err })
+	}
+}
+
 // maxBatch bounds how many writes share one commit, and so how long the first
 // of them waits for the last.
 const maxBatch = 64

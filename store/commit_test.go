@@ -96,12 +96,12 @@ func cancelWaiting(t *testing.T, s *storetest.Store, watcher *pgx.Conn, uid reso
 	defer cancel()
 	held, first, second := make(chan struct{}), make(chan error), make(chan error)
 	go func() {
-		_, err := s.UpdateGroup(ctx, uid, func(*resource.Group) error { close(held); <-ctx.Done(); return ctx.Err() })
+		_, err := store.Edit(ctx, uid, s.Group, s.UpdateGroup, func(*resource.Group) error { close(held); <-ctx.Done(); return ctx.Err() })
 		first <- err
 	}()
 	<-held
 	go func() {
-		_, err := s.UpdateGroup(ctx, uid, func(*resource.Group) error { return nil })
+		_, err := store.Edit(ctx, uid, s.Group, s.UpdateGroup, func(*resource.Group) error { return nil })
 		second <- err
 	}()
 	for sessions(t, watcher, `wait_event_type = 'Lock'`) == 0 { // until it waits

@@ -39,7 +39,7 @@ var promises = map[string]func(t *testing.T, s *storetest.Store){
 		a, b := addGroup(t, s, org.UID, "a"), addGroup(t, s, org.UID, "b")
 		_, err := s.InsertGroup(t.Context(), newGroup(org.UID, "a"))
 		wantFault(t, err, fault.AlreadyExists, fault.Resource{Type: "group", Name: "a"})
-		_, err = s.UpdateGroup(t.Context(), b.UID, func(g *resource.Group) error { g.Name = "a"; return nil })
+		_, err = store.Edit(t.Context(), b.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Name = "a"; return nil })
 		wantFault(t, err, fault.AlreadyExists, fault.Resource{Type: "group", Name: "a"})
 		addGroup(t, s, b.UID, "a")
 		addGroup(t, s, a.UID, "a")
@@ -69,17 +69,17 @@ var promises = map[string]func(t *testing.T, s *storetest.Store){
 		ctx, name := t.Context(), string(uid)
 		nothing := errors.New("change ran")
 		_, g := s.Group(ctx, uid)
-		_, gu := s.UpdateGroup(ctx, uid, func(*resource.Group) error { return nothing })
+		_, gu := store.Edit(ctx, uid, s.Group, s.UpdateGroup, func(*resource.Group) error { return nothing })
 		_, i := s.Identity(ctx, uid)
-		_, iu := s.UpdateIdentity(ctx, uid, resource.IdentityUpdated, func(*resource.Identity) error { return nothing })
+		_, iu := store.Edit(ctx, uid, s.Identity, s.UpdateIdentity, func(*resource.Identity) error { return nothing })
 		_, r := s.Role(ctx, uid)
-		_, ru := s.UpdateRole(ctx, uid, func(*resource.Role) error { return nothing })
+		_, ru := store.Edit(ctx, uid, s.Role, s.UpdateRole, func(*resource.Role) error { return nothing })
 		_, b := s.Binding(ctx, uid)
 		_, bu := s.UpdateBinding(ctx, uid, func(*resource.RoleBinding) error { return nothing })
 		_, p := s.Provider(ctx, uid)
 		_, pu := s.UpdateProvider(ctx, uid, changed(func(p *resource.IdentityProvider) error { return nothing }))
 		_, a := s.Association(ctx, uid)
-		_, au := s.UpdateAssociation(ctx, uid, func(*resource.AccountAssociation) error { return nothing })
+		_, au := store.Edit(ctx, uid, s.Association, s.UpdateAssociation, func(*resource.AccountAssociation) error { return nothing })
 		_, v := s.Invite(ctx, uid)
 		_, m := s.Mapping(ctx, uid)
 		for kind, errs := range map[string][]error{
@@ -273,7 +273,7 @@ var promises = map[string]func(t *testing.T, s *storetest.Store){
 		wantSame(t, s.Role, r.UID, r)
 		wantFault(t, s.InsertRole(t.Context(), newRole(org.UID, "r")), fault.AlreadyExists, fault.Resource{Type: "role", Name: "r"})
 		q := addRole(t, s, org.UID, "q")
-		_, err := s.UpdateRole(t.Context(), q.UID, func(r *resource.Role) error { r.Name = "r"; return nil })
+		_, err := store.Edit(t.Context(), q.UID, s.Role, s.UpdateRole, func(r *resource.Role) error { r.Name = "r"; return nil })
 		wantFault(t, err, fault.AlreadyExists, fault.Resource{Type: "role", Name: "r"})
 	},
 	"managed roles are set, and set again": managedRoles,
@@ -498,11 +498,11 @@ func concurrentUpdates(t *testing.T, s *storetest.Store) {
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			_, g := s.UpdateGroup(t.Context(), org.UID, func(g *resource.Group) error { g.Description += "x"; return nil })
-			_, i := s.UpdateIdentity(t.Context(), i.UID, resource.IdentityUpdated, func(i *resource.Identity) error { i.Description += "x"; return nil })
-			_, r := s.UpdateRole(t.Context(), r.UID, func(r *resource.Role) error { r.Description += "x"; return nil })
+			_, g := store.Edit(t.Context(), org.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Description += "x"; return nil })
+			_, i := store.Edit(t.Context(), i.UID, s.Identity, s.UpdateIdentity, func(i *resource.Identity) error { i.Description += "x"; return nil })
+			_, r := store.Edit(t.Context(), r.UID, s.Role, s.UpdateRole, func(r *resource.Role) error { r.Description += "x"; return nil })
 			_, p := s.UpdateProvider(t.Context(), p.UID, changed(func(p *resource.IdentityProvider) error { p.Description += "x"; return nil }))
-			_, a := s.UpdateAssociation(t.Context(), a.UID, func(a *resource.AccountAssociation) error { a.Description += "x"; return nil })
+			_, a := store.Edit(t.Context(), a.UID, s.Association, s.UpdateAssociation, func(a *resource.AccountAssociation) error { a.Description += "x"; return nil })
 			if err := errors.Join(g, i, r, p, a); err != nil {
 				t.Error(err)
 			}
@@ -538,12 +538,12 @@ func changeFails(t *testing.T, s *storetest.Store) {
 	revision, err := s.Revision(t.Context())
 	must(t, err)
 	own := errors.New("mine")
-	_, g := s.UpdateGroup(t.Context(), org.UID, func(g *resource.Group) error { g.Name = "x"; return own })
-	_, ie := s.UpdateIdentity(t.Context(), i.UID, resource.IdentityUpdated, func(i *resource.Identity) error { i.Name = "x"; i.Relationship.ClaimMatch.Issuer = "x"; return own })
-	_, re := s.UpdateRole(t.Context(), r.UID, func(r *resource.Role) error { r.Name = "x"; return own })
+	_, g := store.Edit(t.Context(), org.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Name = "x"; return own })
+	_, ie := store.Edit(t.Context(), i.UID, s.Identity, s.UpdateIdentity, func(i *resource.Identity) error { i.Name = "x"; i.Relationship.ClaimMatch.Issuer = "x"; return own })
+	_, re := store.Edit(t.Context(), r.UID, s.Role, s.UpdateRole, func(r *resource.Role) error { r.Name = "x"; return own })
 	_, be := s.UpdateBinding(t.Context(), b.UID, func(b *resource.RoleBinding) error { b.Identity = bob; return own })
 	_, pe := s.UpdateProvider(t.Context(), p.UID, changed(func(p *resource.IdentityProvider) error { p.Name, p.OIDC.Issuer = "x", "x"; return own }))
-	_, ae := s.UpdateAssociation(t.Context(), a.UID, func(a *resource.AccountAssociation) error { a.Name, a.Amazon = "x", nil; return own })
+	_, ae := store.Edit(t.Context(), a.UID, s.Association, s.UpdateAssociation, func(a *resource.AccountAssociation) error { a.Name, a.Amazon = "x", nil; return own })
 	for _, err := range []error{g, ie, re, be, pe, ae} {
 		if !errors.Is(err, own) {
 			t.Errorf("error = %v", err)
@@ -724,13 +724,13 @@ func lifetime(ctx context.Context, t *testing.T, s *storetest.Store) []entry {
 	must(t, err)
 	_, err = s.InsertGroup(ctx, g)
 	must(t, err)
-	_, err = s.UpdateGroup(ctx, g.UID, func(g *resource.Group) error { g.Description = "d"; return nil })
+	_, err = store.Edit(ctx, g.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Description = "d"; return nil })
 	must(t, err)
 	must(t, s.InsertIdentity(ctx, i))
-	_, err = s.UpdateIdentity(ctx, i.UID, resource.IdentityMetadataUpdated, func(i *resource.Identity) error { i.Metadata = map[string]any{"a": "b"}; return nil })
+	_, err = store.Edit(ctx, i.UID, s.Identity, s.UpdateMetadata, func(i *resource.Identity) error { i.Metadata = map[string]any{"a": "b"}; return nil })
 	must(t, err)
 	must(t, s.InsertRole(ctx, r))
-	_, err = s.UpdateRole(ctx, r.UID, func(r *resource.Role) error { r.Description = "d"; return nil })
+	_, err = store.Edit(ctx, r.UID, s.Role, s.UpdateRole, func(r *resource.Role) error { r.Description = "d"; return nil })
 	must(t, err)
 	_, err = s.InsertBinding(ctx, b)
 	must(t, err)
@@ -786,7 +786,7 @@ func lifetimeOfTheRest(ctx context.Context, t *testing.T, s *storetest.Store, or
 	_, err := s.UpdateProvider(ctx, p.UID, changed(func(p *resource.IdentityProvider) error { p.Description = "d"; return nil }))
 	must(t, err)
 	must(t, s.InsertAssociation(ctx, a))
-	_, err = s.UpdateAssociation(ctx, a.UID, func(a *resource.AccountAssociation) error { a.Description = "d"; return nil })
+	_, err = store.Edit(ctx, a.UID, s.Association, s.UpdateAssociation, func(a *resource.AccountAssociation) error { a.Description = "d"; return nil })
 	must(t, err)
 	_, err = s.InsertInvite(ctx, i)
 	must(t, err)
@@ -824,7 +824,7 @@ func beforeAndAfter(t *testing.T, s *storetest.Store) {
 	s.Now = func() time.Time { return now }
 	g := addGroup(t, s, "", "org")
 	for range 3 {
-		_, err := s.UpdateGroup(t.Context(), g.UID, func(g *resource.Group) error { g.Description += "d"; return nil })
+		_, err := store.Edit(t.Context(), g.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Description += "d"; return nil })
 		must(t, err)
 	}
 	all := events(t, s)
@@ -852,7 +852,7 @@ func grantChanges(t *testing.T, s *storetest.Store) {
 	b := addBinding(t, s, org.UID, i.UID, r.UID)
 	_, err = s.UpdateBinding(t.Context(), b.UID, func(b *resource.RoleBinding) error { b.Identity = alice; return nil })
 	must(t, err)
-	_, err = s.UpdateGroup(t.Context(), org.UID, func(g *resource.Group) error { g.Description = "d"; return nil })
+	_, err = store.Edit(t.Context(), org.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Description = "d"; return nil })
 	must(t, err)
 	want := []store.GrantChange{
 		{Revision: start + 1, Role: r.UID}, {Revision: start + 2, Identity: i.UID},

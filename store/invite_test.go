@@ -27,7 +27,7 @@ func inviteKeeps(t *testing.T, s *storetest.Store) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	_, err = s.UpdateRole(t.Context(), r.UID, func(r *resource.Role) error { r.Name = "renamed"; return nil })
+	_, err = store.Edit(t.Context(), r.UID, s.Role, s.UpdateRole, func(r *resource.Role) error { r.Name = "renamed"; return nil })
 	must(t, err)
 	want.RoleInfo.Name = "renamed"
 	wantSame(t, s.Invite, i.UID, want)

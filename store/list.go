@@ -21,18 +21,6 @@ import (
 // here and not by the database: each statement is written so that one index
 // serves it.
 
-// A listing says how one kind of resource is listed.
-type Kind[T any] struct {
-	Table   string            // its table, and its counters
-	Columns string            // what scan reads; the table is t
-	Joins   string            // what else it reads them from
-	Self    bool              // what is listed are the groups themselves
-	Holders string            // the table of what it is in, unless that is a group
-	Orders  map[string]string // order_by field → column: the allow-list
-	Scan    func(Scanner) (T, error)
-	Cursor  func(T, string) page.Cursor // the place of a row in the order of a column
-}
-
 // levels is how deep a subtree may start and still have an index in the order
 // of a column. Below it a list sorts the subtree: right, and slow only when
 // that is big.
@@ -60,11 +48,11 @@ func List[T any](ctx context.Context, s *DB, l *Kind[T], r Reach, f resource.Fil
 	if sc.Empty() {
 		return out, nil
 	}
-	col, ok := l.Orders[p.Order.Field]
+	col, ok := l.OrderColumn(p.Order.Field)
 	if !ok {
 		return out, fmt.Errorf("cannot list %s by %q", l.Table, p.Order.Field)
 	}
-	q := Query{Engine: s.Engine, Table: l.Table, Columns: l.Columns, joins: l.Joins, Column: col, name: f.Name, Page: p}
+	q := Query{Engine: s.Engine, Table: l.Table, Columns: l.text().columns, joins: l.Joins, Column: col, name: f.Name, Page: p}
 	q.filter(f)
 	if at := sc.named(r, f.Place); at != "" {
 		q.mention(at, "groups", l.Holders)
@@ -331,4 +319,4 @@ func itoa(n int) string { return strconv.Itoa(n) }
 type Listing struct{ Table, Columns, Joins string }
 
 // Listing returns what lists of a kind read.
-func (k *Kind[T]) Listing() Listing { return Listing{k.Table, k.Columns, k.Joins} }
+func (k *Kind[T]) Listing() Listing { return Listing{k.Table, k.text().columns, k.Joins} }

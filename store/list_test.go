@@ -534,7 +534,7 @@ func churn(ctx context.Context, t *testing.T, s *storetest.Store, folders []reso
 		g := newGroup(folders[rand.IntN(len(folders))], fmt.Sprintf("m%d of %d", n, writer))
 		_, err := s.InsertGroup(whole, g)
 		mine = append(mine, g.UID)
-		_, renamed := s.UpdateGroup(whole, mine[rand.IntN(len(mine))], func(g *resource.Group) error {
+		_, renamed := store.Edit(whole, mine[rand.IntN(len(mine))], s.Group, s.UpdateGroup, func(g *resource.Group) error {
 			g.Name = fmt.Sprintf("a%d of %d", n, writer)
 			return nil
 		})

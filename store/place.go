@@ -29,9 +29,9 @@ func TreeColumns(uid resource.UID) []any {
 // a database has signed numbers only, so the first bit is turned over.
 func Segment(uid resource.UID) int64 { return uid.Segment() ^ math.MinInt64 }
 
-// inserted turns the refusal of an insert or update into a fault: another of
+// Refusal turns the refusal of an insert or update into a fault: another of
 // the same name, or a parent that is not there.
-func (s *DB) Inserted(err error, kind, name string, uid resource.UID) error {
+func (s *DB) Refusal(err error, kind, name string, uid resource.UID) error {
 	switch s.Engine.failure(err) {
 	case notOne:
 		f := fault.Exists(kind, name)

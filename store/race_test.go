@@ -148,7 +148,7 @@ var duels = map[string]func(t *testing.T, s *storetest.Store, org resource.UID) 
 		p := addGroup(t, s, org, "u "+string(org.NewChild()[50:]))
 		update := func(what string) func() error {
 			return func() error {
-				_, err := s.UpdateGroup(t.Context(), p.UID, func(g *resource.Group) error { g.Description += what; return nil })
+				_, err := store.Edit(t.Context(), p.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Description += what; return nil })
 				return err
 			}
 		}

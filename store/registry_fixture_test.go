@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
@@ -177,7 +178,7 @@ func (st stage) redeploy(ctx context.Context, repo resource.UID) error {
 
 func (st stage) describeRepo(uid resource.UID) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := st.UpdateRepo(ctx, uid, func(r *resource.Repo) error { r.Description = "x"; return nil })
+		_, err := store.Edit(ctx, uid, st.Repo, st.UpdateRepo, func(r *resource.Repo) error { r.Description = "x"; return nil })
 		return err
 	}
 }

@@ -63,7 +63,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		}
 		must(t, s.InsertRepo(t.Context(), r))
 		wantSame(t, s.Repo, r.UID, r)
-		changed, err := s.UpdateRepo(t.Context(), r.UID, func(r *resource.Repo) error { r.Tier, r.Sync = 1, nil; return nil })
+		changed, err := store.Edit(t.Context(), r.UID, s.Repo, s.UpdateRepo, func(r *resource.Repo) error { r.Tier, r.Sync = 1, nil; return nil })
 		must(t, err)
 		wantSame(t, s.Repo, r.UID, changed)
 		must(t, s.UpdateRepoReadme(t.Context(), resource.RepoReadme{UID: r.UID, Content: "# hi"}))
@@ -75,7 +75,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	"repos of a group have different names": func(t *testing.T, s shelf) {
 		wantFault(t, s.InsertRepo(t.Context(), newRepo(s.folder.UID, "app")), fault.AlreadyExists, fault.Resource{Type: "repo", Name: "app"})
 		other := addRepo(t, s.Store, s.folder.UID, "other")
-		_, err := s.UpdateRepo(t.Context(), other.UID, func(r *resource.Repo) error { r.Name = "app"; return nil })
+		_, err := store.Edit(t.Context(), other.UID, s.Repo, s.UpdateRepo, func(r *resource.Repo) error { r.Name = "app"; return nil })
 		wantFault(t, err, fault.AlreadyExists, fault.Resource{Type: "repo", Name: "app"})
 		addRepo(t, s.Store, s.org.UID, "app")
 	},

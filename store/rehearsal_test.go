@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
@@ -81,7 +82,7 @@ func (st stage) acts() map[string]act {
 	}
 	rename := func(to string) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := st.UpdateRole(ctx, st.spare.UID, func(r *resource.Role) error { r.Name = to; return nil })
+			_, err := store.Edit(ctx, st.spare.UID, st.Role, st.UpdateRole, func(r *resource.Role) error { r.Name = to; return nil })
 			return err
 		}
 	}
@@ -102,7 +103,11 @@ func (st stage) acts() map[string]act {
 		func(ctx context.Context) error { return st.InsertIdentity(ctx, st.i) },
 	}
 	all["UpdateIdentity"] = act{func(ctx context.Context) error {
-		_, err := st.UpdateIdentity(ctx, st.i.UID, resource.IdentityUpdated, func(i *resource.Identity) error { i.Name = "x"; return nil })
+		_, err := store.Edit(ctx, st.i.UID, st.Identity, st.UpdateIdentity, func(i *resource.Identity) error { i.Name = "x"; return nil })
+		return err
+	}, nil}
+	all["UpdateMetadata"] = act{func(ctx context.Context) error {
+		_, err := store.Edit(ctx, st.i.UID, st.Identity, st.UpdateMetadata, func(i *resource.Identity) error { i.Company = "x"; return nil })
 		return err
 	}, nil}
 	all["DeleteIdentity"] = act{
@@ -130,7 +135,7 @@ func (st stage) acts() map[string]act {
 // describe changes the description of a group.
 func (st stage) describe(uid resource.UID) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := st.UpdateGroup(ctx, uid, func(g *resource.Group) error { g.Description += "x"; return nil })
+		_, err := store.Edit(ctx, uid, st.Group, st.UpdateGroup, func(g *resource.Group) error { g.Description += "x"; return nil })
 		return err
 	}
 }
@@ -166,7 +171,7 @@ func (st stage) actsOnTheRest() map[string]act {
 			func(ctx context.Context) error { return st.InsertAssociation(ctx, newAssociation(st.org.UID, "new")) },
 		},
 		"UpdateAssociation": {func(ctx context.Context) error {
-			_, err := st.UpdateAssociation(ctx, st.org.UID, func(a *resource.AccountAssociation) error { a.Name = "x"; return nil })
+			_, err := store.Edit(ctx, st.org.UID, st.Association, st.UpdateAssociation, func(a *resource.AccountAssociation) error { a.Name = "x"; return nil })
 			return err
 		}, nil},
 		"DeleteAssociation": {func(ctx context.Context) error { return st.DeleteAssociation(ctx, st.org.UID) }, nil},

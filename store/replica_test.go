@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -64,7 +65,7 @@ func follow(t *testing.T, s *storetest.Store) {
 // rename gives a repo another name.
 func rename(t *testing.T, s *storetest.Store, uid resource.UID, name string) {
 	t.Helper()
-	_, err := s.UpdateRepo(t.Context(), uid, func(r *resource.Repo) error { r.Name = name; return nil })
+	_, err := store.Edit(t.Context(), uid, s.Repo, s.UpdateRepo, func(r *resource.Repo) error { r.Name = name; return nil })
 	must(t, err)
 }
 
@@ -102,7 +103,7 @@ func TestOneRemembersWhileAnotherChanges(t *testing.T) {
 	wantRepo(t, p.here, r.UID, "g", "100") // from the cache
 	p.exec(t, `UPDATE repos SET name = '100'`)
 
-	_, err := p.there.UpdateGroup(t.Context(), g.UID, func(g *resource.Group) error { g.Name = "firm"; return nil })
+	_, err := store.Edit(t.Context(), g.UID, p.there.Group, p.there.UpdateGroup, func(g *resource.Group) error { g.Name = "firm"; return nil })
 	must(t, err)
 	wantRepo(t, p.here, "", "g", "100")
 	wantRepo(t, p.here, r.UID, "firm", "100")

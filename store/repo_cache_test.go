@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
@@ -55,7 +56,7 @@ func TestNobodyReadsWhatWasBefore(t *testing.T) {
 // back through another.
 func raise(t *testing.T, through, back *storetest.Store, uid resource.UID) error {
 	var n int
-	_, err := through.UpdateGroup(t.Context(), uid, func(g *resource.Group) error {
+	_, err := store.Edit(t.Context(), uid, through.Group, through.UpdateGroup, func(g *resource.Group) error {
 		n, _ = strconv.Atoi(g.Description) // "" is 0
 		n++
 		g.Description = strconv.Itoa(n)
@@ -84,11 +85,11 @@ func TestNobodyFindsARepoWhereItWas(t *testing.T) {
 			wantRepo(t, s, uid, names...)
 		}
 		want(r.UID, "org", "app")
-		_, err = s.UpdateGroup(t.Context(), org.UID, func(g *resource.Group) error { g.Name = "firm"; return nil })
+		_, err = store.Edit(t.Context(), org.UID, s.Group, s.UpdateGroup, func(g *resource.Group) error { g.Name = "firm"; return nil })
 		must(t, err)
 		want("", "org", "app")
 		want(r.UID, "firm", "app")
-		_, err = s.UpdateRepo(t.Context(), r.UID, func(r *resource.Repo) error { r.Name = "tool"; return nil })
+		_, err = store.Edit(t.Context(), r.UID, s.Repo, s.UpdateRepo, func(r *resource.Repo) error { r.Name = "tool"; return nil })
 		must(t, err)
 		want("", "firm", "app")
 		want(r.UID, "firm", "tool")

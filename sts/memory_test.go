@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 	"github.com/holdfast-dev/holdfast/trust"
@@ -75,7 +76,7 @@ func TestCompiledOnce(t *testing.T) {
 		if again, err := x.reread(t.Context(), p); err != nil || again != p {
 			t.Errorf("an identity that has not changed was compiled again: %v", err)
 		}
-		if _, err := s.UpdateIdentity(t.Context(), i.UID, resource.IdentityUpdated, func(i *resource.Identity) error {
+		if _, err := store.Edit(t.Context(), i.UID, s.Identity, s.UpdateIdentity, func(i *resource.Identity) error {
 			i.Relationship = resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.example", SubjectPattern: "b+"}}
 			return nil
 		}); err != nil {

@@ -14,24 +14,21 @@ import (
 )
 
 var feeds = store.Kind[resource.AdvisoryFeed]{
-	Table:   "advisory_feeds",
-	Columns: "t.uid, t.name, t.address, t.interval_ms, t.paused, t.last, t.state, t.create_ms, t.update_ms",
-	Orders:  map[string]string{"uid": "uid", "name": "name", "create_time": "create_ms", "update_time": "update_ms"},
-	Scan: func(row store.Scanner) (f resource.AdvisoryFeed, err error) {
-		var interval, created, updated int64
-		var last string
-		if err = row.Scan(&f.UID, &f.Name, &f.Address, &interval, &f.Paused, &last, &f.State, &created, &updated); err != nil {
-			return f, err
+	Table: "advisory_feeds", Label: "advisory feed",
+	Created: resource.FeedCreated, Updated: resource.FeedUpdated, Deleted: resource.FeedDeleted, Redacted: resource.AdvisoryFeed.Redacted,
+	Columns: func(f *resource.AdvisoryFeed) []store.Column {
+		return []store.Column{
+			store.Key(&f.UID),
+			store.Text("name", &f.Name).Order("name"),
+			store.Text("address", &f.Address),
+			store.Milliseconds("interval_ms", &f.Interval),
+			store.Flag("paused", &f.Paused),
+			store.Derived("due_ms", store.MS(f.UpdateTime)), // a feed that was changed is due at once
+			store.JSON("last", &f.Last).Fixed(),             // see FeedRead
+			store.Bytes("state", &f.State).Fixed(),
+			store.Time("create_ms", &f.CreateTime).Order("create_time").Fixed(),
+			store.Time("update_ms", &f.UpdateTime).Order("update_time"),
 		}
-		f.Interval = time.Duration(interval) * time.Millisecond
-		f.CreateTime, f.UpdateTime = store.FromMS(created), store.FromMS(updated)
-		if err = json.Unmarshal([]byte(last), &f.Last); err != nil {
-			return f, fmt.Errorf("decode feed %s: %w", f.UID, err)
-		}
-		return f, nil
-	},
-	Cursor: func(f resource.AdvisoryFeed, col string) page.Cursor {
-		return store.CursorAt(col, f.UID, f.Name, f.CreateTime, f.UpdateTime)
 	},
 }
 
@@ -42,20 +39,13 @@ func (s *Store) InsertFeed(ctx context.Context, f resource.AdvisoryFeed) error {
 		if err := t.MustExist(ctx, f.UID.Parent()); err != nil {
 			return err
 		}
-		_, err := t.Exec(ctx, `
-			INSERT INTO advisory_feeds (seg, uid, parent, a1, a2, a3, name, address, interval_ms, paused, due_ms, last, state, create_ms, update_ms)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14)`,
-			append(store.TreeColumns(f.UID), f.Name, f.Address, f.Interval.Milliseconds(), f.Paused, store.MS(f.CreateTime), "{}", bytesOf(nil), store.MS(f.CreateTime))...)
-		if err != nil {
-			return s.Inserted(err, "advisory feed", f.Name, f.UID)
-		}
-		return t.Added(ctx, "advisory_feeds", resource.FeedCreated, f.UID, f.UID.Parent(), f.Redacted())
+		return store.Insert(ctx, t.Tx, &feeds, f)
 	})
 }
 
 // Feed returns a feed, or fault.NotFound.
 func (s *Store) Feed(ctx context.Context, uid resource.UID) (resource.AdvisoryFeed, error) {
-	return store.Get(ctx, s.DB, &feeds, "advisory feed", uid)
+	return store.Get(ctx, s.DB, &feeds, uid)
 }
 
 // Feeds returns one page of feeds.
@@ -63,39 +53,26 @@ func (s *Store) Feeds(ctx context.Context, r store.Reach, f resource.Filter, p p
 	return store.List(ctx, s.DB, &feeds, r, f, p)
 }
 
-// UpdateFeed applies change to the feed and returns the result; the feed is due
-// at once. It returns fault.NotFound if there is none, fault.AlreadyExists if
-// its group has another of its new name, and change's own error, with nothing
-// written, if it has one. change may run more than once.
-func (s *Store) UpdateFeed(ctx context.Context, uid resource.UID, change func(*resource.AdvisoryFeed) error) (f resource.AdvisoryFeed, _ error) {
+// UpdateFeed puts after in the place of before; the feed is due at once. It
+// returns store.ErrStale if before is not how the feed is, and
+// fault.AlreadyExists if its group has another of its new name.
+func (s *Store) UpdateFeed(ctx context.Context, before, after resource.AdvisoryFeed) (resource.AdvisoryFeed, error) {
 	err := s.write(ctx, func(t Tx) error {
-		before, err := store.Lock(ctx, t.Tx, &feeds, "advisory feed", uid, s.Engine.Lock)
-		if err != nil {
+		if err := store.Update(ctx, t.Tx, &feeds, before, &after); err != nil || after.Address == before.Address {
 			return err
 		}
-		f = before
-		if err := change(&f); err != nil {
-			return err
-		}
-		f.UpdateTime = s.Time()
-		if f.Address != before.Address {
-			f.State = nil // it is about another source
-		}
-		if _, err := t.Exec(ctx, `
-			UPDATE advisory_feeds SET name = $2, address = $3, interval_ms = $4, paused = $5, due_ms = $6, state = $7, update_ms = $6 WHERE uid = $1`,
-			string(uid), f.Name, f.Address, f.Interval.Milliseconds(), f.Paused, store.MS(f.UpdateTime), bytesOf(f.State)); err != nil {
-			return s.Inserted(err, "advisory feed", f.Name, uid)
-		}
-		return t.Emit(ctx, resource.FeedUpdated, uid, uid.Parent(), before.Redacted(), f.Redacted())
+		after.State = nil // it is about another source
+		_, err := t.Exec(ctx, `UPDATE advisory_feeds SET state = $2 WHERE uid = $1`, string(after.UID), []byte{})
+		return err
 	})
-	return f, err
+	return after, err
 }
 
 // DeleteFeed removes a feed; what it brought stays. It returns fault.NotFound if
 // there is none.
 func (s *Store) DeleteFeed(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
-		f, err := store.Lock(ctx, t.Tx, &feeds, "advisory feed", uid, s.Engine.LockKey)
+		f, err := store.Lock(ctx, t.Tx, &feeds, uid, s.Engine.LockKey)
 		if err != nil {
 			return err
 		}

@@ -2,10 +2,10 @@ package eventdb
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
+	"errors"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
@@ -16,24 +16,18 @@ import (
 const MaxDeliveries = 10_000
 
 var deliveries = store.Kind[resource.Delivery]{
-	Table:   "deliveries",
-	Holders: "subscriptions",
-	Columns: "t.uid, t.event, t.attempts, t.error, t.replay, t.create_ms, t.update_ms",
-	Orders:  map[string]string{"uid": "uid", "create_time": "create_ms"},
-	Scan: func(row store.Scanner) (d resource.Delivery, err error) {
-		var event string
-		var created, updated int64
-		if err = row.Scan(&d.UID, &event, &d.Attempts, &d.Error, &d.Replaying, &created, &updated); err != nil {
-			return d, err
+	Table: "deliveries", Label: "delivery", Holders: "subscriptions", Unique: "parent, event_seq",
+	Columns: func(d *resource.Delivery) []store.Column {
+		return []store.Column{
+			store.Key(&d.UID),
+			store.Derived("event_seq", d.Event.Seq),
+			store.JSON("event", &d.Event),
+			store.Number("attempts", &d.Attempts),
+			store.Text("error", &d.Error),
+			store.Flag("replay", &d.Replaying),
+			store.Time("create_ms", &d.CreateTime).Order("create_time"),
+			store.Time("update_ms", &d.UpdateTime),
 		}
-		d.CreateTime, d.UpdateTime = store.FromMS(created), store.FromMS(updated)
-		if err = json.Unmarshal([]byte(event), &d.Event); err != nil {
-			return d, fmt.Errorf("decode delivery %s: %w", d.UID, err)
-		}
-		return d, nil
-	},
-	Cursor: func(d resource.Delivery, col string) page.Cursor {
-		return store.CursorAt(col, d.UID, "", d.CreateTime, d.UpdateTime)
 	},
 }
 
@@ -44,7 +38,7 @@ func (s *Store) Deliveries(ctx context.Context, r store.Reach, f resource.Filter
 
 // Delivery returns an event that was given up, or fault.NotFound.
 func (s *Store) Delivery(ctx context.Context, uid resource.UID) (resource.Delivery, error) {
-	return store.Get(ctx, s.DB, &deliveries, "delivery", uid)
+	return store.Get(ctx, s.DB, &deliveries, uid)
 }
 
 // GiveUp keeps events that a sink has not taken, and notes that the subscription
@@ -53,23 +47,17 @@ func (s *Store) Delivery(ctx context.Context, uid resource.UID) (resource.Delive
 // fault.NotFound if the subscription is gone.
 func (s *Store) GiveUp(ctx context.Context, sub resource.UID, cursor int64, all []resource.Delivery) error {
 	return s.write(ctx, func(t Tx) error {
-		if _, err := store.Lock(ctx, t.Tx, &subscriptions, "subscription", sub, s.Engine.Lock); err != nil {
+		if _, err := store.Lock(ctx, t.Tx, &subscriptions, sub, s.Engine.Lock); err != nil {
 			return err
 		}
 		added := 0
 		for _, d := range all {
-			event, err := store.Encode(d.Event)
-			if err != nil {
+			switch err := store.InsertRow(ctx, t.Tx, &deliveries, d); {
+			case err == nil:
+				added++
+			case !errors.Is(err, fault.AlreadyExists):
 				return err
 			}
-			n, err := t.Exec(ctx, `
-				INSERT INTO deliveries (seg, uid, parent, a1, a2, a3, event_seq, event, attempts, error, replay, create_ms, update_ms)
-				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT (parent, event_seq) DO NOTHING`,
-				append(store.TreeColumns(d.UID), d.Event.Seq, event, d.Attempts, d.Error, false, store.MS(d.CreateTime), store.MS(d.UpdateTime))...)
-			if err != nil {
-				return err
-			}
-			added += int(n)
 		}
 		over, err := t.Exec(ctx, `
 			DELETE FROM deliveries WHERE seg IN (
@@ -99,7 +87,7 @@ func (s *Store) Replay(ctx context.Context, uid resource.UID) (n int, _ error) {
 // Replays returns up to n of a subscription's events that were asked for again,
 // oldest first.
 func (s *Store) Replays(ctx context.Context, sub resource.UID, n int) (all []resource.Delivery, _ error) {
-	err := s.Rows(ctx, `SELECT `+deliveries.Columns+` FROM deliveries AS t WHERE t.replay AND t.parent = $1 ORDER BY t.event_seq LIMIT $2`,
+	err := s.Rows(ctx, deliveries.Select()+` WHERE t.replay AND t.parent = $1 ORDER BY t.event_seq LIMIT $2`,
 		[]any{store.Segment(sub), n}, func(row store.Scanner) (bool, error) {
 			d, err := deliveries.Scan(row)
 			all = append(all, d)

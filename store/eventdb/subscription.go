@@ -13,17 +13,15 @@ import (
 )
 
 var subscriptions = store.Kind[resource.Subscription]{
-	Table:   "subscriptions",
-	Columns: "t.uid, t.sink, t.create_ms",
-	Orders:  map[string]string{"uid": "uid", "create_time": "create_ms"},
-	Scan: func(row store.Scanner) (v resource.Subscription, err error) {
-		var created int64
-		err = row.Scan(&v.UID, &v.Sink, &created)
-		v.CreateTime = store.FromMS(created)
-		return v, err
-	},
-	Cursor: func(v resource.Subscription, col string) page.Cursor {
-		return store.CursorAt(col, v.UID, "", v.CreateTime, v.CreateTime)
+	Table: "subscriptions", Label: "subscription",
+	Created: resource.SubscriptionCreated, Deleted: resource.SubscriptionDeleted, Redacted: resource.Subscription.Redacted,
+	Columns: func(v *resource.Subscription) []store.Column {
+		return []store.Column{
+			store.Key(&v.UID),
+			store.Text("sink", &v.Sink),
+			store.Time("create_ms", &v.CreateTime).Order("create_time"),
+			store.Derived("cursor_seq", int64(0)), // see InsertSubscription
+		}
 	},
 }
 
@@ -34,12 +32,12 @@ func (s *Store) InsertSubscription(ctx context.Context, v resource.Subscription)
 		if err := t.MustExist(ctx, v.UID.Parent()); err != nil {
 			return err
 		}
-		_, err := t.Exec(ctx, `
-			INSERT INTO subscriptions (seg, uid, parent, a1, a2, a3, sink, create_ms, cursor_seq)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, (SELECT coalesce(max(seq), 0) FROM outbox))`,
-			append(store.TreeColumns(v.UID), v.Sink, store.MS(v.CreateTime))...)
+		if err := store.InsertRow(ctx, t.Tx, &subscriptions, v); err != nil {
+			return err
+		}
+		_, err := t.Exec(ctx, `UPDATE subscriptions SET cursor_seq = (SELECT coalesce(max(seq), 0) FROM outbox) WHERE seg = $1`, store.Segment(v.UID))
 		if err != nil {
-			return s.Inserted(err, "subscription", string(v.UID), v.UID)
+			return err
 		}
 		return t.Added(ctx, "subscriptions", resource.SubscriptionCreated, v.UID, v.UID.Parent(), v.Redacted())
 	})
@@ -47,7 +45,7 @@ func (s *Store) InsertSubscription(ctx context.Context, v resource.Subscription)
 
 // Subscription returns a subscription, or fault.NotFound.
 func (s *Store) Subscription(ctx context.Context, uid resource.UID) (resource.Subscription, error) {
-	return store.Get(ctx, s.DB, &subscriptions, "subscription", uid)
+	return store.Get(ctx, s.DB, &subscriptions, uid)
 }
 
 // Subscriptions returns one page of subscriptions.
@@ -59,7 +57,7 @@ func (s *Store) Subscriptions(ctx context.Context, r store.Reach, f resource.Fil
 // it. It returns fault.NotFound if there is none.
 func (s *Store) DeleteSubscription(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
-		v, err := store.Lock(ctx, t.Tx, &subscriptions, "subscription", uid, s.Engine.LockKey)
+		v, err := store.Lock(ctx, t.Tx, &subscriptions, uid, s.Engine.LockKey)
 		if err != nil {
 			return err
 		}
@@ -67,10 +65,7 @@ func (s *Store) DeleteSubscription(ctx context.Context, uid resource.UID) error 
 		if err != nil {
 			return err
 		}
-		if _, err := t.Exec(ctx, `DELETE FROM subscriptions WHERE seg = $1`, store.Segment(uid)); err != nil {
-			return err
-		}
-		if err := t.Removed(ctx, "subscriptions", resource.SubscriptionDeleted, uid, uid.Parent(), v.Redacted()); err != nil {
+		if err := store.Remove(ctx, t.Tx, &subscriptions, v); err != nil {
 			return err
 		}
 		if err := t.Count(ctx, "deliveries", uid.NewChild(), -int(gone)); err != nil {

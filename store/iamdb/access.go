@@ -25,7 +25,7 @@ func (s *Store) Holders(ctx context.Context, h Holding, p page.Request) (page.Pa
 	if len(h.Groups) == 0 || len(h.Roles) == 0 {
 		return out, nil
 	}
-	col, ok := bindings.Orders[p.Order.Field]
+	col, ok := bindings.OrderColumn(p.Order.Field)
 	if !ok {
 		return out, fmt.Errorf("cannot list holders by %q", p.Order.Field)
 	}
@@ -34,8 +34,8 @@ func (s *Store) Holders(ctx context.Context, h Holding, p page.Request) (page.Pa
 	if err := s.Row(ctx, `SELECT count(*) FROM role_bindings AS t WHERE `+where, q.Args, &out.Total); err != nil || out.Total == 0 {
 		return out, err
 	}
-	text := fmt.Sprintf(`SELECT %s FROM role_bindings AS t%s WHERE %s ORDER BY %s%s OFFSET %s`,
-		bindings.Columns, bindings.Joins, where+q.After(), q.Order(), q.Limit(p.Size+1), q.Arg(p.Skip))
+	text := fmt.Sprintf(`%s WHERE %s ORDER BY %s%s OFFSET %s`,
+		bindings.Select(), where+q.After(), q.Order(), q.Limit(p.Size+1), q.Arg(p.Skip))
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		b, err := bindings.Scan(row)
 		out.Items = append(out.Items, b)

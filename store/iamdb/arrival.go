@@ -10,14 +10,13 @@ import (
 // LockIdentity reads an identity that is about to change, or returns
 // fault.NotFound.
 func (t Tx) LockIdentity(ctx context.Context, uid resource.UID) (resource.Identity, error) {
-	return store.Lock(ctx, t.Tx, &identities, "identity", uid, t.DB.Engine.Lock)
+	return store.Lock(ctx, t.Tx, &identities, uid, t.DB.Engine.Lock)
 }
 
 // LockPerson reads who a realm knows by subject, who is about to change, or
 // returns fault.NotFound.
 func (t Tx) LockPerson(ctx context.Context, realm, subject string) (resource.Identity, error) {
-	i, err := scanIdentity(t.QueryRow(ctx, personQuery+t.DB.Engine.Lock, realm, subject))
-	return i, store.Missing(err, "identity", resource.UserUID(realm, subject))
+	return store.One(ctx, t.Reader(), &identities, resource.UserUID(realm, subject), personWhere+t.DB.Engine.Lock, realm, subject)
 }
 
 // NewPersonUID returns the UID of somebody whom a realm does not know yet.
@@ -61,15 +60,10 @@ func (t Tx) DefaultRole(ctx context.Context, provider resource.UID) (role resour
 
 // MappedBindings returns the bindings that an identity was given for the groups it
 // has at a provider.
-func (t Tx) MappedBindings(ctx context.Context, identity, provider resource.UID) (all []resource.RoleBinding, _ error) {
-	err := t.Rows(ctx, `SELECT `+plain.Columns+` FROM role_bindings AS t WHERE t.seg IN
+func (t Tx) MappedBindings(ctx context.Context, identity, provider resource.UID) ([]resource.RoleBinding, error) {
+	return plain.All(ctx, t.Reader(), ` WHERE t.seg IN
 		(SELECT m.binding FROM mapped_bindings AS m WHERE m.identity = $1 AND m.provider = $2) ORDER BY t.uid`,
-		[]any{string(identity), store.Segment(provider)}, func(row store.Scanner) error {
-			b, err := plain.Scan(row)
-			all = append(all, b)
-			return err
-		})
-	return all, err
+		string(identity), store.Segment(provider))
 }
 
 // EnsureMapped gives an identity a role for a group it has at a provider, unless

@@ -12,36 +12,41 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
+// bindings are read with what they tie together.
 var bindings = store.Kind[resource.BoundRole]{
-	Table: "role_bindings",
-	Columns: `t.uid, t.identity, t.create_ms, coalesce(i.name, ''), coalesce(i.description, ''), coalesce(i.issuer, ''),
-		coalesce(i.subject, ''), coalesce(i.email, ''), EXISTS (SELECT 1 FROM members AS m WHERE m.org = t.a1 AND m.identity = t.identity), g.uid, g.name, g.description, r.uid, r.name, r.description`,
+	Table: "role_bindings", Label: "role binding",
 	// A group and a role there always are; but SQLite would start from them
 	// unless the joins are outer ones, and lose the order.
-	Joins:  ` LEFT JOIN groups AS g ON g.seg = t.parent LEFT JOIN roles AS r ON r.seg = t.role LEFT JOIN identities AS i ON i.uid = t.identity`,
-	Orders: map[string]string{"uid": "uid", "create_time": "create_ms"},
-	Scan: func(row store.Scanner) (b resource.BoundRole, err error) {
-		var created int64
+	Joins: ` LEFT JOIN groups AS g ON g.seg = t.parent LEFT JOIN roles AS r ON r.seg = t.role LEFT JOIN identities AS i ON i.uid = t.identity`,
+	Columns: func(b *resource.BoundRole) []store.Column {
 		i, g, r := &b.IdentityInfo, &b.GroupInfo, &b.RoleInfo
-		err = row.Scan(&b.UID, &b.Identity, &created, &i.Name, &i.Description, &i.Issuer, &i.Subject, &i.Email, &i.Member,
-			&g.UID, &g.Name, &g.Description, &r.UID, &r.Name, &r.Description)
-		b.CreateTime, b.Role, i.UID = store.FromMS(created), r.UID, b.Identity
-		return b, err
-	},
-	Cursor: func(b resource.BoundRole, col string) page.Cursor {
-		return store.CursorAt(col, b.UID, "", b.CreateTime, b.CreateTime)
+		return append(plain.Columns(&b.RoleBinding),
+			store.Text("", &i.UID).From("t.identity"),
+			store.Text("", &i.Name).From("i.name"),
+			store.Text("", &i.Description).From("i.description"),
+			store.Text("", &i.Issuer).From("i.issuer"),
+			store.Text("", &i.Subject).From("i.subject"),
+			store.Text("", &i.Email).From("i.email"),
+			store.Flag("", &i.Member).From("EXISTS (SELECT 1 FROM members AS m WHERE m.org = t.a1 AND m.identity = t.identity)"),
+			store.Text("", &g.UID).From("g.uid"),
+			store.Text("", &g.Name).From("g.name"),
+			store.Text("", &g.Description).From("g.description"),
+			store.Text("", &r.UID).From("r.uid"),
+			store.Text("", &r.Name).From("r.name"),
+			store.Text("", &r.Description).From("r.description"))
 	},
 }
 
-// plain reads bindings without what they tie together.
+// plain bindings are read without what they tie together.
 var plain = store.Kind[resource.RoleBinding]{
-	Table:   "role_bindings",
-	Columns: `t.uid, t.identity, (SELECT r.uid FROM roles AS r WHERE r.seg = t.role), t.create_ms`,
-	Scan: func(row store.Scanner) (b resource.RoleBinding, err error) {
-		var created int64
-		err = row.Scan(&b.UID, &b.Identity, &b.Role, &created)
-		b.CreateTime = store.FromMS(created)
-		return b, err
+	Table: "role_bindings", Label: "role binding",
+	Columns: func(b *resource.RoleBinding) []store.Column {
+		return []store.Column{
+			store.Key(&b.UID),
+			store.Text("identity", &b.Identity),
+			store.Ref("role", "roles", &b.Role),
+			store.Time("create_ms", &b.CreateTime).Order("create_time"),
+		}
 	},
 }
 
@@ -84,7 +89,7 @@ func (s *Store) insertBindings(ctx context.Context, all []resource.RoleBinding, 
 			if err := t.insertBinding(ctx, b); err != nil {
 				return err
 			}
-			bound, err := store.Lock(ctx, t.Tx, &bindings, "role binding", b.UID, "")
+			bound, err := store.Lock(ctx, t.Tx, &bindings, b.UID, "")
 			if err != nil {
 				return err
 			}
@@ -123,28 +128,24 @@ func (t Tx) bindable(ctx context.Context, b resource.RoleBinding, unseen []resou
 }
 
 func (t Tx) insertBinding(ctx context.Context, b resource.RoleBinding) error {
-	_, err := t.Exec(ctx, `
-		INSERT INTO role_bindings (seg, uid, parent, a1, a2, a3, identity, role, create_ms)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-		append(store.TreeColumns(b.UID), string(b.Identity), store.Segment(b.Role), store.MS(b.CreateTime))...)
 	t.Reread(b.Identity)
-	return t.bound(err, b)
+	return t.bound(store.InsertRow(ctx, t.Tx, &plain, b), b)
 }
 
 // bound turns the refusal of a binding into a fault.
 func (t Tx) bound(err error, b resource.RoleBinding) error {
-	if t.DB.Duplicate(err) {
+	if f := (*fault.Error)(nil); t.DB.Duplicate(err) || errors.As(err, &f) && f.Code == fault.AlreadyExists {
 		f := fault.Exists("role binding", string(b.Identity))
 		f.Message = "Already exists: a binding of this identity to this role in this group"
 		f.Cause = err
 		return f
 	}
-	return t.DB.Inserted(err, "role binding", string(b.Identity), b.UID)
+	return t.DB.Refusal(err, "role binding", string(b.Identity), b.UID)
 }
 
 // Binding returns a binding with what it ties together, or fault.NotFound.
 func (s *Store) Binding(ctx context.Context, uid resource.UID) (resource.BoundRole, error) {
-	return store.Get(ctx, s.DB, &bindings, "role binding", uid)
+	return store.Get(ctx, s.DB, &bindings, uid)
 }
 
 // UpdateBinding applies change to the binding and returns the result, under the
@@ -152,7 +153,7 @@ func (s *Store) Binding(ctx context.Context, uid resource.UID) (resource.BoundRo
 // fault.FailedPrecondition if the organization would lose its last owner.
 func (s *Store) UpdateBinding(ctx context.Context, uid resource.UID, change func(*resource.RoleBinding) error) (out resource.BoundRole, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		before, err := store.Lock(ctx, t.Tx, &plain, "role binding", uid, s.Engine.Lock)
+		before, err := store.Lock(ctx, t.Tx, &plain, uid, s.Engine.Lock)
 		if err != nil {
 			return err
 		}
@@ -176,7 +177,7 @@ func (s *Store) UpdateBinding(ctx context.Context, uid resource.UID, change func
 		if err := t.Emit(ctx, resource.BindingUpdated, uid, uid.Parent(), before, b); err != nil {
 			return err
 		}
-		out, err = store.Lock(ctx, t.Tx, &bindings, "role binding", uid, "")
+		out, err = store.Lock(ctx, t.Tx, &bindings, uid, "")
 		return err
 	})
 	return out, err
@@ -208,12 +209,7 @@ func (s *Store) Owns(ctx context.Context, org, identity resource.UID) (bool, err
 
 // unbind removes the bindings a condition selects, with their events.
 func (t Tx) unbind(ctx context.Context, where string, args ...any) error {
-	var gone []resource.RoleBinding
-	err := t.Rows(ctx, `SELECT `+plain.Columns+` FROM role_bindings AS t WHERE `+where+` ORDER BY t.uid`+t.DB.Engine.LockKey, args, func(row store.Scanner) error {
-		b, err := plain.Scan(row)
-		gone = append(gone, b)
-		return err
-	})
+	gone, err := plain.All(ctx, t.Reader(), ` WHERE `+where+` ORDER BY t.uid`+t.DB.Engine.LockKey, args...)
 	if err != nil {
 		return err
 	}

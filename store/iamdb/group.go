@@ -12,20 +12,18 @@ import (
 )
 
 var groups = store.Kind[resource.Group]{
-	Table:   "groups",
-	Columns: "t.uid, t.name, t.description, t.verified, t.kind, t.create_ms, t.update_ms",
-	Self:    true,
-	Orders:  map[string]string{"uid": "uid", "name": "name", "create_time": "create_ms", "update_time": "update_ms"},
-	Scan: func(row store.Scanner) (g resource.Group, err error) {
-		var uid string // database/sql is slow with types of our own
-		var kind, created, updated int64
-		err = row.Scan(&uid, &g.Name, &g.Description, &g.Verified, &kind, &created, &updated)
-		g.UID, g.Kind = resource.UID(uid), resource.OrgKind(kind)
-		g.CreateTime, g.UpdateTime = store.FromMS(created), store.FromMS(updated)
-		return g, err
-	},
-	Cursor: func(g resource.Group, col string) page.Cursor {
-		return store.CursorAt(col, g.UID, g.Name, g.CreateTime, g.UpdateTime)
+	Table: "groups", Label: "group", Self: true,
+	Created: resource.GroupCreated, Updated: resource.GroupUpdated, Deleted: resource.GroupDeleted,
+	Columns: func(g *resource.Group) []store.Column {
+		return []store.Column{
+			store.Key(&g.UID),
+			store.Text("name", &g.Name).Order("name"),
+			store.Text("description", &g.Description),
+			store.Flag("verified", &g.Verified),
+			store.Number("kind", &g.Kind).Fixed(),
+			store.Time("create_ms", &g.CreateTime).Order("create_time").Fixed(),
+			store.Time("update_ms", &g.UpdateTime).Order("update_time"),
+		}
 	},
 }
 
@@ -55,32 +53,21 @@ func (s *Store) InsertGroup(ctx context.Context, g resource.Group, with ...resou
 	return g, err
 }
 
-const groupInsert = `INSERT INTO groups (seg, uid, parent, a1, a2, a3, name, description, verified, create_ms, update_ms, kind)`
-
-func groupArgs(g *resource.Group) []any {
-	return append(store.TreeColumns(g.UID), g.Name, g.Description, g.Verified, store.MS(g.CreateTime), store.MS(g.UpdateTime))
-}
-
-// InsertGroup adds g. The kind of a group below another comes from its parent,
-// in the same statement: a round trip less.
+// InsertGroup adds g. A group below another takes over the kind of its
+// organization.
 func (t Tx) InsertGroup(ctx context.Context, g *resource.Group) error {
-	var err error
-	if p := g.UID.Parent(); p == "" {
-		_, err = t.Exec(ctx, groupInsert+t.DB.Engine.Values(1, 12), append(groupArgs(g), int64(g.Kind))...)
-	} else {
-		err = t.Row(ctx, groupInsert+` SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, t.kind FROM groups AS t WHERE t.uid = $12 RETURNING kind`,
-			append(groupArgs(g), string(p)), &g.Kind)
-		err = store.Missing(err, "group", p)
+	if p := g.UID.Parent(); p != "" {
+		err := t.Row(ctx, `SELECT t.kind FROM groups AS t WHERE t.uid = $1`+t.DB.Engine.Hold, []any{string(p)}, &g.Kind)
+		if err != nil {
+			return store.Missing(err, "group", p)
+		}
 	}
-	if err != nil {
-		return t.DB.Inserted(err, "group", g.Name, g.UID)
-	}
-	return t.Added(ctx, "groups", resource.GroupCreated, g.UID, g.UID, *g)
+	return store.Insert(ctx, t.Tx, &groups, *g)
 }
 
 // Group returns a group, or fault.NotFound.
 func (s *Store) Group(ctx context.Context, uid resource.UID) (resource.Group, error) {
-	return store.Get(ctx, s.DB, &groups, "group", uid)
+	return store.Get(ctx, s.DB, &groups, uid)
 }
 
 // GroupBySuffix returns the group whose UID ends in suffix, which is one or
@@ -106,32 +93,17 @@ func (s *Store) Organization(ctx context.Context, name string) (resource.Group, 
 	return s.Group(ctx, uid)
 }
 
-// UpdateGroup applies change to the group and returns the result. Concurrent
-// updates of one group happen one after the other. It returns fault.NotFound if
-// there is no such group, fault.AlreadyExists if a sibling has its new name,
-// and change's own error, with nothing written, if it has one. change may run
-// more than once.
-func (s *Store) UpdateGroup(ctx context.Context, uid resource.UID, change func(*resource.Group) error) (g resource.Group, _ error) {
+// UpdateGroup puts after in the place of before. It returns store.ErrStale if
+// before is not how the group is, and fault.AlreadyExists if a sibling has its new
+// name.
+func (s *Store) UpdateGroup(ctx context.Context, before, after resource.Group) (resource.Group, error) {
 	err := s.write(ctx, func(t Tx) error {
-		before, err := store.Lock(ctx, t.Tx, &groups, "group", uid, s.Engine.Lock)
-		if err != nil {
-			return err
-		}
-		g = before
-		if err := change(&g); err != nil {
-			return err
-		}
-		g.UpdateTime = s.Time()
-		if _, err := t.Exec(ctx, `UPDATE groups SET name = $2, description = $3, verified = $4, update_ms = $5 WHERE uid = $1`,
-			string(uid), g.Name, g.Description, g.Verified, store.MS(g.UpdateTime)); err != nil {
-			return s.Inserted(err, "group", g.Name, uid)
-		}
-		if g.Name != before.Name {
+		if after.Name != before.Name {
 			t.PathsChanged()
 		}
-		return t.Emit(ctx, resource.GroupUpdated, uid, uid, before, g)
+		return store.Update(ctx, t.Tx, &groups, before, &after)
 	})
-	return g, err
+	return after, err
 }
 
 // DeleteGroup removes an empty group. It returns fault.FailedPrecondition,
@@ -140,7 +112,7 @@ func (s *Store) UpdateGroup(ctx context.Context, uid resource.UID, change func(*
 // group.
 func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
-		g, err := store.Lock(ctx, t.Tx, &groups, "group", uid, s.Engine.LockKey)
+		g, err := store.Lock(ctx, t.Tx, &groups, uid, s.Engine.LockKey)
 		if err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package iamdb
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -15,53 +14,28 @@ import (
 )
 
 var identities = store.Kind[resource.Identity]{
-	Table: "identities",
-	Columns: `t.uid, t.name, t.description, t.email, t.email_unverified, t.company, t.detail, t.metadata, t.realm,
-		(SELECT p.uid FROM identity_providers AS p WHERE p.seg = t.provider), t.last_seen_ms, t.create_ms, t.update_ms`,
-	Orders: map[string]string{"uid": "uid", "name": "name", "create_time": "create_ms", "update_time": "update_ms"},
-	Scan:   scanIdentity,
-	Cursor: func(i resource.Identity, col string) page.Cursor {
-		return store.CursorAt(col, i.UID, i.Name, i.CreateTime, i.UpdateTime)
+	Table: "identities", Label: "identity",
+	Created: resource.IdentityCreated, Updated: resource.IdentityUpdated, Deleted: resource.IdentityDeleted,
+	Columns: func(i *resource.Identity) []store.Column {
+		return []store.Column{
+			store.Key(&i.UID),
+			store.Text("name", &i.Name).Order("name"),
+			store.Text("description", &i.Description),
+			store.Text("email", &i.Email),
+			store.Text("email_unverified", &i.EmailUnverified),
+			store.Text("company", &i.Company),
+			store.JSON("detail", &i.Relationship),
+			store.Derived("relationship", int64(i.Relationship.Type())),
+			store.Derived("issuer", i.Relationship.Issuer()),
+			store.Derived("subject", i.Relationship.Subject()),
+			store.JSON("metadata", &i.Metadata).Empty(len(i.Metadata) == 0),
+			store.Text("realm", &i.Realm),
+			store.Ref("provider", "identity_providers", &i.Provider).Fixed(),
+			store.Time("last_seen_ms", &i.LastSeenTime).Fixed(),
+			store.Time("create_ms", &i.CreateTime).Order("create_time").Fixed(),
+			store.Time("update_ms", &i.UpdateTime).Order("update_time"),
+		}
 	},
-}
-
-func scanIdentity(row store.Scanner) (i resource.Identity, err error) {
-	var detail, metadata string
-	var provider sql.NullString
-	var seen, created, updated int64
-	err = row.Scan(&i.UID, &i.Name, &i.Description, &i.Email, &i.EmailUnverified, &i.Company, &detail, &metadata, &i.Realm,
-		&provider, &seen, &created, &updated)
-	if err != nil {
-		return i, err
-	}
-	i.Provider = resource.UID(provider.String)
-	i.LastSeenTime, i.CreateTime, i.UpdateTime = store.FromMS(seen), store.FromMS(created), store.FromMS(updated)
-	if err := json.Unmarshal([]byte(detail), &i.Relationship); err != nil {
-		return i, fmt.Errorf("relationship of %s: %w", i.UID, err)
-	}
-	if metadata != "" {
-		if err := json.Unmarshal([]byte(metadata), &i.Metadata); err != nil {
-			return i, fmt.Errorf("metadata of %s: %w", i.UID, err)
-		}
-	}
-	return i, nil
-}
-
-// columnsOf returns what the identity has beside its place, its name and its
-// times.
-func columnsOf(i resource.Identity) ([]any, error) {
-	detail, err := json.Marshal(i.Relationship)
-	if err != nil {
-		return nil, fmt.Errorf("encode relationship: %w", err)
-	}
-	metadata := []byte{}
-	if len(i.Metadata) > 0 {
-		if metadata, err = json.Marshal(i.Metadata); err != nil {
-			return nil, fmt.Errorf("encode metadata: %w", err)
-		}
-	}
-	return []any{i.Name, i.Description, i.Email, i.EmailUnverified, i.Company, int64(i.Relationship.Type()), string(detail), string(metadata),
-		i.Relationship.Issuer(), i.Relationship.Subject(), store.MS(i.LastSeenTime), store.MS(i.UpdateTime)}, nil
 }
 
 // InsertIdentity adds i. It returns fault.NotFound if its group or its provider
@@ -71,39 +45,17 @@ func (s *Store) InsertIdentity(ctx context.Context, i resource.Identity) error {
 	return s.write(ctx, func(t Tx) error { return t.InsertIdentity(ctx, i) })
 }
 
+// InsertIdentity is Store.InsertIdentity inside a transaction.
 func (t Tx) InsertIdentity(ctx context.Context, i resource.Identity) error {
-	columns, err := columnsOf(i)
-	if err != nil {
-		return err
-	}
 	if err := t.MustExist(ctx, i.UID.Parent()); err != nil {
 		return err
 	}
-	var provider any
-	if i.Provider != "" {
-		provider = store.Segment(i.Provider)
-	}
-	_, err = t.Exec(ctx, `
-		INSERT INTO identities (seg, uid, parent, a1, a2, a3, name, description, email, email_unverified, company,
-			relationship, detail, metadata, issuer, subject, last_seen_ms, update_ms, create_ms, realm, provider)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)`,
-		append(append(store.TreeColumns(i.UID), columns...), store.MS(i.CreateTime), i.Realm, provider)...)
-	if err != nil {
-		return t.DB.Inserted(err, "identity", i.Name, i.UID)
-	}
-	return t.Added(ctx, "identities", resource.IdentityCreated, i.UID, i.UID.Parent(), i)
+	return store.Insert(ctx, t.Tx, &identities, i)
 }
 
 // Person returns who a realm knows by subject, or fault.NotFound.
-func (s *Store) Person(ctx context.Context, realm, subject string) (i resource.Identity, err error) {
-	err = sql.ErrNoRows
-	if rerr := s.Rows(ctx, personQuery, []any{realm, subject}, func(row store.Scanner) (bool, error) {
-		i, err = scanIdentity(row)
-		return true, err
-	}); rerr != nil {
-		return i, rerr
-	}
-	return i, store.Missing(err, "identity", resource.UserUID(realm, subject))
+func (s *Store) Person(ctx context.Context, realm, subject string) (resource.Identity, error) {
+	return store.One(ctx, s.Rows, &identities, resource.UserUID(realm, subject), personWhere, realm, subject)
 }
 
 // PersonUID returns who a realm knows by subject, or the UID that somebody will
@@ -146,7 +98,7 @@ func freeUID(ctx context.Context, row func(context.Context, string, []any, ...an
 	return "", fault.Unmet("TOO_MANY_PEOPLE", "more than %d people of this subject have left", maxUIDs)
 }
 
-var personQuery = `SELECT ` + identities.Columns + ` FROM identities AS t WHERE t.realm = $1 AND t.subject = $2 AND t.realm <> ''`
+const personWhere = ` WHERE t.realm = $1 AND t.subject = $2 AND t.realm <> ''`
 
 // TrustingUs returns up to limit identities that take a token of the issuer, which
 // is ours, about one of the subjects. What accepts a pattern is not among them.
@@ -168,50 +120,39 @@ func (s *Store) TrustingUs(ctx context.Context, issuer string, subjects []resour
 
 // Identity returns an identity, or fault.NotFound.
 func (s *Store) Identity(ctx context.Context, uid resource.UID) (resource.Identity, error) {
-	return store.Get(ctx, s.DB, &identities, "identity", uid)
+	return store.Get(ctx, s.DB, &identities, uid)
 }
 
-// UpdateIdentity applies change to the identity and returns the result, under
-// the rules of UpdateGroup. kind is the event it makes.
-func (s *Store) UpdateIdentity(ctx context.Context, uid resource.UID, kind resource.EventType, change func(*resource.Identity) error) (i resource.Identity, _ error) {
-	err := s.write(ctx, func(t Tx) error {
-		before, err := store.Lock(ctx, t.Tx, &identities, "identity", uid, s.Engine.Lock)
-		if err != nil {
-			return err
-		}
-		if i, err = store.Clone(before); err != nil {
-			return err
-		}
-		if err := change(&i); err != nil {
-			return err
-		}
-		i.UpdateTime = s.Time()
-		return t.UpdateIdentity(ctx, kind, before, i)
-	})
-	return i, err
+// UpdateIdentity puts after in the place of before, under the rules of
+// UpdateGroup.
+func (s *Store) UpdateIdentity(ctx context.Context, before, after resource.Identity) (resource.Identity, error) {
+	return s.updateIdentity(ctx, resource.IdentityUpdated, before, after)
 }
 
-func (t Tx) UpdateIdentity(ctx context.Context, kind resource.EventType, before, i resource.Identity) error {
-	columns, err := columnsOf(i)
-	if err != nil {
-		return err
+// UpdateMetadata is UpdateIdentity for what an identity says about itself, which
+// its event tells.
+func (s *Store) UpdateMetadata(ctx context.Context, before, after resource.Identity) (resource.Identity, error) {
+	return s.updateIdentity(ctx, resource.IdentityMetadataUpdated, before, after)
+}
+
+func (s *Store) updateIdentity(ctx context.Context, event resource.EventType, before, after resource.Identity) (resource.Identity, error) {
+	err := s.write(ctx, func(t Tx) error { return t.UpdateIdentity(ctx, event, before, &after) })
+	return after, err
+}
+
+// UpdateIdentity is Store.UpdateIdentity inside a transaction, with an event of
+// any type.
+func (t Tx) UpdateIdentity(ctx context.Context, event resource.EventType, before resource.Identity, after *resource.Identity) error {
+	if !reflect.DeepEqual(before.Relationship, after.Relationship) || before.Email != after.Email { // replicas cache whom it stands for
+		t.Reread(after.UID)
 	}
-	if _, err := t.Exec(ctx, `
-		UPDATE identities SET name = $2, description = $3, email = $4, email_unverified = $5, company = $6, relationship = $7,
-			detail = $8, metadata = $9, issuer = $10, subject = $11, last_seen_ms = $12, update_ms = $13
-		WHERE uid = $1`, append([]any{string(i.UID)}, columns...)...); err != nil {
-		return err
-	}
-	if !reflect.DeepEqual(before.Relationship, i.Relationship) || before.Email != i.Email { // replicas remember whom it stands for
-		t.Reread(i.UID)
-	}
-	return t.Emit(ctx, kind, i.UID, i.UID.Parent(), before, i)
+	return store.UpdateAs(ctx, t.Tx, &identities, event, before, after)
 }
 
 // DeleteIdentity removes an identity unless home would lose its last owner, or,
 // if home is "", any organization. It returns the others that do.
 func (t Tx) DeleteIdentity(ctx context.Context, uid, home resource.UID) (ownerless []resource.UID, err error) {
-	i, err := store.Lock(ctx, t.Tx, &identities, "identity", uid, t.DB.Engine.LockKey)
+	i, err := store.Lock(ctx, t.Tx, &identities, uid, t.DB.Engine.LockKey)
 	if err != nil {
 		return nil, err
 	}
@@ -243,10 +184,7 @@ func (t Tx) dropIdentity(ctx context.Context, i resource.Identity) error {
 	if err := t.endSessions(ctx, uid); err != nil {
 		return err
 	}
-	if _, err := t.Exec(ctx, `DELETE FROM identities WHERE uid = $1`, string(uid)); err != nil {
-		return err
-	}
-	if err := t.Removed(ctx, "identities", resource.IdentityDeleted, uid, uid.Parent(), i); err != nil {
+	if err := store.Remove(ctx, t.Tx, &identities, i); err != nil {
 		return err
 	}
 	return t.revoke(ctx, uid)

@@ -2,7 +2,6 @@ package iamdb
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/page"
@@ -11,23 +10,24 @@ import (
 )
 
 var invites = store.Kind[resource.GroupInvite]{
-	Table: "group_invites",
-	Columns: `t.uid, t.email, t.single_use, t.key_id, t.digest, t.expire_ms, t.create_ms,
-		r.uid, r.name, r.description, r.capabilities`,
-	Joins:  ` LEFT JOIN roles AS r ON r.seg = t.role`, // there always is one: see bindings
-	Orders: map[string]string{"uid": "uid", "create_time": "create_ms"},
-	Scan: func(row store.Scanner) (i resource.GroupInvite, err error) {
-		var expires, created int64
-		var caps string
-		r := &i.RoleInfo
-		if err = row.Scan(&i.UID, &i.Email, &i.SingleUse, &i.KeyID, &i.Digest, &expires, &created, &r.UID, &r.Name, &r.Description, &caps); err != nil {
-			return i, err
+	Table: "group_invites", Label: "group invite",
+	Joins:   ` LEFT JOIN roles AS r ON r.seg = t.role`, // there always is one: see bindings
+	Created: resource.InviteCreated, Deleted: resource.InviteDeleted,
+	Columns: func(i *resource.GroupInvite) []store.Column {
+		return []store.Column{
+			store.Key(&i.UID),
+			store.Text("email", &i.Email),
+			store.Flag("single_use", &i.SingleUse),
+			store.Text("key_id", &i.KeyID),
+			store.Bytes("digest", &i.Digest),
+			store.Time("expire_ms", &i.ExpirationTime),
+			store.Time("create_ms", &i.CreateTime).Order("create_time"),
+			store.Ref("role", "roles", &i.Role),
+			store.Text("", &i.RoleInfo.UID).From("r.uid"),
+			store.Text("", &i.RoleInfo.Name).From("r.name"),
+			store.Text("", &i.RoleInfo.Description).From("r.description"),
+			store.JSON("", &i.RoleInfo.Capabilities).From("r.capabilities"),
 		}
-		i.Role, i.ExpirationTime, i.CreateTime = r.UID, store.FromMS(expires), store.FromMS(created)
-		return i, json.Unmarshal([]byte(caps), &r.Capabilities)
-	},
-	Cursor: func(i resource.GroupInvite, col string) page.Cursor {
-		return store.CursorAt(col, i.UID, "", i.CreateTime, i.CreateTime)
 	},
 }
 
@@ -41,24 +41,19 @@ func (s *Store) InsertInvite(ctx context.Context, i resource.GroupInvite) (out r
 		if err := t.MustHaveRole(ctx, i.Role); err != nil {
 			return err
 		}
-		_, err := t.Exec(ctx, `
-			INSERT INTO group_invites (seg, uid, parent, a1, a2, a3, role, email, single_use, key_id, digest, expire_ms, create_ms)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
-			append(store.TreeColumns(i.UID), store.Segment(i.Role), i.Email, i.SingleUse, i.KeyID, i.Digest, store.MS(i.ExpirationTime), store.MS(i.CreateTime))...)
-		if err != nil {
-			return s.Inserted(err, "group invite", string(i.UID), i.UID)
-		}
-		if out, err = store.Lock(ctx, t.Tx, &invites, "group invite", i.UID, ""); err != nil {
+		if err := store.Insert(ctx, t.Tx, &invites, i); err != nil {
 			return err
 		}
-		return t.Added(ctx, "group_invites", resource.InviteCreated, i.UID, i.UID.Parent(), i)
+		var err error
+		out, err = store.Lock(ctx, t.Tx, &invites, i.UID, "")
+		return err
 	})
 	return out, err
 }
 
 // Invite returns an invite, or fault.NotFound.
 func (s *Store) Invite(ctx context.Context, uid resource.UID) (resource.GroupInvite, error) {
-	return store.Get(ctx, s.DB, &invites, "group invite", uid)
+	return store.Get(ctx, s.DB, &invites, uid)
 }
 
 // DeleteInvite removes an invite. One that is not there is gone already. Whoever
@@ -68,7 +63,7 @@ func (s *Store) DeleteInvite(ctx context.Context, uid resource.UID) error {
 		if err := t.noteEnded(ctx, uid, InviteRevoked); err != nil {
 			return err
 		}
-		return store.Delete(ctx, t.Tx, &invites, "group invite", resource.InviteDeleted, uid, uid.Parent())
+		return store.Delete(ctx, t.Tx, &invites, uid)
 	})
 }
 
@@ -138,7 +133,7 @@ func (t Tx) LockInvite(ctx context.Context, uid resource.UID) (resource.GroupInv
 	if err := t.Row(ctx, `SELECT 1 FROM group_invites AS t WHERE t.uid = $1`+t.DB.Engine.Lock, []any{string(uid)}, &one); err != nil {
 		return resource.GroupInvite{}, store.Missing(err, "group invite", uid)
 	}
-	return store.Lock(ctx, t.Tx, &invites, "group invite", uid, "")
+	return store.Lock(ctx, t.Tx, &invites, uid, "")
 }
 
 // UseInvite gives an identity the role that an invite promises, and removes the
@@ -159,7 +154,7 @@ func (t Tx) UseInvite(ctx context.Context, i resource.GroupInvite, identity reso
 		if err := t.noteEnded(ctx, i.UID, InviteUsed); err != nil {
 			return err
 		}
-		if err := store.Delete(ctx, t.Tx, &invites, "group invite", resource.InviteDeleted, i.UID, group); err != nil {
+		if err := store.Delete(ctx, t.Tx, &invites, i.UID); err != nil {
 			return err
 		}
 	}

@@ -153,12 +153,12 @@ func (s *Store) DropIssuers(ctx context.Context) error {
 func (s *Store) IdentitiesOf(ctx context.Context, r store.Reach, issuer string, limit int) (all []resource.Identity, complete bool, _ error) {
 	looked := 0
 	complete = true
-	err := s.Rows(ctx, `SELECT `+identities.Columns+` FROM identities AS t WHERE t.issuer = $1 ORDER BY t.subject, t.seg`, []any{issuer}, func(row store.Scanner) (bool, error) {
+	err := s.Rows(ctx, identities.Select()+` WHERE t.issuer = $1 ORDER BY t.subject, t.seg`, []any{issuer}, func(row store.Scanner) (bool, error) {
 		if looked++; looked > 10*limit || len(all) == limit {
 			complete = false
 			return true, nil
 		}
-		i, err := scanIdentity(row)
+		i, err := identities.Scan(row)
 		if err == nil && (store.Covered(r.Under, i.UID.Parent()) || slices.Contains(r.Also, i.UID)) {
 			all = append(all, i)
 		}

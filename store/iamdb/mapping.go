@@ -2,6 +2,7 @@ package iamdb
 
 import (
 	"context"
+	"errors"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
@@ -10,18 +11,16 @@ import (
 )
 
 var mappings = store.Kind[resource.ExternalGroupRoleMapping]{
-	Table:   "external_group_role_mappings",
-	Holders: "identity_providers",
-	Columns: `t.uid, t.external_group, (SELECT r.uid FROM roles AS r WHERE r.seg = t.role), t.scope, t.create_ms`,
-	Orders:  map[string]string{"uid": "uid", "create_time": "create_ms"},
-	Scan: func(row store.Scanner) (m resource.ExternalGroupRoleMapping, err error) {
-		var created int64
-		err = row.Scan(&m.UID, &m.ExternalGroup, &m.Role, &m.Scope, &created)
-		m.CreateTime = store.FromMS(created)
-		return m, err
-	},
-	Cursor: func(m resource.ExternalGroupRoleMapping, col string) page.Cursor {
-		return store.CursorAt(col, m.UID, "", m.CreateTime, m.CreateTime)
+	Table: "external_group_role_mappings", Label: "external group role mapping", Holders: "identity_providers",
+	Created: resource.MappingCreated, Deleted: resource.MappingDeleted,
+	Columns: func(m *resource.ExternalGroupRoleMapping) []store.Column {
+		return []store.Column{
+			store.Key(&m.UID),
+			store.Text("external_group", &m.ExternalGroup),
+			store.Ref("role", "roles", &m.Role),
+			store.Text("scope", &m.Scope),
+			store.Time("create_ms", &m.CreateTime).Order("create_time"),
+		}
 	},
 }
 
@@ -37,25 +36,18 @@ func (s *Store) InsertMapping(ctx context.Context, m resource.ExternalGroupRoleM
 		if err := t.MustHaveRole(ctx, m.Role); err != nil {
 			return err
 		}
-		_, err = t.Exec(ctx, `
-			INSERT INTO external_group_role_mappings (seg, uid, parent, a1, a2, a3, external_group, role, scope, create_ms)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
-			append(store.TreeColumns(m.UID), m.ExternalGroup, store.Segment(m.Role), string(m.Scope), store.MS(m.CreateTime))...)
-		if s.Duplicate(err) {
-			f := fault.Exists("external group role mapping", m.ExternalGroup)
-			f.Message, f.Cause = "Already exists: a mapping of this external group to this role in this scope", err
-			return f
+		err = store.Insert(ctx, t.Tx, &mappings, m)
+		if f := (*fault.Error)(nil); errors.As(err, &f) && f.Code == fault.AlreadyExists {
+			f.Message = "Already exists: a mapping of this external group to this role in this scope"
+			f.Resource = fault.Exists("external group role mapping", m.ExternalGroup).Resource
 		}
-		if err != nil {
-			return err
-		}
-		return t.Added(ctx, "external_group_role_mappings", resource.MappingCreated, m.UID, m.UID.Root(), m)
+		return err
 	})
 }
 
 // Mapping returns a mapping, or fault.NotFound.
 func (s *Store) Mapping(ctx context.Context, uid resource.UID) (resource.ExternalGroupRoleMapping, error) {
-	return store.Get(ctx, s.DB, &mappings, "external group role mapping", uid)
+	return store.Get(ctx, s.DB, &mappings, uid)
 }
 
 // DeleteMapping removes a mapping. It returns fault.NotFound if there is none.
@@ -97,7 +89,7 @@ func (s *Store) DeleteMappings(ctx context.Context, provider resource.UID, uids 
 
 // unmap removes a mapping and its count.
 func (t Tx) unmap(ctx context.Context, uid resource.UID) (resource.ExternalGroupRoleMapping, error) {
-	m, err := store.Lock(ctx, t.Tx, &mappings, "external group role mapping", uid, t.DB.Engine.LockKey)
+	m, err := store.Lock(ctx, t.Tx, &mappings, uid, t.DB.Engine.LockKey)
 	if err != nil {
 		return m, err
 	}

@@ -2,8 +2,6 @@ package iamdb
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -14,36 +12,33 @@ import (
 )
 
 var providers = store.Kind[resource.IdentityProvider]{
-	Table:   "identity_providers",
-	Columns: "t.uid, t.name, t.description, (SELECT r.uid FROM roles AS r WHERE r.seg = t.default_role), t.detail, t.secret, t.disabled, t.trusted, t.realm, t.epoch, t.create_ms, t.update_ms",
-	Orders:  map[string]string{"uid": "uid", "name": "name", "create_time": "create_ms", "update_time": "update_ms"},
-	Scan: func(row store.Scanner) (p resource.IdentityProvider, err error) {
-		var detail string
-		var secret []byte
-		var created, updated int64
-		if err = row.Scan(&p.UID, &p.Name, &p.Description, &p.DefaultRole, &detail, &secret, &p.Disabled, &p.Trusted, &p.Realm, &p.Epoch, &created, &updated); err != nil {
-			return p, err
+	Table: "identity_providers", Label: "identity provider",
+	Created: resource.ProviderCreated, Updated: resource.ProviderUpdated, Deleted: resource.ProviderDeleted,
+	Columns: func(p *resource.IdentityProvider) []store.Column {
+		if p.OIDC == nil {
+			p.OIDC = &resource.OIDC{}
 		}
-		p.CreateTime, p.UpdateTime = store.FromMS(created), store.FromMS(updated)
-		p.OIDC = &resource.OIDC{}
-		if err := json.Unmarshal([]byte(detail), p.OIDC); err != nil {
-			return p, fmt.Errorf("provider %s: %w", p.UID, err)
+		return []store.Column{
+			store.Key(&p.UID),
+			store.Text("name", &p.Name).Order("name"),
+			store.Text("description", &p.Description),
+			store.Ref("default_role", "roles", &p.DefaultRole),
+			store.JSON("detail", p.OIDC),
+			store.Bytes("secret", &p.OIDC.ClientSecret.Sealed),
+			store.Flag("disabled", &p.Disabled),
+			store.Flag("trusted", &p.Trusted),
+			store.Text("realm", &p.Realm),
+			store.Number("epoch", &p.Epoch),
+			store.Time("create_ms", &p.CreateTime).Order("create_time").Fixed(),
+			store.Time("update_ms", &p.UpdateTime).Order("update_time"),
 		}
-		p.OIDC.ClientSecret.Sealed = secret
-		return p, nil
-	},
-	Cursor: func(p resource.IdentityProvider, col string) page.Cursor {
-		return store.CursorAt(col, p.UID, p.Name, p.CreateTime, p.UpdateTime)
 	},
 }
 
 // InsertProvider adds p. It returns fault.NotFound if its group or its default
 // role is not there.
 func (s *Store) InsertProvider(ctx context.Context, p resource.IdentityProvider) error {
-	detail, err := json.Marshal(p.OIDC)
-	if err != nil {
-		return fmt.Errorf("encode provider: %w", err)
-	}
+	p.Realm, p.Epoch, p.Trusted = p.OwnRealm(), 0, false
 	return s.write(ctx, func(t Tx) error {
 		if err := t.MustExist(ctx, p.UID.Parent()); err != nil {
 			return err
@@ -51,25 +46,13 @@ func (s *Store) InsertProvider(ctx context.Context, p resource.IdentityProvider)
 		if err := t.MustHaveRole(ctx, p.DefaultRole); err != nil {
 			return err
 		}
-		_, err := t.Exec(ctx, `
-			INSERT INTO identity_providers (seg, uid, parent, a1, a2, a3, name, description, default_role, detail, secret, disabled, create_ms, update_ms, realm)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
-			append(store.TreeColumns(p.UID), p.Name, p.Description, store.Segment(p.DefaultRole), string(detail), sealed(p), p.Disabled, store.MS(p.CreateTime), store.MS(p.UpdateTime), p.OwnRealm())...)
-		if err != nil {
-			return s.Inserted(err, "identity provider", p.Name, p.UID)
-		}
-		return t.Added(ctx, "identity_providers", resource.ProviderCreated, p.UID, p.UID.Parent(), p)
+		return store.Insert(ctx, t.Tx, &providers, p)
 	})
-}
-
-// sealed is the secret as it is kept, never NULL.
-func sealed(p resource.IdentityProvider) []byte {
-	return append([]byte{}, p.OIDC.ClientSecret.Sealed...)
 }
 
 // Provider returns a provider, or fault.NotFound.
 func (s *Store) Provider(ctx context.Context, uid resource.UID) (resource.IdentityProvider, error) {
-	return store.Get(ctx, s.DB, &providers, "identity provider", uid)
+	return store.Get(ctx, s.DB, &providers, uid)
 }
 
 // A ProviderChange changes a provider whose mappings are given. It says which of
@@ -83,7 +66,7 @@ type ProviderChange func(p *resource.IdentityProvider, mappings []resource.Exter
 // its people are new people, but for those that are kept.
 func (s *Store) UpdateProvider(ctx context.Context, uid resource.UID, change ProviderChange) (p resource.IdentityProvider, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		before, err := store.Lock(ctx, t.Tx, &providers, "identity provider", uid, s.Engine.Lock)
+		before, err := store.Lock(ctx, t.Tx, &providers, uid, s.Engine.Lock)
 		if err != nil {
 			return err
 		}
@@ -107,20 +90,7 @@ func (s *Store) UpdateProvider(ctx context.Context, uid resource.UID, change Pro
 		if err := t.MustHaveRole(ctx, p.DefaultRole); err != nil {
 			return err
 		}
-		detail, err := json.Marshal(p.OIDC)
-		if err != nil {
-			return fmt.Errorf("encode provider: %w", err)
-		}
-		p.UpdateTime = s.Time()
-		if _, err := t.Exec(ctx, `
-			UPDATE identity_providers SET name = $2, description = $3, default_role = $4, detail = $5, secret = $6, disabled = $7, update_ms = $8,
-				trusted = $9, realm = $10, epoch = $11
-			WHERE uid = $1`,
-			string(uid), p.Name, p.Description, store.Segment(p.DefaultRole), string(detail), sealed(p), p.Disabled, store.MS(p.UpdateTime),
-			p.Trusted, p.Realm, p.Epoch); err != nil {
-			return err
-		}
-		return t.Emit(ctx, resource.ProviderUpdated, uid, uid.Parent(), before, p)
+		return store.Update(ctx, t.Tx, &providers, before, &p)
 	})
 	return p, err
 }
@@ -142,14 +112,9 @@ func (t Tx) beginEpoch(ctx context.Context, before resource.IdentityProvider, p 
 	if keep == nil {
 		return nil
 	}
-	var people []resource.Identity
-	err := t.Rows(ctx, `SELECT `+identities.Columns+` FROM identities AS t WHERE t.provider = $1 AND t.realm = $2 AND NOT EXISTS
+	people, err := identities.All(ctx, t.Reader(), ` WHERE t.provider = $1 AND t.realm = $2 AND NOT EXISTS
 		(SELECT 1 FROM identities AS o WHERE o.realm = $3 AND o.subject = t.subject) ORDER BY t.uid`,
-		[]any{store.Segment(p.UID), before.Realm, p.Realm}, func(row store.Scanner) error {
-			i, err := scanIdentity(row)
-			people = append(people, i)
-			return err
-		})
+		store.Segment(p.UID), before.Realm, p.Realm)
 	if err != nil {
 		return err
 	}
@@ -168,22 +133,13 @@ func (t Tx) beginEpoch(ctx context.Context, before resource.IdentityProvider, p 
 func (t Tx) move(ctx context.Context, i resource.Identity, p resource.IdentityProvider) error {
 	before := i
 	i.Relationship = resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: p.OIDC.Issuer, Subject: i.Relationship.Subject()}}
-	i.Realm, i.UpdateTime = p.Realm, t.DB.Time()
-	if _, err := t.Exec(ctx, `UPDATE identities SET realm = $2 WHERE uid = $1`, string(i.UID), i.Realm); err != nil {
-		return err
-	}
-	return t.UpdateIdentity(ctx, resource.IdentityUpdated, before, i)
+	i.Realm = p.Realm
+	return t.UpdateIdentity(ctx, resource.IdentityUpdated, before, &i)
 }
 
 // MappingsOf returns the mappings of a provider.
-func (t Tx) MappingsOf(ctx context.Context, provider resource.UID) (all []resource.ExternalGroupRoleMapping, _ error) {
-	err := t.Rows(ctx, `SELECT `+mappings.Columns+` FROM external_group_role_mappings AS t WHERE t.parent = $1 ORDER BY t.uid`,
-		[]any{store.Segment(provider)}, func(row store.Scanner) error {
-			m, err := mappings.Scan(row)
-			all = append(all, m)
-			return err
-		})
-	return all, err
+func (t Tx) MappingsOf(ctx context.Context, provider resource.UID) ([]resource.ExternalGroupRoleMapping, error) {
+	return mappings.All(ctx, t.Reader(), ` WHERE t.parent = $1 ORDER BY t.uid`, store.Segment(provider))
 }
 
 // DeleteProvider removes a provider that has no mappings and that nobody came
@@ -191,7 +147,7 @@ func (t Tx) MappingsOf(ctx context.Context, provider resource.UID) (all []resour
 // fault.NotFound if there is no such provider.
 func (s *Store) DeleteProvider(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
-		before, err := store.Lock(ctx, t.Tx, &providers, "identity provider", uid, s.Engine.LockKey)
+		before, err := store.Lock(ctx, t.Tx, &providers, uid, s.Engine.LockKey)
 		if err != nil {
 			return err
 		}
@@ -205,10 +161,7 @@ func (s *Store) DeleteProvider(ctx context.Context, uid resource.UID) error {
 		if len(users) > 0 {
 			return fault.InUse("identity provider", users...)
 		}
-		if _, err := t.Exec(ctx, `DELETE FROM identity_providers WHERE uid = $1`, string(uid)); err != nil {
-			return err
-		}
-		if err := t.Removed(ctx, "identity_providers", resource.ProviderDeleted, uid, uid.Parent(), before); err != nil {
+		if err := store.Remove(ctx, t.Tx, &providers, before); err != nil {
 			return err
 		}
 		return t.Uncount(ctx, uid)
@@ -243,16 +196,14 @@ const ownersThrough = `SELECT count(*) FROM role_bindings AS b WHERE b.parent = 
 func (s *Store) ProvidersFor(ctx context.Context, group resource.UID) ([]resource.IdentityProvider, error) {
 	var all []resource.IdentityProvider
 	for _, g := range append(group.Ancestors(), group) {
-		err := s.Rows(ctx, `SELECT `+providers.Columns+` FROM identity_providers AS t WHERE t.parent = $1 ORDER BY t.name, t.seg LIMIT 100`,
-			[]any{store.Segment(g)}, func(row store.Scanner) (bool, error) {
-				p, err := providers.Scan(row)
-				if err == nil && p.UID.Parent() == g && !p.Disabled {
-					all = append(all, p)
-				}
-				return false, err
-			})
+		found, err := providers.All(ctx, s.Rows, ` WHERE t.parent = $1 ORDER BY t.name, t.seg LIMIT 100`, store.Segment(g))
 		if err != nil {
 			return nil, err
+		}
+		for _, p := range found {
+			if p.UID.Parent() == g && !p.Disabled {
+				all = append(all, p)
+			}
 		}
 	}
 	slices.SortStableFunc(all, func(a, b resource.IdentityProvider) int { return strings.Compare(a.Name, b.Name) })
@@ -263,15 +214,14 @@ func (s *Store) ProvidersFor(ctx context.Context, group resource.UID) ([]resourc
 // provider for the first time and is in those groups.
 func (s *Store) RolesFor(ctx context.Context, p resource.IdentityProvider, groups []string) ([]string, error) {
 	uids := []resource.UID{p.DefaultRole}
-	err := s.Rows(ctx, `SELECT `+mappings.Columns+` FROM external_group_role_mappings AS t WHERE t.parent = $1 ORDER BY t.uid`, []any{store.Segment(p.UID)}, func(row store.Scanner) (bool, error) {
-		m, err := mappings.Scan(row)
-		if err == nil && slices.Contains(groups, m.ExternalGroup) && !slices.Contains(uids, m.Role) {
-			uids = append(uids, m.Role)
-		}
-		return false, err
-	})
+	mapped, err := mappings.All(ctx, s.Rows, ` WHERE t.parent = $1 ORDER BY t.uid`, store.Segment(p.UID))
 	if err != nil {
 		return nil, err
+	}
+	for _, m := range mapped {
+		if slices.Contains(groups, m.ExternalGroup) && !slices.Contains(uids, m.Role) {
+			uids = append(uids, m.Role)
+		}
 	}
 	var names []string
 	for _, uid := range uids {

@@ -263,7 +263,7 @@ func (t Tx) deleteManifest(ctx context.Context, repo resource.UID, digest string
 		return false, store.Missing(err, "manifest", resource.UID(digest))
 	}
 	var named []resource.Tag
-	err = t.Rows(ctx, `SELECT `+tags.Columns+` FROM tags AS t WHERE t.digest = $1 AND t.parent = $2 ORDER BY t.uid LIMIT $3`+t.DB.Engine.LockKey,
+	err = t.Rows(ctx, tags.Select()+` WHERE t.digest = $1 AND t.parent = $2 ORDER BY t.uid LIMIT $3`+t.DB.Engine.LockKey,
 		[]any{digest, store.Segment(repo), maxUntagged + 1}, func(row store.Scanner) error {
 			g, err := tags.Scan(row)
 			named = append(named, g)

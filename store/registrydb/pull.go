@@ -14,17 +14,20 @@ import (
 )
 
 var pulls = store.Kind[resource.Pull]{
-	Table:   "pulls",
-	Holders: "repos",
-	Columns: "t.uid, t.push, t.digest, t.tag, t.identity, t.remote, t.agent, t.create_ms, t.more",
-	Orders:  map[string]string{"uid": "uid", "create_time": "create_ms"},
-	Scan: func(row store.Scanner) (p resource.Pull, err error) {
-		var at int64
-		err = row.Scan(&p.UID, &p.Push, &p.Digest, &p.Tag, &p.Identity, &p.Remote, &p.Agent, &at, &p.More)
-		p.Time = store.FromMS(at)
-		return p, err
+	Table: "pulls", Label: "pull", Holders: "repos",
+	Columns: func(p *resource.Pull) []store.Column {
+		return []store.Column{
+			store.Key(&p.UID),
+			store.Flag("push", &p.Push),
+			store.Text("digest", &p.Digest),
+			store.Text("tag", &p.Tag),
+			store.Text("identity", &p.Identity),
+			store.Text("remote", &p.Remote),
+			store.Text("agent", &p.Agent),
+			store.Time("create_ms", &p.Time).Order("create_time"),
+			store.Number("more", &p.More),
+		}
 	},
-	Cursor: func(p resource.Pull, col string) page.Cursor { return store.CursorAt(col, p.UID, "", p.Time, p.Time) },
 }
 
 // Pulls returns one page of who fetched and pushed what.
@@ -37,7 +40,8 @@ func (s *Store) Pulls(ctx context.Context, r store.Reach, f resource.Filter, p p
 func (s *Store) InsertPulls(ctx context.Context, all []resource.Pull) error {
 	return s.write(ctx, func(t Tx) error {
 		added, there := traffic{}, map[resource.UID]bool{}
-		var rows, events [][]any
+		var rows []resource.Pull
+		var events [][]any
 		for _, p := range all {
 			repo := p.Repo()
 			if _, known := there[repo]; !known {
@@ -51,7 +55,7 @@ func (s *Store) InsertPulls(ctx context.Context, all []resource.Pull) error {
 				continue
 			}
 			added.note(repo, p.Push)
-			rows = append(rows, append(store.TreeColumns(p.UID), p.Push, p.Digest, p.Tag, string(p.Identity), p.Remote, p.Agent, store.MS(p.Time), p.More))
+			rows = append(rows, p)
 			if p.Push { // its event went with the manifest
 				continue
 			}
@@ -61,8 +65,7 @@ func (s *Store) InsertPulls(ctx context.Context, all []resource.Pull) error {
 			}
 			events = append(events, event)
 		}
-		const into = `INSERT INTO pulls (seg, uid, parent, a1, a2, a3, push, digest, tag, identity, remote, agent, create_ms, more)`
-		if err := t.InsertRows(ctx, into, rows, ""); err != nil {
+		if err := store.InsertRows(ctx, t.Tx, &pulls, rows); err != nil {
 			return err
 		}
 		if err := t.EmitAll(ctx, events); err != nil {

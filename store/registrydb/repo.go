@@ -2,9 +2,7 @@ package registrydb
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -15,35 +13,20 @@ import (
 )
 
 var repos = store.Kind[resource.Repo]{
-	Table:   "repos",
-	Columns: "t.uid, t.name, t.description, t.detail, t.create_ms, t.update_ms",
-	Orders:  map[string]string{"uid": "uid", "name": "name", "create_time": "create_ms", "update_time": "update_ms"},
-	Scan: func(row store.Scanner) (r resource.Repo, err error) {
-		var detail string
-		var created, updated int64
-		var uid resource.UID
-		var name, description string
-		if err = row.Scan(&uid, &name, &description, &detail, &created, &updated); err != nil {
-			return r, err
+	Table: "repos", Label: "repo", Unique: "parent, name",
+	Created: resource.RepoCreated, Updated: resource.RepoUpdated, Deleted: resource.RepoDeleted,
+	Columns: func(r *resource.Repo) []store.Column {
+		detail := resource.Repo{Tier: r.Tier, Bundles: r.Bundles, Aliases: r.Aliases, ActiveTags: r.ActiveTags, Sync: r.Sync}
+		return []store.Column{
+			store.Detail("detail", detail, r),
+			store.Key(&r.UID),
+			store.Text("name", &r.Name).Order("name"),
+			store.Text("description", &r.Description),
+			store.Derived("readme", "").Fixed(), // see RepoReadme
+			store.Time("create_ms", &r.CreateTime).Order("create_time").Fixed(),
+			store.Time("update_ms", &r.UpdateTime).Order("update_time"),
 		}
-		if err := json.Unmarshal([]byte(detail), &r); err != nil {
-			return r, fmt.Errorf("detail of %s: %w", uid, err)
-		}
-		r.UID, r.Name, r.Description, r.CreateTime, r.UpdateTime = uid, name, description, store.FromMS(created), store.FromMS(updated)
-		return r, nil
 	},
-	Cursor: func(r resource.Repo, col string) page.Cursor {
-		return store.CursorAt(col, r.UID, r.Name, r.CreateTime, r.UpdateTime)
-	},
-}
-
-// repoDetail is what of a repo has no column of its own.
-func repoDetail(r resource.Repo) (string, error) {
-	b, err := json.Marshal(resource.Repo{Tier: r.Tier, Bundles: r.Bundles, Aliases: r.Aliases, ActiveTags: r.ActiveTags, Sync: r.Sync})
-	if err != nil {
-		return "", fmt.Errorf("encode repo: %w", err)
-	}
-	return string(b), nil
 }
 
 // InsertRepo adds r. It returns fault.AlreadyExists if its group already has a
@@ -53,31 +36,13 @@ func (s *Store) InsertRepo(ctx context.Context, r resource.Repo) error {
 		if err := t.MustExist(ctx, r.UID.Parent()); err != nil {
 			return err
 		}
-		return t.insertRepo(ctx, r)
+		return store.Insert(ctx, t.Tx, &repos, r)
 	})
-}
-
-func (t Tx) insertRepo(ctx context.Context, r resource.Repo) error {
-	detail, err := repoDetail(r)
-	if err != nil {
-		return err
-	}
-	n, err := t.Exec(ctx, `
-		INSERT INTO repos (seg, uid, parent, a1, a2, a3, name, description, detail, readme, create_ms, update_ms)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, '', $10, $11) ON CONFLICT (parent, name) DO NOTHING`,
-		append(store.TreeColumns(r.UID), r.Name, r.Description, detail, store.MS(r.CreateTime), store.MS(r.UpdateTime))...)
-	if err != nil {
-		return t.DB.Inserted(err, "repo", r.Name, r.UID)
-	}
-	if n == 0 {
-		return fault.Exists("repo", r.Name)
-	}
-	return t.Added(ctx, "repos", resource.RepoCreated, r.UID, r.UID.Parent(), r)
 }
 
 // Repo returns a repo, or fault.NotFound.
 func (s *Store) Repo(ctx context.Context, uid resource.UID) (resource.Repo, error) {
-	return store.Get(ctx, s.DB, &repos, "repo", uid)
+	return store.Get(ctx, s.DB, &repos, uid)
 }
 
 // Repos returns one page of repos.
@@ -85,35 +50,16 @@ func (s *Store) Repos(ctx context.Context, r store.Reach, f resource.Filter, p p
 	return store.List(ctx, s.DB, &repos, r, f, p)
 }
 
-// UpdateRepo applies change to the repo and returns the result, under the rules
-// of UpdateGroup.
-func (s *Store) UpdateRepo(ctx context.Context, uid resource.UID, change func(*resource.Repo) error) (r resource.Repo, _ error) {
+// UpdateRepo puts after in the place of before, under the rules of
+// iamdb.Store.UpdateGroup.
+func (s *Store) UpdateRepo(ctx context.Context, before, after resource.Repo) (resource.Repo, error) {
 	err := s.write(ctx, func(t Tx) error {
-		before, err := store.Lock(ctx, t.Tx, &repos, "repo", uid, s.Engine.Lock)
-		if err != nil {
-			return err
-		}
-		if r, err = store.Clone(before); err != nil {
-			return err
-		}
-		if err := change(&r); err != nil {
-			return err
-		}
-		r.UpdateTime = s.Time()
-		detail, err := repoDetail(r)
-		if err != nil {
-			return err
-		}
-		if _, err := t.Exec(ctx, `UPDATE repos SET name = $2, description = $3, detail = $4, update_ms = $5 WHERE uid = $1`,
-			string(uid), r.Name, r.Description, detail, store.MS(r.UpdateTime)); err != nil {
-			return s.Inserted(err, "repo", r.Name, uid)
-		}
-		if r.Name != before.Name {
+		if after.Name != before.Name {
 			t.PathsChanged()
 		}
-		return t.Emit(ctx, resource.RepoUpdated, uid, uid.Parent(), before, r)
+		return store.Update(ctx, t.Tx, &repos, before, &after)
 	})
-	return r, err
+	return after, err
 }
 
 // RepoReadme returns what a repo tells about itself, or fault.NotFound if there
@@ -145,7 +91,7 @@ func (s *Store) UpdateRepoReadme(ctx context.Context, r resource.RepoReadme) err
 // repo holds are left to the collector.
 func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
-		r, err := store.Lock(ctx, t.Tx, &repos, "repo", uid, s.Engine.LockKey)
+		r, err := store.Lock(ctx, t.Tx, &repos, uid, s.Engine.LockKey)
 		if err != nil {
 			return err
 		}
@@ -309,7 +255,7 @@ func (t Tx) into(ctx context.Context, ref RepoRef) (uid resource.UID, _ error) {
 	}
 	r := resource.Repo{UID: ref.Group.NewChild(), Name: ref.Name, CreateTime: t.DB.Time()}
 	r.UpdateTime = r.CreateTime
-	err = t.insertRepo(ctx, r)
+	err = store.Insert(ctx, t.Tx, &repos, r)
 	if errors.Is(err, fault.AlreadyExists) { // another push was first
 		err = t.Row(ctx, text+t.DB.Engine.Hold, args, &r.UID)
 	}

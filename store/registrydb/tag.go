@@ -14,30 +14,25 @@ import (
 )
 
 var tags = store.Kind[resource.Tag]{
-	Table:   "tags",
-	Holders: "repos",
-	Columns: "t.uid, t.name, t.digest, t.deprecated, t.bundles, t.create_ms, t.update_ms",
-	Orders:  map[string]string{"uid": "uid", "name": "name", "update_time": "update_ms"},
-	Scan: func(row store.Scanner) (g resource.Tag, err error) {
-		var bundles string
-		var created, updated int64
-		if err = row.Scan(&g.UID, &g.Name, &g.Digest, &g.Deprecated, &bundles, &created, &updated); err != nil {
-			return g, err
+	Table: "tags", Label: "tag", Holders: "repos", Unique: "parent, name",
+	Created: resource.TagCreated, Updated: resource.TagCreated, Deleted: resource.TagDeleted,
+	Columns: func(g *resource.Tag) []store.Column {
+		return []store.Column{
+			store.Key(&g.UID),
+			store.Text("name", &g.Name).Order("name").Fixed(),
+			store.Derived("class", int64(resource.ClassOf(g.Name))).Fixed(),
+			store.Text("digest", &g.Digest),
+			store.Flag("deprecated", &g.Deprecated),
+			store.JSON("bundles", &g.Bundles).Empty(len(g.Bundles) == 0),
+			store.Time("create_ms", &g.CreateTime).Fixed(),
+			store.Time("update_ms", &g.UpdateTime).Order("update_time"),
 		}
-		g.CreateTime, g.UpdateTime = store.FromMS(created), store.FromMS(updated)
-		if bundles != "" {
-			err = json.Unmarshal([]byte(bundles), &g.Bundles)
-		}
-		return g, err
-	},
-	Cursor: func(g resource.Tag, col string) page.Cursor {
-		return store.CursorAt(col, g.UID, g.Name, g.CreateTime, g.UpdateTime)
 	},
 }
 
 // Tag returns a tag, or fault.NotFound.
 func (s *Store) Tag(ctx context.Context, uid resource.UID) (resource.Tag, error) {
-	return store.Get(ctx, s.DB, &tags, "tag", uid)
+	return store.Get(ctx, s.DB, &tags, uid)
 }
 
 // Tags returns one page of tags: the plain ones, and of the others the classes
@@ -104,7 +99,8 @@ func (t Tx) point(ctx context.Context, g resource.Tag, frozen func(string) bool)
 	if moved && frozen != nil && frozen(g.Name) {
 		return g, immutable(g.Name)
 	}
-	return g, t.updateTag(ctx, before, g)
+	err = t.updateTag(ctx, before, &g)
+	return g, err
 }
 
 func immutable(tag string) error {
@@ -113,61 +109,36 @@ func immutable(tag string) error {
 
 // tagNamed reads the tag that has the name and the repo of g, to change it.
 func (t Tx) tagNamed(ctx context.Context, g resource.Tag) (resource.Tag, error) {
-	v, err := tags.Scan(t.QueryRow(ctx, `SELECT `+tags.Columns+` FROM tags AS t WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.Lock,
-		store.Segment(g.UID.Parent()), g.Name))
-	return v, store.Missing(err, "tag", resource.UID(g.Name))
-}
-
-func bundlesOf(g resource.Tag) (string, error) {
-	if len(g.Bundles) == 0 {
-		return "", nil
-	}
-	return store.Encode(g.Bundles)
+	return store.One(ctx, t.Reader(), &tags, resource.UID(g.Name), ` WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.Lock,
+		store.Segment(g.UID.Parent()), g.Name)
 }
 
 // insertTag adds a tag. The group of its event is the organization, as on the
 // wire. It reports false if its repo has one of that name.
 func (t Tx) insertTag(ctx context.Context, g resource.Tag) (bool, error) {
-	bundles, err := bundlesOf(g)
-	if err != nil {
-		return false, err
-	}
-	class := resource.ClassOf(g.Name)
-	n, err := t.Exec(ctx, `
-		INSERT INTO tags (seg, uid, parent, a1, a2, a3, name, digest, class, deprecated, bundles, create_ms, update_ms)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $12) ON CONFLICT (parent, name) DO NOTHING`,
-		append(store.TreeColumns(g.UID), g.Name, g.Digest, int64(class), g.Deprecated, bundles, store.MS(g.UpdateTime))...)
-	if t.DB.Dangling(err) {
+	switch err := store.InsertRow(ctx, t.Tx, &tags, g); {
+	case errors.Is(err, fault.AlreadyExists):
+		return false, nil
+	case errors.Is(err, fault.NotFound):
 		return false, fault.Missing("manifest", g.Digest)
-	}
-	if err != nil || n == 0 {
+	case err != nil:
 		return false, err
 	}
 	if err := t.remember(ctx, g, g.Digest, g.UpdateTime); err != nil {
 		return false, err
 	}
-	return true, t.Added(ctx, store.TagCounter(class), resource.TagCreated, g.UID, g.UID.Root(), g)
+	return true, t.Added(ctx, store.TagCounter(resource.ClassOf(g.Name)), resource.TagCreated, g.UID, g.UID.Root(), g)
 }
 
-func (t Tx) updateTag(ctx context.Context, before, g resource.Tag) error {
-	bundles, err := bundlesOf(g)
-	if err != nil {
-		return err
-	}
-	_, err = t.Exec(ctx, `UPDATE tags SET digest = $2, deprecated = $3, bundles = $4, update_ms = $5 WHERE seg = $1`,
-		store.Segment(g.UID), g.Digest, g.Deprecated, bundles, store.MS(g.UpdateTime))
-	if t.DB.Dangling(err) {
+func (t Tx) updateTag(ctx context.Context, before resource.Tag, g *resource.Tag) error {
+	err := store.Update(ctx, t.Tx, &tags, before, g)
+	if errors.Is(err, fault.NotFound) {
 		return fault.Missing("manifest", g.Digest)
 	}
-	if err != nil {
-		return err
+	if err == nil && before.Digest != g.Digest {
+		err = t.remember(ctx, *g, g.Digest, g.UpdateTime)
 	}
-	if before.Digest != g.Digest {
-		if err := t.remember(ctx, g, g.Digest, g.UpdateTime); err != nil {
-			return err
-		}
-	}
-	return t.Emit(ctx, resource.TagCreated, g.UID, g.UID.Root(), before, g)
+	return err
 }
 
 // remember adds to the history of a tag where it points from then on.
@@ -184,7 +155,7 @@ func (t Tx) remember(ctx context.Context, g resource.Tag, digest string, at time
 // there is no such tag, and fault.FailedPrecondition if frozen forbids it.
 func (s *Store) DeleteTag(ctx context.Context, uid resource.UID, frozen func(name string) bool) error {
 	return s.write(ctx, func(t Tx) error {
-		g, err := store.Lock(ctx, t.Tx, &tags, "tag", uid, s.Engine.LockKey)
+		g, err := store.Lock(ctx, t.Tx, &tags, uid, s.Engine.LockKey)
 		if err != nil {
 			return err
 		}
@@ -251,15 +222,6 @@ func (s *Store) TagHistory(ctx context.Context, repo resource.UID, name string, 
 }
 
 // TagNamed returns the tag of that name in a repo, or fault.NotFound.
-func (s *Store) TagNamed(ctx context.Context, repo resource.UID, name string) (g resource.Tag, _ error) {
-	found := false
-	err := s.Rows(ctx, `SELECT `+tags.Columns+` FROM tags AS t WHERE t.parent = $1 AND t.name = $2`, []any{store.Segment(repo), name}, func(row store.Scanner) (_ bool, err error) {
-		found = true
-		g, err = tags.Scan(row)
-		return true, err
-	})
-	if err == nil && !found {
-		err = fault.Missing("tag", name)
-	}
-	return g, err
+func (s *Store) TagNamed(ctx context.Context, repo resource.UID, name string) (resource.Tag, error) {
+	return store.One(ctx, s.Rows, &tags, resource.UID(name), ` WHERE t.parent = $1 AND t.name = $2`, store.Segment(repo), name)
 }

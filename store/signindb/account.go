@@ -2,8 +2,6 @@ package signindb
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
 	"errors"
 	"strconv"
 	"time"
@@ -15,72 +13,43 @@ import (
 )
 
 var accounts = store.Kind[resource.Account]{
-	Table: "accounts",
-	Columns: `t.uid, t.name, t.display, t.identity, t.password, t.totp, t.totp_step, t.link, t.link_ms, t.link_factors, t.link_maker,
-		t.used_ms, t.create_ms, t.update_ms, (SELECT count(*) FROM recovery_codes AS c WHERE c.account = t.seg)`,
-	Orders: map[string]string{"uid": "uid", "email": "name", "create_time": "create_ms", "update_time": "update_ms"},
-	Scan: func(row store.Scanner) (a resource.Account, err error) {
-		var maker string
-		var link, used, created, updated int64
-		err = row.Scan(&a.UID, &a.Email, &a.Name, &a.Identity, &a.Password, &a.TOTP, &a.TOTPStep, &a.Link.Digest, &link, &a.Link.Factors, &maker,
-			&used, &created, &updated, &a.RecoveryCodes)
-		a.Link.Expires, a.UseTime = someTime(link), someTime(used)
-		a.CreateTime, a.UpdateTime = store.FromMS(created), store.FromMS(updated)
-		if err == nil && maker != "" {
-			err = json.Unmarshal([]byte(maker), &a.Link.Maker)
+	Table: "accounts", Label: "account",
+	Orders: map[string]string{"email": "name"},
+	Columns: func(a *resource.Account) []store.Column {
+		return []store.Column{
+			store.Key(&a.UID),
+			store.Text("name", &a.Email).Fixed(),
+			store.Text("display", &a.Name),
+			store.Text("identity", &a.Identity).Fixed(),
+			store.Text("password", &a.Password),
+			store.Bytes("totp", &a.TOTP),
+			store.Number("totp_step", &a.TOTPStep),
+			store.Bytes("link", &a.Link.Digest),
+			store.OptionalTime("link_ms", &a.Link.Expires),
+			store.Flag("link_factors", &a.Link.Factors),
+			store.JSON("link_maker", &a.Link.Maker).Empty(a.Link.Maker == nil),
+			store.OptionalTime("used_ms", &a.UseTime).Fixed(),
+			store.Time("create_ms", &a.CreateTime).Order("create_time").Fixed(),
+			store.Time("update_ms", &a.UpdateTime).Order("update_time"),
+			store.Number("", &a.RecoveryCodes).From("(SELECT count(*) FROM recovery_codes AS c WHERE c.account = t.seg)"),
 		}
-		return a, err
 	},
-	Cursor: func(a resource.Account, col string) page.Cursor {
-		return store.CursorAt(col, a.UID, a.Email, a.CreateTime, a.UpdateTime)
-	},
-}
-
-// someTime is a time that may never have come: 0.
-func someTime(n int64) (at time.Time) {
-	if n == 0 {
-		return at
-	}
-	return store.FromMS(n)
-}
-
-func someMS(at time.Time) int64 {
-	if at.IsZero() {
-		return 0
-	}
-	return store.MS(at)
-}
-
-// makerText is who made a link, as it is kept.
-func makerText(l resource.Link) (string, error) {
-	if l.Maker == nil {
-		return "", nil
-	}
-	b, err := json.Marshal(l.Maker)
-	return string(b), err
 }
 
 // Account returns an account with its passkeys, or fault.NotFound.
 func (s *Store) Account(ctx context.Context, uid resource.UID) (resource.Account, error) {
-	return s.account(ctx, `t.uid = $1`, string(uid), string(uid))
+	return s.account(ctx, uid, `t.uid = $1`, string(uid))
 }
 
 // AccountOf returns the account of an identity, or fault.NotFound.
 func (s *Store) AccountOf(ctx context.Context, identity resource.UID) (resource.Account, error) {
-	return s.account(ctx, `t.identity = $1`, string(identity), string(identity))
+	return s.account(ctx, identity, `t.identity = $1`, string(identity))
 }
 
 // AccountIn returns the account of an e-mail address in an organization, or
 // fault.NotFound.
 func (s *Store) AccountIn(ctx context.Context, org resource.UID, email string) (resource.Account, error) {
-	all, err := s.accountsWhere(ctx, `t.parent = $1 AND t.name = $2`, store.Segment(org), email)
-	if err == nil && len(all) == 0 {
-		err = fault.Missing("account", email)
-	}
-	if err != nil {
-		return resource.Account{}, err
-	}
-	return s.Account(ctx, all[0].UID)
+	return s.account(ctx, resource.UID(email), `t.parent = $1 AND t.name = $2`, store.Segment(org), email)
 }
 
 // AccountsToTry returns the accounts of an e-mail address that have a password,
@@ -92,11 +61,11 @@ func (s *Store) AccountsToTry(ctx context.Context, org resource.UID, email strin
 	if org != "" {
 		first = store.Segment(org)
 	}
-	all, err := s.accountsWhere(ctx, `t.parent = $1 AND t.name = $2 AND t.password <> ''`, first, email)
+	all, err := accounts.All(ctx, s.Rows, ` WHERE t.parent = $1 AND t.name = $2 AND t.password <> ''`, first, email)
 	if err != nil {
 		return nil, err
 	}
-	rest, err := s.accountsWhere(ctx, `t.name = $2 AND t.parent <> $1 AND t.password <> '' ORDER BY t.create_ms, t.seg LIMIT `+strconv.Itoa(most), first, email)
+	rest, err := accounts.All(ctx, s.Rows, ` WHERE t.name = $2 AND t.parent <> $1 AND t.password <> '' ORDER BY t.create_ms, t.seg LIMIT `+strconv.Itoa(most), first, email)
 	all = append(all, rest...)
 	return all[:min(len(all), most)], err
 }
@@ -104,7 +73,7 @@ func (s *Store) AccountsToTry(ctx context.Context, org resource.UID, email strin
 // AccountLinked returns the account whose one-time link has that digest, or
 // fault.NotFound: it was used, replaced, or has expired.
 func (s *Store) AccountLinked(ctx context.Context, digest []byte) (resource.Account, error) {
-	a, err := s.account(ctx, `t.link = $1 AND t.link_ms > 0`, digest, "link")
+	a, err := s.account(ctx, "link", `t.link = $1 AND t.link_ms > 0`, digest)
 	if err == nil && !s.Time().Before(a.Link.Expires) {
 		return resource.Account{}, fault.Missing("account", "link")
 	}
@@ -113,29 +82,13 @@ func (s *Store) AccountLinked(ctx context.Context, digest []byte) (resource.Acco
 
 // AccountWithPasskey returns the account that has a passkey, or fault.NotFound.
 func (s *Store) AccountWithPasskey(ctx context.Context, id []byte) (resource.Account, error) {
-	return s.account(ctx, `t.seg = (SELECT p.account FROM passkeys AS p WHERE p.id = $1)`, id, "passkey")
+	return s.account(ctx, "passkey", `t.seg = (SELECT p.account FROM passkeys AS p WHERE p.id = $1)`, id)
 }
 
-// accounts returns the accounts that a condition selects, without their passkeys.
-func (s *Store) accountsWhere(ctx context.Context, where string, args ...any) (all []resource.Account, _ error) {
-	err := s.Rows(ctx, `SELECT `+accounts.Columns+` FROM accounts AS t WHERE `+where, args, func(row store.Scanner) (bool, error) {
-		a, err := accounts.Scan(row)
-		all = append(all, a)
-		return false, err
-	})
-	return all, err
-}
-
-func (s *Store) account(ctx context.Context, where string, arg any, name string) (a resource.Account, err error) {
-	err = sql.ErrNoRows
-	if rerr := s.Rows(ctx, `SELECT `+accounts.Columns+` FROM accounts AS t WHERE `+where, []any{arg}, func(row store.Scanner) (bool, error) {
-		a, err = accounts.Scan(row)
-		return true, err
-	}); rerr != nil {
-		return a, rerr
-	}
-	if err != nil {
-		return a, store.Missing(err, "account", resource.UID(name))
+// account returns the account that a condition selects, with its passkeys.
+func (s *Store) account(ctx context.Context, name resource.UID, where string, args ...any) (a resource.Account, err error) {
+	if a, err = store.One(ctx, s.Rows, &accounts, name, ` WHERE `+where, args...); err != nil {
+		return a, err
 	}
 	err = s.Rows(ctx, `SELECT id, name, detail, create_ms, used_ms FROM passkeys WHERE account = $1 ORDER BY create_ms, id`, []any{store.Segment(a.UID)}, func(row store.Scanner) (bool, error) {
 		var p resource.Passkey
@@ -148,13 +101,12 @@ func (s *Store) account(ctx context.Context, where string, arg any, name string)
 	return a, err
 }
 
-// UpdateAccount applies change to an account and returns the result, under the
-// rules of UpdateGroup; its passkeys and recovery codes are not part of it. Where
-// the change makes no difference that others can see, there is no event.
-// Recovery codes go with the last factor that they stand in for.
+// UpdateAccount applies change to an account, which is locked meanwhile, and
+// returns the result; its passkeys and recovery codes are not part of it. Recovery
+// codes go with the last factor that they stand in for.
 func (s *Store) UpdateAccount(ctx context.Context, uid resource.UID, change func(*resource.Account) error) (a resource.Account, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		before, err := store.Lock(ctx, t.Tx, &accounts, "account", uid, s.Engine.Lock)
+		before, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.Lock)
 		if err != nil {
 			return err
 		}
@@ -162,33 +114,33 @@ func (s *Store) UpdateAccount(ctx context.Context, uid resource.UID, change func
 		if err := change(&a); err != nil {
 			return err
 		}
-		used := !a.UseTime.Equal(before.UseTime)
-		if !used {
-			a.UpdateTime = s.Time()
-		}
-		maker, err := makerText(a.Link)
-		if err != nil {
-			return err
-		}
-		if _, err := t.Exec(ctx, `UPDATE accounts SET display = $2, password = $3, totp = $4, totp_step = $5, link = $6, link_ms = $7,
-			link_factors = $8, used_ms = $9, update_ms = $10, link_maker = $11 WHERE uid = $1`,
-			string(uid), a.Name, a.Password, append([]byte{}, a.TOTP...), a.TOTPStep, append([]byte{}, a.Link.Digest...), someMS(a.Link.Expires),
-			a.Link.Factors, someMS(a.UseTime), store.MS(a.UpdateTime), maker); err != nil {
-			return err
-		}
-		if used {
-			return nil
-		}
-		if err := t.dropIdleCodes(ctx, uid); err != nil {
-			return err
-		}
 		keys, err := t.passkeys(ctx, uid)
 		if err != nil {
 			return err
 		}
-		return t.Emit(ctx, resource.AccountUpdated, uid, uid.Parent(), before.Record(keys), a.Record(keys))
+		return t.update(ctx, before, &a, keys, keys)
 	})
 	return a, err
+}
+
+// update writes an account that was locked, with its event. It had some passkeys,
+// and has others now.
+func (t Tx) update(ctx context.Context, before resource.Account, a *resource.Account, had, has int) error {
+	if err := store.UpdateRow(ctx, t.Tx, &accounts, before, a); err != nil {
+		return err
+	}
+	if err := t.dropIdleCodes(ctx, a.UID); err != nil {
+		return err
+	}
+	return t.Emit(ctx, resource.AccountUpdated, a.UID, a.UID.Parent(), before.Record(had), a.Record(has))
+}
+
+// NoteUse records that somebody has signed in to an account.
+func (s *Store) NoteUse(ctx context.Context, uid resource.UID, at time.Time) error {
+	return s.write(ctx, func(t Tx) error {
+		_, err := t.Exec(ctx, `UPDATE accounts SET used_ms = $2 WHERE uid = $1`, string(uid), store.MS(at))
+		return err
+	})
 }
 
 // passkeys counts the passkeys of an account.
@@ -210,8 +162,8 @@ func (s *Store) UseTOTP(ctx context.Context, uid resource.UID, step int64) (fres
 
 // DeleteAccountOf removes the account of an identity, if it has one.
 func (t Tx) DeleteAccountOf(ctx context.Context, identity resource.UID) error {
-	a, err := accounts.Scan(t.QueryRow(ctx, `SELECT `+accounts.Columns+` FROM accounts AS t WHERE t.identity = $1`+t.DB.Engine.LockKey, string(identity)))
-	if errors.Is(err, sql.ErrNoRows) {
+	a, err := store.One(ctx, t.Reader(), &accounts, identity, ` WHERE t.identity = $1`+t.DB.Engine.LockKey, string(identity))
+	if errors.Is(err, fault.NotFound) {
 		return nil
 	}
 	if err != nil {
@@ -253,7 +205,7 @@ func (s *Store) PasskeyCounts(ctx context.Context, uids []resource.UID) (map[res
 // fault.NotFound if there is no such account.
 func (s *Store) AddPasskey(ctx context.Context, uid resource.UID, p resource.Passkey) error {
 	return s.write(ctx, func(t Tx) error {
-		a, err := store.Lock(ctx, t.Tx, &accounts, "account", uid, s.Engine.Lock)
+		a, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.Lock)
 		if err != nil {
 			return err
 		}
@@ -266,7 +218,7 @@ func (s *Store) AddPasskey(ctx context.Context, uid resource.UID, p resource.Pas
 		}
 		if _, err := t.Exec(ctx, `INSERT INTO passkeys (id, account, name, detail, create_ms, used_ms) VALUES ($1, $2, $3, $4, $5, $5)`,
 			p.ID, store.Segment(uid), p.Name, string(p.Detail), store.MS(s.Time())); err != nil {
-			return s.Inserted(err, "passkey", p.Name, uid)
+			return s.Refusal(err, "passkey", p.Name, uid)
 		}
 		return t.Emit(ctx, resource.AccountUpdated, uid, uid.Parent(), a.Record(n), a.Record(n+1))
 	})
@@ -285,7 +237,7 @@ func (s *Store) UsePasskey(ctx context.Context, id, detail []byte) error {
 // already.
 func (s *Store) DropPasskey(ctx context.Context, uid resource.UID, id []byte) error {
 	return s.write(ctx, func(t Tx) error {
-		a, err := store.Lock(ctx, t.Tx, &accounts, "account", uid, s.Engine.Lock)
+		a, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.Lock)
 		if err != nil {
 			return err
 		}
@@ -311,18 +263,8 @@ func (t Tx) InsertAccount(ctx context.Context, a resource.Account) error {
 	if err := t.MustExist(ctx, a.UID.Parent()); err != nil {
 		return err
 	}
-	maker, err := makerText(a.Link)
-	if err != nil {
+	if err := store.InsertRow(ctx, t.Tx, &accounts, a); err != nil {
 		return err
-	}
-	_, err = t.Exec(ctx, `
-		INSERT INTO accounts (seg, uid, parent, a1, a2, a3, name, display, identity, password, totp, totp_step,
-			link, link_ms, link_factors, used_ms, create_ms, update_ms, link_maker)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
-		append(store.TreeColumns(a.UID), a.Email, a.Name, string(a.Identity), a.Password, append([]byte{}, a.TOTP...), a.TOTPStep,
-			append([]byte{}, a.Link.Digest...), someMS(a.Link.Expires), a.Link.Factors, someMS(a.UseTime), store.MS(a.CreateTime), store.MS(a.UpdateTime), maker)...)
-	if err != nil {
-		return t.DB.Inserted(err, "account", a.Email, a.UID)
 	}
 	return t.Added(ctx, "accounts", resource.AccountCreated, a.UID, a.UID.Parent(), a.Record(0))
 }
@@ -331,10 +273,10 @@ func (t Tx) InsertAccount(ctx context.Context, a resource.Account) error {
 // and takes the link out of use, and with the link's word its other factors. It
 // returns fault.NotFound for a link that is not good, or no longer.
 func (t Tx) FollowLink(ctx context.Context, digest []byte, change func(*resource.Account) error) (a resource.Account, _ error) {
-	before, err := accounts.Scan(t.QueryRow(ctx, `SELECT `+accounts.Columns+` FROM accounts AS t WHERE t.link = $1 AND t.link_ms > $2`+t.DB.Engine.Lock,
-		digest, store.MS(t.DB.Time())))
+	before, err := store.One(ctx, t.Reader(), &accounts, "link", ` WHERE t.link = $1 AND t.link_ms > $2`+t.DB.Engine.Lock,
+		digest, store.MS(t.DB.Time()))
 	if err != nil {
-		return a, store.Missing(err, "account", "link")
+		return a, err
 	}
 	a = before
 	if err := change(&a); err != nil {
@@ -344,25 +286,19 @@ func (t Tx) FollowLink(ctx context.Context, digest []byte, change func(*resource
 	if err != nil {
 		return a, err
 	}
-	was := before.Record(keys)
+	had := keys
 	if before.Link.Factors {
 		a.TOTP, a.TOTPStep, a.RecoveryCodes, keys = nil, 0, 0, 0
 		if _, err := t.Exec(ctx, `DELETE FROM passkeys WHERE account = $1`, store.Segment(a.UID)); err != nil {
 			return a, err
 		}
 	}
-	a.Link, a.UpdateTime = resource.Link{}, t.DB.Time()
-	if _, err := t.Exec(ctx, `UPDATE accounts SET password = $2, totp = $3, totp_step = $4, link = $5, link_ms = 0, link_factors = $6, update_ms = $7
-		WHERE uid = $1`, string(a.UID), a.Password, append([]byte{}, a.TOTP...), a.TOTPStep, []byte{}, false, store.MS(a.UpdateTime)); err != nil {
-		return a, err
-	}
-	if err := t.dropIdleCodes(ctx, a.UID); err != nil {
-		return a, err
-	}
-	return a, t.Emit(ctx, resource.AccountUpdated, a.UID, a.UID.Parent(), was, a.Record(keys))
+	a.Link = resource.Link{}
+	err = t.update(ctx, before, &a, had, keys)
+	return a, err
 }
 
 // LockAccount reads an account that is about to go, or returns fault.NotFound.
 func (t Tx) LockAccount(ctx context.Context, uid resource.UID) (resource.Account, error) {
-	return store.Lock(ctx, t.Tx, &accounts, "account", uid, t.DB.Engine.LockKey)
+	return store.Lock(ctx, t.Tx, &accounts, uid, t.DB.Engine.LockKey)
 }

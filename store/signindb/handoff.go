@@ -40,7 +40,7 @@ func (s *Store) Leave(ctx context.Context, digest, detail []byte, expires time.T
 			return err
 		}
 		_, err := t.Exec(ctx, `INSERT INTO handoffs (digest, detail, expire_ms) VALUES ($1, $2, $3)`, digest, detail, store.MS(expires))
-		return s.Inserted(err, "hand-off", "code", "")
+		return s.Refusal(err, "hand-off", "code", "")
 	})
 }
 
@@ -90,7 +90,7 @@ func (s *Store) AddDevice(ctx context.Context, digest []byte, d resource.Device)
 		}
 		_, err := t.Exec(ctx, `INSERT INTO devices (digest, user_code, detail, state, granted, poll_ms, expire_ms) VALUES ($1, $2, $3, 0, $4, 0, $5)`,
 			digest, d.UserCode, string(detail), []byte{}, store.MS(d.ExpireTime))
-		return s.Inserted(err, "device", d.UserCode, "")
+		return s.Refusal(err, "device", d.UserCode, "")
 	})
 }
 

@@ -1,0 +1,368 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// A Kind says how one kind of resource is stored. Everything that names its
+// columns, SELECT, INSERT, UPDATE, the orders of lists and their cursors, comes
+// from Columns.
+type Kind[T any] struct {
+	Table   string            // its table, and the name of its counters
+	Label   string            // what a person calls one of them
+	Columns func(*T) []Column // the columns of a resource
+	Joins   string            // what else they are read from
+	Self    bool              // it has the UIDs of groups
+	Holders string            // the table of what it is in, unless that is a group
+	Orders  map[string]string // further order_by fields, and their columns
+	Unique  string            // columns of which a second row is refused without an end to the transaction
+
+	Created, Updated, Deleted resource.EventType
+	Redacted                  func(T) T // what an event says of one; nil says everything
+
+	once  sync.Once
+	texts kindTexts
+}
+
+// kindTexts are the parts of statements that name columns.
+type kindTexts struct {
+	columns string // of SELECT
+	orders  map[string]string
+	insert  string // up to VALUES
+	update  string // up to WHERE; the parameters begin at $3
+}
+
+func (k *Kind[T]) text() *kindTexts {
+	k.once.Do(func() {
+		var read, written, set []string
+		orders := map[string]string{}
+		for _, c := range k.Columns(new(T)) {
+			switch {
+			case c.from == "":
+				read = append(read, "t."+c.name)
+			case c.from != "-":
+				read = append(read, c.from)
+			}
+			if c.order != "" {
+				orders[c.order] = c.name
+			}
+			if c.name == "uid" {
+				written = append(written, "seg", "uid", "parent", "a1", "a2", "a3")
+			} else if c.name != "" {
+				written = append(written, c.name)
+			}
+			if c.name != "" && !c.fixed {
+				set = append(set, fmt.Sprintf("%s = $%d", c.name, len(set)+3))
+			}
+		}
+		for name, column := range k.Orders {
+			orders[name] = column
+		}
+		k.texts = kindTexts{
+			strings.Join(read, ", "), orders,
+			"INSERT INTO " + k.Table + " (" + strings.Join(written, ", ") + ")",
+			"UPDATE " + k.Table + " SET " + strings.Join(set, ", "),
+		}
+	})
+	return &k.texts
+}
+
+// Select returns a SELECT of the kind's columns, without conditions. The table is
+// t.
+func (k *Kind[T]) Select() string {
+	return `SELECT ` + k.text().columns + ` FROM ` + k.Table + ` AS t` + k.Joins
+}
+
+// Scan reads a row of Select.
+func (k *Kind[T]) Scan(row Scanner) (v T, err error) {
+	columns := k.Columns(&v)
+	into := make([]any, 0, len(columns))
+	for _, c := range columns {
+		if c.from != "-" {
+			into = append(into, c.field)
+		}
+	}
+	return v, row.Scan(into...)
+}
+
+// All reads the rows of a Select that ends with a condition.
+func (k *Kind[T]) All(ctx context.Context, rows Reader, end string, args ...any) (all []T, _ error) {
+	err := rows(ctx, k.Select()+end, args, func(row Scanner) (bool, error) {
+		v, err := k.Scan(row)
+		all = append(all, v)
+		return false, err
+	})
+	return all, err
+}
+
+// uid returns the UID of a resource.
+func (k *Kind[T]) uid(columns []Column) resource.UID {
+	for _, c := range columns {
+		if f, ok := c.field.(keyField); ok {
+			return *f.p
+		}
+	}
+	return ""
+}
+
+// updateTime returns where a resource has the time of its last change, or nil.
+func updateTime(columns []Column) *time.Time {
+	for _, c := range columns {
+		if f, ok := c.field.(timeField); ok && c.name == "update_ms" {
+			return f.p
+		}
+	}
+	return nil
+}
+
+// OrderColumn returns the column that an order_by field sorts by.
+func (k *Kind[T]) OrderColumn(field string) (column string, ok bool) {
+	column, ok = k.text().orders[field]
+	return column, ok
+}
+
+// Cursor returns the position of a resource in the order of a column.
+func (k *Kind[T]) Cursor(v T, column string) page.Cursor {
+	columns := k.Columns(&v)
+	at := page.Cursor{UID: string(k.uid(columns))}
+	for _, c := range columns {
+		if c.name == column {
+			c.position(&at)
+		}
+	}
+	return at
+}
+
+// name returns what a resource is called in the error that there is one already.
+func (k *Kind[T]) name(columns []Column) string {
+	for _, c := range columns {
+		if c.name == "name" {
+			v, _ := c.field.value() // text cannot fail
+			return v.(string)
+		}
+	}
+	return string(k.uid(columns))
+}
+
+// Get reads one resource, or returns fault.NotFound.
+func Get[T any](ctx context.Context, s *DB, k *Kind[T], uid resource.UID) (v T, _ error) {
+	return One(ctx, s.Rows, k, uid, ` WHERE t.uid = $1`, string(uid))
+}
+
+// One reads the resource that a condition selects. It returns fault.NotFound,
+// with the name given, if there is none.
+func One[T any](ctx context.Context, rows Reader, k *Kind[T], name resource.UID, end string, args ...any) (v T, _ error) {
+	all, err := k.All(ctx, rows, end, args...)
+	if err == nil && len(all) == 0 {
+		err = fault.Missing(k.Label, string(name))
+	}
+	if err != nil {
+		return v, err
+	}
+	return all[0], nil
+}
+
+// Lock reads one resource inside a transaction that is about to change it, if lock
+// is DB.Engine.Lock, or to remove it, if it is DB.Engine.LockKey. It returns
+// fault.NotFound if there is none.
+func Lock[T any](ctx context.Context, t *Tx, k *Kind[T], uid resource.UID, lock string) (T, error) {
+	return One(ctx, t.Reader(), k, uid, ` WHERE t.uid = $1`+lock, string(uid))
+}
+
+// Insert adds a resource with its event and its count. It returns
+// fault.AlreadyExists if there is one of its name, and fault.NotFound if its group
+// is not there.
+func Insert[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
+	if err := InsertRow(ctx, t, k, v); err != nil {
+		return err
+	}
+	uid := k.uid(k.Columns(&v))
+	return t.Added(ctx, k.Table, k.Created, uid, k.group(uid), k.redacted(v))
+}
+
+// group returns the group that the events of a resource are in.
+func (k *Kind[T]) group(uid resource.UID) resource.UID {
+	switch {
+	case k.Self:
+		return uid
+	case k.Holders != "":
+		return uid.Root()
+	}
+	return uid.Parent()
+}
+
+func (k *Kind[T]) redacted(v T) T {
+	if k.Redacted == nil {
+		return v
+	}
+	return k.Redacted(v)
+}
+
+// InsertRow is Insert without the event and the count.
+func InsertRow[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
+	row, err := k.row(v)
+	if err != nil {
+		return err
+	}
+	text := k.text().insert + t.DB.Engine.Values(1, len(row))
+	if k.Unique != "" {
+		text += ` ON CONFLICT (` + k.Unique + `) DO NOTHING`
+	}
+	n, err := t.Exec(ctx, text, row...)
+	columns := k.Columns(&v)
+	if err == nil && n == 0 {
+		return fault.Exists(k.Label, k.name(columns))
+	}
+	return t.DB.Refusal(err, k.Label, k.name(columns), k.uid(columns))
+}
+
+// InsertRows is InsertRow for many, with the commit if the engine can wait so long.
+func InsertRows[T any](ctx context.Context, t *Tx, k *Kind[T], all []T) error {
+	rows := make([][]any, len(all))
+	for i, v := range all {
+		var err error
+		if rows[i], err = k.row(v); err != nil {
+			return err
+		}
+	}
+	return t.InsertRows(ctx, k.text().insert, rows, ``)
+}
+
+// row returns the values of a resource in the order of INSERT.
+func (k *Kind[T]) row(v T) (row []any, _ error) {
+	for _, c := range k.Columns(&v) {
+		if f, ok := c.field.(keyField); ok {
+			row = append(row, TreeColumns(*f.p)...)
+		} else if c.name != "" {
+			arg, err := c.field.value()
+			if err != nil {
+				return nil, fmt.Errorf("%s of %s: %w", c.name, k.Label, err)
+			}
+			row = append(row, arg)
+		}
+	}
+	return row, nil
+}
+
+// Update puts after in the place of before, with its event, and sets the time of
+// the change in it. It returns ErrStale if before is not how the resource is, and
+// fault.AlreadyExists if there is another of its name.
+func Update[T any](ctx context.Context, t *Tx, k *Kind[T], before T, after *T) error {
+	return UpdateAs(ctx, t, k, k.Updated, before, after)
+}
+
+// UpdateAs is Update with an event of another type.
+func UpdateAs[T any](ctx context.Context, t *Tx, k *Kind[T], event resource.EventType, before T, after *T) error {
+	if err := UpdateRow(ctx, t, k, before, after); err != nil {
+		return err
+	}
+	uid := k.uid(k.Columns(&before))
+	return t.Emit(ctx, event, uid, k.group(uid), k.redacted(before), k.redacted(*after))
+}
+
+// UpdateRow is Update without the event.
+func UpdateRow[T any](ctx context.Context, t *Tx, k *Kind[T], before T, after *T) error {
+	was := k.Columns(&before)
+	version := *updateTime(was)
+	*updateTime(k.Columns(after)) = t.DB.TimeAfter(version)
+	columns := k.Columns(after)
+	args := []any{string(k.uid(was)), MS(version)}
+	for _, c := range columns {
+		if c.name == "" || c.fixed {
+			continue
+		}
+		arg, err := c.field.value()
+		if err != nil {
+			return fmt.Errorf("%s of %s: %w", c.name, k.Label, err)
+		}
+		args = append(args, arg)
+	}
+	n, err := t.Exec(ctx, k.text().update+` WHERE uid = $1 AND update_ms = $2`, args...)
+	if err == nil && n == 0 {
+		return ErrStale
+	}
+	return t.DB.Refusal(err, k.Label, k.name(columns), k.uid(columns))
+}
+
+// ErrStale is the error of an update of something that has changed since it was
+// read, or is gone.
+var ErrStale = errors.New("changed since it was read")
+
+// A change that others are faster with is tried again so often, after pauses of a
+// random length that grow from the first to the last.
+const (
+	editTries = 50
+	pauseMin  = time.Millisecond
+	pauseMax  = 50 * time.Millisecond
+)
+
+// Edit reads a resource, applies change to it, and writes it if it is still how it
+// was read; if it is not, it begins again. Nothing is locked while change runs. It
+// returns the errors of read and write, change's own error, with nothing written,
+// and fault.Aborted if others are always faster.
+func Edit[T any](
+	ctx context.Context, uid resource.UID, read func(context.Context, resource.UID) (T, error),
+	write func(ctx context.Context, before, after T) (T, error), change func(*T) error,
+) (v T, err error) {
+	for try, pause := 0, pauseMin; try < editTries; try, pause = try+1, min(2*pause, pauseMax) {
+		if try > 0 {
+			time.Sleep(rand.N(pause))
+		}
+		var before T
+		if before, err = read(ctx, uid); err != nil {
+			return v, err
+		}
+		if v, err = Clone(before); err != nil {
+			return v, err
+		}
+		if err = change(&v); err != nil {
+			return v, err
+		}
+		if v, err = write(ctx, before, v); !errors.Is(err, ErrStale) {
+			return v, err
+		}
+	}
+	return v, fault.New(fault.Aborted, "Aborted: others have changed it at the same time; try again")
+}
+
+// Delete removes a resource that nothing refers to, with its event and its count.
+// One that is not there is gone already.
+func Delete[T any](ctx context.Context, t *Tx, k *Kind[T], uid resource.UID) error {
+	v, err := Lock(ctx, t, k, uid, t.DB.Engine.LockKey)
+	if errors.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return Remove(ctx, t, k, v)
+}
+
+// Remove removes a resource that was locked, with its event and its count.
+func Remove[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
+	uid := k.uid(k.Columns(&v))
+	if _, err := t.Exec(ctx, `DELETE FROM `+k.Table+` WHERE uid = $1`, string(uid)); err != nil {
+		return err
+	}
+	return t.Removed(ctx, k.Table, k.Deleted, uid, k.group(uid), k.redacted(v))
+}
+
+// Clone copies a resource with what it points to, as far as its JSON goes.
+func Clone[T any](v T) (out T, err error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return out, fmt.Errorf("copy %T: %w", v, err)
+	}
+	return out, json.Unmarshal(b, &out)
+}
