@@ -38,7 +38,8 @@ var providers = store.Kind[resource.IdentityProvider]{
 // InsertProvider adds p. It returns fault.NotFound if its group or its default
 // role is not there.
 func (s *Store) InsertProvider(ctx context.Context, p resource.IdentityProvider) error {
-	p.Realm, p.Epoch, p.Trusted = p.OwnRealm(), 0, false
+	p.Epoch, p.Trusted = 0, false
+	p.Realm = p.OwnRealm()
 	return s.write(ctx, func(t Tx) error {
 		if err := t.MustExist(ctx, p.UID.Parent()); err != nil {
 			return err
