@@ -12,7 +12,66 @@ import (
 var (
 	testName = regexp.MustCompile("`(Test[A-Za-z0-9_]+)`")
 	testFunc = regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9_]+)\(`)
+	link     = regexp.MustCompile(`\]\(([\w./-]+\.(?:md|png)[#\w-]*|#[\w-]+)\)`)
+	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	setting  = regexp.MustCompile(`yaml:"([a-z0-9_]+)"`)
 )
+
+// TestLinks checks that what the pages link to exists: the file, and the heading
+// in it.
+func TestLinks(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := filepath.Glob("docs/decisions/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages = append(append(pages, records...), "README.md", "CONTRIBUTING.md", "ARCHITECTURE.md")
+	for _, page := range pages {
+		text := read(t, page)
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			file, anchor, _ := strings.Cut(m[1], "#")
+			target := text
+			if file != "" {
+				target = read(t, filepath.Join(filepath.Dir(page), file))
+			}
+			if anchor != "" && !anchors(target)[anchor] {
+				t.Errorf("%s links to %s, which has no such heading", page, m[1])
+			}
+		}
+	}
+}
+
+// TestSettings checks that the page for operators lists every setting.
+func TestSettings(t *testing.T) {
+	page := read(t, "docs/running.md")
+	for _, m := range setting.FindAllStringSubmatch(read(t, "server/config.go"), -1) {
+		if !strings.Contains(page, "`"+m[1]+"`") {
+			t.Errorf("docs/running.md does not list the setting %s", m[1])
+		}
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// anchors returns the names under which the headings of a page can be linked to.
+func anchors(page string) map[string]bool {
+	all := map[string]bool{}
+	for _, m := range heading.FindAllStringSubmatch(page, -1) {
+		name := regexp.MustCompile(`[^a-z0-9 _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+		all[strings.ReplaceAll(name, " ", "-")] = true
+	}
+	return all
+}
 
 // TestSecurityModel holds docs/security-model.md to what it says of itself: each
 // item and row names the test that fails without it, and there is such a test.
@@ -31,11 +90,7 @@ func TestSecurityModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("docs/security-model.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, promise := range promises(string(page)) {
+	for _, promise := range promises(read(t, "docs/security-model.md")) {
 		names := testName.FindAllStringSubmatch(promise, -1)
 		if len(names) == 0 {
 			t.Errorf("no test is named for: %s", promise)

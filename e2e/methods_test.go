@@ -398,12 +398,12 @@ func methodsPage(all []outcome) string {
 	return b.String()
 }
 
-const methodsPreface = `# The methods of the public API, and what became of them here
+const methodsPreface = `# The methods of the public API, and their state here
 
-Written by ` + "`go test ./e2e -run TestApiMethods -update`" + `, which calls each method of every version on a running server, over gRPC under our own
-name and under the public API's (see [clients.md](clients.md)), and as JSON. *Works* means that a sound request was answered; *refused*
-gives the server's own words for why a sound request cannot be. No method answers "unimplemented" but those that are out of scope:
-SCIM here, and the services for terms, overlays and custom assembly as a whole.
+` + "`go test ./e2e -run TestApiMethods -update`" + ` writes this page. It calls each method of every version on a running server,
+over gRPC under our own name and under the public API's (see [clients.md](clients.md)), and as JSON. *Works* means that
+a valid request succeeded; *refused* gives the server's reason for refusing a valid request. Only methods that are out
+of scope answer "unimplemented": SCIM here, and the services for terms, overlays and custom assembly as a whole.
 `
 
 // rows are the versions, the protocols and the state, a row for each state.
