@@ -56,7 +56,7 @@ var onlyIn = []struct{ library, homes string }{
 	{"github.com/pressly/goose", "store store/storetest bench e2e"},
 	{"google.golang.org/grpc", "api server client cmd/holdfast gen/... proto/generate bench e2e"},
 	{"google.golang.org/genproto", "api server client cmd/holdfast gen/... proto/generate bench e2e"},
-	{"github.com/grpc-ecosystem/grpc-gateway", "api server gen/... proto/generate bench e2e"},
+	{"github.com/grpc-ecosystem/grpc-gateway", "api e2e"},
 	{"github.com/go-jose/go-jose", "token trust"},
 	{"github.com/prometheus", "server api bench"},
 	{"github.com/yuin/goldmark", "registry"},
@@ -75,6 +75,23 @@ var onlyIn = []struct{ library, homes string }{
 // Tests may import what they like, except these: a test that needs a database
 // asks storetest for one.
 var alsoInTests = []string{"modernc.org/sqlite", "github.com/jackc/pgx", "github.com/pressly/goose"}
+
+// The programs of others that import client get none of the server's libraries.
+var notBelowClient = []string{
+	"github.com/grpc-ecosystem/grpc-gateway", "modernc.org/sqlite", "github.com/jackc/pgx", "github.com/prometheus",
+}
+
+func TestClientIsLight(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./client").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dep := range strings.FieldsSeq(string(out)) {
+		if slices.ContainsFunc(notBelowClient, func(lib string) bool { return within(dep, lib) }) {
+			t.Errorf("client depends on %s", dep)
+		}
+	}
+}
 
 func TestArchitecture(t *testing.T) {
 	for _, p := range listPackages(t) {

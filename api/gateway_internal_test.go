@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"net/http/httptest"
@@ -9,12 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
@@ -150,6 +153,145 @@ func TestRoutesOfCollections(t *testing.T) {
 		if *reached != "/holdfast.iam.v2beta1."+want {
 			t.Errorf("%s reached %q, want %s", request, *reached, want)
 		}
+	}
+}
+
+// The most specific template wins, whatever the order of the methods in the
+// definition.
+func TestMostSpecificPathWins(t *testing.T) {
+	tests := map[string]string{
+		"GET groups":                                             "ListGroups",
+		"GET groups/a1/b2":                                       "GetGroup",
+		"POST groups":                                            "CreateGroup",
+		"POST groups/a1/b2":                                      "CreateGroup",
+		"PATCH groups/a1/b2":                                     "UpdateGroup",
+		"DELETE groups/a1/b2":                                    "DeleteGroup",
+		"GET groups:lookupGroup":                                 "LookupGroup",
+		"GET groups:checkEligibility":                            "CheckEligibility",
+		"POST groups/a1:requestGroupAccess":                      "RequestGroupAccess",
+		"GET identities":                                         "ListIdentities",
+		"GET identities/a1/b2":                                   "GetIdentity",
+		"POST identities/a1":                                     "CreateIdentity",
+		"PATCH identities/a1/b2":                                 "UpdateIdentity",
+		"DELETE identities/a1/b2":                                "DeleteIdentity",
+		"GET identities:lookupIdentity":                          "LookupIdentity",
+		"PATCH identities:updateIdentityMetadata":                "UpdateIdentityMetadata",
+		"GET roles":                                              "ListRoles",
+		"GET roles/c3":                                           "GetRole",
+		"POST roles/a1":                                          "CreateRole",
+		"PATCH roles/a1/c3":                                      "UpdateRole",
+		"DELETE roles/a1/c3":                                     "DeleteRole",
+		"GET roleBindings":                                       "ListRoleBindings",
+		"GET roleBindings/a1/d4":                                 "GetRoleBinding",
+		"POST roleBindings/a1":                                   "CreateRoleBinding",
+		"POST roleBindings:batchCreate":                          "BatchCreateRoleBindings",
+		"PATCH roleBindings/a1/d4":                               "UpdateRoleBinding",
+		"DELETE roleBindings/a1/d4":                              "DeleteRoleBinding",
+		"GET identityProviders":                                  "ListIdentityProviders",
+		"GET identityProviders/a1/e5":                            "GetIdentityProvider",
+		"POST identityProviders/a1":                              "CreateIdentityProvider",
+		"PATCH identityProviders/a1/e5":                          "UpdateIdentityProvider",
+		"DELETE identityProviders/a1/e5":                         "DeleteIdentityProvider",
+		"GET accountAssociations":                                "ListAccountAssociations",
+		"GET accountAssociations/a1":                             "GetAccountAssociation",
+		"POST accountAssociations/a1":                            "CreateAccountAssociation",
+		"PATCH accountAssociations/a1":                           "UpdateAccountAssociation",
+		"DELETE accountAssociations/a1":                          "DeleteAccountAssociation",
+		"POST accountAssociations/a1/b2:checkAccountAssociation": "CheckAccountAssociation",
+		"GET groupInvites":                                       "ListGroupInvites",
+		"GET groupInvites/a1/f6":                                 "GetGroupInvite",
+		"POST groupInvites/a1":                                   "CreateGroupInvite",
+		"DELETE groupInvites/a1/f6":                              "DeleteGroupInvite",
+		"GET externalGroupRoleMappings":                          "ListExternalGroupRoleMappings",
+		"GET externalGroupRoleMappings/a1/e5/07":                 "GetExternalGroupRoleMapping",
+		"POST externalGroupRoleMappings/a1/e5":                   "CreateExternalGroupRoleMapping",
+		"DELETE externalGroupRoleMappings/a1/e5/07":              "DeleteExternalGroupRoleMapping",
+		"POST externalGroupRoleMappings:batchDelete":             "BatchDeleteExternalGroupRoleMappings",
+		"GET /registry/v2beta1/repos":                            "ListRepos",
+		"GET /registry/v2beta1/repos/a1/b2":                      "GetRepo",
+		"POST /registry/v2beta1/repos/a1":                        "CreateRepo",
+		"PATCH /registry/v2beta1/repos/a1/b2":                    "UpdateRepo",
+		"DELETE /registry/v2beta1/repos/a1/b2":                   "DeleteRepo",
+		"GET /registry/v2beta1/repos/a1/b2/readme":               "GetRepoReadme",
+		"PATCH /registry/v2beta1/repos/a1/b2/readme":             "UpdateRepoReadme",
+		"GET /registry/v2beta1/repos/a1/b2/digests/sha256:c3/architectures": "GetArchitectures",
+		"GET /registry/v2beta1/repos/a1/b2/digests/sha256:c3/size":          "GetSize",
+		"GET /registry/v2beta1/tags":                                        "ListTags",
+		"GET /registry/v2beta1/tags/a1/b2/c3":                               "GetTag",
+		"POST /registry/v2beta1/tags/a1/b2":                                 "CreateTag",
+		"DELETE /registry/v2beta1/tags/a1/b2/c3":                            "DeleteTag",
+		"GET /oci/v1/settings/a1":                                           "GetSettings",
+		"PATCH /oci/v1/settings/a1":                                         "UpdateSettings",
+		"DELETE /oci/v1/settings/a1":                                        "DeleteSettings",
+		"GET /oci/v1/repos/a1/b2/images/sha256:c3":                          "GetImage",
+		"GET /oci/v1/repos/a1/b2/tagHistory":                                "ListTagHistory",
+		"GET /oci/v1/pulls":                                                 "ListPulls",
+		"GET /oci/v1/registry":                                              "GetRegistry",
+		"GET /access/v1/check":                                              "CheckAccess",
+		"GET /access/v1/grants":                                             "ListAccess",
+		"GET /access/v1/capabilities":                                       "ListCapabilities",
+		"GET /access/v1/version":                                            "GetVersion",
+	}
+	h, reached := whereTo()
+	for request, want := range tests {
+		verb, path, _ := strings.Cut(request, " ")
+		if !strings.HasPrefix(path, "/") {
+			path = "/iam/v2beta1/" + path
+		}
+		*reached = ""
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), verb, path, nil))
+		if !strings.HasSuffix(*reached, "/"+want) {
+			t.Errorf("%s reached %q, want %s", request, *reached, want)
+		}
+	}
+}
+
+// A providers server remembers the requests it gets.
+type providers struct {
+	iampb.UnimplementedIdentityProvidersServiceServer
+	created *iampb.CreateIdentityProviderRequest
+	updated *iampb.UpdateIdentityProviderRequest
+	deleted *iampb.DeleteIdentityProviderRequest
+}
+
+func (p *providers) CreateIdentityProvider(_ context.Context, r *iampb.CreateIdentityProviderRequest) (*iampb.IdentityProvider, error) {
+	p.created = r
+	return r.GetIdentityProvider(), nil
+}
+
+func (p *providers) UpdateIdentityProvider(_ context.Context, r *iampb.UpdateIdentityProviderRequest) (*iampb.IdentityProvider, error) {
+	p.updated = r
+	return r.GetIdentityProvider(), nil
+}
+
+func (p *providers) DeleteIdentityProvider(_ context.Context, r *iampb.DeleteIdentityProviderRequest) (*emptypb.Empty, error) {
+	p.deleted = r
+	return &emptypb.Empty{}, nil
+}
+
+// If the body is the resource, validate_only can only be in the query.
+func TestValidateOnlyIsReadFromTheQuery(t *testing.T) {
+	for _, query := range []string{"", "?validate_only=true", "?validateOnly=true"} {
+		t.Run(query, func(t *testing.T) {
+			p, c := &providers{}, quietChain(&bytes.Buffer{})
+			l := newLocal(c.unary)
+			iampb.RegisterIdentityProvidersServiceServer(l, p)
+			g := newGateway(Config{MaxBody: 1 << 20}, l, c)
+			for _, method := range []string{"POST", "PATCH", "DELETE"} {
+				r := httptest.NewRequestWithContext(t.Context(), method, "/iam/v2beta1/identityProviders/a1/e5"+query, strings.NewReader(`{"name": "okta"}`))
+				r.Header.Set("Authorization", "Bearer good")
+				w := httptest.NewRecorder()
+				g.ServeHTTP(w, r)
+				if w.Code != http.StatusOK {
+					t.Errorf("%s: answer %d %s", method, w.Code, w.Body)
+				}
+			}
+			got := []bool{p.created.GetValidateOnly(), p.updated.GetValidateOnly(), p.deleted.GetValidateOnly()}
+			want := query != ""
+			if diff := cmp.Diff([]bool{want, want, want}, got); diff != "" {
+				t.Errorf("validate_only on create, update, delete (-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

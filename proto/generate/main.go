@@ -1,5 +1,5 @@
 // Command generate turns the .proto files of this repository into everything
-// under gen: Go types, gRPC services, the JSON gateway and the OpenAPI document.
+// under gen: Go types, gRPC services and the OpenAPI document.
 // Run it from the root of the module:
 //
 //	go run ./proto/generate
@@ -47,7 +47,7 @@ func run(ctx context.Context, src, dst string) error {
 		return err
 	}
 	files := tree{}
-	for _, name := range []string{"go", "go-grpc", "grpc-gateway"} {
+	for _, name := range []string{"go", "go-grpc"} {
 		out, err := plugin(ctx, name, inGen, api)
 		if err != nil {
 			return err
