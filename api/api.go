@@ -1,8 +1,8 @@
 // Package api speaks protobuf: it turns calls, over gRPC or as JSON over HTTP,
 // into calls of the services that decide, and their answers and faults back.
 //
-// Both protocols take one path (chain.go) to one set of methods (group.go and
-// its neighbours). The JSON side (gateway.go) reads its routes from the http
+// Both protocols take one path (chain.go) to one set of methods (packages v2 and
+// v1). The JSON side (gateway.go) reads its routes from the http
 // options of the API's definition, so there is nothing to write for a new method
 // but the method.
 package api
@@ -19,31 +19,10 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/holdfast-dev/holdfast/advisory"
+	v1 "github.com/holdfast-dev/holdfast/api/v1"
+	v2 "github.com/holdfast-dev/holdfast/api/v2"
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/event"
-	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
-	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
-	auditpb "github.com/holdfast-dev/holdfast/gen/audit/v1"
-	authpb "github.com/holdfast-dev/holdfast/gen/auth"
-	deliveriespb "github.com/holdfast-dev/holdfast/gen/deliveries/v1"
-	eventsv1pb "github.com/holdfast-dev/holdfast/gen/events/v1"
-	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
-	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
-	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
-	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
-	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
-	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
-	pingv1pb "github.com/holdfast-dev/holdfast/gen/ping/v1"
-	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
-	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
-	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
-	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
-	vulnv1pb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v1"
-	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
-	"github.com/holdfast-dev/holdfast/iam"
-	"github.com/holdfast-dev/holdfast/login"
-	"github.com/holdfast-dev/holdfast/registry"
-	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/token"
 )
 
@@ -73,15 +52,8 @@ type API struct {
 	drain    context.CancelFunc
 }
 
-// Services are what the API speaks for.
-type Services struct {
-	IAM      *iam.Service
-	Registry *registry.Service
-	Advisory *advisory.Service
-	STS      *sts.Service
-	Login    *login.Service
-	Events   *event.Service
-}
+// Services do the work of the methods.
+type Services = v2.Services
 
 // New returns an API over the services. Tokens are issuer's; checker knows which
 // of them are void.
@@ -95,45 +67,8 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	c := newChain(cfg, authenticator{issuer, checker, cfg.Audience}.authenticate)
 	a := &API{cfg: cfg, chain: c, local: newLocal(c.unary), advisory: all.Advisory}
 	a.draining, a.drain = context.WithCancel(context.Background())
-	iampb.RegisterGroupsServiceServer(a.local, groups{iam: all.IAM})
-	iampb.RegisterIdentitiesServiceServer(a.local, identities{iam: all.IAM})
-	iampb.RegisterRolesServiceServer(a.local, roles{iam: all.IAM})
-	iampb.RegisterRoleBindingsServiceServer(a.local, roleBindings{iam: all.IAM})
-	iampb.RegisterIdentityProvidersServiceServer(a.local, identityProviders{iam: all.IAM})
-	iampb.RegisterAccountAssociationsServiceServer(a.local, accountAssociations{iam: all.IAM, sts: all.STS})
-	iampb.RegisterGroupInvitesServiceServer(a.local, groupInvites{iam: all.IAM})
-	iampb.RegisterExternalGroupRoleMappingsServiceServer(a.local, externalGroupRoleMappings{iam: all.IAM})
-	registrypb.RegisterReposServiceServer(a.local, repos{registry: all.Registry})
-	registrypb.RegisterTagsServiceServer(a.local, tags{registry: all.Registry})
-	registrypb.RegisterImagesServiceServer(a.local, images{registry: all.Registry})
-	ocipb.RegisterOCIServiceServer(a.local, oci{registry: all.Registry})
-	iamv1pb.RegisterGroupsServer(a.local, groupsV1{iam: all.IAM})
-	iamv1pb.RegisterIdentitiesServer(a.local, identitiesV1{iam: all.IAM})
-	iamv1pb.RegisterRolesServer(a.local, rolesV1{iam: all.IAM})
-	iamv1pb.RegisterRoleBindingsServer(a.local, roleBindingsV1{iam: all.IAM})
-	iamv1pb.RegisterIdentityProvidersServer(a.local, identityProvidersV1{iam: all.IAM})
-	iamv1pb.RegisterGroupAccountAssociationsServer(a.local, accountAssociationsV1{iam: all.IAM, sts: all.STS})
-	iamv1pb.RegisterGroupInvitesServer(a.local, groupInvitesV1{iam: all.IAM})
-	iamv1pb.RegisterExternalGroupRoleMappingsServer(a.local, externalGroupRoleMappingsV1{iam: all.IAM})
-	registryv1pb.RegisterRegistryServer(a.local, registryV1{registry: all.Registry})
-	registryv1pb.RegisterVulnerabilitiesServer(a.local, vulnerabilitiesV1{registry: all.Registry})
-	vulnv1pb.RegisterAdvisoriesServer(a.local, advisoriesV1{service: all.Advisory})
-	eventspb.RegisterSubscriptionsServiceServer(a.local, subscriptions{events: all.Events})
-	eventsv1pb.RegisterSubscriptionsServer(a.local, subscriptionsV1{events: all.Events})
-	eventsv1pb.RegisterIdentitiesServer(a.local, eventIdentitiesV1{iam: all.IAM})
-	deliveriespb.RegisterDeliveriesServiceServer(a.local, deliveries{events: all.Events, names: cfg.Events})
-	auditpb.RegisterAuditServiceServer(a.local, audit{events: all.Events, names: cfg.Events, encoder: &encoder{}})
-	pingv1pb.RegisterPingServiceServer(a.local, pingV1{})
-	accesspb.RegisterAccessServiceServer(a.local, access{iam: all.IAM, version: cfg.Version})
-	vulnpb.RegisterAdvisoriesServiceServer(a.local, advisories{service: all.Advisory})
-	advisoriespb.RegisterAdvisoryReadingServiceServer(a.local, advisoryReading{service: all.Advisory})
-	advisoriespb.RegisterAdvisoryWritingServiceServer(a.local, advisoryWriting{service: all.Advisory, dir: cfg.Dir})
-	advisoriespb.RegisterAdvisoryFeedsServiceServer(a.local, advisoryFeeds{service: all.Advisory})
-	pingpb.RegisterPingServiceServer(a.local, ping{})
-	oidcpb.RegisterSecurityTokenServiceServer(a.local, securityTokens{sts: all.STS})
-	federationpb.RegisterFederationServiceServer(a.local, federation{sts: all.STS})
-	authpb.RegisterAuthServer(a.local, auth{login: all.Login, iam: all.IAM, issuer: issuer.Address()})
-	signinpb.RegisterSignInServiceServer(a.local, signIn{login: all.Login})
+	v2.Register(a.local, all, v2.Config{Version: cfg.Version, Dir: cfg.Dir, Events: cfg.Events, Bearer: bearerOf})
+	v1.Register(a.local, all, bearerOf, issuer.Address())
 	return a
 }
 

@@ -338,6 +338,12 @@ type origin struct {
 	err    error  // why there is no token
 }
 
+// bearerOf returns the bearer token of a call.
+func bearerOf(ctx context.Context) (string, error) {
+	o := originOf(ctx)
+	return o.token, o.err
+}
+
 type originKey struct{}
 
 // originOf returns where a call came from. The gateway has put it on the

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-dev/holdfast/advisory/feed"
+	v2 "github.com/holdfast-dev/holdfast/api/v2"
 	"github.com/holdfast-dev/holdfast/fault"
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -22,8 +23,10 @@ import (
 // others.
 type document func(ctx context.Context, r *http.Request, params map[string]string, h http.Header, w io.Writer) error
 
-// downloadTime is how long a document may take to write.
-const downloadTime = time.Hour
+const (
+	downloadTime   = time.Hour // that a document may take to write
+	downloadBuffer = 256 << 10
+)
 
 // download serves documents under a path. They go through the chain as
 // ExportAdvisories.
@@ -36,7 +39,7 @@ func (g *gateway) download(path string, write document) {
 		ctx, cancel := context.WithTimeout(withPassword(r), downloadTime)
 		defer cancel()
 		out := &reply{ResponseWriter: w}
-		buffered := bufio.NewWriterSize(out, exportPiece) // until it is full, a mistake can still be told
+		buffered := bufio.NewWriterSize(out, downloadBuffer) // until it is full, a mistake can still be told
 		_, err := g.local.intercept(ctx, nil, info, func(ctx context.Context, _ any) (any, error) {
 			k := callOf(ctx)
 			if !g.chain.streaming.take(k, 1) {
@@ -102,7 +105,7 @@ func (a *API) exportOverHTTP(ctx context.Context, r *http.Request, _ map[string]
 	}
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
-	return a.advisory.Export(ctx, advisoryFilter(in), format, feed.Options{Zip: zip}, w)
+	return a.advisory.Export(ctx, v2.AdvisoryFilter(in), format, feed.Options{Zip: zip}, w)
 }
 
 // secdbOverHTTP writes what is known of the packages of a group, and of those

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/gen/openapi"
 )
@@ -32,7 +33,7 @@ type gateway struct {
 	nowhere *runtime.ServeMux
 	local   *local
 	chain   *chain
-	encoder encoder
+	encoder wire.Encoder
 	buffers sync.Pool // of *[]byte
 }
 
@@ -79,21 +80,21 @@ func collection(path string) string {
 
 // A binding is one http option of a method: how its request travels as HTTP.
 type binding struct {
-	method string // full name, as gRPC writes it
-	verb   string // GET, POST …
-	path   string // template
-	input  protoreflect.MessageDescriptor
-	body   string // the field that is the body, "*" for all of them, "" for none
-	mask   protoreflect.FieldDescriptor
-	old    bool // of version 1
-	terse  bool // errors have a code and a message, and nothing else
+	method     string // full name, as gRPC writes it
+	verb       string // GET, POST …
+	path       string // template
+	input      protoreflect.MessageDescriptor
+	body       string // the field that is the body, "*" for all of them, "" for none
+	mask       protoreflect.FieldDescriptor
+	deprecated bool // it is of version 1
+	terse      bool // errors have a code and a message, and nothing else
 }
 
 // bindings returns every binding, the least specific first: the mux tries the
 // last one first, and "**" also matches nothing at all.
 func bindings() []binding {
 	var all []binding
-	services(func(s protoreflect.ServiceDescriptor, _ []string) {
+	wire.EachService(func(s protoreflect.ServiceDescriptor, in wire.Package) {
 		for i := range s.Methods().Len() {
 			m := s.Methods().Get(i)
 			r, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
@@ -103,7 +104,7 @@ func bindings() []binding {
 			for _, r := range append([]*annotations.HttpRule{r}, r.GetAdditionalBindings()...) {
 				b := binding{method: "/" + string(s.FullName()) + "/" + string(m.Name()), input: m.Input(), body: r.GetBody()}
 				b.verb, b.path = verbAndPath(r)
-				b.old = slices.Contains(deprecated, string(s.ParentFile().Package()))
+				b.deprecated = in.Deprecated
 				b.terse = strings.HasPrefix(b.path, "/sts/")
 				if f := m.Input().Fields().ByName("update_mask"); b.verb == http.MethodPatch && b.body != "*" {
 					b.mask = f
@@ -196,7 +197,7 @@ func canonical(method, path string) string {
 // handler serves one binding.
 func (g *gateway) handler(b binding) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
-		if b.old {
+		if b.deprecated {
 			w.Header().Set("Deprecation", deprecatedSince)
 			w.Header().Set("Link", `<`+migration+`>; rel="deprecation"; type="text/markdown"`)
 		}
@@ -241,7 +242,7 @@ const (
 // for Empty.
 func (g *gateway) encode(buf *[]byte, m proto.Message) (err error) {
 	if _, none := m.(*emptypb.Empty); !none {
-		*buf, err = g.encoder.append(*buf, m)
+		*buf, err = g.encoder.Append(*buf, m)
 	}
 	return err
 }
@@ -258,12 +259,12 @@ func send(w http.ResponseWriter, code int, body []byte) {
 // fail answers with an error. Clients of the token service read its errors
 // strictly, and know no details: for them it is terse.
 func (g *gateway) fail(w http.ResponseWriter, r *http.Request, st *status.Status, terse bool) {
-	body, err := g.encoder.append(nil, st.Proto())
+	body, err := g.encoder.Append(nil, st.Proto())
 	if terse {
 		body, err = json.Marshal(map[string]any{"code": st.Code(), "message": st.Message()})
 	}
 	if err != nil { // a detail of a type nobody knows: say the rest
-		body, _ = g.encoder.append(nil, status.New(st.Code(), strings.ToValidUTF8(st.Message(), "?")).Proto())
+		body, _ = g.encoder.Append(nil, status.New(st.Code(), strings.ToValidUTF8(st.Message(), "?")).Proto())
 	}
 	if st.Code() == codes.Unauthenticated {
 		challenge := `Bearer realm="` + g.realm + `"`

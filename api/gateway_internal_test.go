@@ -19,26 +19,11 @@ import (
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
-	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
-	auditpb "github.com/holdfast-dev/holdfast/gen/audit/v1"
-	authpb "github.com/holdfast-dev/holdfast/gen/auth"
+	v1 "github.com/holdfast-dev/holdfast/api/v1"
+	v2 "github.com/holdfast-dev/holdfast/api/v2"
+	"github.com/holdfast-dev/holdfast/api/wire"
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
-	deliveriespb "github.com/holdfast-dev/holdfast/gen/deliveries/v1"
-	eventsv1pb "github.com/holdfast-dev/holdfast/gen/events/v1"
-	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
-	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
-	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
-	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
-	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
-	pingv1pb "github.com/holdfast-dev/holdfast/gen/ping/v1"
-	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
-	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
-	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
-	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
-	vulnv1pb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v1"
-	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
@@ -49,45 +34,8 @@ func whereTo() (http.Handler, *string) {
 		reached = info.FullMethod
 		return nil, status.Error(codes.Aborted, "far enough")
 	})
-	iampb.RegisterGroupsServiceServer(l, groups{})
-	iampb.RegisterIdentitiesServiceServer(l, identities{})
-	iampb.RegisterRolesServiceServer(l, roles{})
-	iampb.RegisterRoleBindingsServiceServer(l, roleBindings{})
-	iampb.RegisterIdentityProvidersServiceServer(l, identityProviders{})
-	iampb.RegisterAccountAssociationsServiceServer(l, accountAssociations{})
-	iampb.RegisterGroupInvitesServiceServer(l, groupInvites{})
-	iampb.RegisterExternalGroupRoleMappingsServiceServer(l, externalGroupRoleMappings{})
-	registrypb.RegisterReposServiceServer(l, repos{})
-	registrypb.RegisterTagsServiceServer(l, tags{})
-	registrypb.RegisterImagesServiceServer(l, images{})
-	ocipb.RegisterOCIServiceServer(l, oci{})
-	accesspb.RegisterAccessServiceServer(l, access{})
-	pingpb.RegisterPingServiceServer(l, ping{})
-	iamv1pb.RegisterGroupsServer(l, groupsV1{})
-	iamv1pb.RegisterIdentitiesServer(l, identitiesV1{})
-	iamv1pb.RegisterRolesServer(l, rolesV1{})
-	iamv1pb.RegisterRoleBindingsServer(l, roleBindingsV1{})
-	iamv1pb.RegisterIdentityProvidersServer(l, identityProvidersV1{})
-	iamv1pb.RegisterGroupAccountAssociationsServer(l, accountAssociationsV1{})
-	iamv1pb.RegisterGroupInvitesServer(l, groupInvitesV1{})
-	iamv1pb.RegisterExternalGroupRoleMappingsServer(l, externalGroupRoleMappingsV1{})
-	registryv1pb.RegisterRegistryServer(l, registryV1{})
-	registryv1pb.RegisterVulnerabilitiesServer(l, vulnerabilitiesV1{})
-	vulnv1pb.RegisterAdvisoriesServer(l, advisoriesV1{})
-	pingv1pb.RegisterPingServiceServer(l, pingV1{})
-	oidcpb.RegisterSecurityTokenServiceServer(l, securityTokens{})
-	federationpb.RegisterFederationServiceServer(l, federation{})
-	vulnpb.RegisterAdvisoriesServiceServer(l, advisories{})
-	advisoriespb.RegisterAdvisoryReadingServiceServer(l, advisoryReading{})
-	advisoriespb.RegisterAdvisoryWritingServiceServer(l, advisoryWriting{})
-	advisoriespb.RegisterAdvisoryFeedsServiceServer(l, advisoryFeeds{})
-	authpb.RegisterAuthServer(l, auth{})
-	signinpb.RegisterSignInServiceServer(l, signIn{})
-	eventspb.RegisterSubscriptionsServiceServer(l, subscriptions{})
-	eventsv1pb.RegisterSubscriptionsServer(l, subscriptionsV1{})
-	eventsv1pb.RegisterIdentitiesServer(l, eventIdentitiesV1{})
-	deliveriespb.RegisterDeliveriesServiceServer(l, deliveries{})
-	auditpb.RegisterAuditServiceServer(l, audit{})
+	v2.Register(l, Services{}, v2.Config{})
+	v1.Register(l, Services{}, nil, "")
 	return newGateway(Config{MaxBody: 1 << 20}, l, nil), &reached
 }
 
@@ -386,8 +334,8 @@ func TestOriginsOfTokens(t *testing.T) {
 // there with the shapes of ours.
 func TestAliasesDescribe(t *testing.T) {
 	a := newAliases()
-	services(func(s protoreflect.ServiceDescriptor, also []string) {
-		for _, pkg := range also {
+	wire.EachService(func(s protoreflect.ServiceDescriptor, in wire.Package) {
+		for _, pkg := range in.Also {
 			d, err := a.FindDescriptorByName(protoreflect.FullName(pkg + "." + string(s.Name())))
 			if err != nil {
 				t.Error(err)

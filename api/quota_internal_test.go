@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 
+	v2 "github.com/holdfast-dev/holdfast/api/v2"
 	"github.com/holdfast-dev/holdfast/fault"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
@@ -278,7 +279,7 @@ func TestTimeoutHeader(t *testing.T) {
 		return nil, nil
 	})
 	h := newGateway(Config{Log: slog.New(slog.DiscardHandler)}, l, nil)
-	iampb.RegisterGroupsServiceServer(l, groups{})
+	v2.Register(l, Services{}, v2.Config{})
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/iam/v2beta1/groups", nil)
 	r.Header.Set("Grpc-Timeout", "1H")
 	h.ServeHTTP(httptest.NewRecorder(), r)

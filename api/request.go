@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/fault"
 )
 
@@ -141,8 +142,8 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 func respell(body []byte, d protoreflect.MessageDescriptor) []byte {
 	names := map[string]string{}
 	for i := range d.Fields().Len() {
-		if f := d.Fields().Get(i); odd(f) {
-			names[`"`+lowerCamel(f.Name())+`"`] = `"` + string(f.Name()) + `"`
+		if f := d.Fields().Get(i); wire.Odd(f) {
+			names[`"`+wire.LowerCamel(f.Name())+`"`] = `"` + string(f.Name()) + `"`
 		}
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
@@ -317,7 +318,7 @@ func queryField(d protoreflect.MessageDescriptor, key string) (path string, fiel
 		if d == nil {
 			return "", nil
 		}
-		if field = fieldNamed(d, segment); field == nil {
+		if field = wire.FieldNamed(d, segment); field == nil {
 			return "", nil
 		}
 		if path != "" {
@@ -325,7 +326,7 @@ func queryField(d protoreflect.MessageDescriptor, key string) (path string, fiel
 		}
 		path += string(field.Name())
 		d = nil
-		if nested(field) {
+		if wire.Nested(field) {
 			d = field.Message()
 		}
 	}

@@ -1,0 +1,109 @@
+package v2
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/holdfast-dev/holdfast/api/wire"
+	"github.com/holdfast-dev/holdfast/event"
+	auditpb "github.com/holdfast-dev/holdfast/gen/audit/v1"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+type audit struct {
+	auditpb.UnsafeAuditServiceServer
+	events *event.Service
+	names  event.Names
+
+	encoder *wire.Encoder
+}
+
+func (s audit) ListEntries(ctx context.Context, r *auditpb.ListEntriesRequest) (*auditpb.ListEntriesResponse, error) {
+	f, err := auditFilter(r)
+	if err != nil {
+		return nil, err
+	}
+	for _, prefix := range []string{".api.", ".registry."} { // as entries show it, or without
+		f.Type = strings.TrimPrefix(f.Type, s.names.Prefix+prefix)
+	}
+	p, err := wire.List(ctx, r, f, s.events.Audit, func(e resource.Event) resource.Event { return e })
+	if err != nil {
+		return nil, err
+	}
+	out := &auditpb.ListEntriesResponse{NextPageToken: p.Next}
+	for _, e := range p.Items {
+		entry, err := s.entryOf(e)
+		if err != nil {
+			return nil, err
+		}
+		out.Entries = append(out.Entries, entry)
+	}
+	return out, nil
+}
+
+// auditFilter reads which changes are wanted, and reports all that is wrong with
+// it.
+func auditFilter(r *auditpb.ListEntriesRequest) (f event.AuditFilter, err error) {
+	var bad wire.Problems
+	uid := func(field, s string) resource.UID {
+		u, err := wire.OptionalUID(field, s)
+		bad.Add(err)
+		return u
+	}
+	f.Group, f.Subject, f.Identity = uid("group_uid", r.GetGroupUid()), uid("subject", r.GetSubject()), uid("identity_uid", r.GetIdentityUid())
+	f.Type = r.GetType()
+	f.Since, err = wire.ReadTime("since", r.GetSince())
+	bad.Add(err)
+	f.Until, err = wire.ReadTime("until", r.GetUntil())
+	bad.Add(err)
+	return f, bad.Err()
+}
+
+// entryOf writes a change.
+func (s audit) entryOf(e resource.Event) (*auditpb.Entry, error) {
+	p := &auditpb.Entry{
+		Id: e.ID, Time: wire.Time(e.Time), Type: s.names.Type(e.Type), Subject: string(e.Subject), Group: string(e.Group),
+	}
+	if a := e.Actor; a.Subject != "" || a.Remote != "" { // whoever comes with a copied token has an address, and no name
+		p.Actor = &auditpb.Actor{Uid: string(a.Subject), RemoteAddress: a.Remote, RequestId: a.RequestID}
+		if a.Act != nil {
+			p.Actor.Issuer, p.Actor.Subject = a.Act.Issuer, a.Act.Subject
+		}
+	}
+	var err error
+	if p.Before, err = s.stateOf(e, e.Before); err != nil {
+		return nil, err
+	}
+	p.After, err = s.stateOf(e, e.After)
+	return p, err
+}
+
+// stateOf writes what an event tells of before or after: as the API does where
+// it has a message for it, and otherwise as it is kept. Several are under items.
+func (s audit) stateOf(e resource.Event, text []byte) (*structpb.Struct, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	kind, _ := kindOf(e.Type)
+	if row, known := told[kind]; known && text[0] == '{' && e.Type != resource.GroupAccessRequested {
+		m, err := row.thing(text)
+		if err != nil {
+			return nil, err
+		}
+		if text, err = s.encoder.Marshal(m); err != nil {
+			return nil, err
+		}
+	}
+	if text[0] != '{' {
+		text = fmt.Appendf(nil, `{"items":%s}`, text)
+	}
+	out := &structpb.Struct{}
+	if err := protojson.Unmarshal(text, out); err != nil {
+		return nil, fmt.Errorf("decode event %s: %w", e.ID, err)
+	}
+	return out, nil
+}

@@ -1,0 +1,15 @@
+package v2
+
+import (
+	"context"
+
+	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+)
+
+type ping struct {
+	pingpb.UnsafePingServiceServer
+}
+
+func (ping) Ping(context.Context, *pingpb.PingRequest) (*pingpb.PingResponse, error) {
+	return &pingpb.PingResponse{Response: "pong"}, nil
+}

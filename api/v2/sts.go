@@ -1,0 +1,55 @@
+package v2
+
+import (
+	"context"
+
+	"github.com/holdfast-dev/holdfast/api/wire"
+	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
+	"github.com/holdfast-dev/holdfast/sts"
+)
+
+// securityTokens is SecurityTokenService over sts. Its callers have no token of
+// ours yet: the bearer of the call is the credential.
+type securityTokens struct {
+	oidcpb.UnsafeSecurityTokenServiceServer
+	sts    *sts.Service
+	bearer func(context.Context) (string, error)
+}
+
+func (s securityTokens) Exchange(ctx context.Context, r *oidcpb.ExchangeRequest) (*oidcpb.RawToken, error) {
+	bearer, err := s.bearer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.sts.Exchange(ctx, sts.Request{
+		Wish:   sts.Wish{Audience: r.GetAud(), Caps: r.GetCap(), Scopes: scopes(r)},
+		Bearer: bearer, Identity: r.GetIdentity(), Provider: r.GetIdentityProvider(),
+	})
+	return rawToken(t), err
+}
+
+func (s securityTokens) ExchangeRefreshToken(ctx context.Context, r *oidcpb.ExchangeRefreshTokenRequest) (*oidcpb.TokenPair, error) {
+	bearer, err := s.bearer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	access, refresh, err := s.sts.Refresh(ctx, bearer, sts.Wish{Audience: r.GetAud(), Caps: r.GetCap(), Scopes: scopes(r)})
+	return &oidcpb.TokenPair{Token: rawToken(access), RefreshToken: rawToken(refresh)}, err
+}
+
+// scopes returns the groups of a request: older clients send the first, or only
+// one, in a field of its own.
+func scopes(r interface {
+	GetScope() string
+	GetScopes() []string
+}) []string {
+	all := r.GetScopes()
+	if s := r.GetScope(); s != "" {
+		all = append([]string{s}, all...)
+	}
+	return all
+}
+
+func rawToken(t sts.Token) *oidcpb.RawToken {
+	return &oidcpb.RawToken{Token: t.Text, Expiry: wire.Time(t.Expiry)}
+}
