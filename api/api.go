@@ -64,7 +64,9 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	if cfg.MaxBody <= 0 {
 		cfg.MaxBody = defaultMaxBody
 	}
-	c := newChain(cfg, authenticator{issuer, checker, cfg.Audience}.authenticate)
+	c := newChain(cfg, func(ctx context.Context, o origin) (authz.Caller, error) {
+		return issuer.Authenticate(ctx, o.token, cfg.Audience, checker)
+	})
 	a := &API{cfg: cfg, chain: c, local: newLocal(c.unary), advisory: all.Advisory}
 	a.draining, a.drain = context.WithCancel(context.Background())
 	v2.Register(a.local, all, v2.Config{Version: cfg.Version, Dir: cfg.Dir, Events: cfg.Events, Bearer: bearerOf})

@@ -23,6 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/token"
 )
 
 // defaultDeadline is how long a call may take. A caller can set a deadline that
@@ -356,7 +357,7 @@ func originOf(ctx context.Context) origin {
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
 		o.remote = host(p.Addr.String())
 	}
-	o.token, o.err = bearer(metadata.ValueFromIncomingContext(ctx, "authorization"), false)
+	o.token, o.err = token.Bearer(metadata.ValueFromIncomingContext(ctx, "authorization"), false)
 	return o
 }
 
