@@ -30,8 +30,8 @@ type gateway struct {
 	domain  string
 	realm   string
 	maxBody int64
-	routes  map[string]*runtime.ServeMux // by collection: a mux tries its routes one after the other
-	nowhere *runtime.ServeMux
+	routes  map[string]*runtime.ServeMux // by collection, because a mux tries its routes one after the other
+	noRoute *runtime.ServeMux            // for paths of no collection
 	local   *local
 	chain   *chain
 	encoder wire.Encoder
@@ -41,7 +41,7 @@ type gateway struct {
 func newGateway(cfg Config, l *local, c *chain) *gateway {
 	g := &gateway{domain: cfg.Domain, realm: cfg.Audience, maxBody: cfg.MaxBody, local: l, chain: c}
 	g.buffers.New = func() any { return new([]byte) }
-	g.routes, g.nowhere = map[string]*runtime.ServeMux{}, g.newMux()
+	g.routes, g.noRoute = map[string]*runtime.ServeMux{}, g.newMux()
 	for _, b := range bindings() {
 		mux := g.routes[collection(b.path)]
 		if mux == nil {
@@ -57,14 +57,14 @@ func newGateway(cfg Config, l *local, c *chain) *gateway {
 
 func (g *gateway) newMux() *runtime.ServeMux {
 	return runtime.NewServeMux(
-		runtime.WithDisablePathLengthFallback(), // nor does a header override the method
+		runtime.WithDisablePathLengthFallback(), // and no header overrides the method
 		runtime.WithRoutingErrorHandler(g.routingError),
 		runtime.WithErrorHandler(g.pathError),
 	)
 }
 
-// collection is the part of a path, or of a template, that says what it is
-// about: its first three segments, without a verb.
+// collection returns the first three segments of a path or a template, without a
+// verb: /iam/v2beta1/groups.
 func collection(path string) string {
 	end := 0
 	for range 3 {
@@ -91,8 +91,8 @@ type binding struct {
 	terse      bool // errors have a code and a message, and nothing else
 }
 
-// bindings returns every binding, the least specific first: the mux tries the
-// last one first, and "**" also matches nothing at all.
+// bindings returns every binding, the least specific first, because the mux tries
+// the last one first, and "**" also matches the empty path.
 func bindings() []binding {
 	var all []binding
 	wire.EachService(func(s protoreflect.ServiceDescriptor, in wire.Package) {
@@ -118,8 +118,8 @@ func bindings() []binding {
 	return all
 }
 
-// specificity is greater for the template that must win where two match: one
-// that ends in a verb, then one without a "**", then one with more words.
+// specificity is greater for the template that must win if two match: one that
+// ends in a verb, then one without a "**", then one with more literal segments.
 func specificity(path string) int {
 	n := 0
 	last := path[strings.LastIndexByte(path, '/')+1:]
@@ -174,15 +174,15 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	mux := g.routes[collection(r.URL.Path)]
 	if mux == nil {
-		mux = g.nowhere
+		mux = g.noRoute
 	}
 	mux.ServeHTTP(w, r)
 }
 
-// canonical writes a path the way the routes do: with the version this API has
-// during its beta, and without a slash at the end. What is to be changed or
-// deleted is named exactly: a slash at its end is the start of a child whose name
-// was lost.
+// canonical returns a path as the routes have it: with the version this API has
+// during its beta, and without a slash at the end. It leaves the slash in requests
+// to change or delete something, because there it may be the start of a child
+// whose name was lost.
 func canonical(method, path string) string {
 	for _, domain := range []string{"/iam", "/registry", "/vulnerabilities", "/events", "/ping"} {
 		if rest, ok := strings.CutPrefix(path, domain+"/v2/"); ok {
@@ -214,7 +214,7 @@ func (g *gateway) handler(b binding) runtime.HandlerFunc {
 			func(ctx context.Context, in proto.Message) error { return g.read(ctx, w, r, b, params, in) },
 			func(ctx context.Context, out proto.Message) (err error) {
 				if err = g.encode(buf, out); err == nil {
-					sent, err = g.chain.hold(callOf(ctx), len(*buf))
+					sent, err = g.chain.countAnswer(callOf(ctx), len(*buf))
 				}
 				return err
 			})
@@ -229,18 +229,18 @@ func (g *gateway) handler(b binding) runtime.HandlerFunc {
 	}
 }
 
-// maxPooled is how large a buffer may be that is kept for the next answer. Most
-// answers are much smaller than the largest.
+// maxPooled is the size of the largest buffer that is reused. Most answers are
+// much smaller than the largest.
 const maxPooled = 1 << 20
 
-// Version 1 works, and has been superseded since this day (RFC 9745).
+// Version 1 is deprecated since this day (RFC 9745).
 const (
 	deprecatedSince = "@1793491200" // 2026-11-01
 	migration       = "https://github.com/holdfast-dev/holdfast/blob/main/docs/migrating-v1.md"
 )
 
-// encode writes an answer into buf. Nothing, not even an empty object, stands
-// for Empty.
+// encode appends an answer to buf. For Empty it appends nothing, not even an empty
+// object.
 func (g *gateway) encode(buf *[]byte, m proto.Message) (err error) {
 	if _, none := m.(*emptypb.Empty); !none {
 		*buf, err = g.encoder.Append(*buf, m)
@@ -257,19 +257,19 @@ func send(w http.ResponseWriter, code int, body []byte) {
 	_, _ = w.Write(body) // fails only if the client has gone
 }
 
-// fail answers with an error. Clients of the token service read its errors
-// strictly, and know no details: for them it is terse.
+// fail answers with an error. A terse one has no details, because clients of the
+// token service do not know them and read errors strictly.
 func (g *gateway) fail(w http.ResponseWriter, r *http.Request, st *status.Status, terse bool) {
 	body, err := g.encoder.Append(nil, st.Proto())
 	if terse {
 		body, err = json.Marshal(map[string]any{"code": st.Code(), "message": st.Message()})
 	}
-	if err != nil { // a detail of a type nobody knows: say the rest
+	if err != nil { // a detail is of an unknown type: leave the details out
 		body, _ = g.encoder.Append(nil, status.New(st.Code(), strings.ToValidUTF8(st.Message(), "?")).Proto())
 	}
 	if st.Code() == codes.Unauthenticated {
 		challenge := `Bearer realm="` + g.realm + `"`
-		if r.Header.Get("Authorization") != "" { // who has shown nothing has done nothing wrong: RFC 6750
+		if r.Header.Get("Authorization") != "" { // without a credential there is no error: RFC 6750
 			challenge += `, error="invalid_token"`
 		}
 		w.Header().Set("WWW-Authenticate", challenge)
@@ -277,7 +277,7 @@ func (g *gateway) fail(w http.ResponseWriter, r *http.Request, st *status.Status
 	send(w, runtime.HTTPStatusFromCode(st.Code()), body)
 }
 
-// routingError answers a request that no route takes.
+// routingError answers a request that matches no route.
 func (g *gateway) routingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {
 	f := fault.New(fault.NotFound, "Not found: there is nothing at this path")
 	switch code {

@@ -106,16 +106,16 @@ func FieldNamed(d protoreflect.MessageDescriptor, name string) protoreflect.Fiel
 		return f
 	}
 	for i := range d.Fields().Len() {
-		if f := d.Fields().Get(i); Odd(f) && LowerCamel(f.Name()) == name {
+		if f := d.Fields().Get(i); SnakeInJSON(f) && LowerCamel(f.Name()) == name {
 			return f
 		}
 	}
 	return nil
 }
 
-// Odd tells whether the definition gives a field the same name in JSON, which
+// SnakeInJSON tells whether the definition gives a field the same name in JSON, which
 // clients expect to be lowerCamel.
-func Odd(f protoreflect.FieldDescriptor) bool {
+func SnakeInJSON(f protoreflect.FieldDescriptor) bool {
 	return f.JSONName() == string(f.Name()) && strings.Contains(f.JSONName(), "_")
 }
 

@@ -37,15 +37,15 @@ func registerAll(s grpc.ServiceRegistrar, d *grpc.ServiceDesc, impl any) {
 	})
 }
 
-// A rule is what the API's definition says about calling a method.
+// A rule is what the API's definition says about a method.
 type rule struct {
-	name string // for the log and the metrics: ours, whichever the client used
-	open bool   // no token of ours is asked for, or the method judges it itself
-	read bool   // nothing changes
+	name string // for the log and the metrics: our own name, whichever the client used
+	open bool   // it needs no token of ours, or checks the token itself
+	read bool   // it changes nothing
 }
 
-// methodRules returns the rules by full method name, under every name. What is
-// not there needs a token.
+// methodRules returns the rules by the full names of methods, under all names. A
+// method that is not in it needs a token.
 func methodRules() map[string]rule {
 	rules := map[string]rule{}
 	wire.EachService(func(s protoreflect.ServiceDescriptor, in wire.Package) {
@@ -77,36 +77,36 @@ func methodRules() map[string]rule {
 	return rules
 }
 
-// sideEffects is what the definition says of calling a method twice.
+// sideEffects returns the idempotency level of a method.
 func sideEffects(m protoreflect.MethodDescriptor) descriptorpb.MethodOptions_IdempotencyLevel {
 	o, _ := m.Options().(*descriptorpb.MethodOptions)
 	return o.GetIdempotencyLevel()
 }
 
-// registerReflection lets clients ask what s serves. It knows every service by
-// all its names.
+// registerReflection lets clients list and describe the services of s, under all
+// their names.
 func registerReflection(s *grpc.Server) {
-	o := reflection.ServerOptions{Services: s, DescriptorResolver: onDemand{sync.OnceValue(newAliases)}, ExtensionResolver: protoregistry.GlobalTypes}
+	o := reflection.ServerOptions{
+		Services: s, DescriptorResolver: onDemand{sync.OnceValue(newAliases)}, ExtensionResolver: protoregistry.GlobalTypes,
+	}
 	reflectionpb.RegisterServerReflectionServer(s, reflection.NewServerV1(o))
 	reflectionalphapb.RegisterServerReflectionServer(s, reflection.NewServer(o))
 }
 
-// onDemand are aliases that are made when somebody asks: they are a third of what
-// a server at rest would remember, and most never ask.
+// onDemand makes the aliases when a client asks for the first time. They would be
+// a third of the memory of an idle server, and most clients never ask.
 type onDemand struct{ aliases func() aliases }
 
-// FindFileByPath is of protodesc.Resolver.
 func (o onDemand) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {
 	return o.aliases().FindFileByPath(path)
 }
 
-// FindDescriptorByName is of protodesc.Resolver.
 func (o onDemand) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
 	return o.aliases().FindDescriptorByName(name)
 }
 
-// aliases finds descriptors: the program's own, and copies of them under the
-// other names of their packages.
+// aliases implements protodesc.Resolver. It finds the program's own descriptors,
+// and copies of them under the other names of their packages.
 type aliases struct{ files *protoregistry.Files }
 
 func newAliases() aliases {
@@ -122,7 +122,7 @@ func newAliases() aliases {
 }
 
 // add adds a copy of f whose package has another name. It panics if the copy is
-// unsound: both are the program's own.
+// invalid, which depends on the program alone.
 func (a aliases) add(f protoreflect.FileDescriptor, pkg string) {
 	d := protodesc.ToFileDescriptorProto(f)
 	old := "." + d.GetPackage() + "."
@@ -167,7 +167,6 @@ func renameFields(messages []*descriptorpb.DescriptorProto, rename func(*string)
 	}
 }
 
-// FindFileByPath is of protodesc.Resolver.
 func (a aliases) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {
 	if f, err := protoregistry.GlobalFiles.FindFileByPath(path); err == nil {
 		return f, nil
@@ -175,7 +174,6 @@ func (a aliases) FindFileByPath(path string) (protoreflect.FileDescriptor, error
 	return a.files.FindFileByPath(path)
 }
 
-// FindDescriptorByName is of protodesc.Resolver.
 func (a aliases) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
 	if d, err := protoregistry.GlobalFiles.FindDescriptorByName(name); err == nil {
 		return d, nil
