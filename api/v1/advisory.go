@@ -35,7 +35,7 @@ func readEvent(p *vulnpb.AdvisoryEvent, e *resource.AdvisoryEvent) error {
 	return readEventOfSomeTypes(p, e)
 }
 
-// readAdvisory reads into a what clients may set. What only later versions
+// readAdvisory copies what clients may set from p to a. What only later versions
 // have stays as it is.
 func readAdvisory(p *vulnpb.Advisory, a *resource.Advisory) error {
 	a.Author, a.Aliases = p.GetAuthor(), p.GetAliases()
@@ -82,7 +82,7 @@ func (s advisories) List(ctx context.Context, r *vulnpb.AdvisoryFilter) (*vulnpb
 	return &vulnpb.AdvisoriesList{Items: p.Items, NextPageToken: p.Next, TotalCount: p.Total}, err
 }
 
-// orderOf is an order of version 1 in the words of later ones.
+// orderOf returns an order of version 1 as later versions have it.
 func orderOf(o vulnpb.OrderBy) (string, error) {
 	if o == vulnpb.OrderBy_ORDER_BY_UNSPECIFIED {
 		return "", nil

@@ -42,7 +42,7 @@ func (s auth) Validate(ctx context.Context, _ *emptypb.Empty) (*authpb.WhoAmI, e
 	return who, nil
 }
 
-// Register has whom the bearer token of the call stands for join a group.
+// Register adds the person of the bearer token of the call to a group.
 func (s auth) Register(ctx context.Context, r *authpb.RegistrationRequest) (*authpb.Session, error) {
 	bearer, err := s.bearer(ctx)
 	if err != nil {

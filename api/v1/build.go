@@ -50,7 +50,8 @@ func (s registries) ListSyncStatuses(ctx context.Context, r *registrypb.ListSync
 	return &registrypb.SyncStatusList{}, wire.Do(ctx, "registry_id", r.GetRegistryId(), s.registry.SyncStates)
 }
 
-// settingsOf returns what writes the settings that hold for a group.
+// settingsOf returns a function that returns the message of the settings that
+// apply to a group.
 func settingsOf(group string) func(resource.RegistrySettings) *registrypb.RegistrySettings {
 	return func(s resource.RegistrySettings) *registrypb.RegistrySettings {
 		return &registrypb.RegistrySettings{RegistryId: group, UniqueTags: s.UniqueTags, EolGracePeriod: s.GracePeriod}

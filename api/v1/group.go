@@ -20,7 +20,7 @@ type groups struct {
 
 var groupOf = writer[*iampb.Group](v2.GroupOf)
 
-// readGroup reads into g what clients may set. Only the operator may set what an
+// readGroup copies what clients may set from p to g. Only the operator may set what an
 // organization is for, and that it is verified: leaving them out does not reset
 // them.
 func readGroup(p *iampb.Group, g *resource.Group) error {

@@ -24,8 +24,8 @@ var (
 	readAllOfIdentity = reader[*iampb.Identity](v2.ReadIdentity)
 )
 
-// readIdentity reads into i what clients may set: all but the company, which
-// version 1 does not have.
+// readIdentity copies what clients may set from p to i. Version 1 does not have the
+// company, which stays.
 func readIdentity(p *iampb.Identity, i *resource.Identity) error {
 	if _, err := wire.ReadTime("static.expiration", p.GetStatic().GetExpiration()); err != nil {
 		return err
@@ -36,8 +36,8 @@ func readIdentity(p *iampb.Identity, i *resource.Identity) error {
 	return err
 }
 
-// warned returns identityOf, which also tells the client what is probably not
-// meant about the identity.
+// warned returns a function like identityOf that also sends the warnings about the
+// identity.
 func warned(ctx context.Context) func(resource.Identity) *iampb.Identity {
 	return func(i resource.Identity) *iampb.Identity {
 		wire.Warn(ctx, i.Warnings())

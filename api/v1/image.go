@@ -12,12 +12,12 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// packageOf writes a package that a document lists.
+// packageOf returns the message of a package in a document.
 func packageOf(p evidence.Package) *tenantpb.Package2 {
 	return &tenantpb.Package2{Id: p.ID, Name: p.Name, Version: p.Version, License: p.License, Description: p.Description, Purl: p.PURL}
 }
 
-// graphOf writes what an image is made of.
+// graphOf returns the message of the components of an image.
 func graphOf(s evidence.SBOM) *tenantpb.ComponentGraph {
 	g := &tenantpb.ComponentGraph{}
 	for _, p := range s.Packages {
@@ -61,7 +61,7 @@ func (s registries) GetRawSbom(ctx context.Context, r *registrypb.RawSbomRequest
 	return &registrypb.RawSbom{RawSbom: textOf(got.Raw)}, nil
 }
 
-// textOf writes other people's bytes as a text.
+// textOf returns bytes that may not be UTF-8 as text.
 func textOf(raw []byte) string { return strings.ToValidUTF8(string(raw), "\uFFFD") }
 
 func (s registries) GetImageConfig(ctx context.Context, r *registrypb.ImageConfigRequest) (*registrypb.ImageConfig, error) {
@@ -114,7 +114,7 @@ func (s registries) ListManifestMetadata(ctx context.Context, r *registrypb.Mani
 	return out, nil
 }
 
-// packagesOf writes the packages that have a package URL.
+// packagesOf returns the messages of the packages that have a package URL.
 func packagesOf(packages []evidence.Package) []*registrypb.PkgMetadata {
 	var all []*registrypb.PkgMetadata
 	for _, p := range packages {

@@ -20,8 +20,7 @@ type registries struct {
 	registry *registry.Service
 }
 
-// firstTier is how much the number of the first tier is greater in version 1
-// than since.
+// firstTier is how much greater the numbers of tiers are in version 1.
 const firstTier = registrypb.CatalogTier_APPLICATION - 1
 
 var (
@@ -29,7 +28,7 @@ var (
 	readRepoWithTier = reader[*registrypb.Repo](v2.ReadRepo)
 )
 
-// repoOf writes a repo without its readme.
+// repoOf returns the message of a repo without its readme.
 func repoOf(r resource.Repo) *registrypb.Repo {
 	p := repoWithTierOf(r)
 	p.CatalogTier = registrypb.CatalogTier_UNKNOWN
@@ -68,7 +67,7 @@ func (s registries) CreateRepo(ctx context.Context, r *registrypb.CreateRepoRequ
 }
 
 // replaceNamed replaces the repo of a group that has the name of p. It returns
-// exists if it is not the caller's to see.
+// exists if the caller may not see the repo.
 func (s registries) replaceNamed(ctx context.Context, group resource.UID, p *registrypb.Repo, exists error) (*registrypb.Repo, error) {
 	f := resource.Filter{Place: resource.PlaceFilter{ChildrenOf: group}, Name: p.GetName()}
 	found, err := s.registry.ListRepos(ctx, f, page.Params{})
@@ -89,11 +88,11 @@ func (s registries) replace(ctx context.Context, uid resource.UID, p *registrypb
 	return s.withReadme(ctx, repo, p.GetReadme())
 }
 
-// withReadme gives a repo its readme, which is a resource of its own in later
-// versions, and returns the two as one.
+// withReadme sets the readme of a repo, which is a resource of its own in later
+// versions, and returns the message of both.
 func (s registries) withReadme(ctx context.Context, repo resource.Repo, content string) (*registrypb.Repo, error) {
 	readme, err := s.registry.GetRepoReadme(ctx, repo.UID)
-	if errors.Is(err, fault.PermissionDenied) && content == "" { // may write and not read
+	if errors.Is(err, fault.PermissionDenied) && content == "" { // the caller may write and not read
 		return repoOf(repo), nil
 	}
 	if err != nil {
@@ -227,9 +226,9 @@ func (s registries) GetRepoTagsSummary(ctx context.Context, r *registrypb.GetRep
 	return out, nil
 }
 
-// longestName is the tag that says most: of those with the same digest, the one
-// with the longest name, the first in their order if there are several. What
-// moves along with every release says nothing.
+// longestName returns the longest of the names of tags, which is the most specific
+// version, and the first in their order if there are several. It ignores tags that
+// move with every release.
 func longestName(tags []resource.Tag) (longest string) {
 	for _, t := range tags {
 		if t.Name == latest || t.Name == latest+"-dev" {

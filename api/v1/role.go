@@ -71,7 +71,7 @@ func bindingOf(b resource.BoundRole) *iampb.RoleBinding {
 	return p
 }
 
-// boundOf writes a binding with what it binds, as lists have it.
+// boundOf returns the message of a binding with what it binds, as lists have it.
 func boundOf(b resource.BoundRole) *iampb.RoleBindingList_Binding {
 	return &iampb.RoleBindingList_Binding{
 		Id: string(b.UID), Identity: string(b.Identity), CreatedAt: wire.Time(b.CreateTime),
@@ -82,7 +82,7 @@ func boundOf(b resource.BoundRole) *iampb.RoleBindingList_Binding {
 }
 
 // readBinding reads what a binding binds. Its group follows from its uid; the one
-// in the message is ignored. prefix leads to p in the request.
+// in the message is ignored. prefix is the path of p in the request.
 func readBinding(prefix string, p *iampb.RoleBinding, b *resource.RoleBinding) error {
 	var bad wire.Problems
 	b.Identity, b.Role = bad.UID(prefix+"identity", p.GetIdentity()), bad.UID(prefix+"role", p.GetRole())

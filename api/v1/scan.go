@@ -31,8 +31,8 @@ func (s registries) GetVulnReport(ctx context.Context, r *registrypb.VulnReportR
 	}, nil
 }
 
-// matchOf writes a vulnerability in a package. What is negligible has no number
-// here, and is low.
+// matchOf returns the message of a vulnerability in a package. There is no number
+// for negligible ones, so they are low.
 func matchOf(m evidence.Match) *tenantpb.VulnerabilityMatch {
 	severity := tenantpb.VulnerabilityRecord_Severity(m.Severity)
 	if m.Severity == evidence.Negligible {
@@ -53,7 +53,7 @@ func matchOf(m evidence.Match) *tenantpb.VulnerabilityMatch {
 	}
 }
 
-// numbered is the CVE number of a vulnerability, or else its id.
+// numbered returns the CVE number of a vulnerability, or its id if it has none.
 func numbered(m evidence.Match) string {
 	for _, id := range append([]string{m.ID}, m.Aliases...) {
 		if strings.HasPrefix(id, "CVE-") {
@@ -68,7 +68,7 @@ type vulnerabilities struct {
 	registry *registry.Service
 }
 
-// scannerOf is the scanner of a report.
+// scannerOf returns the message of the scanner of a report.
 func scannerOf(r registry.Report) *registrypb.Scanner {
 	return &registrypb.Scanner{Name: scannerName(r.Scanner), Version: r.Version, DbBuildTime: wire.Time(r.DatabaseTime)}
 }
@@ -77,7 +77,7 @@ func scannerName(name string) registrypb.Scanner_Name {
 	return registrypb.Scanner_Name(registrypb.Scanner_Name_value[strings.ToUpper(name)])
 }
 
-// latest is the tag that is meant where none is given.
+// latest is the tag of requests that name none.
 const latest = "latest"
 
 func (s vulnerabilities) ListVulnReports(ctx context.Context, r *registrypb.VulnReportFilter) (*registrypb.VulnReportList, error) {
@@ -109,8 +109,8 @@ func (s vulnerabilities) ListVulnReports(ctx context.Context, r *registrypb.Vuln
 	})}, nil
 }
 
-// vulnerabilitiesOf writes each vulnerability once, with all the packages that
-// have it.
+// vulnerabilitiesOf returns the message of each vulnerability, with all packages
+// that have it.
 func vulnerabilitiesOf(matches []evidence.Match) []*registrypb.Vulnerability {
 	var all []*registrypb.Vulnerability
 	known := map[string]*registrypb.Vulnerability{}
@@ -186,7 +186,8 @@ func (s vulnerabilities) tallies(ctx context.Context, r *registrypb.VulnCountRep
 	return &registrypb.VulnCountReportList{Items: wire.Convert(all, tallyOf)}, nil
 }
 
-// tallyOf writes how much was found, of every severity.
+// tallyOf returns the message of how many vulnerabilities of each severity there
+// were.
 func tallyOf(t registry.Tally) *registrypb.VulnCountReport {
 	p := &registrypb.VulnCountReport{
 		Repo: t.Repo, Tag: t.Tag, Date: wire.Time(t.Time), SizeBytes: t.Size,

@@ -19,14 +19,14 @@ type access struct {
 	version string
 }
 
-// grantOf writes a binding as the reason for somebody's access.
+// grantOf returns the message of a binding that gives somebody access.
 func grantOf(b resource.BoundRole) *accesspb.Grant {
 	p := boundRoleOf(b)
 	return &accesspb.Grant{BindingUid: p.Uid, Identity: p.Identity, Group: p.Group, Role: p.Role, CreateTime: p.CreateTime}
 }
 
-// readCapability reads a capability by its dotted name or by the one that roles
-// have it under.
+// readCapability returns the capability with a dotted name, or with the name that
+// it has in roles.
 func readCapability(name string, bad *wire.Problems) resource.Capability {
 	c, ok := resource.ParseCapability(name)
 	if !ok {
@@ -79,7 +79,7 @@ func (access) ListCapabilities(context.Context, *accesspb.ListCapabilitiesReques
 	return all, nil
 }
 
-// family is what a capability is about: its name without what it allows.
+// family returns the name of a capability without its last part.
 func family(name string) string {
 	if i := strings.LastIndexByte(name, '.'); i >= 0 {
 		return name[:i]

@@ -18,6 +18,7 @@ type accountAssociations struct {
 	sts *sts.Service
 }
 
+// AssociationOf returns the message of an association.
 func AssociationOf(a resource.AccountAssociation) *iampb.AccountAssociation {
 	p := &iampb.AccountAssociation{
 		Uid: string(a.UID), Name: a.Name, Description: a.Description, Github: githubOf(a.GitHub),
@@ -57,7 +58,7 @@ func githubOf(g *resource.GitHubAccount) *iampb.AccountAssociation_GitHub {
 	return p
 }
 
-// ReadAssociation reads into a what clients may set.
+// ReadAssociation copies what clients may set from p to a.
 func ReadAssociation(p *iampb.AccountAssociation, a *resource.AccountAssociation) error {
 	*a = resource.AccountAssociation{
 		UID: a.UID, Name: p.GetName(), Description: p.GetDescription(), GitHub: readGitHub(p.GetGithub()),

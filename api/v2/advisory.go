@@ -17,7 +17,7 @@ type advisories struct {
 	service *advisory.Service
 }
 
-// AdvisoryOf writes an advisory.
+// AdvisoryOf returns the message of an advisory.
 func AdvisoryOf(a resource.Advisory) *vulnpb.Advisory {
 	p := &vulnpb.Advisory{
 		Uid: string(a.UID), AdvisoryId: a.ID, Author: a.Author,
@@ -69,7 +69,7 @@ func rangeEventOf(e resource.RangeEvent) *vulnpb.RangeEvent {
 	return &vulnpb.RangeEvent{}
 }
 
-// readAdvisory reads into a what clients may set, but not its events.
+// readAdvisory copies what clients may set from p to a, but not its events.
 func readAdvisory(p *vulnpb.Advisory, a *resource.Advisory) error {
 	a.Author = p.GetAuthor()
 	a.ArtifactName, a.ArtifactType, a.ArtifactArchitecture = p.GetArtifactName(), p.GetArtifactType(), p.GetArtifactArchitecture()
@@ -99,7 +99,7 @@ func readAffected(a *vulnpb.Affected) resource.Affected {
 	}
 }
 
-// AdvisoryEventOf writes an event.
+// AdvisoryEventOf returns the message of an event.
 func AdvisoryEventOf(e resource.AdvisoryEvent) *vulnpb.AdvisoryEvent {
 	p := &vulnpb.AdvisoryEvent{
 		Uid: string(e.UID), CreateTime: wire.Time(e.CreateTime), Findings: e.Findings, Author: e.Author, Reviewer: e.Reviewer,
@@ -153,7 +153,7 @@ func detectionOf(d *resource.Detection) *vulnpb.AdvisoryEvent_Detection {
 	return p
 }
 
-// ReadAdvisoryEvent reads into e what clients may set.
+// ReadAdvisoryEvent copies what clients may set from p to e.
 func ReadAdvisoryEvent(p *vulnpb.AdvisoryEvent, e *resource.AdvisoryEvent) error {
 	*e = resource.AdvisoryEvent{
 		UID: e.UID, CreateTime: e.CreateTime,
@@ -206,7 +206,7 @@ func readDetection(p *vulnpb.AdvisoryEvent_Detection) *resource.Detection {
 	return d
 }
 
-// AdvisoryFilter reads the filters of a list.
+// AdvisoryFilter returns the filter that a request for a list describes.
 func AdvisoryFilter(r *vulnpb.ListAdvisoriesRequest) resource.AdvisoryFilter {
 	f := resource.AdvisoryFilter{
 		Place: wire.Place(r.GetUidp()), IDs: r.GetAdvisoryIds(), LegacyIDs: r.GetLegacyAdvisoryIds(),

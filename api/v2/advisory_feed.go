@@ -19,7 +19,7 @@ type advisoryFeeds struct {
 	service *advisory.Service
 }
 
-// feedOf writes a feed.
+// feedOf returns the message of a feed.
 func feedOf(f resource.AdvisoryFeed) *advisoriespb.AdvisoryFeed {
 	p := &advisoriespb.AdvisoryFeed{
 		Uid: string(f.UID), Name: f.Name, Address: f.Address, Interval: durationpb.New(f.Interval), Paused: f.Paused,
@@ -37,7 +37,7 @@ func countsOf(r resource.ImportResult) *advisoriespb.ImportCounts {
 	return &advisoriespb.ImportCounts{Created: r.Created, Updated: r.Updated, Unchanged: r.Unchanged, Withdrawn: r.Withdrawn, Failed: r.Failed}
 }
 
-// readFeed reads into f what clients may set.
+// readFeed copies what clients may set from p to f.
 func readFeed(p *advisoriespb.AdvisoryFeed, f *resource.AdvisoryFeed) error {
 	f.Name, f.Address, f.Paused, f.Interval = p.GetName(), p.GetAddress(), p.GetPaused(), 0
 	if d := p.GetInterval(); d != nil {

@@ -15,8 +15,9 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// What a document of an import may take. One that is not small waits on disk
-// until it is there as a whole: an archive has its list of contents at its end.
+// Limits of the documents of an import. A document that is not small is stored on
+// disk until all of it has arrived, because an archive has its list of contents at
+// its end.
 const (
 	maxDocument   = 8 << 30
 	smallDocument = 1 << 20
@@ -28,24 +29,24 @@ type importStream = grpc.BidiStreamingServer[advisoriespb.ImportAdvisoriesReques
 func (s advisoryWriting) ImportAdvisories(stream importStream) error {
 	first, err := stream.Recv()
 	if err != nil {
-		return ended(err)
+		return firstMessageError(err)
 	}
 	group, err := resource.ParseUID("parent", first.GetParent())
 	if err != nil {
 		return err
 	}
 	docs := &documents{stream: stream, dir: s.dir}
-	m, err := s.service.NewImport(stream.Context(), group, "", docs.tell)
+	m, err := s.service.NewImport(stream.Context(), group, "", docs.sendProgress)
 	if err != nil {
 		return err
 	}
 	err = docs.each(m.Read)
 	_, closing := m.Close()
-	return errors.Join(closing, err) // that it was cut short follows from why
+	return errors.Join(closing, err)
 }
 
-// ended is what it means that a stream brings no more.
-func ended(err error) error {
+// firstMessageError returns the error of a call whose first message did not arrive.
+func firstMessageError(err error) error {
 	if errors.Is(err, io.EOF) {
 		return fault.Field("parent", "is required, in the first message")
 	}
@@ -59,8 +60,8 @@ type documents struct {
 	done   int64 // bytes of documents that have been read
 }
 
-// tell sends how far the import is.
-func (d *documents) tell(p advisory.Progress) error {
+// sendProgress sends how far the import is.
+func (d *documents) sendProgress(p advisory.Progress) error {
 	out := &advisoriespb.ImportAdvisoriesResponse{Counts: countsOf(p.ImportResult), Bytes: d.done + p.Offset}
 	for _, v := range p.Problems {
 		out.Problems = append(out.Problems, &advisoriespb.ImportProblem{Name: v.Name, Reason: v.Reason})
@@ -68,7 +69,7 @@ func (d *documents) tell(p advisory.Progress) error {
 	return d.stream.Send(out)
 }
 
-// each has f read every document.
+// each calls f for every document.
 func (d *documents) each(f func(name string, r io.ReaderAt, size int64) error) error {
 	for {
 		m, err := d.stream.Recv()
@@ -93,7 +94,7 @@ func (d *documents) each(f func(name string, r io.ReaderAt, size int64) error) e
 	}
 }
 
-// one has f read the document that follows.
+// one calls f for the next document.
 func (d *documents) one(doc *advisoriespb.ImportAdvisoriesRequest_Document, f func(name string, r io.ReaderAt, size int64) error) (err error) {
 	if doc.GetSize() <= smallDocument {
 		var b bytes.Buffer
@@ -104,11 +105,11 @@ func (d *documents) one(doc *advisoriespb.ImportAdvisoriesRequest_Document, f fu
 	}
 	file, err := os.CreateTemp(d.dir, "import-*")
 	if err != nil {
-		return fmt.Errorf("keep a document: %w", err)
+		return fmt.Errorf("store a document: %w", err)
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
-	if err := os.Remove(file.Name()); err != nil { // so that nothing is left of it, however this ends
-		return fmt.Errorf("keep a document: %w", err)
+	if err := os.Remove(file.Name()); err != nil { // its space is freed when it is closed
+		return fmt.Errorf("store a document: %w", err)
 	}
 	if err := d.receive(doc.GetSize(), file); err != nil {
 		return err

@@ -40,26 +40,26 @@ func (s advisoryReading) BatchQueryAdvisories(ctx context.Context, r *advisories
 	return &advisoriespb.BatchQueryAdvisoriesResponse{Results: wire.Convert(found, matchesOf)}, err
 }
 
-// exportPiece is how many bytes of an export one message has.
-const exportPiece = 256 << 10
+// exportChunk is how many bytes of an export one message has.
+const exportChunk = 256 << 10
 
 func (s advisoryReading) ExportAdvisories(r *advisoriespb.ExportAdvisoriesRequest, stream grpc.ServerStreamingServer[advisoriespb.ExportAdvisoriesResponse]) error {
-	w := bufio.NewWriterSize(pieces{stream}, exportPiece)
+	w := bufio.NewWriterSize(chunks{stream}, exportChunk)
 	if err := s.service.Export(stream.Context(), AdvisoryFilter(r.GetFilter()), r.GetFormat(), feed.Options{Zip: r.GetZip()}, w); err != nil {
 		return err
 	}
 	return w.Flush()
 }
 
-// pieces sends what is written to it.
-type pieces struct {
+// chunks is an io.Writer that sends what is written to it.
+type chunks struct {
 	stream grpc.ServerStreamingServer[advisoriespb.ExportAdvisoriesResponse]
 }
 
-func (p pieces) Write(b []byte) (int, error) {
+func (c chunks) Write(b []byte) (int, error) {
 	for rest := b; len(rest) > 0; {
-		n := min(len(rest), exportPiece)
-		if err := p.stream.Send(&advisoriespb.ExportAdvisoriesResponse{Data: rest[:n]}); err != nil {
+		n := min(len(rest), exportChunk)
+		if err := c.stream.Send(&advisoriespb.ExportAdvisoriesResponse{Data: rest[:n]}); err != nil {
 			return 0, err
 		}
 		rest = rest[n:]

@@ -27,7 +27,7 @@ func (s audit) ListEntries(ctx context.Context, r *auditpb.ListEntriesRequest) (
 	if err != nil {
 		return nil, err
 	}
-	for _, prefix := range []string{".api.", ".registry."} { // as entries show it, or without
+	for _, prefix := range []string{".api.", ".registry."} { // types may be given with or without it
 		f.Type = strings.TrimPrefix(f.Type, s.names.Prefix+prefix)
 	}
 	p, err := wire.List(ctx, r, f, s.events.Audit, func(e resource.Event) resource.Event { return e })
@@ -45,8 +45,8 @@ func (s audit) ListEntries(ctx context.Context, r *auditpb.ListEntriesRequest) (
 	return out, nil
 }
 
-// auditFilter reads which changes are wanted, and reports all that is wrong with
-// it.
+// auditFilter returns the filter that a request describes, and reports everything
+// that is wrong with it.
 func auditFilter(r *auditpb.ListEntriesRequest) (f event.AuditFilter, err error) {
 	var bad wire.Problems
 	uid := func(field, s string) resource.UID {
@@ -63,12 +63,12 @@ func auditFilter(r *auditpb.ListEntriesRequest) (f event.AuditFilter, err error)
 	return f, bad.Err()
 }
 
-// entryOf writes a change.
+// entryOf returns the message of a change.
 func (s audit) entryOf(e resource.Event) (*auditpb.Entry, error) {
 	p := &auditpb.Entry{
 		Id: e.ID, Time: wire.Time(e.Time), Type: s.names.Type(e.Type), Subject: string(e.Subject), Group: string(e.Group),
 	}
-	if a := e.Actor; a.Subject != "" || a.Remote != "" { // whoever comes with a copied token has an address, and no name
+	if a := e.Actor; a.Subject != "" || a.Remote != "" { // a caller with a stolen token has an address and no identity
 		p.Actor = &auditpb.Actor{Uid: string(a.Subject), RemoteAddress: a.Remote, RequestId: a.RequestID}
 		if a.Act != nil {
 			p.Actor.Issuer, p.Actor.Subject = a.Act.Issuer, a.Act.Subject
@@ -82,15 +82,16 @@ func (s audit) entryOf(e resource.Event) (*auditpb.Entry, error) {
 	return p, err
 }
 
-// stateOf writes what an event tells of before or after: as the API does where
-// it has a message for it, and otherwise as it is kept. Several are under items.
+// stateOf returns the state before or after an event: in the form of the API if it
+// has a message for the kind, and otherwise as it is stored. A list is under
+// items.
 func (s audit) stateOf(e resource.Event, text []byte) (*structpb.Struct, error) {
 	if len(text) == 0 {
 		return nil, nil
 	}
 	kind, _ := kindOf(e.Type)
-	if row, known := told[kind]; known && text[0] == '{' && e.Type != resource.GroupAccessRequested {
-		m, err := row.thing(text)
+	if row, known := eventKinds[kind]; known && text[0] == '{' && e.Type != resource.GroupAccessRequested {
+		m, err := row.payload(text)
 		if err != nil {
 			return nil, err
 		}

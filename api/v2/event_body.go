@@ -25,8 +25,8 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// EventBodies writes what events say of the things they happened to, in the
-// words of the API: the thing as it is since, or the request to delete it.
+// EventBodies writes the bodies of events as JSON of the API: the resource as it
+// is after the event, or the request that deleted it.
 type EventBodies struct {
 	encoder wire.Encoder
 
@@ -34,35 +34,36 @@ type EventBodies struct {
 	RepoPath func(ctx context.Context, uid resource.UID) (string, error) // the address of a repo in the registry
 }
 
-// told are the things events happen to, by how the types of these begin.
-var told = map[string]struct {
-	thing func(text []byte) (proto.Message, error)
-	gone  proto.Message // the request to delete one; nil where that is not told
+// eventKinds are the kinds of resources that have events, by how the types of
+// these begin.
+var eventKinds = map[string]struct {
+	payload func(text []byte) (proto.Message, error)
+	deleted proto.Message // the request to delete one; nil if that event has no body
 }{
-	"iam.group":                        {thing(GroupOf), &iampb.DeleteGroupRequest{}},
-	"iam.identity":                     {thing(IdentityOf), &iampb.DeleteIdentityRequest{}},
-	"iam.roles":                        {thing(RoleOf), &iampb.DeleteRoleRequest{}},
-	"iam.rolebindings":                 {thing(bindingOf), &iampb.DeleteRoleBindingRequest{}},
-	"iam.identity_providers":           {thing(ProviderOf), &iampb.DeleteIdentityProviderRequest{}},
-	"iam.account_associations":         {thing(AssociationOf), nil},
-	"iam.group_invite":                 {thing(InviteOf), &iampb.DeleteGroupInviteRequest{}},
-	"iam.external_group_role_mappings": {thing(MappingOf), &iampb.DeleteExternalGroupRoleMappingRequest{}},
-	"platform.registry.repo":           {thing(RepoOf), &registrypb.DeleteRepoRequest{}},
-	"platform.registry.tag":            {thing(TagOf), &registrypb.DeleteTagRequest{}},
-	"platform.registry.settings":       {thing(ownSettingsOf), nil},
-	"platform.registry.deployment":     {thing(DeploymentOf), nil},
-	"events.subscription":              {thing(SubscriptionOf), &eventspb.DeleteSubscriptionRequest{}},
-	"vulnerabilities.advisory":         {thing(advisoryRecordOf), &advisoriespb.DeleteAdvisoryRequest{}},
-	"vulnerabilities.advisories":       {thing(importedOf), nil},
-	"vulnerabilities.feed":             {thing(feedOf), &advisoriespb.DeleteAdvisoryFeedRequest{}},
-	"signin.account":                   {thing(accountRecordOf), &signinpb.DeleteAccountRequest{}},
-	"signin.rules":                     {thing(rulesOf), nil},
-	"signin.session":                   {thing(endedSessionOf), nil},
-	"auth":                             {thing(registeredOf), nil},
+	"iam.group":                        {payload(GroupOf), &iampb.DeleteGroupRequest{}},
+	"iam.identity":                     {payload(IdentityOf), &iampb.DeleteIdentityRequest{}},
+	"iam.roles":                        {payload(roleOf), &iampb.DeleteRoleRequest{}},
+	"iam.rolebindings":                 {payload(bindingOf), &iampb.DeleteRoleBindingRequest{}},
+	"iam.identity_providers":           {payload(ProviderOf), &iampb.DeleteIdentityProviderRequest{}},
+	"iam.account_associations":         {payload(AssociationOf), nil},
+	"iam.group_invite":                 {payload(InviteOf), &iampb.DeleteGroupInviteRequest{}},
+	"iam.external_group_role_mappings": {payload(MappingOf), &iampb.DeleteExternalGroupRoleMappingRequest{}},
+	"platform.registry.repo":           {payload(RepoOf), &registrypb.DeleteRepoRequest{}},
+	"platform.registry.tag":            {payload(TagOf), &registrypb.DeleteTagRequest{}},
+	"platform.registry.settings":       {payload(ownSettingsOf), nil},
+	"platform.registry.deployment":     {payload(DeploymentOf), nil},
+	"events.subscription":              {payload(SubscriptionOf), &eventspb.DeleteSubscriptionRequest{}},
+	"vulnerabilities.advisory":         {payload(advisoryRecordOf), &advisoriespb.DeleteAdvisoryRequest{}},
+	"vulnerabilities.advisories":       {payload(importedOf), nil},
+	"vulnerabilities.feed":             {payload(feedOf), &advisoriespb.DeleteAdvisoryFeedRequest{}},
+	"signin.account":                   {payload(accountRecordOf), &signinpb.DeleteAccountRequest{}},
+	"signin.rules":                     {payload(rulesOf), nil},
+	"signin.session":                   {payload(endedSessionOf), nil},
+	"auth":                             {payload(registeredOf), nil},
 }
 
-// particular are the events that do not tell a thing as it is.
-var particular = map[resource.EventType]func(e resource.Event) (proto.Message, error){
+// specialEvents are the events whose body is not the resource.
+var specialEvents = map[resource.EventType]func(e resource.Event) (proto.Message, error){
 	resource.InviteCreated: func(e resource.Event) (proto.Message, error) {
 		i, err := decode[resource.GroupInvite](e.After)
 		return &iampb.GroupInvite{Uid: string(i.UID), ExpirationTime: wire.Time(i.ExpirationTime)}, err
@@ -103,8 +104,9 @@ func decode[T any](text []byte) (v T, err error) {
 	return v, err
 }
 
-// thing reads what the outbox holds of a thing and writes it as the API does.
-func thing[T any, M proto.Message](of func(T) M) func([]byte) (proto.Message, error) {
+// payload returns a function that turns a resource as the outbox has it into its
+// message.
+func payload[T any, M proto.Message](of func(T) M) func([]byte) (proto.Message, error) {
 	return func(text []byte) (proto.Message, error) {
 		v, err := decode[T](text)
 		if err != nil {
@@ -114,8 +116,7 @@ func thing[T any, M proto.Message](of func(T) M) func([]byte) (proto.Message, er
 	}
 }
 
-// bindingOf writes a binding as events have it: what it ties together by uids
-// alone.
+// bindingOf returns the message of a binding as events have it: with uids alone.
 func bindingOf(b resource.RoleBinding) *iampb.RoleBinding {
 	return &iampb.RoleBinding{
 		Uid: string(b.UID), CreateTime: wire.Time(b.CreateTime),
@@ -125,7 +126,7 @@ func bindingOf(b resource.RoleBinding) *iampb.RoleBinding {
 	}
 }
 
-// DeploymentOf writes a deployment. Only version 1 has a message for it.
+// DeploymentOf returns the message of a deployment. Only version 1 has a message for it.
 func DeploymentOf(d resource.Deployment) *registryv1pb.Deployment {
 	return &registryv1pb.Deployment{Id: string(d.UID), Charts: wire.Convert(d.Charts, func(c resource.HelmChart) *registryv1pb.HelmChart {
 		return &registryv1pb.HelmChart{Source: c.Source, Repo: c.Repo, Chart: c.Chart}
@@ -136,7 +137,7 @@ func ownSettingsOf(s resource.RegistrySettings) *ocipb.Settings { return setting
 
 func advisoryRecordOf(r resource.AdvisoryRecord) *vulnpb.Advisory { return AdvisoryOf(r.Whole()) }
 
-// imported is what the outbox keeps of an import.
+// imported is what the outbox has of an import.
 type imported struct {
 	resource.ImportResult
 	Source string `json:"source"`
@@ -156,7 +157,7 @@ func endedSessionOf(n resource.EndedSession) *signinpb.EndedSession {
 	return &signinpb.EndedSession{Session: sessionOf(n.Session), Reason: signinpb.EndReason(n.Reason)}
 }
 
-// registered is what the outbox keeps of somebody who joined a group.
+// registered is what the outbox has of somebody who joined a group.
 type registered struct {
 	Identity string `json:"identity"`
 	Group    string `json:"group"`
@@ -166,8 +167,8 @@ func registeredOf(r registered) *authpb.Session {
 	return &authpb.Session{Identity: r.Identity, Group: r.Group}
 }
 
-// kindOf is how the type of an event begins: without what happened, and the
-// version.
+// kindOf returns the kind of resource that a type of events is about, and what
+// happened to it.
 func kindOf(t resource.EventType) (kind, happened string) {
 	name := strings.TrimSuffix(string(t), ".v1")
 	i := strings.LastIndexByte(name, '.')
@@ -177,25 +178,25 @@ func kindOf(t resource.EventType) (kind, happened string) {
 	return name[:i], name[i+1:]
 }
 
-// Body writes the body of an event. It fails for a type that it does not know:
-// another replica, of a later version, may.
+// Body returns the body of an event. It fails for a type that it does not know,
+// which another replica of a later version may know.
 func (b *EventBodies) Body(ctx context.Context, e resource.Event) (event.Body, error) {
 	if e.Type.OfRegistry() {
 		return b.traffic(ctx, e)
 	}
 	kind, happened := kindOf(e.Type)
-	row, known := told[kind]
-	form := particular[e.Type]
+	row, known := eventKinds[kind]
+	form := specialEvents[e.Type]
 	switch {
 	case form != nil:
 	case !known:
 		return event.Body{}, fmt.Errorf("there is no body for %s", e.Type)
 	case happened != "deleted":
-		form = func(e resource.Event) (proto.Message, error) { return row.thing(e.After) }
-	case row.gone == nil:
+		form = func(e resource.Event) (proto.Message, error) { return row.payload(e.After) }
+	case row.deleted == nil:
 		return event.Body{}, nil
 	default:
-		return uidOnly(b.name(row.gone), e.Subject)
+		return uidOnly(b.name(row.deleted), e.Subject)
 	}
 	m, err := form(e)
 	if err != nil {
@@ -205,7 +206,7 @@ func (b *EventBodies) Body(ctx context.Context, e resource.Event) (event.Body, e
 	return event.Body{Type: b.name(m), JSON: text}, err
 }
 
-// name is what receivers know a message by.
+// name returns the name of a message that receivers know.
 func (b *EventBodies) name(m proto.Message) string {
 	name := m.ProtoReflect().Descriptor().FullName()
 	if b.Interop {
@@ -219,8 +220,7 @@ func uidOnly(name string, uid resource.UID) (event.Body, error) {
 	return event.Body{Type: name, JSON: text}, err
 }
 
-// A traffic is the body of a pull or a push. Its names are those that receivers
-// know.
+// A traffic is the body of a pull or a push, with the names that receivers know.
 type traffic struct {
 	Repository    string `json:"repository"`
 	RepoID        string `json:"repo_id"`
@@ -235,10 +235,10 @@ type traffic struct {
 	Count         int64  `json:"count,omitempty"` // of pulls, if the event stands for several
 }
 
-// traffic writes the body of a pull or a push.
+// traffic returns the body of a pull or a push.
 func (b *EventBodies) traffic(ctx context.Context, e resource.Event) (event.Body, error) {
 	path, err := b.RepoPath(ctx, e.Subject)
-	if err != nil && !errors.Is(err, fault.NotFound) { // a repo that is gone has no address
+	if err != nil && !errors.Is(err, fault.NotFound) { // a deleted repo has no address
 		return event.Body{}, err
 	}
 	t := traffic{Repository: path, RepoID: string(e.Subject), Type: "manifest", When: civil(e.Time), RemoteAddress: e.Actor.Remote}
@@ -269,7 +269,7 @@ func (b *EventBodies) traffic(ctx context.Context, e resource.Event) (event.Body
 	return event.Body{JSON: text}, err
 }
 
-// civil writes a time without its zone, and a fraction only if there is one.
+// civil formats a time without its zone, and with a fraction only if there is one.
 func civil(t time.Time) string {
 	text := t.UTC().Format("2006-01-02T15:04:05.000000")
 	return strings.TrimSuffix(text, ".000000")

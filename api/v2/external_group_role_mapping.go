@@ -18,6 +18,7 @@ type externalGroupRoleMappings struct {
 	iam *iam.Service
 }
 
+// MappingOf returns the message of a mapping.
 func MappingOf(m resource.ExternalGroupRoleMapping) *iampb.ExternalGroupRoleMapping {
 	return &iampb.ExternalGroupRoleMapping{
 		Uid: string(m.UID), IdentityProviderUid: string(m.Provider()), ExternalGroupId: m.ExternalGroup,
@@ -25,6 +26,7 @@ func MappingOf(m resource.ExternalGroupRoleMapping) *iampb.ExternalGroupRoleMapp
 	}
 }
 
+// ReadMapping copies what clients may set from p to m.
 func ReadMapping(p *iampb.ExternalGroupRoleMapping, m *resource.ExternalGroupRoleMapping) error {
 	m.ExternalGroup, m.Role, m.Scope = p.GetExternalGroupId(), resource.UID(p.GetRoleUid()), resource.UID(p.GetScope())
 	return nil

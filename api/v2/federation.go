@@ -9,7 +9,6 @@ import (
 	"github.com/holdfast-dev/holdfast/sts"
 )
 
-// federation is FederationService over sts.
 type federation struct {
 	federationpb.UnsafeFederationServiceServer
 	sts *sts.Service

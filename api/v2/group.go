@@ -16,8 +16,8 @@ type groups struct {
 	iam *iam.Service
 }
 
-// GroupOf writes a group. There are no limits and no stages of set-up here: the
-// first is empty, and every organization is ready.
+// GroupOf returns the message of a group. It has no limits, and is always ready,
+// because organizations here have no stages of set-up.
 func GroupOf(g resource.Group) *iampb.Group {
 	return &iampb.Group{
 		Uid: string(g.UID), Name: g.Name, Description: g.Description, Verified: g.Verified,
@@ -26,7 +26,7 @@ func GroupOf(g resource.Group) *iampb.Group {
 	}
 }
 
-// readGroup reads into g what clients may set.
+// readGroup copies what clients may set from p to g.
 func readGroup(p *iampb.Group, g *resource.Group) error {
 	g.Name, g.Description, g.Verified, g.Kind = p.GetName(), p.GetDescription(), p.GetVerified(), resource.OrgKind(p.GetKind())
 	return nil

@@ -18,14 +18,14 @@ type groupInvites struct {
 	iam *iam.Service
 }
 
-// InviteOf writes an invite. Only one that has just been made has a code.
+// InviteOf returns the message of an invite. Only a new one has a code.
 func InviteOf(i resource.GroupInvite) *iampb.GroupInvite {
 	p := &iampb.GroupInvite{
 		Uid: string(i.UID), RoleUid: string(i.Role), Email: i.Email, SingleUse: i.SingleUse, Code: i.Code, KeyId: i.KeyID,
 		ExpirationTime: wire.Time(i.ExpirationTime), CreateTime: wire.Time(i.CreateTime),
 	}
 	if i.RoleInfo.UID != "" {
-		r := RoleOf(i.RoleInfo)
+		r := roleOf(i.RoleInfo)
 		p.Role = &iampb.GroupInviteRole{Uid: r.Uid, Name: r.Name, Description: r.Description, Capabilities: r.Capabilities}
 	}
 	return p

@@ -17,6 +17,7 @@ type identities struct {
 	iam *iam.Service
 }
 
+// IdentityOf returns the message of an identity.
 func IdentityOf(i resource.Identity) *iampb.Identity {
 	p := &iampb.Identity{
 		Uid: string(i.UID), Name: i.Name, Description: i.Description,
@@ -27,15 +28,15 @@ func IdentityOf(i resource.Identity) *iampb.Identity {
 	return p
 }
 
-// ReadIdentity reads into i what clients may set.
+// ReadIdentity copies what clients may set from p to i.
 func ReadIdentity(p *iampb.Identity, i *resource.Identity) (err error) {
 	i.Name, i.Description, i.Company = p.GetName(), p.GetDescription(), p.GetCompany()
 	i.Relationship, err = readRelationship(p)
 	return err
 }
 
-// warned returns IdentityOf, which also tells the client what is probably not
-// meant about the identity.
+// warned returns a function like IdentityOf that also sends the warnings about the
+// identity.
 func warned(ctx context.Context) func(resource.Identity) *iampb.Identity {
 	return func(i resource.Identity) *iampb.Identity {
 		wire.Warn(ctx, i.Warnings())

@@ -10,10 +10,10 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// ofIdentity are the fields of IdentityMetadata that an identity has itself.
+// ofIdentity are the fields of IdentityMetadata that are not stored as metadata.
 var ofIdentity = []protoreflect.Name{"uid", "name", "company"}
 
-// metadataFields calls f for each field of IdentityMetadata that is kept as
+// metadataFields calls f for each field of IdentityMetadata that is stored as
 // metadata, under its name in JSON.
 func metadataFields(m *iampb.IdentityMetadata, f func(m protoreflect.Message, field protoreflect.FieldDescriptor)) {
 	r := m.ProtoReflect()
@@ -25,7 +25,7 @@ func metadataFields(m *iampb.IdentityMetadata, f func(m protoreflect.Message, fi
 	}
 }
 
-// MetadataOf writes what a person told about themselves.
+// MetadataOf returns the message of what a person has said about themselves.
 func MetadataOf(i resource.Identity) *iampb.IdentityMetadata {
 	p := &iampb.IdentityMetadata{Uid: string(i.UID), Name: i.Name, Company: i.Company}
 	metadataFields(p, func(m protoreflect.Message, field protoreflect.FieldDescriptor) {
@@ -43,8 +43,8 @@ func MetadataOf(i resource.Identity) *iampb.IdentityMetadata {
 	return p
 }
 
-// ReadMetadata reads p into the metadata of i, where values at their default
-// have no place. What else is there stays.
+// ReadMetadata copies p to the metadata of i, without fields at their default.
+// Other metadata stays.
 func ReadMetadata(p *iampb.IdentityMetadata, i *resource.Identity) error {
 	all := map[string]any{}
 	maps.Copy(all, i.Metadata)

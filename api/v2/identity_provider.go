@@ -17,7 +17,8 @@ type identityProviders struct {
 	iam *iam.Service
 }
 
-// ProviderOf writes a provider, without its secret. There is no SCIM here.
+// ProviderOf returns the message of a provider, without its secret and without
+// SCIM, which does not exist here.
 func ProviderOf(i resource.IdentityProvider) *iampb.IdentityProvider {
 	p := &iampb.IdentityProvider{
 		Uid: string(i.UID), Name: i.Name, Description: i.Description, DefaultRole: string(i.DefaultRole),
@@ -32,7 +33,7 @@ func ProviderOf(i resource.IdentityProvider) *iampb.IdentityProvider {
 	return p
 }
 
-// ReadProvider reads into i what clients may set, the secret as they sent it.
+// ReadProvider copies what clients may set from p to i, the secret as they sent it.
 func ReadProvider(p *iampb.IdentityProvider, i *resource.IdentityProvider) error {
 	i.Name, i.Description, i.DefaultRole, i.OIDC = p.GetName(), p.GetDescription(), resource.UID(p.GetDefaultRole()), nil
 	i.Disabled = p.GetDisabled()
@@ -63,20 +64,20 @@ func (s identityProviders) UpdateIdentityProvider(ctx context.Context, r *iampb.
 	}, ProviderOf)
 }
 
-// changeProvider applies r to i. The secret there is cannot be written into a
-// message, so while the mask is applied a word that nobody can send stands for
-// it: what the mask leaves alone is kept.
+// changeProvider applies r to i. The stored secret cannot be written into a
+// message. So a random text that nobody can send stands for it while the mask is
+// applied, and if it is still there afterwards, the secret stays.
 func changeProvider(r *iampb.UpdateIdentityProviderRequest, i *resource.IdentityProvider) error {
-	kept, secret := rand.Text(), i.OIDC.ClientSecret
+	placeholder, secret := rand.Text(), i.OIDC.ClientSecret
 	p := ProviderOf(*i)
-	p.GetOidc().ClientSecret = kept
+	p.GetOidc().ClientSecret = placeholder
 	if err := wire.Apply(r.GetUpdateMask(), r.GetIdentityProvider(), p); err != nil {
 		return err
 	}
 	if err := ReadProvider(p, i); err != nil {
 		return err
 	}
-	if i.OIDC != nil && i.OIDC.ClientSecret.Plain == kept {
+	if i.OIDC != nil && i.OIDC.ClientSecret.Plain == placeholder {
 		i.OIDC.ClientSecret = secret
 	}
 	return nil

@@ -18,8 +18,8 @@ type oci struct {
 	registry *registry.Service
 }
 
-// settingsOf returns what writes the settings that hold for a group, which may be
-// those of a group above it.
+// settingsOf returns a function that returns the message of the settings that
+// apply to a group, which may be those of a group above it.
 func settingsOf(group resource.UID) func(resource.RegistrySettings) *ocipb.Settings {
 	return func(s resource.RegistrySettings) *ocipb.Settings {
 		return &ocipb.Settings{
@@ -86,7 +86,7 @@ func (s oci) ListTagHistory(ctx context.Context, r *ocipb.ListTagHistoryRequest)
 	return &ocipb.ListTagHistoryResponse{Changes: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
 }
 
-// pullOf writes who pulled or pushed something.
+// pullOf returns the message of a pull or a push.
 func pullOf(p registry.NamedPull) *ocipb.Pull {
 	direction := ocipb.Direction_DIRECTION_PULL
 	if p.Push {

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// writeRelationship sets the member of p that r has.
+// writeRelationship copies r to p.
 func writeRelationship(r resource.Relationship, p *iampb.Identity) {
 	switch r.Type() {
 	case resource.RelationshipClaimMatch:
@@ -64,7 +64,7 @@ func awsIdentityOf(a resource.AWSIdentity) *iampb.Identity_AWSIdentity {
 	return p
 }
 
-// readRelationship returns the member of p that is set, and none if none is.
+// readRelationship returns the relationship of p. It is empty if p has none.
 func readRelationship(p *iampb.Identity) (r resource.Relationship, err error) {
 	switch {
 	case p.GetClaimMatch() != nil:

@@ -17,7 +17,7 @@ type repos struct {
 	registry *registry.Service
 }
 
-// RepoOf writes a repo.
+// RepoOf returns the message of a repo.
 func RepoOf(r resource.Repo) *registrypb.Repo {
 	p := &registrypb.Repo{
 		Uid: string(r.UID), Name: r.Name, Description: r.Description, CatalogTier: registrypb.CatalogTier(r.Tier),
@@ -33,8 +33,8 @@ func RepoOf(r resource.Repo) *registrypb.Repo {
 	return p
 }
 
-// ReadRepo reads into r what clients may set. It returns
-// fault.FailedPrecondition for an overlay: this service builds no images.
+// ReadRepo copies what clients may set from p to r. It returns
+// fault.FailedPrecondition for an overlay, because this service builds no images.
 func ReadRepo(p *registrypb.Repo, r *resource.Repo) error {
 	if p.GetCustomOverlay() != nil {
 		return fault.Unmet("CUSTOM_ASSEMBLY_OFF", "custom_overlay: this server does not assemble images")
@@ -46,12 +46,12 @@ func ReadRepo(p *registrypb.Repo, r *resource.Repo) error {
 		r.Sync = nil
 		return nil
 	}
-	var kept resource.SyncConfig // what only the service sets stays as it is
+	var sync resource.SyncConfig // what only the service sets stays as it is
 	if r.Sync != nil {
-		kept = *r.Sync
+		sync = *r.Sync
 	}
-	kept.Source, kept.Google, kept.Amazon, kept.Azure = from.GetSource(), from.GetGoogle(), from.GetAmazon(), from.GetAzure()
-	r.Sync = &kept
+	sync.Source, sync.Google, sync.Amazon, sync.Azure = from.GetSource(), from.GetGoogle(), from.GetAmazon(), from.GetAzure()
+	r.Sync = &sync
 	return nil
 }
 

@@ -19,7 +19,7 @@ type roles struct {
 	iam *iam.Service
 }
 
-func RoleOf(r resource.Role) *iampb.Role {
+func roleOf(r resource.Role) *iampb.Role {
 	return &iampb.Role{
 		Uid: string(r.UID), Name: r.Name, Description: r.Description,
 		Capabilities: wire.Convert(r.Capabilities.All(), func(c resource.Capability) capabilitiespb.Capability {
@@ -29,12 +29,12 @@ func RoleOf(r resource.Role) *iampb.Role {
 	}
 }
 
-// readRole reads into r what clients may set. Capabilities that are as they were
-// keep what r has beside them: a newer version may have stored some that this
-// one does not know.
+// readRole copies what clients may set from p to r. If the capabilities did not
+// change, r keeps those that this version does not know, because a newer version
+// may have stored them.
 func readRole(p *iampb.Role, r *resource.Role) error {
 	r.Name, r.Description = p.GetName(), p.GetDescription()
-	if slices.Equal(p.GetCapabilities(), RoleOf(*r).GetCapabilities()) {
+	if slices.Equal(p.GetCapabilities(), roleOf(*r).GetCapabilities()) {
 		return nil
 	}
 	var set resource.Capabilities
@@ -50,15 +50,15 @@ func readRole(p *iampb.Role, r *resource.Role) error {
 }
 
 func (s roles) CreateRole(ctx context.Context, r *iampb.CreateRoleRequest) (*iampb.Role, error) {
-	return wire.Create(ctx, "parent", r.GetParent(), r.GetRole(), readRole, s.iam.CreateRole, RoleOf)
+	return wire.Create(ctx, "parent", r.GetParent(), r.GetRole(), readRole, s.iam.CreateRole, roleOf)
 }
 
 func (s roles) GetRole(ctx context.Context, r *iampb.GetRoleRequest) (*iampb.Role, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.iam.GetRole, RoleOf)
+	return wire.Get(ctx, "uid", r.GetUid(), s.iam.GetRole, roleOf)
 }
 
 func (s roles) UpdateRole(ctx context.Context, r *iampb.UpdateRoleRequest) (*iampb.Role, error) {
-	return wire.Update(ctx, r.GetUpdateMask(), "role", r.GetRole(), readRole, s.iam.UpdateRole, RoleOf)
+	return wire.Update(ctx, r.GetUpdateMask(), "role", r.GetRole(), readRole, s.iam.UpdateRole, roleOf)
 }
 
 func (s roles) DeleteRole(ctx context.Context, r *iampb.DeleteRoleRequest) (*emptypb.Empty, error) {
@@ -66,6 +66,6 @@ func (s roles) DeleteRole(ctx context.Context, r *iampb.DeleteRoleRequest) (*emp
 }
 
 func (s roles) ListRoles(ctx context.Context, r *iampb.ListRolesRequest) (*iampb.ListRolesResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName()}, s.iam.ListRoles, RoleOf)
+	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName()}, s.iam.ListRoles, roleOf)
 	return &iampb.ListRolesResponse{Roles: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
 }

@@ -18,8 +18,8 @@ type roleBindings struct {
 	iam *iam.Service
 }
 
-// boundRoleOf writes a binding with what it ties together. The two uids that
-// clients send are not in answers.
+// boundRoleOf returns the message of a binding with what it binds. Answers do not
+// have the two uids that clients send.
 func boundRoleOf(b resource.BoundRole) *iampb.RoleBinding {
 	i := b.IdentityInfo
 	return &iampb.RoleBinding{
@@ -33,8 +33,8 @@ func boundRoleOf(b resource.BoundRole) *iampb.RoleBinding {
 	}
 }
 
-// readBinding reads into b what clients may set. prefix leads to p in the
-// request. It reports both uids if both are wrong.
+// readBinding copies what clients may set from p to b. prefix is the path of p in
+// the request. It reports both uids if both are wrong.
 func readBinding(prefix string, p *iampb.RoleBinding, b *resource.RoleBinding) error {
 	var bad wire.Problems
 	b.Identity = bad.UID(prefix+"identity_uid", p.GetIdentityUid())
@@ -45,7 +45,7 @@ func readBinding(prefix string, p *iampb.RoleBinding, b *resource.RoleBinding) e
 // readSingle reads a binding that is not part of a batch.
 func readSingle(p *iampb.RoleBinding, b *resource.RoleBinding) error { return readBinding("", p, b) }
 
-// uidsOf writes what clients may set of a binding.
+// uidsOf returns the message of a binding with what clients may set alone.
 func uidsOf(b resource.RoleBinding) *iampb.RoleBinding {
 	return &iampb.RoleBinding{IdentityUid: string(b.Identity), RoleUid: string(b.Role)}
 }
@@ -87,8 +87,8 @@ func (s roleBindings) BatchCreateRoleBindings(ctx context.Context, r *iampb.Batc
 	return &iampb.BatchCreateRoleBindingsResponse{RoleBindings: wire.Convert(bound, boundRoleOf)}, err
 }
 
-// readBatch reads the bindings of a batch. They may repeat what the batch as a
-// whole says, its parent and its role, and not contradict it.
+// readBatch returns the bindings of a batch. They may repeat the parent and the
+// role of the batch, and must not contradict them.
 func readBatch(r *iampb.BatchCreateRoleBindingsRequest) ([]resource.RoleBinding, error) {
 	if n := len(r.GetRequests()); n == 0 || n > resource.MaxBatch {
 		return nil, fault.Field("requests", "must have 1 to %d bindings", resource.MaxBatch)

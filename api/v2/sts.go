@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-dev/holdfast/sts"
 )
 
-// securityTokens is SecurityTokenService over sts. Its callers have no token of
-// ours yet: the bearer of the call is the credential.
+// securityTokens is the SecurityTokenService. Its callers have no token of ours
+// yet: the bearer token of the call is the credential they exchange.
 type securityTokens struct {
 	oidcpb.UnsafeSecurityTokenServiceServer
 	sts    *sts.Service
@@ -37,8 +37,8 @@ func (s securityTokens) ExchangeRefreshToken(ctx context.Context, r *oidcpb.Exch
 	return &oidcpb.TokenPair{Token: rawToken(access), RefreshToken: rawToken(refresh)}, err
 }
 
-// scopes returns the groups of a request: older clients send the first, or only
-// one, in a field of its own.
+// scopes returns the scopes of a request. Older clients send one of them in a field
+// of its own.
 func scopes(r interface {
 	GetScope() string
 	GetScopes() []string

@@ -17,11 +17,12 @@ type subscriptions struct {
 	events *event.Service
 }
 
-// SubscriptionOf writes a subscription.
+// SubscriptionOf returns the message of a subscription.
 func SubscriptionOf(v resource.Subscription) *eventspb.Subscription {
 	return &eventspb.Subscription{Uid: string(v.UID), Sink: v.Sink, CreateTime: wire.Time(v.CreateTime)}
 }
 
+// ReadSubscription copies what clients may set from p to v.
 func ReadSubscription(p *eventspb.Subscription, v *resource.Subscription) error {
 	v.Sink = p.GetSink()
 	return nil
@@ -50,7 +51,7 @@ type deliveries struct {
 	names  event.Names
 }
 
-// deliveryOf writes an event that was given up.
+// deliveryOf returns the message of an event that could not be delivered.
 func (s deliveries) deliveryOf(d resource.Delivery) *deliveriespb.Delivery {
 	e := d.Event
 	return &deliveriespb.Delivery{

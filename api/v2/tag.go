@@ -16,7 +16,7 @@ type tags struct {
 	registry *registry.Service
 }
 
-// TagOf writes a tag.
+// TagOf returns the message of a tag.
 func TagOf(t resource.Tag) *registrypb.Tag {
 	return &registrypb.Tag{
 		Uid: string(t.UID), Name: t.Name, Digest: t.Digest, UpdateTime: wire.Time(t.UpdateTime),
@@ -24,6 +24,7 @@ func TagOf(t resource.Tag) *registrypb.Tag {
 	}
 }
 
+// ReadTag copies what clients may set from p to t.
 func ReadTag(p *registrypb.Tag, t *resource.Tag) error {
 	*t = resource.Tag{Name: p.GetName(), Digest: p.GetDigest(), Deprecated: p.GetDeprecated(), Bundles: p.GetBundles()}
 	return nil
@@ -51,7 +52,8 @@ func (s tags) ListTags(ctx context.Context, r *registrypb.ListTagsRequest) (*reg
 	return &registrypb.ListTagsResponse{Tags: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
 }
 
-// classesOf is the sorts of tags that a request asks for beside the plain ones.
+// classesOf returns the classes of tags that a request asks for beside the plain
+// ones.
 func classesOf(r *registrypb.ListTagsRequest) (all []resource.TagClass) {
 	if r.GetIncludeReferrers() {
 		all = append(all, resource.ReferrerTag)

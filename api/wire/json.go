@@ -19,11 +19,11 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// An Encoder writes answers as JSON. What it writes means the same as
-// protojson's, in bytes that never vary: every scalar, list and map is there
-// even when empty, messages and oneof members that are not set are left out, a
-// time has three fraction digits, and what clients only send is never sent
-// back. The zero value is ready, and safe for concurrent use.
+// An Encoder writes messages as JSON. It is equivalent to that of protojson, but
+// equal messages always have equal bytes: every scalar, list and map is there even
+// if it is empty, messages and oneof members that are not set are left out, a time
+// has three fraction digits, and fields that are INPUT_ONLY are left out. The zero
+// value is ready to use, and safe for concurrent use.
 type Encoder struct{ plans sync.Map } // protoreflect.MessageDescriptor → *plan
 
 // A plan is how to write one type of message.
@@ -36,8 +36,8 @@ type form uint8
 
 const (
 	plain     form = iota
-	timestamp      // ours, for the three fraction digits
-	wellKnown      // protojson's: it alone knows what these look like
+	timestamp      // with three fraction digits
+	wellKnown      // written by protojson
 )
 
 type plannedField struct {
@@ -78,7 +78,7 @@ func (e *Encoder) plan(d protoreflect.MessageDescriptor) *plan {
 	return p
 }
 
-// planMessage plans d and what it holds. A type may hold itself: known has the
+// planMessage returns the plan of d. A type may contain itself, so known has the
 // plans that are being made.
 func planMessage(d protoreflect.MessageDescriptor, known map[protoreflect.MessageDescriptor]*plan) *plan {
 	if p := known[d]; p != nil {
@@ -115,7 +115,7 @@ func planMessage(d protoreflect.MessageDescriptor, known map[protoreflect.Messag
 	return p
 }
 
-// HasBehavior tells whether the API's definition marks a field with b.
+// HasBehavior reports whether the API's definition marks a field with b.
 func HasBehavior(f protoreflect.FieldDescriptor, b annotations.FieldBehavior) bool {
 	marks, _ := proto.GetExtension(f.Options(), annotations.E_FieldBehavior).([]annotations.FieldBehavior)
 	return slices.Contains(marks, b)
@@ -223,8 +223,8 @@ func appendValue(b []byte, p *plannedValue, v protoreflect.Value) ([]byte, error
 	return appendMessage(b, p.message, v.Message())
 }
 
-// appendEnum writes the value's name, or its number if this version has no name
-// for it.
+// appendEnum writes the name of a value, or its number if it has no name in this
+// version.
 func appendEnum(b []byte, p *plannedValue, n protoreflect.EnumNumber) []byte {
 	d := p.enum.ByNumber(n)
 	if d == nil {
@@ -248,14 +248,14 @@ func appendFloat(b []byte, f float64, number any) ([]byte, error) {
 	return append(b, text...), err
 }
 
-// The times that RFC 3339 can say: the years 1 to 9999.
+// The range of times in RFC 3339: the years 1 to 9999.
 const (
 	minSeconds = -62135596800
 	maxSeconds = 253402300799
 )
 
-// appendTime writes a Timestamp in UTC with three fraction digits. What is
-// smaller than a millisecond is cut off.
+// appendTime writes a Timestamp in UTC with three fraction digits, truncated to the
+// millisecond.
 func appendTime(b []byte, m protoreflect.Message) ([]byte, error) {
 	fields := m.Descriptor().Fields()
 	seconds, nanos := m.Get(fields.ByNumber(1)).Int(), m.Get(fields.ByNumber(2)).Int()
@@ -287,7 +287,7 @@ func appendDigits(b []byte, n, width int) []byte {
 	return b
 }
 
-// appendWellKnown leaves a message to protojson, whose spaces are not stable.
+// appendWellKnown writes a message by protojson, without its varying spaces.
 func appendWellKnown(b []byte, m protoreflect.Message) ([]byte, error) {
 	text, err := protojson.Marshal(m.Interface())
 	if err != nil {
@@ -300,8 +300,8 @@ func appendWellKnown(b []byte, m protoreflect.Message) ([]byte, error) {
 
 const hexDigits = "0123456789abcdef"
 
-// appendString writes s quoted. A string that is not UTF-8 is an error: it came
-// from a client over gRPC and went past every check.
+// appendString writes s quoted. It returns an error if s is not UTF-8, which no
+// check of a request lets pass.
 func appendString(b []byte, s string) ([]byte, error) {
 	if !utf8.ValidString(s) {
 		return b, fmt.Errorf("text is not valid UTF-8: %q", s)

@@ -18,15 +18,15 @@ const (
 	maxPathLength = 256
 )
 
-// Apply changes onto, a resource as it is, to what from says of the fields in
-// mask. Both are of one type, and nothing of from is shared or altered.
+// Apply copies the fields in mask from one message to another of the same type,
+// which share nothing afterwards.
 //
-// Without a mask it changes the fields that from sets to something other than
-// their default; with "*" all of them. Paths are in snake_case or lowerCamel and
-// may lead into messages, which are made where onto has none; lists and maps
-// change as a whole. What only the service sets stays as it is, without
-// complaint, for clients that send back what they got. It returns
-// fault.InvalidArgument, about update_mask, for a path that leads nowhere.
+// Without a mask it copies the fields of from that are not at their default, and
+// with "*" all fields. Paths are in snake_case or lowerCamel, and may lead into
+// messages, which it makes if onto has none. Lists and maps are replaced as a
+// whole. It ignores fields that are OUTPUT_ONLY, because clients send back what
+// they got. It returns fault.InvalidArgument, about update_mask, for a path of no
+// field.
 func Apply(mask *fieldmaskpb.FieldMask, from, onto proto.Message) error {
 	paths := mask.GetPaths()
 	if err := checkSize(paths); err != nil {
@@ -41,19 +41,19 @@ func Apply(mask *fieldmaskpb.FieldMask, from, onto proto.Message) error {
 		copyAll(src, dst)
 		return nil
 	}
-	var bad []fault.Violation
+	var bad Problems
 	var found [][]protoreflect.FieldDescriptor
 	for _, path := range paths {
 		fields, problem := resolve(src.Descriptor(), path)
 		switch {
 		case problem != "":
-			bad = append(bad, fault.Violation{Subject: "update_mask", Description: problem})
+			bad.Add(fault.Field("update_mask", "%s", problem))
 		case fields != nil:
 			found = append(found, fields)
 		}
 	}
-	if len(bad) > 0 {
-		return fault.Fields(bad)
+	if err := bad.Err(); err != nil {
+		return err
 	}
 	for _, fields := range found {
 		copyPath(src, dst, fields)
@@ -73,8 +73,8 @@ func checkSize(paths []string) error {
 	return nil
 }
 
-// resolve returns the fields along path, none of them if the path is to be
-// passed over, or what is wrong with it.
+// resolve returns the fields along path, no fields if the path is to be ignored, or
+// what is wrong with it.
 func resolve(d protoreflect.MessageDescriptor, path string) (fields []protoreflect.FieldDescriptor, problem string) {
 	for segment := range strings.SplitSeq(path, ".") {
 		if d == nil {
@@ -96,8 +96,8 @@ func resolve(d protoreflect.MessageDescriptor, path string) (fields []protorefle
 	return fields, ""
 }
 
-// FieldNamed finds a field by its name in the definition or in JSON, or by the
-// lowerCamel of one that is spelled otherwise there.
+// FieldNamed returns the field with a name in the definition, in JSON, or in
+// lowerCamel, or nil.
 func FieldNamed(d protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
 	if f := d.Fields().ByName(protoreflect.Name(name)); f != nil {
 		return f
@@ -113,12 +113,13 @@ func FieldNamed(d protoreflect.MessageDescriptor, name string) protoreflect.Fiel
 	return nil
 }
 
-// SnakeInJSON tells whether the definition gives a field the same name in JSON, which
-// clients expect to be lowerCamel.
+// SnakeInJSON reports whether a field has a name in snake_case also in JSON, where
+// clients expect lowerCamel.
 func SnakeInJSON(f protoreflect.FieldDescriptor) bool {
 	return f.JSONName() == string(f.Name()) && strings.Contains(f.JSONName(), "_")
 }
 
+// LowerCamel returns a name of snake_case in lowerCamel.
 func LowerCamel(name protoreflect.Name) string {
 	words := strings.Split(string(name), "_")
 	for i, w := range words[1:] {
@@ -127,27 +128,27 @@ func LowerCamel(name protoreflect.Name) string {
 	return strings.Join(words, "")
 }
 
-// Nested tells whether a field is a message with fields of its own to change. A
-// time, for one, is a single value.
+// Nested reports whether a field is a message whose fields can be changed one by
+// one. Messages of google.protobuf, such as times, are single values.
 func Nested(f protoreflect.FieldDescriptor) bool {
 	return f.Message() != nil && !f.IsList() && !f.IsMap() && f.Message().ParentFile().Package() != "google.protobuf"
 }
 
-// copyPath copies the value that fields lead to. A message on the way is made
-// only if there is something to put into it.
+// copyPath copies the value that fields lead to. It makes a message on the way only
+// if it has something to copy into it.
 func copyPath(src, dst protoreflect.Message, fields []protoreflect.FieldDescriptor) {
 	f := fields[0]
 	if len(fields) == 1 {
 		copyField(src, dst, f)
 		return
 	}
-	if !dst.Has(f) && !leadsSomewhere(src, fields) {
+	if !dst.Has(f) && !hasValueAt(src, fields) {
 		return
 	}
 	copyPath(src.Get(f).Message(), dst.Mutable(f).Message(), fields[1:])
 }
 
-func leadsSomewhere(src protoreflect.Message, fields []protoreflect.FieldDescriptor) bool {
+func hasValueAt(src protoreflect.Message, fields []protoreflect.FieldDescriptor) bool {
 	for _, f := range fields[:len(fields)-1] {
 		src = src.Get(f).Message()
 	}
@@ -163,8 +164,8 @@ func copyAll(src, dst protoreflect.Message) {
 	}
 }
 
-// copyPopulated copies what src sets, leaf by leaf, as a JSON body of the same
-// content would.
+// copyPopulated copies the fields that src sets, and those of nested messages one
+// by one, as a JSON body with the same fields would.
 func copyPopulated(src, dst protoreflect.Message) {
 	src.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
