@@ -286,10 +286,15 @@ func (g *gateway) routingError(_ context.Context, _ *runtime.ServeMux, _ runtime
 	case http.StatusBadRequest:
 		f = fault.Field("path", "must start with a slash")
 	}
-	g.fail(w, r, statusOf(f, g.domain, originOf(r.Context()).id), strings.HasPrefix(r.URL.Path, "/sts/"))
+	g.refuse(w, r, f)
 }
 
 // pathError answers a request whose path is not well escaped.
 func (g *gateway) pathError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, _ error) {
-	g.fail(w, r, statusOf(fault.Field("path", "has a malformed escape"), g.domain, originOf(r.Context()).id), strings.HasPrefix(r.URL.Path, "/sts/"))
+	g.refuse(w, r, fault.Field("path", "has a malformed escape"))
+}
+
+// refuse answers a request that is for no method.
+func (g *gateway) refuse(w http.ResponseWriter, r *http.Request, f *fault.Error) {
+	g.fail(w, r, statusOf(f, g.domain, originOf(r.Context()).id), strings.HasPrefix(r.URL.Path, "/sts/"))
 }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -306,7 +307,7 @@ func TestCapabilitiesAgree(t *testing.T) {
 // The copies of the definition under other names are whole: every service is
 // there with the shapes of ours.
 func TestAliasesDescribe(t *testing.T) {
-	a := newAliases()
+	a := aliases{sync.OnceValue(newAliases)}
 	wire.EachService(func(s protoreflect.ServiceDescriptor, in wire.Package) {
 		for _, pkg := range in.Also {
 			d, err := a.FindDescriptorByName(protoreflect.FullName(pkg + "." + string(s.Name())))

@@ -63,7 +63,9 @@ func methodRules() map[string]rule {
 			}
 		}
 	})
-	for _, d := range []*grpc.ServiceDesc{&healthpb.Health_ServiceDesc, &reflectionpb.ServerReflection_ServiceDesc, &reflectionalphapb.ServerReflection_ServiceDesc} {
+	for _, d := range []*grpc.ServiceDesc{
+		&healthpb.Health_ServiceDesc, &reflectionpb.ServerReflection_ServiceDesc, &reflectionalphapb.ServerReflection_ServiceDesc,
+	} {
 		open := func(method string) {
 			rules["/"+d.ServiceName+"/"+method] = rule{name: d.ServiceName + "/" + method, open: true, read: true}
 		}
@@ -86,31 +88,22 @@ func sideEffects(m protoreflect.MethodDescriptor) descriptorpb.MethodOptions_Ide
 // registerReflection lets clients list and describe the services of s, under all
 // their names.
 func registerReflection(s *grpc.Server) {
+	// The aliases are made when a client asks for the first time: they would be
+	// a third of the memory of an idle server, and most clients never ask.
 	o := reflection.ServerOptions{
-		Services: s, DescriptorResolver: onDemand{sync.OnceValue(newAliases)}, ExtensionResolver: protoregistry.GlobalTypes,
+		Services: s, DescriptorResolver: aliases{sync.OnceValue(newAliases)}, ExtensionResolver: protoregistry.GlobalTypes,
 	}
 	reflectionpb.RegisterServerReflectionServer(s, reflection.NewServerV1(o))
 	reflectionalphapb.RegisterServerReflectionServer(s, reflection.NewServer(o))
 }
 
-// onDemand makes the aliases when a client asks for the first time. They would be
-// a third of the memory of an idle server, and most clients never ask.
-type onDemand struct{ aliases func() aliases }
-
-func (o onDemand) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {
-	return o.aliases().FindFileByPath(path)
-}
-
-func (o onDemand) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
-	return o.aliases().FindDescriptorByName(name)
-}
-
 // aliases implements protodesc.Resolver. It finds the program's own descriptors,
 // and copies of them under the other names of their packages.
-type aliases struct{ files *protoregistry.Files }
+type aliases struct{ files func() *protoregistry.Files }
 
-func newAliases() aliases {
-	a := aliases{&protoregistry.Files{}}
+func newAliases() *protoregistry.Files {
+	files := &protoregistry.Files{}
+	a := aliases{func() *protoregistry.Files { return files }}
 	for _, p := range wire.Packages {
 		for _, name := range p.Also {
 			for _, f := range p.Files() {
@@ -118,7 +111,7 @@ func newAliases() aliases {
 			}
 		}
 	}
-	return a
+	return files
 }
 
 // add adds a copy of f whose package has another name. It panics if the copy is
@@ -151,7 +144,7 @@ func (a aliases) add(f protoreflect.FileDescriptor, pkg string) {
 	renameFields(d.MessageType, rename)
 	file, err := protodesc.NewFile(d, a)
 	if err == nil {
-		err = a.files.RegisterFile(file)
+		err = a.files().RegisterFile(file)
 	}
 	if err != nil {
 		panic(fmt.Sprintf("descriptor of %s under the name %s: %v", f.Path(), pkg, err))
@@ -171,12 +164,12 @@ func (a aliases) FindFileByPath(path string) (protoreflect.FileDescriptor, error
 	if f, err := protoregistry.GlobalFiles.FindFileByPath(path); err == nil {
 		return f, nil
 	}
-	return a.files.FindFileByPath(path)
+	return a.files().FindFileByPath(path)
 }
 
 func (a aliases) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
 	if d, err := protoregistry.GlobalFiles.FindDescriptorByName(name); err == nil {
 		return d, nil
 	}
-	return a.files.FindDescriptorByName(name)
+	return a.files().FindDescriptorByName(name)
 }

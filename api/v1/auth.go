@@ -32,9 +32,11 @@ func (s auth) Validate(ctx context.Context, _ *emptypb.Empty) (*authpb.WhoAmI, e
 		narrowed = wire.Convert(c.Caps.All(), resource.Capability.String)
 	}
 	who := &authpb.WhoAmI{
-		Issuer: s.issuer, Subject: string(c.Identity), Audience: c.Audience, Expiry: wire.Time(c.Expires), IssuedAt: wire.Time(c.Issued),
-		Email: i.Email, Profile: &authpb.Profile{Name: i.Name},
-		IdentityProvider: string(vouching.UID), IdentityProviderName: vouching.Name, IdentityProviderTrusted: vouching.Trusted,
+		Issuer: s.issuer, Subject: string(c.Identity), Audience: c.Audience, Expiry: wire.Time(c.Expires),
+		IssuedAt: wire.Time(c.Issued),
+		Email:    i.Email, Profile: &authpb.Profile{Name: i.Name},
+		IdentityProvider: string(vouching.UID), IdentityProviderName: vouching.Name,
+		IdentityProviderTrusted: vouching.Trusted,
 	}
 	for _, h := range all {
 		who.Capabilities = append(who.Capabilities, &authpb.WhoAmI_Capability{Group: groupOf(h.Group), Role: roleOf(h.Role), Capabilities: narrowed})
@@ -58,7 +60,9 @@ func (s auth) Register(ctx context.Context, r *authpb.RegistrationRequest) (*aut
 
 func (s auth) GetHeadlessSession(ctx context.Context, r *authpb.GetHeadlessSessionRequest) (*authpb.HeadlessSession, error) {
 	h, err := s.login.Headless(ctx, r.GetCode())
-	return &authpb.HeadlessSession{EcdhPublicKey: h.PublicKey, EncryptedIdtoken: h.Token, EncryptedRefreshToken: h.RefreshToken}, err
+	return &authpb.HeadlessSession{
+		EcdhPublicKey: h.PublicKey, EncryptedIdtoken: h.Token, EncryptedRefreshToken: h.RefreshToken,
+	}, err
 }
 
 func (s auth) Delete(ctx context.Context, r *authpb.DeletionRequest) (*emptypb.Empty, error) {

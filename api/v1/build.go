@@ -69,5 +69,6 @@ func (s registries) GetRegistrySettings(ctx context.Context, r *registrypb.GetRe
 }
 
 func (s registries) UpdateRegistrySettings(ctx context.Context, r *registrypb.RegistrySettings) (*registrypb.RegistrySettings, error) {
-	return wire.Replace(ctx, "registry_id", r.GetRegistryId(), r, readSettings, s.registry.UpdateSettings, settingsOf(r.GetRegistryId()))
+	return wire.Replace(ctx, "registry_id", r.GetRegistryId(), r, readSettings, s.registry.UpdateSettings,
+		settingsOf(r.GetRegistryId()))
 }

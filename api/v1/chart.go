@@ -21,8 +21,9 @@ func (s registries) GetHelm(ctx context.Context, r *registrypb.HelmRequest) (*re
 		return nil, err
 	}
 	return &registrypb.Helm{
-		ChartName: c.Name, ChartVersion: c.Version, ChartRepository: c.Address[:strings.LastIndexByte(c.Address, '/')], ChartDigest: r.GetDigest(),
-		Values: c.Files[evidence.ValuesYAML],
+		ChartName: c.Name, ChartVersion: c.Version, ChartRepository: c.Address[:strings.LastIndexByte(c.Address, '/')],
+		ChartDigest: r.GetDigest(),
+		Values:      c.Files[evidence.ValuesYAML],
 	}, nil
 }
 
@@ -70,7 +71,8 @@ func (s registries) CreateDeployment(ctx context.Context, r *registrypb.CreateDe
 }
 
 func (s registries) UpdateDeployment(ctx context.Context, r *registrypb.UpdateDeploymentRequest) (*registrypb.Deployment, error) {
-	return wire.Replace(ctx, "repo_id", r.GetRepoId(), r.GetCharts(), readCharts, s.registry.UpdateDeployment, v2.DeploymentOf)
+	return wire.Replace(ctx, "repo_id", r.GetRepoId(), r.GetCharts(), readCharts, s.registry.UpdateDeployment,
+		v2.DeploymentOf)
 }
 
 func (s registries) GetDeployment(ctx context.Context, r *registrypb.GetDeploymentRequest) (*registrypb.Deployment, error) {

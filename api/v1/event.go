@@ -24,7 +24,8 @@ var (
 )
 
 func (s subscriptions) Create(ctx context.Context, r *eventspb.CreateSubscriptionRequest) (*eventspb.Subscription, error) {
-	return wire.Create(ctx, "parent_id", r.GetParentId(), r.GetSubscription(), readSubscription, s.events.CreateSubscription, subscriptionOf)
+	return wire.Create(ctx, "parent_id", r.GetParentId(), r.GetSubscription(), readSubscription,
+		s.events.CreateSubscription, subscriptionOf)
 }
 
 func (s subscriptions) List(ctx context.Context, r *eventspb.SubscriptionFilter) (*eventspb.SubscriptionList, error) {

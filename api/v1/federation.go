@@ -25,7 +25,8 @@ var (
 )
 
 func (s identityProviders) Create(ctx context.Context, r *iampb.CreateIdentityProviderRequest) (*iampb.IdentityProvider, error) {
-	return wire.Create(ctx, "parent_id", r.GetParentId(), r.GetIdentityProvider(), readProvider, s.iam.CreateProvider, providerOf)
+	return wire.Create(ctx, "parent_id", r.GetParentId(), r.GetIdentityProvider(), readProvider, s.iam.CreateProvider,
+		providerOf)
 }
 
 // Update leaves the secret as it is if the request has none.
@@ -139,7 +140,9 @@ func (s externalGroupRoleMappings) Delete(ctx context.Context, r *iampb.DeleteEx
 
 func (s externalGroupRoleMappings) BatchDelete(ctx context.Context, r *iampb.BatchDeleteExternalGroupRoleMappingsRequest) (*iampb.BatchDeleteExternalGroupRoleMappingsResponse, error) {
 	deleted, err := v2.DeleteMappings(ctx, s.iam, "parent_id", r.GetParentId(), "ids", r.GetIds())
-	return &iampb.BatchDeleteExternalGroupRoleMappingsResponse{ParentId: r.GetParentId(), Items: wire.Convert(deleted, mappingOf)}, err
+	return &iampb.BatchDeleteExternalGroupRoleMappingsResponse{
+		ParentId: r.GetParentId(), Items: wire.Convert(deleted, mappingOf),
+	}, err
 }
 
 type accountAssociations struct {

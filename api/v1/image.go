@@ -14,7 +14,9 @@ import (
 
 // packageOf returns the message of a package in a document.
 func packageOf(p evidence.Package) *tenantpb.Package2 {
-	return &tenantpb.Package2{Id: p.ID, Name: p.Name, Version: p.Version, License: p.License, Description: p.Description, Purl: p.PURL}
+	return &tenantpb.Package2{
+		Id: p.ID, Name: p.Name, Version: p.Version, License: p.License, Description: p.Description, Purl: p.PURL,
+	}
 }
 
 // graphOf returns the message of the components of an image.
@@ -43,7 +45,8 @@ func (s registries) GetSbom(ctx context.Context, r *registrypb.SbomRequest) (*te
 		return nil, err
 	}
 	return &tenantpb.Sbom2{
-		Id: string(repo), RawSbom: got.Raw, Graph: graphOf(got.SBOM), LastSeen: wire.Time(got.Attached.Time), Tool: got.Tool, Format: string(got.Format),
+		Id: string(repo), RawSbom: got.Raw, Graph: graphOf(got.SBOM), LastSeen: wire.Time(got.Attached.Time),
+		Tool: got.Tool, Format: string(got.Format),
 		GeneratedAt: wire.Time(got.SBOM.Time), Authors: strings.Join(got.Authors, ", "), Source: tenantpb.Sbom2_INGESTED,
 		Name: got.Name, Description: got.Description, Digest: &got.Digest,
 	}, nil
@@ -74,7 +77,8 @@ func (s registries) GetImageConfig(ctx context.Context, r *registrypb.ImageConfi
 		return nil, err
 	}
 	p := &registrypb.ImageConfig{
-		User: c.User, Env: c.Env, Entrypoint: c.Entrypoint, Cmd: c.Cmd, WorkingDir: c.WorkingDir, Labels: c.Labels, StopSignal: c.StopSignal,
+		User: c.User, Env: c.Env, Entrypoint: c.Entrypoint, Cmd: c.Cmd, WorkingDir: c.WorkingDir, Labels: c.Labels,
+		StopSignal:   c.StopSignal,
 		ExposedPorts: map[string]*registrypb.ImageConfig_ExposedPort{}, Volumes: map[string]*registrypb.ImageConfig_Volume{},
 	}
 	for port := range c.ExposedPorts {

@@ -182,7 +182,8 @@ func (s registries) ListTags(ctx context.Context, r *registrypb.TagFilter) (*reg
 		return nil, err
 	}
 	f := resource.Filter{
-		Place: place(r.GetUidp(), r.GetId()), Name: r.GetName(), Digest: r.GetDigest(), UpdatedSince: since, Classes: classesOf(r, r.GetExcludeReferrers()),
+		Place: place(r.GetUidp(), r.GetId()), Name: r.GetName(), Digest: r.GetDigest(), UpdatedSince: since,
+		Classes: classesOf(r, r.GetExcludeReferrers()),
 	}
 	all, err := everything(ctx, f, s.registry.ListTags, tagOf)
 	return &registrypb.TagList{Items: all}, err

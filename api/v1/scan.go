@@ -26,7 +26,8 @@ func (s registries) GetVulnReport(ctx context.Context, r *registrypb.VulnReportR
 	}
 	return &tenantpb.VulnReport{
 		Id: string(repo), Scanner: &tenantpb.Scanner{Name: got.Scanner, Version: got.Version}, RawVulnReport: got.Raw,
-		VulnerabilityDbLastBuildTime: wire.Time(got.DatabaseTime), ReportGeneration: wire.Time(got.When()), LastSeen: wire.Time(got.Attached.Time),
+		VulnerabilityDbLastBuildTime: wire.Time(got.DatabaseTime), ReportGeneration: wire.Time(got.When()),
+		LastSeen:             wire.Time(got.Attached.Time),
 		VulnerabilityMatches: wire.Convert(got.Matches, matchOf),
 	}, nil
 }
@@ -49,7 +50,8 @@ func matchOf(m evidence.Match) *tenantpb.VulnerabilityMatch {
 		v.RelatedVulnerabilities = append(v.RelatedVulnerabilities, &tenantpb.VulnerabilityRecord_RelatedVulnerability{Id: alias})
 	}
 	return &tenantpb.VulnerabilityMatch{
-		Vulnerability: v, Pkg: packageOf(m.Package), Fix: &tenantpb.Fix{Versions: m.Fix.Versions, State: tenantpb.Fix_State(m.Fix.State)},
+		Vulnerability: v, Pkg: packageOf(m.Package),
+		Fix: &tenantpb.Fix{Versions: m.Fix.Versions, State: tenantpb.Fix_State(m.Fix.State)},
 	}
 }
 
@@ -104,7 +106,8 @@ func (s vulnerabilities) ListVulnReports(ctx context.Context, r *registrypb.Vuln
 	})
 	return &registrypb.VulnReportList{Items: wire.Convert(all, func(r registry.Report) *registrypb.VulnReport {
 		return &registrypb.VulnReport{
-			Digest: r.Image, Scanner: scannerOf(r), CreatedAt: wire.Time(r.When()), Vulnerabilities: vulnerabilitiesOf(r.Matches),
+			Digest: r.Image, Scanner: scannerOf(r), CreatedAt: wire.Time(r.When()),
+			Vulnerabilities: vulnerabilitiesOf(r.Matches),
 		}
 	})}, nil
 }
@@ -118,8 +121,10 @@ func vulnerabilitiesOf(matches []evidence.Match) []*registrypb.Vulnerability {
 		v := known[m.ID]
 		if v == nil {
 			v = &registrypb.Vulnerability{
-				Id: m.ID, Aliases: m.Aliases, Description: m.Description, Details: m.Details, Severity: registrypb.Vulnerability_Severity(m.Severity),
-				RelatedUrls: m.URLs, Fix: &registrypb.Vulnerability_Fix{Versions: m.Fix.Versions, State: registrypb.Vulnerability_Fix_State(m.Fix.State)},
+				Id: m.ID, Aliases: m.Aliases, Description: m.Description, Details: m.Details,
+				Severity:    registrypb.Vulnerability_Severity(m.Severity),
+				RelatedUrls: m.URLs,
+				Fix:         &registrypb.Vulnerability_Fix{Versions: m.Fix.Versions, State: registrypb.Vulnerability_Fix_State(m.Fix.State)},
 			}
 			for _, c := range m.Scores {
 				v.Cvss = append(v.Cvss, &registrypb.Vulnerability_CVSS{Score: c.Score, Version: c.Version})
@@ -192,7 +197,8 @@ func tallyOf(t registry.Tally) *registrypb.VulnCountReport {
 	p := &registrypb.VulnCountReport{
 		Repo: t.Repo, Tag: t.Tag, Date: wire.Time(t.Time), SizeBytes: t.Size,
 		LowCveIds: t.Found[evidence.Low], MedCveIds: t.Found[evidence.Medium], HighCveIds: t.Found[evidence.High],
-		CritCveIds: t.Found[evidence.Critical], NegligibleCveIds: t.Found[evidence.Negligible], UnknownCveIds: t.Found[evidence.Unknown],
+		CritCveIds: t.Found[evidence.Critical], NegligibleCveIds: t.Found[evidence.Negligible],
+		UnknownCveIds: t.Found[evidence.Unknown],
 	}
 	for s := evidence.Unknown; s <= evidence.Negligible; s++ {
 		p.CveIds = append(p.CveIds, t.Found[s]...)

@@ -49,7 +49,9 @@ func (s access) CheckAccess(ctx context.Context, r *accesspb.CheckAccessRequest)
 		return nil, err
 	}
 	a, err := s.iam.CheckAccess(ctx, identity, want, place)
-	return &accesspb.CheckAccessResponse{Allowed: a.Allowed, Grants: wire.Convert(a.Items, grantOf), Incomplete: a.Incomplete}, err
+	return &accesspb.CheckAccessResponse{
+		Allowed: a.Allowed, Grants: wire.Convert(a.Items, grantOf), Incomplete: a.Incomplete,
+	}, err
 }
 
 func (s access) ListAccess(ctx context.Context, r *accesspb.ListAccessRequest) (*accesspb.ListAccessResponse, error) {

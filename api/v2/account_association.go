@@ -96,7 +96,8 @@ func readGitHub(p *iampb.AccountAssociation_GitHub) *resource.GitHubAccount {
 }
 
 func (s accountAssociations) CreateAccountAssociation(ctx context.Context, r *iampb.CreateAccountAssociationRequest) (*iampb.AccountAssociation, error) {
-	return wire.Create(ctx, "parent", r.GetParent(), r.GetAccountAssociation(), ReadAssociation, s.iam.CreateAssociation, AssociationOf)
+	return wire.Create(ctx, "parent", r.GetParent(), r.GetAccountAssociation(), ReadAssociation,
+		s.iam.CreateAssociation, AssociationOf)
 }
 
 func (s accountAssociations) GetAccountAssociation(ctx context.Context, r *iampb.GetAccountAssociationRequest) (*iampb.AccountAssociation, error) {
@@ -104,7 +105,8 @@ func (s accountAssociations) GetAccountAssociation(ctx context.Context, r *iampb
 }
 
 func (s accountAssociations) UpdateAccountAssociation(ctx context.Context, r *iampb.UpdateAccountAssociationRequest) (*iampb.AccountAssociation, error) {
-	return wire.Update(ctx, r.GetUpdateMask(), "account_association", r.GetAccountAssociation(), ReadAssociation, s.iam.UpdateAssociation, AssociationOf)
+	return wire.Update(ctx, r.GetUpdateMask(), "account_association", r.GetAccountAssociation(), ReadAssociation,
+		s.iam.UpdateAssociation, AssociationOf)
 }
 
 func (s accountAssociations) DeleteAccountAssociation(ctx context.Context, r *iampb.DeleteAccountAssociationRequest) (*emptypb.Empty, error) {
@@ -112,8 +114,11 @@ func (s accountAssociations) DeleteAccountAssociation(ctx context.Context, r *ia
 }
 
 func (s accountAssociations) ListAccountAssociations(ctx context.Context, r *iampb.ListAccountAssociationsRequest) (*iampb.ListAccountAssociationsResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName()}, s.iam.ListAssociations, AssociationOf)
-	return &iampb.ListAccountAssociationsResponse{AccountAssociations: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
+	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName()},
+		s.iam.ListAssociations, AssociationOf)
+	return &iampb.ListAccountAssociationsResponse{
+		AccountAssociations: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
+	}, err
 }
 
 func (s accountAssociations) CheckAccountAssociation(ctx context.Context, r *iampb.CheckAccountAssociationRequest) (*iampb.CheckAccountAssociationResponse, error) {

@@ -24,14 +24,18 @@ func AdvisoryOf(a resource.Advisory) *vulnpb.Advisory {
 		CreateTime: wire.Time(a.CreateTime), UpdateTime: wire.Time(a.UpdateTime), DeleteTime: wire.Time(a.DeleteTime),
 		ArtifactName: a.ArtifactName, ArtifactType: a.ArtifactType, ArtifactArchitecture: a.ArtifactArchitecture,
 		ComponentName: a.ComponentName, ComponentLocation: a.ComponentLocation, ComponentType: a.ComponentType,
-		Aliases: a.Aliases, Events: wire.Convert(a.Events, AdvisoryEventOf), Severities: wire.Convert(a.Severities, severityOf),
-		Summary: a.Summary, Details: a.Details, Affected: wire.Convert(a.Affected, affectedOf), References: wire.Convert(a.References, referenceOf),
+		Aliases: a.Aliases, Events: wire.Convert(a.Events, AdvisoryEventOf),
+		Severities: wire.Convert(a.Severities, severityOf),
+		Summary:    a.Summary, Details: a.Details, Affected: wire.Convert(a.Affected, affectedOf),
+		References: wire.Convert(a.References, referenceOf),
 	}
 	if a.LegacyID != "" {
 		p.LegacyAdvisoryId = proto.String(a.LegacyID)
 	}
 	if s := a.Source; s.Format != "" {
-		p.Source = &vulnpb.AdvisorySource{Format: s.Format, Name: s.Name, PublishTime: wire.Time(s.Published), ModifyTime: wire.Time(s.Modified)}
+		p.Source = &vulnpb.AdvisorySource{
+			Format: s.Format, Name: s.Name, PublishTime: wire.Time(s.Published), ModifyTime: wire.Time(s.Modified),
+		}
 	}
 	return p
 }
@@ -93,7 +97,9 @@ func readAffected(a *vulnpb.Affected) resource.Affected {
 		Severities: wire.Convert(a.GetSeverities(), readSeverity),
 		Ranges: wire.Convert(a.GetRanges(), func(r *vulnpb.AffectedRange) resource.AffectedRange {
 			return resource.AffectedRange{Type: r.GetType(), Repo: r.GetRepo(), Events: wire.Convert(r.GetEvents(), func(e *vulnpb.RangeEvent) resource.RangeEvent {
-				return resource.RangeEvent{Introduced: e.GetIntroduced(), Fixed: e.GetFixed(), LastAffected: e.GetLastAffected(), Limit: e.GetLimit()}
+				return resource.RangeEvent{
+					Introduced: e.GetIntroduced(), Fixed: e.GetFixed(), LastAffected: e.GetLastAffected(), Limit: e.GetLimit(),
+				}
 			})}
 		}),
 	}
@@ -109,27 +115,36 @@ func AdvisoryEventOf(e resource.AdvisoryEvent) *vulnpb.AdvisoryEvent {
 	case resource.EventDetection:
 		p.Type = &vulnpb.AdvisoryEvent_Detection_{Detection: detectionOf(e.Detection)}
 	case resource.EventTruePositive:
-		p.Type = &vulnpb.AdvisoryEvent_TruePositiveDetermination_{TruePositiveDetermination: &vulnpb.AdvisoryEvent_TruePositiveDetermination{Note: e.Note}}
+		p.Type = &vulnpb.AdvisoryEvent_TruePositiveDetermination_{
+			TruePositiveDetermination: &vulnpb.AdvisoryEvent_TruePositiveDetermination{Note: e.Note},
+		}
 	case resource.EventFixed:
 		f := resource.Fix{}
 		if e.Fixed != nil {
 			f = *e.Fixed
 		}
 		p.Type = &vulnpb.AdvisoryEvent_Fixed_{Fixed: &vulnpb.AdvisoryEvent_Fixed{
-			FixedVersion: f.Version, Note: e.Note, ScannerVersion: f.ScannerVersion, GrypeDbBuilt: f.DBBuilt, GrypeDbChecksum: f.DBChecksum,
+			FixedVersion: f.Version, Note: e.Note, ScannerVersion: f.ScannerVersion, GrypeDbBuilt: f.DBBuilt,
+			GrypeDbChecksum: f.DBChecksum,
 		}}
 	case resource.EventFalsePositive:
 		p.Type = &vulnpb.AdvisoryEvent_FalsePositiveDetermination_{FalsePositiveDetermination: &vulnpb.AdvisoryEvent_FalsePositiveDetermination{
 			Type: vulnpb.AdvisoryEvent_FalsePositiveDetermination_Type(e.FalsePositive), Note: e.Note,
 		}}
 	case resource.EventAnalysisNotPlanned:
-		p.Type = &vulnpb.AdvisoryEvent_AnalysisNotPlanned_{AnalysisNotPlanned: &vulnpb.AdvisoryEvent_AnalysisNotPlanned{Note: e.Note}}
+		p.Type = &vulnpb.AdvisoryEvent_AnalysisNotPlanned_{
+			AnalysisNotPlanned: &vulnpb.AdvisoryEvent_AnalysisNotPlanned{Note: e.Note},
+		}
 	case resource.EventFixNotPlanned:
 		p.Type = &vulnpb.AdvisoryEvent_FixNotPlanned_{FixNotPlanned: &vulnpb.AdvisoryEvent_FixNotPlanned{Note: e.Note}}
 	case resource.EventPendingUpstreamFix:
-		p.Type = &vulnpb.AdvisoryEvent_PendingUpstreamFix_{PendingUpstreamFix: &vulnpb.AdvisoryEvent_PendingUpstreamFix{Note: e.Note}}
+		p.Type = &vulnpb.AdvisoryEvent_PendingUpstreamFix_{
+			PendingUpstreamFix: &vulnpb.AdvisoryEvent_PendingUpstreamFix{Note: e.Note},
+		}
 	case resource.EventPatched:
-		p.Type = &vulnpb.AdvisoryEvent_Patched_{Patched: &vulnpb.AdvisoryEvent_Patched{PatchedVersions: e.Patched, Note: e.Note}}
+		p.Type = &vulnpb.AdvisoryEvent_Patched_{
+			Patched: &vulnpb.AdvisoryEvent_Patched{PatchedVersions: e.Patched, Note: e.Note},
+		}
 	}
 	return p
 }
@@ -139,7 +154,9 @@ func detectionOf(d *resource.Detection) *vulnpb.AdvisoryEvent_Detection {
 	switch {
 	case d == nil:
 	case d.NVD != nil:
-		p.Type = &vulnpb.AdvisoryEvent_Detection_Nvdapi{Nvdapi: &vulnpb.AdvisoryEvent_Detection_NVDAPI{CpeSearched: d.NVD.CPESearched, CpeFound: d.NVD.CPEFound}}
+		p.Type = &vulnpb.AdvisoryEvent_Detection_Nvdapi{
+			Nvdapi: &vulnpb.AdvisoryEvent_Detection_NVDAPI{CpeSearched: d.NVD.CPESearched, CpeFound: d.NVD.CPEFound},
+		}
 	case d.Manual:
 		p.Type = &vulnpb.AdvisoryEvent_Detection_Manual_{Manual: &vulnpb.AdvisoryEvent_Detection_Manual{}}
 	case d.Scan != nil:
@@ -147,7 +164,8 @@ func detectionOf(d *resource.Detection) *vulnpb.AdvisoryEvent_Detection {
 		p.Type = &vulnpb.AdvisoryEvent_Detection_Scanv1{Scanv1: &vulnpb.AdvisoryEvent_Detection_ScanV1{
 			Scanner: s.Scanner, Subpackage: s.Subpackage, ComponentId: s.ComponentID, Component: s.Component,
 			ComponentVersion: s.ComponentVersion, ComponentType: s.ComponentType, ComponentLocation: s.ComponentLocation,
-			ArtifactVersion: s.ArtifactVersion, ScannerVersion: s.ScannerVersion, GrypeDbBuilt: s.DBBuilt, GrypeDbChecksum: s.DBChecksum,
+			ArtifactVersion: s.ArtifactVersion, ScannerVersion: s.ScannerVersion, GrypeDbBuilt: s.DBBuilt,
+			GrypeDbChecksum: s.DBChecksum,
 		}}
 	}
 	return p
@@ -197,8 +215,9 @@ func readDetection(p *vulnpb.AdvisoryEvent_Detection) *resource.Detection {
 		s := t.Scanv1
 		d.Scan = &resource.ScanDetection{
 			Scanner: s.GetScanner(), Subpackage: s.GetSubpackage(), ComponentID: s.GetComponentId(), Component: s.GetComponent(),
-			ComponentVersion: s.GetComponentVersion(), ComponentType: s.GetComponentType(), ComponentLocation: s.GetComponentLocation(),
-			ArtifactVersion: s.GetArtifactVersion(), ScannerDB: resource.ScannerDB{
+			ComponentVersion: s.GetComponentVersion(), ComponentType: s.GetComponentType(),
+			ComponentLocation: s.GetComponentLocation(),
+			ArtifactVersion:   s.GetArtifactVersion(), ScannerDB: resource.ScannerDB{
 				ScannerVersion: s.GetScannerVersion(), DBBuilt: s.GetGrypeDbBuilt(), DBChecksum: s.GetGrypeDbChecksum(),
 			},
 		}
@@ -210,11 +229,13 @@ func readDetection(p *vulnpb.AdvisoryEvent_Detection) *resource.Detection {
 func AdvisoryFilter(r *vulnpb.ListAdvisoriesRequest) resource.AdvisoryFilter {
 	f := resource.AdvisoryFilter{
 		Place: wire.Place(r.GetUidp()), IDs: r.GetAdvisoryIds(), LegacyIDs: r.GetLegacyAdvisoryIds(),
-		ArtifactNames: r.GetArtifactNames(), ArtifactTypes: r.GetArtifactTypes(), ArtifactArchitectures: r.GetArtifactArchitectures(),
-		ComponentNames: r.GetComponentNames(), ComponentTypes: r.GetComponentTypes(), ComponentLocations: r.GetComponentLocations(),
-		Aliases:      r.GetAliases(),
-		ReviewStates: wire.Convert(r.GetEventReviewStates(), func(s vulnpb.ReviewState) resource.ReviewState { return resource.ReviewState(s) }),
-		EventAuthors: r.GetEventAuthors(), NotEventAuthors: r.GetExcludeEventAuthors(), EventReviewers: r.GetEventReviewers(),
+		ArtifactNames: r.GetArtifactNames(), ArtifactTypes: r.GetArtifactTypes(),
+		ArtifactArchitectures: r.GetArtifactArchitectures(),
+		ComponentNames:        r.GetComponentNames(), ComponentTypes: r.GetComponentTypes(),
+		ComponentLocations: r.GetComponentLocations(),
+		Aliases:            r.GetAliases(),
+		ReviewStates:       wire.Convert(r.GetEventReviewStates(), func(s vulnpb.ReviewState) resource.ReviewState { return resource.ReviewState(s) }),
+		EventAuthors:       r.GetEventAuthors(), NotEventAuthors: r.GetExcludeEventAuthors(), EventReviewers: r.GetEventReviewers(),
 		EventTypes:      wire.Convert(r.GetEventTypes(), func(t vulnpb.EventTypeFilter) resource.AdvisoryEventType { return resource.AdvisoryEventType(t) }),
 		LatestEventType: resource.AdvisoryEventType(r.GetLatestEventType()),
 		Query:           r.GetQuery(),
@@ -231,5 +252,7 @@ func (s advisories) GetAdvisory(ctx context.Context, r *vulnpb.GetAdvisoryReques
 
 func (s advisories) ListAdvisories(ctx context.Context, r *vulnpb.ListAdvisoriesRequest) (*vulnpb.ListAdvisoriesResponse, error) {
 	p, err := wire.List(ctx, r, AdvisoryFilter(r), s.service.List, AdvisoryOf)
-	return &vulnpb.ListAdvisoriesResponse{Advisories: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
+	return &vulnpb.ListAdvisoriesResponse{
+		Advisories: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
+	}, err
 }

@@ -27,14 +27,17 @@ func feedOf(f resource.AdvisoryFeed) *advisoriespb.AdvisoryFeed {
 	}
 	if l := f.Last; !l.Time.IsZero() {
 		p.Last = &advisoriespb.FeedResult{
-			Time: wire.Time(l.Time), Took: durationpb.New(l.Took), Error: l.Error, Unchanged: l.Unchanged, Counts: countsOf(l.Import),
+			Time: wire.Time(l.Time), Took: durationpb.New(l.Took), Error: l.Error, Unchanged: l.Unchanged,
+			Counts: countsOf(l.Import),
 		}
 	}
 	return p
 }
 
 func countsOf(r resource.ImportResult) *advisoriespb.ImportCounts {
-	return &advisoriespb.ImportCounts{Created: r.Created, Updated: r.Updated, Unchanged: r.Unchanged, Withdrawn: r.Withdrawn, Failed: r.Failed}
+	return &advisoriespb.ImportCounts{
+		Created: r.Created, Updated: r.Updated, Unchanged: r.Unchanged, Withdrawn: r.Withdrawn, Failed: r.Failed,
+	}
 }
 
 // readFeed copies what clients may set from p to f.
@@ -66,6 +69,9 @@ func (s advisoryFeeds) GetAdvisoryFeed(ctx context.Context, r *advisoriespb.GetA
 }
 
 func (s advisoryFeeds) ListAdvisoryFeeds(ctx context.Context, r *advisoriespb.ListAdvisoryFeedsRequest) (*advisoriespb.ListAdvisoryFeedsResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName()}, s.service.ListFeeds, feedOf)
-	return &advisoriespb.ListAdvisoryFeedsResponse{Feeds: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
+	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName()}, s.service.ListFeeds,
+		feedOf)
+	return &advisoriespb.ListAdvisoryFeedsResponse{
+		Feeds: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
+	}, err
 }

@@ -47,5 +47,6 @@ func (s advisoryWriting) CreateAdvisoryEvent(ctx context.Context, r *advisoriesp
 }
 
 func (s advisoryWriting) UpdateAdvisoryEvent(ctx context.Context, r *advisoriespb.UpdateAdvisoryEventRequest) (*vulnpb.AdvisoryEvent, error) {
-	return wire.Update(ctx, r.GetUpdateMask(), "event", r.GetEvent(), ReadAdvisoryEvent, s.service.UpdateEvent, AdvisoryEventOf)
+	return wire.Update(ctx, r.GetUpdateMask(), "event", r.GetEvent(), ReadAdvisoryEvent, s.service.UpdateEvent,
+		AdvisoryEventOf)
 }

@@ -241,7 +241,9 @@ func (b *EventBodies) traffic(ctx context.Context, e resource.Event) (event.Body
 	if err != nil && !errors.Is(err, fault.NotFound) { // a deleted repo has no address
 		return event.Body{}, err
 	}
-	t := traffic{Repository: path, RepoID: string(e.Subject), Type: "manifest", When: civil(e.Time), RemoteAddress: e.Actor.Remote}
+	t := traffic{
+		Repository: path, RepoID: string(e.Subject), Type: "manifest", When: civil(e.Time), RemoteAddress: e.Actor.Remote,
+	}
 	if e.Type == resource.RegistryPush {
 		push, err := decode[struct {
 			Digest string   `json:"digest"`

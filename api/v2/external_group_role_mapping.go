@@ -33,7 +33,8 @@ func ReadMapping(p *iampb.ExternalGroupRoleMapping, m *resource.ExternalGroupRol
 }
 
 func (s externalGroupRoleMappings) CreateExternalGroupRoleMapping(ctx context.Context, r *iampb.CreateExternalGroupRoleMappingRequest) (*iampb.ExternalGroupRoleMapping, error) {
-	return wire.Create(ctx, "parent", r.GetParent(), r.GetExternalGroupRoleMapping(), ReadMapping, s.iam.CreateMapping, MappingOf)
+	return wire.Create(ctx, "parent", r.GetParent(), r.GetExternalGroupRoleMapping(), ReadMapping, s.iam.CreateMapping,
+		MappingOf)
 }
 
 func (s externalGroupRoleMappings) GetExternalGroupRoleMapping(ctx context.Context, r *iampb.GetExternalGroupRoleMappingRequest) (*iampb.ExternalGroupRoleMapping, error) {
@@ -79,6 +80,9 @@ func (s externalGroupRoleMappings) ListExternalGroupRoleMappings(ctx context.Con
 	if err != nil {
 		return nil, err
 	}
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Group: provider}, s.iam.ListMappings, MappingOf)
-	return &iampb.ListExternalGroupRoleMappingsResponse{ExternalGroupRoleMappings: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
+	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Group: provider}, s.iam.ListMappings,
+		MappingOf)
+	return &iampb.ListExternalGroupRoleMappingsResponse{
+		ExternalGroupRoleMappings: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
+	}, err
 }

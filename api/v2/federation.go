@@ -24,7 +24,8 @@ func (f federation) ExplainToken(ctx context.Context, r *federationpb.ExplainTok
 		Incomplete: !complete,
 		Explanations: wire.Convert(found, func(e sts.Explanation) *federationpb.Explanation {
 			return &federationpb.Explanation{
-				IdentityUid: string(e.Identity.UID), IdentityName: e.Identity.Name, Accepted: e.Accepted, Checks: wire.Convert(e.Checks, checkOf),
+				IdentityUid: string(e.Identity.UID), IdentityName: e.Identity.Name, Accepted: e.Accepted,
+				Checks: wire.Convert(e.Checks, checkOf),
 			}
 		}),
 	}, err

@@ -54,7 +54,8 @@ func (s groups) DeleteGroup(ctx context.Context, r *iampb.DeleteGroupRequest) (*
 }
 
 func (s groups) ListGroups(ctx context.Context, r *iampb.ListGroupsRequest) (*iampb.ListGroupsResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName()}, s.iam.ListGroups, GroupOf)
+	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName()}, s.iam.ListGroups,
+		GroupOf)
 	return &iampb.ListGroupsResponse{Groups: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
 }
 

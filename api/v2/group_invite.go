@@ -59,6 +59,9 @@ func (s groupInvites) DeleteGroupInvite(ctx context.Context, r *iampb.DeleteGrou
 }
 
 func (s groupInvites) ListGroupInvites(ctx context.Context, r *iampb.ListGroupInvitesRequest) (*iampb.ListGroupInvitesResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), KeyID: r.GetKeyId()}, s.iam.ListInvites, InviteOf)
-	return &iampb.ListGroupInvitesResponse{GroupInvites: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
+	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), KeyID: r.GetKeyId()}, s.iam.ListInvites,
+		InviteOf)
+	return &iampb.ListGroupInvitesResponse{
+		GroupInvites: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
+	}, err
 }

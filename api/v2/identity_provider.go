@@ -48,7 +48,8 @@ func ReadProvider(p *iampb.IdentityProvider, i *resource.IdentityProvider) error
 }
 
 func (s identityProviders) CreateIdentityProvider(ctx context.Context, r *iampb.CreateIdentityProviderRequest) (*iampb.IdentityProvider, error) {
-	return wire.Create(ctx, "parent", r.GetParent(), r.GetIdentityProvider(), ReadProvider, s.iam.CreateProvider, ProviderOf)
+	return wire.Create(ctx, "parent", r.GetParent(), r.GetIdentityProvider(), ReadProvider, s.iam.CreateProvider,
+		ProviderOf)
 }
 
 func (s identityProviders) GetIdentityProvider(ctx context.Context, r *iampb.GetIdentityProviderRequest) (*iampb.IdentityProvider, error) {
@@ -88,6 +89,9 @@ func (s identityProviders) DeleteIdentityProvider(ctx context.Context, r *iampb.
 }
 
 func (s identityProviders) ListIdentityProviders(ctx context.Context, r *iampb.ListIdentityProvidersRequest) (*iampb.ListIdentityProvidersResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName()}, s.iam.ListProviders, ProviderOf)
-	return &iampb.ListIdentityProvidersResponse{IdentityProviders: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
+	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName()}, s.iam.ListProviders,
+		ProviderOf)
+	return &iampb.ListIdentityProvidersResponse{
+		IdentityProviders: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
+	}, err
 }

@@ -66,7 +66,8 @@ func (s oci) GetImage(ctx context.Context, r *ocipb.GetImageRequest) (*ocipb.Ima
 func variantOf(v registry.DescribedVariant) *ocipb.Variant {
 	c := v.Config
 	return &ocipb.Variant{
-		Digest: v.Digest, Os: v.OS, Architecture: v.Architecture, Variant: v.Variant.Variant, Size: v.Size, Layers: int32(v.Layers),
+		Digest: v.Digest, Os: v.OS, Architecture: v.Architecture, Variant: v.Variant.Variant, Size: v.Size,
+		Layers: int32(v.Layers),
 		Config: &ocipb.ImageConfig{
 			CreateTime: wire.Time(c.Created), User: c.User, Env: c.Env, Entrypoint: c.Entrypoint, Cmd: c.Cmd,
 			WorkingDir: c.WorkingDir, ExposedPorts: slices.Sorted(maps.Keys(c.ExposedPorts)), Labels: c.Labels,
@@ -83,7 +84,9 @@ func (s oci) ListTagHistory(ctx context.Context, r *ocipb.ListTagHistoryRequest)
 	p := wire.PageOf(ctx, moves, func(m resource.TagMove) *ocipb.TagChange {
 		return &ocipb.TagChange{Tag: m.Name, Digest: m.Digest, Time: wire.Time(m.Time), ActorUid: string(m.Actor.Subject)}
 	})
-	return &ocipb.ListTagHistoryResponse{Changes: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
+	return &ocipb.ListTagHistoryResponse{
+		Changes: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
+	}, err
 }
 
 // pullOf returns the message of a pull or a push.
@@ -105,7 +108,8 @@ func (s oci) ListPulls(ctx context.Context, r *ocipb.ListPullsRequest) (*ocipb.L
 		return nil, err
 	}
 	f := resource.Filter{
-		Place: wire.Place(r.GetUidp()), Digest: r.GetDigest(), Direction: resource.Direction(r.GetDirection()), Identity: identity,
+		Place: wire.Place(r.GetUidp()), Digest: r.GetDigest(), Direction: resource.Direction(r.GetDirection()),
+		Identity: identity,
 	}
 	p, err := wire.List(ctx, r, f, s.registry.ListPulls, pullOf)
 	return &ocipb.ListPullsResponse{Pulls: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err

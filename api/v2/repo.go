@@ -72,8 +72,11 @@ func (s repos) DeleteRepo(ctx context.Context, r *registrypb.DeleteRepoRequest) 
 }
 
 func (s repos) ListRepos(ctx context.Context, r *registrypb.ListReposRequest) (*registrypb.ListReposResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName()}, s.registry.ListRepos, RepoOf)
-	return &registrypb.ListReposResponse{Repos: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
+	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName()},
+		s.registry.ListRepos, RepoOf)
+	return &registrypb.ListReposResponse{
+		Repos: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
+	}, err
 }
 
 func (s repos) GetRepoReadme(ctx context.Context, r *registrypb.GetRepoReadmeRequest) (*registrypb.RepoReadme, error) {
@@ -90,5 +93,6 @@ func readReadme(p *registrypb.RepoReadme, r *resource.RepoReadme) error {
 }
 
 func (s repos) UpdateRepoReadme(ctx context.Context, r *registrypb.UpdateRepoReadmeRequest) (*registrypb.RepoReadme, error) {
-	return wire.Update(ctx, r.GetUpdateMask(), "repo_readme", r.GetRepoReadme(), readReadme, s.registry.UpdateRepoReadme, readmeOf)
+	return wire.Update(ctx, r.GetUpdateMask(), "repo_readme", r.GetRepoReadme(), readReadme,
+		s.registry.UpdateRepoReadme, readmeOf)
 }

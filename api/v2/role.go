@@ -66,6 +66,7 @@ func (s roles) DeleteRole(ctx context.Context, r *iampb.DeleteRoleRequest) (*emp
 }
 
 func (s roles) ListRoles(ctx context.Context, r *iampb.ListRolesRequest) (*iampb.ListRolesResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName()}, s.iam.ListRoles, roleOf)
+	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName()}, s.iam.ListRoles,
+		roleOf)
 	return &iampb.ListRolesResponse{Roles: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
 }

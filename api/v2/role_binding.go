@@ -59,7 +59,8 @@ func (s roleBindings) GetRoleBinding(ctx context.Context, r *iampb.GetRoleBindin
 }
 
 func (s roleBindings) UpdateRoleBinding(ctx context.Context, r *iampb.UpdateRoleBindingRequest) (*iampb.RoleBinding, error) {
-	return wire.UpdateTo(ctx, r.GetUpdateMask(), "role_binding", r.GetRoleBinding(), readSingle, uidsOf, s.iam.UpdateBinding, boundRoleOf)
+	return wire.UpdateTo(ctx, r.GetUpdateMask(), "role_binding", r.GetRoleBinding(), readSingle, uidsOf,
+		s.iam.UpdateBinding, boundRoleOf)
 }
 
 func (s roleBindings) DeleteRoleBinding(ctx context.Context, r *iampb.DeleteRoleBindingRequest) (*emptypb.Empty, error) {
@@ -68,10 +69,13 @@ func (s roleBindings) DeleteRoleBinding(ctx context.Context, r *iampb.DeleteRole
 
 func (s roleBindings) ListRoleBindings(ctx context.Context, r *iampb.ListRoleBindingsRequest) (*iampb.ListRoleBindingsResponse, error) {
 	f := resource.Filter{
-		Place: wire.Place(r.GetUidp()), Identity: resource.UID(r.GetIdentity()), Role: resource.UID(r.GetRole()), Group: resource.UID(r.GetGroup()),
+		Place: wire.Place(r.GetUidp()), Identity: resource.UID(r.GetIdentity()), Role: resource.UID(r.GetRole()),
+		Group: resource.UID(r.GetGroup()),
 	}
 	p, err := wire.List(ctx, r, f, s.iam.ListBindings, boundRoleOf)
-	return &iampb.ListRoleBindingsResponse{RoleBindings: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
+	return &iampb.ListRoleBindingsResponse{
+		RoleBindings: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
+	}, err
 }
 
 func (s roleBindings) BatchCreateRoleBindings(ctx context.Context, r *iampb.BatchCreateRoleBindingsRequest) (*iampb.BatchCreateRoleBindingsResponse, error) {
@@ -103,7 +107,9 @@ func readBatch(r *iampb.BatchCreateRoleBindingsRequest) ([]resource.RoleBinding,
 		if one.GetValidateOnly() && !r.GetValidateOnly() {
 			bad.Add(fault.Field(at+"validate_only", "is for the batch to say: it happens as a whole"))
 		}
-		b := &iampb.RoleBinding{IdentityUid: one.GetRoleBinding().GetIdentityUid(), RoleUid: one.GetRoleBinding().GetRoleUid()}
+		b := &iampb.RoleBinding{
+			IdentityUid: one.GetRoleBinding().GetIdentityUid(), RoleUid: one.GetRoleBinding().GetRoleUid(),
+		}
 		switch {
 		case r.GetRoleUid() == "" || b.RoleUid == r.GetRoleUid():
 		case b.RoleUid == "":

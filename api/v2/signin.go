@@ -35,7 +35,8 @@ func (s signIn) ListSessions(ctx context.Context, r *signinpb.ListSessionsReques
 func sessionOf(n resource.Session) *signinpb.Session {
 	return &signinpb.Session{
 		Id: n.ID, IdentityUid: string(n.Identity), Agent: n.Agent, Address: n.Address, CreateTime: wire.Time(n.CreateTime),
-		UseTime: wire.Time(n.UsedTime), ExpireTime: wire.Time(n.ExpireTime), Browser: n.Browser, Program: login.Program(n.Agent),
+		UseTime: wire.Time(n.UsedTime), ExpireTime: wire.Time(n.ExpireTime), Browser: n.Browser,
+		Program:          login.Program(n.Agent),
 		IdentityProvider: string(n.Voucher.Provider()),
 	}
 }
@@ -64,8 +65,10 @@ func (s signIn) EndSession(ctx context.Context, r *signinpb.EndSessionRequest) (
 
 func accountOf(a resource.Account, passkeys int) *signinpb.Account {
 	return &signinpb.Account{
-		Uid: string(a.UID), Email: a.Email, Name: a.Name, IdentityUid: string(a.Identity), HasPassword: a.Password != "", Totp: len(a.TOTP) > 0,
-		Passkeys: int32(passkeys), CreateTime: wire.Time(a.CreateTime), UpdateTime: wire.Time(a.UpdateTime), UseTime: wire.Time(a.UseTime),
+		Uid: string(a.UID), Email: a.Email, Name: a.Name, IdentityUid: string(a.Identity), HasPassword: a.Password != "",
+		Totp:     len(a.TOTP) > 0,
+		Passkeys: int32(passkeys), CreateTime: wire.Time(a.CreateTime), UpdateTime: wire.Time(a.UpdateTime),
+		UseTime:       wire.Time(a.UseTime),
 		RecoveryCodes: int32(a.RecoveryCodes),
 	}
 }
@@ -114,7 +117,9 @@ func (s signIn) ListAccounts(ctx context.Context, r *signinpb.ListAccountsReques
 	f := resource.Filter{Place: wire.Place(r.GetUidp()), Name: resource.NormalEmail(r.GetEmail())}
 	accounts, passkeys, err := s.login.ListAccounts(ctx, f, wire.Params(r))
 	p := wire.PageOf(ctx, accounts, func(a resource.Account) *signinpb.Account { return accountOf(a, passkeys[a.UID]) })
-	return &signinpb.ListAccountsResponse{Accounts: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
+	return &signinpb.ListAccountsResponse{
+		Accounts: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
+	}, err
 }
 
 func (s signIn) GetSignInRules(ctx context.Context, r *signinpb.GetSignInRulesRequest) (*signinpb.SignInRules, error) {

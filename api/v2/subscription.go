@@ -33,12 +33,16 @@ func (s subscriptions) GetSubscription(ctx context.Context, r *eventspb.GetSubsc
 }
 
 func (s subscriptions) CreateSubscription(ctx context.Context, r *eventspb.CreateSubscriptionRequest) (*eventspb.Subscription, error) {
-	return wire.Create(ctx, "parent", r.GetParent(), r.GetSubscription(), ReadSubscription, s.events.CreateSubscription, SubscriptionOf)
+	return wire.Create(ctx, "parent", r.GetParent(), r.GetSubscription(), ReadSubscription, s.events.CreateSubscription,
+		SubscriptionOf)
 }
 
 func (s subscriptions) ListSubscriptions(ctx context.Context, r *eventspb.ListSubscriptionsRequest) (*eventspb.ListSubscriptionsResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp())}, s.events.ListSubscriptions, SubscriptionOf)
-	return &eventspb.ListSubscriptionsResponse{Subscriptions: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
+	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp())}, s.events.ListSubscriptions,
+		SubscriptionOf)
+	return &eventspb.ListSubscriptionsResponse{
+		Subscriptions: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
+	}, err
 }
 
 func (s subscriptions) DeleteSubscription(ctx context.Context, r *eventspb.DeleteSubscriptionRequest) (*emptypb.Empty, error) {
@@ -55,8 +59,10 @@ type deliveries struct {
 func (s deliveries) deliveryOf(d resource.Delivery) *deliveriespb.Delivery {
 	e := d.Event
 	return &deliveriespb.Delivery{
-		Uid: string(d.UID), EventId: e.ID, Type: s.names.Type(e.Type), Subject: string(e.Subject), EventTime: wire.Time(e.Time),
-		Attempts: int32(d.Attempts), Error: d.Error, Replaying: d.Replaying, CreateTime: wire.Time(d.CreateTime), UpdateTime: wire.Time(d.UpdateTime),
+		Uid: string(d.UID), EventId: e.ID, Type: s.names.Type(e.Type), Subject: string(e.Subject),
+		EventTime: wire.Time(e.Time),
+		Attempts:  int32(d.Attempts), Error: d.Error, Replaying: d.Replaying, CreateTime: wire.Time(d.CreateTime),
+		UpdateTime: wire.Time(d.UpdateTime),
 	}
 }
 
@@ -72,5 +78,7 @@ func (s deliveries) ReplayDeliveries(ctx context.Context, r *deliveriespb.Replay
 
 func (s deliveries) ListDeliveries(ctx context.Context, r *deliveriespb.ListDeliveriesRequest) (*deliveriespb.ListDeliveriesResponse, error) {
 	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp())}, s.events.ListDeliveries, s.deliveryOf)
-	return &deliveriespb.ListDeliveriesResponse{Deliveries: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
+	return &deliveriespb.ListDeliveriesResponse{
+		Deliveries: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
+	}, err
 }

@@ -47,7 +47,10 @@ func (s tags) ListTags(ctx context.Context, r *registrypb.ListTagsRequest) (*reg
 	if err != nil {
 		return nil, err
 	}
-	f := resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName(), Digest: r.GetDigest(), UpdatedSince: since, Classes: classesOf(r)}
+	f := resource.Filter{
+		Place: wire.Place(r.GetUidp()), Name: r.GetName(), Digest: r.GetDigest(), UpdatedSince: since,
+		Classes: classesOf(r),
+	}
 	p, err := wire.List(ctx, r, f, s.registry.ListTags, TagOf)
 	return &registrypb.ListTagsResponse{Tags: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
 }

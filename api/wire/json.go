@@ -262,29 +262,7 @@ func appendTime(b []byte, m protoreflect.Message) ([]byte, error) {
 	if seconds < minSeconds || seconds > maxSeconds || nanos < 0 || nanos >= 1e9 {
 		return b, fmt.Errorf("time out of range: %d seconds, %d nanoseconds", seconds, nanos)
 	}
-	t := time.Unix(seconds, 0).UTC()
-	year, month, day := t.Date()
-	hour, minute, second := t.Clock()
-	b = append(b, '"')
-	b = append(appendDigits(b, year, 4), '-')
-	b = append(appendDigits(b, int(month), 2), '-')
-	b = append(appendDigits(b, day, 2), 'T')
-	b = append(appendDigits(b, hour, 2), ':')
-	b = append(appendDigits(b, minute, 2), ':')
-	b = append(appendDigits(b, second, 2), '.')
-	b = appendDigits(b, int(nanos/1e6), 3)
-	return append(b, 'Z', '"'), nil
-}
-
-func appendDigits(b []byte, n, width int) []byte {
-	for range width {
-		b = append(b, '0')
-	}
-	for i := len(b) - 1; n > 0; i-- {
-		b[i] = byte('0' + n%10)
-		n /= 10
-	}
-	return b
+	return time.Unix(seconds, nanos).UTC().AppendFormat(b, `"2006-01-02T15:04:05.000Z"`), nil
 }
 
 // appendWellKnown writes a message by protojson, without its varying spaces.
