@@ -9,15 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
-	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/resource"
 )
-
-type access struct {
-	accesspb.UnsafeAccessServiceServer
-	iam     *iam.Service
-	version string
-}
 
 // grantOf returns the message of a binding that gives somebody access.
 func grantOf(b resource.BoundRole) *accesspb.Grant {
@@ -41,33 +34,33 @@ func readCapability(name string, bad *wire.Problems) resource.Capability {
 	return c
 }
 
-func (s access) CheckAccess(ctx context.Context, r *accesspb.CheckAccessRequest) (*accesspb.CheckAccessResponse, error) {
+func (s *server) CheckAccess(ctx context.Context, r *accesspb.CheckAccessRequest) (*accesspb.CheckAccessResponse, error) {
 	var bad wire.Problems
 	identity := bad.UID("identity_uid", r.GetIdentityUid())
 	want, place := readCapability(r.GetCapability(), &bad), bad.UID("place_uid", r.GetPlaceUid())
 	if err := bad.Err(); err != nil {
 		return nil, err
 	}
-	a, err := s.iam.CheckAccess(ctx, identity, want, place)
+	a, err := s.IAM.CheckAccess(ctx, identity, want, place)
 	return &accesspb.CheckAccessResponse{
 		Allowed: a.Allowed, Grants: wire.Convert(a.Items, grantOf), Incomplete: a.Incomplete,
 	}, err
 }
 
-func (s access) ListAccess(ctx context.Context, r *accesspb.ListAccessRequest) (*accesspb.ListAccessResponse, error) {
+func (s *server) ListAccess(ctx context.Context, r *accesspb.ListAccessRequest) (*accesspb.ListAccessResponse, error) {
 	var bad wire.Problems
 	want, place := readCapability(r.GetCapability(), &bad), bad.UID("place_uid", r.GetPlaceUid())
 	if err := bad.Err(); err != nil {
 		return nil, err
 	}
-	a, err := s.iam.ListAccess(ctx, want, place, wire.Params(r))
+	a, err := s.IAM.ListAccess(ctx, want, place, wire.Params(r))
 	p := wire.PageOf(ctx, a.Page, grantOf)
 	return &accesspb.ListAccessResponse{
 		Grants: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped, Incomplete: a.Incomplete,
 	}, err
 }
 
-func (access) ListCapabilities(context.Context, *accesspb.ListCapabilitiesRequest) (*accesspb.ListCapabilitiesResponse, error) {
+func (*server) ListCapabilities(context.Context, *accesspb.ListCapabilitiesRequest) (*accesspb.ListCapabilitiesResponse, error) {
 	values := capabilitiespb.Capability(0).Descriptor().Values()
 	all := &accesspb.ListCapabilitiesResponse{}
 	for i := range values.Len() {
@@ -89,6 +82,6 @@ func family(name string) string {
 	return name
 }
 
-func (s access) GetVersion(context.Context, *accesspb.GetVersionRequest) (*accesspb.Version, error) {
-	return &accesspb.Version{Version: s.version, GoVersion: runtime.Version(), ApiVersions: wire.Versions()}, nil
+func (s *server) GetVersion(context.Context, *accesspb.GetVersionRequest) (*accesspb.Version, error) {
+	return &accesspb.Version{Version: s.cfg.Version, GoVersion: runtime.Version(), ApiVersions: wire.Versions()}, nil
 }

@@ -7,16 +7,8 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/wire"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
-	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/sts"
 )
-
-type accountAssociations struct {
-	iampb.UnsafeAccountAssociationsServiceServer
-	iam *iam.Service
-	sts *sts.Service
-}
 
 // AssociationOf returns the message of an association.
 func AssociationOf(a resource.AccountAssociation) *iampb.AccountAssociation {
@@ -95,38 +87,38 @@ func readGitHub(p *iampb.AccountAssociation_GitHub) *resource.GitHubAccount {
 	return g
 }
 
-func (s accountAssociations) CreateAccountAssociation(ctx context.Context, r *iampb.CreateAccountAssociationRequest) (*iampb.AccountAssociation, error) {
+func (s *server) CreateAccountAssociation(ctx context.Context, r *iampb.CreateAccountAssociationRequest) (*iampb.AccountAssociation, error) {
 	return wire.Create(ctx, "parent", r.GetParent(), r.GetAccountAssociation(), ReadAssociation,
-		s.iam.CreateAssociation, AssociationOf)
+		s.IAM.CreateAssociation, AssociationOf)
 }
 
-func (s accountAssociations) GetAccountAssociation(ctx context.Context, r *iampb.GetAccountAssociationRequest) (*iampb.AccountAssociation, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.iam.GetAssociation, AssociationOf)
+func (s *server) GetAccountAssociation(ctx context.Context, r *iampb.GetAccountAssociationRequest) (*iampb.AccountAssociation, error) {
+	return wire.Get(ctx, "uid", r.GetUid(), s.IAM.GetAssociation, AssociationOf)
 }
 
-func (s accountAssociations) UpdateAccountAssociation(ctx context.Context, r *iampb.UpdateAccountAssociationRequest) (*iampb.AccountAssociation, error) {
+func (s *server) UpdateAccountAssociation(ctx context.Context, r *iampb.UpdateAccountAssociationRequest) (*iampb.AccountAssociation, error) {
 	return wire.Update(ctx, r.GetUpdateMask(), "account_association", r.GetAccountAssociation(), ReadAssociation,
-		s.iam.UpdateAssociation, AssociationOf)
+		s.IAM.UpdateAssociation, AssociationOf)
 }
 
-func (s accountAssociations) DeleteAccountAssociation(ctx context.Context, r *iampb.DeleteAccountAssociationRequest) (*emptypb.Empty, error) {
-	return wire.Delete(ctx, "uid", r.GetUid(), s.iam.DeleteAssociation)
+func (s *server) DeleteAccountAssociation(ctx context.Context, r *iampb.DeleteAccountAssociationRequest) (*emptypb.Empty, error) {
+	return wire.Delete(ctx, "uid", r.GetUid(), s.IAM.DeleteAssociation)
 }
 
-func (s accountAssociations) ListAccountAssociations(ctx context.Context, r *iampb.ListAccountAssociationsRequest) (*iampb.ListAccountAssociationsResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName()},
-		s.iam.ListAssociations, AssociationOf)
+func (s *server) ListAccountAssociations(ctx context.Context, r *iampb.ListAccountAssociationsRequest) (*iampb.ListAccountAssociationsResponse, error) {
+	p, err := wire.List(ctx, r, wire.Filter(r),
+		s.IAM.ListAssociations, AssociationOf)
 	return &iampb.ListAccountAssociationsResponse{
 		AccountAssociations: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 	}, err
 }
 
-func (s accountAssociations) CheckAccountAssociation(ctx context.Context, r *iampb.CheckAccountAssociationRequest) (*iampb.CheckAccountAssociationResponse, error) {
+func (s *server) CheckAccountAssociation(ctx context.Context, r *iampb.CheckAccountAssociationRequest) (*iampb.CheckAccountAssociationResponse, error) {
 	uid, err := resource.ParseUID("uid", r.GetUid())
 	if err != nil {
 		return nil, err
 	}
-	got, err := s.iam.CheckAssociation(ctx, uid, resource.ProviderType(r.GetProviderType()), s.sts.TryAccount)
+	got, err := s.IAM.CheckAssociation(ctx, uid, resource.ProviderType(r.GetProviderType()), s.STS.TryAccount)
 	answer := iampb.CheckStatus_CHECK_STATUS_NOT_READY
 	if got.Ready {
 		answer = iampb.CheckStatus_CHECK_STATUS_READY

@@ -6,16 +6,10 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/holdfast-dev/holdfast/advisory"
 	"github.com/holdfast-dev/holdfast/api/wire"
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
-
-type advisories struct {
-	vulnpb.UnsafeAdvisoriesServiceServer
-	service *advisory.Service
-}
 
 // AdvisoryOf returns the message of an advisory.
 func AdvisoryOf(a resource.Advisory) *vulnpb.Advisory {
@@ -246,12 +240,12 @@ func AdvisoryFilter(r *vulnpb.ListAdvisoriesRequest) resource.AdvisoryFilter {
 	return f
 }
 
-func (s advisories) GetAdvisory(ctx context.Context, r *vulnpb.GetAdvisoryRequest) (*vulnpb.Advisory, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.service.Get, AdvisoryOf)
+func (s *server) GetAdvisory(ctx context.Context, r *vulnpb.GetAdvisoryRequest) (*vulnpb.Advisory, error) {
+	return wire.Get(ctx, "uid", r.GetUid(), s.Advisory.Get, AdvisoryOf)
 }
 
-func (s advisories) ListAdvisories(ctx context.Context, r *vulnpb.ListAdvisoriesRequest) (*vulnpb.ListAdvisoriesResponse, error) {
-	p, err := wire.List(ctx, r, AdvisoryFilter(r), s.service.List, AdvisoryOf)
+func (s *server) ListAdvisories(ctx context.Context, r *vulnpb.ListAdvisoriesRequest) (*vulnpb.ListAdvisoriesResponse, error) {
+	p, err := wire.List(ctx, r, AdvisoryFilter(r), s.Advisory.List, AdvisoryOf)
 	return &vulnpb.ListAdvisoriesResponse{
 		Advisories: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 	}, err

@@ -7,17 +7,11 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/holdfast-dev/holdfast/advisory"
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/fault"
 	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
-
-type advisoryFeeds struct {
-	advisoriespb.UnsafeAdvisoryFeedsServiceServer
-	service *advisory.Service
-}
 
 // feedOf returns the message of a feed.
 func feedOf(f resource.AdvisoryFeed) *advisoriespb.AdvisoryFeed {
@@ -52,25 +46,24 @@ func readFeed(p *advisoriespb.AdvisoryFeed, f *resource.AdvisoryFeed) error {
 	return nil
 }
 
-func (s advisoryFeeds) CreateAdvisoryFeed(ctx context.Context, r *advisoriespb.CreateAdvisoryFeedRequest) (*advisoriespb.AdvisoryFeed, error) {
-	return wire.Create(ctx, "parent", r.GetParent(), r.GetFeed(), readFeed, s.service.CreateFeed, feedOf)
+func (s *server) CreateAdvisoryFeed(ctx context.Context, r *advisoriespb.CreateAdvisoryFeedRequest) (*advisoriespb.AdvisoryFeed, error) {
+	return wire.Create(ctx, "parent", r.GetParent(), r.GetFeed(), readFeed, s.Advisory.CreateFeed, feedOf)
 }
 
-func (s advisoryFeeds) UpdateAdvisoryFeed(ctx context.Context, r *advisoriespb.UpdateAdvisoryFeedRequest) (*advisoriespb.AdvisoryFeed, error) {
-	return wire.Update(ctx, r.GetUpdateMask(), "feed", r.GetFeed(), readFeed, s.service.UpdateFeed, feedOf)
+func (s *server) UpdateAdvisoryFeed(ctx context.Context, r *advisoriespb.UpdateAdvisoryFeedRequest) (*advisoriespb.AdvisoryFeed, error) {
+	return wire.Update(ctx, r.GetUpdateMask(), "feed", r.GetFeed(), readFeed, s.Advisory.UpdateFeed, feedOf)
 }
 
-func (s advisoryFeeds) DeleteAdvisoryFeed(ctx context.Context, r *advisoriespb.DeleteAdvisoryFeedRequest) (*emptypb.Empty, error) {
-	return wire.Delete(ctx, "uid", r.GetUid(), s.service.DeleteFeed)
+func (s *server) DeleteAdvisoryFeed(ctx context.Context, r *advisoriespb.DeleteAdvisoryFeedRequest) (*emptypb.Empty, error) {
+	return wire.Delete(ctx, "uid", r.GetUid(), s.Advisory.DeleteFeed)
 }
 
-func (s advisoryFeeds) GetAdvisoryFeed(ctx context.Context, r *advisoriespb.GetAdvisoryFeedRequest) (*advisoriespb.AdvisoryFeed, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.service.GetFeed, feedOf)
+func (s *server) GetAdvisoryFeed(ctx context.Context, r *advisoriespb.GetAdvisoryFeedRequest) (*advisoriespb.AdvisoryFeed, error) {
+	return wire.Get(ctx, "uid", r.GetUid(), s.Advisory.GetFeed, feedOf)
 }
 
-func (s advisoryFeeds) ListAdvisoryFeeds(ctx context.Context, r *advisoriespb.ListAdvisoryFeedsRequest) (*advisoriespb.ListAdvisoryFeedsResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName()}, s.service.ListFeeds,
-		feedOf)
+func (s *server) ListAdvisoryFeeds(ctx context.Context, r *advisoriespb.ListAdvisoryFeedsRequest) (*advisoriespb.ListAdvisoryFeedsResponse, error) {
+	p, err := wire.List(ctx, r, wire.Filter(r), s.Advisory.ListFeeds, feedOf)
 	return &advisoriespb.ListAdvisoryFeedsResponse{
 		Feeds: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 	}, err

@@ -26,7 +26,7 @@ const (
 
 type importStream = grpc.BidiStreamingServer[advisoriespb.ImportAdvisoriesRequest, advisoriespb.ImportAdvisoriesResponse]
 
-func (s advisoryWriting) ImportAdvisories(stream importStream) error {
+func (s *server) ImportAdvisories(stream importStream) error {
 	first, err := stream.Recv()
 	if err != nil {
 		return firstMessageError(err)
@@ -35,8 +35,8 @@ func (s advisoryWriting) ImportAdvisories(stream importStream) error {
 	if err != nil {
 		return err
 	}
-	docs := &documents{stream: stream, dir: s.dir}
-	m, err := s.service.NewImport(stream.Context(), group, "", docs.sendProgress)
+	docs := &documents{stream: stream, dir: s.cfg.Dir}
+	m, err := s.Advisory.NewImport(stream.Context(), group, "", docs.sendProgress)
 	if err != nil {
 		return err
 	}

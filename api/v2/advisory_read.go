@@ -12,11 +12,6 @@ import (
 	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 )
 
-type advisoryReading struct {
-	advisoriespb.UnsafeAdvisoryReadingServiceServer
-	service *advisory.Service
-}
-
 func readPackage(p *advisoriespb.PackageVersion) advisory.Package {
 	return advisory.Package{PURL: p.GetPurl(), Ecosystem: p.GetEcosystem(), Name: p.GetName(), Version: p.GetVersion()}
 }
@@ -30,22 +25,22 @@ func matchesOf(all []advisory.Match) *advisoriespb.QueryAdvisoriesResponse {
 	})}
 }
 
-func (s advisoryReading) QueryAdvisories(ctx context.Context, r *advisoriespb.QueryAdvisoriesRequest) (*advisoriespb.QueryAdvisoriesResponse, error) {
-	found, err := s.service.Query(ctx, wire.Place(r.GetUidp()), readPackage(r.GetPackage()))
+func (s *server) QueryAdvisories(ctx context.Context, r *advisoriespb.QueryAdvisoriesRequest) (*advisoriespb.QueryAdvisoriesResponse, error) {
+	found, err := s.Advisory.Query(ctx, wire.Place(r.GetUidp()), readPackage(r.GetPackage()))
 	return matchesOf(found), err
 }
 
-func (s advisoryReading) BatchQueryAdvisories(ctx context.Context, r *advisoriespb.BatchQueryAdvisoriesRequest) (*advisoriespb.BatchQueryAdvisoriesResponse, error) {
-	found, err := s.service.BatchQuery(ctx, wire.Place(r.GetUidp()), wire.Convert(r.GetPackages(), readPackage))
+func (s *server) BatchQueryAdvisories(ctx context.Context, r *advisoriespb.BatchQueryAdvisoriesRequest) (*advisoriespb.BatchQueryAdvisoriesResponse, error) {
+	found, err := s.Advisory.BatchQuery(ctx, wire.Place(r.GetUidp()), wire.Convert(r.GetPackages(), readPackage))
 	return &advisoriespb.BatchQueryAdvisoriesResponse{Results: wire.Convert(found, matchesOf)}, err
 }
 
 // exportChunk is how many bytes of an export one message has.
 const exportChunk = 256 << 10
 
-func (s advisoryReading) ExportAdvisories(r *advisoriespb.ExportAdvisoriesRequest, stream grpc.ServerStreamingServer[advisoriespb.ExportAdvisoriesResponse]) error {
+func (s *server) ExportAdvisories(r *advisoriespb.ExportAdvisoriesRequest, stream grpc.ServerStreamingServer[advisoriespb.ExportAdvisoriesResponse]) error {
 	w := bufio.NewWriterSize(chunks{stream}, exportChunk)
-	if err := s.service.Export(stream.Context(), AdvisoryFilter(r.GetFilter()), r.GetFormat(), feed.Options{Zip: r.GetZip()}, w); err != nil {
+	if err := s.Advisory.Export(stream.Context(), AdvisoryFilter(r.GetFilter()), r.GetFormat(), feed.Options{Zip: r.GetZip()}, w); err != nil {
 		return err
 	}
 	return w.Flush()

@@ -14,23 +14,15 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-type audit struct {
-	auditpb.UnsafeAuditServiceServer
-	events *event.Service
-	names  event.Names
-
-	encoder *wire.Encoder
-}
-
-func (s audit) ListEntries(ctx context.Context, r *auditpb.ListEntriesRequest) (*auditpb.ListEntriesResponse, error) {
+func (s *server) ListEntries(ctx context.Context, r *auditpb.ListEntriesRequest) (*auditpb.ListEntriesResponse, error) {
 	f, err := auditFilter(r)
 	if err != nil {
 		return nil, err
 	}
 	for _, prefix := range []string{".api.", ".registry."} { // types may be given with or without it
-		f.Type = strings.TrimPrefix(f.Type, s.names.Prefix+prefix)
+		f.Type = strings.TrimPrefix(f.Type, s.cfg.Events.Prefix+prefix)
 	}
-	p, err := wire.List(ctx, r, f, s.events.Audit, func(e resource.Event) resource.Event { return e })
+	p, err := wire.List(ctx, r, f, s.Events.Audit, func(e resource.Event) resource.Event { return e })
 	if err != nil {
 		return nil, err
 	}
@@ -64,9 +56,9 @@ func auditFilter(r *auditpb.ListEntriesRequest) (f event.AuditFilter, err error)
 }
 
 // entryOf returns the message of a change.
-func (s audit) entryOf(e resource.Event) (*auditpb.Entry, error) {
+func (s *server) entryOf(e resource.Event) (*auditpb.Entry, error) {
 	p := &auditpb.Entry{
-		Id: e.ID, Time: wire.Time(e.Time), Type: s.names.Type(e.Type), Subject: string(e.Subject), Group: string(e.Group),
+		Id: e.ID, Time: wire.Time(e.Time), Type: s.cfg.Events.Type(e.Type), Subject: string(e.Subject), Group: string(e.Group),
 	}
 	if a := e.Actor; a.Subject != "" || a.Remote != "" { // a caller with a stolen token has an address and no identity
 		p.Actor = &auditpb.Actor{Uid: string(a.Subject), RemoteAddress: a.Remote, RequestId: a.RequestID}
@@ -85,7 +77,7 @@ func (s audit) entryOf(e resource.Event) (*auditpb.Entry, error) {
 // stateOf returns the state before or after an event: in the form of the API if it
 // has a message for the kind, and otherwise as it is stored. A list is under
 // items.
-func (s audit) stateOf(e resource.Event, text []byte) (*structpb.Struct, error) {
+func (s *server) stateOf(e resource.Event, text []byte) (*structpb.Struct, error) {
 	if len(text) == 0 {
 		return nil, nil
 	}

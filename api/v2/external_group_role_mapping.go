@@ -13,11 +13,6 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-type externalGroupRoleMappings struct {
-	iampb.UnsafeExternalGroupRoleMappingsServiceServer
-	iam *iam.Service
-}
-
 // MappingOf returns the message of a mapping.
 func MappingOf(m resource.ExternalGroupRoleMapping) *iampb.ExternalGroupRoleMapping {
 	return &iampb.ExternalGroupRoleMapping{
@@ -32,21 +27,21 @@ func ReadMapping(p *iampb.ExternalGroupRoleMapping, m *resource.ExternalGroupRol
 	return nil
 }
 
-func (s externalGroupRoleMappings) CreateExternalGroupRoleMapping(ctx context.Context, r *iampb.CreateExternalGroupRoleMappingRequest) (*iampb.ExternalGroupRoleMapping, error) {
-	return wire.Create(ctx, "parent", r.GetParent(), r.GetExternalGroupRoleMapping(), ReadMapping, s.iam.CreateMapping,
+func (s *server) CreateExternalGroupRoleMapping(ctx context.Context, r *iampb.CreateExternalGroupRoleMappingRequest) (*iampb.ExternalGroupRoleMapping, error) {
+	return wire.Create(ctx, "parent", r.GetParent(), r.GetExternalGroupRoleMapping(), ReadMapping, s.IAM.CreateMapping,
 		MappingOf)
 }
 
-func (s externalGroupRoleMappings) GetExternalGroupRoleMapping(ctx context.Context, r *iampb.GetExternalGroupRoleMappingRequest) (*iampb.ExternalGroupRoleMapping, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.iam.GetMapping, MappingOf)
+func (s *server) GetExternalGroupRoleMapping(ctx context.Context, r *iampb.GetExternalGroupRoleMappingRequest) (*iampb.ExternalGroupRoleMapping, error) {
+	return wire.Get(ctx, "uid", r.GetUid(), s.IAM.GetMapping, MappingOf)
 }
 
-func (s externalGroupRoleMappings) DeleteExternalGroupRoleMapping(ctx context.Context, r *iampb.DeleteExternalGroupRoleMappingRequest) (*emptypb.Empty, error) {
-	return wire.Delete(ctx, "uid", r.GetUid(), s.iam.DeleteMapping)
+func (s *server) DeleteExternalGroupRoleMapping(ctx context.Context, r *iampb.DeleteExternalGroupRoleMappingRequest) (*emptypb.Empty, error) {
+	return wire.Delete(ctx, "uid", r.GetUid(), s.IAM.DeleteMapping)
 }
 
-func (s externalGroupRoleMappings) BatchDeleteExternalGroupRoleMappings(ctx context.Context, r *iampb.BatchDeleteExternalGroupRoleMappingsRequest) (*iampb.BatchDeleteExternalGroupRoleMappingsResponse, error) {
-	deleted, err := DeleteMappings(ctx, s.iam, "parent", r.GetParent(), "names", r.GetNames())
+func (s *server) BatchDeleteExternalGroupRoleMappings(ctx context.Context, r *iampb.BatchDeleteExternalGroupRoleMappingsRequest) (*iampb.BatchDeleteExternalGroupRoleMappingsResponse, error) {
+	deleted, err := DeleteMappings(ctx, s.IAM, "parent", r.GetParent(), "names", r.GetNames())
 	return &iampb.BatchDeleteExternalGroupRoleMappingsResponse{
 		Parent: r.GetParent(), ExternalGroupRoleMappings: wire.Convert(deleted, MappingOf),
 	}, err
@@ -75,12 +70,12 @@ func DeleteMappings(
 	return s.DeleteMappings(ctx, provider, uids)
 }
 
-func (s externalGroupRoleMappings) ListExternalGroupRoleMappings(ctx context.Context, r *iampb.ListExternalGroupRoleMappingsRequest) (*iampb.ListExternalGroupRoleMappingsResponse, error) {
+func (s *server) ListExternalGroupRoleMappings(ctx context.Context, r *iampb.ListExternalGroupRoleMappingsRequest) (*iampb.ListExternalGroupRoleMappingsResponse, error) {
 	provider, err := wire.OptionalUID("identity_provider_uid", r.GetIdentityProviderUid())
 	if err != nil {
 		return nil, err
 	}
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Group: provider}, s.iam.ListMappings,
+	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Group: provider}, s.IAM.ListMappings,
 		MappingOf)
 	return &iampb.ListExternalGroupRoleMappingsResponse{
 		ExternalGroupRoleMappings: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,

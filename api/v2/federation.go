@@ -9,17 +9,12 @@ import (
 	"github.com/holdfast-dev/holdfast/sts"
 )
 
-type federation struct {
-	federationpb.UnsafeFederationServiceServer
-	sts *sts.Service
-}
-
-func (f federation) ExplainToken(ctx context.Context, r *federationpb.ExplainTokenRequest) (*federationpb.ExplainTokenResponse, error) {
+func (s *server) ExplainToken(ctx context.Context, r *federationpb.ExplainTokenRequest) (*federationpb.ExplainTokenResponse, error) {
 	uid, err := wire.OptionalUID("identity_uid", r.GetIdentityUid())
 	if err != nil {
 		return nil, err
 	}
-	found, complete, err := f.sts.Explain(ctx, uid, r.GetToken())
+	found, complete, err := s.STS.Explain(ctx, uid, r.GetToken())
 	return &federationpb.ExplainTokenResponse{
 		Incomplete: !complete,
 		Explanations: wire.Convert(found, func(e sts.Explanation) *federationpb.Explanation {
@@ -31,8 +26,8 @@ func (f federation) ExplainToken(ctx context.Context, r *federationpb.ExplainTok
 	}, err
 }
 
-func (f federation) ListDenials(ctx context.Context, r *federationpb.ListDenialsRequest) (*federationpb.ListDenialsResponse, error) {
-	return wire.Get(ctx, "identity_uid", r.GetIdentityUid(), f.sts.Denials, func(all []resource.Denial) *federationpb.ListDenialsResponse {
+func (s *server) ListDenials(ctx context.Context, r *federationpb.ListDenialsRequest) (*federationpb.ListDenialsResponse, error) {
+	return wire.Get(ctx, "identity_uid", r.GetIdentityUid(), s.STS.Denials, func(all []resource.Denial) *federationpb.ListDenialsResponse {
 		return &federationpb.ListDenialsResponse{Denials: wire.Convert(all, denialOf)}
 	})
 }
@@ -44,12 +39,12 @@ func denialOf(d resource.Denial) *federationpb.Denial {
 	}
 }
 
-func (f federation) ListIssuers(ctx context.Context, r *federationpb.ListIssuersRequest) (*federationpb.ListIssuersResponse, error) {
+func (s *server) ListIssuers(ctx context.Context, r *federationpb.ListIssuersRequest) (*federationpb.ListIssuersResponse, error) {
 	below, err := wire.OptionalUID("descendants_of", r.GetDescendantsOf())
 	if err != nil {
 		return nil, err
 	}
-	found, complete, err := f.sts.Issuers(ctx, below)
+	found, complete, err := s.STS.Issuers(ctx, below)
 	return &federationpb.ListIssuersResponse{Incomplete: !complete, Issuers: wire.Convert(found, issuerOf)}, err
 }
 

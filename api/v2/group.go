@@ -7,14 +7,8 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/wire"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
-	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/resource"
 )
-
-type groups struct {
-	iampb.UnsafeGroupsServiceServer
-	iam *iam.Service
-}
 
 // GroupOf returns the message of a group. It has no limits, and is always ready,
 // because organizations here have no stages of set-up.
@@ -32,43 +26,42 @@ func readGroup(p *iampb.Group, g *resource.Group) error {
 	return nil
 }
 
-func (s groups) CreateGroup(ctx context.Context, r *iampb.CreateGroupRequest) (*iampb.Group, error) {
+func (s *server) CreateGroup(ctx context.Context, r *iampb.CreateGroupRequest) (*iampb.Group, error) {
 	var g resource.Group
 	if err := readGroup(r.GetGroup(), &g); err != nil {
 		return nil, err
 	}
-	g, err := s.iam.CreateGroup(ctx, r.GetParent(), g)
+	g, err := s.IAM.CreateGroup(ctx, r.GetParent(), g)
 	return GroupOf(g), err
 }
 
-func (s groups) GetGroup(ctx context.Context, r *iampb.GetGroupRequest) (*iampb.Group, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.iam.GetGroup, GroupOf)
+func (s *server) GetGroup(ctx context.Context, r *iampb.GetGroupRequest) (*iampb.Group, error) {
+	return wire.Get(ctx, "uid", r.GetUid(), s.IAM.GetGroup, GroupOf)
 }
 
-func (s groups) UpdateGroup(ctx context.Context, r *iampb.UpdateGroupRequest) (*iampb.Group, error) {
-	return wire.Update(ctx, r.GetUpdateMask(), "group", r.GetGroup(), readGroup, s.iam.UpdateGroup, GroupOf)
+func (s *server) UpdateGroup(ctx context.Context, r *iampb.UpdateGroupRequest) (*iampb.Group, error) {
+	return wire.Update(ctx, r.GetUpdateMask(), "group", r.GetGroup(), readGroup, s.IAM.UpdateGroup, GroupOf)
 }
 
-func (s groups) DeleteGroup(ctx context.Context, r *iampb.DeleteGroupRequest) (*emptypb.Empty, error) {
-	return wire.Delete(ctx, "uid", r.GetUid(), s.iam.DeleteGroup)
+func (s *server) DeleteGroup(ctx context.Context, r *iampb.DeleteGroupRequest) (*emptypb.Empty, error) {
+	return wire.Delete(ctx, "uid", r.GetUid(), s.IAM.DeleteGroup)
 }
 
-func (s groups) ListGroups(ctx context.Context, r *iampb.ListGroupsRequest) (*iampb.ListGroupsResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName()}, s.iam.ListGroups,
-		GroupOf)
+func (s *server) ListGroups(ctx context.Context, r *iampb.ListGroupsRequest) (*iampb.ListGroupsResponse, error) {
+	p, err := wire.List(ctx, r, wire.Filter(r), s.IAM.ListGroups, GroupOf)
 	return &iampb.ListGroupsResponse{Groups: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
 }
 
-func (s groups) LookupGroup(ctx context.Context, _ *iampb.LookupGroupRequest) (*iampb.LookupGroupResponse, error) {
-	g, err := s.iam.LookupGroup(ctx)
+func (s *server) LookupGroup(ctx context.Context, _ *iampb.LookupGroupRequest) (*iampb.LookupGroupResponse, error) {
+	g, err := s.IAM.LookupGroup(ctx)
 	return &iampb.LookupGroupResponse{Group: GroupOf(g)}, err
 }
 
-func (s groups) RequestGroupAccess(ctx context.Context, r *iampb.RequestGroupAccessRequest) (*iampb.RequestGroupAccessResponse, error) {
-	return &iampb.RequestGroupAccessResponse{}, wire.Do(ctx, "group_uid", r.GetGroupUid(), s.iam.RequestGroupAccess)
+func (s *server) RequestGroupAccess(ctx context.Context, r *iampb.RequestGroupAccessRequest) (*iampb.RequestGroupAccessResponse, error) {
+	return &iampb.RequestGroupAccessResponse{}, wire.Do(ctx, "group_uid", r.GetGroupUid(), s.IAM.RequestGroupAccess)
 }
 
-func (s groups) CheckEligibility(ctx context.Context, _ *iampb.CheckEligibilityRequest) (*iampb.CheckEligibilityResponse, error) {
-	eligible, err := s.iam.CheckEligibility(ctx)
+func (s *server) CheckEligibility(ctx context.Context, _ *iampb.CheckEligibilityRequest) (*iampb.CheckEligibilityResponse, error) {
+	eligible, err := s.IAM.CheckEligibility(ctx)
 	return &iampb.CheckEligibilityResponse{Eligible: eligible}, err
 }

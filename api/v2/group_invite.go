@@ -13,11 +13,6 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-type groupInvites struct {
-	iampb.UnsafeGroupInvitesServiceServer
-	iam *iam.Service
-}
-
 // InviteOf returns the message of an invite. Only a new one has a code.
 func InviteOf(i resource.GroupInvite) *iampb.GroupInvite {
 	p := &iampb.GroupInvite{
@@ -31,10 +26,10 @@ func InviteOf(i resource.GroupInvite) *iampb.GroupInvite {
 	return p
 }
 
-func (s groupInvites) CreateGroupInvite(ctx context.Context, r *iampb.CreateGroupInviteRequest) (*iampb.GroupInvite, error) {
+func (s *server) CreateGroupInvite(ctx context.Context, r *iampb.CreateGroupInviteRequest) (*iampb.GroupInvite, error) {
 	p := r.GetGroupInvite()
 	i := resource.GroupInvite{Role: resource.UID(p.GetRoleUid()), Email: p.GetEmail(), SingleUse: p.GetSingleUse()}
-	return CreateInvite(ctx, s.iam, "parent", r.GetParent(), i, p.GetTtl(), InviteOf)
+	return CreateInvite(ctx, s.IAM, "parent", r.GetParent(), i, p.GetTtl(), InviteOf)
 }
 
 // CreateInvite makes an invite to the group in the field of a request.
@@ -50,16 +45,16 @@ func CreateInvite[M any](
 	}, write)
 }
 
-func (s groupInvites) GetGroupInvite(ctx context.Context, r *iampb.GetGroupInviteRequest) (*iampb.GroupInvite, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.iam.GetInvite, InviteOf)
+func (s *server) GetGroupInvite(ctx context.Context, r *iampb.GetGroupInviteRequest) (*iampb.GroupInvite, error) {
+	return wire.Get(ctx, "uid", r.GetUid(), s.IAM.GetInvite, InviteOf)
 }
 
-func (s groupInvites) DeleteGroupInvite(ctx context.Context, r *iampb.DeleteGroupInviteRequest) (*emptypb.Empty, error) {
-	return wire.Delete(ctx, "uid", r.GetUid(), s.iam.DeleteInvite)
+func (s *server) DeleteGroupInvite(ctx context.Context, r *iampb.DeleteGroupInviteRequest) (*emptypb.Empty, error) {
+	return wire.Delete(ctx, "uid", r.GetUid(), s.IAM.DeleteInvite)
 }
 
-func (s groupInvites) ListGroupInvites(ctx context.Context, r *iampb.ListGroupInvitesRequest) (*iampb.ListGroupInvitesResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), KeyID: r.GetKeyId()}, s.iam.ListInvites,
+func (s *server) ListGroupInvites(ctx context.Context, r *iampb.ListGroupInvitesRequest) (*iampb.ListGroupInvitesResponse, error) {
+	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), KeyID: r.GetKeyId()}, s.IAM.ListInvites,
 		InviteOf)
 	return &iampb.ListGroupInvitesResponse{
 		GroupInvites: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,

@@ -2,21 +2,16 @@ package v2
 
 import (
 	"context"
+	"maps"
+	"slices"
+
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/fault"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
-	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/resource"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/emptypb"
-	"maps"
-	"slices"
 )
-
-type identities struct {
-	iampb.UnsafeIdentitiesServiceServer
-	iam *iam.Service
-}
 
 // IdentityOf returns the message of an identity.
 func IdentityOf(i resource.Identity) *iampb.Identity {
@@ -46,34 +41,34 @@ func warned(ctx context.Context) func(resource.Identity) *iampb.Identity {
 	}
 }
 
-func (s identities) CreateIdentity(ctx context.Context, r *iampb.CreateIdentityRequest) (*iampb.Identity, error) {
-	return wire.Create(ctx, "parent", r.GetParent(), r.GetIdentity(), ReadIdentity, s.iam.CreateIdentity, warned(ctx))
+func (s *server) CreateIdentity(ctx context.Context, r *iampb.CreateIdentityRequest) (*iampb.Identity, error) {
+	return wire.Create(ctx, "parent", r.GetParent(), r.GetIdentity(), ReadIdentity, s.IAM.CreateIdentity, warned(ctx))
 }
 
-func (s identities) GetIdentity(ctx context.Context, r *iampb.GetIdentityRequest) (*iampb.Identity, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.iam.GetIdentity, IdentityOf)
+func (s *server) GetIdentity(ctx context.Context, r *iampb.GetIdentityRequest) (*iampb.Identity, error) {
+	return wire.Get(ctx, "uid", r.GetUid(), s.IAM.GetIdentity, IdentityOf)
 }
 
-func (s identities) UpdateIdentity(ctx context.Context, r *iampb.UpdateIdentityRequest) (*iampb.Identity, error) {
+func (s *server) UpdateIdentity(ctx context.Context, r *iampb.UpdateIdentityRequest) (*iampb.Identity, error) {
 	return wire.UpdateTo(ctx, r.GetUpdateMask(), "identity", r.GetIdentity(), ReadIdentity, IdentityOf,
-		s.iam.UpdateIdentity, warned(ctx))
+		s.IAM.UpdateIdentity, warned(ctx))
 }
 
-func (s identities) DeleteIdentity(ctx context.Context, r *iampb.DeleteIdentityRequest) (*emptypb.Empty, error) {
-	return wire.Delete(ctx, "uid", r.GetUid(), s.iam.DeleteIdentity)
+func (s *server) DeleteIdentity(ctx context.Context, r *iampb.DeleteIdentityRequest) (*emptypb.Empty, error) {
+	return wire.Delete(ctx, "uid", r.GetUid(), s.IAM.DeleteIdentity)
 }
 
-func (s identities) ListIdentities(ctx context.Context, r *iampb.ListIdentitiesRequest) (*iampb.ListIdentitiesResponse, error) {
+func (s *server) ListIdentities(ctx context.Context, r *iampb.ListIdentitiesRequest) (*iampb.ListIdentitiesResponse, error) {
 	f := resource.Filter{
 		Place: wire.Place(r.GetUidp()), Name: r.GetName(), Relationship: resource.RelationshipType(r.GetRelationshipType()),
 	}
-	p, err := wire.List(ctx, r, f, s.iam.ListIdentities, IdentityOf)
+	p, err := wire.List(ctx, r, f, s.IAM.ListIdentities, IdentityOf)
 	return &iampb.ListIdentitiesResponse{
 		Identities: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 	}, err
 }
 
-func (s identities) LookupIdentity(ctx context.Context, r *iampb.LookupIdentityRequest) (*iampb.LookupIdentityResponse, error) {
+func (s *server) LookupIdentity(ctx context.Context, r *iampb.LookupIdentityRequest) (*iampb.LookupIdentityResponse, error) {
 	var bad wire.Problems
 	if r.GetIssuer() == "" {
 		bad.Add(fault.Field("issuer", "is required"))
@@ -88,15 +83,15 @@ func (s identities) LookupIdentity(ctx context.Context, r *iampb.LookupIdentityR
 	if err != nil {
 		return nil, err
 	}
-	uid, err := s.iam.LookupIdentity(ctx, r.GetIssuer(), r.GetSubject(), provider)
+	uid, err := s.IAM.LookupIdentity(ctx, r.GetIssuer(), r.GetSubject(), provider)
 	return &iampb.LookupIdentityResponse{Uid: string(uid)}, err
 }
 
-func (s identities) UpdateIdentityMetadata(ctx context.Context, r *iampb.UpdateIdentityMetadataRequest) (*iampb.IdentityMetadata, error) {
+func (s *server) UpdateIdentityMetadata(ctx context.Context, r *iampb.UpdateIdentityMetadataRequest) (*iampb.IdentityMetadata, error) {
 	if err := wire.Require("identity_metadata", r.GetIdentityMetadata()); err != nil {
 		return nil, err
 	}
-	i, err := s.iam.UpdateMetadata(ctx, wire.Masked(r.GetUpdateMask(), r.GetIdentityMetadata(), ReadMetadata, MetadataOf))
+	i, err := s.IAM.UpdateMetadata(ctx, wire.Masked(r.GetUpdateMask(), r.GetIdentityMetadata(), ReadMetadata, MetadataOf))
 	return MetadataOf(i), err
 }
 

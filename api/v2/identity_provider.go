@@ -8,14 +8,8 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/wire"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
-	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/resource"
 )
-
-type identityProviders struct {
-	iampb.UnsafeIdentityProvidersServiceServer
-	iam *iam.Service
-}
 
 // ProviderOf returns the message of a provider, without its secret and without
 // SCIM, which does not exist here.
@@ -47,21 +41,21 @@ func ReadProvider(p *iampb.IdentityProvider, i *resource.IdentityProvider) error
 	return nil
 }
 
-func (s identityProviders) CreateIdentityProvider(ctx context.Context, r *iampb.CreateIdentityProviderRequest) (*iampb.IdentityProvider, error) {
-	return wire.Create(ctx, "parent", r.GetParent(), r.GetIdentityProvider(), ReadProvider, s.iam.CreateProvider,
+func (s *server) CreateIdentityProvider(ctx context.Context, r *iampb.CreateIdentityProviderRequest) (*iampb.IdentityProvider, error) {
+	return wire.Create(ctx, "parent", r.GetParent(), r.GetIdentityProvider(), ReadProvider, s.IAM.CreateProvider,
 		ProviderOf)
 }
 
-func (s identityProviders) GetIdentityProvider(ctx context.Context, r *iampb.GetIdentityProviderRequest) (*iampb.IdentityProvider, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.iam.GetProvider, ProviderOf)
+func (s *server) GetIdentityProvider(ctx context.Context, r *iampb.GetIdentityProviderRequest) (*iampb.IdentityProvider, error) {
+	return wire.Get(ctx, "uid", r.GetUid(), s.IAM.GetProvider, ProviderOf)
 }
 
-func (s identityProviders) UpdateIdentityProvider(ctx context.Context, r *iampb.UpdateIdentityProviderRequest) (*iampb.IdentityProvider, error) {
+func (s *server) UpdateIdentityProvider(ctx context.Context, r *iampb.UpdateIdentityProviderRequest) (*iampb.IdentityProvider, error) {
 	if err := wire.Require("identity_provider", r.GetIdentityProvider()); err != nil {
 		return nil, err
 	}
 	return wire.Get(ctx, "uid", r.GetIdentityProvider().GetUid(), func(ctx context.Context, uid resource.UID) (resource.IdentityProvider, error) {
-		return s.iam.UpdateProvider(ctx, uid, r.GetKeepPeople(), func(i *resource.IdentityProvider) error { return changeProvider(r, i) })
+		return s.IAM.UpdateProvider(ctx, uid, r.GetKeepPeople(), func(i *resource.IdentityProvider) error { return changeProvider(r, i) })
 	}, ProviderOf)
 }
 
@@ -84,13 +78,12 @@ func changeProvider(r *iampb.UpdateIdentityProviderRequest, i *resource.Identity
 	return nil
 }
 
-func (s identityProviders) DeleteIdentityProvider(ctx context.Context, r *iampb.DeleteIdentityProviderRequest) (*emptypb.Empty, error) {
-	return wire.Delete(ctx, "uid", r.GetUid(), s.iam.DeleteProvider)
+func (s *server) DeleteIdentityProvider(ctx context.Context, r *iampb.DeleteIdentityProviderRequest) (*emptypb.Empty, error) {
+	return wire.Delete(ctx, "uid", r.GetUid(), s.IAM.DeleteProvider)
 }
 
-func (s identityProviders) ListIdentityProviders(ctx context.Context, r *iampb.ListIdentityProvidersRequest) (*iampb.ListIdentityProvidersResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName()}, s.iam.ListProviders,
-		ProviderOf)
+func (s *server) ListIdentityProviders(ctx context.Context, r *iampb.ListIdentityProvidersRequest) (*iampb.ListIdentityProvidersResponse, error) {
+	p, err := wire.List(ctx, r, wire.Filter(r), s.IAM.ListProviders, ProviderOf)
 	return &iampb.ListIdentityProvidersResponse{
 		IdentityProviders: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 	}, err

@@ -4,29 +4,23 @@ import (
 	"context"
 
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
-	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-type images struct {
-	registrypb.UnsafeImagesServiceServer
-	registry *registry.Service
-}
-
-func (s images) GetArchitectures(ctx context.Context, r *registrypb.GetArchitecturesRequest) (*registrypb.Architectures, error) {
+func (s *server) GetArchitectures(ctx context.Context, r *registrypb.GetArchitecturesRequest) (*registrypb.Architectures, error) {
 	repo, err := resource.ParseUID("repo_uid", r.GetRepoUid())
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.registry.Architectures(ctx, repo, r.GetDigest())
+	all, err := s.Registry.Architectures(ctx, repo, r.GetDigest())
 	return &registrypb.Architectures{Architectures: all}, err
 }
 
-func (s images) GetSize(ctx context.Context, r *registrypb.GetSizeRequest) (*registrypb.Size, error) {
+func (s *server) GetSize(ctx context.Context, r *registrypb.GetSizeRequest) (*registrypb.Size, error) {
 	repo, err := resource.ParseUID("repo_uid", r.GetRepoUid())
 	if err != nil {
 		return nil, err
 	}
-	size, architecture, err := s.registry.Size(ctx, repo, r.GetDigest(), r.GetArchitecture())
+	size, architecture, err := s.Registry.Size(ctx, repo, r.GetDigest(), r.GetArchitecture())
 	return &registrypb.Size{Size: size, Architecture: architecture}, err
 }

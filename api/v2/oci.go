@@ -13,11 +13,6 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-type oci struct {
-	ocipb.UnsafeOCIServiceServer
-	registry *registry.Service
-}
-
 // settingsOf returns a function that returns the message of the settings that
 // apply to a group, which may be those of a group above it.
 func settingsOf(group resource.UID) func(resource.RegistrySettings) *ocipb.Settings {
@@ -35,25 +30,25 @@ func readSettings(p *ocipb.Settings, s *resource.RegistrySettings) error {
 	return nil
 }
 
-func (s oci) GetSettings(ctx context.Context, r *ocipb.GetSettingsRequest) (*ocipb.Settings, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.registry.GetSettings, settingsOf(resource.UID(r.GetUid())))
+func (s *server) GetSettings(ctx context.Context, r *ocipb.GetSettingsRequest) (*ocipb.Settings, error) {
+	return wire.Get(ctx, "uid", r.GetUid(), s.Registry.GetSettings, settingsOf(resource.UID(r.GetUid())))
 }
 
-func (s oci) UpdateSettings(ctx context.Context, r *ocipb.UpdateSettingsRequest) (*ocipb.Settings, error) {
+func (s *server) UpdateSettings(ctx context.Context, r *ocipb.UpdateSettingsRequest) (*ocipb.Settings, error) {
 	of := settingsOf(resource.UID(r.GetSettings().GetUid()))
-	return wire.Update(ctx, r.GetUpdateMask(), "settings", r.GetSettings(), readSettings, s.registry.UpdateSettings, of)
+	return wire.Update(ctx, r.GetUpdateMask(), "settings", r.GetSettings(), readSettings, s.Registry.UpdateSettings, of)
 }
 
-func (s oci) DeleteSettings(ctx context.Context, r *ocipb.DeleteSettingsRequest) (*emptypb.Empty, error) {
-	return wire.Delete(ctx, "uid", r.GetUid(), s.registry.DeleteSettings)
+func (s *server) DeleteSettings(ctx context.Context, r *ocipb.DeleteSettingsRequest) (*emptypb.Empty, error) {
+	return wire.Delete(ctx, "uid", r.GetUid(), s.Registry.DeleteSettings)
 }
 
-func (s oci) GetImage(ctx context.Context, r *ocipb.GetImageRequest) (*ocipb.Image, error) {
+func (s *server) GetImage(ctx context.Context, r *ocipb.GetImageRequest) (*ocipb.Image, error) {
 	repo, err := resource.ParseUID("repo_uid", r.GetRepoUid())
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.registry.Describe(ctx, repo, r.GetReference())
+	d, err := s.Registry.Describe(ctx, repo, r.GetReference())
 	if err != nil {
 		return nil, err
 	}
@@ -75,12 +70,12 @@ func variantOf(v registry.DescribedVariant) *ocipb.Variant {
 	}
 }
 
-func (s oci) ListTagHistory(ctx context.Context, r *ocipb.ListTagHistoryRequest) (*ocipb.ListTagHistoryResponse, error) {
+func (s *server) ListTagHistory(ctx context.Context, r *ocipb.ListTagHistoryRequest) (*ocipb.ListTagHistoryResponse, error) {
 	repo, err := resource.ParseUID("repo_uid", r.GetRepoUid())
 	if err != nil {
 		return nil, err
 	}
-	moves, err := s.registry.TagHistory(ctx, repo, r.GetTag(), wire.Params(r))
+	moves, err := s.Registry.TagHistory(ctx, repo, r.GetTag(), wire.Params(r))
 	p := wire.PageOf(ctx, moves, func(m resource.TagMove) *ocipb.TagChange {
 		return &ocipb.TagChange{Tag: m.Name, Digest: m.Digest, Time: wire.Time(m.Time), ActorUid: string(m.Actor.Subject)}
 	})
@@ -102,7 +97,7 @@ func pullOf(p registry.NamedPull) *ocipb.Pull {
 	}
 }
 
-func (s oci) ListPulls(ctx context.Context, r *ocipb.ListPullsRequest) (*ocipb.ListPullsResponse, error) {
+func (s *server) ListPulls(ctx context.Context, r *ocipb.ListPullsRequest) (*ocipb.ListPullsResponse, error) {
 	identity, err := wire.OptionalUID("identity_uid", r.GetIdentityUid())
 	if err != nil {
 		return nil, err
@@ -111,10 +106,10 @@ func (s oci) ListPulls(ctx context.Context, r *ocipb.ListPullsRequest) (*ocipb.L
 		Place: wire.Place(r.GetUidp()), Digest: r.GetDigest(), Direction: resource.Direction(r.GetDirection()),
 		Identity: identity,
 	}
-	p, err := wire.List(ctx, r, f, s.registry.ListPulls, pullOf)
+	p, err := wire.List(ctx, r, f, s.Registry.ListPulls, pullOf)
 	return &ocipb.ListPullsResponse{Pulls: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
 }
 
-func (s oci) GetRegistry(context.Context, *ocipb.GetRegistryRequest) (*ocipb.Registry, error) {
-	return &ocipb.Registry{Host: s.registry.Host()}, nil
+func (s *server) GetRegistry(context.Context, *ocipb.GetRegistryRequest) (*ocipb.Registry, error) {
+	return &ocipb.Registry{Host: s.Registry.Host()}, nil
 }

@@ -6,10 +6,6 @@ import (
 	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
 )
 
-type ping struct {
-	pingpb.UnsafePingServiceServer
-}
-
-func (ping) Ping(context.Context, *pingpb.PingRequest) (*pingpb.PingResponse, error) {
+func (*server) Ping(context.Context, *pingpb.PingRequest) (*pingpb.PingResponse, error) {
 	return &pingpb.PingResponse{Response: "pong"}, nil
 }

@@ -8,14 +8,8 @@ import (
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/fault"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
-	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
 )
-
-type repos struct {
-	registrypb.UnsafeReposServiceServer
-	registry *registry.Service
-}
 
 // RepoOf returns the message of a repo.
 func RepoOf(r resource.Repo) *registrypb.Repo {
@@ -55,32 +49,32 @@ func ReadRepo(p *registrypb.Repo, r *resource.Repo) error {
 	return nil
 }
 
-func (s repos) CreateRepo(ctx context.Context, r *registrypb.CreateRepoRequest) (*registrypb.Repo, error) {
-	return wire.Create(ctx, "parent", r.GetParent(), r.GetRepo(), ReadRepo, s.registry.CreateRepo, RepoOf)
+func (s *server) CreateRepo(ctx context.Context, r *registrypb.CreateRepoRequest) (*registrypb.Repo, error) {
+	return wire.Create(ctx, "parent", r.GetParent(), r.GetRepo(), ReadRepo, s.Registry.CreateRepo, RepoOf)
 }
 
-func (s repos) GetRepo(ctx context.Context, r *registrypb.GetRepoRequest) (*registrypb.Repo, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.registry.GetRepo, RepoOf)
+func (s *server) GetRepo(ctx context.Context, r *registrypb.GetRepoRequest) (*registrypb.Repo, error) {
+	return wire.Get(ctx, "uid", r.GetUid(), s.Registry.GetRepo, RepoOf)
 }
 
-func (s repos) UpdateRepo(ctx context.Context, r *registrypb.UpdateRepoRequest) (*registrypb.Repo, error) {
-	return wire.Update(ctx, r.GetUpdateMask(), "repo", r.GetRepo(), ReadRepo, s.registry.UpdateRepo, RepoOf)
+func (s *server) UpdateRepo(ctx context.Context, r *registrypb.UpdateRepoRequest) (*registrypb.Repo, error) {
+	return wire.Update(ctx, r.GetUpdateMask(), "repo", r.GetRepo(), ReadRepo, s.Registry.UpdateRepo, RepoOf)
 }
 
-func (s repos) DeleteRepo(ctx context.Context, r *registrypb.DeleteRepoRequest) (*emptypb.Empty, error) {
-	return wire.Delete(ctx, "uid", r.GetUid(), s.registry.DeleteRepo)
+func (s *server) DeleteRepo(ctx context.Context, r *registrypb.DeleteRepoRequest) (*emptypb.Empty, error) {
+	return wire.Delete(ctx, "uid", r.GetUid(), s.Registry.DeleteRepo)
 }
 
-func (s repos) ListRepos(ctx context.Context, r *registrypb.ListReposRequest) (*registrypb.ListReposResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName()},
-		s.registry.ListRepos, RepoOf)
+func (s *server) ListRepos(ctx context.Context, r *registrypb.ListReposRequest) (*registrypb.ListReposResponse, error) {
+	p, err := wire.List(ctx, r, wire.Filter(r),
+		s.Registry.ListRepos, RepoOf)
 	return &registrypb.ListReposResponse{
 		Repos: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 	}, err
 }
 
-func (s repos) GetRepoReadme(ctx context.Context, r *registrypb.GetRepoReadmeRequest) (*registrypb.RepoReadme, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.registry.GetRepoReadme, readmeOf)
+func (s *server) GetRepoReadme(ctx context.Context, r *registrypb.GetRepoReadmeRequest) (*registrypb.RepoReadme, error) {
+	return wire.Get(ctx, "uid", r.GetUid(), s.Registry.GetRepoReadme, readmeOf)
 }
 
 func readmeOf(r resource.RepoReadme) *registrypb.RepoReadme {
@@ -92,7 +86,7 @@ func readReadme(p *registrypb.RepoReadme, r *resource.RepoReadme) error {
 	return nil
 }
 
-func (s repos) UpdateRepoReadme(ctx context.Context, r *registrypb.UpdateRepoReadmeRequest) (*registrypb.RepoReadme, error) {
+func (s *server) UpdateRepoReadme(ctx context.Context, r *registrypb.UpdateRepoReadmeRequest) (*registrypb.RepoReadme, error) {
 	return wire.Update(ctx, r.GetUpdateMask(), "repo_readme", r.GetRepoReadme(), readReadme,
-		s.registry.UpdateRepoReadme, readmeOf)
+		s.Registry.UpdateRepoReadme, readmeOf)
 }

@@ -10,14 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
-	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/resource"
 )
-
-type roles struct {
-	iampb.UnsafeRolesServiceServer
-	iam *iam.Service
-}
 
 func roleOf(r resource.Role) *iampb.Role {
 	return &iampb.Role{
@@ -49,24 +43,23 @@ func readRole(p *iampb.Role, r *resource.Role) error {
 	return nil
 }
 
-func (s roles) CreateRole(ctx context.Context, r *iampb.CreateRoleRequest) (*iampb.Role, error) {
-	return wire.Create(ctx, "parent", r.GetParent(), r.GetRole(), readRole, s.iam.CreateRole, roleOf)
+func (s *server) CreateRole(ctx context.Context, r *iampb.CreateRoleRequest) (*iampb.Role, error) {
+	return wire.Create(ctx, "parent", r.GetParent(), r.GetRole(), readRole, s.IAM.CreateRole, roleOf)
 }
 
-func (s roles) GetRole(ctx context.Context, r *iampb.GetRoleRequest) (*iampb.Role, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.iam.GetRole, roleOf)
+func (s *server) GetRole(ctx context.Context, r *iampb.GetRoleRequest) (*iampb.Role, error) {
+	return wire.Get(ctx, "uid", r.GetUid(), s.IAM.GetRole, roleOf)
 }
 
-func (s roles) UpdateRole(ctx context.Context, r *iampb.UpdateRoleRequest) (*iampb.Role, error) {
-	return wire.Update(ctx, r.GetUpdateMask(), "role", r.GetRole(), readRole, s.iam.UpdateRole, roleOf)
+func (s *server) UpdateRole(ctx context.Context, r *iampb.UpdateRoleRequest) (*iampb.Role, error) {
+	return wire.Update(ctx, r.GetUpdateMask(), "role", r.GetRole(), readRole, s.IAM.UpdateRole, roleOf)
 }
 
-func (s roles) DeleteRole(ctx context.Context, r *iampb.DeleteRoleRequest) (*emptypb.Empty, error) {
-	return wire.Delete(ctx, "uid", r.GetUid(), s.iam.DeleteRole)
+func (s *server) DeleteRole(ctx context.Context, r *iampb.DeleteRoleRequest) (*emptypb.Empty, error) {
+	return wire.Delete(ctx, "uid", r.GetUid(), s.IAM.DeleteRole)
 }
 
-func (s roles) ListRoles(ctx context.Context, r *iampb.ListRolesRequest) (*iampb.ListRolesResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName()}, s.iam.ListRoles,
-		roleOf)
+func (s *server) ListRoles(ctx context.Context, r *iampb.ListRolesRequest) (*iampb.ListRolesResponse, error) {
+	p, err := wire.List(ctx, r, wire.Filter(r), s.IAM.ListRoles, roleOf)
 	return &iampb.ListRolesResponse{Roles: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
 }

@@ -9,14 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/fault"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
-	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/resource"
 )
-
-type roleBindings struct {
-	iampb.UnsafeRoleBindingsServiceServer
-	iam *iam.Service
-}
 
 // boundRoleOf returns the message of a binding with what it binds. Answers do not
 // have the two uids that clients send.
@@ -50,35 +44,35 @@ func uidsOf(b resource.RoleBinding) *iampb.RoleBinding {
 	return &iampb.RoleBinding{IdentityUid: string(b.Identity), RoleUid: string(b.Role)}
 }
 
-func (s roleBindings) CreateRoleBinding(ctx context.Context, r *iampb.CreateRoleBindingRequest) (*iampb.RoleBinding, error) {
-	return wire.Create(ctx, "parent", r.GetParent(), r.GetRoleBinding(), readSingle, s.iam.CreateBinding, boundRoleOf)
+func (s *server) CreateRoleBinding(ctx context.Context, r *iampb.CreateRoleBindingRequest) (*iampb.RoleBinding, error) {
+	return wire.Create(ctx, "parent", r.GetParent(), r.GetRoleBinding(), readSingle, s.IAM.CreateBinding, boundRoleOf)
 }
 
-func (s roleBindings) GetRoleBinding(ctx context.Context, r *iampb.GetRoleBindingRequest) (*iampb.RoleBinding, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.iam.GetBinding, boundRoleOf)
+func (s *server) GetRoleBinding(ctx context.Context, r *iampb.GetRoleBindingRequest) (*iampb.RoleBinding, error) {
+	return wire.Get(ctx, "uid", r.GetUid(), s.IAM.GetBinding, boundRoleOf)
 }
 
-func (s roleBindings) UpdateRoleBinding(ctx context.Context, r *iampb.UpdateRoleBindingRequest) (*iampb.RoleBinding, error) {
+func (s *server) UpdateRoleBinding(ctx context.Context, r *iampb.UpdateRoleBindingRequest) (*iampb.RoleBinding, error) {
 	return wire.UpdateTo(ctx, r.GetUpdateMask(), "role_binding", r.GetRoleBinding(), readSingle, uidsOf,
-		s.iam.UpdateBinding, boundRoleOf)
+		s.IAM.UpdateBinding, boundRoleOf)
 }
 
-func (s roleBindings) DeleteRoleBinding(ctx context.Context, r *iampb.DeleteRoleBindingRequest) (*emptypb.Empty, error) {
-	return wire.Delete(ctx, "uid", r.GetUid(), s.iam.DeleteBinding)
+func (s *server) DeleteRoleBinding(ctx context.Context, r *iampb.DeleteRoleBindingRequest) (*emptypb.Empty, error) {
+	return wire.Delete(ctx, "uid", r.GetUid(), s.IAM.DeleteBinding)
 }
 
-func (s roleBindings) ListRoleBindings(ctx context.Context, r *iampb.ListRoleBindingsRequest) (*iampb.ListRoleBindingsResponse, error) {
+func (s *server) ListRoleBindings(ctx context.Context, r *iampb.ListRoleBindingsRequest) (*iampb.ListRoleBindingsResponse, error) {
 	f := resource.Filter{
 		Place: wire.Place(r.GetUidp()), Identity: resource.UID(r.GetIdentity()), Role: resource.UID(r.GetRole()),
 		Group: resource.UID(r.GetGroup()),
 	}
-	p, err := wire.List(ctx, r, f, s.iam.ListBindings, boundRoleOf)
+	p, err := wire.List(ctx, r, f, s.IAM.ListBindings, boundRoleOf)
 	return &iampb.ListRoleBindingsResponse{
 		RoleBindings: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 	}, err
 }
 
-func (s roleBindings) BatchCreateRoleBindings(ctx context.Context, r *iampb.BatchCreateRoleBindingsRequest) (*iampb.BatchCreateRoleBindingsResponse, error) {
+func (s *server) BatchCreateRoleBindings(ctx context.Context, r *iampb.BatchCreateRoleBindingsRequest) (*iampb.BatchCreateRoleBindingsResponse, error) {
 	parent, err := resource.ParseUID("parent", r.GetParent())
 	if err != nil {
 		return nil, err
@@ -87,7 +81,7 @@ func (s roleBindings) BatchCreateRoleBindings(ctx context.Context, r *iampb.Batc
 	if err != nil {
 		return nil, err
 	}
-	bound, err := s.iam.CreateBindings(ctx, parent, batch)
+	bound, err := s.IAM.CreateBindings(ctx, parent, batch)
 	return &iampb.BatchCreateRoleBindingsResponse{RoleBindings: wire.Convert(bound, boundRoleOf)}, err
 }
 

@@ -14,17 +14,12 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-type signIn struct {
-	signinpb.UnsafeSignInServiceServer
-	login *login.Service
-}
-
-func (s signIn) ListSessions(ctx context.Context, r *signinpb.ListSessionsRequest) (*signinpb.ListSessionsResponse, error) {
+func (s *server) ListSessions(ctx context.Context, r *signinpb.ListSessionsRequest) (*signinpb.ListSessionsResponse, error) {
 	identity, err := wire.OptionalUID("identity_uid", r.GetIdentityUid())
 	if err != nil {
 		return nil, err
 	}
-	all, current, err := s.login.Sessions(ctx, identity)
+	all, current, err := s.Login.Sessions(ctx, identity)
 	return &signinpb.ListSessionsResponse{Sessions: wire.Convert(all, func(n resource.Session) *signinpb.Session {
 		p := sessionOf(n)
 		p.Current = n.ID == current
@@ -43,7 +38,7 @@ func sessionOf(n resource.Session) *signinpb.Session {
 
 var sessionID = regexp.MustCompile(`^[0-9A-Za-z_-]{1,64}$`)
 
-func (s signIn) EndSession(ctx context.Context, r *signinpb.EndSessionRequest) (*emptypb.Empty, error) {
+func (s *server) EndSession(ctx context.Context, r *signinpb.EndSessionRequest) (*emptypb.Empty, error) {
 	identity, err := wire.OptionalUID("identity_uid", r.GetIdentityUid())
 	if err != nil {
 		return nil, err
@@ -54,11 +49,11 @@ func (s signIn) EndSession(ctx context.Context, r *signinpb.EndSessionRequest) (
 	case !sessionID.MatchString(id):
 		return nil, fault.Field("id", "is not the id of a session")
 	case id == "-":
-		_, err = s.login.EndSessions(ctx, identity)
+		_, err = s.Login.EndSessions(ctx, identity)
 	case id == "current":
-		err = s.login.EndSession(ctx, "")
+		err = s.Login.EndSession(ctx, "")
 	default:
-		err = s.login.EndSession(ctx, id)
+		err = s.Login.EndSession(ctx, id)
 	}
 	return &emptypb.Empty{}, err
 }
@@ -73,7 +68,7 @@ func accountOf(a resource.Account, passkeys int) *signinpb.Account {
 	}
 }
 
-func (s signIn) CreateAccount(ctx context.Context, r *signinpb.CreateAccountRequest) (*signinpb.CreateAccountResponse, error) {
+func (s *server) CreateAccount(ctx context.Context, r *signinpb.CreateAccountRequest) (*signinpb.CreateAccountResponse, error) {
 	parent, err := resource.ParseUID("parent", r.GetParent())
 	if err != nil {
 		return nil, err
@@ -82,7 +77,7 @@ func (s signIn) CreateAccount(ctx context.Context, r *signinpb.CreateAccountRequ
 	if err != nil {
 		return nil, err
 	}
-	a, link, err := s.login.CreateAccount(ctx, parent, resource.Account{Email: r.GetAccount().GetEmail(), Name: r.GetAccount().GetName()}, role)
+	a, link, err := s.Login.CreateAccount(ctx, parent, resource.Account{Email: r.GetAccount().GetEmail(), Name: r.GetAccount().GetName()}, role)
 	out := &signinpb.CreateAccountResponse{Account: accountOf(a, 0), Link: linkOf(link)}
 	if resource.Rehearsing(ctx) {
 		out.Link = nil
@@ -94,39 +89,39 @@ func linkOf(l login.OneTimeLink) *signinpb.AccountLink {
 	return &signinpb.AccountLink{Url: l.URL, ExpireTime: wire.Time(l.ExpireTime)}
 }
 
-func (s signIn) CreateAccountLink(ctx context.Context, r *signinpb.CreateAccountLinkRequest) (*signinpb.AccountLink, error) {
+func (s *server) CreateAccountLink(ctx context.Context, r *signinpb.CreateAccountLinkRequest) (*signinpb.AccountLink, error) {
 	uid, err := resource.ParseUID("uid", r.GetUid())
 	if err != nil {
 		return nil, err
 	}
-	link, err := s.login.CreateLink(ctx, uid, r.GetResetFactors())
+	link, err := s.Login.CreateLink(ctx, uid, r.GetResetFactors())
 	if resource.Rehearsing(ctx) {
 		link.URL = "" // there is no such link
 	}
 	return linkOf(link), err
 }
 
-func (s signIn) DeleteAccount(ctx context.Context, r *signinpb.DeleteAccountRequest) (*emptypb.Empty, error) {
-	return wire.Delete(ctx, "uid", r.GetUid(), s.login.DeleteAccount)
+func (s *server) DeleteAccount(ctx context.Context, r *signinpb.DeleteAccountRequest) (*emptypb.Empty, error) {
+	return wire.Delete(ctx, "uid", r.GetUid(), s.Login.DeleteAccount)
 }
 
-func (s signIn) ListAccounts(ctx context.Context, r *signinpb.ListAccountsRequest) (*signinpb.ListAccountsResponse, error) {
+func (s *server) ListAccounts(ctx context.Context, r *signinpb.ListAccountsRequest) (*signinpb.ListAccountsResponse, error) {
 	if strings.ContainsRune(r.GetEmail(), 0) {
 		return nil, fault.Field("email", "is not an e-mail address")
 	}
 	f := resource.Filter{Place: wire.Place(r.GetUidp()), Name: resource.NormalEmail(r.GetEmail())}
-	accounts, passkeys, err := s.login.ListAccounts(ctx, f, wire.Params(r))
+	accounts, passkeys, err := s.Login.ListAccounts(ctx, f, wire.Params(r))
 	p := wire.PageOf(ctx, accounts, func(a resource.Account) *signinpb.Account { return accountOf(a, passkeys[a.UID]) })
 	return &signinpb.ListAccountsResponse{
 		Accounts: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 	}, err
 }
 
-func (s signIn) GetSignInRules(ctx context.Context, r *signinpb.GetSignInRulesRequest) (*signinpb.SignInRules, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.login.Rules, rulesOf)
+func (s *server) GetSignInRules(ctx context.Context, r *signinpb.GetSignInRulesRequest) (*signinpb.SignInRules, error) {
+	return wire.Get(ctx, "uid", r.GetUid(), s.Login.Rules, rulesOf)
 }
 
-func (s signIn) UpdateSignInRules(ctx context.Context, r *signinpb.UpdateSignInRulesRequest) (*signinpb.SignInRules, error) {
+func (s *server) UpdateSignInRules(ctx context.Context, r *signinpb.UpdateSignInRulesRequest) (*signinpb.SignInRules, error) {
 	uid, err := resource.ParseUID("uid", r.GetUid())
 	if err != nil {
 		return nil, err
@@ -135,14 +130,14 @@ func (s signIn) UpdateSignInRules(ctx context.Context, r *signinpb.UpdateSignInR
 		return nil, err
 	}
 	rules := resource.SignInRules{Organization: uid, LocalOff: !r.GetRules().GetLocalAccounts()}
-	return rulesOf(rules), s.login.SetRules(ctx, rules)
+	return rulesOf(rules), s.Login.SetRules(ctx, rules)
 }
 
 func rulesOf(r resource.SignInRules) *signinpb.SignInRules {
 	return &signinpb.SignInRules{Uid: string(r.Organization), LocalAccounts: !r.LocalOff}
 }
 
-func (s signIn) TestIdentityProvider(ctx context.Context, r *signinpb.TestIdentityProviderRequest) (*signinpb.TestIdentityProviderResponse, error) {
+func (s *server) TestIdentityProvider(ctx context.Context, r *signinpb.TestIdentityProviderRequest) (*signinpb.TestIdentityProviderResponse, error) {
 	v, err := s.verdict(ctx, r)
 	return &signinpb.TestIdentityProviderResponse{
 		Checks: wire.Convert(v.Findings, func(f login.Finding) *signinpb.ProviderCheck {
@@ -153,13 +148,13 @@ func (s signIn) TestIdentityProvider(ctx context.Context, r *signinpb.TestIdenti
 }
 
 // verdict tests the provider that a request describes, or else the one it names.
-func (s signIn) verdict(ctx context.Context, r *signinpb.TestIdentityProviderRequest) (login.Verdict, error) {
+func (s *server) verdict(ctx context.Context, r *signinpb.TestIdentityProviderRequest) (login.Verdict, error) {
 	if r.GetIdentityProvider() == nil {
 		uid, err := resource.ParseUID("uid", r.GetUid())
 		if err != nil {
 			return login.Verdict{}, err
 		}
-		return s.login.TestProvider(ctx, uid)
+		return s.Login.TestProvider(ctx, uid)
 	}
 	if r.GetUid() != "" {
 		return login.Verdict{}, fault.Field("uid", "cannot be combined with identity_provider")
@@ -172,15 +167,15 @@ func (s signIn) verdict(ctx context.Context, r *signinpb.TestIdentityProviderReq
 	if err := ReadProvider(r.GetIdentityProvider(), &p); err != nil {
 		return login.Verdict{}, err
 	}
-	return s.login.TestNewProvider(ctx, parent, p)
+	return s.Login.TestNewProvider(ctx, parent, p)
 }
 
-func (s signIn) ListJoins(ctx context.Context, r *signinpb.ListJoinsRequest) (*signinpb.ListJoinsResponse, error) {
+func (s *server) ListJoins(ctx context.Context, r *signinpb.ListJoinsRequest) (*signinpb.ListJoinsResponse, error) {
 	parent, err := resource.ParseUID("parent", r.GetParent())
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.login.Joins(ctx, parent)
+	all, err := s.Login.Joins(ctx, parent)
 	return &signinpb.ListJoinsResponse{Joins: wire.Convert(all, func(j resource.Join) *signinpb.Join {
 		return &signinpb.Join{
 			InviteUid: string(j.Invite), GroupUid: string(j.Group), RoleUid: string(j.Role), IdentityUid: string(j.Identity),

@@ -8,32 +8,26 @@ import (
 	"github.com/holdfast-dev/holdfast/sts"
 )
 
-// securityTokens is the SecurityTokenService. Its callers have no token of ours
-// yet: the bearer token of the call is the credential they exchange.
-type securityTokens struct {
-	oidcpb.UnsafeSecurityTokenServiceServer
-	sts    *sts.Service
-	bearer func(context.Context) (string, error)
-}
-
-func (s securityTokens) Exchange(ctx context.Context, r *oidcpb.ExchangeRequest) (*oidcpb.RawToken, error) {
-	bearer, err := s.bearer(ctx)
+// Exchange needs no token of ours: the bearer token of the call is the credential
+// to exchange.
+func (s *server) Exchange(ctx context.Context, r *oidcpb.ExchangeRequest) (*oidcpb.RawToken, error) {
+	bearer, err := s.cfg.Bearer(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.sts.Exchange(ctx, sts.Request{
+	t, err := s.STS.Exchange(ctx, sts.Request{
 		Wish:   sts.Wish{Audience: r.GetAud(), Caps: r.GetCap(), Scopes: scopes(r)},
 		Bearer: bearer, Identity: r.GetIdentity(), Provider: r.GetIdentityProvider(),
 	})
 	return rawToken(t), err
 }
 
-func (s securityTokens) ExchangeRefreshToken(ctx context.Context, r *oidcpb.ExchangeRefreshTokenRequest) (*oidcpb.TokenPair, error) {
-	bearer, err := s.bearer(ctx)
+func (s *server) ExchangeRefreshToken(ctx context.Context, r *oidcpb.ExchangeRefreshTokenRequest) (*oidcpb.TokenPair, error) {
+	bearer, err := s.cfg.Bearer(ctx)
 	if err != nil {
 		return nil, err
 	}
-	access, refresh, err := s.sts.Refresh(ctx, bearer, sts.Wish{Audience: r.GetAud(), Caps: r.GetCap(), Scopes: scopes(r)})
+	access, refresh, err := s.STS.Refresh(ctx, bearer, sts.Wish{Audience: r.GetAud(), Caps: r.GetCap(), Scopes: scopes(r)})
 	return &oidcpb.TokenPair{Token: rawToken(access), RefreshToken: rawToken(refresh)}, err
 }
 

@@ -7,14 +7,8 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/wire"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
-	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
 )
-
-type tags struct {
-	registrypb.UnsafeTagsServiceServer
-	registry *registry.Service
-}
 
 // TagOf returns the message of a tag.
 func TagOf(t resource.Tag) *registrypb.Tag {
@@ -30,19 +24,19 @@ func ReadTag(p *registrypb.Tag, t *resource.Tag) error {
 	return nil
 }
 
-func (s tags) CreateTag(ctx context.Context, r *registrypb.CreateTagRequest) (*registrypb.Tag, error) {
-	return wire.Create(ctx, "parent", r.GetParent(), r.GetTag(), ReadTag, s.registry.CreateTag, TagOf)
+func (s *server) CreateTag(ctx context.Context, r *registrypb.CreateTagRequest) (*registrypb.Tag, error) {
+	return wire.Create(ctx, "parent", r.GetParent(), r.GetTag(), ReadTag, s.Registry.CreateTag, TagOf)
 }
 
-func (s tags) GetTag(ctx context.Context, r *registrypb.GetTagRequest) (*registrypb.Tag, error) {
-	return wire.Get(ctx, "uid", r.GetUid(), s.registry.GetTag, TagOf)
+func (s *server) GetTag(ctx context.Context, r *registrypb.GetTagRequest) (*registrypb.Tag, error) {
+	return wire.Get(ctx, "uid", r.GetUid(), s.Registry.GetTag, TagOf)
 }
 
-func (s tags) DeleteTag(ctx context.Context, r *registrypb.DeleteTagRequest) (*emptypb.Empty, error) {
-	return wire.Delete(ctx, "uid", r.GetUid(), s.registry.DeleteTag)
+func (s *server) DeleteTag(ctx context.Context, r *registrypb.DeleteTagRequest) (*emptypb.Empty, error) {
+	return wire.Delete(ctx, "uid", r.GetUid(), s.Registry.DeleteTag)
 }
 
-func (s tags) ListTags(ctx context.Context, r *registrypb.ListTagsRequest) (*registrypb.ListTagsResponse, error) {
+func (s *server) ListTags(ctx context.Context, r *registrypb.ListTagsRequest) (*registrypb.ListTagsResponse, error) {
 	since, err := wire.ReadTime("updated_since", r.GetUpdatedSince())
 	if err != nil {
 		return nil, err
@@ -51,7 +45,7 @@ func (s tags) ListTags(ctx context.Context, r *registrypb.ListTagsRequest) (*reg
 		Place: wire.Place(r.GetUidp()), Name: r.GetName(), Digest: r.GetDigest(), UpdatedSince: since,
 		Classes: classesOf(r),
 	}
-	p, err := wire.List(ctx, r, f, s.registry.ListTags, TagOf)
+	p, err := wire.List(ctx, r, f, s.Registry.ListTags, TagOf)
 	return &registrypb.ListTagsResponse{Tags: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
 }
 

@@ -50,30 +50,63 @@ type Config struct {
 	Bearer  func(context.Context) (string, error) // returns the bearer token of a call
 }
 
+// A server implements all the services.
+type server struct {
+	iampb.UnsafeGroupsServiceServer
+	iampb.UnsafeIdentitiesServiceServer
+	iampb.UnsafeRolesServiceServer
+	iampb.UnsafeRoleBindingsServiceServer
+	iampb.UnsafeIdentityProvidersServiceServer
+	iampb.UnsafeAccountAssociationsServiceServer
+	iampb.UnsafeGroupInvitesServiceServer
+	iampb.UnsafeExternalGroupRoleMappingsServiceServer
+	registrypb.UnsafeReposServiceServer
+	registrypb.UnsafeTagsServiceServer
+	registrypb.UnsafeImagesServiceServer
+	ocipb.UnsafeOCIServiceServer
+	eventspb.UnsafeSubscriptionsServiceServer
+	deliveriespb.UnsafeDeliveriesServiceServer
+	auditpb.UnsafeAuditServiceServer
+	accesspb.UnsafeAccessServiceServer
+	vulnpb.UnsafeAdvisoriesServiceServer
+	advisoriespb.UnsafeAdvisoryReadingServiceServer
+	advisoriespb.UnsafeAdvisoryWritingServiceServer
+	advisoriespb.UnsafeAdvisoryFeedsServiceServer
+	pingpb.UnsafePingServiceServer
+	oidcpb.UnsafeSecurityTokenServiceServer
+	federationpb.UnsafeFederationServiceServer
+	signinpb.UnsafeSignInServiceServer
+
+	Services
+	cfg     Config
+	encoder *wire.Encoder
+}
+
 // Register adds the services to r.
 func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
-	iampb.RegisterGroupsServiceServer(r, groups{iam: all.IAM})
-	iampb.RegisterIdentitiesServiceServer(r, identities{iam: all.IAM})
-	iampb.RegisterRolesServiceServer(r, roles{iam: all.IAM})
-	iampb.RegisterRoleBindingsServiceServer(r, roleBindings{iam: all.IAM})
-	iampb.RegisterIdentityProvidersServiceServer(r, identityProviders{iam: all.IAM})
-	iampb.RegisterAccountAssociationsServiceServer(r, accountAssociations{iam: all.IAM, sts: all.STS})
-	iampb.RegisterGroupInvitesServiceServer(r, groupInvites{iam: all.IAM})
-	iampb.RegisterExternalGroupRoleMappingsServiceServer(r, externalGroupRoleMappings{iam: all.IAM})
-	registrypb.RegisterReposServiceServer(r, repos{registry: all.Registry})
-	registrypb.RegisterTagsServiceServer(r, tags{registry: all.Registry})
-	registrypb.RegisterImagesServiceServer(r, images{registry: all.Registry})
-	ocipb.RegisterOCIServiceServer(r, oci{registry: all.Registry})
-	eventspb.RegisterSubscriptionsServiceServer(r, subscriptions{events: all.Events})
-	deliveriespb.RegisterDeliveriesServiceServer(r, deliveries{events: all.Events, names: cfg.Events})
-	auditpb.RegisterAuditServiceServer(r, audit{events: all.Events, names: cfg.Events, encoder: &wire.Encoder{}})
-	accesspb.RegisterAccessServiceServer(r, access{iam: all.IAM, version: cfg.Version})
-	vulnpb.RegisterAdvisoriesServiceServer(r, advisories{service: all.Advisory})
-	advisoriespb.RegisterAdvisoryReadingServiceServer(r, advisoryReading{service: all.Advisory})
-	advisoriespb.RegisterAdvisoryWritingServiceServer(r, advisoryWriting{service: all.Advisory, dir: cfg.Dir})
-	advisoriespb.RegisterAdvisoryFeedsServiceServer(r, advisoryFeeds{service: all.Advisory})
-	pingpb.RegisterPingServiceServer(r, ping{})
-	oidcpb.RegisterSecurityTokenServiceServer(r, securityTokens{sts: all.STS, bearer: cfg.Bearer})
-	federationpb.RegisterFederationServiceServer(r, federation{sts: all.STS})
-	signinpb.RegisterSignInServiceServer(r, signIn{login: all.Login})
+	s := &server{Services: all, cfg: cfg, encoder: &wire.Encoder{}}
+	iampb.RegisterGroupsServiceServer(r, s)
+	iampb.RegisterIdentitiesServiceServer(r, s)
+	iampb.RegisterRolesServiceServer(r, s)
+	iampb.RegisterRoleBindingsServiceServer(r, s)
+	iampb.RegisterIdentityProvidersServiceServer(r, s)
+	iampb.RegisterAccountAssociationsServiceServer(r, s)
+	iampb.RegisterGroupInvitesServiceServer(r, s)
+	iampb.RegisterExternalGroupRoleMappingsServiceServer(r, s)
+	registrypb.RegisterReposServiceServer(r, s)
+	registrypb.RegisterTagsServiceServer(r, s)
+	registrypb.RegisterImagesServiceServer(r, s)
+	ocipb.RegisterOCIServiceServer(r, s)
+	eventspb.RegisterSubscriptionsServiceServer(r, s)
+	deliveriespb.RegisterDeliveriesServiceServer(r, s)
+	auditpb.RegisterAuditServiceServer(r, s)
+	accesspb.RegisterAccessServiceServer(r, s)
+	vulnpb.RegisterAdvisoriesServiceServer(r, s)
+	advisoriespb.RegisterAdvisoryReadingServiceServer(r, s)
+	advisoriespb.RegisterAdvisoryWritingServiceServer(r, s)
+	advisoriespb.RegisterAdvisoryFeedsServiceServer(r, s)
+	pingpb.RegisterPingServiceServer(r, s)
+	oidcpb.RegisterSecurityTokenServiceServer(r, s)
+	federationpb.RegisterFederationServiceServer(r, s)
+	signinpb.RegisterSignInServiceServer(r, s)
 }

@@ -185,6 +185,14 @@ func Place(u *commonpb.UIDPFilter) resource.PlaceFilter {
 	}
 }
 
+// Filter returns the filter of a request for resources by place and name.
+func Filter(r interface {
+	GetUidp() *commonpb.UIDPFilter
+	GetName() string
+}) resource.Filter {
+	return resource.Filter{Place: Place(r.GetUidp()), Name: r.GetName()}
+}
+
 // Warn sets a header that tells the client what was done although it was
 // probably not meant.
 func Warn(ctx context.Context, warnings []string) {
