@@ -33,8 +33,7 @@ func (s auth) Validate(ctx context.Context, _ *emptypb.Empty) (*authpb.WhoAmI, e
 	}
 	who := &authpb.WhoAmI{
 		Issuer: s.issuer, Subject: string(c.Identity), Audience: c.Audience, Expiry: wire.Time(c.Expires),
-		IssuedAt: wire.Time(c.Issued),
-		Email:    i.Email, Profile: &authpb.Profile{Name: i.Name},
+		IssuedAt: wire.Time(c.Issued), Email: i.Email, Profile: &authpb.Profile{Name: i.Name},
 		IdentityProvider: string(vouching.UID), IdentityProviderName: vouching.Name,
 		IdentityProviderTrusted: vouching.Trusted,
 	}

@@ -22,8 +22,7 @@ func (s registries) GetHelm(ctx context.Context, r *registrypb.HelmRequest) (*re
 	}
 	return &registrypb.Helm{
 		ChartName: c.Name, ChartVersion: c.Version, ChartRepository: c.Address[:strings.LastIndexByte(c.Address, '/')],
-		ChartDigest: r.GetDigest(),
-		Values:      c.Files[evidence.ValuesYAML],
+		ChartDigest: r.GetDigest(), Values: c.Files[evidence.ValuesYAML],
 	}, nil
 }
 

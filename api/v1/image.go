@@ -41,15 +41,12 @@ func (s registries) GetSbom(ctx context.Context, r *registrypb.SbomRequest) (*te
 		return nil, err
 	}
 	got, err := s.registry.SBOM(ctx, repo, r.GetDigest(), r.GetArch())
-	if err != nil {
-		return nil, err
-	}
 	return &tenantpb.Sbom2{
 		Id: string(repo), RawSbom: got.Raw, Graph: graphOf(got.SBOM), LastSeen: wire.Time(got.Attached.Time),
 		Tool: got.Tool, Format: string(got.Format),
 		GeneratedAt: wire.Time(got.SBOM.Time), Authors: strings.Join(got.Authors, ", "), Source: tenantpb.Sbom2_INGESTED,
 		Name: got.Name, Description: got.Description, Digest: &got.Digest,
-	}, nil
+	}, err
 }
 
 func (s registries) GetRawSbom(ctx context.Context, r *registrypb.RawSbomRequest) (*registrypb.RawSbom, error) {
@@ -58,10 +55,7 @@ func (s registries) GetRawSbom(ctx context.Context, r *registrypb.RawSbomRequest
 		return nil, err
 	}
 	got, err := s.registry.RawSBOM(ctx, repo, r.GetDigest(), r.GetArch())
-	if err != nil {
-		return nil, err
-	}
-	return &registrypb.RawSbom{RawSbom: textOf(got.Raw)}, nil
+	return &registrypb.RawSbom{RawSbom: textOf(got.Raw)}, err
 }
 
 // textOf returns bytes that may not be UTF-8 as text.
@@ -73,9 +67,6 @@ func (s registries) GetImageConfig(ctx context.Context, r *registrypb.ImageConfi
 		return nil, err
 	}
 	c, err := s.registry.Config(ctx, repo, r.GetDigest(), r.GetArch())
-	if err != nil {
-		return nil, err
-	}
 	p := &registrypb.ImageConfig{
 		User: c.User, Env: c.Env, Entrypoint: c.Entrypoint, Cmd: c.Cmd, WorkingDir: c.WorkingDir, Labels: c.Labels,
 		StopSignal:   c.StopSignal,
@@ -87,7 +78,7 @@ func (s registries) GetImageConfig(ctx context.Context, r *registrypb.ImageConfi
 	for volume := range c.Volumes {
 		p.Volumes[volume] = &registrypb.ImageConfig_Volume{}
 	}
-	return p, nil
+	return p, err
 }
 
 func (s registries) ListManifestMetadata(ctx context.Context, r *registrypb.ManifestMetadataFilter) (*registrypb.ManifestMetadataList, error) {
@@ -140,8 +131,5 @@ func (s registries) GetManifestDigestCount(ctx context.Context, r *registrypb.Ma
 		return nil, err
 	}
 	n, err := s.registry.CountManifests(ctx, place)
-	if err != nil {
-		return nil, err
-	}
-	return &registrypb.ManifestDigestCount{Count: n}, nil
+	return &registrypb.ManifestDigestCount{Count: n}, err
 }

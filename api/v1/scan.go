@@ -27,8 +27,7 @@ func (s registries) GetVulnReport(ctx context.Context, r *registrypb.VulnReportR
 	return &tenantpb.VulnReport{
 		Id: string(repo), Scanner: &tenantpb.Scanner{Name: got.Scanner, Version: got.Version}, RawVulnReport: got.Raw,
 		VulnerabilityDbLastBuildTime: wire.Time(got.DatabaseTime), ReportGeneration: wire.Time(got.When()),
-		LastSeen:             wire.Time(got.Attached.Time),
-		VulnerabilityMatches: wire.Convert(got.Matches, matchOf),
+		LastSeen: wire.Time(got.Attached.Time), VulnerabilityMatches: wire.Convert(got.Matches, matchOf),
 	}, nil
 }
 
@@ -122,9 +121,8 @@ func vulnerabilitiesOf(matches []evidence.Match) []*registrypb.Vulnerability {
 		if v == nil {
 			v = &registrypb.Vulnerability{
 				Id: m.ID, Aliases: m.Aliases, Description: m.Description, Details: m.Details,
-				Severity:    registrypb.Vulnerability_Severity(m.Severity),
-				RelatedUrls: m.URLs,
-				Fix:         &registrypb.Vulnerability_Fix{Versions: m.Fix.Versions, State: registrypb.Vulnerability_Fix_State(m.Fix.State)},
+				Severity: registrypb.Vulnerability_Severity(m.Severity), RelatedUrls: m.URLs,
+				Fix: &registrypb.Vulnerability_Fix{Versions: m.Fix.Versions, State: registrypb.Vulnerability_Fix_State(m.Fix.State)},
 			}
 			for _, c := range m.Scores {
 				v.Cvss = append(v.Cvss, &registrypb.Vulnerability_CVSS{Score: c.Score, Version: c.Version})
@@ -195,10 +193,9 @@ func (s vulnerabilities) tallies(ctx context.Context, r *registrypb.VulnCountRep
 // were.
 func tallyOf(t registry.Tally) *registrypb.VulnCountReport {
 	p := &registrypb.VulnCountReport{
-		Repo: t.Repo, Tag: t.Tag, Date: wire.Time(t.Time), SizeBytes: t.Size,
-		LowCveIds: t.Found[evidence.Low], MedCveIds: t.Found[evidence.Medium], HighCveIds: t.Found[evidence.High],
-		CritCveIds: t.Found[evidence.Critical], NegligibleCveIds: t.Found[evidence.Negligible],
-		UnknownCveIds: t.Found[evidence.Unknown],
+		Repo: t.Repo, Tag: t.Tag, Date: wire.Time(t.Time), SizeBytes: t.Size, LowCveIds: t.Found[evidence.Low],
+		MedCveIds: t.Found[evidence.Medium], HighCveIds: t.Found[evidence.High], CritCveIds: t.Found[evidence.Critical],
+		NegligibleCveIds: t.Found[evidence.Negligible], UnknownCveIds: t.Found[evidence.Unknown],
 	}
 	for s := evidence.Unknown; s <= evidence.Negligible; s++ {
 		p.CveIds = append(p.CveIds, t.Found[s]...)

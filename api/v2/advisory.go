@@ -18,9 +18,8 @@ func AdvisoryOf(a resource.Advisory) *vulnpb.Advisory {
 		CreateTime: wire.Time(a.CreateTime), UpdateTime: wire.Time(a.UpdateTime), DeleteTime: wire.Time(a.DeleteTime),
 		ArtifactName: a.ArtifactName, ArtifactType: a.ArtifactType, ArtifactArchitecture: a.ArtifactArchitecture,
 		ComponentName: a.ComponentName, ComponentLocation: a.ComponentLocation, ComponentType: a.ComponentType,
-		Aliases: a.Aliases, Events: wire.Convert(a.Events, AdvisoryEventOf),
-		Severities: wire.Convert(a.Severities, severityOf),
-		Summary:    a.Summary, Details: a.Details, Affected: wire.Convert(a.Affected, affectedOf),
+		Aliases: a.Aliases, Events: wire.Convert(a.Events, AdvisoryEventOf), Severities: wire.Convert(a.Severities, severityOf),
+		Summary: a.Summary, Details: a.Details, Affected: wire.Convert(a.Affected, affectedOf),
 		References: wire.Convert(a.References, referenceOf),
 	}
 	if a.LegacyID != "" {
@@ -168,9 +167,8 @@ func detectionOf(d *resource.Detection) *vulnpb.AdvisoryEvent_Detection {
 // ReadAdvisoryEvent copies what clients may set from p to e.
 func ReadAdvisoryEvent(p *vulnpb.AdvisoryEvent, e *resource.AdvisoryEvent) error {
 	*e = resource.AdvisoryEvent{
-		UID: e.UID, CreateTime: e.CreateTime,
-		Findings: json.RawMessage(p.GetFindings()), Author: p.GetAuthor(), Reviewer: p.GetReviewer(),
-		ReviewState: resource.ReviewState(p.GetReviewState()), Issue: p.Issue,
+		UID: e.UID, CreateTime: e.CreateTime, Findings: json.RawMessage(p.GetFindings()), Author: p.GetAuthor(),
+		Reviewer: p.GetReviewer(), ReviewState: resource.ReviewState(p.GetReviewState()), Issue: p.Issue,
 	}
 	switch t := p.GetType().(type) {
 	case *vulnpb.AdvisoryEvent_Detection_:
@@ -224,15 +222,13 @@ func AdvisoryFilter(r *vulnpb.ListAdvisoriesRequest) resource.AdvisoryFilter {
 	f := resource.AdvisoryFilter{
 		Place: wire.Place(r.GetUidp()), IDs: r.GetAdvisoryIds(), LegacyIDs: r.GetLegacyAdvisoryIds(),
 		ArtifactNames: r.GetArtifactNames(), ArtifactTypes: r.GetArtifactTypes(),
-		ArtifactArchitectures: r.GetArtifactArchitectures(),
-		ComponentNames:        r.GetComponentNames(), ComponentTypes: r.GetComponentTypes(),
-		ComponentLocations: r.GetComponentLocations(),
-		Aliases:            r.GetAliases(),
-		ReviewStates:       wire.Convert(r.GetEventReviewStates(), func(s vulnpb.ReviewState) resource.ReviewState { return resource.ReviewState(s) }),
-		EventAuthors:       r.GetEventAuthors(), NotEventAuthors: r.GetExcludeEventAuthors(), EventReviewers: r.GetEventReviewers(),
+		ArtifactArchitectures: r.GetArtifactArchitectures(), ComponentNames: r.GetComponentNames(),
+		ComponentTypes: r.GetComponentTypes(), ComponentLocations: r.GetComponentLocations(), Aliases: r.GetAliases(),
+		ReviewStates: wire.Convert(r.GetEventReviewStates(), func(s vulnpb.ReviewState) resource.ReviewState { return resource.ReviewState(s) }),
+		EventAuthors: r.GetEventAuthors(), NotEventAuthors: r.GetExcludeEventAuthors(),
+		EventReviewers:  r.GetEventReviewers(),
 		EventTypes:      wire.Convert(r.GetEventTypes(), func(t vulnpb.EventTypeFilter) resource.AdvisoryEventType { return resource.AdvisoryEventType(t) }),
-		LatestEventType: resource.AdvisoryEventType(r.GetLatestEventType()),
-		Query:           r.GetQuery(),
+		LatestEventType: resource.AdvisoryEventType(r.GetLatestEventType()), Query: r.GetQuery(),
 	}
 	if r.GetOrigin() != "" {
 		f.ArtifactNames = []string{r.GetOrigin()}

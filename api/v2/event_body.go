@@ -121,8 +121,7 @@ func bindingOf(b resource.RoleBinding) *iampb.RoleBinding {
 	return &iampb.RoleBinding{
 		Uid: string(b.UID), CreateTime: wire.Time(b.CreateTime),
 		Identity: &iampb.RoleBindingIdentity{Uid: string(b.Identity)},
-		Group:    &iampb.RoleBindingGroup{Uid: string(b.Group())},
-		Role:     &iampb.RoleBindingRole{Uid: string(b.Role)},
+		Group:    &iampb.RoleBindingGroup{Uid: string(b.Group())}, Role: &iampb.RoleBindingRole{Uid: string(b.Role)},
 	}
 }
 

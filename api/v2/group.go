@@ -14,9 +14,8 @@ import (
 // because organizations here have no stages of set-up.
 func GroupOf(g resource.Group) *iampb.Group {
 	return &iampb.Group{
-		Uid: string(g.UID), Name: g.Name, Description: g.Description, Verified: g.Verified,
-		Kind: iampb.OrgKind(g.Kind), Status: iampb.OrgStatus_ORG_STATUS_READY,
-		CreateTime: wire.Time(g.CreateTime), UpdateTime: wire.Time(g.UpdateTime),
+		Uid: string(g.UID), Name: g.Name, Description: g.Description, Verified: g.Verified, Kind: iampb.OrgKind(g.Kind),
+		Status: iampb.OrgStatus_ORG_STATUS_READY, CreateTime: wire.Time(g.CreateTime), UpdateTime: wire.Time(g.UpdateTime),
 	}
 }
 

@@ -16,10 +16,9 @@ import (
 // IdentityOf returns the message of an identity.
 func IdentityOf(i resource.Identity) *iampb.Identity {
 	p := &iampb.Identity{
-		Uid: string(i.UID), Name: i.Name, Description: i.Description,
-		Email: i.Email, EmailUnverified: i.EmailUnverified, Company: i.Company,
-		IdentityProvider: string(i.Provider), LastSeenTime: wire.Time(i.LastSeenTime), CreateTime: wire.Time(i.CreateTime),
-		UpdateTime: wire.Time(i.UpdateTime),
+		Uid: string(i.UID), Name: i.Name, Description: i.Description, Email: i.Email, EmailUnverified: i.EmailUnverified,
+		Company: i.Company, IdentityProvider: string(i.Provider), LastSeenTime: wire.Time(i.LastSeenTime),
+		CreateTime: wire.Time(i.CreateTime), UpdateTime: wire.Time(i.UpdateTime),
 	}
 	writeRelationship(i.Relationship, p)
 	return p
@@ -159,9 +158,8 @@ func readRelationship(p *iampb.Identity) (r resource.Relationship, err error) {
 	case p.GetClaimMatch() != nil:
 		c := p.GetClaimMatch()
 		r.ClaimMatch = &resource.ClaimMatch{
-			Issuer: c.GetIssuer(), IssuerPattern: c.GetIssuerPattern(),
-			Subject: c.GetSubject(), SubjectPattern: c.GetSubjectPattern(),
-			Audience: c.GetAudience(), AudiencePattern: c.GetAudiencePattern(),
+			Issuer: c.GetIssuer(), IssuerPattern: c.GetIssuerPattern(), Subject: c.GetSubject(),
+			SubjectPattern: c.GetSubjectPattern(), Audience: c.GetAudience(), AudiencePattern: c.GetAudiencePattern(),
 			Claims: c.GetClaims(), ClaimPatterns: c.GetClaimPatterns(),
 		}
 	case p.GetStaticKeys() != nil:

@@ -31,8 +31,7 @@ func sessionOf(n resource.Session) *signinpb.Session {
 	return &signinpb.Session{
 		Id: n.ID, IdentityUid: string(n.Identity), Agent: n.Agent, Address: n.Address, CreateTime: wire.Time(n.CreateTime),
 		UseTime: wire.Time(n.UsedTime), ExpireTime: wire.Time(n.ExpireTime), Browser: n.Browser,
-		Program:          login.Program(n.Agent),
-		IdentityProvider: string(n.Voucher.Provider()),
+		Program: login.Program(n.Agent), IdentityProvider: string(n.Voucher.Provider()),
 	}
 }
 
@@ -61,10 +60,8 @@ func (s *server) EndSession(ctx context.Context, r *signinpb.EndSessionRequest) 
 func accountOf(a resource.Account, passkeys int) *signinpb.Account {
 	return &signinpb.Account{
 		Uid: string(a.UID), Email: a.Email, Name: a.Name, IdentityUid: string(a.Identity), HasPassword: a.Password != "",
-		Totp:     len(a.TOTP) > 0,
-		Passkeys: int32(passkeys), CreateTime: wire.Time(a.CreateTime), UpdateTime: wire.Time(a.UpdateTime),
-		UseTime:       wire.Time(a.UseTime),
-		RecoveryCodes: int32(a.RecoveryCodes),
+		Totp: len(a.TOTP) > 0, Passkeys: int32(passkeys), CreateTime: wire.Time(a.CreateTime),
+		UpdateTime: wire.Time(a.UpdateTime), UseTime: wire.Time(a.UseTime), RecoveryCodes: int32(a.RecoveryCodes),
 	}
 }
 

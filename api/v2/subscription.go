@@ -48,9 +48,8 @@ func (s *server) deliveryOf(d resource.Delivery) *deliveriespb.Delivery {
 	e := d.Event
 	return &deliveriespb.Delivery{
 		Uid: string(d.UID), EventId: e.ID, Type: s.cfg.Events.Type(e.Type), Subject: string(e.Subject),
-		EventTime: wire.Time(e.Time),
-		Attempts:  int32(d.Attempts), Error: d.Error, Replaying: d.Replaying, CreateTime: wire.Time(d.CreateTime),
-		UpdateTime: wire.Time(d.UpdateTime),
+		EventTime: wire.Time(e.Time), Attempts: int32(d.Attempts), Error: d.Error, Replaying: d.Replaying,
+		CreateTime: wire.Time(d.CreateTime), UpdateTime: wire.Time(d.UpdateTime),
 	}
 }
 
