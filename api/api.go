@@ -1,8 +1,8 @@
 // Package api speaks protobuf: it turns calls, over gRPC or as JSON over HTTP,
 // into calls of the services that decide, and their answers and faults back.
 //
-// Both protocols take one path (chain.go) to one set of methods (packages v2 and
-// v1). The JSON side (gateway.go) reads its routes from the http
+// Both protocols run calls through one chain (chain.go) to one set of methods
+// (packages v2 and v1). The JSON side (gateway.go) reads its routes from the http
 // options of the API's definition, so a new method needs nothing but itself.
 package api
 

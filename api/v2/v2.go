@@ -110,3 +110,7 @@ func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
 	federationpb.RegisterFederationServiceServer(r, s)
 	signinpb.RegisterSignInServiceServer(r, s)
 }
+
+func (*server) Ping(context.Context, *pingpb.PingRequest) (*pingpb.PingResponse, error) {
+	return &pingpb.PingResponse{Response: "pong"}, nil
+}
