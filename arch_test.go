@@ -43,7 +43,10 @@ var mayImport = []struct{ pkg, imports string }{
 	{"registry", "authz fault page registry/evidence resource store store/iamdb store/registrydb token"},
 	{"login", "authz fault outbound page people resource seal store store/iamdb store/signindb sts"},
 	{"event", "authz fault outbound page resource store store/eventdb token"},
-	{"api", "advisory advisory/feed authz event fault gen/... iam login page registry registry/evidence resource sts token"},
+	{"api/wire", "event fault gen/... page resource"},
+	{"api/v2", "advisory advisory/feed api/wire event fault gen/... iam login registry resource sts"},
+	{"api/v1", "advisory api/v2 api/wire event fault gen/... iam login page registry registry/evidence resource sts"},
+	{"api", "advisory advisory/feed api/v1 api/v2 api/wire authz event fault gen/... resource token"},
 	{"reference", ""},
 	{"server", "..."},
 	{"cmd/holdfastd", "fault server"},
@@ -61,9 +64,9 @@ var onlyIn = []struct{ library, homes string }{
 	{"modernc.org/sqlite", "store store/plantest store/storetest bench e2e"},
 	{"github.com/jackc/pgx", "store store/plantest store/storetest bench e2e"},
 	{"github.com/pressly/goose", "store store/plantest store/storetest bench e2e"},
-	{"google.golang.org/grpc", "api server client cmd/holdfast gen/... proto/generate bench e2e"},
-	{"google.golang.org/genproto", "api server client cmd/holdfast gen/... proto/generate bench e2e"},
-	{"github.com/grpc-ecosystem/grpc-gateway", "api server gen/... proto/generate bench e2e"},
+	{"google.golang.org/grpc", "api/... server client cmd/holdfast gen/... proto/generate bench e2e"},
+	{"google.golang.org/genproto", "api/... server client cmd/holdfast gen/... proto/generate bench e2e"},
+	{"github.com/grpc-ecosystem/grpc-gateway", "api e2e"},
 	{"github.com/go-jose/go-jose", "token trust"},
 	{"github.com/prometheus", "server api bench"},
 	{"github.com/yuin/goldmark", "registry"},
@@ -82,6 +85,23 @@ var onlyIn = []struct{ library, homes string }{
 // Tests may import what they like, except these: a test that needs a database
 // asks storetest for one.
 var alsoInTests = []string{"modernc.org/sqlite", "github.com/jackc/pgx", "github.com/pressly/goose"}
+
+// The programs of others that import client get none of the server's libraries.
+var notBelowClient = []string{
+	"github.com/grpc-ecosystem/grpc-gateway", "modernc.org/sqlite", "github.com/jackc/pgx", "github.com/prometheus",
+}
+
+func TestClientIsLight(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./client").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dep := range strings.FieldsSeq(string(out)) {
+		if slices.ContainsFunc(notBelowClient, func(lib string) bool { return within(dep, lib) }) {
+			t.Errorf("client depends on %s", dep)
+		}
+	}
+}
 
 func TestArchitecture(t *testing.T) {
 	for _, p := range listPackages(t) {

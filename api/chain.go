@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -23,15 +24,12 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/token"
 )
 
-// defaultDeadline is how long a call may take. A caller can set a deadline that
-// comes before it.
-const defaultDeadline = 30 * time.Second
-
-// A chain is what happens around every call, over gRPC and as JSON alike: it
-// gets an id, a deadline, a caller, and in the end a line in the log, a figure in
-// the metrics, and its fault as a status.
+// A chain runs every call, over gRPC and as JSON alike: it gives it an id and a
+// deadline, authenticates the caller, limits what it may use, and in the end logs
+// it, counts it in the metrics, and turns its fault into a status.
 type chain struct {
 	domain       string
 	log          *slog.Logger
@@ -40,59 +38,60 @@ type chain struct {
 	rules        map[string]rule // by full method name, all names
 	proxies      Proxies
 
-	slow      share  // messages that are slow to come
-	streaming share  // calls with streams
-	unsent    share  // bytes of answers
-	calls     *quota // of strangers, on connections of gRPC on which nobody is known
-	reading   *quota // calls of strangers whose messages are being read
+	slow      callQuota // messages that arrive slowly
+	streaming callQuota // calls with streams
+	unsent    callQuota // bytes of answers
+	calls     *quota    // anonymous calls on connections of gRPC without a valid token so far
+	reading   *quota    // anonymous calls whose messages are being read
 }
 
 func newChain(cfg Config, authenticate func(context.Context, origin) (authz.Caller, error)) *chain {
 	return &chain{
-		domain: cfg.Domain, log: cfg.Log, metrics: newMetrics(cfg.Metrics, cfg.Version), authenticate: authenticate, rules: methodRules(), proxies: cfg.Proxies,
-		slow:      newShare(maxSlow, maxSlowByAddress, maxSlowStrangers),
-		streaming: newShare(maxStreaming, maxStreamingByAddress, maxStreamingStrangers),
-		unsent:    newShare(maxUnsent, maxUnsentByAddress, maxUnsentStrangers),
-		calls:     newQuota(maxStrangersCalls),
-		reading:   newQuota(maxStrangersReading),
+		domain: cfg.Domain, log: cfg.Log, metrics: newMetrics(cfg.Metrics, cfg.Version),
+		authenticate: authenticate, rules: methodRules(), proxies: cfg.Proxies,
+		slow:      newCallQuota(maxSlow, maxSlowByAddress, maxSlowAnonymous),
+		streaming: newCallQuota(maxStreaming, maxStreamingByAddress, maxStreamingAnonymous),
+		unsent:    newCallQuota(maxUnsent, maxUnsentByAddress, maxUnsentAnonymous),
+		calls:     newQuota(maxAnonymousCalls),
+		reading:   newQuota(maxAnonymousReading),
 	}
 }
 
-// A call is one call on its way through the chain.
+// A call is a call that the chain runs.
 type call struct {
 	origin  origin
 	rule    rule
-	subject resource.UID // who is calling, once that is known
+	subject resource.UID // the caller, once it is authenticated
 	tenant  string       // of the subject
-	from    string       // the addresses that remote counts as one with
+	network string       // what origin.remote is counted with
 	start   time.Time
 }
 
 type callKey struct{}
 
-// callOf returns the call that ctx is of, which the chain has admitted.
+// callOf returns the call of a context that admit has returned.
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
-// stranger tells whether nobody knows who calls.
-func (k *call) stranger() bool { return k.subject == "" }
+// anonymous reports whether the caller is not authenticated.
+func (k *call) anonymous() bool { return k.subject == "" }
 
-// mostMessage is how many bytes the message of a call may have, as far as it
-// depends on who calls.
-func (k *call) mostMessage() int64 {
-	if k.stranger() {
-		return maxStrangerMessage
+// maxMessage returns how many bytes the message of a call may have, as far as it
+// depends on the caller.
+func (k *call) maxMessage() int64 {
+	if k.anonymous() {
+		return maxAnonymousMessage
 	}
 	return math.MaxInt64
 }
 
-// unary is the chain of a call that has one answer.
+// unary runs a call that has one answer.
 func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	k := c.begin(ctx, info.FullMethod)
 	defer c.metrics.inFlight.Dec()
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	_ = grpc.SetHeader(ctx, metadata.MD{requestIDKey: {k.origin.id}}) // fails only after an answer
-	resp, err := protect(func() (any, error) {
+	resp, err := recoverPanic(func() (any, error) {
 		ctx, err := c.admit(ctx, k)
 		if err != nil {
 			return nil, err
@@ -105,35 +104,33 @@ func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	return resp, nil
 }
 
-// rehearse is an interceptor that keeps a call from changing anything whose
-// request says validate_only. It stands where the request has been read: in front
-// of the method.
-func rehearse(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+// validateOnly is an interceptor that keeps a call from changing anything if its
+// request has validate_only. It runs after the request has been read.
+func validateOnly(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if r, ok := req.(interface{ GetValidateOnly() bool }); ok && r.GetValidateOnly() {
 		ctx = resource.Rehearse(ctx)
 	}
 	return next(ctx, req)
 }
 
-// stream is the chain of a call with streams. It has no deadline but the
-// caller's.
+// stream runs a call with streams. It has no deadline but the caller's.
 func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	ctx := ss.Context()
 	k := c.begin(ctx, info.FullMethod)
 	defer c.metrics.inFlight.Dec()
-	_, err := protect(func() (any, error) {
+	_, err := recoverPanic(func() (any, error) {
 		ctx, err := c.admit(ctx, k)
 		if err != nil {
 			return nil, err
 		}
-		if !c.streaming.take(k, 1) {
+		if !c.streaming.acquire(k, 1) {
 			return nil, busy("calls with streams")
 		}
-		defer c.streaming.give(k, 1)
-		if k.stranger() && compressed(ctx) {
+		defer c.streaming.release(k, 1)
+		if k.anonymous() && compressed(ctx) {
 			return nil, fault.Field("body", "must not be compressed")
 		}
-		asItIs(ctx)
+		sendUncompressed(ctx)
 		return nil, next(srv, admitted{ss, ctx, k})
 	})
 	if _, foreign := status.FromError(err); err != nil && foreign {
@@ -142,46 +139,45 @@ func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	return c.end(ctx, k, err)
 }
 
-// admitted is a stream whose caller is known.
+// An admitted is a stream whose caller the chain has admitted.
 type admitted struct {
 	grpc.ServerStream
 	ctx  context.Context
 	call *call
 }
 
-// Context is of grpc.ServerStream.
 func (a admitted) Context() context.Context { return a.ctx }
 
-// RecvMsg is of grpc.ServerStream.
 func (a admitted) RecvMsg(m any) error {
 	if g := gateOf(a.ctx); g != nil {
-		g.open(a.call.mostMessage())
+		g.open(a.call.maxMessage())
 	}
 	return a.ServerStream.RecvMsg(m)
 }
 
-// SendMsg is of grpc.ServerStream. The connection ends if the client does not
-// take what was sent before.
+// SendMsg closes the connection if the client does not read what was sent before.
 func (a admitted) SendMsg(m any) error {
 	out := newAnswer(a.ctx, m, nil)
-	late := time.AfterFunc(answerTime, out.giveUp)
+	late := time.AfterFunc(answerTime, out.closeConn)
 	defer late.Stop()
 	return a.ServerStream.SendMsg(out)
 }
 
 // decodeInside returns a copy of d that reads requests and counts answers inside
-// the chain, as the gateway does. Only a caller who may call the method has its
-// message read; and bytes that are no message are a bad request like any other,
-// and not, as grpc-go has it, an error of ours.
+// the chain, as the gateway does. So messages are read only of callers that may
+// call the method, and bytes that are not a message are a bad request like any
+// other; grpc-go would report an internal error.
 func (c *chain) decodeInside(d *grpc.ServiceDesc) *grpc.ServiceDesc {
 	inside := *d
 	inside.Methods = slices.Clone(d.Methods)
 	for i, m := range d.Methods {
 		name := "/" + d.ServiceName + "/" + m.MethodName
-		inside.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error, chain grpc.UnaryServerInterceptor) (any, error) {
+		inside.Methods[i].Handler = func(
+			srv any, ctx context.Context, decode func(any) error, chain grpc.UnaryServerInterceptor,
+		) (any, error) {
 			info := &grpc.UnaryServerInfo{Server: srv, FullMethod: name}
 			return chain(ctx, nil, info, func(ctx context.Context, _ any) (any, error) {
-				out, err := m.Handler(srv, ctx, func(in any) error { return c.receive(ctx, decode, in) }, rehearse)
+				out, err := m.Handler(srv, ctx, func(in any) error { return c.receive(ctx, decode, in) }, validateOnly)
 				if err != nil {
 					return nil, err
 				}
@@ -192,25 +188,24 @@ func (c *chain) decodeInside(d *grpc.ServiceDesc) *grpc.ServiceDesc {
 	return &inside
 }
 
-// An undecided is a request that may turn out not to be one. grpc-go has answered
-// by itself as soon as a codec fails, so that the codec must not.
-type undecided struct {
+// A lazyRequest is what a request is decoded into. If that fails, the error is
+// here, because grpc-go would answer by itself if the codec returned it.
+type lazyRequest struct {
 	into any
 	most int64 // bytes it may have
 	err  error
 }
 
-// A codec is gRPC's own, but leaves it to an undecided to tell what went wrong,
-// and tells an answer when it has been sent.
+// A codec is gRPC's own, for lazyRequests and answers as well.
 type codec struct{ encoding.CodecV2 }
 
 func (c codec) Unmarshal(b mem.BufferSlice, v any) error {
-	r, ok := v.(*undecided)
+	r, ok := v.(*lazyRequest)
 	switch {
 	case !ok:
 		return c.CodecV2.Unmarshal(b, v)
 	case int64(b.Len()) > r.most:
-		r.err = tooLarge(r.most)
+		r.err = fault.Field("body", "must have at most %d bytes", r.most)
 	case c.CodecV2.Unmarshal(b, r.into) != nil:
 		r.err = fault.Field("body", "is not the message of this method")
 	}
@@ -224,7 +219,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// unknown answers a call of a method there is none of.
+// unknown answers a call of a method that does not exist.
 func (c *chain) unknown(_ any, ss grpc.ServerStream) error {
 	name, _ := grpc.MethodFromServerStream(ss)
 	return fault.New(fault.Unimplemented, "Unimplemented: there is no method %s", strings.ToValidUTF8(name, "?"))
@@ -236,7 +231,7 @@ func (c *chain) begin(ctx context.Context, method string) *call {
 	if len(c.proxies) > 0 {
 		k.origin.remote = c.proxies.Client(k.origin.remote, metadata.ValueFromIncomingContext(ctx, ForwardedFor))
 	}
-	k.from = Neighborhood(k.origin.remote)
+	k.network = Neighborhood(k.origin.remote)
 	r, ok := c.rules[method]
 	if !ok {
 		r = rule{name: "unknown"}
@@ -245,7 +240,8 @@ func (c *chain) begin(ctx context.Context, method string) *call {
 	return k
 }
 
-// admit finds out who is calling and puts that on the context.
+// admit authenticates the caller, if the method needs it, and returns a context
+// with the caller and the call.
 func (c *chain) admit(ctx context.Context, k *call) (context.Context, error) {
 	actor := resource.Actor{RequestID: k.origin.id, Remote: k.origin.remote}
 	if !k.rule.open {
@@ -266,8 +262,8 @@ func (c *chain) admit(ctx context.Context, k *call) (context.Context, error) {
 	return context.WithValue(resource.WithActor(ctx, actor), callKey{}, k), nil
 }
 
-// protect runs f and turns a panic into an error.
-func protect(f func() (any, error)) (resp any, err error) {
+// recoverPanic runs f and turns a panic into an error.
+func recoverPanic(f func() (any, error)) (resp any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
@@ -278,51 +274,45 @@ func protect(f func() (any, error)) (resp any, err error) {
 
 // end records how a call went and returns its error as a status.
 func (c *chain) end(ctx context.Context, k *call, err error) error {
-	took := time.Since(k.start)
 	if err == nil {
-		c.metrics.observe(k.rule.name, 0, took)
 		level := slog.LevelInfo
 		if k.rule.read {
 			level = slog.LevelDebug
 		}
-		c.record(ctx, level, k, 0, took, nil)
+		c.record(ctx, level, k, 0, nil)
 		return nil
 	}
-	if n, ok := errors.AsType[notReceived](err); ok {
-		return c.endUnread(ctx, k, n.err)
+	if e, ok := errors.AsType[receiveError](err); ok {
+		c.record(ctx, slog.LevelInfo, k, fault.Code(status.Code(e.err)), nil)
+		return e.err
 	}
 	f := fault.From(overdue(ctx, err))
-	c.metrics.observe(k.rule.name, f.Code, took)
 	level, cause := slog.LevelInfo, error(nil)
-	if ours(f.Code) {
+	if isServerError(f.Code) {
 		level, cause = slog.LevelError, f.Cause
 	}
-	c.record(ctx, level, k, f.Code, took, cause)
+	c.record(ctx, level, k, f.Code, cause)
 	return statusOf(f, c.domain, k.origin.id).Err()
 }
 
-// endUnread records a call whose message did not come. The client has its status
-// already.
-func (c *chain) endUnread(ctx context.Context, k *call, err error) error {
-	code, took := fault.Code(status.Code(err)), time.Since(k.start)
-	c.metrics.observe(k.rule.name, code, took)
-	c.record(ctx, slog.LevelInfo, k, code, took, nil)
-	return err
-}
-
-// ours tells whether a code means that the service, not the client, is at fault.
-func ours(code fault.Code) bool {
+// isServerError reports whether a code means that the service is at fault, and
+// not the client.
+func isServerError(code fault.Code) bool {
 	return code == fault.Internal || code == fault.Unavailable || code == fault.DeadlineExceeded
 }
 
-// record writes one line about a call: never its token, its body or its query.
-func (c *chain) record(ctx context.Context, level slog.Level, k *call, code fault.Code, took time.Duration, cause error) {
+// record counts a call in the metrics and logs a line about it: never its token,
+// its body or its query.
+func (c *chain) record(ctx context.Context, level slog.Level, k *call, code fault.Code, cause error) {
+	took := time.Since(k.start)
+	c.metrics.observe(k.rule.name, code, took)
 	if !c.log.Enabled(ctx, level) {
 		return
 	}
 	attrs := []slog.Attr{
-		slog.String("method", k.rule.name), slog.Int("code", int(code)), slog.String("took", took.Round(time.Microsecond).String()),
-		slog.String("request", k.origin.id), slog.String("remote", k.origin.remote), slog.String("caller", string(k.subject)),
+		slog.String("method", k.rule.name), slog.Int("code", int(code)),
+		slog.String("took", took.Round(time.Microsecond).String()), slog.String("request", k.origin.id),
+		slog.String("remote", k.origin.remote), slog.String("caller", string(k.subject)),
 	}
 	if cause != nil {
 		attrs = append(attrs, slog.Any("cause", cause))
@@ -332,16 +322,22 @@ func (c *chain) record(ctx context.Context, level slog.Level, k *call, code faul
 
 // An origin is where a call came from, whichever protocol brought it.
 type origin struct {
-	id     string // of the request, for the log and for who asks about it
+	id     string // of the request, for the log and the client
 	remote string // the caller's address, without its port
 	token  string // the caller's credential
 	err    error  // why there is no token
 }
 
+// bearerOf returns the bearer token of a call.
+func bearerOf(ctx context.Context) (string, error) {
+	o := originOf(ctx)
+	return o.token, o.err
+}
+
 type originKey struct{}
 
-// originOf returns where a call came from. The gateway has put it on the
-// context; a call over gRPC has it in its metadata.
+// originOf returns the origin of a call: from the context, where the gateway puts
+// it, or from the metadata of gRPC.
 func originOf(ctx context.Context) origin {
 	if o, ok := ctx.Value(originKey{}).(*origin); ok {
 		return *o
@@ -350,31 +346,22 @@ func originOf(ctx context.Context) origin {
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
 		o.remote = host(p.Addr.String())
 	}
-	o.token, o.err = bearer(metadata.ValueFromIncomingContext(ctx, "authorization"), false)
+	o.token, o.err = token.Bearer(metadata.ValueFromIncomingContext(ctx, "authorization"), false)
 	return o
 }
 
-const (
-	requestIDKey = "x-request-id"
-	maxRequestID = 128
-)
+const requestIDKey = "x-request-id"
 
-// requestID returns the id a client gave its request, if it is one that can
-// stand in a log and a header, or else a new one.
+// goodRequestID matches the ids that may be written to a log and a header.
+var goodRequestID = regexp.MustCompile(`^[0-9A-Za-z_.:/+=-]{1,128}$`)
+
+// requestID returns the id that a client gave its request, if it is a good one,
+// or else a new one.
 func requestID(given []string) string {
-	if len(given) == 1 && sane(given[0]) {
+	if len(given) == 1 && goodRequestID.MatchString(given[0]) {
 		return given[0]
 	}
 	var b [12]byte
 	rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])
-}
-
-func sane(id string) bool {
-	for _, c := range []byte(id) {
-		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && !strings.ContainsRune("-_.:/+=", rune(c)) {
-			return false
-		}
-	}
-	return id != "" && len(id) <= maxRequestID
 }

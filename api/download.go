@@ -13,19 +13,21 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-dev/holdfast/advisory/feed"
+	v2 "github.com/holdfast-dev/holdfast/api/v2"
 	"github.com/holdfast-dev/holdfast/fault"
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// A document is written by a method, as HTTP has it: whole, in the format of
-// others.
+// A document writes the body of a download, and sets its headers.
 type document func(ctx context.Context, r *http.Request, params map[string]string, h http.Header, w io.Writer) error
 
-// downloadTime is how long a document may take to write.
-const downloadTime = time.Hour
+const (
+	downloadTime   = time.Hour // that a document may take to write
+	downloadBuffer = 256 << 10
+)
 
-// download serves documents under a path. They go through the chain as
+// download serves a document under a path. For the chain the call is one of
 // ExportAdvisories.
 func (g *gateway) download(path string, write document) {
 	const method = "/holdfast.advisories.v1.AdvisoryReadingService/ExportAdvisories"
@@ -35,14 +37,14 @@ func (g *gateway) download(path string, write document) {
 	err := mux.HandlePath(http.MethodGet, path, func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		ctx, cancel := context.WithTimeout(withPassword(r), downloadTime)
 		defer cancel()
-		out := &reply{ResponseWriter: w}
-		buffered := bufio.NewWriterSize(out, exportPiece) // until it is full, a mistake can still be told
+		out := &startedWriter{ResponseWriter: w}
+		buffered := bufio.NewWriterSize(out, downloadBuffer) // until it is full, an error can still be answered
 		_, err := g.local.intercept(ctx, nil, info, func(ctx context.Context, _ any) (any, error) {
 			k := callOf(ctx)
-			if !g.chain.streaming.take(k, 1) {
+			if !g.chain.streaming.acquire(k, 1) {
 				return nil, busy("downloads")
 			}
-			defer g.chain.streaming.give(k, 1)
+			defer g.chain.streaming.release(k, 1)
 			if err := write(ctx, r, params, w.Header(), buffered); err != nil {
 				return nil, err
 			}
@@ -50,8 +52,8 @@ func (g *gateway) download(path string, write document) {
 		})
 		switch {
 		case err == nil:
-		case out.begun:
-			panic(http.ErrAbortHandler) // half a document must not look like a whole one
+		case out.started:
+			panic(http.ErrAbortHandler) // a client must not take half a document for the whole
 		default:
 			w.Header().Del("Content-Disposition")
 			g.fail(w, r, status.Convert(err), false)
@@ -62,19 +64,19 @@ func (g *gateway) download(path string, write document) {
 	}
 }
 
-// A reply knows whether it has begun.
-type reply struct {
+// A startedWriter knows whether something has been written.
+type startedWriter struct {
 	http.ResponseWriter
-	begun bool
+	started bool
 }
 
-func (r *reply) Write(b []byte) (int, error) {
-	r.begun = true
-	return r.ResponseWriter.Write(b)
+func (w *startedWriter) Write(b []byte) (int, error) {
+	w.started = true
+	return w.ResponseWriter.Write(b)
 }
 
-// withPassword lets programs that know nothing but passwords bring their token
-// as one.
+// withPassword returns the context of a request, with the password as the token if
+// it has one, for programs that can send nothing but a password.
 func withPassword(r *http.Request) context.Context {
 	o := originOf(r.Context())
 	if _, password, ok := r.BasicAuth(); ok && password != "" {
@@ -102,11 +104,11 @@ func (a *API) exportOverHTTP(ctx context.Context, r *http.Request, _ map[string]
 	}
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
-	return a.advisory.Export(ctx, advisoryFilter(in), format, feed.Options{Zip: zip}, w)
+	return a.advisory.Export(ctx, v2.AdvisoryFilter(in), format, feed.Options{Zip: zip}, w)
 }
 
-// secdbOverHTTP writes what is known of the packages of a group, and of those
-// below it, as distributions publish it for scanners.
+// secdbOverHTTP writes the advisories of the packages of a group and of the groups
+// below it, in the format that distributions publish for scanners.
 func (a *API) secdbOverHTTP(ctx context.Context, _ *http.Request, params map[string]string, h http.Header, w io.Writer) error {
 	group, err := resource.ParseUID("group", strings.TrimSuffix(params["group"], "/security.json"))
 	if err != nil {

@@ -10,35 +10,37 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 )
 
-// statusOf turns a fault into what the client is told: the AIP-193 status. It is
-// the only place in the service that makes one. id names the request, which is
-// all there is to say of an error of ours.
+// statusOf returns the AIP-193 status of a fault. It is the only function of the
+// service that makes one. id is the id of the request, which is all that a client
+// learns about an internal error.
 func statusOf(f *fault.Error, domain, id string) *status.Status {
 	message := f.Message
 	if f.Code == fault.Internal {
 		message = "Internal error: request " + id
 	}
 	st, err := status.New(codes.Code(f.Code), message).WithDetails(details(f, domain)...)
-	if err != nil { // a text that is not UTF-8 cannot be told
+	if err != nil { // a text is not UTF-8
 		return status.New(codes.Internal, "Internal error: request "+id)
 	}
 	return st
 }
 
-// details says what a program may want to know, ErrorInfo first.
+// details returns the details of a fault for programs, ErrorInfo first.
 func details(f *fault.Error, domain string) []protoadapt.MessageV1 {
 	all := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: f.Code.Reason(), Domain: domain, Metadata: f.Metadata}}
 	if len(f.Fields) > 0 {
 		bad := &errdetails.BadRequest{}
 		for _, v := range f.Fields {
-			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: v.Subject, Description: v.Description})
+			bad.FieldViolations = append(bad.FieldViolations,
+				&errdetails.BadRequest_FieldViolation{Field: v.Subject, Description: v.Description})
 		}
 		all = append(all, bad)
 	}
 	if len(f.Unmet) > 0 {
 		unmet := &errdetails.PreconditionFailure{}
 		for _, v := range f.Unmet {
-			unmet.Violations = append(unmet.Violations, &errdetails.PreconditionFailure_Violation{Type: v.Subject, Description: v.Description})
+			unmet.Violations = append(unmet.Violations,
+				&errdetails.PreconditionFailure_Violation{Type: v.Subject, Description: v.Description})
 		}
 		all = append(all, unmet)
 	}

@@ -11,22 +11,22 @@ import (
 	"google.golang.org/grpc"
 )
 
-// messagePrefix is what stands before every message of gRPC: whether it is
-// compressed, and its length in four bytes.
+// messagePrefix is the length of what precedes every message of gRPC: a byte that
+// says whether it is compressed, and its length in four bytes.
 const messagePrefix = 5
 
 // A gate is the body of a call over gRPC that came through net/http. grpc-go
-// reads such a body as fast as the client sends it, and keeps what nobody has
-// asked for. The gate lets a message through only when the chain asks for it, so
-// that what comes before waits in the client's window.
+// reads such a body as fast as the client sends it, and buffers what no method
+// has asked for. A gate returns a message only after the chain has asked for it,
+// so that the flow control of HTTP/2 makes the client wait.
 type gate struct {
 	body io.ReadCloser
 
-	head []byte // of the message that is next, or its rest that has not been read
-	left int64  // bytes of the message that are to be read
+	head []byte // what is left to read of the prefix of the message
+	left int64  // bytes that are left to read of the message
 
 	mu     sync.Mutex
-	most   int64 // bytes of a message
+	most   int64 // bytes a message may have
 	asked  chan struct{}
 	closed chan struct{}
 	once   sync.Once
@@ -40,8 +40,8 @@ func gateOf(ctx context.Context) *gate {
 	return g
 }
 
-// Mixed serves calls over gRPC that come among other requests on a connection of
-// net/http. They need a server of GRPC.
+// Mixed serves calls over gRPC that arrive on a connection of net/http, among
+// other requests. s is a server that API.GRPC has returned.
 func Mixed(s *grpc.Server) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		g := &gate{body: r.Body, asked: make(chan struct{}, 1), closed: make(chan struct{})}
@@ -53,14 +53,14 @@ func Mixed(s *grpc.Server) http.Handler {
 	})
 }
 
-// open lets the next message through, unless it has more bytes than most.
+// open lets Read return the next message, unless it has more bytes than most.
 func (g *gate) open(most int64) {
 	g.mu.Lock()
 	g.most = most
 	g.mu.Unlock()
 	select {
 	case g.asked <- struct{}{}:
-	default: // the one before has not come yet
+	default: // the message before has not arrived yet
 	}
 }
 
@@ -72,13 +72,11 @@ func (g *gate) shut() {
 	})
 }
 
-// Close is of io.Closer.
 func (g *gate) Close() error {
 	g.shut()
 	return nil
 }
 
-// Read is of io.Reader.
 func (g *gate) Read(p []byte) (int, error) {
 	if len(g.head) == 0 && g.left == 0 {
 		if err := g.next(); err != nil {
@@ -95,7 +93,7 @@ func (g *gate) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// next reads the prefix of the next message, and waits until it may come.
+// next reads the prefix of the next message, and waits for open.
 func (g *gate) next() error {
 	head := make([]byte, messagePrefix)
 	switch n, err := io.ReadFull(g.body, head); {

@@ -19,8 +19,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/gen/openapi"
+	"github.com/holdfast-dev/holdfast/token"
 )
 
 // A gateway serves the methods as JSON over HTTP.
@@ -28,18 +30,18 @@ type gateway struct {
 	domain  string
 	realm   string
 	maxBody int64
-	routes  map[string]*runtime.ServeMux // by collection: a mux tries its routes one after the other
-	nowhere *runtime.ServeMux
+	routes  map[string]*runtime.ServeMux // by collection, because a mux tries its routes one after the other
+	noRoute *runtime.ServeMux            // for paths of no collection
 	local   *local
 	chain   *chain
-	encoder encoder
+	encoder wire.Encoder
 	buffers sync.Pool // of *[]byte
 }
 
 func newGateway(cfg Config, l *local, c *chain) *gateway {
 	g := &gateway{domain: cfg.Domain, realm: cfg.Audience, maxBody: cfg.MaxBody, local: l, chain: c}
 	g.buffers.New = func() any { return new([]byte) }
-	g.routes, g.nowhere = map[string]*runtime.ServeMux{}, g.newMux()
+	g.routes, g.noRoute = map[string]*runtime.ServeMux{}, g.newMux()
 	for _, b := range bindings() {
 		mux := g.routes[collection(b.path)]
 		if mux == nil {
@@ -55,14 +57,14 @@ func newGateway(cfg Config, l *local, c *chain) *gateway {
 
 func (g *gateway) newMux() *runtime.ServeMux {
 	return runtime.NewServeMux(
-		runtime.WithDisablePathLengthFallback(), // nor does a header override the method
+		runtime.WithDisablePathLengthFallback(), // and no header overrides the method
 		runtime.WithRoutingErrorHandler(g.routingError),
 		runtime.WithErrorHandler(g.pathError),
 	)
 }
 
-// collection is the part of a path, or of a template, that says what it is
-// about: its first three segments, without a verb.
+// collection returns the first three segments of a path or a template, without a
+// verb: /iam/v2beta1/groups.
 func collection(path string) string {
 	end := 0
 	for range 3 {
@@ -79,21 +81,21 @@ func collection(path string) string {
 
 // A binding is one http option of a method: how its request travels as HTTP.
 type binding struct {
-	method string // full name, as gRPC writes it
-	verb   string // GET, POST …
-	path   string // template
-	input  protoreflect.MessageDescriptor
-	body   string // the field that is the body, "*" for all of them, "" for none
-	mask   protoreflect.FieldDescriptor
-	old    bool // of version 1
-	terse  bool // errors have a code and a message, and nothing else
+	method     string // full name, as gRPC writes it
+	verb       string // GET, POST …
+	path       string // template
+	input      protoreflect.MessageDescriptor
+	body       string // the field that is the body, "*" for all of them, "" for none
+	mask       protoreflect.FieldDescriptor
+	deprecated bool // it is of version 1
+	terse      bool // errors have a code and a message, and nothing else
 }
 
-// bindings returns every binding, the least specific first: the mux tries the
-// last one first, and "**" also matches nothing at all.
+// bindings returns every binding, the least specific first, because the mux tries
+// the last one first, and "**" also matches the empty path.
 func bindings() []binding {
 	var all []binding
-	services(func(s protoreflect.ServiceDescriptor, _ []string) {
+	wire.EachService(func(s protoreflect.ServiceDescriptor, in wire.Package) {
 		for i := range s.Methods().Len() {
 			m := s.Methods().Get(i)
 			r, _ := proto.GetExtension(m.Options(), annotations.E_Http).(*annotations.HttpRule)
@@ -103,7 +105,7 @@ func bindings() []binding {
 			for _, r := range append([]*annotations.HttpRule{r}, r.GetAdditionalBindings()...) {
 				b := binding{method: "/" + string(s.FullName()) + "/" + string(m.Name()), input: m.Input(), body: r.GetBody()}
 				b.verb, b.path = verbAndPath(r)
-				b.old = slices.Contains(deprecated, string(s.ParentFile().Package()))
+				b.deprecated = in.Deprecated
 				b.terse = strings.HasPrefix(b.path, "/sts/")
 				if f := m.Input().Fields().ByName("update_mask"); b.verb == http.MethodPatch && b.body != "*" {
 					b.mask = f
@@ -116,8 +118,8 @@ func bindings() []binding {
 	return all
 }
 
-// specificity is greater for the template that must win where two match: one
-// that ends in a verb, then one without a "**", then one with more words.
+// specificity is greater for the template that must win if two match: one that
+// ends in a verb, then one without a "**", then one with more literal segments.
 func specificity(path string) int {
 	n := 0
 	last := path[strings.LastIndexByte(path, '/')+1:]
@@ -154,7 +156,7 @@ func verbAndPath(r *annotations.HttpRule) (verb, path string) {
 // ServeHTTP answers one request.
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	o := &origin{id: requestID(r.Header.Values(requestIDKey)), remote: host(r.RemoteAddr)}
-	o.token, o.err = bearer(r.Header.Values("Authorization"), true)
+	o.token, o.err = token.Bearer(r.Header.Values("Authorization"), true)
 	h := w.Header()
 	h.Set("X-Request-Id", o.id)
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -172,15 +174,15 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	mux := g.routes[collection(r.URL.Path)]
 	if mux == nil {
-		mux = g.nowhere
+		mux = g.noRoute
 	}
 	mux.ServeHTTP(w, r)
 }
 
-// canonical writes a path the way the routes do: with the version this API has
-// during its beta, and without a slash at the end. What is to be changed or
-// deleted is named exactly: a slash at its end is the start of a child whose name
-// was lost.
+// canonical returns a path as the routes have it: with the version this API has
+// during its beta, and without a slash at the end. It leaves the slash in requests
+// to change or delete something, because there it may be the start of a child
+// whose name was lost.
 func canonical(method, path string) string {
 	for _, domain := range []string{"/iam", "/registry", "/vulnerabilities", "/events", "/ping"} {
 		if rest, ok := strings.CutPrefix(path, domain+"/v2/"); ok {
@@ -196,7 +198,7 @@ func canonical(method, path string) string {
 // handler serves one binding.
 func (g *gateway) handler(b binding) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
-		if b.old {
+		if b.deprecated {
 			w.Header().Set("Deprecation", deprecatedSince)
 			w.Header().Set("Link", `<`+migration+`>; rel="deprecation"; type="text/markdown"`)
 		}
@@ -212,7 +214,7 @@ func (g *gateway) handler(b binding) runtime.HandlerFunc {
 			func(ctx context.Context, in proto.Message) error { return g.read(ctx, w, r, b, params, in) },
 			func(ctx context.Context, out proto.Message) (err error) {
 				if err = g.encode(buf, out); err == nil {
-					sent, err = g.chain.hold(callOf(ctx), len(*buf))
+					sent, err = g.chain.countAnswer(callOf(ctx), len(*buf))
 				}
 				return err
 			})
@@ -227,21 +229,21 @@ func (g *gateway) handler(b binding) runtime.HandlerFunc {
 	}
 }
 
-// maxPooled is how large a buffer may be that is kept for the next answer. Most
-// answers are much smaller than the largest.
+// maxPooled is the size of the largest buffer that is reused. Most answers are
+// much smaller than the largest.
 const maxPooled = 1 << 20
 
-// Version 1 works, and has been superseded since this day (RFC 9745).
+// Version 1 is deprecated since this day (RFC 9745).
 const (
 	deprecatedSince = "@1793491200" // 2026-11-01
 	migration       = "https://github.com/holdfast-dev/holdfast/blob/main/docs/migrating-v1.md"
 )
 
-// encode writes an answer into buf. Nothing, not even an empty object, stands
-// for Empty.
+// encode appends an answer to buf. For Empty it appends nothing, not even an empty
+// object.
 func (g *gateway) encode(buf *[]byte, m proto.Message) (err error) {
 	if _, none := m.(*emptypb.Empty); !none {
-		*buf, err = g.encoder.append(*buf, m)
+		*buf, err = g.encoder.Append(*buf, m)
 	}
 	return err
 }
@@ -255,19 +257,19 @@ func send(w http.ResponseWriter, code int, body []byte) {
 	_, _ = w.Write(body) // fails only if the client has gone
 }
 
-// fail answers with an error. Clients of the token service read its errors
-// strictly, and know no details: for them it is terse.
+// fail answers with an error. A terse one has no details, because clients of the
+// token service do not know them and read errors strictly.
 func (g *gateway) fail(w http.ResponseWriter, r *http.Request, st *status.Status, terse bool) {
-	body, err := g.encoder.append(nil, st.Proto())
+	body, err := g.encoder.Append(nil, st.Proto())
 	if terse {
 		body, err = json.Marshal(map[string]any{"code": st.Code(), "message": st.Message()})
 	}
-	if err != nil { // a detail of a type nobody knows: say the rest
-		body, _ = g.encoder.append(nil, status.New(st.Code(), strings.ToValidUTF8(st.Message(), "?")).Proto())
+	if err != nil { // a detail is of an unknown type: leave the details out
+		body, _ = g.encoder.Append(nil, status.New(st.Code(), strings.ToValidUTF8(st.Message(), "?")).Proto())
 	}
 	if st.Code() == codes.Unauthenticated {
 		challenge := `Bearer realm="` + g.realm + `"`
-		if r.Header.Get("Authorization") != "" { // who has shown nothing has done nothing wrong: RFC 6750
+		if r.Header.Get("Authorization") != "" { // without a credential there is no error: RFC 6750
 			challenge += `, error="invalid_token"`
 		}
 		w.Header().Set("WWW-Authenticate", challenge)
@@ -275,7 +277,7 @@ func (g *gateway) fail(w http.ResponseWriter, r *http.Request, st *status.Status
 	send(w, runtime.HTTPStatusFromCode(st.Code()), body)
 }
 
-// routingError answers a request that no route takes.
+// routingError answers a request that matches no route.
 func (g *gateway) routingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {
 	f := fault.New(fault.NotFound, "Not found: there is nothing at this path")
 	switch code {
@@ -284,10 +286,15 @@ func (g *gateway) routingError(_ context.Context, _ *runtime.ServeMux, _ runtime
 	case http.StatusBadRequest:
 		f = fault.Field("path", "must start with a slash")
 	}
-	g.fail(w, r, statusOf(f, g.domain, originOf(r.Context()).id), strings.HasPrefix(r.URL.Path, "/sts/"))
+	g.refuse(w, r, f)
 }
 
 // pathError answers a request whose path is not well escaped.
 func (g *gateway) pathError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, _ error) {
-	g.fail(w, r, statusOf(fault.Field("path", "has a malformed escape"), g.domain, originOf(r.Context()).id), strings.HasPrefix(r.URL.Path, "/sts/"))
+	g.refuse(w, r, fault.Field("path", "has a malformed escape"))
+}
+
+// refuse answers a request that is for no method.
+func (g *gateway) refuse(w http.ResponseWriter, r *http.Request, f *fault.Error) {
+	g.fail(w, r, statusOf(f, g.domain, originOf(r.Context()).id), strings.HasPrefix(r.URL.Path, "/sts/"))
 }

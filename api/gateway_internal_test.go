@@ -1,41 +1,30 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/known/emptypb"
 
-	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
-	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
-	auditpb "github.com/holdfast-dev/holdfast/gen/audit/v1"
-	authpb "github.com/holdfast-dev/holdfast/gen/auth"
+	v1 "github.com/holdfast-dev/holdfast/api/v1"
+	v2 "github.com/holdfast-dev/holdfast/api/v2"
+	"github.com/holdfast-dev/holdfast/api/wire"
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
-	deliveriespb "github.com/holdfast-dev/holdfast/gen/deliveries/v1"
-	eventsv1pb "github.com/holdfast-dev/holdfast/gen/events/v1"
-	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
-	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
-	iamv1pb "github.com/holdfast-dev/holdfast/gen/iam/v1"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
-	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
-	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
-	pingv1pb "github.com/holdfast-dev/holdfast/gen/ping/v1"
-	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
-	registryv1pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
-	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
-	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
-	vulnv1pb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v1"
-	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
@@ -46,45 +35,8 @@ func whereTo() (http.Handler, *string) {
 		reached = info.FullMethod
 		return nil, status.Error(codes.Aborted, "far enough")
 	})
-	iampb.RegisterGroupsServiceServer(l, groups{})
-	iampb.RegisterIdentitiesServiceServer(l, identities{})
-	iampb.RegisterRolesServiceServer(l, roles{})
-	iampb.RegisterRoleBindingsServiceServer(l, roleBindings{})
-	iampb.RegisterIdentityProvidersServiceServer(l, identityProviders{})
-	iampb.RegisterAccountAssociationsServiceServer(l, accountAssociations{})
-	iampb.RegisterGroupInvitesServiceServer(l, groupInvites{})
-	iampb.RegisterExternalGroupRoleMappingsServiceServer(l, externalGroupRoleMappings{})
-	registrypb.RegisterReposServiceServer(l, repos{})
-	registrypb.RegisterTagsServiceServer(l, tags{})
-	registrypb.RegisterImagesServiceServer(l, images{})
-	ocipb.RegisterOCIServiceServer(l, oci{})
-	accesspb.RegisterAccessServiceServer(l, access{})
-	pingpb.RegisterPingServiceServer(l, ping{})
-	iamv1pb.RegisterGroupsServer(l, groupsV1{})
-	iamv1pb.RegisterIdentitiesServer(l, identitiesV1{})
-	iamv1pb.RegisterRolesServer(l, rolesV1{})
-	iamv1pb.RegisterRoleBindingsServer(l, roleBindingsV1{})
-	iamv1pb.RegisterIdentityProvidersServer(l, identityProvidersV1{})
-	iamv1pb.RegisterGroupAccountAssociationsServer(l, accountAssociationsV1{})
-	iamv1pb.RegisterGroupInvitesServer(l, groupInvitesV1{})
-	iamv1pb.RegisterExternalGroupRoleMappingsServer(l, externalGroupRoleMappingsV1{})
-	registryv1pb.RegisterRegistryServer(l, registryV1{})
-	registryv1pb.RegisterVulnerabilitiesServer(l, vulnerabilitiesV1{})
-	vulnv1pb.RegisterAdvisoriesServer(l, advisoriesV1{})
-	pingv1pb.RegisterPingServiceServer(l, pingV1{})
-	oidcpb.RegisterSecurityTokenServiceServer(l, securityTokens{})
-	federationpb.RegisterFederationServiceServer(l, federation{})
-	vulnpb.RegisterAdvisoriesServiceServer(l, advisories{})
-	advisoriespb.RegisterAdvisoryReadingServiceServer(l, advisoryReading{})
-	advisoriespb.RegisterAdvisoryWritingServiceServer(l, advisoryWriting{})
-	advisoriespb.RegisterAdvisoryFeedsServiceServer(l, advisoryFeeds{})
-	authpb.RegisterAuthServer(l, auth{})
-	signinpb.RegisterSignInServiceServer(l, signIn{})
-	eventspb.RegisterSubscriptionsServiceServer(l, subscriptions{})
-	eventsv1pb.RegisterSubscriptionsServer(l, subscriptionsV1{})
-	eventsv1pb.RegisterIdentitiesServer(l, eventIdentitiesV1{})
-	deliveriespb.RegisterDeliveriesServiceServer(l, deliveries{})
-	auditpb.RegisterAuditServiceServer(l, audit{})
+	v2.Register(l, Services{}, v2.Config{})
+	v1.Register(l, Services{}, nil, "")
 	return newGateway(Config{MaxBody: 1 << 20}, l, nil), &reached
 }
 
@@ -153,6 +105,145 @@ func TestRoutesOfCollections(t *testing.T) {
 	}
 }
 
+// The most specific template wins, whatever the order of the methods in the
+// definition.
+func TestMostSpecificPathWins(t *testing.T) {
+	tests := map[string]string{
+		"GET groups":                                             "ListGroups",
+		"GET groups/a1/b2":                                       "GetGroup",
+		"POST groups":                                            "CreateGroup",
+		"POST groups/a1/b2":                                      "CreateGroup",
+		"PATCH groups/a1/b2":                                     "UpdateGroup",
+		"DELETE groups/a1/b2":                                    "DeleteGroup",
+		"GET groups:lookupGroup":                                 "LookupGroup",
+		"GET groups:checkEligibility":                            "CheckEligibility",
+		"POST groups/a1:requestGroupAccess":                      "RequestGroupAccess",
+		"GET identities":                                         "ListIdentities",
+		"GET identities/a1/b2":                                   "GetIdentity",
+		"POST identities/a1":                                     "CreateIdentity",
+		"PATCH identities/a1/b2":                                 "UpdateIdentity",
+		"DELETE identities/a1/b2":                                "DeleteIdentity",
+		"GET identities:lookupIdentity":                          "LookupIdentity",
+		"PATCH identities:updateIdentityMetadata":                "UpdateIdentityMetadata",
+		"GET roles":                                              "ListRoles",
+		"GET roles/c3":                                           "GetRole",
+		"POST roles/a1":                                          "CreateRole",
+		"PATCH roles/a1/c3":                                      "UpdateRole",
+		"DELETE roles/a1/c3":                                     "DeleteRole",
+		"GET roleBindings":                                       "ListRoleBindings",
+		"GET roleBindings/a1/d4":                                 "GetRoleBinding",
+		"POST roleBindings/a1":                                   "CreateRoleBinding",
+		"POST roleBindings:batchCreate":                          "BatchCreateRoleBindings",
+		"PATCH roleBindings/a1/d4":                               "UpdateRoleBinding",
+		"DELETE roleBindings/a1/d4":                              "DeleteRoleBinding",
+		"GET identityProviders":                                  "ListIdentityProviders",
+		"GET identityProviders/a1/e5":                            "GetIdentityProvider",
+		"POST identityProviders/a1":                              "CreateIdentityProvider",
+		"PATCH identityProviders/a1/e5":                          "UpdateIdentityProvider",
+		"DELETE identityProviders/a1/e5":                         "DeleteIdentityProvider",
+		"GET accountAssociations":                                "ListAccountAssociations",
+		"GET accountAssociations/a1":                             "GetAccountAssociation",
+		"POST accountAssociations/a1":                            "CreateAccountAssociation",
+		"PATCH accountAssociations/a1":                           "UpdateAccountAssociation",
+		"DELETE accountAssociations/a1":                          "DeleteAccountAssociation",
+		"POST accountAssociations/a1/b2:checkAccountAssociation": "CheckAccountAssociation",
+		"GET groupInvites":                                       "ListGroupInvites",
+		"GET groupInvites/a1/f6":                                 "GetGroupInvite",
+		"POST groupInvites/a1":                                   "CreateGroupInvite",
+		"DELETE groupInvites/a1/f6":                              "DeleteGroupInvite",
+		"GET externalGroupRoleMappings":                          "ListExternalGroupRoleMappings",
+		"GET externalGroupRoleMappings/a1/e5/07":                 "GetExternalGroupRoleMapping",
+		"POST externalGroupRoleMappings/a1/e5":                   "CreateExternalGroupRoleMapping",
+		"DELETE externalGroupRoleMappings/a1/e5/07":              "DeleteExternalGroupRoleMapping",
+		"POST externalGroupRoleMappings:batchDelete":             "BatchDeleteExternalGroupRoleMappings",
+		"GET /registry/v2beta1/repos":                            "ListRepos",
+		"GET /registry/v2beta1/repos/a1/b2":                      "GetRepo",
+		"POST /registry/v2beta1/repos/a1":                        "CreateRepo",
+		"PATCH /registry/v2beta1/repos/a1/b2":                    "UpdateRepo",
+		"DELETE /registry/v2beta1/repos/a1/b2":                   "DeleteRepo",
+		"GET /registry/v2beta1/repos/a1/b2/readme":               "GetRepoReadme",
+		"PATCH /registry/v2beta1/repos/a1/b2/readme":             "UpdateRepoReadme",
+		"GET /registry/v2beta1/repos/a1/b2/digests/sha256:c3/architectures": "GetArchitectures",
+		"GET /registry/v2beta1/repos/a1/b2/digests/sha256:c3/size":          "GetSize",
+		"GET /registry/v2beta1/tags":                                        "ListTags",
+		"GET /registry/v2beta1/tags/a1/b2/c3":                               "GetTag",
+		"POST /registry/v2beta1/tags/a1/b2":                                 "CreateTag",
+		"DELETE /registry/v2beta1/tags/a1/b2/c3":                            "DeleteTag",
+		"GET /oci/v1/settings/a1":                                           "GetSettings",
+		"PATCH /oci/v1/settings/a1":                                         "UpdateSettings",
+		"DELETE /oci/v1/settings/a1":                                        "DeleteSettings",
+		"GET /oci/v1/repos/a1/b2/images/sha256:c3":                          "GetImage",
+		"GET /oci/v1/repos/a1/b2/tagHistory":                                "ListTagHistory",
+		"GET /oci/v1/pulls":                                                 "ListPulls",
+		"GET /oci/v1/registry":                                              "GetRegistry",
+		"GET /access/v1/check":                                              "CheckAccess",
+		"GET /access/v1/grants":                                             "ListAccess",
+		"GET /access/v1/capabilities":                                       "ListCapabilities",
+		"GET /access/v1/version":                                            "GetVersion",
+	}
+	h, reached := whereTo()
+	for request, want := range tests {
+		verb, path, _ := strings.Cut(request, " ")
+		if !strings.HasPrefix(path, "/") {
+			path = "/iam/v2beta1/" + path
+		}
+		*reached = ""
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), verb, path, nil))
+		if !strings.HasSuffix(*reached, "/"+want) {
+			t.Errorf("%s reached %q, want %s", request, *reached, want)
+		}
+	}
+}
+
+// A providers server remembers the requests it gets.
+type providers struct {
+	iampb.UnimplementedIdentityProvidersServiceServer
+	created *iampb.CreateIdentityProviderRequest
+	updated *iampb.UpdateIdentityProviderRequest
+	deleted *iampb.DeleteIdentityProviderRequest
+}
+
+func (p *providers) CreateIdentityProvider(_ context.Context, r *iampb.CreateIdentityProviderRequest) (*iampb.IdentityProvider, error) {
+	p.created = r
+	return r.GetIdentityProvider(), nil
+}
+
+func (p *providers) UpdateIdentityProvider(_ context.Context, r *iampb.UpdateIdentityProviderRequest) (*iampb.IdentityProvider, error) {
+	p.updated = r
+	return r.GetIdentityProvider(), nil
+}
+
+func (p *providers) DeleteIdentityProvider(_ context.Context, r *iampb.DeleteIdentityProviderRequest) (*emptypb.Empty, error) {
+	p.deleted = r
+	return &emptypb.Empty{}, nil
+}
+
+// If the body is the resource, validate_only can only be in the query.
+func TestValidateOnlyIsReadFromTheQuery(t *testing.T) {
+	for _, query := range []string{"", "?validate_only=true", "?validateOnly=true"} {
+		t.Run(query, func(t *testing.T) {
+			p, c := &providers{}, quietChain(&bytes.Buffer{})
+			l := newLocal(c.unary)
+			iampb.RegisterIdentityProvidersServiceServer(l, p)
+			g := newGateway(Config{MaxBody: 1 << 20}, l, c)
+			for _, method := range []string{"POST", "PATCH", "DELETE"} {
+				r := httptest.NewRequestWithContext(t.Context(), method, "/iam/v2beta1/identityProviders/a1/e5"+query, strings.NewReader(`{"name": "okta"}`))
+				r.Header.Set("Authorization", "Bearer good")
+				w := httptest.NewRecorder()
+				g.ServeHTTP(w, r)
+				if w.Code != http.StatusOK {
+					t.Errorf("%s: answer %d %s", method, w.Code, w.Body)
+				}
+			}
+			got := []bool{p.created.GetValidateOnly(), p.updated.GetValidateOnly(), p.deleted.GetValidateOnly()}
+			want := query != ""
+			if diff := cmp.Diff([]bool{want, want, want}, got); diff != "" {
+				t.Errorf("validate_only on create, update, delete (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // Where two templates match one path, the order of the definition does not
 // matter: the one that says more wins.
 func TestSpecificity(t *testing.T) {
@@ -213,39 +304,12 @@ func TestCapabilitiesAgree(t *testing.T) {
 	}
 }
 
-func TestOriginsOfTokens(t *testing.T) {
-	tests := map[string]struct {
-		values []string
-		scheme bool
-		want   string
-	}{
-		"with its scheme":                      {[]string{"Bearer abc"}, true, "abc"},
-		"in any case":                          {[]string{"bEaReR  abc "}, true, "abc"},
-		"without, where that is allowed":       {[]string{"abc"}, false, "abc"},
-		"with, where it could do without":      {[]string{"Bearer abc"}, false, "abc"},
-		"without, where it is not":             {[]string{"abc"}, true, ""},
-		"another scheme":                       {[]string{"Basic abc"}, true, ""},
-		"nothing":                              {nil, false, ""},
-		"nothing after the scheme":             {[]string{"Bearer "}, false, ""},
-		"an empty value":                       {[]string{""}, false, ""},
-		"two, of which one might be forgotten": {[]string{"Bearer abc", "Bearer def"}, true, ""},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			got, err := bearer(tt.values, tt.scheme)
-			if got != tt.want || (err == nil) != (tt.want != "") {
-				t.Errorf("got %q, error %v, want %q", got, err, tt.want)
-			}
-		})
-	}
-}
-
 // The copies of the definition under other names are whole: every service is
 // there with the shapes of ours.
 func TestAliasesDescribe(t *testing.T) {
-	a := newAliases()
-	services(func(s protoreflect.ServiceDescriptor, also []string) {
-		for _, pkg := range also {
+	a := aliases{sync.OnceValue(newAliases)}
+	wire.EachService(func(s protoreflect.ServiceDescriptor, in wire.Package) {
+		for _, pkg := range in.Also {
 			d, err := a.FindDescriptorByName(protoreflect.FullName(pkg + "." + string(s.Name())))
 			if err != nil {
 				t.Error(err)

@@ -11,7 +11,7 @@ import (
 )
 
 // local calls methods in this process, through the same interceptor as the gRPC
-// server but without its sockets and bytes. It is a grpc.ServiceRegistrar.
+// server, but without a connection. It implements grpc.ServiceRegistrar.
 type local struct {
 	intercept grpc.UnaryServerInterceptor
 	services  []localService
@@ -42,18 +42,19 @@ func (l *local) RegisterService(d *grpc.ServiceDesc, impl any) {
 }
 
 // call runs a method and returns the headers it set. read fills in the request
-// and write takes the answer, both inside the chain: only the request of a caller
-// who may ask is read, and what goes wrong there is told and logged like
-// everything else.
-func (l *local) call(ctx context.Context, method string, read, write func(context.Context, proto.Message) error) (metadata.MD, error) {
+// and write encodes the answer. Both run inside the chain: read only if the
+// caller may call the method, and their errors are handled like any other.
+func (l *local) call(
+	ctx context.Context, method string, read, write func(context.Context, proto.Message) error,
+) (metadata.MD, error) {
 	m, ok := l.methods[method]
 	if !ok {
 		return nil, fmt.Errorf("no method %s", method)
 	}
-	stream := &localStream{method: method}
+	stream := &headerStream{method: method}
 	ctx = grpc.NewContextWithServerTransportStream(ctx, stream)
 	_, err := l.intercept(ctx, nil, m.info, func(ctx context.Context, _ any) (any, error) {
-		out, err := m.Handler(m.info.Server, ctx, func(in any) error { return read(ctx, in.(proto.Message)) }, rehearse)
+		out, err := m.Handler(m.info.Server, ctx, func(in any) error { return read(ctx, in.(proto.Message)) }, validateOnly)
 		if err != nil {
 			return nil, err
 		}
@@ -62,18 +63,18 @@ func (l *local) call(ctx context.Context, method string, read, write func(contex
 	return stream.header, err
 }
 
-// A localStream collects the headers a method sets.
-type localStream struct {
+// A headerStream collects the headers that a method sets.
+type headerStream struct {
 	method string
 	mu     sync.Mutex
 	header metadata.MD
 }
 
-func (s *localStream) Method() string                  { return s.method }
-func (s *localStream) SendHeader(md metadata.MD) error { return s.SetHeader(md) }
-func (s *localStream) SetTrailer(metadata.MD) error    { return nil }
+func (s *headerStream) Method() string                  { return s.method }
+func (s *headerStream) SendHeader(md metadata.MD) error { return s.SetHeader(md) }
+func (s *headerStream) SetTrailer(metadata.MD) error    { return nil }
 
-func (s *localStream) SetHeader(md metadata.MD) error {
+func (s *headerStream) SetHeader(md metadata.MD) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.header == nil {

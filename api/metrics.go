@@ -10,13 +10,13 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 )
 
-// metrics are the figures of the API's calls.
+// metrics are the metrics of calls.
 type metrics struct {
 	took     *prometheus.HistogramVec // its counts are the number of calls
 	inFlight prometheus.Gauge
 }
 
-// newMetrics registers the figures with r, if there is one.
+// newMetrics registers the metrics with r, unless it is nil.
 func newMetrics(r prometheus.Registerer, version string) *metrics {
 	f := promauto.With(r)
 	f.NewGaugeVec(prometheus.GaugeOpts{

@@ -10,127 +10,126 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// What may be held of the server's memory at once: by a tenant, which is the
-// organization of the caller's identity, or a person who belongs to none; by
-// an address, because one organization can know many people; and by an address
-// of which it is not known who calls.
+// How much of the server's memory callers may use at once. A tenant is the
+// organization of the caller's identity, or a person who belongs to none.
+// Addresses are limited as well, because one organization can have many people.
+// Anonymous callers, who have shown no valid token, are limited by address only.
 const (
-	// maxStrangerMessage is for messages of callers without a token. All
-	// methods that need none take tokens and names, and tokens have at most
-	// 16 KiB.
-	maxStrangerMessage = 64 << 10
+	// maxAnonymousMessage is the size of a message without a token. All methods
+	// that need no token take tokens and names, and a token has at most 16 KiB.
+	maxAnonymousMessage = 64 << 10
 
-	// maxStrangersCalls is how many calls of one address, without a token, may
-	// be under way over gRPC: each costs some 10 KiB, its goroutine included.
-	maxStrangersCalls = 128
+	// maxAnonymousCalls is how many calls without a token one address may have
+	// in flight over gRPC. Each costs about 10 KiB, with its goroutine.
+	maxAnonymousCalls = 128
 
-	// admitTime is how long the headers of a call may keep its connection from
-	// being read.
+	// admitTime is how long authenticating a call may block its connection.
 	admitTime = 5 * time.Second
 
-	// maxStrangersReading is how many calls of one address, without a token,
-	// may wait for their messages: 8 MiB.
-	maxStrangersReading = 128
+	// maxAnonymousReading is how many calls without a token one address may have
+	// whose messages are being read: 8 MiB.
+	maxAnonymousReading = 128
 
-	// Messages are small, and come right behind their headers. One that takes
-	// longer than patience is slow, and may hold up to 4 MiB. Strangers have
-	// few, because on a connection of a proxy nothing keeps them below
-	// maxStrangerMessage while they are on their way.
-	patience         = 250 * time.Millisecond
+	// Messages are small, and follow their headers at once. A message that takes
+	// longer than slowAfter is slow, and may use up to 4 MiB. Anonymous callers
+	// may have few of them, because on a connection of a proxy nothing keeps a
+	// message below maxAnonymousMessage while it arrives.
+	slowAfter        = 250 * time.Millisecond
 	maxSlow          = 16
 	maxSlowByAddress = 32
-	maxSlowStrangers = 8
+	maxSlowAnonymous = 8
 
-	// strangerTime is how long a message of a caller without a token may take.
-	// Those of others have the time of the call.
-	strangerTime = 10 * time.Second
+	// anonymousTime is how long a message without a token may take. Other
+	// messages may take as long as the call.
+	anonymousTime = 10 * time.Second
 
-	// Calls with streams go on as long as the caller likes.
+	// Calls with streams last as long as the caller likes.
 	maxStreaming          = 32
 	maxStreamingByAddress = 128
-	maxStreamingStrangers = 128
+	maxStreamingAnonymous = 128
 
-	// Bytes of answers that clients have not taken yet. An answer below
-	// smallAnswer is not counted, but every answer to a stranger is, as
-	// strangerAnswer at least: with it grpc-go keeps the call.
+	// Bytes of answers that clients have not read yet. An answer below
+	// smallAnswer is not counted. But every answer to an anonymous caller is,
+	// with at least anonymousAnswer bytes, because grpc-go keeps the call with it.
 	smallAnswer        = 4 << 10
-	strangerAnswer     = 8 << 10
+	anonymousAnswer    = 8 << 10
 	maxUnsent          = 32 << 20
 	maxUnsentByAddress = 64 << 20
-	maxUnsentStrangers = 4 << 20
+	maxUnsentAnonymous = 4 << 20
 
-	// An answer over gRPC must be taken within answerTime, and a second for
-	// each minAnswerRate bytes it has.
+	// A client must read an answer over gRPC within answerTime, plus a second for
+	// every minAnswerRate bytes.
 	answerTime    = time.Minute
 	minAnswerRate = 64 << 10
 
-	retryBusy = 5 * time.Second // after which who has had too much may try again
+	retryBusy = 5 * time.Second // when a caller that was over its quota may try again
 )
 
-// A quota bounds how much of something each of many holds at once.
+// A quota limits how much of something each of many holders uses at once.
 type quota struct {
 	most int64
 
 	mu   sync.Mutex
-	held map[string]int64 // by holder; who holds nothing is not here
+	used map[string]int64 // by holder; without those that use nothing
 }
 
-func newQuota(most int64) *quota { return &quota{most: most, held: map[string]int64{}} }
+func newQuota(most int64) *quota { return &quota{most: most, used: map[string]int64{}} }
 
-// take reports whether a holder may have n more, and if so notes it. A holder
-// of nothing always may.
-func (q *quota) take(holder string, n int64) bool {
+// acquire reports whether a holder may use n more, and counts it if so. A holder
+// that uses nothing may use any amount.
+func (q *quota) acquire(holder string, n int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	held := q.held[holder]
-	if held > 0 && held+n > q.most {
+	used := q.used[holder]
+	if used > 0 && used+n > q.most {
 		return false
 	}
-	q.held[holder] = held + n
+	q.used[holder] = used + n
 	return true
 }
 
-// give notes that a holder has n less.
-func (q *quota) give(holder string, n int64) {
+// release counts that a holder uses n less.
+func (q *quota) release(holder string, n int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.held[holder] -= n; q.held[holder] <= 0 {
-		delete(q.held, holder)
+	if q.used[holder] -= n; q.used[holder] <= 0 {
+		delete(q.used, holder)
 	}
 }
 
-// A share bounds how much of something a call's tenant and its address hold.
-type share struct{ tenants, addresses, strangers *quota }
+// A callQuota limits how much of something the tenant and the address of calls
+// use at once.
+type callQuota struct{ tenants, addresses, anonymous *quota }
 
-func newShare(tenant, address, strangers int64) share {
-	return share{newQuota(tenant), newQuota(address), newQuota(strangers)}
+func newCallQuota(tenant, address, anonymous int64) callQuota {
+	return callQuota{newQuota(tenant), newQuota(address), newQuota(anonymous)}
 }
 
-// take reports whether who makes a call may have n more, and if so notes it.
-func (s share) take(k *call, n int64) bool {
+// acquire reports whether the caller of k may use n more, and counts it if so.
+func (q callQuota) acquire(k *call, n int64) bool {
 	switch {
-	case k.stranger():
-		return s.strangers.take(k.from, n)
-	case !s.tenants.take(k.tenant, n):
+	case k.anonymous():
+		return q.anonymous.acquire(k.network, n)
+	case !q.tenants.acquire(k.tenant, n):
 		return false
-	case !s.addresses.take(k.from, n):
-		s.tenants.give(k.tenant, n)
+	case !q.addresses.acquire(k.network, n):
+		q.tenants.release(k.tenant, n)
 		return false
 	}
 	return true
 }
 
-// give notes that who made a call has n less.
-func (s share) give(k *call, n int64) {
-	if k.stranger() {
-		s.strangers.give(k.from, n)
+// release counts that the caller of k uses n less.
+func (q callQuota) release(k *call, n int64) {
+	if k.anonymous() {
+		q.anonymous.release(k.network, n)
 		return
 	}
-	s.tenants.give(k.tenant, n)
-	s.addresses.give(k.from, n)
+	q.tenants.release(k.tenant, n)
+	q.addresses.release(k.network, n)
 }
 
-// busy is the error for a holder who would have more than it may.
+// busy returns the error for a caller that is over its quota of something.
 func busy(what string) error {
 	f := fault.New(fault.ResourceExhausted, "Resource exhausted: too many %s at once; try again", what)
 	f.RetryIn = retryBusy
@@ -143,15 +142,12 @@ func tenantOf(identity resource.UID) string {
 	return root
 }
 
-// Neighborhood returns what addresses are counted by, where many calls or
-// connections of one address are refused. Whoever has one IPv6 address has all
-// of its /64.
+// Neighborhood returns the network that an address is counted with where calls or
+// connections are limited by address: for IPv6 its /64, because whoever has one
+// address has all of them, and otherwise the address alone.
 func Neighborhood(address string) string {
 	at, err := netip.ParseAddr(address)
-	if err != nil {
-		return address
-	}
-	if at.Is4() {
+	if err != nil || at.Is4() {
 		return address
 	}
 	at = at.Unmap().WithZone("")

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 
+	v2 "github.com/holdfast-dev/holdfast/api/v2"
 	"github.com/holdfast-dev/holdfast/fault"
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
@@ -36,8 +37,8 @@ func TestNeighborhood(t *testing.T) {
 // TestShare: what one holds does not count against another, and what was given
 // back can be taken again.
 func TestShare(t *testing.T) {
-	ann, bob := &call{subject: "a/1", tenant: "a", from: "1"}, &call{subject: "b/1", tenant: "b", from: "1"}
-	cat, stranger := &call{subject: "a/2", tenant: "a", from: "2"}, &call{from: "1"}
+	ann, bob := &call{subject: "a/1", tenant: "a", network: "1"}, &call{subject: "b/1", tenant: "b", network: "1"}
+	cat, stranger := &call{subject: "a/2", tenant: "a", network: "2"}, &call{network: "1"}
 	type step struct {
 		who  *call
 		n    int64
@@ -53,13 +54,13 @@ func TestShare(t *testing.T) {
 	}
 	for name, steps := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := newShare(4, 6, 2)
+			s := newCallQuota(4, 6, 2)
 			for i, step := range steps {
 				if step.n < 0 {
-					s.give(step.who, -step.n)
+					s.release(step.who, -step.n)
 					continue
 				}
-				if got := s.take(step.who, step.n); got != step.want {
+				if got := s.acquire(step.who, step.n); got != step.want {
 					t.Errorf("step %d: %t, want %t", i, got, step.want)
 				}
 			}
@@ -70,7 +71,7 @@ func TestShare(t *testing.T) {
 // TestAttackSlowMessages: messages that do not come hold a call as long as few of
 // their tenant do, and never longer than its time.
 func TestAttackSlowMessages(t *testing.T) {
-	known, stranger := &call{subject: "a/1", tenant: "a", from: "192.0.2.1"}, &call{from: "192.0.2.1"}
+	known, stranger := &call{subject: "a/1", tenant: "a", network: "192.0.2.1"}, &call{network: "192.0.2.1"}
 	for name, tt := range map[string]struct {
 		call   *call
 		others int           // slow messages of the same that came before
@@ -79,13 +80,13 @@ func TestAttackSlowMessages(t *testing.T) {
 		after  time.Duration
 	}{
 		"at once":                    {known, 2 * maxSlow, 0, nil, 0},
-		"soon":                       {known, maxSlow, patience - 1, nil, patience - 1},
+		"soon":                       {known, maxSlow, slowAfter - 1, nil, slowAfter - 1},
 		"late":                       {known, maxSlow - 1, 20 * time.Second, nil, 20 * time.Second},
-		"late, and too many are":     {known, maxSlow, 20 * time.Second, fault.ResourceExhausted, patience},
+		"late, and too many are":     {known, maxSlow, 20 * time.Second, fault.ResourceExhausted, slowAfter},
 		"never":                      {known, 0, time.Hour, io.ErrClosedPipe, defaultDeadline},
-		"a stranger's, late":         {stranger, maxSlowStrangers - 1, 5 * time.Second, nil, 5 * time.Second},
-		"a stranger's, too many are": {stranger, maxSlowStrangers, 5 * time.Second, fault.ResourceExhausted, patience},
-		"a stranger's, never":        {stranger, 0, time.Hour, io.ErrClosedPipe, strangerTime},
+		"a stranger's, late":         {stranger, maxSlowAnonymous - 1, 5 * time.Second, nil, 5 * time.Second},
+		"a stranger's, too many are": {stranger, maxSlowAnonymous, 5 * time.Second, fault.ResourceExhausted, slowAfter},
+		"a stranger's, never":        {stranger, 0, time.Hour, io.ErrClosedPipe, anonymousTime},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -104,8 +105,8 @@ func TestAttackSlowMessages(t *testing.T) {
 				for range tt.others {
 					go func() { _ = read(time.Hour) }()
 				}
-				if tt.takes >= patience {
-					time.Sleep(2 * patience) // so that they are known to be slow
+				if tt.takes >= slowAfter {
+					time.Sleep(2 * slowAfter) // so that they are known to be slow
 				}
 				start := time.Now()
 				err := read(tt.takes)
@@ -116,7 +117,7 @@ func TestAttackSlowMessages(t *testing.T) {
 					t.Errorf("took %s, want %s", took, tt.after)
 				}
 				time.Sleep(time.Hour)
-				if n := holders(c.slow.tenants, c.slow.addresses, c.slow.strangers, c.reading); n != 0 {
+				if n := holders(c.slow.tenants, c.slow.addresses, c.slow.anonymous, c.reading); n != 0 {
 					t.Errorf("%d are counted after all", n)
 				}
 			})
@@ -128,7 +129,7 @@ func TestAttackSlowMessages(t *testing.T) {
 func holders(quotas ...*quota) (n int) {
 	for _, q := range quotas {
 		q.mu.Lock()
-		n += len(q.held)
+		n += len(q.used)
 		q.mu.Unlock()
 	}
 	return n
@@ -140,16 +141,16 @@ func TestAttackManyStrangersReading(t *testing.T) {
 		c := quietChain(&bytes.Buffer{})
 		never := func(from string) error {
 			stopped := make(chan struct{})
-			return c.read(&call{from: from}, func() { close(stopped) }, func() error { <-stopped; return nil })
+			return c.read(&call{network: from}, func() { close(stopped) }, func() error { <-stopped; return nil })
 		}
-		for range maxStrangersReading {
+		for range maxAnonymousReading {
 			go func() { _ = never("192.0.2.1") }()
 		}
 		synctest.Wait()
 		if err := never("192.0.2.1"); !errors.Is(err, fault.ResourceExhausted) {
 			t.Errorf("one more: %v", err)
 		}
-		if err := c.read(&call{from: "192.0.2.2"}, nil, func() error { return nil }); err != nil {
+		if err := c.read(&call{network: "192.0.2.2"}, nil, func() error { return nil }); err != nil {
 			t.Errorf("of another address: %v", err)
 		}
 		time.Sleep(time.Hour) // all have been stopped
@@ -234,14 +235,14 @@ func TestAttackUnsent(t *testing.T) {
 			time.Sleep(large/minAnswerRate*time.Second + time.Second)
 		},
 	} {
-		for size, k := range map[int]*call{large: {subject: "a/1", tenant: "a", from: "1"}, 10: {from: "1"}} {
+		for size, k := range map[int]*call{large: {subject: "a/1", tenant: "a", network: "1"}, 10: {network: "1"}} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					c := quietChain(&bytes.Buffer{})
 					conn := &closing{}
 					conn.Context, conn.cancel = context.WithCancel(context.Background())
 					defer conn.cancel()
-					release, err := c.hold(k, max(size, strangerAnswer))
+					release, err := c.countAnswer(k, max(size, anonymousAnswer))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -251,7 +252,7 @@ func TestAttackUnsent(t *testing.T) {
 					if err != nil || b.Len() != a.size {
 						t.Fatalf("%d bytes of %d, %v", b.Len(), a.size, err)
 					}
-					held := func() int { return holders(c.unsent.tenants, c.unsent.strangers) }
+					held := func() int { return holders(c.unsent.tenants, c.unsent.anonymous) }
 					if held() != 1 {
 						t.Fatal("it is not counted")
 					}
@@ -278,7 +279,7 @@ func TestTimeoutHeader(t *testing.T) {
 		return nil, nil
 	})
 	h := newGateway(Config{Log: slog.New(slog.DiscardHandler)}, l, nil)
-	iampb.RegisterGroupsServiceServer(l, groups{})
+	v2.Register(l, Services{}, v2.Config{})
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/iam/v2beta1/groups", nil)
 	r.Header.Set("Grpc-Timeout", "1H")
 	h.ServeHTTP(httptest.NewRecorder(), r)

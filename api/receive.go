@@ -15,13 +15,13 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 )
 
-// A Conn is the connection that calls over gRPC come on. The server says so
-// with the address of the peer: peer.Addr is one.
+// A Conn is a connection that carries calls over gRPC. The server makes it the
+// address of the peer: peer.Addr is one.
 type Conn interface {
-	Admitted() bool                  // somebody on the other side is known
-	Admit()                          // notes that somebody is
-	Close() error                    // what is under way ends
-	AfterClose(f func()) func() bool // calls f when the connection is closed, unless what it returns is called before
+	Admitted() bool                  // reports whether a call on it had a valid token
+	Admit()                          // records that a call had one
+	Close() error                    // ends the calls in flight
+	AfterClose(f func()) func() bool // calls f when the connection is closed, unless the result is called before
 }
 
 // connOf returns the connection of a call over gRPC, or nil.
@@ -34,18 +34,18 @@ func connOf(ctx context.Context) Conn {
 	return c
 }
 
-// A stop ends the reading of a call's message. It is on the context of every
-// call over gRPC.
+// A stop ends the reading of a call's message. The context of every call over
+// gRPC has one.
 type stop context.CancelFunc
 
 type stopKey struct{}
 
-// tap is called by grpc-go when the headers of a call have come, before it has a
-// goroutine or memory for its message. On a connection on which nobody is known it
-// refuses calls that need a token and have none that is good, and any call without
-// one if its address has many under way.
+// tap is called by grpc-go when the headers of a call have arrived, before it
+// allocates a goroutine or memory for the message. On a connection without a
+// valid token so far it refuses calls that need a token and have none that is
+// valid, and any call without a token if its address has many in flight.
 //
-// It also makes the call stoppable: there is no other way to make grpc-go stop
+// It also adds a stop to the context: there is no other way to make grpc-go stop
 // waiting for a message.
 func (c *chain) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	ctx, cancel := context.WithCancel(ctx) // ends with its parent, which is the call's
@@ -58,20 +58,20 @@ func (c *chain) tap(ctx context.Context, info *tap.Info) (context.Context, error
 	defer c.metrics.inFlight.Dec()
 	var refusal error
 	if !k.rule.open {
-		// It is asked again in the call itself. Now the connection waits for it.
-		soon, end := context.WithTimeout(ctx, admitTime)
+		// The call itself authenticates again. This one blocks the connection.
+		short, end := context.WithTimeout(ctx, admitTime)
 		defer end()
-		if _, refusal = c.admit(soon, k); refusal == nil {
+		if _, refusal = c.admit(short, k); refusal == nil {
 			return ctx, nil
 		}
 	}
-	// grpc-go never ends the context of a call that a tap refuses. With a
-	// deadline, which may be years away, its timer would stay for as long: such
-	// a call is refused in the chain, or its connection is closed.
+	// grpc-go never ends the context of a call that a tap refuses. If it has a
+	// deadline, which may be years away, its timer stays until then. So such a
+	// call is refused in the chain, or its connection is closed.
 	_, timed := ctx.Deadline()
 	if refusal == nil || timed {
-		if c.calls.take(k.from, 1) {
-			context.AfterFunc(ctx, func() { c.calls.give(k.from, 1) })
+		if c.calls.acquire(k.network, 1) {
+			context.AfterFunc(ctx, func() { c.calls.release(k.network, 1) })
 			return ctx, nil
 		}
 		refusal = busy("calls without a token")
@@ -89,48 +89,49 @@ func stopReading(ctx context.Context) {
 	}
 }
 
-// A notReceived is the error of a call whose message did not come. Over gRPC the
-// library has told the client already.
-type notReceived struct{ err error }
+// A receiveError is the error of a call whose message did not arrive. grpc-go has
+// answered the client already.
+type receiveError struct{ err error }
 
-func (n notReceived) Error() string { return n.err.Error() }
+func (e receiveError) Error() string { return e.err.Error() }
 
-// receive has decode read the message of a call over gRPC, once it is known that
-// the caller may send one.
+// receive has decode read the message of a call over gRPC whose caller may send
+// one.
 func (c *chain) receive(ctx context.Context, decode func(any) error, in any) error {
 	k := callOf(ctx)
-	if k.stranger() && compressed(ctx) { // it is inflated before its size is looked at
+	if k.anonymous() && compressed(ctx) { // it is inflated before its size is checked
 		return fault.Field("body", "must not be compressed")
 	}
 	if g := gateOf(ctx); g != nil {
-		g.open(k.mostMessage())
+		g.open(k.maxMessage())
 	}
-	r := &undecided{into: in, most: k.mostMessage()}
+	r := &lazyRequest{into: in, most: k.maxMessage()}
 	err := c.read(k, func() { stopReading(ctx) }, func() error { return decode(r) })
-	if _, told := status.FromError(err); err != nil && told {
-		return notReceived{err}
+	if _, answered := status.FromError(err); err != nil && answered {
+		return receiveError{err}
 	}
 	return errors.Join(err, r.err)
 }
 
-// compressed tells whether a call over gRPC says that its messages are compressed.
+// compressed reports whether the messages of a call over gRPC are compressed.
 func compressed(ctx context.Context) bool {
 	s, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ RecvCompress() string })
 	return ok && s.RecvCompress() != "" && s.RecvCompress() != encoding.Identity
 }
 
 // read runs f, which reads the message of a call. It returns
-// fault.ResourceExhausted without running it if the caller is a stranger of whom
-// too many calls are being read. It runs stop, which must make f return, if f
-// takes too long, or longer than others while many of the caller's do.
+// fault.ResourceExhausted without running it if the caller is anonymous and its
+// address has too many messages being read. It calls stop, which must make f
+// return, if f takes too long, or if it is slow and the caller has too many slow
+// messages already.
 func (c *chain) read(k *call, stop func(), f func() error) error {
-	slow := &slowRead{share: c.slow, call: k, stop: stop, rest: defaultDeadline - patience}
-	if k.stranger() {
-		if !c.reading.take(k.from, 1) {
+	slow := &slowRead{quota: c.slow, call: k, stop: stop, rest: defaultDeadline - slowAfter}
+	if k.anonymous() {
+		if !c.reading.acquire(k.network, 1) {
 			return busy("requests without a token")
 		}
-		defer c.reading.give(k.from, 1)
-		slow.rest = strangerTime - patience
+		defer c.reading.release(k.network, 1)
+		slow.rest = anonymousTime - slowAfter
 	}
 	slow.begin()
 	err := f()
@@ -140,9 +141,9 @@ func (c *chain) read(k *call, stop func(), f func() error) error {
 	return err
 }
 
-// A slowRead is a message that is being read, and may turn out to be slow.
+// A slowRead watches the reading of a message, which may turn out to be slow.
 type slowRead struct {
-	share share
+	quota callQuota
 	call  *call
 	stop  func()
 	rest  time.Duration // that a slow message may take
@@ -154,15 +155,14 @@ type slowRead struct {
 	refused bool
 }
 
-// begin is for when the reading begins.
+// begin starts the timer.
 func (s *slowRead) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.timer = time.AfterFunc(patience, s.late)
+	s.timer = time.AfterFunc(slowAfter, s.late)
 }
 
-// late runs when the message has taken longer than most, and again when it has
-// taken all its time.
+// late runs when the message is slow, and again when it has used all its time.
 func (s *slowRead) late() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +170,7 @@ func (s *slowRead) late() {
 	case s.over:
 	case s.counted:
 		s.stop()
-	case s.share.take(s.call, 1):
+	case s.quota.acquire(s.call, 1):
 		s.counted = true
 		s.timer.Reset(s.rest)
 	default:
@@ -179,18 +179,15 @@ func (s *slowRead) late() {
 	}
 }
 
-// end is for when the reading is over. It reports false if it was ended because
-// too many were slow.
+// end stops the timer. It returns false if the reading was stopped because the
+// caller had too many slow messages.
 func (s *slowRead) end() bool {
 	s.timer.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
 	if s.counted {
-		s.share.give(s.call, 1)
+		s.quota.release(s.call, 1)
 	}
 	return !s.refused
 }
-
-// tooLarge is the error for a message that is larger than it may be.
-func tooLarge(most int64) error { return fault.Field("body", "must have at most %d bytes", most) }

@@ -7,19 +7,20 @@ import (
 	"strings"
 )
 
-// ForwardedFor is the header in which a reverse proxy says whom it speaks for.
+// ForwardedFor is the header to which a reverse proxy adds the address of its
+// client.
 const ForwardedFor = "x-forwarded-for"
 
-// Proxies are the addresses of reverse proxies whose word is taken for where a
-// request comes from. Everybody can send that header, so there are none unless
-// the operator names them.
+// Proxies are the addresses of reverse proxies whose ForwardedFor header is
+// trusted. Anybody can send that header, so there are none unless the operator
+// names them.
 type Proxies []netip.Prefix
 
-// Client returns the address, without a port, that a request comes from: peer's,
-// unless that is a proxy. Each proxy has added whom it speaks for at the end of
-// the header, so it is read from there, as long as those who wrote it are
-// proxies; what comes before was made up by anybody. A proxy that names no
-// address is taken for the client itself.
+// Client returns the address, without a port, that a request comes from: the
+// peer's, unless that is a proxy. Each proxy has added the address of its client
+// at the end of the header, so Client reads it from the end, as long as the
+// addresses are those of proxies. It does not trust what precedes them. A proxy
+// that has added no address is the client.
 func (p Proxies) Client(peer string, forwarded []string) string {
 	client := host(peer)
 	at, err := netip.ParseAddr(client)
@@ -45,7 +46,7 @@ func (p Proxies) Client(peer string, forwarded []string) string {
 	return client
 }
 
-// Trust reports whether an address, without a port, is that of a proxy.
+// Trust reports whether an address, without a port, is a proxy's.
 func (p Proxies) Trust(address string) bool {
 	at, err := netip.ParseAddr(address)
 	return err == nil && p.trust(at)
@@ -56,7 +57,7 @@ func (p Proxies) trust(at netip.Addr) bool {
 	return slices.ContainsFunc(p, func(prefix netip.Prefix) bool { return prefix.Contains(at) })
 }
 
-// readHop reads one address of the header, which some write with a port.
+// readHop reads one address of the header. Some proxies add a port.
 func readHop(text string) (netip.Addr, error) {
 	text = strings.TrimSpace(text)
 	if with, err := netip.ParseAddrPort(text); err == nil {

@@ -25,12 +25,15 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/fault"
 )
 
-// read fills in a request from its body, its query and its path, in that order:
-// what the path says, nothing else can.
-func (g *gateway) read(ctx context.Context, w http.ResponseWriter, r *http.Request, b binding, params map[string]string, in proto.Message) error {
+// read fills in a request from its body, its query and its path, in that order, so
+// that the path wins.
+func (g *gateway) read(
+	ctx context.Context, w http.ResponseWriter, r *http.Request, b binding, params map[string]string, in proto.Message,
+) error {
 	var body []byte
 	if b.body != "" {
 		var err error
@@ -71,13 +74,14 @@ func (g *gateway) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	return nil
 }
 
-// isForm tells whether the body is a form, which says the same as a query.
+// isForm reports whether the body is a form, which is read like a query.
 func isForm(r *http.Request) bool {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return r.Method == http.MethodPost && err == nil && media == "application/x-www-form-urlencoded"
 }
 
-// bodyType is what the body of a binding is, or the items of one that is a list.
+// bodyType returns the type of the body of a binding, or of its items if it is a
+// list.
 func (b binding) bodyType() protoreflect.MessageDescriptor {
 	if b.body == "*" {
 		return b.input
@@ -85,7 +89,7 @@ func (b binding) bodyType() protoreflect.MessageDescriptor {
 	return b.input.Fields().ByName(protoreflect.Name(b.body)).Message()
 }
 
-// decodeInto reads a body into the part of a request that it describes.
+// decodeInto reads a body into the field of a request that it is for.
 func decodeInto(body []byte, b binding, in proto.Message) error {
 	if f := b.input.Fields().ByName(protoreflect.Name(b.body)); f != nil && f.IsList() { // a JSON array
 		if len(body) == 0 {
@@ -99,8 +103,8 @@ func decodeInto(body []byte, b binding, in proto.Message) error {
 	return decodeBody(body, bodyOf(in, b.body))
 }
 
-// bodyOf returns the message that the body describes. It is made even if the
-// body turns out to be empty: that is an empty resource, not none.
+// bodyOf returns the message in a request that the body is for. It makes it even
+// if the body turns out to be empty, because that is an empty resource.
 func bodyOf(in proto.Message, field string) proto.Message {
 	if field == "*" {
 		return in
@@ -109,12 +113,12 @@ func bodyOf(in proto.Message, field string) proto.Message {
 	return m.Mutable(m.Descriptor().Fields().ByName(protoreflect.Name(field))).Message().Interface()
 }
 
-// body reads the body of a call to its end, if its caller may send one.
+// body reads the body of a call to its end, within the limits of the caller.
 func (g *gateway) body(ctx context.Context, w http.ResponseWriter, r *http.Request) (body []byte, err error) {
 	k := callOf(ctx)
 	stop := func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now()) } // a test's writer has none
 	err = g.chain.read(k, stop, func() error {
-		body, err = readBody(w, r, min(g.maxBody, k.mostMessage()))
+		body, err = readBody(w, r, min(g.maxBody, k.maxMessage()))
 		return err
 	})
 	return body, err
@@ -135,14 +139,14 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	return bytes.TrimSpace(body), nil
 }
 
-// respell gives the keys of a JSON object that are the lowerCamel of an odd field
-// the name that the definition has for it. What it cannot read it leaves as it
-// is, for decodeBody to say what is wrong.
+// respell replaces keys of a JSON object in lowerCamel by the names of fields that
+// have a name in snake_case in JSON. It leaves what it cannot read as it is, and
+// decodeBody reports it.
 func respell(body []byte, d protoreflect.MessageDescriptor) []byte {
 	names := map[string]string{}
 	for i := range d.Fields().Len() {
-		if f := d.Fields().Get(i); odd(f) {
-			names[`"`+lowerCamel(f.Name())+`"`] = `"` + string(f.Name()) + `"`
+		if f := d.Fields().Get(i); wire.SnakeInJSON(f) {
+			names[`"`+wire.LowerCamel(f.Name())+`"`] = `"` + string(f.Name()) + `"`
 		}
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
@@ -168,18 +172,18 @@ func respell(body []byte, d protoreflect.MessageDescriptor) []byte {
 	return append(out, body[from:]...)
 }
 
-// What protojson says of a body it does not take. It varies its spaces, so that
-// nobody compares whole messages.
+// The errors of protojson. It varies the spaces in them, so that programs do not
+// depend on the whole text.
 var (
 	unknownField = regexp.MustCompile(`unknown field "(.*)"`)
 	badValue     = regexp.MustCompile(`invalid value for (\w+) (?:field|type) (\w+)`)
 	duplicate    = regexp.MustCompile(`duplicate (?:field|map key) "(.*)"`)
-	taken        = regexp.MustCompile(`oneof .* is already set`)
+	alreadySet   = regexp.MustCompile(`oneof .* is already set`)
 	position     = regexp.MustCompile(`\(line (\d+):(\d+)\)`)
 )
 
 // decodeBody reads JSON into m. It returns fault.InvalidArgument, about the key
-// that is wrong or else the body with the place in it.
+// that is wrong if it is known, and otherwise about the body.
 func decodeBody(body []byte, m proto.Message) error {
 	if len(body) == 0 {
 		return nil
@@ -189,11 +193,11 @@ func decodeBody(body []byte, m proto.Message) error {
 		return nil
 	}
 	text := err.Error()
-	place, name := "", ""
-	if at := position.FindStringSubmatch(text); at != nil {
-		place = " at line " + at[1] + ", column " + at[2]
-		line, _ := strconv.Atoi(at[1])   // by the pattern
-		column, _ := strconv.Atoi(at[2]) // likewise
+	at, name := "", ""
+	if found := position.FindStringSubmatch(text); found != nil {
+		at = " at line " + found[1] + ", column " + found[2]
+		line, _ := strconv.Atoi(found[1])   // the pattern has only digits
+		column, _ := strconv.Atoi(found[2]) // likewise
 		name = keyAt(body, line, column)
 	}
 	if key := unknownField.FindStringSubmatch(text); key != nil {
@@ -206,20 +210,20 @@ func decodeBody(body []byte, m proto.Message) error {
 		if key[2] != "value" { // what protojson calls the values of every map
 			name = key[2]
 		}
-		return fault.Field(cmp.Or(name, key[2]), "is not a valid %s%s", key[1], place)
+		return fault.Field(cmp.Or(name, key[2]), "is not a valid %s%s", key[1], at)
 	}
 	if name != "" && json.Valid(body) {
 		why := "is not a value that it can have"
-		if taken.MatchString(text) {
+		if alreadySet.MatchString(text) {
 			why = "cannot be combined with another that is given"
 		}
-		return fault.Field(name, "%s%s", why, place)
+		return fault.Field(name, "%s%s", why, at)
 	}
-	return fault.Field("body", "is not the JSON of this request%s", place)
+	return fault.Field("body", "is not the JSON of this request%s", at)
 }
 
-// keyAt returns the innermost key in whose value a place of a JSON text lies, ""
-// if there is none.
+// keyAt returns the innermost key whose value contains a position of a JSON text,
+// or "" if there is none.
 func keyAt(body []byte, line, column int) string {
 	type level struct {
 		key    string
@@ -249,8 +253,8 @@ func keyAt(body []byte, line, column int) string {
 	}
 }
 
-// offset returns where a line and column are in a text. protojson counts columns
-// in characters.
+// offset returns the offset of a line and a column in a text. protojson counts
+// columns in characters.
 func offset(text []byte, line, column int) int64 {
 	at := 0
 	for ; line > 1; line-- {
@@ -267,16 +271,16 @@ func offset(text []byte, line, column int) int64 {
 var noFilter = utilities.NewDoubleArray(nil)
 
 // readQuery fills in fields from the query, under their names in snake_case or
-// lowerCamel. Keys that name no field, or one that the path or the body has,
-// are ignored; but validate_only never is, lest something happen that was only
-// to be tried. It reports every value it cannot take.
+// lowerCamel. It ignores keys that name no field, or one that is in the path or in
+// the body. But it never ignores validate_only, because then something would
+// happen that was only to be validated. It reports every value that is invalid.
 func readQuery(raw string, b binding, params map[string]string, in proto.Message) error {
 	query, err := url.ParseQuery(raw)
 	if err != nil {
 		return fault.Field("query", "is malformed")
 	}
-	var bad []fault.Violation
-	seen := map[string]bool{}
+	var bad wire.Problems
+	given := map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(query)) {
 		path, field := queryField(b.input, key)
 		if _, bound := params[path]; field == nil || bound || inBody(b, path) {
@@ -284,25 +288,22 @@ func readQuery(raw string, b binding, params map[string]string, in proto.Message
 		}
 		problem := ""
 		switch {
-		case seen[path], len(query[key]) > 1 && !field.IsList():
+		case given[path], len(query[key]) > 1 && !field.IsList():
 			problem = "is given more than once"
 		case slices.ContainsFunc(query[key], func(v string) bool { return !utf8.ValidString(v) }):
 			problem = "must be valid UTF-8"
 		case runtime.PopulateQueryParameters(in, url.Values{path: query[key]}, noFilter) != nil:
 			problem = "must be " + expectation(field)
 		}
-		seen[path] = true
+		given[path] = true
 		if problem != "" {
-			bad = append(bad, fault.Violation{Subject: path, Description: problem})
+			bad.Add(fault.Field(path, "%s", problem))
 		}
 	}
-	if len(bad) > 0 {
-		return fault.Fields(bad)
-	}
-	return nil
+	return bad.Err()
 }
 
-// inBody tells whether the field at path is the body's to say.
+// inBody reports whether the field at path is read from the body.
 func inBody(b binding, path string) bool {
 	if b.body == "*" {
 		return path != "validate_only"
@@ -317,7 +318,7 @@ func queryField(d protoreflect.MessageDescriptor, key string) (path string, fiel
 		if d == nil {
 			return "", nil
 		}
-		if field = fieldNamed(d, segment); field == nil {
+		if field = wire.FieldNamed(d, segment); field == nil {
 			return "", nil
 		}
 		if path != "" {
@@ -325,14 +326,14 @@ func queryField(d protoreflect.MessageDescriptor, key string) (path string, fiel
 		}
 		path += string(field.Name())
 		d = nil
-		if nested(field) {
+		if wire.Nested(field) {
 			d = field.Message()
 		}
 	}
 	return path, field
 }
 
-// expectation says what a query value of a field must be.
+// expectation describes what a query value of a field must be.
 func expectation(f protoreflect.FieldDescriptor) string {
 	switch f.Kind() {
 	case protoreflect.BoolKind:
@@ -345,7 +346,7 @@ func expectation(f protoreflect.FieldDescriptor) string {
 	return "a valid " + f.Kind().String()
 }
 
-// inferMask gives an update without a mask one that has the keys of its body.
+// inferMask gives an update without a mask a mask of the keys of its body.
 func inferMask(body []byte, b binding, in proto.Message) error {
 	m := in.ProtoReflect()
 	given, _ := m.Get(b.mask).Message().Interface().(*fieldmaskpb.FieldMask)

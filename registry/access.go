@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
+	"github.com/holdfast-dev/holdfast/token"
 )
 
 // anonymous is the token of who has none: clients ask for a token even where
@@ -34,26 +35,11 @@ func (r *Registry) authenticate(req *http.Request, t target) (context.Context, e
 	if raw == anonymous {
 		return resource.WithActor(ctx, actor(req, authz.Caller{})), nil
 	}
-	c, err := r.verify(ctx, raw)
+	c, err := r.issuer.Authenticate(ctx, raw, r.config.Host, r.authz)
 	if err != nil {
 		return nil, err
 	}
 	return resource.WithActor(authz.WithCaller(ctx, c), actor(req, c)), nil
-}
-
-// verify returns the caller a token of the registry's audience stands for.
-func (r *Registry) verify(ctx context.Context, raw string) (authz.Caller, error) {
-	c, err := r.issuer.Verify(ctx, raw, r.config.Host)
-	if err != nil {
-		return c, err
-	}
-	if err := r.authz.Confirm(ctx); err != nil {
-		return c, err
-	}
-	if why := r.authz.Revoked(c); why != "" {
-		return c, fault.New(fault.Unauthenticated, "Unauthenticated: %s", why)
-	}
-	return c, nil
 }
 
 // credential returns the token a request carries: as a bearer, as the password
@@ -67,11 +53,11 @@ func (r *Registry) credential(req *http.Request) (string, error) {
 	if user, password, ok := req.BasicAuth(); ok {
 		return r.signIn(req, user, password)
 	}
-	scheme, raw, _ := strings.Cut(header, " ")
-	if !strings.EqualFold(scheme, "Bearer") || strings.TrimSpace(raw) == "" {
+	raw, err := token.Bearer(req.Header.Values("Authorization"), true)
+	if err != nil {
 		return "", fault.New(fault.Unauthenticated, "Unauthenticated: the Authorization header must be Bearer and a token, or Basic")
 	}
-	return strings.TrimSpace(raw), nil
+	return raw, nil
 }
 
 // signIn returns the token that a user name and a password stand for. A password
@@ -222,7 +208,7 @@ func (r *Registry) giveToken(w http.ResponseWriter, req *http.Request, _ target)
 	}
 	until := r.config.Now().Add(time.Hour)
 	if raw != anonymous {
-		c, err := r.verify(req.Context(), raw)
+		c, err := r.issuer.Authenticate(req.Context(), raw, r.config.Host, r.authz)
 		if err != nil {
 			return err
 		}

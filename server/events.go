@@ -4,7 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/api"
+	v2 "github.com/holdfast-dev/holdfast/api/v2"
+	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/event"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
@@ -33,9 +34,9 @@ func (s *Server) openEvents(tokens *page.Tokens) (*event.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	bodies := &api.EventBodies{Interop: s.cfg.interopEvents(), RepoPath: registrydb.New(s.store).RepoPath}
+	bodies := &v2.EventBodies{Interop: s.cfg.interopEvents(), RepoPath: registrydb.New(s.store).RepoPath}
 	s.events = event.NewDispatcher(s.store, s.issuer, event.Config{
-		Source: s.cfg.BaseURL, Names: api.EventNames(s.cfg.interopEvents()), Render: bodies.Body,
+		Source: s.cfg.BaseURL, Names: wire.EventNames(s.cfg.interopEvents()), Render: bodies.Body,
 		Reach: reach, Keep: s.cfg.KeepEvents, Log: s.log, Now: s.cfg.Now,
 	})
 	return event.NewService(s.store, s.checker, tokens, event.ServiceConfig{Reach: reach, Now: s.cfg.Now}), nil

@@ -12,7 +12,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"github.com/holdfast-dev/holdfast/api"
+	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/outbound"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/sts"
@@ -64,7 +64,7 @@ func (s *Server) federate() error {
 	s.sts, err = sts.New(s.store, s.checker, s.issuer, issuers, sts.Config{
 		BaseURL: s.cfg.BaseURL, RegistryHost: s.cfg.RegistryHost,
 		SessionIdle: s.cfg.SessionIdle, SessionLife: s.cfg.SessionLife, WatchEvery: s.cfg.IssuerWatch,
-		AWS:    sts.AWS{Endpoint: s.cfg.AWSEndpoint, Headers: api.ProofHeaders, Client: client},
+		AWS:    sts.AWS{Endpoint: s.cfg.AWSEndpoint, Headers: wire.ProofHeaders, Client: client},
 		Clouds: sts.Clouds{Google: s.cfg.GoogleEndpoint, Azure: s.cfg.AzureEndpoint, Role: s.cfg.CloudName, Pool: s.cfg.CloudName},
 		Log:    s.log, Now: s.cfg.Now,
 	})

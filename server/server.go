@@ -18,6 +18,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/advisory"
 	"github.com/holdfast-dev/holdfast/api"
+	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/event"
 	"github.com/holdfast-dev/holdfast/gen/openapi"
@@ -162,7 +163,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		IAM: s.iam, Registry: images, STS: s.sts, Advisory: s.advisory, Login: s.login, Events: events,
 	}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics,
-		MaxBody: int64(s.cfg.MaxBody), Version: Version(), Dir: s.cfg.DataDir, Events: api.EventNames(s.cfg.interopEvents()),
+		MaxBody: int64(s.cfg.MaxBody), Version: Version(), Dir: s.cfg.DataDir, Events: wire.EventNames(s.cfg.interopEvents()),
 		Proxies: api.Proxies(s.cfg.TrustedProxies),
 	})
 	s.docs, err = reference.Handler(openapi.Document)

@@ -129,7 +129,9 @@ func TestEveryFieldIsKept(t *testing.T) {
 		t.Run("repos", kept(func(r *resource.Repo) { r.UID = org.NewChild() }, s.InsertRepo, s.Repo, s.Repos, org))
 		t.Run("subscriptions", kept(func(v *resource.Subscription) { v.UID = org.NewChild() }, s.InsertSubscription, s.Subscription, s.Subscriptions, org))
 		t.Run("deliveries", kept(func(d *resource.Delivery) { d.UID = sub.UID.NewChild() },
-			func(ctx context.Context, d resource.Delivery) error { return s.GiveUp(ctx, sub.UID, 0, []resource.Delivery{d}) },
+			func(ctx context.Context, d resource.Delivery) error {
+				return s.GiveUp(ctx, sub.UID, 0, []resource.Delivery{d})
+			},
 			s.Delivery, s.Deliveries, org))
 		t.Run("advisory feeds", kept(func(f *resource.AdvisoryFeed) { f.UID = org.NewChild() }, s.InsertFeed, s.Feed, s.Feeds, org))
 	})

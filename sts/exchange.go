@@ -372,14 +372,7 @@ func narrow(claims *token.Claims, to resource.Narrowing) (err error) {
 
 // own returns whom one of our tokens for the API stands for.
 func (s *Service) own(ctx context.Context, bearer string) (authz.Caller, error) {
-	caller, err := s.issuer.Verify(ctx, bearer, s.cfg.BaseURL)
-	if err != nil {
-		return caller, err
-	}
-	if why := s.authz.Revoked(caller); why != "" {
-		return caller, refused("", why)
-	}
-	return caller, nil
+	return s.issuer.Authenticate(ctx, bearer, s.cfg.BaseURL, s.authz)
 }
 
 // within returns the scopes that are asked for, if the token presented has them.

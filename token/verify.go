@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -61,6 +62,47 @@ func (i *Issuer) Verify(ctx context.Context, raw, audience string) (authz.Caller
 	c := p.caller()
 	i.verified.Add(id, c)
 	return c, nil
+}
+
+// Authenticate returns the caller that a token stands for, as Verify does, unless
+// the token has been revoked. It returns fault.Unavailable if the checker cannot
+// find out whether it has.
+func (i *Issuer) Authenticate(ctx context.Context, raw, audience string, checker *authz.Checker) (authz.Caller, error) {
+	c, err := i.Verify(ctx, raw, audience)
+	if err != nil {
+		return authz.Caller{}, err
+	}
+	if err := checker.Confirm(ctx); err != nil {
+		return authz.Caller{}, err
+	}
+	if why := checker.Revoked(c); why != "" {
+		return authz.Caller{}, refused(why)
+	}
+	return c, nil
+}
+
+// Bearer returns the token in the values of an Authorization header. Without
+// needScheme the value may be the token alone.
+func Bearer(values []string, needScheme bool) (string, error) {
+	switch len(values) {
+	case 0:
+		return "", refused("a bearer token is required")
+	case 1:
+	default:
+		return "", refused("more than one Authorization header")
+	}
+	text := strings.TrimSpace(values[0])
+	scheme, rest, _ := strings.Cut(text, " ")
+	switch {
+	case strings.EqualFold(scheme, "bearer"):
+		text = strings.TrimSpace(rest)
+	case needScheme:
+		return "", refused("the Authorization header must be Bearer and a token")
+	}
+	if text == "" {
+		return "", refused("a bearer token is required")
+	}
+	return text, nil
 }
 
 func refused(why string) error { return fault.New(fault.Unauthenticated, "Unauthenticated: %s", why) }

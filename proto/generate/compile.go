@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 
-	// The files that ours import, out of the registry these packages fill.
+	// These packages register the files that ours import.
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	_ "google.golang.org/protobuf/types/known/durationpb"
 	_ "google.golang.org/protobuf/types/known/emptypb"
@@ -26,7 +26,7 @@ type definition struct {
 }
 
 // compile reads the .proto files below dir. Imports that are not there come
-// from the Go packages that carry them.
+// from Go packages that are linked into this program.
 func compile(ctx context.Context, dir string) (*definition, error) {
 	paths, err := protoFiles(dir)
 	if err != nil {
@@ -52,7 +52,7 @@ func compile(ctx context.Context, dir string) (*definition, error) {
 	return api, nil
 }
 
-// registered finds a file among those linked into this program.
+// registered returns a file that is linked into this program.
 func registered(path string) (protocompile.SearchResult, error) {
 	file, err := protoregistry.GlobalFiles.FindFileByPath(path)
 	if err != nil {
@@ -75,7 +75,7 @@ func (d *definition) add(file protoreflect.FileDescriptor, seen map[string]bool)
 	d.files = append(d.files, protoutil.ProtoFromFileDescriptor(file))
 }
 
-// findOpen notes the methods of file whose (holdfast.annotations.iam) is
+// findOpen records the methods of file whose (holdfast.annotations.iam) is
 // disabled.
 func (d *definition) findOpen(file protoreflect.FileDescriptor) {
 	services := file.Services()
@@ -89,8 +89,8 @@ func (d *definition) findOpen(file protoreflect.FileDescriptor) {
 	}
 }
 
-// isOpen reads the option by reflection: the Go type of it is in gen, which
-// must not be needed to write gen.
+// isOpen reports whether a method needs no token. It reads the option by
+// reflection, because its Go type is in gen, and writing gen must not need gen.
 func isOpen(m protoreflect.MethodDescriptor) bool {
 	open := false
 	m.Options().ProtoReflect().Range(func(option protoreflect.FieldDescriptor, v protoreflect.Value) bool {

@@ -1,5 +1,5 @@
 // Command generate turns the .proto files of this repository into everything
-// under gen: Go types, gRPC services, the JSON gateway and the OpenAPI document.
+// under gen: Go types, gRPC services and the OpenAPI document.
 // Run it from the root of the module:
 //
 //	go run ./proto/generate
@@ -26,7 +26,7 @@ import (
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
-// inGen makes a plugin name its files relative to gen.
+// inGen is the parameter of plugins that makes names of files relative to gen.
 const inGen = "module=github.com/holdfast-dev/holdfast/gen"
 
 func main() {
@@ -39,15 +39,15 @@ func main() {
 	}
 }
 
-// run generates from the .proto files below src and makes dst hold the result
-// and nothing else. When it fails to generate, dst is as it was.
+// run generates from the .proto files below src, and writes the result to dst,
+// from which it removes all other files. If generating fails, dst is as it was.
 func run(ctx context.Context, src, dst string) error {
 	api, err := compile(ctx, src)
 	if err != nil {
 		return err
 	}
 	files := tree{}
-	for _, name := range []string{"go", "go-grpc", "grpc-gateway"} {
+	for _, name := range []string{"go", "go-grpc"} {
 		out, err := plugin(ctx, name, inGen, api)
 		if err != nil {
 			return err
@@ -66,8 +66,8 @@ func run(ctx context.Context, src, dst string) error {
 	return files.writeTo(dst)
 }
 
-// plugin runs one of the module's protoc plugins over the API and returns the
-// files it wants written.
+// plugin runs one of the module's protoc plugins on the API and returns the files
+// it generates.
 func plugin(ctx context.Context, name, parameter string, api *definition) (tree, error) {
 	in, err := proto.Marshal(&pluginpb.CodeGeneratorRequest{
 		FileToGenerate: api.paths,
@@ -83,24 +83,24 @@ func plugin(ctx context.Context, name, parameter string, api *definition) (tree,
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	var answer pluginpb.CodeGeneratorResponse
-	if err := proto.Unmarshal(out, &answer); err != nil {
-		return nil, fmt.Errorf("%s: read its answer: %w", name, err)
+	var resp pluginpb.CodeGeneratorResponse
+	if err := proto.Unmarshal(out, &resp); err != nil {
+		return nil, fmt.Errorf("%s: read its response: %w", name, err)
 	}
-	if answer.Error != nil {
-		return nil, fmt.Errorf("%s: %s", name, answer.GetError())
+	if resp.Error != nil {
+		return nil, fmt.Errorf("%s: %s", name, resp.GetError())
 	}
 	files := tree{}
-	for _, f := range answer.File {
+	for _, f := range resp.File {
 		files[f.GetName()] = []byte(f.GetContent())
 	}
 	return files, nil
 }
 
-// A tree is the contents of a folder: slash-separated paths to bytes.
+// A tree is the files of a directory: their contents by slash-separated path.
 type tree map[string][]byte
 
-// readTree reads all files below dir. A dir that does not exist is empty.
+// readTree reads all files below dir. If dir does not exist, there are none.
 func readTree(dir string) (tree, error) {
 	files := tree{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -120,15 +120,15 @@ func readTree(dir string) (tree, error) {
 	return files, err
 }
 
-// writeTo makes dir hold these files and no others. A file that is right
-// already is left alone, so that nothing is built again for its sake.
+// writeTo writes the files to dir, and removes all others from it. It does not
+// write a file that is unchanged, so that nothing is rebuilt because of it.
 func (t tree) writeTo(dir string) error {
 	old, err := readTree(dir)
 	if err != nil {
 		return err
 	}
 	for path := range old {
-		if _, kept := t[path]; kept {
+		if _, ok := t[path]; ok {
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, path)); err != nil {

@@ -1,0 +1,78 @@
+package v1
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	v2 "github.com/holdfast-dev/holdfast/api/v2"
+	"github.com/holdfast-dev/holdfast/api/wire"
+	"github.com/holdfast-dev/holdfast/fault"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v1"
+	"github.com/holdfast-dev/holdfast/iam"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+type identities struct {
+	iampb.UnsafeIdentitiesServer
+	iam *iam.Service
+}
+
+var (
+	identityOf        = writer[*iampb.Identity](v2.IdentityOf)
+	readAllOfIdentity = reader[*iampb.Identity](v2.ReadIdentity)
+)
+
+// readIdentity copies what clients may set from p to i. Version 1 does not have the
+// company, which stays.
+func readIdentity(p *iampb.Identity, i *resource.Identity) error {
+	if _, err := wire.ReadTime("static.expiration", p.GetStatic().GetExpiration()); err != nil {
+		return err
+	}
+	company := i.Company
+	err := readAllOfIdentity(p, i)
+	i.Company = company
+	return err
+}
+
+// warned returns a function like identityOf that also sends the warnings about the
+// identity.
+func warned(ctx context.Context) func(resource.Identity) *iampb.Identity {
+	return func(i resource.Identity) *iampb.Identity {
+		wire.Warn(ctx, i.Warnings())
+		return identityOf(i)
+	}
+}
+
+func (s identities) Create(ctx context.Context, r *iampb.CreateIdentityRequest) (*iampb.Identity, error) {
+	return wire.Create(ctx, "parent_id", r.GetParentId(), r.GetIdentity(), readIdentity, s.iam.CreateIdentity, warned(ctx))
+}
+
+func (s identities) Update(ctx context.Context, r *iampb.Identity) (*iampb.Identity, error) {
+	return wire.Replace(ctx, "id", r.GetId(), r, readIdentity, s.iam.UpdateIdentity, warned(ctx))
+}
+
+func (s identities) List(ctx context.Context, r *iampb.IdentityFilter) (*iampb.IdentityList, error) {
+	f := resource.Filter{Place: place(r.GetUidp(), r.GetId())}
+	all, err := everything(ctx, f, s.iam.ListIdentities, identityOf)
+	return &iampb.IdentityList{Items: all}, err
+}
+
+// Lookup returns only the id of somebody who has not signed in yet, or whom the
+// caller may not read.
+func (s identities) Lookup(ctx context.Context, r *iampb.LookupRequest) (*iampb.Identity, error) {
+	uid, err := s.iam.LookupIdentity(ctx, r.GetIssuer(), r.GetSubject(), "")
+	if err != nil {
+		return nil, err
+	}
+	i, err := s.iam.GetIdentity(ctx, uid)
+	if errors.Is(err, fault.NotFound) || errors.Is(err, fault.PermissionDenied) {
+		return &iampb.Identity{Id: string(uid)}, nil
+	}
+	return identityOf(i), err
+}
+
+func (s identities) Delete(ctx context.Context, r *iampb.DeleteIdentityRequest) (*emptypb.Empty, error) {
+	return wire.Delete(ctx, "id", r.GetId(), s.iam.DeleteIdentity)
+}

@@ -1,0 +1,87 @@
+package v2
+
+import (
+	"context"
+	"runtime"
+	"strings"
+
+	"github.com/holdfast-dev/holdfast/api/wire"
+	"github.com/holdfast-dev/holdfast/fault"
+	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// grantOf returns the message of a binding that gives somebody access.
+func grantOf(b resource.BoundRole) *accesspb.Grant {
+	p := boundRoleOf(b)
+	return &accesspb.Grant{BindingUid: p.Uid, Identity: p.Identity, Group: p.Group, Role: p.Role, CreateTime: p.CreateTime}
+}
+
+// readCapability returns the capability with a dotted name, or with the name that
+// it has in roles.
+func readCapability(name string, bad *wire.Problems) resource.Capability {
+	c, ok := resource.ParseCapability(name)
+	if !ok {
+		c, ok = resource.CapabilityNumbered(capabilitiespb.Capability_value[name])
+	}
+	switch {
+	case name == "":
+		bad.Add(fault.Field("capability", "is required"))
+	case !ok:
+		bad.Add(fault.Field("capability", "there is no such capability"))
+	}
+	return c
+}
+
+func (s *server) CheckAccess(ctx context.Context, r *accesspb.CheckAccessRequest) (*accesspb.CheckAccessResponse, error) {
+	var bad wire.Problems
+	identity := bad.UID("identity_uid", r.GetIdentityUid())
+	want, place := readCapability(r.GetCapability(), &bad), bad.UID("place_uid", r.GetPlaceUid())
+	if err := bad.Err(); err != nil {
+		return nil, err
+	}
+	a, err := s.IAM.CheckAccess(ctx, identity, want, place)
+	return &accesspb.CheckAccessResponse{
+		Allowed: a.Allowed, Grants: wire.Convert(a.Items, grantOf), Incomplete: a.Incomplete,
+	}, err
+}
+
+func (s *server) ListAccess(ctx context.Context, r *accesspb.ListAccessRequest) (*accesspb.ListAccessResponse, error) {
+	var bad wire.Problems
+	want, place := readCapability(r.GetCapability(), &bad), bad.UID("place_uid", r.GetPlaceUid())
+	if err := bad.Err(); err != nil {
+		return nil, err
+	}
+	a, err := s.IAM.ListAccess(ctx, want, place, wire.Params(r))
+	p := wire.PageOf(ctx, a.Page, grantOf)
+	return &accesspb.ListAccessResponse{
+		Grants: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped, Incomplete: a.Incomplete,
+	}, err
+}
+
+func (*server) ListCapabilities(context.Context, *accesspb.ListCapabilitiesRequest) (*accesspb.ListCapabilitiesResponse, error) {
+	values := capabilitiespb.Capability(0).Descriptor().Values()
+	all := &accesspb.ListCapabilitiesResponse{}
+	for i := range values.Len() {
+		n := values.Get(i).Number()
+		if c, ok := resource.CapabilityNumbered(int32(n)); ok {
+			all.Capabilities = append(all.Capabilities, &accesspb.NamedCapability{
+				Name: c.String(), Capability: capabilitiespb.Capability(n), Family: family(c.String()),
+			})
+		}
+	}
+	return all, nil
+}
+
+// family returns the name of a capability without its last part.
+func family(name string) string {
+	if i := strings.LastIndexByte(name, '.'); i >= 0 {
+		return name[:i]
+	}
+	return name
+}
+
+func (s *server) GetVersion(context.Context, *accesspb.GetVersionRequest) (*accesspb.Version, error) {
+	return &accesspb.Version{Version: s.cfg.Version, GoVersion: runtime.Version(), ApiVersions: wire.Versions()}, nil
+}

@@ -1,0 +1,70 @@
+package v2
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/holdfast-dev/holdfast/api/wire"
+	"github.com/holdfast-dev/holdfast/fault"
+	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// feedOf returns the message of a feed.
+func feedOf(f resource.AdvisoryFeed) *advisoriespb.AdvisoryFeed {
+	p := &advisoriespb.AdvisoryFeed{
+		Uid: string(f.UID), Name: f.Name, Address: f.Address, Interval: durationpb.New(f.Interval), Paused: f.Paused,
+		CreateTime: wire.Time(f.CreateTime), UpdateTime: wire.Time(f.UpdateTime),
+	}
+	if l := f.Last; !l.Time.IsZero() {
+		p.Last = &advisoriespb.FeedResult{
+			Time: wire.Time(l.Time), Took: durationpb.New(l.Took), Error: l.Error, Unchanged: l.Unchanged,
+			Counts: countsOf(l.Import),
+		}
+	}
+	return p
+}
+
+func countsOf(r resource.ImportResult) *advisoriespb.ImportCounts {
+	return &advisoriespb.ImportCounts{
+		Created: r.Created, Updated: r.Updated, Unchanged: r.Unchanged, Withdrawn: r.Withdrawn, Failed: r.Failed,
+	}
+}
+
+// readFeed copies what clients may set from p to f.
+func readFeed(p *advisoriespb.AdvisoryFeed, f *resource.AdvisoryFeed) error {
+	f.Name, f.Address, f.Paused, f.Interval = p.GetName(), p.GetAddress(), p.GetPaused(), 0
+	if d := p.GetInterval(); d != nil {
+		if err := d.CheckValid(); err != nil {
+			return fault.Field("interval", "is not a duration")
+		}
+		f.Interval = d.AsDuration().Truncate(time.Millisecond)
+	}
+	return nil
+}
+
+func (s *server) CreateAdvisoryFeed(ctx context.Context, r *advisoriespb.CreateAdvisoryFeedRequest) (*advisoriespb.AdvisoryFeed, error) {
+	return wire.Create(ctx, "parent", r.GetParent(), r.GetFeed(), readFeed, s.Advisory.CreateFeed, feedOf)
+}
+
+func (s *server) UpdateAdvisoryFeed(ctx context.Context, r *advisoriespb.UpdateAdvisoryFeedRequest) (*advisoriespb.AdvisoryFeed, error) {
+	return wire.Update(ctx, r.GetUpdateMask(), "feed", r.GetFeed(), readFeed, s.Advisory.UpdateFeed, feedOf)
+}
+
+func (s *server) DeleteAdvisoryFeed(ctx context.Context, r *advisoriespb.DeleteAdvisoryFeedRequest) (*emptypb.Empty, error) {
+	return wire.Delete(ctx, "uid", r.GetUid(), s.Advisory.DeleteFeed)
+}
+
+func (s *server) GetAdvisoryFeed(ctx context.Context, r *advisoriespb.GetAdvisoryFeedRequest) (*advisoriespb.AdvisoryFeed, error) {
+	return wire.Get(ctx, "uid", r.GetUid(), s.Advisory.GetFeed, feedOf)
+}
+
+func (s *server) ListAdvisoryFeeds(ctx context.Context, r *advisoriespb.ListAdvisoryFeedsRequest) (*advisoriespb.ListAdvisoryFeedsResponse, error) {
+	p, err := wire.List(ctx, r, wire.Filter(r), s.Advisory.ListFeeds, feedOf)
+	return &advisoriespb.ListAdvisoryFeedsResponse{
+		Feeds: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
+	}, err
+}

@@ -1,0 +1,26 @@
+package v2
+
+import (
+	"context"
+
+	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+func (s *server) GetArchitectures(ctx context.Context, r *registrypb.GetArchitecturesRequest) (*registrypb.Architectures, error) {
+	repo, err := resource.ParseUID("repo_uid", r.GetRepoUid())
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.Registry.Architectures(ctx, repo, r.GetDigest())
+	return &registrypb.Architectures{Architectures: all}, err
+}
+
+func (s *server) GetSize(ctx context.Context, r *registrypb.GetSizeRequest) (*registrypb.Size, error) {
+	repo, err := resource.ParseUID("repo_uid", r.GetRepoUid())
+	if err != nil {
+		return nil, err
+	}
+	size, architecture, err := s.Registry.Size(ctx, repo, r.GetDigest(), r.GetArchitecture())
+	return &registrypb.Size{Size: size, Architecture: architecture}, err
+}

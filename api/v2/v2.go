@@ -1,0 +1,116 @@
+// Package v2 has the methods of the API as it is now: version 2, which is v2beta1
+// during its beta, and the services that are ours alone. A method reads its
+// request into a resource, has a service do the work, and writes the result as a
+// message. Most methods are regular and one line each; package wire has their
+// shapes.
+package v2
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+
+	"github.com/holdfast-dev/holdfast/advisory"
+	"github.com/holdfast-dev/holdfast/api/wire"
+	"github.com/holdfast-dev/holdfast/event"
+	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
+	auditpb "github.com/holdfast-dev/holdfast/gen/audit/v1"
+	deliveriespb "github.com/holdfast-dev/holdfast/gen/deliveries/v1"
+	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
+	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
+	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
+	pingpb "github.com/holdfast-dev/holdfast/gen/ping/v2beta1"
+	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
+	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
+	"github.com/holdfast-dev/holdfast/iam"
+	"github.com/holdfast-dev/holdfast/login"
+	"github.com/holdfast-dev/holdfast/registry"
+	"github.com/holdfast-dev/holdfast/sts"
+)
+
+// Services do the work of the methods.
+type Services struct {
+	IAM      *iam.Service
+	Registry *registry.Service
+	Advisory *advisory.Service
+	STS      *sts.Service
+	Login    *login.Service
+	Events   *event.Service
+}
+
+// Config is what the methods need to know beside the services.
+type Config struct {
+	Version string                                // of the program
+	Dir     string                                // for documents while they are imported; "": the system's
+	Events  event.Names                           // what types of events begin with
+	Bearer  func(context.Context) (string, error) // returns the bearer token of a call
+}
+
+// A server implements all the services.
+type server struct {
+	iampb.UnsafeGroupsServiceServer
+	iampb.UnsafeIdentitiesServiceServer
+	iampb.UnsafeRolesServiceServer
+	iampb.UnsafeRoleBindingsServiceServer
+	iampb.UnsafeIdentityProvidersServiceServer
+	iampb.UnsafeAccountAssociationsServiceServer
+	iampb.UnsafeGroupInvitesServiceServer
+	iampb.UnsafeExternalGroupRoleMappingsServiceServer
+	registrypb.UnsafeReposServiceServer
+	registrypb.UnsafeTagsServiceServer
+	registrypb.UnsafeImagesServiceServer
+	ocipb.UnsafeOCIServiceServer
+	eventspb.UnsafeSubscriptionsServiceServer
+	deliveriespb.UnsafeDeliveriesServiceServer
+	auditpb.UnsafeAuditServiceServer
+	accesspb.UnsafeAccessServiceServer
+	vulnpb.UnsafeAdvisoriesServiceServer
+	advisoriespb.UnsafeAdvisoryReadingServiceServer
+	advisoriespb.UnsafeAdvisoryWritingServiceServer
+	advisoriespb.UnsafeAdvisoryFeedsServiceServer
+	pingpb.UnsafePingServiceServer
+	oidcpb.UnsafeSecurityTokenServiceServer
+	federationpb.UnsafeFederationServiceServer
+	signinpb.UnsafeSignInServiceServer
+
+	Services
+	cfg     Config
+	encoder *wire.Encoder
+}
+
+// Register adds the services to r.
+func Register(r grpc.ServiceRegistrar, all Services, cfg Config) {
+	s := &server{Services: all, cfg: cfg, encoder: &wire.Encoder{}}
+	iampb.RegisterGroupsServiceServer(r, s)
+	iampb.RegisterIdentitiesServiceServer(r, s)
+	iampb.RegisterRolesServiceServer(r, s)
+	iampb.RegisterRoleBindingsServiceServer(r, s)
+	iampb.RegisterIdentityProvidersServiceServer(r, s)
+	iampb.RegisterAccountAssociationsServiceServer(r, s)
+	iampb.RegisterGroupInvitesServiceServer(r, s)
+	iampb.RegisterExternalGroupRoleMappingsServiceServer(r, s)
+	registrypb.RegisterReposServiceServer(r, s)
+	registrypb.RegisterTagsServiceServer(r, s)
+	registrypb.RegisterImagesServiceServer(r, s)
+	ocipb.RegisterOCIServiceServer(r, s)
+	eventspb.RegisterSubscriptionsServiceServer(r, s)
+	deliveriespb.RegisterDeliveriesServiceServer(r, s)
+	auditpb.RegisterAuditServiceServer(r, s)
+	accesspb.RegisterAccessServiceServer(r, s)
+	vulnpb.RegisterAdvisoriesServiceServer(r, s)
+	advisoriespb.RegisterAdvisoryReadingServiceServer(r, s)
+	advisoriespb.RegisterAdvisoryWritingServiceServer(r, s)
+	advisoriespb.RegisterAdvisoryFeedsServiceServer(r, s)
+	pingpb.RegisterPingServiceServer(r, s)
+	oidcpb.RegisterSecurityTokenServiceServer(r, s)
+	federationpb.RegisterFederationServiceServer(r, s)
+	signinpb.RegisterSignInServiceServer(r, s)
+}
+
+func (*server) Ping(context.Context, *pingpb.PingRequest) (*pingpb.PingResponse, error) {
+	return &pingpb.PingResponse{Response: "pong"}, nil
+}
