@@ -74,7 +74,7 @@ func (s auth) Delete(ctx context.Context, r *authpb.DeletionRequest) (*emptypb.E
 	if err != nil {
 		return nil, err
 	}
-	if err := s.login.Leave(ctx, uid); err != nil {
+	if err := s.login.DeleteSelf(ctx, uid); err != nil {
 		return nil, err
 	}
 	return &emptypb.Empty{}, nil

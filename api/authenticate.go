@@ -24,7 +24,7 @@ func (a authenticator) authenticate(ctx context.Context, o origin) (authz.Caller
 	if err != nil {
 		return authz.Caller{}, err
 	}
-	if err := a.checker.Confirm(ctx); err != nil {
+	if err := a.checker.EnsureCurrent(ctx); err != nil {
 		return authz.Caller{}, err
 	}
 	if why := a.checker.Revoked(caller); why != "" {

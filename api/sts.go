@@ -21,7 +21,7 @@ func (s securityTokens) Exchange(ctx context.Context, r *oidcpb.ExchangeRequest)
 		return nil, o.err
 	}
 	t, err := s.sts.Exchange(ctx, sts.Request{
-		Wish:   sts.Wish{Audience: r.GetAud(), Caps: r.GetCap(), Scopes: scopes(r)},
+		TokenParams:   sts.TokenParams{Audience: r.GetAud(), Caps: r.GetCap(), Scopes: scopes(r)},
 		Bearer: o.token, Identity: r.GetIdentity(), Provider: r.GetIdentityProvider(),
 	})
 	if err != nil {
@@ -36,7 +36,7 @@ func (s securityTokens) ExchangeRefreshToken(ctx context.Context, r *oidcpb.Exch
 	if o.err != nil {
 		return nil, o.err
 	}
-	access, refresh, err := s.sts.Refresh(ctx, o.token, sts.Wish{Audience: r.GetAud(), Caps: r.GetCap(), Scopes: scopes(r)})
+	access, refresh, err := s.sts.Refresh(ctx, o.token, sts.TokenParams{Audience: r.GetAud(), Caps: r.GetCap(), Scopes: scopes(r)})
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ func (c *Checker) RequireBecome(ctx context.Context, identity resource.UID) erro
 // RequireBecomeBy is RequireBecome for somebody who need not be the caller of the
 // request.
 func (c *Checker) RequireBecomeBy(ctx context.Context, by Caller, identity resource.UID) error {
-	all, err := c.becoming(ctx, identity)
+	all, err := c.assumable(ctx, identity)
 	if err != nil {
 		return err
 	}
@@ -42,10 +42,10 @@ func (c *Checker) RequireBecomeBy(ctx context.Context, by Caller, identity resou
 	return nil
 }
 
-// becoming returns an identity and every other that can be assumed, in one
+// assumable returns an identity and every other that can be assumed, in one
 // exchange or several, by whoever has become it: those that trust our own issuer
 // with it as their subject.
-func (c *Checker) becoming(ctx context.Context, identity resource.UID) ([]resource.UID, error) {
+func (c *Checker) assumable(ctx context.Context, identity resource.UID) ([]resource.UID, error) {
 	all := []resource.UID{identity}
 	for next := all; c.Issuer != "" && len(next) > 0; {
 		found, err := c.store.TrustingUs(ctx, c.Issuer, next, maxBecome)

@@ -52,10 +52,10 @@ func (c Caller) Narrowing() resource.Narrowing {
 	return resource.Narrowing{Caps: c.Caps, Scopes: c.Scopes}
 }
 
-// RequireWhole returns fault.PermissionDenied for a token that is narrowed: what
+// RequireUnnarrowed returns fault.PermissionDenied for a token that is narrowed: what
 // is about a person, and not about a place, cannot be narrowed to a place. It
 // returns fault.Unauthenticated if there is no caller.
-func RequireWhole(ctx context.Context) (Caller, error) {
+func RequireUnnarrowed(ctx context.Context) (Caller, error) {
 	c, ok := CallerFrom(ctx)
 	if !ok {
 		return c, fault.New(fault.Unauthenticated, "Unauthenticated: a token is required")
@@ -66,15 +66,15 @@ func RequireWhole(ctx context.Context) (Caller, error) {
 	return c, nil
 }
 
-// allows tells whether the caller's token is good for place.
-func (c *Caller) allows(place resource.UID) bool {
+// inScope tells whether the caller's token is good for place.
+func (c *Caller) inScope(place resource.UID) bool {
 	return c.Scopes == nil || slices.ContainsFunc(c.Scopes, func(s resource.UID) bool { return s.Covers(place) })
 }
 
 // Within returns the parts of a group that the caller's token is good for: the
 // group itself, or the scopes below it.
 func (c *Caller) Within(group resource.UID) []resource.UID {
-	if c.allows(group) {
+	if c.inScope(group) {
 		return []resource.UID{group}
 	}
 	var parts []resource.UID

@@ -29,7 +29,7 @@ type Checker struct {
 	now   func() time.Time
 
 	mu      sync.RWMutex // guards what is below; never held during I/O
-	x       *index
+	index   *index
 	revoked map[resource.UID]time.Time // tokens issued until then are void
 
 	changed []func(identity resource.UID) // set before the first change
@@ -39,8 +39,8 @@ type Checker struct {
 	shared bool        // there may be other writers
 }
 
-// Held is one role an identity holds, and what it allows.
-type Held struct {
+// Grant is one role an identity holds, and what it allows.
+type Grant struct {
 	Group, Role  resource.UID
 	Capabilities resource.Capabilities
 }
@@ -109,14 +109,14 @@ func (c *Checker) Reach(ctx context.Context, want resource.Capability) ([]resour
 }
 
 // GrantsOf returns what an identity holds, by group and role.
-func (c *Checker) GrantsOf(identity resource.UID) []Held {
-	var all []Held
+func (c *Checker) GrantsOf(identity resource.UID) []Grant {
+	var all []Grant
 	c.mu.RLock()
-	for group, role := range c.x.all(identity) {
-		all = append(all, Held{group, c.x.roles.uids[role], c.x.allowed[role]})
+	for group, role := range c.index.all(identity) {
+		all = append(all, Grant{group, c.index.roles.uids[role], c.index.allowed[role]})
 	}
 	c.mu.RUnlock()
-	slices.SortFunc(all, func(a, b Held) int {
+	slices.SortFunc(all, func(a, b Grant) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Role, b.Role))
 	})
 	return slices.Compact(all)
@@ -128,15 +128,15 @@ func (c *Checker) Holds(identity resource.UID, want resource.Capability, place r
 	one.Add(want)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.x.missing(identity, place, one) == resource.Capabilities{}
+	return c.index.missing(identity, place, one) == resource.Capabilities{}
 }
 
 // RolesWith returns the roles that allow want, sorted.
 func (c *Checker) RolesWith(want resource.Capability) []resource.UID {
 	var all []resource.UID
 	c.mu.RLock()
-	for i, caps := range c.x.allowed {
-		if uid := c.x.roles.uids[i]; uid != "" && caps.Has(want) {
+	for i, caps := range c.index.allowed {
+		if uid := c.index.roles.uids[i]; uid != "" && caps.Has(want) {
 			all = append(all, uid)
 		}
 	}
@@ -155,8 +155,8 @@ func (c *Checker) OwnsAny(ctx context.Context) (bool, error) {
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	for group, role := range c.x.all(caller.Identity) {
-		if group.IsRoot() && c.x.roles.uids[role] == resource.OwnerRole && caller.allows(group) {
+	for group, role := range c.index.all(caller.Identity) {
+		if group.IsRoot() && c.index.roles.uids[role] == resource.OwnerRole && caller.inScope(group) {
 			return true, nil
 		}
 	}
@@ -207,12 +207,12 @@ func (c *Checker) caller(ctx context.Context) (Caller, error) {
 	if !ok {
 		return Caller{}, fault.New(fault.Unauthenticated, "Unauthenticated: a token is required")
 	}
-	return caller, c.Confirm(ctx)
+	return caller, c.EnsureCurrent(ctx)
 }
 
 // missing returns what of want the caller lacks on a place.
 func (c *Checker) missing(caller *Caller, want resource.Capabilities, place resource.UID) resource.Capabilities {
-	if !caller.allows(place) {
+	if !caller.inScope(place) {
 		return want
 	}
 	if caller.Caps != nil {
@@ -222,7 +222,7 @@ func (c *Checker) missing(caller *Caller, want resource.Capabilities, place reso
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.x.missing(caller.Identity, place, want)
+	return c.index.missing(caller.Identity, place, want)
 }
 
 // reach returns the places the caller holds want on, in no order and some
@@ -235,8 +235,8 @@ func (c *Checker) reach(caller *Caller, want resource.Capability, limit int) []r
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var groups []resource.UID
-	for group, role := range c.x.all(caller.Identity) {
-		if !c.x.allowed[role].Has(want) {
+	for group, role := range c.index.all(caller.Identity) {
+		if !c.index.allowed[role].Has(want) {
 			continue
 		}
 		groups = append(groups, caller.Within(group)...)

@@ -213,7 +213,7 @@ func TestGrantsOf(t *testing.T) {
 		c := furnished(t, s)
 		bind(t, s, ann, pull, team)
 		bind(t, s, ann, viewer, dev)
-		want := []authz.Held{{Group: dev, Role: viewer, Capabilities: managed()["viewer"]}, {Group: team, Role: pull, Capabilities: managed()["registry.pull"]}}
+		want := []authz.Grant{{Group: dev, Role: viewer, Capabilities: managed()["viewer"]}, {Group: team, Role: pull, Capabilities: managed()["registry.pull"]}}
 		if diff := cmp.Diff(want, c.GrantsOf(ann)); diff != "" {
 			t.Error(diff)
 		}

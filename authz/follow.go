@@ -28,9 +28,9 @@ const RevocationMemory = 25 * time.Hour
 // A follower is where the index stands. Whoever moves it holds the turn, so
 // that changes are applied one after the other and never backwards.
 type follower struct {
-	turn    chan struct{} // a lock that can be waited for with a context
+	sem     chan struct{} // a lock that can be waited for with a context
 	applied atomic.Int64  // the revision the index has reached; moved by the holder of the turn
-	term    store.Term    // as long as it lasts, who makes a change elsewhere waits for this index
+	lease   store.Term    // as long as it lasts, who makes a change elsewhere waits for this index
 
 	// The rest is for the holder of the turn.
 	failed          time.Time // the end of the last attempt, if it failed,
@@ -42,13 +42,13 @@ type follower struct {
 // Load reads every grant of s and follows the changes made through s from then
 // on. Changes made elsewhere are Run's to follow.
 func Load(ctx context.Context, s *store.Store, log *slog.Logger) (*Checker, error) {
-	c := &Checker{store: s, log: log, now: time.Now, shared: s.Shared(), x: newIndex()}
-	c.follow.turn = make(chan struct{}, 1)
+	c := &Checker{store: s, log: log, now: time.Now, shared: s.Shared(), index: newIndex()}
+	c.follow.sem = make(chan struct{}, 1)
 	s.OnGrantChange(c.committed) // first, so that no change falls between
-	if err := c.take(ctx); err != nil {
+	if err := c.lock(ctx); err != nil {
 		return nil, err
 	}
-	defer c.yield()
+	defer c.unlock()
 	asked := c.now()
 	if _, _, err := c.renew(ctx); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func Load(ctx context.Context, s *store.Store, log *slog.Logger) (*Checker, erro
 	if err := c.reload(ctx); err != nil {
 		return nil, err
 	}
-	c.confirm(asked)
+	c.markCurrent(asked)
 	return c, nil
 }
 
@@ -66,7 +66,7 @@ func Load(ctx context.Context, s *store.Store, log *slog.Logger) (*Checker, erro
 // remember things of identities, and to be called before Run.
 func (c *Checker) OnChange(f func(identity resource.UID)) { c.changed = append(c.changed, f) }
 
-func (c *Checker) tell(identity resource.UID) {
+func (c *Checker) notify(identity resource.UID) {
 	for _, f := range c.changed {
 		f(identity)
 	}
@@ -126,19 +126,19 @@ func (c *Checker) listen(ctx context.Context, woken chan<- struct{}) {
 	}
 }
 
-// Confirm returns nil if every change that somebody has been told of, by this
+// EnsureCurrent returns nil if every change that somebody has been told of, by this
 // replica or another, is known. If that is in doubt it asks the database, and
 // returns fault.Unavailable if there is no answer. The checks that return an
 // error begin with it; who uses the others should call it first.
-func (c *Checker) Confirm(ctx context.Context) error {
+func (c *Checker) EnsureCurrent(ctx context.Context) error {
 	if c.current() {
 		return nil
 	}
 	asked := c.now()
-	if err := c.take(ctx); err != nil {
+	if err := c.lock(ctx); err != nil {
 		return err
 	}
-	defer c.yield()
+	defer c.unlock()
 	if c.current() {
 		return nil // somebody else has asked meanwhile
 	}
@@ -155,7 +155,7 @@ func (c *Checker) Confirm(ctx context.Context) error {
 }
 
 func (c *Checker) current() bool {
-	return !c.behind.Load() && (!c.shared || c.follow.term.Holds(c.now()))
+	return !c.behind.Load() && (!c.shared || c.follow.lease.Holds(c.now()))
 }
 
 // committed applies a change this process has just committed, before the write
@@ -166,10 +166,10 @@ func (c *Checker) committed(ctx context.Context, revision int64) {
 	if c.follow.applied.Load() >= revision {
 		return
 	}
-	if c.take(ctx) != nil {
+	if c.lock(ctx) != nil {
 		return // cannot be: the context does not end
 	}
-	defer c.yield()
+	defer c.unlock()
 	if c.follow.applied.Load() >= revision {
 		return // somebody else's turn took it along
 	}
@@ -182,10 +182,10 @@ func (c *Checker) committed(ctx context.Context, revision int64) {
 }
 
 func (c *Checker) poll(ctx context.Context) error {
-	if err := c.take(ctx); err != nil {
+	if err := c.lock(ctx); err != nil {
 		return err
 	}
-	defer c.yield()
+	defer c.unlock()
 	return c.catchUp(ctx)
 }
 
@@ -194,15 +194,15 @@ func (c *Checker) poll(ctx context.Context) error {
 func (c *Checker) catchUp(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	err := c.step(bounded)
+	err := c.sync(bounded)
 	if err != nil && ctx.Err() == nil {
 		c.follow.failed, c.follow.failure = c.now(), err
 	}
 	return err
 }
 
-// step takes in what is new, and then tells so, for others wait for it.
-func (c *Checker) step(ctx context.Context) error {
+// sync takes in what is new, and then tells so, for others wait for it.
+func (c *Checker) sync(ctx context.Context) error {
 	for range 2 { // what comes in the meantime announces itself
 		asked := c.now()
 		newest, news, err := c.renew(ctx)
@@ -218,7 +218,7 @@ func (c *Checker) step(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.confirm(asked)
+		c.markCurrent(asked)
 		if !news {
 			break
 		}
@@ -260,7 +260,7 @@ func (c *Checker) advance(ctx context.Context) error {
 			return err
 		}
 		grants[change.Identity] = found
-		rolesChanged = rolesChanged || !c.x.knows(found) // only the holder of the turn writes c.x
+		rolesChanged = rolesChanged || !c.index.hasRolesOf(found) // only the holder of the turn writes c.x
 	}
 	var roles map[resource.UID]resource.Capabilities
 	if rolesChanged {
@@ -285,11 +285,11 @@ func (c *Checker) apply(grants map[resource.UID][]store.Grant, roles map[resourc
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for identity, found := range grants {
-		c.x.setGrants(identity, found)
-		c.tell(identity)
+		c.index.setGrants(identity, found)
+		c.notify(identity)
 	}
 	if roles != nil {
-		c.x.setRoles(roles)
+		c.index.setRoles(roles)
 	}
 }
 
@@ -311,8 +311,8 @@ func (c *Checker) reload(ctx context.Context) error {
 	x := l.index()
 	x.setRoles(roles)
 	c.mu.Lock()
-	c.x = x
-	c.tell("")
+	c.index = x
+	c.notify("")
 	c.mu.Unlock()
 	c.follow.applied.Store(revision)
 	c.behind.Store(false)
@@ -346,22 +346,22 @@ func (c *Checker) readRevocations(ctx context.Context) error {
 	return nil
 }
 
-// confirm notes that the index holds every change that renew told of, when it
+// markCurrent notes that the index holds every change that renew told of, when it
 // was asked to.
-func (c *Checker) confirm(asked time.Time) {
-	c.follow.term.Begin(asked)
+func (c *Checker) markCurrent(asked time.Time) {
+	c.follow.lease.Begin(asked)
 	c.follow.failed, c.follow.failure = time.Time{}, nil
 	c.behind.Store(false)
 }
 
-// take waits for the turn.
-func (c *Checker) take(ctx context.Context) error {
+// lock waits for the turn.
+func (c *Checker) lock(ctx context.Context) error {
 	select {
-	case c.follow.turn <- struct{}{}:
+	case c.follow.sem <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (c *Checker) yield() { <-c.follow.turn }
+func (c *Checker) unlock() { <-c.follow.sem }

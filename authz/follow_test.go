@@ -160,11 +160,11 @@ func TestAChangeThatCouldNotBeReadIsReadLater(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		group, _ := organization(t, s, "acme")
 		c, ann := load(t, s), resource.NewRoot()
-		at, x := c.follow.applied.Load(), *c.x
+		at, x := c.follow.applied.Load(), *c.index
 		bind(t, s, ann, group)
 		c.follow.applied.Store(at) // as if it had not been
-		x.identities = map[resource.UID]holder{}
-		c.x = &x
+		x.identities = map[resource.UID]identityGrants{}
+		c.index = &x
 		c.behind.Store(true)
 		if err := c.allows(t, ann, group); err != nil || c.behind.Load() {
 			t.Errorf("error = %v, behind: %v", err, c.behind.Load())
@@ -183,8 +183,8 @@ func TestEverythingIsReadAnew(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				c := load(t, s)
 				newest, ghost := c.follow.applied.Load(), resource.NewRoot()
-				c.x = newIndex()
-				c.x.setGrants(ghost, []store.Grant{{Identity: ghost, Group: group, Role: viewerRole}}) // no change will name it
+				c.index = newIndex()
+				c.index.setGrants(ghost, []store.Grant{{Identity: ghost, Group: group, Role: viewerRole}}) // no change will name it
 				c.follow.applied.Store(applied(newest))
 				c.behind.Store(true)
 				if err := c.allows(t, owner, group); err != nil || c.follow.applied.Load() != newest {

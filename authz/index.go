@@ -17,9 +17,9 @@ import (
 // It is laid out for a million bindings: a grant is three numbers, and what
 // a role allows is stored once, so that changing a role is one write.
 type index struct {
-	identities map[resource.UID]holder
-	groups     names
-	roles      names
+	identities map[resource.UID]identityGrants
+	groups     interner
+	roles      interner
 	allowed    []resource.Capabilities // by role number
 }
 
@@ -39,14 +39,14 @@ func keyOf(uid resource.UID) uint32 {
 	return key
 }
 
-// A holder is what one identity holds.
-type holder struct {
+// A identityGrants is what one identity holds.
+type identityGrants struct {
 	depths uint32  // bit d-1 is set if a grant is on a group of depth d: where looking is worthwhile
 	grants []grant // by key
 }
 
 func newIndex() *index {
-	return &index{identities: map[resource.UID]holder{}, groups: newNames(), roles: newNames()}
+	return &index{identities: map[resource.UID]identityGrants{}, groups: newInterner(), roles: newInterner()}
 }
 
 // missing returns what of want an identity lacks on a place, after all that its
@@ -89,8 +89,8 @@ func (x *index) all(identity resource.UID) iter.Seq2[resource.UID, uint32] {
 	}
 }
 
-// knows tells whether the role of every grant is in the index.
-func (x *index) knows(grants []store.Grant) bool {
+// hasRolesOf tells whether the role of every grant is in the index.
+func (x *index) hasRolesOf(grants []store.Grant) bool {
 	return !slices.ContainsFunc(grants, func(g store.Grant) bool {
 		_, ok := x.roles.ids[g.Role]
 		return !ok
@@ -102,31 +102,31 @@ func (x *index) setGrants(identity resource.UID, grants []store.Grant) {
 	before := x.identities[identity]
 	packed := make([]grant, 0, len(grants))
 	for _, g := range grants {
-		packed = append(packed, x.hold(g))
+		packed = append(packed, x.intern(g))
 	}
-	x.put(identity, packed)
+	x.set(identity, packed)
 	for _, g := range before.grants {
 		x.groups.release(g.group)
 		x.roles.refs[g.role]--
 	}
 }
 
-// hold numbers a grant and counts it as a user of its group and role.
-func (x *index) hold(g store.Grant) grant {
+// intern numbers a grant and counts it as a user of its group and role.
+func (x *index) intern(g store.Grant) grant {
 	n := grant{keyOf(g.Group), x.groups.id(g.Group), x.role(g.Role)}
 	x.groups.refs[n.group]++
 	x.roles.refs[n.role]++
 	return n
 }
 
-// put files an identity's grants, which it sorts in place.
-func (x *index) put(identity resource.UID, grants []grant) {
+// set files an identity's grants, which it sorts in place.
+func (x *index) set(identity resource.UID, grants []grant) {
 	if len(grants) == 0 {
 		delete(x.identities, identity)
 		return
 	}
 	slices.SortFunc(grants, func(a, b grant) int { return cmp.Compare(a.key, b.key) })
-	h := holder{grants: grants}
+	h := identityGrants{grants: grants}
 	for _, g := range grants {
 		h.depths |= 1 << uint(x.groups.uids[g.group].Depth()-1)
 	}
@@ -152,7 +152,7 @@ func (x *index) setRoles(roles map[resource.UID]resource.Capabilities) {
 		}
 		x.allowed[id] = resource.Capabilities{}
 		if x.roles.refs[id] == 0 {
-			x.roles.forget(id)
+			x.roles.remove(id)
 		}
 	}
 	for uid, caps := range roles {
@@ -164,7 +164,7 @@ func (x *index) setRoles(roles map[resource.UID]resource.Capabilities) {
 // all identities in one piece of memory.
 type loader struct {
 	x          *index
-	identities names
+	identities interner
 	rows       []row
 }
 
@@ -173,10 +173,10 @@ type row struct {
 	grant
 }
 
-func newLoader() *loader { return &loader{x: newIndex(), identities: newNames()} }
+func newLoader() *loader { return &loader{x: newIndex(), identities: newInterner()} }
 
 func (l *loader) add(g store.Grant) {
-	l.rows = append(l.rows, row{l.identities.id(g.Identity), l.x.hold(g)})
+	l.rows = append(l.rows, row{l.identities.id(g.Identity), l.x.intern(g)})
 }
 
 func (l *loader) index() *index {
@@ -192,24 +192,24 @@ func (l *loader) index() *index {
 		packed[next[r.identity]] = r.grant
 		next[r.identity]++
 	}
-	l.x.identities = make(map[resource.UID]holder, len(l.identities.uids))
+	l.x.identities = make(map[resource.UID]identityGrants, len(l.identities.uids))
 	for id, uid := range l.identities.uids {
-		l.x.put(uid, packed[count[id]:count[id+1]:count[id+1]])
+		l.x.set(uid, packed[count[id]:count[id+1]:count[id+1]])
 	}
 	return l.x
 }
 
-// names numbers UIDs. A number is used again once its UID is forgotten.
-type names struct {
+// interner numbers UIDs. A number is used again once its UID is forgotten.
+type interner struct {
 	ids  map[resource.UID]uint32
 	uids []resource.UID // by number
 	refs []uint32       // by number: how many grants use it
 	free []uint32
 }
 
-func newNames() names { return names{ids: map[resource.UID]uint32{}} }
+func newInterner() interner { return interner{ids: map[resource.UID]uint32{}} }
 
-func (n *names) id(uid resource.UID) uint32 {
+func (n *interner) id(uid resource.UID) uint32 {
 	if id, ok := n.ids[uid]; ok {
 		return id
 	}
@@ -227,14 +227,14 @@ func (n *names) id(uid resource.UID) uint32 {
 }
 
 // release ends one use of a number, and forgets it after the last.
-func (n *names) release(id uint32) {
+func (n *interner) release(id uint32) {
 	n.refs[id]--
 	if n.refs[id] == 0 {
-		n.forget(id)
+		n.remove(id)
 	}
 }
 
-func (n *names) forget(id uint32) {
+func (n *interner) remove(id uint32) {
 	delete(n.ids, n.uids[id])
 	n.uids[id] = ""
 	n.free = append(n.free, id)

@@ -59,7 +59,7 @@ func checkerOf(grants []store.Grant, roles map[resource.UID]resource.Capabilitie
 	}
 	x := l.index()
 	x.setRoles(roles)
-	return &Checker{x: x, now: time.Now}
+	return &Checker{index: x, now: time.Now}
 }
 
 func capabilitiesOf(roles []resource.Role) map[resource.UID]resource.Capabilities {
@@ -98,7 +98,7 @@ func (w *world) change() {
 		grants = append(grants, store.Grant{Identity: identity, Group: g, Role: w.tree.of(roles)})
 	}
 	w.grants[identity] = grants
-	w.x.setGrants(identity, grants)
+	w.index.setGrants(identity, grants)
 }
 
 // holds is the rule itself, without an index.
@@ -174,13 +174,13 @@ func TestIndexForgetsWhatNobodyHolds(t *testing.T) {
 		w.change()
 	}
 	for _, identity := range w.identities {
-		w.x.setGrants(identity, nil)
+		w.index.setGrants(identity, nil)
 	}
-	w.x.setRoles(nil)
-	if n := len(w.x.identities) + len(w.x.groups.ids) + len(w.x.roles.ids); n != 0 {
+	w.index.setRoles(nil)
+	if n := len(w.index.identities) + len(w.index.groups.ids) + len(w.index.roles.ids); n != 0 {
 		t.Errorf("%d names are left", n)
 	}
-	if got, most := len(w.x.groups.uids), len(w.groups); got > most {
+	if got, most := len(w.index.groups.uids), len(w.groups); got > most {
 		t.Errorf("%d numbers were given to %d groups", got, most)
 	}
 }
@@ -262,7 +262,7 @@ func BenchmarkRequire(b *testing.B) {
 	})
 	b.Run("shared", func(b *testing.B) {
 		c.shared = true
-		c.follow.term.Begin(time.Now().Add(time.Hour))
+		c.follow.lease.Begin(time.Now().Add(time.Hour))
 		benchmark(b, c, false, random)
 	})
 }

@@ -41,7 +41,7 @@ func (s *Service) CheckAccess(ctx context.Context, identity resource.UID, want r
 	h.Identity = identity
 	got, err := s.store.Holders(ctx, h, page.Request{Size: maxReasons, Order: byUID})
 	for i := range got.Items {
-		got.Items[i] = s.shown(ctx, got.Items[i])
+		got.Items[i] = s.redact(ctx, got.Items[i])
 	}
 	return Access{Page: got, Allowed: s.authz.Holds(identity, want, place), Incomplete: incomplete}, err
 }
@@ -65,7 +65,7 @@ func (s *Service) ListAccess(ctx context.Context, want resource.Capability, plac
 		return Access{}, err
 	}
 	for i := range got.Items {
-		got.Items[i] = s.shown(ctx, got.Items[i])
+		got.Items[i] = s.redact(ctx, got.Items[i])
 	}
 	return Access{Page: page.Turn(s.pages, req, got), Allowed: got.Total > 0, Incomplete: incomplete}, nil
 }

@@ -17,12 +17,12 @@ func (s *Service) CreateBinding(ctx context.Context, parent resource.UID, b reso
 	if err := s.authz.Require(ctx, resource.RoleBindingsCreate, parent); err != nil {
 		return resource.BoundRole{}, err
 	}
-	if err := s.mayGrant(ctx, parent, b, ""); err != nil {
+	if err := s.checkBinding(ctx, parent, b, ""); err != nil {
 		return resource.BoundRole{}, err
 	}
 	b.UID, b.CreateTime = parent.NewChild(), s.now()
-	out, err := s.store.InsertBinding(ctx, b, s.unseen(ctx, b)...)
-	return s.shown(ctx, out), err
+	out, err := s.store.InsertBinding(ctx, b, s.hiddenIdentity(ctx, b)...)
+	return s.redact(ctx, out), err
 }
 
 // CreateBindings makes up to resource.MaxBatch bindings in one group, all or
@@ -37,33 +37,33 @@ func (s *Service) CreateBindings(ctx context.Context, parent resource.UID, all [
 	now := s.now()
 	var unseen []resource.UID
 	for i := range all {
-		if err := s.mayGrant(ctx, parent, all[i], fmt.Sprintf("requests[%d].role_binding.", i)); err != nil {
+		if err := s.checkBinding(ctx, parent, all[i], fmt.Sprintf("requests[%d].role_binding.", i)); err != nil {
 			return nil, err
 		}
 		all[i].UID, all[i].CreateTime = parent.NewChild(), now
-		unseen = append(unseen, s.unseen(ctx, all[i])...)
+		unseen = append(unseen, s.hiddenIdentity(ctx, all[i])...)
 	}
 	out, err := s.store.InsertBindings(ctx, all, unseen...)
 	for i := range out {
-		out[i] = s.shown(ctx, out[i])
+		out[i] = s.redact(ctx, out[i])
 	}
 	return out, err
 }
 
-// unseen returns the identity of a binding if the caller must not learn whether it
+// hiddenIdentity returns the identity of a binding if the caller must not learn whether it
 // is there.
-func (s *Service) unseen(ctx context.Context, b resource.RoleBinding) []resource.UID {
+func (s *Service) hiddenIdentity(ctx context.Context, b resource.RoleBinding) []resource.UID {
 	if s.authz.Require(ctx, resource.IdentityList, b.Identity) == nil {
 		return nil
 	}
 	return []resource.UID{b.Identity}
 }
 
-// shown returns a binding with as much of its identity as the caller may see:
+// redact returns a binding with as much of its identity as the caller may see:
 // workloads that they may list, themselves, and people who are known to the
 // binding's organization by an act of their own to those who may list identities
 // there. Of any other there is the UID, which the caller knew.
-func (s *Service) shown(ctx context.Context, b resource.BoundRole) resource.BoundRole {
+func (s *Service) redact(ctx context.Context, b resource.BoundRole) resource.BoundRole {
 	place := b.Identity
 	if b.Identity.IsRoot() {
 		place = b.Group()
@@ -80,9 +80,9 @@ func (s *Service) shown(ctx context.Context, b resource.BoundRole) resource.Boun
 	return b
 }
 
-// mayGrant checks that a binding is whole and that the caller may make it in a
+// checkBinding checks that a binding is whole and that the caller may make it in a
 // group.
-func (s *Service) mayGrant(ctx context.Context, group resource.UID, b resource.RoleBinding, field string) error {
+func (s *Service) checkBinding(ctx context.Context, group resource.UID, b resource.RoleBinding, field string) error {
 	var bad []fault.Violation
 	switch {
 	case b.Identity == "":
@@ -99,21 +99,21 @@ func (s *Service) mayGrant(ctx context.Context, group resource.UID, b resource.R
 	if len(bad) > 0 {
 		return fault.Fields(bad)
 	}
-	return s.mayPromise(ctx, group, b.Role, field+"role_uid")
+	return s.mayAssign(ctx, group, b.Role, field+"role_uid")
 }
 
-// mayGive checks that the caller may bind somebody to a role in a group.
-func (s *Service) mayGive(ctx context.Context, group, role resource.UID, field string) error {
+// mayBind checks that the caller may bind somebody to a role in a group.
+func (s *Service) mayBind(ctx context.Context, group, role resource.UID, field string) error {
 	if err := s.authz.Require(ctx, resource.RoleBindingsCreate, group); err != nil {
 		return err
 	}
-	return s.mayPromise(ctx, group, role, field)
+	return s.mayAssign(ctx, group, role, field)
 }
 
-// mayPromise checks that a role is good in a group and that the caller has what
+// mayAssign checks that a role is good in a group and that the caller has what
 // it gives. A role is good for its own group and all below it; so whoever can
 // change the role rules over wherever it is given.
-func (s *Service) mayPromise(ctx context.Context, group, role resource.UID, field string) error {
+func (s *Service) mayAssign(ctx context.Context, group, role resource.UID, field string) error {
 	if !role.IsRoot() && !role.Parent().Covers(group) {
 		return fault.Field(field, "is neither a managed role nor one of this group or a group above it")
 	}
@@ -130,7 +130,7 @@ func (s *Service) GetBinding(ctx context.Context, uid resource.UID) (resource.Bo
 		return resource.BoundRole{}, err
 	}
 	b, err := s.store.Binding(ctx, uid)
-	return s.shown(ctx, b), err
+	return s.redact(ctx, b), err
 }
 
 // UpdateBinding applies change to a binding, under the rules of CreateBinding.
@@ -145,15 +145,15 @@ func (s *Service) UpdateBinding(ctx context.Context, uid resource.UID, change fu
 			return err
 		}
 		b.UID, b.CreateTime = before.UID, before.CreateTime
-		if err := s.mayGrant(ctx, uid.Parent(), *b, ""); err != nil {
+		if err := s.checkBinding(ctx, uid.Parent(), *b, ""); err != nil {
 			return err
 		}
-		if b.Identity != before.Identity && !b.Identity.IsRoot() && s.unseen(ctx, *b) != nil {
+		if b.Identity != before.Identity && !b.Identity.IsRoot() && s.hiddenIdentity(ctx, *b) != nil {
 			return fault.Field("identity_uid", "is not an identity you may list; make a binding of its own for it")
 		}
 		return nil
 	})
-	return s.shown(ctx, out), err
+	return s.redact(ctx, out), err
 }
 
 // DeleteBinding takes a role away again; what is gone already is no error. The
@@ -174,7 +174,7 @@ func (s *Service) ListBindings(ctx context.Context, f resource.Filter, p page.Pa
 	}
 	got, err := list(ctx, s, bindingList, reach, f, p, s.store.Bindings)
 	for i := range got.Items {
-		got.Items[i] = s.shown(ctx, got.Items[i])
+		got.Items[i] = s.redact(ctx, got.Items[i])
 	}
 	return got, err
 }

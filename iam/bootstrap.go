@@ -32,20 +32,20 @@ func (s *Service) Bootstrap(ctx context.Context, name string, kind resource.OrgK
 	if err != nil {
 		return g, owner, err
 	}
-	made, err := s.store.InsertGroup(ctx, g, ownership(g, owner.UID))
+	made, err := s.store.InsertGroup(ctx, g, ownerBinding(g, owner.UID))
 	if errors.Is(err, fault.AlreadyExists) {
-		made, err = s.adopt(ctx, name, owner.UID)
+		made, err = s.addOwner(ctx, name, owner.UID)
 	}
 	return made, owner, err
 }
 
-// adopt makes an identity the owner of an organization that is there already.
-func (s *Service) adopt(ctx context.Context, name string, owner resource.UID) (resource.Group, error) {
+// addOwner makes an identity the owner of an organization that is there already.
+func (s *Service) addOwner(ctx context.Context, name string, owner resource.UID) (resource.Group, error) {
 	g, err := s.store.Organization(ctx, name)
 	if err != nil {
 		return g, err
 	}
-	b := ownership(g, owner)
+	b := ownerBinding(g, owner)
 	b.CreateTime = s.now()
 	if _, err := s.store.InsertBinding(ctx, b); err != nil && !errors.Is(err, fault.AlreadyExists) {
 		return g, err

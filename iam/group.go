@@ -32,7 +32,7 @@ func (s *Service) CreateGroup(ctx context.Context, parent string, g resource.Gro
 		if err := s.authz.Require(ctx, resource.GroupsCreate, in); err != nil {
 			return resource.Group{}, err
 		}
-	} else if err := s.mayFound(ctx); err != nil {
+	} else if err := s.mayCreateOrganization(ctx); err != nil {
 		return resource.Group{}, err
 	}
 	if err := newGroup(in, g); err != nil {
@@ -41,7 +41,7 @@ func (s *Service) CreateGroup(ctx context.Context, parent string, g resource.Gro
 	g.CreateTime = s.now()
 	g.UpdateTime = g.CreateTime
 	if in == "" {
-		return s.found(ctx, g)
+		return s.createOrganization(ctx, g)
 	}
 	g.UID = in.NewChild()
 	return s.store.InsertGroup(ctx, g)
@@ -63,8 +63,8 @@ func newGroup(parent resource.UID, g resource.Group) error {
 	return nil
 }
 
-// mayFound tells whether the caller may create an organization.
-func (s *Service) mayFound(ctx context.Context) error {
+// mayCreateOrganization tells whether the caller may create an organization.
+func (s *Service) mayCreateOrganization(ctx context.Context) error {
 	owns, err := s.authz.OwnsAny(ctx)
 	switch {
 	case err != nil:
@@ -77,22 +77,22 @@ func (s *Service) mayFound(ctx context.Context) error {
 	return fault.Denied(resource.GroupsCreate.String(), "/")
 }
 
-// found makes an organization and its creator the owner.
-func (s *Service) found(ctx context.Context, g resource.Group) (resource.Group, error) {
+// createOrganization makes an organization and its creator the owner.
+func (s *Service) createOrganization(ctx context.Context, g resource.Group) (resource.Group, error) {
 	c, err := caller(ctx)
 	if err != nil {
 		return resource.Group{}, err
 	}
 	g.UID = resource.NewRoot()
-	return s.store.InsertGroup(ctx, g, ownership(g, c.Identity))
+	return s.store.InsertGroup(ctx, g, ownerBinding(g, c.Identity))
 }
 
-// ownership is the binding that makes an identity the owner of an organization.
-func ownership(g resource.Group, identity resource.UID) resource.RoleBinding {
+// ownerBinding is the binding that makes an identity the owner of an organization.
+func ownerBinding(g resource.Group, identity resource.UID) resource.RoleBinding {
 	return resource.RoleBinding{UID: g.UID.NewChild(), Identity: identity, Role: resource.OwnerRole, CreateTime: g.CreateTime}
 }
 
-var segments = regexp.MustCompile(`^[0-9a-f]{16}(/[0-9a-f]{16})*$`)
+var uidSuffix = regexp.MustCompile(`^[0-9a-f]{16}(/[0-9a-f]{16})*$`)
 
 // resolve returns the group a person means by parent. What the caller cannot
 // create groups in is not revealed.
@@ -101,7 +101,7 @@ func (s *Service) resolve(ctx context.Context, parent string) (resource.UID, err
 	if uid, err := resource.ParseUID("parent", parent); err == nil {
 		return uid, nil
 	}
-	if segments.MatchString(parent) {
+	if uidSuffix.MatchString(parent) {
 		g, err := s.store.GroupBySuffix(ctx, parent)
 		if err == nil && s.authz.Require(ctx, resource.GroupsCreate, g.UID) == nil {
 			return g.UID, nil
@@ -200,7 +200,7 @@ func (s *Service) ListGroups(ctx context.Context, f resource.Filter, p page.Para
 // of the caller's e-mail address, if a provider has verified it that the operator
 // trusts or that is the organization's own. Every no is the same NotFound.
 func (s *Service) LookupGroup(ctx context.Context) (resource.Group, error) {
-	_, g, err := s.domain(ctx)
+	_, g, err := s.domainOrganization(ctx)
 	return g, err
 }
 
@@ -220,7 +220,7 @@ func (s *Service) CheckEligibility(ctx context.Context) (bool, error) {
 // RequestGroupAccess asks the owners of the group LookupGroup finds to let the
 // caller join. It returns fault.ResourceExhausted if asked again too soon.
 func (s *Service) RequestGroupAccess(ctx context.Context, uid resource.UID) error {
-	i, g, err := s.domain(ctx)
+	i, g, err := s.domainOrganization(ctx)
 	if err != nil {
 		return err
 	}
@@ -230,15 +230,15 @@ func (s *Service) RequestGroupAccess(ctx context.Context, uid resource.UID) erro
 	return s.store.RequestAccess(ctx, uid, i, accessPause)
 }
 
-func (s *Service) domain(ctx context.Context) (resource.Identity, resource.Group, error) {
+func (s *Service) domainOrganization(ctx context.Context) (resource.Identity, resource.Group, error) {
 	no := fault.New(fault.NotFound, "Not found: no verified organization for your e-mail domain")
-	c, err := authz.RequireWhole(ctx)
+	c, err := authz.RequireUnnarrowed(ctx)
 	if err != nil {
 		return resource.Identity{}, resource.Group{}, err
 	}
 	i, err := s.store.Identity(ctx, c.Identity)
 	if err != nil {
-		return i, resource.Group{}, hide(err, no)
+		return i, resource.Group{}, maskNotFound(err, no)
 	}
 	_, domain, ok := strings.Cut(i.Email, "@")
 	if !ok {
@@ -246,14 +246,14 @@ func (s *Service) domain(ctx context.Context) (resource.Identity, resource.Group
 	}
 	g, err := s.store.Organization(ctx, strings.ToLower(domain))
 	if err != nil {
-		return i, g, hide(err, no)
+		return i, g, maskNotFound(err, no)
 	}
 	if !g.Verified || c.Voucher == "" || i.Provider != c.Voucher.Provider() {
 		return i, resource.Group{}, no
 	}
 	p, err := s.store.Provider(ctx, i.Provider)
 	if err != nil {
-		return i, resource.Group{}, hide(err, no)
+		return i, resource.Group{}, maskNotFound(err, no)
 	}
 	if !p.Trusted && p.UID.Parent() != g.UID { // anybody's provider can say that it has verified an address
 		return i, resource.Group{}, no
@@ -261,8 +261,8 @@ func (s *Service) domain(ctx context.Context) (resource.Identity, resource.Group
 	return i, g, nil
 }
 
-// hide answers every absence with the same words.
-func hide(err error, no *fault.Error) error {
+// maskNotFound answers every absence with the same words.
+func maskNotFound(err error, no *fault.Error) error {
 	if fault.From(err).Code == fault.NotFound {
 		return no
 	}

@@ -74,7 +74,7 @@ func (s *Service) UpdateIdentity(ctx context.Context, uid resource.UID, change f
 	}
 	return s.store.UpdateIdentity(ctx, uid, resource.IdentityUpdated, func(i *resource.Identity) error {
 		before := *i
-		i.Relationship = copyOf(i.Relationship)
+		i.Relationship = cloneRelationship(i.Relationship)
 		if err := change(i); err != nil {
 			return err
 		}
@@ -93,8 +93,8 @@ func (s *Service) UpdateIdentity(ctx context.Context, uid resource.UID, change f
 	})
 }
 
-// copyOf copies a relationship with what it points to.
-func copyOf(r resource.Relationship) resource.Relationship {
+// cloneRelationship copies a relationship with what it points to.
+func cloneRelationship(r resource.Relationship) resource.Relationship {
 	if r.ClaimMatch != nil {
 		c := *r.ClaimMatch
 		r.ClaimMatch = &c
@@ -171,7 +171,7 @@ func (s *Service) realmOf(ctx context.Context, issuer string, provider resource.
 		}
 		return p.Realm, err
 	}
-	c, home, err := s.home(ctx)
+	c, home, err := s.homeGroup(ctx)
 	if err != nil || home == "" {
 		return issuer, err
 	}
@@ -192,10 +192,10 @@ func (s *Service) realmOf(ctx context.Context, issuer string, provider resource.
 	}).Realm, nil
 }
 
-// home returns the caller and the group that they come from: that of a workload,
+// homeGroup returns the caller and the group that they come from: that of a workload,
 // of the provider that vouched for a person, or of their account. It is "" for
 // people whom the operator knows by their issuer.
-func (s *Service) home(ctx context.Context) (c authz.Caller, home resource.UID, _ error) {
+func (s *Service) homeGroup(ctx context.Context) (c authz.Caller, home resource.UID, _ error) {
 	c, err := caller(ctx)
 	switch {
 	case err != nil:
@@ -226,7 +226,7 @@ func (s *Service) CreatePerson(ctx context.Context) error {
 // UpdateMetadata applies change to what the caller told about themselves. Their
 // token must not be narrowed.
 func (s *Service) UpdateMetadata(ctx context.Context, change func(*resource.Identity) error) (resource.Identity, error) {
-	c, err := authz.RequireWhole(ctx)
+	c, err := authz.RequireUnnarrowed(ctx)
 	if err != nil {
 		return resource.Identity{}, err
 	}

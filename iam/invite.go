@@ -26,19 +26,19 @@ type inviteCode struct {
 // with its code, for the only time. The caller needs group_invites.create and
 // role_bindings.create there, and every capability of the role.
 func (s *Service) CreateInvite(ctx context.Context, parent resource.UID, i resource.GroupInvite, ttl time.Duration) (resource.GroupInvite, error) {
-	if err := s.requireBoth(ctx, resource.GroupInvitesCreate, parent); err != nil {
+	if err := s.requireWithBind(ctx, resource.GroupInvitesCreate, parent); err != nil {
 		return resource.GroupInvite{}, err
 	}
 	if err := i.Validate(ttl); err != nil {
 		return resource.GroupInvite{}, err
 	}
-	if err := s.mayPromise(ctx, parent, i.Role, "role_uid"); err != nil {
+	if err := s.mayAssign(ctx, parent, i.Role, "role_uid"); err != nil {
 		return resource.GroupInvite{}, err
 	}
 	i.UID = parent.NewChild()
 	i.CreateTime = s.now()
 	i.ExpirationTime = i.CreateTime.Add(ttl).Truncate(time.Millisecond)
-	code, err := sign(&i)
+	code, err := newInviteCode(&i)
 	if err != nil {
 		return resource.GroupInvite{}, err
 	}
@@ -52,8 +52,8 @@ func (s *Service) CreateInvite(ctx context.Context, parent resource.UID, i resou
 	return made, nil
 }
 
-// sign gives an invite its secret and returns the code that holds it.
-func sign(i *resource.GroupInvite) (string, error) {
+// newInviteCode gives an invite its secret and returns the code that holds it.
+func newInviteCode(i *resource.GroupInvite) (string, error) {
 	var id [8]byte
 	secret := make([]byte, 32)
 	rand.Read(id[:]) // never fails

@@ -14,7 +14,7 @@ import (
 // what a binding there needs: role_bindings.create and every capability of the
 // role. The scope is the provider's organization.
 func (s *Service) CreateMapping(ctx context.Context, provider resource.UID, m resource.ExternalGroupRoleMapping) (resource.ExternalGroupRoleMapping, error) {
-	if err := s.requireBoth(ctx, resource.IdentityProvidersCreate, provider); err != nil {
+	if err := s.requireWithBind(ctx, resource.IdentityProvidersCreate, provider); err != nil {
 		return resource.ExternalGroupRoleMapping{}, err
 	}
 	m.UID = provider.NewChild()
@@ -24,7 +24,7 @@ func (s *Service) CreateMapping(ctx context.Context, provider resource.UID, m re
 	if err := m.Validate(); err != nil {
 		return resource.ExternalGroupRoleMapping{}, err
 	}
-	if err := s.mayPromise(ctx, m.Scope, m.Role, "role_uid"); err != nil {
+	if err := s.mayAssign(ctx, m.Scope, m.Role, "role_uid"); err != nil {
 		return resource.ExternalGroupRoleMapping{}, err
 	}
 	if err := s.authz.Require(ctx, resource.RoleBindingsCreate, m.Scope); err != nil {

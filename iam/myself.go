@@ -9,20 +9,20 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// A Holding is a role that somebody holds on a group.
-type Holding struct {
+// A HeldRole is a role that somebody holds on a group.
+type HeldRole struct {
 	Group resource.Group
 	Role  resource.Role
 }
 
-// holdingsTold is how many holdings Myself tells.
-const holdingsTold = 1000
+// maxHeldRoles is how many holdings Myself tells.
+const maxHeldRoles = 1000
 
 // Myself returns who the caller is, and the roles they hold where their token is
 // good: of more than a thousand, the first. A caller who has no identity any more
 // has only a uid. A token that is narrowed tells nothing of the person but that.
 // The provider is the one that vouched for them, if one did.
-func (s *Service) Myself(ctx context.Context) (authz.Caller, resource.Identity, resource.IdentityProvider, []Holding, error) {
+func (s *Service) Myself(ctx context.Context) (authz.Caller, resource.Identity, resource.IdentityProvider, []HeldRole, error) {
 	var vouching resource.IdentityProvider
 	c, err := caller(ctx)
 	if err != nil {
@@ -40,14 +40,14 @@ func (s *Service) Myself(ctx context.Context) (authz.Caller, resource.Identity, 
 	if err != nil {
 		return c, i, vouching, nil, err
 	}
-	all, err := s.holdings(ctx, s.good(&c))
+	all, err := s.heldRoles(ctx, s.effectiveGrants(&c))
 	return c, i, vouching, all, err
 }
 
-// holdings returns groups and roles that are held; those that have just gone are
+// heldRoles returns groups and roles that are held; those that have just gone are
 // left out.
-func (s *Service) holdings(ctx context.Context, held []authz.Held) (all []Holding, _ error) {
-	for _, h := range held[:min(len(held), holdingsTold)] {
+func (s *Service) heldRoles(ctx context.Context, held []authz.Grant) (all []HeldRole, _ error) {
+	for _, h := range held[:min(len(held), maxHeldRoles)] {
 		g, err := s.store.Group(ctx, h.Group)
 		if errors.Is(err, fault.NotFound) {
 			continue
@@ -62,16 +62,16 @@ func (s *Service) holdings(ctx context.Context, held []authz.Held) (all []Holdin
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, Holding{g, r})
+		all = append(all, HeldRole{g, r})
 	}
 	return all, nil
 }
 
-// good returns what the caller holds, where their token is good for it.
-func (s *Service) good(c *authz.Caller) (all []authz.Held) {
+// effectiveGrants returns what the caller holds, where their token is good for it.
+func (s *Service) effectiveGrants(c *authz.Caller) (all []authz.Grant) {
 	for _, held := range s.authz.GrantsOf(c.Identity) {
 		for _, place := range c.Within(held.Group) {
-			all = append(all, authz.Held{Group: place, Role: held.Role, Capabilities: held.Capabilities})
+			all = append(all, authz.Grant{Group: place, Role: held.Role, Capabilities: held.Capabilities})
 		}
 	}
 	return all

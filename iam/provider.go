@@ -16,13 +16,13 @@ const clientSecret = "client secret"
 // identity_providers.create and role_bindings.create there, and every capability
 // of the default role: newcomers get it.
 func (s *Service) CreateProvider(ctx context.Context, parent resource.UID, p resource.IdentityProvider) (resource.IdentityProvider, error) {
-	if err := s.requireBoth(ctx, resource.IdentityProvidersCreate, parent); err != nil {
+	if err := s.requireWithBind(ctx, resource.IdentityProvidersCreate, parent); err != nil {
 		return resource.IdentityProvider{}, err
 	}
 	if err := p.Validate(); err != nil {
 		return resource.IdentityProvider{}, err
 	}
-	if err := s.mayPromise(ctx, parent, p.DefaultRole, "default_role"); err != nil {
+	if err := s.mayAssign(ctx, parent, p.DefaultRole, "default_role"); err != nil {
 		return resource.IdentityProvider{}, err
 	}
 	p.UID, p.Trusted, p.Epoch = parent.NewChild(), false, 0
@@ -43,9 +43,9 @@ func (s *Service) seal(p *resource.IdentityProvider) {
 	}
 }
 
-// requireBoth checks a capability together with role_bindings.create: a promise
+// requireWithBind checks a capability together with role_bindings.create: a promise
 // of a role is a grant to come.
-func (s *Service) requireBoth(ctx context.Context, want resource.Capability, place resource.UID) error {
+func (s *Service) requireWithBind(ctx context.Context, want resource.Capability, place resource.UID) error {
 	if err := s.authz.Require(ctx, want, place); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (s *Service) GetProvider(ctx context.Context, uid resource.UID) (resource.I
 // are whom the caller may become; the rest does not. The people of a provider that
 // the operator trusts are the installation's, and none of them is kept.
 func (s *Service) UpdateProvider(ctx context.Context, uid resource.UID, keepPeople bool, change func(*resource.IdentityProvider) error) (resource.IdentityProvider, error) {
-	if err := s.requireBoth(ctx, resource.IdentityProvidersUpdate, uid); err != nil {
+	if err := s.requireWithBind(ctx, resource.IdentityProvidersUpdate, uid); err != nil {
 		return resource.IdentityProvider{}, err
 	}
 	return s.store.UpdateProvider(ctx, uid, func(p *resource.IdentityProvider, mappings []resource.ExternalGroupRoleMapping) (keep func(resource.UID) bool, _ error) {
@@ -88,24 +88,24 @@ func (s *Service) UpdateProvider(ctx context.Context, uid resource.UID, keepPeop
 		if rule := oidc.CorrelationRule; rule != resource.CorrelationUnspecified && p.OIDC.CorrelationRule != rule {
 			return nil, fault.Field("oidc.correlation_rule", "cannot be changed")
 		}
-		if err := disbelieve(oidc, p); err != nil {
+		if err := resetTrust(oidc, p); err != nil {
 			return nil, err
 		}
 		if keepPeople && !before.Trusted {
 			keep = func(person resource.UID) bool { return s.authz.RequireBecome(ctx, person) == nil }
 		}
 		if sameEffect(before, oidc, *p) {
-			return keep, s.mayPromise(ctx, uid.Parent(), p.DefaultRole, "default_role")
+			return keep, s.mayAssign(ctx, uid.Parent(), p.DefaultRole, "default_role")
 		}
 		s.seal(p)
-		return keep, s.mayVouch(ctx, *p, mappings)
+		return keep, s.mayGrantProviderRoles(ctx, *p, mappings)
 	})
 }
 
-// disbelieve takes away what depended on what a provider believed before, if that
+// resetTrust takes away what depended on what a provider believed before, if that
 // has changed: the trust of the operator, who has not looked at this one, and the
 // client secret, which is not for the new issuer to see.
-func disbelieve(before resource.OIDC, p *resource.IdentityProvider) error {
+func resetTrust(before resource.OIDC, p *resource.IdentityProvider) error {
 	if p.OIDC.SameBeliefs(before) {
 		return nil
 	}
@@ -126,13 +126,13 @@ func sameEffect(before resource.IdentityProvider, oidc resource.OIDC, p resource
 	return reflect.DeepEqual(oidc, *p.OIDC) && before.Disabled == p.Disabled && before.DefaultRole == p.DefaultRole
 }
 
-// mayVouch checks that the caller may give everything that a provider gives.
-func (s *Service) mayVouch(ctx context.Context, p resource.IdentityProvider, mappings []resource.ExternalGroupRoleMapping) error {
-	if err := s.mayGive(ctx, p.UID.Parent(), p.DefaultRole, "default_role"); err != nil {
+// mayGrantProviderRoles checks that the caller may give everything that a provider gives.
+func (s *Service) mayGrantProviderRoles(ctx context.Context, p resource.IdentityProvider, mappings []resource.ExternalGroupRoleMapping) error {
+	if err := s.mayBind(ctx, p.UID.Parent(), p.DefaultRole, "default_role"); err != nil {
 		return err
 	}
 	for _, m := range mappings {
-		if err := s.mayGive(ctx, m.Scope, m.Role, "role_uid"); err != nil {
+		if err := s.mayBind(ctx, m.Scope, m.Role, "role_uid"); err != nil {
 			return err
 		}
 	}

@@ -29,9 +29,9 @@ func (s *Service) sameCSRF(n resource.Session, token string) bool {
 	return subtle.ConstantTimeCompare([]byte(s.csrf(n.ID)), []byte(token)) == 1
 }
 
-// signedIn returns the session of a browser whose form this is. Where there is
+// requireSession returns the session of a browser whose form this is. Where there is
 // none it leads to the sign-in.
-func (s *Service) signedIn(w http.ResponseWriter, r *http.Request) (n resource.Session, ok bool) {
+func (s *Service) requireSession(w http.ResponseWriter, r *http.Request) (n resource.Session, ok bool) {
 	if n, ok = s.browser(r); !ok {
 		s.redirect(w, r, "/signin")
 		return n, false
@@ -43,9 +43,9 @@ func (s *Service) signedIn(w http.ResponseWriter, r *http.Request) (n resource.S
 	return n, true
 }
 
-// ownAccount is signedIn for somebody with an account that is kept here.
-func (s *Service) ownAccount(w http.ResponseWriter, r *http.Request) (n resource.Session, a resource.Account, ok bool) {
-	if n, ok = s.signedIn(w, r); !ok {
+// requireAccount is signedIn for somebody with an account that is kept here.
+func (s *Service) requireAccount(w http.ResponseWriter, r *http.Request) (n resource.Session, a resource.Account, ok bool) {
+	if n, ok = s.requireSession(w, r); !ok {
 		return n, a, false
 	}
 	a, err := s.store.AccountOf(r.Context(), n.Identity)
@@ -58,7 +58,7 @@ func (s *Service) ownAccount(w http.ResponseWriter, r *http.Request) (n resource
 
 // showAccount shows who somebody is here, and from where they are signed in.
 func (s *Service) showAccount(w http.ResponseWriter, r *http.Request) {
-	if n, ok := s.signedIn(w, r); ok {
+	if n, ok := s.requireSession(w, r); ok {
 		s.accountPage(w, r, http.StatusOK, n, &accountPage{})
 	}
 }
@@ -114,42 +114,42 @@ func (s *Service) fillAccount(ctx context.Context, n resource.Session, p *accoun
 	return err
 }
 
-// again shows the account page with what went wrong in a form of it.
-func (s *Service) again(w http.ResponseWriter, r *http.Request, n resource.Session, err error) {
-	f := s.told(r, err)
+// showAccountError shows the account page with what went wrong in a form of it.
+func (s *Service) showAccountError(w http.ResponseWriter, r *http.Request, n resource.Session, err error) {
+	f := s.report(r, err)
 	p := &accountPage{}
 	p.Problem = plainText(f)
 	if len(f.Fields) > 0 {
-		p.Problem, p.Wrong = "", fieldTexts(f)
+		p.Problem, p.Wrong = "", fieldProblems(f)
 	}
 	s.accountPage(w, r, statusOf(f), n, p)
 }
 
-// proven checks the password of somebody who is about to change how they sign in:
+// verifyCurrentPassword checks the password of somebody who is about to change how they sign in:
 // a browser that was left open is not enough. Its error is about that field of
 // the page.
-func (s *Service) proven(r *http.Request, a resource.Account, field, current string) error {
-	try, wait := s.try(r, "inside "+string(a.UID), nil) // strangers who guess on the sign-in page do not count here
+func (s *Service) verifyCurrentPassword(r *http.Request, a resource.Account, field, current string) error {
+	attempt, wait := s.acquireAttempt(r, "inside "+string(a.UID), nil) // strangers who guess on the sign-in page do not count here
 	if wait > 0 {
 		return fault.New(fault.ResourceExhausted, "Resource exhausted: %s", tooMany(wait))
 	}
-	ok, err := s.hashes.right(r.Context(), a.Password, current)
+	ok, err := s.hashes.verify(r.Context(), a.Password, current)
 	if err == nil && !ok && a.Password != "" {
 		return fault.Field(field, "is not your password")
 	}
 	if err == nil {
-		try.giveBack()
+		attempt.release()
 	}
 	return err
 }
 
 // changePassword sets another password. All other sessions end.
 func (s *Service) changePassword(w http.ResponseWriter, r *http.Request) {
-	n, a, ok := s.ownAccount(w, r)
+	n, a, ok := s.requireAccount(w, r)
 	if !ok {
 		return
 	}
-	err := s.proven(r, a, "current", s.field(w, r, "current"))
+	err := s.verifyCurrentPassword(r, a, "current", s.field(w, r, "current"))
 	password := s.field(w, r, "password")
 	if err == nil {
 		err = checkPassword(password, a.Email)
@@ -165,7 +165,7 @@ func (s *Service) changePassword(w http.ResponseWriter, r *http.Request) {
 		_, err = s.store.EndSessions(r.Context(), n.Identity, n.ID)
 	}
 	if err != nil {
-		s.again(w, r, n, err)
+		s.showAccountError(w, r, n, err)
 		return
 	}
 	s.accountPage(w, r, http.StatusOK, n, &accountPage{Notice: "Your password is changed. Other sessions have ended."})
@@ -173,16 +173,16 @@ func (s *Service) changePassword(w http.ResponseWriter, r *http.Request) {
 
 // totpRemove turns one-time passwords off.
 func (s *Service) totpRemove(w http.ResponseWriter, r *http.Request) {
-	n, a, ok := s.ownAccount(w, r)
+	n, a, ok := s.requireAccount(w, r)
 	if !ok {
 		return
 	}
-	err := s.proven(r, a, "totp", s.field(w, r, "current"))
+	err := s.verifyCurrentPassword(r, a, "totp", s.field(w, r, "current"))
 	if err == nil {
 		_, err = s.store.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error { a.TOTP, a.TOTPStep = nil, 0; return nil })
 	}
 	if err != nil {
-		s.again(w, r, n, err)
+		s.showAccountError(w, r, n, err)
 		return
 	}
 	s.accountPage(w, r, http.StatusOK, n, &accountPage{Notice: "One-time passwords are off."})
@@ -191,7 +191,7 @@ func (s *Service) totpRemove(w http.ResponseWriter, r *http.Request) {
 // passkeyRemove takes a passkey away from who proves to be there, but not the
 // only way in.
 func (s *Service) passkeyRemove(w http.ResponseWriter, r *http.Request) {
-	n, a, ok := s.ownAccount(w, r)
+	n, a, ok := s.requireAccount(w, r)
 	if !ok {
 		return
 	}
@@ -200,11 +200,11 @@ func (s *Service) passkeyRemove(w http.ResponseWriter, r *http.Request) {
 		err = fault.Field("id", "is not a passkey")
 	} else if a.Password == "" && len(a.Passkeys) == 1 {
 		err = fault.Unmet("LAST_WAY_IN", "this passkey is your only way to sign in; set a password first")
-	} else if err = s.proven(r, a, "removal", s.field(w, r, "current")); err == nil {
+	} else if err = s.verifyCurrentPassword(r, a, "removal", s.field(w, r, "current")); err == nil {
 		err = s.store.DropPasskey(r.Context(), a.UID, id)
 	}
 	if err != nil {
-		s.again(w, r, n, err)
+		s.showAccountError(w, r, n, err)
 		return
 	}
 	s.accountPage(w, r, http.StatusOK, n, &accountPage{Notice: "The passkey is removed."})
@@ -212,7 +212,7 @@ func (s *Service) passkeyRemove(w http.ResponseWriter, r *http.Request) {
 
 // sessionEnd ends one of somebody's own sessions.
 func (s *Service) sessionEnd(w http.ResponseWriter, r *http.Request) {
-	n, ok := s.signedIn(w, r)
+	n, ok := s.requireSession(w, r)
 	if !ok {
 		return
 	}
@@ -225,7 +225,7 @@ func (s *Service) sessionEnd(w http.ResponseWriter, r *http.Request) {
 		_, err = s.store.EndSession(r.Context(), id)
 	}
 	if err != nil && !errors.Is(err, fault.NotFound) {
-		s.again(w, r, n, err)
+		s.showAccountError(w, r, n, err)
 		return
 	}
 	s.redirect(w, r, "/account")
@@ -233,12 +233,12 @@ func (s *Service) sessionEnd(w http.ResponseWriter, r *http.Request) {
 
 // signOut ends the session of the browser.
 func (s *Service) signOut(w http.ResponseWriter, r *http.Request) {
-	n, ok := s.signedIn(w, r)
+	n, ok := s.requireSession(w, r)
 	if !ok {
 		return
 	}
 	if _, err := s.store.EndSession(r.Context(), n.ID); err != nil {
-		s.again(w, r, n, err)
+		s.showAccountError(w, r, n, err)
 		return
 	}
 	http.SetCookie(w, s.cookie(sessionCookie, "", 0))

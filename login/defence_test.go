@@ -71,7 +71,7 @@ func TestCallbackParameters(t *testing.T) {
 	if c := x.caller(t, q.Get("token")); c.Identity != x.owner.Identity || c.Session == "" {
 		t.Errorf("the token is of %+v", c)
 	}
-	access, _, err := x.sts.Refresh(t.Context(), q.Get("refresh_token"), sts.Wish{Audience: []string{x.url}})
+	access, _, err := x.sts.Refresh(t.Context(), q.Get("refresh_token"), sts.TokenParams{Audience: []string{x.url}})
 	if err != nil || x.caller(t, access.Text).Identity != x.owner.Identity {
 		t.Errorf("refreshed: %v", err)
 	}

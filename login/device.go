@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	deviceLife    = 10 * time.Minute
-	userCodeLen   = 8
-	userLetters   = "BCDFGHJKLMNPQRSTVWXZ" // no vowels: no words, and none to mistake for digits
-	guesses       = 10                     // of user codes, from an address in a window
-	replayWatched = time.Hour
+	deviceLife     = 10 * time.Minute
+	userCodeLen    = 8
+	userLetters    = "BCDFGHJKLMNPQRSTVWXZ" // no vowels: no words, and none to mistake for digits
+	maxCodeGuesses = 10                     // of user codes, from an address in a window
+	replayWatched  = time.Hour
 )
 
 func newUserCode() string {
@@ -62,12 +62,12 @@ func upper(r rune) rune {
 	return r
 }
 
-// oauthError answers in the shape of RFC 6749.
-func oauthError(w http.ResponseWriter, status int, code, why string) {
-	oauthAnswer(w, status, map[string]string{"error": code, "error_description": why})
+// writeOAuthError answers in the shape of RFC 6749.
+func writeOAuthError(w http.ResponseWriter, status int, code, why string) {
+	writeOAuth(w, status, map[string]string{"error": code, "error_description": why})
 }
 
-func oauthAnswer(w http.ResponseWriter, status int, v any) {
+func writeOAuth(w http.ResponseWriter, status int, v any) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
@@ -79,20 +79,20 @@ func oauthAnswer(w http.ResponseWriter, status int, v any) {
 
 // deviceEndpoint is where a device asks to be signed in (RFC 8628, 3.1).
 func (s *Service) deviceEndpoint(w http.ResponseWriter, r *http.Request) {
-	if wait := s.limits.take("devices "+network(remote(r)), devicesPer); wait > 0 {
+	if wait := s.limits.acquire("devices "+network(remote(r)), maxDevices); wait > 0 {
 		retryAfter(w, wait)
-		oauthError(w, http.StatusTooManyRequests, "slow_down", "too many devices of this address wait")
+		writeOAuthError(w, http.StatusTooManyRequests, "slow_down", "too many devices of this address wait")
 		return
 	}
 	client := s.field(w, r, "client_id")
 	if !plainWord.MatchString(client) {
-		oauthError(w, http.StatusBadRequest, "invalid_request", "client_id is required")
+		writeOAuthError(w, http.StatusBadRequest, "invalid_request", "client_id is required")
 		return
 	}
 	f := &flow{}
 	var ok bool
 	if f.Scopes, ok = deviceScopes(r.PostForm["scope"]); !ok {
-		oauthError(w, http.StatusBadRequest, "invalid_scope", "scope must be uids of groups, separated by spaces")
+		writeOAuthError(w, http.StatusBadRequest, "invalid_scope", "scope must be uids of groups, separated by spaces")
 		return
 	}
 	for aud := range strings.SplitSeq(s.field(w, r, "audience"), ",") {
@@ -100,8 +100,8 @@ func (s *Service) deviceEndpoint(w http.ResponseWriter, r *http.Request) {
 			f.Audience = append(f.Audience, aud)
 		}
 	}
-	if err := s.checkWish(f); err != nil {
-		oauthError(w, http.StatusBadRequest, "invalid_target", plainText(fault.From(err)))
+	if err := s.checkTokenParams(f); err != nil {
+		writeOAuthError(w, http.StatusBadRequest, "invalid_target", plainText(fault.From(err)))
 		return
 	}
 	now := s.now()
@@ -111,12 +111,12 @@ func (s *Service) deviceEndpoint(w http.ResponseWriter, r *http.Request) {
 	}
 	code := newID() + newID()
 	if err := s.store.AddDevice(r.Context(), digest("device "+code), d); err != nil {
-		told := s.told(r, err)
-		oauthError(w, statusOf(told), "server_error", told.Message)
+		reported := s.report(r, err)
+		writeOAuthError(w, statusOf(reported), "server_error", reported.Message)
 		return
 	}
 	shown := shownUserCode(d.UserCode)
-	oauthAnswer(w, http.StatusOK, map[string]any{
+	writeOAuth(w, http.StatusOK, map[string]any{
 		"device_code": code, "user_code": shown, "verification_uri": s.at("/device"),
 		"verification_uri_complete": s.at("/device?user_code=" + url.QueryEscape(shown)),
 		"expires_in":                int(deviceLife.Seconds()), "interval": max(1, int(s.cfg.PollEvery.Seconds())),
@@ -157,7 +157,7 @@ func (s *Service) enterDevice(w http.ResponseWriter, r *http.Request) {
 		s.show(w, r, status, "device", nil, p)
 	}
 	key := "user codes " + network(remote(r))
-	if wait := s.limits.take(key, guesses); wait > 0 {
+	if wait := s.limits.acquire(key, maxCodeGuesses); wait > 0 {
 		retryAfter(w, wait)
 		refuse(http.StatusTooManyRequests, tooMany(wait))
 		return
@@ -171,12 +171,12 @@ func (s *Service) enterDevice(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, "This sign-in cannot begin", err)
 		return
 	}
-	s.limits.giveBack(key)
+	s.limits.release(key)
 	s.start(w, r, &flow{Purpose: forDevice, UserCode: d.UserCode, Client: d.Client})
 }
 
-// A bearer is who has allowed a device, as it is kept until the device asks.
-type bearer struct {
+// A deviceApproval is who has allowed a device, as it is kept until the device asks.
+type deviceApproval struct {
 	Identity resource.UID       `json:"identity"`
 	Act      *resource.Upstream `json:"act"`
 	Email    string             `json:"email"`
@@ -185,15 +185,15 @@ type bearer struct {
 	Session  string             `json:"session"` // of the browser: if that ends, so does this
 }
 
-func (s *Service) handToDevice(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session) error {
-	b, err := json.Marshal(bearer{n.Identity, n.Act, n.Email, n.Voucher, n.Home, n.ID})
+func (s *Service) deliverToDevice(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session) error {
+	b, err := json.Marshal(deviceApproval{n.Identity, n.Act, n.Email, n.Voucher, n.Home, n.ID})
 	if err != nil {
 		return err
 	}
 	if err := s.store.DecideDevice(r.Context(), f.UserCode, resource.DeviceAllowed, s.cfg.Key.Seal("hand-off", b)); err != nil {
 		return err
 	}
-	s.drop(w, f)
+	s.deleteFlow(w, f)
 	s.show(w, r, http.StatusOK, "done", nil, &donePage{Purpose: forDevice, Text: "The device is signed in. You can close this window."})
 	return nil
 }
@@ -212,16 +212,16 @@ func (s *Service) tokenEndpoint(w http.ResponseWriter, r *http.Request) {
 	case "refresh_token":
 		s.refresh(w, r)
 	default:
-		oauthError(w, http.StatusBadRequest, "unsupported_grant_type", "must be authorization_code, refresh_token or "+deviceGrant)
+		writeOAuthError(w, http.StatusBadRequest, "unsupported_grant_type", "must be authorization_code, refresh_token or "+deviceGrant)
 	}
 }
 
-func (s *Service) answerTokens(w http.ResponseWriter, t sts.Token, refresh string) {
+func (s *Service) writeTokens(w http.ResponseWriter, t sts.Token, refresh string) {
 	answer := map[string]any{"access_token": t.Text, "token_type": "Bearer", "expires_in": int(t.Expiry.Sub(s.cfg.Now()).Seconds())}
 	if refresh != "" {
 		answer["refresh_token"] = refresh
 	}
-	oauthAnswer(w, http.StatusOK, answer)
+	writeOAuth(w, http.StatusOK, answer)
 }
 
 // redeemCode gives the tokens that were left for a code to who can prove to have
@@ -231,19 +231,19 @@ func (s *Service) redeemCode(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	code := s.field(w, r, "code")
 	bad := func() {
-		oauthError(w, http.StatusBadRequest, "invalid_grant", "the code is not good, was used before, or is not of this client")
+		writeOAuthError(w, http.StatusBadRequest, "invalid_grant", "the code is not good, was used before, or is not of this client")
 	}
 	sealed, err := s.store.Fetch(ctx, digest("code "+code))
 	if errors.Is(err, fault.NotFound) {
 		if old, err := s.store.Left(ctx, digest("used "+code)); err == nil {
 			if _, err := s.store.EndSession(ctx, string(old)); err != nil {
-				s.note(r, err)
+				s.logError(r, err)
 			}
 		}
 		bad()
 		return
 	}
-	var out issued
+	var out issuedTokens
 	if err == nil {
 		err = s.unseal(sealed, &out)
 	}
@@ -251,7 +251,7 @@ func (s *Service) redeemCode(w http.ResponseWriter, r *http.Request) {
 		err = s.store.Leave(ctx, digest("used "+code), []byte(out.Session), s.cfg.Now().Add(replayWatched))
 	}
 	if err != nil {
-		s.tokenFailure(w, r, err)
+		s.writeTokenError(w, r, err)
 		return
 	}
 	sum := sha256.Sum256([]byte(s.field(w, r, "code_verifier")))
@@ -259,23 +259,23 @@ func (s *Service) redeemCode(w http.ResponseWriter, r *http.Request) {
 	if subtle.ConstantTimeCompare([]byte(challenge), []byte(out.Challenge)) != 1 ||
 		s.field(w, r, "redirect_uri") != out.Redirect || s.field(w, r, "client_id") != out.Client {
 		if _, err := s.store.EndSession(ctx, out.Session); err != nil {
-			s.note(r, err)
+			s.logError(r, err)
 		}
 		bad()
 		return
 	}
-	s.answerTokens(w, out.Token, out.Refresh)
+	s.writeTokens(w, out.Token, out.Refresh)
 }
 
-func (s *Service) tokenFailure(w http.ResponseWriter, r *http.Request, err error) {
-	told := s.told(r, err)
-	switch told.Code {
+func (s *Service) writeTokenError(w http.ResponseWriter, r *http.Request, err error) {
+	f := s.report(r, err)
+	switch f.Code {
 	case fault.Unauthenticated, fault.NotFound, fault.PermissionDenied:
-		oauthError(w, http.StatusBadRequest, "invalid_grant", told.Message)
+		writeOAuthError(w, http.StatusBadRequest, "invalid_grant", f.Message)
 	case fault.InvalidArgument:
-		oauthError(w, http.StatusBadRequest, "invalid_target", told.Message)
+		writeOAuthError(w, http.StatusBadRequest, "invalid_target", f.Message)
 	default:
-		oauthError(w, statusOf(told), "server_error", told.Message)
+		writeOAuthError(w, statusOf(f), "server_error", f.Message)
 	}
 }
 
@@ -284,53 +284,53 @@ func (s *Service) pollDevice(w http.ResponseWriter, r *http.Request) {
 	d, hasty, err := s.store.PollDevice(r.Context(), digest("device "+s.field(w, r, "device_code")), s.cfg.PollEvery)
 	switch {
 	case errors.Is(err, fault.NotFound):
-		oauthError(w, http.StatusBadRequest, "expired_token", "the device code is not known, was used, or has expired")
+		writeOAuthError(w, http.StatusBadRequest, "expired_token", "the device code is not known, was used, or has expired")
 		return
 	case err != nil:
-		s.tokenFailure(w, r, err)
+		s.writeTokenError(w, r, err)
 		return
 	case d.Client != s.field(w, r, "client_id"):
-		oauthError(w, http.StatusBadRequest, "invalid_grant", "the device code is of another client")
+		writeOAuthError(w, http.StatusBadRequest, "invalid_grant", "the device code is of another client")
 		return
 	case hasty:
-		oauthError(w, http.StatusBadRequest, "slow_down", "ask less often")
+		writeOAuthError(w, http.StatusBadRequest, "slow_down", "ask less often")
 		return
 	case d.State == resource.DevicePending:
-		oauthError(w, http.StatusBadRequest, "authorization_pending", "nobody has decided yet")
+		writeOAuthError(w, http.StatusBadRequest, "authorization_pending", "nobody has decided yet")
 		return
 	case d.State == resource.DeviceDenied:
-		oauthError(w, http.StatusBadRequest, "access_denied", "the sign-in was refused in the browser")
+		writeOAuthError(w, http.StatusBadRequest, "access_denied", "the sign-in was refused in the browser")
 		return
 	}
-	var who bearer
-	if err := s.unseal(d.Granted, &who); err != nil {
-		s.tokenFailure(w, r, err)
+	var approval deviceApproval
+	if err := s.unseal(d.Granted, &approval); err != nil {
+		s.writeTokenError(w, r, err)
 		return
 	}
-	if _, err := s.store.Session(r.Context(), who.Session); err != nil { // ended in the meantime
-		s.tokenFailure(w, r, err)
+	if _, err := s.store.Session(r.Context(), approval.Session); err != nil { // ended in the meantime
+		s.writeTokenError(w, r, err)
 		return
 	}
 	f := &flow{Audience: d.Audience, Scopes: d.Scopes, Refresh: true}
-	n := resource.Session{Identity: who.Identity, Act: who.Act, Email: who.Email, Voucher: who.Voucher, Home: who.Home}
+	n := resource.Session{Identity: approval.Identity, Act: approval.Act, Email: approval.Email, Voucher: approval.Voucher, Home: approval.Home}
 	out, err := s.issue(r.Context(), f, n, d.Client+" on a device", d.Address, "")
 	if err != nil {
-		s.tokenFailure(w, r, err)
+		s.writeTokenError(w, r, err)
 		return
 	}
-	s.answerTokens(w, out.Token, out.Refresh)
+	s.writeTokens(w, out.Token, out.Refresh)
 }
 
 // refresh gives a token for a refresh token.
 func (s *Service) refresh(w http.ResponseWriter, r *http.Request) {
-	wish := s.wish(&flow{})
+	wish := s.tokenParams(&flow{})
 	if aud := s.field(w, r, "audience"); aud != "" {
 		wish.Audience = strings.Split(aud, ",")
 	}
 	access, next, err := s.sts.Refresh(r.Context(), s.field(w, r, "refresh_token"), wish)
 	if err != nil {
-		s.tokenFailure(w, r, err)
+		s.writeTokenError(w, r, err)
 		return
 	}
-	s.answerTokens(w, access, next.Text)
+	s.writeTokens(w, access, next.Text)
 }

@@ -23,79 +23,79 @@ const (
 	headlessLife  = 5 * time.Minute
 )
 
-// arrive lets a person in who has proved who they are: it registers them,
+// finishSignIn lets a person in who has proved who they are: it registers them,
 // redeems their invite, gives the browser a session of its own, and goes on to
 // what the sign-in is for. raw is the ID token they came with, or "". It tells
 // whether they were let in.
-func (s *Service) arrive(w http.ResponseWriter, r *http.Request, f *flow, who resource.Arrival, raw string) bool {
-	ctx, err := s.asPerson(r.Context(), who)
+func (s *Service) finishSignIn(w http.ResponseWriter, r *http.Request, f *flow, arrival resource.Arrival, raw string) bool {
+	ctx, err := s.withPerson(r.Context(), arrival)
 	r = r.WithContext(ctx)
-	var land resource.Landing
+	var landing resource.Landing
 	if err == nil {
-		land, err = s.land(ctx, f, who)
+		landing, err = s.admit(ctx, f, arrival)
 	}
 	if err != nil {
 		s.refuse(w, r, f, err)
 		return false
 	}
-	n, secret, err := s.startBrowser(r, who, land)
+	n, secret, err := s.startBrowser(r, arrival, landing)
 	if err != nil {
 		s.refuse(w, r, f, err)
 		return true
 	}
 	http.SetCookie(w, s.cookie(sessionCookie, secret, s.cfg.SessionLife))
 	f.Session, f.Invite, f.Account, f.WebAuthn = n.ID, "", "", nil
-	f.Leg, f.Nonce, f.Verifier = "", "", ""
+	f.UpstreamState, f.Nonce, f.Verifier = "", "", ""
 	switch f.Purpose {
 	case forCommand:
-		s.handOver(w, r, f, n, raw)
+		s.deliver(w, r, f, n, raw)
 	case forHeadless, forDevice:
-		s.keep(w, r, f)
+		s.saveFlow(w, r, f)
 		s.redirect(w, r, "/signin?flow="+f.ID) // to be asked first: somebody else may have sent them here
 	default:
-		s.drop(w, f)
+		s.deleteFlow(w, f)
 		s.redirect(w, r, "/account")
 	}
 	return true
 }
 
-// asPerson puts changes down to who has just signed in.
-func (s *Service) asPerson(ctx context.Context, who resource.Arrival) (context.Context, error) {
-	uid, err := s.uidOf(ctx, who)
+// withPerson puts changes down to who has just signed in.
+func (s *Service) withPerson(ctx context.Context, arrival resource.Arrival) (context.Context, error) {
+	uid, err := s.personUID(ctx, arrival)
 	a := resource.ActorFrom(ctx)
-	a.Subject, a.Act = uid, &resource.Upstream{Issuer: who.Issuer, Subject: who.Subject}
+	a.Subject, a.Act = uid, &resource.Upstream{Issuer: arrival.Issuer, Subject: arrival.Subject}
 	return resource.WithActor(ctx, a), err
 }
 
-// uidOf returns who an arrival is, or will be.
-func (s *Service) uidOf(ctx context.Context, who resource.Arrival) (resource.UID, error) {
-	if who.Identity != "" {
-		return who.Identity, nil
+// personUID returns who an arrival is, or will be.
+func (s *Service) personUID(ctx context.Context, arrival resource.Arrival) (resource.UID, error) {
+	if arrival.Identity != "" {
+		return arrival.Identity, nil
 	}
-	return s.store.PersonUID(ctx, who.Realm, who.Subject)
+	return s.store.PersonUID(ctx, arrival.Realm, arrival.Subject)
 }
 
-// homeOf returns the group that answers for a sign-in.
-func homeOf(who resource.Arrival) resource.UID {
-	if who.Voucher != "" {
-		return who.Voucher.Provider().Parent()
+// homeGroup returns the group that answers for a sign-in.
+func homeGroup(arrival resource.Arrival) resource.UID {
+	if arrival.Voucher != "" {
+		return arrival.Voucher.Provider().Parent()
 	}
-	return who.Organization
+	return arrival.Organization
 }
 
-// land has the store let somebody in, with the invite of their flow.
-func (s *Service) land(ctx context.Context, f *flow, who resource.Arrival) (resource.Landing, error) {
+// admit has the store let somebody in, with the invite of their flow.
+func (s *Service) admit(ctx context.Context, f *flow, arrival resource.Arrival) (resource.Landing, error) {
 	if f.Invite != "" {
 		presented, err := readInvite(f.Invite)
 		if err != nil {
 			return resource.Landing{}, err
 		}
-		who.Invite = &presented
+		arrival.Invite = &presented
 	}
-	if f.Known {
-		who.Register = false
+	if f.RegisteredOnly {
+		arrival.Register = false
 	}
-	l, err := s.store.Arrive(ctx, who)
+	l, err := s.store.Arrive(ctx, arrival)
 	if err == nil && len(l.Kept) > 0 {
 		s.log.WarnContext(ctx, "the last owner was left in place, though the provider no longer has them in the group", "bindings", l.Kept)
 	}
@@ -104,7 +104,7 @@ func (s *Service) land(ctx context.Context, f *flow, who resource.Arrival) (reso
 
 // startBrowser gives the browser a session. One that it had before ends: nobody
 // goes on under a session that another could have given them.
-func (s *Service) startBrowser(r *http.Request, who resource.Arrival, l resource.Landing) (n resource.Session, secret string, _ error) {
+func (s *Service) startBrowser(r *http.Request, arrival resource.Arrival, landing resource.Landing) (n resource.Session, secret string, _ error) {
 	if old, ok := s.browser(r); ok {
 		if _, err := s.store.EndSession(r.Context(), old.ID); err != nil {
 			return n, "", err
@@ -112,8 +112,8 @@ func (s *Service) startBrowser(r *http.Request, who resource.Arrival, l resource
 	}
 	now := s.now()
 	n = resource.Session{
-		ID: newID(), Identity: l.Identity.UID, Act: &resource.Upstream{Issuer: who.Issuer, Subject: who.Subject}, Email: l.Identity.Email,
-		Voucher: who.Voucher, Home: homeOf(who),
+		ID: newID(), Identity: landing.Identity.UID, Act: &resource.Upstream{Issuer: arrival.Issuer, Subject: arrival.Subject}, Email: landing.Identity.Email,
+		Voucher: arrival.Voucher, Home: homeGroup(arrival),
 		Agent: agent(r), Address: remote(r), CreateTime: now, UsedTime: now, ExpireTime: now.Add(s.cfg.SessionLife), Browser: true,
 	}
 	secret = newID() + newID()
@@ -128,7 +128,7 @@ func (s *Service) browser(r *http.Request) (resource.Session, bool) {
 	}
 	n, err := s.store.BrowserSession(r.Context(), digest(c.Value), s.cfg.SessionIdle)
 	if err != nil && !errors.Is(err, fault.NotFound) {
-		s.note(r, err)
+		s.logError(r, err)
 	}
 	return n, err == nil
 }
@@ -143,19 +143,19 @@ func (s *Service) csrf(session string) string {
 // refuse ends a sign-in that somebody waits for: the program is told if it waits
 // on this computer, and the person if not.
 func (s *Service) refuse(w http.ResponseWriter, r *http.Request, f *flow, err error) {
-	told := s.told(r, err)
-	s.drop(w, f)
+	reported := s.report(r, err)
+	s.deleteFlow(w, f)
 	if f.Redirect == "" {
-		s.problem(w, r, statusOf(told), "You were not signed in", plainText(told))
+		s.problem(w, r, statusOf(reported), "You were not signed in", plainText(reported))
 		return
 	}
-	s.toCommand(w, r, f, url.Values{"error": {told.Message}, "status_code": {strconv.Itoa(statusOf(told))}})
+	s.redirectToCommand(w, r, f, url.Values{"error": {reported.Message}, "status_code": {strconv.Itoa(statusOf(reported))}})
 }
 
-// toCommand sends the browser back to the program that waits on this computer.
+// redirectToCommand sends the browser back to the program that waits on this computer.
 // Its address already has parameters of these names: they are replaced, because
 // a program reads the first.
-func (s *Service) toCommand(w http.ResponseWriter, r *http.Request, f *flow, answer url.Values) {
+func (s *Service) redirectToCommand(w http.ResponseWriter, r *http.Request, f *flow, answer url.Values) {
 	u, ok := loopback(f.Redirect)
 	if !ok {
 		s.problem(w, r, http.StatusBadRequest, "This sign-in cannot go on", "It leads to another host.")
@@ -188,11 +188,11 @@ func (s *Service) showConfirm(w http.ResponseWriter, r *http.Request, f *flow, n
 	if p.Email == "" {
 		p.Email = i.EmailUnverified
 	}
-	if p.Invite, err = s.invited(r, f); err != nil {
+	if p.Invite, err = s.inviteOf(r, f); err != nil {
 		s.refuse(w, r, f, err)
 		return
 	}
-	if err := s.describe(r.Context(), f, n, p); err != nil {
+	if err := s.fillConsent(r.Context(), f, n, p); err != nil {
 		s.fail(w, r, "This sign-in cannot go on", err)
 		return
 	}
@@ -201,7 +201,7 @@ func (s *Service) showConfirm(w http.ResponseWriter, r *http.Request, f *flow, n
 
 // confirm takes the answer of somebody who was asked.
 func (s *Service) confirm(w http.ResponseWriter, r *http.Request) {
-	f := s.flowOf(w, r)
+	f := s.requestFlow(w, r)
 	if f == nil {
 		return
 	}
@@ -219,13 +219,13 @@ func (s *Service) confirm(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if f.Invite != "" {
-		who, err := s.arrivalAgain(r.Context(), n)
+		arrival, err := s.arrivalOfSession(r.Context(), n)
 		ctx := r.Context()
 		if err == nil {
-			ctx, err = s.asPerson(ctx, who)
+			ctx, err = s.withPerson(ctx, arrival)
 		}
 		if err == nil {
-			_, err = s.land(ctx, f, who)
+			_, err = s.admit(ctx, f, arrival)
 		}
 		if err != nil {
 			s.refuse(w, r, f, err)
@@ -234,22 +234,22 @@ func (s *Service) confirm(w http.ResponseWriter, r *http.Request) {
 		f.Invite = ""
 	}
 	if f.Purpose == forBrowser {
-		s.drop(w, f)
+		s.deleteFlow(w, f)
 		s.redirect(w, r, "/account")
 		return
 	}
-	s.handOver(w, r, f, n, "")
+	s.deliver(w, r, f, n, "")
 }
 
-// arrivalAgain is somebody who arrived earlier.
-func (s *Service) arrivalAgain(ctx context.Context, n resource.Session) (resource.Arrival, error) {
+// arrivalOfSession is somebody who arrived earlier.
+func (s *Service) arrivalOfSession(ctx context.Context, n resource.Session) (resource.Arrival, error) {
 	if n.Act == nil || !n.Identity.IsRoot() {
 		return resource.Arrival{}, fault.New(fault.PermissionDenied, "Permission denied: this is not a person who signed in")
 	}
 	if n.Voucher == "" {
 		a, err := s.store.AccountOf(ctx, n.Identity)
 		if err == nil {
-			return s.localArrival(ctx, a)
+			return s.arrivalOfAccount(ctx, a)
 		}
 		if !errors.Is(err, fault.NotFound) {
 			return resource.Arrival{}, err
@@ -259,7 +259,7 @@ func (s *Service) arrivalAgain(ctx context.Context, n resource.Session) (resourc
 	if err != nil {
 		return resource.Arrival{}, err
 	}
-	who := resource.Arrival{
+	arrival := resource.Arrival{
 		Issuer: n.Act.Issuer, Subject: n.Act.Subject, Realm: i.Realm, Identity: i.UID, Voucher: n.Voucher,
 		Email: i.Email, EmailVerified: i.Email != "",
 	}
@@ -268,14 +268,14 @@ func (s *Service) arrivalAgain(ctx context.Context, n resource.Session) (resourc
 		if err != nil {
 			return resource.Arrival{}, err
 		}
-		who.Trusted = idp.Trusted
+		arrival.Trusted = idp.Trusted
 	}
-	return who, nil
+	return arrival, nil
 }
 
-// other lets somebody sign in as somebody else.
-func (s *Service) other(w http.ResponseWriter, r *http.Request) {
-	f := s.flowOf(w, r)
+// switchUser lets somebody sign in as somebody else.
+func (s *Service) switchUser(w http.ResponseWriter, r *http.Request) {
+	f := s.requestFlow(w, r)
 	if f == nil {
 		return
 	}
@@ -287,7 +287,7 @@ func (s *Service) other(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, s.cookie(sessionCookie, "", 0))
 	f.Session = ""
-	s.keep(w, r, f)
+	s.saveFlow(w, r, f)
 	s.redirect(w, r, "/signin?flow="+f.ID)
 }
 
@@ -313,24 +313,24 @@ func (s *Service) deny(w http.ResponseWriter, r *http.Request, f *flow) {
 			return
 		}
 	}
-	s.drop(w, f)
+	s.deleteFlow(w, f)
 	s.show(w, r, http.StatusOK, "done", nil, &donePage{Purpose: f.Purpose, Text: "Nothing was handed over. You can close this window.", Denied: true})
 }
 
-// wish is what the token of a flow is to be like.
-func (s *Service) wish(f *flow) sts.Wish {
-	w := sts.Wish{Audience: f.Audience, Scopes: f.Scopes}
+// tokenParams is what the token of a flow is to be like.
+func (s *Service) tokenParams(f *flow) sts.TokenParams {
+	w := sts.TokenParams{Audience: f.Audience, Scopes: f.Scopes}
 	if len(w.Audience) == 0 {
 		w.Audience = []string{s.cfg.BaseURL}
 	}
 	return w
 }
 
-// checkWish says what cannot be had, before anybody signs in for it.
-func (s *Service) checkWish(f *flow) error { return s.sts.Check(s.wish(f)) }
+// checkTokenParams says what cannot be had, before anybody signs in for it.
+func (s *Service) checkTokenParams(f *flow) error { return s.sts.Check(s.tokenParams(f)) }
 
-// handOver gives the program that waits what the person has signed in for, once.
-func (s *Service) handOver(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session, raw string) {
+// deliver gives the program that waits what the person has signed in for, once.
+func (s *Service) deliver(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session, raw string) {
 	first, err := s.store.Spend(r.Context(), digest("flow "+f.ID), s.cfg.Now().Add(flowLife))
 	if err == nil && !first {
 		err = fault.New(fault.PermissionDenied, "Permission denied: this sign-in was finished before")
@@ -341,19 +341,19 @@ func (s *Service) handOver(w http.ResponseWriter, r *http.Request, f *flow, n re
 	}
 	switch f.Purpose {
 	case forCommand:
-		err = s.handToCommand(w, r, f, n, raw)
+		err = s.deliverToCommand(w, r, f, n, raw)
 	case forHeadless:
-		err = s.handToHeadless(w, r, f, n)
+		err = s.deliverToHeadless(w, r, f, n)
 	case forDevice:
-		err = s.handToDevice(w, r, f, n)
+		err = s.deliverToDevice(w, r, f, n)
 	}
 	if err != nil {
 		s.refuse(w, r, f, err)
 	}
 }
 
-// issued is what a program gets.
-type issued struct {
+// issuedTokens is what a program gets.
+type issuedTokens struct {
 	Token     sts.Token
 	Refresh   string
 	Session   string
@@ -364,21 +364,21 @@ type issued struct {
 
 // issue makes a session for a program, and its tokens. Where another identity is
 // asked for, what the provider has just said must stand for it.
-func (s *Service) issue(ctx context.Context, f *flow, n resource.Session, program, address, raw string) (out issued, err error) {
+func (s *Service) issue(ctx context.Context, f *flow, n resource.Session, program, address, raw string) (out issuedTokens, err error) {
 	if f.Identity != "" && f.Identity != string(n.Identity) {
 		if raw == "" {
 			return out, fault.New(fault.PermissionDenied, "Permission denied: only who signs in with a provider can assume another identity")
 		}
-		out.Token, err = s.sts.Exchange(ctx, sts.Request{Wish: s.wish(f), Bearer: raw, Identity: f.Identity})
+		out.Token, err = s.sts.Exchange(ctx, sts.Request{TokenParams: s.tokenParams(f), Bearer: raw, Identity: f.Identity})
 		return out, err
 	}
 	id, refresh, err := s.sts.StartSession(ctx, resource.Session{
 		Identity: n.Identity, Act: n.Act, Email: n.Email, Voucher: n.Voucher, Home: n.Home, Agent: program, Address: address,
-	}, s.wish(f))
+	}, s.tokenParams(f))
 	if err != nil {
 		return out, err
 	}
-	if out.Token, err = s.sts.Issue(ctx, id, s.wish(f)); err != nil {
+	if out.Token, err = s.sts.Issue(ctx, id, s.tokenParams(f)); err != nil {
 		return out, err
 	}
 	out.Session = id
@@ -388,7 +388,7 @@ func (s *Service) issue(ctx context.Context, f *flow, n resource.Session, progra
 	return out, nil
 }
 
-func (s *Service) handToCommand(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session, raw string) error {
+func (s *Service) deliverToCommand(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session, raw string) error {
 	out, err := s.issue(r.Context(), f, n, programName(f.Client), remote(r), raw)
 	if err != nil {
 		return err
@@ -402,13 +402,13 @@ func (s *Service) handToCommand(w http.ResponseWriter, r *http.Request, f *flow,
 	} else {
 		code := newID() + newID()
 		out.Redirect, out.Challenge, out.Client = f.Redirect, f.Challenge, f.Client
-		if err := s.leave(r.Context(), "code "+code, out, codeLife); err != nil {
+		if err := s.storeSealed(r.Context(), "code "+code, out, codeLife); err != nil {
 			return err
 		}
 		answer.Set("code", code)
 	}
-	s.drop(w, f)
-	s.toCommand(w, r, f, answer)
+	s.deleteFlow(w, f)
+	s.redirectToCommand(w, r, f, answer)
 	return nil
 }
 
@@ -419,8 +419,8 @@ func programName(client string) string {
 	return client
 }
 
-// leave keeps something sealed for whoever comes with a code.
-func (s *Service) leave(ctx context.Context, code string, v any, life time.Duration) error {
+// storeSealed keeps something sealed for whoever comes with a code.
+func (s *Service) storeSealed(ctx context.Context, code string, v any, life time.Duration) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err

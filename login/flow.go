@@ -46,50 +46,52 @@ type flow struct {
 	Expires int64  `json:"exp"` // in seconds
 	Purpose string `json:"for"`
 
-	Redirect  string   `json:"redirect,omitempty"`  // where a command waits
-	State     string   `json:"state,omitempty"`     // that it wants back
-	Challenge string   `json:"challenge,omitempty"` // of the secret it will redeem a code with
-	Client    string   `json:"client,omitempty"`
-	Audience  []string `json:"aud,omitempty"`
-	Scopes    []string `json:"scopes,omitempty"`
-	Identity  string   `json:"identity,omitempty"` // to assume
-	Refresh   bool     `json:"refresh,omitempty"`
-	Known     bool     `json:"known,omitempty"` // only people who are registered
-	Invite    string   `json:"invite,omitempty"`
-	Headless  string   `json:"headless,omitempty"`
-	UserCode  string   `json:"userCode,omitempty"`
+	Redirect       string   `json:"redirect,omitempty"`  // where a command waits
+	State          string   `json:"state,omitempty"`     // that it wants back
+	Challenge      string   `json:"challenge,omitempty"` // of the secret it will redeem a code with
+	Client         string   `json:"client,omitempty"`
+	Audience       []string `json:"aud,omitempty"`
+	Scopes         []string `json:"scopes,omitempty"`
+	Identity       string   `json:"identity,omitempty"` // to assume
+	Refresh        bool     `json:"refresh,omitempty"`
+	RegisteredOnly bool     `json:"known,omitempty"` // only people who are registered
+	Invite         string   `json:"invite,omitempty"`
+	Headless       string   `json:"headless,omitempty"`
+	UserCode       string   `json:"userCode,omitempty"`
 
-	Organization resource.UID `json:"org,omitempty"` // that was chosen
-	Provider     resource.UID `json:"idp,omitempty"` // that is being asked
-	Leg          string       `json:"leg,omitempty"` // the state of the question
-	Nonce        string       `json:"nonce,omitempty"`
-	Verifier     string       `json:"verifier,omitempty"`
+	Organization  resource.UID `json:"org,omitempty"` // that was chosen
+	Provider      resource.UID `json:"idp,omitempty"` // that is being asked
+	UpstreamState string       `json:"leg,omitempty"` // the state of the question
+	Nonce         string       `json:"nonce,omitempty"`
+	Verifier      string       `json:"verifier,omitempty"`
 
-	Accounts []halfway       `json:"accounts,omitempty"` // whose password was right; which one is meant is to be said
-	Halfway  string          `json:"halfway,omitempty"`  // with Account, the digest of its password
-	Account  resource.UID    `json:"account,omitempty"`  // whose password was right; the second factor is to come
-	WebAuthn json.RawMessage `json:"webauthn,omitempty"` // the question to a passkey
-	Session  string          `json:"session,omitempty"`  // that this sign-in began
+	Proofs         []passwordProof `json:"accounts,omitempty"` // whose password was right; which one is meant is to be said
+	PasswordDigest string          `json:"halfway,omitempty"`  // with Account, the digest of its password
+	Account        resource.UID    `json:"account,omitempty"`  // whose password was right; the second factor is to come
+	WebAuthn       json.RawMessage `json:"webauthn,omitempty"` // the question to a passkey
+	Session        string          `json:"session,omitempty"`  // that this sign-in began
 }
 
-// A halfway is an account whose password was right, and which password that was:
+// A passwordProof is an account whose password was right, and which password that was:
 // one that is changed in the meantime counts no more.
-type halfway struct {
+type passwordProof struct {
 	Account  resource.UID `json:"account"`
 	Password string       `json:"password"` // the digest of its hash
 }
 
-func halfwayInto(a resource.Account) halfway {
-	return halfway{a.UID, base64.RawURLEncoding.EncodeToString(digest("halfway " + a.Password)[:12])}
+func proofFor(a resource.Account) passwordProof {
+	return passwordProof{a.UID, base64.RawURLEncoding.EncodeToString(digest("halfway " + a.Password)[:12])}
 }
 
-// enter notes that the password of an account was right.
-func (f *flow) enter(a resource.Account) { f.Account, f.Halfway = a.UID, halfwayInto(a).Password }
+// setPasswordProof notes that the password of an account was right.
+func (f *flow) setPasswordProof(a resource.Account) {
+	f.Account, f.PasswordDigest = a.UID, proofFor(a).Password
+}
 
-// halfInto reports whether the password of an account was right in this flow, and
+// provesPassword reports whether the password of an account was right in this flow, and
 // still is its password.
-func (f *flow) halfInto(a resource.Account) bool {
-	return f.Account == a.UID && f.Halfway == halfwayInto(a).Password
+func (f *flow) provesPassword(a resource.Account) bool {
+	return f.Account == a.UID && f.PasswordDigest == proofFor(a).Password
 }
 
 func newID() string { return rand.Text() }
@@ -116,9 +118,9 @@ func (s *Service) cookieName(name string) string {
 	return name
 }
 
-// keep puts a flow into its cookie. It tells whether it fits. Where the browser
+// saveFlow puts a flow into its cookie. It tells whether it fits. Where the browser
 // has too many others, the oldest are dropped.
-func (s *Service) keep(w http.ResponseWriter, r *http.Request, f *flow) bool {
+func (s *Service) saveFlow(w http.ResponseWriter, r *http.Request, f *flow) bool {
 	b, err := json.Marshal(f)
 	if err != nil {
 		return false
@@ -127,15 +129,15 @@ func (s *Service) keep(w http.ResponseWriter, r *http.Request, f *flow) bool {
 	if len(value) > maxCookie {
 		return false
 	}
-	s.dropOldest(w, r, f.ID, len(value))
+	s.deleteOldestFlows(w, r, f.ID, len(value))
 	http.SetCookie(w, s.cookie(flowCookie+f.ID, value, flowLife))
 	return true
 }
 
-// dropOldest drops flows of the browser, the oldest first, until there is room
+// deleteOldestFlows drops flows of the browser, the oldest first, until there is room
 // for the flow of that id and size. Cookies that are no flow, or no longer, go,
 // too.
-func (s *Service) dropOldest(w http.ResponseWriter, r *http.Request, id string, size int) {
+func (s *Service) deleteOldestFlows(w http.ResponseWriter, r *http.Request, id string, size int) {
 	type other struct {
 		id      string
 		expires int64
@@ -148,7 +150,7 @@ func (s *Service) dropOldest(w http.ResponseWriter, r *http.Request, id string, 
 		if o.id, ours = strings.CutPrefix(c.Name, s.cookieName(flowCookie)); !ours || o.id == id {
 			continue
 		}
-		if f := s.open(r, o.id); f != nil {
+		if f := s.loadFlow(r, o.id); f != nil {
 			o.expires = f.Expires
 		}
 		others = append(others, o)
@@ -162,15 +164,15 @@ func (s *Service) dropOldest(w http.ResponseWriter, r *http.Request, id string, 
 	}
 }
 
-// drop ends a flow in its browser.
-func (s *Service) drop(w http.ResponseWriter, f *flow) {
+// deleteFlow ends a flow in its browser.
+func (s *Service) deleteFlow(w http.ResponseWriter, f *flow) {
 	http.SetCookie(w, s.cookie(flowCookie+f.ID, "", 0))
 }
 
 var flowID = regexp.MustCompile(`^[A-Z2-7]{26}$`)
 
-// open returns the flow of that id, if this is its browser and it is not over.
-func (s *Service) open(r *http.Request, id string) *flow {
+// loadFlow returns the flow of that id, if this is its browser and it is not over.
+func (s *Service) loadFlow(r *http.Request, id string) *flow {
 	if !flowID.MatchString(id) {
 		return nil
 	}
@@ -193,10 +195,10 @@ func (s *Service) open(r *http.Request, id string) *flow {
 	return &f
 }
 
-// flowOf returns the flow a request names in its query or form. Where there is
+// requestFlow returns the flow a request names in its query or form. Where there is
 // none, it says so to the person and returns nil.
-func (s *Service) flowOf(w http.ResponseWriter, r *http.Request) *flow {
-	if f := s.open(r, s.field(w, r, "flow")); f != nil {
+func (s *Service) requestFlow(w http.ResponseWriter, r *http.Request) *flow {
+	if f := s.loadFlow(r, s.field(w, r, "flow")); f != nil {
 		return f
 	}
 	s.problem(w, r, http.StatusBadRequest, "This sign-in is over",

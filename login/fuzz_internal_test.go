@@ -47,19 +47,19 @@ func FuzzFlowCookie(f *testing.F) {
 	f.Add(id, "", []byte(`{"id":"`+id+`","exp":1900000000}`))
 	f.Add("../"+id, "eyJ9", []byte(`null`))
 	f.Fuzz(func(t *testing.T, id, value string, plain []byte) {
-		if s.open(withCookie(t, flowCookie+id, value), id) != nil {
+		if s.loadFlow(withCookie(t, flowCookie+id, value), id) != nil {
 			t.Errorf("%q, which nobody sealed, is a flow", value)
 		}
 		sealed := base64.RawURLEncoding.EncodeToString(s.cfg.Key.Seal(sealedFlow, plain))
-		got := s.open(withCookie(t, flowCookie+id, sealed), id)
+		got := s.loadFlow(withCookie(t, flowCookie+id, sealed), id)
 		if got != nil && (got.ID != id || got.Expires <= 1_900_000_000 || !flowID.MatchString(id)) {
 			t.Errorf("%s is the flow %q", plain, id)
 		}
-		if leg := s.openLeg(withCookie(t, flowCookie+id, sealed), id+"."+id); leg != nil && (leg.Leg != id+"."+id || leg.Provider == "") {
+		if leg := s.flowForState(withCookie(t, flowCookie+id, sealed), id+"."+id); leg != nil && (leg.UpstreamState != id+"."+id || leg.Provider == "") {
 			t.Errorf("%s has the leg %q", plain, id)
 		}
 		other := base64.RawURLEncoding.EncodeToString(s.cfg.Key.Seal("passkey", plain))
-		if s.open(withCookie(t, flowCookie+id, other), id) != nil {
+		if s.loadFlow(withCookie(t, flowCookie+id, other), id) != nil {
 			t.Error("what was sealed for something else is a flow")
 		}
 	})
@@ -119,7 +119,7 @@ func FuzzClaims(f *testing.F) {
 		if byObject {
 			p.OIDC.CorrelationRule = resource.CorrelationObjectID
 		}
-		got, err := readSaid(p, &oidc.IDToken{Subject: subject}, claims, "raw")
+		got, err := readClaims(p, &oidc.IDToken{Subject: subject}, claims, "raw")
 		if err != nil {
 			return
 		}
@@ -146,7 +146,7 @@ func FuzzClaims(f *testing.F) {
 }
 
 // text2 is a claim as the trial shows it.
-func text2(name string, value any) string { return shortText(name) + " " + text(value) }
+func text2(name string, value any) string { return shortText(name) + " " + claimText(value) }
 
 var (
 	userForm     = regexp.MustCompile(`^[` + userLetters + `]*$`)

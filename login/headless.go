@@ -23,7 +23,7 @@ type headless struct {
 	Denied  bool   `json:"denied,omitempty"`
 }
 
-func (s *Service) handToHeadless(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session) error {
+func (s *Service) deliverToHeadless(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session) error {
 	out, err := s.issue(r.Context(), f, n, programName(f.Client), "", "")
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (s *Service) handToHeadless(w http.ResponseWriter, r *http.Request, f *flow
 	if err := s.store.Leave(r.Context(), digest("headless "+f.Headless), detail, s.cfg.Now().Add(headlessLife)); err != nil {
 		return err
 	}
-	s.drop(w, f)
+	s.deleteFlow(w, f)
 	s.show(w, r, http.StatusOK, "done", nil, &donePage{Purpose: forHeadless, Text: "Go back to your terminal. You can close this window."})
 	return nil
 }

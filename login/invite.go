@@ -35,10 +35,10 @@ func readInvite(code string) (p resource.Presented, _ error) {
 	return p, nil
 }
 
-// joining returns the group that somebody signs in for: that of their invite, or
+// joinGroup returns the group that somebody signs in for: that of their invite, or
 // the organization they chose. The providers of that group and of those above it
 // speak for it.
-func (f *flow) joining() resource.UID {
+func (f *flow) joinGroup() resource.UID {
 	if p, err := readInvite(f.Invite); err == nil && p.UID.Root() == f.Organization {
 		return p.UID.Parent()
 	}

@@ -43,7 +43,7 @@ func (s *Service) linked(w http.ResponseWriter, r *http.Request) (a resource.Acc
 		return a, false
 	}
 	if err == nil {
-		err = s.mayOpen(r.Context(), a)
+		err = s.checkLinkMaker(r.Context(), a)
 	}
 	if err != nil {
 		s.fail(w, r, "This link cannot be followed", err)
@@ -55,9 +55,9 @@ func (s *Service) linked(w http.ResponseWriter, r *http.Request) (a resource.Acc
 func (s *Service) linkPage(w http.ResponseWriter, r *http.Request, status int, a resource.Account, err error) {
 	p := &linkPage{Email: a.Email, Reset: a.Password != "" || !a.UseTime.IsZero()}
 	if err != nil {
-		f := s.told(r, err)
+		f := s.report(r, err)
 		if p.Problem = plainText(f); len(f.Fields) > 0 {
-			p.Problem, p.Wrong = "", fieldTexts(f)
+			p.Problem, p.Wrong = "", fieldProblems(f)
 		}
 	}
 	org, err := s.store.Group(r.Context(), a.UID.Root())
@@ -90,7 +90,7 @@ func (s *Service) followLink(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		a, err = s.store.FollowLink(r.Context(), digest("link "+c.Value), func(a *resource.Account) error {
 			a.Password = hash
-			return s.mayOpen(r.Context(), *a)
+			return s.checkLinkMaker(r.Context(), *a)
 		})
 	}
 	if err != nil {
@@ -104,10 +104,10 @@ func (s *Service) followLink(w http.ResponseWriter, r *http.Request) {
 	}
 	f := &flow{ID: newID(), Expires: s.cfg.Now().Add(flowLife).Unix(), Purpose: forBrowser}
 	if len(a.TOTP) > 0 || len(a.Passkeys) > 0 && s.webauthn != nil {
-		f.enter(a)
-		s.keep(w, r, f)
+		f.setPasswordProof(a)
+		s.saveFlow(w, r, f)
 		s.show(w, r, http.StatusOK, "factor", f, s.factorPage(a))
 		return
 	}
-	s.arriveLocal(w, r, f, a)
+	s.finishLocalSignIn(w, r, f, a)
 }

@@ -136,7 +136,7 @@ func (s *Service) Handler() http.Handler {
 	mux.HandleFunc("POST /signin/join/start", s.showJoin)
 	mux.HandleFunc("POST /signin/join", s.join)
 	mux.HandleFunc("POST /signin/confirm", s.confirm)
-	mux.HandleFunc("POST /signin/other", s.other)
+	mux.HandleFunc("POST /signin/other", s.switchUser)
 	mux.HandleFunc("GET /link", s.showLink)
 	mux.HandleFunc("POST /link", s.followLink)
 	s.accountRoutes(mux)

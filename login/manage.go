@@ -36,13 +36,13 @@ func (s *Service) newLink(ctx context.Context, a *resource.Account, factors bool
 	return OneTimeLink{s.at("/link?code=" + code), ends}
 }
 
-// mayOpen checks that whoever made the link of an account may, now, do everything
+// checkLinkMaker checks that whoever made the link of an account may, now, do everything
 // that the link opens: the account may have been given more since.
-func (s *Service) mayOpen(ctx context.Context, a resource.Account) error {
+func (s *Service) checkLinkMaker(ctx context.Context, a resource.Account) error {
 	if a.Link.Maker == nil {
 		return nil
 	}
-	if err := s.authz.Confirm(ctx); err != nil {
+	if err := s.authz.EnsureCurrent(ctx); err != nil {
 		return err
 	}
 	maker := authz.Caller{Identity: a.Link.Maker.Identity, Caps: a.Link.Maker.Caps, Scopes: a.Link.Maker.Scopes}
@@ -69,7 +69,7 @@ func (s *Service) CreateAccount(ctx context.Context, parent resource.UID, a reso
 		return a, OneTimeLink{}, err
 	}
 	if role != "" {
-		if err := s.mayGive(ctx, parent, role); err != nil {
+		if err := s.mayAssign(ctx, parent, role); err != nil {
 			return a, OneTimeLink{}, err
 		}
 	}
@@ -90,21 +90,21 @@ func (s *Service) AddAccount(ctx context.Context, org resource.UID, a resource.A
 	return a, link, s.store.InsertAccount(ctx, a, i, with...)
 }
 
-// AddAccountOf gives a person who is known already an account in an organization,
+// AddAccountFor gives a person who is known already an account in an organization,
 // too, without asking.
-func (s *Service) AddAccountOf(ctx context.Context, org resource.UID, a resource.Account, person resource.Identity) error {
+func (s *Service) AddAccountFor(ctx context.Context, org resource.UID, a resource.Account, person resource.Identity) error {
 	a, _ = s.newAccount(org, a)
 	a.Identity = person.UID
 	return s.store.InsertAccount(ctx, a, person)
 }
 
-// Found makes an organization whose first owner has an account here. It asks
+// CreateOrganization makes an organization whose first owner has an account here. It asks
 // nobody's permission: it is how a service starts.
-func (s *Service) Found(ctx context.Context, name string, kind resource.OrgKind, a resource.Account) (resource.Group, resource.Account, OneTimeLink, error) {
+func (s *Service) CreateOrganization(ctx context.Context, name string, kind resource.OrgKind, a resource.Account) (resource.Group, resource.Account, OneTimeLink, error) {
 	now := s.now()
 	g := resource.Group{UID: resource.NewRoot(), Name: name, Kind: kind, CreateTime: now, UpdateTime: now}
 	a.Email = resource.NormalEmail(a.Email)
-	if err := together(g.Validate(), a.Validate()); err != nil {
+	if err := joinViolations(g.Validate(), a.Validate()); err != nil {
 		return g, a, OneTimeLink{}, err
 	}
 	a, i := s.newAccount(g.UID, a)
@@ -116,8 +116,8 @@ func (s *Service) Found(ctx context.Context, name string, kind resource.OrgKind,
 	return g, a, link, s.store.Found(ctx, g, a, i, owner)
 }
 
-// mayGive checks that the caller may give a role in a group.
-func (s *Service) mayGive(ctx context.Context, group, role resource.UID) error {
+// mayAssign checks that the caller may give a role in a group.
+func (s *Service) mayAssign(ctx context.Context, group, role resource.UID) error {
 	if err := s.authz.Require(ctx, resource.RoleBindingsCreate, group); err != nil {
 		return err
 	}
@@ -240,43 +240,43 @@ func caller(ctx context.Context) (authz.Caller, error) {
 	return c, nil
 }
 
-// mayRule reports whether the caller answers for a session: it is the caller's
+// mayManage reports whether the caller answers for a session: it is the caller's
 // own, or the caller holds identity.update in the group whose provider or account
 // it was begun with. Nobody answers for the sessions that a person has with
 // others.
-func (s *Service) mayRule(ctx context.Context, c authz.Caller, n resource.Session) bool {
+func (s *Service) mayManage(ctx context.Context, c authz.Caller, n resource.Session) bool {
 	if n.Identity == c.Identity {
 		return c.Narrowing().IsZero() || n.ID == c.Session // a narrowed token may end itself, and nothing else
 	}
 	return n.Home != "" && s.authz.Require(ctx, resource.IdentityUpdate, n.Home) == nil
 }
 
-// ruled returns the sessions of an identity that the caller answers for. It
+// managedSessions returns the sessions of an identity that the caller answers for. It
 // returns fault.PermissionDenied for an identity of others without any, whether or
 // not there is one.
-func (s *Service) ruled(ctx context.Context, identity resource.UID) (all []resource.Session, c authz.Caller, err error) {
+func (s *Service) managedSessions(ctx context.Context, identity resource.UID) (all []resource.Session, c authz.Caller, err error) {
 	if c, err = caller(ctx); err != nil {
 		return nil, c, err
 	}
 	if identity == "" || identity == c.Identity {
 		identity = c.Identity
-		if _, err := authz.RequireWhole(ctx); err != nil {
+		if _, err := authz.RequireUnnarrowed(ctx); err != nil {
 			return nil, c, err
 		}
 	}
 	if all, err = s.store.Sessions(ctx, identity); err != nil {
 		return nil, c, err
 	}
-	all = slices.DeleteFunc(all, func(n resource.Session) bool { return !s.mayRule(ctx, c, n) })
+	all = slices.DeleteFunc(all, func(n resource.Session) bool { return !s.mayManage(ctx, c, n) })
 	if len(all) == 0 && identity != c.Identity {
-		return nil, c, s.mayAsk(ctx, identity)
+		return nil, c, s.mayManageAny(ctx, identity)
 	}
 	return all, c, nil
 }
 
-// mayAsk checks that the caller would answer for sessions of an identity if there
+// mayManageAny checks that the caller would answer for sessions of an identity if there
 // were any.
-func (s *Service) mayAsk(ctx context.Context, identity resource.UID) error {
+func (s *Service) mayManageAny(ctx context.Context, identity resource.UID) error {
 	homes, err := s.store.HomesOf(ctx, identity)
 	if err != nil {
 		return err
@@ -291,7 +291,7 @@ func (s *Service) mayAsk(ctx context.Context, identity resource.UID) error {
 // for "", or those of somebody else that the caller answers for. current is the
 // caller's.
 func (s *Service) Sessions(ctx context.Context, identity resource.UID) (all []resource.Session, current string, _ error) {
-	all, c, err := s.ruled(ctx, identity)
+	all, c, err := s.managedSessions(ctx, identity)
 	return all, c.Session, err
 }
 
@@ -311,7 +311,7 @@ func (s *Service) EndSession(ctx context.Context, id string) error {
 	if err != nil && !errors.Is(err, fault.NotFound) {
 		return err
 	}
-	if err != nil || n.ID != c.Session && !s.mayRule(ctx, c, n) {
+	if err != nil || n.ID != c.Session && !s.mayManage(ctx, c, n) {
 		return fault.Denied(resource.IdentityUpdate.String(), "session "+id) // not to be told from one that is not there
 	}
 	_, err = s.store.EndSession(ctx, id)
@@ -322,7 +322,7 @@ func (s *Service) EndSession(ctx context.Context, id string) error {
 // returns how many there were.
 func (s *Service) EndSessions(ctx context.Context, identity resource.UID) (ended int, _ error) {
 	for {
-		all, _, err := s.ruled(ctx, identity)
+		all, _, err := s.managedSessions(ctx, identity)
 		if len(all) == 0 && ended > 0 {
 			return ended, nil
 		}
@@ -341,10 +341,10 @@ func (s *Service) EndSessions(ctx context.Context, identity resource.UID) (ended
 	}
 }
 
-// Leave removes the caller, who must be the person of that uid, with a token that
+// DeleteSelf removes the caller, who must be the person of that uid, with a token that
 // is not narrowed.
-func (s *Service) Leave(ctx context.Context, uid resource.UID) error {
-	c, err := authz.RequireWhole(ctx)
+func (s *Service) DeleteSelf(ctx context.Context, uid resource.UID) error {
+	c, err := authz.RequireUnnarrowed(ctx)
 	if err != nil {
 		return err
 	}
@@ -368,36 +368,36 @@ func (s *Service) Register(ctx context.Context, bearer, code string, identity re
 	if err != nil {
 		return resource.Landing{}, err
 	}
-	who, err := s.behind(ctx, bearer, i.UID.Parent())
+	arrival, err := s.personFromToken(ctx, bearer, i.UID.Parent())
 	if err != nil {
 		return resource.Landing{}, err
 	}
-	uid, err := s.uidOf(ctx, who)
+	uid, err := s.personUID(ctx, arrival)
 	if err != nil {
 		return resource.Landing{}, err
 	}
 	if identity != "" && identity != uid {
 		return resource.Landing{}, fault.Field("identity_id", "is not the identity of the token's person")
 	}
-	who.Invite, who.Register = &presented, identity == ""
-	if ctx, err = s.asPerson(ctx, who); err != nil {
+	arrival.Invite, arrival.Register = &presented, identity == ""
+	if ctx, err = s.withPerson(ctx, arrival); err != nil {
 		return resource.Landing{}, err
 	}
-	return s.store.Arrive(ctx, who)
+	return s.store.Arrive(ctx, arrival)
 }
 
-// behind returns the person behind a token, for whom the providers of a group and
+// personFromToken returns the person behind a token, for whom the providers of a group and
 // of those above it can vouch.
-func (s *Service) behind(ctx context.Context, bearer string, group resource.UID) (resource.Arrival, error) {
+func (s *Service) personFromToken(ctx context.Context, bearer string, group resource.UID) (resource.Arrival, error) {
 	providers, err := s.store.ProvidersFor(ctx, group)
 	if err != nil {
 		return resource.Arrival{}, err
 	}
-	who, err := s.sts.Identify(ctx, bearer, providers)
-	if err != nil || who.Identity == "" {
-		return who, err
+	arrival, err := s.sts.Identify(ctx, bearer, providers)
+	if err != nil || arrival.Identity == "" {
+		return arrival, err
 	}
-	return s.arrivalAgain(ctx, resource.Session{
-		Identity: who.Identity, Act: &resource.Upstream{Issuer: who.Issuer, Subject: who.Subject}, Voucher: who.Voucher,
+	return s.arrivalOfSession(ctx, resource.Session{
+		Identity: arrival.Identity, Act: &resource.Upstream{Issuer: arrival.Issuer, Subject: arrival.Subject}, Voucher: arrival.Voucher,
 	})
 }

@@ -237,12 +237,12 @@ func (s *Service) problem(w http.ResponseWriter, r *http.Request, status int, ti
 // fail shows an error: what it says, if it is for people, or else only that it
 // is logged.
 func (s *Service) fail(w http.ResponseWriter, r *http.Request, title string, err error) {
-	f := s.told(r, err)
+	f := s.report(r, err)
 	s.problem(w, r, statusOf(f), title, plainText(f))
 }
 
-// told logs an error that is ours.
-func (s *Service) told(r *http.Request, err error) *fault.Error {
+// report logs an error that is ours.
+func (s *Service) report(r *http.Request, err error) *fault.Error {
 	f := fault.From(err)
 	if f.Code == fault.Internal || f.Code == fault.Unavailable {
 		s.log.ErrorContext(r.Context(), "sign-in", "path", r.URL.Path, "err", errors.Join(f, f.Cause), "request", resource.ActorFrom(r.Context()).RequestID)
@@ -250,8 +250,8 @@ func (s *Service) told(r *http.Request, err error) *fault.Error {
 	return f
 }
 
-// note logs an error that nobody is told.
-func (s *Service) note(r *http.Request, err error) { _ = s.told(r, err) }
+// logError logs an error that nobody is told.
+func (s *Service) logError(r *http.Request, err error) { _ = s.report(r, err) }
 
 // plainText is an error without the prefix that programs go by.
 func plainText(f *fault.Error) string {

@@ -74,20 +74,20 @@ func (u passkeyUser) WebAuthnCredentials() (all []webauthn.Credential) {
 	return all
 }
 
-// scriptProblem answers the script of the page.
-func scriptProblem(w http.ResponseWriter, status int, text string) {
-	scriptAnswer(w, status, map[string]string{"problem": text})
+// writeScriptError answers the script of the page.
+func writeScriptError(w http.ResponseWriter, status int, text string) {
+	writeScript(w, status, map[string]string{"problem": text})
 }
 
-func scriptAnswer(w http.ResponseWriter, status int, v any) {
+func writeScript(w http.ResponseWriter, status int, v any) {
 	secureHeaders(w, "")
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v) // a browser that went away has no use for the error
 }
 
-// script is what the script of the page sends.
-type script struct {
+// scriptRequest is what the script of the page sends.
+type scriptRequest struct {
 	Flow       string          `json:"flow"`
 	CSRF       string          `json:"csrf"`
 	Name       string          `json:"name"`
@@ -97,24 +97,24 @@ type script struct {
 
 // readScript reads a request of the script. JSON is no form, so that no other
 // site can have a browser send it without being asked about.
-func readScript(w http.ResponseWriter, r *http.Request) (in script, ok bool) {
+func readScript(w http.ResponseWriter, r *http.Request) (in scriptRequest, ok bool) {
 	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind != "application/json" {
-		scriptProblem(w, http.StatusUnsupportedMediaType, "The request is not JSON.")
+		writeScriptError(w, http.StatusUnsupportedMediaType, "The request is not JSON.")
 		return in, false
 	}
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxForm)).Decode(&in); err != nil {
-		scriptProblem(w, http.StatusBadRequest, "The request cannot be read.")
+		writeScriptError(w, http.StatusBadRequest, "The request cannot be read.")
 		return in, false
 	}
 	return in, true
 }
 
 func (s *Service) scriptFlow(w http.ResponseWriter, r *http.Request, id string) *flow {
-	f := s.open(r, id)
+	f := s.loadFlow(r, id)
 	if f == nil {
-		scriptProblem(w, http.StatusBadRequest, "This sign-in is over. Start again.")
+		writeScriptError(w, http.StatusBadRequest, "This sign-in is over. Start again.")
 	} else if s.webauthn == nil {
-		scriptProblem(w, http.StatusBadRequest, "Passkeys cannot be used at this address.")
+		writeScriptError(w, http.StatusBadRequest, "Passkeys cannot be used at this address.")
 		return nil
 	}
 	return f
@@ -131,23 +131,23 @@ func (s *Service) passkeyStart(w http.ResponseWriter, r *http.Request) {
 	if f == nil {
 		return
 	}
-	options, question, err := s.webauthn.BeginDiscoverableLogin(webauthn.WithUserVerification(protocol.VerificationRequired))
+	options, ceremony, err := s.webauthn.BeginDiscoverableLogin(webauthn.WithUserVerification(protocol.VerificationRequired))
 	if f.Account != "" {
 		var a resource.Account
 		if a, err = s.store.Account(r.Context(), f.Account); err == nil {
-			options, question, err = s.webauthn.BeginLogin(passkeyUser{Account: a}, webauthn.WithUserVerification(protocol.VerificationPreferred))
+			options, ceremony, err = s.webauthn.BeginLogin(passkeyUser{Account: a}, webauthn.WithUserVerification(protocol.VerificationPreferred))
 		}
 	}
 	if err == nil {
-		f.WebAuthn, err = json.Marshal(question)
+		f.WebAuthn, err = json.Marshal(ceremony)
 	}
 	if err != nil {
-		s.note(r, err)
-		scriptProblem(w, http.StatusInternalServerError, "The passkey cannot be asked now.")
+		s.logError(r, err)
+		writeScriptError(w, http.StatusInternalServerError, "The passkey cannot be asked now.")
 		return
 	}
-	s.keep(w, r, f)
-	scriptAnswer(w, http.StatusOK, map[string]any{"publicKey": options.Response})
+	s.saveFlow(w, r, f)
+	writeScript(w, http.StatusOK, map[string]any{"publicKey": options.Response})
 }
 
 const wrongPasskey = "This passkey does not sign in here."
@@ -163,54 +163,54 @@ func (s *Service) passkey(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	key := "passkeys " + network(remote(r)) // nobody guesses a passkey: its owner must not wait for who guesses passwords
-	if wait := s.limits.take(key, perAddress); wait > 0 {
+	if wait := s.limits.acquire(key, perAddress); wait > 0 {
 		retryAfter(w, wait)
-		scriptProblem(w, http.StatusTooManyRequests, tooMany(wait))
+		writeScriptError(w, http.StatusTooManyRequests, tooMany(wait))
 		return
 	}
-	a, err := s.provenPasskey(r, f, in.Credential)
+	a, err := s.verifyPasskey(r, f, in.Credential)
 	if errors.Is(err, fault.Unauthenticated) {
-		scriptProblem(w, http.StatusUnauthorized, wrongPasskey)
+		writeScriptError(w, http.StatusUnauthorized, wrongPasskey)
 		return
 	}
 	if err != nil {
-		s.note(r, err)
-		scriptProblem(w, http.StatusInternalServerError, "The passkey cannot be checked now.")
+		s.logError(r, err)
+		writeScriptError(w, http.StatusInternalServerError, "The passkey cannot be checked now.")
 		return
 	}
-	s.limits.giveBack(key)
-	answer := &caught{header: w.Header()} // the script goes where a form would have been sent
-	s.arriveLocal(answer, r, f, a)
+	s.limits.release(key)
+	answer := &headerRecorder{header: w.Header()} // the script goes where a form would have been sent
+	s.finishLocalSignIn(answer, r, f, a)
 	if answer.status != http.StatusSeeOther {
-		scriptProblem(w, http.StatusForbidden, "You were not signed in. Try another way.")
+		writeScriptError(w, http.StatusForbidden, "You were not signed in. Try another way.")
 		return
 	}
 	location := w.Header().Get("Location")
 	w.Header().Del("Location")
-	scriptAnswer(w, http.StatusOK, map[string]string{"location": location})
+	writeScript(w, http.StatusOK, map[string]string{"location": location})
 }
 
-// caught is an answer whose body is not sent.
-type caught struct {
+// headerRecorder is an answer whose body is not sent.
+type headerRecorder struct {
 	header http.Header
 	status int
 }
 
-func (c *caught) Header() http.Header         { return c.header }
-func (c *caught) Write(b []byte) (int, error) { return len(b), nil }
-func (c *caught) WriteHeader(status int)      { c.status = status }
+func (c *headerRecorder) Header() http.Header         { return c.header }
+func (c *headerRecorder) Write(b []byte) (int, error) { return len(b), nil }
+func (c *headerRecorder) WriteHeader(status int)      { c.status = status }
 
-// provenPasskey returns the account of a passkey that has answered the question
+// verifyPasskey returns the account of a passkey that has answered the question
 // of a flow. It returns fault.Unauthenticated for any other answer.
-func (s *Service) provenPasskey(r *http.Request, f *flow, credential []byte) (a resource.Account, _ error) {
+func (s *Service) verifyPasskey(r *http.Request, f *flow, credential []byte) (a resource.Account, _ error) {
 	wrong := func(err error) error {
 		return &fault.Error{Code: fault.Unauthenticated, Message: "Unauthenticated: " + wrongPasskey, Cause: err}
 	}
-	var question webauthn.SessionData
-	if len(f.WebAuthn) == 0 || json.Unmarshal(f.WebAuthn, &question) != nil {
+	var ceremony webauthn.SessionData
+	if len(f.WebAuthn) == 0 || json.Unmarshal(f.WebAuthn, &ceremony) != nil {
 		return a, wrong(nil)
 	}
-	first, err := s.store.Spend(r.Context(), digest("passkey "+question.Challenge), s.cfg.Now().Add(flowLife))
+	first, err := s.store.Spend(r.Context(), digest("passkey "+ceremony.Challenge), s.cfg.Now().Add(flowLife))
 	if err != nil {
 		return a, err
 	}
@@ -225,10 +225,10 @@ func (s *Service) provenPasskey(r *http.Request, f *flow, credential []byte) (a 
 	}
 	var used *webauthn.Credential
 	if f.Account != "" {
-		if !f.halfInto(a) {
+		if !f.provesPassword(a) {
 			return a, wrong(nil)
 		}
-		used, err = s.webauthn.ValidateLogin(passkeyUser{Account: a}, question, parsed)
+		used, err = s.webauthn.ValidateLogin(passkeyUser{Account: a}, ceremony, parsed)
 	} else {
 		find := func(_, handle []byte) (webauthn.User, error) {
 			if !bytes.Equal(handle, passkeyUser{Account: a}.WebAuthnID()) {
@@ -236,7 +236,7 @@ func (s *Service) provenPasskey(r *http.Request, f *flow, credential []byte) (a 
 			}
 			return passkeyUser{Account: a}, nil
 		}
-		used, err = s.webauthn.ValidateDiscoverableLogin(find, question, parsed)
+		used, err = s.webauthn.ValidateDiscoverableLogin(find, ceremony, parsed)
 	}
 	if err != nil || used.Authenticator.CloneWarning {
 		return a, wrong(err)
@@ -255,7 +255,7 @@ const passkeyCookie = "hf_passkey"
 // cannot add passkeys ever after.
 type registration struct {
 	Expires  int64 // in seconds
-	Question webauthn.SessionData
+	Ceremony webauthn.SessionData
 }
 
 // registerStart asks a device for a new passkey, for who proves to be there:
@@ -265,13 +265,13 @@ func (s *Service) registerStart(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if err := s.proven(r, a, "passkey", in.Current); err != nil {
-		f := s.told(r, err)
+	if err := s.verifyCurrentPassword(r, a, "passkey", in.Current); err != nil {
+		f := s.report(r, err)
 		text := plainText(f)
 		if len(f.Fields) > 0 {
 			text = "This is not your password."
 		}
-		scriptProblem(w, statusOf(f), text)
+		writeScriptError(w, statusOf(f), text)
 		return
 	}
 	var exclude []protocol.CredentialDescriptor
@@ -280,22 +280,22 @@ func (s *Service) registerStart(w http.ResponseWriter, r *http.Request) {
 	}
 	org, err := s.store.Group(r.Context(), a.UID.Root())
 	var options *protocol.CredentialCreation
-	var question *webauthn.SessionData
+	var ceremony *webauthn.SessionData
 	if err == nil {
-		options, question, err = s.webauthn.BeginRegistration(passkeyUser{a, org.Name}, webauthn.WithExclusions(exclude))
+		options, ceremony, err = s.webauthn.BeginRegistration(passkeyUser{a, org.Name}, webauthn.WithExclusions(exclude))
 	}
 	var b []byte
 	if err == nil {
-		b, err = json.Marshal(registration{s.cfg.Now().Add(flowLife).Unix(), *question})
+		b, err = json.Marshal(registration{s.cfg.Now().Add(flowLife).Unix(), *ceremony})
 	}
 	if err != nil {
-		s.note(r, err)
-		scriptProblem(w, http.StatusInternalServerError, "A passkey cannot be asked for now.")
+		s.logError(r, err)
+		writeScriptError(w, http.StatusInternalServerError, "A passkey cannot be asked for now.")
 		return
 	}
 	value := base64.RawURLEncoding.EncodeToString(s.cfg.Key.Seal("passkey "+n.ID, b))
 	http.SetCookie(w, s.cookie(passkeyCookie, value, flowLife))
-	scriptAnswer(w, http.StatusOK, map[string]any{"publicKey": options.Response})
+	writeScript(w, http.StatusOK, map[string]any{"publicKey": options.Response})
 }
 
 // register takes a new passkey.
@@ -304,21 +304,21 @@ func (s *Service) register(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	question, err := s.passkeyQuestion(r, n)
+	ceremony, err := s.registrationCeremony(r, n)
 	if err == nil {
-		err = s.addPasskey(r, a, in, question)
+		err = s.addPasskey(r, a, in, ceremony)
 	}
 	if err != nil {
-		f := s.told(r, err)
-		scriptProblem(w, statusOf(f), plainText(f))
+		f := s.report(r, err)
+		writeScriptError(w, statusOf(f), plainText(f))
 		return
 	}
 	http.SetCookie(w, s.cookie(passkeyCookie, "", 0))
-	scriptAnswer(w, http.StatusOK, map[string]string{"location": "/account"})
+	writeScript(w, http.StatusOK, map[string]string{"location": "/account"})
 }
 
-// passkeyQuestion returns the question that was asked in a session, once.
-func (s *Service) passkeyQuestion(r *http.Request, n resource.Session) (q webauthn.SessionData, _ error) {
+// registrationCeremony returns the question that was asked in a session, once.
+func (s *Service) registrationCeremony(r *http.Request, n resource.Session) (q webauthn.SessionData, _ error) {
 	over := fault.New(fault.FailedPrecondition, "Precondition failed: the question to the passkey is over; try again")
 	c, err := r.Cookie(s.cookieName(passkeyCookie))
 	if err != nil {
@@ -328,12 +328,12 @@ func (s *Service) passkeyQuestion(r *http.Request, n resource.Session) (q webaut
 	if err != nil {
 		return q, over
 	}
-	var asked registration
+	var reg registration
 	b, err := s.cfg.Key.Open("passkey "+n.ID, sealed)
-	if err != nil || json.Unmarshal(b, &asked) != nil || s.cfg.Now().Unix() >= asked.Expires {
+	if err != nil || json.Unmarshal(b, &reg) != nil || s.cfg.Now().Unix() >= reg.Expires {
 		return q, over
 	}
-	q = asked.Question
+	q = reg.Ceremony
 	first, err := s.store.Spend(r.Context(), digest("passkey "+q.Challenge), s.cfg.Now().Add(flowLife))
 	if err == nil && !first {
 		err = over
@@ -341,12 +341,12 @@ func (s *Service) passkeyQuestion(r *http.Request, n resource.Session) (q webaut
 	return q, err
 }
 
-func (s *Service) addPasskey(r *http.Request, a resource.Account, in script, question webauthn.SessionData) error {
+func (s *Service) addPasskey(r *http.Request, a resource.Account, in scriptRequest, ceremony webauthn.SessionData) error {
 	parsed, err := protocol.ParseCredentialCreationResponseBytes(in.Credential)
 	if err != nil {
 		return &fault.Error{Code: fault.InvalidArgument, Message: "Invalid argument: the passkey cannot be read", Cause: err}
 	}
-	made, err := s.webauthn.CreateCredential(passkeyUser{Account: a}, question, parsed)
+	made, err := s.webauthn.CreateCredential(passkeyUser{Account: a}, ceremony, parsed)
 	if err != nil {
 		return &fault.Error{Code: fault.InvalidArgument, Message: "Invalid argument: the passkey did not prove itself", Cause: err}
 	}
@@ -362,18 +362,18 @@ func (s *Service) addPasskey(r *http.Request, a resource.Account, in script, que
 }
 
 // scriptAccount returns the account of the browser that a script runs in.
-func (s *Service) scriptAccount(w http.ResponseWriter, r *http.Request) (a resource.Account, in script, n resource.Session, ok bool) {
+func (s *Service) scriptAccount(w http.ResponseWriter, r *http.Request) (a resource.Account, in scriptRequest, n resource.Session, ok bool) {
 	if in, ok = readScript(w, r); !ok {
 		return a, in, n, false
 	}
 	n, ok = s.browser(r)
 	if !ok || !s.sameCSRF(n, in.CSRF) {
-		scriptProblem(w, http.StatusForbidden, "You are no longer signed in. Load the page again.")
+		writeScriptError(w, http.StatusForbidden, "You are no longer signed in. Load the page again.")
 		return a, in, n, false
 	}
 	a, err := s.store.AccountOf(r.Context(), n.Identity)
 	if err != nil || s.webauthn == nil {
-		scriptProblem(w, http.StatusBadRequest, "Passkeys are for accounts that are kept here.")
+		writeScriptError(w, http.StatusBadRequest, "Passkeys are for accounts that are kept here.")
 		return a, in, n, false
 	}
 	return a, in, n, true

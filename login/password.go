@@ -26,11 +26,11 @@ const (
 	hashSize   = 32
 	saltSize   = 16
 
-	hashesWaiting    = 256             // for a hasher; more are sent away
-	hashesPerNetwork = 32              // of these; so one network cannot keep the others out, and an office can begin its day
-	hashPatience     = 5 * time.Second // of one that waits
+	maxHashQueue           = 256             // for a hasher; more are sent away
+	maxHashQueuePerNetwork = 32              // of these; so one network cannot keep the others out, and an office can begin its day
+	maxHashWait            = 5 * time.Second // of one that waits
 
-	triedAccounts = 3 // accounts that one password is compared with; always as many, so that time does not tell how many there are
+	maxAccountsTried = 3 // accounts that one password is compared with; always as many, so that time does not tell how many there are
 
 	minPassword = 12
 	maxPassword = 512
@@ -39,8 +39,8 @@ const (
 // A hasher hashes passwords, few at a time: each takes 19 MiB and a processor
 // for some 20 ms, and a flood of them shall take neither from the API.
 type hasher struct {
-	slots  chan struct{}
-	nobody string // a hash that no password has
+	slots chan struct{}
+	dummy string // a hash that no password has
 
 	mu      sync.Mutex
 	waiting int            // in the queue or at work
@@ -49,7 +49,7 @@ type hasher struct {
 
 func newHasher(n int) *hasher {
 	h := &hasher{slots: make(chan struct{}, n), from: map[string]int{}}
-	h.nobody = encodeHash(make([]byte, saltSize), make([]byte, hashSize))
+	h.dummy = encodeHash(make([]byte, saltSize), make([]byte, hashSize))
 	return h
 }
 
@@ -57,12 +57,12 @@ var errBusy = &fault.Error{
 	Code: fault.ResourceExhausted, Message: "Resource exhausted: too many people are signing in at once; try again in a moment", RetryIn: 5 * time.Second,
 }
 
-// enter takes a place in the queue for who comes from a network, or reports that
+// enqueue takes a place in the queue for who comes from a network, or reports that
 // there is none. "" is ourselves.
-func (h *hasher) enter(network string) bool {
+func (h *hasher) enqueue(network string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.waiting >= hashesWaiting || network != "" && h.from[network] >= hashesPerNetwork {
+	if h.waiting >= maxHashQueue || network != "" && h.from[network] >= maxHashQueuePerNetwork {
 		return false
 	}
 	h.waiting++
@@ -70,7 +70,7 @@ func (h *hasher) enter(network string) bool {
 	return true
 }
 
-func (h *hasher) leave(network string) {
+func (h *hasher) dequeue(network string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waiting--
@@ -83,16 +83,16 @@ func (h *hasher) leave(network string) {
 // wait already, in all or from the network of the request, or for too long.
 func (h *hasher) run(ctx context.Context, f func()) error {
 	from := network(resource.ActorFrom(ctx).Remote)
-	if !h.enter(from) {
+	if !h.enqueue(from) {
 		return errBusy
 	}
-	defer h.leave(from)
-	patience := time.NewTimer(hashPatience)
-	defer patience.Stop()
+	defer h.dequeue(from)
+	timeout := time.NewTimer(maxHashWait)
+	defer timeout.Stop()
 	select {
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
-	case <-patience.C:
+	case <-timeout.C:
 		return errBusy
 	case <-ctx.Done():
 		return ctx.Err()
@@ -116,13 +116,13 @@ func (h *hasher) hash(ctx context.Context, password string) (hash string, err er
 	return hash, err
 }
 
-// A hashed is the hash of a password, read.
-type hashed struct {
+// A parsedHash is the hash of a password, read.
+type parsedHash struct {
 	memory, passes, lanes int
 	salt, key             []byte
 }
 
-func readHash(hash string) (h hashed, _ error) {
+func parseHash(hash string) (h parsedHash, _ error) {
 	var version int
 	parts := strings.Split(hash, "$")
 	if len(parts) != 6 || parts[1] != "argon2id" {
@@ -141,25 +141,25 @@ func readHash(hash string) (h hashed, _ error) {
 	return h, nil
 }
 
-// right tells whether a password has that hash. It takes as long for "", which
+// verify tells whether a password has that hash. It takes as long for "", which
 // is the hash of nobody: how long an answer takes does not tell who exists.
-func (h *hasher) right(ctx context.Context, hash, password string) (bool, error) {
-	ok, err := h.rightOf(ctx, []string{hash}, password)
+func (h *hasher) verify(ctx context.Context, hash, password string) (bool, error) {
+	ok, err := h.verifyAll(ctx, []string{hash}, password)
 	return err == nil && ok[0], err
 }
 
-// rightOf tells for each of some hashes whether a password has it.
-func (h *hasher) rightOf(ctx context.Context, hashes []string, password string) ([]bool, error) {
+// verifyAll tells for each of some hashes whether a password has it.
+func (h *hasher) verifyAll(ctx context.Context, hashes []string, password string) ([]bool, error) {
 	if len(password) > maxPassword {
 		password = ""
 	}
-	read, ok := make([]hashed, len(hashes)), make([]bool, len(hashes))
+	read, ok := make([]parsedHash, len(hashes)), make([]bool, len(hashes))
 	for i, hash := range hashes {
 		if hash == "" {
-			hash = h.nobody
+			hash = h.dummy
 		}
 		var err error
-		if read[i], err = readHash(hash); err != nil {
+		if read[i], err = parseHash(hash); err != nil {
 			return nil, err
 		}
 	}

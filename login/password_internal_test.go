@@ -27,12 +27,12 @@ func TestPasswordHash(t *testing.T) {
 		t.Fatal(hash, err)
 	}
 	for word, want := range map[string]bool{"correct horse battery": true, "correct horse": false, "": false} {
-		if ok, err := h.right(t.Context(), hash, word); ok != want || err != nil {
+		if ok, err := h.verify(t.Context(), hash, word); ok != want || err != nil {
 			t.Errorf("%q: %v, %v", word, ok, err)
 		}
 	}
 	for _, bad := range []string{"x", "$argon2i$v=19$m=1,t=1,p=1$AA$AA", "$argon2id$v=18$m=1,t=1,p=1$AA$AA", "$argon2id$v=19$m=1,t=1,p=1$!$AA"} {
-		if ok, err := h.right(t.Context(), bad, "x"); ok || err == nil {
+		if ok, err := h.verify(t.Context(), bad, "x"); ok || err == nil {
 			t.Errorf("%q is a hash", bad)
 		}
 	}
@@ -43,16 +43,16 @@ func TestPasswordHash(t *testing.T) {
 func TestEnumerationByTime(t *testing.T) {
 	h := newHasher(1)
 	h.slots <- struct{}{} // the hasher is busy
-	for name, hash := range map[string]string{"an account": h.nobody, "no account": ""} {
+	for name, hash := range map[string]string{"an account": h.dummy, "no account": ""} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-		if _, err := h.right(ctx, hash, "x"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := h.verify(ctx, hash, "x"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s is told without hashing: %v", name, err)
 		}
 		cancel()
 	}
 	<-h.slots
 	for _, word := range []string{"", "x", strings.Repeat("x", 10_000)} {
-		if ok, err := h.right(t.Context(), "", word); ok || err != nil {
+		if ok, err := h.verify(t.Context(), "", word); ok || err != nil {
 			t.Errorf("%d letters are nobody's password: %v, %v", len(word), ok, err)
 		}
 	}
@@ -72,7 +72,7 @@ func TestEnumerationByTimeOfAddress(t *testing.T) {
 	s.hashes.slots <- struct{}{} // the hasher is busy
 	for _, email := range []string{a.Email, "unknown@example.test", ""} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		if _, _, err := s.checkedPassword(ctx, credentials{Email: email, Password: "x"}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, _, err := s.accountsWithPassword(ctx, credentials{Email: email, Password: "x"}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%q is told without hashing: %v", email, err)
 		}
 		cancel()
@@ -85,10 +85,10 @@ func TestEnumerationByNumber(t *testing.T) {
 	db := storetest.Open(t, storetest.SQLite(t))
 	s := &Service{store: db, hashes: newHasher(1)}
 	salt, key := make([]byte, saltSize), make([]byte, hashSize)
-	s.hashes.nobody = "malformed" // to see whether it is used
-	for n := range triedAccounts + 3 {
-		_, _, err := s.checkedPassword(t.Context(), credentials{Email: "ann@example.test", Password: "x"})
-		if full := n >= triedAccounts; full != errors.Is(err, fault.Unauthenticated) {
+	s.hashes.dummy = "malformed" // to see whether it is used
+	for n := range maxAccountsTried + 3 {
+		_, _, err := s.accountsWithPassword(t.Context(), credentials{Email: "ann@example.test", Password: "x"})
+		if full := n >= maxAccountsTried; full != errors.Is(err, fault.Unauthenticated) {
 			t.Errorf("%d accounts: %v", n, err)
 		}
 		g := resource.Group{UID: resource.NewRoot(), Name: fmt.Sprint("org", n)}
@@ -106,7 +106,7 @@ func TestHashingIsBounded(t *testing.T) {
 	var now, most, away atomic.Int64
 	gate := make(chan struct{})
 	var group sync.WaitGroup
-	for range hashesWaiting + 100 {
+	for range maxHashQueue + 100 {
 		group.Go(func() {
 			err := h.run(t.Context(), func() {
 				if n := now.Add(1); n > most.Load() {
@@ -157,20 +157,20 @@ func newLimited(t *testing.T) *limited {
 func TestLimitOfAddresses(t *testing.T) {
 	s := newLimited(t)
 	for i := range perAddress {
-		if _, wait := s.try(from(fmt.Sprintf("2001:db8::%x", i)), fmt.Sprint("account ", i), nil); wait > 0 {
+		if _, wait := s.acquireAttempt(from(fmt.Sprintf("2001:db8::%x", i)), fmt.Sprint("account ", i), nil); wait > 0 {
 			t.Fatalf("try %d has to wait", i)
 		}
 	}
-	if _, wait := s.try(from("2001:db8::ffff:1"), "another", nil); wait <= 0 {
+	if _, wait := s.acquireAttempt(from("2001:db8::ffff:1"), "another", nil); wait <= 0 {
 		t.Error("one more of this network need not wait")
 	}
-	got, wait := s.try(from("2001:db8:0:1::1"), "another", nil)
+	got, wait := s.acquireAttempt(from("2001:db8:0:1::1"), "another", nil)
 	if wait > 0 {
 		t.Fatal("another network has to wait")
 	}
 	for range 2 * (perAddress + freeTries) { // tries that were right do not count
-		got.giveBack()
-		if got, wait = s.try(from("192.0.2.1"), "another", nil); wait > 0 {
+		got.release()
+		if got, wait = s.acquireAttempt(from("192.0.2.1"), "another", nil); wait > 0 {
 			t.Fatal("who is right has to wait")
 		}
 	}
@@ -183,7 +183,7 @@ func TestDelayGrows(t *testing.T) {
 	n := 0
 	guess := func() time.Duration {
 		n++
-		_, wait := s.try(from(fmt.Sprintf("192.0.%d.%d", n/250, n%250)), "ann", nil)
+		_, wait := s.acquireAttempt(from(fmt.Sprintf("192.0.%d.%d", n/250, n%250)), "ann", nil)
 		return wait
 	}
 	for i := range freeTries {
@@ -200,11 +200,11 @@ func TestDelayGrows(t *testing.T) {
 		}
 		s.at = s.at.Add(want)
 	}
-	right, wait := s.try(from("198.51.100.1"), "ann", nil)
+	right, wait := s.acquireAttempt(from("198.51.100.1"), "ann", nil)
 	if wait > 0 {
 		t.Fatalf("the owner has to wait %v", wait)
 	}
-	right.giveBack()
+	right.release()
 	guess()
 	if wait := guess(); wait != longestDelay {
 		t.Errorf("the longest delay is %v, want %v", wait, longestDelay)
@@ -223,18 +223,18 @@ func TestLimitOfKnownBrowsers(t *testing.T) {
 	s := newLimited(t)
 	known := []knownAccount{{Account: "a/b", ID: "x"}}
 	for range perAccount {
-		s.try(from("192.0.2.1"), "ann", nil)
+		s.acquireAttempt(from("192.0.2.1"), "ann", nil)
 	}
-	if _, wait := s.try(from("192.0.2.1"), "ann", nil); wait == 0 {
+	if _, wait := s.acquireAttempt(from("192.0.2.1"), "ann", nil); wait == 0 {
 		t.Fatal("a stranger need not wait")
 	}
 	for i := range perKnown {
-		got, wait := s.try(from("192.0.2.1"), "ann", known)
+		got, wait := s.acquireAttempt(from("192.0.2.1"), "ann", known)
 		if wait > 0 || len(got.known) != 1 || got.known[0].Account != "a/b" {
 			t.Fatalf("try %d of a known browser: %+v, %v", i, got, wait)
 		}
 	}
-	if _, wait := s.try(from("192.0.2.1"), "ann", known); wait == 0 {
+	if _, wait := s.acquireAttempt(from("192.0.2.1"), "ann", known); wait == 0 {
 		t.Error("a known browser may try without end")
 	}
 	if perKnown > perAccount {
@@ -246,15 +246,15 @@ func TestLimitOfKnownBrowsers(t *testing.T) {
 // it was right.
 func TestLimitsForget(t *testing.T) {
 	s := newLimited(t)
-	got, _ := s.try(from("192.0.2.1"), strings.Repeat("x", 1<<20), nil)
-	if n := s.limits.tried.Len(); n != 3 {
+	got, _ := s.acquireAttempt(from("192.0.2.1"), strings.Repeat("x", 1<<20), nil)
+	if n := s.limits.counters.Len(); n != 3 {
 		t.Errorf("%d are kept of one try", n)
 	}
-	if size := unsafe.Sizeof(tallyKey{}); size > 64 {
+	if size := unsafe.Sizeof(counterKey{}); size > 64 {
 		t.Errorf("a key has %d bytes", size)
 	}
-	got.giveBack()
-	if n := s.limits.tried.Len(); n != 0 {
+	got.release()
+	if n := s.limits.counters.Len(); n != 0 {
 		t.Errorf("%d are kept of a try that was right", n)
 	}
 }
@@ -267,7 +267,7 @@ func TestHashingIsFair(t *testing.T) {
 		return resource.WithActor(t.Context(), resource.Actor{Remote: address})
 	}
 	var group sync.WaitGroup
-	for i := range hashesPerNetwork {
+	for i := range maxHashQueuePerNetwork {
 		group.Go(func() {
 			if err := h.run(at(fmt.Sprintf("2001:db8::%x", i)), func() {}); err != nil {
 				t.Errorf("of one network: %v", err)
@@ -278,7 +278,7 @@ func TestHashingIsFair(t *testing.T) {
 		h.mu.Lock()
 		n := h.waiting
 		h.mu.Unlock()
-		if n == hashesPerNetwork {
+		if n == maxHashQueuePerNetwork {
 			break
 		}
 		runtime.Gosched()

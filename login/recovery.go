@@ -52,7 +52,7 @@ func (s *Service) recoveryDigest(account resource.UID, code string) []byte {
 
 // recovery takes a recovery code of somebody whose password was right.
 func (s *Service) recovery(w http.ResponseWriter, r *http.Request) {
-	f, a, ok := s.halfway(w, r)
+	f, a, ok := s.requirePasswordProof(w, r)
 	if !ok {
 		return
 	}
@@ -61,7 +61,7 @@ func (s *Service) recovery(w http.ResponseWriter, r *http.Request) {
 		p.Wrong = map[string]string{"recovery": why}
 		s.show(w, r, status, "factor", f, p)
 	}
-	try, wait := s.try(r, "recovery "+string(a.UID), s.knownTo(r, a.UID))
+	attempt, wait := s.acquireAttempt(r, "recovery "+string(a.UID), s.knownTo(r, a.UID))
 	if wait > 0 {
 		retryAfter(w, wait)
 		refuse(http.StatusTooManyRequests, tooMany(wait))
@@ -74,16 +74,16 @@ func (s *Service) recovery(w http.ResponseWriter, r *http.Request) {
 	case !good:
 		refuse(http.StatusUnauthorized, "This recovery code is not right, or was used before.")
 	default:
-		try.giveBack()
+		attempt.release()
 		s.log.InfoContext(r.Context(), "a recovery code was used", "account", a.UID, "left", a.RecoveryCodes-1)
-		s.arriveLocal(w, r, f, a)
+		s.finishLocalSignIn(w, r, f, a)
 	}
 }
 
 // recoveryRenew gives somebody who proves to be there recovery codes. Those they
 // had are void.
 func (s *Service) recoveryRenew(w http.ResponseWriter, r *http.Request) {
-	n, a, ok := s.ownAccount(w, r)
+	n, a, ok := s.requireAccount(w, r)
 	if !ok {
 		return
 	}
@@ -91,8 +91,8 @@ func (s *Service) recoveryRenew(w http.ResponseWriter, r *http.Request) {
 		s.redirect(w, r, "/account")
 		return
 	}
-	if err := s.proven(r, a, "recovery", s.field(w, r, "current")); err != nil {
-		s.again(w, r, n, err)
+	if err := s.verifyCurrentPassword(r, a, "recovery", s.field(w, r, "current")); err != nil {
+		s.showAccountError(w, r, n, err)
 		return
 	}
 	s.showRecovery(w, r, a, "")

@@ -17,7 +17,7 @@ import (
 func (x *site) second(t *testing.T, name string) (resource.Group, resource.Account) {
 	t.Helper()
 	owner := must[resource.Account](t)(x.store.Account(t.Context(), x.owner.UID))
-	org, a, _, err := x.Found(t.Context(), name, resource.OrgUnspecified, resource.Account{Email: ownerEmail, Name: "Olga Owner", Password: owner.Password})
+	org, a, _, err := x.CreateOrganization(t.Context(), name, resource.OrgUnspecified, resource.Account{Email: ownerEmail, Name: "Olga Owner", Password: owner.Password})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,13 +19,13 @@ func (s *Service) showSignIn(w http.ResponseWriter, r *http.Request) {
 		s.start(w, r, &flow{Purpose: forBrowser})
 		return
 	}
-	f := s.flowOf(w, r)
+	f := s.requestFlow(w, r)
 	if f == nil {
 		return
 	}
 	if n, ok := s.browser(r); ok && f.Identity == "" {
 		if f.Purpose == forBrowser && f.Invite == "" {
-			s.drop(w, f)
+			s.deleteFlow(w, f)
 			s.redirect(w, r, "/account")
 			return
 		}
@@ -39,7 +39,7 @@ func (s *Service) showSignIn(w http.ResponseWriter, r *http.Request) {
 func (s *Service) signInPage(w http.ResponseWriter, r *http.Request, status int, f *flow, p *signInPage) {
 	ctx := r.Context()
 	p.Purpose, p.Passkeys, p.Local = f.Purpose, s.webauthn != nil, true
-	invite, err := s.invited(r, f)
+	invite, err := s.inviteOf(r, f)
 	if err != nil {
 		s.refuse(w, r, f, err)
 		return
@@ -52,7 +52,7 @@ func (s *Service) signInPage(w http.ResponseWriter, r *http.Request, status int,
 			return
 		}
 		p.Organization = org.Name
-		providers, err := s.store.ProvidersFor(ctx, f.joining())
+		providers, err := s.store.ProvidersFor(ctx, f.joinGroup())
 		if err != nil {
 			s.fail(w, r, "This sign-in cannot begin", err)
 			return
@@ -71,8 +71,8 @@ func (s *Service) signInPage(w http.ResponseWriter, r *http.Request, status int,
 	s.show(w, r, status, "signin", f, p)
 }
 
-// invited returns what the invite of a flow is to, and chooses its organization.
-func (s *Service) invited(r *http.Request, f *flow) (*Invite, error) {
+// inviteOf returns what the invite of a flow is to, and chooses its organization.
+func (s *Service) inviteOf(r *http.Request, f *flow) (*Invite, error) {
 	if f.Invite == "" {
 		return nil, nil
 	}
@@ -98,7 +98,7 @@ func (s *Service) invited(r *http.Request, f *flow) (*Invite, error) {
 // chooseOrganization takes the name of an organization, or an e-mail address
 // whose domain is one's name.
 func (s *Service) chooseOrganization(w http.ResponseWriter, r *http.Request) {
-	f := s.flowOf(w, r)
+	f := s.requestFlow(w, r)
 	if f == nil {
 		return
 	}
@@ -119,7 +119,7 @@ func (s *Service) chooseOrganization(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.Organization = org.UID
-	s.keep(w, r, f)
+	s.saveFlow(w, r, f)
 	p := &signInPage{}
 	if strings.Contains(text, "@") {
 		p.Email = text
@@ -133,7 +133,7 @@ const wrongPassword = "The e-mail address or the password is wrong."
 
 // password takes an e-mail address and a password.
 func (s *Service) password(w http.ResponseWriter, r *http.Request) {
-	f := s.flowOf(w, r)
+	f := s.requestFlow(w, r)
 	if f == nil {
 		return
 	}
@@ -148,23 +148,23 @@ func (s *Service) password(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, "This sign-in cannot go on", err)
 		return
 	}
-	try, wait := s.try(r, "password "+email, known)
+	attempt, wait := s.acquireAttempt(r, "password "+email, known)
 	if wait > 0 {
 		retryAfter(w, wait)
 		refuse(http.StatusTooManyRequests, tooMany(wait))
 		return
 	}
-	in := credentials{Organization: f.Organization, Email: email, Password: s.field(w, r, "password"), Known: known, OnlyKnown: try.known != nil}
+	in := credentials{Organization: f.Organization, Email: email, Password: s.field(w, r, "password"), Known: known, OnlyKnown: attempt.known != nil}
 	if in.OnlyKnown {
-		in.Known = try.known
+		in.Known = attempt.known
 	}
-	fits, sure, err := s.checkedPassword(r.Context(), in)
+	fits, sure, err := s.accountsWithPassword(r.Context(), in)
 	switch {
 	case errors.Is(err, fault.Unauthenticated):
 		refuse(http.StatusUnauthorized, wrongPassword)
 		return
 	case errors.Is(err, fault.ResourceExhausted):
-		try.giveBack()
+		attempt.release()
 		retryAfter(w, fault.From(err).RetryIn)
 		refuse(http.StatusServiceUnavailable, plainText(fault.From(err)))
 		return
@@ -173,68 +173,68 @@ func (s *Service) password(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if sure {
-		try.giveBack()
+		attempt.release()
 	}
 	if len(fits) > 1 {
-		s.askAccount(w, r, f, fits)
+		s.showAccountChoice(w, r, f, fits)
 		return
 	}
-	s.passwordRight(w, r, f, halfwayInto(fits[0]))
+	s.continueAfterPassword(w, r, f, proofFor(fits[0]))
 }
 
-// passwordRight goes on with the account whose password was right: to its second
+// continueAfterPassword goes on with the account whose password was right: to its second
 // factor, if it has one.
-func (s *Service) passwordRight(w http.ResponseWriter, r *http.Request, f *flow, h halfway) {
+func (s *Service) continueAfterPassword(w http.ResponseWriter, r *http.Request, f *flow, h passwordProof) {
 	a, err := s.store.Account(r.Context(), h.Account)
-	if err == nil && halfwayInto(a) != h {
+	if err == nil && proofFor(a) != h {
 		err = fault.New(fault.PermissionDenied, "Permission denied: the password has changed in the meantime")
 	}
 	if err != nil {
 		s.fail(w, r, "This sign-in cannot go on", err)
 		return
 	}
-	f.Accounts = nil
+	f.Proofs = nil
 	if len(a.TOTP) > 0 || len(a.Passkeys) > 0 && s.webauthn != nil {
-		f.enter(a)
-		s.keep(w, r, f)
+		f.setPasswordProof(a)
+		s.saveFlow(w, r, f)
 		s.show(w, r, http.StatusOK, "factor", f, s.factorPage(a))
 		return
 	}
-	s.arriveLocal(w, r, f, a)
+	s.finishLocalSignIn(w, r, f, a)
 }
 
-// askAccount asks which of several accounts somebody means whose password is
+// showAccountChoice asks which of several accounts somebody means whose password is
 // right for all of them.
-func (s *Service) askAccount(w http.ResponseWriter, r *http.Request, f *flow, fits []resource.Account) {
+func (s *Service) showAccountChoice(w http.ResponseWriter, r *http.Request, f *flow, fits []resource.Account) {
 	p := &choosePage{Email: fits[0].Email}
-	f.Account, f.Accounts = "", nil
+	f.Account, f.Proofs = "", nil
 	for _, a := range fits {
 		org, err := s.store.Group(r.Context(), a.UID.Root())
 		if err != nil {
 			s.fail(w, r, "This sign-in cannot go on", err)
 			return
 		}
-		f.Accounts = append(f.Accounts, halfwayInto(a))
+		f.Proofs = append(f.Proofs, proofFor(a))
 		p.Accounts = append(p.Accounts, Choice{UID: string(a.UID), Name: org.Name})
 	}
 	slices.SortFunc(p.Accounts, func(a, b Choice) int { return strings.Compare(a.Name, b.Name) })
-	s.keep(w, r, f)
+	s.saveFlow(w, r, f)
 	s.show(w, r, http.StatusOK, "choose", f, p)
 }
 
 // chooseAccount takes the answer to askAccount.
 func (s *Service) chooseAccount(w http.ResponseWriter, r *http.Request) {
-	f := s.flowOf(w, r)
+	f := s.requestFlow(w, r)
 	if f == nil {
 		return
 	}
 	uid := resource.UID(s.field(w, r, "account"))
-	i := slices.IndexFunc(f.Accounts, func(h halfway) bool { return h.Account == uid })
+	i := slices.IndexFunc(f.Proofs, func(h passwordProof) bool { return h.Account == uid })
 	if i < 0 {
 		s.redirect(w, r, "/signin?flow="+f.ID)
 		return
 	}
-	s.passwordRight(w, r, f, f.Accounts[i])
+	s.continueAfterPassword(w, r, f, f.Proofs[i])
 }
 
 // tooMany tells somebody who has to wait how else to get in. Everybody is told
@@ -259,7 +259,7 @@ type credentials struct {
 	OnlyKnown       bool           // no other account may be tried
 }
 
-// checkedPassword returns the accounts whose e-mail address and password these
+// accountsWithPassword returns the accounts whose e-mail address and password these
 // are, of the few that it tries: the one of the organization that was named and
 // those that know the browser first, then the oldest. If one of the first fits,
 // it is the only one. sure reports whether the password was wrong for no account
@@ -268,16 +268,16 @@ type credentials struct {
 //
 // It returns fault.Unauthenticated if none fits. It compares the password with as
 // many hashes whatever there is, so that it always takes as long.
-func (s *Service) checkedPassword(ctx context.Context, in credentials) (fits []resource.Account, sure bool, _ error) {
+func (s *Service) accountsWithPassword(ctx context.Context, in credentials) (fits []resource.Account, sure bool, _ error) {
 	tried, first, err := s.accountsToTry(ctx, in)
 	if err != nil {
 		return nil, false, err
 	}
-	hashes := make([]string, triedAccounts)
+	hashes := make([]string, maxAccountsTried)
 	for i, a := range tried {
 		hashes[i] = a.Password
 	}
-	ok, err := s.hashes.rightOf(ctx, hashes, in.Password)
+	ok, err := s.hashes.verifyAll(ctx, hashes, in.Password)
 	if err != nil {
 		return nil, false, err
 	}
@@ -306,12 +306,12 @@ func (s *Service) checkedPassword(ctx context.Context, in credentials) (fits []r
 // triedAccounts. The first of them were named by their organization or know the
 // browser.
 func (s *Service) accountsToTry(ctx context.Context, in credentials) (all []resource.Account, first int, _ error) {
-	found, err := s.store.AccountsToTry(ctx, in.Organization, in.Email, triedAccounts)
+	found, err := s.store.AccountsToTry(ctx, in.Organization, in.Email, maxAccountsTried)
 	if err != nil {
 		return nil, 0, err
 	}
 	add := func(a resource.Account) {
-		if len(all) < triedAccounts && !slices.ContainsFunc(all, func(b resource.Account) bool { return b.UID == a.UID }) {
+		if len(all) < maxAccountsTried && !slices.ContainsFunc(all, func(b resource.Account) bool { return b.UID == a.UID }) {
 			all = append(all, a)
 		}
 	}
@@ -339,7 +339,7 @@ func (s *Service) accountsToTry(ctx context.Context, in credentials) (all []reso
 // knownFor returns the accounts of an e-mail address that know the browser of a
 // request.
 func (s *Service) knownFor(r *http.Request, email string) (all []knownAccount, _ error) {
-	for _, k := range s.known(r) {
+	for _, k := range s.knownAccounts(r) {
 		a, err := s.store.Account(r.Context(), k.Account)
 		if errors.Is(err, fault.NotFound) {
 			continue
@@ -354,14 +354,14 @@ func (s *Service) knownFor(r *http.Request, email string) (all []knownAccount, _
 	return all, nil
 }
 
-// arriveLocal lets somebody in whose account is kept here.
-func (s *Service) arriveLocal(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) {
+// finishLocalSignIn lets somebody in whose account is kept here.
+func (s *Service) finishLocalSignIn(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) {
 	allowed, err := s.store.LocalAllowed(r.Context(), a)
 	if err != nil || !allowed {
 		s.refuse(w, r, f, orElse(err, fault.New(fault.PermissionDenied, "Permission denied: the organization of this account has switched passwords off; use its provider")))
 		return
 	}
-	who, err := s.localArrival(r.Context(), a)
+	arrival, err := s.arrivalOfAccount(r.Context(), a)
 	if err != nil {
 		s.fail(w, r, "This sign-in cannot go on", err)
 		return
@@ -370,9 +370,9 @@ func (s *Service) arriveLocal(w http.ResponseWriter, r *http.Request, f *flow, a
 		s.fail(w, r, "This sign-in cannot go on", err)
 		return
 	}
-	f.Accounts = nil
-	s.remember(w, r, a.UID)
-	s.arrive(w, r, f, who, "")
+	f.Proofs = nil
+	s.rememberBrowser(w, r, a.UID)
+	s.finishSignIn(w, r, f, arrival, "")
 }
 
 // orElse is the first error that is one.
@@ -383,8 +383,8 @@ func orElse(first, second error) error {
 	return second
 }
 
-// localArrival is the person of an account.
-func (s *Service) localArrival(ctx context.Context, a resource.Account) (resource.Arrival, error) {
+// arrivalOfAccount is the person of an account.
+func (s *Service) arrivalOfAccount(ctx context.Context, a resource.Account) (resource.Arrival, error) {
 	i, err := s.store.Identity(ctx, a.Identity)
 	c := i.Relationship
 	return resource.Arrival{Issuer: c.Issuer(), Subject: c.Subject(), Realm: i.Realm, Name: a.Name, Email: a.Email, Organization: a.UID.Root()}, err
@@ -392,7 +392,7 @@ func (s *Service) localArrival(ctx context.Context, a resource.Account) (resourc
 
 // showJoin shows the form of a new account, to somebody with an invite.
 func (s *Service) showJoin(w http.ResponseWriter, r *http.Request) {
-	f := s.flowOf(w, r)
+	f := s.requestFlow(w, r)
 	if f == nil {
 		return
 	}
@@ -400,7 +400,7 @@ func (s *Service) showJoin(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Service) joinPage(w http.ResponseWriter, r *http.Request, status int, f *flow, p *joinPage) {
-	invite, err := s.invited(r, f)
+	invite, err := s.inviteOf(r, f)
 	if err == nil && invite == nil {
 		err = fault.New(fault.PermissionDenied, "Permission denied: an account is made with an invite")
 	}
@@ -417,11 +417,11 @@ func (s *Service) joinPage(w http.ResponseWriter, r *http.Request, status int, f
 
 // join makes an account for somebody with an invite, and lets them in.
 func (s *Service) join(w http.ResponseWriter, r *http.Request) {
-	f := s.flowOf(w, r)
+	f := s.requestFlow(w, r)
 	if f == nil {
 		return
 	}
-	invite, err := s.invited(r, f)
+	invite, err := s.inviteOf(r, f)
 	if err != nil || invite == nil {
 		s.refuse(w, r, f, orElse(err, fault.New(fault.PermissionDenied, "Permission denied: an account is made with an invite")))
 		return
@@ -430,14 +430,14 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 	if invite.Email != "" {
 		a.Email = resource.NormalEmail(invite.Email)
 	}
-	a, err = s.makeAccount(r.Context(), f.inviteRoot(), a, s.field(w, r, "password"))
-	var who resource.Arrival
+	a, err = s.createAccount(r.Context(), f.inviteRoot(), a, s.field(w, r, "password"))
+	var arrival resource.Arrival
 	if err == nil {
-		who, err = s.localArrival(r.Context(), a)
+		arrival, err = s.arrivalOfAccount(r.Context(), a)
 	}
 	if err == nil {
-		s.remember(w, r, a.UID)
-		if !s.arrive(w, r, f, who, "") {
+		s.rememberBrowser(w, r, a.UID)
+		if !s.finishSignIn(w, r, f, arrival, "") {
 			// Nobody shall have an account here whom the invite did not let in.
 			if err := s.store.DeleteAccount(r.Context(), a.UID); err != nil {
 				s.log.WarnContext(r.Context(), "an account without an invite is left", "account", a.UID, "err", err)
@@ -445,16 +445,16 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	told := s.told(r, err)
+	reported := s.report(r, err)
 	p := &joinPage{Email: a.Email, Name: a.Name}
-	p.Problem = plainText(told)
-	if len(told.Fields) > 0 {
-		p.Problem, p.Wrong = "", fieldTexts(told)
+	p.Problem = plainText(reported)
+	if len(reported.Fields) > 0 {
+		p.Problem, p.Wrong = "", fieldProblems(reported)
 	}
-	if told.Code == fault.AlreadyExists {
+	if reported.Code == fault.AlreadyExists {
 		p.Problem = "There is an account of this e-mail address in the organization already. Sign in with it to accept the invite."
 	}
-	s.joinPage(w, r, statusOf(told), f, p)
+	s.joinPage(w, r, statusOf(reported), f, p)
 }
 
 // inviteRoot is the organization of the invite of a flow.
@@ -466,7 +466,7 @@ func (f *flow) inviteRoot() resource.UID {
 	return p.UID.Root()
 }
 
-func fieldTexts(f *fault.Error) map[string]string {
+func fieldProblems(f *fault.Error) map[string]string {
 	all := map[string]string{}
 	for _, v := range f.Fields {
 		all[v.Subject] = "It " + v.Description + "."
@@ -474,8 +474,8 @@ func fieldTexts(f *fault.Error) map[string]string {
 	return all
 }
 
-// makeAccount adds an account with a password, if the organization has accounts.
-func (s *Service) makeAccount(ctx context.Context, org resource.UID, a resource.Account, password string) (resource.Account, error) {
+// createAccount adds an account with a password, if the organization has accounts.
+func (s *Service) createAccount(ctx context.Context, org resource.UID, a resource.Account, password string) (resource.Account, error) {
 	rules, err := s.store.SignInRules(ctx, org)
 	if err != nil {
 		return a, err
@@ -483,7 +483,7 @@ func (s *Service) makeAccount(ctx context.Context, org resource.UID, a resource.
 	if rules.LocalOff {
 		return a, fault.New(fault.PermissionDenied, "Permission denied: the organization has switched accounts off; use its provider")
 	}
-	if err := together(a.Validate(), checkPassword(password, a.Email)); err != nil {
+	if err := joinViolations(a.Validate(), checkPassword(password, a.Email)); err != nil {
 		return a, err
 	}
 	if a.Password, err = s.hashes.hash(ctx, password); err != nil {
@@ -493,8 +493,8 @@ func (s *Service) makeAccount(ctx context.Context, org resource.UID, a resource.
 	return a, s.store.InsertAccount(ctx, a, i)
 }
 
-// together is what is wrong according to several checks.
-func together(errs ...error) error {
+// joinViolations is what is wrong according to several checks.
+func joinViolations(errs ...error) error {
 	var bad []fault.Violation
 	for _, err := range errs {
 		if err != nil {

@@ -133,7 +133,7 @@ func open(t *testing.T, s *store.Store) *site {
 	enc := base64.RawStdEncoding.EncodeToString
 	hash := "$argon2id$v=19$m=64,t=1,p=1$" + enc(salt) + "$" + enc(argon2.IDKey([]byte(password), salt, 1, 64, 1, 32))
 	var err error
-	if x.org, x.owner, _, err = svc.Found(t.Context(), "acme", resource.OrgUnspecified, resource.Account{Email: ownerEmail, Name: "Olga Owner", Password: hash}); err != nil {
+	if x.org, x.owner, _, err = svc.CreateOrganization(t.Context(), "acme", resource.OrgUnspecified, resource.Account{Email: ownerEmail, Name: "Olga Owner", Password: hash}); err != nil {
 		t.Fatal(err)
 	}
 	return x

@@ -34,21 +34,21 @@ func (s *Service) begin(w http.ResponseWriter, r *http.Request) {
 // start keeps a new flow and sends the browser on.
 func (s *Service) start(w http.ResponseWriter, r *http.Request, f *flow) {
 	f.ID, f.Expires = newID(), s.cfg.Now().Add(flowLife).Unix()
-	if f.Provider != "" && (f.Purpose == forTrial || !s.stillSignedIn(r, f)) {
-		s.askProvider(w, r, f)
+	if f.Provider != "" && (f.Purpose == forTrial || !s.hasSessionOf(r, f)) {
+		s.redirectToProvider(w, r, f)
 		return
 	}
 	f.Provider = ""
-	if !s.keep(w, r, f) {
+	if !s.saveFlow(w, r, f) {
 		s.fail(w, r, "This sign-in cannot begin", fault.Field("request", "is too long"))
 		return
 	}
 	s.redirect(w, r, "/signin?flow="+f.ID)
 }
 
-// stillSignedIn tells whether the browser's session is of the provider that the
+// hasSessionOf tells whether the browser's session is of the provider that the
 // flow asks for.
-func (s *Service) stillSignedIn(r *http.Request, f *flow) bool {
+func (s *Service) hasSessionOf(r *http.Request, f *flow) bool {
 	n, ok := s.browser(r)
 	if !ok || n.Act == nil || f.Identity != "" {
 		return false
@@ -70,7 +70,7 @@ func (s *Service) newFlow(r *http.Request) (*flow, error) {
 	}
 	f := &flow{
 		Purpose: forBrowser, Client: q.Get("client_id"), Identity: q.Get("identity"), Invite: q.Get("invite"),
-		Refresh: q.Get("create_refresh_token") == "true", Known: q.Get("skip_registration") == "true",
+		Refresh: q.Get("create_refresh_token") == "true", RegisteredOnly: q.Get("skip_registration") == "true",
 	}
 	var bad []fault.Violation
 	wrong := func(name, why string) { bad = append(bad, fault.Violation{Subject: name, Description: why}) }
@@ -99,7 +99,7 @@ func (s *Service) newFlow(r *http.Request) (*flow, error) {
 	if len(bad) > 0 {
 		return nil, fault.Fields(bad)
 	}
-	if err := s.checkWish(f); err != nil {
+	if err := s.checkTokenParams(f); err != nil {
 		return nil, err
 	}
 	if id := q.Get("idp_id"); id != "" {
@@ -207,7 +207,7 @@ func (s *Service) orgcheck(w http.ResponseWriter, r *http.Request) {
 	}
 	_, err := s.store.Organization(r.Context(), strings.ToLower(name))
 	if err != nil && !errors.Is(err, fault.NotFound) {
-		f := s.told(r, err)
+		f := s.report(r, err)
 		w.WriteHeader(statusOf(f))
 		_ = json.NewEncoder(w).Encode(map[string]any{"code": int(f.Code), "message": f.Message})
 		return
@@ -219,7 +219,7 @@ func (s *Service) orgcheck(w http.ResponseWriter, r *http.Request) {
 // into the cookie at once, so that it stays in no history.
 func (s *Service) beginJoin(w http.ResponseWriter, r *http.Request) {
 	f := &flow{Purpose: forBrowser, Invite: r.URL.Query().Get("code")}
-	if _, err := s.invited(r, f); err != nil {
+	if _, err := s.inviteOf(r, f); err != nil {
 		s.fail(w, r, "This invite cannot be used", err)
 		return
 	}

@@ -24,9 +24,9 @@ const (
 	totpCookie = "hf_totp"
 )
 
-// fits returns the period whose one-time password a code is, newer than the last
+// matchTOTP returns the period whose one-time password a code is, newer than the last
 // that was used, or 0.
-func fits(secret, code string, last int64, now time.Time) int64 {
+func matchTOTP(secret, code string, last int64, now time.Time) int64 {
 	for skew := -totpSkew; skew <= totpSkew; skew++ {
 		at := now.Add(time.Duration(skew) * totpPeriod)
 		step := at.Unix() / int64(totpPeriod.Seconds())
@@ -38,16 +38,16 @@ func fits(secret, code string, last int64, now time.Time) int64 {
 	return 0
 }
 
-func plainCode(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), " ", "") }
+func trimCode(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), " ", "") }
 
-// rightTOTP tells whether a code is a one-time password of an account that has
+// verifyTOTP tells whether a code is a one-time password of an account that has
 // not been used.
-func (s *Service) rightTOTP(ctx context.Context, a resource.Account, code string) (bool, error) {
+func (s *Service) verifyTOTP(ctx context.Context, a resource.Account, code string) (bool, error) {
 	secret, err := s.cfg.Key.Open("one-time passwords", a.TOTP)
 	if err != nil {
 		return false, err
 	}
-	step := fits(string(secret), plainCode(code), a.TOTPStep, s.cfg.Now())
+	step := matchTOTP(string(secret), trimCode(code), a.TOTPStep, s.cfg.Now())
 	if step == 0 {
 		return false, nil
 	}
@@ -56,7 +56,7 @@ func (s *Service) rightTOTP(ctx context.Context, a resource.Account, code string
 
 // totp takes the one-time password of somebody whose password was right.
 func (s *Service) totp(w http.ResponseWriter, r *http.Request) {
-	f, a, ok := s.halfway(w, r)
+	f, a, ok := s.requirePasswordProof(w, r)
 	if !ok {
 		return
 	}
@@ -69,35 +69,35 @@ func (s *Service) totp(w http.ResponseWriter, r *http.Request) {
 		p.Wrong = map[string]string{"code": why}
 		s.show(w, r, status, "factor", f, p)
 	}
-	try, wait := s.try(r, "totp "+string(a.UID), s.knownTo(r, a.UID))
+	attempt, wait := s.acquireAttempt(r, "totp "+string(a.UID), s.knownTo(r, a.UID))
 	if wait > 0 {
 		retryAfter(w, wait)
 		refuse(http.StatusTooManyRequests, tooMany(wait))
 		return
 	}
-	right, err := s.rightTOTP(r.Context(), a, s.field(w, r, "code"))
+	right, err := s.verifyTOTP(r.Context(), a, s.field(w, r, "code"))
 	switch {
 	case err != nil:
 		s.fail(w, r, "This sign-in cannot go on", err)
 	case !right:
 		refuse(http.StatusUnauthorized, "This code is not right, or was used before. Codes change every 30 seconds.")
 	default:
-		try.giveBack()
-		s.arriveLocal(w, r, f, a)
+		attempt.release()
+		s.finishLocalSignIn(w, r, f, a)
 	}
 }
 
-// halfway returns the account of somebody whose password was right, and who has
+// requirePasswordProof returns the account of somebody whose password was right, and who has
 // yet to bring a second factor. Who is not as far is led back.
-func (s *Service) halfway(w http.ResponseWriter, r *http.Request) (f *flow, a resource.Account, ok bool) {
-	if f = s.flowOf(w, r); f == nil {
+func (s *Service) requirePasswordProof(w http.ResponseWriter, r *http.Request) (f *flow, a resource.Account, ok bool) {
+	if f = s.requestFlow(w, r); f == nil {
 		return nil, a, false
 	}
 	err := error(nil)
 	if f.Account != "" {
 		a, err = s.store.Account(r.Context(), f.Account)
 	}
-	if f.Account == "" || err != nil || !f.halfInto(a) {
+	if f.Account == "" || err != nil || !f.provesPassword(a) {
 		s.redirect(w, r, "/signin?flow="+f.ID)
 		return f, a, false
 	}
@@ -107,12 +107,12 @@ func (s *Service) halfway(w http.ResponseWriter, r *http.Request) (f *flow, a re
 // totpStart shows a new secret to somebody signed in who proves to be there. It
 // counts once they have shown that they can use it; until then it is in a cookie.
 func (s *Service) totpStart(w http.ResponseWriter, r *http.Request) {
-	n, a, ok := s.ownAccount(w, r)
+	n, a, ok := s.requireAccount(w, r)
 	if !ok {
 		return
 	}
-	if err := s.proven(r, a, "app", s.field(w, r, "current")); err != nil {
-		s.again(w, r, n, err)
+	if err := s.verifyCurrentPassword(r, a, "app", s.field(w, r, "current")); err != nil {
+		s.showAccountError(w, r, n, err)
 		return
 	}
 	org, err := s.store.Group(r.Context(), a.UID.Root())
@@ -157,7 +157,7 @@ func grouped(secret string) string {
 
 // totpFinish turns one-time passwords on for who has typed one.
 func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request) {
-	n, a, ok := s.ownAccount(w, r)
+	n, a, ok := s.requireAccount(w, r)
 	if !ok {
 		return
 	}
@@ -175,18 +175,18 @@ func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request) {
 		s.redirect(w, r, "/account")
 		return
 	}
-	try, wait := s.try(r, "new totp "+string(a.UID), nil)
+	attempt, wait := s.acquireAttempt(r, "new totp "+string(a.UID), nil)
 	if wait > 0 {
 		retryAfter(w, wait)
 		s.totpPage(w, r, http.StatusTooManyRequests, n, key, map[string]string{"code": tooMany(wait)})
 		return
 	}
-	step := fits(key.Secret(), plainCode(s.field(w, r, "code")), 0, s.cfg.Now())
+	step := matchTOTP(key.Secret(), trimCode(s.field(w, r, "code")), 0, s.cfg.Now())
 	if step == 0 {
 		s.totpPage(w, r, http.StatusBadRequest, n, key, map[string]string{"code": "This code is not right. Codes change every 30 seconds."})
 		return
 	}
-	try.giveBack()
+	attempt.release()
 	_, err = s.store.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
 		a.TOTP, a.TOTPStep = s.cfg.Key.Seal("one-time passwords", []byte(key.Secret())), step
 		return nil

@@ -99,7 +99,7 @@ func TestNarrowedSession(t *testing.T) {
 		}
 		refresh := q.Get("refresh_token")
 		for range 3 {
-			access, next, err := x.sts.Refresh(t.Context(), refresh, sts.Wish{Audience: []string{x.url}})
+			access, next, err := x.sts.Refresh(t.Context(), refresh, sts.TokenParams{Audience: []string{x.url}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +108,7 @@ func TestNarrowedSession(t *testing.T) {
 			}
 			refresh = next.Text
 		}
-		_, _, err := x.sts.Refresh(t.Context(), refresh, sts.Wish{Audience: []string{x.url}, Scopes: []string{string(x.org.UID)}})
+		_, _, err := x.sts.Refresh(t.Context(), refresh, sts.TokenParams{Audience: []string{x.url}, Scopes: []string{string(x.org.UID)}})
 		if !errors.Is(err, fault.InvalidArgument) {
 			t.Errorf("a wish for more: %v", err)
 		}

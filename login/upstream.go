@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	discoveredFor  = 10 * time.Minute
-	providersKnown = 1000
-	maxAnswer      = 1 << 20 // of a provider
-	maxGroups      = 1000
-	maxGroup       = 256
+	discoveryLife    = 10 * time.Minute
+	maxCachedIssuers = 1000
+	maxAnswer        = 1 << 20 // of a provider
+	maxGroups        = 1000
+	maxGroup         = 256
 )
 
 // upstream asks the providers of organizations who somebody is.
@@ -35,14 +35,14 @@ type upstream struct {
 	now    func() time.Time
 
 	mu    sync.Mutex
-	known *lru.Cache[string, *discovered]
+	cache *lru.Cache[string, *discovery]
 }
 
-// discovered is what an issuer says of itself.
-type discovered struct {
+// discovery is what an issuer says of itself.
+type discovery struct {
 	*oidc.Provider
-	at    time.Time
-	about metadata
+	at       time.Time
+	metadata metadata
 }
 
 type metadata struct {
@@ -55,7 +55,7 @@ type metadata struct {
 	Claims        []string `json:"claims_supported"`
 	ResponseTypes []string `json:"response_types_supported"`
 	Algorithms    []string `json:"id_token_signing_alg_values_supported"`
-	NamesItself   bool     `json:"authorization_response_iss_parameter_supported"`
+	SendsIssuer   bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
 func newUpstream(client *http.Client, now func() time.Time) (*upstream, error) {
@@ -63,15 +63,15 @@ func newUpstream(client *http.Client, now func() time.Time) (*upstream, error) {
 		client = outbound.Client(outbound.Config{})
 	}
 	limited := *client
-	limited.Transport = limit{client.Transport}
-	known, err := lru.New[string, *discovered](providersKnown)
-	return &upstream{client: &limited, now: now, known: known}, err
+	limited.Transport = limitTransport{client.Transport}
+	known, err := lru.New[string, *discovery](maxCachedIssuers)
+	return &upstream{client: &limited, now: now, cache: known}, err
 }
 
-// limit bounds the answers of a client: the libraries read them to their end.
-type limit struct{ next http.RoundTripper }
+// limitTransport bounds the answers of a client: the libraries read them to their end.
+type limitTransport struct{ next http.RoundTripper }
 
-func (l limit) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l limitTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	next := l.next
 	if next == nil {
 		next = http.DefaultTransport
@@ -103,11 +103,11 @@ func (u *upstream) context(ctx context.Context) context.Context {
 
 // discover returns what an issuer says of itself, as it is remembered or asked
 // now. Its error is for people.
-func (u *upstream) discover(ctx context.Context, issuer string, anew bool) (*discovered, error) {
+func (u *upstream) discover(ctx context.Context, issuer string, anew bool) (*discovery, error) {
 	u.mu.Lock()
-	d, ok := u.known.Get(issuer)
+	d, ok := u.cache.Get(issuer)
 	u.mu.Unlock()
-	if ok && !anew && u.now().Sub(d.at) < discoveredFor {
+	if ok && !anew && u.now().Sub(d.at) < discoveryLife {
 		return d, nil
 	}
 	// The keys are fetched later, with this context: it must outlive the request.
@@ -115,20 +115,20 @@ func (u *upstream) discover(ctx context.Context, issuer string, anew bool) (*dis
 	if err != nil {
 		return nil, &upstreamError{"its discovery document at " + issuer + "/.well-known/openid-configuration cannot be used: " + discoveryReason(err), err}
 	}
-	d = &discovered{Provider: p, at: u.now()}
-	if err := p.Claims(&d.about); err != nil {
+	d = &discovery{Provider: p, at: u.now()}
+	if err := p.Claims(&d.metadata); err != nil {
 		return nil, &upstreamError{"its discovery document is not of the right form", err}
 	}
-	if d.about.Authorization == "" || d.about.Token == "" {
+	if d.metadata.Authorization == "" || d.metadata.Token == "" {
 		return nil, &upstreamError{"its discovery document has no authorization_endpoint or no token_endpoint", nil}
 	}
-	for _, e := range []string{d.about.Authorization, d.about.Token} {
+	for _, e := range []string{d.metadata.Authorization, d.metadata.Token} {
 		if at, err := url.Parse(e); err != nil || at.Scheme != "https" && !isLoopbackHost(at.Hostname()) {
 			return nil, &upstreamError{"its discovery document names an endpoint that is not https", nil}
 		}
 	}
 	u.mu.Lock()
-	u.known.Add(issuer, d)
+	u.cache.Add(issuer, d)
 	u.mu.Unlock()
 	return d, nil
 }
@@ -160,8 +160,8 @@ func discoveryReason(err error) string {
 	return "it is not the JSON of one"
 }
 
-// config is how we are a client of a provider.
-func (s *Service) config(d *discovered, p resource.IdentityProvider) (*oauth2.Config, error) {
+// oauthConfig is how we are a client of a provider.
+func (s *Service) oauthConfig(d *discovery, p resource.IdentityProvider) (*oauth2.Config, error) {
 	secret := ""
 	if sealed := p.OIDC.ClientSecret.Sealed; len(sealed) > 0 {
 		plain, err := s.cfg.Key.Open("client secret", sealed)
@@ -197,15 +197,15 @@ func lastSegment(uid resource.UID) string {
 	return text[strings.LastIndexByte(text, '/')+1:]
 }
 
-// proves tells whether a question to the provider carries a challenge. It does
+// usesPKCE tells whether a question to the provider carries a challenge. It does
 // whenever it can: a code that is stolen or put in place of another is then
 // worth nothing.
-func proves(d *discovered, p resource.IdentityProvider) bool {
-	return p.OIDC.PKCE || p.OIDC.ClientSecret.Empty() || slices.Contains(d.about.Challenges, "S256")
+func usesPKCE(d *discovery, p resource.IdentityProvider) bool {
+	return p.OIDC.PKCE || p.OIDC.ClientSecret.Empty() || slices.Contains(d.metadata.Challenges, "S256")
 }
 
-// said is what a provider says of a person.
-type said struct {
+// providerClaims is what a provider says of a person.
+type providerClaims struct {
 	subject       string
 	email         string
 	emailVerified bool
@@ -216,17 +216,17 @@ type said struct {
 }
 
 // redeem exchanges a code for what the provider says. Its error is for people.
-func (s *Service) redeem(ctx context.Context, p resource.IdentityProvider, f *flow, code string) (*said, error) {
+func (s *Service) redeem(ctx context.Context, p resource.IdentityProvider, f *flow, code string) (*providerClaims, error) {
 	d, err := s.upstream.discover(ctx, p.OIDC.Issuer, false)
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := s.config(d, p)
+	cfg, err := s.oauthConfig(d, p)
 	if err != nil {
 		return nil, err
 	}
 	var options []oauth2.AuthCodeOption
-	if proves(d, p) {
+	if usesPKCE(d, p) {
 		options = append(options, oauth2.VerifierOption(f.Verifier))
 	}
 	ctx = s.upstream.context(ctx)
@@ -255,13 +255,13 @@ func (s *Service) redeem(ctx context.Context, p resource.IdentityProvider, f *fl
 	if err := s.addUserinfo(ctx, d, p, tokens, id.Subject, claims); err != nil {
 		return nil, err
 	}
-	return readSaid(p, id, claims, raw)
+	return readClaims(p, id, claims, raw)
 }
 
 // addUserinfo asks for what the ID token leaves out.
-func (s *Service) addUserinfo(ctx context.Context, d *discovered, p resource.IdentityProvider, tokens *oauth2.Token, subject string, claims map[string]any) error {
+func (s *Service) addUserinfo(ctx context.Context, d *discovery, p resource.IdentityProvider, tokens *oauth2.Token, subject string, claims map[string]any) error {
 	missing := claims["email"] == nil || p.OIDC.GroupsClaim != "" && claims[p.OIDC.GroupsClaim] == nil
-	if !missing || d.about.Userinfo == "" {
+	if !missing || d.metadata.Userinfo == "" {
 		return nil
 	}
 	info, err := d.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
@@ -283,8 +283,8 @@ func (s *Service) addUserinfo(ctx context.Context, d *discovered, p resource.Ide
 	return nil
 }
 
-func readSaid(p resource.IdentityProvider, id *oidc.IDToken, claims map[string]any, raw string) (*said, error) {
-	out := &said{subject: id.Subject, all: claims, raw: raw}
+func readClaims(p resource.IdentityProvider, id *oidc.IDToken, claims map[string]any, raw string) (*providerClaims, error) {
+	out := &providerClaims{subject: id.Subject, all: claims, raw: raw}
 	if p.OIDC.ByObjectID() {
 		if out.subject, _ = claims["oid"].(string); out.subject == "" {
 			return nil, &upstreamError{"its ID token has no oid, which its people are known by", nil}
@@ -304,12 +304,12 @@ func readSaid(p resource.IdentityProvider, id *oidc.IDToken, claims map[string]a
 		out.emailVerified = v == "true"
 	}
 	out.name, _ = claims["name"].(string)
-	out.groups = groupsIn(claims, p.OIDC.GroupsClaim)
+	out.groups = groupClaims(claims, p.OIDC.GroupsClaim)
 	return out, nil
 }
 
-// groupsIn reads the groups of a claim: a list, or a single one.
-func groupsIn(claims map[string]any, name string) (all []string) {
+// groupClaims reads the groups of a claim: a list, or a single one.
+func groupClaims(claims map[string]any, name string) (all []string) {
 	if name == "" {
 		return nil
 	}
@@ -375,8 +375,8 @@ func shortText(s string) string {
 	return strings.TrimSpace(s)
 }
 
-// text is a claim as it is shown.
-func text(v any) string {
+// claimText is a claim as it is shown.
+func claimText(v any) string {
 	if s, ok := v.(string); ok {
 		return shortText(s)
 	}

@@ -47,7 +47,7 @@ func (r *Registry) verify(ctx context.Context, raw string) (authz.Caller, error)
 	if err != nil {
 		return c, err
 	}
-	if err := r.authz.Confirm(ctx); err != nil {
+	if err := r.authz.EnsureCurrent(ctx); err != nil {
 		return c, err
 	}
 	if why := r.authz.Revoked(c); why != "" {

@@ -348,15 +348,15 @@ func (c Config) devMistakes(add func(name, format string, args ...any)) {
 		add("listen", "%q is not a loopback address, and dev mode hands out an owner's token", c.Listen)
 	}
 	for name, s := range map[string]string{"base_url": c.BaseURL, "auth_url": c.AuthURL, "registry_host": "//" + c.RegistryHost} {
-		if u, err := url.Parse(s); err == nil && u.Host != "" && !isOfThisMachine(u.Hostname()) {
+		if u, err := url.Parse(s); err == nil && u.Host != "" && !isLocalHost(u.Hostname()) {
 			add(name, "%q is not an address of this machine (localhost, a name below .localhost or .test, or a loopback address), and dev mode hands out an owner's token", strings.TrimPrefix(s, "//"))
 		}
 	}
 }
 
-// isOfThisMachine tells whether a host is this machine and no other: names below
+// isLocalHost tells whether a host is this machine and no other: names below
 // .localhost are (RFC 6761), and nobody else can have those below .test.
-func isOfThisMachine(host string) bool {
+func isLocalHost(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	ip := net.ParseIP(host)
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasSuffix(host, ".test") || ip != nil && ip.IsLoopback()

@@ -68,7 +68,7 @@ func TestAttackUnread(t *testing.T) {
 					if !errors.Is(err, tt.err) {
 						t.Errorf("error = %v, want %v", err, tt.err)
 					}
-					if took := time.Since(start) - time.Duration(tt.reads)*tt.pause; tt.err != nil && took > writePause {
+					if took := time.Since(start) - time.Duration(tt.reads)*tt.pause; tt.err != nil && took > writeTimeout {
 						t.Errorf("shown out %s after it stopped", took)
 					}
 					client.Close()
@@ -102,14 +102,14 @@ func TestAttackUnreadStream(t *testing.T) {
 				result := make(chan error, 1)
 				var protocols http.Protocols
 				protocols.SetUnencryptedHTTP2(true)
-				srv := &http.Server{Protocols: &protocols, ReadHeaderTimeout: time.Hour, Handler: paced(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				srv := &http.Server{Protocols: &protocols, ReadHeaderTimeout: time.Hour, Handler: withWriteTimeout(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					_, err := w.Write(make([]byte, 1<<20))
 					result <- err
 				}))}
-				l := newHandover(conn.LocalAddr())
+				l := newConnListener(conn.LocalAddr())
 				go func() { _ = srv.Serve(l) }()
 				defer srv.Close()
-				l.give(conn)
+				l.deliver(conn)
 				framer := http2.NewFramer(client, client)
 				done := make(chan struct{})
 				go func() { defer close(done); drain(http2.NewFramer(client, client), opens) }() // a framer is for one goroutine
@@ -158,25 +158,25 @@ func TestAttackStrangerStream(t *testing.T) {
 		send func(f *http2.Framer)
 		err  error
 	}{
-		"a message":          {func(f *http2.Framer) { data(f, 1, strangerStream, true) }, nil},
-		"a larger message":   {func(f *http2.Framer) { data(f, 1, strangerStream+1, true) }, errStranger},
-		"a stream of pieces": {func(f *http2.Framer) { data(f, 1, strangerStream, false); data(f, 1, 1, false) }, errStranger},
+		"a message":          {func(f *http2.Framer) { data(f, 1, maxUnadmittedBytes, true) }, nil},
+		"a larger message":   {func(f *http2.Framer) { data(f, 1, maxUnadmittedBytes+1, true) }, errUnadmitted},
+		"a stream of pieces": {func(f *http2.Framer) { data(f, 1, maxUnadmittedBytes, false); data(f, 1, 1, false) }, errUnadmitted},
 		"many messages": {func(f *http2.Framer) {
-			for i := range uint32(2 * strangerStreams) {
+			for i := range uint32(2 * maxUnadmittedStreams) {
 				data(f, 2*i+1, 1<<10, true)
 			}
 		}, nil},
 		"many streams that are given up": {func(f *http2.Framer) {
-			for i := range uint32(2 * strangerStreams) {
+			for i := range uint32(2 * maxUnadmittedStreams) {
 				data(f, 2*i+1, 1<<10, false)
 				_ = f.WriteRSTStream(2*i+1, http2.ErrCodeCancel)
 			}
 		}, nil},
 		"many streams that do not end": {func(f *http2.Framer) {
-			for i := range uint32(2 * strangerStreams) {
+			for i := range uint32(2 * maxUnadmittedStreams) {
 				data(f, 2*i+1, 1, false)
 			}
-		}, errStranger},
+		}, errUnadmitted},
 		"headers and pings": {func(f *http2.Framer) {
 			for range 1000 {
 				_ = errors.Join(writeGet(f), f.WritePing(false, [8]byte{}))
@@ -189,10 +189,10 @@ func TestAttackStrangerStream(t *testing.T) {
 				var sent bytes.Buffer
 				sent.WriteString(http2.ClientPreface)
 				tt.send(http2.NewFramer(&sent, nil))
-				w := newWatched(nil).watch
+				w := newUnadmittedConn(nil).frames
 				var err error
 				for err == nil && sent.Len() > 0 {
-					err = w.see(sent.Next(step))
+					err = w.count(sent.Next(step))
 				}
 				if !errors.Is(err, tt.err) {
 					t.Errorf("error = %v, want %v", err, tt.err)
@@ -231,16 +231,16 @@ func TestAttackManyConnections(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			l := newHandover(&net.TCPAddr{})
+			l := newConnListener(&net.TCPAddr{})
 			var log bytes.Buffer
-			d := newDoor(l, most, api.Proxies{netip.MustParsePrefix("10.0.0.0/8")}, slog.New(slog.NewTextHandler(&log, nil)))
+			d := newLimitListener(l, most, api.Proxies{netip.MustParsePrefix("10.0.0.0/8")}, slog.New(slog.NewTextHandler(&log, nil)))
 			for again := range 2 { // those that are closed make room
 				go func() {
 					for _, a := range tt.addresses {
 						_, conn := net.Pipe()
-						l.give(from{conn, a})
+						l.deliver(from{conn, a})
 					}
-					l.give(from{nil, "203.0.113.1:1"}) // the last
+					l.deliver(from{nil, "203.0.113.1:1"}) // the last
 				}()
 				var taken []net.Conn
 				for {
@@ -249,7 +249,7 @@ func TestAttackManyConnections(t *testing.T) {
 						t.Fatal(err)
 					}
 					if strings.HasPrefix(conn.RemoteAddr().String(), "203.") {
-						d.all.leave("203.0.113.1")
+						d.all.release("203.0.113.1")
 						break
 					}
 					taken = append(taken, conn)
@@ -259,7 +259,7 @@ func TestAttackManyConnections(t *testing.T) {
 				}
 				multiplexed := 0
 				for _, conn := range taken {
-					if _, ok := countHTTP2(conn); ok {
+					if _, ok := acquireHTTP2(conn); ok {
 						multiplexed++
 					}
 				}
@@ -274,8 +274,8 @@ func TestAttackManyConnections(t *testing.T) {
 			if told := strings.Count(log.String(), "max_connections_per_address"); tt.taken < len(tt.addresses) && told != 1 {
 				t.Errorf("the log tells of it %d times, want once:\n%s", told, &log)
 			}
-			if len(d.all.held)+len(d.http2.held) != 0 {
-				t.Errorf("counted after all were closed: %v, %v", d.all.held, d.http2.held)
+			if len(d.all.counts)+len(d.http2.counts) != 0 {
+				t.Errorf("counted after all were closed: %v, %v", d.all.counts, d.http2.counts)
 			}
 		})
 	}

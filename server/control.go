@@ -46,20 +46,20 @@ func (s *Server) serveControl(ctx context.Context) error {
 		l.Close()
 		return fmt.Errorf("control socket: %w", err)
 	}
-	h := &http.Server{Handler: s.control(), ReadHeaderTimeout: 10 * time.Second}
+	h := &http.Server{Handler: s.controlHandler(), ReadHeaderTimeout: 10 * time.Second}
 	context.AfterFunc(ctx, func() { h.Close() })
 	return unlessClosed(h.Serve(l))
 }
 
-// control is what can be ordered.
-func (s *Server) control() http.Handler {
+// controlHandler is what can be ordered.
+func (s *Server) controlHandler() http.Handler {
 	mux := http.NewServeMux()
-	for path, order := range orders {
+	for path, run := range commands {
 		mux.HandleFunc("POST /"+path, func(w http.ResponseWriter, r *http.Request) {
 			args, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 4096))
 			var out bytes.Buffer
 			if err == nil {
-				err = order(r.Context(), s, strings.Fields(string(args)), &out)
+				err = run(r.Context(), s, strings.Fields(string(args)), &out)
 			}
 			if err != nil {
 				writeJSON(w, http.StatusBadRequest, map[string]string{"error": fault.From(err).Message})
@@ -71,11 +71,11 @@ func (s *Server) control() http.Handler {
 	return mux
 }
 
-// An order is something an operator can have done by the server, or in its
+// An command is something an operator can have done by the server, or in its
 // place while none runs.
-type order func(ctx context.Context, s *Server, args []string, out io.Writer) error
+type command func(ctx context.Context, s *Server, args []string, out io.Writer) error
 
-var orders = map[string]order{
+var commands = map[string]command{
 	"keys/list":   listKeys,
 	"keys/rotate": rotateKeys,
 	"keys/drop":   dropKey,
@@ -88,21 +88,21 @@ var orders = map[string]order{
 	"providers/untrust": trustProvider(false),
 }
 
-// orderOf returns what the words of a command ask for, and its arguments.
-func orderOf(words []string) (path string, args []string, ok bool) {
+// findCommand returns what the words of a command ask for, and its arguments.
+func findCommand(words []string) (path string, args []string, ok bool) {
 	for n := min(len(words), 2); n > 0; n-- {
 		path := strings.Join(words[:n], "/")
-		if _, ok := orders[path]; ok {
+		if _, ok := commands[path]; ok {
 			return path, words[n:], true
 		}
 	}
 	return "", nil, false
 }
 
-// Order has an order carried out: by the server that runs on the data folder of
+// RunCommand has an order carried out: by the server that runs on the data folder of
 // cfg, or, if none does, by this process.
-func Order(ctx context.Context, cfg Config, words []string, out io.Writer) error {
-	path, args, ok := orderOf(words)
+func RunCommand(ctx context.Context, cfg Config, words []string, out io.Writer) error {
+	path, args, ok := findCommand(words)
 	if !ok {
 		return fmt.Errorf("there is no command %s; see holdfastd --help", strings.Join(words, " "))
 	}
@@ -122,7 +122,7 @@ func Order(ctx context.Context, cfg Config, words []string, out io.Writer) error
 			return err
 		}
 	}
-	return orders[path](ctx, s, args, out)
+	return commands[path](ctx, s, args, out)
 }
 
 func send(ctx context.Context, cfg Config, path string, args []string) ([]byte, error) {
@@ -205,7 +205,7 @@ func collectGarbage(ctx context.Context, s *Server, args []string, out io.Writer
 
 // verifyOrganization notes whether the organization of a name or uid is verified,
 // and tells its uid.
-func verifyOrganization(verified bool) order {
+func verifyOrganization(verified bool) command {
 	return func(ctx context.Context, s *Server, args []string, out io.Writer) error {
 		name := strings.Join(args, " ")
 		if name == "" {
@@ -231,7 +231,7 @@ func verifyOrganization(verified bool) order {
 
 // trustProvider notes whether an identity provider speaks for its issuer to the
 // whole installation, and tells its uid and its issuer.
-func trustProvider(trusted bool) order {
+func trustProvider(trusted bool) command {
 	return func(ctx context.Context, s *Server, args []string, out io.Writer) error {
 		uid, err := resource.ParseUID("provider", strings.Join(args, " "))
 		if err != nil {

@@ -67,7 +67,7 @@ func (s *Server) prepareDev(ctx context.Context) error {
 		return err
 	}
 	_, refresh, err := s.sts.StartSession(ctx, resource.Session{Identity: owner.UID, Home: group.UID, Agent: "holdfastd --dev", Address: "127.0.0.1"},
-		sts.Wish{Audience: []string{s.cfg.BaseURL}})
+		sts.TokenParams{Audience: []string{s.cfg.BaseURL}})
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (s *Server) devAccount(ctx context.Context, org resource.UID, owner resourc
 	if _, err = s.store.AccountIn(ctx, org, devEmail); errors.Is(err, fault.NotFound) {
 		a := resource.Account{Email: devEmail, Name: "Dev Owner"}
 		if a.Password, err = s.login.HashPassword(ctx, string(plain), devEmail); err == nil {
-			err = s.login.AddAccountOf(ctx, org, a, owner)
+			err = s.login.AddAccountFor(ctx, org, a, owner)
 		}
 		if errors.Is(err, fault.AlreadyExists) { // another replica was faster
 			err = nil
@@ -146,10 +146,10 @@ func (s *Server) makeTestKey(ctx context.Context, url string) ([]byte, error) {
 	return s.store.FirstSetting(ctx, devSetting, s.key.Seal(devSetting, issuer.Key()))
 }
 
-// byOwnName answers only requests to a name of this machine, or to the one in the
+// requireOwnHost answers only requests to a name of this machine, or to the one in the
 // settings. A web page whose name was made to point here could otherwise have the
 // test issuer make it the owner.
-func (s *Server) byOwnName(next http.Handler) http.Handler {
+func (s *Server) requireOwnHost(next http.Handler) http.Handler {
 	base, _ := url.Parse(s.cfg.BaseURL) // the settings were checked
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Host != base.Host && !isLoopback(r.Host) && !isLoopback(r.Host+":80") {

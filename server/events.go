@@ -28,14 +28,14 @@ func (c Config) eventMistakes(add func(name, format string, args ...any)) {
 
 // openEvents builds what tells others of changes.
 func (s *Server) openEvents(tokens *page.Tokens) (*event.Service, error) {
-	reach, err := s.cfg.reach()
+	outbound, err := s.cfg.outboundConfig()
 	if err != nil {
 		return nil, err
 	}
 	bodies := &api.EventBodies{Interop: s.cfg.interopEvents(), RepoPath: s.store.RepoPath}
 	s.events = event.NewDispatcher(s.store, s.issuer, event.Config{
 		Source: s.cfg.BaseURL, Names: api.EventNames(s.cfg.interopEvents()), Render: bodies.Body,
-		Reach: reach, Keep: s.cfg.KeepEvents, Log: s.log, Now: s.cfg.Now,
+		Reach: outbound, Keep: s.cfg.KeepEvents, Log: s.log, Now: s.cfg.Now,
 	})
-	return event.NewService(s.store, s.checker, tokens, event.ServiceConfig{Reach: reach, Now: s.cfg.Now}), nil
+	return event.NewService(s.store, s.checker, tokens, event.ServiceConfig{Reach: outbound, Now: s.cfg.Now}), nil
 }

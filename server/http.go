@@ -48,28 +48,28 @@ func (s *Server) withForm(next http.Handler) http.Handler {
 // the address are being read.
 func (s *Server) readForm(w http.ResponseWriter, r *http.Request) (io.Reader, bool) {
 	from := api.Neighborhood(hostOf(r.RemoteAddr))
-	if _, ok := s.forms.enter(from); !ok {
+	if _, ok := s.forms.acquire(from); !ok {
 		return nil, false
 	}
-	defer s.forms.leave(from)
+	defer s.forms.release(from)
 	conn := http.NewResponseController(w)
 	_ = conn.SetReadDeadline(time.Now().Add(formTime)) // a connection that cannot have a deadline has none
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxForm+1))
 	_ = conn.SetReadDeadline(time.Now().Add(bodyTimeout)) // net/http ends a request that is under way when its deadline comes
 	if err != nil {
-		return io.MultiReader(bytes.NewReader(body), failing{err}), true
+		return io.MultiReader(bytes.NewReader(body), errReader{err}), true
 	}
 	return bytes.NewReader(body), true
 }
 
-// failing is a reader that fails.
-type failing struct{ err error }
+// errReader is a reader that fails.
+type errReader struct{ err error }
 
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
+func (f errReader) Read([]byte) (int, error) { return 0, f.err }
 
-// strict tells browsers to come over https alone, if that is ours to say. In dev
+// withHSTS tells browsers to come over https alone, if that is ours to say. In dev
 // mode the host is this machine, which other servers have in common with us.
-func (s *Server) strict(next http.Handler) http.Handler {
+func (s *Server) withHSTS(next http.Handler) http.Handler {
 	if s.cfg.TLSCert == "" || s.cfg.Dev {
 		return next
 	}
@@ -79,36 +79,36 @@ func (s *Server) strict(next http.Handler) http.Handler {
 	})
 }
 
-// paced ends requests over HTTP/2 whose client takes nothing of the answer for a
+// withWriteTimeout ends requests over HTTP/2 whose client takes nothing of the answer for a
 // while. The connection may be read from all the same, because each stream has a
 // window of its own: the deadlines of the connection do not see it.
-func paced(next http.Handler) http.Handler {
+func withWriteTimeout(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 {
 			next.ServeHTTP(w, r)
 			return
 		}
-		p := &pacedWriter{w, http.NewResponseController(w)}
+		p := &timeoutWriter{w, http.NewResponseController(w)}
 		next.ServeHTTP(p, r)
-		p.begin() // for what net/http still has to send
+		p.setDeadline() // for what net/http still has to send
 	})
 }
 
-// A pacedWriter gives each piece of an answer a deadline.
-type pacedWriter struct {
+// A timeoutWriter gives each piece of an answer a deadline.
+type timeoutWriter struct {
 	http.ResponseWriter
 	stream *http.ResponseController
 }
 
-func (p *pacedWriter) begin() { _ = p.stream.SetWriteDeadline(time.Now().Add(writePause)) } // net/http's streams have deadlines
-func (p *pacedWriter) end()   { _ = p.stream.SetWriteDeadline(time.Time{}) }
+func (p *timeoutWriter) setDeadline()   { _ = p.stream.SetWriteDeadline(time.Now().Add(writeTimeout)) } // net/http's streams have deadlines
+func (p *timeoutWriter) clearDeadline() { _ = p.stream.SetWriteDeadline(time.Time{}) }
 
 // Write is of io.Writer.
-func (p *pacedWriter) Write(b []byte) (n int, err error) {
-	defer p.end()
+func (p *timeoutWriter) Write(b []byte) (n int, err error) {
+	defer p.clearDeadline()
 	for {
-		p.begin()
-		m, err := p.ResponseWriter.Write(b[n:min(n+writePiece, len(b))])
+		p.setDeadline()
+		m, err := p.ResponseWriter.Write(b[n:min(n+writeChunk, len(b))])
 		n += m
 		if err != nil || n == len(b) {
 			return n, err
@@ -117,11 +117,11 @@ func (p *pacedWriter) Write(b []byte) (n int, err error) {
 }
 
 // Flush is of http.Flusher.
-func (p *pacedWriter) Flush() {
-	p.begin()
-	defer p.end()
+func (p *timeoutWriter) Flush() {
+	p.setDeadline()
+	defer p.clearDeadline()
 	_ = p.stream.Flush() // the next write fails, too
 }
 
 // Unwrap lets http.ResponseController reach the stream.
-func (p *pacedWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+func (p *timeoutWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }

@@ -53,7 +53,7 @@ func readKey(path string, log *slog.Logger) (seal.Key, error) {
 
 // writeSecret writes a file that only its owner can read, whole or not at all.
 // place moves the written file to its path.
-func writeSecret(path string, content []byte, place func(from, to string) error) error {
+func writeSecret(path string, content []byte, move func(from, to string) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
 	if err != nil {
 		return err
@@ -63,5 +63,5 @@ func writeSecret(path string, content []byte, place func(from, to string) error)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return place(f.Name(), path)
+	return move(f.Name(), path)
 }

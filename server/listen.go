@@ -40,25 +40,25 @@ var emptySettings = []byte{0, 0, 0, byte(http2.FrameSettings), 0, 0, 0, 0, 0}
 // hears of the first: net/http hangs up on an acknowledgement it did not ask
 // for, so the splitter keeps that one to itself.
 type splitter struct {
-	root     net.Listener
-	entrance          // for the first connections of an address
-	crowded  entrance // for the rest
-	timeout  time.Duration
-	proxies  api.Proxies // who is known by its address
+	root      net.Listener
+	listeners           // for the first connections of an address
+	crowded   listeners // for the rest
+	timeout   time.Duration
+	proxies   api.Proxies // who is known by its address
 
 	sniffing  sync.WaitGroup
 	mu        sync.Mutex
 	undecided map[net.Conn]struct{} // nil once closed
 }
 
-// An entrance is where servers take connections over.
-type entrance struct{ grpc, http *handover }
+// An listeners is where servers take connections over.
+type listeners struct{ grpc, http *connListener }
 
 func newSplitter(root net.Listener) *splitter {
 	return &splitter{
 		root: root, timeout: sniffTimeout, undecided: map[net.Conn]struct{}{},
-		entrance: entrance{newHandover(root.Addr()), newHandover(root.Addr())},
-		crowded:  entrance{newHandover(root.Addr()), newHandover(root.Addr())},
+		listeners: listeners{newConnListener(root.Addr()), newConnListener(root.Addr())},
+		crowded:   listeners{newConnListener(root.Addr()), newConnListener(root.Addr())},
 	}
 }
 
@@ -76,7 +76,7 @@ func (s *splitter) Serve() error {
 			continue
 		}
 		pause = 0
-		if !s.begin(conn) {
+		if !s.track(conn) {
 			conn.Close()
 			return nil
 		}
@@ -96,22 +96,22 @@ func (s *splitter) Close() {
 	s.sniffing.Wait()
 }
 
-// begin has conn sorted, or returns false if the splitter is closed. It counts
+// track has conn sorted, or returns false if the splitter is closed. It counts
 // conn before it unlocks: Close, which waits for all, then sees either conn or
 // that there is none.
-func (s *splitter) begin(conn net.Conn) bool {
+func (s *splitter) track(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.undecided == nil {
 		return false
 	}
 	s.undecided[conn] = struct{}{}
-	s.sniffing.Go(func() { s.sort(conn) })
+	s.sniffing.Go(func() { s.dispatch(conn) })
 	return true
 }
 
-// sort finds out what conn speaks and hands it over.
-func (s *splitter) sort(conn net.Conn) {
+// dispatch finds out what conn speaks and hands it over.
+func (s *splitter) dispatch(conn net.Conn) {
 	sniffed, isGRPC, err := sniff(conn, s.timeout)
 	s.mu.Lock()
 	delete(s.undecided, conn)
@@ -121,9 +121,9 @@ func (s *splitter) sort(conn net.Conn) {
 		conn.Close()
 		return
 	}
-	to := s.entrance
+	to := s.listeners
 	if sniffed.isHTTP2 {
-		crowded, ok := countHTTP2(conn)
+		crowded, ok := acquireHTTP2(conn)
 		if !ok {
 			conn.Close()
 			return
@@ -134,12 +134,12 @@ func (s *splitter) sort(conn net.Conn) {
 	}
 	switch {
 	case !isGRPC:
-		to.http.give(sniffed)
+		to.http.deliver(sniffed)
 	case s.proxies.Trust(hostOf(conn.RemoteAddr().String())):
 		sniffed.admitted.Store(true)
-		to.grpc.give(sniffed)
+		to.grpc.deliver(sniffed)
 	default:
-		to.grpc.give(newWatched(sniffed))
+		to.grpc.deliver(newUnadmittedConn(sniffed))
 	}
 }
 
@@ -178,11 +178,11 @@ func sniff(conn net.Conn, timeout time.Duration) (sniffed *sniffedConn, isGRPC b
 type sniffedConn struct {
 	net.Conn
 	isHTTP2  bool
-	seen     []byte // to be read again
+	buffered []byte // to be read again
 	awaitAck bool   // the rest begins at a frame, and an acknowledgement is due
 	inFrame  int    // bytes left of the frame being read
 
-	pace     pace
+	deadline writeDeadline
 	admitted atomic.Bool // somebody on the connection is known
 
 	open  context.Context // until the connection is closed
@@ -199,8 +199,8 @@ func (c *sniffedConn) readPreface() (bool, error) {
 	for n := 0; n < len(b); {
 		m, err := c.Conn.Read(b[n:])
 		n += m
-		c.seen = b[:n]
-		if !strings.HasPrefix(http2.ClientPreface, string(c.seen)) {
+		c.buffered = b[:n]
+		if !strings.HasPrefix(http2.ClientPreface, string(c.buffered)) {
 			return false, nil
 		}
 		if err != nil {
@@ -217,7 +217,7 @@ func (c *sniffedConn) readFirstHeaders() (isGRPC bool, err error) {
 	if _, err := c.Conn.Write(emptySettings); err != nil {
 		return false, err
 	}
-	seen := bytes.NewBuffer(c.seen)
+	seen := bytes.NewBuffer(c.buffered)
 	framer := http2.NewFramer(io.Discard, io.TeeReader(io.LimitReader(c.Conn, sniffLimit), seen))
 	framer.SetMaxReadFrameSize(16 << 10)
 	framer.ReadMetaHeaders = hpack.NewDecoder(headerTable, nil)
@@ -226,7 +226,7 @@ func (c *sniffedConn) readFirstHeaders() (isGRPC bool, err error) {
 	for {
 		start := seen.Len()
 		frame, err := framer.ReadFrame()
-		c.seen = seen.Bytes()
+		c.buffered = seen.Bytes()
 		if netErr := net.Error(nil); errors.As(err, &netErr) {
 			return false, err
 		}
@@ -264,9 +264,9 @@ func isGRPCContent(contentType string) bool {
 
 func (c *sniffedConn) Read(p []byte) (int, error) {
 	switch {
-	case len(c.seen) > 0:
-		n := copy(p, c.seen)
-		c.seen = c.seen[n:]
+	case len(c.buffered) > 0:
+		n := copy(p, c.buffered)
+		c.buffered = c.buffered[n:]
 		return n, nil
 	case !c.awaitAck:
 		return c.Conn.Read(p)
@@ -293,26 +293,26 @@ func (c *sniffedConn) nextFrame() error {
 		c.awaitAck = false
 		return nil
 	}
-	c.seen = header
+	c.buffered = header
 	c.inFrame = int(header[0])<<16 | int(header[1])<<8 | int(header[2])
 	return nil
 }
 
-// A handover is a listener whose connections are given to it.
-type handover struct {
+// A connListener is a listener whose connections are given to it.
+type connListener struct {
 	addr  net.Addr
 	conns chan net.Conn
 	ctx   context.Context
 	close context.CancelFunc
 }
 
-func newHandover(addr net.Addr) *handover {
+func newConnListener(addr net.Addr) *connListener {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &handover{addr, make(chan net.Conn), ctx, cancel}
+	return &connListener{addr, make(chan net.Conn), ctx, cancel}
 }
 
-// give hands conn to whoever accepts, or closes it if nobody does any more.
-func (h *handover) give(conn net.Conn) {
+// deliver hands conn to whoever accepts, or closes it if nobody does any more.
+func (h *connListener) deliver(conn net.Conn) {
 	select {
 	case h.conns <- conn:
 	case <-h.ctx.Done():
@@ -320,7 +320,7 @@ func (h *handover) give(conn net.Conn) {
 	}
 }
 
-func (h *handover) Accept() (net.Conn, error) {
+func (h *connListener) Accept() (net.Conn, error) {
 	select {
 	case conn := <-h.conns:
 		return conn, nil
@@ -329,9 +329,9 @@ func (h *handover) Accept() (net.Conn, error) {
 	}
 }
 
-func (h *handover) Addr() net.Addr { return h.addr }
+func (h *connListener) Addr() net.Addr { return h.addr }
 
-func (h *handover) Close() error {
+func (h *connListener) Close() error {
 	h.close()
 	return nil
 }

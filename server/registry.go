@@ -74,7 +74,7 @@ func (s *Server) openRegistry(ctx context.Context) error {
 // audience: how pull tokens log in.
 func (s *Server) assumeForRegistry(ctx context.Context, identity resource.UID, credential string) (string, error) {
 	t, err := s.sts.Exchange(ctx, sts.Request{
-		Wish: sts.Wish{Audience: []string{s.cfg.RegistryHost}}, Identity: string(identity), Bearer: credential,
+		TokenParams: sts.TokenParams{Audience: []string{s.cfg.RegistryHost}}, Identity: string(identity), Bearer: credential,
 	})
 	return t.Text, err
 }

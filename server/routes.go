@@ -38,14 +38,14 @@ func (s *Server) routes() http.Handler {
 		mux.Handle("GET /metrics", s.metricsHandler())
 	}
 	if s.dev != nil {
-		mux.Handle(devIssuer+"/", s.byOwnName(s.dev))
+		mux.Handle(devIssuer+"/", s.requireOwnHost(s.dev))
 	}
 	mux.Handle("/", gateway)
 	s.mixed = s.api.GRPC(maxStreams) // one of its own: to stop the other cuts off what travels over HTTP
 	mixed := api.Mixed(s.mixed)
 	registry := http.HandlerFunc(s.serveRegistry)
 	registryLogin := s.withForm(registry)
-	return s.strict(paced(s.fromClients(reportPanics(s.log, func(w http.ResponseWriter, r *http.Request) {
+	return s.withHSTS(withWriteTimeout(s.withClientAddr(reportPanics(s.log, func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 2 && isGRPCContent(r.Header.Get("Content-Type")) {
 			mixed.ServeHTTP(w, r)
 			return
@@ -94,9 +94,9 @@ func isClean(escaped string) bool {
 	return path.Clean(escaped) == strings.TrimSuffix(escaped, "/") || escaped == "/"
 }
 
-// fromClients has requests come from whom a trusted proxy speaks for, for all
+// withClientAddr has requests come from whom a trusted proxy speaks for, for all
 // that look at where they come from.
-func (s *Server) fromClients(next http.HandlerFunc) http.Handler {
+func (s *Server) withClientAddr(next http.HandlerFunc) http.Handler {
 	if len(s.cfg.TrustedProxies) == 0 {
 		return next
 	}

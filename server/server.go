@@ -60,7 +60,7 @@ type Server struct {
 	listener        net.Listener
 	metricsListener net.Listener // nil on the main port
 	draining        atomic.Bool
-	forms           *counter // that are being read
+	forms           *addrCounter // that are being read
 }
 
 // New builds a server and binds its address. Clients that connect wait until
@@ -70,7 +70,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if err := errors.Join(cfg.mistakes()...); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: newLogger(cfg.Stderr, cfg.LogLevel), forms: newCounter(maxForms)}
+	s := &Server{cfg: cfg, log: newLogger(cfg.Stderr, cfg.LogLevel), forms: newAddrCounter(maxForms)}
 	for _, step := range []func(context.Context) error{s.bind, s.open, s.assemble, s.prepare} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -86,7 +86,7 @@ func (s *Server) bind(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l = newDoor(l, s.cfg.MaxConnectionsPerAddress, api.Proxies(s.cfg.TrustedProxies), s.log)
+	l = newLimitListener(l, s.cfg.MaxConnectionsPerAddress, api.Proxies(s.cfg.TrustedProxies), s.log)
 	s.listener = l
 	s.cfg = s.cfg.at(l.Addr())
 	if s.listener, err = withTLS(l, s.cfg, s.log); err != nil {
@@ -130,7 +130,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.federate(); err != nil {
+	if err := s.openFederation(); err != nil {
 		return err
 	}
 	tokens := page.NewTokens(s.key.Derive("page tokens"), s.cfg.Now)
@@ -150,7 +150,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		return err
 	}
 	images := registry.NewService(s.store, s.checker, tokens, s.issuer, s.registry, registry.ServiceConfig{Host: s.cfg.RegistryHost, Now: s.cfg.Now})
-	if s.advisory, err = s.advise(tokens); err != nil {
+	if s.advisory, err = s.openAdvisories(tokens); err != nil {
 		return err
 	}
 	events, err := s.openEvents(tokens)
@@ -187,8 +187,8 @@ func (s *Server) Run(ctx context.Context) error {
 	split, routes := newSplitter(s.listener), s.routes()
 	split.proxies = api.Proxies(s.cfg.TrustedProxies)
 	group.Go(split.Serve)
-	servers := []edge{
-		{split.entrance, s.api.GRPC(maxStreams), s.httpServer(ctx, routes, maxStreams)},
+	servers := []serverPair{
+		{split.listeners, s.api.GRPC(maxStreams), s.httpServer(ctx, routes, maxStreams)},
 		{split.crowded, s.api.GRPC(crowdedStreams), s.httpServer(ctx, routes, crowdedStreams)},
 	}
 	for _, e := range servers {
@@ -222,15 +222,15 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(err, s.Close())
 }
 
-// An edge is the pair of servers that connections are handed to.
-type edge struct {
-	entrance
+// An serverPair is the pair of servers that connections are handed to.
+type serverPair struct {
+	listeners
 	grpcServer *grpc.Server
 	httpServer *http.Server
 }
 
 // drain stops accepting and waits for requests in flight.
-func (s *Server) drain(ctx context.Context, split *splitter, servers []edge) {
+func (s *Server) drain(ctx context.Context, split *splitter, servers []serverPair) {
 	s.draining.Store(true)
 	s.log.Info("shutting down", "grace", s.cfg.ShutdownGrace.String())
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ShutdownGrace)

@@ -82,22 +82,22 @@ func parseFlags(args []string, out io.Writer) (map[string]string, error) {
 	given := map[string]string{}
 	fs := flag.NewFlagSet("holdfastd", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	keep := func(name string) func(string) error {
+	store := func(name string) func(string) error {
 		return func(text string) error {
 			given[name] = text
 			return nil
 		}
 	}
-	fs.Func("config", "", keep("config"))
+	fs.Func("config", "", store("config"))
 	for _, s := range new(Config).settings() {
 		if s.secret {
 			continue
 		}
 		for _, name := range slices.Compact([]string{s.name, s.flag()[2:]}) {
 			if s.isSwitch() {
-				fs.BoolFunc(name, "", keep(s.name))
+				fs.BoolFunc(name, "", store(s.name))
 			} else {
-				fs.Func(name, "", keep(s.name))
+				fs.Func(name, "", store(s.name))
 			}
 		}
 	}

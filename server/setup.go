@@ -29,7 +29,7 @@ const (
 type setup struct {
 	s     *Server
 	mu    sync.Mutex // one at a time, so that tries are counted
-	tries tries
+	tries rateLimit
 }
 
 // A setupCode is what the database keeps of a code.
@@ -136,8 +136,8 @@ func digest(code string) []byte {
 	return d[:]
 }
 
-// A welcome is what whoever set the server up needs to go on.
-type welcome struct {
+// A setupResult is what whoever set the server up needs to go on.
+type setupResult struct {
 	Organization resource.UID `json:"organizationUid"`
 	Owner        resource.UID `json:"ownerUid"`
 	Token        string       `json:"token"`
@@ -147,60 +147,60 @@ type welcome struct {
 // fault.PermissionDenied if the code is not the one that is out,
 // fault.ResourceExhausted if too many wrong ones came in, and
 // fault.InvalidArgument, with the code still good, if o is not sound.
-func (u *setup) finish(ctx context.Context, code string, o firstOrganization) (welcome, error) {
+func (u *setup) finish(ctx context.Context, code string, o firstOrganization) (setupResult, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	now := u.s.cfg.Now()
-	if wait := u.tries.take(now); wait > 0 {
-		return welcome{}, &fault.Error{
+	if wait := u.tries.acquire(now); wait > 0 {
+		return setupResult{}, &fault.Error{
 			Code: fault.ResourceExhausted, Message: "Resource exhausted: too many tries; wait a minute", RetryIn: wait,
 		}
 	}
-	kept, err := u.check(ctx, code, now)
+	stored, err := u.check(ctx, code, now)
 	if err != nil {
-		return welcome{}, err
+		return setupResult{}, err
 	}
-	u.tries.giveBack()
+	u.tries.release()
 	if all := o.violations(true); len(all) > 0 {
-		return welcome{}, fault.Fields(all)
+		return setupResult{}, fault.Fields(all)
 	}
-	taken, err := u.s.store.TakeSetting(ctx, setupSetting, kept)
+	taken, err := u.s.store.TakeSetting(ctx, setupSetting, stored)
 	if err == nil && !taken {
 		err = wrongCode() // another replica has taken it meanwhile
 	}
 	if err != nil {
-		return welcome{}, err
+		return setupResult{}, err
 	}
 	group, owner, _, err := u.create(ctx, o)
 	if err != nil {
 		// The code of a later start stays, if there is one.
-		_, lost := u.s.store.FirstSetting(context.WithoutCancel(ctx), setupSetting, kept)
+		_, lost := u.s.store.FirstSetting(context.WithoutCancel(ctx), setupSetting, stored)
 		if lost != nil {
 			u.s.log.WarnContext(ctx, "the set-up code is lost; restart the server to get a new one", "err", lost)
 		}
-		return welcome{}, err
+		return setupResult{}, err
 	}
 	u.s.log.InfoContext(ctx, "organization created by set-up", "organization", group.UID, "owner", owner.UID)
 	text, err := u.s.issuer.Mint(ctx, u.s.ownerToken(owner, u.s.cfg.BaseURL, setupTokenAge))
-	return welcome{group.UID, owner.UID, text}, err
+	return setupResult{group.UID, owner.UID, text}, err
 }
 
 // check returns what the database keeps of the code that is out, if code is that.
 func (u *setup) check(ctx context.Context, code string, now time.Time) (value []byte, _ error) {
-	if err := u.open(ctx); err != nil {
+	if err := u.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	value, err := u.s.store.Setting(ctx, setupSetting)
 	if err != nil && !errors.Is(err, fault.NotFound) {
 		return nil, err
 	}
-	var kept setupCode
+	var stored setupCode
 	if err == nil {
-		if err := json.Unmarshal(value, &kept); err != nil {
+		if err := json.Unmarshal(value, &stored); err != nil {
 			return nil, fmt.Errorf("read the set-up code: %w", err)
 		}
 	}
-	if subtle.ConstantTimeCompare(digest(code), kept.Digest) != 1 || !now.Before(kept.Expires) {
+	if subtle.ConstantTimeCompare(digest(code), stored.Digest) != 1 || !now.Before(stored.Expires) {
 		return nil, wrongCode()
 	}
 	return value, nil
@@ -211,8 +211,8 @@ func wrongCode() error {
 		"Permission denied: the set-up code is wrong, was replaced by a later start, or has expired; restart the server to get a new one")
 }
 
-// open returns fault.PermissionDenied once there is an organization.
-func (u *setup) open(ctx context.Context) error {
+// checkOpen returns fault.PermissionDenied once there is an organization.
+func (u *setup) checkOpen(ctx context.Context) error {
 	has, err := u.s.store.HasOrganizations(ctx)
 	if err == nil && has {
 		return fault.New(fault.PermissionDenied, "Permission denied: this server is set up already")
@@ -236,7 +236,7 @@ func (u *setup) create(ctx context.Context, o firstOrganization) (g resource.Gro
 			return g, owner, "", err
 		}
 	}
-	g, a, once, err := u.s.login.Found(ctx, o.Name, resource.OrgUnspecified, a)
+	g, a, once, err := u.s.login.CreateOrganization(ctx, o.Name, resource.OrgUnspecified, a)
 	if err != nil {
 		return g, owner, "", err
 	}
@@ -253,11 +253,11 @@ func (s *Server) ownerToken(owner resource.Identity, audience string, life time.
 	}
 }
 
-// tries are the times of the last tries. The zero value has none.
-type tries struct{ at []time.Time }
+// rateLimit are the times of the last tries. The zero value has none.
+type rateLimit struct{ at []time.Time }
 
-// take uses up a try, or tells how long to wait for the next.
-func (t *tries) take(now time.Time) (wait time.Duration) {
+// acquire uses up a try, or tells how long to wait for the next.
+func (t *rateLimit) acquire(now time.Time) (wait time.Duration) {
 	if len(t.at) == setupTries {
 		if wait := t.at[0].Add(time.Minute).Sub(now); wait > 0 {
 			return wait
@@ -268,5 +268,5 @@ func (t *tries) take(now time.Time) (wait time.Duration) {
 	return 0
 }
 
-// giveBack undoes the last take.
-func (t *tries) giveBack() { t.at = t.at[:len(t.at)-1] }
+// release undoes the last take.
+func (t *rateLimit) release() { t.at = t.at[:len(t.at)-1] }

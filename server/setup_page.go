@@ -43,7 +43,7 @@ type setupPage struct {
 	Problem string            // with the whole
 	Wrong   map[string]string // with a field
 	Closed  bool              // the form is of no use
-	Welcome *welcome
+	Welcome *setupResult
 }
 
 // ServeHTTP shows the form and takes it, filled in by a browser or as JSON.
@@ -57,14 +57,14 @@ func (u *setup) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		if code := r.URL.Query().Get("code"); code != "" {
-			u.hide(w, r, code)
+			u.moveCodeToCookie(w, r, code)
 			return
 		}
 		var form submission
 		if c, err := r.Cookie(setupCookie); err == nil {
 			form.Code = c.Value
 		}
-		if err := u.open(r.Context()); err != nil {
+		if err := u.checkOpen(r.Context()); err != nil {
 			u.refuse(w, r, form, err)
 			return
 		}
@@ -77,10 +77,10 @@ func (u *setup) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hide moves the code from the address, where it would stay in the browser's
+// moveCodeToCookie moves the code from the address, where it would stay in the browser's
 // history, into a cookie. The form has it from there, so that another site's
 // form has not.
-func (u *setup) hide(w http.ResponseWriter, r *http.Request, code string) {
+func (u *setup) moveCodeToCookie(w http.ResponseWriter, r *http.Request, code string) {
 	if !setupForm.MatchString(code) {
 		code = "wrong"
 	}

@@ -55,12 +55,12 @@ func TestSetUpByTheLinkAsPrinted(t *testing.T) {
 		t.Errorf("with a wrong code = %d %s", resp.StatusCode, answer)
 	}
 	resp, answer = r.send(t, http.MethodPost, "/setup?code="+r.code(t), body, "Content-Type", "application/json")
-	if resp.StatusCode != http.StatusOK || decode[welcome](t, answer).Token == "" {
+	if resp.StatusCode != http.StatusOK || decode[setupResult](t, answer).Token == "" {
 		t.Errorf("with the link = %d %s", resp.StatusCode, answer)
 	}
 }
 
-type welcome struct{ OrganizationUID, OwnerUID, Token string }
+type setupResult struct{ OrganizationUID, OwnerUID, Token string }
 
 func TestSetUp(t *testing.T) {
 	dir := t.TempDir()
@@ -70,7 +70,7 @@ func TestSetUp(t *testing.T) {
 	if status != http.StatusOK {
 		t.Fatalf("set-up = %d %s", status, answer)
 	}
-	got := decode[welcome](t, answer)
+	got := decode[setupResult](t, answer)
 	if want := string(resource.UserUID(ownerIssuer, ownerSubject)); got.OwnerUID != want {
 		t.Errorf("owner = %s, want %s", got.OwnerUID, want)
 	}

@@ -23,7 +23,7 @@ func TestWatchIsFair(t *testing.T) {
 		}
 		others := []string{"https://issuer.honest.example", "https://z.test", "https://zz.test"}
 		all := slices.Clone(others)
-		for n := range lookEach + 20 {
+		for n := range maxChecksPerDomain + 20 {
 			all = append(all, fmt.Sprintf("https://a%d.attacker.example", n))
 		}
 		for _, issuer := range all {
@@ -38,8 +38,8 @@ func TestWatchIsFair(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(due) != lookEach+len(others) {
-			t.Errorf("%d issuers are due, want %d of one domain and %d others", len(due), lookEach, len(others))
+		if len(due) != maxChecksPerDomain+len(others) {
+			t.Errorf("%d issuers are due, want %d of one domain and %d others", len(due), maxChecksPerDomain, len(others))
 		}
 		for _, issuer := range others {
 			if at := slices.IndexFunc(due, func(d dueIssuer) bool { return d.name == issuer }); at < 0 || at > len(others) {

@@ -46,14 +46,14 @@ func (s capset) MarshalJSON() ([]byte, error) {
 func (s *capset) UnmarshalJSON(text []byte) error {
 	var numbers []int32
 	if err := json.Unmarshal(text, &numbers); err == nil && numbers != nil {
-		*s = numbered(numbers)
+		*s = capsetOf(numbers)
 		return nil
 	}
-	var word string
-	if err := json.Unmarshal(text, &word); err != nil {
+	var encoded string
+	if err := json.Unmarshal(text, &encoded); err != nil {
 		return errCapset
 	}
-	b, err := base64.URLEncoding.DecodeString(word)
+	b, err := base64.URLEncoding.DecodeString(encoded)
 	if err != nil || len(b) < 8 || len(b)%8 != 0 {
 		return errCapset
 	}
@@ -65,11 +65,11 @@ func (s *capset) UnmarshalJSON(text []byte) error {
 	for i := range min(len(s), len(b)/8-1) {
 		s[i] = binary.BigEndian.Uint64(b[8+8*i:])
 	}
-	return s.fits(length)
+	return s.checkLength(length)
 }
 
-// fits fails if a bit is set beyond the length.
-func (s *capset) fits(length uint64) error {
+// checkLength fails if a bit is set beyond the length.
+func (s *capset) checkLength(length uint64) error {
 	for i, w := range s {
 		if w != 0 && uint64(64*i+bits.Len64(w)) > length {
 			return fmt.Errorf("%w: a bit is beyond its length", errCapset)
@@ -78,7 +78,7 @@ func (s *capset) fits(length uint64) error {
 	return nil
 }
 
-func numbered(numbers []int32) capset {
+func capsetOf(numbers []int32) capset {
 	var set resource.Capabilities
 	for _, n := range numbers {
 		if c, ok := resource.CapabilityNumbered(n); ok {

@@ -11,9 +11,9 @@ const (
 	discoveryPath = "/.well-known/openid-configuration"
 	keysPath      = "/.well-known/jwks.json"
 
-	// keysAge is how old the published keys may be, here and with those who
+	// maxKeysAge is how old the published keys may be, here and with those who
 	// cache them.
-	keysAge = time.Minute
+	maxKeysAge = time.Minute
 )
 
 // Handler serves what others need to verify our tokens: the discovery document
@@ -54,8 +54,8 @@ func (i *Issuer) serveDiscovery(w http.ResponseWriter, _ *http.Request) {
 // serveKeys answers with the stored keys, or with those last known while the
 // store is away: the tokens they prove are as good as before.
 func (i *Issuer) serveKeys(w http.ResponseWriter, r *http.Request) {
-	age := keysAge
-	if i.doubted.Load() {
+	age := maxKeysAge
+	if i.stale.Load() {
 		age = 0
 	}
 	k, _ := i.refresh(r.Context(), age)

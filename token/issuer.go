@@ -52,9 +52,9 @@ type Issuer struct {
 	keys     atomic.Pointer[keys]
 	verified *lru.Cache[digest, authz.Caller]
 
-	doubted atomic.Bool // the keys may have changed since they were read
-	looking sync.Mutex  // guards looked
-	looked  time.Time   // when the keys were last read again
+	stale       atomic.Bool // the keys may have changed since they were read
+	refreshMu   sync.Mutex  // guards looked
+	refreshedAt time.Time   // when the keys were last read again
 }
 
 // Claims are what a token says. Caps and Scopes narrow it; nil does not.

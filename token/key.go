@@ -35,10 +35,10 @@ type keys struct {
 
 // A signer signs with a key that was made then.
 type signer struct {
-	id      string
-	made    time.Time
-	private *ecdsa.PrivateKey
-	header  string // of its tokens, as they begin
+	id         string
+	createTime time.Time
+	private    *ecdsa.PrivateKey
+	header     string // of its tokens, as they begin
 }
 
 func newSigner(s store.SigningKey, private *ecdsa.PrivateKey) (signer, error) {
@@ -68,7 +68,7 @@ func (s signer) sign(body []byte) (string, error) {
 // the time to read.
 func (k *keys) signer(now time.Time) signer {
 	for _, s := range k.signers {
-		if now.Sub(s.made) >= keySettles {
+		if now.Sub(s.createTime) >= keyPublishDelay {
 			return s
 		}
 	}
@@ -165,10 +165,10 @@ func (i *Issuer) load(ctx context.Context) error {
 			return err
 		}
 	}
-	return i.use(stored)
+	return i.setKeys(stored)
 }
 
-func (i *Issuer) use(stored []store.SigningKey) error {
+func (i *Issuer) setKeys(stored []store.SigningKey) error {
 	if len(stored) == 0 {
 		return errors.New("there is no signing key")
 	}
@@ -182,13 +182,13 @@ func (i *Issuer) use(stored []store.SigningKey) error {
 	return nil
 }
 
-// Doubt has the keys read again before they are next used: somebody has changed
+// Invalidate has the keys read again before they are next used: somebody has changed
 // them.
-func (i *Issuer) Doubt() { i.doubted.Store(true) }
+func (i *Issuer) Invalidate() { i.stale.Store(true) }
 
 // current returns the keys, read again if they are in doubt.
 func (i *Issuer) current(ctx context.Context) (*keys, error) {
-	if i.doubted.Load() {
+	if i.stale.Load() {
 		return i.refresh(ctx, 0)
 	}
 	return i.keys.Load(), nil
@@ -197,21 +197,21 @@ func (i *Issuer) current(ctx context.Context) (*keys, error) {
 // refresh reads the keys again, unless that was done less than age ago. It
 // returns the keys as they are then, whatever the error.
 func (i *Issuer) refresh(ctx context.Context, age time.Duration) (*keys, error) {
-	i.looking.Lock()
-	defer i.looking.Unlock()
-	if now := i.now(); now.Sub(i.looked) < age {
+	i.refreshMu.Lock()
+	defer i.refreshMu.Unlock()
+	if now := i.now(); now.Sub(i.refreshedAt) < age {
 		return i.keys.Load(), nil
 	}
-	i.doubted.Store(false) // first: a change from here on is another doubt
+	i.stale.Store(false) // first: a change from here on is another doubt
 	stored, err := i.store.SigningKeys(ctx)
 	if err != nil {
-		i.doubted.Store(true)
+		i.stale.Store(true)
 	}
 	if ctx.Err() == nil {
-		i.looked = i.now() // an answer or an outage; not somebody who left
+		i.refreshedAt = i.now() // an answer or an outage; not somebody who left
 	}
 	if err == nil {
-		err = i.use(stored)
+		err = i.setKeys(stored)
 	}
 	return i.keys.Load(), err
 }

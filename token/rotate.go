@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// keySettles is how long a key is published before it signs, so that who
+	// keyPublishDelay is how long a key is published before it signs, so that who
 	// remembers our keys has read it by then.
-	keySettles = 2*keysAge + leeway
+	keyPublishDelay = 2*maxKeysAge + leeway
 
-	// keyOutlives is how long a key is published after another has taken its
+	// keyRetention is how long a key is published after another has taken its
 	// place: longer than any token it has signed.
-	keyOutlives = MaxLife + time.Hour
+	keyRetention = MaxLife + time.Hour
 
 	rotateCheck = time.Minute
 )
@@ -36,7 +36,7 @@ func (i *Issuer) Keys(ctx context.Context) ([]KeyState, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := i.use(stored); err != nil {
+	if err := i.setKeys(stored); err != nil {
 		return nil, err
 	}
 	current := i.keys.Load().signer(i.now()).id
@@ -59,18 +59,18 @@ func (i *Issuer) Rotate(ctx context.Context) (string, error) {
 	if len(stored) > 0 {
 		newest = stored[0].ID
 	}
-	if _, err := i.succeed(ctx, newest); err != nil {
+	if _, err := i.addKey(ctx, newest); err != nil {
 		return "", err
 	}
 	if stored, err = i.store.SigningKeys(ctx); err != nil {
 		return "", err
 	}
-	return stored[0].ID, i.use(stored)
+	return stored[0].ID, i.setKeys(stored)
 }
 
-// succeed makes a key that follows the newest, unless another replica was first:
+// addKey makes a key that follows the newest, unless another replica was first:
 // then the id is "".
-func (i *Issuer) succeed(ctx context.Context, newest string) (id string, _ error) {
+func (i *Issuer) addKey(ctx context.Context, newest string) (id string, _ error) {
 	next, err := newKey(i.master, i.now())
 	if err != nil {
 		return "", err
@@ -111,20 +111,20 @@ func (i *Issuer) Run(ctx context.Context, log *slog.Logger) error {
 			return nil
 		case <-tick.C:
 		}
-		if err := i.tend(ctx, log); err != nil && ctx.Err() == nil {
+		if err := i.maintain(ctx, log); err != nil && ctx.Err() == nil {
 			log.WarnContext(ctx, "the signing keys cannot be looked after", "err", err)
 		}
 	}
 }
 
-func (i *Issuer) tend(ctx context.Context, log *slog.Logger) error {
+func (i *Issuer) maintain(ctx context.Context, log *slog.Logger) error {
 	stored, err := i.store.SigningKeys(ctx)
 	if err != nil {
 		return err
 	}
 	now := i.now()
 	if i.rotation > 0 && len(stored) > 0 && now.Sub(stored[0].CreateTime) > i.rotation {
-		id, err := i.succeed(ctx, stored[0].ID) // the one that is old: there may be a newer one by now
+		id, err := i.addKey(ctx, stored[0].ID) // the one that is old: there may be a newer one by now
 		if err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (i *Issuer) tend(ctx context.Context, log *slog.Logger) error {
 			log.InfoContext(ctx, "made a new signing key", "key", id)
 		}
 	}
-	for _, k := range outlived(stored, now) {
+	for _, k := range expiredKeys(stored, now) {
 		err := i.store.DropSigningKey(ctx, k.ID)
 		if errors.Is(err, fault.NotFound) {
 			continue // another replica was first
@@ -145,11 +145,11 @@ func (i *Issuer) tend(ctx context.Context, log *slog.Logger) error {
 	return i.load(ctx)
 }
 
-// outlived returns the keys, of those sorted newest first, that were replaced so
+// expiredKeys returns the keys, of those sorted newest first, that were replaced so
 // long ago that no token of theirs can be good.
-func outlived(stored []store.SigningKey, now time.Time) []store.SigningKey {
+func expiredKeys(stored []store.SigningKey, now time.Time) []store.SigningKey {
 	for n, k := range stored {
-		if now.Sub(k.CreateTime) > keySettles+keyOutlives {
+		if now.Sub(k.CreateTime) > keyPublishDelay+keyRetention {
 			return stored[n+1:]
 		}
 	}

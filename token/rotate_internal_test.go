@@ -53,7 +53,7 @@ func (s *schedule) wait(d time.Duration) {
 func (s *schedule) tend() {
 	s.t.Helper()
 	for _, i := range []*Issuer{s.mine, s.theirs, s.mine} {
-		if err := i.tend(s.t.Context(), slog.New(slog.DiscardHandler)); err != nil {
+		if err := i.maintain(s.t.Context(), slog.New(slog.DiscardHandler)); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -67,7 +67,7 @@ func (s *schedule) atOnce() {
 	for _, i := range []*Issuer{s.mine, s.theirs, s.mine, s.theirs, s.mine, s.theirs} {
 		group.Go(func() {
 			<-begin
-			if err := i.tend(s.t.Context(), slog.New(slog.DiscardHandler)); err != nil {
+			if err := i.maintain(s.t.Context(), slog.New(slog.DiscardHandler)); err != nil {
 				s.t.Error(err)
 			}
 		})
@@ -82,7 +82,7 @@ func (s *schedule) keys() (all []string, signs string) {
 	s.t.Helper()
 	told := map[string]bool{}
 	for _, i := range []*Issuer{s.mine, s.theirs} {
-		i.Doubt() // as a checker has it
+		i.Invalidate() // as a checker has it
 		states, err := i.Keys(s.t.Context())
 		if err != nil {
 			s.t.Fatal(err)
@@ -135,7 +135,7 @@ func TestScheduledRotation(t *testing.T) {
 		s.tend()
 		s.want("after it", 2, 1)
 		made := s.now()
-		s.wait(keySettles - time.Millisecond)
+		s.wait(keyPublishDelay - time.Millisecond)
 		s.tend()
 		s.want("before the new one is settled", 2, 1)
 		last, err := s.theirs.Mint(t.Context(), Claims{Subject: resource.NewRoot(), Audience: []string{"a"}, Life: MaxLife})
@@ -148,7 +148,7 @@ func TestScheduledRotation(t *testing.T) {
 		s.tend()
 		s.want("while the last token of the old one lives", 2, 0)
 		s.good("at its end", last, true)
-		s.wait(made.Add(keySettles + keyOutlives).Sub(s.now()))
+		s.wait(made.Add(keyPublishDelay + keyRetention).Sub(s.now()))
 		s.tend()
 		s.want("when it has ended", 2, 0)
 		s.wait(time.Millisecond)
@@ -168,7 +168,7 @@ func TestRotationAtOnce(t *testing.T) {
 			s.wait(rotation + time.Millisecond)
 			s.atOnce()
 			s.want("when a key is due", 2, 1)
-			s.wait(keySettles + keyOutlives + time.Millisecond)
+			s.wait(keyPublishDelay + keyRetention + time.Millisecond)
 			s.atOnce()
 			s.want("when one is outlived", 1, 0)
 			if after, _ := s.keys(); after[0] == before[0] {

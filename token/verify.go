@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	maxToken = 16 << 10
-	leeway   = 30 * time.Second // for clocks that differ; none when a token ends
-	lookEach = time.Second      // how often unknown keys make us look in the store
+	maxToken           = 16 << 10
+	leeway             = 30 * time.Second // for clocks that differ; none when a token ends
+	minRefreshInterval = time.Second      // how often unknown keys make us look in the store
 )
 
 // A digest stands for a token and the audience it was verified for.
@@ -51,7 +51,7 @@ func (i *Issuer) Verify(ctx context.Context, raw, audience string) (authz.Caller
 		i.verified.Remove(id)
 		return authz.Caller{}, refused("the token has expired")
 	}
-	p, err := i.open(ctx, raw)
+	p, err := i.verifySignature(ctx, raw)
 	if err != nil {
 		return authz.Caller{}, err
 	}
@@ -72,8 +72,8 @@ func digestOf(raw, audience string) digest {
 	return sha256.Sum256(append(b, audience...))
 }
 
-// open returns what a token says, if one of our keys has signed it.
-func (i *Issuer) open(ctx context.Context, raw string) (payload, error) {
+// verifySignature returns what a token says, if one of our keys has signed it.
+func (i *Issuer) verifySignature(ctx context.Context, raw string) (payload, error) {
 	signed, err := jose.ParseSignedCompact(raw, []jose.SignatureAlgorithm{algorithm})
 	if _, ok := errors.AsType[*jose.ErrUnexpectedSignatureAlgorithm](err); ok {
 		return payload{}, refused("the token is not signed with " + string(algorithm))
@@ -101,7 +101,7 @@ func (i *Issuer) open(ctx context.Context, raw string) (payload, error) {
 func decode(body []byte) (p payload, _ error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
-	if !plainNames(body) || dec.Decode(&p) != nil {
+	if !hasOnlyKnownClaims(body) || dec.Decode(&p) != nil {
 		return payload{}, refused("the claims of the token cannot be read")
 	}
 	return p, nil
@@ -112,8 +112,8 @@ var claimNames = []string{
 	"iss", "sub", "aud", "iat", "nbf", "exp", "jti", "email", "email_verified", "act", "sid", "idp", "cap", "scopes", "webhook",
 }
 
-// plainNames reports whether an object has claims of our tokens only, each once.
-func plainNames(body []byte) bool {
+// hasOnlyKnownClaims reports whether an object has claims of our tokens only, each once.
+func hasOnlyKnownClaims(body []byte) bool {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
 		return false
@@ -142,7 +142,7 @@ func (i *Issuer) key(ctx context.Context, id string) (*ecdsa.PublicKey, error) {
 	if key := i.keys.Load().public[id]; key != nil {
 		return key, nil
 	}
-	k, err := i.refresh(ctx, lookEach)
+	k, err := i.refresh(ctx, minRefreshInterval)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func answering(keys ...key) *transport {
 
 // flood has a tenant bring tokens of that many issuers at once, and returns when
 // all of them wait or have been refused.
-func flood(t *testing.T, trusted *trust.Issuers, k key, a trust.Asker, format string, n int) *sync.WaitGroup {
+func flood(t *testing.T, trusted *trust.Issuers, k key, a trust.QuotaKey, format string, n int) *sync.WaitGroup {
 	t.Helper()
 	var wg sync.WaitGroup
 	for i := range n {
@@ -45,7 +45,7 @@ func flood(t *testing.T, trusted *trust.Issuers, k key, a trust.Asker, format st
 // TestAttackOfOneTenant has one tenant lead to thousands of issuers that do not
 // answer. Others wait for none of them.
 func TestAttackOfOneTenant(t *testing.T) {
-	for name, attacker := range map[string]trust.Asker{
+	for name, attacker := range map[string]trust.QuotaKey{
 		"by a pattern": {Tenant: "b", Reason: trust.Matched},
 		"by name":      {Tenant: "b", Reason: trust.Named},
 		"of people":    {Tenant: "b", Reason: trust.Person},
@@ -64,7 +64,7 @@ func TestAttackOfOneTenant(t *testing.T) {
 					t.Errorf("%d questions at once for one tenant", n)
 				}
 				begin := time.Now()
-				for n, a := range []trust.Asker{
+				for n, a := range []trust.QuotaKey{
 					{Tenant: "a", Reason: trust.Named}, {Tenant: "a", Reason: trust.Matched}, {Tenant: "a", Reason: trust.Person},
 					{Tenant: "b", Reason: (attacker.Reason + 1) % 3}, // another pool of the same tenant
 				} {
@@ -97,7 +97,7 @@ func TestAttackOfManyTenants(t *testing.T) {
 		trusted := issuers(t, answering(k))
 		var all []*sync.WaitGroup
 		for n := range 40 {
-			all = append(all, flood(t, trusted, k, trust.Asker{Tenant: fmt.Sprint(n), Reason: trust.Named}, fmt.Sprintf("https://hang%d-%%d.example", n), 50))
+			all = append(all, flood(t, trusted, k, trust.QuotaKey{Tenant: fmt.Sprint(n), Reason: trust.Named}, fmt.Sprintf("https://hang%d-%%d.example", n), 50))
 		}
 		begin := time.Now()
 		if err := trusted.Verify(t.Context(), named, k.token(t, good(name))); err != nil {
@@ -119,7 +119,7 @@ func TestAttackByQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKey(t, "one")
 		trusted := issuers(t, answering(k))
-		attacker := trust.Asker{Tenant: "b", Reason: trust.Matched}
+		attacker := trust.QuotaKey{Tenant: "b", Reason: trust.Matched}
 		wg := flood(t, trusted, k, attacker, "https://hang%d.example", 6) // they run and wait
 		tok := k.token(t, good(name))
 		wg.Go(func() { _ = trusted.Verify(t.Context(), attacker, tok) })
@@ -149,18 +149,18 @@ func TestAttackOnMemory(t *testing.T) {
 		keys[0] = k
 		net := answering(keys...)
 		trusted := issuers(t, net)
-		verify := func(a trust.Asker, issuer string) {
+		verify := func(a trust.QuotaKey, issuer string) {
 			t.Helper()
 			if err := trusted.Verify(t.Context(), a, k.token(t, good(issuer))); err != nil {
 				t.Fatalf("%s for %+v: %v", issuer, a, err)
 			}
 		}
 		for _, reason := range []trust.Reason{trust.Named, trust.Person, trust.Matched} {
-			victim := trust.Asker{Tenant: "a", Reason: reason}
+			victim := trust.QuotaKey{Tenant: "a", Reason: reason}
 			issuer := fmt.Sprintf("https://victim%d.example", reason)
 			verify(victim, issuer)
 			for n := range 600 { // 60,000 keys of twelve tenants
-				verify(trust.Asker{Tenant: fmt.Sprint(n % 12), Reason: reason}, fmt.Sprintf("https://many%d-%d.example", reason, n))
+				verify(trust.QuotaKey{Tenant: fmt.Sprint(n % 12), Reason: reason}, fmt.Sprintf("https://many%d-%d.example", reason, n))
 			}
 			for n := range 700 {
 				var away *trust.Unreachable
@@ -187,7 +187,7 @@ func TestSharedIssuer(t *testing.T) {
 		trusted := issuers(t, net)
 		var wg sync.WaitGroup
 		for n := range 50 {
-			a := trust.Asker{Tenant: fmt.Sprint(n % 10), Reason: trust.Reason(n % 3)}
+			a := trust.QuotaKey{Tenant: fmt.Sprint(n % 10), Reason: trust.Reason(n % 3)}
 			tok := one.token(t, good(name))
 			wg.Go(func() {
 				if err := trusted.Verify(t.Context(), a, tok); err != nil {
@@ -199,16 +199,16 @@ func TestSharedIssuer(t *testing.T) {
 		if n := net.count(); n != 2 {
 			t.Errorf("%d requests, want 2", n)
 		}
-		if err := trusted.VerifyKnown(one.token(t, good(name))); err != nil {
+		if err := trusted.VerifyCached(one.token(t, good(name))); err != nil {
 			t.Error(err)
 		}
-		if err := trusted.VerifyKnown(one.token(t, good("https://unknown.example"))); !errors.Is(err, trust.ErrUnknownKey) || net.count() != 2 {
+		if err := trusted.VerifyCached(one.token(t, good("https://unknown.example"))); !errors.Is(err, trust.ErrUnknownKey) || net.count() != 2 {
 			t.Errorf("an issuer that is not known: %v", err)
 		}
 		net.answer = issuing(two)
 		time.Sleep(time.Minute)
 		for _, tenant := range []string{"1", "2", "new"} {
-			if err := trusted.Verify(t.Context(), trust.Asker{Tenant: tenant}, two.token(t, good(name))); err != nil {
+			if err := trusted.Verify(t.Context(), trust.QuotaKey{Tenant: tenant}, two.token(t, good(name))); err != nil {
 				t.Errorf("%s: %v", tenant, err)
 			}
 		}

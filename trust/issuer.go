@@ -48,23 +48,23 @@ type Config struct {
 type Issuers struct {
 	client *http.Client
 	fixed  map[string]Source
-	given  map[string]KeySet
+	static map[string]KeySet
 	now    func() time.Time
 
-	mu    sync.Mutex // guards known, every issuer in it, and the pools
-	known map[string]*issuer
-	pools [reasons]*pools
+	mu      sync.Mutex // guards known, every issuer in it, and the pools
+	issuers map[string]*issuer
+	pools   [reasons]*poolSet
 }
 
 // An issuer is what is known of one.
 type issuer struct {
-	name    string
-	keys    KeySet
-	found   time.Time          // when keys were found; zero if never
-	asked   time.Time          // when the last fetch began
-	err     error              // of the last fetch
-	ongoing *fetch             // nil if there is none
-	holders map[*pool]struct{} // that remember it
+	name      string
+	keys      KeySet
+	fetchedAt time.Time          // when keys were found; zero if never
+	startedAt time.Time          // when the last fetch began
+	err       error              // of the last fetch
+	inFlight  *fetch             // nil if there is none
+	pools     map[*pool]struct{} // that remember it
 }
 
 // size is what the issuer counts for among the keys that are remembered.
@@ -73,10 +73,10 @@ func (i *issuer) size() int { return max(len(i.keys.keys), 1) }
 // New returns issuers of which nothing is known yet. It fails if keys that are
 // given cannot be used.
 func New(cfg Config) (*Issuers, error) {
-	t := &Issuers{client: cfg.Client, fixed: cfg.Fixed, given: map[string]KeySet{}, now: cfg.Now, known: map[string]*issuer{}}
+	t := &Issuers{client: cfg.Client, fixed: cfg.Fixed, static: map[string]KeySet{}, now: cfg.Now, issuers: map[string]*issuer{}}
 	var err error
 	for reason := range t.pools {
-		if t.pools[reason], err = newPools(poolLimits[reason]); err != nil {
+		if t.pools[reason], err = newPoolSet(poolLimits[reason]); err != nil {
 			return nil, fmt.Errorf("make the pools of issuers: %w", err)
 		}
 	}
@@ -90,7 +90,7 @@ func New(cfg Config) (*Issuers, error) {
 		if source.Keys == nil {
 			continue
 		}
-		if t.given[name], err = ParseKeys(source.Keys); err != nil {
+		if t.static[name], err = ParseKeys(source.Keys); err != nil {
 			return nil, fmt.Errorf("keys of %s: %w", name, err)
 		}
 	}
@@ -111,25 +111,25 @@ func (u *Unreachable) Unwrap() error { return u.Err }
 
 // Reason says why, in words that tell nothing of our network.
 func (u *Unreachable) Reason() string {
-	var told *telling
-	if errors.As(u.Err, &told) {
-		return told.text
+	var public *publicError
+	if errors.As(u.Err, &public) {
+		return public.text
 	}
 	return outbound.Reason(u.Err)
 }
 
-// telling is an error whose text may be told.
-type telling struct{ text string }
+// publicError is an error whose text may be told.
+type publicError struct{ text string }
 
-func (t *telling) Error() string { return t.text }
+func (t *publicError) Error() string { return t.text }
 
 // errBusy is why an issuer was not asked.
-var errBusy = &telling{"too many issuers are being asked for this organization; try again"}
+var errBusy = &publicError{"too many issuers are being asked for this organization; try again"}
 
 // Verify returns nil if tok is signed by its issuer. The caller has made sure
 // that the issuer matters to a: this is where it is asked for its keys. It
 // returns ErrUnknownKey, ErrSignature, or an *Unreachable.
-func (t *Issuers) Verify(ctx context.Context, a Asker, tok *Token) error {
+func (t *Issuers) Verify(ctx context.Context, a QuotaKey, tok *Token) error {
 	keys, err := t.keys(ctx, a, tok.Issuer, false)
 	if err != nil {
 		return err
@@ -144,12 +144,12 @@ func (t *Issuers) Verify(ctx context.Context, a Asker, tok *Token) error {
 	return again.Verify(tok)
 }
 
-// VerifyKnown is Verify with the keys that are remembered: it asks nobody.
-func (t *Issuers) VerifyKnown(tok *Token) error {
-	set, ok := t.given[tok.Issuer]
+// VerifyCached is Verify with the keys that are remembered: it asks nobody.
+func (t *Issuers) VerifyCached(tok *Token) error {
+	set, ok := t.static[tok.Issuer]
 	if !ok {
 		t.mu.Lock()
-		if i := t.known[tok.Issuer]; i != nil && t.usable(i) {
+		if i := t.issuers[tok.Issuer]; i != nil && t.usable(i) {
 			set = i.keys
 		}
 		t.mu.Unlock()
@@ -157,18 +157,18 @@ func (t *Issuers) VerifyKnown(tok *Token) error {
 	return set.Verify(tok)
 }
 
-// Look fetches the keys of an issuer now, whatever is remembered, and returns
+// FetchKeys fetches the keys of an issuer now, whatever is remembered, and returns
 // what was found.
-func (t *Issuers) Look(ctx context.Context, a Asker, name string) ([]Key, error) {
-	if set, ok := t.given[name]; ok {
+func (t *Issuers) FetchKeys(ctx context.Context, a QuotaKey, name string) ([]Key, error) {
+	if set, ok := t.static[name]; ok {
 		return set.List(), nil
 	}
 	t.mu.Lock()
-	p := t.pool(a)
-	i := t.find(p, name)
+	p := t.poolFor(a)
+	i := t.lookup(p, name)
 	f := t.fetch(p, i)
 	t.mu.Unlock()
-	if err := wait(ctx, name, f); err != nil {
+	if err := waitFor(ctx, name, f); err != nil {
 		return nil, err
 	}
 	t.mu.Lock()
@@ -182,33 +182,33 @@ func (t *Issuers) Look(ctx context.Context, a Asker, name string) ([]Key, error)
 // keys returns the keys of an issuer. Those remembered will do, unless more is
 // set: then one was missing, and they are fetched again if that has not just
 // been done.
-func (t *Issuers) keys(ctx context.Context, a Asker, name string, more bool) (KeySet, error) {
-	if set, ok := t.given[name]; ok {
+func (t *Issuers) keys(ctx context.Context, a QuotaKey, name string, more bool) (KeySet, error) {
+	if set, ok := t.static[name]; ok {
 		return set, nil
 	}
 	t.mu.Lock()
-	p := t.pool(a)
-	i := t.find(p, name)
+	p := t.poolFor(a)
+	i := t.lookup(p, name)
 	now := t.now()
-	usable, since := t.usable(i), now.Sub(i.asked)
+	usable, since := t.usable(i), now.Sub(i.startedAt)
 	set, err := i.keys, i.err
 	var f *fetch
 	waits := true
 	switch {
 	case usable && !more:
 		waits = false
-		t.hold(p, i)
-		if now.Sub(i.found) > freshFor && since > retryAfter {
+		t.remember(p, i)
+		if now.Sub(i.fetchedAt) > freshFor && since > retryAfter {
 			t.fetch(p, i) // nobody waits for it
 		}
-	case more && since >= askAgain, !usable && since >= retryAfter, i.ongoing != nil:
+	case more && since >= askAgain, !usable && since >= retryAfter, i.inFlight != nil:
 		f = t.fetch(p, i)
 	default:
 		waits = false
 	}
 	t.mu.Unlock()
 	if waits {
-		if err := wait(ctx, name, f); err != nil {
+		if err := waitFor(ctx, name, f); err != nil {
 			return KeySet{}, err
 		}
 		t.mu.Lock()
@@ -224,33 +224,33 @@ func (t *Issuers) keys(ctx context.Context, a Asker, name string, more bool) (Ke
 // usable tells whether the keys of an issuer are known and not too old to be
 // trusted. The caller holds the lock.
 func (t *Issuers) usable(i *issuer) bool {
-	return !i.found.IsZero() && t.now().Sub(i.found) < trustedFor
+	return !i.fetchedAt.IsZero() && t.now().Sub(i.fetchedAt) < trustedFor
 }
 
-// start begins the fetch of an issuer, in p's turn. The caller holds the lock.
+// startFetch begins the fetch of an issuer, in p's turn. The caller holds the lock.
 // The fetch is nobody's: who began it may leave, and others have joined.
-func (t *Issuers) start(p *pool, i *issuer) {
-	f := i.ongoing
-	f.started, i.asked = true, t.now()
+func (t *Issuers) startFetch(p *pool, i *issuer) {
+	f := i.inFlight
+	f.started, i.startedAt = true, t.now()
 	p.running++
-	p.of.running++
+	p.set.running++
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), fetchLimit)
 		defer cancel()
-		keys, err := t.ask(ctx, i.name)
+		keys, err := t.download(ctx, i.name)
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		i.ongoing, i.err = nil, err
+		i.inFlight, i.err = nil, err
 		if err == nil {
-			t.learn(i, keys)
+			t.setKeys(i, keys)
 		}
-		t.finish(p)
+		t.finishFetch(p)
 		close(f.done)
 	}()
 }
 
-// wait waits for a fetch, and not for ever if its turn does not come.
-func wait(ctx context.Context, name string, f *fetch) error {
+// waitFor waits for a fetch, and not for ever if its turn does not come.
+func waitFor(ctx context.Context, name string, f *fetch) error {
 	if f == nil {
 		return &Unreachable{name, errBusy}
 	}
@@ -266,9 +266,9 @@ func wait(ctx context.Context, name string, f *fetch) error {
 	}
 }
 
-// ask fetches the keys of an issuer: from where it says, unless the operator
+// download fetches the keys of an issuer: from where it says, unless the operator
 // says where.
-func (t *Issuers) ask(ctx context.Context, name string) (KeySet, error) {
+func (t *Issuers) download(ctx context.Context, name string) (KeySet, error) {
 	uri := t.fixed[name].KeysURI
 	if uri == "" {
 		var err error
@@ -282,7 +282,7 @@ func (t *Issuers) ask(ctx context.Context, name string) (KeySet, error) {
 	}
 	set, err := ParseKeys(document)
 	if err != nil {
-		return KeySet{}, &telling{err.Error()}
+		return KeySet{}, &publicError{err.Error()}
 	}
 	return set, nil
 }
@@ -298,13 +298,13 @@ func (t *Issuers) discover(ctx context.Context, name string) (string, error) {
 		Keys   string `json:"jwks_uri"`
 	}
 	if err := json.Unmarshal(document, &d); err != nil {
-		return "", &telling{"the discovery document is not JSON of the right form"}
+		return "", &publicError{"the discovery document is not JSON of the right form"}
 	}
 	if d.Issuer != name {
-		return "", &telling{"the discovery document is of another issuer"}
+		return "", &publicError{"the discovery document is of another issuer"}
 	}
 	if d.Keys == "" {
-		return "", &telling{"the discovery document has no jwks_uri"}
+		return "", &publicError{"the discovery document has no jwks_uri"}
 	}
 	return d.Keys, nil
 }
@@ -312,7 +312,7 @@ func (t *Issuers) discover(ctx context.Context, name string) (string, error) {
 func (t *Issuers) get(ctx context.Context, address string, limit int64) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, &telling{"the address is malformed"}
+		return nil, &publicError{"the address is malformed"}
 	}
 	r.Header.Set("Accept", "application/json")
 	resp, err := t.client.Do(r)
@@ -321,7 +321,7 @@ func (t *Issuers) get(ctx context.Context, address string, limit int64) ([]byte,
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, &telling{fmt.Sprintf("the answer was %d, not 200", resp.StatusCode)}
+		return nil, &publicError{fmt.Sprintf("the answer was %d, not 200", resp.StatusCode)}
 	}
 	return outbound.Read(resp.Body, limit)
 }

@@ -135,7 +135,7 @@ func ok(body string) (*http.Response, error) {
 const name = "https://issuer.example"
 
 // named asks for an identity that names its issuer.
-var named = trust.Asker{Tenant: "a", Reason: trust.Named}
+var named = trust.QuotaKey{Tenant: "a", Reason: trust.Named}
 
 // issuing answers as an issuer of those keys.
 func issuing(keys ...key) func(*http.Request) (*http.Response, error) {
@@ -424,7 +424,7 @@ func TestGivenKeys(t *testing.T) {
 		if n := net.count() - before; n != asked {
 			t.Errorf("%s: %d requests, want %d", issuer, n, asked)
 		}
-		keys, err := trusted.Look(t.Context(), named, issuer)
+		keys, err := trusted.FetchKeys(t.Context(), named, issuer)
 		if err != nil || len(keys) != 1 || keys[0].ID != "one" || keys[0].Algorithm != "ES256" {
 			t.Errorf("%s: %v, %v", issuer, keys, err)
 		}

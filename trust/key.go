@@ -56,7 +56,7 @@ func ParseKeys(document []byte) (KeySet, error) {
 	for _, raw := range set.Keys {
 		var k jose.JSONWebKey
 		if k.UnmarshalJSON(raw) == nil && usable(k) {
-			s.keys = append(s.keys, publicKey{k.KeyID, fits(k), k.Key})
+			s.keys = append(s.keys, publicKey{k.KeyID, algorithmsFor(k), k.Key})
 		}
 	}
 	if len(s.keys) == 0 {
@@ -74,13 +74,13 @@ func usable(k jose.JSONWebKey) bool {
 			return false
 		}
 	}
-	return len(fits(k)) > 0
+	return len(algorithmsFor(k)) > 0
 }
 
-// fits returns the algorithms that a key can verify. The algorithm follows from
+// algorithmsFor returns the algorithms that a key can verify. The algorithm follows from
 // the key, never from the token alone: otherwise a token could choose how its
 // key is misread.
-func fits(k jose.JSONWebKey) []string {
+func algorithmsFor(k jose.JSONWebKey) []string {
 	var all []string
 	switch key := k.Key.(type) {
 	case *rsa.PublicKey:

@@ -16,8 +16,8 @@ const (
 	reasons
 )
 
-// An Asker is for whom an issuer is asked for its keys.
-type Asker struct {
+// An QuotaKey is for whom an issuer is asked for its keys.
+type QuotaKey struct {
 	Tenant string // the organization; for people, whatever groups them
 	Reason Reason
 }
@@ -44,8 +44,8 @@ var poolLimits = [reasons]limits{
 	Matched: {fetches: 32, fetchesEach: 2, waitingEach: 16, keys: 10_000, keysEach: 500, triedEach: 128, tenants: 10_000},
 }
 
-// pools are those of one reason. Issuers.mu guards them and everything in them.
-type pools struct {
+// poolSet are those of one reason. Issuers.mu guards them and everything in them.
+type poolSet struct {
 	limits
 	tenants *simplelru.LRU[string, *pool]
 	running int     // fetches
@@ -55,91 +55,91 @@ type pools struct {
 
 // A pool is what is done and remembered for one tenant for one reason.
 type pool struct {
-	of      *pools
-	kept    *simplelru.LRU[string, *issuer] // whose keys are known
-	tried   *simplelru.LRU[string, *issuer] // whose keys are not: they never push out one that is kept
-	keys    int                             // of kept
-	running int
-	waiting []*issuer
+	set         *poolSet
+	withKeys    *simplelru.LRU[string, *issuer] // whose keys are known
+	withoutKeys *simplelru.LRU[string, *issuer] // whose keys are not: they never push out one that is kept
+	keys        int                             // of kept
+	running     int
+	queue       []*issuer
 }
 
 // unlimited is the size of lists whose length is bounded here.
 const unlimited = 1 << 30
 
-func newPools(l limits) (*pools, error) {
+func newPoolSet(l limits) (*poolSet, error) {
 	tenants, err := simplelru.NewLRU[string, *pool](unlimited, nil)
-	return &pools{limits: l, tenants: tenants}, err
+	return &poolSet{limits: l, tenants: tenants}, err
 }
 
-// pool returns that of an asker. The caller holds the lock.
-func (t *Issuers) pool(a Asker) *pool {
+// poolFor returns that of an asker. The caller holds the lock.
+func (t *Issuers) poolFor(a QuotaKey) *pool {
 	of := t.pools[a.Reason]
 	if p, ok := of.tenants.Get(a.Tenant); ok {
 		return p
 	}
-	p := &pool{of: of}
-	p.kept, _ = simplelru.NewLRU[string, *issuer](unlimited, nil)  // it fails for no other
-	p.tried, _ = simplelru.NewLRU[string, *issuer](unlimited, nil) // size than 0
+	p := &pool{set: of}
+	p.withKeys, _ = simplelru.NewLRU[string, *issuer](unlimited, nil)    // it fails for no other
+	p.withoutKeys, _ = simplelru.NewLRU[string, *issuer](unlimited, nil) // size than 0
 	of.tenants.Add(a.Tenant, p)
 	if of.tenants.Len() > of.limits.tenants {
 		_, oldest, _ := of.tenants.RemoveOldest()
-		for t.forgetOldest(oldest, oldest.kept) || t.forgetOldest(oldest, oldest.tried) {
+		for t.evictOldest(oldest, oldest.withKeys) || t.evictOldest(oldest, oldest.withoutKeys) {
 		}
 	}
 	return p
 }
 
-// find returns the issuer of a name, as p, others or nobody remembers it. The
+// lookup returns the issuer of a name, as p, others or nobody remembers it. The
 // caller holds the lock.
-func (t *Issuers) find(p *pool, name string) *issuer {
-	if i, ok := p.kept.Get(name); ok {
+func (t *Issuers) lookup(p *pool, name string) *issuer {
+	if i, ok := p.withKeys.Get(name); ok {
 		return i
 	}
-	if i, ok := p.tried.Get(name); ok {
+	if i, ok := p.withoutKeys.Get(name); ok {
 		return i
 	}
-	if i, ok := t.known[name]; ok {
+	if i, ok := t.issuers[name]; ok {
 		return i
 	}
-	return &issuer{name: name, holders: map[*pool]struct{}{}}
+	return &issuer{name: name, pools: map[*pool]struct{}{}}
 }
 
-// hold has p remember an issuer. The caller holds the lock.
-func (t *Issuers) hold(p *pool, i *issuer) {
-	if _, ok := i.holders[p]; ok {
+// remember has p remember an issuer. The caller holds the lock.
+func (t *Issuers) remember(p *pool, i *issuer) {
+	if _, ok := i.pools[p]; ok {
 		return
 	}
-	t.known[i.name] = i
-	i.holders[p] = struct{}{}
-	p.tried.Add(i.name, i)
-	t.place(p, i)
+	t.issuers[i.name] = i
+	i.pools[p] = struct{}{}
+	p.withoutKeys.Add(i.name, i)
+	t.rebalance(p, i)
 }
 
-// place keeps an issuer of p with those whose keys are known if that is so, and
+// rebalance keeps an issuer of p with those whose keys are known if that is so, and
 // makes room. The caller holds the lock.
-func (t *Issuers) place(p *pool, i *issuer) {
-	if !i.found.IsZero() && p.tried.Remove(i.name) {
-		p.kept.Add(i.name, i)
-		p.count(i.size())
+func (t *Issuers) rebalance(p *pool, i *issuer) {
+	if !i.fetchedAt.IsZero() && p.withoutKeys.Remove(i.name) {
+		p.withKeys.Add(i.name, i)
+		p.addKeys(i.size())
 	}
-	for p.tried.Len() > p.of.triedEach && t.forgetOldest(p, p.tried) {
+	for p.withoutKeys.Len() > p.set.triedEach && t.evictOldest(p, p.withoutKeys) {
 	}
-	for p.keys > p.of.keysEach && p.kept.Len() > 1 && t.forgetOldest(p, p.kept) {
+	for p.keys > p.set.keysEach && p.withKeys.Len() > 1 && t.evictOldest(p, p.withKeys) {
 	}
-	for p.of.keys > p.of.limits.keys {
-		if largest := p.of.largest(); !t.forgetOldest(largest, largest.kept) {
+	for p.set.keys > p.set.limits.keys {
+		if largest := p.set.largest(); !t.evictOldest(largest, largest.withKeys) {
 			return
 		}
 	}
 }
 
-func (p *pool) count(keys int) {
+func (p *pool) addKeys(keys int) {
 	p.keys += keys
-	p.of.keys += keys
+	p.set.keys += keys
 }
 
 // largest returns the pool with the most keys: who has few keeps them.
-func (ps *pools) largest() (most *pool) {
+func (ps *poolSet) largest() (most *pool) {
 	for _, p := range ps.tenants.Values() {
 		if most == nil || p.keys > most.keys {
 			most = p
@@ -148,15 +148,15 @@ func (ps *pools) largest() (most *pool) {
 	return most
 }
 
-// forgetOldest drops the issuer that was not asked for longest from a list of p,
+// evictOldest drops the issuer that was not asked for longest from a list of p,
 // and tells whether there was one. The caller holds the lock.
-func (t *Issuers) forgetOldest(p *pool, list *simplelru.LRU[string, *issuer]) bool {
+func (t *Issuers) evictOldest(p *pool, list *simplelru.LRU[string, *issuer]) bool {
 	_, i, ok := list.RemoveOldest()
 	if !ok {
 		return false
 	}
-	if list == p.kept {
-		p.count(-i.size())
+	if list == p.withKeys {
+		p.addKeys(-i.size())
 	}
 	t.release(p, i)
 	return true
@@ -165,23 +165,23 @@ func (t *Issuers) forgetOldest(p *pool, list *simplelru.LRU[string, *issuer]) bo
 // release notes that p does not remember an issuer any more. The caller holds the
 // lock.
 func (t *Issuers) release(p *pool, i *issuer) {
-	if delete(i.holders, p); len(i.holders) == 0 && t.known[i.name] == i {
-		delete(t.known, i.name)
+	if delete(i.pools, p); len(i.pools) == 0 && t.issuers[i.name] == i {
+		delete(t.issuers, i.name)
 	}
 }
 
-// learn replaces what is known of the keys of an issuer in all pools that
+// setKeys replaces what is known of the keys of an issuer in all pools that
 // remember it. The caller holds the lock.
-func (t *Issuers) learn(i *issuer, keys KeySet) {
+func (t *Issuers) setKeys(i *issuer, keys KeySet) {
 	before := i.size()
-	i.keys, i.found = keys, t.now()
-	for p := range i.holders {
-		if p.kept.Contains(i.name) {
-			p.count(i.size() - before)
+	i.keys, i.fetchedAt = keys, t.now()
+	for p := range i.pools {
+		if p.withKeys.Contains(i.name) {
+			p.addKeys(i.size() - before)
 		}
 	}
-	for p := range i.holders { // once all are counted, since room can be made in any of them
-		t.place(p, i)
+	for p := range i.pools { // once all are counted, since room can be made in any of them
+		t.rebalance(p, i)
 	}
 }
 
@@ -196,28 +196,28 @@ type fetch struct {
 // the fetch, or nil if too many of p wait already: who is refused pushes nobody
 // out. The caller holds the lock.
 func (t *Issuers) fetch(p *pool, i *issuer) *fetch {
-	joins := i.ongoing != nil && i.ongoing.started || p.awaits(i)
-	if !joins && !p.mayRun() && len(p.waiting) >= p.of.waitingEach {
+	joins := i.inFlight != nil && i.inFlight.started || p.hasQueued(i)
+	if !joins && !p.mayStart() && len(p.queue) >= p.set.waitingEach {
 		return nil
 	}
-	t.hold(p, i)
-	if i.ongoing == nil {
-		i.ongoing = &fetch{done: make(chan struct{})}
+	t.remember(p, i)
+	if i.inFlight == nil {
+		i.inFlight = &fetch{done: make(chan struct{})}
 	}
 	switch {
 	case joins:
-	case p.mayRun():
-		t.start(p, i)
+	case p.mayStart():
+		t.startFetch(p, i)
 	default:
-		if p.waiting = append(p.waiting, i); len(p.waiting) == 1 {
-			p.of.queue = append(p.of.queue, p)
+		if p.queue = append(p.queue, i); len(p.queue) == 1 {
+			p.set.queue = append(p.set.queue, p)
 		}
 	}
-	return i.ongoing
+	return i.inFlight
 }
 
-func (p *pool) awaits(i *issuer) bool {
-	for _, w := range p.waiting {
+func (p *pool) hasQueued(i *issuer) bool {
+	for _, w := range p.queue {
 		if w == i {
 			return true
 		}
@@ -225,29 +225,29 @@ func (p *pool) awaits(i *issuer) bool {
 	return false
 }
 
-// mayRun tells whether p may begin a fetch.
-func (p *pool) mayRun() bool { return p.running < p.of.fetchesEach && p.of.running < p.of.fetches }
+// mayStart tells whether p may begin a fetch.
+func (p *pool) mayStart() bool { return p.running < p.set.fetchesEach && p.set.running < p.set.fetches }
 
-// finish notes that a fetch of p has ended, and gives others their turn: one of
+// finishFetch notes that a fetch of p has ended, and gives others their turn: one of
 // each tenant after the other. The caller holds the lock.
-func (t *Issuers) finish(p *pool) {
+func (t *Issuers) finishFetch(p *pool) {
 	p.running--
-	p.of.running--
-	ps := p.of
+	p.set.running--
+	ps := p.set
 	for n := 0; n < len(ps.queue); {
 		next := ps.queue[n]
-		if !next.mayRun() {
+		if !next.mayStart() {
 			n++
 			continue
 		}
-		i := next.waiting[0]
-		next.waiting = next.waiting[1:]
+		i := next.queue[0]
+		next.queue = next.queue[1:]
 		ps.queue = append(ps.queue[:n], ps.queue[n+1:]...)
-		if len(next.waiting) > 0 {
+		if len(next.queue) > 0 {
 			ps.queue = append(ps.queue, next)
 		}
-		if f := i.ongoing; f != nil && !f.started { // not asked meanwhile for another
-			t.start(next, i)
+		if f := i.inFlight; f != nil && !f.started { // not asked meanwhile for another
+			t.startFetch(next, i)
 		}
 	}
 }

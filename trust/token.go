@@ -21,12 +21,12 @@ const maxToken = 16 << 10
 
 // A Token is what somebody says of themselves, until it is verified.
 type Token struct {
-	Issuer   string
-	Subject  string
-	Audience []string
-	Expiry   time.Time
-	Issued   time.Time // zero if the token does not say
-	NotUntil time.Time // zero if the token does not say
+	Issuer    string
+	Subject   string
+	Audience  []string
+	Expiry    time.Time
+	Issued    time.Time // zero if the token does not say
+	NotBefore time.Time // zero if the token does not say
 
 	claims    object
 	algorithm string
@@ -93,9 +93,9 @@ var refusedHeaders = []Malformed{
 // claims: that somebody has signed out, say.
 var types = []string{"jwt", "jose", "at+jwt"}
 
-// isType tells whether a header is the type of an identity or access token. One
+// isTokenType tells whether a header is the type of an identity or access token. One
 // that is missing is, too: many issuers leave it out.
-func isType(header string) bool {
+func isTokenType(header string) bool {
 	if header == "" {
 		return true
 	}
@@ -113,7 +113,7 @@ func (t *Token) readHeader(h object) error {
 			return &refused
 		}
 	}
-	if !isType(h.get("typ")) {
+	if !isTokenType(h.get("typ")) {
 		return malformed("typ", "the token is not of the type of an identity or access token")
 	}
 	if cty, ok := unquote(h.get("cty")); h.get("cty") != "" && (!ok || strings.EqualFold(cty, "JWT")) {
@@ -134,29 +134,29 @@ func (t *Token) readClaims() error {
 		return malformed("events", "the token tells of an event, as that somebody has signed out, and not who somebody is")
 	}
 	var err error
-	if t.Issuer, err = t.text("iss"); err != nil {
+	if t.Issuer, err = t.textClaim("iss"); err != nil {
 		return err
 	}
 	if t.Issuer == "accounts.google.com" { // the one issuer that leaves the scheme of its address out
 		t.Issuer = "https://" + t.Issuer
 	}
-	if t.Subject, err = t.text("sub"); err != nil {
+	if t.Subject, err = t.textClaim("sub"); err != nil {
 		return err
 	}
 	if t.Audience, err = t.audience(); err != nil {
 		return err
 	}
-	if t.Expiry, err = t.instant("exp", true); err != nil {
+	if t.Expiry, err = t.timeClaim("exp", true); err != nil {
 		return err
 	}
-	if t.Issued, err = t.instant("iat", false); err != nil {
+	if t.Issued, err = t.timeClaim("iat", false); err != nil {
 		return err
 	}
-	t.NotUntil, err = t.instant("nbf", false)
+	t.NotBefore, err = t.timeClaim("nbf", false)
 	return err
 }
 
-func (t *Token) text(claim string) (string, error) {
+func (t *Token) textClaim(claim string) (string, error) {
 	s, ok := unquote(t.claims.get(claim))
 	if !ok || s == "" {
 		return "", malformed(claim, "the claim "+claim+" must be text")
@@ -187,9 +187,9 @@ func (t *Token) audience() ([]string, error) {
 	return all, nil
 }
 
-// instant reads a time in seconds, whole or not. One that a clock cannot show is
+// timeClaim reads a time in seconds, whole or not. One that a clock cannot show is
 // no time.
-func (t *Token) instant(claim string, required bool) (time.Time, error) {
+func (t *Token) timeClaim(claim string, required bool) (time.Time, error) {
 	v := t.claims.get(claim)
 	if v == "" && !required {
 		return time.Time{}, nil

@@ -31,7 +31,7 @@ func run(ctx context.Context, args []string) int {
 		return 0
 	}
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		return order(ctx, args)
+		return runCommand(ctx, args)
 	}
 	cfg, err := server.LoadConfig(args, os.Environ(), os.Stdout)
 	if errors.Is(err, flag.ErrHelp) {
@@ -41,7 +41,7 @@ func run(ctx context.Context, args []string) int {
 		fmt.Fprintln(os.Stderr, "holdfastd:", err)
 		return 2
 	}
-	server.KeepHeapFloor()
+	server.AllocateBallast()
 	srv, err := server.New(ctx, cfg)
 	if err == nil {
 		err = srv.Run(ctx)
@@ -53,9 +53,9 @@ func run(ctx context.Context, args []string) int {
 	return 0
 }
 
-// order has a running server, or this process, do what the words before the
+// runCommand has a running server, or this process, do what the words before the
 // flags say: keys rotate, gc. Of the flags, --dry-run is the order's own.
-func order(ctx context.Context, args []string) int {
+func runCommand(ctx context.Context, args []string) int {
 	words := args[:countWords(args)]
 	flags := args[len(words):]
 	if i := slices.Index(flags, "--dry-run"); i >= 0 {
@@ -66,7 +66,7 @@ func order(ctx context.Context, args []string) int {
 		return 0
 	}
 	if err == nil {
-		err = server.Order(ctx, cfg, words, os.Stdout)
+		err = server.RunCommand(ctx, cfg, words, os.Stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "holdfastd:", fault.Explain(err))

@@ -40,9 +40,9 @@ func (p *Prefixes) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// federate builds what judges the credentials of others.
-func (s *Server) federate() error {
-	reach, err := s.cfg.reach()
+// openFederation builds what judges the credentials of others.
+func (s *Server) openFederation() error {
+	reach, err := s.cfg.outboundConfig()
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (s *Server) federate() error {
 	}
 	s.checker.OnChange(func(subject resource.UID) {
 		if subject == "" || subject == resource.SigningKeysSubject {
-			s.issuer.Doubt()
+			s.issuer.Invalidate()
 		}
 	})
 	s.sts, err = sts.New(s.store, s.checker, s.issuer, issuers, sts.Config{
@@ -71,8 +71,8 @@ func (s *Server) federate() error {
 	return err
 }
 
-// reach is how far requests go whose address somebody else has chosen.
-func (c Config) reach() (outbound.Config, error) {
+// outboundConfig is how far requests go whose address somebody else has chosen.
+func (c Config) outboundConfig() (outbound.Config, error) {
 	reach := outbound.Config{Loopback: c.Dev, Allow: c.OutboundAllow}
 	if c.OutboundCAFile == "" {
 		return reach, nil

@@ -13,37 +13,37 @@ import (
 
 // TestMemoryIsBounded remembers identities with patterns as large as can be.
 func TestMemoryIsBounded(t *testing.T) {
-	m, err := newMemory()
+	m, err := newPrincipalCache()
 	if err != nil {
 		t.Fatal(err)
 	}
 	i := resource.Identity{Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{
 		Issuer: "https://issuer.example", SubjectPattern: strings.Repeat("a", 1000), AudiencePattern: strings.Repeat("b", 1000),
 	}}}
-	large := newParty(i, nil)
+	large := newPrincipal(i, nil)
 	if large.size() < 2000 {
 		t.Fatalf("the size of two patterns of 1000 letters is %d", large.size())
 	}
-	put := func(p *party) resource.UID {
-		copied := &party{identity: p.identity, matcher: p.matcher}
+	put := func(p *principal) resource.UID {
+		copied := &principal{identity: p.identity, matcher: p.matcher}
 		copied.identity.UID = resource.NewRoot()
 		_, mark := m.get(copied.identity.UID)
 		m.put(copied, mark)
 		return copied.identity.UID
 	}
-	for range 3 * patternsKnown / large.size() {
+	for range 3 * maxCachedInstructions / large.size() {
 		last := put(large)
 		if p, _ := m.get(last); p == nil {
 			t.Fatal("what was just remembered is not there")
 		}
-		m.put(large, m.forgets) // the same again and again
+		m.put(large, m.generation) // the same again and again
 	}
-	if n := m.size.Load(); n > patternsKnown || n < patternsKnown/2 {
-		t.Errorf("the size of what is remembered is %d, at most %d", n, patternsKnown)
+	if n := m.size.Load(); n > maxCachedInstructions || n < maxCachedInstructions/2 {
+		t.Errorf("the size of what is remembered is %d, at most %d", n, maxCachedInstructions)
 	}
-	m.forget("")
-	if n := m.size.Load(); n != 0 || m.parties.Len() != 0 {
-		t.Errorf("of %d that are left, the size is %d", m.parties.Len(), n)
+	m.invalidate("")
+	if n := m.size.Load(); n != 0 || m.entries.Len() != 0 {
+		t.Errorf("of %d that are left, the size is %d", m.entries.Len(), n)
 	}
 }
 
@@ -51,11 +51,11 @@ func TestMemoryIsBounded(t *testing.T) {
 // one that changes.
 func TestCompiledOnce(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
-		known, err := newMemory()
+		known, err := newPrincipalCache()
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := &Service{store: s, known: known, audiences: []string{"https://auth.example"}, now: time.Now}
+		x := &Service{store: s, principals: known, audiences: []string{"https://auth.example"}, now: time.Now}
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		org := resource.Group{UID: resource.NewRoot(), Name: "org", CreateTime: now, UpdateTime: now}
 		if _, err := s.InsertGroup(t.Context(), org); err != nil {
@@ -68,11 +68,11 @@ func TestCompiledOnce(t *testing.T) {
 		if err := s.InsertIdentity(t.Context(), i); err != nil {
 			t.Fatal(err)
 		}
-		p, _, err := x.party(t.Context(), i.UID)
+		p, _, err := x.principal(t.Context(), i.UID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, err := x.reread(t.Context(), p); err != nil || again != p {
+		if again, err := x.reload(t.Context(), p); err != nil || again != p {
 			t.Errorf("an identity that has not changed was compiled again: %v", err)
 		}
 		if _, err := s.UpdateIdentity(t.Context(), i.UID, resource.IdentityUpdated, func(i *resource.Identity) error {
@@ -81,7 +81,7 @@ func TestCompiledOnce(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if changed, err := x.reread(t.Context(), p); err != nil || changed == p || changed.matcher.Mismatch(resource.Credential{
+		if changed, err := x.reload(t.Context(), p); err != nil || changed == p || changed.matcher.Mismatch(resource.Credential{
 			Issuer: "https://issuer.example", Subject: "b", Audience: x.audiences,
 		}) != "" {
 			t.Errorf("an identity that has changed is as it was: %v", err)
@@ -100,20 +100,20 @@ func TestAskers(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		identity resource.Identity
-		want     trust.Asker
+		want     trust.QuotaKey
 	}{
-		"a workload by name":       {workload(resource.ClaimMatch{Issuer: "https://a.example"}), trust.Asker{Tenant: string(org), Reason: trust.Named}},
-		"a workload by pattern":    {workload(resource.ClaimMatch{IssuerPattern: "https://[a-z]+.example"}), trust.Asker{Tenant: string(org), Reason: trust.Matched}},
-		"a person":                 {person("https://login.people.example/x"), trust.Asker{Tenant: "people.example", Reason: trust.Person}},
-		"another of that domain":   {person("https://LOGIN2.People.example:8443"), trust.Asker{Tenant: "people.example", Reason: trust.Person}},
-		"a person of an address":   {person("https://192.0.2.1"), trust.Asker{Tenant: "addresses", Reason: trust.Person}},
-		"another of an address":    {person("https://[2001:db8::1]"), trust.Asker{Tenant: "addresses", Reason: trust.Person}},
-		"a person of one label":    {person("http://localhost:1"), trust.Asker{Tenant: "localhost", Reason: trust.Person}},
-		"nobody in particular":     {resource.Identity{Relationship: person("https://a.example").Relationship}, trust.Asker{Reason: trust.Matched}},
-		"a person of no address":   {person("://"), trust.Asker{Reason: trust.Person}},
-		"a person of a lone point": {person("https://./"), trust.Asker{Tenant: ".", Reason: trust.Person}},
+		"a workload by name":       {workload(resource.ClaimMatch{Issuer: "https://a.example"}), trust.QuotaKey{Tenant: string(org), Reason: trust.Named}},
+		"a workload by pattern":    {workload(resource.ClaimMatch{IssuerPattern: "https://[a-z]+.example"}), trust.QuotaKey{Tenant: string(org), Reason: trust.Matched}},
+		"a person":                 {person("https://login.people.example/x"), trust.QuotaKey{Tenant: "people.example", Reason: trust.Person}},
+		"another of that domain":   {person("https://LOGIN2.People.example:8443"), trust.QuotaKey{Tenant: "people.example", Reason: trust.Person}},
+		"a person of an address":   {person("https://192.0.2.1"), trust.QuotaKey{Tenant: "addresses", Reason: trust.Person}},
+		"another of an address":    {person("https://[2001:db8::1]"), trust.QuotaKey{Tenant: "addresses", Reason: trust.Person}},
+		"a person of one label":    {person("http://localhost:1"), trust.QuotaKey{Tenant: "localhost", Reason: trust.Person}},
+		"nobody in particular":     {resource.Identity{Relationship: person("https://a.example").Relationship}, trust.QuotaKey{Reason: trust.Matched}},
+		"a person of no address":   {person("://"), trust.QuotaKey{Reason: trust.Person}},
+		"a person of a lone point": {person("https://./"), trust.QuotaKey{Tenant: ".", Reason: trust.Person}},
 	} {
-		if got := newParty(tt.identity, nil).asker; got != tt.want {
+		if got := newPrincipal(tt.identity, nil).quota; got != tt.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
 	}

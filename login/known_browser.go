@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	knownCookie   = "hf_known"
-	sealedKnown   = "known browser"
-	knownLife     = 180 * 24 * time.Hour
-	knownAccounts = 4 // that a browser is known to; more people than that seldom share one
+	knownCookie      = "hf_known"
+	sealedKnown      = "known browser"
+	knownLife        = 180 * 24 * time.Hour
+	maxKnownAccounts = 4 // that a browser is known to; more people than that seldom share one
 )
 
 // A knownAccount is an account that a browser has signed in to. It is kept in a
@@ -27,8 +27,8 @@ type knownAccount struct {
 	Expires int64        `json:"until"` // in seconds
 }
 
-// known returns the accounts that know the browser of a request.
-func (s *Service) known(r *http.Request) (all []knownAccount) {
+// knownAccounts returns the accounts that know the browser of a request.
+func (s *Service) knownAccounts(r *http.Request) (all []knownAccount) {
 	c, err := r.Cookie(s.cookieName(knownCookie))
 	if err != nil {
 		return nil
@@ -46,16 +46,16 @@ func (s *Service) known(r *http.Request) (all []knownAccount) {
 
 // knownTo returns the browser's acquaintance with an account, if there is one.
 func (s *Service) knownTo(r *http.Request, account resource.UID) []knownAccount {
-	return slices.DeleteFunc(s.known(r), func(k knownAccount) bool { return k.Account != account })
+	return slices.DeleteFunc(s.knownAccounts(r), func(k knownAccount) bool { return k.Account != account })
 }
 
-// remember makes the browser of a request known to an account that it has signed
+// rememberBrowser makes the browser of a request known to an account that it has signed
 // in to. Its acquaintance with others stays as it is: signing in to one account
 // gives no new tries at another.
-func (s *Service) remember(w http.ResponseWriter, r *http.Request, account resource.UID) {
-	others := slices.DeleteFunc(s.known(r), func(k knownAccount) bool { return k.Account == account })
+func (s *Service) rememberBrowser(w http.ResponseWriter, r *http.Request, account resource.UID) {
+	others := slices.DeleteFunc(s.knownAccounts(r), func(k knownAccount) bool { return k.Account == account })
 	all := append([]knownAccount{{account, newID(), s.cfg.Now().Add(knownLife).Unix()}}, others...)
-	b, err := json.Marshal(all[:min(len(all), knownAccounts)])
+	b, err := json.Marshal(all[:min(len(all), maxKnownAccounts)])
 	if err != nil {
 		return // it cannot fail; and without it one can sign in as well
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// describe tells the page that asks somebody whether to hand over who they are,
+// fillConsent tells the page that asks somebody whether to hand over who they are,
 // and what asks, from where, since when, for what and for how long: whoever was sent there by
 // somebody else can then see it. It returns fault.NotFound if the device no
 // longer waits.
-func (s *Service) describe(ctx context.Context, f *flow, n resource.Session, p *confirmPage) (err error) {
+func (s *Service) fillConsent(ctx context.Context, f *flow, n resource.Session, p *confirmPage) (err error) {
 	a, err := s.store.AccountOf(ctx, n.Identity)
 	if err != nil && !errors.Is(err, fault.NotFound) {
 		return err
@@ -49,7 +49,7 @@ func (s *Service) describe(ctx context.Context, f *flow, n resource.Session, p *
 	default:
 		return nil // nothing is handed over
 	}
-	if p.May, err = s.mayDo(ctx, n, audience, scopes); err != nil {
+	if p.May, err = s.describeAccess(ctx, n, audience, scopes); err != nil {
 		return err
 	}
 	p.For = "An hour"
@@ -59,8 +59,8 @@ func (s *Service) describe(ctx context.Context, f *flow, n resource.Session, p *
 	return nil
 }
 
-// mayDo says in words what a token is good for.
-func (s *Service) mayDo(ctx context.Context, n resource.Session, audience, scopes []string) (string, error) {
+// describeAccess says in words what a token is good for.
+func (s *Service) describeAccess(ctx context.Context, n resource.Session, audience, scopes []string) (string, error) {
 	text := "Everything that you may do"
 	var names []string
 	for _, scope := range scopes {

@@ -32,9 +32,9 @@ func (f *Folders) UnmarshalText(text []byte) error {
 // feedTimeout is how long a download may take.
 const feedTimeout = 15 * time.Minute
 
-// advise builds what keeps advisories, and keeps them current.
-func (s *Server) advise(tokens *page.Tokens) (*advisory.Service, error) {
-	reach, err := s.cfg.reach()
+// openAdvisories builds what keeps advisories, and keeps them current.
+func (s *Server) openAdvisories(tokens *page.Tokens) (*advisory.Service, error) {
+	reach, err := s.cfg.outboundConfig()
 	if err != nil {
 		return nil, err
 	}
