@@ -11,11 +11,11 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// An index finds the grants of an identity on the way up from a place. It is
-// not safe for concurrent use; the Checker locks it.
+// An index finds the grants of an identity on a resource and its ancestors. It
+// is not safe for concurrent use; the Checker locks it.
 //
-// It is laid out for a million bindings: a grant is three numbers, and what
-// a role allows is stored once, so that changing a role is one write.
+// It is laid out for a million bindings: a grant is three numbers, and what a
+// role allows is stored once, so that changing a role is one write.
 type index struct {
 	identities map[resource.UID]identityGrants
 	groups     interner
@@ -23,13 +23,13 @@ type index struct {
 	allowed    []resource.Capabilities // by role number
 }
 
-// A grant is a role on a group, by their numbers. The key of the group is kept
-// beside them: to look elsewhere for each of the ancestors of a place would
-// cost most of the time of a check.
+// A grant is a role on a group, by their numbers. It repeats the key of the
+// group, because looking that up for each ancestor would be most of the cost
+// of a check.
 type grant struct{ key, group, role uint32 }
 
-// keyOf returns the last eight digits of a UID as a number. Groups rarely share
-// it.
+// keyOf returns the last eight digits of a UID as a number. Groups rarely
+// share it.
 func keyOf(uid resource.UID) uint32 {
 	key := uint32(0)
 	for i := max(0, len(uid)-8); i < len(uid); i++ {
@@ -39,32 +39,34 @@ func keyOf(uid resource.UID) uint32 {
 	return key
 }
 
-// A identityGrants is what one identity holds.
+// identityGrants are the grants of one identity.
 type identityGrants struct {
-	depths uint32  // bit d-1 is set if a grant is on a group of depth d: where looking is worthwhile
-	grants []grant // by key
+	depths uint32  // bit d-1 is set if a grant is on a group of depth d
+	grants []grant // sorted by key
 }
 
 func newIndex() *index {
 	return &index{identities: map[resource.UID]identityGrants{}, groups: newInterner(), roles: newInterner()}
 }
 
-// missing returns what of want an identity lacks on a place, after all that its
-// grants on the place and on its ancestors allow together.
-func (x *index) missing(identity, place resource.UID, want resource.Capabilities) resource.Capabilities {
+// missing returns the capabilities of want that an identity lacks on target,
+// given all its grants on target and its ancestors.
+func (x *index) missing(identity, target resource.UID, want resource.Capabilities) resource.Capabilities {
 	h := x.identities[identity]
-	depth := place.Depth()
+	depth := target.Depth()
 	for left := h.depths; left != 0; left &= left - 1 {
 		d := bits.TrailingZeros32(left) + 1
 		if d > depth {
 			break
 		}
-		at := place.Ancestor(d)
-		if len(at) < len(place) && place[len(at)] != '/' {
+		at := target.Ancestor(d)
+		if len(at) < len(target) && target[len(at)] != '/' {
 			break // not a UID
 		}
 		key := keyOf(at)
-		i, _ := slices.BinarySearchFunc(h.grants, key, func(g grant, key uint32) int { return cmp.Compare(g.key, key) })
+		i, _ := slices.BinarySearchFunc(h.grants, key, func(g grant, key uint32) int {
+			return cmp.Compare(g.key, key)
+		})
 		for ; i < len(h.grants) && h.grants[i].key == key; i++ {
 			g := h.grants[i]
 			if x.groups.uids[g.group] != at {
@@ -78,7 +80,7 @@ func (x *index) missing(identity, place resource.UID, want resource.Capabilities
 	return want
 }
 
-// all returns every grant of an identity, as group and role.
+// all returns every grant of an identity, as group and role number.
 func (x *index) all(identity resource.UID) iter.Seq2[resource.UID, uint32] {
 	return func(yield func(resource.UID, uint32) bool) {
 		for _, g := range x.identities[identity].grants {
@@ -89,7 +91,7 @@ func (x *index) all(identity resource.UID) iter.Seq2[resource.UID, uint32] {
 	}
 }
 
-// hasRolesOf tells whether the role of every grant is in the index.
+// hasRolesOf reports whether the role of every grant is in the index.
 func (x *index) hasRolesOf(grants []store.Grant) bool {
 	return !slices.ContainsFunc(grants, func(g store.Grant) bool {
 		_, ok := x.roles.ids[g.Role]
@@ -97,7 +99,7 @@ func (x *index) hasRolesOf(grants []store.Grant) bool {
 	})
 }
 
-// setGrants replaces everything an identity holds.
+// setGrants replaces all grants of an identity.
 func (x *index) setGrants(identity resource.UID, grants []store.Grant) {
 	before := x.identities[identity]
 	packed := make([]grant, 0, len(grants))
@@ -111,7 +113,7 @@ func (x *index) setGrants(identity resource.UID, grants []store.Grant) {
 	}
 }
 
-// intern numbers a grant and counts it as a user of its group and role.
+// intern numbers a grant and adds a reference to its group and role.
 func (x *index) intern(g store.Grant) grant {
 	n := grant{keyOf(g.Group), x.groups.id(g.Group), x.role(g.Role)}
 	x.groups.refs[n.group]++
@@ -119,7 +121,7 @@ func (x *index) intern(g store.Grant) grant {
 	return n
 }
 
-// set files an identity's grants, which it sorts in place.
+// set stores the grants of an identity, which it sorts in target.
 func (x *index) set(identity resource.UID, grants []grant) {
 	if len(grants) == 0 {
 		delete(x.identities, identity)
@@ -133,7 +135,7 @@ func (x *index) set(identity resource.UID, grants []grant) {
 	x.identities[identity] = h
 }
 
-// role returns the number of a role. One that setRoles has not named allows
+// role returns the number of a role. A role that is unknown to setRoles allows
 // nothing.
 func (x *index) role(uid resource.UID) uint32 {
 	id := x.roles.id(uid)
@@ -143,8 +145,8 @@ func (x *index) role(uid resource.UID) uint32 {
 	return id
 }
 
-// setRoles replaces what every role allows. A role that is not among them
-// allows nothing from now on.
+// setRoles replaces what every role allows. A role that is not in roles allows
+// nothing from now on.
 func (x *index) setRoles(roles map[resource.UID]resource.Capabilities) {
 	for uid, id := range x.roles.ids {
 		if _, ok := roles[uid]; ok {
@@ -160,8 +162,8 @@ func (x *index) setRoles(roles map[resource.UID]resource.Capabilities) {
 	}
 }
 
-// A loader builds an index from grants in any order. It keeps all grants of
-// all identities in one piece of memory.
+// A loader builds an index from grants in any order. It keeps the grants of
+// all identities in one slice.
 type loader struct {
 	x          *index
 	identities interner
@@ -180,7 +182,7 @@ func (l *loader) add(g store.Grant) {
 }
 
 func (l *loader) index() *index {
-	count := make([]int, len(l.identities.uids)+1) // where each identity's grants begin
+	count := make([]int, len(l.identities.uids)+1) // where the grants of each identity begin
 	for _, r := range l.rows {
 		count[r.identity+1]++
 	}
@@ -199,11 +201,12 @@ func (l *loader) index() *index {
 	return l.x
 }
 
-// interner numbers UIDs. A number is used again once its UID is forgotten.
+// An interner numbers UIDs. The number of a UID that was removed is used
+// again.
 type interner struct {
 	ids  map[resource.UID]uint32
 	uids []resource.UID // by number
-	refs []uint32       // by number: how many grants use it
+	refs []uint32       // by number: how many grants refer to it
 	free []uint32
 }
 
@@ -213,7 +216,7 @@ func (n *interner) id(uid resource.UID) uint32 {
 	if id, ok := n.ids[uid]; ok {
 		return id
 	}
-	uid = resource.UID(strings.Clone(string(uid))) // it may be a part of something longer
+	uid = resource.UID(strings.Clone(string(uid))) // uid may be a slice of a longer string
 	if last := len(n.free) - 1; last >= 0 {
 		id := n.free[last]
 		n.free = n.free[:last]
@@ -226,7 +229,7 @@ func (n *interner) id(uid resource.UID) uint32 {
 	return id
 }
 
-// release ends one use of a number, and forgets it after the last.
+// release drops a reference to a number, and removes it after the last.
 func (n *interner) release(id uint32) {
 	n.refs[id]--
 	if n.refs[id] == 0 {

@@ -2,14 +2,15 @@ package authz
 
 import "github.com/holdfast-dev/holdfast/resource"
 
-// A managedRole is a managed role: its own capabilities on top of those of others.
+// A managedRole is a role that the service brings along: its own capabilities
+// and those of the roles it includes.
 type managedRole struct {
 	name, description string
 	includes          []string
 	capabilities      []string
 }
 
-// managedRoles are the managed roles, each after the ones it builds on.
+// managedRoles lists each role after the ones it includes.
 var managedRoles = []managedRole{
 	{
 		name: "console_viewer", description: "Sees everything but the content of images",
@@ -18,13 +19,14 @@ var managedRoles = []managedRole{
 			"sboms.list", "vuln_reports.list", "account_associations.list", "identity.list", "identity_providers.list",
 			"subscriptions.list", "repo.list", "manifest.list", "tag.list", "manifest.metadata.list", "referrers.list",
 			"apk.list", "version.list", "vuln_report.list", "build_report.list", "registry.entitlements.list",
-			"registry.settings.list", "registry.overlays.list", "libraries.entitlements.list", "libraries.artifacts.list",
+			"registry.settings.list", "registry.overlays.list", "libraries.entitlements.list",
+			"libraries.artifacts.list",
 			"libraries.cache.list", "libraries.aws_marketplace.subscriptions.list", "libraries.request_groups.list",
 			"libraries.remote_registries.list", "advisories.list", "registry.deployments.list", "policies.policy.list",
 			"policies.binding.list", "policies.decision.list", "policies.override.list", "packages.entitlements.list",
 			"guardener.entitlement.list", "guardener.scan.list", "guardener.scan.get", "skills.entitlements.list",
-			"skills.list", "libraries.policy.list", "libraries.policy.binding.list", "libraries.policy.block_event.list",
-			"actions.list",
+			"skills.list", "libraries.policy.list", "libraries.policy.binding.list",
+			"libraries.policy.block_event.list", "actions.list",
 		},
 	},
 	{
@@ -40,8 +42,9 @@ var managedRoles = []managedRole{
 		includes: []string{"viewer"},
 		capabilities: []string{
 			"subscriptions.create", "subscriptions.update", "subscriptions.delete", "repo.create", "repo.update",
-			"repo.delete", "registry.overlays.edit", "libraries.request_groups.create", "libraries.request_groups.update",
-			"libraries.request_groups.delete", "libraries.request_groups.items.update",
+			"repo.delete", "registry.overlays.edit", "libraries.request_groups.create",
+			"libraries.request_groups.update", "libraries.request_groups.delete",
+			"libraries.request_groups.items.update",
 		},
 	},
 	{
@@ -58,7 +61,8 @@ var managedRoles = []managedRole{
 			"identity_providers.create", "identity_providers.update", "identity_providers.delete",
 			"identity_providers.scim.manage", "manifest.create", "manifest.update", "manifest.delete", "tag.create",
 			"tag.update", "tag.delete", "apk.create", "apk.delete", "vuln_report.create", "vuln.create",
-			"registry.entitlements.images.add", "registry.entitlements.images.remove", "registry.entitlements.images.swap",
+			"registry.entitlements.images.add", "registry.entitlements.images.remove",
+			"registry.entitlements.images.swap",
 			"libraries.entitlements.create", "libraries.entitlements.delete", "libraries.python.list",
 			"libraries.python.create", "libraries.java.list", "libraries.java.create", "libraries.javascript.list",
 			"libraries.javascript.create", "libraries.dotnet.list", "libraries.dotnet.create", "libraries.go.list",
@@ -148,7 +152,7 @@ var managedRoles = []managedRole{
 	},
 }
 
-// ManagedRoles returns the roles the service brings along. Their UIDs are
+// ManagedRoles returns the roles that the service brings along. Their UIDs are
 // derived from their names, so they are the same everywhere.
 func ManagedRoles() []resource.Role {
 	sets := map[string]resource.Capabilities{}

@@ -15,37 +15,36 @@ type HeldRole struct {
 	Role  resource.Role
 }
 
-// maxHeldRoles is how many holdings Myself tells.
+// maxHeldRoles is how many roles Myself returns.
 const maxHeldRoles = 1000
 
-// Myself returns who the caller is, and the roles they hold where their token is
-// good: of more than a thousand, the first. A caller who has no identity any more
-// has only a uid. A token that is narrowed tells nothing of the person but that.
-// The provider is the one that vouched for them, if one did.
-func (s *Service) Myself(ctx context.Context) (authz.Caller, resource.Identity, resource.IdentityProvider, []HeldRole, error) {
-	var vouching resource.IdentityProvider
-	c, err := caller(ctx)
-	if err != nil {
-		return c, resource.Identity{}, vouching, nil, err
+// Myself returns the caller, their identity, the provider that vouched for
+// them, if one did, and the first thousand roles they hold within the scopes
+// of their token. The identity is only a UID if it no longer exists or if the
+// token is narrowed.
+func (s *Service) Myself(
+	ctx context.Context,
+) (c authz.Caller, i resource.Identity, idp resource.IdentityProvider, roles []HeldRole, err error) {
+	if c, err = authz.RequireCaller(ctx); err != nil {
+		return c, i, idp, nil, err
 	}
 	if uid := c.Voucher.Provider(); uid != "" {
-		if vouching, err = s.store.Provider(ctx, uid); err != nil {
-			return c, resource.Identity{}, vouching, nil, err
+		if idp, err = s.store.Provider(ctx, uid); err != nil {
+			return c, i, idp, nil, err
 		}
 	}
-	i, err := s.store.Identity(ctx, c.Identity)
+	i, err = s.store.Identity(ctx, c.Identity)
 	if errors.Is(err, fault.NotFound) || err == nil && !c.Narrowing().IsZero() {
 		i, err = resource.Identity{UID: c.Identity}, nil
 	}
-	if err != nil {
-		return c, i, vouching, nil, err
+	if err == nil {
+		roles, err = s.heldRoles(ctx, s.effectiveGrants(&c))
 	}
-	all, err := s.heldRoles(ctx, s.effectiveGrants(&c))
-	return c, i, vouching, all, err
+	return c, i, idp, roles, err
 }
 
-// heldRoles returns groups and roles that are held; those that have just gone are
-// left out.
+// heldRoles reads the groups and roles of grants, without those that have just
+// been deleted.
 func (s *Service) heldRoles(ctx context.Context, held []authz.Grant) (all []HeldRole, _ error) {
 	for _, h := range held[:min(len(held), maxHeldRoles)] {
 		g, err := s.store.Group(ctx, h.Group)
@@ -67,11 +66,12 @@ func (s *Service) heldRoles(ctx context.Context, held []authz.Grant) (all []Held
 	return all, nil
 }
 
-// effectiveGrants returns what the caller holds, where their token is good for it.
+// effectiveGrants returns the caller's grants, restricted to the scopes of
+// their token.
 func (s *Service) effectiveGrants(c *authz.Caller) (all []authz.Grant) {
 	for _, held := range s.authz.GrantsOf(c.Identity) {
-		for _, place := range c.Within(held.Group) {
-			all = append(all, authz.Grant{Group: place, Role: held.Role, Capabilities: held.Capabilities})
+		for _, group := range c.Within(held.Group) {
+			all = append(all, authz.Grant{Group: group, Role: held.Role, Capabilities: held.Capabilities})
 		}
 	}
 	return all
