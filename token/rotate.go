@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// keyPublishDelay is how long a key is published before it signs, so that who
-	// remembers our keys has read it by then.
+	// keyPublishDelay is how long a key is published before it signs, so that
+	// caches of our keys have it by then.
 	keyPublishDelay = 2*maxKeysAge + leeway
 
-	// keyRetention is how long a key is published after another has taken its
-	// place: longer than any token it has signed.
+	// keyRetention is how long a key is published after it was replaced: longer
+	// than any token it has signed.
 	keyRetention = MaxLife + time.Hour
 
 	rotateCheck = time.Minute
 )
 
-// A KeyState is a signing key as an operator sees it.
+// A KeyState describes a signing key to an operator.
 type KeyState struct {
 	ID         string    `json:"id"`
 	Algorithm  string    `json:"algorithm"`
@@ -47,9 +47,10 @@ func (i *Issuer) Keys(ctx context.Context) ([]KeyState, error) {
 	return all, nil
 }
 
-// Rotate makes a new signing key and returns its id. It signs once it has been
-// published for a while; what the older keys have signed stays good until it
-// ends. Of several who rotate at once, one makes a key.
+// Rotate creates a new signing key and returns its id. The key signs once it
+// has been published for a while; tokens signed with older keys stay valid
+// until they expire. If several replicas rotate at the same time, one key is
+// created.
 func (i *Issuer) Rotate(ctx context.Context) (string, error) {
 	stored, err := i.store.SigningKeys(ctx)
 	if err != nil {
@@ -68,8 +69,8 @@ func (i *Issuer) Rotate(ctx context.Context) (string, error) {
 	return stored[0].ID, i.setKeys(stored)
 }
 
-// addKey makes a key that follows the newest, unless another replica was first:
-// then the id is "".
+// addKey creates a key after newest, and returns "" if another replica was
+// first.
 func (i *Issuer) addKey(ctx context.Context, newest string) (id string, _ error) {
 	next, err := newKey(i.master, i.now())
 	if err != nil {
@@ -82,8 +83,8 @@ func (i *Issuer) addKey(ctx context.Context, newest string) (id string, _ error)
 	return next.ID, nil
 }
 
-// Drop removes a signing key at once: every token it has signed is void. If it is
-// the only one, another is made first.
+// Drop removes a signing key at once, which voids every token it has signed.
+// If it is the only one, another is created first.
 func (i *Issuer) Drop(ctx context.Context, id string) error {
 	stored, err := i.store.SigningKeys(ctx)
 	if err != nil {
@@ -100,8 +101,8 @@ func (i *Issuer) Drop(ctx context.Context, id string) error {
 	return i.load(ctx)
 }
 
-// Run reads the keys again now and then, replaces the newest when it is old, and
-// drops those that have outlived their tokens, until ctx ends.
+// Run maintains the keys until ctx ends: it reads them regularly, replaces the
+// newest when it is old, and removes those that no valid token is signed with.
 func (i *Issuer) Run(ctx context.Context, log *slog.Logger) error {
 	tick := time.NewTicker(rotateCheck)
 	defer tick.Stop()
@@ -124,7 +125,7 @@ func (i *Issuer) maintain(ctx context.Context, log *slog.Logger) error {
 	}
 	now := i.now()
 	if i.rotation > 0 && len(stored) > 0 && now.Sub(stored[0].CreateTime) > i.rotation {
-		id, err := i.addKey(ctx, stored[0].ID) // the one that is old: there may be a newer one by now
+		id, err := i.addKey(ctx, stored[0].ID) // the id of the old key: there may be a newer one by now
 		if err != nil {
 			return err
 		}
@@ -145,8 +146,8 @@ func (i *Issuer) maintain(ctx context.Context, log *slog.Logger) error {
 	return i.load(ctx)
 }
 
-// expiredKeys returns the keys, of those sorted newest first, that were replaced so
-// long ago that no token of theirs can be good.
+// expiredKeys returns the keys, of those sorted newest first, that were
+// replaced so long ago that none of their tokens can be valid.
 func expiredKeys(stored []store.SigningKey, now time.Time) []store.SigningKey {
 	for n, k := range stored {
 		if now.Sub(k.CreateTime) > keyPublishDelay+keyRetention {

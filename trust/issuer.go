@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	freshFor   = 10 * time.Minute // keys older than this are fetched again, in the background
-	trustedFor = 6 * time.Hour    // keys older than this, because the issuer is away, are not trusted
-	askAgain   = time.Minute      // for a key id that the issuer did not have
-	retryAfter = 10 * time.Second // for an issuer that did not answer
+	freshFor   = 10 * time.Minute // cached keys older than this are fetched again, in the background
+	trustedFor = 6 * time.Hour    // cached keys older than this are not trusted: the issuer has not answered
+	askAgain   = time.Minute      // before another fetch for a key id that was missing
+	retryAfter = 10 * time.Second // before another fetch from an issuer that failed
 	fetchLimit = 8 * time.Second  // for the discovery document and the keys together
-	waitLimit  = 10 * time.Second // for a fetch, which may have to wait for its turn
+	waitLimit  = 10 * time.Second // for a fetch, including its time in the queue
 
 	maxDiscovery = 64 << 10
 	maxKeySet    = 512 << 10
@@ -27,53 +27,55 @@ const (
 	discoveryPath = "/.well-known/openid-configuration"
 )
 
-// A Source says where the keys of an issuer are that cannot be discovered.
+// A Source provides the keys of an issuer that cannot be discovered.
 type Source struct {
-	KeysURI string // fetched from here, or
-	Keys    []byte // given: a JSON Web Key Set
+	KeysURI string // where to fetch them, or
+	Keys    []byte // the JSON Web Key Set itself
 }
 
-// Config is what Issuers are told. The zero value discovers the keys of public
+// Config configures Issuers. The zero value discovers the keys of public
 // issuers.
 type Config struct {
-	Client *http.Client      // for addresses that others choose; nil is outbound's
+	Client *http.Client      // for addresses that others choose; nil is outbound.Client's
 	Fixed  map[string]Source // by issuer
 	Now    func() time.Time  // nil is time.Now
 }
 
-// Issuers know the keys of other issuers: they are found when first needed,
-// remembered, and looked for again in time. A slow issuer keeps nobody waiting
-// but those who brought its tokens, and many of them none but the tenant that
-// leads to them.
+// Issuers caches the keys of other issuers. It fetches them when they are
+// first needed and refreshes them in time. A slow issuer delays only those who
+// present its tokens, and many slow issuers delay only the tenant whose
+// identities name them.
 type Issuers struct {
 	client *http.Client
 	fixed  map[string]Source
 	static map[string]KeySet
 	now    func() time.Time
 
-	mu      sync.Mutex // guards known, every issuer in it, and the pools
+	mu      sync.Mutex // guards issuers, every issuer in it, and the pools
 	issuers map[string]*issuer
 	pools   [reasons]*poolSet
 }
 
-// An issuer is what is known of one.
+// An issuer is the cached state of one.
 type issuer struct {
 	name      string
 	keys      KeySet
-	fetchedAt time.Time          // when keys were found; zero if never
+	fetchedAt time.Time          // when keys were last fetched; zero if never
 	startedAt time.Time          // when the last fetch began
-	err       error              // of the last fetch
+	err       error              // error of the last fetch
 	inFlight  *fetch             // nil if there is none
-	pools     map[*pool]struct{} // that remember it
+	pools     map[*pool]struct{} // pools that have it cached
 }
 
-// size is what the issuer counts for among the keys that are remembered.
+// size is what the issuer counts towards the limits of cached keys.
 func (i *issuer) size() int { return max(len(i.keys.keys), 1) }
 
-// New returns issuers of which nothing is known yet. It fails if keys that are
-// given cannot be used.
+// New returns Issuers with an empty cache. It fails if configured keys cannot
+// be used.
 func New(cfg Config) (*Issuers, error) {
-	t := &Issuers{client: cfg.Client, fixed: cfg.Fixed, static: map[string]KeySet{}, now: cfg.Now, issuers: map[string]*issuer{}}
+	t := &Issuers{
+		client: cfg.Client, fixed: cfg.Fixed, static: map[string]KeySet{}, now: cfg.Now, issuers: map[string]*issuer{},
+	}
 	var err error
 	for reason := range t.pools {
 		if t.pools[reason], err = newPoolSet(poolLimits[reason]); err != nil {
@@ -97,19 +99,19 @@ func New(cfg Config) (*Issuers, error) {
 	return t, nil
 }
 
-// An Unreachable is an issuer whose keys cannot be had now.
+// An Unreachable is the error for an issuer whose keys cannot be fetched now.
 type Unreachable struct {
 	Issuer string
 	Err    error
 }
 
-// Error is for the log: it says more than Reason.
+// Error returns a text for the log, with more detail than Reason.
 func (u *Unreachable) Error() string {
 	return fmt.Sprintf("the keys of %s cannot be had: %v", u.Issuer, u.Err)
 }
 func (u *Unreachable) Unwrap() error { return u.Err }
 
-// Reason says why, in words that tell nothing of our network.
+// Reason returns why, without revealing anything about our network.
 func (u *Unreachable) Reason() string {
 	var public *publicError
 	if errors.As(u.Err, &public) {
@@ -118,33 +120,35 @@ func (u *Unreachable) Reason() string {
 	return outbound.Reason(u.Err)
 }
 
-// publicError is an error whose text may be told.
+// A publicError is an error whose text may be shown to clients.
 type publicError struct{ text string }
 
 func (t *publicError) Error() string { return t.text }
 
-// errBusy is why an issuer was not asked.
+// errBusy is the error for a fetch that was refused because of the tenant's
+// limits.
 var errBusy = &publicError{"too many issuers are being asked for this organization; try again"}
 
-// Verify returns nil if tok is signed by its issuer. The caller has made sure
-// that the issuer matters to a: this is where it is asked for its keys. It
-// returns ErrUnknownKey, ErrSignature, or an *Unreachable.
-func (t *Issuers) Verify(ctx context.Context, a QuotaKey, tok *Token) error {
-	keys, err := t.keys(ctx, a, tok.Issuer, false)
+// Verify returns nil if tok is signed by its issuer. The caller must have made
+// sure that the issuer is trusted by somebody, because this may fetch its
+// keys, on the quota of q. It returns ErrUnknownKey, ErrSignature, or an
+// *Unreachable.
+func (t *Issuers) Verify(ctx context.Context, q QuotaKey, tok *Token) error {
+	keys, err := t.keys(ctx, q, tok.Issuer, false)
 	if err != nil {
 		return err
 	}
 	if err = keys.Verify(tok); !errors.Is(err, ErrUnknownKey) {
 		return err
 	}
-	again, ferr := t.keys(ctx, a, tok.Issuer, true)
+	again, ferr := t.keys(ctx, q, tok.Issuer, true)
 	if ferr != nil {
-		return err // the issuer was there a while ago, so its keys are the better answer
+		return err // the issuer has answered before, so the error with those keys is the better one
 	}
 	return again.Verify(tok)
 }
 
-// VerifyCached is Verify with the keys that are remembered: it asks nobody.
+// VerifyCached is Verify with the cached keys only: it fetches nothing.
 func (t *Issuers) VerifyCached(tok *Token) error {
 	set, ok := t.static[tok.Issuer]
 	if !ok {
@@ -157,14 +161,14 @@ func (t *Issuers) VerifyCached(tok *Token) error {
 	return set.Verify(tok)
 }
 
-// FetchKeys fetches the keys of an issuer now, whatever is remembered, and returns
-// what was found.
-func (t *Issuers) FetchKeys(ctx context.Context, a QuotaKey, name string) ([]Key, error) {
+// FetchKeys fetches the keys of an issuer now, even if some are cached, and
+// returns them.
+func (t *Issuers) FetchKeys(ctx context.Context, q QuotaKey, name string) ([]Key, error) {
 	if set, ok := t.static[name]; ok {
 		return set.List(), nil
 	}
 	t.mu.Lock()
-	p := t.poolFor(a)
+	p := t.poolFor(q)
 	i := t.lookup(p, name)
 	f := t.fetch(p, i)
 	t.mu.Unlock()
@@ -179,15 +183,15 @@ func (t *Issuers) FetchKeys(ctx context.Context, a QuotaKey, name string) ([]Key
 	return i.keys.List(), nil
 }
 
-// keys returns the keys of an issuer. Those remembered will do, unless more is
-// set: then one was missing, and they are fetched again if that has not just
-// been done.
-func (t *Issuers) keys(ctx context.Context, a QuotaKey, name string, more bool) (KeySet, error) {
+// keys returns the keys of an issuer. Cached ones will do unless more is set,
+// which means that one was missing: then they are fetched again, if that has
+// not just been done.
+func (t *Issuers) keys(ctx context.Context, q QuotaKey, name string, more bool) (KeySet, error) {
 	if set, ok := t.static[name]; ok {
 		return set, nil
 	}
 	t.mu.Lock()
-	p := t.poolFor(a)
+	p := t.poolFor(q)
 	i := t.lookup(p, name)
 	now := t.now()
 	usable, since := t.usable(i), now.Sub(i.startedAt)
@@ -199,7 +203,7 @@ func (t *Issuers) keys(ctx context.Context, a QuotaKey, name string, more bool) 
 		waits = false
 		t.remember(p, i)
 		if now.Sub(i.fetchedAt) > freshFor && since > retryAfter {
-			t.fetch(p, i) // nobody waits for it
+			t.fetch(p, i) // in the background
 		}
 	case more && since >= askAgain, !usable && since >= retryAfter, i.inFlight != nil:
 		f = t.fetch(p, i)
@@ -221,14 +225,15 @@ func (t *Issuers) keys(ctx context.Context, a QuotaKey, name string, more bool) 
 	return set, nil
 }
 
-// usable tells whether the keys of an issuer are known and not too old to be
-// trusted. The caller holds the lock.
+// usable reports whether the keys of an issuer are cached and recent enough to
+// be trusted. The caller holds t.mu.
 func (t *Issuers) usable(i *issuer) bool {
 	return !i.fetchedAt.IsZero() && t.now().Sub(i.fetchedAt) < trustedFor
 }
 
-// startFetch begins the fetch of an issuer, in p's turn. The caller holds the lock.
-// The fetch is nobody's: who began it may leave, and others have joined.
+// startFetch starts the queued fetch of an issuer on the quota of p. The
+// caller holds t.mu. The fetch does not end with the request that caused it,
+// because others may wait for it.
 func (t *Issuers) startFetch(p *pool, i *issuer) {
 	f := i.inFlight
 	f.started, i.startedAt = true, t.now()
@@ -249,7 +254,7 @@ func (t *Issuers) startFetch(p *pool, i *issuer) {
 	}()
 }
 
-// waitFor waits for a fetch, and not for ever if its turn does not come.
+// waitFor waits for a fetch, but no longer than waitLimit.
 func waitFor(ctx context.Context, name string, f *fetch) error {
 	if f == nil {
 		return &Unreachable{name, errBusy}
@@ -266,8 +271,8 @@ func waitFor(ctx context.Context, name string, f *fetch) error {
 	}
 }
 
-// download fetches the keys of an issuer: from where it says, unless the operator
-// says where.
+// download fetches the keys of an issuer from its configured or discovered
+// address.
 func (t *Issuers) download(ctx context.Context, name string) (KeySet, error) {
 	uri := t.fixed[name].KeysURI
 	if uri == "" {
@@ -287,7 +292,8 @@ func (t *Issuers) download(ctx context.Context, name string) (KeySet, error) {
 	return set, nil
 }
 
-// discover returns where an issuer says its keys are.
+// discover returns the address of an issuer's keys from its discovery
+// document.
 func (t *Issuers) discover(ctx context.Context, name string) (string, error) {
 	document, err := t.get(ctx, strings.TrimSuffix(name, "/")+discoveryPath, maxDiscovery)
 	if err != nil {
