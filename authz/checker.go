@@ -64,6 +64,21 @@ func (c *Checker) RequireAll(ctx context.Context, want resource.Capabilities, ta
 	return denial(c.missing(&caller, want, target), target)
 }
 
+// RequireRole checks that a role can be used in a group and that the caller
+// holds its capabilities there. A role can be used in its own group and all
+// below it, because whoever can change the role decides what it gives there.
+// The error for another role names field.
+func (c *Checker) RequireRole(ctx context.Context, group, role resource.UID, field string) error {
+	if !role.IsRoot() && !role.Parent().Covers(group) {
+		return fault.Field(field, "is neither a managed role nor one of this group or a group above it")
+	}
+	r, err := c.store.Role(ctx, role)
+	if err != nil {
+		return err
+	}
+	return c.RequireAll(ctx, r.Capabilities, group)
+}
+
 // denial returns the error for missing capabilities, naming the first. It
 // returns nil if none is missing.
 func denial(missing resource.Capabilities, target resource.UID) error {

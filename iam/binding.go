@@ -110,7 +110,7 @@ func (s *Service) checkBinding(ctx context.Context, group resource.UID, b resour
 	if len(bad) > 0 {
 		return fault.Fields(bad)
 	}
-	return s.mayAssign(ctx, group, b.Role, prefix+"role_uid")
+	return s.authz.RequireRole(ctx, group, b.Role, prefix+"role_uid")
 }
 
 // mayBind checks that the caller may bind identities to a role in a group.
@@ -118,21 +118,7 @@ func (s *Service) mayBind(ctx context.Context, group, role resource.UID, field s
 	if err := s.authz.Require(ctx, resource.RoleBindingsCreate, group); err != nil {
 		return err
 	}
-	return s.mayAssign(ctx, group, role, field)
-}
-
-// mayAssign checks that a role can be used in a group and that the caller
-// holds its capabilities there. A role can be used in its own group and all
-// below it, because whoever can change the role decides what it gives there.
-func (s *Service) mayAssign(ctx context.Context, group, role resource.UID, field string) error {
-	if !role.IsRoot() && !role.Parent().Covers(group) {
-		return fault.Field(field, "is neither a managed role nor one of this group or a group above it")
-	}
-	r, err := s.store.Role(ctx, role)
-	if err != nil {
-		return err
-	}
-	return s.authz.RequireAll(ctx, r.Capabilities, group)
+	return s.authz.RequireRole(ctx, group, role, field)
 }
 
 // GetBinding returns a binding. The caller needs role_bindings.list on it.

@@ -35,7 +35,7 @@ func (s *Service) CreateInvite(
 	if err := i.Validate(ttl); err != nil {
 		return resource.GroupInvite{}, err
 	}
-	if err := s.mayAssign(ctx, parent, i.Role, "role_uid"); err != nil {
+	if err := s.authz.RequireRole(ctx, parent, i.Role, "role_uid"); err != nil {
 		return resource.GroupInvite{}, err
 	}
 	i.UID = parent.NewChild()

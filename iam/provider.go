@@ -24,7 +24,7 @@ func (s *Service) CreateProvider(
 	if err := p.Validate(); err != nil {
 		return resource.IdentityProvider{}, err
 	}
-	if err := s.mayAssign(ctx, parent, p.DefaultRole, "default_role"); err != nil {
+	if err := s.authz.RequireRole(ctx, parent, p.DefaultRole, "default_role"); err != nil {
 		return resource.IdentityProvider{}, err
 	}
 	p.UID, p.Trusted, p.Epoch = parent.NewChild(), false, 0
@@ -97,7 +97,7 @@ func (s *Service) UpdateProvider(
 			keep = func(person resource.UID) bool { return s.authz.RequireBecome(ctx, person) == nil }
 		}
 		if sameEffect(before, oidc, *p) {
-			return keep, s.mayAssign(ctx, uid.Parent(), p.DefaultRole, "default_role")
+			return keep, s.authz.RequireRole(ctx, uid.Parent(), p.DefaultRole, "default_role")
 		}
 		s.seal(p)
 		return keep, s.mayGrantProviderRoles(ctx, *p, mappings)

@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// fillConsent tells the page that asks somebody whether to hand over who they are,
-// and what asks, from where, since when, for what and for how long: whoever was sent there by
-// somebody else can then see it. It returns fault.NotFound if the device no
+// fillConsent fills in the page that asks for consent with who requests the
+// sign-in, from where, since when, for what and for how long, so that a person
+// who was lured there can see it. It returns fault.NotFound if the device no
 // longer waits.
 func (s *Service) fillConsent(ctx context.Context, f *flow, n resource.Session, p *confirmPage) (err error) {
 	a, err := s.store.AccountOf(ctx, n.Identity)
@@ -39,7 +39,8 @@ func (s *Service) fillConsent(ctx context.Context, f *flow, n resource.Session, 
 		if err != nil {
 			return err
 		}
-		p.Code, p.Client, p.Agent, p.Address, p.Asked = shownUserCode(d.UserCode), d.Client, Program(d.Agent), d.Address, d.CreateTime
+		p.Code, p.Client, p.Agent = shownUserCode(d.UserCode), d.Client, Program(d.Agent)
+		p.Address, p.Asked = d.Address, d.CreateTime
 		audience, scopes, renews = d.Audience, d.Scopes, true
 	case forCommand:
 		p.Address = "This computer"
@@ -47,7 +48,7 @@ func (s *Service) fillConsent(ctx context.Context, f *flow, n resource.Session, 
 			p.Address += ", port " + u.Port()
 		}
 	default:
-		return nil // nothing is handed over
+		return nil // no token is delivered
 	}
 	if p.May, err = s.describeAccess(ctx, n, audience, scopes); err != nil {
 		return err
@@ -59,7 +60,7 @@ func (s *Service) fillConsent(ctx context.Context, f *flow, n resource.Session, 
 	return nil
 }
 
-// describeAccess says in words what a token is good for.
+// describeAccess describes what a token would allow.
 func (s *Service) describeAccess(ctx context.Context, n resource.Session, audience, scopes []string) (string, error) {
 	text := "Everything that you may do"
 	var names []string
@@ -73,14 +74,14 @@ func (s *Service) describeAccess(ctx context.Context, n resource.Session, audien
 	if len(names) > 0 {
 		text = "What you may do in " + strings.Join(names, ", ")
 	}
-	if elsewhere := slices.DeleteFunc(slices.Clone(audience), func(a string) bool { return a == s.cfg.BaseURL }); len(elsewhere) > 0 {
+	if slices.ContainsFunc(audience, func(a string) bool { return a != s.cfg.BaseURL }) {
 		text += ", at " + strings.Join(audience, ", ")
 	}
 	return text, nil
 }
 
-// scopeName is the name of a group that somebody has a role in, or above. Of any
-// other they are told what they came with.
+// scopeName returns the name of a group if the person has a role in it or
+// above it, and otherwise its UID, which they came with.
 func (s *Service) scopeName(ctx context.Context, n resource.Session, group resource.UID) (string, error) {
 	for _, held := range s.authz.GrantsOf(n.Identity) {
 		if !held.Group.Covers(group) {

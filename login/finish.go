@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -23,11 +24,13 @@ const (
 	headlessLife  = 5 * time.Minute
 )
 
-// finishSignIn lets a person in who has proved who they are: it registers them,
-// redeems their invite, gives the browser a session of its own, and goes on to
-// what the sign-in is for. raw is the ID token they came with, or "". It tells
-// whether they were let in.
-func (s *Service) finishSignIn(w http.ResponseWriter, r *http.Request, f *flow, arrival resource.Arrival, raw string) bool {
+// finishSignIn signs in a person who has proved who they are: it registers
+// them, redeems their invite, starts a session of the browser, and continues
+// with the purpose of the sign-in. raw is the ID token they came with, or "".
+// It reports whether they were admitted.
+func (s *Service) finishSignIn(
+	w http.ResponseWriter, r *http.Request, f *flow, arrival resource.Arrival, raw string,
+) bool {
 	ctx, err := s.withPerson(r.Context(), arrival)
 	r = r.WithContext(ctx)
 	var landing resource.Landing
@@ -51,7 +54,7 @@ func (s *Service) finishSignIn(w http.ResponseWriter, r *http.Request, f *flow, 
 		s.deliver(w, r, f, n, raw)
 	case forHeadless, forDevice:
 		s.saveFlow(w, r, f)
-		s.redirect(w, r, "/signin?flow="+f.ID) // to be asked first: somebody else may have sent them here
+		s.redirect(w, r, "/signin?flow="+f.ID) // for consent first: they may have been lured here
 	default:
 		s.deleteFlow(w, f)
 		s.redirect(w, r, "/account")
@@ -59,7 +62,7 @@ func (s *Service) finishSignIn(w http.ResponseWriter, r *http.Request, f *flow, 
 	return true
 }
 
-// withPerson puts changes down to who has just signed in.
+// withPerson attributes changes to the person who has just signed in.
 func (s *Service) withPerson(ctx context.Context, arrival resource.Arrival) (context.Context, error) {
 	uid, err := s.personUID(ctx, arrival)
 	a := resource.ActorFrom(ctx)
@@ -67,7 +70,7 @@ func (s *Service) withPerson(ctx context.Context, arrival resource.Arrival) (con
 	return resource.WithActor(ctx, a), err
 }
 
-// personUID returns who an arrival is, or will be.
+// personUID returns the UID that the person of an arrival has, or will have.
 func (s *Service) personUID(ctx context.Context, arrival resource.Arrival) (resource.UID, error) {
 	if arrival.Identity != "" {
 		return arrival.Identity, nil
@@ -75,7 +78,7 @@ func (s *Service) personUID(ctx context.Context, arrival resource.Arrival) (reso
 	return s.store.PersonUID(ctx, arrival.Realm, arrival.Subject)
 }
 
-// homeGroup returns the group that answers for a sign-in.
+// homeGroup returns the group that is responsible for a sign-in.
 func homeGroup(arrival resource.Arrival) resource.UID {
 	if arrival.Voucher != "" {
 		return arrival.Voucher.Provider().Parent()
@@ -83,7 +86,7 @@ func homeGroup(arrival resource.Arrival) resource.UID {
 	return arrival.Organization
 }
 
-// admit has the store let somebody in, with the invite of their flow.
+// admit has the store admit a person, with the invite of their flow.
 func (s *Service) admit(ctx context.Context, f *flow, arrival resource.Arrival) (resource.Landing, error) {
 	if f.Invite != "" {
 		presented, err := readInvite(f.Invite)
@@ -97,14 +100,19 @@ func (s *Service) admit(ctx context.Context, f *flow, arrival resource.Arrival) 
 	}
 	l, err := s.store.Arrive(ctx, arrival)
 	if err == nil && len(l.Kept) > 0 {
-		s.log.WarnContext(ctx, "the last owner was left in place, though the provider no longer has them in the group", "bindings", l.Kept)
+		s.log.WarnContext(ctx,
+			"the last owner was left in place, though the provider no longer has them in the group",
+			"bindings", l.Kept)
 	}
 	return l, err
 }
 
-// startBrowser gives the browser a session. One that it had before ends: nobody
-// goes on under a session that another could have given them.
-func (s *Service) startBrowser(r *http.Request, arrival resource.Arrival, landing resource.Landing) (n resource.Session, secret string, _ error) {
+// startBrowser starts a session of the browser. The one that it had before
+// ends, so that nobody continues in a session that another person could have
+// given them.
+func (s *Service) startBrowser(
+	r *http.Request, arrival resource.Arrival, landing resource.Landing,
+) (n resource.Session, secret string, _ error) {
 	if old, ok := s.browser(r); ok {
 		if _, err := s.store.EndSession(r.Context(), old.ID); err != nil {
 			return n, "", err
@@ -112,15 +120,16 @@ func (s *Service) startBrowser(r *http.Request, arrival resource.Arrival, landin
 	}
 	now := s.now()
 	n = resource.Session{
-		ID: newID(), Identity: landing.Identity.UID, Act: &resource.Upstream{Issuer: arrival.Issuer, Subject: arrival.Subject}, Email: landing.Identity.Email,
-		Voucher: arrival.Voucher, Home: homeGroup(arrival),
-		Agent: agent(r), Address: remote(r), CreateTime: now, UsedTime: now, ExpireTime: now.Add(s.cfg.SessionLife), Browser: true,
+		ID: newID(), Identity: landing.Identity.UID, Email: landing.Identity.Email,
+		Act:     &resource.Upstream{Issuer: arrival.Issuer, Subject: arrival.Subject},
+		Voucher: arrival.Voucher, Home: homeGroup(arrival), Agent: agent(r), Address: remote(r), Browser: true,
+		CreateTime: now, UsedTime: now, ExpireTime: now.Add(s.cfg.SessionLife),
 	}
 	secret = newID() + newID()
 	return n, secret, s.store.StartBrowserSession(r.Context(), n, digest(secret))
 }
 
-// browser returns the session of a request's browser.
+// browser returns the session of the browser that a request comes from.
 func (s *Service) browser(r *http.Request) (resource.Session, bool) {
 	c, err := r.Cookie(s.cookieName(sessionCookie))
 	if err != nil || len(c.Value) != 52 {
@@ -133,28 +142,29 @@ func (s *Service) browser(r *http.Request) (resource.Session, bool) {
 	return n, err == nil
 }
 
-// csrf is what a form of somebody signed in must bring back.
+// csrf returns the token that the forms of a session must contain.
 func (s *Service) csrf(session string) string {
 	m := hmac.New(sha256.New, s.cfg.Key.Derive("forms"))
 	m.Write([]byte(session))
 	return base64.RawURLEncoding.EncodeToString(m.Sum(nil))
 }
 
-// refuse ends a sign-in that somebody waits for: the program is told if it waits
-// on this computer, and the person if not.
+// refuse ends a sign-in with an error. It reports the error to the program
+// that waits on this computer or, if there is none, to the person.
 func (s *Service) refuse(w http.ResponseWriter, r *http.Request, f *flow, err error) {
 	reported := s.report(r, err)
 	s.deleteFlow(w, f)
 	if f.Redirect == "" {
-		s.problem(w, r, statusOf(reported), "You were not signed in", plainText(reported))
+		s.problem(w, r, reported.Code.HTTPStatus(), "You were not signed in", plainText(reported))
 		return
 	}
-	s.redirectToCommand(w, r, f, url.Values{"error": {reported.Message}, "status_code": {strconv.Itoa(statusOf(reported))}})
+	status := strconv.Itoa(reported.Code.HTTPStatus())
+	s.redirectToCommand(w, r, f, url.Values{"error": {reported.Message}, "status_code": {status}})
 }
 
-// redirectToCommand sends the browser back to the program that waits on this computer.
-// Its address already has parameters of these names: they are replaced, because
-// a program reads the first.
+// redirectToCommand redirects the browser to the program that waits on this
+// computer. If its address has parameters of these names they are replaced,
+// because programs read the first.
 func (s *Service) redirectToCommand(w http.ResponseWriter, r *http.Request, f *flow, answer url.Values) {
 	u, ok := loopback(f.Redirect)
 	if !ok {
@@ -176,7 +186,7 @@ func (s *Service) redirectToCommand(w http.ResponseWriter, r *http.Request, f *f
 	http.Redirect(w, r, u.String(), http.StatusSeeOther)
 }
 
-// showConfirm asks somebody who is signed in whether to hand over.
+// showConfirm asks a person who is signed in for consent.
 func (s *Service) showConfirm(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session) {
 	i, err := s.store.Identity(r.Context(), n.Identity)
 	if err != nil {
@@ -199,12 +209,8 @@ func (s *Service) showConfirm(w http.ResponseWriter, r *http.Request, f *flow, n
 	s.show(w, r, http.StatusOK, "confirm", f, p)
 }
 
-// confirm takes the answer of somebody who was asked.
-func (s *Service) confirm(w http.ResponseWriter, r *http.Request) {
-	f := s.requestFlow(w, r)
-	if f == nil {
-		return
-	}
+// confirm accepts the answer to showConfirm.
+func (s *Service) confirm(w http.ResponseWriter, r *http.Request, f *flow) {
 	n, ok := s.browser(r)
 	if !ok || f.Identity != "" {
 		s.redirect(w, r, "/signin?flow="+f.ID)
@@ -241,10 +247,11 @@ func (s *Service) confirm(w http.ResponseWriter, r *http.Request) {
 	s.deliver(w, r, f, n, "")
 }
 
-// arrivalOfSession is somebody who arrived earlier.
+// arrivalOfSession returns the arrival of a person who has a session.
 func (s *Service) arrivalOfSession(ctx context.Context, n resource.Session) (resource.Arrival, error) {
 	if n.Act == nil || !n.Identity.IsRoot() {
-		return resource.Arrival{}, fault.New(fault.PermissionDenied, "Permission denied: this is not a person who signed in")
+		return resource.Arrival{}, fault.New(fault.PermissionDenied,
+			"Permission denied: this is not a person who signed in")
 	}
 	if n.Voucher == "" {
 		a, err := s.store.AccountOf(ctx, n.Identity)
@@ -273,12 +280,9 @@ func (s *Service) arrivalOfSession(ctx context.Context, n resource.Session) (res
 	return arrival, nil
 }
 
-// switchUser lets somebody sign in as somebody else.
-func (s *Service) switchUser(w http.ResponseWriter, r *http.Request) {
-	f := s.requestFlow(w, r)
-	if f == nil {
-		return
-	}
+// switchUser ends the session of the browser, so that another person can sign
+// in.
+func (s *Service) switchUser(w http.ResponseWriter, r *http.Request, f *flow) {
 	if n, ok := s.browser(r); ok {
 		if _, err := s.store.EndSession(r.Context(), n.ID); err != nil {
 			s.fail(w, r, "This sign-in cannot go on", err)
@@ -291,7 +295,7 @@ func (s *Service) switchUser(w http.ResponseWriter, r *http.Request) {
 	s.redirect(w, r, "/signin?flow="+f.ID)
 }
 
-// deny tells whoever waits that they wait in vain.
+// deny reports to the waiting program that the person refused.
 func (s *Service) deny(w http.ResponseWriter, r *http.Request, f *flow) {
 	denied := fault.New(fault.PermissionDenied, "Permission denied: the sign-in was refused in the browser")
 	switch f.Purpose {
@@ -299,11 +303,7 @@ func (s *Service) deny(w http.ResponseWriter, r *http.Request, f *flow) {
 		s.refuse(w, r, f, denied)
 		return
 	case forHeadless:
-		detail, err := json.Marshal(headless{Denied: true})
-		if err == nil {
-			err = s.store.Leave(r.Context(), digest("headless "+f.Headless), detail, s.cfg.Now().Add(headlessLife))
-		}
-		if err != nil {
+		if err := s.storeHeadless(r.Context(), f, headless{Denied: true}); err != nil {
 			s.fail(w, r, "This sign-in cannot go on", err)
 			return
 		}
@@ -314,10 +314,12 @@ func (s *Service) deny(w http.ResponseWriter, r *http.Request, f *flow) {
 		}
 	}
 	s.deleteFlow(w, f)
-	s.show(w, r, http.StatusOK, "done", nil, &donePage{Purpose: f.Purpose, Text: "Nothing was handed over. You can close this window.", Denied: true})
+	s.show(w, r, http.StatusOK, "done", nil, &donePage{
+		Purpose: f.Purpose, Text: "Nothing was handed over. You can close this window.", Denied: true,
+	})
 }
 
-// tokenParams is what the token of a flow is to be like.
+// tokenParams returns the parameters of the token that a flow asks for.
 func (s *Service) tokenParams(f *flow) sts.TokenParams {
 	w := sts.TokenParams{Audience: f.Audience, Scopes: f.Scopes}
 	if len(w.Audience) == 0 {
@@ -326,10 +328,10 @@ func (s *Service) tokenParams(f *flow) sts.TokenParams {
 	return w
 }
 
-// checkTokenParams says what cannot be had, before anybody signs in for it.
+// checkTokenParams checks the parameters before anybody signs in for them.
 func (s *Service) checkTokenParams(f *flow) error { return s.sts.Check(s.tokenParams(f)) }
 
-// deliver gives the program that waits what the person has signed in for, once.
+// deliver delivers tokens to the program that waits, once per flow.
 func (s *Service) deliver(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session, raw string) {
 	first, err := s.store.Spend(r.Context(), digest("flow "+f.ID), s.cfg.Now().Add(flowLife))
 	if err == nil && !first {
@@ -352,7 +354,7 @@ func (s *Service) deliver(w http.ResponseWriter, r *http.Request, f *flow, n res
 	}
 }
 
-// issuedTokens is what a program gets.
+// issuedTokens are the tokens for a program, and the client they are for.
 type issuedTokens struct {
 	Token     sts.Token
 	Refresh   string
@@ -362,18 +364,24 @@ type issuedTokens struct {
 	Client    string
 }
 
-// issue makes a session for a program, and its tokens. Where another identity is
-// asked for, what the provider has just said must stand for it.
-func (s *Service) issue(ctx context.Context, f *flow, n resource.Session, program, address, raw string) (out issuedTokens, err error) {
+// issue starts a session for a program and issues its tokens. If the flow asks
+// for another identity, the ID token raw must match that identity.
+func (s *Service) issue(
+	ctx context.Context, f *flow, n resource.Session, program, address, raw string,
+) (out issuedTokens, err error) {
 	if f.Identity != "" && f.Identity != string(n.Identity) {
 		if raw == "" {
-			return out, fault.New(fault.PermissionDenied, "Permission denied: only who signs in with a provider can assume another identity")
+			return out, fault.New(fault.PermissionDenied,
+				"Permission denied: only who signs in with a provider can assume another identity")
 		}
-		out.Token, err = s.sts.Exchange(ctx, sts.Request{TokenParams: s.tokenParams(f), Bearer: raw, Identity: f.Identity})
+		out.Token, err = s.sts.Exchange(
+			ctx, sts.Request{TokenParams: s.tokenParams(f), Bearer: raw, Identity: f.Identity},
+		)
 		return out, err
 	}
 	id, refresh, err := s.sts.StartSession(ctx, resource.Session{
-		Identity: n.Identity, Act: n.Act, Email: n.Email, Voucher: n.Voucher, Home: n.Home, Agent: program, Address: address,
+		Identity: n.Identity, Act: n.Act, Email: n.Email, Voucher: n.Voucher, Home: n.Home,
+		Agent: program, Address: address,
 	}, s.tokenParams(f))
 	if err != nil {
 		return out, err
@@ -388,8 +396,10 @@ func (s *Service) issue(ctx context.Context, f *flow, n resource.Session, progra
 	return out, nil
 }
 
-func (s *Service) deliverToCommand(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session, raw string) error {
-	out, err := s.issue(r.Context(), f, n, programName(f.Client), remote(r), raw)
+func (s *Service) deliverToCommand(
+	w http.ResponseWriter, r *http.Request, f *flow, n resource.Session, raw string,
+) error {
+	out, err := s.issue(r.Context(), f, n, cmp.Or(f.Client, unnamedProgram), remote(r), raw)
 	if err != nil {
 		return err
 	}
@@ -412,20 +422,24 @@ func (s *Service) deliverToCommand(w http.ResponseWriter, r *http.Request, f *fl
 	return nil
 }
 
-func programName(client string) string {
-	if client == "" {
-		return "a command"
-	}
-	return client
-}
+// unnamedProgram is the name of a program that sends no client_id.
+const unnamedProgram = "a command"
 
-// storeSealed keeps something sealed for whoever comes with a code.
+// storeSealed stores a value for whoever presents a code.
 func (s *Service) storeSealed(ctx context.Context, code string, v any, life time.Duration) error {
-	b, err := json.Marshal(v)
+	sealed, err := s.seal(v)
 	if err != nil {
 		return err
 	}
-	return s.store.Leave(ctx, digest(code), s.cfg.Key.Seal("hand-off", b), s.cfg.Now().Add(life))
+	return s.store.Leave(ctx, digest(code), sealed, s.cfg.Now().Add(life))
+}
+
+func (s *Service) seal(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return s.cfg.Key.Seal("hand-off", b), nil
 }
 
 func (s *Service) unseal(sealed []byte, v any) error {

@@ -2,7 +2,6 @@ package login
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"net"
@@ -17,37 +16,38 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// newWebAuthn returns what speaks the protocol of passkeys, or nil where browsers
-// do not: they bind passkeys to names, not to addresses.
+// newWebAuthn returns the WebAuthn relying party, or nil if our address is an
+// IP address: browsers bind passkeys to domain names.
 func newWebAuthn(origin *url.URL) (*webauthn.WebAuthn, error) {
 	if net.ParseIP(origin.Hostname()) != nil {
 		return nil, nil
 	}
 	return webauthn.New(&webauthn.Config{
-		RPID: origin.Hostname(), RPDisplayName: "Holdfast", RPOrigins: []string{origin.Scheme + "://" + origin.Host},
+		RPID: origin.Hostname(), RPDisplayName: "Holdfast",
+		RPOrigins: []string{origin.Scheme + "://" + origin.Host},
 		AuthenticatorSelection: protocol.AuthenticatorSelection{
 			ResidentKey: protocol.ResidentKeyRequirementRequired, UserVerification: protocol.VerificationRequired,
 		},
 	})
 }
 
-// passkeyUser is an account as the library wants it. org is the name of its
-// organization, which a device is told of a new passkey.
+// A passkeyUser is an account as a webauthn.User. org is the name of its
+// organization, which is shown when a passkey is created.
 type passkeyUser struct {
 	resource.Account
 	org string
 }
 
-// accountLabel is what devices and apps call an account: one address can have
-// accounts in several organizations.
+// accountLabel returns the name of an account for authenticators. It has the
+// organization, because one address can have accounts in several.
 func accountLabel(a resource.Account, org resource.Group) string {
 	return a.Email + " (" + org.Name + ")"
 }
 
-// WebAuthnID names the account to the device.
+// WebAuthnID implements webauthn.User.
 func (u passkeyUser) WebAuthnID() []byte { return digest(string(u.UID)) }
 
-// WebAuthnName is what the device shows.
+// WebAuthnName implements webauthn.User.
 func (u passkeyUser) WebAuthnName() string {
 	if u.org == "" {
 		return u.Email
@@ -55,7 +55,7 @@ func (u passkeyUser) WebAuthnName() string {
 	return accountLabel(u.Account, resource.Group{Name: u.org})
 }
 
-// WebAuthnDisplayName is what the device shows, too.
+// WebAuthnDisplayName implements webauthn.User.
 func (u passkeyUser) WebAuthnDisplayName() string {
 	if u.Account.Name != "" {
 		return u.Account.Name
@@ -63,7 +63,7 @@ func (u passkeyUser) WebAuthnDisplayName() string {
 	return u.Email
 }
 
-// WebAuthnCredentials are the account's passkeys.
+// WebAuthnCredentials implements webauthn.User.
 func (u passkeyUser) WebAuthnCredentials() (all []webauthn.Credential) {
 	for _, p := range u.Passkeys {
 		var c webauthn.Credential
@@ -74,7 +74,7 @@ func (u passkeyUser) WebAuthnCredentials() (all []webauthn.Credential) {
 	return all
 }
 
-// writeScriptError answers the script of the page.
+// writeScriptError writes an error for the script of a page.
 func writeScriptError(w http.ResponseWriter, status int, text string) {
 	writeScript(w, status, map[string]string{"problem": text})
 }
@@ -83,20 +83,20 @@ func writeScript(w http.ResponseWriter, status int, v any) {
 	secureHeaders(w, "")
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // a browser that went away has no use for the error
+	_ = json.NewEncoder(w).Encode(v) // fails only if the client has gone
 }
 
-// scriptRequest is what the script of the page sends.
+// A scriptRequest is a request of the script of a page.
 type scriptRequest struct {
 	Flow       string          `json:"flow"`
 	CSRF       string          `json:"csrf"`
 	Name       string          `json:"name"`
-	Current    string          `json:"current"` // password
+	Current    string          `json:"current"` // current password
 	Credential json.RawMessage `json:"credential"`
 }
 
-// readScript reads a request of the script. JSON is no form, so that no other
-// site can have a browser send it without being asked about.
+// readScript reads a scriptRequest. It accepts only JSON, which another site
+// cannot have a browser send without a preflight request.
 func readScript(w http.ResponseWriter, r *http.Request) (in scriptRequest, ok bool) {
 	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind != "application/json" {
 		writeScriptError(w, http.StatusUnsupportedMediaType, "The request is not JSON.")
@@ -109,33 +109,36 @@ func readScript(w http.ResponseWriter, r *http.Request) (in scriptRequest, ok bo
 	return in, true
 }
 
-func (s *Service) scriptFlow(w http.ResponseWriter, r *http.Request, id string) *flow {
-	f := s.loadFlow(r, id)
-	if f == nil {
+// scriptFlow reads a scriptRequest and its flow. If that fails it writes the
+// error and returns a nil flow.
+func (s *Service) scriptFlow(w http.ResponseWriter, r *http.Request) (in scriptRequest, f *flow) {
+	in, ok := readScript(w, r)
+	if !ok {
+		return in, nil
+	}
+	if f = s.loadFlow(r, in.Flow); f == nil {
 		writeScriptError(w, http.StatusBadRequest, "This sign-in is over. Start again.")
 	} else if s.webauthn == nil {
 		writeScriptError(w, http.StatusBadRequest, "Passkeys cannot be used at this address.")
-		return nil
+		return in, nil
 	}
-	return f
+	return in, f
 }
 
-// passkeyStart asks a passkey to prove itself: one of the account whose password
-// was right, or any.
+// passkeyStart begins a WebAuthn authentication ceremony: with a passkey of
+// the account whose password was right, or with any.
 func (s *Service) passkeyStart(w http.ResponseWriter, r *http.Request) {
-	in, ok := readScript(w, r)
-	if !ok {
-		return
-	}
-	f := s.scriptFlow(w, r, in.Flow)
+	_, f := s.scriptFlow(w, r)
 	if f == nil {
 		return
 	}
-	options, ceremony, err := s.webauthn.BeginDiscoverableLogin(webauthn.WithUserVerification(protocol.VerificationRequired))
+	required := webauthn.WithUserVerification(protocol.VerificationRequired)
+	options, ceremony, err := s.webauthn.BeginDiscoverableLogin(required)
 	if f.Account != "" {
 		var a resource.Account
 		if a, err = s.store.Account(r.Context(), f.Account); err == nil {
-			options, ceremony, err = s.webauthn.BeginLogin(passkeyUser{Account: a}, webauthn.WithUserVerification(protocol.VerificationPreferred))
+			preferred := webauthn.WithUserVerification(protocol.VerificationPreferred)
+			options, ceremony, err = s.webauthn.BeginLogin(passkeyUser{Account: a}, preferred)
 		}
 	}
 	if err == nil {
@@ -152,17 +155,13 @@ func (s *Service) passkeyStart(w http.ResponseWriter, r *http.Request) {
 
 const wrongPasskey = "This passkey does not sign in here."
 
-// passkey takes a passkey's proof, once.
+// passkey finishes an authentication ceremony and signs in.
 func (s *Service) passkey(w http.ResponseWriter, r *http.Request) {
-	in, ok := readScript(w, r)
-	if !ok {
-		return
-	}
-	f := s.scriptFlow(w, r, in.Flow)
+	in, f := s.scriptFlow(w, r)
 	if f == nil {
 		return
 	}
-	key := "passkeys " + network(remote(r)) // nobody guesses a passkey: its owner must not wait for who guesses passwords
+	key := "passkeys " + network(remote(r)) // separate from passwords, whose guesses must not delay passkeys
 	if wait := s.limits.acquire(key, perAddress); wait > 0 {
 		retryAfter(w, wait)
 		writeScriptError(w, http.StatusTooManyRequests, tooMany(wait))
@@ -179,7 +178,7 @@ func (s *Service) passkey(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.limits.release(key)
-	answer := &headerRecorder{header: w.Header()} // the script goes where a form would have been sent
+	answer := &headerRecorder{header: w.Header()} // the script navigates to where a form would be redirected
 	s.finishLocalSignIn(answer, r, f, a)
 	if answer.status != http.StatusSeeOther {
 		writeScriptError(w, http.StatusForbidden, "You were not signed in. Try another way.")
@@ -190,7 +189,7 @@ func (s *Service) passkey(w http.ResponseWriter, r *http.Request) {
 	writeScript(w, http.StatusOK, map[string]string{"location": location})
 }
 
-// headerRecorder is an answer whose body is not sent.
+// A headerRecorder is an http.ResponseWriter that discards the body.
 type headerRecorder struct {
 	header http.Header
 	status int
@@ -200,8 +199,9 @@ func (c *headerRecorder) Header() http.Header         { return c.header }
 func (c *headerRecorder) Write(b []byte) (int, error) { return len(b), nil }
 func (c *headerRecorder) WriteHeader(status int)      { c.status = status }
 
-// verifyPasskey returns the account of a passkey that has answered the question
-// of a flow. It returns fault.Unauthenticated for any other answer.
+// verifyPasskey returns the account of a passkey that has answered the
+// challenge of a flow. It returns fault.Unauthenticated if the answer is not
+// valid.
 func (s *Service) verifyPasskey(r *http.Request, f *flow, credential []byte) (a resource.Account, _ error) {
 	wrong := func(err error) error {
 		return &fault.Error{Code: fault.Unauthenticated, Message: "Unauthenticated: " + wrongPasskey, Cause: err}
@@ -250,16 +250,16 @@ func (s *Service) verifyPasskey(r *http.Request, f *flow, credential []byte) (a 
 
 const passkeyCookie = "hf_passkey"
 
-// A registration is the question to a device for a new passkey. It is sealed for
-// the session that it was asked in, and ends: whoever has typed the password once
-// cannot add passkeys ever after.
+// A registration is a ceremony that registers a new passkey. It is sealed for
+// its session and expires, so that a password typed once does not allow adding
+// passkeys forever.
 type registration struct {
-	Expires  int64 // in seconds
-	Ceremony webauthn.SessionData
+	Expires  int64                // in seconds
+	Ceremony webauthn.SessionData `json:"Question"`
 }
 
-// registerStart asks a device for a new passkey, for who proves to be there:
-// whoever adds one can come back with it.
+// registerStart begins a registration ceremony, after the password was
+// checked: whoever adds a passkey can sign in with it later.
 func (s *Service) registerStart(w http.ResponseWriter, r *http.Request) {
 	a, in, n, ok := s.scriptAccount(w, r)
 	if !ok {
@@ -271,7 +271,7 @@ func (s *Service) registerStart(w http.ResponseWriter, r *http.Request) {
 		if len(f.Fields) > 0 {
 			text = "This is not your password."
 		}
-		writeScriptError(w, statusOf(f), text)
+		writeScriptError(w, f.Code.HTTPStatus(), text)
 		return
 	}
 	var exclude []protocol.CredentialDescriptor
@@ -282,7 +282,8 @@ func (s *Service) registerStart(w http.ResponseWriter, r *http.Request) {
 	var options *protocol.CredentialCreation
 	var ceremony *webauthn.SessionData
 	if err == nil {
-		options, ceremony, err = s.webauthn.BeginRegistration(passkeyUser{a, org.Name}, webauthn.WithExclusions(exclude))
+		user := passkeyUser{a, org.Name}
+		options, ceremony, err = s.webauthn.BeginRegistration(user, webauthn.WithExclusions(exclude))
 	}
 	var b []byte
 	if err == nil {
@@ -293,12 +294,11 @@ func (s *Service) registerStart(w http.ResponseWriter, r *http.Request) {
 		writeScriptError(w, http.StatusInternalServerError, "A passkey cannot be asked for now.")
 		return
 	}
-	value := base64.RawURLEncoding.EncodeToString(s.cfg.Key.Seal("passkey "+n.ID, b))
-	http.SetCookie(w, s.cookie(passkeyCookie, value, flowLife))
+	http.SetCookie(w, s.sealedCookie(passkeyCookie, "passkey "+n.ID, b, flowLife))
 	writeScript(w, http.StatusOK, map[string]any{"publicKey": options.Response})
 }
 
-// register takes a new passkey.
+// register finishes a registration ceremony.
 func (s *Service) register(w http.ResponseWriter, r *http.Request) {
 	a, in, n, ok := s.scriptAccount(w, r)
 	if !ok {
@@ -310,27 +310,20 @@ func (s *Service) register(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		f := s.report(r, err)
-		writeScriptError(w, statusOf(f), plainText(f))
+		writeScriptError(w, f.Code.HTTPStatus(), plainText(f))
 		return
 	}
 	http.SetCookie(w, s.cookie(passkeyCookie, "", 0))
 	writeScript(w, http.StatusOK, map[string]string{"location": "/account"})
 }
 
-// registrationCeremony returns the question that was asked in a session, once.
+// registrationCeremony returns the ceremony that was begun in a session, once.
 func (s *Service) registrationCeremony(r *http.Request, n resource.Session) (q webauthn.SessionData, _ error) {
-	over := fault.New(fault.FailedPrecondition, "Precondition failed: the question to the passkey is over; try again")
-	c, err := r.Cookie(s.cookieName(passkeyCookie))
-	if err != nil {
-		return q, over
-	}
-	sealed, err := base64.RawURLEncoding.DecodeString(c.Value)
-	if err != nil {
-		return q, over
-	}
+	over := fault.New(fault.FailedPrecondition,
+		"Precondition failed: the question to the passkey is over; try again")
 	var reg registration
-	b, err := s.cfg.Key.Open("passkey "+n.ID, sealed)
-	if err != nil || json.Unmarshal(b, &reg) != nil || s.cfg.Now().Unix() >= reg.Expires {
+	b, ok := s.openCookie(r, passkeyCookie, "passkey "+n.ID)
+	if !ok || json.Unmarshal(b, &reg) != nil || s.cfg.Now().Unix() >= reg.Expires {
 		return q, over
 	}
 	q = reg.Ceremony
@@ -341,14 +334,19 @@ func (s *Service) registrationCeremony(r *http.Request, n resource.Session) (q w
 	return q, err
 }
 
-func (s *Service) addPasskey(r *http.Request, a resource.Account, in scriptRequest, ceremony webauthn.SessionData) error {
+func (s *Service) addPasskey(
+	r *http.Request, a resource.Account, in scriptRequest, ceremony webauthn.SessionData,
+) error {
+	invalid := func(why string, err error) error {
+		return &fault.Error{Code: fault.InvalidArgument, Message: "Invalid argument: the passkey " + why, Cause: err}
+	}
 	parsed, err := protocol.ParseCredentialCreationResponseBytes(in.Credential)
 	if err != nil {
-		return &fault.Error{Code: fault.InvalidArgument, Message: "Invalid argument: the passkey cannot be read", Cause: err}
+		return invalid("cannot be read", err)
 	}
 	made, err := s.webauthn.CreateCredential(passkeyUser{Account: a}, ceremony, parsed)
 	if err != nil {
-		return &fault.Error{Code: fault.InvalidArgument, Message: "Invalid argument: the passkey did not prove itself", Cause: err}
+		return invalid("did not prove itself", err)
 	}
 	detail, err := json.Marshal(made)
 	if err != nil {
@@ -361,8 +359,11 @@ func (s *Service) addPasskey(r *http.Request, a resource.Account, in scriptReque
 	return s.store.AddPasskey(r.Context(), a.UID, resource.Passkey{ID: made.ID, Name: name, Detail: detail})
 }
 
-// scriptAccount returns the account of the browser that a script runs in.
-func (s *Service) scriptAccount(w http.ResponseWriter, r *http.Request) (a resource.Account, in scriptRequest, n resource.Session, ok bool) {
+// scriptAccount reads a scriptRequest of a browser that is signed in to an
+// account here.
+func (s *Service) scriptAccount(
+	w http.ResponseWriter, r *http.Request,
+) (a resource.Account, in scriptRequest, n resource.Session, ok bool) {
 	if in, ok = readScript(w, r); !ok {
 		return a, in, n, false
 	}

@@ -1,9 +1,11 @@
 package login
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 
 	"golang.org/x/oauth2"
@@ -13,11 +15,7 @@ import (
 )
 
 // chooseProvider sends the browser to a provider.
-func (s *Service) chooseProvider(w http.ResponseWriter, r *http.Request) {
-	f := s.requestFlow(w, r)
-	if f == nil {
-		return
-	}
+func (s *Service) chooseProvider(w http.ResponseWriter, r *http.Request, f *flow) {
 	uid, err := resource.ParseUID("provider", s.field(w, r, "provider"))
 	if err != nil {
 		s.fail(w, r, "This sign-in cannot go on", err)
@@ -27,9 +25,9 @@ func (s *Service) chooseProvider(w http.ResponseWriter, r *http.Request) {
 	s.redirectToProvider(w, r, f)
 }
 
-// redirectToProvider begins the question to the flow's provider: with a state that only
-// this browser has the cookie of, a nonce that its answer must repeat, and a
-// challenge that its code is bound to.
+// redirectToProvider sends an authorization request to the provider of the
+// flow, with a state that only this browser has the cookie of, a nonce that
+// the ID token must repeat, and a PKCE challenge that the code is bound to.
 func (s *Service) redirectToProvider(w http.ResponseWriter, r *http.Request, f *flow) {
 	p, err := s.store.Provider(r.Context(), f.Provider)
 	if errors.Is(err, fault.NotFound) || err == nil && p.Disabled && f.Purpose != forTrial {
@@ -63,15 +61,18 @@ func (s *Service) redirectToProvider(w http.ResponseWriter, r *http.Request, f *
 	http.Redirect(w, r, cfg.AuthCodeURL(f.UpstreamState, options...), http.StatusSeeOther)
 }
 
-// showProviderError shows what is wrong with a provider, beside the other ways to
-// sign in.
-func (s *Service) showProviderError(w http.ResponseWriter, r *http.Request, f *flow, p resource.IdentityProvider, err error) {
+// showProviderError shows why a provider cannot be used, beside the other ways
+// to sign in.
+func (s *Service) showProviderError(
+	w http.ResponseWriter, r *http.Request, f *flow, p resource.IdentityProvider, err error,
+) {
 	var failure *upstreamError
 	if !errors.As(err, &failure) {
 		s.fail(w, r, "This sign-in cannot go on", err)
 		return
 	}
-	s.log.WarnContext(r.Context(), "a provider failed", "provider", p.UID, "err", failure.text, "cause", failure.cause)
+	s.log.WarnContext(r.Context(), "a provider failed",
+		"provider", p.UID, "err", failure.text, "cause", failure.cause)
 	page := &signInPage{}
 	page.Problem = "The provider " + p.Name + " cannot be used now: " + failure.text + "."
 	f.UpstreamState, f.Nonce, f.Verifier, f.Provider = "", "", "", ""
@@ -85,14 +86,15 @@ func (s *Service) showProviderError(w http.ResponseWriter, r *http.Request, f *f
 
 const maxCode = 4096
 
-// callback takes a provider's answer. It is taken once, in the browser that the
-// question was asked in, from the provider that was asked.
+// callback accepts the authorization response of a provider: once, in the
+// browser that was sent there, and only from that provider.
 func (s *Service) callback(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	f := s.flowForState(r, q.Get("state"))
 	if f == nil || lastSegment(f.Provider) != r.PathValue("provider") {
 		s.problem(w, r, http.StatusBadRequest, "This answer was not asked for",
-			"It belongs to another sign-in, to another browser, or came too late. Start again from the program that sent you here.")
+			"It belongs to another sign-in, to another browser, or came too late. "+
+				"Start again from the program that sent you here.")
 		return
 	}
 	first, err := s.store.Spend(r.Context(), digest("leg "+f.UpstreamState), s.cfg.Now().Add(flowLife))
@@ -108,20 +110,11 @@ func (s *Service) callback(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, "This sign-in cannot go on", err)
 		return
 	}
-	if iss := q.Get("iss"); iss != "" && iss != p.OIDC.Issuer { // RFC 9207
-		err = &upstreamError{"another issuer answered in its place", nil}
-	} else if why := q.Get("error"); why != "" {
-		err = &upstreamError{"it answered " + shortText(why+" "+q.Get("error_description")), nil}
-	} else if d, derr := s.upstream.discover(r.Context(), p.OIDC.Issuer, false); derr == nil && d.metadata.SendsIssuer && iss == "" {
-		err = &upstreamError{"it did not say that it answered (iss), as it promises to", nil}
-	} else if code := q.Get("code"); code == "" || len(code) > maxCode {
-		err = &upstreamError{"it answered without a code", nil}
+	err = s.checkResponse(r.Context(), p, q)
+	var claims *providerClaims
+	if err == nil {
+		claims, err = s.redeem(r.Context(), p, f, q.Get("code"))
 	}
-	if err != nil {
-		s.showProviderError(w, r, f, p, err)
-		return
-	}
-	claims, err := s.redeem(r.Context(), p, f, q.Get("code"))
 	if err != nil {
 		s.showProviderError(w, r, f, p, err)
 		return
@@ -133,7 +126,27 @@ func (s *Service) callback(w http.ResponseWriter, r *http.Request) {
 	s.finishSignIn(w, r, f, arrivalFromClaims(p, claims), claims.raw)
 }
 
-// flowForState returns the flow whose question has that state.
+// checkResponse checks the parameters of an authorization response. An issuer
+// that announces to send iss must do so (RFC 9207). Its error is an
+// *upstreamError.
+func (s *Service) checkResponse(ctx context.Context, p resource.IdentityProvider, q url.Values) error {
+	iss, code := q.Get("iss"), q.Get("code")
+	if iss != "" && iss != p.OIDC.Issuer {
+		return &upstreamError{"another issuer answered in its place", nil}
+	}
+	if why := q.Get("error"); why != "" {
+		return &upstreamError{"it answered " + shortText(why+" "+q.Get("error_description")), nil}
+	}
+	if d, err := s.upstream.discover(ctx, p.OIDC.Issuer, false); err == nil && d.metadata.SendsIssuer && iss == "" {
+		return &upstreamError{"it did not say that it answered (iss), as it promises to", nil}
+	}
+	if code == "" || len(code) > maxCode {
+		return &upstreamError{"it answered without a code", nil}
+	}
+	return nil
+}
+
+// flowForState returns the flow whose authorization request had that state.
 func (s *Service) flowForState(r *http.Request, state string) *flow {
 	if len(state) != 53 { // two ids and a dot
 		return nil
@@ -147,14 +160,17 @@ func (s *Service) flowForState(r *http.Request, state string) *flow {
 
 func arrivalFromClaims(p resource.IdentityProvider, claims *providerClaims) resource.Arrival {
 	return resource.Arrival{
-		Issuer: p.OIDC.Issuer, Subject: claims.subject, Name: claims.name, Email: claims.email, EmailVerified: claims.emailVerified,
-		Realm: p.Realm, Voucher: p.Voucher(), Trusted: p.Trusted, SignIn: true, Groups: claims.groups, Register: true,
+		Issuer: p.OIDC.Issuer, Subject: claims.subject, Realm: p.Realm, Voucher: p.Voucher(), Trusted: p.Trusted,
+		Name: claims.name, Email: claims.email, EmailVerified: claims.emailVerified, Groups: claims.groups,
+		SignIn: true, Register: true,
 	}
 }
 
-// showTrial shows what a provider says, and what would come of it. Nobody is
-// signed in.
-func (s *Service) showTrial(w http.ResponseWriter, r *http.Request, f *flow, p resource.IdentityProvider, claims *providerClaims) {
+// showTrial shows the claims that a provider sends and the roles they would
+// give. Nobody is signed in.
+func (s *Service) showTrial(
+	w http.ResponseWriter, r *http.Request, f *flow, p resource.IdentityProvider, claims *providerClaims,
+) {
 	page := &trialPage{Provider: p.Name, Verified: claims.emailVerified, Groups: claims.groups}
 	for _, name := range slices.Sorted(maps.Keys(claims.all)) {
 		page.Claims = append(page.Claims, Claim{shortText(name), claimText(claims.all[name])})
@@ -168,7 +184,8 @@ func (s *Service) showTrial(w http.ResponseWriter, r *http.Request, f *flow, p r
 	if claims.email == "" {
 		page.Warnings = append(page.Warnings, "The provider tells no e-mail address: ask for the scope email.")
 	} else if !claims.emailVerified {
-		page.Warnings = append(page.Warnings, "The provider does not say that the e-mail address is verified: invites to it will be refused.")
+		page.Warnings = append(page.Warnings,
+			"The provider does not say that the e-mail address is verified: invites to it will be refused.")
 	}
 	if c := p.OIDC.GroupsClaim; c != "" && claims.all[c] == nil {
 		page.Warnings = append(page.Warnings, "There is no claim "+shortText(c)+", which groups are read from.")

@@ -19,13 +19,13 @@ import (
 
 const (
 	totpPeriod = 30 * time.Second
-	totpSkew   = 1 // periods that a clock may be off
+	totpSkew   = 1 // periods that a clock may differ
 	qrSize     = 200
 	totpCookie = "hf_totp"
 )
 
-// matchTOTP returns the period whose one-time password a code is, newer than the last
-// that was used, or 0.
+// matchTOTP returns the period whose one-time password is code, if it is later
+// than the last that was used, or 0.
 func matchTOTP(secret, code string, last int64, now time.Time) int64 {
 	for skew := -totpSkew; skew <= totpSkew; skew++ {
 		at := now.Add(time.Duration(skew) * totpPeriod)
@@ -40,8 +40,8 @@ func matchTOTP(secret, code string, last int64, now time.Time) int64 {
 
 func trimCode(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), " ", "") }
 
-// verifyTOTP tells whether a code is a one-time password of an account that has
-// not been used.
+// verifyTOTP reports whether a code is a one-time password of an account, and
+// marks it as used.
 func (s *Service) verifyTOTP(ctx context.Context, a resource.Account, code string) (bool, error) {
 	secret, err := s.cfg.Key.Open("one-time passwords", a.TOTP)
 	if err != nil {
@@ -54,12 +54,8 @@ func (s *Service) verifyTOTP(ctx context.Context, a resource.Account, code strin
 	return s.store.UseTOTP(ctx, a.UID, step)
 }
 
-// totp takes the one-time password of somebody whose password was right.
-func (s *Service) totp(w http.ResponseWriter, r *http.Request) {
-	f, a, ok := s.requirePasswordProof(w, r)
-	if !ok {
-		return
-	}
+// totp accepts a one-time password as the second factor.
+func (s *Service) totp(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) {
 	if len(a.TOTP) == 0 {
 		s.redirect(w, r, "/signin?flow="+f.ID)
 		return
@@ -87,30 +83,25 @@ func (s *Service) totp(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// requirePasswordProof returns the account of somebody whose password was right, and who has
-// yet to bring a second factor. Who is not as far is led back.
-func (s *Service) requirePasswordProof(w http.ResponseWriter, r *http.Request) (f *flow, a resource.Account, ok bool) {
-	if f = s.requestFlow(w, r); f == nil {
-		return nil, a, false
-	}
-	err := error(nil)
-	if f.Account != "" {
-		a, err = s.store.Account(r.Context(), f.Account)
-	}
-	if f.Account == "" || err != nil || !f.provesPassword(a) {
+// withPassword calls next with the account whose password was right in the flow
+// of a request. Without one it redirects to the sign-in page.
+func (s *Service) withPassword(
+	next func(http.ResponseWriter, *http.Request, *flow, resource.Account),
+) http.HandlerFunc {
+	return s.withFlow(func(w http.ResponseWriter, r *http.Request, f *flow) {
+		if f.Account != "" {
+			if a, err := s.store.Account(r.Context(), f.Account); err == nil && f.provesPassword(a) {
+				next(w, r, f, a)
+				return
+			}
+		}
 		s.redirect(w, r, "/signin?flow="+f.ID)
-		return f, a, false
-	}
-	return f, a, true
+	})
 }
 
-// totpStart shows a new secret to somebody signed in who proves to be there. It
-// counts once they have shown that they can use it; until then it is in a cookie.
-func (s *Service) totpStart(w http.ResponseWriter, r *http.Request) {
-	n, a, ok := s.requireAccount(w, r)
-	if !ok {
-		return
-	}
+// totpStart shows a new secret after the password was checked. The secret is
+// kept in a cookie, and is used only once the person has entered a code of it.
+func (s *Service) totpStart(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) {
 	if err := s.verifyCurrentPassword(r, a, "app", s.field(w, r, "current")); err != nil {
 		s.showAccountError(w, r, n, err)
 		return
@@ -118,17 +109,21 @@ func (s *Service) totpStart(w http.ResponseWriter, r *http.Request) {
 	org, err := s.store.Group(r.Context(), a.UID.Root())
 	var key *otp.Key
 	if err == nil {
-		key, err = totp.Generate(totp.GenerateOpts{Issuer: "Holdfast " + s.origin.Hostname(), AccountName: accountLabel(a, org), SecretSize: 20})
+		key, err = totp.Generate(totp.GenerateOpts{
+			Issuer: "Holdfast " + s.origin.Hostname(), AccountName: accountLabel(a, org), SecretSize: 20,
+		})
 	}
 	if err != nil {
 		s.fail(w, r, "One-time passwords cannot be set up", err)
 		return
 	}
-	http.SetCookie(w, s.cookie(totpCookie, base64.RawURLEncoding.EncodeToString(s.cfg.Key.Seal("totp "+n.ID, []byte(key.String()))), flowLife))
+	http.SetCookie(w, s.sealedCookie(totpCookie, "totp "+n.ID, []byte(key.String()), flowLife))
 	s.totpPage(w, r, http.StatusOK, n, key, nil)
 }
 
-func (s *Service) totpPage(w http.ResponseWriter, r *http.Request, status int, n resource.Session, key *otp.Key, wrong map[string]string) {
+func (s *Service) totpPage(
+	w http.ResponseWriter, r *http.Request, status int, n resource.Session, key *otp.Key, wrong map[string]string,
+) {
 	var b bytes.Buffer
 	img, err := key.Image(qrSize, qrSize)
 	if err == nil {
@@ -146,7 +141,8 @@ func (s *Service) totpPage(w http.ResponseWriter, r *http.Request, status int, n
 	s.show(w, r, status, "totp", nil, p)
 }
 
-// grouped writes a secret so that one can type it.
+// grouped splits a secret into groups of four letters, which are easier to
+// type.
 func grouped(secret string) string {
 	var parts []string
 	for len(secret) > 4 {
@@ -155,23 +151,11 @@ func grouped(secret string) string {
 	return strings.Join(append(parts, secret), " ")
 }
 
-// totpFinish turns one-time passwords on for who has typed one.
-func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request) {
-	n, a, ok := s.requireAccount(w, r)
-	if !ok {
-		return
-	}
-	var plain []byte
-	c, err := r.Cookie(s.cookieName(totpCookie))
-	if err == nil {
-		sealed, _ := base64.RawURLEncoding.DecodeString(c.Value)
-		plain, err = s.cfg.Key.Open("totp "+n.ID, sealed)
-	}
-	var key *otp.Key
-	if err == nil {
-		key, err = otp.NewKeyFromURL(string(plain))
-	}
-	if err != nil {
+// totpFinish enables one-time passwords for a person who has entered one.
+func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) {
+	plain, ok := s.openCookie(r, totpCookie, "totp "+n.ID)
+	key, err := otp.NewKeyFromURL(string(plain))
+	if !ok || err != nil {
 		s.redirect(w, r, "/account")
 		return
 	}
@@ -183,7 +167,9 @@ func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request) {
 	}
 	step := matchTOTP(key.Secret(), trimCode(s.field(w, r, "code")), 0, s.cfg.Now())
 	if step == 0 {
-		s.totpPage(w, r, http.StatusBadRequest, n, key, map[string]string{"code": "This code is not right. Codes change every 30 seconds."})
+		s.totpPage(w, r, http.StatusBadRequest, n, key, map[string]string{
+			"code": "This code is not right. Codes change every 30 seconds.",
+		})
 		return
 	}
 	attempt.release()

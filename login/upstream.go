@@ -24,12 +24,12 @@ import (
 const (
 	discoveryLife    = 10 * time.Minute
 	maxCachedIssuers = 1000
-	maxAnswer        = 1 << 20 // of a provider
+	maxAnswer        = 1 << 20 // bytes of a response
 	maxGroups        = 1000
 	maxGroup         = 256
 )
 
-// upstream asks the providers of organizations who somebody is.
+// An upstream is a client of the identity providers of organizations.
 type upstream struct {
 	client *http.Client
 	now    func() time.Time
@@ -38,7 +38,7 @@ type upstream struct {
 	cache *lru.Cache[string, *discovery]
 }
 
-// discovery is what an issuer says of itself.
+// A discovery is the discovery document of an issuer.
 type discovery struct {
 	*oidc.Provider
 	at       time.Time
@@ -68,7 +68,8 @@ func newUpstream(client *http.Client, now func() time.Time) (*upstream, error) {
 	return &upstream{client: &limited, now: now, cache: known}, err
 }
 
-// limitTransport bounds the answers of a client: the libraries read them to their end.
+// A limitTransport limits the size of responses, because the libraries read
+// them to their end.
 type limitTransport struct{ next http.RoundTripper }
 
 func (l limitTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -101,19 +102,20 @@ func (u *upstream) context(ctx context.Context) context.Context {
 	return oidc.ClientContext(ctx, u.client)
 }
 
-// discover returns what an issuer says of itself, as it is remembered or asked
-// now. Its error is for people.
-func (u *upstream) discover(ctx context.Context, issuer string, anew bool) (*discovery, error) {
+// discover returns the discovery document of an issuer, from the cache unless
+// refresh is true. Its error may be shown to people.
+func (u *upstream) discover(ctx context.Context, issuer string, refresh bool) (*discovery, error) {
 	u.mu.Lock()
 	d, ok := u.cache.Get(issuer)
 	u.mu.Unlock()
-	if ok && !anew && u.now().Sub(d.at) < discoveryLife {
+	if ok && !refresh && u.now().Sub(d.at) < discoveryLife {
 		return d, nil
 	}
-	// The keys are fetched later, with this context: it must outlive the request.
+	// The keys are fetched later with this context, so it must outlive the request.
 	p, err := oidc.NewProvider(u.context(context.WithoutCancel(ctx)), issuer)
 	if err != nil {
-		return nil, &upstreamError{"its discovery document at " + issuer + "/.well-known/openid-configuration cannot be used: " + discoveryReason(err), err}
+		return nil, &upstreamError{"its discovery document at " + issuer +
+			"/.well-known/openid-configuration cannot be used: " + discoveryReason(err), err}
 	}
 	d = &discovery{Provider: p, at: u.now()}
 	if err := p.Claims(&d.metadata); err != nil {
@@ -137,8 +139,8 @@ func isLoopbackHost(host string) bool {
 	return host == "localhost" || host == "127.0.0.1" || host == "::1"
 }
 
-// An upstreamError is what went wrong with a provider. Its text is for people
-// and says nothing of our network or of secrets.
+// An upstreamError is a failure of a provider. Its text may be shown to
+// people: it reveals nothing about our network or secrets.
 type upstreamError struct {
 	text  string
 	cause error
@@ -154,13 +156,13 @@ func discoveryReason(err error) string {
 		return outbound.Reason(err)
 	case strings.Contains(text, "issuer did not match"), strings.Contains(text, "issuer URL provided to client"):
 		return "it is of another issuer; compare every character, a slash at the end too"
-	case len(text) > 3 && text[3] == ' ': // the status the document was answered with
+	case len(text) > 3 && text[3] == ' ': // the status of the response
 		return "the answer was " + text[:3] + ", not 200"
 	}
 	return "it is not the JSON of one"
 }
 
-// oauthConfig is how we are a client of a provider.
+// oauthConfig returns the configuration of our OAuth client at a provider.
 func (s *Service) oauthConfig(d *discovery, p resource.IdentityProvider) (*oauth2.Config, error) {
 	secret := ""
 	if sealed := p.OIDC.ClientSecret.Sealed; len(sealed) > 0 {
@@ -170,7 +172,7 @@ func (s *Service) oauthConfig(d *discovery, p resource.IdentityProvider) (*oauth
 		}
 		secret = string(plain)
 	}
-	if plain := p.OIDC.ClientSecret.Plain; plain != "" { // one that is only being tried
+	if plain := p.OIDC.ClientSecret.Plain; plain != "" { // a secret that is only being tested
 		secret = plain
 	}
 	scopes := []string{oidc.ScopeOpenID}
@@ -183,11 +185,14 @@ func (s *Service) oauthConfig(d *discovery, p resource.IdentityProvider) (*oauth
 	if secret == "" {
 		endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
-	return &oauth2.Config{ClientID: p.OIDC.ClientID, ClientSecret: secret, Endpoint: endpoint, RedirectURL: s.redirectURI(p.UID), Scopes: scopes}, nil
+	return &oauth2.Config{
+		ClientID: p.OIDC.ClientID, ClientSecret: secret, Endpoint: endpoint,
+		RedirectURL: s.redirectURI(p.UID), Scopes: scopes,
+	}, nil
 }
 
-// redirectURI is where a provider sends people back to. Each has its own: an
-// answer of one cannot be passed off as another's.
+// redirectURI returns the redirect URI of a provider. Each has its own, so
+// that the response of one cannot be passed off as another's.
 func (s *Service) redirectURI(provider resource.UID) string {
 	return s.at("/oauth/callback/" + lastSegment(provider))
 }
@@ -197,14 +202,13 @@ func lastSegment(uid resource.UID) string {
 	return text[strings.LastIndexByte(text, '/')+1:]
 }
 
-// usesPKCE tells whether a question to the provider carries a challenge. It does
-// whenever it can: a code that is stolen or put in place of another is then
-// worth nothing.
+// usesPKCE reports whether to use PKCE with a provider: whenever possible,
+// because it makes a stolen or injected code worthless.
 func usesPKCE(d *discovery, p resource.IdentityProvider) bool {
 	return p.OIDC.PKCE || p.OIDC.ClientSecret.Empty() || slices.Contains(d.metadata.Challenges, "S256")
 }
 
-// providerClaims is what a provider says of a person.
+// providerClaims are the claims of a provider about a person.
 type providerClaims struct {
 	subject       string
 	email         string
@@ -212,11 +216,14 @@ type providerClaims struct {
 	name          string
 	groups        []string
 	all           map[string]any
-	raw           string // the ID token
+	raw           string // the encoded ID token
 }
 
-// redeem exchanges a code for what the provider says. Its error is for people.
-func (s *Service) redeem(ctx context.Context, p resource.IdentityProvider, f *flow, code string) (*providerClaims, error) {
+// redeem exchanges an authorization code for the claims of the provider. Its
+// error may be shown to people.
+func (s *Service) redeem(
+	ctx context.Context, p resource.IdentityProvider, f *flow, code string,
+) (*providerClaims, error) {
 	d, err := s.upstream.discover(ctx, p.OIDC.Issuer, false)
 	if err != nil {
 		return nil, err
@@ -258,8 +265,12 @@ func (s *Service) redeem(ctx context.Context, p resource.IdentityProvider, f *fl
 	return readClaims(p, id, claims, raw)
 }
 
-// addUserinfo asks for what the ID token leaves out.
-func (s *Service) addUserinfo(ctx context.Context, d *discovery, p resource.IdentityProvider, tokens *oauth2.Token, subject string, claims map[string]any) error {
+// addUserinfo adds the claims of the userinfo endpoint that the ID token
+// lacks.
+func (s *Service) addUserinfo(
+	ctx context.Context, d *discovery, p resource.IdentityProvider, tokens *oauth2.Token,
+	subject string, claims map[string]any,
+) error {
 	missing := claims["email"] == nil || p.OIDC.GroupsClaim != "" && claims[p.OIDC.GroupsClaim] == nil
 	if !missing || d.metadata.Userinfo == "" {
 		return nil
@@ -283,7 +294,9 @@ func (s *Service) addUserinfo(ctx context.Context, d *discovery, p resource.Iden
 	return nil
 }
 
-func readClaims(p resource.IdentityProvider, id *oidc.IDToken, claims map[string]any, raw string) (*providerClaims, error) {
+func readClaims(
+	p resource.IdentityProvider, id *oidc.IDToken, claims map[string]any, raw string,
+) (*providerClaims, error) {
 	out := &providerClaims{subject: id.Subject, all: claims, raw: raw}
 	if p.OIDC.ByObjectID() {
 		if out.subject, _ = claims["oid"].(string); out.subject == "" {
@@ -297,7 +310,7 @@ func readClaims(p resource.IdentityProvider, id *oidc.IDToken, claims map[string
 	if len(out.email) > 254 || !readable(out.email) {
 		out.email = ""
 	}
-	switch v := claims["email_verified"].(type) { // a word, with some
+	switch v := claims["email_verified"].(type) { // a string with some providers
 	case bool:
 		out.emailVerified = v
 	case string:
@@ -308,7 +321,7 @@ func readClaims(p resource.IdentityProvider, id *oidc.IDToken, claims map[string
 	return out, nil
 }
 
-// groupClaims reads the groups of a claim: a list, or a single one.
+// groupClaims reads the groups of a claim, which is a list or a single group.
 func groupClaims(claims map[string]any, name string) (all []string) {
 	if name == "" {
 		return nil
@@ -325,7 +338,7 @@ func groupClaims(claims map[string]any, name string) (all []string) {
 	return all
 }
 
-// tokenReason says why a code was not taken, in the provider's own words where
+// tokenReason describes why a code was refused, in the provider's own words if
 // it has any.
 func tokenReason(err error) string {
 	var refused *oauth2.RetrieveError
@@ -361,7 +374,7 @@ func verifyReason(err error) string {
 	return "it is malformed"
 }
 
-// shortText is what others say, made fit to be shown.
+// shortText sanitizes and shortens a text from elsewhere.
 func shortText(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -375,7 +388,7 @@ func shortText(s string) string {
 	return strings.TrimSpace(s)
 }
 
-// claimText is a claim as it is shown.
+// claimText returns a claim as text.
 func claimText(v any) string {
 	if s, ok := v.(string); ok {
 		return shortText(s)

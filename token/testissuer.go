@@ -119,11 +119,9 @@ func (i *TestIssuer) serveToken(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	f := fault.From(err)
-	status := http.StatusInternalServerError
-	if f.Code == fault.InvalidArgument {
-		status = http.StatusBadRequest
-	}
-	writeTestJSON(w, status, map[string]any{"code": int(f.Code), "message": f.Message, "details": []any{}})
+	writeTestJSON(
+		w, f.Code.HTTPStatus(), map[string]any{"code": int(f.Code), "message": f.Message, "details": []any{}},
+	)
 }
 
 // readClaims returns the claims of the body on top of those of its preset, on
@@ -182,7 +180,7 @@ func writeTestJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the client has gone
+	_ = json.NewEncoder(w).Encode(v) // fails only if the client has gone
 }
 
 // presets are the claims of a workload's token from well-known issuers, for a
