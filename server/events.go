@@ -9,10 +9,11 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 )
 
-// minKeepEvents leaves time to give up what no sink takes, and to look at it.
+// minKeepEvents leaves time to give up events that no sink accepts, and to
+// inspect them.
 const minKeepEvents = 48 * time.Hour
 
-// eventNames are what types of events can begin with.
+// eventNames are the prefixes that event types can have.
 var eventNames = []string{"holdfast", "interop"}
 
 func (c Config) interopEvents() bool { return c.EventNames == "interop" }
@@ -26,7 +27,8 @@ func (c Config) eventMistakes(add func(name, format string, args ...any)) {
 	}
 }
 
-// openEvents builds what tells others of changes.
+// openEvents builds the service for subscriptions and the dispatcher of
+// events.
 func (s *Server) openEvents(tokens *page.Tokens) (*event.Service, error) {
 	outbound, err := s.cfg.outboundConfig()
 	if err != nil {

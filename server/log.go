@@ -9,7 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 )
 
-// newLogger writes for people when w is a terminal, and for programs otherwise.
+// newLogger returns a logger that writes text to a terminal and JSON
+// otherwise.
 func newLogger(w io.Writer, level slog.Level) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	if isTerminal(w) {
@@ -18,10 +19,11 @@ func newLogger(w io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(explainHandler{slog.NewJSONHandler(w, options)})
 }
 
-// A explainHandler handler has the log say of errors what their faults hide from clients.
+// An explainHandler logs errors with the causes that faults hide from clients.
 type explainHandler struct{ slog.Handler }
 
-// Handle is of slog.Handler. Most records have no error, and go on as they are.
+// Handle implements slog.Handler. It passes on records without errors
+// unchanged.
 func (h explainHandler) Handle(ctx context.Context, r slog.Record) error {
 	if !hasError(r) {
 		return h.Handler.Handle(ctx, r)
@@ -37,12 +39,10 @@ func (h explainHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, explained)
 }
 
-// WithAttrs is of slog.Handler.
 func (h explainHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return explainHandler{h.Handler.WithAttrs(attrs)}
 }
 
-// WithGroup is of slog.Handler.
 func (h explainHandler) WithGroup(name string) slog.Handler {
 	return explainHandler{h.Handler.WithGroup(name)}
 }
@@ -56,7 +56,7 @@ func hasError(r slog.Record) (has bool) {
 }
 
 func errorIn(a slog.Attr) (error, bool) {
-	if a.Value.Kind() != slog.KindAny { // to ask for another as any allocates
+	if a.Value.Kind() != slog.KindAny { // Any allocates for other kinds
 		return nil, false
 	}
 	err, ok := a.Value.Any().(error)

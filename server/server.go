@@ -39,7 +39,7 @@ type Server struct {
 	key      seal.Key
 	store    *store.Store
 	checker  *authz.Checker
-	mixed    *grpc.Server // for calls among other requests on one connection
+	mixed    *grpc.Server // for gRPC calls that a proxy mixes with other requests
 	issuer   *token.Issuer
 	client   *http.Client // for addresses that others choose
 	sts      *sts.Service
@@ -60,11 +60,11 @@ type Server struct {
 	listener        net.Listener
 	metricsListener net.Listener // nil on the main port
 	draining        atomic.Bool
-	forms           *addrCounter // that are being read
+	forms           *addrCounter // forms that are being read
 }
 
 // New builds a server and binds its address. Clients that connect wait until
-// Run. Whoever does not call Run calls Close.
+// Run. If Run is not called, Close must be.
 func New(ctx context.Context, cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	if err := errors.Join(cfg.mistakes()...); err != nil {
@@ -79,7 +79,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// bind takes the addresses, and completes the settings that follow from them.
+// bind binds the addresses, and completes the settings that depend on them.
 func (s *Server) bind(ctx context.Context) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", s.cfg.Listen)
@@ -103,7 +103,7 @@ func (s *Server) bind(ctx context.Context) error {
 	return nil
 }
 
-// open opens the memory: the key and the database.
+// open opens the encryption key and the database.
 func (s *Server) open(ctx context.Context) (err error) {
 	if err := s.cfg.makeDataDir(s.log); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	return s.store.SetManagedRoles(ctx, authz.ManagedRoles())
 }
 
-// assemble builds what decides, and the edge that speaks for it.
+// assemble builds the services and the API.
 func (s *Server) assemble(ctx context.Context) (err error) {
 	if s.checker, err = authz.Load(ctx, s.store, s.log); err != nil {
 		return err
@@ -139,17 +139,20 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	})
 	s.login, err = login.New(s.store, s.checker, s.sts, tokens, login.Config{
 		Issuer: s.cfg.AuthURL, BaseURL: s.cfg.BaseURL, Key: s.key, Client: s.client,
-		SessionIdle: s.cfg.SessionIdle, SessionLife: s.cfg.SessionLife, PollEvery: s.cfg.pollEvery(), Log: s.log, Now: s.cfg.Now,
+		SessionIdle: s.cfg.SessionIdle, SessionLife: s.cfg.SessionLife, PollEvery: s.cfg.pollEvery(),
+		Log: s.log, Now: s.cfg.Now,
 	})
 	if err != nil {
 		return err
 	}
 	s.metrics = prometheus.NewRegistry()
-	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
+	s.metrics.MustRegister(collectors.NewGoCollector(), process)
 	if err := s.openRegistry(ctx); err != nil {
 		return err
 	}
-	images := registry.NewService(s.store, s.checker, tokens, s.issuer, s.registry, registry.ServiceConfig{Host: s.cfg.RegistryHost, Now: s.cfg.Now})
+	images := registry.NewService(s.store, s.checker, tokens, s.issuer, s.registry,
+		registry.ServiceConfig{Host: s.cfg.RegistryHost, Now: s.cfg.Now})
 	if s.advisory, err = s.openAdvisories(tokens); err != nil {
 		return err
 	}
@@ -161,14 +164,14 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		IAM: s.iam, Registry: images, STS: s.sts, Advisory: s.advisory, Login: s.login, Events: events,
 	}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics,
-		MaxBody: int64(s.cfg.MaxBody), Version: Version(), Dir: s.cfg.DataDir, Events: api.EventNames(s.cfg.interopEvents()),
-		Proxies: api.Proxies(s.cfg.TrustedProxies),
+		MaxBody: int64(s.cfg.MaxBody), Version: Version(), Dir: s.cfg.DataDir,
+		Events: api.EventNames(s.cfg.interopEvents()), Proxies: api.Proxies(s.cfg.TrustedProxies),
 	})
 	s.docs, err = reference.Handler(openapi.Document)
 	return err
 }
 
-// prepare sees to it that somebody can use the service.
+// prepare makes sure that somebody can use the service.
 func (s *Server) prepare(ctx context.Context) error {
 	s.setup = &setup{s: s}
 	if s.cfg.Dev {
@@ -177,11 +180,11 @@ func (s *Server) prepare(ctx context.Context) error {
 	return s.setup.prepare(ctx)
 }
 
-// Addr is the address that is bound.
+// Addr returns the bound address.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Run serves until ctx is done, then lets requests in flight end within the
-// grace of the settings, and closes everything.
+// Run serves until ctx is done. Then it waits for requests in flight, up to
+// the grace period of the settings, and closes everything.
 func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	split, routes := newSplitter(s.listener), s.routes()
@@ -208,7 +211,7 @@ func (s *Server) Run(ctx context.Context) error {
 		group.Go(func() error { return unlessClosed(metricsServer.Serve(s.metricsListener)) })
 		context.AfterFunc(ctx, func() { metricsServer.Close() })
 	}
-	debug.FreeOSMemory() // to start takes much more than to serve: hashing one password, 19 MiB
+	debug.FreeOSMemory() // starting needs much more memory than serving: hashing one password takes 19 MiB
 	s.log.Info("serving", "address", s.Addr().String(), "base_url", s.cfg.BaseURL, "version", Version())
 	group.Go(func() error {
 		<-ctx.Done()
@@ -222,7 +225,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(err, s.Close())
 }
 
-// An serverPair is the pair of servers that connections are handed to.
+// A serverPair is the two servers that connections are delivered to.
 type serverPair struct {
 	listeners
 	grpcServer *grpc.Server
@@ -254,7 +257,7 @@ func (s *Server) drain(ctx context.Context, split *splitter, servers []serverPai
 	ended.Wait()
 }
 
-// Close releases everything a server that does not run holds.
+// Close releases the resources of a server that does not run.
 func (s *Server) Close() error {
 	if s.listener != nil {
 		s.listener.Close()
@@ -271,7 +274,7 @@ func (s *Server) Close() error {
 func (s *Server) httpServer(ctx context.Context, routes http.Handler, streams int) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true) // to this server all is plaintext: TLS ends in its listener
+	protocols.SetUnencryptedHTTP2(true) // TLS ends in the listener
 	return &http.Server{
 		Handler:           routes,
 		Protocols:         &protocols,
@@ -304,7 +307,8 @@ func unlessCanceled(err error) error {
 	return err
 }
 
-// Version is the module version the program was built from, or the revision.
+// Version returns the module version that the program was built from, or the
+// revision.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

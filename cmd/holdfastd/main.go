@@ -17,9 +17,9 @@ import (
 )
 
 func main() {
-	syscall.Umask(0o077) // whatever the process makes is its user's alone
+	syscall.Umask(0o077) // only the user of the process can access the files it creates
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal kills
+	context.AfterFunc(ctx, stop) // a second signal kills the process
 	os.Exit(run(ctx, os.Args[1:]))
 }
 
@@ -53,8 +53,9 @@ func run(ctx context.Context, args []string) int {
 	return 0
 }
 
-// runCommand has a running server, or this process, do what the words before the
-// flags say: keys rotate, gc. Of the flags, --dry-run is the order's own.
+// runCommand runs the command that precedes the flags, such as keys rotate or
+// gc, in a running server or in this process. Of the flags, --dry-run belongs
+// to the command.
 func runCommand(ctx context.Context, args []string) int {
 	words := args[:countWords(args)]
 	flags := args[len(words):]
@@ -75,8 +76,8 @@ func runCommand(ctx context.Context, args []string) int {
 	return 0
 }
 
-// countWords returns how many words come before the flags. The id of a key, a
-// thumbprint, is a word even if it begins with a dash.
+// countWords returns how many arguments precede the flags. The id of a key, a
+// thumbprint, is not a flag even if it begins with a dash.
 func countWords(args []string) int {
 	const thumbprint = 43
 	for i, a := range args {
