@@ -113,7 +113,7 @@ type (
 	}
 	problemPage struct {
 		Frame
-		Title, Request, Again string
+		Title, Request string
 	}
 	linkPage struct {
 		Frame

@@ -52,9 +52,7 @@ type metadata struct {
 	Keys          string   `json:"jwks_uri"`
 	Challenges    []string `json:"code_challenge_methods_supported"`
 	Scopes        []string `json:"scopes_supported"`
-	Claims        []string `json:"claims_supported"`
 	ResponseTypes []string `json:"response_types_supported"`
-	Algorithms    []string `json:"id_token_signing_alg_values_supported"`
 	SendsIssuer   bool     `json:"authorization_response_iss_parameter_supported"`
 }
 

@@ -121,10 +121,11 @@ func (s *Server) announceDev(file devFile) error {
 
 // openTestIssuer creates the test issuer. Its key is the same after a restart.
 func (s *Server) openTestIssuer(ctx context.Context, url string) error {
-	sealed, err := s.store.Setting(ctx, devSetting)
-	if errors.Is(err, fault.NotFound) {
-		sealed, err = s.makeTestKey(ctx, url)
+	issuer, err := token.NewTestIssuer(url, nil, s.cfg.Now)
+	if err != nil {
+		return err
 	}
+	sealed, err := s.store.FirstSetting(ctx, devSetting, s.key.Seal(devSetting, issuer.Key()))
 	if err != nil {
 		return err
 	}
@@ -132,22 +133,11 @@ func (s *Server) openTestIssuer(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	issuer, err := token.NewTestIssuer(url, key, s.cfg.Now)
-	if err != nil {
+	if issuer, err = token.NewTestIssuer(url, key, s.cfg.Now); err != nil {
 		return err
 	}
 	s.dev = http.StripPrefix(devIssuer, issuer.Handler())
 	return nil
-}
-
-// makeTestKey creates a key for the test issuer and returns, sealed, the one
-// that is stored: another replica may have been first.
-func (s *Server) makeTestKey(ctx context.Context, url string) ([]byte, error) {
-	issuer, err := token.NewTestIssuer(url, nil, s.cfg.Now)
-	if err != nil {
-		return nil, err
-	}
-	return s.store.FirstSetting(ctx, devSetting, s.key.Seal(devSetting, issuer.Key()))
 }
 
 // requireOwnHost refuses requests unless their host is a name of this machine
