@@ -31,8 +31,8 @@ const (
 
 var viewer, owner, pull = resource.ManagedRoleUID("viewer"), resource.OwnerRole, resource.ManagedRoleUID("registry.pull")
 
-// furnished returns a checker over s, in which the groups above are and Bob
-// owns both organizations.
+// furnished returns a checker over s with the groups above, in which Bob owns
+// both organizations.
 func furnished(t *testing.T, s *store.Store) *authz.Checker {
 	t.Helper()
 	if err := s.SetManagedRoles(t.Context(), authz.ManagedRoles()); err != nil {

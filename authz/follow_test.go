@@ -25,7 +25,7 @@ func load(t *testing.T, s *store.Store) *Checker {
 	return c
 }
 
-// organization adds one, with its owner, to s.
+// organization adds an organization and its owner to s.
 func organization(t *testing.T, s *store.Store, name string) (group, owner resource.UID) {
 	t.Helper()
 	if err := s.SetManagedRoles(t.Context(), ManagedRoles()); err != nil {
@@ -74,8 +74,8 @@ func (c *Checker) run(t *testing.T) {
 	})
 }
 
-// TestAnotherReplicaIsHeard: a change made elsewhere counts here from the moment
-// the write has returned there.
+// TestAnotherReplicaIsHeard: a change made elsewhere counts here from the
+// moment the write has returned there.
 func TestAnotherReplicaIsHeard(t *testing.T) {
 	url := storetest.Postgres(t)
 	here, there := storetest.Open(t, url), storetest.Open(t, url)
@@ -102,8 +102,8 @@ func TestAnotherReplicaIsHeard(t *testing.T) {
 	wg.Wait()
 }
 
-// TestASilentReplicaIsWaitedFor: one that hears nothing does not stop others
-// from making changes, and does not answer from what it knew before.
+// TestASilentReplicaIsWaitedFor: a replica that receives nothing does not keep
+// others from making changes, and does not answer from stale grants.
 func TestASilentReplicaIsWaitedFor(t *testing.T) {
 	url := storetest.Postgres(t)
 	here, there := storetest.Open(t, url), storetest.Open(t, url)

@@ -9,8 +9,9 @@ import (
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
-// TestOthersHearOfIdentities changes an identity through one store, and expects
-// those told who remember it over another, on PostgreSQL another replica's.
+// TestOthersHearOfIdentities changes an identity through one store, and
+// expects OnChange over another store to be called; on PostgreSQL that is
+// another replica.
 func TestOthersHearOfIdentities(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		mine := storetest.Open(t, url)
@@ -61,8 +62,8 @@ func TestOthersHearOfIdentities(t *testing.T) {
 	})
 }
 
-// during polls for as long as a change is under way, and so does not make it
-// wait for a replica that hears nothing.
+// during polls while a change is made, so that the change does not wait for a
+// silent replica.
 func (c *Checker) during(t *testing.T, change func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- change() }()

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// A tree makes UIDs that look random and are the same in every run.
+// A tree creates UIDs that look random and are the same in every run.
 type tree struct{ *rand.Rand }
 
 func newTree() tree { return tree{rand.New(rand.NewPCG(1, 2))} }
@@ -70,7 +70,7 @@ func capabilitiesOf(roles []resource.Role) map[resource.UID]resource.Capabilitie
 	return all
 }
 
-// A world is a random index and what it was made of.
+// A world is a random index and the grants it was made of.
 type world struct {
 	*Checker
 	tree       tree
@@ -90,7 +90,7 @@ func newWorld() *world {
 	return w
 }
 
-// change gives a random identity random grants instead of those it had.
+// change replaces the grants of a random identity by random ones.
 func (w *world) change() {
 	identity, roles := w.tree.of(w.identities), slices.Sorted(maps.Keys(w.roles))
 	var grants []store.Grant
@@ -101,7 +101,7 @@ func (w *world) change() {
 	w.index.setGrants(identity, grants)
 }
 
-// holds is the rule itself, without an index.
+// holds is the definition of holding a capability, without an index.
 func (w *world) holds(c Caller, want resource.Capability, place resource.UID) bool {
 	if c.Caps != nil && !c.Caps.Has(want) {
 		return false

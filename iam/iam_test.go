@@ -53,7 +53,7 @@ func (w *world) as(uid resource.UID) context.Context {
 	return authz.WithCaller(w.t.Context(), authz.Caller{Identity: uid, Issued: time.Now()})
 }
 
-// worker makes an identity in acme that holds these capabilities on a group.
+// worker creates an identity in acme that holds these capabilities on a group.
 func (w *world) worker(on resource.UID, capabilities ...string) (resource.UID, context.Context) {
 	w.t.Helper()
 	name := string("worker " + w.acme.UID.NewChild()[41:])
@@ -66,8 +66,8 @@ func (w *world) worker(on resource.UID, capabilities ...string) (resource.UID, c
 	return i.UID, w.as(i.UID)
 }
 
-// vouched is somebody who has signed in with a provider of a group, which has
-// verified their e-mail address.
+// vouched returns somebody who has signed in with a provider of a group, which
+// has verified their e-mail address.
 func (w *world) vouched(t *testing.T, group resource.UID, email string) context.Context {
 	t.Helper()
 	p, err := w.CreateProvider(w.owner, group, provider(same))
@@ -269,8 +269,8 @@ func TestNobodyBecomesWhoIsStronger(t *testing.T) {
 	})
 }
 
-// An identity whose keys have expired can still be renamed; but what stands for it
-// can only become something that is good now.
+// An identity whose keys have expired can still be renamed, but its
+// relationship can only be changed to a valid one.
 func TestExpiredKeysCanBeRenamed(t *testing.T) {
 	clock := time.Now()
 	each(t, iam.Config{Now: func() time.Time { return clock }}, func(t *testing.T, w *world) {

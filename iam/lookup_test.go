@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// provide makes a provider of the issuer https://login.example in a group.
+// provide creates a provider of the issuer https://login.example in a group.
 func (w *world) provide(as context.Context, group resource.UID, name string, rule resource.CorrelationRule) resource.IdentityProvider {
 	w.t.Helper()
 	p, err := w.CreateProvider(as, group, provider(func(p *resource.IdentityProvider) { p.Name, p.OIDC.CorrelationRule = name, rule }))
@@ -17,9 +17,10 @@ func (w *world) provide(as context.Context, group resource.UID, name string, rul
 	return p
 }
 
-// TestLookupIsOfTheCallersHome asks for a person by issuer and subject alone. Who
-// that is depends on where the caller comes from: others, who can make the caller
-// see a provider of theirs, cannot put somebody of theirs in that person's place.
+// TestLookupIsOfTheCallersHome looks up a person by issuer and subject alone.
+// The result depends on where the caller comes from: others can make a
+// provider of theirs visible to the caller, but cannot thereby replace that
+// person by another.
 func TestLookupIsOfTheCallersHome(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		folder := w.group(w.acme.UID, "folder")
@@ -56,7 +57,7 @@ func TestLookupIsOfTheCallersHome(t *testing.T) {
 	})
 }
 
-// arrive has somebody sign in with a provider.
+// arrive signs somebody in with a provider.
 func (w *world) arrive(p resource.IdentityProvider, subject string) resource.Identity {
 	w.t.Helper()
 	l, err := w.store.Arrive(w.t.Context(), resource.Arrival{
@@ -66,9 +67,9 @@ func (w *world) arrive(p resource.IdentityProvider, subject string) resource.Ide
 	return l.Identity
 }
 
-// TestPeopleOfTheInstallationAreNotKept has an organization whose provider the
-// operator trusts point it to another issuer. The people who came through it are
-// the installation's, and not the organization's to take along.
+// TestPeopleOfTheInstallationAreNotKept changes the issuer of a provider that
+// the operator trusts. The people who signed in with it belong to the
+// installation, so the organization cannot keep them.
 func TestPeopleOfTheInstallationAreNotKept(t *testing.T) {
 	elsewhere := func(p *resource.IdentityProvider) error {
 		p.OIDC.Issuer, p.OIDC.PKCE = "https://evil.example", true
@@ -98,10 +99,10 @@ func TestPeopleOfTheInstallationAreNotKept(t *testing.T) {
 	})
 }
 
-// TestUIDOfSomebodyWhoLeft has the operator no longer trust a provider, whose
-// people are its own again. One whose uid was made when they were the
-// installation's takes it along: who comes to the installation with their issuer
-// and subject from then on is somebody else.
+// TestUIDOfSomebodyWhoLeft revokes the operator's trust in a provider, whose
+// people are its own again. A person whose UID was made when they belonged to
+// the installation keeps it: whoever signs in to the installation with the
+// same issuer and subject afterwards is another person.
 func TestUIDOfSomebodyWhoLeft(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		theirs := w.provide(w.rival, w.other.UID, "theirs", resource.CorrelationUnspecified)

@@ -109,8 +109,8 @@ func TestBadProviders(t *testing.T) {
 	})
 }
 
-// TestProviderSecret changes what a provider believes: the secret of before is not
-// kept for somebody else.
+// TestProviderSecret changes the issuer of a provider: the client secret is
+// not kept for the new issuer.
 func TestProviderSecret(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		p, err := w.CreateProvider(w.owner, w.acme.UID, provider(func(p *resource.IdentityProvider) { p.OIDC.PKCE = true }))

@@ -20,7 +20,8 @@ import (
 
 const otherEmail = "other@example.test"
 
-// other makes a second account in the organization, with the owner's password.
+// other creates a second account in the organization, with the owner's
+// password.
 func (x *site) other(t *testing.T) resource.Account {
 	t.Helper()
 	owner := must[resource.Account](t)(x.store.Account(t.Context(), x.owner.UID))
@@ -39,7 +40,7 @@ func (x *site) signedInAs(t *testing.T, email string) *browser {
 	return b
 }
 
-// cookies returns those of a browser, and set puts them into another.
+// cookies returns the cookies of a browser, and set copies them to another.
 func (b *browser) cookies(prefix string) (all []*http.Cookie) {
 	for _, c := range b.Jar.Cookies(must[*url.URL](b.t)(url.Parse(b.x.url))) {
 		if strings.HasPrefix(c.Name, prefix) {
@@ -54,9 +55,9 @@ func (b *browser) set(cookies []*http.Cookie) {
 	b.Jar.SetCookies(must[*url.URL](b.t)(url.Parse(b.x.url)), cookies)
 }
 
-// The question for a new passkey belongs to one account, one session and one
-// quarter of an hour: whoever has once typed the password cannot add passkeys
-// ever after.
+// A registration ceremony belongs to one account and one session, and expires
+// after 15 minutes: a password typed once does not allow adding passkeys
+// forever.
 func TestRegistrationCrossed(t *testing.T) {
 	x := sqlite(t)
 	x.other(t)
@@ -85,8 +86,8 @@ func TestRegistrationCrossed(t *testing.T) {
 	}
 }
 
-// Neither a registration nor an assertion is taken for the other, and an answer
-// is good for the flow it was asked in.
+// A registration is not accepted as an assertion or the reverse, and a
+// response is valid only in its own flow.
 func TestPasskeyCrossed(t *testing.T) {
 	x := sqlite(t)
 	x.other(t)
@@ -154,7 +155,8 @@ func TestPasskeyCrossed(t *testing.T) {
 	}
 }
 
-// setUpTOTP gives the account of a browser an app and returns its secret.
+// setUpTOTP enables one-time passwords for the account of a browser and
+// returns the secret.
 func (b *browser) setUpTOTP() (secret string) {
 	b.t.Helper()
 	a := b.post("/account/totp/start", "csrf", b.csrf(), "current", password)
@@ -166,8 +168,8 @@ func (b *browser) setUpTOTP() (secret string) {
 	return secret
 }
 
-// A one-time password is good for the account whose password was right, and the
-// secret that one session was shown is not turned on by another.
+// A one-time password is valid only for the account whose password was right,
+// and a secret shown in one session cannot be enabled in another.
 func TestTOTPCrossed(t *testing.T) {
 	x := sqlite(t)
 	x.other(t)
@@ -198,8 +200,8 @@ func TestTOTPCrossed(t *testing.T) {
 	}
 }
 
-// Whoever had the password before it was changed cannot finish with a second
-// factor after: the password of a flow counts as long as it is the account's.
+// A flow in which the old password was right cannot be finished with a second
+// factor after the password was changed.
 func TestHalfwayAfterChange(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, x *site, owner *browser){
 		"was changed": func(t *testing.T, x *site, owner *browser) {
@@ -250,7 +252,7 @@ func TestHalfwayAfterChange(t *testing.T) {
 	}
 }
 
-// A passkey gets past whatever others have guessed.
+// Wrong guesses of passwords do not block passkeys.
 func TestPasskeyAfterGuesses(t *testing.T) {
 	x := sqlite(t)
 	d := x.authenticator(t)
@@ -268,8 +270,8 @@ func TestPasskeyAfterGuesses(t *testing.T) {
 	}
 }
 
-// What strangers guess on the sign-in page does not keep somebody who is signed in
-// from changing the password.
+// Wrong guesses on the sign-in page do not keep a person who is signed in from
+// changing the password.
 func TestGuessesOutside(t *testing.T) {
 	x := sqlite(t)
 	owner := x.signedInAs(t, ownerEmail)
@@ -283,7 +285,7 @@ func TestGuessesOutside(t *testing.T) {
 	}
 }
 
-// A browser that was left open is not enough to change how one signs in.
+// Changing how one signs in requires the password, not only a session.
 func TestOpenBrowser(t *testing.T) {
 	x := sqlite(t)
 	owner := x.signedInAs(t, ownerEmail)

@@ -17,7 +17,7 @@ import (
 
 var fact = regexp.MustCompile(`(?s)<div><dt>(.*?)</dt><dd>(.*?)</dd></div>`)
 
-// facts are what a page says of what somebody is asked to allow.
+// facts returns what the page says about the request that needs consent.
 func facts(a answer) map[string]string {
 	all := map[string]string{}
 	for _, m := range fact.FindAllStringSubmatch(a.body, -1) {
@@ -27,13 +27,13 @@ func facts(a answer) map[string]string {
 	return all
 }
 
-// folder makes a group in the organization.
+// folder creates a group in the organization.
 func (x *site) folder(t *testing.T, name string) resource.Group {
 	t.Helper()
 	return must[resource.Group](t)(x.store.InsertGroup(t.Context(), resource.Group{UID: x.org.UID.NewChild(), Name: name, CreateTime: x.clock.now(), UpdateTime: x.clock.now()}))
 }
 
-// deviceFlow has a device ask, and a browser enter its code.
+// deviceFlow starts a device authorization and enters its code in a browser.
 func (x *site) deviceFlow(t *testing.T, b *browser, fields ...string) (device, flow string) {
 	t.Helper()
 	asked := x.browser(t).do(http.MethodPost, "/oauth/device_authorization", form(append(fields, "client_id", "tv")...), "User-Agent", "tv-set/1.0")
@@ -49,9 +49,9 @@ func form(fields ...string) url.Values {
 	return all
 }
 
-// Somebody who was sent a code or an address by somebody else can see it: the page
-// says what asks, from where, since when, for what and for how long, and who they
-// are to it.
+// The page shows who requests the sign-in, from where, since when, for what
+// and for how long, and as whom the person would approve it, so that somebody
+// who was sent a code or an address by an attacker can see it.
 func TestConfirmationTells(t *testing.T) {
 	x := sqlite(t)
 	team := x.folder(t, "team-a")
@@ -96,7 +96,7 @@ func TestConfirmationTells(t *testing.T) {
 	}
 }
 
-// A device gets what the page has said, and no more.
+// A device gets exactly what the page has shown.
 func TestDeviceIsNarrowed(t *testing.T) {
 	x := sqlite(t)
 	team := x.folder(t, "team-a")
@@ -113,8 +113,8 @@ func TestDeviceIsNarrowed(t *testing.T) {
 	}
 }
 
-// A device's code is decided once, by whom the page has asked: not by another
-// browser with the address of the page, and not for another device.
+// A device code is decided once, in the browser that was asked and for that
+// device only.
 func TestDeviceCrossed(t *testing.T) {
 	x := sqlite(t)
 	b, attacker := x.browser(t), x.browser(t)
@@ -143,8 +143,8 @@ func TestDeviceCrossed(t *testing.T) {
 	}
 }
 
-// TestConfirmationOfAnother: a page that asked one person is not answered by the
-// next who signs in, in another window of the same browser.
+// A page that asked one person cannot be answered by another who has signed in
+// since, in another window of the same browser.
 func TestConfirmationOfAnother(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)

@@ -59,7 +59,7 @@ func TestOpenRedirect(t *testing.T) {
 	}
 }
 
-// An answer replaces the parameters that the address has already.
+// A response replaces parameters of the same name in the redirect address.
 func TestCallbackParameters(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -114,7 +114,7 @@ func TestForeignForms(t *testing.T) {
 	}
 }
 
-// browserCSRF is the token of another browser's forms.
+// browserCSRF returns the CSRF token of another browser's forms.
 func (x *site) browserCSRF(t *testing.T) string {
 	b := x.browser(t)
 	b.signIn()
@@ -159,7 +159,7 @@ func (b *browser) session() string {
 	return ""
 }
 
-// ask sends a browser to a provider and returns the question.
+// ask sends a browser to a provider and returns the authorization request.
 func (b *browser) ask(idp resource.IdentityProvider) string {
 	b.t.Helper()
 	a := b.get("/oauth?exit=redirect&idp_id=" + url.QueryEscape(string(idp.UID)) + "&redirect=" + url.QueryEscape(callback))
@@ -169,8 +169,8 @@ func (b *browser) ask(idp resource.IdentityProvider) string {
 	return a.location
 }
 
-// Somebody who is led to an answer that belongs to another's sign-in does not
-// end up signed in as them.
+// Following a response that belongs to another person's sign-in does not sign
+// in as that person.
 func TestLoginCSRF(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)
@@ -196,8 +196,8 @@ func TestLoginCSRF(t *testing.T) {
 	}
 }
 
-// A code that was stolen from one sign-in is of no use in another, whether or
-// not the provider looks at challenges.
+// A code stolen from one sign-in cannot be used in another, whether or not the
+// provider checks PKCE.
 func TestCodeInjection(t *testing.T) {
 	for _, lax := range []bool{false, true} {
 		t.Run(fmt.Sprintf("lax %v", lax), func(t *testing.T) {
@@ -218,8 +218,7 @@ func TestCodeInjection(t *testing.T) {
 	}
 }
 
-// An ID token that does not go with the access token beside it is of another
-// answer.
+// An ID token that does not match the access token is refused.
 func TestTokenInjection(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)
@@ -237,7 +236,7 @@ func TestTokenInjection(t *testing.T) {
 // provider gives.
 var upstreamHash = fmt.Sprintf("%x", sha256.Sum256([]byte("upstream-token")))[:32]
 
-// An answer of one provider cannot be passed off as another's.
+// A response of one provider is not accepted as another's.
 func TestMixUp(t *testing.T) {
 	x := sqlite(t)
 	honest, evil := newProvider(t), newProvider(t)
@@ -282,7 +281,8 @@ func lastSegment(uid resource.UID) string {
 	return string(uid)[strings.LastIndexByte(string(uid), '/')+1:]
 }
 
-// What is good once is refused the second time, also by another replica.
+// Everything that can be used once is refused the second time, also by another
+// replica.
 func TestReplay(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		x := open(t, s)
@@ -331,7 +331,7 @@ func fieldOf(t *testing.T, body, name string) string {
 
 var flowField = regexp.MustCompile(`[A-Z2-7]{26}`)
 
-// invite makes an invite into the organization and returns its code.
+// invite creates an invite into the organization and returns its code.
 func (x *site) invite(t *testing.T, i resource.GroupInvite) (resource.GroupInvite, string) {
 	t.Helper()
 	i.UID, i.Role, i.KeyID = x.org.UID.NewChild(), resource.ManagedRoleUID("viewer"), "k"
@@ -344,7 +344,7 @@ func (x *site) invite(t *testing.T, i resource.GroupInvite) (resource.GroupInvit
 	return made, base64.RawURLEncoding.EncodeToString(b)
 }
 
-// tampered is a code with another secret.
+// tampered returns a code with another secret.
 func tampered(code string) string {
 	b, _ := base64.RawURLEncoding.DecodeString(code)
 	var v map[string]any
@@ -360,7 +360,7 @@ func (x *site) redeem(t *testing.T, fields ...string) (status int, body string) 
 	return a.status, a.body
 }
 
-// A code that comes again ends the session that it gave.
+// Using an authorization code again ends the session that it started.
 func TestReplayOfCode(t *testing.T) {
 	x := sqlite(t)
 	handed := func() string {
@@ -432,8 +432,8 @@ func TestClickjacking(t *testing.T) {
 	}
 }
 
-// The page says the same to who guesses an address as to who guesses a password.
-// That it takes as long is in password_internal_test.go.
+// The page is the same for an unknown address and for a wrong password.
+// password_internal_test.go checks that it also takes as long.
 func TestEnumerationByText(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -483,7 +483,7 @@ func TestBruteForce(t *testing.T) {
 	}
 }
 
-// Two who come at once with what is good once: one gets it.
+// Of two concurrent uses of something that can be used once, one succeeds.
 func TestRacedHandOff(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		x := open(t, s)
@@ -509,7 +509,7 @@ func TestRacedHandOff(t *testing.T) {
 	})
 }
 
-// A browser that is still signed in hands nothing over without being asked.
+// A browser that is signed in delivers no token without consent.
 func TestNothingWithoutAsking(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -524,7 +524,7 @@ func TestNothingWithoutAsking(t *testing.T) {
 	}
 }
 
-// Nothing secret is logged, and nothing of it is in an address of ours.
+// No secret is logged or appears in an address.
 func TestSecretsStayOut(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)
@@ -552,7 +552,7 @@ func TestSecretsStayOut(t *testing.T) {
 	}
 }
 
-// Whoever wants in through an invite is told why not, and only who has it.
+// Whoever has an invite learns why it cannot be used, and nobody else does.
 func TestInvites(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		x := open(t, s)
@@ -622,7 +622,8 @@ func TestInvites(t *testing.T) {
 	})
 }
 
-// An issuer that anybody can run does not verify addresses for an organization.
+// An issuer that anybody can run does not verify e-mail addresses for an
+// organization.
 func TestInviteOfStrangeIssuer(t *testing.T) {
 	x := sqlite(t)
 	stranger := newProvider(t)
@@ -637,8 +638,8 @@ func TestInviteOfStrangeIssuer(t *testing.T) {
 	}
 }
 
-// Cookies are out of the reach of scripts, of other sites' forms and, over https,
-// of other hosts and of whoever listens.
+// Cookies cannot be read by scripts, are not sent with forms of other sites,
+// and over https cannot be set by other hosts or intercepted.
 func TestCookies(t *testing.T) {
 	x := sqlite(t)
 	secure := must[*login.Service](t)(login.New(x.store, x.checker, x.sts, page.NewTokens(x.key.Derive("pages"), x.clock.now), login.Config{
@@ -688,8 +689,8 @@ func TestCookies(t *testing.T) {
 	}
 }
 
-// Who guesses is stopped also where they are let in already: at the password that
-// every change asks for, and at codes of a new app.
+// Guessing is limited also after sign-in: for the password that every change
+// requires, and for codes of a new app.
 func TestBruteForceInside(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -723,7 +724,7 @@ func TestBruteForceInside(t *testing.T) {
 	}
 }
 
-// An address has only so many devices wait.
+// An address can have only a limited number of devices waiting.
 func TestManyDevices(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)

@@ -13,13 +13,13 @@ import (
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
-// oddTexts are what no field is meant to hold.
+// oddTexts are values that no field expects.
 var oddTexts = map[string]string{
 	"a NUL": "a\x00b", "not UTF-8": "\xff\xfe", "a line break": "a\r\nSet-Cookie: x=y", "markup": `"><script>alert(1)</script>`, "without end": strings.Repeat("x", 8<<10),
 }
 
-// TestBadForms sends every field of every form its odd texts: somebody is told
-// what is wrong, and nothing of ours breaks.
+// TestBadForms sends odd texts in every field of every form. The response is
+// an error that is not ours.
 func TestBadForms(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		x := open(t, s)

@@ -19,7 +19,7 @@ import (
 	"github.com/holdfast-dev/holdfast/seal"
 )
 
-// fuzzed is a service as far as reading needs one.
+// fuzzed returns a service with only what parsing needs.
 func fuzzed(f *testing.F) *Service {
 	f.Helper()
 	origin := &url.URL{Scheme: "http", Host: "localhost:8080"}
@@ -38,8 +38,8 @@ func withCookie(t *testing.T, name, value string) *http.Request {
 	return r
 }
 
-// FuzzFlowCookie brings cookies. One that we did not seal is no flow, and one
-// that we did is only under its own name, and in time.
+// FuzzFlowCookie presents cookies. Only one that we sealed is a flow, under
+// its own name and until it expires.
 func FuzzFlowCookie(f *testing.F) {
 	s := fuzzed(f)
 	const id = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -72,8 +72,8 @@ const (
 	fuzzSigned    = `{"id":"Q1ozUkdaM0dMWVdISFFPWVpMSE5PWFZYWU8","rawId":"Q1ozUkdaM0dMWVdISFFPWVpMSE5PWFZYWU8","response":{"authenticatorData":"SZYN5YgOjGh0NBcPZHZgW4_krrmihjLHmVzzuoMdl2MFAAAAAQ","clientDataJSON":"eyJjaGFsbGVuZ2UiOiJNREV5TXpRMU5qYzRPV0ZpWTJSbFpqQXhNak0wTlRZM09EbGhZbU5rWldZIiwiY3Jvc3NPcmlnaW4iOmZhbHNlLCJvcmlnaW4iOiJodHRwOi8vbG9jYWxob3N0OjgwODAiLCJ0eXBlIjoid2ViYXV0aG4uZ2V0In0","signature":"MEUCIQCjLsQkK9E-9M6TSuZf-7l9D5u2reAEXLgK38uOPscgZQIgfu_eR3-i0qqJ6Z9IoL5SsI4KIRXXoHG_bZZH7bAS5Ts","userHandle":"vZkGZBBd5BkxKJ5IXcPxXUZKIyPISUmxsHA2eW2ZSRE"},"type":"public-key"}`
 )
 
-// FuzzPasskeyAnswer has devices answer. Whatever is taken is an answer to the
-// question, on a page of ours.
+// FuzzPasskeyAnswer presents assertions. Every one that is accepted answers
+// the challenge, on one of our pages.
 func FuzzPasskeyAnswer(f *testing.F) {
 	s := fuzzed(f)
 	a := passkeyUser{Account: resource.Account{UID: "0000000000000000000000000000000000000000/0000000000000000", Email: "a@b.test"}}
@@ -103,8 +103,8 @@ func FuzzPasskeyAnswer(f *testing.F) {
 	})
 }
 
-// FuzzClaims has a provider say things of somebody. What is kept of it is
-// bounded, and can be kept.
+// FuzzClaims presents claims of a provider. Those that are kept are bounded
+// and can be stored.
 func FuzzClaims(f *testing.F) {
 	f.Add([]byte(`{"groups":["a","b"],"email":"a@b.test","email_verified":true,"oid":"x"}`), "groups", "sub", true)
 	f.Add([]byte(`{"groups":"a","email_verified":"true"}`), "groups", "sub", false)
@@ -145,7 +145,7 @@ func FuzzClaims(f *testing.F) {
 	})
 }
 
-// text2 is a claim as the trial shows it.
+// text2 returns a claim as the trial page shows it.
 func text2(name string, value any) string { return shortText(name) + " " + claimText(value) }
 
 var (
@@ -153,7 +153,7 @@ var (
 	recoveryForm = regexp.MustCompile(`^[A-Z2-7]*$`)
 )
 
-// FuzzCodes reads what people type and programs show.
+// FuzzCodes parses codes as people type them and programs show them.
 func FuzzCodes(f *testing.F) {
 	f.Add("bcdf-ghjk")
 	f.Add("ABCDE-FGH01")

@@ -47,9 +47,9 @@ func rolesOf(x *site, identity resource.UID) (all []string) {
 	return all
 }
 
-// TestProviders goes through what a provider's word brings: the identity that
-// could be bound before, the default role once, and the roles of groups as long
-// as one is in them.
+// TestProviders checks what a sign-in with a provider gives: the identity that
+// could be bound before, the default role once, and the roles of groups while
+// the person is a member.
 func TestProviders(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		x := open(t, s)
@@ -100,7 +100,7 @@ func TestProviders(t *testing.T) {
 	})
 }
 
-// unbind takes all roles away from an identity.
+// unbind removes all roles of an identity.
 func (x *site) unbind(t *testing.T, identity resource.UID) error {
 	t.Helper()
 	request := page.Request{Size: page.MaxSize, Order: page.Order{Field: "uid"}}
@@ -113,8 +113,7 @@ func (x *site) unbind(t *testing.T, identity resource.UID) error {
 	return nil
 }
 
-// A role that was given by hand is not taken away, and neither is the last
-// owner's.
+// Mappings remove neither roles that were given manually nor the last owner.
 func TestMappingsLeaveAlone(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)
@@ -217,7 +216,7 @@ func TestProviderProblems(t *testing.T) {
 	}
 }
 
-// TestDevice goes through RFC 8628.
+// TestDevice follows RFC 8628.
 func TestDevice(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		x := open(t, s)
@@ -280,7 +279,7 @@ func TestDevice(t *testing.T) {
 	})
 }
 
-// TestHeadless opens what was encrypted for a program's key.
+// TestHeadless decrypts what was encrypted for a program's key.
 func TestHeadless(t *testing.T) {
 	x := sqlite(t)
 	key := must[*ecdh.PrivateKey](t)(ecdh.X25519().GenerateKey(rand.Reader))
@@ -370,7 +369,7 @@ func TestTOTP(t *testing.T) {
 	}
 }
 
-// A one-time link sets the password once, and ends what was before.
+// A one-time link sets the password once and ends the sessions of before.
 func TestLink(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		x := open(t, s)
@@ -413,8 +412,8 @@ func TestLink(t *testing.T) {
 	})
 }
 
-// Accounts can be switched off once an owner has come through a provider, and
-// nobody is ever locked out.
+// Accounts can be switched off once an owner has signed in with a provider,
+// and nobody is ever locked out.
 func TestSwitchOff(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		x := open(t, s)
@@ -451,7 +450,8 @@ func TestSwitchOff(t *testing.T) {
 	})
 }
 
-// TestSessions ends sessions, one's own and others', and lets them run out.
+// TestSessions ends sessions, one's own and those of others, and lets them
+// expire.
 func TestSessions(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		x := open(t, s)
@@ -499,7 +499,7 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// An invite makes an account, or lets in who has one.
+// An invite creates an account or admits somebody who has one.
 func TestJoin(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		x := open(t, s)
@@ -590,7 +590,7 @@ func TestBadStarts(t *testing.T) {
 	}
 }
 
-// A thousand people can begin at once.
+// A thousand people can start to sign in at the same time.
 func TestManyStarts(t *testing.T) {
 	x := sqlite(t)
 	client := x.browser(t).Client

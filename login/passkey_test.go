@@ -20,7 +20,7 @@ import (
 
 var b64 = base64.RawURLEncoding.EncodeToString
 
-// An authenticator is a device that keeps a passkey, and says what it is told to.
+// An authenticator is a device with a passkey that tests control.
 type authenticator struct {
 	key     *ecdsa.PrivateKey
 	id      []byte
@@ -39,7 +39,7 @@ func (x *site) authenticator(t *testing.T) *authenticator {
 	}
 }
 
-// A question is what a page asks an authenticator.
+// A question is the options of a WebAuthn ceremony.
 type question struct {
 	PublicKey struct {
 		Challenge string
@@ -55,7 +55,7 @@ func ask(t *testing.T, a answer) (q question) {
 	return q
 }
 
-// about is what is signed of a page and of the device itself.
+// about returns the client data and authenticator data that are signed.
 func (d *authenticator) about(q question, kind string) (client, data []byte) {
 	challenge := q.PublicKey.Challenge
 	if d.changed != "" {
@@ -70,7 +70,7 @@ func (d *authenticator) about(q question, kind string) (client, data []byte) {
 	return client, binary.BigEndian.AppendUint32(data, d.count)
 }
 
-// make answers a question for a new passkey.
+// make answers a registration ceremony.
 func (d *authenticator) make(q question) map[string]any {
 	d.handle, _ = base64.RawURLEncoding.DecodeString(q.PublicKey.User.ID)
 	client, data := d.about(q, "webauthn.create")
@@ -88,7 +88,7 @@ func (d *authenticator) make(q question) map[string]any {
 	}}
 }
 
-// sign answers a question to a passkey.
+// sign answers an authentication ceremony.
 func (d *authenticator) sign(q question) map[string]any {
 	if d.count > 0 {
 		d.count++
@@ -117,7 +117,7 @@ func (b *browser) script(target string, fields map[string]any, headers ...string
 	return b.send(r)
 }
 
-// register gives the owner, who is signed in, a passkey.
+// register adds a passkey to the owner, who is signed in.
 func (b *browser) register(d *authenticator) {
 	b.t.Helper()
 	csrf := b.csrf()
@@ -127,7 +127,7 @@ func (b *browser) register(d *authenticator) {
 	}
 }
 
-// begin starts to sign in, and asks for a passkey.
+// begin starts to sign in with a passkey.
 func (b *browser) begin(flow string) question {
 	b.t.Helper()
 	return ask(b.t, b.script("/signin/passkey/start", map[string]any{"flow": flow}))
@@ -166,8 +166,7 @@ func TestPasskeys(t *testing.T) {
 	}
 }
 
-// An answer that is not the device's to this question is refused, whatever is
-// wrong with it.
+// Every response that is not the device's answer to this challenge is refused.
 func TestPasskeyAttacks(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -220,7 +219,8 @@ func TestPasskeyAttacks(t *testing.T) {
 	}
 }
 
-// A passkey as a second factor is one of the account whose password was right.
+// A passkey as a second factor must belong to the account whose password was
+// right.
 func TestPasskeyOfAnother(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -243,8 +243,8 @@ func TestPasskeyOfAnother(t *testing.T) {
 	}
 }
 
-// A passkey is added by the page of who is signed in, by the device it asks, and
-// once.
+// A passkey is added only by a page of the session, by the device that it
+// asked, and once.
 func TestPasskeyForeign(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)

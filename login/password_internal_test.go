@@ -38,8 +38,8 @@ func TestPasswordHash(t *testing.T) {
 	}
 }
 
-// Nobody's password is hashed like anybody's: an answer that needs no hasher
-// would come sooner.
+// The password of an unknown address is hashed like any other, because
+// skipping that would be faster.
 func TestEnumerationByTime(t *testing.T) {
 	h := newHasher(1)
 	h.slots <- struct{}{} // the hasher is busy
@@ -58,8 +58,7 @@ func TestEnumerationByTime(t *testing.T) {
 	}
 }
 
-// The same holds for who comes with an address: it is looked for first, and the
-// answer waits for the hasher whether it is known or not.
+// The response waits for the hasher whether or not the address is known.
 func TestEnumerationByTimeOfAddress(t *testing.T) {
 	db := storetest.Open(t, storetest.SQLite(t))
 	g := resource.Group{UID: resource.NewRoot(), Name: "acme"}
@@ -79,8 +78,8 @@ func TestEnumerationByTimeOfAddress(t *testing.T) {
 	}
 }
 
-// A password is compared with as many hashes however many accounts an address has:
-// where there are fewer, the hash of nobody makes up for them.
+// A password is compared with the same number of hashes, however many accounts
+// an address has.
 func TestEnumerationByNumber(t *testing.T) {
 	db := storetest.Open(t, storetest.SQLite(t))
 	s := &Service{store: db, hashes: newHasher(1)}
@@ -100,7 +99,8 @@ func TestEnumerationByNumber(t *testing.T) {
 	}
 }
 
-// However many come, few hash at once, some wait, and the rest is sent away.
+// Only a few passwords are hashed in parallel, some wait, and the rest is
+// refused.
 func TestHashingIsBounded(t *testing.T) {
 	h := newHasher(2)
 	var now, most, away atomic.Int64
@@ -128,14 +128,14 @@ func TestHashingIsBounded(t *testing.T) {
 	}
 }
 
-// from is a request that comes from an address.
+// from returns a request from an address.
 func from(address string) *http.Request {
 	r := httptest.NewRequestWithContext(context.Background(), http.MethodPost, "/signin/password", nil)
 	r.RemoteAddr = net.JoinHostPort(address, "1234")
 	return r
 }
 
-// A limited is a service that does nothing but count tries, and its clock.
+// A limited is a service that only counts attempts, and its clock.
 type limited struct {
 	*Service
 	at time.Time
@@ -152,8 +152,8 @@ func newLimited(t *testing.T) *limited {
 	return l
 }
 
-// Whoever tries many accounts from one network is stopped, whatever address of it
-// they use; others are not.
+// Somebody who tries many accounts from one network is stopped, whatever
+// address of it they use; others are not.
 func TestLimitOfAddresses(t *testing.T) {
 	s := newLimited(t)
 	for i := range perAddress {
@@ -176,8 +176,8 @@ func TestLimitOfAddresses(t *testing.T) {
 	}
 }
 
-// Guesses from everywhere at one account have to wait longer and longer, and no
-// network waits longer than a window. A try that was right does not count.
+// Delays of attempts at one account grow, and no network waits longer than a
+// window. A successful attempt does not count.
 func TestDelayGrows(t *testing.T) {
 	s := newLimited(t)
 	n := 0
@@ -217,8 +217,8 @@ func TestDelayGrows(t *testing.T) {
 	}
 }
 
-// A browser that the account knows has a few tries of its own, and no more than
-// a few. It may then try only the account that knows it.
+// A browser that has signed in to an account has a few attempts of its own,
+// for that account only.
 func TestLimitOfKnownBrowsers(t *testing.T) {
 	s := newLimited(t)
 	known := []knownAccount{{Account: "a/b", ID: "x"}}
@@ -242,8 +242,8 @@ func TestLimitOfKnownBrowsers(t *testing.T) {
 	}
 }
 
-// What is counted takes the same memory however long its name is, and none once
-// it was right.
+// A counter takes the same memory however long its name is, and none after a
+// successful attempt.
 func TestLimitsForget(t *testing.T) {
 	s := newLimited(t)
 	got, _ := s.acquireAttempt(from("192.0.2.1"), strings.Repeat("x", 1<<20), nil)

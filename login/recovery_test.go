@@ -26,8 +26,8 @@ func codesIn(a answer) (all []string) {
 	return all
 }
 
-// setUpApp gives the owner, who is signed in, an authenticator app, and returns
-// the recovery codes that are shown.
+// setUpApp sets up an authenticator app for the owner, who is signed in, and
+// returns the recovery codes that are shown.
 func (b *browser) setUpApp() []string {
 	b.t.Helper()
 	csrf := b.csrf()
@@ -40,7 +40,7 @@ func (b *browser) setUpApp() []string {
 	return codesIn(a)
 }
 
-// halfway is a browser whose password was right, and its flow.
+// halfway returns a browser in which the password was right, and its flow.
 func (x *site) halfway(t *testing.T) (b *browser, flow string) {
 	t.Helper()
 	b = x.browser(t)
@@ -51,7 +51,7 @@ func (x *site) halfway(t *testing.T) (b *browser, flow string) {
 	return b, flow
 }
 
-// recovers tells whether a recovery code signs somebody in.
+// recovers reports whether a recovery code signs somebody in.
 func (x *site) recovers(t *testing.T, code string) bool {
 	t.Helper()
 	b, flow := x.halfway(t)
@@ -98,8 +98,7 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
-// Codes are made anew by who knows the password, and those of before end then and
-// only then.
+// New codes require the password, and only they void the old ones.
 func TestRecoveryAnew(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -132,8 +131,8 @@ func TestRecoveryAnew(t *testing.T) {
 	}
 }
 
-// A code is worth nothing without a password, to another account, or to who
-// guesses.
+// A code is useless without the password, for another account, or for
+// guessing.
 func TestRecoveryAttacks(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -179,7 +178,7 @@ func TestRecoveryAttacks(t *testing.T) {
 	}
 }
 
-// Of many who come with one code at once, one is let in.
+// Of many concurrent uses of one code, one succeeds.
 func TestRacedRecovery(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		x := open(t, s)

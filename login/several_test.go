@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
-// second makes another organization, in which the owner's address has an account
-// with the same password.
+// second creates another organization, in which the owner's address has an
+// account with the same password.
 func (x *site) second(t *testing.T, name string) (resource.Group, resource.Account) {
 	t.Helper()
 	owner := must[resource.Account](t)(x.store.Account(t.Context(), x.owner.UID))
@@ -27,8 +27,8 @@ func (x *site) second(t *testing.T, name string) (resource.Group, resource.Accou
 var accountField = regexp.MustCompile(`name="account" value="([^"]+)">([^<]+)<`)
 
 // Somebody with the same password in two organizations is asked which one they
-// mean, once the password was right and not before. Whoever names the
-// organization, or comes back in the same browser, is not asked.
+// mean, but only after the password was right. Nobody is asked who names the
+// organization or returns in the same browser.
 func TestSeveralAccounts(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		x := open(t, s)
@@ -63,7 +63,7 @@ func TestSeveralAccounts(t *testing.T) {
 	})
 }
 
-// Which account was chosen also decides whose second factor is asked for.
+// The chosen account decides which second factor is required.
 func TestSeveralAccountsFactor(t *testing.T) {
 	x := sqlite(t)
 	_, other := x.second(t, "other")

@@ -139,13 +139,13 @@ func open(t *testing.T, s *store.Store) *site {
 	return x
 }
 
-// sqlite is a site for tests whose promises are not the database's.
+// sqlite returns a site for tests that do not depend on the database.
 func sqlite(t *testing.T) *site {
 	t.Helper()
 	return open(t, storetest.Open(t, storetest.SQLite(t)))
 }
 
-// A browser keeps cookies and does not go where it is sent by itself.
+// A browser keeps cookies and does not follow redirects by itself.
 type browser struct {
 	*http.Client
 	t *testing.T
@@ -157,7 +157,7 @@ func (x *site) browser(t *testing.T) *browser {
 	return &browser{&http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, t, x}
 }
 
-// An answer is what a browser shows.
+// An answer is the response to a browser.
 type answer struct {
 	status   int
 	body     string
@@ -203,7 +203,7 @@ func (b *browser) post(target string, fields ...string) answer {
 	return b.do(http.MethodPost, target, form)
 }
 
-// start begins a sign-in and returns its flow.
+// start starts a sign-in and returns its flow.
 func (b *browser) start(query string) string {
 	b.t.Helper()
 	a := b.get("/oauth?" + query)
@@ -214,7 +214,7 @@ func (b *browser) start(query string) string {
 	return flow
 }
 
-// forCommand is the query of a program that waits on this computer.
+// forCommand returns the query of a program that listens on this computer.
 func forCommand(more string) string {
 	return "exit=redirect&client_id=test&redirect=" + url.QueryEscape(callback) + more
 }
@@ -224,7 +224,7 @@ func (b *browser) password(flow, email, word string) answer {
 	return b.post("/signin/password", "flow", flow, "email", email, "password", word)
 }
 
-// signIn gives the browser a session of the owner's.
+// signIn gives the browser a session of the owner.
 func (b *browser) signIn() {
 	b.t.Helper()
 	a := b.get("/signin")
@@ -245,7 +245,7 @@ func (b *browser) csrf() string {
 	return m[1]
 }
 
-// allow answers the page that asks whether to hand over.
+// allow gives consent on the page that asks for it.
 func (b *browser) allow(flow string) answer {
 	b.t.Helper()
 	csrf := ""
@@ -266,7 +266,7 @@ func (x *site) caller(t *testing.T, raw string) authz.Caller {
 	return must[authz.Caller](t)(x.issuer.Verify(t.Context(), raw, x.url))
 }
 
-// A provider is an OpenID provider that says what it is told to.
+// A provider is an OpenID provider that tests control.
 type provider struct {
 	*httptest.Server
 	key     *ecdsa.PrivateKey
@@ -351,8 +351,8 @@ func (p *provider) sign(claims map[string]any) string {
 	return text + "." + enc(signature)
 }
 
-// answerTo returns where the provider sends the browser that came with a
-// question: back, with a code.
+// answerTo returns where the provider redirects the browser that came with an
+// authorization request: back, with a code.
 func (p *provider) answerTo(t *testing.T, question string) string {
 	t.Helper()
 	q := query(t, question)
@@ -367,7 +367,7 @@ func (p *provider) answerTo(t *testing.T, question string) string {
 	return q.Get("redirect_uri") + "?" + back.Encode()
 }
 
-// keep makes the provider one of the organization's.
+// keep stores the provider as one of the organization.
 func (x *site) keep(t *testing.T, p *provider, change ...func(*resource.IdentityProvider)) resource.IdentityProvider {
 	t.Helper()
 	idp := resource.IdentityProvider{

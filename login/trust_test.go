@@ -15,9 +15,9 @@ import (
 	"github.com/holdfast-dev/holdfast/sts"
 )
 
-// TestSessionsOfOthers has one person be known to two organizations, through
-// providers that the operator trusts. Each sees and ends the sessions that were
-// begun through its own provider, and no others.
+// TestSessionsOfOthers has a person known to two organizations, through
+// providers that the operator trusts. Each sees and ends the sessions that
+// were started with its own provider, and no others.
 func TestSessionsOfOthers(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		x := open(t, s)
@@ -83,8 +83,8 @@ func TestSessionsOfOthers(t *testing.T) {
 	})
 }
 
-// TestNarrowedSession signs in for a token that is narrowed to a group: what comes
-// of its refresh token is, too.
+// TestNarrowedSession signs in for a token that is narrowed to a group: tokens
+// from its refresh token are narrowed, too.
 func TestNarrowedSession(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		x := open(t, s)
@@ -119,8 +119,8 @@ func TestNarrowedSession(t *testing.T) {
 	})
 }
 
-// TestLinkRaced promotes an account while its one-time link is followed: whoever
-// follows it does not become an owner.
+// TestLinkRaced promotes an account while its one-time link is followed: that
+// does not make anybody an owner.
 func TestLinkRaced(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		x := open(t, s)

@@ -20,8 +20,8 @@ import (
 	"github.com/holdfast-dev/holdfast/api"
 )
 
-// pipe returns both ends of a connection, the server's as the splitter hands it
-// over.
+// pipe returns both ends of a connection; the server's end is as the splitter
+// delivers it.
 func pipe() (client net.Conn, conn *sniffedConn) {
 	client, inner := net.Pipe()
 	conn = &sniffedConn{Conn: inner}
@@ -29,8 +29,8 @@ func pipe() (client net.Conn, conn *sniffedConn) {
 	return client, conn
 }
 
-// TestAttackUnread: a client that stops reading is shown out; one that reads
-// slowly, and does read, is not, however long that takes.
+// TestAttackUnread: a client that stops reading is disconnected; one that
+// reads slowly is not, however long that takes.
 func TestAttackUnread(t *testing.T) {
 	const size = 4 << 20
 	send := map[string]func(*sniffedConn) error{
@@ -91,9 +91,9 @@ func (e *endless) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// TestAttackUnreadStream: over HTTP/2 a client can read the connection and not
-// open the window of a stream. The stream ends; one that is opened again and
-// again does not.
+// TestAttackUnreadStream: an HTTP/2 client can read the connection without
+// opening the window of a stream. Then the stream ends; one whose window is
+// opened again and again does not.
 func TestAttackUnreadStream(t *testing.T) {
 	for name, opens := range map[string]bool{"never opened": false, "opened slowly": true} {
 		t.Run(name, func(t *testing.T) {
@@ -127,8 +127,7 @@ func TestAttackUnreadStream(t *testing.T) {
 	}
 }
 
-// drain reads what a server sends. It opens windows by as much as came, and takes
-// its time.
+// drain slowly reads what a server sends and opens windows by as much.
 func drain(framer *http2.Framer, opens bool) {
 	for {
 		f, err := framer.ReadFrame()
@@ -145,7 +144,8 @@ func drain(framer *http2.Framer, opens bool) {
 	}
 }
 
-// TestAttackStrangerStream counts what streams bring, however the bytes come.
+// TestAttackStrangerStream counts the bytes of streams, however they are
+// split.
 func TestAttackStrangerStream(t *testing.T) {
 	const window = 16 << 10
 	data := func(f *http2.Framer, stream uint32, n int, end bool) {
@@ -212,8 +212,9 @@ func (f from) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.address))
 }
 
-// TestAttackManyConnections: an address has so many connections and no more, half
-// of them of HTTP/2, an IPv6 network counts as one, and proxies are not counted.
+// TestAttackManyConnections: the connections of an address are limited, those
+// of HTTP/2 to half as many; an IPv6 network counts as one address, and
+// proxies are not counted.
 func TestAttackManyConnections(t *testing.T) {
 	const most, half = 3, 2
 	tests := map[string]struct {

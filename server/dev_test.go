@@ -29,7 +29,7 @@ func readDevFile(t *testing.T, dir string) devFile {
 	return decode[devFile](t, string(b))
 }
 
-// claims reads a token without asking who signed it.
+// claims reads the claims of a token without verifying it.
 func claims(t *testing.T, token string) map[string]any {
 	t.Helper()
 	parts := strings.Split(token, ".")
@@ -116,8 +116,8 @@ func TestDevOnLoopbackOnly(t *testing.T) {
 	}
 }
 
-// TestAttackDevInPublic: dev mode behind a proxy makes whoever comes the owner, so
-// it does not start with addresses that are not this machine's.
+// TestAttackDevInPublic: dev mode behind a proxy would make everybody the
+// owner, so it does not start with addresses of other machines.
 func TestAttackDevInPublic(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cfg  server.Config
@@ -150,8 +150,8 @@ func TestAttackDevInPublic(t *testing.T) {
 	}
 }
 
-// A name that others own may point to this machine, too, and a browser takes
-// what is there for theirs.
+// A name that others own may resolve to this machine, and a browser would take
+// our pages for theirs.
 func TestDevIssuerByItsOwnNameOnly(t *testing.T) {
 	r := start(t, server.Config{Dev: true})
 	for host, want := range map[string]int{

@@ -45,13 +45,13 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// A clock can be put forward.
+// A clock can be advanced.
 type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
 func (c *clock) forward(d time.Duration) { c.ahead.Add(int64(d)) }
 
-// A running is a server that runs until the test ends, or stop.
+// A running is a server that runs until the test ends or stop is called.
 type running struct {
 	*server.Server
 	url            string
@@ -84,7 +84,7 @@ func start(t *testing.T, cfg server.Config) *running {
 	return r
 }
 
-// stop ends the server and fails the test if it did not end well.
+// stop ends the server and fails the test if it returns an error.
 func (r *running) stop(t *testing.T) {
 	t.Helper()
 	if r.cancel == nil {
@@ -97,8 +97,7 @@ func (r *running) stop(t *testing.T) {
 	}
 }
 
-// TestNothingRunsOn: a server that has stopped leaves nothing behind in its
-// process.
+// TestNothingRunsOn: a server that has stopped leaves no goroutines behind.
 func TestNothingRunsOn(t *testing.T) {
 	start(t, server.Config{}).stop(t) // what the first start begins for all is not the server's
 	before := runtime.NumGoroutine()
@@ -282,7 +281,7 @@ func TestShutdownLetsARequestEnd(t *testing.T) {
 	r.stop(t)
 }
 
-// Who watches the health of a server does so until it ends.
+// A health watch lasts until the server ends.
 func TestShutdownEndsWatches(t *testing.T) {
 	r := start(t, server.Config{ShutdownGrace: time.Hour})
 	conn, err := grpc.NewClient(r.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -46,7 +46,7 @@ const (
 	ownerSubject = "octavia"
 )
 
-// The link is enough: whoever posts to it need not take the code out of it.
+// The code need not be extracted from the link: a client can post to it.
 func TestSetUpByTheLinkAsPrinted(t *testing.T) {
 	r := start(t, server.Config{DataDir: t.TempDir()})
 	body := fmt.Sprintf(`{"organization": "acme", "ownerIssuer": %q, "ownerSubject": %q}`, ownerIssuer, ownerSubject)
@@ -261,7 +261,7 @@ func TestSetUpOnceAtATime(t *testing.T) {
 	}
 }
 
-// TestSetUpOnceOnReplicas sends one code to two replicas at once.
+// TestSetUpOnceOnReplicas sends one code to two replicas at the same time.
 func TestSetUpOnceOnReplicas(t *testing.T) {
 	cfg := server.Config{Database: storetest.EmptyPostgres(t), EncryptionKey: seal.NewKey().Text()}
 	one, two := start(t, cfg), start(t, cfg)
@@ -287,8 +287,8 @@ func TestSetUpOnceOnReplicas(t *testing.T) {
 	}
 }
 
-// TestUnattendedSetUpOnReplicas starts two servers at once that are both to make
-// the organization.
+// TestUnattendedSetUpOnReplicas starts two servers at the same time that both
+// create the organization.
 func TestUnattendedSetUpOnReplicas(t *testing.T) {
 	for range 3 {
 		cfg := server.Config{Database: storetest.EmptyPostgres(t), EncryptionKey: seal.NewKey().Text(), Organization: "acme", OwnerEmail: "ann@example.com"}
@@ -301,7 +301,7 @@ func TestUnattendedSetUpOnReplicas(t *testing.T) {
 	}
 }
 
-// newClose makes a server and does not run it.
+// newClose creates a server and closes it without running it.
 func newClose(t *testing.T, cfg server.Config) {
 	t.Helper()
 	cfg.Listen, cfg.DataDir, cfg.Stderr = "127.0.0.1:0", t.TempDir(), &buffer{}

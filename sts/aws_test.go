@@ -19,7 +19,7 @@ const (
 
 var proofTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// proofReader is a service that can read proofs and nothing else.
+// proofReader returns a service that can only read proofs.
 func proofReader() *Service {
 	return &Service{
 		cfg: Config{AWS: AWS{Headers: []string{"Holdfast", "Other"}}}, now: func() time.Time { return proofTime },
@@ -27,7 +27,7 @@ func proofReader() *Service {
 	}
 }
 
-// A proof is a signed request as its maker writes it.
+// A proof is a signed request before encoding.
 type proof struct {
 	line, host, body string
 	headers          []string // each a name and a value
@@ -73,8 +73,9 @@ func (p *proof) with(name, value string) {
 	p.headers = append(p.headers, name+": "+value)
 }
 
-// badProofs are signed requests that are not for us, for this identity, for
-// who the caller is alone, or of now; and what is said about each.
+// badProofs are signed requests that are not for us, not for this identity,
+// not only for GetCallerIdentity, or not recent, and the claim that the error
+// names.
 var badProofs = map[string]struct {
 	change func(*proof)
 	claim  string
@@ -157,8 +158,8 @@ func TestProofs(t *testing.T) {
 	}
 }
 
-// FuzzReadProof reads texts as proofs. What is read is bound to us and to the
-// identity.
+// FuzzReadProof parses texts as proofs. Every accepted one is bound to us and
+// to the identity.
 func FuzzReadProof(f *testing.F) {
 	for _, tt := range badProofs {
 		p := goodProof()

@@ -23,8 +23,8 @@ const (
 	application = "66666666-7777-8888-9999-000000000000"
 )
 
-// A cloud is a stand-in for those that exchange tokens: it lets in whom it knows,
-// and shows what it was sent.
+// A cloud stands in for those that exchange tokens. It accepts known subjects
+// and records what it was sent.
 type cloud struct {
 	*httptest.Server
 	known bool

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/trust"
 )
 
-// TestMemoryIsBounded remembers identities with patterns as large as can be.
+// TestMemoryIsBounded caches identities with patterns of the largest size.
 func TestMemoryIsBounded(t *testing.T) {
 	m, err := newPrincipalCache()
 	if err != nil {
@@ -47,8 +47,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestCompiledOnce presents bad credentials for an identity that stays, and for
-// one that changes.
+// TestCompiledOnce presents bad credentials for an identity that stays the
+// same, and for one that changes.
 func TestCompiledOnce(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		known, err := newPrincipalCache()

@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
-// TestWatchIsFair has one domain with more issuers than are looked at in one go.
-// Those of others come right after the first of them, not after the last.
+// TestWatchIsFair has one domain with more issuers than are checked in one
+// round. Issuers of other domains follow directly after its first one, not
+// after its last.
 func TestWatchIsFair(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		x := &Service{store: s, now: time.Now}

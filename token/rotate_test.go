@@ -41,8 +41,8 @@ func published(t *testing.T, i *token.Issuer) (ids []string) {
 	return ids
 }
 
-// TestRotation follows two replicas through a rotation: the new key is there for
-// all to read before it signs, and what the old one signed stays good.
+// TestRotation follows two replicas through a rotation: the new key is
+// published before it signs, and tokens signed with the old one stay valid.
 func TestRotation(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		c := &clock{at: noon}

@@ -198,7 +198,7 @@ func TestMintRefuses(t *testing.T) {
 	}
 }
 
-// A forger signs what it likes with whatever key it has.
+// A forger signs any claims with any key.
 type forger struct {
 	t      testing.TB
 	public jose.JSONWebKey   // of the issuer
@@ -226,7 +226,7 @@ func newForger(t testing.TB, s *store.Store, master seal.Key) forger {
 	}}
 }
 
-// with returns a token of the issuer's own key with one claim changed.
+// with returns a token signed by the issuer's own key with one claim changed.
 func (f forger) with(claim string, value any) string {
 	claims := map[string]any{}
 	for k, v := range f.claims {

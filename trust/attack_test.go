@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-dev/holdfast/trust"
 )
 
-// answering is a network in which hosts that begin with "hang" do not answer, and
-// all others are issuers of those keys.
+// answering is a network in which hosts that begin with "hang" do not answer,
+// and all others are issuers with those keys.
 func answering(keys ...key) *transport {
 	set := string(keySet(keys...))
 	return &transport{answer: func(r *http.Request) (*http.Response, error) {
@@ -29,8 +29,8 @@ func answering(keys ...key) *transport {
 	}}
 }
 
-// flood has a tenant bring tokens of that many issuers at once, and returns when
-// all of them wait or have been refused.
+// flood has a tenant present tokens of that many issuers at the same time, and
+// returns when all of them wait or have been refused.
 func flood(t *testing.T, trusted *trust.Issuers, k key, a trust.QuotaKey, format string, n int) *sync.WaitGroup {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -42,8 +42,8 @@ func flood(t *testing.T, trusted *trust.Issuers, k key, a trust.QuotaKey, format
 	return &wg
 }
 
-// TestAttackOfOneTenant has one tenant lead to thousands of issuers that do not
-// answer. Others wait for none of them.
+// TestAttackOfOneTenant has one tenant with thousands of issuers that do not
+// answer. They do not delay other tenants.
 func TestAttackOfOneTenant(t *testing.T) {
 	for name, attacker := range map[string]trust.QuotaKey{
 		"by a pattern": {Tenant: "b", Reason: trust.Matched},
@@ -89,8 +89,9 @@ func TestAttackOfOneTenant(t *testing.T) {
 	}
 }
 
-// TestAttackOfManyTenants has more tenants than there are fetches. Turns go round,
-// so another waits for one turn and not for all that wait.
+// TestAttackOfManyTenants has more tenants than there are fetches. Fetches
+// alternate between tenants, so another waits for one fetch of each and not
+// for all that are queued.
 func TestAttackOfManyTenants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKey(t, "one")
@@ -113,8 +114,8 @@ func TestAttackOfManyTenants(t *testing.T) {
 	})
 }
 
-// TestAttackByQueue has a tenant put the issuer of another at the end of its own
-// queue. The other does not wait in it, and is not told that its issuer failed.
+// TestAttackByQueue has a tenant queue the issuer of another at the end of its
+// own queue. The other does not wait in that queue and gets no error from it.
 func TestAttackByQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKey(t, "one")
@@ -136,9 +137,9 @@ func TestAttackByQueue(t *testing.T) {
 	})
 }
 
-// TestAttackOnMemory has tenants with more keys than are remembered. Those of
-// somebody who has few stay, and within a tenant, issuers without keys push out
-// none with keys.
+// TestAttackOnMemory has tenants with more keys than are cached. A tenant with
+// few keys loses none, and within a tenant issuers without keys evict none
+// with keys.
 func TestAttackOnMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKey(t, "one")
@@ -178,8 +179,8 @@ func TestAttackOnMemory(t *testing.T) {
 	})
 }
 
-// TestSharedIssuer is asked once by tenants that trust the same, and they find
-// out together that it has changed its key.
+// TestSharedIssuer has tenants trust the same issuer: its keys are fetched
+// once, and all see a changed key at the same time.
 func TestSharedIssuer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newKey(t, "one"), newKey(t, "two")

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/trust"
 )
 
-// FuzzParse reads texts as tokens. What is read has the claims that every token
-// must have, and no signature of a key that did not make it.
+// FuzzParse parses texts as tokens. Every parsed one has the required claims,
+// and no signature of a key that did not sign it.
 func FuzzParse(f *testing.F) {
 	k := newKey(f, "one")
 	f.Add(k.sign(f, map[string]any{"iss": "i", "sub": "s", "aud": "a", "exp": 9}))
@@ -42,7 +42,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzParseKeys reads texts as key sets, and lists and uses what it reads.
+// FuzzParseKeys parses texts as key sets, and lists and uses the keys.
 func FuzzParseKeys(f *testing.F) {
 	k := newKey(f, "one")
 	tok := newKey(f, "one").token(f, map[string]any{"iss": "i", "sub": "s", "aud": "a", "exp": 9})

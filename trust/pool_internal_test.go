@@ -8,7 +8,7 @@ import (
 )
 
 // TestPoolsAddUp does at random what requests and fetches do to the pools, and
-// checks what must hold in between.
+// checks the invariants in between.
 func TestPoolsAddUp(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	issuers, err := New(Config{Now: func() time.Time { return time.Unix(1, 0) }})
