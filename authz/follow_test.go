@@ -32,7 +32,9 @@ func organization(t *testing.T, s *store.Store, name string) (group, owner resou
 		t.Fatal(err)
 	}
 	group, owner = resource.NewRoot(), resource.NewRoot()
-	_, err := s.InsertGroup(t.Context(), resource.Group{UID: group, Name: name, CreateTime: time.Now(), UpdateTime: time.Now()},
+	_, err := s.InsertGroup(t.Context(), resource.Group{
+		UID: group, Name: name, CreateTime: time.Now(), UpdateTime: time.Now(),
+	},
 		resource.RoleBinding{UID: group.NewChild(), Identity: owner, Role: resource.OwnerRole})
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +186,8 @@ func TestEverythingIsReadAnew(t *testing.T) {
 				c := load(t, s)
 				newest, ghost := c.follow.applied.Load(), resource.NewRoot()
 				c.index = newIndex()
-				c.index.setGrants(ghost, []store.Grant{{Identity: ghost, Group: group, Role: viewerRole}}) // no change will name it
+				// No change will name it.
+				c.index.setGrants(ghost, []store.Grant{{Identity: ghost, Group: group, Role: viewerRole}})
 				c.follow.applied.Store(applied(newest))
 				c.behind.Store(true)
 				if err := c.allows(t, owner, group); err != nil || c.follow.applied.Load() != newest {

@@ -22,7 +22,9 @@ func TestOthersHearOfIdentities(t *testing.T) {
 		group, _ := organization(t, mine, "org")
 		i := resource.Identity{
 			UID: group.NewChild(), Name: "i", CreateTime: time.Now(), UpdateTime: time.Now(), LastSeenTime: time.Now(),
-			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.test", Subject: "s"}},
+			Relationship: resource.Relationship{
+				ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.test", Subject: "s"},
+			},
 		}
 		must(t, mine.InsertIdentity(t.Context(), i))
 		key := store.SigningKey{ID: "one", Algorithm: "ES256", Sealed: []byte("s"), CreateTime: time.Now()}
@@ -31,7 +33,10 @@ func TestOthersHearOfIdentities(t *testing.T) {
 		told := map[resource.UID]int{}
 		c.OnChange(func(u resource.UID) { told[u]++ })
 		update := func(change func(*resource.Identity)) error {
-			_, err := mine.UpdateIdentity(t.Context(), i.UID, resource.IdentityUpdated, func(i *resource.Identity) error { change(i); return nil })
+			_, err := mine.UpdateIdentity(t.Context(), i.UID, resource.IdentityUpdated, func(i *resource.Identity) error {
+				change(i)
+				return nil
+			})
 			return err
 		}
 		for _, tt := range []struct {
@@ -45,7 +50,9 @@ func TestOthersHearOfIdentities(t *testing.T) {
 			{"its description", func() error { return update(func(i *resource.Identity) { i.Description = "d" }) }, i.UID, 0},
 			{"its last use", func() error { return mine.Seen(t.Context(), i.UID, time.Now().Add(time.Hour)) }, i.UID, 0},
 			{"the signing keys", func() error {
-				next := store.SigningKey{ID: "two", Algorithm: "ES256", Sealed: []byte("s"), CreateTime: time.Now().Add(time.Second)}
+				next := store.SigningKey{
+					ID: "two", Algorithm: "ES256", Sealed: []byte("s"), CreateTime: time.Now().Add(time.Second),
+				}
 				_, err := mine.AddSigningKey(t.Context(), next, "one")
 				return err
 			}, resource.SigningKeysSubject, 1},

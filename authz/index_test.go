@@ -191,7 +191,8 @@ func TestIndexNamesAreSafeToUseAgain(t *testing.T) {
 	all := resource.CapabilitySet("groups.list")
 	x.setRoles(map[resource.UID]resource.Capabilities{role: all})
 	x.setRoles(nil)
-	x.setGrants(identity, []store.Grant{{Identity: identity, Group: tr.root(), Role: other}}) // takes the number of role
+	// Takes the number of role.
+	x.setGrants(identity, []store.Grant{{Identity: identity, Group: tr.root(), Role: other}})
 	for group := range x.all(identity) {
 		if got := x.missing(identity, group, all); got != all {
 			t.Error("a role nobody described allows something")
@@ -216,7 +217,9 @@ func TestMalformedPlacesAreCoveredByNothing(t *testing.T) {
 func BenchmarkRequire(b *testing.B) {
 	const bindings, identities = 1_000_000, 100_000
 	t, roles := newTree(), capabilitiesOf(ManagedRoles())
-	maps.DeleteFunc(roles, func(_ resource.UID, caps resource.Capabilities) bool { return !caps.Has(resource.GroupsList) })
+	maps.DeleteFunc(roles, func(_ resource.UID, caps resource.Capabilities) bool {
+		return !caps.Has(resource.GroupsList)
+	})
 	role := slices.Sorted(maps.Keys(roles))
 	groups, people := t.groups(100_000), make([]resource.UID, identities)
 	for i := range people {

@@ -10,9 +10,13 @@ import (
 )
 
 // provide creates a provider of the issuer https://login.example in a group.
-func (w *world) provide(as context.Context, group resource.UID, name string, rule resource.CorrelationRule) resource.IdentityProvider {
+func (w *world) provide(
+	as context.Context, group resource.UID, name string, rule resource.CorrelationRule,
+) resource.IdentityProvider {
 	w.t.Helper()
-	p, err := w.CreateProvider(as, group, provider(func(p *resource.IdentityProvider) { p.Name, p.OIDC.CorrelationRule = name, rule }))
+	p, err := w.CreateProvider(as, group, provider(func(p *resource.IdentityProvider) {
+		p.Name, p.OIDC.CorrelationRule = name, rule
+	}))
 	must(w.t, err)
 	return p
 }
@@ -28,7 +32,9 @@ func TestLookupIsOfTheCallersHome(t *testing.T) {
 		theirs := w.provide(w.rival, w.other.UID, "theirs", resource.CorrelationUnspecified)
 		byObject := w.provide(w.owner, w.acme.UID, "a by object id", resource.CorrelationObjectID)
 		worker, atHome := w.worker(w.acme.UID, "groups.list", "identity_providers.list")
-		_, err := w.CreateBinding(w.rival, w.other.UID, resource.RoleBinding{Identity: worker, Role: resource.OwnerRole})
+		_, err := w.CreateBinding(
+			w.rival, w.other.UID, resource.RoleBinding{Identity: worker, Role: resource.OwnerRole},
+		)
 		if err == nil {
 			t.Fatal("a workload became an owner elsewhere")
 		}
@@ -36,7 +42,8 @@ func TestLookupIsOfTheCallersHome(t *testing.T) {
 		must(t, err)
 		look := func(as context.Context, want, unwanted resource.UID) {
 			t.Helper()
-			if got, err := w.LookupIdentity(as, "https://login.example", "alice", ""); err != nil || got != want || got == unwanted {
+			if got, err := w.LookupIdentity(as, "https://login.example", "alice", ""); err != nil || got != want ||
+				got == unwanted {
 				t.Errorf("lookup = %s, %v, want %s", got, err, want)
 			}
 		}
@@ -48,7 +55,9 @@ func TestLookupIsOfTheCallersHome(t *testing.T) {
 		// for it, and so does one that is named.
 		own := w.provide(w.owner, w.acme.UID, "own", resource.CorrelationSubject)
 		look(atHome, resource.UserUID(own.Realm, "alice"), "")
-		vouched := authz.WithCaller(t.Context(), authz.Caller{Identity: resource.UserUID(deep.Realm, "me"), Voucher: deep.Voucher()})
+		vouched := authz.WithCaller(
+			t.Context(), authz.Caller{Identity: resource.UserUID(deep.Realm, "me"), Voucher: deep.Voucher()},
+		)
 		look(vouched, resource.UserUID(deep.Realm, "alice"), "")
 		named, err := w.LookupIdentity(w.owner, "https://login.example", "alice", deep.UID)
 		if err != nil || named != resource.UserUID(deep.Realm, "alice") {
@@ -85,7 +94,8 @@ func TestPeopleOfTheInstallationAreNotKept(t *testing.T) {
 		if evil := w.arrive(moved, "alice"); evil.UID == alice.UID {
 			t.Error("a provider that believes another issuer vouches for a person of the installation")
 		}
-		if got, err := w.LookupIdentity(w.owner, "https://login.example", "alice", ""); err != nil || got != alice.UID {
+		if got, err := w.LookupIdentity(w.owner, "https://login.example", "alice", ""); err != nil ||
+			got != alice.UID {
 			t.Errorf("lookup = %s, %v, want alice", got, err)
 		}
 		// The honest counterpart: a provider's own people can be kept.

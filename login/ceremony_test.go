@@ -26,7 +26,10 @@ func (x *site) other(t *testing.T) resource.Account {
 	t.Helper()
 	owner := must[resource.Account](t)(x.store.Account(t.Context(), x.owner.UID))
 	a := must[resource.Account](t)(x.addAccount(t, otherEmail))
-	return must[resource.Account](t)(x.store.UpdateAccount(t.Context(), a.UID, func(a *resource.Account) error { a.Password = owner.Password; return nil }))
+	return must[resource.Account](t)(x.store.UpdateAccount(t.Context(), a.UID, func(a *resource.Account) error {
+		a.Password = owner.Password
+		return nil
+	}))
 }
 
 // signedInAs gives a browser a session.
@@ -177,7 +180,9 @@ func TestTOTPCrossed(t *testing.T) {
 	a := owner.post("/account/totp/start", "csrf", owner.csrf(), "current", password)
 	secret := strings.ReplaceAll(secretText.FindString(a.body), " ", "")
 	other.set(owner.cookies("hf_totp"))
-	other.post("/account/totp", "csrf", other.csrf(), "code", must[string](t)(totp.GenerateCode(secret, x.clock.now())))
+	other.post(
+		"/account/totp", "csrf", other.csrf(), "code", must[string](t)(totp.GenerateCode(secret, x.clock.now())),
+	)
 	if a := must[resource.Account](t)(x.store.AccountIn(t.Context(), x.org.UID, otherEmail)); len(a.TOTP) > 0 {
 		t.Error("a secret that the owner was shown is turned on for another account")
 	}
@@ -188,13 +193,15 @@ func TestTOTPCrossed(t *testing.T) {
 		flow := b.start(forCommand(""))
 		b.password(flow, email, password)
 		code := must[string](t)(totp.GenerateCode(secrets[crossed], x.clock.now()))
-		if a := b.post("/signin/totp", "flow", flow, "code", code); a.status != http.StatusUnauthorized || b.session() != "" {
+		if a := b.post("/signin/totp", "flow", flow, "code", code); a.status != http.StatusUnauthorized ||
+			b.session() != "" {
 			t.Errorf("%s with the code of %s: %d", email, crossed, a.status)
 		}
 		// A code of A after the password of A, once the flow has gone on to B.
 		b.password(flow, crossed, password)
 		code = must[string](t)(totp.GenerateCode(secrets[email], x.clock.now()))
-		if a := b.post("/signin/totp", "flow", flow, "code", code); a.status != http.StatusUnauthorized || b.session() != "" {
+		if a := b.post("/signin/totp", "flow", flow, "code", code); a.status != http.StatusUnauthorized ||
+			b.session() != "" {
 			t.Errorf("a flow that has gone on to %s, with the code of %s: %d", crossed, email, a.status)
 		}
 	}

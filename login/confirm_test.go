@@ -30,13 +30,19 @@ func facts(a answer) map[string]string {
 // folder creates a group in the organization.
 func (x *site) folder(t *testing.T, name string) resource.Group {
 	t.Helper()
-	return must[resource.Group](t)(x.store.InsertGroup(t.Context(), resource.Group{UID: x.org.UID.NewChild(), Name: name, CreateTime: x.clock.now(), UpdateTime: x.clock.now()}))
+	return must[resource.Group](t)(x.store.InsertGroup(
+		t.Context(),
+		resource.Group{UID: x.org.UID.NewChild(), Name: name, CreateTime: x.clock.now(), UpdateTime: x.clock.now()},
+	))
 }
 
 // deviceFlow starts a device authorization and enters its code in a browser.
 func (x *site) deviceFlow(t *testing.T, b *browser, fields ...string) (device, flow string) {
 	t.Helper()
-	asked := x.browser(t).do(http.MethodPost, "/oauth/device_authorization", form(append(fields, "client_id", "tv")...), "User-Agent", "tv-set/1.0")
+	asked := x.browser(t).do(
+		http.MethodPost, "/oauth/device_authorization", form(append(fields, "client_id", "tv")...), "User-Agent",
+		"tv-set/1.0",
+	)
 	_, flow, _ = strings.Cut(b.post("/device", "user_code", fieldOf(t, asked.body, "user_code")).location, "flow=")
 	return fieldOf(t, asked.body, "device_code"), flow
 }
@@ -75,7 +81,9 @@ func TestConfirmationTells(t *testing.T) {
 			"Calls itself": "cli", "Asked from": "An address that was opened here: nobody can tell who made it", "May do": "Everything that you may do", "For": "An hour",
 		}},
 		"a headless command that asks for less": {func() string {
-			return b.start(headless + "&create_refresh_token=true&scope=" + url.QueryEscape(url.QueryEscape(string(team.UID))))
+			return b.start(
+				headless + "&create_refresh_token=true&scope=" + url.QueryEscape(url.QueryEscape(string(team.UID))),
+			)
 		}, map[string]string{"May do": "What you may do in team-a", "For": "Until its session ends, 30 days at most"}},
 		"a command": {func() string { return b.start(forCommand("")) }, map[string]string{
 			"Calls itself": "test", "Asked from": "This computer, port 7777", "May do": "Everything that you may do", "For": "An hour",
@@ -104,8 +112,11 @@ func TestDeviceIsNarrowed(t *testing.T) {
 	b.signIn()
 	device, flow := x.deviceFlow(t, b, "scope", string(team.UID))
 	b.allow(flow)
-	status, body := x.redeem(t, "grant_type", "urn:ietf:params:oauth:grant-type:device_code", "client_id", "tv", "device_code", device)
-	if c := x.caller(t, fieldOf(t, body, "access_token")); status != http.StatusOK || len(c.Scopes) != 1 || c.Scopes[0] != team.UID {
+	status, body := x.redeem(
+		t, "grant_type", "urn:ietf:params:oauth:grant-type:device_code", "client_id", "tv", "device_code", device,
+	)
+	if c := x.caller(t, fieldOf(t, body, "access_token")); status != http.StatusOK || len(c.Scopes) != 1 ||
+		c.Scopes[0] != team.UID {
 		t.Errorf("%d: scopes %v, want %s", status, c.Scopes, team.UID)
 	}
 	if a := x.browser(t).post("/oauth/device_authorization", "client_id", "tv", "scope", "nothing"); a.status != http.StatusBadRequest || !strings.Contains(a.body, "invalid_scope") {
@@ -128,7 +139,10 @@ func TestDeviceCrossed(t *testing.T) {
 	b.allow(flow)
 	poll := func(device, client string) string {
 		x.clock.move(5 * time.Second)
-		_, body := x.redeem(t, "grant_type", "urn:ietf:params:oauth:grant-type:device_code", "client_id", client, "device_code", device)
+		_, body := x.redeem(
+			t, "grant_type", "urn:ietf:params:oauth:grant-type:device_code", "client_id", client, "device_code",
+			device,
+		)
 		return fieldOf(t, body, "error")
 	}
 	if why := poll(other, "tv"); why != "authorization_pending" {

@@ -65,7 +65,8 @@ func TestCallbackParameters(t *testing.T) {
 	b := x.browser(t)
 	a := b.password(b.start(forCommand("&create_refresh_token=true")), ownerEmail, password)
 	q := query(t, a.location)
-	if len(q["token"]) != 1 || q.Get("token") == "true" || len(q["refresh_token"]) != 1 || q["error"] != nil || !strings.HasPrefix(a.location, "http://127.0.0.1:7777/callback?") {
+	if len(q["token"]) != 1 || q.Get("token") == "true" || len(q["refresh_token"]) != 1 || q["error"] != nil ||
+		!strings.HasPrefix(a.location, "http://127.0.0.1:7777/callback?") {
 		t.Fatalf("%d %s", a.status, a.location)
 	}
 	if c := x.caller(t, q.Get("token")); c.Identity != x.owner.Identity || c.Session == "" {
@@ -78,9 +79,11 @@ func TestCallbackParameters(t *testing.T) {
 	b = x.browser(t)
 	p := newProvider(t)
 	idp := x.keep(t, p)
-	a = b.get("/oauth?exit=redirect&skip_registration=true&idp_id=" + url.QueryEscape(string(idp.UID)) + "&redirect=" + url.QueryEscape(callback))
+	a = b.get("/oauth?exit=redirect&skip_registration=true&idp_id=" + url.QueryEscape(string(idp.UID)) + "&redirect=" +
+		url.QueryEscape(callback))
 	a = b.get(p.answerTo(t, a.location))
-	if q = query(t, a.location); q["token"] != nil || q.Get("status_code") != "404" || q.Get("error") == "" || len(q["error"]) != 1 {
+	if q = query(t, a.location); q["token"] != nil || q.Get("status_code") != "404" || q.Get("error") == "" ||
+		len(q["error"]) != 1 {
 		t.Errorf("somebody unknown: %d %s", a.status, a.location)
 	}
 }
@@ -96,7 +99,8 @@ func TestForeignForms(t *testing.T) {
 		"of an old browser's":  {"Origin", "https://evil.test"},
 		"of a page of nowhere": {"Origin", "null"},
 	} {
-		if a := b.do(http.MethodPost, "/signin/password", form, headers...); a.status != http.StatusForbidden || a.location != "" {
+		if a := b.do(http.MethodPost, "/signin/password", form, headers...); a.status != http.StatusForbidden ||
+			a.location != "" {
 			t.Errorf("a form %s: %d %s", name, a.status, a.location)
 		}
 	}
@@ -162,7 +166,9 @@ func (b *browser) session() string {
 // ask sends a browser to a provider and returns the authorization request.
 func (b *browser) ask(idp resource.IdentityProvider) string {
 	b.t.Helper()
-	a := b.get("/oauth?exit=redirect&idp_id=" + url.QueryEscape(string(idp.UID)) + "&redirect=" + url.QueryEscape(callback))
+	a := b.get(
+		"/oauth?exit=redirect&idp_id=" + url.QueryEscape(string(idp.UID)) + "&redirect=" + url.QueryEscape(callback),
+	)
 	if !strings.HasPrefix(a.location, idp.OIDC.Issuer) {
 		b.t.Fatalf("led to %d %s\n%s", a.status, a.location, a.body)
 	}
@@ -291,7 +297,8 @@ func TestReplay(t *testing.T) {
 		idp := x.keep(t, p)
 		b := x.browser(t)
 		here := must[*url.URL](t)(url.Parse(x.url))
-		asked := b.get("/oauth?idp_id=" + url.QueryEscape(string(idp.UID))) // for the browser alone: nothing is handed over
+		// For the browser alone: nothing is handed over.
+		asked := b.get("/oauth?idp_id=" + url.QueryEscape(string(idp.UID)))
 		answer := p.answerTo(t, asked.location)
 		cookies := b.Jar.Cookies(here)
 		if a := b.get(answer); a.location != "/account" {
@@ -365,14 +372,19 @@ func TestReplayOfCode(t *testing.T) {
 	x := sqlite(t)
 	handed := func() string {
 		b := x.browser(t)
-		a := b.password(b.start(forCommand("&state=s1&code_challenge_method=S256&code_challenge="+s256(verifier))), ownerEmail, password)
+		a := b.password(
+			b.start(forCommand("&state=s1&code_challenge_method=S256&code_challenge="+s256(verifier))), ownerEmail,
+			password,
+		)
 		q := query(t, a.location)
 		if q.Get("code") == "" || q.Get("token") != "" || q.Get("state") != "s1" {
 			t.Fatalf("%d %s", a.status, a.location)
 		}
 		return q.Get("code")
 	}
-	right := []string{"grant_type", "authorization_code", "redirect_uri", callback, "client_id", "test", "code_verifier", verifier}
+	right := []string{
+		"grant_type", "authorization_code", "redirect_uri", callback, "client_id", "test", "code_verifier", verifier,
+	}
 	code := handed()
 	status, body := x.redeem(t, append(right, "code", code)...)
 	if status != http.StatusOK {
@@ -383,7 +395,8 @@ func TestReplayOfCode(t *testing.T) {
 	if why := x.checker.Revoked(c); why != "" {
 		t.Fatal(why)
 	}
-	if status, body := x.redeem(t, append(right, "code", code)...); status != http.StatusBadRequest || !strings.Contains(body, "invalid_grant") {
+	if status, body := x.redeem(t, append(right, "code", code)...); status != http.StatusBadRequest ||
+		!strings.Contains(body, "invalid_grant") {
 		t.Errorf("again: %d %s", status, body)
 	}
 	if x.checker.Revoked(c) == "" {
@@ -426,7 +439,8 @@ func TestClickjacking(t *testing.T) {
 			a.header.Get("Referrer-Policy") != "no-referrer" || a.header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %v", name, a.header)
 		}
-		if strings.Contains(a.body, "<style") || strings.Contains(a.body, " style=") || strings.Contains(a.body, "onclick") {
+		if strings.Contains(a.body, "<style") || strings.Contains(a.body, " style=") ||
+			strings.Contains(a.body, "onclick") {
 			t.Errorf("%s has style or script in it", name)
 		}
 	}
@@ -448,7 +462,10 @@ func TestEnumerationByText(t *testing.T) {
 	want := strip(known, ownerEmail)
 	if known.status != http.StatusUnauthorized || unknown.status != known.status || none.status != known.status ||
 		strip(unknown, "nobody@example.test") != want || strip(none, without.Email) != want {
-		t.Errorf("known: %d, unknown: %d, without a password: %d\n%s\n%s", known.status, unknown.status, none.status, known.body, unknown.body)
+		t.Errorf(
+			"known: %d, unknown: %d, without a password: %d\n%s\n%s", known.status, unknown.status, none.status,
+			known.body, unknown.body,
+		)
 	}
 }
 
@@ -665,7 +682,8 @@ func TestCookies(t *testing.T) {
 					jar = append(jar, c)
 					kind, ours := strings.CutPrefix(c.Name, tt.prefix+"hf_")
 					seen[strings.Split(kind, "_")[0]] = true
-					if !ours || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Secure != tt.secure || c.Path != "/" || c.Domain != "" {
+					if !ours || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Secure != tt.secure ||
+						c.Path != "/" || c.Domain != "" {
 						t.Errorf("%s %s sets %s", method, target, c)
 					}
 				}
@@ -673,7 +691,10 @@ func TestCookies(t *testing.T) {
 			}
 			do(http.MethodGet, "/link?code=x", nil)
 			_, flow, _ := strings.Cut(do(http.MethodGet, "/signin", nil).Header.Get("Location"), "flow=")
-			do(http.MethodPost, "/signin/password", url.Values{"flow": {flow}, "email": {ownerEmail}, "password": {password}})
+			do(
+				http.MethodPost, "/signin/password",
+				url.Values{"flow": {flow}, "email": {ownerEmail}, "password": {password}},
+			)
 			body := must[[]byte](t)(io.ReadAll(do(http.MethodGet, "/account", nil).Body))
 			token := csrfField.FindStringSubmatch(string(body))
 			if token == nil {
@@ -708,7 +729,9 @@ func TestBruteForceInside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x.clock.move(15 * time.Minute) // for the limits
 			csrf := b.csrf()
-			secret := strings.ReplaceAll(secretText.FindString(b.post("/account/totp/start", "csrf", csrf, "current", password).body), " ", "")
+			secret := strings.ReplaceAll(
+				secretText.FindString(b.post("/account/totp/start", "csrf", csrf, "current", password).body), " ", "",
+			)
 			try := func(word string) int {
 				return b.post(tt.path, "csrf", csrf, tt.field, word, "password", "another good password").status
 			}

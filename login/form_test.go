@@ -43,7 +43,8 @@ func TestBadForms(t *testing.T) {
 		}
 		check := func(what string, a answer) {
 			t.Helper()
-			if a.status >= 500 && a.status != http.StatusBadGateway || strings.Contains(a.body, "<script>alert") || a.header.Get("Set-Cookie") == "x=y" {
+			if a.status >= 500 && a.status != http.StatusBadGateway || strings.Contains(a.body, "<script>alert") ||
+				a.header.Get("Set-Cookie") == "x=y" {
 				t.Errorf("%s: %d %s\n%.300s", what, a.status, a.location, a.body)
 			}
 		}
@@ -54,14 +55,19 @@ func TestBadForms(t *testing.T) {
 					if strings.HasPrefix(path, "/account") {
 						c = b
 					}
-					form := url.Values{"csrf": {csrf}, "client_id": {"x"}, "password": {"a good password"}, "email": {"odd@example.test"}, "name": {"Odd"}, "current": {"wrong"}}
+					form := url.Values{
+						"csrf": {csrf}, "client_id": {"x"}, "password": {"a good password"},
+						"email": {"odd@example.test"}, "name": {"Odd"}, "current": {"wrong"},
+					}
 					if strings.HasPrefix(path, "/signin") {
 						form.Set("flow", c.start("invite="+invite))
 					}
 					for _, grant := range []string{"", "authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"} {
 						form.Set("grant_type", grant)
 						form.Set(field, text)
-						check(fmt.Sprintf("POST %s with %s for %s", path, odd, field), c.do(http.MethodPost, path, form))
+						check(
+							fmt.Sprintf("POST %s with %s for %s", path, odd, field), c.do(http.MethodPost, path, form),
+						)
 						if path != "/oauth/token" {
 							break
 						}

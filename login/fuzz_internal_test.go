@@ -23,7 +23,9 @@ import (
 func fuzzed(f *testing.F) *Service {
 	f.Helper()
 	origin := &url.URL{Scheme: "http", Host: "localhost:8080"}
-	s := &Service{origin: origin, cfg: Config{Key: seal.NewKey(), Now: func() time.Time { return time.Unix(1_900_000_000, 0) }}}
+	s := &Service{origin: origin, cfg: Config{Key: seal.NewKey(), Now: func() time.Time {
+		return time.Unix(1_900_000_000, 0)
+	}}}
 	var err error
 	if s.webauthn, err = newWebAuthn(origin); err != nil {
 		f.Fatal(err)
@@ -55,7 +57,8 @@ func FuzzFlowCookie(f *testing.F) {
 		if got != nil && (got.ID != id || got.Expires <= 1_900_000_000 || !flowID.MatchString(id)) {
 			t.Errorf("%s is the flow %q", plain, id)
 		}
-		if leg := s.flowForState(withCookie(t, flowCookie+id, sealed), id+"."+id); leg != nil && (leg.UpstreamState != id+"."+id || leg.Provider == "") {
+		if leg := s.flowForState(withCookie(t, flowCookie+id, sealed), id+"."+id); leg != nil &&
+			(leg.UpstreamState != id+"."+id || leg.Provider == "") {
 			t.Errorf("%s has the leg %q", plain, id)
 		}
 		other := base64.RawURLEncoding.EncodeToString(s.cfg.Key.Seal("passkey", plain))
@@ -76,11 +79,16 @@ const (
 // the challenge, on one of our pages.
 func FuzzPasskeyAnswer(f *testing.F) {
 	s := fuzzed(f)
-	a := passkeyUser{Account: resource.Account{UID: "0000000000000000000000000000000000000000/0000000000000000", Email: "a@b.test"}}
+	a := passkeyUser{
+		Account: resource.Account{UID: "0000000000000000000000000000000000000000/0000000000000000", Email: "a@b.test"},
+	}
 	f.Add([]byte(fuzzMade))
 	f.Add([]byte(fuzzSigned))
 	f.Add([]byte(`{"id":"AA","rawId":"AA","type":"public-key","response":{}}`))
-	question := webauthn.SessionData{Challenge: fuzzChallenge, RelyingPartyID: "localhost", UserID: a.WebAuthnID(), UserVerification: protocol.VerificationRequired}
+	question := webauthn.SessionData{
+		Challenge: fuzzChallenge, RelyingPartyID: "localhost", UserID: a.WebAuthnID(),
+		UserVerification: protocol.VerificationRequired,
+	}
 	f.Fuzz(func(t *testing.T, credential []byte) {
 		ours := func(c protocol.CollectedClientData) {
 			if c.Challenge != fuzzChallenge || c.Origin != "http://localhost:8080" {
@@ -90,7 +98,8 @@ func FuzzPasskeyAnswer(f *testing.F) {
 		if parsed, err := protocol.ParseCredentialCreationResponseBytes(credential); err == nil {
 			if made, err := s.webauthn.CreateCredential(a, question, parsed); err == nil {
 				ours(parsed.Response.CollectedClientData)
-				if detail, err := json.Marshal(made); err != nil || json.Unmarshal(detail, &webauthn.Credential{}) != nil {
+				if detail, err := json.Marshal(made); err != nil ||
+					json.Unmarshal(detail, &webauthn.Credential{}) != nil {
 					t.Errorf("a passkey that cannot be kept: %v", err)
 				}
 			}
@@ -123,7 +132,8 @@ func FuzzClaims(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if got.subject == "" || len(got.subject) > 2048 || !readable(got.subject) || len(got.email) > 254 || !readable(got.email) {
+		if got.subject == "" || len(got.subject) > 2048 || !readable(got.subject) || len(got.email) > 254 ||
+			!readable(got.email) {
 			t.Errorf("subject %q, e-mail %q", got.subject, got.email)
 		}
 		if len(got.groups) > maxGroups {
@@ -170,13 +180,15 @@ func FuzzCodes(f *testing.F) {
 		if got := checkCode(code); len(got) != 9 {
 			t.Errorf("%q is checked by %q", code, got)
 		}
-		if h, err := encryptFor(code, "token", "refresh"); err == nil && (strings.Contains(string(h.Token), "token") || len(h.Refresh) == 0) {
+		if h, err := encryptFor(code, "token", "refresh"); err == nil && (strings.Contains(string(h.Token), "token") ||
+			len(h.Refresh) == 0) {
 			t.Errorf("%q gets the token in the plain", code)
 		}
 		if p, err := readInvite(code); err == nil && (p.UID == "" || len(p.Digest) == 0) {
 			t.Errorf("%q is the invite %+v", code, p)
 		}
-		if u, ok := loopback(code); ok && u.Hostname() != "localhost" && u.Hostname() != "127.0.0.1" && u.Hostname() != "::1" {
+		if u, ok := loopback(code); ok && u.Hostname() != "localhost" && u.Hostname() != "127.0.0.1" &&
+			u.Hostname() != "::1" {
 			t.Errorf("%q leads to %q", code, u.Host)
 		}
 	})

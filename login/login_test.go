@@ -94,7 +94,8 @@ func TestProviders(t *testing.T) {
 				count[e.Type]++
 			}
 		}
-		if count[resource.IdentityCreated] != 1 || count[resource.BindingCreated] != 2 || count[resource.BindingDeleted] != 1 {
+		if count[resource.IdentityCreated] != 1 || count[resource.BindingCreated] != 2 ||
+			count[resource.BindingDeleted] != 1 {
 			t.Errorf("events put down to the person: %v", count)
 		}
 	})
@@ -104,7 +105,9 @@ func TestProviders(t *testing.T) {
 func (x *site) unbind(t *testing.T, identity resource.UID) error {
 	t.Helper()
 	request := page.Request{Size: page.MaxSize, Order: page.Order{Field: "uid"}}
-	all := must[page.Page[resource.BoundRole]](t)(x.store.Bindings(t.Context(), store.Reach{Under: []resource.UID{x.org.UID}}, resource.Filter{Identity: identity}, request))
+	all := must[page.Page[resource.BoundRole]](t)(x.store.Bindings(
+		t.Context(), store.Reach{Under: []resource.UID{x.org.UID}}, resource.Filter{Identity: identity}, request,
+	))
 	for _, b := range all.Items {
 		if err := x.store.DeleteBinding(t.Context(), b.UID); err != nil {
 			return err
@@ -120,12 +123,16 @@ func TestMappingsLeaveAlone(t *testing.T) {
 	idp := x.keep(t, p)
 	pat := resource.UserUID(idp.Realm, "pat")
 	for _, role := range []resource.UID{resource.ManagedRoleUID("editor"), resource.OwnerRole} {
-		m := resource.ExternalGroupRoleMapping{UID: idp.UID.NewChild(), ExternalGroup: "devs", Role: role, Scope: x.org.UID, CreateTime: x.clock.now()}
+		m := resource.ExternalGroupRoleMapping{
+			UID: idp.UID.NewChild(), ExternalGroup: "devs", Role: role, Scope: x.org.UID, CreateTime: x.clock.now(),
+		}
 		if err := x.store.InsertMapping(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
 	}
-	byHand := resource.RoleBinding{UID: x.org.UID.NewChild(), Identity: pat, Role: resource.ManagedRoleUID("editor"), CreateTime: x.clock.now()}
+	byHand := resource.RoleBinding{
+		UID: x.org.UID.NewChild(), Identity: pat, Role: resource.ManagedRoleUID("editor"), CreateTime: x.clock.now(),
+	}
 	must[[]resource.BoundRole](t)(x.store.InsertBindings(t.Context(), []resource.RoleBinding{byHand}))
 	p.claims["groups"] = []string{"devs"}
 	x.browser(t).through(p, idp)
@@ -134,7 +141,8 @@ func TestMappingsLeaveAlone(t *testing.T) {
 	}
 	p.claims["groups"] = []string{}
 	a := x.browser(t).through(p, idp)
-	if got := rolesOf(x, pat); !slices.Equal(got, []string{"editor", "owner", "viewer"}) || query(t, a.location).Get("token") == "" {
+	if got := rolesOf(x, pat); !slices.Equal(got, []string{"editor", "owner", "viewer"}) ||
+		query(t, a.location).Get("token") == "" {
 		t.Errorf("roles %v, %s", got, a.location)
 	}
 }
@@ -208,7 +216,8 @@ func TestProviderProblems(t *testing.T) {
 		t.Errorf("one that is not in use: %d", a.status)
 	}
 	a := b.get(strings.TrimPrefix(v.TrialURL, x.url))
-	if a = b.get(p.answerTo(t, a.location)); a.status != http.StatusOK || !strings.Contains(a.body, "pat@example.test") || b.session() != "" {
+	if a = b.get(p.answerTo(t, a.location)); a.status != http.StatusOK ||
+		!strings.Contains(a.body, "pat@example.test") || b.session() != "" {
 		t.Errorf("a trial: %d\n%s", a.status, a.body)
 	}
 	if _, err := x.store.Identity(t.Context(), resource.UserUID(good.Realm, "pat")); !errors.Is(err, fault.NotFound) {
@@ -226,7 +235,10 @@ func TestDevice(t *testing.T) {
 		}
 		poll := func(device string) (status int, why, token string) {
 			x.clock.move(5 * time.Second)
-			status, body := x.redeem(t, "grant_type", "urn:ietf:params:oauth:grant-type:device_code", "client_id", "tv", "device_code", device)
+			status, body := x.redeem(
+				t, "grant_type", "urn:ietf:params:oauth:grant-type:device_code", "client_id", "tv", "device_code",
+				device,
+			)
 			return status, fieldOf(t, body, "error"), fieldOf(t, body, "access_token")
 		}
 		decide := func(user, answer string) {
@@ -329,12 +341,15 @@ func TestTOTP(t *testing.T) {
 	b := x.browser(t)
 	b.signIn()
 	csrf := b.csrf()
-	secret := strings.ReplaceAll(secretText.FindString(b.post("/account/totp/start", "csrf", csrf, "current", password).body), " ", "")
+	secret := strings.ReplaceAll(
+		secretText.FindString(b.post("/account/totp/start", "csrf", csrf, "current", password).body), " ", "",
+	)
 	code := func() string { return must[string](t)(totp.GenerateCode(secret, x.clock.now())) }
 	if a := b.post("/account/totp", "csrf", csrf, "code", "000000"); a.status != http.StatusBadRequest {
 		t.Errorf("a wrong code turns it on: %d", a.status)
 	}
-	if a := b.post("/account/totp", "csrf", csrf, "code", code()); a.status != http.StatusOK || !strings.Contains(a.body, "recovery codes") {
+	if a := b.post("/account/totp", "csrf", csrf, "code", code()); a.status != http.StatusOK ||
+		!strings.Contains(a.body, "recovery codes") {
 		t.Fatalf("%d\n%s", a.status, a.body)
 	}
 	x.clock.move(time.Minute)
@@ -404,7 +419,10 @@ func TestLink(t *testing.T) {
 		}
 		// Who is less than the person cannot become them.
 		clerk := resource.NewRoot()
-		bind := resource.RoleBinding{UID: x.org.UID.NewChild(), Identity: clerk, Role: resource.ManagedRoleUID("editor"), CreateTime: x.clock.now()}
+		bind := resource.RoleBinding{
+			UID: x.org.UID.NewChild(), Identity: clerk, Role: resource.ManagedRoleUID("editor"),
+			CreateTime: x.clock.now(),
+		}
 		must[[]resource.BoundRole](t)(s.InsertBindings(t.Context(), []resource.RoleBinding{bind}))
 		if _, err := x.CreateLink(authz.WithCaller(t.Context(), authz.Caller{Identity: clerk}), x.owner.UID, false); !errors.Is(err, fault.PermissionDenied) {
 			t.Errorf("a clerk makes a link of the owner's: %v", err)
@@ -429,7 +447,9 @@ func TestSwitchOff(t *testing.T) {
 		if err := x.SetRules(admin, off); !errors.Is(err, fault.FailedPrecondition) {
 			t.Errorf("before an owner did: %v", err)
 		}
-		bind := resource.RoleBinding{UID: x.org.UID.NewChild(), Identity: pat, Role: resource.OwnerRole, CreateTime: x.clock.now()}
+		bind := resource.RoleBinding{
+			UID: x.org.UID.NewChild(), Identity: pat, Role: resource.OwnerRole, CreateTime: x.clock.now(),
+		}
 		must[[]resource.BoundRole](t)(s.InsertBindings(t.Context(), []resource.RoleBinding{bind}))
 		if err := x.SetRules(admin, off); err != nil {
 			t.Fatal(err)
@@ -510,7 +530,10 @@ func TestJoin(t *testing.T) {
 			t.Error("the code stays in the address")
 		}
 		_, flow, _ := strings.Cut(a.location, "flow=")
-		a = b.post("/signin/join", "flow", flow, "email", "New@Example.test", "name", "Nora New", "password", "a good password")
+		a = b.post(
+			"/signin/join", "flow", flow, "email", "New@Example.test", "name", "Nora New", "password",
+			"a good password",
+		)
 		if a.location != "/account" {
 			t.Fatalf("%d\n%s", a.status, a.body)
 		}
@@ -530,7 +553,8 @@ func TestJoin(t *testing.T) {
 		} {
 			d := x.browser(t)
 			_, flow, _ := strings.Cut(d.get("/join?code="+code).location, "flow=")
-			if a := d.post("/signin/join", append(fields, "flow", flow)...); a.status < 400 || a.status >= 500 || d.session() != "" {
+			if a := d.post("/signin/join", append(fields, "flow", flow)...); a.status < 400 || a.status >= 500 ||
+				d.session() != "" {
 				t.Errorf("%s: %d", name, a.status)
 			}
 		}
@@ -584,7 +608,8 @@ func TestBadStarts(t *testing.T) {
 	}
 	for _, body := range []string{"", "grant_type=x", "grant_type=authorization_code", "grant_type=refresh_token", "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Adevice_code"} {
 		form, _ := url.ParseQuery(body)
-		if a := b.do(http.MethodPost, "/oauth/token", form); a.status != http.StatusBadRequest || !json.Valid([]byte(a.body)) {
+		if a := b.do(http.MethodPost, "/oauth/token", form); a.status != http.StatusBadRequest ||
+			!json.Valid([]byte(a.body)) {
 			t.Errorf("%q: %d %s", body, a.status, a.body)
 		}
 	}

@@ -55,7 +55,10 @@ func TestTwoProviders(t *testing.T) {
 			for _, reverse := range []bool{false, true} { // both finish, in either order
 				b := x.browser(t)
 				type window struct{ answer, want string }
-				windows := []window{{one.answerTo(t, b.ask(first)), "pat@example.test"}, {two.answerTo(t, b.ask(second)), "quinn@example.test"}}
+				windows := []window{
+					{one.answerTo(t, b.ask(first)), "pat@example.test"},
+					{two.answerTo(t, b.ask(second)), "quinn@example.test"},
+				}
 				if reverse {
 					windows[0], windows[1] = windows[1], windows[0]
 				}

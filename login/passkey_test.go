@@ -61,7 +61,9 @@ func (d *authenticator) about(q question, kind string) (client, data []byte) {
 	if d.changed != "" {
 		challenge = d.changed
 	}
-	client, err := json.Marshal(map[string]any{"type": kind, "challenge": challenge, "origin": d.origin, "crossOrigin": false})
+	client, err := json.Marshal(
+		map[string]any{"type": kind, "challenge": challenge, "origin": d.origin, "crossOrigin": false},
+	)
 	if err != nil {
 		panic(err)
 	}
@@ -81,8 +83,14 @@ func (d *authenticator) make(q question) map[string]any {
 	data[32] |= 0x40 // it holds a key
 	data = append(data, make([]byte, 16)...)
 	data = binary.BigEndian.AppendUint16(data, uint16(len(d.id)))
-	data = slices.Concat(data, d.id, []byte("\xa5\x01\x02\x03\x26\x20\x01\x21\x58\x20"), point[1:33], []byte("\x22\x58\x20"), point[33:])
-	object := slices.Concat([]byte("\xa3\x63fmt\x64none\x67attStmt\xa0\x68authData\x58"), []byte{byte(len(data))}, data) // in CBOR
+	data = slices.Concat(
+		data, d.id, []byte("\xa5\x01\x02\x03\x26\x20\x01\x21\x58\x20"), point[1:33], []byte("\x22\x58\x20"),
+		point[33:],
+	)
+	// In CBOR.
+	object := slices.Concat(
+		[]byte("\xa3\x63fmt\x64none\x67attStmt\xa0\x68authData\x58"), []byte{byte(len(data))}, data,
+	)
 	return map[string]any{"id": b64(d.id), "rawId": b64(d.id), "type": "public-key", "response": map[string]any{
 		"clientDataJSON": b64(client), "attestationObject": b64(object),
 	}}
@@ -109,7 +117,9 @@ func (d *authenticator) sign(q question) map[string]any {
 func (b *browser) script(target string, fields map[string]any, headers ...string) answer {
 	b.t.Helper()
 	body := string(must[[]byte](b.t)(json.Marshal(fields)))
-	r := must[*http.Request](b.t)(http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.x.url+target, strings.NewReader(body)))
+	r := must[*http.Request](b.t)(
+		http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.x.url+target, strings.NewReader(body)),
+	)
 	r.Header.Set("Content-Type", "application/json")
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
@@ -157,7 +167,8 @@ func TestPasskeys(t *testing.T) {
 	}
 	c = x.browser(t)
 	flow = c.start(forCommand(""))
-	if a := c.password(flow, ownerEmail, password); a.location != "" || !strings.Contains(a.body, `data-passkey="factor"`) {
+	if a := c.password(flow, ownerEmail, password); a.location != "" ||
+		!strings.Contains(a.body, `data-passkey="factor"`) {
 		t.Fatalf("a password is enough: %d %s", a.status, a.location)
 	}
 	d.flags = 0x01 // as a second factor it need not look who presses it
@@ -229,7 +240,10 @@ func TestPasskeyOfAnother(t *testing.T) {
 	b.register(d)
 	owner := must[resource.Account](t)(x.store.Account(t.Context(), x.owner.UID))
 	victim := must[resource.Account](t)(x.addAccount(t, "victim@example.test"))
-	must[resource.Account](t)(x.store.UpdateAccount(t.Context(), victim.UID, func(a *resource.Account) error { a.Password = owner.Password; return nil }))
+	must[resource.Account](t)(x.store.UpdateAccount(t.Context(), victim.UID, func(a *resource.Account) error {
+		a.Password = owner.Password
+		return nil
+	}))
 	if err := x.store.AddPasskey(t.Context(), victim.UID, resource.Passkey{ID: []byte("theirs"), Name: "p", Detail: owner.Passkeys[0].Detail}); err != nil {
 		t.Fatal(err)
 	}

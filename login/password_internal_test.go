@@ -63,7 +63,10 @@ func TestEnumerationByTimeOfAddress(t *testing.T) {
 	db := storetest.Open(t, storetest.SQLite(t))
 	g := resource.Group{UID: resource.NewRoot(), Name: "acme"}
 	a := resource.Account{UID: g.UID.NewChild(), Email: "known@example.test", Identity: resource.NewRoot()}
-	i := resource.Identity{UID: a.Identity, Name: "known", Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://i.test", Subject: "s"}}}
+	i := resource.Identity{
+		UID: a.Identity, Name: "known",
+		Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://i.test", Subject: "s"}},
+	}
 	if err := db.Found(t.Context(), g, a, i); err != nil {
 		t.Fatal(err)
 	}
@@ -91,8 +94,13 @@ func TestEnumerationByNumber(t *testing.T) {
 			t.Errorf("%d accounts: %v", n, err)
 		}
 		g := resource.Group{UID: resource.NewRoot(), Name: fmt.Sprint("org", n)}
-		a := resource.Account{UID: g.UID.NewChild(), Email: "ann@example.test", Identity: resource.NewRoot(), Password: encodeHash(salt, key)}
-		i := resource.Identity{UID: a.Identity, Name: "ann", Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://i.test", Subject: string(a.UID)}}}
+		a := resource.Account{
+			UID: g.UID.NewChild(), Email: "ann@example.test", Identity: resource.NewRoot(),
+			Password: encodeHash(salt, key),
+		}
+		i := resource.Identity{UID: a.Identity, Name: "ann", Relationship: resource.Relationship{
+			ClaimMatch: &resource.ClaimMatch{Issuer: "https://i.test", Subject: string(a.UID)},
+		}}
 		if err := db.Found(t.Context(), g, a, i); err != nil {
 			t.Fatal(err)
 		}

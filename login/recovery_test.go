@@ -31,7 +31,9 @@ func codesIn(a answer) (all []string) {
 func (b *browser) setUpApp() []string {
 	b.t.Helper()
 	csrf := b.csrf()
-	secret := strings.ReplaceAll(secretText.FindString(b.post("/account/totp/start", "csrf", csrf, "current", password).body), " ", "")
+	secret := strings.ReplaceAll(
+		secretText.FindString(b.post("/account/totp/start", "csrf", csrf, "current", password).body), " ", "",
+	)
 	code := must[string](b.t)(totp.GenerateCode(secret, b.x.clock.now()))
 	a := b.post("/account/totp", "csrf", csrf, "code", code)
 	if len(codesIn(a)) != 10 {
@@ -45,7 +47,8 @@ func (x *site) halfway(t *testing.T) (b *browser, flow string) {
 	t.Helper()
 	b = x.browser(t)
 	flow = b.start(forCommand(""))
-	if a := b.password(flow, ownerEmail, password); a.location != "" || !strings.Contains(a.body, `action="/signin/recovery"`) {
+	if a := b.password(flow, ownerEmail, password); a.location != "" ||
+		!strings.Contains(a.body, `action="/signin/recovery"`) {
 		t.Fatalf("a password is enough, or no recovery code is asked for: %d\n%s", a.status, a.body)
 	}
 	return b, flow
@@ -107,7 +110,8 @@ func TestRecoveryAnew(t *testing.T) {
 		t.Errorf("codes for an account without a second factor: %d\n%s", a.status, a.body)
 	}
 	old := b.setUpApp()
-	if a := b.post("/account/recovery", "csrf", b.csrf(), "current", "wrong"); a.status != http.StatusBadRequest || len(codesIn(a)) > 0 {
+	if a := b.post("/account/recovery", "csrf", b.csrf(), "current", "wrong"); a.status != http.StatusBadRequest ||
+		len(codesIn(a)) > 0 {
 		t.Errorf("codes for a wrong password: %d", a.status)
 	}
 	if !x.recovers(t, old[0]) {
@@ -120,7 +124,8 @@ func TestRecoveryAnew(t *testing.T) {
 	if x.recovers(t, old[1]) || !x.recovers(t, fresh[1]) {
 		t.Error("the old codes are good, or the new ones are not")
 	}
-	if a := b.post("/account/totp/remove", "csrf", b.csrf(), "current", "wrong"); a.status != http.StatusBadRequest || !strings.Contains(a.body, `id="totp-wrong"`) {
+	if a := b.post("/account/totp/remove", "csrf", b.csrf(), "current", "wrong"); a.status != http.StatusBadRequest ||
+		!strings.Contains(a.body, `id="totp-wrong"`) {
 		t.Errorf("switching the app off with a wrong password: %d", a.status)
 	}
 	b.post("/account/totp/remove", "csrf", b.csrf(), "current", password)
@@ -169,7 +174,8 @@ func TestRecoveryAttacks(t *testing.T) {
 			t.Fatalf("guess %d: %d", i, a.status)
 		}
 	}
-	if a := d.post("/signin/recovery", "flow", flow, "recovery", codes[0]); a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") == "" {
+	if a := d.post("/signin/recovery", "flow", flow, "recovery", codes[0]); a.status != http.StatusTooManyRequests ||
+		a.header.Get("Retry-After") == "" {
 		t.Errorf("after guessing: %d", a.status)
 	}
 	x.clock.move(15 * time.Minute)

@@ -17,7 +17,10 @@ import (
 func (x *site) second(t *testing.T, name string) (resource.Group, resource.Account) {
 	t.Helper()
 	owner := must[resource.Account](t)(x.store.Account(t.Context(), x.owner.UID))
-	org, a, _, err := x.CreateOrganization(t.Context(), name, resource.OrgUnspecified, resource.Account{Email: ownerEmail, Name: "Olga Owner", Password: owner.Password})
+	org, a, _, err := x.CreateOrganization(
+		t.Context(), name, resource.OrgUnspecified,
+		resource.Account{Email: ownerEmail, Name: "Olga Owner", Password: owner.Password},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +38,8 @@ func TestSeveralAccounts(t *testing.T) {
 		_, other := x.second(t, "other")
 		b := x.browser(t)
 		flow := b.start(forCommand(""))
-		if a := b.password(flow, ownerEmail, "wrong password"); a.status != http.StatusUnauthorized || strings.Contains(a.body, "other") {
+		if a := b.password(flow, ownerEmail, "wrong password"); a.status != http.StatusUnauthorized ||
+			strings.Contains(a.body, "other") {
 			t.Errorf("a wrong password: %d\n%s", a.status, a.body)
 		}
 		a := b.password(flow, ownerEmail, password)
@@ -81,7 +85,8 @@ func TestSeveralAccountsFactor(t *testing.T) {
 		flow := c.start(forCommand(""))
 		c.password(flow, ownerEmail, password)
 		a := c.post("/signin/account", "flow", flow, "account", string(tt.account))
-		if asked := strings.Contains(a.body, `action="/signin/totp"`); asked != tt.asked || asked == strings.Contains(a.location, "token=") {
+		if asked := strings.Contains(a.body, `action="/signin/totp"`); asked != tt.asked ||
+			asked == strings.Contains(a.location, "token=") {
 			t.Errorf("%s: %d %s\n%s", name, a.status, a.location, a.body)
 		}
 	}

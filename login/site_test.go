@@ -115,19 +115,25 @@ func open(t *testing.T, s *store.Store) *site {
 	log := slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	checker := must[*authz.Checker](t)(authz.Load(t.Context(), s, log))
 	front := httptest.NewUnstartedServer(nil)
-	address := strings.Replace("http://"+front.Listener.Addr().String(), "127.0.0.1", "localhost", 1) // passkeys are for names
+	// Passkeys are for names.
+	address := strings.Replace("http://"+front.Listener.Addr().String(), "127.0.0.1", "localhost", 1)
 	key := seal.NewKey()
 	client := outbound.Client(outbound.Config{Loopback: true})
 	issuer := must[*token.Issuer](t)(token.New(t.Context(), s, token.Config{Issuer: address, Key: key, Now: c.now}))
 	issuers := must[*trust.Issuers](t)(trust.New(trust.Config{Client: client, Now: c.now}))
-	exchange := must[*sts.Service](t)(sts.New(s, checker, issuer, issuers, sts.Config{BaseURL: address, RegistryHost: "registry.test", Log: log, Now: c.now}))
+	exchange := must[*sts.Service](t)(sts.New(
+		s, checker, issuer, issuers, sts.Config{BaseURL: address, RegistryHost: "registry.test", Log: log, Now: c.now},
+	))
 	svc := must[*login.Service](t)(login.New(s, checker, exchange, page.NewTokens(key.Derive("pages"), c.now), login.Config{
 		Issuer: address, BaseURL: address, Key: key, Client: client, Log: log, Now: c.now,
 	}))
 	front.Config.Handler = svc.Handler()
 	front.Start()
 	t.Cleanup(front.Close)
-	x := &site{Service: svc, url: address, store: s, checker: checker, issuer: issuer, sts: exchange, clock: c, logs: logs, key: key}
+	x := &site{
+		Service: svc, url: address, store: s, checker: checker, issuer: issuer, sts: exchange, clock: c, logs: logs,
+		key: key,
+	}
 	// A hash says how it was made: this one is cheap.
 	salt := []byte("0123456789abcdef")
 	enc := base64.RawStdEncoding.EncodeToString
@@ -154,7 +160,9 @@ type browser struct {
 
 func (x *site) browser(t *testing.T) *browser {
 	jar := must[*cookiejar.Jar](t)(cookiejar.New(nil))
-	return &browser{&http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, t, x}
+	return &browser{&http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}, t, x}
 }
 
 // An answer is the response to a browser.
@@ -170,7 +178,9 @@ func (b *browser) do(method, target string, form url.Values, headers ...string) 
 	if strings.HasPrefix(target, "/") {
 		target = b.x.url + target
 	}
-	r := must[*http.Request](b.t)(http.NewRequestWithContext(b.t.Context(), method, target, strings.NewReader(form.Encode())))
+	r := must[*http.Request](b.t)(
+		http.NewRequestWithContext(b.t.Context(), method, target, strings.NewReader(form.Encode())),
+	)
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
@@ -319,7 +329,8 @@ func (p *provider) token(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		_ = json.NewEncoder(w).Encode(map[string]string{"error": why})
 	}
-	if id, secret, _ := r.BasicAuth(); id+r.FormValue("client_id") != "client" || secret+r.FormValue("client_secret") != "hush-hush" {
+	if id, secret, _ := r.BasicAuth(); id+r.FormValue("client_id") != "client" ||
+		secret+r.FormValue("client_secret") != "hush-hush" {
 		refuse("invalid_client")
 		return
 	}
@@ -331,9 +342,14 @@ func (p *provider) token(w http.ResponseWriter, r *http.Request) {
 		refuse("invalid_grant")
 		return
 	}
-	claims := map[string]any{"iss": p.URL, "aud": "client", "nonce": nonce, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()}
+	claims := map[string]any{
+		"iss": p.URL, "aud": "client", "nonce": nonce, "iat": time.Now().Unix(),
+		"exp": time.Now().Add(time.Hour).Unix(),
+	}
 	maps.Copy(claims, p.claims)
-	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": "upstream-token", "token_type": "Bearer", "id_token": p.sign(claims)})
+	_ = json.NewEncoder(w).Encode(
+		map[string]any{"access_token": "upstream-token", "token_type": "Bearer", "id_token": p.sign(claims)},
+	)
 }
 
 func (p *provider) sign(claims map[string]any) string {
@@ -372,7 +388,10 @@ func (x *site) keep(t *testing.T, p *provider, change ...func(*resource.Identity
 	t.Helper()
 	idp := resource.IdentityProvider{
 		UID: x.org.UID.NewChild(), Name: "idp", DefaultRole: resource.ManagedRoleUID("viewer"), CreateTime: x.clock.now(), UpdateTime: x.clock.now(),
-		OIDC: &resource.OIDC{Issuer: p.URL, ClientID: "client", GroupsClaim: "groups", PKCE: true, ClientSecret: resource.Secret{Sealed: x.sealed("hush-hush")}},
+		OIDC: &resource.OIDC{
+			Issuer: p.URL, ClientID: "client", GroupsClaim: "groups", PKCE: true,
+			ClientSecret: resource.Secret{Sealed: x.sealed("hush-hush")},
+		},
 	}
 	for _, f := range change {
 		f(&idp)

@@ -22,10 +22,14 @@ func TestSessionsOfOthers(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		x := open(t, s)
 		p := newProvider(t)
-		other := resource.Group{UID: resource.NewRoot(), Name: "other", CreateTime: x.clock.now(), UpdateTime: x.clock.now()}
+		other := resource.Group{
+			UID: resource.NewRoot(), Name: "other", CreateTime: x.clock.now(), UpdateTime: x.clock.now(),
+		}
 		must[resource.Group](t)(s.InsertGroup(t.Context(), other))
 		ours := x.keep(t, p)
-		theirs := x.keep(t, p, func(idp *resource.IdentityProvider) { idp.UID, idp.OIDC.ClientID = other.UID.NewChild(), "client" })
+		theirs := x.keep(t, p, func(idp *resource.IdentityProvider) {
+			idp.UID, idp.OIDC.ClientID = other.UID.NewChild(), "client"
+		})
 		trust := func(uid resource.UID) resource.IdentityProvider {
 			return must[resource.IdentityProvider](t)(s.UpdateProvider(t.Context(), uid,
 				func(p *resource.IdentityProvider, _ []resource.ExternalGroupRoleMapping) (func(resource.UID) bool, error) {
@@ -41,7 +45,9 @@ func TestSessionsOfOthers(t *testing.T) {
 		}
 		admin := func(name string, org resource.UID) authz.Caller {
 			uid := resource.UserUID("https://people.example", name)
-			b := resource.RoleBinding{UID: org.NewChild(), Identity: uid, Role: resource.OwnerRole, CreateTime: x.clock.now()}
+			b := resource.RoleBinding{
+				UID: org.NewChild(), Identity: uid, Role: resource.OwnerRole, CreateTime: x.clock.now(),
+			}
 			must[resource.BoundRole](t)(s.InsertBinding(t.Context(), b))
 			return authz.Caller{Identity: uid}
 		}
@@ -71,11 +77,17 @@ func TestSessionsOfOthers(t *testing.T) {
 			t.Error(err)
 		}
 		if x.checker.Revoked(one) != "" || x.checker.Revoked(two) == "" {
-			t.Errorf("after the other ended all it may: ours is %q, its own %q", x.checker.Revoked(one), x.checker.Revoked(two))
+			t.Errorf(
+				"after the other ended all it may: ours is %q, its own %q", x.checker.Revoked(one),
+				x.checker.Revoked(two),
+			)
 		}
 		// Whoever is only bound somewhere is nobody's there.
 		loner := resource.UserUID("https://people.example", "friend")
-		b := resource.RoleBinding{UID: other.UID.NewChild(), Identity: loner, Role: resource.ManagedRoleUID("viewer"), CreateTime: x.clock.now()}
+		b := resource.RoleBinding{
+			UID: other.UID.NewChild(), Identity: loner, Role: resource.ManagedRoleUID("viewer"),
+			CreateTime: x.clock.now(),
+		}
 		must[resource.BoundRole](t)(s.InsertBinding(t.Context(), b))
 		if _, _, err := x.Sessions(stranger, loner); !errors.Is(err, fault.PermissionDenied) {
 			t.Errorf("the sessions of somebody who was only given a role: %v", err)
@@ -88,7 +100,9 @@ func TestSessionsOfOthers(t *testing.T) {
 func TestNarrowedSession(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *store.Store) {
 		x := open(t, s)
-		folder := resource.Group{UID: x.org.UID.NewChild(), Name: "folder", CreateTime: x.clock.now(), UpdateTime: x.clock.now()}
+		folder := resource.Group{
+			UID: x.org.UID.NewChild(), Name: "folder", CreateTime: x.clock.now(), UpdateTime: x.clock.now(),
+		}
 		must[resource.Group](t)(s.InsertGroup(t.Context(), folder))
 		b := x.browser(t)
 		flow := b.start(forCommand("&create_refresh_token=true&scope=" + url.QueryEscape(string(folder.UID))))
@@ -108,7 +122,9 @@ func TestNarrowedSession(t *testing.T) {
 			}
 			refresh = next.Text
 		}
-		_, _, err := x.sts.Refresh(t.Context(), refresh, sts.TokenParams{Audience: []string{x.url}, Scopes: []string{string(x.org.UID)}})
+		_, _, err := x.sts.Refresh(
+			t.Context(), refresh, sts.TokenParams{Audience: []string{x.url}, Scopes: []string{string(x.org.UID)}},
+		)
 		if !errors.Is(err, fault.InvalidArgument) {
 			t.Errorf("a wish for more: %v", err)
 		}
@@ -132,7 +148,10 @@ func TestLinkRaced(t *testing.T) {
 			if err := s.InsertRole(t.Context(), role); err != nil {
 				t.Fatal(err)
 			}
-			must[resource.BoundRole](t)(s.InsertBinding(t.Context(), resource.RoleBinding{UID: x.org.UID.NewChild(), Identity: helper, Role: role.UID, CreateTime: now}))
+			must[resource.BoundRole](t)(s.InsertBinding(
+				t.Context(),
+				resource.RoleBinding{UID: x.org.UID.NewChild(), Identity: helper, Role: role.UID, CreateTime: now},
+			))
 			ctx := authz.WithCaller(t.Context(), authz.Caller{Identity: helper})
 			a, link, err := x.CreateAccount(ctx, x.org.UID, resource.Account{Email: name + "@example.test"}, "")
 			if err != nil {
@@ -140,7 +159,9 @@ func TestLinkRaced(t *testing.T) {
 			}
 			promoted := make(chan error)
 			go func() {
-				_, err := s.InsertBinding(t.Context(), resource.RoleBinding{UID: x.org.UID.NewChild(), Identity: a.Identity, Role: resource.OwnerRole, CreateTime: now})
+				_, err := s.InsertBinding(t.Context(), resource.RoleBinding{
+					UID: x.org.UID.NewChild(), Identity: a.Identity, Role: resource.OwnerRole, CreateTime: now,
+				})
 				promoted <- err
 			}()
 			b := x.browser(t)

@@ -64,7 +64,8 @@ func TestAttackTLS(t *testing.T) {
 		"one that does not say": {tls.VersionTLS13, nil, nil, ""},
 		"one that speaks SSH":   {tls.VersionTLS13, nil, []string{"ssh"}, "none"},
 		"a cipher without forward secrecy": {
-			tls.VersionTLS12, []uint16{tls.TLS_RSA_WITH_AES_128_GCM_SHA256}, nil, "none", //nolint:gosec // it is to be refused
+			// Nolint:gosec // it is to be refused.
+			tls.VersionTLS12, []uint16{tls.TLS_RSA_WITH_AES_128_GCM_SHA256}, nil, "none",
 		},
 		"RC4": {tls.VersionTLS12, []uint16{tls.TLS_ECDHE_ECDSA_WITH_RC4_128_SHA}, nil, "none"}, //nolint:gosec // likewise
 	} {

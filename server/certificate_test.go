@@ -95,7 +95,10 @@ func TestCertificateIsReadAgain(t *testing.T) {
 // A client that uses http instead of https is told so.
 func TestPlaintextToTLS(t *testing.T) {
 	cert, key, _ := certFiles(t)
-	s, err := New(t.Context(), Config{Listen: "127.0.0.1:0", DataDir: t.TempDir(), TLSCert: cert, TLSKey: key, Stdout: io.Discard, Stderr: io.Discard})
+	s, err := New(t.Context(), Config{
+		Listen: "127.0.0.1:0", DataDir: t.TempDir(), TLSCert: cert, TLSKey: key, Stdout: io.Discard,
+		Stderr: io.Discard,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,8 @@ func TestAttackUnread(t *testing.T) {
 					if !errors.Is(err, tt.err) {
 						t.Errorf("error = %v, want %v", err, tt.err)
 					}
-					if took := time.Since(start) - time.Duration(tt.reads)*tt.pause; tt.err != nil && took > writeTimeout {
+					if took := time.Since(start) - time.Duration(tt.reads)*tt.pause; tt.err != nil &&
+						took > writeTimeout {
 						t.Errorf("shown out %s after it stopped", took)
 					}
 					client.Close()
@@ -112,7 +113,8 @@ func TestAttackUnreadStream(t *testing.T) {
 				l.deliver(conn)
 				framer := http2.NewFramer(client, client)
 				done := make(chan struct{})
-				go func() { defer close(done); drain(http2.NewFramer(client, client), opens) }() // a framer is for one goroutine
+				// A framer is for one goroutine.
+				go func() { defer close(done); drain(http2.NewFramer(client, client), opens) }()
 				write(t, client, http2.ClientPreface)
 				if err := errors.Join(framer.WriteSettings(), writeGet(framer)); err != nil {
 					t.Fatal(err)
@@ -234,7 +236,9 @@ func TestAttackManyConnections(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newConnListener(&net.TCPAddr{})
 			var log bytes.Buffer
-			d := newLimitListener(l, most, api.Proxies{netip.MustParsePrefix("10.0.0.0/8")}, slog.New(slog.NewTextHandler(&log, nil)))
+			d := newLimitListener(
+				l, most, api.Proxies{netip.MustParsePrefix("10.0.0.0/8")}, slog.New(slog.NewTextHandler(&log, nil)),
+			)
 			for again := range 2 { // those that are closed make room
 				go func() {
 					for _, a := range tt.addresses {
@@ -272,7 +276,8 @@ func TestAttackManyConnections(t *testing.T) {
 					conn.Close() // as servers do
 				}
 			}
-			if told := strings.Count(log.String(), "max_connections_per_address"); tt.taken < len(tt.addresses) && told != 1 {
+			if told := strings.Count(log.String(), "max_connections_per_address"); tt.taken < len(tt.addresses) &&
+				told != 1 {
 				t.Errorf("the log tells of it %d times, want once:\n%s", told, &log)
 			}
 			if len(d.all.counts)+len(d.http2.counts) != 0 {

@@ -66,7 +66,9 @@ func TestDevFile(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	resp, body := r.send(t, http.MethodGet, "/iam/v2beta1/groups/"+got.OrganizationUID, "", "Authorization", "Bearer "+got.Token)
+	resp, body := r.send(
+		t, http.MethodGet, "/iam/v2beta1/groups/"+got.OrganizationUID, "", "Authorization", "Bearer "+got.Token,
+	)
 	if resp.StatusCode != http.StatusOK || !strings.Contains(body, `"dev"`) {
 		t.Errorf("the organization = %d %s", resp.StatusCode, body)
 	}
@@ -98,7 +100,8 @@ func TestDevOutlivesARestart(t *testing.T) {
 	if _, now := again.send(t, http.MethodGet, "/dev/issuer/jwks", ""); now != keys {
 		t.Error("the test issuer has another key")
 	}
-	if after := readDevFile(t, dir); after.OrganizationUID != before.OrganizationUID || after.OwnerUID != before.OwnerUID {
+	if after := readDevFile(t, dir); after.OrganizationUID != before.OrganizationUID ||
+		after.OwnerUID != before.OwnerUID {
 		t.Errorf("the organization is %s, was %s", after.OrganizationUID, before.OrganizationUID)
 	}
 	resp, body := again.send(t, http.MethodGet, "/iam/v2beta1/groups", "", "Authorization", "Bearer "+before.Token)
@@ -109,7 +112,9 @@ func TestDevOutlivesARestart(t *testing.T) {
 
 func TestDevOnLoopbackOnly(t *testing.T) {
 	for _, listen := range []string{":0", "0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.com:0"} {
-		_, err := server.New(t.Context(), server.Config{Dev: true, Listen: listen, DataDir: t.TempDir(), Stderr: io.Discard})
+		_, err := server.New(
+			t.Context(), server.Config{Dev: true, Listen: listen, DataDir: t.TempDir(), Stderr: io.Discard},
+		)
 		if err == nil || !strings.Contains(err.Error(), "loopback") {
 			t.Errorf("on %s, error = %v", listen, err)
 		}
@@ -142,7 +147,8 @@ func TestAttackDevInPublic(t *testing.T) {
 				if err == nil {
 					err = s.Close()
 				}
-				if refused := dev && tt.want != ""; refused != (err != nil) || refused && !strings.HasPrefix(err.Error(), tt.want+": ") {
+				if refused := dev && tt.want != ""; refused != (err != nil) ||
+					refused && !strings.HasPrefix(err.Error(), tt.want+": ") {
 					t.Errorf("dev %t: error = %v, want one about %q: %t", dev, err, tt.want, refused)
 				}
 			}
@@ -158,7 +164,9 @@ func TestDevIssuerByItsOwnNameOnly(t *testing.T) {
 		"": 200, "localhost": 200, "localhost:8080": 200, "[::1]:80": 200, "127.0.0.1": 200,
 		"evil.example": 403, "evil.example:8080": 403, "127.0.0.1.evil.example": 403, "localhost.evil.example": 403,
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/dev/issuer/token", strings.NewReader(`{"sub":"owner"}`))
+		req, err := http.NewRequestWithContext(
+			t.Context(), http.MethodPost, r.url+"/dev/issuer/token", strings.NewReader(`{"sub":"owner"}`),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -100,11 +100,16 @@ func TestSplitterProtocols(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			addr := serveSplit(t, tt.wrap, sniffTimeout).String()
 			for want, protocols := range tt.protocols {
-				client := &http.Client{Transport: &http.Transport{Protocols: protocols, TLSClientConfig: trust.Clone()}}
+				client := &http.Client{
+					Transport: &http.Transport{Protocols: protocols, TLSClientConfig: trust.Clone()},
+				}
 				for i := range 20 {
 					body, reused := get(t, client, tt.scheme+addr)
 					if body != want || reused != (i > 0) {
-						t.Fatalf("request %d came as %s on a connection used before: %t; want %s on one connection", i, body, reused, want)
+						t.Fatalf(
+							"request %d came as %s on a connection used before: %t; want %s on one connection", i,
+							body, reused, want,
+						)
 					}
 				}
 				client.CloseIdleConnections()
@@ -200,7 +205,9 @@ func writeGet(f *http2.Framer) error {
 			return err
 		}
 	}
-	return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
+	return f.WriteHeaders(
+		http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true},
+	)
 }
 
 func next(t *testing.T, framer *http2.Framer) http2.Frame {

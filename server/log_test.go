@@ -37,7 +37,8 @@ func TestLogTellsOfPanics(t *testing.T) {
 			}()
 			h(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v2/?secret", nil))
 		}()
-		told := strings.Contains(b.String(), "no such thing") && strings.Contains(b.String(), "log_test.go") && strings.Contains(b.String(), `"path":"/v2/"`)
+		told := strings.Contains(b.String(), "no such thing") && strings.Contains(b.String(), "log_test.go") &&
+			strings.Contains(b.String(), `"path":"/v2/"`)
 		if told != want || strings.Contains(b.String(), "secret") {
 			t.Errorf("panic(%v): log = %s", value, b.String())
 		}

@@ -184,7 +184,8 @@ func TestMetricsOnAPortOfTheirOwn(t *testing.T) {
 		}
 	}
 	r.url = "http://" + address
-	if resp, body := r.send(t, http.MethodGet, "/metrics", ""); resp.StatusCode != 200 || !strings.Contains(body, "process_cpu_seconds_total") {
+	if resp, body := r.send(t, http.MethodGet, "/metrics", ""); resp.StatusCode != 200 ||
+		!strings.Contains(body, "process_cpu_seconds_total") {
 		t.Errorf("GET /metrics = %d %.100s", resp.StatusCode, body)
 	}
 }
@@ -218,7 +219,9 @@ func TestGRPCOnAConnectionOfHTTP(t *testing.T) {
 		{http.MethodPost, pingpb.PingService_Ping_FullMethodName, "application/grpc+proto"},
 	} {
 		var info httptrace.GotConnInfo
-		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { info = i }})
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+			info = i
+		}})
 		req, err := http.NewRequestWithContext(ctx, call.method, r.url+call.path, bytes.NewReader(frame))
 		if err != nil {
 			t.Fatal(err)
@@ -344,7 +347,9 @@ func TestEncryptionKeyFile(t *testing.T) {
 		t.Errorf("a restart made another key: %v", err)
 	}
 	again.stop(t)
-	_, err = server.New(t.Context(), server.Config{DataDir: dir, Listen: "127.0.0.1:0", EncryptionKey: testKey, Stderr: io.Discard})
+	_, err = server.New(
+		t.Context(), server.Config{DataDir: dir, Listen: "127.0.0.1:0", EncryptionKey: testKey, Stderr: io.Discard},
+	)
 	if err == nil || !strings.Contains(err.Error(), "another encryption key") {
 		t.Errorf("with another key, error = %v", err)
 	}
@@ -352,7 +357,8 @@ func TestEncryptionKeyFile(t *testing.T) {
 
 func TestNewReportsMistakes(t *testing.T) {
 	_, err := server.New(t.Context(), server.Config{Listen: "nowhere", CreateOrganizations: "all"})
-	if err == nil || !strings.Contains(err.Error(), "listen:") || !strings.Contains(err.Error(), "create_organizations:") {
+	if err == nil || !strings.Contains(err.Error(), "listen:") ||
+		!strings.Contains(err.Error(), "create_organizations:") {
 		t.Errorf("error = %v", err)
 	}
 }

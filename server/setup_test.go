@@ -36,7 +36,9 @@ func (r *running) code(t *testing.T) string {
 // setUp posts JSON.
 func (r *running) setUp(t *testing.T, code, organization, issuer, subject string) (int, string) {
 	t.Helper()
-	body := fmt.Sprintf(`{"code": %q, "organization": %q, "ownerIssuer": %q, "ownerSubject": %q}`, code, organization, issuer, subject)
+	body := fmt.Sprintf(
+		`{"code": %q, "organization": %q, "ownerIssuer": %q, "ownerSubject": %q}`, code, organization, issuer, subject,
+	)
 	resp, answer := r.send(t, http.MethodPost, "/setup", body, "Content-Type", "application/json")
 	return resp.StatusCode, answer
 }
@@ -75,13 +77,15 @@ func TestSetUp(t *testing.T) {
 		t.Errorf("owner = %s, want %s", got.OwnerUID, want)
 	}
 	resp, body := r.send(t, http.MethodGet, "/iam/v2beta1/groups", "", "Authorization", "Bearer "+got.Token)
-	if resp.StatusCode != http.StatusOK || !strings.Contains(body, got.OrganizationUID) || !strings.Contains(body, `"acme"`) {
+	if resp.StatusCode != http.StatusOK || !strings.Contains(body, got.OrganizationUID) ||
+		!strings.Contains(body, `"acme"`) {
 		t.Errorf("the owner's token lists %d %s", resp.StatusCode, body)
 	}
 	if status, answer := r.setUp(t, code, "other", ownerIssuer, ownerSubject); status != http.StatusForbidden {
 		t.Errorf("the used code = %d %s", status, answer)
 	}
-	if resp, body := r.send(t, http.MethodGet, "/setup", ""); resp.StatusCode != http.StatusForbidden || strings.Contains(body, "<form") {
+	if resp, body := r.send(t, http.MethodGet, "/setup", ""); resp.StatusCode != http.StatusForbidden ||
+		strings.Contains(body, "<form") {
 		t.Errorf("the page afterwards = %d %s", resp.StatusCode, body)
 	}
 	if n := strings.Count(r.stderr.String(), code); n != 1 {
@@ -171,7 +175,8 @@ func TestSetUpPage(t *testing.T) {
 		t.Error(diff)
 	}
 	policy := resp.Header.Get("Content-Security-Policy")
-	if !strings.HasPrefix(policy, "default-src 'none';") || strings.Contains(policy, "unsafe") || !strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(body, "<script") {
+	if !strings.HasPrefix(policy, "default-src 'none';") || strings.Contains(policy, "unsafe") ||
+		!strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(body, "<script") {
 		t.Errorf("the page may run scripts, or be framed: %s", policy)
 	}
 	for _, want := range []string{`value="` + code + `"`, `<label for="organization">`, `<label for="owner_issuer">`, `<label for="owner_subject">`} {
@@ -179,8 +184,13 @@ func TestSetUpPage(t *testing.T) {
 			t.Errorf("the form lacks %s", want)
 		}
 	}
-	form := url.Values{"code": {code}, "organization": {`"><b>`}, "owner_issuer": {ownerIssuer}, "owner_subject": {ownerSubject}}
-	resp, body = r.send(t, http.MethodPost, "/setup", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Accept", "text/html")
+	form := url.Values{
+		"code": {code}, "organization": {`"><b>`}, "owner_issuer": {ownerIssuer}, "owner_subject": {ownerSubject},
+	}
+	resp, body = r.send(
+		t, http.MethodPost, "/setup", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Accept",
+		"text/html",
+	)
 	if resp.StatusCode != http.StatusBadRequest || strings.Contains(body, `"><b>`) ||
 		!strings.Contains(body, `id="organization-wrong"`) || !strings.Contains(body, `aria-invalid="true"`) ||
 		!strings.Contains(body, `value="`+ownerSubject+`"`) || !strings.Contains(body, `value="`+code+`"`) {
@@ -191,9 +201,13 @@ func TestSetUpPage(t *testing.T) {
 		"Cookie", cookie.Name+"="+cookie.Value); resp.StatusCode != http.StatusForbidden {
 		t.Errorf("a form without the code, in the browser that has it = %d", resp.StatusCode)
 	}
-	resp, body = r.send(t, http.MethodPost, "/setup", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Accept", "text/html")
+	resp, body = r.send(
+		t, http.MethodPost, "/setup", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Accept",
+		"text/html",
+	)
 	owner := string(resource.UserUID(ownerIssuer, ownerSubject))
-	if resp.StatusCode != http.StatusOK || !strings.Contains(body, owner) || !strings.Contains(body, "Authorization: Bearer ey") {
+	if resp.StatusCode != http.StatusOK || !strings.Contains(body, owner) ||
+		!strings.Contains(body, "Authorization: Bearer ey") {
 		t.Errorf("a good form = %d %s", resp.StatusCode, body)
 	}
 }
@@ -232,7 +246,8 @@ func TestSetUpLimitsTries(t *testing.T) {
 		}
 	}
 	resp, answer := r.send(t, http.MethodPost, "/setup", `{"code": "`+code+`"}`, "Content-Type", "application/json")
-	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" || !strings.Contains(answer, "RetryInfo") {
+	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" ||
+		!strings.Contains(answer, "RetryInfo") {
 		t.Errorf("the sixth try = %d %s", resp.StatusCode, answer)
 	}
 	c.forward(time.Minute)
@@ -277,7 +292,9 @@ func TestSetUpOnceOnReplicas(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range statuses {
 		wg.Go(func() {
-			statuses[i], _ = []*running{one, two}[i%2].setUp(t, code, fmt.Sprintf("org %d", i), ownerIssuer, ownerSubject)
+			statuses[i], _ = []*running{one, two}[i%2].setUp(
+				t, code, fmt.Sprintf("org %d", i), ownerIssuer, ownerSubject,
+			)
 		})
 	}
 	wg.Wait()
@@ -291,7 +308,10 @@ func TestSetUpOnceOnReplicas(t *testing.T) {
 // create the organization.
 func TestUnattendedSetUpOnReplicas(t *testing.T) {
 	for range 3 {
-		cfg := server.Config{Database: storetest.EmptyPostgres(t), EncryptionKey: seal.NewKey().Text(), Organization: "acme", OwnerEmail: "ann@example.com"}
+		cfg := server.Config{
+			Database: storetest.EmptyPostgres(t), EncryptionKey: seal.NewKey().Text(), Organization: "acme",
+			OwnerEmail: "ann@example.com",
+		}
 		storetest.Open(t, cfg.Database) // the schema is there, so that they do not queue for it
 		var wg sync.WaitGroup
 		for range 2 {
@@ -316,9 +336,12 @@ func newClose(t *testing.T, cfg server.Config) {
 }
 
 func TestUnattendedSetUp(t *testing.T) {
-	cfg := server.Config{DataDir: t.TempDir(), Organization: "acme", OwnerIssuer: ownerIssuer, OwnerSubject: ownerSubject}
+	cfg := server.Config{
+		DataDir: t.TempDir(), Organization: "acme", OwnerIssuer: ownerIssuer, OwnerSubject: ownerSubject,
+	}
 	r := start(t, cfg)
-	if log := r.stderr.String(); setupLink.MatchString(log) || !strings.Contains(log, string(resource.UserUID(ownerIssuer, ownerSubject))) {
+	if log := r.stderr.String(); setupLink.MatchString(log) ||
+		!strings.Contains(log, string(resource.UserUID(ownerIssuer, ownerSubject))) {
 		t.Errorf("log = %s, want the owner and no link", log)
 	}
 	if status, answer := r.setUp(t, "", "other", ownerIssuer, ownerSubject); status != http.StatusForbidden {

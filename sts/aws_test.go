@@ -46,7 +46,8 @@ func goodProof() proof {
 }
 
 func signedWith(headers string) string {
-	return "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20260102/us-east-1/sts/aws4_request, SignedHeaders=" + headers + ", Signature=" + strings.Repeat("0f", 32)
+	return "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20260102/us-east-1/sts/aws4_request, SignedHeaders=" + headers +
+		", Signature=" + strings.Repeat("0f", 32)
 }
 
 func (p proof) text() string {
@@ -98,10 +99,14 @@ var badProofs = map[string]struct {
 	"no signature":           {func(p *proof) { p.authorization = "" }, "signature"},
 	"another way of signing": {func(p *proof) { p.authorization = "Bearer x" }, "signature"},
 	"signed headers named twice": {func(p *proof) {
-		p.authorization = strings.Replace(p.authorization, ", SignedHeaders", ", SignedHeaders=host;x-amz-date, SignedHeaders", 1)
+		p.authorization = strings.Replace(
+			p.authorization, ", SignedHeaders", ", SignedHeaders=host;x-amz-date, SignedHeaders", 1,
+		)
 	}, "signature"},
 	"signed headers elsewhere": {func(p *proof) {
-		p.authorization = "SignedHeaders=host;x-amz-date;holdfast-audience;holdfast-identity " + signedWith("host;x-amz-date")
+		p.authorization = "SignedHeaders=host;x-amz-date;holdfast-audience;holdfast-identity " + signedWith(
+			"host;x-amz-date",
+		)
 	}, "signature"},
 	"unsigned host":            {func(p *proof) { p.authorization = signedWith("x-amz-date;holdfast-audience;holdfast-identity") }, "signature"},
 	"unsigned date":            {func(p *proof) { p.authorization = signedWith("host;holdfast-audience;holdfast-identity") }, "signature"},
@@ -131,7 +136,10 @@ func TestProofs(t *testing.T) {
 		"of a while ago":    func(p *proof) { p.with("X-Amz-Date", "20260102T024905Z") },
 		"from a fast clock": func(p *proof) { p.with("X-Amz-Date", "20260102T030905Z") },
 		"of another client": func(p *proof) {
-			p.headers = []string{"X-Amz-Date: 20260102T030405Z", "Other-Audience: https://auth.example", "Other-Identity: " + string(proofIdentity)}
+			p.headers = []string{
+				"X-Amz-Date: 20260102T030405Z", "Other-Audience: https://auth.example",
+				"Other-Identity: " + string(proofIdentity),
+			}
 			p.authorization = signedWith("host;other-audience;other-identity;x-amz-date")
 		},
 	} {

@@ -18,7 +18,9 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	i := resource.Identity{Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{
-		Issuer: "https://issuer.example", SubjectPattern: strings.Repeat("a", 1000), AudiencePattern: strings.Repeat("b", 1000),
+		Issuer: "https://issuer.example", SubjectPattern: strings.Repeat("a", 1000), AudiencePattern: strings.Repeat(
+			"b", 1000,
+		),
 	}}}
 	large := newPrincipal(i, nil)
 	if large.size() < 2000 {
@@ -63,7 +65,9 @@ func TestCompiledOnce(t *testing.T) {
 		}
 		i := resource.Identity{
 			UID: org.UID.NewChild(), Name: "workload", CreateTime: now, UpdateTime: now, LastSeenTime: now,
-			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.example", SubjectPattern: "a+", Claims: map[string]string{"x": "y"}}},
+			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{
+				Issuer: "https://issuer.example", SubjectPattern: "a+", Claims: map[string]string{"x": "y"},
+			}},
 		}
 		if err := s.InsertIdentity(t.Context(), i); err != nil {
 			t.Fatal(err)
@@ -76,14 +80,17 @@ func TestCompiledOnce(t *testing.T) {
 			t.Errorf("an identity that has not changed was compiled again: %v", err)
 		}
 		if _, err := s.UpdateIdentity(t.Context(), i.UID, resource.IdentityUpdated, func(i *resource.Identity) error {
-			i.Relationship = resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.example", SubjectPattern: "b+"}}
+			i.Relationship = resource.Relationship{
+				ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.example", SubjectPattern: "b+"},
+			}
 			return nil
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if changed, err := x.reload(t.Context(), p); err != nil || changed == p || changed.matcher.Mismatch(resource.Credential{
-			Issuer: "https://issuer.example", Subject: "b", Audience: x.audiences,
-		}) != "" {
+		if changed, err := x.reload(t.Context(), p); err != nil || changed == p ||
+			changed.matcher.Mismatch(resource.Credential{
+				Issuer: "https://issuer.example", Subject: "b", Audience: x.audiences,
+			}) != "" {
 			t.Errorf("an identity that has changed is as it was: %v", err)
 		}
 	})
@@ -96,7 +103,10 @@ func TestAskers(t *testing.T) {
 		return resource.Identity{UID: org + "/0123456789abcdef", Relationship: resource.Relationship{ClaimMatch: &c}}
 	}
 	person := func(issuer string) resource.Identity {
-		return resource.Identity{UID: resource.UserUID(issuer, "s"), Realm: issuer, Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: issuer, Subject: "s"}}}
+		return resource.Identity{
+			UID: resource.UserUID(issuer, "s"), Realm: issuer,
+			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: issuer, Subject: "s"}},
+		}
 	}
 	for name, tt := range map[string]struct {
 		identity resource.Identity

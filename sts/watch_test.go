@@ -40,10 +40,13 @@ func TestWatchIsFair(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(due) != maxChecksPerDomain+len(others) {
-			t.Errorf("%d issuers are due, want %d of one domain and %d others", len(due), maxChecksPerDomain, len(others))
+			t.Errorf(
+				"%d issuers are due, want %d of one domain and %d others", len(due), maxChecksPerDomain, len(others),
+			)
 		}
 		for _, issuer := range others {
-			if at := slices.IndexFunc(due, func(d dueIssuer) bool { return d.name == issuer }); at < 0 || at > len(others) {
+			if at := slices.IndexFunc(due, func(d dueIssuer) bool { return d.name == issuer }); at < 0 ||
+				at > len(others) {
 				t.Errorf("%s comes as number %d", issuer, at+1)
 			}
 		}

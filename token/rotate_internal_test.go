@@ -138,7 +138,9 @@ func TestScheduledRotation(t *testing.T) {
 		s.wait(keyPublishDelay - time.Millisecond)
 		s.tend()
 		s.want("before the new one is settled", 2, 1)
-		last, err := s.theirs.Mint(t.Context(), Claims{Subject: resource.NewRoot(), Audience: []string{"a"}, Life: MaxLife})
+		last, err := s.theirs.Mint(
+			t.Context(), Claims{Subject: resource.NewRoot(), Audience: []string{"a"}, Life: MaxLife},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -58,7 +58,8 @@ func TestRotation(t *testing.T) {
 		}
 		theirs.Invalidate() // as a checker has it
 		for name, i := range map[string]*token.Issuer{"the one that rotated": mine, "the other": theirs} {
-			if got := strings.Join(published(t, i), " "); !strings.Contains(got, first) || !strings.Contains(got, second) {
+			if got := strings.Join(published(t, i), " "); !strings.Contains(got, first) ||
+				!strings.Contains(got, second) {
 				t.Errorf("%s publishes %s", name, got)
 			}
 			if got := signedBy(t, i); got != first {

@@ -98,7 +98,10 @@ func TestAttackOfManyTenants(t *testing.T) {
 		trusted := issuers(t, answering(k))
 		var all []*sync.WaitGroup
 		for n := range 40 {
-			all = append(all, flood(t, trusted, k, trust.QuotaKey{Tenant: fmt.Sprint(n), Reason: trust.Named}, fmt.Sprintf("https://hang%d-%%d.example", n), 50))
+			all = append(all, flood(
+				t, trusted, k, trust.QuotaKey{Tenant: fmt.Sprint(n), Reason: trust.Named},
+				fmt.Sprintf("https://hang%d-%%d.example", n), 50,
+			))
 		}
 		begin := time.Now()
 		if err := trusted.Verify(t.Context(), named, k.token(t, good(name))); err != nil {
@@ -161,7 +164,10 @@ func TestAttackOnMemory(t *testing.T) {
 			issuer := fmt.Sprintf("https://victim%d.example", reason)
 			verify(victim, issuer)
 			for n := range 600 { // 60,000 keys of twelve tenants
-				verify(trust.QuotaKey{Tenant: fmt.Sprint(n % 12), Reason: reason}, fmt.Sprintf("https://many%d-%d.example", reason, n))
+				verify(
+					trust.QuotaKey{Tenant: fmt.Sprint(n % 12), Reason: reason},
+					fmt.Sprintf("https://many%d-%d.example", reason, n),
+				)
 			}
 			for n := range 700 {
 				var away *trust.Unreachable

@@ -375,7 +375,9 @@ func TestBadIssuers(t *testing.T) {
 			if strings.HasPrefix(name, "slow") {
 				timeout = 100 * time.Millisecond
 			}
-			trusted, err := trust.New(trust.Config{Client: outbound.Client(outbound.Config{Loopback: true, Timeout: timeout})})
+			trusted, err := trust.New(
+				trust.Config{Client: outbound.Client(outbound.Config{Loopback: true, Timeout: timeout})},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,7 +16,9 @@ func TestPoolsAddUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	for reason := range issuers.pools {
-		issuers.pools[reason].limits = limits{fetches: 5, fetchesEach: 2, waitingEach: 3, keys: 60, keysEach: 25, triedEach: 4, tenants: 6}
+		issuers.pools[reason].limits = limits{
+			fetches: 5, fetchesEach: 2, waitingEach: 3, keys: 60, keysEach: 25, triedEach: 4, tenants: 6,
+		}
 	}
 	for range 20_000 {
 		p := issuers.poolFor(QuotaKey{Tenant: fmt.Sprint(random.IntN(9)), Reason: Reason(random.IntN(int(reasons)))})
