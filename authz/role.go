@@ -105,50 +105,36 @@ var managedRoles = []managedRole{
 	},
 	{
 		name: "apk.pull", description: "Pulls packages",
-		capabilities: []string{
-			"groups.list", "apk.list", "apk.blobs.get",
-		},
+		capabilities: []string{"groups.list", "apk.list", "apk.blobs.get"},
 	},
 	{
 		name: "registry.pull_token_creator", description: "Makes identities that can pull",
-		includes: []string{"registry.pull", "apk.pull"},
-		capabilities: []string{
-			"groups.list", "roles.list", "role_bindings.create", "identity.create",
-		},
+		includes:     []string{"registry.pull", "apk.pull"},
+		capabilities: []string{"groups.list", "roles.list", "role_bindings.create", "identity.create"},
 	},
 	{
 		name: "apk.push", description: "Pushes and pulls packages",
-		includes: []string{"apk.pull"},
-		capabilities: []string{
-			"apk.create", "apk.delete",
-		},
+		includes:     []string{"apk.pull"},
+		capabilities: []string{"apk.create", "apk.delete"},
 	},
 	{
 		name: "advisories.viewer", description: "Reads advisories",
-		capabilities: []string{
-			"advisories.list",
-		},
+		capabilities: []string{"advisories.list"},
 	},
 	{
 		name: "advisories.creator", description: "Writes advisories",
-		includes: []string{"advisories.viewer"},
-		capabilities: []string{
-			"advisories.create", "advisories.update",
-		},
+		includes:     []string{"advisories.viewer"},
+		capabilities: []string{"advisories.create", "advisories.update"},
 	},
 	{
 		name: "advisories.approver", description: "Writes and approves advisories",
-		includes: []string{"advisories.creator"},
-		capabilities: []string{
-			"advisories.approve",
-		},
+		includes:     []string{"advisories.creator"},
+		capabilities: []string{"advisories.approve"},
 	},
 	{
 		name: "advisories.admin", description: "Administers advisories",
-		includes: []string{"advisories.approver"},
-		capabilities: []string{
-			"advisories.delete",
-		},
+		includes:     []string{"advisories.approver"},
+		capabilities: []string{"advisories.delete"},
 	},
 }
 
