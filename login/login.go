@@ -63,9 +63,7 @@ const (
 )
 
 // New returns a service. s issues its sessions and tokens.
-func New(
-	db *store.Store, checker *authz.Checker, s *sts.Service, pages *page.Tokens, cfg Config,
-) (*Service, error) {
+func New(db *store.Store, checker *authz.Checker, s *sts.Service, pages *page.Tokens, cfg Config) (*Service, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

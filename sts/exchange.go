@@ -352,9 +352,7 @@ func (s *Service) providerSubject(
 // reissue returns a token like the presented one of ours, for another audience
 // or narrower. It expires no later, so a token cannot be kept alive by
 // exchanging it repeatedly.
-func (s *Service) reissue(
-	ctx context.Context, bearer string, tok *trust.Token, claims token.Claims,
-) (Token, error) {
+func (s *Service) reissue(ctx context.Context, bearer string, tok *trust.Token, claims token.Claims) (Token, error) {
 	caller, err := s.verifyOwn(ctx, bearer)
 	if err != nil {
 		return Token{}, err
