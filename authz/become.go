@@ -9,14 +9,14 @@ import (
 )
 
 // maxBecome is how many identities are followed from one that somebody could
-// become. Nobody but an attacker chains more.
+// become. Only an attacker chains more.
 const maxBecome = 256
 
-// RequireBecome returns nil if the caller holds everything that whoever becomes an
-// identity could do: what the identity holds, and what every identity holds that
-// it can assume with its tokens, and so on. It returns fault.PermissionDenied if
-// the caller does not, and fault.FailedPrecondition if there are too many to
-// follow.
+// RequireBecome returns nil if the caller holds everything that whoever
+// becomes an identity could do: what the identity holds, and what every
+// identity holds that it can assume, directly or through others. It returns
+// fault.PermissionDenied if the caller does not, and fault.FailedPrecondition
+// if there are too many identities to follow.
 func (c *Checker) RequireBecome(ctx context.Context, identity resource.UID) error {
 	caller, err := c.caller(ctx)
 	if err != nil {
@@ -25,10 +25,10 @@ func (c *Checker) RequireBecome(ctx context.Context, identity resource.UID) erro
 	return c.RequireBecomeBy(ctx, caller, identity)
 }
 
-// RequireBecomeBy is RequireBecome for somebody who need not be the caller of the
+// RequireBecomeBy is RequireBecome for somebody other than the caller of the
 // request.
 func (c *Checker) RequireBecomeBy(ctx context.Context, by Caller, identity resource.UID) error {
-	all, err := c.becoming(ctx, identity)
+	all, err := c.assumable(ctx, identity)
 	if err != nil {
 		return err
 	}
@@ -42,10 +42,10 @@ func (c *Checker) RequireBecomeBy(ctx context.Context, by Caller, identity resou
 	return nil
 }
 
-// becoming returns an identity and every other that can be assumed, in one
-// exchange or several, by whoever has become it: those that trust our own issuer
-// with it as their subject.
-func (c *Checker) becoming(ctx context.Context, identity resource.UID) ([]resource.UID, error) {
+// assumable returns an identity and every other that whoever has become it can
+// assume, in one exchange or several: those that trust our own issuer with it
+// as their subject.
+func (c *Checker) assumable(ctx context.Context, identity resource.UID) ([]resource.UID, error) {
 	all := []resource.UID{identity}
 	for next := all; c.Issuer != "" && len(next) > 0; {
 		found, err := c.store.TrustingUs(ctx, c.Issuer, next, maxBecome)
@@ -59,7 +59,8 @@ func (c *Checker) becoming(ctx context.Context, identity resource.UID) ([]resour
 			}
 		}
 		if len(all) > maxBecome {
-			return nil, fault.Unmet("TOO_MANY_IDENTITIES", "more than %d identities could be assumed through this one", maxBecome)
+			return nil, fault.Unmet("TOO_MANY_IDENTITIES",
+				"more than %d identities could be assumed through this one", maxBecome)
 		}
 	}
 	return all, nil

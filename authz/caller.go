@@ -1,8 +1,8 @@
-// Package authz decides whether a caller may act on a place.
+// Package authz decides whether a caller may act on a resource.
 //
 // A binding gives an identity a role on a group and everything below it. All
 // bindings are held in memory, so a check costs no query; follow.go keeps them
-// as new as the store's.
+// current with the store.
 package authz
 
 import (
@@ -14,20 +14,20 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// A Caller is who sent a request, as its token says. What the caller may do is
-// never in the token; a token can only narrow it.
+// A Caller is who sent a request, according to its token. A token never says
+// what the caller may do; it can only narrow it.
 type Caller struct {
 	Identity      resource.UID
 	Act           *resource.Upstream // the credential the identity was assumed with
 	Email         string
 	EmailVerified bool
-	Session       string                 // the sign-in it belongs to, if any
-	Voucher       resource.Voucher       // the identity provider that vouched for its person, if any
-	Issued        time.Time              // when the token was made, in whole seconds
-	Expires       time.Time              // and when it ends
-	Audience      []string               // what the token is for
-	Caps          *resource.Capabilities // only these count; nil: not narrowed
-	Scopes        []resource.UID         // only places these cover count; nil: not narrowed
+	Session       string                 // the session it belongs to, if any
+	Voucher       resource.Voucher       // the identity provider that vouched for the person, if any
+	Issued        time.Time              // when the token was issued, in whole seconds
+	Expires       time.Time              // when the token expires
+	Audience      []string               // audiences of the token
+	Caps          *resource.Capabilities // the token is narrowed to these; nil: not narrowed
+	Scopes        []resource.UID         // the token is narrowed to these groups; nil: not narrowed
 }
 
 type callerKey struct{}
@@ -52,29 +52,37 @@ func (c Caller) Narrowing() resource.Narrowing {
 	return resource.Narrowing{Caps: c.Caps, Scopes: c.Scopes}
 }
 
-// RequireWhole returns fault.PermissionDenied for a token that is narrowed: what
-// is about a person, and not about a place, cannot be narrowed to a place. It
-// returns fault.Unauthenticated if there is no caller.
-func RequireWhole(ctx context.Context) (Caller, error) {
+// RequireCaller returns the caller of a request, or fault.Unauthenticated if
+// there is none.
+func RequireCaller(ctx context.Context) (Caller, error) {
 	c, ok := CallerFrom(ctx)
 	if !ok {
 		return c, fault.New(fault.Unauthenticated, "Unauthenticated: a token is required")
 	}
-	if !c.Narrowing().IsZero() {
-		return c, fault.New(fault.PermissionDenied, "Permission denied: a token that is narrowed cannot act on the person behind it")
-	}
 	return c, nil
 }
 
-// allows tells whether the caller's token is good for place.
-func (c *Caller) allows(place resource.UID) bool {
-	return c.Scopes == nil || slices.ContainsFunc(c.Scopes, func(s resource.UID) bool { return s.Covers(place) })
+// RequireUnnarrowed returns the caller, or fault.PermissionDenied if their
+// token is narrowed: it is for what concerns a person, which cannot be narrowed
+// to a group. It returns fault.Unauthenticated if there is no caller.
+func RequireUnnarrowed(ctx context.Context) (Caller, error) {
+	c, err := RequireCaller(ctx)
+	if err == nil && !c.Narrowing().IsZero() {
+		err = fault.New(fault.PermissionDenied,
+			"Permission denied: a token that is narrowed cannot act on the person behind it")
+	}
+	return c, err
 }
 
-// Within returns the parts of a group that the caller's token is good for: the
-// group itself, or the scopes below it.
+// inScope reports whether the scopes of the caller's token cover target.
+func (c *Caller) inScope(target resource.UID) bool {
+	return c.Scopes == nil || slices.ContainsFunc(c.Scopes, func(s resource.UID) bool { return s.Covers(target) })
+}
+
+// Within returns the parts of a group that the scopes of the caller's token
+// cover: the group itself, or the scopes below it.
 func (c *Caller) Within(group resource.UID) []resource.UID {
-	if c.allows(group) {
+	if c.inScope(group) {
 		return []resource.UID{group}
 	}
 	var parts []resource.UID

@@ -14,67 +14,82 @@ import (
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
-// A Checker answers whether a caller may act on a place. It answers from
-// memory: a binding made or removed counts from the moment the write returns,
-// whichever replica has written.
+// A Checker decides whether a caller may act on a resource. It answers from
+// memory, yet a binding that was created or removed counts from the moment the
+// write returns, whichever replica has written it.
 //
-// When it cannot know whether another has, because the database is away,
-// methods that return an error return fault.Unavailable, and those that do not
-// answer as if the caller held nothing.
+// If the database cannot be reached, so that other replicas may have made
+// changes, methods that return an error return fault.Unavailable, and the
+// others answer as if the caller held nothing.
 type Checker struct {
-	Issuer string // the address of our own issuer, which identities can trust; set before use
+	Issuer string // the address of our own issuer; set before use
 
 	store *iamdb.Store
 	log   *slog.Logger
 	now   func() time.Time
 
 	mu      sync.RWMutex // guards what is below; never held during I/O
-	x       *index
-	revoked map[resource.UID]time.Time // tokens issued until then are void
+	index   *index
+	revoked map[resource.UID]time.Time // tokens issued until this time are void
 
 	changed []func(identity resource.UID) // set before the first change
 
 	follow follower
-	behind atomic.Bool // a local change could not be read
+	behind atomic.Bool // a committed local change could not be read
 	shared bool        // there may be other writers
 }
 
-// Held is one role an identity holds, and what it allows.
-type Held struct {
+// A Grant is a role that an identity holds on a group, and what it allows.
+type Grant struct {
 	Group, Role  resource.UID
 	Capabilities resource.Capabilities
 }
 
-// Require returns nil if the caller holds want on place or above it. It returns
-// fault.Unauthenticated if there is no caller, and otherwise
-// fault.PermissionDenied whether or not there is such a place.
-func (c *Checker) Require(ctx context.Context, want resource.Capability, place resource.UID) error {
+// Require returns nil if the caller holds want on target or above it. It
+// returns fault.Unauthenticated if there is no caller, and otherwise
+// fault.PermissionDenied, whether or not target exists.
+func (c *Checker) Require(ctx context.Context, want resource.Capability, target resource.UID) error {
 	var one resource.Capabilities
 	one.Add(want)
-	return c.RequireAll(ctx, one, place)
+	return c.RequireAll(ctx, one, target)
 }
 
 // RequireAll is Require for several capabilities, which may come from several
-// bindings. It names the first that is missing.
-func (c *Checker) RequireAll(ctx context.Context, want resource.Capabilities, place resource.UID) error {
+// bindings. The error names the first that is missing.
+func (c *Checker) RequireAll(ctx context.Context, want resource.Capabilities, target resource.UID) error {
 	caller, err := c.caller(ctx)
 	if err != nil {
 		return err
 	}
-	return denial(c.missing(&caller, want, place), place)
+	return denial(c.missing(&caller, want, target), target)
 }
 
-// denial is the error of whoever lacks capabilities on a place. It names the
-// first. It is nil if none is missing.
-func denial(missing resource.Capabilities, place resource.UID) error {
+// RequireRole checks that a role can be used in a group and that the caller
+// holds its capabilities there. A role can be used in its own group and all
+// below it, because whoever can change the role decides what it gives there.
+// The error for another role names field.
+func (c *Checker) RequireRole(ctx context.Context, group, role resource.UID, field string) error {
+	if !role.IsRoot() && !role.Parent().Covers(group) {
+		return fault.Field(field, "is neither a managed role nor one of this group or a group above it")
+	}
+	r, err := c.store.Role(ctx, role)
+	if err != nil {
+		return err
+	}
+	return c.RequireAll(ctx, r.Capabilities, group)
+}
+
+// denial returns the error for missing capabilities, naming the first. It
+// returns nil if none is missing.
+func denial(missing resource.Capabilities, target resource.UID) error {
 	if missing == (resource.Capabilities{}) {
 		return nil
 	}
-	var first resource.Capability // of no name, if a newer version stored what is missing
+	var first resource.Capability // unnamed if a newer version stored the missing capability
 	if all := missing.All(); len(all) > 0 {
 		first = all[0]
 	}
-	return fault.Denied(first.String(), string(place))
+	return fault.Denied(first.String(), string(target))
 }
 
 // RequireAnywhere returns nil if the caller holds want on any group at all.
@@ -89,15 +104,15 @@ func (c *Checker) RequireAnywhere(ctx context.Context, want resource.Capability)
 	return nil
 }
 
-// Reach returns the groups the caller holds want on, sorted, and none of them
-// within another. It returns fault.Unauthenticated if there is no caller.
+// Reach returns the groups on which the caller holds want, sorted, none of
+// them within another. It returns fault.Unauthenticated if there is no caller.
 func (c *Checker) Reach(ctx context.Context, want resource.Capability) ([]resource.UID, error) {
 	caller, err := c.caller(ctx)
 	if err != nil {
 		return nil, err
 	}
 	groups := c.reach(&caller, want, -1)
-	slices.Sort(groups) // what a group covers comes right after it
+	slices.Sort(groups) // a group sorts directly before those it covers
 	var last resource.UID
 	return slices.DeleteFunc(groups, func(g resource.UID) bool {
 		if last.Covers(g) {
@@ -108,35 +123,35 @@ func (c *Checker) Reach(ctx context.Context, want resource.Capability) ([]resour
 	}), nil
 }
 
-// GrantsOf returns what an identity holds, by group and role.
-func (c *Checker) GrantsOf(identity resource.UID) []Held {
-	var all []Held
+// GrantsOf returns the grants of an identity, sorted by group and role.
+func (c *Checker) GrantsOf(identity resource.UID) []Grant {
+	var all []Grant
 	c.mu.RLock()
-	for group, role := range c.x.all(identity) {
-		all = append(all, Held{group, c.x.roles.uids[role], c.x.allowed[role]})
+	for group, role := range c.index.all(identity) {
+		all = append(all, Grant{group, c.index.roles.uids[role], c.index.allowed[role]})
 	}
 	c.mu.RUnlock()
-	slices.SortFunc(all, func(a, b Held) int {
+	slices.SortFunc(all, func(a, b Grant) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Role, b.Role))
 	})
 	return slices.Compact(all)
 }
 
-// Holds tells whether an identity holds want on place or above it.
-func (c *Checker) Holds(identity resource.UID, want resource.Capability, place resource.UID) bool {
+// Holds reports whether an identity holds want on target or above it.
+func (c *Checker) Holds(identity resource.UID, want resource.Capability, target resource.UID) bool {
 	var one resource.Capabilities
 	one.Add(want)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.x.missing(identity, place, one) == resource.Capabilities{}
+	return c.index.missing(identity, target, one) == resource.Capabilities{}
 }
 
 // RolesWith returns the roles that allow want, sorted.
 func (c *Checker) RolesWith(want resource.Capability) []resource.UID {
 	var all []resource.UID
 	c.mu.RLock()
-	for i, caps := range c.x.allowed {
-		if uid := c.x.roles.uids[i]; uid != "" && caps.Has(want) {
+	for i, caps := range c.index.allowed {
+		if uid := c.index.roles.uids[i]; uid != "" && caps.Has(want) {
 			all = append(all, uid)
 		}
 	}
@@ -145,8 +160,8 @@ func (c *Checker) RolesWith(want resource.Capability) []resource.UID {
 	return all
 }
 
-// OwnsAny tells whether the caller holds the owner role on an organization. A
-// token narrowed to less than creating groups does not own. It returns
+// OwnsAny reports whether the caller holds the owner role on an organization.
+// A token narrowed to less than creating groups does not count. It returns
 // fault.Unauthenticated if there is no caller.
 func (c *Checker) OwnsAny(ctx context.Context) (bool, error) {
 	caller, err := c.caller(ctx)
@@ -155,19 +170,19 @@ func (c *Checker) OwnsAny(ctx context.Context) (bool, error) {
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	for group, role := range c.x.all(caller.Identity) {
-		if group.IsRoot() && c.x.roles.uids[role] == resource.OwnerRole && caller.allows(group) {
+	for group, role := range c.index.all(caller.Identity) {
+		if group.IsRoot() && c.index.roles.uids[role] == resource.OwnerRole && caller.inScope(group) {
 			return true, nil
 		}
 	}
 	return false, nil
 }
 
-// Revoked returns why a token that says it is c's is void: its identity, or one
-// that it was assumed through, has been deleted since it was made; its session has
-// ended; or what the provider believes that vouched for its person has changed.
-// Tokens are dated in whole seconds, so one made in the second of the deletion is
-// void too. It returns "" for a token that is not.
+// Revoked returns why the token of a caller is void: its identity, or one that
+// it was assumed through, was deleted after it was issued; its session has
+// ended; or the trust settings of the provider that vouched for its person
+// have changed. Tokens are dated in whole seconds, so one issued in the second
+// of the deletion is void too. It returns "" for a valid token.
 func (c *Checker) Revoked(caller Caller) string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -201,18 +216,18 @@ func (c *Checker) deleted(identity resource.UID, issued time.Time) bool {
 	return ok && !issued.After(until)
 }
 
-// caller returns who asks, once the index is known to be current.
+// caller returns the caller once the index is known to be current.
 func (c *Checker) caller(ctx context.Context) (Caller, error) {
-	caller, ok := CallerFrom(ctx)
-	if !ok {
-		return Caller{}, fault.New(fault.Unauthenticated, "Unauthenticated: a token is required")
+	caller, err := RequireCaller(ctx)
+	if err != nil {
+		return caller, err
 	}
-	return caller, c.Confirm(ctx)
+	return caller, c.EnsureCurrent(ctx)
 }
 
-// missing returns what of want the caller lacks on a place.
-func (c *Checker) missing(caller *Caller, want resource.Capabilities, place resource.UID) resource.Capabilities {
-	if !caller.allows(place) {
+// missing returns the capabilities of want that the caller lacks on target.
+func (c *Checker) missing(caller *Caller, want resource.Capabilities, target resource.UID) resource.Capabilities {
+	if !caller.inScope(target) {
 		return want
 	}
 	if caller.Caps != nil {
@@ -222,12 +237,12 @@ func (c *Checker) missing(caller *Caller, want resource.Capabilities, place reso
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.x.missing(caller.Identity, place, want)
+	return c.index.missing(caller.Identity, target, want)
 }
 
-// reach returns the places the caller holds want on, in no order and some
-// perhaps within others; no more than limit grants' worth, unless it is
-// negative.
+// reach returns the groups on which the caller holds want, unsorted and
+// possibly within each other. If limit is not negative it stops once it has
+// that many.
 func (c *Checker) reach(caller *Caller, want resource.Capability, limit int) []resource.UID {
 	if caller.Caps != nil && !caller.Caps.Has(want) {
 		return nil
@@ -235,8 +250,8 @@ func (c *Checker) reach(caller *Caller, want resource.Capability, limit int) []r
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	var groups []resource.UID
-	for group, role := range c.x.all(caller.Identity) {
-		if !c.x.allowed[role].Has(want) {
+	for group, role := range c.index.all(caller.Identity) {
+		if !c.index.allowed[role].Has(want) {
 			continue
 		}
 		groups = append(groups, caller.Within(group)...)

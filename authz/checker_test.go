@@ -31,8 +31,8 @@ const (
 
 var viewer, owner, pull = resource.ManagedRoleUID("viewer"), resource.OwnerRole, resource.ManagedRoleUID("registry.pull")
 
-// furnished returns a checker over s, in which the groups above are and Bob
-// owns both organizations.
+// furnished returns a checker over s with the groups above, in which Bob owns
+// both organizations.
 func furnished(t *testing.T, s *storetest.Store) *authz.Checker {
 	t.Helper()
 	if err := s.SetManagedRoles(t.Context(), authz.ManagedRoles()); err != nil {
@@ -126,7 +126,9 @@ func TestRequireAllNamesTheFirstMissing(t *testing.T) {
 		if err := c.RequireAll(ctx, resource.CapabilitySet("roles.list", "tag.delete"), team); err != nil {
 			t.Errorf("held by two bindings: %v", err)
 		}
-		err := c.RequireAll(ctx, resource.CapabilitySet("roles.list", "tag.delete", "roles.delete", "identity.delete"), team)
+		err := c.RequireAll(
+			ctx, resource.CapabilitySet("roles.list", "tag.delete", "roles.delete", "identity.delete"), team,
+		)
 		want := &fault.Error{
 			Code: fault.PermissionDenied, Message: "Permission denied: roles.delete on " + string(team),
 			Metadata: map[string]string{"capability": "roles.delete", "scope": string(team)},
@@ -213,7 +215,10 @@ func TestGrantsOf(t *testing.T) {
 		c := furnished(t, s)
 		bind(t, s, ann, pull, team)
 		bind(t, s, ann, viewer, dev)
-		want := []authz.Held{{Group: dev, Role: viewer, Capabilities: managed()["viewer"]}, {Group: team, Role: pull, Capabilities: managed()["registry.pull"]}}
+		want := []authz.Grant{
+			{Group: dev, Role: viewer, Capabilities: managed()["viewer"]},
+			{Group: team, Role: pull, Capabilities: managed()["registry.pull"]},
+		}
 		if diff := cmp.Diff(want, c.GrantsOf(ann)); diff != "" {
 			t.Error(diff)
 		}
@@ -269,7 +274,9 @@ func TestDeletedIdentities(t *testing.T) {
 		c := furnished(t, s)
 		now := time.Now()
 		robot := resource.Identity{UID: dev.NewChild(), Name: "robot", CreateTime: now, UpdateTime: now, LastSeenTime: now,
-			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.example", Subject: "robot"}}}
+			Relationship: resource.Relationship{
+				ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.example", Subject: "robot"},
+			}}
 		if err := s.InsertIdentity(t.Context(), robot); err != nil {
 			t.Fatal(err)
 		}

@@ -15,8 +15,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite docs/capabilities.md")
 
-// TestCapabilitiesPage keeps the page people read in step with the roles there
-// are.
+// TestCapabilitiesPage checks that the page of capabilities matches the
+// managed roles.
 func TestCapabilitiesPage(t *testing.T) {
 	const page = "../docs/capabilities.md"
 	var b strings.Builder

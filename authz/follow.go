@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	pollEvery = 500 * time.Millisecond // leaves room in a term for slow answers
-	askLimit  = 2 * time.Second        // for the question whether anything is new
-	readLimit = time.Minute            // for reading what is new, at worst everything
+	pollEvery = 500 * time.Millisecond // leaves room in a lease for slow answers
+	askLimit  = 2 * time.Second        // to ask for the newest revision
+	readLimit = time.Minute            // to read changes, at worst everything
 
 	clockSkew = 5 * time.Minute // between replicas, at most
 )
@@ -26,30 +26,30 @@ const (
 // token may live longer.
 const RevocationMemory = 25 * time.Hour
 
-// A follower is where the index stands. Whoever moves it holds the turn, so
-// that changes are applied one after the other and never backwards.
+// A follower is the state of following the store. Whoever advances the index
+// holds sem, so that changes are applied one after the other and in order.
 type follower struct {
-	turn    chan struct{} // a lock that can be waited for with a context
-	applied atomic.Int64  // the revision the index has reached; moved by the holder of the turn
-	term    store.Term    // as long as it lasts, who makes a change elsewhere waits for this index
+	sem     chan struct{} // a lock whose acquisition a context can cancel
+	applied atomic.Int64  // the revision of the index; written by the holder of sem
+	lease   store.Term    // while it lasts, writers elsewhere wait for this index
 
-	// The rest is for the holder of the turn.
-	failed          time.Time // the end of the last attempt, if it failed,
-	failure         error     // and how
+	// The rest is guarded by sem.
+	failed          time.Time // when the last attempt failed; zero if it succeeded
+	failure         error     // why
 	revocationsRead time.Time
 	pruned          time.Time
 }
 
 // Load reads every grant of db and follows the changes made through db from then
-// on. Changes made elsewhere are Run's to follow.
+// on. Run follows the changes made elsewhere.
 func Load(ctx context.Context, db *store.DB, log *slog.Logger) (*Checker, error) {
-	c := &Checker{store: iamdb.New(db), log: log, now: time.Now, shared: db.Replicated(), x: newIndex()}
-	c.follow.turn = make(chan struct{}, 1)
-	db.OnGrantChange(c.committed) // first, so that no change falls between
-	if err := c.take(ctx); err != nil {
+	c := &Checker{store: iamdb.New(db), log: log, now: time.Now, shared: db.Replicated(), index: newIndex()}
+	c.follow.sem = make(chan struct{}, 1)
+	db.OnGrantChange(c.committed) // before the load, so that no change is missed
+	if err := c.lock(ctx); err != nil {
 		return nil, err
 	}
-	defer c.yield()
+	defer c.unlock()
 	asked := c.now()
 	if _, err := c.renew(ctx); err != nil {
 		return nil, err
@@ -57,17 +57,17 @@ func Load(ctx context.Context, db *store.DB, log *slog.Logger) (*Checker, error)
 	if err := c.reload(ctx); err != nil {
 		return nil, err
 	}
-	c.confirm(asked)
+	c.markCurrent(asked)
 	return c, nil
 }
 
-// OnChange has f told of every identity whose grants, relationship or existence
-// have changed, here or elsewhere, before a check that depends on it is
-// answered; "" stands for all of them. f must be quick. It is for those who
-// remember things of identities, and to be called before Run.
+// OnChange registers f to be called with every identity whose grants,
+// relationship or existence have changed, here or elsewhere, before a check
+// that depends on it is answered; "" means all of them. f must be quick. It is
+// meant for caches of identities, and to be called before Run.
 func (c *Checker) OnChange(f func(identity resource.UID)) { c.changed = append(c.changed, f) }
 
-func (c *Checker) tell(identity resource.UID) {
+func (c *Checker) notify(identity resource.UID) {
 	for _, f := range c.changed {
 		f(identity)
 	}
@@ -107,14 +107,14 @@ func (c *Checker) Run(ctx context.Context) error {
 	}
 }
 
-// listen asks for a poll whenever a replica announces a change. Polling alone
-// keeps the promise; this makes that replica wait less.
+// listen requests a poll whenever a replica announces a change. Polling alone
+// would suffice; this shortens the time that replica waits.
 func (c *Checker) listen(ctx context.Context, woken chan<- struct{}) {
 	for ctx.Err() == nil {
 		err := c.store.ListenGrants(ctx, func() {
 			select {
 			case woken <- struct{}{}:
-			default: // a poll is due already
+			default: // a poll is requested already
 			}
 		})
 		if err != nil {
@@ -127,21 +127,22 @@ func (c *Checker) listen(ctx context.Context, woken chan<- struct{}) {
 	}
 }
 
-// Confirm returns nil if every change that somebody has been told of, by this
-// replica or another, is known. If that is in doubt it asks the database, and
-// returns fault.Unavailable if there is no answer. The checks that return an
-// error begin with it; who uses the others should call it first.
-func (c *Checker) Confirm(ctx context.Context) error {
+// EnsureCurrent returns nil if the index holds every change that a writer has
+// been told is committed, by this replica or another. If that is in doubt it
+// asks the database, and returns fault.Unavailable if there is no answer. The
+// checks that return an error call it; users of the others should call it
+// first.
+func (c *Checker) EnsureCurrent(ctx context.Context) error {
 	if c.current() {
 		return nil
 	}
 	asked := c.now()
-	if err := c.take(ctx); err != nil {
+	if err := c.lock(ctx); err != nil {
 		return err
 	}
-	defer c.yield()
+	defer c.unlock()
 	if c.current() {
-		return nil // somebody else has asked meanwhile
+		return nil // another goroutine has caught up meanwhile
 	}
 	if c.follow.failed.After(asked) {
 		return fault.Outage("the database", c.follow.failure)
@@ -156,23 +157,23 @@ func (c *Checker) Confirm(ctx context.Context) error {
 }
 
 func (c *Checker) current() bool {
-	return !c.behind.Load() && (!c.shared || c.follow.term.Holds(c.now()))
+	return !c.behind.Load() && (!c.shared || c.follow.lease.Holds(c.now()))
 }
 
-// committed applies a change this process has just committed, before the write
-// returns to its caller. The change stands even if that caller has gone away;
-// if it cannot be read now, the next check reads it.
+// committed applies a change that this process has just committed, before the
+// write returns to its caller. The change stands even if that caller has gone
+// away; if it cannot be read now, the next check reads it.
 func (c *Checker) committed(ctx context.Context, revision int64) {
 	ctx = context.WithoutCancel(ctx)
 	if c.follow.applied.Load() >= revision {
 		return
 	}
-	if c.take(ctx) != nil {
-		return // cannot be: the context does not end
+	if c.lock(ctx) != nil {
+		return // impossible: the context does not end
 	}
-	defer c.yield()
+	defer c.unlock()
 	if c.follow.applied.Load() >= revision {
-		return // somebody else's turn took it along
+		return // another goroutine has applied it
 	}
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
@@ -183,28 +184,29 @@ func (c *Checker) committed(ctx context.Context, revision int64) {
 }
 
 func (c *Checker) poll(ctx context.Context) error {
-	if err := c.take(ctx); err != nil {
+	if err := c.lock(ctx); err != nil {
 		return err
 	}
-	defer c.yield()
+	defer c.unlock()
 	return c.catchUp(ctx)
 }
 
-// catchUp brings the index to the newest revision there is. It remembers a
-// failure for those who wait for the same answer.
+// catchUp brings the index to the newest revision. It keeps a failure for
+// those who wait for the same answer.
 func (c *Checker) catchUp(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
-	err := c.step(bounded)
+	err := c.sync(bounded)
 	if err != nil && ctx.Err() == nil {
 		c.follow.failed, c.follow.failure = c.now(), err
 	}
 	return err
 }
 
-// step takes in what is new, and then tells so, for others wait for it.
-func (c *Checker) step(ctx context.Context) error {
-	for range 2 { // what comes in the meantime announces itself
+// sync applies what is new and then announces it, because other replicas wait
+// for it.
+func (c *Checker) sync(ctx context.Context) error {
+	for range 2 { // changes made in the meantime are announced
 		asked := c.now()
 		newest, err := c.renew(ctx)
 		if err != nil {
@@ -212,7 +214,7 @@ func (c *Checker) step(ctx context.Context) error {
 		}
 		applied := c.follow.applied.Load()
 		switch {
-		case newest < applied: // the database is another one, or an older copy
+		case newest < applied: // the database was replaced or restored
 			err = c.reload(ctx)
 		case newest > applied:
 			err = c.advance(ctx)
@@ -220,7 +222,7 @@ func (c *Checker) step(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.confirm(asked)
+		c.markCurrent(asked)
 		if newest == applied {
 			break
 		}
@@ -228,17 +230,17 @@ func (c *Checker) step(ctx context.Context) error {
 	return nil
 }
 
-// renew tells other replicas what the index has reached, and returns how far it
-// could be.
+// renew tells other replicas which revision the index has reached, and returns
+// the newest one.
 func (c *Checker) renew(ctx context.Context) (newest int64, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	return c.store.Renew(ctx, c.follow.applied.Load())
 }
 
-// advance applies the changes since the revision the index has. What it reads
-// may be newer than the change it reads for; that is no harm, since the newer
-// change is still to come and reads again.
+// advance applies the changes since the revision of the index. It may read
+// grants newer than the change it reads for; that is harmless, because the
+// newer change will read them again.
 func (c *Checker) advance(ctx context.Context) error {
 	changes, complete, err := c.store.GrantChanges(ctx, c.follow.applied.Load())
 	if err != nil {
@@ -262,7 +264,7 @@ func (c *Checker) advance(ctx context.Context) error {
 			return err
 		}
 		grants[change.Identity] = found
-		rolesChanged = rolesChanged || !c.x.knows(found) // only the holder of the turn writes c.x
+		rolesChanged = rolesChanged || !c.index.hasRolesOf(found) // only the holder of sem writes the index
 	}
 	var roles map[resource.UID]resource.Capabilities
 	if rolesChanged {
@@ -270,7 +272,7 @@ func (c *Checker) advance(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(grants) > 0 { // one of them may have been deleted, and even made again
+	if len(grants) > 0 { // one may have been deleted, and even created again
 		if err := c.readRevocations(ctx); err != nil {
 			return err
 		}
@@ -287,22 +289,22 @@ func (c *Checker) apply(grants map[resource.UID][]iamdb.Grant, roles map[resourc
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for identity, found := range grants {
-		c.x.setGrants(identity, found)
-		c.tell(identity)
+		c.index.setGrants(identity, found)
+		c.notify(identity)
 	}
 	if roles != nil {
-		c.x.setRoles(roles)
+		c.index.setRoles(roles)
 	}
 }
 
-// reload reads everything anew, while checks go on with what was there.
+// reload reads everything again, while checks continue with the old index.
 func (c *Checker) reload(ctx context.Context) error {
 	l := newLoader()
 	revision, err := c.store.Grants(ctx, l.add)
 	if err != nil {
 		return err
 	}
-	roles, err := c.store.RoleCapabilities(ctx) // after the grants: no role of theirs is missing
+	roles, err := c.store.RoleCapabilities(ctx) // after the grants, so that none of their roles is missing
 	if err != nil {
 		return err
 	}
@@ -313,16 +315,16 @@ func (c *Checker) reload(ctx context.Context) error {
 	x := l.index()
 	x.setRoles(roles)
 	c.mu.Lock()
-	c.x = x
-	c.tell("")
+	c.index = x
+	c.notify("")
 	c.mu.Unlock()
 	c.follow.applied.Store(revision)
 	c.behind.Store(false)
 	return nil
 }
 
-// readRevocations adds the revocations since it last ran, and now and then
-// drops those no token can be older than.
+// readRevocations adds the revocations since it last ran, and at times drops
+// those that are older than any token.
 func (c *Checker) readRevocations(ctx context.Context) error {
 	now := c.now()
 	oldest := now.Add(-RevocationMemory)
@@ -348,22 +350,22 @@ func (c *Checker) readRevocations(ctx context.Context) error {
 	return nil
 }
 
-// confirm notes that the index holds every change that renew told of, when it
-// was asked to.
-func (c *Checker) confirm(asked time.Time) {
-	c.follow.term.Begin(asked)
+// markCurrent records that the index held every committed change at the time
+// asked.
+func (c *Checker) markCurrent(asked time.Time) {
+	c.follow.lease.Begin(asked)
 	c.follow.failed, c.follow.failure = time.Time{}, nil
 	c.behind.Store(false)
 }
 
-// take waits for the turn.
-func (c *Checker) take(ctx context.Context) error {
+// lock waits for sem.
+func (c *Checker) lock(ctx context.Context) error {
 	select {
-	case c.follow.turn <- struct{}{}:
+	case c.follow.sem <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (c *Checker) yield() { <-c.follow.turn }
+func (c *Checker) unlock() { <-c.follow.sem }

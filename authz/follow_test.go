@@ -26,14 +26,16 @@ func load(t *testing.T, s *storetest.Store) *Checker {
 	return c
 }
 
-// organization adds one, with its owner, to s.
+// organization adds an organization and its owner to s.
 func organization(t *testing.T, s *storetest.Store, name string) (group, owner resource.UID) {
 	t.Helper()
 	if err := s.SetManagedRoles(t.Context(), ManagedRoles()); err != nil {
 		t.Fatal(err)
 	}
 	group, owner = resource.NewRoot(), resource.NewRoot()
-	_, err := s.InsertGroup(t.Context(), resource.Group{UID: group, Name: name, CreateTime: time.Now(), UpdateTime: time.Now()},
+	_, err := s.InsertGroup(t.Context(), resource.Group{
+		UID: group, Name: name, CreateTime: time.Now(), UpdateTime: time.Now(),
+	},
 		resource.RoleBinding{UID: group.NewChild(), Identity: owner, Role: resource.OwnerRole})
 	if err != nil {
 		t.Fatal(err)
@@ -75,8 +77,8 @@ func (c *Checker) run(t *testing.T) {
 	})
 }
 
-// TestAnotherReplicaIsHeard: a change made elsewhere counts here from the moment
-// the write has returned there.
+// TestAnotherReplicaIsHeard: a change made elsewhere counts here from the
+// moment the write has returned there.
 func TestAnotherReplicaIsHeard(t *testing.T) {
 	url := storetest.Postgres(t)
 	here, there := storetest.Open(t, url), storetest.Open(t, url)
@@ -103,8 +105,8 @@ func TestAnotherReplicaIsHeard(t *testing.T) {
 	wg.Wait()
 }
 
-// TestASilentReplicaIsWaitedFor: one that hears nothing does not stop others
-// from making changes, and does not answer from what it knew before.
+// TestASilentReplicaIsWaitedFor: a replica that receives nothing does not keep
+// others from making changes, and does not answer from stale grants.
 func TestASilentReplicaIsWaitedFor(t *testing.T) {
 	url := storetest.Postgres(t)
 	here, there := storetest.Open(t, url), storetest.Open(t, url)
@@ -162,11 +164,11 @@ func TestAChangeThatCouldNotBeReadIsReadLater(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		group, _ := organization(t, s, "acme")
 		c, ann := load(t, s), resource.NewRoot()
-		at, x := c.follow.applied.Load(), *c.x
+		at, x := c.follow.applied.Load(), *c.index
 		bind(t, s, ann, group)
 		c.follow.applied.Store(at) // as if it had not been
-		x.identities = map[resource.UID]holder{}
-		c.x = &x
+		x.identities = map[resource.UID]identityGrants{}
+		c.index = &x
 		c.behind.Store(true)
 		if err := c.allows(t, ann, group); err != nil || c.behind.Load() {
 			t.Errorf("error = %v, behind: %v", err, c.behind.Load())
@@ -185,8 +187,9 @@ func TestEverythingIsReadAnew(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				c := load(t, s)
 				newest, ghost := c.follow.applied.Load(), resource.NewRoot()
-				c.x = newIndex()
-				c.x.setGrants(ghost, []iamdb.Grant{{Identity: ghost, Group: group, Role: viewerRole}}) // no change will name it
+				c.index = newIndex()
+				// No change will name it.
+				c.index.setGrants(ghost, []iamdb.Grant{{Identity: ghost, Group: group, Role: viewerRole}})
 				c.follow.applied.Store(applied(newest))
 				c.behind.Store(true)
 				if err := c.allows(t, owner, group); err != nil || c.follow.applied.Load() != newest {

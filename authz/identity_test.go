@@ -10,8 +10,9 @@ import (
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
-// TestOthersHearOfIdentities changes an identity through one store, and expects
-// those told who remember it over another, on PostgreSQL another replica's.
+// TestOthersHearOfIdentities changes an identity through one store, and
+// expects OnChange over another store to be called; on PostgreSQL that is
+// another replica.
 func TestOthersHearOfIdentities(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		mine := storetest.Open(t, url)
@@ -22,7 +23,9 @@ func TestOthersHearOfIdentities(t *testing.T) {
 		group, _ := organization(t, mine, "org")
 		i := resource.Identity{
 			UID: group.NewChild(), Name: "i", CreateTime: time.Now(), UpdateTime: time.Now(), LastSeenTime: time.Now(),
-			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.test", Subject: "s"}},
+			Relationship: resource.Relationship{
+				ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.test", Subject: "s"},
+			},
 		}
 		must(t, mine.InsertIdentity(t.Context(), i))
 		key := iamdb.SigningKey{ID: "one", Algorithm: "ES256", Sealed: []byte("s"), CreateTime: time.Now()}
@@ -31,7 +34,10 @@ func TestOthersHearOfIdentities(t *testing.T) {
 		told := map[resource.UID]int{}
 		c.OnChange(func(u resource.UID) { told[u]++ })
 		update := func(change func(*resource.Identity)) error {
-			_, err := store.Edit(t.Context(), i.UID, mine.Identity, mine.UpdateIdentity, func(i *resource.Identity) error { change(i); return nil })
+			_, err := store.Edit(t.Context(), i.UID, mine.Identity, mine.UpdateIdentity, func(i *resource.Identity) error {
+				change(i)
+				return nil
+			})
 			return err
 		}
 		for _, tt := range []struct {
@@ -45,7 +51,9 @@ func TestOthersHearOfIdentities(t *testing.T) {
 			{"its description", func() error { return update(func(i *resource.Identity) { i.Description = "d" }) }, i.UID, 0},
 			{"its last use", func() error { return mine.Seen(t.Context(), i.UID, time.Now().Add(time.Hour)) }, i.UID, 0},
 			{"the signing keys", func() error {
-				next := iamdb.SigningKey{ID: "two", Algorithm: "ES256", Sealed: []byte("s"), CreateTime: time.Now().Add(time.Second)}
+				next := iamdb.SigningKey{
+					ID: "two", Algorithm: "ES256", Sealed: []byte("s"), CreateTime: time.Now().Add(time.Second),
+				}
 				_, err := mine.AddSigningKey(t.Context(), next, "one")
 				return err
 			}, resource.SigningKeysSubject, 1},
@@ -62,8 +70,8 @@ func TestOthersHearOfIdentities(t *testing.T) {
 	})
 }
 
-// during polls for as long as a change is under way, and so does not make it
-// wait for a replica that hears nothing.
+// during polls while a change is made, so that the change does not wait for a
+// silent replica.
 func (c *Checker) during(t *testing.T, change func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- change() }()

@@ -11,25 +11,25 @@ import (
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
-// An index finds the grants of an identity on the way up from a place. It is
-// not safe for concurrent use; the Checker locks it.
+// An index finds the grants of an identity on a resource and its ancestors. It
+// is not safe for concurrent use; the Checker locks it.
 //
-// It is laid out for a million bindings: a grant is three numbers, and what
-// a role allows is stored once, so that changing a role is one write.
+// It is laid out for a million bindings: a grant is three numbers, and what a
+// role allows is stored once, so that changing a role is one write.
 type index struct {
-	identities map[resource.UID]holder
-	groups     names
-	roles      names
+	identities map[resource.UID]identityGrants
+	groups     interner
+	roles      interner
 	allowed    []resource.Capabilities // by role number
 }
 
-// A grant is a role on a group, by their numbers. The key of the group is kept
-// beside them: to look elsewhere for each of the ancestors of a place would
-// cost most of the time of a check.
+// A grant is a role on a group, by their numbers. It repeats the key of the
+// group, because looking that up for each ancestor would be most of the cost
+// of a check.
 type grant struct{ key, group, role uint32 }
 
-// keyOf returns the last eight digits of a UID as a number. Groups rarely share
-// it.
+// keyOf returns the last eight digits of a UID as a number. Groups rarely
+// share it.
 func keyOf(uid resource.UID) uint32 {
 	key := uint32(0)
 	for i := max(0, len(uid)-8); i < len(uid); i++ {
@@ -39,32 +39,34 @@ func keyOf(uid resource.UID) uint32 {
 	return key
 }
 
-// A holder is what one identity holds.
-type holder struct {
-	depths uint32  // bit d-1 is set if a grant is on a group of depth d: where looking is worthwhile
-	grants []grant // by key
+// identityGrants are the grants of one identity.
+type identityGrants struct {
+	depths uint32  // bit d-1 is set if a grant is on a group of depth d
+	grants []grant // sorted by key
 }
 
 func newIndex() *index {
-	return &index{identities: map[resource.UID]holder{}, groups: newNames(), roles: newNames()}
+	return &index{identities: map[resource.UID]identityGrants{}, groups: newInterner(), roles: newInterner()}
 }
 
-// missing returns what of want an identity lacks on a place, after all that its
-// grants on the place and on its ancestors allow together.
-func (x *index) missing(identity, place resource.UID, want resource.Capabilities) resource.Capabilities {
+// missing returns the capabilities of want that an identity lacks on target,
+// given all its grants on target and its ancestors.
+func (x *index) missing(identity, target resource.UID, want resource.Capabilities) resource.Capabilities {
 	h := x.identities[identity]
-	depth := place.Depth()
+	depth := target.Depth()
 	for left := h.depths; left != 0; left &= left - 1 {
 		d := bits.TrailingZeros32(left) + 1
 		if d > depth {
 			break
 		}
-		at := place.Ancestor(d)
-		if len(at) < len(place) && place[len(at)] != '/' {
+		at := target.Ancestor(d)
+		if len(at) < len(target) && target[len(at)] != '/' {
 			break // not a UID
 		}
 		key := keyOf(at)
-		i, _ := slices.BinarySearchFunc(h.grants, key, func(g grant, key uint32) int { return cmp.Compare(g.key, key) })
+		i, _ := slices.BinarySearchFunc(h.grants, key, func(g grant, key uint32) int {
+			return cmp.Compare(g.key, key)
+		})
 		for ; i < len(h.grants) && h.grants[i].key == key; i++ {
 			g := h.grants[i]
 			if x.groups.uids[g.group] != at {
@@ -78,7 +80,7 @@ func (x *index) missing(identity, place resource.UID, want resource.Capabilities
 	return want
 }
 
-// all returns every grant of an identity, as group and role.
+// all returns every grant of an identity, as group and role number.
 func (x *index) all(identity resource.UID) iter.Seq2[resource.UID, uint32] {
 	return func(yield func(resource.UID, uint32) bool) {
 		for _, g := range x.identities[identity].grants {
@@ -89,51 +91,51 @@ func (x *index) all(identity resource.UID) iter.Seq2[resource.UID, uint32] {
 	}
 }
 
-// knows tells whether the role of every grant is in the index.
-func (x *index) knows(grants []iamdb.Grant) bool {
+// hasRolesOf reports whether the role of every grant is in the index.
+func (x *index) hasRolesOf(grants []iamdb.Grant) bool {
 	return !slices.ContainsFunc(grants, func(g iamdb.Grant) bool {
 		_, ok := x.roles.ids[g.Role]
 		return !ok
 	})
 }
 
-// setGrants replaces everything an identity holds.
+// setGrants replaces all grants of an identity.
 func (x *index) setGrants(identity resource.UID, grants []iamdb.Grant) {
 	before := x.identities[identity]
 	packed := make([]grant, 0, len(grants))
 	for _, g := range grants {
-		packed = append(packed, x.hold(g))
+		packed = append(packed, x.intern(g))
 	}
-	x.put(identity, packed)
+	x.set(identity, packed)
 	for _, g := range before.grants {
 		x.groups.release(g.group)
 		x.roles.refs[g.role]--
 	}
 }
 
-// hold numbers a grant and counts it as a user of its group and role.
-func (x *index) hold(g iamdb.Grant) grant {
+// intern numbers a grant and adds a reference to its group and role.
+func (x *index) intern(g iamdb.Grant) grant {
 	n := grant{keyOf(g.Group), x.groups.id(g.Group), x.role(g.Role)}
 	x.groups.refs[n.group]++
 	x.roles.refs[n.role]++
 	return n
 }
 
-// put files an identity's grants, which it sorts in place.
-func (x *index) put(identity resource.UID, grants []grant) {
+// set stores the grants of an identity, which it sorts in target.
+func (x *index) set(identity resource.UID, grants []grant) {
 	if len(grants) == 0 {
 		delete(x.identities, identity)
 		return
 	}
 	slices.SortFunc(grants, func(a, b grant) int { return cmp.Compare(a.key, b.key) })
-	h := holder{grants: grants}
+	h := identityGrants{grants: grants}
 	for _, g := range grants {
 		h.depths |= 1 << uint(x.groups.uids[g.group].Depth()-1)
 	}
 	x.identities[identity] = h
 }
 
-// role returns the number of a role. One that setRoles has not named allows
+// role returns the number of a role. A role that is unknown to setRoles allows
 // nothing.
 func (x *index) role(uid resource.UID) uint32 {
 	id := x.roles.id(uid)
@@ -143,8 +145,8 @@ func (x *index) role(uid resource.UID) uint32 {
 	return id
 }
 
-// setRoles replaces what every role allows. A role that is not among them
-// allows nothing from now on.
+// setRoles replaces what every role allows. A role that is not in roles allows
+// nothing from now on.
 func (x *index) setRoles(roles map[resource.UID]resource.Capabilities) {
 	for uid, id := range x.roles.ids {
 		if _, ok := roles[uid]; ok {
@@ -152,7 +154,7 @@ func (x *index) setRoles(roles map[resource.UID]resource.Capabilities) {
 		}
 		x.allowed[id] = resource.Capabilities{}
 		if x.roles.refs[id] == 0 {
-			x.roles.forget(id)
+			x.roles.remove(id)
 		}
 	}
 	for uid, caps := range roles {
@@ -160,11 +162,11 @@ func (x *index) setRoles(roles map[resource.UID]resource.Capabilities) {
 	}
 }
 
-// A loader builds an index from grants in any order. It keeps all grants of
-// all identities in one piece of memory.
+// A loader builds an index from grants in any order. It keeps the grants of
+// all identities in one slice.
 type loader struct {
 	x          *index
-	identities names
+	identities interner
 	rows       []row
 }
 
@@ -173,14 +175,14 @@ type row struct {
 	grant
 }
 
-func newLoader() *loader { return &loader{x: newIndex(), identities: newNames()} }
+func newLoader() *loader { return &loader{x: newIndex(), identities: newInterner()} }
 
 func (l *loader) add(g iamdb.Grant) {
-	l.rows = append(l.rows, row{l.identities.id(g.Identity), l.x.hold(g)})
+	l.rows = append(l.rows, row{l.identities.id(g.Identity), l.x.intern(g)})
 }
 
 func (l *loader) index() *index {
-	count := make([]int, len(l.identities.uids)+1) // where each identity's grants begin
+	count := make([]int, len(l.identities.uids)+1) // where the grants of each identity begin
 	for _, r := range l.rows {
 		count[r.identity+1]++
 	}
@@ -192,28 +194,29 @@ func (l *loader) index() *index {
 		packed[next[r.identity]] = r.grant
 		next[r.identity]++
 	}
-	l.x.identities = make(map[resource.UID]holder, len(l.identities.uids))
+	l.x.identities = make(map[resource.UID]identityGrants, len(l.identities.uids))
 	for id, uid := range l.identities.uids {
-		l.x.put(uid, packed[count[id]:count[id+1]:count[id+1]])
+		l.x.set(uid, packed[count[id]:count[id+1]:count[id+1]])
 	}
 	return l.x
 }
 
-// names numbers UIDs. A number is used again once its UID is forgotten.
-type names struct {
+// An interner numbers UIDs. The number of a UID that was removed is used
+// again.
+type interner struct {
 	ids  map[resource.UID]uint32
 	uids []resource.UID // by number
-	refs []uint32       // by number: how many grants use it
+	refs []uint32       // by number: how many grants refer to it
 	free []uint32
 }
 
-func newNames() names { return names{ids: map[resource.UID]uint32{}} }
+func newInterner() interner { return interner{ids: map[resource.UID]uint32{}} }
 
-func (n *names) id(uid resource.UID) uint32 {
+func (n *interner) id(uid resource.UID) uint32 {
 	if id, ok := n.ids[uid]; ok {
 		return id
 	}
-	uid = resource.UID(strings.Clone(string(uid))) // it may be a part of something longer
+	uid = resource.UID(strings.Clone(string(uid))) // uid may be a slice of a longer string
 	if last := len(n.free) - 1; last >= 0 {
 		id := n.free[last]
 		n.free = n.free[:last]
@@ -226,15 +229,15 @@ func (n *names) id(uid resource.UID) uint32 {
 	return id
 }
 
-// release ends one use of a number, and forgets it after the last.
-func (n *names) release(id uint32) {
+// release drops a reference to a number, and removes it after the last.
+func (n *interner) release(id uint32) {
 	n.refs[id]--
 	if n.refs[id] == 0 {
-		n.forget(id)
+		n.remove(id)
 	}
 }
 
-func (n *names) forget(id uint32) {
+func (n *interner) remove(id uint32) {
 	delete(n.ids, n.uids[id])
 	n.uids[id] = ""
 	n.free = append(n.free, id)

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
-// A tree makes UIDs that look random and are the same in every run.
+// A tree creates UIDs that look random and are the same in every run.
 type tree struct{ *rand.Rand }
 
 func newTree() tree { return tree{rand.New(rand.NewPCG(1, 2))} }
@@ -59,7 +59,7 @@ func checkerOf(grants []iamdb.Grant, roles map[resource.UID]resource.Capabilitie
 	}
 	x := l.index()
 	x.setRoles(roles)
-	return &Checker{x: x, now: time.Now}
+	return &Checker{index: x, now: time.Now}
 }
 
 func capabilitiesOf(roles []resource.Role) map[resource.UID]resource.Capabilities {
@@ -70,7 +70,7 @@ func capabilitiesOf(roles []resource.Role) map[resource.UID]resource.Capabilitie
 	return all
 }
 
-// A world is a random index and what it was made of.
+// A world is a random index and the grants it was made of.
 type world struct {
 	*Checker
 	tree       tree
@@ -90,7 +90,7 @@ func newWorld() *world {
 	return w
 }
 
-// change gives a random identity random grants instead of those it had.
+// change replaces the grants of a random identity by random ones.
 func (w *world) change() {
 	identity, roles := w.tree.of(w.identities), slices.Sorted(maps.Keys(w.roles))
 	var grants []iamdb.Grant
@@ -98,10 +98,10 @@ func (w *world) change() {
 		grants = append(grants, iamdb.Grant{Identity: identity, Group: g, Role: w.tree.of(roles)})
 	}
 	w.grants[identity] = grants
-	w.x.setGrants(identity, grants)
+	w.index.setGrants(identity, grants)
 }
 
-// holds is the rule itself, without an index.
+// holds is the definition of holding a capability, without an index.
 func (w *world) holds(c Caller, want resource.Capability, place resource.UID) bool {
 	if c.Caps != nil && !c.Caps.Has(want) {
 		return false
@@ -174,13 +174,13 @@ func TestIndexForgetsWhatNobodyHolds(t *testing.T) {
 		w.change()
 	}
 	for _, identity := range w.identities {
-		w.x.setGrants(identity, nil)
+		w.index.setGrants(identity, nil)
 	}
-	w.x.setRoles(nil)
-	if n := len(w.x.identities) + len(w.x.groups.ids) + len(w.x.roles.ids); n != 0 {
+	w.index.setRoles(nil)
+	if n := len(w.index.identities) + len(w.index.groups.ids) + len(w.index.roles.ids); n != 0 {
 		t.Errorf("%d names are left", n)
 	}
-	if got, most := len(w.x.groups.uids), len(w.groups); got > most {
+	if got, most := len(w.index.groups.uids), len(w.groups); got > most {
 		t.Errorf("%d numbers were given to %d groups", got, most)
 	}
 }
@@ -191,7 +191,8 @@ func TestIndexNamesAreSafeToUseAgain(t *testing.T) {
 	all := resource.CapabilitySet("groups.list")
 	x.setRoles(map[resource.UID]resource.Capabilities{role: all})
 	x.setRoles(nil)
-	x.setGrants(identity, []iamdb.Grant{{Identity: identity, Group: tr.root(), Role: other}}) // takes the number of role
+	// Takes the number of role.
+	x.setGrants(identity, []iamdb.Grant{{Identity: identity, Group: tr.root(), Role: other}})
 	for group := range x.all(identity) {
 		if got := x.missing(identity, group, all); got != all {
 			t.Error("a role nobody described allows something")
@@ -216,7 +217,9 @@ func TestMalformedPlacesAreCoveredByNothing(t *testing.T) {
 func BenchmarkRequire(b *testing.B) {
 	const bindings, identities = 1_000_000, 100_000
 	t, roles := newTree(), capabilitiesOf(ManagedRoles())
-	maps.DeleteFunc(roles, func(_ resource.UID, caps resource.Capabilities) bool { return !caps.Has(resource.GroupsList) })
+	maps.DeleteFunc(roles, func(_ resource.UID, caps resource.Capabilities) bool {
+		return !caps.Has(resource.GroupsList)
+	})
 	role := slices.Sorted(maps.Keys(roles))
 	groups, people := t.groups(100_000), make([]resource.UID, identities)
 	for i := range people {
@@ -262,7 +265,7 @@ func BenchmarkRequire(b *testing.B) {
 	})
 	b.Run("shared", func(b *testing.B) {
 		c.shared = true
-		c.follow.term.Begin(time.Now().Add(time.Hour))
+		c.follow.lease.Begin(time.Now().Add(time.Hour))
 		benchmark(b, c, false, random)
 	})
 }

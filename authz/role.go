@@ -2,52 +2,55 @@ package authz
 
 import "github.com/holdfast-dev/holdfast/resource"
 
-// A bundle is a managed role: its own capabilities on top of those of others.
-type bundle struct {
+// A managedRole is a role that the service brings along: its own capabilities
+// and those of the roles it includes.
+type managedRole struct {
 	name, description string
-	base              []string
-	adds              []string
+	includes          []string
+	capabilities      []string
 }
 
-// bundles are the managed roles, each after the ones it builds on.
-var bundles = []bundle{
+// managedRoles lists each role after the ones it includes.
+var managedRoles = []managedRole{
 	{
 		name: "console_viewer", description: "Sees everything but the content of images",
-		adds: []string{
+		capabilities: []string{
 			"groups.list", "group_invites.list", "roles.list", "role_bindings.list", "record_signatures.list",
 			"sboms.list", "vuln_reports.list", "account_associations.list", "identity.list", "identity_providers.list",
 			"subscriptions.list", "repo.list", "manifest.list", "tag.list", "manifest.metadata.list", "referrers.list",
 			"apk.list", "version.list", "vuln_report.list", "build_report.list", "registry.entitlements.list",
-			"registry.settings.list", "registry.overlays.list", "libraries.entitlements.list", "libraries.artifacts.list",
+			"registry.settings.list", "registry.overlays.list", "libraries.entitlements.list",
+			"libraries.artifacts.list",
 			"libraries.cache.list", "libraries.aws_marketplace.subscriptions.list", "libraries.request_groups.list",
 			"libraries.remote_registries.list", "advisories.list", "registry.deployments.list", "policies.policy.list",
 			"policies.binding.list", "policies.decision.list", "policies.override.list", "packages.entitlements.list",
 			"guardener.entitlement.list", "guardener.scan.list", "guardener.scan.get", "skills.entitlements.list",
-			"skills.list", "libraries.policy.list", "libraries.policy.binding.list", "libraries.policy.block_event.list",
-			"actions.list",
+			"skills.list", "libraries.policy.list", "libraries.policy.binding.list",
+			"libraries.policy.block_event.list", "actions.list",
 		},
 	},
 	{
 		name: "viewer", description: "Sees everything and pulls images",
-		base: []string{"console_viewer"},
-		adds: []string{
+		includes: []string{"console_viewer"},
+		capabilities: []string{
 			"repo.blobs.get", "apk.blobs.get", "terms.list", "guardener.dfc.convert", "guardener.association.list",
 			"guardener.actions.migrate",
 		},
 	},
 	{
 		name: "editor", description: "Views everything, and edits repos and event subscriptions",
-		base: []string{"viewer"},
-		adds: []string{
+		includes: []string{"viewer"},
+		capabilities: []string{
 			"subscriptions.create", "subscriptions.update", "subscriptions.delete", "repo.create", "repo.update",
-			"repo.delete", "registry.overlays.edit", "libraries.request_groups.create", "libraries.request_groups.update",
-			"libraries.request_groups.delete", "libraries.request_groups.items.update",
+			"repo.delete", "registry.overlays.edit", "libraries.request_groups.create",
+			"libraries.request_groups.update", "libraries.request_groups.delete",
+			"libraries.request_groups.items.update",
 		},
 	},
 	{
 		name: "owner", description: "Does everything in an organization",
-		base: []string{"editor"},
-		adds: []string{
+		includes: []string{"editor"},
+		capabilities: []string{
 			// Nobody can grant what they do not hold: without these nobody could
 			// ever write an advisory.
 			"advisories.create", "advisories.update", "advisories.approve", "advisories.delete",
@@ -58,7 +61,8 @@ var bundles = []bundle{
 			"identity_providers.create", "identity_providers.update", "identity_providers.delete",
 			"identity_providers.scim.manage", "manifest.create", "manifest.update", "manifest.delete", "tag.create",
 			"tag.update", "tag.delete", "apk.create", "apk.delete", "vuln_report.create", "vuln.create",
-			"registry.entitlements.images.add", "registry.entitlements.images.remove", "registry.entitlements.images.swap",
+			"registry.entitlements.images.add", "registry.entitlements.images.remove",
+			"registry.entitlements.images.swap",
 			"libraries.entitlements.create", "libraries.entitlements.delete", "libraries.python.list",
 			"libraries.python.create", "libraries.java.list", "libraries.java.create", "libraries.javascript.list",
 			"libraries.javascript.create", "libraries.dotnet.list", "libraries.dotnet.create", "libraries.go.list",
@@ -75,87 +79,73 @@ var bundles = []bundle{
 	},
 	{
 		name: "registry.pull", description: "Pulls images",
-		adds: []string{
+		capabilities: []string{
 			"groups.list", "record_signatures.list", "sboms.list", "vuln_reports.list", "repo.blobs.get", "repo.list",
 			"manifest.list", "tag.list", "manifest.metadata.list", "referrers.list",
 		},
 	},
 	{
 		name: "registry.push", description: "Pushes and pulls images",
-		base: []string{"registry.pull"},
-		adds: []string{
+		includes: []string{"registry.pull"},
+		capabilities: []string{
 			"groups.create", "repo.create", "repo.update", "repo.delete", "manifest.create", "manifest.update",
 			"manifest.delete", "tag.create", "tag.update", "tag.delete",
 		},
 	},
 	{
 		name: "registry.editor", description: "Pulls images and edits repos",
-		base: []string{"registry.pull"},
-		adds: []string{
+		includes: []string{"registry.pull"},
+		capabilities: []string{
 			"repo.create", "repo.update", "repo.delete", "registry.overlays.list", "registry.overlays.edit",
 		},
 	},
 	{
 		name: "registry.repo_admin", description: "Administers repos",
-		base: []string{"registry.editor"},
+		includes: []string{"registry.editor"},
 	},
 	{
 		name: "apk.pull", description: "Pulls packages",
-		adds: []string{
-			"groups.list", "apk.list", "apk.blobs.get",
-		},
+		capabilities: []string{"groups.list", "apk.list", "apk.blobs.get"},
 	},
 	{
 		name: "registry.pull_token_creator", description: "Makes identities that can pull",
-		base: []string{"registry.pull", "apk.pull"},
-		adds: []string{
-			"groups.list", "roles.list", "role_bindings.create", "identity.create",
-		},
+		includes:     []string{"registry.pull", "apk.pull"},
+		capabilities: []string{"groups.list", "roles.list", "role_bindings.create", "identity.create"},
 	},
 	{
 		name: "apk.push", description: "Pushes and pulls packages",
-		base: []string{"apk.pull"},
-		adds: []string{
-			"apk.create", "apk.delete",
-		},
+		includes:     []string{"apk.pull"},
+		capabilities: []string{"apk.create", "apk.delete"},
 	},
 	{
 		name: "advisories.viewer", description: "Reads advisories",
-		adds: []string{
-			"advisories.list",
-		},
+		capabilities: []string{"advisories.list"},
 	},
 	{
 		name: "advisories.creator", description: "Writes advisories",
-		base: []string{"advisories.viewer"},
-		adds: []string{
-			"advisories.create", "advisories.update",
-		},
+		includes:     []string{"advisories.viewer"},
+		capabilities: []string{"advisories.create", "advisories.update"},
 	},
 	{
 		name: "advisories.approver", description: "Writes and approves advisories",
-		base: []string{"advisories.creator"},
-		adds: []string{
-			"advisories.approve",
-		},
+		includes:     []string{"advisories.creator"},
+		capabilities: []string{"advisories.approve"},
 	},
 	{
 		name: "advisories.admin", description: "Administers advisories",
-		base: []string{"advisories.approver"},
-		adds: []string{
-			"advisories.delete",
-		},
+		includes:     []string{"advisories.approver"},
+		capabilities: []string{"advisories.delete"},
 	},
 }
 
-// ManagedRoles returns the roles the service brings along. Their UIDs are
+// ManagedRoles returns the roles that the service brings along. Their UIDs are
 // derived from their names, so they are the same everywhere.
 func ManagedRoles() []resource.Role {
 	sets := map[string]resource.Capabilities{}
 	var roles []resource.Role
-	for _, b := range bundles {
-		caps := resource.CapabilitySet(b.adds...)
-		for _, base := range b.base {
+	for _, b := range managedRoles {
+		caps := resource.CapabilitySet(b.capabilities...)
+		for _, base := range b.includes {
 			caps = caps.Union(sets[base])
 		}
 		sets[b.name] = caps

@@ -271,7 +271,7 @@ func (x *exchange) authentication(ctx context.Context, r *report) error {
 		if err != nil {
 			return err
 		}
-		if err := x.checker.Confirm(ctx); err != nil {
+		if err := x.checker.EnsureCurrent(ctx); err != nil {
 			return err
 		}
 		if why := x.checker.Revoked(caller); why != "" {

@@ -13,9 +13,11 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// CreateAssociation says which accounts belong to a group, which must not have
-// any yet. The caller needs account_associations.create on it.
-func (s *Service) CreateAssociation(ctx context.Context, group resource.UID, a resource.AccountAssociation) (resource.AccountAssociation, error) {
+// CreateAssociation sets the cloud accounts of a group that has none yet. The
+// caller needs account_associations.create on it.
+func (s *Service) CreateAssociation(
+	ctx context.Context, group resource.UID, a resource.AccountAssociation,
+) (resource.AccountAssociation, error) {
 	if err := s.authz.Require(ctx, resource.AccountAssociationsCreate, group); err != nil {
 		return resource.AccountAssociation{}, err
 	}
@@ -25,14 +27,11 @@ func (s *Service) CreateAssociation(ctx context.Context, group resource.UID, a r
 	if err := s.checkAssociation(ctx, a); err != nil {
 		return resource.AccountAssociation{}, err
 	}
-	if err := s.store.InsertAssociation(ctx, a); err != nil {
-		return resource.AccountAssociation{}, err
-	}
-	return a, nil
+	return a, s.store.InsertAssociation(ctx, a)
 }
 
-// checkAssociation checks an association, and that each of its service bindings
-// names an identity of that service.
+// checkAssociation validates an association and checks that each of its
+// service bindings names an identity of that service.
 func (s *Service) checkAssociation(ctx context.Context, a resource.AccountAssociation) error {
 	if err := a.Validate(); err != nil {
 		return err
@@ -47,7 +46,8 @@ func (s *Service) checkAssociation(ctx context.Context, a resource.AccountAssoci
 		switch {
 		case err != nil && !errors.Is(err, fault.NotFound):
 			return err
-		case err != nil || i.Relationship.ServicePrincipal != principal: // not told apart: it may be another organization's
+		// One error, since it may be another organization's.
+		case err != nil || i.Relationship.ServicePrincipal != principal:
 			return fault.Field(field, "there is no such identity of this service principal")
 		}
 	}
@@ -57,15 +57,14 @@ func (s *Service) checkAssociation(ctx context.Context, a resource.AccountAssoci
 // GetAssociation returns the association of a group. The caller needs
 // account_associations.list on it.
 func (s *Service) GetAssociation(ctx context.Context, uid resource.UID) (resource.AccountAssociation, error) {
-	if err := s.authz.Require(ctx, resource.AccountAssociationsList, uid); err != nil {
-		return resource.AccountAssociation{}, err
-	}
-	return s.store.Association(ctx, uid)
+	return get(ctx, s, resource.AccountAssociationsList, uid, s.store.Association)
 }
 
 // UpdateAssociation applies change to an association. The caller needs
 // account_associations.update on it.
-func (s *Service) UpdateAssociation(ctx context.Context, uid resource.UID, change func(*resource.AccountAssociation) error) (resource.AccountAssociation, error) {
+func (s *Service) UpdateAssociation(
+	ctx context.Context, uid resource.UID, change func(*resource.AccountAssociation) error,
+) (resource.AccountAssociation, error) {
 	if err := s.authz.Require(ctx, resource.AccountAssociationsUpdate, uid); err != nil {
 		return resource.AccountAssociation{}, err
 	}
@@ -79,27 +78,23 @@ func (s *Service) UpdateAssociation(ctx context.Context, uid resource.UID, chang
 	})
 }
 
-// DeleteAssociation removes the association of a group; what is gone already is
-// no error. The caller needs account_associations.delete on it.
+// DeleteAssociation removes the association of a group, if there is one. The
+// caller needs account_associations.delete on it.
 func (s *Service) DeleteAssociation(ctx context.Context, uid resource.UID) error {
-	if err := s.authz.Require(ctx, resource.AccountAssociationsDelete, uid); err != nil {
-		return err
-	}
-	return s.store.DeleteAssociation(ctx, uid)
+	return s.remove(ctx, resource.AccountAssociationsDelete, uid, s.store.DeleteAssociation)
 }
 
-// ListAssociations returns a page of the associations the caller holds
-// account_associations.list on.
-func (s *Service) ListAssociations(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.AccountAssociation], error) {
-	reach, err := s.reach(ctx, resource.AccountAssociationsList)
-	if err != nil {
-		return page.Page[resource.AccountAssociation]{}, err
-	}
-	return list(ctx, s, associationList, reach, f, p, s.store.Associations)
+// ListAssociations returns a page of the associations on which the caller
+// holds account_associations.list.
+func (s *Service) ListAssociations(
+	ctx context.Context, f resource.Filter, p page.Params,
+) (page.Page[resource.AccountAssociation], error) {
+	return list(ctx, s, associationList, resource.AccountAssociationsList, f, p, s.store.Associations)
 }
 
-// CheckAssociation tells whether the service can act in the account of a cloud,
-// for which try asks the cloud. The caller needs account_associations.list on it.
+// CheckAssociation reports whether the service can act in the account of a
+// cloud. It calls try to ask the cloud. The caller needs
+// account_associations.list on it.
 func (s *Service) CheckAssociation(
 	ctx context.Context, uid resource.UID, cloud resource.ProviderType,
 	try func(context.Context, resource.AccountAssociation, resource.ProviderType) (resource.Readiness, error),
@@ -109,14 +104,17 @@ func (s *Service) CheckAssociation(
 		return resource.Readiness{}, err
 	}
 	set := map[resource.ProviderType]bool{
-		resource.ProviderGoogle: a.Google != nil, resource.ProviderAmazon: a.Amazon != nil, resource.ProviderAzure: a.Azure != nil,
+		resource.ProviderGoogle: a.Google != nil, resource.ProviderAmazon: a.Amazon != nil,
+		resource.ProviderAzure: a.Azure != nil,
 	}
 	configured, known := set[cloud]
 	switch {
 	case !known:
 		return resource.Readiness{}, fault.Field("provider_type", "is required: Google, Amazon or Azure")
 	case !configured:
-		return resource.Readiness{Reason: "NOT_CONFIGURED", Message: "the association has no account of this provider"}, nil
+		return resource.Readiness{
+			Reason: "NOT_CONFIGURED", Message: "the association has no account of this provider",
+		}, nil
 	}
 	return try(ctx, a, cloud)
 }

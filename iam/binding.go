@@ -13,21 +13,25 @@ import (
 
 // CreateBinding gives an identity a role in a group. The caller needs
 // role_bindings.create there, and every capability of the role.
-func (s *Service) CreateBinding(ctx context.Context, parent resource.UID, b resource.RoleBinding) (resource.BoundRole, error) {
+func (s *Service) CreateBinding(
+	ctx context.Context, parent resource.UID, b resource.RoleBinding,
+) (resource.BoundRole, error) {
 	if err := s.authz.Require(ctx, resource.RoleBindingsCreate, parent); err != nil {
 		return resource.BoundRole{}, err
 	}
-	if err := s.mayGrant(ctx, parent, b, ""); err != nil {
+	if err := s.checkBinding(ctx, parent, b, ""); err != nil {
 		return resource.BoundRole{}, err
 	}
 	b.UID, b.CreateTime = parent.NewChild(), s.now()
-	out, err := s.store.InsertBinding(ctx, b, s.unseen(ctx, b)...)
-	return s.shown(ctx, out), err
+	out, err := s.store.InsertBinding(ctx, b, s.hiddenIdentity(ctx, b)...)
+	return s.redact(ctx, out), err
 }
 
 // CreateBindings makes up to resource.MaxBatch bindings in one group, all or
 // none, under the rules of CreateBinding.
-func (s *Service) CreateBindings(ctx context.Context, parent resource.UID, all []resource.RoleBinding) ([]resource.BoundRole, error) {
+func (s *Service) CreateBindings(
+	ctx context.Context, parent resource.UID, all []resource.RoleBinding,
+) ([]resource.BoundRole, error) {
 	if err := s.authz.Require(ctx, resource.RoleBindingsCreate, parent); err != nil {
 		return nil, err
 	}
@@ -37,33 +41,31 @@ func (s *Service) CreateBindings(ctx context.Context, parent resource.UID, all [
 	now := s.now()
 	var unseen []resource.UID
 	for i := range all {
-		if err := s.mayGrant(ctx, parent, all[i], fmt.Sprintf("requests[%d].role_binding.", i)); err != nil {
+		if err := s.checkBinding(ctx, parent, all[i], fmt.Sprintf("requests[%d].role_binding.", i)); err != nil {
 			return nil, err
 		}
 		all[i].UID, all[i].CreateTime = parent.NewChild(), now
-		unseen = append(unseen, s.unseen(ctx, all[i])...)
+		unseen = append(unseen, s.hiddenIdentity(ctx, all[i])...)
 	}
 	out, err := s.store.InsertBindings(ctx, all, unseen...)
-	for i := range out {
-		out[i] = s.shown(ctx, out[i])
-	}
+	s.redactAll(ctx, out)
 	return out, err
 }
 
-// unseen returns the identity of a binding if the caller must not learn whether it
-// is there.
-func (s *Service) unseen(ctx context.Context, b resource.RoleBinding) []resource.UID {
+// hiddenIdentity returns the identity of a binding if the caller must not
+// learn whether it exists.
+func (s *Service) hiddenIdentity(ctx context.Context, b resource.RoleBinding) []resource.UID {
 	if s.authz.Require(ctx, resource.IdentityList, b.Identity) == nil {
 		return nil
 	}
 	return []resource.UID{b.Identity}
 }
 
-// shown returns a binding with as much of its identity as the caller may see:
-// workloads that they may list, themselves, and people who are known to the
-// binding's organization by an act of their own to those who may list identities
-// there. Of any other there is the UID, which the caller knew.
-func (s *Service) shown(ctx context.Context, b resource.BoundRole) resource.BoundRole {
+// redact returns a binding with as much of its identity as the caller may see:
+// their own, workloads that they may list, and, if they may list identities in
+// the binding's organization, people who have joined it themselves. Of any
+// other identity only the UID remains, which the caller knew.
+func (s *Service) redact(ctx context.Context, b resource.BoundRole) resource.BoundRole {
 	place := b.Identity
 	if b.Identity.IsRoot() {
 		place = b.Group()
@@ -80,62 +82,56 @@ func (s *Service) shown(ctx context.Context, b resource.BoundRole) resource.Boun
 	return b
 }
 
-// mayGrant checks that a binding is whole and that the caller may make it in a
-// group.
-func (s *Service) mayGrant(ctx context.Context, group resource.UID, b resource.RoleBinding, field string) error {
+func (s *Service) redactAll(ctx context.Context, all []resource.BoundRole) {
+	for i := range all {
+		all[i] = s.redact(ctx, all[i])
+	}
+}
+
+// checkBinding checks that a binding is complete and that the caller may make
+// it in a group. prefix is put before the names of fields in errors.
+func (s *Service) checkBinding(ctx context.Context, group resource.UID, b resource.RoleBinding, prefix string) error {
 	var bad []fault.Violation
+	add := func(field, text string) {
+		bad = append(bad, fault.Violation{Subject: prefix + field, Description: text})
+	}
 	switch {
 	case b.Identity == "":
-		bad = append(bad, fault.Violation{Subject: field + "identity_uid", Description: "is required"})
-	case b.Identity == group.Root(), slices.Contains(managed, b.Identity): // or it would pass for a person's
-		bad = append(bad, fault.Violation{Subject: field + "identity_uid", Description: "is the uid of an organization or of a role"})
+		add("identity_uid", "is required")
+	case b.Identity == group.Root(), slices.Contains(managed, b.Identity): // root UIDs like those of people
+		add("identity_uid", "is the uid of an organization or of a role")
 	}
 	if b.Role == "" {
-		bad = append(bad, fault.Violation{Subject: field + "role_uid", Description: "is required"})
+		add("role_uid", "is required")
 	}
 	if b.Role == resource.OwnerRole && !b.Identity.IsRoot() && b.Identity.Root() != group.Root() {
-		bad = append(bad, fault.Violation{Subject: field + "identity_uid", Description: "is a workload of another organization, which can delete it, and so cannot be an owner"})
+		add("identity_uid", "is a workload of another organization, which can delete it, and so cannot be an owner")
 	}
 	if len(bad) > 0 {
 		return fault.Fields(bad)
 	}
-	return s.mayPromise(ctx, group, b.Role, field+"role_uid")
+	return s.authz.RequireRole(ctx, group, b.Role, prefix+"role_uid")
 }
 
-// mayGive checks that the caller may bind somebody to a role in a group.
-func (s *Service) mayGive(ctx context.Context, group, role resource.UID, field string) error {
+// mayBind checks that the caller may bind identities to a role in a group.
+func (s *Service) mayBind(ctx context.Context, group, role resource.UID, field string) error {
 	if err := s.authz.Require(ctx, resource.RoleBindingsCreate, group); err != nil {
 		return err
 	}
-	return s.mayPromise(ctx, group, role, field)
-}
-
-// mayPromise checks that a role is good in a group and that the caller has what
-// it gives. A role is good for its own group and all below it; so whoever can
-// change the role rules over wherever it is given.
-func (s *Service) mayPromise(ctx context.Context, group, role resource.UID, field string) error {
-	if !role.IsRoot() && !role.Parent().Covers(group) {
-		return fault.Field(field, "is neither a managed role nor one of this group or a group above it")
-	}
-	r, err := s.store.Role(ctx, role)
-	if err != nil {
-		return err
-	}
-	return s.authz.RequireAll(ctx, r.Capabilities, group)
+	return s.authz.RequireRole(ctx, group, role, field)
 }
 
 // GetBinding returns a binding. The caller needs role_bindings.list on it.
 func (s *Service) GetBinding(ctx context.Context, uid resource.UID) (resource.BoundRole, error) {
-	if err := s.authz.Require(ctx, resource.RoleBindingsList, uid); err != nil {
-		return resource.BoundRole{}, err
-	}
-	b, err := s.store.Binding(ctx, uid)
-	return s.shown(ctx, b), err
+	b, err := get(ctx, s, resource.RoleBindingsList, uid, s.store.Binding)
+	return s.redact(ctx, b), err
 }
 
 // UpdateBinding applies change to a binding, under the rules of CreateBinding.
 // The caller needs role_bindings.update on it.
-func (s *Service) UpdateBinding(ctx context.Context, uid resource.UID, change func(*resource.RoleBinding) error) (resource.BoundRole, error) {
+func (s *Service) UpdateBinding(
+	ctx context.Context, uid resource.UID, change func(*resource.RoleBinding) error,
+) (resource.BoundRole, error) {
 	if err := s.authz.Require(ctx, resource.RoleBindingsUpdate, uid); err != nil {
 		return resource.BoundRole{}, err
 	}
@@ -145,36 +141,29 @@ func (s *Service) UpdateBinding(ctx context.Context, uid resource.UID, change fu
 			return err
 		}
 		b.UID, b.CreateTime = before.UID, before.CreateTime
-		if err := s.mayGrant(ctx, uid.Parent(), *b, ""); err != nil {
+		if err := s.checkBinding(ctx, uid.Parent(), *b, ""); err != nil {
 			return err
 		}
-		if b.Identity != before.Identity && !b.Identity.IsRoot() && s.unseen(ctx, *b) != nil {
+		if b.Identity != before.Identity && !b.Identity.IsRoot() && s.hiddenIdentity(ctx, *b) != nil {
 			return fault.Field("identity_uid", "is not an identity you may list; make a binding of its own for it")
 		}
 		return nil
 	})
-	return s.shown(ctx, out), err
+	return s.redact(ctx, out), err
 }
 
-// DeleteBinding takes a role away again; what is gone already is no error. The
-// caller needs role_bindings.delete on it.
+// DeleteBinding removes a binding, if it exists. The caller needs
+// role_bindings.delete on it.
 func (s *Service) DeleteBinding(ctx context.Context, uid resource.UID) error {
-	if err := s.authz.Require(ctx, resource.RoleBindingsDelete, uid); err != nil {
-		return err
-	}
-	return s.store.DeleteBinding(ctx, uid)
+	return s.remove(ctx, resource.RoleBindingsDelete, uid, s.store.DeleteBinding)
 }
 
-// ListBindings returns a page of the bindings the caller holds
-// role_bindings.list on.
-func (s *Service) ListBindings(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.BoundRole], error) {
-	reach, err := s.reach(ctx, resource.RoleBindingsList)
-	if err != nil {
-		return page.Page[resource.BoundRole]{}, err
-	}
-	got, err := list(ctx, s, bindingList, reach, f, p, s.store.Bindings)
-	for i := range got.Items {
-		got.Items[i] = s.shown(ctx, got.Items[i])
-	}
+// ListBindings returns a page of the bindings on which the caller holds
+// role_bindings.list.
+func (s *Service) ListBindings(
+	ctx context.Context, f resource.Filter, p page.Params,
+) (page.Page[resource.BoundRole], error) {
+	got, err := list(ctx, s, bindingList, resource.RoleBindingsList, f, p, s.store.Bindings)
+	s.redactAll(ctx, got.Items)
 	return got, err
 }

@@ -8,10 +8,13 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// Bootstrap makes an organization and its first owner, known by the issuer and
-// subject of its claim match. It asks nobody's permission: it is how a service
-// starts. An organization of that name gets the owner beside those it has.
-func (s *Service) Bootstrap(ctx context.Context, name string, kind resource.OrgKind, owner resource.Identity) (resource.Group, resource.Identity, error) {
+// Bootstrap creates an organization and its first owner, identified by the
+// issuer and subject of its claim match. It checks no permission: it is for
+// setting up a server. If there is an organization of that name, the owner is
+// added to it.
+func (s *Service) Bootstrap(
+	ctx context.Context, name string, kind resource.OrgKind, owner resource.Identity,
+) (resource.Group, resource.Identity, error) {
 	now := s.now()
 	owner.Realm = owner.Relationship.Issuer()
 	owner.CreateTime, owner.UpdateTime, owner.LastSeenTime = now, now, now
@@ -26,26 +29,27 @@ func (s *Service) Bootstrap(ctx context.Context, name string, kind resource.OrgK
 	if owner.UID, err = s.store.PersonUID(ctx, owner.Realm, owner.Relationship.Subject()); err != nil {
 		return g, owner, err
 	}
-	if err = s.store.InsertIdentity(ctx, owner); errors.Is(err, fault.AlreadyExists) { // another replica may have been faster
+	// Another replica may have inserted it first.
+	if err = s.store.InsertIdentity(ctx, owner); errors.Is(err, fault.AlreadyExists) {
 		owner.UID, err = s.store.PersonUID(ctx, owner.Realm, owner.Relationship.Subject())
 	}
 	if err != nil {
 		return g, owner, err
 	}
-	made, err := s.store.InsertGroup(ctx, g, ownership(g, owner.UID))
+	made, err := s.store.InsertGroup(ctx, g, ownerBinding(g, owner.UID))
 	if errors.Is(err, fault.AlreadyExists) {
-		made, err = s.adopt(ctx, name, owner.UID)
+		made, err = s.addOwner(ctx, name, owner.UID)
 	}
 	return made, owner, err
 }
 
-// adopt makes an identity the owner of an organization that is there already.
-func (s *Service) adopt(ctx context.Context, name string, owner resource.UID) (resource.Group, error) {
+// addOwner makes an identity an owner of an existing organization.
+func (s *Service) addOwner(ctx context.Context, name string, owner resource.UID) (resource.Group, error) {
 	g, err := s.store.Organization(ctx, name)
 	if err != nil {
 		return g, err
 	}
-	b := ownership(g, owner)
+	b := ownerBinding(g, owner)
 	b.CreateTime = s.now()
 	if _, err := s.store.InsertBinding(ctx, b); err != nil && !errors.Is(err, fault.AlreadyExists) {
 		return g, err

@@ -13,16 +13,19 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// maxGroupDepth is how deep groups may nest. What they hold needs levels, too.
+// maxGroupDepth is how deep groups may nest. The resources in them need
+// levels, too.
 const maxGroupDepth = 16
 
-// accessPause is how long a person waits before asking again to join a group.
+// accessPause is how long a person must wait before asking again to join a
+// group.
 const accessPause = time.Hour
 
-// CreateGroup makes a group. parent is the UID of the group to make it in, the
-// last segments of one, or the name of the one group of that name the caller
-// may create groups in; the caller needs groups.create there. Without a parent,
-// or with "/", it makes an organization, which its creator owns.
+// CreateGroup creates a group. parent is the UID of the group to create it in,
+// the last segments of that UID, or the name of a group, if only one of that
+// name is among those the caller may create groups in. The caller needs
+// groups.create there. If parent is "" or "/", it creates an organization,
+// whose owner is the caller.
 func (s *Service) CreateGroup(ctx context.Context, parent string, g resource.Group) (resource.Group, error) {
 	var in resource.UID
 	if parent != "" && parent != "/" {
@@ -33,7 +36,7 @@ func (s *Service) CreateGroup(ctx context.Context, parent string, g resource.Gro
 		if err := s.authz.Require(ctx, resource.GroupsCreate, in); err != nil {
 			return resource.Group{}, err
 		}
-	} else if err := s.mayFound(ctx); err != nil {
+	} else if err := s.mayCreateOrganization(ctx); err != nil {
 		return resource.Group{}, err
 	}
 	if err := newGroup(in, g); err != nil {
@@ -42,13 +45,13 @@ func (s *Service) CreateGroup(ctx context.Context, parent string, g resource.Gro
 	g.CreateTime = s.now()
 	g.UpdateTime = g.CreateTime
 	if in == "" {
-		return s.found(ctx, g)
+		return s.createOrganization(ctx, g)
 	}
 	g.UID = in.NewChild()
 	return s.store.InsertGroup(ctx, g)
 }
 
-// newGroup checks what is asked of a group that does not exist yet.
+// newGroup checks a group that is about to be created.
 func newGroup(parent resource.UID, g resource.Group) error {
 	if err := g.Validate(); err != nil {
 		return err
@@ -64,8 +67,8 @@ func newGroup(parent resource.UID, g resource.Group) error {
 	return nil
 }
 
-// mayFound tells whether the caller may create an organization.
-func (s *Service) mayFound(ctx context.Context) error {
+// mayCreateOrganization checks that the caller may create an organization.
+func (s *Service) mayCreateOrganization(ctx context.Context) error {
 	owns, err := s.authz.OwnsAny(ctx)
 	switch {
 	case err != nil:
@@ -78,44 +81,49 @@ func (s *Service) mayFound(ctx context.Context) error {
 	return fault.Denied(resource.GroupsCreate.String(), "/")
 }
 
-// found makes an organization and its creator the owner.
-func (s *Service) found(ctx context.Context, g resource.Group) (resource.Group, error) {
-	c, err := caller(ctx)
+// createOrganization creates an organization with the caller as its owner.
+func (s *Service) createOrganization(ctx context.Context, g resource.Group) (resource.Group, error) {
+	c, err := authz.RequireCaller(ctx)
 	if err != nil {
 		return resource.Group{}, err
 	}
 	g.UID = resource.NewRoot()
-	return s.store.InsertGroup(ctx, g, ownership(g, c.Identity))
+	return s.store.InsertGroup(ctx, g, ownerBinding(g, c.Identity))
 }
 
-// ownership is the binding that makes an identity the owner of an organization.
-func ownership(g resource.Group, identity resource.UID) resource.RoleBinding {
-	return resource.RoleBinding{UID: g.UID.NewChild(), Identity: identity, Role: resource.OwnerRole, CreateTime: g.CreateTime}
+// ownerBinding returns the binding that makes an identity an owner of an
+// organization.
+func ownerBinding(g resource.Group, identity resource.UID) resource.RoleBinding {
+	return resource.RoleBinding{
+		UID: g.UID.NewChild(), Identity: identity, Role: resource.OwnerRole, CreateTime: g.CreateTime,
+	}
 }
 
-var segments = regexp.MustCompile(`^[0-9a-f]{16}(/[0-9a-f]{16})*$`)
+var uidSuffix = regexp.MustCompile(`^[0-9a-f]{16}(/[0-9a-f]{16})*$`)
 
-// resolve returns the group a person means by parent. What the caller cannot
-// create groups in is not revealed.
+// resolve returns the group that parent names. Groups that the caller cannot
+// create groups in are not revealed.
 func (s *Service) resolve(ctx context.Context, parent string) (resource.UID, error) {
 	parent = strings.Trim(parent, "/")
 	if uid, err := resource.ParseUID("parent", parent); err == nil {
 		return uid, nil
 	}
-	if segments.MatchString(parent) {
+	if uidSuffix.MatchString(parent) {
 		g, err := s.store.GroupBySuffix(ctx, parent)
 		if err == nil && s.authz.Require(ctx, resource.GroupsCreate, g.UID) == nil {
 			return g.UID, nil
 		}
 	}
-	reach, err := s.reach(ctx, resource.GroupsCreate)
+	under, err := s.authz.Reach(ctx, resource.GroupsCreate)
 	if err != nil {
 		return "", err
 	}
 	if err := (resource.Group{Name: parent}).Validate(); err != nil {
 		return "", fault.Field("parent", "is neither a uid nor a name")
 	}
-	found, err := s.store.Groups(ctx, reach, resource.Filter{Name: parent}, page.Request{Size: 5, Order: byUID})
+	found, err := s.store.Groups(
+		ctx, store.Reach{Under: under}, resource.Filter{Name: parent}, page.Request{Size: 5, Order: byUID},
+	)
 	switch {
 	case err != nil:
 		return "", err
@@ -126,21 +134,22 @@ func (s *Service) resolve(ctx context.Context, parent string) (resource.UID, err
 		for _, g := range found.Items {
 			uids = append(uids, string(g.UID))
 		}
-		return "", fault.Field("parent", "%d groups have this name; use a uid: %s", found.Total, strings.Join(uids, ", "))
+		return "", fault.Field(
+			"parent", "%d groups have this name; use a uid: %s", found.Total, strings.Join(uids, ", "),
+		)
 	}
 	return found.Items[0].UID, nil
 }
 
 // GetGroup returns a group. The caller needs groups.list on it.
 func (s *Service) GetGroup(ctx context.Context, uid resource.UID) (resource.Group, error) {
-	if err := s.authz.Require(ctx, resource.GroupsList, uid); err != nil {
-		return resource.Group{}, err
-	}
-	return s.store.Group(ctx, uid)
+	return get(ctx, s, resource.GroupsList, uid, s.store.Group)
 }
 
 // UpdateGroup applies change to a group. The caller needs groups.update on it.
-func (s *Service) UpdateGroup(ctx context.Context, uid resource.UID, change func(*resource.Group) error) (resource.Group, error) {
+func (s *Service) UpdateGroup(
+	ctx context.Context, uid resource.UID, change func(*resource.Group) error,
+) (resource.Group, error) {
 	if err := s.authz.Require(ctx, resource.GroupsUpdate, uid); err != nil {
 		return resource.Group{}, err
 	}
@@ -155,7 +164,7 @@ func (s *Service) UpdateGroup(ctx context.Context, uid resource.UID, change func
 		if g.Kind != resource.OrgUnspecified && g.Kind != before.Kind {
 			return fault.Field("kind", "cannot be changed")
 		}
-		if before.Verified && g.Name != before.Name { // or it would open another's e-mail domain
+		if before.Verified && g.Name != before.Name { // otherwise it could claim another e-mail domain
 			return fault.Unmet("VERIFIED_NAME", "the name of a verified organization cannot be changed")
 		}
 		g.UID, g.CreateTime, g.Verified, g.Kind = before.UID, before.CreateTime, before.Verified, before.Kind
@@ -163,9 +172,9 @@ func (s *Service) UpdateGroup(ctx context.Context, uid resource.UID, change func
 	})
 }
 
-// Verify notes, for the operator, that an organization's name is its own, or that
-// it is no longer known to be. Whoever has an e-mail address of a verified name
-// can find the organization.
+// Verify records whether the operator has verified that an organization owns
+// its name. People with an e-mail address of a verified name can find the
+// organization.
 func (s *Service) Verify(ctx context.Context, org resource.UID, verified bool) (resource.Group, error) {
 	if !org.IsRoot() {
 		return resource.Group{}, fault.Field("organization", "is a group below one")
@@ -181,33 +190,34 @@ func (s *Service) DeleteGroup(ctx context.Context, uid resource.UID) error {
 	if err := s.authz.Require(ctx, resource.GroupsDelete, uid); err != nil {
 		return err
 	}
-	c, err := caller(ctx)
+	c, err := authz.RequireCaller(ctx)
 	if err != nil {
 		return err
 	}
 	return s.store.DeleteGroup(ctx, uid, c.Identity)
 }
 
-// ListGroups returns a page of the groups the caller holds groups.list on.
-func (s *Service) ListGroups(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.Group], error) {
-	reach, err := s.reach(ctx, resource.GroupsList)
-	if err != nil {
-		return page.Page[resource.Group]{}, err
-	}
-	return list(ctx, s, groupList, reach, f, p, s.store.Groups)
+// ListGroups returns a page of the groups on which the caller holds
+// groups.list.
+func (s *Service) ListGroups(
+	ctx context.Context, f resource.Filter, p page.Params,
+) (page.Page[resource.Group], error) {
+	return list(ctx, s, groupList, resource.GroupsList, f, p, s.store.Groups)
 }
 
-// LookupGroup returns the verified organization that is named like the domain
-// of the caller's e-mail address, if a provider has verified it that the operator
-// trusts or that is the organization's own. Every no is the same NotFound.
+// LookupGroup returns the verified organization named like the domain of the
+// caller's e-mail address, if the address was verified by a provider of that
+// organization or by one that the operator trusts. In every other case it
+// returns the same fault.NotFound.
 func (s *Service) LookupGroup(ctx context.Context) (resource.Group, error) {
-	_, g, err := s.domain(ctx)
+	_, g, err := s.domainOrganization(ctx)
 	return g, err
 }
 
-// CheckEligibility tells whether the caller could look a group up at all.
+// CheckEligibility reports whether LookupGroup could find a group for the
+// caller at all.
 func (s *Service) CheckEligibility(ctx context.Context) (bool, error) {
-	c, err := caller(ctx)
+	c, err := authz.RequireCaller(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -218,10 +228,11 @@ func (s *Service) CheckEligibility(ctx context.Context) (bool, error) {
 	return i.Email != "", err
 }
 
-// RequestGroupAccess asks the owners of the group LookupGroup finds to let the
-// caller join. It returns fault.ResourceExhausted if asked again too soon.
+// RequestGroupAccess asks the owners of the group that LookupGroup finds to
+// let the caller join. It returns fault.ResourceExhausted if the caller asks
+// again too soon.
 func (s *Service) RequestGroupAccess(ctx context.Context, uid resource.UID) error {
-	i, g, err := s.domain(ctx)
+	i, g, err := s.domainOrganization(ctx)
 	if err != nil {
 		return err
 	}
@@ -231,15 +242,17 @@ func (s *Service) RequestGroupAccess(ctx context.Context, uid resource.UID) erro
 	return s.store.RequestAccess(ctx, uid, i, accessPause)
 }
 
-func (s *Service) domain(ctx context.Context) (resource.Identity, resource.Group, error) {
+// domainOrganization returns the caller's identity and the group that
+// LookupGroup finds.
+func (s *Service) domainOrganization(ctx context.Context) (resource.Identity, resource.Group, error) {
 	no := fault.New(fault.NotFound, "Not found: no verified organization for your e-mail domain")
-	c, err := authz.RequireWhole(ctx)
+	c, err := authz.RequireUnnarrowed(ctx)
 	if err != nil {
 		return resource.Identity{}, resource.Group{}, err
 	}
 	i, err := s.store.Identity(ctx, c.Identity)
 	if err != nil {
-		return i, resource.Group{}, hide(err, no)
+		return i, resource.Group{}, maskNotFound(err, no)
 	}
 	_, domain, ok := strings.Cut(i.Email, "@")
 	if !ok {
@@ -247,23 +260,23 @@ func (s *Service) domain(ctx context.Context) (resource.Identity, resource.Group
 	}
 	g, err := s.store.Organization(ctx, strings.ToLower(domain))
 	if err != nil {
-		return i, g, hide(err, no)
+		return i, g, maskNotFound(err, no)
 	}
 	if !g.Verified || c.Voucher == "" || i.Provider != c.Voucher.Provider() {
 		return i, resource.Group{}, no
 	}
 	p, err := s.store.Provider(ctx, i.Provider)
 	if err != nil {
-		return i, resource.Group{}, hide(err, no)
+		return i, resource.Group{}, maskNotFound(err, no)
 	}
-	if !p.Trusted && p.UID.Parent() != g.UID { // anybody's provider can say that it has verified an address
+	if !p.Trusted && p.UID.Parent() != g.UID { // any provider can claim to have verified an address
 		return i, resource.Group{}, no
 	}
 	return i, g, nil
 }
 
-// hide answers every absence with the same words.
-func hide(err error, no *fault.Error) error {
+// maskNotFound replaces every fault.NotFound by the same error.
+func maskNotFound(err error, no *fault.Error) error {
 	if fault.From(err).Code == fault.NotFound {
 		return no
 	}

@@ -1,9 +1,8 @@
-// Package iam manages who exists and what they may do: groups, identities,
-// roles and the bindings that tie them together.
+// Package iam manages groups, identities, roles and the bindings between them.
 //
-// Every method asks first whether the caller may, then whether the request is
-// sound, and then has the store remember it. A place is authorized by its UID
-// alone, so a caller without the capability learns nothing of what exists.
+// Every method first checks that the caller may, then validates the request,
+// and then calls the store. Authorization depends on the UID alone, so a
+// caller without the capability does not learn what exists.
 package iam
 
 import (
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/authz"
-	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/people"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -23,19 +21,19 @@ import (
 
 // Who may create an organization.
 const (
-	Anyone = "anyone" // who has a token
-	Owners = "owners" // of some organization
-	Nobody = "nobody" // but the operator
+	Anyone = "anyone" // every caller
+	Owners = "owners" // owners of some organization
+	Nobody = "nobody" // only the operator
 )
 
 // Config is what an operator can set. The zero value works.
 type Config struct {
 	CreateOrganizations string   // Anyone, Owners or Nobody; "" is Owners
-	Key                 seal.Key // that secrets are sealed with
+	Key                 seal.Key // seals secrets
 	Now                 func() time.Time
 }
 
-// A Service applies the rules of IAM to the resources in a store.
+// A Service manages the IAM resources in a store.
 type Service struct {
 	store    *iamdb.Store
 	accounts *signindb.Store
@@ -56,56 +54,59 @@ func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
 	return &Service{store: iamdb.New(db), accounts: signindb.New(db), people: people.New(db), authz: a, pages: t, cfg: cfg}
 }
 
-// now is the time of a change, as precise as it is kept.
+// now returns the time of a change, in the precision of the store.
 func (s *Service) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Millisecond) }
 
-// The lists there are, with the orders they can have.
+// The lists and the fields they can be ordered by.
 var (
-	byUID       = page.Order{Field: "uid"}
-	groupList   = page.List{Kind: "groups", Fields: []string{"uid", "name", "create_time", "update_time"}, Default: byUID}
-	idList      = page.List{Kind: "identities", Fields: []string{"uid", "name", "create_time", "update_time"}, Default: byUID}
-	roleList    = page.List{Kind: "roles", Fields: []string{"uid", "name", "create_time", "update_time"}, Default: byUID}
-	bindingList = page.List{Kind: "role_bindings", Fields: []string{"uid", "create_time"}, Default: byUID}
+	byUID   = page.Order{Field: "uid"}
+	byGroup = page.Order{Field: "group"}
+	newest  = page.Order{Field: "create_time", Desc: true}
+	named   = []string{"uid", "name", "create_time", "update_time"}
+	dated   = []string{"uid", "create_time"}
 
-	providerList    = page.List{Kind: "identity_providers", Fields: []string{"uid", "name", "create_time", "update_time"}, Default: byUID}
+	groupList       = page.List{Kind: "groups", Fields: named, Default: byUID}
+	idList          = page.List{Kind: "identities", Fields: named, Default: byUID}
+	roleList        = page.List{Kind: "roles", Fields: named, Default: byUID}
+	bindingList     = page.List{Kind: "role_bindings", Fields: dated, Default: byUID}
+	providerList    = page.List{Kind: "identity_providers", Fields: named, Default: byUID}
 	associationList = page.List{
-		Kind: "account_associations", Fields: []string{"group", "uid", "name", "create_time", "update_time"}, Default: page.Order{Field: "group"},
+		Kind: "account_associations", Fields: append([]string{"group"}, named...), Default: byGroup,
 	}
-	inviteList  = page.List{Kind: "group_invites", Fields: []string{"uid", "create_time"}, Default: page.Order{Field: "create_time", Desc: true}}
-	mappingList = page.List{Kind: "external_group_role_mappings", Fields: []string{"uid", "create_time"}, Default: byUID}
-	accessList  = page.List{Kind: "access", Fields: []string{"uid", "create_time"}, Default: byUID}
+	inviteList  = page.List{Kind: "group_invites", Fields: dated, Default: newest}
+	mappingList = page.List{Kind: "external_group_role_mappings", Fields: dated, Default: byUID}
+	accessList  = page.List{Kind: "access", Fields: dated, Default: byUID}
 )
 
-// list reads one page through a method of the store.
+// list reads one page of the resources on which the caller holds want.
 func list[T any](
-	ctx context.Context, s *Service, l page.List, reach store.Reach, f resource.Filter, p page.Params,
+	ctx context.Context, s *Service, l page.List, want resource.Capability, f resource.Filter, p page.Params,
 	read func(context.Context, store.Reach, resource.Filter, page.Request) (page.Page[T], error),
 ) (page.Page[T], error) {
-	if err := f.Validate(); err != nil {
-		return page.Page[T]{}, err
-	}
-	req, err := s.pages.Request(l, f, p)
-	if err != nil {
-		return page.Page[T]{}, err
-	}
-	got, err := read(ctx, reach, f, req)
-	if err != nil {
-		return page.Page[T]{}, err
-	}
-	return page.Turn(s.pages, req, got), nil
-}
-
-// reach is what the caller may see with a capability.
-func (s *Service) reach(ctx context.Context, want resource.Capability) (store.Reach, error) {
 	under, err := s.authz.Reach(ctx, want)
-	return store.Reach{Under: under}, err
+	if err != nil {
+		return page.Page[T]{}, err
+	}
+	return authz.List(ctx, s.pages, l, store.Reach{Under: under}, f, p, read)
 }
 
-// caller returns who is asking.
-func caller(ctx context.Context) (authz.Caller, error) {
-	c, ok := authz.CallerFrom(ctx)
-	if !ok {
-		return c, fault.New(fault.Unauthenticated, "Unauthenticated: a token is required")
+// get reads a resource on which the caller needs want.
+func get[T any](
+	ctx context.Context, s *Service, want resource.Capability, uid resource.UID,
+	read func(context.Context, resource.UID) (T, error),
+) (none T, _ error) {
+	if err := s.authz.Require(ctx, want, uid); err != nil {
+		return none, err
 	}
-	return c, nil
+	return read(ctx, uid)
+}
+
+// remove removes a resource on which the caller needs want.
+func (s *Service) remove(
+	ctx context.Context, want resource.Capability, uid resource.UID, remove func(context.Context, resource.UID) error,
+) error {
+	if err := s.authz.Require(ctx, want, uid); err != nil {
+		return err
+	}
+	return remove(ctx, uid)
 }

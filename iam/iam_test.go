@@ -53,21 +53,23 @@ func (w *world) as(uid resource.UID) context.Context {
 	return authz.WithCaller(w.t.Context(), authz.Caller{Identity: uid, Issued: time.Now()})
 }
 
-// worker makes an identity in acme that holds these capabilities on a group.
+// worker creates an identity in acme that holds these capabilities on a group.
 func (w *world) worker(on resource.UID, capabilities ...string) (resource.UID, context.Context) {
 	w.t.Helper()
 	name := string("worker " + w.acme.UID.NewChild()[41:])
 	i, err := w.CreateIdentity(w.owner, w.acme.UID, person(name, name))
 	must(w.t, err)
-	r, err := w.CreateRole(w.owner, w.acme.UID, resource.Role{Name: name, Capabilities: resource.CapabilitySet(capabilities...)})
+	r, err := w.CreateRole(
+		w.owner, w.acme.UID, resource.Role{Name: name, Capabilities: resource.CapabilitySet(capabilities...)},
+	)
 	must(w.t, err)
 	_, err = w.CreateBinding(w.owner, on, resource.RoleBinding{Identity: i.UID, Role: r.UID})
 	must(w.t, err)
 	return i.UID, w.as(i.UID)
 }
 
-// vouched is somebody who has signed in with a provider of a group, which has
-// verified their e-mail address.
+// vouched returns somebody who has signed in with a provider of a group, which
+// has verified their e-mail address.
 func (w *world) vouched(t *testing.T, group resource.UID, email string) context.Context {
 	t.Helper()
 	p, err := w.CreateProvider(w.owner, group, provider(same))
@@ -212,13 +214,18 @@ func TestDeleteOrganization(t *testing.T) {
 func TestNobodyGrantsWhatTheyDoNotHold(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		folder := w.group(w.acme.UID, "folder")
-		_, admin := w.worker(folder.UID, "role_bindings.create", "role_bindings.update", "roles.create", "roles.update", "identity.update", "groups.list")
+		_, admin := w.worker(
+			folder.UID, "role_bindings.create", "role_bindings.update", "roles.create", "roles.update",
+			"identity.update", "groups.list",
+		)
 		target, _ := w.worker(folder.UID, "groups.list")
 		strong, _ := w.worker(w.acme.UID, "groups.delete")
 		list := resource.CapabilitySet("groups.list")
 		reader, err := w.CreateRole(admin, folder.UID, resource.Role{Name: "reader", Capabilities: list})
 		must(t, err)
-		killer, err := w.CreateRole(admin, folder.UID, resource.Role{Name: "killer", Capabilities: resource.CapabilitySet("groups.delete")})
+		killer, err := w.CreateRole(
+			admin, folder.UID, resource.Role{Name: "killer", Capabilities: resource.CapabilitySet("groups.delete")},
+		)
 		must(t, err)
 
 		b, err := w.CreateBinding(admin, folder.UID, resource.RoleBinding{Identity: target, Role: reader.UID})
@@ -227,11 +234,17 @@ func TestNobodyGrantsWhatTheyDoNotHold(t *testing.T) {
 		want(t, "binding a stronger role", err, fault.PermissionDenied)
 		_, err = w.CreateBinding(admin, folder.UID, resource.RoleBinding{Identity: target, Role: resource.OwnerRole})
 		want(t, "making an owner", err, fault.PermissionDenied)
-		_, err = w.CreateBindings(admin, folder.UID, []resource.RoleBinding{{Identity: strong, Role: reader.UID}, {Identity: target, Role: killer.UID}})
+		_, err = w.CreateBindings(
+			admin, folder.UID,
+			[]resource.RoleBinding{{Identity: strong, Role: reader.UID}, {Identity: target, Role: killer.UID}},
+		)
 		want(t, "one of a batch", err, fault.PermissionDenied)
 		_, err = w.UpdateBinding(admin, b.UID, func(b *resource.RoleBinding) error { b.Role = killer.UID; return nil })
 		want(t, "changing a binding", err, fault.PermissionDenied)
-		_, err = w.UpdateRole(admin, reader.UID, func(r *resource.Role) error { r.Capabilities.Add(resource.GroupsDelete); return nil })
+		_, err = w.UpdateRole(admin, reader.UID, func(r *resource.Role) error {
+			r.Capabilities.Add(resource.GroupsDelete)
+			return nil
+		})
 		want(t, "adding to a role", err, fault.PermissionDenied)
 		_, err = w.UpdateRole(admin, killer.UID, func(r *resource.Role) error { r.Description = "still"; return nil })
 		must(t, err)
@@ -239,7 +252,10 @@ func TestNobodyGrantsWhatTheyDoNotHold(t *testing.T) {
 		for what, uid := range map[string]resource.UID{"a role as its own holder": resource.OwnerRole, "an organization as one": w.acme.UID} {
 			_, err = w.CreateBinding(w.owner, folder.UID, resource.RoleBinding{Identity: uid, Role: reader.UID})
 			want(t, what, err, fault.InvalidArgument)
-			_, err = w.UpdateBinding(w.owner, b.UID, func(b *resource.RoleBinding) error { b.Identity = uid; return nil })
+			_, err = w.UpdateBinding(w.owner, b.UID, func(b *resource.RoleBinding) error {
+				b.Identity = uid
+				return nil
+			})
 			want(t, what+", in an update", err, fault.InvalidArgument)
 		}
 		_, err = w.CreateBinding(w.owner, w.acme.UID, resource.RoleBinding{Identity: target, Role: reader.UID})
@@ -257,7 +273,10 @@ func TestNobodyBecomesWhoIsStronger(t *testing.T) {
 		take := func(i *resource.Identity) error { i.Relationship.ClaimMatch.Subject = "me"; return nil }
 		_, err := w.UpdateIdentity(admin, strong, take)
 		want(t, "who may delete groups", err, fault.PermissionDenied)
-		_, err = w.UpdateIdentity(admin, strong, func(i *resource.Identity) error { i.Description = "fine"; return nil })
+		_, err = w.UpdateIdentity(admin, strong, func(i *resource.Identity) error {
+			i.Description = "fine"
+			return nil
+		})
 		must(t, err)
 		_, err = w.UpdateIdentity(admin, weak, take)
 		must(t, err)
@@ -269,25 +288,34 @@ func TestNobodyBecomesWhoIsStronger(t *testing.T) {
 	})
 }
 
-// An identity whose keys have expired can still be renamed; but what stands for it
-// can only become something that is good now.
+// An identity whose keys have expired can still be renamed, but its
+// relationship can only be changed to a valid one.
 func TestExpiredKeysCanBeRenamed(t *testing.T) {
 	clock := time.Now()
 	each(t, iam.Config{Now: func() time.Time { return clock }}, func(t *testing.T, w *world) {
 		clock = time.Now()
 		i, err := w.CreateIdentity(w.owner, w.acme.UID, resource.Identity{Name: "ci", Relationship: resource.Relationship{
-			StaticKeys: &resource.StaticKeys{Issuer: "https://issuer.example", Subject: "ci", IssuerKeys: keySet, ExpirationTime: clock.Add(time.Hour)},
+			StaticKeys: &resource.StaticKeys{
+				Issuer: "https://issuer.example", Subject: "ci", IssuerKeys: keySet,
+				ExpirationTime: clock.Add(time.Hour),
+			},
 		}})
 		must(t, err)
 		clock = clock.Add(2 * time.Hour)
-		got, err := w.UpdateIdentity(w.owner, i.UID, func(i *resource.Identity) error { i.Description = "was ci"; return nil })
+		got, err := w.UpdateIdentity(w.owner, i.UID, func(i *resource.Identity) error {
+			i.Description = "was ci"
+			return nil
+		})
 		must(t, err)
 		if got.Description != "was ci" {
 			t.Errorf("description = %q", got.Description)
 		}
 		_, err = w.UpdateIdentity(w.owner, i.UID, func(i *resource.Identity) error { i.Name = "Ci"; return nil })
 		want(t, "a bad name", err, fault.InvalidArgument)
-		_, err = w.UpdateIdentity(w.owner, i.UID, func(i *resource.Identity) error { i.Relationship.StaticKeys.Subject = "cd"; return nil })
+		_, err = w.UpdateIdentity(w.owner, i.UID, func(i *resource.Identity) error {
+			i.Relationship.StaticKeys.Subject = "cd"
+			return nil
+		})
 		want(t, "other keys that have expired", err, fault.InvalidArgument)
 		_, err = w.UpdateIdentity(w.owner, i.UID, func(i *resource.Identity) error {
 			i.Relationship.StaticKeys.ExpirationTime = clock.Add(time.Hour)
@@ -335,7 +363,9 @@ func TestLastOwner(t *testing.T) {
 			t.Fatalf("%d owners, want 1", all.Total)
 		}
 		want(t, "removing the last", w.DeleteBinding(w.owner, all.Items[0].UID), fault.FailedPrecondition)
-		second, err := w.CreateBinding(w.owner, w.acme.UID, resource.RoleBinding{Identity: resource.UserUID("https://issuer.example", "new"), Role: resource.OwnerRole})
+		second, err := w.CreateBinding(w.owner, w.acme.UID, resource.RoleBinding{
+			Identity: resource.UserUID("https://issuer.example", "new"), Role: resource.OwnerRole,
+		})
 		must(t, err)
 		if second.IdentityInfo.Name != "" || second.GroupInfo.Name != "acme" || second.RoleInfo.Name != "owner" {
 			t.Errorf("hydrated: %+v", second)
@@ -364,9 +394,13 @@ func TestRoles(t *testing.T) {
 		_, err = w.UpdateRole(w.owner, all.Items[0].UID, func(*resource.Role) error { return nil })
 		want(t, "updating a managed role", err, fault.PermissionDenied)
 		want(t, "deleting a managed role", w.DeleteRole(w.owner, all.Items[0].UID), fault.PermissionDenied)
-		custom, err := w.CreateRole(w.owner, w.acme.UID, resource.Role{Name: "custom", Capabilities: resource.CapabilitySet("groups.list")})
+		custom, err := w.CreateRole(
+			w.owner, w.acme.UID, resource.Role{Name: "custom", Capabilities: resource.CapabilitySet("groups.list")},
+		)
 		must(t, err)
-		_, err = w.CreateBinding(w.owner, w.acme.UID, resource.RoleBinding{Identity: resource.NewRoot(), Role: custom.UID})
+		_, err = w.CreateBinding(
+			w.owner, w.acme.UID, resource.RoleBinding{Identity: resource.NewRoot(), Role: custom.UID},
+		)
 		must(t, err)
 		want(t, "deleting a bound role", w.DeleteRole(w.owner, custom.UID), fault.FailedPrecondition)
 	})
@@ -399,7 +433,10 @@ func TestJoiningByDomain(t *testing.T) {
 		uid, worker := w.worker(w.acme.UID, "groups.list")
 		_, err := w.LookupGroup(worker)
 		want(t, "without an address", err, fault.NotFound)
-		_, err = store.Edit(t.Context(), uid, w.store.Identity, w.store.UpdateIdentity, func(i *resource.Identity) error { i.Email = "me@Joined.example"; return nil })
+		_, err = store.Edit(t.Context(), uid, w.store.Identity, w.store.UpdateIdentity, func(i *resource.Identity) error {
+			i.Email = "me@Joined.example"
+			return nil
+		})
 		must(t, err)
 		if ok, err := w.CheckEligibility(worker); err != nil || !ok {
 			t.Errorf("eligible = %v, %v", ok, err)
@@ -427,7 +464,10 @@ func TestJoiningByDomain(t *testing.T) {
 			t.Errorf("lookup = %+v, %v", found, err)
 		}
 		rename := func(name string) error {
-			_, err := w.UpdateGroup(w.owner, g.UID, func(g *resource.Group) error { g.Name, g.Description = name, "ours"; return nil })
+			_, err := w.UpdateGroup(w.owner, g.UID, func(g *resource.Group) error {
+				g.Name, g.Description = name, "ours"
+				return nil
+			})
 			return err
 		}
 		want(t, "another name for what is verified", rename("other.example"), fault.FailedPrecondition)
@@ -449,7 +489,9 @@ func TestListsShowTheReach(t *testing.T) {
 		if got.Total != 2 || len(got.Items) != 2 || got.Items[0].UID != a.UID || got.Items[1].UID != sub.UID {
 			t.Errorf("reach = %+v", got)
 		}
-		got, err = w.ListGroups(worker, resource.Filter{Place: resource.PlaceFilter{ChildrenOf: w.acme.UID}}, page.Params{})
+		got, err = w.ListGroups(
+			worker, resource.Filter{Place: resource.PlaceFilter{ChildrenOf: w.acme.UID}}, page.Params{},
+		)
 		if err != nil || got.Total != 1 || got.Items[0].UID != a.UID {
 			t.Errorf("children of a group out of reach: %+v, %v", got, err)
 		}

@@ -16,9 +16,11 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// CreateIdentity makes an identity in a group. The caller needs identity.create
-// there.
-func (s *Service) CreateIdentity(ctx context.Context, parent resource.UID, i resource.Identity) (resource.Identity, error) {
+// CreateIdentity creates an identity in a group. The caller needs
+// identity.create there.
+func (s *Service) CreateIdentity(
+	ctx context.Context, parent resource.UID, i resource.Identity,
+) (resource.Identity, error) {
 	if err := s.authz.Require(ctx, resource.IdentityCreate, parent); err != nil {
 		return resource.Identity{}, err
 	}
@@ -30,22 +32,22 @@ func (s *Service) CreateIdentity(ctx context.Context, parent resource.UID, i res
 	i.UID, i.Realm, i.Provider = parent.NewChild(), "", ""
 	i.Email, i.EmailUnverified, i.Metadata = "", "", nil
 	i.CreateTime, i.UpdateTime, i.LastSeenTime = now, now, now
-	if err := s.store.InsertIdentity(ctx, i); err != nil {
-		return resource.Identity{}, err
-	}
-	return i, nil
+	return i, s.store.InsertIdentity(ctx, i)
 }
 
-// checkRelationship reports every field a caller must fix. An identity that trusts
-// tokens of our own must name whose: what somebody may become is followed through
-// such identities, and no pattern can be.
+// checkRelationship validates an identity. One that trusts our own tokens must
+// name the exact subject, because authz.RequireBecome follows such identities
+// and cannot follow a pattern.
 func (s *Service) checkRelationship(i resource.Identity, now time.Time) error {
 	if err := i.Validate(now); err != nil {
 		return err
 	}
 	m := i.Relationship.ClaimMatch
 	if m != nil && m.Issuer != "" && m.Issuer == s.authz.Issuer && m.Subject == "" {
-		return fault.Field("claim_match.subject_pattern", "tokens of this service are matched by their exact subject: the uid of an identity")
+		return fault.Field(
+			"claim_match.subject_pattern",
+			"tokens of this service are matched by their exact subject: the uid of an identity",
+		)
 	}
 	return nil
 }
@@ -53,7 +55,7 @@ func (s *Service) checkRelationship(i resource.Identity, now time.Time) error {
 // GetIdentity returns an identity. The caller needs identity.list on it, or is
 // it, with a token that is not narrowed.
 func (s *Service) GetIdentity(ctx context.Context, uid resource.UID) (resource.Identity, error) {
-	c, err := caller(ctx)
+	c, err := authz.RequireCaller(ctx)
 	if err != nil {
 		return resource.Identity{}, err
 	}
@@ -66,16 +68,18 @@ func (s *Service) GetIdentity(ctx context.Context, uid resource.UID) (resource.I
 }
 
 // UpdateIdentity applies change to an identity. The caller needs
-// identity.update on it and, to change who it stands for, everything that it and
-// the identities that can be assumed through it may do: whoever becomes it has
-// all of that.
-func (s *Service) UpdateIdentity(ctx context.Context, uid resource.UID, change func(*resource.Identity) error) (resource.Identity, error) {
+// identity.update on it. To change who can assume it, the caller also needs
+// everything that it, and the identities that can be assumed through it, may
+// do.
+func (s *Service) UpdateIdentity(
+	ctx context.Context, uid resource.UID, change func(*resource.Identity) error,
+) (resource.Identity, error) {
 	if err := s.authz.Require(ctx, resource.IdentityUpdate, uid); err != nil {
 		return resource.Identity{}, err
 	}
 	return store.Edit(ctx, uid, s.store.Identity, s.store.UpdateIdentity, func(i *resource.Identity) error {
 		before := *i
-		i.Relationship = copyOf(i.Relationship)
+		i.Relationship = cloneRelationship(i.Relationship)
 		if err := change(i); err != nil {
 			return err
 		}
@@ -94,8 +98,8 @@ func (s *Service) UpdateIdentity(ctx context.Context, uid resource.UID, change f
 	})
 }
 
-// copyOf copies a relationship with what it points to.
-func copyOf(r resource.Relationship) resource.Relationship {
+// cloneRelationship copies a relationship and what it points to.
+func cloneRelationship(r resource.Relationship) resource.Relationship {
 	if r.ClaimMatch != nil {
 		c := *r.ClaimMatch
 		r.ClaimMatch = &c
@@ -111,37 +115,35 @@ func copyOf(r resource.Relationship) resource.Relationship {
 	return r
 }
 
-// DeleteIdentity removes an identity with its bindings. Its tokens are void from
-// the next request on. The caller needs identity.delete on it.
+// DeleteIdentity removes an identity and its bindings. Its tokens are void
+// from the next request on. The caller needs identity.delete on it.
 func (s *Service) DeleteIdentity(ctx context.Context, uid resource.UID) error {
-	if err := s.authz.Require(ctx, resource.IdentityDelete, uid); err != nil {
-		return err
-	}
-	return s.people.DeleteIdentity(ctx, uid)
+	return s.remove(ctx, resource.IdentityDelete, uid, s.people.DeleteIdentity)
 }
 
-// ListIdentities returns a page of the identities the caller holds
-// identity.list on.
-func (s *Service) ListIdentities(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.Identity], error) {
-	reach, err := s.reach(ctx, resource.IdentityList)
-	if err != nil {
-		return page.Page[resource.Identity]{}, err
-	}
-	return list(ctx, s, idList, reach, f, p, s.store.Identities)
+// ListIdentities returns a page of the identities on which the caller holds
+// identity.list.
+func (s *Service) ListIdentities(
+	ctx context.Context, f resource.Filter, p page.Params,
+) (page.Page[resource.Identity], error) {
+	return list(ctx, s, idList, resource.IdentityList, f, p, s.store.Identities)
 }
 
-// maxLookup is how long an issuer or a subject may be: no longer than what an
-// identity can be made with.
+// maxLookup is the longest issuer or subject, as for identities that are
+// created.
 const maxLookup = 2048
 
-// LookupIdentity returns the UID of the person an issuer knows by subject,
-// whether or not they have signed in yet. Any caller may ask. Who that is depends
-// on who vouches for them: the provider given, on which the caller needs
-// identity_providers.list; else the one of that issuer that speaks for where the
-// caller comes from; else the installation. Providers that the caller merely may
-// see do not count, because anybody can make the caller see one.
-func (s *Service) LookupIdentity(ctx context.Context, issuer, subject string, provider resource.UID) (resource.UID, error) {
-	if _, err := caller(ctx); err != nil {
+// LookupIdentity returns the UID of the person whom an issuer knows by
+// subject, whether or not they have signed in yet. Any caller may ask. The
+// person depends on who vouches for them: provider, if given, on which the
+// caller needs identity_providers.list; otherwise the provider of that issuer
+// that applies to the group the caller comes from; otherwise the installation.
+// Providers that the caller can merely see do not count, because anybody can
+// make one visible to the caller.
+func (s *Service) LookupIdentity(
+	ctx context.Context, issuer, subject string, provider resource.UID,
+) (resource.UID, error) {
+	if _, err := authz.RequireCaller(ctx); err != nil {
 		return "", err
 	}
 	var bad []fault.Violation
@@ -150,7 +152,8 @@ func (s *Service) LookupIdentity(ctx context.Context, issuer, subject string, pr
 		case v.text == "":
 			bad = append(bad, fault.Violation{Subject: v.field, Description: "is required"})
 		case len(v.text) > maxLookup:
-			bad = append(bad, fault.Violation{Subject: v.field, Description: fmt.Sprintf("must have at most %d bytes", maxLookup)})
+			text := fmt.Sprintf("must have at most %d bytes", maxLookup)
+			bad = append(bad, fault.Violation{Subject: v.field, Description: text})
 		}
 	}
 	if len(bad) > 0 {
@@ -163,7 +166,7 @@ func (s *Service) LookupIdentity(ctx context.Context, issuer, subject string, pr
 	return s.store.PersonUID(ctx, realm, subject)
 }
 
-// realmOf returns the realm that somebody of an issuer is known in to the caller.
+// realmOf returns the realm in which the caller knows the people of an issuer.
 func (s *Service) realmOf(ctx context.Context, issuer string, provider resource.UID) (string, error) {
 	if provider != "" {
 		p, err := s.GetProvider(ctx, provider)
@@ -172,7 +175,7 @@ func (s *Service) realmOf(ctx context.Context, issuer string, provider resource.
 		}
 		return p.Realm, err
 	}
-	c, home, err := s.home(ctx)
+	c, home, err := s.homeGroup(ctx)
 	if err != nil || home == "" {
 		return issuer, err
 	}
@@ -180,24 +183,29 @@ func (s *Service) realmOf(ctx context.Context, issuer string, provider resource.
 	if err != nil {
 		return "", err
 	}
-	// A provider that knows people by their oid knows another by this subject.
-	all = slices.DeleteFunc(all, func(p resource.IdentityProvider) bool { return p.OIDC.Issuer != issuer || p.OIDC.ByObjectID() })
+	// Providers that identify people by their oid do not know this subject.
+	all = slices.DeleteFunc(all, func(p resource.IdentityProvider) bool {
+		return p.OIDC.Issuer != issuer || p.OIDC.ByObjectID()
+	})
 	if len(all) == 0 {
 		return issuer, nil
 	}
-	if i := slices.IndexFunc(all, func(p resource.IdentityProvider) bool { return p.UID == c.Voucher.Provider() }); i >= 0 {
-		return all[i].Realm, nil
+	for _, p := range all {
+		if p.UID == c.Voucher.Provider() {
+			return p.Realm, nil
+		}
 	}
 	return slices.MinFunc(all, func(p, q resource.IdentityProvider) int {
-		return cmp.Or(cmp.Compare(p.UID.Depth(), q.UID.Depth()), p.CreateTime.Compare(q.CreateTime), cmp.Compare(p.UID, q.UID))
+		return cmp.Or(cmp.Compare(p.UID.Depth(), q.UID.Depth()),
+			p.CreateTime.Compare(q.CreateTime), cmp.Compare(p.UID, q.UID))
 	}).Realm, nil
 }
 
-// home returns the caller and the group that they come from: that of a workload,
-// of the provider that vouched for a person, or of their account. It is "" for
-// people whom the operator knows by their issuer.
-func (s *Service) home(ctx context.Context) (c authz.Caller, home resource.UID, _ error) {
-	c, err := caller(ctx)
+// homeGroup returns the caller and the group they come from: that of a
+// workload, of the provider that vouched for a person, or of their account. It
+// is "" for people whom the operator knows by their issuer.
+func (s *Service) homeGroup(ctx context.Context) (c authz.Caller, home resource.UID, _ error) {
+	c, err := authz.RequireCaller(ctx)
 	switch {
 	case err != nil:
 		return c, "", err
@@ -213,21 +221,25 @@ func (s *Service) home(ctx context.Context) (c authz.Caller, home resource.UID, 
 	return c, a.UID.Root(), err
 }
 
-// CreatePerson returns fault.FailedPrecondition: nobody makes an identity outside
-// of a group. Its uid would be that of whoever signs in with the issuer and the
-// subject, and with keys of the caller's choice they could sign in as them. The
-// caller needs identity.create anywhere.
+// CreatePerson returns fault.FailedPrecondition: identities are created in a
+// group. An identity outside of a group would have the UID of whoever signs in
+// with its issuer and subject, and its creator could sign in as them with keys
+// of their own. The caller needs identity.create anywhere.
 func (s *Service) CreatePerson(ctx context.Context) error {
 	if err := s.authz.RequireAnywhere(ctx, resource.IdentityCreate); err != nil {
 		return err
 	}
-	return fault.Unmet("GROUP_REQUIRED", "an identity is made in a group; that of a person is made when they first sign in")
+	return fault.Unmet(
+		"GROUP_REQUIRED", "an identity is made in a group; that of a person is made when they first sign in",
+	)
 }
 
-// UpdateMetadata applies change to what the caller told about themselves. Their
-// token must not be narrowed.
-func (s *Service) UpdateMetadata(ctx context.Context, change func(*resource.Identity) error) (resource.Identity, error) {
-	c, err := authz.RequireWhole(ctx)
+// UpdateMetadata applies change to the metadata of the caller's own identity.
+// Their token must not be narrowed.
+func (s *Service) UpdateMetadata(
+	ctx context.Context, change func(*resource.Identity) error,
+) (resource.Identity, error) {
+	c, err := authz.RequireUnnarrowed(ctx)
 	if err != nil {
 		return resource.Identity{}, err
 	}

@@ -14,31 +14,34 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// inviteCode is what a code says, in base64. Whoever holds it may join; so only
-// a digest of its secret is kept.
+// An inviteCode is the content of a code, which is its JSON in base64. Whoever
+// holds the code may join, so the store keeps only a digest of the secret.
 type inviteCode struct {
 	Invite resource.UID `json:"invite"`
 	KeyID  string       `json:"keyId"`
 	Secret []byte       `json:"secret"`
 }
 
-// CreateInvite makes an invite into a group that lasts for ttl, and returns it
-// with its code, for the only time. The caller needs group_invites.create and
-// role_bindings.create there, and every capability of the role.
-func (s *Service) CreateInvite(ctx context.Context, parent resource.UID, i resource.GroupInvite, ttl time.Duration) (resource.GroupInvite, error) {
-	if err := s.requireBoth(ctx, resource.GroupInvitesCreate, parent); err != nil {
+// CreateInvite creates an invite into a group that lasts for ttl, and returns
+// it with its code, which is shown only once. The caller needs
+// group_invites.create and role_bindings.create there, and every capability of
+// the role.
+func (s *Service) CreateInvite(
+	ctx context.Context, parent resource.UID, i resource.GroupInvite, ttl time.Duration,
+) (resource.GroupInvite, error) {
+	if err := s.requireWithBind(ctx, resource.GroupInvitesCreate, parent); err != nil {
 		return resource.GroupInvite{}, err
 	}
 	if err := i.Validate(ttl); err != nil {
 		return resource.GroupInvite{}, err
 	}
-	if err := s.mayPromise(ctx, parent, i.Role, "role_uid"); err != nil {
+	if err := s.authz.RequireRole(ctx, parent, i.Role, "role_uid"); err != nil {
 		return resource.GroupInvite{}, err
 	}
 	i.UID = parent.NewChild()
 	i.CreateTime = s.now()
 	i.ExpirationTime = i.CreateTime.Add(ttl).Truncate(time.Millisecond)
-	code, err := sign(&i)
+	code, err := newInviteCode(&i)
 	if err != nil {
 		return resource.GroupInvite{}, err
 	}
@@ -52,8 +55,9 @@ func (s *Service) CreateInvite(ctx context.Context, parent resource.UID, i resou
 	return made, nil
 }
 
-// sign gives an invite its secret and returns the code that holds it.
-func sign(i *resource.GroupInvite) (string, error) {
+// newInviteCode gives an invite its secret and returns the code that contains
+// it.
+func newInviteCode(i *resource.GroupInvite) (string, error) {
 	var id [8]byte
 	secret := make([]byte, 32)
 	rand.Read(id[:]) // never fails
@@ -70,27 +74,19 @@ func sign(i *resource.GroupInvite) (string, error) {
 // GetInvite returns an invite, without its code. The caller needs
 // group_invites.list on it.
 func (s *Service) GetInvite(ctx context.Context, uid resource.UID) (resource.GroupInvite, error) {
-	if err := s.authz.Require(ctx, resource.GroupInvitesList, uid); err != nil {
-		return resource.GroupInvite{}, err
-	}
-	return s.store.Invite(ctx, uid)
+	return get(ctx, s, resource.GroupInvitesList, uid, s.store.Invite)
 }
 
-// DeleteInvite takes an invite back; what is gone already is no error. The
-// caller needs group_invites.delete on it.
+// DeleteInvite removes an invite, if it exists. The caller needs
+// group_invites.delete on it.
 func (s *Service) DeleteInvite(ctx context.Context, uid resource.UID) error {
-	if err := s.authz.Require(ctx, resource.GroupInvitesDelete, uid); err != nil {
-		return err
-	}
-	return s.store.DeleteInvite(ctx, uid)
+	return s.remove(ctx, resource.GroupInvitesDelete, uid, s.store.DeleteInvite)
 }
 
-// ListInvites returns a page of the invites the caller holds group_invites.list
-// on, expired ones included.
-func (s *Service) ListInvites(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.GroupInvite], error) {
-	reach, err := s.reach(ctx, resource.GroupInvitesList)
-	if err != nil {
-		return page.Page[resource.GroupInvite]{}, err
-	}
-	return list(ctx, s, inviteList, reach, f, p, s.store.Invites)
+// ListInvites returns a page of the invites on which the caller holds
+// group_invites.list, including expired ones.
+func (s *Service) ListInvites(
+	ctx context.Context, f resource.Filter, p page.Params,
+) (page.Page[resource.GroupInvite], error) {
+	return list(ctx, s, inviteList, resource.GroupInvitesList, f, p, s.store.Invites)
 }

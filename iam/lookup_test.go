@@ -9,17 +9,22 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// provide makes a provider of the issuer https://login.example in a group.
-func (w *world) provide(as context.Context, group resource.UID, name string, rule resource.CorrelationRule) resource.IdentityProvider {
+// provide creates a provider of the issuer https://login.example in a group.
+func (w *world) provide(
+	as context.Context, group resource.UID, name string, rule resource.CorrelationRule,
+) resource.IdentityProvider {
 	w.t.Helper()
-	p, err := w.CreateProvider(as, group, provider(func(p *resource.IdentityProvider) { p.Name, p.OIDC.CorrelationRule = name, rule }))
+	p, err := w.CreateProvider(as, group, provider(func(p *resource.IdentityProvider) {
+		p.Name, p.OIDC.CorrelationRule = name, rule
+	}))
 	must(w.t, err)
 	return p
 }
 
-// TestLookupIsOfTheCallersHome asks for a person by issuer and subject alone. Who
-// that is depends on where the caller comes from: others, who can make the caller
-// see a provider of theirs, cannot put somebody of theirs in that person's place.
+// TestLookupIsOfTheCallersHome looks up a person by issuer and subject alone.
+// The result depends on where the caller comes from: others can make a
+// provider of theirs visible to the caller, but cannot thereby replace that
+// person by another.
 func TestLookupIsOfTheCallersHome(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		folder := w.group(w.acme.UID, "folder")
@@ -27,7 +32,9 @@ func TestLookupIsOfTheCallersHome(t *testing.T) {
 		theirs := w.provide(w.rival, w.other.UID, "theirs", resource.CorrelationUnspecified)
 		byObject := w.provide(w.owner, w.acme.UID, "a by object id", resource.CorrelationObjectID)
 		worker, atHome := w.worker(w.acme.UID, "groups.list", "identity_providers.list")
-		_, err := w.CreateBinding(w.rival, w.other.UID, resource.RoleBinding{Identity: worker, Role: resource.OwnerRole})
+		_, err := w.CreateBinding(
+			w.rival, w.other.UID, resource.RoleBinding{Identity: worker, Role: resource.OwnerRole},
+		)
 		if err == nil {
 			t.Fatal("a workload became an owner elsewhere")
 		}
@@ -35,7 +42,8 @@ func TestLookupIsOfTheCallersHome(t *testing.T) {
 		must(t, err)
 		look := func(as context.Context, want, unwanted resource.UID) {
 			t.Helper()
-			if got, err := w.LookupIdentity(as, "https://login.example", "alice", ""); err != nil || got != want || got == unwanted {
+			if got, err := w.LookupIdentity(as, "https://login.example", "alice", ""); err != nil || got != want ||
+				got == unwanted {
 				t.Errorf("lookup = %s, %v, want %s", got, err, want)
 			}
 		}
@@ -47,7 +55,9 @@ func TestLookupIsOfTheCallersHome(t *testing.T) {
 		// for it, and so does one that is named.
 		own := w.provide(w.owner, w.acme.UID, "own", resource.CorrelationSubject)
 		look(atHome, resource.UserUID(own.Realm, "alice"), "")
-		vouched := authz.WithCaller(t.Context(), authz.Caller{Identity: resource.UserUID(deep.Realm, "me"), Voucher: deep.Voucher()})
+		vouched := authz.WithCaller(
+			t.Context(), authz.Caller{Identity: resource.UserUID(deep.Realm, "me"), Voucher: deep.Voucher()},
+		)
 		look(vouched, resource.UserUID(deep.Realm, "alice"), "")
 		named, err := w.LookupIdentity(w.owner, "https://login.example", "alice", deep.UID)
 		if err != nil || named != resource.UserUID(deep.Realm, "alice") {
@@ -56,7 +66,7 @@ func TestLookupIsOfTheCallersHome(t *testing.T) {
 	})
 }
 
-// arrive has somebody sign in with a provider.
+// arrive signs somebody in with a provider.
 func (w *world) arrive(p resource.IdentityProvider, subject string) resource.Identity {
 	w.t.Helper()
 	l, err := w.store.Arrive(w.t.Context(), resource.Arrival{
@@ -66,9 +76,9 @@ func (w *world) arrive(p resource.IdentityProvider, subject string) resource.Ide
 	return l.Identity
 }
 
-// TestPeopleOfTheInstallationAreNotKept has an organization whose provider the
-// operator trusts point it to another issuer. The people who came through it are
-// the installation's, and not the organization's to take along.
+// TestPeopleOfTheInstallationAreNotKept changes the issuer of a provider that
+// the operator trusts. The people who signed in with it belong to the
+// installation, so the organization cannot keep them.
 func TestPeopleOfTheInstallationAreNotKept(t *testing.T) {
 	elsewhere := func(p *resource.IdentityProvider) error {
 		p.OIDC.Issuer, p.OIDC.PKCE = "https://evil.example", true
@@ -84,7 +94,8 @@ func TestPeopleOfTheInstallationAreNotKept(t *testing.T) {
 		if evil := w.arrive(moved, "alice"); evil.UID == alice.UID {
 			t.Error("a provider that believes another issuer vouches for a person of the installation")
 		}
-		if got, err := w.LookupIdentity(w.owner, "https://login.example", "alice", ""); err != nil || got != alice.UID {
+		if got, err := w.LookupIdentity(w.owner, "https://login.example", "alice", ""); err != nil ||
+			got != alice.UID {
 			t.Errorf("lookup = %s, %v, want alice", got, err)
 		}
 		// The honest counterpart: a provider's own people can be kept.
@@ -98,10 +109,10 @@ func TestPeopleOfTheInstallationAreNotKept(t *testing.T) {
 	})
 }
 
-// TestUIDOfSomebodyWhoLeft has the operator no longer trust a provider, whose
-// people are its own again. One whose uid was made when they were the
-// installation's takes it along: who comes to the installation with their issuer
-// and subject from then on is somebody else.
+// TestUIDOfSomebodyWhoLeft revokes the operator's trust in a provider, whose
+// people are its own again. A person whose UID was made when they belonged to
+// the installation keeps it: whoever signs in to the installation with the
+// same issuer and subject afterwards is another person.
 func TestUIDOfSomebodyWhoLeft(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		theirs := w.provide(w.rival, w.other.UID, "theirs", resource.CorrelationUnspecified)

@@ -9,12 +9,15 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// CreateMapping gives a role to the members of a group that a provider knows.
-// The caller needs identity_providers.create and role_bindings.create on the provider, and in the scope
-// what a binding there needs: role_bindings.create and every capability of the
-// role. The scope is the provider's organization.
-func (s *Service) CreateMapping(ctx context.Context, provider resource.UID, m resource.ExternalGroupRoleMapping) (resource.ExternalGroupRoleMapping, error) {
-	if err := s.requireBoth(ctx, resource.IdentityProvidersCreate, provider); err != nil {
+// CreateMapping gives a role to the members of a group of a provider. The
+// caller needs identity_providers.create and role_bindings.create on the
+// provider, and in the scope what a binding there needs: role_bindings.create
+// and every capability of the role. The scope defaults to the provider's
+// organization.
+func (s *Service) CreateMapping(
+	ctx context.Context, provider resource.UID, m resource.ExternalGroupRoleMapping,
+) (resource.ExternalGroupRoleMapping, error) {
+	if err := s.requireWithBind(ctx, resource.IdentityProvidersCreate, provider); err != nil {
 		return resource.ExternalGroupRoleMapping{}, err
 	}
 	m.UID = provider.NewChild()
@@ -24,40 +27,33 @@ func (s *Service) CreateMapping(ctx context.Context, provider resource.UID, m re
 	if err := m.Validate(); err != nil {
 		return resource.ExternalGroupRoleMapping{}, err
 	}
-	if err := s.mayPromise(ctx, m.Scope, m.Role, "role_uid"); err != nil {
+	if err := s.authz.RequireRole(ctx, m.Scope, m.Role, "role_uid"); err != nil {
 		return resource.ExternalGroupRoleMapping{}, err
 	}
 	if err := s.authz.Require(ctx, resource.RoleBindingsCreate, m.Scope); err != nil {
 		return resource.ExternalGroupRoleMapping{}, err
 	}
 	m.CreateTime = s.now()
-	if err := s.store.InsertMapping(ctx, m); err != nil {
-		return resource.ExternalGroupRoleMapping{}, err
-	}
-	return m, nil
+	return m, s.store.InsertMapping(ctx, m)
 }
 
 // GetMapping returns a mapping. The caller needs identity_providers.list on it.
 func (s *Service) GetMapping(ctx context.Context, uid resource.UID) (resource.ExternalGroupRoleMapping, error) {
-	if err := s.authz.Require(ctx, resource.IdentityProvidersList, uid); err != nil {
-		return resource.ExternalGroupRoleMapping{}, err
-	}
-	return s.store.Mapping(ctx, uid)
+	return get(ctx, s, resource.IdentityProvidersList, uid, s.store.Mapping)
 }
 
 // DeleteMapping removes a mapping. The caller needs identity_providers.delete on
 // it.
 func (s *Service) DeleteMapping(ctx context.Context, uid resource.UID) error {
-	if err := s.authz.Require(ctx, resource.IdentityProvidersDelete, uid); err != nil {
-		return err
-	}
-	return s.store.DeleteMapping(ctx, uid)
+	return s.remove(ctx, resource.IdentityProvidersDelete, uid, s.store.DeleteMapping)
 }
 
-// DeleteMappings removes up to resource.MaxBatchDelete mappings of one provider
-// and returns those that were there. The caller needs identity_providers.delete
+// DeleteMappings removes up to resource.MaxBatchDelete mappings of a provider
+// and returns those that existed. The caller needs identity_providers.delete
 // on the provider.
-func (s *Service) DeleteMappings(ctx context.Context, provider resource.UID, uids []resource.UID) ([]resource.ExternalGroupRoleMapping, error) {
+func (s *Service) DeleteMappings(
+	ctx context.Context, provider resource.UID, uids []resource.UID,
+) ([]resource.ExternalGroupRoleMapping, error) {
 	if err := s.authz.Require(ctx, resource.IdentityProvidersDelete, provider); err != nil {
 		return nil, err
 	}
@@ -72,12 +68,10 @@ func (s *Service) DeleteMappings(ctx context.Context, provider resource.UID, uid
 	return s.store.DeleteMappings(ctx, provider, uids)
 }
 
-// ListMappings returns a page of the mappings the caller holds
-// identity_providers.list on.
-func (s *Service) ListMappings(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.ExternalGroupRoleMapping], error) {
-	reach, err := s.reach(ctx, resource.IdentityProvidersList)
-	if err != nil {
-		return page.Page[resource.ExternalGroupRoleMapping]{}, err
-	}
-	return list(ctx, s, mappingList, reach, f, p, s.store.Mappings)
+// ListMappings returns a page of the mappings on which the caller holds
+// identity_providers.list.
+func (s *Service) ListMappings(
+	ctx context.Context, f resource.Filter, p page.Params,
+) (page.Page[resource.ExternalGroupRoleMapping], error) {
+	return list(ctx, s, mappingList, resource.IdentityProvidersList, f, p, s.store.Mappings)
 }

@@ -9,45 +9,44 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// A Holding is a role that somebody holds on a group.
-type Holding struct {
+// A HeldRole is a role that somebody holds on a group.
+type HeldRole struct {
 	Group resource.Group
 	Role  resource.Role
 }
 
-// holdingsTold is how many holdings Myself tells.
-const holdingsTold = 1000
+// maxHeldRoles is how many roles Myself returns.
+const maxHeldRoles = 1000
 
-// Myself returns who the caller is, and the roles they hold where their token is
-// good: of more than a thousand, the first. A caller who has no identity any more
-// has only a uid. A token that is narrowed tells nothing of the person but that.
-// The provider is the one that vouched for them, if one did.
-func (s *Service) Myself(ctx context.Context) (authz.Caller, resource.Identity, resource.IdentityProvider, []Holding, error) {
-	var vouching resource.IdentityProvider
-	c, err := caller(ctx)
-	if err != nil {
-		return c, resource.Identity{}, vouching, nil, err
+// Myself returns the caller, their identity, the provider that vouched for
+// them, if one did, and the first thousand roles they hold within the scopes
+// of their token. The identity is only a UID if it no longer exists or if the
+// token is narrowed.
+func (s *Service) Myself(
+	ctx context.Context,
+) (c authz.Caller, i resource.Identity, idp resource.IdentityProvider, roles []HeldRole, err error) {
+	if c, err = authz.RequireCaller(ctx); err != nil {
+		return c, i, idp, nil, err
 	}
 	if uid := c.Voucher.Provider(); uid != "" {
-		if vouching, err = s.store.Provider(ctx, uid); err != nil {
-			return c, resource.Identity{}, vouching, nil, err
+		if idp, err = s.store.Provider(ctx, uid); err != nil {
+			return c, i, idp, nil, err
 		}
 	}
-	i, err := s.store.Identity(ctx, c.Identity)
+	i, err = s.store.Identity(ctx, c.Identity)
 	if errors.Is(err, fault.NotFound) || err == nil && !c.Narrowing().IsZero() {
 		i, err = resource.Identity{UID: c.Identity}, nil
 	}
-	if err != nil {
-		return c, i, vouching, nil, err
+	if err == nil {
+		roles, err = s.heldRoles(ctx, s.effectiveGrants(&c))
 	}
-	all, err := s.holdings(ctx, s.good(&c))
-	return c, i, vouching, all, err
+	return c, i, idp, roles, err
 }
 
-// holdings returns groups and roles that are held; those that have just gone are
-// left out.
-func (s *Service) holdings(ctx context.Context, held []authz.Held) (all []Holding, _ error) {
-	for _, h := range held[:min(len(held), holdingsTold)] {
+// heldRoles reads the groups and roles of grants, without those that have just
+// been deleted.
+func (s *Service) heldRoles(ctx context.Context, held []authz.Grant) (all []HeldRole, _ error) {
+	for _, h := range held[:min(len(held), maxHeldRoles)] {
 		g, err := s.store.Group(ctx, h.Group)
 		if errors.Is(err, fault.NotFound) {
 			continue
@@ -62,16 +61,17 @@ func (s *Service) holdings(ctx context.Context, held []authz.Held) (all []Holdin
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, Holding{g, r})
+		all = append(all, HeldRole{g, r})
 	}
 	return all, nil
 }
 
-// good returns what the caller holds, where their token is good for it.
-func (s *Service) good(c *authz.Caller) (all []authz.Held) {
+// effectiveGrants returns the caller's grants, restricted to the scopes of
+// their token.
+func (s *Service) effectiveGrants(c *authz.Caller) (all []authz.Grant) {
 	for _, held := range s.authz.GrantsOf(c.Identity) {
-		for _, place := range c.Within(held.Group) {
-			all = append(all, authz.Held{Group: place, Role: held.Role, Capabilities: held.Capabilities})
+		for _, group := range c.Within(held.Group) {
+			all = append(all, authz.Grant{Group: group, Role: held.Role, Capabilities: held.Capabilities})
 		}
 	}
 	return all

@@ -9,20 +9,22 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// clientSecret is the purpose client secrets are sealed for.
+// clientSecret is the purpose that client secrets are sealed for.
 const clientSecret = "client secret"
 
-// CreateProvider makes an identity provider in a group. The caller needs
-// identity_providers.create and role_bindings.create there, and every capability
-// of the default role: newcomers get it.
-func (s *Service) CreateProvider(ctx context.Context, parent resource.UID, p resource.IdentityProvider) (resource.IdentityProvider, error) {
-	if err := s.requireBoth(ctx, resource.IdentityProvidersCreate, parent); err != nil {
+// CreateProvider creates an identity provider in a group. The caller needs
+// identity_providers.create and role_bindings.create there, and every
+// capability of the default role, which new people get.
+func (s *Service) CreateProvider(
+	ctx context.Context, parent resource.UID, p resource.IdentityProvider,
+) (resource.IdentityProvider, error) {
+	if err := s.requireWithBind(ctx, resource.IdentityProvidersCreate, parent); err != nil {
 		return resource.IdentityProvider{}, err
 	}
 	if err := p.Validate(); err != nil {
 		return resource.IdentityProvider{}, err
 	}
-	if err := s.mayPromise(ctx, parent, p.DefaultRole, "default_role"); err != nil {
+	if err := s.authz.RequireRole(ctx, parent, p.DefaultRole, "default_role"); err != nil {
 		return resource.IdentityProvider{}, err
 	}
 	p.UID, p.Trusted, p.Epoch = parent.NewChild(), false, 0
@@ -30,52 +32,52 @@ func (s *Service) CreateProvider(ctx context.Context, parent resource.UID, p res
 	p.CreateTime = s.now()
 	p.UpdateTime = p.CreateTime
 	s.seal(&p)
-	if err := s.store.InsertProvider(ctx, p); err != nil {
-		return resource.IdentityProvider{}, err
-	}
-	return p, nil
+	return p, s.store.InsertProvider(ctx, p)
 }
 
-// seal encrypts a secret that has just been given.
+// seal encrypts a client secret that was given in plain text.
 func (s *Service) seal(p *resource.IdentityProvider) {
 	if plain := p.OIDC.ClientSecret.Plain; plain != "" {
 		p.OIDC.ClientSecret = resource.Secret{Sealed: s.cfg.Key.Seal(clientSecret, []byte(plain))}
 	}
 }
 
-// requireBoth checks a capability together with role_bindings.create: a promise
-// of a role is a grant to come.
-func (s *Service) requireBoth(ctx context.Context, want resource.Capability, place resource.UID) error {
-	if err := s.authz.Require(ctx, want, place); err != nil {
+// requireWithBind checks a capability together with role_bindings.create, for
+// resources that lead to bindings later.
+func (s *Service) requireWithBind(ctx context.Context, want resource.Capability, target resource.UID) error {
+	if err := s.authz.Require(ctx, want, target); err != nil {
 		return err
 	}
-	return s.authz.Require(ctx, resource.RoleBindingsCreate, place)
+	return s.authz.Require(ctx, resource.RoleBindingsCreate, target)
 }
 
 // GetProvider returns a provider. The caller needs identity_providers.list on
 // it.
 func (s *Service) GetProvider(ctx context.Context, uid resource.UID) (resource.IdentityProvider, error) {
-	if err := s.authz.Require(ctx, resource.IdentityProvidersList, uid); err != nil {
-		return resource.IdentityProvider{}, err
-	}
-	return s.store.Provider(ctx, uid)
+	return get(ctx, s, resource.IdentityProvidersList, uid, s.store.Provider)
 }
 
 // UpdateProvider applies change to a provider. The caller needs
-// identity_providers.update and role_bindings.create on it and, to change anything
-// but its name and description, everything that its default role and its mappings
-// give, where they give it: whoever decides whom a provider vouches for decides
-// who gets that. The correlation rule is fixed once it has a value.
+// identity_providers.update and role_bindings.create on it. To change anything
+// but its name and description, the caller also needs everything that its
+// default role and its mappings give, where they give it: whoever decides whom
+// a provider vouches for decides who gets that. The correlation rule cannot be
+// changed once it is set.
 //
-// If what the provider believes changes, its people are new people, and its client
-// secret, which was the old issuer's, is gone. With keepPeople those stay who they
-// are whom the caller may become; the rest does not. The people of a provider that
-// the operator trusts are the installation's, and none of them is kept.
-func (s *Service) UpdateProvider(ctx context.Context, uid resource.UID, keepPeople bool, change func(*resource.IdentityProvider) error) (resource.IdentityProvider, error) {
-	if err := s.requireBoth(ctx, resource.IdentityProvidersUpdate, uid); err != nil {
+// If the issuer or client that the provider trusts changes, its people become
+// new people, and its client secret, which belonged to the old issuer, is
+// removed. With keepPeople, those whom the caller may become stay who they
+// are. The people of a provider that the operator trusts belong to the
+// installation, and none of them is kept.
+func (s *Service) UpdateProvider(
+	ctx context.Context, uid resource.UID, keepPeople bool, change func(*resource.IdentityProvider) error,
+) (resource.IdentityProvider, error) {
+	if err := s.requireWithBind(ctx, resource.IdentityProvidersUpdate, uid); err != nil {
 		return resource.IdentityProvider{}, err
 	}
-	return s.store.UpdateProvider(ctx, uid, func(p *resource.IdentityProvider, mappings []resource.ExternalGroupRoleMapping) (keep func(resource.UID) bool, _ error) {
+	return s.store.UpdateProvider(ctx, uid, func(
+		p *resource.IdentityProvider, mappings []resource.ExternalGroupRoleMapping,
+	) (keep func(resource.UID) bool, _ error) {
 		before := *p
 		oidc := *before.OIDC
 		if err := change(p); err != nil {
@@ -88,24 +90,25 @@ func (s *Service) UpdateProvider(ctx context.Context, uid resource.UID, keepPeop
 		if rule := oidc.CorrelationRule; rule != resource.CorrelationUnspecified && p.OIDC.CorrelationRule != rule {
 			return nil, fault.Field("oidc.correlation_rule", "cannot be changed")
 		}
-		if err := disbelieve(oidc, p); err != nil {
+		if err := resetTrust(oidc, p); err != nil {
 			return nil, err
 		}
 		if keepPeople && !before.Trusted {
 			keep = func(person resource.UID) bool { return s.authz.RequireBecome(ctx, person) == nil }
 		}
 		if sameEffect(before, oidc, *p) {
-			return keep, s.mayPromise(ctx, uid.Parent(), p.DefaultRole, "default_role")
+			return keep, s.authz.RequireRole(ctx, uid.Parent(), p.DefaultRole, "default_role")
 		}
 		s.seal(p)
-		return keep, s.mayVouch(ctx, *p, mappings)
+		return keep, s.mayGrantProviderRoles(ctx, *p, mappings)
 	})
 }
 
-// disbelieve takes away what depended on what a provider believed before, if that
-// has changed: the trust of the operator, who has not looked at this one, and the
-// client secret, which is not for the new issuer to see.
-func disbelieve(before resource.OIDC, p *resource.IdentityProvider) error {
+// resetTrust removes what depended on the issuer and client that a provider
+// trusted before, if those have changed: the trust of the operator, who has
+// not reviewed the new ones, and the client secret, which the new issuer must
+// not see.
+func resetTrust(before resource.OIDC, p *resource.IdentityProvider) error {
 	if p.OIDC.SameBeliefs(before) {
 		return nil
 	}
@@ -115,36 +118,43 @@ func disbelieve(before resource.OIDC, p *resource.IdentityProvider) error {
 	}
 	p.OIDC.ClientSecret = resource.Secret{}
 	if !p.OIDC.PKCE {
-		return fault.Field("oidc.client_secret", "is required with another issuer or client: the one before was for those before")
+		return fault.Field("oidc.client_secret",
+			"is required with another issuer or client: the one before was for those before")
 	}
 	return nil
 }
 
-// sameEffect reports whether a change of a provider makes no difference to whom it
-// vouches for and to what they get.
+// sameEffect reports whether a change of a provider affects neither whom it
+// vouches for nor what they get.
 func sameEffect(before resource.IdentityProvider, oidc resource.OIDC, p resource.IdentityProvider) bool {
 	return reflect.DeepEqual(oidc, *p.OIDC) && before.Disabled == p.Disabled && before.DefaultRole == p.DefaultRole
 }
 
-// mayVouch checks that the caller may give everything that a provider gives.
-func (s *Service) mayVouch(ctx context.Context, p resource.IdentityProvider, mappings []resource.ExternalGroupRoleMapping) error {
-	if err := s.mayGive(ctx, p.UID.Parent(), p.DefaultRole, "default_role"); err != nil {
+// mayGrantProviderRoles checks that the caller may grant every role that a
+// provider gives.
+func (s *Service) mayGrantProviderRoles(
+	ctx context.Context, p resource.IdentityProvider, mappings []resource.ExternalGroupRoleMapping,
+) error {
+	if err := s.mayBind(ctx, p.UID.Parent(), p.DefaultRole, "default_role"); err != nil {
 		return err
 	}
 	for _, m := range mappings {
-		if err := s.mayGive(ctx, m.Scope, m.Role, "role_uid"); err != nil {
+		if err := s.mayBind(ctx, m.Scope, m.Role, "role_uid"); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// TrustProvider notes, for the operator, that a provider speaks for its issuer to
-// the whole installation, or that it no longer does. Its people become the
-// installation's, or only its own again; those who are known there already stay
-// apart.
-func (s *Service) TrustProvider(ctx context.Context, uid resource.UID, trusted bool) (resource.IdentityProvider, error) {
-	return s.store.UpdateProvider(ctx, uid, func(p *resource.IdentityProvider, _ []resource.ExternalGroupRoleMapping) (func(resource.UID) bool, error) {
+// TrustProvider records whether the operator trusts a provider to speak for
+// its issuer to the whole installation. Its people become the installation's,
+// or only its own again; those who are known there already stay separate.
+func (s *Service) TrustProvider(
+	ctx context.Context, uid resource.UID, trusted bool,
+) (resource.IdentityProvider, error) {
+	return s.store.UpdateProvider(ctx, uid, func(
+		p *resource.IdentityProvider, _ []resource.ExternalGroupRoleMapping,
+	) (func(resource.UID) bool, error) {
 		p.Trusted = trusted
 		return func(resource.UID) bool { return true }, nil
 	})
@@ -153,18 +163,13 @@ func (s *Service) TrustProvider(ctx context.Context, uid resource.UID, trusted b
 // DeleteProvider removes a provider that nothing depends on. The caller needs
 // identity_providers.delete on it.
 func (s *Service) DeleteProvider(ctx context.Context, uid resource.UID) error {
-	if err := s.authz.Require(ctx, resource.IdentityProvidersDelete, uid); err != nil {
-		return err
-	}
-	return s.store.DeleteProvider(ctx, uid)
+	return s.remove(ctx, resource.IdentityProvidersDelete, uid, s.store.DeleteProvider)
 }
 
-// ListProviders returns a page of the providers the caller holds
-// identity_providers.list on.
-func (s *Service) ListProviders(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.IdentityProvider], error) {
-	reach, err := s.reach(ctx, resource.IdentityProvidersList)
-	if err != nil {
-		return page.Page[resource.IdentityProvider]{}, err
-	}
-	return list(ctx, s, providerList, reach, f, p, s.store.Providers)
+// ListProviders returns a page of the providers on which the caller holds
+// identity_providers.list.
+func (s *Service) ListProviders(
+	ctx context.Context, f resource.Filter, p page.Params,
+) (page.Page[resource.IdentityProvider], error) {
+	return list(ctx, s, providerList, resource.IdentityProvidersList, f, p, s.store.Providers)
 }

@@ -39,7 +39,8 @@ func TestProviders(t *testing.T) {
 		must(t, err)
 		kept, err := w.store.Provider(t.Context(), p.UID)
 		must(t, err)
-		if plain, err := key.Open("client secret", kept.OIDC.ClientSecret.Sealed); err != nil || string(plain) != "s3cret-value" {
+		if plain, err := key.Open("client secret", kept.OIDC.ClientSecret.Sealed); err != nil ||
+			string(plain) != "s3cret-value" {
 			t.Errorf("kept %q, %v", plain, err)
 		}
 		events, err := w.store.Events(t.Context(), 0, 1000)
@@ -50,11 +51,17 @@ func TestProviders(t *testing.T) {
 			}
 		}
 		// Another field is changed, and the secret stays; PKCE alone is enough.
-		p, err = w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error { p.Description = "x"; return nil })
+		p, err = w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error {
+			p.Description = "x"
+			return nil
+		})
 		if err != nil || len(p.OIDC.ClientSecret.Sealed) == 0 {
 			t.Errorf("after an update: %+v, %v", p, err)
 		}
-		_, err = w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error { p.OIDC.ClientSecret = resource.Secret{}; return nil })
+		_, err = w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error {
+			p.OIDC.ClientSecret = resource.Secret{}
+			return nil
+		})
 		want(t, "neither secret nor PKCE", err, fault.InvalidArgument)
 		_, err = w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error {
 			p.OIDC.ClientSecret, p.OIDC.PKCE = resource.Secret{}, true
@@ -63,7 +70,10 @@ func TestProviders(t *testing.T) {
 		must(t, err)
 		// The correlation rule is written once.
 		rule := func(r resource.CorrelationRule) error {
-			_, err := w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error { p.OIDC.CorrelationRule = r; return nil })
+			_, err := w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error {
+				p.OIDC.CorrelationRule = r
+				return nil
+			})
 			return err
 		}
 		must(t, rule(resource.CorrelationObjectID))
@@ -109,11 +119,13 @@ func TestBadProviders(t *testing.T) {
 	})
 }
 
-// TestProviderSecret changes what a provider believes: the secret of before is not
-// kept for somebody else.
+// TestProviderSecret changes the issuer of a provider: the client secret is
+// not kept for the new issuer.
 func TestProviderSecret(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
-		p, err := w.CreateProvider(w.owner, w.acme.UID, provider(func(p *resource.IdentityProvider) { p.OIDC.PKCE = true }))
+		p, err := w.CreateProvider(w.owner, w.acme.UID, provider(func(p *resource.IdentityProvider) {
+			p.OIDC.PKCE = true
+		}))
 		must(t, err)
 		for name, tt := range map[string]struct {
 			change func(*resource.OIDC)
@@ -124,9 +136,15 @@ func TestProviderSecret(t *testing.T) {
 			"another claim":  {func(o *resource.OIDC) { o.GroupsClaim += "x" }, true},
 			"another secret": {func(o *resource.OIDC) { o.ClientID, o.ClientSecret.Plain = o.ClientID+"y", "new" }, true},
 		} {
-			_, err := w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error { p.OIDC.ClientSecret.Plain = "secret"; return nil })
+			_, err := w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error {
+				p.OIDC.ClientSecret.Plain = "secret"
+				return nil
+			})
 			must(t, err)
-			_, err = w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error { tt.change(p.OIDC); return nil })
+			_, err = w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error {
+				tt.change(p.OIDC)
+				return nil
+			})
 			must(t, err)
 			got, err := w.GetProvider(w.owner, p.UID)
 			if err != nil || got.OIDC.ClientSecret.Empty() == tt.kept {
@@ -135,7 +153,10 @@ func TestProviderSecret(t *testing.T) {
 		}
 		_, err = w.TrustProvider(t.Context(), p.UID, true)
 		must(t, err)
-		got, err := w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error { p.OIDC.Issuer += "/y"; return nil })
+		got, err := w.UpdateProvider(w.owner, p.UID, false, func(p *resource.IdentityProvider) error {
+			p.OIDC.Issuer += "/y"
+			return nil
+		})
 		if err != nil || got.Trusted {
 			t.Errorf("the operator trusts what they have not seen: %v", err)
 		}
@@ -154,14 +175,21 @@ func TestMappings(t *testing.T) {
 		}
 		_, err = w.CreateMapping(w.owner, p.UID, admins)
 		want(t, "the same again", err, fault.AlreadyExists)
-		_, err = w.CreateMapping(w.owner, p.UID, resource.ExternalGroupRoleMapping{ExternalGroup: "x", Role: viewer, Scope: w.acme.UID.NewChild()})
+		_, err = w.CreateMapping(
+			w.owner, p.UID,
+			resource.ExternalGroupRoleMapping{ExternalGroup: "x", Role: viewer, Scope: w.acme.UID.NewChild()},
+		)
 		want(t, "below the organization", err, fault.InvalidArgument)
 		_, err = w.CreateMapping(w.owner, w.acme.UID.NewChild(), admins)
 		want(t, "in no provider", err, fault.NotFound)
 		_, weak := w.worker(w.acme.UID, "identity_providers.create", "role_bindings.create")
-		_, err = w.CreateMapping(weak, p.UID, resource.ExternalGroupRoleMapping{ExternalGroup: "y", Role: resource.OwnerRole})
+		_, err = w.CreateMapping(
+			weak, p.UID, resource.ExternalGroupRoleMapping{ExternalGroup: "y", Role: resource.OwnerRole},
+		)
 		want(t, "more than the caller has", err, fault.PermissionDenied)
-		second, err := w.CreateMapping(w.owner, p.UID, resource.ExternalGroupRoleMapping{ExternalGroup: "b", Role: viewer})
+		second, err := w.CreateMapping(
+			w.owner, p.UID, resource.ExternalGroupRoleMapping{ExternalGroup: "b", Role: viewer},
+		)
 		must(t, err)
 
 		all, err := w.ListMappings(w.owner, resource.Filter{Group: p.UID}, page.Params{OrderBy: "create_time"})
@@ -188,7 +216,9 @@ func TestMappings(t *testing.T) {
 
 func TestInvites(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
-		i, err := w.CreateInvite(w.owner, w.acme.UID, resource.GroupInvite{Role: viewer, Email: "a@b.example", SingleUse: true}, time.Hour)
+		i, err := w.CreateInvite(
+			w.owner, w.acme.UID, resource.GroupInvite{Role: viewer, Email: "a@b.example", SingleUse: true}, time.Hour,
+		)
 		must(t, err)
 		if i.Code == "" || i.RoleInfo.Name != "viewer" || !i.ExpirationTime.Equal(i.CreateTime.Add(time.Hour)) {
 			t.Errorf("invite = %+v", i)
@@ -266,7 +296,8 @@ func TestAssociations(t *testing.T) {
 		want(t, "from another group", bind("INGESTER", w.acme.UID.NewChild()), fault.InvalidArgument)
 		must(t, w.DeleteIdentity(w.owner, i.UID))
 		err = w.DeleteGroup(w.owner, folder.UID)
-		if want(t, "a group that has one", err, fault.FailedPrecondition); err != nil && fault.From(err).Message != "Precondition failed: cannot delete group with child account associations" {
+		if want(t, "a group that has one", err, fault.FailedPrecondition); err != nil &&
+			fault.From(err).Message != "Precondition failed: cannot delete group with child account associations" {
 			t.Errorf("error = %v", err)
 		}
 		must(t, w.DeleteAssociation(w.owner, folder.UID))
@@ -277,11 +308,15 @@ func TestAssociations(t *testing.T) {
 
 func TestWhatHoldsARole(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
-		r, err := w.CreateRole(w.owner, w.acme.UID, resource.Role{Name: "r", Capabilities: resource.CapabilitySet("groups.list")})
+		r, err := w.CreateRole(
+			w.owner, w.acme.UID, resource.Role{Name: "r", Capabilities: resource.CapabilitySet("groups.list")},
+		)
 		must(t, err)
 		_, err = w.CreateBinding(w.owner, w.acme.UID, resource.RoleBinding{Identity: resource.NewRoot(), Role: r.UID})
 		must(t, err)
-		p, err := w.CreateProvider(w.owner, w.acme.UID, provider(func(p *resource.IdentityProvider) { p.DefaultRole = r.UID }))
+		p, err := w.CreateProvider(w.owner, w.acme.UID, provider(func(p *resource.IdentityProvider) {
+			p.DefaultRole = r.UID
+		}))
 		must(t, err)
 		_, err = w.CreateMapping(w.owner, p.UID, resource.ExternalGroupRoleMapping{ExternalGroup: "g", Role: r.UID})
 		must(t, err)
@@ -309,7 +344,10 @@ func TestRehearsal(t *testing.T) {
 		}
 		_, err = w.CreateGroup(try, string(w.acme.UID), resource.Group{Name: "folder"})
 		want(t, "a name that is taken", err, fault.AlreadyExists)
-		got, err := w.UpdateGroup(try, folder.UID, func(g *resource.Group) error { g.Description = "changed"; return nil })
+		got, err := w.UpdateGroup(try, folder.UID, func(g *resource.Group) error {
+			g.Description = "changed"
+			return nil
+		})
 		if err != nil || got.Description != "changed" {
 			t.Errorf("update = %+v, %v", got, err)
 		}
@@ -355,12 +393,16 @@ func TestAccess(t *testing.T) {
 		if a := check(w.owner, beside); a.Allowed || len(a.Items) != 0 {
 			t.Errorf("from beside: %+v", a)
 		}
-		who, err := w.ListAccess(w.owner, resource.GroupsDelete, deep.UID, page.Params{Size: 2, OrderBy: "create_time"})
+		who, err := w.ListAccess(
+			w.owner, resource.GroupsDelete, deep.UID, page.Params{Size: 2, OrderBy: "create_time"},
+		)
 		must(t, err)
 		if who.Total != 3 || len(who.Items) != 2 || who.Next == "" || who.Incomplete { // the owner, above, here
 			t.Errorf("who = %+v", who)
 		}
-		rest, err := w.ListAccess(w.owner, resource.GroupsDelete, deep.UID, page.Params{Size: 2, OrderBy: "create_time", Token: who.Next})
+		rest, err := w.ListAccess(
+			w.owner, resource.GroupsDelete, deep.UID, page.Params{Size: 2, OrderBy: "create_time", Token: who.Next},
+		)
 		if err != nil || len(rest.Items) != 1 || rest.Items[0].Identity != here || rest.Next != "" {
 			t.Errorf("rest = %+v, %v", rest, err)
 		}

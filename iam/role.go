@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// CreateRole makes a role in a group. The caller needs roles.create there. A
-// role grants nothing until it is bound, so it may hold what the caller does
-// not.
+// CreateRole creates a role in a group. The caller needs roles.create there. A
+// role grants nothing until it is bound, so it may have capabilities that the
+// caller does not hold.
 func (s *Service) CreateRole(ctx context.Context, parent resource.UID, r resource.Role) (resource.Role, error) {
 	if err := s.authz.Require(ctx, resource.RolesCreate, parent); err != nil {
 		return resource.Role{}, err
@@ -22,31 +22,26 @@ func (s *Service) CreateRole(ctx context.Context, parent resource.UID, r resourc
 	r.UID = parent.NewChild()
 	r.CreateTime = s.now()
 	r.UpdateTime = r.CreateTime
-	if err := s.store.InsertRole(ctx, r); err != nil {
-		return resource.Role{}, err
-	}
-	return r, nil
+	return r, s.store.InsertRole(ctx, r)
 }
 
-// GetRole returns a role. The caller needs roles.list on it, or anywhere for a
-// managed one.
+// GetRole returns a role. The caller needs roles.list on it, or on any group
+// for a managed one.
 func (s *Service) GetRole(ctx context.Context, uid resource.UID) (resource.Role, error) {
-	if err := s.maySeeRole(ctx, uid); err != nil {
+	if !uid.IsRoot() {
+		return get(ctx, s, resource.RolesList, uid, s.store.Role)
+	}
+	if err := s.authz.RequireAnywhere(ctx, resource.RolesList); err != nil {
 		return resource.Role{}, err
 	}
 	return s.store.Role(ctx, uid)
 }
 
-func (s *Service) maySeeRole(ctx context.Context, uid resource.UID) error {
-	if uid.IsRoot() {
-		return s.authz.RequireAnywhere(ctx, resource.RolesList)
-	}
-	return s.authz.Require(ctx, resource.RolesList, uid)
-}
-
-// UpdateRole applies change to a role. The caller needs roles.update on it, and
-// must hold every capability that is added: the role may be bound already.
-func (s *Service) UpdateRole(ctx context.Context, uid resource.UID, change func(*resource.Role) error) (resource.Role, error) {
+// UpdateRole applies change to a role. The caller needs roles.update on it,
+// and every capability that is added, because the role may be bound already.
+func (s *Service) UpdateRole(
+	ctx context.Context, uid resource.UID, change func(*resource.Role) error,
+) (resource.Role, error) {
 	if err := s.authz.Require(ctx, resource.RolesUpdate, uid); err != nil {
 		return resource.Role{}, err
 	}
@@ -66,25 +61,24 @@ func (s *Service) UpdateRole(ctx context.Context, uid resource.UID, change func(
 // DeleteRole removes a role that is not bound. The caller needs roles.delete on
 // it.
 func (s *Service) DeleteRole(ctx context.Context, uid resource.UID) error {
-	if err := s.authz.Require(ctx, resource.RolesDelete, uid); err != nil {
-		return err
-	}
-	return s.store.DeleteRole(ctx, uid)
+	return s.remove(ctx, resource.RolesDelete, uid, s.store.DeleteRole)
 }
 
-// ListRoles returns a page of the roles the caller holds roles.list on, and of
-// the managed ones if that is anything at all.
+// ListRoles returns a page of the roles on which the caller holds roles.list,
+// and of the managed roles if the caller holds it on any group.
 func (s *Service) ListRoles(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.Role], error) {
-	reach, err := s.reach(ctx, resource.RolesList)
+	under, err := s.authz.Reach(ctx, resource.RolesList)
 	if err != nil {
 		return page.Page[resource.Role]{}, err
 	}
-	if len(reach.Under) > 0 {
+	reach := store.Reach{Under: under}
+	if len(under) > 0 {
 		reach.Also = managed
 	}
-	return list(ctx, s, roleList, reach, f, p, s.store.Roles)
+	return authz.List(ctx, s.pages, roleList, reach, f, p, s.store.Roles)
 }
 
+// managed are the UIDs of the managed roles.
 var managed = managedUIDs()
 
 func managedUIDs() (uids []resource.UID) {

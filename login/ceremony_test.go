@@ -20,12 +20,16 @@ import (
 
 const otherEmail = "other@example.test"
 
-// other makes a second account in the organization, with the owner's password.
+// other creates a second account in the organization, with the owner's
+// password.
 func (x *site) other(t *testing.T) resource.Account {
 	t.Helper()
 	owner := must[resource.Account](t)(x.store.Account(t.Context(), x.owner.UID))
 	a := must[resource.Account](t)(x.addAccount(t, otherEmail))
-	return must[resource.Account](t)(x.store.UpdateAccount(t.Context(), a.UID, func(a *resource.Account) error { a.Password = owner.Password; return nil }))
+	return must[resource.Account](t)(x.store.UpdateAccount(t.Context(), a.UID, func(a *resource.Account) error {
+		a.Password = owner.Password
+		return nil
+	}))
 }
 
 // signedInAs gives a browser a session.
@@ -39,7 +43,7 @@ func (x *site) signedInAs(t *testing.T, email string) *browser {
 	return b
 }
 
-// cookies returns those of a browser, and set puts them into another.
+// cookies returns the cookies of a browser, and set copies them to another.
 func (b *browser) cookies(prefix string) (all []*http.Cookie) {
 	for _, c := range b.Jar.Cookies(must[*url.URL](b.t)(url.Parse(b.x.url))) {
 		if strings.HasPrefix(c.Name, prefix) {
@@ -54,9 +58,9 @@ func (b *browser) set(cookies []*http.Cookie) {
 	b.Jar.SetCookies(must[*url.URL](b.t)(url.Parse(b.x.url)), cookies)
 }
 
-// The question for a new passkey belongs to one account, one session and one
-// quarter of an hour: whoever has once typed the password cannot add passkeys
-// ever after.
+// A registration ceremony belongs to one account and one session, and expires
+// after 15 minutes: a password typed once does not allow adding passkeys
+// forever.
 func TestRegistrationCrossed(t *testing.T) {
 	x := sqlite(t)
 	x.other(t)
@@ -85,8 +89,8 @@ func TestRegistrationCrossed(t *testing.T) {
 	}
 }
 
-// Neither a registration nor an assertion is taken for the other, and an answer
-// is good for the flow it was asked in.
+// A registration is not accepted as an assertion or the reverse, and a
+// response is valid only in its own flow.
 func TestPasskeyCrossed(t *testing.T) {
 	x := sqlite(t)
 	x.other(t)
@@ -154,7 +158,8 @@ func TestPasskeyCrossed(t *testing.T) {
 	}
 }
 
-// setUpTOTP gives the account of a browser an app and returns its secret.
+// setUpTOTP enables one-time passwords for the account of a browser and
+// returns the secret.
 func (b *browser) setUpTOTP() (secret string) {
 	b.t.Helper()
 	a := b.post("/account/totp/start", "csrf", b.csrf(), "current", password)
@@ -166,8 +171,8 @@ func (b *browser) setUpTOTP() (secret string) {
 	return secret
 }
 
-// A one-time password is good for the account whose password was right, and the
-// secret that one session was shown is not turned on by another.
+// A one-time password is valid only for the account whose password was right,
+// and a secret shown in one session cannot be enabled in another.
 func TestTOTPCrossed(t *testing.T) {
 	x := sqlite(t)
 	x.other(t)
@@ -175,7 +180,9 @@ func TestTOTPCrossed(t *testing.T) {
 	a := owner.post("/account/totp/start", "csrf", owner.csrf(), "current", password)
 	secret := strings.ReplaceAll(secretText.FindString(a.body), " ", "")
 	other.set(owner.cookies("hf_totp"))
-	other.post("/account/totp", "csrf", other.csrf(), "code", must[string](t)(totp.GenerateCode(secret, x.clock.now())))
+	other.post(
+		"/account/totp", "csrf", other.csrf(), "code", must[string](t)(totp.GenerateCode(secret, x.clock.now())),
+	)
 	if a := must[resource.Account](t)(x.store.AccountIn(t.Context(), x.org.UID, otherEmail)); len(a.TOTP) > 0 {
 		t.Error("a secret that the owner was shown is turned on for another account")
 	}
@@ -186,20 +193,22 @@ func TestTOTPCrossed(t *testing.T) {
 		flow := b.start(forCommand(""))
 		b.password(flow, email, password)
 		code := must[string](t)(totp.GenerateCode(secrets[crossed], x.clock.now()))
-		if a := b.post("/signin/totp", "flow", flow, "code", code); a.status != http.StatusUnauthorized || b.session() != "" {
+		if a := b.post("/signin/totp", "flow", flow, "code", code); a.status != http.StatusUnauthorized ||
+			b.session() != "" {
 			t.Errorf("%s with the code of %s: %d", email, crossed, a.status)
 		}
 		// A code of A after the password of A, once the flow has gone on to B.
 		b.password(flow, crossed, password)
 		code = must[string](t)(totp.GenerateCode(secrets[email], x.clock.now()))
-		if a := b.post("/signin/totp", "flow", flow, "code", code); a.status != http.StatusUnauthorized || b.session() != "" {
+		if a := b.post("/signin/totp", "flow", flow, "code", code); a.status != http.StatusUnauthorized ||
+			b.session() != "" {
 			t.Errorf("a flow that has gone on to %s, with the code of %s: %d", crossed, email, a.status)
 		}
 	}
 }
 
-// Whoever had the password before it was changed cannot finish with a second
-// factor after: the password of a flow counts as long as it is the account's.
+// A flow in which the old password was right cannot be finished with a second
+// factor after the password was changed.
 func TestHalfwayAfterChange(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, x *site, owner *browser){
 		"was changed": func(t *testing.T, x *site, owner *browser) {
@@ -250,7 +259,7 @@ func TestHalfwayAfterChange(t *testing.T) {
 	}
 }
 
-// A passkey gets past whatever others have guessed.
+// Wrong guesses of passwords do not block passkeys.
 func TestPasskeyAfterGuesses(t *testing.T) {
 	x := sqlite(t)
 	d := x.authenticator(t)
@@ -268,8 +277,8 @@ func TestPasskeyAfterGuesses(t *testing.T) {
 	}
 }
 
-// What strangers guess on the sign-in page does not keep somebody who is signed in
-// from changing the password.
+// Wrong guesses on the sign-in page do not keep a person who is signed in from
+// changing the password.
 func TestGuessesOutside(t *testing.T) {
 	x := sqlite(t)
 	owner := x.signedInAs(t, ownerEmail)
@@ -283,7 +292,7 @@ func TestGuessesOutside(t *testing.T) {
 	}
 }
 
-// A browser that was left open is not enough to change how one signs in.
+// Changing how one signs in requires the password, not only a session.
 func TestOpenBrowser(t *testing.T) {
 	x := sqlite(t)
 	owner := x.signedInAs(t, ownerEmail)

@@ -17,7 +17,7 @@ import (
 
 var fact = regexp.MustCompile(`(?s)<div><dt>(.*?)</dt><dd>(.*?)</dd></div>`)
 
-// facts are what a page says of what somebody is asked to allow.
+// facts returns what the page says about the request that needs consent.
 func facts(a answer) map[string]string {
 	all := map[string]string{}
 	for _, m := range fact.FindAllStringSubmatch(a.body, -1) {
@@ -27,16 +27,22 @@ func facts(a answer) map[string]string {
 	return all
 }
 
-// folder makes a group in the organization.
+// folder creates a group in the organization.
 func (x *site) folder(t *testing.T, name string) resource.Group {
 	t.Helper()
-	return must[resource.Group](t)(x.store.InsertGroup(t.Context(), resource.Group{UID: x.org.UID.NewChild(), Name: name, CreateTime: x.clock.now(), UpdateTime: x.clock.now()}))
+	return must[resource.Group](t)(x.store.InsertGroup(
+		t.Context(),
+		resource.Group{UID: x.org.UID.NewChild(), Name: name, CreateTime: x.clock.now(), UpdateTime: x.clock.now()},
+	))
 }
 
-// deviceFlow has a device ask, and a browser enter its code.
+// deviceFlow starts a device authorization and enters its code in a browser.
 func (x *site) deviceFlow(t *testing.T, b *browser, fields ...string) (device, flow string) {
 	t.Helper()
-	asked := x.browser(t).do(http.MethodPost, "/oauth/device_authorization", form(append(fields, "client_id", "tv")...), "User-Agent", "tv-set/1.0")
+	asked := x.browser(t).do(
+		http.MethodPost, "/oauth/device_authorization", form(append(fields, "client_id", "tv")...), "User-Agent",
+		"tv-set/1.0",
+	)
 	_, flow, _ = strings.Cut(b.post("/device", "user_code", fieldOf(t, asked.body, "user_code")).location, "flow=")
 	return fieldOf(t, asked.body, "device_code"), flow
 }
@@ -49,9 +55,9 @@ func form(fields ...string) url.Values {
 	return all
 }
 
-// Somebody who was sent a code or an address by somebody else can see it: the page
-// says what asks, from where, since when, for what and for how long, and who they
-// are to it.
+// The page shows who requests the sign-in, from where, since when, for what
+// and for how long, and as whom the person would approve it, so that somebody
+// who was sent a code or an address by an attacker can see it.
 func TestConfirmationTells(t *testing.T) {
 	x := sqlite(t)
 	team := x.folder(t, "team-a")
@@ -75,7 +81,9 @@ func TestConfirmationTells(t *testing.T) {
 			"Calls itself": "cli", "Asked from": "An address that was opened here: nobody can tell who made it", "May do": "Everything that you may do", "For": "An hour",
 		}},
 		"a headless command that asks for less": {func() string {
-			return b.start(headless + "&create_refresh_token=true&scope=" + url.QueryEscape(url.QueryEscape(string(team.UID))))
+			return b.start(
+				headless + "&create_refresh_token=true&scope=" + url.QueryEscape(url.QueryEscape(string(team.UID))),
+			)
 		}, map[string]string{"May do": "What you may do in team-a", "For": "Until its session ends, 30 days at most"}},
 		"a command": {func() string { return b.start(forCommand("")) }, map[string]string{
 			"Calls itself": "test", "Asked from": "This computer, port 7777", "May do": "Everything that you may do", "For": "An hour",
@@ -96,7 +104,7 @@ func TestConfirmationTells(t *testing.T) {
 	}
 }
 
-// A device gets what the page has said, and no more.
+// A device gets exactly what the page has shown.
 func TestDeviceIsNarrowed(t *testing.T) {
 	x := sqlite(t)
 	team := x.folder(t, "team-a")
@@ -104,8 +112,11 @@ func TestDeviceIsNarrowed(t *testing.T) {
 	b.signIn()
 	device, flow := x.deviceFlow(t, b, "scope", string(team.UID))
 	b.allow(flow)
-	status, body := x.redeem(t, "grant_type", "urn:ietf:params:oauth:grant-type:device_code", "client_id", "tv", "device_code", device)
-	if c := x.caller(t, fieldOf(t, body, "access_token")); status != http.StatusOK || len(c.Scopes) != 1 || c.Scopes[0] != team.UID {
+	status, body := x.redeem(
+		t, "grant_type", "urn:ietf:params:oauth:grant-type:device_code", "client_id", "tv", "device_code", device,
+	)
+	if c := x.caller(t, fieldOf(t, body, "access_token")); status != http.StatusOK || len(c.Scopes) != 1 ||
+		c.Scopes[0] != team.UID {
 		t.Errorf("%d: scopes %v, want %s", status, c.Scopes, team.UID)
 	}
 	if a := x.browser(t).post("/oauth/device_authorization", "client_id", "tv", "scope", "nothing"); a.status != http.StatusBadRequest || !strings.Contains(a.body, "invalid_scope") {
@@ -113,8 +124,8 @@ func TestDeviceIsNarrowed(t *testing.T) {
 	}
 }
 
-// A device's code is decided once, by whom the page has asked: not by another
-// browser with the address of the page, and not for another device.
+// A device code is decided once, in the browser that was asked and for that
+// device only.
 func TestDeviceCrossed(t *testing.T) {
 	x := sqlite(t)
 	b, attacker := x.browser(t), x.browser(t)
@@ -128,7 +139,10 @@ func TestDeviceCrossed(t *testing.T) {
 	b.allow(flow)
 	poll := func(device, client string) string {
 		x.clock.move(5 * time.Second)
-		_, body := x.redeem(t, "grant_type", "urn:ietf:params:oauth:grant-type:device_code", "client_id", client, "device_code", device)
+		_, body := x.redeem(
+			t, "grant_type", "urn:ietf:params:oauth:grant-type:device_code", "client_id", client, "device_code",
+			device,
+		)
 		return fieldOf(t, body, "error")
 	}
 	if why := poll(other, "tv"); why != "authorization_pending" {
@@ -143,8 +157,8 @@ func TestDeviceCrossed(t *testing.T) {
 	}
 }
 
-// TestConfirmationOfAnother: a page that asked one person is not answered by the
-// next who signs in, in another window of the same browser.
+// A page that asked one person cannot be answered by another who has signed in
+// since, in another window of the same browser.
 func TestConfirmationOfAnother(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)

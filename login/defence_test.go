@@ -58,28 +58,31 @@ func TestOpenRedirect(t *testing.T) {
 	}
 }
 
-// An answer replaces the parameters that the address has already.
+// A response replaces parameters of the same name in the redirect address.
 func TestCallbackParameters(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
 	a := b.password(b.start(forCommand("&create_refresh_token=true")), ownerEmail, password)
 	q := query(t, a.location)
-	if len(q["token"]) != 1 || q.Get("token") == "true" || len(q["refresh_token"]) != 1 || q["error"] != nil || !strings.HasPrefix(a.location, "http://127.0.0.1:7777/callback?") {
+	if len(q["token"]) != 1 || q.Get("token") == "true" || len(q["refresh_token"]) != 1 || q["error"] != nil ||
+		!strings.HasPrefix(a.location, "http://127.0.0.1:7777/callback?") {
 		t.Fatalf("%d %s", a.status, a.location)
 	}
 	if c := x.caller(t, q.Get("token")); c.Identity != x.owner.Identity || c.Session == "" {
 		t.Errorf("the token is of %+v", c)
 	}
-	access, _, err := x.sts.Refresh(t.Context(), q.Get("refresh_token"), sts.Wish{Audience: []string{x.url}})
+	access, _, err := x.sts.Refresh(t.Context(), q.Get("refresh_token"), sts.TokenParams{Audience: []string{x.url}})
 	if err != nil || x.caller(t, access.Text).Identity != x.owner.Identity {
 		t.Errorf("refreshed: %v", err)
 	}
 	b = x.browser(t)
 	p := newProvider(t)
 	idp := x.keep(t, p)
-	a = b.get("/oauth?exit=redirect&skip_registration=true&idp_id=" + url.QueryEscape(string(idp.UID)) + "&redirect=" + url.QueryEscape(callback))
+	a = b.get("/oauth?exit=redirect&skip_registration=true&idp_id=" + url.QueryEscape(string(idp.UID)) + "&redirect=" +
+		url.QueryEscape(callback))
 	a = b.get(p.answerTo(t, a.location))
-	if q = query(t, a.location); q["token"] != nil || q.Get("status_code") != "404" || q.Get("error") == "" || len(q["error"]) != 1 {
+	if q = query(t, a.location); q["token"] != nil || q.Get("status_code") != "404" || q.Get("error") == "" ||
+		len(q["error"]) != 1 {
 		t.Errorf("somebody unknown: %d %s", a.status, a.location)
 	}
 }
@@ -95,7 +98,8 @@ func TestForeignForms(t *testing.T) {
 		"of an old browser's":  {"Origin", "https://evil.test"},
 		"of a page of nowhere": {"Origin", "null"},
 	} {
-		if a := b.do(http.MethodPost, "/signin/password", form, headers...); a.status != http.StatusForbidden || a.location != "" {
+		if a := b.do(http.MethodPost, "/signin/password", form, headers...); a.status != http.StatusForbidden ||
+			a.location != "" {
 			t.Errorf("a form %s: %d %s", name, a.status, a.location)
 		}
 	}
@@ -113,7 +117,7 @@ func TestForeignForms(t *testing.T) {
 	}
 }
 
-// browserCSRF is the token of another browser's forms.
+// browserCSRF returns the CSRF token of another browser's forms.
 func (x *site) browserCSRF(t *testing.T) string {
 	b := x.browser(t)
 	b.signIn()
@@ -158,18 +162,20 @@ func (b *browser) session() string {
 	return ""
 }
 
-// ask sends a browser to a provider and returns the question.
+// ask sends a browser to a provider and returns the authorization request.
 func (b *browser) ask(idp resource.IdentityProvider) string {
 	b.t.Helper()
-	a := b.get("/oauth?exit=redirect&idp_id=" + url.QueryEscape(string(idp.UID)) + "&redirect=" + url.QueryEscape(callback))
+	a := b.get(
+		"/oauth?exit=redirect&idp_id=" + url.QueryEscape(string(idp.UID)) + "&redirect=" + url.QueryEscape(callback),
+	)
 	if !strings.HasPrefix(a.location, idp.OIDC.Issuer) {
 		b.t.Fatalf("led to %d %s\n%s", a.status, a.location, a.body)
 	}
 	return a.location
 }
 
-// Somebody who is led to an answer that belongs to another's sign-in does not
-// end up signed in as them.
+// Following a response that belongs to another person's sign-in does not sign
+// in as that person.
 func TestLoginCSRF(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)
@@ -195,8 +201,8 @@ func TestLoginCSRF(t *testing.T) {
 	}
 }
 
-// A code that was stolen from one sign-in is of no use in another, whether or
-// not the provider looks at challenges.
+// A code stolen from one sign-in cannot be used in another, whether or not the
+// provider checks PKCE.
 func TestCodeInjection(t *testing.T) {
 	for _, lax := range []bool{false, true} {
 		t.Run(fmt.Sprintf("lax %v", lax), func(t *testing.T) {
@@ -217,8 +223,7 @@ func TestCodeInjection(t *testing.T) {
 	}
 }
 
-// An ID token that does not go with the access token beside it is of another
-// answer.
+// An ID token that does not match the access token is refused.
 func TestTokenInjection(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)
@@ -236,7 +241,7 @@ func TestTokenInjection(t *testing.T) {
 // provider gives.
 var upstreamHash = fmt.Sprintf("%x", sha256.Sum256([]byte("upstream-token")))[:32]
 
-// An answer of one provider cannot be passed off as another's.
+// A response of one provider is not accepted as another's.
 func TestMixUp(t *testing.T) {
 	x := sqlite(t)
 	honest, evil := newProvider(t), newProvider(t)
@@ -281,7 +286,8 @@ func lastSegment(uid resource.UID) string {
 	return string(uid)[strings.LastIndexByte(string(uid), '/')+1:]
 }
 
-// What is good once is refused the second time, also by another replica.
+// Everything that can be used once is refused the second time, also by another
+// replica.
 func TestReplay(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -290,7 +296,8 @@ func TestReplay(t *testing.T) {
 		idp := x.keep(t, p)
 		b := x.browser(t)
 		here := must[*url.URL](t)(url.Parse(x.url))
-		asked := b.get("/oauth?idp_id=" + url.QueryEscape(string(idp.UID))) // for the browser alone: nothing is handed over
+		// For the browser alone: nothing is handed over.
+		asked := b.get("/oauth?idp_id=" + url.QueryEscape(string(idp.UID)))
 		answer := p.answerTo(t, asked.location)
 		cookies := b.Jar.Cookies(here)
 		if a := b.get(answer); a.location != "/account" {
@@ -330,7 +337,7 @@ func fieldOf(t *testing.T, body, name string) string {
 
 var flowField = regexp.MustCompile(`[A-Z2-7]{26}`)
 
-// invite makes an invite into the organization and returns its code.
+// invite creates an invite into the organization and returns its code.
 func (x *site) invite(t *testing.T, i resource.GroupInvite) (resource.GroupInvite, string) {
 	t.Helper()
 	i.UID, i.Role, i.KeyID = x.org.UID.NewChild(), resource.ManagedRoleUID("viewer"), "k"
@@ -343,7 +350,7 @@ func (x *site) invite(t *testing.T, i resource.GroupInvite) (resource.GroupInvit
 	return made, base64.RawURLEncoding.EncodeToString(b)
 }
 
-// tampered is a code with another secret.
+// tampered returns a code with another secret.
 func tampered(code string) string {
 	b, _ := base64.RawURLEncoding.DecodeString(code)
 	var v map[string]any
@@ -359,19 +366,24 @@ func (x *site) redeem(t *testing.T, fields ...string) (status int, body string) 
 	return a.status, a.body
 }
 
-// A code that comes again ends the session that it gave.
+// Using an authorization code again ends the session that it started.
 func TestReplayOfCode(t *testing.T) {
 	x := sqlite(t)
 	handed := func() string {
 		b := x.browser(t)
-		a := b.password(b.start(forCommand("&state=s1&code_challenge_method=S256&code_challenge="+s256(verifier))), ownerEmail, password)
+		a := b.password(
+			b.start(forCommand("&state=s1&code_challenge_method=S256&code_challenge="+s256(verifier))), ownerEmail,
+			password,
+		)
 		q := query(t, a.location)
 		if q.Get("code") == "" || q.Get("token") != "" || q.Get("state") != "s1" {
 			t.Fatalf("%d %s", a.status, a.location)
 		}
 		return q.Get("code")
 	}
-	right := []string{"grant_type", "authorization_code", "redirect_uri", callback, "client_id", "test", "code_verifier", verifier}
+	right := []string{
+		"grant_type", "authorization_code", "redirect_uri", callback, "client_id", "test", "code_verifier", verifier,
+	}
 	code := handed()
 	status, body := x.redeem(t, append(right, "code", code)...)
 	if status != http.StatusOK {
@@ -382,7 +394,8 @@ func TestReplayOfCode(t *testing.T) {
 	if why := x.checker.Revoked(c); why != "" {
 		t.Fatal(why)
 	}
-	if status, body := x.redeem(t, append(right, "code", code)...); status != http.StatusBadRequest || !strings.Contains(body, "invalid_grant") {
+	if status, body := x.redeem(t, append(right, "code", code)...); status != http.StatusBadRequest ||
+		!strings.Contains(body, "invalid_grant") {
 		t.Errorf("again: %d %s", status, body)
 	}
 	if x.checker.Revoked(c) == "" {
@@ -425,14 +438,15 @@ func TestClickjacking(t *testing.T) {
 			a.header.Get("Referrer-Policy") != "no-referrer" || a.header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %v", name, a.header)
 		}
-		if strings.Contains(a.body, "<style") || strings.Contains(a.body, " style=") || strings.Contains(a.body, "onclick") {
+		if strings.Contains(a.body, "<style") || strings.Contains(a.body, " style=") ||
+			strings.Contains(a.body, "onclick") {
 			t.Errorf("%s has style or script in it", name)
 		}
 	}
 }
 
-// The page says the same to who guesses an address as to who guesses a password.
-// That it takes as long is in password_internal_test.go.
+// The page is the same for an unknown address and for a wrong password.
+// password_internal_test.go checks that it also takes as long.
 func TestEnumerationByText(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -447,7 +461,10 @@ func TestEnumerationByText(t *testing.T) {
 	want := strip(known, ownerEmail)
 	if known.status != http.StatusUnauthorized || unknown.status != known.status || none.status != known.status ||
 		strip(unknown, "nobody@example.test") != want || strip(none, without.Email) != want {
-		t.Errorf("known: %d, unknown: %d, without a password: %d\n%s\n%s", known.status, unknown.status, none.status, known.body, unknown.body)
+		t.Errorf(
+			"known: %d, unknown: %d, without a password: %d\n%s\n%s", known.status, unknown.status, none.status,
+			known.body, unknown.body,
+		)
 	}
 }
 
@@ -482,7 +499,7 @@ func TestBruteForce(t *testing.T) {
 	}
 }
 
-// Two who come at once with what is good once: one gets it.
+// Of two concurrent uses of something that can be used once, one succeeds.
 func TestRacedHandOff(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -508,7 +525,7 @@ func TestRacedHandOff(t *testing.T) {
 	})
 }
 
-// A browser that is still signed in hands nothing over without being asked.
+// A browser that is signed in delivers no token without consent.
 func TestNothingWithoutAsking(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -523,7 +540,7 @@ func TestNothingWithoutAsking(t *testing.T) {
 	}
 }
 
-// Nothing secret is logged, and nothing of it is in an address of ours.
+// No secret is logged or appears in an address.
 func TestSecretsStayOut(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)
@@ -551,7 +568,7 @@ func TestSecretsStayOut(t *testing.T) {
 	}
 }
 
-// Whoever wants in through an invite is told why not, and only who has it.
+// Whoever has an invite learns why it cannot be used, and nobody else does.
 func TestInvites(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -621,7 +638,8 @@ func TestInvites(t *testing.T) {
 	})
 }
 
-// An issuer that anybody can run does not verify addresses for an organization.
+// An issuer that anybody can run does not verify e-mail addresses for an
+// organization.
 func TestInviteOfStrangeIssuer(t *testing.T) {
 	x := sqlite(t)
 	stranger := newProvider(t)
@@ -636,8 +654,8 @@ func TestInviteOfStrangeIssuer(t *testing.T) {
 	}
 }
 
-// Cookies are out of the reach of scripts, of other sites' forms and, over https,
-// of other hosts and of whoever listens.
+// Cookies cannot be read by scripts, are not sent with forms of other sites,
+// and over https cannot be set by other hosts or intercepted.
 func TestCookies(t *testing.T) {
 	x := sqlite(t)
 	secure := must[*login.Service](t)(login.New(x.store.DB, x.checker, x.sts, page.NewTokens(x.key.Derive("pages"), x.clock.now), login.Config{
@@ -663,7 +681,8 @@ func TestCookies(t *testing.T) {
 					jar = append(jar, c)
 					kind, ours := strings.CutPrefix(c.Name, tt.prefix+"hf_")
 					seen[strings.Split(kind, "_")[0]] = true
-					if !ours || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Secure != tt.secure || c.Path != "/" || c.Domain != "" {
+					if !ours || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Secure != tt.secure ||
+						c.Path != "/" || c.Domain != "" {
 						t.Errorf("%s %s sets %s", method, target, c)
 					}
 				}
@@ -671,7 +690,10 @@ func TestCookies(t *testing.T) {
 			}
 			do(http.MethodGet, "/link?code=x", nil)
 			_, flow, _ := strings.Cut(do(http.MethodGet, "/signin", nil).Header.Get("Location"), "flow=")
-			do(http.MethodPost, "/signin/password", url.Values{"flow": {flow}, "email": {ownerEmail}, "password": {password}})
+			do(
+				http.MethodPost, "/signin/password",
+				url.Values{"flow": {flow}, "email": {ownerEmail}, "password": {password}},
+			)
 			body := must[[]byte](t)(io.ReadAll(do(http.MethodGet, "/account", nil).Body))
 			token := csrfField.FindStringSubmatch(string(body))
 			if token == nil {
@@ -687,8 +709,8 @@ func TestCookies(t *testing.T) {
 	}
 }
 
-// Who guesses is stopped also where they are let in already: at the password that
-// every change asks for, and at codes of a new app.
+// Guessing is limited also after sign-in: for the password that every change
+// requires, and for codes of a new app.
 func TestBruteForceInside(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -706,7 +728,9 @@ func TestBruteForceInside(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			x.clock.move(15 * time.Minute) // for the limits
 			csrf := b.csrf()
-			secret := strings.ReplaceAll(secretText.FindString(b.post("/account/totp/start", "csrf", csrf, "current", password).body), " ", "")
+			secret := strings.ReplaceAll(
+				secretText.FindString(b.post("/account/totp/start", "csrf", csrf, "current", password).body), " ", "",
+			)
 			try := func(word string) int {
 				return b.post(tt.path, "csrf", csrf, tt.field, word, "password", "another good password").status
 			}
@@ -722,7 +746,7 @@ func TestBruteForceInside(t *testing.T) {
 	}
 }
 
-// An address has only so many devices wait.
+// An address can have only a limited number of devices waiting.
 func TestManyDevices(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -19,11 +20,11 @@ import (
 )
 
 const (
-	deviceLife    = 10 * time.Minute
-	userCodeLen   = 8
-	userLetters   = "BCDFGHJKLMNPQRSTVWXZ" // no vowels: no words, and none to mistake for digits
-	guesses       = 10                     // of user codes, from an address in a window
-	replayWatched = time.Hour
+	deviceLife     = 10 * time.Minute
+	userCodeLen    = 8
+	userLetters    = "BCDFGHJKLMNPQRSTVWXZ" // no vowels, which could form words or be mistaken for digits
+	maxCodeGuesses = 10                     // guesses of user codes, per network and window
+	replayWatched  = time.Hour
 )
 
 func newUserCode() string {
@@ -45,7 +46,7 @@ func shownUserCode(code string) string {
 	return code[:4] + "-" + code[4:]
 }
 
-// readUserCode is a code as people type it.
+// readUserCode normalizes a code that a person has typed.
 func readUserCode(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r = upper(r); strings.ContainsRune(userLetters, r) {
@@ -62,37 +63,37 @@ func upper(r rune) rune {
 	return r
 }
 
-// oauthError answers in the shape of RFC 6749.
-func oauthError(w http.ResponseWriter, status int, code, why string) {
-	oauthAnswer(w, status, map[string]string{"error": code, "error_description": why})
+// writeOAuthError writes an error response of RFC 6749.
+func writeOAuthError(w http.ResponseWriter, status int, code, why string) {
+	writeOAuth(w, status, map[string]string{"error": code, "error_description": why})
 }
 
-func oauthAnswer(w http.ResponseWriter, status int, v any) {
+func writeOAuth(w http.ResponseWriter, status int, v any) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Pragma", "no-cache")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // a client that went away has no use for the error
+	_ = json.NewEncoder(w).Encode(v) // fails only if the client has gone
 }
 
-// deviceEndpoint is where a device asks to be signed in (RFC 8628, 3.1).
+// deviceEndpoint is the device authorization endpoint (RFC 8628, section 3.1).
 func (s *Service) deviceEndpoint(w http.ResponseWriter, r *http.Request) {
-	if wait := s.limits.take("devices "+network(remote(r)), devicesPer); wait > 0 {
+	if wait := s.limits.acquire("devices "+network(remote(r)), maxDevices); wait > 0 {
 		retryAfter(w, wait)
-		oauthError(w, http.StatusTooManyRequests, "slow_down", "too many devices of this address wait")
+		writeOAuthError(w, http.StatusTooManyRequests, "slow_down", "too many devices of this address wait")
 		return
 	}
 	client := s.field(w, r, "client_id")
 	if !plainWord.MatchString(client) {
-		oauthError(w, http.StatusBadRequest, "invalid_request", "client_id is required")
+		writeOAuthError(w, http.StatusBadRequest, "invalid_request", "client_id is required")
 		return
 	}
 	f := &flow{}
 	var ok bool
 	if f.Scopes, ok = deviceScopes(r.PostForm["scope"]); !ok {
-		oauthError(w, http.StatusBadRequest, "invalid_scope", "scope must be uids of groups, separated by spaces")
+		writeOAuthError(w, http.StatusBadRequest, "invalid_scope", "scope must be uids of groups, separated by spaces")
 		return
 	}
 	for aud := range strings.SplitSeq(s.field(w, r, "audience"), ",") {
@@ -100,23 +101,24 @@ func (s *Service) deviceEndpoint(w http.ResponseWriter, r *http.Request) {
 			f.Audience = append(f.Audience, aud)
 		}
 	}
-	if err := s.checkWish(f); err != nil {
-		oauthError(w, http.StatusBadRequest, "invalid_target", plainText(fault.From(err)))
+	if err := s.checkTokenParams(f); err != nil {
+		writeOAuthError(w, http.StatusBadRequest, "invalid_target", plainText(fault.From(err)))
 		return
 	}
 	now := s.now()
 	d := resource.Device{
-		UserCode: newUserCode(), Client: client, Agent: agent(r), Address: remote(r), Audience: f.Audience, Scopes: f.Scopes,
+		UserCode: newUserCode(), Client: client, Agent: agent(r), Address: remote(r),
+		Audience: f.Audience, Scopes: f.Scopes,
 		CreateTime: now, ExpireTime: now.Add(deviceLife),
 	}
 	code := newID() + newID()
 	if err := s.accounts.AddDevice(r.Context(), digest("device "+code), d); err != nil {
-		told := s.told(r, err)
-		oauthError(w, statusOf(told), "server_error", told.Message)
+		reported := s.report(r, err)
+		writeOAuthError(w, reported.Code.HTTPStatus(), "server_error", reported.Message)
 		return
 	}
 	shown := shownUserCode(d.UserCode)
-	oauthAnswer(w, http.StatusOK, map[string]any{
+	writeOAuth(w, http.StatusOK, map[string]any{
 		"device_code": code, "user_code": shown, "verification_uri": s.at("/device"),
 		"verification_uri_complete": s.at("/device?user_code=" + url.QueryEscape(shown)),
 		"expires_in":                int(deviceLife.Seconds()), "interval": max(1, int(s.cfg.PollEvery.Seconds())),
@@ -126,29 +128,30 @@ func (s *Service) deviceEndpoint(w http.ResponseWriter, r *http.Request) {
 const maxDeviceScopes = 16 // as many as a sign-in in a browser may name
 
 // deviceScopes returns the groups that a device wants its token narrowed to.
-// Words of OpenID Connect, which clients send by habit, narrow nothing; anything
-// else that is no group is an error, because the device would get more than it
-// has asked for.
+// Scopes of OpenID Connect, which clients send by habit, are ignored. Anything
+// else that is not a group is an error, because the device would get more than
+// it has asked for.
 func deviceScopes(lists []string) (all []string, ok bool) {
-	for _, word := range strings.Fields(strings.Join(lists, " ")) {
-		switch word {
+	for _, scope := range strings.Fields(strings.Join(lists, " ")) {
+		switch scope {
 		case "openid", "profile", "email", "offline_access":
 			continue
 		}
-		if _, err := resource.ParseUID("scope", word); err != nil || len(all) == maxDeviceScopes {
+		if _, err := resource.ParseUID("scope", scope); err != nil || len(all) == maxDeviceScopes {
 			return nil, false
 		}
-		all = append(all, word)
+		all = append(all, scope)
 	}
 	return all, true
 }
 
 // showDevice shows the form for the code of a device.
 func (s *Service) showDevice(w http.ResponseWriter, r *http.Request) {
-	s.show(w, r, http.StatusOK, "device", nil, &devicePage{Code: shownUserCode(readUserCode(r.URL.Query().Get("user_code")))})
+	code := readUserCode(r.URL.Query().Get("user_code"))
+	s.show(w, r, http.StatusOK, "device", nil, &devicePage{Code: shownUserCode(code)})
 }
 
-// enterDevice takes the code of a device, and goes on to sign in for it.
+// enterDevice accepts the code of a device and starts a sign-in for it.
 func (s *Service) enterDevice(w http.ResponseWriter, r *http.Request) {
 	code := readUserCode(s.field(w, r, "user_code"))
 	refuse := func(status int, why string) {
@@ -157,7 +160,7 @@ func (s *Service) enterDevice(w http.ResponseWriter, r *http.Request) {
 		s.show(w, r, status, "device", nil, p)
 	}
 	key := "user codes " + network(remote(r))
-	if wait := s.limits.take(key, guesses); wait > 0 {
+	if wait := s.limits.acquire(key, maxCodeGuesses); wait > 0 {
 		retryAfter(w, wait)
 		refuse(http.StatusTooManyRequests, tooMany(wait))
 		return
@@ -171,37 +174,40 @@ func (s *Service) enterDevice(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, "This sign-in cannot begin", err)
 		return
 	}
-	s.limits.giveBack(key)
+	s.limits.release(key)
 	s.start(w, r, &flow{Purpose: forDevice, UserCode: d.UserCode, Client: d.Client})
 }
 
-// A bearer is who has allowed a device, as it is kept until the device asks.
-type bearer struct {
+// A deviceApproval is who has approved a device, stored until the device
+// polls.
+type deviceApproval struct {
 	Identity resource.UID       `json:"identity"`
 	Act      *resource.Upstream `json:"act"`
 	Email    string             `json:"email"`
 	Voucher  resource.Voucher   `json:"voucher,omitempty"`
 	Home     resource.UID       `json:"home,omitempty"`
-	Session  string             `json:"session"` // of the browser: if that ends, so does this
+	Session  string             `json:"session"` // session of the browser: if that ends, so does this
 }
 
-func (s *Service) handToDevice(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session) error {
-	b, err := json.Marshal(bearer{n.Identity, n.Act, n.Email, n.Voucher, n.Home, n.ID})
+func (s *Service) deliverToDevice(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session) error {
+	sealed, err := s.seal(deviceApproval{n.Identity, n.Act, n.Email, n.Voucher, n.Home, n.ID})
 	if err != nil {
 		return err
 	}
-	if err := s.accounts.DecideDevice(r.Context(), f.UserCode, resource.DeviceAllowed, s.cfg.Key.Seal("hand-off", b)); err != nil {
+	if err := s.accounts.DecideDevice(r.Context(), f.UserCode, resource.DeviceAllowed, sealed); err != nil {
 		return err
 	}
-	s.drop(w, f)
-	s.show(w, r, http.StatusOK, "done", nil, &donePage{Purpose: forDevice, Text: "The device is signed in. You can close this window."})
+	s.deleteFlow(w, f)
+	s.show(w, r, http.StatusOK, "done", nil, &donePage{
+		Purpose: forDevice, Text: "The device is signed in. You can close this window.",
+	})
 	return nil
 }
 
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
-// tokenEndpoint gives tokens for what a program was handed: a code, the code of
-// a device, or a refresh token.
+// tokenEndpoint is the token endpoint of OAuth: it exchanges an authorization
+// code, a device code or a refresh token.
 func (s *Service) tokenEndpoint(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(resource.WithActor(r.Context(), resource.Actor{RequestID: newID(), Remote: remote(r)}))
 	switch s.field(w, r, "grant_type") {
@@ -212,38 +218,43 @@ func (s *Service) tokenEndpoint(w http.ResponseWriter, r *http.Request) {
 	case "refresh_token":
 		s.refresh(w, r)
 	default:
-		oauthError(w, http.StatusBadRequest, "unsupported_grant_type", "must be authorization_code, refresh_token or "+deviceGrant)
+		writeOAuthError(w, http.StatusBadRequest, "unsupported_grant_type",
+			"must be authorization_code, refresh_token or "+deviceGrant)
 	}
 }
 
-func (s *Service) answerTokens(w http.ResponseWriter, t sts.Token, refresh string) {
-	answer := map[string]any{"access_token": t.Text, "token_type": "Bearer", "expires_in": int(t.Expiry.Sub(s.cfg.Now()).Seconds())}
+func (s *Service) writeTokens(w http.ResponseWriter, t sts.Token, refresh string) {
+	answer := map[string]any{
+		"access_token": t.Text, "token_type": "Bearer", "expires_in": int(t.Expiry.Sub(s.cfg.Now()).Seconds()),
+	}
 	if refresh != "" {
 		answer["refresh_token"] = refresh
 	}
-	oauthAnswer(w, http.StatusOK, answer)
+	writeOAuth(w, http.StatusOK, answer)
 }
 
-// redeemCode gives the tokens that were left for a code to who can prove to have
-// asked for it. A code that comes again ends the session that it gave: one of
-// the two has stolen it.
+// redeemCode returns the tokens stored for an authorization code to the client
+// that proves with its verifier that it asked for them. Using a code again
+// ends the session that it started, because one of the two users has stolen
+// it.
 func (s *Service) redeemCode(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	code := s.field(w, r, "code")
 	bad := func() {
-		oauthError(w, http.StatusBadRequest, "invalid_grant", "the code is not good, was used before, or is not of this client")
+		writeOAuthError(w, http.StatusBadRequest, "invalid_grant",
+			"the code is not good, was used before, or is not of this client")
 	}
 	sealed, err := s.accounts.Fetch(ctx, digest("code "+code))
 	if errors.Is(err, fault.NotFound) {
 		if old, err := s.accounts.Left(ctx, digest("used "+code)); err == nil {
 			if _, err := s.store.EndSession(ctx, string(old)); err != nil {
-				s.note(r, err)
+				s.logError(r, err)
 			}
 		}
 		bad()
 		return
 	}
-	var out issued
+	var out issuedTokens
 	if err == nil {
 		err = s.unseal(sealed, &out)
 	}
@@ -251,7 +262,7 @@ func (s *Service) redeemCode(w http.ResponseWriter, r *http.Request) {
 		err = s.accounts.Leave(ctx, digest("used "+code), []byte(out.Session), s.cfg.Now().Add(replayWatched))
 	}
 	if err != nil {
-		s.tokenFailure(w, r, err)
+		s.writeTokenError(w, r, err)
 		return
 	}
 	sum := sha256.Sum256([]byte(s.field(w, r, "code_verifier")))
@@ -259,78 +270,80 @@ func (s *Service) redeemCode(w http.ResponseWriter, r *http.Request) {
 	if subtle.ConstantTimeCompare([]byte(challenge), []byte(out.Challenge)) != 1 ||
 		s.field(w, r, "redirect_uri") != out.Redirect || s.field(w, r, "client_id") != out.Client {
 		if _, err := s.store.EndSession(ctx, out.Session); err != nil {
-			s.note(r, err)
+			s.logError(r, err)
 		}
 		bad()
 		return
 	}
-	s.answerTokens(w, out.Token, out.Refresh)
+	s.writeTokens(w, out.Token, out.Refresh)
 }
 
-func (s *Service) tokenFailure(w http.ResponseWriter, r *http.Request, err error) {
-	told := s.told(r, err)
-	switch told.Code {
+func (s *Service) writeTokenError(w http.ResponseWriter, r *http.Request, err error) {
+	f := s.report(r, err)
+	switch f.Code {
 	case fault.Unauthenticated, fault.NotFound, fault.PermissionDenied:
-		oauthError(w, http.StatusBadRequest, "invalid_grant", told.Message)
+		writeOAuthError(w, http.StatusBadRequest, "invalid_grant", f.Message)
 	case fault.InvalidArgument:
-		oauthError(w, http.StatusBadRequest, "invalid_target", told.Message)
+		writeOAuthError(w, http.StatusBadRequest, "invalid_target", f.Message)
 	default:
-		oauthError(w, statusOf(told), "server_error", told.Message)
+		writeOAuthError(w, f.Code.HTTPStatus(), "server_error", f.Message)
 	}
 }
 
-// pollDevice answers a device that asks whether somebody has signed it in.
+// pollDevice answers a device that asks whether somebody has approved it (RFC
+// 8628, section 3.4).
 func (s *Service) pollDevice(w http.ResponseWriter, r *http.Request) {
-	d, hasty, err := s.accounts.PollDevice(r.Context(), digest("device "+s.field(w, r, "device_code")), s.cfg.PollEvery)
+	refuse := func(code, text string) { writeOAuthError(w, http.StatusBadRequest, code, text) }
+	code := digest("device " + s.field(w, r, "device_code"))
+	d, hasty, err := s.accounts.PollDevice(r.Context(), code, s.cfg.PollEvery)
 	switch {
 	case errors.Is(err, fault.NotFound):
-		oauthError(w, http.StatusBadRequest, "expired_token", "the device code is not known, was used, or has expired")
-		return
+		refuse("expired_token", "the device code is not known, was used, or has expired")
 	case err != nil:
-		s.tokenFailure(w, r, err)
-		return
+		s.writeTokenError(w, r, err)
 	case d.Client != s.field(w, r, "client_id"):
-		oauthError(w, http.StatusBadRequest, "invalid_grant", "the device code is of another client")
-		return
+		refuse("invalid_grant", "the device code is of another client")
 	case hasty:
-		oauthError(w, http.StatusBadRequest, "slow_down", "ask less often")
-		return
+		refuse("slow_down", "ask less often")
 	case d.State == resource.DevicePending:
-		oauthError(w, http.StatusBadRequest, "authorization_pending", "nobody has decided yet")
-		return
+		refuse("authorization_pending", "nobody has decided yet")
 	case d.State == resource.DeviceDenied:
-		oauthError(w, http.StatusBadRequest, "access_denied", "the sign-in was refused in the browser")
-		return
+		refuse("access_denied", "the sign-in was refused in the browser")
+	default:
+		out, err := s.issueToDevice(r.Context(), d)
+		if err != nil {
+			s.writeTokenError(w, r, err)
+			return
+		}
+		s.writeTokens(w, out.Token, out.Refresh)
 	}
-	var who bearer
-	if err := s.unseal(d.Granted, &who); err != nil {
-		s.tokenFailure(w, r, err)
-		return
-	}
-	if _, err := s.store.Session(r.Context(), who.Session); err != nil { // ended in the meantime
-		s.tokenFailure(w, r, err)
-		return
-	}
-	f := &flow{Audience: d.Audience, Scopes: d.Scopes, Refresh: true}
-	n := resource.Session{Identity: who.Identity, Act: who.Act, Email: who.Email, Voucher: who.Voucher, Home: who.Home}
-	out, err := s.issue(r.Context(), f, n, d.Client+" on a device", d.Address, "")
-	if err != nil {
-		s.tokenFailure(w, r, err)
-		return
-	}
-	s.answerTokens(w, out.Token, out.Refresh)
 }
 
-// refresh gives a token for a refresh token.
-func (s *Service) refresh(w http.ResponseWriter, r *http.Request) {
-	wish := s.wish(&flow{})
-	if aud := s.field(w, r, "audience"); aud != "" {
-		wish.Audience = strings.Split(aud, ",")
+// issueToDevice issues the tokens of a device that was approved, unless the
+// session it was approved in has ended.
+func (s *Service) issueToDevice(ctx context.Context, d resource.Device) (issuedTokens, error) {
+	var by deviceApproval
+	if err := s.unseal(d.Granted, &by); err != nil {
+		return issuedTokens{}, err
 	}
-	access, next, err := s.sts.Refresh(r.Context(), s.field(w, r, "refresh_token"), wish)
+	if _, err := s.store.Session(ctx, by.Session); err != nil {
+		return issuedTokens{}, err
+	}
+	f := &flow{Audience: d.Audience, Scopes: d.Scopes, Refresh: true}
+	n := resource.Session{Identity: by.Identity, Act: by.Act, Email: by.Email, Voucher: by.Voucher, Home: by.Home}
+	return s.issue(ctx, f, n, d.Client+" on a device", d.Address, "")
+}
+
+// refresh returns tokens for a refresh token.
+func (s *Service) refresh(w http.ResponseWriter, r *http.Request) {
+	params := s.tokenParams(&flow{})
+	if aud := s.field(w, r, "audience"); aud != "" {
+		params.Audience = strings.Split(aud, ",")
+	}
+	access, next, err := s.sts.Refresh(r.Context(), s.field(w, r, "refresh_token"), params)
 	if err != nil {
-		s.tokenFailure(w, r, err)
+		s.writeTokenError(w, r, err)
 		return
 	}
-	s.answerTokens(w, access, next.Text)
+	s.writeTokens(w, access, next.Text)
 }

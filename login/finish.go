@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -23,88 +24,95 @@ const (
 	headlessLife  = 5 * time.Minute
 )
 
-// arrive lets a person in who has proved who they are: it registers them,
-// redeems their invite, gives the browser a session of its own, and goes on to
-// what the sign-in is for. raw is the ID token they came with, or "". It tells
-// whether they were let in.
-func (s *Service) arrive(w http.ResponseWriter, r *http.Request, f *flow, who resource.Arrival, raw string) bool {
-	ctx, err := s.asPerson(r.Context(), who)
+// finishSignIn signs in a person who has proved who they are: it registers
+// them, redeems their invite, starts a session of the browser, and continues
+// with the purpose of the sign-in. raw is the ID token they came with, or "".
+// It reports whether they were admitted.
+func (s *Service) finishSignIn(
+	w http.ResponseWriter, r *http.Request, f *flow, arrival resource.Arrival, raw string,
+) bool {
+	ctx, err := s.withPerson(r.Context(), arrival)
 	r = r.WithContext(ctx)
-	var land resource.Landing
+	var landing resource.Landing
 	if err == nil {
-		land, err = s.land(ctx, f, who)
+		landing, err = s.admit(ctx, f, arrival)
 	}
 	if err != nil {
 		s.refuse(w, r, f, err)
 		return false
 	}
-	n, secret, err := s.startBrowser(r, who, land)
+	n, secret, err := s.startBrowser(r, arrival, landing)
 	if err != nil {
 		s.refuse(w, r, f, err)
 		return true
 	}
 	http.SetCookie(w, s.cookie(sessionCookie, secret, s.cfg.SessionLife))
 	f.Session, f.Invite, f.Account, f.WebAuthn = n.ID, "", "", nil
-	f.Leg, f.Nonce, f.Verifier = "", "", ""
+	f.UpstreamState, f.Nonce, f.Verifier = "", "", ""
 	switch f.Purpose {
 	case forCommand:
-		s.handOver(w, r, f, n, raw)
+		s.deliver(w, r, f, n, raw)
 	case forHeadless, forDevice:
-		s.keep(w, r, f)
-		s.redirect(w, r, "/signin?flow="+f.ID) // to be asked first: somebody else may have sent them here
+		s.saveFlow(w, r, f)
+		s.redirect(w, r, "/signin?flow="+f.ID) // for consent first: they may have been lured here
 	default:
-		s.drop(w, f)
+		s.deleteFlow(w, f)
 		s.redirect(w, r, "/account")
 	}
 	return true
 }
 
-// asPerson puts changes down to who has just signed in.
-func (s *Service) asPerson(ctx context.Context, who resource.Arrival) (context.Context, error) {
-	uid, err := s.uidOf(ctx, who)
+// withPerson attributes changes to the person who has just signed in.
+func (s *Service) withPerson(ctx context.Context, arrival resource.Arrival) (context.Context, error) {
+	uid, err := s.personUID(ctx, arrival)
 	a := resource.ActorFrom(ctx)
-	a.Subject, a.Act = uid, &resource.Upstream{Issuer: who.Issuer, Subject: who.Subject}
+	a.Subject, a.Act = uid, &resource.Upstream{Issuer: arrival.Issuer, Subject: arrival.Subject}
 	return resource.WithActor(ctx, a), err
 }
 
-// uidOf returns who an arrival is, or will be.
-func (s *Service) uidOf(ctx context.Context, who resource.Arrival) (resource.UID, error) {
-	if who.Identity != "" {
-		return who.Identity, nil
+// personUID returns the UID that the person of an arrival has, or will have.
+func (s *Service) personUID(ctx context.Context, arrival resource.Arrival) (resource.UID, error) {
+	if arrival.Identity != "" {
+		return arrival.Identity, nil
 	}
-	return s.store.PersonUID(ctx, who.Realm, who.Subject)
+	return s.store.PersonUID(ctx, arrival.Realm, arrival.Subject)
 }
 
-// homeOf returns the group that answers for a sign-in.
-func homeOf(who resource.Arrival) resource.UID {
-	if who.Voucher != "" {
-		return who.Voucher.Provider().Parent()
+// homeGroup returns the group that is responsible for a sign-in.
+func homeGroup(arrival resource.Arrival) resource.UID {
+	if arrival.Voucher != "" {
+		return arrival.Voucher.Provider().Parent()
 	}
-	return who.Organization
+	return arrival.Organization
 }
 
-// land has the store let somebody in, with the invite of their flow.
-func (s *Service) land(ctx context.Context, f *flow, who resource.Arrival) (resource.Landing, error) {
+// admit has the store admit a person, with the invite of their flow.
+func (s *Service) admit(ctx context.Context, f *flow, arrival resource.Arrival) (resource.Landing, error) {
 	if f.Invite != "" {
 		presented, err := readInvite(f.Invite)
 		if err != nil {
 			return resource.Landing{}, err
 		}
-		who.Invite = &presented
+		arrival.Invite = &presented
 	}
-	if f.Known {
-		who.Register = false
+	if f.RegisteredOnly {
+		arrival.Register = false
 	}
-	l, err := s.people.Arrive(ctx, who)
+	l, err := s.people.Arrive(ctx, arrival)
 	if err == nil && len(l.Kept) > 0 {
-		s.log.WarnContext(ctx, "the last owner was left in place, though the provider no longer has them in the group", "bindings", l.Kept)
+		s.log.WarnContext(ctx,
+			"the last owner was left in place, though the provider no longer has them in the group",
+			"bindings", l.Kept)
 	}
 	return l, err
 }
 
-// startBrowser gives the browser a session. One that it had before ends: nobody
-// goes on under a session that another could have given them.
-func (s *Service) startBrowser(r *http.Request, who resource.Arrival, l resource.Landing) (n resource.Session, secret string, _ error) {
+// startBrowser starts a session of the browser. The one that it had before
+// ends, so that nobody continues in a session that another person could have
+// given them.
+func (s *Service) startBrowser(
+	r *http.Request, arrival resource.Arrival, landing resource.Landing,
+) (n resource.Session, secret string, _ error) {
 	if old, ok := s.browser(r); ok {
 		if _, err := s.store.EndSession(r.Context(), old.ID); err != nil {
 			return n, "", err
@@ -112,15 +120,16 @@ func (s *Service) startBrowser(r *http.Request, who resource.Arrival, l resource
 	}
 	now := s.now()
 	n = resource.Session{
-		ID: newID(), Identity: l.Identity.UID, Act: &resource.Upstream{Issuer: who.Issuer, Subject: who.Subject}, Email: l.Identity.Email,
-		Voucher: who.Voucher, Home: homeOf(who),
-		Agent: agent(r), Address: remote(r), CreateTime: now, UsedTime: now, ExpireTime: now.Add(s.cfg.SessionLife), Browser: true,
+		ID: newID(), Identity: landing.Identity.UID, Email: landing.Identity.Email,
+		Act:     &resource.Upstream{Issuer: arrival.Issuer, Subject: arrival.Subject},
+		Voucher: arrival.Voucher, Home: homeGroup(arrival), Agent: agent(r), Address: remote(r), Browser: true,
+		CreateTime: now, UsedTime: now, ExpireTime: now.Add(s.cfg.SessionLife),
 	}
 	secret = newID() + newID()
 	return n, secret, s.store.StartBrowserSession(r.Context(), n, digest(secret))
 }
 
-// browser returns the session of a request's browser.
+// browser returns the session of the browser that a request comes from.
 func (s *Service) browser(r *http.Request) (resource.Session, bool) {
 	c, err := r.Cookie(s.cookieName(sessionCookie))
 	if err != nil || len(c.Value) != 52 {
@@ -128,34 +137,35 @@ func (s *Service) browser(r *http.Request) (resource.Session, bool) {
 	}
 	n, err := s.store.BrowserSession(r.Context(), digest(c.Value), s.cfg.SessionIdle)
 	if err != nil && !errors.Is(err, fault.NotFound) {
-		s.note(r, err)
+		s.logError(r, err)
 	}
 	return n, err == nil
 }
 
-// csrf is what a form of somebody signed in must bring back.
+// csrf returns the token that the forms of a session must contain.
 func (s *Service) csrf(session string) string {
 	m := hmac.New(sha256.New, s.cfg.Key.Derive("forms"))
 	m.Write([]byte(session))
 	return base64.RawURLEncoding.EncodeToString(m.Sum(nil))
 }
 
-// refuse ends a sign-in that somebody waits for: the program is told if it waits
-// on this computer, and the person if not.
+// refuse ends a sign-in with an error. It reports the error to the program
+// that waits on this computer or, if there is none, to the person.
 func (s *Service) refuse(w http.ResponseWriter, r *http.Request, f *flow, err error) {
-	told := s.told(r, err)
-	s.drop(w, f)
+	reported := s.report(r, err)
+	s.deleteFlow(w, f)
 	if f.Redirect == "" {
-		s.problem(w, r, statusOf(told), "You were not signed in", plainText(told))
+		s.problem(w, r, reported.Code.HTTPStatus(), "You were not signed in", plainText(reported))
 		return
 	}
-	s.toCommand(w, r, f, url.Values{"error": {told.Message}, "status_code": {strconv.Itoa(statusOf(told))}})
+	status := strconv.Itoa(reported.Code.HTTPStatus())
+	s.redirectToCommand(w, r, f, url.Values{"error": {reported.Message}, "status_code": {status}})
 }
 
-// toCommand sends the browser back to the program that waits on this computer.
-// Its address already has parameters of these names: they are replaced, because
-// a program reads the first.
-func (s *Service) toCommand(w http.ResponseWriter, r *http.Request, f *flow, answer url.Values) {
+// redirectToCommand redirects the browser to the program that waits on this
+// computer. If its address has parameters of these names they are replaced,
+// because programs read the first.
+func (s *Service) redirectToCommand(w http.ResponseWriter, r *http.Request, f *flow, answer url.Values) {
 	u, ok := loopback(f.Redirect)
 	if !ok {
 		s.problem(w, r, http.StatusBadRequest, "This sign-in cannot go on", "It leads to another host.")
@@ -176,7 +186,7 @@ func (s *Service) toCommand(w http.ResponseWriter, r *http.Request, f *flow, ans
 	http.Redirect(w, r, u.String(), http.StatusSeeOther)
 }
 
-// showConfirm asks somebody who is signed in whether to hand over.
+// showConfirm asks a person who is signed in for consent.
 func (s *Service) showConfirm(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session) {
 	i, err := s.store.Identity(r.Context(), n.Identity)
 	if err != nil {
@@ -188,23 +198,19 @@ func (s *Service) showConfirm(w http.ResponseWriter, r *http.Request, f *flow, n
 	if p.Email == "" {
 		p.Email = i.EmailUnverified
 	}
-	if p.Invite, err = s.invited(r, f); err != nil {
+	if p.Invite, err = s.inviteOf(r, f); err != nil {
 		s.refuse(w, r, f, err)
 		return
 	}
-	if err := s.describe(r.Context(), f, n, p); err != nil {
+	if err := s.fillConsent(r.Context(), f, n, p); err != nil {
 		s.fail(w, r, "This sign-in cannot go on", err)
 		return
 	}
 	s.show(w, r, http.StatusOK, "confirm", f, p)
 }
 
-// confirm takes the answer of somebody who was asked.
-func (s *Service) confirm(w http.ResponseWriter, r *http.Request) {
-	f := s.flowOf(w, r)
-	if f == nil {
-		return
-	}
+// confirm accepts the answer to showConfirm.
+func (s *Service) confirm(w http.ResponseWriter, r *http.Request, f *flow) {
 	n, ok := s.browser(r)
 	if !ok || f.Identity != "" {
 		s.redirect(w, r, "/signin?flow="+f.ID)
@@ -219,13 +225,13 @@ func (s *Service) confirm(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if f.Invite != "" {
-		who, err := s.arrivalAgain(r.Context(), n)
+		arrival, err := s.arrivalOfSession(r.Context(), n)
 		ctx := r.Context()
 		if err == nil {
-			ctx, err = s.asPerson(ctx, who)
+			ctx, err = s.withPerson(ctx, arrival)
 		}
 		if err == nil {
-			_, err = s.land(ctx, f, who)
+			_, err = s.admit(ctx, f, arrival)
 		}
 		if err != nil {
 			s.refuse(w, r, f, err)
@@ -234,22 +240,23 @@ func (s *Service) confirm(w http.ResponseWriter, r *http.Request) {
 		f.Invite = ""
 	}
 	if f.Purpose == forBrowser {
-		s.drop(w, f)
+		s.deleteFlow(w, f)
 		s.redirect(w, r, "/account")
 		return
 	}
-	s.handOver(w, r, f, n, "")
+	s.deliver(w, r, f, n, "")
 }
 
-// arrivalAgain is somebody who arrived earlier.
-func (s *Service) arrivalAgain(ctx context.Context, n resource.Session) (resource.Arrival, error) {
+// arrivalOfSession returns the arrival of a person who has a session.
+func (s *Service) arrivalOfSession(ctx context.Context, n resource.Session) (resource.Arrival, error) {
 	if n.Act == nil || !n.Identity.IsRoot() {
-		return resource.Arrival{}, fault.New(fault.PermissionDenied, "Permission denied: this is not a person who signed in")
+		return resource.Arrival{}, fault.New(fault.PermissionDenied,
+			"Permission denied: this is not a person who signed in")
 	}
 	if n.Voucher == "" {
 		a, err := s.accounts.AccountOf(ctx, n.Identity)
 		if err == nil {
-			return s.localArrival(ctx, a)
+			return s.arrivalOfAccount(ctx, a)
 		}
 		if !errors.Is(err, fault.NotFound) {
 			return resource.Arrival{}, err
@@ -259,7 +266,7 @@ func (s *Service) arrivalAgain(ctx context.Context, n resource.Session) (resourc
 	if err != nil {
 		return resource.Arrival{}, err
 	}
-	who := resource.Arrival{
+	arrival := resource.Arrival{
 		Issuer: n.Act.Issuer, Subject: n.Act.Subject, Realm: i.Realm, Identity: i.UID, Voucher: n.Voucher,
 		Email: i.Email, EmailVerified: i.Email != "",
 	}
@@ -268,17 +275,14 @@ func (s *Service) arrivalAgain(ctx context.Context, n resource.Session) (resourc
 		if err != nil {
 			return resource.Arrival{}, err
 		}
-		who.Trusted = idp.Trusted
+		arrival.Trusted = idp.Trusted
 	}
-	return who, nil
+	return arrival, nil
 }
 
-// other lets somebody sign in as somebody else.
-func (s *Service) other(w http.ResponseWriter, r *http.Request) {
-	f := s.flowOf(w, r)
-	if f == nil {
-		return
-	}
+// switchUser ends the session of the browser, so that another person can sign
+// in.
+func (s *Service) switchUser(w http.ResponseWriter, r *http.Request, f *flow) {
 	if n, ok := s.browser(r); ok {
 		if _, err := s.store.EndSession(r.Context(), n.ID); err != nil {
 			s.fail(w, r, "This sign-in cannot go on", err)
@@ -287,11 +291,11 @@ func (s *Service) other(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, s.cookie(sessionCookie, "", 0))
 	f.Session = ""
-	s.keep(w, r, f)
+	s.saveFlow(w, r, f)
 	s.redirect(w, r, "/signin?flow="+f.ID)
 }
 
-// deny tells whoever waits that they wait in vain.
+// deny reports to the waiting program that the person refused.
 func (s *Service) deny(w http.ResponseWriter, r *http.Request, f *flow) {
 	denied := fault.New(fault.PermissionDenied, "Permission denied: the sign-in was refused in the browser")
 	switch f.Purpose {
@@ -299,11 +303,7 @@ func (s *Service) deny(w http.ResponseWriter, r *http.Request, f *flow) {
 		s.refuse(w, r, f, denied)
 		return
 	case forHeadless:
-		detail, err := json.Marshal(headless{Denied: true})
-		if err == nil {
-			err = s.accounts.Leave(r.Context(), digest("headless "+f.Headless), detail, s.cfg.Now().Add(headlessLife))
-		}
-		if err != nil {
+		if err := s.storeHeadless(r.Context(), f, headless{Denied: true}); err != nil {
 			s.fail(w, r, "This sign-in cannot go on", err)
 			return
 		}
@@ -313,24 +313,26 @@ func (s *Service) deny(w http.ResponseWriter, r *http.Request, f *flow) {
 			return
 		}
 	}
-	s.drop(w, f)
-	s.show(w, r, http.StatusOK, "done", nil, &donePage{Purpose: f.Purpose, Text: "Nothing was handed over. You can close this window.", Denied: true})
+	s.deleteFlow(w, f)
+	s.show(w, r, http.StatusOK, "done", nil, &donePage{
+		Purpose: f.Purpose, Text: "Nothing was handed over. You can close this window.", Denied: true,
+	})
 }
 
-// wish is what the token of a flow is to be like.
-func (s *Service) wish(f *flow) sts.Wish {
-	w := sts.Wish{Audience: f.Audience, Scopes: f.Scopes}
+// tokenParams returns the parameters of the token that a flow asks for.
+func (s *Service) tokenParams(f *flow) sts.TokenParams {
+	w := sts.TokenParams{Audience: f.Audience, Scopes: f.Scopes}
 	if len(w.Audience) == 0 {
 		w.Audience = []string{s.cfg.BaseURL}
 	}
 	return w
 }
 
-// checkWish says what cannot be had, before anybody signs in for it.
-func (s *Service) checkWish(f *flow) error { return s.sts.Check(s.wish(f)) }
+// checkTokenParams checks the parameters before anybody signs in for them.
+func (s *Service) checkTokenParams(f *flow) error { return s.sts.Check(s.tokenParams(f)) }
 
-// handOver gives the program that waits what the person has signed in for, once.
-func (s *Service) handOver(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session, raw string) {
+// deliver delivers tokens to the program that waits, once per flow.
+func (s *Service) deliver(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session, raw string) {
 	first, err := s.accounts.Spend(r.Context(), digest("flow "+f.ID), s.cfg.Now().Add(flowLife))
 	if err == nil && !first {
 		err = fault.New(fault.PermissionDenied, "Permission denied: this sign-in was finished before")
@@ -341,19 +343,19 @@ func (s *Service) handOver(w http.ResponseWriter, r *http.Request, f *flow, n re
 	}
 	switch f.Purpose {
 	case forCommand:
-		err = s.handToCommand(w, r, f, n, raw)
+		err = s.deliverToCommand(w, r, f, n, raw)
 	case forHeadless:
-		err = s.handToHeadless(w, r, f, n)
+		err = s.deliverToHeadless(w, r, f, n)
 	case forDevice:
-		err = s.handToDevice(w, r, f, n)
+		err = s.deliverToDevice(w, r, f, n)
 	}
 	if err != nil {
 		s.refuse(w, r, f, err)
 	}
 }
 
-// issued is what a program gets.
-type issued struct {
+// issuedTokens are the tokens for a program, and the client they are for.
+type issuedTokens struct {
 	Token     sts.Token
 	Refresh   string
 	Session   string
@@ -362,23 +364,29 @@ type issued struct {
 	Client    string
 }
 
-// issue makes a session for a program, and its tokens. Where another identity is
-// asked for, what the provider has just said must stand for it.
-func (s *Service) issue(ctx context.Context, f *flow, n resource.Session, program, address, raw string) (out issued, err error) {
+// issue starts a session for a program and issues its tokens. If the flow asks
+// for another identity, the ID token raw must match that identity.
+func (s *Service) issue(
+	ctx context.Context, f *flow, n resource.Session, program, address, raw string,
+) (out issuedTokens, err error) {
 	if f.Identity != "" && f.Identity != string(n.Identity) {
 		if raw == "" {
-			return out, fault.New(fault.PermissionDenied, "Permission denied: only who signs in with a provider can assume another identity")
+			return out, fault.New(fault.PermissionDenied,
+				"Permission denied: only who signs in with a provider can assume another identity")
 		}
-		out.Token, err = s.sts.Exchange(ctx, sts.Request{Wish: s.wish(f), Bearer: raw, Identity: f.Identity})
+		out.Token, err = s.sts.Exchange(
+			ctx, sts.Request{TokenParams: s.tokenParams(f), Bearer: raw, Identity: f.Identity},
+		)
 		return out, err
 	}
 	id, refresh, err := s.sts.StartSession(ctx, resource.Session{
-		Identity: n.Identity, Act: n.Act, Email: n.Email, Voucher: n.Voucher, Home: n.Home, Agent: program, Address: address,
-	}, s.wish(f))
+		Identity: n.Identity, Act: n.Act, Email: n.Email, Voucher: n.Voucher, Home: n.Home,
+		Agent: program, Address: address,
+	}, s.tokenParams(f))
 	if err != nil {
 		return out, err
 	}
-	if out.Token, err = s.sts.Issue(ctx, id, s.wish(f)); err != nil {
+	if out.Token, err = s.sts.Issue(ctx, id, s.tokenParams(f)); err != nil {
 		return out, err
 	}
 	out.Session = id
@@ -388,8 +396,10 @@ func (s *Service) issue(ctx context.Context, f *flow, n resource.Session, progra
 	return out, nil
 }
 
-func (s *Service) handToCommand(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session, raw string) error {
-	out, err := s.issue(r.Context(), f, n, programName(f.Client), remote(r), raw)
+func (s *Service) deliverToCommand(
+	w http.ResponseWriter, r *http.Request, f *flow, n resource.Session, raw string,
+) error {
+	out, err := s.issue(r.Context(), f, n, cmp.Or(f.Client, unnamedProgram), remote(r), raw)
 	if err != nil {
 		return err
 	}
@@ -402,30 +412,34 @@ func (s *Service) handToCommand(w http.ResponseWriter, r *http.Request, f *flow,
 	} else {
 		code := newID() + newID()
 		out.Redirect, out.Challenge, out.Client = f.Redirect, f.Challenge, f.Client
-		if err := s.leave(r.Context(), "code "+code, out, codeLife); err != nil {
+		if err := s.storeSealed(r.Context(), "code "+code, out, codeLife); err != nil {
 			return err
 		}
 		answer.Set("code", code)
 	}
-	s.drop(w, f)
-	s.toCommand(w, r, f, answer)
+	s.deleteFlow(w, f)
+	s.redirectToCommand(w, r, f, answer)
 	return nil
 }
 
-func programName(client string) string {
-	if client == "" {
-		return "a command"
-	}
-	return client
-}
+// unnamedProgram is the name of a program that sends no client_id.
+const unnamedProgram = "a command"
 
-// leave keeps something sealed for whoever comes with a code.
-func (s *Service) leave(ctx context.Context, code string, v any, life time.Duration) error {
-	b, err := json.Marshal(v)
+// storeSealed stores a value for whoever presents a code.
+func (s *Service) storeSealed(ctx context.Context, code string, v any, life time.Duration) error {
+	sealed, err := s.seal(v)
 	if err != nil {
 		return err
 	}
-	return s.accounts.Leave(ctx, digest(code), s.cfg.Key.Seal("hand-off", b), s.cfg.Now().Add(life))
+	return s.accounts.Leave(ctx, digest(code), sealed, s.cfg.Now().Add(life))
+}
+
+func (s *Service) seal(v any) ([]byte, error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return s.cfg.Key.Seal("hand-off", b), nil
 }
 
 func (s *Service) unseal(sealed []byte, v any) error {

@@ -21,75 +21,77 @@ const (
 	flowLife   = 15 * time.Minute
 	flowCookie = "hf_flow_"
 	sealedFlow = "sign-in"
-	maxCookie  = 3800 // browsers keep 4096 bytes with the name and the attributes
+	maxCookie  = 3800 // browsers store 4096 bytes, including name and attributes
 	maxForm    = 64 << 10
 
-	// A browser sends the cookies of all its sign-ins under way with every
-	// request. Proxies take 8 KiB of them, as a rule.
+	// A browser sends the cookies of all its current sign-ins with every request.
+	// Most proxies accept 8 KiB of them.
 	maxFlows     = 8
 	maxFlowBytes = 5 << 10
 )
 
-// What a sign-in is for.
+// The purposes of a sign-in.
 const (
-	forCommand  = "command"  // a program on this computer, which waits on a port
-	forHeadless = "headless" // a program elsewhere, which has shown a key
-	forDevice   = "device"   // a program elsewhere, which has shown a code
+	forCommand  = "command"  // a program on this computer that listens on a port
+	forHeadless = "headless" // a program elsewhere that has shown a public key
+	forDevice   = "device"   // a program elsewhere that has shown a user code
 	forBrowser  = "browser"  // the browser itself
-	forTrial    = "trial"    // nothing: a provider is tried
+	forTrial    = "trial"    // a test of a provider; nobody is signed in
 )
 
-// A flow is a sign-in under way. It lives in a sealed cookie that is named for
-// it: who knows its id but is another browser has nothing.
+// A flow is the state of a sign-in. It is stored in a sealed cookie named for
+// its id, so knowing the id is of no use in another browser.
 type flow struct {
 	ID      string `json:"id"`
 	Expires int64  `json:"exp"` // in seconds
 	Purpose string `json:"for"`
 
-	Redirect  string   `json:"redirect,omitempty"`  // where a command waits
-	State     string   `json:"state,omitempty"`     // that it wants back
-	Challenge string   `json:"challenge,omitempty"` // of the secret it will redeem a code with
-	Client    string   `json:"client,omitempty"`
-	Audience  []string `json:"aud,omitempty"`
-	Scopes    []string `json:"scopes,omitempty"`
-	Identity  string   `json:"identity,omitempty"` // to assume
-	Refresh   bool     `json:"refresh,omitempty"`
-	Known     bool     `json:"known,omitempty"` // only people who are registered
-	Invite    string   `json:"invite,omitempty"`
-	Headless  string   `json:"headless,omitempty"`
-	UserCode  string   `json:"userCode,omitempty"`
+	Redirect       string   `json:"redirect,omitempty"`  // address where the command listens
+	State          string   `json:"state,omitempty"`     // state that the command gets back
+	Challenge      string   `json:"challenge,omitempty"` // PKCE code challenge of the command
+	Client         string   `json:"client,omitempty"`
+	Audience       []string `json:"aud,omitempty"`
+	Scopes         []string `json:"scopes,omitempty"`
+	Identity       string   `json:"identity,omitempty"` // identity to assume
+	Refresh        bool     `json:"refresh,omitempty"`
+	RegisteredOnly bool     `json:"known,omitempty"` // admit only people who are registered already
+	Invite         string   `json:"invite,omitempty"`
+	Headless       string   `json:"headless,omitempty"`
+	UserCode       string   `json:"userCode,omitempty"`
 
-	Organization resource.UID `json:"org,omitempty"` // that was chosen
-	Provider     resource.UID `json:"idp,omitempty"` // that is being asked
-	Leg          string       `json:"leg,omitempty"` // the state of the question
-	Nonce        string       `json:"nonce,omitempty"`
-	Verifier     string       `json:"verifier,omitempty"`
+	Organization  resource.UID `json:"org,omitempty"` // organization that was chosen
+	Provider      resource.UID `json:"idp,omitempty"` // provider that the browser was sent to
+	UpstreamState string       `json:"leg,omitempty"` // state parameter of the request to the provider
+	Nonce         string       `json:"nonce,omitempty"`
+	Verifier      string       `json:"verifier,omitempty"`
 
-	Accounts []halfway       `json:"accounts,omitempty"` // whose password was right; which one is meant is to be said
-	Halfway  string          `json:"halfway,omitempty"`  // with Account, the digest of its password
-	Account  resource.UID    `json:"account,omitempty"`  // whose password was right; the second factor is to come
-	WebAuthn json.RawMessage `json:"webauthn,omitempty"` // the question to a passkey
-	Session  string          `json:"session,omitempty"`  // that this sign-in began
+	Proofs         []passwordProof `json:"accounts,omitempty"` // accounts with the right password, to choose from
+	PasswordDigest string          `json:"halfway,omitempty"`  // digest of the password hash of Account
+	Account        resource.UID    `json:"account,omitempty"`  // account whose second factor is missing
+	WebAuthn       json.RawMessage `json:"webauthn,omitempty"` // the WebAuthn ceremony
+	Session        string          `json:"session,omitempty"`  // session that this sign-in started
 }
 
-// A halfway is an account whose password was right, and which password that was:
-// one that is changed in the meantime counts no more.
-type halfway struct {
+// A passwordProof records that the password of an account was right. It is
+// void if the password is changed in the meantime.
+type passwordProof struct {
 	Account  resource.UID `json:"account"`
-	Password string       `json:"password"` // the digest of its hash
+	Password string       `json:"password"` // digest of the password hash
 }
 
-func halfwayInto(a resource.Account) halfway {
-	return halfway{a.UID, base64.RawURLEncoding.EncodeToString(digest("halfway " + a.Password)[:12])}
+func proofFor(a resource.Account) passwordProof {
+	return passwordProof{a.UID, base64.RawURLEncoding.EncodeToString(digest("halfway " + a.Password)[:12])}
 }
 
-// enter notes that the password of an account was right.
-func (f *flow) enter(a resource.Account) { f.Account, f.Halfway = a.UID, halfwayInto(a).Password }
+// setPasswordProof records that the password of an account was right.
+func (f *flow) setPasswordProof(a resource.Account) {
+	f.Account, f.PasswordDigest = a.UID, proofFor(a).Password
+}
 
-// halfInto reports whether the password of an account was right in this flow, and
-// still is its password.
-func (f *flow) halfInto(a resource.Account) bool {
-	return f.Account == a.UID && f.Halfway == halfwayInto(a).Password
+// provesPassword reports whether the password of an account was right in this
+// flow and has not changed since.
+func (f *flow) provesPassword(a resource.Account) bool {
+	return f.Account == a.UID && f.PasswordDigest == proofFor(a).Password
 }
 
 func newID() string { return rand.Text() }
@@ -99,10 +101,14 @@ func digest(text string) []byte {
 	return d[:]
 }
 
-// cookie returns a cookie of ours. Scripts do not see it, other sites do not
-// send it along with forms, and over https no other host can set it.
+// cookie returns a cookie that scripts cannot read, that other sites do not
+// send along with forms, and that over https no other host can set. An empty
+// value deletes the cookie.
 func (s *Service) cookie(name, value string, life time.Duration) *http.Cookie {
-	c := &http.Cookie{Name: s.cookieName(name), Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: s.origin.Scheme == "https"}
+	c := &http.Cookie{
+		Name: s.cookieName(name), Value: value, Path: "/",
+		HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: s.origin.Scheme == "https",
+	}
 	if c.MaxAge = int(life.Seconds()); value == "" {
 		c.MaxAge = -1
 	}
@@ -116,26 +122,46 @@ func (s *Service) cookieName(name string) string {
 	return name
 }
 
-// keep puts a flow into its cookie. It tells whether it fits. Where the browser
-// has too many others, the oldest are dropped.
-func (s *Service) keep(w http.ResponseWriter, r *http.Request, f *flow) bool {
+// sealedCookie returns a cookie that only openCookie with the same purpose can
+// read.
+func (s *Service) sealedCookie(name, purpose string, plain []byte, life time.Duration) *http.Cookie {
+	return s.cookie(name, base64.RawURLEncoding.EncodeToString(s.cfg.Key.Seal(purpose, plain)), life)
+}
+
+// openCookie returns the content of a sealed cookie, or false if there is none.
+func (s *Service) openCookie(r *http.Request, name, purpose string) ([]byte, bool) {
+	c, err := r.Cookie(s.cookieName(name))
+	if err != nil {
+		return nil, false
+	}
+	sealed, err := base64.RawURLEncoding.DecodeString(c.Value)
+	if err != nil {
+		return nil, false
+	}
+	plain, err := s.cfg.Key.Open(purpose, sealed)
+	return plain, err == nil
+}
+
+// saveFlow stores a flow in its cookie, and reports whether it fits. If the
+// browser has too many others, the oldest are deleted.
+func (s *Service) saveFlow(w http.ResponseWriter, r *http.Request, f *flow) bool {
 	b, err := json.Marshal(f)
 	if err != nil {
 		return false
 	}
-	value := base64.RawURLEncoding.EncodeToString(s.cfg.Key.Seal(sealedFlow, b))
-	if len(value) > maxCookie {
+	c := s.sealedCookie(flowCookie+f.ID, sealedFlow, b, flowLife)
+	if len(c.Value) > maxCookie {
 		return false
 	}
-	s.dropOldest(w, r, f.ID, len(value))
-	http.SetCookie(w, s.cookie(flowCookie+f.ID, value, flowLife))
+	s.deleteOldestFlows(w, r, f.ID, len(c.Value))
+	http.SetCookie(w, c)
 	return true
 }
 
-// dropOldest drops flows of the browser, the oldest first, until there is room
-// for the flow of that id and size. Cookies that are no flow, or no longer, go,
-// too.
-func (s *Service) dropOldest(w http.ResponseWriter, r *http.Request, id string, size int) {
+// deleteOldestFlows deletes flows of the browser, the oldest first, until
+// there is room for the flow of that id and size. It also deletes cookies that
+// are not flows, or no longer.
+func (s *Service) deleteOldestFlows(w http.ResponseWriter, r *http.Request, id string, size int) {
 	type other struct {
 		id      string
 		expires int64
@@ -148,12 +174,12 @@ func (s *Service) dropOldest(w http.ResponseWriter, r *http.Request, id string, 
 		if o.id, ours = strings.CutPrefix(c.Name, s.cookieName(flowCookie)); !ours || o.id == id {
 			continue
 		}
-		if f := s.open(r, o.id); f != nil {
+		if f := s.loadFlow(r, o.id); f != nil {
 			o.expires = f.Expires
 		}
 		others = append(others, o)
 	}
-	slices.Reverse(others) // browsers send the oldest first: of those of one second, the youngest comes first now
+	slices.Reverse(others) // browsers send the oldest first: among those of one second, the newest comes first now
 	slices.SortStableFunc(others, func(a, b other) int { return cmp.Compare(b.expires, a.expires) })
 	for i, o := range others {
 		if size += o.size; o.expires == 0 || i+1 >= maxFlows || size > maxFlowBytes {
@@ -162,56 +188,56 @@ func (s *Service) dropOldest(w http.ResponseWriter, r *http.Request, id string, 
 	}
 }
 
-// drop ends a flow in its browser.
-func (s *Service) drop(w http.ResponseWriter, f *flow) {
+// deleteFlow ends a flow in its browser.
+func (s *Service) deleteFlow(w http.ResponseWriter, f *flow) {
 	http.SetCookie(w, s.cookie(flowCookie+f.ID, "", 0))
 }
 
 var flowID = regexp.MustCompile(`^[A-Z2-7]{26}$`)
 
-// open returns the flow of that id, if this is its browser and it is not over.
-func (s *Service) open(r *http.Request, id string) *flow {
+// loadFlow returns the flow of that id, if this is its browser and it has not
+// expired.
+func (s *Service) loadFlow(r *http.Request, id string) *flow {
 	if !flowID.MatchString(id) {
 		return nil
 	}
-	c, err := r.Cookie(s.cookieName(flowCookie + id))
-	if err != nil {
-		return nil
-	}
-	sealed, err := base64.RawURLEncoding.DecodeString(c.Value)
-	if err != nil {
-		return nil
-	}
-	b, err := s.cfg.Key.Open(sealedFlow, sealed)
-	if err != nil {
-		return nil
-	}
+	b, ok := s.openCookie(r, flowCookie+id, sealedFlow)
 	var f flow
-	if json.Unmarshal(b, &f) != nil || f.ID != id || s.cfg.Now().Unix() >= f.Expires {
+	if !ok || json.Unmarshal(b, &f) != nil || f.ID != id || s.cfg.Now().Unix() >= f.Expires {
 		return nil
 	}
 	return &f
 }
 
-// flowOf returns the flow a request names in its query or form. Where there is
-// none, it says so to the person and returns nil.
-func (s *Service) flowOf(w http.ResponseWriter, r *http.Request) *flow {
-	if f := s.open(r, s.field(w, r, "flow")); f != nil {
+// requestFlow returns the flow that a request names in its query or form. If
+// there is none it shows that to the person and returns nil.
+func (s *Service) requestFlow(w http.ResponseWriter, r *http.Request) *flow {
+	if f := s.loadFlow(r, s.field(w, r, "flow")); f != nil {
 		return f
 	}
 	s.problem(w, r, http.StatusBadRequest, "This sign-in is over",
-		"It took too long, was finished already, or was begun in another browser. Start again from the program that sent you here.")
+		"It took too long, was finished already, or was begun in another browser. "+
+			"Start again from the program that sent you here.")
 	return nil
 }
 
-// field returns a field of a form, or of the query of a GET.
+// withFlow calls next with the flow that a request names.
+func (s *Service) withFlow(next func(http.ResponseWriter, *http.Request, *flow)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if f := s.requestFlow(w, r); f != nil {
+			next(w, r, f)
+		}
+	}
+}
+
+// field returns a field of a form, or of the query of a GET request.
 func (s *Service) field(w http.ResponseWriter, r *http.Request, name string) string {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return r.URL.Query().Get(name)
 	}
 	if r.PostForm == nil {
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		_ = r.ParseForm() // what cannot be read is not there
+		_ = r.ParseForm() // fields that cannot be read are empty
 	}
 	if text := r.PostForm.Get(name); readable(text) {
 		return text
@@ -219,34 +245,31 @@ func (s *Service) field(w http.ResponseWriter, r *http.Request, name string) str
 	return ""
 }
 
-// readable tells whether a text is one that a database can look for: UTF-8, and
-// no NUL in it. No browser sends another by itself.
+// readable reports whether a text can be used in a query of the database:
+// UTF-8 without NUL. Browsers send no other text by themselves.
 func readable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
-// withReadableQuery refuses requests whose query has other texts.
+// withReadableQuery refuses requests whose query is not readable.
 func (s *Service) withReadableQuery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if text, err := url.QueryUnescape(r.URL.RawQuery); err == nil && !readable(text) {
-			s.problem(w, r, http.StatusBadRequest, "This address is malformed", "Start again from the program that sent you here.")
+			s.problem(w, r, http.StatusBadRequest, "This address is malformed",
+				"Start again from the program that sent you here.")
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// loopback returns the address where a program on this computer waits, if it is
-// one: nothing is ever handed to another host.
+// loopback parses an address and reports whether it is a loopback address,
+// where a program on this computer can listen. Nothing is ever delivered to
+// another host.
 func loopback(text string) (*url.URL, bool) {
 	u, err := url.Parse(text)
 	if err != nil || len(text) > 1024 || u.Scheme != "http" || u.User != nil || u.Fragment != "" || u.Opaque != "" {
 		return nil, false
 	}
-	switch u.Hostname() {
-	case "localhost", "127.0.0.1", "::1":
-	default:
-		return nil, false
-	}
-	return u, !strings.ContainsAny(text, "\\\r\n")
+	return u, isLoopbackHost(u.Hostname()) && !strings.ContainsAny(text, "\\\r\n")
 }
 
 func originOf(address string) string {

@@ -12,13 +12,13 @@ import (
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
-// oddTexts are what no field is meant to hold.
+// oddTexts are values that no field expects.
 var oddTexts = map[string]string{
 	"a NUL": "a\x00b", "not UTF-8": "\xff\xfe", "a line break": "a\r\nSet-Cookie: x=y", "markup": `"><script>alert(1)</script>`, "without end": strings.Repeat("x", 8<<10),
 }
 
-// TestBadForms sends every field of every form its odd texts: somebody is told
-// what is wrong, and nothing of ours breaks.
+// TestBadForms sends odd texts in every field of every form. The response is
+// an error that is not ours.
 func TestBadForms(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -42,7 +42,8 @@ func TestBadForms(t *testing.T) {
 		}
 		check := func(what string, a answer) {
 			t.Helper()
-			if a.status >= 500 && a.status != http.StatusBadGateway || strings.Contains(a.body, "<script>alert") || a.header.Get("Set-Cookie") == "x=y" {
+			if a.status >= 500 && a.status != http.StatusBadGateway || strings.Contains(a.body, "<script>alert") ||
+				a.header.Get("Set-Cookie") == "x=y" {
 				t.Errorf("%s: %d %s\n%.300s", what, a.status, a.location, a.body)
 			}
 		}
@@ -53,14 +54,19 @@ func TestBadForms(t *testing.T) {
 					if strings.HasPrefix(path, "/account") {
 						c = b
 					}
-					form := url.Values{"csrf": {csrf}, "client_id": {"x"}, "password": {"a good password"}, "email": {"odd@example.test"}, "name": {"Odd"}, "current": {"wrong"}}
+					form := url.Values{
+						"csrf": {csrf}, "client_id": {"x"}, "password": {"a good password"},
+						"email": {"odd@example.test"}, "name": {"Odd"}, "current": {"wrong"},
+					}
 					if strings.HasPrefix(path, "/signin") {
 						form.Set("flow", c.start("invite="+invite))
 					}
 					for _, grant := range []string{"", "authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"} {
 						form.Set("grant_type", grant)
 						form.Set(field, text)
-						check(fmt.Sprintf("POST %s with %s for %s", path, odd, field), c.do(http.MethodPost, path, form))
+						check(
+							fmt.Sprintf("POST %s with %s for %s", path, odd, field), c.do(http.MethodPost, path, form),
+						)
 						if path != "/oauth/token" {
 							break
 						}

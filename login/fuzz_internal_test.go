@@ -19,11 +19,13 @@ import (
 	"github.com/holdfast-dev/holdfast/seal"
 )
 
-// fuzzed is a service as far as reading needs one.
+// fuzzed returns a service with only what parsing needs.
 func fuzzed(f *testing.F) *Service {
 	f.Helper()
 	origin := &url.URL{Scheme: "http", Host: "localhost:8080"}
-	s := &Service{origin: origin, cfg: Config{Key: seal.NewKey(), Now: func() time.Time { return time.Unix(1_900_000_000, 0) }}}
+	s := &Service{origin: origin, cfg: Config{Key: seal.NewKey(), Now: func() time.Time {
+		return time.Unix(1_900_000_000, 0)
+	}}}
 	var err error
 	if s.webauthn, err = newWebAuthn(origin); err != nil {
 		f.Fatal(err)
@@ -38,8 +40,8 @@ func withCookie(t *testing.T, name, value string) *http.Request {
 	return r
 }
 
-// FuzzFlowCookie brings cookies. One that we did not seal is no flow, and one
-// that we did is only under its own name, and in time.
+// FuzzFlowCookie presents cookies. Only one that we sealed is a flow, under
+// its own name and until it expires.
 func FuzzFlowCookie(f *testing.F) {
 	s := fuzzed(f)
 	const id = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -47,19 +49,20 @@ func FuzzFlowCookie(f *testing.F) {
 	f.Add(id, "", []byte(`{"id":"`+id+`","exp":1900000000}`))
 	f.Add("../"+id, "eyJ9", []byte(`null`))
 	f.Fuzz(func(t *testing.T, id, value string, plain []byte) {
-		if s.open(withCookie(t, flowCookie+id, value), id) != nil {
+		if s.loadFlow(withCookie(t, flowCookie+id, value), id) != nil {
 			t.Errorf("%q, which nobody sealed, is a flow", value)
 		}
 		sealed := base64.RawURLEncoding.EncodeToString(s.cfg.Key.Seal(sealedFlow, plain))
-		got := s.open(withCookie(t, flowCookie+id, sealed), id)
+		got := s.loadFlow(withCookie(t, flowCookie+id, sealed), id)
 		if got != nil && (got.ID != id || got.Expires <= 1_900_000_000 || !flowID.MatchString(id)) {
 			t.Errorf("%s is the flow %q", plain, id)
 		}
-		if leg := s.openLeg(withCookie(t, flowCookie+id, sealed), id+"."+id); leg != nil && (leg.Leg != id+"."+id || leg.Provider == "") {
+		if leg := s.flowForState(withCookie(t, flowCookie+id, sealed), id+"."+id); leg != nil &&
+			(leg.UpstreamState != id+"."+id || leg.Provider == "") {
 			t.Errorf("%s has the leg %q", plain, id)
 		}
 		other := base64.RawURLEncoding.EncodeToString(s.cfg.Key.Seal("passkey", plain))
-		if s.open(withCookie(t, flowCookie+id, other), id) != nil {
+		if s.loadFlow(withCookie(t, flowCookie+id, other), id) != nil {
 			t.Error("what was sealed for something else is a flow")
 		}
 	})
@@ -72,15 +75,20 @@ const (
 	fuzzSigned    = `{"id":"Q1ozUkdaM0dMWVdISFFPWVpMSE5PWFZYWU8","rawId":"Q1ozUkdaM0dMWVdISFFPWVpMSE5PWFZYWU8","response":{"authenticatorData":"SZYN5YgOjGh0NBcPZHZgW4_krrmihjLHmVzzuoMdl2MFAAAAAQ","clientDataJSON":"eyJjaGFsbGVuZ2UiOiJNREV5TXpRMU5qYzRPV0ZpWTJSbFpqQXhNak0wTlRZM09EbGhZbU5rWldZIiwiY3Jvc3NPcmlnaW4iOmZhbHNlLCJvcmlnaW4iOiJodHRwOi8vbG9jYWxob3N0OjgwODAiLCJ0eXBlIjoid2ViYXV0aG4uZ2V0In0","signature":"MEUCIQCjLsQkK9E-9M6TSuZf-7l9D5u2reAEXLgK38uOPscgZQIgfu_eR3-i0qqJ6Z9IoL5SsI4KIRXXoHG_bZZH7bAS5Ts","userHandle":"vZkGZBBd5BkxKJ5IXcPxXUZKIyPISUmxsHA2eW2ZSRE"},"type":"public-key"}`
 )
 
-// FuzzPasskeyAnswer has devices answer. Whatever is taken is an answer to the
-// question, on a page of ours.
+// FuzzPasskeyAnswer presents assertions. Every one that is accepted answers
+// the challenge, on one of our pages.
 func FuzzPasskeyAnswer(f *testing.F) {
 	s := fuzzed(f)
-	a := passkeyUser{Account: resource.Account{UID: "0000000000000000000000000000000000000000/0000000000000000", Email: "a@b.test"}}
+	a := passkeyUser{
+		Account: resource.Account{UID: "0000000000000000000000000000000000000000/0000000000000000", Email: "a@b.test"},
+	}
 	f.Add([]byte(fuzzMade))
 	f.Add([]byte(fuzzSigned))
 	f.Add([]byte(`{"id":"AA","rawId":"AA","type":"public-key","response":{}}`))
-	question := webauthn.SessionData{Challenge: fuzzChallenge, RelyingPartyID: "localhost", UserID: a.WebAuthnID(), UserVerification: protocol.VerificationRequired}
+	question := webauthn.SessionData{
+		Challenge: fuzzChallenge, RelyingPartyID: "localhost", UserID: a.WebAuthnID(),
+		UserVerification: protocol.VerificationRequired,
+	}
 	f.Fuzz(func(t *testing.T, credential []byte) {
 		ours := func(c protocol.CollectedClientData) {
 			if c.Challenge != fuzzChallenge || c.Origin != "http://localhost:8080" {
@@ -90,7 +98,8 @@ func FuzzPasskeyAnswer(f *testing.F) {
 		if parsed, err := protocol.ParseCredentialCreationResponseBytes(credential); err == nil {
 			if made, err := s.webauthn.CreateCredential(a, question, parsed); err == nil {
 				ours(parsed.Response.CollectedClientData)
-				if detail, err := json.Marshal(made); err != nil || json.Unmarshal(detail, &webauthn.Credential{}) != nil {
+				if detail, err := json.Marshal(made); err != nil ||
+					json.Unmarshal(detail, &webauthn.Credential{}) != nil {
 					t.Errorf("a passkey that cannot be kept: %v", err)
 				}
 			}
@@ -103,8 +112,8 @@ func FuzzPasskeyAnswer(f *testing.F) {
 	})
 }
 
-// FuzzClaims has a provider say things of somebody. What is kept of it is
-// bounded, and can be kept.
+// FuzzClaims presents claims of a provider. Those that are kept are bounded
+// and can be stored.
 func FuzzClaims(f *testing.F) {
 	f.Add([]byte(`{"groups":["a","b"],"email":"a@b.test","email_verified":true,"oid":"x"}`), "groups", "sub", true)
 	f.Add([]byte(`{"groups":"a","email_verified":"true"}`), "groups", "sub", false)
@@ -119,11 +128,12 @@ func FuzzClaims(f *testing.F) {
 		if byObject {
 			p.OIDC.CorrelationRule = resource.CorrelationObjectID
 		}
-		got, err := readSaid(p, &oidc.IDToken{Subject: subject}, claims, "raw")
+		got, err := readClaims(p, &oidc.IDToken{Subject: subject}, claims, "raw")
 		if err != nil {
 			return
 		}
-		if got.subject == "" || len(got.subject) > 2048 || !readable(got.subject) || len(got.email) > 254 || !readable(got.email) {
+		if got.subject == "" || len(got.subject) > 2048 || !readable(got.subject) || len(got.email) > 254 ||
+			!readable(got.email) {
 			t.Errorf("subject %q, e-mail %q", got.subject, got.email)
 		}
 		if len(got.groups) > maxGroups {
@@ -145,15 +155,15 @@ func FuzzClaims(f *testing.F) {
 	})
 }
 
-// text2 is a claim as the trial shows it.
-func text2(name string, value any) string { return shortText(name) + " " + text(value) }
+// text2 returns a claim as the trial page shows it.
+func text2(name string, value any) string { return shortText(name) + " " + claimText(value) }
 
 var (
 	userForm     = regexp.MustCompile(`^[` + userLetters + `]*$`)
 	recoveryForm = regexp.MustCompile(`^[A-Z2-7]*$`)
 )
 
-// FuzzCodes reads what people type and programs show.
+// FuzzCodes parses codes as people type them and programs show them.
 func FuzzCodes(f *testing.F) {
 	f.Add("bcdf-ghjk")
 	f.Add("ABCDE-FGH01")
@@ -170,13 +180,15 @@ func FuzzCodes(f *testing.F) {
 		if got := checkCode(code); len(got) != 9 {
 			t.Errorf("%q is checked by %q", code, got)
 		}
-		if h, err := encryptFor(code, "token", "refresh"); err == nil && (strings.Contains(string(h.Token), "token") || len(h.Refresh) == 0) {
+		if h, err := encryptFor(code, "token", "refresh"); err == nil && (strings.Contains(string(h.Token), "token") ||
+			len(h.Refresh) == 0) {
 			t.Errorf("%q gets the token in the plain", code)
 		}
 		if p, err := readInvite(code); err == nil && (p.UID == "" || len(p.Digest) == 0) {
 			t.Errorf("%q is the invite %+v", code, p)
 		}
-		if u, ok := loopback(code); ok && u.Hostname() != "localhost" && u.Hostname() != "127.0.0.1" && u.Hostname() != "::1" {
+		if u, ok := loopback(code); ok && u.Hostname() != "localhost" && u.Hostname() != "127.0.0.1" &&
+			u.Hostname() != "::1" {
 			t.Errorf("%q leads to %q", code, u.Host)
 		}
 	})

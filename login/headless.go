@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -14,17 +15,18 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// headless is what waits for a program that has shown a key: encrypted for that
-// key, so that who else knows the code learns nothing.
+// headless is the result of a sign-in for a program that has shown a public
+// key. It is encrypted for that key, so knowing the code is not enough to read
+// it.
 type headless struct {
-	Key     string `json:"key,omitempty"` // ours, of this once, in base64url
+	Key     string `json:"key,omitempty"` // our ephemeral public key, in base64url
 	Token   []byte `json:"token,omitempty"`
 	Refresh []byte `json:"refresh,omitempty"`
 	Denied  bool   `json:"denied,omitempty"`
 }
 
-func (s *Service) handToHeadless(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session) error {
-	out, err := s.issue(r.Context(), f, n, programName(f.Client), "", "")
+func (s *Service) deliverToHeadless(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session) error {
+	out, err := s.issue(r.Context(), f, n, cmp.Or(f.Client, unnamedProgram), "", "")
 	if err != nil {
 		return err
 	}
@@ -32,20 +34,26 @@ func (s *Service) handToHeadless(w http.ResponseWriter, r *http.Request, f *flow
 	if err != nil {
 		return err
 	}
+	if err := s.storeHeadless(r.Context(), f, h); err != nil {
+		return err
+	}
+	s.deleteFlow(w, f)
+	s.show(w, r, http.StatusOK, "done", nil, &donePage{
+		Purpose: forHeadless, Text: "Go back to your terminal. You can close this window.",
+	})
+	return nil
+}
+
+func (s *Service) storeHeadless(ctx context.Context, f *flow, h headless) error {
 	detail, err := json.Marshal(h)
 	if err != nil {
 		return err
 	}
-	if err := s.accounts.Leave(r.Context(), digest("headless "+f.Headless), detail, s.cfg.Now().Add(headlessLife)); err != nil {
-		return err
-	}
-	s.drop(w, f)
-	s.show(w, r, http.StatusOK, "done", nil, &donePage{Purpose: forHeadless, Text: "Go back to your terminal. You can close this window."})
-	return nil
+	return s.accounts.Leave(ctx, digest("headless "+f.Headless), detail, s.cfg.Now().Add(headlessLife))
 }
 
-// encryptFor encrypts texts for the holder of an X25519 key: AES-256-GCM under
-// the shared secret, the nonce in front.
+// encryptFor encrypts tokens for the holder of an X25519 key, with AES-256-GCM
+// under the shared secret. The nonce precedes each ciphertext.
 func encryptFor(code, token, refresh string) (h headless, _ error) {
 	b, err := base64.RawURLEncoding.DecodeString(code)
 	if err != nil {
@@ -60,7 +68,7 @@ func encryptFor(code, token, refresh string) (h headless, _ error) {
 		return h, err
 	}
 	secret, err := ours.ECDH(theirs)
-	if err != nil { // a key of low order: the secret would be known to all
+	if err != nil { // a key of low order, whose shared secret everybody knows
 		return h, fault.Field("headless_code", "is not a key that anything can be encrypted for")
 	}
 	block, err := aes.NewCipher(secret)
@@ -79,16 +87,17 @@ func encryptFor(code, token, refresh string) (h headless, _ error) {
 	return h, nil
 }
 
-// A HeadlessSession is what waits for a program that has shown a key.
+// A HeadlessSession is the result of a sign-in for a program that has shown a
+// public key.
 type HeadlessSession struct {
 	PublicKey    []byte // in base64url
 	Token        []byte // encrypted
-	RefreshToken []byte // encrypted; empty if none was asked for
+	RefreshToken []byte // encrypted; empty if none was requested
 }
 
-// Headless returns what waits for the key of a program. It returns
-// fault.InvalidArgument for what is no key, fault.NotFound while nobody has
-// signed in, and fault.PermissionDenied if somebody refused.
+// Headless returns the result of a sign-in for the public key of a program. It
+// returns fault.InvalidArgument if code is not a key, fault.NotFound while
+// nobody has signed in, and fault.PermissionDenied if the person refused.
 func (s *Service) Headless(ctx context.Context, code string) (HeadlessSession, error) {
 	if b, err := base64.RawURLEncoding.DecodeString(code); err != nil || len(b) != 32 {
 		return HeadlessSession{}, fault.Field("code", "must be an X25519 public key in unpadded base64url")
@@ -102,7 +111,8 @@ func (s *Service) Headless(ctx context.Context, code string) (HeadlessSession, e
 		return HeadlessSession{}, err
 	}
 	if h.Denied {
-		return HeadlessSession{}, fault.New(fault.PermissionDenied, "Permission denied: the sign-in was refused in the browser")
+		return HeadlessSession{}, fault.New(fault.PermissionDenied,
+			"Permission denied: the sign-in was refused in the browser")
 	}
 	return HeadlessSession{[]byte(h.Key), h.Token, h.Refresh}, nil
 }

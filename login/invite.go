@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// readInvite reads the code of an invite, as package iam writes it.
+// readInvite decodes the code of an invite, which package iam encodes.
 func readInvite(code string) (p resource.Presented, _ error) {
 	bad := fault.Unmet("INVITE_UNKNOWN", "the invite is not known: check that its code is whole")
 	if len(code) > 1024 {
@@ -35,10 +35,10 @@ func readInvite(code string) (p resource.Presented, _ error) {
 	return p, nil
 }
 
-// joining returns the group that somebody signs in for: that of their invite, or
-// the organization they chose. The providers of that group and of those above it
-// speak for it.
-func (f *flow) joining() resource.UID {
+// joinGroup returns the group that somebody signs in for: that of their
+// invite, or the organization they chose. The providers of that group and of
+// those above it can be used.
+func (f *flow) joinGroup() resource.UID {
 	if p, err := readInvite(f.Invite); err == nil && p.UID.Root() == f.Organization {
 		return p.UID.Parent()
 	}

@@ -10,61 +10,61 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// How many wrong tries there may be. Whoever guesses is slowed down where they
-// guess from, before the account is: other people's guesses shall not keep its
-// owner out. The owner of an account that many guess at comes in with a passkey,
-// a one-time link, or a browser that has signed in to it before.
+// Limits of wrong attempts. They apply to the network that guesses before they
+// apply to the account, so that the guesses of others do not lock its owner out.
+// The owner of an account that many guess at can use a passkey, a one-time link,
+// or a browser that has signed in to it before.
 const (
 	window     = 15 * time.Minute
-	perAccount = 10  // in a window, at one account, from one network
-	perAddress = 100 // in a window, at all accounts, from one network
-	perKnown   = 5   // in a window, by a browser that the account knows, beyond all others: fewer than any stranger has
-	devicesPer = 60  // devices that one address may have ask
+	perAccount = 10  // per window, account and network
+	perAddress = 100 // per window and network, at all accounts
+	perKnown   = 5   // per window, in addition, for a browser that has signed in to the account
+	maxDevices = 60  // device authorizations per window and network
 
-	freeTries    = 20          // at one account from everywhere, before there are delays
-	firstDelay   = time.Second // after the first try that is not free; it doubles with each
+	freeTries    = 20          // at one account from everywhere, before delays begin
+	firstDelay   = time.Second // after the first attempt that is not free; doubles with each
 	longestDelay = window
-	quietTime    = time.Hour // without a try, after which an account's tries are forgotten
+	quietTime    = time.Hour // after this time without an attempt the count starts again
 
 	limitsTracked = 100_000
 )
 
-// limits count tries by what they are aimed at and by where they come from. They
-// are kept in memory: a replica counts by itself.
+// limits count attempts by target and by origin. They are kept in memory, so
+// each replica counts by itself.
 type limits struct {
 	now func() time.Time
 
-	mu    sync.Mutex
-	tried *lru.Cache[tallyKey, *tally]
+	mu       sync.Mutex
+	counters *lru.Cache[counterKey, *counter]
 }
 
-// A tallyKey is the digest of what is counted, so that a long name takes no more
-// memory than a short one.
-type tallyKey [sha256.Size]byte
+// A counterKey is the digest of what is counted, so that a long name takes no
+// more memory than a short one.
+type counterKey [sha256.Size]byte
 
-func keyOf(text string) tallyKey { return sha256.Sum256([]byte(text)) }
+func keyOf(text string) counterKey { return sha256.Sum256([]byte(text)) }
 
-type tally struct {
+type counter struct {
 	count int
-	since time.Time // the beginning of the window, or for slow the last try
-	next  time.Time // before which slow permits no other try
+	since time.Time // start of the window or, with backoff, the last attempt
+	next  time.Time // with backoff, when the next attempt is allowed
 }
 
 func newLimits(now func() time.Time) (*limits, error) {
-	tried, err := lru.New[tallyKey, *tally](limitsTracked)
-	return &limits{now: now, tried: tried}, err
+	tried, err := lru.New[counterKey, *counter](limitsTracked)
+	return &limits{now: now, counters: tried}, err
 }
 
-// take uses up one of most tries at key in a window and returns 0, or returns how
-// long to wait for one. Tries are taken before they are made, so that many at
-// once are not more.
-func (l *limits) take(key string, most int) (wait time.Duration) {
+// acquire counts an attempt at key and returns 0, or returns how long to wait
+// if there were most in this window. An attempt is counted before it is made,
+// so that parallel ones cannot exceed the limit.
+func (l *limits) acquire(key string, most int) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
-	t, ok := l.tried.Get(keyOf(key))
+	t, ok := l.counters.Get(keyOf(key))
 	if !ok || now.Sub(t.since) >= window {
-		l.tried.Add(keyOf(key), &tally{count: 1, since: now})
+		l.counters.Add(keyOf(key), &counter{count: 1, since: now})
 		return 0
 	}
 	if t.count >= most {
@@ -74,17 +74,17 @@ func (l *limits) take(key string, most int) (wait time.Duration) {
 	return 0
 }
 
-// slow uses up a try at key and returns 0, or returns how long to wait for one.
-// The first freeTries follow each other at once. After each further one the next
-// has to wait twice as long, up to longestDelay.
-func (l *limits) slow(key string) (wait time.Duration) {
+// acquireWithBackoff counts an attempt at key and returns 0, or returns how
+// long to wait for the next. The first freeTries need not wait. After each
+// further one the delay doubles, up to longestDelay.
+func (l *limits) acquireWithBackoff(key string) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.now()
-	t, ok := l.tried.Get(keyOf(key))
+	t, ok := l.counters.Get(keyOf(key))
 	if !ok || now.Sub(t.since) >= quietTime {
-		t = &tally{}
-		l.tried.Add(keyOf(key), t)
+		t = &counter{}
+		l.counters.Add(keyOf(key), t)
 	}
 	if wait := t.next.Sub(now); wait > 0 {
 		return wait
@@ -93,31 +93,31 @@ func (l *limits) slow(key string) (wait time.Duration) {
 	t.since = now
 	if n := t.count - freeTries; n > 0 {
 		t.next = now.Add(longestDelay)
-		if n < 16 { // beyond, a shift would be longer in any case
+		if n < 16 { // a larger shift would exceed longestDelay in any case
 			t.next = now.Add(min(firstDelay<<(n-1), longestDelay))
 		}
 	}
 	return 0
 }
 
-// giveBack undoes takes, for a try that was right or was not made.
-func (l *limits) giveBack(keys ...string) {
+// release undoes acquire, for an attempt that succeeded or was not made.
+func (l *limits) release(keys ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, key := range keys {
-		t, ok := l.tried.Get(keyOf(key))
+		t, ok := l.counters.Get(keyOf(key))
 		if !ok {
 			continue
 		}
 		t.next = time.Time{}
 		if t.count--; t.count <= 0 {
-			l.tried.Remove(keyOf(key)) // what was right leaves no trace, and needs no memory
+			l.counters.Remove(keyOf(key)) // successful attempts need no memory
 		}
 	}
 }
 
-// network is what limits are counted by: of IPv6 whoever has an address has
-// 2^64 of them.
+// network returns what limits are counted by: an IPv4 address, or the /64
+// network of an IPv6 address, all of which belongs to one host.
 func network(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -134,37 +134,38 @@ func network(address string) string {
 	return p.String()
 }
 
-// A try is the permission to check one password or code.
-type try struct {
-	giveBack func()         // for a try that was right or was not made
-	known    []knownAccount // if not nil, only these may be tried: strangers would have to wait
+// An attempt is the permission to check one password or code.
+type attempt struct {
+	release func()         // for an attempt that succeeded or was not made
+	known   []knownAccount // if not nil, only these accounts may be tried
 }
 
-// try takes a try at what from where r comes from. what is the name of an
-// account, or a name that an account could have: whether there is one makes no
-// difference. known are the accounts behind that name that know the browser. It
-// may try these after others have used up all tries, within a limit of its own.
-func (s *Service) try(r *http.Request, what string, known []knownAccount) (t try, wait time.Duration) {
+// acquireAttempt acquires an attempt at what, from the network of r. what is
+// the name of an account or a name that an account could have: it makes no
+// difference whether there is one. known are the accounts of that name that
+// the browser has signed in to. It may try these when the general limits are
+// reached, within a limit of its own.
+func (s *Service) acquireAttempt(r *http.Request, what string, known []knownAccount) (t attempt, wait time.Duration) {
 	n := network(remote(r))
 	address, pair, account := "address "+n, "pair "+n+" "+what, "account "+what
-	if wait = s.limits.take(address, perAddress); wait == 0 {
-		if wait = s.limits.take(pair, perAccount); wait == 0 {
-			if wait = s.limits.slow(account); wait == 0 {
-				return try{giveBack: func() { s.limits.giveBack(address, pair, account) }}, 0
+	if wait = s.limits.acquire(address, perAddress); wait == 0 {
+		if wait = s.limits.acquire(pair, perAccount); wait == 0 {
+			if wait = s.limits.acquireWithBackoff(account); wait == 0 {
+				return attempt{release: func() { s.limits.release(address, pair, account) }}, 0
 			}
-			s.limits.giveBack(pair)
+			s.limits.release(pair)
 		}
-		s.limits.giveBack(address)
+		s.limits.release(address)
 	}
 	var keys []string
 	for _, k := range known {
-		if key := "known " + k.ID; s.limits.take(key, perKnown) == 0 {
+		if key := "known " + k.ID; s.limits.acquire(key, perKnown) == 0 {
 			keys, t.known = append(keys, key), append(t.known, k)
 		}
 	}
 	if t.known == nil {
 		return t, wait
 	}
-	t.giveBack = func() { s.limits.giveBack(keys...) }
+	t.release = func() { s.limits.release(keys...) }
 	return t, 0
 }

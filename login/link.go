@@ -13,8 +13,8 @@ const linkCookie = "hf_link"
 
 var linkCode = regexp.MustCompile(`^[A-Z2-7]{52}$`) // two ids
 
-// showLink is where a one-time link leads. Its code moves from the address into a
-// cookie at once, so that it stays in no history.
+// showLink handles a one-time link. It moves the code from the address into a
+// cookie, so that the code does not stay in the browser's history.
 func (s *Service) showLink(w http.ResponseWriter, r *http.Request) {
 	if code := r.URL.Query().Get("code"); code != "" {
 		if !linkCode.MatchString(code) {
@@ -39,11 +39,12 @@ func (s *Service) linked(w http.ResponseWriter, r *http.Request) (a resource.Acc
 		err = fault.Missing("account", "link")
 	}
 	if errors.Is(err, fault.NotFound) {
-		s.problem(w, r, http.StatusNotFound, "This link is not good", "It was used, has expired, or another has taken its place. Ask an administrator for a new one.")
+		s.problem(w, r, http.StatusNotFound, "This link is not good",
+			"It was used, has expired, or another has taken its place. Ask an administrator for a new one.")
 		return a, false
 	}
 	if err == nil {
-		err = s.mayOpen(r.Context(), a)
+		err = s.checkLinkMaker(r.Context(), a)
 	}
 	if err != nil {
 		s.fail(w, r, "This link cannot be followed", err)
@@ -55,10 +56,7 @@ func (s *Service) linked(w http.ResponseWriter, r *http.Request) (a resource.Acc
 func (s *Service) linkPage(w http.ResponseWriter, r *http.Request, status int, a resource.Account, err error) {
 	p := &linkPage{Email: a.Email, Reset: a.Password != "" || !a.UseTime.IsZero()}
 	if err != nil {
-		f := s.told(r, err)
-		if p.Problem = plainText(f); len(f.Fields) > 0 {
-			p.Problem, p.Wrong = "", fieldTexts(f)
-		}
+		p.setError(s.report(r, err))
 	}
 	org, err := s.store.Group(r.Context(), a.UID.Root())
 	if err != nil {
@@ -70,7 +68,7 @@ func (s *Service) linkPage(w http.ResponseWriter, r *http.Request, status int, a
 }
 
 // followLink sets the password of the account whose link the browser has
-// followed, and signs in: with the second factor, if the account still has one.
+// followed, and signs in, with the second factor if the account still has one.
 func (s *Service) followLink(w http.ResponseWriter, r *http.Request) {
 	a, ok := s.linked(w, r)
 	if !ok {
@@ -90,7 +88,7 @@ func (s *Service) followLink(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		a, err = s.people.FollowLink(r.Context(), digest("link "+c.Value), func(a *resource.Account) error {
 			a.Password = hash
-			return s.mayOpen(r.Context(), *a)
+			return s.checkLinkMaker(r.Context(), *a)
 		})
 	}
 	if err != nil {
@@ -103,11 +101,5 @@ func (s *Service) followLink(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f := &flow{ID: newID(), Expires: s.cfg.Now().Add(flowLife).Unix(), Purpose: forBrowser}
-	if len(a.TOTP) > 0 || len(a.Passkeys) > 0 && s.webauthn != nil {
-		f.enter(a)
-		s.keep(w, r, f)
-		s.show(w, r, http.StatusOK, "factor", f, s.factorPage(a))
-		return
-	}
-	s.arriveLocal(w, r, f, a)
+	s.askSecondFactor(w, r, f, a)
 }

@@ -1,13 +1,14 @@
-// Package login lets people in: with the provider of their organization, or
-// with an account that is kept here. It serves the pages, and hands what a
-// person has signed in for over to the program that waits for it.
+// Package login signs people in, with the provider of their organization or
+// with an account here. It serves the sign-in and account pages, and delivers
+// tokens to the program that a person has signed in for.
 //
-// A sign-in under way is kept in a sealed cookie of the browser it runs in
-// (flow.go), so that nobody who has not proved anything makes the service
-// remember them. What must happen once is spent in the store.
+// The state of a sign-in is kept in a sealed cookie of the browser (flow.go),
+// so that nobody who has not proved anything makes the service store
+// something. What must happen only once is recorded in the store.
 package login
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -28,16 +29,16 @@ import (
 	"github.com/holdfast-dev/holdfast/sts"
 )
 
-// Config is what a Service is told.
+// Config configures a Service.
 type Config struct {
-	Issuer      string        // our own address, which the pages are under
-	BaseURL     string        // the API, which tokens are for unless asked otherwise
-	Key         seal.Key      // that cookies and secrets are sealed with
+	Issuer      string        // our own address, and the base of the pages
+	BaseURL     string        // address of the API, the default audience of tokens
+	Key         seal.Key      // seals cookies and secrets
 	Client      *http.Client  // for providers, whose addresses others choose
-	SessionIdle time.Duration // of a browser; 0 is 7 days
-	SessionLife time.Duration // 0 is 30 days
-	PollEvery   time.Duration // how often a device may ask; 0 is 5 seconds
-	Hashes      int           // passwords hashed at once; 0 is half the processors
+	SessionIdle time.Duration // life of an unused browser session; 0 is 7 days
+	SessionLife time.Duration // longest life of a session; 0 is 30 days
+	PollEvery   time.Duration // how often a device may poll; 0 is 5 seconds
+	Hashes      int           // passwords hashed in parallel; 0 is half the processors
 	Log         *slog.Logger
 	Now         func() time.Time // nil is time.Now
 }
@@ -52,12 +53,12 @@ type Service struct {
 	pages     *page.Tokens
 	cfg       Config
 	log       *slog.Logger
-	origin    *url.URL // of Issuer
+	origin    *url.URL // parsed Issuer
 	templates templates
 	hashes    *hasher
 	limits    *limits
 	upstream  *upstream
-	webauthn  *webauthn.WebAuthn // nil where browsers have no passkeys
+	webauthn  *webauthn.WebAuthn // nil if browsers do not support passkeys at this address
 }
 
 const (
@@ -66,7 +67,7 @@ const (
 	defaultPoll = 5 * time.Second
 )
 
-// New returns a service. Sessions and tokens are made by s.
+// New returns a service. s issues its sessions and tokens.
 func New(db *store.DB, checker *authz.Checker, s *sts.Service, pages *page.Tokens, cfg Config) (*Service, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -74,24 +75,17 @@ func New(db *store.DB, checker *authz.Checker, s *sts.Service, pages *page.Token
 	if cfg.Log == nil {
 		cfg.Log = slog.Default()
 	}
-	if cfg.SessionIdle == 0 {
-		cfg.SessionIdle = defaultIdle
-	}
-	if cfg.SessionLife == 0 {
-		cfg.SessionLife = defaultLife
-	}
-	if cfg.PollEvery == 0 {
-		cfg.PollEvery = defaultPoll
-	}
-	if cfg.Hashes == 0 {
-		cfg.Hashes = max(1, runtime.GOMAXPROCS(0)/2)
-	}
+	cfg.SessionIdle = cmp.Or(cfg.SessionIdle, defaultIdle)
+	cfg.SessionLife = cmp.Or(cfg.SessionLife, defaultLife)
+	cfg.PollEvery = cmp.Or(cfg.PollEvery, defaultPoll)
+	cfg.Hashes = cmp.Or(cfg.Hashes, max(1, runtime.GOMAXPROCS(0)/2))
 	origin, err := url.Parse(cfg.Issuer)
 	if err != nil {
 		return nil, err
 	}
 	l := &Service{
-		store: iamdb.New(db), accounts: signindb.New(db), people: people.New(db), authz: checker, sts: s, pages: pages, cfg: cfg, log: cfg.Log, origin: origin, hashes: newHasher(cfg.Hashes),
+		store: iamdb.New(db), accounts: signindb.New(db), people: people.New(db), authz: checker, sts: s, pages: pages, cfg: cfg, log: cfg.Log, origin: origin,
+		hashes: newHasher(cfg.Hashes),
 	}
 	if l.limits, err = newLimits(cfg.Now); err != nil {
 		return nil, err
@@ -108,18 +102,19 @@ func New(db *store.DB, checker *authz.Checker, s *sts.Service, pages *page.Token
 	return l, nil
 }
 
-// now is the time, as precise as it is kept.
+// now returns the time in the precision of the store.
 func (s *Service) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Millisecond) }
 
-// at is the public address of one of our paths.
+// at returns the public address of one of our paths.
 func (s *Service) at(path string) string { return strings.TrimSuffix(s.cfg.Issuer, "/") + path }
 
 // Routes are the patterns that Handler serves.
 var Routes = []string{
-	"/oauth", "/oauth/", "/orgcheck", "/join", "/device", "/link", "/account", "/account/", "/signin", "/signin/", "/signout",
+	"/oauth", "/oauth/", "/orgcheck", "/join", "/device", "/link", "/account", "/account/",
+	"/signin", "/signin/", "/signout",
 }
 
-// Handler serves the pages, and the endpoints of programs.
+// Handler serves the pages, and the OAuth endpoints for programs.
 func (s *Service) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /oauth", s.begin)
@@ -129,38 +124,40 @@ func (s *Service) Handler() http.Handler {
 	mux.HandleFunc("GET /device", s.showDevice)
 	mux.HandleFunc("POST /device", s.enterDevice)
 	mux.HandleFunc("GET /signin", s.showSignIn)
-	mux.HandleFunc("POST /signin/organization", s.chooseOrganization)
-	mux.HandleFunc("GET /signin/provider", s.chooseProvider)
-	mux.HandleFunc("POST /signin/provider", s.chooseProvider)
-	mux.HandleFunc("POST /signin/password", s.password)
-	mux.HandleFunc("POST /signin/account", s.chooseAccount)
-	mux.HandleFunc("POST /signin/totp", s.totp)
-	mux.HandleFunc("POST /signin/recovery", s.recovery)
+	mux.HandleFunc("POST /signin/organization", s.withFlow(s.chooseOrganization))
+	mux.HandleFunc("GET /signin/provider", s.withFlow(s.chooseProvider))
+	mux.HandleFunc("POST /signin/provider", s.withFlow(s.chooseProvider))
+	mux.HandleFunc("POST /signin/password", s.withFlow(s.password))
+	mux.HandleFunc("POST /signin/account", s.withFlow(s.chooseAccount))
+	mux.HandleFunc("POST /signin/totp", s.withPassword(s.totp))
+	mux.HandleFunc("POST /signin/recovery", s.withPassword(s.recovery))
 	mux.HandleFunc("POST /signin/passkey/start", s.passkeyStart)
 	mux.HandleFunc("POST /signin/passkey", s.passkey)
-	mux.HandleFunc("POST /signin/join/start", s.showJoin)
-	mux.HandleFunc("POST /signin/join", s.join)
-	mux.HandleFunc("POST /signin/confirm", s.confirm)
-	mux.HandleFunc("POST /signin/other", s.other)
+	mux.HandleFunc("POST /signin/join/start", s.withFlow(s.showJoin))
+	mux.HandleFunc("POST /signin/join", s.withFlow(s.join))
+	mux.HandleFunc("POST /signin/confirm", s.withFlow(s.confirm))
+	mux.HandleFunc("POST /signin/other", s.withFlow(s.switchUser))
 	mux.HandleFunc("GET /link", s.showLink)
 	mux.HandleFunc("POST /link", s.followLink)
 	s.accountRoutes(mux)
 	s.assetRoutes(mux)
-	cross := http.NewCrossOriginProtection() // a form of another site is not taken, whatever cookies come with it
+	cross := http.NewCrossOriginProtection() // refuses forms of other sites, whatever cookies come with them
 	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.problem(w, r, http.StatusForbidden, "This form was sent from another site", "Start again from here.")
 	}))
 	pages := s.withActor(s.withReadableQuery(cross.Handler(mux)))
-	programs := http.NewServeMux() // these come from no browser and carry no cookie
+	programs := http.NewServeMux() // not for browsers, and without cookies
 	programs.HandleFunc("POST /oauth/token", s.tokenEndpoint)
 	programs.HandleFunc("POST /oauth/device_authorization", s.deviceEndpoint)
 	programs.Handle("/", pages)
 	return programs
 }
 
-// withActor puts what a request changes down to where it comes from.
+// withActor attributes the changes that a request makes to where it comes
+// from.
 func (s *Service) withActor(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		next.ServeHTTP(w, r.WithContext(resource.WithActor(r.Context(), resource.Actor{RequestID: newID(), Remote: remote(r)})))
+		actor := resource.Actor{RequestID: newID(), Remote: remote(r)}
+		next.ServeHTTP(w, r.WithContext(resource.WithActor(r.Context(), actor)))
 	})
 }

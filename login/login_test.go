@@ -48,9 +48,9 @@ func rolesOf(x *site, identity resource.UID) (all []string) {
 	return all
 }
 
-// TestProviders goes through what a provider's word brings: the identity that
-// could be bound before, the default role once, and the roles of groups as long
-// as one is in them.
+// TestProviders checks what a sign-in with a provider gives: the identity that
+// could be bound before, the default role once, and the roles of groups while
+// the person is a member.
 func TestProviders(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -95,17 +95,20 @@ func TestProviders(t *testing.T) {
 				count[e.Type]++
 			}
 		}
-		if count[resource.IdentityCreated] != 1 || count[resource.BindingCreated] != 2 || count[resource.BindingDeleted] != 1 {
+		if count[resource.IdentityCreated] != 1 || count[resource.BindingCreated] != 2 ||
+			count[resource.BindingDeleted] != 1 {
 			t.Errorf("events put down to the person: %v", count)
 		}
 	})
 }
 
-// unbind takes all roles away from an identity.
+// unbind removes all roles of an identity.
 func (x *site) unbind(t *testing.T, identity resource.UID) error {
 	t.Helper()
 	request := page.Request{Size: page.MaxSize, Order: page.Order{Field: "uid"}}
-	all := must[page.Page[resource.BoundRole]](t)(x.store.Bindings(t.Context(), store.Reach{Under: []resource.UID{x.org.UID}}, resource.Filter{Identity: identity}, request))
+	all := must[page.Page[resource.BoundRole]](t)(x.store.Bindings(
+		t.Context(), store.Reach{Under: []resource.UID{x.org.UID}}, resource.Filter{Identity: identity}, request,
+	))
 	for _, b := range all.Items {
 		if err := x.store.DeleteBinding(t.Context(), b.UID); err != nil {
 			return err
@@ -114,20 +117,23 @@ func (x *site) unbind(t *testing.T, identity resource.UID) error {
 	return nil
 }
 
-// A role that was given by hand is not taken away, and neither is the last
-// owner's.
+// Mappings remove neither roles that were given manually nor the last owner.
 func TestMappingsLeaveAlone(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)
 	idp := x.keep(t, p)
 	pat := resource.UserUID(idp.Realm, "pat")
 	for _, role := range []resource.UID{resource.ManagedRoleUID("editor"), resource.OwnerRole} {
-		m := resource.ExternalGroupRoleMapping{UID: idp.UID.NewChild(), ExternalGroup: "devs", Role: role, Scope: x.org.UID, CreateTime: x.clock.now()}
+		m := resource.ExternalGroupRoleMapping{
+			UID: idp.UID.NewChild(), ExternalGroup: "devs", Role: role, Scope: x.org.UID, CreateTime: x.clock.now(),
+		}
 		if err := x.store.InsertMapping(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
 	}
-	byHand := resource.RoleBinding{UID: x.org.UID.NewChild(), Identity: pat, Role: resource.ManagedRoleUID("editor"), CreateTime: x.clock.now()}
+	byHand := resource.RoleBinding{
+		UID: x.org.UID.NewChild(), Identity: pat, Role: resource.ManagedRoleUID("editor"), CreateTime: x.clock.now(),
+	}
 	must[[]resource.BoundRole](t)(x.store.InsertBindings(t.Context(), []resource.RoleBinding{byHand}))
 	p.claims["groups"] = []string{"devs"}
 	x.browser(t).through(p, idp)
@@ -136,7 +142,8 @@ func TestMappingsLeaveAlone(t *testing.T) {
 	}
 	p.claims["groups"] = []string{}
 	a := x.browser(t).through(p, idp)
-	if got := rolesOf(x, pat); !slices.Equal(got, []string{"editor", "owner", "viewer"}) || query(t, a.location).Get("token") == "" {
+	if got := rolesOf(x, pat); !slices.Equal(got, []string{"editor", "owner", "viewer"}) ||
+		query(t, a.location).Get("token") == "" {
 		t.Errorf("roles %v, %s", got, a.location)
 	}
 }
@@ -210,7 +217,8 @@ func TestProviderProblems(t *testing.T) {
 		t.Errorf("one that is not in use: %d", a.status)
 	}
 	a := b.get(strings.TrimPrefix(v.TrialURL, x.url))
-	if a = b.get(p.answerTo(t, a.location)); a.status != http.StatusOK || !strings.Contains(a.body, "pat@example.test") || b.session() != "" {
+	if a = b.get(p.answerTo(t, a.location)); a.status != http.StatusOK ||
+		!strings.Contains(a.body, "pat@example.test") || b.session() != "" {
 		t.Errorf("a trial: %d\n%s", a.status, a.body)
 	}
 	if _, err := x.store.Identity(t.Context(), resource.UserUID(good.Realm, "pat")); !errors.Is(err, fault.NotFound) {
@@ -218,7 +226,7 @@ func TestProviderProblems(t *testing.T) {
 	}
 }
 
-// TestDevice goes through RFC 8628.
+// TestDevice follows RFC 8628.
 func TestDevice(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -228,7 +236,10 @@ func TestDevice(t *testing.T) {
 		}
 		poll := func(device string) (status int, why, token string) {
 			x.clock.move(5 * time.Second)
-			status, body := x.redeem(t, "grant_type", "urn:ietf:params:oauth:grant-type:device_code", "client_id", "tv", "device_code", device)
+			status, body := x.redeem(
+				t, "grant_type", "urn:ietf:params:oauth:grant-type:device_code", "client_id", "tv", "device_code",
+				device,
+			)
 			return status, fieldOf(t, body, "error"), fieldOf(t, body, "access_token")
 		}
 		decide := func(user, answer string) {
@@ -281,7 +292,7 @@ func TestDevice(t *testing.T) {
 	})
 }
 
-// TestHeadless opens what was encrypted for a program's key.
+// TestHeadless decrypts what was encrypted for a program's key.
 func TestHeadless(t *testing.T) {
 	x := sqlite(t)
 	key := must[*ecdh.PrivateKey](t)(ecdh.X25519().GenerateKey(rand.Reader))
@@ -331,12 +342,15 @@ func TestTOTP(t *testing.T) {
 	b := x.browser(t)
 	b.signIn()
 	csrf := b.csrf()
-	secret := strings.ReplaceAll(secretText.FindString(b.post("/account/totp/start", "csrf", csrf, "current", password).body), " ", "")
+	secret := strings.ReplaceAll(
+		secretText.FindString(b.post("/account/totp/start", "csrf", csrf, "current", password).body), " ", "",
+	)
 	code := func() string { return must[string](t)(totp.GenerateCode(secret, x.clock.now())) }
 	if a := b.post("/account/totp", "csrf", csrf, "code", "000000"); a.status != http.StatusBadRequest {
 		t.Errorf("a wrong code turns it on: %d", a.status)
 	}
-	if a := b.post("/account/totp", "csrf", csrf, "code", code()); a.status != http.StatusOK || !strings.Contains(a.body, "recovery codes") {
+	if a := b.post("/account/totp", "csrf", csrf, "code", code()); a.status != http.StatusOK ||
+		!strings.Contains(a.body, "recovery codes") {
 		t.Fatalf("%d\n%s", a.status, a.body)
 	}
 	x.clock.move(time.Minute)
@@ -371,7 +385,7 @@ func TestTOTP(t *testing.T) {
 	}
 }
 
-// A one-time link sets the password once, and ends what was before.
+// A one-time link sets the password once and ends the sessions of before.
 func TestLink(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -406,7 +420,10 @@ func TestLink(t *testing.T) {
 		}
 		// Who is less than the person cannot become them.
 		clerk := resource.NewRoot()
-		bind := resource.RoleBinding{UID: x.org.UID.NewChild(), Identity: clerk, Role: resource.ManagedRoleUID("editor"), CreateTime: x.clock.now()}
+		bind := resource.RoleBinding{
+			UID: x.org.UID.NewChild(), Identity: clerk, Role: resource.ManagedRoleUID("editor"),
+			CreateTime: x.clock.now(),
+		}
 		must[[]resource.BoundRole](t)(s.InsertBindings(t.Context(), []resource.RoleBinding{bind}))
 		if _, err := x.CreateLink(authz.WithCaller(t.Context(), authz.Caller{Identity: clerk}), x.owner.UID, false); !errors.Is(err, fault.PermissionDenied) {
 			t.Errorf("a clerk makes a link of the owner's: %v", err)
@@ -414,8 +431,8 @@ func TestLink(t *testing.T) {
 	})
 }
 
-// Accounts can be switched off once an owner has come through a provider, and
-// nobody is ever locked out.
+// Accounts can be switched off once an owner has signed in with a provider,
+// and nobody is ever locked out.
 func TestSwitchOff(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -431,7 +448,9 @@ func TestSwitchOff(t *testing.T) {
 		if err := x.SetRules(admin, off); !errors.Is(err, fault.FailedPrecondition) {
 			t.Errorf("before an owner did: %v", err)
 		}
-		bind := resource.RoleBinding{UID: x.org.UID.NewChild(), Identity: pat, Role: resource.OwnerRole, CreateTime: x.clock.now()}
+		bind := resource.RoleBinding{
+			UID: x.org.UID.NewChild(), Identity: pat, Role: resource.OwnerRole, CreateTime: x.clock.now(),
+		}
 		must[[]resource.BoundRole](t)(s.InsertBindings(t.Context(), []resource.RoleBinding{bind}))
 		if err := x.SetRules(admin, off); err != nil {
 			t.Fatal(err)
@@ -452,7 +471,8 @@ func TestSwitchOff(t *testing.T) {
 	})
 }
 
-// TestSessions ends sessions, one's own and others', and lets them run out.
+// TestSessions ends sessions, one's own and those of others, and lets them
+// expire.
 func TestSessions(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -500,7 +520,7 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// An invite makes an account, or lets in who has one.
+// An invite creates an account or admits somebody who has one.
 func TestJoin(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -511,7 +531,10 @@ func TestJoin(t *testing.T) {
 			t.Error("the code stays in the address")
 		}
 		_, flow, _ := strings.Cut(a.location, "flow=")
-		a = b.post("/signin/join", "flow", flow, "email", "New@Example.test", "name", "Nora New", "password", "a good password")
+		a = b.post(
+			"/signin/join", "flow", flow, "email", "New@Example.test", "name", "Nora New", "password",
+			"a good password",
+		)
 		if a.location != "/account" {
 			t.Fatalf("%d\n%s", a.status, a.body)
 		}
@@ -531,7 +554,8 @@ func TestJoin(t *testing.T) {
 		} {
 			d := x.browser(t)
 			_, flow, _ := strings.Cut(d.get("/join?code="+code).location, "flow=")
-			if a := d.post("/signin/join", append(fields, "flow", flow)...); a.status < 400 || a.status >= 500 || d.session() != "" {
+			if a := d.post("/signin/join", append(fields, "flow", flow)...); a.status < 400 || a.status >= 500 ||
+				d.session() != "" {
 				t.Errorf("%s: %d", name, a.status)
 			}
 		}
@@ -585,13 +609,14 @@ func TestBadStarts(t *testing.T) {
 	}
 	for _, body := range []string{"", "grant_type=x", "grant_type=authorization_code", "grant_type=refresh_token", "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Adevice_code"} {
 		form, _ := url.ParseQuery(body)
-		if a := b.do(http.MethodPost, "/oauth/token", form); a.status != http.StatusBadRequest || !json.Valid([]byte(a.body)) {
+		if a := b.do(http.MethodPost, "/oauth/token", form); a.status != http.StatusBadRequest ||
+			!json.Valid([]byte(a.body)) {
 			t.Errorf("%q: %d %s", body, a.status, a.body)
 		}
 	}
 }
 
-// A thousand people can begin at once.
+// A thousand people can start to sign in at the same time.
 func TestManyStarts(t *testing.T) {
 	x := sqlite(t)
 	client := x.browser(t).Client

@@ -13,20 +13,25 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// linkLife is how long a one-time link is good.
+// linkLife is how long a one-time link is valid.
 const linkLife = 24 * time.Hour
 
-// A OneTimeLink is an address that sets the password of an account, once.
+// A OneTimeLink is an address at which the password of an account can be set
+// once.
 type OneTimeLink struct {
 	URL        string
 	ExpireTime time.Time
 }
 
-var accountList = page.List{Kind: "accounts", Fields: []string{"uid", "email", "create_time", "update_time"}, Default: page.Order{Field: "uid"}}
+var accountList = page.List{
+	Kind: "accounts", Default: page.Order{Field: "uid"}, Fields: []string{
+		"uid", "email", "create_time", "update_time",
+	},
+}
 
-// newLink gives an account a one-time link, and returns it for the only time. It
-// opens what its maker may do when it is followed; one that no caller asked for is
-// the operator's.
+// newLink gives an account a one-time link and returns it; it cannot be read
+// again. The link allows no more than its maker may do when it is followed.
+// Without a caller, the maker is the operator.
 func (s *Service) newLink(ctx context.Context, a *resource.Account, factors bool) OneTimeLink {
 	code, ends := newID()+newID(), s.now().Add(linkLife)
 	a.Link = resource.Link{Digest: digest("link " + code), Expires: ends, Factors: factors}
@@ -36,28 +41,31 @@ func (s *Service) newLink(ctx context.Context, a *resource.Account, factors bool
 	return OneTimeLink{s.at("/link?code=" + code), ends}
 }
 
-// mayOpen checks that whoever made the link of an account may, now, do everything
-// that the link opens: the account may have been given more since.
-func (s *Service) mayOpen(ctx context.Context, a resource.Account) error {
+// checkLinkMaker checks that whoever made the link of an account may now do
+// everything that the account may: it may have been given more since.
+func (s *Service) checkLinkMaker(ctx context.Context, a resource.Account) error {
 	if a.Link.Maker == nil {
 		return nil
 	}
-	if err := s.authz.Confirm(ctx); err != nil {
+	if err := s.authz.EnsureCurrent(ctx); err != nil {
 		return err
 	}
 	maker := authz.Caller{Identity: a.Link.Maker.Identity, Caps: a.Link.Maker.Caps, Scopes: a.Link.Maker.Scopes}
 	err := s.authz.RequireBecomeBy(ctx, maker, a.Identity)
 	if errors.Is(err, fault.PermissionDenied) || errors.Is(err, fault.FailedPrecondition) {
-		return fault.Unmet("LINK_OUTGROWN", "the account may do more now than whoever made this link; ask somebody who may do as much for a new one")
+		return fault.Unmet("LINK_OUTGROWN", "the account may do more now than whoever made this link; "+
+			"ask somebody who may do as much for a new one")
 	}
 	return err
 }
 
-// CreateAccount makes an account in a group, with a role there if one is given,
-// and returns the link that its person sets a password with. The caller needs
-// identity.create there, and for a role role_bindings.create and all that the
-// role gives.
-func (s *Service) CreateAccount(ctx context.Context, parent resource.UID, a resource.Account, role resource.UID) (resource.Account, OneTimeLink, error) {
+// CreateAccount creates an account in an organization, with a role there if
+// one is given, and returns the link at which its person sets a password. The
+// caller needs identity.create there and, for a role, role_bindings.create and
+// every capability of the role.
+func (s *Service) CreateAccount(
+	ctx context.Context, parent resource.UID, a resource.Account, role resource.UID,
+) (resource.Account, OneTimeLink, error) {
 	if err := s.authz.Require(ctx, resource.IdentityCreate, parent); err != nil {
 		return a, OneTimeLink{}, err
 	}
@@ -69,15 +77,21 @@ func (s *Service) CreateAccount(ctx context.Context, parent resource.UID, a reso
 		return a, OneTimeLink{}, err
 	}
 	if role != "" {
-		if err := s.mayGive(ctx, parent, role); err != nil {
+		if err := s.authz.Require(ctx, resource.RoleBindingsCreate, parent); err != nil {
+			return a, OneTimeLink{}, err
+		}
+		if err := s.authz.RequireRole(ctx, parent, role, "role_uid"); err != nil {
 			return a, OneTimeLink{}, err
 		}
 	}
 	return s.AddAccount(ctx, parent, a, role)
 }
 
-// AddAccount is CreateAccount without asking: it is how a service starts.
-func (s *Service) AddAccount(ctx context.Context, org resource.UID, a resource.Account, role resource.UID) (resource.Account, OneTimeLink, error) {
+// AddAccount is CreateAccount without permission checks, for setting up a
+// server.
+func (s *Service) AddAccount(
+	ctx context.Context, org resource.UID, a resource.Account, role resource.UID,
+) (resource.Account, OneTimeLink, error) {
 	a, i := s.newAccount(org, a)
 	var link OneTimeLink
 	if a.Password == "" {
@@ -85,26 +99,32 @@ func (s *Service) AddAccount(ctx context.Context, org resource.UID, a resource.A
 	}
 	var with []resource.RoleBinding
 	if role != "" {
-		with = append(with, resource.RoleBinding{UID: org.NewChild(), Identity: a.Identity, Role: role, CreateTime: a.CreateTime})
+		with = append(with, resource.RoleBinding{
+			UID: org.NewChild(), Identity: a.Identity, Role: role, CreateTime: a.CreateTime,
+		})
 	}
 	return a, link, s.people.InsertAccount(ctx, a, i, with...)
 }
 
-// AddAccountOf gives a person who is known already an account in an organization,
-// too, without asking.
-func (s *Service) AddAccountOf(ctx context.Context, org resource.UID, a resource.Account, person resource.Identity) error {
+// AddAccountFor adds an account in an organization for an existing person,
+// without permission checks.
+func (s *Service) AddAccountFor(
+	ctx context.Context, org resource.UID, a resource.Account, person resource.Identity,
+) error {
 	a, _ = s.newAccount(org, a)
 	a.Identity = person.UID
 	return s.people.InsertAccount(ctx, a, person)
 }
 
-// Found makes an organization whose first owner has an account here. It asks
-// nobody's permission: it is how a service starts.
-func (s *Service) Found(ctx context.Context, name string, kind resource.OrgKind, a resource.Account) (resource.Group, resource.Account, OneTimeLink, error) {
+// CreateOrganization creates an organization whose first owner has an account
+// here. It checks no permission: it is for setting up a server.
+func (s *Service) CreateOrganization(
+	ctx context.Context, name string, kind resource.OrgKind, a resource.Account,
+) (resource.Group, resource.Account, OneTimeLink, error) {
 	now := s.now()
 	g := resource.Group{UID: resource.NewRoot(), Name: name, Kind: kind, CreateTime: now, UpdateTime: now}
 	a.Email = resource.NormalEmail(a.Email)
-	if err := together(g.Validate(), a.Validate()); err != nil {
+	if err := joinViolations(g.Validate(), a.Validate()); err != nil {
 		return g, a, OneTimeLink{}, err
 	}
 	a, i := s.newAccount(g.UID, a)
@@ -112,27 +132,14 @@ func (s *Service) Found(ctx context.Context, name string, kind resource.OrgKind,
 	if a.Password == "" {
 		link = s.newLink(ctx, &a, false)
 	}
-	owner := resource.RoleBinding{UID: g.UID.NewChild(), Identity: a.Identity, Role: resource.OwnerRole, CreateTime: now}
+	owner := resource.RoleBinding{
+		UID: g.UID.NewChild(), Identity: a.Identity, Role: resource.OwnerRole, CreateTime: now,
+	}
 	return g, a, link, s.people.CreateOrganization(ctx, g, a, i, owner)
 }
 
-// mayGive checks that the caller may give a role in a group.
-func (s *Service) mayGive(ctx context.Context, group, role resource.UID) error {
-	if err := s.authz.Require(ctx, resource.RoleBindingsCreate, group); err != nil {
-		return err
-	}
-	if !role.IsRoot() && !role.Parent().Covers(group) {
-		return fault.Field("role_uid", "is neither a managed role nor one of this group or a group above it")
-	}
-	r, err := s.store.Role(ctx, role)
-	if err != nil {
-		return err
-	}
-	return s.authz.RequireAll(ctx, r.Capabilities, group)
-}
-
-// HashPassword returns a password as an account keeps it. It returns
-// fault.InvalidArgument for one that will not do.
+// HashPassword returns the hash of a password for an account. It returns
+// fault.InvalidArgument for a password that is not acceptable.
 func (s *Service) HashPassword(ctx context.Context, password, email string) (string, error) {
 	if err := checkPassword(password, email); err != nil {
 		return "", err
@@ -140,10 +147,10 @@ func (s *Service) HashPassword(ctx context.Context, password, email string) (str
 	return s.hashes.hash(ctx, password)
 }
 
-// CreateLink makes a one-time link of an account; one that was out ends. Whoever
-// has it becomes that person, so the caller needs identity.update on the account
-// and everything that the person may do. factors has passkeys and one-time
-// passwords end, too, once the link is followed.
+// CreateLink creates a one-time link of an account and voids the previous one.
+// Whoever has the link can become that person, so the caller needs
+// identity.update on the account and everything that the person may do. If
+// factors is true, following the link removes passkeys and one-time passwords.
 func (s *Service) CreateLink(ctx context.Context, uid resource.UID, factors bool) (link OneTimeLink, _ error) {
 	if err := s.authz.Require(ctx, resource.IdentityUpdate, uid); err != nil {
 		return link, err
@@ -158,7 +165,7 @@ func (s *Service) CreateLink(ctx context.Context, uid resource.UID, factors bool
 	return link, err
 }
 
-// DeleteAccount removes an account with its identity. The caller needs
+// DeleteAccount removes an account and its identity. The caller needs
 // identity.delete on it.
 func (s *Service) DeleteAccount(ctx context.Context, uid resource.UID) error {
 	if err := s.authz.Require(ctx, resource.IdentityDelete, uid); err != nil {
@@ -167,35 +174,29 @@ func (s *Service) DeleteAccount(ctx context.Context, uid resource.UID) error {
 	return s.people.DeleteAccount(ctx, uid)
 }
 
-// ListAccounts returns a page of the accounts the caller holds identity.list on,
-// and how many passkeys those have that have any.
-func (s *Service) ListAccounts(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.Account], map[resource.UID]int, error) {
-	none := page.Page[resource.Account]{}
+// ListAccounts returns a page of the accounts on which the caller holds
+// identity.list, and the number of passkeys of those that have any.
+func (s *Service) ListAccounts(
+	ctx context.Context, f resource.Filter, p page.Params,
+) (got page.Page[resource.Account], passkeys map[resource.UID]int, _ error) {
 	under, err := s.authz.Reach(ctx, resource.IdentityList)
 	if err != nil {
-		return none, nil, err
+		return got, nil, err
 	}
-	if err := f.Validate(); err != nil {
-		return none, nil, err
-	}
-	req, err := s.pages.Request(accountList, f, p)
+	got, err = authz.List(ctx, s.pages, accountList, store.Reach{Under: under}, f, p, s.accounts.Accounts)
 	if err != nil {
-		return none, nil, err
-	}
-	got, err := s.accounts.Accounts(ctx, store.Reach{Under: under}, f, req)
-	if err != nil {
-		return none, nil, err
+		return got, nil, err
 	}
 	var uids []resource.UID
 	for _, a := range got.Items {
 		uids = append(uids, a.UID)
 	}
-	counts, err := s.accounts.PasskeyCounts(ctx, uids)
-	return page.Turn(s.pages, req, got), counts, err
+	passkeys, err = s.accounts.PasskeyCounts(ctx, uids)
+	return got, passkeys, err
 }
 
-// Rules returns what an organization has decided about signing in. The caller
-// needs identity_providers.list on it.
+// Rules returns the sign-in rules of an organization. The caller needs
+// identity_providers.list on it.
 func (s *Service) Rules(ctx context.Context, org resource.UID) (resource.SignInRules, error) {
 	if err := s.authz.Require(ctx, resource.IdentityProvidersList, org); err != nil {
 		return resource.SignInRules{}, err
@@ -206,9 +207,9 @@ func (s *Service) Rules(ctx context.Context, org resource.UID) (resource.SignInR
 	return s.accounts.SignInRules(ctx, org)
 }
 
-// SetRules keeps what an organization decides about signing in. The caller needs
-// identity_providers.update on it. Accounts are switched off only once an owner
-// has come through a provider.
+// SetRules sets the sign-in rules of an organization. The caller needs
+// identity_providers.update on it. Accounts can be switched off only after an
+// owner has signed in with a provider.
 func (s *Service) SetRules(ctx context.Context, r resource.SignInRules) error {
 	if err := s.authz.Require(ctx, resource.IdentityProvidersUpdate, r.Organization); err != nil {
 		return err
@@ -231,74 +232,71 @@ func (s *Service) Joins(ctx context.Context, group resource.UID) ([]resource.Joi
 	return s.store.Joins(ctx, group)
 }
 
-// caller returns who is asking.
-func caller(ctx context.Context) (authz.Caller, error) {
-	c, ok := authz.CallerFrom(ctx)
-	if !ok {
-		return c, fault.New(fault.Unauthenticated, "Unauthenticated: a token is required")
-	}
-	return c, nil
-}
-
-// mayRule reports whether the caller answers for a session: it is the caller's
-// own, or the caller holds identity.update in the group whose provider or account
-// it was begun with. Nobody answers for the sessions that a person has with
-// others.
-func (s *Service) mayRule(ctx context.Context, c authz.Caller, n resource.Session) bool {
+// mayManage reports whether the caller may manage a session: it is the
+// caller's own, or the caller holds identity.update in the group whose
+// provider or account it was started with. Nobody can manage the sessions that
+// a person has with other organizations.
+func (s *Service) mayManage(ctx context.Context, c authz.Caller, n resource.Session) bool {
 	if n.Identity == c.Identity {
-		return c.Narrowing().IsZero() || n.ID == c.Session // a narrowed token may end itself, and nothing else
+		return c.Narrowing().IsZero() || n.ID == c.Session // a narrowed token may end its own session only
 	}
 	return n.Home != "" && s.authz.Require(ctx, resource.IdentityUpdate, n.Home) == nil
 }
 
-// ruled returns the sessions of an identity that the caller answers for. It
-// returns fault.PermissionDenied for an identity of others without any, whether or
-// not there is one.
-func (s *Service) ruled(ctx context.Context, identity resource.UID) (all []resource.Session, c authz.Caller, err error) {
-	if c, err = caller(ctx); err != nil {
+// managedSessions returns the sessions of an identity that the caller may
+// manage. If there are none, it returns fault.PermissionDenied for an identity
+// of others, whether or not it exists.
+func (s *Service) managedSessions(
+	ctx context.Context, identity resource.UID,
+) (all []resource.Session, c authz.Caller, err error) {
+	if c, err = authz.RequireCaller(ctx); err != nil {
 		return nil, c, err
 	}
 	if identity == "" || identity == c.Identity {
 		identity = c.Identity
-		if _, err := authz.RequireWhole(ctx); err != nil {
+		if _, err := authz.RequireUnnarrowed(ctx); err != nil {
 			return nil, c, err
 		}
 	}
 	if all, err = s.store.Sessions(ctx, identity); err != nil {
 		return nil, c, err
 	}
-	all = slices.DeleteFunc(all, func(n resource.Session) bool { return !s.mayRule(ctx, c, n) })
+	all = slices.DeleteFunc(all, func(n resource.Session) bool { return !s.mayManage(ctx, c, n) })
 	if len(all) == 0 && identity != c.Identity {
-		return nil, c, s.mayAsk(ctx, identity)
+		return nil, c, s.mayManageAny(ctx, identity)
 	}
 	return all, c, nil
 }
 
-// mayAsk checks that the caller would answer for sessions of an identity if there
-// were any.
-func (s *Service) mayAsk(ctx context.Context, identity resource.UID) error {
+// mayManageAny checks that the caller could manage sessions of an identity if
+// there were any.
+func (s *Service) mayManageAny(ctx context.Context, identity resource.UID) error {
 	homes, err := s.people.HomesOf(ctx, identity)
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(homes, func(g resource.UID) bool { return s.authz.Require(ctx, resource.IdentityUpdate, g) == nil }) {
-		return nil
+	for _, group := range homes {
+		if s.authz.Require(ctx, resource.IdentityUpdate, group) == nil {
+			return nil
+		}
 	}
 	return fault.Denied(resource.IdentityUpdate.String(), string(identity))
 }
 
-// Sessions returns the sessions of an identity, newest first: the caller's own
-// for "", or those of somebody else that the caller answers for. current is the
-// caller's.
-func (s *Service) Sessions(ctx context.Context, identity resource.UID) (all []resource.Session, current string, _ error) {
-	all, c, err := s.ruled(ctx, identity)
+// Sessions returns the sessions of an identity that the caller may manage,
+// newest first; "" is the caller's own. current is the id of the caller's
+// session.
+func (s *Service) Sessions(
+	ctx context.Context, identity resource.UID,
+) (all []resource.Session, current string, _ error) {
+	all, c, err := s.managedSessions(ctx, identity)
 	return all, c.Session, err
 }
 
-// EndSession ends a session that the caller answers for: the caller's own for "".
-// Its tokens are void from the next request on.
+// EndSession ends a session that the caller may manage; "" is the caller's
+// own. Its tokens are void from the next request on.
 func (s *Service) EndSession(ctx context.Context, id string) error {
-	c, err := caller(ctx)
+	c, err := authz.RequireCaller(ctx)
 	if err != nil {
 		return err
 	}
@@ -311,18 +309,19 @@ func (s *Service) EndSession(ctx context.Context, id string) error {
 	if err != nil && !errors.Is(err, fault.NotFound) {
 		return err
 	}
-	if err != nil || n.ID != c.Session && !s.mayRule(ctx, c, n) {
-		return fault.Denied(resource.IdentityUpdate.String(), "session "+id) // not to be told from one that is not there
+	if err != nil || n.ID != c.Session && !s.mayManage(ctx, c, n) {
+		// The error is the same for a session that does not exist.
+		return fault.Denied(resource.IdentityUpdate.String(), "session "+id)
 	}
 	_, err = s.store.EndSession(ctx, id)
 	return err
 }
 
-// EndSessions ends all sessions of an identity that the caller answers for, and
+// EndSessions ends all sessions of an identity that the caller may manage, and
 // returns how many there were.
 func (s *Service) EndSessions(ctx context.Context, identity resource.UID) (ended int, _ error) {
 	for {
-		all, _, err := s.ruled(ctx, identity)
+		all, _, err := s.managedSessions(ctx, identity)
 		if len(all) == 0 && ended > 0 {
 			return ended, nil
 		}
@@ -341,10 +340,10 @@ func (s *Service) EndSessions(ctx context.Context, identity resource.UID) (ended
 	}
 }
 
-// Leave removes the caller, who must be the person of that uid, with a token that
-// is not narrowed.
-func (s *Service) Leave(ctx context.Context, uid resource.UID) error {
-	c, err := authz.RequireWhole(ctx)
+// DeleteSelf removes the caller, who must be the person of that uid, with a
+// token that is not narrowed.
+func (s *Service) DeleteSelf(ctx context.Context, uid resource.UID) error {
+	c, err := authz.RequireUnnarrowed(ctx)
 	if err != nil {
 		return err
 	}
@@ -357,47 +356,49 @@ func (s *Service) Leave(ctx context.Context, uid resource.UID) error {
 	return s.people.DeleteIdentity(ctx, uid)
 }
 
-// Register redeems an invite for who is behind a token: of ours, or of an issuer
-// that it was asked for for us. identity, if not "", must be who that is.
+// Register redeems an invite for the person that a token is about. The token
+// is our own, or was issued for us by another issuer. If identity is not "",
+// it must be that person.
 func (s *Service) Register(ctx context.Context, bearer, code string, identity resource.UID) (resource.Landing, error) {
 	presented, err := readInvite(code)
 	if err != nil {
 		return resource.Landing{}, err
 	}
-	i, err := s.people.InviteFor(ctx, presented) // before anybody's issuer is asked for its keys
+	i, err := s.people.InviteFor(ctx, presented) // before the keys of any issuer are fetched
 	if err != nil {
 		return resource.Landing{}, err
 	}
-	who, err := s.behind(ctx, bearer, i.UID.Parent())
+	arrival, err := s.personFromToken(ctx, bearer, i.UID.Parent())
 	if err != nil {
 		return resource.Landing{}, err
 	}
-	uid, err := s.uidOf(ctx, who)
+	uid, err := s.personUID(ctx, arrival)
 	if err != nil {
 		return resource.Landing{}, err
 	}
 	if identity != "" && identity != uid {
 		return resource.Landing{}, fault.Field("identity_id", "is not the identity of the token's person")
 	}
-	who.Invite, who.Register = &presented, identity == ""
-	if ctx, err = s.asPerson(ctx, who); err != nil {
+	arrival.Invite, arrival.Register = &presented, identity == ""
+	if ctx, err = s.withPerson(ctx, arrival); err != nil {
 		return resource.Landing{}, err
 	}
-	return s.people.Arrive(ctx, who)
+	return s.people.Arrive(ctx, arrival)
 }
 
-// behind returns the person behind a token, for whom the providers of a group and
-// of those above it can vouch.
-func (s *Service) behind(ctx context.Context, bearer string, group resource.UID) (resource.Arrival, error) {
+// personFromToken returns the person that a token is about. The providers of a
+// group and of those above it can vouch for them.
+func (s *Service) personFromToken(ctx context.Context, bearer string, group resource.UID) (resource.Arrival, error) {
 	providers, err := s.store.ProvidersFor(ctx, group)
 	if err != nil {
 		return resource.Arrival{}, err
 	}
-	who, err := s.sts.Identify(ctx, bearer, providers)
-	if err != nil || who.Identity == "" {
-		return who, err
+	arrival, err := s.sts.Identify(ctx, bearer, providers)
+	if err != nil || arrival.Identity == "" {
+		return arrival, err
 	}
-	return s.arrivalAgain(ctx, resource.Session{
-		Identity: who.Identity, Act: &resource.Upstream{Issuer: who.Issuer, Subject: who.Subject}, Voucher: who.Voucher,
+	return s.arrivalOfSession(ctx, resource.Session{
+		Identity: arrival.Identity, Voucher: arrival.Voucher,
+		Act: &resource.Upstream{Issuer: arrival.Issuer, Subject: arrival.Subject},
 	})
 }

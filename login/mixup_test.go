@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// changed is an address with other parameters, or another path.
+// changed returns an address with other parameters or another path.
 func changed(t *testing.T, address, path string, values url.Values) string {
 	t.Helper()
 	u := must[*url.URL](t)(url.Parse(address))
@@ -22,9 +22,9 @@ func changed(t *testing.T, address, path string, values url.Values) string {
 	return u.String()
 }
 
-// A browser asks two providers at once, in two windows. What one of them answers
-// is of no use in the other's sign-in, whichever parts are exchanged, and each
-// finishes its own.
+// A browser uses two providers at the same time, in two windows. No part of
+// the response of one can be used in the sign-in with the other, and each
+// sign-in finishes.
 func TestTwoProviders(t *testing.T) {
 	for name, lax := range map[string]bool{"that look at challenges": false, "that do not": true} {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +55,10 @@ func TestTwoProviders(t *testing.T) {
 			for _, reverse := range []bool{false, true} { // both finish, in either order
 				b := x.browser(t)
 				type window struct{ answer, want string }
-				windows := []window{{one.answerTo(t, b.ask(first)), "pat@example.test"}, {two.answerTo(t, b.ask(second)), "quinn@example.test"}}
+				windows := []window{
+					{one.answerTo(t, b.ask(first)), "pat@example.test"},
+					{two.answerTo(t, b.ask(second)), "quinn@example.test"},
+				}
 				if reverse {
 					windows[0], windows[1] = windows[1], windows[0]
 				}
@@ -70,8 +73,8 @@ func TestTwoProviders(t *testing.T) {
 	}
 }
 
-// Two providers of one issuer, with clients of their own, do not stand in for each
-// other: a token for one client is not for the other.
+// Two providers of one issuer with different clients are separate: a token for
+// one client is not accepted for the other.
 func TestTwoClientsOfAnIssuer(t *testing.T) {
 	x := sqlite(t)
 	p := newProvider(t)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
-	"math"
 	"net"
 	"net/http"
 	"path"
@@ -24,24 +23,37 @@ import (
 //go:embed all:page
 var files embed.FS
 
-// A Frame is what every page shows.
+// A Frame is what all pages have in common.
 type Frame struct {
-	Page    string            // its name
-	Flow    string            // the sign-in under way; hidden in every form of it
-	CSRF    string            // hidden in every form of somebody signed in
-	Problem string            // with the whole
-	Wrong   map[string]string // with a field
-	Host    string            // of the service
+	Page    string            // name of the page
+	Flow    string            // id of the flow; hidden in every form of a sign-in
+	CSRF    string            // hidden in every form of a session
+	Problem string            // error that concerns the whole form
+	Wrong   map[string]string // errors of fields
+	Host    string            // host of the service
 }
 
 func (f *Frame) frame() *Frame { return f }
 
+// setError shows an error in the frame: beside the fields it names, or at the
+// top.
+func (f *Frame) setError(err *fault.Error) {
+	if len(err.Fields) == 0 {
+		f.Problem = plainText(err)
+		return
+	}
+	f.Wrong = map[string]string{}
+	for _, v := range err.Fields {
+		f.Wrong[v.Subject] = "It " + v.Description + "."
+	}
+}
+
 type framed interface{ frame() *Frame }
 
-// A Choice is a provider that one can continue with.
+// A Choice is a provider or an account that a person can continue with.
 type Choice struct{ UID, Name, Organization string }
 
-// An Invite is what somebody was invited to.
+// An Invite describes what somebody was invited to.
 type Invite struct{ Organization, Group, Role, Email string }
 
 type (
@@ -57,7 +69,7 @@ type (
 	choosePage struct {
 		Frame
 		Email    string
-		Accounts []Choice // of the account and its organization
+		Accounts []Choice // accounts and their organizations
 	}
 	factorPage struct {
 		Frame
@@ -74,11 +86,11 @@ type (
 	confirmPage struct {
 		Frame
 		Purpose, Name, Email, Code string
-		Organization               string    // of the account, if it is kept here
-		Client, Agent, Address     string    // what asks, as it says itself, and from where
-		Asked                      time.Time // when it did
-		May, For                   string    // what it could do, and how long
-		Since                      time.Time // one is signed in
+		Organization               string    // organization of the account, if it is kept here
+		Client, Agent, Address     string    // the requesting program, as it describes itself, and its address
+		Asked                      time.Time // when it asked
+		May, For                   string    // what its token would allow, and for how long
+		Since                      time.Time // start of the session
 		Invite                     *Invite
 	}
 	devicePage struct {
@@ -90,7 +102,7 @@ type (
 		Purpose, Text string
 		Denied        bool
 	}
-	// A Claim is what a provider says of a person.
+	// A Claim is a claim about a person from a provider.
 	Claim     struct{ Name, Value string }
 	trialPage struct {
 		Frame
@@ -101,7 +113,7 @@ type (
 	}
 	problemPage struct {
 		Frame
-		Title, Request, Again string
+		Title, Request string
 	}
 	linkPage struct {
 		Frame
@@ -120,12 +132,12 @@ type (
 	accountPage struct {
 		Frame
 		Name, Email, Organization, Identity string
-		Provider                            string // that vouched for the person
+		Provider                            string // provider that vouched for the person
 		Local                               bool
 		Passkeys                            []shownPasskey
 		CanPasskey                          bool
 		TOTP                                bool
-		Factor                              bool // there is something to recover from the loss of
+		Factor                              bool // has a second factor, which recovery codes can replace
 		RecoveryCodes                       int
 		Sessions                            []shownSession
 		Notice                              string
@@ -156,7 +168,9 @@ func parsePages(now func() time.Time) (templates, error) {
 		if base == "layout" || strings.HasPrefix(base, "_") {
 			continue
 		}
-		t := template.New(base).Funcs(template.FuncMap{"ago": func(t time.Time) string { return ago(now().Sub(t)) }, "date": date})
+		t := template.New(base).Funcs(template.FuncMap{
+			"ago": func(t time.Time) string { return ago(now().Sub(t)) }, "date": date,
+		})
 		if t, err = t.ParseFS(files, "page/layout.html", "page/_*.html", name); err != nil {
 			return nil, fmt.Errorf("page %s: %w", base, err)
 		}
@@ -172,7 +186,7 @@ func date(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04 UTC")
 }
 
-// ago says in words how long something lies back.
+// ago describes how long ago something was.
 func ago(d time.Duration) string {
 	for _, unit := range []struct {
 		of   time.Duration
@@ -187,11 +201,11 @@ func ago(d time.Duration) string {
 	return "just now"
 }
 
-// policy is what a browser lets a page do: nothing but what comes from here,
-// with forms that go here and to where the sign-in leads.
+// policy returns the Content-Security-Policy of a page: everything comes from
+// this host, and forms may also lead to formsTo.
 func policy(formsTo string) string {
-	return "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'" +
-		formsTo + "; base-uri 'none'; frame-ancestors 'none'"
+	return "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+		"form-action 'self'" + formsTo + "; base-uri 'none'; frame-ancestors 'none'"
 }
 
 func secureHeaders(w http.ResponseWriter, formsTo string) {
@@ -204,7 +218,7 @@ func secureHeaders(w http.ResponseWriter, formsTo string) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 }
 
-// show writes a page. f is the sign-in it belongs to, or nil.
+// show writes a page. f is the flow it belongs to, or nil.
 func (s *Service) show(w http.ResponseWriter, r *http.Request, status int, name string, f *flow, data framed) {
 	fr := data.frame()
 	fr.Page, fr.Host = name, s.origin.Host
@@ -227,33 +241,34 @@ func (s *Service) show(w http.ResponseWriter, r *http.Request, status int, name 
 	w.Write(b.Bytes())
 }
 
-// problem shows that it does not go on.
+// problem shows an error page.
 func (s *Service) problem(w http.ResponseWriter, r *http.Request, status int, title, text string) {
 	s.show(w, r, status, "problem", nil, &problemPage{
 		Frame: Frame{Problem: text}, Title: title, Request: resource.ActorFrom(r.Context()).RequestID,
 	})
 }
 
-// fail shows an error: what it says, if it is for people, or else only that it
-// is logged.
+// fail shows an error page for err.
 func (s *Service) fail(w http.ResponseWriter, r *http.Request, title string, err error) {
-	f := s.told(r, err)
-	s.problem(w, r, statusOf(f), title, plainText(f))
+	f := s.report(r, err)
+	s.problem(w, r, f.Code.HTTPStatus(), title, plainText(f))
 }
 
-// told logs an error that is ours.
-func (s *Service) told(r *http.Request, err error) *fault.Error {
+// report returns err as a fault, and logs it if it is a failure of ours.
+func (s *Service) report(r *http.Request, err error) *fault.Error {
 	f := fault.From(err)
-	if f.Code == fault.Internal || f.Code == fault.Unavailable {
-		s.log.ErrorContext(r.Context(), "sign-in", "path", r.URL.Path, "err", errors.Join(f, f.Cause), "request", resource.ActorFrom(r.Context()).RequestID)
+	if f.ServerSide() {
+		s.log.ErrorContext(r.Context(), "sign-in", "path", r.URL.Path, "err", errors.Join(f, f.Cause),
+			"request", resource.ActorFrom(r.Context()).RequestID)
 	}
 	return f
 }
 
-// note logs an error that nobody is told.
-func (s *Service) note(r *http.Request, err error) { _ = s.told(r, err) }
+// logError logs an error that is not shown to anybody.
+func (s *Service) logError(r *http.Request, err error) { _ = s.report(r, err) }
 
-// plainText is an error without the prefix that programs go by.
+// plainText returns the message of an error without its prefix, which is for
+// programs.
 func plainText(f *fault.Error) string {
 	text := f.Message
 	if _, rest, ok := strings.Cut(text, ": "); ok && f.Code != fault.Internal {
@@ -265,35 +280,16 @@ func plainText(f *fault.Error) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-func statusOf(f *fault.Error) int {
-	switch f.Code {
-	case fault.InvalidArgument, fault.FailedPrecondition:
-		return http.StatusBadRequest
-	case fault.Unauthenticated:
-		return http.StatusUnauthorized
-	case fault.PermissionDenied:
-		return http.StatusForbidden
-	case fault.NotFound:
-		return http.StatusNotFound
-	case fault.AlreadyExists:
-		return http.StatusConflict
-	case fault.ResourceExhausted:
-		return http.StatusTooManyRequests
-	case fault.Unavailable:
-		return http.StatusServiceUnavailable
-	}
-	return http.StatusInternalServerError
-}
-
-// retryAfter tells a client how long to wait.
+// retryAfter sets the Retry-After header.
 func retryAfter(w http.ResponseWriter, wait time.Duration) {
-	w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+	w.Header().Set("Retry-After", fault.RetryAfter(wait))
 }
 
-// assetRoutes serves what pages refer to.
+// assetRoutes serves the files that pages refer to.
 func (s *Service) assetRoutes(mux *http.ServeMux) {
 	for name, kind := range map[string]string{
-		"style.css": "text/css; charset=utf-8", "signin.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml",
+		"style.css": "text/css; charset=utf-8", "signin.js": "text/javascript; charset=utf-8",
+		"icon.svg": "image/svg+xml",
 	} {
 		content, err := files.ReadFile("page/" + name)
 		if err != nil {
@@ -312,7 +308,7 @@ func (s *Service) assetRoutes(mux *http.ServeMux) {
 	}
 }
 
-// remote is the address a request comes from.
+// remote returns the address that a request comes from.
 func remote(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -323,7 +319,7 @@ func remote(r *http.Request) string {
 
 const longestAgent = 256
 
-// agent is the program a request comes from, as it says itself.
+// agent returns the User-Agent header of a request, sanitized.
 func agent(r *http.Request) string {
 	text := strings.ToValidUTF8(strings.ReplaceAll(r.UserAgent(), "\x00", ""), "")
 	if len(text) > longestAgent {

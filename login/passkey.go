@@ -2,7 +2,6 @@ package login
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"net"
@@ -17,37 +16,38 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// newWebAuthn returns what speaks the protocol of passkeys, or nil where browsers
-// do not: they bind passkeys to names, not to addresses.
+// newWebAuthn returns the WebAuthn relying party, or nil if our address is an
+// IP address: browsers bind passkeys to domain names.
 func newWebAuthn(origin *url.URL) (*webauthn.WebAuthn, error) {
 	if net.ParseIP(origin.Hostname()) != nil {
 		return nil, nil
 	}
 	return webauthn.New(&webauthn.Config{
-		RPID: origin.Hostname(), RPDisplayName: "Holdfast", RPOrigins: []string{origin.Scheme + "://" + origin.Host},
+		RPID: origin.Hostname(), RPDisplayName: "Holdfast",
+		RPOrigins: []string{origin.Scheme + "://" + origin.Host},
 		AuthenticatorSelection: protocol.AuthenticatorSelection{
 			ResidentKey: protocol.ResidentKeyRequirementRequired, UserVerification: protocol.VerificationRequired,
 		},
 	})
 }
 
-// passkeyUser is an account as the library wants it. org is the name of its
-// organization, which a device is told of a new passkey.
+// A passkeyUser is an account as a webauthn.User. org is the name of its
+// organization, which is shown when a passkey is created.
 type passkeyUser struct {
 	resource.Account
 	org string
 }
 
-// accountLabel is what devices and apps call an account: one address can have
-// accounts in several organizations.
+// accountLabel returns the name of an account for authenticators. It has the
+// organization, because one address can have accounts in several.
 func accountLabel(a resource.Account, org resource.Group) string {
 	return a.Email + " (" + org.Name + ")"
 }
 
-// WebAuthnID names the account to the device.
+// WebAuthnID implements webauthn.User.
 func (u passkeyUser) WebAuthnID() []byte { return digest(string(u.UID)) }
 
-// WebAuthnName is what the device shows.
+// WebAuthnName implements webauthn.User.
 func (u passkeyUser) WebAuthnName() string {
 	if u.org == "" {
 		return u.Email
@@ -55,7 +55,7 @@ func (u passkeyUser) WebAuthnName() string {
 	return accountLabel(u.Account, resource.Group{Name: u.org})
 }
 
-// WebAuthnDisplayName is what the device shows, too.
+// WebAuthnDisplayName implements webauthn.User.
 func (u passkeyUser) WebAuthnDisplayName() string {
 	if u.Account.Name != "" {
 		return u.Account.Name
@@ -63,7 +63,7 @@ func (u passkeyUser) WebAuthnDisplayName() string {
 	return u.Email
 }
 
-// WebAuthnCredentials are the account's passkeys.
+// WebAuthnCredentials implements webauthn.User.
 func (u passkeyUser) WebAuthnCredentials() (all []webauthn.Credential) {
 	for _, p := range u.Passkeys {
 		var c webauthn.Credential
@@ -74,143 +74,143 @@ func (u passkeyUser) WebAuthnCredentials() (all []webauthn.Credential) {
 	return all
 }
 
-// scriptProblem answers the script of the page.
-func scriptProblem(w http.ResponseWriter, status int, text string) {
-	scriptAnswer(w, status, map[string]string{"problem": text})
+// writeScriptError writes an error for the script of a page.
+func writeScriptError(w http.ResponseWriter, status int, text string) {
+	writeScript(w, status, map[string]string{"problem": text})
 }
 
-func scriptAnswer(w http.ResponseWriter, status int, v any) {
+func writeScript(w http.ResponseWriter, status int, v any) {
 	secureHeaders(w, "")
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // a browser that went away has no use for the error
+	_ = json.NewEncoder(w).Encode(v) // fails only if the client has gone
 }
 
-// script is what the script of the page sends.
-type script struct {
+// A scriptRequest is a request of the script of a page.
+type scriptRequest struct {
 	Flow       string          `json:"flow"`
 	CSRF       string          `json:"csrf"`
 	Name       string          `json:"name"`
-	Current    string          `json:"current"` // password
+	Current    string          `json:"current"` // current password
 	Credential json.RawMessage `json:"credential"`
 }
 
-// readScript reads a request of the script. JSON is no form, so that no other
-// site can have a browser send it without being asked about.
-func readScript(w http.ResponseWriter, r *http.Request) (in script, ok bool) {
+// readScript reads a scriptRequest. It accepts only JSON, which another site
+// cannot have a browser send without a preflight request.
+func readScript(w http.ResponseWriter, r *http.Request) (in scriptRequest, ok bool) {
 	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind != "application/json" {
-		scriptProblem(w, http.StatusUnsupportedMediaType, "The request is not JSON.")
+		writeScriptError(w, http.StatusUnsupportedMediaType, "The request is not JSON.")
 		return in, false
 	}
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxForm)).Decode(&in); err != nil {
-		scriptProblem(w, http.StatusBadRequest, "The request cannot be read.")
+		writeScriptError(w, http.StatusBadRequest, "The request cannot be read.")
 		return in, false
 	}
 	return in, true
 }
 
-func (s *Service) scriptFlow(w http.ResponseWriter, r *http.Request, id string) *flow {
-	f := s.open(r, id)
-	if f == nil {
-		scriptProblem(w, http.StatusBadRequest, "This sign-in is over. Start again.")
-	} else if s.webauthn == nil {
-		scriptProblem(w, http.StatusBadRequest, "Passkeys cannot be used at this address.")
-		return nil
-	}
-	return f
-}
-
-// passkeyStart asks a passkey to prove itself: one of the account whose password
-// was right, or any.
-func (s *Service) passkeyStart(w http.ResponseWriter, r *http.Request) {
+// scriptFlow reads a scriptRequest and its flow. If that fails it writes the
+// error and returns a nil flow.
+func (s *Service) scriptFlow(w http.ResponseWriter, r *http.Request) (in scriptRequest, f *flow) {
 	in, ok := readScript(w, r)
 	if !ok {
-		return
+		return in, nil
 	}
-	f := s.scriptFlow(w, r, in.Flow)
+	if f = s.loadFlow(r, in.Flow); f == nil {
+		writeScriptError(w, http.StatusBadRequest, "This sign-in is over. Start again.")
+	} else if s.webauthn == nil {
+		writeScriptError(w, http.StatusBadRequest, "Passkeys cannot be used at this address.")
+		return in, nil
+	}
+	return in, f
+}
+
+// passkeyStart begins a WebAuthn authentication ceremony: with a passkey of
+// the account whose password was right, or with any.
+func (s *Service) passkeyStart(w http.ResponseWriter, r *http.Request) {
+	_, f := s.scriptFlow(w, r)
 	if f == nil {
 		return
 	}
-	options, question, err := s.webauthn.BeginDiscoverableLogin(webauthn.WithUserVerification(protocol.VerificationRequired))
+	required := webauthn.WithUserVerification(protocol.VerificationRequired)
+	options, ceremony, err := s.webauthn.BeginDiscoverableLogin(required)
 	if f.Account != "" {
 		var a resource.Account
 		if a, err = s.accounts.Account(r.Context(), f.Account); err == nil {
-			options, question, err = s.webauthn.BeginLogin(passkeyUser{Account: a}, webauthn.WithUserVerification(protocol.VerificationPreferred))
+			preferred := webauthn.WithUserVerification(protocol.VerificationPreferred)
+			options, ceremony, err = s.webauthn.BeginLogin(passkeyUser{Account: a}, preferred)
 		}
 	}
 	if err == nil {
-		f.WebAuthn, err = json.Marshal(question)
+		f.WebAuthn, err = json.Marshal(ceremony)
 	}
 	if err != nil {
-		s.note(r, err)
-		scriptProblem(w, http.StatusInternalServerError, "The passkey cannot be asked now.")
+		s.logError(r, err)
+		writeScriptError(w, http.StatusInternalServerError, "The passkey cannot be asked now.")
 		return
 	}
-	s.keep(w, r, f)
-	scriptAnswer(w, http.StatusOK, map[string]any{"publicKey": options.Response})
+	s.saveFlow(w, r, f)
+	writeScript(w, http.StatusOK, map[string]any{"publicKey": options.Response})
 }
 
 const wrongPasskey = "This passkey does not sign in here."
 
-// passkey takes a passkey's proof, once.
+// passkey finishes an authentication ceremony and signs in.
 func (s *Service) passkey(w http.ResponseWriter, r *http.Request) {
-	in, ok := readScript(w, r)
-	if !ok {
-		return
-	}
-	f := s.scriptFlow(w, r, in.Flow)
+	in, f := s.scriptFlow(w, r)
 	if f == nil {
 		return
 	}
-	key := "passkeys " + network(remote(r)) // nobody guesses a passkey: its owner must not wait for who guesses passwords
-	if wait := s.limits.take(key, perAddress); wait > 0 {
+	key := "passkeys " + network(remote(r)) // separate from passwords, whose guesses must not delay passkeys
+	if wait := s.limits.acquire(key, perAddress); wait > 0 {
 		retryAfter(w, wait)
-		scriptProblem(w, http.StatusTooManyRequests, tooMany(wait))
+		writeScriptError(w, http.StatusTooManyRequests, tooMany(wait))
 		return
 	}
-	a, err := s.provenPasskey(r, f, in.Credential)
+	a, err := s.verifyPasskey(r, f, in.Credential)
 	if errors.Is(err, fault.Unauthenticated) {
-		scriptProblem(w, http.StatusUnauthorized, wrongPasskey)
+		writeScriptError(w, http.StatusUnauthorized, wrongPasskey)
 		return
 	}
 	if err != nil {
-		s.note(r, err)
-		scriptProblem(w, http.StatusInternalServerError, "The passkey cannot be checked now.")
+		s.logError(r, err)
+		writeScriptError(w, http.StatusInternalServerError, "The passkey cannot be checked now.")
 		return
 	}
-	s.limits.giveBack(key)
-	answer := &caught{header: w.Header()} // the script goes where a form would have been sent
-	s.arriveLocal(answer, r, f, a)
+	s.limits.release(key)
+	answer := &headerRecorder{header: w.Header()} // the script navigates to where a form would be redirected
+	s.finishLocalSignIn(answer, r, f, a)
 	if answer.status != http.StatusSeeOther {
-		scriptProblem(w, http.StatusForbidden, "You were not signed in. Try another way.")
+		writeScriptError(w, http.StatusForbidden, "You were not signed in. Try another way.")
 		return
 	}
 	location := w.Header().Get("Location")
 	w.Header().Del("Location")
-	scriptAnswer(w, http.StatusOK, map[string]string{"location": location})
+	writeScript(w, http.StatusOK, map[string]string{"location": location})
 }
 
-// caught is an answer whose body is not sent.
-type caught struct {
+// A headerRecorder is an http.ResponseWriter that discards the body.
+type headerRecorder struct {
 	header http.Header
 	status int
 }
 
-func (c *caught) Header() http.Header         { return c.header }
-func (c *caught) Write(b []byte) (int, error) { return len(b), nil }
-func (c *caught) WriteHeader(status int)      { c.status = status }
+func (c *headerRecorder) Header() http.Header         { return c.header }
+func (c *headerRecorder) Write(b []byte) (int, error) { return len(b), nil }
+func (c *headerRecorder) WriteHeader(status int)      { c.status = status }
 
-// provenPasskey returns the account of a passkey that has answered the question
-// of a flow. It returns fault.Unauthenticated for any other answer.
-func (s *Service) provenPasskey(r *http.Request, f *flow, credential []byte) (a resource.Account, _ error) {
+// verifyPasskey returns the account of a passkey that has answered the
+// challenge of a flow. It returns fault.Unauthenticated if the answer is not
+// valid.
+func (s *Service) verifyPasskey(r *http.Request, f *flow, credential []byte) (a resource.Account, _ error) {
 	wrong := func(err error) error {
 		return &fault.Error{Code: fault.Unauthenticated, Message: "Unauthenticated: " + wrongPasskey, Cause: err}
 	}
-	var question webauthn.SessionData
-	if len(f.WebAuthn) == 0 || json.Unmarshal(f.WebAuthn, &question) != nil {
+	var ceremony webauthn.SessionData
+	if len(f.WebAuthn) == 0 || json.Unmarshal(f.WebAuthn, &ceremony) != nil {
 		return a, wrong(nil)
 	}
-	first, err := s.accounts.Spend(r.Context(), digest("passkey "+question.Challenge), s.cfg.Now().Add(flowLife))
+	first, err := s.accounts.Spend(r.Context(), digest("passkey "+ceremony.Challenge), s.cfg.Now().Add(flowLife))
 	if err != nil {
 		return a, err
 	}
@@ -225,10 +225,10 @@ func (s *Service) provenPasskey(r *http.Request, f *flow, credential []byte) (a 
 	}
 	var used *webauthn.Credential
 	if f.Account != "" {
-		if !f.halfInto(a) {
+		if !f.provesPassword(a) {
 			return a, wrong(nil)
 		}
-		used, err = s.webauthn.ValidateLogin(passkeyUser{Account: a}, question, parsed)
+		used, err = s.webauthn.ValidateLogin(passkeyUser{Account: a}, ceremony, parsed)
 	} else {
 		find := func(_, handle []byte) (webauthn.User, error) {
 			if !bytes.Equal(handle, passkeyUser{Account: a}.WebAuthnID()) {
@@ -236,7 +236,7 @@ func (s *Service) provenPasskey(r *http.Request, f *flow, credential []byte) (a 
 			}
 			return passkeyUser{Account: a}, nil
 		}
-		used, err = s.webauthn.ValidateDiscoverableLogin(find, question, parsed)
+		used, err = s.webauthn.ValidateDiscoverableLogin(find, ceremony, parsed)
 	}
 	if err != nil || used.Authenticator.CloneWarning {
 		return a, wrong(err)
@@ -250,28 +250,28 @@ func (s *Service) provenPasskey(r *http.Request, f *flow, credential []byte) (a 
 
 const passkeyCookie = "hf_passkey"
 
-// A registration is the question to a device for a new passkey. It is sealed for
-// the session that it was asked in, and ends: whoever has typed the password once
-// cannot add passkeys ever after.
+// A registration is a ceremony that registers a new passkey. It is sealed for
+// its session and expires, so that a password typed once does not allow adding
+// passkeys forever.
 type registration struct {
-	Expires  int64 // in seconds
-	Question webauthn.SessionData
+	Expires  int64                // in seconds
+	Ceremony webauthn.SessionData `json:"Question"`
 }
 
-// registerStart asks a device for a new passkey, for who proves to be there:
-// whoever adds one can come back with it.
+// registerStart begins a registration ceremony, after the password was
+// checked: whoever adds a passkey can sign in with it later.
 func (s *Service) registerStart(w http.ResponseWriter, r *http.Request) {
 	a, in, n, ok := s.scriptAccount(w, r)
 	if !ok {
 		return
 	}
-	if err := s.proven(r, a, "passkey", in.Current); err != nil {
-		f := s.told(r, err)
+	if err := s.verifyCurrentPassword(r, a, "passkey", in.Current); err != nil {
+		f := s.report(r, err)
 		text := plainText(f)
 		if len(f.Fields) > 0 {
 			text = "This is not your password."
 		}
-		scriptProblem(w, statusOf(f), text)
+		writeScriptError(w, f.Code.HTTPStatus(), text)
 		return
 	}
 	var exclude []protocol.CredentialDescriptor
@@ -280,60 +280,53 @@ func (s *Service) registerStart(w http.ResponseWriter, r *http.Request) {
 	}
 	org, err := s.store.Group(r.Context(), a.UID.Root())
 	var options *protocol.CredentialCreation
-	var question *webauthn.SessionData
+	var ceremony *webauthn.SessionData
 	if err == nil {
-		options, question, err = s.webauthn.BeginRegistration(passkeyUser{a, org.Name}, webauthn.WithExclusions(exclude))
+		user := passkeyUser{a, org.Name}
+		options, ceremony, err = s.webauthn.BeginRegistration(user, webauthn.WithExclusions(exclude))
 	}
 	var b []byte
 	if err == nil {
-		b, err = json.Marshal(registration{s.cfg.Now().Add(flowLife).Unix(), *question})
+		b, err = json.Marshal(registration{s.cfg.Now().Add(flowLife).Unix(), *ceremony})
 	}
 	if err != nil {
-		s.note(r, err)
-		scriptProblem(w, http.StatusInternalServerError, "A passkey cannot be asked for now.")
+		s.logError(r, err)
+		writeScriptError(w, http.StatusInternalServerError, "A passkey cannot be asked for now.")
 		return
 	}
-	value := base64.RawURLEncoding.EncodeToString(s.cfg.Key.Seal("passkey "+n.ID, b))
-	http.SetCookie(w, s.cookie(passkeyCookie, value, flowLife))
-	scriptAnswer(w, http.StatusOK, map[string]any{"publicKey": options.Response})
+	http.SetCookie(w, s.sealedCookie(passkeyCookie, "passkey "+n.ID, b, flowLife))
+	writeScript(w, http.StatusOK, map[string]any{"publicKey": options.Response})
 }
 
-// register takes a new passkey.
+// register finishes a registration ceremony.
 func (s *Service) register(w http.ResponseWriter, r *http.Request) {
 	a, in, n, ok := s.scriptAccount(w, r)
 	if !ok {
 		return
 	}
-	question, err := s.passkeyQuestion(r, n)
+	ceremony, err := s.registrationCeremony(r, n)
 	if err == nil {
-		err = s.addPasskey(r, a, in, question)
+		err = s.addPasskey(r, a, in, ceremony)
 	}
 	if err != nil {
-		f := s.told(r, err)
-		scriptProblem(w, statusOf(f), plainText(f))
+		f := s.report(r, err)
+		writeScriptError(w, f.Code.HTTPStatus(), plainText(f))
 		return
 	}
 	http.SetCookie(w, s.cookie(passkeyCookie, "", 0))
-	scriptAnswer(w, http.StatusOK, map[string]string{"location": "/account"})
+	writeScript(w, http.StatusOK, map[string]string{"location": "/account"})
 }
 
-// passkeyQuestion returns the question that was asked in a session, once.
-func (s *Service) passkeyQuestion(r *http.Request, n resource.Session) (q webauthn.SessionData, _ error) {
-	over := fault.New(fault.FailedPrecondition, "Precondition failed: the question to the passkey is over; try again")
-	c, err := r.Cookie(s.cookieName(passkeyCookie))
-	if err != nil {
+// registrationCeremony returns the ceremony that was begun in a session, once.
+func (s *Service) registrationCeremony(r *http.Request, n resource.Session) (q webauthn.SessionData, _ error) {
+	over := fault.New(fault.FailedPrecondition,
+		"Precondition failed: the question to the passkey is over; try again")
+	var reg registration
+	b, ok := s.openCookie(r, passkeyCookie, "passkey "+n.ID)
+	if !ok || json.Unmarshal(b, &reg) != nil || s.cfg.Now().Unix() >= reg.Expires {
 		return q, over
 	}
-	sealed, err := base64.RawURLEncoding.DecodeString(c.Value)
-	if err != nil {
-		return q, over
-	}
-	var asked registration
-	b, err := s.cfg.Key.Open("passkey "+n.ID, sealed)
-	if err != nil || json.Unmarshal(b, &asked) != nil || s.cfg.Now().Unix() >= asked.Expires {
-		return q, over
-	}
-	q = asked.Question
+	q = reg.Ceremony
 	first, err := s.accounts.Spend(r.Context(), digest("passkey "+q.Challenge), s.cfg.Now().Add(flowLife))
 	if err == nil && !first {
 		err = over
@@ -341,14 +334,19 @@ func (s *Service) passkeyQuestion(r *http.Request, n resource.Session) (q webaut
 	return q, err
 }
 
-func (s *Service) addPasskey(r *http.Request, a resource.Account, in script, question webauthn.SessionData) error {
+func (s *Service) addPasskey(
+	r *http.Request, a resource.Account, in scriptRequest, ceremony webauthn.SessionData,
+) error {
+	invalid := func(why string, err error) error {
+		return &fault.Error{Code: fault.InvalidArgument, Message: "Invalid argument: the passkey " + why, Cause: err}
+	}
 	parsed, err := protocol.ParseCredentialCreationResponseBytes(in.Credential)
 	if err != nil {
-		return &fault.Error{Code: fault.InvalidArgument, Message: "Invalid argument: the passkey cannot be read", Cause: err}
+		return invalid("cannot be read", err)
 	}
-	made, err := s.webauthn.CreateCredential(passkeyUser{Account: a}, question, parsed)
+	made, err := s.webauthn.CreateCredential(passkeyUser{Account: a}, ceremony, parsed)
 	if err != nil {
-		return &fault.Error{Code: fault.InvalidArgument, Message: "Invalid argument: the passkey did not prove itself", Cause: err}
+		return invalid("did not prove itself", err)
 	}
 	detail, err := json.Marshal(made)
 	if err != nil {
@@ -361,19 +359,22 @@ func (s *Service) addPasskey(r *http.Request, a resource.Account, in script, que
 	return s.accounts.AddPasskey(r.Context(), a.UID, resource.Passkey{ID: made.ID, Name: name, Detail: detail})
 }
 
-// scriptAccount returns the account of the browser that a script runs in.
-func (s *Service) scriptAccount(w http.ResponseWriter, r *http.Request) (a resource.Account, in script, n resource.Session, ok bool) {
+// scriptAccount reads a scriptRequest of a browser that is signed in to an
+// account here.
+func (s *Service) scriptAccount(
+	w http.ResponseWriter, r *http.Request,
+) (a resource.Account, in scriptRequest, n resource.Session, ok bool) {
 	if in, ok = readScript(w, r); !ok {
 		return a, in, n, false
 	}
 	n, ok = s.browser(r)
 	if !ok || !s.sameCSRF(n, in.CSRF) {
-		scriptProblem(w, http.StatusForbidden, "You are no longer signed in. Load the page again.")
+		writeScriptError(w, http.StatusForbidden, "You are no longer signed in. Load the page again.")
 		return a, in, n, false
 	}
 	a, err := s.accounts.AccountOf(r.Context(), n.Identity)
 	if err != nil || s.webauthn == nil {
-		scriptProblem(w, http.StatusBadRequest, "Passkeys are for accounts that are kept here.")
+		writeScriptError(w, http.StatusBadRequest, "Passkeys are for accounts that are kept here.")
 		return a, in, n, false
 	}
 	return a, in, n, true

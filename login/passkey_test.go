@@ -20,7 +20,7 @@ import (
 
 var b64 = base64.RawURLEncoding.EncodeToString
 
-// An authenticator is a device that keeps a passkey, and says what it is told to.
+// An authenticator is a device with a passkey that tests control.
 type authenticator struct {
 	key     *ecdsa.PrivateKey
 	id      []byte
@@ -39,7 +39,7 @@ func (x *site) authenticator(t *testing.T) *authenticator {
 	}
 }
 
-// A question is what a page asks an authenticator.
+// A question is the options of a WebAuthn ceremony.
 type question struct {
 	PublicKey struct {
 		Challenge string
@@ -55,13 +55,15 @@ func ask(t *testing.T, a answer) (q question) {
 	return q
 }
 
-// about is what is signed of a page and of the device itself.
+// about returns the client data and authenticator data that are signed.
 func (d *authenticator) about(q question, kind string) (client, data []byte) {
 	challenge := q.PublicKey.Challenge
 	if d.changed != "" {
 		challenge = d.changed
 	}
-	client, err := json.Marshal(map[string]any{"type": kind, "challenge": challenge, "origin": d.origin, "crossOrigin": false})
+	client, err := json.Marshal(
+		map[string]any{"type": kind, "challenge": challenge, "origin": d.origin, "crossOrigin": false},
+	)
 	if err != nil {
 		panic(err)
 	}
@@ -70,7 +72,7 @@ func (d *authenticator) about(q question, kind string) (client, data []byte) {
 	return client, binary.BigEndian.AppendUint32(data, d.count)
 }
 
-// make answers a question for a new passkey.
+// make answers a registration ceremony.
 func (d *authenticator) make(q question) map[string]any {
 	d.handle, _ = base64.RawURLEncoding.DecodeString(q.PublicKey.User.ID)
 	client, data := d.about(q, "webauthn.create")
@@ -81,14 +83,20 @@ func (d *authenticator) make(q question) map[string]any {
 	data[32] |= 0x40 // it holds a key
 	data = append(data, make([]byte, 16)...)
 	data = binary.BigEndian.AppendUint16(data, uint16(len(d.id)))
-	data = slices.Concat(data, d.id, []byte("\xa5\x01\x02\x03\x26\x20\x01\x21\x58\x20"), point[1:33], []byte("\x22\x58\x20"), point[33:])
-	object := slices.Concat([]byte("\xa3\x63fmt\x64none\x67attStmt\xa0\x68authData\x58"), []byte{byte(len(data))}, data) // in CBOR
+	data = slices.Concat(
+		data, d.id, []byte("\xa5\x01\x02\x03\x26\x20\x01\x21\x58\x20"), point[1:33], []byte("\x22\x58\x20"),
+		point[33:],
+	)
+	// In CBOR.
+	object := slices.Concat(
+		[]byte("\xa3\x63fmt\x64none\x67attStmt\xa0\x68authData\x58"), []byte{byte(len(data))}, data,
+	)
 	return map[string]any{"id": b64(d.id), "rawId": b64(d.id), "type": "public-key", "response": map[string]any{
 		"clientDataJSON": b64(client), "attestationObject": b64(object),
 	}}
 }
 
-// sign answers a question to a passkey.
+// sign answers an authentication ceremony.
 func (d *authenticator) sign(q question) map[string]any {
 	if d.count > 0 {
 		d.count++
@@ -109,7 +117,9 @@ func (d *authenticator) sign(q question) map[string]any {
 func (b *browser) script(target string, fields map[string]any, headers ...string) answer {
 	b.t.Helper()
 	body := string(must[[]byte](b.t)(json.Marshal(fields)))
-	r := must[*http.Request](b.t)(http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.x.url+target, strings.NewReader(body)))
+	r := must[*http.Request](b.t)(
+		http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.x.url+target, strings.NewReader(body)),
+	)
 	r.Header.Set("Content-Type", "application/json")
 	for i := 0; i+1 < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
@@ -117,7 +127,7 @@ func (b *browser) script(target string, fields map[string]any, headers ...string
 	return b.send(r)
 }
 
-// register gives the owner, who is signed in, a passkey.
+// register adds a passkey to the owner, who is signed in.
 func (b *browser) register(d *authenticator) {
 	b.t.Helper()
 	csrf := b.csrf()
@@ -127,7 +137,7 @@ func (b *browser) register(d *authenticator) {
 	}
 }
 
-// begin starts to sign in, and asks for a passkey.
+// begin starts to sign in with a passkey.
 func (b *browser) begin(flow string) question {
 	b.t.Helper()
 	return ask(b.t, b.script("/signin/passkey/start", map[string]any{"flow": flow}))
@@ -157,7 +167,8 @@ func TestPasskeys(t *testing.T) {
 	}
 	c = x.browser(t)
 	flow = c.start(forCommand(""))
-	if a := c.password(flow, ownerEmail, password); a.location != "" || !strings.Contains(a.body, `data-passkey="factor"`) {
+	if a := c.password(flow, ownerEmail, password); a.location != "" ||
+		!strings.Contains(a.body, `data-passkey="factor"`) {
 		t.Fatalf("a password is enough: %d %s", a.status, a.location)
 	}
 	d.flags = 0x01 // as a second factor it need not look who presses it
@@ -166,8 +177,7 @@ func TestPasskeys(t *testing.T) {
 	}
 }
 
-// An answer that is not the device's to this question is refused, whatever is
-// wrong with it.
+// Every response that is not the device's answer to this challenge is refused.
 func TestPasskeyAttacks(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -220,7 +230,8 @@ func TestPasskeyAttacks(t *testing.T) {
 	}
 }
 
-// A passkey as a second factor is one of the account whose password was right.
+// A passkey as a second factor must belong to the account whose password was
+// right.
 func TestPasskeyOfAnother(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -229,7 +240,10 @@ func TestPasskeyOfAnother(t *testing.T) {
 	b.register(d)
 	owner := must[resource.Account](t)(x.store.Account(t.Context(), x.owner.UID))
 	victim := must[resource.Account](t)(x.addAccount(t, "victim@example.test"))
-	must[resource.Account](t)(x.store.UpdateAccount(t.Context(), victim.UID, func(a *resource.Account) error { a.Password = owner.Password; return nil }))
+	must[resource.Account](t)(x.store.UpdateAccount(t.Context(), victim.UID, func(a *resource.Account) error {
+		a.Password = owner.Password
+		return nil
+	}))
 	if err := x.store.AddPasskey(t.Context(), victim.UID, resource.Passkey{ID: []byte("theirs"), Name: "p", Detail: owner.Passkeys[0].Detail}); err != nil {
 		t.Fatal(err)
 	}
@@ -243,8 +257,8 @@ func TestPasskeyOfAnother(t *testing.T) {
 	}
 }
 
-// A passkey is added by the page of who is signed in, by the device it asks, and
-// once.
+// A passkey is added only by a page of the session, by the device that it
+// asked, and once.
 func TestPasskeyForeign(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)

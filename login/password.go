@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// How passwords are hashed: the second of the choices that OWASP gives.
+// Parameters of Argon2id: the second of the choices that OWASP recommends.
 const (
 	hashMemory = 19 << 10 // KiB
 	hashTime   = 2
@@ -26,43 +26,44 @@ const (
 	hashSize   = 32
 	saltSize   = 16
 
-	hashesWaiting    = 256             // for a hasher; more are sent away
-	hashesPerNetwork = 32              // of these; so one network cannot keep the others out, and an office can begin its day
-	hashPatience     = 5 * time.Second // of one that waits
+	maxHashQueue           = 256             // queued or running; more are refused
+	maxHashQueuePerNetwork = 32              // of these; enough for an office to start its day
+	maxHashWait            = 5 * time.Second // in the queue
 
-	triedAccounts = 3 // accounts that one password is compared with; always as many, so that time does not tell how many there are
+	maxAccountsTried = 3 // accounts that a password is compared with; always as many, so that timing reveals nothing
 
 	minPassword = 12
 	maxPassword = 512
 )
 
-// A hasher hashes passwords, few at a time: each takes 19 MiB and a processor
-// for some 20 ms, and a flood of them shall take neither from the API.
+// A hasher hashes passwords, a few at a time. Each hash takes 19 MiB and a
+// processor for some 20 ms, and many of them must not slow down the API.
 type hasher struct {
-	slots  chan struct{}
-	nobody string // a hash that no password has
+	slots chan struct{}
+	dummy string // a hash that no password matches
 
 	mu      sync.Mutex
-	waiting int            // in the queue or at work
-	from    map[string]int // of these, by network
+	waiting int            // queued or running
+	from    map[string]int // waiting, by network
 }
 
 func newHasher(n int) *hasher {
 	h := &hasher{slots: make(chan struct{}, n), from: map[string]int{}}
-	h.nobody = encodeHash(make([]byte, saltSize), make([]byte, hashSize))
+	h.dummy = encodeHash(make([]byte, saltSize), make([]byte, hashSize))
 	return h
 }
 
 var errBusy = &fault.Error{
-	Code: fault.ResourceExhausted, Message: "Resource exhausted: too many people are signing in at once; try again in a moment", RetryIn: 5 * time.Second,
+	Code: fault.ResourceExhausted, RetryIn: 5 * time.Second,
+	Message: "Resource exhausted: too many people are signing in at once; try again in a moment",
 }
 
-// enter takes a place in the queue for who comes from a network, or reports that
-// there is none. "" is ourselves.
-func (h *hasher) enter(network string) bool {
+// enqueue reserves a slot in the queue for a network, or reports that there is
+// none. The network of the service itself is "".
+func (h *hasher) enqueue(network string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.waiting >= hashesWaiting || network != "" && h.from[network] >= hashesPerNetwork {
+	if h.waiting >= maxHashQueue || network != "" && h.from[network] >= maxHashQueuePerNetwork {
 		return false
 	}
 	h.waiting++
@@ -70,7 +71,7 @@ func (h *hasher) enter(network string) bool {
 	return true
 }
 
-func (h *hasher) leave(network string) {
+func (h *hasher) dequeue(network string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waiting--
@@ -79,20 +80,21 @@ func (h *hasher) leave(network string) {
 	}
 }
 
-// run calls f when it is its turn. It returns fault.ResourceExhausted if too many
-// wait already, in all or from the network of the request, or for too long.
+// run calls f when a slot is free. It returns fault.ResourceExhausted if the
+// queue is full, in total or for the network of the request, or if waiting
+// takes too long.
 func (h *hasher) run(ctx context.Context, f func()) error {
 	from := network(resource.ActorFrom(ctx).Remote)
-	if !h.enter(from) {
+	if !h.enqueue(from) {
 		return errBusy
 	}
-	defer h.leave(from)
-	patience := time.NewTimer(hashPatience)
-	defer patience.Stop()
+	defer h.dequeue(from)
+	timeout := time.NewTimer(maxHashWait)
+	defer timeout.Stop()
 	select {
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
-	case <-patience.C:
+	case <-timeout.C:
 		return errBusy
 	case <-ctx.Done():
 		return ctx.Err()
@@ -103,10 +105,11 @@ func (h *hasher) run(ctx context.Context, f func()) error {
 
 func encodeHash(salt, key []byte) string {
 	b := base64.RawStdEncoding
-	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, hashMemory, hashTime, hashLanes, b.EncodeToString(salt), b.EncodeToString(key))
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s",
+		argon2.Version, hashMemory, hashTime, hashLanes, b.EncodeToString(salt), b.EncodeToString(key))
 }
 
-// hash returns the hash of a password, with a salt and how it was made.
+// hash returns the hash of a password, encoded with its salt and parameters.
 func (h *hasher) hash(ctx context.Context, password string) (hash string, err error) {
 	salt := make([]byte, saltSize)
 	rand.Read(salt) // never fails
@@ -116,22 +119,22 @@ func (h *hasher) hash(ctx context.Context, password string) (hash string, err er
 	return hash, err
 }
 
-// A hashed is the hash of a password, read.
-type hashed struct {
+// A parsedHash is a decoded hash of a password.
+type parsedHash struct {
 	memory, passes, lanes int
 	salt, key             []byte
 }
 
-func readHash(hash string) (h hashed, _ error) {
+func parseHash(hash string) (h parsedHash, _ error) {
 	var version int
 	parts := strings.Split(hash, "$")
 	if len(parts) != 6 || parts[1] != "argon2id" {
 		return h, errors.New("a password's hash is malformed")
 	}
-	if _, err := fmt.Sscanf(parts[2]+" "+parts[3], "v=%d m=%d,t=%d,p=%d", &version, &h.memory, &h.passes, &h.lanes); err != nil || version != argon2.Version {
+	_, err := fmt.Sscanf(parts[2]+" "+parts[3], "v=%d m=%d,t=%d,p=%d", &version, &h.memory, &h.passes, &h.lanes)
+	if err != nil || version != argon2.Version {
 		return h, errors.New("a password's hash is malformed")
 	}
-	var err error
 	if h.salt, err = base64.RawStdEncoding.DecodeString(parts[4]); err != nil {
 		return h, fmt.Errorf("a password's salt: %w", err)
 	}
@@ -141,40 +144,42 @@ func readHash(hash string) (h hashed, _ error) {
 	return h, nil
 }
 
-// right tells whether a password has that hash. It takes as long for "", which
-// is the hash of nobody: how long an answer takes does not tell who exists.
-func (h *hasher) right(ctx context.Context, hash, password string) (bool, error) {
-	ok, err := h.rightOf(ctx, []string{hash}, password)
+// verify reports whether a password has that hash. It takes as long for "",
+// which no password matches, so that timing does not reveal which accounts
+// exist.
+func (h *hasher) verify(ctx context.Context, hash, password string) (bool, error) {
+	ok, err := h.verifyAll(ctx, []string{hash}, password)
 	return err == nil && ok[0], err
 }
 
-// rightOf tells for each of some hashes whether a password has it.
-func (h *hasher) rightOf(ctx context.Context, hashes []string, password string) ([]bool, error) {
+// verifyAll reports for each hash whether a password has it.
+func (h *hasher) verifyAll(ctx context.Context, hashes []string, password string) ([]bool, error) {
 	if len(password) > maxPassword {
 		password = ""
 	}
-	read, ok := make([]hashed, len(hashes)), make([]bool, len(hashes))
+	read, ok := make([]parsedHash, len(hashes)), make([]bool, len(hashes))
 	for i, hash := range hashes {
 		if hash == "" {
-			hash = h.nobody
+			hash = h.dummy
 		}
 		var err error
-		if read[i], err = readHash(hash); err != nil {
+		if read[i], err = parseHash(hash); err != nil {
 			return nil, err
 		}
 	}
 	err := h.run(ctx, func() {
 		for i, want := range read {
-			got := argon2.IDKey([]byte(password), want.salt, uint32(want.passes), uint32(want.memory), uint8(want.lanes), uint32(len(want.key)))
+			got := argon2.IDKey([]byte(password), want.salt,
+				uint32(want.passes), uint32(want.memory), uint8(want.lanes), uint32(len(want.key)))
 			ok[i] = subtle.ConstantTimeCompare(got, want.key) == 1 && hashes[i] != ""
 		}
 	})
 	return ok, err
 }
 
-// checkPassword says what is wrong with a password that somebody chose. It asks
-// for length and nothing else: rules about signs make passwords people write
-// down.
+// checkPassword checks a password that somebody has chosen. It requires length
+// and nothing else, because rules about characters lead to passwords that
+// people write down.
 func checkPassword(password, email string) error {
 	name, _, _ := strings.Cut(email, "@")
 	folded := strings.ToLower(password)

@@ -12,10 +12,10 @@ import (
 
 const (
 	recoveryCodes = 10
-	recoveryLen   = 10 // letters of 5 bits
+	recoveryLen   = 10 // letters, of 5 bits each
 )
 
-// newRecoveryCodes makes the codes of an account, as they are shown.
+// newRecoveryCodes creates recovery codes in the form in which they are shown.
 func newRecoveryCodes() (all []string) {
 	for range recoveryCodes {
 		text := rand.Text()
@@ -24,8 +24,8 @@ func newRecoveryCodes() (all []string) {
 	return all
 }
 
-// readRecoveryCode is a code as people type it. There is no 0, 1 or 8 in one, so
-// who types them means the letters that look like them.
+// readRecoveryCode normalizes a code that a person has typed. Codes have no 0,
+// 1 or 8, so those are read as the letters that look like them.
 func readRecoveryCode(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch r = upper(r); {
@@ -42,26 +42,23 @@ func readRecoveryCode(text string) string {
 	}, text)
 }
 
-// recoveryDigest is what is kept of a code. It is made with the installation's
-// key: somebody who has only the database cannot try out all codes there are.
+// recoveryDigest returns what is stored of a code. It is keyed with the
+// installation's key, so that the database alone does not allow trying out all
+// codes.
 func (s *Service) recoveryDigest(account resource.UID, code string) []byte {
 	m := hmac.New(sha256.New, s.cfg.Key.Derive("recovery codes"))
 	m.Write([]byte(string(account) + " " + readRecoveryCode(code)))
 	return m.Sum(nil)
 }
 
-// recovery takes a recovery code of somebody whose password was right.
-func (s *Service) recovery(w http.ResponseWriter, r *http.Request) {
-	f, a, ok := s.halfway(w, r)
-	if !ok {
-		return
-	}
+// recovery accepts a recovery code as the second factor.
+func (s *Service) recovery(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) {
 	refuse := func(status int, why string) {
 		p := s.factorPage(a)
 		p.Wrong = map[string]string{"recovery": why}
 		s.show(w, r, status, "factor", f, p)
 	}
-	try, wait := s.try(r, "recovery "+string(a.UID), s.knownTo(r, a.UID))
+	attempt, wait := s.acquireAttempt(r, "recovery "+string(a.UID), s.knownTo(r, a.UID))
 	if wait > 0 {
 		retryAfter(w, wait)
 		refuse(http.StatusTooManyRequests, tooMany(wait))
@@ -74,32 +71,28 @@ func (s *Service) recovery(w http.ResponseWriter, r *http.Request) {
 	case !good:
 		refuse(http.StatusUnauthorized, "This recovery code is not right, or was used before.")
 	default:
-		try.giveBack()
+		attempt.release()
 		s.log.InfoContext(r.Context(), "a recovery code was used", "account", a.UID, "left", a.RecoveryCodes-1)
-		s.arriveLocal(w, r, f, a)
+		s.finishLocalSignIn(w, r, f, a)
 	}
 }
 
-// recoveryRenew gives somebody who proves to be there recovery codes. Those they
-// had are void.
-func (s *Service) recoveryRenew(w http.ResponseWriter, r *http.Request) {
-	n, a, ok := s.ownAccount(w, r)
-	if !ok {
-		return
-	}
+// recoveryRenew creates new recovery codes after the password was checked, and
+// voids the old ones.
+func (s *Service) recoveryRenew(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) {
 	if !hasFactor(a) {
 		s.redirect(w, r, "/account")
 		return
 	}
-	if err := s.proven(r, a, "recovery", s.field(w, r, "current")); err != nil {
-		s.again(w, r, n, err)
+	if err := s.verifyCurrentPassword(r, a, "recovery", s.field(w, r, "current")); err != nil {
+		s.showAccountError(w, r, n, err)
 		return
 	}
 	s.showRecovery(w, r, a, "")
 }
 
-// showRecovery gives an account recovery codes and shows them, which it can do
-// only now.
+// showRecovery creates recovery codes for an account and shows them, which is
+// possible only now.
 func (s *Service) showRecovery(w http.ResponseWriter, r *http.Request, a resource.Account, notice string) {
 	codes := newRecoveryCodes()
 	var digests [][]byte
@@ -113,6 +106,6 @@ func (s *Service) showRecovery(w http.ResponseWriter, r *http.Request, a resourc
 	s.show(w, r, http.StatusOK, "recovery", nil, &recoveryPage{Email: a.Email, Codes: codes, Notice: notice})
 }
 
-// hasFactor tells whether an account has something that recovery codes stand in
-// for.
+// hasFactor reports whether an account has a second factor, which recovery
+// codes can replace.
 func hasFactor(a resource.Account) bool { return len(a.TOTP) > 0 || len(a.Passkeys) > 0 }

@@ -25,12 +25,14 @@ func codesIn(a answer) (all []string) {
 	return all
 }
 
-// setUpApp gives the owner, who is signed in, an authenticator app, and returns
-// the recovery codes that are shown.
+// setUpApp sets up an authenticator app for the owner, who is signed in, and
+// returns the recovery codes that are shown.
 func (b *browser) setUpApp() []string {
 	b.t.Helper()
 	csrf := b.csrf()
-	secret := strings.ReplaceAll(secretText.FindString(b.post("/account/totp/start", "csrf", csrf, "current", password).body), " ", "")
+	secret := strings.ReplaceAll(
+		secretText.FindString(b.post("/account/totp/start", "csrf", csrf, "current", password).body), " ", "",
+	)
 	code := must[string](b.t)(totp.GenerateCode(secret, b.x.clock.now()))
 	a := b.post("/account/totp", "csrf", csrf, "code", code)
 	if len(codesIn(a)) != 10 {
@@ -39,18 +41,19 @@ func (b *browser) setUpApp() []string {
 	return codesIn(a)
 }
 
-// halfway is a browser whose password was right, and its flow.
+// halfway returns a browser in which the password was right, and its flow.
 func (x *site) halfway(t *testing.T) (b *browser, flow string) {
 	t.Helper()
 	b = x.browser(t)
 	flow = b.start(forCommand(""))
-	if a := b.password(flow, ownerEmail, password); a.location != "" || !strings.Contains(a.body, `action="/signin/recovery"`) {
+	if a := b.password(flow, ownerEmail, password); a.location != "" ||
+		!strings.Contains(a.body, `action="/signin/recovery"`) {
 		t.Fatalf("a password is enough, or no recovery code is asked for: %d\n%s", a.status, a.body)
 	}
 	return b, flow
 }
 
-// recovers tells whether a recovery code signs somebody in.
+// recovers reports whether a recovery code signs somebody in.
 func (x *site) recovers(t *testing.T, code string) bool {
 	t.Helper()
 	b, flow := x.halfway(t)
@@ -97,8 +100,7 @@ func TestRecovery(t *testing.T) {
 	})
 }
 
-// Codes are made anew by who knows the password, and those of before end then and
-// only then.
+// New codes require the password, and only they void the old ones.
 func TestRecoveryAnew(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -107,7 +109,8 @@ func TestRecoveryAnew(t *testing.T) {
 		t.Errorf("codes for an account without a second factor: %d\n%s", a.status, a.body)
 	}
 	old := b.setUpApp()
-	if a := b.post("/account/recovery", "csrf", b.csrf(), "current", "wrong"); a.status != http.StatusBadRequest || len(codesIn(a)) > 0 {
+	if a := b.post("/account/recovery", "csrf", b.csrf(), "current", "wrong"); a.status != http.StatusBadRequest ||
+		len(codesIn(a)) > 0 {
 		t.Errorf("codes for a wrong password: %d", a.status)
 	}
 	if !x.recovers(t, old[0]) {
@@ -120,7 +123,8 @@ func TestRecoveryAnew(t *testing.T) {
 	if x.recovers(t, old[1]) || !x.recovers(t, fresh[1]) {
 		t.Error("the old codes are good, or the new ones are not")
 	}
-	if a := b.post("/account/totp/remove", "csrf", b.csrf(), "current", "wrong"); a.status != http.StatusBadRequest || !strings.Contains(a.body, `id="totp-wrong"`) {
+	if a := b.post("/account/totp/remove", "csrf", b.csrf(), "current", "wrong"); a.status != http.StatusBadRequest ||
+		!strings.Contains(a.body, `id="totp-wrong"`) {
 		t.Errorf("switching the app off with a wrong password: %d", a.status)
 	}
 	b.post("/account/totp/remove", "csrf", b.csrf(), "current", password)
@@ -131,8 +135,8 @@ func TestRecoveryAnew(t *testing.T) {
 	}
 }
 
-// A code is worth nothing without a password, to another account, or to who
-// guesses.
+// A code is useless without the password, for another account, or for
+// guessing.
 func TestRecoveryAttacks(t *testing.T) {
 	x := sqlite(t)
 	b := x.browser(t)
@@ -169,7 +173,8 @@ func TestRecoveryAttacks(t *testing.T) {
 			t.Fatalf("guess %d: %d", i, a.status)
 		}
 	}
-	if a := d.post("/signin/recovery", "flow", flow, "recovery", codes[0]); a.status != http.StatusTooManyRequests || a.header.Get("Retry-After") == "" {
+	if a := d.post("/signin/recovery", "flow", flow, "recovery", codes[0]); a.status != http.StatusTooManyRequests ||
+		a.header.Get("Retry-After") == "" {
 		t.Errorf("after guessing: %d", a.status)
 	}
 	x.clock.move(15 * time.Minute)
@@ -178,7 +183,7 @@ func TestRecoveryAttacks(t *testing.T) {
 	}
 }
 
-// Of many who come with one code at once, one is let in.
+// Of many concurrent uses of one code, one succeeds.
 func TestRacedRecovery(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)

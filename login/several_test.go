@@ -11,12 +11,15 @@ import (
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
-// second makes another organization, in which the owner's address has an account
-// with the same password.
+// second creates another organization, in which the owner's address has an
+// account with the same password.
 func (x *site) second(t *testing.T, name string) (resource.Group, resource.Account) {
 	t.Helper()
 	owner := must[resource.Account](t)(x.store.Account(t.Context(), x.owner.UID))
-	org, a, _, err := x.Found(t.Context(), name, resource.OrgUnspecified, resource.Account{Email: ownerEmail, Name: "Olga Owner", Password: owner.Password})
+	org, a, _, err := x.CreateOrganization(
+		t.Context(), name, resource.OrgUnspecified,
+		resource.Account{Email: ownerEmail, Name: "Olga Owner", Password: owner.Password},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,15 +29,16 @@ func (x *site) second(t *testing.T, name string) (resource.Group, resource.Accou
 var accountField = regexp.MustCompile(`name="account" value="([^"]+)">([^<]+)<`)
 
 // Somebody with the same password in two organizations is asked which one they
-// mean, once the password was right and not before. Whoever names the
-// organization, or comes back in the same browser, is not asked.
+// mean, but only after the password was right. Nobody is asked who names the
+// organization or returns in the same browser.
 func TestSeveralAccounts(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		_, other := x.second(t, "other")
 		b := x.browser(t)
 		flow := b.start(forCommand(""))
-		if a := b.password(flow, ownerEmail, "wrong password"); a.status != http.StatusUnauthorized || strings.Contains(a.body, "other") {
+		if a := b.password(flow, ownerEmail, "wrong password"); a.status != http.StatusUnauthorized ||
+			strings.Contains(a.body, "other") {
 			t.Errorf("a wrong password: %d\n%s", a.status, a.body)
 		}
 		a := b.password(flow, ownerEmail, password)
@@ -62,7 +66,7 @@ func TestSeveralAccounts(t *testing.T) {
 	})
 }
 
-// Which account was chosen also decides whose second factor is asked for.
+// The chosen account decides which second factor is required.
 func TestSeveralAccountsFactor(t *testing.T) {
 	x := sqlite(t)
 	_, other := x.second(t, "other")
@@ -80,7 +84,8 @@ func TestSeveralAccountsFactor(t *testing.T) {
 		flow := c.start(forCommand(""))
 		c.password(flow, ownerEmail, password)
 		a := c.post("/signin/account", "flow", flow, "account", string(tt.account))
-		if asked := strings.Contains(a.body, `action="/signin/totp"`); asked != tt.asked || asked == strings.Contains(a.location, "token=") {
+		if asked := strings.Contains(a.body, `action="/signin/totp"`); asked != tt.asked ||
+			asked == strings.Contains(a.location, "token=") {
 			t.Errorf("%s: %d %s\n%s", name, a.status, a.location, a.body)
 		}
 	}

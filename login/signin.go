@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -12,20 +13,20 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// showSignIn shows how one can sign in, or, to somebody who still is, what they
-// would hand over.
+// showSignIn shows the ways to sign in or, if the person is signed in already,
+// asks for consent.
 func (s *Service) showSignIn(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("flow") == "" {
 		s.start(w, r, &flow{Purpose: forBrowser})
 		return
 	}
-	f := s.flowOf(w, r)
+	f := s.requestFlow(w, r)
 	if f == nil {
 		return
 	}
 	if n, ok := s.browser(r); ok && f.Identity == "" {
 		if f.Purpose == forBrowser && f.Invite == "" {
-			s.drop(w, f)
+			s.deleteFlow(w, f)
 			s.redirect(w, r, "/account")
 			return
 		}
@@ -35,11 +36,11 @@ func (s *Service) showSignIn(w http.ResponseWriter, r *http.Request) {
 	s.signInPage(w, r, http.StatusOK, f, &signInPage{})
 }
 
-// signInPage fills in and shows the page of ways to sign in.
+// signInPage fills in and shows the page with the ways to sign in.
 func (s *Service) signInPage(w http.ResponseWriter, r *http.Request, status int, f *flow, p *signInPage) {
 	ctx := r.Context()
 	p.Purpose, p.Passkeys, p.Local = f.Purpose, s.webauthn != nil, true
-	invite, err := s.invited(r, f)
+	invite, err := s.inviteOf(r, f)
 	if err != nil {
 		s.refuse(w, r, f, err)
 		return
@@ -52,7 +53,7 @@ func (s *Service) signInPage(w http.ResponseWriter, r *http.Request, status int,
 			return
 		}
 		p.Organization = org.Name
-		providers, err := s.store.ProvidersFor(ctx, f.joining())
+		providers, err := s.store.ProvidersFor(ctx, f.joinGroup())
 		if err != nil {
 			s.fail(w, r, "This sign-in cannot begin", err)
 			return
@@ -71,8 +72,8 @@ func (s *Service) signInPage(w http.ResponseWriter, r *http.Request, status int,
 	s.show(w, r, status, "signin", f, p)
 }
 
-// invited returns what the invite of a flow is to, and chooses its organization.
-func (s *Service) invited(r *http.Request, f *flow) (*Invite, error) {
+// inviteOf describes the invite of a flow, and selects its organization.
+func (s *Service) inviteOf(r *http.Request, f *flow) (*Invite, error) {
 	if f.Invite == "" {
 		return nil, nil
 	}
@@ -95,13 +96,9 @@ func (s *Service) invited(r *http.Request, f *flow) (*Invite, error) {
 	return &Invite{org.Name, group.Name, i.RoleInfo.Name, i.Email}, err
 }
 
-// chooseOrganization takes the name of an organization, or an e-mail address
-// whose domain is one's name.
-func (s *Service) chooseOrganization(w http.ResponseWriter, r *http.Request) {
-	f := s.flowOf(w, r)
-	if f == nil {
-		return
-	}
+// chooseOrganization accepts the name of an organization, or an e-mail address
+// whose domain is that name.
+func (s *Service) chooseOrganization(w http.ResponseWriter, r *http.Request, f *flow) {
 	text := strings.ToLower(strings.TrimSpace(s.field(w, r, "organization")))
 	name := text
 	if _, domain, ok := strings.Cut(text, "@"); ok {
@@ -119,7 +116,7 @@ func (s *Service) chooseOrganization(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.Organization = org.UID
-	s.keep(w, r, f)
+	s.saveFlow(w, r, f)
 	p := &signInPage{}
 	if strings.Contains(text, "@") {
 		p.Email = text
@@ -127,16 +124,11 @@ func (s *Service) chooseOrganization(w http.ResponseWriter, r *http.Request) {
 	s.signInPage(w, r, http.StatusOK, f, p)
 }
 
-// wrongPassword is what everybody is told, whether or not there is such an
-// account.
+// wrongPassword is shown whether or not there is such an account.
 const wrongPassword = "The e-mail address or the password is wrong."
 
-// password takes an e-mail address and a password.
-func (s *Service) password(w http.ResponseWriter, r *http.Request) {
-	f := s.flowOf(w, r)
-	if f == nil {
-		return
-	}
+// password accepts an e-mail address and a password.
+func (s *Service) password(w http.ResponseWriter, r *http.Request, f *flow) {
 	email := resource.NormalEmail(s.field(w, r, "email"))
 	refuse := func(status int, problem string) {
 		p := &signInPage{Email: email}
@@ -148,23 +140,26 @@ func (s *Service) password(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, "This sign-in cannot go on", err)
 		return
 	}
-	try, wait := s.try(r, "password "+email, known)
+	attempt, wait := s.acquireAttempt(r, "password "+email, known)
 	if wait > 0 {
 		retryAfter(w, wait)
 		refuse(http.StatusTooManyRequests, tooMany(wait))
 		return
 	}
-	in := credentials{Organization: f.Organization, Email: email, Password: s.field(w, r, "password"), Known: known, OnlyKnown: try.known != nil}
-	if in.OnlyKnown {
-		in.Known = try.known
+	in := credentials{
+		Organization: f.Organization, Email: email, Password: s.field(w, r, "password"),
+		Known: known, OnlyKnown: attempt.known != nil,
 	}
-	fits, sure, err := s.checkedPassword(r.Context(), in)
+	if in.OnlyKnown {
+		in.Known = attempt.known
+	}
+	fits, sure, err := s.accountsWithPassword(r.Context(), in)
 	switch {
 	case errors.Is(err, fault.Unauthenticated):
 		refuse(http.StatusUnauthorized, wrongPassword)
 		return
 	case errors.Is(err, fault.ResourceExhausted):
-		try.giveBack()
+		attempt.release()
 		retryAfter(w, fault.From(err).RetryIn)
 		refuse(http.StatusServiceUnavailable, plainText(fault.From(err)))
 		return
@@ -173,111 +168,120 @@ func (s *Service) password(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if sure {
-		try.giveBack()
+		attempt.release()
 	}
 	if len(fits) > 1 {
-		s.askAccount(w, r, f, fits)
+		s.showAccountChoice(w, r, f, fits)
 		return
 	}
-	s.passwordRight(w, r, f, halfwayInto(fits[0]))
+	s.continueAfterPassword(w, r, f, proofFor(fits[0]))
 }
 
-// passwordRight goes on with the account whose password was right: to its second
-// factor, if it has one.
-func (s *Service) passwordRight(w http.ResponseWriter, r *http.Request, f *flow, h halfway) {
+// continueAfterPassword continues with the account whose password was right.
+func (s *Service) continueAfterPassword(w http.ResponseWriter, r *http.Request, f *flow, h passwordProof) {
 	a, err := s.accounts.Account(r.Context(), h.Account)
-	if err == nil && halfwayInto(a) != h {
+	if err == nil && proofFor(a) != h {
 		err = fault.New(fault.PermissionDenied, "Permission denied: the password has changed in the meantime")
 	}
 	if err != nil {
 		s.fail(w, r, "This sign-in cannot go on", err)
 		return
 	}
-	f.Accounts = nil
-	if len(a.TOTP) > 0 || len(a.Passkeys) > 0 && s.webauthn != nil {
-		f.enter(a)
-		s.keep(w, r, f)
-		s.show(w, r, http.StatusOK, "factor", f, s.factorPage(a))
-		return
-	}
-	s.arriveLocal(w, r, f, a)
+	f.Proofs = nil
+	s.askSecondFactor(w, r, f, a)
 }
 
-// askAccount asks which of several accounts somebody means whose password is
-// right for all of them.
-func (s *Service) askAccount(w http.ResponseWriter, r *http.Request, f *flow, fits []resource.Account) {
+// askSecondFactor asks for the second factor of an account whose password was
+// right, or signs in if it has none.
+func (s *Service) askSecondFactor(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) {
+	p := s.factorPage(a)
+	if !p.TOTP && !p.Passkey {
+		s.finishLocalSignIn(w, r, f, a)
+		return
+	}
+	f.setPasswordProof(a)
+	s.saveFlow(w, r, f)
+	s.show(w, r, http.StatusOK, "factor", f, p)
+}
+
+// showAccountChoice asks which of several accounts with the same password is
+// meant.
+func (s *Service) showAccountChoice(w http.ResponseWriter, r *http.Request, f *flow, fits []resource.Account) {
 	p := &choosePage{Email: fits[0].Email}
-	f.Account, f.Accounts = "", nil
+	f.Account, f.Proofs = "", nil
 	for _, a := range fits {
 		org, err := s.store.Group(r.Context(), a.UID.Root())
 		if err != nil {
 			s.fail(w, r, "This sign-in cannot go on", err)
 			return
 		}
-		f.Accounts = append(f.Accounts, halfwayInto(a))
+		f.Proofs = append(f.Proofs, proofFor(a))
 		p.Accounts = append(p.Accounts, Choice{UID: string(a.UID), Name: org.Name})
 	}
 	slices.SortFunc(p.Accounts, func(a, b Choice) int { return strings.Compare(a.Name, b.Name) })
-	s.keep(w, r, f)
+	s.saveFlow(w, r, f)
 	s.show(w, r, http.StatusOK, "choose", f, p)
 }
 
-// chooseAccount takes the answer to askAccount.
-func (s *Service) chooseAccount(w http.ResponseWriter, r *http.Request) {
-	f := s.flowOf(w, r)
-	if f == nil {
-		return
-	}
+// chooseAccount accepts the answer to showAccountChoice.
+func (s *Service) chooseAccount(w http.ResponseWriter, r *http.Request, f *flow) {
 	uid := resource.UID(s.field(w, r, "account"))
-	i := slices.IndexFunc(f.Accounts, func(h halfway) bool { return h.Account == uid })
+	i := slices.IndexFunc(f.Proofs, func(h passwordProof) bool { return h.Account == uid })
 	if i < 0 {
 		s.redirect(w, r, "/signin?flow="+f.ID)
 		return
 	}
-	s.passwordRight(w, r, f, f.Accounts[i])
+	s.continueAfterPassword(w, r, f, f.Proofs[i])
 }
 
-// tooMany tells somebody who has to wait how else to get in. Everybody is told
-// the same, whether or not there is such an account.
+// tooMany tells somebody who has to wait how else to sign in. The text is the
+// same whether or not there is such an account.
 func tooMany(wait time.Duration) string {
 	text := "a moment"
 	if wait > 5*time.Second {
 		text = strings.TrimSuffix(ago(wait+time.Minute), " ago")
 	}
-	return "Too many tries. Wait " + text + " and try again, use a passkey or a browser that you have signed in with before, or ask an administrator for a one-time link."
+	return "Too many tries. Wait " + text + " and try again, use a passkey or a browser that you have signed in " +
+		"with before, or ask an administrator for a one-time link."
 }
 
 func (s *Service) factorPage(a resource.Account) *factorPage {
-	return &factorPage{Email: a.Email, TOTP: len(a.TOTP) > 0, Passkey: len(a.Passkeys) > 0 && s.webauthn != nil, Recovery: a.RecoveryCodes > 0}
+	return &factorPage{
+		Email: a.Email, TOTP: len(a.TOTP) > 0, Passkey: len(a.Passkeys) > 0 && s.webauthn != nil,
+		Recovery: a.RecoveryCodes > 0,
+	}
 }
 
-// credentials are what somebody signs in with who has no passkey.
+// credentials are what somebody without a passkey signs in with.
 type credentials struct {
-	Organization    resource.UID // that they have named, or ""
+	Organization    resource.UID // that the person has named, or ""
 	Email, Password string
-	Known           []knownAccount // of that address, which know the browser
+	Known           []knownAccount // accounts of that address that the browser has signed in to
 	OnlyKnown       bool           // no other account may be tried
 }
 
-// checkedPassword returns the accounts whose e-mail address and password these
-// are, of the few that it tries: the one of the organization that was named and
-// those that know the browser first, then the oldest. If one of the first fits,
-// it is the only one. sure reports whether the password was wrong for no account
-// that the answer depends on: otherwise somebody with an account of their own of
-// that address could guess at others without limit.
+// accountsWithPassword returns the accounts that have this e-mail address and
+// password, of the few that it tries: first the one of the organization that
+// was named and those that the browser has signed in to, then the oldest. If
+// one of the first matches, it is the only result. sure reports whether the
+// password was wrong for no account that the result depends on: otherwise
+// somebody with an account of that address could guess at others without
+// limit.
 //
-// It returns fault.Unauthenticated if none fits. It compares the password with as
-// many hashes whatever there is, so that it always takes as long.
-func (s *Service) checkedPassword(ctx context.Context, in credentials) (fits []resource.Account, sure bool, _ error) {
+// It returns fault.Unauthenticated if none matches. It always compares the
+// password with the same number of hashes, so that it always takes as long.
+func (s *Service) accountsWithPassword(
+	ctx context.Context, in credentials,
+) (fits []resource.Account, sure bool, _ error) {
 	tried, first, err := s.accountsToTry(ctx, in)
 	if err != nil {
 		return nil, false, err
 	}
-	hashes := make([]string, triedAccounts)
+	hashes := make([]string, maxAccountsTried)
 	for i, a := range tried {
 		hashes[i] = a.Password
 	}
-	ok, err := s.hashes.rightOf(ctx, hashes, in.Password)
+	ok, err := s.hashes.verifyAll(ctx, hashes, in.Password)
 	if err != nil {
 		return nil, false, err
 	}
@@ -303,15 +307,16 @@ func (s *Service) checkedPassword(ctx context.Context, in credentials) (fits []r
 }
 
 // accountsToTry returns the accounts that a password is compared with, at most
-// triedAccounts. The first of them were named by their organization or know the
-// browser.
+// maxAccountsTried. The first of them belong to the named organization, or the
+// browser has signed in to them.
 func (s *Service) accountsToTry(ctx context.Context, in credentials) (all []resource.Account, first int, _ error) {
-	found, err := s.accounts.AccountsToTry(ctx, in.Organization, in.Email, triedAccounts)
+	found, err := s.accounts.AccountsToTry(ctx, in.Organization, in.Email, maxAccountsTried)
 	if err != nil {
 		return nil, 0, err
 	}
 	add := func(a resource.Account) {
-		if len(all) < triedAccounts && !slices.ContainsFunc(all, func(b resource.Account) bool { return b.UID == a.UID }) {
+		same := func(b resource.Account) bool { return b.UID == a.UID }
+		if len(all) < maxAccountsTried && !slices.ContainsFunc(all, same) {
 			all = append(all, a)
 		}
 	}
@@ -336,10 +341,10 @@ func (s *Service) accountsToTry(ctx context.Context, in credentials) (all []reso
 	return all, first, nil
 }
 
-// knownFor returns the accounts of an e-mail address that know the browser of a
-// request.
+// knownFor returns the accounts of an e-mail address that the browser of a
+// request has signed in to.
 func (s *Service) knownFor(r *http.Request, email string) (all []knownAccount, _ error) {
-	for _, k := range s.known(r) {
+	for _, k := range s.knownAccounts(r) {
 		a, err := s.accounts.Account(r.Context(), k.Account)
 		if errors.Is(err, fault.NotFound) {
 			continue
@@ -354,56 +359,49 @@ func (s *Service) knownFor(r *http.Request, email string) (all []knownAccount, _
 	return all, nil
 }
 
-// arriveLocal lets somebody in whose account is kept here.
-func (s *Service) arriveLocal(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) {
+// finishLocalSignIn is finishSignIn for a person with an account here.
+func (s *Service) finishLocalSignIn(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) {
 	allowed, err := s.people.LocalAllowed(r.Context(), a)
 	if err != nil || !allowed {
-		s.refuse(w, r, f, orElse(err, fault.New(fault.PermissionDenied, "Permission denied: the organization of this account has switched passwords off; use its provider")))
+		s.refuse(w, r, f, cmp.Or(err, error(fault.New(fault.PermissionDenied,
+			"Permission denied: the organization of this account has switched passwords off; use its provider"))))
 		return
 	}
-	who, err := s.localArrival(r.Context(), a)
+	arrival, err := s.arrivalOfAccount(r.Context(), a)
 	if err != nil {
 		s.fail(w, r, "This sign-in cannot go on", err)
 		return
 	}
-	if err := s.accounts.NoteUse(r.Context(), a.UID, s.now()); err != nil {
+	_, err = s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
+		a.UseTime = s.now()
+		return nil
+	})
+	if err != nil {
 		s.fail(w, r, "This sign-in cannot go on", err)
 		return
 	}
-	f.Accounts = nil
-	s.remember(w, r, a.UID)
-	s.arrive(w, r, f, who, "")
+	f.Proofs = nil
+	s.rememberBrowser(w, r, a.UID)
+	s.finishSignIn(w, r, f, arrival, "")
 }
 
-// orElse is the first error that is one.
-func orElse(first, second error) error {
-	if first != nil {
-		return first
-	}
-	return second
-}
-
-// localArrival is the person of an account.
-func (s *Service) localArrival(ctx context.Context, a resource.Account) (resource.Arrival, error) {
+// arrivalOfAccount returns the arrival of the person of an account.
+func (s *Service) arrivalOfAccount(ctx context.Context, a resource.Account) (resource.Arrival, error) {
 	i, err := s.store.Identity(ctx, a.Identity)
 	c := i.Relationship
-	return resource.Arrival{Issuer: c.Issuer(), Subject: c.Subject(), Realm: i.Realm, Name: a.Name, Email: a.Email, Organization: a.UID.Root()}, err
+	return resource.Arrival{
+		Issuer: c.Issuer(), Subject: c.Subject(), Realm: i.Realm,
+		Name: a.Name, Email: a.Email, Organization: a.UID.Root(),
+	}, err
 }
 
-// showJoin shows the form of a new account, to somebody with an invite.
-func (s *Service) showJoin(w http.ResponseWriter, r *http.Request) {
-	f := s.flowOf(w, r)
-	if f == nil {
-		return
-	}
+// showJoin shows the form for a new account to a person with an invite.
+func (s *Service) showJoin(w http.ResponseWriter, r *http.Request, f *flow) {
 	s.joinPage(w, r, http.StatusOK, f, &joinPage{})
 }
 
 func (s *Service) joinPage(w http.ResponseWriter, r *http.Request, status int, f *flow, p *joinPage) {
-	invite, err := s.invited(r, f)
-	if err == nil && invite == nil {
-		err = fault.New(fault.PermissionDenied, "Permission denied: an account is made with an invite")
-	}
+	invite, err := s.requireInvite(r, f)
 	if err != nil {
 		s.refuse(w, r, f, err)
 		return
@@ -415,49 +413,52 @@ func (s *Service) joinPage(w http.ResponseWriter, r *http.Request, status int, f
 	s.show(w, r, status, "join", f, p)
 }
 
-// join makes an account for somebody with an invite, and lets them in.
-func (s *Service) join(w http.ResponseWriter, r *http.Request) {
-	f := s.flowOf(w, r)
-	if f == nil {
+// requireInvite is inviteOf for a flow that must have an invite.
+func (s *Service) requireInvite(r *http.Request, f *flow) (*Invite, error) {
+	invite, err := s.inviteOf(r, f)
+	if err == nil && invite == nil {
+		err = fault.New(fault.PermissionDenied, "Permission denied: an account is made with an invite")
+	}
+	return invite, err
+}
+
+// join creates an account for a person with an invite, and signs them in.
+func (s *Service) join(w http.ResponseWriter, r *http.Request, f *flow) {
+	invite, err := s.requireInvite(r, f)
+	if err != nil {
+		s.refuse(w, r, f, err)
 		return
 	}
-	invite, err := s.invited(r, f)
-	if err != nil || invite == nil {
-		s.refuse(w, r, f, orElse(err, fault.New(fault.PermissionDenied, "Permission denied: an account is made with an invite")))
-		return
+	a := resource.Account{
+		Email: resource.NormalEmail(cmp.Or(invite.Email, s.field(w, r, "email"))),
+		Name:  strings.TrimSpace(s.field(w, r, "name")), UseTime: s.now(),
 	}
-	a := resource.Account{Email: resource.NormalEmail(s.field(w, r, "email")), Name: strings.TrimSpace(s.field(w, r, "name")), UseTime: s.now()}
-	if invite.Email != "" {
-		a.Email = resource.NormalEmail(invite.Email)
-	}
-	a, err = s.makeAccount(r.Context(), f.inviteRoot(), a, s.field(w, r, "password"))
-	var who resource.Arrival
+	a, err = s.createAccount(r.Context(), f.inviteRoot(), a, s.field(w, r, "password"))
+	var arrival resource.Arrival
 	if err == nil {
-		who, err = s.localArrival(r.Context(), a)
+		arrival, err = s.arrivalOfAccount(r.Context(), a)
 	}
 	if err == nil {
-		s.remember(w, r, a.UID)
-		if !s.arrive(w, r, f, who, "") {
-			// Nobody shall have an account here whom the invite did not let in.
+		s.rememberBrowser(w, r, a.UID)
+		if !s.finishSignIn(w, r, f, arrival, "") {
+			// Remove the account again if the invite did not admit the person.
 			if err := s.people.DeleteAccount(r.Context(), a.UID); err != nil {
 				s.log.WarnContext(r.Context(), "an account without an invite is left", "account", a.UID, "err", err)
 			}
 		}
 		return
 	}
-	told := s.told(r, err)
+	reported := s.report(r, err)
 	p := &joinPage{Email: a.Email, Name: a.Name}
-	p.Problem = plainText(told)
-	if len(told.Fields) > 0 {
-		p.Problem, p.Wrong = "", fieldTexts(told)
+	p.setError(reported)
+	if reported.Code == fault.AlreadyExists {
+		p.Problem = "There is an account of this e-mail address in the organization already. " +
+			"Sign in with it to accept the invite."
 	}
-	if told.Code == fault.AlreadyExists {
-		p.Problem = "There is an account of this e-mail address in the organization already. Sign in with it to accept the invite."
-	}
-	s.joinPage(w, r, statusOf(told), f, p)
+	s.joinPage(w, r, reported.Code.HTTPStatus(), f, p)
 }
 
-// inviteRoot is the organization of the invite of a flow.
+// inviteRoot returns the organization of the invite of a flow.
 func (f *flow) inviteRoot() resource.UID {
 	p, err := readInvite(f.Invite)
 	if err != nil {
@@ -466,24 +467,20 @@ func (f *flow) inviteRoot() resource.UID {
 	return p.UID.Root()
 }
 
-func fieldTexts(f *fault.Error) map[string]string {
-	all := map[string]string{}
-	for _, v := range f.Fields {
-		all[v.Subject] = "It " + v.Description + "."
-	}
-	return all
-}
-
-// makeAccount adds an account with a password, if the organization has accounts.
-func (s *Service) makeAccount(ctx context.Context, org resource.UID, a resource.Account, password string) (resource.Account, error) {
+// createAccount adds an account with a password, if the organization allows
+// accounts.
+func (s *Service) createAccount(
+	ctx context.Context, org resource.UID, a resource.Account, password string,
+) (resource.Account, error) {
 	rules, err := s.accounts.SignInRules(ctx, org)
 	if err != nil {
 		return a, err
 	}
 	if rules.LocalOff {
-		return a, fault.New(fault.PermissionDenied, "Permission denied: the organization has switched accounts off; use its provider")
+		return a, fault.New(fault.PermissionDenied,
+			"Permission denied: the organization has switched accounts off; use its provider")
 	}
-	if err := together(a.Validate(), checkPassword(password, a.Email)); err != nil {
+	if err := joinViolations(a.Validate(), checkPassword(password, a.Email)); err != nil {
 		return a, err
 	}
 	if a.Password, err = s.hashes.hash(ctx, password); err != nil {
@@ -493,8 +490,8 @@ func (s *Service) makeAccount(ctx context.Context, org resource.UID, a resource.
 	return a, s.people.InsertAccount(ctx, a, i)
 }
 
-// together is what is wrong according to several checks.
-func together(errs ...error) error {
+// joinViolations combines the violations of several checks in one error.
+func joinViolations(errs ...error) error {
 	var bad []fault.Violation
 	for _, err := range errs {
 		if err != nil {
@@ -507,15 +504,16 @@ func together(errs ...error) error {
 	return nil
 }
 
-// newAccount completes an account of an organization, and makes the identity it
-// stands for.
+// newAccount completes an account of an organization and returns it with a new
+// identity for it.
 func (s *Service) newAccount(org resource.UID, a resource.Account) (resource.Account, resource.Identity) {
 	now := s.now()
 	a.UID, a.CreateTime, a.UpdateTime = org.NewChild(), now, now
 	c := a.Local(s.cfg.Issuer)
 	a.Identity = resource.UserUID(c.Issuer, c.Subject)
 	return a, resource.Identity{
-		UID: a.Identity, Name: resource.PersonName(a.Name, a.Email), EmailUnverified: a.Email, CreateTime: now, UpdateTime: now, LastSeenTime: now,
+		UID: a.Identity, Name: resource.PersonName(a.Name, a.Email), EmailUnverified: a.Email,
 		Relationship: resource.Relationship{ClaimMatch: &c}, Realm: c.Issuer,
+		CreateTime: now, UpdateTime: now, LastSeenTime: now,
 	}
 }

@@ -114,37 +114,43 @@ func open(t *testing.T, s *storetest.Store) *site {
 	log := slog.New(slog.NewJSONHandler(logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	checker := must[*authz.Checker](t)(authz.Load(t.Context(), s.DB, log))
 	front := httptest.NewUnstartedServer(nil)
-	address := strings.Replace("http://"+front.Listener.Addr().String(), "127.0.0.1", "localhost", 1) // passkeys are for names
+	// Passkeys are for names.
+	address := strings.Replace("http://"+front.Listener.Addr().String(), "127.0.0.1", "localhost", 1)
 	key := seal.NewKey()
 	client := outbound.Client(outbound.Config{Loopback: true})
 	issuer := must[*token.Issuer](t)(token.New(t.Context(), s.DB, token.Config{Issuer: address, Key: key, Now: c.now}))
 	issuers := must[*trust.Issuers](t)(trust.New(trust.Config{Client: client, Now: c.now}))
-	exchange := must[*sts.Service](t)(sts.New(s.DB, checker, issuer, issuers, sts.Config{BaseURL: address, RegistryHost: "registry.test", Log: log, Now: c.now}))
+	exchange := must[*sts.Service](t)(sts.New(
+		s.DB, checker, issuer, issuers, sts.Config{BaseURL: address, RegistryHost: "registry.test", Log: log, Now: c.now},
+	))
 	svc := must[*login.Service](t)(login.New(s.DB, checker, exchange, page.NewTokens(key.Derive("pages"), c.now), login.Config{
 		Issuer: address, BaseURL: address, Key: key, Client: client, Log: log, Now: c.now,
 	}))
 	front.Config.Handler = svc.Handler()
 	front.Start()
 	t.Cleanup(front.Close)
-	x := &site{Service: svc, url: address, store: s, checker: checker, issuer: issuer, sts: exchange, clock: c, logs: logs, key: key}
+	x := &site{
+		Service: svc, url: address, store: s, checker: checker, issuer: issuer, sts: exchange, clock: c, logs: logs,
+		key: key,
+	}
 	// A hash says how it was made: this one is cheap.
 	salt := []byte("0123456789abcdef")
 	enc := base64.RawStdEncoding.EncodeToString
 	hash := "$argon2id$v=19$m=64,t=1,p=1$" + enc(salt) + "$" + enc(argon2.IDKey([]byte(password), salt, 1, 64, 1, 32))
 	var err error
-	if x.org, x.owner, _, err = svc.Found(t.Context(), "acme", resource.OrgUnspecified, resource.Account{Email: ownerEmail, Name: "Olga Owner", Password: hash}); err != nil {
+	if x.org, x.owner, _, err = svc.CreateOrganization(t.Context(), "acme", resource.OrgUnspecified, resource.Account{Email: ownerEmail, Name: "Olga Owner", Password: hash}); err != nil {
 		t.Fatal(err)
 	}
 	return x
 }
 
-// sqlite is a site for tests whose promises are not the database's.
+// sqlite returns a site for tests that do not depend on the database.
 func sqlite(t *testing.T) *site {
 	t.Helper()
 	return open(t, storetest.Open(t, storetest.SQLite(t)))
 }
 
-// A browser keeps cookies and does not go where it is sent by itself.
+// A browser keeps cookies and does not follow redirects by itself.
 type browser struct {
 	*http.Client
 	t *testing.T
@@ -153,10 +159,12 @@ type browser struct {
 
 func (x *site) browser(t *testing.T) *browser {
 	jar := must[*cookiejar.Jar](t)(cookiejar.New(nil))
-	return &browser{&http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, t, x}
+	return &browser{&http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}, t, x}
 }
 
-// An answer is what a browser shows.
+// An answer is the response to a browser.
 type answer struct {
 	status   int
 	body     string
@@ -169,7 +177,9 @@ func (b *browser) do(method, target string, form url.Values, headers ...string) 
 	if strings.HasPrefix(target, "/") {
 		target = b.x.url + target
 	}
-	r := must[*http.Request](b.t)(http.NewRequestWithContext(b.t.Context(), method, target, strings.NewReader(form.Encode())))
+	r := must[*http.Request](b.t)(
+		http.NewRequestWithContext(b.t.Context(), method, target, strings.NewReader(form.Encode())),
+	)
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
@@ -202,7 +212,7 @@ func (b *browser) post(target string, fields ...string) answer {
 	return b.do(http.MethodPost, target, form)
 }
 
-// start begins a sign-in and returns its flow.
+// start starts a sign-in and returns its flow.
 func (b *browser) start(query string) string {
 	b.t.Helper()
 	a := b.get("/oauth?" + query)
@@ -213,7 +223,7 @@ func (b *browser) start(query string) string {
 	return flow
 }
 
-// forCommand is the query of a program that waits on this computer.
+// forCommand returns the query of a program that listens on this computer.
 func forCommand(more string) string {
 	return "exit=redirect&client_id=test&redirect=" + url.QueryEscape(callback) + more
 }
@@ -223,7 +233,7 @@ func (b *browser) password(flow, email, word string) answer {
 	return b.post("/signin/password", "flow", flow, "email", email, "password", word)
 }
 
-// signIn gives the browser a session of the owner's.
+// signIn gives the browser a session of the owner.
 func (b *browser) signIn() {
 	b.t.Helper()
 	a := b.get("/signin")
@@ -244,7 +254,7 @@ func (b *browser) csrf() string {
 	return m[1]
 }
 
-// allow answers the page that asks whether to hand over.
+// allow gives consent on the page that asks for it.
 func (b *browser) allow(flow string) answer {
 	b.t.Helper()
 	csrf := ""
@@ -265,7 +275,7 @@ func (x *site) caller(t *testing.T, raw string) authz.Caller {
 	return must[authz.Caller](t)(x.issuer.Verify(t.Context(), raw, x.url))
 }
 
-// A provider is an OpenID provider that says what it is told to.
+// A provider is an OpenID provider that tests control.
 type provider struct {
 	*httptest.Server
 	key     *ecdsa.PrivateKey
@@ -318,7 +328,8 @@ func (p *provider) token(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		_ = json.NewEncoder(w).Encode(map[string]string{"error": why})
 	}
-	if id, secret, _ := r.BasicAuth(); id+r.FormValue("client_id") != "client" || secret+r.FormValue("client_secret") != "hush-hush" {
+	if id, secret, _ := r.BasicAuth(); id+r.FormValue("client_id") != "client" ||
+		secret+r.FormValue("client_secret") != "hush-hush" {
 		refuse("invalid_client")
 		return
 	}
@@ -330,9 +341,14 @@ func (p *provider) token(w http.ResponseWriter, r *http.Request) {
 		refuse("invalid_grant")
 		return
 	}
-	claims := map[string]any{"iss": p.URL, "aud": "client", "nonce": nonce, "iat": time.Now().Unix(), "exp": time.Now().Add(time.Hour).Unix()}
+	claims := map[string]any{
+		"iss": p.URL, "aud": "client", "nonce": nonce, "iat": time.Now().Unix(),
+		"exp": time.Now().Add(time.Hour).Unix(),
+	}
 	maps.Copy(claims, p.claims)
-	_ = json.NewEncoder(w).Encode(map[string]any{"access_token": "upstream-token", "token_type": "Bearer", "id_token": p.sign(claims)})
+	_ = json.NewEncoder(w).Encode(
+		map[string]any{"access_token": "upstream-token", "token_type": "Bearer", "id_token": p.sign(claims)},
+	)
 }
 
 func (p *provider) sign(claims map[string]any) string {
@@ -350,8 +366,8 @@ func (p *provider) sign(claims map[string]any) string {
 	return text + "." + enc(signature)
 }
 
-// answerTo returns where the provider sends the browser that came with a
-// question: back, with a code.
+// answerTo returns where the provider redirects the browser that came with an
+// authorization request: back, with a code.
 func (p *provider) answerTo(t *testing.T, question string) string {
 	t.Helper()
 	q := query(t, question)
@@ -366,12 +382,15 @@ func (p *provider) answerTo(t *testing.T, question string) string {
 	return q.Get("redirect_uri") + "?" + back.Encode()
 }
 
-// keep makes the provider one of the organization's.
+// keep stores the provider as one of the organization.
 func (x *site) keep(t *testing.T, p *provider, change ...func(*resource.IdentityProvider)) resource.IdentityProvider {
 	t.Helper()
 	idp := resource.IdentityProvider{
 		UID: x.org.UID.NewChild(), Name: "idp", DefaultRole: resource.ManagedRoleUID("viewer"), CreateTime: x.clock.now(), UpdateTime: x.clock.now(),
-		OIDC: &resource.OIDC{Issuer: p.URL, ClientID: "client", GroupsClaim: "groups", PKCE: true, ClientSecret: resource.Secret{Sealed: x.sealed("hush-hush")}},
+		OIDC: &resource.OIDC{
+			Issuer: p.URL, ClientID: "client", GroupsClaim: "groups", PKCE: true,
+			ClientSecret: resource.Secret{Sealed: x.sealed("hush-hush")},
+		},
 	}
 	for _, f := range change {
 		f(&idp)

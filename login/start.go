@@ -20,8 +20,9 @@ var (
 	challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 )
 
-// begin is where a program sends a person to sign in. Nothing in its query is
-// secret, and it changes nothing: it leads to the page, or to the provider.
+// begin is where a program sends a person to sign in. Its query contains no
+// secrets, and it changes nothing: it redirects to the sign-in page or to the
+// provider.
 func (s *Service) begin(w http.ResponseWriter, r *http.Request) {
 	f, err := s.newFlow(r)
 	if err != nil {
@@ -31,24 +32,24 @@ func (s *Service) begin(w http.ResponseWriter, r *http.Request) {
 	s.start(w, r, f)
 }
 
-// start keeps a new flow and sends the browser on.
+// start stores a new flow and redirects the browser.
 func (s *Service) start(w http.ResponseWriter, r *http.Request, f *flow) {
 	f.ID, f.Expires = newID(), s.cfg.Now().Add(flowLife).Unix()
-	if f.Provider != "" && (f.Purpose == forTrial || !s.stillSignedIn(r, f)) {
-		s.askProvider(w, r, f)
+	if f.Provider != "" && (f.Purpose == forTrial || !s.hasSessionOf(r, f)) {
+		s.redirectToProvider(w, r, f)
 		return
 	}
 	f.Provider = ""
-	if !s.keep(w, r, f) {
+	if !s.saveFlow(w, r, f) {
 		s.fail(w, r, "This sign-in cannot begin", fault.Field("request", "is too long"))
 		return
 	}
 	s.redirect(w, r, "/signin?flow="+f.ID)
 }
 
-// stillSignedIn tells whether the browser's session is of the provider that the
-// flow asks for.
-func (s *Service) stillSignedIn(r *http.Request, f *flow) bool {
+// hasSessionOf reports whether the browser's session was started with the
+// provider that the flow asks for.
+func (s *Service) hasSessionOf(r *http.Request, f *flow) bool {
 	n, ok := s.browser(r)
 	if !ok || n.Act == nil || f.Identity != "" {
 		return false
@@ -56,13 +57,13 @@ func (s *Service) stillSignedIn(r *http.Request, f *flow) bool {
 	return n.Voucher.Provider() == f.Provider
 }
 
-// redirect sends the browser to a page of ours.
+// redirect redirects the browser to one of our pages.
 func (s *Service) redirect(w http.ResponseWriter, r *http.Request, path string) {
 	secureHeaders(w, "")
 	http.Redirect(w, r, path, http.StatusSeeOther)
 }
 
-// newFlow reads what a program wants of a sign-in.
+// newFlow reads the parameters of a sign-in.
 func (s *Service) newFlow(r *http.Request) (*flow, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -70,7 +71,7 @@ func (s *Service) newFlow(r *http.Request) (*flow, error) {
 	}
 	f := &flow{
 		Purpose: forBrowser, Client: q.Get("client_id"), Identity: q.Get("identity"), Invite: q.Get("invite"),
-		Refresh: q.Get("create_refresh_token") == "true", Known: q.Get("skip_registration") == "true",
+		Refresh: q.Get("create_refresh_token") == "true", RegisteredOnly: q.Get("skip_registration") == "true",
 	}
 	var bad []fault.Violation
 	wrong := func(name, why string) { bad = append(bad, fault.Violation{Subject: name, Description: why}) }
@@ -99,7 +100,7 @@ func (s *Service) newFlow(r *http.Request) (*flow, error) {
 	if len(bad) > 0 {
 		return nil, fault.Fields(bad)
 	}
-	if err := s.checkWish(f); err != nil {
+	if err := s.checkTokenParams(f); err != nil {
 		return nil, err
 	}
 	if id := q.Get("idp_id"); id != "" {
@@ -113,7 +114,7 @@ func (s *Service) newFlow(r *http.Request) (*flow, error) {
 	return f, nil
 }
 
-// readTarget reads where the outcome of a sign-in goes.
+// readTarget reads where the tokens are delivered.
 func (s *Service) readTarget(f *flow, q url.Values, wrong func(name, why string)) {
 	redirect, code := q.Get("redirect"), q.Get("headless_code")
 	switch {
@@ -144,8 +145,8 @@ func (s *Service) readTarget(f *flow, q url.Values, wrong func(name, why string)
 	}
 }
 
-// readProvider finds the provider that a sign-in is to go through: by its uid,
-// or by the name of an organization that has one.
+// readProvider finds the provider to sign in with, by its UID or by the name
+// of an organization that has one.
 func (s *Service) readProvider(r *http.Request, f *flow, id string) error {
 	if uid, err := resource.ParseUID("idp_id", id); err == nil {
 		p, err := s.store.Provider(r.Context(), uid)
@@ -170,8 +171,8 @@ func (s *Service) readProvider(r *http.Request, f *flow, id string) error {
 	return err
 }
 
-// scopes returns the uids of groups that a program names: by uid or by name,
-// escaped once more than a query is.
+// scopes returns the UIDs of the groups that a program names by UID or name,
+// escaped twice.
 func (s *Service) scopes(r *http.Request, names []string) (all []string, _ error) {
 	for _, name := range names {
 		name, err := url.QueryUnescape(name)
@@ -194,40 +195,42 @@ func (s *Service) scopes(r *http.Request, names []string) (all []string, _ error
 	return all, nil
 }
 
-// orgcheck tells whether there is an organization of a name that one can sign in
-// to. Programs ask before they send somebody.
+// orgcheck answers programs that ask whether there is an organization of a
+// name.
 func (s *Service) orgcheck(w http.ResponseWriter, r *http.Request) {
 	secureHeaders(w, "")
 	w.Header().Set("Content-Type", "application/json")
 	name := r.URL.Query().Get("name")
 	if name == "" {
 		w.WriteHeader(http.StatusBadRequest)
-		_ = json.NewEncoder(w).Encode(map[string]any{"code": int(fault.InvalidArgument), "message": "Invalid argument: name: is required"})
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"code": int(fault.InvalidArgument), "message": "Invalid argument: name: is required",
+		})
 		return
 	}
 	_, err := s.store.Organization(r.Context(), strings.ToLower(name))
 	if err != nil && !errors.Is(err, fault.NotFound) {
-		f := s.told(r, err)
-		w.WriteHeader(statusOf(f))
+		f := s.report(r, err)
+		w.WriteHeader(f.Code.HTTPStatus())
 		_ = json.NewEncoder(w).Encode(map[string]any{"code": int(f.Code), "message": f.Message})
 		return
 	}
 	_ = json.NewEncoder(w).Encode(err == nil)
 }
 
-// beginJoin is where the link of an invite leads. The code moves from the address
-// into the cookie at once, so that it stays in no history.
+// beginJoin handles the link of an invite. It moves the code from the address
+// into the cookie, so that the code does not stay in the browser's history.
 func (s *Service) beginJoin(w http.ResponseWriter, r *http.Request) {
 	f := &flow{Purpose: forBrowser, Invite: r.URL.Query().Get("code")}
-	if _, err := s.invited(r, f); err != nil {
+	if _, err := s.inviteOf(r, f); err != nil {
 		s.fail(w, r, "This invite cannot be used", err)
 		return
 	}
 	s.start(w, r, f)
 }
 
-// checkCode is what a person compares with their terminal: a short form of the
-// key that it has shown.
+// checkCode returns a short form of the public key of a headless program,
+// which the person compares with their terminal.
 func checkCode(headless string) string {
 	sum := sha256.Sum256([]byte(headless))
 	text := base32.StdEncoding.EncodeToString(sum[:5])

@@ -19,14 +19,14 @@ import (
 
 const (
 	totpPeriod = 30 * time.Second
-	totpSkew   = 1 // periods that a clock may be off
+	totpSkew   = 1 // periods that a clock may differ
 	qrSize     = 200
 	totpCookie = "hf_totp"
 )
 
-// fits returns the period whose one-time password a code is, newer than the last
-// that was used, or 0.
-func fits(secret, code string, last int64, now time.Time) int64 {
+// matchTOTP returns the period whose one-time password is code, if it is later
+// than the last that was used, or 0.
+func matchTOTP(secret, code string, last int64, now time.Time) int64 {
 	for skew := -totpSkew; skew <= totpSkew; skew++ {
 		at := now.Add(time.Duration(skew) * totpPeriod)
 		step := at.Unix() / int64(totpPeriod.Seconds())
@@ -38,28 +38,24 @@ func fits(secret, code string, last int64, now time.Time) int64 {
 	return 0
 }
 
-func plainCode(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), " ", "") }
+func trimCode(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), " ", "") }
 
-// rightTOTP tells whether a code is a one-time password of an account that has
-// not been used.
-func (s *Service) rightTOTP(ctx context.Context, a resource.Account, code string) (bool, error) {
+// verifyTOTP reports whether a code is a one-time password of an account, and
+// marks it as used.
+func (s *Service) verifyTOTP(ctx context.Context, a resource.Account, code string) (bool, error) {
 	secret, err := s.cfg.Key.Open("one-time passwords", a.TOTP)
 	if err != nil {
 		return false, err
 	}
-	step := fits(string(secret), plainCode(code), a.TOTPStep, s.cfg.Now())
+	step := matchTOTP(string(secret), trimCode(code), a.TOTPStep, s.cfg.Now())
 	if step == 0 {
 		return false, nil
 	}
 	return s.accounts.UseTOTP(ctx, a.UID, step)
 }
 
-// totp takes the one-time password of somebody whose password was right.
-func (s *Service) totp(w http.ResponseWriter, r *http.Request) {
-	f, a, ok := s.halfway(w, r)
-	if !ok {
-		return
-	}
+// totp accepts a one-time password as the second factor.
+func (s *Service) totp(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) {
 	if len(a.TOTP) == 0 {
 		s.redirect(w, r, "/signin?flow="+f.ID)
 		return
@@ -69,66 +65,65 @@ func (s *Service) totp(w http.ResponseWriter, r *http.Request) {
 		p.Wrong = map[string]string{"code": why}
 		s.show(w, r, status, "factor", f, p)
 	}
-	try, wait := s.try(r, "totp "+string(a.UID), s.knownTo(r, a.UID))
+	attempt, wait := s.acquireAttempt(r, "totp "+string(a.UID), s.knownTo(r, a.UID))
 	if wait > 0 {
 		retryAfter(w, wait)
 		refuse(http.StatusTooManyRequests, tooMany(wait))
 		return
 	}
-	right, err := s.rightTOTP(r.Context(), a, s.field(w, r, "code"))
+	right, err := s.verifyTOTP(r.Context(), a, s.field(w, r, "code"))
 	switch {
 	case err != nil:
 		s.fail(w, r, "This sign-in cannot go on", err)
 	case !right:
 		refuse(http.StatusUnauthorized, "This code is not right, or was used before. Codes change every 30 seconds.")
 	default:
-		try.giveBack()
-		s.arriveLocal(w, r, f, a)
+		attempt.release()
+		s.finishLocalSignIn(w, r, f, a)
 	}
 }
 
-// halfway returns the account of somebody whose password was right, and who has
-// yet to bring a second factor. Who is not as far is led back.
-func (s *Service) halfway(w http.ResponseWriter, r *http.Request) (f *flow, a resource.Account, ok bool) {
-	if f = s.flowOf(w, r); f == nil {
-		return nil, a, false
-	}
-	err := error(nil)
-	if f.Account != "" {
-		a, err = s.accounts.Account(r.Context(), f.Account)
-	}
-	if f.Account == "" || err != nil || !f.halfInto(a) {
+// withPassword calls next with the account whose password was right in the flow
+// of a request. Without one it redirects to the sign-in page.
+func (s *Service) withPassword(
+	next func(http.ResponseWriter, *http.Request, *flow, resource.Account),
+) http.HandlerFunc {
+	return s.withFlow(func(w http.ResponseWriter, r *http.Request, f *flow) {
+		if f.Account != "" {
+			if a, err := s.accounts.Account(r.Context(), f.Account); err == nil && f.provesPassword(a) {
+				next(w, r, f, a)
+				return
+			}
+		}
 		s.redirect(w, r, "/signin?flow="+f.ID)
-		return f, a, false
-	}
-	return f, a, true
+	})
 }
 
-// totpStart shows a new secret to somebody signed in who proves to be there. It
-// counts once they have shown that they can use it; until then it is in a cookie.
-func (s *Service) totpStart(w http.ResponseWriter, r *http.Request) {
-	n, a, ok := s.ownAccount(w, r)
-	if !ok {
-		return
-	}
-	if err := s.proven(r, a, "app", s.field(w, r, "current")); err != nil {
-		s.again(w, r, n, err)
+// totpStart shows a new secret after the password was checked. The secret is
+// kept in a cookie, and is used only once the person has entered a code of it.
+func (s *Service) totpStart(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) {
+	if err := s.verifyCurrentPassword(r, a, "app", s.field(w, r, "current")); err != nil {
+		s.showAccountError(w, r, n, err)
 		return
 	}
 	org, err := s.store.Group(r.Context(), a.UID.Root())
 	var key *otp.Key
 	if err == nil {
-		key, err = totp.Generate(totp.GenerateOpts{Issuer: "Holdfast " + s.origin.Hostname(), AccountName: accountLabel(a, org), SecretSize: 20})
+		key, err = totp.Generate(totp.GenerateOpts{
+			Issuer: "Holdfast " + s.origin.Hostname(), AccountName: accountLabel(a, org), SecretSize: 20,
+		})
 	}
 	if err != nil {
 		s.fail(w, r, "One-time passwords cannot be set up", err)
 		return
 	}
-	http.SetCookie(w, s.cookie(totpCookie, base64.RawURLEncoding.EncodeToString(s.cfg.Key.Seal("totp "+n.ID, []byte(key.String()))), flowLife))
+	http.SetCookie(w, s.sealedCookie(totpCookie, "totp "+n.ID, []byte(key.String()), flowLife))
 	s.totpPage(w, r, http.StatusOK, n, key, nil)
 }
 
-func (s *Service) totpPage(w http.ResponseWriter, r *http.Request, status int, n resource.Session, key *otp.Key, wrong map[string]string) {
+func (s *Service) totpPage(
+	w http.ResponseWriter, r *http.Request, status int, n resource.Session, key *otp.Key, wrong map[string]string,
+) {
 	var b bytes.Buffer
 	img, err := key.Image(qrSize, qrSize)
 	if err == nil {
@@ -146,7 +141,8 @@ func (s *Service) totpPage(w http.ResponseWriter, r *http.Request, status int, n
 	s.show(w, r, status, "totp", nil, p)
 }
 
-// grouped writes a secret so that one can type it.
+// grouped splits a secret into groups of four letters, which are easier to
+// type.
 func grouped(secret string) string {
 	var parts []string
 	for len(secret) > 4 {
@@ -155,38 +151,28 @@ func grouped(secret string) string {
 	return strings.Join(append(parts, secret), " ")
 }
 
-// totpFinish turns one-time passwords on for who has typed one.
-func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request) {
-	n, a, ok := s.ownAccount(w, r)
-	if !ok {
-		return
-	}
-	var plain []byte
-	c, err := r.Cookie(s.cookieName(totpCookie))
-	if err == nil {
-		sealed, _ := base64.RawURLEncoding.DecodeString(c.Value)
-		plain, err = s.cfg.Key.Open("totp "+n.ID, sealed)
-	}
-	var key *otp.Key
-	if err == nil {
-		key, err = otp.NewKeyFromURL(string(plain))
-	}
-	if err != nil {
+// totpFinish enables one-time passwords for a person who has entered one.
+func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) {
+	plain, ok := s.openCookie(r, totpCookie, "totp "+n.ID)
+	key, err := otp.NewKeyFromURL(string(plain))
+	if !ok || err != nil {
 		s.redirect(w, r, "/account")
 		return
 	}
-	try, wait := s.try(r, "new totp "+string(a.UID), nil)
+	attempt, wait := s.acquireAttempt(r, "new totp "+string(a.UID), nil)
 	if wait > 0 {
 		retryAfter(w, wait)
 		s.totpPage(w, r, http.StatusTooManyRequests, n, key, map[string]string{"code": tooMany(wait)})
 		return
 	}
-	step := fits(key.Secret(), plainCode(s.field(w, r, "code")), 0, s.cfg.Now())
+	step := matchTOTP(key.Secret(), trimCode(s.field(w, r, "code")), 0, s.cfg.Now())
 	if step == 0 {
-		s.totpPage(w, r, http.StatusBadRequest, n, key, map[string]string{"code": "This code is not right. Codes change every 30 seconds."})
+		s.totpPage(w, r, http.StatusBadRequest, n, key, map[string]string{
+			"code": "This code is not right. Codes change every 30 seconds.",
+		})
 		return
 	}
-	try.giveBack()
+	attempt.release()
 	_, err = s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
 		a.TOTP, a.TOTPStep = s.cfg.Key.Seal("one-time passwords", []byte(key.Secret())), step
 		return nil

@@ -13,23 +13,23 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// A Finding is how one thing about a provider fared.
+// A Finding is the result of one check of a provider.
 type Finding struct {
 	Name   string
 	OK     bool
 	Detail string
 }
 
-// A Verdict is how a provider fared.
+// A Verdict is the result of testing a provider.
 type Verdict struct {
 	Findings    []Finding
 	Ready       bool
-	RedirectURI string // to be registered with the provider
-	TrialURL    string // where one can sign in to see what it says; "" for a provider that is not kept
+	RedirectURI string // redirect URI to register with the provider
+	TrialURL    string // where to sign in to see its claims; "" for a provider that is not stored
 }
 
-// TestProvider tries a provider that is kept, without anybody signing in. The
-// caller needs identity_providers.list on it.
+// TestProvider tests a stored provider without anybody signing in. The caller
+// needs identity_providers.list on it.
 func (s *Service) TestProvider(ctx context.Context, uid resource.UID) (Verdict, error) {
 	if err := s.authz.Require(ctx, resource.IdentityProvidersList, uid); err != nil {
 		return Verdict{}, err
@@ -38,15 +38,17 @@ func (s *Service) TestProvider(ctx context.Context, uid resource.UID) (Verdict, 
 	if err != nil {
 		return Verdict{}, err
 	}
-	v := s.tryProvider(ctx, p)
+	v := s.testProvider(ctx, p)
 	v.RedirectURI = s.redirectURI(uid)
 	v.TrialURL = s.at("/oauth?trial=true&idp_id=" + url.QueryEscape(string(uid)))
 	return v, nil
 }
 
-// TestNewProvider tries a provider before it is kept. The caller needs
-// identity_providers.create in the group it is meant for.
-func (s *Service) TestNewProvider(ctx context.Context, parent resource.UID, p resource.IdentityProvider) (Verdict, error) {
+// TestNewProvider tests a provider before it is created. The caller needs
+// identity_providers.create in its group.
+func (s *Service) TestNewProvider(
+	ctx context.Context, parent resource.UID, p resource.IdentityProvider,
+) (Verdict, error) {
 	if err := s.authz.Require(ctx, resource.IdentityProvidersCreate, parent); err != nil {
 		return Verdict{}, err
 	}
@@ -54,31 +56,33 @@ func (s *Service) TestNewProvider(ctx context.Context, parent resource.UID, p re
 		return Verdict{}, err
 	}
 	p.UID = parent.NewChild()
-	v := s.tryProvider(ctx, p)
+	v := s.testProvider(ctx, p)
 	v.RedirectURI = s.at("/oauth/callback/<last segment of the provider's uid>")
 	return v, nil
 }
 
-func (s *Service) tryProvider(ctx context.Context, p resource.IdentityProvider) (v Verdict) {
-	add := func(name string, ok bool, detail string) { v.Findings = append(v.Findings, Finding{name, ok, detail}) }
+func (s *Service) testProvider(ctx context.Context, p resource.IdentityProvider) (v Verdict) {
+	add := func(name string, ok bool, detail string) {
+		v.Findings = append(v.Findings, Finding{name, ok, detail})
+	}
 	d, err := s.upstream.discover(ctx, p.OIDC.Issuer, true)
 	if err != nil {
-		var told *upstreamError
-		if !errors.As(err, &told) {
-			told = &upstreamError{"it cannot be asked", err}
+		var failure *upstreamError
+		if !errors.As(err, &failure) {
+			failure = &upstreamError{"it cannot be asked", err}
 		}
-		add("discovery", false, told.text)
+		add("discovery", false, failure.text)
 		return v
 	}
 	add("discovery", true, "the issuer describes itself")
-	if types := d.about.ResponseTypes; len(types) > 0 {
+	if types := d.metadata.ResponseTypes; len(types) > 0 {
 		add("code", slices.Contains(types, "code"), "it says it answers with: "+strings.Join(types, ", "))
 	}
-	if len(d.about.Challenges) > 0 || p.OIDC.PKCE {
-		ok := slices.Contains(d.about.Challenges, "S256") || len(d.about.Challenges) == 0
-		add("pkce", ok, "it supports: "+orNothing(d.about.Challenges))
+	if len(d.metadata.Challenges) > 0 || p.OIDC.PKCE {
+		ok := slices.Contains(d.metadata.Challenges, "S256") || len(d.metadata.Challenges) == 0
+		add("pkce", ok, "it supports: "+orNothing(d.metadata.Challenges))
 	}
-	if scopes := d.about.Scopes; len(scopes) > 0 {
+	if scopes := d.metadata.Scopes; len(scopes) > 0 {
 		var missing []string
 		for _, want := range append([]string{"email"}, p.OIDC.AdditionalScopes...) {
 			if !slices.Contains(scopes, want) {
@@ -87,8 +91,8 @@ func (s *Service) tryProvider(ctx context.Context, p resource.IdentityProvider) 
 		}
 		add("scopes", len(missing) == 0, "it does not list: "+orNothing(missing))
 	}
-	s.tryKeys(ctx, d, add)
-	s.tryClient(ctx, d, p, add)
+	s.testKeys(ctx, d, add)
+	s.testClient(ctx, d, p, add)
 	v.Ready = !slices.ContainsFunc(v.Findings, func(f Finding) bool { return !f.OK && f.Name != "scopes" })
 	return v
 }
@@ -100,11 +104,11 @@ func orNothing(all []string) string {
 	return shortText(strings.Join(all, ", "))
 }
 
-// tryKeys looks for the keys that ID tokens are signed with.
-func (s *Service) tryKeys(ctx context.Context, d *discovered, add func(string, bool, string)) {
-	// A token of nobody's: the library says whether it found keys to try it with.
-	const nobodys = "eyJhbGciOiJSUzI1NiIsImtpZCI6Im5vbmUifQ.e30.AAAA"
-	_, err := oidc.NewRemoteKeySet(s.upstream.context(ctx), d.about.Keys).VerifySignature(ctx, nobodys)
+// testKeys checks that the keys of the issuer can be fetched.
+func (s *Service) testKeys(ctx context.Context, d *discovery, add func(string, bool, string)) {
+	// The token is invalid, but the error of the library tells whether keys were fetched.
+	const invalid = "eyJhbGciOiJSUzI1NiIsImtpZCI6Im5vbmUifQ.e30.AAAA"
+	_, err := oidc.NewRemoteKeySet(s.upstream.context(ctx), d.metadata.Keys).VerifySignature(ctx, invalid)
 	if err != nil && strings.Contains(err.Error(), "fetching keys") {
 		add("keys", false, "its keys cannot be fetched")
 		return
@@ -112,15 +116,18 @@ func (s *Service) tryKeys(ctx context.Context, d *discovered, add func(string, b
 	add("keys", true, "its keys can be fetched")
 }
 
-// tryClient shows the provider a code that is none: it says whether it knows the
-// client before it says that the code is wrong.
-func (s *Service) tryClient(ctx context.Context, d *discovered, p resource.IdentityProvider, add func(string, bool, string)) {
-	cfg, err := s.config(d, p)
+// testClient sends the provider an invalid code: it reports an unknown client
+// before it reports that the code is wrong.
+func (s *Service) testClient(
+	ctx context.Context, d *discovery, p resource.IdentityProvider, add func(string, bool, string),
+) {
+	cfg, err := s.oauthConfig(d, p)
 	if err != nil {
 		add("client", false, "its client secret cannot be read; set it again")
 		return
 	}
-	_, err = cfg.Exchange(s.upstream.context(ctx), "holdfast-test-"+newID(), oauth2.VerifierOption(oauth2.GenerateVerifier()))
+	verifier := oauth2.VerifierOption(oauth2.GenerateVerifier())
+	_, err = cfg.Exchange(s.upstream.context(ctx), "holdfast-test-"+newID(), verifier)
 	var refused *oauth2.RetrieveError
 	switch {
 	case err == nil:

@@ -14,17 +14,21 @@ import (
 	"github.com/holdfast-dev/holdfast/sts"
 )
 
-// TestSessionsOfOthers has one person be known to two organizations, through
-// providers that the operator trusts. Each sees and ends the sessions that were
-// begun through its own provider, and no others.
+// TestSessionsOfOthers has a person known to two organizations, through
+// providers that the operator trusts. Each sees and ends the sessions that
+// were started with its own provider, and no others.
 func TestSessionsOfOthers(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
 		p := newProvider(t)
-		other := resource.Group{UID: resource.NewRoot(), Name: "other", CreateTime: x.clock.now(), UpdateTime: x.clock.now()}
+		other := resource.Group{
+			UID: resource.NewRoot(), Name: "other", CreateTime: x.clock.now(), UpdateTime: x.clock.now(),
+		}
 		must[resource.Group](t)(s.InsertGroup(t.Context(), other))
 		ours := x.keep(t, p)
-		theirs := x.keep(t, p, func(idp *resource.IdentityProvider) { idp.UID, idp.OIDC.ClientID = other.UID.NewChild(), "client" })
+		theirs := x.keep(t, p, func(idp *resource.IdentityProvider) {
+			idp.UID, idp.OIDC.ClientID = other.UID.NewChild(), "client"
+		})
 		trust := func(uid resource.UID) resource.IdentityProvider {
 			return must[resource.IdentityProvider](t)(s.UpdateProvider(t.Context(), uid,
 				func(p *resource.IdentityProvider, _ []resource.ExternalGroupRoleMapping) (func(resource.UID) bool, error) {
@@ -40,7 +44,9 @@ func TestSessionsOfOthers(t *testing.T) {
 		}
 		admin := func(name string, org resource.UID) authz.Caller {
 			uid := resource.UserUID("https://people.example", name)
-			b := resource.RoleBinding{UID: org.NewChild(), Identity: uid, Role: resource.OwnerRole, CreateTime: x.clock.now()}
+			b := resource.RoleBinding{
+				UID: org.NewChild(), Identity: uid, Role: resource.OwnerRole, CreateTime: x.clock.now(),
+			}
 			must[resource.BoundRole](t)(s.InsertBinding(t.Context(), b))
 			return authz.Caller{Identity: uid}
 		}
@@ -70,11 +76,17 @@ func TestSessionsOfOthers(t *testing.T) {
 			t.Error(err)
 		}
 		if x.checker.Revoked(one) != "" || x.checker.Revoked(two) == "" {
-			t.Errorf("after the other ended all it may: ours is %q, its own %q", x.checker.Revoked(one), x.checker.Revoked(two))
+			t.Errorf(
+				"after the other ended all it may: ours is %q, its own %q", x.checker.Revoked(one),
+				x.checker.Revoked(two),
+			)
 		}
 		// Whoever is only bound somewhere is nobody's there.
 		loner := resource.UserUID("https://people.example", "friend")
-		b := resource.RoleBinding{UID: other.UID.NewChild(), Identity: loner, Role: resource.ManagedRoleUID("viewer"), CreateTime: x.clock.now()}
+		b := resource.RoleBinding{
+			UID: other.UID.NewChild(), Identity: loner, Role: resource.ManagedRoleUID("viewer"),
+			CreateTime: x.clock.now(),
+		}
 		must[resource.BoundRole](t)(s.InsertBinding(t.Context(), b))
 		if _, _, err := x.Sessions(stranger, loner); !errors.Is(err, fault.PermissionDenied) {
 			t.Errorf("the sessions of somebody who was only given a role: %v", err)
@@ -82,12 +94,14 @@ func TestSessionsOfOthers(t *testing.T) {
 	})
 }
 
-// TestNarrowedSession signs in for a token that is narrowed to a group: what comes
-// of its refresh token is, too.
+// TestNarrowedSession signs in for a token that is narrowed to a group: tokens
+// from its refresh token are narrowed, too.
 func TestNarrowedSession(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
-		folder := resource.Group{UID: x.org.UID.NewChild(), Name: "folder", CreateTime: x.clock.now(), UpdateTime: x.clock.now()}
+		folder := resource.Group{
+			UID: x.org.UID.NewChild(), Name: "folder", CreateTime: x.clock.now(), UpdateTime: x.clock.now(),
+		}
 		must[resource.Group](t)(s.InsertGroup(t.Context(), folder))
 		b := x.browser(t)
 		flow := b.start(forCommand("&create_refresh_token=true&scope=" + url.QueryEscape(string(folder.UID))))
@@ -98,7 +112,7 @@ func TestNarrowedSession(t *testing.T) {
 		}
 		refresh := q.Get("refresh_token")
 		for range 3 {
-			access, next, err := x.sts.Refresh(t.Context(), refresh, sts.Wish{Audience: []string{x.url}})
+			access, next, err := x.sts.Refresh(t.Context(), refresh, sts.TokenParams{Audience: []string{x.url}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +121,9 @@ func TestNarrowedSession(t *testing.T) {
 			}
 			refresh = next.Text
 		}
-		_, _, err := x.sts.Refresh(t.Context(), refresh, sts.Wish{Audience: []string{x.url}, Scopes: []string{string(x.org.UID)}})
+		_, _, err := x.sts.Refresh(
+			t.Context(), refresh, sts.TokenParams{Audience: []string{x.url}, Scopes: []string{string(x.org.UID)}},
+		)
 		if !errors.Is(err, fault.InvalidArgument) {
 			t.Errorf("a wish for more: %v", err)
 		}
@@ -118,8 +134,8 @@ func TestNarrowedSession(t *testing.T) {
 	})
 }
 
-// TestLinkRaced promotes an account while its one-time link is followed: whoever
-// follows it does not become an owner.
+// TestLinkRaced promotes an account while its one-time link is followed: that
+// does not make anybody an owner.
 func TestLinkRaced(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := open(t, s)
@@ -131,7 +147,10 @@ func TestLinkRaced(t *testing.T) {
 			if err := s.InsertRole(t.Context(), role); err != nil {
 				t.Fatal(err)
 			}
-			must[resource.BoundRole](t)(s.InsertBinding(t.Context(), resource.RoleBinding{UID: x.org.UID.NewChild(), Identity: helper, Role: role.UID, CreateTime: now}))
+			must[resource.BoundRole](t)(s.InsertBinding(
+				t.Context(),
+				resource.RoleBinding{UID: x.org.UID.NewChild(), Identity: helper, Role: role.UID, CreateTime: now},
+			))
 			ctx := authz.WithCaller(t.Context(), authz.Caller{Identity: helper})
 			a, link, err := x.CreateAccount(ctx, x.org.UID, resource.Account{Email: name + "@example.test"}, "")
 			if err != nil {
@@ -139,7 +158,9 @@ func TestLinkRaced(t *testing.T) {
 			}
 			promoted := make(chan error)
 			go func() {
-				_, err := s.InsertBinding(t.Context(), resource.RoleBinding{UID: x.org.UID.NewChild(), Identity: a.Identity, Role: resource.OwnerRole, CreateTime: now})
+				_, err := s.InsertBinding(t.Context(), resource.RoleBinding{
+					UID: x.org.UID.NewChild(), Identity: a.Identity, Role: resource.OwnerRole, CreateTime: now,
+				})
 				promoted <- err
 			}()
 			b := x.browser(t)

@@ -22,27 +22,27 @@ import (
 )
 
 const (
-	discoveredFor  = 10 * time.Minute
-	providersKnown = 1000
-	maxAnswer      = 1 << 20 // of a provider
-	maxGroups      = 1000
-	maxGroup       = 256
+	discoveryLife    = 10 * time.Minute
+	maxCachedIssuers = 1000
+	maxAnswer        = 1 << 20 // bytes of a response
+	maxGroups        = 1000
+	maxGroup         = 256
 )
 
-// upstream asks the providers of organizations who somebody is.
+// An upstream is a client of the identity providers of organizations.
 type upstream struct {
 	client *http.Client
 	now    func() time.Time
 
 	mu    sync.Mutex
-	known *lru.Cache[string, *discovered]
+	cache *lru.Cache[string, *discovery]
 }
 
-// discovered is what an issuer says of itself.
-type discovered struct {
+// A discovery is the discovery document of an issuer.
+type discovery struct {
 	*oidc.Provider
-	at    time.Time
-	about metadata
+	at       time.Time
+	metadata metadata
 }
 
 type metadata struct {
@@ -52,10 +52,8 @@ type metadata struct {
 	Keys          string   `json:"jwks_uri"`
 	Challenges    []string `json:"code_challenge_methods_supported"`
 	Scopes        []string `json:"scopes_supported"`
-	Claims        []string `json:"claims_supported"`
 	ResponseTypes []string `json:"response_types_supported"`
-	Algorithms    []string `json:"id_token_signing_alg_values_supported"`
-	NamesItself   bool     `json:"authorization_response_iss_parameter_supported"`
+	SendsIssuer   bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
 func newUpstream(client *http.Client, now func() time.Time) (*upstream, error) {
@@ -63,15 +61,16 @@ func newUpstream(client *http.Client, now func() time.Time) (*upstream, error) {
 		client = outbound.Client(outbound.Config{})
 	}
 	limited := *client
-	limited.Transport = limit{client.Transport}
-	known, err := lru.New[string, *discovered](providersKnown)
-	return &upstream{client: &limited, now: now, known: known}, err
+	limited.Transport = limitTransport{client.Transport}
+	known, err := lru.New[string, *discovery](maxCachedIssuers)
+	return &upstream{client: &limited, now: now, cache: known}, err
 }
 
-// limit bounds the answers of a client: the libraries read them to their end.
-type limit struct{ next http.RoundTripper }
+// A limitTransport limits the size of responses, because the libraries read
+// them to their end.
+type limitTransport struct{ next http.RoundTripper }
 
-func (l limit) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l limitTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	next := l.next
 	if next == nil {
 		next = http.DefaultTransport
@@ -101,34 +100,35 @@ func (u *upstream) context(ctx context.Context) context.Context {
 	return oidc.ClientContext(ctx, u.client)
 }
 
-// discover returns what an issuer says of itself, as it is remembered or asked
-// now. Its error is for people.
-func (u *upstream) discover(ctx context.Context, issuer string, anew bool) (*discovered, error) {
+// discover returns the discovery document of an issuer, from the cache unless
+// refresh is true. Its error may be shown to people.
+func (u *upstream) discover(ctx context.Context, issuer string, refresh bool) (*discovery, error) {
 	u.mu.Lock()
-	d, ok := u.known.Get(issuer)
+	d, ok := u.cache.Get(issuer)
 	u.mu.Unlock()
-	if ok && !anew && u.now().Sub(d.at) < discoveredFor {
+	if ok && !refresh && u.now().Sub(d.at) < discoveryLife {
 		return d, nil
 	}
-	// The keys are fetched later, with this context: it must outlive the request.
+	// The keys are fetched later with this context, so it must outlive the request.
 	p, err := oidc.NewProvider(u.context(context.WithoutCancel(ctx)), issuer)
 	if err != nil {
-		return nil, &upstreamError{"its discovery document at " + issuer + "/.well-known/openid-configuration cannot be used: " + discoveryReason(err), err}
+		return nil, &upstreamError{"its discovery document at " + issuer +
+			"/.well-known/openid-configuration cannot be used: " + discoveryReason(err), err}
 	}
-	d = &discovered{Provider: p, at: u.now()}
-	if err := p.Claims(&d.about); err != nil {
+	d = &discovery{Provider: p, at: u.now()}
+	if err := p.Claims(&d.metadata); err != nil {
 		return nil, &upstreamError{"its discovery document is not of the right form", err}
 	}
-	if d.about.Authorization == "" || d.about.Token == "" {
+	if d.metadata.Authorization == "" || d.metadata.Token == "" {
 		return nil, &upstreamError{"its discovery document has no authorization_endpoint or no token_endpoint", nil}
 	}
-	for _, e := range []string{d.about.Authorization, d.about.Token} {
+	for _, e := range []string{d.metadata.Authorization, d.metadata.Token} {
 		if at, err := url.Parse(e); err != nil || at.Scheme != "https" && !isLoopbackHost(at.Hostname()) {
 			return nil, &upstreamError{"its discovery document names an endpoint that is not https", nil}
 		}
 	}
 	u.mu.Lock()
-	u.known.Add(issuer, d)
+	u.cache.Add(issuer, d)
 	u.mu.Unlock()
 	return d, nil
 }
@@ -137,8 +137,8 @@ func isLoopbackHost(host string) bool {
 	return host == "localhost" || host == "127.0.0.1" || host == "::1"
 }
 
-// An upstreamError is what went wrong with a provider. Its text is for people
-// and says nothing of our network or of secrets.
+// An upstreamError is a failure of a provider. Its text may be shown to
+// people: it reveals nothing about our network or secrets.
 type upstreamError struct {
 	text  string
 	cause error
@@ -154,14 +154,14 @@ func discoveryReason(err error) string {
 		return outbound.Reason(err)
 	case strings.Contains(text, "issuer did not match"), strings.Contains(text, "issuer URL provided to client"):
 		return "it is of another issuer; compare every character, a slash at the end too"
-	case len(text) > 3 && text[3] == ' ': // the status the document was answered with
+	case len(text) > 3 && text[3] == ' ': // the status of the response
 		return "the answer was " + text[:3] + ", not 200"
 	}
 	return "it is not the JSON of one"
 }
 
-// config is how we are a client of a provider.
-func (s *Service) config(d *discovered, p resource.IdentityProvider) (*oauth2.Config, error) {
+// oauthConfig returns the configuration of our OAuth client at a provider.
+func (s *Service) oauthConfig(d *discovery, p resource.IdentityProvider) (*oauth2.Config, error) {
 	secret := ""
 	if sealed := p.OIDC.ClientSecret.Sealed; len(sealed) > 0 {
 		plain, err := s.cfg.Key.Open("client secret", sealed)
@@ -170,7 +170,7 @@ func (s *Service) config(d *discovered, p resource.IdentityProvider) (*oauth2.Co
 		}
 		secret = string(plain)
 	}
-	if plain := p.OIDC.ClientSecret.Plain; plain != "" { // one that is only being tried
+	if plain := p.OIDC.ClientSecret.Plain; plain != "" { // a secret that is only being tested
 		secret = plain
 	}
 	scopes := []string{oidc.ScopeOpenID}
@@ -183,11 +183,14 @@ func (s *Service) config(d *discovered, p resource.IdentityProvider) (*oauth2.Co
 	if secret == "" {
 		endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
-	return &oauth2.Config{ClientID: p.OIDC.ClientID, ClientSecret: secret, Endpoint: endpoint, RedirectURL: s.redirectURI(p.UID), Scopes: scopes}, nil
+	return &oauth2.Config{
+		ClientID: p.OIDC.ClientID, ClientSecret: secret, Endpoint: endpoint,
+		RedirectURL: s.redirectURI(p.UID), Scopes: scopes,
+	}, nil
 }
 
-// redirectURI is where a provider sends people back to. Each has its own: an
-// answer of one cannot be passed off as another's.
+// redirectURI returns the redirect URI of a provider. Each has its own, so
+// that the response of one cannot be passed off as another's.
 func (s *Service) redirectURI(provider resource.UID) string {
 	return s.at("/oauth/callback/" + lastSegment(provider))
 }
@@ -197,36 +200,38 @@ func lastSegment(uid resource.UID) string {
 	return text[strings.LastIndexByte(text, '/')+1:]
 }
 
-// proves tells whether a question to the provider carries a challenge. It does
-// whenever it can: a code that is stolen or put in place of another is then
-// worth nothing.
-func proves(d *discovered, p resource.IdentityProvider) bool {
-	return p.OIDC.PKCE || p.OIDC.ClientSecret.Empty() || slices.Contains(d.about.Challenges, "S256")
+// usesPKCE reports whether to use PKCE with a provider: whenever possible,
+// because it makes a stolen or injected code worthless.
+func usesPKCE(d *discovery, p resource.IdentityProvider) bool {
+	return p.OIDC.PKCE || p.OIDC.ClientSecret.Empty() || slices.Contains(d.metadata.Challenges, "S256")
 }
 
-// said is what a provider says of a person.
-type said struct {
+// providerClaims are the claims of a provider about a person.
+type providerClaims struct {
 	subject       string
 	email         string
 	emailVerified bool
 	name          string
 	groups        []string
 	all           map[string]any
-	raw           string // the ID token
+	raw           string // the encoded ID token
 }
 
-// redeem exchanges a code for what the provider says. Its error is for people.
-func (s *Service) redeem(ctx context.Context, p resource.IdentityProvider, f *flow, code string) (*said, error) {
+// redeem exchanges an authorization code for the claims of the provider. Its
+// error may be shown to people.
+func (s *Service) redeem(
+	ctx context.Context, p resource.IdentityProvider, f *flow, code string,
+) (*providerClaims, error) {
 	d, err := s.upstream.discover(ctx, p.OIDC.Issuer, false)
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := s.config(d, p)
+	cfg, err := s.oauthConfig(d, p)
 	if err != nil {
 		return nil, err
 	}
 	var options []oauth2.AuthCodeOption
-	if proves(d, p) {
+	if usesPKCE(d, p) {
 		options = append(options, oauth2.VerifierOption(f.Verifier))
 	}
 	ctx = s.upstream.context(ctx)
@@ -255,13 +260,17 @@ func (s *Service) redeem(ctx context.Context, p resource.IdentityProvider, f *fl
 	if err := s.addUserinfo(ctx, d, p, tokens, id.Subject, claims); err != nil {
 		return nil, err
 	}
-	return readSaid(p, id, claims, raw)
+	return readClaims(p, id, claims, raw)
 }
 
-// addUserinfo asks for what the ID token leaves out.
-func (s *Service) addUserinfo(ctx context.Context, d *discovered, p resource.IdentityProvider, tokens *oauth2.Token, subject string, claims map[string]any) error {
+// addUserinfo adds the claims of the userinfo endpoint that the ID token
+// lacks.
+func (s *Service) addUserinfo(
+	ctx context.Context, d *discovery, p resource.IdentityProvider, tokens *oauth2.Token,
+	subject string, claims map[string]any,
+) error {
 	missing := claims["email"] == nil || p.OIDC.GroupsClaim != "" && claims[p.OIDC.GroupsClaim] == nil
-	if !missing || d.about.Userinfo == "" {
+	if !missing || d.metadata.Userinfo == "" {
 		return nil
 	}
 	info, err := d.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
@@ -283,8 +292,10 @@ func (s *Service) addUserinfo(ctx context.Context, d *discovered, p resource.Ide
 	return nil
 }
 
-func readSaid(p resource.IdentityProvider, id *oidc.IDToken, claims map[string]any, raw string) (*said, error) {
-	out := &said{subject: id.Subject, all: claims, raw: raw}
+func readClaims(
+	p resource.IdentityProvider, id *oidc.IDToken, claims map[string]any, raw string,
+) (*providerClaims, error) {
+	out := &providerClaims{subject: id.Subject, all: claims, raw: raw}
 	if p.OIDC.ByObjectID() {
 		if out.subject, _ = claims["oid"].(string); out.subject == "" {
 			return nil, &upstreamError{"its ID token has no oid, which its people are known by", nil}
@@ -297,19 +308,19 @@ func readSaid(p resource.IdentityProvider, id *oidc.IDToken, claims map[string]a
 	if len(out.email) > 254 || !readable(out.email) {
 		out.email = ""
 	}
-	switch v := claims["email_verified"].(type) { // a word, with some
+	switch v := claims["email_verified"].(type) { // a string with some providers
 	case bool:
 		out.emailVerified = v
 	case string:
 		out.emailVerified = v == "true"
 	}
 	out.name, _ = claims["name"].(string)
-	out.groups = groupsIn(claims, p.OIDC.GroupsClaim)
+	out.groups = groupClaims(claims, p.OIDC.GroupsClaim)
 	return out, nil
 }
 
-// groupsIn reads the groups of a claim: a list, or a single one.
-func groupsIn(claims map[string]any, name string) (all []string) {
+// groupClaims reads the groups of a claim, which is a list or a single group.
+func groupClaims(claims map[string]any, name string) (all []string) {
 	if name == "" {
 		return nil
 	}
@@ -325,7 +336,7 @@ func groupsIn(claims map[string]any, name string) (all []string) {
 	return all
 }
 
-// tokenReason says why a code was not taken, in the provider's own words where
+// tokenReason describes why a code was refused, in the provider's own words if
 // it has any.
 func tokenReason(err error) string {
 	var refused *oauth2.RetrieveError
@@ -361,7 +372,7 @@ func verifyReason(err error) string {
 	return "it is malformed"
 }
 
-// shortText is what others say, made fit to be shown.
+// shortText sanitizes and shortens a text from elsewhere.
 func shortText(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
@@ -375,8 +386,8 @@ func shortText(s string) string {
 	return strings.TrimSpace(s)
 }
 
-// text is a claim as it is shown.
-func text(v any) string {
+// claimText returns a claim as text.
+func claimText(v any) string {
 	if s, ok := v.(string); ok {
 		return shortText(s)
 	}

@@ -46,8 +46,8 @@ func serveWith(t *testing.T, cfg Config) (addr string) {
 	return s.Addr().String()
 }
 
-// TestAttackTLS: what is older than TLS 1.2 is refused, and so is a client that
-// wants to speak something else than HTTP over it.
+// TestAttackTLS: versions older than TLS 1.2 are refused, and so are protocols
+// other than HTTP.
 func TestAttackTLS(t *testing.T) {
 	addr, roots := serveTLS(t, Config{})
 	for name, tt := range map[string]struct {
@@ -64,7 +64,8 @@ func TestAttackTLS(t *testing.T) {
 		"one that does not say": {tls.VersionTLS13, nil, nil, ""},
 		"one that speaks SSH":   {tls.VersionTLS13, nil, []string{"ssh"}, "none"},
 		"a cipher without forward secrecy": {
-			tls.VersionTLS12, []uint16{tls.TLS_RSA_WITH_AES_128_GCM_SHA256}, nil, "none", //nolint:gosec // it is to be refused
+			// Nolint:gosec // it is to be refused.
+			tls.VersionTLS12, []uint16{tls.TLS_RSA_WITH_AES_128_GCM_SHA256}, nil, "none",
 		},
 		"RC4": {tls.VersionTLS12, []uint16{tls.TLS_ECDHE_ECDSA_WITH_RC4_128_SHA}, nil, "none"}, //nolint:gosec // likewise
 	} {
@@ -86,7 +87,7 @@ func TestAttackTLS(t *testing.T) {
 	}
 }
 
-// TestAttackPlainToTLS: who speaks without TLS learns that it is expected, and
+// TestAttackPlainToTLS: a client without TLS is told that TLS is expected, and
 // nothing else.
 func TestAttackPlainToTLS(t *testing.T) {
 	addr, _ := serveTLS(t, Config{})
@@ -110,8 +111,8 @@ func TestAttackPlainToTLS(t *testing.T) {
 	}
 }
 
-// TestAttackDowngrade: a browser that has been here over https does not come
-// back over http. That is said only where it is ours to say.
+// TestAttackDowngrade: a browser that has used https does not return over
+// http. The header is sent only where the host is ours.
 func TestAttackDowngrade(t *testing.T) {
 	get := func(t *testing.T, client *http.Client, url string) string {
 		t.Helper()
@@ -157,9 +158,9 @@ func TestAttackDowngrade(t *testing.T) {
 	}
 }
 
-// TestAttackCertificateUnderTraffic: a certificate is renewed, one file after the
-// other, while clients connect. Every connection gets a whole pair, and in the end
-// the new one.
+// TestAttackCertificateUnderTraffic: a certificate is renewed, one file after
+// the other, while clients connect. Every connection gets a complete pair, and
+// in the end the new one.
 func TestAttackCertificateUnderTraffic(t *testing.T) {
 	cert, key, roots := certFiles(t)
 	addr, _ := serveTLS(t, Config{TLSCert: cert, TLSKey: key})

@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// newPair makes a certificate for loopback addresses that vouches for itself.
+// newPair creates a self-signed certificate for loopback addresses.
 func newPair(t *testing.T) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -56,8 +56,8 @@ func writePair(t *testing.T, certFile, keyFile string, pair tls.Certificate) {
 	}
 }
 
-// certFiles writes a certificate for loopback addresses, and returns who
-// trusts it.
+// certFiles writes a certificate for loopback addresses, and returns a pool
+// that trusts it.
 func certFiles(t *testing.T) (cert, key string, roots *x509.CertPool) {
 	t.Helper()
 	dir, pair := t.TempDir(), newPair(t)
@@ -92,10 +92,13 @@ func TestCertificateIsReadAgain(t *testing.T) {
 	}
 }
 
-// Whoever forgets the s of https is told.
+// A client that uses http instead of https is told so.
 func TestPlaintextToTLS(t *testing.T) {
 	cert, key, _ := certFiles(t)
-	s, err := New(t.Context(), Config{Listen: "127.0.0.1:0", DataDir: t.TempDir(), TLSCert: cert, TLSKey: key, Stdout: io.Discard, Stderr: io.Discard})
+	s, err := New(t.Context(), Config{
+		Listen: "127.0.0.1:0", DataDir: t.TempDir(), TLSCert: cert, TLSKey: key, Stdout: io.Discard,
+		Stderr: io.Discard,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

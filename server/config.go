@@ -1,5 +1,5 @@
 // Package server reads the configuration, builds every part of the service and
-// connects them. It is the only package that knows them all.
+// connects them. It is the only package that imports all others.
 package server
 
 import (
@@ -27,9 +27,9 @@ import (
 // Config is everything an operator can set. The zero value runs: SQLite in
 // ./data, on localhost, for one person trying it out.
 //
-// A setting is written once, here. Its yaml name is its key in the file; the
-// flag has the same name (with - or _), and the variable has it in capitals
-// after HOLDFAST_.
+// A setting is defined once, here. Its yaml name is its key in the settings
+// file; the flag has the same name (with - or _), and the variable has it in
+// capitals after HOLDFAST_.
 type Config struct {
 	Listen       string `yaml:"listen" default:"127.0.0.1:8080" help:"host:port to serve on; port 0 picks a free one"`
 	BaseURL      string `yaml:"base_url" help:"public address of the API, and the audience of its tokens (http(s):// + the listen address)"`
@@ -92,10 +92,11 @@ type Config struct {
 	Now    func() time.Time `yaml:"-"` // nil is time.Now
 }
 
-// A Size is a number of bytes, in settings with or without a unit: 4MiB, 512KiB, 1000.
+// A Size is a number of bytes, in settings with or without a unit: 4MiB,
+// 512KiB, 1000.
 type Size int64
 
-// UnmarshalText reads a size.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (s *Size) UnmarshalText(text []byte) error {
 	digits, unit := string(text), int64(1)
 	for suffix, bytes := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
@@ -112,10 +113,10 @@ func (s *Size) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// LoadConfig reads the settings: a flag in args wins over a variable in
-// environ, that over the file --config names, and that over the default. Every
-// mistake is reported, not only the first; flag.ErrHelp means that args asked
-// for help, which is then on out.
+// LoadConfig reads the settings. A flag in args takes precedence over a
+// variable in environ, that over the file that --config names, and that over
+// the default. It reports every mistake, not only the first. flag.ErrHelp
+// means that args asked for help, which was written to out.
 func LoadConfig(args, environ []string, out io.Writer) (Config, error) {
 	var c Config
 	flags, err := parseFlags(args, out)
@@ -142,7 +143,7 @@ func LoadConfig(args, environ []string, out io.Writer) (Config, error) {
 	return c, errors.Join(mistakes...)
 }
 
-// readFile takes the settings of a YAML file. It does not decode into the
+// readFile reads the settings of a YAML file. It does not decode into the
 // struct, because that would stop at the first value that cannot be read.
 func (c *Config) readFile(path string) []error {
 	b, err := os.ReadFile(path)
@@ -196,7 +197,7 @@ func (c *Config) setFrom(name string, value *yaml.Node) error {
 	return errors.New("there is no such setting")
 }
 
-// withDefaults fills in what does not depend on the address that is bound.
+// withDefaults fills in the defaults that do not depend on the bound address.
 func (c Config) withDefaults() Config {
 	for _, s := range c.settings() {
 		if s.value.IsZero() && s.fallback != "" {
@@ -221,7 +222,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// at fills in what depends on the address that is bound.
+// at fills in the defaults that depend on the bound address.
 func (c Config) at(addr net.Addr) Config {
 	scheme := "http://"
 	if c.TLSCert != "" {
@@ -236,8 +237,8 @@ func (c Config) at(addr net.Addr) Config {
 	return c
 }
 
-// reachable is the address a client on this machine can use: the host that was
-// asked for with the port that was bound.
+// reachable returns an address that a client on this machine can use: the
+// configured host with the bound port.
 func reachable(listen string, bound net.Addr) string {
 	host, _, _ := net.SplitHostPort(listen)
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
@@ -247,15 +248,15 @@ func reachable(listen string, bound net.Addr) string {
 	return net.JoinHostPort(host, port)
 }
 
-// onPostgres tells whether other replicas may share the database.
+// onPostgres reports whether other replicas may share the database.
 func (c Config) onPostgres() bool { return strings.Contains(c.Database, "://") }
 
-// first is the organization that the settings ask for, zero if none.
+// first returns the organization that the settings ask for, or the zero value.
 func (c Config) first() firstOrganization {
 	return firstOrganization{Name: c.Organization, Issuer: c.OwnerIssuer, Subject: c.OwnerSubject, Email: c.OwnerEmail}
 }
 
-// keyValues is how PostgreSQL's own programs may be told of a database.
+// keyValues matches the key=value form of a PostgreSQL connection string.
 var keyValues = regexp.MustCompile(`(^|\s)(host|hostaddr|port|user|password|dbname|service|sslmode)\s*=`)
 
 func (c Config) mistakes() []error {
@@ -282,7 +283,7 @@ func (c Config) mistakes() []error {
 	c.devMistakes(add)
 	if scheme, _, ok := strings.Cut(c.Database, "://"); ok && scheme != "postgres" && scheme != "postgresql" {
 		add("database", "%s:// is not supported; give a path or a postgres:// address", scheme)
-	} else if !ok && keyValues.MatchString(c.Database) { // a file of that name would have the password in it
+	} else if !ok && keyValues.MatchString(c.Database) { // used as a file name, it would reveal the password
 		add("database", "give a path or a postgres:// address, not key=value")
 	}
 	if (c.TLSCert == "") != (c.TLSKey == "") {
@@ -298,16 +299,19 @@ func (c Config) mistakes() []error {
 		add("max_body", "must not be negative")
 	}
 	for name, d := range map[string]time.Duration{
-		"issuer_watch": c.IssuerWatch, "key_rotation": c.KeyRotation, "session_idle": c.SessionIdle, "session_life": c.SessionLife,
+		"issuer_watch": c.IssuerWatch, "key_rotation": c.KeyRotation,
+		"session_idle": c.SessionIdle, "session_life": c.SessionLife,
 	} {
 		if d < 0 || d > 0 && d < time.Second {
 			add(name, "must be at least a second")
 		}
 	}
 	for name, s := range map[string]string{
-		"aws_sts_endpoint": c.AWSEndpoint, "google_sts_endpoint": c.GoogleEndpoint, "azure_login_endpoint": c.AzureEndpoint,
+		"aws_sts_endpoint": c.AWSEndpoint, "google_sts_endpoint": c.GoogleEndpoint,
+		"azure_login_endpoint": c.AzureEndpoint,
 	} {
-		if u, err := url.Parse(s); err != nil || u.Host == "" || u.Scheme != "https" && !(c.Dev && u.Scheme == "http") {
+		u, err := url.Parse(s)
+		if err != nil || u.Host == "" || u.Scheme != "https" && !(c.Dev && u.Scheme == "http") {
 			add(name, "%q is not an https:// address", s)
 		}
 	}
@@ -326,7 +330,7 @@ func (c Config) mistakes() []error {
 	return errs
 }
 
-// clientMistakes are those of the settings that say who may connect.
+// clientMistakes reports mistakes in the settings that limit clients.
 func (c Config) clientMistakes(add func(name, format string, args ...any)) {
 	for _, p := range c.TrustedProxies {
 		if p.Bits() == 0 {
@@ -338,8 +342,9 @@ func (c Config) clientMistakes(add func(name, format string, args ...any)) {
 	}
 }
 
-// devMistakes are addresses that others could reach. Dev mode makes whoever asks
-// an owner, and a proxy in front of it would let everybody ask.
+// devMistakes reports addresses that others could reach. Dev mode makes
+// everybody who asks an owner, and a proxy in front of it would let everybody
+// ask.
 func (c Config) devMistakes(add func(name, format string, args ...any)) {
 	if !c.Dev {
 		return
@@ -347,23 +352,27 @@ func (c Config) devMistakes(add func(name, format string, args ...any)) {
 	if isAddress(c.Listen) && !isLoopback(c.Listen) {
 		add("listen", "%q is not a loopback address, and dev mode hands out an owner's token", c.Listen)
 	}
-	for name, s := range map[string]string{"base_url": c.BaseURL, "auth_url": c.AuthURL, "registry_host": "//" + c.RegistryHost} {
-		if u, err := url.Parse(s); err == nil && u.Host != "" && !isOfThisMachine(u.Hostname()) {
-			add(name, "%q is not an address of this machine (localhost, a name below .localhost or .test, or a loopback address), and dev mode hands out an owner's token", strings.TrimPrefix(s, "//"))
+	for name, s := range map[string]string{
+		"base_url": c.BaseURL, "auth_url": c.AuthURL, "registry_host": "//" + c.RegistryHost,
+	} {
+		if u, err := url.Parse(s); err == nil && u.Host != "" && !isLocalHost(u.Hostname()) {
+			add(name, "%q is not an address of this machine (localhost, a name below .localhost or .test, "+
+				"or a loopback address), and dev mode hands out an owner's token", strings.TrimPrefix(s, "//"))
 		}
 	}
 }
 
-// isOfThisMachine tells whether a host is this machine and no other: names below
-// .localhost are (RFC 6761), and nobody else can have those below .test.
-func isOfThisMachine(host string) bool {
+// isLocalHost reports whether a host can only be this machine: names below
+// .localhost are (RFC 6761), and nobody else can own those below .test.
+func isLocalHost(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	ip := net.ParseIP(host)
-	return host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasSuffix(host, ".test") || ip != nil && ip.IsLoopback()
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasSuffix(host, ".test") ||
+		ip != nil && ip.IsLoopback()
 }
 
-// pollEvery is how often a device may ask whether it is signed in. In dev mode
-// somebody is waiting.
+// pollEvery returns how often a device may poll; 0 is the default. In dev mode
+// somebody is waiting for it.
 func (c Config) pollEvery() time.Duration {
 	if c.Dev {
 		return time.Second

@@ -71,7 +71,9 @@ organization:
 		},
 		"ranges of addresses": {
 			args: []string{"--trusted-proxies", "10.1.2.3/8, fd00::1"},
-			want: server.Config{TrustedProxies: server.Prefixes{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::1/128")}},
+			want: server.Config{TrustedProxies: server.Prefixes{
+				netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::1/128"),
+			}},
 		},
 		"a number": {
 			environ: []string{"HOLDFAST_MAX_CONNECTIONS_PER_ADDRESS=1000"},
@@ -107,7 +109,9 @@ organization:
 const testKey = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 
 func TestLoadConfigReportsEveryMistake(t *testing.T) {
-	file := writeFile(t, "listn: x\nmax_body: huge\nauth_url: [a]\ndatabase: mysql://x\ndatabase: y\nencryption_key: x\n")
+	file := writeFile(
+		t, "listn: x\nmax_body: huge\nauth_url: [a]\ndatabase: mysql://x\ndatabase: y\nencryption_key: x\n",
+	)
 	_, err := server.LoadConfig(
 		[]string{
 			"--config", file, "--shutdown-grace", "soon", "--dev=maybe", "--base-url", "ftp://x", "--tls-cert", "x",

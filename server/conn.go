@@ -15,93 +15,93 @@ import (
 	"github.com/holdfast-dev/holdfast/api"
 )
 
-// What a client must do, and must not, while it has a connection.
+// Limits of a client's connection.
 const (
-	// A client must take a piece of an answer within writePause, or it is shown
-	// out. One that goes on taking pieces is not, however many there are.
-	writePause  = 30 * time.Second
-	writePiece  = 64 << 10
-	filePiece   = 256 << 10       // of a file, which the kernel sends
-	freshenEach = 5 * time.Second // by which a piece may have less time
+	// A client must read each chunk of a response within writeTimeout. One that
+	// keeps reading may take as long as it needs in total.
+	writeTimeout = 30 * time.Second
+	writeChunk   = 64 << 10
+	fileChunk    = 256 << 10       // of a file, sent by the kernel
+	extendEvery  = 5 * time.Second // a chunk may have this much less time
 
-	// Nobody is known on a connection of gRPC until a call on it has shown a
-	// token that is good. Until then a stream may bring this much: more than
-	// its window, so that a call that is refused learns why, and more than the
-	// message of a method that needs no token.
-	strangerStream  = 128 << 10
-	strangerStreams = 1000 // that have not ended, on one connection
+	// A gRPC connection is admitted once a call on it has presented a valid
+	// token. Until then a stream may send this much: more than its window, so
+	// that a refused call receives its error, and more than a message of a
+	// method that needs no token.
+	maxUnadmittedBytes   = 128 << 10
+	maxUnadmittedStreams = 1000 // open streams of one connection
 
-	// Requests cost memory, too: a connection of HTTP/2 may have a hundred at
-	// once, and all those of an address could have 12,800. So only its first
-	// connections may have as many, and others fewer.
-	roomy          = 4
+	// Requests cost memory, too: an HTTP/2 connection may have a hundred at the
+	// same time, and all connections of an address could have 12,800. So only
+	// the first connections of an address may have as many, and others fewer.
+	uncrowdedConns = 4
 	maxStreams     = 100
 	crowdedStreams = 8
 
-	warnEach = time.Minute // the log is told that an address has too many connections
+	warnEvery = time.Minute // how often refused connections are logged
 )
 
-var errStranger = errors.New("the client sends more than somebody unknown may")
+var errUnadmitted = errors.New("the client sends more than somebody unknown may")
 
-// A peerAddr is the address of a client, and through it the API reaches the
-// connection: it is an api.Conn.
+// A peerAddr is the address of a client. It implements api.Conn, through which
+// the API controls the connection.
 type peerAddr struct {
 	net.Addr
 	conn *sniffedConn
 }
 
-// Admitted reports whether somebody on the connection is known.
+// Admitted reports whether a caller on the connection has been authenticated.
 func (p peerAddr) Admitted() bool { return p.conn.admitted.Load() }
 
-// Admit notes that somebody on the connection is known.
+// Admit records that a caller on the connection has been authenticated.
 func (p peerAddr) Admit() { p.conn.admitted.Store(true) }
 
 // Close ends the connection.
 func (p peerAddr) Close() error { return p.conn.Close() }
 
-// AfterClose calls f when the connection is closed, unless the function it returns
-// is called before.
+// AfterClose calls f when the connection is closed, unless the returned
+// function is called before.
 func (p peerAddr) AfterClose(f func()) func() bool { return context.AfterFunc(p.conn.open, f) }
 
-// A pace gives writes to a connection deadlines as long as they make progress.
-type pace struct {
+// A writeDeadline extends the deadline of writes as long as they make
+// progress.
+type writeDeadline struct {
 	mu    sync.Mutex
-	until time.Time // of the deadline that is set; zero if there is none of ours
+	until time.Time // the deadline that was set; zero if it is not ours
 }
 
-// freshen sets the deadline of the next write, unless that of the last is as
-// good: to set one costs as much as a small write.
-func (p *pace) freshen(conn net.Conn) error {
+// extend sets the deadline of the next write, unless the current one is
+// recent: setting one costs as much as a small write.
+func (p *writeDeadline) extend(conn net.Conn) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	if p.until.Sub(now) > writePause-freshenEach {
+	if p.until.Sub(now) > writeTimeout-extendEvery {
 		return nil
 	}
-	p.until = now.Add(writePause)
+	p.until = now.Add(writeTimeout)
 	return conn.SetWriteDeadline(p.until)
 }
 
-// forget is for when somebody else has set the deadline.
-func (p *pace) forget() {
+// reset is called when somebody else has set the deadline.
+func (p *writeDeadline) reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.until = time.Time{}
 }
 
-// Close is of net.Conn.
 func (c *sniffedConn) Close() error {
 	c.close()
 	return c.Conn.Close()
 }
 
-// Write is of io.Writer. It fails if the client does not take a piece in time.
+// Write fails if the client does not read a chunk in time.
 func (c *sniffedConn) Write(b []byte) (n int, err error) {
 	for {
-		if err := c.pace.freshen(c.Conn); err != nil {
+		if err := c.deadline.extend(c.Conn); err != nil {
 			return n, err
 		}
-		m, err := c.Conn.Write(b[n:min(n+writePiece, len(b))])
+		m, err := c.Conn.Write(b[n:min(n+writeChunk, len(b))])
 		n += m
 		if err != nil || n == len(b) {
 			return n, err
@@ -109,51 +109,50 @@ func (c *sniffedConn) Write(b []byte) (n int, err error) {
 	}
 }
 
-// ReadFrom is of io.ReaderFrom: with it the kernel can send a file.
+// ReadFrom implements io.ReaderFrom, so that the kernel can send files.
 func (c *sniffedConn) ReadFrom(body io.Reader) (n int64, err error) {
-	whole, ok := body.(*io.LimitedReader)
+	rest, ok := body.(*io.LimitedReader)
 	if !ok {
-		whole = &io.LimitedReader{R: body, N: 1<<63 - 1}
+		rest = &io.LimitedReader{R: body, N: 1<<63 - 1}
 	}
-	for whole.N > 0 {
-		if err := c.pace.freshen(c.Conn); err != nil {
+	for rest.N > 0 {
+		if err := c.deadline.extend(c.Conn); err != nil {
 			return n, err
 		}
-		piece := &io.LimitedReader{R: whole.R, N: min(whole.N, filePiece)} // one of these the kernel looks into, but not two
-		m, err := io.Copy(c.Conn, piece)
+		// The kernel can send from one LimitedReader, but not from two.
+		chunk := &io.LimitedReader{R: rest.R, N: min(rest.N, fileChunk)}
+		m, err := io.Copy(c.Conn, chunk)
 		n += m
-		whole.N -= m
-		if err != nil || piece.N > 0 {
+		rest.N -= m
+		if err != nil || chunk.N > 0 {
 			return n, err
 		}
 	}
 	return n, nil
 }
 
-// SetDeadline is of net.Conn.
 func (c *sniffedConn) SetDeadline(at time.Time) error {
-	c.pace.forget()
+	c.deadline.reset()
 	return c.Conn.SetDeadline(at)
 }
 
-// SetWriteDeadline is of net.Conn.
 func (c *sniffedConn) SetWriteDeadline(at time.Time) error {
-	c.pace.forget()
+	c.deadline.reset()
 	return c.Conn.SetWriteDeadline(at)
 }
 
-// A watch follows the frames that a client of gRPC sends, as long as nobody is
-// known on the connection, and counts what each stream brings. grpc-go gives a
-// stream as large a window as its message says to need, before anybody is asked
-// whether the caller may send it.
-type watch struct {
-	head    []byte // of a frame, as much as has come
-	left    int    // bytes of the frame that have not come
+// A frameCounter parses the HTTP/2 frames that a gRPC client sends before it
+// is admitted, and counts the bytes of each stream. This is needed because
+// grpc-go enlarges the window of a stream to the size of its message before
+// the caller is authorized.
+type frameCounter struct {
+	head    []byte // the part of a frame header that has arrived
+	left    int    // bytes of the current frame that have not arrived
 	streams map[uint32]int
 }
 
-// see takes in what has been read. It fails if a stream has brought too much.
-func (w *watch) see(b []byte) error {
+// count parses received bytes. It fails if a stream has sent too much.
+func (w *frameCounter) count(b []byte) error {
 	for len(b) > 0 {
 		if w.left > 0 {
 			n := min(w.left, len(b))
@@ -167,7 +166,7 @@ func (w *watch) see(b []byte) error {
 		if len(w.head) < frameHeader {
 			return nil
 		}
-		if err := w.frame(); err != nil {
+		if err := w.countFrame(); err != nil {
 			return err
 		}
 		w.head = w.head[:0]
@@ -175,8 +174,8 @@ func (w *watch) see(b []byte) error {
 	return nil
 }
 
-// frame takes in the header of a frame.
-func (w *watch) frame() error {
+// countFrame counts the frame whose header has arrived.
+func (w *frameCounter) countFrame() error {
 	h := w.head
 	w.left = int(h[0])<<16 | int(h[1])<<8 | int(h[2])
 	kind, flags := http2.FrameType(h[3]), http2.Flags(h[4])
@@ -191,84 +190,85 @@ func (w *watch) frame() error {
 		} else {
 			w.streams[stream] = total
 		}
-		if total > strangerStream || len(w.streams) > strangerStreams {
-			return errStranger
+		if total > maxUnadmittedBytes || len(w.streams) > maxUnadmittedStreams {
+			return errUnadmitted
 		}
 	}
 	return nil
 }
 
-// watched is a connection of gRPC on which nobody is known yet.
-type watched struct {
+// An unadmittedConn is a gRPC connection that is not admitted yet.
+type unadmittedConn struct {
 	*sniffedConn
-	watch watch
+	frames frameCounter
 }
 
-// newWatched returns c, which begins with the preface of HTTP/2, as watched.
-func newWatched(c *sniffedConn) *watched {
-	return &watched{c, watch{left: len(http2.ClientPreface), streams: map[uint32]int{}}}
+// newUnadmittedConn wraps c, which begins with the HTTP/2 preface.
+func newUnadmittedConn(c *sniffedConn) *unadmittedConn {
+	return &unadmittedConn{c, frameCounter{left: len(http2.ClientPreface), streams: map[uint32]int{}}}
 }
 
-func (c *watched) Read(p []byte) (int, error) {
+func (c *unadmittedConn) Read(p []byte) (int, error) {
 	n, err := c.sniffedConn.Read(p)
 	if c.admitted.Load() {
 		return n, err
 	}
 	if n > 0 && err == nil {
-		err = c.watch.see(p[:n])
+		err = c.frames.count(p[:n])
 	}
 	return n, err
 }
 
-// A counter bounds the connections of each address, or something else of it.
-type counter struct {
+// An addrCounter limits how many of something each address may have.
+type addrCounter struct {
 	most int
 
-	mu   sync.Mutex
-	held map[string]int
+	mu     sync.Mutex
+	counts map[string]int
 }
 
-func newCounter(most int) *counter { return &counter{most: most, held: map[string]int{}} }
+func newAddrCounter(most int) *addrCounter { return &addrCounter{most: most, counts: map[string]int{}} }
 
-// enter reports whether an address may have one more, and if so notes it, and
-// returns how many it has.
-func (c *counter) enter(from string) (n int, ok bool) {
+// acquire reports whether an address may have one more, and returns how many
+// it then has.
+func (c *addrCounter) acquire(from string) (n int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.held[from] >= c.most {
+	if c.counts[from] >= c.most {
 		return 0, false
 	}
-	c.held[from]++
-	return c.held[from], true
+	c.counts[from]++
+	return c.counts[from], true
 }
 
-func (c *counter) leave(from string) {
+func (c *addrCounter) release(from string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.held[from]--; c.held[from] == 0 {
-		delete(c.held, from)
+	if c.counts[from]--; c.counts[from] == 0 {
+		delete(c.counts, from)
 	}
 }
 
-// A door is a listener that lets each address have so many connections, and half
-// as many of HTTP/2, each of which can carry many requests. Those of proxies are
-// not counted: they are connections of everybody behind them.
-type door struct {
+// A limitListener limits the connections of each address, and those of HTTP/2,
+// which can carry many requests, to half as many. Connections of trusted
+// proxies are not counted, because they belong to everybody behind them.
+type limitListener struct {
 	net.Listener
-	all, http2 *counter
+	all, http2 *addrCounter
 	proxies    api.Proxies
 	log        *slog.Logger
 
 	mu     sync.Mutex
-	warned time.Time // when the log was last told
+	warned time.Time // when a refusal was last logged
 }
 
-func newDoor(l net.Listener, most int, proxies api.Proxies, log *slog.Logger) *door {
-	return &door{Listener: l, all: newCounter(most), http2: newCounter((most + 1) / 2), proxies: proxies, log: log}
+func newLimitListener(l net.Listener, most int, proxies api.Proxies, log *slog.Logger) *limitListener {
+	return &limitListener{
+		Listener: l, all: newAddrCounter(most), http2: newAddrCounter((most + 1) / 2), proxies: proxies, log: log,
+	}
 }
 
-// Accept is of net.Listener.
-func (d *door) Accept() (net.Conn, error) {
+func (d *limitListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := d.Listener.Accept()
 		if err != nil {
@@ -279,21 +279,22 @@ func (d *door) Accept() (net.Conn, error) {
 			return conn, nil
 		}
 		from := api.Neighborhood(host)
-		if _, ok := d.all.enter(from); ok {
-			return &counted{Conn: conn, door: d, from: from}, nil
+		if _, ok := d.all.acquire(from); ok {
+			return &limitedConn{Conn: conn, listener: d, from: from}, nil
 		}
 		conn.Close()
 		d.warn(from)
 	}
 }
 
-// warn has the log tell that an address is refused connections.
-func (d *door) warn(from string) {
+// warn logs that connections of an address are refused.
+func (d *limitListener) warn(from string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if now := time.Now(); now.Sub(d.warned) > warnEach {
+	if now := time.Now(); now.Sub(d.warned) > warnEvery {
 		d.warned = now
-		d.log.Warn("an address has as many connections as one may have; more are refused (max_connections_per_address, trusted_proxies)", "address", from)
+		d.log.Warn("an address has as many connections as one may have; more are refused "+
+			"(max_connections_per_address, trusted_proxies)", "address", from)
 	}
 }
 
@@ -305,52 +306,51 @@ func hostOf(address string) string {
 	return host
 }
 
-// counted is a connection that is counted until it is closed.
-type counted struct {
+// A limitedConn is a connection that is counted until it is closed.
+type limitedConn struct {
 	net.Conn
-	door *door
-	from string
+	listener *limitListener
+	from     string
 
 	mu     sync.Mutex
-	http2  bool // it is counted among those, too
+	http2  bool // also counted as HTTP/2
 	closed bool
 }
 
-// countHTTP2 counts conn, which may be of TLS, among those of HTTP/2. It reports
-// whether its address may have one more, and whether it has others.
-func countHTTP2(conn net.Conn) (crowded, ok bool) {
+// acquireHTTP2 counts conn, which may use TLS, as HTTP/2. It reports whether
+// its address may have one more, and whether it has more than a few others.
+func acquireHTTP2(conn net.Conn) (crowded, ok bool) {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()
 	}
-	c, ok := conn.(*counted)
+	c, ok := conn.(*limitedConn)
 	if !ok {
 		return false, true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n, ok := c.door.http2.enter(c.from)
+	n, ok := c.listener.http2.acquire(c.from)
 	switch {
 	case !ok:
-		c.door.warn(c.from)
+		c.listener.warn(c.from)
 	case c.closed:
-		c.door.http2.leave(c.from)
+		c.listener.http2.release(c.from)
 	default:
 		c.http2 = true
 	}
-	return n > roomy, ok
+	return n > uncrowdedConns, ok
 }
 
-// ReadFrom is of io.ReaderFrom: with it the kernel can send a file.
-func (c *counted) ReadFrom(body io.Reader) (int64, error) { return io.Copy(c.Conn, body) }
+// ReadFrom implements io.ReaderFrom, so that the kernel can send files.
+func (c *limitedConn) ReadFrom(body io.Reader) (int64, error) { return io.Copy(c.Conn, body) }
 
-// Close is of net.Conn.
-func (c *counted) Close() error {
+func (c *limitedConn) Close() error {
 	c.mu.Lock()
 	if !c.closed {
 		c.closed = true
-		c.door.all.leave(c.from)
+		c.listener.all.release(c.from)
 		if c.http2 {
-			c.door.http2.leave(c.from)
+			c.listener.http2.release(c.from)
 		}
 	}
 	c.mu.Unlock()

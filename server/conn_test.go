@@ -20,8 +20,8 @@ import (
 	"github.com/holdfast-dev/holdfast/api"
 )
 
-// pipe returns both ends of a connection, the server's as the splitter hands it
-// over.
+// pipe returns both ends of a connection; the server's end is as the splitter
+// delivers it.
 func pipe() (client net.Conn, conn *sniffedConn) {
 	client, inner := net.Pipe()
 	conn = &sniffedConn{Conn: inner}
@@ -29,8 +29,8 @@ func pipe() (client net.Conn, conn *sniffedConn) {
 	return client, conn
 }
 
-// TestAttackUnread: a client that stops reading is shown out; one that reads
-// slowly, and does read, is not, however long that takes.
+// TestAttackUnread: a client that stops reading is disconnected; one that
+// reads slowly is not, however long that takes.
 func TestAttackUnread(t *testing.T) {
 	const size = 4 << 20
 	send := map[string]func(*sniffedConn) error{
@@ -68,7 +68,8 @@ func TestAttackUnread(t *testing.T) {
 					if !errors.Is(err, tt.err) {
 						t.Errorf("error = %v, want %v", err, tt.err)
 					}
-					if took := time.Since(start) - time.Duration(tt.reads)*tt.pause; tt.err != nil && took > writePause {
+					if took := time.Since(start) - time.Duration(tt.reads)*tt.pause; tt.err != nil &&
+						took > writeTimeout {
 						t.Errorf("shown out %s after it stopped", took)
 					}
 					client.Close()
@@ -91,9 +92,9 @@ func (e *endless) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// TestAttackUnreadStream: over HTTP/2 a client can read the connection and not
-// open the window of a stream. The stream ends; one that is opened again and
-// again does not.
+// TestAttackUnreadStream: an HTTP/2 client can read the connection without
+// opening the window of a stream. Then the stream ends; one whose window is
+// opened again and again does not.
 func TestAttackUnreadStream(t *testing.T) {
 	for name, opens := range map[string]bool{"never opened": false, "opened slowly": true} {
 		t.Run(name, func(t *testing.T) {
@@ -102,17 +103,18 @@ func TestAttackUnreadStream(t *testing.T) {
 				result := make(chan error, 1)
 				var protocols http.Protocols
 				protocols.SetUnencryptedHTTP2(true)
-				srv := &http.Server{Protocols: &protocols, ReadHeaderTimeout: time.Hour, Handler: paced(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				srv := &http.Server{Protocols: &protocols, ReadHeaderTimeout: time.Hour, Handler: withWriteTimeout(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					_, err := w.Write(make([]byte, 1<<20))
 					result <- err
 				}))}
-				l := newHandover(conn.LocalAddr())
+				l := newConnListener(conn.LocalAddr())
 				go func() { _ = srv.Serve(l) }()
 				defer srv.Close()
-				l.give(conn)
+				l.deliver(conn)
 				framer := http2.NewFramer(client, client)
 				done := make(chan struct{})
-				go func() { defer close(done); drain(http2.NewFramer(client, client), opens) }() // a framer is for one goroutine
+				// A framer is for one goroutine.
+				go func() { defer close(done); drain(http2.NewFramer(client, client), opens) }()
 				write(t, client, http2.ClientPreface)
 				if err := errors.Join(framer.WriteSettings(), writeGet(framer)); err != nil {
 					t.Fatal(err)
@@ -127,8 +129,7 @@ func TestAttackUnreadStream(t *testing.T) {
 	}
 }
 
-// drain reads what a server sends. It opens windows by as much as came, and takes
-// its time.
+// drain slowly reads what a server sends and opens windows by as much.
 func drain(framer *http2.Framer, opens bool) {
 	for {
 		f, err := framer.ReadFrame()
@@ -145,7 +146,8 @@ func drain(framer *http2.Framer, opens bool) {
 	}
 }
 
-// TestAttackStrangerStream counts what streams bring, however the bytes come.
+// TestAttackStrangerStream counts the bytes of streams, however they are
+// split.
 func TestAttackStrangerStream(t *testing.T) {
 	const window = 16 << 10
 	data := func(f *http2.Framer, stream uint32, n int, end bool) {
@@ -158,25 +160,25 @@ func TestAttackStrangerStream(t *testing.T) {
 		send func(f *http2.Framer)
 		err  error
 	}{
-		"a message":          {func(f *http2.Framer) { data(f, 1, strangerStream, true) }, nil},
-		"a larger message":   {func(f *http2.Framer) { data(f, 1, strangerStream+1, true) }, errStranger},
-		"a stream of pieces": {func(f *http2.Framer) { data(f, 1, strangerStream, false); data(f, 1, 1, false) }, errStranger},
+		"a message":          {func(f *http2.Framer) { data(f, 1, maxUnadmittedBytes, true) }, nil},
+		"a larger message":   {func(f *http2.Framer) { data(f, 1, maxUnadmittedBytes+1, true) }, errUnadmitted},
+		"a stream of pieces": {func(f *http2.Framer) { data(f, 1, maxUnadmittedBytes, false); data(f, 1, 1, false) }, errUnadmitted},
 		"many messages": {func(f *http2.Framer) {
-			for i := range uint32(2 * strangerStreams) {
+			for i := range uint32(2 * maxUnadmittedStreams) {
 				data(f, 2*i+1, 1<<10, true)
 			}
 		}, nil},
 		"many streams that are given up": {func(f *http2.Framer) {
-			for i := range uint32(2 * strangerStreams) {
+			for i := range uint32(2 * maxUnadmittedStreams) {
 				data(f, 2*i+1, 1<<10, false)
 				_ = f.WriteRSTStream(2*i+1, http2.ErrCodeCancel)
 			}
 		}, nil},
 		"many streams that do not end": {func(f *http2.Framer) {
-			for i := range uint32(2 * strangerStreams) {
+			for i := range uint32(2 * maxUnadmittedStreams) {
 				data(f, 2*i+1, 1, false)
 			}
-		}, errStranger},
+		}, errUnadmitted},
 		"headers and pings": {func(f *http2.Framer) {
 			for range 1000 {
 				_ = errors.Join(writeGet(f), f.WritePing(false, [8]byte{}))
@@ -189,10 +191,10 @@ func TestAttackStrangerStream(t *testing.T) {
 				var sent bytes.Buffer
 				sent.WriteString(http2.ClientPreface)
 				tt.send(http2.NewFramer(&sent, nil))
-				w := newWatched(nil).watch
+				w := newUnadmittedConn(nil).frames
 				var err error
 				for err == nil && sent.Len() > 0 {
-					err = w.see(sent.Next(step))
+					err = w.count(sent.Next(step))
 				}
 				if !errors.Is(err, tt.err) {
 					t.Errorf("error = %v, want %v", err, tt.err)
@@ -212,8 +214,9 @@ func (f from) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.address))
 }
 
-// TestAttackManyConnections: an address has so many connections and no more, half
-// of them of HTTP/2, an IPv6 network counts as one, and proxies are not counted.
+// TestAttackManyConnections: the connections of an address are limited, those
+// of HTTP/2 to half as many; an IPv6 network counts as one address, and
+// proxies are not counted.
 func TestAttackManyConnections(t *testing.T) {
 	const most, half = 3, 2
 	tests := map[string]struct {
@@ -231,16 +234,18 @@ func TestAttackManyConnections(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			l := newHandover(&net.TCPAddr{})
+			l := newConnListener(&net.TCPAddr{})
 			var log bytes.Buffer
-			d := newDoor(l, most, api.Proxies{netip.MustParsePrefix("10.0.0.0/8")}, slog.New(slog.NewTextHandler(&log, nil)))
+			d := newLimitListener(
+				l, most, api.Proxies{netip.MustParsePrefix("10.0.0.0/8")}, slog.New(slog.NewTextHandler(&log, nil)),
+			)
 			for again := range 2 { // those that are closed make room
 				go func() {
 					for _, a := range tt.addresses {
 						_, conn := net.Pipe()
-						l.give(from{conn, a})
+						l.deliver(from{conn, a})
 					}
-					l.give(from{nil, "203.0.113.1:1"}) // the last
+					l.deliver(from{nil, "203.0.113.1:1"}) // the last
 				}()
 				var taken []net.Conn
 				for {
@@ -249,7 +254,7 @@ func TestAttackManyConnections(t *testing.T) {
 						t.Fatal(err)
 					}
 					if strings.HasPrefix(conn.RemoteAddr().String(), "203.") {
-						d.all.leave("203.0.113.1")
+						d.all.release("203.0.113.1")
 						break
 					}
 					taken = append(taken, conn)
@@ -259,7 +264,7 @@ func TestAttackManyConnections(t *testing.T) {
 				}
 				multiplexed := 0
 				for _, conn := range taken {
-					if _, ok := countHTTP2(conn); ok {
+					if _, ok := acquireHTTP2(conn); ok {
 						multiplexed++
 					}
 				}
@@ -271,11 +276,12 @@ func TestAttackManyConnections(t *testing.T) {
 					conn.Close() // as servers do
 				}
 			}
-			if told := strings.Count(log.String(), "max_connections_per_address"); tt.taken < len(tt.addresses) && told != 1 {
+			if told := strings.Count(log.String(), "max_connections_per_address"); tt.taken < len(tt.addresses) &&
+				told != 1 {
 				t.Errorf("the log tells of it %d times, want once:\n%s", told, &log)
 			}
-			if len(d.all.held)+len(d.http2.held) != 0 {
-				t.Errorf("counted after all were closed: %v, %v", d.all.held, d.http2.held)
+			if len(d.all.counts)+len(d.http2.counts) != 0 {
+				t.Errorf("counted after all were closed: %v, %v", d.all.counts, d.http2.counts)
 			}
 		})
 	}

@@ -21,46 +21,47 @@ import (
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
-// controlSocket is where a server takes orders from whoever owns its data
-// folder: a second process could not open the database of one on SQLite.
+// controlSocket is where a server accepts commands from the owner of its data
+// folder, because a second process cannot open its SQLite database.
 const (
 	controlSocket  = "control.sock"
-	controlTimeout = time.Hour // garbage can take its time
+	controlTimeout = time.Hour // collecting garbage may take long
 )
 
 func (c Config) controlSocket() string { return filepath.Join(c.DataDir, controlSocket) }
 
-// serveControl takes orders until ctx ends. A server that cannot have the socket
-// runs without.
+// serveControl accepts commands until ctx ends. If the socket cannot be opened
+// the server runs without it.
 func (s *Server) serveControl(ctx context.Context) error {
 	path := s.cfg.controlSocket()
-	_ = os.Remove(path) // of a server that was killed: the lock of the data folder says that none runs
+	_ = os.Remove(path) // left by a server that was killed: the lock of the data folder shows that none runs
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "unix", path)
 	if err != nil {
-		s.log.Warn("no control socket: holdfastd keys, gc, organizations and providers must be used while the server is stopped", "err", err)
+		s.log.Warn("no control socket: holdfastd keys, gc, organizations and providers "+
+			"must be used while the server is stopped", "err", err)
 		<-ctx.Done()
 		return nil
 	}
-	defer func() { _ = os.Remove(path) }() // the next server removes it too
+	defer func() { _ = os.Remove(path) }() // the next server removes it otherwise
 	if err := os.Chmod(path, 0o600); err != nil {
 		l.Close()
 		return fmt.Errorf("control socket: %w", err)
 	}
-	h := &http.Server{Handler: s.control(), ReadHeaderTimeout: 10 * time.Second}
+	h := &http.Server{Handler: s.controlHandler(), ReadHeaderTimeout: 10 * time.Second}
 	context.AfterFunc(ctx, func() { h.Close() })
 	return unlessClosed(h.Serve(l))
 }
 
-// control is what can be ordered.
-func (s *Server) control() http.Handler {
+// controlHandler serves the commands.
+func (s *Server) controlHandler() http.Handler {
 	mux := http.NewServeMux()
-	for path, order := range orders {
+	for path, run := range commands {
 		mux.HandleFunc("POST /"+path, func(w http.ResponseWriter, r *http.Request) {
 			args, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 4096))
 			var out bytes.Buffer
 			if err == nil {
-				err = order(r.Context(), s, strings.Fields(string(args)), &out)
+				err = run(r.Context(), s, strings.Fields(string(args)), &out)
 			}
 			if err != nil {
 				writeJSON(w, http.StatusBadRequest, map[string]string{"error": fault.From(err).Message})
@@ -72,11 +73,11 @@ func (s *Server) control() http.Handler {
 	return mux
 }
 
-// An order is something an operator can have done by the server, or in its
-// place while none runs.
-type order func(ctx context.Context, s *Server, args []string, out io.Writer) error
+// A command is an operation of the operator, run by the server or, if none
+// runs, by another process in its place.
+type command func(ctx context.Context, s *Server, args []string, out io.Writer) error
 
-var orders = map[string]order{
+var commands = map[string]command{
 	"keys/list":   listKeys,
 	"keys/rotate": rotateKeys,
 	"keys/drop":   dropKey,
@@ -89,21 +90,21 @@ var orders = map[string]order{
 	"providers/untrust": trustProvider(false),
 }
 
-// orderOf returns what the words of a command ask for, and its arguments.
-func orderOf(words []string) (path string, args []string, ok bool) {
+// findCommand returns the command that words name, and its arguments.
+func findCommand(words []string) (path string, args []string, ok bool) {
 	for n := min(len(words), 2); n > 0; n-- {
 		path := strings.Join(words[:n], "/")
-		if _, ok := orders[path]; ok {
+		if _, ok := commands[path]; ok {
 			return path, words[n:], true
 		}
 	}
 	return "", nil, false
 }
 
-// Order has an order carried out: by the server that runs on the data folder of
-// cfg, or, if none does, by this process.
-func Order(ctx context.Context, cfg Config, words []string, out io.Writer) error {
-	path, args, ok := orderOf(words)
+// RunCommand runs the command that words name: in the server that runs on the
+// data folder of cfg or, if there is none, in this process.
+func RunCommand(ctx context.Context, cfg Config, words []string, out io.Writer) error {
+	path, args, ok := findCommand(words)
 	if !ok {
 		return fmt.Errorf("there is no command %s; see holdfastd --help", strings.Join(words, " "))
 	}
@@ -117,13 +118,13 @@ func Order(ctx context.Context, cfg Config, words []string, out io.Writer) error
 		return err
 	}
 	s := &Server{cfg: cfg.at(&net.TCPAddr{}), log: newLogger(cfg.Stderr, cfg.LogLevel)}
-	defer func() { _ = s.Close() }() // what was ordered is done
+	defer func() { _ = s.Close() }() // the command has ended
 	for _, step := range []func(context.Context) error{s.open, s.assemble} {
 		if err := step(ctx); err != nil {
 			return err
 		}
 	}
-	return orders[path](ctx, s, args, out)
+	return commands[path](ctx, s, args, out)
 }
 
 func send(ctx context.Context, cfg Config, path string, args []string) ([]byte, error) {
@@ -134,7 +135,8 @@ func send(ctx context.Context, cfg Config, path string, args []string) ([]byte, 
 		},
 	}}
 	defer client.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://holdfastd/"+path, strings.NewReader(strings.Join(args, " ")))
+	body := strings.NewReader(strings.Join(args, " "))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://holdfastd/"+path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -143,12 +145,12 @@ func send(ctx context.Context, cfg Config, path string, args []string) ([]byte, 
 		return nil, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	answer, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode == http.StatusOK {
-		return body, err
+		return answer, err
 	}
 	var failure struct{ Error string }
-	if json.Unmarshal(body, &failure) != nil || failure.Error == "" {
+	if json.Unmarshal(answer, &failure) != nil || failure.Error == "" {
 		return nil, fmt.Errorf("the server answered %s", resp.Status)
 	}
 	return nil, errors.New(failure.Error)
@@ -189,24 +191,24 @@ func dropKey(ctx context.Context, s *Server, args []string, out io.Writer) error
 	return nil
 }
 
-// collectGarbage collects what the registry does not need any more, and tells
-// what that was. A dry run only tells.
+// collectGarbage removes what the registry no longer needs, and writes what
+// that was. A dry run removes nothing.
 func collectGarbage(ctx context.Context, s *Server, args []string, out io.Writer) error {
 	c := s.cfg.collection()
 	c.DryRun = slices.Equal(args, []string{"dry-run"})
 	if len(args) > 0 && !c.DryRun {
 		return fault.Field("arguments", "there are none but --dry-run")
 	}
-	took, err := s.registry.Collect(ctx, c)
+	removed, err := s.registry.Collect(ctx, c)
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(out).Encode(took)
+	return json.NewEncoder(out).Encode(removed)
 }
 
-// verifyOrganization notes whether the organization of a name or uid is verified,
-// and tells its uid.
-func verifyOrganization(verified bool) order {
+// verifyOrganization records whether the organization of a name or uid is
+// verified, and writes its uid.
+func verifyOrganization(verified bool) command {
 	return func(ctx context.Context, s *Server, args []string, out io.Writer) error {
 		name := strings.Join(args, " ")
 		if name == "" {
@@ -224,15 +226,16 @@ func verifyOrganization(verified bool) order {
 		if err != nil {
 			return err
 		}
-		s.log.InfoContext(ctx, "noted whether an organization is verified", "organization", g.UID, "verified", g.Verified)
+		s.log.InfoContext(ctx, "noted whether an organization is verified",
+			"organization", g.UID, "verified", g.Verified)
 		fmt.Fprintln(out, g.UID)
 		return nil
 	}
 }
 
-// trustProvider notes whether an identity provider speaks for its issuer to the
-// whole installation, and tells its uid and its issuer.
-func trustProvider(trusted bool) order {
+// trustProvider records whether an identity provider speaks for its issuer to
+// the whole installation, and writes its uid and issuer.
+func trustProvider(trusted bool) command {
 	return func(ctx context.Context, s *Server, args []string, out io.Writer) error {
 		uid, err := resource.ParseUID("provider", strings.Join(args, " "))
 		if err != nil {
@@ -242,7 +245,8 @@ func trustProvider(trusted bool) order {
 		if err != nil {
 			return err
 		}
-		s.log.InfoContext(ctx, "noted whether an identity provider is trusted", "provider", p.UID, "issuer", p.OIDC.Issuer, "trusted", p.Trusted)
+		s.log.InfoContext(ctx, "noted whether an identity provider is trusted",
+			"provider", p.UID, "issuer", p.OIDC.Issuer, "trusted", p.Trusted)
 		fmt.Fprintln(out, p.UID, p.OIDC.Issuer)
 		return nil
 	}

@@ -36,13 +36,13 @@ type devFile struct {
 	Owner         resource.UID `json:"ownerUid"`
 	Token         string       `json:"token"`         // for the API
 	RegistryToken string       `json:"registryToken"` // for the registry
-	RefreshToken  string       `json:"refreshToken"`  // for the next of either
+	RefreshToken  string       `json:"refreshToken"`  // to get another of either
 	TestIssuer    string       `json:"testIssuer"`
-	OwnerEmail    string       `json:"ownerEmail"` // to sign in with in a browser
+	OwnerEmail    string       `json:"ownerEmail"` // credentials for signing in with a browser
 	OwnerPassword string       `json:"ownerPassword"`
 }
 
-// prepareDev makes the organization dev and its owner, writes dev.json, and
+// prepareDev creates the organization dev and its owner, writes dev.json, and
 // prints a command to begin with.
 func (s *Server) prepareDev(ctx context.Context) error {
 	issuer := s.cfg.BaseURL + devIssuer
@@ -67,8 +67,9 @@ func (s *Server) prepareDev(ctx context.Context) error {
 	if file.RegistryToken, err = s.issuer.Mint(ctx, s.ownerToken(owner, s.cfg.RegistryHost, devTokenAge)); err != nil {
 		return err
 	}
-	_, refresh, err := s.sts.StartSession(ctx, resource.Session{Identity: owner.UID, Home: group.UID, Agent: "holdfastd --dev", Address: "127.0.0.1"},
-		sts.Wish{Audience: []string{s.cfg.BaseURL}})
+	_, refresh, err := s.sts.StartSession(ctx, resource.Session{
+		Identity: owner.UID, Home: group.UID, Agent: "holdfastd --dev", Address: "127.0.0.1",
+	}, sts.TokenParams{Audience: []string{s.cfg.BaseURL}})
 	if err != nil {
 		return err
 	}
@@ -79,9 +80,11 @@ func (s *Server) prepareDev(ctx context.Context) error {
 	return s.announceDev(file)
 }
 
-// devAccount gives the owner of dev mode an account, and returns what to sign in
-// with. The password outlives a restart.
-func (s *Server) devAccount(ctx context.Context, org resource.UID, owner resource.Identity) (email, password string, _ error) {
+// devAccount gives the owner of dev mode an account, and returns its
+// credentials. The password is the same after a restart.
+func (s *Server) devAccount(
+	ctx context.Context, org resource.UID, owner resource.Identity,
+) (email, password string, _ error) {
 	sealed, err := s.store.FirstSetting(ctx, devPassword, s.key.Seal(devPassword, []byte(rand.Text())))
 	if err != nil {
 		return "", "", err
@@ -93,9 +96,9 @@ func (s *Server) devAccount(ctx context.Context, org resource.UID, owner resourc
 	if _, err = signindb.New(s.store).AccountIn(ctx, org, devEmail); errors.Is(err, fault.NotFound) {
 		a := resource.Account{Email: devEmail, Name: "Dev Owner"}
 		if a.Password, err = s.login.HashPassword(ctx, string(plain), devEmail); err == nil {
-			err = s.login.AddAccountOf(ctx, org, a, owner)
+			err = s.login.AddAccountFor(ctx, org, a, owner)
 		}
-		if errors.Is(err, fault.AlreadyExists) { // another replica was faster
+		if errors.Is(err, fault.AlreadyExists) { // another replica was first
 			err = nil
 		}
 	}
@@ -112,16 +115,18 @@ func (s *Server) announceDev(file devFile) error {
 		return err
 	}
 	fmt.Fprintf(s.cfg.Stdout, "holdfastd: dev mode; addresses and tokens are in %s\n\n", path)
-	fmt.Fprintf(s.cfg.Stdout, "curl -H \"Authorization: Bearer %s\" %s/iam/v2beta1/groups\n\n", file.Token, file.BaseURL)
+	fmt.Fprintf(s.cfg.Stdout, "curl -H \"Authorization: Bearer %s\" %s/iam/v2beta1/groups\n\n",
+		file.Token, file.BaseURL)
 	return nil
 }
 
-// openTestIssuer serves the test issuer, whose key outlives a restart.
+// openTestIssuer creates the test issuer. Its key is the same after a restart.
 func (s *Server) openTestIssuer(ctx context.Context, url string) error {
-	sealed, err := s.store.Setting(ctx, devSetting)
-	if errors.Is(err, fault.NotFound) {
-		sealed, err = s.makeTestKey(ctx, url)
+	issuer, err := token.NewTestIssuer(url, nil, s.cfg.Now)
+	if err != nil {
+		return err
 	}
+	sealed, err := s.store.FirstSetting(ctx, devSetting, s.key.Seal(devSetting, issuer.Key()))
 	if err != nil {
 		return err
 	}
@@ -129,32 +134,22 @@ func (s *Server) openTestIssuer(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	issuer, err := token.NewTestIssuer(url, key, s.cfg.Now)
-	if err != nil {
+	if issuer, err = token.NewTestIssuer(url, key, s.cfg.Now); err != nil {
 		return err
 	}
 	s.dev = http.StripPrefix(devIssuer, issuer.Handler())
 	return nil
 }
 
-// makeTestKey makes a key for the test issuer and returns, sealed, the one that
-// is kept: another replica's if that was faster.
-func (s *Server) makeTestKey(ctx context.Context, url string) ([]byte, error) {
-	issuer, err := token.NewTestIssuer(url, nil, s.cfg.Now)
-	if err != nil {
-		return nil, err
-	}
-	return s.store.FirstSetting(ctx, devSetting, s.key.Seal(devSetting, issuer.Key()))
-}
-
-// byOwnName answers only requests to a name of this machine, or to the one in the
-// settings. A web page whose name was made to point here could otherwise have the
-// test issuer make it the owner.
-func (s *Server) byOwnName(next http.Handler) http.Handler {
+// requireOwnHost refuses requests unless their host is a name of this machine
+// or the one in the settings. Otherwise a web page whose name resolves to this
+// machine could have the test issuer make it the owner (DNS rebinding).
+func (s *Server) requireOwnHost(next http.Handler) http.Handler {
 	base, _ := url.Parse(s.cfg.BaseURL) // the settings were checked
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Host != base.Host && !isLoopback(r.Host) && !isLoopback(r.Host+":80") {
-			writeFault(w, fault.New(fault.PermissionDenied, "Permission denied: the test issuer answers to the names of this machine"), s.cfg.ErrorDomain)
+			writeFault(w, fault.New(fault.PermissionDenied,
+				"Permission denied: the test issuer answers to the names of this machine"), s.cfg.ErrorDomain)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -29,7 +29,7 @@ func readDevFile(t *testing.T, dir string) devFile {
 	return decode[devFile](t, string(b))
 }
 
-// claims reads a token without asking who signed it.
+// claims reads the claims of a token without verifying it.
 func claims(t *testing.T, token string) map[string]any {
 	t.Helper()
 	parts := strings.Split(token, ".")
@@ -66,7 +66,9 @@ func TestDevFile(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	resp, body := r.send(t, http.MethodGet, "/iam/v2beta1/groups/"+got.OrganizationUID, "", "Authorization", "Bearer "+got.Token)
+	resp, body := r.send(
+		t, http.MethodGet, "/iam/v2beta1/groups/"+got.OrganizationUID, "", "Authorization", "Bearer "+got.Token,
+	)
 	if resp.StatusCode != http.StatusOK || !strings.Contains(body, `"dev"`) {
 		t.Errorf("the organization = %d %s", resp.StatusCode, body)
 	}
@@ -98,7 +100,8 @@ func TestDevOutlivesARestart(t *testing.T) {
 	if _, now := again.send(t, http.MethodGet, "/dev/issuer/jwks", ""); now != keys {
 		t.Error("the test issuer has another key")
 	}
-	if after := readDevFile(t, dir); after.OrganizationUID != before.OrganizationUID || after.OwnerUID != before.OwnerUID {
+	if after := readDevFile(t, dir); after.OrganizationUID != before.OrganizationUID ||
+		after.OwnerUID != before.OwnerUID {
 		t.Errorf("the organization is %s, was %s", after.OrganizationUID, before.OrganizationUID)
 	}
 	resp, body := again.send(t, http.MethodGet, "/iam/v2beta1/groups", "", "Authorization", "Bearer "+before.Token)
@@ -109,15 +112,17 @@ func TestDevOutlivesARestart(t *testing.T) {
 
 func TestDevOnLoopbackOnly(t *testing.T) {
 	for _, listen := range []string{":0", "0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.com:0"} {
-		_, err := server.New(t.Context(), server.Config{Dev: true, Listen: listen, DataDir: t.TempDir(), Stderr: io.Discard})
+		_, err := server.New(
+			t.Context(), server.Config{Dev: true, Listen: listen, DataDir: t.TempDir(), Stderr: io.Discard},
+		)
 		if err == nil || !strings.Contains(err.Error(), "loopback") {
 			t.Errorf("on %s, error = %v", listen, err)
 		}
 	}
 }
 
-// TestAttackDevInPublic: dev mode behind a proxy makes whoever comes the owner, so
-// it does not start with addresses that are not this machine's.
+// TestAttackDevInPublic: dev mode behind a proxy would make everybody the
+// owner, so it does not start with addresses of other machines.
 func TestAttackDevInPublic(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cfg  server.Config
@@ -142,7 +147,8 @@ func TestAttackDevInPublic(t *testing.T) {
 				if err == nil {
 					err = s.Close()
 				}
-				if refused := dev && tt.want != ""; refused != (err != nil) || refused && !strings.HasPrefix(err.Error(), tt.want+": ") {
+				if refused := dev && tt.want != ""; refused != (err != nil) ||
+					refused && !strings.HasPrefix(err.Error(), tt.want+": ") {
 					t.Errorf("dev %t: error = %v, want one about %q: %t", dev, err, tt.want, refused)
 				}
 			}
@@ -150,15 +156,17 @@ func TestAttackDevInPublic(t *testing.T) {
 	}
 }
 
-// A name that others own may point to this machine, too, and a browser takes
-// what is there for theirs.
+// A name that others own may resolve to this machine, and a browser would take
+// our pages for theirs.
 func TestDevIssuerByItsOwnNameOnly(t *testing.T) {
 	r := start(t, server.Config{Dev: true})
 	for host, want := range map[string]int{
 		"": 200, "localhost": 200, "localhost:8080": 200, "[::1]:80": 200, "127.0.0.1": 200,
 		"evil.example": 403, "evil.example:8080": 403, "127.0.0.1.evil.example": 403, "localhost.evil.example": 403,
 	} {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/dev/issuer/token", strings.NewReader(`{"sub":"owner"}`))
+		req, err := http.NewRequestWithContext(
+			t.Context(), http.MethodPost, r.url+"/dev/issuer/token", strings.NewReader(`{"sub":"owner"}`),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,10 +11,11 @@ import (
 	"github.com/holdfast-dev/holdfast/store/registrydb"
 )
 
-// minKeepEvents leaves time to give up what no sink takes, and to look at it.
+// minKeepEvents leaves time to give up events that no sink accepts, and to
+// inspect them.
 const minKeepEvents = 48 * time.Hour
 
-// eventNames are what types of events can begin with.
+// eventNames are the prefixes that event types can have.
 var eventNames = []string{"holdfast", "interop"}
 
 func (c Config) interopEvents() bool { return c.EventNames == "interop" }
@@ -28,16 +29,17 @@ func (c Config) eventMistakes(add func(name, format string, args ...any)) {
 	}
 }
 
-// openEvents builds what tells others of changes.
+// openEvents builds the service for subscriptions and the dispatcher of
+// events.
 func (s *Server) openEvents(tokens *page.Tokens) (*event.Service, error) {
-	reach, err := s.cfg.reach()
+	outbound, err := s.cfg.outboundConfig()
 	if err != nil {
 		return nil, err
 	}
 	bodies := &v2.EventBodies{Interop: s.cfg.interopEvents(), RepoPath: registrydb.New(s.store).RepoPath}
 	s.events = event.NewDispatcher(s.store, s.issuer, event.Config{
 		Source: s.cfg.BaseURL, Names: wire.EventNames(s.cfg.interopEvents()), Render: bodies.Body,
-		Reach: reach, Keep: s.cfg.KeepEvents, Log: s.log, Now: s.cfg.Now,
+		Reach: outbound, Keep: s.cfg.KeepEvents, Log: s.log, Now: s.cfg.Now,
 	})
-	return event.NewService(s.store, s.checker, tokens, event.ServiceConfig{Reach: reach, Now: s.cfg.Now}), nil
+	return event.NewService(s.store, s.checker, tokens, event.ServiceConfig{Reach: outbound, Now: s.cfg.Now}), nil
 }

@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// Forms are read before anybody knows who sends them: so many of one
-	// address at once, within a time.
+	// Forms are read before their sender is known, so the number of one address
+	// and the time are limited.
 	maxForms   = 128
 	formTime   = 10 * time.Second
 	retryForms = 5 * time.Second
 
-	// strictTransport has browsers use https alone for a year, for this host and
-	// no other.
+	// strictTransport makes browsers use only https for a year, for this host
+	// alone.
 	strictTransport = "max-age=31536000"
 )
 
-// withForm reads the body before next runs, for handlers that take forms from
-// anybody. Each of them says itself what is too large: it sees that there is more
-// than a form may have, and never the rest.
+// withForm reads the body before it calls next, for handlers that accept forms
+// from anybody. The handler sees that a body is too large, but never all of
+// it.
 func (s *Server) withForm(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength == 0 {
@@ -44,32 +44,32 @@ func (s *Server) withForm(next http.Handler) http.Handler {
 	})
 }
 
-// readForm reads a body as far as a form may go. It reports false if too many of
-// the address are being read.
+// readForm reads a body up to the limit of a form. It reports false if too
+// many of the address are being read.
 func (s *Server) readForm(w http.ResponseWriter, r *http.Request) (io.Reader, bool) {
 	from := api.Neighborhood(hostOf(r.RemoteAddr))
-	if _, ok := s.forms.enter(from); !ok {
+	if _, ok := s.forms.acquire(from); !ok {
 		return nil, false
 	}
-	defer s.forms.leave(from)
+	defer s.forms.release(from)
 	conn := http.NewResponseController(w)
-	_ = conn.SetReadDeadline(time.Now().Add(formTime)) // a connection that cannot have a deadline has none
+	_ = conn.SetReadDeadline(time.Now().Add(formTime)) // ignored if the connection does not support deadlines
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxForm+1))
-	_ = conn.SetReadDeadline(time.Now().Add(bodyTimeout)) // net/http ends a request that is under way when its deadline comes
+	_ = conn.SetReadDeadline(time.Now().Add(bodyTimeout)) // its expiry would end the request
 	if err != nil {
-		return io.MultiReader(bytes.NewReader(body), failing{err}), true
+		return io.MultiReader(bytes.NewReader(body), errReader{err}), true
 	}
 	return bytes.NewReader(body), true
 }
 
-// failing is a reader that fails.
-type failing struct{ err error }
+// An errReader is a reader that fails.
+type errReader struct{ err error }
 
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
+func (f errReader) Read([]byte) (int, error) { return 0, f.err }
 
-// strict tells browsers to come over https alone, if that is ours to say. In dev
-// mode the host is this machine, which other servers have in common with us.
-func (s *Server) strict(next http.Handler) http.Handler {
+// withHSTS tells browsers to use only https, unless the host may be shared
+// with other servers, as in dev mode.
+func (s *Server) withHSTS(next http.Handler) http.Handler {
 	if s.cfg.TLSCert == "" || s.cfg.Dev {
 		return next
 	}
@@ -79,36 +79,36 @@ func (s *Server) strict(next http.Handler) http.Handler {
 	})
 }
 
-// paced ends requests over HTTP/2 whose client takes nothing of the answer for a
-// while. The connection may be read from all the same, because each stream has a
-// window of its own: the deadlines of the connection do not see it.
-func paced(next http.Handler) http.Handler {
+// withWriteTimeout ends HTTP/2 requests whose client does not read the
+// response. The deadlines of the connection do not detect this, because each
+// stream has a window of its own.
+func withWriteTimeout(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 {
 			next.ServeHTTP(w, r)
 			return
 		}
-		p := &pacedWriter{w, http.NewResponseController(w)}
+		p := &timeoutWriter{w, http.NewResponseController(w)}
 		next.ServeHTTP(p, r)
-		p.begin() // for what net/http still has to send
+		p.setDeadline() // for what net/http has yet to send
 	})
 }
 
-// A pacedWriter gives each piece of an answer a deadline.
-type pacedWriter struct {
+// A timeoutWriter sets a deadline for each chunk of a response.
+type timeoutWriter struct {
 	http.ResponseWriter
 	stream *http.ResponseController
 }
 
-func (p *pacedWriter) begin() { _ = p.stream.SetWriteDeadline(time.Now().Add(writePause)) } // net/http's streams have deadlines
-func (p *pacedWriter) end()   { _ = p.stream.SetWriteDeadline(time.Time{}) }
+// setDeadline can ignore the error, because the streams of net/http support deadlines.
+func (p *timeoutWriter) setDeadline()   { _ = p.stream.SetWriteDeadline(time.Now().Add(writeTimeout)) }
+func (p *timeoutWriter) clearDeadline() { _ = p.stream.SetWriteDeadline(time.Time{}) }
 
-// Write is of io.Writer.
-func (p *pacedWriter) Write(b []byte) (n int, err error) {
-	defer p.end()
+func (p *timeoutWriter) Write(b []byte) (n int, err error) {
+	defer p.clearDeadline()
 	for {
-		p.begin()
-		m, err := p.ResponseWriter.Write(b[n:min(n+writePiece, len(b))])
+		p.setDeadline()
+		m, err := p.ResponseWriter.Write(b[n:min(n+writeChunk, len(b))])
 		n += m
 		if err != nil || n == len(b) {
 			return n, err
@@ -116,12 +116,11 @@ func (p *pacedWriter) Write(b []byte) (n int, err error) {
 	}
 }
 
-// Flush is of http.Flusher.
-func (p *pacedWriter) Flush() {
-	p.begin()
-	defer p.end()
-	_ = p.stream.Flush() // the next write fails, too
+func (p *timeoutWriter) Flush() {
+	p.setDeadline()
+	defer p.clearDeadline()
+	_ = p.stream.Flush() // the next write fails as well
 }
 
-// Unwrap lets http.ResponseController reach the stream.
-func (p *pacedWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+// Unwrap is for http.ResponseController.
+func (p *timeoutWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }

@@ -11,19 +11,20 @@ import (
 	"github.com/holdfast-dev/holdfast/seal"
 )
 
-// encryptionKey returns the key from the settings, else from the key file in
-// the data folder, which it makes on first start.
+// encryptionKey returns the key from the settings or from the key file in the
+// data folder, which it creates on first start.
 func encryptionKey(cfg Config, log *slog.Logger) (seal.Key, error) {
 	if cfg.EncryptionKey != "" {
 		return seal.ParseKey(cfg.EncryptionKey)
 	}
 	path := filepath.Join(cfg.DataDir, "holdfast.key")
 	if cfg.onPostgres() {
-		log.Warn("the encryption key is a file of this machine: replicas must share it, or set HOLDFAST_ENCRYPTION_KEY", "file", path)
+		log.Warn("the encryption key is a file of this machine: replicas must share it, "+
+			"or set HOLDFAST_ENCRYPTION_KEY", "file", path)
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		// Link, unlike a rename, does not replace the key another process
-		// made in the meantime.
+		// Link, unlike a rename, does not replace a key that another process has
+		// created in the meantime.
 		err := writeSecret(path, []byte(seal.NewKey().Text()+"\n"), os.Link)
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return seal.Key{}, err
@@ -38,7 +39,8 @@ func readKey(path string, log *slog.Logger) (seal.Key, error) {
 		return seal.Key{}, err
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		log.Warn("others on this machine can read the encryption key", "file", path, "mode", info.Mode().Perm().String())
+		log.Warn("others on this machine can read the encryption key",
+			"file", path, "mode", info.Mode().Perm().String())
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -51,9 +53,9 @@ func readKey(path string, log *slog.Logger) (seal.Key, error) {
 	return key, nil
 }
 
-// writeSecret writes a file that only its owner can read, whole or not at all.
-// place moves the written file to its path.
-func writeSecret(path string, content []byte, place func(from, to string) error) error {
+// writeSecret writes a file that only its owner can read, atomically. move
+// moves the temporary file to its path.
+func writeSecret(path string, content []byte, move func(from, to string) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
 	if err != nil {
 		return err
@@ -63,5 +65,5 @@ func writeSecret(path string, content []byte, place func(from, to string) error)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return place(f.Name(), path)
+	return move(f.Name(), path)
 }

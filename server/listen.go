@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	sniffTimeout = 10 * time.Second // a connection must say what it is within this
-	sniffLimit   = 64 << 10         // and within so many bytes
+	sniffTimeout = 10 * time.Second // to detect the protocol of a connection
+	sniffLimit   = 64 << 10         // bytes to detect it in
 
 	frameHeader = 9 // bytes: length, type, flags, stream
 	headerTable = 4 << 10
@@ -31,34 +31,35 @@ const (
 var emptySettings = []byte{0, 0, 0, byte(http2.FrameSettings), 0, 0, 0, 0, 0}
 
 // A splitter shares one listener between a gRPC server and an HTTP server. A
-// connection is gRPC's if its first request says application/grpc, and HTTP's
-// otherwise, whatever comes later.
+// connection goes to gRPC if its first request has the content type
+// application/grpc, and to HTTP otherwise.
 //
-// A gRPC client speaks only after it has seen the server's SETTINGS, so the
-// splitter sends empty ones to whoever opens with the HTTP/2 preface. The
-// server that takes the connection over sends its own, as it may, but never
-// hears of the first: net/http hangs up on an acknowledgement it did not ask
-// for, so the splitter keeps that one to itself.
+// A gRPC client sends requests only after it has received the server's
+// SETTINGS, so the splitter sends empty ones to every client that begins with
+// the HTTP/2 preface. The server that gets the connection sends its own, which
+// is allowed. The acknowledgement of the first must not reach it, because
+// net/http closes a connection on an acknowledgement it does not expect, so
+// the splitter removes it.
 type splitter struct {
-	root     net.Listener
-	entrance          // for the first connections of an address
-	crowded  entrance // for the rest
-	timeout  time.Duration
-	proxies  api.Proxies // who is known by its address
+	root      net.Listener
+	listeners           // for the first connections of an address
+	crowded   listeners // for further connections
+	timeout   time.Duration
+	proxies   api.Proxies // trusted proxies
 
 	sniffing  sync.WaitGroup
 	mu        sync.Mutex
 	undecided map[net.Conn]struct{} // nil once closed
 }
 
-// An entrance is where servers take connections over.
-type entrance struct{ grpc, http *handover }
+// listeners are where the servers accept connections.
+type listeners struct{ grpc, http *connListener }
 
 func newSplitter(root net.Listener) *splitter {
 	return &splitter{
 		root: root, timeout: sniffTimeout, undecided: map[net.Conn]struct{}{},
-		entrance: entrance{newHandover(root.Addr()), newHandover(root.Addr())},
-		crowded:  entrance{newHandover(root.Addr()), newHandover(root.Addr())},
+		listeners: listeners{newConnListener(root.Addr()), newConnListener(root.Addr())},
+		crowded:   listeners{newConnListener(root.Addr()), newConnListener(root.Addr())},
 	}
 }
 
@@ -70,21 +71,21 @@ func (s *splitter) Serve() error {
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return nil
-		case err != nil: // out of file descriptors, most likely: wait for some
+		case err != nil: // most likely out of file descriptors: wait for some
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			time.Sleep(pause)
 			continue
 		}
 		pause = 0
-		if !s.begin(conn) {
+		if !s.track(conn) {
 			conn.Close()
 			return nil
 		}
 	}
 }
 
-// Close stops accepting and drops the connections that have not said yet what
-// they are. Those handed over are their servers' to close.
+// Close stops accepting and closes the connections whose protocol is not known
+// yet. The others are closed by their servers.
 func (s *splitter) Close() {
 	s.root.Close()
 	s.mu.Lock()
@@ -96,22 +97,22 @@ func (s *splitter) Close() {
 	s.sniffing.Wait()
 }
 
-// begin has conn sorted, or returns false if the splitter is closed. It counts
-// conn before it unlocks: Close, which waits for all, then sees either conn or
-// that there is none.
-func (s *splitter) begin(conn net.Conn) bool {
+// track dispatches conn in the background, or returns false if the splitter is
+// closed. It adds conn to undecided and sniffing under the lock, so that Close
+// either sees it or comes first.
+func (s *splitter) track(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.undecided == nil {
 		return false
 	}
 	s.undecided[conn] = struct{}{}
-	s.sniffing.Go(func() { s.sort(conn) })
+	s.sniffing.Go(func() { s.dispatch(conn) })
 	return true
 }
 
-// sort finds out what conn speaks and hands it over.
-func (s *splitter) sort(conn net.Conn) {
+// dispatch detects the protocol of conn and delivers it to a server.
+func (s *splitter) dispatch(conn net.Conn) {
 	sniffed, isGRPC, err := sniff(conn, s.timeout)
 	s.mu.Lock()
 	delete(s.undecided, conn)
@@ -121,9 +122,9 @@ func (s *splitter) sort(conn net.Conn) {
 		conn.Close()
 		return
 	}
-	to := s.entrance
+	to := s.listeners
 	if sniffed.isHTTP2 {
-		crowded, ok := countHTTP2(conn)
+		crowded, ok := acquireHTTP2(conn)
 		if !ok {
 			conn.Close()
 			return
@@ -134,30 +135,30 @@ func (s *splitter) sort(conn net.Conn) {
 	}
 	switch {
 	case !isGRPC:
-		to.http.give(sniffed)
+		to.http.deliver(sniffed)
 	case s.proxies.Trust(hostOf(conn.RemoteAddr().String())):
 		sniffed.admitted.Store(true)
-		to.grpc.give(sniffed)
+		to.grpc.deliver(sniffed)
 	default:
-		to.grpc.give(newWatched(sniffed))
+		to.grpc.deliver(newUnadmittedConn(sniffed))
 	}
 }
 
-// hintAtTLS tells a client that spoke plain HTTP where TLS is expected so, in plain
-// HTTP.
+// hintAtTLS answers a client that sent plain HTTP where TLS is expected, in
+// plain HTTP.
 func hintAtTLS(err error) {
 	spoke, ok := errors.AsType[tls.RecordHeaderError](err)
 	if !ok || spoke.Conn == nil || !plainHTTP.Match(spoke.RecordHeader[:]) {
 		return
 	}
-	_, _ = io.WriteString(spoke.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nThis is an https address.\n") // it may have gone
+	_, _ = io.WriteString(spoke.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nThis is an https address.\n")
 }
 
-// plainHTTP is how the first five bytes of a request begin.
+// plainHTTP matches the first five bytes of a plain HTTP request.
 var plainHTTP = regexp.MustCompile(`^[A-Z]{3,5}[ /]?`)
 
-// sniff reads as much of conn as tells its protocol, and returns a connection
-// that begins with it again. It fails if that takes longer than timeout.
+// sniff reads enough of conn to detect its protocol, and returns a connection
+// that reads those bytes again. It fails if that takes longer than timeout.
 func sniff(conn net.Conn, timeout time.Duration) (sniffed *sniffedConn, isGRPC bool, err error) {
 	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return nil, false, err
@@ -173,34 +174,35 @@ func sniff(conn net.Conn, timeout time.Duration) (sniffed *sniffedConn, isGRPC b
 	return c, isGRPC, errors.Join(err, conn.SetDeadline(time.Time{}))
 }
 
-// A sniffedConn reads again what was sniffed, then the rest, without the
-// client's first acknowledgement of SETTINGS if that is still to come.
+// A sniffedConn reads the buffered bytes again, then the rest without the
+// client's first acknowledgement of SETTINGS, if that has not arrived yet.
 type sniffedConn struct {
 	net.Conn
 	isHTTP2  bool
-	seen     []byte // to be read again
-	awaitAck bool   // the rest begins at a frame, and an acknowledgement is due
+	buffered []byte // bytes to read again
+	awaitAck bool   // the rest begins with a frame, and an acknowledgement is expected
 	inFrame  int    // bytes left of the frame being read
 
-	pace     pace
-	admitted atomic.Bool // somebody on the connection is known
+	deadline writeDeadline
+	admitted atomic.Bool // a caller on the connection has been authenticated
 
-	open  context.Context // until the connection is closed
+	open  context.Context // done when the connection is closed
 	close context.CancelFunc
 }
 
-// RemoteAddr is of net.Conn. The API finds the connection through it.
+// RemoteAddr returns a peerAddr, through which the API controls the
+// connection.
 func (c *sniffedConn) RemoteAddr() net.Addr { return peerAddr{c.Conn.RemoteAddr(), c} }
 
-// readPreface tells whether the client opens with HTTP/2. It reads no further
-// than the first byte that differs.
+// readPreface reports whether the client begins with the HTTP/2 preface. It
+// reads no further than the first byte that differs.
 func (c *sniffedConn) readPreface() (bool, error) {
 	b := make([]byte, len(http2.ClientPreface))
 	for n := 0; n < len(b); {
 		m, err := c.Conn.Read(b[n:])
 		n += m
-		c.seen = b[:n]
-		if !strings.HasPrefix(http2.ClientPreface, string(c.seen)) {
+		c.buffered = b[:n]
+		if !strings.HasPrefix(http2.ClientPreface, string(c.buffered)) {
 			return false, nil
 		}
 		if err != nil {
@@ -210,14 +212,14 @@ func (c *sniffedConn) readPreface() (bool, error) {
 	return true, nil
 }
 
-// readFirstHeaders reads frames up to the first request's headers and tells
-// whether they are of a gRPC call. What it cannot make sense of is left to the
-// HTTP server to refuse.
+// readFirstHeaders reads frames up to the headers of the first request, and
+// reports whether they belong to a gRPC call. It leaves malformed frames to
+// the HTTP server.
 func (c *sniffedConn) readFirstHeaders() (isGRPC bool, err error) {
 	if _, err := c.Conn.Write(emptySettings); err != nil {
 		return false, err
 	}
-	seen := bytes.NewBuffer(c.seen)
+	seen := bytes.NewBuffer(c.buffered)
 	framer := http2.NewFramer(io.Discard, io.TeeReader(io.LimitReader(c.Conn, sniffLimit), seen))
 	framer.SetMaxReadFrameSize(16 << 10)
 	framer.ReadMetaHeaders = hpack.NewDecoder(headerTable, nil)
@@ -226,11 +228,11 @@ func (c *sniffedConn) readFirstHeaders() (isGRPC bool, err error) {
 	for {
 		start := seen.Len()
 		frame, err := framer.ReadFrame()
-		c.seen = seen.Bytes()
+		c.buffered = seen.Bytes()
 		if netErr := net.Error(nil); errors.As(err, &netErr) {
 			return false, err
 		}
-		if err != nil { // the frames end in the middle: the HTTP server will find out why
+		if err != nil { // incomplete frames: the HTTP server will report why
 			c.awaitAck = false
 			return false, nil
 		}
@@ -255,8 +257,8 @@ func headerField(f *http2.MetaHeadersFrame, name string) string {
 	return ""
 }
 
-// isGRPCContent tells whether a content type is gRPC's: that of grpc-web, which
-// only begins alike, is not.
+// isGRPCContent reports whether a content type is that of gRPC. That of
+// gRPC-Web, which has the same beginning, is not.
 func isGRPCContent(contentType string) bool {
 	rest, ok := strings.CutPrefix(contentType, "application/grpc")
 	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
@@ -264,9 +266,9 @@ func isGRPCContent(contentType string) bool {
 
 func (c *sniffedConn) Read(p []byte) (int, error) {
 	switch {
-	case len(c.seen) > 0:
-		n := copy(p, c.seen)
-		c.seen = c.seen[n:]
+	case len(c.buffered) > 0:
+		n := copy(p, c.buffered)
+		c.buffered = c.buffered[n:]
 		return n, nil
 	case !c.awaitAck:
 		return c.Conn.Read(p)
@@ -281,8 +283,8 @@ func (c *sniffedConn) Read(p []byte) (int, error) {
 	return c.Read(p)
 }
 
-// nextFrame reads the header of a frame. An acknowledgement of SETTINGS, which
-// is only a header, goes no further.
+// nextFrame reads the header of a frame. It drops an acknowledgement of
+// SETTINGS, which consists only of a header.
 func (c *sniffedConn) nextFrame() error {
 	header := make([]byte, frameHeader)
 	if _, err := io.ReadFull(c.Conn, header); err != nil {
@@ -293,26 +295,26 @@ func (c *sniffedConn) nextFrame() error {
 		c.awaitAck = false
 		return nil
 	}
-	c.seen = header
+	c.buffered = header
 	c.inFrame = int(header[0])<<16 | int(header[1])<<8 | int(header[2])
 	return nil
 }
 
-// A handover is a listener whose connections are given to it.
-type handover struct {
+// A connListener is a listener of connections that are delivered to it.
+type connListener struct {
 	addr  net.Addr
 	conns chan net.Conn
 	ctx   context.Context
 	close context.CancelFunc
 }
 
-func newHandover(addr net.Addr) *handover {
+func newConnListener(addr net.Addr) *connListener {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &handover{addr, make(chan net.Conn), ctx, cancel}
+	return &connListener{addr, make(chan net.Conn), ctx, cancel}
 }
 
-// give hands conn to whoever accepts, or closes it if nobody does any more.
-func (h *handover) give(conn net.Conn) {
+// deliver passes conn to Accept, or closes it if the listener is closed.
+func (h *connListener) deliver(conn net.Conn) {
 	select {
 	case h.conns <- conn:
 	case <-h.ctx.Done():
@@ -320,7 +322,7 @@ func (h *handover) give(conn net.Conn) {
 	}
 }
 
-func (h *handover) Accept() (net.Conn, error) {
+func (h *connListener) Accept() (net.Conn, error) {
 	select {
 	case conn := <-h.conns:
 		return conn, nil
@@ -329,9 +331,9 @@ func (h *handover) Accept() (net.Conn, error) {
 	}
 }
 
-func (h *handover) Addr() net.Addr { return h.addr }
+func (h *connListener) Addr() net.Addr { return h.addr }
 
-func (h *handover) Close() error {
+func (h *connListener) Close() error {
 	h.close()
 	return nil
 }

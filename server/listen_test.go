@@ -100,11 +100,16 @@ func TestSplitterProtocols(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			addr := serveSplit(t, tt.wrap, sniffTimeout).String()
 			for want, protocols := range tt.protocols {
-				client := &http.Client{Transport: &http.Transport{Protocols: protocols, TLSClientConfig: trust.Clone()}}
+				client := &http.Client{
+					Transport: &http.Transport{Protocols: protocols, TLSClientConfig: trust.Clone()},
+				}
 				for i := range 20 {
 					body, reused := get(t, client, tt.scheme+addr)
 					if body != want || reused != (i > 0) {
-						t.Fatalf("request %d came as %s on a connection used before: %t; want %s on one connection", i, body, reused, want)
+						t.Fatalf(
+							"request %d came as %s on a connection used before: %t; want %s on one connection", i,
+							body, reused, want,
+						)
 					}
 				}
 				client.CloseIdleConnections()
@@ -150,8 +155,9 @@ func checkHealth(t *testing.T, addr string, creds credentials.TransportCredentia
 	}
 }
 
-// The acknowledgement of the splitter's own SETTINGS may come before or after
-// the first request. Neither may reach net/http, which would hang up.
+// The acknowledgement of the splitter's own SETTINGS may arrive before or
+// after the first request. It must not reach net/http, which would close the
+// connection.
 func TestSplitterKeepsItsAcknowledgement(t *testing.T) {
 	tests := map[string]func(f *http2.Framer) error{
 		"before the first request": func(f *http2.Framer) error { return errors.Join(f.WriteSettingsAck(), writeGet(f)) },
@@ -199,7 +205,9 @@ func writeGet(f *http2.Framer) error {
 			return err
 		}
 	}
-	return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true})
+	return f.WriteHeaders(
+		http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true},
+	)
 }
 
 func next(t *testing.T, framer *http2.Framer) http2.Frame {
@@ -276,8 +284,8 @@ func TestSplitterCloses(t *testing.T) {
 	}
 }
 
-// TestSplitterClosesWhileAClientConnects is for the race detector: a connection
-// is counted before Close waits for it, or not taken at all.
+// TestSplitterClosesWhileAClientConnects is for the race detector: a
+// connection is tracked before Close waits for it, or not accepted at all.
 func TestSplitterClosesWhileAClientConnects(t *testing.T) {
 	for range 200 {
 		root := listenLoopback(t)
@@ -315,7 +323,7 @@ func TestSniffedConnectionHasNoDeadline(t *testing.T) {
 	})
 }
 
-// A client that never comes to its first request is not listened to for ever.
+// A client that never sends its first request is disconnected.
 func TestSplitterLimitsTheOpening(t *testing.T) {
 	conn := dial(t, serveSplit(t, plaintext, time.Hour))
 	write(t, conn, http2.ClientPreface)

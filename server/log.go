@@ -9,39 +9,43 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 )
 
-// newLogger writes for people when w is a terminal, and for programs otherwise.
+// newLogger returns a logger that writes text to a terminal and JSON
+// otherwise.
 func newLogger(w io.Writer, level slog.Level) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	if isTerminal(w) {
-		return slog.New(frank{slog.NewTextHandler(w, options)})
+		return slog.New(explainHandler{slog.NewTextHandler(w, options)})
 	}
-	return slog.New(frank{slog.NewJSONHandler(w, options)})
+	return slog.New(explainHandler{slog.NewJSONHandler(w, options)})
 }
 
-// A frank handler has the log say of errors what their faults hide from clients.
-type frank struct{ slog.Handler }
+// An explainHandler logs errors with the causes that faults hide from clients.
+type explainHandler struct{ slog.Handler }
 
-// Handle is of slog.Handler. Most records have no error, and go on as they are.
-func (h frank) Handle(ctx context.Context, r slog.Record) error {
+// Handle implements slog.Handler. It passes on records without errors
+// unchanged.
+func (h explainHandler) Handle(ctx context.Context, r slog.Record) error {
 	if !hasError(r) {
 		return h.Handler.Handle(ctx, r)
 	}
-	told := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	explained := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
 	r.Attrs(func(a slog.Attr) bool {
 		if err, ok := errorIn(a); ok {
 			a.Value = slog.StringValue(fault.Explain(err))
 		}
-		told.AddAttrs(a)
+		explained.AddAttrs(a)
 		return true
 	})
-	return h.Handler.Handle(ctx, told)
+	return h.Handler.Handle(ctx, explained)
 }
 
-// WithAttrs is of slog.Handler.
-func (h frank) WithAttrs(attrs []slog.Attr) slog.Handler { return frank{h.Handler.WithAttrs(attrs)} }
+func (h explainHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return explainHandler{h.Handler.WithAttrs(attrs)}
+}
 
-// WithGroup is of slog.Handler.
-func (h frank) WithGroup(name string) slog.Handler { return frank{h.Handler.WithGroup(name)} }
+func (h explainHandler) WithGroup(name string) slog.Handler {
+	return explainHandler{h.Handler.WithGroup(name)}
+}
 
 func hasError(r slog.Record) (has bool) {
 	r.Attrs(func(a slog.Attr) bool {
@@ -52,7 +56,7 @@ func hasError(r slog.Record) (has bool) {
 }
 
 func errorIn(a slog.Attr) (error, bool) {
-	if a.Value.Kind() != slog.KindAny { // to ask for another as any allocates
+	if a.Value.Kind() != slog.KindAny { // Any allocates for other kinds
 		return nil, false
 	}
 	err, ok := a.Value.Any().(error)

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 )
 
-// What clients are not told is what an operator looks for.
+// The log has the causes that clients do not see.
 func TestLogTellsHiddenCauses(t *testing.T) {
 	var b bytes.Buffer
 	err := fmt.Errorf("read: %w", fault.Outage("the database", errors.New("connection refused")))
@@ -23,8 +23,8 @@ func TestLogTellsHiddenCauses(t *testing.T) {
 	}
 }
 
-// A panic is an operator's to know of, whatever level the log has; an answer that
-// was broken off on purpose is none.
+// Panics are logged at every level, except those that abort a response on
+// purpose.
 func TestLogTellsOfPanics(t *testing.T) {
 	for value, want := range map[any]bool{"no such thing": true, http.ErrAbortHandler: false} {
 		var b bytes.Buffer
@@ -37,7 +37,8 @@ func TestLogTellsOfPanics(t *testing.T) {
 			}()
 			h(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v2/?secret", nil))
 		}()
-		told := strings.Contains(b.String(), "no such thing") && strings.Contains(b.String(), "log_test.go") && strings.Contains(b.String(), `"path":"/v2/"`)
+		told := strings.Contains(b.String(), "no such thing") && strings.Contains(b.String(), "log_test.go") &&
+			strings.Contains(b.String(), `"path":"/v2/"`)
 		if told != want || strings.Contains(b.String(), "secret") {
 			t.Errorf("panic(%v): log = %s", value, b.String())
 		}

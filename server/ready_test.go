@@ -8,7 +8,9 @@ import (
 )
 
 func TestReadinessNamesWhatIsMissing(t *testing.T) {
-	s, err := New(t.Context(), Config{Listen: "127.0.0.1:0", DataDir: t.TempDir(), Stdout: io.Discard, Stderr: io.Discard})
+	s, err := New(
+		t.Context(), Config{Listen: "127.0.0.1:0", DataDir: t.TempDir(), Stdout: io.Discard, Stderr: io.Discard},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,11 +19,11 @@ import (
 
 const (
 	bucketScheme  = "s3://"
-	registryToken = "/v2/token" // where its clients log in
-	firstCollect  = time.Minute // after the start, so that restarts do not put it off for ever
+	registryToken = "/v2/token" // where clients of the registry log in
+	firstCollect  = time.Minute // after the start, so that restarts do not postpone it forever
 )
 
-// storage opens what the settings say blobs are in.
+// storage opens the storage of blobs.
 func (c Config) storage(ctx context.Context) (*registry.Storage, error) {
 	rest, ok := strings.CutPrefix(c.Blobs, bucketScheme)
 	if !ok {
@@ -33,7 +33,7 @@ func (c Config) storage(ctx context.Context) (*registry.Storage, error) {
 	return registry.S3(ctx, registry.Bucket{Name: bucket, Prefix: prefix, Region: c.S3Region, Endpoint: c.S3Endpoint})
 }
 
-// blobMistakes are those of the settings that say where blobs are.
+// blobMistakes reports mistakes in the settings of the registry.
 func (c Config) blobMistakes(add func(name, format string, args ...any)) {
 	if scheme, rest, ok := strings.Cut(c.Blobs, "://"); ok && (scheme != "s3" || rest == "" || rest[0] == '/') {
 		add("blobs", "%q is neither a folder nor s3://bucket/prefix", c.Blobs)
@@ -61,7 +61,8 @@ func (s *Server) openRegistry(ctx context.Context) error {
 	}
 	s.registry = registry.New(s.store, s.checker, s.issuer, blobs, registry.Config{
 		Host: s.cfg.RegistryHost, Realm: realm + s.cfg.RegistryHost + registryToken,
-		Assume: s.assumeForRegistry, Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect, Log: s.log, Now: s.cfg.Now,
+		Assume: s.assumeForRegistry, Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect,
+		Log: s.log, Now: s.cfg.Now,
 	})
 	s.registryRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "holdfast_registry_requests_total", Help: "Requests to the registry, by method and status.",
@@ -70,21 +71,22 @@ func (s *Server) openRegistry(ctx context.Context) error {
 	return nil
 }
 
-// assumeForRegistry exchanges a workload's own token for one of the registry's
-// audience: how pull tokens log in.
+// assumeForRegistry exchanges a workload's own token for one with the
+// registry's audience. Pull tokens log in this way.
 func (s *Server) assumeForRegistry(ctx context.Context, identity resource.UID, credential string) (string, error) {
 	t, err := s.sts.Exchange(ctx, sts.Request{
-		Wish: sts.Wish{Audience: []string{s.cfg.RegistryHost}}, Identity: string(identity), Bearer: credential,
+		TokenParams: sts.TokenParams{Audience: []string{s.cfg.RegistryHost}},
+		Identity:    string(identity), Bearer: credential,
 	})
 	return t.Text, err
 }
 
-// collection is how garbage is collected by the settings.
+// collection returns the parameters of garbage collection.
 func (c Config) collection() registry.Collection {
 	return registry.Collection{Grace: c.GCGrace, KeepPulls: c.KeepPulls}
 }
 
-// collect collects garbage again and again, until ctx ends.
+// collect collects garbage periodically until ctx ends.
 func (s *Server) collect(ctx context.Context) error {
 	if s.cfg.GCInterval < 0 {
 		return nil
@@ -97,18 +99,18 @@ func (s *Server) collect(ctx context.Context) error {
 		case <-time.After(wait):
 		}
 		wait = s.cfg.GCInterval
-		took, err := s.registry.Collect(ctx, s.cfg.collection())
+		removed, err := s.registry.Collect(ctx, s.cfg.collection())
 		switch {
 		case ctx.Err() != nil:
 		case err != nil:
 			s.log.WarnContext(ctx, "garbage was not collected", "err", err)
-		case took != registry.Collected{}:
-			s.log.InfoContext(ctx, "collected garbage", "took", took)
+		case removed != registry.Collected{}:
+			s.log.InfoContext(ctx, "collected garbage", "took", removed)
 		}
 	}
 }
 
-// serveRegistry answers a request to the registry, and counts it.
+// serveRegistry serves a request to the registry, and counts it.
 func (s *Server) serveRegistry(w http.ResponseWriter, r *http.Request) {
 	counted := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 	start := time.Now()
@@ -120,32 +122,32 @@ func (s *Server) serveRegistry(w http.ResponseWriter, r *http.Request) {
 		method = "other"
 	}
 	s.registryRequests.WithLabelValues(method, strconv.Itoa(counted.status)).Inc()
-	s.log.DebugContext(r.Context(), "registry", "method", r.Method, "path", r.URL.Path, "status", counted.status, "took", time.Since(start).String())
+	s.log.DebugContext(r.Context(), "registry", "method", r.Method, "path", r.URL.Path,
+		"status", counted.status, "took", time.Since(start).String())
 }
 
-// isRegistry tells whether a path is the registry's. It is asked before the
-// mux, which would redirect what has dots in it.
+// isRegistry reports whether a path belongs to the registry. It is checked
+// before the mux, which would redirect paths with dots.
 func isRegistry(path string) bool { return path == "/v2" || strings.HasPrefix(path, "/v2/") }
 
-// A statusWriter remembers the status of an answer.
+// A statusWriter records the status of a response.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (w *statusWriter) WriteHeader(status int) {
 	w.status = status
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// ReadFrom implements io.ReaderFrom: with it the kernel can send a file.
+// ReadFrom implements io.ReaderFrom, so that the kernel can send files.
 func (w *statusWriter) ReadFrom(body io.Reader) (int64, error) {
 	return io.Copy(w.ResponseWriter, body)
 }
 
-// Unwrap lets http.ResponseController reach the connection.
+// Unwrap is for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// blobFolder is where blobs are unless the settings say otherwise.
+// blobFolder returns the default folder of blobs.
 func (c Config) blobFolder() string { return filepath.Join(c.DataDir, "blobs") }

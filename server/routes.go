@@ -20,8 +20,9 @@ import (
 
 const bodyTimeout = time.Minute // longer than any request may take
 
-// routes is everything the one port serves over HTTP. gRPC calls arrive here
-// only if a proxy mixes them with other requests on one connection.
+// routes returns the handler of everything that the main port serves over
+// HTTP. gRPC calls arrive here only if a proxy mixes them with other requests
+// on one connection.
 func (s *Server) routes() http.Handler {
 	mux, gateway := http.NewServeMux(), s.api.HTTP()
 	mux.HandleFunc("GET /healthz", s.healthz)
@@ -38,19 +39,19 @@ func (s *Server) routes() http.Handler {
 		mux.Handle("GET /metrics", s.metricsHandler())
 	}
 	if s.dev != nil {
-		mux.Handle(devIssuer+"/", s.byOwnName(s.dev))
+		mux.Handle(devIssuer+"/", s.requireOwnHost(s.dev))
 	}
 	mux.Handle("/", gateway)
-	s.mixed = s.api.GRPC(maxStreams) // one of its own: to stop the other cuts off what travels over HTTP
+	s.mixed = s.api.GRPC(maxStreams) // separate, because stopping the other ends requests that arrive over HTTP
 	mixed := api.Mixed(s.mixed)
 	registry := http.HandlerFunc(s.serveRegistry)
 	registryLogin := s.withForm(registry)
-	return s.strict(paced(s.fromClients(reportPanics(s.log, func(w http.ResponseWriter, r *http.Request) {
+	split := func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 2 && isGRPCContent(r.Header.Get("Content-Type")) {
 			mixed.ServeHTTP(w, r)
 			return
 		}
-		if isRegistry(r.URL.Path) { // its uploads take as long as they take
+		if isRegistry(r.URL.Path) { // uploads have no time limit
 			if r.URL.Path == registryToken {
 				registryLogin.ServeHTTP(w, r)
 				return
@@ -59,20 +60,21 @@ func (s *Server) routes() http.Handler {
 			return
 		}
 		if r.ContentLength != 0 {
-			// A body that never ends would hold its handler for ever. A
-			// connection that cannot have a deadline has none.
+			// A body that never ends would block its handler forever. The error is
+			// ignored if the connection does not support deadlines.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 		}
-		if !isClean(r.URL.EscapedPath()) { // the mux would send the client elsewhere
+		if !isClean(r.URL.EscapedPath()) { // the mux would redirect the client
 			gateway.ServeHTTP(w, r)
 			return
 		}
 		mux.ServeHTTP(w, r)
-	}))))
+	}
+	return s.withHSTS(withWriteTimeout(s.withClientAddr(reportPanics(s.log, split))))
 }
 
-// reportPanics has the log tell of handlers that panic. The connection is cut,
-// as net/http does it, for the answer may have begun.
+// reportPanics logs panics of handlers. The connection is aborted, because the
+// response may have begun.
 func reportPanics(log *slog.Logger, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -81,7 +83,8 @@ func reportPanics(log *slog.Logger, next http.HandlerFunc) http.HandlerFunc {
 				return
 			}
 			if v != http.ErrAbortHandler {
-				log.ErrorContext(r.Context(), "panic", "method", r.Method, "path", r.URL.Path, "cause", fmt.Sprint(v), "stack", string(debug.Stack()))
+				log.ErrorContext(r.Context(), "panic", "method", r.Method, "path", r.URL.Path,
+					"cause", fmt.Sprint(v), "stack", string(debug.Stack()))
 			}
 			panic(http.ErrAbortHandler)
 		}()
@@ -89,14 +92,13 @@ func reportPanics(log *slog.Logger, next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// isClean tells whether a path has no empty and no dotted segments.
+// isClean reports whether a path has no empty and no dot segments.
 func isClean(escaped string) bool {
 	return path.Clean(escaped) == strings.TrimSuffix(escaped, "/") || escaped == "/"
 }
 
-// fromClients has requests come from whom a trusted proxy speaks for, for all
-// that look at where they come from.
-func (s *Server) fromClients(next http.HandlerFunc) http.Handler {
+// withClientAddr sets RemoteAddr to the client that a trusted proxy names.
+func (s *Server) withClientAddr(next http.HandlerFunc) http.Handler {
 	if len(s.cfg.TrustedProxies) == 0 {
 		return next
 	}
@@ -108,13 +110,13 @@ func (s *Server) fromClients(next http.HandlerFunc) http.Handler {
 	})
 }
 
-// healthz tells that the process is alive, and nothing of what it depends on:
-// a restart would not mend that.
+// healthz reports that the process is alive. It does not check what the
+// process depends on, because a restart would not repair that.
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
 }
 
-// readyz tells whether requests can be answered, and if not, for lack of what.
+// readyz reports whether requests can be served, and if not, what is missing.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	missing := map[string]string{}
 	if s.draining.Load() {
@@ -142,5 +144,5 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // a client that went away has no use for the error
+	_ = json.NewEncoder(w).Encode(v) // fails only if the client has gone
 }

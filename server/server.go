@@ -41,7 +41,7 @@ type Server struct {
 	key      seal.Key
 	store    *store.DB
 	checker  *authz.Checker
-	mixed    *grpc.Server // for calls among other requests on one connection
+	mixed    *grpc.Server // for gRPC calls that a proxy mixes with other requests
 	issuer   *token.Issuer
 	client   *http.Client // for addresses that others choose
 	sts      *sts.Service
@@ -62,17 +62,17 @@ type Server struct {
 	listener        net.Listener
 	metricsListener net.Listener // nil on the main port
 	draining        atomic.Bool
-	forms           *counter // that are being read
+	forms           *addrCounter // forms that are being read
 }
 
 // New builds a server and binds its address. Clients that connect wait until
-// Run. Whoever does not call Run calls Close.
+// Run. If Run is not called, Close must be.
 func New(ctx context.Context, cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	if err := errors.Join(cfg.mistakes()...); err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: newLogger(cfg.Stderr, cfg.LogLevel), forms: newCounter(maxForms)}
+	s := &Server{cfg: cfg, log: newLogger(cfg.Stderr, cfg.LogLevel), forms: newAddrCounter(maxForms)}
 	for _, step := range []func(context.Context) error{s.bind, s.open, s.assemble, s.prepare} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, s.Close())
@@ -81,14 +81,14 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// bind takes the addresses, and completes the settings that follow from them.
+// bind binds the addresses, and completes the settings that depend on them.
 func (s *Server) bind(ctx context.Context) error {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", s.cfg.Listen)
 	if err != nil {
 		return err
 	}
-	l = newDoor(l, s.cfg.MaxConnectionsPerAddress, api.Proxies(s.cfg.TrustedProxies), s.log)
+	l = newLimitListener(l, s.cfg.MaxConnectionsPerAddress, api.Proxies(s.cfg.TrustedProxies), s.log)
 	s.listener = l
 	s.cfg = s.cfg.at(l.Addr())
 	if s.listener, err = withTLS(l, s.cfg, s.log); err != nil {
@@ -105,7 +105,7 @@ func (s *Server) bind(ctx context.Context) error {
 	return nil
 }
 
-// open opens the memory: the key and the database.
+// open opens the encryption key and the database.
 func (s *Server) open(ctx context.Context) (err error) {
 	if err := s.cfg.makeDataDir(s.log); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 	return iamdb.New(s.store).SetManagedRoles(ctx, authz.ManagedRoles())
 }
 
-// assemble builds what decides, and the edge that speaks for it.
+// assemble builds the services and the API.
 func (s *Server) assemble(ctx context.Context) (err error) {
 	if s.checker, err = authz.Load(ctx, s.store, s.log); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.federate(); err != nil {
+	if err := s.openFederation(); err != nil {
 		return err
 	}
 	tokens := page.NewTokens(s.key.Derive("page tokens"), s.cfg.Now)
@@ -141,18 +141,21 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	})
 	s.login, err = login.New(s.store, s.checker, s.sts, tokens, login.Config{
 		Issuer: s.cfg.AuthURL, BaseURL: s.cfg.BaseURL, Key: s.key, Client: s.client,
-		SessionIdle: s.cfg.SessionIdle, SessionLife: s.cfg.SessionLife, PollEvery: s.cfg.pollEvery(), Log: s.log, Now: s.cfg.Now,
+		SessionIdle: s.cfg.SessionIdle, SessionLife: s.cfg.SessionLife, PollEvery: s.cfg.pollEvery(),
+		Log: s.log, Now: s.cfg.Now,
 	})
 	if err != nil {
 		return err
 	}
 	s.metrics = prometheus.NewRegistry()
-	s.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
+	s.metrics.MustRegister(collectors.NewGoCollector(), process)
 	if err := s.openRegistry(ctx); err != nil {
 		return err
 	}
-	images := registry.NewService(s.checker, tokens, s.issuer, s.registry, registry.ServiceConfig{Host: s.cfg.RegistryHost, Now: s.cfg.Now})
-	if s.advisory, err = s.advise(tokens); err != nil {
+	images := registry.NewService(s.checker, tokens, s.issuer, s.registry,
+		registry.ServiceConfig{Host: s.cfg.RegistryHost, Now: s.cfg.Now})
+	if s.advisory, err = s.openAdvisories(tokens); err != nil {
 		return err
 	}
 	events, err := s.openEvents(tokens)
@@ -163,14 +166,14 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		IAM: s.iam, Registry: images, STS: s.sts, Advisory: s.advisory, Login: s.login, Events: events,
 	}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics,
-		MaxBody: int64(s.cfg.MaxBody), Version: Version(), Dir: s.cfg.DataDir, Events: wire.EventNames(s.cfg.interopEvents()),
-		Proxies: api.Proxies(s.cfg.TrustedProxies),
+		MaxBody: int64(s.cfg.MaxBody), Version: Version(), Dir: s.cfg.DataDir,
+		Events: wire.EventNames(s.cfg.interopEvents()), Proxies: api.Proxies(s.cfg.TrustedProxies),
 	})
 	s.docs, err = reference.Handler(openapi.Document)
 	return err
 }
 
-// prepare sees to it that somebody can use the service.
+// prepare makes sure that somebody can use the service.
 func (s *Server) prepare(ctx context.Context) error {
 	s.setup = &setup{s: s}
 	if s.cfg.Dev {
@@ -179,18 +182,18 @@ func (s *Server) prepare(ctx context.Context) error {
 	return s.setup.prepare(ctx)
 }
 
-// Addr is the address that is bound.
+// Addr returns the bound address.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Run serves until ctx is done, then lets requests in flight end within the
-// grace of the settings, and closes everything.
+// Run serves until ctx is done. Then it waits for requests in flight, up to
+// the grace period of the settings, and closes everything.
 func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	split, routes := newSplitter(s.listener), s.routes()
 	split.proxies = api.Proxies(s.cfg.TrustedProxies)
 	group.Go(split.Serve)
-	servers := []edge{
-		{split.entrance, s.api.GRPC(maxStreams), s.httpServer(ctx, routes, maxStreams)},
+	servers := []serverPair{
+		{split.listeners, s.api.GRPC(maxStreams), s.httpServer(ctx, routes, maxStreams)},
 		{split.crowded, s.api.GRPC(crowdedStreams), s.httpServer(ctx, routes, crowdedStreams)},
 	}
 	for _, e := range servers {
@@ -210,7 +213,7 @@ func (s *Server) Run(ctx context.Context) error {
 		group.Go(func() error { return unlessClosed(metricsServer.Serve(s.metricsListener)) })
 		context.AfterFunc(ctx, func() { metricsServer.Close() })
 	}
-	debug.FreeOSMemory() // to start takes much more than to serve: hashing one password, 19 MiB
+	debug.FreeOSMemory() // starting needs much more memory than serving: hashing one password takes 19 MiB
 	s.log.Info("serving", "address", s.Addr().String(), "base_url", s.cfg.BaseURL, "version", Version())
 	group.Go(func() error {
 		<-ctx.Done()
@@ -224,15 +227,15 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(err, s.Close())
 }
 
-// An edge is the pair of servers that connections are handed to.
-type edge struct {
-	entrance
+// A serverPair is the two servers that connections are delivered to.
+type serverPair struct {
+	listeners
 	grpcServer *grpc.Server
 	httpServer *http.Server
 }
 
 // drain stops accepting and waits for requests in flight.
-func (s *Server) drain(ctx context.Context, split *splitter, servers []edge) {
+func (s *Server) drain(ctx context.Context, split *splitter, servers []serverPair) {
 	s.draining.Store(true)
 	s.log.Info("shutting down", "grace", s.cfg.ShutdownGrace.String())
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ShutdownGrace)
@@ -256,7 +259,7 @@ func (s *Server) drain(ctx context.Context, split *splitter, servers []edge) {
 	ended.Wait()
 }
 
-// Close releases everything a server that does not run holds.
+// Close releases the resources of a server that does not run.
 func (s *Server) Close() error {
 	if s.listener != nil {
 		s.listener.Close()
@@ -273,7 +276,7 @@ func (s *Server) Close() error {
 func (s *Server) httpServer(ctx context.Context, routes http.Handler, streams int) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true) // to this server all is plaintext: TLS ends in its listener
+	protocols.SetUnencryptedHTTP2(true) // TLS ends in the listener
 	return &http.Server{
 		Handler:           routes,
 		Protocols:         &protocols,
@@ -306,7 +309,8 @@ func unlessCanceled(err error) error {
 	return err
 }
 
-// Version is the module version the program was built from, or the revision.
+// Version returns the module version that the program was built from, or the
+// revision.
 func Version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -45,13 +45,13 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// A clock can be put forward.
+// A clock can be advanced.
 type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.ahead.Load())) }
 func (c *clock) forward(d time.Duration) { c.ahead.Add(int64(d)) }
 
-// A running is a server that runs until the test ends, or stop.
+// A running is a server that runs until the test ends or stop is called.
 type running struct {
 	*server.Server
 	url            string
@@ -84,7 +84,7 @@ func start(t *testing.T, cfg server.Config) *running {
 	return r
 }
 
-// stop ends the server and fails the test if it did not end well.
+// stop ends the server and fails the test if it returns an error.
 func (r *running) stop(t *testing.T) {
 	t.Helper()
 	if r.cancel == nil {
@@ -97,8 +97,7 @@ func (r *running) stop(t *testing.T) {
 	}
 }
 
-// TestNothingRunsOn: a server that has stopped leaves nothing behind in its
-// process.
+// TestNothingRunsOn: a server that has stopped leaves no goroutines behind.
 func TestNothingRunsOn(t *testing.T) {
 	start(t, server.Config{}).stop(t) // what the first start begins for all is not the server's
 	before := runtime.NumGoroutine()
@@ -185,7 +184,8 @@ func TestMetricsOnAPortOfTheirOwn(t *testing.T) {
 		}
 	}
 	r.url = "http://" + address
-	if resp, body := r.send(t, http.MethodGet, "/metrics", ""); resp.StatusCode != 200 || !strings.Contains(body, "process_cpu_seconds_total") {
+	if resp, body := r.send(t, http.MethodGet, "/metrics", ""); resp.StatusCode != 200 ||
+		!strings.Contains(body, "process_cpu_seconds_total") {
 		t.Errorf("GET /metrics = %d %.100s", resp.StatusCode, body)
 	}
 }
@@ -219,7 +219,9 @@ func TestGRPCOnAConnectionOfHTTP(t *testing.T) {
 		{http.MethodPost, pingpb.PingService_Ping_FullMethodName, "application/grpc+proto"},
 	} {
 		var info httptrace.GotConnInfo
-		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { info = i }})
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
+			info = i
+		}})
 		req, err := http.NewRequestWithContext(ctx, call.method, r.url+call.path, bytes.NewReader(frame))
 		if err != nil {
 			t.Fatal(err)
@@ -282,7 +284,7 @@ func TestShutdownLetsARequestEnd(t *testing.T) {
 	r.stop(t)
 }
 
-// Who watches the health of a server does so until it ends.
+// A health watch lasts until the server ends.
 func TestShutdownEndsWatches(t *testing.T) {
 	r := start(t, server.Config{ShutdownGrace: time.Hour})
 	conn, err := grpc.NewClient(r.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -345,7 +347,9 @@ func TestEncryptionKeyFile(t *testing.T) {
 		t.Errorf("a restart made another key: %v", err)
 	}
 	again.stop(t)
-	_, err = server.New(t.Context(), server.Config{DataDir: dir, Listen: "127.0.0.1:0", EncryptionKey: testKey, Stderr: io.Discard})
+	_, err = server.New(
+		t.Context(), server.Config{DataDir: dir, Listen: "127.0.0.1:0", EncryptionKey: testKey, Stderr: io.Discard},
+	)
 	if err == nil || !strings.Contains(err.Error(), "another encryption key") {
 		t.Errorf("with another key, error = %v", err)
 	}
@@ -353,7 +357,8 @@ func TestEncryptionKeyFile(t *testing.T) {
 
 func TestNewReportsMistakes(t *testing.T) {
 	_, err := server.New(t.Context(), server.Config{Listen: "nowhere", CreateOrganizations: "all"})
-	if err == nil || !strings.Contains(err.Error(), "listen:") || !strings.Contains(err.Error(), "create_organizations:") {
+	if err == nil || !strings.Contains(err.Error(), "listen:") ||
+		!strings.Contains(err.Error(), "create_organizations:") {
 		t.Errorf("error = %v", err)
 	}
 }

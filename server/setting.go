@@ -15,7 +15,7 @@ import (
 
 const prefix = "HOLDFAST_"
 
-// A setting is one field of a Config that an operator can set.
+// A setting is a field of a Config that an operator can set.
 type setting struct {
 	name     string
 	help     string
@@ -24,7 +24,7 @@ type setting struct {
 	value    reflect.Value
 }
 
-// settings lists the fields of c that have a name, in their order.
+// settings returns the fields of c that have a name, in their order.
 func (c *Config) settings() []setting {
 	var all []setting
 	v := reflect.ValueOf(c).Elem()
@@ -45,7 +45,7 @@ func (s setting) flag() string     { return "--" + strings.ReplaceAll(s.name, "_
 func (s setting) variable() string { return prefix + strings.ToUpper(s.name) }
 func (s setting) isSwitch() bool   { return s.value.Kind() == reflect.Bool }
 
-// set gives the setting the value that text stands for.
+// set parses text as the value of the setting.
 func (s setting) set(text string) error {
 	switch p := s.value.Addr().Interface().(type) {
 	case encoding.TextUnmarshaler:
@@ -76,28 +76,29 @@ func (s setting) set(text string) error {
 	return nil
 }
 
-// parseFlags returns what args say, by the names of settings. The values are
-// not looked at: their mistakes are reported together with everyone else's.
+// parseFlags returns the values of flags by the names of settings. It does not
+// parse the values, so that their mistakes are reported together with all
+// others.
 func parseFlags(args []string, out io.Writer) (map[string]string, error) {
 	given := map[string]string{}
 	fs := flag.NewFlagSet("holdfastd", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	keep := func(name string) func(string) error {
+	store := func(name string) func(string) error {
 		return func(text string) error {
 			given[name] = text
 			return nil
 		}
 	}
-	fs.Func("config", "", keep("config"))
+	fs.Func("config", "", store("config"))
 	for _, s := range new(Config).settings() {
 		if s.secret {
 			continue
 		}
 		for _, name := range slices.Compact([]string{s.name, s.flag()[2:]}) {
 			if s.isSwitch() {
-				fs.BoolFunc(name, "", keep(s.name))
+				fs.BoolFunc(name, "", store(s.name))
 			} else {
-				fs.Func(name, "", keep(s.name))
+				fs.Func(name, "", store(s.name))
 			}
 		}
 	}
@@ -147,9 +148,9 @@ the default in brackets.
 	}
 }
 
-// readEnviron returns what the HOLDFAST_ variables say, by the names of
-// settings, and an error for each that is no setting. An empty variable says
-// nothing.
+// readEnviron returns the values of HOLDFAST_ variables by the names of
+// settings, and an error for each variable that is not a setting. Empty
+// variables are ignored.
 func readEnviron(environ []string) (map[string]string, []error) {
 	known := map[string]string{prefix + "CONFIG": "config"}
 	for _, s := range new(Config).settings() {
@@ -171,8 +172,9 @@ func readEnviron(environ []string) (map[string]string, []error) {
 	return given, errs
 }
 
-// isForeign tells whether a HOLDFAST_ variable is meant for somebody else: the
-// client, the tests, or the pods beside a Kubernetes service called holdfast.
+// isForeign reports whether a HOLDFAST_ variable is meant for another program:
+// the client, the tests, or the pods beside a Kubernetes service called
+// holdfast.
 func isForeign(variable string) bool {
 	name := strings.TrimPrefix(variable, prefix)
 	return name == "API" || name == "ISSUER" || name == "PORT" ||

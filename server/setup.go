@@ -21,26 +21,26 @@ import (
 const (
 	setupSetting  = "setup"
 	setupLife     = 24 * time.Hour
-	setupTries    = 5 // a minute, of everyone together
+	setupTries    = 5 // per minute, by everybody together
 	setupTokenAge = time.Hour
 )
 
-// A setup makes the first organization, for whoever holds the one-time code
-// that the start printed.
+// A setup creates the first organization for whoever has the one-time code
+// that was printed at the start.
 type setup struct {
 	s     *Server
-	mu    sync.Mutex // one at a time, so that tries are counted
-	tries tries
+	mu    sync.Mutex // serializes attempts, so that they are counted
+	tries rateLimit
 }
 
-// A setupCode is what the database keeps of a code.
+// A setupCode is what the database stores of a code.
 type setupCode struct {
 	Digest  []byte    `json:"digest"` // SHA-256
 	Expires time.Time `json:"expires"`
 }
 
-// A firstOrganization is what set-up makes: an organization, and its owner as
-// an issuer knows them, or with an account here.
+// A firstOrganization is what set-up creates: an organization and its owner,
+// who is known to an issuer or has an account here.
 type firstOrganization struct {
 	Name     string `json:"organization"`
 	Issuer   string `json:"ownerIssuer"`
@@ -57,8 +57,8 @@ func (o firstOrganization) owner() resource.Identity {
 	}
 }
 
-// violations are what is wrong with o, under the names of settings. Whoever sends
-// a form with an e-mail address chooses the password in it.
+// violations returns what is wrong with o, by the names of settings. A form
+// with an e-mail address must contain a password.
 func (o firstOrganization) violations(withPassword bool) []fault.Violation {
 	var all []fault.Violation
 	add := func(name, value, in string, err error) {
@@ -82,7 +82,9 @@ func (o firstOrganization) violations(withPassword bool) []fault.Violation {
 			add("owner_password", o.Password, "", nil)
 		}
 		if o.Issuer != "" || o.Subject != "" {
-			all = append(all, fault.Violation{Subject: "owner_email", Description: "cannot be combined with owner_issuer and owner_subject"})
+			all = append(all, fault.Violation{
+				Subject: "owner_email", Description: "cannot be combined with owner_issuer and owner_subject",
+			})
 		}
 		return all
 	}
@@ -92,8 +94,9 @@ func (o firstOrganization) violations(withPassword bool) []fault.Violation {
 	return all
 }
 
-// prepare makes the organization of the settings, or a code for somebody to
-// make one with, if there is none. The code of an earlier start ends.
+// prepare creates the organization of the settings or, without those, a code
+// to create one with, if there is no organization yet. The code of an earlier
+// start becomes invalid.
 func (u *setup) prepare(ctx context.Context) error {
 	has, err := iamdb.New(u.s.store).HasOrganizations(ctx)
 	if err != nil || has {
@@ -103,7 +106,7 @@ func (u *setup) prepare(ctx context.Context) error {
 	if first := cfg.first(); first != (firstOrganization{}) {
 		group, owner, link, err := u.create(ctx, first)
 		if errors.Is(err, fault.AlreadyExists) {
-			return nil // another replica, which started together with this one, was faster
+			return nil // another replica was first
 		}
 		if err != nil {
 			return fmt.Errorf("set up organization %s: %w", first.Name, err)
@@ -137,71 +140,71 @@ func digest(code string) []byte {
 	return d[:]
 }
 
-// A welcome is what whoever set the server up needs to go on.
-type welcome struct {
+// A setupResult is what whoever set up the server needs to continue.
+type setupResult struct {
 	Organization resource.UID `json:"organizationUid"`
 	Owner        resource.UID `json:"ownerUid"`
 	Token        string       `json:"token"`
 }
 
-// finish makes the organization and burns the code. It returns
-// fault.PermissionDenied if the code is not the one that is out,
-// fault.ResourceExhausted if too many wrong ones came in, and
-// fault.InvalidArgument, with the code still good, if o is not sound.
-func (u *setup) finish(ctx context.Context, code string, o firstOrganization) (welcome, error) {
+// finish creates the organization and invalidates the code. It returns
+// fault.PermissionDenied if the code is wrong, fault.ResourceExhausted after
+// too many wrong codes, and fault.InvalidArgument, with the code still valid,
+// if o is not valid.
+func (u *setup) finish(ctx context.Context, code string, o firstOrganization) (setupResult, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	now := u.s.cfg.Now()
-	if wait := u.tries.take(now); wait > 0 {
-		return welcome{}, &fault.Error{
+	if wait := u.tries.acquire(now); wait > 0 {
+		return setupResult{}, &fault.Error{
 			Code: fault.ResourceExhausted, Message: "Resource exhausted: too many tries; wait a minute", RetryIn: wait,
 		}
 	}
-	kept, err := u.check(ctx, code, now)
+	stored, err := u.check(ctx, code, now)
 	if err != nil {
-		return welcome{}, err
+		return setupResult{}, err
 	}
-	u.tries.giveBack()
+	u.tries.release()
 	if all := o.violations(true); len(all) > 0 {
-		return welcome{}, fault.Fields(all)
+		return setupResult{}, fault.Fields(all)
 	}
-	taken, err := u.s.store.TakeSetting(ctx, setupSetting, kept)
+	taken, err := u.s.store.TakeSetting(ctx, setupSetting, stored)
 	if err == nil && !taken {
-		err = wrongCode() // another replica has taken it meanwhile
+		err = wrongCode() // another replica has used it meanwhile
 	}
 	if err != nil {
-		return welcome{}, err
+		return setupResult{}, err
 	}
 	group, owner, _, err := u.create(ctx, o)
 	if err != nil {
-		// The code of a later start stays, if there is one.
-		_, lost := u.s.store.FirstSetting(context.WithoutCancel(ctx), setupSetting, kept)
+		// This does not replace the code of a later start.
+		_, lost := u.s.store.FirstSetting(context.WithoutCancel(ctx), setupSetting, stored)
 		if lost != nil {
 			u.s.log.WarnContext(ctx, "the set-up code is lost; restart the server to get a new one", "err", lost)
 		}
-		return welcome{}, err
+		return setupResult{}, err
 	}
 	u.s.log.InfoContext(ctx, "organization created by set-up", "organization", group.UID, "owner", owner.UID)
 	text, err := u.s.issuer.Mint(ctx, u.s.ownerToken(owner, u.s.cfg.BaseURL, setupTokenAge))
-	return welcome{group.UID, owner.UID, text}, err
+	return setupResult{group.UID, owner.UID, text}, err
 }
 
-// check returns what the database keeps of the code that is out, if code is that.
+// check returns the stored setupCode if code matches it.
 func (u *setup) check(ctx context.Context, code string, now time.Time) (value []byte, _ error) {
-	if err := u.open(ctx); err != nil {
+	if err := u.checkOpen(ctx); err != nil {
 		return nil, err
 	}
 	value, err := u.s.store.Setting(ctx, setupSetting)
 	if err != nil && !errors.Is(err, fault.NotFound) {
 		return nil, err
 	}
-	var kept setupCode
+	var stored setupCode
 	if err == nil {
-		if err := json.Unmarshal(value, &kept); err != nil {
+		if err := json.Unmarshal(value, &stored); err != nil {
 			return nil, fmt.Errorf("read the set-up code: %w", err)
 		}
 	}
-	if subtle.ConstantTimeCompare(digest(code), kept.Digest) != 1 || !now.Before(kept.Expires) {
+	if subtle.ConstantTimeCompare(digest(code), stored.Digest) != 1 || !now.Before(stored.Expires) {
 		return nil, wrongCode()
 	}
 	return value, nil
@@ -209,11 +212,13 @@ func (u *setup) check(ctx context.Context, code string, now time.Time) (value []
 
 func wrongCode() error {
 	return fault.New(fault.PermissionDenied,
-		"Permission denied: the set-up code is wrong, was replaced by a later start, or has expired; restart the server to get a new one")
+		"Permission denied: the set-up code is wrong, was replaced by a later start, or has expired; "+
+			"restart the server to get a new one")
 }
 
-// open returns fault.PermissionDenied once there is an organization.
-func (u *setup) open(ctx context.Context) error {
+// checkOpen returns fault.PermissionDenied if there is an organization
+// already.
+func (u *setup) checkOpen(ctx context.Context) error {
 	has, err := iamdb.New(u.s.store).HasOrganizations(ctx)
 	if err == nil && has {
 		return fault.New(fault.PermissionDenied, "Permission denied: this server is set up already")
@@ -221,9 +226,11 @@ func (u *setup) open(ctx context.Context) error {
 	return err
 }
 
-// create makes the organization and its owner. link is where an owner with an
-// account sets the password that o does not have.
-func (u *setup) create(ctx context.Context, o firstOrganization) (g resource.Group, owner resource.Identity, link string, err error) {
+// create creates the organization and its owner. link is where an owner with
+// an account sets a password, if o has none.
+func (u *setup) create(
+	ctx context.Context, o firstOrganization,
+) (g resource.Group, owner resource.Identity, link string, err error) {
 	if o.Email == "" {
 		g, owner, err = u.s.iam.Bootstrap(ctx, o.Name, resource.OrgUnspecified, o.owner())
 		return g, owner, "", err
@@ -237,7 +244,7 @@ func (u *setup) create(ctx context.Context, o firstOrganization) (g resource.Gro
 			return g, owner, "", err
 		}
 	}
-	g, a, once, err := u.s.login.Found(ctx, o.Name, resource.OrgUnspecified, a)
+	g, a, once, err := u.s.login.CreateOrganization(ctx, o.Name, resource.OrgUnspecified, a)
 	if err != nil {
 		return g, owner, "", err
 	}
@@ -245,7 +252,8 @@ func (u *setup) create(ctx context.Context, o firstOrganization) (g resource.Gro
 	return g, owner, once.URL, err
 }
 
-// ownerToken is a token as the owner's own issuer would be given one.
+// ownerToken returns the claims of a token as if the owner had exchanged one
+// of their issuer.
 func (s *Server) ownerToken(owner resource.Identity, audience string, life time.Duration) token.Claims {
 	r := owner.Relationship
 	return token.Claims{
@@ -254,11 +262,12 @@ func (s *Server) ownerToken(owner resource.Identity, audience string, life time.
 	}
 }
 
-// tries are the times of the last tries. The zero value has none.
-type tries struct{ at []time.Time }
+// A rateLimit holds the times of the last attempts. The zero value has none.
+type rateLimit struct{ at []time.Time }
 
-// take uses up a try, or tells how long to wait for the next.
-func (t *tries) take(now time.Time) (wait time.Duration) {
+// acquire counts an attempt and returns 0, or returns how long to wait for the
+// next.
+func (t *rateLimit) acquire(now time.Time) (wait time.Duration) {
 	if len(t.at) == setupTries {
 		if wait := t.at[0].Add(time.Minute).Sub(now); wait > 0 {
 			return wait
@@ -269,5 +278,5 @@ func (t *tries) take(now time.Time) (wait time.Duration) {
 	return 0
 }
 
-// giveBack undoes the last take.
-func (t *tries) giveBack() { t.at = t.at[:len(t.at)-1] }
+// release undoes the last acquire.
+func (t *rateLimit) release() { t.at = t.at[:len(t.at)-1] }

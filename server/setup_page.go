@@ -26,45 +26,46 @@ var (
 	setupHTML string
 
 	setupTemplate = template.Must(template.New("setup").Parse(setupHTML))
-	setupPolicy   = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+	setupPolicy   = "default-src 'none'; style-src 'self'; img-src 'self'; " +
+		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 
-// A submission is a filled-in form.
+// A submission is a submitted form.
 type submission struct {
 	Code string `json:"code"`
 	firstOrganization
 }
 
-// A setupPage is what the template shows: the form, with what is wrong with
-// it, or the welcome.
+// A setupPage is the data of the template: the form and its errors, or the
+// result.
 type setupPage struct {
 	submission
 	BaseURL string
-	Problem string            // with the whole
-	Wrong   map[string]string // with a field
-	Closed  bool              // the form is of no use
-	Welcome *welcome
+	Problem string            // error that concerns the whole form
+	Wrong   map[string]string // errors of fields
+	Closed  bool              // the form cannot be submitted any more
+	Welcome *setupResult
 }
 
-// ServeHTTP shows the form and takes it, filled in by a browser or as JSON.
+// ServeHTTP shows the form and accepts it, from a browser or as JSON.
 func (u *setup) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", setupPolicy)
 	h.Set("X-Frame-Options", "DENY")
-	h.Set("Referrer-Policy", "no-referrer") // the address holds the code
+	h.Set("Referrer-Policy", "no-referrer") // the address contains the code
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
 		if code := r.URL.Query().Get("code"); code != "" {
-			u.hide(w, r, code)
+			u.moveCodeToCookie(w, r, code)
 			return
 		}
 		var form submission
 		if c, err := r.Cookie(setupCookie); err == nil {
 			form.Code = c.Value
 		}
-		if err := u.open(r.Context()); err != nil {
+		if err := u.checkOpen(r.Context()); err != nil {
 			u.refuse(w, r, form, err)
 			return
 		}
@@ -73,14 +74,15 @@ func (u *setup) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		u.submit(w, r)
 	default:
 		h.Set("Allow", "GET, HEAD, POST")
-		u.refuse(w, r, submission{}, fault.New(fault.Unimplemented, "Unimplemented: set-up is read with GET and done with POST"))
+		u.refuse(w, r, submission{},
+			fault.New(fault.Unimplemented, "Unimplemented: set-up is read with GET and done with POST"))
 	}
 }
 
-// hide moves the code from the address, where it would stay in the browser's
-// history, into a cookie. The form has it from there, so that another site's
-// form has not.
-func (u *setup) hide(w http.ResponseWriter, r *http.Request, code string) {
+// moveCodeToCookie moves the code from the address, where it would stay in the
+// browser's history, into a cookie. The form takes it from there, so a form of
+// another site does not have it.
+func (u *setup) moveCodeToCookie(w http.ResponseWriter, r *http.Request, code string) {
 	if !setupForm.MatchString(code) {
 		code = "wrong"
 	}
@@ -93,7 +95,7 @@ func (u *setup) hide(w http.ResponseWriter, r *http.Request, code string) {
 
 func (u *setup) submit(w http.ResponseWriter, r *http.Request) {
 	form, err := readSubmission(w, r)
-	form.Code = cmp.Or(form.Code, r.URL.Query().Get("code")) // sent to the link as it was printed
+	form.Code = cmp.Or(form.Code, r.URL.Query().Get("code")) // posted to the printed link
 	if err != nil {
 		u.refuse(w, r, form, err)
 		return
@@ -107,7 +109,9 @@ func (u *setup) submit(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, done)
 		return
 	}
-	u.show(w, http.StatusOK, setupPage{submission: submission{firstOrganization: firstOrganization{Email: form.Email}}, Welcome: &done})
+	var shown submission
+	shown.Email = form.Email
+	u.show(w, http.StatusOK, setupPage{submission: shown, Welcome: &done})
 }
 
 func readSubmission(w http.ResponseWriter, r *http.Request) (submission, error) {
@@ -117,7 +121,8 @@ func readSubmission(w http.ResponseWriter, r *http.Request) (submission, error) 
 		dec := json.NewDecoder(r.Body)
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&s); err != nil {
-			return s, fault.Field("body", "must be an object of code, organization, and ownerEmail and ownerPassword, or ownerIssuer and ownerSubject")
+			return s, fault.Field("body", "must be an object of code, organization, "+
+				"and ownerEmail and ownerPassword, or ownerIssuer and ownerSubject")
 		}
 		return s, nil
 	}
@@ -133,17 +138,17 @@ func readSubmission(w http.ResponseWriter, r *http.Request) (submission, error) 
 	return s, nil
 }
 
-// refuse says why, beside the form if that can still be sent.
+// refuse shows an error, beside the form if that can still be submitted.
 func (u *setup) refuse(w http.ResponseWriter, r *http.Request, form submission, err error) {
 	f := fault.From(err)
-	if f.Code == fault.Internal || f.Code == fault.Unavailable {
+	if f.ServerSide() {
 		u.s.log.ErrorContext(r.Context(), "set-up failed", "err", errors.Join(f, f.Cause))
 	}
 	if wantsJSON(r) {
 		writeFault(w, f, u.s.cfg.ErrorDomain)
 		return
 	}
-	form.Password = "" // is typed again, and stays in no page
+	form.Password = "" // never repeated in a page
 	page := setupPage{submission: form, Problem: f.Message, Wrong: map[string]string{}}
 	page.Closed = f.Code != fault.InvalidArgument && f.Code != fault.ResourceExhausted && f.Code != fault.Unavailable
 	for _, v := range f.Fields {
@@ -152,7 +157,7 @@ func (u *setup) refuse(w http.ResponseWriter, r *http.Request, form submission, 
 	if len(f.Fields) > 0 {
 		page.Problem = "Some fields need another value. The set-up code is still good."
 	}
-	u.show(w, httpStatus(f), page)
+	u.show(w, f.Code.HTTPStatus(), page)
 }
 
 func (u *setup) show(w http.ResponseWriter, status int, page setupPage) {
@@ -168,8 +173,8 @@ func (u *setup) show(w http.ResponseWriter, status int, page setupPage) {
 	w.Write([]byte(b.String()))
 }
 
-// wantsJSON tells whether the answer is for a program: by what it accepts, else
-// by what it sent.
+// wantsJSON reports whether the client is a program, by its Accept header or
+// else by its Content-Type.
 func wantsJSON(r *http.Request) bool {
 	accept := r.Header.Get("Accept")
 	if strings.Contains(accept, "text/html") {

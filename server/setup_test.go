@@ -36,7 +36,9 @@ func (r *running) code(t *testing.T) string {
 // setUp posts JSON.
 func (r *running) setUp(t *testing.T, code, organization, issuer, subject string) (int, string) {
 	t.Helper()
-	body := fmt.Sprintf(`{"code": %q, "organization": %q, "ownerIssuer": %q, "ownerSubject": %q}`, code, organization, issuer, subject)
+	body := fmt.Sprintf(
+		`{"code": %q, "organization": %q, "ownerIssuer": %q, "ownerSubject": %q}`, code, organization, issuer, subject,
+	)
 	resp, answer := r.send(t, http.MethodPost, "/setup", body, "Content-Type", "application/json")
 	return resp.StatusCode, answer
 }
@@ -46,7 +48,7 @@ const (
 	ownerSubject = "octavia"
 )
 
-// The link is enough: whoever posts to it need not take the code out of it.
+// The code need not be extracted from the link: a client can post to it.
 func TestSetUpByTheLinkAsPrinted(t *testing.T) {
 	r := start(t, server.Config{DataDir: t.TempDir()})
 	body := fmt.Sprintf(`{"organization": "acme", "ownerIssuer": %q, "ownerSubject": %q}`, ownerIssuer, ownerSubject)
@@ -55,12 +57,12 @@ func TestSetUpByTheLinkAsPrinted(t *testing.T) {
 		t.Errorf("with a wrong code = %d %s", resp.StatusCode, answer)
 	}
 	resp, answer = r.send(t, http.MethodPost, "/setup?code="+r.code(t), body, "Content-Type", "application/json")
-	if resp.StatusCode != http.StatusOK || decode[welcome](t, answer).Token == "" {
+	if resp.StatusCode != http.StatusOK || decode[setupResult](t, answer).Token == "" {
 		t.Errorf("with the link = %d %s", resp.StatusCode, answer)
 	}
 }
 
-type welcome struct{ OrganizationUID, OwnerUID, Token string }
+type setupResult struct{ OrganizationUID, OwnerUID, Token string }
 
 func TestSetUp(t *testing.T) {
 	dir := t.TempDir()
@@ -70,18 +72,20 @@ func TestSetUp(t *testing.T) {
 	if status != http.StatusOK {
 		t.Fatalf("set-up = %d %s", status, answer)
 	}
-	got := decode[welcome](t, answer)
+	got := decode[setupResult](t, answer)
 	if want := string(resource.UserUID(ownerIssuer, ownerSubject)); got.OwnerUID != want {
 		t.Errorf("owner = %s, want %s", got.OwnerUID, want)
 	}
 	resp, body := r.send(t, http.MethodGet, "/iam/v2beta1/groups", "", "Authorization", "Bearer "+got.Token)
-	if resp.StatusCode != http.StatusOK || !strings.Contains(body, got.OrganizationUID) || !strings.Contains(body, `"acme"`) {
+	if resp.StatusCode != http.StatusOK || !strings.Contains(body, got.OrganizationUID) ||
+		!strings.Contains(body, `"acme"`) {
 		t.Errorf("the owner's token lists %d %s", resp.StatusCode, body)
 	}
 	if status, answer := r.setUp(t, code, "other", ownerIssuer, ownerSubject); status != http.StatusForbidden {
 		t.Errorf("the used code = %d %s", status, answer)
 	}
-	if resp, body := r.send(t, http.MethodGet, "/setup", ""); resp.StatusCode != http.StatusForbidden || strings.Contains(body, "<form") {
+	if resp, body := r.send(t, http.MethodGet, "/setup", ""); resp.StatusCode != http.StatusForbidden ||
+		strings.Contains(body, "<form") {
 		t.Errorf("the page afterwards = %d %s", resp.StatusCode, body)
 	}
 	if n := strings.Count(r.stderr.String(), code); n != 1 {
@@ -171,7 +175,8 @@ func TestSetUpPage(t *testing.T) {
 		t.Error(diff)
 	}
 	policy := resp.Header.Get("Content-Security-Policy")
-	if !strings.HasPrefix(policy, "default-src 'none';") || strings.Contains(policy, "unsafe") || !strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(body, "<script") {
+	if !strings.HasPrefix(policy, "default-src 'none';") || strings.Contains(policy, "unsafe") ||
+		!strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(body, "<script") {
 		t.Errorf("the page may run scripts, or be framed: %s", policy)
 	}
 	for _, want := range []string{`value="` + code + `"`, `<label for="organization">`, `<label for="owner_issuer">`, `<label for="owner_subject">`} {
@@ -179,8 +184,13 @@ func TestSetUpPage(t *testing.T) {
 			t.Errorf("the form lacks %s", want)
 		}
 	}
-	form := url.Values{"code": {code}, "organization": {`"><b>`}, "owner_issuer": {ownerIssuer}, "owner_subject": {ownerSubject}}
-	resp, body = r.send(t, http.MethodPost, "/setup", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Accept", "text/html")
+	form := url.Values{
+		"code": {code}, "organization": {`"><b>`}, "owner_issuer": {ownerIssuer}, "owner_subject": {ownerSubject},
+	}
+	resp, body = r.send(
+		t, http.MethodPost, "/setup", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Accept",
+		"text/html",
+	)
 	if resp.StatusCode != http.StatusBadRequest || strings.Contains(body, `"><b>`) ||
 		!strings.Contains(body, `id="organization-wrong"`) || !strings.Contains(body, `aria-invalid="true"`) ||
 		!strings.Contains(body, `value="`+ownerSubject+`"`) || !strings.Contains(body, `value="`+code+`"`) {
@@ -191,9 +201,13 @@ func TestSetUpPage(t *testing.T) {
 		"Cookie", cookie.Name+"="+cookie.Value); resp.StatusCode != http.StatusForbidden {
 		t.Errorf("a form without the code, in the browser that has it = %d", resp.StatusCode)
 	}
-	resp, body = r.send(t, http.MethodPost, "/setup", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Accept", "text/html")
+	resp, body = r.send(
+		t, http.MethodPost, "/setup", form.Encode(), "Content-Type", "application/x-www-form-urlencoded", "Accept",
+		"text/html",
+	)
 	owner := string(resource.UserUID(ownerIssuer, ownerSubject))
-	if resp.StatusCode != http.StatusOK || !strings.Contains(body, owner) || !strings.Contains(body, "Authorization: Bearer ey") {
+	if resp.StatusCode != http.StatusOK || !strings.Contains(body, owner) ||
+		!strings.Contains(body, "Authorization: Bearer ey") {
 		t.Errorf("a good form = %d %s", resp.StatusCode, body)
 	}
 }
@@ -232,7 +246,8 @@ func TestSetUpLimitsTries(t *testing.T) {
 		}
 	}
 	resp, answer := r.send(t, http.MethodPost, "/setup", `{"code": "`+code+`"}`, "Content-Type", "application/json")
-	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" || !strings.Contains(answer, "RetryInfo") {
+	if resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" ||
+		!strings.Contains(answer, "RetryInfo") {
 		t.Errorf("the sixth try = %d %s", resp.StatusCode, answer)
 	}
 	c.forward(time.Minute)
@@ -261,7 +276,7 @@ func TestSetUpOnceAtATime(t *testing.T) {
 	}
 }
 
-// TestSetUpOnceOnReplicas sends one code to two replicas at once.
+// TestSetUpOnceOnReplicas sends one code to two replicas at the same time.
 func TestSetUpOnceOnReplicas(t *testing.T) {
 	cfg := server.Config{Database: storetest.EmptyPostgres(t), EncryptionKey: seal.NewKey().Text()}
 	one, two := start(t, cfg), start(t, cfg)
@@ -277,7 +292,9 @@ func TestSetUpOnceOnReplicas(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range statuses {
 		wg.Go(func() {
-			statuses[i], _ = []*running{one, two}[i%2].setUp(t, code, fmt.Sprintf("org %d", i), ownerIssuer, ownerSubject)
+			statuses[i], _ = []*running{one, two}[i%2].setUp(
+				t, code, fmt.Sprintf("org %d", i), ownerIssuer, ownerSubject,
+			)
 		})
 	}
 	wg.Wait()
@@ -287,11 +304,14 @@ func TestSetUpOnceOnReplicas(t *testing.T) {
 	}
 }
 
-// TestUnattendedSetUpOnReplicas starts two servers at once that are both to make
-// the organization.
+// TestUnattendedSetUpOnReplicas starts two servers at the same time that both
+// create the organization.
 func TestUnattendedSetUpOnReplicas(t *testing.T) {
 	for range 3 {
-		cfg := server.Config{Database: storetest.EmptyPostgres(t), EncryptionKey: seal.NewKey().Text(), Organization: "acme", OwnerEmail: "ann@example.com"}
+		cfg := server.Config{
+			Database: storetest.EmptyPostgres(t), EncryptionKey: seal.NewKey().Text(), Organization: "acme",
+			OwnerEmail: "ann@example.com",
+		}
 		storetest.Open(t, cfg.Database) // the schema is there, so that they do not queue for it
 		var wg sync.WaitGroup
 		for range 2 {
@@ -301,7 +321,7 @@ func TestUnattendedSetUpOnReplicas(t *testing.T) {
 	}
 }
 
-// newClose makes a server and does not run it.
+// newClose creates a server and closes it without running it.
 func newClose(t *testing.T, cfg server.Config) {
 	t.Helper()
 	cfg.Listen, cfg.DataDir, cfg.Stderr = "127.0.0.1:0", t.TempDir(), &buffer{}
@@ -316,9 +336,12 @@ func newClose(t *testing.T, cfg server.Config) {
 }
 
 func TestUnattendedSetUp(t *testing.T) {
-	cfg := server.Config{DataDir: t.TempDir(), Organization: "acme", OwnerIssuer: ownerIssuer, OwnerSubject: ownerSubject}
+	cfg := server.Config{
+		DataDir: t.TempDir(), Organization: "acme", OwnerIssuer: ownerIssuer, OwnerSubject: ownerSubject,
+	}
 	r := start(t, cfg)
-	if log := r.stderr.String(); setupLink.MatchString(log) || !strings.Contains(log, string(resource.UserUID(ownerIssuer, ownerSubject))) {
+	if log := r.stderr.String(); setupLink.MatchString(log) ||
+		!strings.Contains(log, string(resource.UserUID(ownerIssuer, ownerSubject))) {
 		t.Errorf("log = %s, want the owner and no link", log)
 	}
 	if status, answer := r.setUp(t, "", "other", ownerIssuer, ownerSubject); status != http.StatusForbidden {

@@ -18,10 +18,10 @@ type certificate struct {
 
 	mu     sync.Mutex
 	pair   *tls.Certificate
-	stamps [2]stamp // of the files when they were last tried
+	stamps [2]stamp // of the files when they were last read
 }
 
-// A stamp tells one version of a file from the next.
+// A stamp identifies a version of a file.
 type stamp struct {
 	time time.Time
 	size int64
@@ -43,8 +43,8 @@ func withTLS(l net.Listener, cfg Config, log *slog.Logger) (net.Listener, error)
 	}), nil
 }
 
-// get returns the newest pair that could be read: a renewal caught half-way
-// leaves the old one in use.
+// get returns the newest pair that could be read: an incomplete renewal leaves
+// the old one in use.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +54,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.pair, nil
 }
 
-// refresh reads the files if they changed since it last tried.
+// refresh reads the files if they have changed since the last attempt.
 func (c *certificate) refresh() error {
 	var now [2]stamp
 	for i, path := range []string{c.certFile, c.keyFile} {

@@ -3,6 +3,7 @@ package sts
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -21,13 +22,13 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// AWS is how callers prove themselves that an AWS account knows: they sign, and
-// do not send, a request for who they are, bound to us and to the identity by
-// two headers. We send it.
+// AWS is how callers of an AWS account prove who they are: they sign a
+// GetCallerIdentity request but do not send it. Two signed headers bind it to
+// this service and to the identity. We send it.
 type AWS struct {
-	Endpoint string       // of its token service; "" is the global one
-	Headers  []string     // the prefixes those two headers may have, such as Holdfast
-	Client   *http.Client // nil is outbound's
+	Endpoint string       // token service; "" is the global one
+	Headers  []string     // prefixes that the two headers may have, such as Holdfast
+	Client   *http.Client // nil is outbound.Client's
 }
 
 const (
@@ -40,14 +41,8 @@ const (
 	maxAWSReply = 64 << 10
 )
 
-func (a AWS) client() *http.Client {
-	if a.Client != nil {
-		return a.Client
-	}
-	return outbound.Client(outbound.Config{})
-}
-
-// An awsRefusal says, for those who may know, why a proof was refused.
+// An awsRefusal is an error that carries why a proof was refused, for the
+// recorded denial.
 type awsRefusal struct {
 	error
 	checks   []resource.Check
@@ -56,25 +51,26 @@ type awsRefusal struct {
 
 func (r *awsRefusal) Unwrap() error { return r.error }
 
-// acceptAWS returns who AWS says signed the proof, if that is whom p stands for.
-func (s *Service) acceptAWS(ctx context.Context, p *party, bearer string) (*resource.Upstream, error) {
-	proof, problem := s.readProof(bearer, p.identity.UID)
-	if problem.Claim != "" {
-		return nil, &awsRefusal{refused(problem.Claim, problem.Cause), []resource.Check{problem}, false}
+// acceptAWS returns who signed the proof according to AWS, if that matches p.
+func (s *Service) acceptAWS(ctx context.Context, p *principal, bearer string) (*resource.Upstream, error) {
+	proof, failed := s.readProof(bearer, p.identity.UID)
+	if failed.Claim != "" {
+		return nil, &awsRefusal{refused(failed.Claim, failed.Cause), []resource.Check{failed}, false}
 	}
-	who, err := s.askAWS(ctx, proof)
+	caller, err := s.callAWS(ctx, proof)
 	if err != nil {
 		return nil, err
 	}
-	c := resource.Credential{Claim: who.claim}
+	c := resource.Credential{Claim: caller.claim}
 	if claim := p.matcher.Mismatch(c); claim != "" {
 		return nil, &awsRefusal{s.denied(ctx, claim), p.matcher.Compare(c, true), true}
 	}
-	return &resource.Upstream{Issuer: "https://" + awsHost, Subject: who.ARN}, nil
+	return &resource.Upstream{Issuer: "https://" + awsHost, Subject: caller.ARN}, nil
 }
 
-// readProof reads a signed request, and checks that it is for us, for this
-// identity, for nothing but who the caller is, and of today.
+// readProof reads a signed request and checks that it is a GetCallerIdentity
+// request for this service and this identity, and recent. If it is not, the
+// Check names what failed.
 func (s *Service) readProof(bearer string, identity resource.UID) (*http.Request, resource.Check) {
 	bad := func(claim, cause string) (*http.Request, resource.Check) {
 		return nil, resource.Check{Claim: claim, Cause: cause}
@@ -90,7 +86,8 @@ func (s *Service) readProof(bearer string, identity resource.UID) (*http.Request
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxAWS))
 	form, ferr := url.ParseQuery(string(body))
 	if err != nil || ferr != nil || r.Method != http.MethodPost || r.URL.Path != "/" || r.URL.RawQuery != "" ||
-		len(form) != 2 || len(form["Action"]) != 1 || form.Get("Action") != "GetCallerIdentity" || len(form["Version"]) != 1 {
+		len(form) != 2 || len(form["Version"]) != 1 ||
+		len(form["Action"]) != 1 || form.Get("Action") != "GetCallerIdentity" {
 		return bad("proof", "must be POST / of Action=GetCallerIdentity and its Version")
 	}
 	if r.Host != awsHost {
@@ -101,19 +98,21 @@ func (s *Service) readProof(bearer string, identity resource.UID) (*http.Request
 			return bad(strings.ToLower(name), "is given more than once")
 		}
 	}
-	if problem := s.checkBinding(r, identity); problem.Claim != "" {
-		return nil, problem
+	if failed := s.checkBinding(r, identity); failed.Claim != "" {
+		return nil, failed
 	}
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	return r, resource.Check{}
 }
 
-// awsSignature is the one way that the signature of a proof is written. Whoever
-// could name the signed headers twice would have us and AWS each read one.
-var awsSignature = regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=[A-Za-z0-9/_-]+, ?SignedHeaders=([a-z0-9;-]+), ?Signature=[0-9a-f]{64}$`)
+// awsSignature matches the only accepted form of the Authorization header. If
+// the signed headers could be listed twice, AWS and we might each read a
+// different list.
+var awsSignature = regexp.MustCompile(
+	`^AWS4-HMAC-SHA256 Credential=[A-Za-z0-9/_-]+, ?SignedHeaders=([a-z0-9;-]+), ?Signature=[0-9a-f]{64}$`)
 
-// checkBinding checks what binds a proof to us, to the identity and to the hour,
-// and that all of it is signed.
+// checkBinding checks that signed headers bind a proof to this service, to the
+// identity and to the current time.
 func (s *Service) checkBinding(r *http.Request, identity resource.UID) resource.Check {
 	prefix := ""
 	for _, h := range s.cfg.AWS.Headers {
@@ -129,28 +128,36 @@ func (s *Service) checkBinding(r *http.Request, identity resource.UID) resource.
 		return resource.Check{Claim: "signature", Cause: "the request is not signed"}
 	}
 	signed := strings.Split(m[1], ";")
-	for _, name := range []string{"host", "x-amz-date", strings.ToLower(prefix) + "-audience", strings.ToLower(prefix) + "-identity"} {
+	lower := strings.ToLower(prefix)
+	for _, name := range []string{"host", "x-amz-date", lower + "-audience", lower + "-identity"} {
 		if !slices.Contains(signed, name) {
 			return resource.Check{Claim: "signature", Cause: "the header " + name + " is not signed"}
 		}
 	}
 	if aud := r.Header.Get(prefix + "-Audience"); !slices.Contains(s.audiences, aud) {
-		return resource.Check{Claim: "aud", Expected: s.audiences[0], Received: shortened(aud), Cause: "the proof is for somebody else"}
+		return resource.Check{
+			Claim: "aud", Expected: s.audiences[0], Received: truncated(aud), Cause: "the proof is for somebody else",
+		}
 	}
 	if uid := r.Header.Get(prefix + "-Identity"); uid != string(identity) {
-		return resource.Check{Claim: "identity", Expected: string(identity), Received: shortened(uid), Cause: "the proof is for another identity"}
+		return resource.Check{
+			Claim: "identity", Expected: string(identity), Received: truncated(uid),
+			Cause: "the proof is for another identity",
+		}
 	}
-	at, err := time.Parse(awsDate, r.Header.Get("X-Amz-Date"))
+	date := r.Header.Get("X-Amz-Date")
+	at, err := time.Parse(awsDate, date)
 	if now := s.now(); err != nil || now.Sub(at) > awsOldest || at.Sub(now) > awsAhead {
 		return resource.Check{
-			Claim: "x-amz-date", Expected: "within 15 minutes before " + now.UTC().Format(awsDate), Received: shortened(r.Header.Get("X-Amz-Date")),
+			Claim: "x-amz-date", Expected: "within 15 minutes before " +
+				now.UTC().Format(awsDate), Received: truncated(date),
 			Cause: "the proof is too old, or a clock is wrong",
 		}
 	}
 	return resource.Check{}
 }
 
-// A callerIdentity is whom AWS takes somebody for.
+// A callerIdentity is the answer to GetCallerIdentity.
 type callerIdentity struct {
 	Account string `xml:"Account" json:"Account"`
 	ARN     string `xml:"Arn" json:"Arn"`
@@ -162,12 +169,12 @@ func (c callerIdentity) claim(name string) (string, bool) {
 	return v, v != ""
 }
 
-// askAWS sends a proof and returns the answer.
-func (s *Service) askAWS(ctx context.Context, proof *http.Request) (callerIdentity, error) {
-	endpoint := s.cfg.AWS.Endpoint
-	if endpoint == "" {
-		endpoint = awsEndpoint
+// callAWS sends a proof to AWS and returns the answer.
+func (s *Service) callAWS(ctx context.Context, proof *http.Request) (callerIdentity, error) {
+	unavailable := func(err error) error {
+		return &fault.Error{Code: fault.Unavailable, Message: "Unavailable: AWS cannot be asked now", Cause: err}
 	}
+	endpoint := cmp.Or(s.cfg.AWS.Endpoint, awsEndpoint)
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, proof.Body)
 	if err != nil {
 		return callerIdentity{}, err
@@ -176,29 +183,31 @@ func (s *Service) askAWS(ctx context.Context, proof *http.Request) (callerIdenti
 	r.Header.Del("Connection")
 	resp, err := s.client.Do(r)
 	if err != nil {
-		return callerIdentity{}, &fault.Error{Code: fault.Unavailable, Message: "Unavailable: AWS cannot be asked now", Cause: err}
+		return callerIdentity{}, unavailable(err)
 	}
 	defer resp.Body.Close()
 	body, err := outbound.Read(resp.Body, maxAWSReply)
 	switch {
 	case err != nil || resp.StatusCode >= http.StatusInternalServerError:
-		return callerIdentity{}, &fault.Error{Code: fault.Unavailable, Message: "Unavailable: AWS cannot be asked now", Cause: err}
+		return callerIdentity{}, unavailable(err)
 	case resp.StatusCode != http.StatusOK:
-		return callerIdentity{}, &awsRefusal{refused("signature", "AWS does not accept the proof"), []resource.Check{
-			{Claim: "signature", Expected: "accepted by AWS", Received: resp.Status, Cause: "the proof is not signed with credentials that are good now"},
-		}, false}
+		return callerIdentity{}, &awsRefusal{refused("signature", "AWS does not accept the proof"), []resource.Check{{
+			Claim: "signature", Expected: "accepted by AWS", Received: resp.Status,
+			Cause: "the proof is not signed with credentials that are good now",
+		}}, false}
 	}
-	who, ok := readCaller(resp.Header.Get("Content-Type"), body)
+	caller, ok := readCaller(resp.Header.Get("Content-Type"), body)
 	if !ok {
-		return callerIdentity{}, &fault.Error{Code: fault.Unavailable, Message: "Unavailable: AWS gave an answer that cannot be read"}
+		return callerIdentity{}, fault.New(fault.Unavailable, "Unavailable: AWS gave an answer that cannot be read")
 	}
-	return who, nil
+	return caller, nil
 }
 
-// readCaller reads an answer, which is JSON or XML as the proof asked for.
+// readCaller parses an answer of AWS, which is JSON or XML as the proof asked
+// for.
 func readCaller(contentType string, body []byte) (callerIdentity, bool) {
 	var err error
-	var who callerIdentity
+	var caller callerIdentity
 	if media, _, _ := mime.ParseMediaType(contentType); media == "application/json" {
 		var answer struct {
 			Response struct {
@@ -206,14 +215,14 @@ func readCaller(contentType string, body []byte) (callerIdentity, bool) {
 			} `json:"GetCallerIdentityResponse"`
 		}
 		err = json.Unmarshal(body, &answer)
-		who = answer.Response.Result
+		caller = answer.Response.Result
 	} else {
 		var answer struct {
 			XMLName xml.Name       `xml:"GetCallerIdentityResponse"`
 			Result  callerIdentity `xml:"GetCallerIdentityResult"`
 		}
 		err = xml.Unmarshal(body, &answer)
-		who = answer.Result
+		caller = answer.Result
 	}
-	return who, err == nil && who.Account != "" && who.ARN != "" && who.UserID != ""
+	return caller, err == nil && caller.Account != "" && caller.ARN != "" && caller.UserID != ""
 }

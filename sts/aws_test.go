@@ -19,7 +19,7 @@ const (
 
 var proofTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// proofReader is a service that can read proofs and nothing else.
+// proofReader returns a service that can only read proofs.
 func proofReader() *Service {
 	return &Service{
 		cfg: Config{AWS: AWS{Headers: []string{"Holdfast", "Other"}}}, now: func() time.Time { return proofTime },
@@ -27,7 +27,7 @@ func proofReader() *Service {
 	}
 }
 
-// A proof is a signed request as its maker writes it.
+// A proof is a signed request before encoding.
 type proof struct {
 	line, host, body string
 	headers          []string // each a name and a value
@@ -46,7 +46,8 @@ func goodProof() proof {
 }
 
 func signedWith(headers string) string {
-	return "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20260102/us-east-1/sts/aws4_request, SignedHeaders=" + headers + ", Signature=" + strings.Repeat("0f", 32)
+	return "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20260102/us-east-1/sts/aws4_request, SignedHeaders=" + headers +
+		", Signature=" + strings.Repeat("0f", 32)
 }
 
 func (p proof) text() string {
@@ -73,8 +74,9 @@ func (p *proof) with(name, value string) {
 	p.headers = append(p.headers, name+": "+value)
 }
 
-// badProofs are signed requests that are not for us, for this identity, for
-// who the caller is alone, or of now; and what is said about each.
+// badProofs are signed requests that are not for us, not for this identity,
+// not only for GetCallerIdentity, or not recent, and the claim that the error
+// names.
 var badProofs = map[string]struct {
 	change func(*proof)
 	claim  string
@@ -97,10 +99,14 @@ var badProofs = map[string]struct {
 	"no signature":           {func(p *proof) { p.authorization = "" }, "signature"},
 	"another way of signing": {func(p *proof) { p.authorization = "Bearer x" }, "signature"},
 	"signed headers named twice": {func(p *proof) {
-		p.authorization = strings.Replace(p.authorization, ", SignedHeaders", ", SignedHeaders=host;x-amz-date, SignedHeaders", 1)
+		p.authorization = strings.Replace(
+			p.authorization, ", SignedHeaders", ", SignedHeaders=host;x-amz-date, SignedHeaders", 1,
+		)
 	}, "signature"},
 	"signed headers elsewhere": {func(p *proof) {
-		p.authorization = "SignedHeaders=host;x-amz-date;holdfast-audience;holdfast-identity " + signedWith("host;x-amz-date")
+		p.authorization = "SignedHeaders=host;x-amz-date;holdfast-audience;holdfast-identity " + signedWith(
+			"host;x-amz-date",
+		)
 	}, "signature"},
 	"unsigned host":            {func(p *proof) { p.authorization = signedWith("x-amz-date;holdfast-audience;holdfast-identity") }, "signature"},
 	"unsigned date":            {func(p *proof) { p.authorization = signedWith("host;holdfast-audience;holdfast-identity") }, "signature"},
@@ -130,7 +136,10 @@ func TestProofs(t *testing.T) {
 		"of a while ago":    func(p *proof) { p.with("X-Amz-Date", "20260102T024905Z") },
 		"from a fast clock": func(p *proof) { p.with("X-Amz-Date", "20260102T030905Z") },
 		"of another client": func(p *proof) {
-			p.headers = []string{"X-Amz-Date: 20260102T030405Z", "Other-Audience: https://auth.example", "Other-Identity: " + string(proofIdentity)}
+			p.headers = []string{
+				"X-Amz-Date: 20260102T030405Z", "Other-Audience: https://auth.example",
+				"Other-Identity: " + string(proofIdentity),
+			}
 			p.authorization = signedWith("host;other-audience;other-identity;x-amz-date")
 		},
 	} {
@@ -157,8 +166,8 @@ func TestProofs(t *testing.T) {
 	}
 }
 
-// FuzzReadProof reads texts as proofs. What is read is bound to us and to the
-// identity.
+// FuzzReadProof parses texts as proofs. Every accepted one is bound to us and
+// to the identity.
 func FuzzReadProof(f *testing.F) {
 	for _, tt := range badProofs {
 		p := goodProof()

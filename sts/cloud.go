@@ -1,6 +1,7 @@
 package sts
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"encoding/xml"
@@ -17,13 +18,13 @@ import (
 	"github.com/holdfast-dev/holdfast/token"
 )
 
-// Clouds is where the clouds exchange our tokens for theirs, and under which
-// names they know us. The zero value has the clouds' own.
+// Clouds configures where the clouds exchange our tokens for theirs, and the
+// names they know us by. The zero value has the clouds' own endpoints.
 type Clouds struct {
-	Google string // its token service
-	Azure  string // its login service
-	Role   string // of ours in AWS accounts; "" is holdfast
-	Pool   string // of workload identities in Google projects, and the provider in it; "" is holdfast
+	Google string // token service
+	Azure  string // login service
+	Role   string // our role in AWS accounts; "" is holdfast
+	Pool   string // workload identity pool in Google projects, and its provider; "" is holdfast
 }
 
 const (
@@ -34,17 +35,12 @@ const (
 	maxCloudReply  = 64 << 10
 )
 
-func orDefault(s, fallback string) string {
-	if s == "" {
-		return fallback
-	}
-	return s
-}
-
-// TryAccount tells whether an account that belongs to a group lets us in: it
-// exchanges a token of the group's for one of the cloud's, which it then forgets.
-// Whoever asks has been found to be allowed to.
-func (s *Service) TryAccount(ctx context.Context, a resource.AccountAssociation, cloud resource.ProviderType) (resource.Readiness, error) {
+// TryAccount reports whether a cloud account associated with a group lets us
+// in. It exchanges a token of the group for one of the cloud, and discards
+// that. The caller has been authorized already.
+func (s *Service) TryAccount(
+	ctx context.Context, a resource.AccountAssociation, cloud resource.ProviderType,
+) (resource.Readiness, error) {
 	switch cloud {
 	case resource.ProviderAmazon:
 		return s.tryAmazon(ctx, a)
@@ -53,7 +49,9 @@ func (s *Service) TryAccount(ctx context.Context, a resource.AccountAssociation,
 	}
 	names := slices.Sorted(maps.Keys(a.Azure.ClientIDs))
 	if len(names) == 0 {
-		return resource.Readiness{Reason: "NOT_CONFIGURED", Message: "the association has a tenant and no application in it"}, nil
+		return resource.Readiness{
+			Reason: "NOT_CONFIGURED", Message: "the association has a tenant and no application in it",
+		}, nil
 	}
 	for _, name := range names {
 		r, err := s.tryAzure(ctx, a, name)
@@ -68,7 +66,7 @@ func ready(message string) resource.Readiness {
 	return resource.Readiness{Ready: true, Message: message}
 }
 
-// cloudToken is a token that says that it is the group's.
+// cloudToken returns a token whose subject is the group.
 func (s *Service) cloudToken(ctx context.Context, group resource.UID, audience string) (string, error) {
 	return s.issuer.Mint(ctx, token.Claims{Subject: group, Audience: []string{audience}, Life: cloudTokenLife})
 }
@@ -78,10 +76,10 @@ func (s *Service) tryAmazon(ctx context.Context, a resource.AccountAssociation) 
 	if err != nil {
 		return resource.Readiness{}, err
 	}
-	role := "arn:aws:iam::" + a.Amazon.Account + ":role/" + orDefault(s.cfg.Clouds.Role, nameInClouds)
-	status, body, away := s.askCloud(ctx, orDefault(s.cfg.AWS.Endpoint, awsEndpoint), url.Values{
-		"Action": {"AssumeRoleWithWebIdentity"}, "Version": {"2011-06-15"}, "RoleArn": {role}, "RoleSessionName": {nameInClouds},
-		"DurationSeconds": {"900"}, "WebIdentityToken": {raw},
+	role := "arn:aws:iam::" + a.Amazon.Account + ":role/" + cmp.Or(s.cfg.Clouds.Role, nameInClouds)
+	status, body, away := s.postForm(ctx, cmp.Or(s.cfg.AWS.Endpoint, awsEndpoint), url.Values{
+		"Action": {"AssumeRoleWithWebIdentity"}, "Version": {"2011-06-15"}, "RoleArn": {role},
+		"RoleSessionName": {nameInClouds}, "DurationSeconds": {"900"}, "WebIdentityToken": {raw},
 	})
 	var refusal struct {
 		Code    string `xml:"Error>Code"`
@@ -99,34 +97,41 @@ func (s *Service) tryAmazon(ctx context.Context, a resource.AccountAssociation) 
 }
 
 func (s *Service) tryGoogle(ctx context.Context, a resource.AccountAssociation) (resource.Readiness, error) {
-	pool := orDefault(s.cfg.Clouds.Pool, nameInClouds)
-	place := "//iam.googleapis.com/projects/" + a.Google.ProjectNumber + "/locations/global/workloadIdentityPools/" + pool + "/providers/" + pool
-	raw, err := s.cloudToken(ctx, a.UID, "https:"+place)
+	pool := cmp.Or(s.cfg.Clouds.Pool, nameInClouds)
+	provider := "//iam.googleapis.com/projects/" + a.Google.ProjectNumber +
+		"/locations/global/workloadIdentityPools/" + pool + "/providers/" + pool
+	raw, err := s.cloudToken(ctx, a.UID, "https:"+provider)
 	if err != nil {
 		return resource.Readiness{}, err
 	}
-	status, body, away := s.askCloud(ctx, orDefault(s.cfg.Clouds.Google, googleEndpoint), url.Values{
-		"grant_type": {"urn:ietf:params:oauth:grant-type:token-exchange"}, "audience": {place}, "subject_token": {raw},
+	status, body, away := s.postForm(ctx, cmp.Or(s.cfg.Clouds.Google, googleEndpoint), url.Values{
+		"grant_type": {"urn:ietf:params:oauth:grant-type:token-exchange"}, "audience": {provider}, "subject_token": {
+			raw,
+		},
 		"subject_token_type":   {"urn:ietf:params:oauth:token-type:jwt"},
-		"requested_token_type": {"urn:ietf:params:oauth:token-type:access_token"}, "scope": {"https://www.googleapis.com/auth/cloud-platform"},
+		"requested_token_type": {"urn:ietf:params:oauth:token-type:access_token"},
+		"scope":                {"https://www.googleapis.com/auth/cloud-platform"},
 	})
-	return oauthOutcome("Google", place, status, body, away), nil
+	return oauthOutcome("Google", provider, status, body, away), nil
 }
 
-func (s *Service) tryAzure(ctx context.Context, a resource.AccountAssociation, name string) (resource.Readiness, error) {
+func (s *Service) tryAzure(
+	ctx context.Context, a resource.AccountAssociation, name string,
+) (resource.Readiness, error) {
 	raw, err := s.cloudToken(ctx, a.UID, "api://AzureADTokenExchange")
 	if err != nil {
 		return resource.Readiness{}, err
 	}
-	endpoint := strings.TrimSuffix(orDefault(s.cfg.Clouds.Azure, azureEndpoint), "/") + "/" + a.Azure.TenantID + "/oauth2/v2.0/token"
-	status, body, away := s.askCloud(ctx, endpoint, url.Values{
-		"grant_type": {"client_credentials"}, "client_id": {a.Azure.ClientIDs[name]}, "scope": {"https://management.azure.com/.default"},
-		"client_assertion_type": {"urn:ietf:params:oauth:client-assertion-type:jwt-bearer"}, "client_assertion": {raw},
+	base := strings.TrimSuffix(cmp.Or(s.cfg.Clouds.Azure, azureEndpoint), "/")
+	status, body, away := s.postForm(ctx, base+"/"+a.Azure.TenantID+"/oauth2/v2.0/token", url.Values{
+		"grant_type": {"client_credentials"}, "client_id": {a.Azure.ClientIDs[name]}, "client_assertion": {raw},
+		"client_assertion_type": {"urn:ietf:params:oauth:client-assertion-type:jwt-bearer"},
+		"scope":                 {"https://management.azure.com/.default"},
 	})
 	return oauthOutcome("Azure", "application "+name, status, body, away), nil
 }
 
-// oauthOutcome reads the answer of a token endpoint.
+// oauthOutcome interprets the answer of an OAuth token endpoint.
 func oauthOutcome(cloud, what string, status int, body []byte, away *resource.Readiness) resource.Readiness {
 	var answer struct {
 		Token       string `json:"access_token"`
@@ -145,17 +150,22 @@ func oauthOutcome(cloud, what string, status int, body []byte, away *resource.Re
 }
 
 func refusedBy(cloud, code, message, what string) resource.Readiness {
-	text := cloud + " gave nothing for " + what + ": " + shortened(code)
+	text := cloud + " gave nothing for " + what + ": " + truncated(code)
 	if message != "" {
-		text += ": " + shortened(message)
+		text += ": " + truncated(message)
 	}
 	return resource.Readiness{Reason: "REFUSED", Message: strings.Join(strings.Fields(text), " ")}
 }
 
-// askCloud sends a form, and returns the answer or why there is none.
-func (s *Service) askCloud(ctx context.Context, endpoint string, form url.Values) (status int, body []byte, away *resource.Readiness) {
+// postForm posts a form to a cloud. It returns the answer, or a Readiness that
+// says why there is none.
+func (s *Service) postForm(
+	ctx context.Context, endpoint string, form url.Values,
+) (status int, body []byte, away *resource.Readiness) {
 	unreachable := func(err error) *resource.Readiness {
-		return &resource.Readiness{Reason: "UNREACHABLE", Message: "the cloud cannot be asked: " + outbound.Reason(err)}
+		return &resource.Readiness{
+			Reason: "UNREACHABLE", Message: "the cloud cannot be asked: " + outbound.Reason(err),
+		}
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, strings.NewReader(form.Encode()))
 	if err != nil {

@@ -23,8 +23,8 @@ const (
 	application = "66666666-7777-8888-9999-000000000000"
 )
 
-// A cloud is a stand-in for those that exchange tokens: it lets in whom it knows,
-// and shows what it was sent.
+// A cloud stands in for those that exchange tokens. It accepts known subjects
+// and records what it was sent.
 type cloud struct {
 	*httptest.Server
 	known bool
@@ -76,7 +76,9 @@ func TestTryAccount(t *testing.T) {
 	c := newCloud(t)
 	client := outbound.Client(outbound.Config{Loopback: true})
 	x, err := sts.New(s.DB, checker, issuer, issuers, sts.Config{
-		BaseURL: "https://here.test", AWS: sts.AWS{Endpoint: c.URL, Client: client}, Clouds: sts.Clouds{Google: c.URL, Azure: c.URL},
+		BaseURL: "https://here.test", AWS: sts.AWS{Endpoint: c.URL, Client: client}, Clouds: sts.Clouds{
+			Google: c.URL, Azure: c.URL,
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -109,11 +111,13 @@ func TestTryAccount(t *testing.T) {
 		t.Error("nobody was asked")
 	}
 	c.Close()
-	if r, err := x.TryAccount(t.Context(), a, resource.ProviderAmazon); err != nil || r.Ready || r.Reason != "UNREACHABLE" {
+	if r, err := x.TryAccount(t.Context(), a, resource.ProviderAmazon); err != nil || r.Ready ||
+		r.Reason != "UNREACHABLE" {
 		t.Errorf("nobody there: %+v, %v", r, err)
 	}
 	a.Azure.ClientIDs = nil
-	if r, err := x.TryAccount(t.Context(), a, resource.ProviderAzure); err != nil || r.Ready || r.Reason != "NOT_CONFIGURED" {
+	if r, err := x.TryAccount(t.Context(), a, resource.ProviderAzure); err != nil || r.Ready ||
+		r.Reason != "NOT_CONFIGURED" {
 		t.Errorf("no application: %+v, %v", r, err)
 	}
 }

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	denialsWaiting = 1024 // to be written; more are dropped
+	denialsWaiting = 1024 // in the queue to be written; more are dropped
 	denialsBatch   = 100
 	denialsEvery   = time.Second
 	flushLimit     = 5 * time.Second
 )
 
-// Denials returns what an identity was refused for lately, newest first. The
-// caller needs identity.list on it.
+// Denials returns the recent refusals of an identity, newest first. The caller
+// needs identity.list on it.
 func (s *Service) Denials(ctx context.Context, uid resource.UID) ([]resource.Denial, error) {
 	if err := s.authz.Require(ctx, resource.IdentityList, uid); err != nil {
 		return nil, err
@@ -31,17 +31,17 @@ func (s *Service) Denials(ctx context.Context, uid resource.UID) ([]resource.Den
 	if err != nil {
 		return nil, err
 	}
-	p := newParty(i, s.audiences)
+	p := newPrincipal(i, s.audiences)
 	for _, d := range all {
 		p.addCauses(d.Checks)
 	}
 	return all, nil
 }
 
-// addCauses says of claims that did not fit what is probably wrong with them, as
-// far as the identity still expects the same. It is done when somebody reads the
-// denials and not when they are recorded, since strangers cause those.
-func (p *party) addCauses(checks []resource.Check) {
+// addCauses adds the probable cause to each check that failed, if the identity
+// still expects the same. It runs when denials are read, not when they are
+// recorded, because strangers cause those.
+func (p *principal) addCauses(checks []resource.Check) {
 	for i, c := range checks {
 		if p.matcher != nil && c.Cause == "" {
 			checks[i].Cause = p.matcher.Cause(c)
@@ -49,26 +49,28 @@ func (p *party) addCauses(checks []resource.Check) {
 	}
 }
 
-// record keeps why a credential was refused for those who may read the identity,
-// and returns the error. Whoever sends many bad ones does not make us write as
-// many: what does not fit the queue is dropped.
-func (s *Service) record(ctx context.Context, p *party, bearer string, err error) error {
+// recordDenial queues the reason a credential was refused for those who may
+// read the identity, and returns err. If the queue is full the record is
+// dropped, so that somebody who sends many bad credentials does not cause as
+// many writes.
+func (s *Service) recordDenial(ctx context.Context, p *principal, bearer string, err error) error {
 	f := fault.From(err)
 	if f.Code != fault.PermissionDenied && f.Code != fault.Unauthenticated {
 		return err
 	}
 	actor := resource.ActorFrom(ctx)
 	d := resource.Denial{
-		Identity: p.identity.UID, Time: s.now().UTC(), RequestID: actor.RequestID, Message: f.Message, Remote: actor.Remote,
+		Identity: p.identity.UID, Time: s.now().UTC(), Message: f.Message,
+		RequestID: actor.RequestID, Remote: actor.Remote,
 	}
 	var refusal *awsRefusal
 	if errors.As(err, &refusal) {
 		d.Checks, d.Verified = refusal.checks, refusal.verified
 	} else if tok, perr := trust.Parse(bearer); perr == nil {
-		signature := s.signatureKnown(p, tok)
+		signature := s.verifyCached(p, tok)
 		d.Checks = s.compare(p, tok, signature, signature == nil)
 		d.Verified = signature == nil
-		shorten(d.Checks)
+		truncateReceived(d.Checks)
 	}
 	select {
 	case s.denials <- d:
@@ -77,23 +79,24 @@ func (s *Service) record(ctx context.Context, p *party, bearer string, err error
 	return err
 }
 
-// signatureKnown tells what is wrong with a signature, with the keys that are
-// known now. Nobody is asked because a credential was refused.
-func (s *Service) signatureKnown(p *party, tok *trust.Token) error {
+// verifyCached checks a signature with the keys that are cached now. A refused
+// credential never causes a request to its issuer.
+func (s *Service) verifyCached(p *principal, tok *trust.Token) error {
 	switch {
 	case p.matcher == nil:
-		return errNotAsked
+		return errNotFetched
 	case p.identity.Relationship.StaticKeys != nil:
 		return p.keys.Verify(tok)
-	case p.identity.Relationship.ClaimMatch == nil || tok.Issuer == s.issuer.Address() || !p.matcher.AcceptsIssuer(tok.Issuer):
-		return errNotAsked
+	case p.identity.Relationship.ClaimMatch == nil, tok.Issuer == s.issuer.Address(),
+		!p.matcher.AcceptsIssuer(tok.Issuer):
+		return errNotFetched
 	}
-	return s.trust.VerifyKnown(tok)
+	return s.trust.VerifyCached(tok)
 }
 
-// keepDenials writes denials a second's worth at a time, and at the end what is
-// left.
-func (s *Service) keepDenials(ctx context.Context) {
+// writeDenials writes queued denials once a second, and the rest when ctx
+// ends.
+func (s *Service) writeDenials(ctx context.Context) {
 	tick := time.NewTicker(denialsEvery)
 	defer tick.Stop()
 	for {

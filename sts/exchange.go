@@ -14,31 +14,32 @@ import (
 	"github.com/holdfast-dev/holdfast/trust"
 )
 
-// leeway is for clocks that run behind the issuer's; there is none when a token
-// ends.
+// leeway allows for a clock that runs behind the issuer's. There is none for
+// expiry.
 const leeway = time.Minute
 
-// A Request asks for a token in exchange for a credential.
+// A Request asks to exchange a credential for a token.
 type Request struct {
-	Wish
+	TokenParams
 	Bearer   string // the credential
-	Identity string // whom to assume; "" is the person whose token it is
+	Identity string // the identity to assume; "" is the person whose token it is
 	Provider string // the identity provider that issued the token, or ""
 }
 
-// Exchange returns a token for a credential. It returns fault.InvalidArgument for
-// a wish that cannot be, fault.Unauthenticated for a credential that is not
-// good, fault.PermissionDenied, with the claim to blame, for one that does not
-// stand for the identity, and fault.Unavailable if its issuer cannot be asked.
+// Exchange returns a token for a credential. It returns fault.InvalidArgument
+// for parameters that are not allowed, fault.Unauthenticated for an invalid
+// credential, fault.PermissionDenied, naming the claim, for one that does not
+// match the identity, and fault.Unavailable if the keys of its issuer cannot
+// be fetched.
 func (s *Service) Exchange(ctx context.Context, r Request) (Token, error) {
-	claims, err := s.claims(r.Wish)
+	claims, err := s.claims(r.TokenParams)
 	if err != nil {
 		return Token{}, err
 	}
 	if r.Bearer == "" {
 		return Token{}, refused("", "a bearer token is required")
 	}
-	if err := s.authz.Confirm(ctx); err != nil { // what is remembered of identities is as new as the grants
+	if err := s.authz.EnsureCurrent(ctx); err != nil { // the cache of principals is then as new as the grants
 		return Token{}, err
 	}
 	switch {
@@ -53,14 +54,14 @@ func (s *Service) Exchange(ctx context.Context, r Request) (Token, error) {
 		if err != nil {
 			return Token{}, err
 		}
-		return s.viaProvider(ctx, uid, r.Bearer, claims)
+		return s.exchangeViaProvider(ctx, uid, r.Bearer, claims)
 	}
 	tok, err := parse(r.Bearer)
 	if err != nil {
 		return Token{}, err
 	}
 	if tok.Issuer == s.issuer.Address() {
-		return s.again(ctx, r.Bearer, tok, claims)
+		return s.reissue(ctx, r.Bearer, tok, claims)
 	}
 	return s.assume(ctx, resource.UserUID(tok.Issuer, tok.Subject), r.Bearer, claims)
 }
@@ -74,19 +75,19 @@ func parse(bearer string) (*trust.Token, error) {
 	return tok, err
 }
 
-// assume returns a token of an identity, if the bearer stands for it.
+// assume returns a token of an identity, if the credential matches it.
 func (s *Service) assume(ctx context.Context, uid resource.UID, bearer string, claims token.Claims) (Token, error) {
-	p, remembered, err := s.party(ctx, uid)
+	p, cached, err := s.principal(ctx, uid)
 	if errors.Is(err, fault.NotFound) {
-		// Not to be told from an identity that trusts somebody else.
+		// Indistinguishable from an identity that trusts another issuer.
 		return Token{}, s.denied(ctx, "iss")
 	}
 	if err != nil {
 		return Token{}, err
 	}
-	backing, err := s.accept(ctx, p, bearer)
-	if remembered && errors.Is(err, fault.PermissionDenied) { // another replica may have changed it a moment ago
-		changed, rerr := s.reread(ctx, p)
+	from, err := s.accept(ctx, p, bearer)
+	if cached && errors.Is(err, fault.PermissionDenied) { // another replica may have changed it a moment ago
+		changed, rerr := s.reload(ctx, p)
 		if errors.Is(rerr, fault.NotFound) {
 			return Token{}, s.denied(ctx, "iss")
 		}
@@ -95,29 +96,29 @@ func (s *Service) assume(ctx context.Context, uid resource.UID, bearer string, c
 		}
 		if changed != p {
 			p = changed
-			backing, err = s.accept(ctx, p, bearer)
+			from, err = s.accept(ctx, p, bearer)
 		}
 	}
 	if err != nil {
-		return Token{}, s.record(ctx, p, bearer, err)
+		return Token{}, s.recordDenial(ctx, p, bearer, err)
 	}
-	s.noteSeen(ctx, p)
-	claims.Subject, claims.Act, claims.Session, claims.Voucher = uid, backing.act, backing.session, backing.voucher
+	s.recordUse(ctx, p)
+	claims.Subject, claims.Act, claims.Session, claims.Voucher = uid, from.act, from.session, from.voucher
 	claims.Email = p.identity.Email
-	return s.mint(ctx, claims, backing.until)
+	return s.mint(ctx, claims, from.until)
 }
 
-// A backing is what stands behind a token that is about to be made.
-type backing struct {
+// A provenance is what a new token is derived from, and what it depends on.
+type provenance struct {
 	act     *resource.Upstream
-	session string           // of a token of ours: the new one ends with it
-	voucher resource.Voucher // and is void with its provider's word
-	until   time.Time        // and does not outlive it; the zero time for the tokens of others
+	session string           // the new token ends with this session
+	voucher resource.Voucher // the new token is void once this voucher is
+	until   time.Time        // the new token expires by then; zero if the credential is from another issuer
 }
 
-// party returns an identity from memory or from the store.
-func (s *Service) party(ctx context.Context, uid resource.UID) (p *party, remembered bool, _ error) {
-	p, mark := s.known.get(uid)
+// principal returns an identity from the cache or from the store.
+func (s *Service) principal(ctx context.Context, uid resource.UID) (p *principal, cached bool, _ error) {
+	p, generation := s.principals.get(uid)
 	if p != nil {
 		return p, true, nil
 	}
@@ -125,48 +126,48 @@ func (s *Service) party(ctx context.Context, uid resource.UID) (p *party, rememb
 	if err != nil {
 		return nil, false, err
 	}
-	p = newParty(i, s.audiences)
-	s.known.put(p, mark)
+	p = newPrincipal(i, s.audiences)
+	s.principals.put(p, generation)
 	return p, false, nil
 }
 
-// reread returns an identity as the store has it now, or p itself if its
+// reload returns an identity as the store has it now, or p itself if its
 // relationship has not changed: its patterns are not compiled again because
 // somebody presents bad credentials.
-func (s *Service) reread(ctx context.Context, p *party) (*party, error) {
+func (s *Service) reload(ctx context.Context, p *principal) (*principal, error) {
 	i, err := s.store.Identity(ctx, p.identity.UID)
 	if err == nil && i.Realm == p.identity.Realm && reflect.DeepEqual(i.Relationship, p.identity.Relationship) {
 		return p, nil
 	}
-	s.known.forget(p.identity.UID)
+	s.principals.invalidate(p.identity.UID)
 	if err != nil {
 		return nil, err
 	}
-	p, _, err = s.party(ctx, i.UID)
+	p, _, err = s.principal(ctx, i.UID)
 	return p, err
 }
 
-// accept returns what stands behind a credential, if it stands for p.
-func (s *Service) accept(ctx context.Context, p *party, bearer string) (backing, error) {
+// accept returns the provenance of a credential, if the credential matches p.
+func (s *Service) accept(ctx context.Context, p *principal, bearer string) (provenance, error) {
 	if p.matcher == nil {
-		return backing{}, s.denied(ctx, "identity")
+		return provenance{}, s.denied(ctx, "identity")
 	}
 	if p.identity.Relationship.AWS != nil {
 		act, err := s.acceptAWS(ctx, p, bearer)
-		return backing{act: act}, err
+		return provenance{act: act}, err
 	}
 	tok, err := parse(bearer)
 	if err != nil {
-		return backing{}, err
+		return provenance{}, err
 	}
 	c := credential(tok)
 	if !p.matcher.AcceptsIssuer(c.Issuer) {
-		return backing{}, s.denied(ctx, "iss")
+		return provenance{}, s.denied(ctx, "iss")
 	}
-	out := backing{act: &resource.Upstream{Issuer: c.Issuer, Subject: c.Subject, Audience: c.Audience}}
+	out := provenance{act: &resource.Upstream{Issuer: c.Issuer, Subject: c.Subject, Audience: c.Audience}}
 	switch match := p.identity.Relationship.ClaimMatch; {
 	case match == nil:
-		out.act.Issuer = "" // it did not vouch: the identity's own keys did
+		out.act.Issuer = "" // the identity's static keys verified the token, not its issuer
 		err = s.verify(ctx, p, tok)
 	case tok.Issuer == s.issuer.Address():
 		err = s.chain(ctx, match, bearer, &out)
@@ -174,36 +175,36 @@ func (s *Service) accept(ctx context.Context, p *party, bearer string) (backing,
 		err = s.verify(ctx, p, tok)
 	}
 	if err != nil {
-		return backing{}, err
+		return provenance{}, err
 	}
-	if err := s.timely(tok); err != nil {
-		return backing{}, err
+	if err := s.checkTimes(tok); err != nil {
+		return provenance{}, err
 	}
 	if claim := p.matcher.Mismatch(c); claim != "" {
-		return backing{}, s.denied(ctx, claim)
+		return provenance{}, s.denied(ctx, claim)
 	}
 	return out, nil
 }
 
-// maxChain is how many identities of ours one token can be assumed through.
+// maxChain is how many of our identities a token can be assumed through.
 const maxChain = 8
 
 // chain accepts one of our own tokens for another identity. The identity must
-// name our issuer and its subject exactly: what somebody may become is followed
-// by these (authz.RequireBecome), and a pattern cannot be. What the token depends
-// on, the new one does too.
-func (s *Service) chain(ctx context.Context, match *resource.ClaimMatch, bearer string, out *backing) error {
+// name our issuer and its subject exactly, because authz.RequireBecome follows
+// such identities and cannot follow a pattern. The new token depends on
+// everything the presented one depends on.
+func (s *Service) chain(ctx context.Context, match *resource.ClaimMatch, bearer string, out *provenance) error {
 	switch {
 	case match.Issuer == "":
 		return s.denied(ctx, "iss")
 	case match.Subject == "":
 		return s.denied(ctx, "sub")
 	}
-	caller, err := s.own(ctx, bearer)
+	caller, err := s.verifyOwn(ctx, bearer)
 	if err != nil {
 		return err
 	}
-	if !caller.Narrowing().IsZero() { // it was made to do less than its identity may
+	if !caller.Narrowing().IsZero() { // it was narrowed to less than its identity may do
 		return refused("", "a token that is narrowed cannot stand for another identity")
 	}
 	out.act.Act, out.session, out.voucher, out.until = caller.Act, caller.Session, caller.Voucher, caller.Expires
@@ -217,13 +218,14 @@ func (s *Service) chain(ctx context.Context, match *resource.ClaimMatch, bearer 
 	return nil
 }
 
-// credential is what a token says.
+// credential returns the claims of a token in the form a matcher compares.
 func credential(tok *trust.Token) resource.Credential {
 	return resource.Credential{Issuer: tok.Issuer, Subject: tok.Subject, Audience: tok.Audience, Claim: tok.Claim}
 }
 
-// verify checks the signature of a token of others whose issuer p trusts.
-func (s *Service) verify(ctx context.Context, p *party, tok *trust.Token) error {
+// verify checks the signature of another issuer's token, whose issuer p
+// trusts.
+func (s *Service) verify(ctx context.Context, p *principal, tok *trust.Token) error {
 	var err error
 	switch {
 	case p.identity.Relationship.StaticKeysExpired(s.now()):
@@ -231,7 +233,7 @@ func (s *Service) verify(ctx context.Context, p *party, tok *trust.Token) error 
 	case p.identity.Relationship.StaticKeys != nil:
 		err = p.keys.Verify(tok)
 	default:
-		err = s.trust.Verify(ctx, p.asker, tok)
+		err = s.trust.Verify(ctx, p.quota, tok)
 	}
 	var away *trust.Unreachable
 	switch {
@@ -240,18 +242,21 @@ func (s *Service) verify(ctx context.Context, p *party, tok *trust.Token) error 
 	case errors.Is(err, trust.ErrSignature):
 		return refused("signature", "the signature of the token is wrong")
 	case errors.As(err, &away):
-		return &fault.Error{Code: fault.Unavailable, Message: "Unavailable: the keys of the token's issuer cannot be had now", Cause: err}
+		return &fault.Error{
+			Code: fault.Unavailable, Cause: err,
+			Message: "Unavailable: the keys of the token's issuer cannot be had now",
+		}
 	}
 	return err
 }
 
-// timely checks that a token is good now.
-func (s *Service) timely(tok *trust.Token) error {
+// checkTimes checks that a token is valid now.
+func (s *Service) checkTimes(tok *trust.Token) error {
 	now := s.now()
 	switch {
 	case !now.Before(tok.Expiry):
 		return refused("exp", "the token has expired")
-	case now.Add(leeway).Before(tok.NotUntil):
+	case now.Add(leeway).Before(tok.NotBefore):
 		return refused("nbf", "the token is not valid yet")
 	case now.Add(leeway).Before(tok.Issued):
 		return refused("iat", "the token is from the future")
@@ -259,8 +264,8 @@ func (s *Service) timely(tok *trust.Token) error {
 	return nil
 }
 
-// denied is the error of a credential that does not stand for the identity. It
-// names the claim and nothing of what is expected.
+// denied returns the error for a credential that does not match the identity.
+// It names the claim, and not what was expected.
 func (s *Service) denied(ctx context.Context, claim string) error {
 	return &fault.Error{
 		Code:     fault.PermissionDenied,
@@ -269,10 +274,10 @@ func (s *Service) denied(ctx context.Context, claim string) error {
 	}
 }
 
-// noteSeen notes that an identity was assumed, at most once a minute.
-func (s *Service) noteSeen(ctx context.Context, p *party) {
+// recordUse records that an identity was used, at most once a minute.
+func (s *Service) recordUse(ctx context.Context, p *principal) {
 	now := s.now()
-	if !p.due(now) {
+	if !p.useDue(now) {
 		return
 	}
 	if err := s.store.Seen(ctx, p.identity.UID, now); err != nil {
@@ -280,9 +285,11 @@ func (s *Service) noteSeen(ctx context.Context, p *party) {
 	}
 }
 
-// viaProvider returns a token of the person that an identity provider's token is
-// about.
-func (s *Service) viaProvider(ctx context.Context, uid resource.UID, bearer string, claims token.Claims) (Token, error) {
+// exchangeViaProvider returns a token of the person that an identity
+// provider's token is about.
+func (s *Service) exchangeViaProvider(
+	ctx context.Context, uid resource.UID, bearer string, claims token.Claims,
+) (Token, error) {
 	tok, err := parse(bearer)
 	if err != nil {
 		return Token{}, err
@@ -294,37 +301,41 @@ func (s *Service) viaProvider(ctx context.Context, uid resource.UID, bearer stri
 	if err != nil {
 		return Token{}, err
 	}
-	subject, err := s.vouched(ctx, idp, tok, bearer)
+	subject, err := s.providerSubject(ctx, idp, tok, bearer)
 	if err != nil {
 		return Token{}, err
 	}
 	person, err := s.store.Person(ctx, idp.Realm, subject)
 	if errors.Is(err, fault.NotFound) {
-		return Token{}, fault.New(fault.NotFound, "Not found: this person has not been registered; sign in with a browser or an invite first")
+		return Token{}, fault.New(fault.NotFound,
+			"Not found: this person has not been registered; sign in with a browser or an invite first")
 	}
 	if err != nil {
 		return Token{}, err
 	}
-	if known, _, err := s.party(ctx, person.UID); err == nil {
-		s.noteSeen(ctx, known)
+	if known, _, err := s.principal(ctx, person.UID); err == nil {
+		s.recordUse(ctx, known)
 	}
-	claims.Subject, claims.Act = person.UID, &resource.Upstream{Issuer: tok.Issuer, Subject: tok.Subject, Audience: tok.Audience}
-	claims.Voucher, claims.Email, claims.EmailVerified = idp.Voucher(), person.Email, person.Email != "" && idp.Trusted
+	claims.Subject, claims.Voucher = person.UID, idp.Voucher()
+	claims.Act = &resource.Upstream{Issuer: tok.Issuer, Subject: tok.Subject, Audience: tok.Audience}
+	claims.Email, claims.EmailVerified = person.Email, person.Email != "" && idp.Trusted
 	return s.mint(ctx, claims, time.Time{})
 }
 
-// vouched returns the subject by which a provider knows the person that a token is
-// about. It returns fault.PermissionDenied if the token is not the provider's: of
-// its issuer, and for its client.
-func (s *Service) vouched(ctx context.Context, idp resource.IdentityProvider, tok *trust.Token, bearer string) (string, error) {
-	believes := resource.Identity{Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{
+// providerSubject returns the subject by which a provider knows the person
+// that a token is about. It returns fault.PermissionDenied unless the token is
+// from the provider's issuer and for its client.
+func (s *Service) providerSubject(
+	ctx context.Context, idp resource.IdentityProvider, tok *trust.Token, bearer string,
+) (string, error) {
+	trusted := resource.Identity{Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{
 		Issuer: idp.OIDC.Issuer, Subject: tok.Subject, Audience: idp.OIDC.ClientID,
 	}}}
-	if tok.Issuer == s.issuer.Address() { // a provider is somebody else
+	if tok.Issuer == s.issuer.Address() { // our own issuer is never a provider
 		return "", s.denied(ctx, "iss")
 	}
-	p := newParty(believes, s.audiences)
-	p.asker = trust.Asker{Tenant: string(idp.UID.Root()), Reason: trust.Named}
+	p := newPrincipal(trusted, s.audiences)
+	p.quota = trust.QuotaKey{Tenant: string(idp.UID.Root()), Reason: trust.Named}
 	if _, err := s.accept(ctx, p, bearer); err != nil {
 		return "", err
 	}
@@ -338,15 +349,16 @@ func (s *Service) vouched(ctx context.Context, idp resource.IdentityProvider, to
 	return subject, nil
 }
 
-// again returns a token like the one of ours that is presented, for another
-// audience or narrower. It does not live longer, so that it cannot be kept alive
-// by asking again and again.
-func (s *Service) again(ctx context.Context, bearer string, tok *trust.Token, claims token.Claims) (Token, error) {
-	caller, err := s.own(ctx, bearer)
+// reissue returns a token like the presented one of ours, for another audience
+// or narrower. It expires no later, so a token cannot be kept alive by
+// exchanging it repeatedly.
+func (s *Service) reissue(ctx context.Context, bearer string, tok *trust.Token, claims token.Claims) (Token, error) {
+	caller, err := s.verifyOwn(ctx, bearer)
 	if err != nil {
 		return Token{}, err
 	}
-	claims.Subject, claims.Act, claims.Session, claims.Voucher = caller.Identity, caller.Act, caller.Session, caller.Voucher
+	claims.Subject, claims.Act = caller.Identity, caller.Act
+	claims.Session, claims.Voucher = caller.Session, caller.Voucher
 	claims.Email, claims.EmailVerified = caller.Email, caller.EmailVerified
 	if err := narrow(&claims, caller.Narrowing()); err != nil {
 		return Token{}, err
@@ -354,8 +366,8 @@ func (s *Service) again(ctx context.Context, bearer string, tok *trust.Token, cl
 	return s.mint(ctx, claims, tok.Expiry)
 }
 
-// narrow leaves of what a token is to be good for what an earlier narrowing
-// allows. It returns fault.InvalidArgument for scopes that are outside of it.
+// narrow restricts claims to what an earlier narrowing allows. It returns
+// fault.InvalidArgument for scopes outside of it.
 func narrow(claims *token.Claims, to resource.Narrowing) (err error) {
 	if to.Caps != nil {
 		left := *to.Caps
@@ -370,12 +382,13 @@ func narrow(claims *token.Claims, to resource.Narrowing) (err error) {
 	return err
 }
 
-// own returns whom one of our tokens for the API stands for.
-func (s *Service) own(ctx context.Context, bearer string) (authz.Caller, error) {
+// verifyOwn returns the caller that one of our own tokens for the API stands for.
+func (s *Service) verifyOwn(ctx context.Context, bearer string) (authz.Caller, error) {
 	return s.issuer.Authenticate(ctx, bearer, s.cfg.BaseURL, s.authz)
 }
 
-// within returns the scopes that are asked for, if the token presented has them.
+// within returns the scopes that are requested, if the presented token covers
+// them.
 func within(have, asked []resource.UID) ([]resource.UID, error) {
 	if asked == nil {
 		return have, nil

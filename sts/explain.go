@@ -15,38 +15,40 @@ import (
 )
 
 const (
-	explained = 20  // identities that are told about
-	compared  = 500 // identities that are looked at, of each sort
+	maxExplained = 20  // identities that are returned
+	maxCompared  = 500 // identities that are compared, for each spelling of the issuer
 
-	// explainSteps bounds what the patterns of all identities together may cost:
-	// a second or two if they are the worst that is allowed, and ten times what
-	// usual ones need.
+	// explainSteps bounds the cost of the patterns of all identities together:
+	// a second or two if they are the worst allowed, and ten times what usual
+	// ones need.
 	explainSteps = 50_000_000
 )
 
-// An Explanation is how a token fares with one identity.
+// An Explanation is the result of comparing a token with one identity.
 type Explanation struct {
 	Identity resource.Identity
 	Accepted bool
-	Checks   []resource.Check // those that do not fit first
+	Checks   []resource.Check // failed ones first
 }
 
-// Explain says how a token fares with an identity, or, for "", with the
-// identities within the caller's reach that come near it, best first. The caller
-// needs identity.list on them. It issues nothing and keeps nothing. complete is
-// false if there were more identities than it looked at. It returns
-// fault.InvalidArgument for a text that is no token.
-func (s *Service) Explain(ctx context.Context, uid resource.UID, raw string) (all []Explanation, complete bool, _ error) {
+// Explain compares a token with an identity or, if uid is "", with similar
+// identities that the caller may list, best match first. The caller needs
+// identity.list on them. It issues and stores nothing. complete is false if
+// there were more identities than it compared. It returns
+// fault.InvalidArgument for a text that is not a token.
+func (s *Service) Explain(
+	ctx context.Context, uid resource.UID, raw string,
+) (all []Explanation, complete bool, _ error) {
 	raw = strings.TrimSpace(raw)
 	candidates, tok, complete, err := s.candidates(ctx, uid, raw)
 	if err != nil {
 		return nil, false, err
 	}
-	parties, within := s.affordable(candidates, tok)
+	principals, within := s.withinBudget(candidates, tok)
 	complete = complete && within
-	signature := s.signature(ctx, parties, raw, tok)
-	by := map[resource.UID]*party{}
-	for _, p := range parties {
+	signature := s.signature(ctx, principals, raw, tok)
+	by := map[resource.UID]*principal{}
+	for _, p := range principals {
 		if ctx.Err() != nil {
 			return nil, false, ctx.Err()
 		}
@@ -54,23 +56,25 @@ func (s *Service) Explain(ctx context.Context, uid resource.UID, raw string) (al
 		checks := s.compare(p, tok, s.signatureFor(p, tok, signature), true)
 		all = append(all, Explanation{p.identity, failures(checks) == 0, checks})
 	}
-	slices.SortStableFunc(all, func(a, b Explanation) int { return cmp.Compare(failures(a.Checks), failures(b.Checks)) })
-	if len(all) > explained {
-		all, complete = all[:explained], false
+	slices.SortStableFunc(all, func(a, b Explanation) int {
+		return cmp.Compare(failures(a.Checks), failures(b.Checks))
+	})
+	if len(all) > maxExplained {
+		all, complete = all[:maxExplained], false
 	}
 	for _, e := range all {
 		by[e.Identity.UID].addCauses(e.Checks)
-		shorten(e.Checks)
+		truncateReceived(e.Checks)
 	}
 	return all, complete, nil
 }
 
-// affordable returns the identities, ready to be compared with a token, as far as
-// explainSteps allows, and whether those are all.
-func (s *Service) affordable(candidates []resource.Identity, tok *trust.Token) (all []*party, complete bool) {
+// withinBudget returns principals for the identities, as many as explainSteps
+// allows for this token, and whether those are all.
+func (s *Service) withinBudget(candidates []resource.Identity, tok *trust.Token) (all []*principal, complete bool) {
 	steps := 0
 	for _, i := range candidates {
-		p := newParty(i, s.audiences)
+		p := newPrincipal(i, s.audiences)
 		if p.matcher != nil {
 			steps += p.matcher.Steps(credential(tok))
 		}
@@ -91,11 +95,12 @@ func failures(checks []resource.Check) (n int) {
 	return n
 }
 
-// candidates returns the identities to hold a token against. The caller's right
-// to read them comes before anything is said about the token.
-func (s *Service) candidates(ctx context.Context, uid resource.UID, raw string) ([]resource.Identity, *trust.Token, bool, error) {
+// candidates returns the identities to compare a token with. It checks that
+// the caller may list them before it reveals anything about the token.
+func (s *Service) candidates(
+	ctx context.Context, uid resource.UID, raw string,
+) (_ []resource.Identity, _ *trust.Token, complete bool, err error) {
 	var reach []resource.UID
-	var err error
 	if uid != "" {
 		err = s.authz.Require(ctx, resource.IdentityList, uid)
 	} else {
@@ -112,68 +117,77 @@ func (s *Service) candidates(ctx context.Context, uid resource.UID, raw string) 
 		i, err := s.store.Identity(ctx, uid)
 		return []resource.Identity{i}, tok, true, err
 	}
-	all, complete, err := s.near(ctx, store.Reach{Under: reach}, tok)
+	all, complete, err := s.similarIdentities(ctx, store.Reach{Under: reach}, tok)
 	return all, tok, complete, err
 }
 
-// near returns the identities within reach that trust the issuer of a token, or
-// one that is written almost like it, or any of a pattern.
-func (s *Service) near(ctx context.Context, r store.Reach, tok *trust.Token) (all []resource.Identity, complete bool, _ error) {
+// similarIdentities returns the identities within reach that trust the issuer
+// of a token, an issuer spelled almost the same, or a pattern of issuers.
+func (s *Service) similarIdentities(
+	ctx context.Context, r store.Reach, tok *trust.Token,
+) (all []resource.Identity, complete bool, _ error) {
 	complete = true
-	issuers := []string{tok.Issuer, strings.TrimSuffix(tok.Issuer, "/"), tok.Issuer + "/", strings.ToLower(tok.Issuer), ""}
+	iss := tok.Issuer
+	issuers := []string{iss, strings.TrimSuffix(iss, "/"), iss + "/", strings.ToLower(iss), ""}
 	slices.Sort(issuers)
 	for _, issuer := range slices.Compact(issuers) {
-		found, whole, err := s.store.IdentitiesOf(ctx, r, issuer, compared)
+		found, isAll, err := s.store.IdentitiesOf(ctx, r, issuer, maxCompared)
 		if err != nil {
 			return nil, false, err
 		}
 		all = append(all, found...)
-		complete = complete && whole
+		complete = complete && isAll
 	}
 	return all, complete, nil
 }
 
-// signature tells what is wrong with the signature of a token, and asks its
-// issuer only if one of the identities trusts it.
-func (s *Service) signature(ctx context.Context, parties []*party, raw string, tok *trust.Token) error {
-	var asker *trust.Asker
-	for _, p := range parties {
-		if p.identity.Relationship.ClaimMatch != nil && p.matcher != nil && p.matcher.AcceptsIssuer(tok.Issuer) && (asker == nil || p.asker.Reason < asker.Reason) {
-			asker = &p.asker
+// signature checks the signature of a token. It fetches the keys of the issuer
+// only if one of the principals trusts it.
+func (s *Service) signature(ctx context.Context, principals []*principal, raw string, tok *trust.Token) error {
+	var quota *trust.QuotaKey
+	for _, p := range principals {
+		trusts := p.identity.Relationship.ClaimMatch != nil && p.matcher != nil && p.matcher.AcceptsIssuer(tok.Issuer)
+		if trusts && (quota == nil || p.quota.Reason < quota.Reason) {
+			quota = &p.quota
 		}
 	}
 	switch {
-	case asker == nil:
-		return errNotAsked
+	case quota == nil:
+		return errNotFetched
 	case tok.Issuer == s.issuer.Address():
-		_, err := s.own(ctx, raw)
+		_, err := s.verifyOwn(ctx, raw)
 		return err
 	}
-	return s.trust.Verify(ctx, *asker, tok)
+	return s.trust.Verify(ctx, *quota, tok)
 }
 
-var errNotAsked = errors.New("the issuer was not asked, because no identity here trusts it")
+var errNotFetched = errors.New("the issuer was not asked, because no identity here trusts it")
 
-// signatureFor is what is wrong with a signature in the eyes of one identity.
-func (s *Service) signatureFor(p *party, tok *trust.Token, signature error) error {
+// signatureFor returns the error of a signature for one principal: static keys
+// are its own.
+func (s *Service) signatureFor(p *principal, tok *trust.Token, signature error) error {
 	if p.identity.Relationship.StaticKeys != nil {
 		return p.keys.Verify(tok)
 	}
 	return signature
 }
 
-// compare returns how a token fares with an identity in every respect, without
-// what is probably wrong with its claims. signature is what is wrong with its
-// signature. The patterns of the identity are compared only if that is asked for.
-func (s *Service) compare(p *party, tok *trust.Token, signature error, patterns bool) []resource.Check {
+// compare returns how a token compares with a principal in every respect,
+// without probable causes. signature is the error of its signature. The
+// patterns of the identity are compared only if patterns is true.
+func (s *Service) compare(p *principal, tok *trust.Token, signature error, patterns bool) []resource.Check {
 	if p.tooLarge {
 		return []resource.Check{{
 			Claim: "identity", Expected: "patterns that are not too large",
-			Cause: "the patterns of this identity are too large, so no token is compared with them: shorten them or repeat less",
+			Cause: "the patterns of this identity are too large, so no token is compared with them: " +
+				"shorten them or repeat less",
 		}}
 	}
 	if p.matcher == nil {
-		return []resource.Check{{Claim: "identity", Expected: "a relationship that tokens can stand for", Cause: "no token stands for this identity"}}
+		return []resource.Check{{
+			Claim: "identity", Expected: "a relationship that tokens can stand for",
+			Cause: "no token stands for this identity",
+		}}
 	}
 	var checks []resource.Check
 	if p.identity.Relationship.AWS == nil {
@@ -187,14 +201,14 @@ func (s *Service) compare(p *party, tok *trust.Token, signature error, patterns 
 	return checks
 }
 
-// shorten cuts what was received to what is told or kept.
-func shorten(checks []resource.Check) {
+// truncateReceived shortens received values to what is shown or stored.
+func truncateReceived(checks []resource.Check) {
 	for i := range checks {
-		checks[i].Received = shortened(checks[i].Received)
+		checks[i].Received = truncated(checks[i].Received)
 	}
 }
 
-func (s *Service) compareKey(p *party, tok *trust.Token, signature error) []resource.Check {
+func (s *Service) compareKey(p *principal, tok *trust.Token, signature error) []resource.Check {
 	var checks []resource.Check
 	if k := p.identity.Relationship.StaticKeys; k != nil {
 		c := resource.Check{
@@ -207,8 +221,9 @@ func (s *Service) compareKey(p *party, tok *trust.Token, signature error) []reso
 		checks = append(checks, c)
 	}
 	return append(checks, resource.Check{
-		Claim: "signature", Expected: "by a key of the issuer", Received: "by key " + shortened(tok.KeyID()) + " with " + tok.Algorithm(),
-		OK: signature == nil, Cause: signatureCause(signature),
+		Claim: "signature", Expected: "by a key of the issuer",
+		Received: "by key " + truncated(tok.KeyID()) + " with " + tok.Algorithm(),
+		OK:       signature == nil, Cause: signatureCause(signature),
 	})
 }
 
@@ -223,27 +238,30 @@ func signatureCause(err error) string {
 		return "the issuer has no such key: the token is from another issuer, or its keys have changed since"
 	case errors.Is(err, trust.ErrSignature):
 		return "the token was changed after it was signed, or its issuer has changed its key"
-	case errors.Is(err, errNotAsked):
+	case errors.Is(err, errNotFetched):
 		return err.Error()
 	}
 	return "the signature could not be checked"
 }
 
-// skewed is how far a time may be off for clocks to be the likely cause.
-const skewed = 5 * time.Minute
+// likelySkew is how far off a time may be for a wrong clock to be the likely
+// cause.
+const likelySkew = 5 * time.Minute
 
 func (s *Service) compareTimes(tok *trust.Token) []resource.Check {
 	now := s.now().UTC()
 	text := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-	exp := resource.Check{Claim: "exp", Expected: "after " + text(now), Received: text(tok.Expiry), OK: now.Before(tok.Expiry)}
+	exp := resource.Check{
+		Claim: "exp", Expected: "after " + text(now), Received: text(tok.Expiry), OK: now.Before(tok.Expiry),
+	}
 	if !exp.OK {
 		exp.Cause = "the token has expired: get a new one, right before it is exchanged"
-		if now.Sub(tok.Expiry) < skewed {
+		if now.Sub(tok.Expiry) < likelySkew {
 			exp.Cause = "the token has expired a moment ago: get a new one, or compare the clocks"
 		}
 	}
 	checks := []resource.Check{exp}
-	for claim, at := range map[string]time.Time{"nbf": tok.NotUntil, "iat": tok.Issued} {
+	for claim, at := range map[string]time.Time{"nbf": tok.NotBefore, "iat": tok.Issued} {
 		if now.Add(leeway).Before(at) {
 			checks = append(checks, resource.Check{
 				Claim: claim, Expected: "not after " + text(now.Add(leeway)), Received: text(at),

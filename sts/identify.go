@@ -9,12 +9,15 @@ import (
 	"github.com/holdfast-dev/holdfast/trust"
 )
 
-// Identify returns who is behind a token, known here or not. The token is one of
-// ours, or of an issuer that was asked for it for us: for our address, or for the
-// client that we are to one of the providers, which then vouches for the person.
-// It returns fault.Unauthenticated for any other, fault.PermissionDenied for one
-// of ours that is narrowed, and fault.Unavailable if the issuer cannot be asked.
-func (s *Service) Identify(ctx context.Context, bearer string, providers []resource.IdentityProvider) (a resource.Arrival, _ error) {
+// Identify returns who a token is about, whether or not they are known here.
+// The token is our own, or was issued for us: for our address, or for our
+// client at one of the providers, which then vouches for the person. It
+// returns fault.Unauthenticated for any other token, fault.PermissionDenied
+// for one of ours that is narrowed, and fault.Unavailable if the issuer's keys
+// cannot be fetched.
+func (s *Service) Identify(
+	ctx context.Context, bearer string, providers []resource.IdentityProvider,
+) (a resource.Arrival, _ error) {
 	if bearer == "" {
 		return a, refused("", "a bearer token is required")
 	}
@@ -26,12 +29,12 @@ func (s *Service) Identify(ctx context.Context, bearer string, providers []resou
 		return s.identifyOwn(ctx, bearer)
 	}
 	a = resource.Arrival{Issuer: tok.Issuer, Subject: tok.Subject, Realm: tok.Issuer}
-	if idp, ok := asked(tok, providers); ok {
+	if idp, ok := providerOf(tok, providers); ok {
 		a.Realm, a.Voucher, a.Trusted = idp.Realm, idp.Voucher(), idp.Trusted
-		a.Subject, err = s.vouched(ctx, idp, tok, bearer)
+		a.Subject, err = s.providerSubject(ctx, idp, tok, bearer)
 	} else {
 		match := resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: tok.Issuer, Subject: tok.Subject}}
-		_, err = s.accept(ctx, newParty(resource.Identity{Relationship: match}, s.audiences), bearer)
+		_, err = s.accept(ctx, newPrincipal(resource.Identity{Relationship: match}, s.audiences), bearer)
 	}
 	if f := fault.From(err); err != nil && f.Code == fault.PermissionDenied {
 		return a, refused(f.Metadata["claim"], "the token was not made for this service")
@@ -46,8 +49,8 @@ func (s *Service) Identify(ctx context.Context, bearer string, providers []resou
 	return a, nil
 }
 
-// asked returns the provider whose client a token is for.
-func asked(tok *trust.Token, providers []resource.IdentityProvider) (resource.IdentityProvider, bool) {
+// providerOf returns the provider whose issuer and client a token is for.
+func providerOf(tok *trust.Token, providers []resource.IdentityProvider) (resource.IdentityProvider, bool) {
 	i := slices.IndexFunc(providers, func(p resource.IdentityProvider) bool {
 		return p.OIDC.Issuer == tok.Issuer && slices.Contains(tok.Audience, p.OIDC.ClientID)
 	})
@@ -58,12 +61,13 @@ func asked(tok *trust.Token, providers []resource.IdentityProvider) (resource.Id
 }
 
 func (s *Service) identifyOwn(ctx context.Context, bearer string) (a resource.Arrival, _ error) {
-	c, err := s.own(ctx, bearer)
+	c, err := s.verifyOwn(ctx, bearer)
 	if err != nil {
 		return a, err
 	}
 	if !c.Narrowing().IsZero() {
-		return a, fault.New(fault.PermissionDenied, "Permission denied: a token that is narrowed cannot act on the person behind it")
+		return a, fault.New(fault.PermissionDenied,
+			"Permission denied: a token that is narrowed cannot act on the person behind it")
 	}
 	a = resource.Arrival{Identity: c.Identity, Voucher: c.Voucher, Email: c.Email}
 	if c.Act != nil {

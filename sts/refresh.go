@@ -19,7 +19,7 @@ const (
 	maxRefresh = 1024
 )
 
-// A refreshToken is a secret that says when it ends, so that its holder knows.
+// A refreshToken is a secret and its expiry, which its holder can read.
 type refreshToken struct {
 	Expiry int64  `json:"exp"`
 	Secret string `json:"secret"`
@@ -32,7 +32,7 @@ func digestOf(secret string) []byte {
 	return sum[:]
 }
 
-// refreshText is a refresh token as its holder has it: base64 of JSON.
+// refreshText encodes a refresh token: base64 of JSON.
 func refreshText(secret string, ends time.Time) (string, error) {
 	b, err := json.Marshal(refreshToken{ends.Unix(), secret})
 	return base64.StdEncoding.EncodeToString(b), err
@@ -51,32 +51,21 @@ func parseRefresh(text string) (refreshToken, bool) {
 	return r, err == nil && r.Secret != ""
 }
 
-func (s *Service) idle() time.Duration {
-	if s.cfg.SessionIdle > 0 {
-		return s.cfg.SessionIdle
-	}
-	return sessionIdle
-}
-
-func (s *Service) life() time.Duration {
-	if s.cfg.SessionLife > 0 {
-		return s.cfg.SessionLife
-	}
-	return sessionLife
-}
-
-// StartSession begins a session of a person who has signed in and returns its id
-// and its first refresh token. n says who it is, through what, and from where. Its
-// tokens stay within the capabilities and scopes of w.
-func (s *Service) StartSession(ctx context.Context, n resource.Session, w Wish) (id string, refresh Token, _ error) {
+// StartSession begins a session of a person who has signed in. It returns the
+// session's id and first refresh token. n says who it is, how they signed in,
+// and from where. Tokens of the session stay within the capabilities and
+// scopes of w.
+func (s *Service) StartSession(
+	ctx context.Context, n resource.Session, w TokenParams,
+) (id string, refresh Token, _ error) {
 	claims, err := s.claims(w)
 	if err != nil {
 		return "", Token{}, err
 	}
 	n.Narrowing = resource.Narrowing{Caps: claims.Caps, Scopes: claims.Scopes}
 	now := s.now().UTC().Truncate(time.Millisecond)
-	n.ID, n.CreateTime, n.UsedTime, n.ExpireTime = rand.Text(), now, now, now.Add(s.life())
-	ends := now.Add(min(s.idle(), s.life())).Truncate(time.Second)
+	n.ID, n.CreateTime, n.UsedTime, n.ExpireTime = rand.Text(), now, now, now.Add(s.cfg.SessionLife)
+	ends := now.Add(min(s.cfg.SessionIdle, s.cfg.SessionLife)).Truncate(time.Second)
 	secret := newSecret()
 	if err := s.store.StartSession(ctx, n, digestOf(secret), ends); err != nil {
 		return "", Token{}, err
@@ -85,10 +74,10 @@ func (s *Service) StartSession(ctx context.Context, n resource.Session, w Wish) 
 	return n.ID, Token{text, ends}, err
 }
 
-// Refresh returns a token for a refresh token, and the refresh token that takes
-// its place. A refresh token is good once: whoever comes with it again ends the
-// session, since one of the two has stolen it.
-func (s *Service) Refresh(ctx context.Context, bearer string, w Wish) (access, refresh Token, _ error) {
+// Refresh returns a token for a refresh token, and the refresh token that
+// replaces it. A refresh token works once: using it again ends the session,
+// because one of the two users has stolen it.
+func (s *Service) Refresh(ctx context.Context, bearer string, w TokenParams) (access, refresh Token, _ error) {
 	claims, err := s.claims(w)
 	if err != nil {
 		return Token{}, Token{}, err
@@ -98,7 +87,7 @@ func (s *Service) Refresh(ctx context.Context, bearer string, w Wish) (access, r
 		return Token{}, Token{}, refused("", "this is not a refresh token")
 	}
 	secret := newSecret()
-	ends := s.now().Add(s.idle()).UTC().Truncate(time.Second)
+	ends := s.now().Add(s.cfg.SessionIdle).UTC().Truncate(time.Second)
 	session, ends, err := s.store.UseRefresh(ctx, digestOf(old.Secret), digestOf(secret), ends)
 	if err != nil {
 		return Token{}, Token{}, err
@@ -112,8 +101,8 @@ func (s *Service) Refresh(ctx context.Context, bearer string, w Wish) (access, r
 
 // forSession returns a token of a session.
 func (s *Service) forSession(ctx context.Context, n resource.Session, claims token.Claims) (Token, error) {
-	if p, _, err := s.party(ctx, n.Identity); err == nil {
-		s.noteSeen(ctx, p)
+	if p, _, err := s.principal(ctx, n.Identity); err == nil {
+		s.recordUse(ctx, p)
 	}
 	claims.Subject, claims.Act, claims.Session, claims.Voucher = n.Identity, n.Act, n.ID, n.Voucher
 	claims.Email = n.Email
@@ -122,7 +111,8 @@ func (s *Service) forSession(ctx context.Context, n resource.Session, claims tok
 		if err != nil {
 			return Token{}, err
 		}
-		claims.EmailVerified = idp.Trusted // an address is anybody's word unless the operator trusts the provider
+		// An e-mail address counts as verified only if the operator trusts the provider.
+		claims.EmailVerified = idp.Trusted
 	}
 	if err := narrow(&claims, n.Narrowing); err != nil {
 		return Token{}, err
@@ -131,7 +121,7 @@ func (s *Service) forSession(ctx context.Context, n resource.Session, claims tok
 }
 
 // Issue returns a token of a session that has just begun.
-func (s *Service) Issue(ctx context.Context, session string, w Wish) (Token, error) {
+func (s *Service) Issue(ctx context.Context, session string, w TokenParams) (Token, error) {
 	claims, err := s.claims(w)
 	if err != nil {
 		return Token{}, err

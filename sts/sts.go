@@ -1,9 +1,10 @@
-// Package sts is the security token service: it gives tokens of ours for the
-// credentials of others, says why it does not, and watches those whose word it
-// takes.
+// Package sts is the security token service. It exchanges credentials of other
+// issuers for our tokens, explains refusals, and monitors the issuers that
+// identities trust.
 package sts
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/outbound"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
@@ -20,13 +22,13 @@ import (
 	"github.com/holdfast-dev/holdfast/trust"
 )
 
-// Config is what a Service is told.
+// Config configures a Service.
 type Config struct {
-	BaseURL      string        // the API: tokens may be for it, and ours for it are taken in exchange
-	RegistryHost string        // the registry: tokens may be for it
-	SessionIdle  time.Duration // how long a refresh token lives; 0 is 7 days
-	SessionLife  time.Duration // how long a session can be kept alive; 0 is 30 days
-	WatchEvery   time.Duration // how often issuers are looked at; 0 is an hour
+	BaseURL      string        // address of the API: an audience of tokens, and of those of ours that can be exchanged
+	RegistryHost string        // host of the registry: an audience of tokens
+	SessionIdle  time.Duration // life of a refresh token; 0 is 7 days
+	SessionLife  time.Duration // longest life of a session; 0 is 30 days
+	WatchEvery   time.Duration // how often issuers are checked; 0 is an hour
 	AWS          AWS
 	Clouds       Clouds
 	Log          *slog.Logger     // nil is slog's default
@@ -40,25 +42,32 @@ type Service struct {
 	issuer    *token.Issuer
 	trust     *trust.Issuers
 	cfg       Config
-	audiences []string // what a credential may be for, unless its identity says otherwise
+	audiences []string // audiences a credential may have, unless its identity says otherwise
 	log       *slog.Logger
 	now       func() time.Time
 
-	known   *memory
-	denials chan resource.Denial
-	client  *http.Client // of AWS
+	principals *principalCache
+	denials    chan resource.Denial
+	client     *http.Client // for AWS and the other clouds
 }
 
-// New returns a service. It remembers identities, and forgets them as checker
-// learns that they have changed. Run keeps the denials and watches the issuers.
-func New(db *store.DB, checker *authz.Checker, issuer *token.Issuer, issuers *trust.Issuers, cfg Config) (*Service, error) {
-	known, err := newMemory()
+// New returns a service. It caches identities, and drops them when checker
+// reports a change. Run writes the denials and monitors the issuers.
+func New(
+	db *store.DB, checker *authz.Checker, issuer *token.Issuer, issuers *trust.Issuers, cfg Config,
+) (*Service, error) {
+	cfg.SessionIdle = cmp.Or(cfg.SessionIdle, sessionIdle)
+	cfg.SessionLife = cmp.Or(cfg.SessionLife, sessionLife)
+	if cfg.AWS.Client == nil {
+		cfg.AWS.Client = outbound.Client(outbound.Config{})
+	}
+	principals, err := newPrincipalCache()
 	if err != nil {
 		return nil, err
 	}
 	x := &Service{
 		store: iamdb.New(db), authz: checker, issuer: issuer, trust: issuers, cfg: cfg, log: cfg.Log, now: cfg.Now,
-		known: known, denials: make(chan resource.Denial, denialsWaiting), client: cfg.AWS.client(),
+		principals: principals, denials: make(chan resource.Denial, denialsWaiting), client: cfg.AWS.Client,
 		audiences: []string{issuer.Address()},
 	}
 	if u, err := url.Parse(issuer.Address()); err == nil && u.Host != "" {
@@ -70,37 +79,38 @@ func New(db *store.DB, checker *authz.Checker, issuer *token.Issuer, issuers *tr
 	if x.now == nil {
 		x.now = time.Now
 	}
-	checker.OnChange(known.forget)
+	checker.OnChange(principals.invalidate)
 	return x, nil
 }
 
-// A Token is one of ours, and when it ends.
+// A Token is one of our tokens and its expiry.
 type Token struct {
 	Text   string
 	Expiry time.Time
 }
 
-// A Wish is what the token that is asked for should be like.
-type Wish struct {
-	Audience []string // what it is for
-	Caps     []string // capabilities to narrow it to, by name
-	Scopes   []string // groups to narrow it to
+// TokenParams are the requested properties of a token.
+type TokenParams struct {
+	Audience []string // whom it is for
+	Caps     []string // names of capabilities to narrow it to
+	Scopes   []string // UIDs of groups to narrow it to
 }
 
-// claims returns what the wish says of a token. It returns fault.InvalidArgument
-// with everything that cannot be had.
-func (s *Service) claims(w Wish) (c token.Claims, _ error) {
+// claims returns the claims that w asks for. It returns fault.InvalidArgument
+// with everything that is not allowed.
+func (s *Service) claims(w TokenParams) (c token.Claims, _ error) {
 	var bad []fault.Violation
+	add := func(name, text string) { bad = append(bad, fault.Violation{Subject: name, Description: text}) }
 	for _, aud := range w.Audience {
 		known, ok := s.audience(aud)
 		if !ok {
-			bad = append(bad, fault.Violation{Subject: "aud", Description: "must be the address of the API or the host of the registry"})
+			add("aud", "must be the address of the API or the host of the registry")
 			continue
 		}
 		c.Audience = append(c.Audience, known)
 	}
 	if len(w.Audience) == 0 {
-		bad = append(bad, fault.Violation{Subject: "aud", Description: "is required: the address of the API or the host of the registry"})
+		add("aud", "is required: the address of the API or the host of the registry")
 	}
 	if len(w.Caps) > 0 {
 		c.Caps = &resource.Capabilities{}
@@ -108,7 +118,7 @@ func (s *Service) claims(w Wish) (c token.Claims, _ error) {
 	for _, name := range w.Caps {
 		capability, ok := resource.ParseCapability(name)
 		if !ok {
-			bad = append(bad, fault.Violation{Subject: "cap", Description: "is not a capability: " + shortened(name)})
+			add("cap", "is not a capability: "+truncated(name))
 			continue
 		}
 		c.Caps.Add(capability)
@@ -116,7 +126,7 @@ func (s *Service) claims(w Wish) (c token.Claims, _ error) {
 	for _, scope := range w.Scopes {
 		uid, err := resource.ParseUID("scope", scope)
 		if err != nil {
-			bad = append(bad, fault.Violation{Subject: "scope", Description: "must be the uid of a group"})
+			add("scope", "must be the uid of a group")
 			continue
 		}
 		c.Scopes = append(c.Scopes, uid)
@@ -127,7 +137,7 @@ func (s *Service) claims(w Wish) (c token.Claims, _ error) {
 	return c, nil
 }
 
-// audience returns an audience as our tokens have it.
+// audience returns an audience in the spelling that our tokens use.
 func (s *Service) audience(aud string) (string, bool) {
 	for _, known := range []string{s.cfg.BaseURL, s.cfg.RegistryHost} {
 		if known != "" && strings.TrimSuffix(aud, "/") == strings.TrimSuffix(known, "/") {
@@ -143,13 +153,12 @@ func (s *Service) mint(ctx context.Context, c token.Claims, end time.Time) (Toke
 	if !end.IsZero() && end.Before(expiry) {
 		expiry = end
 	}
-	c.Until = expiry // what is told is what the token says, though a second may begin in between
+	c.Until = expiry // the same second in the token and in the answer
 	text, err := s.issuer.Mint(ctx, c)
 	return Token{text, expiry.UTC().Truncate(time.Second)}, err
 }
 
-// refused is the error of a credential that is none: whoever sent it is not
-// known.
+// refused returns the error for an invalid credential.
 func refused(claim, why string) error {
 	if claim != "" {
 		return fault.New(fault.Unauthenticated, "Unauthenticated: invalid %q: %s", claim, why)
@@ -157,18 +166,18 @@ func refused(claim, why string) error {
 	return fault.New(fault.Unauthenticated, "Unauthenticated: %s", why)
 }
 
-const longest = 256 // of a value that is told or kept
+const maxShown = 256 // longest value that is shown or stored
 
-func shortened(s string) string {
+func truncated(s string) string {
 	s = strings.ToValidUTF8(s, "?")
-	if len(s) <= longest {
+	if len(s) <= maxShown {
 		return s
 	}
-	return strings.ToValidUTF8(s[:longest], "") + "…"
+	return strings.ToValidUTF8(s[:maxShown], "") + "…"
 }
 
-// Check returns fault.InvalidArgument for a wish that cannot be.
-func (s *Service) Check(w Wish) error {
+// Check returns fault.InvalidArgument for parameters that are not allowed.
+func (s *Service) Check(w TokenParams) error {
 	_, err := s.claims(w)
 	return err
 }

@@ -16,31 +16,31 @@ import (
 )
 
 const (
-	watchEvery   = time.Hour
-	lookAtOnce   = 8
-	lookEach     = 256 // issuers of one domain in one go
-	lookLimit    = 15 * time.Second
-	maxIssuers   = 1000 // of one answer
-	maxCounted   = 1000 // identities of one issuer
-	maxLookedAt  = 20_000
-	maxEndanger  = 50
-	endangeredIn = 30 * 24 * time.Hour // keys that end within this time are told of
+	watchEvery          = time.Hour
+	maxConcurrentChecks = 8
+	maxChecksPerDomain  = 256 // issuers of one domain in one round
+	checkTimeout        = 15 * time.Second
+	maxIssuers          = 1000 // in one answer
+	maxCounted          = 1000 // identities counted per issuer
+	maxLookedAt         = 20_000
+	maxEndanger         = 50
+	endangeredIn        = 30 * 24 * time.Hour // keys that expire within this time are reported
 )
 
-// Run keeps denials and watches issuers until ctx ends, and then writes what is
-// left to write.
+// Run writes denials and monitors issuers until ctx ends, and then writes what
+// is left in the queue.
 func (s *Service) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { s.keepDenials(ctx) })
+	wg.Go(func() { s.writeDenials(ctx) })
 	every := s.cfg.WatchEvery
 	if every <= 0 {
 		every = watchEvery
 	}
-	tick := time.NewTicker(max(every/12, time.Second)) // those that failed are due sooner
+	tick := time.NewTicker(max(every/12, time.Second)) // issuers that failed are checked again sooner
 	defer tick.Stop()
 	for {
-		if err := s.look(ctx, every); err != nil && ctx.Err() == nil {
+		if err := s.checkIssuers(ctx, every); err != nil && ctx.Err() == nil {
 			s.log.WarnContext(ctx, "issuers cannot be watched", "err", err)
 		}
 		select {
@@ -51,32 +51,33 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// look looks at the issuers that are due. Of several replicas, one looks.
-func (s *Service) look(ctx context.Context, every time.Duration) error {
+// checkIssuers checks the issuers that are due. Of several replicas, one
+// checks each.
+func (s *Service) checkIssuers(ctx context.Context, every time.Duration) error {
 	all, err := s.dueIssuers(ctx, every)
 	if err != nil {
 		return err
 	}
 	var group errgroup.Group
-	group.SetLimit(lookAtOnce)
+	group.SetLimit(maxConcurrentChecks)
 	for _, d := range all {
-		group.Go(func() error { return s.lookAt(ctx, d) })
+		group.Go(func() error { return s.checkIssuer(ctx, d) })
 	}
 	return errors.Join(group.Wait(), s.store.DropIssuers(ctx))
 }
 
-// A dueIssuer is to be looked at unless somebody has since a time.
+// A dueIssuer is to be checked unless another replica has done so after since.
 type dueIssuer struct {
 	name  string
 	since time.Time
 }
 
-// dueIssuers returns the issuers that are due, one of each domain after the
-// other, so that one with many that do not answer delays the others little. No
-// more than lookEach of a domain are looked at in one go; the rest stays due.
+// dueIssuers returns the issuers that are due, alternating between domains, so
+// that a domain with many that do not answer delays the others little. At most
+// maxChecksPerDomain of a domain are returned; the rest stay due.
 func (s *Service) dueIssuers(ctx context.Context, every time.Duration) ([]dueIssuer, error) {
-	rounds := make([][]dueIssuer, 1, lookEach)
-	count := map[trust.Asker]int{}
+	rounds := make([][]dueIssuer, 1, maxChecksPerDomain)
+	count := map[trust.QuotaKey]int{}
 	for issuer := ""; ; {
 		next, err := s.store.NextIssuer(ctx, issuer)
 		if err != nil {
@@ -94,9 +95,9 @@ func (s *Service) dueIssuers(ctx context.Context, every time.Duration) ([]dueIss
 		if state.Problem != "" {
 			d.since = s.now().Add(-every / 12)
 		}
-		domain := personAsker(issuer)
+		domain := personQuota(issuer)
 		round := count[domain]
-		if state.CheckTime.After(d.since) || round == lookEach {
+		if state.CheckTime.After(d.since) || round == maxChecksPerDomain {
 			continue
 		}
 		if count[domain]++; round == len(rounds) {
@@ -106,14 +107,15 @@ func (s *Service) dueIssuers(ctx context.Context, every time.Duration) ([]dueIss
 	}
 }
 
-func (s *Service) lookAt(ctx context.Context, d dueIssuer) error {
+func (s *Service) checkIssuer(ctx context.Context, d dueIssuer) error {
 	if claimed, err := s.store.ClaimIssuer(ctx, d.name, d.since); err != nil || !claimed {
 		return err
 	}
-	bounded, cancel := context.WithTimeout(ctx, lookLimit)
+	bounded, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	asker := trust.Asker{Tenant: personAsker(d.name).Tenant, Reason: trust.Named} // who names it is not known here
-	keys, err := s.trust.Look(bounded, asker, d.name)
+	// Which identities name it is not known here.
+	quota := trust.QuotaKey{Tenant: personQuota(d.name).Tenant, Reason: trust.Named}
+	keys, err := s.trust.FetchKeys(bounded, quota, d.name)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -134,21 +136,21 @@ func (s *Service) lookAt(ctx context.Context, d dueIssuer) error {
 	return nil
 }
 
-// A Dependence is an issuer, and those who depend on it.
+// A Dependence is an issuer and how many identities depend on it.
 type Dependence struct {
 	resource.IssuerState
-	Identities int // maxCounted stands for that many and more
+	Identities int // maxCounted means at least that many
 	Endangered []Endangered
 }
 
-// An Endangered identity does not match any more, or soon will not.
+// An Endangered identity no longer matches any token, or soon will not.
 type Endangered struct {
 	Identity resource.Identity
 	Reason   string
 }
 
-// Issuers returns the issuers that identities trust which are below a group, or
-// anywhere for "", and within the caller's reach. The caller needs identity.list.
+// Issuers returns the issuers trusted by identities below a group, or anywhere
+// if below is "", that the caller may list. The caller needs identity.list.
 func (s *Service) Issuers(ctx context.Context, below resource.UID) (all []Dependence, complete bool, _ error) {
 	under, err := s.authz.Reach(ctx, resource.IdentityList)
 	if err != nil {
@@ -167,7 +169,7 @@ func (s *Service) Issuers(ctx context.Context, below resource.UID) (all []Depend
 			return nil, false, err
 		}
 		if issuer == "" {
-			given, err := s.unnamed(ctx, reach)
+			given, err := s.unnamedIssuers(ctx, reach)
 			return append(all, given...), true, err
 		}
 		d, err := s.dependence(ctx, reach, issuer)
@@ -192,15 +194,15 @@ func (s *Service) dependence(ctx context.Context, r store.Reach, issuer string) 
 		return d, err
 	}
 	for _, i := range found {
-		if reason := s.danger(d.IssuerState, i); reason != "" && len(d.Endangered) < maxEndanger {
+		if reason := s.riskOf(d.IssuerState, i); reason != "" && len(d.Endangered) < maxEndanger {
 			d.Endangered = append(d.Endangered, Endangered{i, reason})
 		}
 	}
 	return d, nil
 }
 
-// danger says why an identity will stop matching, or "".
-func (s *Service) danger(state resource.IssuerState, i resource.Identity) string {
+// riskOf returns why an identity will stop matching, or "".
+func (s *Service) riskOf(state resource.IssuerState, i resource.Identity) string {
 	k := i.Relationship.StaticKeys
 	switch {
 	case k != nil && !s.now().Before(k.ExpirationTime):
@@ -210,7 +212,8 @@ func (s *Service) danger(state resource.IssuerState, i resource.Identity) string
 	case state.Problem != "" && state.SuccessTime.IsZero():
 		return "the issuer has never been reached: " + state.Problem
 	case state.Problem != "":
-		return "the issuer has not been reached since " + state.SuccessTime.UTC().Format(time.RFC3339) + ": " + state.Problem
+		return "the issuer has not been reached since " + state.SuccessTime.UTC().Format(time.RFC3339) +
+			": " + state.Problem
 	}
 	if i.Relationship.PatternsTooLarge() {
 		return "its patterns are too large, so that nothing is compared with them: shorten them or repeat less"
@@ -221,9 +224,9 @@ func (s *Service) danger(state resource.IssuerState, i resource.Identity) string
 	return ""
 }
 
-// unnamed returns what identities trust that is no issuer by name: keys that are
-// given, and patterns. Nobody can be looked at for those.
-func (s *Service) unnamed(ctx context.Context, r store.Reach) ([]Dependence, error) {
+// unnamedIssuers returns what identities trust other than an issuer by name:
+// static keys and patterns. Those cannot be monitored.
+func (s *Service) unnamedIssuers(ctx context.Context, r store.Reach) ([]Dependence, error) {
 	found, _, err := s.store.IdentitiesOf(ctx, r, "", maxCounted)
 	if err != nil {
 		return nil, err
@@ -247,7 +250,7 @@ func (s *Service) unnamed(ctx context.Context, r store.Reach) ([]Dependence, err
 			names = append(names, name)
 		}
 		d.Identities++
-		if reason := s.danger(d.IssuerState, i); reason != "" && len(d.Endangered) < maxEndanger {
+		if reason := s.riskOf(d.IssuerState, i); reason != "" && len(d.Endangered) < maxEndanger {
 			d.Endangered = append(d.Endangered, Endangered{i, reason})
 		}
 	}

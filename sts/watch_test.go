@@ -11,8 +11,9 @@ import (
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
-// TestWatchIsFair has one domain with more issuers than are looked at in one go.
-// Those of others come right after the first of them, not after the last.
+// TestWatchIsFair has one domain with more issuers than are checked in one
+// round. Issuers of other domains follow directly after its first one, not
+// after its last.
 func TestWatchIsFair(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		x := &Service{store: iamdb.New(s.DB), now: time.Now}
@@ -23,7 +24,7 @@ func TestWatchIsFair(t *testing.T) {
 		}
 		others := []string{"https://issuer.honest.example", "https://z.test", "https://zz.test"}
 		all := slices.Clone(others)
-		for n := range lookEach + 20 {
+		for n := range maxChecksPerDomain + 20 {
 			all = append(all, fmt.Sprintf("https://a%d.attacker.example", n))
 		}
 		for _, issuer := range all {
@@ -38,11 +39,14 @@ func TestWatchIsFair(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(due) != lookEach+len(others) {
-			t.Errorf("%d issuers are due, want %d of one domain and %d others", len(due), lookEach, len(others))
+		if len(due) != maxChecksPerDomain+len(others) {
+			t.Errorf(
+				"%d issuers are due, want %d of one domain and %d others", len(due), maxChecksPerDomain, len(others),
+			)
 		}
 		for _, issuer := range others {
-			if at := slices.IndexFunc(due, func(d dueIssuer) bool { return d.name == issuer }); at < 0 || at > len(others) {
+			if at := slices.IndexFunc(due, func(d dueIssuer) bool { return d.name == issuer }); at < 0 ||
+				at > len(others) {
 				t.Errorf("%s comes as number %d", issuer, at+1)
 			}
 		}

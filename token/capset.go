@@ -11,17 +11,17 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// A capset is a set of capabilities as tokens carry it: a base64url string of
-// the length in bits, in 8 bytes, and then the bits in words of 8 bytes, all
-// big-endian.
+// A capset is a set of capabilities in the encoding of tokens: a base64url
+// string of the length in bits, in 8 bytes, followed by the bits in words of 8
+// bytes, all big-endian.
 type capset resource.Capabilities
 
-// minBits is the least length that is written. Readers accept any, but the
-// text of a set should be the same whoever wrote it.
+// minBits is the shortest length that is written. Readers accept any length,
+// but the text of a set should not depend on who wrote it.
 const minBits = 50
 
-// maxBits bounds what is read. It leaves room for capabilities a newer version
-// may have.
+// maxBits bounds what is read. It leaves room for the capabilities of newer
+// versions.
 const maxBits = 4096
 
 var errCapset = errors.New("not a set of capabilities")
@@ -41,19 +41,20 @@ func (s capset) MarshalJSON() ([]byte, error) {
 	return json.Marshal(base64.URLEncoding.EncodeToString(b))
 }
 
-// UnmarshalJSON reads the compact form, and also a list of capability numbers.
-// What this version does not know, it leaves out: it cannot be asked for.
+// UnmarshalJSON reads the compact form or a list of capability numbers. It
+// ignores capabilities that this version does not know, because nothing can
+// ask for them.
 func (s *capset) UnmarshalJSON(text []byte) error {
 	var numbers []int32
 	if err := json.Unmarshal(text, &numbers); err == nil && numbers != nil {
-		*s = numbered(numbers)
+		*s = capsetOf(numbers)
 		return nil
 	}
-	var word string
-	if err := json.Unmarshal(text, &word); err != nil {
+	var encoded string
+	if err := json.Unmarshal(text, &encoded); err != nil {
 		return errCapset
 	}
-	b, err := base64.URLEncoding.DecodeString(word)
+	b, err := base64.URLEncoding.DecodeString(encoded)
 	if err != nil || len(b) < 8 || len(b)%8 != 0 {
 		return errCapset
 	}
@@ -65,11 +66,11 @@ func (s *capset) UnmarshalJSON(text []byte) error {
 	for i := range min(len(s), len(b)/8-1) {
 		s[i] = binary.BigEndian.Uint64(b[8+8*i:])
 	}
-	return s.fits(length)
+	return s.checkLength(length)
 }
 
-// fits fails if a bit is set beyond the length.
-func (s *capset) fits(length uint64) error {
+// checkLength returns an error if a bit beyond length is set.
+func (s *capset) checkLength(length uint64) error {
 	for i, w := range s {
 		if w != 0 && uint64(64*i+bits.Len64(w)) > length {
 			return fmt.Errorf("%w: a bit is beyond its length", errCapset)
@@ -78,7 +79,7 @@ func (s *capset) fits(length uint64) error {
 	return nil
 }
 
-func numbered(numbers []int32) capset {
+func capsetOf(numbers []int32) capset {
 	var set resource.Capabilities
 	for _, n := range numbers {
 		if c, ok := resource.CapabilityNumbered(n); ok {

@@ -91,7 +91,9 @@ func FuzzCapset(f *testing.F) {
 		}
 		var back capset
 		if err := json.Unmarshal(again, &back); err != nil || back != set {
-			t.Fatalf("%s is read as %v, written as %s and read as %v, %v", strings.TrimSpace(text), set, again, back, err)
+			t.Fatalf(
+				"%s is read as %v, written as %s and read as %v, %v", strings.TrimSpace(text), set, again, back, err,
+			)
 		}
 	})
 }

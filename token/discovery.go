@@ -11,13 +11,13 @@ const (
 	discoveryPath = "/.well-known/openid-configuration"
 	keysPath      = "/.well-known/jwks.json"
 
-	// keysAge is how old the published keys may be, here and with those who
-	// cache them.
-	keysAge = time.Minute
+	// maxKeysAge is how old the published keys may be, here and in the caches
+	// of others.
+	maxKeysAge = time.Minute
 )
 
-// Handler serves what others need to verify our tokens: the discovery document
-// and the JSON Web Key Set. Neither needs a token.
+// Handler serves the discovery document and the JSON Web Key Set, which others
+// need to verify our tokens. Neither requires a token.
 func (i *Issuer) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+discoveryPath, i.serveDiscovery)
@@ -41,7 +41,8 @@ func (i *Issuer) serveDiscovery(w http.ResponseWriter, _ *http.Request) {
 		Algorithms    []string `json:"id_token_signing_alg_values_supported"`
 	}{
 		i.issuer, at(keysPath), at("/oauth"), at("/oauth/token"), at("/oauth/device_authorization"),
-		[]string{"code", "id_token"}, []string{"authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"},
+		[]string{"code", "id_token"},
+		[]string{"authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"},
 		[]string{"S256"}, []string{"none"}, []string{"public"}, []string{string(algorithm)},
 	})
 	if err != nil {
@@ -51,11 +52,11 @@ func (i *Issuer) serveDiscovery(w http.ResponseWriter, _ *http.Request) {
 	serve(w, document)
 }
 
-// serveKeys answers with the stored keys, or with those last known while the
-// store is away: the tokens they prove are as good as before.
+// serveKeys serves the stored keys, or the last known ones if the store cannot
+// be reached: the tokens they verify are as good as before.
 func (i *Issuer) serveKeys(w http.ResponseWriter, r *http.Request) {
-	age := keysAge
-	if i.doubted.Load() {
+	age := maxKeysAge
+	if i.stale.Load() {
 		age = 0
 	}
 	k, _ := i.refresh(r.Context(), age)

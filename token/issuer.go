@@ -1,5 +1,5 @@
-// Package token is the issuer: it makes the tokens the service accepts, tells
-// whether one is good, and publishes the keys that prove it.
+// Package token issues and verifies the tokens that the service accepts, and
+// publishes the keys to verify them.
 //
 // A token says who the caller is, never what the caller may do.
 package token
@@ -24,25 +24,26 @@ import (
 )
 
 const (
-	// DefaultLife is how long a token lives that does not say.
+	// DefaultLife is the life of a token unless its claims set another.
 	DefaultLife = time.Hour
 
-	// MaxLife is the longest a token may live: the deletion of an identity is
+	// MaxLife is the longest life of a token. The deletion of an identity is
 	// remembered longer, so that its tokens stay void.
 	MaxLife = authz.RevocationMemory - time.Hour
 
 	cachedTokens = 10_000
 )
 
-// Config is what an Issuer is told.
+// Config configures an Issuer.
 type Config struct {
-	Issuer   string           // the iss of every token, and the address of the keys
-	Key      seal.Key         // what the signing keys are sealed with
-	Rotation time.Duration    // how old the newest key may become; 0: it is never replaced by itself
+	Issuer   string           // the iss claim of every token, and the base address of the keys
+	Key      seal.Key         // seals the signing keys
+	Rotation time.Duration    // age at which the newest key is replaced; 0 is never
 	Now      func() time.Time // nil is time.Now
 }
 
-// An Issuer makes and verifies tokens. Replicas over one store share its keys.
+// An Issuer issues and verifies tokens. Replicas over one store share its
+// keys.
 type Issuer struct {
 	store    *iamdb.Store
 	issuer   string
@@ -53,28 +54,29 @@ type Issuer struct {
 	keys     atomic.Pointer[keys]
 	verified *lru.Cache[digest, authz.Caller]
 
-	doubted atomic.Bool // the keys may have changed since they were read
-	looking sync.Mutex  // guards looked
-	looked  time.Time   // when the keys were last read again
+	stale       atomic.Bool // the keys may have changed since they were read
+	refreshMu   sync.Mutex  // guards refreshedAt
+	refreshedAt time.Time   // when the keys were last read
 }
 
-// Claims are what a token says. Caps and Scopes narrow it; nil does not.
+// Claims are the contents of a token. Caps and Scopes narrow it unless they
+// are nil.
 type Claims struct {
 	Subject       resource.UID
 	Audience      []string
 	Act           *resource.Upstream // the credential the identity was assumed with
 	Email         string
 	EmailVerified bool
-	Session       string           // the sign-in the token belongs to, if any
+	Session       string           // the session the token belongs to, if any
 	Voucher       resource.Voucher // the identity provider that vouched for the person, if any
 	Caps          *resource.Capabilities
 	Scopes        []resource.UID
 	Life          time.Duration // 0 is DefaultLife
-	Until         time.Time     // it ends by then, however long its life; the zero time is never
+	Until         time.Time     // it expires by then, however long Life is; the zero time is never
 }
 
-// New returns an issuer with the keys of s, and makes the first key if there is
-// none. It fails if a key was sealed with another encryption key.
+// New returns an issuer with the keys of db, and creates the first key if there
+// is none. It fails if a key was sealed with another encryption key.
 func New(ctx context.Context, db *store.DB, cfg Config) (*Issuer, error) {
 	if cfg.Issuer == "" {
 		return nil, errors.New("an issuer needs an address")
@@ -93,7 +95,7 @@ func New(ctx context.Context, db *store.DB, cfg Config) (*Issuer, error) {
 	return i, nil
 }
 
-// payload is the claims on the wire.
+// A payload is the JSON form of the claims.
 type payload struct {
 	Issuer        string             `json:"iss"`
 	Subject       string             `json:"sub"`
@@ -108,11 +110,11 @@ type payload struct {
 	Session       string             `json:"sid,omitempty"`
 	Voucher       resource.Voucher   `json:"idp,omitempty"`
 	Caps          *capset            `json:"cap,omitempty"`
-	Scopes        *[]resource.UID    `json:"scopes,omitempty"` // none at all is not the same as not narrowed
+	Scopes        *[]resource.UID    `json:"scopes,omitempty"` // an empty list differs from nil, which is not narrowed
 	Webhook       *webhook           `json:"webhook,omitempty"`
 }
 
-// Audiences are written as a string if there is one.
+// audiences are encoded as a string if there is only one.
 type audiences []string
 
 func (a audiences) MarshalJSON() ([]byte, error) {
@@ -131,8 +133,8 @@ func (a *audiences) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]string)(a))
 }
 
-// Mint returns a new token that says c. It returns fault.Unauthenticated if the
-// token would have ended already.
+// Mint returns a new token with the claims c. It returns fault.Unauthenticated
+// if the token would have expired already.
 func (i *Issuer) Mint(ctx context.Context, c Claims) (string, error) {
 	life := c.Life
 	if life == 0 {
@@ -142,7 +144,8 @@ func (i *Issuer) Mint(ctx context.Context, c Claims) (string, error) {
 		return "", err
 	}
 	if len(c.Audience) == 0 || life < time.Second || life > MaxLife {
-		return "", fmt.Errorf("a token needs an audience and a life of a second to %v, not %q and %v", MaxLife, c.Audience, life)
+		return "", fmt.Errorf("a token needs an audience and a life of a second to %v, not %q and %v",
+			MaxLife, c.Audience, life)
 	}
 	now := i.now()
 	ends := now.Add(life)
@@ -155,7 +158,8 @@ func (i *Issuer) Mint(ctx context.Context, c Claims) (string, error) {
 	p := payload{
 		Issuer: i.issuer, Subject: string(c.Subject), Audience: c.Audience,
 		IssuedAt: now.Unix(), NotBefore: now.Unix(), Expiry: ends.Unix(), ID: rand.Text(),
-		Email: c.Email, EmailVerified: c.EmailVerified, Act: c.Act, Session: c.Session, Voucher: c.Voucher, Caps: (*capset)(c.Caps),
+		Email: c.Email, EmailVerified: c.EmailVerified, Act: c.Act,
+		Session: c.Session, Voucher: c.Voucher, Caps: (*capset)(c.Caps),
 	}
 	if c.Scopes != nil {
 		p.Scopes = &c.Scopes
@@ -167,20 +171,20 @@ func (i *Issuer) Mint(ctx context.Context, c Claims) (string, error) {
 	return k.sign(p, now)
 }
 
-// WebhookAudience is whom tokens of deliveries are for: whoever receives them.
+// WebhookAudience is the audience of tokens that are sent with deliveries.
 const WebhookAudience = "customer"
 
-// webhookLife is for the way to the receiver, and clocks that differ.
+// webhookLife allows for the time to reach the receiver and for clocks that
+// differ.
 const webhookLife = 10 * time.Minute
 
-// A webhook is what a delivery's token says of it.
+// A webhook is the claim of a token about the delivery it is sent with.
 type webhook struct {
 	Digest string `json:"digest"`
 }
 
-// MintWebhook returns a token that vouches for a delivery: its data has the
-// digest, and it is for a subscription of the group. The service itself accepts
-// no such token.
+// MintWebhook returns a token that vouches for a delivery to a subscription of
+// group: the data has that digest. The service itself accepts no such token.
 func (i *Issuer) MintWebhook(ctx context.Context, group resource.UID, digest string) (string, error) {
 	now := i.now()
 	k, err := i.current(ctx)
@@ -189,14 +193,15 @@ func (i *Issuer) MintWebhook(ctx context.Context, group resource.UID, digest str
 	}
 	return k.sign(payload{
 		Issuer: i.issuer, Subject: "webhook:" + string(group), Audience: audiences{WebhookAudience},
-		IssuedAt: now.Unix(), NotBefore: now.Unix(), Expiry: now.Add(webhookLife).Unix(), ID: rand.Text(), Webhook: &webhook{digest},
+		IssuedAt: now.Unix(), NotBefore: now.Unix(), Expiry: now.Add(webhookLife).Unix(),
+		ID: rand.Text(), Webhook: &webhook{digest},
 	}, now)
 }
 
-// Address is the iss of every token.
+// Address returns the iss claim of every token.
 func (i *Issuer) Address() string { return i.issuer }
 
-// sign returns a token that says p.
+// sign returns a token with the payload p.
 func (k *keys) sign(p payload, now time.Time) (string, error) {
 	body, err := json.Marshal(p)
 	if err != nil {

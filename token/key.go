@@ -23,22 +23,22 @@ import (
 
 const (
 	algorithm  = jose.ES256
-	keyPurpose = "signing key" // what the stored keys are sealed for
+	keyPurpose = "signing key" // purpose that stored keys are sealed for
 )
 
-// keys are the signing keys of an installation at some moment.
+// keys are the signing keys of an installation at some time.
 type keys struct {
 	signers  []signer // newest first; at least one
 	public   map[string]*ecdsa.PublicKey
 	document []byte // the JSON Web Key Set
 }
 
-// A signer signs with a key that was made then.
+// A signer signs with one key.
 type signer struct {
-	id      string
-	made    time.Time
-	private *ecdsa.PrivateKey
-	header  string // of its tokens, as they begin
+	id         string
+	createTime time.Time
+	private    *ecdsa.PrivateKey
+	header     string // encoded header of its tokens
 }
 
 func newSigner(s iamdb.SigningKey, private *ecdsa.PrivateKey) (signer, error) {
@@ -46,9 +46,9 @@ func newSigner(s iamdb.SigningKey, private *ecdsa.PrivateKey) (signer, error) {
 	return signer{s.ID, s.CreateTime, private, base64.RawURLEncoding.EncodeToString(header)}, err
 }
 
-// sign returns a token with that body. It is written here, because a signer of
-// the library would read and write the header anew for each, which costs half as
-// much as the signature.
+// sign returns a token with that body. It does not use the library, whose
+// signer encodes the header again for each token, which costs half as much as
+// the signature.
 func (s signer) sign(body []byte) (string, error) {
 	b := make([]byte, 0, 2048)
 	b = append(append(b, s.header...), '.')
@@ -64,18 +64,18 @@ func (s signer) sign(body []byte) (string, error) {
 	return string(base64.RawURLEncoding.AppendEncode(append(b, '.'), signature[:])), nil
 }
 
-// signer returns who signs: the newest key that everybody who verifies has had
-// the time to read.
+// signer returns the newest key that has been published long enough for every
+// verifier to have read it.
 func (k *keys) signer(now time.Time) signer {
 	for _, s := range k.signers {
-		if now.Sub(s.made) >= keySettles {
+		if now.Sub(s.createTime) >= keyPublishDelay {
 			return s
 		}
 	}
-	return k.signers[len(k.signers)-1] // the first key ever is used at once
+	return k.signers[len(k.signers)-1] // the first key is used immediately
 }
 
-// newKey makes a signing key, ready to be stored.
+// newKey creates a signing key, ready to be stored.
 func newKey(master seal.Key, now time.Time) (iamdb.SigningKey, error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -94,7 +94,7 @@ func newKey(master seal.Key, now time.Time) (iamdb.SigningKey, error) {
 	}, nil
 }
 
-// thumbprint is the id of a key: its RFC 7638 thumbprint.
+// thumbprint returns the RFC 7638 thumbprint of a key, which is its id.
 func thumbprint(public *ecdsa.PublicKey) (string, error) {
 	sum, err := (&jose.JSONWebKey{Key: public}).Thumbprint(crypto.SHA256)
 	if err != nil {
@@ -103,8 +103,8 @@ func thumbprint(public *ecdsa.PublicKey) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(sum), nil
 }
 
-// openKeys returns the stored keys, which are sorted newest first. There is at
-// least one.
+// openKeys decrypts the stored keys, of which there is at least one, sorted
+// newest first.
 func openKeys(stored []iamdb.SigningKey, master seal.Key) (*keys, error) {
 	k := &keys{public: map[string]*ecdsa.PublicKey{}}
 	var set jose.JSONWebKeySet
@@ -133,7 +133,8 @@ func openKeys(stored []iamdb.SigningKey, master seal.Key) (*keys, error) {
 func openKey(s iamdb.SigningKey, master seal.Key) (*ecdsa.PrivateKey, error) {
 	plain, err := master.Open(keyPurpose, s.Sealed)
 	if err != nil {
-		return nil, fmt.Errorf("signing key %s cannot be opened; start with the encryption key this database was set up with: %w", s.ID, err)
+		return nil, fmt.Errorf("signing key %s cannot be opened; "+
+			"start with the encryption key this database was set up with: %w", s.ID, err)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(plain)
 	if err != nil {
@@ -146,8 +147,8 @@ func openKey(s iamdb.SigningKey, master seal.Key) (*ecdsa.PrivateKey, error) {
 	return private, nil
 }
 
-// load reads the keys, and makes the first if there is none. Of several
-// replicas that do so at once, all use the one that was stored first.
+// load reads the keys, and creates the first if there is none. Of several
+// replicas that do so at the same time, all use the one that was stored first.
 func (i *Issuer) load(ctx context.Context) error {
 	stored, err := i.store.SigningKeys(ctx)
 	if err != nil {
@@ -165,10 +166,10 @@ func (i *Issuer) load(ctx context.Context) error {
 			return err
 		}
 	}
-	return i.use(stored)
+	return i.setKeys(stored)
 }
 
-func (i *Issuer) use(stored []iamdb.SigningKey) error {
+func (i *Issuer) setKeys(stored []iamdb.SigningKey) error {
 	if len(stored) == 0 {
 		return errors.New("there is no signing key")
 	}
@@ -176,42 +177,42 @@ func (i *Issuer) use(stored []iamdb.SigningKey) error {
 	if err != nil {
 		return err
 	}
-	if old := i.keys.Swap(k); old != nil && slices.ContainsFunc(old.signers, func(s signer) bool { return k.public[s.id] == nil }) {
-		i.verified.Purge() // what a dropped key has signed is void, seen before or not
+	removed := func(s signer) bool { return k.public[s.id] == nil }
+	if old := i.keys.Swap(k); old != nil && slices.ContainsFunc(old.signers, removed) {
+		i.verified.Purge() // tokens signed with a removed key are void, cached or not
 	}
 	return nil
 }
 
-// Doubt has the keys read again before they are next used: somebody has changed
-// them.
-func (i *Issuer) Doubt() { i.doubted.Store(true) }
+// Invalidate causes the keys to be read again before they are next used.
+func (i *Issuer) Invalidate() { i.stale.Store(true) }
 
-// current returns the keys, read again if they are in doubt.
+// current returns the keys, and reads them first if they are stale.
 func (i *Issuer) current(ctx context.Context) (*keys, error) {
-	if i.doubted.Load() {
+	if i.stale.Load() {
 		return i.refresh(ctx, 0)
 	}
 	return i.keys.Load(), nil
 }
 
-// refresh reads the keys again, unless that was done less than age ago. It
-// returns the keys as they are then, whatever the error.
+// refresh reads the keys, unless that was done less than age ago. It returns
+// the current keys even if there is an error.
 func (i *Issuer) refresh(ctx context.Context, age time.Duration) (*keys, error) {
-	i.looking.Lock()
-	defer i.looking.Unlock()
-	if now := i.now(); now.Sub(i.looked) < age {
+	i.refreshMu.Lock()
+	defer i.refreshMu.Unlock()
+	if now := i.now(); now.Sub(i.refreshedAt) < age {
 		return i.keys.Load(), nil
 	}
-	i.doubted.Store(false) // first: a change from here on is another doubt
+	i.stale.Store(false) // before the read: a change from here on sets it again
 	stored, err := i.store.SigningKeys(ctx)
 	if err != nil {
-		i.doubted.Store(true)
+		i.stale.Store(true)
 	}
 	if ctx.Err() == nil {
-		i.looked = i.now() // an answer or an outage; not somebody who left
+		i.refreshedAt = i.now() // after an answer or an outage, but not if the caller left
 	}
 	if err == nil {
-		err = i.use(stored)
+		err = i.setKeys(stored)
 	}
 	return i.keys.Load(), err
 }

@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// keySettles is how long a key is published before it signs, so that who
-	// remembers our keys has read it by then.
-	keySettles = 2*keysAge + leeway
+	// keyPublishDelay is how long a key is published before it signs, so that
+	// caches of our keys have it by then.
+	keyPublishDelay = 2*maxKeysAge + leeway
 
-	// keyOutlives is how long a key is published after another has taken its
-	// place: longer than any token it has signed.
-	keyOutlives = MaxLife + time.Hour
+	// keyRetention is how long a key is published after it was replaced: longer
+	// than any token it has signed.
+	keyRetention = MaxLife + time.Hour
 
 	rotateCheck = time.Minute
 )
 
-// A KeyState is a signing key as an operator sees it.
+// A KeyState describes a signing key to an operator.
 type KeyState struct {
 	ID         string    `json:"id"`
 	Algorithm  string    `json:"algorithm"`
@@ -36,7 +36,7 @@ func (i *Issuer) Keys(ctx context.Context) ([]KeyState, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := i.use(stored); err != nil {
+	if err := i.setKeys(stored); err != nil {
 		return nil, err
 	}
 	current := i.keys.Load().signer(i.now()).id
@@ -47,9 +47,10 @@ func (i *Issuer) Keys(ctx context.Context) ([]KeyState, error) {
 	return all, nil
 }
 
-// Rotate makes a new signing key and returns its id. It signs once it has been
-// published for a while; what the older keys have signed stays good until it
-// ends. Of several who rotate at once, one makes a key.
+// Rotate creates a new signing key and returns its id. The key signs once it
+// has been published for a while; tokens signed with older keys stay valid
+// until they expire. If several replicas rotate at the same time, one key is
+// created.
 func (i *Issuer) Rotate(ctx context.Context) (string, error) {
 	stored, err := i.store.SigningKeys(ctx)
 	if err != nil {
@@ -59,18 +60,18 @@ func (i *Issuer) Rotate(ctx context.Context) (string, error) {
 	if len(stored) > 0 {
 		newest = stored[0].ID
 	}
-	if _, err := i.succeed(ctx, newest); err != nil {
+	if _, err := i.addKey(ctx, newest); err != nil {
 		return "", err
 	}
 	if stored, err = i.store.SigningKeys(ctx); err != nil {
 		return "", err
 	}
-	return stored[0].ID, i.use(stored)
+	return stored[0].ID, i.setKeys(stored)
 }
 
-// succeed makes a key that follows the newest, unless another replica was first:
-// then the id is "".
-func (i *Issuer) succeed(ctx context.Context, newest string) (id string, _ error) {
+// addKey creates a key after newest, and returns "" if another replica was
+// first.
+func (i *Issuer) addKey(ctx context.Context, newest string) (id string, _ error) {
 	next, err := newKey(i.master, i.now())
 	if err != nil {
 		return "", err
@@ -82,8 +83,8 @@ func (i *Issuer) succeed(ctx context.Context, newest string) (id string, _ error
 	return next.ID, nil
 }
 
-// Drop removes a signing key at once: every token it has signed is void. If it is
-// the only one, another is made first.
+// Drop removes a signing key at once, which voids every token it has signed.
+// If it is the only one, another is created first.
 func (i *Issuer) Drop(ctx context.Context, id string) error {
 	stored, err := i.store.SigningKeys(ctx)
 	if err != nil {
@@ -100,8 +101,8 @@ func (i *Issuer) Drop(ctx context.Context, id string) error {
 	return i.load(ctx)
 }
 
-// Run reads the keys again now and then, replaces the newest when it is old, and
-// drops those that have outlived their tokens, until ctx ends.
+// Run maintains the keys until ctx ends: it reads them regularly, replaces the
+// newest when it is old, and removes those that no valid token is signed with.
 func (i *Issuer) Run(ctx context.Context, log *slog.Logger) error {
 	tick := time.NewTicker(rotateCheck)
 	defer tick.Stop()
@@ -111,20 +112,20 @@ func (i *Issuer) Run(ctx context.Context, log *slog.Logger) error {
 			return nil
 		case <-tick.C:
 		}
-		if err := i.tend(ctx, log); err != nil && ctx.Err() == nil {
+		if err := i.maintain(ctx, log); err != nil && ctx.Err() == nil {
 			log.WarnContext(ctx, "the signing keys cannot be looked after", "err", err)
 		}
 	}
 }
 
-func (i *Issuer) tend(ctx context.Context, log *slog.Logger) error {
+func (i *Issuer) maintain(ctx context.Context, log *slog.Logger) error {
 	stored, err := i.store.SigningKeys(ctx)
 	if err != nil {
 		return err
 	}
 	now := i.now()
 	if i.rotation > 0 && len(stored) > 0 && now.Sub(stored[0].CreateTime) > i.rotation {
-		id, err := i.succeed(ctx, stored[0].ID) // the one that is old: there may be a newer one by now
+		id, err := i.addKey(ctx, stored[0].ID) // the id of the old key: there may be a newer one by now
 		if err != nil {
 			return err
 		}
@@ -132,7 +133,7 @@ func (i *Issuer) tend(ctx context.Context, log *slog.Logger) error {
 			log.InfoContext(ctx, "made a new signing key", "key", id)
 		}
 	}
-	for _, k := range outlived(stored, now) {
+	for _, k := range expiredKeys(stored, now) {
 		err := i.store.DropSigningKey(ctx, k.ID)
 		if errors.Is(err, fault.NotFound) {
 			continue // another replica was first
@@ -145,11 +146,11 @@ func (i *Issuer) tend(ctx context.Context, log *slog.Logger) error {
 	return i.load(ctx)
 }
 
-// outlived returns the keys, of those sorted newest first, that were replaced so
-// long ago that no token of theirs can be good.
-func outlived(stored []iamdb.SigningKey, now time.Time) []iamdb.SigningKey {
+// expiredKeys returns the keys, of those sorted newest first, that were
+// replaced so long ago that none of their tokens can be valid.
+func expiredKeys(stored []iamdb.SigningKey, now time.Time) []iamdb.SigningKey {
 	for n, k := range stored {
-		if now.Sub(k.CreateTime) > keySettles+keyOutlives {
+		if now.Sub(k.CreateTime) > keyPublishDelay+keyRetention {
 			return stored[n+1:]
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 const rotation = 30 * 24 * time.Hour
 
-// A schedule is two replicas that look after their keys, and the time.
+// A schedule is two replicas that maintain their keys, and a clock.
 type schedule struct {
 	t            *testing.T
 	mu           sync.Mutex
@@ -41,24 +41,24 @@ func (s *schedule) now() time.Time {
 	return s.at
 }
 
-// wait lets time pass.
+// wait advances the clock.
 func (s *schedule) wait(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.at = s.at.Add(d)
 }
 
-// tend has both replicas look after the keys, one after the other.
+// tend has both replicas maintain the keys, one after the other.
 func (s *schedule) tend() {
 	s.t.Helper()
 	for _, i := range []*Issuer{s.mine, s.theirs, s.mine} {
-		if err := i.tend(s.t.Context(), slog.New(slog.DiscardHandler)); err != nil {
+		if err := i.maintain(s.t.Context(), slog.New(slog.DiscardHandler)); err != nil {
 			s.t.Fatal(err)
 		}
 	}
 }
 
-// atOnce has both do it, often and at the same time.
+// atOnce runs f on both replicas, repeatedly and at the same time.
 func (s *schedule) atOnce() {
 	s.t.Helper()
 	var group sync.WaitGroup
@@ -66,7 +66,7 @@ func (s *schedule) atOnce() {
 	for _, i := range []*Issuer{s.mine, s.theirs, s.mine, s.theirs, s.mine, s.theirs} {
 		group.Go(func() {
 			<-begin
-			if err := i.tend(s.t.Context(), slog.New(slog.DiscardHandler)); err != nil {
+			if err := i.maintain(s.t.Context(), slog.New(slog.DiscardHandler)); err != nil {
 				s.t.Error(err)
 			}
 		})
@@ -75,13 +75,13 @@ func (s *schedule) atOnce() {
 	group.Wait()
 }
 
-// keys returns the ids of all keys, newest first, and of the one that signs. Both
-// replicas agree on it.
+// keys returns the ids of all keys, newest first, and of the one that signs.
+// Both replicas must agree.
 func (s *schedule) keys() (all []string, signs string) {
 	s.t.Helper()
 	told := map[string]bool{}
 	for _, i := range []*Issuer{s.mine, s.theirs} {
-		i.Doubt() // as a checker has it
+		i.Invalidate() // as a checker has it
 		states, err := i.Keys(s.t.Context())
 		if err != nil {
 			s.t.Fatal(err)
@@ -100,8 +100,8 @@ func (s *schedule) keys() (all []string, signs string) {
 	return all, signs
 }
 
-// want fails the test unless there are so many keys, and that one signs: 0 is the
-// newest.
+// want fails the test unless there are that many keys and that one signs; 0 is
+// the newest.
 func (s *schedule) want(when string, keys, signs int) {
 	s.t.Helper()
 	all, by := s.keys()
@@ -119,9 +119,9 @@ func (s *schedule) good(when string, raw string, want bool) {
 	}
 }
 
-// TestScheduledRotation follows two replicas through a month and a day: a key is
-// replaced when it is old, signs once it is settled, and is dropped when nothing
-// that it has signed can be good any more, and not before.
+// TestScheduledRotation follows two replicas for a month and a day: a key is
+// replaced when it is old, signs once it has been published long enough, and
+// is removed when none of its tokens can be valid any more, and not before.
 func TestScheduledRotation(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, over *storetest.Store) {
 		s := newSchedule(t, over, rotation)
@@ -134,10 +134,12 @@ func TestScheduledRotation(t *testing.T) {
 		s.tend()
 		s.want("after it", 2, 1)
 		made := s.now()
-		s.wait(keySettles - time.Millisecond)
+		s.wait(keyPublishDelay - time.Millisecond)
 		s.tend()
 		s.want("before the new one is settled", 2, 1)
-		last, err := s.theirs.Mint(t.Context(), Claims{Subject: resource.NewRoot(), Audience: []string{"a"}, Life: MaxLife})
+		last, err := s.theirs.Mint(
+			t.Context(), Claims{Subject: resource.NewRoot(), Audience: []string{"a"}, Life: MaxLife},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +149,7 @@ func TestScheduledRotation(t *testing.T) {
 		s.tend()
 		s.want("while the last token of the old one lives", 2, 0)
 		s.good("at its end", last, true)
-		s.wait(made.Add(keySettles + keyOutlives).Sub(s.now()))
+		s.wait(made.Add(keyPublishDelay + keyRetention).Sub(s.now()))
 		s.tend()
 		s.want("when it has ended", 2, 0)
 		s.wait(time.Millisecond)
@@ -157,8 +159,8 @@ func TestScheduledRotation(t *testing.T) {
 	})
 }
 
-// TestRotationAtOnce has replicas find at the same moment that a key is due, and
-// later that one is outlived: one key is made, one is dropped, and nobody fails.
+// TestRotationAtOnce has replicas replace a key and later remove one at the
+// same time: one key is created, one is removed, and nobody fails.
 func TestRotationAtOnce(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, over *storetest.Store) {
 		s := newSchedule(t, over, rotation)
@@ -167,7 +169,7 @@ func TestRotationAtOnce(t *testing.T) {
 			s.wait(rotation + time.Millisecond)
 			s.atOnce()
 			s.want("when a key is due", 2, 1)
-			s.wait(keySettles + keyOutlives + time.Millisecond)
+			s.wait(keyPublishDelay + keyRetention + time.Millisecond)
 			s.atOnce()
 			s.want("when one is outlived", 1, 0)
 			if after, _ := s.keys(); after[0] == before[0] {
@@ -177,7 +179,7 @@ func TestRotationAtOnce(t *testing.T) {
 	})
 }
 
-// Without a schedule no key is replaced, and the only one is never dropped.
+// Without a schedule no key is replaced, and the only one is never removed.
 func TestNoRotation(t *testing.T) {
 	s := newSchedule(t, storetest.Open(t, storetest.SQLite(t)), 0)
 	before, _ := s.keys()

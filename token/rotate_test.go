@@ -40,8 +40,8 @@ func published(t *testing.T, i *token.Issuer) (ids []string) {
 	return ids
 }
 
-// TestRotation follows two replicas through a rotation: the new key is there for
-// all to read before it signs, and what the old one signed stays good.
+// TestRotation follows two replicas through a rotation: the new key is
+// published before it signs, and tokens signed with the old one stay valid.
 func TestRotation(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		c := &clock{at: noon}
@@ -55,9 +55,10 @@ func TestRotation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		theirs.Doubt() // as a checker has it
+		theirs.Invalidate() // as a checker has it
 		for name, i := range map[string]*token.Issuer{"the one that rotated": mine, "the other": theirs} {
-			if got := strings.Join(published(t, i), " "); !strings.Contains(got, first) || !strings.Contains(got, second) {
+			if got := strings.Join(published(t, i), " "); !strings.Contains(got, first) ||
+				!strings.Contains(got, second) {
 				t.Errorf("%s publishes %s", name, got)
 			}
 			if got := signedBy(t, i); got != first {
@@ -79,7 +80,7 @@ func TestRotation(t *testing.T) {
 		if err := mine.Drop(t.Context(), first); err != nil {
 			t.Fatal(err)
 		}
-		theirs.Doubt()
+		theirs.Invalidate()
 		for name, i := range map[string]*token.Issuer{"the one that dropped it": mine, "the other": theirs} {
 			if _, err := i.Verify(t.Context(), old, "a"); !errors.Is(err, fault.Unauthenticated) { // though it was seen before
 				t.Errorf("a token of a dropped key is good at %s: %v", name, err)
@@ -97,7 +98,7 @@ func TestRotation(t *testing.T) {
 		if err := mine.Drop(t.Context(), second); err != nil { // the last: another is made first
 			t.Fatal(err)
 		}
-		theirs.Doubt()
+		theirs.Invalidate()
 		mint(t, theirs, claims)
 		if got := signedBy(t, mine); got == second || got != signedBy(t, theirs) {
 			t.Errorf("signed with %s", got)

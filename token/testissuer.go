@@ -28,9 +28,9 @@ const (
 	maxTestClaims = 64 << 10
 )
 
-// A TestIssuer signs whatever claims it is given, for whoever asks. It stands
-// in for the issuer of a pipeline or a cluster that does not exist yet, and so
-// belongs on a loopback address only.
+// A TestIssuer signs any claims for anybody. It stands in for the issuer of a
+// pipeline or a cluster that does not exist yet, and therefore belongs on a
+// loopback address only.
 type TestIssuer struct {
 	url    string
 	now    func() time.Time
@@ -39,8 +39,8 @@ type TestIssuer struct {
 	keys   []byte // the JSON Web Key Set
 }
 
-// NewTestIssuer returns the issuer of that address. key is PKCS#8, as Key
-// returns it; nil makes a new one.
+// NewTestIssuer returns an issuer with that address. key is PKCS#8, as Key
+// returns it; if it is nil a new one is created.
 func NewTestIssuer(address string, key []byte, now func() time.Time) (*TestIssuer, error) {
 	if key == nil {
 		private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -84,12 +84,12 @@ func newTestSigner(id string, private *ecdsa.PrivateKey) (jose.Signer, error) {
 	return signer, nil
 }
 
-// Key is what NewTestIssuer needs to make the same issuer again.
+// Key returns the key to pass to NewTestIssuer to get the same issuer again.
 func (i *TestIssuer) Key() []byte { return slices.Clone(i.key) }
 
-// Handler serves the issuer at the root of its paths: the discovery document,
-// /jwks, and POST /token, which takes a JSON object of claims, and among them
-// the name of a preset whose claims fill in the rest.
+// Handler serves the discovery document, /jwks, and POST /token, which accepts
+// a JSON object of claims, optionally with the name of a preset that supplies
+// the rest.
 func (i *TestIssuer) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+discoveryPath, i.serveDiscovery)
@@ -119,15 +119,13 @@ func (i *TestIssuer) serveToken(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	f := fault.From(err)
-	status := http.StatusInternalServerError
-	if f.Code == fault.InvalidArgument {
-		status = http.StatusBadRequest
-	}
-	writeTestJSON(w, status, map[string]any{"code": int(f.Code), "message": f.Message, "details": []any{}})
+	writeTestJSON(
+		w, f.Code.HTTPStatus(), map[string]any{"code": int(f.Code), "message": f.Message, "details": []any{}},
+	)
 }
 
-// readClaims returns the claims of the body on top of its preset's, on top of
-// those every token has. A null takes a claim away.
+// readClaims returns the claims of the body on top of those of its preset, on
+// top of the common ones. A null removes a claim.
 func (i *TestIssuer) readClaims(body io.Reader) (map[string]any, error) {
 	given := map[string]any{}
 	dec := json.NewDecoder(body)
@@ -142,7 +140,8 @@ func (i *TestIssuer) readClaims(body io.Reader) (map[string]any, error) {
 		name, _ := preset.(string)
 		fill, ok := presets[name]
 		if !ok {
-			return nil, fault.Field("preset", "must be one of %s", strings.Join(slices.Sorted(maps.Keys(presets)), ", "))
+			names := strings.Join(slices.Sorted(maps.Keys(presets)), ", ")
+			return nil, fault.Field("preset", "must be one of %s", names)
 		}
 		maps.Copy(claims, fill())
 	}
@@ -151,8 +150,8 @@ func (i *TestIssuer) readClaims(body io.Reader) (map[string]any, error) {
 	return claims, nil
 }
 
-// common are the claims of every token. The audience is the server that runs
-// the issuer.
+// common returns the claims that every token has. The audience is the server
+// that runs the issuer.
 func (i *TestIssuer) common() map[string]any {
 	now := i.now()
 	claims := map[string]any{
@@ -181,14 +180,14 @@ func writeTestJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // a client that went away has no use for the error
+	_ = json.NewEncoder(w).Encode(v) // fails only if the client has gone
 }
 
-// presets are the claims that well-known issuers put into a workload's token,
-// as if from a build of the branch main, or from a pod.
+// presets are the claims of a workload's token from well-known issuers, for a
+// build of the branch main or for a pod.
 var presets = map[string]func() map[string]any{
 	"github": githubClaims,
-	"github-ids": func() map[string]any { // as GitHub writes subjects for organizations that have gone over to it
+	"github-ids": func() map[string]any { // GitHub's newer form of subjects
 		claims := githubClaims()
 		claims["sub"] = "repo:example@2001/app@1001:ref:refs/heads/main"
 		return claims
@@ -217,11 +216,12 @@ var presets = map[string]func() map[string]any{
 	},
 	"buildkite": func() map[string]any {
 		return map[string]any{
-			"sub":               "organization:example:pipeline:app:ref:refs/heads/main:commit:0123456789abcdef0123456789abcdef01234567:step:build",
+			"sub": "organization:example:pipeline:app:ref:refs/heads/main:" +
+				"commit:0123456789abcdef0123456789abcdef01234567:step:build",
 			"organization_slug": "example", "pipeline_slug": "app", "build_number": 7, "build_source": "webhook",
 			"build_branch": "main", "build_tag": "", "build_commit": "0123456789abcdef0123456789abcdef01234567",
-			"step_key": "build", "job_id": "0184990a-477b-4fa8-9968-496074483cee", "agent_id": "0184990a-4782-42b5-afc1-16715b10b8ff",
-			"runner_environment": "self-hosted",
+			"step_key": "build", "job_id": "0184990a-477b-4fa8-9968-496074483cee",
+			"agent_id": "0184990a-4782-42b5-afc1-16715b10b8ff", "runner_environment": "self-hosted",
 		}
 	},
 }
@@ -232,7 +232,8 @@ func githubClaims() map[string]any {
 		"repository": "example/app", "repository_id": "1001", "repository_visibility": "private",
 		"repository_owner": "example", "repository_owner_id": "2001",
 		"ref": "refs/heads/main", "ref_type": "branch", "ref_protected": "true", "base_ref": "", "head_ref": "",
-		"sha": "0123456789abcdef0123456789abcdef01234567", "event_name": "push", "actor": "octavia", "actor_id": "3001",
+		"sha": "0123456789abcdef0123456789abcdef01234567", "event_name": "push",
+		"actor": "octavia", "actor_id": "3001",
 		"workflow": "build", "workflow_ref": "example/app/.github/workflows/build.yml@refs/heads/main",
 		"job_workflow_ref": "example/app/.github/workflows/build.yml@refs/heads/main",
 		"run_id":           "4001", "run_number": "7", "run_attempt": "1", "runner_environment": "github-hosted",

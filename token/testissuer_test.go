@@ -132,7 +132,8 @@ func TestTestIssuerRefuses(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			status, answer := ask(t, newTestIssuer(t, nil), http.MethodPost, "/token", tt.body)
-			if status != http.StatusBadRequest || !strings.Contains(answer, tt.says) || !strings.Contains(answer, `"code":3`) {
+			if status != http.StatusBadRequest || !strings.Contains(answer, tt.says) ||
+				!strings.Contains(answer, `"code":3`) {
 				t.Errorf("POST /token = %d %s", status, answer)
 			}
 		})

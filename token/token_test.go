@@ -109,8 +109,13 @@ func TestVerifyReturnsWhatWasMinted(t *testing.T) {
 			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Minute), Audience: []string{api}},
 		},
 		"narrowed to nothing": {
-			token.Claims{Subject: ann, Audience: []string{api}, Caps: &resource.Capabilities{}, Scopes: []resource.UID{}},
-			authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Hour), Audience: []string{api}, Caps: &resource.Capabilities{}, Scopes: []resource.UID{}},
+			token.Claims{
+				Subject: ann, Audience: []string{api}, Caps: &resource.Capabilities{}, Scopes: []resource.UID{},
+			},
+			authz.Caller{
+				Identity: ann, Issued: noon, Expires: noon.Add(time.Hour), Audience: []string{api},
+				Caps: &resource.Capabilities{}, Scopes: []resource.UID{},
+			},
 		},
 	}
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
@@ -198,7 +203,7 @@ func TestMintRefuses(t *testing.T) {
 	}
 }
 
-// A forger signs what it likes with whatever key it has.
+// A forger signs any claims with any key.
 type forger struct {
 	t      testing.TB
 	public jose.JSONWebKey   // of the issuer
@@ -226,7 +231,7 @@ func newForger(t testing.TB, s *storetest.Store, master seal.Key) forger {
 	}}
 }
 
-// with returns a token of the issuer's own key with one claim changed.
+// with returns a token signed by the issuer's own key with one claim changed.
 func (f forger) with(claim string, value any) string {
 	claims := map[string]any{}
 	for k, v := range f.claims {
@@ -385,7 +390,10 @@ func TestKeysOutliveTheProcess(t *testing.T) {
 		master := seal.NewKey()
 		var raw string
 		t.Run("before", func(t *testing.T) {
-			raw = mint(t, open(t, storetest.Open(t, url), token.Config{Key: master}), token.Claims{Subject: ann, Audience: []string{api}})
+			raw = mint(
+				t, open(t, storetest.Open(t, url), token.Config{Key: master}),
+				token.Claims{Subject: ann, Audience: []string{api}},
+			)
 		})
 		if _, err := open(t, storetest.Open(t, url), token.Config{Key: master}).Verify(t.Context(), raw, api); err != nil {
 			t.Error(err)
@@ -441,7 +449,8 @@ func TestKeysAreSealed(t *testing.T) {
 			t.Error("the private key is readable in the store")
 		}
 		_, err = token.New(t.Context(), s.DB, token.Config{Issuer: issuer, Key: seal.NewKey()})
-		if err == nil || !strings.Contains(err.Error(), "start with the encryption key this database was set up with") {
+		if err == nil ||
+			!strings.Contains(err.Error(), "start with the encryption key this database was set up with") {
 			t.Errorf("with another encryption key: error = %v", err)
 		}
 		if again, err := s.SigningKeys(t.Context()); err != nil || !cmp.Equal(stored, again) {
@@ -467,7 +476,9 @@ func TestPublishedKeysProveTokens(t *testing.T) {
 		}
 		var set jose.JSONWebKeySet
 		get(t, i, "/.well-known/jwks.json", &set)
-		signed, err := jose.ParseSigned(mint(t, i, token.Claims{Subject: ann, Audience: []string{api}}), []jose.SignatureAlgorithm{jose.ES256})
+		signed, err := jose.ParseSigned(
+			mint(t, i, token.Claims{Subject: ann, Audience: []string{api}}), []jose.SignatureAlgorithm{jose.ES256},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -486,7 +497,8 @@ func get(t *testing.T, i *token.Issuer, path string, into any) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	i.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
-	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/json" || w.Header().Get("Cache-Control") == "" {
+	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/json" ||
+		w.Header().Get("Cache-Control") == "" {
 		t.Fatalf("GET %s: %d %v", path, w.Code, w.Header())
 	}
 	if err := json.Unmarshal(w.Body.Bytes(), into); err != nil {
@@ -546,11 +558,13 @@ func FuzzVerify(f *testing.F) {
 		caller, err := i.Verify(t.Context(), raw, api)
 		if err == nil {
 			if want := (authz.Caller{Identity: ann, Issued: noon, Expires: noon.Add(time.Hour), Audience: []string{api}}); !cmp.Equal(want, caller) {
-				t.Fatalf("%q is accepted as %+v", raw, caller) // base64 and ECDSA leave room for other texts of a good token
+				// Base64 and ECDSA leave room for other texts of a good token.
+				t.Fatalf("%q is accepted as %+v", raw, caller)
 			}
 			return
 		}
-		if !errors.Is(err, fault.Unauthenticated) || caller.Identity != "" || len(raw) > 20 && strings.Contains(err.Error(), raw) {
+		if !errors.Is(err, fault.Unauthenticated) || caller.Identity != "" ||
+			len(raw) > 20 && strings.Contains(err.Error(), raw) {
 			t.Fatalf("error = %v, caller = %q", err, caller.Identity)
 		}
 	})
@@ -558,7 +572,9 @@ func FuzzVerify(f *testing.F) {
 
 func BenchmarkVerify(b *testing.B) {
 	i := open(b, storetest.Open(b, storetest.SQLite(b)), token.Config{Key: seal.NewKey()})
-	claims := token.Claims{Subject: ann, Audience: []string{api}, Act: &resource.Upstream{Issuer: "https://up.example", Subject: "ann"}}
+	claims := token.Claims{
+		Subject: ann, Audience: []string{api}, Act: &resource.Upstream{Issuer: "https://up.example", Subject: "ann"},
+	}
 	b.Run("hit", func(b *testing.B) {
 		raw := mint(b, i, claims)
 		b.ReportAllocs()

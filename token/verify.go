@@ -19,21 +19,22 @@ import (
 )
 
 const (
-	maxToken = 16 << 10
-	leeway   = 30 * time.Second // for clocks that differ; none when a token ends
-	lookEach = time.Second      // how often unknown keys make us look in the store
+	maxToken           = 16 << 10
+	leeway             = 30 * time.Second // for clocks that differ; there is none for expiry
+	minRefreshInterval = time.Second      // how often an unknown key id may cause a read of the store
 )
 
-// A digest stands for a token and the audience it was verified for.
+// A digest identifies a token and the audience it was verified for.
 type digest [sha256.Size]byte
 
-// Verify returns the caller a token stands for. The token must be made by this
-// issuer, for the audience, and valid now. Otherwise the error is
-// fault.Unauthenticated and says what is wrong, but nothing of the token.
+// Verify returns the caller of a token. The token must be issued by this
+// issuer, for the audience, and be valid now. Otherwise it returns
+// fault.Unauthenticated, which says what is wrong without revealing anything
+// of the token.
 //
-// A good token is remembered until it ends, because a signature costs many
-// times as much as the rest of a small request. What the result points to is
-// shared: it must not be changed.
+// A valid token is cached until it expires, because checking a signature costs
+// many times as much as the rest of a small request. The result shares memory
+// with the cache and must not be modified.
 func (i *Issuer) Verify(ctx context.Context, raw, audience string) (authz.Caller, error) {
 	switch {
 	case raw == "":
@@ -52,7 +53,7 @@ func (i *Issuer) Verify(ctx context.Context, raw, audience string) (authz.Caller
 		i.verified.Remove(id)
 		return authz.Caller{}, refused("the token has expired")
 	}
-	p, err := i.open(ctx, raw)
+	p, err := i.verifySignature(ctx, raw)
 	if err != nil {
 		return authz.Caller{}, err
 	}
@@ -72,7 +73,7 @@ func (i *Issuer) Authenticate(ctx context.Context, raw, audience string, checker
 	if err != nil {
 		return authz.Caller{}, err
 	}
-	if err := checker.Confirm(ctx); err != nil {
+	if err := checker.EnsureCurrent(ctx); err != nil {
 		return authz.Caller{}, err
 	}
 	if why := checker.Revoked(c); why != "" {
@@ -108,14 +109,15 @@ func Bearer(values []string, needScheme bool) (string, error) {
 func refused(why string) error { return fault.New(fault.Unauthenticated, "Unauthenticated: %s", why) }
 
 func digestOf(raw, audience string) digest {
-	b := make([]byte, 0, 2048) // stays off the heap for tokens of usual size
+	b := make([]byte, 0, 2048) // does not escape to the heap for tokens of usual size
 	b = append(b, raw...)
-	b = append(b, 0) // never in a token that verifies
+	b = append(b, 0) // never part of a valid token
 	return sha256.Sum256(append(b, audience...))
 }
 
-// open returns what a token says, if one of our keys has signed it.
-func (i *Issuer) open(ctx context.Context, raw string) (payload, error) {
+// verifySignature returns the payload of a token, if one of our keys has
+// signed it.
+func (i *Issuer) verifySignature(ctx context.Context, raw string) (payload, error) {
 	signed, err := jose.ParseSignedCompact(raw, []jose.SignatureAlgorithm{algorithm})
 	if _, ok := errors.AsType[*jose.ErrUnexpectedSignatureAlgorithm](err); ok {
 		return payload{}, refused("the token is not signed with " + string(algorithm))
@@ -137,25 +139,27 @@ func (i *Issuer) open(ctx context.Context, raw string) (payload, error) {
 	return decode(body)
 }
 
-// decode reads the claims of one of our tokens. A name that is spelled in other
-// letters, given twice or unknown to this version is refused: what it means is
-// not guessed, because it could narrow the token.
+// decode reads the claims of one of our tokens. It refuses a claim that is
+// misspelled, repeated or unknown to this version, because it could be meant
+// to narrow the token.
 func decode(body []byte) (p payload, _ error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
-	if !plainNames(body) || dec.Decode(&p) != nil {
+	if !hasOnlyKnownClaims(body) || dec.Decode(&p) != nil {
 		return payload{}, refused("the claims of the token cannot be read")
 	}
 	return p, nil
 }
 
-// claimNames are the names that our tokens have claims of.
+// claimNames are the names of all claims of our tokens.
 var claimNames = []string{
-	"iss", "sub", "aud", "iat", "nbf", "exp", "jti", "email", "email_verified", "act", "sid", "idp", "cap", "scopes", "webhook",
+	"iss", "sub", "aud", "iat", "nbf", "exp", "jti", "email", "email_verified",
+	"act", "sid", "idp", "cap", "scopes", "webhook",
 }
 
-// plainNames reports whether an object has claims of our tokens only, each once.
-func plainNames(body []byte) bool {
+// hasOnlyKnownClaims reports whether an object has only claims of our tokens,
+// each at most once.
+func hasOnlyKnownClaims(body []byte) bool {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
 		return false
@@ -177,14 +181,14 @@ func plainNames(body []byte) bool {
 	return err == nil && !dec.More()
 }
 
-// key returns the public key of that id, or nil if there is none. Another
-// replica may have made it, so an unknown id is looked up, but no more often
-// than strangers who invent ids may cost us.
+// key returns the public key of that id, or nil if there is none. Because
+// another replica may have created it, an unknown id causes a read of the
+// store, at most once per minRefreshInterval.
 func (i *Issuer) key(ctx context.Context, id string) (*ecdsa.PublicKey, error) {
 	if key := i.keys.Load().public[id]; key != nil {
 		return key, nil
 	}
-	k, err := i.refresh(ctx, lookEach)
+	k, err := i.refresh(ctx, minRefreshInterval)
 	if err != nil {
 		return nil, err
 	}
@@ -211,8 +215,9 @@ func (i *Issuer) check(p payload, audience string) error {
 
 func (p payload) caller() authz.Caller {
 	c := authz.Caller{
-		Identity: resource.UID(p.Subject), Act: p.Act, Email: p.Email, EmailVerified: p.EmailVerified, Session: p.Session, Voucher: p.Voucher,
-		Issued: time.Unix(p.IssuedAt, 0).UTC(), Expires: time.Unix(p.Expiry, 0).UTC(), Audience: p.Audience, Caps: (*resource.Capabilities)(p.Caps),
+		Identity: resource.UID(p.Subject), Act: p.Act, Email: p.Email, EmailVerified: p.EmailVerified,
+		Session: p.Session, Voucher: p.Voucher, Audience: p.Audience, Caps: (*resource.Capabilities)(p.Caps),
+		Issued: time.Unix(p.IssuedAt, 0).UTC(), Expires: time.Unix(p.Expiry, 0).UTC(),
 	}
 	if p.Scopes != nil {
 		c.Scopes = *p.Scopes

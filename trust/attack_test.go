@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-dev/holdfast/trust"
 )
 
-// answering is a network in which hosts that begin with "hang" do not answer, and
-// all others are issuers of those keys.
+// answering is a network in which hosts that begin with "hang" do not answer,
+// and all others are issuers with those keys.
 func answering(keys ...key) *transport {
 	set := string(keySet(keys...))
 	return &transport{answer: func(r *http.Request) (*http.Response, error) {
@@ -29,9 +29,9 @@ func answering(keys ...key) *transport {
 	}}
 }
 
-// flood has a tenant bring tokens of that many issuers at once, and returns when
-// all of them wait or have been refused.
-func flood(t *testing.T, trusted *trust.Issuers, k key, a trust.Asker, format string, n int) *sync.WaitGroup {
+// flood has a tenant present tokens of that many issuers at the same time, and
+// returns when all of them wait or have been refused.
+func flood(t *testing.T, trusted *trust.Issuers, k key, a trust.QuotaKey, format string, n int) *sync.WaitGroup {
 	t.Helper()
 	var wg sync.WaitGroup
 	for i := range n {
@@ -42,10 +42,10 @@ func flood(t *testing.T, trusted *trust.Issuers, k key, a trust.Asker, format st
 	return &wg
 }
 
-// TestAttackOfOneTenant has one tenant lead to thousands of issuers that do not
-// answer. Others wait for none of them.
+// TestAttackOfOneTenant has one tenant with thousands of issuers that do not
+// answer. They do not delay other tenants.
 func TestAttackOfOneTenant(t *testing.T) {
-	for name, attacker := range map[string]trust.Asker{
+	for name, attacker := range map[string]trust.QuotaKey{
 		"by a pattern": {Tenant: "b", Reason: trust.Matched},
 		"by name":      {Tenant: "b", Reason: trust.Named},
 		"of people":    {Tenant: "b", Reason: trust.Person},
@@ -64,7 +64,7 @@ func TestAttackOfOneTenant(t *testing.T) {
 					t.Errorf("%d questions at once for one tenant", n)
 				}
 				begin := time.Now()
-				for n, a := range []trust.Asker{
+				for n, a := range []trust.QuotaKey{
 					{Tenant: "a", Reason: trust.Named}, {Tenant: "a", Reason: trust.Matched}, {Tenant: "a", Reason: trust.Person},
 					{Tenant: "b", Reason: (attacker.Reason + 1) % 3}, // another pool of the same tenant
 				} {
@@ -89,15 +89,19 @@ func TestAttackOfOneTenant(t *testing.T) {
 	}
 }
 
-// TestAttackOfManyTenants has more tenants than there are fetches. Turns go round,
-// so another waits for one turn and not for all that wait.
+// TestAttackOfManyTenants has more tenants than there are fetches. Fetches
+// alternate between tenants, so another waits for one fetch of each and not
+// for all that are queued.
 func TestAttackOfManyTenants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKey(t, "one")
 		trusted := issuers(t, answering(k))
 		var all []*sync.WaitGroup
 		for n := range 40 {
-			all = append(all, flood(t, trusted, k, trust.Asker{Tenant: fmt.Sprint(n), Reason: trust.Named}, fmt.Sprintf("https://hang%d-%%d.example", n), 50))
+			all = append(all, flood(
+				t, trusted, k, trust.QuotaKey{Tenant: fmt.Sprint(n), Reason: trust.Named},
+				fmt.Sprintf("https://hang%d-%%d.example", n), 50,
+			))
 		}
 		begin := time.Now()
 		if err := trusted.Verify(t.Context(), named, k.token(t, good(name))); err != nil {
@@ -113,13 +117,13 @@ func TestAttackOfManyTenants(t *testing.T) {
 	})
 }
 
-// TestAttackByQueue has a tenant put the issuer of another at the end of its own
-// queue. The other does not wait in it, and is not told that its issuer failed.
+// TestAttackByQueue has a tenant queue the issuer of another at the end of its
+// own queue. The other does not wait in that queue and gets no error from it.
 func TestAttackByQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKey(t, "one")
 		trusted := issuers(t, answering(k))
-		attacker := trust.Asker{Tenant: "b", Reason: trust.Matched}
+		attacker := trust.QuotaKey{Tenant: "b", Reason: trust.Matched}
 		wg := flood(t, trusted, k, attacker, "https://hang%d.example", 6) // they run and wait
 		tok := k.token(t, good(name))
 		wg.Go(func() { _ = trusted.Verify(t.Context(), attacker, tok) })
@@ -136,9 +140,9 @@ func TestAttackByQueue(t *testing.T) {
 	})
 }
 
-// TestAttackOnMemory has tenants with more keys than are remembered. Those of
-// somebody who has few stay, and within a tenant, issuers without keys push out
-// none with keys.
+// TestAttackOnMemory has tenants with more keys than are cached. A tenant with
+// few keys loses none, and within a tenant issuers without keys evict none
+// with keys.
 func TestAttackOnMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKey(t, "one")
@@ -149,18 +153,21 @@ func TestAttackOnMemory(t *testing.T) {
 		keys[0] = k
 		net := answering(keys...)
 		trusted := issuers(t, net)
-		verify := func(a trust.Asker, issuer string) {
+		verify := func(a trust.QuotaKey, issuer string) {
 			t.Helper()
 			if err := trusted.Verify(t.Context(), a, k.token(t, good(issuer))); err != nil {
 				t.Fatalf("%s for %+v: %v", issuer, a, err)
 			}
 		}
 		for _, reason := range []trust.Reason{trust.Named, trust.Person, trust.Matched} {
-			victim := trust.Asker{Tenant: "a", Reason: reason}
+			victim := trust.QuotaKey{Tenant: "a", Reason: reason}
 			issuer := fmt.Sprintf("https://victim%d.example", reason)
 			verify(victim, issuer)
 			for n := range 600 { // 60,000 keys of twelve tenants
-				verify(trust.Asker{Tenant: fmt.Sprint(n % 12), Reason: reason}, fmt.Sprintf("https://many%d-%d.example", reason, n))
+				verify(
+					trust.QuotaKey{Tenant: fmt.Sprint(n % 12), Reason: reason},
+					fmt.Sprintf("https://many%d-%d.example", reason, n),
+				)
 			}
 			for n := range 700 {
 				var away *trust.Unreachable
@@ -178,8 +185,8 @@ func TestAttackOnMemory(t *testing.T) {
 	})
 }
 
-// TestSharedIssuer is asked once by tenants that trust the same, and they find
-// out together that it has changed its key.
+// TestSharedIssuer has tenants trust the same issuer: its keys are fetched
+// once, and all see a changed key at the same time.
 func TestSharedIssuer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newKey(t, "one"), newKey(t, "two")
@@ -187,7 +194,7 @@ func TestSharedIssuer(t *testing.T) {
 		trusted := issuers(t, net)
 		var wg sync.WaitGroup
 		for n := range 50 {
-			a := trust.Asker{Tenant: fmt.Sprint(n % 10), Reason: trust.Reason(n % 3)}
+			a := trust.QuotaKey{Tenant: fmt.Sprint(n % 10), Reason: trust.Reason(n % 3)}
 			tok := one.token(t, good(name))
 			wg.Go(func() {
 				if err := trusted.Verify(t.Context(), a, tok); err != nil {
@@ -199,16 +206,16 @@ func TestSharedIssuer(t *testing.T) {
 		if n := net.count(); n != 2 {
 			t.Errorf("%d requests, want 2", n)
 		}
-		if err := trusted.VerifyKnown(one.token(t, good(name))); err != nil {
+		if err := trusted.VerifyCached(one.token(t, good(name))); err != nil {
 			t.Error(err)
 		}
-		if err := trusted.VerifyKnown(one.token(t, good("https://unknown.example"))); !errors.Is(err, trust.ErrUnknownKey) || net.count() != 2 {
+		if err := trusted.VerifyCached(one.token(t, good("https://unknown.example"))); !errors.Is(err, trust.ErrUnknownKey) || net.count() != 2 {
 			t.Errorf("an issuer that is not known: %v", err)
 		}
 		net.answer = issuing(two)
 		time.Sleep(time.Minute)
 		for _, tenant := range []string{"1", "2", "new"} {
-			if err := trusted.Verify(t.Context(), trust.Asker{Tenant: tenant}, two.token(t, good(name))); err != nil {
+			if err := trusted.Verify(t.Context(), trust.QuotaKey{Tenant: tenant}, two.token(t, good(name))); err != nil {
 				t.Errorf("%s: %v", tenant, err)
 			}
 		}

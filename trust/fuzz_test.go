@@ -9,12 +9,15 @@ import (
 	"github.com/holdfast-dev/holdfast/trust"
 )
 
-// FuzzParse reads texts as tokens. What is read has the claims that every token
-// must have, and no signature of a key that did not make it.
+// FuzzParse parses texts as tokens. Every parsed one has the required claims,
+// and no signature of a key that did not sign it.
 func FuzzParse(f *testing.F) {
 	k := newKey(f, "one")
 	f.Add(k.sign(f, map[string]any{"iss": "i", "sub": "s", "aud": "a", "exp": 9}))
-	f.Add(k.sign(f, map[string]any{"iss": "i", "sub": "s", "aud": []string{"a", "b"}, "exp": 9.5, "nbf": 1, "iat": 2, "x": true}))
+	f.Add(k.sign(
+		f,
+		map[string]any{"iss": "i", "sub": "s", "aud": []string{"a", "b"}, "exp": 9.5, "nbf": 1, "iat": 2, "x": true},
+	))
 	f.Add("eyJhbGciOiJub25lIn0.e30.")
 	f.Add("..")
 	set, err := trust.ParseKeys(keySet(newKey(f, "one")))
@@ -30,7 +33,8 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if tok.Issuer == "" || tok.Subject == "" || tok.Expiry.IsZero() && tok.Expiry != time.Unix(0, 0).UTC() || strings.Count(raw, ".") != 2 {
+		if tok.Issuer == "" || tok.Subject == "" || tok.Expiry.IsZero() && tok.Expiry != time.Unix(0, 0).UTC() ||
+			strings.Count(raw, ".") != 2 {
 			t.Errorf("read a token without what it needs: %+v", tok)
 		}
 		if set.Verify(tok) == nil {
@@ -42,7 +46,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzParseKeys reads texts as key sets, and lists and uses what it reads.
+// FuzzParseKeys parses texts as key sets, and lists and uses the keys.
 func FuzzParseKeys(f *testing.F) {
 	k := newKey(f, "one")
 	tok := newKey(f, "one").token(f, map[string]any{"iss": "i", "sub": "s", "aud": "a", "exp": 9})

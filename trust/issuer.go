@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	freshFor   = 10 * time.Minute // keys older than this are fetched again, in the background
-	trustedFor = 6 * time.Hour    // keys older than this, because the issuer is away, are not trusted
-	askAgain   = time.Minute      // for a key id that the issuer did not have
-	retryAfter = 10 * time.Second // for an issuer that did not answer
+	freshFor   = 10 * time.Minute // cached keys older than this are fetched again, in the background
+	trustedFor = 6 * time.Hour    // cached keys older than this are not trusted: the issuer has not answered
+	askAgain   = time.Minute      // before another fetch for a key id that was missing
+	retryAfter = 10 * time.Second // before another fetch from an issuer that failed
 	fetchLimit = 8 * time.Second  // for the discovery document and the keys together
-	waitLimit  = 10 * time.Second // for a fetch, which may have to wait for its turn
+	waitLimit  = 10 * time.Second // for a fetch, including its time in the queue
 
 	maxDiscovery = 64 << 10
 	maxKeySet    = 512 << 10
@@ -27,56 +27,58 @@ const (
 	discoveryPath = "/.well-known/openid-configuration"
 )
 
-// A Source says where the keys of an issuer are that cannot be discovered.
+// A Source provides the keys of an issuer that cannot be discovered.
 type Source struct {
-	KeysURI string // fetched from here, or
-	Keys    []byte // given: a JSON Web Key Set
+	KeysURI string // where to fetch them, or
+	Keys    []byte // the JSON Web Key Set itself
 }
 
-// Config is what Issuers are told. The zero value discovers the keys of public
+// Config configures Issuers. The zero value discovers the keys of public
 // issuers.
 type Config struct {
-	Client *http.Client      // for addresses that others choose; nil is outbound's
+	Client *http.Client      // for addresses that others choose; nil is outbound.Client's
 	Fixed  map[string]Source // by issuer
 	Now    func() time.Time  // nil is time.Now
 }
 
-// Issuers know the keys of other issuers: they are found when first needed,
-// remembered, and looked for again in time. A slow issuer keeps nobody waiting
-// but those who brought its tokens, and many of them none but the tenant that
-// leads to them.
+// Issuers caches the keys of other issuers. It fetches them when they are
+// first needed and refreshes them in time. A slow issuer delays only those who
+// present its tokens, and many slow issuers delay only the tenant whose
+// identities name them.
 type Issuers struct {
 	client *http.Client
 	fixed  map[string]Source
-	given  map[string]KeySet
+	static map[string]KeySet
 	now    func() time.Time
 
-	mu    sync.Mutex // guards known, every issuer in it, and the pools
-	known map[string]*issuer
-	pools [reasons]*pools
+	mu      sync.Mutex // guards issuers, every issuer in it, and the pools
+	issuers map[string]*issuer
+	pools   [reasons]*poolSet
 }
 
-// An issuer is what is known of one.
+// An issuer is the cached state of one.
 type issuer struct {
-	name    string
-	keys    KeySet
-	found   time.Time          // when keys were found; zero if never
-	asked   time.Time          // when the last fetch began
-	err     error              // of the last fetch
-	ongoing *fetch             // nil if there is none
-	holders map[*pool]struct{} // that remember it
+	name      string
+	keys      KeySet
+	fetchedAt time.Time          // when keys were last fetched; zero if never
+	startedAt time.Time          // when the last fetch began
+	err       error              // error of the last fetch
+	inFlight  *fetch             // nil if there is none
+	pools     map[*pool]struct{} // pools that have it cached
 }
 
-// size is what the issuer counts for among the keys that are remembered.
+// size is what the issuer counts towards the limits of cached keys.
 func (i *issuer) size() int { return max(len(i.keys.keys), 1) }
 
-// New returns issuers of which nothing is known yet. It fails if keys that are
-// given cannot be used.
+// New returns Issuers with an empty cache. It fails if configured keys cannot
+// be used.
 func New(cfg Config) (*Issuers, error) {
-	t := &Issuers{client: cfg.Client, fixed: cfg.Fixed, given: map[string]KeySet{}, now: cfg.Now, known: map[string]*issuer{}}
+	t := &Issuers{
+		client: cfg.Client, fixed: cfg.Fixed, static: map[string]KeySet{}, now: cfg.Now, issuers: map[string]*issuer{},
+	}
 	var err error
 	for reason := range t.pools {
-		if t.pools[reason], err = newPools(poolLimits[reason]); err != nil {
+		if t.pools[reason], err = newPoolSet(poolLimits[reason]); err != nil {
 			return nil, fmt.Errorf("make the pools of issuers: %w", err)
 		}
 	}
@@ -90,66 +92,68 @@ func New(cfg Config) (*Issuers, error) {
 		if source.Keys == nil {
 			continue
 		}
-		if t.given[name], err = ParseKeys(source.Keys); err != nil {
+		if t.static[name], err = ParseKeys(source.Keys); err != nil {
 			return nil, fmt.Errorf("keys of %s: %w", name, err)
 		}
 	}
 	return t, nil
 }
 
-// An Unreachable is an issuer whose keys cannot be had now.
+// An Unreachable is the error for an issuer whose keys cannot be fetched now.
 type Unreachable struct {
 	Issuer string
 	Err    error
 }
 
-// Error is for the log: it says more than Reason.
+// Error returns a text for the log, with more detail than Reason.
 func (u *Unreachable) Error() string {
 	return fmt.Sprintf("the keys of %s cannot be had: %v", u.Issuer, u.Err)
 }
 func (u *Unreachable) Unwrap() error { return u.Err }
 
-// Reason says why, in words that tell nothing of our network.
+// Reason returns why, without revealing anything about our network.
 func (u *Unreachable) Reason() string {
-	var told *telling
-	if errors.As(u.Err, &told) {
-		return told.text
+	var public *publicError
+	if errors.As(u.Err, &public) {
+		return public.text
 	}
 	return outbound.Reason(u.Err)
 }
 
-// telling is an error whose text may be told.
-type telling struct{ text string }
+// A publicError is an error whose text may be shown to clients.
+type publicError struct{ text string }
 
-func (t *telling) Error() string { return t.text }
+func (t *publicError) Error() string { return t.text }
 
-// errBusy is why an issuer was not asked.
-var errBusy = &telling{"too many issuers are being asked for this organization; try again"}
+// errBusy is the error for a fetch that was refused because of the tenant's
+// limits.
+var errBusy = &publicError{"too many issuers are being asked for this organization; try again"}
 
-// Verify returns nil if tok is signed by its issuer. The caller has made sure
-// that the issuer matters to a: this is where it is asked for its keys. It
-// returns ErrUnknownKey, ErrSignature, or an *Unreachable.
-func (t *Issuers) Verify(ctx context.Context, a Asker, tok *Token) error {
-	keys, err := t.keys(ctx, a, tok.Issuer, false)
+// Verify returns nil if tok is signed by its issuer. The caller must have made
+// sure that the issuer is trusted by somebody, because this may fetch its
+// keys, on the quota of q. It returns ErrUnknownKey, ErrSignature, or an
+// *Unreachable.
+func (t *Issuers) Verify(ctx context.Context, q QuotaKey, tok *Token) error {
+	keys, err := t.keys(ctx, q, tok.Issuer, false)
 	if err != nil {
 		return err
 	}
 	if err = keys.Verify(tok); !errors.Is(err, ErrUnknownKey) {
 		return err
 	}
-	again, ferr := t.keys(ctx, a, tok.Issuer, true)
+	again, ferr := t.keys(ctx, q, tok.Issuer, true)
 	if ferr != nil {
-		return err // the issuer was there a while ago, so its keys are the better answer
+		return err // the issuer has answered before, so the error with those keys is the better one
 	}
 	return again.Verify(tok)
 }
 
-// VerifyKnown is Verify with the keys that are remembered: it asks nobody.
-func (t *Issuers) VerifyKnown(tok *Token) error {
-	set, ok := t.given[tok.Issuer]
+// VerifyCached is Verify with the cached keys only: it fetches nothing.
+func (t *Issuers) VerifyCached(tok *Token) error {
+	set, ok := t.static[tok.Issuer]
 	if !ok {
 		t.mu.Lock()
-		if i := t.known[tok.Issuer]; i != nil && t.usable(i) {
+		if i := t.issuers[tok.Issuer]; i != nil && t.usable(i) {
 			set = i.keys
 		}
 		t.mu.Unlock()
@@ -157,18 +161,18 @@ func (t *Issuers) VerifyKnown(tok *Token) error {
 	return set.Verify(tok)
 }
 
-// Look fetches the keys of an issuer now, whatever is remembered, and returns
-// what was found.
-func (t *Issuers) Look(ctx context.Context, a Asker, name string) ([]Key, error) {
-	if set, ok := t.given[name]; ok {
+// FetchKeys fetches the keys of an issuer now, even if some are cached, and
+// returns them.
+func (t *Issuers) FetchKeys(ctx context.Context, q QuotaKey, name string) ([]Key, error) {
+	if set, ok := t.static[name]; ok {
 		return set.List(), nil
 	}
 	t.mu.Lock()
-	p := t.pool(a)
-	i := t.find(p, name)
+	p := t.poolFor(q)
+	i := t.lookup(p, name)
 	f := t.fetch(p, i)
 	t.mu.Unlock()
-	if err := wait(ctx, name, f); err != nil {
+	if err := waitFor(ctx, name, f); err != nil {
 		return nil, err
 	}
 	t.mu.Lock()
@@ -179,36 +183,36 @@ func (t *Issuers) Look(ctx context.Context, a Asker, name string) ([]Key, error)
 	return i.keys.List(), nil
 }
 
-// keys returns the keys of an issuer. Those remembered will do, unless more is
-// set: then one was missing, and they are fetched again if that has not just
-// been done.
-func (t *Issuers) keys(ctx context.Context, a Asker, name string, more bool) (KeySet, error) {
-	if set, ok := t.given[name]; ok {
+// keys returns the keys of an issuer. Cached ones will do unless more is set,
+// which means that one was missing: then they are fetched again, if that has
+// not just been done.
+func (t *Issuers) keys(ctx context.Context, q QuotaKey, name string, more bool) (KeySet, error) {
+	if set, ok := t.static[name]; ok {
 		return set, nil
 	}
 	t.mu.Lock()
-	p := t.pool(a)
-	i := t.find(p, name)
+	p := t.poolFor(q)
+	i := t.lookup(p, name)
 	now := t.now()
-	usable, since := t.usable(i), now.Sub(i.asked)
+	usable, since := t.usable(i), now.Sub(i.startedAt)
 	set, err := i.keys, i.err
 	var f *fetch
 	waits := true
 	switch {
 	case usable && !more:
 		waits = false
-		t.hold(p, i)
-		if now.Sub(i.found) > freshFor && since > retryAfter {
-			t.fetch(p, i) // nobody waits for it
+		t.remember(p, i)
+		if now.Sub(i.fetchedAt) > freshFor && since > retryAfter {
+			t.fetch(p, i) // in the background
 		}
-	case more && since >= askAgain, !usable && since >= retryAfter, i.ongoing != nil:
+	case more && since >= askAgain, !usable && since >= retryAfter, i.inFlight != nil:
 		f = t.fetch(p, i)
 	default:
 		waits = false
 	}
 	t.mu.Unlock()
 	if waits {
-		if err := wait(ctx, name, f); err != nil {
+		if err := waitFor(ctx, name, f); err != nil {
 			return KeySet{}, err
 		}
 		t.mu.Lock()
@@ -221,36 +225,37 @@ func (t *Issuers) keys(ctx context.Context, a Asker, name string, more bool) (Ke
 	return set, nil
 }
 
-// usable tells whether the keys of an issuer are known and not too old to be
-// trusted. The caller holds the lock.
+// usable reports whether the keys of an issuer are cached and recent enough to
+// be trusted. The caller holds t.mu.
 func (t *Issuers) usable(i *issuer) bool {
-	return !i.found.IsZero() && t.now().Sub(i.found) < trustedFor
+	return !i.fetchedAt.IsZero() && t.now().Sub(i.fetchedAt) < trustedFor
 }
 
-// start begins the fetch of an issuer, in p's turn. The caller holds the lock.
-// The fetch is nobody's: who began it may leave, and others have joined.
-func (t *Issuers) start(p *pool, i *issuer) {
-	f := i.ongoing
-	f.started, i.asked = true, t.now()
+// startFetch starts the queued fetch of an issuer on the quota of p. The
+// caller holds t.mu. The fetch does not end with the request that caused it,
+// because others may wait for it.
+func (t *Issuers) startFetch(p *pool, i *issuer) {
+	f := i.inFlight
+	f.started, i.startedAt = true, t.now()
 	p.running++
-	p.of.running++
+	p.set.running++
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), fetchLimit)
 		defer cancel()
-		keys, err := t.ask(ctx, i.name)
+		keys, err := t.download(ctx, i.name)
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		i.ongoing, i.err = nil, err
+		i.inFlight, i.err = nil, err
 		if err == nil {
-			t.learn(i, keys)
+			t.setKeys(i, keys)
 		}
-		t.finish(p)
+		t.finishFetch(p)
 		close(f.done)
 	}()
 }
 
-// wait waits for a fetch, and not for ever if its turn does not come.
-func wait(ctx context.Context, name string, f *fetch) error {
+// waitFor waits for a fetch, but no longer than waitLimit.
+func waitFor(ctx context.Context, name string, f *fetch) error {
 	if f == nil {
 		return &Unreachable{name, errBusy}
 	}
@@ -266,9 +271,9 @@ func wait(ctx context.Context, name string, f *fetch) error {
 	}
 }
 
-// ask fetches the keys of an issuer: from where it says, unless the operator
-// says where.
-func (t *Issuers) ask(ctx context.Context, name string) (KeySet, error) {
+// download fetches the keys of an issuer from its configured or discovered
+// address.
+func (t *Issuers) download(ctx context.Context, name string) (KeySet, error) {
 	uri := t.fixed[name].KeysURI
 	if uri == "" {
 		var err error
@@ -282,12 +287,13 @@ func (t *Issuers) ask(ctx context.Context, name string) (KeySet, error) {
 	}
 	set, err := ParseKeys(document)
 	if err != nil {
-		return KeySet{}, &telling{err.Error()}
+		return KeySet{}, &publicError{err.Error()}
 	}
 	return set, nil
 }
 
-// discover returns where an issuer says its keys are.
+// discover returns the address of an issuer's keys from its discovery
+// document.
 func (t *Issuers) discover(ctx context.Context, name string) (string, error) {
 	document, err := t.get(ctx, strings.TrimSuffix(name, "/")+discoveryPath, maxDiscovery)
 	if err != nil {
@@ -298,13 +304,13 @@ func (t *Issuers) discover(ctx context.Context, name string) (string, error) {
 		Keys   string `json:"jwks_uri"`
 	}
 	if err := json.Unmarshal(document, &d); err != nil {
-		return "", &telling{"the discovery document is not JSON of the right form"}
+		return "", &publicError{"the discovery document is not JSON of the right form"}
 	}
 	if d.Issuer != name {
-		return "", &telling{"the discovery document is of another issuer"}
+		return "", &publicError{"the discovery document is of another issuer"}
 	}
 	if d.Keys == "" {
-		return "", &telling{"the discovery document has no jwks_uri"}
+		return "", &publicError{"the discovery document has no jwks_uri"}
 	}
 	return d.Keys, nil
 }
@@ -312,7 +318,7 @@ func (t *Issuers) discover(ctx context.Context, name string) (string, error) {
 func (t *Issuers) get(ctx context.Context, address string, limit int64) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, &telling{"the address is malformed"}
+		return nil, &publicError{"the address is malformed"}
 	}
 	r.Header.Set("Accept", "application/json")
 	resp, err := t.client.Do(r)
@@ -321,7 +327,7 @@ func (t *Issuers) get(ctx context.Context, address string, limit int64) ([]byte,
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, &telling{fmt.Sprintf("the answer was %d, not 200", resp.StatusCode)}
+		return nil, &publicError{fmt.Sprintf("the answer was %d, not 200", resp.StatusCode)}
 	}
 	return outbound.Read(resp.Body, limit)
 }

@@ -88,7 +88,7 @@ func (k key) sign(t testing.TB, claims map[string]any) string {
 	return input + "." + b64(rawSignature(der))
 }
 
-// rawSignature takes the two numbers out of a signature in DER.
+// rawSignature converts a DER signature to its two numbers.
 func rawSignature(der []byte) []byte {
 	out := make([]byte, 64)
 	rest := der[2:]
@@ -108,7 +108,7 @@ func good(iss string) map[string]any {
 	return map[string]any{"iss": iss, "sub": "s", "aud": "a", "exp": time.Now().Add(time.Hour).Unix()}
 }
 
-// A transport answers in place of the network, and counts.
+// A transport answers in place of the network, and counts requests.
 type transport struct {
 	mu     sync.Mutex
 	asked  []string
@@ -134,10 +134,10 @@ func ok(body string) (*http.Response, error) {
 
 const name = "https://issuer.example"
 
-// named asks for an identity that names its issuer.
-var named = trust.Asker{Tenant: "a", Reason: trust.Named}
+// named is the quota of an identity that names its issuer.
+var named = trust.QuotaKey{Tenant: "a", Reason: trust.Named}
 
-// issuing answers as an issuer of those keys.
+// issuing answers as an issuer with those keys.
 func issuing(keys ...key) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
 		if r.URL.Path == "/keys" {
@@ -156,7 +156,7 @@ func issuers(t *testing.T, s *transport) *trust.Issuers {
 	return i
 }
 
-// TestRemembers follows one issuer through the hours.
+// TestRemembers follows the cache of one issuer for hours.
 func TestRemembers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newKey(t, "one"), newKey(t, "two")
@@ -213,7 +213,7 @@ func TestRemembers(t *testing.T) {
 	})
 }
 
-// TestHammered has many come at once with keys that nobody has.
+// TestHammered presents many tokens with unknown key ids at the same time.
 func TestHammered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		net := &transport{answer: issuing(newKey(t, "one"))}
@@ -240,7 +240,8 @@ func TestHammered(t *testing.T) {
 	})
 }
 
-// TestSlowIssuerKeepsNobody has one issuer that does not answer, and another.
+// TestSlowIssuerKeepsNobody has one issuer that does not answer and one that
+// does.
 func TestSlowIssuerKeepsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKey(t, "one")
@@ -284,7 +285,7 @@ func TestSlowIssuerKeepsNobody(t *testing.T) {
 	})
 }
 
-// TestBadIssuers are issuers whose answers are not taken.
+// TestBadIssuers has issuers whose answers are refused.
 func TestBadIssuers(t *testing.T) {
 	k := newKey(t, "one")
 	var stray atomic.Int32
@@ -374,7 +375,9 @@ func TestBadIssuers(t *testing.T) {
 			if strings.HasPrefix(name, "slow") {
 				timeout = 100 * time.Millisecond
 			}
-			trusted, err := trust.New(trust.Config{Client: outbound.Client(outbound.Config{Loopback: true, Timeout: timeout})})
+			trusted, err := trust.New(
+				trust.Config{Client: outbound.Client(outbound.Config{Loopback: true, Timeout: timeout})},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -400,7 +403,7 @@ func TestBadIssuers(t *testing.T) {
 	}
 }
 
-// TestGivenKeys are of issuers that cannot be asked.
+// TestGivenKeys has issuers whose keys are configured.
 func TestGivenKeys(t *testing.T) {
 	k := newKey(t, "one")
 	net := &transport{answer: func(r *http.Request) (*http.Response, error) {
@@ -424,7 +427,7 @@ func TestGivenKeys(t *testing.T) {
 		if n := net.count() - before; n != asked {
 			t.Errorf("%s: %d requests, want %d", issuer, n, asked)
 		}
-		keys, err := trusted.Look(t.Context(), named, issuer)
+		keys, err := trusted.FetchKeys(t.Context(), named, issuer)
 		if err != nil || len(keys) != 1 || keys[0].ID != "one" || keys[0].Algorithm != "ES256" {
 			t.Errorf("%s: %v, %v", issuer, keys, err)
 		}

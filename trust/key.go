@@ -6,7 +6,7 @@ import (
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rsa"
-	_ "crypto/sha256" // to verify with
+	_ "crypto/sha256" // registers the hash functions
 	_ "crypto/sha512"
 	"encoding/json"
 	"errors"
@@ -17,31 +17,31 @@ import (
 )
 
 const (
-	maxKeys    = 100  // of one set
-	minRSABits = 2048 // what is shorter can be broken
-	maxRSABits = 8192 // what is longer only costs us time
-	maxTried   = 8    // keys for a token that names none
+	maxKeys    = 100  // in one set
+	minRSABits = 2048 // shorter ones can be broken
+	maxRSABits = 8192 // longer ones only cost time
+	maxTried   = 8    // keys tried for a token without a key id
 )
 
-// algorithms are those a token may be signed with: none that a public key could
-// be mistaken for a secret of.
+// algorithms are the accepted signature algorithms. None is symmetric, so a
+// public key cannot be misused as a shared secret.
 var algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
 // A KeySet is the public keys of an issuer.
 type KeySet struct{ keys []publicKey }
 
-// A publicKey verifies signatures of the algorithms that fit it.
+// A publicKey verifies signatures of the algorithms that suit it.
 type publicKey struct {
 	id         string
 	algorithms []string
 	key        crypto.PublicKey
 }
 
-// A Key is how a key is listed.
+// A Key describes a key in a list.
 type Key struct{ ID, Algorithm string }
 
-// ParseKeys reads a JSON Web Key Set. Keys that cannot verify a signature here
-// are left out; it fails if none is left.
+// ParseKeys parses a JSON Web Key Set. It skips keys that cannot verify a
+// signature here, and fails if none is left.
 func ParseKeys(document []byte) (KeySet, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -56,7 +56,7 @@ func ParseKeys(document []byte) (KeySet, error) {
 	for _, raw := range set.Keys {
 		var k jose.JSONWebKey
 		if k.UnmarshalJSON(raw) == nil && usable(k) {
-			s.keys = append(s.keys, publicKey{k.KeyID, fits(k), k.Key})
+			s.keys = append(s.keys, publicKey{k.KeyID, algorithmsFor(k), k.Key})
 		}
 	}
 	if len(s.keys) == 0 {
@@ -74,13 +74,13 @@ func usable(k jose.JSONWebKey) bool {
 			return false
 		}
 	}
-	return len(fits(k)) > 0
+	return len(algorithmsFor(k)) > 0
 }
 
-// fits returns the algorithms that a key can verify. The algorithm follows from
-// the key, never from the token alone: otherwise a token could choose how its
-// key is misread.
-func fits(k jose.JSONWebKey) []string {
+// algorithmsFor returns the algorithms that a key can verify. They follow from
+// the key, never from the token alone, which could otherwise choose how its
+// key is misinterpreted.
+func algorithmsFor(k jose.JSONWebKey) []string {
 	var all []string
 	switch key := k.Key.(type) {
 	case *rsa.PublicKey:
@@ -103,7 +103,7 @@ func fits(k jose.JSONWebKey) []string {
 	return slices.DeleteFunc(all, func(a string) bool { return a != k.Algorithm })
 }
 
-// List returns the keys as they are listed.
+// List describes the keys.
 func (s KeySet) List() []Key {
 	var all []Key
 	for _, k := range s.keys {
@@ -112,14 +112,15 @@ func (s KeySet) List() []Key {
 	return all
 }
 
-// Errors of a signature.
+// Errors of Verify.
 var (
 	ErrUnknownKey = errors.New("the issuer has no key of the id that the token names")
 	ErrSignature  = errors.New("the signature of the token is wrong")
 )
 
-// Verify returns nil if one of the keys has signed t. It returns ErrUnknownKey if
-// none of them could have, and ErrSignature if one could and has not.
+// Verify returns nil if one of the keys has signed t. It returns ErrUnknownKey
+// if none of them suits the token, and ErrSignature if one does but has not
+// signed it.
 func (s KeySet) Verify(t *Token) error {
 	tried := 0
 	for _, k := range s.keys {
@@ -139,10 +140,10 @@ func (s KeySet) Verify(t *Token) error {
 	return ErrSignature
 }
 
-// hashes are of the algorithms that sign a hash, by the end of their names.
+// hashes are the hash functions of algorithms, by the end of their names.
 var hashes = map[string]crypto.Hash{"256": crypto.SHA256, "384": crypto.SHA384, "512": crypto.SHA512}
 
-// signed tells whether the key has signed t, whose algorithm fits it.
+// signed reports whether the key has signed t, whose algorithm suits it.
 func (k publicKey) signed(t *Token) bool {
 	if key, ok := k.key.(ed25519.PublicKey); ok {
 		return ed25519.Verify(key, t.input, t.signature)
@@ -162,7 +163,8 @@ func (k publicKey) signed(t *Token) bool {
 		if len(t.signature) != 2*size {
 			return false
 		}
-		return ecdsa.Verify(key, sum, new(big.Int).SetBytes(t.signature[:size]), new(big.Int).SetBytes(t.signature[size:]))
+		r, s := new(big.Int).SetBytes(t.signature[:size]), new(big.Int).SetBytes(t.signature[size:])
+		return ecdsa.Verify(key, sum, r, s)
 	}
 	return false
 }

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// An object is the members of a JSON object, each as it is written. A token has
-// some two dozen, of which a few are looked up: a list is found through faster
-// than a map is made.
+// An object is the members of a JSON object, each value as it is written. A
+// token has some two dozen, of which a few are looked up, so a slice is faster
+// than a map.
 type object []member
 
 type member struct{ name, value string }
@@ -23,14 +23,13 @@ func (o object) get(name string) string {
 	return ""
 }
 
-// maxMembers bounds an object, so that a long one cannot make us compare every
-// name with every other for long.
+// maxMembers bounds an object, because each name is compared with all others.
 const maxMembers = 512
 
-// readObject reads JSON in UTF-8 that is one object. A name that is given twice
-// would be read one way here and another elsewhere, so it is refused.
+// readObject parses UTF-8 JSON that is one object. It refuses a repeated name,
+// which other parsers might read differently.
 func readObject(text []byte) (object, bool) {
-	if !utf8.Valid(text) || !json.Valid(text) { // so that what follows need not look twice
+	if !utf8.Valid(text) || !json.Valid(text) { // so that the code below need not check
 		return nil, false
 	}
 	b := string(text)
@@ -40,7 +39,7 @@ func readObject(text []byte) (object, bool) {
 	}
 	all := make(object, 0, 32)
 	for {
-		i = space(b, i+1) // after the brace or a comma
+		i = space(b, i+1) // past the brace or the comma
 		if b[i] == '}' {
 			return all, true
 		}
@@ -49,7 +48,7 @@ func readObject(text []byte) (object, bool) {
 		if !ok || all.get(name) != "" || len(all) == maxMembers {
 			return nil, false
 		}
-		i = space(b, space(b, end)+1) // after the colon
+		i = space(b, space(b, end)+1) // past the colon
 		end = valueEnd(b, i)
 		all = append(all, member{name, b[i:end]})
 		if i = space(b, end); b[i] == '}' {
@@ -58,7 +57,8 @@ func readObject(text []byte) (object, bool) {
 	}
 }
 
-// space returns where what follows b[i] begins, white space left out.
+// space returns the index of the first character at or after b[i] that is not
+// white space.
 func space(b string, i int) int {
 	for b[i] == ' ' || b[i] == '\t' || b[i] == '\n' || b[i] == '\r' {
 		i++
@@ -66,7 +66,7 @@ func space(b string, i int) int {
 	return i
 }
 
-// stringEnd returns where the string ends that begins at b[i].
+// stringEnd returns the end of the string that begins at b[i].
 func stringEnd(b string, i int) int {
 	for i++; b[i] != '"'; i++ {
 		if b[i] == '\\' {
@@ -76,7 +76,7 @@ func stringEnd(b string, i int) int {
 	return i + 1
 }
 
-// valueEnd returns where the value ends that begins at b[i], within an object.
+// valueEnd returns the end of the value that begins at b[i], within an object.
 func valueEnd(b string, i int) int {
 	for depth := 0; ; {
 		switch b[i] {
@@ -87,7 +87,7 @@ func valueEnd(b string, i int) int {
 			i++
 		case '}', ']':
 			if depth == 0 {
-				return i // the end of a number or a word, and of all
+				return i // the end of a literal, and of the object
 			}
 			depth--
 			i++
@@ -103,10 +103,10 @@ func valueEnd(b string, i int) int {
 	}
 }
 
-// wordEnd is the length of the number or the word that b begins with.
+// wordEnd returns the length of the number or literal that b begins with.
 func wordEnd(b string) int { return strings.IndexAny(b, ",}] \t\n\r") }
 
-// unquote returns a value that is text.
+// unquote returns the text of a JSON string, and false for another value.
 func unquote(v string) (string, bool) {
 	if v == "" || v[0] != '"' {
 		return "", false

@@ -1,145 +1,154 @@
 package trust
 
 import (
+	"slices"
+
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// A Reason is why an issuer matters, and so which pool its fetches and keys are
-// in: one reason cannot take what another has.
+// A Reason is why an issuer is trusted. Fetches and cached keys are counted
+// per reason, so that one reason cannot use up what another needs.
 type Reason int
 
-// The reasons, the ones that others can least choose first.
+// The reasons, beginning with those that strangers can influence least.
 const (
-	Named   Reason = iota // an identity of an organization names it exactly
-	Person                // people are known by it
-	Matched               // it matches a pattern, so whoever presents a token chooses it
+	Named   Reason = iota // an identity of an organization names the issuer
+	Person                // people are known by the issuer
+	Matched               // the issuer matches a pattern, so whoever presents a token chooses it
 	reasons
 )
 
-// An Asker is for whom an issuer is asked for its keys.
-type Asker struct {
-	Tenant string // the organization; for people, whatever groups them
+// A QuotaKey says whose limits the fetch of an issuer's keys counts against.
+type QuotaKey struct {
+	Tenant string // an organization; for people, the domain of their issuer
 	Reason Reason
 }
 
-// limits bound what the pools of one reason do and remember, so that no tenant
-// can take what others need: not by issuers that do not answer, nor by many that
-// do.
+// limits bound the fetches and cached keys of one reason, so that no tenant
+// can use up what others need: neither with issuers that do not answer, nor
+// with many that do.
 type limits struct {
-	fetches     int // at once
-	fetchesEach int // at once, of one tenant
-	waitingEach int // for their turn, of one tenant; more are refused at once
-	keys        int // remembered
-	keysEach    int // remembered, of one tenant
-	triedEach   int // issuers without keys that are remembered, of one tenant
-	tenants     int // that are remembered
+	fetches     int // at the same time
+	fetchesEach int // at the same time, of one tenant
+	waitingEach int // in the queue of one tenant; more are refused
+	keys        int // cached
+	keysEach    int // cached, of one tenant
+	triedEach   int // cached issuers without keys, of one tenant
+	tenants     int // with a pool
 }
 
 // The fetches of one tenant are together fewer than the connections that package
-// outbound opens to one host, so that nobody can take all those of a host that
-// serves several. A hundred keys are some 130 KB at most.
+// outbound opens to one host, so that no tenant can use up those of a host that
+// serves several. A hundred keys take at most 130 KB.
 var poolLimits = [reasons]limits{
-	Named:   {fetches: 128, fetchesEach: 4, waitingEach: 128, keys: 40_000, keysEach: 4000, triedEach: 512, tenants: 10_000},
-	Person:  {fetches: 32, fetchesEach: 2, waitingEach: 32, keys: 10_000, keysEach: 1000, triedEach: 128, tenants: 10_000},
-	Matched: {fetches: 32, fetchesEach: 2, waitingEach: 16, keys: 10_000, keysEach: 500, triedEach: 128, tenants: 10_000},
+	Named: {
+		fetches: 128, fetchesEach: 4, waitingEach: 128, keys: 40_000, keysEach: 4000, triedEach: 512, tenants: 10_000,
+	},
+	Person: {
+		fetches: 32, fetchesEach: 2, waitingEach: 32, keys: 10_000, keysEach: 1000, triedEach: 128, tenants: 10_000,
+	},
+	Matched: {
+		fetches: 32, fetchesEach: 2, waitingEach: 16, keys: 10_000, keysEach: 500, triedEach: 128, tenants: 10_000,
+	},
 }
 
-// pools are those of one reason. Issuers.mu guards them and everything in them.
-type pools struct {
+// A poolSet is the pools of one reason. Issuers.mu guards it and everything in
+// it.
+type poolSet struct {
 	limits
 	tenants *simplelru.LRU[string, *pool]
 	running int     // fetches
-	keys    int     // remembered in all pools
-	queue   []*pool // those with fetches that wait, next first
+	keys    int     // cached in all pools
+	queue   []*pool // pools with queued fetches, next first
 }
 
-// A pool is what is done and remembered for one tenant for one reason.
+// A pool is the fetches and cached issuers of one tenant for one reason.
 type pool struct {
-	of      *pools
-	kept    *simplelru.LRU[string, *issuer] // whose keys are known
-	tried   *simplelru.LRU[string, *issuer] // whose keys are not: they never push out one that is kept
-	keys    int                             // of kept
-	running int
-	waiting []*issuer
+	set         *poolSet
+	withKeys    *simplelru.LRU[string, *issuer] // issuers whose keys are cached
+	withoutKeys *simplelru.LRU[string, *issuer] // other issuers; they never evict one with keys
+	keys        int                             // in withKeys
+	running     int
+	queue       []*issuer
 }
 
-// unlimited is the size of lists whose length is bounded here.
+// unlimited is the size of LRU lists whose length is bounded by their user.
 const unlimited = 1 << 30
 
-func newPools(l limits) (*pools, error) {
+func newPoolSet(l limits) (*poolSet, error) {
 	tenants, err := simplelru.NewLRU[string, *pool](unlimited, nil)
-	return &pools{limits: l, tenants: tenants}, err
+	return &poolSet{limits: l, tenants: tenants}, err
 }
 
-// pool returns that of an asker. The caller holds the lock.
-func (t *Issuers) pool(a Asker) *pool {
-	of := t.pools[a.Reason]
-	if p, ok := of.tenants.Get(a.Tenant); ok {
+// poolFor returns the pool of a key. The caller holds t.mu.
+func (t *Issuers) poolFor(q QuotaKey) *pool {
+	of := t.pools[q.Reason]
+	if p, ok := of.tenants.Get(q.Tenant); ok {
 		return p
 	}
-	p := &pool{of: of}
-	p.kept, _ = simplelru.NewLRU[string, *issuer](unlimited, nil)  // it fails for no other
-	p.tried, _ = simplelru.NewLRU[string, *issuer](unlimited, nil) // size than 0
-	of.tenants.Add(a.Tenant, p)
+	p := &pool{set: of}
+	p.withKeys, _ = simplelru.NewLRU[string, *issuer](unlimited, nil)    // fails only for
+	p.withoutKeys, _ = simplelru.NewLRU[string, *issuer](unlimited, nil) // a size of 0
+	of.tenants.Add(q.Tenant, p)
 	if of.tenants.Len() > of.limits.tenants {
 		_, oldest, _ := of.tenants.RemoveOldest()
-		for t.forgetOldest(oldest, oldest.kept) || t.forgetOldest(oldest, oldest.tried) {
+		for t.evictOldest(oldest, oldest.withKeys) || t.evictOldest(oldest, oldest.withoutKeys) {
 		}
 	}
 	return p
 }
 
-// find returns the issuer of a name, as p, others or nobody remembers it. The
-// caller holds the lock.
-func (t *Issuers) find(p *pool, name string) *issuer {
-	if i, ok := p.kept.Get(name); ok {
+// lookup returns the issuer of a name from p or another pool, or a new one.
+// The caller holds t.mu.
+func (t *Issuers) lookup(p *pool, name string) *issuer {
+	if i, ok := p.withKeys.Get(name); ok {
 		return i
 	}
-	if i, ok := p.tried.Get(name); ok {
+	if i, ok := p.withoutKeys.Get(name); ok {
 		return i
 	}
-	if i, ok := t.known[name]; ok {
+	if i, ok := t.issuers[name]; ok {
 		return i
 	}
-	return &issuer{name: name, holders: map[*pool]struct{}{}}
+	return &issuer{name: name, pools: map[*pool]struct{}{}}
 }
 
-// hold has p remember an issuer. The caller holds the lock.
-func (t *Issuers) hold(p *pool, i *issuer) {
-	if _, ok := i.holders[p]; ok {
+// remember adds an issuer to p. The caller holds t.mu.
+func (t *Issuers) remember(p *pool, i *issuer) {
+	if _, ok := i.pools[p]; ok {
 		return
 	}
-	t.known[i.name] = i
-	i.holders[p] = struct{}{}
-	p.tried.Add(i.name, i)
-	t.place(p, i)
+	t.issuers[i.name] = i
+	i.pools[p] = struct{}{}
+	p.withoutKeys.Add(i.name, i)
+	t.rebalance(p, i)
 }
 
-// place keeps an issuer of p with those whose keys are known if that is so, and
-// makes room. The caller holds the lock.
-func (t *Issuers) place(p *pool, i *issuer) {
-	if !i.found.IsZero() && p.tried.Remove(i.name) {
-		p.kept.Add(i.name, i)
-		p.count(i.size())
+// rebalance moves an issuer of p to withKeys if its keys are cached, and
+// evicts others to stay within the limits. The caller holds t.mu.
+func (t *Issuers) rebalance(p *pool, i *issuer) {
+	if !i.fetchedAt.IsZero() && p.withoutKeys.Remove(i.name) {
+		p.withKeys.Add(i.name, i)
+		p.addKeys(i.size())
 	}
-	for p.tried.Len() > p.of.triedEach && t.forgetOldest(p, p.tried) {
+	for p.withoutKeys.Len() > p.set.triedEach && t.evictOldest(p, p.withoutKeys) {
 	}
-	for p.keys > p.of.keysEach && p.kept.Len() > 1 && t.forgetOldest(p, p.kept) {
+	for p.keys > p.set.keysEach && p.withKeys.Len() > 1 && t.evictOldest(p, p.withKeys) {
 	}
-	for p.of.keys > p.of.limits.keys {
-		if largest := p.of.largest(); !t.forgetOldest(largest, largest.kept) {
+	for p.set.keys > p.set.limits.keys {
+		if largest := p.set.largest(); !t.evictOldest(largest, largest.withKeys) {
 			return
 		}
 	}
 }
 
-func (p *pool) count(keys int) {
+func (p *pool) addKeys(keys int) {
 	p.keys += keys
-	p.of.keys += keys
+	p.set.keys += keys
 }
 
-// largest returns the pool with the most keys: who has few keeps them.
-func (ps *pools) largest() (most *pool) {
+// largest returns the pool with the most keys, so that a small one loses none.
+func (ps *poolSet) largest() (most *pool) {
 	for _, p := range ps.tenants.Values() {
 		if most == nil || p.keys > most.keys {
 			most = p
@@ -148,106 +157,97 @@ func (ps *pools) largest() (most *pool) {
 	return most
 }
 
-// forgetOldest drops the issuer that was not asked for longest from a list of p,
-// and tells whether there was one. The caller holds the lock.
-func (t *Issuers) forgetOldest(p *pool, list *simplelru.LRU[string, *issuer]) bool {
+// evictOldest removes the least recently used issuer from a list of p, and
+// reports whether there was one. The caller holds t.mu.
+func (t *Issuers) evictOldest(p *pool, list *simplelru.LRU[string, *issuer]) bool {
 	_, i, ok := list.RemoveOldest()
 	if !ok {
 		return false
 	}
-	if list == p.kept {
-		p.count(-i.size())
+	if list == p.withKeys {
+		p.addKeys(-i.size())
 	}
 	t.release(p, i)
 	return true
 }
 
-// release notes that p does not remember an issuer any more. The caller holds the
-// lock.
+// release records that p no longer has an issuer cached. The caller holds
+// t.mu.
 func (t *Issuers) release(p *pool, i *issuer) {
-	if delete(i.holders, p); len(i.holders) == 0 && t.known[i.name] == i {
-		delete(t.known, i.name)
+	if delete(i.pools, p); len(i.pools) == 0 && t.issuers[i.name] == i {
+		delete(t.issuers, i.name)
 	}
 }
 
-// learn replaces what is known of the keys of an issuer in all pools that
-// remember it. The caller holds the lock.
-func (t *Issuers) learn(i *issuer, keys KeySet) {
+// setKeys replaces the keys of an issuer in all pools that have it cached. The
+// caller holds t.mu.
+func (t *Issuers) setKeys(i *issuer, keys KeySet) {
 	before := i.size()
-	i.keys, i.found = keys, t.now()
-	for p := range i.holders {
-		if p.kept.Contains(i.name) {
-			p.count(i.size() - before)
+	i.keys, i.fetchedAt = keys, t.now()
+	for p := range i.pools {
+		if p.withKeys.Contains(i.name) {
+			p.addKeys(i.size() - before)
 		}
 	}
-	for p := range i.holders { // once all are counted, since room can be made in any of them
-		t.place(p, i)
+	for p := range i.pools { // after all are counted, since this may evict from any of them
+		t.rebalance(p, i)
 	}
 }
 
-// A fetch is one question to an issuer, which waits for its turn or is under
-// way. Several pools can wait for the same: the first whose turn it is asks.
+// A fetch downloads the keys of an issuer. It is queued or in flight. Several
+// pools can queue the same fetch: the first that may start it does.
 type fetch struct {
 	started bool
-	done    chan struct{} // closed at its end
+	done    chan struct{} // closed when it ends
 }
 
-// fetch has the keys of i fetched for p, unless that is under way, and returns
-// the fetch, or nil if too many of p wait already: who is refused pushes nobody
-// out. The caller holds the lock.
+// fetch starts or queues a fetch of i for p, or joins the one in flight. It
+// returns nil if the queue of p is full, without evicting anything. The caller
+// holds t.mu.
 func (t *Issuers) fetch(p *pool, i *issuer) *fetch {
-	joins := i.ongoing != nil && i.ongoing.started || p.awaits(i)
-	if !joins && !p.mayRun() && len(p.waiting) >= p.of.waitingEach {
+	joins := i.inFlight != nil && i.inFlight.started || slices.Contains(p.queue, i)
+	if !joins && !p.mayStart() && len(p.queue) >= p.set.waitingEach {
 		return nil
 	}
-	t.hold(p, i)
-	if i.ongoing == nil {
-		i.ongoing = &fetch{done: make(chan struct{})}
+	t.remember(p, i)
+	if i.inFlight == nil {
+		i.inFlight = &fetch{done: make(chan struct{})}
 	}
 	switch {
 	case joins:
-	case p.mayRun():
-		t.start(p, i)
+	case p.mayStart():
+		t.startFetch(p, i)
 	default:
-		if p.waiting = append(p.waiting, i); len(p.waiting) == 1 {
-			p.of.queue = append(p.of.queue, p)
+		if p.queue = append(p.queue, i); len(p.queue) == 1 {
+			p.set.queue = append(p.set.queue, p)
 		}
 	}
-	return i.ongoing
+	return i.inFlight
 }
 
-func (p *pool) awaits(i *issuer) bool {
-	for _, w := range p.waiting {
-		if w == i {
-			return true
-		}
-	}
-	return false
-}
+// mayStart reports whether p may start a fetch.
+func (p *pool) mayStart() bool { return p.running < p.set.fetchesEach && p.set.running < p.set.fetches }
 
-// mayRun tells whether p may begin a fetch.
-func (p *pool) mayRun() bool { return p.running < p.of.fetchesEach && p.of.running < p.of.fetches }
-
-// finish notes that a fetch of p has ended, and gives others their turn: one of
-// each tenant after the other. The caller holds the lock.
-func (t *Issuers) finish(p *pool) {
+// finishFetch records that a fetch of p has ended, and starts queued ones,
+// alternating between tenants. The caller holds t.mu.
+func (t *Issuers) finishFetch(p *pool) {
 	p.running--
-	p.of.running--
-	ps := p.of
+	p.set.running--
+	ps := p.set
 	for n := 0; n < len(ps.queue); {
 		next := ps.queue[n]
-		if !next.mayRun() {
+		if !next.mayStart() {
 			n++
 			continue
 		}
-		i := next.waiting[0]
-		next.waiting = next.waiting[1:]
+		i := next.queue[0]
+		next.queue = next.queue[1:]
 		ps.queue = append(ps.queue[:n], ps.queue[n+1:]...)
-		if len(next.waiting) > 0 {
+		if len(next.queue) > 0 {
 			ps.queue = append(ps.queue, next)
 		}
-		if f := i.ongoing; f != nil && !f.started { // not asked meanwhile for another
-			t.start(next, i)
+		if f := i.inFlight; f != nil && !f.started { // not started meanwhile for another pool
+			t.startFetch(next, i)
 		}
 	}
 }

@@ -1,10 +1,9 @@
-// Package trust judges the tokens of other issuers: it reads what a token
-// claims, finds the keys of who it claims to be from, and tells whether they
-// signed it.
+// Package trust verifies the tokens of other issuers: it parses a token,
+// fetches the keys of the issuer it names, and checks that they signed it.
 //
-// Reading and judging are two steps, because nobody is asked for keys on the
-// word of a stranger: whoever calls decides in between whether the issuer that a
-// token names matters to anybody.
+// Parsing and verifying are separate, because keys must not be fetched at the
+// request of a stranger: in between, the caller decides whether anybody trusts
+// the issuer that a token names.
 package trust
 
 import (
@@ -19,34 +18,34 @@ import (
 
 const maxToken = 16 << 10
 
-// A Token is what somebody says of themselves, until it is verified.
+// A Token is a parsed token. Its claims are unproven until it is verified.
 type Token struct {
-	Issuer   string
-	Subject  string
-	Audience []string
-	Expiry   time.Time
-	Issued   time.Time // zero if the token does not say
-	NotUntil time.Time // zero if the token does not say
+	Issuer    string
+	Subject   string
+	Audience  []string
+	Expiry    time.Time
+	Issued    time.Time // zero if the token does not say
+	NotBefore time.Time // zero if the token does not say
 
 	claims    object
 	algorithm string
 	keyID     string
-	input     []byte // what is signed
+	input     []byte // the signed part
 	signature []byte
 }
 
-// A Malformed says why a text is no token. It names a claim where one is to
-// blame, and says nothing of what the text holds.
+// A Malformed is the error for a text that is not an acceptable token. It
+// names the claim to blame, if there is one, and reveals nothing of the text.
 type Malformed struct{ Claim, Reason string }
 
 func (m *Malformed) Error() string { return m.Reason }
 
 func malformed(claim, reason string) error { return &Malformed{claim, reason} }
 
-// Parse reads a token without judging it. Its error is a *Malformed.
+// Parse parses a token without verifying it. Its error is a *Malformed.
 //
-// It is written here, because the library reads a token several times over,
-// which would cost more than to verify it.
+// It does not use the library, which parses a token several times over and
+// thereby costs more than verifying it.
 func Parse(raw string) (*Token, error) {
 	if len(raw) > maxToken {
 		return nil, malformed("", "the token is too long")
@@ -71,7 +70,8 @@ func Parse(raw string) (*Token, error) {
 	return t, t.readClaims()
 }
 
-// encoding is that of all parts of a token; each has one way to be written.
+// encoding is that of all parts of a token. It accepts exactly one encoding of
+// each value.
 var encoding = base64.RawURLEncoding.Strict()
 
 func decodeObject(part string) (object, bool) {
@@ -88,14 +88,14 @@ var refusedHeaders = []Malformed{
 	{"crit", "the token asks for what is not known here"}, {"b64", "the token asks for what is not known here"},
 }
 
-// types are those of tokens that say who somebody is, in lower case and without
-// application/. An issuer signs other things with the same key and the same
-// claims: that somebody has signed out, say.
+// types are the accepted values of the typ header, in lower case and without
+// application/. An issuer may sign other things with the same key and the same
+// claims, such as logout tokens.
 var types = []string{"jwt", "jose", "at+jwt"}
 
-// isType tells whether a header is the type of an identity or access token. One
-// that is missing is, too: many issuers leave it out.
-func isType(header string) bool {
+// isTokenType reports whether a typ header is that of an identity or access
+// token. A missing header is accepted, because many issuers leave it out.
+func isTokenType(header string) bool {
 	if header == "" {
 		return true
 	}
@@ -103,17 +103,16 @@ func isType(header string) bool {
 	return ok && slices.Contains(types, strings.TrimPrefix(strings.ToLower(typ), "application/"))
 }
 
-// readHeader refuses a token that is of another type, that brings or points to a
-// key of its own, that wraps another, that is to be understood in a way of its
-// own, or that is signed with what a public key could be mistaken for a secret
-// of.
+// readHeader refuses a token of another type, one that brings or refers to its
+// own key, wraps another token, requires extensions, or is not signed with an
+// accepted algorithm.
 func (t *Token) readHeader(h object) error {
 	for _, refused := range refusedHeaders {
 		if h.get(refused.Claim) != "" {
 			return &refused
 		}
 	}
-	if !isType(h.get("typ")) {
+	if !isTokenType(h.get("typ")) {
 		return malformed("typ", "the token is not of the type of an identity or access token")
 	}
 	if cty, ok := unquote(h.get("cty")); h.get("cty") != "" && (!ok || strings.EqualFold(cty, "JWT")) {
@@ -131,32 +130,33 @@ func (t *Token) readHeader(h object) error {
 
 func (t *Token) readClaims() error {
 	if strings.HasPrefix(t.claims.get("events"), "{") { // RFC 8417
-		return malformed("events", "the token tells of an event, as that somebody has signed out, and not who somebody is")
+		return malformed("events",
+			"the token tells of an event, as that somebody has signed out, and not who somebody is")
 	}
 	var err error
-	if t.Issuer, err = t.text("iss"); err != nil {
+	if t.Issuer, err = t.textClaim("iss"); err != nil {
 		return err
 	}
-	if t.Issuer == "accounts.google.com" { // the one issuer that leaves the scheme of its address out
+	if t.Issuer == "accounts.google.com" { // the only issuer that leaves out the scheme
 		t.Issuer = "https://" + t.Issuer
 	}
-	if t.Subject, err = t.text("sub"); err != nil {
+	if t.Subject, err = t.textClaim("sub"); err != nil {
 		return err
 	}
 	if t.Audience, err = t.audience(); err != nil {
 		return err
 	}
-	if t.Expiry, err = t.instant("exp", true); err != nil {
+	if t.Expiry, err = t.timeClaim("exp", true); err != nil {
 		return err
 	}
-	if t.Issued, err = t.instant("iat", false); err != nil {
+	if t.Issued, err = t.timeClaim("iat", false); err != nil {
 		return err
 	}
-	t.NotUntil, err = t.instant("nbf", false)
+	t.NotBefore, err = t.timeClaim("nbf", false)
 	return err
 }
 
-func (t *Token) text(claim string) (string, error) {
+func (t *Token) textClaim(claim string) (string, error) {
 	s, ok := unquote(t.claims.get(claim))
 	if !ok || s == "" {
 		return "", malformed(claim, "the claim "+claim+" must be text")
@@ -187,9 +187,8 @@ func (t *Token) audience() ([]string, error) {
 	return all, nil
 }
 
-// instant reads a time in seconds, whole or not. One that a clock cannot show is
-// no time.
-func (t *Token) instant(claim string, required bool) (time.Time, error) {
+// timeClaim reads a time in seconds, with or without a fraction.
+func (t *Token) timeClaim(claim string, required bool) (time.Time, error) {
 	v := t.claims.get(claim)
 	if v == "" && !required {
 		return time.Time{}, nil
@@ -201,9 +200,8 @@ func (t *Token) instant(claim string, required bool) (time.Time, error) {
 	return time.Unix(int64(f), 0).UTC(), nil
 }
 
-// Claim returns a claim as text, and whether the token has it as something that
-// can be compared: text, a whole number, or true or false. Lists and objects
-// cannot.
+// Claim returns a claim as text, and whether the token has it in a form that
+// can be compared: text, an integer or a boolean. Lists and objects cannot.
 func (t *Token) Claim(name string) (string, bool) {
 	v := t.claims.get(name)
 	if s, ok := unquote(v); ok {
@@ -218,8 +216,8 @@ func (t *Token) Claim(name string) (string, bool) {
 	return "", false
 }
 
-// KeyID is the id of the key that the token says it is signed with, or "".
+// KeyID returns the id of the key that the token names, or "".
 func (t *Token) KeyID() string { return t.keyID }
 
-// Algorithm is what the token says it is signed with.
+// Algorithm returns the algorithm that the token names.
 func (t *Token) Algorithm() string { return t.algorithm }

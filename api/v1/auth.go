@@ -65,5 +65,5 @@ func (s auth) GetHeadlessSession(ctx context.Context, r *authpb.GetHeadlessSessi
 }
 
 func (s auth) Delete(ctx context.Context, r *authpb.DeletionRequest) (*emptypb.Empty, error) {
-	return wire.Delete(ctx, "id", r.GetId(), s.login.Leave)
+	return wire.Delete(ctx, "id", r.GetId(), s.login.DeleteSelf)
 }

@@ -16,8 +16,8 @@ func (s *server) Exchange(ctx context.Context, r *oidcpb.ExchangeRequest) (*oidc
 		return nil, err
 	}
 	t, err := s.STS.Exchange(ctx, sts.Request{
-		Wish:   sts.Wish{Audience: r.GetAud(), Caps: r.GetCap(), Scopes: scopes(r)},
-		Bearer: bearer, Identity: r.GetIdentity(), Provider: r.GetIdentityProvider(),
+		TokenParams: sts.TokenParams{Audience: r.GetAud(), Caps: r.GetCap(), Scopes: scopes(r)},
+		Bearer:      bearer, Identity: r.GetIdentity(), Provider: r.GetIdentityProvider(),
 	})
 	return rawToken(t), err
 }
@@ -27,7 +27,7 @@ func (s *server) ExchangeRefreshToken(ctx context.Context, r *oidcpb.ExchangeRef
 	if err != nil {
 		return nil, err
 	}
-	access, refresh, err := s.STS.Refresh(ctx, bearer, sts.Wish{Audience: r.GetAud(), Caps: r.GetCap(), Scopes: scopes(r)})
+	access, refresh, err := s.STS.Refresh(ctx, bearer, sts.TokenParams{Audience: r.GetAud(), Caps: r.GetCap(), Scopes: scopes(r)})
 	return &oidcpb.TokenPair{Token: rawToken(access), RefreshToken: rawToken(refresh)}, err
 }
 

@@ -17,9 +17,9 @@ import (
 )
 
 func main() {
-	syscall.Umask(0o077) // whatever the process makes is its user's alone
+	syscall.Umask(0o077) // only the user of the process can access the files it creates
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal kills
+	context.AfterFunc(ctx, stop) // a second signal kills the process
 	os.Exit(run(ctx, os.Args[1:]))
 }
 
@@ -31,7 +31,7 @@ func run(ctx context.Context, args []string) int {
 		return 0
 	}
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		return order(ctx, args)
+		return runCommand(ctx, args)
 	}
 	cfg, err := server.LoadConfig(args, os.Environ(), os.Stdout)
 	if errors.Is(err, flag.ErrHelp) {
@@ -41,7 +41,7 @@ func run(ctx context.Context, args []string) int {
 		fmt.Fprintln(os.Stderr, "holdfastd:", err)
 		return 2
 	}
-	server.KeepHeapFloor()
+	server.AllocateBallast()
 	srv, err := server.New(ctx, cfg)
 	if err == nil {
 		err = srv.Run(ctx)
@@ -53,9 +53,10 @@ func run(ctx context.Context, args []string) int {
 	return 0
 }
 
-// order has a running server, or this process, do what the words before the
-// flags say: keys rotate, gc. Of the flags, --dry-run is the order's own.
-func order(ctx context.Context, args []string) int {
+// runCommand runs the command that precedes the flags, such as keys rotate or
+// gc, in a running server or in this process. Of the flags, --dry-run belongs
+// to the command.
+func runCommand(ctx context.Context, args []string) int {
 	words := args[:countWords(args)]
 	flags := args[len(words):]
 	if i := slices.Index(flags, "--dry-run"); i >= 0 {
@@ -66,7 +67,7 @@ func order(ctx context.Context, args []string) int {
 		return 0
 	}
 	if err == nil {
-		err = server.Order(ctx, cfg, words, os.Stdout)
+		err = server.RunCommand(ctx, cfg, words, os.Stdout)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "holdfastd:", fault.Explain(err))
@@ -75,8 +76,8 @@ func order(ctx context.Context, args []string) int {
 	return 0
 }
 
-// countWords returns how many words come before the flags. The id of a key, a
-// thumbprint, is a word even if it begins with a dash.
+// countWords returns how many arguments precede the flags. The id of a key, a
+// thumbprint, is not a flag even if it begins with a dash.
 func countWords(args []string) int {
 	const thumbprint = 43
 	for i, a := range args {

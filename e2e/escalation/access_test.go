@@ -14,7 +14,7 @@ import (
 )
 
 // api is the wish of a token for the API that is not narrowed.
-var api = sts.Wish{Audience: []string{address}}
+var api = sts.TokenParams{Audience: []string{address}}
 
 // verify returns the caller of a token, if it is good now.
 func (w *world) verify(raw string) (authz.Caller, error) {
@@ -122,13 +122,13 @@ func (w *world) become(s side, o *object) error {
 	case i.UID.IsRoot():
 		return w.becomePerson(s, i)
 	case i.Relationship.StaticKeys != nil:
-		return w.exchange(s, sts.Request{Wish: api, Identity: string(o.uid), Bearer: w.others.sign(s, map[string]any{
+		return w.exchange(s, sts.Request{TokenParams: api, Identity: string(o.uid), Bearer: w.others.sign(s, map[string]any{
 			"iss": i.Relationship.StaticKeys.Issuer, "sub": i.Relationship.StaticKeys.Subject, "aud": address,
 			"iat": w.now().Unix(), "exp": w.now().Unix() + 3600,
 		})}, user{}, nil)
 	case m != nil && m.Issuer == address:
 		if h := w.holds(s, resource.UID(m.Subject)); h != nil {
-			return w.exchange(s, sts.Request{Wish: api, Identity: string(o.uid), Bearer: h.raw}, user{}, nil)
+			return w.exchange(s, sts.Request{TokenParams: api, Identity: string(o.uid), Bearer: h.raw}, user{}, nil)
 		}
 	case m != nil:
 		if issuer, u, ok := w.bearerFor(s, *m); ok {
@@ -136,7 +136,7 @@ func (w *world) become(s side, o *object) error {
 			if audience == "" {
 				audience = address
 			}
-			return w.exchange(s, sts.Request{Wish: api, Identity: string(o.uid), Bearer: w.sign(issuer, u, audience)}, u, nil)
+			return w.exchange(s, sts.Request{TokenParams: api, Identity: string(o.uid), Bearer: w.sign(issuer, u, audience)}, u, nil)
 		}
 	}
 	return errNoWay
@@ -149,12 +149,12 @@ func (w *world) becomePerson(s side, i resource.Identity) error {
 		p := w.state.providers[o.uid]
 		for _, u := range w.speakers(s, p) {
 			if p.Realm == i.Realm && w.subjectAt(p, u) == subject {
-				return w.exchange(s, sts.Request{Wish: api, Provider: string(p.UID), Bearer: w.sign(p.OIDC.Issuer, u, p.OIDC.ClientID)}, u, o)
+				return w.exchange(s, sts.Request{TokenParams: api, Provider: string(p.UID), Bearer: w.sign(p.OIDC.Issuer, u, p.OIDC.ClientID)}, u, o)
 			}
 		}
 	}
 	if u := userNamed(subject); i.Realm == i.Relationship.Issuer() && w.canSign(s, i.Realm, u, address) {
-		return w.exchange(s, sts.Request{Wish: api, Identity: string(i.UID), Bearer: w.sign(i.Realm, u, address)}, u, nil)
+		return w.exchange(s, sts.Request{TokenParams: api, Identity: string(i.UID), Bearer: w.sign(i.Realm, u, address)}, u, nil)
 	}
 	return errNoWay
 }

@@ -50,7 +50,7 @@ func (w *world) judge(m *move) error {
 var everything = resource.Capabilities{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
 
 // lacks returns what of some capabilities nothing that is held gives on a place.
-func lacks(all []authz.Held, caps resource.Capabilities, place resource.UID) resource.Capabilities {
+func lacks(all []authz.Grant, caps resource.Capabilities, place resource.UID) resource.Capabilities {
 	for _, h := range all {
 		if h.Group.Covers(place) {
 			caps = caps.Without(h.Capabilities)
@@ -116,7 +116,7 @@ func (w *world) tryEverything() error {
 	}
 	for _, r := range append(requests, sts.Request{}) {
 		for _, bearer := range bearers {
-			r.Wish, r.Bearer = api, bearer
+			r.TokenParams, r.Bearer = api, bearer
 			if got, err := w.sts.Exchange(w.ctx, r); err == nil {
 				if c, err := w.verify(got.Text); err == nil {
 					w.surprise(&held{raw: got.Text, caller: c}, "in exchange")

@@ -202,13 +202,13 @@ func (m *move) handNarrowed() error {
 		if how == "a session" {
 			return m.keepPair(evil, h, func() (string, string, error) { return m.narrowSession(scope.uid) })
 		}
-		wish := sts.Wish{Audience: []string{address}, Scopes: []string{string(scope.uid)}}
+		wish := sts.TokenParams{Audience: []string{address}, Scopes: []string{string(scope.uid)}}
 		if caps != "all" {
 			for _, c := range setNamed(caps).All() {
 				wish.Caps = append(wish.Caps, c.String())
 			}
 		}
-		got, err := m.sts.Exchange(m.ctx, sts.Request{Wish: wish, Bearer: m.actor.raw})
+		got, err := m.sts.Exchange(m.ctx, sts.Request{TokenParams: wish, Bearer: m.actor.raw})
 		if err != nil {
 			return err
 		}
@@ -259,7 +259,7 @@ func (m *move) exchangeAgain() error {
 		case "the registry":
 			wish.Audience = []string{registryHost, address}
 		}
-		got, err := m.sts.Exchange(m.ctx, sts.Request{Wish: wish, Bearer: m.actor.raw})
+		got, err := m.sts.Exchange(m.ctx, sts.Request{TokenParams: wish, Bearer: m.actor.raw})
 		if err != nil {
 			return err
 		}
@@ -282,7 +282,7 @@ func (m *move) tryExchange() error {
 			}
 			bearer = m.sign(issuer, u, audience)
 		}
-		return m.exchange(m.side, sts.Request{Wish: api, Identity: string(o.uid), Bearer: bearer}, u, nil)
+		return m.exchange(m.side, sts.Request{TokenParams: api, Identity: string(o.uid), Bearer: bearer}, u, nil)
 	}, "tries to become %s with %s token (%s about %s for %s)", o.name, with, issuer, u.name, audience)
 }
 
@@ -291,5 +291,5 @@ func (m *move) endSession() error {
 }
 
 func (m *move) leave() error {
-	return m.do(func() error { return m.login.Leave(m.ctx, m.actor.caller.Identity) }, "leaves")
+	return m.do(func() error { return m.login.DeleteSelf(m.ctx, m.actor.caller.Identity) }, "leaves")
 }

@@ -31,7 +31,7 @@ type move struct {
 	stuck bool
 	text  string // what is done, for people
 
-	before   []authz.Held                         // what the actor held
+	before   []authz.Grant                        // what the actor held
 	operator bool                                 // the operator moves, who holds everything
 	unmeant  bool                                 // what attackers get by it was meant for somebody else
 	limit    func(promise) bool                   // what was meant for the attackers; nil is everything
@@ -280,7 +280,7 @@ func (m *move) chooseActor() {
 	inside := m.rng != nil && m.side == evil && m.rng.IntN(2) == 0
 	var powerful []*held
 	for _, h := range m.tokens[m.side] {
-		if slices.ContainsFunc(m.checker.GrantsOf(h.caller.Identity), func(g authz.Held) bool { return !inside || g.Group.Root() != m.groups[evil].uid }) {
+		if slices.ContainsFunc(m.checker.GrantsOf(h.caller.Identity), func(g authz.Grant) bool { return !inside || g.Group.Root() != m.groups[evil].uid }) {
 			powerful = append(powerful, h)
 		}
 	}

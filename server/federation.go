@@ -19,10 +19,11 @@ import (
 	"github.com/holdfast-dev/holdfast/trust"
 )
 
-// Prefixes are ranges of addresses, in settings with commas between them.
+// Prefixes are ranges of addresses, separated by commas in settings.
 type Prefixes []netip.Prefix
 
-// UnmarshalText reads prefixes. A single address stands for itself.
+// UnmarshalText implements encoding.TextUnmarshaler. A single address is a
+// range of one.
 func (p *Prefixes) UnmarshalText(text []byte) error {
 	var all Prefixes
 	for part := range strings.SplitSeq(string(text), ",") {
@@ -40,9 +41,9 @@ func (p *Prefixes) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// federate builds what judges the credentials of others.
-func (s *Server) federate() error {
-	reach, err := s.cfg.reach()
+// openFederation builds the services that verify credentials of other issuers.
+func (s *Server) openFederation() error {
+	out, err := s.cfg.outboundConfig()
 	if err != nil {
 		return err
 	}
@@ -50,7 +51,7 @@ func (s *Server) federate() error {
 	if err != nil {
 		return err
 	}
-	client := outbound.Client(reach)
+	client := outbound.Client(out)
 	s.client = client
 	issuers, err := trust.New(trust.Config{Client: client, Fixed: fixed, Now: s.cfg.Now})
 	if err != nil {
@@ -58,48 +59,51 @@ func (s *Server) federate() error {
 	}
 	s.checker.OnChange(func(subject resource.UID) {
 		if subject == "" || subject == resource.SigningKeysSubject {
-			s.issuer.Doubt()
+			s.issuer.Invalidate()
 		}
 	})
 	s.sts, err = sts.New(s.store, s.checker, s.issuer, issuers, sts.Config{
 		BaseURL: s.cfg.BaseURL, RegistryHost: s.cfg.RegistryHost,
 		SessionIdle: s.cfg.SessionIdle, SessionLife: s.cfg.SessionLife, WatchEvery: s.cfg.IssuerWatch,
-		AWS:    sts.AWS{Endpoint: s.cfg.AWSEndpoint, Headers: wire.ProofHeaders, Client: client},
-		Clouds: sts.Clouds{Google: s.cfg.GoogleEndpoint, Azure: s.cfg.AzureEndpoint, Role: s.cfg.CloudName, Pool: s.cfg.CloudName},
-		Log:    s.log, Now: s.cfg.Now,
+		AWS: sts.AWS{Endpoint: s.cfg.AWSEndpoint, Headers: wire.ProofHeaders, Client: client},
+		Clouds: sts.Clouds{
+			Google: s.cfg.GoogleEndpoint, Azure: s.cfg.AzureEndpoint, Role: s.cfg.CloudName, Pool: s.cfg.CloudName,
+		},
+		Log: s.log, Now: s.cfg.Now,
 	})
 	return err
 }
 
-// reach is how far requests go whose address somebody else has chosen.
-func (c Config) reach() (outbound.Config, error) {
-	reach := outbound.Config{Loopback: c.Dev, Allow: c.OutboundAllow}
+// outboundConfig returns the limits of requests to addresses that others
+// choose.
+func (c Config) outboundConfig() (outbound.Config, error) {
+	out := outbound.Config{Loopback: c.Dev, Allow: c.OutboundAllow}
 	if c.OutboundCAFile == "" {
-		return reach, nil
+		return out, nil
 	}
 	pem, err := os.ReadFile(c.OutboundCAFile)
 	if err != nil {
-		return reach, fmt.Errorf("outbound_ca_file: %w", err)
+		return out, fmt.Errorf("outbound_ca_file: %w", err)
 	}
-	if reach.CAs, err = x509.SystemCertPool(); err != nil {
-		reach.CAs = x509.NewCertPool()
+	if out.CAs, err = x509.SystemCertPool(); err != nil {
+		out.CAs = x509.NewCertPool()
 	}
-	if !reach.CAs.AppendCertsFromPEM(pem) {
-		return reach, errors.New("outbound_ca_file: holds no certificate")
+	if !out.CAs.AppendCertsFromPEM(pem) {
+		return out, errors.New("outbound_ca_file: holds no certificate")
 	}
-	return reach, nil
+	return out, nil
 }
 
-// A fixedIssuer is one whose keys cannot be discovered.
+// A fixedIssuer is an issuer whose keys cannot be discovered.
 type fixedIssuer struct {
 	Issuer   string `yaml:"issuer"`
 	KeysURI  string `yaml:"jwks_uri"`
 	Keys     string `yaml:"jwks"`
-	KeysFile string `yaml:"jwks_file"` // relative to the file it stands in
+	KeysFile string `yaml:"jwks_file"` // relative to issuers_file
 }
 
-// readIssuers reads the issuers of a file; of no file there are none. It reports
-// every mistake.
+// readIssuers reads the issuers of a file; without a path there are none. It
+// reports every mistake.
 func readIssuers(path string) (map[string]trust.Source, error) {
 	if path == "" {
 		return nil, nil

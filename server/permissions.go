@@ -10,15 +10,16 @@ import (
 	"strings"
 )
 
-// Whoever can read what a server keeps has its keys, or its users' bytes.
+// The data of a server includes its keys and the content of its users.
 const (
 	privateFolder fs.FileMode = 0o700
 	privateFile   fs.FileMode = 0o600
 )
 
-// makeDataDir makes the data folder, unless nothing is kept in it, and sees to it
-// that it and what is in it are the server's alone, whoever made them. The blobs
-// in their folder, which may be many, are out of others' reach with the folder.
+// makeDataDir creates the data folder, unless nothing is stored in it, and
+// removes the permissions of others on it and its files, whoever created them.
+// The permissions of single blobs are not changed, because nobody else can
+// reach them in their folder.
 func (c Config) makeDataDir(log *slog.Logger) error {
 	if !c.onPostgres() || c.EncryptionKey == "" || c.Dev {
 		if err := os.MkdirAll(c.DataDir, privateFolder); err != nil {
@@ -48,9 +49,9 @@ func (c Config) makeDataDir(log *slog.Logger) error {
 	return nil
 }
 
-// makePrivate takes permissions from others that they have on a file or folder,
-// and has the log tell. What belongs to somebody else, such as a volume that is
-// the system's, stays as it is; what is not there is nothing to do about.
+// makePrivate removes the permissions of others on a file or folder, if it
+// exists, and logs that. It does not fail if the file belongs to somebody
+// else, such as a volume of the system.
 func makePrivate(path string, most fs.FileMode, log *slog.Logger) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,11 +66,13 @@ func makePrivate(path string, most fs.FileMode, log *slog.Logger) error {
 	}
 	switch err := os.Chmod(path, mode&most); {
 	case errors.Is(err, fs.ErrPermission):
-		log.Warn("others on this machine can reach what the server keeps, and it cannot be changed", "path", path, "mode", mode.String())
+		log.Warn("others on this machine can reach what the server keeps, and it cannot be changed",
+			"path", path, "mode", mode.String())
 	case err != nil:
 		return fmt.Errorf("make %s private: %w", path, err)
 	default:
-		log.Warn("others on this machine could reach what the server keeps; now they cannot", "path", path, "mode", mode.String(), "now", (mode & most).String())
+		log.Warn("others on this machine could reach what the server keeps; now they cannot",
+			"path", path, "mode", mode.String(), "now", (mode & most).String())
 	}
 	return nil
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// describe tells the page that asks somebody whether to hand over who they are,
-// and what asks, from where, since when, for what and for how long: whoever was sent there by
-// somebody else can then see it. It returns fault.NotFound if the device no
+// fillConsent fills in the page that asks for consent with who requests the
+// sign-in, from where, since when, for what and for how long, so that a person
+// who was lured there can see it. It returns fault.NotFound if the device no
 // longer waits.
-func (s *Service) describe(ctx context.Context, f *flow, n resource.Session, p *confirmPage) (err error) {
+func (s *Service) fillConsent(ctx context.Context, f *flow, n resource.Session, p *confirmPage) (err error) {
 	a, err := s.accounts.AccountOf(ctx, n.Identity)
 	if err != nil && !errors.Is(err, fault.NotFound) {
 		return err
@@ -39,7 +39,8 @@ func (s *Service) describe(ctx context.Context, f *flow, n resource.Session, p *
 		if err != nil {
 			return err
 		}
-		p.Code, p.Client, p.Agent, p.Address, p.Asked = shownUserCode(d.UserCode), d.Client, Program(d.Agent), d.Address, d.CreateTime
+		p.Code, p.Client, p.Agent = shownUserCode(d.UserCode), d.Client, Program(d.Agent)
+		p.Address, p.Asked = d.Address, d.CreateTime
 		audience, scopes, renews = d.Audience, d.Scopes, true
 	case forCommand:
 		p.Address = "This computer"
@@ -47,9 +48,9 @@ func (s *Service) describe(ctx context.Context, f *flow, n resource.Session, p *
 			p.Address += ", port " + u.Port()
 		}
 	default:
-		return nil // nothing is handed over
+		return nil // no token is delivered
 	}
-	if p.May, err = s.mayDo(ctx, n, audience, scopes); err != nil {
+	if p.May, err = s.describeAccess(ctx, n, audience, scopes); err != nil {
 		return err
 	}
 	p.For = "An hour"
@@ -59,8 +60,8 @@ func (s *Service) describe(ctx context.Context, f *flow, n resource.Session, p *
 	return nil
 }
 
-// mayDo says in words what a token is good for.
-func (s *Service) mayDo(ctx context.Context, n resource.Session, audience, scopes []string) (string, error) {
+// describeAccess describes what a token would allow.
+func (s *Service) describeAccess(ctx context.Context, n resource.Session, audience, scopes []string) (string, error) {
 	text := "Everything that you may do"
 	var names []string
 	for _, scope := range scopes {
@@ -73,14 +74,14 @@ func (s *Service) mayDo(ctx context.Context, n resource.Session, audience, scope
 	if len(names) > 0 {
 		text = "What you may do in " + strings.Join(names, ", ")
 	}
-	if elsewhere := slices.DeleteFunc(slices.Clone(audience), func(a string) bool { return a == s.cfg.BaseURL }); len(elsewhere) > 0 {
+	if slices.ContainsFunc(audience, func(a string) bool { return a != s.cfg.BaseURL }) {
 		text += ", at " + strings.Join(audience, ", ")
 	}
 	return text, nil
 }
 
-// scopeName is the name of a group that somebody has a role in, or above. Of any
-// other they are told what they came with.
+// scopeName returns the name of a group if the person has a role in it or
+// above it, and otherwise its UID, which they came with.
 func (s *Service) scopeName(ctx context.Context, n resource.Session, group resource.UID) (string, error) {
 	for _, held := range s.authz.GrantsOf(n.Identity) {
 		if !held.Group.Covers(group) {

@@ -12,10 +12,10 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 )
 
-// Folders are paths, in settings with commas between them.
+// Folders are paths, separated by commas in settings.
 type Folders []string
 
-// UnmarshalText reads folders.
+// UnmarshalText implements encoding.TextUnmarshaler.
 func (f *Folders) UnmarshalText(text []byte) error {
 	var all Folders
 	for part := range strings.SplitSeq(string(text), ",") {
@@ -32,14 +32,16 @@ func (f *Folders) UnmarshalText(text []byte) error {
 // feedTimeout is how long a download may take.
 const feedTimeout = 15 * time.Minute
 
-// advise builds what keeps advisories, and keeps them current.
-func (s *Server) advise(tokens *page.Tokens) (*advisory.Service, error) {
-	reach, err := s.cfg.reach()
+// openAdvisories builds the service for advisories, which also fetches their
+// feeds.
+func (s *Server) openAdvisories(tokens *page.Tokens) (*advisory.Service, error) {
+	out, err := s.cfg.outboundConfig()
 	if err != nil {
 		return nil, err
 	}
-
-	reach.Timeout = feedTimeout
-	fetcher := fetch.New(fetch.Config{Client: outbound.Client(reach), Dir: s.cfg.DataDir, Folders: s.cfg.FeedFolders, Timeout: feedTimeout})
+	out.Timeout = feedTimeout
+	fetcher := fetch.New(fetch.Config{
+		Client: outbound.Client(out), Dir: s.cfg.DataDir, Folders: s.cfg.FeedFolders, Timeout: feedTimeout,
+	})
 	return advisory.New(s.store, s.checker, tokens, advisory.Config{Fetcher: fetcher, Log: s.log, Now: s.cfg.Now}), nil
 }
