@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/page"
@@ -205,10 +204,10 @@ func (f lengthField) Scan(v any) error {
 
 func (f bytesField) Scan(v any) error {
 	b, ok := v.([]byte)
-	if !ok {
+	if !ok && v != nil { // SQLite reads no bytes as nil
 		return fmt.Errorf("%T is no bytes", v)
 	}
-	*f.p = slices.Clone(b)
+	*f.p = append([]byte(nil), b...)
 	return nil
 }
 

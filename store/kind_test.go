@@ -10,13 +10,14 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/storetest"
+	"gopkg.in/yaml.v3"
 )
 
 // A filler sets every field of a resource to something that is not its zero value.
 type filler struct{ n, depth int }
 
 func (f *filler) fill(v reflect.Value) {
-	if f.depth == 4 { // an actor may act for another, and so on
+	if f.depth == 6 { // an actor may act for another, and so on
 		return
 	}
 	f.n++
@@ -82,12 +83,12 @@ func kept[T any](
 		for range 2 {
 			got, err := get(t.Context(), uid)
 			if err != nil || !reflect.DeepEqual(got, want) {
-				t.Fatalf("got  %+v, %v\nwant %+v", got, err, want)
+				t.Fatalf("got  %s, %v\nwant %s", dump(got), err, dump(want))
 			}
 		}
 		all, err := list(t.Context(), store.Reach{Under: []resource.UID{org}}, resource.Filter{Place: resource.PlaceFilter{IDs: []resource.UID{uid}}}, byUID)
 		if err != nil || len(all.Items) != 1 || !reflect.DeepEqual(all.Items[0], want) {
-			t.Errorf("listed %+v, %v\nwant   %+v", all.Items, err, want)
+			t.Errorf("listed %s, %v\nwant   %s", dump(all.Items), err, dump(want))
 		}
 	}
 }
@@ -135,4 +136,13 @@ func TestEveryFieldIsKept(t *testing.T) {
 			s.Delivery, s.Deliveries, org))
 		t.Run("advisory feeds", kept(func(f *resource.AdvisoryFeed) { f.UID = org.NewChild() }, s.InsertFeed, s.Feed, s.Feeds, org))
 	})
+}
+
+// dump writes a value with what it points to.
+func dump(v any) string {
+	b, err := yaml.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
 }

@@ -141,6 +141,7 @@ func read[T any](ctx context.Context, s *DB, l *Kind[T], q Query, spans []span) 
 // A span is a part of a scope that one index range holds, or a set of rows.
 type span struct {
 	below, children resource.UID
+	self            bool // with the group of below itself; only of ranges of uids
 	set             []resource.UID
 	rows            int64 // how many there are
 }
@@ -149,8 +150,12 @@ type span struct {
 // uids, with their sizes.
 func (s *DB) spans(ctx context.Context, q Query, sc Scope) ([]span, error) {
 	var all []span
+	self := q.Column == "uid" && !q.filtered() && includes(sc.Rows, sc.Below)
+	if self {
+		sc.Rows = slices.DeleteFunc(slices.Clone(sc.Rows), func(uid resource.UID) bool { return slices.Contains(sc.Below, uid) })
+	}
 	for _, uid := range sc.Below {
-		all = append(all, span{below: uid})
+		all = append(all, span{below: uid, self: self})
 	}
 	if sc.Children != "" {
 		all = append(all, span{children: sc.Children})
@@ -168,6 +173,11 @@ func (s *DB) spans(ctx context.Context, q Query, sc Scope) ([]span, error) {
 		all = append(all, sp)
 	}
 	return slices.DeleteFunc(all, func(sp span) bool { return sp.rows == 0 }), nil
+}
+
+// includes reports whether all of some uids are among others.
+func includes(all, some []resource.UID) bool {
+	return !slices.ContainsFunc(some, func(uid resource.UID) bool { return !slices.Contains(all, uid) })
 }
 
 // size fills in how many rows each span has: from its counter, or, for a list

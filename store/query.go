@@ -144,6 +144,9 @@ func (q *Query) joined(spans []span) (from, on string) {
 		for _, sp := range spans {
 			uids = append(uids, string(sp.below))
 		}
+		if spans[0].self {
+			return q.Engine.Each(q, uids), "t.uid >= s.v AND t.uid < s.v || '0'"
+		}
 		return q.Engine.Each(q, uids), "t.uid > s.v || '/' AND t.uid < s.v || '0'"
 	}
 	var segs []int64
@@ -193,7 +196,10 @@ func (q *Query) in(sp span) string {
 	case !q.ranged(sp.below.Depth()):
 		return fmt.Sprintf("t.a%d = %s", sp.below.Depth(), q.Arg(Segment(sp.below))) + q.conditions()
 	}
-	from, to := string(sp.below)+"/", string(sp.below)+"0"
+	from, to, than := string(sp.below)+"/", string(sp.below)+"0", ">"
+	if sp.self {
+		from, than = string(sp.below), ">="
+	}
 	if c := q.Page.After; c != nil && q.Column == "uid" { // SQLite seeks to one bound only: make it the cursor
 		if q.Page.Order.Desc {
 			to = min(to, c.UID)
@@ -201,7 +207,7 @@ func (q *Query) in(sp span) string {
 			from = max(from, c.UID)
 		}
 	}
-	text := fmt.Sprintf("t.uid > %s AND t.uid < %s", q.Arg(from), q.Arg(to))
+	text := fmt.Sprintf("t.uid %s %s AND t.uid < %s", than, q.Arg(from), q.Arg(to))
 	if d := levels["name"]; q.name != "" && len(q.where) == 0 { // the index of the deepest ancestor that has one
 		text += fmt.Sprintf(" AND t.a%d = %s", d, q.Arg(Segment(sp.below.Ancestor(d))))
 	}
@@ -340,8 +346,11 @@ func (q *Query) counters(spans []span) string {
 	}
 	// A subquery for each: PostgreSQL would read all counters for a join.
 	counted := q.counted()
-	return fmt.Sprintf("SELECT s.i, (SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM counters AS c WHERE %s AND c.grp = s.v%s) FROM %s AS s",
-		col, counted, q.real(), q.Engine.Each(q, groups))
+	sum := fmt.Sprintf("(SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM counters AS c WHERE %s AND c.grp = s.v%s)", col, counted, q.real())
+	if spans[0].self {
+		sum += fmt.Sprintf(" + (SELECT count(*) FROM %s AS g WHERE g.seg = s.v)", q.Table)
+	}
+	return fmt.Sprintf("SELECT s.i, %s FROM %s AS s", sum, q.Engine.Each(q, groups))
 }
 
 // total is the statement that counts a span.
