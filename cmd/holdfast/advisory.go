@@ -28,9 +28,8 @@ func advisories() noun {
 		about: "Advisories tell which versions of which packages are vulnerable, and what became of it. They are imported\n" +
 			"from what others publish, kept current by feeds, or written by hand.",
 		example: "  holdfast advisories create openssl --parent acme --type apk --alias CVE-2026-1234 --affects Alpine:openssl@0..3.3.2-r1",
-		service: serviceOf(vulnpb.File_holdfast_vulnerabilities_v2beta1_advisories_proto),
 		writing: advisoryService("AdvisoryWritingService"),
-		message: (*vulnpb.Advisory)(nil).ProtoReflect().Descriptor(),
+		message: messageOf(&vulnpb.Advisory{}),
 		locate:  findAdvisory, page: showAdvisory,
 		argument: "artifact-name",
 		asked:    []field{{flag: "id", path: "advisory_id", help: "`ID` to give it; one is made otherwise"}},
@@ -85,28 +84,21 @@ func advisoryService(name protoreflect.Name) protoreflect.ServiceDescriptor {
 
 // findAdvisory finds an advisory by its id.
 func findAdvisory(ctx context.Context, c *client, text string) (string, error) {
-	method := advisories().method("List")
 	req := &vulnpb.ListAdvisoriesRequest{AdvisoryIds: []string{text}, PageSize: maxCandidates + 1}
-	m, err := c.call(ctx, method, req, nil)
+	found, err := call(ctx, c, vulnpb.NewAdvisoriesServiceClient(c).ListAdvisories, req, nil)
 	if err != nil {
 		return "", err
 	}
-	found, ok := m.Interface().(*vulnpb.ListAdvisoriesResponse)
-	if !ok {
-		return "", fmt.Errorf("unexpected answer %s", m.Descriptor().Name())
-	}
 	switch all := found.GetAdvisories(); len(all) {
 	case 0:
-		p := &problem{text: fmt.Sprintf("there is no advisory %q that you can see", text), code: exitNotFound}
-		p.hints = []string{"to look for a part of its name: holdfast advisories list --query " + text}
-		return "", p
+		return "", newProblem(exitNotFound, "there is no advisory %q that you can see", text).
+			hint("to look for a part of its name: holdfast advisories list --query " + text)
 	case 1:
 		return all[0].GetUid(), nil
 	default:
-		p := usage("%d groups have an advisory %q", len(all), text)
-		p.hints = []string{"give the uid of one:"}
+		p := usage("%d groups have an advisory %q", len(all), text).hint("give the uid of one:")
 		for _, v := range all[:min(len(all), maxCandidates)] {
-			p.hints = append(p.hints, v.GetUid()+"  "+v.GetArtifactName())
+			p.hint(v.GetUid() + "  " + v.GetArtifactName())
 		}
 		return "", p
 	}
@@ -114,10 +106,7 @@ func findAdvisory(ctx context.Context, c *client, text string) (string, error) {
 
 // readCVSS reads CVSS vectors, which say of which version they are.
 func readCVSS(m protoreflect.Message, texts []string) error {
-	a, ok := m.Interface().(*vulnpb.Advisory)
-	if !ok {
-		return fmt.Errorf("unexpected %s", m.Descriptor().Name())
-	}
+	a := m.Interface().(*vulnpb.Advisory)
 	a.Severities = nil
 	for _, text := range texts {
 		t := vulnpb.Severity_TYPE_CVSS_V2
@@ -134,10 +123,7 @@ func readCVSS(m protoreflect.Message, texts []string) error {
 
 // readAffects reads packages with a range of versions each.
 func readAffects(m protoreflect.Message, texts []string) error {
-	a, ok := m.Interface().(*vulnpb.Advisory)
-	if !ok {
-		return fmt.Errorf("unexpected %s", m.Descriptor().Name())
-	}
+	a := m.Interface().(*vulnpb.Advisory)
 	a.Affected = nil
 	for _, text := range texts {
 		at := strings.LastIndexByte(text, '@')
@@ -182,12 +168,8 @@ func (a *app) queryAdvisories() *cobra.Command {
 			if len(req.GetPackages()) == 0 {
 				return usage("a package URL is needed, or --ecosystem, --name and --version")
 			}
-			if parent != "" {
-				uid, err := c.resolve(ctx, groups(), parent)
-				if err != nil {
-					return err
-				}
-				put(req.ProtoReflect(), "uidp.descendants_of", uid)
+			if err := c.within(ctx, parent, req); err != nil {
+				return err
 			}
 			return c.query(ctx, req)
 		}),
@@ -196,48 +178,27 @@ func (a *app) queryAdvisories() *cobra.Command {
 	f.StringVar(&p.Ecosystem, "ecosystem", "", "`NAME` of the ecosystem, as OSV has it: Go, npm, PyPI, Alpine:v3.20")
 	f.StringVar(&p.Name, "name", "", "`NAME` of the package there")
 	f.StringVar(&p.Version, "version", "", "`VERSION` of the package")
-	f.StringVar(&parent, "parent", "", "only ask the advisories below this `GROUP`")
-	must(cmd.RegisterFlagCompletionFunc("parent", a.completeFlag(groups())))
+	a.registerRef(cmd, &parent, "parent", groups(), "only ask the advisories below this `GROUP`")
 	return cmd
 }
 
 // query prints what affects the packages of a request.
 func (c *client) query(ctx context.Context, req *advisoriespb.BatchQueryAdvisoriesRequest) error {
-	method := advisoryService("AdvisoryReadingService").Methods().ByName("BatchQueryAdvisories")
-	m, err := c.call(ctx, method, req, map[string]string{"package.ecosystem": "--ecosystem", "package.name": "--name", "package.version": "--version"})
+	found, err := call(ctx, c, advisoriespb.NewAdvisoryReadingServiceClient(c).BatchQueryAdvisories, req,
+		map[string]string{"package.ecosystem": "--ecosystem", "package.name": "--name", "package.version": "--version"})
 	if err != nil {
 		return err
 	}
-	found, ok := m.Interface().(*advisoriespb.BatchQueryAdvisoriesResponse)
-	if !ok {
-		return fmt.Errorf("unexpected answer %s", m.Descriptor().Name())
-	}
-	out, err := c.app.printer(matches(), true)
-	if err != nil {
-		return err
-	}
-	n := 0
+	var matches []*advisoriespb.Match
 	for _, r := range found.GetResults() {
-		for _, match := range r.GetMatches() {
-			n++
-			if err := out.add(match.ProtoReflect()); err != nil {
-				return err
-			}
-		}
+		matches = append(matches, r.GetMatches()...)
 	}
-	if err := out.close(); err != nil || n == 0 {
+	err = showAll(c.app, view{
+		plural:  "advisories that affect it",
+		columns: columnsOf("id=advisoryId", "aliases", "fixed=fixedVersions", "summary"), wide: columnsOf("uid", "severities"),
+	}, matches)
+	if err != nil || len(matches) == 0 {
 		return err
 	}
-	return &problem{code: exitNo}
-}
-
-func matches() noun {
-	return noun{
-		use: "advisories that affect it", one: "match", message: (*advisoriespb.Match)(nil).ProtoReflect().Descriptor(),
-		columns: []column{
-			{name: "id", path: "advisoryId"}, {name: "aliases", path: "aliases"},
-			{name: "fixed", path: "fixedVersions"}, {name: "summary", path: "summary"},
-		},
-		wide: columnsOf("uid", "severities"),
-	}
+	return newProblem(exitNo, "")
 }

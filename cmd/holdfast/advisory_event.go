@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
@@ -13,8 +16,8 @@ import (
 
 // An eventFlags is what a person says of an event.
 type eventFlags struct {
-	kind, note, author, reviewer, issue, fixed, reason, state string
-	patched                                                   []string
+	note, author, reviewer, issue, fixed, reason, state string
+	patched                                             []string
 }
 
 // events is the commands of what happens to an advisory.
@@ -38,17 +41,14 @@ func (a *app) addEvent() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			e.kind = args[1]
-			event, err := e.event()
+			event, err := e.event(args[1])
 			if err != nil {
 				return err
 			}
 			req := &advisoriespb.CreateAdvisoryEventRequest{Parent: uid, Event: event}
-			m, err := c.write(ctx, cmd, advisoryService("AdvisoryWritingService").Methods().ByName("CreateAdvisoryEvent"), req.ProtoReflect(), eventFlagNames)
-			if err != nil {
-				return err
-			}
-			return a.show(eventNoun(), m)
+			return c.writeEvent(ctx, cmd, "CreateAdvisoryEvent", req, map[string]string{
+				"note": "--note", "author": "--author", "reviewer": "--reviewer", "issue": "--issue", "review_state": "--state", "parent": "ADVISORY",
+			})
 		}),
 	}
 	f := cmd.Flags()
@@ -60,18 +60,40 @@ func (a *app) addEvent() *cobra.Command {
 	f.StringSliceVar(&e.patched, "patched-version", nil, "of patched: a `VERSION`; can be repeated")
 	f.StringVar(&e.reason, "reason", "", "of false-positive: a `REASON` such as component-vulnerability-mismatch")
 	f.StringVar(&e.state, "state", "", "`STATE` of its review: pending, approved, request-changes or rejected")
-	must(cmd.RegisterFlagCompletionFunc("reason", cobra.FixedCompletions(enumWords(vulnpb.AdvisoryEvent_FalsePositiveDetermination_Type(0).Descriptor()), cobra.ShellCompDirectiveNoFileComp)))
-	must(cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(enumWords(vulnpb.ReviewState(0).Descriptor()), cobra.ShellCompDirectiveNoFileComp)))
+	for flag, d := range map[string]protoreflect.EnumDescriptor{
+		"reason": vulnpb.AdvisoryEvent_FalsePositiveDetermination_Type(0).Descriptor(), "state": vulnpb.ReviewState(0).Descriptor(),
+	} {
+		must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(enumWords(d), cobra.ShellCompDirectiveNoFileComp)))
+	}
 	addDryRun(cmd)
 	return cmd
 }
 
-var eventFlagNames = map[string]string{
-	"note": "--note", "author": "--author", "reviewer": "--reviewer", "issue": "--issue", "review_state": "--state", "parent": "ADVISORY",
+// writeEvent calls a method that writes an event, and shows the result.
+func (c *client) writeEvent(
+	ctx context.Context, cmd *cobra.Command, method protoreflect.Name, req proto.Message, flags map[string]string,
+) error {
+	m, err := c.write(ctx, cmd, advisoryService("AdvisoryWritingService").Methods().ByName(method), req.ProtoReflect(), flags)
+	if err != nil {
+		return err
+	}
+	return c.app.show(view{
+		plural: "events", columns: columnsOf("uid", "reviewState", "author", "reviewer"), wide: columnsOf("createTime", "issue"),
+	}, m.Interface())
+}
+
+// eventTypes returns the fields of the oneof that says of which type an event is.
+func eventTypes() protoreflect.FieldDescriptors {
+	return messageOf(&vulnpb.AdvisoryEvent{}).Oneofs().ByName("type").Fields()
+}
+
+// eventKind is what people write for a type of event.
+func eventKind(fd protoreflect.FieldDescriptor) string {
+	return strings.ReplaceAll(strings.TrimSuffix(string(fd.Name()), "_determination"), "_", "-")
 }
 
 // event is the message of the flags.
-func (e eventFlags) event() (*vulnpb.AdvisoryEvent, error) {
+func (e eventFlags) event(kind string) (*vulnpb.AdvisoryEvent, error) {
 	out := &vulnpb.AdvisoryEvent{Author: e.author, Reviewer: e.reviewer}
 	if e.issue != "" {
 		out.Issue = &e.issue
@@ -83,37 +105,37 @@ func (e eventFlags) event() (*vulnpb.AdvisoryEvent, error) {
 		}
 		out.ReviewState = vulnpb.ReviewState(n)
 	}
-	switch e.kind {
-	case "detection":
-		out.Type = &vulnpb.AdvisoryEvent_Detection_{Detection: &vulnpb.AdvisoryEvent_Detection{
-			Type: &vulnpb.AdvisoryEvent_Detection_Manual_{Manual: &vulnpb.AdvisoryEvent_Detection_Manual{}},
-		}}
-	case "true-positive":
-		out.Type = &vulnpb.AdvisoryEvent_TruePositiveDetermination_{TruePositiveDetermination: &vulnpb.AdvisoryEvent_TruePositiveDetermination{Note: e.note}}
-	case "false-positive":
-		d := &vulnpb.AdvisoryEvent_FalsePositiveDetermination{Note: e.note}
-		if e.reason != "" {
-			n, err := parseEnum(d.GetType().Descriptor(), e.reason)
-			if err != nil {
-				return nil, usage("--reason: %v", err)
-			}
-			d.Type = vulnpb.AdvisoryEvent_FalsePositiveDetermination_Type(n)
+	for i := range eventTypes().Len() {
+		if fd := eventTypes().Get(i); eventKind(fd) == kind {
+			return out, e.describe(out.ProtoReflect().Mutable(fd).Message())
 		}
-		out.Type = &vulnpb.AdvisoryEvent_FalsePositiveDetermination_{FalsePositiveDetermination: d}
-	case "fixed":
-		out.Type = &vulnpb.AdvisoryEvent_Fixed_{Fixed: &vulnpb.AdvisoryEvent_Fixed{FixedVersion: e.fixed, Note: e.note}}
-	case "patched":
-		out.Type = &vulnpb.AdvisoryEvent_Patched_{Patched: &vulnpb.AdvisoryEvent_Patched{PatchedVersions: e.patched, Note: e.note}}
-	case "analysis-not-planned":
-		out.Type = &vulnpb.AdvisoryEvent_AnalysisNotPlanned_{AnalysisNotPlanned: &vulnpb.AdvisoryEvent_AnalysisNotPlanned{Note: e.note}}
-	case "fix-not-planned":
-		out.Type = &vulnpb.AdvisoryEvent_FixNotPlanned_{FixNotPlanned: &vulnpb.AdvisoryEvent_FixNotPlanned{Note: e.note}}
-	case "pending-upstream-fix":
-		out.Type = &vulnpb.AdvisoryEvent_PendingUpstreamFix_{PendingUpstreamFix: &vulnpb.AdvisoryEvent_PendingUpstreamFix{Note: e.note}}
-	default:
-		return nil, usage("%q is none of %s", e.kind, eventKinds)
 	}
-	return out, nil
+	return nil, usage("%q is none of %s", kind, eventKinds)
+}
+
+// describe fills in what events of one type have beside those of others.
+func (e eventFlags) describe(m protoreflect.Message) error {
+	if fd := m.Descriptor().Fields().ByName("note"); fd != nil {
+		put(m, "note", e.note)
+	}
+	switch d := m.Interface().(type) {
+	case *vulnpb.AdvisoryEvent_Detection:
+		d.Type = &vulnpb.AdvisoryEvent_Detection_Manual_{Manual: &vulnpb.AdvisoryEvent_Detection_Manual{}}
+	case *vulnpb.AdvisoryEvent_Fixed:
+		d.FixedVersion = e.fixed
+	case *vulnpb.AdvisoryEvent_Patched:
+		d.PatchedVersions = e.patched
+	case *vulnpb.AdvisoryEvent_FalsePositiveDetermination:
+		if e.reason == "" {
+			return nil
+		}
+		n, err := parseEnum(d.GetType().Descriptor(), e.reason)
+		if err != nil {
+			return usage("--reason: %v", err)
+		}
+		d.Type = vulnpb.AdvisoryEvent_FalsePositiveDetermination_Type(n)
+	}
+	return nil
 }
 
 func (a *app) reviewEvent() *cobra.Command {
@@ -138,24 +160,13 @@ func (a *app) reviewEvent() *cobra.Command {
 			if reviewer != "" {
 				req.UpdateMask.Paths = append(req.UpdateMask.Paths, "reviewer")
 			}
-			m, err := c.write(ctx, cmd, advisoryService("AdvisoryWritingService").Methods().ByName("UpdateAdvisoryEvent"), req.ProtoReflect(),
+			return c.writeEvent(ctx, cmd, "UpdateAdvisoryEvent", req,
 				map[string]string{"uid": "EVENT-UID", "review_state": "STATE", "reviewer": "--reviewer"})
-			if err != nil {
-				return err
-			}
-			return a.show(eventNoun(), m)
 		}),
 	}
 	cmd.Flags().StringVar(&reviewer, "reviewer", "", "`NAME` of who looked at it; you unless given")
 	addDryRun(cmd)
 	return cmd
-}
-
-func eventNoun() noun {
-	return noun{
-		use: "events", one: "event", message: (*vulnpb.AdvisoryEvent)(nil).ProtoReflect().Descriptor(),
-		columns: columnsOf("uid", "reviewState", "author", "reviewer"), wide: columnsOf("createTime", "issue"),
-	}
 }
 
 // countsText says what became of records.

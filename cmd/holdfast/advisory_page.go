@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -13,10 +14,7 @@ import (
 // statusOfAdvisory is what became of a vulnerability: what its newest approved
 // event says.
 func statusOfAdvisory(m protoreflect.Message) string {
-	a, ok := m.Interface().(*vulnpb.Advisory)
-	if !ok {
-		return ""
-	}
+	a := m.Interface().(*vulnpb.Advisory)
 	if a.GetDeleteTime() != nil {
 		return "withdrawn"
 	}
@@ -31,69 +29,47 @@ func statusOfAdvisory(m protoreflect.Message) string {
 
 // eventWord is the type of an event in a word or two.
 func eventWord(e *vulnpb.AdvisoryEvent) string {
-	switch e.GetType().(type) {
-	case *vulnpb.AdvisoryEvent_Detection_:
+	fd := eventType(e)
+	switch {
+	case fd == nil:
+		return "unknown"
+	case fd.Name() == "detection":
 		return "detected"
-	case *vulnpb.AdvisoryEvent_TruePositiveDetermination_:
-		return "true positive"
-	case *vulnpb.AdvisoryEvent_Fixed_:
-		return "fixed"
-	case *vulnpb.AdvisoryEvent_FalsePositiveDetermination_:
-		return "false positive"
-	case *vulnpb.AdvisoryEvent_AnalysisNotPlanned_:
-		return "analysis not planned"
-	case *vulnpb.AdvisoryEvent_FixNotPlanned_:
-		return "fix not planned"
-	case *vulnpb.AdvisoryEvent_PendingUpstreamFix_:
-		return "pending upstream fix"
-	case *vulnpb.AdvisoryEvent_Patched_:
-		return "patched"
 	}
-	return "unknown"
+	return strings.ReplaceAll(eventKind(fd), "-", " ")
+}
+
+func eventType(e *vulnpb.AdvisoryEvent) protoreflect.FieldDescriptor {
+	return e.ProtoReflect().WhichOneof(messageOf(e).Oneofs().ByName("type"))
 }
 
 // eventDetail is what an event tells beside its type.
 func eventDetail(e *vulnpb.AdvisoryEvent) string {
-	var parts []string
-	add := func(format string, s string) {
-		if s != "" {
-			parts = append(parts, fmt.Sprintf(format, s))
-		}
+	scan := e.GetDetection().GetScanv1()
+	mismatch := e.GetFalsePositiveDetermination().GetType()
+	reason := ""
+	if mismatch != 0 {
+		reason = enumWord(mismatch.Descriptor().Values().ByNumber(mismatch.Number()))
 	}
-	switch t := e.GetType().(type) {
-	case *vulnpb.AdvisoryEvent_Detection_:
-		add("by %s", t.Detection.GetScanv1().GetScanner())
-		add("in %s", t.Detection.GetScanv1().GetComponent())
-		add("as %s", t.Detection.GetNvdapi().GetCpeFound())
-	case *vulnpb.AdvisoryEvent_Fixed_:
-		add("in %s", t.Fixed.GetFixedVersion())
-		add("%s", t.Fixed.GetNote())
-	case *vulnpb.AdvisoryEvent_FalsePositiveDetermination_:
-		if t.FalsePositiveDetermination.GetType() != 0 {
-			add("%s", enumWord(t.FalsePositiveDetermination.GetType().Descriptor().Values().ByNumber(t.FalsePositiveDetermination.GetType().Number())))
-		}
-		add("%s", t.FalsePositiveDetermination.GetNote())
-	case *vulnpb.AdvisoryEvent_Patched_:
-		add("in %s", strings.Join(t.Patched.GetPatchedVersions(), ", "))
-		add("%s", t.Patched.GetNote())
-	case *vulnpb.AdvisoryEvent_TruePositiveDetermination_:
-		add("%s", t.TruePositiveDetermination.GetNote())
-	case *vulnpb.AdvisoryEvent_AnalysisNotPlanned_:
-		add("%s", t.AnalysisNotPlanned.GetNote())
-	case *vulnpb.AdvisoryEvent_FixNotPlanned_:
-		add("%s", t.FixNotPlanned.GetNote())
-	case *vulnpb.AdvisoryEvent_PendingUpstreamFix_:
-		add("%s", t.PendingUpstreamFix.GetNote())
+	note := ""
+	if fd := eventType(e); fd != nil && fd.Message().Fields().ByName("note") != nil {
+		note = column{path: "note"}.value(e.ProtoReflect().Get(fd).Message())
 	}
-	return strings.Join(parts, ": ")
+	return join(": ", prefixed("by ", scan.GetScanner()), prefixed("in ", scan.GetComponent()),
+		prefixed("as ", e.GetDetection().GetNvdapi().GetCpeFound()), prefixed("in ", e.GetFixed().GetFixedVersion()),
+		reason, prefixed("in ", strings.Join(e.GetPatched().GetPatchedVersions(), ", ")), note)
+}
+
+func prefixed(prefix, s string) string {
+	if s != "" {
+		s = prefix + s
+	}
+	return s
 }
 
 // showAdvisory is the page of one advisory for a person.
 func showAdvisory(a *app, m protoreflect.Message) {
-	v, ok := m.Interface().(*vulnpb.Advisory)
-	if !ok {
-		return
-	}
+	v := m.Interface().(*vulnpb.Advisory)
 	line := func(format string, args ...any) { fmt.Fprintln(a.out, printable(fmt.Sprintf(format, args...))) }
 	fmt.Fprintln(a.out, a.paint(bold, printable(v.GetAdvisoryId()))+"  "+printable(v.GetSummary()))
 	fact := func(name, value string) {
@@ -189,10 +165,10 @@ func by(e *vulnpb.AdvisoryEvent) string {
 }
 
 func bracket(s string) string {
-	if s == "" {
-		return ""
+	if s != "" {
+		s = "(" + s + ")"
 	}
-	return "(" + s + ")"
+	return s
 }
 
 func day(t *timestamppb.Timestamp) string {
@@ -204,11 +180,5 @@ func day(t *timestamppb.Timestamp) string {
 
 // join puts what is not empty together.
 func join(sep string, parts ...string) string {
-	var all []string
-	for _, p := range parts {
-		if p != "" {
-			all = append(all, p)
-		}
-	}
-	return strings.Join(all, sep)
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), sep)
 }

@@ -19,8 +19,7 @@ func accountAssociations() noun {
 		about: "An account association says which accounts at other services belong to a group. A group has one at most,\n" +
 			"and it goes by the group's name, path or uid.",
 		example: "  holdfast iam account-associations create cloud --parent acme --amazon-account 123456789012",
-		service: serviceOf(iampb.File_holdfast_iam_v2beta1_account_associations_proto),
-		message: (*iampb.AccountAssociation)(nil).ProtoReflect().Descriptor(),
+		message: messageOf(&iampb.AccountAssociation{}),
 		named:   groups, argument: "name",
 		fields: []field{
 			description("association"),
@@ -32,10 +31,7 @@ func accountAssociations() noun {
 			{flag: "github", path: "github.app_installations", read: readInstallations, help: "an app's installation at GitHub, `APP:INSTALLATION[:NAME]`; can be repeated"},
 			{flag: "service", path: bindings, ref: identities, key: principalName, help: "a service principal and the identity it acts as, `NAME=IDENTITY`; can be repeated"},
 		},
-		columns: []column{
-			{name: "name", path: "name"}, {name: "uid", path: "uid"}, {name: "amazon", path: "amazon.account"},
-			{name: "google", path: "google.projectId"}, {name: "azure", path: "azure.tenantId"},
-		},
+		columns: columnsOf("name", "uid", "amazon=amazon.account", "google=google.projectId", "azure=azure.tenantId"),
 		wide:    columnsOf("description", "createTime", "updateTime"),
 		flagsOf: map[string]string{"account_association": "--amazon-account, --google-project-id, --azure-tenant-id, --github or --service", "service_bindings": "--service"},
 		extra:   []func(*app) *cobra.Command{(*app).checkAssociation},
@@ -45,7 +41,7 @@ func accountAssociations() noun {
 // serviceBindingsPath leads to the bindings of service principals. The field
 // that holds them has the name of another product in the API.
 func serviceBindingsPath() string {
-	holder := (*iampb.AccountAssociation)(nil).ProtoReflect().Descriptor().Fields().ByNumber(7)
+	holder := messageOf(&iampb.AccountAssociation{}).Fields().ByNumber(7)
 	return string(holder.Name()) + ".service_bindings"
 }
 
@@ -80,27 +76,19 @@ func readInstallations(m protoreflect.Message, texts []string) error {
 
 func (a *app) checkAssociation() *cobra.Command {
 	provider := field{flag: "provider", path: "provider_type", help: "which `ACCOUNT` to try: google, amazon or azure"}
-	method := accountAssociations().service.Methods().ByName("CheckAccountAssociation")
-	cmd := &cobra.Command{
-		Use: "check GROUP --provider ACCOUNT", Short: "Tell whether an account can be used, and why not",
-		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeArgs(groups()),
-		RunE: a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, args []string) error {
-			uid, err := c.resolve(ctx, groups(), args[0])
-			if err != nil {
-				return err
-			}
-			req := newMessage(method.Input())
-			put(req, "uid", uid)
-			if _, err := provider.apply(ctx, c, cmd.Flags(), req, provider.path); err != nil {
-				return err
-			}
-			m, err := c.call(ctx, method, req.Interface(), map[string]string{"uid": "GROUP", "provider_type": "--provider"})
-			if err != nil {
-				return err
-			}
-			return a.show(noun{use: "checks", message: m.Descriptor(), columns: columnsOf("status", "reason", "message"), id: "status"}, m)
-		}),
-	}
-	a.registerField(cmd, provider, method.Input())
+	cmd := &cobra.Command{Use: "check GROUP --provider ACCOUNT", Short: "Tell whether an account can be used, and why not"}
+	a.about(groups(), cmd, func(ctx context.Context, c *client, cmd *cobra.Command, uid string) error {
+		req := &iampb.CheckAccountAssociationRequest{Uid: uid}
+		if _, err := provider.apply(ctx, c, cmd.Flags(), req.ProtoReflect(), provider.path); err != nil {
+			return err
+		}
+		m, err := call(ctx, c, iampb.NewAccountAssociationsServiceClient(c).CheckAccountAssociation, req,
+			map[string]string{"uid": "GROUP", "provider_type": "--provider"})
+		if err != nil {
+			return err
+		}
+		return a.show(view{plural: "checks", id: "status", columns: columnsOf("status", "reason", "message")}, m)
+	})
+	a.registerField(cmd, provider, messageOf(&iampb.CheckAccountAssociationRequest{}))
 	return cmd
 }

@@ -145,9 +145,7 @@ func (a *app) printToken() *cobra.Command {
 				return err
 			}
 			if token == "" {
-				p := &problem{text: "there is no session at " + api.value, code: exitUnauthenticated}
-				p.hints = []string{noTokenHint}
-				return p
+				return newProblem(exitUnauthenticated, "there is no session at %s", api.value).hint(noTokenHint)
 			}
 			fmt.Fprintln(a.out, token)
 			return nil
@@ -190,7 +188,7 @@ func (a *app) status() *cobra.Command {
 				return err
 			}
 			if st.Expired && st.Renews == "" {
-				return &problem{code: exitUnauthenticated}
+				return newProblem(exitUnauthenticated, "")
 			}
 			return nil
 		}),
@@ -228,9 +226,7 @@ func (a *app) sessionStatus(api string) (st sessionStatus, err error) {
 		token, st.Kept, st.Renews = t.Access, s.vault().place(s.audience), s.renews(t)
 	}
 	if token == "" && st.Renews == "" {
-		p := &problem{text: "there is no session at " + st.API, code: exitUnauthenticated}
-		p.hints = []string{noTokenHint}
-		return st, p
+		return st, newProblem(exitUnauthenticated, "there is no session at %s", st.API).hint(noTokenHint)
 	}
 	st.describe(token, time.Now())
 	return st, nil

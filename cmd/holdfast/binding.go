@@ -8,8 +8,7 @@ func roleBindings() noun {
 		about: "A role binding gives an identity a role on a group and everything below it, from the next request on.\n" +
 			"Nobody can give what they do not hold themselves.",
 		example: "  holdfast iam role-bindings create --parent acme/platform --identity acme/platform/ci --role viewer",
-		service: serviceOf(iampb.File_holdfast_iam_v2beta1_role_bindings_proto),
-		message: (*iampb.RoleBinding)(nil).ProtoReflect().Descriptor(),
+		message: messageOf(&iampb.RoleBinding{}),
 		fields: []field{
 			{flag: "identity", path: "identity_uid", ref: identities, help: "`IDENTITY` that gets the role"},
 			{flag: "role", path: "role_uid", ref: roles, help: "`ROLE` to give"},
@@ -19,13 +18,11 @@ func roleBindings() noun {
 			{flag: "role", path: "role", ref: roles, help: "only bindings of this `ROLE`"},
 			{flag: "group", path: "group", ref: groups, help: "only bindings on this `GROUP` itself"},
 		},
-		columns: []column{
-			{name: "identity", path: "identity.name"}, {name: "role", path: "role.name"},
-			{name: "group", path: "group.name"}, {name: "uid", path: "uid"},
-		},
-		wide: []column{
-			{name: "identityUid", path: "identity.uid"}, {name: "roleUid", path: "role.uid"}, {name: "groupUid", path: "group.uid"},
-			{name: "email", path: "identity.email"}, {name: "createTime", path: "createTime"},
-		},
+		columns: columnsOf("identity=identity.name", "role=role.name", "group=group.name", "uid"),
+		wide:    bindingUIDs(),
 	}
+}
+
+func bindingUIDs() []column {
+	return columnsOf("identityUid=identity.uid", "roleUid=role.uid", "groupUid=group.uid", "email=identity.email", "createTime")
 }

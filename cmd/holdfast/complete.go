@@ -100,15 +100,13 @@ func described(word string, m protoreflect.Message, field protoreflect.Name) str
 func (c *client) words(ctx context.Context, n noun, parent *string, word func(protoreflect.Message) string, typed string) (words []string) {
 	method := n.method("List")
 	req := newMessage(method.Input())
-	within(req, parent)
-	for page, err := range c.pages(ctx, method, req, paging{limit: completionLimit, pageSize: maxPage}) {
+	childrenOf(req, parent)
+	for m, err := range c.items(ctx, method, req, paging{limit: completionLimit}) {
 		if err != nil {
 			return nil
 		}
-		for i := range page.items.Len() {
-			if w := word(page.items.Get(i).Message()); strings.HasPrefix(w, typed) {
-				words = append(words, w)
-			}
+		if w := word(m); strings.HasPrefix(w, typed) {
+			words = append(words, w)
 		}
 	}
 	return words

@@ -74,7 +74,7 @@ func (a *app) configGet() *cobra.Command {
 				return err
 			}
 			if v.value == "" {
-				return &problem{text: args[0] + " is not set", code: exitNotFound}
+				return newProblem(exitNotFound, "%s is not set", args[0])
 			}
 			fmt.Fprintln(a.out, v.value)
 			return nil

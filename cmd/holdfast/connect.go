@@ -40,9 +40,7 @@ func (a *app) client(ctx context.Context) (*client, error) {
 		return nil, err
 	}
 	if cred == nil {
-		p := &problem{text: "there is no token to show to " + api.value, code: exitUnauthenticated}
-		p.hints = []string{noTokenHint}
-		return nil, p
+		return nil, newProblem(exitUnauthenticated, "there is no token to show to %s", api.value).hint(noTokenHint)
 	}
 	c, err := a.connect(api, cred)
 	if err != nil {
@@ -63,9 +61,7 @@ const noTokenHint = "sign in: holdfast auth login; in development: holdfast conf
 func (a *app) server() (settingValue, error) {
 	api, err := a.value("api")
 	if err == nil && api.value == "" {
-		p := usage("no server is set")
-		p.hints = []string{"run: holdfast config set api https://holdfast.example.com, or set HOLDFAST_API"}
-		return api, p
+		return api, usage("no server is set").hint("run: holdfast config set api https://holdfast.example.com, or set HOLDFAST_API")
 	}
 	return api, err
 }
@@ -128,17 +124,30 @@ func (c *client) token(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// call calls one method. Its error is a problem; flags tells it which flag sets
-// a field that the server does not like.
-func (c *client) call(ctx context.Context, method protoreflect.MethodDescriptor, req proto.Message, flags map[string]string) (protoreflect.Message, error) {
+// call calls a method of a generated client. Its error is a problem; flags
+// names the flag that sets each field which the server may refuse.
+func call[Request, Response any](
+	ctx context.Context, c *client, method func(context.Context, Request, ...grpc.CallOption) (Response, error),
+	req Request, flags map[string]string,
+) (resp Response, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.app.flags.timeout)
 	defer cancel()
-	resp := newMessage(method.Output())
-	err := c.Invoke(ctx, "/"+string(method.Parent().FullName())+"/"+string(method.Name()), req, resp.Interface())
-	if err != nil {
-		return nil, refused(err, flags)
+	if resp, err = method(ctx, req); err != nil {
+		err = refused(err, flags)
 	}
-	return resp, nil
+	return resp, err
+}
+
+// callMethod is like call, for a method of the API's definition.
+func (c *client) callMethod(
+	ctx context.Context, method protoreflect.MethodDescriptor, req proto.Message, flags map[string]string,
+) (protoreflect.Message, error) {
+	name := "/" + string(method.Parent().FullName()) + "/" + string(method.Name())
+	invoke := func(ctx context.Context, req proto.Message, opts ...grpc.CallOption) (protoreflect.Message, error) {
+		resp := newMessage(method.Output())
+		return resp, c.Invoke(ctx, name, req, resp.Interface(), opts...)
+	}
+	return call(ctx, c, invoke, req, flags)
 }
 
 // observe tells of a call if the person wants to know, and of what the server

@@ -148,7 +148,7 @@ func platformProof(ctx context.Context, issuer, identity string) (string, error)
 	if !errors.Is(err, holdfast.ErrNoPlatform) {
 		return text, err
 	}
-	p := &problem{text: err.Error(), code: exitUnauthenticated}
+	p := newProblem(exitUnauthenticated, "%s", err.Error())
 	p.hints = []string{
 		"name its file with --identity-token or HOLDFAST_IDENTITY_TOKEN_FILE",
 		"it is found by itself in GitHub Actions (with permissions: id-token: write), GitLab CI (HOLDFAST_ID_TOKEN in id_tokens), Buildkite, at " + holdfast.KubernetesTokenFile + ", and with AWS_ACCESS_KEY_ID",

@@ -67,9 +67,7 @@ func (a *app) installHelper(dir string) error {
 	}
 	link := filepath.Join(dir, helperName)
 	if err := relink(self, link); err != nil {
-		p := usage("cannot make %s: %v", link, err)
-		p.hints = []string{"name a folder of your PATH that you may write to: --bin FOLDER"}
-		return p
+		return usage("cannot make %s: %v", link, err).hint("name a folder of your PATH that you may write to: --bin FOLDER")
 	}
 	if found, err := exec.LookPath(helperName); err != nil {
 		a.note("warning: %s is not on your PATH, and Docker will not find %s", dir, helperName)
@@ -142,7 +140,7 @@ func (a *app) helperGet(ctx context.Context, _ *cobra.Command, _ []string) error
 	}
 	if !isRegistry(server, host) {
 		fmt.Fprintln(a.out, notFound)
-		return &problem{text: server + " is not the registry of this server", code: exitNotFound}
+		return newProblem(exitNotFound, "%s is not the registry of this server", server)
 	}
 	return json.NewEncoder(a.out).Encode(map[string]string{"ServerURL": server, "Username": loginName, "Secret": token})
 }

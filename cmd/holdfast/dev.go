@@ -32,9 +32,7 @@ type devFile struct {
 func readDevFile(path string) (dev devFile, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		p := usage("%v", err)
-		p.hints = []string{"a server that runs as holdfastd --dev writes it into its data folder"}
-		return dev, p
+		return dev, usage("%v", err).hint("a server that runs as holdfastd --dev writes it into its data folder")
 	}
 	if json.Unmarshal(text, &dev) != nil || holdfast.CheckAddress(dev.BaseURL) != nil || !holdfast.IsToken(dev.Token) { // an error may quote the token
 		return dev, usage("%s is not a file that holdfastd --dev has written", path)
@@ -151,12 +149,12 @@ func (a *app) mint(ctx context.Context, issuer string, claims map[string]any) (s
 	}
 	resp, err := transmit(&tls.Config{MinVersion: tls.VersionTLS12}, req)
 	if err != nil {
-		return "", &problem{text: fmt.Sprintf("ask %s for a token: %v", issuer, err), code: exitUnreachable}
+		return "", newProblem(exitUnreachable, "ask %s for a token: %v", issuer, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // what was read is all there is to know
 	var answer struct{ Token string }
 	if json.NewDecoder(io.LimitReader(resp.Body, maxIssuerAnswer)).Decode(&answer) != nil || answer.Token == "" {
-		return "", &problem{text: fmt.Sprintf("ask %s for a token: it answers %s", issuer, resp.Status), code: exitUnreachable}
+		return "", newProblem(exitUnreachable, "ask %s for a token: it answers %s", issuer, resp.Status)
 	}
 	return answer.Token, nil
 }

@@ -24,8 +24,7 @@ func subscriptions() noun {
 		about: "A subscription sends every event of a group, and of everything below it, to an https address, as signed\n" +
 			"CloudEvents. Each is sent at least once, and those about one thing in their order.",
 		example:  "  holdfast events subscriptions create https://hooks.example.com/holdfast --parent acme",
-		service:  serviceOf(eventspb.File_holdfast_events_v2beta1_subscriptions_proto),
-		message:  (*eventspb.Subscription)(nil).ProtoReflect().Descriptor(),
+		message:  messageOf(&eventspb.Subscription{}),
 		argument: "sink",
 		columns:  columnsOf("uid", "sink", "createTime"),
 	}
@@ -36,8 +35,7 @@ func deliveries() noun {
 		area: "events", use: "deliveries", one: "delivery",
 		about: "An event that a sink has not taken within a day is kept here, up to 10,000 of a subscription, until it is\n" +
 			"replayed and taken.",
-		service: serviceOf(deliveriespb.File_holdfast_deliveries_v1_deliveries_proto),
-		message: (*deliveriespb.Delivery)(nil).ProtoReflect().Descriptor(),
+		message: messageOf(&deliveriespb.Delivery{}),
 		filters: []field{
 			{flag: "subscription", path: "uidp.children_of", ref: subscriptions, help: "only those of this subscription, a `UID`"},
 		},
@@ -54,14 +52,13 @@ func (a *app) replay() *cobra.Command {
 		Example: "  holdfast events deliveries replay 41c2bd7f0f6a2c11…/5f3c…",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, args []string) error {
-			n := deliveries()
-			method := n.service.Methods().ByName("ReplayDeliveries")
+			replay := deliveriespb.NewDeliveriesServiceClient(c).ReplayDeliveries
 			for _, uid := range args {
-				m, err := c.call(ctx, method, &deliveriespb.ReplayDeliveriesRequest{Uid: uid}, map[string]string{"uid": "UID"})
+				m, err := call(ctx, c, replay, &deliveriespb.ReplayDeliveriesRequest{Uid: uid}, map[string]string{"uid": "UID"})
 				if err != nil {
 					return err
 				}
-				a.note("%d events are sent again", m.Interface().(*deliveriespb.ReplayDeliveriesResponse).GetCount())
+				a.note("%d events are sent again", m.GetCount())
 			}
 			return nil
 		}),
@@ -72,8 +69,7 @@ func (a *app) replay() *cobra.Command {
 func entries() noun {
 	return noun{
 		area: "audit", use: "entries", one: "entry", id: "id",
-		service: serviceOf(auditpb.File_holdfast_audit_v1_audit_proto),
-		message: (*auditpb.Entry)(nil).ProtoReflect().Descriptor(),
+		message: messageOf(&auditpb.Entry{}),
 		filters: []field{
 			{flag: "group", path: "group_uid", ref: groups, help: "only those in this `GROUP` and below it"},
 			{flag: "subject", path: "subject", help: "only those to what has this `UID`"},
@@ -82,41 +78,19 @@ func entries() noun {
 			{flag: "since", path: "since", help: "only those made at this `TIME` or later"},
 			{flag: "until", path: "until", help: "only those made before this `TIME`"},
 		},
-		columns: []column{
-			{name: "time", path: "time"}, {name: "type", path: "type"}, {name: "subject", path: "subject"}, {name: "by", path: "actor.subject"},
-			{name: "from", path: "actor.remoteAddress"},
-		},
-		wide: []column{
-			{name: "actor", path: "actor.uid"}, {name: "issuer", path: "actor.issuer"}, {name: "request", path: "actor.requestId"},
-			{name: "id", path: "id"}, {name: "before", path: "before"}, {name: "after", path: "after"},
-		},
+		columns: columnsOf("time", "type", "subject", "by=actor.subject", "from=actor.remoteAddress"),
+		wide: columnsOf("actor=actor.uid", "issuer=actor.issuer", "request=actor.requestId",
+			"id", "before", "after"),
 	}
 }
 
 // audit shows who changed what.
 func (a *app) audit() *cobra.Command {
-	var p paging
-	n := entries()
-	cmd := &cobra.Command{
-		Use: "audit", Short: "See who changed what, when and from where",
-		Long: "Lists changes, the newest first. You see those that were made where you hold identity.list, and the capability\n" +
-			"that lists what was changed. -o json shows each thing as it was before and after.",
-		Example: "  holdfast audit --group acme/platform --type iam.rolebindings --limit 20",
-		Args:    cobra.NoArgs,
-		RunE: a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, _ []string) error {
-			req := newMessage(n.method("List").Input())
-			for _, f := range n.filters {
-				if _, err := f.apply(ctx, c, cmd.Flags(), req, f.path); err != nil {
-					return err
-				}
-			}
-			return c.printAll(ctx, n, n.method("List"), req, p)
-		}),
-	}
-	p.register(cmd)
+	cmd := a.list(entries())
+	cmd.Use, cmd.Short, cmd.Aliases = "audit", "See who changed what, when and from where", nil
+	cmd.Long = "Lists changes, the newest first. You see those that were made where you hold identity.list, and the capability\n" +
+		"that lists what was changed. -o json shows each thing as it was before and after."
+	cmd.Example = "  holdfast audit --group acme/platform --type iam.rolebindings --limit 20"
 	must(cmd.Flags().MarkHidden("order-by")) // there is one order
-	for _, f := range n.filters {
-		a.registerField(cmd, f, n.method("List").Input())
-	}
 	return cmd
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,12 +13,6 @@ import (
 
 	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 )
-
-// federationMethod is a method of the service that tells how the tokens of
-// others are judged.
-func federationMethod(name protoreflect.Name) protoreflect.MethodDescriptor {
-	return serviceOf(federationpb.File_holdfast_federation_v1_federation_proto).Methods().ByName(name)
-}
 
 func (a *app) explain() *cobra.Command {
 	var file string
@@ -44,11 +40,12 @@ func (a *app) explain() *cobra.Command {
 					return err
 				}
 			}
-			m, err := c.call(ctx, federationMethod("ExplainToken"), req, map[string]string{"token": "--token-file", "identity_uid": "IDENTITY"})
+			found, err := call(ctx, c, federationpb.NewFederationServiceClient(c).ExplainToken, req,
+				map[string]string{"token": "--token-file", "identity_uid": "IDENTITY"})
 			if err != nil {
 				return err
 			}
-			return a.explained(m)
+			return a.showExplained(found)
 		}),
 	}
 	// It hides the flag of the same name that every command has: here it is not
@@ -57,50 +54,26 @@ func (a *app) explain() *cobra.Command {
 	return cmd
 }
 
-// explained prints an explanation. That no identity fits is a result, not an
+// showExplained prints an explanation. That no identity fits is a result, not an
 // error.
-func (a *app) explained(m protoreflect.Message) error {
-	found, ok := m.Interface().(*federationpb.ExplainTokenResponse)
-	if !ok {
-		return fmt.Errorf("unexpected answer %s", m.Descriptor().Name())
+func (a *app) showExplained(found *federationpb.ExplainTokenResponse) error {
+	because := func(m protoreflect.Message) string {
+		return misfits(m.Interface().(*federationpb.Explanation).GetChecks())
 	}
-	format, err := a.value("output")
-	if err != nil {
-		return err
+	v := view{
+		plural: "explanations", id: "identityUid",
+		columns: append(columnsOf("identity=identityName", "uid=identityUid", "accepted"), column{name: "because", text: because}),
 	}
-	switch format.value {
-	case "", "table", "wide":
-		a.sayExplained(found)
-	case "json", "yaml":
-		err = a.show(explanations(), m)
-	default:
-		err = a.showAll(explanations(), m, "explanations")
-	}
-	if err != nil {
+	if err := showAnswer(a, v, found, found.GetExplanations(), func() { a.sayExplained(found) }); err != nil {
 		return err
 	}
 	if found.GetIncomplete() {
 		a.note("there are more identities than were looked at")
 	}
-	for _, e := range found.GetExplanations() {
-		if e.GetAccepted() {
-			return nil
-		}
+	if slices.ContainsFunc(found.GetExplanations(), (*federationpb.Explanation).GetAccepted) {
+		return nil
 	}
-	return &problem{code: exitNo}
-}
-
-func explanations() noun {
-	return noun{
-		use: "explanations", one: "explanation", id: "identityUid", message: (*federationpb.Explanation)(nil).ProtoReflect().Descriptor(),
-		columns: []column{
-			{name: "identity", path: "identityName"}, {name: "uid", path: "identityUid"}, {name: "accepted", path: "accepted"},
-			{name: "because", text: func(m protoreflect.Message) string {
-				e, _ := m.Interface().(*federationpb.Explanation)
-				return misfits(e.GetChecks())
-			}},
-		},
-	}
+	return newProblem(exitNo, "")
 }
 
 func (a *app) sayExplained(found *federationpb.ExplainTokenResponse) {
@@ -130,17 +103,10 @@ func (a *app) sayCheck(c *federationpb.Check) {
 		return
 	}
 	fmt.Fprintf(a.out, "  %s %-10s expected %s\n", a.paint(red, "no"), printable(c.GetClaim()), printable(c.GetExpected()))
-	fmt.Fprintf(a.out, "                received %s\n", printable(orNothing(c.GetReceived())))
+	fmt.Fprintf(a.out, "                received %s\n", printable(cmp.Or(c.GetReceived(), "nothing")))
 	if c.GetCause() != "" {
 		fmt.Fprintf(a.out, "                %s\n", printable(c.GetCause()))
 	}
-}
-
-func orNothing(s string) string {
-	if s == "" {
-		return "nothing"
-	}
-	return s
 }
 
 // misfits is what does not fit, in one cell.
@@ -148,67 +114,37 @@ func misfits(checks []*federationpb.Check) string {
 	var all []string
 	for _, c := range checks {
 		if !c.GetOk() {
-			all = append(all, fmt.Sprintf("%s: expected %s, received %s", c.GetClaim(), c.GetExpected(), orNothing(c.GetReceived())))
+			all = append(all, fmt.Sprintf("%s: expected %s, received %s", c.GetClaim(), c.GetExpected(), cmp.Or(c.GetReceived(), "nothing")))
 		}
 	}
 	return strings.Join(all, "; ")
 }
 
-// showAll prints the messages that a field of an answer lists.
-func (a *app) showAll(n noun, m protoreflect.Message, field protoreflect.Name) error {
-	out, err := a.printer(n, true)
-	if err != nil {
-		return err
-	}
-	all := m.Get(m.Descriptor().Fields().ByName(field)).List()
-	for i := range all.Len() {
-		if err := out.add(all.Get(i).Message()); err != nil {
-			return err
-		}
-	}
-	return out.close()
-}
-
 func (a *app) denials() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "denials IDENTITY", Short: "List the tokens that an identity was lately refused for, and why",
 		Long: "What a token said that its issuer has not signed may be made up; the column signed tells.",
-		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeArgs(identities()),
-		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, args []string) error {
-			uid, err := c.resolve(ctx, identities(), args[0])
-			if err != nil {
-				return err
-			}
-			req := &federationpb.ListDenialsRequest{IdentityUid: uid}
-			m, err := c.call(ctx, federationMethod("ListDenials"), req, map[string]string{"identity_uid": "IDENTITY"})
-			if err != nil {
-				return err
-			}
-			return a.showAll(denialsNoun(), m, "denials")
-		}),
 	}
+	return a.about(identities(), cmd, func(ctx context.Context, c *client, _ *cobra.Command, uid string) error {
+		req := &federationpb.ListDenialsRequest{IdentityUid: uid}
+		m, err := call(ctx, c, federationpb.NewFederationServiceClient(c).ListDenials, req, map[string]string{"identity_uid": "IDENTITY"})
+		if err != nil {
+			return err
+		}
+		return showAll(a, denialView(), m.GetDenials())
+	})
 }
 
-func denialsNoun() noun {
-	return noun{
-		use: "denials", one: "denial", id: "requestId", message: (*federationpb.Denial)(nil).ProtoReflect().Descriptor(),
-		columns: []column{
-			{name: "time", path: "time"}, {name: "signed", path: "signatureVerified"}, {name: "from", path: "remoteAddress"},
-			{name: "because", text: func(m protoreflect.Message) string {
-				d, _ := m.Interface().(*federationpb.Denial)
-				if text := misfits(d.GetChecks()); text != "" {
-					return text
-				}
-				return d.GetMessage()
-			}},
-		},
-		wide: []column{
-			{name: "request", path: "requestId"}, {name: "message", path: "message"},
-			{name: "cause", text: func(m protoreflect.Message) string {
-				d, _ := m.Interface().(*federationpb.Denial)
-				return causes(d.GetChecks())
-			}},
-		},
+func denialView() view {
+	because := func(m protoreflect.Message) string {
+		d := m.Interface().(*federationpb.Denial)
+		return cmp.Or(misfits(d.GetChecks()), d.GetMessage())
+	}
+	cause := func(m protoreflect.Message) string { return causes(m.Interface().(*federationpb.Denial).GetChecks()) }
+	return view{
+		plural: "denials", id: "requestId",
+		columns: append(columnsOf("time", "signed=signatureVerified", "from=remoteAddress"), column{name: "because", text: because}),
+		wide:    append(columnsOf("request=requestId", "message"), column{name: "cause", text: cause}),
 	}
 }
 
@@ -227,51 +163,42 @@ func (a *app) issuers() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "issuers", Short: "List the issuers that identities trust, and whether they can be reached", Args: cobra.NoArgs,
 		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, _ []string) error {
-			req := &federationpb.ListIssuersRequest{}
-			if parent != "" {
-				var err error
-				if req.DescendantsOf, err = c.resolve(ctx, groups(), parent); err != nil {
-					return err
-				}
-			}
-			m, err := c.call(ctx, federationMethod("ListIssuers"), req, map[string]string{"descendants_of": "--parent"})
+			uid, err := c.resolveAny(ctx, groups(), parent)
 			if err != nil {
 				return err
 			}
-			if err := a.showAll(issuersNoun(), m, "issuers"); err != nil {
+			found, err := call(ctx, c, federationpb.NewFederationServiceClient(c).ListIssuers,
+				&federationpb.ListIssuersRequest{DescendantsOf: uid}, map[string]string{"descendants_of": "--parent"})
+			if err != nil {
 				return err
 			}
-			if found, _ := m.Interface().(*federationpb.ListIssuersResponse); found.GetIncomplete() {
+			if err := showAll(a, issuerView(), found.GetIssuers()); err != nil {
+				return err
+			}
+			if found.GetIncomplete() {
 				a.note("there are more issuers than these")
 			}
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&parent, "parent", "", "only issuers that identities in this `GROUP` or below it trust")
-	must(cmd.RegisterFlagCompletionFunc("parent", a.completeFlag(groups())))
+	a.registerRef(cmd, &parent, "parent", groups(), "only issuers that identities in this `GROUP` or below it trust")
 	return cmd
 }
 
-func issuersNoun() noun {
-	of := func(text func(*federationpb.Issuer) string) func(protoreflect.Message) string {
-		return func(m protoreflect.Message) string {
-			i, _ := m.Interface().(*federationpb.Issuer)
-			return text(i)
-		}
+func issuerView() view {
+	of := func(name string, text func(*federationpb.Issuer) string) column {
+		return column{name: name, text: func(m protoreflect.Message) string { return text(m.Interface().(*federationpb.Issuer)) }}
 	}
-	return noun{
-		use: "issuers", one: "issuer", id: "issuer", message: (*federationpb.Issuer)(nil).ProtoReflect().Descriptor(),
+	return view{
+		plural: "issuers", id: "issuer",
 		columns: []column{
-			{name: "issuer", path: "issuer"}, {name: "reachable", text: of(reachable)},
-			{name: "keys", text: of(func(i *federationpb.Issuer) string { return strconv.Itoa(len(i.GetKeys())) })},
-			{name: "identities", text: of(identityCount)},
-			{name: "endangered", text: of(func(i *federationpb.Issuer) string { return strconv.Itoa(len(i.GetEndangered())) })},
+			{name: "issuer", path: "issuer"}, of("reachable", reachable),
+			of("keys", func(i *federationpb.Issuer) string { return strconv.Itoa(len(i.GetKeys())) }),
+			of("identities", identityCount),
+			of("endangered", func(i *federationpb.Issuer) string { return strconv.Itoa(len(i.GetEndangered())) }),
 			{name: "problem", path: "problem"},
 		},
-		wide: []column{
-			{name: "checkTime", path: "checkTime"}, {name: "successTime", path: "successTime"},
-			{name: "keyIds", text: of(keyIDs)}, {name: "stopMatching", text: of(endangered)},
-		},
+		wide: append(columnsOf("checkTime", "successTime"), of("keyIds", keyIDs), of("stopMatching", endangered)),
 	}
 }
 

@@ -13,7 +13,7 @@ func feeds() noun {
 			"or file of the server that its operator allows.",
 		example: "  holdfast advisories feeds create go --parent acme --address https://osv-vulnerabilities.storage.googleapis.com/Go/all.zip --interval 6h",
 		service: advisoryService("AdvisoryFeedsService"),
-		message: (*advisoriespb.AdvisoryFeed)(nil).ProtoReflect().Descriptor(),
+		message: messageOf(&advisoriespb.AdvisoryFeed{}),
 
 		argument: "name",
 		fields: []field{

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
@@ -12,8 +13,7 @@ func groups() noun {
 		about: "Groups are the tree that everything else hangs in: organizations at the root, folders below.\n" +
 			"A role held on a group is held on all that is below it.",
 		example:  "  holdfast iam groups create platform --parent acme --description \"what the platform team runs\"\n  holdfast iam groups create acme --root",
-		service:  serviceOf(iampb.File_holdfast_iam_v2beta1_groups_proto),
-		message:  (*iampb.Group)(nil).ProtoReflect().Descriptor(),
+		message:  messageOf(&iampb.Group{}),
 		argument: "name",
 		orphan:   true,
 		fields: []field{
@@ -28,10 +28,8 @@ func groups() noun {
 	}
 }
 
-// serviceOf is the one service that a file of the API's definition has.
-func serviceOf(file protoreflect.FileDescriptor) protoreflect.ServiceDescriptor {
-	return file.Services().Get(0)
-}
+// messageOf returns the definition of a message.
+func messageOf(m proto.Message) protoreflect.MessageDescriptor { return m.ProtoReflect().Descriptor() }
 
 func description(one string) field {
 	return field{flag: "description", path: "description", help: "what the " + one + " is for, in one line of `TEXT`"}

@@ -21,8 +21,7 @@ func identities() noun {
 			"    --issuer https://token.actions.githubusercontent.com --subject repo:acme/web:ref:refs/heads/main\n" +
 			"  holdfast iam identities create pods --parent acme/platform --issuer https://cluster.example.com \\\n" +
 			"    --subject-pattern 'system:serviceaccount:prod:.*' --claim environment=prod",
-		service:  serviceOf(iampb.File_holdfast_iam_v2beta1_identities_proto),
-		message:  (*iampb.Identity)(nil).ProtoReflect().Descriptor(),
+		message:  messageOf(&iampb.Identity{}),
 		argument: "name",
 		fields:   identityFields(),
 		filters: []field{
@@ -142,13 +141,13 @@ func (a *app) lookupIdentity() *cobra.Command {
 		Use: "lookup --issuer ADDRESS --subject SUBJECT", Short: "Print the uid of a person, who need not have signed in yet",
 		Args: cobra.NoArgs,
 		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, _ []string) error {
-			method := identities().service.Methods().ByName("LookupIdentity")
-			flags := map[string]string{"issuer": "--issuer", "subject": "--subject"}
-			m, err := c.call(ctx, method, &iampb.LookupIdentityRequest{Issuer: issuer, Subject: subject}, flags)
+			req := &iampb.LookupIdentityRequest{Issuer: issuer, Subject: subject}
+			m, err := call(ctx, c, iampb.NewIdentitiesServiceClient(c).LookupIdentity, req,
+				map[string]string{"issuer": "--issuer", "subject": "--subject"})
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(a.out, uidOf(m))
+			fmt.Fprintln(a.out, m.GetUid())
 			return nil
 		}),
 	}

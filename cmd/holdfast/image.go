@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -17,36 +18,27 @@ func (a *app) images() *cobra.Command {
 	return a.branch("images", "See what images are made of", a.imagesInspect(), a.imagesSize())
 }
 
-func ociMethod(name protoreflect.Name) protoreflect.MethodDescriptor {
-	return serviceOf(ocipb.File_holdfast_oci_v1_oci_proto).Methods().ByName(name)
-}
-
 // variants is how the images for several systems are shown.
-func variants() noun {
-	return noun{
-		area: "registry", use: "images", one: "image", message: (*ocipb.Variant)(nil).ProtoReflect().Descriptor(), id: "digest",
+func variants() view {
+	of := func(name string, text func(*ocipb.Variant) string) column {
+		return column{name: name, text: func(m protoreflect.Message) string { return text(m.Interface().(*ocipb.Variant)) }}
+	}
+	return view{
+		plural: "images", id: "digest",
 		columns: []column{
-			{name: "platform", text: platformOf},
-			{name: "digest", path: "digest"},
-			{name: "size", text: func(m protoreflect.Message) string { return size(m.Interface().(*ocipb.Variant).GetSize()) }},
-			{name: "layers", path: "layers"},
-			{name: "user", path: "config.user"},
-			{name: "entrypoint", text: func(m protoreflect.Message) string {
-				c := m.Interface().(*ocipb.Variant).GetConfig()
-				return strings.Join(append(c.GetEntrypoint(), c.GetCmd()...), " ")
-			}},
+			of("platform", platformOf), {name: "digest", path: "digest"},
+			of("size", func(v *ocipb.Variant) string { return size(v.GetSize()) }),
+			{name: "layers", path: "layers"}, {name: "user", path: "config.user"},
+			of("entrypoint", func(v *ocipb.Variant) string {
+				return strings.Join(append(v.GetConfig().GetEntrypoint(), v.GetConfig().GetCmd()...), " ")
+			}),
 		},
-		wide: []column{
-			{name: "createTime", path: "config.createTime"}, {name: "workingDir", path: "config.workingDir"},
-			{name: "ports", path: "config.exposedPorts"}, {name: "env", path: "config.env"},
-		},
+		wide: columnsOf("createTime=config.createTime", "workingDir=config.workingDir", "ports=config.exposedPorts", "env=config.env"),
 	}
 }
 
-func platformOf(m protoreflect.Message) string {
-	v := m.Interface().(*ocipb.Variant)
-	parts := []string{v.GetOs(), v.GetArchitecture(), v.GetVariant()}
-	return strings.Trim(strings.Join(parts, "/"), "/")
+func platformOf(v *ocipb.Variant) string {
+	return strings.Trim(strings.Join([]string{v.GetOs(), v.GetArchitecture(), v.GetVariant()}, "/"), "/")
 }
 
 func (a *app) imagesInspect() *cobra.Command {
@@ -60,46 +52,20 @@ func (a *app) imagesInspect() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			m, err := c.call(ctx, ociMethod("GetImage"), &ocipb.GetImageRequest{RepoUid: at.repo, Reference: at.reference()},
-				map[string]string{"reference": "REPO:TAG", "repo_uid": "REPO"})
+			found, err := c.getImage(ctx, at, "REPO:TAG")
 			if err != nil {
 				return err
 			}
-			return a.showImage(m)
+			return showAnswer(a, variants(), found, found.GetVariants(), nil)
 		}),
 	}
 }
 
-// reference is what the registry calls an image by: latest if nothing is said.
-func (at image) reference() string {
-	switch {
-	case at.digest != "":
-		return at.digest
-	case at.tag != "":
-		return at.tag
-	}
-	return "latest"
-}
-
-// showImage prints an image whole, or a line for each of its variants.
-func (a *app) showImage(m protoreflect.Message) error {
-	format, err := a.value("output")
-	if err != nil {
-		return err
-	}
-	if format.value == "json" || format.value == "yaml" {
-		return a.show(variants(), m)
-	}
-	out, err := a.printer(variants(), true)
-	if err != nil {
-		return err
-	}
-	for _, v := range m.Interface().(*ocipb.Image).GetVariants() {
-		if err := out.add(v.ProtoReflect()); err != nil {
-			return err
-		}
-	}
-	return out.close()
+// getImage reads what a reference stands for now: latest if it says nothing.
+// argument is what the person calls the tag.
+func (c *client) getImage(ctx context.Context, at image, argument string) (*ocipb.Image, error) {
+	req := &ocipb.GetImageRequest{RepoUid: at.repo, Reference: cmp.Or(at.digest, at.tag, "latest")}
+	return call(ctx, c, ocipb.NewOCIServiceClient(c).GetImage, req, map[string]string{"reference": argument, "repo_uid": "REPO"})
 }
 
 func (a *app) imagesSize() *cobra.Command {
@@ -114,33 +80,23 @@ func (a *app) imagesSize() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			digest, err := c.digest(ctx, at)
-			if err != nil {
-				return err
+			if at.digest == "" {
+				found, err := c.getImage(ctx, at, "TAG")
+				if err != nil {
+					return err
+				}
+				at.digest = found.GetDigest()
 			}
-			service := serviceOf(registrypb.File_holdfast_registry_v2beta1_images_proto)
-			m, err := c.call(ctx, service.Methods().ByName("GetSize"), &registrypb.GetSizeRequest{RepoUid: at.repo, Digest: digest, Architecture: architecture},
+			req := &registrypb.GetSizeRequest{RepoUid: at.repo, Digest: at.digest, Architecture: architecture}
+			m, err := call(ctx, c, registrypb.NewImagesServiceClient(c).GetSize, req,
 				map[string]string{"digest": "DIGEST", "repo_uid": "REPO", "architecture": "--architecture"})
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(a.out, m.Interface().(*registrypb.Size).GetSize())
+			fmt.Fprintln(a.out, m.GetSize())
 			return nil
 		}),
 	}
 	cmd.Flags().StringVar(&architecture, "architecture", "", "`ARCHITECTURE` of the image, if there are several (amd64)")
 	return cmd
-}
-
-// digest is the digest that a reference stands for now.
-func (c *client) digest(ctx context.Context, at image) (string, error) {
-	if at.digest != "" {
-		return at.digest, nil
-	}
-	m, err := c.call(ctx, ociMethod("GetImage"), &ocipb.GetImageRequest{RepoUid: at.repo, Reference: at.reference()},
-		map[string]string{"reference": "TAG", "repo_uid": "REPO"})
-	if err != nil {
-		return "", err
-	}
-	return m.Interface().(*ocipb.Image).GetDigest(), nil
 }

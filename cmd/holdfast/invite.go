@@ -12,8 +12,7 @@ func invites() noun {
 		about: "An invite gives a role on a group to whoever brings its code. The code is shown when the invite is created,\n" +
 			"and never again.",
 		example: "  holdfast iam invites create --parent acme/platform --role viewer --ttl 7d --email ann@example.com --single-use",
-		service: serviceOf(iampb.File_holdfast_iam_v2beta1_group_invites_proto),
-		message: (*iampb.GroupInvite)(nil).ProtoReflect().Descriptor(),
+		message: messageOf(&iampb.GroupInvite{}),
 		fields: []field{
 			{flag: "role", path: "role_uid", ref: roles, help: "`ROLE` to give"},
 			{flag: "ttl", path: "ttl", help: "how long the code is good for, a `DURATION` such as 12h or 7d"},
@@ -23,10 +22,7 @@ func invites() noun {
 		filters: []field{
 			{flag: "key-id", path: "key_id", help: "only the invite whose code has this `ID`"},
 		},
-		columns: []column{
-			{name: "uid", path: "uid"}, {name: "role", path: "role.name"}, {name: "email", path: "email"},
-			{name: "expires", path: "expirationTime"},
-		},
+		columns: columnsOf("uid", "role=role.name", "email", "expires=expirationTime"),
 		wide:    columnsOf("singleUse", "keyId", "createTime"),
 		created: columnsOf("code"),
 		extra:   []func(*app) *cobra.Command{(*app).redeemInvite, (*app).joins},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"iter"
 
@@ -52,13 +53,13 @@ func (a *app) list(n noun) *cobra.Command {
 			if err := c.narrow(ctx, n, cmd, req); err != nil {
 				return err
 			}
-			return c.printAll(ctx, n, method, req, p)
+			return c.printAll(ctx, n, req.Interface(), p)
 		}),
 	}
 	p.register(cmd)
-	cmd.Flags().String("parent", "", "only those directly in this `"+groups().reference()+"`")
-	cmd.Flags().BoolP("recursive", "r", false, "with --parent: those at any depth below it")
-	must(cmd.RegisterFlagCompletionFunc("parent", a.completeFlag(groups())))
+	if method.Input().Fields().ByName("uidp") != nil {
+		a.registerScope(cmd)
+	}
 	if method.Input().Fields().ByName("name") != nil {
 		cmd.Flags().String("name", "", "only those of exactly this `NAME`")
 	}
@@ -66,6 +67,12 @@ func (a *app) list(n noun) *cobra.Command {
 		a.registerField(cmd, f, method.Input())
 	}
 	return cmd
+}
+
+// registerScope adds the flags that narrow a list to a group.
+func (a *app) registerScope(cmd *cobra.Command) {
+	a.registerRef(cmd, new(string), "parent", groups(), "only those directly in this `GROUP`")
+	cmd.Flags().BoolP("recursive", "r", false, "with --parent: those at any depth below it")
 }
 
 // narrow puts the filters of the command line into a request.
@@ -98,21 +105,21 @@ func (c *client) narrow(ctx context.Context, n noun, cmd *cobra.Command, req pro
 }
 
 // printAll prints every page as it arrives.
-func (c *client) printAll(ctx context.Context, n noun, method protoreflect.MethodDescriptor, req protoreflect.Message, p paging) error {
+func (c *client) printAll(ctx context.Context, n noun, req proto.Message, p paging) error {
 	if err := p.check(); err != nil {
 		return err
 	}
-	out, err := c.app.printer(n, true)
+	out, err := c.app.printer(n.view(), n.message, true)
 	if err != nil {
 		return err
 	}
 	incomplete := false
-	for page, err := range c.pages(ctx, method, req, p) {
+	for page, err := range c.pages(ctx, n.method("List"), req.ProtoReflect(), p) {
 		if err != nil {
 			return err
 		}
-		for i := range page.items.Len() {
-			if err := out.add(page.items.Get(i).Message()); err != nil {
+		for _, m := range page.items {
+			if err := out.add(m); err != nil {
 				return err
 			}
 		}
@@ -134,7 +141,7 @@ const incompleteNote = "there are groups above that you cannot see, and bindings
 
 // A page is one answer to a list request.
 type page struct {
-	items      protoreflect.List
+	items      []protoreflect.Message
 	incomplete bool
 	next       string
 }
@@ -150,13 +157,13 @@ func (c *client) pages(ctx context.Context, method protoreflect.MethodDescriptor
 	return func(yield func(page, error) bool) {
 		left := p.limit
 		ask := func(ctx context.Context, req proto.Message, _ ...grpc.CallOption) (page, error) {
-			size := min(p.pageSize, maxPage)
+			size := min(cmp.Or(p.pageSize, maxPage), maxPage)
 			if p.limit > 0 {
 				size = min(size, left)
 			}
 			put(req.ProtoReflect(), "page_size", size)
 			got, err := c.page(ctx, method, req)
-			if left -= int32(got.count()); p.limit > 0 && left <= 0 {
+			if left -= int32(len(got.items)); p.limit > 0 && left <= 0 {
 				got.next = ""
 			}
 			return got, err
@@ -165,20 +172,35 @@ func (c *client) pages(ctx context.Context, method protoreflect.MethodDescriptor
 	}
 }
 
-func (p page) count() int {
-	if p.items == nil {
-		return 0
+// items lists what is on all pages.
+func (c *client) items(
+	ctx context.Context, method protoreflect.MethodDescriptor, req protoreflect.Message, p paging,
+) iter.Seq2[protoreflect.Message, error] {
+	return func(yield func(protoreflect.Message, error) bool) {
+		for page, err := range c.pages(ctx, method, req, p) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, m := range page.items {
+				if !yield(m, nil) {
+					return
+				}
+			}
+		}
 	}
-	return p.items.Len()
 }
 
 func (c *client) page(ctx context.Context, method protoreflect.MethodDescriptor, req proto.Message) (page, error) {
-	resp, err := c.call(ctx, method, req, pagingFlags)
+	resp, err := c.callMethod(ctx, method, req, pagingFlags)
 	if err != nil {
 		return page{}, err
 	}
 	fields := method.Output().Fields()
-	got := page{items: resp.Get(fields.ByNumber(1)).List(), next: resp.Get(fields.ByName("next_page_token")).String()}
+	got := page{next: resp.Get(fields.ByName("next_page_token")).String()}
+	for list, i := resp.Get(fields.ByNumber(1)).List(), 0; i < list.Len(); i++ {
+		got.items = append(got.items, list.Get(i).Message())
+	}
 	if fd := fields.ByName("incomplete"); fd != nil {
 		got.incomplete = resp.Get(fd).Bool()
 	}

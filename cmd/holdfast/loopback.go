@@ -189,7 +189,7 @@ func (h *handOff) wait(ctx context.Context) (url.Values, error) {
 
 // notSignedIn is what the issuer says went wrong.
 func notSignedIn(text, status string) *problem {
-	p := &problem{text: "not signed in: " + cmp.Or(text, "the issuer does not say why"), code: exitUnauthenticated}
+	p := newProblem(exitUnauthenticated, "%s", "not signed in: "+cmp.Or(text, "the issuer does not say why"))
 	if status == "404" {
 		p.hints = []string{"an invite makes an account: holdfast auth login --invite CODE"}
 	}

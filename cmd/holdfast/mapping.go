@@ -7,8 +7,7 @@ func groupMappings() noun {
 		use: "group-mappings", one: "group mapping",
 		about:      "A group mapping gives a role on the organization to the members of a group that an identity provider knows.",
 		example:    "  holdfast iam group-mappings create platform-admins --provider okta --role editor",
-		service:    serviceOf(iampb.File_holdfast_iam_v2beta1_external_group_role_mappings_proto),
-		message:    (*iampb.ExternalGroupRoleMapping)(nil).ProtoReflect().Descriptor(),
+		message:    messageOf(&iampb.ExternalGroupRoleMapping{}),
 		parent:     identityProviders,
 		parentFlag: "provider", argument: "external-group-id",
 		fields: []field{

@@ -23,7 +23,7 @@ type noun struct {
 	use, one string // on the command line, and in a sentence
 	about    string
 	example  string
-	service  protoreflect.ServiceDescriptor
+	service  protoreflect.ServiceDescriptor // nil: the first of the file that defines the message
 	writing  protoreflect.ServiceDescriptor // where the service has none of the methods that write
 	message  protoreflect.MessageDescriptor
 
@@ -59,15 +59,19 @@ type rewrite func(ctx context.Context, c *client, cmd *cobra.Command, uid string
 // method finds the method of the noun's service whose name is a verb and the
 // name of the resource. There may be none.
 func (n noun) method(verb string) protoreflect.MethodDescriptor {
+	service := n.service
+	if service == nil {
+		service = n.message.ParentFile().Services().Get(0)
+	}
 	if verb != "List" {
 		name := protoreflect.Name(verb) + n.message.Name()
-		if m := n.service.Methods().ByName(name); m != nil || n.writing == nil {
+		if m := service.Methods().ByName(name); m != nil || n.writing == nil {
 			return m
 		}
 		return n.writing.Methods().ByName(name)
 	}
-	for i := range n.service.Methods().Len() {
-		m := n.service.Methods().Get(i)
+	for i := range service.Methods().Len() {
+		m := service.Methods().Get(i)
 		if items := m.Output().Fields().ByNumber(1); strings.HasPrefix(string(m.Name()), verb) && items.Message() == n.message {
 			return m
 		}
@@ -76,6 +80,10 @@ func (n noun) method(verb string) protoreflect.MethodDescriptor {
 }
 
 func (n noun) under() string { return cmp.Or(n.area, "iam") }
+
+func (n noun) view() view {
+	return view{plural: n.plural(), id: n.id, columns: n.columns, wide: n.wide}
+}
 
 // body is the field of a request that holds the resource.
 func (n noun) body(request protoreflect.MessageDescriptor) protoreflect.FieldDescriptor {
@@ -127,34 +135,43 @@ func (n noun) reference() string {
 	return "UID"
 }
 
+// about completes a command whose one argument names one of a noun. run gets its
+// uid.
+func (a *app) about(
+	n noun, cmd *cobra.Command, run func(ctx context.Context, c *client, cmd *cobra.Command, uid string) error,
+) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(1), a.completeArgs(n)
+	cmd.RunE = a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, args []string) error {
+		uid, err := c.resolve(ctx, n, args[0])
+		if err != nil {
+			return err
+		}
+		return run(ctx, c, cmd, uid)
+	})
+	return cmd
+}
+
 func (a *app) get(n noun) *cobra.Command {
-	return &cobra.Command{
-		Use: "get " + n.reference(), Short: "Show one " + n.one,
-		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeArgs(n),
-		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, args []string) error {
-			uid, err := c.resolve(ctx, n, args[0])
-			if err != nil {
-				return err
-			}
-			m, err := c.get(ctx, n, uid)
-			if err != nil {
-				return err
-			}
-			format, err := a.value("output")
-			if err == nil && n.page != nil && format.value == "" && len(a.flags.columns) == 0 {
-				n.page(a, m)
-				return nil
-			}
-			return a.show(n, m)
-		}),
-	}
+	cmd := &cobra.Command{Use: "get " + n.reference(), Short: "Show one " + n.one}
+	return a.about(n, cmd, func(ctx context.Context, c *client, _ *cobra.Command, uid string) error {
+		m, err := c.get(ctx, n, uid)
+		if err != nil {
+			return err
+		}
+		format, err := a.value("output")
+		if err == nil && n.page != nil && format.value == "" && len(a.flags.columns) == 0 {
+			n.page(a, m)
+			return nil
+		}
+		return a.show(n.view(), m.Interface())
+	})
 }
 
 func (c *client) get(ctx context.Context, n noun, uid string) (protoreflect.Message, error) {
 	method := n.method("Get")
 	req := newMessage(method.Input())
 	put(req, "uid", uid)
-	return c.call(ctx, method, req.Interface(), map[string]string{"uid": n.reference()})
+	return c.callMethod(ctx, method, req.Interface(), map[string]string{"uid": n.reference()})
 }
 
 func (a *app) create(n noun) *cobra.Command {
@@ -170,7 +187,7 @@ func (a *app) create(n noun) *cobra.Command {
 				return err
 			}
 			n.columns = slices.Concat(n.columns, n.created)
-			return a.show(n, m)
+			return a.show(n.view(), m.Interface())
 		}),
 	}
 	for _, f := range n.fields {
@@ -193,11 +210,12 @@ func (a *app) create(n noun) *cobra.Command {
 	return cmd
 }
 
-func (n noun) parentFlagName() string {
-	if n.parentFlag != "" {
-		return n.parentFlag
-	}
-	return "parent"
+func (n noun) parentFlagName() string { return cmp.Or(n.parentFlag, "parent") }
+
+// registerRef adds a flag that names one of a noun.
+func (a *app) registerRef(cmd *cobra.Command, value *string, flag string, n noun, help string) {
+	cmd.Flags().StringVar(value, flag, "", help)
+	must(cmd.RegisterFlagCompletionFunc(flag, a.completeFlag(n)))
 }
 
 func (a *app) registerField(cmd *cobra.Command, f field, d protoreflect.MessageDescriptor) {
@@ -306,12 +324,11 @@ func (c *client) fill(ctx context.Context, n noun, cmd *cobra.Command, m protore
 
 // write sends a change, or only has it checked.
 func (c *client) write(ctx context.Context, cmd *cobra.Command, method protoreflect.MethodDescriptor, req protoreflect.Message, flags map[string]string) (protoreflect.Message, error) {
-	dry, err := cmd.Flags().GetBool("dry-run")
-	if err != nil {
-		return nil, err
+	dry, _ := cmd.Flags().GetBool("dry-run")
+	if dry {
+		put(req, "validate_only", dry)
 	}
-	put(req, "validate_only", dry)
-	m, err := c.call(ctx, method, req.Interface(), flags)
+	m, err := c.callMethod(ctx, method, req.Interface(), flags)
 	if err == nil && dry {
 		c.app.note("dry run: nothing was changed")
 	}
@@ -321,15 +338,14 @@ func (c *client) write(ctx context.Context, cmd *cobra.Command, method protorefl
 func (a *app) update(n noun) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "update " + n.reference(), Short: "Change the fields of " + article(n.one) + " that flags are given for",
-		Args: cobra.ExactArgs(1), ValidArgsFunction: a.completeArgs(n),
-		RunE: a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, args []string) error {
-			m, err := c.update(ctx, n, cmd, args[0])
-			if err != nil {
-				return err
-			}
-			return a.show(n, m)
-		}),
 	}
+	a.about(n, cmd, func(ctx context.Context, c *client, cmd *cobra.Command, uid string) error {
+		m, err := c.update(ctx, n, cmd, uid)
+		if err != nil {
+			return err
+		}
+		return a.show(n.view(), m.Interface())
+	})
 	for _, f := range n.changeable().fields {
 		a.registerField(cmd, f, n.message)
 	}
@@ -351,11 +367,7 @@ func (n noun) changeable() noun {
 	return n
 }
 
-func (c *client) update(ctx context.Context, n noun, cmd *cobra.Command, text string) (protoreflect.Message, error) {
-	uid, err := c.resolve(ctx, n, text)
-	if err != nil {
-		return nil, err
-	}
+func (c *client) update(ctx context.Context, n noun, cmd *cobra.Command, uid string) (protoreflect.Message, error) {
 	n = n.changeable()
 	method := n.method("Update")
 	req := newMessage(method.Input())
@@ -370,9 +382,7 @@ func (c *client) update(ctx context.Context, n noun, cmd *cobra.Command, text st
 		for _, f := range n.fields {
 			all = append(all, "--"+f.flag)
 		}
-		p := usage("there is nothing to change")
-		p.hints = []string{"give one or more of " + strings.Join(all, ", ")}
-		return nil, p
+		return nil, usage("there is nothing to change").hint("give one or more of " + strings.Join(all, ", "))
 	}
 	for _, f := range n.changing {
 		if _, err := f.apply(ctx, c, cmd.Flags(), req, f.path); err != nil {
@@ -430,9 +440,7 @@ func (a *app) confirm(ctx context.Context, cmd *cobra.Command, n noun, names, ui
 		return nil
 	}
 	if !isTerminal(a.in) {
-		p := usage("nothing was deleted: there is no terminal to ask on")
-		p.hints = []string{"--yes deletes without asking"}
-		return p
+		return usage("nothing was deleted: there is no terminal to ask on").hint("--yes deletes without asking")
 	}
 	screen := a.err
 	if !isTerminal(screen) {
@@ -454,7 +462,7 @@ func (a *app) confirm(ctx context.Context, cmd *cobra.Command, n noun, names, ui
 	select {
 	case <-ctx.Done():
 		fmt.Fprintln(screen)
-		return &problem{text: "interrupted: nothing was deleted", code: exitInterrupted}
+		return newProblem(exitInterrupted, "interrupted: nothing was deleted")
 	case line := <-answer:
 		if line == "y" || line == "yes" {
 			return nil

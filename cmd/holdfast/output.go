@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"gopkg.in/yaml.v3"
 )
@@ -30,9 +32,17 @@ type printer interface {
 	close() error
 }
 
+// A view is how results of one kind are shown.
+type view struct {
+	plural  string // what several are called in a sentence
+	id      string // the field that -o id shows; "" is uid
+	columns []column
+	wide    []column // also shown by wide and csv
+}
+
 // printer returns the printer that the settings ask for. many tells whether the
 // result is a list.
-func (a *app) printer(n noun, many bool) (printer, error) {
+func (a *app) printer(v view, d protoreflect.MessageDescriptor, many bool) (printer, error) {
 	format, err := a.value("output")
 	if err != nil {
 		return nil, err
@@ -46,18 +56,14 @@ func (a *app) printer(n noun, many bool) (printer, error) {
 	case "yaml":
 		return &yamlPrinter{app: a, many: many}, nil
 	case "id":
-		id := n.id
-		if id == "" {
-			id = "uid"
-		}
-		return &idPrinter{app: a, id: column{name: id, path: id}}, nil
+		return &idPrinter{app: a, id: column{path: cmp.Or(v.id, "uid")}}, nil
 	}
-	columns := n.columns
+	columns := v.columns
 	if format.value == "wide" || format.value == "csv" {
-		columns = slices.Concat(columns, n.wide)
+		columns = slices.Concat(columns, v.wide)
 	}
 	if len(a.flags.columns) > 0 {
-		if columns, err = n.choose(a.flags.columns); err != nil {
+		if columns, err = v.choose(a.flags.columns, d); err != nil {
 			return nil, err
 		}
 	}
@@ -68,19 +74,50 @@ func (a *app) printer(n noun, many bool) (printer, error) {
 	for _, c := range columns {
 		t.header = append(t.header, strings.ToUpper(c.name))
 	}
-	return &tablePrinter{table: t, columns: columns, empty: "no " + n.plural()}, nil
+	return &tablePrinter{table: t, columns: columns, empty: "no " + v.plural}, nil
 }
 
-// show prints one resource.
-func (a *app) show(n noun, m protoreflect.Message) error {
-	p, err := a.printer(n, false)
+// show prints one message.
+func (a *app) show(v view, m proto.Message) error {
+	return printAll(a, v, false, []proto.Message{m}, m)
+}
+
+// showAll prints messages as a list.
+func showAll[T proto.Message](a *app, v view, all []T) error {
+	var none T
+	return printAll(a, v, true, all, none)
+}
+
+func printAll[T proto.Message](a *app, v view, many bool, all []T, like T) error {
+	p, err := a.printer(v, like.ProtoReflect().Descriptor(), many)
 	if err != nil {
 		return err
 	}
-	if err := p.add(m); err != nil {
-		return err
+	for _, m := range all {
+		if err := p.add(m.ProtoReflect()); err != nil {
+			return err
+		}
 	}
 	return p.close()
+}
+
+// showAnswer prints an answer that has rows: as JSON or YAML the whole message,
+// as CSV or ids the rows, and as a table the rows or else what say prints.
+func showAnswer[T proto.Message](a *app, v view, m proto.Message, rows []T, say func()) error {
+	format, err := a.value("output")
+	if err != nil {
+		return err
+	}
+	switch format.value {
+	case "json", "yaml":
+		return a.show(v, m)
+	case "", "table", "wide":
+		if say != nil {
+			say()
+			return nil
+		}
+	}
+	return showAll(a, v, rows)
 }
 
 // A column is one field in a table or CSV.
@@ -90,29 +127,31 @@ type column struct {
 	text func(protoreflect.Message) string // in place of path
 }
 
-// columnsOf are columns named like their fields.
-func columnsOf(paths ...string) (all []column) {
-	for _, p := range paths {
-		all = append(all, column{name: p, path: p})
+// columnsOf returns columns that are named like their fields, or name=path.
+func columnsOf(specs ...string) (all []column) {
+	for _, spec := range specs {
+		name, path, named := strings.Cut(spec, "=")
+		if !named {
+			path = name
+		}
+		all = append(all, column{name: name, path: path})
 	}
 	return all
 }
 
-// choose finds columns by name: the noun's own, or any field as JSON has it.
-func (n noun) choose(names []string) ([]column, error) {
-	known := slices.Concat(n.columns, n.wide)
+// choose finds columns by name: those of the view, or any field by its JSON name.
+func (v view) choose(names []string, d protoreflect.MessageDescriptor) ([]column, error) {
+	known := slices.Concat(v.columns, v.wide)
 	var chosen []column
 	for _, name := range names {
 		i := slices.IndexFunc(known, func(c column) bool { return strings.EqualFold(c.name, name) })
 		switch {
 		case i >= 0:
 			chosen = append(chosen, known[i])
-		case hasPath(n.message, name):
+		case hasPath(d, name):
 			chosen = append(chosen, column{name: name, path: name})
 		default:
-			p := usage("--columns: %s have no field %q", n.plural(), name)
-			p.hints = []string{"-o json shows every field"}
-			return nil, p
+			return nil, usage("--columns: %s have no field %q", v.plural, name).hint("-o json shows every field")
 		}
 	}
 	return chosen, nil

@@ -181,7 +181,7 @@ func (c *client) createBound(ctx context.Context, cmd *cobra.Command, identity *
 	if err != nil {
 		return err
 	}
-	if err := c.app.show(identities(), m); err != nil {
+	if err := c.app.show(identities().view(), m.Interface()); err != nil {
 		return err
 	}
 	if err := c.app.out.Flush(); err != nil { // before what is told of it
@@ -201,7 +201,7 @@ func (c *client) createBound(ctx context.Context, cmd *cobra.Command, identity *
 
 func (c *client) bind(ctx context.Context, identity, role, group string) error {
 	req := &iampb.CreateRoleBindingRequest{Parent: group, RoleBinding: &iampb.RoleBinding{IdentityUid: identity, RoleUid: role}}
-	_, err := c.call(ctx, roleBindings().method("Create"), req, presetFields)
+	_, err := call(ctx, c, iampb.NewRoleBindingsServiceClient(c).CreateRoleBinding, req, presetFields)
 	return err
 }
 

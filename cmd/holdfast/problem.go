@@ -38,9 +38,17 @@ type problem struct {
 
 func (p *problem) Error() string { return p.text }
 
+func newProblem(code int, format string, args ...any) *problem {
+	return &problem{text: fmt.Sprintf(format, args...), code: code}
+}
+
 // usage is a mistake in the command line or the settings.
-func usage(format string, args ...any) *problem {
-	return &problem{text: fmt.Sprintf(format, args...), code: exitUsage}
+func usage(format string, args ...any) *problem { return newProblem(exitUsage, format, args...) }
+
+// hint adds what the person can do about it.
+func (p *problem) hint(hints ...string) *problem {
+	p.hints = append(p.hints, hints...)
+	return p
 }
 
 // problemOf tells what to say about any error.
@@ -49,9 +57,9 @@ func problemOf(ctx context.Context, err error) *problem {
 		return &problem{text: err.Error(), hints: p.hints, code: p.code} // with what was put before it
 	}
 	if ctx.Err() != nil {
-		return &problem{text: "interrupted", code: exitInterrupted}
+		return newProblem(exitInterrupted, "interrupted")
 	}
-	return &problem{text: err.Error(), code: exitError}
+	return newProblem(exitError, "%s", err.Error())
 }
 
 // A refusal is what the server at an address answered a call with, or gRPC's
@@ -71,7 +79,7 @@ func refused(err error, flags map[string]string) *problem {
 	if e, ok := errors.AsType[*holdfast.Error](err); ok {
 		return refusal{e.Address, e, flags}.problem()
 	}
-	return &problem{text: err.Error(), code: exitError}
+	return newProblem(exitError, "%s", err.Error())
 }
 
 // problem says what the server said, and which flag to change.
@@ -80,7 +88,7 @@ func (r refusal) problem() *problem {
 	if len(said.Details()) == 0 && said.Code() != codes.Unimplemented {
 		return r.unanswered(said)
 	}
-	p := &problem{text: said.Message(), code: exitError}
+	p := newProblem(exitError, "%s", said.Message())
 	switch said.Code() {
 	case codes.InvalidArgument:
 		p.hints = r.violations()
@@ -131,10 +139,10 @@ func (r refusal) whoCan() []string {
 // a server of this API. Its text is all there is to tell the cases apart.
 func (r refusal) unanswered(said *status.Status) *problem {
 	text := said.Message()
-	p := &problem{text: "cannot reach " + r.api + ": " + reason(text), code: exitUnreachable}
+	p := newProblem(exitUnreachable, "%s", "cannot reach "+r.api+": "+reason(text))
 	switch {
 	case said.Code() == codes.Canceled:
-		return &problem{text: "interrupted", code: exitInterrupted}
+		return newProblem(exitInterrupted, "interrupted")
 	case said.Code() == codes.DeadlineExceeded:
 		p.text = "no answer from " + r.api + " in time"
 		p.hints = []string{"--timeout gives it longer"}
@@ -149,7 +157,7 @@ func (r refusal) unanswered(said *status.Status) *problem {
 		p.text = "the server at " + r.api + " does not answer as a Holdfast server does"
 		p.hints = []string{"its address may begin with https://"}
 	case said.Code() != codes.Unavailable:
-		return &problem{text: text, code: exitError}
+		return newProblem(exitError, "%s", text)
 	default:
 		p.hints = []string{"see that the server runs, and where this command looks for it: holdfast config view"}
 	}

@@ -13,8 +13,7 @@ func identityProviders() noun {
 			"the default role on the provider's group.",
 		example: "  holdfast iam identity-providers create okta --parent acme --issuer https://acme.okta.com \\\n" +
 			"    --client-id 0oa1b2c3 --client-secret-file secret.txt --default-role viewer",
-		service:  serviceOf(iampb.File_holdfast_iam_v2beta1_identity_providers_proto),
-		message:  (*iampb.IdentityProvider)(nil).ProtoReflect().Descriptor(),
+		message:  messageOf(&iampb.IdentityProvider{}),
 		argument: "name",
 		fields: []field{
 			description("provider"),
@@ -31,9 +30,7 @@ func identityProviders() noun {
 		changing: []field{
 			{flag: "keep-people", path: "keep_people", help: "with another issuer, client or rule: whoever holds nothing that you do not hold stays who they are"},
 		},
-		columns: []column{
-			{name: "name", path: "name"}, {name: "uid", path: "uid"}, {name: "issuer", path: "oidc.issuer"}, {name: "clientId", path: "oidc.clientId"},
-		},
+		columns: columnsOf("name", "uid", "issuer=oidc.issuer", "clientId=oidc.clientId"),
 		wide:    columnsOf("description", "defaultRole", "trusted", "createTime", "updateTime"),
 		extra:   []func(*app) *cobra.Command{(*app).testProvider},
 		flagsOf: map[string]string{"oidc": "--issuer and --client-id"},

@@ -20,8 +20,7 @@ func pulls() noun {
 		about: "Every pull and push of an image is kept for a time: who, what, when, from where and with which program.\n" +
 			"Pulls that anybody may make are counted together if they are many: count says how many a line stands for.\n" +
 			"To see them you need identity.list beside repo.list.",
-		service: serviceOf(ocipb.File_holdfast_oci_v1_oci_proto),
-		message: (*ocipb.Pull)(nil).ProtoReflect().Descriptor(),
+		message: messageOf(&ocipb.Pull{}),
 		filters: []field{
 			{flag: "repo", path: "uidp.children_of", ref: repos, help: "only those of this `REPO`"},
 			{flag: "digest", path: "digest", help: "only those of the image of this `DIGEST`"},

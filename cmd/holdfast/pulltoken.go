@@ -71,11 +71,10 @@ func (a *app) createPullToken() *cobra.Command {
 			return a.printPullToken(t)
 		}),
 	}
-	cmd.Flags().StringVar(&group, "group", "", "`GROUP` whose images it can pull, with all below it")
+	a.registerRef(cmd, &group, "group", groups(), "`GROUP` whose images it can pull, with all below it")
 	cmd.Flags().StringVar(&name, "name", "", "`NAME` to know it by (pull-token and some digits)")
 	cmd.Flags().StringVar(&life, "life", "720h", "`DURATION` it is good for, such as 12h or 30d; 365d at most")
 	cmd.Flags().BoolVar(&save, "save-docker", false, "put it where docker and its like look, instead of printing the password")
-	must(cmd.RegisterFlagCompletionFunc("group", a.completeFlag(groups())))
 	return cmd
 }
 
@@ -119,16 +118,18 @@ func (c *client) createPullToken(ctx context.Context, group, name string, life t
 // createPuller creates the identity with its role, or neither.
 func (c *client) createPuller(ctx context.Context, group, role string, identity *iampb.Identity) (uid string, err error) {
 	req := &iampb.CreateIdentityRequest{Parent: group, Identity: identity}
-	m, err := c.call(ctx, identities().method("Create"), req, map[string]string{"parent": "--group", "name": "--name", "static_keys.expiration_time": "--life"})
+	service := iampb.NewIdentitiesServiceClient(c)
+	m, err := call(ctx, c, service.CreateIdentity, req,
+		map[string]string{"parent": "--group", "name": "--name", "static_keys.expiration_time": "--life"})
 	if err != nil {
 		return "", err
 	}
-	uid = uidOf(m)
+	uid = m.GetUid()
 	if err = c.bind(ctx, uid, role, group); err == nil {
 		return uid, nil
 	}
 	undo := &iampb.DeleteIdentityRequest{Uid: uid}
-	if _, left := c.call(context.WithoutCancel(ctx), identities().method("Delete"), undo, nil); left != nil {
+	if _, left := call(context.WithoutCancel(ctx), c, service.DeleteIdentity, undo, nil); left != nil {
 		c.app.note("identity %s is left over: %v", uid, left)
 	}
 	return "", err
@@ -196,22 +197,18 @@ func (a *app) printPullToken(t pullToken) error {
 	return nil
 }
 
-// pullTokenNoun is identities, shown as pull tokens.
-func pullTokenNoun() noun {
+// pullTokens is identities, shown as pull tokens.
+func pullTokens() noun {
 	n := identities()
 	n.use, n.one = "pull-tokens", "pull token"
-	n.columns = []column{
-		{name: "name", path: "name"}, {name: "uid", path: "uid"},
-		{name: "expires", path: "staticKeys.expirationTime"}, {name: "lastSeen", path: "lastSeenTime"},
-	}
+	n.columns = columnsOf("name", "uid", "expires=staticKeys.expirationTime", "lastSeen=lastSeenTime")
 	n.wide = columnsOf("description", "createTime")
 	return n
 }
 
 // isPullToken tells pull tokens from other identities with keys.
 func isPullToken(m protoreflect.Message, issuer string) bool {
-	i, ok := m.Interface().(*iampb.Identity)
-	return ok && i.GetStaticKeys().GetIssuer() == issuer+pullTokensPath
+	return m.Interface().(*iampb.Identity).GetStaticKeys().GetIssuer() == issuer+pullTokensPath
 }
 
 func (a *app) listPullTokens() *cobra.Command {
@@ -224,36 +221,22 @@ func (a *app) listPullTokens() *cobra.Command {
 				return err
 			}
 			req := &iampb.ListIdentitiesRequest{RelationshipType: iampb.RelationshipType_RELATIONSHIP_TYPE_STATIC}
-			if group != "" {
-				uid, err := c.resolve(ctx, groups(), group)
-				if err != nil {
-					return fmt.Errorf("--group: %w", err)
-				}
-				put(req.ProtoReflect(), "uidp.descendants_of", uid)
+			if err := c.within(ctx, group, req); err != nil {
+				return fmt.Errorf("--group: %w", err)
 			}
-			out, err := a.printer(pullTokenNoun(), true)
-			if err != nil {
-				return err
-			}
-			for page, err := range c.pages(ctx, identities().method("List"), req.ProtoReflect(), paging{pageSize: maxPage}) {
+			var found []*iampb.Identity
+			for m, err := range c.items(ctx, identities().method("List"), req.ProtoReflect(), paging{}) {
 				if err != nil {
 					return err
 				}
-				for i := range page.items.Len() {
-					m := page.items.Get(i).Message()
-					if !isPullToken(m, issuer) {
-						continue
-					}
-					if err := out.add(m); err != nil {
-						return err
-					}
+				if isPullToken(m, issuer) {
+					found = append(found, m.Interface().(*iampb.Identity))
 				}
 			}
-			return out.close()
+			return showAll(a, pullTokens().view(), found)
 		}),
 	}
-	cmd.Flags().StringVar(&group, "group", "", "only those in this `GROUP` or below it")
-	must(cmd.RegisterFlagCompletionFunc("group", a.completeFlag(groups())))
+	a.registerRef(cmd, &group, "group", groups(), "only those in this `GROUP` or below it")
 	return cmd
 }
 
@@ -266,7 +249,7 @@ func (a *app) revokePullToken() *cobra.Command {
 				return err
 			}
 			for _, text := range args {
-				uid, err := c.resolve(ctx, pullTokenNoun(), text)
+				uid, err := c.resolve(ctx, pullTokens(), text)
 				if err != nil {
 					return err
 				}
@@ -275,12 +258,10 @@ func (a *app) revokePullToken() *cobra.Command {
 					return err
 				}
 				if !isPullToken(m, issuer) {
-					p := usage("%s is an identity, but not a pull token", strings.TrimSpace(text))
-					p.hints = []string{"to delete it: holdfast iam identities delete " + uid}
-					return p
+					return usage("%s is an identity, but not a pull token", strings.TrimSpace(text)).hint("to delete it: holdfast iam identities delete " + uid)
 				}
 			}
-			return c.delete(ctx, pullTokenNoun(), cmd, args)
+			return c.delete(ctx, pullTokens(), cmd, args)
 		}),
 	}
 	cmd.Flags().BoolP("yes", "y", false, "do not ask")

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
@@ -39,59 +40,63 @@ func (c *client) resolve(ctx context.Context, n noun, text string) (string, erro
 	}
 	path := strings.Split(strings.TrimPrefix(text, "/"), "/")
 	if len(path) == 1 && !strings.HasPrefix(text, "/") {
-		found, err := c.find(ctx, n, text, nil)
-		if err != nil {
-			return "", err
-		}
-		return c.single(ctx, n, text, found)
+		return c.findOne(ctx, n, text, nil, text)
 	}
 	parent, err := c.walkDown(ctx, path[:len(path)-1])
 	if err != nil {
 		return "", err
 	}
-	found, err := c.find(ctx, n, path[len(path)-1], &parent)
-	if err != nil {
-		return "", err
+	return c.findOne(ctx, n, path[len(path)-1], &parent, text)
+}
+
+// resolveAny is like resolve, but "" stays "".
+func (c *client) resolveAny(ctx context.Context, n noun, text string) (string, error) {
+	if text == "" {
+		return "", nil
 	}
-	return c.single(ctx, n, text, found)
+	return c.resolve(ctx, n, text)
 }
 
 // walkDown follows names of groups from an organization down. No names lead to
 // the root, "".
 func (c *client) walkDown(ctx context.Context, path []string) (uid string, err error) {
 	for i, name := range path {
-		found, err := c.find(ctx, groups(), name, &uid)
-		if err != nil {
-			return "", err
-		}
-		if uid, err = c.single(ctx, groups(), strings.Join(path[:i+1], "/"), found); err != nil {
+		if uid, err = c.findOne(ctx, groups(), name, &uid, strings.Join(path[:i+1], "/")); err != nil {
 			return "", err
 		}
 	}
 	return uid, nil
 }
 
-// find lists what has a name directly below a parent.
-func (c *client) find(ctx context.Context, n noun, name string, parent *string) ([]protoreflect.Message, error) {
+// findOne finds the uid of the only one that has a name directly below a parent.
+// text is how the person has named it.
+func (c *client) findOne(ctx context.Context, n noun, name string, parent *string, text string) (string, error) {
 	method := n.method("List")
 	req := newMessage(method.Input())
 	put(req, "name", name)
-	within(req, parent)
+	childrenOf(req, parent)
 	var found []protoreflect.Message
-	for page, err := range c.pages(ctx, method, req, paging{limit: maxCandidates + 1, pageSize: maxPage}) {
+	for m, err := range c.items(ctx, method, req, paging{limit: maxCandidates + 1}) {
 		if err != nil {
-			return nil, err
+			return "", err
 		}
-		for i := range page.items.Len() {
-			found = append(found, page.items.Get(i).Message())
-		}
+		found = append(found, m)
 	}
-	return found, nil
+	return c.single(ctx, n, text, found)
 }
 
-// within narrows a list to what is directly below a parent: nil is anywhere, and
-// "" the root.
-func within(req protoreflect.Message, parent *string) {
+// within narrows a list to what is at any depth below a group, if one is named.
+func (c *client) within(ctx context.Context, group string, req proto.Message) error {
+	uid, err := c.resolveAny(ctx, groups(), group)
+	if uid != "" {
+		put(req.ProtoReflect(), "uidp.descendants_of", uid)
+	}
+	return err
+}
+
+// childrenOf narrows a list to what is directly below a parent: nil is anywhere,
+// and "" the root.
+func childrenOf(req protoreflect.Message, parent *string) {
 	switch {
 	case parent == nil:
 	case *parent == "":
@@ -106,9 +111,7 @@ func within(req protoreflect.Message, parent *string) {
 func (c *client) single(ctx context.Context, n noun, text string, found []protoreflect.Message) (string, error) {
 	switch len(found) {
 	case 0:
-		p := &problem{text: fmt.Sprintf("there is no %s %q that you can see", n.one, text), code: exitNotFound}
-		p.hints = []string{"those there are: holdfast " + n.under() + " " + n.use + " list"}
-		return "", p
+		return "", newProblem(exitNotFound, "there is no %s %q that you can see", n.one, text).hint("those there are: holdfast " + n.under() + " " + n.use + " list")
 	case 1:
 		return uidOf(found[0]), nil
 	}
@@ -153,14 +156,11 @@ func (c *client) pathsOf(ctx context.Context, all []protoreflect.Message) []stri
 	}
 	names := map[string]string{}
 	if ids.Len() > 0 {
-		for page, err := range c.pages(ctx, method, req, paging{pageSize: maxPage}) {
+		for m, err := range c.items(ctx, method, req, paging{}) {
 			if err != nil {
 				break // the uids are enough to go on with
 			}
-			for i := range page.items.Len() {
-				m := page.items.Get(i).Message()
-				names[uidOf(m)] = nameOf(m)
-			}
+			names[uidOf(m)] = nameOf(m)
 		}
 	}
 	paths := make([]string, len(all))

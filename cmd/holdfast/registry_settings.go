@@ -19,8 +19,7 @@ func registrySettings() noun {
 		area: "registry", use: "settings", one: "settings",
 		about: "The rules for the repos in a group and below it: those of the nearest group at or above that has any.\n" +
 			"An update gives a group rules of its own; delete takes them away again.",
-		service: serviceOf(ocipb.File_holdfast_oci_v1_oci_proto),
-		message: (*ocipb.Settings)(nil).ProtoReflect().Descriptor(),
+		message: messageOf(&ocipb.Settings{}),
 		named:   groups,
 		fields: []field{
 			{flag: "public", path: "public", help: "anybody may pull, without a token"},

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
@@ -22,8 +23,7 @@ func repos() noun {
 		about: "Repos are what images are pushed to and pulled from. The first push to a repo makes it, unless the settings\n" +
 			"of its group say otherwise. Images are called by the names of the groups and the repo: acme/platform/app:1.2.",
 		example:  "  holdfast registry repos create app --parent acme/platform --description \"what customers run\"",
-		service:  serviceOf(registrypb.File_holdfast_registry_v2beta1_repos_proto),
-		message:  (*registrypb.Repo)(nil).ProtoReflect().Descriptor(),
+		message:  messageOf(&registrypb.Repo{}),
 		argument: "name",
 		locate:   locateRepo,
 		fields: []field{
@@ -56,50 +56,40 @@ func (a *app) readme() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "readme REPO", Short: "Print what a repo says about itself, or change it",
 		Example: "  holdfast registry repos readme acme/platform/app --set README.md",
-		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeArgs(repos()),
-		RunE: a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, args []string) error {
-			uid, err := c.resolve(ctx, repos(), args[0])
-			if err != nil {
-				return err
-			}
-			content, err := c.readme(ctx, cmd, uid)
-			if err != nil || content == "" {
-				return err
-			}
-			for line := range strings.SplitSeq(content, "\n") {
-				cells := strings.Split(line, "\t")
-				for i, cell := range cells {
-					cells[i] = printable(cell)
-				}
-				fmt.Fprintln(a.out, strings.Join(cells, "\t")) // errors stay in the writer until it is flushed
-			}
-			return nil
-		}),
 	}
+	a.about(repos(), cmd, func(ctx context.Context, c *client, cmd *cobra.Command, uid string) error {
+		if file := cmd.Flags().Lookup("set"); file.Changed {
+			return c.setReadme(ctx, uid, file.Value.String())
+		}
+		req := &registrypb.GetRepoReadmeRequest{Uid: uid}
+		m, err := call(ctx, c, registrypb.NewReposServiceClient(c).GetRepoReadme, req, map[string]string{"uid": "REPO"})
+		if err != nil || m.GetContent() == "" {
+			return err
+		}
+		for line := range strings.SplitSeq(m.GetContent(), "\n") {
+			cells := strings.Split(line, "\t")
+			for i, cell := range cells {
+				cells[i] = printable(cell)
+			}
+			fmt.Fprintln(a.out, strings.Join(cells, "\t")) // errors stay in the writer until it is flushed
+		}
+		return nil
+	})
 	cmd.Flags().String("set", "", "`FILE` of Markdown to put in its place; - is standard input, and \"\" leaves none")
 	return cmd
 }
 
-// readme returns the readme of a repo, having changed it if a flag says so.
-func (c *client) readme(ctx context.Context, cmd *cobra.Command, uid string) (string, error) {
-	service := repos().service.Methods()
-	if !cmd.Flags().Changed("set") {
-		m, err := c.call(ctx, service.ByName("GetRepoReadme"), &registrypb.GetRepoReadmeRequest{Uid: uid}, map[string]string{"uid": "REPO"})
-		if err != nil {
-			return "", err
-		}
-		return m.Interface().(*registrypb.RepoReadme).GetContent(), nil
-	}
-	file, _ := cmd.Flags().GetString("set")
+func (c *client) setReadme(ctx context.Context, uid, file string) error {
 	content := ""
 	if file != "" {
 		var err error
 		if content, err = readText(c.app.in, file); err != nil {
-			return "", err
+			return err
 		}
 	}
-	_, err := c.call(ctx, service.ByName("UpdateRepoReadme"), &registrypb.UpdateRepoReadmeRequest{
-		RepoReadme: &registrypb.RepoReadme{Uid: uid, Content: content}, UpdateMask: maskOf("content"),
-	}, map[string]string{"content": "--set", "uid": "REPO"})
-	return "", err
+	req := &registrypb.UpdateRepoReadmeRequest{
+		RepoReadme: &registrypb.RepoReadme{Uid: uid, Content: content}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"content"}},
+	}
+	_, err := call(ctx, c, registrypb.NewReposServiceClient(c).UpdateRepoReadme, req, map[string]string{"content": "--set", "uid": "REPO"})
+	return err
 }

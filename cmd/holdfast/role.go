@@ -16,8 +16,7 @@ func roles() noun {
 		use: "roles", one: "role",
 		about:    "Roles are sets of capabilities. The built-in ones can be bound by anyone and changed by no one.",
 		example:  "  holdfast iam roles create auditor --parent acme --capability groups.list,identity.list,role_bindings.list",
-		service:  serviceOf(iampb.File_holdfast_iam_v2beta1_roles_proto),
-		message:  (*iampb.Role)(nil).ProtoReflect().Descriptor(),
+		message:  messageOf(&iampb.Role{}),
 		argument: "name",
 		fields: []field{
 			description("role"),
@@ -43,39 +42,18 @@ func (a *app) capabilities() *cobra.Command {
 	return &cobra.Command{
 		Use: "capabilities", Short: "List every capability that a role can have", Args: cobra.NoArgs,
 		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, _ []string) error {
-			method := accessMethod("ListCapabilities")
-			resp, err := c.call(ctx, method, &accesspb.ListCapabilitiesRequest{}, nil)
+			req := &accesspb.ListCapabilitiesRequest{}
+			resp, err := call(ctx, c, accesspb.NewAccessServiceClient(c).ListCapabilities, req, nil)
 			if err != nil {
 				return err
 			}
-			out, err := a.printer(noun{
-				use: "capabilities", message: (*accesspb.NamedCapability)(nil).ProtoReflect().Descriptor(), id: "name",
-				columns: []column{{name: "name", path: "name"}, {name: "family", path: "family"}, {name: "capability", text: capabilityName}},
-			}, true)
-			if err != nil {
-				return err
-			}
-			all := resp.Get(resp.Descriptor().Fields().ByName("capabilities")).List()
-			for i := range all.Len() {
-				if err := out.add(all.Get(i).Message()); err != nil {
-					return err
-				}
-			}
-			return out.close()
+			columns := append(columnsOf("name", "family"), column{name: "capability", text: capabilityName})
+			return showAll(a, view{plural: "capabilities", id: "name", columns: columns}, resp.GetCapabilities())
 		}),
 	}
 }
 
-// capabilityName is a capability as the API has it.
+// capabilityName is the name that a capability has in the API.
 func capabilityName(m protoreflect.Message) string {
-	c, ok := m.Interface().(*accesspb.NamedCapability)
-	if !ok {
-		return ""
-	}
-	return c.GetCapability().String()
-}
-
-// accessMethod is a method of the service that answers who may do what.
-func accessMethod(name protoreflect.Name) protoreflect.MethodDescriptor {
-	return serviceOf(accesspb.File_holdfast_access_v1_access_proto).Methods().ByName(name)
+	return m.Interface().(*accesspb.NamedCapability).GetCapability().String()
 }

@@ -64,9 +64,7 @@ func (s *signIn) load() error {
 		return usage("session: %v", err)
 	}
 	if json.Unmarshal(text, &s.session) != nil {
-		p := usage("the session in %s is damaged", s.path(sessionFile))
-		p.hints = []string{"remove the file and sign in again"}
-		return p
+		return usage("the session in %s is damaged", s.path(sessionFile)).hint("remove the file and sign in again")
 	}
 	return nil
 }
@@ -208,7 +206,7 @@ func (s *signIn) credentialFor(audience string, next func(context.Context, *hold
 func (s *signIn) next(ctx context.Context, issuer *holdfast.Issuer, t tokens) (tokens, error) {
 	switch {
 	case s.Issuer != "" && holdfast.Audience(s.Issuer) != issuer.Address: // its tokens are not for that one
-		return tokens{}, &problem{text: "the session has changed meanwhile: try again", code: exitUnauthenticated}
+		return tokens{}, newProblem(exitUnauthenticated, "the session has changed meanwhile: try again")
 	case t.Refresh != "":
 		return s.refresh(ctx, issuer, t)
 	case s.proves():
@@ -219,7 +217,7 @@ func (s *signIn) next(ctx context.Context, issuer *holdfast.Issuer, t tokens) (t
 			return tokens{Access: dev.Token}, nil
 		}
 	}
-	p := &problem{text: "the token kept for " + s.audience + " is not good any more", code: exitUnauthenticated}
+	p := newProblem(exitUnauthenticated, "the token kept for %s is not good any more", s.audience)
 	if c, ok := holdfast.ReadClaims(t.Access); ok && !c.Expires().After(time.Now()) {
 		p.text = fmt.Sprintf("the token kept for %s expired at %s", s.audience, shortTime(c.Expires()))
 	}

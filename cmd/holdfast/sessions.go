@@ -6,26 +6,9 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 )
-
-// signInMethod is a method of the service for people who sign in.
-func signInMethod(name protoreflect.Name) protoreflect.MethodDescriptor {
-	return serviceOf(signinpb.File_holdfast_signin_v1_signin_proto).Methods().ByName(name)
-}
-
-func sessionsNoun() noun {
-	return noun{
-		use: "sessions", one: "session", id: "id", message: (*signinpb.Session)(nil).ProtoReflect().Descriptor(),
-		columns: []column{
-			{name: "id", path: "id"}, {name: "program", path: "program"}, {name: "from", path: "address"},
-			{name: "used", path: "useTime"}, {name: "ends", path: "expireTime"}, {name: "current", path: "current"},
-		},
-		wide: columnsOf("createTime", "identityUid", "agent"),
-	}
-}
 
 // sessions lists sessions, and has a command that ends them.
 func (a *app) sessions() *cobra.Command {
@@ -35,39 +18,33 @@ func (a *app) sessions() *cobra.Command {
 		Long: "A session is a sign-in that renews itself: of a command or of a browser. What an ended session had is void at once.",
 		Args: cobra.NoArgs,
 		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, _ []string) error {
-			uid, err := c.whose(ctx, identity)
+			uid, err := c.resolveAny(ctx, identities(), identity)
 			if err != nil {
 				return err
 			}
-			m, err := c.call(ctx, signInMethod("ListSessions"), &signinpb.ListSessionsRequest{IdentityUid: uid}, whoseFlag)
+			req := &signinpb.ListSessionsRequest{IdentityUid: uid}
+			m, err := call(ctx, c, signinpb.NewSignInServiceClient(c).ListSessions, req, sessionFlags)
 			if err != nil {
 				return err
 			}
-			return a.showAll(sessionsNoun(), m, "sessions")
+			return showAll(a, view{
+				plural: "sessions", id: "id",
+				columns: columnsOf("id", "program", "from=address", "used=useTime", "ends=expireTime", "current"),
+				wide:    columnsOf("createTime", "identityUid", "agent"),
+			}, m.GetSessions())
 		}),
 	}
 	cmd.AddCommand(a.endSessions())
-	a.registerWhose(cmd, &identity)
+	a.registerRef(cmd, &identity, "identity", identities(), whoseHelp)
 	return cmd
 }
 
-// everySession stands for the id of each.
-const everySession = "-"
+const (
+	everySession = "-" // in place of an id
+	whoseHelp    = "`IDENTITY` whose sessions these are (your own)"
+)
 
-var whoseFlag = map[string]string{"identity_uid": "--identity", "id": "ID"}
-
-func (a *app) registerWhose(cmd *cobra.Command, identity *string) {
-	cmd.Flags().StringVar(identity, "identity", "", "`IDENTITY` whose sessions these are (your own)")
-	must(cmd.RegisterFlagCompletionFunc("identity", a.completeFlag(identities())))
-}
-
-// whose finds the identity of a flag; "" is the caller.
-func (c *client) whose(ctx context.Context, text string) (string, error) {
-	if text == "" {
-		return "", nil
-	}
-	return c.resolve(ctx, identities(), text)
-}
+var sessionFlags = map[string]string{"identity_uid": "--identity", "id": "ID"}
 
 func (a *app) endSessions() *cobra.Command {
 	var identity string
@@ -84,7 +61,7 @@ func (a *app) endSessions() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			uid, err := c.whose(ctx, identity)
+			uid, err := c.resolveAny(ctx, identities(), identity)
 			if err != nil {
 				return err
 			}
@@ -92,28 +69,22 @@ func (a *app) endSessions() *cobra.Command {
 				args = []string{everySession}
 			}
 			for _, id := range args {
-				if err := c.endSession(ctx, &signinpb.EndSessionRequest{Id: id, IdentityUid: uid}); err != nil {
+				req := &signinpb.EndSessionRequest{Id: id, IdentityUid: uid}
+				if _, err := call(ctx, c, signinpb.NewSignInServiceClient(c).EndSession, req, sessionFlags); err != nil {
 					return err
+				}
+				if all {
+					a.note("ended all sessions")
+				} else {
+					a.note("ended session %s", id)
 				}
 			}
 			return nil
 		}),
 	}
-	a.registerWhose(cmd, &identity)
+	a.registerRef(cmd, &identity, "identity", identities(), whoseHelp)
 	cmd.Flags().BoolVar(&all, "all", false, "end all of them, this one too")
 	return cmd
-}
-
-func (c *client) endSession(ctx context.Context, req *signinpb.EndSessionRequest) error {
-	if _, err := c.call(ctx, signInMethod("EndSession"), req, whoseFlag); err != nil {
-		return err
-	}
-	if req.GetId() == everySession {
-		c.app.note("ended all sessions")
-		return nil
-	}
-	c.app.note("ended session %s", req.GetId())
-	return nil
 }
 
 // revoke ends a person's session at the server: whatever was made of it is void
@@ -136,7 +107,7 @@ func (a *app) revokeWith(ctx context.Context, s *signIn) error {
 		return err
 	}
 	defer c.Close()
-	_, err = c.call(ctx, signInMethod("EndSession"), &signinpb.EndSessionRequest{Id: "current"}, nil)
+	_, err = call(ctx, c, signinpb.NewSignInServiceClient(c).EndSession, &signinpb.EndSessionRequest{Id: "current"}, nil)
 	return err
 }
 

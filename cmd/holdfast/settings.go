@@ -48,9 +48,7 @@ func findSetting(key string) (setting, error) {
 		}
 		keys = append(keys, s.key)
 	}
-	p := usage("there is no setting %q", key)
-	p.hints = []string{"the settings are " + strings.Join(keys, ", ")}
-	return setting{}, p
+	return setting{}, usage("there is no setting %q", key).hint("the settings are " + strings.Join(keys, ", "))
 }
 
 func (s setting) variable() string { return "HOLDFAST_" + strings.ToUpper(s.key) }
@@ -119,9 +117,7 @@ func readSettings(path string) (map[string]string, error) {
 	}
 	values := map[string]string{}
 	if err := yaml.Unmarshal(text, &values); err != nil {
-		p := usage("settings in %s: %s", path, strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " "))
-		p.hints = []string{"the file has one line for each setting, such as api: https://holdfast.example.com"}
-		return nil, p
+		return nil, usage("settings in %s: %s", path, strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")).hint("the file has one line for each setting, such as api: https://holdfast.example.com")
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if _, err := findSetting(key); err != nil {

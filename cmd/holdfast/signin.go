@@ -81,7 +81,7 @@ func (a *app) signInPerson(ctx context.Context, w personWish) error {
 		return err
 	}
 	w.audience = s.audience
-	if w.invite, err = readSecret(a, w.invite); err != nil {
+	if w.invite, err = a.readSecret(w.invite); err != nil {
 		return err
 	}
 	if err := a.checkWish(ctx, issuer, w); err != nil {
@@ -147,7 +147,7 @@ func (a *app) checkWish(ctx context.Context, issuer string, w personWish) error 
 		return err
 	}
 	if !known {
-		return &problem{text: fmt.Sprintf("there is no organization %s that signs people in", w.organization), code: exitNotFound}
+		return newProblem(exitNotFound, "there is no organization %s that signs people in", w.organization)
 	}
 	return nil
 }
@@ -184,7 +184,7 @@ func (a *app) askIssuer(ctx context.Context, method, address string, form url.Va
 	}
 	resp, err := transmit(security, req)
 	if err != nil {
-		return &problem{text: fmt.Sprintf("cannot reach %s: %v", req.URL.Host, err), code: exitUnreachable}
+		return newProblem(exitUnreachable, "cannot reach %s: %v", req.URL.Host, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // what was read is all there is to know
 	body := json.NewDecoder(io.LimitReader(resp.Body, maxIssuerAnswer))

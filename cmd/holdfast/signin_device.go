@@ -37,7 +37,7 @@ func (a *app) signInDevice(ctx context.Context, issuer string, w personWish) (to
 	return a.pollDevice(ctx, issuer, g)
 }
 
-var errNobody = &problem{text: "nobody has signed in", code: exitUnauthenticated}
+var errNobody = newProblem(exitUnauthenticated, "nobody has signed in")
 
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 

@@ -57,15 +57,7 @@ func (a *app) headlessSession(ctx context.Context, issuer, code string) (*authpb
 		return nil, err
 	}
 	defer c.Close()
-	m, err := c.call(ctx, authMethod("GetHeadlessSession"), &authpb.GetHeadlessSessionRequest{Code: code}, nil)
-	if err != nil {
-		return nil, err
-	}
-	sealed, ok := m.Interface().(*authpb.HeadlessSession)
-	if !ok {
-		return nil, errors.New("unexpected answer of the issuer")
-	}
-	return sealed, nil
+	return call(ctx, c, authpb.NewAuthClient(c).GetHeadlessSession, &authpb.GetHeadlessSessionRequest{Code: code}, nil)
 }
 
 // checkCode is short enough for a person to compare: it tells whether the page

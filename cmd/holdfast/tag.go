@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
@@ -18,8 +17,7 @@ func tags() noun {
 		about: "Tags are names that stand for an image of a repo. A list leaves out those of signatures and other referrers\n" +
 			"(sha256-…), of days (…-20260131) and of builds (…-r3), unless it is asked for them.",
 		example:    "  holdfast registry tags create stable --repo acme/platform/app --digest sha256:…",
-		service:    serviceOf(registrypb.File_holdfast_registry_v2beta1_tags_proto),
-		message:    (*registrypb.Tag)(nil).ProtoReflect().Descriptor(),
+		message:    messageOf(&registrypb.Tag{}),
 		argument:   "name",
 		parent:     repos,
 		parentFlag: "repo",
@@ -50,15 +48,9 @@ func locateTag(ctx context.Context, c *client, text string) (string, error) {
 		return "", err
 	}
 	if at.tag == "" || at.digest != "" {
-		p := usage("%q does not name a tag", text)
-		p.hints = []string{"write it as acme/platform/app:1.2"}
-		return "", p
+		return "", usage("%q does not name a tag", text).hint("write it as acme/platform/app:1.2")
 	}
-	found, err := c.find(ctx, tags(), at.tag, &at.repo)
-	if err != nil {
-		return "", err
-	}
-	return c.single(ctx, tags(), text, found)
+	return c.findOne(ctx, tags(), at.tag, &at.repo, text)
 }
 
 // An image is what a reference names: a repo, and perhaps which image of it.
@@ -94,20 +86,15 @@ func (c *client) withoutHost(ctx context.Context, text string) (string, error) {
 }
 
 func (c *client) registryHost(ctx context.Context) (string, error) {
-	m, err := c.call(ctx, ociMethod("GetRegistry"), &ocipb.GetRegistryRequest{}, nil)
-	if err != nil {
-		return "", err
-	}
-	return m.Interface().(*ocipb.Registry).GetHost(), nil
+	m, err := call(ctx, c, ocipb.NewOCIServiceClient(c).GetRegistry, &ocipb.GetRegistryRequest{}, nil)
+	return m.GetHost(), err
 }
-
-func maskOf(paths ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: paths} }
 
 // changes is how moments in the life of a tag are shown.
 func changes() noun {
 	return noun{
-		area: "registry", use: "changes", one: "change", service: serviceOf(ocipb.File_holdfast_oci_v1_oci_proto),
-		message: (*ocipb.TagChange)(nil).ProtoReflect().Descriptor(), id: "digest",
+		area: "registry", use: "changes", one: "change",
+		message: messageOf(&ocipb.TagChange{}), id: "digest",
 		columns: columnsOf("time", "tag", "digest", "actorUid"),
 	}
 }
@@ -128,8 +115,7 @@ func (a *app) tagHistory() *cobra.Command {
 			if at.digest != "" {
 				return usage("%q names a digest; history is of tags", args[0])
 			}
-			n := changes()
-			return c.printAll(ctx, n, n.method("List"), (&ocipb.ListTagHistoryRequest{RepoUid: at.repo, Tag: at.tag}).ProtoReflect(), p)
+			return c.printAll(ctx, changes(), &ocipb.ListTagHistoryRequest{RepoUid: at.repo, Tag: at.tag}, p)
 		}),
 	}
 	p.register(cmd)

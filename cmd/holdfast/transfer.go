@@ -50,9 +50,8 @@ func (a *app) importAdvisories() *cobra.Command {
 			return c.importAll(ctx, uid, docs)
 		}),
 	}
-	cmd.Flags().StringVar(&group, "group", "", "`GROUP` to import into")
+	a.registerRef(cmd, &group, "group", groups(), "`GROUP` to import into")
 	must(cmd.MarkFlagRequired("group"))
-	must(cmd.RegisterFlagCompletionFunc("group", a.completeFlag(groups())))
 	return cmd
 }
 
@@ -129,7 +128,7 @@ func (c *client) importAll(ctx context.Context, group string, docs []document) e
 	bar.clear()
 	fmt.Fprintf(c.app.out, "%s in %s (%s records a second)\n", countsText(counts), bar.took(), bar.rate())
 	if n := counts.GetFailed(); n > 0 {
-		return &problem{text: fmt.Sprintf("%d records were not taken", n), code: exitError}
+		return newProblem(exitError, "%d records were not taken", n)
 	}
 	return nil
 }
@@ -209,9 +208,7 @@ func (a *app) exportAdvisories() *cobra.Command {
 	f.StringVar(&format, "format", "osv", "`FORMAT`: osv, openvex or secdb")
 	f.BoolVar(&zip, "zip", false, "a zip with a file for each advisory, of osv")
 	f.StringVar(&file, "file", "", "`FILE` to write to; standard output unless given")
-	f.String("parent", "", "only those directly in this `GROUP`")
-	f.BoolP("recursive", "r", false, "with --parent: those at any depth below it")
-	must(cmd.RegisterFlagCompletionFunc("parent", a.completeFlag(groups())))
+	a.registerScope(cmd)
 	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"osv", "openvex", "secdb"}, cobra.ShellCompDirectiveNoFileComp)))
 	for _, field := range advisoryFilters() {
 		a.registerField(cmd, field, method.Input())

@@ -24,9 +24,7 @@ func (a *app) tree() *cobra.Command {
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.completeArgs(groups()),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if f := cmd.Flags().Lookup("output"); f.Changed && f.Value.String() != "table" {
-				p := usage("a tree can only be drawn")
-				p.hints = []string{"for -o " + f.Value.String() + ": holdfast iam groups list --parent GROUP --recursive"}
-				return p
+				return usage("a tree can only be drawn").hint("for -o " + f.Value.String() + ": holdfast iam groups list --parent GROUP --recursive")
 			}
 			c, err := a.client(ctx)
 			if err != nil {
@@ -98,11 +96,7 @@ func (c *client) top(ctx context.Context, args []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text := append(args, organization.value)[0]
-	if text == "" {
-		return "", nil
-	}
-	return c.resolve(ctx, groups(), text)
+	return c.resolveAny(ctx, groups(), append(args, organization.value)[0])
 }
 
 // each calls f with everything of a noun below top, in the order of uids, which
@@ -113,13 +107,11 @@ func each[T any](ctx context.Context, c *client, n noun, top string, f func(T)) 
 	if top != "" {
 		put(req, "uidp.descendants_of", top)
 	}
-	for page, err := range c.pages(ctx, method, req, paging{pageSize: maxPage, orderBy: "uid"}) {
+	for m, err := range c.items(ctx, method, req, paging{orderBy: "uid"}) {
 		if err != nil {
 			return err
 		}
-		for i := range page.items.Len() {
-			f(page.items.Get(i).Message().Interface().(T))
-		}
+		f(m.Interface().(T))
 	}
 	return nil
 }

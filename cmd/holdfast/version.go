@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"strings"
@@ -56,22 +55,16 @@ func (a *app) serverVersion(ctx context.Context) (*serverVersion, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := c.call(ctx, accessMethod("GetVersion"), &accesspb.GetVersionRequest{}, nil)
+	v, err := call(ctx, c, accesspb.NewAccessServiceClient(c).GetVersion, &accesspb.GetVersionRequest{}, nil)
 	if err != nil {
 		return nil, err
-	}
-	v, ok := m.Interface().(*accesspb.Version)
-	if !ok {
-		return nil, fmt.Errorf("unexpected answer %s", m.Descriptor().Name())
 	}
 	return &serverVersion{c.api, v.GetVersion(), v.GetGoVersion(), v.GetApiVersions()}, nil
 }
 
 func (a *app) printVersions(v versions) error {
 	if a.flags.output == "json" {
-		text, err := json.MarshalIndent(v, "", "  ")
-		fmt.Fprintln(a.out, string(text))
-		return err
+		return a.printJSON(v)
 	}
 	fmt.Fprintf(a.out, "client %s (%s, %s)\n", v.Client.Version, v.Client.GoVersion, v.Client.Platform)
 	if s := v.Server; s != nil {
