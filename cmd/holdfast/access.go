@@ -33,17 +33,17 @@ func (a *app) can() *cobra.Command {
 		Long:    "Prints yes or no, and the bindings that give the capability. The exit code is 0 for yes and 3 for no.",
 		Example: "  holdfast iam can acme/platform/ci groups.list acme/platform",
 		Args:    cobra.ExactArgs(3), ValidArgsFunction: a.completeQuestion(identities, nil, groups),
-		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, args []string) error {
-			identity, err := c.resolve(ctx, identities(), args[0])
+		RunE: a.ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			identity, err := a.resolve(ctx, identities(), args[0])
 			if err != nil {
 				return err
 			}
-			group, err := c.resolve(ctx, groups(), args[2])
+			group, err := a.resolve(ctx, groups(), args[2])
 			if err != nil {
 				return err
 			}
 			req := &accesspb.CheckAccessRequest{IdentityUid: identity, Capability: args[1], PlaceUid: group}
-			found, err := call(ctx, c, accesspb.NewAccessServiceClient(c).CheckAccess, req,
+			found, err := call(ctx, accesspb.NewAccessServiceClient(a).CheckAccess, req,
 				map[string]string{"identity_uid": "IDENTITY", "capability": "CAPABILITY", "place_uid": "PLACE"})
 			if err != nil {
 				return err
@@ -86,13 +86,13 @@ func (a *app) whoCan() *cobra.Command {
 		Long:    "Lists every binding that gives the capability at the place. Whoever has several is there several times.",
 		Example: "  holdfast iam who-can groups.delete acme/platform",
 		Args:    cobra.ExactArgs(2), ValidArgsFunction: a.completeQuestion(nil, groups),
-		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, args []string) error {
-			group, err := c.resolve(ctx, groups(), args[1])
+		RunE: a.ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			group, err := a.resolve(ctx, groups(), args[1])
 			if err != nil {
 				return err
 			}
 			req := &accesspb.ListAccessRequest{Capability: args[0], PlaceUid: group}
-			return c.printAll(ctx, grants(group), req, p)
+			return a.printAll(ctx, grants(group), req, p)
 		}),
 	}
 	p.register(cmd)

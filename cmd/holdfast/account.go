@@ -14,7 +14,7 @@ import (
 
 func accounts() noun {
 	return noun{
-		use: "accounts", one: "account", message: messageOf(&signinpb.Account{}), form: "ACCOUNT", locate: findAccount,
+		use: "accounts", one: "account", message: messageOf(&signinpb.Account{}), form: "ACCOUNT", locate: findAccount, noDryRun: true,
 		columns: slices.Concat(columnsOf("email", "name", "uid"), []column{{name: "factors", text: factors}}, columnsOf("used=useTime")),
 		wide:    columnsOf("identityUid", "createTime", "updateTime"),
 	}
@@ -56,12 +56,12 @@ func (a *app) listAccounts() *cobra.Command {
 	var parent string
 	cmd := &cobra.Command{
 		Use: "list", Short: "List accounts", Aliases: []string{"ls"}, Args: cobra.NoArgs,
-		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, _ []string) error {
+		RunE: a.ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			req := &signinpb.ListAccountsRequest{}
-			if err := c.within(ctx, parent, req); err != nil {
+			if err := a.within(ctx, parent, req); err != nil {
 				return err
 			}
-			return c.printAll(ctx, accounts(), req, p)
+			return a.printAll(ctx, accounts(), req, p)
 		}),
 	}
 	p.register(cmd)
@@ -76,17 +76,17 @@ func (a *app) createAccount() *cobra.Command {
 		Use: "create EMAIL", Short: "Create an account, and a link for its holder to begin with",
 		Example: "  holdfast iam accounts create ann@example.com --parent acme --role viewer --name 'Ann Example'",
 		Args:    cobra.ExactArgs(1),
-		RunE: a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, args []string) error {
-			parent, err := c.parentOf(ctx, noun{}, cmd)
+		RunE: a.ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			parent, err := a.parentOf(ctx, noun{}, cmd)
 			if err != nil {
 				return err
 			}
 			account.Email = args[0]
-			if _, err := role.apply(ctx, c, cmd.Flags(), account.ProtoReflect(), role.path); err != nil {
+			if _, err := role.apply(ctx, a, cmd.Flags(), account.ProtoReflect(), role.path); err != nil {
 				return err
 			}
 			req := &signinpb.CreateAccountRequest{Parent: parent, Account: account}
-			m, err := call(ctx, c, signinpb.NewSignInServiceClient(c).CreateAccount, req,
+			m, err := call(ctx, signinpb.NewSignInServiceClient(a).CreateAccount, req,
 				map[string]string{"email": "EMAIL", "name": "--name", "role_uid": "--role", "parent": "--parent"})
 			if err != nil {
 				return err
@@ -113,9 +113,9 @@ func (a *app) accountLink() *cobra.Command {
 		Use: "link ACCOUNT", Short: "Make a link with which the holder of an account chooses a new password",
 		Long: "The account is given by its uid or its e-mail address. The password, passkeys and app stay good until the link is used.",
 	}
-	a.about(accounts(), cmd, func(ctx context.Context, c *client, _ *cobra.Command, uid string) error {
+	a.about(accounts(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
 		req := &signinpb.CreateAccountLinkRequest{Uid: uid, ResetFactors: factors}
-		m, err := call(ctx, c, signinpb.NewSignInServiceClient(c).CreateAccountLink, req, map[string]string{"uid": "ACCOUNT"})
+		m, err := call(ctx, signinpb.NewSignInServiceClient(a).CreateAccountLink, req, map[string]string{"uid": "ACCOUNT"})
 		if err != nil {
 			return err
 		}
@@ -128,9 +128,9 @@ func (a *app) accountLink() *cobra.Command {
 }
 
 // findAccount finds the uid of an account by its address.
-func findAccount(ctx context.Context, c *client, email string) (string, error) {
+func findAccount(ctx context.Context, a *app, email string) (string, error) {
 	req := &signinpb.ListAccountsRequest{Email: email}
-	found, err := call(ctx, c, signinpb.NewSignInServiceClient(c).ListAccounts, req, map[string]string{"email": "ACCOUNT"})
+	found, err := call(ctx, signinpb.NewSignInServiceClient(a).ListAccounts, req, map[string]string{"email": "ACCOUNT"})
 	if err != nil {
 		return "", err
 	}
@@ -149,9 +149,8 @@ func findAccount(ctx context.Context, c *client, email string) (string, error) {
 }
 
 func (a *app) deleteAccounts() *cobra.Command {
-	cmd := a.delete(accounts())
+	cmd := a.deleteCommand(accounts())
 	cmd.Short, cmd.ValidArgsFunction = "Delete accounts, and end their sessions", nil
-	must(cmd.Flags().MarkHidden("dry-run"))
 	return cmd
 }
 
@@ -164,9 +163,9 @@ func (a *app) localAccounts(use string, on bool) *cobra.Command {
 		long = "Refused unless an owner can still sign in through an identity provider."
 	}
 	cmd := &cobra.Command{Use: use + " ORGANIZATION", Short: short, Long: long}
-	return a.about(groups(), cmd, func(ctx context.Context, c *client, cmd *cobra.Command, uid string) error {
+	return a.about(groups(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
 		req := &signinpb.UpdateSignInRulesRequest{Uid: uid, Rules: &signinpb.SignInRules{LocalAccounts: on}}
-		_, err := call(ctx, c, signinpb.NewSignInServiceClient(c).UpdateSignInRules, req, map[string]string{"uid": "ORGANIZATION"})
+		_, err := call(ctx, signinpb.NewSignInServiceClient(a).UpdateSignInRules, req, map[string]string{"uid": "ORGANIZATION"})
 		if err == nil {
 			a.note("local accounts of %s are %s", cmd.Flags().Arg(0), use)
 		}

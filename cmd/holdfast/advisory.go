@@ -83,9 +83,9 @@ func advisoryService(name protoreflect.Name) protoreflect.ServiceDescriptor {
 }
 
 // findAdvisory finds an advisory by its id.
-func findAdvisory(ctx context.Context, c *client, text string) (string, error) {
+func findAdvisory(ctx context.Context, a *app, text string) (string, error) {
 	req := &vulnpb.ListAdvisoriesRequest{AdvisoryIds: []string{text}, PageSize: maxCandidates + 1}
-	found, err := call(ctx, c, vulnpb.NewAdvisoriesServiceClient(c).ListAdvisories, req, nil)
+	found, err := call(ctx, vulnpb.NewAdvisoriesServiceClient(a).ListAdvisories, req, nil)
 	if err != nil {
 		return "", err
 	}
@@ -157,7 +157,7 @@ func (a *app) queryAdvisories() *cobra.Command {
 			"and 3 if there are.",
 		Example: "  holdfast advisories query pkg:golang/golang.org/x/net@v0.20.0\n" +
 			"  holdfast advisories query --ecosystem Alpine:v3.20 --name openssl --version 3.3.1-r0",
-		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, args []string) error {
+		RunE: a.ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
 			req := &advisoriespb.BatchQueryAdvisoriesRequest{}
 			for _, purl := range args {
 				req.Packages = append(req.Packages, &advisoriespb.PackageVersion{Purl: purl})
@@ -168,10 +168,10 @@ func (a *app) queryAdvisories() *cobra.Command {
 			if len(req.GetPackages()) == 0 {
 				return usage("a package URL is needed, or --ecosystem, --name and --version")
 			}
-			if err := c.within(ctx, parent, req); err != nil {
+			if err := a.within(ctx, parent, req); err != nil {
 				return err
 			}
-			return c.query(ctx, req)
+			return a.query(ctx, req)
 		}),
 	}
 	f := cmd.Flags()
@@ -183,8 +183,8 @@ func (a *app) queryAdvisories() *cobra.Command {
 }
 
 // query prints what affects the packages of a request.
-func (c *client) query(ctx context.Context, req *advisoriespb.BatchQueryAdvisoriesRequest) error {
-	found, err := call(ctx, c, advisoriespb.NewAdvisoryReadingServiceClient(c).BatchQueryAdvisories, req,
+func (a *app) query(ctx context.Context, req *advisoriespb.BatchQueryAdvisoriesRequest) error {
+	found, err := call(ctx, advisoriespb.NewAdvisoryReadingServiceClient(a).BatchQueryAdvisories, req,
 		map[string]string{"package.ecosystem": "--ecosystem", "package.name": "--name", "package.version": "--version"})
 	if err != nil {
 		return err
@@ -193,7 +193,7 @@ func (c *client) query(ctx context.Context, req *advisoriespb.BatchQueryAdvisori
 	for _, r := range found.GetResults() {
 		matches = append(matches, r.GetMatches()...)
 	}
-	err = showAll(c.app, view{
+	err = showAll(a, view{
 		plural:  "advisories that affect it",
 		columns: columnsOf("id=advisoryId", "aliases", "fixed=fixedVersions", "summary"), wide: columnsOf("uid", "severities"),
 	}, matches)

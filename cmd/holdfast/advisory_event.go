@@ -36,8 +36,8 @@ func (a *app) addEvent() *cobra.Command {
 			"It waits for a review unless you may approve and say so with --state approved.",
 		Example: "  holdfast advisories event add HFA-2345-6789-cfgh fixed --fixed-version 3.3.2-r1",
 		Args:    cobra.ExactArgs(2),
-		RunE: a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, args []string) error {
-			uid, err := c.resolve(ctx, advisories(), args[0])
+		RunE: a.ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			uid, err := a.resolve(ctx, advisories(), args[0])
 			if err != nil {
 				return err
 			}
@@ -46,7 +46,7 @@ func (a *app) addEvent() *cobra.Command {
 				return err
 			}
 			req := &advisoriespb.CreateAdvisoryEventRequest{Parent: uid, Event: event}
-			return c.writeEvent(ctx, cmd, "CreateAdvisoryEvent", req, map[string]string{
+			return a.writeEvent(ctx, cmd, "CreateAdvisoryEvent", req, map[string]string{
 				"note": "--note", "author": "--author", "reviewer": "--reviewer", "issue": "--issue", "review_state": "--state", "parent": "ADVISORY",
 			})
 		}),
@@ -70,14 +70,14 @@ func (a *app) addEvent() *cobra.Command {
 }
 
 // writeEvent calls a method that writes an event, and shows the result.
-func (c *client) writeEvent(
+func (a *app) writeEvent(
 	ctx context.Context, cmd *cobra.Command, method protoreflect.Name, req proto.Message, flags map[string]string,
 ) error {
-	m, err := c.write(ctx, cmd, advisoryService("AdvisoryWritingService").Methods().ByName(method), req.ProtoReflect(), flags)
+	m, err := a.write(ctx, cmd, advisoryService("AdvisoryWritingService").Methods().ByName(method), req.ProtoReflect(), flags)
 	if err != nil {
 		return err
 	}
-	return c.app.show(view{
+	return a.show(view{
 		plural: "events", columns: columnsOf("uid", "reviewState", "author", "reviewer"), wide: columnsOf("createTime", "issue"),
 	}, m.Interface())
 }
@@ -145,7 +145,7 @@ func (a *app) reviewEvent() *cobra.Command {
 		Long:    "Gives an event the state approved, rejected, request-changes or pending. The first two are for good.",
 		Example: "  holdfast advisories event review 41c2…/0191…/8a3f… approved",
 		Args:    cobra.ExactArgs(2),
-		RunE: a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, args []string) error {
+		RunE: a.ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if !isUID(args[0]) {
 				return usage("%q is not a uid: holdfast advisories get shows those of an advisory's events", args[0])
 			}
@@ -160,7 +160,7 @@ func (a *app) reviewEvent() *cobra.Command {
 			if reviewer != "" {
 				req.UpdateMask.Paths = append(req.UpdateMask.Paths, "reviewer")
 			}
-			return c.writeEvent(ctx, cmd, "UpdateAdvisoryEvent", req,
+			return a.writeEvent(ctx, cmd, "UpdateAdvisoryEvent", req,
 				map[string]string{"uid": "EVENT-UID", "review_state": "STATE", "reviewer": "--reviewer"})
 		}),
 	}

@@ -22,10 +22,11 @@ type app struct {
 	err    *os.File
 	colour bool // standard output is a terminal that may be coloured
 
-	flags   globalFlags
-	conn    *client
-	started bool     // the command line was understood
-	warned  sync.Map // the warnings that were given
+	flags      globalFlags
+	conn       *client
+	connecting sync.Mutex
+	started    bool     // the command line was understood
+	warned     sync.Map // the warnings that were given
 }
 
 // globalFlags are the flags of every command.
@@ -130,14 +131,14 @@ func (a *app) do(t task) func(*cobra.Command, []string) error {
 	}
 }
 
-// ask makes a task that calls the server a command's RunE.
-func (a *app) ask(t func(ctx context.Context, c *client, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+// ask makes a task that calls the server a command's RunE. Without a token it
+// does not begin.
+func (a *app) ask(t task) func(*cobra.Command, []string) error {
 	return a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-		c, err := a.client(ctx)
-		if err != nil {
+		if _, err := a.client(ctx); err != nil {
 			return err
 		}
-		return t(ctx, c, cmd, args)
+		return t(ctx, cmd, args)
 	})
 }
 

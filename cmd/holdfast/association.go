@@ -77,12 +77,12 @@ func readInstallations(m protoreflect.Message, texts []string) error {
 func (a *app) checkAssociation() *cobra.Command {
 	provider := field{flag: "provider", path: "provider_type", help: "which `ACCOUNT` to try: google, amazon or azure"}
 	cmd := &cobra.Command{Use: "check GROUP --provider ACCOUNT", Short: "Tell whether an account can be used, and why not"}
-	a.about(groups(), cmd, func(ctx context.Context, c *client, cmd *cobra.Command, uid string) error {
+	a.about(groups(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
 		req := &iampb.CheckAccountAssociationRequest{Uid: uid}
-		if _, err := provider.apply(ctx, c, cmd.Flags(), req.ProtoReflect(), provider.path); err != nil {
+		if _, err := provider.apply(ctx, a, cmd.Flags(), req.ProtoReflect(), provider.path); err != nil {
 			return err
 		}
-		m, err := call(ctx, c, iampb.NewAccountAssociationsServiceClient(c).CheckAccountAssociation, req,
+		m, err := call(ctx, iampb.NewAccountAssociationsServiceClient(a).CheckAccountAssociation, req,
 			map[string]string{"uid": "GROUP", "provider_type": "--provider"})
 		if err != nil {
 			return err

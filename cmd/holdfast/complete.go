@@ -37,11 +37,7 @@ func (a *app) completeFlag(n noun) completion {
 	return func(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
 		defer cancel()
-		c, err := a.client(ctx)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		words, directive := c.candidates(ctx, n, toComplete)
+		words, directive := a.candidates(ctx, n, toComplete)
 		return words, directive | cobra.ShellCompDirectiveNoFileComp
 	}
 }
@@ -64,29 +60,29 @@ func (a *app) completeQuestion(args ...func() noun) completion {
 var uidStart = regexp.MustCompile(`^[0-9a-f]{6,}(/[0-9a-f]*)*$`)
 
 // candidates are the words that may follow what has been typed.
-func (c *client) candidates(ctx context.Context, n noun, typed string) ([]string, cobra.ShellCompDirective) {
+func (a *app) candidates(ctx context.Context, n noun, typed string) ([]string, cobra.ShellCompDirective) {
 	if n.named != nil {
 		n = n.named()
 	}
 	if !n.hasName() || uidStart.MatchString(typed) {
-		return c.words(ctx, n, nil, func(m protoreflect.Message) string {
+		return a.words(ctx, n, nil, func(m protoreflect.Message) string {
 			return described(uidOf(m), m, "name")
 		}, typed), 0
 	}
 	if i := strings.LastIndexByte(typed, '/'); i >= 0 {
-		parent, err := c.walkDown(ctx, strings.FieldsFunc(typed[:i], func(r rune) bool { return r == '/' }))
+		parent, err := a.walkDown(ctx, strings.FieldsFunc(typed[:i], func(r rune) bool { return r == '/' }))
 		if err != nil {
 			return nil, 0
 		}
 		below := func(m protoreflect.Message) string { return described(typed[:i+1]+nameOf(m), m, "uid") }
-		words := c.words(ctx, n, &parent, below, typed)
+		words := a.words(ctx, n, &parent, below, typed)
 		if n.use != groups().use && parent != "" { // the path may go further down
-			words = append(words, c.words(ctx, groups(), &parent, func(m protoreflect.Message) string { return typed[:i+1] + nameOf(m) + "/" }, typed)...)
+			words = append(words, a.words(ctx, groups(), &parent, func(m protoreflect.Message) string { return typed[:i+1] + nameOf(m) + "/" }, typed)...)
 			return words, cobra.ShellCompDirectiveNoSpace
 		}
 		return words, 0
 	}
-	return c.words(ctx, n, nil, func(m protoreflect.Message) string { return described(nameOf(m), m, "uid") }, typed), 0
+	return a.words(ctx, n, nil, func(m protoreflect.Message) string { return described(nameOf(m), m, "uid") }, typed), 0
 }
 
 // described is a word and, for shells that show it, a field beside it.
@@ -97,11 +93,11 @@ func described(word string, m protoreflect.Message, field protoreflect.Name) str
 	return word
 }
 
-func (c *client) words(ctx context.Context, n noun, parent *string, word func(protoreflect.Message) string, typed string) (words []string) {
+func (a *app) words(ctx context.Context, n noun, parent *string, word func(protoreflect.Message) string, typed string) (words []string) {
 	method := n.method("List")
 	req := newMessage(method.Input())
 	childrenOf(req, parent)
-	for m, err := range c.items(ctx, method, req, paging{limit: completionLimit}) {
+	for m, err := range a.items(ctx, method, req, paging{limit: completionLimit}) {
 		if err != nil {
 			return nil
 		}

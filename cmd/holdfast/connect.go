@@ -16,18 +16,44 @@ import (
 	holdfast "github.com/holdfast-dev/holdfast/client"
 )
 
-// A client calls the methods of one server, and tells the person what comes of
-// it.
+// A client is a connection whose calls end when the --timeout is over.
 type client struct {
 	*holdfast.Client
-	app *app
-	api string
+	timeout time.Duration
 }
 
-// client returns the connection that all commands of a run share. Only a token
-// may have been asked for yet: a server that is not there shows at the first
-// call.
+// Invoke calls one method.
+func (c *client) Invoke(ctx context.Context, method string, req, resp any, opts ...grpc.CallOption) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	return c.Client.Invoke(ctx, method, req, resp, opts...)
+}
+
+// Invoke calls one method of the server, so that generated clients take a.
+func (a *app) Invoke(ctx context.Context, method string, req, resp any, opts ...grpc.CallOption) error {
+	c, err := a.client(ctx)
+	if err != nil {
+		return err
+	}
+	return c.Invoke(ctx, method, req, resp, opts...)
+}
+
+// NewStream begins a stream of the server, so that generated clients take a.
+func (a *app) NewStream(
+	ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	c, err := a.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.NewStream(ctx, desc, method, opts...)
+}
+
+// client returns the connection that all calls of a run share. Only a token may
+// have been asked for yet: a server that does not answer shows at the first call.
 func (a *app) client(ctx context.Context) (*client, error) {
+	a.connecting.Lock()
+	defer a.connecting.Unlock()
 	if a.conn != nil {
 		return a.conn, nil
 	}
@@ -90,7 +116,7 @@ func (a *app) connect(address settingValue, cred *credential) (*client, error) {
 	if err != nil {
 		return nil, usage("%s: %v", address.origin, err)
 	}
-	return &client{Client: conn, app: a, api: address.value}, nil
+	return &client{conn, a.flags.timeout}, nil
 }
 
 func encrypted(address string) bool { return strings.HasPrefix(holdfast.Audience(address), "https:") }
@@ -127,11 +153,9 @@ func (c *client) token(ctx context.Context) (string, error) {
 // call calls a method of a generated client. Its error is a problem; flags
 // names the flag that sets each field which the server may refuse.
 func call[Request, Response any](
-	ctx context.Context, c *client, method func(context.Context, Request, ...grpc.CallOption) (Response, error),
+	ctx context.Context, method func(context.Context, Request, ...grpc.CallOption) (Response, error),
 	req Request, flags map[string]string,
 ) (resp Response, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.app.flags.timeout)
-	defer cancel()
 	if resp, err = method(ctx, req); err != nil {
 		err = refused(err, flags)
 	}
@@ -139,15 +163,15 @@ func call[Request, Response any](
 }
 
 // callMethod is like call, for a method of the API's definition.
-func (c *client) callMethod(
+func (a *app) callMethod(
 	ctx context.Context, method protoreflect.MethodDescriptor, req proto.Message, flags map[string]string,
 ) (protoreflect.Message, error) {
+	resp := newMessage(method.Output())
 	name := "/" + string(method.Parent().FullName()) + "/" + string(method.Name())
-	invoke := func(ctx context.Context, req proto.Message, opts ...grpc.CallOption) (protoreflect.Message, error) {
-		resp := newMessage(method.Output())
-		return resp, c.Invoke(ctx, name, req, resp.Interface(), opts...)
+	if err := a.Invoke(ctx, name, req, resp.Interface()); err != nil {
+		return nil, refused(err, flags)
 	}
-	return call(ctx, c, invoke, req, flags)
+	return resp, nil
 }
 
 // observe tells of a call if the person wants to know, and of what the server

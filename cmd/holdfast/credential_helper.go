@@ -32,8 +32,8 @@ func (a *app) configureDocker() *cobra.Command {
 			"password of the registry, and makes it available as " + helperName + ", beside itself unless --bin names\n" +
 			"another folder of the PATH. From then on docker, crane, skopeo, oras and cosign get a fresh token for every command.",
 		Args: cobra.NoArgs,
-		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, _ []string) error {
-			host, err := c.registryHost(ctx)
+		RunE: a.ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			host, err := a.registryHost(ctx)
 			if err != nil {
 				return err
 			}
@@ -156,12 +156,8 @@ func isRegistry(server, host string) bool {
 }
 
 // registryToken returns the host of the registry, and a token for it.
-func (a *app) registryToken(ctx context.Context) (host, token string, _ error) {
-	c, err := a.client(ctx)
-	if err != nil {
-		return "", "", err
-	}
-	if host, err = c.registryHost(ctx); err != nil {
+func (a *app) registryToken(ctx context.Context) (host, token string, err error) {
+	if host, err = a.registryHost(ctx); err != nil {
 		return "", "", err
 	}
 	api, err := a.server()
@@ -174,11 +170,7 @@ func (a *app) registryToken(ctx context.Context) (host, token string, _ error) {
 
 // helperList answers which passwords there are.
 func (a *app) helperList(ctx context.Context, _ *cobra.Command, _ []string) error {
-	c, err := a.client(ctx)
-	if err != nil {
-		return err
-	}
-	host, err := c.registryHost(ctx)
+	host, err := a.registryHost(ctx)
 	if err != nil {
 		return err
 	}

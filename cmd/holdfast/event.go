@@ -13,7 +13,7 @@ import (
 // events is the commands about where changes are told.
 func (a *app) events() *cobra.Command {
 	n := deliveries()
-	kept := a.branch(n.use, "See and replay what a sink has not taken", a.list(n), a.get(n), a.replay())
+	kept := a.branch(n.use, "See and replay what a sink has not taken", a.listCommand(n), a.getCommand(n), a.replay())
 	kept.Long = n.about
 	return a.branch("events", "Send changes to other programs", a.noun(subscriptions()), kept)
 }
@@ -51,10 +51,10 @@ func (a *app) replay() *cobra.Command {
 		Long:    "Sends one event again, or all of a subscription's. Those that the sink takes then leave the list.",
 		Example: "  holdfast events deliveries replay 41c2bd7f0f6a2c11…/5f3c…",
 		Args:    cobra.MinimumNArgs(1),
-		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, args []string) error {
-			replay := deliveriespb.NewDeliveriesServiceClient(c).ReplayDeliveries
+		RunE: a.ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			replay := deliveriespb.NewDeliveriesServiceClient(a).ReplayDeliveries
 			for _, uid := range args {
-				m, err := call(ctx, c, replay, &deliveriespb.ReplayDeliveriesRequest{Uid: uid}, map[string]string{"uid": "UID"})
+				m, err := call(ctx, replay, &deliveriespb.ReplayDeliveriesRequest{Uid: uid}, map[string]string{"uid": "UID"})
 				if err != nil {
 					return err
 				}
@@ -86,7 +86,7 @@ func entries() noun {
 
 // audit shows who changed what.
 func (a *app) audit() *cobra.Command {
-	cmd := a.list(entries())
+	cmd := a.listCommand(entries())
 	cmd.Use, cmd.Short, cmd.Aliases = "audit", "See who changed what, when and from where", nil
 	cmd.Long = "Lists changes, the newest first. You see those that were made where you hold identity.list, and the capability\n" +
 		"that lists what was changed. -o json shows each thing as it was before and after."

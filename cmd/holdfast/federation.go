@@ -30,17 +30,13 @@ func (a *app) explain() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("--token-file: %w", err)
 			}
-			c, err := a.client(ctx)
-			if err != nil {
-				return err
-			}
 			req := &federationpb.ExplainTokenRequest{Token: token}
 			if len(args) > 0 {
-				if req.IdentityUid, err = c.resolve(ctx, identities(), args[0]); err != nil {
+				if req.IdentityUid, err = a.resolve(ctx, identities(), args[0]); err != nil {
 					return err
 				}
 			}
-			found, err := call(ctx, c, federationpb.NewFederationServiceClient(c).ExplainToken, req,
+			found, err := call(ctx, federationpb.NewFederationServiceClient(a).ExplainToken, req,
 				map[string]string{"token": "--token-file", "identity_uid": "IDENTITY"})
 			if err != nil {
 				return err
@@ -125,9 +121,9 @@ func (a *app) denials() *cobra.Command {
 		Use: "denials IDENTITY", Short: "List the tokens that an identity was lately refused for, and why",
 		Long: "What a token said that its issuer has not signed may be made up; the column signed tells.",
 	}
-	return a.about(identities(), cmd, func(ctx context.Context, c *client, _ *cobra.Command, uid string) error {
+	return a.about(identities(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
 		req := &federationpb.ListDenialsRequest{IdentityUid: uid}
-		m, err := call(ctx, c, federationpb.NewFederationServiceClient(c).ListDenials, req, map[string]string{"identity_uid": "IDENTITY"})
+		m, err := call(ctx, federationpb.NewFederationServiceClient(a).ListDenials, req, map[string]string{"identity_uid": "IDENTITY"})
 		if err != nil {
 			return err
 		}
@@ -162,12 +158,12 @@ func (a *app) issuers() *cobra.Command {
 	var parent string
 	cmd := &cobra.Command{
 		Use: "issuers", Short: "List the issuers that identities trust, and whether they can be reached", Args: cobra.NoArgs,
-		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, _ []string) error {
-			uid, err := c.resolveAny(ctx, groups(), parent)
+		RunE: a.ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			uid, err := a.resolveAny(ctx, groups(), parent)
 			if err != nil {
 				return err
 			}
-			found, err := call(ctx, c, federationpb.NewFederationServiceClient(c).ListIssuers,
+			found, err := call(ctx, federationpb.NewFederationServiceClient(a).ListIssuers,
 				&federationpb.ListIssuersRequest{DescendantsOf: uid}, map[string]string{"descendants_of": "--parent"})
 			if err != nil {
 				return err

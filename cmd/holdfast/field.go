@@ -57,7 +57,7 @@ func (f field) register(cmd *cobra.Command, d protoreflect.MessageDescriptor) {
 
 // apply sets the field of m as the flag says. It does nothing, and returns
 // false, if the flag is not given.
-func (f field) apply(ctx context.Context, c *client, flags *pflag.FlagSet, m protoreflect.Message, path string) (bool, error) {
+func (f field) apply(ctx context.Context, a *app, flags *pflag.FlagSet, m protoreflect.Message, path string) (bool, error) {
 	flag := flags.Lookup(f.flag)
 	if flag == nil || !flag.Changed {
 		return false, nil
@@ -66,7 +66,7 @@ func (f field) apply(ctx context.Context, c *client, flags *pflag.FlagSet, m pro
 	if all, ok := flag.Value.(pflag.SliceValue); ok {
 		texts = all.GetSlice()
 	}
-	if err := f.replaceAll(ctx, c, texts); err != nil {
+	if err := f.replaceAll(ctx, a, texts); err != nil {
 		return false, err
 	}
 	return true, f.set(m, path, texts)
@@ -74,19 +74,19 @@ func (f field) apply(ctx context.Context, c *client, flags *pflag.FlagSet, m pro
 
 // replaceAll puts contents in place of files, and uids in place of names. A
 // reference in a map is the value of its entry.
-func (f field) replaceAll(ctx context.Context, c *client, texts []string) (err error) {
+func (f field) replaceAll(ctx context.Context, a *app, texts []string) (err error) {
 	for i, text := range texts {
 		switch {
 		case text == "":
 		case f.file:
-			texts[i], err = readText(c.app.in, text)
+			texts[i], err = readText(a.in, text)
 		case f.ref != nil && f.read == nil:
 			key, name, isEntry := strings.Cut(text, "=")
 			if !isEntry {
 				name, key = text, ""
 			}
 			var uid string
-			uid, err = c.resolve(ctx, f.ref(), name)
+			uid, err = a.resolve(ctx, f.ref(), name)
 			texts[i] = uid
 			if isEntry {
 				texts[i] = key + "=" + uid

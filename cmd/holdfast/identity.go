@@ -68,11 +68,11 @@ var staticPaths = map[string]string{
 
 // proofPaths tells where --issuer and its neighbours belong: with keys given, or
 // kept from before, to those.
-func proofPaths(ctx context.Context, c *client, cmd *cobra.Command, uid string) (func(string) string, error) {
+func proofPaths(ctx context.Context, a *app, cmd *cobra.Command, uid string) (func(string) string, error) {
 	static := cmd.Flags().Changed("issuer-keys-file")
 	shared := slices.ContainsFunc([]string{"issuer", "subject", "audience"}, cmd.Flags().Changed)
 	if !static && shared && uid != "" {
-		m, err := c.get(ctx, identities(), uid)
+		m, err := a.get(ctx, identities(), uid)
 		if err != nil {
 			return nil, err
 		}
@@ -140,9 +140,9 @@ func (a *app) lookupIdentity() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "lookup --issuer ADDRESS --subject SUBJECT", Short: "Print the uid of a person, who need not have signed in yet",
 		Args: cobra.NoArgs,
-		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, _ []string) error {
+		RunE: a.ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			req := &iampb.LookupIdentityRequest{Issuer: issuer, Subject: subject}
-			m, err := call(ctx, c, iampb.NewIdentitiesServiceClient(c).LookupIdentity, req,
+			m, err := call(ctx, iampb.NewIdentitiesServiceClient(a).LookupIdentity, req,
 				map[string]string{"issuer": "--issuer", "subject": "--subject"})
 			if err != nil {
 				return err

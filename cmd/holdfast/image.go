@@ -47,12 +47,12 @@ func (a *app) imagesInspect() *cobra.Command {
 		Long:    "Shows a line for each system that the image was made for. -o json shows all there is.",
 		Example: "  holdfast registry images inspect acme/platform/app:1.2",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeArgs(repos()),
-		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, args []string) error {
-			at, err := c.image(ctx, args[0])
+		RunE: a.ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			at, err := a.image(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			found, err := c.getImage(ctx, at, "REPO:TAG")
+			found, err := a.getImage(ctx, at, "REPO:TAG")
 			if err != nil {
 				return err
 			}
@@ -63,9 +63,9 @@ func (a *app) imagesInspect() *cobra.Command {
 
 // getImage reads what a reference stands for now: latest if it says nothing.
 // argument is what the person calls the tag.
-func (c *client) getImage(ctx context.Context, at image, argument string) (*ocipb.Image, error) {
+func (a *app) getImage(ctx context.Context, at image, argument string) (*ocipb.Image, error) {
 	req := &ocipb.GetImageRequest{RepoUid: at.repo, Reference: cmp.Or(at.digest, at.tag, "latest")}
-	return call(ctx, c, ocipb.NewOCIServiceClient(c).GetImage, req, map[string]string{"reference": argument, "repo_uid": "REPO"})
+	return call(ctx, ocipb.NewOCIServiceClient(a).GetImage, req, map[string]string{"reference": argument, "repo_uid": "REPO"})
 }
 
 func (a *app) imagesSize() *cobra.Command {
@@ -75,20 +75,20 @@ func (a *app) imagesSize() *cobra.Command {
 		Long:    "Prints the bytes of the layers and the configuration of an image as they travel.",
 		Example: "  holdfast registry images size acme/platform/app@sha256:… --architecture arm64",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeArgs(repos()),
-		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, args []string) error {
-			at, err := c.image(ctx, args[0])
+		RunE: a.ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			at, err := a.image(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			if at.digest == "" {
-				found, err := c.getImage(ctx, at, "TAG")
+				found, err := a.getImage(ctx, at, "TAG")
 				if err != nil {
 					return err
 				}
 				at.digest = found.GetDigest()
 			}
 			req := &registrypb.GetSizeRequest{RepoUid: at.repo, Digest: at.digest, Architecture: architecture}
-			m, err := call(ctx, c, registrypb.NewImagesServiceClient(c).GetSize, req,
+			m, err := call(ctx, registrypb.NewImagesServiceClient(a).GetSize, req,
 				map[string]string{"digest": "DIGEST", "repo_uid": "REPO", "architecture": "--architecture"})
 			if err != nil {
 				return err

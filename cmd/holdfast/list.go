@@ -43,17 +43,17 @@ var pagingFlags = map[string]string{
 	"capability": "CAPABILITY", "place_uid": "PLACE", // of who-can
 }
 
-func (a *app) list(n noun) *cobra.Command {
+func (a *app) listCommand(n noun) *cobra.Command {
 	var p paging
 	method := n.method("List")
 	cmd := &cobra.Command{
 		Use: "list", Short: "List " + n.plural(), Aliases: []string{"ls"}, Args: cobra.NoArgs,
-		RunE: a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, _ []string) error {
+		RunE: a.ask(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			req := newMessage(method.Input())
-			if err := c.narrow(ctx, n, cmd, req); err != nil {
+			if err := a.narrow(ctx, n, cmd, req); err != nil {
 				return err
 			}
-			return c.printAll(ctx, n, req.Interface(), p)
+			return a.printAll(ctx, n, req.Interface(), p)
 		}),
 	}
 	p.register(cmd)
@@ -76,12 +76,12 @@ func (a *app) registerScope(cmd *cobra.Command) {
 }
 
 // narrow puts the filters of the command line into a request.
-func (c *client) narrow(ctx context.Context, n noun, cmd *cobra.Command, req protoreflect.Message) error {
+func (a *app) narrow(ctx context.Context, n noun, cmd *cobra.Command, req protoreflect.Message) error {
 	parent, _ := cmd.Flags().GetString("parent")
 	recursive, _ := cmd.Flags().GetBool("recursive")
 	switch {
 	case parent != "":
-		uid, err := c.resolve(ctx, groups(), parent)
+		uid, err := a.resolve(ctx, groups(), parent)
 		if err != nil {
 			return err
 		}
@@ -97,7 +97,7 @@ func (c *client) narrow(ctx context.Context, n noun, cmd *cobra.Command, req pro
 		put(req, "name", name)
 	}
 	for _, f := range n.filters {
-		if _, err := f.apply(ctx, c, cmd.Flags(), req, f.path); err != nil {
+		if _, err := f.apply(ctx, a, cmd.Flags(), req, f.path); err != nil {
 			return err
 		}
 	}
@@ -105,16 +105,16 @@ func (c *client) narrow(ctx context.Context, n noun, cmd *cobra.Command, req pro
 }
 
 // printAll prints every page as it arrives.
-func (c *client) printAll(ctx context.Context, n noun, req proto.Message, p paging) error {
+func (a *app) printAll(ctx context.Context, n noun, req proto.Message, p paging) error {
 	if err := p.check(); err != nil {
 		return err
 	}
-	out, err := c.app.printer(n.view(), n.message, true)
+	out, err := a.printer(n.view(), n.message, true)
 	if err != nil {
 		return err
 	}
 	incomplete := false
-	for page, err := range c.pages(ctx, n.method("List"), req.ProtoReflect(), p) {
+	for page, err := range a.pages(ctx, n.method("List"), req.ProtoReflect(), p) {
 		if err != nil {
 			return err
 		}
@@ -126,13 +126,13 @@ func (c *client) printAll(ctx context.Context, n noun, req proto.Message, p pagi
 		if err := out.flush(); err != nil {
 			return err
 		}
-		if err := c.app.out.Flush(); err != nil {
+		if err := a.out.Flush(); err != nil {
 			return err
 		}
 		incomplete = incomplete || page.incomplete
 	}
 	if incomplete {
-		c.app.note("%s", incompleteNote)
+		a.note("%s", incompleteNote)
 	}
 	return out.close()
 }
@@ -151,7 +151,7 @@ type page struct {
 func (p page) GetNextPageToken() string { return p.next }
 
 // pages asks for one page after the other, up to the limit.
-func (c *client) pages(ctx context.Context, method protoreflect.MethodDescriptor, req protoreflect.Message, p paging) iter.Seq2[page, error] {
+func (a *app) pages(ctx context.Context, method protoreflect.MethodDescriptor, req protoreflect.Message, p paging) iter.Seq2[page, error] {
 	put(req, "order_by", p.orderBy)
 	put(req, "skip", p.skip)
 	return func(yield func(page, error) bool) {
@@ -162,7 +162,7 @@ func (c *client) pages(ctx context.Context, method protoreflect.MethodDescriptor
 				size = min(size, left)
 			}
 			put(req.ProtoReflect(), "page_size", size)
-			got, err := c.page(ctx, method, req)
+			got, err := a.page(ctx, method, req)
 			if left -= int32(len(got.items)); p.limit > 0 && left <= 0 {
 				got.next = ""
 			}
@@ -173,11 +173,11 @@ func (c *client) pages(ctx context.Context, method protoreflect.MethodDescriptor
 }
 
 // items lists what is on all pages.
-func (c *client) items(
+func (a *app) items(
 	ctx context.Context, method protoreflect.MethodDescriptor, req protoreflect.Message, p paging,
 ) iter.Seq2[protoreflect.Message, error] {
 	return func(yield func(protoreflect.Message, error) bool) {
-		for page, err := range c.pages(ctx, method, req, p) {
+		for page, err := range a.pages(ctx, method, req, p) {
 			if err != nil {
 				yield(nil, err)
 				return
@@ -191,8 +191,8 @@ func (c *client) items(
 	}
 }
 
-func (c *client) page(ctx context.Context, method protoreflect.MethodDescriptor, req proto.Message) (page, error) {
-	resp, err := c.callMethod(ctx, method, req, pagingFlags)
+func (a *app) page(ctx context.Context, method protoreflect.MethodDescriptor, req proto.Message) (page, error) {
+	resp, err := a.callMethod(ctx, method, req, pagingFlags)
 	if err != nil {
 		return page{}, err
 	}

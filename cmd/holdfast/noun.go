@@ -41,10 +41,11 @@ type noun struct {
 	parentFlag string      // "" is parent
 	named      func() noun // those whose names stand for these; nil where names are these resources' own
 	orphan     bool        // one can be created without a parent, with --root
+	noDryRun   bool        // delete has no --dry-run
 
-	form   string                                                            // how the argument that names one is written; "" goes by its name
-	locate func(ctx context.Context, c *client, text string) (string, error) // finds the uid of one where names and paths of groups are not enough
-	page   func(a *app, m protoreflect.Message)                              // shows one to a person; nil where a row of a table will do
+	form   string                                                         // how the argument that names one is written; "" goes by its name
+	locate func(ctx context.Context, a *app, text string) (string, error) // finds the uid of one where names and paths of groups are not enough
+	page   func(a *app, m protoreflect.Message)                           // shows one to a person; nil where a row of a table will do
 
 	flagsOf map[string]string // what sets a field that has no flag of its own
 	rewrite rewrite
@@ -54,7 +55,7 @@ type noun struct {
 
 // A rewrite is where the flags of a noun set fields that depend on one another:
 // it returns the path that stands for a field's own. uid is "" on creation.
-type rewrite func(ctx context.Context, c *client, cmd *cobra.Command, uid string) (func(path string) string, error)
+type rewrite func(ctx context.Context, a *app, cmd *cobra.Command, uid string) (func(path string) string, error)
 
 // method finds the method of the noun's service whose name is a verb and the
 // name of the resource. There may be none.
@@ -106,12 +107,12 @@ func (n noun) parentNoun() noun {
 
 // noun is the commands of a noun.
 func (a *app) noun(n noun) *cobra.Command {
-	cmd := a.branch(n.use, "Manage "+n.plural(), a.list(n), a.get(n), a.create(n))
+	cmd := a.branch(n.use, "Manage "+n.plural(), a.listCommand(n), a.getCommand(n), a.createCommand(n))
 	cmd.Long = n.about
 	if n.method("Update") != nil {
-		cmd.AddCommand(a.update(n))
+		cmd.AddCommand(a.updateCommand(n))
 	}
-	cmd.AddCommand(a.delete(n))
+	cmd.AddCommand(a.deleteCommand(n))
 	for _, f := range n.extra {
 		cmd.AddCommand(f(a))
 	}
@@ -138,23 +139,23 @@ func (n noun) reference() string {
 // about completes a command whose one argument names one of a noun. run gets its
 // uid.
 func (a *app) about(
-	n noun, cmd *cobra.Command, run func(ctx context.Context, c *client, cmd *cobra.Command, uid string) error,
+	n noun, cmd *cobra.Command, run func(ctx context.Context, cmd *cobra.Command, uid string) error,
 ) *cobra.Command {
 	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(1), a.completeArgs(n)
-	cmd.RunE = a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, args []string) error {
-		uid, err := c.resolve(ctx, n, args[0])
+	cmd.RunE = a.ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		uid, err := a.resolve(ctx, n, args[0])
 		if err != nil {
 			return err
 		}
-		return run(ctx, c, cmd, uid)
+		return run(ctx, cmd, uid)
 	})
 	return cmd
 }
 
-func (a *app) get(n noun) *cobra.Command {
+func (a *app) getCommand(n noun) *cobra.Command {
 	cmd := &cobra.Command{Use: "get " + n.reference(), Short: "Show one " + n.one}
-	return a.about(n, cmd, func(ctx context.Context, c *client, _ *cobra.Command, uid string) error {
-		m, err := c.get(ctx, n, uid)
+	return a.about(n, cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
+		m, err := a.get(ctx, n, uid)
 		if err != nil {
 			return err
 		}
@@ -167,22 +168,22 @@ func (a *app) get(n noun) *cobra.Command {
 	})
 }
 
-func (c *client) get(ctx context.Context, n noun, uid string) (protoreflect.Message, error) {
+func (a *app) get(ctx context.Context, n noun, uid string) (protoreflect.Message, error) {
 	method := n.method("Get")
 	req := newMessage(method.Input())
 	put(req, "uid", uid)
-	return c.callMethod(ctx, method, req.Interface(), map[string]string{"uid": n.reference()})
+	return a.callMethod(ctx, method, req.Interface(), map[string]string{"uid": n.reference()})
 }
 
-func (a *app) create(n noun) *cobra.Command {
+func (a *app) createCommand(n noun) *cobra.Command {
 	use, args := "create", cobra.NoArgs
 	if n.argument != "" {
 		use, args = "create "+strings.ToUpper(n.argument), cobra.ExactArgs(1)
 	}
 	cmd := &cobra.Command{
 		Use: use, Short: "Create " + article(n.one), Example: n.example, Args: args,
-		RunE: a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, args []string) error {
-			m, err := c.create(ctx, n, cmd, args)
+		RunE: a.ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			m, err := a.create(ctx, n, cmd, args)
 			if err != nil {
 				return err
 			}
@@ -236,10 +237,10 @@ func article(word string) string {
 	return "a " + word
 }
 
-func (c *client) create(ctx context.Context, n noun, cmd *cobra.Command, args []string) (protoreflect.Message, error) {
+func (a *app) create(ctx context.Context, n noun, cmd *cobra.Command, args []string) (protoreflect.Message, error) {
 	method := n.method("Create")
 	req := newMessage(method.Input())
-	parent, err := c.parentOf(ctx, n, cmd)
+	parent, err := a.parentOf(ctx, n, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -248,13 +249,13 @@ func (c *client) create(ctx context.Context, n noun, cmd *cobra.Command, args []
 	if n.argument != "" {
 		put(resource, n.argumentField(), args[0])
 	}
-	_, flags, err := c.fill(ctx, n, cmd, resource, "")
+	_, flags, err := a.fill(ctx, n, cmd, resource, "")
 	if err != nil {
 		return nil, err
 	}
 	for _, f := range n.asked {
 		flags[f.path] = "--" + f.flag
-		if _, err := f.apply(ctx, c, cmd.Flags(), req, f.path); err != nil {
+		if _, err := f.apply(ctx, a, cmd.Flags(), req, f.path); err != nil {
 			return nil, err
 		}
 	}
@@ -262,14 +263,14 @@ func (c *client) create(ctx context.Context, n noun, cmd *cobra.Command, args []
 	if n.argument != "" {
 		flags[n.argumentField()] = strings.ToUpper(n.argument)
 	}
-	return c.write(ctx, cmd, method, req, flags)
+	return a.write(ctx, cmd, method, req, flags)
 }
 
 func (n noun) argumentField() string { return strings.ReplaceAll(n.argument, "-", "_") }
 
 // parentOf finds what to create one in: what the flag names, or else the
 // organization of the settings.
-func (c *client) parentOf(ctx context.Context, n noun, cmd *cobra.Command) (string, error) {
+func (a *app) parentOf(ctx context.Context, n noun, cmd *cobra.Command) (string, error) {
 	flag := n.parentFlagName()
 	if root, _ := cmd.Flags().GetBool("root"); root {
 		return "", nil
@@ -279,7 +280,7 @@ func (c *client) parentOf(ctx context.Context, n noun, cmd *cobra.Command) (stri
 		return "", err
 	}
 	if text == "" && n.parent == nil {
-		organization, err := c.app.value("organization")
+		organization, err := a.value("organization")
 		if err != nil {
 			return "", err
 		}
@@ -292,15 +293,15 @@ func (c *client) parentOf(ctx context.Context, n noun, cmd *cobra.Command) (stri
 		}
 		return "", p
 	}
-	return c.resolve(ctx, n.parentNoun(), text)
+	return a.resolve(ctx, n.parentNoun(), text)
 }
 
 // fill sets what the flags of a command say. It returns the paths it has set,
 // and for each field the flag that sets it.
-func (c *client) fill(ctx context.Context, n noun, cmd *cobra.Command, m protoreflect.Message, uid string) (paths []string, flags map[string]string, err error) {
+func (a *app) fill(ctx context.Context, n noun, cmd *cobra.Command, m protoreflect.Message, uid string) (paths []string, flags map[string]string, err error) {
 	rewrite := func(path string) string { return path }
 	if n.rewrite != nil {
-		if rewrite, err = n.rewrite(ctx, c, cmd, uid); err != nil {
+		if rewrite, err = n.rewrite(ctx, a, cmd, uid); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -311,7 +312,7 @@ func (c *client) fill(ctx context.Context, n noun, cmd *cobra.Command, m protore
 	for _, f := range n.fields {
 		path := rewrite(f.path)
 		flags[path] = "--" + f.flag
-		given, err := f.apply(ctx, c, cmd.Flags(), m, path)
+		given, err := f.apply(ctx, a, cmd.Flags(), m, path)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -323,24 +324,24 @@ func (c *client) fill(ctx context.Context, n noun, cmd *cobra.Command, m protore
 }
 
 // write sends a change, or only has it checked.
-func (c *client) write(ctx context.Context, cmd *cobra.Command, method protoreflect.MethodDescriptor, req protoreflect.Message, flags map[string]string) (protoreflect.Message, error) {
+func (a *app) write(ctx context.Context, cmd *cobra.Command, method protoreflect.MethodDescriptor, req protoreflect.Message, flags map[string]string) (protoreflect.Message, error) {
 	dry, _ := cmd.Flags().GetBool("dry-run")
 	if dry {
 		put(req, "validate_only", dry)
 	}
-	m, err := c.callMethod(ctx, method, req.Interface(), flags)
+	m, err := a.callMethod(ctx, method, req.Interface(), flags)
 	if err == nil && dry {
-		c.app.note("dry run: nothing was changed")
+		a.note("dry run: nothing was changed")
 	}
 	return m, err
 }
 
-func (a *app) update(n noun) *cobra.Command {
+func (a *app) updateCommand(n noun) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "update " + n.reference(), Short: "Change the fields of " + article(n.one) + " that flags are given for",
 	}
-	a.about(n, cmd, func(ctx context.Context, c *client, cmd *cobra.Command, uid string) error {
-		m, err := c.update(ctx, n, cmd, uid)
+	a.about(n, cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
+		m, err := a.update(ctx, n, cmd, uid)
 		if err != nil {
 			return err
 		}
@@ -367,13 +368,13 @@ func (n noun) changeable() noun {
 	return n
 }
 
-func (c *client) update(ctx context.Context, n noun, cmd *cobra.Command, uid string) (protoreflect.Message, error) {
+func (a *app) update(ctx context.Context, n noun, cmd *cobra.Command, uid string) (protoreflect.Message, error) {
 	n = n.changeable()
 	method := n.method("Update")
 	req := newMessage(method.Input())
 	resource := req.Mutable(n.body(method.Input())).Message()
 	put(resource, "uid", uid)
-	paths, flags, err := c.fill(ctx, n, cmd, resource, uid)
+	paths, flags, err := a.fill(ctx, n, cmd, resource, uid)
 	if err != nil {
 		return nil, err
 	}
@@ -385,48 +386,50 @@ func (c *client) update(ctx context.Context, n noun, cmd *cobra.Command, uid str
 		return nil, usage("there is nothing to change").hint("give one or more of " + strings.Join(all, ", "))
 	}
 	for _, f := range n.changing {
-		if _, err := f.apply(ctx, c, cmd.Flags(), req, f.path); err != nil {
+		if _, err := f.apply(ctx, a, cmd.Flags(), req, f.path); err != nil {
 			return nil, err
 		}
 	}
 	flags["uid"] = n.reference()
 	put(req, "update_mask", (&fieldmaskpb.FieldMask{Paths: paths}).ProtoReflect())
-	return c.write(ctx, cmd, method, req, flags)
+	return a.write(ctx, cmd, method, req, flags)
 }
 
-func (a *app) delete(n noun) *cobra.Command {
+func (a *app) deleteCommand(n noun) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "delete " + n.reference() + "...", Short: "Delete " + n.plural(),
 		Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.completeArgs(n),
-		RunE: a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, args []string) error {
-			return c.delete(ctx, n, cmd, args)
+		RunE: a.ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return a.delete(ctx, n, cmd, args)
 		}),
 	}
 	cmd.Flags().BoolP("yes", "y", false, "do not ask")
-	addDryRun(cmd)
+	if !n.noDryRun {
+		addDryRun(cmd)
+	}
 	return cmd
 }
 
-func (c *client) delete(ctx context.Context, n noun, cmd *cobra.Command, args []string) error {
+func (a *app) delete(ctx context.Context, n noun, cmd *cobra.Command, args []string) error {
 	uids := make([]string, len(args))
 	for i, text := range args {
 		var err error
-		if uids[i], err = c.resolve(ctx, n, text); err != nil {
+		if uids[i], err = a.resolve(ctx, n, text); err != nil {
 			return err
 		}
 	}
-	if err := c.app.confirm(ctx, cmd, n, args, uids); err != nil {
+	if err := a.confirm(ctx, cmd, n, args, uids); err != nil {
 		return err
 	}
 	method := n.method("Delete")
 	for _, uid := range uids {
 		req := newMessage(method.Input())
 		put(req, "uid", uid)
-		if _, err := c.write(ctx, cmd, method, req, map[string]string{"uid": n.reference()}); err != nil {
+		if _, err := a.write(ctx, cmd, method, req, map[string]string{"uid": n.reference()}); err != nil {
 			return err
 		}
 		if dry, _ := cmd.Flags().GetBool("dry-run"); !dry {
-			c.app.note("deleted %s %s", n.one, uid)
+			a.note("deleted %s %s", n.one, uid)
 		}
 	}
 	return nil

@@ -64,17 +64,17 @@ func (a *app) createPreset(p preset) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: p.use + " [NAME]", Short: "Create an identity for a workload of " + p.platform, Example: p.example,
 		Args: cobra.MaximumNArgs(1),
-		RunE: a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, args []string) error {
+		RunE: a.ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			r, err := workload.rule()
 			if err != nil {
 				return err
 			}
 			r.name = append(args, presetName(r.name))[0]
-			identity, err := p.identity(c, flags, r)
+			identity, err := p.identity(a, flags, r)
 			if err != nil {
 				return err
 			}
-			return c.createBound(ctx, cmd, identity, flags)
+			return a.createBound(ctx, cmd, identity, flags)
 		}),
 	}
 	f := cmd.Flags()
@@ -111,7 +111,7 @@ func presetName(s string) string {
 var notName = regexp.MustCompile(`[^a-z0-9._-]+`)
 
 // identity is the identity that a rule stands for.
-func (p preset) identity(c *client, flags presetFlags, r rule) (*iampb.Identity, error) {
+func (p preset) identity(a *app, flags presetFlags, r rule) (*iampb.Identity, error) {
 	issuer := cmp.Or(flags.issuer, p.usual)
 	if flags.server != "" {
 		var err error
@@ -124,7 +124,7 @@ func (p preset) identity(c *client, flags presetFlags, r rule) (*iampb.Identity,
 	}
 	identity := &iampb.Identity{Name: r.name, Description: flags.description}
 	if flags.keysFile != "" {
-		return identity, withKeys(c, identity, flags.keysFile, issuer, r)
+		return identity, withKeys(a, identity, flags.keysFile, issuer, r)
 	}
 	match := &iampb.Identity_ClaimMatch{Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: issuer}, Claims: r.claims}
 	match.Sub = &iampb.Identity_ClaimMatch_Subject{Subject: r.subject}
@@ -137,11 +137,11 @@ func (p preset) identity(c *client, flags presetFlags, r rule) (*iampb.Identity,
 
 // withKeys has an identity trust keys that are given. Those go with one subject
 // and nothing else.
-func withKeys(c *client, identity *iampb.Identity, file, issuer string, r rule) error {
+func withKeys(a *app, identity *iampb.Identity, file, issuer string, r rule) error {
 	if r.subject == "" || len(r.claims) > 0 {
 		return usage("--issuer-keys-file goes with one exact subject, and these flags stand for more")
 	}
-	keys, err := readText(c.app.in, file)
+	keys, err := readText(a.in, file)
 	if err != nil {
 		return fmt.Errorf("--issuer-keys-file: %w", err)
 	}
@@ -159,49 +159,49 @@ var presetFields = map[string]string{
 
 // createBound creates an identity and gives it roles. Whatever can be known to
 // be wrong is found before anything is written.
-func (c *client) createBound(ctx context.Context, cmd *cobra.Command, identity *iampb.Identity, flags presetFlags) error {
-	parent, err := c.parentOf(ctx, identities(), cmd)
+func (a *app) createBound(ctx context.Context, cmd *cobra.Command, identity *iampb.Identity, flags presetFlags) error {
+	parent, err := a.parentOf(ctx, identities(), cmd)
 	if err != nil {
 		return err
 	}
 	group := parent
 	if flags.group != "" {
-		if group, err = c.resolve(ctx, groups(), flags.group); err != nil {
+		if group, err = a.resolve(ctx, groups(), flags.group); err != nil {
 			return fmt.Errorf("--group: %w", err)
 		}
 	}
 	uids := make([]string, len(flags.roles))
 	for i, role := range flags.roles {
-		if uids[i], err = c.resolve(ctx, roles(), role); err != nil {
+		if uids[i], err = a.resolve(ctx, roles(), role); err != nil {
 			return fmt.Errorf("--role: %w", err)
 		}
 	}
 	req := &iampb.CreateIdentityRequest{Parent: parent, Identity: identity}
-	m, err := c.write(ctx, cmd, identities().method("Create"), req.ProtoReflect(), presetFields)
+	m, err := a.write(ctx, cmd, identities().method("Create"), req.ProtoReflect(), presetFields)
 	if err != nil {
 		return err
 	}
-	if err := c.app.show(identities().view(), m.Interface()); err != nil {
+	if err := a.show(identities().view(), m.Interface()); err != nil {
 		return err
 	}
-	if err := c.app.out.Flush(); err != nil { // before what is told of it
+	if err := a.out.Flush(); err != nil { // before what is told of it
 		return err
 	}
 	if dry, _ := cmd.Flags().GetBool("dry-run"); dry {
 		return nil
 	}
 	for i, role := range uids {
-		if err := c.bind(ctx, uidOf(m), role, group); err != nil {
+		if err := a.bind(ctx, uidOf(m), role, group); err != nil {
 			return fmt.Errorf("identity %s is created, but without the role %s: %w", uidOf(m), flags.roles[i], err)
 		}
-		c.app.note("it has the role %s on %s", flags.roles[i], cmp.Or(flags.group, group))
+		a.note("it has the role %s on %s", flags.roles[i], cmp.Or(flags.group, group))
 	}
 	return nil
 }
 
-func (c *client) bind(ctx context.Context, identity, role, group string) error {
+func (a *app) bind(ctx context.Context, identity, role, group string) error {
 	req := &iampb.CreateRoleBindingRequest{Parent: group, RoleBinding: &iampb.RoleBinding{IdentityUid: identity, RoleUid: role}}
-	_, err := call(ctx, c, iampb.NewRoleBindingsServiceClient(c).CreateRoleBinding, req, presetFields)
+	_, err := call(ctx, iampb.NewRoleBindingsServiceClient(a).CreateRoleBinding, req, presetFields)
 	return err
 }
 

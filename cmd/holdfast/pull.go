@@ -9,7 +9,7 @@ import (
 // pulls is the commands about who pulled what.
 func (a *app) pulls() *cobra.Command {
 	n := pulls()
-	cmd := a.branch("pulls", "See who pulled and pushed what", a.list(n))
+	cmd := a.branch("pulls", "See who pulled and pushed what", a.listCommand(n))
 	cmd.Long = n.about
 	return cmd
 }

@@ -51,7 +51,7 @@ func (a *app) createPullToken() *cobra.Command {
 		Use: "create --group GROUP", Short: "Create a pull token; its password is shown once",
 		Example: "  holdfast auth pull-token create --group acme/platform --name laptop --life 30d --save-docker",
 		Args:    cobra.NoArgs,
-		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, _ []string) error {
+		RunE: a.ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			if group == "" {
 				return usage("--group is needed")
 			}
@@ -59,7 +59,7 @@ func (a *app) createPullToken() *cobra.Command {
 			if err != nil || d < time.Minute || d > maxPullLife {
 				return usage("--life: %q is not a duration from 1m to 365d", life)
 			}
-			t, err := c.createPullToken(ctx, group, name, d)
+			t, err := a.makePullToken(ctx, group, name, d)
 			if err != nil {
 				return err
 			}
@@ -78,19 +78,19 @@ func (a *app) createPullToken() *cobra.Command {
 	return cmd
 }
 
-func (c *client) createPullToken(ctx context.Context, group, name string, life time.Duration) (t pullToken, err error) {
-	group, err = c.resolve(ctx, groups(), group)
+func (a *app) makePullToken(ctx context.Context, group, name string, life time.Duration) (t pullToken, err error) {
+	group, err = a.resolve(ctx, groups(), group)
 	if err != nil {
 		return t, fmt.Errorf("--group: %w", err)
 	}
-	role, err := c.resolve(ctx, roles(), "/"+pullRole)
+	role, err := a.resolve(ctx, roles(), "/"+pullRole)
 	if err != nil {
 		return t, err
 	}
-	if t.Registry, err = c.app.registryAddress(); err != nil {
+	if t.Registry, err = a.registryAddress(); err != nil {
 		return t, err
 	}
-	issuer, err := c.app.issuer()
+	issuer, err := a.issuer()
 	if err != nil {
 		return t, err
 	}
@@ -106,7 +106,7 @@ func (c *client) createPullToken(ctx context.Context, group, name string, life t
 		return t, err
 	}
 	t.Password, t.Expiry = password, shortTime(now.Add(life))
-	t.Username, err = c.createPuller(ctx, group, role, &iampb.Identity{
+	t.Username, err = a.createPuller(ctx, group, role, &iampb.Identity{
 		Name: name, Description: "Pulls images, with a password",
 		Relationship: &iampb.Identity_StaticKeys_{StaticKeys: &iampb.Identity_StaticKeys{
 			Issuer: issuer + pullTokensPath, Subject: subject, IssuerKeys: keys, ExpirationTime: timestamppb.New(now.Add(life)),
@@ -116,21 +116,21 @@ func (c *client) createPullToken(ctx context.Context, group, name string, life t
 }
 
 // createPuller creates the identity with its role, or neither.
-func (c *client) createPuller(ctx context.Context, group, role string, identity *iampb.Identity) (uid string, err error) {
+func (a *app) createPuller(ctx context.Context, group, role string, identity *iampb.Identity) (uid string, err error) {
 	req := &iampb.CreateIdentityRequest{Parent: group, Identity: identity}
-	service := iampb.NewIdentitiesServiceClient(c)
-	m, err := call(ctx, c, service.CreateIdentity, req,
+	service := iampb.NewIdentitiesServiceClient(a)
+	m, err := call(ctx, service.CreateIdentity, req,
 		map[string]string{"parent": "--group", "name": "--name", "static_keys.expiration_time": "--life"})
 	if err != nil {
 		return "", err
 	}
 	uid = m.GetUid()
-	if err = c.bind(ctx, uid, role, group); err == nil {
+	if err = a.bind(ctx, uid, role, group); err == nil {
 		return uid, nil
 	}
 	undo := &iampb.DeleteIdentityRequest{Uid: uid}
-	if _, left := call(context.WithoutCancel(ctx), c, service.DeleteIdentity, undo, nil); left != nil {
-		c.app.note("identity %s is left over: %v", uid, left)
+	if _, left := call(context.WithoutCancel(ctx), service.DeleteIdentity, undo, nil); left != nil {
+		a.note("identity %s is left over: %v", uid, left)
 	}
 	return "", err
 }
@@ -215,17 +215,17 @@ func (a *app) listPullTokens() *cobra.Command {
 	var group string
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the pull tokens you can see", Aliases: []string{"ls"}, Args: cobra.NoArgs,
-		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, _ []string) error {
+		RunE: a.ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			issuer, err := a.issuer()
 			if err != nil {
 				return err
 			}
 			req := &iampb.ListIdentitiesRequest{RelationshipType: iampb.RelationshipType_RELATIONSHIP_TYPE_STATIC}
-			if err := c.within(ctx, group, req); err != nil {
+			if err := a.within(ctx, group, req); err != nil {
 				return fmt.Errorf("--group: %w", err)
 			}
 			var found []*iampb.Identity
-			for m, err := range c.items(ctx, identities().method("List"), req.ProtoReflect(), paging{}) {
+			for m, err := range a.items(ctx, identities().method("List"), req.ProtoReflect(), paging{}) {
 				if err != nil {
 					return err
 				}
@@ -243,17 +243,17 @@ func (a *app) listPullTokens() *cobra.Command {
 func (a *app) revokePullToken() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "revoke PULL-TOKEN...", Short: "Delete pull tokens, so that they stop working at once", Args: cobra.MinimumNArgs(1),
-		RunE: a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, args []string) error {
+		RunE: a.ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			issuer, err := a.issuer()
 			if err != nil {
 				return err
 			}
 			for _, text := range args {
-				uid, err := c.resolve(ctx, pullTokens(), text)
+				uid, err := a.resolve(ctx, pullTokens(), text)
 				if err != nil {
 					return err
 				}
-				m, err := c.get(ctx, identities(), uid)
+				m, err := a.get(ctx, identities(), uid)
 				if err != nil {
 					return err
 				}
@@ -261,7 +261,7 @@ func (a *app) revokePullToken() *cobra.Command {
 					return usage("%s is an identity, but not a pull token", strings.TrimSpace(text)).hint("to delete it: holdfast iam identities delete " + uid)
 				}
 			}
-			return c.delete(ctx, pullTokens(), cmd, args)
+			return a.delete(ctx, pullTokens(), cmd, args)
 		}),
 	}
 	cmd.Flags().BoolP("yes", "y", false, "do not ask")

@@ -20,12 +20,8 @@ func (a *app) redeemInvite() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c, err := a.client(ctx)
-			if err != nil {
-				return err
-			}
 			req := &authpb.RegistrationRequest{Code: code}
-			m, err := call(ctx, c, authpb.NewAuthClient(c).Register, req, map[string]string{"code": "CODE"})
+			m, err := call(ctx, authpb.NewAuthClient(a).Register, req, map[string]string{"code": "CODE"})
 			if err != nil {
 				return err
 			}
@@ -46,13 +42,13 @@ func (a *app) readSecret(text string) (string, error) {
 func (a *app) joins() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "joins", Short: "List who has joined through invites", Args: cobra.NoArgs,
-		RunE: a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, _ []string) error {
-			uid, err := c.parentOf(ctx, noun{}, cmd)
+		RunE: a.ask(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			uid, err := a.parentOf(ctx, noun{}, cmd)
 			if err != nil {
 				return err
 			}
 			req := &signinpb.ListJoinsRequest{Parent: uid}
-			m, err := call(ctx, c, signinpb.NewSignInServiceClient(c).ListJoins, req, map[string]string{"parent": "--parent"})
+			m, err := call(ctx, signinpb.NewSignInServiceClient(a).ListJoins, req, map[string]string{"parent": "--parent"})
 			if err != nil {
 				return err
 			}
@@ -72,9 +68,9 @@ func (a *app) testProvider() *cobra.Command {
 		Long: "Asks the provider what a sign-in would ask it for, and prints an address to try a whole sign-in at: it shows what\n" +
 			"the provider says of you and what you would be given, and gives nothing. The exit code is 3 if something is wrong.",
 	}
-	return a.about(identityProviders(), cmd, func(ctx context.Context, c *client, _ *cobra.Command, uid string) error {
+	return a.about(identityProviders(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
 		req := &signinpb.TestIdentityProviderRequest{Uid: uid}
-		result, err := call(ctx, c, signinpb.NewSignInServiceClient(c).TestIdentityProvider, req, map[string]string{"uid": "IDENTITY-PROVIDER"})
+		result, err := call(ctx, signinpb.NewSignInServiceClient(a).TestIdentityProvider, req, map[string]string{"uid": "IDENTITY-PROVIDER"})
 		if err != nil {
 			return err
 		}

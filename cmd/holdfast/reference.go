@@ -24,7 +24,7 @@ const maxCandidates = 10
 //   - a path of names from the organization down, acme/platform/ci, which may
 //     start with a slash: /acme is the organization, and /viewer a built-in role,
 //   - a name alone, if only one resource of the kind has it.
-func (c *client) resolve(ctx context.Context, n noun, text string) (string, error) {
+func (a *app) resolve(ctx context.Context, n noun, text string) (string, error) {
 	if n.named != nil {
 		n = n.named()
 	}
@@ -34,34 +34,34 @@ func (c *client) resolve(ctx context.Context, n noun, text string) (string, erro
 	case text == "":
 		return "", usage("%s has no empty name", article(n.one))
 	case n.locate != nil:
-		return n.locate(ctx, c, text)
+		return n.locate(ctx, a, text)
 	case !n.hasName():
 		return "", usage("%q is not a uid, and %s have no names", text, n.plural())
 	}
 	path := strings.Split(strings.TrimPrefix(text, "/"), "/")
 	if len(path) == 1 && !strings.HasPrefix(text, "/") {
-		return c.findOne(ctx, n, text, nil, text)
+		return a.findOne(ctx, n, text, nil, text)
 	}
-	parent, err := c.walkDown(ctx, path[:len(path)-1])
+	parent, err := a.walkDown(ctx, path[:len(path)-1])
 	if err != nil {
 		return "", err
 	}
-	return c.findOne(ctx, n, path[len(path)-1], &parent, text)
+	return a.findOne(ctx, n, path[len(path)-1], &parent, text)
 }
 
 // resolveAny is like resolve, but "" stays "".
-func (c *client) resolveAny(ctx context.Context, n noun, text string) (string, error) {
+func (a *app) resolveAny(ctx context.Context, n noun, text string) (string, error) {
 	if text == "" {
 		return "", nil
 	}
-	return c.resolve(ctx, n, text)
+	return a.resolve(ctx, n, text)
 }
 
 // walkDown follows names of groups from an organization down. No names lead to
 // the root, "".
-func (c *client) walkDown(ctx context.Context, path []string) (uid string, err error) {
+func (a *app) walkDown(ctx context.Context, path []string) (uid string, err error) {
 	for i, name := range path {
-		if uid, err = c.findOne(ctx, groups(), name, &uid, strings.Join(path[:i+1], "/")); err != nil {
+		if uid, err = a.findOne(ctx, groups(), name, &uid, strings.Join(path[:i+1], "/")); err != nil {
 			return "", err
 		}
 	}
@@ -70,24 +70,24 @@ func (c *client) walkDown(ctx context.Context, path []string) (uid string, err e
 
 // findOne finds the uid of the only one that has a name directly below a parent.
 // text is how the person has named it.
-func (c *client) findOne(ctx context.Context, n noun, name string, parent *string, text string) (string, error) {
+func (a *app) findOne(ctx context.Context, n noun, name string, parent *string, text string) (string, error) {
 	method := n.method("List")
 	req := newMessage(method.Input())
 	put(req, "name", name)
 	childrenOf(req, parent)
 	var found []protoreflect.Message
-	for m, err := range c.items(ctx, method, req, paging{limit: maxCandidates + 1}) {
+	for m, err := range a.items(ctx, method, req, paging{limit: maxCandidates + 1}) {
 		if err != nil {
 			return "", err
 		}
 		found = append(found, m)
 	}
-	return c.single(ctx, n, text, found)
+	return a.single(ctx, n, text, found)
 }
 
 // within narrows a list to what is at any depth below a group, if one is named.
-func (c *client) within(ctx context.Context, group string, req proto.Message) error {
-	uid, err := c.resolveAny(ctx, groups(), group)
+func (a *app) within(ctx context.Context, group string, req proto.Message) error {
+	uid, err := a.resolveAny(ctx, groups(), group)
 	if uid != "" {
 		put(req.ProtoReflect(), "uidp.descendants_of", uid)
 	}
@@ -108,7 +108,7 @@ func childrenOf(req protoreflect.Message, parent *string) {
 
 // single returns the uid of the one that was found, or a problem that says what
 // to do when it is not one.
-func (c *client) single(ctx context.Context, n noun, text string, found []protoreflect.Message) (string, error) {
+func (a *app) single(ctx context.Context, n noun, text string, found []protoreflect.Message) (string, error) {
 	switch len(found) {
 	case 0:
 		return "", newProblem(exitNotFound, "there is no %s %q that you can see", n.one, text).hint("those there are: holdfast " + n.under() + " " + n.use + " list")
@@ -122,7 +122,7 @@ func (c *client) single(ctx context.Context, n noun, text string, found []protor
 	}
 	p := usage("%s %s are called %q", count, n.plural(), text)
 	p.hints = []string{"give the path or uid of one:"}
-	paths := c.pathsOf(ctx, found)
+	paths := a.pathsOf(ctx, found)
 	for i, m := range found {
 		p.hints = append(p.hints, paths[i]+"  "+uidOf(m))
 	}
@@ -144,7 +144,7 @@ func parentUID(uid string) string {
 
 // pathsOf writes the paths of resources. A group above that the caller cannot
 // see is three dots.
-func (c *client) pathsOf(ctx context.Context, all []protoreflect.Message) []string {
+func (a *app) pathsOf(ctx context.Context, all []protoreflect.Message) []string {
 	method := groups().method("List")
 	req := newMessage(method.Input())
 	_, fd := open(req, "uidp.ids")
@@ -156,7 +156,7 @@ func (c *client) pathsOf(ctx context.Context, all []protoreflect.Message) []stri
 	}
 	names := map[string]string{}
 	if ids.Len() > 0 {
-		for m, err := range c.items(ctx, method, req, paging{}) {
+		for m, err := range a.items(ctx, method, req, paging{}) {
 			if err != nil {
 				break // the uids are enough to go on with
 			}

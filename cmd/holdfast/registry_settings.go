@@ -9,7 +9,7 @@ import (
 // registrySettings is the commands about the rules of groups.
 func (a *app) registrySettings() *cobra.Command {
 	n := registrySettings()
-	cmd := a.branch("settings", "Show and change the rules of a group", a.get(n), a.update(n), a.delete(n))
+	cmd := a.branch("settings", "Show and change the rules of a group", a.getCommand(n), a.updateCommand(n), a.deleteCommand(n))
 	cmd.Long = n.about
 	return cmd
 }

@@ -42,14 +42,14 @@ func repos() noun {
 
 // locateRepo finds a repo by its name or path, which may begin with the host of
 // the registry.
-func locateRepo(ctx context.Context, c *client, text string) (string, error) {
-	text, err := c.withoutHost(ctx, text)
+func locateRepo(ctx context.Context, a *app, text string) (string, error) {
+	text, err := a.withoutHost(ctx, text)
 	if err != nil {
 		return "", err
 	}
 	n := repos()
 	n.locate = nil
-	return c.resolve(ctx, n, text)
+	return a.resolve(ctx, n, text)
 }
 
 func (a *app) readme() *cobra.Command {
@@ -57,12 +57,12 @@ func (a *app) readme() *cobra.Command {
 		Use: "readme REPO", Short: "Print what a repo says about itself, or change it",
 		Example: "  holdfast registry repos readme acme/platform/app --set README.md",
 	}
-	a.about(repos(), cmd, func(ctx context.Context, c *client, cmd *cobra.Command, uid string) error {
+	a.about(repos(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
 		if file := cmd.Flags().Lookup("set"); file.Changed {
-			return c.setReadme(ctx, uid, file.Value.String())
+			return a.setReadme(ctx, uid, file.Value.String())
 		}
 		req := &registrypb.GetRepoReadmeRequest{Uid: uid}
-		m, err := call(ctx, c, registrypb.NewReposServiceClient(c).GetRepoReadme, req, map[string]string{"uid": "REPO"})
+		m, err := call(ctx, registrypb.NewReposServiceClient(a).GetRepoReadme, req, map[string]string{"uid": "REPO"})
 		if err != nil || m.GetContent() == "" {
 			return err
 		}
@@ -79,17 +79,17 @@ func (a *app) readme() *cobra.Command {
 	return cmd
 }
 
-func (c *client) setReadme(ctx context.Context, uid, file string) error {
+func (a *app) setReadme(ctx context.Context, uid, file string) error {
 	content := ""
 	if file != "" {
 		var err error
-		if content, err = readText(c.app.in, file); err != nil {
+		if content, err = readText(a.in, file); err != nil {
 			return err
 		}
 	}
 	req := &registrypb.UpdateRepoReadmeRequest{
 		RepoReadme: &registrypb.RepoReadme{Uid: uid, Content: content}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"content"}},
 	}
-	_, err := call(ctx, c, registrypb.NewReposServiceClient(c).UpdateRepoReadme, req, map[string]string{"content": "--set", "uid": "REPO"})
+	_, err := call(ctx, registrypb.NewReposServiceClient(a).UpdateRepoReadme, req, map[string]string{"content": "--set", "uid": "REPO"})
 	return err
 }

@@ -41,9 +41,9 @@ func capabilityCount(m protoreflect.Message) string {
 func (a *app) capabilities() *cobra.Command {
 	return &cobra.Command{
 		Use: "capabilities", Short: "List every capability that a role can have", Args: cobra.NoArgs,
-		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, _ []string) error {
+		RunE: a.ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			req := &accesspb.ListCapabilitiesRequest{}
-			resp, err := call(ctx, c, accesspb.NewAccessServiceClient(c).ListCapabilities, req, nil)
+			resp, err := call(ctx, accesspb.NewAccessServiceClient(a).ListCapabilities, req, nil)
 			if err != nil {
 				return err
 			}

@@ -17,13 +17,13 @@ func (a *app) sessions() *cobra.Command {
 		Use: "sessions", Short: "List where you are signed in",
 		Long: "A session is a sign-in that renews itself: of a command or of a browser. What an ended session had is void at once.",
 		Args: cobra.NoArgs,
-		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, _ []string) error {
-			uid, err := c.resolveAny(ctx, identities(), identity)
+		RunE: a.ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			uid, err := a.resolveAny(ctx, identities(), identity)
 			if err != nil {
 				return err
 			}
 			req := &signinpb.ListSessionsRequest{IdentityUid: uid}
-			m, err := call(ctx, c, signinpb.NewSignInServiceClient(c).ListSessions, req, sessionFlags)
+			m, err := call(ctx, signinpb.NewSignInServiceClient(a).ListSessions, req, sessionFlags)
 			if err != nil {
 				return err
 			}
@@ -57,11 +57,7 @@ func (a *app) endSessions() *cobra.Command {
 			if all == (len(args) > 0) {
 				return usage("give the id of each session to end, or --all")
 			}
-			c, err := a.client(ctx)
-			if err != nil {
-				return err
-			}
-			uid, err := c.resolveAny(ctx, identities(), identity)
+			uid, err := a.resolveAny(ctx, identities(), identity)
 			if err != nil {
 				return err
 			}
@@ -70,7 +66,7 @@ func (a *app) endSessions() *cobra.Command {
 			}
 			for _, id := range args {
 				req := &signinpb.EndSessionRequest{Id: id, IdentityUid: uid}
-				if _, err := call(ctx, c, signinpb.NewSignInServiceClient(c).EndSession, req, sessionFlags); err != nil {
+				if _, err := call(ctx, signinpb.NewSignInServiceClient(a).EndSession, req, sessionFlags); err != nil {
 					return err
 				}
 				if all {
@@ -107,7 +103,7 @@ func (a *app) revokeWith(ctx context.Context, s *signIn) error {
 		return err
 	}
 	defer c.Close()
-	_, err = call(ctx, c, signinpb.NewSignInServiceClient(c).EndSession, &signinpb.EndSessionRequest{Id: "current"}, nil)
+	_, err = call(ctx, signinpb.NewSignInServiceClient(c).EndSession, &signinpb.EndSessionRequest{Id: "current"}, nil)
 	return err
 }
 

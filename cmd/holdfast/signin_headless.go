@@ -57,7 +57,7 @@ func (a *app) headlessSession(ctx context.Context, issuer, code string) (*authpb
 		return nil, err
 	}
 	defer c.Close()
-	return call(ctx, c, authpb.NewAuthClient(c).GetHeadlessSession, &authpb.GetHeadlessSessionRequest{Code: code}, nil)
+	return call(ctx, authpb.NewAuthClient(c).GetHeadlessSession, &authpb.GetHeadlessSessionRequest{Code: code}, nil)
 }
 
 // checkCode is short enough for a person to compare: it tells whether the page

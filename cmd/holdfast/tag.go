@@ -42,15 +42,15 @@ func tags() noun {
 }
 
 // locateTag finds a tag by its repo and name.
-func locateTag(ctx context.Context, c *client, text string) (string, error) {
-	at, err := c.image(ctx, text)
+func locateTag(ctx context.Context, a *app, text string) (string, error) {
+	at, err := a.image(ctx, text)
 	if err != nil {
 		return "", err
 	}
 	if at.tag == "" || at.digest != "" {
 		return "", usage("%q does not name a tag", text).hint("write it as acme/platform/app:1.2")
 	}
-	return c.findOne(ctx, tags(), at.tag, &at.repo, text)
+	return a.findOne(ctx, tags(), at.tag, &at.repo, text)
 }
 
 // An image is what a reference names: a repo, and perhaps which image of it.
@@ -58,7 +58,7 @@ type image struct{ repo, tag, digest string }
 
 // image reads a reference such as acme/platform/app:1.2 or, with a uid in place
 // of the path, uid@sha256:… .
-func (c *client) image(ctx context.Context, text string) (at image, err error) {
+func (a *app) image(ctx context.Context, text string) (at image, err error) {
 	var path string
 	path, at.digest, _ = strings.Cut(text, "@")
 	if i := strings.LastIndexByte(path, ':'); i > strings.LastIndexByte(path, '/') {
@@ -67,26 +67,26 @@ func (c *client) image(ctx context.Context, text string) (at image, err error) {
 			return at, usage("%q has nothing after the colon", text)
 		}
 	}
-	at.repo, err = c.resolve(ctx, repos(), path)
+	at.repo, err = a.resolve(ctx, repos(), path)
 	return at, err
 }
 
 // withoutHost takes the host of the registry off a reference, if it begins with
 // that.
-func (c *client) withoutHost(ctx context.Context, text string) (string, error) {
+func (a *app) withoutHost(ctx context.Context, text string) (string, error) {
 	first, rest, ok := strings.Cut(text, "/")
 	if !ok || !strings.ContainsAny(first, ".:") {
 		return text, nil
 	}
-	host, err := c.registryHost(ctx)
+	host, err := a.registryHost(ctx)
 	if err != nil || first != host {
 		return text, err
 	}
 	return rest, nil
 }
 
-func (c *client) registryHost(ctx context.Context) (string, error) {
-	m, err := call(ctx, c, ocipb.NewOCIServiceClient(c).GetRegistry, &ocipb.GetRegistryRequest{}, nil)
+func (a *app) registryHost(ctx context.Context) (string, error) {
+	m, err := call(ctx, ocipb.NewOCIServiceClient(a).GetRegistry, &ocipb.GetRegistryRequest{}, nil)
 	return m.GetHost(), err
 }
 
@@ -107,15 +107,15 @@ func (a *app) tagHistory() *cobra.Command {
 			"A change without a digest is the end of the tag.",
 		Example: "  holdfast registry tags history acme/platform/app:1.2",
 		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.completeArgs(repos()),
-		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, args []string) error {
-			at, err := c.image(ctx, args[0])
+		RunE: a.ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			at, err := a.image(ctx, args[0])
 			if err != nil {
 				return err
 			}
 			if at.digest != "" {
 				return usage("%q names a digest; history is of tags", args[0])
 			}
-			return c.printAll(ctx, changes(), &ocipb.ListTagHistoryRequest{RepoUid: at.repo, Tag: at.tag}, p)
+			return a.printAll(ctx, changes(), &ocipb.ListTagHistoryRequest{RepoUid: at.repo, Tag: at.tag}, p)
 		}),
 	}
 	p.register(cmd)

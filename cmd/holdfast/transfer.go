@@ -38,8 +38,8 @@ func (a *app) importAdvisories() *cobra.Command {
 			"again. Records that cannot be taken are told by file and reason, and the rest goes in; the exit code is then 1.",
 		Example: "  holdfast advisories import all.zip --group acme",
 		Args:    cobra.MinimumNArgs(1),
-		RunE: a.ask(func(ctx context.Context, c *client, _ *cobra.Command, args []string) error {
-			uid, err := c.resolve(ctx, groups(), group)
+		RunE: a.ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			uid, err := a.resolve(ctx, groups(), group)
 			if err != nil {
 				return err
 			}
@@ -47,7 +47,7 @@ func (a *app) importAdvisories() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.importAll(ctx, uid, docs)
+			return a.importAll(ctx, uid, docs)
 		}),
 	}
 	a.registerRef(cmd, &group, "group", groups(), "`GROUP` to import into")
@@ -88,10 +88,10 @@ func findDocuments(paths []string) (docs []document, _ error) {
 }
 
 // importAll sends documents, and shows how far the server is with them.
-func (c *client) importAll(ctx context.Context, group string, docs []document) error {
+func (a *app) importAll(ctx context.Context, group string, docs []document) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := advisoriespb.NewAdvisoryWritingServiceClient(c).ImportAdvisories(ctx)
+	stream, err := advisoriespb.NewAdvisoryWritingServiceClient(a).ImportAdvisories(ctx)
 	if err != nil {
 		return refused(err, nil)
 	}
@@ -107,7 +107,7 @@ func (c *client) importAll(ctx context.Context, group string, docs []document) e
 		}
 		sent <- err
 	}()
-	bar := newProgress(c.app, total)
+	bar := newProgress(a, total)
 	counts := &advisoriespb.ImportCounts{}
 	for {
 		m, err := stream.Recv()
@@ -116,17 +116,17 @@ func (c *client) importAll(ctx context.Context, group string, docs []document) e
 		}
 		if err != nil {
 			bar.clear()
-			return c.importFailed(<-sent, err, counts)
+			return a.importFailed(<-sent, err, counts)
 		}
 		counts = m.GetCounts()
 		for _, p := range m.GetProblems() {
 			bar.clear()
-			c.app.note("%s: %s", p.GetName(), p.GetReason())
+			a.note("%s: %s", p.GetName(), p.GetReason())
 		}
 		bar.show(m.GetBytes(), counts.GetCreated()+counts.GetUpdated()+counts.GetUnchanged()+counts.GetFailed())
 	}
 	bar.clear()
-	fmt.Fprintf(c.app.out, "%s in %s (%s records a second)\n", countsText(counts), bar.took(), bar.rate())
+	fmt.Fprintf(a.out, "%s in %s (%s records a second)\n", countsText(counts), bar.took(), bar.rate())
 	if n := counts.GetFailed(); n > 0 {
 		return newProblem(exitError, "%d records were not taken", n)
 	}
@@ -134,7 +134,7 @@ func (c *client) importAll(ctx context.Context, group string, docs []document) e
 }
 
 // importFailed tells why an import ended early, and how far it was.
-func (c *client) importFailed(sending, receiving error, counts *advisoriespb.ImportCounts) error {
+func (a *app) importFailed(sending, receiving error, counts *advisoriespb.ImportCounts) error {
 	p := refused(receiving, map[string]string{"parent": "--group"})
 	if sending != nil && !errors.Is(sending, io.EOF) && !errors.Is(sending, context.Canceled) {
 		p = usage("%v", sending)
@@ -196,12 +196,12 @@ func (a *app) exportAdvisories() *cobra.Command {
 			"openvex or secdb.",
 		Example: "  holdfast advisories export --format osv --zip --file advisories.zip --parent acme --recursive",
 		Args:    cobra.NoArgs,
-		RunE: a.ask(func(ctx context.Context, c *client, cmd *cobra.Command, _ []string) error {
+		RunE: a.ask(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			filter := &vulnpb.ListAdvisoriesRequest{}
-			if err := c.narrow(ctx, advisories(), cmd, filter.ProtoReflect()); err != nil {
+			if err := a.narrow(ctx, advisories(), cmd, filter.ProtoReflect()); err != nil {
 				return err
 			}
-			return c.exportTo(ctx, &advisoriespb.ExportAdvisoriesRequest{Filter: filter, Format: format, Zip: zip}, file)
+			return a.exportTo(ctx, &advisoriespb.ExportAdvisoriesRequest{Filter: filter, Format: format, Zip: zip}, file)
 		}),
 	}
 	f := cmd.Flags()
@@ -218,15 +218,15 @@ func (a *app) exportAdvisories() *cobra.Command {
 
 // exportTo writes an export to a file. What there was of that name stays until
 // the export is whole.
-func (c *client) exportTo(ctx context.Context, req *advisoriespb.ExportAdvisoriesRequest, file string) error {
+func (a *app) exportTo(ctx context.Context, req *advisoriespb.ExportAdvisoriesRequest, file string) error {
 	if file == "" {
-		return c.export(ctx, req, c.app.out)
+		return a.export(ctx, req, a.out)
 	}
 	temp, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
 	if err != nil {
 		return usage("--file: %v", err)
 	}
-	err = errors.Join(c.export(ctx, req, temp), temp.Close())
+	err = errors.Join(a.export(ctx, req, temp), temp.Close())
 	if err == nil {
 		err = os.Rename(temp.Name(), file)
 	}
@@ -236,8 +236,8 @@ func (c *client) exportTo(ctx context.Context, req *advisoriespb.ExportAdvisorie
 	return err
 }
 
-func (c *client) export(ctx context.Context, req *advisoriespb.ExportAdvisoriesRequest, w io.Writer) error {
-	stream, err := advisoriespb.NewAdvisoryReadingServiceClient(c).ExportAdvisories(ctx, req)
+func (a *app) export(ctx context.Context, req *advisoriespb.ExportAdvisoriesRequest, w io.Writer) error {
+	stream, err := advisoriespb.NewAdvisoryReadingServiceClient(a).ExportAdvisories(ctx, req)
 	for err == nil {
 		var m *advisoriespb.ExportAdvisoriesResponse
 		if m, err = stream.Recv(); err == nil {

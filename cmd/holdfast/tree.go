@@ -26,11 +26,7 @@ func (a *app) tree() *cobra.Command {
 			if f := cmd.Flags().Lookup("output"); f.Changed && f.Value.String() != "table" {
 				return usage("a tree can only be drawn").hint("for -o " + f.Value.String() + ": holdfast iam groups list --parent GROUP --recursive")
 			}
-			c, err := a.client(ctx)
-			if err != nil {
-				return err
-			}
-			f, err := c.forest(ctx, args)
+			f, err := a.forest(ctx, args)
 			if err != nil {
 				return err
 			}
@@ -57,8 +53,8 @@ type forest struct {
 
 // forest reads a group and all below it, or everything the caller can see. Its
 // three lists come at the same time.
-func (c *client) forest(ctx context.Context, args []string) (*forest, error) {
-	top, err := c.top(ctx, args)
+func (a *app) forest(ctx context.Context, args []string) (*forest, error) {
+	top, err := a.top(ctx, args)
 	if err != nil {
 		return nil, err
 	}
@@ -67,19 +63,19 @@ func (c *client) forest(ctx context.Context, args []string) (*forest, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		if top != "" {
-			m, err := c.get(ctx, groups(), top)
+			m, err := a.get(ctx, groups(), top)
 			if err != nil {
 				return err
 			}
 			seen[top] = m.Interface().(*iampb.Group)
 		}
-		return each(ctx, c, groups(), top, func(m *iampb.Group) { seen[m.GetUid()] = m })
+		return each(ctx, a, groups(), top, func(m *iampb.Group) { seen[m.GetUid()] = m })
 	})
 	g.Go(func() error {
-		return each(ctx, c, identities(), top, func(m *iampb.Identity) { f.identities[parentUID(m.GetUid())]++ })
+		return each(ctx, a, identities(), top, func(m *iampb.Identity) { f.identities[parentUID(m.GetUid())]++ })
 	})
 	g.Go(func() error {
-		return each(ctx, c, roleBindings(), top, func(m *iampb.RoleBinding) {
+		return each(ctx, a, roleBindings(), top, func(m *iampb.RoleBinding) {
 			f.bindings[m.GetGroup().GetUid()] = append(f.bindings[m.GetGroup().GetUid()], m)
 		})
 	})
@@ -91,23 +87,23 @@ func (c *client) forest(ctx context.Context, args []string) (*forest, error) {
 }
 
 // top is the uid of the group to draw, "" for all there are.
-func (c *client) top(ctx context.Context, args []string) (string, error) {
-	organization, err := c.app.value("organization")
+func (a *app) top(ctx context.Context, args []string) (string, error) {
+	organization, err := a.value("organization")
 	if err != nil {
 		return "", err
 	}
-	return c.resolveAny(ctx, groups(), append(args, organization.value)[0])
+	return a.resolveAny(ctx, groups(), append(args, organization.value)[0])
 }
 
 // each calls f with everything of a noun below top, in the order of uids, which
 // is the cheapest to read.
-func each[T any](ctx context.Context, c *client, n noun, top string, f func(T)) error {
+func each[T any](ctx context.Context, a *app, n noun, top string, f func(T)) error {
 	method := n.method("List")
 	req := newMessage(method.Input())
 	if top != "" {
 		put(req, "uidp.descendants_of", top)
 	}
-	for m, err := range c.items(ctx, method, req, paging{orderBy: "uid"}) {
+	for m, err := range a.items(ctx, method, req, paging{orderBy: "uid"}) {
 		if err != nil {
 			return err
 		}

@@ -51,15 +51,12 @@ func (a *app) version() *cobra.Command {
 }
 
 func (a *app) serverVersion(ctx context.Context) (*serverVersion, error) {
-	c, err := a.client(ctx)
+	v, err := call(ctx, accesspb.NewAccessServiceClient(a).GetVersion, &accesspb.GetVersionRequest{}, nil)
 	if err != nil {
 		return nil, err
 	}
-	v, err := call(ctx, c, accesspb.NewAccessServiceClient(c).GetVersion, &accesspb.GetVersionRequest{}, nil)
-	if err != nil {
-		return nil, err
-	}
-	return &serverVersion{c.api, v.GetVersion(), v.GetGoVersion(), v.GetApiVersions()}, nil
+	api, err := a.server()
+	return &serverVersion{api.value, v.GetVersion(), v.GetGoVersion(), v.GetApiVersions()}, err
 }
 
 func (a *app) printVersions(v versions) error {
