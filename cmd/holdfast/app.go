@@ -1,54 +1,26 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
-// An app is what every command shares: where to print, the settings, and a
-// connection that is made when the first command asks for it.
+// An app is what every command shares.
 type app struct {
-	in     *os.File
-	out    *bufio.Writer
-	err    *os.File
-	colour bool // standard output is a terminal that may be coloured
-
-	flags      globalFlags
-	conn       *client
-	connecting sync.Mutex
-	started    bool     // the command line was understood
-	warned     sync.Map // the warnings that were given
-}
-
-// globalFlags are the flags of every command.
-type globalFlags struct {
-	api, output, tokenFile, caFile string
-	columns                        []string
-	verbose                        bool
-	timeout                        time.Duration
+	*agent
+	chosen  []string // columns to show in place of the usual ones
+	started bool     // the command line was understood
 }
 
 func newApp(in, out, err *os.File) *app {
-	return &app{
-		in: in, out: bufio.NewWriterSize(out, 64<<10), err: err,
-		colour: wantsColour(isTerminal(out), os.Getenv),
-	}
+	return &app{agent: &agent{console: newConsole(in, out, err), settings: &settings{}}}
 }
-
-func wantsColour(terminal bool, getenv func(string) string) bool {
-	return terminal && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
-}
-
-func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
 // root is the whole command line.
 func (a *app) root() *cobra.Command {
@@ -61,13 +33,13 @@ func (a *app) root() *cobra.Command {
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	f := root.PersistentFlags()
-	f.StringVar(&a.flags.api, "api", "", "`ADDRESS` of the server, http(s)://host[:port]")
-	f.StringVarP(&a.flags.output, "output", "o", "", "`FORMAT` of results: table, wide, json, yaml, csv or id")
-	f.StringSliceVar(&a.flags.columns, "columns", nil, "`FIELDS` to show in a table or CSV, such as name,uid,createTime")
-	f.StringVar(&a.flags.tokenFile, "token-file", "", "`FILE` that holds the token to use")
-	f.StringVar(&a.flags.caFile, "ca-file", "", "`FILE` of certificates (PEM) to trust beside the system's")
-	f.BoolVarP(&a.flags.verbose, "verbose", "v", false, "tell of every call: its method, duration and request id")
-	f.DurationVar(&a.flags.timeout, "timeout", 30*time.Second, "`DURATION` after which a call is given up")
+	f.StringVar(&a.settings.api, "api", "", "`ADDRESS` of the server, http(s)://host[:port]")
+	f.StringVarP(&a.settings.output, "output", "o", "", "`FORMAT` of results: table, wide, json, yaml, csv or id")
+	f.StringSliceVar(&a.chosen, "columns", nil, "`FIELDS` to show in a table or CSV, such as name,uid,createTime")
+	f.StringVar(&a.settings.tokenFile, "token-file", "", "`FILE` that holds the token to use")
+	f.StringVar(&a.settings.caFile, "ca-file", "", "`FILE` of certificates (PEM) to trust beside the system's")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "tell of every call: its method, duration and request id")
+	f.DurationVar(&a.timeout, "timeout", 30*time.Second, "`DURATION` after which a call is given up")
 	must(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)))
 	return root
 }
@@ -142,18 +114,6 @@ func (a *app) ask(t task) func(*cobra.Command, []string) error {
 	})
 }
 
-// note tells the person something that is not a result.
-func (a *app) note(format string, args ...any) {
-	fmt.Fprintln(a.err, "holdfast: "+printable(fmt.Sprintf(format, args...)))
-}
-
-// warn tells of a danger, once.
-func (a *app) warn(text string) {
-	if _, known := a.warned.LoadOrStore(text, true); !known {
-		a.note("warning: %s", text)
-	}
-}
-
 // end writes what is left to write, tells what went wrong, and returns the exit
 // code.
 func (a *app) end(cmd *cobra.Command, err error) int {
@@ -181,21 +141,6 @@ func (a *app) end(cmd *cobra.Command, err error) int {
 	}
 	return p.code
 }
-
-// paint colours text on a terminal.
-func (a *app) paint(style, text string) string {
-	if !a.colour || text == "" {
-		return text
-	}
-	return "\x1b[" + style + "m" + text + "\x1b[0m"
-}
-
-const (
-	bold  = "1"
-	faint = "2"
-	red   = "31"
-	green = "32"
-)
 
 // clientVersion is the module version the program was built from, or the
 // revision.

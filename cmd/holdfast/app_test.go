@@ -28,8 +28,8 @@ func TestColour(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	var out bytes.Buffer
-	a := &app{out: bufio.NewWriter(&out), colour: true}
-	table := &table{app: a, header: []string{"NAME", "TEXT"}}
+	c := &console{out: bufio.NewWriter(&out), colour: true}
+	table := &table{console: c, header: []string{"NAME", "TEXT"}}
 	for _, page := range [][][]string{
 		{{"short", "plain"}, {"much longer", "with \x1b[31mred\u202e in it"}},
 		{{"longer than the first page", "is not aligned"}, {"s", "is"}},
@@ -41,7 +41,7 @@ func TestTable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := a.out.Flush(); err != nil {
+	if err := c.out.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	const want = "\x1b[1mNAME         TEXT\x1b[0m\n" +

@@ -3,11 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"path/filepath"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"gopkg.in/yaml.v3"
@@ -61,56 +57,6 @@ func (a *app) login() *cobra.Command {
 	return cmd
 }
 
-func (a *app) signInAs(ctx context.Context, identity, file string) error {
-	api, err := a.server()
-	if err != nil {
-		return err
-	}
-	issuer, err := a.issuer()
-	if err != nil {
-		return err
-	}
-	proof, err := a.proof(file)
-	if err != nil {
-		return err
-	}
-	next := session{Issuer: issuer, Identity: identity}
-	if next.IdentityTokenFile, err = a.renewableFile(file); err != nil {
-		return err
-	}
-	next.Ambient = file == "" && next.IdentityTokenFile == ""
-	s, err := a.signIn(api.value)
-	if err != nil {
-		return err
-	}
-	c, err := a.connect(api, &credential{audience: s.audience, issuer: issuer})
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	t, err := a.exchange(ctx, c.Issuer(), holdfast.Workload{Identity: identity, Proof: proof})
-	if err != nil {
-		return err
-	}
-	if err := s.begin(ctx, next, t); err != nil {
-		return err
-	}
-	claims, _ := holdfast.ReadClaims(t.Access)
-	a.note("signed in to %s as %s until %s", s.audience, identity, shortTime(claims.Expires()))
-	a.warnOverruled(s)
-	return nil
-}
-
-// renewableFile is the file that a session reads its identity's token from
-// again: whoever writes it keeps it fresh. Standard input is there once.
-func (a *app) renewableFile(file string) (string, error) {
-	set, err := a.value("identity_token_file")
-	if file = cmp.Or(file, set.value); err != nil || file == "" || file == "-" {
-		return "", err
-	}
-	return filepath.Abs(file)
-}
-
 func (a *app) logout() *cobra.Command {
 	return &cobra.Command{
 		Use: "logout", Short: "End the session, and forget its tokens", Args: cobra.NoArgs,
@@ -155,20 +101,6 @@ func (a *app) printToken() *cobra.Command {
 	return cmd
 }
 
-// A sessionStatus is what `auth status` prints.
-type sessionStatus struct {
-	API      string `json:"api" yaml:"api"`
-	Issuer   string `json:"issuer" yaml:"issuer"`
-	Identity string `json:"identity" yaml:"identity"`
-	Email    string `json:"email,omitempty" yaml:"email,omitempty"`
-	Actor    string `json:"actor,omitempty" yaml:"actor,omitempty"`       // who the token's issuer knows as the identity
-	Provider string `json:"provider,omitempty" yaml:"provider,omitempty"` // the identity provider that vouched for them
-	Expiry   string `json:"expiry" yaml:"expiry"`
-	Expired  bool   `json:"expired" yaml:"expired"`
-	Kept     string `json:"kept" yaml:"kept"`
-	Renews   string `json:"renews" yaml:"renews"`
-}
-
 func (a *app) status() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Tell who this command acts as, until when, and how that is renewed",
@@ -195,73 +127,6 @@ func (a *app) status() *cobra.Command {
 	}
 }
 
-func (a *app) sessionStatus(api string) (st sessionStatus, err error) {
-	st.API = holdfast.Audience(api)
-	if st.Issuer, err = a.issuer(); err != nil {
-		return st, err
-	}
-	token, origin, err := a.givenToken()
-	if err != nil {
-		return st, err
-	}
-	st.Kept = origin
-	identity, err := a.value("identity")
-	if err != nil {
-		return st, err
-	}
-	s, err := a.signIn(api)
-	if err != nil {
-		return st, err
-	}
-	switch {
-	case token != "":
-	case identity.value != "" && identity.value != s.Identity:
-		st.Identity, st.Kept, st.Renews = identity.value, "nowhere", "by an exchange at every command, because of "+identity.origin
-		return st, nil
-	default:
-		t, err := s.vault().read(s.audience)
-		if err != nil {
-			return st, err
-		}
-		token, st.Kept, st.Renews = t.Access, s.vault().place(s.audience), s.renews(t)
-	}
-	if token == "" && st.Renews == "" {
-		return st, newProblem(exitUnauthenticated, "there is no session at %s", st.API).hint(noTokenHint)
-	}
-	st.describe(token, time.Now())
-	return st, nil
-}
-
-// describe fills in what the token itself tells.
-func (st *sessionStatus) describe(token string, now time.Time) {
-	c, ok := holdfast.ReadClaims(token)
-	if !ok {
-		st.Identity = "unknown: the token is not one of the server's"
-		return
-	}
-	st.Identity, st.Email = c.Subject, c.Email
-	st.Provider, _, _ = strings.Cut(c.Voucher, "#")
-	if c.Actor.Subject != "" {
-		st.Actor = c.Actor.Subject + " at " + c.Actor.Issuer
-	}
-	st.Expiry, st.Expired = shortTime(c.Expires()), !c.Expires().After(now)
-}
-
-// renews says how the next token is got; "" if it is not.
-func (s *signIn) renews(t tokens) string {
-	switch {
-	case t.Refresh != "":
-		return "with a refresh token"
-	case s.proves() && s.IdentityTokenFile != "":
-		return "by exchanging the token in " + s.IdentityTokenFile
-	case s.proves():
-		return "by exchanging the token of the platform it runs on"
-	case s.DevFile != "":
-		return "from " + s.DevFile
-	}
-	return ""
-}
-
 func (a *app) printStatus(st sessionStatus) error {
 	format, err := a.value("output")
 	if err != nil {
@@ -269,7 +134,7 @@ func (a *app) printStatus(st sessionStatus) error {
 	}
 	switch format.value {
 	case "json":
-		return a.printJSON(st)
+		return a.json(st)
 	case "yaml":
 		return yaml.NewEncoder(a.out).Encode(st)
 	case "id":
@@ -280,25 +145,9 @@ func (a *app) printStatus(st sessionStatus) error {
 	if st.Expired {
 		until += ", which is over"
 	}
-	a.printPairs([][2]string{
+	a.pairs([][2]string{
 		{"server", st.API}, {"issuer", st.Issuer}, {"identity", st.Identity}, {"email", st.Email}, {"proven by", st.Actor}, {"provider", st.Provider},
 		{"until", until}, {"token in", st.Kept}, {"renewed", cmp.Or(st.Renews, "not at all")},
 	})
 	return nil
-}
-
-// printPairs prints what has a value, one to a line.
-func (a *app) printPairs(pairs [][2]string) {
-	for _, p := range pairs {
-		if p[1] != "" {
-			fmt.Fprintf(a.out, "%s %s\n", a.paint(bold, fmt.Sprintf("%-10s", p[0])), printable(p[1]))
-		}
-	}
-}
-
-func (a *app) printJSON(v any) error {
-	e := json.NewEncoder(a.out)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }

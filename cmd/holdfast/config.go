@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -86,7 +85,7 @@ func (a *app) configView() *cobra.Command {
 	return &cobra.Command{
 		Use: "view", Short: "Print every setting and where it comes from", Args: cobra.NoArgs,
 		RunE: a.do(func(context.Context, *cobra.Command, []string) error {
-			t := &table{app: a, header: []string{"SETTING", "VALUE", "FROM"}}
+			t := &table{console: a.console, header: []string{"SETTING", "VALUE", "FROM"}}
 			for _, s := range allSettings() {
 				v, err := a.value(s.key)
 				if err != nil {
@@ -118,38 +117,4 @@ func (a *app) configUseDev() *cobra.Command {
 			return a.useDev(ctx, append(args, "data/dev.json")[0])
 		}),
 	}
-}
-
-func (a *app) useDev(ctx context.Context, path string) error {
-	dev, err := readDevFile(path)
-	if err != nil {
-		return err
-	}
-	if path, err = filepath.Abs(path); err != nil {
-		return err
-	}
-	s, err := a.signIn(dev.BaseURL)
-	if err != nil {
-		return err
-	}
-	if err := s.begin(ctx, session{Issuer: dev.AuthURL, DevFile: path}, tokens{Access: dev.Token}); err != nil {
-		return err
-	}
-	err = changeSettings(func(values map[string]string) {
-		values["api"] = dev.BaseURL
-		values["organization"] = dev.OrganizationUID
-		delete(values, "issuer") // of the server before
-		delete(values, "registry")
-		if dev.AuthURL != dev.BaseURL {
-			values["issuer"] = dev.AuthURL
-		}
-		if dev.RegistryHost != hostOf(dev.BaseURL) {
-			values["registry"] = dev.RegistryHost
-		}
-	})
-	if err != nil {
-		return err
-	}
-	a.note("using %s", dev.BaseURL)
-	return nil
 }

@@ -4,17 +4,27 @@ import (
 	"context"
 	"crypto/tls"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 
 	holdfast "github.com/holdfast-dev/holdfast/client"
 )
+
+// An agent calls a server as whoever is signed in there, or as whom the settings
+// name. The first call makes the connection.
+type agent struct {
+	*console
+	*settings
+	timeout time.Duration // after which a call is given up
+	verbose bool          // tell of every call
+
+	connecting sync.Mutex
+	conn       *client
+}
 
 // A client is a connection whose calls end when the --timeout is over.
 type client struct {
@@ -30,7 +40,7 @@ func (c *client) Invoke(ctx context.Context, method string, req, resp any, opts 
 }
 
 // Invoke calls one method of the server, so that generated clients take a.
-func (a *app) Invoke(ctx context.Context, method string, req, resp any, opts ...grpc.CallOption) error {
+func (a *agent) Invoke(ctx context.Context, method string, req, resp any, opts ...grpc.CallOption) error {
 	c, err := a.client(ctx)
 	if err != nil {
 		return err
@@ -39,7 +49,7 @@ func (a *app) Invoke(ctx context.Context, method string, req, resp any, opts ...
 }
 
 // NewStream begins a stream of the server, so that generated clients take a.
-func (a *app) NewStream(
+func (a *agent) NewStream(
 	ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
 	c, err := a.client(ctx)
@@ -51,7 +61,7 @@ func (a *app) NewStream(
 
 // client returns the connection that all calls of a run share. Only a token may
 // have been asked for yet: a server that does not answer shows at the first call.
-func (a *app) client(ctx context.Context) (*client, error) {
+func (a *agent) client(ctx context.Context) (*client, error) {
 	a.connecting.Lock()
 	defer a.connecting.Unlock()
 	if a.conn != nil {
@@ -84,7 +94,7 @@ func (a *app) client(ctx context.Context) (*client, error) {
 const noTokenHint = "sign in: holdfast auth login; in development: holdfast config use-dev; or put a token in HOLDFAST_TOKEN"
 
 // server is the address of the server, which must be set.
-func (a *app) server() (settingValue, error) {
+func (a *agent) server() (settingValue, error) {
 	api, err := a.value("api")
 	if err == nil && api.value == "" {
 		return api, usage("no server is set").hint("run: holdfast config set api https://holdfast.example.com, or set HOLDFAST_API")
@@ -93,9 +103,9 @@ func (a *app) server() (settingValue, error) {
 }
 
 // connect makes a connection with a credential; nil is none.
-func (a *app) connect(address settingValue, cred *credential) (*client, error) {
+func (a *agent) connect(address settingValue, cred *credential) (*client, error) {
 	cfg := holdfast.Config{
-		Address: address.value, UserAgent: "holdfast/" + clientVersion(), Timeout: a.flags.timeout,
+		Address: address.value, UserAgent: "holdfast/" + clientVersion(), Timeout: a.timeout,
 		InTheOpen: true, // warnInTheOpen tells
 		Options:   []grpc.DialOption{grpc.WithChainUnaryInterceptor(a.observe)},
 	}
@@ -116,13 +126,13 @@ func (a *app) connect(address settingValue, cred *credential) (*client, error) {
 	if err != nil {
 		return nil, usage("%s: %v", address.origin, err)
 	}
-	return &client{conn, a.flags.timeout}, nil
+	return &client{conn, a.timeout}, nil
 }
 
 func encrypted(address string) bool { return strings.HasPrefix(holdfast.Audience(address), "https:") }
 
 // tls trusts the system's certificates and those of ca_file.
-func (a *app) tls() (*tls.Config, error) {
+func (a *agent) tls() (*tls.Config, error) {
 	file, err := a.value("ca_file")
 	if err != nil {
 		return nil, err
@@ -135,7 +145,7 @@ func (a *app) tls() (*tls.Config, error) {
 }
 
 // warnInTheOpen warns of a token that others can read on its way.
-func (a *app) warnInTheOpen(address string) {
+func (a *agent) warnInTheOpen(address string) {
 	if holdfast.InTheOpen(address) {
 		a.warn("the token goes to " + address + " without encryption")
 	}
@@ -162,25 +172,13 @@ func call[Request, Response any](
 	return resp, err
 }
 
-// callMethod is like call, for a method of the API's definition.
-func (a *app) callMethod(
-	ctx context.Context, method protoreflect.MethodDescriptor, req proto.Message, flags map[string]string,
-) (protoreflect.Message, error) {
-	resp := newMessage(method.Output())
-	name := "/" + string(method.Parent().FullName()) + "/" + string(method.Name())
-	if err := a.Invoke(ctx, name, req, resp.Interface()); err != nil {
-		return nil, refused(err, flags)
-	}
-	return resp, nil
-}
-
 // observe tells of a call if the person wants to know, and of what the server
 // warns of.
-func (a *app) observe(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (a *agent) observe(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	var header metadata.MD
 	start := time.Now()
 	err := invoke(ctx, method, req, reply, conn, append(opts, grpc.Header(&header))...)
-	if a.flags.verbose {
+	if a.verbose {
 		id := "none"
 		if ids := header.Get("x-request-id"); len(ids) > 0 {
 			id = ids[0]
@@ -191,11 +189,4 @@ func (a *app) observe(ctx context.Context, method string, req, reply any, conn *
 		a.warn(text)
 	}
 	return err
-}
-
-// newMessage returns an empty message of a type that is linked in.
-func newMessage(d protoreflect.MessageDescriptor) protoreflect.Message {
-	t, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
-	must(err)
-	return t.New()
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"net/url"
 	"os"
 	"strings"
@@ -28,7 +26,7 @@ func (c *credential) Next(ctx context.Context, issuer *holdfast.Issuer, before t
 
 // credential finds what to show to a server: a token that is given, that of an
 // identity which the settings name, or that of the session. nil is nothing.
-func (a *app) credential(api string) (*credential, error) {
+func (a *agent) credential(api string) (*credential, error) {
 	token, _, err := a.givenToken()
 	if err != nil {
 		return nil, err
@@ -52,7 +50,7 @@ func (a *app) credential(api string) (*credential, error) {
 
 // actor is the session at a server, and the uid of an identity that the settings
 // name instead; "" if they do not.
-func (a *app) actor(api string) (s *signIn, other string, err error) {
+func (a *agent) actor(api string) (s *signIn, other string, err error) {
 	if s, err = a.signIn(api); err != nil {
 		return nil, "", err
 	}
@@ -63,102 +61,9 @@ func (a *app) actor(api string) (s *signIn, other string, err error) {
 	return s, identity.value, nil
 }
 
-// assumed is the credential of an identity that the settings name. Nothing of it
-// is kept, and no session is touched: a pipeline leaves nothing behind.
-func (a *app) assumed(audience, identity string) (*credential, error) {
-	proof, err := a.proof("")
-	if err != nil {
-		return nil, err
-	}
-	return a.workload(audience, holdfast.Workload{Identity: identity, Proof: proof})
-}
-
-// workload is a credential that exchanges, at the issuer of the settings.
-func (a *app) workload(audience string, w holdfast.Workload) (*credential, error) {
-	issuer, err := a.issuer()
-	if err != nil {
-		return nil, err
-	}
-	next := func(ctx context.Context, issuer *holdfast.Issuer, _ tokens) (tokens, error) {
-		return a.exchange(ctx, issuer, w)
-	}
-	return &credential{audience: audience, issuer: issuer, next: next}, nil
-}
-
-// exchange gets a token for what proves a workload.
-func (a *app) exchange(ctx context.Context, issuer *holdfast.Issuer, w holdfast.Workload) (tokens, error) {
-	a.warnInTheOpen(issuer.Address)
-	t, err := w.Next(ctx, issuer, tokens{})
-	if err != nil {
-		return tokens{}, refusedExchange(err, w.Identity)
-	}
-	return t, nil
-}
-
-// refusedExchange tells who can see why a workload's token was refused. What to
-// do about a token of one's own, which is the usual hint, is of no use here.
-func refusedExchange(err error, identity string) *problem {
-	p := refused(err, map[string]string{"identity": "--identity", "aud": "--audience"})
-	if _, own := errors.AsType[*problem](err); own || (p.code != exitDenied && p.code != exitUnauthenticated) {
-		return p
-	}
-	p.hints = nil
-	if identity != "" && p.code == exitDenied {
-		p.hints = []string{"whoever may read the identity sees why: holdfast iam identities denials " + identity}
-	}
-	if identity != "" {
-		p.hints = append(p.hints, "with the workload's token at hand: holdfast iam identities explain "+identity+" --token-file FILE")
-	}
-	return p
-}
-
-// proof is what proves an identity: the token in a file if one is given or set,
-// or what the platform has.
-func (a *app) proof(file string) (holdfast.Proof, error) {
-	set, err := a.value("identity_token_file")
-	if err != nil {
-		return nil, err
-	}
-	if file = cmp.Or(file, set.value); file == "" {
-		return platformProof, nil
-	}
-	return func(ctx context.Context, issuer, identity string) (string, error) {
-		text, err := a.readProof(ctx, file, issuer, identity)
-		if err != nil {
-			return "", usage("identity token: %v", err)
-		}
-		return text, nil
-	}, nil
-}
-
-// readProof takes - as standard input.
-func (a *app) readProof(ctx context.Context, file, issuer, identity string) (string, error) {
-	if file != "-" {
-		return holdfast.File(file)(ctx, issuer, identity)
-	}
-	text, err := readText(a.in, file)
-	if err == nil && !holdfast.IsToken(text) {
-		return "", fmt.Errorf("%s does not hold a token", file)
-	}
-	return text, err
-}
-
-func platformProof(ctx context.Context, issuer, identity string) (string, error) {
-	text, err := holdfast.Platform(ctx, issuer, identity)
-	if !errors.Is(err, holdfast.ErrNoPlatform) {
-		return text, err
-	}
-	p := newProblem(exitUnauthenticated, "%s", err.Error())
-	p.hints = []string{
-		"name its file with --identity-token or HOLDFAST_IDENTITY_TOKEN_FILE",
-		"it is found by itself in GitHub Actions (with permissions: id-token: write), GitLab CI (HOLDFAST_ID_TOKEN in id_tokens), Buildkite, at " + holdfast.KubernetesTokenFile + ", and with AWS_ACCESS_KEY_ID",
-	}
-	return "", p
-}
-
 // tokenFor finds a token for an audience, in the same order as a credential is
 // found; "" if there is nothing to get it with.
-func (a *app) tokenFor(ctx context.Context, api settingValue, audience string) (string, error) {
+func (a *agent) tokenFor(ctx context.Context, api settingValue, audience string) (string, error) {
 	if err := checkAudience(audience); err != nil {
 		return "", err
 	}
@@ -176,7 +81,7 @@ func (a *app) tokenFor(ctx context.Context, api settingValue, audience string) (
 
 // credentialFor finds how to get a token for an audience. One that is not the
 // API's is got with what proves the identity, or else with a token for the API.
-func (a *app) credentialFor(ctx context.Context, api settingValue, audience string) (*credential, error) {
+func (a *agent) credentialFor(ctx context.Context, api settingValue, audience string) (*credential, error) {
 	if audience == holdfast.Audience(api.value) {
 		return a.credential(api.value)
 	}
@@ -207,20 +112,15 @@ func (a *app) credentialFor(ctx context.Context, api settingValue, audience stri
 	return s.credentialFor(audience, exchange), nil
 }
 
-// proven is a proof that is there already.
-func proven(token string) holdfast.Proof {
-	return func(context.Context, string, string) (string, error) { return token, nil }
-}
-
 // givenToken is the token that a flag, variable or setting gives, and which.
-func (a *app) givenToken() (token, origin string, err error) {
+func (a *agent) givenToken() (token, origin string, err error) {
 	file, err := a.value("token_file")
 	if err != nil {
 		return "", "", err
 	}
 	fromEnv := os.Getenv("HOLDFAST_TOKEN")
 	switch {
-	case a.flags.tokenFile == "" && fromEnv != "":
+	case a.settings.tokenFile == "" && fromEnv != "":
 		token, origin = strings.TrimSpace(fromEnv), "HOLDFAST_TOKEN"
 	case file.value != "":
 		text, err := os.ReadFile(file.value)
@@ -239,7 +139,7 @@ func (a *app) givenToken() (token, origin string, err error) {
 
 // tokenOrigin tells where the token for a server comes from, "" if there is
 // none. It asks nobody for one.
-func (a *app) tokenOrigin(api string) (string, error) {
+func (a *agent) tokenOrigin(api string) (string, error) {
 	_, origin, err := a.givenToken()
 	if err != nil || origin != "" {
 		return origin, err
@@ -260,7 +160,7 @@ func (a *app) tokenOrigin(api string) (string, error) {
 }
 
 // issuer is the address of the token issuer.
-func (a *app) issuer() (string, error) {
+func (a *agent) issuer() (string, error) {
 	api, err := a.server()
 	if err != nil {
 		return "", err
@@ -271,7 +171,7 @@ func (a *app) issuer() (string, error) {
 
 // registryAddress is the host of the registry, which is also what its tokens are
 // for.
-func (a *app) registryAddress() (string, error) {
+func (a *agent) registryAddress() (string, error) {
 	api, err := a.server()
 	if err != nil {
 		return "", err

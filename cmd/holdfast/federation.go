@@ -26,7 +26,7 @@ func (a *app) explain() *cobra.Command {
 			if file == "" {
 				return usage("--token-file is needed: the workload's token")
 			}
-			token, err := readText(a.in, file)
+			token, err := a.readText(file)
 			if err != nil {
 				return fmt.Errorf("--token-file: %w", err)
 			}

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -79,7 +77,7 @@ func (f field) replaceAll(ctx context.Context, a *app, texts []string) (err erro
 		switch {
 		case text == "":
 		case f.file:
-			texts[i], err = readText(a.in, text)
+			texts[i], err = a.readText(text)
 		case f.ref != nil && f.read == nil:
 			key, name, isEntry := strings.Cut(text, "=")
 			if !isEntry {
@@ -97,19 +95,6 @@ func (f field) replaceAll(ctx context.Context, a *app, texts []string) (err erro
 		}
 	}
 	return nil
-}
-
-// readText reads a file; "-" is standard input.
-func readText(in io.Reader, path string) (string, error) {
-	if path == "-" {
-		text, err := io.ReadAll(in)
-		return strings.TrimSpace(string(text)), err
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return "", usage("%v", err)
-	}
-	return strings.TrimSpace(string(text)), nil
 }
 
 func (f field) set(m protoreflect.Message, path string, texts []string) error {

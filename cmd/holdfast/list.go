@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	holdfast "github.com/holdfast-dev/holdfast/client"
 )
@@ -205,4 +206,23 @@ func (a *app) page(ctx context.Context, method protoreflect.MethodDescriptor, re
 		got.incomplete = resp.Get(fd).Bool()
 	}
 	return got, nil
+}
+
+// callMethod is like call, for a method of the API's definition.
+func (a *app) callMethod(
+	ctx context.Context, method protoreflect.MethodDescriptor, req proto.Message, flags map[string]string,
+) (protoreflect.Message, error) {
+	resp := newMessage(method.Output())
+	name := "/" + string(method.Parent().FullName()) + "/" + string(method.Name())
+	if err := a.Invoke(ctx, name, req, resp.Interface()); err != nil {
+		return nil, refused(err, flags)
+	}
+	return resp, nil
+}
+
+// newMessage returns an empty message of a type that is linked in.
+func newMessage(d protoreflect.MessageDescriptor) protoreflect.Message {
+	t, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
+	must(err)
+	return t.New()
 }

@@ -126,7 +126,7 @@ func (h *handOff) tell(w http.ResponseWriter) {
 
 // signInHere signs a person in with a browser on this machine. What the browser
 // brings is a code, of no use to whoever else sees it: the verifier stays here.
-func (a *app) signInHere(ctx context.Context, issuer string, w personWish) (tokens, error) {
+func (a *agent) signInHere(ctx context.Context, issuer string, w personWish) (tokens, error) {
 	h, err := listen(ctx)
 	if err != nil {
 		return tokens{}, err
@@ -158,7 +158,7 @@ func (a *app) signInHere(ctx context.Context, issuer string, w personWish) (toke
 }
 
 // invite shows the person where to sign in.
-func (a *app) invite(ctx context.Context, address string) {
+func (a *agent) invite(ctx context.Context, address string) {
 	if openBrowser(ctx, address) {
 		a.note("a browser opens; if it does not, sign in at %s", address)
 		return

@@ -196,7 +196,7 @@ func quietApp(t *testing.T) (*app, <-chan string) {
 		}
 	}()
 	a := newApp(os.Stdin, os.Stdout, w)
-	a.flags.timeout = 10 * time.Second
+	a.timeout = 10 * time.Second
 	return a, addresses
 }
 

@@ -160,7 +160,7 @@ func (a *app) getCommand(n noun) *cobra.Command {
 			return err
 		}
 		format, err := a.value("output")
-		if err == nil && n.page != nil && format.value == "" && len(a.flags.columns) == 0 {
+		if err == nil && n.page != nil && format.value == "" && len(a.chosen) == 0 {
 			n.page(a, m)
 			return nil
 		}

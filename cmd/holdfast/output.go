@@ -10,7 +10,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"gopkg.in/yaml.v3"
 )
@@ -40,84 +39,45 @@ type view struct {
 	wide    []column // also shown by wide and csv
 }
 
-// printer returns the printer that the settings ask for. many tells whether the
-// result is a list.
-func (a *app) printer(v view, d protoreflect.MessageDescriptor, many bool) (printer, error) {
-	format, err := a.value("output")
-	if err != nil {
-		return nil, err
+// newPrinter returns the printer of a format for messages of one kind. chosen
+// names columns in place of those of the view; many tells whether the result is a
+// list.
+func newPrinter(
+	c *console, format string, chosen []string, v view, d protoreflect.MessageDescriptor, many bool,
+) (printer, error) {
+	if len(chosen) > 0 && slices.Contains([]string{"json", "yaml", "id"}, format) {
+		return nil, usage("--columns goes with table, wide and csv, not with %s", format)
 	}
-	if len(a.flags.columns) > 0 && slices.Contains([]string{"json", "yaml", "id"}, format.value) {
-		return nil, usage("--columns goes with table, wide and csv, not with %s", format.value)
-	}
-	switch format.value {
+	switch format {
 	case "json":
-		return &jsonPrinter{app: a, many: many}, nil
+		return &jsonPrinter{console: c, many: many}, nil
 	case "yaml":
-		return &yamlPrinter{app: a, many: many}, nil
+		return &yamlPrinter{console: c, many: many}, nil
 	case "id":
-		return &idPrinter{app: a, id: column{path: cmp.Or(v.id, "uid")}}, nil
+		return &idPrinter{console: c, id: column{path: cmp.Or(v.id, "uid")}}, nil
 	}
 	columns := v.columns
-	if format.value == "wide" || format.value == "csv" {
+	if format == "wide" || format == "csv" {
 		columns = slices.Concat(columns, v.wide)
 	}
-	if len(a.flags.columns) > 0 {
-		if columns, err = v.choose(a.flags.columns, d); err != nil {
+	if len(chosen) > 0 {
+		var err error
+		if columns, err = v.choose(chosen, d); err != nil {
 			return nil, err
 		}
 	}
-	if format.value == "csv" {
-		return newCSVPrinter(a, columns)
-	}
-	t := &table{app: a}
+	var header []string
 	for _, c := range columns {
-		t.header = append(t.header, strings.ToUpper(c.name))
+		header = append(header, c.name)
 	}
-	return &tablePrinter{table: t, columns: columns, empty: "no " + v.plural}, nil
-}
-
-// show prints one message.
-func (a *app) show(v view, m proto.Message) error {
-	return printAll(a, v, false, []proto.Message{m}, m)
-}
-
-// showAll prints messages as a list.
-func showAll[T proto.Message](a *app, v view, all []T) error {
-	var none T
-	return printAll(a, v, true, all, none)
-}
-
-func printAll[T proto.Message](a *app, v view, many bool, all []T, like T) error {
-	p, err := a.printer(v, like.ProtoReflect().Descriptor(), many)
-	if err != nil {
-		return err
+	if format == "csv" {
+		p := &csvPrinter{w: csv.NewWriter(c.out), columns: columns}
+		return p, p.w.Write(header)
 	}
-	for _, m := range all {
-		if err := p.add(m.ProtoReflect()); err != nil {
-			return err
-		}
+	for i, name := range header {
+		header[i] = strings.ToUpper(name)
 	}
-	return p.close()
-}
-
-// showAnswer prints an answer that has rows: as JSON or YAML the whole message,
-// as CSV or ids the rows, and as a table the rows or else what say prints.
-func showAnswer[T proto.Message](a *app, v view, m proto.Message, rows []T, say func()) error {
-	format, err := a.value("output")
-	if err != nil {
-		return err
-	}
-	switch format.value {
-	case "json", "yaml":
-		return a.show(v, m)
-	case "", "table", "wide":
-		if say != nil {
-			say()
-			return nil
-		}
-	}
-	return showAll(a, v, rows)
+	return &tablePrinter{table: &table{console: c, header: header}, columns: columns, empty: "no " + v.plural}, nil
 }
 
 // A column is one field in a table or CSV.
@@ -228,10 +188,10 @@ func scalarText(fd protoreflect.FieldDescriptor, v protoreflect.Value) string {
 // A table is rows of text, aligned over those of the first page: the rest goes
 // out as it comes.
 type table struct {
-	app    *app
-	header []string
-	rows   [][]string
-	widths []int // known once the first page is out
+	console *console
+	header  []string
+	rows    [][]string
+	widths  []int // known once the first page is out
 }
 
 func (t *table) add(row []string) {
@@ -268,9 +228,17 @@ func (t *table) write(row []string, style string) {
 	}
 	text := strings.TrimRight(line.String(), " ")
 	if style != "" {
-		text = t.app.paint(style, text)
+		text = t.console.paint(style, text)
 	}
-	fmt.Fprintln(t.app.out, text) // errors stay in the writer until it is flushed
+	fmt.Fprintln(t.console.out, text) // errors stay in the writer until it is flushed
+}
+
+func rowOf(columns []column, m protoreflect.Message) []string {
+	row := make([]string, len(columns))
+	for i, c := range columns {
+		row[i] = c.value(m)
+	}
+	return row
 }
 
 type tablePrinter struct {
@@ -280,11 +248,7 @@ type tablePrinter struct {
 }
 
 func (p *tablePrinter) add(m protoreflect.Message) error {
-	row := make([]string, len(p.columns))
-	for i, c := range p.columns {
-		row[i] = c.value(m)
-	}
-	p.table.add(row)
+	p.table.add(rowOf(p.columns, m))
 	return nil
 }
 
@@ -293,7 +257,7 @@ func (p *tablePrinter) close() error {
 		return err
 	}
 	if p.widths == nil {
-		p.app.note("%s", p.empty)
+		p.console.note("%s", p.empty)
 	}
 	return nil
 }
@@ -303,21 +267,8 @@ type csvPrinter struct {
 	columns []column
 }
 
-func newCSVPrinter(a *app, columns []column) (*csvPrinter, error) {
-	p := &csvPrinter{w: csv.NewWriter(a.out), columns: columns}
-	header := make([]string, len(columns))
-	for i, c := range columns {
-		header[i] = c.name
-	}
-	return p, p.w.Write(header)
-}
-
 func (p *csvPrinter) add(m protoreflect.Message) error {
-	row := make([]string, len(p.columns))
-	for i, c := range p.columns {
-		row[i] = c.value(m)
-	}
-	return p.w.Write(row)
+	return p.w.Write(rowOf(p.columns, m))
 }
 
 func (p *csvPrinter) flush() error {
@@ -327,25 +278,31 @@ func (p *csvPrinter) flush() error {
 
 func (p *csvPrinter) close() error { return p.flush() }
 
+// unbuffered is the part of printers that write each message at once.
+type unbuffered struct{}
+
+func (unbuffered) flush() error { return nil }
+func (unbuffered) close() error { return nil }
+
 type idPrinter struct {
-	app *app
-	id  column
+	unbuffered
+	console *console
+	id      column
 }
 
 func (p *idPrinter) add(m protoreflect.Message) error {
-	_, err := fmt.Fprintln(p.app.out, p.id.value(m))
+	_, err := fmt.Fprintln(p.console.out, p.id.value(m))
 	return err
 }
-func (p *idPrinter) flush() error { return nil }
-func (p *idPrinter) close() error { return nil }
 
 // A jsonPrinter writes one resource as an object, and a list as an array,
 // element by element.
 type jsonPrinter struct {
-	app  *app
-	many bool
-	n    int
-	buf  bytes.Buffer
+	unbuffered
+	console *console
+	many    bool
+	n       int
+	buf     bytes.Buffer
 }
 
 func (p *jsonPrinter) add(m protoreflect.Message) error {
@@ -356,18 +313,16 @@ func (p *jsonPrinter) add(m protoreflect.Message) error {
 		if p.n == 0 {
 			before = "[\n  "
 		}
-		fmt.Fprint(p.app.out, before)
+		fmt.Fprint(p.console.out, before)
 	}
 	p.n++
 	p.buf.Reset()
 	if err := json.Indent(&p.buf, appendJSON(nil, m), prefix, "  "); err != nil {
 		return err
 	}
-	_, err := p.buf.WriteTo(p.app.out)
+	_, err := p.buf.WriteTo(p.console.out)
 	return err
 }
-
-func (p *jsonPrinter) flush() error { return nil }
 
 func (p *jsonPrinter) close() error {
 	end := "\n"
@@ -377,15 +332,16 @@ func (p *jsonPrinter) close() error {
 	case p.many:
 		end = "\n]\n"
 	}
-	_, err := p.app.out.WriteString(end)
+	_, err := p.console.out.WriteString(end)
 	return err
 }
 
 // A yamlPrinter writes what a jsonPrinter does, as YAML.
 type yamlPrinter struct {
-	app  *app
-	many bool
-	n    int
+	unbuffered
+	console *console
+	many    bool
+	n       int
 }
 
 func (p *yamlPrinter) add(m protoreflect.Message) error {
@@ -406,7 +362,7 @@ func (p *yamlPrinter) add(m protoreflect.Message) error {
 	if err := e.Encode(value); err != nil {
 		return err
 	}
-	_, err := buf.WriteTo(p.app.out)
+	_, err := buf.WriteTo(p.console.out)
 	return err
 }
 
@@ -418,11 +374,25 @@ func plain(n *yaml.Node) {
 	}
 }
 
-func (p *yamlPrinter) flush() error { return nil }
-
 func (p *yamlPrinter) close() error {
 	if p.many && p.n == 0 {
-		fmt.Fprintln(p.app.out, "[]")
+		fmt.Fprintln(p.console.out, "[]")
 	}
 	return nil
+}
+
+// printPairs prints what has a value, one to a line.
+func (c *console) pairs(pairs [][2]string) {
+	for _, p := range pairs {
+		if p[1] != "" {
+			fmt.Fprintf(c.out, "%s %s\n", c.paint(bold, fmt.Sprintf("%-10s", p[0])), printable(p[1]))
+		}
+	}
+}
+
+func (c *console) json(v any) error {
+	e := json.NewEncoder(c.out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
 }

@@ -141,7 +141,7 @@ func withKeys(a *app, identity *iampb.Identity, file, issuer string, r rule) err
 	if r.subject == "" || len(r.claims) > 0 {
 		return usage("--issuer-keys-file goes with one exact subject, and these flags stand for more")
 	}
-	keys, err := readText(a.in, file)
+	keys, err := a.readText(file)
 	if err != nil {
 		return fmt.Errorf("--issuer-keys-file: %w", err)
 	}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"unicode"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
@@ -176,28 +174,4 @@ func reason(text string) string {
 		}
 	}
 	return text
-}
-
-// printable makes text safe to show: what could move the cursor or colour the
-// screen is written as an escape.
-func printable(s string) string {
-	if !strings.ContainsFunc(s, unprintable) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		if unprintable(r) {
-			fmt.Fprintf(&b, "\\u%04x", r)
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
-// unprintable holds for controls, and for the marks that reorder what is shown.
-func unprintable(r rune) bool {
-	return unicode.IsControl(r) || slices.ContainsFunc([][2]rune{{0x202a, 0x202e}, {0x2066, 0x2069}}, func(span [2]rune) bool {
-		return r >= span[0] && r <= span[1]
-	})
 }

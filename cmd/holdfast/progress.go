@@ -9,7 +9,7 @@ import (
 // A progress shows how far long work is: a line on a terminal that is written
 // over and over, and nothing anywhere else.
 type progress struct {
-	app     *app
+	console *console
 	live    bool // standard error is a terminal
 	total   int64
 	start   time.Time
@@ -23,8 +23,8 @@ const (
 	progressEvery = 100 * time.Millisecond
 )
 
-func newProgress(a *app, total int64) *progress {
-	return &progress{app: a, live: isTerminal(a.err), total: total, start: time.Now()}
+func newProgress(c *console, total int64) *progress {
+	return &progress{console: c, live: isTerminal(c.err), total: total, start: time.Now()}
 }
 
 // show tells that so many bytes, and records in them, are done.
@@ -34,7 +34,7 @@ func (p *progress) show(bytes, records int64) {
 		return
 	}
 	p.shown, p.dirty = time.Now(), true
-	fmt.Fprintf(p.app.err, "\r\x1b[K%s", progressLine(bytes, p.total, records, time.Since(p.start)))
+	fmt.Fprintf(p.console.err, "\r\x1b[K%s", progressLine(bytes, p.total, records, time.Since(p.start)))
 }
 
 // progressLine is a bar, the number of records, their rate and the time left.
@@ -62,7 +62,7 @@ func perSecond(n int64, took time.Duration) string {
 // clear takes the line away.
 func (p *progress) clear() {
 	if p.dirty {
-		fmt.Fprint(p.app.err, "\r\x1b[K")
+		fmt.Fprint(p.console.err, "\r\x1b[K")
 		p.dirty = false
 	}
 }

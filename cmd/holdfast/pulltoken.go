@@ -183,14 +183,14 @@ func (a *app) printPullToken(t pullToken) error {
 	}
 	switch format.value {
 	case "json":
-		return a.printJSON(t)
+		return a.json(t)
 	case "id":
 		fmt.Fprintln(a.out, t.Username)
 		return nil
 	case "yaml", "csv":
 		return usage("a pull token is shown as a table, as json, or by its id")
 	}
-	a.printPairs([][2]string{{"registry", t.Registry}, {"username", t.Username}, {"password", t.Password}, {"until", t.Expiry}})
+	a.pairs([][2]string{{"registry", t.Registry}, {"username", t.Username}, {"password", t.Password}, {"until", t.Expiry}})
 	if t.Password != "" {
 		a.note("the password is not shown again; to use it: docker login --username %s --password-stdin %s", t.Username, t.Registry)
 	}

@@ -30,15 +30,6 @@ func (a *app) redeemInvite() *cobra.Command {
 	}
 }
 
-// readSecret takes - as standard input: what is on a command line shows in the
-// list of processes.
-func (a *app) readSecret(text string) (string, error) {
-	if text == "-" {
-		return readText(a.in, text)
-	}
-	return text, nil
-}
-
 func (a *app) joins() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "joins", Short: "List who has joined through invites", Args: cobra.NoArgs,
@@ -93,5 +84,5 @@ func (a *app) sayTest(result *signinpb.TestIdentityProviderResponse) {
 		}
 		fmt.Fprintf(a.out, "%s %s\n", verdict, printable(check.GetName()+": "+check.GetDetail()))
 	}
-	a.printPairs([][2]string{{"redirect", result.GetRedirectUri()}, {"try it at", result.GetTrialUrl()}})
+	a.pairs([][2]string{{"redirect", result.GetRedirectUri()}, {"try it at", result.GetTrialUrl()}})
 }

@@ -83,7 +83,7 @@ func (a *app) setReadme(ctx context.Context, uid, file string) error {
 	content := ""
 	if file != "" {
 		var err error
-		if content, err = readText(a.in, file); err != nil {
+		if content, err = a.readText(file); err != nil {
 			return err
 		}
 	}

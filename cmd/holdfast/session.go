@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/lockedfile"
 
 	holdfast "github.com/holdfast-dev/holdfast/client"
+	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 )
 
 // A session is what is remembered of a sign-in beside its tokens: how to get the
@@ -32,7 +33,7 @@ type session struct {
 // A signIn is the session at one server, with its tokens.
 type signIn struct {
 	session
-	app      *app
+	agent    *agent
 	audience string // the API's address
 	files    folderVault
 }
@@ -44,12 +45,12 @@ const (
 
 // signIn finds the session at a server. Without one it is empty, and there are
 // no tokens.
-func (a *app) signIn(api string) (*signIn, error) {
+func (a *agent) signIn(api string) (*signIn, error) {
 	config, err := configPath()
 	if err != nil {
 		return nil, err
 	}
-	s := &signIn{app: a, audience: holdfast.Audience(api), files: folderVault{filepath.Join(filepath.Dir(config), "tokens")}}
+	s := &signIn{agent: a, audience: holdfast.Audience(api), files: folderVault{filepath.Join(filepath.Dir(config), "tokens")}}
 	return s, s.load()
 }
 
@@ -87,13 +88,13 @@ func (s *signIn) path(name string) string { return filepath.Join(s.files.folder(
 
 func (s *signIn) vault() vault {
 	if s.Keyring {
-		return s.app.keyring()
+		return s.agent.keyring()
 	}
 	return s.files
 }
 
 // keyring waits longer where a person can be asked to unlock it.
-func (a *app) keyring() keyringVault {
+func (a *agent) keyring() keyringVault {
 	if isTerminal(a.in) && isTerminal(a.err) {
 		return keyringVault{time.Minute}
 	}
@@ -103,7 +104,7 @@ func (a *app) keyring() keyringVault {
 // begin replaces whatever session there was, and keeps its tokens where the
 // settings say: in the keyring if there is one, unless told otherwise.
 func (s *signIn) begin(ctx context.Context, next session, t tokens) error {
-	store, err := s.app.value("token_store")
+	store, err := s.agent.value("token_store")
 	if err != nil {
 		return err
 	}
@@ -117,7 +118,7 @@ func (s *signIn) replace(next session, t tokens, store string) error {
 	s.session = next
 	s.Keyring = false
 	if store != "file" {
-		err := s.app.keyring().write(s.audience, t)
+		err := s.agent.keyring().write(s.audience, t)
 		if err != nil && store == "keyring" {
 			return fmt.Errorf("keep the token: %w", err)
 		}
@@ -229,7 +230,7 @@ const signInHint = "sign in again: holdfast auth login, or in development: holdf
 
 // refresh uses up the refresh token.
 func (s *signIn) refresh(ctx context.Context, issuer *holdfast.Issuer, t tokens) (tokens, error) {
-	s.app.warnInTheOpen(issuer.Address)
+	s.agent.warnInTheOpen(issuer.Address)
 	next, err := holdfast.RefreshToken("").Next(ctx, issuer, t)
 	if err == nil {
 		return next, nil
@@ -248,11 +249,11 @@ func (s session) proves() bool {
 
 // assume exchanges the workload's own token for one of the identity's.
 func (s *signIn) assume(ctx context.Context, issuer *holdfast.Issuer, _ tokens) (tokens, error) {
-	proof, err := s.app.proof(s.IdentityTokenFile)
+	proof, err := s.agent.proof(s.IdentityTokenFile)
 	if err != nil {
 		return tokens{}, err
 	}
-	return s.app.exchange(ctx, issuer, holdfast.Workload{Identity: s.Identity, Proof: proof})
+	return s.agent.exchange(ctx, issuer, holdfast.Workload{Identity: s.Identity, Proof: proof})
 }
 
 // lock waits until no other command holds the lock.
@@ -282,5 +283,43 @@ func checkAudience(audience string) error {
 	if !holdfast.IsToken(audience) || len(audience) > 200 || strings.ContainsAny(audience, `\,`) || strings.Trim(audience, "./") == "" {
 		return usage("%q is not an audience such as https://holdfast.example.com or registry.example.com", audience)
 	}
+	return nil
+}
+
+// revoke ends a person's session at the server: whatever was made of it is void
+// from then on. A session that is over already is no error.
+func (a *agent) revoke(ctx context.Context, s *signIn) error {
+	t, err := s.vault().read(s.audience)
+	if err != nil || t.Refresh == "" {
+		return err
+	}
+	err = a.revokeWith(ctx, s)
+	if p, ok := errors.AsType[*problem](err); ok && p.code == exitUnauthenticated {
+		return nil
+	}
+	return err
+}
+
+func (a *agent) revokeWith(ctx context.Context, s *signIn) error {
+	c, err := a.connect(settingValue{s.audience, "api"}, s.credential())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = call(ctx, signinpb.NewSignInServiceClient(c).EndSession, &signinpb.EndSessionRequest{Id: "current"}, nil)
+	return err
+}
+
+// signOut ends the session at the server and forgets it here. What cannot be
+// ended is forgotten all the same.
+func (a *agent) signOut(ctx context.Context, s *signIn) error {
+	revoked := a.revoke(ctx, s)
+	if err := s.alone(ctx, s.end); err != nil {
+		return err
+	}
+	if revoked != nil {
+		return fmt.Errorf("the session is forgotten here, but could not be ended at the server: %w", revoked)
+	}
+	a.note("signed out of %s", s.audience)
 	return nil
 }

@@ -85,7 +85,7 @@ func (i *issuer) Exchange(ctx context.Context, req *oidcpb.ExchangeRequest) (*oi
 
 func newTestApp() *app {
 	a := newApp(os.Stdin, os.Stdout, os.Stderr)
-	a.flags.timeout = 10 * time.Second
+	a.timeout = 10 * time.Second
 	return a
 }
 

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -81,42 +79,4 @@ func (a *app) endSessions() *cobra.Command {
 	a.registerRef(cmd, &identity, "identity", identities(), whoseHelp)
 	cmd.Flags().BoolVar(&all, "all", false, "end all of them, this one too")
 	return cmd
-}
-
-// revoke ends a person's session at the server: whatever was made of it is void
-// from then on. A session that is over already is no error.
-func (a *app) revoke(ctx context.Context, s *signIn) error {
-	t, err := s.vault().read(s.audience)
-	if err != nil || t.Refresh == "" {
-		return err
-	}
-	err = a.revokeWith(ctx, s)
-	if p, ok := errors.AsType[*problem](err); ok && p.code == exitUnauthenticated {
-		return nil
-	}
-	return err
-}
-
-func (a *app) revokeWith(ctx context.Context, s *signIn) error {
-	c, err := a.connect(settingValue{s.audience, "api"}, s.credential())
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	_, err = call(ctx, signinpb.NewSignInServiceClient(c).EndSession, &signinpb.EndSessionRequest{Id: "current"}, nil)
-	return err
-}
-
-// signOut ends the session at the server and forgets it here. What cannot be
-// ended is forgotten all the same.
-func (a *app) signOut(ctx context.Context, s *signIn) error {
-	revoked := a.revoke(ctx, s)
-	if err := s.alone(ctx, s.end); err != nil {
-		return err
-	}
-	if revoked != nil {
-		return fmt.Errorf("the session is forgotten here, but could not be ended at the server: %w", revoked)
-	}
-	a.note("signed out of %s", s.audience)
-	return nil
 }

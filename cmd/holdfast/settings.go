@@ -21,22 +21,22 @@ type setting struct {
 	key   string
 	about string
 	check func(string) error
-	flag  func(*app) string // nil: it has no flag
+	flag  func(*settings) string // nil: it has no flag
 }
 
 // allSettings is every setting there is, in the order that people are shown.
 func allSettings() []setting {
 	return []setting{
-		{"api", "address of the server, http(s)://host[:port]", holdfast.CheckAddress, func(a *app) string { return a.flags.api }},
+		{"api", "address of the server, http(s)://host[:port]", holdfast.CheckAddress, func(s *settings) string { return s.api }},
 		{"issuer", "address of the token issuer (the server's)", holdfast.CheckAddress, nil},
 		{"registry", "host[:port] of the registry (the server's)", nil, nil},
 		{"organization", "group that create and tree use when none is given", nil, nil},
-		{"output", "format of results: " + strings.Join(formats, ", "), checkFormat, func(a *app) string { return a.flags.output }},
-		{"token_file", "file that holds the token to use", nil, func(a *app) string { return a.flags.tokenFile }},
+		{"output", "format of results: " + strings.Join(formats, ", "), checkFormat, func(s *settings) string { return s.output }},
+		{"token_file", "file that holds the token to use", nil, func(s *settings) string { return s.tokenFile }},
 		{"identity", "uid of the identity to assume, with a token of where this runs", checkUID, nil},
 		{"identity_token_file", "file that holds the token which proves the identity", nil, nil},
 		{"token_store", "where tokens are kept: auto (a keyring, else files), keyring or file", checkTokenStore, nil},
-		{"ca_file", "file of certificates to trust beside the system's", nil, func(a *app) string { return a.flags.caFile }},
+		{"ca_file", "file of certificates to trust beside the system's", nil, func(s *settings) string { return s.caFile }},
 	}
 }
 
@@ -56,28 +56,32 @@ func (s setting) variable() string { return "HOLDFAST_" + strings.ToUpper(s.key)
 // A settingValue is what a setting is, and where that comes from.
 type settingValue struct{ value, origin string }
 
+// A settings finds what a person has set. Its fields are the flags that win over
+// variables and the file; "" are not given.
+type settings struct{ api, output, tokenFile, caFile string }
+
 // value finds a setting: a flag wins over a variable, and that over the file.
-func (a *app) value(key string) (settingValue, error) {
-	s, err := findSetting(key)
+func (s *settings) value(key string) (settingValue, error) {
+	known, err := findSetting(key)
 	if err != nil {
 		return settingValue{}, err
 	}
-	v, err := a.lookUp(s)
-	if err != nil || v.value == "" || s.check == nil {
+	v, err := s.lookUp(known)
+	if err != nil || v.value == "" || known.check == nil {
 		return v, err
 	}
-	if err := s.check(v.value); err != nil {
+	if err := known.check(v.value); err != nil {
 		return v, usage("%s: %v", v.origin, err)
 	}
 	return v, nil
 }
 
-func (a *app) lookUp(s setting) (settingValue, error) {
-	if s.flag != nil && s.flag(a) != "" {
-		return settingValue{s.flag(a), "--" + strings.ReplaceAll(s.key, "_", "-")}, nil
+func (s *settings) lookUp(known setting) (settingValue, error) {
+	if known.flag != nil && known.flag(s) != "" {
+		return settingValue{known.flag(s), "--" + strings.ReplaceAll(known.key, "_", "-")}, nil
 	}
-	if v := os.Getenv(s.variable()); v != "" {
-		return settingValue{v, s.variable()}, nil
+	if v := os.Getenv(known.variable()); v != "" {
+		return settingValue{v, known.variable()}, nil
 	}
 	path, err := configPath()
 	if err != nil {
@@ -87,8 +91,8 @@ func (a *app) lookUp(s setting) (settingValue, error) {
 	if err != nil {
 		return settingValue{}, err
 	}
-	if v := file[s.key]; v != "" {
-		return settingValue{v, s.key + " in " + path}, nil
+	if v := file[known.key]; v != "" {
+		return settingValue{v, known.key + " in " + path}, nil
 	}
 	return settingValue{}, nil
 }

@@ -67,7 +67,7 @@ func (w personWish) query() url.Values {
 }
 
 // signInPerson signs a person in, and keeps the session.
-func (a *app) signInPerson(ctx context.Context, w personWish) error {
+func (a *agent) signInPerson(ctx context.Context, w personWish) error {
 	api, err := a.server()
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (a *app) signInPerson(ctx context.Context, w personWish) error {
 }
 
 // warnOverruled tells what commands will use instead of a new session.
-func (a *app) warnOverruled(s *signIn) {
+func (a *agent) warnOverruled(s *signIn) {
 	_, origin, err := a.givenToken()
 	if err == nil && origin != "" {
 		a.warn("as long as " + origin + " is set, commands use that token and not this session")
@@ -124,7 +124,7 @@ func (a *app) warnOverruled(s *signIn) {
 
 // replaceSession begins a session. The one before it, which nothing here would
 // know of any more, is ended at the issuer.
-func (a *app) replaceSession(ctx context.Context, s *signIn, next session, t tokens) error {
+func (a *agent) replaceSession(ctx context.Context, s *signIn, next session, t tokens) error {
 	if err := a.revoke(ctx, s); err != nil {
 		a.warn("the session before this one could not be ended: " + err.Error())
 	}
@@ -132,7 +132,7 @@ func (a *app) replaceSession(ctx context.Context, s *signIn, next session, t tok
 }
 
 // checkWish asks the issuer about an organization before a browser is opened.
-func (a *app) checkWish(ctx context.Context, issuer string, w personWish) error {
+func (a *agent) checkWish(ctx context.Context, issuer string, w personWish) error {
 	if w.provider != "" {
 		if err := checkUID(w.provider); err != nil {
 			return usage("--provider: %v", err)
@@ -166,8 +166,8 @@ const maxIssuerAnswer = 1 << 20
 // askIssuer sends a form, or nothing, to one of the issuer's HTTP endpoints and
 // reads its JSON. A refusal is an oauthError. Errors do not quote the address,
 // which can hold a secret.
-func (a *app) askIssuer(ctx context.Context, method, address string, form url.Values, answer any) error {
-	ctx, cancel := context.WithTimeout(ctx, a.flags.timeout)
+func (a *agent) askIssuer(ctx context.Context, method, address string, form url.Values, answer any) error {
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(form.Encode()))
 	if err != nil {
@@ -219,7 +219,7 @@ func transmit(security *tls.Config, req *http.Request) (*http.Response, error) {
 
 // grant gets tokens from the issuer's token endpoint. The client is named as it
 // was at the start.
-func (a *app) grant(ctx context.Context, issuer string, form url.Values) (tokens, error) {
+func (a *agent) grant(ctx context.Context, issuer string, form url.Values) (tokens, error) {
 	var answer struct {
 		Access  string `json:"access_token"`
 		Refresh string `json:"refresh_token"`

@@ -22,7 +22,7 @@ type deviceGrant struct {
 }
 
 // signInDevice signs a person in who enters a short code in a browser anywhere.
-func (a *app) signInDevice(ctx context.Context, issuer string, w personWish) (tokens, error) {
+func (a *agent) signInDevice(ctx context.Context, issuer string, w personWish) (tokens, error) {
 	var g deviceGrant
 	form := url.Values{"client_id": {clientID}, "audience": {w.audience}}
 	if err := a.askIssuer(ctx, http.MethodPost, issuer+"/oauth/device_authorization", form, &g); err != nil {
@@ -42,7 +42,7 @@ var errNobody = newProblem(exitUnauthenticated, "nobody has signed in")
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
 // pollDevice asks until the person has answered, as often as the issuer likes.
-func (a *app) pollDevice(ctx context.Context, issuer string, g deviceGrant) (tokens, error) {
+func (a *agent) pollDevice(ctx context.Context, issuer string, g deviceGrant) (tokens, error) {
 	every := max(seconds(g.Interval), time.Second)
 	for {
 		if err := pause(ctx, every); err != nil {

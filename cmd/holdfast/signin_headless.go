@@ -23,7 +23,7 @@ const headlessEvery = time.Second
 // signInHeadless signs a person in with a browser anywhere. The address they
 // open holds a public key; the issuer seals the tokens for it, and only this
 // command can open them.
-func (a *app) signInHeadless(ctx context.Context, issuer string, w personWish) (tokens, error) {
+func (a *agent) signInHeadless(ctx context.Context, issuer string, w personWish) (tokens, error) {
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
 	if err != nil {
 		return tokens{}, err
@@ -51,7 +51,7 @@ func (a *app) signInHeadless(ctx context.Context, issuer string, w personWish) (
 	}
 }
 
-func (a *app) headlessSession(ctx context.Context, issuer, code string) (*authpb.HeadlessSession, error) {
+func (a *agent) headlessSession(ctx context.Context, issuer, code string) (*authpb.HeadlessSession, error) {
 	c, err := a.connect(settingValue{issuer, "issuer"}, nil)
 	if err != nil {
 		return nil, err

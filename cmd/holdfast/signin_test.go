@@ -158,7 +158,7 @@ func TestPollDevice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newApp(os.Stdin, os.Stdout, os.Stderr)
-			a.flags.timeout = 10 * time.Second
+			a.timeout = 10 * time.Second
 			got, err := a.pollDevice(t.Context(), tokenEndpoint(t, tt.answers...), deviceGrant{Code: "c"})
 			if got != tt.want || (err == nil) != (tt.err == "") || (err != nil && !bytes.Contains([]byte(err.Error()), []byte(tt.err))) {
 				t.Errorf("polled %v, %v; want %v, %s", got, err, tt.want, tt.err)

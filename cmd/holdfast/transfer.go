@@ -107,7 +107,7 @@ func (a *app) importAll(ctx context.Context, group string, docs []document) erro
 		}
 		sent <- err
 	}()
-	bar := newProgress(a, total)
+	bar := newProgress(a.console, total)
 	counts := &advisoriespb.ImportCounts{}
 	for {
 		m, err := stream.Recv()

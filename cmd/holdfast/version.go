@@ -60,8 +60,8 @@ func (a *app) serverVersion(ctx context.Context) (*serverVersion, error) {
 }
 
 func (a *app) printVersions(v versions) error {
-	if a.flags.output == "json" {
-		return a.printJSON(v)
+	if a.settings.output == "json" {
+		return a.json(v)
 	}
 	fmt.Fprintf(a.out, "client %s (%s, %s)\n", v.Client.Version, v.Client.GoVersion, v.Client.Platform)
 	if s := v.Server; s != nil {

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	holdfast "github.com/holdfast-dev/holdfast/client"
+)
+
+// A devFile is what a server in development mode tells programs on its machine.
+type devFile struct {
+	BaseURL         string `json:"baseUrl"`
+	AuthURL         string `json:"authUrl"`
+	RegistryHost    string `json:"registryHost"`
+	OrganizationUID string `json:"organizationUid"`
+	Token           string `json:"token"`
+	TestIssuer      string `json:"testIssuer"`
+}
+
+func readDevFile(path string) (dev devFile, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return dev, usage("%v", err).hint("a server that runs as holdfastd --dev writes it into its data folder")
+	}
+	if json.Unmarshal(text, &dev) != nil || holdfast.CheckAddress(dev.BaseURL) != nil || !holdfast.IsToken(dev.Token) { // an error may quote the token
+		return dev, usage("%s is not a file that holdfastd --dev has written", path)
+	}
+	dev.AuthURL = cmp.Or(dev.AuthURL, dev.BaseURL)
+	return dev, nil
+}
+
+func (a *agent) useDev(ctx context.Context, path string) error {
+	dev, err := readDevFile(path)
+	if err != nil {
+		return err
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return err
+	}
+	s, err := a.signIn(dev.BaseURL)
+	if err != nil {
+		return err
+	}
+	if err := s.begin(ctx, session{Issuer: dev.AuthURL, DevFile: path}, tokens{Access: dev.Token}); err != nil {
+		return err
+	}
+	err = changeSettings(func(values map[string]string) {
+		values["api"] = dev.BaseURL
+		values["organization"] = dev.OrganizationUID
+		delete(values, "issuer") // of the server before
+		delete(values, "registry")
+		if dev.AuthURL != dev.BaseURL {
+			values["issuer"] = dev.AuthURL
+		}
+		if dev.RegistryHost != hostOf(dev.BaseURL) {
+			values["registry"] = dev.RegistryHost
+		}
+	})
+	if err != nil {
+		return err
+	}
+	a.note("using %s", dev.BaseURL)
+	return nil
+}
+
+// devServer finds the server in development mode: that of a file, that of the
+// session, or that of this folder.
+func (a *agent) devServer(file string) (devFile, error) {
+	api, err := a.value("api")
+	if err != nil {
+		return devFile{}, err
+	}
+	if file == "" && api.value != "" {
+		s, err := a.signIn(api.value)
+		if err != nil {
+			return devFile{}, err
+		}
+		file = s.DevFile
+	}
+	dev, err := readDevFile(cmp.Or(file, "data/dev.json"))
+	if err == nil && dev.TestIssuer == "" {
+		err = usage("the server in development mode has no test issuer")
+	}
+	return dev, err
+}
+
+// mint has the test issuer sign claims.
+func (a *agent) mint(ctx context.Context, issuer string, claims map[string]any) (string, error) {
+	body, err := json.Marshal(claims)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, issuer+"/token", bytes.NewReader(body))
+	if err != nil {
+		return "", errors.New("the address of the test issuer is not one")
+	}
+	resp, err := transmit(&tls.Config{MinVersion: tls.VersionTLS12}, req)
+	if err != nil {
+		return "", newProblem(exitUnreachable, "ask %s for a token: %v", issuer, err)
+	}
+	defer func() { _ = resp.Body.Close() }() // what was read is all there is to know
+	var answer struct{ Token string }
+	if json.NewDecoder(io.LimitReader(resp.Body, maxIssuerAnswer)).Decode(&answer) != nil || answer.Token == "" {
+		return "", newProblem(exitUnreachable, "ask %s for a token: it answers %s", issuer, resp.Status)
+	}
+	return answer.Token, nil
+}
