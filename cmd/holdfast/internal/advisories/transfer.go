@@ -1,0 +1,256 @@
+package advisories
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
+	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
+)
+
+// A document is a file to import.
+type document struct {
+	path, name string
+	size       int64
+}
+
+// importable is what files of a folder must end in.
+var importable = []string{".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".zip"}
+
+// importPiece is how many bytes of a document one message has.
+const importPiece = 1 << 20
+
+func importAdvisories(a *noun.App) *cobra.Command {
+	var group string
+	cmd := &cobra.Command{
+		Use: "import PATH...", Short: "Import advisories from files, archives and folders",
+		Long: "Takes over OSV (JSON, YAML, or a zip of them), OpenVEX, secdb, and the advisories of distributions that write\n" +
+			"them in YAML. What the group has already is left alone, so an import that was cut off can simply be started\n" +
+			"again. Records that cannot be taken are told by file and reason, and the rest goes in; the exit code is then 1.",
+		Example: "  holdfast advisories import all.zip --group acme",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			uid, err := a.Resolve(ctx, noun.Groups(), group)
+			if err != nil {
+				return err
+			}
+			docs, err := findDocuments(args)
+			if err != nil {
+				return err
+			}
+			return importAll(ctx, a, uid, docs)
+		}),
+	}
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` to import into")
+	problem.Must(cmd.MarkFlagRequired("group"))
+	return cmd
+}
+
+// findDocuments lists the files that paths name; those of a folder that can be
+// imported.
+func findDocuments(paths []string) (docs []document, _ error) {
+	for _, path := range paths {
+		err := filepath.WalkDir(path, func(file string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			if file != path && (strings.HasPrefix(d.Name(), ".") || !slices.Contains(importable, strings.ToLower(filepath.Ext(file)))) {
+				return nil
+			}
+			info, err := os.Stat(file)
+			if err != nil {
+				return err
+			}
+			name := filepath.Base(file)
+			if rel, err := filepath.Rel(path, file); err == nil && rel != "." {
+				name = filepath.ToSlash(rel)
+			}
+			docs = append(docs, document{file, name, info.Size()})
+			return nil
+		})
+		if err != nil {
+			return nil, problem.Usage("%v", err)
+		}
+	}
+	if len(docs) == 0 {
+		return nil, problem.Usage("there is nothing to import in %s", strings.Join(paths, ", "))
+	}
+	return docs, nil
+}
+
+// importAll sends documents, and shows how far the server is with them.
+func importAll(ctx context.Context, a *noun.App, group string, docs []document) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := advisoriespb.NewAdvisoryWritingServiceClient(a).ImportAdvisories(ctx)
+	if err != nil {
+		return signin.Refused(err, nil)
+	}
+	var total int64
+	for _, d := range docs {
+		total += d.size
+	}
+	sent := make(chan error, 1)
+	go func() {
+		err := send(stream, group, docs)
+		if err != nil {
+			cancel()
+		}
+		sent <- err
+	}()
+	bar := newProgress(a.Console, total)
+	counts := &advisoriespb.ImportCounts{}
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			bar.clear()
+			return importFailed(a, <-sent, err, counts)
+		}
+		counts = m.GetCounts()
+		for _, p := range m.GetProblems() {
+			bar.clear()
+			a.Note("%s: %s", p.GetName(), p.GetReason())
+		}
+		bar.show(m.GetBytes(), counts.GetCreated()+counts.GetUpdated()+counts.GetUnchanged()+counts.GetFailed())
+	}
+	bar.clear()
+	fmt.Fprintf(a.Out, "%s in %s (%s records a second)\n", countsText(counts), bar.took(), bar.rate())
+	if n := counts.GetFailed(); n > 0 {
+		return problem.New(problem.ExitError, "%d records were not taken", n)
+	}
+	return nil
+}
+
+// importFailed tells why an import ended early, and how far it was.
+func importFailed(a *noun.App, sending, receiving error, counts *advisoriespb.ImportCounts) error {
+	p := signin.Refused(receiving, map[string]string{"parent": "--group"})
+	if sending != nil && !errors.Is(sending, io.EOF) && !errors.Is(sending, context.Canceled) {
+		p = problem.Usage("%v", sending)
+	}
+	if counts.GetCreated()+counts.GetUpdated()+counts.GetUnchanged() > 0 {
+		p.Hints = append(p.Hints, countsText(counts)+" before that; to go on, run it again")
+	}
+	return p
+}
+
+type importClient = advisoriespb.AdvisoryWritingService_ImportAdvisoriesClient
+
+// send sends documents. A stream that the server has ended fails with io.EOF;
+// why, its other direction tells.
+func send(stream importClient, group string, docs []document) error {
+	if err := stream.Send(&advisoriespb.ImportAdvisoriesRequest{Part: &advisoriespb.ImportAdvisoriesRequest_Parent{Parent: group}}); err != nil {
+		return err
+	}
+	buf := make([]byte, importPiece)
+	for _, d := range docs {
+		if err := sendDocument(stream, d, buf); err != nil {
+			return err
+		}
+	}
+	return stream.CloseSend()
+}
+
+func sendDocument(stream importClient, d document, buf []byte) (err error) {
+	f, err := os.Open(d.path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if err := stream.Send(&advisoriespb.ImportAdvisoriesRequest{Part: &advisoriespb.ImportAdvisoriesRequest_Document_{
+		Document: &advisoriespb.ImportAdvisoriesRequest_Document{Name: d.name, Size: d.size},
+	}}); err != nil {
+		return err
+	}
+	for left := d.size; left > 0; {
+		n, err := io.ReadFull(f, buf[:min(left, importPiece)])
+		if err != nil {
+			return fmt.Errorf("%s changed while it was read", d.path)
+		}
+		if err := stream.Send(&advisoriespb.ImportAdvisoriesRequest{Part: &advisoriespb.ImportAdvisoriesRequest_Data{Data: buf[:n]}}); err != nil {
+			return err
+		}
+		left -= int64(n)
+	}
+	return nil
+}
+
+func exportAdvisories(a *noun.App) *cobra.Command {
+	var format, file string
+	var zip bool
+	method := advisories().Method("List")
+	cmd := &cobra.Command{
+		Use: "export", Short: "Write advisories in the format of others",
+		Long: "Writes the advisories that pass the filters as osv (one JSON document after the other, or a zip of files),\n" +
+			"openvex or secdb.",
+		Example: "  holdfast advisories export --format osv --zip --file advisories.zip --parent acme --recursive",
+		Args:    cobra.NoArgs,
+		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			filter := &vulnpb.ListAdvisoriesRequest{}
+			if err := a.Narrow(ctx, advisories(), cmd, filter.ProtoReflect()); err != nil {
+				return err
+			}
+			return exportTo(ctx, a, &advisoriespb.ExportAdvisoriesRequest{Filter: filter, Format: format, Zip: zip}, file)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&format, "format", "osv", "`FORMAT`: osv, openvex or secdb")
+	f.BoolVar(&zip, "zip", false, "a zip with a file for each advisory, of osv")
+	f.StringVar(&file, "file", "", "`FILE` to write to; standard output unless given")
+	a.RegisterScope(cmd)
+	problem.Must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"osv", "openvex", "secdb"}, cobra.ShellCompDirectiveNoFileComp)))
+	for _, field := range advisoryFilters() {
+		a.RegisterField(cmd, field, method.Input())
+	}
+	return cmd
+}
+
+// exportTo writes an export to a file. What there was of that name stays until
+// the export is whole.
+func exportTo(ctx context.Context, a *noun.App, req *advisoriespb.ExportAdvisoriesRequest, file string) error {
+	if file == "" {
+		return export(ctx, a, req, a.Out)
+	}
+	temp, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*")
+	if err != nil {
+		return problem.Usage("--file: %v", err)
+	}
+	err = errors.Join(export(ctx, a, req, temp), temp.Close())
+	if err == nil {
+		err = os.Rename(temp.Name(), file)
+	}
+	if err != nil {
+		err = errors.Join(err, os.Remove(temp.Name()))
+	}
+	return err
+}
+
+func export(ctx context.Context, a *noun.App, req *advisoriespb.ExportAdvisoriesRequest, w io.Writer) error {
+	stream, err := advisoriespb.NewAdvisoryReadingServiceClient(a).ExportAdvisories(ctx, req)
+	for err == nil {
+		var m *advisoriespb.ExportAdvisoriesResponse
+		if m, err = stream.Recv(); err == nil {
+			if _, err := w.Write(m.GetData()); err != nil {
+				return fmt.Errorf("write the export: %w", err)
+			}
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return signin.Refused(err, map[string]string{"format": "--format"})
+}

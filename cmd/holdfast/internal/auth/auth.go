@@ -1,0 +1,159 @@
+// Package auth has the commands that sign in and out and print tokens, those of
+// pull tokens, and the credential helper of Docker.
+package auth
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"gopkg.in/yaml.v3"
+
+	holdfast "github.com/holdfast-dev/holdfast/client"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+)
+
+// Command is the commands about who this command acts as.
+func Command(a *noun.App) *cobra.Command {
+	cmd := a.Branch("auth", "Sign in, and get tokens",
+		login(a), logout(a), sessionsCommand(a), printToken(a), status(a), configureDocker(a), pullTokensCommand(a))
+	cmd.Long = "A session belongs to one server. Every other command uses it, and gets the next token by itself."
+	return cmd
+}
+
+func login(a *noun.App) *cobra.Command {
+	var identity, file string
+	var wish signin.Person
+	cmd := &cobra.Command{
+		Use: "login", Short: "Sign in: a person with a browser, a workload with --identity",
+		Long: "Opens a browser to sign in with, and keeps a session that renews itself.\n\n" +
+			"With --identity it exchanges the token that a platform gives a workload for one of the server's, and again whenever\n" +
+			"that expires. Without --identity-token the token is that of HOLDFAST_IDENTITY_TOKEN_FILE, or of the platform this runs on:\n" +
+			"GitHub Actions, GitLab CI, Buildkite, a pod with a token at " + holdfast.KubernetesTokenFile + ",\n" +
+			"or credentials of AWS in its variables.",
+		Example: "  holdfast auth login\n" +
+			"  holdfast auth login --organization acme --headless\n" +
+			"  holdfast auth login --identity 41c2…/9f3a… --identity-token token.jwt\n" +
+			"  get-token | holdfast auth login --identity 41c2…/9f3a… --identity-token -",
+		Args: cobra.NoArgs,
+		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			set, err := a.Value("identity")
+			if err != nil {
+				return err
+			}
+			if identity == "" && file == "" && (set.Text == "" || wish.Given()) {
+				return a.SignInPerson(ctx, wish)
+			}
+			if identity = cmp.Or(identity, set.Text); identity == "" {
+				return problem.Usage("--identity-token needs --identity")
+			}
+			if err := settings.CheckUID(identity); err != nil {
+				return problem.Usage("--identity: %v", err)
+			}
+			return a.SignInAs(ctx, identity, file)
+		}),
+	}
+	cmd.Flags().StringVar(&identity, "identity", "", "`UID` of the identity to assume")
+	cmd.Flags().StringVar(&file, "identity-token", "", "`FILE` that holds the token which proves it; - is standard input")
+	wish.Register(cmd)
+	return cmd
+}
+
+func logout(a *noun.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "logout", Short: "End the session, and forget its tokens", Args: cobra.NoArgs,
+		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			api, err := a.Server()
+			if err != nil {
+				return err
+			}
+			s, err := a.SignIn(api.Text)
+			if err != nil {
+				return err
+			}
+			return a.SignOut(ctx, s)
+		}),
+	}
+}
+
+func printToken(a *noun.App) *cobra.Command {
+	var audience string
+	cmd := &cobra.Command{
+		Use: "token", Short: "Print a token, and nothing else",
+		Example: "  curl -H \"Authorization: Bearer $(holdfast auth token)\" https://holdfast.example.com/iam/v2beta1/groups\n" +
+			"  holdfast auth token --audience registry.example.com | docker login -u _token --password-stdin registry.example.com",
+		Args: cobra.NoArgs,
+		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			api, err := a.Server()
+			if err != nil {
+				return err
+			}
+			token, err := a.TokenFor(ctx, api, cmp.Or(audience, holdfast.Audience(api.Text)))
+			if err != nil {
+				return err
+			}
+			if token == "" {
+				return problem.New(problem.ExitUnauthenticated, "there is no session at %s", api.Text).Hint(signin.NoTokenHint)
+			}
+			fmt.Fprintln(a.Out, token)
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&audience, "audience", "", "what the token is for: the `ADDRESS` of the API (unless given), or the registry's host")
+	return cmd
+}
+
+func status(a *noun.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Tell who this command acts as, until when, and how that is renewed",
+		Long: "Reads the token that the next command would begin with, and asks nobody. The exit code is 4 if there is none,\n" +
+			"or if it has expired and cannot be renewed.",
+		Args: cobra.NoArgs,
+		RunE: a.Do(func(context.Context, *cobra.Command, []string) error {
+			api, err := a.Server()
+			if err != nil {
+				return err
+			}
+			st, err := a.Status(api.Text)
+			if err != nil {
+				return err
+			}
+			if err := printStatus(a, st); err != nil {
+				return err
+			}
+			if st.Expired && st.Renews == "" {
+				return problem.New(problem.ExitUnauthenticated, "")
+			}
+			return nil
+		}),
+	}
+}
+
+func printStatus(a *noun.App, st signin.Status) error {
+	format, err := a.Value("output")
+	if err != nil {
+		return err
+	}
+	switch format.Text {
+	case "json":
+		return a.JSON(st)
+	case "yaml":
+		return yaml.NewEncoder(a.Out).Encode(st)
+	case "id":
+		fmt.Fprintln(a.Out, st.Identity)
+		return nil
+	}
+	until := st.Expiry
+	if st.Expired {
+		until += ", which is over"
+	}
+	a.Pairs([][2]string{
+		{"server", st.API}, {"issuer", st.Issuer}, {"identity", st.Identity}, {"email", st.Email}, {"proven by", st.Actor}, {"provider", st.Provider},
+		{"until", until}, {"token in", st.Kept}, {"renewed", cmp.Or(st.Renews, "not at all")},
+	})
+	return nil
+}

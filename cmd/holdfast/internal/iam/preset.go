@@ -1,0 +1,243 @@
+package iam
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+)
+
+// A preset knows what the tokens of a platform look like. `iam identities
+// create` makes rules from it, and `dev token` tokens.
+type preset struct {
+	use, platform string
+	example       string                              // of create
+	dev           string                              // flags for dev token, as an example
+	issuer        func(server string) (string, error) // of a platform of one's own; nil: there is no --server
+	usual         string                              // the issuer unless told otherwise; "": must be given
+	job           func(*pflag.FlagSet) job            // registers the flags that describe one
+}
+
+// A job is a workload of a platform, as flags describe it.
+type job interface {
+	rule() (rule, error)
+	claims() (map[string]any, error) // of a token of the job; what is not given is left to the test issuer
+}
+
+// A rule is how a job is told from others by its token.
+type rule struct {
+	name             string // for an identity that is given none
+	subject, pattern string // one of them
+	claims           map[string]string
+}
+
+func presets() []preset {
+	return []preset{github(), gitlab(), kubernetes(), buildkite()}
+}
+
+// identityPresets are the ways to create an identity without knowing what the
+// platform's tokens look like.
+func identityPresets() (all []func(*noun.App) *cobra.Command) {
+	for _, p := range presets() {
+		all = append(all, func(a *noun.App) *cobra.Command { return createPreset(a, p) })
+	}
+	return all
+}
+
+// presetFlags are the flags of create that all presets have.
+type presetFlags struct {
+	description, issuer, server, keysFile, group string
+	roles                                        []string
+}
+
+func createPreset(a *noun.App, p preset) *cobra.Command {
+	var flags presetFlags
+	var workload job
+	cmd := &cobra.Command{
+		Use: p.use + " [NAME]", Short: "Create an identity for a workload of " + p.platform, Example: p.example,
+		Args: cobra.MaximumNArgs(1),
+		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			r, err := workload.rule()
+			if err != nil {
+				return err
+			}
+			r.name = append(args, presetName(r.name))[0]
+			identity, err := p.identity(a, flags, r)
+			if err != nil {
+				return err
+			}
+			return createBound(ctx, a, cmd, identity, flags)
+		}),
+	}
+	f := cmd.Flags()
+	workload = p.job(f)
+	f.StringVar(&flags.description, "description", "", "what the identity is for, in one line of `TEXT`")
+	f.StringVar(&flags.issuer, "issuer", "", "`ADDRESS` of the issuer"+usualIssuer(p))
+	f.StringVar(&flags.keysFile, "issuer-keys-file", "", "`FILE` of the issuer's public keys (JWKS), where the server cannot reach it; good for a year")
+	if p.issuer != nil {
+		f.StringVar(&flags.server, "server", "", "`ADDRESS` of your own server of "+p.platform)
+		cmd.MarkFlagsMutuallyExclusive("server", "issuer")
+	}
+	f.StringArrayVar(&flags.roles, "role", nil, "`ROLE` to give it at once; can be repeated")
+	f.StringVar(&flags.group, "group", "", "`GROUP` to give the role on (the one it is created in)")
+	f.String("parent", "", "`GROUP` to create it in")
+	for flag, n := range map[string]noun.Noun{"role": Roles(), "group": noun.Groups(), "parent": noun.Groups()} {
+		problem.Must(cmd.RegisterFlagCompletionFunc(flag, a.CompleteFlag(n)))
+	}
+	noun.AddDryRun(cmd)
+	return cmd
+}
+
+func usualIssuer(p preset) string {
+	if p.usual == "" {
+		return ""
+	}
+	return " (" + p.usual + ")"
+}
+
+// presetName makes a name of what may not be one.
+func presetName(s string) string {
+	return strings.Trim(notName.ReplaceAllString(strings.ToLower(s), "-"), "-")
+}
+
+var notName = regexp.MustCompile(`[^a-z0-9._-]+`)
+
+// identity is the identity that a rule stands for.
+func (p preset) identity(a *noun.App, flags presetFlags, r rule) (*iampb.Identity, error) {
+	issuer := cmp.Or(flags.issuer, p.usual)
+	if flags.server != "" {
+		var err error
+		if issuer, err = p.issuer(strings.TrimRight(flags.server, "/")); err != nil {
+			return nil, err
+		}
+	}
+	if issuer == "" {
+		return nil, problem.Usage("--issuer is needed")
+	}
+	identity := &iampb.Identity{Name: r.name, Description: flags.description}
+	if flags.keysFile != "" {
+		return identity, withKeys(a, identity, flags.keysFile, issuer, r)
+	}
+	match := &iampb.Identity_ClaimMatch{Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: issuer}, Claims: r.claims}
+	match.Sub = &iampb.Identity_ClaimMatch_Subject{Subject: r.subject}
+	if r.pattern != "" {
+		match.Sub = &iampb.Identity_ClaimMatch_SubjectPattern{SubjectPattern: r.pattern}
+	}
+	identity.Relationship = &iampb.Identity_ClaimMatch_{ClaimMatch: match}
+	return identity, nil
+}
+
+// withKeys has an identity trust keys that are given. Those go with one subject
+// and nothing else.
+func withKeys(a *noun.App, identity *iampb.Identity, file, issuer string, r rule) error {
+	if r.subject == "" || len(r.claims) > 0 {
+		return problem.Usage("--issuer-keys-file goes with one exact subject, and these flags stand for more")
+	}
+	keys, err := a.ReadText(file)
+	if err != nil {
+		return fmt.Errorf("--issuer-keys-file: %w", err)
+	}
+	identity.Relationship = &iampb.Identity_StaticKeys_{
+		StaticKeys: &iampb.Identity_StaticKeys{Issuer: issuer, Subject: r.subject, IssuerKeys: keys},
+	}
+	return nil
+}
+
+// presetFields names the flags that set what the server may refuse.
+var presetFields = map[string]string{
+	"name": "NAME", "description": "--description", "parent": "--parent", "claim_match.issuer": "--issuer",
+	"static_keys.issuer": "--issuer", "static_keys.issuer_keys": "--issuer-keys-file", "role_uid": "--role",
+}
+
+// createBound creates an identity and gives it roles. Whatever can be known to
+// be wrong is found before anything is written.
+func createBound(ctx context.Context, a *noun.App, cmd *cobra.Command, identity *iampb.Identity, flags presetFlags) error {
+	parent, err := a.ParentOf(ctx, Identities(), cmd)
+	if err != nil {
+		return err
+	}
+	group := parent
+	if flags.group != "" {
+		if group, err = a.Resolve(ctx, noun.Groups(), flags.group); err != nil {
+			return fmt.Errorf("--group: %w", err)
+		}
+	}
+	uids := make([]string, len(flags.roles))
+	for i, role := range flags.roles {
+		if uids[i], err = a.Resolve(ctx, Roles(), role); err != nil {
+			return fmt.Errorf("--role: %w", err)
+		}
+	}
+	req := &iampb.CreateIdentityRequest{Parent: parent, Identity: identity}
+	m, err := a.Write(ctx, cmd, Identities().Method("Create"), req.ProtoReflect(), presetFields)
+	if err != nil {
+		return err
+	}
+	if err := a.Show(Identities().View(), m.Interface()); err != nil {
+		return err
+	}
+	if err := a.Out.Flush(); err != nil { // before what is told of it
+		return err
+	}
+	if dry, _ := cmd.Flags().GetBool("dry-run"); dry {
+		return nil
+	}
+	for i, role := range uids {
+		if err := Bind(ctx, a, noun.UIDOf(m), role, group); err != nil {
+			return fmt.Errorf("identity %s is created, but without the role %s: %w", noun.UIDOf(m), flags.roles[i], err)
+		}
+		a.Note("it has the role %s on %s", flags.roles[i], cmp.Or(flags.group, group))
+	}
+	return nil
+}
+
+func Bind(ctx context.Context, a *noun.App, identity, role, group string) error {
+	req := &iampb.CreateRoleBindingRequest{Parent: group, RoleBinding: &iampb.RoleBinding{IdentityUid: identity, RoleUid: role}}
+	_, err := signin.Call(ctx, iampb.NewRoleBindingsServiceClient(a).CreateRoleBinding, req, presetFields)
+	return err
+}
+
+// one returns the flag that is given of those of which one must be.
+func one(given map[string]bool) (string, error) {
+	var names, set []string
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		names = append(names, "--"+name)
+		if given[name] {
+			set = append(set, name)
+		}
+	}
+	if len(set) != 1 {
+		return "", problem.Usage("exactly one of %s is needed", strings.Join(names, ", "))
+	}
+	return set[0], nil
+}
+
+// matching checks a text of a flag, which is required.
+func matching(flag, text string, pattern *regexp.Regexp, like string) error {
+	switch {
+	case text == "":
+		return problem.Usage("--%s is needed", flag)
+	case !pattern.MatchString(text):
+		return problem.Usage("--%s: %q is not like %s", flag, text, like)
+	}
+	return nil
+}
+
+// fullRef is a git reference by its full name. A short one is a branch.
+func fullRef(ref string) string {
+	if strings.HasPrefix(ref, "refs/") {
+		return ref
+	}
+	return "refs/heads/" + ref
+}

@@ -1,0 +1,62 @@
+package iam
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+)
+
+func Roles() noun.Noun {
+	return noun.Noun{
+		Use: "roles", One: "role",
+		About:    "Roles are sets of capabilities. The built-in ones can be bound by anyone and changed by no one.",
+		Example:  "  holdfast iam roles create auditor --parent acme --capability groups.list,identity.list,role_bindings.list",
+		Message:  noun.MessageOf(&iampb.Role{}),
+		Argument: "name",
+		Fields: []noun.Field{
+			noun.Description("role"),
+			{Flag: "capability", Path: "capabilities", Help: "`NAMES` of what its holders may do, with commas or the flag repeated; all of them, also in update"},
+		},
+		Filters: []noun.Field{
+			{Flag: "built-in", Path: "uidp.in_root", Help: "only the built-in roles"},
+		},
+		Columns: []output.Column{
+			{Name: "name", Path: "name"}, {Name: "uid", Path: "uid"},
+			{Name: "can", Text: capabilityCount}, {Name: "description", Path: "description"},
+		},
+		Wide:  output.Columns("capabilities", "createTime", "updateTime"),
+		Extra: []func(*noun.App) *cobra.Command{capabilities},
+	}
+}
+
+func capabilityCount(m protoreflect.Message) string {
+	return strconv.Itoa(m.Get(m.Descriptor().Fields().ByName("capabilities")).List().Len())
+}
+
+func capabilities(a *noun.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "capabilities", Short: "List every capability that a role can have", Args: cobra.NoArgs,
+		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			req := &accesspb.ListCapabilitiesRequest{}
+			resp, err := signin.Call(ctx, accesspb.NewAccessServiceClient(a).ListCapabilities, req, nil)
+			if err != nil {
+				return err
+			}
+			columns := append(output.Columns("name", "family"), output.Column{Name: "capability", Text: capabilityName})
+			return noun.ShowAll(a, output.View{Plural: "capabilities", ID: "name", Columns: columns}, resp.GetCapabilities())
+		}),
+	}
+}
+
+// capabilityName is the name that a capability has in the API.
+func capabilityName(m protoreflect.Message) string {
+	return m.Interface().(*accesspb.NamedCapability).GetCapability().String()
+}

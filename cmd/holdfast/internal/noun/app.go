@@ -1,0 +1,98 @@
+package noun
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+)
+
+// An App is what every command shares.
+type App struct {
+	*signin.Agent
+	Chosen  []string // columns to show in place of the usual ones
+	started bool     // the command line was understood
+}
+
+func NewApp(in, out, err *os.File) *App {
+	return &App{Agent: &signin.Agent{Console: output.NewConsole(in, out, err), Settings: &settings.Settings{}}}
+}
+
+// Branch is a command that only has others below it. Cobra itself answers a
+// misspelt one below the first level with the help and success.
+func (a *App) Branch(use, short string, subs ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		Args: cobra.ArbitraryArgs, SuggestionsMinimumDistance: 2,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			p := problem.Usage("unknown command %q for %q", args[0], cmd.CommandPath())
+			p.Hints = []string{"see " + cmd.CommandPath() + " --help"}
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				p.Hints = []string{"did you mean " + near[0]}
+			}
+			return p
+		},
+	}
+	cmd.AddCommand(subs...)
+	return cmd
+}
+
+// A task is the body of a command.
+type task func(ctx context.Context, cmd *cobra.Command, args []string) error
+
+// Do makes a task a command's RunE. What went wrong before it began is a
+// mistake in the command line.
+func (a *App) Do(t task) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		a.started = true
+		return t(cmd.Context(), cmd, args)
+	}
+}
+
+// Ask makes a task that calls the server a command's RunE. Without a token it
+// does not begin.
+func (a *App) Ask(t task) func(*cobra.Command, []string) error {
+	return a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		if _, err := a.Connect(ctx); err != nil {
+			return err
+		}
+		return t(ctx, cmd, args)
+	})
+}
+
+// End writes what is left to write, tells what went wrong, and returns the exit
+// code.
+func (a *App) End(cmd *cobra.Command, err error) int {
+	if a.Conn != nil {
+		a.Conn.Close()
+	}
+	if flushed := a.Out.Flush(); err == nil && flushed != nil {
+		err = fmt.Errorf("write the result: %w", flushed)
+	}
+	if err == nil {
+		return problem.ExitOK
+	}
+	p := problem.Of(cmd.Context(), err)
+	if !a.started {
+		p.Code = problem.ExitUsage
+	}
+	if !a.started && len(p.Hints) == 0 {
+		p.Hints = []string{"usage: " + cmd.UseLine()}
+	}
+	if p.Text != "" {
+		a.Note("%s", p.Text)
+	}
+	for _, hint := range p.Hints {
+		a.Note("hint: %s", hint)
+	}
+	return p.Code
+}

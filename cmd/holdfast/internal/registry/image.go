@@ -1,0 +1,105 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
+	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+)
+
+// imagesCommand is the commands about what images are like.
+func imagesCommand(a *noun.App) *cobra.Command {
+	return a.Branch("images", "See what images are made of", imagesInspect(a), imagesSize(a))
+}
+
+// variants is how the images for several systems are shown.
+func variants() output.View {
+	of := func(name string, text func(*ocipb.Variant) string) output.Column {
+		return output.Column{Name: name, Text: func(m protoreflect.Message) string { return text(m.Interface().(*ocipb.Variant)) }}
+	}
+	return output.View{
+		Plural: "images", ID: "digest",
+		Columns: []output.Column{
+			of("platform", platformOf), {Name: "digest", Path: "digest"},
+			of("size", func(v *ocipb.Variant) string { return size(v.GetSize()) }),
+			{Name: "layers", Path: "layers"}, {Name: "user", Path: "config.user"},
+			of("entrypoint", func(v *ocipb.Variant) string {
+				return strings.Join(append(v.GetConfig().GetEntrypoint(), v.GetConfig().GetCmd()...), " ")
+			}),
+		},
+		Wide: output.Columns("createTime=config.createTime", "workingDir=config.workingDir", "ports=config.exposedPorts", "env=config.env"),
+	}
+}
+
+func platformOf(v *ocipb.Variant) string {
+	return strings.Trim(strings.Join([]string{v.GetOs(), v.GetArchitecture(), v.GetVariant()}, "/"), "/")
+}
+
+func imagesInspect(a *noun.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "inspect REPO:TAG|REPO@DIGEST", Short: "Show what an image is for, how large it is and how it runs",
+		Long:    "Shows a line for each system that the image was made for. -o json shows all there is.",
+		Example: "  holdfast registry images inspect acme/platform/app:1.2",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.CompleteArgs(repos()),
+		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			at, err := parseImage(ctx, a, args[0])
+			if err != nil {
+				return err
+			}
+			found, err := getImage(ctx, a, at, "REPO:TAG")
+			if err != nil {
+				return err
+			}
+			return noun.ShowAnswer(a, variants(), found, found.GetVariants(), nil)
+		}),
+	}
+}
+
+// getImage reads what a reference stands for now: latest if it says nothing.
+// argument is what the person calls the tag.
+func getImage(ctx context.Context, a *noun.App, at image, argument string) (*ocipb.Image, error) {
+	req := &ocipb.GetImageRequest{RepoUid: at.repo, Reference: cmp.Or(at.digest, at.tag, "latest")}
+	return signin.Call(ctx, ocipb.NewOCIServiceClient(a).GetImage, req, map[string]string{"reference": argument, "repo_uid": "REPO"})
+}
+
+func imagesSize(a *noun.App) *cobra.Command {
+	var architecture string
+	cmd := &cobra.Command{
+		Use: "size REPO@DIGEST", Short: "Print how many bytes an image has",
+		Long:    "Prints the bytes of the layers and the configuration of an image as they travel.",
+		Example: "  holdfast registry images size acme/platform/app@sha256:… --architecture arm64",
+		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.CompleteArgs(repos()),
+		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			at, err := parseImage(ctx, a, args[0])
+			if err != nil {
+				return err
+			}
+			if at.digest == "" {
+				found, err := getImage(ctx, a, at, "TAG")
+				if err != nil {
+					return err
+				}
+				at.digest = found.GetDigest()
+			}
+			req := &registrypb.GetSizeRequest{RepoUid: at.repo, Digest: at.digest, Architecture: architecture}
+			m, err := signin.Call(ctx, registrypb.NewImagesServiceClient(a).GetSize, req,
+				map[string]string{"digest": "DIGEST", "repo_uid": "REPO", "architecture": "--architecture"})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(a.Out, m.GetSize())
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&architecture, "architecture", "", "`ARCHITECTURE` of the image, if there are several (amd64)")
+	return cmd
+}

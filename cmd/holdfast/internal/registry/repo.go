@@ -1,0 +1,99 @@
+// Package registry has the commands of repos, tags, images and who pulled them.
+package registry
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+)
+
+// Command is the commands about what images are pushed to and pulled from.
+func Command(a *noun.App) *cobra.Command {
+	return a.Branch("registry", "Manage repos and tags, and see what became of them",
+		a.Command(repos()), a.Command(tags()), imagesCommand(a), pullsCommand(a), settingsCommand(a))
+}
+
+func repos() noun.Noun {
+	return noun.Noun{
+		Area: "registry", Use: "repos", One: "repo",
+		About: "Repos are what images are pushed to and pulled from. The first push to a repo makes it, unless the settings\n" +
+			"of its group say otherwise. Images are called by the names of the groups and the repo: acme/platform/app:1.2.",
+		Example:  "  holdfast registry repos create app --parent acme/platform --description \"what customers run\"",
+		Message:  noun.MessageOf(&registrypb.Repo{}),
+		Argument: "name",
+		Locate:   locateRepo,
+		Fields: []noun.Field{
+			noun.Description("repo"),
+			{Flag: "tier", Path: "catalog_tier", Help: "`TIER` of a catalog: application, base, fips, ai, devtools or commercial"},
+			{Flag: "bundle", Path: "bundles", Help: "`BUNDLE` it is part of, such as base or fips (any number of times)"},
+			{Flag: "alias", Path: "aliases", Help: "`IMAGE` it can stand in for (any number of times)"},
+			{Flag: "active-tag", Path: "active_tags", Help: "`TAG` that is looked after (any number of times)"},
+			{Flag: "source", Path: "sync_config.source", Help: "`REPO` it follows: a uid, a path or an image reference"},
+		},
+		Columns: output.Columns("name", "uid", "description"),
+		Wide:    output.Columns("catalogTier", "bundles", "createTime", "updateTime"),
+		Extra:   []func(*noun.App) *cobra.Command{readme},
+	}
+}
+
+// locateRepo finds a repo by its name or path, which may begin with the host of
+// the registry.
+func locateRepo(ctx context.Context, a *noun.App, text string) (string, error) {
+	text, err := withoutHost(ctx, a, text)
+	if err != nil {
+		return "", err
+	}
+	n := repos()
+	n.Locate = nil
+	return a.Resolve(ctx, n, text)
+}
+
+func readme(a *noun.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "readme REPO", Short: "Print what a repo says about itself, or change it",
+		Example: "  holdfast registry repos readme acme/platform/app --set README.md",
+	}
+	a.About(repos(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
+		if file := cmd.Flags().Lookup("set"); file.Changed {
+			return setReadme(ctx, a, uid, file.Value.String())
+		}
+		req := &registrypb.GetRepoReadmeRequest{Uid: uid}
+		m, err := signin.Call(ctx, registrypb.NewReposServiceClient(a).GetRepoReadme, req, map[string]string{"uid": "REPO"})
+		if err != nil || m.GetContent() == "" {
+			return err
+		}
+		for line := range strings.SplitSeq(m.GetContent(), "\n") {
+			cells := strings.Split(line, "\t")
+			for i, cell := range cells {
+				cells[i] = output.Printable(cell)
+			}
+			fmt.Fprintln(a.Out, strings.Join(cells, "\t")) // errors stay in the writer until it is flushed
+		}
+		return nil
+	})
+	cmd.Flags().String("set", "", "`FILE` of Markdown to put in its place; - is standard input, and \"\" leaves none")
+	return cmd
+}
+
+func setReadme(ctx context.Context, a *noun.App, uid, file string) error {
+	content := ""
+	if file != "" {
+		var err error
+		if content, err = a.ReadText(file); err != nil {
+			return err
+		}
+	}
+	req := &registrypb.UpdateRepoReadmeRequest{
+		RepoReadme: &registrypb.RepoReadme{Uid: uid, Content: content}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"content"}},
+	}
+	_, err := signin.Call(ctx, registrypb.NewReposServiceClient(a).UpdateRepoReadme, req, map[string]string{"content": "--set", "uid": "REPO"})
+	return err
+}

@@ -1,0 +1,183 @@
+// Package settings finds what a person has set: by flags, variables or a file.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	holdfast "github.com/holdfast-dev/holdfast/client"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+)
+
+// A setting is something a person can set once for all commands: in the file, in
+// a variable called HOLDFAST_ and its name in capitals, or by a flag.
+type setting struct {
+	Key   string
+	About string
+	Check func(string) error
+	flag  func(*Settings) string // nil: it has no flag
+}
+
+// All is every setting there is, in the order that people are shown.
+func All() []setting {
+	return []setting{
+		{"api", "address of the server, http(s)://host[:port]", holdfast.CheckAddress, func(s *Settings) string { return s.API }},
+		{"issuer", "address of the token issuer (the server's)", holdfast.CheckAddress, nil},
+		{"registry", "host[:port] of the registry (the server's)", nil, nil},
+		{"organization", "group that create and tree use when none is given", nil, nil},
+		{"output", "format of results: " + strings.Join(output.Formats, ", "), output.CheckFormat, func(s *Settings) string { return s.Output }},
+		{"token_file", "file that holds the token to use", nil, func(s *Settings) string { return s.TokenFile }},
+		{"identity", "uid of the identity to assume, with a token of where this runs", CheckUID, nil},
+		{"identity_token_file", "file that holds the token which proves the identity", nil, nil},
+		{"token_store", "where tokens are kept: auto (a keyring, else files), keyring or file", checkTokenStore, nil},
+		{"ca_file", "file of certificates to trust beside the system's", nil, func(s *Settings) string { return s.CAFile }},
+	}
+}
+
+func Find(key string) (setting, error) {
+	var keys []string
+	for _, s := range All() {
+		if s.Key == key {
+			return s, nil
+		}
+		keys = append(keys, s.Key)
+	}
+	return setting{}, problem.Usage("there is no setting %q", key).Hint("the settings are " + strings.Join(keys, ", "))
+}
+
+func (s setting) Variable() string { return "HOLDFAST_" + strings.ToUpper(s.Key) }
+
+// A Value is what a setting is, and where that comes from.
+type Value struct{ Text, Origin string }
+
+// A Settings finds what a person has set. Its fields are the flags that win over
+// variables and the file; "" are not given.
+type Settings struct{ API, Output, TokenFile, CAFile string }
+
+// Value finds a setting: a flag wins over a variable, and that over the file.
+func (s *Settings) Value(key string) (Value, error) {
+	known, err := Find(key)
+	if err != nil {
+		return Value{}, err
+	}
+	v, err := s.lookUp(known)
+	if err != nil || v.Text == "" || known.Check == nil {
+		return v, err
+	}
+	if err := known.Check(v.Text); err != nil {
+		return v, problem.Usage("%s: %v", v.Origin, err)
+	}
+	return v, nil
+}
+
+func (s *Settings) lookUp(known setting) (Value, error) {
+	if known.flag != nil && known.flag(s) != "" {
+		return Value{known.flag(s), "--" + strings.ReplaceAll(known.Key, "_", "-")}, nil
+	}
+	if v := os.Getenv(known.Variable()); v != "" {
+		return Value{v, known.Variable()}, nil
+	}
+	path, err := Path()
+	if err != nil {
+		return Value{}, err
+	}
+	file, err := readSettings(path)
+	if err != nil {
+		return Value{}, err
+	}
+	if v := file[known.Key]; v != "" {
+		return Value{v, known.Key + " in " + path}, nil
+	}
+	return Value{}, nil
+}
+
+// Path is the file of settings.
+func Path() (string, error) {
+	if path := os.Getenv("HOLDFAST_CONFIG"); path != "" {
+		return path, nil
+	}
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", problem.Usage("no place for settings: %v", err)
+	}
+	return filepath.Join(dir, "holdfast", "config.yaml"), nil
+}
+
+// readSettings reads the file. One that does not exist has no settings; one with
+// a key there is none of is refused.
+func readSettings(path string) (map[string]string, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return map[string]string{}, nil
+	}
+	if err != nil {
+		return nil, problem.Usage("settings: %v", err)
+	}
+	values := map[string]string{}
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		return nil, problem.Usage("settings in %s: %s", path, strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")).Hint("the file has one line for each setting, such as api: https://holdfast.example.com")
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if _, err := Find(key); err != nil {
+			p, _ := errors.AsType[*problem.Problem](err)
+			p.Text = "settings in " + path + ": " + p.Text
+			return nil, p
+		}
+	}
+	return values, nil
+}
+
+// Change applies change to the file.
+func Change(change func(map[string]string)) error {
+	path, err := Path()
+	if err != nil {
+		return err
+	}
+	values, err := readSettings(path)
+	if err != nil {
+		return err
+	}
+	change(values)
+	text, err := yaml.Marshal(values)
+	if err != nil {
+		return err
+	}
+	return WritePrivate(path, text)
+}
+
+// WritePrivate puts a file in place whole, for its owner alone.
+func WritePrivate(path string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // has mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+func checkTokenStore(s string) error {
+	if !slices.Contains(tokenStores, s) {
+		return fmt.Errorf("%q is none of %s", s, strings.Join(tokenStores, ", "))
+	}
+	return nil
+}
+
+var tokenStores = []string{"auto", "keyring", "file"}

@@ -1,0 +1,210 @@
+// Package signin connects to a server as somebody: a person who signs in with a
+// browser, a workload that its platform vouches for, or whoever a given token is
+// for.
+//
+// An Agent calls the server. credential.go decides what it shows there, person.go
+// and workload.go sign in, and session.go and vault.go keep the tokens between
+// runs.
+package signin
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	holdfast "github.com/holdfast-dev/holdfast/client"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
+)
+
+// An Agent calls a server as whoever is signed in there, or as whom the settings
+// name. The first call makes the connection.
+type Agent struct {
+	*output.Console
+	*settings.Settings
+	Timeout time.Duration // after which a call is given up
+	Verbose bool          // tell of every call
+
+	connecting sync.Mutex
+	Conn       *Client
+}
+
+// A Client is a connection whose calls end when the --timeout is over.
+type Client struct {
+	*holdfast.Client
+	timeout time.Duration
+}
+
+// Invoke calls one method.
+func (c *Client) Invoke(ctx context.Context, method string, req, resp any, opts ...grpc.CallOption) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	return c.Client.Invoke(ctx, method, req, resp, opts...)
+}
+
+// Invoke calls one method of the server, so that generated clients take a.
+func (a *Agent) Invoke(ctx context.Context, method string, req, resp any, opts ...grpc.CallOption) error {
+	c, err := a.Connect(ctx)
+	if err != nil {
+		return err
+	}
+	return c.Invoke(ctx, method, req, resp, opts...)
+}
+
+// NewStream begins a stream of the server, so that generated clients take a.
+func (a *Agent) NewStream(
+	ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	c, err := a.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.NewStream(ctx, desc, method, opts...)
+}
+
+// Connect returns the connection that all calls of a run share. Only a token may
+// have been asked for yet: a server that does not answer shows at the first call.
+func (a *Agent) Connect(ctx context.Context) (*Client, error) {
+	a.connecting.Lock()
+	defer a.connecting.Unlock()
+	if a.Conn != nil {
+		return a.Conn, nil
+	}
+	api, err := a.Server()
+	if err != nil {
+		return nil, err
+	}
+	cred, err := a.credential(api.Text)
+	if err != nil {
+		return nil, err
+	}
+	if cred == nil {
+		return nil, problem.New(problem.ExitUnauthenticated, "there is no token to show to %s", api.Text).Hint(NoTokenHint)
+	}
+	c, err := a.connect(api, cred)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.token(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	a.warnInTheOpen(api.Text)
+	a.Conn = c
+	return c, nil
+}
+
+const NoTokenHint = "sign in: holdfast auth login; in development: holdfast config use-dev; or put a token in HOLDFAST_TOKEN"
+
+// Server is the address of the server, which must be set.
+func (a *Agent) Server() (settings.Value, error) {
+	api, err := a.Value("api")
+	if err == nil && api.Text == "" {
+		return api, problem.Usage("no server is set").Hint("run: holdfast config set api https://holdfast.example.com, or set HOLDFAST_API")
+	}
+	return api, err
+}
+
+// connect makes a connection with a credential; nil is none.
+func (a *Agent) connect(address settings.Value, cred *credential) (*Client, error) {
+	cfg := holdfast.Config{
+		Address: address.Text, UserAgent: "holdfast/" + ClientVersion(), Timeout: a.Timeout,
+		InTheOpen: true, // warnInTheOpen tells
+		Options:   []grpc.DialOption{grpc.WithChainUnaryInterceptor(a.observe)},
+	}
+	if cred != nil {
+		cfg.Credential, cfg.Audience, cfg.Issuer, cfg.Vault = cred, cred.audience, cred.issuer, cred.vault
+	}
+	if encrypted(cfg.Address) || encrypted(cfg.Issuer) {
+		file, err := a.Value("ca_file")
+		if err != nil {
+			return nil, err
+		}
+		if _, err := a.tls(); err != nil {
+			return nil, err
+		}
+		cfg.CAFile = file.Text
+	}
+	conn, err := holdfast.Dial(cfg)
+	if err != nil {
+		return nil, problem.Usage("%s: %v", address.Origin, err)
+	}
+	return &Client{conn, a.Timeout}, nil
+}
+
+func encrypted(address string) bool { return strings.HasPrefix(holdfast.Audience(address), "https:") }
+
+// tls trusts the system's certificates and those of ca_file.
+func (a *Agent) tls() (*tls.Config, error) {
+	file, err := a.Value("ca_file")
+	if err != nil {
+		return nil, err
+	}
+	security, err := holdfast.Config{CAFile: file.Text}.TLS()
+	if err != nil {
+		return nil, problem.Usage("%s: %v", file.Origin, err)
+	}
+	return security, nil
+}
+
+// warnInTheOpen warns of a token that others can read on its way.
+func (a *Agent) warnInTheOpen(address string) {
+	if holdfast.InTheOpen(address) {
+		a.Warn("the token goes to " + address + " without encryption")
+	}
+}
+
+// token returns a token that is good now. Its error is a problem.
+func (c *Client) token(ctx context.Context) (string, error) {
+	token, err := c.Token(ctx)
+	if err != nil {
+		return "", Refused(err, nil)
+	}
+	return token, nil
+}
+
+// observe tells of a call if the person wants to know, and of what the server
+// warns of.
+func (a *Agent) observe(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	var header metadata.MD
+	start := time.Now()
+	err := invoke(ctx, method, req, reply, conn, append(opts, grpc.Header(&header))...)
+	if a.Verbose {
+		id := "none"
+		if ids := header.Get("x-request-id"); len(ids) > 0 {
+			id = ids[0]
+		}
+		a.Note("%s %s in %s, request %s", method[1:], status.Code(err), time.Since(start).Round(100*time.Microsecond), id)
+	}
+	for _, text := range header.Get("holdfast-warning") {
+		a.Warn(text)
+	}
+	return err
+}
+
+// ClientVersion is the module version the program was built from, or the
+// revision.
+func ClientVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if info.Main.Version != "(devel)" {
+		return cmp.Or(info.Main.Version, "devel")
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return "devel"
+}

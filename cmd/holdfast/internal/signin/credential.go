@@ -1,0 +1,191 @@
+package signin
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"os"
+	"strings"
+
+	holdfast "github.com/holdfast-dev/holdfast/client"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
+)
+
+// A credential is how tokens for one audience are got, and where they are kept.
+type credential struct {
+	audience string         // "": the API's
+	issuer   string         // "": the server
+	vault    holdfast.Vault // nil: nowhere
+	next     func(ctx context.Context, issuer *holdfast.Issuer, before tokens) (tokens, error)
+}
+
+// Next gets the next tokens. Its error is a problem, if there is more to say of
+// it than what the server says.
+func (c *credential) Next(ctx context.Context, issuer *holdfast.Issuer, before tokens) (tokens, error) {
+	return c.next(ctx, issuer, before)
+}
+
+// credential finds what to show to a server: a token that is given, that of an
+// identity which the settings name, or that of the session. nil is nothing.
+func (a *Agent) credential(api string) (*credential, error) {
+	token, _, err := a.givenToken()
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		return &credential{next: holdfast.Token(token).Next}, nil
+	}
+	s, other, err := a.actor(api)
+	if err != nil {
+		return nil, err
+	}
+	if other != "" {
+		return a.assumed(s.audience, other)
+	}
+	t, err := s.vault().read(s.audience)
+	if err != nil || t == (tokens{}) {
+		return nil, err
+	}
+	return s.credential(), nil
+}
+
+// actor is the session at a server, and the uid of an identity that the settings
+// name instead; "" if they do not.
+func (a *Agent) actor(api string) (s *signIn, other string, err error) {
+	if s, err = a.SignIn(api); err != nil {
+		return nil, "", err
+	}
+	identity, err := a.Value("identity")
+	if err != nil || identity.Text == s.Identity {
+		return s, "", err
+	}
+	return s, identity.Text, nil
+}
+
+// TokenFor finds a token for an audience, in the same order as a credential is
+// found; "" if there is nothing to get it with.
+func (a *Agent) TokenFor(ctx context.Context, api settings.Value, audience string) (string, error) {
+	if err := checkAudience(audience); err != nil {
+		return "", err
+	}
+	cred, err := a.credentialFor(ctx, api, audience)
+	if err != nil || cred == nil {
+		return "", err
+	}
+	c, err := a.connect(api, cred)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	return c.token(ctx)
+}
+
+// credentialFor finds how to get a token for an audience. One that is not the
+// API's is got with what proves the identity, or else with a token for the API.
+func (a *Agent) credentialFor(ctx context.Context, api settings.Value, audience string) (*credential, error) {
+	if audience == holdfast.Audience(api.Text) {
+		return a.credential(api.Text)
+	}
+	given, _, err := a.givenToken()
+	if err != nil {
+		return nil, err
+	}
+	if given != "" {
+		return a.workload(audience, holdfast.Workload{Proof: proven(given)})
+	}
+	s, other, err := a.actor(api.Text)
+	if err != nil {
+		return nil, err
+	}
+	if other != "" {
+		return a.assumed(audience, other)
+	}
+	if s.proves() {
+		return s.credentialFor(audience, s.assume), nil
+	}
+	own, err := a.TokenFor(ctx, api, s.audience)
+	if err != nil || own == "" {
+		return nil, err
+	}
+	exchange := func(ctx context.Context, issuer *holdfast.Issuer, _ tokens) (tokens, error) {
+		return a.exchange(ctx, issuer, holdfast.Workload{Proof: proven(own)})
+	}
+	return s.credentialFor(audience, exchange), nil
+}
+
+// givenToken is the token that a flag, variable or setting gives, and which.
+func (a *Agent) givenToken() (token, origin string, err error) {
+	file, err := a.Value("token_file")
+	if err != nil {
+		return "", "", err
+	}
+	fromEnv := os.Getenv("HOLDFAST_TOKEN")
+	switch {
+	case a.Settings.TokenFile == "" && fromEnv != "":
+		token, origin = strings.TrimSpace(fromEnv), "HOLDFAST_TOKEN"
+	case file.Text != "":
+		text, err := os.ReadFile(file.Text)
+		if err != nil {
+			return "", "", problem.Usage("%s: %v", file.Origin, err)
+		}
+		token, origin = strings.TrimSpace(string(text)), file.Origin
+	default:
+		return "", "", nil
+	}
+	if !holdfast.IsToken(token) {
+		return "", "", problem.Usage("%s: is not a token", origin)
+	}
+	return token, origin, nil
+}
+
+// TokenOrigin tells where the token for a server comes from, "" if there is
+// none. It asks nobody for one.
+func (a *Agent) TokenOrigin(api string) (string, error) {
+	_, origin, err := a.givenToken()
+	if err != nil || origin != "" {
+		return origin, err
+	}
+	s, other, err := a.actor(api)
+	if err != nil {
+		return "", err
+	}
+	if other != "" {
+		identity, err := a.Value("identity")
+		return identity.Origin, err
+	}
+	t, err := s.vault().read(s.audience)
+	if err != nil || t == (tokens{}) {
+		return "", err
+	}
+	return "the session at " + s.audience, nil
+}
+
+// Issuer is the address of the token issuer.
+func (a *Agent) Issuer() (string, error) {
+	api, err := a.Server()
+	if err != nil {
+		return "", err
+	}
+	issuer, err := a.Value("issuer")
+	return holdfast.Audience(cmp.Or(issuer.Text, api.Text)), err
+}
+
+// RegistryAddress is the host of the registry, which is also what its tokens are
+// for.
+func (a *Agent) RegistryAddress() (string, error) {
+	api, err := a.Server()
+	if err != nil {
+		return "", err
+	}
+	registry, err := a.Value("registry")
+	return cmp.Or(registry.Text, hostOf(holdfast.Audience(api.Text))), err
+}
+
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
