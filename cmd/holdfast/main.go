@@ -21,7 +21,6 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/iam"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
-	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/registry"
 )
 
@@ -63,6 +62,6 @@ func root(a *noun.App) *cobra.Command {
 	f.StringVar(&a.Settings.CAFile, "ca-file", "", "`FILE` of certificates (PEM) to trust beside the system's")
 	f.BoolVarP(&a.Verbose, "verbose", "v", false, "tell of every call: its method, duration and request id")
 	f.DurationVar(&a.Timeout, "timeout", 30*time.Second, "`DURATION` after which a call is given up")
-	problem.Must(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(output.Formats, cobra.ShellCompDirectiveNoFileComp)))
+	noun.CompleteWords(root, "output", output.Formats)
 	return root
 }

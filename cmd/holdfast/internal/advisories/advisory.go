@@ -42,11 +42,11 @@ func advisories() noun.Noun {
 			{Flag: "type", Path: "artifact_type", Help: "what the artifact is, the `TYPE` of a package URL such as apk or golang"},
 			{Flag: "architecture", Path: "artifact_architecture", Help: "`NAME` of the architecture it is for"},
 			{Flag: "component", Path: "component_name", Help: "`NAME` of the part of it that is vulnerable"},
-			{Flag: "component-type", Path: "component_type", Help: "`TYPE` of that part"},
-			{Flag: "component-location", Path: "component_location", Help: "`PATH` of that part in the artifact"},
-			{Flag: "author", Path: "author", Help: "`NAME` of who says so; you unless given"},
+			{Flag: "component-type", Help: "`TYPE` of that part"},
+			{Flag: "component-location", Help: "`PATH` of that part in the artifact"},
+			{Flag: "author", Help: "`NAME` of who says so; you unless given"},
 			{Flag: "alias", Path: "aliases", Help: "another `ID` of the vulnerability, such as a CVE; can be repeated"},
-			{Flag: "summary", Path: "summary", Help: "what it is about, in one line of `TEXT`"},
+			{Flag: "summary", Help: "what it is about, in one line of `TEXT`"},
 			{Flag: "details-file", Path: "details", File: true, Help: "`FILE` of what it is about; - is standard input"},
 			{Flag: "cvss", Path: "severities", Read: readCVSS, Help: "CVSS `VECTOR` of version 2, 3 or 4; can be repeated"},
 			{Flag: "affects", Path: "affected", Read: readAffects, Help: "versions that have it, as `ECOSYSTEM:NAME@INTRODUCED..FIXED`, such as Go:example.com/x@0..1.2.3; can be repeated"},
@@ -71,14 +71,14 @@ func advisoryFilters() []noun.Field {
 		{Flag: "component-type", Path: "component_types", Help: "only those about components of this `TYPE`; can be repeated"},
 		{Flag: "component-location", Path: "component_locations", Help: "only those about a component at this `PATH`; can be repeated"},
 		{Flag: "alias", Path: "aliases", Help: "only those with this alias, an `ID`; can be repeated"},
-		{Flag: "origin", Path: "origin", Help: "only those about this artifact `NAME`"},
+		{Flag: "origin", Help: "only those about this artifact `NAME`"},
 		{Flag: "review-state", Path: "event_review_states", Help: "only those with an event in this `STATE`: pending, approved, request-changes or rejected"},
 		{Flag: "event-author", Path: "event_authors", Help: "only those with an event by this `NAME`; can be repeated"},
 		{Flag: "not-event-author", Path: "exclude_event_authors", Help: "only those without an event by this `NAME`; can be repeated"},
 		{Flag: "event-reviewer", Path: "event_reviewers", Help: "only those with an event reviewed by this `NAME`; can be repeated"},
 		{Flag: "event-type", Path: "event_types", Help: "only those with an event of this `TYPE`, such as fixed"},
 		{Flag: "latest-event", Path: "latest_event_type", Help: "only those whose newest approved event is of this `TYPE`"},
-		{Flag: "query", Path: "query", Help: "only those with this `TEXT` in their id, names or aliases"},
+		{Flag: "query", Help: "only those with this `TEXT` in their id, names or aliases"},
 	}
 }
 
@@ -206,4 +206,42 @@ func query(ctx context.Context, a *noun.App, req *advisoriespb.BatchQueryAdvisor
 		return err
 	}
 	return problem.New(problem.ExitNo, "")
+}
+
+func feeds() noun.Noun {
+	return noun.Noun{
+		Area: "advisories", Use: "feeds", One: "feed",
+		About: "Feeds are the sources that the advisories of a group are kept current from: an https address, or a folder\n" +
+			"or file of the server that its operator allows.",
+		Example: "  holdfast advisories feeds create go --parent acme --address https://osv-vulnerabilities.storage.googleapis.com/Go/all.zip --interval 6h",
+		Service: advisoryService("AdvisoryFeedsService"),
+		Message: noun.MessageOf(&advisoriespb.AdvisoryFeed{}),
+
+		Argument: "name",
+		Fields: []noun.Field{
+			{Flag: "address", Help: "`ADDRESS` of the source: https://…, or a path on the server"},
+			{Flag: "interval", Help: "`DURATION` between two looks, such as 30m, 6h or 1d"},
+			{Flag: "paused", Help: "do not look at it"},
+		},
+		Columns: []output.Column{
+			{Name: "name", Path: "name"}, {Name: "uid", Path: "uid"}, {Name: "address", Path: "address"},
+			{Name: "last", Path: "last.time"}, {Name: "result", Text: feedResult},
+		},
+		Wide: output.Columns("interval", "paused", "createTime", "updateTime"),
+	}
+}
+
+// feedResult is what came of the last look, in a few words.
+func feedResult(m protoreflect.Message) string {
+	f, ok := m.Interface().(*advisoriespb.AdvisoryFeed)
+	last := f.GetLast()
+	switch {
+	case !ok, last == nil:
+		return "not read yet"
+	case last.GetError() != "":
+		return last.GetError()
+	case last.GetUnchanged():
+		return "unchanged"
+	}
+	return countsText(last.GetCounts())
 }

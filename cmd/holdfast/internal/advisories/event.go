@@ -67,7 +67,7 @@ func addEvent(a *noun.App) *cobra.Command {
 	for flag, d := range map[string]protoreflect.EnumDescriptor{
 		"reason": vulnpb.AdvisoryEvent_FalsePositiveDetermination_Type(0).Descriptor(), "state": vulnpb.ReviewState(0).Descriptor(),
 	} {
-		problem.Must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(output.EnumWords(d), cobra.ShellCompDirectiveNoFileComp)))
+		noun.CompleteWords(cmd, flag, output.EnumWords(d))
 	}
 	noun.AddDryRun(cmd)
 	return cmd

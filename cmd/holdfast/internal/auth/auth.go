@@ -67,15 +67,7 @@ func logout(a *noun.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "logout", Short: "End the session, and forget its tokens", Args: cobra.NoArgs,
 		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
-			api, err := a.Server()
-			if err != nil {
-				return err
-			}
-			s, err := a.SignIn(api.Text)
-			if err != nil {
-				return err
-			}
-			return a.SignOut(ctx, s)
+			return a.SignOut(ctx)
 		}),
 	}
 }
@@ -88,16 +80,9 @@ func printToken(a *noun.App) *cobra.Command {
 			"  holdfast auth token --audience registry.example.com | docker login -u _token --password-stdin registry.example.com",
 		Args: cobra.NoArgs,
 		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
-			api, err := a.Server()
+			token, err := a.TokenFor(ctx, audience)
 			if err != nil {
 				return err
-			}
-			token, err := a.TokenFor(ctx, api, cmp.Or(audience, holdfast.Audience(api.Text)))
-			if err != nil {
-				return err
-			}
-			if token == "" {
-				return problem.New(problem.ExitUnauthenticated, "there is no session at %s", api.Text).Hint(signin.NoTokenHint)
 			}
 			fmt.Fprintln(a.Out, token)
 			return nil
@@ -114,11 +99,7 @@ func status(a *noun.App) *cobra.Command {
 			"or if it has expired and cannot be renewed.",
 		Args: cobra.NoArgs,
 		RunE: a.Do(func(context.Context, *cobra.Command, []string) error {
-			api, err := a.Server()
-			if err != nil {
-				return err
-			}
-			st, err := a.Status(api.Text)
+			st, err := a.Status()
 			if err != nil {
 				return err
 			}

@@ -19,10 +19,7 @@ import (
 
 // Command is the commands about where changes are told.
 func Command(a *noun.App) *cobra.Command {
-	n := deliveries()
-	kept := a.Branch(n.Use, "See and replay what a sink has not taken", a.ListCommand(n), a.GetCommand(n), replay(a))
-	kept.Long = n.About
-	return a.Branch("events", "Send changes to other programs", a.Command(subscriptions()), kept)
+	return a.Branch("events", "Send changes to other programs", a.Command(subscriptions()), a.Command(deliveries()))
 }
 
 func subscriptions() noun.Noun {
@@ -39,7 +36,7 @@ func subscriptions() noun.Noun {
 
 func deliveries() noun.Noun {
 	return noun.Noun{
-		Area: "events", Use: "deliveries", One: "delivery",
+		Area: "events", Use: "deliveries", One: "delivery", Short: "See and replay what a sink has not taken",
 		About: "An event that a sink has not taken within a day is kept here, up to 10,000 of a subscription, until it is\n" +
 			"replayed and taken.",
 		Message: noun.MessageOf(&deliveriespb.Delivery{}),
@@ -48,6 +45,7 @@ func deliveries() noun.Noun {
 		},
 		Columns: output.Columns("uid", "type", "subject", "eventTime", "attempts", "error"),
 		Wide:    output.Columns("eventId", "replaying", "createTime", "updateTime"),
+		Extra:   []func(*noun.App) *cobra.Command{replay},
 	}
 }
 
@@ -79,11 +77,11 @@ func entries() noun.Noun {
 		Message: noun.MessageOf(&auditpb.Entry{}),
 		Filters: []noun.Field{
 			{Flag: "group", Path: "group_uid", Ref: noun.Groups, Help: "only those in this `GROUP` and below it"},
-			{Flag: "subject", Path: "subject", Help: "only those to what has this `UID`"},
+			{Flag: "subject", Help: "only those to what has this `UID`"},
 			{Flag: "by", Path: "identity_uid", Ref: iam.Identities, Help: "only those by this `IDENTITY`"},
-			{Flag: "type", Path: "type", Help: "only those of this `TYPE`, such as iam.group or iam.group.deleted.v1"},
-			{Flag: "since", Path: "since", Help: "only those made at this `TIME` or later"},
-			{Flag: "until", Path: "until", Help: "only those made before this `TIME`"},
+			{Flag: "type", Help: "only those of this `TYPE`, such as iam.group or iam.group.deleted.v1"},
+			{Flag: "since", Help: "only those made at this `TIME` or later"},
+			{Flag: "until", Help: "only those made before this `TIME`"},
 		},
 		Columns: output.Columns("time", "type", "subject", "by=actor.subject", "from=actor.remoteAddress"),
 		Wide: output.Columns("actor=actor.uid", "issuer=actor.issuer", "request=actor.requestId",

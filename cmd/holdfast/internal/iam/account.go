@@ -86,7 +86,7 @@ func createAccount(a *noun.App) *cobra.Command {
 				return err
 			}
 			account.Email = args[0]
-			if _, err := role.Apply(ctx, a, cmd.Flags(), account.ProtoReflect(), role.Path); err != nil {
+			if err := role.Apply(ctx, a, cmd, account.ProtoReflect()); err != nil {
 				return err
 			}
 			req := &signinpb.CreateAccountRequest{Parent: parent, Account: account}

@@ -82,7 +82,7 @@ func checkAssociation(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{Use: "check GROUP --provider ACCOUNT", Short: "Tell whether an account can be used, and why not"}
 	a.About(noun.Groups(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
 		req := &iampb.CheckAccountAssociationRequest{Uid: uid}
-		if _, err := provider.Apply(ctx, a, cmd.Flags(), req.ProtoReflect(), provider.Path); err != nil {
+		if err := provider.Apply(ctx, a, cmd, req.ProtoReflect()); err != nil {
 			return err
 		}
 		m, err := signin.Call(ctx, iampb.NewAccountAssociationsServiceClient(a).CheckAccountAssociation, req,

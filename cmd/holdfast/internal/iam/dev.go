@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
@@ -20,27 +19,26 @@ func Dev(a *noun.App) *cobra.Command {
 		"this. An identity that trusts that issuer (create … --issuer) can be tried before there is a pipeline."
 	for _, p := range presets() {
 		example := "  holdfast dev token " + p.use + " " + p.dev
-		token.AddCommand(devToken(a, p.use, "Print a token like those of "+p.platform, example, p.job))
+		token.AddCommand(devToken(a, p, "Print a token like those of "+p.platform, example))
 	}
-	token.AddCommand(devToken(a, "raw", "Print a token of just these claims", "  holdfast dev token raw --claim sub=me", nil))
+	token.AddCommand(devToken(a, preset{use: "raw"}, "Print a token of just these claims", "  holdfast dev token raw --claim sub=me"))
 	return a.Branch("dev", "Try things out with a server in development mode", token)
 }
 
-// devToken mints a token with the claims of a job; nil stands for none.
-func devToken(a *noun.App, use, short, example string, flags func(*pflag.FlagSet) job) *cobra.Command {
+// devToken mints a token with the claims of a job, if there is one.
+func devToken(a *noun.App, p preset, short, example string) *cobra.Command {
 	var file string
 	var texts, values []string
-	var workload job
 	cmd := &cobra.Command{
-		Use: use, Short: short, Example: example, Args: cobra.NoArgs,
-		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+		Use: p.use, Short: short, Example: example, Args: cobra.NoArgs,
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			all := map[string]any{}
-			if workload != nil {
+			if p.claims != nil {
 				var err error
-				if all, err = workload.claims(); err != nil {
+				if all, err = p.claimsOf(p.job(cmd.Flags())); err != nil {
 					return err
 				}
-				all["preset"] = use
+				all["preset"] = p.use
 			}
 			dev, err := a.DevServer(file)
 			if err != nil {
@@ -59,9 +57,7 @@ func devToken(a *noun.App, use, short, example string, flags func(*pflag.FlagSet
 		}),
 	}
 	f := cmd.Flags()
-	if flags != nil {
-		workload = flags(f)
-	}
+	p.register(f)
 	f.StringArrayVar(&texts, "claim", nil, "a claim and its text, `KEY=VALUE`; can be repeated")
 	f.StringArrayVar(&values, "claim-json", nil, "a claim and its value in JSON, `KEY=JSON`; null takes it away; can be repeated")
 	f.StringVar(&file, "dev-file", "", "`FILE` the server has written (that of config use-dev, or data/dev.json)")

@@ -59,7 +59,7 @@ func identityFields() []noun.Field {
 		{Flag: "aws-arn-pattern", Path: "aws_identity.arn_pattern", Help: "`PATTERN` (RE2) of ARNs"},
 		{Flag: "aws-user-id", Path: "aws_identity.user_id", Help: "user `ID` of the caller in AWS"},
 		{Flag: "aws-user-id-pattern", Path: "aws_identity.user_id_pattern", Help: "`PATTERN` (RE2) of user ids"},
-		{Flag: "service-principal", Path: "service_principal", Help: "`NAME` of the part of the service that it is for"},
+		{Flag: "service-principal", Help: "`NAME` of the part of the service that it is for"},
 	}
 }
 

@@ -22,12 +22,12 @@ func invites() noun.Noun {
 		Message: noun.MessageOf(&iampb.GroupInvite{}),
 		Fields: []noun.Field{
 			{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` to give"},
-			{Flag: "ttl", Path: "ttl", Help: "how long the code is good for, a `DURATION` such as 12h or 7d"},
-			{Flag: "email", Path: "email", Help: "verified email `ADDRESS` that alone may use the code"},
-			{Flag: "single-use", Path: "single_use", Help: "the invite is gone once someone has used it"},
+			{Flag: "ttl", Help: "how long the code is good for, a `DURATION` such as 12h or 7d"},
+			{Flag: "email", Help: "verified email `ADDRESS` that alone may use the code"},
+			{Flag: "single-use", Help: "the invite is gone once someone has used it"},
 		},
 		Filters: []noun.Field{
-			{Flag: "key-id", Path: "key_id", Help: "only the invite whose code has this `ID`"},
+			{Flag: "key-id", Help: "only the invite whose code has this `ID`"},
 		},
 		Columns: output.Columns("uid", "role=role.name", "email", "expires=expirationTime"),
 		Wide:    output.Columns("singleUse", "keyId", "createTime"),

@@ -26,13 +26,57 @@ type preset struct {
 	dev           string                              // flags for dev token, as an example
 	issuer        func(server string) (string, error) // of a platform of one's own; nil: there is no --server
 	usual         string                              // the issuer unless told otherwise; "": must be given
-	job           func(*pflag.FlagSet) job            // registers the flags that describe one
+	flags         [][2]string                         // those that describe a job, with their help
+	defaults      map[string]string                   // what a job of dev token has unless its flags are given
+
+	check  func(job) error
+	rule   func(job) (rule, error)
+	claims func(job) (map[string]any, error) // what is not given is left to the test issuer
 }
 
-// A job is a workload of a platform, as flags describe it.
-type job interface {
-	rule() (rule, error)
-	claims() (map[string]any, error) // of a token of the job; what is not given is left to the test issuer
+// A job is a workload of a platform: the flags that describe it, and their values.
+// One that is not given is "", and one without a value is "true".
+type job map[string]string
+
+func (p preset) register(f *pflag.FlagSet) {
+	for _, flag := range p.flags {
+		if strings.Contains(flag[1], "`") { // the name of a value
+			f.String(flag[0], "", flag[1])
+		} else {
+			f.Bool(flag[0], false, flag[1])
+		}
+	}
+}
+
+func (p preset) job(f *pflag.FlagSet) job {
+	j := job{}
+	for _, flag := range p.flags {
+		if v := f.Lookup(flag[0]).Value; v.Type() != "bool" || v.String() == "true" {
+			j[flag[0]] = v.String()
+		}
+	}
+	return j
+}
+
+// ruleOf returns the rule for a job.
+func (p preset) ruleOf(j job) (rule, error) {
+	if err := p.check(j); err != nil {
+		return rule{}, err
+	}
+	r, err := p.rule(j)
+	maps.DeleteFunc(r.claims, func(_, value string) bool { return value == "" })
+	return r, err
+}
+
+// claimsOf returns the claims of a token of a job.
+func (p preset) claimsOf(j job) (map[string]any, error) {
+	for flag, value := range p.defaults {
+		j[flag] = cmp.Or(j[flag], value)
+	}
+	if err := p.check(j); err != nil {
+		return nil, err
+	}
+	return p.claims(j)
 }
 
 // A rule is how a job is told from others by its token.
@@ -63,12 +107,11 @@ type presetFlags struct {
 
 func createPreset(a *noun.App, p preset) *cobra.Command {
 	var flags presetFlags
-	var workload job
 	cmd := &cobra.Command{
 		Use: p.use + " [NAME]", Short: "Create an identity for a workload of " + p.platform, Example: p.example,
 		Args: cobra.MaximumNArgs(1),
 		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			r, err := workload.rule()
+			r, err := p.ruleOf(p.job(cmd.Flags()))
 			if err != nil {
 				return err
 			}
@@ -81,7 +124,7 @@ func createPreset(a *noun.App, p preset) *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	workload = p.job(f)
+	p.register(f)
 	f.StringVar(&flags.description, "description", "", "what the identity is for, in one line of `TEXT`")
 	f.StringVar(&flags.issuer, "issuer", "", "`ADDRESS` of the issuer"+usualIssuer(p))
 	f.StringVar(&flags.keysFile, "issuer-keys-file", "", "`FILE` of the issuer's public keys (JWKS), where the server cannot reach it; good for a year")
@@ -208,19 +251,13 @@ func Bind(ctx context.Context, a *noun.App, identity, role, group string) error 
 	return err
 }
 
-// one returns the flag that is given of those of which one must be.
-func one(given map[string]bool) (string, error) {
-	var names, set []string
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		names = append(names, "--"+name)
-		if given[name] {
-			set = append(set, name)
-		}
+// one returns the only flag that is given of several.
+func one(j job, flags ...string) (string, error) {
+	given := slices.DeleteFunc(slices.Clone(flags), func(flag string) bool { return j[flag] == "" })
+	if len(given) != 1 {
+		return "", problem.Usage("exactly one of --%s is needed", strings.Join(flags, ", --"))
 	}
-	if len(set) != 1 {
-		return "", problem.Usage("exactly one of %s is needed", strings.Join(names, ", "))
-	}
-	return set[0], nil
+	return given[0], nil
 }
 
 // matching checks a text of a flag, which is required.

@@ -9,15 +9,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// described is the job that flags describe.
+// jobOf returns the job that flags describe.
 func jobOf(t *testing.T, p preset, flags string) job {
 	t.Helper()
 	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	j := p.job(f)
+	p.register(f)
 	if err := f.Parse(strings.Fields(flags)); err != nil {
 		t.Fatal(err)
 	}
-	return j
+	return p.job(f)
 }
 
 // Every token that a job's flags mint fits the rule that they write, and those
@@ -88,7 +88,7 @@ func TestPresetRules(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			r, err := jobOf(t, tt.preset, tt.flags).rule()
+			r, err := tt.preset.ruleOf(jobOf(t, tt.preset, tt.flags))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +98,7 @@ func TestPresetRules(t *testing.T) {
 			fits := func(subject string) bool {
 				return subject == r.subject || (r.pattern != "" && regexp.MustCompile(`\A(?:`+r.pattern+`)\z`).MatchString(subject))
 			}
-			minted, err := jobOf(t, tt.preset, tt.flags).claims()
+			minted, err := tt.preset.claimsOf(jobOf(t, tt.preset, tt.flags))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +150,7 @@ func TestPresetMistakes(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := jobOf(t, tt.preset, tt.flags).rule()
+			_, err := tt.preset.ruleOf(jobOf(t, tt.preset, tt.flags))
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %s", err, tt.want)
 			}

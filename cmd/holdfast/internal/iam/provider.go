@@ -25,7 +25,7 @@ func identityProviders() noun.Noun {
 		Argument: "name",
 		Fields: []noun.Field{
 			noun.Description("provider"),
-			{Flag: "default-role", Path: "default_role", Ref: Roles, Help: "`ROLE` that people get when they first sign in"},
+			{Flag: "default-role", Ref: Roles, Help: "`ROLE` that people get when they first sign in"},
 			{Flag: "issuer", Path: "oidc.issuer", Help: "`ADDRESS` of the OpenID Connect issuer"},
 			{Flag: "client-id", Path: "oidc.client_id", Help: "`NAME` the issuer knows the service by"},
 			{Flag: "client-secret-file", Path: "oidc.client_secret", File: true, Help: "`FILE` of the secret that goes with it; - is standard input"},
@@ -33,10 +33,10 @@ func identityProviders() noun.Noun {
 			{Flag: "groups-claim", Path: "oidc.groups_claim", Help: "`CLAIM` that lists a person's groups"},
 			{Flag: "correlation-rule", Path: "oidc.correlation_rule", Help: "`RULE` that finds a provisioned user: sub-equals-external-id or oid-equals-external-id; it cannot be changed"},
 			{Flag: "pkce", Path: "oidc.pkce_enabled", Help: "prove with PKCE that whoever began a sign-in also ends it"},
-			{Flag: "disabled", Path: "disabled", Help: "nobody can sign in with it yet, but for trying it"},
+			{Flag: "disabled", Help: "nobody can sign in with it yet, but for trying it"},
 		},
 		Changing: []noun.Field{
-			{Flag: "keep-people", Path: "keep_people", Help: "with another issuer, client or rule: whoever holds nothing that you do not hold stays who they are"},
+			{Flag: "keep-people", Help: "with another issuer, client or rule: whoever holds nothing that you do not hold stays who they are"},
 		},
 		Columns: output.Columns("name", "uid", "issuer=oidc.issuer", "clientId=oidc.clientId"),
 		Wide:    output.Columns("description", "defaultRole", "trusted", "createTime", "updateTime"),
@@ -77,4 +77,24 @@ func sayTest(a *noun.App, result *signinpb.TestIdentityProviderResponse) {
 		fmt.Fprintf(a.Out, "%s %s\n", verdict, output.Printable(check.GetName()+": "+check.GetDetail()))
 	}
 	a.Pairs([][2]string{{"redirect", result.GetRedirectUri()}, {"try it at", result.GetTrialUrl()}})
+}
+
+func groupMappings() noun.Noun {
+	return noun.Noun{
+		Use: "group-mappings", One: "group mapping",
+		About:      "A group mapping gives a role on the organization to the members of a group that an identity provider knows.",
+		Example:    "  holdfast iam group-mappings create platform-admins --provider okta --role editor",
+		Message:    noun.MessageOf(&iampb.ExternalGroupRoleMapping{}),
+		Parent:     identityProviders,
+		ParentFlag: "provider", Argument: "external-group-id",
+		Fields: []noun.Field{
+			{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` that members get"},
+			{Flag: "scope", Ref: noun.Groups, Help: "`GROUP` they get it on (the organization)"},
+		},
+		Filters: []noun.Field{
+			{Flag: "provider", Path: "identity_provider_uid", Ref: identityProviders, Help: "only mappings of this `IDENTITY-PROVIDER`"},
+		},
+		Columns: output.Columns("externalGroupId", "roleUid", "uid"),
+		Wide:    output.Columns("identityProviderUid", "scope", "createTime"),
+	}
 }

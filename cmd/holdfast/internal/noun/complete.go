@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 )
 
@@ -21,6 +22,11 @@ const (
 )
 
 type completion = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
+
+// CompleteWords completes a flag that takes one of a few words.
+func CompleteWords(cmd *cobra.Command, flag string, words []string) {
+	problem.Must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
+}
 
 // CompleteArgs completes the first argument.
 func (a *App) CompleteArgs(n Noun) completion {

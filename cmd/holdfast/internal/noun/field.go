@@ -23,7 +23,7 @@ import (
 // and is emptied by one empty text.
 type Field struct {
 	Flag string
-	Path string // of the field, in the API's snake_case, with dots
+	Path string // of the field, in snake_case, with dots; "" is the flag's name
 	Help string
 
 	Ref        func() Noun                                        // the text names one of these
@@ -33,11 +33,13 @@ type Field struct {
 	createOnly bool                                               // the server lets nobody change it
 }
 
+func (f Field) path() string { return cmp.Or(f.Path, strings.ReplaceAll(f.Flag, "-", "_")) }
+
 // register adds the flag to a command. The kind of the field decides the kind of
 // the flag.
 func (f Field) register(cmd *cobra.Command, d protoreflect.MessageDescriptor) {
 	flags := cmd.Flags()
-	fd := descend(d, f.Path)
+	fd := descend(d, f.path())
 	switch {
 	case fd.Kind() == protoreflect.BoolKind && fd.Cardinality() != protoreflect.Repeated:
 		flags.Bool(f.Flag, false, f.Help)
@@ -49,14 +51,29 @@ func (f Field) register(cmd *cobra.Command, d protoreflect.MessageDescriptor) {
 		flags.String(f.Flag, "", f.Help)
 	}
 	if ed := fd.Enum(); ed != nil {
-		problem.Must(cmd.RegisterFlagCompletionFunc(f.Flag, cobra.FixedCompletions(output.EnumWords(ed), cobra.ShellCompDirectiveNoFileComp)))
+		CompleteWords(cmd, f.Flag, output.EnumWords(ed))
 	}
 }
 
-// Apply sets the field of m as the flag says. It does nothing, and returns
-// false, if the flag is not given.
-func (f Field) Apply(ctx context.Context, a *App, flags *pflag.FlagSet, m protoreflect.Message, path string) (bool, error) {
-	flag := flags.Lookup(f.Flag)
+// Apply sets the field of m if its flag is given.
+func (f Field) Apply(ctx context.Context, a *App, cmd *cobra.Command, m protoreflect.Message) error {
+	_, err := f.apply(ctx, a, cmd, m, f.path())
+	return err
+}
+
+// applyAll sets the fields of m whose flags are given.
+func applyAll(ctx context.Context, a *App, cmd *cobra.Command, fields []Field, m protoreflect.Message) error {
+	for _, f := range fields {
+		if err := f.Apply(ctx, a, cmd, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply sets the field at path if the flag is given, and reports whether it is.
+func (f Field) apply(ctx context.Context, a *App, cmd *cobra.Command, m protoreflect.Message, path string) (bool, error) {
+	flag := cmd.Flags().Lookup(f.Flag)
 	if flag == nil || !flag.Changed {
 		return false, nil
 	}
@@ -79,16 +96,9 @@ func (f Field) replaceAll(ctx context.Context, a *App, texts []string) (err erro
 		case f.File:
 			texts[i], err = a.ReadText(text)
 		case f.Ref != nil && f.Read == nil:
-			key, name, isEntry := strings.Cut(text, "=")
-			if !isEntry {
-				name, key = text, ""
-			}
-			var uid string
-			uid, err = a.Resolve(ctx, f.Ref(), name)
-			texts[i] = uid
-			if isEntry {
-				texts[i] = key + "=" + uid
-			}
+			key := text[:strings.IndexByte(text, '=')+1] // of an entry
+			texts[i], err = a.Resolve(ctx, f.Ref(), text[len(key):])
+			texts[i] = key + texts[i]
 		}
 		if err != nil {
 			return fmt.Errorf("--%s: %w", f.Flag, err)

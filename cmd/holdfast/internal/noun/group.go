@@ -19,7 +19,7 @@ func Groups() Noun {
 		orphan:   true,
 		Fields: []Field{
 			Description("group"),
-			{Flag: "kind", Path: "kind", Help: "`KIND` of organization: starter, customer, dev, infra or aws-marketplace", createOnly: true},
+			{Flag: "kind", Help: "`KIND` of organization: starter, customer, dev, infra or aws-marketplace", createOnly: true},
 		},
 		Filters: []Field{
 			{Flag: "root", Path: "uidp.in_root", Help: "only organizations"},
@@ -33,5 +33,5 @@ func Groups() Noun {
 func MessageOf(m proto.Message) protoreflect.MessageDescriptor { return m.ProtoReflect().Descriptor() }
 
 func Description(one string) Field {
-	return Field{Flag: "description", Path: "description", Help: "what the " + one + " is for, in one line of `TEXT`"}
+	return Field{Flag: "description", Help: "what the " + one + " is for, in one line of `TEXT`"}
 }

@@ -46,6 +46,7 @@ var pagingFlags = map[string]string{
 	"capability": "CAPABILITY", "place_uid": "PLACE", // of who-can
 }
 
+// ListCommand lists, page by page.
 func (a *App) ListCommand(n Noun) *cobra.Command {
 	var p Paging
 	method := n.Method("List")
@@ -60,22 +61,21 @@ func (a *App) ListCommand(n Noun) *cobra.Command {
 		}),
 	}
 	p.Register(cmd)
-	if method.Input().Fields().ByName("uidp") != nil {
-		a.RegisterScope(cmd)
-	}
+	a.RegisterFilters(cmd, n)
 	if method.Input().Fields().ByName("name") != nil {
 		cmd.Flags().String("name", "", "only those of exactly this `NAME`")
-	}
-	for _, f := range n.Filters {
-		a.RegisterField(cmd, f, method.Input())
 	}
 	return cmd
 }
 
-// RegisterScope adds the flags that narrow a list to a group.
-func (a *App) RegisterScope(cmd *cobra.Command) {
-	a.RegisterRef(cmd, new(string), "parent", Groups(), "only those directly in this `GROUP`")
-	cmd.Flags().BoolP("recursive", "r", false, "with --parent: those at any depth below it")
+// RegisterFilters adds the flags that Narrow reads.
+func (a *App) RegisterFilters(cmd *cobra.Command, n Noun) {
+	request := n.Method("List").Input()
+	if request.Fields().ByName("uidp") != nil {
+		a.RegisterRef(cmd, new(string), "parent", Groups(), "only those directly in this `GROUP`")
+		cmd.Flags().BoolP("recursive", "r", false, "with --parent: those at any depth below it")
+	}
+	a.registerFields(cmd, n.Filters, request)
 }
 
 // Narrow puts the filters of the command line into a request.
@@ -99,12 +99,7 @@ func (a *App) Narrow(ctx context.Context, n Noun, cmd *cobra.Command, req protor
 	if name, _ := cmd.Flags().GetString("name"); name != "" {
 		Put(req, "name", name)
 	}
-	for _, f := range n.Filters {
-		if _, err := f.Apply(ctx, a, cmd.Flags(), req, f.Path); err != nil {
-			return err
-		}
-	}
-	return nil
+	return applyAll(ctx, a, cmd, n.Filters, req)
 }
 
 // PrintAll prints every page as it arrives.

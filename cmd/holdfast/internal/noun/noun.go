@@ -29,8 +29,9 @@ import (
 type Noun struct {
 	Area     string // the command it is under; "" is iam
 	Use, One string // on the command line, and in a sentence
+	Short    string // of the command; "" is "Manage" and the noun
 	About    string
-	Example  string
+	Example  string                         // of create
 	Service  protoreflect.ServiceDescriptor // nil: the first of the file that defines the message
 	Writing  protoreflect.ServiceDescriptor // where the service has none of the methods that write
 	Message  protoreflect.MessageDescriptor
@@ -51,9 +52,10 @@ type Noun struct {
 	orphan     bool        // one can be created without a parent, with --root
 	NoDryRun   bool        // delete has no --dry-run
 
-	Form   string                                                         // how the argument that names one is written; "" goes by its name
-	Locate func(ctx context.Context, a *App, text string) (string, error) // finds the uid of one where names and paths of groups are not enough
-	Page   func(a *App, m protoreflect.Message)                           // shows one to a person; nil where a row of a table will do
+	Form string // how the argument that names one is written; "" goes by its name
+	// Locate finds the uid of one where names and paths of groups are not enough.
+	Locate func(ctx context.Context, a *App, text string) (string, error)
+	Page   func(a *App, m protoreflect.Message) // shows one to a person; nil where a row of a table will do
 
 	FlagsOf map[string]string // what sets a field that has no flag of its own
 	Rewrite rewrite
@@ -81,15 +83,14 @@ func (n Noun) Method(verb string) protoreflect.MethodDescriptor {
 	}
 	for i := range service.Methods().Len() {
 		m := service.Methods().Get(i)
-		if items := m.Output().Fields().ByNumber(1); strings.HasPrefix(string(m.Name()), verb) && items.Message() == n.Message {
+		if strings.HasPrefix(string(m.Name()), verb) && m.Output().Fields().ByNumber(1).Message() == n.Message {
 			return m
 		}
 	}
 	return nil
 }
 
-func (n Noun) under() string { return cmp.Or(n.Area, "iam") }
-
+// View returns how these resources are shown.
 func (n Noun) View() output.View {
 	return output.View{Plural: n.plural(), ID: n.ID, Columns: n.Columns, Wide: n.Wide}
 }
@@ -113,23 +114,24 @@ func (n Noun) parentNoun() Noun {
 	return n.Parent()
 }
 
-// Command is the commands of a noun.
+// Command returns the commands of a noun: one for each method that there is.
 func (a *App) Command(n Noun) *cobra.Command {
-	cmd := a.Branch(n.Use, "Manage "+n.plural(), a.ListCommand(n), a.GetCommand(n), a.createCommand(n))
+	cmd := a.Branch(n.Use, cmp.Or(n.Short, "Manage "+n.plural()))
 	cmd.Long = n.About
-	if n.Method("Update") != nil {
-		cmd.AddCommand(a.UpdateCommand(n))
+	for verb, command := range map[string]func(Noun) *cobra.Command{
+		"List": a.ListCommand, "Get": a.getCommand, "Create": a.createCommand, "Update": a.updateCommand, "Delete": a.DeleteCommand,
+	} {
+		if n.Method(verb) != nil {
+			cmd.AddCommand(command(n))
+		}
 	}
-	cmd.AddCommand(a.DeleteCommand(n))
 	for _, f := range n.Extra {
 		cmd.AddCommand(f(a))
 	}
 	return cmd
 }
 
-func (n Noun) plural() string {
-	return strings.ReplaceAll(n.Use, "-", " ")
-}
+func (n Noun) plural() string { return strings.ReplaceAll(n.Use, "-", " ") }
 
 // reference is how the argument that names one is written.
 func (n Noun) reference() string {
@@ -160,7 +162,7 @@ func (a *App) About(
 	return cmd
 }
 
-func (a *App) GetCommand(n Noun) *cobra.Command {
+func (a *App) getCommand(n Noun) *cobra.Command {
 	cmd := &cobra.Command{Use: "get " + n.reference(), Short: "Show one " + n.One}
 	return a.About(n, cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
 		m, err := a.Get(ctx, n, uid)
@@ -176,6 +178,7 @@ func (a *App) GetCommand(n Noun) *cobra.Command {
 	})
 }
 
+// Get reads one.
 func (a *App) Get(ctx context.Context, n Noun, uid string) (protoreflect.Message, error) {
 	method := n.Method("Get")
 	req := NewMessage(method.Input())
@@ -199,15 +202,10 @@ func (a *App) createCommand(n Noun) *cobra.Command {
 			return a.Show(n.View(), m.Interface())
 		}),
 	}
-	for _, f := range n.Fields {
-		a.RegisterField(cmd, f, n.Message)
-	}
-	for _, f := range n.Asked {
-		a.RegisterField(cmd, f, n.Method("Create").Input())
-	}
+	a.registerFields(cmd, n.Fields, n.Message)
+	a.registerFields(cmd, n.Asked, n.Method("Create").Input())
 	flag := n.parentFlagName()
-	cmd.Flags().String(flag, "", "`"+n.parentNoun().reference()+"` to create it in")
-	problem.Must(cmd.RegisterFlagCompletionFunc(flag, a.CompleteFlag(n.parentNoun())))
+	a.RegisterRef(cmd, new(string), flag, n.parentNoun(), "`"+n.parentNoun().reference()+"` to create it in")
 	if n.orphan {
 		cmd.Flags().Bool("root", false, "create it without a parent")
 		cmd.MarkFlagsMutuallyExclusive("root", flag)
@@ -227,6 +225,7 @@ func (a *App) RegisterRef(cmd *cobra.Command, value *string, flag string, n Noun
 	problem.Must(cmd.RegisterFlagCompletionFunc(flag, a.CompleteFlag(n)))
 }
 
+// RegisterField adds the flag of a field that messages like d have.
 func (a *App) RegisterField(cmd *cobra.Command, f Field, d protoreflect.MessageDescriptor) {
 	f.register(cmd, d)
 	if f.Ref != nil {
@@ -234,6 +233,13 @@ func (a *App) RegisterField(cmd *cobra.Command, f Field, d protoreflect.MessageD
 	}
 }
 
+func (a *App) registerFields(cmd *cobra.Command, fields []Field, d protoreflect.MessageDescriptor) {
+	for _, f := range fields {
+		a.RegisterField(cmd, f, d)
+	}
+}
+
+// AddDryRun adds the flag that Write looks at.
 func AddDryRun(cmd *cobra.Command) {
 	cmd.Flags().Bool("dry-run", false, "check everything, and change nothing")
 }
@@ -262,10 +268,10 @@ func (a *App) create(ctx context.Context, n Noun, cmd *cobra.Command, args []str
 		return nil, err
 	}
 	for _, f := range n.Asked {
-		flags[f.Path] = "--" + f.Flag
-		if _, err := f.Apply(ctx, a, cmd.Flags(), req, f.Path); err != nil {
-			return nil, err
-		}
+		flags[f.path()] = "--" + f.Flag
+	}
+	if err := applyAll(ctx, a, cmd, n.Asked, req); err != nil {
+		return nil, err
 	}
 	flags["parent"] = "--" + n.parentFlagName()
 	if n.Argument != "" {
@@ -283,10 +289,7 @@ func (a *App) ParentOf(ctx context.Context, n Noun, cmd *cobra.Command) (string,
 	if root, _ := cmd.Flags().GetBool("root"); root {
 		return "", nil
 	}
-	text, err := cmd.Flags().GetString(flag)
-	if err != nil {
-		return "", err
-	}
+	text := cmd.Flags().Lookup(flag).Value.String()
 	if text == "" && n.Parent == nil {
 		organization, err := a.Value("organization")
 		if err != nil {
@@ -294,33 +297,32 @@ func (a *App) ParentOf(ctx context.Context, n Noun, cmd *cobra.Command) (string,
 		}
 		text = organization.Text
 	}
-	if text == "" {
-		p := problem.Usage("--%s is needed", flag)
-		if n.orphan {
-			p.Hints = []string{"or --root, to create an organization"}
-		}
-		return "", p
+	switch {
+	case text == "" && n.orphan:
+		return "", problem.Usage("--%s is needed", flag).Hint("or --root, to create an organization")
+	case text == "":
+		return "", problem.Usage("--%s is needed", flag)
 	}
 	return a.Resolve(ctx, n.parentNoun(), text)
 }
 
-// fill sets what the flags of a command say. It returns the paths it has set,
-// and for each field the flag that sets it.
-func (a *App) fill(ctx context.Context, n Noun, cmd *cobra.Command, m protoreflect.Message, uid string) (paths []string, flags map[string]string, err error) {
+// fill sets the fields of a resource whose flags are given. It returns the paths
+// it has set, and for each field the flag that sets it.
+func (a *App) fill(
+	ctx context.Context, n Noun, cmd *cobra.Command, m protoreflect.Message, uid string,
+) (paths []string, flags map[string]string, err error) {
 	rewrite := func(path string) string { return path }
 	if n.Rewrite != nil {
 		if rewrite, err = n.Rewrite(ctx, a, cmd, uid); err != nil {
 			return nil, nil, err
 		}
 	}
-	flags = maps.Clone(n.FlagsOf)
-	if flags == nil {
-		flags = map[string]string{}
-	}
+	flags = map[string]string{}
+	maps.Copy(flags, n.FlagsOf)
 	for _, f := range n.Fields {
-		path := rewrite(f.Path)
+		path := rewrite(f.path())
 		flags[path] = "--" + f.Flag
-		given, err := f.Apply(ctx, a, cmd.Flags(), m, path)
+		given, err := f.apply(ctx, a, cmd, m, path)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -331,8 +333,10 @@ func (a *App) fill(ctx context.Context, n Noun, cmd *cobra.Command, m protorefle
 	return paths, flags, nil
 }
 
-// Write sends a change, or only has it checked.
-func (a *App) Write(ctx context.Context, cmd *cobra.Command, method protoreflect.MethodDescriptor, req protoreflect.Message, flags map[string]string) (protoreflect.Message, error) {
+// Write sends a change, or with --dry-run only has it checked.
+func (a *App) Write(
+	ctx context.Context, cmd *cobra.Command, method protoreflect.MethodDescriptor, req protoreflect.Message, flags map[string]string,
+) (protoreflect.Message, error) {
 	dry, _ := cmd.Flags().GetBool("dry-run")
 	if dry {
 		Put(req, "validate_only", dry)
@@ -344,7 +348,7 @@ func (a *App) Write(ctx context.Context, cmd *cobra.Command, method protoreflect
 	return m, err
 }
 
-func (a *App) UpdateCommand(n Noun) *cobra.Command {
+func (a *App) updateCommand(n Noun) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "update " + n.reference(), Short: "Change the fields of " + article(n.One) + " that flags are given for",
 	}
@@ -355,29 +359,28 @@ func (a *App) UpdateCommand(n Noun) *cobra.Command {
 		}
 		return a.Show(n.View(), m.Interface())
 	})
-	for _, f := range n.changeable().Fields {
-		a.RegisterField(cmd, f, n.Message)
-	}
-	for _, f := range n.Changing {
-		a.RegisterField(cmd, f, n.Method("Update").Input())
-	}
+	a.registerFields(cmd, n.changeable(), n.Message)
+	a.registerFields(cmd, n.Changing, n.Method("Update").Input())
 	AddDryRun(cmd)
 	return cmd
 }
 
-// changeable is the noun with the fields that can be changed: what create takes
-// as an argument has a flag here.
-func (n Noun) changeable() Noun {
-	fields := slices.DeleteFunc(slices.Clone(n.Fields), func(f Field) bool { return f.createOnly })
+// changeable returns the fields that update can change: a name, which create takes
+// as an argument, has a flag here.
+func (n Noun) changeable() (fields []Field) {
 	if n.Argument == "name" {
-		fields = slices.Insert(fields, 0, Field{Flag: "name", Path: "name", Help: "its new `NAME`"})
+		fields = []Field{{Flag: "name", Help: "its new `NAME`"}}
 	}
-	n.Fields = fields
-	return n
+	for _, f := range n.Fields {
+		if !f.createOnly {
+			fields = append(fields, f)
+		}
+	}
+	return fields
 }
 
 func (a *App) update(ctx context.Context, n Noun, cmd *cobra.Command, uid string) (protoreflect.Message, error) {
-	n = n.changeable()
+	n.Fields = n.changeable()
 	method := n.Method("Update")
 	req := NewMessage(method.Input())
 	resource := req.Mutable(n.body(method.Input())).Message()
@@ -393,16 +396,15 @@ func (a *App) update(ctx context.Context, n Noun, cmd *cobra.Command, uid string
 		}
 		return nil, problem.Usage("there is nothing to change").Hint("give one or more of " + strings.Join(all, ", "))
 	}
-	for _, f := range n.Changing {
-		if _, err := f.Apply(ctx, a, cmd.Flags(), req, f.Path); err != nil {
-			return nil, err
-		}
+	if err := applyAll(ctx, a, cmd, n.Changing, req); err != nil {
+		return nil, err
 	}
 	flags["uid"] = n.reference()
 	Put(req, "update_mask", (&fieldmaskpb.FieldMask{Paths: paths}).ProtoReflect())
 	return a.Write(ctx, cmd, method, req, flags)
 }
 
+// DeleteCommand deletes those that its arguments name.
 func (a *App) DeleteCommand(n Noun) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "delete " + n.reference() + "...", Short: "Delete " + n.plural(),
@@ -418,6 +420,7 @@ func (a *App) DeleteCommand(n Noun) *cobra.Command {
 	return cmd
 }
 
+// Delete deletes resources that args name, if the person says so.
 func (a *App) Delete(ctx context.Context, n Noun, cmd *cobra.Command, args []string) error {
 	uids := make([]string, len(args))
 	for i, text := range args {
@@ -458,11 +461,10 @@ func (a *App) confirm(ctx context.Context, cmd *cobra.Command, n Noun, names, ui
 		screen = a.In // the terminal itself, when only errors go elsewhere
 	}
 	for i, name := range names {
-		what := fmt.Sprintf("%s %s", n.One, name)
 		if name != uids[i] {
-			what += " (" + uids[i] + ")"
+			name += " (" + uids[i] + ")"
 		}
-		fmt.Fprintln(screen, output.Printable("holdfast: about to delete "+what))
+		fmt.Fprintln(screen, output.Printable("holdfast: about to delete "+n.One+" "+name))
 	}
 	fmt.Fprint(screen, "holdfast: go on? [y/N] ")
 	answer := make(chan string, 1)

@@ -12,13 +12,14 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
 // Command is the commands about what images are pushed to and pulled from.
 func Command(a *noun.App) *cobra.Command {
 	return a.Branch("registry", "Manage repos and tags, and see what became of them",
-		a.Command(repos()), a.Command(tags()), imagesCommand(a), pullsCommand(a), settingsCommand(a))
+		a.Command(repos()), a.Command(tags()), imagesCommand(a), a.Command(pulls()), a.Command(registrySettings()))
 }
 
 func repos() noun.Noun {
@@ -96,4 +97,22 @@ func setReadme(ctx context.Context, a *noun.App, uid, file string) error {
 	}
 	_, err := signin.Call(ctx, registrypb.NewReposServiceClient(a).UpdateRepoReadme, req, map[string]string{"content": "--set", "uid": "REPO"})
 	return err
+}
+
+func registrySettings() noun.Noun {
+	return noun.Noun{
+		Area: "registry", Use: "settings", One: "settings", Short: "Show and change the rules of a group",
+		About: "The rules for the repos in a group and below it: those of the nearest group at or above that has any.\n" +
+			"An update gives a group rules of its own; delete takes them away again.",
+		Message: noun.MessageOf(&ocipb.Settings{}),
+		Named:   noun.Groups,
+		Fields: []noun.Field{
+			{Flag: "public", Help: "anybody may pull, without a token"},
+			{Flag: "create-on-push", Help: "the first push to a repo makes it"},
+			{Flag: "immutable-tags", Help: "a tag that is there can be neither moved nor deleted"},
+			{Flag: "immutable-except", Help: "`PATTERN` of tags that can all the same, such as dev-* (any number of times)"},
+		},
+		Columns: output.Columns("public", "createOnPush", "immutableTags", "immutableExcept"),
+		Wide:    output.Columns("sourceUid", "updateTime"),
+	}
 }

@@ -27,13 +27,13 @@ func tags() noun.Noun {
 		ParentFlag: "repo",
 		Locate:     locateTag,
 		Fields: []noun.Field{
-			{Flag: "digest", Path: "digest", Help: "`DIGEST` of the image it stands for"},
-			{Flag: "deprecated", Path: "deprecated", Help: "nobody looks after it any more"},
+			{Flag: "digest", Help: "`DIGEST` of the image it stands for"},
+			{Flag: "deprecated", Help: "nobody looks after it any more"},
 			{Flag: "bundle", Path: "bundles", Help: "`BUNDLE` it is part of (any number of times)"},
 		},
 		Filters: []noun.Field{
 			{Flag: "repo", Path: "uidp.children_of", Ref: repos, Help: "only tags of this `REPO`"},
-			{Flag: "digest", Path: "digest", Help: "only tags of this `DIGEST`"},
+			{Flag: "digest", Help: "only tags of this `DIGEST`"},
 			{Flag: "since", Path: "updated_since", Help: "only tags pushed at this `TIME` or later"},
 			{Flag: "referrers", Path: "include_referrers", Help: "also those of signatures and other referrers"},
 			{Flag: "dates", Path: "include_dates", Help: "also those of days"},

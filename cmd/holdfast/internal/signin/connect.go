@@ -88,7 +88,7 @@ func (a *Agent) Connect(ctx context.Context) (*Client, error) {
 		return nil, err
 	}
 	if cred == nil {
-		return nil, problem.New(problem.ExitUnauthenticated, "there is no token to show to %s", api.Text).Hint(NoTokenHint)
+		return nil, problem.New(problem.ExitUnauthenticated, "there is no token to show to %s", api.Text).Hint(noTokenHint)
 	}
 	c, err := a.connect(api, cred)
 	if err != nil {
@@ -103,7 +103,7 @@ func (a *Agent) Connect(ctx context.Context) (*Client, error) {
 	return c, nil
 }
 
-const NoTokenHint = "sign in: holdfast auth login; in development: holdfast config use-dev; or put a token in HOLDFAST_TOKEN"
+const noTokenHint = "sign in: holdfast auth login; in development: holdfast config use-dev; or put a token in HOLDFAST_TOKEN"
 
 // Server is the address of the server, which must be set.
 func (a *Agent) Server() (settings.Value, error) {

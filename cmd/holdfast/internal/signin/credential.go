@@ -9,7 +9,6 @@ import (
 
 	holdfast "github.com/holdfast-dev/holdfast/client"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
-	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
 )
 
 // A credential is how tokens for one audience are got, and where they are kept.
@@ -53,7 +52,7 @@ func (a *Agent) credential(api string) (*credential, error) {
 // actor is the session at a server, and the uid of an identity that the settings
 // name instead; "" if they do not.
 func (a *Agent) actor(api string) (s *signIn, other string, err error) {
-	if s, err = a.SignIn(api); err != nil {
+	if s, err = a.signIn(api); err != nil {
 		return nil, "", err
 	}
 	identity, err := a.Value("identity")
@@ -63,15 +62,22 @@ func (a *Agent) actor(api string) (s *signIn, other string, err error) {
 	return s, identity.Text, nil
 }
 
-// TokenFor finds a token for an audience, in the same order as a credential is
-// found; "" if there is nothing to get it with.
-func (a *Agent) TokenFor(ctx context.Context, api settings.Value, audience string) (string, error) {
-	if err := checkAudience(audience); err != nil {
+// TokenFor returns a token for an audience, "" being the API's. It looks for what
+// to get it with in the same order as a call does.
+func (a *Agent) TokenFor(ctx context.Context, audience string) (string, error) {
+	api, err := a.Server()
+	if err != nil {
 		return "", err
 	}
-	cred, err := a.credentialFor(ctx, api, audience)
-	if err != nil || cred == nil {
+	if audience = cmp.Or(audience, holdfast.Audience(api.Text)); checkAudience(audience) != nil {
+		return "", checkAudience(audience)
+	}
+	cred, err := a.credentialFor(ctx, api.Text, audience)
+	if err != nil {
 		return "", err
+	}
+	if cred == nil {
+		return "", noSession(api.Text)
 	}
 	c, err := a.connect(api, cred)
 	if err != nil {
@@ -81,11 +87,15 @@ func (a *Agent) TokenFor(ctx context.Context, api settings.Value, audience strin
 	return c.token(ctx)
 }
 
+func noSession(api string) *problem.Problem {
+	return problem.New(problem.ExitUnauthenticated, "there is no session at %s", api).Hint(noTokenHint)
+}
+
 // credentialFor finds how to get a token for an audience. One that is not the
 // API's is got with what proves the identity, or else with a token for the API.
-func (a *Agent) credentialFor(ctx context.Context, api settings.Value, audience string) (*credential, error) {
-	if audience == holdfast.Audience(api.Text) {
-		return a.credential(api.Text)
+func (a *Agent) credentialFor(ctx context.Context, api, audience string) (*credential, error) {
+	if audience == holdfast.Audience(api) {
+		return a.credential(api)
 	}
 	given, _, err := a.givenToken()
 	if err != nil {
@@ -94,7 +104,7 @@ func (a *Agent) credentialFor(ctx context.Context, api settings.Value, audience 
 	if given != "" {
 		return a.workload(audience, holdfast.Workload{Proof: proven(given)})
 	}
-	s, other, err := a.actor(api.Text)
+	s, other, err := a.actor(api)
 	if err != nil {
 		return nil, err
 	}
@@ -104,8 +114,8 @@ func (a *Agent) credentialFor(ctx context.Context, api settings.Value, audience 
 	if s.proves() {
 		return s.credentialFor(audience, s.assume), nil
 	}
-	own, err := a.TokenFor(ctx, api, s.audience)
-	if err != nil || own == "" {
+	own, err := a.TokenFor(ctx, s.audience)
+	if err != nil {
 		return nil, err
 	}
 	exchange := func(ctx context.Context, issuer *holdfast.Issuer, _ tokens) (tokens, error) {

@@ -47,7 +47,7 @@ func (a *Agent) UseDev(ctx context.Context, path string) error {
 	if path, err = filepath.Abs(path); err != nil {
 		return err
 	}
-	s, err := a.SignIn(dev.BaseURL)
+	s, err := a.signIn(dev.BaseURL)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (a *Agent) DevServer(file string) (DevFile, error) {
 		return DevFile{}, err
 	}
 	if file == "" && api.Text != "" {
-		s, err := a.SignIn(api.Text)
+		s, err := a.signIn(api.Text)
 		if err != nil {
 			return DevFile{}, err
 		}

@@ -70,15 +70,7 @@ func (w Person) query() url.Values {
 
 // SignInPerson signs a person in, and keeps the session.
 func (a *Agent) SignInPerson(ctx context.Context, w Person) error {
-	api, err := a.Server()
-	if err != nil {
-		return err
-	}
-	issuer, err := a.Issuer()
-	if err != nil {
-		return err
-	}
-	s, err := a.SignIn(api.Text)
+	_, issuer, s, err := a.target()
 	if err != nil {
 		return err
 	}

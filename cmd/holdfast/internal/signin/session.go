@@ -46,15 +46,27 @@ const (
 	lockFile    = "lock"
 )
 
-// SignIn finds the session at a server. Without one it is empty, and there are
+// signIn finds the session at a server. Without one it is empty, and there are
 // no tokens.
-func (a *Agent) SignIn(api string) (*signIn, error) {
+func (a *Agent) signIn(api string) (*signIn, error) {
 	config, err := settings.Path()
 	if err != nil {
 		return nil, err
 	}
 	s := &signIn{agent: a, audience: holdfast.Audience(api), files: folderVault{filepath.Join(filepath.Dir(config), "tokens")}}
 	return s, s.load()
+}
+
+// target finds the server of the settings, its issuer and the session there.
+func (a *Agent) target() (api settings.Value, issuer string, s *signIn, err error) {
+	if api, err = a.Server(); err != nil {
+		return api, "", nil, err
+	}
+	if issuer, err = a.Issuer(); err != nil {
+		return api, "", nil, err
+	}
+	s, err = a.signIn(api.Text)
+	return api, issuer, s, err
 }
 
 // load reads the session as it is now.
@@ -315,7 +327,15 @@ func (a *Agent) revokeWith(ctx context.Context, s *signIn) error {
 
 // SignOut ends the session at the server and forgets it here. What cannot be
 // ended is forgotten all the same.
-func (a *Agent) SignOut(ctx context.Context, s *signIn) error {
+func (a *Agent) SignOut(ctx context.Context) error {
+	api, err := a.Server()
+	if err != nil {
+		return err
+	}
+	s, err := a.signIn(api.Text)
+	if err != nil {
+		return err
+	}
 	revoked := a.revoke(ctx, s)
 	if err := s.alone(ctx, s.end); err != nil {
 		return err

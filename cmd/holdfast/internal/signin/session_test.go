@@ -103,7 +103,7 @@ func TestRefreshOnce(t *testing.T) {
 	for n := range commands {
 		all.Go(func() {
 			var err error
-			if got[n], err = newTestAgent(os.Stderr).TokenFor(t.Context(), settings.Value{Text: i.address}, i.address); err != nil {
+			if got[n], err = newTestAgent(os.Stderr).TokenFor(t.Context(), i.address); err != nil {
 				t.Error(err)
 			}
 		})
@@ -131,7 +131,7 @@ func TestRefreshRefused(t *testing.T) {
 	if err := s.begin(t.Context(), session{Issuer: i.address}, before); err != nil {
 		t.Fatal(err)
 	}
-	_, err := newTestAgent(os.Stderr).TokenFor(t.Context(), settings.Value{Text: i.address}, i.address)
+	_, err := newTestAgent(os.Stderr).TokenFor(t.Context(), i.address)
 	if err == nil || strings.Contains(err.Error(), "stolen") {
 		t.Errorf("error = %v", err)
 	}
@@ -194,7 +194,7 @@ func TestCredential(t *testing.T) {
 				audience = i.address
 			}
 			for range 2 { // the second time it is there already, unless nothing is kept
-				token, err := newTestAgent(os.Stderr).TokenFor(t.Context(), settings.Value{Text: i.address}, audience)
+				token, err := newTestAgent(os.Stderr).TokenFor(t.Context(), audience)
 				if err != nil || !holdfast.Serves(token, audience, time.Now()) {
 					t.Fatalf("token %q, %v", token, err)
 				}

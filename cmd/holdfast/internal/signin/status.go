@@ -6,7 +6,6 @@ import (
 
 	holdfast "github.com/holdfast-dev/holdfast/client"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
-	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
 // A Status is what `auth status` prints.
@@ -23,21 +22,19 @@ type Status struct {
 	Renews   string `json:"renews" yaml:"renews"`
 }
 
-func (a *Agent) Status(api string) (st Status, err error) {
-	st.API = holdfast.Audience(api)
-	if st.Issuer, err = a.Issuer(); err != nil {
+// Status reads the token that the next command would begin with, and asks nobody.
+func (a *Agent) Status() (st Status, err error) {
+	_, issuer, s, err := a.target()
+	if err != nil {
 		return st, err
 	}
+	st.API, st.Issuer = s.audience, issuer
 	token, origin, err := a.givenToken()
 	if err != nil {
 		return st, err
 	}
 	st.Kept = origin
 	identity, err := a.Value("identity")
-	if err != nil {
-		return st, err
-	}
-	s, err := a.SignIn(api)
 	if err != nil {
 		return st, err
 	}
@@ -54,7 +51,7 @@ func (a *Agent) Status(api string) (st Status, err error) {
 		token, st.Kept, st.Renews = t.Access, s.vault().place(s.audience), s.renews(t)
 	}
 	if token == "" && st.Renews == "" {
-		return st, problem.New(problem.ExitUnauthenticated, "there is no session at %s", st.API).Hint(NoTokenHint)
+		return st, noSession(st.API)
 	}
 	st.describe(token, time.Now())
 	return st, nil

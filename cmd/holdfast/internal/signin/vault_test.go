@@ -159,7 +159,7 @@ func TestBeginKeepsTokens(t *testing.T) {
 // openSession is the session at a server as a command of its own would find it.
 func openSession(t *testing.T, api string) *signIn {
 	t.Helper()
-	s, err := newTestAgent(os.Stderr).SignIn(api)
+	s, err := newTestAgent(os.Stderr).signIn(api)
 	if err != nil {
 		t.Fatal(err)
 	}

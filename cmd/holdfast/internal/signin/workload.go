@@ -12,12 +12,10 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
+// SignInAs signs in as an identity that the token in a file proves, or what the
+// platform has if file is "". It keeps the session.
 func (a *Agent) SignInAs(ctx context.Context, identity, file string) error {
-	api, err := a.Server()
-	if err != nil {
-		return err
-	}
-	issuer, err := a.Issuer()
+	api, issuer, s, err := a.target()
 	if err != nil {
 		return err
 	}
@@ -30,10 +28,6 @@ func (a *Agent) SignInAs(ctx context.Context, identity, file string) error {
 		return err
 	}
 	next.Ambient = file == "" && next.IdentityTokenFile == ""
-	s, err := a.SignIn(api.Text)
-	if err != nil {
-		return err
-	}
 	c, err := a.connect(api, &credential{audience: s.audience, issuer: issuer})
 	if err != nil {
 		return err
