@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
 )
 
-// config is the commands about the settings of this program.
+// config returns the commands about the settings of this program.
 func config(a *noun.App) *cobra.Command {
 	cmd := a.Branch("config", "Show and change the settings of this command",
 		configView(a), configGet(a), configSet(a), configUnset(a), configUseDev(a))

@@ -18,7 +18,7 @@ import (
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 )
 
-// Command is the commands of what is known of vulnerabilities.
+// Command returns the commands of what is known of vulnerabilities.
 func Command(a *noun.App) *cobra.Command {
 	n := advisories()
 	cmd := a.Command(n)

@@ -24,7 +24,7 @@ type eventFlags struct {
 	patched                                             []string
 }
 
-// events is the commands of what happens to an advisory.
+// events returns the commands of what happens to an advisory.
 func advisoryEvents(a *noun.App) *cobra.Command {
 	return a.Branch("event", "Add events to advisories, and review them", addEvent(a), reviewEvent(a))
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 )
 
-// Command is the commands about who this command acts as.
+// Command returns the commands about who this command acts as.
 func Command(a *noun.App) *cobra.Command {
 	cmd := a.Branch("auth", "Sign in, and get tokens",
 		login(a), logout(a), sessionsCommand(a), printToken(a), status(a), configureDocker(a), pullTokensCommand(a))

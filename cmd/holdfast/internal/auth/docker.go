@@ -285,7 +285,7 @@ func helperGet(ctx context.Context, a *noun.App) error {
 	return json.NewEncoder(a.Out).Encode(map[string]string{"ServerURL": server, "Username": loginName, "Secret": token})
 }
 
-// isRegistry tells whether Docker means a host: it may write an address.
+// isRegistry reports whether Docker means a host: it may write an address.
 func isRegistry(server, host string) bool {
 	_, rest, ok := strings.Cut(server, "://")
 	if !ok {

@@ -31,7 +31,7 @@ const (
 	maxPullLife    = 365 * 24 * time.Hour
 )
 
-// pullTokensCommand is the commands of pull tokens.
+// pullTokensCommand returns the commands of pull tokens.
 func pullTokensCommand(a *noun.App) *cobra.Command {
 	cmd := a.Branch("pull-token", "Manage passwords that can pull images and nothing else",
 		createPullToken(a), listPullTokens(a), revokePullToken(a))

@@ -17,7 +17,7 @@ import (
 	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
 )
 
-// Command is the commands about where changes are told.
+// Command returns the commands about where changes are told.
 func Command(a *noun.App) *cobra.Command {
 	return a.Branch("events", "Send changes to other programs", a.Command(subscriptions()), a.Command(deliveries()))
 }

@@ -46,7 +46,7 @@ func factors(m protoreflect.Message) string {
 	return strings.Join(all, ", ")
 }
 
-// accountsCommand is the commands of local accounts.
+// accountsCommand returns the commands of local accounts.
 func accountsCommand(a *noun.App) *cobra.Command {
 	cmd := a.Branch("accounts", "Manage accounts of people whom no identity provider knows",
 		listAccounts(a), createAccount(a), accountLink(a), deleteAccounts(a), localAccounts(a, "on", true), localAccounts(a, "off", false))

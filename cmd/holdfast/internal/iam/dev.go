@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// Dev is the commands for a server in development mode.
+// Dev returns the commands for a server in development mode.
 func Dev(a *noun.App) *cobra.Command {
 	token := a.Branch("token", "Print a workload's token, signed by the test issuer of a server in development mode")
 	token.Long = "Prints a token as a platform would give it to a workload, signed by the issuer that holdfastd --dev runs for\n" +

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 )
 
-// Command is the commands of identity and access management.
+// Command returns the commands of identity and access management.
 func Command(a *noun.App) *cobra.Command {
 	cmd := a.Branch("iam", "Manage groups, identities, roles and who holds them")
 	for _, n := range nouns() {

@@ -55,7 +55,7 @@ func appendJSON(b []byte, m protoreflect.Message) []byte {
 
 const milliseconds = "2006-01-02T15:04:05.000Z07:00"
 
-// inputOnly tells whether the API's definition says that a field is only sent.
+// inputOnly reports whether the API's definition says that a field is only sent.
 func inputOnly(fd protoreflect.FieldDescriptor) bool {
 	marks, _ := proto.GetExtension(fd.Options(), annotations.E_FieldBehavior).([]annotations.FieldBehavior)
 	return slices.Contains(marks, annotations.FieldBehavior_INPUT_ONLY)

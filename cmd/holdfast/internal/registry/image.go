@@ -16,7 +16,7 @@ import (
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
-// imagesCommand is the commands about what images are like.
+// imagesCommand returns the commands about what images are like.
 func imagesCommand(a *noun.App) *cobra.Command {
 	return a.Branch("images", "See what images are made of", imagesInspect(a), imagesSize(a))
 }

@@ -1,10 +1,8 @@
-// Package signin connects to a server as somebody: a person who signs in with a
-// browser, a workload that its platform vouches for, or whoever a given token is
-// for.
+// Package signin connects to a server as a person who signs in with a browser, as a
+// workload that its platform vouches for, or with a token that is given.
 //
-// An Agent calls the server. credential.go decides what it shows there, person.go
-// and workload.go sign in, and session.go and vault.go keep the tokens between
-// runs.
+// An Agent calls the server. credential.go chooses the token, person.go and
+// workload.go sign in, and session.go and vault.go store tokens between runs.
 package signin
 
 import (
@@ -26,32 +24,32 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
 )
 
-// An Agent calls a server as whoever is signed in there, or as whom the settings
-// name. The first call makes the connection.
+// An Agent calls a server, as the identity that is signed in or that the settings
+// name. The first call connects.
 type Agent struct {
 	*output.Console
 	*settings.Settings
 	Timeout time.Duration // after which a call is given up
-	Verbose bool          // tell of every call
+	Verbose bool          // print a line for every call
 
 	connecting sync.Mutex
 	Conn       *Client
 }
 
-// A Client is a connection whose calls end when the --timeout is over.
+// A Client is a connection whose calls time out.
 type Client struct {
 	*holdfast.Client
 	timeout time.Duration
 }
 
-// Invoke calls one method.
+// Invoke implements grpc.ClientConnInterface.
 func (c *Client) Invoke(ctx context.Context, method string, req, resp any, opts ...grpc.CallOption) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	return c.Client.Invoke(ctx, method, req, resp, opts...)
 }
 
-// Invoke calls one method of the server, so that generated clients take a.
+// Invoke implements grpc.ClientConnInterface.
 func (a *Agent) Invoke(ctx context.Context, method string, req, resp any, opts ...grpc.CallOption) error {
 	c, err := a.Connect(ctx)
 	if err != nil {
@@ -60,7 +58,7 @@ func (a *Agent) Invoke(ctx context.Context, method string, req, resp any, opts .
 	return c.Invoke(ctx, method, req, resp, opts...)
 }
 
-// NewStream begins a stream of the server, so that generated clients take a.
+// NewStream implements grpc.ClientConnInterface.
 func (a *Agent) NewStream(
 	ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
@@ -71,8 +69,8 @@ func (a *Agent) NewStream(
 	return c.NewStream(ctx, desc, method, opts...)
 }
 
-// Connect returns the connection that all calls of a run share. Only a token may
-// have been asked for yet: a server that does not answer shows at the first call.
+// Connect returns the connection that all calls share, once it has a token. Whether
+// the server answers shows at the first call.
 func (a *Agent) Connect(ctx context.Context) (*Client, error) {
 	a.connecting.Lock()
 	defer a.connecting.Unlock()
@@ -105,7 +103,7 @@ func (a *Agent) Connect(ctx context.Context) (*Client, error) {
 
 const noTokenHint = "sign in: holdfast auth login; in development: holdfast config use-dev; or put a token in HOLDFAST_TOKEN"
 
-// Server is the address of the server, which must be set.
+// Server returns the address of the server, which must be set.
 func (a *Agent) Server() (settings.Value, error) {
 	api, err := a.Value("api")
 	if err == nil && api.Text == "" {
@@ -114,7 +112,7 @@ func (a *Agent) Server() (settings.Value, error) {
 	return api, err
 }
 
-// connect makes a connection with a credential; nil is none.
+// connect makes a connection. Without a credential, calls carry no token.
 func (a *Agent) connect(address settings.Value, cred *credential) (*Client, error) {
 	cfg := holdfast.Config{
 		Address: address.Text, UserAgent: "holdfast/" + ClientVersion(), Timeout: a.Timeout,
@@ -143,7 +141,7 @@ func (a *Agent) connect(address settings.Value, cred *credential) (*Client, erro
 
 func encrypted(address string) bool { return strings.HasPrefix(holdfast.Audience(address), "https:") }
 
-// tls trusts the system's certificates and those of ca_file.
+// tls returns settings that trust the system's certificates and those of ca_file.
 func (a *Agent) tls() (*tls.Config, error) {
 	file, err := a.Value("ca_file")
 	if err != nil {
@@ -156,14 +154,14 @@ func (a *Agent) tls() (*tls.Config, error) {
 	return security, nil
 }
 
-// warnInTheOpen warns of a token that others can read on its way.
+// warnInTheOpen warns if others can read a token on its way.
 func (a *Agent) warnInTheOpen(address string) {
 	if holdfast.InTheOpen(address) {
 		a.Warn("the token goes to " + address + " without encryption")
 	}
 }
 
-// token returns a token that is good now. Its error is a problem.
+// token returns a valid token. Its error is a problem.
 func (c *Client) token(ctx context.Context) (string, error) {
 	token, err := c.Token(ctx)
 	if err != nil {
@@ -172,8 +170,7 @@ func (c *Client) token(ctx context.Context) (string, error) {
 	return token, nil
 }
 
-// observe tells of a call if the person wants to know, and of what the server
-// warns of.
+// observe prints a line for a call if that is wanted, and the server's warnings.
 func (a *Agent) observe(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	var header metadata.MD
 	start := time.Now()
@@ -191,8 +188,7 @@ func (a *Agent) observe(ctx context.Context, method string, req, reply any, conn
 	return err
 }
 
-// ClientVersion is the module version the program was built from, or the
-// revision.
+// ClientVersion returns the module version or the revision of this program.
 func ClientVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

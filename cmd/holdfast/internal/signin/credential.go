@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// A credential is how tokens for one audience are got, and where they are kept.
+// A credential implements holdfast.Credential for one audience.
 type credential struct {
 	audience string         // "": the API's
 	issuer   string         // "": the server
@@ -19,14 +19,15 @@ type credential struct {
 	next     func(ctx context.Context, issuer *holdfast.Issuer, before tokens) (tokens, error)
 }
 
-// Next gets the next tokens. Its error is a problem, if there is more to say of
-// it than what the server says.
+// Next gets the next tokens. Its error is a problem if there is more to say than
+// the server's own message.
 func (c *credential) Next(ctx context.Context, issuer *holdfast.Issuer, before tokens) (tokens, error) {
 	return c.next(ctx, issuer, before)
 }
 
-// credential finds what to show to a server: a token that is given, that of an
-// identity which the settings name, or that of the session. nil is nothing.
+// credential returns the credential for a server: a token that is given, an
+// identity that the settings name, or the session. It returns nil if there is none
+// of these.
 func (a *Agent) credential(api string) (*credential, error) {
 	token, _, err := a.givenToken()
 	if err != nil {
@@ -49,8 +50,8 @@ func (a *Agent) credential(api string) (*credential, error) {
 	return s.credential(), nil
 }
 
-// actor is the session at a server, and the uid of an identity that the settings
-// name instead; "" if they do not.
+// actor returns the session at a server, and the uid of another identity if the
+// settings name one.
 func (a *Agent) actor(api string) (s *signIn, other string, err error) {
 	if s, err = a.signIn(api); err != nil {
 		return nil, "", err
@@ -62,8 +63,8 @@ func (a *Agent) actor(api string) (s *signIn, other string, err error) {
 	return s, identity.Text, nil
 }
 
-// TokenFor returns a token for an audience, "" being the API's. It looks for what
-// to get it with in the same order as a call does.
+// TokenFor returns a token for an audience, or for the API if that is "". It uses
+// the same credential as a call.
 func (a *Agent) TokenFor(ctx context.Context, audience string) (string, error) {
 	api, err := a.Server()
 	if err != nil {
@@ -91,8 +92,8 @@ func noSession(api string) *problem.Problem {
 	return problem.New(problem.ExitUnauthenticated, "there is no session at %s", api).Hint(noTokenHint)
 }
 
-// credentialFor finds how to get a token for an audience. One that is not the
-// API's is got with what proves the identity, or else with a token for the API.
+// credentialFor returns the credential for an audience. If that is not the API, the
+// token is exchanged for a proof of the identity, or else for a token of the API.
 func (a *Agent) credentialFor(ctx context.Context, api, audience string) (*credential, error) {
 	if audience == holdfast.Audience(api) {
 		return a.credential(api)
@@ -124,7 +125,7 @@ func (a *Agent) credentialFor(ctx context.Context, api, audience string) (*crede
 	return s.credentialFor(audience, exchange), nil
 }
 
-// givenToken is the token that a flag, variable or setting gives, and which.
+// givenToken returns the token of a flag, variable or setting, and where it is from.
 func (a *Agent) givenToken() (token, origin string, err error) {
 	file, err := a.Value("token_file")
 	if err != nil {
@@ -149,8 +150,8 @@ func (a *Agent) givenToken() (token, origin string, err error) {
 	return token, origin, nil
 }
 
-// TokenOrigin tells where the token for a server comes from, "" if there is
-// none. It asks nobody for one.
+// TokenOrigin says where the token for a server comes from, or "" if there is none.
+// It makes no calls.
 func (a *Agent) TokenOrigin(api string) (string, error) {
 	_, origin, err := a.givenToken()
 	if err != nil || origin != "" {
@@ -171,7 +172,7 @@ func (a *Agent) TokenOrigin(api string) (string, error) {
 	return "the session at " + s.audience, nil
 }
 
-// Issuer is the address of the token issuer.
+// Issuer returns the address of the token issuer.
 func (a *Agent) Issuer() (string, error) {
 	api, err := a.Server()
 	if err != nil {
@@ -181,8 +182,8 @@ func (a *Agent) Issuer() (string, error) {
 	return holdfast.Audience(cmp.Or(issuer.Text, api.Text)), err
 }
 
-// RegistryAddress is the host of the registry, which is also what its tokens are
-// for.
+// RegistryAddress returns the host of the registry, which is also the audience of
+// its tokens.
 func (a *Agent) RegistryAddress() (string, error) {
 	api, err := a.Server()
 	if err != nil {

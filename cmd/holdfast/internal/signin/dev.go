@@ -17,7 +17,8 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
 )
 
-// A DevFile is what a server in development mode tells programs on its machine.
+// A DevFile is the file that a server in development mode writes for programs on its
+// machine.
 type DevFile struct {
 	BaseURL         string `json:"baseUrl"`
 	AuthURL         string `json:"authUrl"`
@@ -39,6 +40,8 @@ func readDevFile(path string) (dev DevFile, err error) {
 	return dev, nil
 }
 
+// UseDev changes the settings to those of the server that has written a DevFile, and
+// begins a session there.
 func (a *Agent) UseDev(ctx context.Context, path string) error {
 	dev, err := readDevFile(path)
 	if err != nil {
@@ -73,8 +76,8 @@ func (a *Agent) UseDev(ctx context.Context, path string) error {
 	return nil
 }
 
-// DevServer finds the server in development mode: that of a file, that of the
-// session, or that of this folder.
+// DevServer reads the file of a server in development mode: the one that is given,
+// that of the session, or that in this folder.
 func (a *Agent) DevServer(file string) (DevFile, error) {
 	api, err := a.Value("api")
 	if err != nil {
@@ -94,7 +97,7 @@ func (a *Agent) DevServer(file string) (DevFile, error) {
 	return dev, err
 }
 
-// Mint has the test issuer sign claims.
+// Mint returns a token with claims that the test issuer has signed.
 func (a *Agent) Mint(ctx context.Context, issuer string, claims map[string]any) (string, error) {
 	body, err := json.Marshal(claims)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// A deviceGrant is what the issuer gives a device that a person is to sign in
-// for (RFC 8628).
+// A deviceGrant is the issuer's answer to a device that asks to be signed in (RFC
+// 8628).
 type deviceGrant struct {
 	Code     string `json:"device_code"`
 	UserCode string `json:"user_code"`
@@ -22,10 +22,10 @@ type deviceGrant struct {
 	Interval int    `json:"interval"`   // seconds
 }
 
-// signInDevice signs a person in who enters a short code in a browser anywhere.
-func (a *Agent) signInDevice(ctx context.Context, issuer string, w Person) (tokens, error) {
+// signInDevice signs in a person who enters a short code in a browser anywhere.
+func (a *Agent) signInDevice(ctx context.Context, issuer string, p Person) (tokens, error) {
 	var g deviceGrant
-	form := url.Values{"client_id": {clientID}, "audience": {w.audience}}
+	form := url.Values{"client_id": {clientID}, "audience": {p.audience}}
 	if err := a.askIssuer(ctx, http.MethodPost, issuer+"/oauth/device_authorization", form, &g); err != nil {
 		return tokens{}, err
 	}
@@ -33,7 +33,7 @@ func (a *Agent) signInDevice(ctx context.Context, issuer string, w Person) (toke
 		return tokens{}, errors.New("the issuer's answer has no code")
 	}
 	a.Note("open %s in a browser and enter the code %s", g.Address, g.UserCode)
-	ctx, cancel := context.WithTimeoutCause(ctx, min(seconds(g.Expires), patience), errNobody)
+	ctx, cancel := context.WithTimeoutCause(ctx, min(seconds(g.Expires), signInTimeout), errNobody)
 	defer cancel()
 	return a.pollDevice(ctx, issuer, g)
 }
@@ -42,7 +42,7 @@ var errNobody = problem.New(problem.ExitUnauthenticated, "nobody has signed in")
 
 func seconds(n int) time.Duration { return time.Duration(n) * time.Second }
 
-// pollDevice asks until the person has answered, as often as the issuer likes.
+// pollDevice asks, at the interval of the issuer, until the person has answered.
 func (a *Agent) pollDevice(ctx context.Context, issuer string, g deviceGrant) (tokens, error) {
 	every := max(seconds(g.Interval), time.Second)
 	for {
@@ -73,7 +73,7 @@ func isUnreachable(err error) bool {
 	return ok && p.Code == problem.ExitUnreachable
 }
 
-// pause waits, or returns why the waiting has ended.
+// pause waits for d, or returns why ctx has ended.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

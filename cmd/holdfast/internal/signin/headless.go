@@ -18,24 +18,24 @@ import (
 	authpb "github.com/holdfast-dev/holdfast/gen/auth"
 )
 
-// headlessEvery is how often the issuer is asked whether the person has signed
-// in.
+// headlessEvery is the interval between two questions whether the person has
+// signed in.
 const headlessEvery = time.Second
 
-// signInHeadless signs a person in with a browser anywhere. The address they
-// open holds a public key; the issuer seals the tokens for it, and only this
-// command can open them.
-func (a *Agent) signInHeadless(ctx context.Context, issuer string, w Person) (tokens, error) {
+// signInHeadless signs in a person with a browser anywhere. The address they open
+// holds a public key. The issuer encrypts the tokens for it, so that only this
+// command can read them.
+func (a *Agent) signInHeadless(ctx context.Context, issuer string, p Person) (tokens, error) {
 	key, err := ecdh.X25519().GenerateKey(rand.Reader)
 	if err != nil {
 		return tokens{}, err
 	}
 	code := base64.RawURLEncoding.EncodeToString(key.PublicKey().Bytes())
-	q := w.query()
+	q := p.query()
 	q.Set("headless_code", code)
 	a.Note("open in a browser anywhere: %s/oauth?%s", issuer, q.Encode())
 	a.Note("go on there only if it shows the code %s", checkCode(code))
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errNobody)
+	ctx, cancel := context.WithTimeoutCause(ctx, signInTimeout, errNobody)
 	defer cancel()
 	for {
 		if err := pause(ctx, headlessEvery); err != nil {
@@ -62,8 +62,8 @@ func (a *Agent) headlessSession(ctx context.Context, issuer, code string) (*auth
 	return Call(ctx, authpb.NewAuthClient(c).GetHeadlessSession, &authpb.GetHeadlessSessionRequest{Code: code}, nil)
 }
 
-// checkCode is short enough for a person to compare: it tells whether the page
-// is about this command and not about somebody else's.
+// checkCode returns a short code that the page shows as well. If they are equal,
+// the page is about this command and not about somebody else's.
 func checkCode(code string) string {
 	d := sha256.Sum256([]byte(code))
 	text := base32.StdEncoding.EncodeToString(d[:5])
@@ -72,7 +72,7 @@ func checkCode(code string) string {
 
 var errSealed = errors.New("what the issuer sent cannot be opened: sign in again")
 
-// openTokens opens what was sealed for a key.
+// openTokens decrypts tokens that were encrypted for a key.
 func openTokens(key *ecdh.PrivateKey, sealed *authpb.HeadlessSession) (t tokens, err error) {
 	public, err := base64.RawURLEncoding.DecodeString(string(sealed.GetEcdhPublicKey()))
 	if err != nil {
@@ -98,7 +98,7 @@ func openTokens(key *ecdh.PrivateKey, sealed *authpb.HeadlessSession) (t tokens,
 	return t, nil
 }
 
-// unseal opens a text under AES-256-GCM whose nonce stands before it.
+// unseal decrypts AES-256-GCM. The nonce precedes the text.
 func unseal(key, sealed []byte) (string, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {

@@ -22,23 +22,23 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// A handOff is where a browser on this machine brings what the issuer gives it
-// at the end of a sign-in. Its address holds a secret: a page of somebody else's
-// that guesses the port cannot sign this command in as them.
+// A handOff is a server on this machine to which the issuer redirects the browser
+// at the end of a sign-in. Its address holds a secret, so that another page which
+// guesses the port cannot sign this command in as somebody else.
 type handOff struct {
 	server   *http.Server
 	origin   string // http://127.0.0.1:port
 	path     string
-	received chan url.Values // what came, once
-	seen     chan struct{}   // closed when the person was told how it went
-	told     sync.Once
+	received chan url.Values // the query of the first redirect
+	shown    chan struct{}   // closed when the browser has shown the result
+	showOnce sync.Once
 
 	mu      sync.Mutex
-	brought bool
-	problem string // that the person is told of
+	done    bool   // a redirect was received
+	problem string // to show in the browser
 }
 
-// listen opens a hand-off until it is closed.
+// listen starts a hand-off on a free port.
 func listen(ctx context.Context) (*handOff, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -46,14 +46,14 @@ func listen(ctx context.Context) (*handOff, error) {
 	}
 	h := &handOff{
 		origin: "http://" + l.Addr().String(), path: "/callback/" + rand.Text(),
-		received: make(chan url.Values, 1), seen: make(chan struct{}),
+		received: make(chan url.Values, 1), shown: make(chan struct{}),
 	}
 	h.server = &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
 	go func() { _ = h.server.Serve(l) }() // it ends when the hand-off is closed
 	return h, nil
 }
 
-// close lets the browser read to the end what it is being told.
+// close lets the browser finish reading.
 func (h *handOff) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
@@ -62,12 +62,12 @@ func (h *handOff) close() {
 	}
 }
 
-// address is where the issuer is to send the browser. It replaces the words true
-// by what it brings, or takes them away.
+// address is where the issuer redirects the browser. The issuer replaces each
+// "true" with its value, or removes the parameter.
 func (h *handOff) address() string { return h.origin + h.path + "?token=true&error=true" }
 
-// ServeHTTP takes what the browser brings, sends it on to an address that holds
-// no secret, and tells the person there.
+// ServeHTTP receives the redirect, and redirects the browser to an address without
+// a secret that shows the result.
 func (h *handOff) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Referrer-Policy", "no-referrer")
@@ -79,23 +79,23 @@ func (h *handOff) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", http.MethodGet)
 		http.Error(w, "Method not allowed", http.StatusMethodNotAllowed)
 	case r.URL.Path == h.path:
-		h.take(r.URL.Query())
+		h.receive(r.URL.Query())
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 	case r.URL.Path == "/":
-		h.tell(w)
+		h.show(w)
 	default:
 		http.NotFound(w, r)
 	}
 }
 
-// take keeps what came first.
-func (h *handOff) take(q url.Values) {
+// receive ignores all but the first redirect.
+func (h *handOff) receive(q url.Values) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.brought {
+	if h.done {
 		return
 	}
-	h.brought = true
+	h.done = true
 	if q.Get("code") == "" {
 		h.problem = cmp.Or(q.Get("error"), "The answer has no code.")
 	}
@@ -117,22 +117,22 @@ func digest(text string) string {
 	return base64.StdEncoding.EncodeToString(d[:])
 }
 
-func (h *handOff) tell(w http.ResponseWriter) {
+func (h *handOff) show(w http.ResponseWriter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.brought {
+	if !h.done {
 		http.Error(w, "Nobody has signed in yet", http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", loopbackPolicy)
-	_ = loopbackPage.Execute(w, map[string]any{"Style": template.CSS(loopbackCSS), "Problem": h.problem}) // the terminal tells it, too
-	h.told.Do(func() { close(h.seen) })
+	_ = loopbackPage.Execute(w, map[string]any{"Style": template.CSS(loopbackCSS), "Problem": h.problem}) // the terminal shows it, too
+	h.showOnce.Do(func() { close(h.shown) })
 }
 
-// signInHere signs a person in with a browser on this machine. What the browser
-// brings is a code, of no use to whoever else sees it: the verifier stays here.
-func (a *Agent) signInHere(ctx context.Context, issuer string, w Person) (tokens, error) {
+// signInHere signs a person in with a browser on this machine. The browser brings
+// a code, which is of no use without the verifier, and that never leaves here.
+func (a *Agent) signInHere(ctx context.Context, issuer string, p Person) (tokens, error) {
 	h, err := listen(ctx)
 	if err != nil {
 		return tokens{}, err
@@ -140,25 +140,25 @@ func (a *Agent) signInHere(ctx context.Context, issuer string, w Person) (tokens
 	defer h.close()
 	verifier, state := rand.Text()+rand.Text(), rand.Text()
 	challenge := sha256.Sum256([]byte(verifier))
-	q := w.query()
+	q := p.query()
 	q.Set("exit", "redirect")
 	q.Set("redirect", h.address())
 	q.Set("code_challenge", base64.RawURLEncoding.EncodeToString(challenge[:]))
 	q.Set("code_challenge_method", "S256")
 	q.Set("state", state)
 	a.invite(ctx, issuer+"/oauth?"+q.Encode())
-	brought, err := h.wait(ctx)
+	query, err := h.wait(ctx)
 	if err != nil {
 		return tokens{}, err
 	}
-	if brought.Get("code") == "" {
-		return tokens{}, notSignedIn(brought.Get("error"), brought.Get("status_code"))
+	if query.Get("code") == "" {
+		return tokens{}, notSignedIn(query.Get("error"), query.Get("status_code"))
 	}
-	if brought.Get("state") != state {
+	if query.Get("state") != state {
 		return tokens{}, errors.New("not signed in: the browser brings the end of another sign-in")
 	}
 	return a.grant(ctx, issuer, url.Values{
-		"grant_type": {"authorization_code"}, "code": {brought.Get("code")}, "code_verifier": {verifier},
+		"grant_type": {"authorization_code"}, "code": {query.Get("code")}, "code_verifier": {verifier},
 		"redirect_uri": {h.address()}, "client_id": q["client_id"],
 	})
 }
@@ -173,27 +173,27 @@ func (a *Agent) invite(ctx context.Context, address string) {
 	a.Note("hint: with --headless or --device the browser can be on another machine")
 }
 
-// patience is how long a person has to sign in.
-const patience = 15 * time.Minute
+// signInTimeout is how long a person has to sign in.
+const signInTimeout = 15 * time.Minute
 
-// wait returns what the browser brings, once the person has seen it.
+// wait returns the query of the redirect, once the browser has shown the result.
 func (h *handOff) wait(ctx context.Context) (url.Values, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errNobody)
+	ctx, cancel := context.WithTimeoutCause(ctx, signInTimeout, errNobody)
 	defer cancel()
-	var brought url.Values
+	var query url.Values
 	select {
-	case brought = <-h.received:
+	case query = <-h.received:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 	select {
-	case <-h.seen:
+	case <-h.shown:
 	case <-time.After(2 * time.Second): // the window was closed
 	}
-	return brought, nil
+	return query, nil
 }
 
-// notSignedIn is what the issuer says went wrong.
+// notSignedIn returns the problem that the issuer describes.
 func notSignedIn(text, status string) *problem.Problem {
 	p := problem.New(problem.ExitUnauthenticated, "%s", "not signed in: "+cmp.Or(text, "the issuer does not say why"))
 	if status == "404" {
@@ -202,8 +202,8 @@ func notSignedIn(text, status string) *problem.Problem {
 	return p
 }
 
-// browser is the command that shows an address to the person; nil if nobody is
-// there to see it. BROWSER names another, or none.
+// browser returns the command that opens an address, or nil if there is no screen.
+// BROWSER names another command, or none.
 func browser(system string, getenv func(string) string) []string {
 	switch own := getenv("BROWSER"); {
 	case own == "none":
@@ -224,8 +224,8 @@ func browser(system string, getenv func(string) string) []string {
 	return []string{"xdg-open"}
 }
 
-// openBrowser shows an address in the person's browser. It tells whether one was
-// started; the address is printed too, for when that shows nothing.
+// openBrowser opens an address in the person's browser, and reports whether one was
+// started. It may still show nothing: the address is printed, too.
 func openBrowser(ctx context.Context, address string) bool {
 	command := browser(runtime.GOOS, os.Getenv)
 	if command == nil {

@@ -59,9 +59,9 @@ func TestHandOff(t *testing.T) {
 	if !strings.Contains(page, "You are signed in") {
 		t.Errorf("page = %s", page)
 	}
-	brought, err := h.wait(t.Context())
-	if err != nil || brought.Get("code") != "first" {
-		t.Errorf("brought %v, %v; want what came first", brought, err)
+	query, err := h.wait(t.Context())
+	if err != nil || query.Get("code") != "first" {
+		t.Errorf("received %v, %v; want what came first", query, err)
 	}
 }
 

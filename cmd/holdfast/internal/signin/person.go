@@ -23,7 +23,7 @@ import (
 // clientID is the name this program has at the issuer.
 const clientID = "holdfast"
 
-// A Person is how a person wants to sign in.
+// A Person holds the flags with which a person signs in.
 type Person struct {
 	audience     string
 	organization string // name
@@ -33,18 +33,19 @@ type Person struct {
 	device       bool   // or only a short code can
 }
 
-// Given tells whether the flags are about a person.
-func (w Person) Given() bool {
-	return w.organization != "" || w.provider != "" || w.invite != "" || w.headless || w.device
+// Given reports whether any of the flags is given.
+func (p Person) Given() bool {
+	return p.organization != "" || p.provider != "" || p.invite != "" || p.headless || p.device
 }
 
-func (w *Person) Register(cmd *cobra.Command) {
+// Register adds the flags to a command, which has --identity.
+func (p *Person) Register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&w.organization, "organization", "", "`NAME` of the organization whose identity provider to use")
-	f.StringVar(&w.provider, "provider", "", "`UID` of the identity provider to use")
-	f.StringVar(&w.invite, "invite", "", "`CODE` of an invite to redeem; - is standard input")
-	f.BoolVar(&w.headless, "headless", false, "print an address to open in a browser anywhere, and wait")
-	f.BoolVar(&w.device, "device", false, "print a short code to enter in a browser anywhere, and wait")
+	f.StringVar(&p.organization, "organization", "", "`NAME` of the organization whose identity provider to use")
+	f.StringVar(&p.provider, "provider", "", "`UID` of the identity provider to use")
+	f.StringVar(&p.invite, "invite", "", "`CODE` of an invite to redeem; - is standard input")
+	f.BoolVar(&p.headless, "headless", false, "print an address to open in a browser anywhere, and wait")
+	f.BoolVar(&p.device, "device", false, "print a short code to enter in a browser anywhere, and wait")
 	cmd.MarkFlagsMutuallyExclusive("organization", "provider")
 	cmd.MarkFlagsMutuallyExclusive("headless", "device", "identity")
 	cmd.MarkFlagsMutuallyExclusive("invite", "device", "identity")
@@ -54,41 +55,41 @@ func (w *Person) Register(cmd *cobra.Command) {
 	cmd.MarkFlagsMutuallyExclusive("device", "provider")
 }
 
-// query is what every way of signing in tells the issuer.
-func (w Person) query() url.Values {
-	q := url.Values{"audience": {w.audience}, "create_refresh_token": {"true"}}
-	if idp := cmp.Or(w.provider, w.organization); idp != "" {
+// query returns what the issuer is asked in every way of signing in.
+func (p Person) query() url.Values {
+	q := url.Values{"audience": {p.audience}, "create_refresh_token": {"true"}}
+	if idp := cmp.Or(p.provider, p.organization); idp != "" {
 		q.Set("idp_id", idp)
 	} else {
 		q.Set("client_id", clientID)
 	}
-	if w.invite != "" {
-		q.Set("invite", w.invite)
+	if p.invite != "" {
+		q.Set("invite", p.invite)
 	}
 	return q
 }
 
 // SignInPerson signs a person in, and keeps the session.
-func (a *Agent) SignInPerson(ctx context.Context, w Person) error {
+func (a *Agent) SignInPerson(ctx context.Context, p Person) error {
 	_, issuer, s, err := a.target()
 	if err != nil {
 		return err
 	}
-	w.audience = s.audience
-	if w.invite, err = a.ReadSecret(w.invite); err != nil {
+	p.audience = s.audience
+	if p.invite, err = a.ReadSecret(p.invite); err != nil {
 		return err
 	}
-	if err := a.checkWish(ctx, issuer, w); err != nil {
+	if err := a.checkPerson(ctx, issuer, p); err != nil {
 		return err
 	}
 	way := a.signInHere
 	switch {
-	case w.headless:
+	case p.headless:
 		way = a.signInHeadless
-	case w.device:
+	case p.device:
 		way = a.signInDevice
 	}
-	t, err := way(ctx, issuer, w)
+	t, err := way(ctx, issuer, p)
 	if err != nil {
 		return err
 	}
@@ -104,7 +105,7 @@ func (a *Agent) SignInPerson(ctx context.Context, w Person) error {
 	return nil
 }
 
-// warnOverruled tells what commands will use instead of a new session.
+// warnOverruled warns if commands will not use the new session.
 func (a *Agent) warnOverruled(s *signIn) {
 	_, origin, err := a.givenToken()
 	if err == nil && origin != "" {
@@ -116,8 +117,8 @@ func (a *Agent) warnOverruled(s *signIn) {
 	}
 }
 
-// replaceSession begins a session. The one before it, which nothing here would
-// know of any more, is ended at the issuer.
+// replaceSession begins a session, and ends the one before it at the issuer,
+// because nothing else here remembers it.
 func (a *Agent) replaceSession(ctx context.Context, s *signIn, next session, t tokens) error {
 	if err := a.revoke(ctx, s); err != nil {
 		a.Warn("the session before this one could not be ended: " + err.Error())
@@ -125,23 +126,24 @@ func (a *Agent) replaceSession(ctx context.Context, s *signIn, next session, t t
 	return s.begin(ctx, next, t)
 }
 
-// checkWish asks the issuer about an organization before a browser is opened.
-func (a *Agent) checkWish(ctx context.Context, issuer string, w Person) error {
-	if w.provider != "" {
-		if err := settings.CheckUID(w.provider); err != nil {
+// checkPerson asks the issuer whether the organization exists before a browser is
+// opened.
+func (a *Agent) checkPerson(ctx context.Context, issuer string, p Person) error {
+	if p.provider != "" {
+		if err := settings.CheckUID(p.provider); err != nil {
 			return problem.Usage("--provider: %v", err)
 		}
 	}
-	if w.organization == "" {
+	if p.organization == "" {
 		return nil
 	}
 	var known bool
-	q := url.Values{"name": {w.organization}}
+	q := url.Values{"name": {p.organization}}
 	if err := a.askIssuer(ctx, http.MethodGet, issuer+"/orgcheck?"+q.Encode(), nil, &known); err != nil {
 		return err
 	}
 	if !known {
-		return problem.New(problem.ExitNotFound, "there is no organization %s that signs people in", w.organization)
+		return problem.New(problem.ExitNotFound, "there is no organization %s that signs people in", p.organization)
 	}
 	return nil
 }
@@ -154,7 +156,7 @@ type oauthError struct {
 
 func (e *oauthError) Error() string { return cmp.Or(e.Description, e.Code) }
 
-// maxIssuerAnswer is more than the longest tokens.
+// maxIssuerAnswer is a size that no tokens reach.
 const maxIssuerAnswer = 1 << 20
 
 // askIssuer sends a form, or nothing, to one of the issuer's HTTP endpoints and
@@ -195,8 +197,8 @@ func (a *Agent) askIssuer(ctx context.Context, method, address string, form url.
 	return &refused
 }
 
-// transmit sends a request, and follows no redirect: tokens go to no other address,
-// and errors do not quote one.
+// transmit sends a request and follows no redirect, because tokens must go to no
+// other address. Its errors do not quote the address.
 func transmit(security *tls.Config, req *http.Request) (*http.Response, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = security
@@ -211,8 +213,8 @@ func transmit(security *tls.Config, req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// grant gets tokens from the issuer's token endpoint. The client is named as it
-// was at the start.
+// grant gets tokens from the issuer's token endpoint. form has the client_id with
+// which the sign-in began.
 func (a *Agent) grant(ctx context.Context, issuer string, form url.Values) (tokens, error) {
 	var answer struct {
 		Access  string `json:"access_token"`

@@ -164,10 +164,10 @@ func TestPollDevice(t *testing.T) {
 	}
 }
 
-func TestWishQuery(t *testing.T) {
+func TestPersonQuery(t *testing.T) {
 	tests := map[string]struct {
-		wish Person
-		want []string
+		person Person
+		want   []string
 	}{
 		"nothing":         {Person{}, []string{"audience", "client_id", "create_refresh_token"}},
 		"an organization": {Person{organization: "acme"}, []string{"audience", "create_refresh_token", "idp_id"}},
@@ -176,7 +176,7 @@ func TestWishQuery(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for key := range tt.wish.query() {
+			for key := range tt.person.query() {
 				got = append(got, key)
 			}
 			slices.Sort(got)

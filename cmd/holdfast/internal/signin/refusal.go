@@ -15,16 +15,15 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
 )
 
-// A refusal is what the server at an address answered a call with, or gRPC's
-// word for no answer.
+// A refusal is a call that failed.
 type refusal struct {
 	api   string
 	err   error
 	flags map[string]string // the flag or argument that sets a field
 }
 
-// Refused is the problem that a call failed with: the server's, or one there was
-// before it.
+// Refused returns the problem for a call that failed. flags names the flag or
+// argument that sets each field which the server may refuse.
 func Refused(err error, flags map[string]string) *problem.Problem {
 	if p, ok := errors.AsType[*problem.Problem](err); ok {
 		return p
@@ -35,7 +34,7 @@ func Refused(err error, flags map[string]string) *problem.Problem {
 	return problem.New(problem.ExitError, "%s", err.Error())
 }
 
-// problem says what the server said, and which flag to change.
+// problem has the message of the server, and which flag to change.
 func (r refusal) problem() *problem.Problem {
 	said := status.Convert(r.err)
 	if len(said.Details()) == 0 && said.Code() != codes.Unimplemented {
@@ -59,8 +58,8 @@ func (r refusal) problem() *problem.Problem {
 	return p
 }
 
-// violations has one hint for each field to change. The sentence has already
-// told what is wrong with the first.
+// violations returns a hint for each field to change. The message has described the
+// first already.
 func (r refusal) violations() (hints []string) {
 	bad, _ := holdfast.Detail[*errdetails.BadRequest](r.err)
 	for i, v := range bad.GetFieldViolations() {
@@ -78,7 +77,7 @@ func (r refusal) violations() (hints []string) {
 	return hints
 }
 
-// whoCan tells how to find somebody who may.
+// whoCan returns the command that lists who has the capability.
 func (r refusal) whoCan() []string {
 	info, _ := holdfast.Detail[*errdetails.ErrorInfo](r.err)
 	capability, scope := info.GetMetadata()["capability"], info.GetMetadata()["scope"]
@@ -88,8 +87,8 @@ func (r refusal) whoCan() []string {
 	return []string{"to see who may: holdfast iam who-can " + capability + " " + scope}
 }
 
-// unanswered is for a status that gRPC itself made: no answer came, or not from
-// a server of this API. Its text is all there is to tell the cases apart.
+// unanswered returns the problem for a status that gRPC itself made because no
+// server of this API has answered. Only its text tells the cases apart.
 func (r refusal) unanswered(said *status.Status) *problem.Problem {
 	text := said.Message()
 	p := problem.New(problem.ExitUnreachable, "%s", "cannot reach "+r.api+": "+reason(text))
@@ -117,7 +116,7 @@ func (r refusal) unanswered(said *status.Status) *problem.Problem {
 	return p
 }
 
-// reason is the end of a chain of errors: the part that is not about gRPC.
+// reason returns the end of a chain of errors: the part that is not about gRPC.
 func reason(text string) string {
 	text = strings.TrimRight(text, `"`)
 	if strings.Contains(text, "no such host") || strings.HasSuffix(text, "produced zero addresses") {
@@ -131,8 +130,8 @@ func reason(text string) string {
 	return text
 }
 
-// Call calls a method of a generated client. Its error is a problem; flags
-// names the flag that sets each field which the server may refuse.
+// Call calls a method of a generated client. Its error is a problem, as that of
+// Refused.
 func Call[Request, Response any](
 	ctx context.Context, method func(context.Context, Request, ...grpc.CallOption) (Response, error),
 	req Request, flags map[string]string,

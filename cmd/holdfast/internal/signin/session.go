@@ -21,16 +21,15 @@ import (
 	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 )
 
-// A session is what is remembered of a sign-in beside its tokens: how to get the
-// next one. It holds no secret.
+// A session says how the tokens of a sign-in are renewed. It holds no secret.
 type session struct {
 	Issuer            string   `json:"issuer"`
-	Identity          string   `json:"identity,omitempty"`          // that was assumed
+	Identity          string   `json:"identity,omitempty"`          // assumed by the session
 	IdentityTokenFile string   `json:"identityTokenFile,omitempty"` // proves it
 	Ambient           bool     `json:"ambient,omitempty"`           // or what the platform gives proves it
 	DevFile           string   `json:"devFile,omitempty"`           // a server in development mode writes its tokens here
 	Keyring           bool     `json:"keyring,omitempty"`           // the tokens are there, not in files
-	Audiences         []string `json:"audiences,omitempty"`         // there are tokens for, beside the API's
+	Audiences         []string `json:"audiences,omitempty"`         // that have tokens, beside the API's
 }
 
 // A signIn is the session at one server, with its tokens.
@@ -46,8 +45,8 @@ const (
 	lockFile    = "lock"
 )
 
-// signIn finds the session at a server. Without one it is empty, and there are
-// no tokens.
+// signIn reads the session at a server. If there is none, it is empty and has no
+// tokens.
 func (a *Agent) signIn(api string) (*signIn, error) {
 	config, err := settings.Path()
 	if err != nil {
@@ -57,7 +56,7 @@ func (a *Agent) signIn(api string) (*signIn, error) {
 	return s, s.load()
 }
 
-// target finds the server of the settings, its issuer and the session there.
+// target returns the server of the settings, its issuer and the session there.
 func (a *Agent) target() (api settings.Value, issuer string, s *signIn, err error) {
 	if api, err = a.Server(); err != nil {
 		return api, "", nil, err
@@ -85,9 +84,8 @@ func (s *signIn) load() error {
 	return nil
 }
 
-// alone runs f while no other command changes the session, which it has read
-// again.
-func (s *signIn) alone(ctx context.Context, f func() error) error {
+// locked runs f while it holds the lock of the session, which is read again first.
+func (s *signIn) locked(ctx context.Context, f func() error) error {
 	unlock, err := lock(ctx, s.path(lockFile))
 	if err != nil {
 		return err
@@ -108,7 +106,7 @@ func (s *signIn) vault() vault {
 	return s.files
 }
 
-// keyring waits longer where a person can be asked to unlock it.
+// keyring has a longer timeout where a person can be asked to unlock it.
 func (a *Agent) keyring() keyringVault {
 	if output.IsTerminal(a.In) && output.IsTerminal(a.Err) {
 		return keyringVault{time.Minute}
@@ -116,14 +114,14 @@ func (a *Agent) keyring() keyringVault {
 	return keyringVault{2 * time.Second}
 }
 
-// begin replaces whatever session there was, and keeps its tokens where the
-// settings say: in the keyring if there is one, unless told otherwise.
+// begin replaces the session, and stores the tokens where the settings say: by
+// default in the keyring, or in files if there is none.
 func (s *signIn) begin(ctx context.Context, next session, t tokens) error {
 	store, err := s.agent.Value("token_store")
 	if err != nil {
 		return err
 	}
-	return s.alone(ctx, func() error { return s.replace(next, t, store.Text) })
+	return s.locked(ctx, func() error { return s.replace(next, t, store.Text) })
 }
 
 func (s *signIn) replace(next session, t tokens, store string) error {
@@ -155,8 +153,8 @@ func (s *signIn) save() error {
 	return settings.WritePrivate(s.path(sessionFile), append(text, '\n'))
 }
 
-// end forgets the session and every token of it. The files are removed even if
-// the keyring has the tokens: an older session may have left some.
+// end deletes the session and all its tokens. It deletes the files even if the
+// tokens are in the keyring, because an older session may have left some.
 func (s *signIn) end() error {
 	var errs []error
 	for _, audience := range append([]string{s.audience}, s.Audiences...) {
@@ -170,8 +168,8 @@ func (s *signIn) end() error {
 	return errors.Join(errs...)
 }
 
-// A sessionVault keeps a session's tokens for one audience. Commands that run at
-// the same time wait for one another.
+// A sessionVault implements holdfast.Vault for one audience of a session. A lock
+// file serializes commands that run at the same time.
 type sessionVault struct {
 	*signIn
 	audience string
@@ -185,9 +183,9 @@ func (v sessionVault) Read(context.Context) (tokens, error) {
 	return v.vault().read(v.audience)
 }
 
-// Change is alone with the session as it is now.
+// Change replaces the tokens of the audience under the lock.
 func (v sessionVault) Change(ctx context.Context, change func(tokens) (tokens, error)) error {
-	return v.alone(ctx, func() error {
+	return v.locked(ctx, func() error {
 		before, err := v.Read(ctx)
 		if err != nil {
 			return err
@@ -196,11 +194,11 @@ func (v sessionVault) Change(ctx context.Context, change func(tokens) (tokens, e
 		if err != nil || after == before {
 			return err
 		}
-		return v.keep(after)
+		return v.store(after)
 	})
 }
 
-func (v sessionVault) keep(t tokens) error {
+func (v sessionVault) store(t tokens) error {
 	if err := v.vault().write(v.audience, t); err != nil {
 		return fmt.Errorf("keep the token: %w", err)
 	}
@@ -211,14 +209,14 @@ func (v sessionVault) keep(t tokens) error {
 	return v.save()
 }
 
-// credential gets and keeps tokens for the API.
+// credential gets and stores tokens for the API.
 func (s *signIn) credential() *credential { return s.credentialFor(s.audience, s.next) }
 
 func (s *signIn) credentialFor(audience string, next func(context.Context, *holdfast.Issuer, tokens) (tokens, error)) *credential {
 	return &credential{audience: audience, issuer: s.Issuer, vault: sessionVault{s, audience}, next: next}
 }
 
-// next gets the next tokens, in the way the session has.
+// next renews the tokens in the way of the session.
 func (s *signIn) next(ctx context.Context, issuer *holdfast.Issuer, t tokens) (tokens, error) {
 	switch {
 	case s.Issuer != "" && holdfast.Audience(s.Issuer) != issuer.Address: // its tokens are not for that one
@@ -243,7 +241,7 @@ func (s *signIn) next(ctx context.Context, issuer *holdfast.Issuer, t tokens) (t
 
 const signInHint = "sign in again: holdfast auth login, or in development: holdfast config use-dev"
 
-// refresh uses up the refresh token.
+// refresh exchanges the refresh token, which works once.
 func (s *signIn) refresh(ctx context.Context, issuer *holdfast.Issuer, t tokens) (tokens, error) {
 	s.agent.warnInTheOpen(issuer.Address)
 	next, err := holdfast.RefreshToken("").Next(ctx, issuer, t)
@@ -257,7 +255,7 @@ func (s *signIn) refresh(ctx context.Context, issuer *holdfast.Issuer, t tokens)
 	return tokens{}, p
 }
 
-// proves tells whether the session can prove its identity again.
+// proves reports whether the session can prove its identity again.
 func (s session) proves() bool {
 	return s.Identity != "" && (s.IdentityTokenFile != "" || s.Ambient)
 }
@@ -271,7 +269,7 @@ func (s *signIn) assume(ctx context.Context, issuer *holdfast.Issuer, _ tokens) 
 	return s.agent.exchange(ctx, issuer, holdfast.Workload{Identity: s.Identity, Proof: proof})
 }
 
-// lock waits until no other command holds the lock.
+// lock waits for the lock file.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
@@ -301,8 +299,8 @@ func checkAudience(audience string) error {
 	return nil
 }
 
-// revoke ends a person's session at the server: whatever was made of it is void
-// from then on. A session that is over already is no error.
+// revoke ends a person's session at the server, which voids all its tokens. It is
+// no error if the session has ended already.
 func (a *Agent) revoke(ctx context.Context, s *signIn) error {
 	t, err := s.vault().read(s.audience)
 	if err != nil || t.Refresh == "" {
@@ -325,8 +323,8 @@ func (a *Agent) revokeWith(ctx context.Context, s *signIn) error {
 	return err
 }
 
-// SignOut ends the session at the server and forgets it here. What cannot be
-// ended is forgotten all the same.
+// SignOut ends the session at the server and deletes it here, even if the server
+// cannot be reached.
 func (a *Agent) SignOut(ctx context.Context) error {
 	api, err := a.Server()
 	if err != nil {
@@ -337,7 +335,7 @@ func (a *Agent) SignOut(ctx context.Context) error {
 		return err
 	}
 	revoked := a.revoke(ctx, s)
-	if err := s.alone(ctx, s.end); err != nil {
+	if err := s.locked(ctx, s.end); err != nil {
 		return err
 	}
 	if revoked != nil {

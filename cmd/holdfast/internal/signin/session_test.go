@@ -208,7 +208,7 @@ func TestCredential(t *testing.T) {
 				t.Errorf("exchanged %q, want %q", i.exchanges, want)
 			}
 			s := openSession(t, i.address)
-			if err := s.alone(t.Context(), s.end); err != nil {
+			if err := s.locked(t.Context(), s.end); err != nil {
 				t.Fatal(err)
 			}
 			if left, _ := filepath.Glob(filepath.Join(s.files.dir, "*", "*token*")); len(left) > 0 {

@@ -48,7 +48,7 @@ func (a *Agent) Status() (st Status, err error) {
 		if err != nil {
 			return st, err
 		}
-		token, st.Kept, st.Renews = t.Access, s.vault().place(s.audience), s.renews(t)
+		token, st.Kept, st.Renews = t.Access, s.vault().location(s.audience), s.renews(t)
 	}
 	if token == "" && st.Renews == "" {
 		return st, noSession(st.API)
@@ -57,7 +57,7 @@ func (a *Agent) Status() (st Status, err error) {
 	return st, nil
 }
 
-// describe fills in what the token itself tells.
+// describe fills in the claims of the token.
 func (st *Status) describe(token string, now time.Time) {
 	c, ok := holdfast.ReadClaims(token)
 	if !ok {
@@ -72,7 +72,7 @@ func (st *Status) describe(token string, now time.Time) {
 	st.Expiry, st.Expired = output.ShortTime(c.Expires()), !c.Expires().After(now)
 }
 
-// renews says how the next token is got; "" if it is not.
+// renews says how the token is renewed, or "" if it is not.
 func (s *signIn) renews(t tokens) string {
 	switch {
 	case t.Refresh != "":

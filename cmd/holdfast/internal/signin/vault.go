@@ -18,20 +18,20 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
 )
 
-// tokens are the secrets of a sign-in for one audience.
 type tokens = holdfast.Tokens
 
-// A vault keeps tokens by their audience. What is not there reads as no tokens,
-// and can be removed.
+// A vault stores tokens by their audience. Without an entry, read returns no
+// tokens and remove no error.
 type vault interface {
 	read(audience string) (tokens, error)
 	write(audience string, t tokens) error
 	remove(audience string) error
-	place(audience string) string // for people
+	location(audience string) string // for people
 }
 
-// A folderVault keeps each audience's tokens in a folder of its own, in files
-// that only their owner can read. Other clients of the API lay theirs out alike.
+// A folderVault stores the tokens of each audience in a folder of its own, in
+// files that only their owner can read. Other clients of the API use the same
+// layout.
 type folderVault struct{ dir string }
 
 const (
@@ -39,8 +39,8 @@ const (
 	refreshFile = "refresh-token"
 )
 
-// folder is an audience's own. Two audiences that differ in a slash and a hyphen
-// share one; a token that is for another is not used.
+// folder returns the folder of an audience. Two audiences that differ in a slash
+// and a hyphen share one, which is harmless: tokens name their audience.
 func (v folderVault) folder(audience string) string {
 	name := strings.ReplaceAll(audience, "/", "-")
 	if runtime.GOOS == "windows" {
@@ -49,19 +49,19 @@ func (v folderVault) folder(audience string) string {
 	return filepath.Join(v.dir, name)
 }
 
-func (v folderVault) place(audience string) string {
+func (v folderVault) location(audience string) string {
 	return filepath.Join(v.folder(audience), accessFile)
 }
 
 func (v folderVault) read(audience string) (t tokens, err error) {
-	if t.Access, err = readKept(v.place(audience)); err != nil {
+	if t.Access, err = readTokenFile(v.location(audience)); err != nil {
 		return tokens{}, err
 	}
-	t.Refresh, err = readKept(filepath.Join(v.folder(audience), refreshFile))
+	t.Refresh, err = readTokenFile(filepath.Join(v.folder(audience), refreshFile))
 	return t, err
 }
 
-func readKept(path string) (string, error) {
+func readTokenFile(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", problem.Usage("kept token: %v", err)
@@ -69,8 +69,8 @@ func readKept(path string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// write puts the refresh token in place first: it is good once, and the other
-// can be had again with it.
+// write writes the refresh token first, because it works once, and with it the
+// access token can be renewed.
 func (v folderVault) write(audience string, t tokens) error {
 	for _, f := range []struct{ name, text string }{{refreshFile, t.Refresh}, {accessFile, t.Access}} {
 		path := filepath.Join(v.folder(audience), f.name)
@@ -98,13 +98,13 @@ func removeFile(path string) error {
 	return nil
 }
 
-// A keyringVault keeps tokens in the system's keyring. One that does not answer
-// in time is given up: it may be asking a person who is not there.
-type keyringVault struct{ patience time.Duration }
+// A keyringVault stores tokens in the system's keyring. Calls time out, because
+// the keyring may wait for a person who is not there.
+type keyringVault struct{ timeout time.Duration }
 
 const keyringService = "holdfast"
 
-func (keyringVault) place(string) string { return "the system keyring" }
+func (keyringVault) location(string) string { return "the system keyring" }
 
 func (v keyringVault) read(audience string) (t tokens, err error) {
 	var text string
@@ -149,13 +149,13 @@ func (v keyringVault) within(f func() error) error {
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(v.patience):
+	case <-time.After(v.timeout):
 		return errors.New("the system keyring does not answer")
 	}
 }
 
-// hasKeyring tells whether there can be a keyring at all. Without a bus the
-// library would try to start one.
+// hasKeyring reports whether there can be a keyring. Without a bus the library
+// would try to start one.
 func hasKeyring(system string, getenv func(string) string) bool {
 	if system == "darwin" || system == "windows" {
 		return true

@@ -143,7 +143,7 @@ func TestBeginKeepsTokens(t *testing.T) {
 			if got, err := again.vault().read(again.audience); again.Keyring != tt.keyring || err != nil || got != (tokens{Access: "a", Refresh: "r"}) {
 				t.Errorf("kept %+v, %v, keyring %v", got, err, again.Keyring)
 			}
-			if _, err := os.Stat(again.files.place(again.audience)); (err == nil) == tt.keyring {
+			if _, err := os.Stat(again.files.location(again.audience)); (err == nil) == tt.keyring {
 				t.Errorf("the file of the token: %v", err)
 			}
 			if err := again.end(); err != nil {

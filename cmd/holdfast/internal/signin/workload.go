@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// SignInAs signs in as an identity that the token in a file proves, or what the
-// platform has if file is "". It keeps the session.
+// SignInAs begins a session as an identity. The token in file proves it, or that
+// of the platform if file is "".
 func (a *Agent) SignInAs(ctx context.Context, identity, file string) error {
 	api, issuer, s, err := a.target()
 	if err != nil {
@@ -46,8 +46,8 @@ func (a *Agent) SignInAs(ctx context.Context, identity, file string) error {
 	return nil
 }
 
-// renewableFile is the file that a session reads its identity's token from
-// again: whoever writes it keeps it fresh. Standard input is there once.
+// renewableFile returns the file from which a session reads the workload's token
+// again, or "" if that is not a file: standard input can be read once.
 func (a *Agent) renewableFile(file string) (string, error) {
 	set, err := a.Value("identity_token_file")
 	if file = cmp.Or(file, set.Text); err != nil || file == "" || file == "-" {
@@ -56,8 +56,8 @@ func (a *Agent) renewableFile(file string) (string, error) {
 	return filepath.Abs(file)
 }
 
-// assumed is the credential of an identity that the settings name. Nothing of it
-// is kept, and no session is touched: a pipeline leaves nothing behind.
+// assumed returns the credential of an identity that the settings name. It stores
+// nothing and changes no session, so that a pipeline leaves nothing behind.
 func (a *Agent) assumed(audience, identity string) (*credential, error) {
 	proof, err := a.proof("")
 	if err != nil {
@@ -66,7 +66,7 @@ func (a *Agent) assumed(audience, identity string) (*credential, error) {
 	return a.workload(audience, holdfast.Workload{Identity: identity, Proof: proof})
 }
 
-// workload is a credential that exchanges, at the issuer of the settings.
+// workload returns a credential that exchanges tokens at the issuer of the settings.
 func (a *Agent) workload(audience string, w holdfast.Workload) (*credential, error) {
 	issuer, err := a.Issuer()
 	if err != nil {
@@ -78,7 +78,7 @@ func (a *Agent) workload(audience string, w holdfast.Workload) (*credential, err
 	return &credential{audience: audience, issuer: issuer, next: next}, nil
 }
 
-// exchange gets a token for what proves a workload.
+// exchange gets a token for the proof of a workload.
 func (a *Agent) exchange(ctx context.Context, issuer *holdfast.Issuer, w holdfast.Workload) (tokens, error) {
 	a.warnInTheOpen(issuer.Address)
 	t, err := w.Next(ctx, issuer, tokens{})
@@ -88,8 +88,8 @@ func (a *Agent) exchange(ctx context.Context, issuer *holdfast.Issuer, w holdfas
 	return t, nil
 }
 
-// refusedExchange tells who can see why a workload's token was refused. What to
-// do about a token of one's own, which is the usual hint, is of no use here.
+// refusedExchange replaces the usual hints, which are about the caller's own
+// token, with how to learn why the workload's token was refused.
 func refusedExchange(err error, identity string) *problem.Problem {
 	p := Refused(err, map[string]string{"identity": "--identity", "aud": "--audience"})
 	if _, own := errors.AsType[*problem.Problem](err); own || (p.Code != problem.ExitDenied && p.Code != problem.ExitUnauthenticated) {
@@ -105,8 +105,8 @@ func refusedExchange(err error, identity string) *problem.Problem {
 	return p
 }
 
-// proof is what proves an identity: the token in a file if one is given or set,
-// or what the platform has.
+// proof returns what proves an identity: the token in a file if one is given or
+// set, or that of the platform.
 func (a *Agent) proof(file string) (holdfast.Proof, error) {
 	set, err := a.Value("identity_token_file")
 	if err != nil {
@@ -124,7 +124,7 @@ func (a *Agent) proof(file string) (holdfast.Proof, error) {
 	}, nil
 }
 
-// readProof takes - as standard input.
+// readProof reads the token in a file, or on standard input for "-".
 func (a *Agent) readProof(ctx context.Context, file, issuer, identity string) (string, error) {
 	if file != "-" {
 		return holdfast.File(file)(ctx, issuer, identity)
@@ -149,7 +149,7 @@ func platformProof(ctx context.Context, issuer, identity string) (string, error)
 	return "", p
 }
 
-// proven is a proof that is there already.
+// proven returns a proof that is a known token.
 func proven(token string) holdfast.Proof {
 	return func(context.Context, string, string) (string, error) { return token, nil }
 }
