@@ -34,7 +34,7 @@ func main() {
 	os.Exit(run(ctx, args))
 }
 
-// run does what args ask for and returns the exit code.
+// run runs the command of args and returns the exit code.
 func run(ctx context.Context, args []string) int {
 	a := noun.NewApp(os.Stdin, os.Stdout, os.Stderr)
 	root := root(a)
@@ -43,7 +43,7 @@ func run(ctx context.Context, args []string) int {
 	return a.End(cmd, err)
 }
 
-// root is the whole command line.
+// root returns the command that has all others below it.
 func root(a *noun.App) *cobra.Command {
 	root := a.Branch("holdfast", "Manage a Holdfast server from the command line",
 		auth.Command(a), iam.Command(a), registry.Command(a), advisories.Command(a), events.Command(a), events.Audit(a),
@@ -57,7 +57,7 @@ func root(a *noun.App) *cobra.Command {
 	f := root.PersistentFlags()
 	f.StringVar(&a.Settings.API, "api", "", "`ADDRESS` of the server, http(s)://host[:port]")
 	f.StringVarP(&a.Settings.Output, "output", "o", "", "`FORMAT` of results: table, wide, json, yaml, csv or id")
-	f.StringSliceVar(&a.Chosen, "columns", nil, "`FIELDS` to show in a table or CSV, such as name,uid,createTime")
+	f.StringSliceVar(&a.Columns, "columns", nil, "`FIELDS` to show in a table or CSV, such as name,uid,createTime")
 	f.StringVar(&a.Settings.TokenFile, "token-file", "", "`FILE` that holds the token to use")
 	f.StringVar(&a.Settings.CAFile, "ca-file", "", "`FILE` of certificates (PEM) to trust beside the system's")
 	f.BoolVarP(&a.Verbose, "verbose", "v", false, "tell of every call: its method, duration and request id")

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 )
 
-// manual writes the manual pages. It is for those who package the program.
+// manual returns the command that writes the manual pages, for packagers.
 func manual(a *noun.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "man DIR", Short: "Write the manual pages into a folder", Hidden: true, Args: cobra.ExactArgs(1),
@@ -43,7 +43,7 @@ func writePages(cmd *cobra.Command, dir string) error {
 	return nil
 }
 
-// manualPage is the page of one command, in the man macros.
+// manualPage returns the page of one command.
 func manualPage(cmd *cobra.Command) string {
 	var b strings.Builder
 	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
@@ -91,7 +91,7 @@ func writeFlags(b *strings.Builder, title string, flags *pflag.FlagSet) {
 	})
 }
 
-// roff keeps text from being taken for instructions.
+// roff escapes text.
 func roff(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
 	lines := strings.Split(s, "\n")

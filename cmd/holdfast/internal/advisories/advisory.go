@@ -36,8 +36,8 @@ func advisories() noun.Noun {
 		Writing: advisoryService("AdvisoryWritingService"),
 		Message: noun.MessageOf(&vulnpb.Advisory{}),
 		Locate:  findAdvisory, Page: showAdvisory,
-		Argument: "artifact-name",
-		Asked:    []noun.Field{{Flag: "id", Path: "advisory_id", Help: "`ID` to give it; one is made otherwise"}},
+		Argument:    "artifact-name",
+		CreateFlags: []noun.Field{{Flag: "id", Path: "advisory_id", Help: "`ID` to give it; one is made otherwise"}},
 		Fields: []noun.Field{
 			{Flag: "type", Path: "artifact_type", Help: "what the artifact is, the `TYPE` of a package URL such as apk or golang"},
 			{Flag: "architecture", Path: "artifact_architecture", Help: "`NAME` of the architecture it is for"},
@@ -82,7 +82,7 @@ func advisoryFilters() []noun.Field {
 	}
 }
 
-// advisoryService is one of our own services of advisories.
+// advisoryService returns a service of Holdfast's own API of advisories.
 func advisoryService(name protoreflect.Name) protoreflect.ServiceDescriptor {
 	return advisoriespb.File_holdfast_advisories_v1_advisories_proto.Services().ByName(name)
 }
@@ -109,7 +109,7 @@ func findAdvisory(ctx context.Context, a *noun.App, text string) (string, error)
 	}
 }
 
-// readCVSS reads CVSS vectors, which say of which version they are.
+// readCVSS parses CVSS vectors, which begin with their version.
 func readCVSS(m protoreflect.Message, texts []string) error {
 	a := m.Interface().(*vulnpb.Advisory)
 	a.Severities = nil
@@ -126,7 +126,7 @@ func readCVSS(m protoreflect.Message, texts []string) error {
 	return nil
 }
 
-// readAffects reads packages with a range of versions each.
+// readAffects parses packages, each with a range of versions.
 func readAffects(m protoreflect.Message, texts []string) error {
 	a := m.Interface().(*vulnpb.Advisory)
 	a.Affected = nil
@@ -152,7 +152,6 @@ func readAffects(m protoreflect.Message, texts []string) error {
 	return nil
 }
 
-// queryAdvisories asks whether versions are affected.
 func queryAdvisories(a *noun.App) *cobra.Command {
 	var p advisoriespb.PackageVersion
 	var parent string
@@ -231,7 +230,7 @@ func feeds() noun.Noun {
 	}
 }
 
-// feedResult is what came of the last look, in a few words.
+// feedResult describes the result of the last import.
 func feedResult(m protoreflect.Message) string {
 	f, ok := m.Interface().(*advisoriespb.AdvisoryFeed)
 	last := f.GetLast()

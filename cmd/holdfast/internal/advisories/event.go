@@ -18,13 +18,13 @@ import (
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 )
 
-// An eventFlags is what a person says of an event.
+// eventFlags are the flags of an event.
 type eventFlags struct {
 	note, author, reviewer, issue, fixed, reason, state string
 	patched                                             []string
 }
 
-// events returns the commands of what happens to an advisory.
+// advisoryEvents returns the commands of what happens to an advisory.
 func advisoryEvents(a *noun.App) *cobra.Command {
 	return a.Branch("event", "Add events to advisories, and review them", addEvent(a), reviewEvent(a))
 }
@@ -86,7 +86,7 @@ func writeEvent(
 	}, m.Interface())
 }
 
-// eventTypes returns the fields of the oneof that says of which type an event is.
+// eventTypes returns the fields of the oneof of types.
 func eventTypes() protoreflect.FieldDescriptors {
 	return noun.MessageOf(&vulnpb.AdvisoryEvent{}).Oneofs().ByName("type").Fields()
 }
@@ -117,7 +117,7 @@ func (e eventFlags) event(kind string) (*vulnpb.AdvisoryEvent, error) {
 	return nil, problem.Usage("%q is none of %s", kind, eventKinds)
 }
 
-// describe fills in what events of one type have beside those of others.
+// describe sets the fields that only some types of event have.
 func (e eventFlags) describe(m protoreflect.Message) error {
 	if fd := m.Descriptor().Fields().ByName("note"); fd != nil {
 		noun.Put(m, "note", e.note)
@@ -173,7 +173,7 @@ func reviewEvent(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// countsText says what became of records.
+// countsText says how many records were imported.
 func countsText(n *advisoriespb.ImportCounts) string {
 	text := fmt.Sprintf("%d new, %d changed, %d as they were", n.GetCreated(), n.GetUpdated(), n.GetUnchanged())
 	if n.GetWithdrawn() > 0 {

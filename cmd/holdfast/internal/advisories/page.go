@@ -13,8 +13,7 @@ import (
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
 )
 
-// statusOfAdvisory is what became of a vulnerability: what its newest approved
-// event says.
+// statusOfAdvisory returns the type of the newest approved event.
 func statusOfAdvisory(m protoreflect.Message) string {
 	a := m.Interface().(*vulnpb.Advisory)
 	if a.GetDeleteTime() != nil {
@@ -29,7 +28,7 @@ func statusOfAdvisory(m protoreflect.Message) string {
 	return status
 }
 
-// eventWord is the type of an event in a word or two.
+// eventWord returns the type of an event in a word or two.
 func eventWord(e *vulnpb.AdvisoryEvent) string {
 	fd := eventType(e)
 	switch {
@@ -45,7 +44,7 @@ func eventType(e *vulnpb.AdvisoryEvent) protoreflect.FieldDescriptor {
 	return e.ProtoReflect().WhichOneof(noun.MessageOf(e).Oneofs().ByName("type"))
 }
 
-// eventDetail is what an event tells beside its type.
+// eventDetail returns what an event says beside its type.
 func eventDetail(e *vulnpb.AdvisoryEvent) string {
 	scan := e.GetDetection().GetScanv1()
 	mismatch := e.GetFalsePositiveDetermination().GetType()
@@ -69,7 +68,7 @@ func prefixed(prefix, s string) string {
 	return s
 }
 
-// showAdvisory is the page of one advisory for a person.
+// showAdvisory prints all of an advisory for a person.
 func showAdvisory(a *noun.App, m protoreflect.Message) {
 	v := m.Interface().(*vulnpb.Advisory)
 	line := func(format string, args ...any) { fmt.Fprintln(a.Out, output.Printable(fmt.Sprintf(format, args...))) }
@@ -135,7 +134,7 @@ func showAffected(a *noun.App, v *vulnpb.Advisory) {
 	}
 }
 
-// rangeText writes the parts of a range as people do: from ≥1.0 up to <1.2.3.
+// rangeText returns the parts of a range, such as >= 1.0 < 1.2.3.
 func rangeText(r *vulnpb.AffectedRange) (parts []string) {
 	from := ""
 	for _, e := range r.GetEvents() {
@@ -180,7 +179,7 @@ func day(t *timestamppb.Timestamp) string {
 	return t.AsTime().Format("2006-01-02")
 }
 
-// join puts what is not empty together.
+// join joins the parts that are not empty.
 func join(sep string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), sep)
 }

@@ -28,10 +28,10 @@ type document struct {
 	size       int64
 }
 
-// importable is what files of a folder must end in.
+// importable are the extensions of files that are imported from folders.
 var importable = []string{".json", ".jsonl", ".ndjson", ".yaml", ".yml", ".zip"}
 
-// importPiece is how many bytes of a document one message has.
+// importPiece is the number of bytes in one message.
 const importPiece = 1 << 20
 
 func importAdvisories(a *noun.App) *cobra.Command {
@@ -60,8 +60,7 @@ func importAdvisories(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// findDocuments lists the files that paths name; those of a folder that can be
-// imported.
+// findDocuments lists the files that paths name, and the importable ones of folders.
 func findDocuments(paths []string) (docs []document, _ error) {
 	for _, path := range paths {
 		err := filepath.WalkDir(path, func(file string, d fs.DirEntry, err error) error {
@@ -92,7 +91,7 @@ func findDocuments(paths []string) (docs []document, _ error) {
 	return docs, nil
 }
 
-// importAll sends documents, and shows how far the server is with them.
+// importAll sends documents, and shows the progress of the server.
 func importAll(ctx context.Context, a *noun.App, group string, docs []document) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -138,7 +137,7 @@ func importAll(ctx context.Context, a *noun.App, group string, docs []document) 
 	return nil
 }
 
-// importFailed tells why an import ended early, and how far it was.
+// importFailed returns why an import ended early, and how far it was.
 func importFailed(a *noun.App, sending, receiving error, counts *advisoriespb.ImportCounts) error {
 	p := signin.Refused(receiving, map[string]string{"parent": "--group"})
 	if sending != nil && !errors.Is(sending, io.EOF) && !errors.Is(sending, context.Canceled) {
@@ -152,8 +151,8 @@ func importFailed(a *noun.App, sending, receiving error, counts *advisoriespb.Im
 
 type importClient = advisoriespb.AdvisoryWritingService_ImportAdvisoriesClient
 
-// send sends documents. A stream that the server has ended fails with io.EOF;
-// why, its other direction tells.
+// send sends documents. If the server has ended the stream, send returns io.EOF, and
+// receiving returns the reason.
 func send(stream importClient, group string, docs []document) error {
 	if err := stream.Send(&advisoriespb.ImportAdvisoriesRequest{Part: &advisoriespb.ImportAdvisoriesRequest_Parent{Parent: group}}); err != nil {
 		return err
@@ -217,8 +216,7 @@ func exportAdvisories(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// exportTo writes an export to a file. What there was of that name stays until
-// the export is whole.
+// exportTo writes an export to a file, which is replaced once the export is complete.
 func exportTo(ctx context.Context, a *noun.App, req *advisoriespb.ExportAdvisoriesRequest, file string) error {
 	if file == "" {
 		return export(ctx, a, req, a.Out)
@@ -253,8 +251,8 @@ func export(ctx context.Context, a *noun.App, req *advisoriespb.ExportAdvisories
 	return signin.Refused(err, map[string]string{"format": "--format"})
 }
 
-// A progress shows how far long work is: a line on a terminal that is written
-// over and over, and nothing anywhere else.
+// A progress is a line on a terminal that shows how far an import is. Elsewhere it
+// prints nothing.
 type progress struct {
 	console *output.Console
 	live    bool // standard error is a terminal
@@ -274,7 +272,7 @@ func newProgress(c *output.Console, total int64) *progress {
 	return &progress{console: c, live: output.IsTerminal(c.Err), total: total, start: time.Now()}
 }
 
-// show tells that so many bytes, and records in them, are done.
+// show updates the line.
 func (p *progress) show(bytes, records int64) {
 	p.records = records
 	if !p.live || time.Since(p.shown) < progressEvery && bytes < p.total {
@@ -284,7 +282,7 @@ func (p *progress) show(bytes, records int64) {
 	fmt.Fprintf(p.console.Err, "\r\x1b[K%s", progressLine(bytes, p.total, records, time.Since(p.start)))
 }
 
-// progressLine is a bar, the number of records, their rate and the time left.
+// progressLine has a bar, the number of records, their rate and the time left.
 func progressLine(bytes, total, records int64, took time.Duration) string {
 	part := 1.0
 	if total > 0 {
@@ -306,7 +304,7 @@ func perSecond(n int64, took time.Duration) string {
 	return fmt.Sprintf("%.0f", float64(n)/took.Seconds())
 }
 
-// clear takes the line away.
+// clear removes the line.
 func (p *progress) clear() {
 	if p.dirty {
 		fmt.Fprint(p.console.Err, "\r\x1b[K")

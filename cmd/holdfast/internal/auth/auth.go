@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 )
 
-// Command returns the commands about who this command acts as.
+// Command returns the commands of sign-in and tokens.
 func Command(a *noun.App) *cobra.Command {
 	cmd := a.Branch("auth", "Sign in, and get tokens",
 		login(a), logout(a), sessionsCommand(a), printToken(a), status(a), configureDocker(a), pullTokensCommand(a))
@@ -27,7 +27,7 @@ func Command(a *noun.App) *cobra.Command {
 
 func login(a *noun.App) *cobra.Command {
 	var identity, file string
-	var wish signin.Person
+	var person signin.Person
 	cmd := &cobra.Command{
 		Use: "login", Short: "Sign in: a person with a browser, a workload with --identity",
 		Long: "Opens a browser to sign in with, and keeps a session that renews itself.\n\n" +
@@ -45,8 +45,8 @@ func login(a *noun.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if identity == "" && file == "" && (set.Text == "" || wish.Given()) {
-				return a.SignInPerson(ctx, wish)
+			if identity == "" && file == "" && (set.Text == "" || person.Given()) {
+				return a.SignInPerson(ctx, person)
 			}
 			if identity = cmp.Or(identity, set.Text); identity == "" {
 				return problem.Usage("--identity-token needs --identity")
@@ -59,7 +59,7 @@ func login(a *noun.App) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&identity, "identity", "", "`UID` of the identity to assume")
 	cmd.Flags().StringVar(&file, "identity-token", "", "`FILE` that holds the token which proves it; - is standard input")
-	wish.Register(cmd)
+	person.Register(cmd)
 	return cmd
 }
 

@@ -23,8 +23,8 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
 )
 
-// dockerConfig is the file where docker and its like look for passwords. Only
-// what is needed here is read; the rest stays as it is.
+// A dockerConfig is the file in which docker and similar programs look for
+// passwords. Keys that are not needed here stay as they are.
 type dockerConfig struct {
 	path string
 	all  map[string]json.RawMessage
@@ -32,8 +32,8 @@ type dockerConfig struct {
 
 var safeName = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
-// saveDocker puts a pull token where docker and its like look, and takes the
-// password out of what is shown.
+// saveDocker stores a pull token for docker, and removes the password from what is
+// shown.
 func saveDocker(ctx context.Context, a *noun.App, t *pullToken) error {
 	c, err := readDockerConfig()
 	if err != nil {
@@ -43,10 +43,10 @@ func saveDocker(ctx context.Context, a *noun.App, t *pullToken) error {
 	if err != nil {
 		return err
 	}
-	place := c.path
+	location := c.path
 	if helper != "" {
-		place = "docker-credential-" + helper
-		err = storeWithHelper(ctx, place, *t)
+		location = "docker-credential-" + helper
+		err = storeWithHelper(ctx, location, *t)
 	} else {
 		err = c.store(*t)
 	}
@@ -54,7 +54,7 @@ func saveDocker(ctx context.Context, a *noun.App, t *pullToken) error {
 		return err
 	}
 	t.Password = ""
-	a.Note("saved for %s in %s", t.Registry, place)
+	a.Note("saved for %s in %s", t.Registry, location)
 	return nil
 }
 
@@ -81,8 +81,8 @@ func readDockerConfig() (dockerConfig, error) {
 	return c, nil
 }
 
-// helper is the program that keeps the passwords of a registry; "" if the file
-// does.
+// helper returns the program that stores the passwords of a registry, or "" if the
+// file does.
 func (c dockerConfig) helper(registry string) (string, error) {
 	helpers, name := map[string]string{}, ""
 	if err := c.get("credHelpers", &helpers); err != nil {
@@ -107,7 +107,7 @@ func (c dockerConfig) get(key string, v any) error {
 	return nil
 }
 
-// store puts the password into the file itself.
+// store writes the password into the file itself.
 func (c dockerConfig) store(t pullToken) error {
 	auths := map[string]json.RawMessage{}
 	if err := c.get("auths", &auths); err != nil {
@@ -124,7 +124,7 @@ func (c dockerConfig) store(t pullToken) error {
 	return c.put("auths", auths)
 }
 
-// put writes the file with another value of a key.
+// put changes one key of the file.
 func (c dockerConfig) put(key string, v any) (err error) {
 	if c.all[key], err = json.Marshal(v); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (c dockerConfig) put(key string, v any) (err error) {
 	return settings.WritePrivate(c.path, append(text, '\n'))
 }
 
-// storeWithHelper hands the password to a program, on its standard input.
+// storeWithHelper passes the password to a program on its standard input.
 func storeWithHelper(ctx context.Context, program string, t pullToken) error {
 	text, err := json.Marshal(map[string]string{"ServerURL": t.Registry, "Username": t.Username, "Secret": t.Password})
 	if err != nil {
@@ -150,13 +150,13 @@ func storeWithHelper(ctx context.Context, program string, t pullToken) error {
 	return nil
 }
 
-// HelperName is what Docker calls the program that knows passwords: its own
-// prefix, and the name in its settings.
+// HelperName is the name by which Docker runs this program to get a password: a
+// prefix, and the name in Docker's settings.
 const (
 	helper     = "holdfast"
 	HelperName = "docker-credential-" + helper
 
-	loginName = "_token" // whom the registry takes a token from
+	loginName = "_token" // the user name that goes with a token
 )
 
 func configureDocker(a *noun.App) *cobra.Command {
@@ -190,8 +190,7 @@ func configureDocker(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// installHelper makes this program available under the name that Docker looks
-// for.
+// installHelper links this program under HelperName.
 func installHelper(a *noun.App, dir string) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -212,8 +211,7 @@ func installHelper(a *noun.App, dir string) error {
 	return nil
 }
 
-// relink makes link lead to target. It takes the place of another link, but not
-// of a file.
+// relink makes a link to target. It replaces another link, but not a file.
 func relink(target, link string) error {
 	old, err := os.Readlink(link)
 	switch {
@@ -229,8 +227,7 @@ func relink(target, link string) error {
 	return os.Symlink(target, link)
 }
 
-// nameHelper puts this program into Docker's settings for one host, and leaves
-// the rest of them as it is.
+// nameHelper names this program in Docker's settings for one host.
 func (c dockerConfig) nameHelper(host string) error {
 	helpers := map[string]string{}
 	if err := c.get("credHelpers", &helpers); err != nil {
@@ -246,8 +243,8 @@ func (c dockerConfig) nameHelper(host string) error {
 	return c.put("credHelpers", helpers)
 }
 
-// CredentialHelper answers Docker, which calls it with a verb and what it is
-// about on standard input.
+// CredentialHelper returns the command that Docker runs with a verb, and with the
+// registry on standard input.
 func CredentialHelper(a *noun.App) *cobra.Command {
 	cmd := a.Branch("credential-helper", "Answer Docker, which asks for the password of the registry")
 	cmd.Hidden = true // Docker calls it, by its other name
@@ -262,11 +259,10 @@ func CredentialHelper(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// notFound is what Docker takes for somebody without a password.
+// notFound is the text by which Docker knows that there is no password.
 const notFound = "credentials not found in native keychain"
 
-// helperGet answers with a fresh token, if the registry asked about is the
-// server's.
+// helperGet prints a token, if the registry is that of the server.
 func helperGet(ctx context.Context, a *noun.App) error {
 	asked, err := io.ReadAll(io.LimitReader(a.In, 4096))
 	if err != nil {
@@ -285,7 +281,7 @@ func helperGet(ctx context.Context, a *noun.App) error {
 	return json.NewEncoder(a.Out).Encode(map[string]string{"ServerURL": server, "Username": loginName, "Secret": token})
 }
 
-// isRegistry reports whether Docker means a host: it may write an address.
+// isRegistry reports whether server, which may be an address, is at a host.
 func isRegistry(server, host string) bool {
 	_, rest, ok := strings.Cut(server, "://")
 	if !ok {
@@ -304,7 +300,7 @@ func registryToken(ctx context.Context, a *noun.App) (host, token string, err er
 	return host, token, err
 }
 
-// helperList answers which passwords there are.
+// helperList prints for which registries there are passwords.
 func helperList(ctx context.Context, a *noun.App) error {
 	host, err := registry.Host(ctx, a)
 	if err != nil {
@@ -313,10 +309,10 @@ func helperList(ctx context.Context, a *noun.App) error {
 	return json.NewEncoder(a.Out).Encode(map[string]string{host: loginName})
 }
 
-// helperErase has nothing to forget: nothing was kept.
+// helperErase does nothing, because nothing is stored.
 func helperErase(context.Context, *noun.App) error { return nil }
 
-// helperStore refuses passwords: there is one for every command.
+// helperStore refuses passwords, because each command gets a new one.
 func helperStore(_ context.Context, a *noun.App) error {
 	p := problem.Usage("passwords are not kept: docker login is not needed")
 	fmt.Fprintln(a.Out, p.Text)

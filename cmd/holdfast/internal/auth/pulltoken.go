@@ -41,7 +41,7 @@ func pullTokensCommand(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// A pullToken is what is shown once.
+// A pullToken is shown once, when it is created.
 type pullToken struct {
 	Registry string `json:"registry"`
 	Username string `json:"username"`
@@ -120,7 +120,7 @@ func makePullToken(ctx context.Context, a *noun.App, group, name string, life ti
 	return t, err
 }
 
-// createPuller creates the identity with its role, or neither.
+// createPuller creates an identity with its role, or neither.
 func createPuller(ctx context.Context, a *noun.App, group, role string, identity *iampb.Identity) (uid string, err error) {
 	req := &iampb.CreateIdentityRequest{Parent: group, Identity: identity}
 	service := iampb.NewIdentitiesServiceClient(a)
@@ -140,8 +140,8 @@ func createPuller(ctx context.Context, a *noun.App, group, role string, identity
 	return "", err
 }
 
-// signPullToken signs claims with a key of its own, and returns the token and
-// the public key as a JSON Web Key Set. The private key is gone afterwards.
+// signPullToken signs claims with a new key. It returns the token and the public key
+// as a JSON Web Key Set, and forgets the private key.
 func signPullToken(claims map[string]any) (token, keys string, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -202,7 +202,7 @@ func printPullToken(a *noun.App, t pullToken) error {
 	return nil
 }
 
-// pullTokens is identities, shown as pull tokens.
+// pullTokens shows identities as pull tokens.
 func pullTokens() noun.Noun {
 	n := iam.Identities()
 	n.Use, n.One = "pull-tokens", "pull token"
@@ -211,7 +211,7 @@ func pullTokens() noun.Noun {
 	return n
 }
 
-// isPullToken tells pull tokens from other identities with keys.
+// isPullToken reports whether an identity is a pull token.
 func isPullToken(m protoreflect.Message, issuer string) bool {
 	return m.Interface().(*iampb.Identity).GetStaticKeys().GetIssuer() == issuer+pullTokensPath
 }

@@ -17,7 +17,7 @@ import (
 	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
 )
 
-// Command returns the commands about where changes are told.
+// Command returns the commands of subscriptions and deliveries.
 func Command(a *noun.App) *cobra.Command {
 	return a.Branch("events", "Send changes to other programs", a.Command(subscriptions()), a.Command(deliveries()))
 }
@@ -49,7 +49,6 @@ func deliveries() noun.Noun {
 	}
 }
 
-// replay sends events again that were given up.
 func replay(a *noun.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "replay UID...", Short: "Send events again that were given up",
@@ -70,7 +69,7 @@ func replay(a *noun.App) *cobra.Command {
 	}
 }
 
-// entries is how changes are shown.
+// entries are the changes of the audit log.
 func entries() noun.Noun {
 	return noun.Noun{
 		Area: "audit", Use: "entries", One: "entry", ID: "id",
@@ -89,7 +88,7 @@ func entries() noun.Noun {
 	}
 }
 
-// Audit shows who changed what.
+// Audit returns the command that shows who changed what.
 func Audit(a *noun.App) *cobra.Command {
 	cmd := a.ListCommand(entries())
 	cmd.Use, cmd.Short, cmd.Aliases = "audit", "See who changed what, when and from where", nil

@@ -15,7 +15,7 @@ import (
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 )
 
-// grants is how the role bindings are shown that give a capability on a group.
+// grants are role bindings that give a capability on a group.
 func grants(group string) noun.Noun {
 	inherited := func(m protoreflect.Message) string {
 		if m.Interface().(*accesspb.Grant).GetGroup().GetUid() == group {

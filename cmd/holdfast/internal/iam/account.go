@@ -24,7 +24,7 @@ func accounts() noun.Noun {
 	}
 }
 
-// factors is what an account can be signed in to with.
+// factors lists the ways in which an account can sign in.
 func factors(m protoreflect.Message) string {
 	account, _ := m.Interface().(*signinpb.Account)
 	var all []string
@@ -106,7 +106,7 @@ func createAccount(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// noteLink tells the person whom a link is for.
+// noteLink says who is to get a link.
 func noteLink(a *noun.App, holder string) {
 	a.Note("give this link to %s: it works once, and whoever has it can sign in", holder)
 }

@@ -34,27 +34,26 @@ func accountAssociations() noun.Noun {
 			{Flag: "github", Path: "github.app_installations", Read: readInstallations, Help: "an app's installation at GitHub, `APP:INSTALLATION[:NAME]`; can be repeated"},
 			{Flag: "service", Path: bindings, Ref: Identities, Key: principalName, Help: "a service principal and the identity it acts as, `NAME=IDENTITY`; can be repeated"},
 		},
-		Columns: output.Columns("name", "uid", "amazon=amazon.account", "google=google.projectId", "azure=azure.tenantId"),
-		Wide:    output.Columns("description", "createTime", "updateTime"),
-		FlagsOf: map[string]string{"account_association": "--amazon-account, --google-project-id, --azure-tenant-id, --github or --service", "service_bindings": "--service"},
-		Extra:   []func(*noun.App) *cobra.Command{checkAssociation},
+		Columns:    output.Columns("name", "uid", "amazon=amazon.account", "google=google.projectId", "azure=azure.tenantId"),
+		Wide:       output.Columns("description", "createTime", "updateTime"),
+		OtherFlags: map[string]string{"account_association": "--amazon-account, --google-project-id, --azure-tenant-id, --github or --service", "service_bindings": "--service"},
+		Extra:      []func(*noun.App) *cobra.Command{checkAssociation},
 	}
 }
 
-// serviceBindingsPath leads to the bindings of service principals. The field
-// that holds them has the name of another product in the API.
+// serviceBindingsPath returns the path of the bindings of service principals. In the
+// API, the field that holds them has the name of another product.
 func serviceBindingsPath() string {
 	holder := noun.MessageOf(&iampb.AccountAssociation{}).Fields().ByNumber(7)
 	return string(holder.Name()) + ".service_bindings"
 }
 
-// principalName is how the server knows a service principal that people write
-// like any other word.
+// principalName returns the name of a service principal in the API.
 func principalName(word string) string {
 	return strings.ToUpper(strings.ReplaceAll(word, "-", "_"))
 }
 
-// readInstallations reads app:installation and an optional :name.
+// readInstallations parses app:installation with an optional :name.
 func readInstallations(m protoreflect.Message, texts []string) error {
 	github, ok := m.Interface().(*iampb.AccountAssociation_GitHub)
 	if !ok {

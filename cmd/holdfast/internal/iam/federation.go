@@ -48,8 +48,8 @@ func explain(a *noun.App) *cobra.Command {
 			return showExplained(a, found)
 		}),
 	}
-	// It hides the flag of the same name that every command has: here it is not
-	// one's own token.
+	// It hides the flag of the same name that every command has, because it is not the
+	// caller's own token.
 	cmd.Flags().StringVar(&file, "token-file", "", "`FILE` that holds the workload's token; - is standard input")
 	return cmd
 }
@@ -95,8 +95,8 @@ func sayExplained(a *noun.App, found *federationpb.ExplainTokenResponse) {
 	}
 }
 
-// sayCheck prints one line for what fits, and expected against received, one
-// below the other, for what does not.
+// sayCheck prints one line for a claim that fits, and otherwise what was expected
+// and received.
 func sayCheck(a *noun.App, c *federationpb.Check) {
 	if c.GetOk() {
 		fmt.Fprintf(a.Out, "  %s %-10s %s\n", a.Paint(output.Green, "ok"), output.Printable(c.GetClaim()), output.Printable(c.GetReceived()))
@@ -109,7 +109,7 @@ func sayCheck(a *noun.App, c *federationpb.Check) {
 	}
 }
 
-// misfits is what does not fit, in one cell.
+// misfits lists the claims that do not fit in one cell.
 func misfits(checks []*federationpb.Check) string {
 	var all []string
 	for _, c := range checks {
@@ -212,7 +212,7 @@ func reachable(i *federationpb.Issuer) string {
 	return "no"
 }
 
-// identityCount is a number, of which the server counts a thousand at most.
+// identityCount returns the number of identities. The server counts up to 1000.
 func identityCount(i *federationpb.Issuer) string {
 	if i.GetIdentityCount() >= 1000 {
 		return "1000+"

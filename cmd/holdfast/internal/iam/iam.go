@@ -18,7 +18,6 @@ func Command(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// nouns are the resources with commands of their own.
 func nouns() []noun.Noun {
 	return []noun.Noun{
 		noun.Groups(), Identities(), Roles(), roleBindings(),

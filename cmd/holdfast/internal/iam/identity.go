@@ -15,6 +15,7 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
 
+// Identities returns the noun of identities.
 func Identities() noun.Noun {
 	return noun.Noun{
 		Use: "identities", One: "identity",
@@ -33,11 +34,11 @@ func Identities() noun.Noun {
 		Columns: []output.Column{
 			{Name: "name", Path: "name"}, {Name: "uid", Path: "uid"}, {Name: "proof", Text: proofOf},
 		},
-		Wide:    output.Columns("description", "email", "lastSeenTime", "createTime", "updateTime"),
-		FlagsOf: map[string]string{"relationship": "--issuer and --subject, --issuer-keys-file, --aws-account or --service-principal"},
-		Rewrite: proofPaths,
-		Extra:   []func(*noun.App) *cobra.Command{lookupIdentity, explain, denials},
-		Presets: identityPresets(),
+		Wide:       output.Columns("description", "email", "lastSeenTime", "createTime", "updateTime"),
+		OtherFlags: map[string]string{"relationship": "--issuer and --subject, --issuer-keys-file, --aws-account or --service-principal"},
+		Rewrite:    proofPaths,
+		Extra:      []func(*noun.App) *cobra.Command{lookupIdentity, explain, denials},
+		Presets:    identityPresets(),
 	}
 }
 
@@ -63,14 +64,13 @@ func identityFields() []noun.Field {
 	}
 }
 
-// staticPaths is where flags that claim matches and static keys share go for the
-// latter.
+// staticPaths maps the fields of claim matches whose flags also set static keys.
 var staticPaths = map[string]string{
 	"claim_match.issuer": "static_keys.issuer", "claim_match.subject": "static_keys.subject", "claim_match.audience": "static_keys.audiences",
 }
 
-// proofPaths tells where --issuer and its neighbours belong: with keys given, or
-// kept from before, to those.
+// proofPaths decides what --issuer, --subject and --audience set: static keys, if
+// those are given or if the identity has them, and otherwise a claim match.
 func proofPaths(ctx context.Context, a *noun.App, cmd *cobra.Command, uid string) (func(string) string, error) {
 	static := cmd.Flags().Changed("issuer-keys-file")
 	shared := slices.ContainsFunc([]string{"issuer", "subject", "audience"}, cmd.Flags().Changed)
@@ -89,7 +89,7 @@ func proofPaths(ctx context.Context, a *noun.App, cmd *cobra.Command, uid string
 	}, nil
 }
 
-// proofOf says in one cell how an identity is proven.
+// proofOf says how an identity is proven.
 func proofOf(m protoreflect.Message) string {
 	i, ok := m.Interface().(*iampb.Identity)
 	if !ok {
@@ -103,18 +103,18 @@ func proofOf(m protoreflect.Message) string {
 		return r.StaticKeys.GetSubject() + " at " + r.StaticKeys.GetIssuer() + ", by keys until " +
 			output.ShortTime(r.StaticKeys.GetExpirationTime().AsTime())
 	case *iampb.Identity_AwsIdentity:
-		who := eitherOf(r.AwsIdentity.GetArn(), r.AwsIdentity.GetArnPattern())
-		if who == "" {
-			who = eitherOf(r.AwsIdentity.GetUserId(), r.AwsIdentity.GetUserIdPattern())
+		caller := eitherOf(r.AwsIdentity.GetArn(), r.AwsIdentity.GetArnPattern())
+		if caller == "" {
+			caller = eitherOf(r.AwsIdentity.GetUserId(), r.AwsIdentity.GetUserIdPattern())
 		}
-		return fmt.Sprintf("%s in AWS account %s", who, r.AwsIdentity.GetAwsAccount())
+		return fmt.Sprintf("%s in AWS account %s", caller, r.AwsIdentity.GetAwsAccount())
 	case *iampb.Identity_ServicePrincipal:
 		return "service " + strings.ToLower(strings.TrimPrefix(r.ServicePrincipal.String(), "SERVICE_PRINCIPAL_"))
 	}
 	return ""
 }
 
-// furtherClaims are those beside the usual ones.
+// furtherClaims lists the claims beside issuer, subject and audience.
 func furtherClaims(m *iampb.Identity_ClaimMatch) string {
 	var all []string
 	for claim, value := range m.GetClaims() {
@@ -130,7 +130,7 @@ func furtherClaims(m *iampb.Identity_ClaimMatch) string {
 	return " with " + strings.Join(all, ", ")
 }
 
-// eitherOf is an exact value, or a pattern between slashes.
+// eitherOf returns an exact value, or a pattern between slashes.
 func eitherOf(exact, pattern string) string {
 	if exact == "" && pattern != "" {
 		return "/" + pattern + "/"

@@ -79,7 +79,7 @@ func (p preset) claimsOf(j job) (map[string]any, error) {
 	return p.claims(j)
 }
 
-// A rule is how a job is told from others by its token.
+// A rule says which tokens are those of a job.
 type rule struct {
 	name             string // for an identity that is given none
 	subject, pattern string // one of them
@@ -90,8 +90,7 @@ func presets() []preset {
 	return []preset{github(), gitlab(), kubernetes(), buildkite()}
 }
 
-// identityPresets are the ways to create an identity without knowing what the
-// platform's tokens look like.
+// identityPresets returns the commands that create an identity for a platform.
 func identityPresets() (all []func(*noun.App) *cobra.Command) {
 	for _, p := range presets() {
 		all = append(all, func(a *noun.App) *cobra.Command { return createPreset(a, p) })
@@ -149,14 +148,14 @@ func usualIssuer(p preset) string {
 	return " (" + p.usual + ")"
 }
 
-// presetName makes a name of what may not be one.
+// presetName turns a text into a valid name.
 func presetName(s string) string {
 	return strings.Trim(notName.ReplaceAllString(strings.ToLower(s), "-"), "-")
 }
 
 var notName = regexp.MustCompile(`[^a-z0-9._-]+`)
 
-// identity is the identity that a rule stands for.
+// identity returns an identity with a rule.
 func (p preset) identity(a *noun.App, flags presetFlags, r rule) (*iampb.Identity, error) {
 	issuer := cmp.Or(flags.issuer, p.usual)
 	if flags.server != "" {
@@ -181,8 +180,8 @@ func (p preset) identity(a *noun.App, flags presetFlags, r rule) (*iampb.Identit
 	return identity, nil
 }
 
-// withKeys has an identity trust keys that are given. Those go with one subject
-// and nothing else.
+// withKeys makes an identity trust keys from a file. The API allows that for one
+// exact subject without further claims.
 func withKeys(a *noun.App, identity *iampb.Identity, file, issuer string, r rule) error {
 	if r.subject == "" || len(r.claims) > 0 {
 		return problem.Usage("--issuer-keys-file goes with one exact subject, and these flags stand for more")
@@ -203,8 +202,8 @@ var presetFields = map[string]string{
 	"static_keys.issuer": "--issuer", "static_keys.issuer_keys": "--issuer-keys-file", "role_uid": "--role",
 }
 
-// createBound creates an identity and gives it roles. Whatever can be known to
-// be wrong is found before anything is written.
+// createBound creates an identity and its role bindings. It checks as much as
+// possible before it writes.
 func createBound(ctx context.Context, a *noun.App, cmd *cobra.Command, identity *iampb.Identity, flags presetFlags) error {
 	parent, err := a.ParentOf(ctx, Identities(), cmd)
 	if err != nil {
@@ -230,7 +229,7 @@ func createBound(ctx context.Context, a *noun.App, cmd *cobra.Command, identity 
 	if err := a.Show(Identities().View(), m.Interface()); err != nil {
 		return err
 	}
-	if err := a.Out.Flush(); err != nil { // before what is told of it
+	if err := a.Out.Flush(); err != nil { // before the notes about it
 		return err
 	}
 	if dry, _ := cmd.Flags().GetBool("dry-run"); dry {
@@ -245,13 +244,14 @@ func createBound(ctx context.Context, a *noun.App, cmd *cobra.Command, identity 
 	return nil
 }
 
+// Bind creates a role binding.
 func Bind(ctx context.Context, a *noun.App, identity, role, group string) error {
 	req := &iampb.CreateRoleBindingRequest{Parent: group, RoleBinding: &iampb.RoleBinding{IdentityUid: identity, RoleUid: role}}
 	_, err := signin.Call(ctx, iampb.NewRoleBindingsServiceClient(a).CreateRoleBinding, req, presetFields)
 	return err
 }
 
-// one returns the only flag that is given of several.
+// one returns the flag that is given, if only one of flags is.
 func one(j job, flags ...string) (string, error) {
 	given := slices.DeleteFunc(slices.Clone(flags), func(flag string) bool { return j[flag] == "" })
 	if len(given) != 1 {
@@ -260,7 +260,7 @@ func one(j job, flags ...string) (string, error) {
 	return given[0], nil
 }
 
-// matching checks a text of a flag, which is required.
+// matching checks the text of a flag, which must be given.
 func matching(flag, text string, pattern *regexp.Regexp, like string) error {
 	switch {
 	case text == "":
@@ -271,7 +271,7 @@ func matching(flag, text string, pattern *regexp.Regexp, like string) error {
 	return nil
 }
 
-// fullRef is a git reference by its full name. A short one is a branch.
+// fullRef returns the full name of a git reference. A short one is a branch.
 func fullRef(ref string) string {
 	if strings.HasPrefix(ref, "refs/") {
 		return ref

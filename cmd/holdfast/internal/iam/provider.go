@@ -35,13 +35,13 @@ func identityProviders() noun.Noun {
 			{Flag: "pkce", Path: "oidc.pkce_enabled", Help: "prove with PKCE that whoever began a sign-in also ends it"},
 			{Flag: "disabled", Help: "nobody can sign in with it yet, but for trying it"},
 		},
-		Changing: []noun.Field{
+		UpdateFlags: []noun.Field{
 			{Flag: "keep-people", Help: "with another issuer, client or rule: whoever holds nothing that you do not hold stays who they are"},
 		},
-		Columns: output.Columns("name", "uid", "issuer=oidc.issuer", "clientId=oidc.clientId"),
-		Wide:    output.Columns("description", "defaultRole", "trusted", "createTime", "updateTime"),
-		Extra:   []func(*noun.App) *cobra.Command{testProvider},
-		FlagsOf: map[string]string{"oidc": "--issuer and --client-id"},
+		Columns:    output.Columns("name", "uid", "issuer=oidc.issuer", "clientId=oidc.clientId"),
+		Wide:       output.Columns("description", "defaultRole", "trusted", "createTime", "updateTime"),
+		Extra:      []func(*noun.App) *cobra.Command{testProvider},
+		OtherFlags: map[string]string{"oidc": "--issuer and --client-id"},
 	}
 }
 

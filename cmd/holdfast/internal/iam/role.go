@@ -14,6 +14,7 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
 
+// Roles returns the noun of roles.
 func Roles() noun.Noun {
 	return noun.Noun{
 		Use: "roles", One: "role",

@@ -46,7 +46,7 @@ func tree(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// A forest is groups with what is in them, by the uid of the group they are in.
+// A forest is groups and their contents, by the uid of the group.
 type forest struct {
 	roots      []*iampb.Group
 	children   map[string][]*iampb.Group
@@ -54,15 +54,15 @@ type forest struct {
 	bindings   map[string][]*iampb.RoleBinding
 }
 
-// readForest reads a group and all below it, or everything the caller can see. Its
-// three lists come at the same time.
+// readForest reads a group and all below it, or all that the caller can see. It reads
+// three lists at the same time.
 func readForest(ctx context.Context, a *noun.App, args []string) (*forest, error) {
 	top, err := top(ctx, a, args)
 	if err != nil {
 		return nil, err
 	}
 	f := &forest{children: map[string][]*iampb.Group{}, identities: map[string]int{}, bindings: map[string][]*iampb.RoleBinding{}}
-	seen := map[string]*iampb.Group{}
+	all := map[string]*iampb.Group{}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		if top != "" {
@@ -70,9 +70,9 @@ func readForest(ctx context.Context, a *noun.App, args []string) (*forest, error
 			if err != nil {
 				return err
 			}
-			seen[top] = m.Interface().(*iampb.Group)
+			all[top] = m.Interface().(*iampb.Group)
 		}
-		return each(ctx, a, noun.Groups(), top, func(m *iampb.Group) { seen[m.GetUid()] = m })
+		return each(ctx, a, noun.Groups(), top, func(m *iampb.Group) { all[m.GetUid()] = m })
 	})
 	g.Go(func() error {
 		return each(ctx, a, Identities(), top, func(m *iampb.Identity) { f.identities[noun.ParentUID(m.GetUid())]++ })
@@ -85,11 +85,11 @@ func readForest(ctx context.Context, a *noun.App, args []string) (*forest, error
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	f.plant(seen)
+	f.plant(all)
 	return f, nil
 }
 
-// top is the uid of the group to draw, "" for all there are.
+// top returns the uid of the group to draw, or "" for all.
 func top(ctx context.Context, a *noun.App, args []string) (string, error) {
 	organization, err := a.Value("organization")
 	if err != nil {
@@ -98,8 +98,8 @@ func top(ctx context.Context, a *noun.App, args []string) (string, error) {
 	return a.ResolveAny(ctx, noun.Groups(), append(args, organization.Text)[0])
 }
 
-// each calls f with everything of a noun below top, in the order of uids, which
-// is the cheapest to read.
+// each calls f for each of a noun below top, in the order of uids, which is the
+// fastest.
 func each[T any](ctx context.Context, a *noun.App, n noun.Noun, top string, f func(T)) error {
 	method := n.Method("List")
 	req := noun.NewMessage(method.Input())
@@ -117,9 +117,9 @@ func each[T any](ctx context.Context, a *noun.App, n noun.Noun, top string, f fu
 
 // plant orders groups by name below their parents. One whose parent the caller
 // cannot see is a root.
-func (f *forest) plant(seen map[string]*iampb.Group) {
-	for uid, g := range seen {
-		if parent := noun.ParentUID(uid); seen[parent] != nil {
+func (f *forest) plant(groups map[string]*iampb.Group) {
+	for uid, g := range groups {
+		if parent := noun.ParentUID(uid); groups[parent] != nil {
 			f.children[parent] = append(f.children[parent], g)
 			continue
 		}
@@ -139,8 +139,8 @@ func (f *forest) plant(seen map[string]*iampb.Group) {
 	}
 }
 
-// holder is what to call who holds a role: somebody who has not signed in yet
-// has nothing but a uid.
+// holder returns the name of the holder of a role. Somebody who has not signed in
+// yet has only a uid.
 func holder(b *iampb.RoleBinding) string {
 	return cmp.Or(b.GetIdentity().GetName(), b.GetIdentity().GetEmail(), b.GetIdentity().GetUid())
 }
@@ -202,7 +202,7 @@ func (d *drawing) line(indent, text string) {
 	fmt.Fprintln(d.app.Out, indent+text) // errors stay in the writer until it is flushed
 }
 
-// label is a group's name and how much is directly in it.
+// label returns a group's name and the number of its direct contents.
 func (d *drawing) label(g *iampb.Group) string {
 	var counts []string
 	for _, c := range []struct {

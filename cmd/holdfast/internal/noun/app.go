@@ -15,19 +15,20 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 )
 
-// An App is what every command shares.
+// An App is what all commands share.
 type App struct {
 	*signin.Agent
-	Chosen  []string // columns to show in place of the usual ones
+	Columns []string // shown instead of those of the view
 	started bool     // the command line was understood
 }
 
+// NewApp returns an App without settings.
 func NewApp(in, out, err *os.File) *App {
 	return &App{Agent: &signin.Agent{Console: output.NewConsole(in, out, err), Settings: &settings.Settings{}}}
 }
 
-// Branch is a command that only has others below it. Cobra itself answers a
-// misspelt one below the first level with the help and success.
+// Branch returns a command that only has others below it. A misspelt one is an
+// error; cobra itself would print the help and succeed.
 func (a *App) Branch(use, short string, subs ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: use, Short: short,
@@ -51,8 +52,8 @@ func (a *App) Branch(use, short string, subs ...*cobra.Command) *cobra.Command {
 // A task is the body of a command.
 type task func(ctx context.Context, cmd *cobra.Command, args []string) error
 
-// Do makes a task a command's RunE. What went wrong before it began is a
-// mistake in the command line.
+// Do returns a RunE that runs a task. An error before that is a mistake in the
+// command line.
 func (a *App) Do(t task) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a.started = true
@@ -60,23 +61,19 @@ func (a *App) Do(t task) func(*cobra.Command, []string) error {
 	}
 }
 
-// Ask makes a task that calls the server a command's RunE. Without a token it
-// does not begin.
+// Ask returns a RunE that runs a task once there is a token for the server.
 func (a *App) Ask(t task) func(*cobra.Command, []string) error {
 	return a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-		if _, err := a.Connect(ctx); err != nil {
+		if err := a.Connect(ctx); err != nil {
 			return err
 		}
 		return t(ctx, cmd, args)
 	})
 }
 
-// End writes what is left to write, tells what went wrong, and returns the exit
-// code.
+// End flushes the output, prints what went wrong, and returns the exit code.
 func (a *App) End(cmd *cobra.Command, err error) int {
-	if a.Conn != nil {
-		a.Conn.Close()
-	}
+	a.Close()
 	if flushed := a.Out.Flush(); err == nil && flushed != nil {
 		err = fmt.Errorf("write the result: %w", flushed)
 	}
@@ -105,7 +102,7 @@ func (a *App) printer(v output.View, d protoreflect.MessageDescriptor, many bool
 	if err != nil {
 		return nil, err
 	}
-	return output.NewPrinter(a.Console, format.Text, a.Chosen, v, d, many)
+	return output.NewPrinter(a.Console, format.Text, a.Columns, v, d, many)
 }
 
 // Show prints one message.
@@ -132,8 +129,8 @@ func printAll[T proto.Message](a *App, v output.View, many bool, all []T, like T
 	return p.Close()
 }
 
-// ShowAnswer prints an answer that has rows: as JSON or YAML the whole message,
-// as CSV or ids the rows, and as a table the rows or else what say prints.
+// ShowAnswer prints a message that has rows. JSON and YAML show the message, and
+// CSV and ids the rows. A table shows the rows, unless say prints it.
 func ShowAnswer[T proto.Message](a *App, v output.View, m proto.Message, rows []T, say func()) error {
 	format, err := a.Value("output")
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 )
 
-// A person is waiting with a finger on the tab key: what takes longer than this
-// is left out, and so is any error.
+// A person waits for a completion: one that takes longer than this, or fails, is
+// left out.
 const (
 	completionTime  = 700 * time.Millisecond
 	completionLimit = maxPage
@@ -23,7 +23,7 @@ const (
 
 type completion = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
 
-// CompleteWords completes a flag that takes one of a few words.
+// CompleteWords completes a flag with one of a few words.
 func CompleteWords(cmd *cobra.Command, flag string, words []string) {
 	problem.Must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
 }
@@ -39,7 +39,7 @@ func (a *App) CompleteArgs(n Noun) completion {
 	}
 }
 
-// CompleteFlag completes what stands for one of a noun: uids, names, or paths.
+// CompleteFlag completes the uid, name or path of one of a noun.
 func (a *App) CompleteFlag(n Noun) completion {
 	return func(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
@@ -49,8 +49,8 @@ func (a *App) CompleteFlag(n Noun) completion {
 	}
 }
 
-// CompleteQuestion completes arguments that are each of another noun. nil stands
-// for a capability.
+// CompleteQuestion completes arguments that name resources of different nouns, or
+// capabilities where the noun is nil.
 func (a *App) CompleteQuestion(args ...func() Noun) completion {
 	return func(cmd *cobra.Command, given []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		switch i := len(given); {
@@ -66,7 +66,7 @@ func (a *App) CompleteQuestion(args ...func() Noun) completion {
 
 var uidStart = regexp.MustCompile(`^[0-9a-f]{6,}(/[0-9a-f]*)*$`)
 
-// candidates are the words that may follow what has been typed.
+// candidates returns the words that begin with what has been typed.
 func (a *App) candidates(ctx context.Context, n Noun, typed string) ([]string, cobra.ShellCompDirective) {
 	if n.Named != nil {
 		n = n.Named()
@@ -92,7 +92,7 @@ func (a *App) candidates(ctx context.Context, n Noun, typed string) ([]string, c
 	return a.words(ctx, n, nil, func(m protoreflect.Message) string { return described(nameOf(m), m, "uid") }, typed), 0
 }
 
-// described is a word and, for shells that show it, a field beside it.
+// described returns a word and a field, which some shells show beside it.
 func described(word string, m protoreflect.Message, field protoreflect.Name) string {
 	if fd := m.Descriptor().Fields().ByName(field); fd != nil {
 		return word + "\t" + m.Get(fd).String()

@@ -18,9 +18,9 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// A Field is a flag that sets one field of a message. The type of the field says
-// how the flag's text is read: a list or map takes the flag any number of times,
-// and is emptied by one empty text.
+// A Field is a flag that sets one field of a message. The type of the field decides
+// how the flag's text is parsed. The flag of a list or map can be repeated, and an
+// empty text empties it.
 type Field struct {
 	Flag string
 	Path string // of the field, in snake_case, with dots; "" is the flag's name
@@ -35,8 +35,7 @@ type Field struct {
 
 func (f Field) path() string { return cmp.Or(f.Path, strings.ReplaceAll(f.Flag, "-", "_")) }
 
-// register adds the flag to a command. The kind of the field decides the kind of
-// the flag.
+// register adds a flag to a command, of the kind of the field.
 func (f Field) register(cmd *cobra.Command, d protoreflect.MessageDescriptor) {
 	flags := cmd.Flags()
 	fd := descend(d, f.path())
@@ -87,8 +86,8 @@ func (f Field) apply(ctx context.Context, a *App, cmd *cobra.Command, m protoref
 	return true, f.set(m, path, texts)
 }
 
-// replaceAll puts contents in place of files, and uids in place of names. A
-// reference in a map is the value of its entry.
+// replaceAll replaces files by their contents, and names by uids. In a map, the name
+// is the value of an entry.
 func (f Field) replaceAll(ctx context.Context, a *App, texts []string) (err error) {
 	for i, text := range texts {
 		switch {
@@ -138,7 +137,7 @@ func (f Field) set(m protoreflect.Message, path string, texts []string) error {
 	return nil
 }
 
-// setEntries reads key=value. The maps that people write have text in both.
+// setEntries parses entries of the form key=value.
 func (f Field) setEntries(m protoreflect.Map, texts []string) error {
 	for _, text := range texts {
 		k, v, ok := strings.Cut(text, "=")
@@ -153,7 +152,7 @@ func (f Field) setEntries(m protoreflect.Map, texts []string) error {
 	return nil
 }
 
-// parse reads one value of a field.
+// parse parses one value of a field.
 func parse(fd protoreflect.FieldDescriptor, text string) (protoreflect.Value, error) {
 	switch fd.Kind() {
 	case protoreflect.BoolKind:
@@ -182,7 +181,7 @@ func parseKnown(name protoreflect.FullName, text string) (protoreflect.Value, er
 	return protoreflect.ValueOfMessage(timestamppb.New(t).ProtoReflect()), err
 }
 
-// ParseDuration also knows days, which is what people count invites in.
+// ParseDuration parses a duration, which can also be in days.
 func ParseDuration(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
@@ -196,6 +195,7 @@ func ParseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
+// ParseEnum parses a word of EnumWords or the name of a value.
 func ParseEnum(d protoreflect.EnumDescriptor, text string) (protoreflect.EnumNumber, error) {
 	for i := range d.Values().Len() {
 		v := d.Values().Get(i)
@@ -209,7 +209,7 @@ func ParseEnum(d protoreflect.EnumDescriptor, text string) (protoreflect.EnumNum
 	return 0, fmt.Errorf("%q is none of %s", text, strings.Join(output.EnumWords(d), ", "))
 }
 
-// descend returns the field that a path leads to. Paths are this program's own.
+// descend returns the field at a path, which must exist.
 func descend(d protoreflect.MessageDescriptor, path string) protoreflect.FieldDescriptor {
 	var fd protoreflect.FieldDescriptor
 	for name := range strings.SplitSeq(path, ".") {
@@ -221,8 +221,8 @@ func descend(d protoreflect.MessageDescriptor, path string) protoreflect.FieldDe
 	return fd
 }
 
-// open returns the field that a path leads to, and the message that has it,
-// which is made where there is none.
+// open returns the field at a path and the message that has it, which it creates if
+// necessary.
 func open(m protoreflect.Message, path string) (protoreflect.Message, protoreflect.FieldDescriptor) {
 	names := strings.Split(path, ".")
 	for _, name := range names[:len(names)-1] {
@@ -231,7 +231,7 @@ func open(m protoreflect.Message, path string) (protoreflect.Message, protorefle
 	return m, descend(m.Descriptor(), names[len(names)-1])
 }
 
-// Put sets a field of a request that this program fills in itself.
+// Put sets the field at a path.
 func Put(m protoreflect.Message, path string, v any) {
 	owner, fd := open(m, path)
 	owner.Set(fd, protoreflect.ValueOf(v))

@@ -8,6 +8,7 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
 
+// Groups returns the noun that everything else is below.
 func Groups() Noun {
 	return Noun{
 		Use: "groups", One: "group",
@@ -32,6 +33,7 @@ func Groups() Noun {
 // MessageOf returns the definition of a message.
 func MessageOf(m proto.Message) protoreflect.MessageDescriptor { return m.ProtoReflect().Descriptor() }
 
+// Description returns the flag of a description.
 func Description(one string) Field {
 	return Field{Flag: "description", Help: "what the " + one + " is for, in one line of `TEXT`"}
 }

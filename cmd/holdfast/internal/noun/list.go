@@ -16,15 +16,16 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 )
 
-// maxPage is the largest page the server gives.
+// maxPage is the size of the largest page that the server returns.
 const maxPage = 200
 
-// Paging is the flags of every list.
+// Paging holds the flags of every list.
 type Paging struct {
 	limit, pageSize, skip int32
 	OrderBy               string
 }
 
+// Register adds the flags to a command.
 func (p *Paging) Register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.Int32Var(&p.limit, "limit", 0, "stop after `N` results (0: show all)")
@@ -46,7 +47,7 @@ var pagingFlags = map[string]string{
 	"capability": "CAPABILITY", "place_uid": "PLACE", // of who-can
 }
 
-// ListCommand lists, page by page.
+// ListCommand returns the command that lists all of a noun.
 func (a *App) ListCommand(n Noun) *cobra.Command {
 	var p Paging
 	method := n.Method("List")
@@ -78,7 +79,7 @@ func (a *App) RegisterFilters(cmd *cobra.Command, n Noun) {
 	a.registerFields(cmd, n.Filters, request)
 }
 
-// Narrow puts the filters of the command line into a request.
+// Narrow sets the filters of a request from the flags.
 func (a *App) Narrow(ctx context.Context, n Noun, cmd *cobra.Command, req protoreflect.Message) error {
 	parent, _ := cmd.Flags().GetString("parent")
 	recursive, _ := cmd.Flags().GetBool("recursive")
@@ -135,6 +136,7 @@ func (a *App) PrintAll(ctx context.Context, n Noun, req proto.Message, p Paging)
 	return out.Close()
 }
 
+// IncompleteNote is printed where the caller may not see all bindings.
 const IncompleteNote = "there are groups above that you cannot see, and bindings on them are not told"
 
 // A page is one answer to a list request.
@@ -144,11 +146,11 @@ type page struct {
 	next       string
 }
 
-// GetNextPageToken is where the next page begins; "" after the last that is
+// GetNextPageToken returns the token of the next page, or "" after the last that is
 // wanted.
 func (p page) GetNextPageToken() string { return p.next }
 
-// pages asks for one page after the other, up to the limit.
+// pages lists page by page, up to the limit.
 func (a *App) pages(ctx context.Context, method protoreflect.MethodDescriptor, req protoreflect.Message, p Paging) iter.Seq2[page, error] {
 	Put(req, "order_by", p.OrderBy)
 	Put(req, "skip", p.skip)
@@ -205,7 +207,7 @@ func (a *App) page(ctx context.Context, method protoreflect.MethodDescriptor, re
 	return got, nil
 }
 
-// callMethod is like call, for a method of the API's definition.
+// callMethod is like signin.Call, for a method of the API's definition.
 func (a *App) callMethod(
 	ctx context.Context, method protoreflect.MethodDescriptor, req proto.Message, flags map[string]string,
 ) (protoreflect.Message, error) {
@@ -217,7 +219,7 @@ func (a *App) callMethod(
 	return resp, nil
 }
 
-// NewMessage returns an empty message of a type that is linked in.
+// NewMessage returns an empty message.
 func NewMessage(d protoreflect.MessageDescriptor) protoreflect.Message {
 	t, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
 	problem.Must(err)

@@ -23,9 +23,8 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// A Noun is a kind of resource as people see it: what it is called, which flags
-// set its fields, and which columns show them. Its commands follow from that and
-// from the API's definition, whose services are all of one shape.
+// A Noun describes a kind of resource: its name, the flags that set its fields, and
+// the columns that show them.
 type Noun struct {
 	Area     string // the command it is under; "" is iam
 	Use, One string // on the command line, and in a sentence
@@ -36,19 +35,19 @@ type Noun struct {
 	Writing  protoreflect.ServiceDescriptor // where the service has none of the methods that write
 	Message  protoreflect.MessageDescriptor
 
-	Argument string  // the field that create takes as its argument, "" for none
-	Fields   []Field // flags of create and update
-	Asked    []Field // flags of create that are the request's, not the resource's
-	Changing []Field // flags of update that are the request's
-	Filters  []Field // flags of list
-	Columns  []output.Column
-	Wide     []output.Column
-	Created  []output.Column // shown, beside the others, by create alone
-	ID       string          // the field that -o id shows; "" is uid
+	Argument    string  // the field that is the argument of create; "" is none
+	Fields      []Field // flags of create and update
+	CreateFlags []Field // flags of create for fields of the request
+	UpdateFlags []Field // flags of update for fields of the request
+	Filters     []Field // flags of list
+	Columns     []output.Column
+	Wide        []output.Column
+	Created     []output.Column // shown, beside the others, by create alone
+	ID          string          // the field that -o id shows; "" is uid
 
 	Parent     func() Noun // what one is created in; nil is a group
 	ParentFlag string      // "" is parent
-	Named      func() Noun // those whose names stand for these; nil where names are these resources' own
+	Named      func() Noun // these go by the names of others; nil: by their own
 	orphan     bool        // one can be created without a parent, with --root
 	NoDryRun   bool        // delete has no --dry-run
 
@@ -57,18 +56,18 @@ type Noun struct {
 	Locate func(ctx context.Context, a *App, text string) (string, error)
 	Page   func(a *App, m protoreflect.Message) // shows one to a person; nil where a row of a table will do
 
-	FlagsOf map[string]string // what sets a field that has no flag of its own
-	Rewrite rewrite
-	Extra   []func(*App) *cobra.Command
-	Presets []func(*App) *cobra.Command // below create
+	OtherFlags map[string]string // the flags that set a field without a flag of its own
+	Rewrite    rewrite
+	Extra      []func(*App) *cobra.Command
+	Presets    []func(*App) *cobra.Command // below create
 }
 
-// A rewrite is where the flags of a noun set fields that depend on one another:
-// it returns the path that stands for a field's own. uid is "" on creation.
+// A rewrite is for flags that depend on one another. It returns a function that maps
+// the path of a field to the one to set. uid is "" if the resource is to be created.
 type rewrite func(ctx context.Context, a *App, cmd *cobra.Command, uid string) (func(path string) string, error)
 
-// Method finds the method of the noun's service whose name is a verb and the
-// name of the resource. There may be none.
+// Method returns the method whose name is a verb and the name of the resource, or
+// nil if there is none.
 func (n Noun) Method(verb string) protoreflect.MethodDescriptor {
 	service := n.Service
 	if service == nil {
@@ -95,7 +94,7 @@ func (n Noun) View() output.View {
 	return output.View{Plural: n.plural(), ID: n.ID, Columns: n.Columns, Wide: n.Wide}
 }
 
-// body is the field of a request that holds the resource.
+// body returns the field of a request that holds the resource.
 func (n Noun) body(request protoreflect.MessageDescriptor) protoreflect.FieldDescriptor {
 	for i := range request.Fields().Len() {
 		if fd := request.Fields().Get(i); fd.Message() == n.Message {
@@ -133,7 +132,7 @@ func (a *App) Command(n Noun) *cobra.Command {
 
 func (n Noun) plural() string { return strings.ReplaceAll(n.Use, "-", " ") }
 
-// reference is how the argument that names one is written.
+// reference returns how the argument that names one is written.
 func (n Noun) reference() string {
 	switch {
 	case n.Form != "":
@@ -146,7 +145,7 @@ func (n Noun) reference() string {
 	return "UID"
 }
 
-// About completes a command whose one argument names one of a noun. run gets its
+// About makes cmd a command with one argument, which names a resource. run gets the
 // uid.
 func (a *App) About(
 	n Noun, cmd *cobra.Command, run func(ctx context.Context, cmd *cobra.Command, uid string) error,
@@ -170,7 +169,7 @@ func (a *App) getCommand(n Noun) *cobra.Command {
 			return err
 		}
 		format, err := a.Value("output")
-		if err == nil && n.Page != nil && format.Text == "" && len(a.Chosen) == 0 {
+		if err == nil && n.Page != nil && format.Text == "" && len(a.Columns) == 0 {
 			n.Page(a, m)
 			return nil
 		}
@@ -178,7 +177,7 @@ func (a *App) getCommand(n Noun) *cobra.Command {
 	})
 }
 
-// Get reads one.
+// Get returns one resource.
 func (a *App) Get(ctx context.Context, n Noun, uid string) (protoreflect.Message, error) {
 	method := n.Method("Get")
 	req := NewMessage(method.Input())
@@ -203,7 +202,7 @@ func (a *App) createCommand(n Noun) *cobra.Command {
 		}),
 	}
 	a.registerFields(cmd, n.Fields, n.Message)
-	a.registerFields(cmd, n.Asked, n.Method("Create").Input())
+	a.registerFields(cmd, n.CreateFlags, n.Method("Create").Input())
 	flag := n.parentFlagName()
 	a.RegisterRef(cmd, new(string), flag, n.parentNoun(), "`"+n.parentNoun().reference()+"` to create it in")
 	if n.orphan {
@@ -225,7 +224,7 @@ func (a *App) RegisterRef(cmd *cobra.Command, value *string, flag string, n Noun
 	problem.Must(cmd.RegisterFlagCompletionFunc(flag, a.CompleteFlag(n)))
 }
 
-// RegisterField adds the flag of a field that messages like d have.
+// RegisterField adds the flag of a field of d.
 func (a *App) RegisterField(cmd *cobra.Command, f Field, d protoreflect.MessageDescriptor) {
 	f.register(cmd, d)
 	if f.Ref != nil {
@@ -267,10 +266,10 @@ func (a *App) create(ctx context.Context, n Noun, cmd *cobra.Command, args []str
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range n.Asked {
+	for _, f := range n.CreateFlags {
 		flags[f.path()] = "--" + f.Flag
 	}
-	if err := applyAll(ctx, a, cmd, n.Asked, req); err != nil {
+	if err := applyAll(ctx, a, cmd, n.CreateFlags, req); err != nil {
 		return nil, err
 	}
 	flags["parent"] = "--" + n.parentFlagName()
@@ -282,8 +281,8 @@ func (a *App) create(ctx context.Context, n Noun, cmd *cobra.Command, args []str
 
 func (n Noun) argumentField() string { return strings.ReplaceAll(n.Argument, "-", "_") }
 
-// ParentOf finds what to create one in: what the flag names, or else the
-// organization of the settings.
+// ParentOf returns the uid of the parent that the flag names, or of the organization
+// of the settings.
 func (a *App) ParentOf(ctx context.Context, n Noun, cmd *cobra.Command) (string, error) {
 	flag := n.parentFlagName()
 	if root, _ := cmd.Flags().GetBool("root"); root {
@@ -318,7 +317,7 @@ func (a *App) fill(
 		}
 	}
 	flags = map[string]string{}
-	maps.Copy(flags, n.FlagsOf)
+	maps.Copy(flags, n.OtherFlags)
 	for _, f := range n.Fields {
 		path := rewrite(f.path())
 		flags[path] = "--" + f.Flag
@@ -333,7 +332,7 @@ func (a *App) fill(
 	return paths, flags, nil
 }
 
-// Write sends a change, or with --dry-run only has it checked.
+// Write sends a change, which the server only checks if there is a --dry-run.
 func (a *App) Write(
 	ctx context.Context, cmd *cobra.Command, method protoreflect.MethodDescriptor, req protoreflect.Message, flags map[string]string,
 ) (protoreflect.Message, error) {
@@ -360,13 +359,13 @@ func (a *App) updateCommand(n Noun) *cobra.Command {
 		return a.Show(n.View(), m.Interface())
 	})
 	a.registerFields(cmd, n.changeable(), n.Message)
-	a.registerFields(cmd, n.Changing, n.Method("Update").Input())
+	a.registerFields(cmd, n.UpdateFlags, n.Method("Update").Input())
 	AddDryRun(cmd)
 	return cmd
 }
 
-// changeable returns the fields that update can change: a name, which create takes
-// as an argument, has a flag here.
+// changeable returns the fields that update can change. A name, which is the argument
+// of create, is one of them.
 func (n Noun) changeable() (fields []Field) {
 	if n.Argument == "name" {
 		fields = []Field{{Flag: "name", Help: "its new `NAME`"}}
@@ -396,7 +395,7 @@ func (a *App) update(ctx context.Context, n Noun, cmd *cobra.Command, uid string
 		}
 		return nil, problem.Usage("there is nothing to change").Hint("give one or more of " + strings.Join(all, ", "))
 	}
-	if err := applyAll(ctx, a, cmd, n.Changing, req); err != nil {
+	if err := applyAll(ctx, a, cmd, n.UpdateFlags, req); err != nil {
 		return nil, err
 	}
 	flags["uid"] = n.reference()
@@ -404,7 +403,7 @@ func (a *App) update(ctx context.Context, n Noun, cmd *cobra.Command, uid string
 	return a.Write(ctx, cmd, method, req, flags)
 }
 
-// DeleteCommand deletes those that its arguments name.
+// DeleteCommand returns the command that deletes what its arguments name.
 func (a *App) DeleteCommand(n Noun) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "delete " + n.reference() + "...", Short: "Delete " + n.plural(),
@@ -420,7 +419,7 @@ func (a *App) DeleteCommand(n Noun) *cobra.Command {
 	return cmd
 }
 
-// Delete deletes resources that args name, if the person says so.
+// Delete deletes the resources that args name, if the person confirms it.
 func (a *App) Delete(ctx context.Context, n Noun, cmd *cobra.Command, args []string) error {
 	uids := make([]string, len(args))
 	for i, text := range args {

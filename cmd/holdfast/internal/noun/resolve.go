@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
 )
 
-// MaxCandidates is how many resources of one name a person is shown.
+// MaxCandidates is how many resources of the same name are shown.
 const MaxCandidates = 10
 
 // Resolve finds the uid of what a person has named. That can be
@@ -48,7 +48,7 @@ func (a *App) Resolve(ctx context.Context, n Noun, text string) (string, error) 
 	return a.FindOne(ctx, n, path[len(path)-1], &parent, text)
 }
 
-// ResolveAny is like resolve, but "" stays "".
+// ResolveAny is like Resolve, but returns "" for "".
 func (a *App) ResolveAny(ctx context.Context, n Noun, text string) (string, error) {
 	if text == "" {
 		return "", nil
@@ -56,8 +56,8 @@ func (a *App) ResolveAny(ctx context.Context, n Noun, text string) (string, erro
 	return a.Resolve(ctx, n, text)
 }
 
-// walkDown follows names of groups from an organization down. No names lead to
-// the root, "".
+// walkDown follows names of groups from an organization down. Without names it
+// returns the root, "".
 func (a *App) walkDown(ctx context.Context, path []string) (uid string, err error) {
 	for i, name := range path {
 		if uid, err = a.FindOne(ctx, Groups(), name, &uid, strings.Join(path[:i+1], "/")); err != nil {
@@ -67,8 +67,8 @@ func (a *App) walkDown(ctx context.Context, path []string) (uid string, err erro
 	return uid, nil
 }
 
-// FindOne finds the uid of the only one that has a name directly below a parent.
-// text is how the person has named it.
+// FindOne returns the uid of the only resource that has a name directly below a
+// parent. text is what the person wrote.
 func (a *App) FindOne(ctx context.Context, n Noun, name string, parent *string, text string) (string, error) {
 	method := n.Method("List")
 	req := NewMessage(method.Input())
@@ -93,8 +93,8 @@ func (a *App) Within(ctx context.Context, group string, req proto.Message) error
 	return err
 }
 
-// childrenOf narrows a list to what is directly below a parent: nil is anywhere,
-// and "" the root.
+// childrenOf narrows a list to what is directly below a parent, if that is not nil.
+// The root is "".
 func childrenOf(req protoreflect.Message, parent *string) {
 	switch {
 	case parent == nil:
@@ -105,8 +105,7 @@ func childrenOf(req protoreflect.Message, parent *string) {
 	}
 }
 
-// single returns the uid of the one that was found, or a problem that says what
-// to do when it is not one.
+// single returns the uid of the only resource, or a problem if there is not one.
 func (a *App) single(ctx context.Context, n Noun, text string, found []protoreflect.Message) (string, error) {
 	switch len(found) {
 	case 0:
@@ -129,6 +128,7 @@ func (a *App) single(ctx context.Context, n Noun, text string, found []protorefl
 	return "", p
 }
 
+// UIDOf returns the uid of a resource.
 func UIDOf(m protoreflect.Message) string {
 	return m.Get(m.Descriptor().Fields().ByName("uid")).String()
 }
@@ -137,12 +137,13 @@ func nameOf(m protoreflect.Message) string {
 	return m.Get(m.Descriptor().Fields().ByName("name")).String()
 }
 
+// ParentUID returns the uid of what a resource is in, or "".
 func ParentUID(uid string) string {
 	return uid[:max(0, strings.LastIndexByte(uid, '/'))]
 }
 
-// pathsOf writes the paths of resources. A group above that the caller cannot
-// see is three dots.
+// pathsOf returns the paths of resources. A group that the caller cannot see is
+// written as three dots.
 func (a *App) pathsOf(ctx context.Context, all []protoreflect.Message) []string {
 	method := Groups().Method("List")
 	req := NewMessage(method.Input())

@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// A Console is where a command reads and prints. Results go to out, and
-// everything else to err.
+// A Console is what a command reads from and prints to. Results go to Out, and
+// everything else to Err.
 type Console struct {
 	In     *os.File
 	Out    *bufio.Writer // its errors show when it is flushed
@@ -28,6 +28,7 @@ type Console struct {
 	warned sync.Map // the warnings that were given
 }
 
+// NewConsole returns a Console with a buffer for out.
 func NewConsole(in, out, err *os.File) *Console {
 	return &Console{
 		In: in, Out: bufio.NewWriterSize(out, 64<<10), Err: err,
@@ -39,21 +40,22 @@ func wantsColour(terminal bool, getenv func(string) string) bool {
 	return terminal && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
 }
 
+// IsTerminal reports whether f is a terminal.
 func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 
-// Note tells the person something that is not a result.
+// Note prints a line that is not a result.
 func (c *Console) Note(format string, args ...any) {
 	fmt.Fprintln(c.Err, "holdfast: "+Printable(fmt.Sprintf(format, args...)))
 }
 
-// Warn tells of a danger, once.
+// Warn prints a warning, once.
 func (c *Console) Warn(text string) {
 	if _, known := c.warned.LoadOrStore(text, true); !known {
 		c.Note("warning: %s", text)
 	}
 }
 
-// Paint colours text on a terminal.
+// Paint returns text in a style, if the terminal shows colours.
 func (c *Console) Paint(style, text string) string {
 	if !c.colour || text == "" {
 		return text
@@ -68,8 +70,8 @@ const (
 	Green = "32"
 )
 
-// Printable makes text safe to show: what could move the cursor or colour the
-// screen is written as an escape.
+// Printable replaces characters that could move the cursor or colour the screen by
+// escapes.
 func Printable(s string) string {
 	if !strings.ContainsFunc(s, unprintable) {
 		return s
@@ -85,7 +87,7 @@ func Printable(s string) string {
 	return b.String()
 }
 
-// unprintable holds for controls, and for the marks that reorder what is shown.
+// unprintable reports whether r is a control or reorders what is shown.
 func unprintable(r rune) bool {
 	return unicode.IsControl(r) || slices.ContainsFunc([][2]rune{{0x202a, 0x202e}, {0x2066, 0x2069}}, func(span [2]rune) bool {
 		return r >= span[0] && r <= span[1]
@@ -105,8 +107,8 @@ func (c *Console) ReadText(path string) (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// ReadSecret returns an argument, or standard input for "-": what is on a command
-// line shows in the list of processes.
+// ReadSecret returns an argument, or standard input for "-", because arguments show
+// in the list of processes.
 func (c *Console) ReadSecret(text string) (string, error) {
 	if text == "-" {
 		return c.ReadText(text)
@@ -114,7 +116,7 @@ func (c *Console) ReadSecret(text string) (string, error) {
 	return text, nil
 }
 
-// printPairs prints what has a value, one to a line.
+// Pairs prints names and values, one pair to a line, if the value is not "".
 func (c *Console) Pairs(pairs [][2]string) {
 	for _, p := range pairs {
 		if p[1] != "" {
@@ -123,6 +125,7 @@ func (c *Console) Pairs(pairs [][2]string) {
 	}
 }
 
+// JSON prints v as indented JSON.
 func (c *Console) JSON(v any) error {
 	e := json.NewEncoder(c.Out)
 	e.SetEscapeHTML(false)

@@ -19,10 +19,9 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// appendJSON writes a message as the server's JSON API does: every scalar, list
-// and map is there even when empty, what has no value of its own is left out,
-// and what clients only send is not shown. The bytes never vary, which is why
-// this is not protojson.
+// appendJSON writes a message as the JSON API does: with every scalar, list and map,
+// even if empty, but without messages that are not set and without fields that are
+// only input. Unlike those of protojson, the bytes never vary.
 func appendJSON(b []byte, m protoreflect.Message) []byte {
 	if t, ok := m.Interface().(*timestamppb.Timestamp); ok {
 		return t.AsTime().UTC().AppendFormat(b, `"`+milliseconds+`"`)
@@ -55,7 +54,7 @@ func appendJSON(b []byte, m protoreflect.Message) []byte {
 
 const milliseconds = "2006-01-02T15:04:05.000Z07:00"
 
-// inputOnly reports whether the API's definition says that a field is only sent.
+// inputOnly reports whether a field is only input.
 func inputOnly(fd protoreflect.FieldDescriptor) bool {
 	marks, _ := proto.GetExtension(fd.Options(), annotations.E_FieldBehavior).([]annotations.FieldBehavior)
 	return slices.Contains(marks, annotations.FieldBehavior_INPUT_ONLY)
@@ -78,7 +77,7 @@ func appendField(b []byte, fd protoreflect.FieldDescriptor, v protoreflect.Value
 	return appendValue(b, fd, v)
 }
 
-// appendEntries writes a map in the order of its keys: numbers by size.
+// appendEntries writes a map in the order of its keys, which can be numbers.
 func appendEntries(b []byte, fd protoreflect.FieldDescriptor, m protoreflect.Map) []byte {
 	var keys []protoreflect.MapKey
 	for k := range m.Range {
@@ -132,5 +131,5 @@ func appendText(b []byte, s string) []byte {
 	return append(b, strings.TrimSuffix(buf.String(), "\n")...)
 }
 
-// ShortTime is a time without its fraction, for sentences.
+// ShortTime formats a time without its fraction.
 func ShortTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -12,8 +12,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// A Table is rows of text, aligned over those of the first page: the rest goes
-// out as it comes.
+// A Table aligns rows of text. The rows of the first page set the widths, because
+// the others are printed as they arrive.
 type Table struct {
 	Console *Console
 	Header  []string
@@ -21,6 +21,7 @@ type Table struct {
 	widths  []int // known once the first page is out
 }
 
+// Add adds a row to the page.
 func (t *Table) Add(row []string) {
 	for i, cell := range row {
 		row[i] = Printable(cell)
@@ -28,6 +29,7 @@ func (t *Table) Add(row []string) {
 	t.rows = append(t.rows, row)
 }
 
+// Flush prints the page.
 func (t *Table) Flush() error {
 	if t.widths == nil && len(t.rows) > 0 {
 		t.widths = make([]int, len(t.Header))
@@ -122,8 +124,7 @@ func (p *idPrinter) Add(m protoreflect.Message) error {
 	return err
 }
 
-// A jsonPrinter writes one resource as an object, and a list as an array,
-// element by element.
+// A jsonPrinter writes one message as an object, and several as an array.
 type jsonPrinter struct {
 	unbuffered
 	console *Console
@@ -193,7 +194,7 @@ func (p *yamlPrinter) Add(m protoreflect.Message) error {
 	return err
 }
 
-// plain takes away the style of JSON: braces and quotes where none are needed.
+// plain removes the braces and quotes of JSON where YAML needs none.
 func plain(n *yaml.Node) {
 	n.Style = 0
 	for _, c := range n.Content {

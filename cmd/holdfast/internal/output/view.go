@@ -14,8 +14,10 @@ import (
 	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
 )
 
+// Formats are the formats of results.
 var Formats = []string{"table", "wide", "json", "yaml", "csv", "id"}
 
+// CheckFormat returns an error if s is not one of Formats.
 func CheckFormat(s string) error {
 	if !slices.Contains(Formats, s) {
 		return fmt.Errorf("%q is none of %s", s, strings.Join(Formats, ", "))
@@ -23,8 +25,7 @@ func CheckFormat(s string) error {
 	return nil
 }
 
-// A Printer writes results one after the other. What it has been given may wait
-// until flush.
+// A Printer writes messages one after the other. It may buffer them until Flush.
 type Printer interface {
 	Add(protoreflect.Message) error
 	Flush() error
@@ -39,9 +40,8 @@ type View struct {
 	Wide    []Column // also shown by wide and csv
 }
 
-// NewPrinter returns the printer of a format for messages of one kind. chosen
-// names columns in place of those of the view; many tells whether the result is a
-// list.
+// NewPrinter returns a printer for messages of one kind. chosen names columns that
+// replace those of the view. many says whether the result is a list.
 func NewPrinter(
 	c *Console, format string, chosen []string, v View, d protoreflect.MessageDescriptor, many bool,
 ) (Printer, error) {
@@ -84,10 +84,10 @@ func NewPrinter(
 type Column struct {
 	Name string // in capitals, its header
 	Path string
-	Text func(protoreflect.Message) string // in place of path
+	Text func(protoreflect.Message) string // instead of Path
 }
 
-// Columns returns columns that are named like their fields, or name=path.
+// Columns returns columns from specs: the path of a field, or name=path.
 func Columns(specs ...string) (all []Column) {
 	for _, spec := range specs {
 		name, path, named := strings.Cut(spec, "=")
@@ -141,7 +141,7 @@ func fieldNamed(d protoreflect.MessageDescriptor, name string) protoreflect.Fiel
 	return d.Fields().ByName(protoreflect.Name(name))
 }
 
-// Value is the text of the column for one resource. What is not set is "".
+// Value returns the text of the column for a message, or "" if the field is not set.
 func (c Column) Value(m protoreflect.Message) string {
 	if c.Text != nil {
 		return c.Text(m)
@@ -153,7 +153,7 @@ func (c Column) Value(m protoreflect.Message) string {
 	return textOf(m, fieldNamed(m.Descriptor(), names[len(names)-1]))
 }
 
-// textOf writes one field for people.
+// textOf returns the text of a field.
 func textOf(m protoreflect.Message, fd protoreflect.FieldDescriptor) string {
 	if !m.Has(fd) {
 		if fd.Kind() == protoreflect.BoolKind {
@@ -185,7 +185,7 @@ func scalarText(fd protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	return fmt.Sprint(v.Enum())
 }
 
-// EnumWords is what people may write for an enum.
+// EnumWords returns what people may write for an enum.
 func EnumWords(d protoreflect.EnumDescriptor) (words []string) {
 	for i := range d.Values().Len() {
 		if v := d.Values().Get(i); v.Number() != 0 {
@@ -195,8 +195,8 @@ func EnumWords(d protoreflect.EnumDescriptor) (words []string) {
 	return words
 }
 
-// EnumWord is how people write a value: a capability by its dotted name, any
-// other without the name of its type, in lower case.
+// EnumWord returns how people write a value: a capability by its dotted name, and
+// others in lower case without the name of the type.
 func EnumWord(v protoreflect.EnumValueDescriptor) string {
 	if name, _ := proto.GetExtension(v.Options(), capabilitiespb.E_Name).(string); name != "" {
 		return name

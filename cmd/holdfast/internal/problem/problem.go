@@ -1,4 +1,4 @@
-// Package problem holds errors as a person is told them: a sentence, what to do
+// Package problem defines the errors that a person reads: a sentence, what to do
 // about it, and the exit code.
 package problem
 
@@ -21,30 +21,31 @@ const (
 	ExitInterrupted     = 130
 )
 
-// A Problem is an error as a person is told it: one sentence, what to do about
-// it, and the exit code.
+// A Problem is an error with what to do about it and the exit code.
 type Problem struct {
 	Text  string
 	Hints []string
 	Code  int
 }
 
+// Error returns the sentence.
 func (p *Problem) Error() string { return p.Text }
 
+// New returns a problem.
 func New(code int, format string, args ...any) *Problem {
 	return &Problem{Text: fmt.Sprintf(format, args...), Code: code}
 }
 
-// Usage is a mistake in the command line or the settings.
+// Usage returns a problem with the command line or the settings.
 func Usage(format string, args ...any) *Problem { return New(ExitUsage, format, args...) }
 
-// Hint adds what the person can do about it.
+// Hint adds what the person can do about it, and returns p.
 func (p *Problem) Hint(hints ...string) *Problem {
 	p.Hints = append(p.Hints, hints...)
 	return p
 }
 
-// Of tells what to say about any error.
+// Of returns the problem for any error.
 func Of(ctx context.Context, err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return &Problem{Text: err.Error(), Hints: p.Hints, Code: p.Code} // with what was put before it
@@ -55,7 +56,7 @@ func Of(ctx context.Context, err error) *Problem {
 	return New(ExitError, "%s", err.Error())
 }
 
-// Must is for what only a mistake in this program can make fail.
+// Must panics on an error that only a mistake in this program can cause.
 func Must(err error) {
 	if err != nil {
 		panic(err)

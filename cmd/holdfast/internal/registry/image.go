@@ -21,7 +21,7 @@ func imagesCommand(a *noun.App) *cobra.Command {
 	return a.Branch("images", "See what images are made of", imagesInspect(a), imagesSize(a))
 }
 
-// variants is how the images for several systems are shown.
+// variants shows the images for several systems.
 func variants() output.View {
 	of := func(name string, text func(*ocipb.Variant) string) output.Column {
 		return output.Column{Name: name, Text: func(m protoreflect.Message) string { return text(m.Interface().(*ocipb.Variant)) }}
@@ -64,8 +64,8 @@ func imagesInspect(a *noun.App) *cobra.Command {
 	}
 }
 
-// getImage reads what a reference stands for now: latest if it says nothing.
-// argument is what the person calls the tag.
+// getImage returns the image of a reference, whose default tag is latest. argument is
+// what the usage calls the tag.
 func getImage(ctx context.Context, a *noun.App, at image, argument string) (*ocipb.Image, error) {
 	req := &ocipb.GetImageRequest{RepoUid: at.repo, Reference: cmp.Or(at.digest, at.tag, "latest")}
 	return signin.Call(ctx, ocipb.NewOCIServiceClient(a).GetImage, req, map[string]string{"reference": argument, "repo_uid": "REPO"})

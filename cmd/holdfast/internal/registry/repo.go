@@ -16,7 +16,7 @@ import (
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
-// Command returns the commands about what images are pushed to and pulled from.
+// Command returns the commands of the registry.
 func Command(a *noun.App) *cobra.Command {
 	return a.Branch("registry", "Manage repos and tags, and see what became of them",
 		a.Command(repos()), a.Command(tags()), imagesCommand(a), a.Command(pulls()), a.Command(registrySettings()))

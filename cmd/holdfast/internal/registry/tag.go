@@ -57,11 +57,10 @@ func locateTag(ctx context.Context, a *noun.App, text string) (string, error) {
 	return a.FindOne(ctx, tags(), at.tag, &at.repo, text)
 }
 
-// An image is what a reference names: a repo, and perhaps which image of it.
+// An image is a parsed reference: a repo, and perhaps a tag or digest.
 type image struct{ repo, tag, digest string }
 
-// parseImage reads a reference such as acme/platform/app:1.2 or, with a uid in place
-// of the path, uid@sha256:… .
+// parseImage parses a reference such as acme/platform/app:1.2 or uid@sha256:….
 func parseImage(ctx context.Context, a *noun.App, text string) (at image, err error) {
 	var path string
 	path, at.digest, _ = strings.Cut(text, "@")
@@ -75,8 +74,7 @@ func parseImage(ctx context.Context, a *noun.App, text string) (at image, err er
 	return at, err
 }
 
-// withoutHost takes the host of the registry off a reference, if it begins with
-// that.
+// withoutHost removes the host of the registry from the start of a reference.
 func withoutHost(ctx context.Context, a *noun.App, text string) (string, error) {
 	first, rest, ok := strings.Cut(text, "/")
 	if !ok || !strings.ContainsAny(first, ".:") {
@@ -89,12 +87,13 @@ func withoutHost(ctx context.Context, a *noun.App, text string) (string, error) 
 	return rest, nil
 }
 
+// Host returns the host of the registry.
 func Host(ctx context.Context, a *noun.App) (string, error) {
 	m, err := signin.Call(ctx, ocipb.NewOCIServiceClient(a).GetRegistry, &ocipb.GetRegistryRequest{}, nil)
 	return m.GetHost(), err
 }
 
-// changes is how moments in the life of a tag are shown.
+// changes are the digests that a tag has stood for.
 func changes() noun.Noun {
 	return noun.Noun{
 		Area: "registry", Use: "changes", One: "change",
@@ -127,7 +126,7 @@ func tagHistory(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-// size is bytes as people read them.
+// size formats a number of bytes.
 func size(n int64) string {
 	const unit = 1000
 	if n < unit {

@@ -1,4 +1,4 @@
-// Package settings finds what a person has set: by flags, variables or a file.
+// Package settings reads what a person has set: by flags, variables or a file.
 package settings
 
 import (
@@ -28,7 +28,7 @@ type setting struct {
 	flag  func(*Settings) string // nil: it has no flag
 }
 
-// All is every setting there is, in the order that people are shown.
+// All returns all settings in the order in which they are shown.
 func All() []setting {
 	return []setting{
 		{"api", "address of the server, http(s)://host[:port]", holdfast.CheckAddress, func(s *Settings) string { return s.API }},
@@ -44,6 +44,7 @@ func All() []setting {
 	}
 }
 
+// Find returns the setting of a name.
 func Find(key string) (setting, error) {
 	var keys []string
 	for _, s := range All() {
@@ -57,14 +58,13 @@ func Find(key string) (setting, error) {
 
 func (s setting) Variable() string { return "HOLDFAST_" + strings.ToUpper(s.Key) }
 
-// A Value is what a setting is, and where that comes from.
+// A Value is the text of a setting, and where it is from.
 type Value struct{ Text, Origin string }
 
-// A Settings finds what a person has set. Its fields are the flags that win over
-// variables and the file; "" are not given.
+// Settings looks settings up. Its fields are flags, and "" if they are not given.
 type Settings struct{ API, Output, TokenFile, CAFile string }
 
-// Value finds a setting: a flag wins over a variable, and that over the file.
+// Value looks a setting up: a flag wins over a variable, and that over the file.
 func (s *Settings) Value(key string) (Value, error) {
 	known, err := Find(key)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *Settings) lookUp(known setting) (Value, error) {
 	return Value{}, nil
 }
 
-// Path is the file of settings.
+// Path returns the path of the file.
 func Path() (string, error) {
 	if path := os.Getenv("HOLDFAST_CONFIG"); path != "" {
 		return path, nil
@@ -113,8 +113,7 @@ func Path() (string, error) {
 	return filepath.Join(dir, "holdfast", "config.yaml"), nil
 }
 
-// readSettings reads the file. One that does not exist has no settings; one with
-// a key there is none of is refused.
+// readSettings reads the file, which need not exist. An unknown key is an error.
 func readSettings(path string) (map[string]string, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -137,7 +136,7 @@ func readSettings(path string) (map[string]string, error) {
 	return values, nil
 }
 
-// Change applies change to the file.
+// Change changes the settings in the file.
 func Change(change func(map[string]string)) error {
 	path, err := Path()
 	if err != nil {
@@ -155,7 +154,7 @@ func Change(change func(map[string]string)) error {
 	return WritePrivate(path, text)
 }
 
-// WritePrivate puts a file in place whole, for its owner alone.
+// WritePrivate replaces a file in one step. Only its owner can read it.
 func WritePrivate(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -185,8 +184,10 @@ var tokenStores = []string{"auto", "keyring", "file"}
 
 var uidPattern = regexp.MustCompile(`^[0-9a-f]{40}(/[0-9a-f]{16})*$`)
 
+// IsUID reports whether s is a uid.
 func IsUID(s string) bool { return uidPattern.MatchString(s) }
 
+// CheckUID returns an error if s is not a uid.
 func CheckUID(s string) error {
 	if !IsUID(s) {
 		return fmt.Errorf("%q is not a uid", s)

@@ -33,17 +33,17 @@ type Agent struct {
 	Verbose bool          // print a line for every call
 
 	connecting sync.Mutex
-	Conn       *Client
+	conn       *client
 }
 
-// A Client is a connection whose calls time out.
-type Client struct {
+// A client is a connection whose calls time out.
+type client struct {
 	*holdfast.Client
 	timeout time.Duration
 }
 
 // Invoke implements grpc.ClientConnInterface.
-func (c *Client) Invoke(ctx context.Context, method string, req, resp any, opts ...grpc.CallOption) error {
+func (c *client) Invoke(ctx context.Context, method string, req, resp any, opts ...grpc.CallOption) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	return c.Client.Invoke(ctx, method, req, resp, opts...)
@@ -51,7 +51,7 @@ func (c *Client) Invoke(ctx context.Context, method string, req, resp any, opts 
 
 // Invoke implements grpc.ClientConnInterface.
 func (a *Agent) Invoke(ctx context.Context, method string, req, resp any, opts ...grpc.CallOption) error {
-	c, err := a.Connect(ctx)
+	c, err := a.connection(ctx)
 	if err != nil {
 		return err
 	}
@@ -62,20 +62,26 @@ func (a *Agent) Invoke(ctx context.Context, method string, req, resp any, opts .
 func (a *Agent) NewStream(
 	ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
-	c, err := a.Connect(ctx)
+	c, err := a.connection(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return c.NewStream(ctx, desc, method, opts...)
 }
 
-// Connect returns the connection that all calls share, once it has a token. Whether
+// Connect makes the connection, if there is none yet, and gets a token.
+func (a *Agent) Connect(ctx context.Context) error {
+	_, err := a.connection(ctx)
+	return err
+}
+
+// connection returns the connection that all calls share, once it has a token. Whether
 // the server answers shows at the first call.
-func (a *Agent) Connect(ctx context.Context) (*Client, error) {
+func (a *Agent) connection(ctx context.Context) (*client, error) {
 	a.connecting.Lock()
 	defer a.connecting.Unlock()
-	if a.Conn != nil {
-		return a.Conn, nil
+	if a.conn != nil {
+		return a.conn, nil
 	}
 	api, err := a.Server()
 	if err != nil {
@@ -97,11 +103,18 @@ func (a *Agent) Connect(ctx context.Context) (*Client, error) {
 		return nil, err
 	}
 	a.warnInTheOpen(api.Text)
-	a.Conn = c
+	a.conn = c
 	return c, nil
 }
 
 const noTokenHint = "sign in: holdfast auth login; in development: holdfast config use-dev; or put a token in HOLDFAST_TOKEN"
+
+// Close closes the connection, if there is one.
+func (a *Agent) Close() {
+	if a.conn != nil {
+		a.conn.Close()
+	}
+}
 
 // Server returns the address of the server, which must be set.
 func (a *Agent) Server() (settings.Value, error) {
@@ -113,7 +126,7 @@ func (a *Agent) Server() (settings.Value, error) {
 }
 
 // connect makes a connection. Without a credential, calls carry no token.
-func (a *Agent) connect(address settings.Value, cred *credential) (*Client, error) {
+func (a *Agent) connect(address settings.Value, cred *credential) (*client, error) {
 	cfg := holdfast.Config{
 		Address: address.Text, UserAgent: "holdfast/" + ClientVersion(), Timeout: a.Timeout,
 		InTheOpen: true, // warnInTheOpen tells
@@ -136,7 +149,7 @@ func (a *Agent) connect(address settings.Value, cred *credential) (*Client, erro
 	if err != nil {
 		return nil, problem.Usage("%s: %v", address.Origin, err)
 	}
-	return &Client{conn, a.Timeout}, nil
+	return &client{conn, a.Timeout}, nil
 }
 
 func encrypted(address string) bool { return strings.HasPrefix(holdfast.Audience(address), "https:") }
@@ -162,7 +175,7 @@ func (a *Agent) warnInTheOpen(address string) {
 }
 
 // token returns a valid token. Its error is a problem.
-func (c *Client) token(ctx context.Context) (string, error) {
+func (c *client) token(ctx context.Context) (string, error) {
 	token, err := c.Token(ctx)
 	if err != nil {
 		return "", Refused(err, nil)
