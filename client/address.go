@@ -13,7 +13,8 @@ import (
 // host, and nothing after them.
 func CheckAddress(address string) error {
 	u, err := url.Parse(address)
-	if err != nil || u.Hostname() == "" || strings.Contains(u.Host, "%") || (u.Scheme != "http" && u.Scheme != "https") || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
+	if err != nil || u.Hostname() == "" || strings.Contains(u.Host, "%") || (u.Scheme != "http" && u.Scheme != "https") ||
+		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
 		return fmt.Errorf("%q is not an address like https://holdfast.example.com", address)
 	}
 	return nil

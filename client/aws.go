@@ -68,7 +68,8 @@ func (k awsKey) sign(region, service string, headers map[string]string, body str
 		mac = keyed(mac, part)
 	}
 	signature := hex.EncodeToString(keyed(mac, "AWS4-HMAC-SHA256\n"+stamp+"\n"+scope+"\n"+hexDigest(request)))
-	headers["authorization"] = "AWS4-HMAC-SHA256 Credential=" + k.id + "/" + scope + ", SignedHeaders=" + signed + ", Signature=" + signature
+	headers["authorization"] = "AWS4-HMAC-SHA256 Credential=" + k.id + "/" + scope + ", SignedHeaders=" + signed +
+		", Signature=" + signature
 }
 
 func hexDigest(text string) string {

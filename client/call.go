@@ -76,7 +76,8 @@ func bringsOwn(opts []grpc.CallOption) bool {
 
 // unary makes a call with a token, and once more with another if the server does
 // not take the first: it has done nothing then. What goes wrong is an Error.
-func (l *line) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (l *line) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	call := func(token string) error {
 		var header metadata.MD
 		all := slices.Concat(l.carrying(token), opts, []grpc.CallOption{grpc.Header(&header)})
@@ -105,7 +106,8 @@ func (l *line) unary(ctx context.Context, method string, req, reply any, conn *g
 
 // stream begins a stream with a token. One that the server does not take is not
 // begun again: what was sent on it is gone.
-func (l *line) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, begin grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (l *line) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
+	begin grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	token := ""
 	if l.tokens != nil && !bringsOwn(opts) {
 		var err error

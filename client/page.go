@@ -26,7 +26,8 @@ type Page interface{ GetNextPageToken() string }
 //
 // An error is yielded once, in place of an item, and ends the walk.
 func All[Request proto.Message, P Page, T any](
-	ctx context.Context, list func(context.Context, Request, ...grpc.CallOption) (P, error), req Request, items func(P) []T,
+	ctx context.Context, list func(context.Context, Request, ...grpc.CallOption) (P, error), req Request,
+	items func(P) []T,
 ) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for page, err := range Pages(ctx, list, req) {

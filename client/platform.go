@@ -65,9 +65,11 @@ type want struct{ audience, identity string }
 func platforms(kubernetesFile string) []platform {
 	return []platform{
 		{"GitLab CI", func(getenv func(string) string) bool { return getenv("HOLDFAST_ID_TOKEN") != "" }, gitlabToken},
-		{"GitHub Actions", func(getenv func(string) string) bool { return getenv("ACTIONS_ID_TOKEN_REQUEST_URL") != "" }, githubToken},
+		{"GitHub Actions", func(getenv func(string) string) bool { return getenv("ACTIONS_ID_TOKEN_REQUEST_URL") != "" },
+			githubToken},
 		{"Buildkite", func(getenv func(string) string) bool { return getenv("BUILDKITE_JOB_ID") != "" }, buildkiteToken},
-		{"Kubernetes", func(func(string) string) bool { _, err := os.Stat(kubernetesFile); return err == nil }, podToken(kubernetesFile)},
+		{"Kubernetes", func(func(string) string) bool { _, err := os.Stat(kubernetesFile); return err == nil },
+			podToken(kubernetesFile)},
 		{"AWS", func(getenv func(string) string) bool { return getenv("AWS_ACCESS_KEY_ID") != "" }, awsProof},
 	}
 }

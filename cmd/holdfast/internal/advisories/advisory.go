@@ -49,12 +49,15 @@ func advisories() noun.Noun {
 			{Flag: "summary", Help: "what it is about, in one line of `TEXT`"},
 			{Flag: "details-file", Path: "details", File: true, Help: "`FILE` of what it is about; - is standard input"},
 			{Flag: "cvss", Path: "severities", Read: readCVSS, Help: "CVSS `VECTOR` of version 2, 3 or 4; can be repeated"},
-			{Flag: "affects", Path: "affected", Read: readAffects, Help: "versions that have it, as `ECOSYSTEM:NAME@INTRODUCED..FIXED`, such as Go:example.com/x@0..1.2.3; can be repeated"},
+			{Flag: "affects", Path: "affected", Read: readAffects,
+				Help: "versions that have it, as `ECOSYSTEM:NAME@INTRODUCED..FIXED`, such as Go:example.com/x@0..1.2.3; can " +
+					"be repeated"},
 		},
 		Filters: advisoryFilters(),
 		Columns: []output.Column{
 			{Name: "id", Path: "advisoryId"}, {Name: "artifact", Path: "artifactName"}, {Name: "type", Path: "artifactType"},
-			{Name: "aliases", Path: "aliases"}, {Name: "status", Text: statusOfAdvisory}, {Name: "updateTime", Path: "updateTime"},
+			{Name: "aliases", Path: "aliases"}, {Name: "status", Text: statusOfAdvisory},
+			{Name: "updateTime", Path: "updateTime"},
 		},
 		Wide: output.Columns("uid", "componentName", "author", "summary", "createTime", "deleteTime"),
 	}
@@ -66,16 +69,22 @@ func advisoryFilters() []noun.Field {
 		{Flag: "legacy-id", Path: "legacy_advisory_ids", Help: "only those that had this `ID` before; can be repeated"},
 		{Flag: "artifact", Path: "artifact_names", Help: "only those about this artifact or package `NAME`; can be repeated"},
 		{Flag: "type", Path: "artifact_types", Help: "only those about artifacts of this `TYPE`; can be repeated"},
-		{Flag: "architecture", Path: "artifact_architectures", Help: "only those for this architecture `NAME`; can be repeated"},
+		{Flag: "architecture", Path: "artifact_architectures",
+			Help: "only those for this architecture `NAME`; can be repeated"},
 		{Flag: "component", Path: "component_names", Help: "only those about this component `NAME`; can be repeated"},
-		{Flag: "component-type", Path: "component_types", Help: "only those about components of this `TYPE`; can be repeated"},
-		{Flag: "component-location", Path: "component_locations", Help: "only those about a component at this `PATH`; can be repeated"},
+		{Flag: "component-type", Path: "component_types",
+			Help: "only those about components of this `TYPE`; can be repeated"},
+		{Flag: "component-location", Path: "component_locations",
+			Help: "only those about a component at this `PATH`; can be repeated"},
 		{Flag: "alias", Path: "aliases", Help: "only those with this alias, an `ID`; can be repeated"},
 		{Flag: "origin", Help: "only those about this artifact `NAME`"},
-		{Flag: "review-state", Path: "event_review_states", Help: "only those with an event in this `STATE`: pending, approved, request-changes or rejected"},
+		{Flag: "review-state", Path: "event_review_states",
+			Help: "only those with an event in this `STATE`: pending, approved, request-changes or rejected"},
 		{Flag: "event-author", Path: "event_authors", Help: "only those with an event by this `NAME`; can be repeated"},
-		{Flag: "not-event-author", Path: "exclude_event_authors", Help: "only those without an event by this `NAME`; can be repeated"},
-		{Flag: "event-reviewer", Path: "event_reviewers", Help: "only those with an event reviewed by this `NAME`; can be repeated"},
+		{Flag: "not-event-author", Path: "exclude_event_authors",
+			Help: "only those without an event by this `NAME`; can be repeated"},
+		{Flag: "event-reviewer", Path: "event_reviewers",
+			Help: "only those with an event reviewed by this `NAME`; can be repeated"},
 		{Flag: "event-type", Path: "event_types", Help: "only those with an event of this `TYPE`, such as fixed"},
 		{Flag: "latest-event", Path: "latest_event_type", Help: "only those whose newest approved event is of this `TYPE`"},
 		{Flag: "query", Help: "only those with this `TEXT` in their id, names or aliases"},
@@ -143,11 +152,13 @@ func readAffects(m protoreflect.Message, texts []string) error {
 		if !named || introduced == "" {
 			return fmt.Errorf("%q is not of the form ECOSYSTEM:NAME@INTRODUCED..FIXED", text)
 		}
-		r := &vulnpb.AffectedRange{Type: "ECOSYSTEM", Events: []*vulnpb.RangeEvent{{At: &vulnpb.RangeEvent_Introduced{Introduced: introduced}}}}
+		r := &vulnpb.AffectedRange{Type: "ECOSYSTEM",
+			Events: []*vulnpb.RangeEvent{{At: &vulnpb.RangeEvent_Introduced{Introduced: introduced}}}}
 		if fixed != "" {
 			r.Events = append(r.Events, &vulnpb.RangeEvent{At: &vulnpb.RangeEvent_Fixed{Fixed: fixed}})
 		}
-		a.Affected = append(a.Affected, &vulnpb.Affected{Ecosystem: ecosystem, Name: name, Ranges: []*vulnpb.AffectedRange{r}})
+		a.Affected = append(a.Affected, &vulnpb.Affected{Ecosystem: ecosystem, Name: name,
+			Ranges: []*vulnpb.AffectedRange{r}})
 	}
 	return nil
 }
@@ -199,7 +210,8 @@ func query(ctx context.Context, a *noun.App, req *advisoriespb.BatchQueryAdvisor
 	}
 	err = noun.ShowAll(a, output.View{
 		Plural:  "advisories that affect it",
-		Columns: output.Columns("id=advisoryId", "aliases", "fixed=fixedVersions", "summary"), Wide: output.Columns("uid", "severities"),
+		Columns: output.Columns("id=advisoryId", "aliases", "fixed=fixedVersions", "summary"),
+		Wide:    output.Columns("uid", "severities"),
 	}, matches)
 	if err != nil || len(matches) == 0 {
 		return err

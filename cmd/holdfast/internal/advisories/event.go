@@ -30,7 +30,8 @@ func advisoryEvents(a *noun.App) *cobra.Command {
 }
 
 // eventKinds are the types of event, in the order of an advisory's life.
-const eventKinds = "detection, true-positive, false-positive, fixed, patched, analysis-not-planned, fix-not-planned or pending-upstream-fix"
+const eventKinds = "detection, true-positive, false-positive, fixed, patched, analysis-not-planned, " +
+	"fix-not-planned or pending-upstream-fix"
 
 func addEvent(a *noun.App) *cobra.Command {
 	var e eventFlags
@@ -51,7 +52,8 @@ func addEvent(a *noun.App) *cobra.Command {
 			}
 			req := &advisoriespb.CreateAdvisoryEventRequest{Parent: uid, Event: event}
 			return writeEvent(ctx, a, cmd, "CreateAdvisoryEvent", req, map[string]string{
-				"note": "--note", "author": "--author", "reviewer": "--reviewer", "issue": "--issue", "review_state": "--state", "parent": "ADVISORY",
+				"note": "--note", "author": "--author", "reviewer": "--reviewer", "issue": "--issue", "review_state": "--state",
+				"parent": "ADVISORY",
 			})
 		}),
 	}
@@ -65,7 +67,8 @@ func addEvent(a *noun.App) *cobra.Command {
 	f.StringVar(&e.reason, "reason", "", "of false-positive: a `REASON` such as component-vulnerability-mismatch")
 	f.StringVar(&e.state, "state", "", "`STATE` of its review: pending, approved, request-changes or rejected")
 	for flag, d := range map[string]protoreflect.EnumDescriptor{
-		"reason": vulnpb.AdvisoryEvent_FalsePositiveDetermination_Type(0).Descriptor(), "state": vulnpb.ReviewState(0).Descriptor(),
+		"reason": vulnpb.AdvisoryEvent_FalsePositiveDetermination_Type(0).Descriptor(),
+		"state":  vulnpb.ReviewState(0).Descriptor(),
 	} {
 		noun.CompleteWords(cmd, flag, output.EnumWords(d))
 	}
@@ -75,14 +78,17 @@ func addEvent(a *noun.App) *cobra.Command {
 
 // writeEvent calls a method that writes an event, and shows the result.
 func writeEvent(
-	ctx context.Context, a *noun.App, cmd *cobra.Command, method protoreflect.Name, req proto.Message, flags map[string]string,
+	ctx context.Context, a *noun.App, cmd *cobra.Command, method protoreflect.Name, req proto.Message,
+	flags map[string]string,
 ) error {
-	m, err := a.Write(ctx, cmd, advisoryService("AdvisoryWritingService").Methods().ByName(method), req.ProtoReflect(), flags)
+	m, err := a.Write(ctx, cmd, advisoryService("AdvisoryWritingService").Methods().ByName(method), req.ProtoReflect(),
+		flags)
 	if err != nil {
 		return err
 	}
 	return a.Show(output.View{
-		Plural: "events", Columns: output.Columns("uid", "reviewState", "author", "reviewer"), Wide: output.Columns("createTime", "issue"),
+		Plural: "events", Columns: output.Columns("uid", "reviewState", "author", "reviewer"),
+		Wide: output.Columns("createTime", "issue"),
 	}, m.Interface())
 }
 

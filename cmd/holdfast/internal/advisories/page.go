@@ -130,7 +130,8 @@ func showAffected(a *noun.App, v *vulnpb.Advisory) {
 		if n := len(p.GetVersions()); n > 0 {
 			ranges = append(ranges, fmt.Sprintf("%d listed versions", n))
 		}
-		fmt.Fprintln(a.Out, output.Printable(fmt.Sprintf("  %s  %s  %s", p.GetEcosystem(), p.GetName(), strings.Join(ranges, ", "))))
+		fmt.Fprintln(a.Out, output.Printable(fmt.Sprintf("  %s  %s  %s", p.GetEcosystem(), p.GetName(),
+			strings.Join(ranges, ", "))))
 	}
 }
 

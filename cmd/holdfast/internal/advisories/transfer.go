@@ -67,7 +67,8 @@ func findDocuments(paths []string) (docs []document, _ error) {
 			if err != nil || d.IsDir() {
 				return err
 			}
-			if file != path && (strings.HasPrefix(d.Name(), ".") || !slices.Contains(importable, strings.ToLower(filepath.Ext(file)))) {
+			if file != path && (strings.HasPrefix(d.Name(), ".") || !slices.Contains(importable,
+				strings.ToLower(filepath.Ext(file)))) {
 				return nil
 			}
 			info, err := os.Stat(file)
@@ -293,7 +294,8 @@ func progressLine(bytes, total, records int64, took time.Duration) string {
 	if part > 0 {
 		left = time.Duration(float64(took) * (1 - part) / part).Round(time.Second).String()
 	}
-	return fmt.Sprintf("[%s%s] %3.0f%%  %d records, %s/s, %s left", strings.Repeat("=", full), strings.Repeat(" ", progressWidth-full),
+	return fmt.Sprintf("[%s%s] %3.0f%%  %d records, %s/s, %s left", strings.Repeat("=", full),
+		strings.Repeat(" ", progressWidth-full),
 		part*100, records, perSecond(records, took), left)
 }
 

@@ -88,7 +88,8 @@ func printToken(a *noun.App) *cobra.Command {
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&audience, "audience", "", "what the token is for: the `ADDRESS` of the API (unless given), or the registry's host")
+	cmd.Flags().StringVar(&audience, "audience", "",
+		"what the token is for: the `ADDRESS` of the API (unless given), or the registry's host")
 	return cmd
 }
 
@@ -133,7 +134,8 @@ func printStatus(a *noun.App, st signin.Status) error {
 		until += ", which is over"
 	}
 	a.Pairs([][2]string{
-		{"server", st.API}, {"issuer", st.Issuer}, {"identity", st.Identity}, {"email", st.Email}, {"proven by", st.Actor}, {"provider", st.Provider},
+		{"server", st.API}, {"issuer", st.Issuer}, {"identity", st.Identity}, {"email", st.Email}, {"proven by", st.Actor},
+		{"provider", st.Provider},
 		{"until", until}, {"token in", st.Kept}, {"renewed", cmp.Or(st.Renews, "not at all")},
 	})
 	return nil

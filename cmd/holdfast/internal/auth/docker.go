@@ -201,7 +201,8 @@ func installHelper(a *noun.App, dir string) error {
 	}
 	link := filepath.Join(dir, HelperName)
 	if err := relink(self, link); err != nil {
-		return problem.Usage("cannot make %s: %v", link, err).Hint("name a folder of your PATH that you may write to: --bin FOLDER")
+		return problem.Usage("cannot make %s: %v", link, err).
+			Hint("name a folder of your PATH that you may write to: --bin FOLDER")
 	}
 	if found, err := exec.LookPath(HelperName); err != nil {
 		a.Note("warning: %s is not on your PATH, and Docker will not find %s", dir, HelperName)

@@ -35,7 +35,8 @@ const (
 func pullTokensCommand(a *noun.App) *cobra.Command {
 	cmd := a.Branch("pull-token", "Manage passwords that can pull images and nothing else",
 		createPullToken(a), listPullTokens(a), revokePullToken(a))
-	cmd.Long = "A pull token is an identity with the role " + pullRole + ", and a password that proves it: a token signed with a key\n" +
+	cmd.Long = "A pull token is an identity with the role " + pullRole +
+		", and a password that proves it: a token signed with a key\n" +
 		"that is then thrown away. It is for what can only keep a user name and a password; a workload with a token of\n" +
 		"its own needs none."
 	return cmd
@@ -79,7 +80,8 @@ func createPullToken(a *noun.App) *cobra.Command {
 	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` whose images it can pull, with all below it")
 	cmd.Flags().StringVar(&name, "name", "", "`NAME` to know it by (pull-token and some digits)")
 	cmd.Flags().StringVar(&life, "life", "720h", "`DURATION` it is good for, such as 12h or 30d; 365d at most")
-	cmd.Flags().BoolVar(&save, "save-docker", false, "put it where docker and its like look, instead of printing the password")
+	cmd.Flags().BoolVar(&save, "save-docker", false,
+		"put it where docker and its like look, instead of printing the password")
 	return cmd
 }
 
@@ -105,7 +107,8 @@ func makePullToken(ctx context.Context, a *noun.App, group, name string, life ti
 	now := time.Now().Truncate(time.Second)
 	subject := randomHex(16)
 	password, keys, err := signPullToken(map[string]any{
-		"iss": issuer + pullTokensPath, "sub": subject, "aud": issuer, "iat": now.Unix(), "exp": now.Add(life).Unix(), "jti": randomHex(16),
+		"iss": issuer + pullTokensPath, "sub": subject, "aud": issuer, "iat": now.Unix(), "exp": now.Add(life).Unix(),
+		"jti": randomHex(16),
 	})
 	if err != nil {
 		return t, err
@@ -121,7 +124,9 @@ func makePullToken(ctx context.Context, a *noun.App, group, name string, life ti
 }
 
 // createPuller creates an identity with its role, or neither.
-func createPuller(ctx context.Context, a *noun.App, group, role string, identity *iampb.Identity) (uid string, err error) {
+func createPuller(
+	ctx context.Context, a *noun.App, group, role string, identity *iampb.Identity,
+) (uid string, err error) {
 	req := &iampb.CreateIdentityRequest{Parent: group, Identity: identity}
 	service := iampb.NewIdentitiesServiceClient(a)
 	m, err := signin.Call(ctx, service.CreateIdentity, req,
@@ -154,7 +159,8 @@ func signPullToken(claims map[string]any) (token, keys string, err error) {
 	encode := base64.RawURLEncoding.EncodeToString
 	id := randomHex(8)
 	set, err := json.Marshal(map[string]any{"keys": []any{map[string]string{
-		"kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "kid": id, "x": encode(point[1:33]), "y": encode(point[33:65]),
+		"kty": "EC", "crv": "P-256", "alg": "ES256", "use": "sig", "kid": id, "x": encode(point[1:33]),
+		"y": encode(point[33:65]),
 	}}})
 	if err != nil {
 		return "", "", err
@@ -197,7 +203,8 @@ func printPullToken(a *noun.App, t pullToken) error {
 	}
 	a.Pairs([][2]string{{"registry", t.Registry}, {"username", t.Username}, {"password", t.Password}, {"until", t.Expiry}})
 	if t.Password != "" {
-		a.Note("the password is not shown again; to use it: docker login --username %s --password-stdin %s", t.Username, t.Registry)
+		a.Note("the password is not shown again; to use it: docker login --username %s --password-stdin %s", t.Username,
+			t.Registry)
 	}
 	return nil
 }
@@ -247,7 +254,8 @@ func listPullTokens(a *noun.App) *cobra.Command {
 
 func revokePullToken(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "revoke PULL-TOKEN...", Short: "Delete pull tokens, so that they stop working at once", Args: cobra.MinimumNArgs(1),
+		Use: "revoke PULL-TOKEN...", Short: "Delete pull tokens, so that they stop working at once",
+		Args: cobra.MinimumNArgs(1),
 		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			issuer, err := a.Issuer()
 			if err != nil {
@@ -263,7 +271,8 @@ func revokePullToken(a *noun.App) *cobra.Command {
 					return err
 				}
 				if !isPullToken(m, issuer) {
-					return problem.Usage("%s is an identity, but not a pull token", strings.TrimSpace(text)).Hint("to delete it: holdfast iam identities delete " + uid)
+					return problem.Usage("%s is an identity, but not a pull token", strings.TrimSpace(text)).
+						Hint("to delete it: holdfast iam identities delete " + uid)
 				}
 			}
 			return a.Delete(ctx, pullTokens(), cmd, args)

@@ -41,7 +41,8 @@ func deliveries() noun.Noun {
 			"replayed and taken.",
 		Message: noun.MessageOf(&deliveriespb.Delivery{}),
 		Filters: []noun.Field{
-			{Flag: "subscription", Path: "uidp.children_of", Ref: subscriptions, Help: "only those of this subscription, a `UID`"},
+			{Flag: "subscription", Path: "uidp.children_of", Ref: subscriptions,
+				Help: "only those of this subscription, a `UID`"},
 		},
 		Columns: output.Columns("uid", "type", "subject", "eventTime", "attempts", "error"),
 		Wide:    output.Columns("eventId", "replaying", "createTime", "updateTime"),

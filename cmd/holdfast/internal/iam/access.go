@@ -78,7 +78,8 @@ func sayAccess(a *noun.App, found *accesspb.CheckAccessResponse, group string) {
 		if g.GetGroup().GetUid() != group {
 			how = "inherited from"
 		}
-		line := fmt.Sprintf("  %s %s %s, by binding %s", g.GetRole().GetName(), how, g.GetGroup().GetName(), g.GetBindingUid())
+		line := fmt.Sprintf("  %s %s %s, by binding %s", g.GetRole().GetName(), how, g.GetGroup().GetName(),
+			g.GetBindingUid())
 		fmt.Fprintln(a.Out, output.Printable(line))
 	}
 }

@@ -18,9 +18,11 @@ import (
 
 func accounts() noun.Noun {
 	return noun.Noun{
-		Use: "accounts", One: "account", Message: noun.MessageOf(&signinpb.Account{}), Form: "ACCOUNT", Locate: findAccount, NoDryRun: true,
-		Columns: slices.Concat(output.Columns("email", "name", "uid"), []output.Column{{Name: "factors", Text: factors}}, output.Columns("used=useTime")),
-		Wide:    output.Columns("identityUid", "createTime", "updateTime"),
+		Use: "accounts", One: "account", Message: noun.MessageOf(&signinpb.Account{}), Form: "ACCOUNT", Locate: findAccount,
+		NoDryRun: true,
+		Columns: slices.Concat(output.Columns("email", "name", "uid"), []output.Column{{Name: "factors", Text: factors}},
+			output.Columns("used=useTime")),
+		Wide: output.Columns("identityUid", "createTime", "updateTime"),
 	}
 }
 
@@ -49,7 +51,8 @@ func factors(m protoreflect.Message) string {
 // accountsCommand returns the commands of local accounts.
 func accountsCommand(a *noun.App) *cobra.Command {
 	cmd := a.Branch("accounts", "Manage accounts of people whom no identity provider knows",
-		listAccounts(a), createAccount(a), accountLink(a), deleteAccounts(a), localAccounts(a, "on", true), localAccounts(a, "off", false))
+		listAccounts(a), createAccount(a), accountLink(a), deleteAccounts(a), localAccounts(a, "on", true),
+		localAccounts(a, "off", false))
 	cmd.Long = "A local account is an e-mail address and a password, passkeys or codes from an app. An administrator never learns\n" +
 		"the password: a link that works once lets its holder choose one."
 	return cmd
@@ -119,7 +122,8 @@ func accountLink(a *noun.App) *cobra.Command {
 	}
 	a.About(accounts(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
 		req := &signinpb.CreateAccountLinkRequest{Uid: uid, ResetFactors: factors}
-		m, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).CreateAccountLink, req, map[string]string{"uid": "ACCOUNT"})
+		m, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).CreateAccountLink, req,
+			map[string]string{"uid": "ACCOUNT"})
 		if err != nil {
 			return err
 		}
@@ -127,14 +131,16 @@ func accountLink(a *noun.App) *cobra.Command {
 		return a.Show(output.View{Plural: "links", ID: "url", Columns: output.Columns("url", "expireTime")}, m)
 	})
 	cmd.ValidArgsFunction = nil // people's addresses are not listed
-	cmd.Flags().BoolVar(&factors, "reset-factors", false, "the link also takes away their passkeys and app, for when those are lost")
+	cmd.Flags().BoolVar(&factors, "reset-factors", false,
+		"the link also takes away their passkeys and app, for when those are lost")
 	return cmd
 }
 
 // findAccount finds the uid of an account by its address.
 func findAccount(ctx context.Context, a *noun.App, email string) (string, error) {
 	req := &signinpb.ListAccountsRequest{Email: email}
-	found, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).ListAccounts, req, map[string]string{"email": "ACCOUNT"})
+	found, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).ListAccounts, req,
+		map[string]string{"email": "ACCOUNT"})
 	if err != nil {
 		return "", err
 	}
@@ -169,7 +175,8 @@ func localAccounts(a *noun.App, use string, on bool) *cobra.Command {
 	cmd := &cobra.Command{Use: use + " ORGANIZATION", Short: short, Long: long}
 	return a.About(noun.Groups(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
 		req := &signinpb.UpdateSignInRulesRequest{Uid: uid, Rules: &signinpb.SignInRules{LocalAccounts: on}}
-		_, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).UpdateSignInRules, req, map[string]string{"uid": "ORGANIZATION"})
+		_, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).UpdateSignInRules, req,
+			map[string]string{"uid": "ORGANIZATION"})
 		if err == nil {
 			a.Note("local accounts of %s are %s", cmd.Flags().Arg(0), use)
 		}

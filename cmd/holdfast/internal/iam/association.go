@@ -30,14 +30,18 @@ func accountAssociations() noun.Noun {
 			{Flag: "google-project-id", Path: "google.project_id", Help: "`ID` of the project at Google Cloud"},
 			{Flag: "google-project-number", Path: "google.project_number", Help: "`NUMBER` of that project"},
 			{Flag: "azure-tenant-id", Path: "azure.tenant_id", Help: "`ID` of the tenant at Microsoft Azure"},
-			{Flag: "azure-client-id", Path: "azure.client_ids", Help: "an application in it and its id, `NAME=ID`; can be repeated"},
-			{Flag: "github", Path: "github.app_installations", Read: readInstallations, Help: "an app's installation at GitHub, `APP:INSTALLATION[:NAME]`; can be repeated"},
-			{Flag: "service", Path: bindings, Ref: Identities, Key: principalName, Help: "a service principal and the identity it acts as, `NAME=IDENTITY`; can be repeated"},
+			{Flag: "azure-client-id", Path: "azure.client_ids",
+				Help: "an application in it and its id, `NAME=ID`; can be repeated"},
+			{Flag: "github", Path: "github.app_installations", Read: readInstallations,
+				Help: "an app's installation at GitHub, `APP:INSTALLATION[:NAME]`; can be repeated"},
+			{Flag: "service", Path: bindings, Ref: Identities, Key: principalName,
+				Help: "a service principal and the identity it acts as, `NAME=IDENTITY`; can be repeated"},
 		},
-		Columns:    output.Columns("name", "uid", "amazon=amazon.account", "google=google.projectId", "azure=azure.tenantId"),
-		Wide:       output.Columns("description", "createTime", "updateTime"),
-		OtherFlags: map[string]string{"account_association": "--amazon-account, --google-project-id, --azure-tenant-id, --github or --service", "service_bindings": "--service"},
-		Extra:      []func(*noun.App) *cobra.Command{checkAssociation},
+		Columns: output.Columns("name", "uid", "amazon=amazon.account", "google=google.projectId", "azure=azure.tenantId"),
+		Wide:    output.Columns("description", "createTime", "updateTime"),
+		OtherFlags: map[string]string{"account_association": "--amazon-account, --google-project-id, --azure-tenant-id, " +
+			"--github or --service", "service_bindings": "--service"},
+		Extra: []func(*noun.App) *cobra.Command{checkAssociation},
 	}
 }
 
@@ -77,7 +81,8 @@ func readInstallations(m protoreflect.Message, texts []string) error {
 }
 
 func checkAssociation(a *noun.App) *cobra.Command {
-	provider := noun.Field{Flag: "provider", Path: "provider_type", Help: "which `ACCOUNT` to try: google, amazon or azure"}
+	provider := noun.Field{Flag: "provider", Path: "provider_type",
+		Help: "which `ACCOUNT` to try: google, amazon or azure"}
 	cmd := &cobra.Command{Use: "check GROUP --provider ACCOUNT", Short: "Tell whether an account can be used, and why not"}
 	a.About(noun.Groups(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
 		req := &iampb.CheckAccountAssociationRequest{Uid: uid}

@@ -21,7 +21,8 @@ func Dev(a *noun.App) *cobra.Command {
 		example := "  holdfast dev token " + p.use + " " + p.dev
 		token.AddCommand(devToken(a, p, "Print a token like those of "+p.platform, example))
 	}
-	token.AddCommand(devToken(a, preset{use: "raw"}, "Print a token of just these claims", "  holdfast dev token raw --claim sub=me"))
+	token.AddCommand(devToken(a, preset{use: "raw"}, "Print a token of just these claims",
+		"  holdfast dev token raw --claim sub=me"))
 	return a.Branch("dev", "Try things out with a server in development mode", token)
 }
 
@@ -59,7 +60,8 @@ func devToken(a *noun.App, p preset, short, example string) *cobra.Command {
 	f := cmd.Flags()
 	p.register(f)
 	f.StringArrayVar(&texts, "claim", nil, "a claim and its text, `KEY=VALUE`; can be repeated")
-	f.StringArrayVar(&values, "claim-json", nil, "a claim and its value in JSON, `KEY=JSON`; null takes it away; can be repeated")
+	f.StringArrayVar(&values, "claim-json", nil,
+		"a claim and its value in JSON, `KEY=JSON`; null takes it away; can be repeated")
 	f.StringVar(&file, "dev-file", "", "`FILE` the server has written (that of config use-dev, or data/dev.json)")
 	return cmd
 }

@@ -62,7 +62,8 @@ func showExplained(a *noun.App, found *federationpb.ExplainTokenResponse) error 
 	}
 	v := output.View{
 		Plural: "explanations", ID: "identityUid",
-		Columns: append(output.Columns("identity=identityName", "uid=identityUid", "accepted"), output.Column{Name: "because", Text: because}),
+		Columns: append(output.Columns("identity=identityName", "uid=identityUid", "accepted"),
+			output.Column{Name: "because", Text: because}),
 	}
 	if err := noun.ShowAnswer(a, v, found, found.GetExplanations(), func() { sayExplained(a, found) }); err != nil {
 		return err
@@ -99,10 +100,12 @@ func sayExplained(a *noun.App, found *federationpb.ExplainTokenResponse) {
 // and received.
 func sayCheck(a *noun.App, c *federationpb.Check) {
 	if c.GetOk() {
-		fmt.Fprintf(a.Out, "  %s %-10s %s\n", a.Paint(output.Green, "ok"), output.Printable(c.GetClaim()), output.Printable(c.GetReceived()))
+		fmt.Fprintf(a.Out, "  %s %-10s %s\n", a.Paint(output.Green, "ok"), output.Printable(c.GetClaim()),
+			output.Printable(c.GetReceived()))
 		return
 	}
-	fmt.Fprintf(a.Out, "  %s %-10s expected %s\n", a.Paint(output.Red, "no"), output.Printable(c.GetClaim()), output.Printable(c.GetExpected()))
+	fmt.Fprintf(a.Out, "  %s %-10s expected %s\n", a.Paint(output.Red, "no"), output.Printable(c.GetClaim()),
+		output.Printable(c.GetExpected()))
 	fmt.Fprintf(a.Out, "                received %s\n", output.Printable(cmp.Or(c.GetReceived(), "nothing")))
 	if c.GetCause() != "" {
 		fmt.Fprintf(a.Out, "                %s\n", output.Printable(c.GetCause()))
@@ -114,7 +117,8 @@ func misfits(checks []*federationpb.Check) string {
 	var all []string
 	for _, c := range checks {
 		if !c.GetOk() {
-			all = append(all, fmt.Sprintf("%s: expected %s, received %s", c.GetClaim(), c.GetExpected(), cmp.Or(c.GetReceived(), "nothing")))
+			all = append(all, fmt.Sprintf("%s: expected %s, received %s", c.GetClaim(), c.GetExpected(),
+				cmp.Or(c.GetReceived(), "nothing")))
 		}
 	}
 	return strings.Join(all, "; ")
@@ -127,7 +131,8 @@ func denials(a *noun.App) *cobra.Command {
 	}
 	return a.About(Identities(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
 		req := &federationpb.ListDenialsRequest{IdentityUid: uid}
-		m, err := signin.Call(ctx, federationpb.NewFederationServiceClient(a).ListDenials, req, map[string]string{"identity_uid": "IDENTITY"})
+		m, err := signin.Call(ctx, federationpb.NewFederationServiceClient(a).ListDenials, req,
+			map[string]string{"identity_uid": "IDENTITY"})
 		if err != nil {
 			return err
 		}
@@ -143,8 +148,9 @@ func denialView() output.View {
 	cause := func(m protoreflect.Message) string { return causes(m.Interface().(*federationpb.Denial).GetChecks()) }
 	return output.View{
 		Plural: "denials", ID: "requestId",
-		Columns: append(output.Columns("time", "signed=signatureVerified", "from=remoteAddress"), output.Column{Name: "because", Text: because}),
-		Wide:    append(output.Columns("request=requestId", "message"), output.Column{Name: "cause", Text: cause}),
+		Columns: append(output.Columns("time", "signed=signatureVerified", "from=remoteAddress"),
+			output.Column{Name: "because", Text: because}),
+		Wide: append(output.Columns("request=requestId", "message"), output.Column{Name: "cause", Text: cause}),
 	}
 }
 

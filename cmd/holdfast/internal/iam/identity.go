@@ -29,16 +29,18 @@ func Identities() noun.Noun {
 		Argument: "name",
 		Fields:   identityFields(),
 		Filters: []noun.Field{
-			{Flag: "type", Path: "relationship_type", Help: "only identities proven by a `KIND` of rule: claim-match, static, aws-identity or service-principal"},
+			{Flag: "type", Path: "relationship_type",
+				Help: "only identities proven by a `KIND` of rule: claim-match, static, aws-identity or service-principal"},
 		},
 		Columns: []output.Column{
 			{Name: "name", Path: "name"}, {Name: "uid", Path: "uid"}, {Name: "proof", Text: proofOf},
 		},
-		Wide:       output.Columns("description", "email", "lastSeenTime", "createTime", "updateTime"),
-		OtherFlags: map[string]string{"relationship": "--issuer and --subject, --issuer-keys-file, --aws-account or --service-principal"},
-		Rewrite:    proofPaths,
-		Extra:      []func(*noun.App) *cobra.Command{lookupIdentity, explain, denials},
-		Presets:    identityPresets(),
+		Wide: output.Columns("description", "email", "lastSeenTime", "createTime", "updateTime"),
+		OtherFlags: map[string]string{"relationship": "--issuer and --subject, --issuer-keys-file, --aws-account or " +
+			"--service-principal"},
+		Rewrite: proofPaths,
+		Extra:   []func(*noun.App) *cobra.Command{lookupIdentity, explain, denials},
+		Presets: identityPresets(),
 	}
 }
 
@@ -52,9 +54,12 @@ func identityFields() []noun.Field {
 		{Flag: "audience", Path: "claim_match.audience", Help: "`AUDIENCE` of its tokens (this service's issuer)"},
 		{Flag: "audience-pattern", Path: "claim_match.audience_pattern", Help: "`PATTERN` (RE2) of audiences"},
 		{Flag: "claim", Path: "claim_match.claims", Help: "a further claim and its value, `KEY=VALUE`; can be repeated"},
-		{Flag: "claim-pattern", Path: "claim_match.claim_patterns", Help: "a further claim and a pattern of its value, `KEY=PATTERN`; can be repeated"},
-		{Flag: "issuer-keys-file", Path: "static_keys.issuer_keys", File: true, Help: "`FILE` of the issuer's public keys (JWKS), where it has no discovery document"},
-		{Flag: "keys-expire", Path: "static_keys.expiration_time", Help: "`TIME` when those keys stop being trusted (in a year)"},
+		{Flag: "claim-pattern", Path: "claim_match.claim_patterns",
+			Help: "a further claim and a pattern of its value, `KEY=PATTERN`; can be repeated"},
+		{Flag: "issuer-keys-file", Path: "static_keys.issuer_keys", File: true,
+			Help: "`FILE` of the issuer's public keys (JWKS), where it has no discovery document"},
+		{Flag: "keys-expire", Path: "static_keys.expiration_time",
+			Help: "`TIME` when those keys stop being trusted (in a year)"},
 		{Flag: "aws-account", Path: "aws_identity.aws_account", Help: "`ID` of an AWS account, twelve digits"},
 		{Flag: "aws-arn", Path: "aws_identity.arn", Help: "`ARN` of the caller in AWS"},
 		{Flag: "aws-arn-pattern", Path: "aws_identity.arn_pattern", Help: "`PATTERN` (RE2) of ARNs"},
@@ -66,7 +71,8 @@ func identityFields() []noun.Field {
 
 // staticPaths maps the fields of claim matches whose flags also set static keys.
 var staticPaths = map[string]string{
-	"claim_match.issuer": "static_keys.issuer", "claim_match.subject": "static_keys.subject", "claim_match.audience": "static_keys.audiences",
+	"claim_match.issuer": "static_keys.issuer", "claim_match.subject": "static_keys.subject",
+	"claim_match.audience": "static_keys.audiences",
 }
 
 // proofPaths decides what --issuer, --subject and --audience set: static keys, if

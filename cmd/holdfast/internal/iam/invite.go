@@ -65,16 +65,19 @@ func joins(a *noun.App) *cobra.Command {
 				return err
 			}
 			req := &signinpb.ListJoinsRequest{Parent: uid}
-			m, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).ListJoins, req, map[string]string{"parent": "--parent"})
+			m, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).ListJoins, req,
+				map[string]string{"parent": "--parent"})
 			if err != nil {
 				return err
 			}
 			return noun.ShowAll(a, output.View{
 				Plural: "joins", ID: "identityUid",
-				Columns: output.Columns("email", "name", "identityUid", "joinTime"), Wide: output.Columns("inviteUid", "groupUid", "roleUid"),
+				Columns: output.Columns("email", "name", "identityUid", "joinTime"),
+				Wide:    output.Columns("inviteUid", "groupUid", "roleUid"),
 			}, m.GetJoins())
 		}),
 	}
-	a.RegisterRef(cmd, new(string), "parent", noun.Groups(), "`GROUP` whose invites these were, or those of a group below it")
+	a.RegisterRef(cmd, new(string), "parent", noun.Groups(),
+		"`GROUP` whose invites these were, or those of a group below it")
 	return cmd
 }

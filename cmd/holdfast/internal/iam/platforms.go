@@ -88,7 +88,8 @@ func githubRule(j job) (rule, error) {
 	owner, repo, _ := strings.Cut(j["repo"], "/")
 	return rule{
 		name: "github-" + j["repo"],
-		pattern: "repo:" + regexp.QuoteMeta(owner) + numbered(j["owner-id"]) + "/" + regexp.QuoteMeta(repo) + numbered(j["repo-id"]) +
+		pattern: "repo:" + regexp.QuoteMeta(owner) + numbered(j["owner-id"]) + "/" + regexp.QuoteMeta(repo) +
+			numbered(j["repo-id"]) +
 			":" + regexp.QuoteMeta(end),
 		claims: map[string]string{"repository_owner_id": j["owner-id"], "repository_id": j["repo-id"]},
 	}, nil
@@ -196,8 +197,10 @@ func gitlabSubject(j job) string {
 
 func gitlabClaims(j job) (map[string]any, error) {
 	all := map[string]any{
-		"sub": gitlabSubject(j), "project_path": j["project"], "namespace_path": j["project"][:strings.LastIndexByte(j["project"], '/')],
-		"ref": cmp.Or(j["branch"], j["tag"], "main"), "ref_type": "branch", "ref_path": "refs/heads/" + cmp.Or(j["branch"], "main"),
+		"sub": gitlabSubject(j), "project_path": j["project"],
+		"namespace_path": j["project"][:strings.LastIndexByte(j["project"], '/')],
+		"ref":            cmp.Or(j["branch"], j["tag"], "main"), "ref_type": "branch", "ref_path": "refs/heads/" +
+			cmp.Or(j["branch"], "main"),
 		"ref_protected": cmp.Or(j["protected"], "false"),
 	}
 	if j["tag"] != "" {
@@ -232,7 +235,8 @@ func buildkite() preset {
 var slug = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 func buildkiteCheck(j job) error {
-	if err := errors.Join(matching("org", j["org"], slug, "acme"), matching("pipeline", j["pipeline"], slug, "web")); err != nil {
+	if err := errors.Join(matching("org", j["org"], slug, "acme"), matching("pipeline", j["pipeline"], slug,
+		"web")); err != nil {
 		return problem.Usage("%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return nil
@@ -274,8 +278,10 @@ func buildkiteClaims(j job) (map[string]any, error) {
 	}
 	const commit = "0123456789abcdef0123456789abcdef01234567"
 	return map[string]any{
-		"sub":               "organization:" + j["org"] + ":pipeline:" + j["pipeline"] + ":ref:" + ref + ":commit:" + commit + ":step:" + j["step"],
-		"organization_slug": j["org"], "pipeline_slug": j["pipeline"], "build_branch": cmp.Or(j["branch"], j["tag"]), "build_tag": j["tag"],
+		"sub": "organization:" + j["org"] + ":pipeline:" + j["pipeline"] + ":ref:" + ref + ":commit:" + commit +
+			":step:" + j["step"],
+		"organization_slug": j["org"], "pipeline_slug": j["pipeline"], "build_branch": cmp.Or(j["branch"], j["tag"]),
+		"build_tag":    j["tag"],
 		"build_commit": commit, "step_key": j["step"],
 	}, nil
 }

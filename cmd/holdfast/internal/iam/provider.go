@@ -28,15 +28,18 @@ func identityProviders() noun.Noun {
 			{Flag: "default-role", Ref: Roles, Help: "`ROLE` that people get when they first sign in"},
 			{Flag: "issuer", Path: "oidc.issuer", Help: "`ADDRESS` of the OpenID Connect issuer"},
 			{Flag: "client-id", Path: "oidc.client_id", Help: "`NAME` the issuer knows the service by"},
-			{Flag: "client-secret-file", Path: "oidc.client_secret", File: true, Help: "`FILE` of the secret that goes with it; - is standard input"},
+			{Flag: "client-secret-file", Path: "oidc.client_secret", File: true,
+				Help: "`FILE` of the secret that goes with it; - is standard input"},
 			{Flag: "scope", Path: "oidc.additional_scopes", Help: "a `SCOPE` to ask for beside openid; can be repeated"},
 			{Flag: "groups-claim", Path: "oidc.groups_claim", Help: "`CLAIM` that lists a person's groups"},
-			{Flag: "correlation-rule", Path: "oidc.correlation_rule", Help: "`RULE` that finds a provisioned user: sub-equals-external-id or oid-equals-external-id; it cannot be changed"},
+			{Flag: "correlation-rule", Path: "oidc.correlation_rule",
+				Help: "`RULE` that finds a provisioned user: sub-equals-external-id or oid-equals-external-id; it cannot be changed"},
 			{Flag: "pkce", Path: "oidc.pkce_enabled", Help: "prove with PKCE that whoever began a sign-in also ends it"},
 			{Flag: "disabled", Help: "nobody can sign in with it yet, but for trying it"},
 		},
 		UpdateFlags: []noun.Field{
-			{Flag: "keep-people", Help: "with another issuer, client or rule: whoever holds nothing that you do not hold stays who they are"},
+			{Flag: "keep-people", Help: "with another issuer, client or rule: whoever holds nothing that you do not hold " +
+				"stays who they are"},
 		},
 		Columns:    output.Columns("name", "uid", "issuer=oidc.issuer", "clientId=oidc.clientId"),
 		Wide:       output.Columns("description", "defaultRole", "trusted", "createTime", "updateTime"),
@@ -53,7 +56,8 @@ func testProvider(a *noun.App) *cobra.Command {
 	}
 	return a.About(identityProviders(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
 		req := &signinpb.TestIdentityProviderRequest{Uid: uid}
-		result, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).TestIdentityProvider, req, map[string]string{"uid": "IDENTITY-PROVIDER"})
+		result, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).TestIdentityProvider, req,
+			map[string]string{"uid": "IDENTITY-PROVIDER"})
 		if err != nil {
 			return err
 		}
@@ -92,7 +96,8 @@ func groupMappings() noun.Noun {
 			{Flag: "scope", Ref: noun.Groups, Help: "`GROUP` they get it on (the organization)"},
 		},
 		Filters: []noun.Field{
-			{Flag: "provider", Path: "identity_provider_uid", Ref: identityProviders, Help: "only mappings of this `IDENTITY-PROVIDER`"},
+			{Flag: "provider", Path: "identity_provider_uid", Ref: identityProviders,
+				Help: "only mappings of this `IDENTITY-PROVIDER`"},
 		},
 		Columns: output.Columns("externalGroupId", "roleUid", "uid"),
 		Wide:    output.Columns("identityProviderUid", "scope", "createTime"),

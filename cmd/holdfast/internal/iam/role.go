@@ -24,7 +24,8 @@ func Roles() noun.Noun {
 		Argument: "name",
 		Fields: []noun.Field{
 			noun.Description("role"),
-			{Flag: "capability", Path: "capabilities", Help: "`NAMES` of what its holders may do, with commas or the flag repeated; all of them, also in update"},
+			{Flag: "capability", Path: "capabilities",
+				Help: "`NAMES` of what its holders may do, with commas or the flag repeated; all of them, also in update"},
 		},
 		Filters: []noun.Field{
 			{Flag: "built-in", Path: "uidp.in_root", Help: "only the built-in roles"},
@@ -84,5 +85,6 @@ func roleBindings() noun.Noun {
 }
 
 func bindingUIDs() []output.Column {
-	return output.Columns("identityUid=identity.uid", "roleUid=role.uid", "groupUid=group.uid", "email=identity.email", "createTime")
+	return output.Columns("identityUid=identity.uid", "roleUid=role.uid", "groupUid=group.uid", "email=identity.email",
+		"createTime")
 }

@@ -27,7 +27,8 @@ func tree(a *noun.App) *cobra.Command {
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.CompleteArgs(noun.Groups()),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if f := cmd.Flags().Lookup("output"); f.Changed && f.Value.String() != "table" {
-				return problem.Usage("a tree can only be drawn").Hint("for -o " + f.Value.String() + ": holdfast iam groups list --parent GROUP --recursive")
+				return problem.Usage("a tree can only be drawn").Hint("for -o " + f.Value.String() +
+					": holdfast iam groups list --parent GROUP --recursive")
 			}
 			f, err := readForest(ctx, a, args)
 			if err != nil {
@@ -61,7 +62,8 @@ func readForest(ctx context.Context, a *noun.App, args []string) (*forest, error
 	if err != nil {
 		return nil, err
 	}
-	f := &forest{children: map[string][]*iampb.Group{}, identities: map[string]int{}, bindings: map[string][]*iampb.RoleBinding{}}
+	f := &forest{children: map[string][]*iampb.Group{}, identities: map[string]int{},
+		bindings: map[string][]*iampb.RoleBinding{}}
 	all := map[string]*iampb.Group{}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {

@@ -84,7 +84,10 @@ func (a *App) candidates(ctx context.Context, n Noun, typed string) ([]string, c
 		below := func(m protoreflect.Message) string { return described(typed[:i+1]+nameOf(m), m, "uid") }
 		words := a.words(ctx, n, &parent, below, typed)
 		if n.Use != Groups().Use && parent != "" { // the path may go further down
-			words = append(words, a.words(ctx, Groups(), &parent, func(m protoreflect.Message) string { return typed[:i+1] + nameOf(m) + "/" }, typed)...)
+			words = append(words, a.words(ctx, Groups(), &parent, func(m protoreflect.Message) string {
+				return typed[:i+1] +
+					nameOf(m) + "/"
+			}, typed)...)
 			return words, cobra.ShellCompDirectiveNoSpace
 		}
 		return words, 0
@@ -100,7 +103,9 @@ func described(word string, m protoreflect.Message, field protoreflect.Name) str
 	return word
 }
 
-func (a *App) words(ctx context.Context, n Noun, parent *string, word func(protoreflect.Message) string, typed string) (words []string) {
+func (a *App) words(
+	ctx context.Context, n Noun, parent *string, word func(protoreflect.Message) string, typed string,
+) (words []string) {
 	method := n.Method("List")
 	req := NewMessage(method.Input())
 	childrenOf(req, parent)

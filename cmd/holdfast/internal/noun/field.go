@@ -71,7 +71,9 @@ func applyAll(ctx context.Context, a *App, cmd *cobra.Command, fields []Field, m
 }
 
 // apply sets the field at path if the flag is given, and reports whether it is.
-func (f Field) apply(ctx context.Context, a *App, cmd *cobra.Command, m protoreflect.Message, path string) (bool, error) {
+func (f Field) apply(
+	ctx context.Context, a *App, cmd *cobra.Command, m protoreflect.Message, path string,
+) (bool, error) {
 	flag := cmd.Flags().Lookup(f.Flag)
 	if flag == nil || !flag.Changed {
 		return false, nil

@@ -151,7 +151,9 @@ type page struct {
 func (p page) GetNextPageToken() string { return p.next }
 
 // pages lists page by page, up to the limit.
-func (a *App) pages(ctx context.Context, method protoreflect.MethodDescriptor, req protoreflect.Message, p Paging) iter.Seq2[page, error] {
+func (a *App) pages(
+	ctx context.Context, method protoreflect.MethodDescriptor, req protoreflect.Message, p Paging,
+) iter.Seq2[page, error] {
 	Put(req, "order_by", p.OrderBy)
 	Put(req, "skip", p.skip)
 	return func(yield func(page, error) bool) {

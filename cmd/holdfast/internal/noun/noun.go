@@ -118,7 +118,8 @@ func (a *App) Command(n Noun) *cobra.Command {
 	cmd := a.Branch(n.Use, cmp.Or(n.Short, "Manage "+n.plural()))
 	cmd.Long = n.About
 	for verb, command := range map[string]func(Noun) *cobra.Command{
-		"List": a.ListCommand, "Get": a.getCommand, "Create": a.createCommand, "Update": a.updateCommand, "Delete": a.DeleteCommand,
+		"List": a.ListCommand, "Get": a.getCommand, "Create": a.createCommand, "Update": a.updateCommand,
+		"Delete": a.DeleteCommand,
 	} {
 		if n.Method(verb) != nil {
 			cmd.AddCommand(command(n))
@@ -334,7 +335,8 @@ func (a *App) fill(
 
 // Write sends a change, which the server only checks if there is a --dry-run.
 func (a *App) Write(
-	ctx context.Context, cmd *cobra.Command, method protoreflect.MethodDescriptor, req protoreflect.Message, flags map[string]string,
+	ctx context.Context, cmd *cobra.Command, method protoreflect.MethodDescriptor, req protoreflect.Message,
+	flags map[string]string,
 ) (protoreflect.Message, error) {
 	dry, _ := cmd.Flags().GetBool("dry-run")
 	if dry {

@@ -109,7 +109,8 @@ func childrenOf(req protoreflect.Message, parent *string) {
 func (a *App) single(ctx context.Context, n Noun, text string, found []protoreflect.Message) (string, error) {
 	switch len(found) {
 	case 0:
-		return "", problem.New(problem.ExitNotFound, "there is no %s %q that you can see", n.One, text).Hint("those there are: holdfast " + cmp.Or(n.Area, "iam") + " " + n.Use + " list")
+		return "", problem.New(problem.ExitNotFound, "there is no %s %q that you can see", n.One, text).
+			Hint("those there are: holdfast " + cmp.Or(n.Area, "iam") + " " + n.Use + " list")
 	case 1:
 		return UIDOf(found[0]), nil
 	}

@@ -36,7 +36,8 @@ func variants() output.View {
 				return strings.Join(append(v.GetConfig().GetEntrypoint(), v.GetConfig().GetCmd()...), " ")
 			}),
 		},
-		Wide: output.Columns("createTime=config.createTime", "workingDir=config.workingDir", "ports=config.exposedPorts", "env=config.env"),
+		Wide: output.Columns("createTime=config.createTime", "workingDir=config.workingDir", "ports=config.exposedPorts",
+			"env=config.env"),
 	}
 }
 
@@ -68,7 +69,8 @@ func imagesInspect(a *noun.App) *cobra.Command {
 // what the usage calls the tag.
 func getImage(ctx context.Context, a *noun.App, at image, argument string) (*ocipb.Image, error) {
 	req := &ocipb.GetImageRequest{RepoUid: at.repo, Reference: cmp.Or(at.digest, at.tag, "latest")}
-	return signin.Call(ctx, ocipb.NewOCIServiceClient(a).GetImage, req, map[string]string{"reference": argument, "repo_uid": "REPO"})
+	return signin.Call(ctx, ocipb.NewOCIServiceClient(a).GetImage, req, map[string]string{"reference": argument,
+		"repo_uid": "REPO"})
 }
 
 func imagesSize(a *noun.App) *cobra.Command {

@@ -93,9 +93,11 @@ func setReadme(ctx context.Context, a *noun.App, uid, file string) error {
 		}
 	}
 	req := &registrypb.UpdateRepoReadmeRequest{
-		RepoReadme: &registrypb.RepoReadme{Uid: uid, Content: content}, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"content"}},
+		RepoReadme: &registrypb.RepoReadme{Uid: uid, Content: content},
+		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"content"}},
 	}
-	_, err := signin.Call(ctx, registrypb.NewReposServiceClient(a).UpdateRepoReadme, req, map[string]string{"content": "--set", "uid": "REPO"})
+	_, err := signin.Call(ctx, registrypb.NewReposServiceClient(a).UpdateRepoReadme, req,
+		map[string]string{"content": "--set", "uid": "REPO"})
 	return err
 }
 

@@ -31,11 +31,13 @@ type setting struct {
 // All returns all settings in the order in which they are shown.
 func All() []setting {
 	return []setting{
-		{"api", "address of the server, http(s)://host[:port]", holdfast.CheckAddress, func(s *Settings) string { return s.API }},
+		{"api", "address of the server, http(s)://host[:port]", holdfast.CheckAddress,
+			func(s *Settings) string { return s.API }},
 		{"issuer", "address of the token issuer (the server's)", holdfast.CheckAddress, nil},
 		{"registry", "host[:port] of the registry (the server's)", nil, nil},
 		{"organization", "group that create and tree use when none is given", nil, nil},
-		{"output", "format of results: " + strings.Join(output.Formats, ", "), output.CheckFormat, func(s *Settings) string { return s.Output }},
+		{"output", "format of results: " + strings.Join(output.Formats, ", "), output.CheckFormat,
+			func(s *Settings) string { return s.Output }},
 		{"token_file", "file that holds the token to use", nil, func(s *Settings) string { return s.TokenFile }},
 		{"identity", "uid of the identity to assume, with a token of where this runs", CheckUID, nil},
 		{"identity_token_file", "file that holds the token which proves the identity", nil, nil},
@@ -124,7 +126,9 @@ func readSettings(path string) (map[string]string, error) {
 	}
 	values := map[string]string{}
 	if err := yaml.Unmarshal(text, &values); err != nil {
-		return nil, problem.Usage("settings in %s: %s", path, strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")).Hint("the file has one line for each setting, such as api: https://holdfast.example.com")
+		return nil, problem.Usage("settings in %s: %s", path,
+			strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")).
+			Hint("the file has one line for each setting, such as api: https://holdfast.example.com")
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if _, err := Find(key); err != nil {

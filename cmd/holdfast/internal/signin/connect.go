@@ -107,7 +107,8 @@ func (a *Agent) connection(ctx context.Context) (*client, error) {
 	return c, nil
 }
 
-const noTokenHint = "sign in: holdfast auth login; in development: holdfast config use-dev; or put a token in HOLDFAST_TOKEN"
+const noTokenHint = "sign in: holdfast auth login; in development: holdfast config use-dev; or put a token in " +
+	"HOLDFAST_TOKEN"
 
 // Close closes the connection, if there is one.
 func (a *Agent) Close() {
@@ -120,7 +121,8 @@ func (a *Agent) Close() {
 func (a *Agent) Server() (settings.Value, error) {
 	api, err := a.Value("api")
 	if err == nil && api.Text == "" {
-		return api, problem.Usage("no server is set").Hint("run: holdfast config set api https://holdfast.example.com, or set HOLDFAST_API")
+		return api, problem.Usage("no server is set").
+			Hint("run: holdfast config set api https://holdfast.example.com, or set HOLDFAST_API")
 	}
 	return api, err
 }
@@ -184,7 +186,8 @@ func (c *client) token(ctx context.Context) (string, error) {
 }
 
 // observe prints a line for a call if that is wanted, and the server's warnings.
-func (a *Agent) observe(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (a *Agent) observe(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	var header metadata.MD
 	start := time.Now()
 	err := invoke(ctx, method, req, reply, conn, append(opts, grpc.Header(&header))...)

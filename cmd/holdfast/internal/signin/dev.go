@@ -33,7 +33,8 @@ func readDevFile(path string) (dev DevFile, err error) {
 	if err != nil {
 		return dev, problem.Usage("%v", err).Hint("a server that runs as holdfastd --dev writes it into its data folder")
 	}
-	if json.Unmarshal(text, &dev) != nil || holdfast.CheckAddress(dev.BaseURL) != nil || !holdfast.IsToken(dev.Token) { // an error may quote the token
+	// an error may quote the token
+	if json.Unmarshal(text, &dev) != nil || holdfast.CheckAddress(dev.BaseURL) != nil || !holdfast.IsToken(dev.Token) {
 		return dev, problem.Usage("%s is not a file that holdfastd --dev has written", path)
 	}
 	dev.AuthURL = cmp.Or(dev.AuthURL, dev.BaseURL)

@@ -49,7 +49,8 @@ func (a *Agent) pollDevice(ctx context.Context, issuer string, g deviceGrant) (t
 		if err := pause(ctx, every); err != nil {
 			return tokens{}, err
 		}
-		t, err := a.grant(ctx, issuer, url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:device_code"}, "device_code": {g.Code}, "client_id": {clientID}})
+		t, err := a.grant(ctx, issuer, url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:device_code"},
+			"device_code": {g.Code}, "client_id": {clientID}})
 		refused, ok := errors.AsType[*oauthError](err)
 		switch {
 		case err == nil:

@@ -47,7 +47,8 @@ func (a *Agent) signInHeadless(ctx context.Context, issuer string, p Person) (to
 			return openTokens(key, sealed)
 		case ctx.Err() != nil:
 			return tokens{}, context.Cause(ctx)
-		case !ok || (p.Code != problem.ExitNotFound && p.Code != problem.ExitUnreachable): // not yet, or a network that comes and goes
+		// not yet, or a network that comes and goes
+		case !ok || (p.Code != problem.ExitNotFound && p.Code != problem.ExitUnreachable):
 			return tokens{}, err
 		}
 	}

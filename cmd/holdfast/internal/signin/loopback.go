@@ -109,7 +109,8 @@ var (
 	loopbackCSS string
 
 	loopbackPage   = template.Must(template.New("page").Parse(loopbackHTML))
-	loopbackPolicy = "default-src 'none'; style-src 'sha256-" + digest(loopbackCSS) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	loopbackPolicy = "default-src 'none'; style-src 'sha256-" + digest(loopbackCSS) +
+		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 
 func digest(text string) string {
@@ -126,7 +127,8 @@ func (h *handOff) show(w http.ResponseWriter) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", loopbackPolicy)
-	_ = loopbackPage.Execute(w, map[string]any{"Style": template.CSS(loopbackCSS), "Problem": h.problem}) // the terminal shows it, too
+	// the terminal shows it, too
+	_ = loopbackPage.Execute(w, map[string]any{"Style": template.CSS(loopbackCSS), "Problem": h.problem})
 	h.showOnce.Do(func() { close(h.shown) })
 }
 
@@ -231,7 +233,8 @@ func openBrowser(ctx context.Context, address string) bool {
 	if command == nil {
 		return false
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), command[0], append(command[1:], address)...) // it outlives this program
+	// it outlives this program
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), command[0], append(command[1:], address)...)
 	if cmd.Start() != nil {
 		return false
 	}

@@ -101,7 +101,8 @@ func (r refusal) unanswered(said *status.Status) *problem.Problem {
 	case strings.Contains(text, "x509: "):
 		_, why, _ := strings.Cut(text, "x509: ")
 		p.Text = "the certificate of " + r.api + " is not to be trusted: " + strings.TrimRight(why, `"`)
-		p.Hints = []string{"if it is your own authority's, give its certificate with --ca-file or: holdfast config set ca_file FILE"}
+		p.Hints = []string{"if it is your own authority's, give its certificate with --ca-file or: holdfast config set " +
+			"ca_file FILE"}
 	case strings.Contains(text, "first record does not look like a TLS handshake"):
 		p.Text = "the server at " + r.api + " does not speak TLS"
 		p.Hints = []string{"its address may begin with http://"}

@@ -52,7 +52,8 @@ func (a *Agent) signIn(api string) (*signIn, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &signIn{agent: a, audience: holdfast.Audience(api), files: folderVault{filepath.Join(filepath.Dir(config), "tokens")}}
+	s := &signIn{agent: a, audience: holdfast.Audience(api),
+		files: folderVault{filepath.Join(filepath.Dir(config), "tokens")}}
 	return s, s.load()
 }
 
@@ -212,7 +213,9 @@ func (v sessionVault) store(t tokens) error {
 // credential gets and stores tokens for the API.
 func (s *signIn) credential() *credential { return s.credentialFor(s.audience, s.next) }
 
-func (s *signIn) credentialFor(audience string, next func(context.Context, *holdfast.Issuer, tokens) (tokens, error)) *credential {
+func (s *signIn) credentialFor(
+	audience string, next func(context.Context, *holdfast.Issuer, tokens) (tokens, error),
+) *credential {
 	return &credential{audience: audience, issuer: s.Issuer, vault: sessionVault{s, audience}, next: next}
 }
 
@@ -227,7 +230,8 @@ func (s *signIn) next(ctx context.Context, issuer *holdfast.Issuer, t tokens) (t
 		return s.assume(ctx, issuer, t)
 	case s.DevFile != "":
 		dev, err := readDevFile(s.DevFile)
-		if err == nil && holdfast.Audience(dev.BaseURL) == s.audience && holdfast.Serves(dev.Token, s.audience, time.Now()) && dev.Token != t.Access {
+		if err == nil && holdfast.Audience(dev.BaseURL) == s.audience && holdfast.Serves(dev.Token, s.audience, time.Now()) &&
+			dev.Token != t.Access {
 			return tokens{Access: dev.Token}, nil
 		}
 	}
@@ -293,7 +297,8 @@ func lock(ctx context.Context, path string) (unlock func(), err error) {
 
 // checkAudience refuses what cannot be the name of a folder, or sent.
 func checkAudience(audience string) error {
-	if !holdfast.IsToken(audience) || len(audience) > 200 || strings.ContainsAny(audience, `\,`) || strings.Trim(audience, "./") == "" {
+	if !holdfast.IsToken(audience) || len(audience) > 200 || strings.ContainsAny(audience, `\,`) ||
+		strings.Trim(audience, "./") == "" {
 		return problem.Usage("%q is not an audience such as https://holdfast.example.com or registry.example.com", audience)
 	}
 	return nil

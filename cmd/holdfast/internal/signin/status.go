@@ -41,7 +41,8 @@ func (a *Agent) Status() (st Status, err error) {
 	switch {
 	case token != "":
 	case identity.Text != "" && identity.Text != s.Identity:
-		st.Identity, st.Kept, st.Renews = identity.Text, "nowhere", "by an exchange at every command, because of "+identity.Origin
+		st.Identity, st.Kept, st.Renews = identity.Text, "nowhere",
+			"by an exchange at every command, because of "+identity.Origin
 		return st, nil
 	default:
 		t, err := s.vault().read(s.audience)

@@ -92,7 +92,8 @@ func (a *Agent) exchange(ctx context.Context, issuer *holdfast.Issuer, w holdfas
 // token, with how to learn why the workload's token was refused.
 func refusedExchange(err error, identity string) *problem.Problem {
 	p := Refused(err, map[string]string{"identity": "--identity", "aud": "--audience"})
-	if _, own := errors.AsType[*problem.Problem](err); own || (p.Code != problem.ExitDenied && p.Code != problem.ExitUnauthenticated) {
+	if _, own := errors.AsType[*problem.Problem](err); own || (p.Code != problem.ExitDenied &&
+		p.Code != problem.ExitUnauthenticated) {
 		return p
 	}
 	p.Hints = nil
@@ -144,7 +145,8 @@ func platformProof(ctx context.Context, issuer, identity string) (string, error)
 	p := problem.New(problem.ExitUnauthenticated, "%s", err.Error())
 	p.Hints = []string{
 		"name its file with --identity-token or HOLDFAST_IDENTITY_TOKEN_FILE",
-		"it is found by itself in GitHub Actions (with permissions: id-token: write), GitLab CI (HOLDFAST_ID_TOKEN in id_tokens), Buildkite, at " + holdfast.KubernetesTokenFile + ", and with AWS_ACCESS_KEY_ID",
+		"it is found by itself in GitHub Actions (with permissions: id-token: write), GitLab CI (HOLDFAST_ID_TOKEN in " +
+			"id_tokens), Buildkite, at " + holdfast.KubernetesTokenFile + ", and with AWS_ACCESS_KEY_ID",
 	}
 	return "", p
 }
