@@ -62,7 +62,7 @@ func askVersion(ctx context.Context, a *noun.App) (*serverVersion, error) {
 }
 
 func printVersions(a *noun.App, v versions) error {
-	if a.Settings.Output == "json" {
+	if *a.Flag("output") == "json" {
 		return a.JSON(v)
 	}
 	fmt.Fprintf(a.Out, "client %s (%s, %s)\n", v.Client.Version, v.Client.GoVersion, v.Client.Platform)

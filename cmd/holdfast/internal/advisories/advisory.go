@@ -54,11 +54,8 @@ func advisories() noun.Noun {
 					"be repeated"},
 		},
 		Filters: advisoryFilters(),
-		Columns: []output.Column{
-			{Name: "id", Path: "advisoryId"}, {Name: "artifact", Path: "artifactName"}, {Name: "type", Path: "artifactType"},
-			{Name: "aliases", Path: "aliases"}, {Name: "status", Text: statusOfAdvisory},
-			{Name: "updateTime", Path: "updateTime"},
-		},
+		Columns: output.Columns("id=advisoryId", "artifact=artifactName", "type=artifactType", "aliases",
+			output.Text("status", statusOfAdvisory), "updateTime"),
 		Wide: output.Columns("uid", "componentName", "author", "summary", "createTime", "deleteTime"),
 	}
 }
@@ -234,20 +231,16 @@ func feeds() noun.Noun {
 			{Flag: "interval", Help: "`DURATION` between two looks, such as 30m, 6h or 1d"},
 			{Flag: "paused", Help: "do not look at it"},
 		},
-		Columns: []output.Column{
-			{Name: "name", Path: "name"}, {Name: "uid", Path: "uid"}, {Name: "address", Path: "address"},
-			{Name: "last", Path: "last.time"}, {Name: "result", Text: feedResult},
-		},
-		Wide: output.Columns("interval", "paused", "createTime", "updateTime"),
+		Columns: output.Columns("name", "uid", "address", "last=last.time", output.Text("result", feedResult)),
+		Wide:    output.Columns("interval", "paused", "createTime", "updateTime"),
 	}
 }
 
 // feedResult describes the result of the last import.
-func feedResult(m protoreflect.Message) string {
-	f, ok := m.Interface().(*advisoriespb.AdvisoryFeed)
+func feedResult(f *advisoriespb.AdvisoryFeed) string {
 	last := f.GetLast()
 	switch {
-	case !ok, last == nil:
+	case last == nil:
 		return "not read yet"
 	case last.GetError() != "":
 		return last.GetError()

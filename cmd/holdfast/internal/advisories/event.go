@@ -20,8 +20,8 @@ import (
 
 // eventFlags are the flags of an event.
 type eventFlags struct {
-	note, author, reviewer, issue, fixed, reason, state string
-	patched                                             []string
+	note, fixed, reason string
+	patched             []string
 }
 
 // advisoryEvents returns the commands of what happens to an advisory.
@@ -50,6 +50,9 @@ func addEvent(a *noun.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := a.Fill(ctx, cmd, eventFields(), event); err != nil {
+				return err
+			}
 			req := &advisoriespb.CreateAdvisoryEventRequest{Parent: uid, Event: event}
 			return writeEvent(ctx, a, cmd, "CreateAdvisoryEvent", req, map[string]string{
 				"note": "--note", "author": "--author", "reviewer": "--reviewer", "issue": "--issue", "review_state": "--state",
@@ -59,21 +62,23 @@ func addEvent(a *noun.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&e.note, "note", "", "more about it, a line of `TEXT`")
-	f.StringVar(&e.author, "author", "", "`NAME` of who says so; you unless given")
-	f.StringVar(&e.reviewer, "reviewer", "", "`NAME` of who looked at it")
-	f.StringVar(&e.issue, "issue", "", "`ADDRESS` where it is discussed")
 	f.StringVar(&e.fixed, "fixed-version", "", "of fixed: the first `VERSION` without it")
 	f.StringSliceVar(&e.patched, "patched-version", nil, "of patched: a `VERSION`; can be repeated")
 	f.StringVar(&e.reason, "reason", "", "of false-positive: a `REASON` such as component-vulnerability-mismatch")
-	f.StringVar(&e.state, "state", "", "`STATE` of its review: pending, approved, request-changes or rejected")
-	for flag, d := range map[string]protoreflect.EnumDescriptor{
-		"reason": vulnpb.AdvisoryEvent_FalsePositiveDetermination_Type(0).Descriptor(),
-		"state":  vulnpb.ReviewState(0).Descriptor(),
-	} {
-		noun.CompleteWords(cmd, flag, output.EnumWords(d))
-	}
+	reasons := vulnpb.AdvisoryEvent_FalsePositiveDetermination_Type(0).Descriptor()
+	noun.CompleteWords(cmd, "reason", output.EnumWords(reasons))
+	a.RegisterFields(cmd, eventFields(), noun.MessageOf(&vulnpb.AdvisoryEvent{}))
 	noun.AddDryRun(cmd)
 	return cmd
+}
+
+func eventFields() []noun.Field {
+	return []noun.Field{
+		{Flag: "author", Help: "`NAME` of who says so; you unless given"},
+		{Flag: "reviewer", Help: "`NAME` of who looked at it"},
+		{Flag: "issue", Help: "`ADDRESS` where it is discussed"},
+		{Flag: "state", Path: "review_state", Help: "`STATE` of its review: pending, approved, request-changes or rejected"},
+	}
 }
 
 // writeEvent calls a method that writes an event, and shows the result.
@@ -102,19 +107,9 @@ func eventKind(fd protoreflect.FieldDescriptor) string {
 	return strings.ReplaceAll(strings.TrimSuffix(string(fd.Name()), "_determination"), "_", "-")
 }
 
-// event is the message of the flags.
+// event returns an event of a type.
 func (e eventFlags) event(kind string) (*vulnpb.AdvisoryEvent, error) {
-	out := &vulnpb.AdvisoryEvent{Author: e.author, Reviewer: e.reviewer}
-	if e.issue != "" {
-		out.Issue = &e.issue
-	}
-	if e.state != "" {
-		n, err := noun.ParseEnum(out.GetReviewState().Descriptor(), e.state)
-		if err != nil {
-			return nil, problem.Usage("--state: %v", err)
-		}
-		out.ReviewState = vulnpb.ReviewState(n)
-	}
+	out := &vulnpb.AdvisoryEvent{}
 	for i := range eventTypes().Len() {
 		if fd := eventTypes().Get(i); eventKind(fd) == kind {
 			return out, e.describe(out.ProtoReflect().Mutable(fd).Message())

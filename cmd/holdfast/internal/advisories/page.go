@@ -14,8 +14,7 @@ import (
 )
 
 // statusOfAdvisory returns the type of the newest approved event.
-func statusOfAdvisory(m protoreflect.Message) string {
-	a := m.Interface().(*vulnpb.Advisory)
+func statusOfAdvisory(a *vulnpb.Advisory) string {
 	if a.GetDeleteTime() != nil {
 		return "withdrawn"
 	}
@@ -54,7 +53,7 @@ func eventDetail(e *vulnpb.AdvisoryEvent) string {
 	}
 	note := ""
 	if fd := eventType(e); fd != nil && fd.Message().Fields().ByName("note") != nil {
-		note = output.Column{Path: "note"}.Value(e.ProtoReflect().Get(fd).Message())
+		note = e.ProtoReflect().Get(fd).Message().Get(fd.Message().Fields().ByName("note")).String()
 	}
 	return join(": ", prefixed("by ", scan.GetScanner()), prefixed("in ", scan.GetComponent()),
 		prefixed("as ", e.GetDetection().GetNvdapi().GetCpeFound()), prefixed("in ", e.GetFixed().GetFixedVersion()),
@@ -85,7 +84,7 @@ func showAdvisory(a *noun.App, m protoreflect.Message) {
 	for _, s := range v.GetSeverities() {
 		fact("severity", s.GetScore())
 	}
-	fact("status", statusOfAdvisory(m))
+	fact("status", statusOfAdvisory(v))
 	fact("author", v.GetAuthor())
 	fact("source", join(", ", v.GetSource().GetFormat(), v.GetSource().GetName()))
 	fact("published", day(v.GetSource().GetPublishTime()))

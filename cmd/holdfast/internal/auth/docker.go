@@ -109,28 +109,28 @@ func (c dockerConfig) get(key string, v any) error {
 
 // store writes the password into the file itself.
 func (c dockerConfig) store(t pullToken) error {
-	auths := map[string]json.RawMessage{}
-	if err := c.get("auths", &auths); err != nil {
-		return err
-	}
-	if auths == nil {
-		auths = map[string]json.RawMessage{}
-	}
-	entry := map[string]string{"auth": base64.StdEncoding.EncodeToString([]byte(t.Username + ":" + t.Password))}
-	var err error
-	if auths[t.Registry], err = json.Marshal(entry); err != nil {
-		return err
-	}
-	return c.put("auths", auths)
+	text := base64.StdEncoding.EncodeToString([]byte(t.Username + ":" + t.Password))
+	return c.putEntry("auths", t.Registry, map[string]string{"auth": text})
 }
 
-// put changes one key of the file.
-func (c dockerConfig) put(key string, v any) (err error) {
-	if c.all[key], err = json.Marshal(v); err != nil {
+// putEntry changes one entry of a map in the file.
+func (c dockerConfig) putEntry(key, name string, v any) error {
+	entries := map[string]json.RawMessage{}
+	if err := c.get(key, &entries); err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(c.all, "", "\t")
-	if err != nil {
+	text, err := json.Marshal(v)
+	if err != nil || bytes.Equal(entries[name], text) {
+		return err
+	}
+	if entries == nil {
+		entries = map[string]json.RawMessage{}
+	}
+	entries[name] = text
+	if c.all[key], err = json.Marshal(entries); err != nil {
+		return err
+	}
+	if text, err = json.MarshalIndent(c.all, "", "\t"); err != nil {
 		return err
 	}
 	return settings.WritePrivate(c.path, append(text, '\n'))
@@ -175,14 +175,14 @@ func configureDocker(a *noun.App) *cobra.Command {
 			if err := installHelper(a, bin); err != nil {
 				return err
 			}
-			settings, err := readDockerConfig()
+			config, err := readDockerConfig()
 			if err != nil {
 				return err
 			}
-			if err := settings.nameHelper(host); err != nil {
+			if err := config.putEntry("credHelpers", host, helper); err != nil {
 				return err
 			}
-			a.Note("%s signs in to %s by itself now", settings.path, host)
+			a.Note("%s signs in to %s by itself now", config.path, host)
 			return nil
 		}),
 	}
@@ -226,22 +226,6 @@ func relink(target, link string) error {
 		return fmt.Errorf("there is a file of that name")
 	}
 	return os.Symlink(target, link)
-}
-
-// nameHelper names this program in Docker's settings for one host.
-func (c dockerConfig) nameHelper(host string) error {
-	helpers := map[string]string{}
-	if err := c.get("credHelpers", &helpers); err != nil {
-		return err
-	}
-	if helpers[host] == helper {
-		return nil
-	}
-	if helpers == nil {
-		helpers = map[string]string{}
-	}
-	helpers[host] = helper
-	return c.put("credHelpers", helpers)
 }
 
 // CredentialHelper returns the command that Docker runs with a verb, and with the

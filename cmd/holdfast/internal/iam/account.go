@@ -3,11 +3,9 @@ package iam
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
@@ -20,15 +18,13 @@ func accounts() noun.Noun {
 	return noun.Noun{
 		Use: "accounts", One: "account", Message: noun.MessageOf(&signinpb.Account{}), Form: "ACCOUNT", Locate: findAccount,
 		NoDryRun: true,
-		Columns: slices.Concat(output.Columns("email", "name", "uid"), []output.Column{{Name: "factors", Text: factors}},
-			output.Columns("used=useTime")),
-		Wide: output.Columns("identityUid", "createTime", "updateTime"),
+		Columns:  output.Columns("email", "name", "uid", output.Text("factors", factors), "used=useTime"),
+		Wide:     output.Columns("identityUid", "createTime", "updateTime"),
 	}
 }
 
 // factors lists the ways in which an account can sign in.
-func factors(m protoreflect.Message) string {
-	account, _ := m.Interface().(*signinpb.Account)
+func factors(account *signinpb.Account) string {
 	var all []string
 	if account.GetHasPassword() {
 		all = append(all, "password")
@@ -78,7 +74,7 @@ func listAccounts(a *noun.App) *cobra.Command {
 
 func createAccount(a *noun.App) *cobra.Command {
 	account := &signinpb.Account{}
-	role := noun.Field{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` to give on the organization"}
+	role := []noun.Field{{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` to give on the organization"}}
 	cmd := &cobra.Command{
 		Use: "create EMAIL", Short: "Create an account, and a link for its holder to begin with",
 		Example: "  holdfast iam accounts create ann@example.com --parent acme --role viewer --name 'Ann Example'",
@@ -89,7 +85,7 @@ func createAccount(a *noun.App) *cobra.Command {
 				return err
 			}
 			account.Email = args[0]
-			if err := role.Apply(ctx, a, cmd, account.ProtoReflect()); err != nil {
+			if err := a.Fill(ctx, cmd, role, account); err != nil {
 				return err
 			}
 			req := &signinpb.CreateAccountRequest{Parent: parent, Account: account}
@@ -105,7 +101,7 @@ func createAccount(a *noun.App) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&account.Name, "name", "", "the person's `NAME`")
 	a.RegisterRef(cmd, new(string), "parent", noun.Groups(), "`GROUP` the account belongs to: an organization")
-	a.RegisterField(cmd, role, noun.MessageOf(account))
+	a.RegisterFields(cmd, role, noun.MessageOf(account))
 	return cmd
 }
 

@@ -81,12 +81,12 @@ func readInstallations(m protoreflect.Message, texts []string) error {
 }
 
 func checkAssociation(a *noun.App) *cobra.Command {
-	provider := noun.Field{Flag: "provider", Path: "provider_type",
-		Help: "which `ACCOUNT` to try: google, amazon or azure"}
+	provider := []noun.Field{{Flag: "provider", Path: "provider_type",
+		Help: "which `ACCOUNT` to try: google, amazon or azure"}}
 	cmd := &cobra.Command{Use: "check GROUP --provider ACCOUNT", Short: "Tell whether an account can be used, and why not"}
 	a.About(noun.Groups(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
 		req := &iampb.CheckAccountAssociationRequest{Uid: uid}
-		if err := provider.Apply(ctx, a, cmd, req.ProtoReflect()); err != nil {
+		if err := a.Fill(ctx, cmd, provider, req); err != nil {
 			return err
 		}
 		m, err := signin.Call(ctx, iampb.NewAccountAssociationsServiceClient(a).CheckAccountAssociation, req,
@@ -96,6 +96,6 @@ func checkAssociation(a *noun.App) *cobra.Command {
 		}
 		return a.Show(output.View{Plural: "checks", ID: "status", Columns: output.Columns("status", "reason", "message")}, m)
 	})
-	a.RegisterField(cmd, provider, noun.MessageOf(&iampb.CheckAccountAssociationRequest{}))
+	a.RegisterFields(cmd, provider, noun.MessageOf(&iampb.CheckAccountAssociationRequest{}))
 	return cmd
 }

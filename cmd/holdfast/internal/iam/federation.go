@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
@@ -57,13 +56,10 @@ func explain(a *noun.App) *cobra.Command {
 // showExplained prints an explanation. That no identity fits is a result, not an
 // error.
 func showExplained(a *noun.App, found *federationpb.ExplainTokenResponse) error {
-	because := func(m protoreflect.Message) string {
-		return misfits(m.Interface().(*federationpb.Explanation).GetChecks())
-	}
+	because := func(e *federationpb.Explanation) string { return misfits(e.GetChecks()) }
 	v := output.View{
 		Plural: "explanations", ID: "identityUid",
-		Columns: append(output.Columns("identity=identityName", "uid=identityUid", "accepted"),
-			output.Column{Name: "because", Text: because}),
+		Columns: output.Columns("identity=identityName", "uid=identityUid", "accepted", output.Text("because", because)),
 	}
 	if err := noun.ShowAnswer(a, v, found, found.GetExplanations(), func() { sayExplained(a, found) }); err != nil {
 		return err
@@ -141,16 +137,12 @@ func denials(a *noun.App) *cobra.Command {
 }
 
 func denialView() output.View {
-	because := func(m protoreflect.Message) string {
-		d := m.Interface().(*federationpb.Denial)
-		return cmp.Or(misfits(d.GetChecks()), d.GetMessage())
-	}
-	cause := func(m protoreflect.Message) string { return causes(m.Interface().(*federationpb.Denial).GetChecks()) }
+	because := func(d *federationpb.Denial) string { return cmp.Or(misfits(d.GetChecks()), d.GetMessage()) }
+	cause := func(d *federationpb.Denial) string { return causes(d.GetChecks()) }
 	return output.View{
 		Plural: "denials", ID: "requestId",
-		Columns: append(output.Columns("time", "signed=signatureVerified", "from=remoteAddress"),
-			output.Column{Name: "because", Text: because}),
-		Wide: append(output.Columns("request=requestId", "message"), output.Column{Name: "cause", Text: cause}),
+		Columns: output.Columns("time", "signed=signatureVerified", "from=remoteAddress", output.Text("because", because)),
+		Wide:    output.Columns("request=requestId", "message", output.Text("cause", cause)),
 	}
 }
 
@@ -192,19 +184,13 @@ func issuers(a *noun.App) *cobra.Command {
 }
 
 func issuerView() output.View {
-	of := func(name string, text func(*federationpb.Issuer) string) output.Column {
-		return output.Column{Name: name, Text: func(m protoreflect.Message) string { return text(m.Interface().(*federationpb.Issuer)) }}
-	}
+	keys := func(i *federationpb.Issuer) string { return strconv.Itoa(len(i.GetKeys())) }
+	count := func(i *federationpb.Issuer) string { return strconv.Itoa(len(i.GetEndangered())) }
 	return output.View{
 		Plural: "issuers", ID: "issuer",
-		Columns: []output.Column{
-			{Name: "issuer", Path: "issuer"}, of("reachable", reachable),
-			of("keys", func(i *federationpb.Issuer) string { return strconv.Itoa(len(i.GetKeys())) }),
-			of("identities", identityCount),
-			of("endangered", func(i *federationpb.Issuer) string { return strconv.Itoa(len(i.GetEndangered())) }),
-			{Name: "problem", Path: "problem"},
-		},
-		Wide: append(output.Columns("checkTime", "successTime"), of("keyIds", keyIDs), of("stopMatching", endangered)),
+		Columns: output.Columns("issuer", output.Text("reachable", reachable), output.Text("keys", keys),
+			output.Text("identities", identityCount), output.Text("endangered", count), "problem"),
+		Wide: output.Columns("checkTime", "successTime", output.Text("keyIds", keyIDs), output.Text("stopMatching", endangered)),
 	}
 }
 

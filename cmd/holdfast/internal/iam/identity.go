@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
@@ -32,10 +31,8 @@ func Identities() noun.Noun {
 			{Flag: "type", Path: "relationship_type",
 				Help: "only identities proven by a `KIND` of rule: claim-match, static, aws-identity or service-principal"},
 		},
-		Columns: []output.Column{
-			{Name: "name", Path: "name"}, {Name: "uid", Path: "uid"}, {Name: "proof", Text: proofOf},
-		},
-		Wide: output.Columns("description", "email", "lastSeenTime", "createTime", "updateTime"),
+		Columns: output.Columns("name", "uid", output.Text("proof", proofOf)),
+		Wide:    output.Columns("description", "email", "lastSeenTime", "createTime", "updateTime"),
 		OtherFlags: map[string]string{"relationship": "--issuer and --subject, --issuer-keys-file, --aws-account or " +
 			"--service-principal"},
 		Rewrite: proofPaths,
@@ -96,11 +93,7 @@ func proofPaths(ctx context.Context, a *noun.App, cmd *cobra.Command, uid string
 }
 
 // proofOf says how an identity is proven.
-func proofOf(m protoreflect.Message) string {
-	i, ok := m.Interface().(*iampb.Identity)
-	if !ok {
-		return ""
-	}
+func proofOf(i *iampb.Identity) string {
 	switch r := i.GetRelationship().(type) {
 	case *iampb.Identity_ClaimMatch_:
 		return eitherOf(r.ClaimMatch.GetSubject(), r.ClaimMatch.GetSubjectPattern()) + " at " +

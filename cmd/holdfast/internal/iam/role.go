@@ -5,7 +5,6 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
@@ -30,18 +29,13 @@ func Roles() noun.Noun {
 		Filters: []noun.Field{
 			{Flag: "built-in", Path: "uidp.in_root", Help: "only the built-in roles"},
 		},
-		Columns: []output.Column{
-			{Name: "name", Path: "name"}, {Name: "uid", Path: "uid"},
-			{Name: "can", Text: capabilityCount}, {Name: "description", Path: "description"},
-		},
-		Wide:  output.Columns("capabilities", "createTime", "updateTime"),
-		Extra: []func(*noun.App) *cobra.Command{capabilities},
+		Columns: output.Columns("name", "uid", output.Text("can", capabilityCount), "description"),
+		Wide:    output.Columns("capabilities", "createTime", "updateTime"),
+		Extra:   []func(*noun.App) *cobra.Command{capabilities},
 	}
 }
 
-func capabilityCount(m protoreflect.Message) string {
-	return strconv.Itoa(m.Get(m.Descriptor().Fields().ByName("capabilities")).List().Len())
-}
+func capabilityCount(r *iampb.Role) string { return strconv.Itoa(len(r.GetCapabilities())) }
 
 func capabilities(a *noun.App) *cobra.Command {
 	return &cobra.Command{
@@ -52,16 +46,14 @@ func capabilities(a *noun.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			columns := append(output.Columns("name", "family"), output.Column{Name: "capability", Text: capabilityName})
+			columns := output.Columns("name", "family", output.Text("capability", capabilityName))
 			return noun.ShowAll(a, output.View{Plural: "capabilities", ID: "name", Columns: columns}, resp.GetCapabilities())
 		}),
 	}
 }
 
 // capabilityName is the name that a capability has in the API.
-func capabilityName(m protoreflect.Message) string {
-	return m.Interface().(*accesspb.NamedCapability).GetCapability().String()
-}
+func capabilityName(c *accesspb.NamedCapability) string { return c.GetCapability().String() }
 
 func roleBindings() noun.Noun {
 	return noun.Noun{

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -54,16 +55,10 @@ func (f Field) register(cmd *cobra.Command, d protoreflect.MessageDescriptor) {
 	}
 }
 
-// Apply sets the field of m if its flag is given.
-func (f Field) Apply(ctx context.Context, a *App, cmd *cobra.Command, m protoreflect.Message) error {
-	_, err := f.apply(ctx, a, cmd, m, f.path())
-	return err
-}
-
-// applyAll sets the fields of m whose flags are given.
-func applyAll(ctx context.Context, a *App, cmd *cobra.Command, fields []Field, m protoreflect.Message) error {
+// Fill sets the fields of m whose flags are given.
+func (a *App) Fill(ctx context.Context, cmd *cobra.Command, fields []Field, m proto.Message) error {
 	for _, f := range fields {
-		if err := f.Apply(ctx, a, cmd, m); err != nil {
+		if _, err := f.apply(ctx, a, cmd, m.ProtoReflect(), f.path()); err != nil {
 			return err
 		}
 	}

@@ -76,7 +76,7 @@ func (a *App) RegisterFilters(cmd *cobra.Command, n Noun) {
 		a.RegisterRef(cmd, new(string), "parent", Groups(), "only those directly in this `GROUP`")
 		cmd.Flags().BoolP("recursive", "r", false, "with --parent: those at any depth below it")
 	}
-	a.registerFields(cmd, n.Filters, request)
+	a.RegisterFields(cmd, n.Filters, request)
 }
 
 // Narrow sets the filters of a request from the flags.
@@ -100,7 +100,7 @@ func (a *App) Narrow(ctx context.Context, n Noun, cmd *cobra.Command, req protor
 	if name, _ := cmd.Flags().GetString("name"); name != "" {
 		Put(req, "name", name)
 	}
-	return applyAll(ctx, a, cmd, n.Filters, req)
+	return a.Fill(ctx, cmd, n.Filters, req.Interface())
 }
 
 // PrintAll prints every page as it arrives.

@@ -202,8 +202,8 @@ func (a *App) createCommand(n Noun) *cobra.Command {
 			return a.Show(n.View(), m.Interface())
 		}),
 	}
-	a.registerFields(cmd, n.Fields, n.Message)
-	a.registerFields(cmd, n.CreateFlags, n.Method("Create").Input())
+	a.RegisterFields(cmd, n.Fields, n.Message)
+	a.RegisterFields(cmd, n.CreateFlags, n.Method("Create").Input())
 	flag := n.parentFlagName()
 	a.RegisterRef(cmd, new(string), flag, n.parentNoun(), "`"+n.parentNoun().reference()+"` to create it in")
 	if n.orphan {
@@ -225,17 +225,13 @@ func (a *App) RegisterRef(cmd *cobra.Command, value *string, flag string, n Noun
 	problem.Must(cmd.RegisterFlagCompletionFunc(flag, a.CompleteFlag(n)))
 }
 
-// RegisterField adds the flag of a field of d.
-func (a *App) RegisterField(cmd *cobra.Command, f Field, d protoreflect.MessageDescriptor) {
-	f.register(cmd, d)
-	if f.Ref != nil {
-		problem.Must(cmd.RegisterFlagCompletionFunc(f.Flag, a.CompleteFlag(f.Ref())))
-	}
-}
-
-func (a *App) registerFields(cmd *cobra.Command, fields []Field, d protoreflect.MessageDescriptor) {
+// RegisterFields adds the flags of fields of d.
+func (a *App) RegisterFields(cmd *cobra.Command, fields []Field, d protoreflect.MessageDescriptor) {
 	for _, f := range fields {
-		a.RegisterField(cmd, f, d)
+		f.register(cmd, d)
+		if f.Ref != nil {
+			problem.Must(cmd.RegisterFlagCompletionFunc(f.Flag, a.CompleteFlag(f.Ref())))
+		}
 	}
 }
 
@@ -270,7 +266,7 @@ func (a *App) create(ctx context.Context, n Noun, cmd *cobra.Command, args []str
 	for _, f := range n.CreateFlags {
 		flags[f.path()] = "--" + f.Flag
 	}
-	if err := applyAll(ctx, a, cmd, n.CreateFlags, req); err != nil {
+	if err := a.Fill(ctx, cmd, n.CreateFlags, req.Interface()); err != nil {
 		return nil, err
 	}
 	flags["parent"] = "--" + n.parentFlagName()
@@ -360,8 +356,8 @@ func (a *App) updateCommand(n Noun) *cobra.Command {
 		}
 		return a.Show(n.View(), m.Interface())
 	})
-	a.registerFields(cmd, n.changeable(), n.Message)
-	a.registerFields(cmd, n.UpdateFlags, n.Method("Update").Input())
+	a.RegisterFields(cmd, n.changeable(), n.Message)
+	a.RegisterFields(cmd, n.UpdateFlags, n.Method("Update").Input())
 	AddDryRun(cmd)
 	return cmd
 }
@@ -397,7 +393,7 @@ func (a *App) update(ctx context.Context, n Noun, cmd *cobra.Command, uid string
 		}
 		return nil, problem.Usage("there is nothing to change").Hint("give one or more of " + strings.Join(all, ", "))
 	}
-	if err := applyAll(ctx, a, cmd, n.UpdateFlags, req); err != nil {
+	if err := a.Fill(ctx, cmd, n.UpdateFlags, req.Interface()); err != nil {
 		return nil, err
 	}
 	flags["uid"] = n.reference()

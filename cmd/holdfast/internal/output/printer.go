@@ -65,7 +65,7 @@ func (t *Table) write(row []string, style string) {
 func rowOf(columns []Column, m protoreflect.Message) []string {
 	row := make([]string, len(columns))
 	for i, c := range columns {
-		row[i] = c.Value(m)
+		row[i] = c.value(m)
 	}
 	return row
 }
@@ -120,7 +120,7 @@ type idPrinter struct {
 }
 
 func (p *idPrinter) Add(m protoreflect.Message) error {
-	_, err := fmt.Fprintln(p.console.Out, p.id.Value(m))
+	_, err := fmt.Fprintln(p.console.Out, p.id.value(m))
 	return err
 }
 

@@ -17,14 +17,6 @@ import (
 // Formats are the formats of results.
 var Formats = []string{"table", "wide", "json", "yaml", "csv", "id"}
 
-// CheckFormat returns an error if s is not one of Formats.
-func CheckFormat(s string) error {
-	if !slices.Contains(Formats, s) {
-		return fmt.Errorf("%q is none of %s", s, strings.Join(Formats, ", "))
-	}
-	return nil
-}
-
 // A Printer writes messages one after the other. It may buffer them until Flush.
 type Printer interface {
 	Add(protoreflect.Message) error
@@ -54,7 +46,7 @@ func NewPrinter(
 	case "yaml":
 		return &yamlPrinter{console: c, many: many}, nil
 	case "id":
-		return &idPrinter{console: c, id: Column{Path: cmp.Or(v.ID, "uid")}}, nil
+		return &idPrinter{console: c, id: Column{path: cmp.Or(v.ID, "uid")}}, nil
 	}
 	columns := v.Columns
 	if format == "wide" || format == "csv" {
@@ -83,20 +75,30 @@ func NewPrinter(
 // A Column is one field in a table or CSV.
 type Column struct {
 	Name string // in capitals, its header
-	Path string
-	Text func(protoreflect.Message) string // instead of Path
+	path string
+	text func(protoreflect.Message) string // instead of path
 }
 
-// Columns returns columns from specs: the path of a field, or name=path.
-func Columns(specs ...string) (all []Column) {
+// Columns returns columns from specs, which are Columns or strings: the path of a
+// field, or name=path.
+func Columns(specs ...any) (all []Column) {
 	for _, spec := range specs {
-		name, path, named := strings.Cut(spec, "=")
-		if !named {
-			path = name
+		c, isColumn := spec.(Column)
+		if !isColumn {
+			name, path, named := strings.Cut(spec.(string), "=")
+			if !named {
+				path = name
+			}
+			c = Column{Name: name, path: path}
 		}
-		all = append(all, Column{Name: name, Path: path})
+		all = append(all, c)
 	}
 	return all
+}
+
+// Text returns a column whose text is computed from a message.
+func Text[T proto.Message](name string, text func(T) string) Column {
+	return Column{Name: name, text: func(m protoreflect.Message) string { return text(m.Interface().(T)) }}
 }
 
 // choose finds columns by name: those of the view, or any field by its JSON name.
@@ -109,7 +111,7 @@ func (v View) choose(names []string, d protoreflect.MessageDescriptor) ([]Column
 		case i >= 0:
 			chosen = append(chosen, known[i])
 		case hasPath(d, name):
-			chosen = append(chosen, Column{Name: name, Path: name})
+			chosen = append(chosen, Column{Name: name, path: name})
 		default:
 			return nil, problem.Usage("--columns: %s have no field %q", v.Plural, name).Hint("-o json shows every field")
 		}
@@ -141,12 +143,12 @@ func fieldNamed(d protoreflect.MessageDescriptor, name string) protoreflect.Fiel
 	return d.Fields().ByName(protoreflect.Name(name))
 }
 
-// Value returns the text of the column for a message, or "" if the field is not set.
-func (c Column) Value(m protoreflect.Message) string {
-	if c.Text != nil {
-		return c.Text(m)
+// value returns the text of the column for a message, or "" if the field is not set.
+func (c Column) value(m protoreflect.Message) string {
+	if c.text != nil {
+		return c.text(m)
 	}
-	names := strings.Split(c.Path, ".")
+	names := strings.Split(c.path, ".")
 	for _, name := range names[:len(names)-1] {
 		m = m.Get(fieldNamed(m.Descriptor(), name)).Message() // of what is not set, empty
 	}

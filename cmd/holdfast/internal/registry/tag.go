@@ -109,21 +109,15 @@ func tagHistory(a *noun.App) *cobra.Command {
 		Long: "Lists what became of one tag, or of all tags of a repo: when, which digest, and who did it.\n" +
 			"A change without a digest is the end of the tag.",
 		Example: "  holdfast registry tags history acme/platform/app:1.2",
-		Args:    cobra.ExactArgs(1), ValidArgsFunction: a.CompleteArgs(repos()),
-		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
-			at, err := parseImage(ctx, a, args[0])
-			if err != nil {
-				return err
-			}
-			if at.digest != "" {
-				return problem.Usage("%q names a digest; history is of tags", args[0])
-			}
-			return a.PrintAll(ctx, changes(), &ocipb.ListTagHistoryRequest{RepoUid: at.repo, Tag: at.tag}, p)
-		}),
 	}
 	p.Register(cmd)
 	problem.Must(cmd.Flags().MarkHidden("order-by")) // there is one order
-	return cmd
+	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
+		if at.digest != "" {
+			return problem.Usage("%q names a digest; history is of tags", cmd.Flags().Arg(0))
+		}
+		return a.PrintAll(ctx, changes(), &ocipb.ListTagHistoryRequest{RepoUid: at.repo, Tag: at.tag}, p)
+	})
 }
 
 // size formats a number of bytes.

@@ -19,35 +19,41 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 )
 
-// A setting is something a person can set once for all commands: in the file, in
-// a variable called HOLDFAST_ and its name in capitals, or by a flag.
-type setting struct {
+// A Setting is something that is set once for all commands: in the file, in a
+// variable called HOLDFAST_ and its name in capitals, or by a flag.
+type Setting struct {
 	Key   string
 	About string
-	Check func(string) error
-	flag  func(*Settings) string // nil: it has no flag
+	Check func(string) error // nil: any text will do
 }
 
 // All returns all settings in the order in which they are shown.
-func All() []setting {
-	return []setting{
-		{"api", "address of the server, http(s)://host[:port]", holdfast.CheckAddress,
-			func(s *Settings) string { return s.API }},
-		{"issuer", "address of the token issuer (the server's)", holdfast.CheckAddress, nil},
-		{"registry", "host[:port] of the registry (the server's)", nil, nil},
-		{"organization", "group that create and tree use when none is given", nil, nil},
-		{"output", "format of results: " + strings.Join(output.Formats, ", "), output.CheckFormat,
-			func(s *Settings) string { return s.Output }},
-		{"token_file", "file that holds the token to use", nil, func(s *Settings) string { return s.TokenFile }},
-		{"identity", "uid of the identity to assume, with a token of where this runs", CheckUID, nil},
-		{"identity_token_file", "file that holds the token which proves the identity", nil, nil},
-		{"token_store", "where tokens are kept: auto (a keyring, else files), keyring or file", checkTokenStore, nil},
-		{"ca_file", "file of certificates to trust beside the system's", nil, func(s *Settings) string { return s.CAFile }},
+func All() []Setting {
+	return []Setting{
+		{"api", "address of the server, http(s)://host[:port]", holdfast.CheckAddress},
+		{"issuer", "address of the token issuer (the server's)", holdfast.CheckAddress},
+		{"registry", "host[:port] of the registry (the server's)", nil},
+		{"organization", "group that create and tree use when none is given", nil},
+		{"output", "format of results: " + strings.Join(output.Formats, ", "), oneOf(output.Formats...)},
+		{"token_file", "file that holds the token to use", nil},
+		{"identity", "uid of the identity to assume, with a token of where this runs", CheckUID},
+		{"identity_token_file", "file that holds the token which proves the identity", nil},
+		{"token_store", "where tokens are kept: auto (a keyring, else files), keyring or file", oneOf("auto", "keyring", "file")},
+		{"ca_file", "file of certificates to trust beside the system's", nil},
+	}
+}
+
+func oneOf(words ...string) func(string) error {
+	return func(s string) error {
+		if !slices.Contains(words, s) {
+			return fmt.Errorf("%q is none of %s", s, strings.Join(words, ", "))
+		}
+		return nil
 	}
 }
 
 // Find returns the setting of a name.
-func Find(key string) (setting, error) {
+func Find(key string) (Setting, error) {
 	var keys []string
 	for _, s := range All() {
 		if s.Key == key {
@@ -55,16 +61,28 @@ func Find(key string) (setting, error) {
 		}
 		keys = append(keys, s.Key)
 	}
-	return setting{}, problem.Usage("there is no setting %q", key).Hint("the settings are " + strings.Join(keys, ", "))
+	return Setting{}, problem.Usage("there is no setting %q", key).Hint("the settings are " + strings.Join(keys, ", "))
 }
 
-func (s setting) Variable() string { return "HOLDFAST_" + strings.ToUpper(s.Key) }
+func (s Setting) Variable() string { return "HOLDFAST_" + strings.ToUpper(s.Key) }
 
-// A Value is the text of a setting, and where it is from.
+// A Value is the text of a Setting, and where it is from.
 type Value struct{ Text, Origin string }
 
-// Settings looks settings up. Its fields are flags, and "" if they are not given.
-type Settings struct{ API, Output, TokenFile, CAFile string }
+// Settings looks settings up. The zero value has no flags.
+type Settings struct{ flags map[string]*string }
+
+// Flag returns the variable for the flag of a setting. It is "" if the flag is not
+// given.
+func (s *Settings) Flag(key string) *string {
+	if s.flags == nil {
+		s.flags = map[string]*string{}
+	}
+	if s.flags[key] == nil {
+		s.flags[key] = new(string)
+	}
+	return s.flags[key]
+}
 
 // Value looks a setting up: a flag wins over a variable, and that over the file.
 func (s *Settings) Value(key string) (Value, error) {
@@ -82,9 +100,9 @@ func (s *Settings) Value(key string) (Value, error) {
 	return v, nil
 }
 
-func (s *Settings) lookUp(known setting) (Value, error) {
-	if known.flag != nil && known.flag(s) != "" {
-		return Value{known.flag(s), "--" + strings.ReplaceAll(known.Key, "_", "-")}, nil
+func (s *Settings) lookUp(known Setting) (Value, error) {
+	if flag := *s.Flag(known.Key); flag != "" {
+		return Value{flag, "--" + strings.ReplaceAll(known.Key, "_", "-")}, nil
 	}
 	if v := os.Getenv(known.Variable()); v != "" {
 		return Value{v, known.Variable()}, nil
@@ -128,7 +146,7 @@ func readSettings(path string) (map[string]string, error) {
 	if err := yaml.Unmarshal(text, &values); err != nil {
 		return nil, problem.Usage("settings in %s: %s", path,
 			strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")).
-			Hint("the file has one line for each setting, such as api: https://holdfast.example.com")
+			Hint("the file has one line for each Setting, such as api: https://holdfast.example.com")
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if _, err := Find(key); err != nil {
@@ -176,15 +194,6 @@ func WritePrivate(path string, content []byte) error {
 	}
 	return nil
 }
-
-func checkTokenStore(s string) error {
-	if !slices.Contains(tokenStores, s) {
-		return fmt.Errorf("%q is none of %s", s, strings.Join(tokenStores, ", "))
-	}
-	return nil
-}
-
-var tokenStores = []string{"auto", "keyring", "file"}
 
 var uidPattern = regexp.MustCompile(`^[0-9a-f]{40}(/[0-9a-f]{16})*$`)
 

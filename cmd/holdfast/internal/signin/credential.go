@@ -133,7 +133,7 @@ func (a *Agent) givenToken() (token, origin string, err error) {
 	}
 	fromEnv := os.Getenv("HOLDFAST_TOKEN")
 	switch {
-	case a.Settings.TokenFile == "" && fromEnv != "":
+	case *a.Flag("token_file") == "" && fromEnv != "":
 		token, origin = strings.TrimSpace(fromEnv), "HOLDFAST_TOKEN"
 	case file.Text != "":
 		text, err := os.ReadFile(file.Text)
