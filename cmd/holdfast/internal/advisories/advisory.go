@@ -39,7 +39,8 @@ func advisories() noun.Noun {
 		Argument:    "artifact-name",
 		CreateFlags: []noun.Field{{Flag: "id", Path: "advisory_id", Help: "`ID` to give it; one is made otherwise"}},
 		Fields: []noun.Field{
-			{Flag: "type", Path: "artifact_type", Help: "what the artifact is, the `TYPE` of a package URL such as apk or golang"},
+			{Flag: "type", Path: "artifact_type",
+				Help: "what the artifact is, the `TYPE` of a package URL such as apk or golang"},
 			{Flag: "architecture", Path: "artifact_architecture", Help: "`NAME` of the architecture it is for"},
 			{Flag: "component", Path: "component_name", Help: "`NAME` of the part of it that is vulnerable"},
 			{Flag: "component-type", Help: "`TYPE` of that part"},

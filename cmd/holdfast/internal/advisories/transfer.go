@@ -67,8 +67,8 @@ func findDocuments(paths []string) (docs []document, _ error) {
 			if err != nil || d.IsDir() {
 				return err
 			}
-			if file != path && (strings.HasPrefix(d.Name(), ".") || !slices.Contains(importable,
-				strings.ToLower(filepath.Ext(file)))) {
+			known := slices.Contains(importable, strings.ToLower(filepath.Ext(file)))
+			if file != path && (strings.HasPrefix(d.Name(), ".") || !known) {
 				return nil
 			}
 			info, err := os.Stat(file)
@@ -121,7 +121,7 @@ func importAll(ctx context.Context, a *noun.App, group string, docs []document) 
 		}
 		if err != nil {
 			bar.clear()
-			return importFailed(a, <-sent, err, counts)
+			return importFailed(<-sent, err, counts)
 		}
 		counts = m.GetCounts()
 		for _, p := range m.GetProblems() {
@@ -131,7 +131,9 @@ func importAll(ctx context.Context, a *noun.App, group string, docs []document) 
 		bar.show(m.GetBytes(), counts.GetCreated()+counts.GetUpdated()+counts.GetUnchanged()+counts.GetFailed())
 	}
 	bar.clear()
-	fmt.Fprintf(a.Out, "%s in %s (%s records a second)\n", countsText(counts), bar.took(), bar.rate())
+	took := time.Since(bar.start)
+	fmt.Fprintf(a.Out, "%s in %s (%s records a second)\n", countsText(counts), took.Round(time.Millisecond),
+		perSecond(bar.records, took))
 	if n := counts.GetFailed(); n > 0 {
 		return problem.New(problem.ExitError, "%d records were not taken", n)
 	}
@@ -139,7 +141,7 @@ func importAll(ctx context.Context, a *noun.App, group string, docs []document) 
 }
 
 // importFailed returns why an import ended early, and how far it was.
-func importFailed(a *noun.App, sending, receiving error, counts *advisoriespb.ImportCounts) error {
+func importFailed(sending, receiving error, counts *advisoriespb.ImportCounts) error {
 	p := signin.Refused(receiving, map[string]string{"parent": "--group"})
 	if sending != nil && !errors.Is(sending, io.EOF) && !errors.Is(sending, context.Canceled) {
 		p = problem.Usage("%v", sending)
@@ -150,12 +152,15 @@ func importFailed(a *noun.App, sending, receiving error, counts *advisoriespb.Im
 	return p
 }
 
-type importClient = advisoriespb.AdvisoryWritingService_ImportAdvisoriesClient
+type (
+	importClient  = advisoriespb.AdvisoryWritingService_ImportAdvisoriesClient
+	importRequest = advisoriespb.ImportAdvisoriesRequest
+)
 
 // send sends documents. If the server has ended the stream, send returns io.EOF, and
 // receiving returns the reason.
 func send(stream importClient, group string, docs []document) error {
-	if err := stream.Send(&advisoriespb.ImportAdvisoriesRequest{Part: &advisoriespb.ImportAdvisoriesRequest_Parent{Parent: group}}); err != nil {
+	if err := stream.Send(&importRequest{Part: &advisoriespb.ImportAdvisoriesRequest_Parent{Parent: group}}); err != nil {
 		return err
 	}
 	buf := make([]byte, importPiece)
@@ -173,7 +178,7 @@ func sendDocument(stream importClient, d document, buf []byte) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := stream.Send(&advisoriespb.ImportAdvisoriesRequest{Part: &advisoriespb.ImportAdvisoriesRequest_Document_{
+	if err := stream.Send(&importRequest{Part: &advisoriespb.ImportAdvisoriesRequest_Document_{
 		Document: &advisoriespb.ImportAdvisoriesRequest_Document{Name: d.name, Size: d.size},
 	}}); err != nil {
 		return err
@@ -183,7 +188,7 @@ func sendDocument(stream importClient, d document, buf []byte) (err error) {
 		if err != nil {
 			return fmt.Errorf("%s changed while it was read", d.path)
 		}
-		if err := stream.Send(&advisoriespb.ImportAdvisoriesRequest{Part: &advisoriespb.ImportAdvisoriesRequest_Data{Data: buf[:n]}}); err != nil {
+		if err := stream.Send(&importRequest{Part: &advisoriespb.ImportAdvisoriesRequest_Data{Data: buf[:n]}}); err != nil {
 			return err
 		}
 		left -= int64(n)
@@ -295,8 +300,7 @@ func progressLine(bytes, total, records int64, took time.Duration) string {
 		left = time.Duration(float64(took) * (1 - part) / part).Round(time.Second).String()
 	}
 	return fmt.Sprintf("[%s%s] %3.0f%%  %d records, %s/s, %s left", strings.Repeat("=", full),
-		strings.Repeat(" ", progressWidth-full),
-		part*100, records, perSecond(records, took), left)
+		strings.Repeat(" ", progressWidth-full), part*100, records, perSecond(records, took), left)
 }
 
 func perSecond(n int64, took time.Duration) string {
@@ -313,7 +317,3 @@ func (p *progress) clear() {
 		p.dirty = false
 	}
 }
-
-func (p *progress) took() time.Duration { return time.Since(p.start).Round(time.Millisecond) }
-
-func (p *progress) rate() string { return perSecond(p.records, time.Since(p.start)) }

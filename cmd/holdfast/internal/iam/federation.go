@@ -190,7 +190,8 @@ func issuerView() output.View {
 		Plural: "issuers", ID: "issuer",
 		Columns: output.Columns("issuer", output.Text("reachable", reachable), output.Text("keys", keys),
 			output.Text("identities", identityCount), output.Text("endangered", count), "problem"),
-		Wide: output.Columns("checkTime", "successTime", output.Text("keyIds", keyIDs), output.Text("stopMatching", endangered)),
+		Wide: output.Columns("checkTime", "successTime", output.Text("keyIds", keyIDs),
+			output.Text("stopMatching", endangered)),
 	}
 }
 

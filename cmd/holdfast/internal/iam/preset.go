@@ -127,7 +127,8 @@ func createPreset(a *noun.App, p preset) *cobra.Command {
 	p.register(f)
 	f.StringVar(&flags.description, "description", "", "what the identity is for, in one line of `TEXT`")
 	f.StringVar(&flags.issuer, "issuer", "", "`ADDRESS` of the issuer"+usualIssuer(p))
-	f.StringVar(&flags.keysFile, "issuer-keys-file", "", "`FILE` of the issuer's public keys (JWKS), where the server cannot reach it; good for a year")
+	f.StringVar(&flags.keysFile, "issuer-keys-file", "",
+		"`FILE` of the issuer's public keys (JWKS), where the server cannot reach it; good for a year")
 	if p.issuer != nil {
 		f.StringVar(&flags.server, "server", "", "`ADDRESS` of your own server of "+p.platform)
 		cmd.MarkFlagsMutuallyExclusive("server", "issuer")
@@ -205,7 +206,9 @@ var presetFields = map[string]string{
 
 // createBound creates an identity and its role bindings. It checks as much as
 // possible before it writes.
-func createBound(ctx context.Context, a *noun.App, cmd *cobra.Command, identity *iampb.Identity, flags presetFlags) error {
+func createBound(
+	ctx context.Context, a *noun.App, cmd *cobra.Command, identity *iampb.Identity, flags presetFlags,
+) error {
 	parent, err := a.ParentOf(ctx, Identities(), cmd)
 	if err != nil {
 		return err
@@ -247,7 +250,8 @@ func createBound(ctx context.Context, a *noun.App, cmd *cobra.Command, identity 
 
 // Bind creates a role binding.
 func Bind(ctx context.Context, a *noun.App, identity, role, group string) error {
-	req := &iampb.CreateRoleBindingRequest{Parent: group, RoleBinding: &iampb.RoleBinding{IdentityUid: identity, RoleUid: role}}
+	binding := &iampb.RoleBinding{IdentityUid: identity, RoleUid: role}
+	req := &iampb.CreateRoleBindingRequest{Parent: group, RoleBinding: binding}
 	_, err := signin.Call(ctx, iampb.NewRoleBindingsServiceClient(a).CreateRoleBinding, req, presetFields)
 	return err
 }

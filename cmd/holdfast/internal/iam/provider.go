@@ -33,7 +33,8 @@ func identityProviders() noun.Noun {
 			{Flag: "scope", Path: "oidc.additional_scopes", Help: "a `SCOPE` to ask for beside openid; can be repeated"},
 			{Flag: "groups-claim", Path: "oidc.groups_claim", Help: "`CLAIM` that lists a person's groups"},
 			{Flag: "correlation-rule", Path: "oidc.correlation_rule",
-				Help: "`RULE` that finds a provisioned user: sub-equals-external-id or oid-equals-external-id; it cannot be changed"},
+				Help: "`RULE` that finds a provisioned user: sub-equals-external-id or oid-equals-external-id; " +
+					"it cannot be changed"},
 			{Flag: "pkce", Path: "oidc.pkce_enabled", Help: "prove with PKCE that whoever began a sign-in also ends it"},
 			{Flag: "disabled", Help: "nobody can sign in with it yet, but for trying it"},
 		},

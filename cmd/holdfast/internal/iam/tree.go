@@ -147,7 +147,7 @@ func holder(b *iampb.RoleBinding) string {
 	return cmp.Or(b.GetIdentity().GetName(), b.GetIdentity().GetEmail(), b.GetIdentity().GetUid())
 }
 
-// marks are what lines are drawn with.
+// marks are the parts of lines.
 type marks struct{ branch, last, bar, gap, arrow string }
 
 var (
@@ -188,7 +188,8 @@ func (d *drawing) below(g *iampb.Group, indent string, level int) {
 		if i == len(bindings)-1 && len(children) == 0 {
 			mark = d.marks.last
 		}
-		d.line(indent+mark, d.app.Paint(output.Faint, output.Printable(holder(b)+" "+d.marks.arrow+" "+b.GetRole().GetName())))
+		text := holder(b) + " " + d.marks.arrow + " " + b.GetRole().GetName()
+		d.line(indent+mark, d.app.Paint(output.Faint, output.Printable(text)))
 	}
 	for i, child := range children {
 		mark, gap := d.marks.branch, d.marks.bar

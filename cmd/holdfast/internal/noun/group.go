@@ -14,7 +14,8 @@ func Groups() Noun {
 		Use: "groups", One: "group",
 		About: "Groups are the tree that everything else hangs in: organizations at the root, folders below.\n" +
 			"A role held on a group is held on all that is below it.",
-		Example:  "  holdfast iam groups create platform --parent acme --description \"what the platform team runs\"\n  holdfast iam groups create acme --root",
+		Example: "  holdfast iam groups create platform --parent acme --description \"what the platform team runs\"\n" +
+			"  holdfast iam groups create acme --root",
 		Message:  MessageOf(&iampb.Group{}),
 		Argument: "name",
 		orphan:   true,

@@ -34,7 +34,8 @@ func repos() noun.Noun {
 		Locate:   locateRepo,
 		Fields: []noun.Field{
 			noun.Description("repo"),
-			{Flag: "tier", Path: "catalog_tier", Help: "`TIER` of a catalog: application, base, fips, ai, devtools or commercial"},
+			{Flag: "tier", Path: "catalog_tier",
+				Help: "`TIER` of a catalog: application, base, fips, ai, devtools or commercial"},
 			{Flag: "bundle", Path: "bundles", Help: "`BUNDLE` it is part of, such as base or fips (any number of times)"},
 			{Flag: "alias", Path: "aliases", Help: "`IMAGE` it can stand in for (any number of times)"},
 			{Flag: "active-tag", Path: "active_tags", Help: "`TAG` that is looked after (any number of times)"},

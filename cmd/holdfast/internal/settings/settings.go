@@ -38,7 +38,8 @@ func All() []Setting {
 		{"token_file", "file that holds the token to use", nil},
 		{"identity", "uid of the identity to assume, with a token of where this runs", CheckUID},
 		{"identity_token_file", "file that holds the token which proves the identity", nil},
-		{"token_store", "where tokens are kept: auto (a keyring, else files), keyring or file", oneOf("auto", "keyring", "file")},
+		{"token_store", "where tokens are kept: auto (a keyring, else files), keyring or file",
+			oneOf("auto", "keyring", "file")},
 		{"ca_file", "file of certificates to trust beside the system's", nil},
 	}
 }
@@ -146,7 +147,7 @@ func readSettings(path string) (map[string]string, error) {
 	if err := yaml.Unmarshal(text, &values); err != nil {
 		return nil, problem.Usage("settings in %s: %s", path,
 			strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")).
-			Hint("the file has one line for each Setting, such as api: https://holdfast.example.com")
+			Hint("the file has one line for each setting, such as api: https://holdfast.example.com")
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if _, err := Find(key); err != nil {
