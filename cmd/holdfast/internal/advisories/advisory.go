@@ -110,7 +110,7 @@ func findAdvisory(ctx context.Context, a *noun.App, text string) (string, error)
 	default:
 		p := problem.Usage("%d groups have an advisory %q", len(all), text).Hint("give the uid of one:")
 		for _, v := range all[:min(len(all), noun.MaxCandidates)] {
-			p.Hint(v.GetUid() + "  " + v.GetArtifactName())
+			p = p.Hint(v.GetUid() + "  " + v.GetArtifactName())
 		}
 		return "", p
 	}

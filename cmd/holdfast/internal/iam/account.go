@@ -148,7 +148,7 @@ func findAccount(ctx context.Context, a *noun.App, email string) (string, error)
 	default:
 		p := problem.Usage("%s has %d accounts: give the uid of one", email, len(all))
 		for _, account := range all {
-			p.Hint(account.GetUid())
+			p = p.Hint(account.GetUid())
 		}
 		return "", p
 	}

@@ -63,6 +63,7 @@ func (c *Console) Paint(style, text string) string {
 	return "\x1b[" + style + "m" + text + "\x1b[0m"
 }
 
+// The styles of Paint.
 const (
 	Bold  = "1"
 	Faint = "2"

@@ -65,9 +65,10 @@ func Find(key string) (Setting, error) {
 	return Setting{}, problem.Usage("there is no setting %q", key).Hint("the settings are " + strings.Join(keys, ", "))
 }
 
+// Variable returns the name of the environment variable.
 func (s Setting) Variable() string { return "HOLDFAST_" + strings.ToUpper(s.Key) }
 
-// A Value is the text of a Setting, and where it is from.
+// A Value is the text of a setting, and where it is from.
 type Value struct{ Text, Origin string }
 
 // Settings looks settings up. The zero value has no flags.

@@ -101,7 +101,7 @@ func refusedExchange(err error, identity string) *problem.Problem {
 		p.Hints = []string{"whoever may read the identity sees why: holdfast iam identities denials " + identity}
 	}
 	if identity != "" {
-		p.Hint("with the workload's token at hand: holdfast iam identities explain " + identity + " --token-file FILE")
+		p = p.Hint("with the workload's token at hand: holdfast iam identities explain " + identity + " --token-file FILE")
 	}
 	return p
 }
