@@ -53,7 +53,7 @@ func versionCommand(a *noun.App) *cobra.Command {
 }
 
 func askVersion(ctx context.Context, a *noun.App) (*serverVersion, error) {
-	v, err := signin.Call(ctx, accesspb.NewAccessServiceClient(a).GetVersion, &accesspb.GetVersionRequest{}, nil)
+	v, err := signin.Call(ctx, accesspb.NewAccessServiceClient(a).GetVersion, &accesspb.GetVersionRequest{})
 	if err != nil {
 		return nil, err
 	}

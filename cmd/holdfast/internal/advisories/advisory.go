@@ -97,7 +97,7 @@ func advisoryService(name protoreflect.Name) protoreflect.ServiceDescriptor {
 // findAdvisory finds an advisory by its id.
 func findAdvisory(ctx context.Context, a *noun.App, text string) (string, error) {
 	req := &vulnpb.ListAdvisoriesRequest{AdvisoryIds: []string{text}, PageSize: noun.MaxCandidates + 1}
-	found, err := signin.Call(ctx, vulnpb.NewAdvisoriesServiceClient(a).ListAdvisories, req, nil)
+	found, err := signin.Call(ctx, vulnpb.NewAdvisoriesServiceClient(a).ListAdvisories, req)
 	if err != nil {
 		return "", err
 	}
@@ -198,7 +198,7 @@ func queryAdvisories(a *noun.App) *cobra.Command {
 // query prints what affects the packages of a request.
 func query(ctx context.Context, a *noun.App, req *advisoriespb.BatchQueryAdvisoriesRequest) error {
 	found, err := signin.Call(ctx, advisoriespb.NewAdvisoryReadingServiceClient(a).BatchQueryAdvisories, req,
-		map[string]string{"package.ecosystem": "--ecosystem", "package.name": "--name", "package.version": "--version"})
+		"package.ecosystem=--ecosystem", "package.name=--name", "package.version=--version")
 	if err != nil {
 		return err
 	}

@@ -157,7 +157,7 @@ func sessionsCommand(a *noun.App) *cobra.Command {
 				return err
 			}
 			req := &signinpb.ListSessionsRequest{IdentityUid: uid}
-			m, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).ListSessions, req, sessionFlags)
+			m, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).ListSessions, req, sessionFlags...)
 			if err != nil {
 				return err
 			}
@@ -178,7 +178,7 @@ const (
 	whoseHelp    = "`IDENTITY` whose sessions these are (your own)"
 )
 
-var sessionFlags = map[string]string{"identity_uid": "--identity", "id": "ID"}
+var sessionFlags = []string{"identity_uid=--identity", "id=ID"}
 
 func endSessions(a *noun.App) *cobra.Command {
 	var identity string
@@ -200,7 +200,7 @@ func endSessions(a *noun.App) *cobra.Command {
 			}
 			for _, id := range args {
 				req := &signinpb.EndSessionRequest{Id: id, IdentityUid: uid}
-				if _, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).EndSession, req, sessionFlags); err != nil {
+				if _, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).EndSession, req, sessionFlags...); err != nil {
 					return err
 				}
 				if all {

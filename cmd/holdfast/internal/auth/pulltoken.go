@@ -129,8 +129,8 @@ func createPuller(
 ) (uid string, err error) {
 	req := &iampb.CreateIdentityRequest{Parent: group, Identity: identity}
 	service := iampb.NewIdentitiesServiceClient(a)
-	m, err := signin.Call(ctx, service.CreateIdentity, req,
-		map[string]string{"parent": "--group", "name": "--name", "static_keys.expiration_time": "--life"})
+	m, err := signin.Call(ctx, service.CreateIdentity, req, "parent=--group", "name=--name",
+		"static_keys.expiration_time=--life")
 	if err != nil {
 		return "", err
 	}
@@ -139,7 +139,7 @@ func createPuller(
 		return uid, nil
 	}
 	undo := &iampb.DeleteIdentityRequest{Uid: uid}
-	if _, left := signin.Call(context.WithoutCancel(ctx), service.DeleteIdentity, undo, nil); left != nil {
+	if _, left := signin.Call(context.WithoutCancel(ctx), service.DeleteIdentity, undo); left != nil {
 		a.Note("identity %s is left over: %v", uid, left)
 	}
 	return "", err

@@ -59,7 +59,7 @@ func replay(a *noun.App) *cobra.Command {
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
 			replay := deliveriespb.NewDeliveriesServiceClient(a).ReplayDeliveries
 			for _, uid := range args {
-				m, err := signin.Call(ctx, replay, &deliveriespb.ReplayDeliveriesRequest{Uid: uid}, map[string]string{"uid": "UID"})
+				m, err := signin.Call(ctx, replay, &deliveriespb.ReplayDeliveriesRequest{Uid: uid}, "uid=UID")
 				if err != nil {
 					return err
 				}

@@ -89,8 +89,8 @@ func createAccount(a *noun.App) *cobra.Command {
 				return err
 			}
 			req := &signinpb.CreateAccountRequest{Parent: parent, Account: account}
-			m, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).CreateAccount, req,
-				map[string]string{"email": "EMAIL", "name": "--name", "role_uid": "--role", "parent": "--parent"})
+			m, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).CreateAccount, req, "email=EMAIL", "name=--name",
+				"role_uid=--role", "parent=--parent")
 			if err != nil {
 				return err
 			}
@@ -118,8 +118,7 @@ func accountLink(a *noun.App) *cobra.Command {
 	}
 	a.About(accounts(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
 		req := &signinpb.CreateAccountLinkRequest{Uid: uid, ResetFactors: factors}
-		m, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).CreateAccountLink, req,
-			map[string]string{"uid": "ACCOUNT"})
+		m, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).CreateAccountLink, req, "uid=ACCOUNT")
 		if err != nil {
 			return err
 		}
@@ -135,8 +134,7 @@ func accountLink(a *noun.App) *cobra.Command {
 // findAccount finds the uid of an account by its address.
 func findAccount(ctx context.Context, a *noun.App, email string) (string, error) {
 	req := &signinpb.ListAccountsRequest{Email: email}
-	found, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).ListAccounts, req,
-		map[string]string{"email": "ACCOUNT"})
+	found, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).ListAccounts, req, "email=ACCOUNT")
 	if err != nil {
 		return "", err
 	}
@@ -171,8 +169,7 @@ func localAccounts(a *noun.App, use string, on bool) *cobra.Command {
 	cmd := &cobra.Command{Use: use + " ORGANIZATION", Short: short, Long: long}
 	return a.About(noun.Groups(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
 		req := &signinpb.UpdateSignInRulesRequest{Uid: uid, Rules: &signinpb.SignInRules{LocalAccounts: on}}
-		_, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).UpdateSignInRules, req,
-			map[string]string{"uid": "ORGANIZATION"})
+		_, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).UpdateSignInRules, req, "uid=ORGANIZATION")
 		if err == nil {
 			a.Note("local accounts of %s are %s", cmd.Flags().Arg(0), use)
 		}

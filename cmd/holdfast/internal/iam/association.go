@@ -89,8 +89,8 @@ func checkAssociation(a *noun.App) *cobra.Command {
 		if err := a.Fill(ctx, cmd, provider, req); err != nil {
 			return err
 		}
-		m, err := signin.Call(ctx, iampb.NewAccountAssociationsServiceClient(a).CheckAccountAssociation, req,
-			map[string]string{"uid": "GROUP", "provider_type": "--provider"})
+		m, err := signin.Call(ctx, iampb.NewAccountAssociationsServiceClient(a).CheckAccountAssociation, req, "uid=GROUP",
+			"provider_type=--provider")
 		if err != nil {
 			return err
 		}

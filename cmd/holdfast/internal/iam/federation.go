@@ -39,8 +39,8 @@ func explain(a *noun.App) *cobra.Command {
 					return err
 				}
 			}
-			found, err := signin.Call(ctx, federationpb.NewFederationServiceClient(a).ExplainToken, req,
-				map[string]string{"token": "--token-file", "identity_uid": "IDENTITY"})
+			found, err := signin.Call(ctx, federationpb.NewFederationServiceClient(a).ExplainToken, req, "token=--token-file",
+				"identity_uid=IDENTITY")
 			if err != nil {
 				return err
 			}
@@ -127,8 +127,7 @@ func denials(a *noun.App) *cobra.Command {
 	}
 	return a.About(Identities(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
 		req := &federationpb.ListDenialsRequest{IdentityUid: uid}
-		m, err := signin.Call(ctx, federationpb.NewFederationServiceClient(a).ListDenials, req,
-			map[string]string{"identity_uid": "IDENTITY"})
+		m, err := signin.Call(ctx, federationpb.NewFederationServiceClient(a).ListDenials, req, "identity_uid=IDENTITY")
 		if err != nil {
 			return err
 		}
@@ -166,7 +165,7 @@ func issuers(a *noun.App) *cobra.Command {
 				return err
 			}
 			found, err := signin.Call(ctx, federationpb.NewFederationServiceClient(a).ListIssuers,
-				&federationpb.ListIssuersRequest{DescendantsOf: uid}, map[string]string{"descendants_of": "--parent"})
+				&federationpb.ListIssuersRequest{DescendantsOf: uid}, "descendants_of=--parent")
 			if err != nil {
 				return err
 			}

@@ -64,8 +64,8 @@ func can(a *noun.App) *cobra.Command {
 				return err
 			}
 			req := &accesspb.CheckAccessRequest{IdentityUid: identity, Capability: args[1], PlaceUid: group}
-			found, err := signin.Call(ctx, accesspb.NewAccessServiceClient(a).CheckAccess, req,
-				map[string]string{"identity_uid": "IDENTITY", "capability": "CAPABILITY", "place_uid": "PLACE"})
+			found, err := signin.Call(ctx, accesspb.NewAccessServiceClient(a).CheckAccess, req, "identity_uid=IDENTITY",
+				"capability=CAPABILITY", "place_uid=PLACE")
 			if err != nil {
 				return err
 			}

@@ -144,8 +144,8 @@ func lookupIdentity(a *noun.App) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			req := &iampb.LookupIdentityRequest{Issuer: issuer, Subject: subject}
-			m, err := signin.Call(ctx, iampb.NewIdentitiesServiceClient(a).LookupIdentity, req,
-				map[string]string{"issuer": "--issuer", "subject": "--subject"})
+			m, err := signin.Call(ctx, iampb.NewIdentitiesServiceClient(a).LookupIdentity, req, "issuer=--issuer",
+				"subject=--subject")
 			if err != nil {
 				return err
 			}

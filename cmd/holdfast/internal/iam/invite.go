@@ -47,7 +47,7 @@ func redeemInvite(a *noun.App) *cobra.Command {
 				return err
 			}
 			req := &authpb.RegistrationRequest{Code: code}
-			m, err := signin.Call(ctx, authpb.NewAuthClient(a).Register, req, map[string]string{"code": "CODE"})
+			m, err := signin.Call(ctx, authpb.NewAuthClient(a).Register, req, "code=CODE")
 			if err != nil {
 				return err
 			}
@@ -65,8 +65,7 @@ func joins(a *noun.App) *cobra.Command {
 				return err
 			}
 			req := &signinpb.ListJoinsRequest{Parent: uid}
-			m, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).ListJoins, req,
-				map[string]string{"parent": "--parent"})
+			m, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).ListJoins, req, "parent=--parent")
 			if err != nil {
 				return err
 			}

@@ -201,7 +201,7 @@ func withKeys(a *noun.App, identity *iampb.Identity, file, issuer string, r rule
 // presetFields names the flags that set what the server may refuse.
 var presetFields = map[string]string{
 	"name": "NAME", "description": "--description", "parent": "--parent", "claim_match.issuer": "--issuer",
-	"static_keys.issuer": "--issuer", "static_keys.issuer_keys": "--issuer-keys-file", "role_uid": "--role",
+	"static_keys.issuer": "--issuer", "static_keys.issuer_keys": "--issuer-keys-file",
 }
 
 // createBound creates an identity and its role bindings. It checks as much as
@@ -252,7 +252,7 @@ func createBound(
 func Bind(ctx context.Context, a *noun.App, identity, role, group string) error {
 	binding := &iampb.RoleBinding{IdentityUid: identity, RoleUid: role}
 	req := &iampb.CreateRoleBindingRequest{Parent: group, RoleBinding: binding}
-	_, err := signin.Call(ctx, iampb.NewRoleBindingsServiceClient(a).CreateRoleBinding, req, presetFields)
+	_, err := signin.Call(ctx, iampb.NewRoleBindingsServiceClient(a).CreateRoleBinding, req, "parent=--parent", "role_uid=--role")
 	return err
 }
 

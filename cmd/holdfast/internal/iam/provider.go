@@ -57,8 +57,7 @@ func testProvider(a *noun.App) *cobra.Command {
 	}
 	return a.About(identityProviders(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
 		req := &signinpb.TestIdentityProviderRequest{Uid: uid}
-		result, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).TestIdentityProvider, req,
-			map[string]string{"uid": "IDENTITY-PROVIDER"})
+		result, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).TestIdentityProvider, req, "uid=IDENTITY-PROVIDER")
 		if err != nil {
 			return err
 		}

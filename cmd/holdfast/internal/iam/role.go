@@ -42,7 +42,7 @@ func capabilities(a *noun.App) *cobra.Command {
 		Use: "capabilities", Short: "List every capability that a role can have", Args: cobra.NoArgs,
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			req := &accesspb.ListCapabilitiesRequest{}
-			resp, err := signin.Call(ctx, accesspb.NewAccessServiceClient(a).ListCapabilities, req, nil)
+			resp, err := signin.Call(ctx, accesspb.NewAccessServiceClient(a).ListCapabilities, req)
 			if err != nil {
 				return err
 			}

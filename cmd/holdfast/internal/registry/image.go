@@ -72,8 +72,7 @@ func aboutImage(a *noun.App, cmd *cobra.Command, run func(context.Context, image
 // what the usage calls the tag.
 func getImage(ctx context.Context, a *noun.App, at image, argument string) (*ocipb.Image, error) {
 	req := &ocipb.GetImageRequest{RepoUid: at.repo, Reference: cmp.Or(at.digest, at.tag, "latest")}
-	return signin.Call(ctx, ocipb.NewOCIServiceClient(a).GetImage, req, map[string]string{"reference": argument,
-		"repo_uid": "REPO"})
+	return signin.Call(ctx, ocipb.NewOCIServiceClient(a).GetImage, req, "reference="+argument, "repo_uid=REPO")
 }
 
 func imagesSize(a *noun.App) *cobra.Command {
@@ -93,8 +92,8 @@ func imagesSize(a *noun.App) *cobra.Command {
 			at.digest = found.GetDigest()
 		}
 		req := &registrypb.GetSizeRequest{RepoUid: at.repo, Digest: at.digest, Architecture: architecture}
-		m, err := signin.Call(ctx, registrypb.NewImagesServiceClient(a).GetSize, req,
-			map[string]string{"digest": "DIGEST", "repo_uid": "REPO", "architecture": "--architecture"})
+		m, err := signin.Call(ctx, registrypb.NewImagesServiceClient(a).GetSize, req, "digest=DIGEST", "repo_uid=REPO",
+			"architecture=--architecture")
 		if err != nil {
 			return err
 		}

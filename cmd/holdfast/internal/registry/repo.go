@@ -69,7 +69,7 @@ func readme(a *noun.App) *cobra.Command {
 			return setReadme(ctx, a, uid, file.Value.String())
 		}
 		req := &registrypb.GetRepoReadmeRequest{Uid: uid}
-		m, err := signin.Call(ctx, registrypb.NewReposServiceClient(a).GetRepoReadme, req, map[string]string{"uid": "REPO"})
+		m, err := signin.Call(ctx, registrypb.NewReposServiceClient(a).GetRepoReadme, req, "uid=REPO")
 		if err != nil || m.GetContent() == "" {
 			return err
 		}
@@ -98,8 +98,7 @@ func setReadme(ctx context.Context, a *noun.App, uid, file string) error {
 		RepoReadme: &registrypb.RepoReadme{Uid: uid, Content: content},
 		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"content"}},
 	}
-	_, err := signin.Call(ctx, registrypb.NewReposServiceClient(a).UpdateRepoReadme, req,
-		map[string]string{"content": "--set", "uid": "REPO"})
+	_, err := signin.Call(ctx, registrypb.NewReposServiceClient(a).UpdateRepoReadme, req, "content=--set", "uid=REPO")
 	return err
 }
 

@@ -89,7 +89,7 @@ func withoutHost(ctx context.Context, a *noun.App, text string) (string, error) 
 
 // Host returns the host of the registry.
 func Host(ctx context.Context, a *noun.App) (string, error) {
-	m, err := signin.Call(ctx, ocipb.NewOCIServiceClient(a).GetRegistry, &ocipb.GetRegistryRequest{}, nil)
+	m, err := signin.Call(ctx, ocipb.NewOCIServiceClient(a).GetRegistry, &ocipb.GetRegistryRequest{})
 	return m.GetHost(), err
 }
 

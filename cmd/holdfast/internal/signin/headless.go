@@ -60,7 +60,7 @@ func (a *Agent) headlessSession(ctx context.Context, issuer, code string) (*auth
 		return nil, err
 	}
 	defer c.Close()
-	return Call(ctx, authpb.NewAuthClient(c).GetHeadlessSession, &authpb.GetHeadlessSessionRequest{Code: code}, nil)
+	return Call(ctx, authpb.NewAuthClient(c).GetHeadlessSession, &authpb.GetHeadlessSessionRequest{Code: code})
 }
 
 // checkCode returns a short code that the page shows as well. If they are equal,

@@ -131,14 +131,21 @@ func reason(text string) string {
 	return text
 }
 
-// Call calls a method of a generated client. Its error is a problem, as that of
-// Refused.
+// Call calls a method of a generated client. Its error is a problem. flags has specs
+// of the form field=flag, such as "name=--name", for the fields that the server may
+// refuse.
 func Call[Request, Response any](
 	ctx context.Context, method func(context.Context, Request, ...grpc.CallOption) (Response, error),
-	req Request, flags map[string]string,
-) (resp Response, err error) {
-	if resp, err = method(ctx, req); err != nil {
-		err = Refused(err, flags)
+	req Request, flags ...string,
+) (Response, error) {
+	resp, err := method(ctx, req)
+	if err == nil {
+		return resp, nil
 	}
-	return resp, err
+	named := map[string]string{}
+	for _, spec := range flags {
+		field, flag, _ := strings.Cut(spec, "=")
+		named[field] = flag
+	}
+	return resp, Refused(err, named)
 }

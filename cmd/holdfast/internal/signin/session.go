@@ -324,7 +324,7 @@ func (a *Agent) revokeWith(ctx context.Context, s *signIn) error {
 		return err
 	}
 	defer c.Close()
-	_, err = Call(ctx, signinpb.NewSignInServiceClient(c).EndSession, &signinpb.EndSessionRequest{Id: "current"}, nil)
+	_, err = Call(ctx, signinpb.NewSignInServiceClient(c).EndSession, &signinpb.EndSessionRequest{Id: "current"})
 	return err
 }
 
