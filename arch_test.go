@@ -12,6 +12,12 @@ import (
 
 const module = "github.com/holdfast-dev/holdfast"
 
+// The packages of the command, and what those above sign-in may all import.
+const (
+	cli     = "cmd/holdfast/internal/"
+	cliBase = "client gen/... " + cli + "output " + cli + "problem " + cli + "settings " + cli + "signin "
+)
+
 // Packages import only what is listed on their line. Read top to bottom, this is
 // the architecture. A name ending in /... stands for everything below it, and
 // "..." alone for everything.
@@ -51,7 +57,17 @@ var mayImport = []struct{ pkg, imports string }{
 	{"server", "..."},
 	{"cmd/holdfastd", "fault server"},
 	{"client", "gen/..."},
-	{"cmd/holdfast", "client gen/..."},
+	{cli + "problem", ""},
+	{cli + "output", "gen/... " + cli + "problem"},
+	{cli + "settings", "client " + cli + "output " + cli + "problem"},
+	{cli + "signin", "client gen/... " + cli + "output " + cli + "problem " + cli + "settings"},
+	{cli + "noun", cliBase},
+	{cli + "iam", cliBase + cli + "noun"},
+	{cli + "registry", cliBase + cli + "iam " + cli + "noun"},
+	{cli + "advisories", cliBase + cli + "noun"},
+	{cli + "events", cliBase + cli + "iam " + cli + "noun"},
+	{cli + "auth", cliBase + cli + "iam " + cli + "noun " + cli + "registry"},
+	{"cmd/holdfast", cliBase + cli + "..."},
 	{"gen/...", "gen/..."},
 	{"proto/generate", ""},
 	{"bench", "..."},
@@ -64,8 +80,8 @@ var onlyIn = []struct{ library, homes string }{
 	{"modernc.org/sqlite", "store store/plantest store/storetest bench e2e"},
 	{"github.com/jackc/pgx", "store store/plantest store/storetest bench e2e"},
 	{"github.com/pressly/goose", "store store/plantest store/storetest bench e2e"},
-	{"google.golang.org/grpc", "api/... server client cmd/holdfast gen/... proto/generate bench e2e"},
-	{"google.golang.org/genproto", "api/... server client cmd/holdfast gen/... proto/generate bench e2e"},
+	{"google.golang.org/grpc", "api/... server client cmd/holdfast/internal/... gen/... proto/generate bench e2e"},
+	{"google.golang.org/genproto", "api/... server client cmd/holdfast/internal/... gen/... proto/generate bench e2e"},
 	{"github.com/grpc-ecosystem/grpc-gateway", "api e2e"},
 	{"github.com/go-jose/go-jose", "token trust"},
 	{"github.com/prometheus", "server api bench"},
@@ -79,7 +95,7 @@ var onlyIn = []struct{ library, homes string }{
 	{"golang.org/x/oauth2", "login"},
 	{"github.com/go-webauthn/webauthn", "login"},
 	{"github.com/pquerna/otp", "login"},
-	{"github.com/zalando/go-keyring", "cmd/holdfast"},
+	{"github.com/zalando/go-keyring", "cmd/holdfast/internal/signin"},
 }
 
 // Tests may import what they like, except these: a test that needs a database

@@ -9,18 +9,19 @@ import (
 	"strings"
 )
 
-// CheckAddress tells whether a text is the address of a server: a scheme and a
+// CheckAddress returns an error if a text is not the address of a server: a scheme and a
 // host, and nothing after them.
 func CheckAddress(address string) error {
 	u, err := url.Parse(address)
-	if err != nil || u.Hostname() == "" || strings.Contains(u.Host, "%") || (u.Scheme != "http" && u.Scheme != "https") || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
+	if err != nil || u.Hostname() == "" || strings.Contains(u.Host, "%") || (u.Scheme != "http" && u.Scheme != "https") ||
+		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil {
 		return fmt.Errorf("%q is not an address like https://holdfast.example.com", address)
 	}
 	return nil
 }
 
-// Audience is what tokens for the server at an address are for: the address as
-// the server writes it, without the port that its scheme has anyhow.
+// Audience returns the audience of tokens for the server at an address: the address as
+// the server writes it, without the default port of its scheme.
 func Audience(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -35,8 +36,8 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), defaultPorts[u.Scheme]))
 }
 
-// InTheOpen tells whether what is sent to an address can be read on its way: it
-// goes to another machine, and not encrypted.
+// InTheOpen reports whether an address is on another machine and not encrypted, so that
+// others can read what is sent to it.
 func InTheOpen(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && u.Scheme == "http" && !isLoopback(u.Hostname())

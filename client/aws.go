@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// An awsKey is what an AWS account gives its callers to sign with.
+// An awsKey is a key with which callers of AWS sign requests.
 type awsKey struct{ id, secret, session string }
 
 const (
@@ -23,17 +23,17 @@ const (
 	awsTime = "20060102T150405Z"
 )
 
-// awsProof is a request to AWS for who its sender is, signed and not sent: the
-// server sends it. Two headers bind it to the issuer and to the identity, so
-// that it is of no use to anybody else.
-func awsProof(_ context.Context, getenv func(string) string, w want) (string, error) {
+// awsProof returns a signed request that asks AWS who its sender is, for the server to
+// send. Two headers bind it to the issuer and the identity, so that it is of no use to
+// anybody else.
+func awsProof(_ context.Context, getenv func(string) string, p purpose) (string, error) {
 	key := awsKey{getenv("AWS_ACCESS_KEY_ID"), getenv("AWS_SECRET_ACCESS_KEY"), getenv("AWS_SESSION_TOKEN")}
 	if key.secret == "" {
 		return "", errors.New("AWS_SECRET_ACCESS_KEY is not set")
 	}
 	headers := map[string]string{
 		"host": awsHost, "content-type": "application/x-www-form-urlencoded",
-		"holdfast-audience": w.audience, "holdfast-identity": w.identity,
+		"holdfast-audience": p.audience, "holdfast-identity": p.identity,
 	}
 	if key.session != "" {
 		headers["x-amz-security-token"] = key.session
@@ -68,7 +68,8 @@ func (k awsKey) sign(region, service string, headers map[string]string, body str
 		mac = keyed(mac, part)
 	}
 	signature := hex.EncodeToString(keyed(mac, "AWS4-HMAC-SHA256\n"+stamp+"\n"+scope+"\n"+hexDigest(request)))
-	headers["authorization"] = "AWS4-HMAC-SHA256 Credential=" + k.id + "/" + scope + ", SignedHeaders=" + signed + ", Signature=" + signature
+	headers["authorization"] = "AWS4-HMAC-SHA256 Credential=" + k.id + "/" + scope + ", SignedHeaders=" + signed +
+		", Signature=" + signature
 }
 
 func hexDigest(text string) string {

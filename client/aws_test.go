@@ -38,7 +38,7 @@ func TestAWSSignature(t *testing.T) {
 func TestAWSProof(t *testing.T) {
 	env := map[string]string{"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "hush", "AWS_SESSION_TOKEN": "session"}
 	getenv := func(k string) string { return env[k] }
-	proof, err := awsProof(t.Context(), getenv, want{"https://h.example.com", "uid"})
+	proof, err := awsProof(t.Context(), getenv, purpose{"https://h.example.com", "uid"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestAWSProof(t *testing.T) {
 	}
 	for name, value := range map[string]string{"AWS_SESSION_TOKEN": "a\r\nb: c", "AWS_SECRET_ACCESS_KEY": ""} {
 		env[name] = value
-		if _, err := awsProof(t.Context(), getenv, want{}); err == nil || strings.Contains(err.Error(), "hush") {
+		if _, err := awsProof(t.Context(), getenv, purpose{}); err == nil || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s of %q: %v", name, value, err)
 		}
 	}

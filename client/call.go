@@ -14,21 +14,21 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// A line is what calls to one address have in common.
-type line struct {
+// An endpoint is an address, and how calls to it carry tokens.
+type endpoint struct {
 	address string
-	private bool                                                      // a token may only go through TLS
-	tokens  func(ctx context.Context, refused string) (string, error) // nil: calls bring their own, or none
+	private bool                                                      // tokens are only sent with TLS
+	tokens  func(ctx context.Context, refused string) (string, error) // nil: calls have their own, or none
 }
 
-func newLine(cfg Config, address string) *line {
+func newEndpoint(cfg Config, address string) *endpoint {
 	u, err := url.Parse(address)
 	encrypted := err != nil || u.Scheme != "http"
-	return &line{address: Audience(address), private: encrypted || (InTheOpen(address) && !cfg.InTheOpen)}
+	return &endpoint{address: Audience(address), private: encrypted || (InTheOpen(address) && !cfg.InTheOpen)}
 }
 
-func (l *line) dial(cfg Config) (*grpc.ClientConn, error) {
-	u, err := url.Parse(l.address)
+func (e *endpoint) dial(cfg Config) (*grpc.ClientConn, error) {
+	u, err := url.Parse(e.address)
 	if err != nil {
 		return nil, err
 	}
@@ -40,13 +40,13 @@ func (l *line) dial(cfg Config) (*grpc.ClientConn, error) {
 		grpc.WithTransportCredentials(security), grpc.WithDisableServiceConfig(),
 		grpc.WithUserAgent(cmp.Or(cfg.UserAgent, "holdfast-go")),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
-		grpc.WithChainUnaryInterceptor(l.unary), grpc.WithChainStreamInterceptor(l.stream),
+		grpc.WithChainUnaryInterceptor(e.unary), grpc.WithChainStreamInterceptor(e.stream),
 	}
 	return grpc.NewClient(hostPort(u), slices.Concat(options, cfg.Options)...)
 }
 
-// A bearer is a token on its way with one call. gRPC refuses to send a private
-// one in the open, whatever the connection was made to be.
+// A bearer is the token of one call. gRPC refuses to send a private one without TLS,
+// whatever the connection is.
 type bearer struct {
 	token   string
 	private bool
@@ -58,34 +58,35 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 
 func (b bearer) RequireTransportSecurity() bool { return b.private }
 
-// carrying is the options of a call that carries a token; none for "".
-func (l *line) carrying(token string) []grpc.CallOption {
+// withToken returns the options of a call that carries a token, if that is not "".
+func (e *endpoint) withToken(token string) []grpc.CallOption {
 	if token == "" {
 		return nil
 	}
-	return []grpc.CallOption{grpc.PerRPCCredentials(bearer{token, l.private})}
+	return []grpc.CallOption{grpc.PerRPCCredentials(bearer{token, e.private})}
 }
 
-// bringsOwn tells whether a call has credentials of its own.
-func bringsOwn(opts []grpc.CallOption) bool {
+// hasCredentials reports whether a call has credentials of its own.
+func hasCredentials(opts []grpc.CallOption) bool {
 	return slices.ContainsFunc(opts, func(o grpc.CallOption) bool {
 		_, ok := o.(grpc.PerRPCCredsCallOption)
 		return ok
 	})
 }
 
-// unary makes a call with a token, and once more with another if the server does
-// not take the first: it has done nothing then. What goes wrong is an Error.
-func (l *line) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+// unary makes a call with a token. If the server refuses the token, it has done
+// nothing, and the call is made again with another. Errors are of type Error.
+func (e *endpoint) unary(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	call := func(token string) error {
 		var header metadata.MD
-		all := slices.Concat(l.carrying(token), opts, []grpc.CallOption{grpc.Header(&header)})
-		return l.failure(method, header, invoke(ctx, method, req, reply, conn, all...))
+		all := slices.Concat(e.withToken(token), opts, []grpc.CallOption{grpc.Header(&header)})
+		return e.failure(method, header, invoke(ctx, method, req, reply, conn, all...))
 	}
-	if l.tokens == nil || bringsOwn(opts) {
+	if e.tokens == nil || hasCredentials(opts) {
 		return call("")
 	}
-	token, err := l.tokens(ctx, "")
+	token, err := e.tokens(ctx, "")
 	if err != nil {
 		return err
 	}
@@ -93,7 +94,7 @@ func (l *line) unary(ctx context.Context, method string, req, reply any, conn *g
 	if token == "" || status.Code(err) != codes.Unauthenticated {
 		return err
 	}
-	another, renewed := l.tokens(ctx, token)
+	another, renewed := e.tokens(ctx, token)
 	if renewed != nil {
 		return renewed
 	}
@@ -103,28 +104,29 @@ func (l *line) unary(ctx context.Context, method string, req, reply any, conn *g
 	return call(another)
 }
 
-// stream begins a stream with a token. One that the server does not take is not
-// begun again: what was sent on it is gone.
-func (l *line) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, begin grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+// stream begins a stream with a token. If the server refuses the token, the stream
+// is not begun again, because what was sent on it is lost.
+func (e *endpoint) stream(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
+	begin grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	token := ""
-	if l.tokens != nil && !bringsOwn(opts) {
+	if e.tokens != nil && !hasCredentials(opts) {
 		var err error
-		if token, err = l.tokens(ctx, ""); err != nil {
+		if token, err = e.tokens(ctx, ""); err != nil {
 			return nil, err
 		}
 	}
-	s, err := begin(ctx, desc, conn, method, slices.Concat(l.carrying(token), opts)...)
+	s, err := begin(ctx, desc, conn, method, slices.Concat(e.withToken(token), opts)...)
 	if err != nil {
-		return nil, l.failure(method, nil, err)
+		return nil, e.failure(method, nil, err)
 	}
-	return stream{s, l, method}, nil
+	return stream{s, e, method}, nil
 }
 
-// A stream ends with an Error.
+// A stream returns errors of type Error.
 type stream struct {
 	grpc.ClientStream
-	line   *line
-	method string
+	endpoint *endpoint
+	method   string
 }
 
 // RecvMsg receives the next message, and returns io.EOF after the last.
@@ -134,5 +136,5 @@ func (s stream) RecvMsg(m any) error {
 		return err
 	}
 	header, _ := s.Header() // there may be none
-	return s.line.failure(s.method, header, err)
+	return s.endpoint.failure(s.method, header, err)
 }

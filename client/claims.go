@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Claims are what a token of the server's says. They are read and not verified:
-// the server does that.
+// Claims are the claims of a token of the server. They are not verified, because the
+// server does that.
 type Claims struct {
 	Issuer   string    `json:"iss"`
 	Subject  string    `json:"sub"` // uid of the identity
@@ -36,7 +36,7 @@ func (a *Audiences) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]string)(a))
 }
 
-// ReadClaims reads the claims of a token; false stands for what is none.
+// ReadClaims reads the claims of a token, and reports whether it could.
 func ReadClaims(token string) (c Claims, ok bool) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -49,21 +49,21 @@ func ReadClaims(token string) (c Claims, ok bool) {
 	return c, true
 }
 
-// Expires is when the token ends.
+// Expires returns when the token expires.
 func (c Claims) Expires() time.Time { return time.Unix(c.Expiry, 0).UTC() }
 
-// tokenMargin is how long a token must still be good to be used: a call takes a
-// while, and clocks differ.
+// tokenMargin is how long a token must still be valid, because a call takes time and
+// clocks differ.
 const tokenMargin = time.Minute
 
-// Serves tells whether a token is for an audience, and still will be when the
-// server reads it.
+// Serves reports whether a token is for an audience, and is valid for long enough to
+// be sent.
 func Serves(token, audience string, now time.Time) bool {
 	c, ok := ReadClaims(token)
 	return ok && slices.Contains(c.Audience, audience) && c.Expires().Sub(now) > tokenMargin
 }
 
-// IsToken tells whether a text can be sent as a token.
+// IsToken reports whether a text can be sent as a token.
 func IsToken(text string) bool {
 	return text != "" && !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }

@@ -9,8 +9,8 @@
 //	})
 //	groups := iampb.NewGroupsServiceClient(c)
 //
-// Lists are walked with All, or page by page with Pages. What the server refuses
-// is an Error, which has everything the server said of it.
+// All and Pages iterate over lists. If the server refuses a call, the error is an
+// Error with all details.
 //
 // The holdfast command is built on this package.
 package client
@@ -31,26 +31,27 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Config says which server to call, and as whom. Only Address is needed.
+// Config says which server to call, and with which credential. Only Address is
+// required.
 type Config struct {
 	Address   string // of the API: https://host[:port], or http:// for a server on the same machine
-	Audience  string // what its tokens are for; "" is the address
-	Issuer    string // address of who gives tokens; "" is the server itself
+	Audience  string // of its tokens; "" is the address
+	Issuer    string // address of the token issuer; "" is the server itself
 	CAFile    string // certificates (PEM) to trust beside the system's
-	UserAgent string // the program's name, as the server logs it and lists it with sessions
-	InTheOpen bool   // tokens may go to http:// addresses on other machines, for everybody on the way to read
+	UserAgent string // the program's name, which the server logs and shows with sessions
+	InTheOpen bool   // allows to send tokens unencrypted to other machines
 
-	Credential Credential    // what tokens are got with; nil: calls carry none
-	Vault      Vault         // where tokens are kept; nil: in memory
-	Timeout    time.Duration // for each step on the way to a token; 0 is 30 seconds
+	Credential Credential    // gets tokens; nil: calls carry none
+	Vault      Vault         // stores tokens; nil: in memory
+	Timeout    time.Duration // of each step to get a token; 0 is 30 seconds
 
-	Options []grpc.DialOption // of gRPC itself, such as the interceptors of a tracing library
+	Options []grpc.DialOption // for gRPC, such as interceptors
 }
 
-// maxAnswer is more than a page of the largest resources.
+// maxAnswer is larger than a page of the largest resources.
 const maxAnswer = 100 << 20
 
-// A Client is a connection to one server. It is for many goroutines at once.
+// A Client is a connection to one server. It is safe for concurrent use.
 type Client struct {
 	*grpc.ClientConn
 	issuer  *Issuer
@@ -58,9 +59,8 @@ type Client struct {
 	close   func() error
 }
 
-// Dial makes a Client. Nothing is sent yet: a server that is not there, or a
-// credential that it refuses, shows at the first call. The error tells every
-// mistake in cfg.
+// Dial returns a Client. It sends nothing: whether the server answers and accepts the
+// credential shows at the first call. The error lists every mistake in cfg.
 func Dial(cfg Config) (*Client, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -69,14 +69,14 @@ func Dial(cfg Config) (*Client, error) {
 	cfg.Issuer = cmp.Or(cfg.Issuer, cfg.Address)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 30*time.Second)
 	c := &Client{}
-	api := newLine(cfg, cfg.Address)
+	api := newEndpoint(cfg, cfg.Address)
 	api.tokens = c.bearer
 	conn, err := api.dial(cfg)
 	if err != nil {
 		return nil, inField("Address", err)
 	}
 	c.ClientConn, c.close = conn, conn.Close
-	c.issuer = &Issuer{Address: Audience(cfg.Issuer), Audience: cfg.Audience, line: api, conn: conn, timeout: cfg.Timeout}
+	c.issuer = &Issuer{Address: Audience(cfg.Issuer), Audience: cfg.Audience, endpoint: api, conn: conn, timeout: cfg.Timeout}
 	if Audience(cfg.Issuer) != Audience(cfg.Address) {
 		if err := c.dialIssuer(cfg); err != nil {
 			return nil, errors.Join(inField("Issuer", err), conn.Close())
@@ -90,25 +90,25 @@ func Dial(cfg Config) (*Client, error) {
 
 // dialIssuer connects to an issuer that is not the server itself.
 func (c *Client) dialIssuer(cfg Config) error {
-	l := newLine(cfg, cfg.Issuer)
+	l := newEndpoint(cfg, cfg.Issuer)
 	conn, err := l.dial(cfg)
 	if err != nil {
 		return err
 	}
-	c.issuer.line, c.issuer.conn = l, conn
+	c.issuer.endpoint, c.issuer.conn = l, conn
 	c.close = func() error { return errors.Join(c.ClientConn.Close(), conn.Close()) }
 	return nil
 }
 
-// Close ends the connection, and every call on it.
+// Close ends the connection and all calls.
 func (c *Client) Close() error { return c.close() }
 
-// Issuer is who gives the tokens of this client.
+// Issuer returns the issuer of the tokens of this client.
 func (c *Client) Issuer() *Issuer { return c.issuer }
 
-// Token returns the token that a call would carry now, for a program that is not
-// this one: curl, docker login. It gets one if there is none, and returns
-// ErrNoCredential if there is nothing to get it with.
+// Token returns the token that a call would carry now, for other programs such as
+// curl or docker login. It gets one if necessary, and returns ErrNoCredential if
+// there is no credential.
 func (c *Client) Token(ctx context.Context) (string, error) {
 	if c.renewal == nil {
 		return "", ErrNoCredential
@@ -116,11 +116,10 @@ func (c *Client) Token(ctx context.Context) (string, error) {
 	return c.renewal.token(ctx, "")
 }
 
-// ErrNoCredential is the error of a Client that was to have a token and has
-// nothing to get it with.
+// ErrNoCredential is the error of a Client that needs a token and has no credential.
 var ErrNoCredential = errors.New("there is no credential")
 
-// bearer returns the token for a call, in place of one that was refused; "" if
+// bearer returns the token for a call, other than one that was refused, or "" if
 // calls carry none.
 func (c *Client) bearer(ctx context.Context, refused string) (string, error) {
 	if c.renewal == nil {
@@ -129,7 +128,7 @@ func (c *Client) bearer(ctx context.Context, refused string) (string, error) {
 	return c.renewal.token(ctx, refused)
 }
 
-// check tells every mistake in a Config, by the name of its field.
+// check returns every mistake in a Config, with the name of the field.
 func (cfg Config) check() error {
 	var errs []error
 	field := func(name string, err error) { errs = append(errs, inField(name, err)) }
@@ -152,7 +151,7 @@ func (cfg Config) check() error {
 	return errors.Join(errs...)
 }
 
-// inField names the field that an error is about; nil stays nil.
+// inField adds the name of a field to an error.
 func inField(name string, err error) error {
 	if err == nil {
 		return nil
@@ -160,8 +159,8 @@ func inField(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// TLS trusts the system's certificates and those of CAFile: for HTTP clients
-// that call the same server.
+// TLS returns settings that trust the system's certificates and those of CAFile, for
+// HTTP clients that call the same server.
 func (cfg Config) TLS() (*tls.Config, error) {
 	security := &tls.Config{MinVersion: tls.VersionTLS12}
 	if cfg.CAFile == "" {
@@ -180,7 +179,7 @@ func (cfg Config) TLS() (*tls.Config, error) {
 	return security, nil
 }
 
-// transport is how an address is spoken to.
+// transport returns the credentials of the transport to an address.
 func (cfg Config) transport(u *url.URL) (credentials.TransportCredentials, error) {
 	if u.Scheme == "http" {
 		return insecure.NewCredentials(), nil

@@ -11,23 +11,22 @@ import (
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
 )
 
-// Tokens are what a call carries, and what the next one is got with. Either can
-// be "".
+// Tokens are the access token that calls carry, and the refresh token that gets the
+// next. Either can be "".
 type Tokens struct {
 	Access  string `json:"token,omitempty"`
 	Refresh string `json:"refreshToken,omitempty"`
 }
 
-// A Credential is what tokens are got with.
+// A Credential gets tokens.
 type Credential interface {
-	// Next returns tokens in place of those before, which are none at first. It is
-	// called when the access token is about to end, or was refused, and by one
-	// goroutine at a time.
+	// Next returns tokens that replace those before, which are empty at first. It is
+	// called if the access token is about to expire or was refused, by one goroutine
+	// at a time.
 	Next(ctx context.Context, issuer *Issuer, before Tokens) (Tokens, error)
 }
 
-// A Token is there already, and there is no other: when it has ended, calls are
-// refused.
+// A Token is an access token that is not renewed: after it expires, calls are refused.
 type Token string
 
 // Next returns the token itself.
@@ -42,13 +41,12 @@ func (t Token) check() error {
 	return nil
 }
 
-// A RefreshToken is that of a person's session. It is good once: the issuer gives
-// another with every token, and whoever uses one again ends the session. A program
-// that runs more than once needs a Vault for it.
+// A RefreshToken belongs to a person's session. It works once: the issuer returns
+// another with every token, and a second use ends the session. A program that runs
+// more than once needs a Vault for it.
 type RefreshToken string
 
-// Next uses up the refresh token of the tokens before, or itself if they have
-// none.
+// Next exchanges the refresh token of the tokens before, or t if they have none.
 func (t RefreshToken) Next(ctx context.Context, issuer *Issuer, before Tokens) (Tokens, error) {
 	token := cmp.Or(before.Refresh, string(t))
 	if token == "" {
@@ -64,10 +62,10 @@ func (t RefreshToken) check() error {
 	return Token(t).check()
 }
 
-// A Workload is a program that its platform vouches for: it shows the platform's
-// token, and gets one of the identity that trusts it.
+// A Workload is a program whose platform gives it a token. It exchanges that for a
+// token of an identity that trusts the platform.
 type Workload struct {
-	Identity string // uid of the identity to assume; "" is whoever the proof is of
+	Identity string // uid of the identity to assume; "" is that of the proof
 	Proof    Proof  // nil: Platform
 }
 
@@ -84,12 +82,11 @@ func (w Workload) Next(ctx context.Context, issuer *Issuer, _ Tokens) (Tokens, e
 	return issuer.Exchange(ctx, own, &oidcpb.ExchangeRequest{Identity: w.Identity})
 }
 
-// A Proof gets a token of somebody else's that proves to an issuer who runs this
-// program. identity is the uid of the identity that it is to prove, or "".
+// A Proof returns a token of another issuer that proves an identity to ours. identity
+// is its uid, or "".
 type Proof func(ctx context.Context, issuer, identity string) (string, error)
 
-// File is the proof in a file, which is read each time: whoever writes it keeps it
-// fresh.
+// File returns a Proof that reads a file each time, because the file may be renewed.
 func File(path string) Proof {
 	return func(context.Context, string, string) (string, error) { return readToken(path) }
 }

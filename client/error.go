@@ -11,44 +11,44 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// An Error is a call that failed: what a server answered, or gRPC's word for
-// that it did not. errors.As finds it, status.Code its code, and errors.Is tells
+// An Error is a call that failed, with the status that the server returned or that
+// gRPC made without an answer. status.Code returns its code, and errors.Is matches
 // context.Canceled and context.DeadlineExceeded.
 type Error struct {
 	Address   string // of the server that was called: the API's, or the issuer's
 	Method    string // such as /holdfast.iam.v2beta1.GroupsService/GetGroup
-	RequestID string // under which the server has logged the call; "" if it did not answer
+	RequestID string // in the server's log; "" if it did not answer
 
 	status *status.Status
 }
 
-// Error is the sentence the server gave.
+// Error returns the message of the server.
 func (e *Error) Error() string { return e.status.Message() }
 
-// GRPCStatus is the answer with its details, for package status.
+// GRPCStatus returns the status with its details, for package status.
 func (e *Error) GRPCStatus() *status.Status { return e.status }
 
-// Is takes a call that was given up for the context that ended it.
+// Is reports whether the context of the call was canceled or had a deadline.
 func (e *Error) Is(target error) bool {
 	return (target == context.Canceled && e.status.Code() == codes.Canceled) ||
 		(target == context.DeadlineExceeded && e.status.Code() == codes.DeadlineExceeded)
 }
 
-// Reason is the machine's word for what is wrong, such as INVALID_ARGUMENT; "" if
-// no server said.
+// Reason returns the reason for programs, such as INVALID_ARGUMENT, or "" if no server
+// has answered.
 func (e *Error) Reason() string {
 	info, _ := Detail[*errdetails.ErrorInfo](e)
 	return info.GetReason()
 }
 
-// Fields are the fields of the request to change, all of them.
+// Fields returns all fields of the request that must be changed.
 func (e *Error) Fields() []*errdetails.BadRequest_FieldViolation {
 	bad, _ := Detail[*errdetails.BadRequest](e)
 	return bad.GetFieldViolations()
 }
 
-// Detail finds a typed detail of an error, such as *errdetails.ErrorInfo or
-// *errdetails.PreconditionFailure. false stands for none.
+// Detail returns the detail of an error that has a type, such as
+// *errdetails.ErrorInfo or *errdetails.PreconditionFailure.
 func Detail[T proto.Message](err error) (detail T, ok bool) {
 	for _, d := range status.Convert(err).Details() {
 		if detail, ok := d.(T); ok {
@@ -58,22 +58,22 @@ func Detail[T proto.Message](err error) (detail T, ok bool) {
 	return detail, false
 }
 
-// failure makes an error of a call an Error; nil stays nil.
-func (l *line) failure(method string, header metadata.MD, err error) error {
+// failure returns err as an Error, or nil.
+func (e *endpoint) failure(method string, header metadata.MD, err error) error {
 	if err == nil {
 		return nil
 	}
 	if _, already := errors.AsType[*Error](err); already {
 		return err
 	}
-	e := &Error{Address: l.address, Method: method, status: status.Convert(err)}
+	failed := &Error{Address: e.address, Method: method, status: status.Convert(err)}
 	if ids := header.Get("x-request-id"); len(ids) > 0 {
-		e.RequestID = ids[0]
+		failed.RequestID = ids[0]
 	}
-	return e
+	return failed
 }
 
-// givenUp is the Error of a step that did not end before its context did.
+// givenUp returns the Error of a step whose context has ended.
 func givenUp(ctx context.Context, address string) error {
 	return &Error{Address: address, status: status.FromContextError(ctx.Err())}
 }

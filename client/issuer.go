@@ -15,15 +15,15 @@ import (
 // An Issuer gives tokens for other credentials.
 type Issuer struct {
 	Address  string
-	Audience string // what tokens are for unless a request says otherwise
+	Audience string // of tokens, unless a request names another
 
-	line    *line
-	conn    grpc.ClientConnInterface
-	timeout time.Duration
+	endpoint *endpoint
+	conn     grpc.ClientConnInterface
+	timeout  time.Duration
 }
 
-// Exchange gets tokens for one of another issuer, or for one of this issuer's
-// own: for another audience, or narrower.
+// Exchange exchanges a token of another issuer, or one of this issuer's own for
+// another audience or with fewer capabilities.
 func (i *Issuer) Exchange(ctx context.Context, token string, req *oidcpb.ExchangeRequest) (Tokens, error) {
 	if !IsToken(token) {
 		return Tokens{}, errNoToken
@@ -34,7 +34,7 @@ func (i *Issuer) Exchange(ctx context.Context, token string, req *oidcpb.Exchang
 	}
 	ctx, cancel := context.WithTimeout(ctx, i.timeout)
 	defer cancel()
-	answer, err := oidcpb.NewSecurityTokenServiceClient(i.conn).Exchange(ctx, req, i.line.carrying(token)...)
+	answer, err := oidcpb.NewSecurityTokenServiceClient(i.conn).Exchange(ctx, req, i.endpoint.withToken(token)...)
 	if err != nil {
 		return Tokens{}, err
 	}
@@ -44,10 +44,10 @@ func (i *Issuer) Exchange(ctx context.Context, token string, req *oidcpb.Exchang
 	return Tokens{answer.GetToken(), answer.GetRefreshToken()}, nil
 }
 
-// errNoToken is for what could not be sent, and must not be shown.
+// errNoToken does not quote the text, which may be a secret.
 var errNoToken = errors.New("what is to be exchanged is not a token")
 
-// Refresh gets the next tokens for a refresh token, which is used up by that.
+// Refresh exchanges a refresh token, which works once, for the next tokens.
 func (i *Issuer) Refresh(ctx context.Context, token string) (Tokens, error) {
 	if !IsToken(token) {
 		return Tokens{}, errNoToken
@@ -55,7 +55,7 @@ func (i *Issuer) Refresh(ctx context.Context, token string) (Tokens, error) {
 	ctx, cancel := context.WithTimeout(ctx, i.timeout)
 	defer cancel()
 	req := &oidcpb.ExchangeRefreshTokenRequest{Aud: []string{i.Audience}}
-	answer, err := oidcpb.NewSecurityTokenServiceClient(i.conn).ExchangeRefreshToken(ctx, req, i.line.carrying(token)...)
+	answer, err := oidcpb.NewSecurityTokenServiceClient(i.conn).ExchangeRefreshToken(ctx, req, i.endpoint.withToken(token)...)
 	if err != nil {
 		return Tokens{}, err
 	}

@@ -13,20 +13,21 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// ErrPageTokenExpired ends a walk that was to go on where it can no more.
+// ErrPageTokenExpired is the error of a list that began with an expired page token.
 var ErrPageTokenExpired = errors.New("the page token has expired: begin again without one")
 
 // A Page is one answer of a List method.
 type Page interface{ GetNextPageToken() string }
 
-// All walks everything that a List method lists. items takes what is listed out
-// of a page:
+// All iterates over everything that a List method lists. items returns the items of a
+// page:
 //
 //	for g, err := range client.All(ctx, groups.ListGroups, req, (*iampb.ListGroupsResponse).GetGroups) {
 //
-// An error is yielded once, in place of an item, and ends the walk.
+// An error is yielded once, without an item, and ends the iteration.
 func All[Request proto.Message, P Page, T any](
-	ctx context.Context, list func(context.Context, Request, ...grpc.CallOption) (P, error), req Request, items func(P) []T,
+	ctx context.Context, list func(context.Context, Request, ...grpc.CallOption) (P, error), req Request,
+	items func(P) []T,
 ) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for page, err := range Pages(ctx, list, req) {
@@ -44,14 +45,14 @@ func All[Request proto.Message, P Page, T any](
 	}
 }
 
-// Pages walks the answers of a List method, from the page_token of req if it has
-// one. The next page is asked for while the loop is at work on this one; when the
-// loop ends, nothing of it runs on. req itself is not changed.
+// Pages iterates over the pages of a List method, from the page_token of req if it has
+// one. It requests the next page while the loop works on this one, and leaves nothing
+// running when the loop ends. It does not change req.
 //
-// An error is yielded once and ends the walk. To go on after it, or after a
-// break, put the next_page_token of the last page that was dealt with into the
-// request: it is good for three days. After that the server would begin again
-// without a word, and the walk ends with ErrPageTokenExpired instead.
+// An error is yielded once and ends the iteration. To continue after it, or after a
+// break, put the next_page_token of the last page into the request, within three days.
+// After that the server would silently begin again; Pages yields ErrPageTokenExpired
+// instead.
 func Pages[Request proto.Message, P Page](
 	ctx context.Context, list func(context.Context, Request, ...grpc.CallOption) (P, error), req Request,
 ) iter.Seq2[P, error] {
@@ -95,8 +96,7 @@ func Pages[Request proto.Message, P Page](
 	}
 }
 
-// after is the request for the page that a token stands for, which is past what
-// the first was to skip.
+// after returns the request for the page of a token. Only the first page skips.
 func after[Request proto.Message](req Request, token string) Request {
 	next := proto.CloneOf(req)
 	m := next.ProtoReflect()

@@ -15,81 +15,80 @@ import (
 	"strings"
 )
 
-// KubernetesTokenFile is where a pod's token for the issuer is to be projected
-// to.
+// KubernetesTokenFile is the file to which a pod's token for the issuer is projected.
 const KubernetesTokenFile = "/var/run/secrets/holdfast/token"
 
 const maxPlatformAnswer = 1 << 20
 
-// ErrNoPlatform is the error of Platform where no platform is known.
+// ErrNoPlatform is the error of Platform on an unknown platform.
 var ErrNoPlatform = errors.New("there is no token that proves an identity")
 
-// Platform is the proof of the platform this program runs on: GitLab CI (the
-// variable HOLDFAST_ID_TOKEN), GitHub Actions, Buildkite, a pod that has a token at
-// KubernetesTokenFile, or AWS (AWS_ACCESS_KEY_ID and its kin). The first that is
-// there counts.
+// Platform is the Proof of the platform on which this program runs: GitLab CI (the
+// variable HOLDFAST_ID_TOKEN), GitHub Actions, Buildkite, a pod with a token at
+// KubernetesTokenFile, or AWS (AWS_ACCESS_KEY_ID and related variables), in this order.
 func Platform(ctx context.Context, issuer, identity string) (string, error) {
-	return platformToken(ctx, platforms(KubernetesTokenFile), os.Getenv, want{issuer, identity})
+	return platformToken(ctx, platforms(KubernetesTokenFile), os.Getenv, purpose{issuer, identity})
 }
 
-func platformToken(ctx context.Context, all []platform, getenv func(string) string, w want) (string, error) {
-	for _, p := range all {
-		if !p.here(getenv) {
+func platformToken(ctx context.Context, all []platform, getenv func(string) string, p purpose) (string, error) {
+	for _, each := range all {
+		if !each.here(getenv) {
 			continue
 		}
-		text, err := p.token(ctx, getenv, w)
+		text, err := each.token(ctx, getenv, p)
 		if err != nil {
-			return "", fmt.Errorf("ask %s for a token: %w", p.name, err)
+			return "", fmt.Errorf("ask %s for a token: %w", each.name, err)
 		}
 		if !IsToken(text) {
-			return "", fmt.Errorf("ask %s for a token: the answer holds none", p.name)
+			return "", fmt.Errorf("ask %s for a token: the answer holds none", each.name)
 		}
 		return text, nil
 	}
 	return "", ErrNoPlatform
 }
 
-// A platform runs workloads, and gives them tokens that say who they are.
+// A platform gives workloads tokens that prove their identity.
 type platform struct {
 	name  string
 	here  func(getenv func(string) string) bool
-	token func(ctx context.Context, getenv func(string) string, w want) (string, error)
+	token func(ctx context.Context, getenv func(string) string, p purpose) (string, error)
 }
 
-// A want is what a workload's token is for: it is shown to the audience, to
-// assume the identity.
-type want struct{ audience, identity string }
+// A purpose is the audience of a workload's token, and the identity to assume with it.
+type purpose struct{ audience, identity string }
 
-// platforms are those whose tokens are found without being told. The first that
-// is there counts: a pipeline's token says more than that of the pod it runs in.
+// platforms returns the known platforms. The first that is present is used, because
+// a pipeline's token says more than that of the pod in which it runs.
 func platforms(kubernetesFile string) []platform {
 	return []platform{
 		{"GitLab CI", func(getenv func(string) string) bool { return getenv("HOLDFAST_ID_TOKEN") != "" }, gitlabToken},
-		{"GitHub Actions", func(getenv func(string) string) bool { return getenv("ACTIONS_ID_TOKEN_REQUEST_URL") != "" }, githubToken},
+		{"GitHub Actions", func(getenv func(string) string) bool { return getenv("ACTIONS_ID_TOKEN_REQUEST_URL") != "" },
+			githubToken},
 		{"Buildkite", func(getenv func(string) string) bool { return getenv("BUILDKITE_JOB_ID") != "" }, buildkiteToken},
-		{"Kubernetes", func(func(string) string) bool { _, err := os.Stat(kubernetesFile); return err == nil }, podToken(kubernetesFile)},
+		{"Kubernetes", func(func(string) string) bool { _, err := os.Stat(kubernetesFile); return err == nil },
+			podToken(kubernetesFile)},
 		{"AWS", func(getenv func(string) string) bool { return getenv("AWS_ACCESS_KEY_ID") != "" }, awsProof},
 	}
 }
 
-// podToken reads what the cluster writes, and writes anew before it expires.
-func podToken(file string) func(context.Context, func(string) string, want) (string, error) {
-	return func(context.Context, func(string) string, want) (string, error) { return readToken(file) }
+// podToken reads the file, which the cluster renews before the token expires.
+func podToken(file string) func(context.Context, func(string) string, purpose) (string, error) {
+	return func(context.Context, func(string) string, purpose) (string, error) { return readToken(file) }
 }
 
-func gitlabToken(_ context.Context, getenv func(string) string, _ want) (string, error) {
+func gitlabToken(_ context.Context, getenv func(string) string, _ purpose) (string, error) {
 	return getenv("HOLDFAST_ID_TOKEN"), nil
 }
 
-// githubToken asks the runner. Neither the address nor an answer is put into an
-// error: there are secrets in both.
-func githubToken(ctx context.Context, getenv func(string) string, w want) (string, error) {
+// githubToken asks the runner. Errors quote neither the address nor the answer,
+// because both hold secrets.
+func githubToken(ctx context.Context, getenv func(string) string, p purpose) (string, error) {
 	u, err := url.Parse(getenv("ACTIONS_ID_TOKEN_REQUEST_URL"))
 	if err != nil || (u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname()))) {
 		return "", errors.New("ACTIONS_ID_TOKEN_REQUEST_URL is not an https address")
 	}
 	query := u.Query()
-	query.Set("audience", w.audience)
+	query.Set("audience", p.audience)
 	u.RawQuery = query.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
@@ -101,8 +100,7 @@ func githubToken(ctx context.Context, getenv func(string) string, w want) (strin
 	return answer.Value, err
 }
 
-// askJSON sends a request and reads the JSON it is answered with. An error tells
-// nothing of what was sent or received.
+// askJSON sends a request and reads the JSON of the answer. Errors quote neither.
 func askJSON(req *http.Request, answer any) error {
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
@@ -122,9 +120,9 @@ func askJSON(req *http.Request, answer any) error {
 	return nil
 }
 
-// buildkiteToken has the agent ask.
-func buildkiteToken(ctx context.Context, _ func(string) string, w want) (string, error) {
-	cmd := exec.CommandContext(ctx, "buildkite-agent", "oidc", "request-token", "--audience", w.audience)
+// buildkiteToken runs the agent, which gets the token.
+func buildkiteToken(ctx context.Context, _ func(string) string, p purpose) (string, error) {
+	cmd := exec.CommandContext(ctx, "buildkite-agent", "oidc", "request-token", "--audience", p.audience)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()

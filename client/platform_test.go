@@ -66,7 +66,7 @@ func TestPlatforms(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			getenv := func(k string) string { return tt.env[k] }
-			got, err := platformToken(t.Context(), platforms(tt.kubernetes), getenv, want{audience: "aud"})
+			got, err := platformToken(t.Context(), platforms(tt.kubernetes), getenv, purpose{audience: "aud"})
 			if got != tt.want || (err == nil) != (tt.err == "") || (err != nil && err.Error() != tt.err) {
 				t.Errorf("token %q, %v; want %q, %s", got, err, tt.want, tt.err)
 			}
@@ -89,7 +89,7 @@ func TestGitHubRefuses(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			env := map[string]string{"ACTIONS_ID_TOKEN_REQUEST_URL": tt.url, "ACTIONS_ID_TOKEN_REQUEST_TOKEN": tt.bearer}
-			got, err := githubToken(t.Context(), func(k string) string { return env[k] }, want{audience: "aud"})
+			got, err := githubToken(t.Context(), func(k string) string { return env[k] }, purpose{audience: "aud"})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
 				t.Errorf("%q, %v; want an error that says %q and no secret", got, err, tt.want)
 			}
@@ -100,13 +100,13 @@ func TestGitHubRefuses(t *testing.T) {
 func TestBuildkiteRefuses(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)
-	if _, err := buildkiteToken(context.WithoutCancel(t.Context()), os.Getenv, want{audience: "aud"}); err == nil || !strings.Contains(err.Error(), "buildkite-agent") {
+	if _, err := buildkiteToken(context.WithoutCancel(t.Context()), os.Getenv, purpose{audience: "aud"}); err == nil || !strings.Contains(err.Error(), "buildkite-agent") {
 		t.Errorf("without an agent: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "buildkite-agent"), []byte("#!/bin/sh\necho 'no job' >&2\necho 'more' >&2\nexit 3\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := buildkiteToken(t.Context(), os.Getenv, want{audience: "aud"}); err == nil || err.Error() != "buildkite-agent: no job" {
+	if _, err := buildkiteToken(t.Context(), os.Getenv, purpose{audience: "aud"}); err == nil || err.Error() != "buildkite-agent: no job" {
 		t.Errorf("an agent that fails: %v", err)
 	}
 }

@@ -6,40 +6,39 @@ import (
 	"time"
 )
 
-// A Vault keeps tokens for longer than a program runs, or for more than one. A
-// client uses it from one goroutine at a time.
+// A Vault stores tokens between runs of a program, or for several programs. A client
+// uses it from one goroutine at a time.
 type Vault interface {
-	// Read returns what is kept, which can be nothing.
+	// Read returns the stored tokens, which can be empty.
 	Read(ctx context.Context) (Tokens, error)
-	// Change keeps what change makes of what is kept. While change runs, it does so
-	// nowhere else, in no other process either: it may use up a refresh token, and
-	// a second use would end the session. For the same reason ctx is for the wait
-	// before change, and not for keeping what it returned. If change fails, nothing
-	// is kept, and its error returned.
+	// Change replaces the stored tokens by what change returns. It holds a lock that
+	// all processes share while change runs, because change may use a refresh token,
+	// and a second use would end the session. For the same reason ctx only ends the
+	// wait for the lock. If change fails, Change stores nothing and returns its error.
 	Change(ctx context.Context, change func(Tokens) (Tokens, error)) error
 }
 
 // memory is the vault of one client.
-type memory struct{ kept Tokens }
+type memory struct{ tokens Tokens }
 
-func (m *memory) Read(context.Context) (Tokens, error) { return m.kept, nil }
+func (m *memory) Read(context.Context) (Tokens, error) { return m.tokens, nil }
 
 func (m *memory) Change(_ context.Context, change func(Tokens) (Tokens, error)) error {
-	next, err := change(m.kept)
+	next, err := change(m.tokens)
 	if err == nil {
-		m.kept = next
+		m.tokens = next
 	}
 	return err
 }
 
-// A renewal has the token of now, and gets the next one a minute before it ends.
-// Of goroutines that find it ending, one gets the next; the others wait for it,
-// and share what comes of that.
+// A renewal holds the current token, and replaces it a minute before it expires. If
+// several goroutines need the next token, one gets it, and the others wait and share
+// the result.
 type renewal struct {
 	credential Credential
 	issuer     *Issuer
 	vault      Vault
-	turn       chan struct{} // held by the one that gets the next token
+	slot       chan struct{} // held by the goroutine that gets the next token
 
 	mu       sync.Mutex
 	current  string
@@ -49,18 +48,17 @@ type renewal struct {
 }
 
 func newRenewal(cfg Config, issuer *Issuer) *renewal {
-	r := &renewal{credential: cfg.Credential, issuer: issuer, vault: cfg.Vault, turn: make(chan struct{}, 1)}
+	r := &renewal{credential: cfg.Credential, issuer: issuer, vault: cfg.Vault, slot: make(chan struct{}, 1)}
 	if r.vault == nil {
 		r.vault = &memory{}
 	}
 	return r
 }
 
-// token returns a token that is not the refused one, unless there is no other.
-// Whoever gives up waiting leaves a renewal to its end: a refresh token is used
-// up even if nobody listens to the answer.
+// token returns a token that is not the refused one, unless there is no other. If
+// ctx ends, the renewal goes on, because it has used the refresh token already.
 func (r *renewal) token(ctx context.Context, refused string) (string, error) {
-	token, failures, _ := r.glance(refused)
+	token, failures, _ := r.cached(refused)
 	if token != "" {
 		return token, nil
 	}
@@ -81,9 +79,9 @@ func (r *renewal) token(ctx context.Context, refused string) (string, error) {
 	}
 }
 
-// glance returns the token of now, "" if it will not do, how many renewals have
-// failed so far, and the last failure.
-func (r *renewal) glance(refused string) (token string, failures int, failed error) {
+// cached returns the current token, or "" if it is refused or about to expire. It also
+// returns how many renewals have failed, and the last error.
+func (r *renewal) cached(refused string) (token string, failures int, failed error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.current == refused || !time.Now().Before(r.until) {
@@ -92,54 +90,53 @@ func (r *renewal) glance(refused string) (token string, failures int, failed err
 	return r.current, r.failures, nil
 }
 
-// renew waits for its turn, and gets a token unless somebody has since it began
-// to wait, or has failed to.
+// renew waits for the slot and gets a token, unless another goroutine has got one or
+// has failed in the meantime.
 func (r *renewal) renew(ctx context.Context, refused string, failures int) (string, error) {
 	select {
-	case r.turn <- struct{}{}:
-		defer func() { <-r.turn }()
+	case r.slot <- struct{}{}:
+		defer func() { <-r.slot }()
 	case <-ctx.Done():
 		return "", givenUp(ctx, r.issuer.Address)
 	}
-	if token, since, failed := r.glance(refused); token != "" || since != failures {
+	if token, since, failed := r.cached(refused); token != "" || since != failures {
 		return token, failed
 	}
-	token, err := r.kept(ctx, refused)
-	r.remember(ctx, token, err)
+	token, err := r.fromVault(ctx, refused)
+	r.record(ctx, token, err)
 	return token, err
 }
 
-// kept returns the token of the vault, after it has seen to it that there is a
-// good one.
-func (r *renewal) kept(ctx context.Context, refused string) (string, error) {
-	kept, err := r.vault.Read(ctx)
+// fromVault returns the token of the vault, which it renews if necessary.
+func (r *renewal) fromVault(ctx context.Context, refused string) (string, error) {
+	tokens, err := r.vault.Read(ctx)
 	if err != nil {
 		return "", err
 	}
-	if r.serves(kept.Access, refused) {
-		return kept.Access, nil
+	if r.serves(tokens.Access, refused) {
+		return tokens.Access, nil
 	}
 	err = r.vault.Change(ctx, func(now Tokens) (Tokens, error) {
-		if kept = now; r.serves(now.Access, refused) {
-			return now, nil // somebody else was first
+		if tokens = now; r.serves(now.Access, refused) {
+			return now, nil // another process was first
 		}
 		var err error
-		kept, err = r.credential.Next(context.WithoutCancel(ctx), r.issuer, now)
-		return kept, err
+		tokens, err = r.credential.Next(context.WithoutCancel(ctx), r.issuer, now)
+		return tokens, err
 	})
 	if err != nil {
 		return "", err
 	}
-	return kept.Access, nil
+	return tokens.Access, nil
 }
 
 func (r *renewal) serves(token, refused string) bool {
 	return token != refused && Serves(token, r.issuer.Audience, time.Now())
 }
 
-// remember keeps what came of a renewal for those who wait for it. That somebody
-// gave up is nobody else's failure.
-func (r *renewal) remember(ctx context.Context, token string, err error) {
+// record stores the result of a renewal for the goroutines that wait for it. If the
+// context of the caller has ended, that is not a failure for the others.
+func (r *renewal) record(ctx context.Context, token string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {

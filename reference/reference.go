@@ -76,14 +76,16 @@ func Handler(openapi []byte) (http.Handler, error) {
 		return nil, fmt.Errorf("read the reference's page: %w", err)
 	}
 	var b bytes.Buffer
-	err = t.Execute(&b, map[string]any{"Info": d.Info, "Services": services(d), "Types": types(d), "Style": template.CSS(style)})
+	err = t.Execute(&b, map[string]any{"Info": d.Info, "Services": services(d), "Types": types(d),
+		"Style": template.CSS(style)})
 	if err != nil {
 		return nil, fmt.Errorf("write the reference: %w", err)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Type", "text/html; charset=utf-8")
-		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action "+
+			"'none'; frame-ancestors 'none'")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-cache")
 		if r.Method != http.MethodHead {
@@ -152,7 +154,8 @@ func callOf(path, method string, op operation) call {
 		Summary: strings.TrimSpace(op.Summary + " " + op.Description), Open: op.Security != nil && len(*op.Security) == 0,
 	}
 	for _, p := range op.Parameters {
-		c.Parameters = append(c.Parameters, field{Name: p.Name, Where: p.In, Description: p.Description, Type: typeOf(p.Schema), Required: p.Required})
+		c.Parameters = append(c.Parameters, field{Name: p.Name, Where: p.In, Description: p.Description,
+			Type: typeOf(p.Schema), Required: p.Required})
 	}
 	if s, ok := op.RequestBody.Content["application/json"]; ok {
 		r := typeOf(s.Schema)
@@ -198,7 +201,8 @@ func types(d document) []kind {
 		for _, f := range slices.Sorted(maps.Keys(s.Properties)) {
 			p := s.Properties[f]
 			k.Fields = append(k.Fields, field{
-				Name: f, Description: p.Description, Type: typeOf(p), Required: slices.Contains(s.Required, f), Out: p.ReadOnly, In: p.WriteOnly,
+				Name: f, Description: p.Description, Type: typeOf(p), Required: slices.Contains(s.Required, f), Out: p.ReadOnly,
+				In: p.WriteOnly,
 			})
 		}
 		out = append(out, k)

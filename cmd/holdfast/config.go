@@ -4,20 +4,24 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
 )
 
-// config is the commands about the settings of this program.
-func (a *app) config() *cobra.Command {
-	cmd := a.branch("config", "Show and change the settings of this command",
-		a.configView(), a.configGet(), a.configSet(), a.configUnset(), a.configUseDev())
+// config returns the commands about the settings of this program.
+func config(a *noun.App) *cobra.Command {
+	cmd := a.Branch("config", "Show and change the settings of this command",
+		configView(a), configGet(a), configSet(a), configUnset(a), configUseDev(a))
 	var long strings.Builder
 	long.WriteString("A setting is given by a flag, by a variable, or in the file, and the first of these wins.\n")
-	for _, s := range allSettings() {
-		fmt.Fprintf(&long, "\n  %-14s %-22s %s", s.key, s.variable(), s.about)
+	for _, s := range settings.All() {
+		fmt.Fprintf(&long, "\n  %-14s %-22s %s", s.Key, s.Variable(), s.About)
 	}
 	long.WriteString("\n\nHOLDFAST_TOKEN is the token to use. HOLDFAST_CONFIG names another file.")
 	cmd.Long = long.String()
@@ -25,131 +29,97 @@ func (a *app) config() *cobra.Command {
 }
 
 func completeSettings(*cobra.Command, []string, string) (all []string, _ cobra.ShellCompDirective) {
-	for _, s := range allSettings() {
-		all = append(all, s.key+"\t"+s.about)
+	for _, s := range settings.All() {
+		all = append(all, s.Key+"\t"+s.About)
 	}
 	return all, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (a *app) configSet() *cobra.Command {
+func configSet(a *noun.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "set KEY VALUE", Short: "Change a setting in the file",
 		Example: "  holdfast config set api https://holdfast.example.com",
 		Args:    cobra.ExactArgs(2), ValidArgsFunction: completeSettings,
-		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
-			s, err := findSetting(args[0])
+		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
+			s, err := settings.Find(args[0])
 			if err != nil {
 				return err
 			}
-			if s.check != nil {
-				if err := s.check(args[1]); err != nil {
-					return usage("%s: %v", s.key, err)
+			if s.Check != nil {
+				if err := s.Check(args[1]); err != nil {
+					return problem.Usage("%s: %v", s.Key, err)
 				}
 			}
-			return changeSettings(func(values map[string]string) { values[s.key] = args[1] })
+			return settings.Change(func(values map[string]string) { values[s.Key] = args[1] })
 		}),
 	}
 }
 
-func (a *app) configUnset() *cobra.Command {
+func configUnset(a *noun.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "unset KEY", Short: "Remove a setting from the file",
 		Args: cobra.ExactArgs(1), ValidArgsFunction: completeSettings,
-		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
-			if _, err := findSetting(args[0]); err != nil {
+		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
+			if _, err := settings.Find(args[0]); err != nil {
 				return err
 			}
-			return changeSettings(func(values map[string]string) { delete(values, args[0]) })
+			return settings.Change(func(values map[string]string) { delete(values, args[0]) })
 		}),
 	}
 }
 
-func (a *app) configGet() *cobra.Command {
+func configGet(a *noun.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "get KEY", Short: "Print a setting as it is now",
 		Args: cobra.ExactArgs(1), ValidArgsFunction: completeSettings,
-		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
-			v, err := a.value(args[0])
+		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
+			v, err := a.Value(args[0])
 			if err != nil {
 				return err
 			}
-			if v.value == "" {
-				return &problem{text: args[0] + " is not set", code: exitNotFound}
+			if v.Text == "" {
+				return problem.New(problem.ExitNotFound, "%s is not set", args[0])
 			}
-			fmt.Fprintln(a.out, v.value)
+			fmt.Fprintln(a.Out, v.Text)
 			return nil
 		}),
 	}
 }
 
-func (a *app) configView() *cobra.Command {
+func configView(a *noun.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "view", Short: "Print every setting and where it comes from", Args: cobra.NoArgs,
-		RunE: a.do(func(context.Context, *cobra.Command, []string) error {
-			t := &table{app: a, header: []string{"SETTING", "VALUE", "FROM"}}
-			for _, s := range allSettings() {
-				v, err := a.value(s.key)
+		RunE: a.Do(func(context.Context, *cobra.Command, []string) error {
+			t := &output.Table{Console: a.Console, Header: []string{"SETTING", "VALUE", "FROM"}}
+			for _, s := range settings.All() {
+				v, err := a.Value(s.Key)
 				if err != nil {
 					return err
 				}
-				t.add([]string{s.key, cmp.Or(v.value, "-"), v.origin})
+				t.Add([]string{s.Key, cmp.Or(v.Text, "-"), v.Origin})
 			}
-			api, err := a.value("api")
+			api, err := a.Value("api")
 			if err != nil {
 				return err
 			}
-			if origin, err := a.tokenOrigin(api.value); err != nil {
+			if origin, err := a.TokenOrigin(api.Text); err != nil {
 				return err
 			} else if origin != "" {
-				t.add([]string{"token", "(hidden)", origin})
+				t.Add([]string{"token", "(hidden)", origin})
 			}
-			return t.flush()
+			return t.Flush()
 		}),
 	}
 }
 
-func (a *app) configUseDev() *cobra.Command {
+func configUseDev(a *noun.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "use-dev [FILE]", Short: "Use a server in development mode on this machine",
 		Long: "Reads the file that holdfastd --dev writes into its data folder (data/dev.json unless given), sets api and\n" +
 			"organization to what it says, and keeps the token for you alone. When that expires, the file is read again.",
 		Args: cobra.MaximumNArgs(1),
-		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
-			return a.useDev(ctx, append(args, "data/dev.json")[0])
+		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			return a.UseDev(ctx, append(args, "data/dev.json")[0])
 		}),
 	}
-}
-
-func (a *app) useDev(ctx context.Context, path string) error {
-	dev, err := readDevFile(path)
-	if err != nil {
-		return err
-	}
-	if path, err = filepath.Abs(path); err != nil {
-		return err
-	}
-	s, err := a.signIn(dev.BaseURL)
-	if err != nil {
-		return err
-	}
-	if err := s.begin(ctx, session{Issuer: dev.AuthURL, DevFile: path}, tokens{Access: dev.Token}); err != nil {
-		return err
-	}
-	err = changeSettings(func(values map[string]string) {
-		values["api"] = dev.BaseURL
-		values["organization"] = dev.OrganizationUID
-		delete(values, "issuer") // of the server before
-		delete(values, "registry")
-		if dev.AuthURL != dev.BaseURL {
-			values["issuer"] = dev.AuthURL
-		}
-		if dev.RegistryHost != hostOf(dev.BaseURL) {
-			values["registry"] = dev.RegistryHost
-		}
-	})
-	if err != nil {
-		return err
-	}
-	a.note("using %s", dev.BaseURL)
-	return nil
 }

@@ -1,10 +1,9 @@
-// Command holdfast is the client.
+// Command holdfast is the client of a Holdfast server.
 //
-// Results go to standard output and everything else to standard error. What a
-// resource looks like on the command line is a table, one file per noun
-// (group.go and its neighbours); noun.go makes the commands from it, by
-// reflection over the API's definition. Whom it acts as is decided in
-// credential.go; session.go and vault.go remember that between runs.
+// This package has the root command and those about the program itself. The
+// others are in internal/iam, registry, advisories, events and auth. Most of them
+// are tables, from which internal/noun makes commands; internal/signin decides whom
+// they act as, and internal/output prints what they find.
 package main
 
 import (
@@ -12,23 +11,57 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/advisories"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/auth"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/events"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/iam"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/registry"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	context.AfterFunc(ctx, stop) // a second signal kills
 	args := os.Args[1:]
-	if filepath.Base(os.Args[0]) == helperName { // Docker's name for this program
+	if filepath.Base(os.Args[0]) == auth.HelperName { // Docker's name for this program
 		args = append([]string{"credential-helper"}, args...)
 	}
 	os.Exit(run(ctx, args))
 }
 
-// run does what args ask for and returns the exit code.
+// run runs the command of args and returns the exit code.
 func run(ctx context.Context, args []string) int {
-	a := newApp(os.Stdin, os.Stdout, os.Stderr)
-	root := a.root()
+	a := noun.NewApp(os.Stdin, os.Stdout, os.Stderr)
+	root := root(a)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
-	return a.end(cmd, err)
+	return a.End(cmd, err)
+}
+
+// root returns the command that has all others below it.
+func root(a *noun.App) *cobra.Command {
+	root := a.Branch("holdfast", "Manage a Holdfast server from the command line",
+		auth.Command(a), iam.Command(a), registry.Command(a), advisories.Command(a), events.Command(a), events.Audit(a),
+		config(a), iam.Dev(a), versionCommand(a), manual(a), auth.CredentialHelper(a))
+	root.Long = "Manage who may do what in an organization, the images it runs, and what is known of their vulnerabilities.\n\n" +
+		"To begin, tell it where the server is: holdfast config set api https://holdfast.example.com,\n" +
+		"and sign in: holdfast auth login; or, beside a server in development mode: holdfast config use-dev"
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
+	f := root.PersistentFlags()
+	f.StringVar(a.Flag("api"), "api", "", "`ADDRESS` of the server, http(s)://host[:port]")
+	f.StringVarP(a.Flag("output"), "output", "o", "", "`FORMAT` of results: table, wide, json, yaml, csv or id")
+	f.StringSliceVar(&a.Columns, "columns", nil, "`FIELDS` to show in a table or CSV, such as name,uid,createTime")
+	f.StringVar(a.Flag("token_file"), "token-file", "", "`FILE` that holds the token to use")
+	f.StringVar(a.Flag("ca_file"), "ca-file", "", "`FILE` of certificates (PEM) to trust beside the system's")
+	f.BoolVarP(&a.Verbose, "verbose", "v", false, "tell of every call: its method, duration and request id")
+	f.DurationVar(&a.Timeout, "timeout", 30*time.Second, "`DURATION` after which a call is given up")
+	noun.CompleteWords(root, "output", output.Formats)
+	return root
 }

@@ -24,12 +24,14 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/auth"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 	"github.com/holdfast-dev/holdfast/server"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"holdfast": main, helperName: main})
+	testscript.Main(m, map[string]func(){"holdfast": main, auth.HelperName: main})
 }
 
 // bothEngines are the stories told on PostgreSQL too: those that end in a query
@@ -110,7 +112,7 @@ func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Lo
 
 // A devServer is what a server in dev mode tells of itself.
 type devServer struct {
-	devFile
+	signin.DevFile
 	OwnerUID      string
 	RegistryToken string
 	file          string

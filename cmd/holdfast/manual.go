@@ -9,13 +9,16 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 )
 
-// manual writes the manual pages. It is for those who package the program.
-func (a *app) manual() *cobra.Command {
+// manual returns the command that writes the manual pages, for packagers.
+func manual(a *noun.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "man DIR", Short: "Write the manual pages into a folder", Hidden: true, Args: cobra.ExactArgs(1),
-		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+		RunE: a.Do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil {
 				return err
 			}
@@ -40,11 +43,11 @@ func writePages(cmd *cobra.Command, dir string) error {
 	return nil
 }
 
-// manualPage is the page of one command, in the man macros.
+// manualPage returns the page of one command.
 func manualPage(cmd *cobra.Command) string {
 	var b strings.Builder
 	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
-	fmt.Fprintf(&b, ".TH %q 1 \"\" \"holdfast %s\"\n", strings.ToUpper(name), clientVersion())
+	fmt.Fprintf(&b, ".TH %q 1 \"\" \"holdfast %s\"\n", strings.ToUpper(name), signin.ClientVersion())
 	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(name), roff(cmd.Short))
 	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roff(cmd.UseLine()))
 	if cmd.Long != "" {
@@ -88,7 +91,7 @@ func writeFlags(b *strings.Builder, title string, flags *pflag.FlagSet) {
 	})
 }
 
-// roff keeps text from being taken for instructions.
+// roff escapes text.
 func roff(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
 	lines := strings.Split(s, "\n")

@@ -2,13 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
 )
 
@@ -31,51 +32,42 @@ type serverVersion struct {
 	APIVersions []string `json:"apiVersions"`
 }
 
-func (a *app) version() *cobra.Command {
+func versionCommand(a *noun.App) *cobra.Command {
 	var clientOnly bool
 	cmd := &cobra.Command{
 		Use: "version", Short: "Print the version of this command and of the server", Args: cobra.NoArgs,
-		RunE: a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
-			v := versions{Client: clientBuild{clientVersion(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}}
+		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			v := versions{Client: clientBuild{signin.ClientVersion(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}}
 			if !clientOnly {
-				server, err := a.serverVersion(ctx)
+				server, err := askVersion(ctx, a)
 				if err != nil {
-					a.note("the server's version is not known: %v", err)
+					a.Note("the server's version is not known: %v", err)
 				}
 				v.Server = server
 			}
-			return a.printVersions(v)
+			return printVersions(a, v)
 		}),
 	}
 	cmd.Flags().BoolVar(&clientOnly, "client", false, "do not ask the server")
 	return cmd
 }
 
-func (a *app) serverVersion(ctx context.Context) (*serverVersion, error) {
-	c, err := a.client(ctx)
+func askVersion(ctx context.Context, a *noun.App) (*serverVersion, error) {
+	v, err := signin.Call(ctx, accesspb.NewAccessServiceClient(a).GetVersion, &accesspb.GetVersionRequest{})
 	if err != nil {
 		return nil, err
 	}
-	m, err := c.call(ctx, accessMethod("GetVersion"), &accesspb.GetVersionRequest{}, nil)
-	if err != nil {
-		return nil, err
-	}
-	v, ok := m.Interface().(*accesspb.Version)
-	if !ok {
-		return nil, fmt.Errorf("unexpected answer %s", m.Descriptor().Name())
-	}
-	return &serverVersion{c.api, v.GetVersion(), v.GetGoVersion(), v.GetApiVersions()}, nil
+	api, err := a.Server()
+	return &serverVersion{api.Text, v.GetVersion(), v.GetGoVersion(), v.GetApiVersions()}, err
 }
 
-func (a *app) printVersions(v versions) error {
-	if a.flags.output == "json" {
-		text, err := json.MarshalIndent(v, "", "  ")
-		fmt.Fprintln(a.out, string(text))
-		return err
+func printVersions(a *noun.App, v versions) error {
+	if *a.Flag("output") == "json" {
+		return a.JSON(v)
 	}
-	fmt.Fprintf(a.out, "client %s (%s, %s)\n", v.Client.Version, v.Client.GoVersion, v.Client.Platform)
+	fmt.Fprintf(a.Out, "client %s (%s, %s)\n", v.Client.Version, v.Client.GoVersion, v.Client.Platform)
 	if s := v.Server; s != nil {
-		fmt.Fprintf(a.out, "server %s (%s, %s) at %s\n", s.Version, s.GoVersion, strings.Join(s.APIVersions, ", "), s.API)
+		fmt.Fprintf(a.Out, "server %s (%s, %s) at %s\n", s.Version, s.GoVersion, strings.Join(s.APIVersions, ", "), s.API)
 	}
 	return nil
 }

@@ -1,0 +1,252 @@
+// Package advisories has the commands of what is known of vulnerabilities.
+package advisories
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
+	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
+)
+
+// Command returns the commands of what is known of vulnerabilities.
+func Command(a *noun.App) *cobra.Command {
+	n := advisories()
+	cmd := a.Command(n)
+	cmd.Short = "Read, write, import and export what is known of vulnerabilities"
+	cmd.AddCommand(advisoryEvents(a), importAdvisories(a), exportAdvisories(a), queryAdvisories(a), a.Command(feeds()))
+	return cmd
+}
+
+func advisories() noun.Noun {
+	return noun.Noun{
+		Use: "advisories", One: "advisory", Form: "ADVISORY",
+		About: "Advisories tell which versions of which packages are vulnerable, and what became of it. They are imported\n" +
+			"from what others publish, kept current by feeds, or written by hand.",
+		Example: "  holdfast advisories create openssl --parent acme --type apk --alias CVE-2026-1234 --affects Alpine:openssl@0..3.3.2-r1",
+		Writing: advisoryService("AdvisoryWritingService"),
+		Message: noun.MessageOf(&vulnpb.Advisory{}),
+		Locate:  findAdvisory, Page: showAdvisory,
+		Argument:    "artifact-name",
+		CreateFlags: []noun.Field{{Flag: "id", Path: "advisory_id", Help: "`ID` to give it; one is made otherwise"}},
+		Fields: []noun.Field{
+			{Flag: "type", Path: "artifact_type",
+				Help: "what the artifact is, the `TYPE` of a package URL such as apk or golang"},
+			{Flag: "architecture", Path: "artifact_architecture", Help: "`NAME` of the architecture it is for"},
+			{Flag: "component", Path: "component_name", Help: "`NAME` of the part of it that is vulnerable"},
+			{Flag: "component-type", Help: "`TYPE` of that part"},
+			{Flag: "component-location", Help: "`PATH` of that part in the artifact"},
+			{Flag: "author", Help: "`NAME` of who says so; you unless given"},
+			{Flag: "alias", Path: "aliases", Help: "another `ID` of the vulnerability, such as a CVE; can be repeated"},
+			{Flag: "summary", Help: "what it is about, in one line of `TEXT`"},
+			{Flag: "details-file", Path: "details", File: true, Help: "`FILE` of what it is about; - is standard input"},
+			{Flag: "cvss", Path: "severities", Read: readCVSS, Help: "CVSS `VECTOR` of version 2, 3 or 4; can be repeated"},
+			{Flag: "affects", Path: "affected", Read: readAffects,
+				Help: "versions that have it, as `ECOSYSTEM:NAME@INTRODUCED..FIXED`, such as Go:example.com/x@0..1.2.3; can " +
+					"be repeated"},
+		},
+		Filters: advisoryFilters(),
+		Columns: output.Columns("id=advisoryId", "artifact=artifactName", "type=artifactType", "aliases",
+			output.Text("status", statusOfAdvisory), "updateTime"),
+		Wide: output.Columns("uid", "componentName", "author", "summary", "createTime", "deleteTime"),
+	}
+}
+
+func advisoryFilters() []noun.Field {
+	return []noun.Field{
+		{Flag: "id", Path: "advisory_ids", Help: "only those with this `ID`; can be repeated"},
+		{Flag: "legacy-id", Path: "legacy_advisory_ids", Help: "only those that had this `ID` before; can be repeated"},
+		{Flag: "artifact", Path: "artifact_names", Help: "only those about this artifact or package `NAME`; can be repeated"},
+		{Flag: "type", Path: "artifact_types", Help: "only those about artifacts of this `TYPE`; can be repeated"},
+		{Flag: "architecture", Path: "artifact_architectures",
+			Help: "only those for this architecture `NAME`; can be repeated"},
+		{Flag: "component", Path: "component_names", Help: "only those about this component `NAME`; can be repeated"},
+		{Flag: "component-type", Path: "component_types",
+			Help: "only those about components of this `TYPE`; can be repeated"},
+		{Flag: "component-location", Path: "component_locations",
+			Help: "only those about a component at this `PATH`; can be repeated"},
+		{Flag: "alias", Path: "aliases", Help: "only those with this alias, an `ID`; can be repeated"},
+		{Flag: "origin", Help: "only those about this artifact `NAME`"},
+		{Flag: "review-state", Path: "event_review_states",
+			Help: "only those with an event in this `STATE`: pending, approved, request-changes or rejected"},
+		{Flag: "event-author", Path: "event_authors", Help: "only those with an event by this `NAME`; can be repeated"},
+		{Flag: "not-event-author", Path: "exclude_event_authors",
+			Help: "only those without an event by this `NAME`; can be repeated"},
+		{Flag: "event-reviewer", Path: "event_reviewers",
+			Help: "only those with an event reviewed by this `NAME`; can be repeated"},
+		{Flag: "event-type", Path: "event_types", Help: "only those with an event of this `TYPE`, such as fixed"},
+		{Flag: "latest-event", Path: "latest_event_type", Help: "only those whose newest approved event is of this `TYPE`"},
+		{Flag: "query", Help: "only those with this `TEXT` in their id, names or aliases"},
+	}
+}
+
+// advisoryService returns a service of Holdfast's own API of advisories.
+func advisoryService(name protoreflect.Name) protoreflect.ServiceDescriptor {
+	return advisoriespb.File_holdfast_advisories_v1_advisories_proto.Services().ByName(name)
+}
+
+// findAdvisory finds an advisory by its id.
+func findAdvisory(ctx context.Context, a *noun.App, text string) (string, error) {
+	req := &vulnpb.ListAdvisoriesRequest{AdvisoryIds: []string{text}, PageSize: noun.MaxCandidates + 1}
+	found, err := signin.Call(ctx, vulnpb.NewAdvisoriesServiceClient(a).ListAdvisories, req)
+	if err != nil {
+		return "", err
+	}
+	switch all := found.GetAdvisories(); len(all) {
+	case 0:
+		return "", problem.New(problem.ExitNotFound, "there is no advisory %q that you can see", text).
+			Hint("to look for a part of its name: holdfast advisories list --query " + text)
+	case 1:
+		return all[0].GetUid(), nil
+	default:
+		p := problem.Usage("%d groups have an advisory %q", len(all), text).Hint("give the uid of one:")
+		for _, v := range all[:min(len(all), noun.MaxCandidates)] {
+			p = p.Hint(v.GetUid() + "  " + v.GetArtifactName())
+		}
+		return "", p
+	}
+}
+
+// readCVSS parses CVSS vectors, which begin with their version.
+func readCVSS(m protoreflect.Message, texts []string) error {
+	a := m.Interface().(*vulnpb.Advisory)
+	a.Severities = nil
+	for _, text := range texts {
+		t := vulnpb.Severity_TYPE_CVSS_V2
+		switch {
+		case strings.HasPrefix(text, "CVSS:3"):
+			t = vulnpb.Severity_TYPE_CVSS_V3
+		case strings.HasPrefix(text, "CVSS:4"):
+			t = vulnpb.Severity_TYPE_CVSS_V4
+		}
+		a.Severities = append(a.Severities, &vulnpb.Severity{Type: t, Score: text})
+	}
+	return nil
+}
+
+// readAffects parses packages, each with a range of versions.
+func readAffects(m protoreflect.Message, texts []string) error {
+	a := m.Interface().(*vulnpb.Advisory)
+	a.Affected = nil
+	for _, text := range texts {
+		at := strings.LastIndexByte(text, '@')
+		if at < 0 {
+			return fmt.Errorf("%q is not of the form ECOSYSTEM:NAME@INTRODUCED..FIXED", text)
+		}
+		ecosystem, name, named := strings.Cut(text[:at], ":")
+		introduced, fixed, _ := strings.Cut(text[at+1:], "..")
+		if release, rest, ok := strings.Cut(name, ":"); ok && strings.HasPrefix(release, "v") { // Alpine:v3.20:openssl
+			ecosystem, name = ecosystem+":"+release, rest
+		}
+		if !named || introduced == "" {
+			return fmt.Errorf("%q is not of the form ECOSYSTEM:NAME@INTRODUCED..FIXED", text)
+		}
+		r := &vulnpb.AffectedRange{Type: "ECOSYSTEM",
+			Events: []*vulnpb.RangeEvent{{At: &vulnpb.RangeEvent_Introduced{Introduced: introduced}}}}
+		if fixed != "" {
+			r.Events = append(r.Events, &vulnpb.RangeEvent{At: &vulnpb.RangeEvent_Fixed{Fixed: fixed}})
+		}
+		a.Affected = append(a.Affected, &vulnpb.Affected{Ecosystem: ecosystem, Name: name,
+			Ranges: []*vulnpb.AffectedRange{r}})
+	}
+	return nil
+}
+
+func queryAdvisories(a *noun.App) *cobra.Command {
+	var p advisoriespb.PackageVersion
+	var parent string
+	cmd := &cobra.Command{
+		Use: "query [PURL...]", Short: "Tell which advisories affect a version of a package",
+		Long: "Lists the advisories that affect the version, or versions, asked about. The exit code is 0 if there are none\n" +
+			"and 3 if there are.",
+		Example: "  holdfast advisories query pkg:golang/golang.org/x/net@v0.20.0\n" +
+			"  holdfast advisories query --ecosystem Alpine:v3.20 --name openssl --version 3.3.1-r0",
+		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			req := &advisoriespb.BatchQueryAdvisoriesRequest{}
+			for _, purl := range args {
+				req.Packages = append(req.Packages, &advisoriespb.PackageVersion{Purl: purl})
+			}
+			if p.GetName() != "" || p.GetEcosystem() != "" || p.GetVersion() != "" {
+				req.Packages = append(req.Packages, proto.CloneOf(&p))
+			}
+			if len(req.GetPackages()) == 0 {
+				return problem.Usage("a package URL is needed, or --ecosystem, --name and --version")
+			}
+			if err := a.Within(ctx, parent, req); err != nil {
+				return err
+			}
+			return query(ctx, a, req)
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&p.Ecosystem, "ecosystem", "", "`NAME` of the ecosystem, as OSV has it: Go, npm, PyPI, Alpine:v3.20")
+	f.StringVar(&p.Name, "name", "", "`NAME` of the package there")
+	f.StringVar(&p.Version, "version", "", "`VERSION` of the package")
+	a.RegisterRef(cmd, &parent, "parent", noun.Groups(), "only ask the advisories below this `GROUP`")
+	return cmd
+}
+
+// query prints what affects the packages of a request.
+func query(ctx context.Context, a *noun.App, req *advisoriespb.BatchQueryAdvisoriesRequest) error {
+	found, err := signin.Call(ctx, advisoriespb.NewAdvisoryReadingServiceClient(a).BatchQueryAdvisories, req,
+		"package.ecosystem=--ecosystem", "package.name=--name", "package.version=--version")
+	if err != nil {
+		return err
+	}
+	var matches []*advisoriespb.Match
+	for _, r := range found.GetResults() {
+		matches = append(matches, r.GetMatches()...)
+	}
+	err = noun.ShowAll(a, output.View{
+		Plural:  "advisories that affect it",
+		Columns: output.Columns("id=advisoryId", "aliases", "fixed=fixedVersions", "summary"),
+		Wide:    output.Columns("uid", "severities"),
+	}, matches)
+	if err != nil || len(matches) == 0 {
+		return err
+	}
+	return problem.New(problem.ExitNo, "")
+}
+
+func feeds() noun.Noun {
+	return noun.Noun{
+		Area: "advisories", Use: "feeds", One: "feed",
+		About: "Feeds are the sources that the advisories of a group are kept current from: an https address, or a folder\n" +
+			"or file of the server that its operator allows.",
+		Example: "  holdfast advisories feeds create go --parent acme --address https://osv-vulnerabilities.storage.googleapis.com/Go/all.zip --interval 6h",
+		Service: advisoryService("AdvisoryFeedsService"),
+		Message: noun.MessageOf(&advisoriespb.AdvisoryFeed{}),
+
+		Argument: "name",
+		Fields: []noun.Field{
+			{Flag: "address", Help: "`ADDRESS` of the source: https://…, or a path on the server"},
+			{Flag: "interval", Help: "`DURATION` between two looks, such as 30m, 6h or 1d"},
+			{Flag: "paused", Help: "do not look at it"},
+		},
+		Columns: output.Columns("name", "uid", "address", "last=last.time", output.Text("result", feedResult)),
+		Wide:    output.Columns("interval", "paused", "createTime", "updateTime"),
+	}
+}
+
+// feedResult describes the result of the last import.
+func feedResult(f *advisoriespb.AdvisoryFeed) string {
+	last := f.GetLast()
+	switch {
+	case last == nil:
+		return "not read yet"
+	case last.GetError() != "":
+		return last.GetError()
+	case last.GetUnchanged():
+		return "unchanged"
+	}
+	return countsText(last.GetCounts())
+}

@@ -1,0 +1,187 @@
+package advisories
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
+	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
+	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
+)
+
+// eventFlags are the flags of an event.
+type eventFlags struct {
+	note, fixed, reason string
+	patched             []string
+}
+
+// advisoryEvents returns the commands of what happens to an advisory.
+func advisoryEvents(a *noun.App) *cobra.Command {
+	return a.Branch("event", "Add events to advisories, and review them", addEvent(a), reviewEvent(a))
+}
+
+// eventKinds are the types of event, in the order of an advisory's life.
+const eventKinds = "detection, true-positive, false-positive, fixed, patched, analysis-not-planned, " +
+	"fix-not-planned or pending-upstream-fix"
+
+func addEvent(a *noun.App) *cobra.Command {
+	var e eventFlags
+	cmd := &cobra.Command{
+		Use: "add ADVISORY TYPE", Short: "Add an event to an advisory",
+		Long: "Adds an event: " + eventKinds + ".\n" +
+			"It waits for a review unless you may approve and say so with --state approved.",
+		Example: "  holdfast advisories event add HFA-2345-6789-cfgh fixed --fixed-version 3.3.2-r1",
+		Args:    cobra.ExactArgs(2),
+		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			uid, err := a.Resolve(ctx, advisories(), args[0])
+			if err != nil {
+				return err
+			}
+			event, err := e.event(args[1])
+			if err != nil {
+				return err
+			}
+			if err := a.Fill(ctx, cmd, eventFields(), event); err != nil {
+				return err
+			}
+			req := &advisoriespb.CreateAdvisoryEventRequest{Parent: uid, Event: event}
+			return writeEvent(ctx, a, cmd, "CreateAdvisoryEvent", req, map[string]string{
+				"note": "--note", "author": "--author", "reviewer": "--reviewer", "issue": "--issue", "review_state": "--state",
+				"parent": "ADVISORY",
+			})
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&e.note, "note", "", "more about it, a line of `TEXT`")
+	f.StringVar(&e.fixed, "fixed-version", "", "of fixed: the first `VERSION` without it")
+	f.StringSliceVar(&e.patched, "patched-version", nil, "of patched: a `VERSION`; can be repeated")
+	f.StringVar(&e.reason, "reason", "", "of false-positive: a `REASON` such as component-vulnerability-mismatch")
+	reasons := vulnpb.AdvisoryEvent_FalsePositiveDetermination_Type(0).Descriptor()
+	noun.CompleteWords(cmd, "reason", output.EnumWords(reasons))
+	a.RegisterFields(cmd, eventFields(), noun.MessageOf(&vulnpb.AdvisoryEvent{}))
+	noun.AddDryRun(cmd)
+	return cmd
+}
+
+func eventFields() []noun.Field {
+	return []noun.Field{
+		{Flag: "author", Help: "`NAME` of who says so; you unless given"},
+		{Flag: "reviewer", Help: "`NAME` of who looked at it"},
+		{Flag: "issue", Help: "`ADDRESS` where it is discussed"},
+		{Flag: "state", Path: "review_state", Help: "`STATE` of its review: pending, approved, request-changes or rejected"},
+	}
+}
+
+// writeEvent calls a method that writes an event, and shows the result.
+func writeEvent(
+	ctx context.Context, a *noun.App, cmd *cobra.Command, method protoreflect.Name, req proto.Message,
+	flags map[string]string,
+) error {
+	m, err := a.Write(ctx, cmd, advisoryService("AdvisoryWritingService").Methods().ByName(method), req.ProtoReflect(),
+		flags)
+	if err != nil {
+		return err
+	}
+	return a.Show(output.View{
+		Plural: "events", Columns: output.Columns("uid", "reviewState", "author", "reviewer"),
+		Wide: output.Columns("createTime", "issue"),
+	}, m.Interface())
+}
+
+// eventTypes returns the fields of the oneof of types.
+func eventTypes() protoreflect.FieldDescriptors {
+	return noun.MessageOf(&vulnpb.AdvisoryEvent{}).Oneofs().ByName("type").Fields()
+}
+
+// eventKind is what people write for a type of event.
+func eventKind(fd protoreflect.FieldDescriptor) string {
+	return strings.ReplaceAll(strings.TrimSuffix(string(fd.Name()), "_determination"), "_", "-")
+}
+
+// event returns an event of a type.
+func (e eventFlags) event(kind string) (*vulnpb.AdvisoryEvent, error) {
+	out := &vulnpb.AdvisoryEvent{}
+	for i := range eventTypes().Len() {
+		if fd := eventTypes().Get(i); eventKind(fd) == kind {
+			return out, e.describe(out.ProtoReflect().Mutable(fd).Message())
+		}
+	}
+	return nil, problem.Usage("%q is none of %s", kind, eventKinds)
+}
+
+// describe sets the fields that only some types of event have.
+func (e eventFlags) describe(m protoreflect.Message) error {
+	if fd := m.Descriptor().Fields().ByName("note"); fd != nil {
+		noun.Put(m, "note", e.note)
+	}
+	switch d := m.Interface().(type) {
+	case *vulnpb.AdvisoryEvent_Detection:
+		d.Type = &vulnpb.AdvisoryEvent_Detection_Manual_{Manual: &vulnpb.AdvisoryEvent_Detection_Manual{}}
+	case *vulnpb.AdvisoryEvent_Fixed:
+		d.FixedVersion = e.fixed
+	case *vulnpb.AdvisoryEvent_Patched:
+		d.PatchedVersions = e.patched
+	case *vulnpb.AdvisoryEvent_FalsePositiveDetermination:
+		if e.reason == "" {
+			return nil
+		}
+		n, err := noun.ParseEnum(d.GetType().Descriptor(), e.reason)
+		if err != nil {
+			return problem.Usage("--reason: %v", err)
+		}
+		d.Type = vulnpb.AdvisoryEvent_FalsePositiveDetermination_Type(n)
+	}
+	return nil
+}
+
+func reviewEvent(a *noun.App) *cobra.Command {
+	var reviewer string
+	cmd := &cobra.Command{
+		Use: "review EVENT-UID STATE", Short: "Approve or reject an event, or ask for changes",
+		Long:    "Gives an event the state approved, rejected, request-changes or pending. The first two are for good.",
+		Example: "  holdfast advisories event review 41c2…/0191…/8a3f… approved",
+		Args:    cobra.ExactArgs(2),
+		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if !settings.IsUID(args[0]) {
+				return problem.Usage("%q is not a uid: holdfast advisories get shows those of an advisory's events", args[0])
+			}
+			state, err := noun.ParseEnum(vulnpb.ReviewState(0).Descriptor(), args[1])
+			if err != nil {
+				return problem.Usage("%v", err)
+			}
+			req := &advisoriespb.UpdateAdvisoryEventRequest{
+				Event:      &vulnpb.AdvisoryEvent{Uid: args[0], ReviewState: vulnpb.ReviewState(state), Reviewer: reviewer},
+				UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"review_state"}},
+			}
+			if reviewer != "" {
+				req.UpdateMask.Paths = append(req.UpdateMask.Paths, "reviewer")
+			}
+			return writeEvent(ctx, a, cmd, "UpdateAdvisoryEvent", req,
+				map[string]string{"uid": "EVENT-UID", "review_state": "STATE", "reviewer": "--reviewer"})
+		}),
+	}
+	cmd.Flags().StringVar(&reviewer, "reviewer", "", "`NAME` of who looked at it; you unless given")
+	noun.AddDryRun(cmd)
+	return cmd
+}
+
+// countsText says how many records were imported.
+func countsText(n *advisoriespb.ImportCounts) string {
+	text := fmt.Sprintf("%d new, %d changed, %d as they were", n.GetCreated(), n.GetUpdated(), n.GetUnchanged())
+	if n.GetWithdrawn() > 0 {
+		text += fmt.Sprintf(", %d of them withdrawn", n.GetWithdrawn())
+	}
+	if n.GetFailed() > 0 {
+		text += fmt.Sprintf(", %d not taken", n.GetFailed())
+	}
+	return text
+}

@@ -1,0 +1,185 @@
+package advisories
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
+)
+
+// statusOfAdvisory returns the type of the newest approved event.
+func statusOfAdvisory(a *vulnpb.Advisory) string {
+	if a.GetDeleteTime() != nil {
+		return "withdrawn"
+	}
+	status := ""
+	for _, e := range a.GetEvents() { // oldest first
+		if e.GetReviewState() == vulnpb.ReviewState_REVIEW_STATE_APPROVED {
+			status = eventWord(e)
+		}
+	}
+	return status
+}
+
+// eventWord returns the type of an event in a word or two.
+func eventWord(e *vulnpb.AdvisoryEvent) string {
+	fd := eventType(e)
+	switch {
+	case fd == nil:
+		return "unknown"
+	case fd.Name() == "detection":
+		return "detected"
+	}
+	return strings.ReplaceAll(eventKind(fd), "-", " ")
+}
+
+func eventType(e *vulnpb.AdvisoryEvent) protoreflect.FieldDescriptor {
+	return e.ProtoReflect().WhichOneof(noun.MessageOf(e).Oneofs().ByName("type"))
+}
+
+// eventDetail returns what an event says beside its type.
+func eventDetail(e *vulnpb.AdvisoryEvent) string {
+	scan := e.GetDetection().GetScanv1()
+	mismatch := e.GetFalsePositiveDetermination().GetType()
+	reason := ""
+	if mismatch != 0 {
+		reason = output.EnumWord(mismatch.Descriptor().Values().ByNumber(mismatch.Number()))
+	}
+	note := ""
+	if fd := eventType(e); fd != nil && fd.Message().Fields().ByName("note") != nil {
+		note = e.ProtoReflect().Get(fd).Message().Get(fd.Message().Fields().ByName("note")).String()
+	}
+	return join(": ", prefixed("by ", scan.GetScanner()), prefixed("in ", scan.GetComponent()),
+		prefixed("as ", e.GetDetection().GetNvdapi().GetCpeFound()), prefixed("in ", e.GetFixed().GetFixedVersion()),
+		reason, prefixed("in ", strings.Join(e.GetPatched().GetPatchedVersions(), ", ")), note)
+}
+
+func prefixed(prefix, s string) string {
+	if s != "" {
+		s = prefix + s
+	}
+	return s
+}
+
+// showAdvisory prints all of an advisory for a person.
+func showAdvisory(a *noun.App, m protoreflect.Message) {
+	v := m.Interface().(*vulnpb.Advisory)
+	line := func(format string, args ...any) { fmt.Fprintln(a.Out, output.Printable(fmt.Sprintf(format, args...))) }
+	fmt.Fprintln(a.Out, a.Paint(output.Bold, output.Printable(v.GetAdvisoryId()))+"  "+output.Printable(v.GetSummary()))
+	fact := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(a.Out, "  %s %s\n", a.Paint(output.Faint, fmt.Sprintf("%-10s", name)), output.Printable(value))
+		}
+	}
+	fact("uid", v.GetUid())
+	fact("artifact", join(" ", v.GetArtifactName(), bracket(v.GetArtifactType()), v.GetArtifactArchitecture()))
+	fact("component", join(" ", v.GetComponentName(), bracket(v.GetComponentType()), v.GetComponentLocation()))
+	fact("aliases", strings.Join(v.GetAliases(), ", "))
+	for _, s := range v.GetSeverities() {
+		fact("severity", s.GetScore())
+	}
+	fact("status", statusOfAdvisory(v))
+	fact("author", v.GetAuthor())
+	fact("source", join(", ", v.GetSource().GetFormat(), v.GetSource().GetName()))
+	fact("published", day(v.GetSource().GetPublishTime()))
+	fact("modified", day(v.GetSource().GetModifyTime()))
+	fact("withdrawn", day(v.GetDeleteTime()))
+	if text := strings.TrimSpace(v.GetDetails()); text != "" {
+		fmt.Fprintln(a.Out)
+		for text := range strings.SplitSeq(text, "\n") {
+			line("  %s", text)
+		}
+	}
+	showAffected(a, v)
+	if len(v.GetEvents()) > 0 {
+		fmt.Fprintln(a.Out, "\n"+a.Paint(output.Bold, "timeline"))
+	}
+	for _, e := range v.GetEvents() {
+		state := ""
+		if e.GetReviewState() != vulnpb.ReviewState_REVIEW_STATE_APPROVED {
+			state = " [" + output.EnumWord(e.GetReviewState().Descriptor().Values().ByNumber(e.GetReviewState().Number())) + "]"
+		}
+		line("  %s  %s%s", day(e.GetCreateTime()), join("  ", eventWord(e), eventDetail(e), by(e)), state)
+		line("              %s", e.GetUid())
+	}
+	if len(v.GetReferences()) > 0 {
+		fmt.Fprintln(a.Out, "\n"+a.Paint(output.Bold, "references"))
+	}
+	for _, r := range v.GetReferences() {
+		line("  %-8s  %s", strings.ToLower(r.GetType()), r.GetUrl())
+	}
+}
+
+// showAffected lists packages with their ranges.
+func showAffected(a *noun.App, v *vulnpb.Advisory) {
+	if len(v.GetAffected()) > 0 {
+		fmt.Fprintln(a.Out, "\n"+a.Paint(output.Bold, "affected"))
+	}
+	for _, p := range v.GetAffected() {
+		var ranges []string
+		for _, r := range p.GetRanges() {
+			ranges = append(ranges, rangeText(r)...)
+		}
+		if n := len(p.GetVersions()); n > 0 {
+			ranges = append(ranges, fmt.Sprintf("%d listed versions", n))
+		}
+		fmt.Fprintln(a.Out, output.Printable(fmt.Sprintf("  %s  %s  %s", p.GetEcosystem(), p.GetName(),
+			strings.Join(ranges, ", "))))
+	}
+}
+
+// rangeText returns the parts of a range, such as >= 1.0 < 1.2.3.
+func rangeText(r *vulnpb.AffectedRange) (parts []string) {
+	from := ""
+	for _, e := range r.GetEvents() {
+		switch at := e.GetAt().(type) {
+		case *vulnpb.RangeEvent_Introduced:
+			if from != "" {
+				parts = append(parts, from)
+			}
+			from = ">= " + at.Introduced
+		case *vulnpb.RangeEvent_Fixed:
+			parts, from = append(parts, join(" ", from, "< "+at.Fixed)), ""
+		case *vulnpb.RangeEvent_LastAffected:
+			parts, from = append(parts, join(" ", from, "<= "+at.LastAffected)), ""
+		case *vulnpb.RangeEvent_Limit:
+			parts, from = append(parts, join(" ", from, "up to "+at.Limit)), ""
+		}
+	}
+	if from != "" {
+		parts = append(parts, from)
+	}
+	return parts
+}
+
+func by(e *vulnpb.AdvisoryEvent) string {
+	if e.GetReviewer() != "" {
+		return "(" + e.GetAuthor() + ", reviewed by " + e.GetReviewer() + ")"
+	}
+	return bracket(e.GetAuthor())
+}
+
+func bracket(s string) string {
+	if s != "" {
+		s = "(" + s + ")"
+	}
+	return s
+}
+
+func day(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return ""
+	}
+	return t.AsTime().Format("2006-01-02")
+}
+
+// join joins the parts that are not empty.
+func join(sep string, parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), sep)
+}

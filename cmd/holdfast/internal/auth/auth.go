@@ -1,0 +1,218 @@
+// Package auth has the commands that sign in and out and print tokens, those of
+// pull tokens, and the credential helper of Docker.
+package auth
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"gopkg.in/yaml.v3"
+
+	holdfast "github.com/holdfast-dev/holdfast/client"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/iam"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
+)
+
+// Command returns the commands of sign-in and tokens.
+func Command(a *noun.App) *cobra.Command {
+	cmd := a.Branch("auth", "Sign in, and get tokens",
+		login(a), logout(a), sessionsCommand(a), printToken(a), status(a), configureDocker(a), pullTokensCommand(a))
+	cmd.Long = "A session belongs to one server. Every other command uses it, and gets the next token by itself."
+	return cmd
+}
+
+func login(a *noun.App) *cobra.Command {
+	var identity, file string
+	var person signin.Person
+	cmd := &cobra.Command{
+		Use: "login", Short: "Sign in: a person with a browser, a workload with --identity",
+		Long: "Opens a browser to sign in with, and keeps a session that renews itself.\n\n" +
+			"With --identity it exchanges the token that a platform gives a workload for one of the server's, and again whenever\n" +
+			"that expires. Without --identity-token the token is that of HOLDFAST_IDENTITY_TOKEN_FILE, or of the platform this runs on:\n" +
+			"GitHub Actions, GitLab CI, Buildkite, a pod with a token at " + holdfast.KubernetesTokenFile + ",\n" +
+			"or credentials of AWS in its variables.",
+		Example: "  holdfast auth login\n" +
+			"  holdfast auth login --organization acme --headless\n" +
+			"  holdfast auth login --identity 41c2…/9f3a… --identity-token token.jwt\n" +
+			"  get-token | holdfast auth login --identity 41c2…/9f3a… --identity-token -",
+		Args: cobra.NoArgs,
+		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			set, err := a.Value("identity")
+			if err != nil {
+				return err
+			}
+			if identity == "" && file == "" && (set.Text == "" || person.Given()) {
+				return a.SignInPerson(ctx, person)
+			}
+			if identity = cmp.Or(identity, set.Text); identity == "" {
+				return problem.Usage("--identity-token needs --identity")
+			}
+			if err := settings.CheckUID(identity); err != nil {
+				return problem.Usage("--identity: %v", err)
+			}
+			return a.SignInAs(ctx, identity, file)
+		}),
+	}
+	cmd.Flags().StringVar(&identity, "identity", "", "`UID` of the identity to assume")
+	cmd.Flags().StringVar(&file, "identity-token", "", "`FILE` that holds the token which proves it; - is standard input")
+	person.Register(cmd)
+	return cmd
+}
+
+func logout(a *noun.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "logout", Short: "End the session, and forget its tokens", Args: cobra.NoArgs,
+		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			return a.SignOut(ctx)
+		}),
+	}
+}
+
+func printToken(a *noun.App) *cobra.Command {
+	var audience string
+	cmd := &cobra.Command{
+		Use: "token", Short: "Print a token, and nothing else",
+		Example: "  curl -H \"Authorization: Bearer $(holdfast auth token)\" https://holdfast.example.com/iam/v2beta1/groups\n" +
+			"  holdfast auth token --audience registry.example.com | docker login -u _token --password-stdin registry.example.com",
+		Args: cobra.NoArgs,
+		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			token, err := a.TokenFor(ctx, audience)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(a.Out, token)
+			return nil
+		}),
+	}
+	cmd.Flags().StringVar(&audience, "audience", "",
+		"what the token is for: the `ADDRESS` of the API (unless given), or the registry's host")
+	return cmd
+}
+
+func status(a *noun.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Tell who this command acts as, until when, and how that is renewed",
+		Long: "Reads the token that the next command would begin with, and asks nobody. The exit code is 4 if there is none,\n" +
+			"or if it has expired and cannot be renewed.",
+		Args: cobra.NoArgs,
+		RunE: a.Do(func(context.Context, *cobra.Command, []string) error {
+			st, err := a.Status()
+			if err != nil {
+				return err
+			}
+			if err := printStatus(a, st); err != nil {
+				return err
+			}
+			if st.Expired && st.Renews == "" {
+				return problem.New(problem.ExitUnauthenticated, "")
+			}
+			return nil
+		}),
+	}
+}
+
+func printStatus(a *noun.App, st signin.Status) error {
+	format, err := a.Value("output")
+	if err != nil {
+		return err
+	}
+	switch format.Text {
+	case "json":
+		return a.JSON(st)
+	case "yaml":
+		return yaml.NewEncoder(a.Out).Encode(st)
+	case "id":
+		fmt.Fprintln(a.Out, st.Identity)
+		return nil
+	}
+	until := st.Expiry
+	if st.Expired {
+		until += ", which is over"
+	}
+	a.Pairs([][2]string{
+		{"server", st.API}, {"issuer", st.Issuer}, {"identity", st.Identity}, {"email", st.Email}, {"proven by", st.Actor},
+		{"provider", st.Provider},
+		{"until", until}, {"token in", st.Kept}, {"renewed", cmp.Or(st.Renews, "not at all")},
+	})
+	return nil
+}
+
+// sessionsCommand lists sessions, and has a command that ends them.
+func sessionsCommand(a *noun.App) *cobra.Command {
+	var identity string
+	cmd := &cobra.Command{
+		Use: "sessions", Short: "List where you are signed in",
+		Long: "A session is a sign-in that renews itself: of a command or of a browser. What an ended session had is void at once.",
+		Args: cobra.NoArgs,
+		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			uid, err := a.ResolveAny(ctx, iam.Identities(), identity)
+			if err != nil {
+				return err
+			}
+			req := &signinpb.ListSessionsRequest{IdentityUid: uid}
+			m, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).ListSessions, req, sessionFlags...)
+			if err != nil {
+				return err
+			}
+			return noun.ShowAll(a, output.View{
+				Plural: "sessions", ID: "id",
+				Columns: output.Columns("id", "program", "from=address", "used=useTime", "ends=expireTime", "current"),
+				Wide:    output.Columns("createTime", "identityUid", "agent"),
+			}, m.GetSessions())
+		}),
+	}
+	cmd.AddCommand(endSessions(a))
+	a.RegisterRef(cmd, &identity, "identity", iam.Identities(), whoseHelp)
+	return cmd
+}
+
+const (
+	everySession = "-" // in place of an id
+	whoseHelp    = "`IDENTITY` whose sessions these are (your own)"
+)
+
+var sessionFlags = []string{"identity_uid=--identity", "id=ID"}
+
+func endSessions(a *noun.App) *cobra.Command {
+	var identity string
+	var all bool
+	cmd := &cobra.Command{
+		Use: "end ID...", Short: "End sessions",
+		Long:    "Ends sessions of yours, or with --identity those of somebody whose role bindings you may change.",
+		Example: "  holdfast auth sessions end 7c1f…\n  holdfast auth sessions end --all --identity acme/ann",
+		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			if all == (len(args) > 0) {
+				return problem.Usage("give the id of each session to end, or --all")
+			}
+			uid, err := a.ResolveAny(ctx, iam.Identities(), identity)
+			if err != nil {
+				return err
+			}
+			if all {
+				args = []string{everySession}
+			}
+			for _, id := range args {
+				req := &signinpb.EndSessionRequest{Id: id, IdentityUid: uid}
+				if _, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).EndSession, req, sessionFlags...); err != nil {
+					return err
+				}
+				if all {
+					a.Note("ended all sessions")
+				} else {
+					a.Note("ended session %s", id)
+				}
+			}
+			return nil
+		}),
+	}
+	a.RegisterRef(cmd, &identity, "identity", iam.Identities(), whoseHelp)
+	cmd.Flags().BoolVar(&all, "all", false, "end all of them, this one too")
+	return cmd
+}

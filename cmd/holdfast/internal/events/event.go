@@ -1,0 +1,101 @@
+// Package events has the commands that send changes to other programs, and that
+// show who made them.
+package events
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/iam"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	auditpb "github.com/holdfast-dev/holdfast/gen/audit/v1"
+	deliveriespb "github.com/holdfast-dev/holdfast/gen/deliveries/v1"
+	eventspb "github.com/holdfast-dev/holdfast/gen/events/v2beta1"
+)
+
+// Command returns the commands of subscriptions and deliveries.
+func Command(a *noun.App) *cobra.Command {
+	return a.Branch("events", "Send changes to other programs", a.Command(subscriptions()), a.Command(deliveries()))
+}
+
+func subscriptions() noun.Noun {
+	return noun.Noun{
+		Area: "events", Use: "subscriptions", One: "subscription",
+		About: "A subscription sends every event of a group, and of everything below it, to an https address, as signed\n" +
+			"CloudEvents. Each is sent at least once, and those about one thing in their order.",
+		Example:  "  holdfast events subscriptions create https://hooks.example.com/holdfast --parent acme",
+		Message:  noun.MessageOf(&eventspb.Subscription{}),
+		Argument: "sink",
+		Columns:  output.Columns("uid", "sink", "createTime"),
+	}
+}
+
+func deliveries() noun.Noun {
+	return noun.Noun{
+		Area: "events", Use: "deliveries", One: "delivery", Short: "See and replay what a sink has not taken",
+		About: "An event that a sink has not taken within a day is kept here, up to 10,000 of a subscription, until it is\n" +
+			"replayed and taken.",
+		Message: noun.MessageOf(&deliveriespb.Delivery{}),
+		Filters: []noun.Field{
+			{Flag: "subscription", Path: "uidp.children_of", Ref: subscriptions,
+				Help: "only those of this subscription, a `UID`"},
+		},
+		Columns: output.Columns("uid", "type", "subject", "eventTime", "attempts", "error"),
+		Wide:    output.Columns("eventId", "replaying", "createTime", "updateTime"),
+		Extra:   []func(*noun.App) *cobra.Command{replay},
+	}
+}
+
+func replay(a *noun.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "replay UID...", Short: "Send events again that were given up",
+		Long:    "Sends one event again, or all of a subscription's. Those that the sink takes then leave the list.",
+		Example: "  holdfast events deliveries replay 41c2bd7f0f6a2c11…/5f3c…",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			replay := deliveriespb.NewDeliveriesServiceClient(a).ReplayDeliveries
+			for _, uid := range args {
+				m, err := signin.Call(ctx, replay, &deliveriespb.ReplayDeliveriesRequest{Uid: uid}, "uid=UID")
+				if err != nil {
+					return err
+				}
+				a.Note("%d events are sent again", m.GetCount())
+			}
+			return nil
+		}),
+	}
+}
+
+// entries are the changes of the audit log.
+func entries() noun.Noun {
+	return noun.Noun{
+		Area: "audit", Use: "entries", One: "entry", ID: "id",
+		Message: noun.MessageOf(&auditpb.Entry{}),
+		Filters: []noun.Field{
+			{Flag: "group", Path: "group_uid", Ref: noun.Groups, Help: "only those in this `GROUP` and below it"},
+			{Flag: "subject", Help: "only those to what has this `UID`"},
+			{Flag: "by", Path: "identity_uid", Ref: iam.Identities, Help: "only those by this `IDENTITY`"},
+			{Flag: "type", Help: "only those of this `TYPE`, such as iam.group or iam.group.deleted.v1"},
+			{Flag: "since", Help: "only those made at this `TIME` or later"},
+			{Flag: "until", Help: "only those made before this `TIME`"},
+		},
+		Columns: output.Columns("time", "type", "subject", "by=actor.subject", "from=actor.remoteAddress"),
+		Wide: output.Columns("actor=actor.uid", "issuer=actor.issuer", "request=actor.requestId",
+			"id", "before", "after"),
+	}
+}
+
+// Audit returns the command that shows who changed what.
+func Audit(a *noun.App) *cobra.Command {
+	cmd := a.ListCommand(entries())
+	cmd.Use, cmd.Short, cmd.Aliases = "audit", "See who changed what, when and from where", nil
+	cmd.Long = "Lists changes, the newest first. You see those that were made where you hold identity.list, and the capability\n" +
+		"that lists what was changed. -o json shows each thing as it was before and after."
+	cmd.Example = "  holdfast audit --group acme/platform --type iam.rolebindings --limit 20"
+	problem.Must(cmd.Flags().MarkHidden("order-by")) // there is one order
+	return cmd
+}

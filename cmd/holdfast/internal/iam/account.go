@@ -1,0 +1,178 @@
+package iam
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
+)
+
+func accounts() noun.Noun {
+	return noun.Noun{
+		Use: "accounts", One: "account", Message: noun.MessageOf(&signinpb.Account{}), Form: "ACCOUNT", Locate: findAccount,
+		NoDryRun: true,
+		Columns:  output.Columns("email", "name", "uid", output.Text("factors", factors), "used=useTime"),
+		Wide:     output.Columns("identityUid", "createTime", "updateTime"),
+	}
+}
+
+// factors lists the ways in which an account can sign in.
+func factors(account *signinpb.Account) string {
+	var all []string
+	if account.GetHasPassword() {
+		all = append(all, "password")
+	}
+	count := func(n int32, one string) {
+		if n == 1 {
+			all = append(all, one)
+		} else if n > 1 {
+			all = append(all, fmt.Sprintf("%d %ss", n, one))
+		}
+	}
+	count(account.GetPasskeys(), "passkey")
+	if account.GetTotp() {
+		all = append(all, "app")
+	}
+	count(account.GetRecoveryCodes(), "recovery code")
+	return strings.Join(all, ", ")
+}
+
+// accountsCommand returns the commands of local accounts.
+func accountsCommand(a *noun.App) *cobra.Command {
+	cmd := a.Branch("accounts", "Manage accounts of people whom no identity provider knows",
+		listAccounts(a), createAccount(a), accountLink(a), deleteAccounts(a), localAccounts(a, "on", true),
+		localAccounts(a, "off", false))
+	cmd.Long = "A local account is an e-mail address and a password, passkeys or codes from an app. An administrator never learns\n" +
+		"the password: a link that works once lets its holder choose one."
+	return cmd
+}
+
+func listAccounts(a *noun.App) *cobra.Command {
+	var p noun.Paging
+	var parent string
+	cmd := &cobra.Command{
+		Use: "list", Short: "List accounts", Aliases: []string{"ls"}, Args: cobra.NoArgs,
+		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			req := &signinpb.ListAccountsRequest{}
+			if err := a.Within(ctx, parent, req); err != nil {
+				return err
+			}
+			return a.PrintAll(ctx, accounts(), req, p)
+		}),
+	}
+	p.Register(cmd)
+	a.RegisterRef(cmd, &parent, "parent", noun.Groups(), "only those of this `GROUP`")
+	return cmd
+}
+
+func createAccount(a *noun.App) *cobra.Command {
+	account := &signinpb.Account{}
+	role := []noun.Field{{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` to give on the organization"}}
+	cmd := &cobra.Command{
+		Use: "create EMAIL", Short: "Create an account, and a link for its holder to begin with",
+		Example: "  holdfast iam accounts create ann@example.com --parent acme --role viewer --name 'Ann Example'",
+		Args:    cobra.ExactArgs(1),
+		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			parent, err := a.ParentOf(ctx, noun.Noun{}, cmd)
+			if err != nil {
+				return err
+			}
+			account.Email = args[0]
+			if err := a.Fill(ctx, cmd, role, account); err != nil {
+				return err
+			}
+			req := &signinpb.CreateAccountRequest{Parent: parent, Account: account}
+			m, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).CreateAccount, req, "email=EMAIL", "name=--name",
+				"role_uid=--role", "parent=--parent")
+			if err != nil {
+				return err
+			}
+			noteLink(a, args[0])
+			columns := output.Columns("email=account.email", "uid=account.uid", "url=link.url", "expires=link.expireTime")
+			return a.Show(output.View{Plural: "accounts", ID: "account.uid", Columns: columns}, m)
+		}),
+	}
+	cmd.Flags().StringVar(&account.Name, "name", "", "the person's `NAME`")
+	a.RegisterRef(cmd, new(string), "parent", noun.Groups(), "`GROUP` the account belongs to: an organization")
+	a.RegisterFields(cmd, role, noun.MessageOf(account))
+	return cmd
+}
+
+// noteLink says who is to get a link.
+func noteLink(a *noun.App, holder string) {
+	a.Note("give this link to %s: it works once, and whoever has it can sign in", holder)
+}
+
+func accountLink(a *noun.App) *cobra.Command {
+	var factors bool
+	cmd := &cobra.Command{
+		Use: "link ACCOUNT", Short: "Make a link with which the holder of an account chooses a new password",
+		Long: "The account is given by its uid or its e-mail address. The password, passkeys and app stay good until the link is used.",
+	}
+	a.About(accounts(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
+		req := &signinpb.CreateAccountLinkRequest{Uid: uid, ResetFactors: factors}
+		m, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).CreateAccountLink, req, "uid=ACCOUNT")
+		if err != nil {
+			return err
+		}
+		noteLink(a, "the holder of the account")
+		return a.Show(output.View{Plural: "links", ID: "url", Columns: output.Columns("url", "expireTime")}, m)
+	})
+	cmd.ValidArgsFunction = nil // people's addresses are not listed
+	cmd.Flags().BoolVar(&factors, "reset-factors", false,
+		"the link also takes away their passkeys and app, for when those are lost")
+	return cmd
+}
+
+// findAccount finds the uid of an account by its address.
+func findAccount(ctx context.Context, a *noun.App, email string) (string, error) {
+	req := &signinpb.ListAccountsRequest{Email: email}
+	found, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).ListAccounts, req, "email=ACCOUNT")
+	if err != nil {
+		return "", err
+	}
+	switch all := found.GetAccounts(); len(all) {
+	case 0:
+		return "", problem.New(problem.ExitNotFound, "there is no account %s", email)
+	case 1:
+		return all[0].GetUid(), nil
+	default:
+		p := problem.Usage("%s has %d accounts: give the uid of one", email, len(all))
+		for _, account := range all {
+			p = p.Hint(account.GetUid())
+		}
+		return "", p
+	}
+}
+
+func deleteAccounts(a *noun.App) *cobra.Command {
+	cmd := a.DeleteCommand(accounts())
+	cmd.Short, cmd.ValidArgsFunction = "Delete accounts, and end their sessions", nil
+	return cmd
+}
+
+// localAccounts switches the local accounts of an organization on or off.
+func localAccounts(a *noun.App, use string, on bool) *cobra.Command {
+	short := "Let people sign in to an organization with local accounts"
+	long := ""
+	if !on {
+		short = "Stop people from signing in to an organization with local accounts"
+		long = "Refused unless an owner can still sign in through an identity provider."
+	}
+	cmd := &cobra.Command{Use: use + " ORGANIZATION", Short: short, Long: long}
+	return a.About(noun.Groups(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
+		req := &signinpb.UpdateSignInRulesRequest{Uid: uid, Rules: &signinpb.SignInRules{LocalAccounts: on}}
+		_, err := signin.Call(ctx, signinpb.NewSignInServiceClient(a).UpdateSignInRules, req, "uid=ORGANIZATION")
+		if err == nil {
+			a.Note("local accounts of %s are %s", cmd.Flags().Arg(0), use)
+		}
+		return err
+	})
+}

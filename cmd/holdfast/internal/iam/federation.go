@@ -1,0 +1,229 @@
+package iam
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
+)
+
+func explain(a *noun.App) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use: "explain [IDENTITY] --token-file FILE", Short: "Tell whether a workload's token fits an identity, and why not",
+		Long: "Holds the token against the identity, or against all that you may read, claim by claim. Nothing is issued.\n" +
+			"The exit code is 3 if the token fits none.",
+		Example: "  holdfast iam identities explain acme/platform/ci --token-file token.jwt",
+		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.CompleteArgs(Identities()),
+		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			if file == "" {
+				return problem.Usage("--token-file is needed: the workload's token")
+			}
+			token, err := a.ReadText(file)
+			if err != nil {
+				return fmt.Errorf("--token-file: %w", err)
+			}
+			req := &federationpb.ExplainTokenRequest{Token: token}
+			if len(args) > 0 {
+				if req.IdentityUid, err = a.Resolve(ctx, Identities(), args[0]); err != nil {
+					return err
+				}
+			}
+			found, err := signin.Call(ctx, federationpb.NewFederationServiceClient(a).ExplainToken, req, "token=--token-file",
+				"identity_uid=IDENTITY")
+			if err != nil {
+				return err
+			}
+			return showExplained(a, found)
+		}),
+	}
+	// It hides the flag of the same name that every command has, because it is not the
+	// caller's own token.
+	cmd.Flags().StringVar(&file, "token-file", "", "`FILE` that holds the workload's token; - is standard input")
+	return cmd
+}
+
+// showExplained prints an explanation. That no identity fits is a result, not an
+// error.
+func showExplained(a *noun.App, found *federationpb.ExplainTokenResponse) error {
+	because := func(e *federationpb.Explanation) string { return misfits(e.GetChecks()) }
+	v := output.View{
+		Plural: "explanations", ID: "identityUid",
+		Columns: output.Columns("identity=identityName", "uid=identityUid", "accepted", output.Text("because", because)),
+	}
+	if err := noun.ShowAnswer(a, v, found, found.GetExplanations(), func() { sayExplained(a, found) }); err != nil {
+		return err
+	}
+	if found.GetIncomplete() {
+		a.Note("there are more identities than were looked at")
+	}
+	if slices.ContainsFunc(found.GetExplanations(), (*federationpb.Explanation).GetAccepted) {
+		return nil
+	}
+	return problem.New(problem.ExitNo, "")
+}
+
+func sayExplained(a *noun.App, found *federationpb.ExplainTokenResponse) {
+	if len(found.GetExplanations()) == 0 {
+		a.Note("no identities to hold it against")
+	}
+	for i, e := range found.GetExplanations() {
+		if i > 0 {
+			fmt.Fprintln(a.Out)
+		}
+		verdict := a.Paint(output.Red, "refused")
+		if e.GetAccepted() {
+			verdict = a.Paint(output.Green, "accepted")
+		}
+		fmt.Fprintf(a.Out, "%s %s: %s\n", output.Printable(e.GetIdentityName()), e.GetIdentityUid(), verdict)
+		for _, c := range e.GetChecks() {
+			sayCheck(a, c)
+		}
+	}
+}
+
+// sayCheck prints one line for a claim that fits, and otherwise what was expected
+// and received.
+func sayCheck(a *noun.App, c *federationpb.Check) {
+	if c.GetOk() {
+		fmt.Fprintf(a.Out, "  %s %-10s %s\n", a.Paint(output.Green, "ok"), output.Printable(c.GetClaim()),
+			output.Printable(c.GetReceived()))
+		return
+	}
+	fmt.Fprintf(a.Out, "  %s %-10s expected %s\n", a.Paint(output.Red, "no"), output.Printable(c.GetClaim()),
+		output.Printable(c.GetExpected()))
+	fmt.Fprintf(a.Out, "                received %s\n", output.Printable(cmp.Or(c.GetReceived(), "nothing")))
+	if c.GetCause() != "" {
+		fmt.Fprintf(a.Out, "                %s\n", output.Printable(c.GetCause()))
+	}
+}
+
+// misfits lists the claims that do not fit in one cell.
+func misfits(checks []*federationpb.Check) string {
+	var all []string
+	for _, c := range checks {
+		if !c.GetOk() {
+			all = append(all, fmt.Sprintf("%s: expected %s, received %s", c.GetClaim(), c.GetExpected(),
+				cmp.Or(c.GetReceived(), "nothing")))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+func denials(a *noun.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "denials IDENTITY", Short: "List the tokens that an identity was lately refused for, and why",
+		Long: "What a token said that its issuer has not signed may be made up; the column signed tells.",
+	}
+	return a.About(Identities(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
+		req := &federationpb.ListDenialsRequest{IdentityUid: uid}
+		m, err := signin.Call(ctx, federationpb.NewFederationServiceClient(a).ListDenials, req, "identity_uid=IDENTITY")
+		if err != nil {
+			return err
+		}
+		return noun.ShowAll(a, denialView(), m.GetDenials())
+	})
+}
+
+func denialView() output.View {
+	because := func(d *federationpb.Denial) string { return cmp.Or(misfits(d.GetChecks()), d.GetMessage()) }
+	cause := func(d *federationpb.Denial) string { return causes(d.GetChecks()) }
+	return output.View{
+		Plural: "denials", ID: "requestId",
+		Columns: output.Columns("time", "signed=signatureVerified", "from=remoteAddress", output.Text("because", because)),
+		Wide:    output.Columns("request=requestId", "message", output.Text("cause", cause)),
+	}
+}
+
+func causes(checks []*federationpb.Check) string {
+	var all []string
+	for _, c := range checks {
+		if c.GetCause() != "" {
+			all = append(all, c.GetCause())
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+func issuers(a *noun.App) *cobra.Command {
+	var parent string
+	cmd := &cobra.Command{
+		Use: "issuers", Short: "List the issuers that identities trust, and whether they can be reached", Args: cobra.NoArgs,
+		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			uid, err := a.ResolveAny(ctx, noun.Groups(), parent)
+			if err != nil {
+				return err
+			}
+			found, err := signin.Call(ctx, federationpb.NewFederationServiceClient(a).ListIssuers,
+				&federationpb.ListIssuersRequest{DescendantsOf: uid}, "descendants_of=--parent")
+			if err != nil {
+				return err
+			}
+			if err := noun.ShowAll(a, issuerView(), found.GetIssuers()); err != nil {
+				return err
+			}
+			if found.GetIncomplete() {
+				a.Note("there are more issuers than these")
+			}
+			return nil
+		}),
+	}
+	a.RegisterRef(cmd, &parent, "parent", noun.Groups(), "only issuers that identities in this `GROUP` or below it trust")
+	return cmd
+}
+
+func issuerView() output.View {
+	keys := func(i *federationpb.Issuer) string { return strconv.Itoa(len(i.GetKeys())) }
+	count := func(i *federationpb.Issuer) string { return strconv.Itoa(len(i.GetEndangered())) }
+	return output.View{
+		Plural: "issuers", ID: "issuer",
+		Columns: output.Columns("issuer", output.Text("reachable", reachable), output.Text("keys", keys),
+			output.Text("identities", identityCount), output.Text("endangered", count), "problem"),
+		Wide: output.Columns("checkTime", "successTime", output.Text("keyIds", keyIDs),
+			output.Text("stopMatching", endangered)),
+	}
+}
+
+func reachable(i *federationpb.Issuer) string {
+	switch {
+	case i.GetCheckTime() == nil:
+		return "unknown"
+	case i.GetReachable():
+		return "yes"
+	}
+	return "no"
+}
+
+// identityCount returns the number of identities. The server counts up to 1000.
+func identityCount(i *federationpb.Issuer) string {
+	if i.GetIdentityCount() >= 1000 {
+		return "1000+"
+	}
+	return strconv.Itoa(int(i.GetIdentityCount()))
+}
+
+func keyIDs(i *federationpb.Issuer) string {
+	var all []string
+	for _, k := range i.GetKeys() {
+		all = append(all, strings.TrimSpace(k.GetId()+" "+k.GetAlgorithm()))
+	}
+	return strings.Join(all, ",")
+}
+
+func endangered(i *federationpb.Issuer) string {
+	var all []string
+	for _, e := range i.GetEndangered() {
+		all = append(all, e.GetIdentityName()+" ("+e.GetIdentityUid()+"): "+e.GetReason())
+	}
+	return strings.Join(all, "; ")
+}

@@ -1,0 +1,122 @@
+// Package iam has the commands of identity and access management, one file for
+// each kind of resource, and presets for the workloads of known platforms.
+package iam
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+)
+
+// Command returns the commands of identity and access management.
+func Command(a *noun.App) *cobra.Command {
+	cmd := a.Branch("iam", "Manage groups, identities, roles and who holds them")
+	for _, n := range nouns() {
+		cmd.AddCommand(a.Command(n))
+	}
+	cmd.AddCommand(tree(a), can(a), whoCan(a), issuers(a), accountsCommand(a))
+	return cmd
+}
+
+func nouns() []noun.Noun {
+	return []noun.Noun{
+		noun.Groups(), Identities(), Roles(), roleBindings(),
+		identityProviders(), accountAssociations(), invites(), groupMappings(),
+	}
+}
+
+// grants are role bindings that give a capability on a group.
+func grants(group string) noun.Noun {
+	inherited := func(g *accesspb.Grant) string {
+		if g.GetGroup().GetUid() == group {
+			return "no"
+		}
+		return "yes"
+	}
+	return noun.Noun{
+		Use: "grants", One: "grant", Message: noun.MessageOf(&accesspb.Grant{}), ID: "bindingUid",
+		Columns: output.Columns("identity=identity.name", "role=role.name", "group=group.name",
+			output.Text("inherited", inherited), "binding=bindingUid"),
+		Wide: bindingUIDs(),
+	}
+}
+
+func can(a *noun.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "can IDENTITY CAPABILITY PLACE", Short: "Tell whether an identity may do something, and through which binding",
+		Long:    "Prints yes or no, and the bindings that give the capability. The exit code is 0 for yes and 3 for no.",
+		Example: "  holdfast iam can acme/platform/ci groups.list acme/platform",
+		Args:    cobra.ExactArgs(3), ValidArgsFunction: a.CompleteQuestion(Identities, nil, noun.Groups),
+		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			identity, err := a.Resolve(ctx, Identities(), args[0])
+			if err != nil {
+				return err
+			}
+			group, err := a.Resolve(ctx, noun.Groups(), args[2])
+			if err != nil {
+				return err
+			}
+			req := &accesspb.CheckAccessRequest{IdentityUid: identity, Capability: args[1], PlaceUid: group}
+			found, err := signin.Call(ctx, accesspb.NewAccessServiceClient(a).CheckAccess, req, "identity_uid=IDENTITY",
+				"capability=CAPABILITY", "place_uid=PLACE")
+			if err != nil {
+				return err
+			}
+			say := func() { sayAccess(a, found, group) }
+			if err := noun.ShowAnswer(a, grants(group).View(), found, found.GetGrants(), say); err != nil {
+				return err
+			}
+			if found.GetIncomplete() {
+				a.Note("%s", noun.IncompleteNote)
+			}
+			if !found.GetAllowed() {
+				return problem.New(problem.ExitNo, "") // a result: it has an exit code and no message
+			}
+			return nil
+		}),
+	}
+}
+
+func sayAccess(a *noun.App, found *accesspb.CheckAccessResponse, group string) {
+	if !found.GetAllowed() {
+		fmt.Fprintln(a.Out, a.Paint(output.Red, "no"))
+		return
+	}
+	fmt.Fprintln(a.Out, a.Paint(output.Green, "yes"))
+	for _, g := range found.GetGrants() {
+		how := "on"
+		if g.GetGroup().GetUid() != group {
+			how = "inherited from"
+		}
+		line := fmt.Sprintf("  %s %s %s, by binding %s", g.GetRole().GetName(), how, g.GetGroup().GetName(),
+			g.GetBindingUid())
+		fmt.Fprintln(a.Out, output.Printable(line))
+	}
+}
+
+func whoCan(a *noun.App) *cobra.Command {
+	var p noun.Paging
+	cmd := &cobra.Command{
+		Use: "who-can CAPABILITY PLACE", Short: "List who may do something, and through which binding",
+		Long:    "Lists every binding that gives the capability at the place. Whoever has several is there several times.",
+		Example: "  holdfast iam who-can groups.delete acme/platform",
+		Args:    cobra.ExactArgs(2), ValidArgsFunction: a.CompleteQuestion(nil, noun.Groups),
+		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			group, err := a.Resolve(ctx, noun.Groups(), args[1])
+			if err != nil {
+				return err
+			}
+			req := &accesspb.ListAccessRequest{Capability: args[0], PlaceUid: group}
+			return a.PrintAll(ctx, grants(group), req, p)
+		}),
+	}
+	p.Register(cmd)
+	return cmd
+}

@@ -1,0 +1,357 @@
+package iam
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+)
+
+// A preset knows what the tokens of a platform look like. `iam identities
+// create` makes rules from it, and `dev token` tokens.
+type preset struct {
+	use, platform string
+	example       string                              // of create
+	dev           string                              // flags for dev token, as an example
+	issuer        func(server string) (string, error) // of a platform of one's own; nil: there is no --server
+	usual         string                              // the issuer unless told otherwise; "": must be given
+	flags         [][2]string                         // those that describe a job, with their help
+	defaults      map[string]string                   // what a job of dev token has unless its flags are given
+
+	check  func(job) error
+	rule   func(job) (rule, error)
+	claims func(job) (map[string]any, error) // what is not given is left to the test issuer
+}
+
+// A job is a workload of a platform: the flags that describe it, and their values.
+// One that is not given is "", and one without a value is "true".
+type job map[string]string
+
+func (p preset) register(f *pflag.FlagSet) {
+	for _, flag := range p.flags {
+		if strings.Contains(flag[1], "`") { // the name of a value
+			f.String(flag[0], "", flag[1])
+		} else {
+			f.Bool(flag[0], false, flag[1])
+		}
+	}
+}
+
+func (p preset) job(f *pflag.FlagSet) job {
+	j := job{}
+	for _, flag := range p.flags {
+		if v := f.Lookup(flag[0]).Value; v.Type() != "bool" || v.String() == "true" {
+			j[flag[0]] = v.String()
+		}
+	}
+	return j
+}
+
+// ruleOf returns the rule for a job.
+func (p preset) ruleOf(j job) (rule, error) {
+	if err := p.check(j); err != nil {
+		return rule{}, err
+	}
+	r, err := p.rule(j)
+	maps.DeleteFunc(r.claims, func(_, value string) bool { return value == "" })
+	return r, err
+}
+
+// claimsOf returns the claims of a token of a job.
+func (p preset) claimsOf(j job) (map[string]any, error) {
+	for flag, value := range p.defaults {
+		j[flag] = cmp.Or(j[flag], value)
+	}
+	if err := p.check(j); err != nil {
+		return nil, err
+	}
+	return p.claims(j)
+}
+
+// A rule says which tokens are those of a job.
+type rule struct {
+	name             string // for an identity that is given none
+	subject, pattern string // one of them
+	claims           map[string]string
+}
+
+func presets() []preset {
+	return []preset{github(), gitlab(), kubernetes(), buildkite()}
+}
+
+// identityPresets returns the commands that create an identity for a platform.
+func identityPresets() (all []func(*noun.App) *cobra.Command) {
+	for _, p := range presets() {
+		all = append(all, func(a *noun.App) *cobra.Command { return createPreset(a, p) })
+	}
+	return all
+}
+
+// presetFlags are the flags of create that all presets have.
+type presetFlags struct {
+	description, issuer, server, keysFile, group string
+	roles                                        []string
+}
+
+func createPreset(a *noun.App, p preset) *cobra.Command {
+	var flags presetFlags
+	cmd := &cobra.Command{
+		Use: p.use + " [NAME]", Short: "Create an identity for a workload of " + p.platform, Example: p.example,
+		Args: cobra.MaximumNArgs(1),
+		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			r, err := p.ruleOf(p.job(cmd.Flags()))
+			if err != nil {
+				return err
+			}
+			r.name = append(args, presetName(r.name))[0]
+			identity, err := p.identity(a, flags, r)
+			if err != nil {
+				return err
+			}
+			return createBound(ctx, a, cmd, identity, flags)
+		}),
+	}
+	f := cmd.Flags()
+	p.register(f)
+	f.StringVar(&flags.description, "description", "", "what the identity is for, in one line of `TEXT`")
+	f.StringVar(&flags.issuer, "issuer", "", "`ADDRESS` of the issuer"+usualIssuer(p))
+	f.StringVar(&flags.keysFile, "issuer-keys-file", "",
+		"`FILE` of the issuer's public keys (JWKS), where the server cannot reach it; good for a year")
+	if p.issuer != nil {
+		f.StringVar(&flags.server, "server", "", "`ADDRESS` of your own server of "+p.platform)
+		cmd.MarkFlagsMutuallyExclusive("server", "issuer")
+	}
+	f.StringArrayVar(&flags.roles, "role", nil, "`ROLE` to give it at once; can be repeated")
+	f.StringVar(&flags.group, "group", "", "`GROUP` to give the role on (the one it is created in)")
+	f.String("parent", "", "`GROUP` to create it in")
+	for flag, n := range map[string]noun.Noun{"role": Roles(), "group": noun.Groups(), "parent": noun.Groups()} {
+		problem.Must(cmd.RegisterFlagCompletionFunc(flag, a.CompleteFlag(n)))
+	}
+	noun.AddDryRun(cmd)
+	return cmd
+}
+
+func usualIssuer(p preset) string {
+	if p.usual == "" {
+		return ""
+	}
+	return " (" + p.usual + ")"
+}
+
+// presetName turns a text into a valid name.
+func presetName(s string) string {
+	return strings.Trim(notName.ReplaceAllString(strings.ToLower(s), "-"), "-")
+}
+
+var notName = regexp.MustCompile(`[^a-z0-9._-]+`)
+
+// identity returns an identity with a rule.
+func (p preset) identity(a *noun.App, flags presetFlags, r rule) (*iampb.Identity, error) {
+	issuer := cmp.Or(flags.issuer, p.usual)
+	if flags.server != "" {
+		var err error
+		if issuer, err = p.issuer(strings.TrimRight(flags.server, "/")); err != nil {
+			return nil, err
+		}
+	}
+	if issuer == "" {
+		return nil, problem.Usage("--issuer is needed")
+	}
+	identity := &iampb.Identity{Name: r.name, Description: flags.description}
+	if flags.keysFile != "" {
+		return identity, withKeys(a, identity, flags.keysFile, issuer, r)
+	}
+	match := &iampb.Identity_ClaimMatch{Iss: &iampb.Identity_ClaimMatch_Issuer{Issuer: issuer}, Claims: r.claims}
+	match.Sub = &iampb.Identity_ClaimMatch_Subject{Subject: r.subject}
+	if r.pattern != "" {
+		match.Sub = &iampb.Identity_ClaimMatch_SubjectPattern{SubjectPattern: r.pattern}
+	}
+	identity.Relationship = &iampb.Identity_ClaimMatch_{ClaimMatch: match}
+	return identity, nil
+}
+
+// withKeys makes an identity trust keys from a file. The API allows that for one
+// exact subject without further claims.
+func withKeys(a *noun.App, identity *iampb.Identity, file, issuer string, r rule) error {
+	if r.subject == "" || len(r.claims) > 0 {
+		return problem.Usage("--issuer-keys-file goes with one exact subject, and these flags stand for more")
+	}
+	keys, err := a.ReadText(file)
+	if err != nil {
+		return fmt.Errorf("--issuer-keys-file: %w", err)
+	}
+	identity.Relationship = &iampb.Identity_StaticKeys_{
+		StaticKeys: &iampb.Identity_StaticKeys{Issuer: issuer, Subject: r.subject, IssuerKeys: keys},
+	}
+	return nil
+}
+
+// presetFields names the flags that set what the server may refuse.
+var presetFields = map[string]string{
+	"name": "NAME", "description": "--description", "parent": "--parent", "claim_match.issuer": "--issuer",
+	"static_keys.issuer": "--issuer", "static_keys.issuer_keys": "--issuer-keys-file",
+}
+
+// createBound creates an identity and its role bindings. It checks as much as
+// possible before it writes.
+func createBound(
+	ctx context.Context, a *noun.App, cmd *cobra.Command, identity *iampb.Identity, flags presetFlags,
+) error {
+	parent, err := a.ParentOf(ctx, Identities(), cmd)
+	if err != nil {
+		return err
+	}
+	group := parent
+	if flags.group != "" {
+		if group, err = a.Resolve(ctx, noun.Groups(), flags.group); err != nil {
+			return fmt.Errorf("--group: %w", err)
+		}
+	}
+	uids := make([]string, len(flags.roles))
+	for i, role := range flags.roles {
+		if uids[i], err = a.Resolve(ctx, Roles(), role); err != nil {
+			return fmt.Errorf("--role: %w", err)
+		}
+	}
+	req := &iampb.CreateIdentityRequest{Parent: parent, Identity: identity}
+	m, err := a.Write(ctx, cmd, Identities().Method("Create"), req.ProtoReflect(), presetFields)
+	if err != nil {
+		return err
+	}
+	if err := a.Show(Identities().View(), m.Interface()); err != nil {
+		return err
+	}
+	if err := a.Out.Flush(); err != nil { // before the notes about it
+		return err
+	}
+	if dry, _ := cmd.Flags().GetBool("dry-run"); dry {
+		return nil
+	}
+	for i, role := range uids {
+		if err := Bind(ctx, a, noun.UIDOf(m), role, group); err != nil {
+			return fmt.Errorf("identity %s is created, but without the role %s: %w", noun.UIDOf(m), flags.roles[i], err)
+		}
+		a.Note("it has the role %s on %s", flags.roles[i], cmp.Or(flags.group, group))
+	}
+	return nil
+}
+
+// Bind creates a role binding.
+func Bind(ctx context.Context, a *noun.App, identity, role, group string) error {
+	binding := &iampb.RoleBinding{IdentityUid: identity, RoleUid: role}
+	req := &iampb.CreateRoleBindingRequest{Parent: group, RoleBinding: binding}
+	_, err := signin.Call(ctx, iampb.NewRoleBindingsServiceClient(a).CreateRoleBinding, req, "parent=--parent", "role_uid=--role")
+	return err
+}
+
+// one returns the flag that is given, if only one of flags is.
+func one(j job, flags ...string) (string, error) {
+	given := slices.DeleteFunc(slices.Clone(flags), func(flag string) bool { return j[flag] == "" })
+	if len(given) != 1 {
+		return "", problem.Usage("exactly one of --%s is needed", strings.Join(flags, ", --"))
+	}
+	return given[0], nil
+}
+
+// matching checks the text of a flag, which must be given.
+func matching(flag, text string, pattern *regexp.Regexp, like string) error {
+	switch {
+	case text == "":
+		return problem.Usage("--%s is needed", flag)
+	case !pattern.MatchString(text):
+		return problem.Usage("--%s: %q is not like %s", flag, text, like)
+	}
+	return nil
+}
+
+// fullRef returns the full name of a git reference. A short one is a branch.
+func fullRef(ref string) string {
+	if strings.HasPrefix(ref, "refs/") {
+		return ref
+	}
+	return "refs/heads/" + ref
+}
+
+// Dev returns the commands for a server in development mode.
+func Dev(a *noun.App) *cobra.Command {
+	token := a.Branch("token", "Print a workload's token, signed by the test issuer of a server in development mode")
+	token.Long = "Prints a token as a platform would give it to a workload, signed by the issuer that holdfastd --dev runs for\n" +
+		"this. An identity that trusts that issuer (create … --issuer) can be tried before there is a pipeline."
+	for _, p := range presets() {
+		example := "  holdfast dev token " + p.use + " " + p.dev
+		token.AddCommand(devToken(a, p, "Print a token like those of "+p.platform, example))
+	}
+	token.AddCommand(devToken(a, preset{use: "raw"}, "Print a token of just these claims",
+		"  holdfast dev token raw --claim sub=me"))
+	return a.Branch("dev", "Try things out with a server in development mode", token)
+}
+
+// devToken mints a token with the claims of a job, if there is one.
+func devToken(a *noun.App, p preset, short, example string) *cobra.Command {
+	var file string
+	var texts, values []string
+	cmd := &cobra.Command{
+		Use: p.use, Short: short, Example: example, Args: cobra.NoArgs,
+		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			all := map[string]any{}
+			if p.claims != nil {
+				var err error
+				if all, err = p.claimsOf(p.job(cmd.Flags())); err != nil {
+					return err
+				}
+				all["preset"] = p.use
+			}
+			dev, err := a.DevServer(file)
+			if err != nil {
+				return err
+			}
+			all["aud"] = dev.AuthURL // the server's, and not that of the test issuer
+			if err := addClaims(all, texts, values); err != nil {
+				return err
+			}
+			token, err := a.Mint(ctx, dev.TestIssuer, all)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(a.Out, token)
+			return nil
+		}),
+	}
+	f := cmd.Flags()
+	p.register(f)
+	f.StringArrayVar(&texts, "claim", nil, "a claim and its text, `KEY=VALUE`; can be repeated")
+	f.StringArrayVar(&values, "claim-json", nil,
+		"a claim and its value in JSON, `KEY=JSON`; null takes it away; can be repeated")
+	f.StringVar(&file, "dev-file", "", "`FILE` the server has written (that of config use-dev, or data/dev.json)")
+	return cmd
+}
+
+func addClaims(all map[string]any, texts, values []string) error {
+	for _, text := range texts {
+		k, v, ok := strings.Cut(text, "=")
+		if !ok || k == "" {
+			return problem.Usage("--claim: %q is not of the form key=value", text)
+		}
+		all[k] = v
+	}
+	for _, text := range values {
+		k, v, ok := strings.Cut(text, "=")
+		if !ok || k == "" || !json.Valid([]byte(v)) {
+			return problem.Usage("--claim-json: %q is not of the form key=json", text)
+		}
+		all[k] = json.RawMessage(v)
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package iam
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+)
+
+// Roles returns the noun of roles.
+func Roles() noun.Noun {
+	return noun.Noun{
+		Use: "roles", One: "role",
+		About:    "Roles are sets of capabilities. The built-in ones can be bound by anyone and changed by no one.",
+		Example:  "  holdfast iam roles create auditor --parent acme --capability groups.list,identity.list,role_bindings.list",
+		Message:  noun.MessageOf(&iampb.Role{}),
+		Argument: "name",
+		Fields: []noun.Field{
+			noun.Description("role"),
+			{Flag: "capability", Path: "capabilities",
+				Help: "`NAMES` of what its holders may do, with commas or the flag repeated; all of them, also in update"},
+		},
+		Filters: []noun.Field{
+			{Flag: "built-in", Path: "uidp.in_root", Help: "only the built-in roles"},
+		},
+		Columns: output.Columns("name", "uid", output.Text("can", capabilityCount), "description"),
+		Wide:    output.Columns("capabilities", "createTime", "updateTime"),
+		Extra:   []func(*noun.App) *cobra.Command{capabilities},
+	}
+}
+
+func capabilityCount(r *iampb.Role) string { return strconv.Itoa(len(r.GetCapabilities())) }
+
+func capabilities(a *noun.App) *cobra.Command {
+	return &cobra.Command{
+		Use: "capabilities", Short: "List every capability that a role can have", Args: cobra.NoArgs,
+		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			req := &accesspb.ListCapabilitiesRequest{}
+			resp, err := signin.Call(ctx, accesspb.NewAccessServiceClient(a).ListCapabilities, req)
+			if err != nil {
+				return err
+			}
+			columns := output.Columns("name", "family", output.Text("capability", capabilityName))
+			return noun.ShowAll(a, output.View{Plural: "capabilities", ID: "name", Columns: columns}, resp.GetCapabilities())
+		}),
+	}
+}
+
+// capabilityName is the name that a capability has in the API.
+func capabilityName(c *accesspb.NamedCapability) string { return c.GetCapability().String() }
+
+func roleBindings() noun.Noun {
+	return noun.Noun{
+		Use: "role-bindings", One: "role binding",
+		About: "A role binding gives an identity a role on a group and everything below it, from the next request on.\n" +
+			"Nobody can give what they do not hold themselves.",
+		Example: "  holdfast iam role-bindings create --parent acme/platform --identity acme/platform/ci --role viewer",
+		Message: noun.MessageOf(&iampb.RoleBinding{}),
+		Fields: []noun.Field{
+			{Flag: "identity", Path: "identity_uid", Ref: Identities, Help: "`IDENTITY` that gets the role"},
+			{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` to give"},
+		},
+		Filters: []noun.Field{
+			{Flag: "identity", Ref: Identities, Help: "only bindings of this `IDENTITY`"},
+			{Flag: "role", Ref: Roles, Help: "only bindings of this `ROLE`"},
+			{Flag: "group", Ref: noun.Groups, Help: "only bindings on this `GROUP` itself"},
+		},
+		Columns: output.Columns("identity=identity.name", "role=role.name", "group=group.name", "uid"),
+		Wide:    bindingUIDs(),
+	}
+}
+
+func bindingUIDs() []output.Column {
+	return output.Columns("identityUid=identity.uid", "roleUid=role.uid", "groupUid=group.uid", "email=identity.email",
+		"createTime")
+}

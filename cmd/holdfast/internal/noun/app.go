@@ -1,0 +1,149 @@
+package noun
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+)
+
+// An App is what all commands share.
+type App struct {
+	*signin.Agent
+	Columns []string // shown instead of those of the view
+	started bool     // the command line was understood
+}
+
+// NewApp returns an App without settings.
+func NewApp(in, out, err *os.File) *App {
+	return &App{Agent: &signin.Agent{Console: output.NewConsole(in, out, err), Settings: &settings.Settings{}}}
+}
+
+// Branch returns a command that only has others below it. A misspelt one is an
+// error; cobra itself would print the help and succeed.
+func (a *App) Branch(use, short string, subs ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		Args: cobra.ArbitraryArgs, SuggestionsMinimumDistance: 2,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			p := problem.Usage("unknown command %q for %q", args[0], cmd.CommandPath())
+			p.Hints = []string{"see " + cmd.CommandPath() + " --help"}
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				p.Hints = []string{"did you mean " + near[0]}
+			}
+			return p
+		},
+	}
+	cmd.AddCommand(subs...)
+	return cmd
+}
+
+// A task is the body of a command.
+type task func(ctx context.Context, cmd *cobra.Command, args []string) error
+
+// Do returns a RunE that runs a task. An error before that is a mistake in the
+// command line.
+func (a *App) Do(t task) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		a.started = true
+		return t(cmd.Context(), cmd, args)
+	}
+}
+
+// Ask returns a RunE that runs a task once there is a token for the server.
+func (a *App) Ask(t task) func(*cobra.Command, []string) error {
+	return a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		if err := a.Connect(ctx); err != nil {
+			return err
+		}
+		return t(ctx, cmd, args)
+	})
+}
+
+// End flushes the output, prints what went wrong, and returns the exit code.
+func (a *App) End(cmd *cobra.Command, err error) int {
+	a.Close()
+	if flushed := a.Out.Flush(); err == nil && flushed != nil {
+		err = fmt.Errorf("write the result: %w", flushed)
+	}
+	if err == nil {
+		return problem.ExitOK
+	}
+	p := problem.Of(cmd.Context(), err)
+	if !a.started {
+		p.Code = problem.ExitUsage
+	}
+	if !a.started && len(p.Hints) == 0 {
+		p.Hints = []string{"usage: " + cmd.UseLine()}
+	}
+	if p.Text != "" {
+		a.Note("%s", p.Text)
+	}
+	for _, hint := range p.Hints {
+		a.Note("hint: %s", hint)
+	}
+	return p.Code
+}
+
+// printer returns the printer that the settings ask for.
+func (a *App) printer(v output.View, d protoreflect.MessageDescriptor, many bool) (output.Printer, error) {
+	format, err := a.Value("output")
+	if err != nil {
+		return nil, err
+	}
+	return output.NewPrinter(a.Console, format.Text, a.Columns, v, d, many)
+}
+
+// Show prints one message.
+func (a *App) Show(v output.View, m proto.Message) error {
+	return printAll(a, v, false, []proto.Message{m}, m)
+}
+
+// ShowAll prints messages as a list.
+func ShowAll[T proto.Message](a *App, v output.View, all []T) error {
+	var none T
+	return printAll(a, v, true, all, none)
+}
+
+func printAll[T proto.Message](a *App, v output.View, many bool, all []T, like T) error {
+	p, err := a.printer(v, like.ProtoReflect().Descriptor(), many)
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if err := p.Add(m.ProtoReflect()); err != nil {
+			return err
+		}
+	}
+	return p.Close()
+}
+
+// ShowAnswer prints a message that has rows. JSON and YAML show the message, and
+// CSV and ids the rows. A table shows the rows, unless say prints it.
+func ShowAnswer[T proto.Message](a *App, v output.View, m proto.Message, rows []T, say func()) error {
+	format, err := a.Value("output")
+	if err != nil {
+		return err
+	}
+	switch format.Text {
+	case "json", "yaml":
+		return a.Show(v, m)
+	case "", "table", "wide":
+		if say != nil {
+			say()
+			return nil
+		}
+	}
+	return ShowAll(a, v, rows)
+}

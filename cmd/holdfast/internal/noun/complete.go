@@ -1,0 +1,121 @@
+package noun
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
+)
+
+// A person waits for a completion: one that takes longer than this, or fails, is
+// left out.
+const (
+	completionTime  = 700 * time.Millisecond
+	completionLimit = maxPage
+)
+
+type completion = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
+
+// CompleteWords completes a flag with one of a few words.
+func CompleteWords(cmd *cobra.Command, flag string, words []string) {
+	problem.Must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
+}
+
+// CompleteArgs completes the first argument.
+func (a *App) CompleteArgs(n Noun) completion {
+	flag := a.CompleteFlag(n)
+	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return flag(cmd, args, toComplete)
+	}
+}
+
+// CompleteFlag completes the uid, name or path of one of a noun.
+func (a *App) CompleteFlag(n Noun) completion {
+	return func(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+		defer cancel()
+		words, directive := a.candidates(ctx, n, toComplete)
+		return words, directive | cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// CompleteQuestion completes arguments that name resources of different nouns, or
+// capabilities where the noun is nil.
+func (a *App) CompleteQuestion(args ...func() Noun) completion {
+	return func(cmd *cobra.Command, given []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		switch i := len(given); {
+		case i >= len(args):
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		case args[i] == nil:
+			return output.EnumWords(capabilitiespb.Capability(0).Descriptor()), cobra.ShellCompDirectiveNoFileComp
+		default:
+			return a.CompleteFlag(args[i]())(cmd, given, toComplete)
+		}
+	}
+}
+
+var uidStart = regexp.MustCompile(`^[0-9a-f]{6,}(/[0-9a-f]*)*$`)
+
+// candidates returns the words that begin with what has been typed.
+func (a *App) candidates(ctx context.Context, n Noun, typed string) ([]string, cobra.ShellCompDirective) {
+	if n.Named != nil {
+		n = n.Named()
+	}
+	if !n.hasName() || uidStart.MatchString(typed) {
+		return a.words(ctx, n, nil, func(m protoreflect.Message) string {
+			return described(UIDOf(m), m, "name")
+		}, typed), 0
+	}
+	if i := strings.LastIndexByte(typed, '/'); i >= 0 {
+		parent, err := a.walkDown(ctx, strings.FieldsFunc(typed[:i], func(r rune) bool { return r == '/' }))
+		if err != nil {
+			return nil, 0
+		}
+		below := func(m protoreflect.Message) string { return described(typed[:i+1]+nameOf(m), m, "uid") }
+		words := a.words(ctx, n, &parent, below, typed)
+		if n.Use != Groups().Use && parent != "" { // the path may go further down
+			words = append(words, a.words(ctx, Groups(), &parent, func(m protoreflect.Message) string {
+				return typed[:i+1] +
+					nameOf(m) + "/"
+			}, typed)...)
+			return words, cobra.ShellCompDirectiveNoSpace
+		}
+		return words, 0
+	}
+	return a.words(ctx, n, nil, func(m protoreflect.Message) string { return described(nameOf(m), m, "uid") }, typed), 0
+}
+
+// described returns a word and a field, which some shells show beside it.
+func described(word string, m protoreflect.Message, field protoreflect.Name) string {
+	if fd := m.Descriptor().Fields().ByName(field); fd != nil {
+		return word + "\t" + m.Get(fd).String()
+	}
+	return word
+}
+
+func (a *App) words(
+	ctx context.Context, n Noun, parent *string, word func(protoreflect.Message) string, typed string,
+) (words []string) {
+	method := n.Method("List")
+	req := NewMessage(method.Input())
+	childrenOf(req, parent)
+	for m, err := range a.Items(ctx, method, req, Paging{limit: completionLimit}) {
+		if err != nil {
+			return nil
+		}
+		if w := word(m); strings.HasPrefix(w, typed) {
+			words = append(words, w)
+		}
+	}
+	return words
+}

@@ -1,0 +1,235 @@
+package noun
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+)
+
+// A Field is a flag that sets one field of a message. The type of the field decides
+// how the flag's text is parsed. The flag of a list or map can be repeated, and an
+// empty text empties it.
+type Field struct {
+	Flag string
+	Path string // of the field, in snake_case, with dots; "" is the flag's name
+	Help string
+
+	Ref        func() Noun                                        // the text names one of these
+	File       bool                                               // the text names a file that holds the value
+	Read       func(m protoreflect.Message, texts []string) error // sets the field where its type is not enough
+	Key        func(string) string                                // how the key of a map is sent
+	createOnly bool                                               // the server lets nobody change it
+}
+
+func (f Field) path() string { return cmp.Or(f.Path, strings.ReplaceAll(f.Flag, "-", "_")) }
+
+// register adds a flag to a command, of the kind of the field.
+func (f Field) register(cmd *cobra.Command, d protoreflect.MessageDescriptor) {
+	flags := cmd.Flags()
+	fd := descend(d, f.path())
+	switch {
+	case fd.Kind() == protoreflect.BoolKind && fd.Cardinality() != protoreflect.Repeated:
+		flags.Bool(f.Flag, false, f.Help)
+	case fd.IsList() && fd.Kind() == protoreflect.EnumKind:
+		flags.StringSlice(f.Flag, nil, f.Help) // names have no commas
+	case fd.IsList() || fd.IsMap():
+		flags.StringArray(f.Flag, nil, f.Help)
+	default:
+		flags.String(f.Flag, "", f.Help)
+	}
+	if ed := fd.Enum(); ed != nil {
+		CompleteWords(cmd, f.Flag, output.EnumWords(ed))
+	}
+}
+
+// Fill sets the fields of m whose flags are given.
+func (a *App) Fill(ctx context.Context, cmd *cobra.Command, fields []Field, m proto.Message) error {
+	for _, f := range fields {
+		if _, err := f.apply(ctx, a, cmd, m.ProtoReflect(), f.path()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply sets the field at path if the flag is given, and reports whether it is.
+func (f Field) apply(
+	ctx context.Context, a *App, cmd *cobra.Command, m protoreflect.Message, path string,
+) (bool, error) {
+	flag := cmd.Flags().Lookup(f.Flag)
+	if flag == nil || !flag.Changed {
+		return false, nil
+	}
+	texts := []string{flag.Value.String()}
+	if all, ok := flag.Value.(pflag.SliceValue); ok {
+		texts = all.GetSlice()
+	}
+	if err := f.replaceAll(ctx, a, texts); err != nil {
+		return false, err
+	}
+	return true, f.set(m, path, texts)
+}
+
+// replaceAll replaces files by their contents, and names by uids. In a map, the name
+// is the value of an entry.
+func (f Field) replaceAll(ctx context.Context, a *App, texts []string) (err error) {
+	for i, text := range texts {
+		switch {
+		case text == "":
+		case f.File:
+			texts[i], err = a.ReadText(text)
+		case f.Ref != nil && f.Read == nil:
+			key := text[:strings.IndexByte(text, '=')+1] // of an entry
+			texts[i], err = a.Resolve(ctx, f.Ref(), text[len(key):])
+			texts[i] = key + texts[i]
+		}
+		if err != nil {
+			return fmt.Errorf("--%s: %w", f.Flag, err)
+		}
+	}
+	return nil
+}
+
+func (f Field) set(m protoreflect.Message, path string, texts []string) error {
+	owner, fd := open(m, path)
+	if (fd.IsList() || fd.IsMap()) && len(texts) == 1 && texts[0] == "" {
+		owner.Clear(fd)
+		return nil
+	}
+	err := error(nil)
+	switch {
+	case f.Read != nil:
+		err = f.Read(owner, texts)
+	case fd.IsList():
+		list := owner.Mutable(fd).List()
+		for _, text := range texts {
+			v, bad := parse(fd, text)
+			err = cmp.Or(err, bad)
+			list.Append(v)
+		}
+	case fd.IsMap():
+		err = f.setEntries(owner.Mutable(fd).Map(), texts)
+	default:
+		var v protoreflect.Value
+		if v, err = parse(fd, texts[0]); err == nil {
+			owner.Set(fd, v)
+		}
+	}
+	if err != nil {
+		return problem.Usage("--%s: %v", f.Flag, err)
+	}
+	return nil
+}
+
+// setEntries parses entries of the form key=value.
+func (f Field) setEntries(m protoreflect.Map, texts []string) error {
+	for _, text := range texts {
+		k, v, ok := strings.Cut(text, "=")
+		if !ok || k == "" {
+			return fmt.Errorf("%q is not of the form key=value", text)
+		}
+		if f.Key != nil {
+			k = f.Key(k)
+		}
+		m.Set(protoreflect.ValueOfString(k).MapKey(), protoreflect.ValueOfString(v))
+	}
+	return nil
+}
+
+// parse parses one value of a field.
+func parse(fd protoreflect.FieldDescriptor, text string) (protoreflect.Value, error) {
+	switch fd.Kind() {
+	case protoreflect.BoolKind:
+		b, err := strconv.ParseBool(text)
+		return protoreflect.ValueOfBool(b), err
+	case protoreflect.EnumKind:
+		n, err := ParseEnum(fd.Enum(), text)
+		return protoreflect.ValueOfEnum(n), err
+	case protoreflect.MessageKind:
+		return parseKnown(fd.Message().FullName(), text)
+	}
+	return protoreflect.ValueOfString(text), nil
+}
+
+func parseKnown(name protoreflect.FullName, text string) (protoreflect.Value, error) {
+	if name == "google.protobuf.Duration" {
+		d, err := ParseDuration(text)
+		return protoreflect.ValueOfMessage(durationpb.New(d).ProtoReflect()), err
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		if t, err = time.Parse(time.DateOnly, text); err != nil {
+			err = fmt.Errorf("%q is not a time like 2030-01-31 or 2030-01-31T12:00:00Z", text)
+		}
+	}
+	return protoreflect.ValueOfMessage(timestamppb.New(t).ProtoReflect()), err
+}
+
+// ParseDuration parses a duration, which can also be in days.
+func ParseDuration(text string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(text, "d"); ok {
+		if n, err := strconv.ParseUint(days, 10, 16); err == nil {
+			return time.Duration(n) * 24 * time.Hour, nil
+		}
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration like 90m, 12h or 7d", text)
+	}
+	return d, nil
+}
+
+// ParseEnum parses a word of EnumWords or the name of a value.
+func ParseEnum(d protoreflect.EnumDescriptor, text string) (protoreflect.EnumNumber, error) {
+	for i := range d.Values().Len() {
+		v := d.Values().Get(i)
+		if strings.EqualFold(text, output.EnumWord(v)) || strings.EqualFold(text, string(v.Name())) {
+			return v.Number(), nil
+		}
+	}
+	if d.Values().Len() > 30 {
+		return 0, fmt.Errorf("there is no %q; holdfast iam roles capabilities lists what there is", text)
+	}
+	return 0, fmt.Errorf("%q is none of %s", text, strings.Join(output.EnumWords(d), ", "))
+}
+
+// descend returns the field at a path, which must exist.
+func descend(d protoreflect.MessageDescriptor, path string) protoreflect.FieldDescriptor {
+	var fd protoreflect.FieldDescriptor
+	for name := range strings.SplitSeq(path, ".") {
+		if fd = d.Fields().ByName(protoreflect.Name(name)); fd == nil {
+			panic("there is no " + path)
+		}
+		d = fd.Message()
+	}
+	return fd
+}
+
+// open returns the field at a path and the message that has it, which it creates if
+// necessary.
+func open(m protoreflect.Message, path string) (protoreflect.Message, protoreflect.FieldDescriptor) {
+	names := strings.Split(path, ".")
+	for _, name := range names[:len(names)-1] {
+		m = m.Mutable(m.Descriptor().Fields().ByName(protoreflect.Name(name))).Message()
+	}
+	return m, descend(m.Descriptor(), names[len(names)-1])
+}
+
+// Put sets the field at a path.
+func Put(m protoreflect.Message, path string, v any) {
+	owner, fd := open(m, path)
+	owner.Set(fd, protoreflect.ValueOf(v))
+}

@@ -1,0 +1,40 @@
+package noun
+
+import (
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+)
+
+// Groups returns the noun that everything else is below.
+func Groups() Noun {
+	return Noun{
+		Use: "groups", One: "group",
+		About: "Groups are the tree that everything else hangs in: organizations at the root, folders below.\n" +
+			"A role held on a group is held on all that is below it.",
+		Example: "  holdfast iam groups create platform --parent acme --description \"what the platform team runs\"\n" +
+			"  holdfast iam groups create acme --root",
+		Message:  MessageOf(&iampb.Group{}),
+		Argument: "name",
+		orphan:   true,
+		Fields: []Field{
+			Description("group"),
+			{Flag: "kind", Help: "`KIND` of organization: starter, customer, dev, infra or aws-marketplace", createOnly: true},
+		},
+		Filters: []Field{
+			{Flag: "root", Path: "uidp.in_root", Help: "only organizations"},
+		},
+		Columns: output.Columns("name", "uid", "description"),
+		Wide:    output.Columns("kind", "verified", "createTime", "updateTime"),
+	}
+}
+
+// MessageOf returns the definition of a message.
+func MessageOf(m proto.Message) protoreflect.MessageDescriptor { return m.ProtoReflect().Descriptor() }
+
+// Description returns the flag of a description.
+func Description(one string) Field {
+	return Field{Flag: "description", Help: "what the " + one + " is for, in one line of `TEXT`"}
+}

@@ -1,0 +1,229 @@
+package noun
+
+import (
+	"cmp"
+	"context"
+	"iter"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	holdfast "github.com/holdfast-dev/holdfast/client"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+)
+
+// maxPage is the size of the largest page that the server returns.
+const maxPage = 200
+
+// Paging holds the flags of every list.
+type Paging struct {
+	limit, pageSize, skip int32
+	OrderBy               string
+}
+
+// Register adds the flags to a command.
+func (p *Paging) Register(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.Int32Var(&p.limit, "limit", 0, "stop after `N` results (0: show all)")
+	f.Int32Var(&p.pageSize, "page-size", maxPage, "ask for `N` results at a time")
+	f.Int32Var(&p.skip, "skip", 0, "pass over the first `N` results")
+	f.StringVar(&p.OrderBy, "order-by", "", "sort by a `FIELD`, such as name or \"create_time desc\"")
+}
+
+func (p Paging) check() error {
+	if p.limit < 0 || p.pageSize < 1 || p.skip < 0 {
+		return problem.Usage("--limit and --skip must not be negative, and --page-size must be at least 1")
+	}
+	return nil
+}
+
+var pagingFlags = map[string]string{
+	"page_size": "--page-size", "order_by": "--order-by", "skip": "--skip", "name": "--name",
+	"uidp.children_of": "--parent", "uidp.descendants_of": "--parent",
+	"capability": "CAPABILITY", "place_uid": "PLACE", // of who-can
+}
+
+// ListCommand returns the command that lists all of a noun.
+func (a *App) ListCommand(n Noun) *cobra.Command {
+	var p Paging
+	method := n.Method("List")
+	cmd := &cobra.Command{
+		Use: "list", Short: "List " + n.plural(), Aliases: []string{"ls"}, Args: cobra.NoArgs,
+		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			req := NewMessage(method.Input())
+			if err := a.Narrow(ctx, n, cmd, req); err != nil {
+				return err
+			}
+			return a.PrintAll(ctx, n, req.Interface(), p)
+		}),
+	}
+	p.Register(cmd)
+	a.RegisterFilters(cmd, n)
+	if method.Input().Fields().ByName("name") != nil {
+		cmd.Flags().String("name", "", "only those of exactly this `NAME`")
+	}
+	return cmd
+}
+
+// RegisterFilters adds the flags that Narrow reads.
+func (a *App) RegisterFilters(cmd *cobra.Command, n Noun) {
+	request := n.Method("List").Input()
+	if request.Fields().ByName("uidp") != nil {
+		a.RegisterRef(cmd, new(string), "parent", Groups(), "only those directly in this `GROUP`")
+		cmd.Flags().BoolP("recursive", "r", false, "with --parent: those at any depth below it")
+	}
+	a.RegisterFields(cmd, n.Filters, request)
+}
+
+// Narrow sets the filters of a request from the flags.
+func (a *App) Narrow(ctx context.Context, n Noun, cmd *cobra.Command, req protoreflect.Message) error {
+	parent, _ := cmd.Flags().GetString("parent")
+	recursive, _ := cmd.Flags().GetBool("recursive")
+	switch {
+	case parent != "":
+		uid, err := a.Resolve(ctx, Groups(), parent)
+		if err != nil {
+			return err
+		}
+		scope := "uidp.children_of"
+		if recursive {
+			scope = "uidp.descendants_of"
+		}
+		Put(req, scope, uid)
+	case recursive:
+		return problem.Usage("--recursive needs --parent; without either, everything you can see is listed")
+	}
+	if name, _ := cmd.Flags().GetString("name"); name != "" {
+		Put(req, "name", name)
+	}
+	return a.Fill(ctx, cmd, n.Filters, req.Interface())
+}
+
+// PrintAll prints every page as it arrives.
+func (a *App) PrintAll(ctx context.Context, n Noun, req proto.Message, p Paging) error {
+	if err := p.check(); err != nil {
+		return err
+	}
+	out, err := a.printer(n.View(), n.Message, true)
+	if err != nil {
+		return err
+	}
+	incomplete := false
+	for page, err := range a.pages(ctx, n.Method("List"), req.ProtoReflect(), p) {
+		if err != nil {
+			return err
+		}
+		for _, m := range page.items {
+			if err := out.Add(m); err != nil {
+				return err
+			}
+		}
+		if err := out.Flush(); err != nil {
+			return err
+		}
+		if err := a.Out.Flush(); err != nil {
+			return err
+		}
+		incomplete = incomplete || page.incomplete
+	}
+	if incomplete {
+		a.Note("%s", IncompleteNote)
+	}
+	return out.Close()
+}
+
+// IncompleteNote is printed where the caller may not see all bindings.
+const IncompleteNote = "there are groups above that you cannot see, and bindings on them are not told"
+
+// A page is one answer to a list request.
+type page struct {
+	items      []protoreflect.Message
+	incomplete bool
+	next       string
+}
+
+// GetNextPageToken returns the token of the next page, or "" after the last that is
+// wanted.
+func (p page) GetNextPageToken() string { return p.next }
+
+// pages lists page by page, up to the limit.
+func (a *App) pages(
+	ctx context.Context, method protoreflect.MethodDescriptor, req protoreflect.Message, p Paging,
+) iter.Seq2[page, error] {
+	Put(req, "order_by", p.OrderBy)
+	Put(req, "skip", p.skip)
+	return func(yield func(page, error) bool) {
+		left := p.limit
+		ask := func(ctx context.Context, req proto.Message, _ ...grpc.CallOption) (page, error) {
+			size := min(cmp.Or(p.pageSize, maxPage), maxPage)
+			if p.limit > 0 {
+				size = min(size, left)
+			}
+			Put(req.ProtoReflect(), "page_size", size)
+			got, err := a.page(ctx, method, req)
+			if left -= int32(len(got.items)); p.limit > 0 && left <= 0 {
+				got.next = ""
+			}
+			return got, err
+		}
+		holdfast.Pages(ctx, ask, req.Interface())(yield)
+	}
+}
+
+// Items lists what is on all pages.
+func (a *App) Items(
+	ctx context.Context, method protoreflect.MethodDescriptor, req protoreflect.Message, p Paging,
+) iter.Seq2[protoreflect.Message, error] {
+	return func(yield func(protoreflect.Message, error) bool) {
+		for page, err := range a.pages(ctx, method, req, p) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, m := range page.items {
+				if !yield(m, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func (a *App) page(ctx context.Context, method protoreflect.MethodDescriptor, req proto.Message) (page, error) {
+	resp, err := a.callMethod(ctx, method, req, pagingFlags)
+	if err != nil {
+		return page{}, err
+	}
+	fields := method.Output().Fields()
+	got := page{next: resp.Get(fields.ByName("next_page_token")).String()}
+	for list, i := resp.Get(fields.ByNumber(1)).List(), 0; i < list.Len(); i++ {
+		got.items = append(got.items, list.Get(i).Message())
+	}
+	if fd := fields.ByName("incomplete"); fd != nil {
+		got.incomplete = resp.Get(fd).Bool()
+	}
+	return got, nil
+}
+
+// callMethod is like signin.Call, for a method of the API's definition.
+func (a *App) callMethod(
+	ctx context.Context, method protoreflect.MethodDescriptor, req proto.Message, flags map[string]string,
+) (protoreflect.Message, error) {
+	resp := NewMessage(method.Output())
+	name := "/" + string(method.Parent().FullName()) + "/" + string(method.Name())
+	if err := a.Invoke(ctx, name, req, resp.Interface()); err != nil {
+		return nil, signin.Refused(err, flags)
+	}
+	return resp, nil
+}
+
+// NewMessage returns an empty message.
+func NewMessage(d protoreflect.MessageDescriptor) protoreflect.Message {
+	t, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
+	problem.Must(err)
+	return t.New()
+}

@@ -1,0 +1,482 @@
+// Package noun makes commands from tables. A Noun says which flags and columns a
+// kind of resource has; list, get, create, update and delete follow from that and
+// from the API's definition.
+//
+// An App is what every command has: the connection, the settings and the console.
+package noun
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+)
+
+// A Noun describes a kind of resource: its name, the flags that set its fields, and
+// the columns that show them.
+type Noun struct {
+	Area     string // the command it is under; "" is iam
+	Use, One string // on the command line, and in a sentence
+	Short    string // of the command; "" is "Manage" and the noun
+	About    string
+	Example  string                         // of create
+	Service  protoreflect.ServiceDescriptor // nil: the first of the file that defines the message
+	Writing  protoreflect.ServiceDescriptor // where the service has none of the methods that write
+	Message  protoreflect.MessageDescriptor
+
+	Argument    string  // the field that is the argument of create; "" is none
+	Fields      []Field // flags of create and update
+	CreateFlags []Field // flags of create for fields of the request
+	UpdateFlags []Field // flags of update for fields of the request
+	Filters     []Field // flags of list
+	Columns     []output.Column
+	Wide        []output.Column
+	Created     []output.Column // shown, beside the others, by create alone
+	ID          string          // the field that -o id shows; "" is uid
+
+	Parent     func() Noun // what one is created in; nil is a group
+	ParentFlag string      // "" is parent
+	Named      func() Noun // these go by the names of others; nil: by their own
+	orphan     bool        // one can be created without a parent, with --root
+	NoDryRun   bool        // delete has no --dry-run
+
+	Form string // how the argument that names one is written; "" goes by its name
+	// Locate finds the uid of one where names and paths of groups are not enough.
+	Locate func(ctx context.Context, a *App, text string) (string, error)
+	Page   func(a *App, m protoreflect.Message) // shows one to a person; nil where a row of a table will do
+
+	OtherFlags map[string]string // the flags that set a field without a flag of its own
+	Rewrite    rewrite
+	Extra      []func(*App) *cobra.Command
+	Presets    []func(*App) *cobra.Command // below create
+}
+
+// A rewrite is for flags that depend on one another. It returns a function that maps
+// the path of a field to the one to set. uid is "" if the resource is to be created.
+type rewrite func(ctx context.Context, a *App, cmd *cobra.Command, uid string) (func(path string) string, error)
+
+// Method returns the method whose name is a verb and the name of the resource, or
+// nil if there is none.
+func (n Noun) Method(verb string) protoreflect.MethodDescriptor {
+	service := n.Service
+	if service == nil {
+		service = n.Message.ParentFile().Services().Get(0)
+	}
+	if verb != "List" {
+		name := protoreflect.Name(verb) + n.Message.Name()
+		if m := service.Methods().ByName(name); m != nil || n.Writing == nil {
+			return m
+		}
+		return n.Writing.Methods().ByName(name)
+	}
+	for i := range service.Methods().Len() {
+		m := service.Methods().Get(i)
+		if strings.HasPrefix(string(m.Name()), verb) && m.Output().Fields().ByNumber(1).Message() == n.Message {
+			return m
+		}
+	}
+	return nil
+}
+
+// View returns how these resources are shown.
+func (n Noun) View() output.View {
+	return output.View{Plural: n.plural(), ID: n.ID, Columns: n.Columns, Wide: n.Wide}
+}
+
+// body returns the field of a request that holds the resource.
+func (n Noun) body(request protoreflect.MessageDescriptor) protoreflect.FieldDescriptor {
+	for i := range request.Fields().Len() {
+		if fd := request.Fields().Get(i); fd.Message() == n.Message {
+			return fd
+		}
+	}
+	panic("no resource in " + request.FullName())
+}
+
+func (n Noun) hasName() bool { return n.Message.Fields().ByName("name") != nil }
+
+func (n Noun) parentNoun() Noun {
+	if n.Parent == nil {
+		return Groups()
+	}
+	return n.Parent()
+}
+
+// Command returns the commands of a noun: one for each method that there is.
+func (a *App) Command(n Noun) *cobra.Command {
+	cmd := a.Branch(n.Use, cmp.Or(n.Short, "Manage "+n.plural()))
+	cmd.Long = n.About
+	for verb, command := range map[string]func(Noun) *cobra.Command{
+		"List": a.ListCommand, "Get": a.getCommand, "Create": a.createCommand, "Update": a.updateCommand,
+		"Delete": a.DeleteCommand,
+	} {
+		if n.Method(verb) != nil {
+			cmd.AddCommand(command(n))
+		}
+	}
+	for _, f := range n.Extra {
+		cmd.AddCommand(f(a))
+	}
+	return cmd
+}
+
+func (n Noun) plural() string { return strings.ReplaceAll(n.Use, "-", " ") }
+
+// reference returns how the argument that names one is written.
+func (n Noun) reference() string {
+	switch {
+	case n.Form != "":
+		return n.Form
+	case n.Named != nil:
+		return n.Named().reference()
+	case n.hasName():
+		return strings.ToUpper(strings.ReplaceAll(n.One, " ", "-"))
+	}
+	return "UID"
+}
+
+// About makes cmd a command with one argument, which names a resource. run gets the
+// uid.
+func (a *App) About(
+	n Noun, cmd *cobra.Command, run func(ctx context.Context, cmd *cobra.Command, uid string) error,
+) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(1), a.CompleteArgs(n)
+	cmd.RunE = a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		uid, err := a.Resolve(ctx, n, args[0])
+		if err != nil {
+			return err
+		}
+		return run(ctx, cmd, uid)
+	})
+	return cmd
+}
+
+func (a *App) getCommand(n Noun) *cobra.Command {
+	cmd := &cobra.Command{Use: "get " + n.reference(), Short: "Show one " + n.One}
+	return a.About(n, cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
+		m, err := a.Get(ctx, n, uid)
+		if err != nil {
+			return err
+		}
+		format, err := a.Value("output")
+		if err == nil && n.Page != nil && format.Text == "" && len(a.Columns) == 0 {
+			n.Page(a, m)
+			return nil
+		}
+		return a.Show(n.View(), m.Interface())
+	})
+}
+
+// Get returns one resource.
+func (a *App) Get(ctx context.Context, n Noun, uid string) (protoreflect.Message, error) {
+	method := n.Method("Get")
+	req := NewMessage(method.Input())
+	Put(req, "uid", uid)
+	return a.callMethod(ctx, method, req.Interface(), map[string]string{"uid": n.reference()})
+}
+
+func (a *App) createCommand(n Noun) *cobra.Command {
+	use, args := "create", cobra.NoArgs
+	if n.Argument != "" {
+		use, args = "create "+strings.ToUpper(n.Argument), cobra.ExactArgs(1)
+	}
+	cmd := &cobra.Command{
+		Use: use, Short: "Create " + article(n.One), Example: n.Example, Args: args,
+		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			m, err := a.create(ctx, n, cmd, args)
+			if err != nil {
+				return err
+			}
+			n.Columns = slices.Concat(n.Columns, n.Created)
+			return a.Show(n.View(), m.Interface())
+		}),
+	}
+	a.RegisterFields(cmd, n.Fields, n.Message)
+	a.RegisterFields(cmd, n.CreateFlags, n.Method("Create").Input())
+	flag := n.parentFlagName()
+	a.RegisterRef(cmd, new(string), flag, n.parentNoun(), "`"+n.parentNoun().reference()+"` to create it in")
+	if n.orphan {
+		cmd.Flags().Bool("root", false, "create it without a parent")
+		cmd.MarkFlagsMutuallyExclusive("root", flag)
+	}
+	AddDryRun(cmd)
+	for _, f := range n.Presets {
+		cmd.AddCommand(f(a))
+	}
+	return cmd
+}
+
+func (n Noun) parentFlagName() string { return cmp.Or(n.ParentFlag, "parent") }
+
+// RegisterRef adds a flag that names one of a noun.
+func (a *App) RegisterRef(cmd *cobra.Command, value *string, flag string, n Noun, help string) {
+	cmd.Flags().StringVar(value, flag, "", help)
+	problem.Must(cmd.RegisterFlagCompletionFunc(flag, a.CompleteFlag(n)))
+}
+
+// RegisterFields adds the flags of fields of d.
+func (a *App) RegisterFields(cmd *cobra.Command, fields []Field, d protoreflect.MessageDescriptor) {
+	for _, f := range fields {
+		f.register(cmd, d)
+		if f.Ref != nil {
+			problem.Must(cmd.RegisterFlagCompletionFunc(f.Flag, a.CompleteFlag(f.Ref())))
+		}
+	}
+}
+
+// AddDryRun adds the flag that Write looks at.
+func AddDryRun(cmd *cobra.Command) {
+	cmd.Flags().Bool("dry-run", false, "check everything, and change nothing")
+}
+
+func article(word string) string {
+	if strings.ContainsRune("aeiou", rune(word[0])) {
+		return "an " + word
+	}
+	return "a " + word
+}
+
+func (a *App) create(ctx context.Context, n Noun, cmd *cobra.Command, args []string) (protoreflect.Message, error) {
+	method := n.Method("Create")
+	req := NewMessage(method.Input())
+	parent, err := a.ParentOf(ctx, n, cmd)
+	if err != nil {
+		return nil, err
+	}
+	Put(req, "parent", parent)
+	resource := req.Mutable(n.body(method.Input())).Message()
+	if n.Argument != "" {
+		Put(resource, n.argumentField(), args[0])
+	}
+	_, flags, err := a.fill(ctx, n, cmd, resource, "")
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range n.CreateFlags {
+		flags[f.path()] = "--" + f.Flag
+	}
+	if err := a.Fill(ctx, cmd, n.CreateFlags, req.Interface()); err != nil {
+		return nil, err
+	}
+	flags["parent"] = "--" + n.parentFlagName()
+	if n.Argument != "" {
+		flags[n.argumentField()] = strings.ToUpper(n.Argument)
+	}
+	return a.Write(ctx, cmd, method, req, flags)
+}
+
+func (n Noun) argumentField() string { return strings.ReplaceAll(n.Argument, "-", "_") }
+
+// ParentOf returns the uid of the parent that the flag names, or of the organization
+// of the settings.
+func (a *App) ParentOf(ctx context.Context, n Noun, cmd *cobra.Command) (string, error) {
+	flag := n.parentFlagName()
+	if root, _ := cmd.Flags().GetBool("root"); root {
+		return "", nil
+	}
+	text := cmd.Flags().Lookup(flag).Value.String()
+	if text == "" && n.Parent == nil {
+		organization, err := a.Value("organization")
+		if err != nil {
+			return "", err
+		}
+		text = organization.Text
+	}
+	switch {
+	case text == "" && n.orphan:
+		return "", problem.Usage("--%s is needed", flag).Hint("or --root, to create an organization")
+	case text == "":
+		return "", problem.Usage("--%s is needed", flag)
+	}
+	return a.Resolve(ctx, n.parentNoun(), text)
+}
+
+// fill sets the fields of a resource whose flags are given. It returns the paths
+// it has set, and for each field the flag that sets it.
+func (a *App) fill(
+	ctx context.Context, n Noun, cmd *cobra.Command, m protoreflect.Message, uid string,
+) (paths []string, flags map[string]string, err error) {
+	rewrite := func(path string) string { return path }
+	if n.Rewrite != nil {
+		if rewrite, err = n.Rewrite(ctx, a, cmd, uid); err != nil {
+			return nil, nil, err
+		}
+	}
+	flags = map[string]string{}
+	maps.Copy(flags, n.OtherFlags)
+	for _, f := range n.Fields {
+		path := rewrite(f.path())
+		flags[path] = "--" + f.Flag
+		given, err := f.apply(ctx, a, cmd, m, path)
+		if err != nil {
+			return nil, nil, err
+		}
+		if given {
+			paths = append(paths, path)
+		}
+	}
+	return paths, flags, nil
+}
+
+// Write sends a change, which the server only checks if there is a --dry-run.
+func (a *App) Write(
+	ctx context.Context, cmd *cobra.Command, method protoreflect.MethodDescriptor, req protoreflect.Message,
+	flags map[string]string,
+) (protoreflect.Message, error) {
+	dry, _ := cmd.Flags().GetBool("dry-run")
+	if dry {
+		Put(req, "validate_only", dry)
+	}
+	m, err := a.callMethod(ctx, method, req.Interface(), flags)
+	if err == nil && dry {
+		a.Note("dry run: nothing was changed")
+	}
+	return m, err
+}
+
+func (a *App) updateCommand(n Noun) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "update " + n.reference(), Short: "Change the fields of " + article(n.One) + " that flags are given for",
+	}
+	a.About(n, cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
+		m, err := a.update(ctx, n, cmd, uid)
+		if err != nil {
+			return err
+		}
+		return a.Show(n.View(), m.Interface())
+	})
+	a.RegisterFields(cmd, n.changeable(), n.Message)
+	a.RegisterFields(cmd, n.UpdateFlags, n.Method("Update").Input())
+	AddDryRun(cmd)
+	return cmd
+}
+
+// changeable returns the fields that update can change. A name, which is the argument
+// of create, is one of them.
+func (n Noun) changeable() (fields []Field) {
+	if n.Argument == "name" {
+		fields = []Field{{Flag: "name", Help: "its new `NAME`"}}
+	}
+	for _, f := range n.Fields {
+		if !f.createOnly {
+			fields = append(fields, f)
+		}
+	}
+	return fields
+}
+
+func (a *App) update(ctx context.Context, n Noun, cmd *cobra.Command, uid string) (protoreflect.Message, error) {
+	n.Fields = n.changeable()
+	method := n.Method("Update")
+	req := NewMessage(method.Input())
+	resource := req.Mutable(n.body(method.Input())).Message()
+	Put(resource, "uid", uid)
+	paths, flags, err := a.fill(ctx, n, cmd, resource, uid)
+	if err != nil {
+		return nil, err
+	}
+	if len(paths) == 0 {
+		var all []string
+		for _, f := range n.Fields {
+			all = append(all, "--"+f.Flag)
+		}
+		return nil, problem.Usage("there is nothing to change").Hint("give one or more of " + strings.Join(all, ", "))
+	}
+	if err := a.Fill(ctx, cmd, n.UpdateFlags, req.Interface()); err != nil {
+		return nil, err
+	}
+	flags["uid"] = n.reference()
+	Put(req, "update_mask", (&fieldmaskpb.FieldMask{Paths: paths}).ProtoReflect())
+	return a.Write(ctx, cmd, method, req, flags)
+}
+
+// DeleteCommand returns the command that deletes what its arguments name.
+func (a *App) DeleteCommand(n Noun) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "delete " + n.reference() + "...", Short: "Delete " + n.plural(),
+		Args: cobra.MinimumNArgs(1), ValidArgsFunction: a.CompleteArgs(n),
+		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return a.Delete(ctx, n, cmd, args)
+		}),
+	}
+	cmd.Flags().BoolP("yes", "y", false, "do not ask")
+	if !n.NoDryRun {
+		AddDryRun(cmd)
+	}
+	return cmd
+}
+
+// Delete deletes the resources that args name, if the person confirms it.
+func (a *App) Delete(ctx context.Context, n Noun, cmd *cobra.Command, args []string) error {
+	uids := make([]string, len(args))
+	for i, text := range args {
+		var err error
+		if uids[i], err = a.Resolve(ctx, n, text); err != nil {
+			return err
+		}
+	}
+	if err := a.confirm(ctx, cmd, n, args, uids); err != nil {
+		return err
+	}
+	method := n.Method("Delete")
+	for _, uid := range uids {
+		req := NewMessage(method.Input())
+		Put(req, "uid", uid)
+		if _, err := a.Write(ctx, cmd, method, req, map[string]string{"uid": n.reference()}); err != nil {
+			return err
+		}
+		if dry, _ := cmd.Flags().GetBool("dry-run"); !dry {
+			a.Note("deleted %s %s", n.One, uid)
+		}
+	}
+	return nil
+}
+
+// confirm asks whether to delete, if there is somebody to ask.
+func (a *App) confirm(ctx context.Context, cmd *cobra.Command, n Noun, names, uids []string) error {
+	yes, _ := cmd.Flags().GetBool("yes")
+	dry, _ := cmd.Flags().GetBool("dry-run")
+	if yes || dry {
+		return nil
+	}
+	if !output.IsTerminal(a.In) {
+		return problem.Usage("nothing was deleted: there is no terminal to ask on").Hint("--yes deletes without asking")
+	}
+	screen := a.Err
+	if !output.IsTerminal(screen) {
+		screen = a.In // the terminal itself, when only errors go elsewhere
+	}
+	for i, name := range names {
+		if name != uids[i] {
+			name += " (" + uids[i] + ")"
+		}
+		fmt.Fprintln(screen, output.Printable("holdfast: about to delete "+n.One+" "+name))
+	}
+	fmt.Fprint(screen, "holdfast: go on? [y/N] ")
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(a.In).ReadString('\n') // no answer is a no
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(screen)
+		return problem.New(problem.ExitInterrupted, "interrupted: nothing was deleted")
+	case line := <-answer:
+		if line == "y" || line == "yes" {
+			return nil
+		}
+		return errors.New("nothing was deleted")
+	}
+}

@@ -1,0 +1,136 @@
+// Package output prints: notes on the terminal, and messages of the API as
+// tables, CSV, JSON, YAML or ids. A View says how messages of one kind look.
+package output
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+
+	"golang.org/x/term"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+)
+
+// A Console is what a command reads from and prints to. Results go to Out, and
+// everything else to Err.
+type Console struct {
+	In     *os.File
+	Out    *bufio.Writer // its errors show when it is flushed
+	Err    *os.File
+	colour bool     // out is a terminal that shows colours
+	warned sync.Map // the warnings that were given
+}
+
+// NewConsole returns a Console with a buffer for out.
+func NewConsole(in, out, err *os.File) *Console {
+	return &Console{
+		In: in, Out: bufio.NewWriterSize(out, 64<<10), Err: err,
+		colour: wantsColour(IsTerminal(out), os.Getenv),
+	}
+}
+
+func wantsColour(terminal bool, getenv func(string) string) bool {
+	return terminal && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
+}
+
+// IsTerminal reports whether f is a terminal.
+func IsTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+// Note prints a line that is not a result.
+func (c *Console) Note(format string, args ...any) {
+	fmt.Fprintln(c.Err, "holdfast: "+Printable(fmt.Sprintf(format, args...)))
+}
+
+// Warn prints a warning, once.
+func (c *Console) Warn(text string) {
+	if _, known := c.warned.LoadOrStore(text, true); !known {
+		c.Note("warning: %s", text)
+	}
+}
+
+// Paint returns text in a style, if the terminal shows colours.
+func (c *Console) Paint(style, text string) string {
+	if !c.colour || text == "" {
+		return text
+	}
+	return "\x1b[" + style + "m" + text + "\x1b[0m"
+}
+
+// The styles of Paint.
+const (
+	Bold  = "1"
+	Faint = "2"
+	Red   = "31"
+	Green = "32"
+)
+
+// Printable replaces characters that could move the cursor or colour the screen by
+// escapes.
+func Printable(s string) string {
+	if !strings.ContainsFunc(s, unprintable) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if unprintable(r) {
+			fmt.Fprintf(&b, "\\u%04x", r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// unprintable reports whether r is a control or reorders what is shown.
+func unprintable(r rune) bool {
+	return unicode.IsControl(r) || slices.ContainsFunc([][2]rune{{0x202a, 0x202e}, {0x2066, 0x2069}},
+		func(span [2]rune) bool {
+			return r >= span[0] && r <= span[1]
+		})
+}
+
+// ReadText reads a file, or standard input for "-", without the space around it.
+func (c *Console) ReadText(path string) (string, error) {
+	if path == "-" {
+		text, err := io.ReadAll(c.In)
+		return strings.TrimSpace(string(text)), err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", problem.Usage("%v", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// ReadSecret returns an argument, or standard input for "-", because arguments show
+// in the list of processes.
+func (c *Console) ReadSecret(text string) (string, error) {
+	if text == "-" {
+		return c.ReadText(text)
+	}
+	return text, nil
+}
+
+// Pairs prints names and values, one pair to a line, if the value is not "".
+func (c *Console) Pairs(pairs [][2]string) {
+	for _, p := range pairs {
+		if p[1] != "" {
+			fmt.Fprintf(c.Out, "%s %s\n", c.Paint(Bold, fmt.Sprintf("%-10s", p[0])), Printable(p[1]))
+		}
+	}
+}
+
+// JSON prints v as indented JSON.
+func (c *Console) JSON(v any) error {
+	e := json.NewEncoder(c.Out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}

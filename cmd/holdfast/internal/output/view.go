@@ -1,0 +1,212 @@
+package output
+
+import (
+	"cmp"
+	"encoding/csv"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	capabilitiespb "github.com/holdfast-dev/holdfast/gen/capabilities"
+)
+
+// Formats are the formats of results.
+var Formats = []string{"table", "wide", "json", "yaml", "csv", "id"}
+
+// A Printer writes messages one after the other. It may buffer them until Flush.
+type Printer interface {
+	Add(protoreflect.Message) error
+	Flush() error
+	Close() error
+}
+
+// A View is how results of one kind are shown.
+type View struct {
+	Plural  string // what several are called in a sentence
+	ID      string // the field that -o id shows; "" is uid
+	Columns []Column
+	Wide    []Column // also shown by wide and csv
+}
+
+// NewPrinter returns a printer for messages of one kind. chosen names columns that
+// replace those of the view. many says whether the result is a list.
+func NewPrinter(
+	c *Console, format string, chosen []string, v View, d protoreflect.MessageDescriptor, many bool,
+) (Printer, error) {
+	if len(chosen) > 0 && slices.Contains([]string{"json", "yaml", "id"}, format) {
+		return nil, problem.Usage("--columns goes with table, wide and csv, not with %s", format)
+	}
+	switch format {
+	case "json":
+		return &jsonPrinter{console: c, many: many}, nil
+	case "yaml":
+		return &yamlPrinter{console: c, many: many}, nil
+	case "id":
+		return &idPrinter{console: c, id: Column{path: cmp.Or(v.ID, "uid")}}, nil
+	}
+	columns := v.Columns
+	if format == "wide" || format == "csv" {
+		columns = slices.Concat(columns, v.Wide)
+	}
+	if len(chosen) > 0 {
+		var err error
+		if columns, err = v.choose(chosen, d); err != nil {
+			return nil, err
+		}
+	}
+	var header []string
+	for _, c := range columns {
+		header = append(header, c.Name)
+	}
+	if format == "csv" {
+		p := &csvPrinter{w: csv.NewWriter(c.Out), columns: columns}
+		return p, p.w.Write(header)
+	}
+	for i, name := range header {
+		header[i] = strings.ToUpper(name)
+	}
+	return &tablePrinter{Table: &Table{Console: c, Header: header}, columns: columns, empty: "no " + v.Plural}, nil
+}
+
+// A Column is one field in a table or CSV.
+type Column struct {
+	Name string // in capitals, its header
+	path string
+	text func(protoreflect.Message) string // instead of path
+}
+
+// Columns returns columns from specs, which are Columns or strings: the path of a
+// field, or name=path.
+func Columns(specs ...any) (all []Column) {
+	for _, spec := range specs {
+		c, isColumn := spec.(Column)
+		if !isColumn {
+			name, path, named := strings.Cut(spec.(string), "=")
+			if !named {
+				path = name
+			}
+			c = Column{Name: name, path: path}
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// Text returns a column whose text is computed from a message.
+func Text[T proto.Message](name string, text func(T) string) Column {
+	return Column{Name: name, text: func(m protoreflect.Message) string { return text(m.Interface().(T)) }}
+}
+
+// choose finds columns by name: those of the view, or any field by its JSON name.
+func (v View) choose(names []string, d protoreflect.MessageDescriptor) ([]Column, error) {
+	known := slices.Concat(v.Columns, v.Wide)
+	var chosen []Column
+	for _, name := range names {
+		i := slices.IndexFunc(known, func(c Column) bool { return strings.EqualFold(c.Name, name) })
+		switch {
+		case i >= 0:
+			chosen = append(chosen, known[i])
+		case hasPath(d, name):
+			chosen = append(chosen, Column{Name: name, path: name})
+		default:
+			return nil, problem.Usage("--columns: %s have no field %q", v.Plural, name).Hint("-o json shows every field")
+		}
+	}
+	return chosen, nil
+}
+
+func hasPath(d protoreflect.MessageDescriptor, path string) bool {
+	for name := range strings.SplitSeq(path, ".") {
+		if d == nil {
+			return false
+		}
+		fd := fieldNamed(d, name)
+		if fd == nil {
+			return false
+		}
+		d = nil
+		if fd.Message() != nil && !fd.IsList() && !fd.IsMap() {
+			d = fd.Message()
+		}
+	}
+	return true
+}
+
+func fieldNamed(d protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
+	if fd := d.Fields().ByJSONName(name); fd != nil {
+		return fd
+	}
+	return d.Fields().ByName(protoreflect.Name(name))
+}
+
+// value returns the text of the column for a message, or "" if the field is not set.
+func (c Column) value(m protoreflect.Message) string {
+	if c.text != nil {
+		return c.text(m)
+	}
+	names := strings.Split(c.path, ".")
+	for _, name := range names[:len(names)-1] {
+		m = m.Get(fieldNamed(m.Descriptor(), name)).Message() // of what is not set, empty
+	}
+	return textOf(m, fieldNamed(m.Descriptor(), names[len(names)-1]))
+}
+
+// textOf returns the text of a field.
+func textOf(m protoreflect.Message, fd protoreflect.FieldDescriptor) string {
+	if !m.Has(fd) {
+		if fd.Kind() == protoreflect.BoolKind {
+			return "false"
+		}
+		return ""
+	}
+	v := m.Get(fd)
+	if fd.IsList() && fd.Message() == nil {
+		var all []string
+		for i := range v.List().Len() {
+			all = append(all, scalarText(fd, v.List().Get(i)))
+		}
+		return strings.Join(all, ",")
+	}
+	if fd.IsList() || fd.IsMap() || fd.Message() != nil {
+		return strings.Trim(string(appendField(nil, fd, v)), `"`)
+	}
+	return scalarText(fd, v)
+}
+
+func scalarText(fd protoreflect.FieldDescriptor, v protoreflect.Value) string {
+	if fd.Enum() == nil {
+		return v.String()
+	}
+	if d := fd.Enum().Values().ByNumber(v.Enum()); d != nil {
+		return EnumWord(d)
+	}
+	return fmt.Sprint(v.Enum())
+}
+
+// EnumWords returns what people may write for an enum.
+func EnumWords(d protoreflect.EnumDescriptor) (words []string) {
+	for i := range d.Values().Len() {
+		if v := d.Values().Get(i); v.Number() != 0 {
+			words = append(words, EnumWord(v))
+		}
+	}
+	return words
+}
+
+// EnumWord returns how people write a value: a capability by its dotted name, and
+// others in lower case without the name of the type.
+func EnumWord(v protoreflect.EnumValueDescriptor) string {
+	if name, _ := proto.GetExtension(v.Options(), capabilitiespb.E_Name).(string); name != "" {
+		return name
+	}
+	zero := v.Parent().(protoreflect.EnumDescriptor).Values().ByNumber(0)
+	prefix := ""
+	if zero != nil {
+		prefix = strings.TrimSuffix(string(zero.Name()), "UNSPECIFIED")
+	}
+	return strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(string(v.Name()), prefix)), "_", "-")
+}

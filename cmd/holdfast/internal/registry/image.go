@@ -1,0 +1,103 @@
+package registry
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
+	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+)
+
+// imagesCommand returns the commands about what images are like.
+func imagesCommand(a *noun.App) *cobra.Command {
+	return a.Branch("images", "See what images are made of", imagesInspect(a), imagesSize(a))
+}
+
+// variants shows the images for several systems.
+func variants() output.View {
+	bytes := func(v *ocipb.Variant) string { return size(v.GetSize()) }
+	entrypoint := func(v *ocipb.Variant) string {
+		return strings.Join(append(v.GetConfig().GetEntrypoint(), v.GetConfig().GetCmd()...), " ")
+	}
+	return output.View{
+		Plural: "images", ID: "digest",
+		Columns: output.Columns(output.Text("platform", platformOf), "digest", output.Text("size", bytes), "layers",
+			"user=config.user", output.Text("entrypoint", entrypoint)),
+		Wide: output.Columns("createTime=config.createTime", "workingDir=config.workingDir", "ports=config.exposedPorts",
+			"env=config.env"),
+	}
+}
+
+func platformOf(v *ocipb.Variant) string {
+	return strings.Trim(strings.Join([]string{v.GetOs(), v.GetArchitecture(), v.GetVariant()}, "/"), "/")
+}
+
+func imagesInspect(a *noun.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "inspect REPO:TAG|REPO@DIGEST", Short: "Show what an image is for, how large it is and how it runs",
+		Long:    "Shows a line for each system that the image was made for. -o json shows all there is.",
+		Example: "  holdfast registry images inspect acme/platform/app:1.2",
+	}
+	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
+		found, err := getImage(ctx, a, at, "REPO:TAG")
+		if err != nil {
+			return err
+		}
+		return noun.ShowAnswer(a, variants(), found, found.GetVariants(), nil)
+	})
+}
+
+// aboutImage makes cmd a command with one argument, which is the reference of an
+// image.
+func aboutImage(a *noun.App, cmd *cobra.Command, run func(context.Context, image) error) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(1), a.CompleteArgs(repos())
+	cmd.RunE = a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
+		at, err := parseImage(ctx, a, args[0])
+		if err != nil {
+			return err
+		}
+		return run(ctx, at)
+	})
+	return cmd
+}
+
+// getImage returns the image of a reference, whose default tag is latest. argument is
+// what the usage calls the tag.
+func getImage(ctx context.Context, a *noun.App, at image, argument string) (*ocipb.Image, error) {
+	req := &ocipb.GetImageRequest{RepoUid: at.repo, Reference: cmp.Or(at.digest, at.tag, "latest")}
+	return signin.Call(ctx, ocipb.NewOCIServiceClient(a).GetImage, req, "reference="+argument, "repo_uid=REPO")
+}
+
+func imagesSize(a *noun.App) *cobra.Command {
+	var architecture string
+	cmd := &cobra.Command{
+		Use: "size REPO@DIGEST", Short: "Print how many bytes an image has",
+		Long:    "Prints the bytes of the layers and the configuration of an image as they travel.",
+		Example: "  holdfast registry images size acme/platform/app@sha256:… --architecture arm64",
+	}
+	cmd.Flags().StringVar(&architecture, "architecture", "", "`ARCHITECTURE` of the image, if there are several (amd64)")
+	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
+		if at.digest == "" {
+			found, err := getImage(ctx, a, at, "TAG")
+			if err != nil {
+				return err
+			}
+			at.digest = found.GetDigest()
+		}
+		req := &registrypb.GetSizeRequest{RepoUid: at.repo, Digest: at.digest, Architecture: architecture}
+		m, err := signin.Call(ctx, registrypb.NewImagesServiceClient(a).GetSize, req, "digest=DIGEST", "repo_uid=REPO",
+			"architecture=--architecture")
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(a.Out, m.GetSize())
+		return nil
+	})
+}

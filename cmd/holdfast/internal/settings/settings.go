@@ -1,0 +1,211 @@
+// Package settings reads what a person has set: by flags, variables or a file.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	holdfast "github.com/holdfast-dev/holdfast/client"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+)
+
+// A Setting is something that is set once for all commands: in the file, in a
+// variable called HOLDFAST_ and its name in capitals, or by a flag.
+type Setting struct {
+	Key   string
+	About string
+	Check func(string) error // nil: any text will do
+}
+
+// All returns all settings in the order in which they are shown.
+func All() []Setting {
+	return []Setting{
+		{"api", "address of the server, http(s)://host[:port]", holdfast.CheckAddress},
+		{"issuer", "address of the token issuer (the server's)", holdfast.CheckAddress},
+		{"registry", "host[:port] of the registry (the server's)", nil},
+		{"organization", "group that create and tree use when none is given", nil},
+		{"output", "format of results: " + strings.Join(output.Formats, ", "), oneOf(output.Formats...)},
+		{"token_file", "file that holds the token to use", nil},
+		{"identity", "uid of the identity to assume, with a token of where this runs", CheckUID},
+		{"identity_token_file", "file that holds the token which proves the identity", nil},
+		{"token_store", "where tokens are kept: auto (a keyring, else files), keyring or file",
+			oneOf("auto", "keyring", "file")},
+		{"ca_file", "file of certificates to trust beside the system's", nil},
+	}
+}
+
+func oneOf(words ...string) func(string) error {
+	return func(s string) error {
+		if !slices.Contains(words, s) {
+			return fmt.Errorf("%q is none of %s", s, strings.Join(words, ", "))
+		}
+		return nil
+	}
+}
+
+// Find returns the setting of a name.
+func Find(key string) (Setting, error) {
+	var keys []string
+	for _, s := range All() {
+		if s.Key == key {
+			return s, nil
+		}
+		keys = append(keys, s.Key)
+	}
+	return Setting{}, problem.Usage("there is no setting %q", key).Hint("the settings are " + strings.Join(keys, ", "))
+}
+
+// Variable returns the name of the environment variable.
+func (s Setting) Variable() string { return "HOLDFAST_" + strings.ToUpper(s.Key) }
+
+// A Value is the text of a setting, and where it is from.
+type Value struct{ Text, Origin string }
+
+// Settings looks settings up. The zero value has no flags.
+type Settings struct{ flags map[string]*string }
+
+// Flag returns the variable for the flag of a setting. It is "" if the flag is not
+// given.
+func (s *Settings) Flag(key string) *string {
+	if s.flags == nil {
+		s.flags = map[string]*string{}
+	}
+	if s.flags[key] == nil {
+		s.flags[key] = new(string)
+	}
+	return s.flags[key]
+}
+
+// Value looks a setting up: a flag wins over a variable, and that over the file.
+func (s *Settings) Value(key string) (Value, error) {
+	known, err := Find(key)
+	if err != nil {
+		return Value{}, err
+	}
+	v, err := s.lookUp(known)
+	if err != nil || v.Text == "" || known.Check == nil {
+		return v, err
+	}
+	if err := known.Check(v.Text); err != nil {
+		return v, problem.Usage("%s: %v", v.Origin, err)
+	}
+	return v, nil
+}
+
+func (s *Settings) lookUp(known Setting) (Value, error) {
+	if flag := *s.Flag(known.Key); flag != "" {
+		return Value{flag, "--" + strings.ReplaceAll(known.Key, "_", "-")}, nil
+	}
+	if v := os.Getenv(known.Variable()); v != "" {
+		return Value{v, known.Variable()}, nil
+	}
+	path, err := Path()
+	if err != nil {
+		return Value{}, err
+	}
+	file, err := readSettings(path)
+	if err != nil {
+		return Value{}, err
+	}
+	if v := file[known.Key]; v != "" {
+		return Value{v, known.Key + " in " + path}, nil
+	}
+	return Value{}, nil
+}
+
+// Path returns the path of the file.
+func Path() (string, error) {
+	if path := os.Getenv("HOLDFAST_CONFIG"); path != "" {
+		return path, nil
+	}
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return "", problem.Usage("no place for settings: %v", err)
+	}
+	return filepath.Join(dir, "holdfast", "config.yaml"), nil
+}
+
+// readSettings reads the file, which need not exist. An unknown key is an error.
+func readSettings(path string) (map[string]string, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return map[string]string{}, nil
+	}
+	if err != nil {
+		return nil, problem.Usage("settings: %v", err)
+	}
+	values := map[string]string{}
+	if err := yaml.Unmarshal(text, &values); err != nil {
+		return nil, problem.Usage("settings in %s: %s", path,
+			strings.Join(strings.Fields(strings.TrimPrefix(err.Error(), "yaml: ")), " ")).
+			Hint("the file has one line for each setting, such as api: https://holdfast.example.com")
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if _, err := Find(key); err != nil {
+			p, _ := errors.AsType[*problem.Problem](err)
+			p.Text = "settings in " + path + ": " + p.Text
+			return nil, p
+		}
+	}
+	return values, nil
+}
+
+// Change changes the settings in the file.
+func Change(change func(map[string]string)) error {
+	path, err := Path()
+	if err != nil {
+		return err
+	}
+	values, err := readSettings(path)
+	if err != nil {
+		return err
+	}
+	change(values)
+	text, err := yaml.Marshal(values)
+	if err != nil {
+		return err
+	}
+	return WritePrivate(path, text)
+}
+
+// WritePrivate replaces a file in one step. Only its owner can read it.
+func WritePrivate(path string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // has mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+var uidPattern = regexp.MustCompile(`^[0-9a-f]{40}(/[0-9a-f]{16})*$`)
+
+// IsUID reports whether s is a uid.
+func IsUID(s string) bool { return uidPattern.MatchString(s) }
+
+// CheckUID returns an error if s is not a uid.
+func CheckUID(s string) error {
+	if !IsUID(s) {
+		return fmt.Errorf("%q is not a uid", s)
+	}
+	return nil
+}

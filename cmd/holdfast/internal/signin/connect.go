@@ -1,0 +1,222 @@
+// Package signin connects to a server as a person who signs in with a browser, as a
+// workload that its platform vouches for, or with a token that is given.
+//
+// An Agent calls the server. credential.go chooses the token, person.go and
+// workload.go sign in, and session.go and vault.go store tokens between runs.
+package signin
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	holdfast "github.com/holdfast-dev/holdfast/client"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
+)
+
+// An Agent calls a server, as the identity that is signed in or that the settings
+// name. The first call connects.
+type Agent struct {
+	*output.Console
+	*settings.Settings
+	Timeout time.Duration // after which a call is given up
+	Verbose bool          // print a line for every call
+
+	connecting sync.Mutex
+	conn       *client
+}
+
+// A client is a connection whose calls time out.
+type client struct {
+	*holdfast.Client
+	timeout time.Duration
+}
+
+// Invoke implements grpc.ClientConnInterface.
+func (c *client) Invoke(ctx context.Context, method string, req, resp any, opts ...grpc.CallOption) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	return c.Client.Invoke(ctx, method, req, resp, opts...)
+}
+
+// Invoke implements grpc.ClientConnInterface.
+func (a *Agent) Invoke(ctx context.Context, method string, req, resp any, opts ...grpc.CallOption) error {
+	c, err := a.connection(ctx)
+	if err != nil {
+		return err
+	}
+	return c.Invoke(ctx, method, req, resp, opts...)
+}
+
+// NewStream implements grpc.ClientConnInterface.
+func (a *Agent) NewStream(
+	ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	c, err := a.connection(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.NewStream(ctx, desc, method, opts...)
+}
+
+// Connect makes the connection, if there is none yet, and gets a token.
+func (a *Agent) Connect(ctx context.Context) error {
+	_, err := a.connection(ctx)
+	return err
+}
+
+// connection returns the connection that all calls share, once it has a token. Whether
+// the server answers shows at the first call.
+func (a *Agent) connection(ctx context.Context) (*client, error) {
+	a.connecting.Lock()
+	defer a.connecting.Unlock()
+	if a.conn != nil {
+		return a.conn, nil
+	}
+	api, err := a.Server()
+	if err != nil {
+		return nil, err
+	}
+	cred, err := a.credential(api.Text)
+	if err != nil {
+		return nil, err
+	}
+	if cred == nil {
+		return nil, problem.New(problem.ExitUnauthenticated, "there is no token to show to %s", api.Text).Hint(noTokenHint)
+	}
+	c, err := a.connect(api, cred)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.token(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	a.warnInTheOpen(api.Text)
+	a.conn = c
+	return c, nil
+}
+
+const noTokenHint = "sign in: holdfast auth login; in development: holdfast config use-dev; or put a token in " +
+	"HOLDFAST_TOKEN"
+
+// Close closes the connection, if there is one.
+func (a *Agent) Close() {
+	if a.conn != nil {
+		a.conn.Close()
+	}
+}
+
+// Server returns the address of the server, which must be set.
+func (a *Agent) Server() (settings.Value, error) {
+	api, err := a.Value("api")
+	if err == nil && api.Text == "" {
+		return api, problem.Usage("no server is set").
+			Hint("run: holdfast config set api https://holdfast.example.com, or set HOLDFAST_API")
+	}
+	return api, err
+}
+
+// connect makes a connection. Without a credential, calls carry no token.
+func (a *Agent) connect(address settings.Value, cred *credential) (*client, error) {
+	cfg := holdfast.Config{
+		Address: address.Text, UserAgent: "holdfast/" + ClientVersion(), Timeout: a.Timeout,
+		InTheOpen: true, // warnInTheOpen tells
+		Options:   []grpc.DialOption{grpc.WithChainUnaryInterceptor(a.observe)},
+	}
+	if cred != nil {
+		cfg.Credential, cfg.Audience, cfg.Issuer, cfg.Vault = cred, cred.audience, cred.issuer, cred.vault
+	}
+	if encrypted(cfg.Address) || encrypted(cfg.Issuer) {
+		file, err := a.Value("ca_file")
+		if err != nil {
+			return nil, err
+		}
+		if _, err := a.tls(); err != nil {
+			return nil, err
+		}
+		cfg.CAFile = file.Text
+	}
+	conn, err := holdfast.Dial(cfg)
+	if err != nil {
+		return nil, problem.Usage("%s: %v", address.Origin, err)
+	}
+	return &client{conn, a.Timeout}, nil
+}
+
+func encrypted(address string) bool { return strings.HasPrefix(holdfast.Audience(address), "https:") }
+
+// tls returns settings that trust the system's certificates and those of ca_file.
+func (a *Agent) tls() (*tls.Config, error) {
+	file, err := a.Value("ca_file")
+	if err != nil {
+		return nil, err
+	}
+	security, err := holdfast.Config{CAFile: file.Text}.TLS()
+	if err != nil {
+		return nil, problem.Usage("%s: %v", file.Origin, err)
+	}
+	return security, nil
+}
+
+// warnInTheOpen warns if others can read a token on its way.
+func (a *Agent) warnInTheOpen(address string) {
+	if holdfast.InTheOpen(address) {
+		a.Warn("the token goes to " + address + " without encryption")
+	}
+}
+
+// token returns a valid token. Its error is a problem.
+func (c *client) token(ctx context.Context) (string, error) {
+	token, err := c.Token(ctx)
+	if err != nil {
+		return "", Refused(err, nil)
+	}
+	return token, nil
+}
+
+// observe prints a line for a call if that is wanted, and the server's warnings.
+func (a *Agent) observe(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	var header metadata.MD
+	start := time.Now()
+	err := invoke(ctx, method, req, reply, conn, append(opts, grpc.Header(&header))...)
+	if a.Verbose {
+		id := "none"
+		if ids := header.Get("x-request-id"); len(ids) > 0 {
+			id = ids[0]
+		}
+		a.Note("%s %s in %s, request %s", method[1:], status.Code(err), time.Since(start).Round(100*time.Microsecond), id)
+	}
+	for _, text := range header.Get("holdfast-warning") {
+		a.Warn(text)
+	}
+	return err
+}
+
+// ClientVersion returns the module version or the revision of this program.
+func ClientVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	if info.Main.Version != "(devel)" {
+		return cmp.Or(info.Main.Version, "devel")
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			return s.Value
+		}
+	}
+	return "devel"
+}

@@ -1,0 +1,151 @@
+package signin
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	holdfast "github.com/holdfast-dev/holdfast/client"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
+)
+
+// A refusal is a call that failed.
+type refusal struct {
+	api   string
+	err   error
+	flags map[string]string // the flag or argument that sets a field
+}
+
+// Refused returns the problem for a call that failed. flags names the flag or
+// argument that sets each field which the server may refuse.
+func Refused(err error, flags map[string]string) *problem.Problem {
+	if p, ok := errors.AsType[*problem.Problem](err); ok {
+		return p
+	}
+	if e, ok := errors.AsType[*holdfast.Error](err); ok {
+		return refusal{e.Address, e, flags}.problem()
+	}
+	return problem.New(problem.ExitError, "%s", err.Error())
+}
+
+// problem has the message of the server, and which flag to change.
+func (r refusal) problem() *problem.Problem {
+	said := status.Convert(r.err)
+	if len(said.Details()) == 0 && said.Code() != codes.Unimplemented {
+		return r.unanswered(said)
+	}
+	p := problem.New(problem.ExitError, "%s", said.Message())
+	switch said.Code() {
+	case codes.InvalidArgument:
+		p.Hints = r.violations()
+	case codes.Unauthenticated:
+		p.Code = problem.ExitUnauthenticated
+		p.Hints = []string{"get a new token and put it in HOLDFAST_TOKEN, or in development run: holdfast config use-dev"}
+	case codes.PermissionDenied:
+		p.Code = problem.ExitDenied
+		p.Hints = r.whoCan()
+	case codes.NotFound:
+		p.Code = problem.ExitNotFound
+	case codes.Unimplemented:
+		p.Hints = []string{"the server may be older than this client: compare them with holdfast version"}
+	}
+	return p
+}
+
+// violations returns a hint for each field to change. The message has described the
+// first already.
+func (r refusal) violations() (hints []string) {
+	bad, _ := holdfast.Detail[*errdetails.BadRequest](r.err)
+	for i, v := range bad.GetFieldViolations() {
+		name, _, _ := strings.Cut(v.GetField(), "[") // an element of a list or map
+		flag := r.flags[name]
+		switch {
+		case i == 0 && flag != "":
+			hints = append(hints, "set "+flag)
+		case i > 0 && flag != "":
+			hints = append(hints, "also set "+flag+": "+v.GetDescription())
+		case i > 0:
+			hints = append(hints, "also: "+v.GetField()+": "+v.GetDescription())
+		}
+	}
+	return hints
+}
+
+// whoCan returns the command that lists who has the capability.
+func (r refusal) whoCan() []string {
+	info, _ := holdfast.Detail[*errdetails.ErrorInfo](r.err)
+	capability, scope := info.GetMetadata()["capability"], info.GetMetadata()["scope"]
+	if capability == "" || !settings.IsUID(scope) {
+		return nil
+	}
+	return []string{"to see who may: holdfast iam who-can " + capability + " " + scope}
+}
+
+// unanswered returns the problem for a status that gRPC itself made because no
+// server of this API has answered. Only its text tells the cases apart.
+func (r refusal) unanswered(said *status.Status) *problem.Problem {
+	text := said.Message()
+	p := problem.New(problem.ExitUnreachable, "%s", "cannot reach "+r.api+": "+reason(text))
+	switch {
+	case said.Code() == codes.Canceled:
+		return problem.New(problem.ExitInterrupted, "interrupted")
+	case said.Code() == codes.DeadlineExceeded:
+		p.Text = "no answer from " + r.api + " in time"
+		p.Hints = []string{"--timeout gives it longer"}
+	case strings.Contains(text, "x509: "):
+		_, why, _ := strings.Cut(text, "x509: ")
+		p.Text = "the certificate of " + r.api + " is not to be trusted: " + strings.TrimRight(why, `"`)
+		p.Hints = []string{"if it is your own authority's, give its certificate with --ca-file or: holdfast config set " +
+			"ca_file FILE"}
+	case strings.Contains(text, "first record does not look like a TLS handshake"):
+		p.Text = "the server at " + r.api + " does not speak TLS"
+		p.Hints = []string{"its address may begin with http://"}
+	case strings.Contains(text, "server preface"):
+		p.Text = "the server at " + r.api + " does not answer as a Holdfast server does"
+		p.Hints = []string{"its address may begin with https://"}
+	case said.Code() != codes.Unavailable:
+		return problem.New(problem.ExitError, "%s", text)
+	default:
+		p.Hints = []string{"see that the server runs, and where this command looks for it: holdfast config view"}
+	}
+	return p
+}
+
+// reason returns the end of a chain of errors: the part that is not about gRPC.
+func reason(text string) string {
+	text = strings.TrimRight(text, `"`)
+	if strings.Contains(text, "no such host") || strings.HasSuffix(text, "produced zero addresses") {
+		return "its name has no address"
+	}
+	for _, about := range []string{"connect: ", "desc = \"", "transport: "} {
+		if i := strings.LastIndex(text, about); i >= 0 {
+			return text[i+len(about):]
+		}
+	}
+	return text
+}
+
+// Call calls a method of a generated client. Its error is a problem. flags has specs
+// of the form field=flag, such as "name=--name", for the fields that the server may
+// refuse.
+func Call[Request, Response any](
+	ctx context.Context, method func(context.Context, Request, ...grpc.CallOption) (Response, error),
+	req Request, flags ...string,
+) (Response, error) {
+	resp, err := method(ctx, req)
+	if err == nil {
+		return resp, nil
+	}
+	named := map[string]string{}
+	for _, spec := range flags {
+		field, flag, _ := strings.Cut(spec, "=")
+		named[field] = flag
+	}
+	return resp, Refused(err, named)
+}

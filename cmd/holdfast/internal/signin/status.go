@@ -1,0 +1,89 @@
+package signin
+
+import (
+	"strings"
+	"time"
+
+	holdfast "github.com/holdfast-dev/holdfast/client"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
+)
+
+// A Status is what `auth status` prints.
+type Status struct {
+	API      string `json:"api" yaml:"api"`
+	Issuer   string `json:"issuer" yaml:"issuer"`
+	Identity string `json:"identity" yaml:"identity"`
+	Email    string `json:"email,omitempty" yaml:"email,omitempty"`
+	Actor    string `json:"actor,omitempty" yaml:"actor,omitempty"`       // who the token's issuer knows as the identity
+	Provider string `json:"provider,omitempty" yaml:"provider,omitempty"` // the identity provider that vouched for them
+	Expiry   string `json:"expiry" yaml:"expiry"`
+	Expired  bool   `json:"expired" yaml:"expired"`
+	Kept     string `json:"kept" yaml:"kept"`
+	Renews   string `json:"renews" yaml:"renews"`
+}
+
+// Status reads the token that the next command would begin with, and asks nobody.
+func (a *Agent) Status() (st Status, err error) {
+	_, issuer, s, err := a.target()
+	if err != nil {
+		return st, err
+	}
+	st.API, st.Issuer = s.audience, issuer
+	token, origin, err := a.givenToken()
+	if err != nil {
+		return st, err
+	}
+	st.Kept = origin
+	identity, err := a.Value("identity")
+	if err != nil {
+		return st, err
+	}
+	switch {
+	case token != "":
+	case identity.Text != "" && identity.Text != s.Identity:
+		st.Identity, st.Kept, st.Renews = identity.Text, "nowhere",
+			"by an exchange at every command, because of "+identity.Origin
+		return st, nil
+	default:
+		t, err := s.vault().read(s.audience)
+		if err != nil {
+			return st, err
+		}
+		token, st.Kept, st.Renews = t.Access, s.vault().location(s.audience), s.renews(t)
+	}
+	if token == "" && st.Renews == "" {
+		return st, noSession(st.API)
+	}
+	st.describe(token, time.Now())
+	return st, nil
+}
+
+// describe fills in the claims of the token.
+func (st *Status) describe(token string, now time.Time) {
+	c, ok := holdfast.ReadClaims(token)
+	if !ok {
+		st.Identity = "unknown: the token is not one of the server's"
+		return
+	}
+	st.Identity, st.Email = c.Subject, c.Email
+	st.Provider, _, _ = strings.Cut(c.Voucher, "#")
+	if c.Actor.Subject != "" {
+		st.Actor = c.Actor.Subject + " at " + c.Actor.Issuer
+	}
+	st.Expiry, st.Expired = output.ShortTime(c.Expires()), !c.Expires().After(now)
+}
+
+// renews says how the token is renewed, or "" if it is not.
+func (s *signIn) renews(t tokens) string {
+	switch {
+	case t.Refresh != "":
+		return "with a refresh token"
+	case s.proves() && s.IdentityTokenFile != "":
+		return "by exchanging the token in " + s.IdentityTokenFile
+	case s.proves():
+		return "by exchanging the token of the platform it runs on"
+	case s.DevFile != "":
+		return "from " + s.DevFile
+	}
+	return ""
+}

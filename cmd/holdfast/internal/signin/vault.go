@@ -1,0 +1,172 @@
+package signin
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/zalando/go-keyring"
+
+	holdfast "github.com/holdfast-dev/holdfast/client"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
+	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
+)
+
+type tokens = holdfast.Tokens
+
+// A vault stores tokens by their audience. Without an entry, read returns no
+// tokens and remove no error.
+type vault interface {
+	read(audience string) (tokens, error)
+	write(audience string, t tokens) error
+	remove(audience string) error
+	location(audience string) string // for people
+}
+
+// A folderVault stores the tokens of each audience in a folder of its own, in
+// files that only their owner can read. Other clients of the API use the same
+// layout.
+type folderVault struct{ dir string }
+
+const (
+	accessFile  = "oidc-token"
+	refreshFile = "refresh-token"
+)
+
+// folder returns the folder of an audience. Two audiences that differ in a slash
+// and a hyphen share one, which is harmless: tokens name their audience.
+func (v folderVault) folder(audience string) string {
+	name := strings.ReplaceAll(audience, "/", "-")
+	if runtime.GOOS == "windows" {
+		name = strings.ReplaceAll(name, ":", "-") // which no file can have there
+	}
+	return filepath.Join(v.dir, name)
+}
+
+func (v folderVault) location(audience string) string {
+	return filepath.Join(v.folder(audience), accessFile)
+}
+
+func (v folderVault) read(audience string) (t tokens, err error) {
+	if t.Access, err = readTokenFile(v.location(audience)); err != nil {
+		return tokens{}, err
+	}
+	t.Refresh, err = readTokenFile(filepath.Join(v.folder(audience), refreshFile))
+	return t, err
+}
+
+func readTokenFile(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", problem.Usage("kept token: %v", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// write writes the refresh token first, because it works once, and with it the
+// access token can be renewed.
+func (v folderVault) write(audience string, t tokens) error {
+	for _, f := range []struct{ name, text string }{{refreshFile, t.Refresh}, {accessFile, t.Access}} {
+		path := filepath.Join(v.folder(audience), f.name)
+		if f.text == "" {
+			if err := removeFile(path); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := settings.WritePrivate(path, []byte(f.text)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v folderVault) remove(audience string) error {
+	return v.write(audience, tokens{})
+}
+
+func removeFile(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// A keyringVault stores tokens in the system's keyring. Calls time out, because
+// the keyring may wait for a person who is not there.
+type keyringVault struct{ timeout time.Duration }
+
+const keyringService = "holdfast"
+
+func (keyringVault) location(string) string { return "the system keyring" }
+
+func (v keyringVault) read(audience string) (t tokens, err error) {
+	var text string
+	err = v.within(func() (err error) {
+		text, err = keyring.Get(keyringService, audience)
+		return err
+	})
+	if errors.Is(err, keyring.ErrNotFound) {
+		return tokens{}, nil
+	}
+	if err != nil {
+		return tokens{}, fmt.Errorf("read the system keyring: %w", err)
+	}
+	if json.Unmarshal([]byte(text), &t) != nil { // the error may quote a token
+		return tokens{}, errors.New("the entry in the system keyring is damaged: sign in again")
+	}
+	return t, nil
+}
+
+func (v keyringVault) write(audience string, t tokens) error {
+	text, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	return v.within(func() error { return keyring.Set(keyringService, audience, string(text)) })
+}
+
+func (v keyringVault) remove(audience string) error {
+	err := v.within(func() error { return keyring.Delete(keyringService, audience) })
+	if errors.Is(err, keyring.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+func (v keyringVault) within(f func() error) error {
+	if !hasKeyring(runtime.GOOS, os.Getenv) {
+		return errors.New("there is no keyring here")
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- f() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(v.timeout):
+		return errors.New("the system keyring does not answer")
+	}
+}
+
+// hasKeyring reports whether there can be a keyring. Without a bus the library
+// would try to start one.
+func hasKeyring(system string, getenv func(string) string) bool {
+	if system == "darwin" || system == "windows" {
+		return true
+	}
+	if bus := getenv("DBUS_SESSION_BUS_ADDRESS"); bus != "" {
+		return bus != "autolaunch:"
+	}
+	dir := getenv("XDG_RUNTIME_DIR")
+	if dir == "" {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(dir, "bus"))
+	return err == nil
+}
