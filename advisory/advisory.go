@@ -74,18 +74,14 @@ func (s *Service) List(ctx context.Context, f resource.AdvisoryFilter, p page.Pa
 	if err != nil {
 		return page.Page[resource.Advisory]{}, err
 	}
-	if err := f.Validate(); err != nil {
-		return page.Page[resource.Advisory]{}, err
-	}
-	req, err := s.pages.Request(advisoryList, f, p)
-	if err != nil {
-		return page.Page[resource.Advisory]{}, err
-	}
-	got, err := s.store.Advisories(ctx, reach, f, req, false)
-	if err != nil {
-		return page.Page[resource.Advisory]{}, err
-	}
-	return page.Turn(s.pages, req, got), nil
+	return page.Read(ctx, s.pages, advisoryList, reach, f, p, s.summaries)
+}
+
+// summaries reads a page of advisories without the packages they affect.
+func (s *Service) summaries(
+	ctx context.Context, reach store.Reach, f resource.AdvisoryFilter, r page.Request,
+) (page.Page[resource.Advisory], error) {
+	return s.store.Advisories(ctx, reach, f, r, false)
 }
 
 // Get returns an advisory. The caller needs advisories.list on it.

@@ -77,21 +77,11 @@ func (s *Service) ListFeeds(ctx context.Context, f resource.Filter, p page.Param
 	if err != nil {
 		return page.Page[resource.AdvisoryFeed]{}, err
 	}
-	if err := f.Validate(); err != nil {
-		return page.Page[resource.AdvisoryFeed]{}, err
-	}
-	req, err := s.pages.Request(feedList, f, p)
-	if err != nil {
-		return page.Page[resource.AdvisoryFeed]{}, err
-	}
-	got, err := s.store.Feeds(ctx, reach, f, req)
-	if err != nil {
-		return page.Page[resource.AdvisoryFeed]{}, err
-	}
+	got, err := page.Read(ctx, s.pages, feedList, reach, f, p, s.store.Feeds)
 	for i := range got.Items {
 		got.Items[i] = s.shown(ctx, got.Items[i])
 	}
-	return page.Turn(s.pages, req, got), nil
+	return got, err
 }
 
 // UpdateFeed applies change to a feed. The caller needs advisories.update on it.

@@ -58,7 +58,7 @@ func (s *Service) Audit(ctx context.Context, f AuditFilter, p page.Params) (page
 		return out, fault.Field("order_by", `must be "time desc"`)
 	}
 	if len(under) == 0 {
-		return page.Turn(s.pages, req, out), nil
+		return page.Finish(s.pages, req, out), nil
 	}
 	if f.Group == "" && len(under) == 1 {
 		f.Group = under[0] // there is nothing to see elsewhere
@@ -74,7 +74,7 @@ func (s *Service) Audit(ctx context.Context, f AuditFilter, p page.Params) (page
 	if before > first {
 		out.Last = &page.Cursor{Number: before}
 	}
-	return page.Turn(s.pages, req, out), nil
+	return page.Finish(s.pages, req, out), nil
 }
 
 // window is where to look: from before one number down to another.

@@ -116,7 +116,11 @@ func (s *Service) DeleteSubscription(ctx context.Context, uid resource.UID) erro
 // ListSubscriptions returns a page of the subscriptions the caller holds
 // subscriptions.list on. Their sinks are as GetSubscription returns them.
 func (s *Service) ListSubscriptions(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.Subscription], error) {
-	got, err := list(ctx, s, subscriptionList, f, p, s.store.Subscriptions)
+	under, err := s.authz.Reach(ctx, resource.SubscriptionsList)
+	if err != nil {
+		return page.Page[resource.Subscription]{}, err
+	}
+	got, err := page.Read(ctx, s.pages, subscriptionList, store.Reach{Under: under}, f, p, s.store.Subscriptions)
 	for i := range got.Items {
 		got.Items[i] = s.shown(ctx, got.Items[i])
 	}
@@ -135,7 +139,11 @@ func (s *Service) GetDelivery(ctx context.Context, uid resource.UID) (resource.D
 // ListDeliveries returns a page of the events that were given up, of the
 // subscriptions the caller holds subscriptions.list on.
 func (s *Service) ListDeliveries(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.Delivery], error) {
-	return list(ctx, s, deliveryList, f, p, s.store.Deliveries)
+	under, err := s.authz.Reach(ctx, resource.SubscriptionsList)
+	if err != nil {
+		return page.Page[resource.Delivery]{}, err
+	}
+	return page.Read(ctx, s.pages, deliveryList, store.Reach{Under: under}, f, p, s.store.Deliveries)
 }
 
 // Replay has an event that was given up sent again, or all those of a
@@ -154,27 +162,4 @@ func (s *Service) Replay(ctx context.Context, uid resource.UID) (int, error) {
 		}
 	}
 	return s.store.Replay(ctx, uid)
-}
-
-// list reads a page of what the caller holds subscriptions.list on.
-func list[T any](
-	ctx context.Context, s *Service, l page.List, f resource.Filter, p page.Params,
-	read func(context.Context, store.Reach, resource.Filter, page.Request) (page.Page[T], error),
-) (page.Page[T], error) {
-	under, err := s.authz.Reach(ctx, resource.SubscriptionsList)
-	if err != nil {
-		return page.Page[T]{}, err
-	}
-	if err := f.Validate(); err != nil {
-		return page.Page[T]{}, err
-	}
-	req, err := s.pages.Request(l, f, p)
-	if err != nil {
-		return page.Page[T]{}, err
-	}
-	got, err := read(ctx, store.Reach{Under: under}, f, req)
-	if err != nil {
-		return page.Page[T]{}, err
-	}
-	return page.Turn(s.pages, req, got), nil
 }

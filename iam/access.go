@@ -67,7 +67,7 @@ func (s *Service) ListAccess(ctx context.Context, want resource.Capability, plac
 	for i := range got.Items {
 		got.Items[i] = s.shown(ctx, got.Items[i])
 	}
-	return Access{Page: page.Turn(s.pages, req, got), Allowed: got.Total > 0, Incomplete: incomplete}, nil
+	return Access{Page: page.Finish(s.pages, req, got), Allowed: got.Total > 0, Incomplete: incomplete}, nil
 }
 
 // holding is what to look for: the roles that have a capability, on a place and

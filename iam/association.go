@@ -94,7 +94,7 @@ func (s *Service) ListAssociations(ctx context.Context, f resource.Filter, p pag
 	if err != nil {
 		return page.Page[resource.AccountAssociation]{}, err
 	}
-	return list(ctx, s, associationList, reach, f, p, s.store.Associations)
+	return page.Read(ctx, s.pages, associationList, reach, f, p, s.store.Associations)
 }
 
 // CheckAssociation tells whether the service can act in the account of a cloud,

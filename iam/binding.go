@@ -172,7 +172,7 @@ func (s *Service) ListBindings(ctx context.Context, f resource.Filter, p page.Pa
 	if err != nil {
 		return page.Page[resource.BoundRole]{}, err
 	}
-	got, err := list(ctx, s, bindingList, reach, f, p, s.store.Bindings)
+	got, err := page.Read(ctx, s.pages, bindingList, reach, f, p, s.store.Bindings)
 	for i := range got.Items {
 		got.Items[i] = s.shown(ctx, got.Items[i])
 	}

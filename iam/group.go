@@ -193,7 +193,7 @@ func (s *Service) ListGroups(ctx context.Context, f resource.Filter, p page.Para
 	if err != nil {
 		return page.Page[resource.Group]{}, err
 	}
-	return list(ctx, s, groupList, reach, f, p, s.store.Groups)
+	return page.Read(ctx, s.pages, groupList, reach, f, p, s.store.Groups)
 }
 
 // LookupGroup returns the verified organization that is named like the domain

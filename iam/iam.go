@@ -71,25 +71,6 @@ var (
 	accessList  = page.List{Kind: "access", Fields: []string{"uid", "create_time"}, Default: byUID}
 )
 
-// list reads one page through a method of the store.
-func list[T any](
-	ctx context.Context, s *Service, l page.List, reach store.Reach, f resource.Filter, p page.Params,
-	read func(context.Context, store.Reach, resource.Filter, page.Request) (page.Page[T], error),
-) (page.Page[T], error) {
-	if err := f.Validate(); err != nil {
-		return page.Page[T]{}, err
-	}
-	req, err := s.pages.Request(l, f, p)
-	if err != nil {
-		return page.Page[T]{}, err
-	}
-	got, err := read(ctx, reach, f, req)
-	if err != nil {
-		return page.Page[T]{}, err
-	}
-	return page.Turn(s.pages, req, got), nil
-}
-
 // reach is what the caller may see with a capability.
 func (s *Service) reach(ctx context.Context, want resource.Capability) (store.Reach, error) {
 	under, err := s.authz.Reach(ctx, want)

@@ -126,7 +126,7 @@ func (s *Service) ListIdentities(ctx context.Context, f resource.Filter, p page.
 	if err != nil {
 		return page.Page[resource.Identity]{}, err
 	}
-	return list(ctx, s, idList, reach, f, p, s.store.Identities)
+	return page.Read(ctx, s.pages, idList, reach, f, p, s.store.Identities)
 }
 
 // maxLookup is how long an issuer or a subject may be: no longer than what an

@@ -92,5 +92,5 @@ func (s *Service) ListInvites(ctx context.Context, f resource.Filter, p page.Par
 	if err != nil {
 		return page.Page[resource.GroupInvite]{}, err
 	}
-	return list(ctx, s, inviteList, reach, f, p, s.store.Invites)
+	return page.Read(ctx, s.pages, inviteList, reach, f, p, s.store.Invites)
 }

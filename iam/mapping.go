@@ -79,5 +79,5 @@ func (s *Service) ListMappings(ctx context.Context, f resource.Filter, p page.Pa
 	if err != nil {
 		return page.Page[resource.ExternalGroupRoleMapping]{}, err
 	}
-	return list(ctx, s, mappingList, reach, f, p, s.store.Mappings)
+	return page.Read(ctx, s.pages, mappingList, reach, f, p, s.store.Mappings)
 }

@@ -166,5 +166,5 @@ func (s *Service) ListProviders(ctx context.Context, f resource.Filter, p page.P
 	if err != nil {
 		return page.Page[resource.IdentityProvider]{}, err
 	}
-	return list(ctx, s, providerList, reach, f, p, s.store.Providers)
+	return page.Read(ctx, s.pages, providerList, reach, f, p, s.store.Providers)
 }

@@ -81,7 +81,7 @@ func (s *Service) ListRoles(ctx context.Context, f resource.Filter, p page.Param
 	if len(reach.Under) > 0 {
 		reach.Also = managed
 	}
-	return list(ctx, s, roleList, reach, f, p, s.store.Roles)
+	return page.Read(ctx, s.pages, roleList, reach, f, p, s.store.Roles)
 }
 
 var managed = managedUIDs()

@@ -191,7 +191,7 @@ func (s *Service) ListAccounts(ctx context.Context, f resource.Filter, p page.Pa
 		uids = append(uids, a.UID)
 	}
 	counts, err := s.store.PasskeyCounts(ctx, uids)
-	return page.Turn(s.pages, req, got), counts, err
+	return page.Finish(s.pages, req, got), counts, err
 }
 
 // Rules returns what an organization has decided about signing in. The caller

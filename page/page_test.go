@@ -129,17 +129,17 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-func TestTurn(t *testing.T) {
+func TestFinish(t *testing.T) {
 	tokens := page.NewTokens([]byte("key"), time.Now)
 	r, err := tokens.Request(list, nil, page.Params{Skip: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := page.Turn(tokens, r, page.Page[int]{Items: []int{1}, Total: 3})
+	last := page.Finish(tokens, r, page.Page[int]{Items: []int{1}, Total: 3})
 	if diff := cmp.Diff(page.Page[int]{Items: []int{1}, Total: 3, Skipped: 2}, last); diff != "" {
 		t.Error(diff)
 	}
-	more := page.Turn(tokens, r, page.Page[int]{Items: []int{1}, Last: &page.Cursor{UID: "u"}})
+	more := page.Finish(tokens, r, page.Page[int]{Items: []int{1}, Last: &page.Cursor{UID: "u"}})
 	if more.Next == "" || !cmp.Equal(more.Items, []int{1}, cmpopts.EquateEmpty()) {
 		t.Errorf("more = %+v", more)
 	}

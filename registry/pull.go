@@ -29,7 +29,7 @@ func (s *Service) ListPulls(ctx context.Context, f resource.Filter, p page.Param
 	if err != nil {
 		return page.Page[NamedPull]{}, err
 	}
-	got, err := list(ctx, s, pullList, overlap(repos, people), f, p, s.store.Pulls)
+	got, err := page.Read(ctx, s.pages, pullList, store.Reach{Under: overlap(repos, people)}, f, p, s.store.Pulls)
 	if err != nil {
 		return page.Page[NamedPull]{}, err
 	}

@@ -135,7 +135,7 @@ func (s *Service) ListRepos(ctx context.Context, f resource.Filter, p page.Param
 	if err != nil {
 		return page.Page[resource.Repo]{}, err
 	}
-	return list(ctx, s, repoList, under, f, p, s.store.Repos)
+	return page.Read(ctx, s.pages, repoList, store.Reach{Under: under}, f, p, s.store.Repos)
 }
 
 // UpdateRepo applies change to a repo. The caller needs repo.update on it, and to

@@ -395,7 +395,7 @@ func (s *Service) named(ctx context.Context, under []resource.UID, repo string) 
 		}
 		return []resource.Repo{{UID: uid}}, hidden(err, no)
 	}
-	got, err := list(ctx, s, repoList, under, f, page.Params{Size: maxCopies}, s.store.Repos)
+	got, err := page.Read(ctx, s.pages, repoList, store.Reach{Under: under}, f, page.Params{Size: maxCopies}, s.store.Repos)
 	return got.Items, err
 }
 

@@ -54,25 +54,6 @@ var (
 	historyList = page.List{Kind: "tag_history", Fields: []string{"time"}, Default: page.Order{Field: "time", Desc: true}}
 )
 
-// list reads one page through a method of the store.
-func list[T any](
-	ctx context.Context, s *Service, l page.List, under []resource.UID, f resource.Filter, p page.Params,
-	read func(context.Context, store.Reach, resource.Filter, page.Request) (page.Page[T], error),
-) (page.Page[T], error) {
-	if err := f.Validate(); err != nil {
-		return page.Page[T]{}, err
-	}
-	req, err := s.pages.Request(l, f, p)
-	if err != nil {
-		return page.Page[T]{}, err
-	}
-	got, err := read(ctx, store.Reach{Under: under}, f, req)
-	if err != nil {
-		return page.Page[T]{}, err
-	}
-	return page.Turn(s.pages, req, got), nil
-}
-
 // requireAll is authz.Checker.RequireAll on a repo, which must be there: what is
 // in it is known by its last segment alone, and that may be of another's repo. It
 // returns fault.NotFound if it is not.

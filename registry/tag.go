@@ -6,6 +6,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 )
 
 // CreateTag gives a manifest of a repo a tag, and moves the tag if there is one
@@ -69,7 +70,7 @@ func (s *Service) ListTags(ctx context.Context, f resource.Filter, p page.Params
 	if f.Name != "" {
 		f.Classes = []resource.TagClass{resource.ReferrerTag, resource.DateTag, resource.EpochTag}
 	}
-	return list(ctx, s, tagList, under, f, p, s.store.Tags)
+	return page.Read(ctx, s.pages, tagList, store.Reach{Under: under}, f, p, s.store.Tags)
 }
 
 // DeleteTag removes a tag; its manifest stays. The caller needs tag.delete on it.
@@ -109,5 +110,5 @@ func (s *Service) TagHistory(ctx context.Context, repo resource.UID, name string
 	if err != nil {
 		return page.Page[resource.TagMove]{}, err
 	}
-	return page.Turn(s.pages, req, got), nil
+	return page.Finish(s.pages, req, got), nil
 }
