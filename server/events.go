@@ -35,7 +35,7 @@ func (s *Server) openEvents(tokens *page.Tokens) (*event.Service, error) {
 	bodies := &api.EventBodies{Interop: s.cfg.interopEvents(), RepoPath: s.store.RepoPath}
 	s.events = event.NewDispatcher(s.store, s.issuer, event.Config{
 		Source: s.cfg.BaseURL, Names: api.EventNames(s.cfg.interopEvents()), Render: bodies.Body,
-		Reach: reach, Keep: s.cfg.KeepEvents, Log: s.log, Now: s.cfg.Now,
+		Reach: reach, Retention: s.cfg.KeepEvents, Log: s.log, Now: s.cfg.Now,
 	})
 	return event.NewService(s.store, s.checker, tokens, event.ServiceConfig{Reach: reach, Now: s.cfg.Now}), nil
 }
