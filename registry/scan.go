@@ -66,7 +66,7 @@ func (s *Service) sbom(
 		return SBOM{}, err
 	}
 	accept := func(d evidence.Document) bool {
-		if !d.Format.Lists() {
+		if !d.Format.IsSBOM() {
 			return false
 		}
 		var err error
@@ -214,7 +214,7 @@ func (s *Service) reports(ctx context.Context, repo resource.UID, digest string)
 	for _, sub := range subjects {
 		var read []evidence.Report
 		found := search{repo: repo, most: maxReports, budget: b, accept: func(d evidence.Document) bool {
-			if d.Format.Lists() {
+			if d.Format.IsSBOM() {
 				return false
 			}
 			r, err := d.Report()
