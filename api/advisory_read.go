@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/holdfast-dev/holdfast/advisory"
-	"github.com/holdfast-dev/holdfast/advisory/feed"
+	"github.com/holdfast-dev/holdfast/advisory/format"
 	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 )
 
@@ -53,7 +53,8 @@ const exportPiece = 256 << 10
 // ExportAdvisories is of advisoriespb.AdvisoryReadingServiceServer.
 func (s advisoryReading) ExportAdvisories(r *advisoriespb.ExportAdvisoriesRequest, stream grpc.ServerStreamingServer[advisoriespb.ExportAdvisoriesResponse]) error {
 	w := bufio.NewWriterSize(pieces{stream}, exportPiece)
-	if err := s.service.Export(stream.Context(), advisoryFilter(r.GetFilter()), r.GetFormat(), feed.Options{Zip: r.GetZip()}, w); err != nil {
+	to, options := format.Format(r.GetFormat()), format.Options{Zip: r.GetZip()}
+	if err := s.service.Export(stream.Context(), advisoryFilter(r.GetFilter()), to, options, w); err != nil {
 		return err
 	}
 	return w.Flush()

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/advisory"
-	"github.com/holdfast-dev/holdfast/advisory/feed"
+	"github.com/holdfast-dev/holdfast/advisory/format"
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -139,7 +139,7 @@ func (b *bench) fillAdvisories(o office, r *report, least float64) (err error) {
 	if err != nil {
 		return err
 	}
-	err = m.Take(varied(feed.Read(o.ctx, "all.zip", f, info.Size(), feed.Limits{})))
+	err = m.Add(varied(format.Read(o.ctx, "all.zip", f, info.Size(), format.Limits{})))
 	done, closing := m.Close()
 	if err := errors.Join(err, closing); err != nil {
 		return err
@@ -155,8 +155,8 @@ func (b *bench) fillAdvisories(o office, r *report, least float64) (err error) {
 
 // varied gives records what those of the public databases lack: parts,
 // architectures, and people who looked at them.
-func varied(records iter.Seq[feed.Record]) iter.Seq[feed.Record] {
-	return func(yield func(feed.Record) bool) {
+func varied(records iter.Seq[format.Record]) iter.Seq[format.Record] {
+	return func(yield func(format.Record) bool) {
 		i := 0
 		for r := range records {
 			i++
