@@ -125,7 +125,7 @@ func bindingOf(b resource.RoleBinding) *iampb.RoleBinding {
 
 func ownSettingsOf(s resource.RegistrySettings) *ocipb.Settings { return settingsOf(s.UID, s) }
 
-func advisoryRecordOf(r resource.AdvisoryRecord) *vulnpb.Advisory { return advisoryOf(r.Whole()) }
+func advisoryRecordOf(r resource.AdvisoryRecord) *vulnpb.Advisory { return advisoryOf(r.Restore()) }
 
 // imported is what the outbox keeps of an import.
 type imported struct {

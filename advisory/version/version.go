@@ -77,12 +77,6 @@ func Of(ecosystem, purl string) (Rule, bool) {
 	return r, ok
 }
 
-// Known reports whether the versions of an ecosystem can be ordered.
-func Known(ecosystem string) bool {
-	_, ok := Of(ecosystem, "")
-	return ok
-}
-
 // Key returns the key of a version. It returns fault.InvalidArgument if the rule cannot
 // order it.
 func (r Rule) Key(version string) (Key, error) {
