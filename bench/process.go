@@ -3,11 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
+
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,23 +14,20 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// A depot is a registry in a process of its own, and a client of it.
-type depot struct {
+// A process is a server in a process of its own, and a client of it.
+type process struct {
 	address string
 	cmd     *exec.Cmd
 	http    *http.Client
-	token   string       // for the registry; "" where everybody may
-	api     string       // for the API; "" where there is none
-	refresh string       // for the next token of the API; likewise
-	prefix  string       // of the names of repos
-	org     resource.UID // that they are in
+	ready   time.Duration // how long it took to start
+
+	dev    devInfo // empty for distribution
+	prefix string  // of the names of repos
 }
 
-// build makes a program of this repository, as make does.
+// build compiles a program as make does.
 func (b *bench) build(ctx context.Context, dir, pkg string) (string, error) {
 	path := filepath.Join(b.folder, "program-"+filepath.Base(pkg))
 	cmd := exec.CommandContext(ctx, "go", "build", "-C", dir, "-o", path, pkg)
@@ -42,86 +38,78 @@ func (b *bench) build(ctx context.Context, dir, pkg string) (string, error) {
 	return path, nil
 }
 
-// free returns an address nobody listens on.
-func free(ctx context.Context) (string, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+// freeAddress returns an address that nothing listens on.
+func freeAddress(ctx context.Context) (string, error) {
+	l, err := listen(ctx)
 	if err != nil {
 		return "", err
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	return l.Addr().String(), l.Close()
 }
 
-func (b *bench) start(ctx context.Context, address, ready string, cmd *exec.Cmd) (*depot, error) {
-	d := &depot{address: address, cmd: cmd, http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}}}
+// start starts a server and waits until it responds to the path ready with 200.
+func (b *bench) start(ctx context.Context, address, ready string, cmd *exec.Cmd) (*process, error) {
+	p := &process{address: address, cmd: cmd, http: &http.Client{
+		Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
+	}}
+	begin := time.Now()
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	for range 1000 {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+ready, nil)
-		if err != nil {
-			return nil, err
+	for {
+		_, _, err := p.do(ctx, http.StatusOK, http.MethodGet, ready, nil)
+		if p.ready = time.Since(begin); err == nil {
+			return p, nil
 		}
-		if resp, err := d.http.Do(req); err == nil {
-			resp.Body.Close()
-			return d, nil
+		if p.ready > startLimit || ctx.Err() != nil {
+			return nil, errors.Join(fmt.Errorf("%s is not ready: %w", cmd.Path, err), p.stop())
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(time.Millisecond)
 	}
-	return nil, errors.Join(fmt.Errorf("%s does not answer", cmd.Path), d.stop())
 }
 
-func (d *depot) stop() error {
-	d.http.CloseIdleConnections()
-	err := d.cmd.Process.Kill()
-	_ = d.cmd.Wait() // it was killed
+func (p *process) stop() error {
+	p.http.CloseIdleConnections()
+	err := p.cmd.Process.Kill()
+	_ = p.cmd.Wait() // returns an error, because the process was killed
 	return err
 }
 
-// ours starts the holdfastd of this repository on the database at url.
-func (b *bench) ours(ctx context.Context, url string) (*depot, error) {
-	binary, err := b.build(ctx, ".", program)
-	if err != nil {
-		return nil, err
+// holdfastd starts a holdfastd in dev mode on the database at url, or on its default
+// one if that is "". It builds the program of this repository if binary is "".
+func (b *bench) holdfastd(ctx context.Context, binary, url string) (*process, error) {
+	var err error
+	if binary == "" {
+		if binary, err = b.build(ctx, ".", program); err != nil {
+			return nil, err
+		}
 	}
-	return b.holdfastd(ctx, binary, url)
-}
-
-// holdfastd starts a holdfastd in dev mode on the database at url, with its own
-// settings.
-func (b *bench) holdfastd(ctx context.Context, binary, url string) (*depot, error) {
 	folder, err := b.dataFolder()
 	if err != nil {
 		return nil, err
 	}
-	address, err := free(ctx)
+	address, err := freeAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, binary, "--dev", "--listen", address, "--data-dir", folder, "--database", url)
-	d, err := b.start(ctx, address, "/readyz", cmd)
+	args := []string{"--dev", "--listen", address, "--data-dir", folder}
+	if url != "" {
+		args = append(args, "--database", url)
+	}
+	p, err := b.start(ctx, address, "/readyz", exec.CommandContext(ctx, binary, args...))
 	if err != nil {
 		return nil, err
 	}
-	text, err := os.ReadFile(filepath.Join(folder, "dev.json"))
-	if err != nil {
-		return nil, errors.Join(err, d.stop())
+	if p.dev, err = readDev(folder); err != nil {
+		return nil, errors.Join(err, p.stop())
 	}
-	var dev struct {
-		Token, RegistryToken, RefreshToken string
-		Organization                       resource.UID `json:"organizationUid"`
-	}
-	if err := json.Unmarshal(text, &dev); err != nil {
-		return nil, errors.Join(err, d.stop())
-	}
-	d.token, d.api, d.refresh, d.org, d.prefix = dev.RegistryToken, dev.Token, dev.RefreshToken, dev.Organization, "dev/"
-	return d, nil
+	p.prefix = "dev/"
+	return p, nil
 }
 
-// stock starts distribution as its own example has it: on its filesystem
-// driver, with its cache in memory.
-func (b *bench) stock(ctx context.Context) (*depot, error) {
+// distribution starts distribution with the settings of its own example: the
+// filesystem driver, and a cache in memory.
+func (b *bench) distribution(ctx context.Context) (*process, error) {
 	program, err := b.build(ctx, "tools/distribution", "github.com/distribution/distribution/v3/cmd/registry")
 	if err != nil {
 		return nil, err
@@ -130,11 +118,15 @@ func (b *bench) stock(ctx context.Context) (*depot, error) {
 	if err != nil {
 		return nil, err
 	}
-	address, err := free(ctx)
+	address, err := freeAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
-	config := fmt.Sprintf("version: 0.1\nlog:\n  level: error\n  accesslog:\n    disabled: true\nstorage:\n  cache:\n    blobdescriptor: inmemory\n  filesystem:\n    rootdirectory: %s\n  delete:\n    enabled: true\nhttp:\n  addr: %s\n", folder, address)
+	config := fmt.Sprintf(`version: 0.1
+log: {level: error, accesslog: {disabled: true}}
+storage: {cache: {blobdescriptor: inmemory}, filesystem: {rootdirectory: %q}, delete: {enabled: true}}
+http: {addr: %q}
+`, folder, address)
 	path := filepath.Join(folder, "config.yml")
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		return nil, err
@@ -144,19 +136,20 @@ func (b *bench) stock(ctx context.Context) (*depot, error) {
 	return b.start(ctx, address, "/v2/", cmd)
 }
 
-// do sends a request and reads the answer to its end. It fails on another
-// status.
-func (d *depot) do(ctx context.Context, status int, method, path string, body io.Reader, headers ...string) (http.Header, []byte, error) {
+// do sends a request and reads the response. It returns an error for another status.
+func (p *process) do(
+	ctx context.Context, status int, method, path string, body io.Reader, headers ...string,
+) (http.Header, []byte, error) {
 	if !strings.HasPrefix(path, "http") {
-		path = "http://" + d.address + path
+		path = "http://" + p.address + path
 	}
 	req, err := http.NewRequestWithContext(ctx, method, path, body)
 	if err != nil {
 		return nil, nil, err
 	}
-	token := d.token
+	token := p.dev.RegistryToken
 	if !strings.Contains(path, "/v2/") {
-		token = d.api
+		token = p.dev.Token
 	}
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
@@ -164,7 +157,7 @@ func (d *depot) do(ctx context.Context, status int, method, path string, body io
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	resp, err := d.http.Do(req)
+	resp, err := p.http.Do(req)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -181,14 +174,16 @@ func (d *depot) do(ctx context.Context, status int, method, path string, body io
 	return resp.Header, content.Bytes(), err
 }
 
-// pushBlob pushes as most clients do: a session, the bytes in one stream, the
-// digest at the end.
-func (d *depot) pushBlob(ctx context.Context, repo string, body io.Reader, digest func() string) error {
-	h, _, err := d.do(ctx, http.StatusAccepted, http.MethodPost, "/v2/"+d.prefix+repo+"/blobs/uploads/", nil)
+// pushBlob pushes a blob as most clients do: in an upload with one stream of bytes, and
+// with the digest at the end.
+func (p *process) pushBlob(ctx context.Context, repo string, body io.Reader, digest func() string) error {
+	h, _, err := p.do(ctx, http.StatusAccepted, http.MethodPost, "/v2/"+p.prefix+repo+"/blobs/uploads/", nil)
 	if err != nil {
 		return err
 	}
-	if h, _, err = d.do(ctx, http.StatusAccepted, http.MethodPatch, h.Get("Location"), body, "Content-Type", "application/octet-stream"); err != nil {
+	h, _, err = p.do(ctx, http.StatusAccepted, http.MethodPatch, h.Get("Location"), body,
+		"Content-Type", "application/octet-stream")
+	if err != nil {
 		return err
 	}
 	at := h.Get("Location")
@@ -196,45 +191,45 @@ func (d *depot) pushBlob(ctx context.Context, repo string, body io.Reader, diges
 	if strings.Contains(at, "?") {
 		sep = "&"
 	}
-	_, _, err = d.do(ctx, http.StatusCreated, http.MethodPut, at+sep+"digest="+digest(), nil)
+	_, _, err = p.do(ctx, http.StatusCreated, http.MethodPut, at+sep+"digest="+digest(), nil)
 	return err
 }
 
 const ociImage = "application/vnd.oci.image.manifest.v1+json"
 
-func (d *depot) putManifest(ctx context.Context, repo, reference string, m []byte) error {
-	_, _, err := d.do(ctx, http.StatusCreated, http.MethodPut, "/v2/"+d.prefix+repo+"/manifests/"+reference, bytes.NewReader(m), "Content-Type", ociImage)
+func (p *process) putManifest(ctx context.Context, repo, reference string, m []byte) error {
+	path := "/v2/" + p.prefix + repo + "/manifests/" + reference
+	_, _, err := p.do(ctx, http.StatusCreated, http.MethodPut, path, bytes.NewReader(m), "Content-Type", ociImage)
 	return err
 }
 
-// memory is a line of the status of the process, in bytes: VmRSS is what it
-// holds, VmHWM the most it held.
-func (d *depot) memory(line string) (int64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
+// memory returns a line of the status of the process, in bytes: VmRSS is its memory, and
+// VmHWM its peak.
+func (p *process) memory(line string) (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {
 		return 0, err
 	}
 	for l := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(l, line+":"); ok {
-			kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
-			return kb << 10, err
+		var kilobytes float64
+		if n, _ := fmt.Sscanf(l, line+": %f kB", &kilobytes); n == 1 {
+			return kilobytes * 1024, nil
 		}
 	}
-	return 0, fmt.Errorf("no %s", line)
+	return 0, fmt.Errorf("no %s in the status of the process", line)
 }
 
-// forgetPeak makes the process begin anew with VmHWM.
-func (d *depot) forgetPeak() error {
-	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", d.cmd.Process.Pid), []byte("5"), 0)
+// resetPeak resets VmHWM.
+func (p *process) resetPeak() error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.cmd.Process.Pid), []byte("5"), 0)
 }
 
-// clockTick is the unit of processor time in /proc: Linux has 100 in a second for
-// programs, whatever it counts with itself.
+// clockTick is the unit of processor time in /proc.
 const clockTick = time.Second / 100
 
-// processor is the processor time that the process has used.
-func (d *depot) processor() (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.cmd.Process.Pid))
+// processor returns the processor time of the process.
+func (p *process) processor() (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {
 		return 0, err
 	}

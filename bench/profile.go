@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// A profile says where processor time went: how much for each stack, by the
-// names of its functions, innermost first.
+// A profile is the processor time of each stack, by the names of its functions, innermost
+// first.
 type profile []stack
 
 type stack struct {
@@ -24,7 +24,7 @@ type stack struct {
 	nanos  int64
 }
 
-// profiled runs f and returns where the time of this process went.
+// profiled runs f and returns the profile of this process meanwhile.
 func profiled(f func() error) (profile, error) {
 	var buf bytes.Buffer
 	if err := pprof.StartCPUProfile(&buf); err != nil {
@@ -46,8 +46,8 @@ func profiled(f func() error) (profile, error) {
 	return readProfile(b)
 }
 
-// share is how much of the time was spent in a function, or in what it called.
-// function is the end of its name, or a part in the middle.
+// share returns the share of the time in functions whose name contains function, and in
+// what they call.
 func (p profile) share(function string) float64 {
 	var in, all int64
 	for _, s := range p {
@@ -59,8 +59,8 @@ func (p profile) share(function string) float64 {
 	return float64(in) / float64(max(all, 1))
 }
 
-// parts are what time is attributed to: the innermost function that is of one
-// of them decides, and the first that matches.
+// parts are what time is attributed to. The innermost function that matches decides, and
+// for that the first part.
 var parts = []struct{ name, functions string }{
 	{"garbage collection", "runtime.gcBgMarkWorker runtime.gcAssistAlloc runtime.bgsweep runtime.gcStart"},
 	{"waiting for the disk", "libc.Xfsync libc.Xfdatasync"},
@@ -84,7 +84,7 @@ var parts = []struct{ name, functions string }{
 	{"this program", "main."},
 }
 
-// part is what the time of a stack is attributed to.
+// part returns what the time of a stack is attributed to.
 func part(frames []string) string {
 	for _, f := range frames {
 		for _, p := range parts {
@@ -98,14 +98,16 @@ func part(frames []string) string {
 	return "scheduler"
 }
 
-// parts is what the time went into, most first.
+// parts returns a text with the shares of the parts, largest first.
 func (p profile) parts() string {
 	by, all := map[string]int64{}, int64(0)
 	for _, s := range p {
 		by[part(s.frames)] += s.nanos
 		all += s.nanos
 	}
-	names := slices.SortedFunc(maps.Keys(by), func(a, b string) int { return cmp.Or(cmp.Compare(by[b], by[a]), cmp.Compare(a, b)) })
+	names := slices.SortedFunc(maps.Keys(by), func(a, b string) int {
+		return cmp.Or(cmp.Compare(by[b], by[a]), cmp.Compare(a, b))
+	})
 	var text []string
 	for _, name := range names {
 		if share := float64(by[name]) / float64(all); share >= 0.005 {
@@ -115,7 +117,7 @@ func (p profile) parts() string {
 	return strings.Join(text, ", ")
 }
 
-// The numbers of the fields that are read, as pprof's profile.proto has them.
+// The numbers of the fields in pprof's profile.proto.
 const (
 	profileSample, profileLocation, profileFunction, profileStrings = 2, 4, 5, 6
 	sampleLocations, sampleValues                                   = 1, 2
@@ -132,7 +134,7 @@ type field struct {
 	b   []byte
 }
 
-// fields takes a message apart.
+// fields parses a message.
 func fields(b []byte) (all []field, _ error) {
 	for len(b) > 0 {
 		num, kind, n := protowire.ConsumeTag(b)
@@ -158,7 +160,7 @@ func fields(b []byte) (all []field, _ error) {
 	return all, nil
 }
 
-// numbers reads a repeated number, packed or not.
+// numbers parses a repeated number, packed or not.
 func (f field) numbers() (all []uint64) {
 	if f.b == nil {
 		return []uint64{f.n}
@@ -173,7 +175,7 @@ func (f field) numbers() (all []uint64) {
 	return all
 }
 
-// readProfile reads what pprof writes.
+// readProfile parses a profile of pprof.
 func readProfile(b []byte) (profile, error) {
 	top, err := fields(b)
 	if err != nil {
@@ -193,7 +195,7 @@ func readProfile(b []byte) (profile, error) {
 			return nil, err
 		}
 		var s stack
-		var values []uint64 // how often, and how long
+		var values []uint64 // count and nanoseconds
 		for _, f := range sample {
 			switch f.num {
 			case sampleLocations:
@@ -216,7 +218,7 @@ func readProfile(b []byte) (profile, error) {
 // locationNames returns the functions of each location, inlined ones first.
 func locationNames(top []field) (map[uint64][]string, error) {
 	var texts []string
-	functions, locations := map[uint64]uint64{}, map[uint64][]uint64{} // id → number of a text; id → functions
+	functions, locations := map[uint64]uint64{}, map[uint64][]uint64{} // id → index in texts; id → functions
 	for _, f := range top {
 		if f.num == profileStrings {
 			texts = append(texts, string(f.b))

@@ -36,11 +36,15 @@ func TestTimeIsOfTheInnermostPart(t *testing.T) {
 		frames []string
 		want   string
 	}{
-		"a library under ours":           {[]string{"runtime.memmove", "modernc.org/sqlite/lib._sqlite3Step", "github.com/holdfast-dev/holdfast/store.get"}, "SQLite"},
-		"memory, of who asked for it":    {[]string{"runtime.mallocgc", "encoding/json.Marshal", "net/http.(*conn).serve"}, "JSON"},
-		"a client rather than a server":  {[]string{"net.(*conn).Write", "net/http.(*persistConn).writeLoop"}, "HTTP client"},
-		"nobody in particular":           {[]string{"runtime.findRunnable", "runtime.mcall"}, "scheduler"},
-		"the collector when it is asked": {[]string{"runtime.scanobject", "runtime.gcAssistAlloc", "encoding/json.Marshal"}, "garbage collection"},
+		"a library under ours": {[]string{"runtime.memmove", "modernc.org/sqlite/lib._sqlite3Step",
+			"github.com/holdfast-dev/holdfast/store.get"}, "SQLite"},
+		"memory, of who asked for it": {[]string{"runtime.mallocgc", "encoding/json.Marshal",
+			"net/http.(*conn).serve"}, "JSON"},
+		"a client rather than a server": {[]string{"net.(*conn).Write", "net/http.(*persistConn).writeLoop"},
+			"HTTP client"},
+		"nobody in particular": {[]string{"runtime.findRunnable", "runtime.mcall"}, "scheduler"},
+		"the collector when it is asked": {[]string{"runtime.scanobject", "runtime.gcAssistAlloc",
+			"encoding/json.Marshal"}, "garbage collection"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -38,7 +38,8 @@ var reasons = map[Code]string{
 	Canceled: "CANCELLED", InvalidArgument: "INVALID_ARGUMENT", DeadlineExceeded: "DEADLINE_EXCEEDED",
 	NotFound: "NOT_FOUND", AlreadyExists: "ALREADY_EXISTS", PermissionDenied: "PERMISSION_DENIED",
 	ResourceExhausted: "RESOURCE_EXHAUSTED", FailedPrecondition: "FAILED_PRECONDITION", Aborted: "ABORTED",
-	Unimplemented: "UNIMPLEMENTED", Internal: "INTERNAL", Unavailable: "UNAVAILABLE", Unauthenticated: "UNAUTHENTICATED",
+	Unimplemented: "UNIMPLEMENTED", Internal: "INTERNAL", Unavailable: "UNAVAILABLE",
+	Unauthenticated: "UNAUTHENTICATED",
 }
 
 func (c Code) Error() string { return fmt.Sprintf("code %d", int(c)) }
@@ -95,7 +96,8 @@ func Fields(all []Violation) *Error {
 
 // Missing reports that there is no resource of that type and name.
 func Missing(kind, name string) *Error {
-	return &Error{Code: NotFound, Message: fmt.Sprintf("Not found: %s %s", kind, name), Resource: &Resource{kind, name}}
+	return &Error{Code: NotFound, Message: fmt.Sprintf("Not found: %s %s", kind, name),
+		Resource: &Resource{kind, name}}
 }
 
 // Exists reports that there is already a resource of that type and name.
@@ -152,7 +154,8 @@ func Overdue(limit time.Duration, cause error) *Error {
 }
 
 func unavailable(text string, cause error) *Error {
-	return &Error{Code: Unavailable, Message: "Unavailable: " + text + "; try again", RetryIn: time.Second, Cause: cause}
+	return &Error{Code: Unavailable, Message: "Unavailable: " + text + "; try again", RetryIn: time.Second,
+		Cause: cause}
 }
 
 // Explain returns the text of err followed by the causes that its faults hide.

@@ -88,20 +88,24 @@ func TestTokens(t *testing.T) {
 			}
 		})
 	}
-	if _, err := tokens.Request(list, filter{"b"}, page.Params{OrderBy: "name", Token: token}); !errors.Is(err, fault.InvalidArgument) {
+	if _, err := tokens.Request(list, filter{"b"}, page.Params{OrderBy: "name", Token: token}); !errors.Is(err,
+		fault.InvalidArgument) {
 		t.Errorf("with another filter: %v, want InvalidArgument", err)
 	}
 	other := list
 	other.Kind = "roles"
-	if _, err := tokens.Request(other, filter{"a"}, page.Params{OrderBy: "name", Token: token}); !errors.Is(err, fault.InvalidArgument) {
+	if _, err := tokens.Request(other, filter{"a"}, page.Params{OrderBy: "name", Token: token}); !errors.Is(err,
+		fault.InvalidArgument) {
 		t.Errorf("of another list: %v, want InvalidArgument", err)
 	}
 	elsewhere := page.NewTokens([]byte("other key"), func() time.Time { return clock })
-	if _, err := elsewhere.Request(list, filter{"a"}, page.Params{OrderBy: "name", Token: token}); !errors.Is(err, fault.InvalidArgument) {
+	if _, err := elsewhere.Request(list, filter{"a"}, page.Params{OrderBy: "name", Token: token}); !errors.Is(err,
+		fault.InvalidArgument) {
 		t.Errorf("of another installation: %v, want InvalidArgument", err)
 	}
 	clock = clock.Add(3*24*time.Hour - time.Second)
-	if r, err := tokens.Request(list, filter{"a"}, page.Params{OrderBy: "name", Token: token}); err != nil || r.After == nil {
+	if r, err := tokens.Request(list, filter{"a"}, page.Params{OrderBy: "name", Token: token}); err != nil ||
+		r.After == nil {
 		t.Errorf("a second before the end: %+v, %v", r, err)
 	}
 	clock = clock.Add(time.Second)
