@@ -66,6 +66,39 @@ func execAll(ctx context.Context, on *sql.Conn, statements ...string) error {
 	return nil
 }
 
+// fillTables fills tables over one connection, on which it first executes setup. It drops the
+// indexes of a table before load and creates them again afterwards. indexes is a query for two
+// columns, the statements to drop and to create the indexes of the table $1.
+func fillTables(
+	ctx context.Context, db *sql.DB, setup []string, tables []table, indexes string,
+	load func(context.Context, *sql.Conn, table) error, finish ...string,
+) error {
+	defer db.Close()
+	on, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer on.Close()
+	if err := execAll(ctx, on, setup...); err != nil {
+		return err
+	}
+	for _, t := range tables {
+		drop, err := texts(ctx, on, `SELECT drop_it FROM (`+indexes+`) AS i ORDER BY 1`, t.name)
+		if err != nil {
+			return err
+		}
+		create, err := texts(ctx, on, `SELECT create_it FROM (`+indexes+`) AS i ORDER BY 1`, t.name)
+		if err != nil {
+			return err
+		}
+		err = errors.Join(execAll(ctx, on, drop...), load(ctx, on, t), execAll(ctx, on, create...))
+		if err != nil {
+			return fmt.Errorf("fill %s: %w", t.name, err)
+		}
+	}
+	return execAll(ctx, on, finish...)
+}
+
 // texts returns the first column of a query.
 func texts(ctx context.Context, on *sql.Conn, query string, args ...any) ([]string, error) {
 	rows, err := on.QueryContext(ctx, query, args...)

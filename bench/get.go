@@ -45,7 +45,7 @@ func gets(ctx context.Context, b *bench, e engine, r *report) (err error) {
 	if err := getGRPC(ctx, s, uids, r); err != nil {
 		return err
 	}
-	return encoding(ctx, s, r)
+	return largePages(ctx, s, r)
 }
 
 // pick distributes the requests of all clients over what there is to ask for.
@@ -137,59 +137,31 @@ func (s rawGroups) GetGroup(context.Context, *iampb.GetGroupRequest) (*iampb.Gro
 	return s.group, nil
 }
 
-// compareRates reports how often per second clients can do a and b, how much processor
-// time each needs, and where that of a goes.
-func compareRates(
-	ctx context.Context, r *report, what string, least float64, a, b operation,
-) error {
+// compareRates reports how often per second clients can do a and b, and how much processor time
+// each needs.
+func compareRates(ctx context.Context, r *report, what string, least float64, a, b operation) error {
 	p, err := race(ctx, a, b)
 	if err != nil {
 		return err
 	}
 	r.faster(what, p, least)
-	r.note("%s: %s of processor time in this process, client included; the baseline %s.", what, brief(p.cpuA),
-		brief(p.cpuB))
-	_, err = profileOf(ctx, r, what, a)
-	return err
-}
-
-// profileOf notes where the processor time of a few rounds goes.
-func profileOf(ctx context.Context, r *report, what string, f operation) (profile, error) {
-	p, err := profiled(func() error {
-		for range profiledRounds {
-			if _, _, err := rateOf(ctx, roundTime, f); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	r.note("Where the processor time of %s goes: %s.", what, p.parts())
-	return p, err
+	r.note("%s: %s of processor time in this process, client included; the baseline %s.",
+		what, brief(p.cpuA), brief(p.cpuB))
+	return nil
 }
 
 func dial(addr string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
-// encoding reports the share of JSON in serving a page of the largest size.
-func encoding(ctx context.Context, s *service, r *report) error {
+// largePages reports the rate of pages of the largest size.
+func largePages(ctx context.Context, s *service, r *report) error {
 	c := newClient(s.token)
 	defer c.close()
-	address := s.listURL(s.org, page.MaxSize)
-	list := func(ctx context.Context, _ int) error {
-		_, _, err := c.do(ctx, http.MethodGet, address, "")
+	rate, _, err := rateOf(ctx, roundTime, func(ctx context.Context, _ int) error {
+		_, _, err := c.do(ctx, http.MethodGet, s.listURL(s.org, page.MaxSize), "")
 		return err
-	}
-	rate, _, err := rateOf(ctx, roundTime, list)
-	if err != nil {
-		return err
-	}
-	p, err := profileOf(ctx, r, "pages of 200", list)
-	if err != nil {
-		return err
-	}
-	json := p.share("api.(*encoder).append") / p.share("net/http.(*conn).serve")
+	})
 	r.under("list over HTTP: pages of 200", rate, 0, perSecond)
-	r.under("list over HTTP: JSON's share of serving a page of 200", json, 0, percent)
-	return nil
+	return err
 }

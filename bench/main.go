@@ -20,6 +20,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"regexp"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"syscall"
@@ -48,6 +49,7 @@ type bench struct {
 	engines  []string
 	only     *regexp.Regexp
 	datasets string // the folder in which datasets are kept for the next run, or ""
+	profile  string // the file for a CPU profile of the run, or ""
 	osv      string // a zip of real records to make advisories from, or ""
 	against  string // the holdfastd of an earlier version, or ""
 
@@ -85,6 +87,17 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.folder)) }()
+	if b.profile != "" {
+		f, err := os.Create(b.profile)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
 	missed := 0
 	for _, name := range b.engines {
 		e, err := b.open(name)
@@ -141,6 +154,7 @@ func parse(args []string, progress io.Writer) (*bench, error) {
 	only := flags.String("only", "", "measure only the sections that match this `regexp`: "+strings.Join(names, ", "))
 	flags.StringVar(&b.osv, "osv", "", "`zip` of OSV records to make advisories from; made up otherwise")
 	flags.StringVar(&b.against, "against", "", "`holdfastd` of an earlier version, for the section against")
+	flags.StringVar(&b.profile, "cpuprofile", "", "`file` to write a CPU profile of this process to")
 	flags.IntVar(&b.rows, "rows", 1_000_000, "`how many` groups, and bindings, the big datasets have")
 	flags.StringVar(&b.datasets, "keep", "", "`folder` to keep datasets in for the next run; "+
 		"PostgreSQL keeps its own, on the server at HOLDFAST_TEST_POSTGRES")

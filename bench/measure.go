@@ -17,10 +17,9 @@ const (
 	maxTurns = 400
 	turnTime = 4 * time.Second
 
-	rounds         = 21
-	profiledRounds = 10
-	roundTime      = 300 * time.Millisecond
-	clients        = 16
+	rounds    = 21
+	roundTime = 300 * time.Millisecond
+	clients   = 16
 )
 
 // An operation is what is measured. It gets the number of its client, or of its turn.

@@ -129,4 +129,3 @@ func seconds(s float64) string   { return brief(time.Duration(s * float64(time.S
 func megabytes(n float64) string { return fmt.Sprintf("%.0f MB", n/1e6) }
 func perSecond(n float64) string { return fmt.Sprintf("%.0f/s", n) }
 func times(n float64) string     { return fmt.Sprintf("%.2f", n) }
-func percent(n float64) string   { return fmt.Sprintf("%.1f %%", 100*n) }

@@ -59,37 +59,9 @@ func (e *sqliteEngine) fill(ctx context.Context, path string, tables []table) er
 	if err != nil {
 		return err
 	}
-	defer db.Close()
-	on, err := db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer on.Close()
-	for _, t := range tables {
-		if err := e.fillOne(ctx, on, t); err != nil {
-			return fmt.Errorf("fill %s: %w", t.name, err)
-		}
-	}
-	return execAll(ctx, on, "PRAGMA wal_checkpoint(TRUNCATE)")
-}
-
-func (e *sqliteEngine) fillOne(ctx context.Context, on *sql.Conn, t table) error {
-	const own = ` FROM sqlite_master WHERE type = 'index' AND tbl_name = $1 AND sql IS NOT NULL ORDER BY name`
-	drop, err := texts(ctx, on, `SELECT 'DROP INDEX ' || name`+own, t.name)
-	if err != nil {
-		return err
-	}
-	create, err := texts(ctx, on, `SELECT sql`+own, t.name)
-	if err != nil {
-		return err
-	}
-	if err := execAll(ctx, on, drop...); err != nil {
-		return err
-	}
-	if err := e.insert(ctx, on, t); err != nil {
-		return err
-	}
-	return execAll(ctx, on, create...)
+	return fillTables(ctx, db, nil, tables, `SELECT 'DROP INDEX ' || name AS drop_it, sql AS create_it
+		FROM sqlite_master WHERE type = 'index' AND tbl_name = $1 AND sql IS NOT NULL`,
+		e.insert, "PRAGMA wal_checkpoint(TRUNCATE)")
 }
 
 func (e *sqliteEngine) insert(ctx context.Context, on *sql.Conn, t table) error {
