@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -168,12 +167,8 @@ func (v *release) pull(what string, headers ...string) operation {
 // there is one client.
 func (v *release) refreshToken(ctx context.Context, _ int) error {
 	path := "/sts/exchange_refresh_token?" + url.Values{"aud": {v.url()}}.Encode()
-	_, text, err := v.do(ctx, http.StatusOK, http.MethodPost, path, nil, "Authorization", "Bearer "+v.dev.RefreshToken)
-	if err != nil {
-		return err
-	}
 	var got struct{ RefreshToken struct{ Token string } }
-	err = json.Unmarshal(text, &got)
+	err := v.doJSON(ctx, http.MethodPost, path, nil, &got, "Authorization", "Bearer "+v.dev.RefreshToken)
 	v.dev.RefreshToken = got.RefreshToken.Token
 	return err
 }

@@ -96,12 +96,8 @@ func (v *release) prepare(ctx context.Context, p *platform) error {
 
 // findViewer looks up the role that every identity gets.
 func (v *release) findViewer(ctx context.Context) error {
-	_, text, err := v.do(ctx, http.StatusOK, http.MethodGet, "/iam/v2beta1/roles?name=viewer", nil)
-	if err != nil {
-		return err
-	}
 	var got struct{ Roles []struct{ UID string } }
-	if err := json.Unmarshal(text, &got); err != nil {
+	if err := v.doJSON(ctx, http.MethodGet, "/iam/v2beta1/roles?name=viewer", nil, &got); err != nil {
 		return err
 	}
 	if len(got.Roles) != 1 {
@@ -193,12 +189,8 @@ func (v *release) makePerson(ctx context.Context, p *platform) error {
 	}
 	invite := fmt.Sprintf(`{"roleUid": %q, "ttl": "3600s"}`, v.viewer)
 	path := "/iam/v2beta1/groupInvites/" + string(v.api.folders[0])
-	_, text, err := v.do(ctx, http.StatusOK, http.MethodPost, path, strings.NewReader(invite))
-	if err != nil {
-		return err
-	}
 	var made struct{ Code string }
-	if err := json.Unmarshal(text, &made); err != nil {
+	if err := v.doJSON(ctx, http.MethodPost, path, strings.NewReader(invite), &made); err != nil {
 		return err
 	}
 	body := strings.NewReader(fmt.Sprintf(`{"code": %q}`, made.Code))
@@ -209,12 +201,8 @@ func (v *release) makePerson(ctx context.Context, p *platform) error {
 
 // exchangeOne exchanges a token.
 func (v *release) exchangeOne(ctx context.Context, c credential) (string, error) {
-	_, text, err := v.do(ctx, http.StatusOK, http.MethodPost, "/sts/exchange", strings.NewReader(c.form),
-		"Authorization", "Bearer "+c.bearer, "Content-Type", "application/x-www-form-urlencoded")
-	if err != nil {
-		return "", err
-	}
 	var got struct{ Token string }
-	err = json.Unmarshal(text, &got)
+	err := v.doJSON(ctx, http.MethodPost, "/sts/exchange", strings.NewReader(c.form), &got,
+		"Authorization", "Bearer "+c.bearer, "Content-Type", "application/x-www-form-urlencoded")
 	return got.Token, err
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -172,6 +173,17 @@ func (p *process) do(
 		err = fmt.Errorf("%s %s: %s: %.300s", method, path, resp.Status, content.Bytes())
 	}
 	return resp.Header, content.Bytes(), err
+}
+
+// doJSON sends a request whose status must be 200, and decodes the response into out.
+func (p *process) doJSON(
+	ctx context.Context, method, path string, body io.Reader, out any, headers ...string,
+) error {
+	_, text, err := p.do(ctx, http.StatusOK, method, path, body, headers...)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, out)
 }
 
 // pushBlob pushes a blob as most clients do: in an upload with one stream of bytes, and

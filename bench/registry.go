@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -213,12 +212,8 @@ func tagLists(ctx context.Context, ours, _ *process, r *report) error {
 
 // repoUIDs returns the UIDs of the repos of the organization by name.
 func repoUIDs(ctx context.Context, d *process) (map[string]string, error) {
-	_, text, err := d.do(ctx, http.StatusOK, http.MethodGet, "/registry/v2beta1/repos?page_size=200", nil)
-	if err != nil {
-		return nil, err
-	}
 	var got struct{ Repos []struct{ UID, Name string } }
-	err = json.Unmarshal(text, &got)
+	err := d.doJSON(ctx, http.MethodGet, "/registry/v2beta1/repos?page_size=200", nil, &got)
 	uids := map[string]string{}
 	for _, repo := range got.Repos {
 		uids[repo.Name] = repo.UID
