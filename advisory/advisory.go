@@ -1,9 +1,9 @@
-// Package advisory keeps what is known of vulnerabilities: it takes in what the
-// public databases and an organization's own people say, answers whether a
-// version is affected, and hands it all out again.
+// Package advisory manages advisories about vulnerabilities: it imports those of
+// public databases, lets an organization write its own, tells whether a version is
+// affected, and exports them.
 //
-// Every method asks first whether the caller may, then whether the request is
-// sound, and then has the store remember it.
+// Every method first authorizes the caller, then validates the request, and then
+// calls the store.
 package advisory
 
 import (
@@ -14,7 +14,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/advisory/feed"
+	"github.com/holdfast-dev/holdfast/advisory/format"
 	"github.com/holdfast-dev/holdfast/advisory/version"
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
@@ -24,16 +24,16 @@ import (
 	"github.com/holdfast-dev/holdfast/store/advisorydb"
 )
 
-// Config is what an operator can set. The zero value works, without feeds.
+// Config configures a Service. The zero value works, without feeds.
 type Config struct {
-	Fetcher Fetcher     // of feeds; nil: none can be made
-	Limits  feed.Limits // of what is imported
-	Dir     string      // for documents that are being imported; "" is the system's
+	Fetcher Fetcher       // reads feeds; if nil, no feed can be created
+	Limits  format.Limits // of imports
+	Dir     string        // for documents that are being imported; "" means os.TempDir()
 	Log     *slog.Logger
 	Now     func() time.Time
 }
 
-// A Service applies the rules of advisories to those in a store.
+// A Service implements the methods of the API about advisories.
 type Service struct {
 	store *advisorydb.Store
 	authz *authz.Checker
@@ -52,17 +52,18 @@ func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
 	return &Service{store: advisorydb.New(db), authz: a, pages: t, cfg: cfg}
 }
 
-// now is the time of a change, as precise as it is kept.
+// now returns the time of a change, with the precision of the store.
 func (s *Service) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Millisecond) }
 
-// The lists there are, with the orders they can have.
+// The lists and the orders they can have.
 var (
 	byUID        = page.Order{Field: "uid"}
 	advisoryList = page.List{Kind: "advisories", Fields: []string{"uid", "create_time", "update_time"}, Default: byUID}
-	feedList     = page.List{Kind: "advisory_feeds", Fields: []string{"uid", "name", "create_time", "update_time"}, Default: byUID}
+	feedList     = page.List{Kind: "advisory_feeds", Fields: []string{"uid", "name", "create_time", "update_time"},
+		Default: byUID}
 )
 
-// reach is what the caller may see.
+// reach returns where the caller holds advisories.list.
 func (s *Service) reach(ctx context.Context) (store.Reach, error) {
 	under, err := s.authz.Reach(ctx, resource.AdvisoriesList)
 	return store.Reach{Under: under}, err
@@ -70,23 +71,21 @@ func (s *Service) reach(ctx context.Context) (store.Reach, error) {
 
 // List returns a page of the advisories the caller has advisories.list on,
 // without the packages they affect.
-func (s *Service) List(ctx context.Context, f resource.AdvisoryFilter, p page.Params) (page.Page[resource.Advisory], error) {
+func (s *Service) List(
+	ctx context.Context, f resource.AdvisoryFilter, p page.Params,
+) (page.Page[resource.Advisory], error) {
 	reach, err := s.reach(ctx)
 	if err != nil {
 		return page.Page[resource.Advisory]{}, err
 	}
-	if err := f.Validate(); err != nil {
-		return page.Page[resource.Advisory]{}, err
-	}
-	req, err := s.pages.Request(advisoryList, f, p)
-	if err != nil {
-		return page.Page[resource.Advisory]{}, err
-	}
-	got, err := s.store.Advisories(ctx, reach, f, req, false)
-	if err != nil {
-		return page.Page[resource.Advisory]{}, err
-	}
-	return page.Turn(s.pages, req, got), nil
+	return page.Read(ctx, s.pages, advisoryList, reach, f, p, s.summaries)
+}
+
+// summaries reads a page of advisories without the packages they affect.
+func (s *Service) summaries(
+	ctx context.Context, reach store.Reach, f resource.AdvisoryFilter, r page.Request,
+) (page.Page[resource.Advisory], error) {
+	return s.store.Advisories(ctx, reach, f, r, false)
 }
 
 // Get returns an advisory. The caller needs advisories.list on it.
@@ -97,9 +96,9 @@ func (s *Service) Get(ctx context.Context, uid resource.UID) (resource.Advisory,
 	return s.store.Advisory(ctx, uid)
 }
 
-// Create makes an advisory in a group, under an id of ours if it has none. The
-// caller needs advisories.create there, and for events that are reviewed already
-// advisories.approve.
+// Create creates an advisory in a group. It gets an ID if it has none. The caller
+// needs advisories.create there, and advisories.approve if an event is already
+// reviewed.
 func (s *Service) Create(ctx context.Context, group resource.UID, a resource.Advisory) (resource.Advisory, error) {
 	if err := s.authz.Require(ctx, resource.AdvisoriesCreate, group); err != nil {
 		return resource.Advisory{}, err
@@ -109,7 +108,7 @@ func (s *Service) Create(ctx context.Context, group resource.UID, a resource.Adv
 		a.Author = by
 	}
 	for i := range a.Events {
-		if err := s.admit(ctx, group, &a.Events[i], resource.ReviewUnspecified); err != nil {
+		if err := s.completeEvent(ctx, group, &a.Events[i], resource.ReviewUnspecified); err != nil {
 			return resource.Advisory{}, err
 		}
 	}
@@ -122,9 +121,11 @@ func (s *Service) Create(ctx context.Context, group resource.UID, a resource.Adv
 	return s.store.InsertAdvisory(ctx, group, a)
 }
 
-// Update applies change to an advisory. The caller needs advisories.update on
-// it. Its events stay as they are.
-func (s *Service) Update(ctx context.Context, uid resource.UID, change func(*resource.Advisory) error) (resource.Advisory, error) {
+// Update applies change to an advisory, except to its events. The caller needs
+// advisories.update on it.
+func (s *Service) Update(
+	ctx context.Context, uid resource.UID, change func(*resource.Advisory) error,
+) (resource.Advisory, error) {
 	if err := s.authz.Require(ctx, resource.AdvisoriesUpdate, uid); err != nil {
 		return resource.Advisory{}, err
 	}
@@ -138,7 +139,7 @@ func (s *Service) Update(ctx context.Context, uid resource.UID, change func(*res
 	})
 }
 
-// Delete removes an advisory. The caller needs advisories.delete on it.
+// Delete deletes an advisory. The caller needs advisories.delete on it.
 func (s *Service) Delete(ctx context.Context, uid resource.UID) error {
 	if err := s.authz.Require(ctx, resource.AdvisoriesDelete, uid); err != nil {
 		return err
@@ -147,12 +148,14 @@ func (s *Service) Delete(ctx context.Context, uid resource.UID) error {
 }
 
 // AddEvent adds an event to an advisory. The caller needs advisories.create on
-// it, and advisories.approve for an event that is reviewed already.
-func (s *Service) AddEvent(ctx context.Context, uid resource.UID, e resource.AdvisoryEvent) (resource.AdvisoryEvent, error) {
+// it, and advisories.approve for an event that is already reviewed.
+func (s *Service) AddEvent(
+	ctx context.Context, uid resource.UID, e resource.AdvisoryEvent,
+) (resource.AdvisoryEvent, error) {
 	if err := s.authz.Require(ctx, resource.AdvisoriesCreate, uid); err != nil {
 		return resource.AdvisoryEvent{}, err
 	}
-	if err := s.admit(ctx, uid, &e, resource.ReviewUnspecified); err != nil {
+	if err := s.completeEvent(ctx, uid, &e, resource.ReviewUnspecified); err != nil {
 		return resource.AdvisoryEvent{}, err
 	}
 	if err := e.Validate(); err != nil {
@@ -168,7 +171,9 @@ func (s *Service) AddEvent(ctx context.Context, uid resource.UID, e resource.Adv
 
 // UpdateEvent applies change to an event that has not been approved or rejected.
 // The caller needs advisories.update on it, and advisories.approve to review it.
-func (s *Service) UpdateEvent(ctx context.Context, uid resource.UID, change func(*resource.AdvisoryEvent) error) (e resource.AdvisoryEvent, _ error) {
+func (s *Service) UpdateEvent(
+	ctx context.Context, uid resource.UID, change func(*resource.AdvisoryEvent) error,
+) (e resource.AdvisoryEvent, _ error) {
 	if err := s.authz.Require(ctx, resource.AdvisoriesUpdate, uid); err != nil {
 		return resource.AdvisoryEvent{}, err
 	}
@@ -186,7 +191,7 @@ func (s *Service) UpdateEvent(ctx context.Context, uid resource.UID, change func
 			return err
 		}
 		e.UID, e.CreateTime = before.UID, before.CreateTime
-		if err := s.admit(ctx, uid, &e, before.ReviewState); err != nil {
+		if err := s.completeEvent(ctx, uid, &e, before.ReviewState); err != nil {
 			return err
 		}
 		if err := e.Validate(); err != nil {
@@ -199,10 +204,12 @@ func (s *Service) UpdateEvent(ctx context.Context, uid resource.UID, change func
 	return e, err
 }
 
-// admit completes an event whose state was before, and sees that the caller may
-// give it the state it has: whoever may write may leave it pending, whoever may
-// approve may say anything, and is its reviewer.
-func (s *Service) admit(ctx context.Context, place resource.UID, e *resource.AdvisoryEvent, before resource.ReviewState) error {
+// completeEvent sets the author and the reviewer of an event. If its review state is
+// neither pending nor the one it had before, the caller needs advisories.approve on
+// scope.
+func (s *Service) completeEvent(
+	ctx context.Context, scope resource.UID, e *resource.AdvisoryEvent, before resource.ReviewState,
+) error {
 	if e.ReviewState == resource.ReviewUnspecified {
 		e.ReviewState = resource.ReviewPending
 	}
@@ -212,7 +219,7 @@ func (s *Service) admit(ctx context.Context, place resource.UID, e *resource.Adv
 	if e.ReviewState == before || e.ReviewState == resource.ReviewPending {
 		return nil
 	}
-	if err := s.authz.Require(ctx, resource.AdvisoriesApprove, place); err != nil {
+	if err := s.authz.Require(ctx, resource.AdvisoriesApprove, scope); err != nil {
 		return err
 	}
 	if e.Reviewer == "" {
@@ -221,14 +228,14 @@ func (s *Service) admit(ctx context.Context, place resource.UID, e *resource.Adv
 	return nil
 }
 
-// caller is who a change is put down to.
+// caller returns the identity of the caller.
 func caller(ctx context.Context) string {
 	c, _ := authz.CallerFrom(ctx)
 	return string(c.Identity)
 }
 
-// check reports what is wrong with an advisory: what the vocabulary says, and
-// ranges and vectors that make no sense.
+// check returns what is wrong with an advisory: what Validate returns, or else its
+// invalid ranges and severities.
 func check(a resource.Advisory) error {
 	if err := a.Validate(); err != nil {
 		return err
@@ -236,7 +243,8 @@ func check(a resource.Advisory) error {
 	var bad []fault.Violation
 	for i, v := range a.Affected {
 		if err := version.CheckRanges(v); err != nil {
-			bad = append(bad, fault.Violation{Subject: fmt.Sprintf("affected[%d].ranges", i), Description: reason(err)})
+			bad = append(bad, fault.Violation{Subject: fmt.Sprintf("affected[%d].ranges", i),
+				Description: reason(err)})
 		}
 		bad = append(bad, checkSeverities(fmt.Sprintf("affected[%d].severities", i), v.Severities)...)
 	}
@@ -249,14 +257,14 @@ func check(a resource.Advisory) error {
 
 func checkSeverities(field string, all []resource.Severity) (bad []fault.Violation) {
 	for _, s := range all {
-		if err := feed.CheckSeverity(s); err != nil {
+		if err := format.CheckSeverity(s); err != nil {
 			bad = append(bad, fault.Violation{Subject: field, Description: reason(err)})
 		}
 	}
 	return bad
 }
 
-// reason is what is wrong, without the name of the field if there is one.
+// reason returns the text of an error, without the name of a field.
 func reason(err error) string {
 	if f := (*fault.Error)(nil); errors.As(err, &f) && len(f.Fields) > 0 {
 		return f.Fields[0].Description

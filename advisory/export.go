@@ -4,16 +4,17 @@ import (
 	"context"
 	"io"
 
-	"github.com/holdfast-dev/holdfast/advisory/feed"
+	"github.com/holdfast-dev/holdfast/advisory/format"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// Export writes the advisories that pass a filter, among those the caller has
-// advisories.list on, in the order of their uids. It returns
-// fault.InvalidArgument, with nothing written, for a filter or a format that
-// makes no sense.
-func (s *Service) Export(ctx context.Context, f resource.AdvisoryFilter, format string, o feed.Options, w io.Writer) error {
+// Export writes the advisories that match a filter, among those the caller has
+// advisories.list on, ordered by UID. It returns fault.InvalidArgument, with nothing
+// written, for an invalid filter or format.
+func (s *Service) Export(
+	ctx context.Context, f resource.AdvisoryFilter, to format.Format, o format.Options, w io.Writer,
+) error {
 	reach, err := s.reach(ctx)
 	if err != nil {
 		return err
@@ -22,7 +23,7 @@ func (s *Service) Export(ctx context.Context, f resource.AdvisoryFilter, format 
 		return err
 	}
 	o.Time = s.now()
-	out, err := feed.NewWriter(w, feed.Format(format), o)
+	out, err := format.NewWriter(w, to, o)
 	if err != nil {
 		return err
 	}

@@ -15,19 +15,21 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// A Fetcher looks at feeds.
+// A Fetcher reads feeds.
 type Fetcher = *fetch.Fetcher
 
-// feedLease is how long a replica has a feed to itself. One that dies while it
-// reads leaves the feed to others after that.
-const feedLease = 2 * time.Hour
+const (
+	// feedLease is how long a replica has a feed to itself. If the replica dies,
+	// others can read the feed after that.
+	feedLease = 2 * time.Hour
 
-// feedPause is how long the service waits before it asks again which feeds are
-// due.
-const feedPause = 5 * time.Second
+	feedPoll = 5 * time.Second // how often to look for feeds that are due
+)
 
 // CreateFeed adds a feed to a group. The caller needs advisories.create there.
-func (s *Service) CreateFeed(ctx context.Context, group resource.UID, f resource.AdvisoryFeed) (resource.AdvisoryFeed, error) {
+func (s *Service) CreateFeed(
+	ctx context.Context, group resource.UID, f resource.AdvisoryFeed,
+) (resource.AdvisoryFeed, error) {
 	if err := s.authz.Require(ctx, resource.AdvisoriesCreate, group); err != nil {
 		return resource.AdvisoryFeed{}, err
 	}
@@ -52,9 +54,9 @@ func (s *Service) checkFeed(f resource.AdvisoryFeed) error {
 	return s.cfg.Fetcher.Check(f.Address)
 }
 
-// shown returns a feed as the caller may see it: what may be a secret in its
-// address is for those who could change it.
-func (s *Service) shown(ctx context.Context, f resource.AdvisoryFeed) resource.AdvisoryFeed {
+// redact removes what may be a secret from the address of a feed, unless the caller
+// could change it.
+func (s *Service) redact(ctx context.Context, f resource.AdvisoryFeed) resource.AdvisoryFeed {
 	if s.authz.Require(ctx, resource.AdvisoriesUpdate, f.UID) != nil {
 		return f.Redacted()
 	}
@@ -68,35 +70,29 @@ func (s *Service) GetFeed(ctx context.Context, uid resource.UID) (resource.Advis
 		return resource.AdvisoryFeed{}, err
 	}
 	f, err := s.store.Feed(ctx, uid)
-	return s.shown(ctx, f), err
+	return s.redact(ctx, f), err
 }
 
 // ListFeeds returns a page of the feeds the caller has advisories.list on. Their
 // addresses are as GetFeed returns them.
-func (s *Service) ListFeeds(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.AdvisoryFeed], error) {
+func (s *Service) ListFeeds(
+	ctx context.Context, f resource.Filter, p page.Params,
+) (page.Page[resource.AdvisoryFeed], error) {
 	reach, err := s.reach(ctx)
 	if err != nil {
 		return page.Page[resource.AdvisoryFeed]{}, err
 	}
-	if err := f.Validate(); err != nil {
-		return page.Page[resource.AdvisoryFeed]{}, err
-	}
-	req, err := s.pages.Request(feedList, f, p)
-	if err != nil {
-		return page.Page[resource.AdvisoryFeed]{}, err
-	}
-	got, err := s.store.Feeds(ctx, reach, f, req)
-	if err != nil {
-		return page.Page[resource.AdvisoryFeed]{}, err
-	}
+	got, err := page.Read(ctx, s.pages, feedList, reach, f, p, s.store.Feeds)
 	for i := range got.Items {
-		got.Items[i] = s.shown(ctx, got.Items[i])
+		got.Items[i] = s.redact(ctx, got.Items[i])
 	}
-	return page.Turn(s.pages, req, got), nil
+	return got, err
 }
 
 // UpdateFeed applies change to a feed. The caller needs advisories.update on it.
-func (s *Service) UpdateFeed(ctx context.Context, uid resource.UID, change func(*resource.AdvisoryFeed) error) (resource.AdvisoryFeed, error) {
+func (s *Service) UpdateFeed(
+	ctx context.Context, uid resource.UID, change func(*resource.AdvisoryFeed) error,
+) (resource.AdvisoryFeed, error) {
 	if err := s.authz.Require(ctx, resource.AdvisoriesUpdate, uid); err != nil {
 		return resource.AdvisoryFeed{}, err
 	}
@@ -108,8 +104,8 @@ func (s *Service) UpdateFeed(ctx context.Context, uid resource.UID, change func(
 	})
 }
 
-// DeleteFeed removes a feed; what it brought stays. The caller needs
-// advisories.delete on it.
+// DeleteFeed deletes a feed, but not the advisories that were read from it. The
+// caller needs advisories.delete on it.
 func (s *Service) DeleteFeed(ctx context.Context, uid resource.UID) error {
 	if err := s.authz.Require(ctx, resource.AdvisoriesDelete, uid); err != nil {
 		return err
@@ -117,78 +113,74 @@ func (s *Service) DeleteFeed(ctx context.Context, uid resource.UID) error {
 	return s.store.DeleteFeed(ctx, uid)
 }
 
-// feedReaders is how many feeds are read at once. No organization has more than
-// one of them, so a feed that is slow delays only other feeds of its
-// organization, unless as many organizations have slow feeds; and those end
-// (fetch.Config.Stall). Each may keep a download of fetch.Config.MaxBytes on disk.
-const feedReaders = 4
+// maxFeedReaders is how many feeds are read at once, at most one of each
+// organization. So a slow feed delays only other feeds of its organization, unless
+// that many organizations have slow feeds; and fetch.Config.Stall ends those. Each
+// may need fetch.Config.MaxBytes on disk.
+const maxFeedReaders = 4
 
-// A feedReading is a set of readers: which organizations have a feed that is
-// being read, and which was the last to get its turn.
-type feedReading struct {
+// A feedQueue chooses the next feed to read.
+type feedQueue struct {
 	mu    sync.Mutex
-	busy  []resource.UID
-	last  resource.UID
-	freed chan struct{} // has a value if a reader has ended
+	busy  []resource.UID // organizations with a feed that is being read
+	last  resource.UID   // the organization of the last feed
+	freed chan struct{}  // receives a value when a feed was read
 }
 
-func newFeedReading() *feedReading { return &feedReading{freed: make(chan struct{}, 1)} }
-
-// take returns the next feed to read, or false if none is due or no reader is
-// free. The caller must call end for the feed's organization.
-func (r *feedReading) take(ctx context.Context, s *Service) (f resource.AdvisoryFeed, ok bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.busy) >= feedReaders {
+// next returns the next feed to read, or false if none is due or maxFeedReaders are
+// being read. The caller must call done for the feed's organization.
+func (q *feedQueue) next(ctx context.Context, s *Service) (f resource.AdvisoryFeed, ok bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.busy) >= maxFeedReaders {
 		return f, false, nil
 	}
-	f, ok, err = s.store.TakeDueFeed(ctx, s.now().Add(feedLease), r.last, r.busy)
+	f, ok, err = s.store.TakeDueFeed(ctx, s.now().Add(feedLease), q.last, q.busy)
 	if ok {
-		r.last = f.UID.Root()
-		r.busy = append(r.busy, r.last)
+		q.last = f.UID.Root()
+		q.busy = append(q.busy, q.last)
 	}
 	return f, ok, err
 }
 
-// end frees the reader of an organization.
-func (r *feedReading) end(org resource.UID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.busy = slices.DeleteFunc(r.busy, func(other resource.UID) bool { return other == org })
+// done marks that the feed of an organization was read.
+func (q *feedQueue) done(org resource.UID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.busy = slices.DeleteFunc(q.busy, func(other resource.UID) bool { return other == org })
 	select {
-	case r.freed <- struct{}{}:
+	case q.freed <- struct{}{}:
 	default:
 	}
 }
 
-// Run reads feeds when they are due, a few at a time and one of each
-// organization, until ctx is done.
+// Run reads feeds when they are due, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	if s.cfg.Fetcher == nil {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	reading := newFeedReading()
+	queue := &feedQueue{freed: make(chan struct{}, 1)}
 	var readers sync.WaitGroup
 	defer readers.Wait()
-	tick := time.NewTicker(feedPause)
+	tick := time.NewTicker(feedPoll)
 	defer tick.Stop()
 	for {
 		for ctx.Err() == nil {
-			f, ok, err := reading.take(ctx, s)
+			f, ok, err := queue.next(ctx, s)
 			s.warn(ctx, err)
 			if !ok {
 				break
 			}
 			readers.Go(func() {
-				defer reading.end(f.UID.Root())
+				defer queue.done(f.UID.Root())
 				s.warn(ctx, s.readAndRecord(ctx, f))
 			})
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-reading.freed:
+		case <-queue.freed:
 		case <-tick.C:
 		}
 	}
@@ -201,8 +193,7 @@ func (s *Service) warn(ctx context.Context, err error) {
 	}
 }
 
-// ReadDue reads one feed that is due, if there is one, and records what came of
-// it.
+// ReadDue reads one feed that is due, if there is one, and records the result.
 func (s *Service) ReadDue(ctx context.Context) (read bool, _ error) {
 	f, ok, err := s.store.TakeDueFeed(ctx, s.now().Add(feedLease), "", nil)
 	if err != nil || !ok {
@@ -211,13 +202,12 @@ func (s *Service) ReadDue(ctx context.Context) (read bool, _ error) {
 	return true, s.readAndRecord(ctx, f)
 }
 
-// readAndRecord reads a feed that was taken and records what came of it.
+// readAndRecord reads a feed and records the result.
 func (s *Service) readAndRecord(ctx context.Context, f resource.AdvisoryFeed) error {
 	start := s.now()
 	last, state, err := s.readFeed(ctx, f)
-	if ctx.Err() != nil { // shutting down: the next run goes on
-		due := s.now()
-		return s.store.FeedRead(context.WithoutCancel(ctx), f, f.Last, f.State, due)
+	if ctx.Err() != nil { // the server shuts down: read it again after the next start
+		return s.store.FeedRead(context.WithoutCancel(ctx), f, f.Last, f.State, s.now())
 	}
 	if err != nil {
 		last.Error = clip(feedError(err))
@@ -227,9 +217,11 @@ func (s *Service) readAndRecord(ctx context.Context, f resource.AdvisoryFeed) er
 	return s.store.FeedRead(ctx, f, last, state, last.Time.Add(f.Interval))
 }
 
-// readFeed reads a feed. The state it returns says that all of it was read, so
-// it is the old one if not.
-func (s *Service) readFeed(ctx context.Context, f resource.AdvisoryFeed) (last resource.FeedResult, state []byte, err error) {
+// readFeed reads a feed. If that fails, the state it returns is the old one, so that
+// the feed is read again.
+func (s *Service) readFeed(
+	ctx context.Context, f resource.AdvisoryFeed,
+) (last resource.FeedResult, state []byte, err error) {
 	state = f.State
 	got, err := s.cfg.Fetcher.Fetch(ctx, f.Address, f.State)
 	if err != nil {
@@ -245,19 +237,20 @@ func (s *Service) readFeed(ctx context.Context, f resource.AdvisoryFeed) (last r
 		problems = append(problems, p.Problems...)
 		return nil
 	})
-	err = m.Take(got.Records)
+	err = m.Add(got.Records)
 	done, closing := m.Close()
 	last.Import = done
 	if err = errors.Join(err, closing); err != nil {
 		return last, state, notStored(err)
 	}
 	if len(problems) > 0 {
-		last.Error = clip(fmt.Sprintf("%d of %d records could not be read: %s: %s", done.Failed, done.Records(), problems[0].Name, problems[0].Reason))
+		last.Error = clip(fmt.Sprintf("%d of %d records could not be read: %s: %s",
+			done.Failed, done.Records(), problems[0].Name, problems[0].Reason))
 	}
 	return last, got.State, nil
 }
 
-// notStored hides from the owner of a feed how our database failed.
+// notStored hides the errors of our database from the owner of a feed.
 func notStored(err error) error {
 	if f := (*fault.Error)(nil); errors.As(err, &f) {
 		return err
@@ -265,8 +258,7 @@ func notStored(err error) error {
 	return &fault.Error{Code: fault.Internal, Message: "the server could not store what it read", Cause: err}
 }
 
-// logged is what the operator may know of a failure: the cause, if it is hidden
-// from others.
+// logged returns what to log of an error: its hidden cause, if it has one.
 func logged(err error) error {
 	if f := (*fault.Error)(nil); errors.As(err, &f) && f.Cause != nil {
 		return f.Cause
@@ -274,7 +266,7 @@ func logged(err error) error {
 	return err
 }
 
-// feedError is what the owner of a feed may know of a failure.
+// feedError returns what the owner of a feed may know of an error.
 func feedError(err error) string {
 	if f := (*fault.Error)(nil); errors.As(err, &f) {
 		return f.Message

@@ -42,14 +42,16 @@ func newDesk(t *testing.T, s *storetest.Store, reach outbound.Config) *desk {
 	s.Now = now
 	owner := resource.NewRoot()
 	must(t, s.SetManagedRoles(t.Context(), authz.ManagedRoles()))
-	_, err := s.InsertGroup(t.Context(), resource.Group{UID: d.org, Name: "acme", CreateTime: d.now, UpdateTime: d.now},
+	_, err := s.InsertGroup(t.Context(),
+		resource.Group{UID: d.org, Name: "acme", CreateTime: d.now, UpdateTime: d.now},
 		resource.RoleBinding{UID: d.org.NewChild(), Identity: owner, Role: resource.OwnerRole, CreateTime: d.now})
 	must(t, err)
 	checker, err := authz.Load(t.Context(), s.DB, slog.New(slog.DiscardHandler))
 	must(t, err)
 	d.Service = advisory.New(s.DB, checker, page.NewTokens([]byte("key"), now), advisory.Config{
-		Fetcher: fetch.New(fetch.Config{Client: outbound.Client(reach), Dir: t.TempDir(), Folders: []string{d.folder}}),
-		Log:     slog.New(slog.DiscardHandler), Now: now,
+		Fetcher: fetch.New(fetch.Config{Client: outbound.Client(reach), Dir: t.TempDir(),
+			Folders: []string{d.folder}}),
+		Log: slog.New(slog.DiscardHandler), Now: now,
 	})
 	d.ctx = authz.WithCaller(t.Context(), authz.Caller{Identity: owner})
 	return d
@@ -135,7 +137,8 @@ func TestFeedFromAfar(t *testing.T) {
 	s := storetest.Open(t, storetest.SQLite(t))
 	d := newDesk(t, s, outbound.Config{Loopback: true})
 	for _, path := range []string{"/moved", "/lies", "/missing"} {
-		f, err := d.CreateFeed(d.ctx, d.org, resource.AdvisoryFeed{Name: strings.Trim(path, "/"), Address: h.URL + path})
+		f, err := d.CreateFeed(d.ctx, d.org,
+			resource.AdvisoryFeed{Name: strings.Trim(path, "/"), Address: h.URL + path})
 		must(t, err)
 		if last := d.read(t, f.UID); last.Error == "" || last.Import != (resource.ImportResult{}) {
 			t.Errorf("%s: %+v", path, last)
@@ -161,7 +164,8 @@ func TestPrivateFeed(t *testing.T) {
 	d := newDesk(t, s, outbound.Config{})
 	h := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was asked") }))
 	t.Cleanup(h.Close)
-	f, err := d.CreateFeed(d.ctx, d.org, resource.AdvisoryFeed{Name: "private", Address: strings.Replace(h.URL, "127.0.0.1", "localhost", 1) + "/x"})
+	f, err := d.CreateFeed(d.ctx, d.org,
+		resource.AdvisoryFeed{Name: "private", Address: strings.Replace(h.URL, "127.0.0.1", "localhost", 1) + "/x"})
 	if err != nil { // already the name is refused
 		if !errors.Is(err, fault.InvalidArgument) {
 			t.Fatal(err)

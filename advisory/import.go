@@ -10,37 +10,37 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/holdfast-dev/holdfast/advisory/feed"
+	"github.com/holdfast-dev/holdfast/advisory/format"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// How an import goes to the store. A batch is one transaction; two are under
-// way, so that one is worked out while the other is written.
+// A batch is one transaction. Two are in flight, so that one is prepared while the
+// other is written.
 const (
-	importBatch   = 1536
+	importBatch   = 1536    // records
 	importBytes   = 8 << 20 // of a batch, about
 	importWriters = 2
 
-	maxProblems = 1000 // told of one import
+	maxProblems = 1000 // reported for one import
 	maxReason   = 500  // bytes
 )
 
-// A Problem is a record that could not be taken.
+// A Problem is a record that could not be imported.
 type Problem struct{ Name, Reason string }
 
-// Progress is how far an import is. What it counts is on disk.
+// Progress counts the records that an import has committed.
 type Progress struct {
 	resource.ImportResult
-	Problems []Problem // since the last time
+	Problems []Problem // since the last report
 	Offset   int64     // bytes of the document
 }
 
-// An Import takes records into a group. Close ends it.
+// An Import imports records into a group. Close ends it.
 type Import struct {
 	s      *Service
 	group  resource.UID
 	source string
-	tell   func(Progress) error
+	report func(Progress) error
 
 	tasks    *errgroup.Group
 	ctx      context.Context
@@ -48,36 +48,40 @@ type Import struct {
 	ids      map[string]bool
 	bytes    int
 	problems []Problem
-	told     int
+	reported int // problems
 
 	mu   sync.Mutex
 	done Progress
 }
 
-// NewImport begins an import into a group from a source of that name. tell is
-// called, by one goroutine at a time, after every batch; its error ends the
-// import. The caller needs advisories.create there.
-func (s *Service) NewImport(ctx context.Context, group resource.UID, source string, tell func(Progress) error) (*Import, error) {
+// NewImport begins an import into a group from a source of that name. After every
+// batch it calls report, which is never called concurrently; if that returns an
+// error, the import ends. The caller needs advisories.create on the group.
+func (s *Service) NewImport(
+	ctx context.Context, group resource.UID, source string, report func(Progress) error,
+) (*Import, error) {
 	if err := s.authz.Require(ctx, resource.AdvisoriesCreate, group); err != nil {
 		return nil, err
 	}
-	return s.newImport(ctx, group, source, tell), nil
+	return s.newImport(ctx, group, source, report), nil
 }
 
-func (s *Service) newImport(ctx context.Context, group resource.UID, source string, tell func(Progress) error) *Import {
-	m := &Import{s: s, group: group, source: source, tell: tell, ids: map[string]bool{}}
+func (s *Service) newImport(
+	ctx context.Context, group resource.UID, source string, report func(Progress) error,
+) *Import {
+	m := &Import{s: s, group: group, source: source, report: report, ids: map[string]bool{}}
 	m.tasks, m.ctx = errgroup.WithContext(ctx)
 	m.tasks.SetLimit(importWriters)
 	return m
 }
 
-// Read takes in one document or archive.
+// Read imports the records of one document or archive.
 func (m *Import) Read(name string, r io.ReaderAt, size int64) error {
-	return m.Take(feed.Read(m.ctx, name, r, size, m.s.cfg.Limits))
+	return m.Add(format.Read(m.ctx, name, r, size, m.s.cfg.Limits))
 }
 
-// Take takes in records.
-func (m *Import) Take(records iter.Seq[feed.Record]) error {
+// Add imports records.
+func (m *Import) Add(records iter.Seq[format.Record]) error {
 	for r := range records {
 		if m.ctx.Err() != nil {
 			break
@@ -87,8 +91,8 @@ func (m *Import) Take(records iter.Seq[feed.Record]) error {
 	return context.Cause(m.ctx)
 }
 
-// add puts a record into the batch, or says why not.
-func (m *Import) add(r feed.Record) {
+// add adds a record to the batch, or a problem if it is invalid.
+func (m *Import) add(r format.Record) {
 	err := r.Err
 	if err == nil {
 		err = check(r.Advisory)
@@ -102,7 +106,7 @@ func (m *Import) add(r feed.Record) {
 		return
 	}
 	a := r.Advisory
-	if m.ids[a.ID] { // one transaction takes an id once
+	if m.ids[a.ID] { // a transaction cannot have the same id twice
 		m.flush(r.Offset)
 	}
 	m.batch = append(m.batch, a)
@@ -113,13 +117,13 @@ func (m *Import) add(r feed.Record) {
 	}
 }
 
-// reject counts a record that cannot be taken, and tells of it.
+// reject adds a problem.
 func (m *Import) reject(name string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.done.Failed++
-	if m.told < maxProblems {
-		m.told++
+	if m.reported < maxProblems {
+		m.reported++
 		m.problems = append(m.problems, Problem{clip(name), clip(reason(err))})
 	}
 }
@@ -130,7 +134,7 @@ func (m *Import) offset(n int64) {
 	m.done.Offset = max(m.done.Offset, n)
 }
 
-// flush has the batch written while the next one is read.
+// flush starts to write the batch.
 func (m *Import) flush(offset int64) {
 	batch := m.batch
 	m.batch, m.bytes = nil, 0
@@ -147,33 +151,33 @@ func (m *Import) flush(offset int64) {
 		defer m.mu.Unlock()
 		m.done.Add(done)
 		m.done.Offset = max(m.done.Offset, offset)
-		return m.report()
+		return m.reportProgress()
 	})
 }
 
-// report tells how far the import is; mu is held.
-func (m *Import) report() error {
-	if m.tell == nil {
+// reportProgress calls report. The caller holds mu.
+func (m *Import) reportProgress() error {
+	if m.report == nil {
 		return nil
 	}
 	p := m.done
 	p.Problems, m.problems = m.problems, nil
-	return m.tell(p)
+	return m.report(p)
 }
 
-// Close writes what is left and returns what became of all records.
+// Close writes the last batch and returns the result of the import.
 func (m *Import) Close() (resource.ImportResult, error) {
 	m.flush(0)
 	err := m.tasks.Wait()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err == nil {
-		err = m.report()
+		err = m.reportProgress()
 	}
 	return m.done.ImportResult, err
 }
 
-// clip shortens what is told of a record: it is somebody else's text.
+// clip shortens a text of an untrusted record.
 func clip(s string) string {
 	if len(s) > maxReason {
 		s = s[:maxReason] + "…"

@@ -12,30 +12,32 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// A Package is a version of a package: by its package URL, or by its ecosystem
-// and name.
+// A Package is a version of a package. It has either a package URL, or an ecosystem
+// and a name.
 type Package struct {
 	PURL, Ecosystem, Name, Version string
 }
 
-// A Match is an advisory that affects a version, and the versions of its package
-// that are without it.
+// A Match is an advisory that affects a version, and the versions in which it is
+// fixed.
 type Match struct {
 	resource.Advisory
 	Fixed []string
 }
 
-// MaxBatchQuery is how many questions one call may ask.
+// MaxBatchQuery is how many packages one call may ask about.
 const MaxBatchQuery = 1000
 
 const maxPackageText = 2048
 
-// resolve completes a package from its URL.
+// resolve sets the fields of a package from its package URL.
 func (p Package) resolve(field string) (Package, error) {
 	var bad []fault.Violation
-	for _, v := range [...][2]string{{"purl", p.PURL}, {"ecosystem", p.Ecosystem}, {"name", p.Name}, {"version", p.Version}} {
+	for _, v := range [...][2]string{{"purl", p.PURL}, {"ecosystem", p.Ecosystem}, {"name", p.Name},
+		{"version", p.Version}} {
 		if len(v[1]) > maxPackageText {
-			bad = append(bad, fault.Violation{Subject: field + "." + v[0], Description: "must have at most 2048 bytes"})
+			bad = append(bad, fault.Violation{Subject: field + "." + v[0],
+				Description: "must have at most 2048 bytes"})
 		}
 	}
 	if len(bad) > 0 {
@@ -65,9 +67,9 @@ func (p Package) resolve(field string) (Package, error) {
 	return p, nil
 }
 
-// Query returns the advisories among those the caller has advisories.list on
-// that affect a version, by their id. Those withdrawn do not, nor those whose
-// newest approved event says that they are a false positive.
+// Query returns the advisories that affect a version, among those the caller has
+// advisories.list on, ordered by ID. It leaves out withdrawn ones, and those whose
+// latest approved event is a false positive.
 func (s *Service) Query(ctx context.Context, place resource.PlaceFilter, p Package) ([]Match, error) {
 	reach, err := s.reach(ctx)
 	if err != nil {
@@ -79,7 +81,7 @@ func (s *Service) Query(ctx context.Context, place resource.PlaceFilter, p Packa
 	return s.query(ctx, reach, place, p, "package")
 }
 
-// BatchQuery answers several questions, in their order.
+// BatchQuery is like Query for several packages.
 func (s *Service) BatchQuery(ctx context.Context, place resource.PlaceFilter, all []Package) ([][]Match, error) {
 	reach, err := s.reach(ctx)
 	if err != nil {
@@ -100,7 +102,9 @@ func (s *Service) BatchQuery(ctx context.Context, place resource.PlaceFilter, al
 	return out, nil
 }
 
-func (s *Service) query(ctx context.Context, reach store.Reach, place resource.PlaceFilter, p Package, field string) ([]Match, error) {
+func (s *Service) query(
+	ctx context.Context, reach store.Reach, place resource.PlaceFilter, p Package, field string,
+) ([]Match, error) {
 	p, err := p.resolve(field)
 	if err != nil {
 		return nil, err
@@ -114,7 +118,7 @@ func (s *Service) query(ctx context.Context, reach store.Reach, place resource.P
 			if a.Name != p.Name {
 				continue
 			}
-			// A range that cannot be compared with says nothing of this version.
+			// A range that the version cannot be compared with does not affect it.
 			if in, err := q.In(a); err == nil && in {
 				return true, nil
 			}
@@ -132,11 +136,13 @@ func (s *Service) query(ctx context.Context, reach store.Reach, place resource.P
 		}
 		matches = append(matches, Match{a, fixes(a, p)})
 	}
-	slices.SortFunc(matches, func(a, b Match) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.UID, b.UID)) })
+	slices.SortFunc(matches, func(a, b Match) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.UID, b.UID))
+	})
 	return matches, nil
 }
 
-// fixes are the versions of a package in which a vulnerability is fixed.
+// fixes returns the versions of a package in which a vulnerability is fixed.
 func fixes(a resource.Advisory, p Package) (all []string) {
 	for _, v := range a.Affected {
 		if v.Name != p.Name {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
-	"github.com/holdfast-dev/holdfast/advisory/feed"
+	"github.com/holdfast-dev/holdfast/advisory/format"
 	v2 "github.com/holdfast-dev/holdfast/api/v2"
 	"github.com/holdfast-dev/holdfast/fault"
 	vulnpb "github.com/holdfast-dev/holdfast/gen/vulnerabilities/v2beta1"
@@ -91,7 +91,7 @@ func (a *API) exportOverHTTP(ctx context.Context, r *http.Request, _ map[string]
 	if err != nil {
 		return fault.Field("query", "is malformed")
 	}
-	format, zip := query.Get("format"), query.Get("zip") == "true"
+	to, zip := format.Format(query.Get("format")), query.Get("zip") == "true"
 	query.Del("format")
 	query.Del("zip")
 	in := &vulnpb.ListAdvisoriesRequest{}
@@ -104,7 +104,7 @@ func (a *API) exportOverHTTP(ctx context.Context, r *http.Request, _ map[string]
 	}
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Disposition", `attachment; filename="`+name+`"`)
-	return a.advisory.Export(ctx, v2.AdvisoryFilter(in), format, feed.Options{Zip: zip}, w)
+	return a.advisory.Export(ctx, v2.AdvisoryFilter(in), to, format.Options{Zip: zip}, w)
 }
 
 // secdbOverHTTP writes the advisories of the packages of a group and of the groups
@@ -116,5 +116,5 @@ func (a *API) secdbOverHTTP(ctx context.Context, _ *http.Request, params map[str
 	}
 	f := resource.AdvisoryFilter{Place: resource.PlaceFilter{DescendantsOf: group}, ArtifactTypes: []string{"apk"}}
 	h.Set("Content-Type", "application/json")
-	return a.advisory.Export(ctx, f, "secdb", feed.Options{URLPrefix: a.cfg.Audience}, w)
+	return a.advisory.Export(ctx, f, "secdb", format.Options{URLPrefix: a.cfg.Audience}, w)
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,7 +18,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/advisory"
-	"github.com/holdfast-dev/holdfast/advisory/feed"
+	"github.com/holdfast-dev/holdfast/advisory/format"
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -34,8 +35,8 @@ const (
 	freeTextTarget = 0.15
 )
 
-// advisoriesSection measures an import of very many records, pages of them
-// against the same pages of few, free text, and questions about versions.
+// advisoriesSection measures an import of very many records, compares pages of them with pages
+// of few, and measures free text and queries about versions.
 func advisoriesSection(ctx context.Context, b *bench, e engine, r *report) (err error) {
 	few, err := b.openAdvisories(ctx, e, fewAdvisories, nil)
 	if err != nil {
@@ -62,8 +63,8 @@ func advisoriesSection(ctx context.Context, b *bench, e engine, r *report) (err 
 	return importInServer(ctx, b, r)
 }
 
-// An office is a store of advisories with its service.
-type office struct {
+// An advisoryStore is a store with advisories, and their service.
+type advisoryStore struct {
 	*advisory.Service
 	store *store.DB
 	lists *advisorydb.Store
@@ -72,9 +73,9 @@ type office struct {
 	rows  int
 }
 
-// openAdvisories opens a database with so many advisories, and fills it first if
-// it is new. An import into an empty database is reported.
-func (b *bench) openAdvisories(ctx context.Context, e engine, n int, r *report) (o office, err error) {
+// openAdvisories opens a database with n advisories. If the database is new, it imports them,
+// and reports the import.
+func (b *bench) openAdvisories(ctx context.Context, e engine, n int, r *report) (o advisoryStore, err error) {
 	url, found, err := e.create(ctx, fmt.Sprintf("advisories_%d", n))
 	if err != nil {
 		return o, err
@@ -85,7 +86,7 @@ func (b *bench) openAdvisories(ctx context.Context, e engine, n int, r *report) 
 	if err != nil {
 		return o, err
 	}
-	o = office{org: resource.DerivedUID("advisories"), rows: n}
+	o = advisoryStore{org: resource.DerivedUID("advisories"), rows: n}
 	if o.store, err = store.Open(ctx, url); err != nil {
 		return o, err
 	}
@@ -93,10 +94,13 @@ func (b *bench) openAdvisories(ctx context.Context, e engine, n int, r *report) 
 	owner := resource.DerivedUID("owner")
 	if !found {
 		now := time.Now().UTC().Truncate(time.Millisecond)
-		_, err = iamdb.New(o.store).InsertGroup(ctx, resource.Group{UID: o.org, Name: "advisories", CreateTime: now, UpdateTime: now})
+		_, err = iamdb.New(o.store).InsertGroup(ctx,
+			resource.Group{UID: o.org, Name: "advisories", CreateTime: now, UpdateTime: now})
 		err = errors.Join(err, iamdb.New(o.store).SetManagedRoles(ctx, authz.ManagedRoles()))
 		if err == nil {
-			_, err = iamdb.New(o.store).InsertBindings(ctx, []resource.RoleBinding{{UID: o.org.NewChild(), Identity: owner, Role: resource.OwnerRole, CreateTime: now}})
+			binding := resource.RoleBinding{UID: o.org.NewChild(), Identity: owner, Role: resource.OwnerRole,
+				CreateTime: now}
+			_, err = iamdb.New(o.store).InsertBindings(ctx, []resource.RoleBinding{binding})
 		}
 	}
 	if err != nil {
@@ -121,29 +125,24 @@ func (b *bench) openAdvisories(ctx context.Context, e engine, n int, r *report) 
 	return o, nil
 }
 
-// fillAdvisories imports a zip, which is in the system's memory from having just
-// been written.
-func (b *bench) fillAdvisories(o office, r *report, least float64) (err error) {
+// fillAdvisories imports a zip, which was just written and so is in the page cache.
+func (b *bench) fillAdvisories(o advisoryStore, r *report, least float64) (err error) {
 	path, err := b.archive(o.rows)
 	if err != nil {
 		return err
 	}
-	f, err := os.Open(path)
+	f, size, err := openSized(path)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
 	b.say("importing %d advisories", o.rows)
 	begin := time.Now()
 	m, err := o.NewImport(o.ctx, o.org, "bench", nil)
 	if err != nil {
 		return err
 	}
-	err = m.Take(varied(feed.Read(o.ctx, "all.zip", f, info.Size(), feed.Limits{})))
+	err = m.Add(varied(format.Read(o.ctx, "all.zip", f, size, format.Limits{})))
 	done, closing := m.Close()
 	if err := errors.Join(err, closing); err != nil {
 		return err
@@ -157,21 +156,23 @@ func (b *bench) fillAdvisories(o office, r *report, least float64) (err error) {
 	return nil
 }
 
-// varied gives records what those of the public databases lack: parts,
-// architectures, and people who looked at them.
-func varied(records iter.Seq[feed.Record]) iter.Seq[feed.Record] {
-	return func(yield func(feed.Record) bool) {
+// varied adds to records what those of the public databases do not have: components,
+// architectures, and reviewers.
+func varied(records iter.Seq[format.Record]) iter.Seq[format.Record] {
+	return func(yield func(format.Record) bool) {
 		i := 0
 		for r := range records {
 			i++
 			a := &r.Advisory
 			a.ArtifactArchitecture = []string{"", "x86_64", "aarch64"}[i%3]
 			if i%4 == 0 {
-				a.ComponentName, a.ComponentType, a.ComponentLocation = "part"+strconv.Itoa(i%100), "go-module", "/usr/bin/part"+strconv.Itoa(i%100)
+				a.ComponentName, a.ComponentType = "part"+strconv.Itoa(i%100), "go-module"
+				a.ComponentLocation = "/usr/bin/" + a.ComponentName
 			}
 			if len(a.Events) > 0 && i%5 == 0 {
 				a.Events[0].Author, a.Events[0].Reviewer = "author"+strconv.Itoa(i/5%7), "reviewer"+strconv.Itoa(i/5%3)
-				a.Events[0].ReviewState = []resource.ReviewState{resource.ReviewPending, resource.ReviewApproved}[i/5%2]
+				a.Events[0].ReviewState = []resource.ReviewState{resource.ReviewPending,
+					resource.ReviewApproved}[i/5%2]
 			}
 			if i%11 == 0 {
 				a.LegacyID = "OLD-" + a.ID
@@ -183,8 +184,7 @@ func varied(records iter.Seq[feed.Record]) iter.Seq[feed.Record] {
 	}
 }
 
-// archive writes a zip of n OSV records made from the real ones of -osv, or, if
-// there are none, from one of our own.
+// archive writes a zip of n OSV records, which are copies of those of -osv, or of ownRecord.
 func (b *bench) archive(n int) (path string, err error) {
 	path = filepath.Join(b.folder, fmt.Sprintf("osv-%d.zip", n))
 	if _, err := os.Stat(path); err == nil {
@@ -217,14 +217,11 @@ func (b *bench) archive(n int) (path string, err error) {
 	return path, errors.Join(z.Close(), buffered.Flush())
 }
 
-// multiplied is the k-th copy of a record: with ids of its own, and but for every
-// hundredth with packages of its own, so that a package has some times as many
-// advisories among a million as among ten thousand, and not a hundred times.
+// multiplied returns the k-th copy of a record. A copy has its own IDs and, except for every
+// hundredth, its own packages, so that a package does not have a hundred times as many
+// advisories among a million as among ten thousand.
 func multiplied(r map[string]any, k int) (id string, text []byte, err error) {
-	copied := map[string]any{}
-	for key, v := range r {
-		copied[key] = v
-	}
+	copied := maps.Clone(r)
 	suffix := "-" + strconv.Itoa(k)
 	id = fmt.Sprint(r["id"]) + suffix
 	copied["id"] = id
@@ -241,16 +238,13 @@ func multiplied(r map[string]any, k int) (id string, text []byte, err error) {
 	return id, text, err
 }
 
-// renamed is a record's affected packages under other names.
+// renamed returns the affected packages of a record with other names.
 func renamed(affected any, suffix string) []any {
 	var out []any
 	all, _ := affected.([]any)
 	for _, v := range all {
-		copied := map[string]any{}
 		entry, _ := v.(map[string]any)
-		for key, v := range entry {
-			copied[key] = v
-		}
+		copied := maps.Clone(entry)
 		p, _ := entry["package"].(map[string]any)
 		copied["package"] = map[string]any{"ecosystem": p["ecosystem"], "name": fmt.Sprint(p["name"]) + suffix}
 		out = append(out, copied)
@@ -258,7 +252,7 @@ func renamed(affected any, suffix string) []any {
 	return out
 }
 
-// records reads the real ones.
+// records reads the records of -osv.
 func (b *bench) records() (all []map[string]any, err error) {
 	if b.osv == "" {
 		var one map[string]any
@@ -291,8 +285,7 @@ func (b *bench) records() (all []map[string]any, err error) {
 	return all, nil
 }
 
-// ownRecord stands in where no real records are given. It is about as long as
-// they are.
+// ownRecord is used without -osv. It is about as long as real records.
 const ownRecord = `{"schema_version":"1.3.1","id":"BENCH-1","modified":"2026-01-02T03:04:05Z","published":"2026-01-01T00:00:00Z",
 "aliases":["CVE-2026-10000","GHSA-2345-6789-cfgh"],"summary":"Reads past the end of what it was given",
 "details":"A request that is shorter than it says makes the reader return what was in memory before it. Nothing is written, but what is read may be somebody else's.",

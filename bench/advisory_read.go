@@ -2,19 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/holdfast-dev/holdfast/advisory"
@@ -24,9 +19,21 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
+// The orders of pages of advisories.
+var advisoryOrders = []page.Order{{Field: "uid"}, {Field: "update_time", Desc: true}}
+
+// list reads a page of advisories.
+func (s advisoryStore) list(
+	ctx context.Context, f resource.AdvisoryFilter, p page.Request,
+) (page.Page[resource.Advisory], error) {
+	return s.lists.Advisories(ctx, store.Reach{Under: []resource.UID{s.org}}, f, p, false)
+}
+
 // advisoryPages compares first pages, alone and with each filter, in both orders.
-func advisoryPages(ctx context.Context, few, many office, r *report) error {
-	some, err := few.lists.Advisories(ctx, store.Reach{Under: []resource.UID{few.org}}, resource.AdvisoryFilter{}, page.Request{Size: 50, Order: page.Order{Field: "uid"}}, true)
+func advisoryPages(ctx context.Context, few, many advisoryStore, r *report) error {
+	p := page.Request{Size: 50, Order: advisoryOrders[0]}
+	some, err := few.lists.Advisories(ctx, store.Reach{Under: []resource.UID{few.org}}, resource.AdvisoryFilter{}, p,
+		true)
 	if err != nil {
 		return err
 	}
@@ -58,10 +65,10 @@ func advisoryPages(ctx context.Context, few, many office, r *report) error {
 		{"latest_event_type", resource.AdvisoryFilter{LatestEventType: resource.EventDetection}},
 	}
 	for _, f := range filters {
-		for _, o := range []page.Order{{Field: "uid"}, {Field: "update_time", Desc: true}} {
-			read := func(from office) func(context.Context, int) error {
+		for _, o := range advisoryOrders {
+			read := func(from advisoryStore) operation {
 				return func(ctx context.Context, _ int) error {
-					_, err := from.lists.Advisories(ctx, store.Reach{Under: []resource.UID{from.org}}, f.AdvisoryFilter, page.Request{Size: 50, Order: o}, false)
+					_, err := from.list(ctx, f.AdvisoryFilter, page.Request{Size: 50, Order: o})
 					return err
 				}
 			}
@@ -75,33 +82,34 @@ func advisoryPages(ctx context.Context, few, many office, r *report) error {
 	return nil
 }
 
-// freeText times queries: of nearly all advisories, of some, of one and of none.
-func freeText(ctx context.Context, o office, r *report) error {
+// freeText measures queries that match nearly all advisories, some, one, and none.
+func freeText(ctx context.Context, o advisoryStore, r *report) error {
 	for _, text := range []string{"cve", "stdlib", "2026-1", "nothing like it"} {
-		for _, order := range []page.Order{{Field: "uid"}, {Field: "update_time", Desc: true}} {
+		for _, order := range advisoryOrders {
 			var took []time.Duration
 			var total int64
 			for range 12 {
 				begin := time.Now()
-				p, err := o.lists.Advisories(ctx, store.Reach{Under: []resource.UID{o.org}}, resource.AdvisoryFilter{Query: text}, page.Request{Size: 50, Order: order}, false)
+				p, err := o.list(ctx, resource.AdvisoryFilter{Query: text}, page.Request{Size: 50, Order: order})
 				if err != nil {
 					return err
 				}
 				took, total = append(took, time.Since(begin)), p.Total
 			}
-			r.under(fmt.Sprintf("advisories: query %q by %s (%d found)", text, order.Field, total), median(took[2:]).Seconds(), freeTextTarget, seconds)
+			what := fmt.Sprintf("advisories: query %q by %s (%d found)", text, order.Field, total)
+			r.under(what, median(took[2:]).Seconds(), freeTextTarget, seconds)
 		}
 	}
 	return nil
 }
 
-// versionQueries asks about versions of packages that have advisories.
-func versionQueries(ctx context.Context, o office, r *report) error {
+// versionQueries measures queries about versions of packages with advisories.
+func versionQueries(ctx context.Context, o advisoryStore, r *report) error {
 	var names []string
 	p := page.Request{Size: page.MaxSize, Order: page.Order{Field: "uid"}}
 	for i := range 20 {
 		p.Skip = i * o.rows / 20 * 9 / 10
-		got, err := o.lists.Advisories(ctx, store.Reach{Under: []resource.UID{o.org}}, resource.AdvisoryFilter{}, p, false)
+		got, err := o.list(ctx, resource.AdvisoryFilter{}, p)
 		if err != nil {
 			return err
 		}
@@ -110,12 +118,13 @@ func versionQueries(ctx context.Context, o office, r *report) error {
 		}
 	}
 	ask := func(_ context.Context, _ int) error {
-		_, err := o.Query(o.ctx, resource.PlaceFilter{}, advisory.Package{Ecosystem: "Go", Name: names[rand.IntN(len(names))], Version: "1.20.0"})
+		p := advisory.Package{Ecosystem: "Go", Name: names[rand.IntN(len(names))], Version: "1.20.0"}
+		_, err := o.Query(o.ctx, resource.PlaceFilter{}, p)
 		return err
 	}
 	var rates []float64
 	for range rounds + 1 {
-		rate, _, err := crowd(ctx, roundTime, ask)
+		rate, _, err := rateOf(ctx, roundTime, ask)
 		if err != nil {
 			return err
 		}
@@ -125,35 +134,20 @@ func versionQueries(ctx context.Context, o office, r *report) error {
 	return nil
 }
 
-// importInServer has the program itself import as many records as the big
-// dataset of groups has, over its API, and reports its memory.
+// importInServer imports records over the API of a server in a process of its own, and reports
+// the memory of the server.
 func importInServer(ctx context.Context, b *bench, r *report) (err error) {
-	binary, err := b.build(ctx, ".", program)
+	p, err := b.holdfastd(ctx, "", "")
 	if err != nil {
 		return err
 	}
-	folder, err := b.dataFolder()
-	if err != nil {
-		return err
-	}
-	addr, err := freeAddress(ctx)
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, binary, "--dev", "--data-dir", folder, "--listen", addr)
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, cmd.Process.Kill()); _ = cmd.Wait() }() // killed: an error is certain
-	if err := awaitReady(ctx, "http://"+addr+"/readyz"); err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, p.stop()) }()
 	path, err := b.archive(b.rows)
 	if err != nil {
 		return err
 	}
 	begin := time.Now()
-	created, err := sendArchive(ctx, addr, filepath.Join(folder, "dev.json"), path)
+	created, err := sendArchive(ctx, p, path)
 	if err != nil {
 		return err
 	}
@@ -161,7 +155,7 @@ func importInServer(ctx context.Context, b *bench, r *report) (err error) {
 		return fmt.Errorf("the server has taken %d of %d records", created, b.rows)
 	}
 	r.over("advisories: import over the API, records a second", float64(b.rows)/time.Since(begin).Seconds(), 0)
-	peak, err := highWater(cmd.Process.Pid)
+	peak, err := p.memory("VmHWM")
 	if err != nil {
 		return err
 	}
@@ -169,43 +163,20 @@ func importInServer(ctx context.Context, b *bench, r *report) (err error) {
 	return nil
 }
 
-// highWater is the most memory a process has had.
-func highWater(pid int) (float64, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.SplitSeq(string(text), "\n") {
-		var kilobytes float64
-		if n, _ := fmt.Sscanf(line, "VmHWM: %f kB", &kilobytes); n == 1 {
-			return kilobytes * 1024, nil
-		}
-	}
-	return 0, errors.New("the system does not say how much memory a process has had")
-}
-
-// sendArchive imports a file as a client does, and returns how many advisories
-// there were in it.
-func sendArchive(ctx context.Context, addr, devFile, path string) (created int64, err error) {
-	text, err := os.ReadFile(devFile)
-	if err != nil {
-		return 0, err
-	}
-	var dev struct{ Token, OrganizationUID string }
-	if err := json.Unmarshal(text, &dev); err != nil {
-		return 0, err
-	}
-	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+// sendArchive imports a file over gRPC, and returns how many advisories were created.
+func sendArchive(ctx context.Context, p *process, path string) (created int64, err error) {
+	conn, err := dial(p.address)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	stream, err := advisoriespb.NewAdvisoryWritingServiceClient(conn).ImportAdvisories(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+dev.Token))
+	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+p.dev.Token)
+	stream, err := advisoriespb.NewAdvisoryWritingServiceClient(conn).ImportAdvisories(ctx)
 	if err != nil {
 		return 0, err
 	}
 	sent := make(chan error, 1)
-	go func() { sent <- sendFile(stream, dev.OrganizationUID, path) }()
+	go func() { sent <- sendFile(stream, string(p.dev.Organization), path) }()
 	for {
 		m, err := stream.Recv()
 		if err != nil {
@@ -221,30 +192,42 @@ func sendArchive(ctx context.Context, addr, devFile, path string) (created int64
 	}
 }
 
-// sendFile sends one document, in pieces.
-func sendFile(stream advisoriespb.AdvisoryWritingService_ImportAdvisoriesClient, group, path string) (err error) {
+// openSized opens a file and returns its size.
+func openSized(path string) (*os.File, int64, error) {
 	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, info.Size(), nil
+}
+
+// sendFile sends one document in chunks.
+func sendFile(stream advisoriespb.AdvisoryWritingService_ImportAdvisoriesClient, group, path string) (err error) {
+	type request = advisoriespb.ImportAdvisoriesRequest
+	f, size, err := openSized(path)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if err := stream.Send(&advisoriespb.ImportAdvisoriesRequest{Part: &advisoriespb.ImportAdvisoriesRequest_Parent{Parent: group}}); err != nil {
-		return err
-	}
-	if err := stream.Send(&advisoriespb.ImportAdvisoriesRequest{Part: &advisoriespb.ImportAdvisoriesRequest_Document_{
-		Document: &advisoriespb.ImportAdvisoriesRequest_Document{Name: filepath.Base(path), Size: info.Size()},
-	}}); err != nil {
-		return err
+	document := &advisoriespb.ImportAdvisoriesRequest_Document{Name: filepath.Base(path), Size: size}
+	for _, r := range []*request{
+		{Part: &advisoriespb.ImportAdvisoriesRequest_Parent{Parent: group}},
+		{Part: &advisoriespb.ImportAdvisoriesRequest_Document_{Document: document}},
+	} {
+		if err := stream.Send(r); err != nil {
+			return err
+		}
 	}
 	buf := make([]byte, 1<<20)
 	for {
 		n, err := f.Read(buf)
 		if n > 0 {
-			if err := stream.Send(&advisoriespb.ImportAdvisoriesRequest{Part: &advisoriespb.ImportAdvisoriesRequest_Data{Data: buf[:n]}}); err != nil {
+			chunk := &request{Part: &advisoriespb.ImportAdvisoriesRequest_Data{Data: buf[:n]}}
+			if err := stream.Send(chunk); err != nil {
 				return err
 			}
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,28 +15,23 @@ import (
 )
 
 const (
-	// notSlower is the share of the earlier version's rate that this one has to
-	// reach. The rest is for the noise of one run.
+	// notSlower is the share of the earlier version's rate that this one has to reach,
+	// with a margin for noise.
 	notSlower = 0.95
 
-	// Many short turns: what else the machine does then meets both alike. With
-	// race's own, one program beside itself came out anywhere from 0.77 to 1.04
-	// on a busy machine.
+	// Many short rounds, so that other work of the machine affects both versions. With
+	// those of race, comparing a version with itself gave 0.77 to 1.04 on a busy machine.
 	againstRounds = 200
 	againstTurn   = 50 * time.Millisecond
 )
 
-// againstEarlier compares this version with the earlier one that -against names.
-// Both run in processes of their own, on databases of their own that were prepared
-// alike, and each has nothing to do while the other is measured.
+// againstEarlier compares this version with the earlier one of -against. Both run in their
+// own processes and on their own databases, which are prepared alike, and each is idle while
+// the other is measured.
 func againstEarlier(ctx context.Context, b *bench, e engine, r *report) (err error) {
 	if b.against == "" {
 		r.note("Not compared with an earlier version: -against PATH names its holdfastd.")
 		return nil
-	}
-	present, err := b.build(ctx, ".", program)
-	if err != nil {
-		return err
 	}
 	p, err := newPlatform(ctx)
 	if err != nil {
@@ -46,7 +40,7 @@ func againstEarlier(ctx context.Context, b *bench, e engine, r *report) (err err
 	defer p.close()
 	var releases [2]*release
 	for i, of := range []struct{ name, dataset, binary string }{
-		{"this version", "against_new", present}, {"the earlier version", "against_old", b.against},
+		{"this version", "against_new", ""}, {"the earlier version", "against_old", b.against},
 	} {
 		if releases[i], err = b.release(ctx, e, of.dataset, of.binary, p); err != nil {
 			return fmt.Errorf("%s: %w", of.name, err)
@@ -67,27 +61,27 @@ func againstEarlier(ctx context.Context, b *bench, e engine, r *report) (err err
 	return nil
 }
 
-// A task is a request that clients of both releases send.
+// A task is a request that clients send to both releases.
 type task struct {
 	what  string
-	least float64 // of the earlier version's rate; 0 for no target
-	of    func(*release) func(ctx context.Context, client int) error
+	least float64 // of the earlier version's rate; 0 means no target
+	of    func(*release) operation
 }
 
 var tasks = []task{
-	{"exchange, by subject", notSlower, func(v *release) func(context.Context, int) error { return v.exchange(v.bySubject) }},
-	{"exchange, by pattern", notSlower, func(v *release) func(context.Context, int) error { return v.exchange(v.byPattern) }},
-	{"exchange, through a provider", 0, func(v *release) func(context.Context, int) error { return v.exchange(v.byProvider) }},
+	{"exchange, by subject", notSlower, func(v *release) operation { return v.exchange(v.bySubject) }},
+	{"exchange, by pattern", notSlower, func(v *release) operation { return v.exchange(v.byPattern) }},
+	{"exchange, through a provider", 0, func(v *release) operation { return v.exchange(v.byProvider) }},
 	{"check, GET of a group", notSlower, (*release).getGroup},
 	{"check, GetGroup over gRPC", notSlower, (*release).getGroupGRPC},
 	{"pull, GET of a manifest by tag", notSlower, (*release).getManifest},
 	{"pull, GET of a small blob", notSlower, (*release).getBlob},
 }
 
-// compare reports the rates of both releases, and the processor time of their
-// servers for each request, which depends less on what else the machine does.
+// compare reports the rates of both releases, and the processor time of their servers per
+// request, which depends less on other work of the machine.
 func (t task) compare(ctx context.Context, releases [2]*release, r *report) error {
-	var do [2]func(context.Context, int) error
+	var do [2]operation
 	var done [2]atomic.Int64
 	var used [2]time.Duration
 	for i, v := range releases {
@@ -121,8 +115,8 @@ func (t task) compare(ctx context.Context, releases [2]*release, r *report) erro
 	return nil
 }
 
-// exchange exchanges tokens that were signed beforehand.
-func (v *release) exchange(all []credential) func(context.Context, int) error {
+// exchange exchanges tokens.
+func (v *release) exchange(all []credential) operation {
 	next := pick(all)
 	return func(ctx context.Context, client int) error {
 		_, err := v.exchangeOne(ctx, next(client))
@@ -130,17 +124,18 @@ func (v *release) exchange(all []credential) func(context.Context, int) error {
 	}
 }
 
-// getGroup reads groups with tokens that the server has seen before.
-func (v *release) getGroup() func(context.Context, int) error {
+// getGroup reads groups with tokens that the server has cached.
+func (v *release) getGroup() operation {
 	next := pick(v.readers)
 	return func(ctx context.Context, client int) error {
 		q := next(client)
-		_, _, err := v.do(ctx, http.StatusOK, http.MethodGet, "/iam/v2beta1/groups/"+q.group, nil, "Authorization", "Bearer "+q.token)
+		path := "/iam/v2beta1/groups/" + q.group
+		_, _, err := v.do(ctx, http.StatusOK, http.MethodGet, path, nil, "Authorization", "Bearer "+q.token)
 		return err
 	}
 }
 
-func (v *release) getGroupGRPC() func(context.Context, int) error {
+func (v *release) getGroupGRPC() operation {
 	next := pick(v.readers)
 	groups := iampb.NewGroupsServiceClient(v.conn)
 	return func(ctx context.Context, client int) error {
@@ -151,16 +146,16 @@ func (v *release) getGroupGRPC() func(context.Context, int) error {
 	}
 }
 
-func (v *release) getManifest() func(context.Context, int) error {
+func (v *release) getManifest() operation {
 	return v.pull("manifests/"+pulledTag, "Accept", ociImage)
 }
 
-func (v *release) getBlob() func(context.Context, int) error {
+func (v *release) getBlob() operation {
 	return v.pull("blobs/" + digestOf([]byte(smallLayer)))
 }
 
-// pull reads something of the image with a token for the registry.
-func (v *release) pull(what string, headers ...string) func(context.Context, int) error {
+// pull reads a part of the image with a token for the registry.
+func (v *release) pull(what string, headers ...string) operation {
 	path := "/v2/" + v.prefix + pulledRepo + "/" + what
 	return func(ctx context.Context, _ int) error {
 		_, _, err := v.do(ctx, http.StatusOK, http.MethodGet, path, nil, headers...)
@@ -168,16 +163,12 @@ func (v *release) pull(what string, headers ...string) func(context.Context, int
 	}
 }
 
-// refreshToken takes the next tokens of the session of dev mode. A refresh token
-// is good once, so there is one client.
+// refreshToken refreshes the session of dev mode. A refresh token can be used only once, so
+// there is one client.
 func (v *release) refreshToken(ctx context.Context, _ int) error {
 	path := "/sts/exchange_refresh_token?" + url.Values{"aud": {v.url()}}.Encode()
-	_, text, err := v.do(ctx, http.StatusOK, http.MethodPost, path, nil, "Authorization", "Bearer "+v.refresh)
-	if err != nil {
-		return err
-	}
 	var got struct{ RefreshToken struct{ Token string } }
-	err = json.Unmarshal(text, &got)
-	v.refresh = got.RefreshToken.Token
+	err := v.doJSON(ctx, http.MethodPost, path, nil, &got, "Authorization", "Bearer "+v.dev.RefreshToken)
+	v.dev.RefreshToken = got.RefreshToken.Token
 	return err
 }

@@ -13,49 +13,46 @@ import (
 )
 
 const (
-	signedTokens   = 4096 // of each kind, signed beforehand: what is timed is the server, not the signing
-	folderBindings = 25   // of each folder; what one batch takes
+	signedTokens   = 4096 // of each kind, signed before the measurement
+	folderBindings = 25   // of each folder, which is the limit of one batch
 	pulledRepo     = "app"
 	pulledTag      = "v1"
 	signInClient   = "bench" // of the identity provider
 )
 
-// A release is a version of holdfastd in a process of its own, with what its
-// clients need.
+// A release is a version of holdfastd in a process of its own, with what its clients need.
 type release struct {
-	*depot
-	name string // for errors
-	api  *side  // a client of its API, as the owner
+	*process
+	name string    // for errors
+	api  *instance // a client of its API, as the owner
 	conn *grpc.ClientConn
 
-	viewer     string // the role
+	viewer     string // the UID of the role
 	bySubject  []credential
 	byPattern  []credential
 	byProvider []credential
 	readers    []reader
 }
 
-// A credential is a token of a platform, and the form to exchange it with.
+// A credential is a token of a platform, and the form of its exchange.
 type credential struct{ bearer, form string }
 
-// A reader is somebody who may see a group.
+// A reader has the token of an identity that may see a group.
 type reader struct{ token, group string }
 
-// release starts a binary on an empty database and prepares it over its public
-// API, so that releases with different schemas have the same in them.
+// release starts a binary on an empty database. It prepares the database over the public
+// API, so that releases with different schemas have the same content.
 func (b *bench) release(ctx context.Context, e engine, dataset, binary string, p *platform) (*release, error) {
-	database, _, err := e.create(ctx, dataset)
+	database, err := empty(ctx, e, dataset)
 	if err != nil {
-		return nil, err
-	}
-	if err := e.replace(ctx, database); err != nil {
 		return nil, err
 	}
 	d, err := b.holdfastd(ctx, binary, database)
 	if err != nil {
 		return nil, err
 	}
-	v := &release{depot: d, api: newSide(&service{addr: d.address, org: d.org, token: d.api})}
+	v := &release{process: d}
+	v.api = newInstance(&service{addr: d.address, org: d.dev.Organization, token: d.dev.Token})
 	if v.conn, err = dial(d.address); err != nil {
 		return nil, errors.Join(err, d.stop())
 	}
@@ -67,10 +64,10 @@ func (b *bench) release(ctx context.Context, e engine, dataset, binary string, p
 
 func (v *release) stop() error {
 	v.api.client.close()
-	return errors.Join(v.conn.Close(), v.depot.stop())
+	return errors.Join(v.conn.Close(), v.process.stop())
 }
 
-// url is the address of the server, which is also the audience of its tokens.
+// url returns the address of the server, which is also the audience of its tokens.
 func (v *release) url() string { return "http://" + v.address }
 
 func (v *release) prepare(ctx context.Context, p *platform) error {
@@ -90,21 +87,17 @@ func (v *release) prepare(ctx context.Context, p *platform) error {
 	if err := v.makePerson(ctx, p); err != nil {
 		return err
 	}
-	next, err := small(ctx, v.depot, pulledRepo)
+	next, err := smallImages(ctx, v.process, pulledRepo)
 	if err != nil {
 		return err
 	}
 	return v.putManifest(ctx, pulledRepo, pulledTag, next())
 }
 
-// findViewer looks up the role that everybody is given.
+// findViewer looks up the role that every identity gets.
 func (v *release) findViewer(ctx context.Context) error {
-	_, text, err := v.do(ctx, http.StatusOK, http.MethodGet, "/iam/v2beta1/roles?name=viewer", nil)
-	if err != nil {
-		return err
-	}
 	var got struct{ Roles []struct{ UID string } }
-	if err := json.Unmarshal(text, &got); err != nil {
+	if err := v.doJSON(ctx, http.MethodGet, "/iam/v2beta1/roles?name=viewer", nil, &got); err != nil {
 		return err
 	}
 	if len(got.Roles) != 1 {
@@ -114,8 +107,8 @@ func (v *release) findViewer(ctx context.Context) error {
 	return nil
 }
 
-// makeWorkloads makes identities that trust the platform, and signs tokens for
-// them. Every other identity has a pattern for its subject.
+// makeWorkloads creates identities that trust the platform, and signs tokens for them. Every
+// other identity has a pattern for its subject.
 func (v *release) makeWorkloads(ctx context.Context, p *platform) ([]string, error) {
 	identities := make([]string, workloads)
 	for n := range identities {
@@ -127,7 +120,8 @@ func (v *release) makeWorkloads(ctx context.Context, p *platform) ([]string, err
 		if err != nil {
 			return nil, err
 		}
-		if identities[n], err = v.api.post(ctx, "/iam/v2beta1/identities/"+string(v.api.folders[n]), string(body)); err != nil {
+		path := "/iam/v2beta1/identities/" + string(v.api.folders[n])
+		if identities[n], err = v.api.post(ctx, path, string(body)); err != nil {
 			return nil, err
 		}
 	}
@@ -147,8 +141,7 @@ func (v *release) makeWorkloads(ctx context.Context, p *platform) ([]string, err
 	return identities, nil
 }
 
-// bind lets some of the identities see each folder, and gets them the tokens to
-// do so with.
+// bind lets some of the identities see each folder, and exchanges a token for each.
 func (v *release) bind(ctx context.Context, identities []string) error {
 	tokens := make([]string, len(identities))
 	for n := range tokens {
@@ -168,7 +161,8 @@ func (v *release) bind(ctx context.Context, identities []string) error {
 			requests = append(requests, fmt.Sprintf(`{"roleBinding": {"identityUid": %q}}`, identities[n]))
 			v.readers = append(v.readers, reader{tokens[n], string(folder)})
 		}
-		body := fmt.Sprintf(`{"parent": %q, "roleUid": %q, "requests": [%s]}`, folder, v.viewer, strings.Join(requests, ", "))
+		body := fmt.Sprintf(`{"parent": %q, "roleUid": %q, "requests": [%s]}`,
+			folder, v.viewer, strings.Join(requests, ", "))
 		if _, err := v.api.post(ctx, "/iam/v2beta1/roleBindings:batchCreate", body); err != nil {
 			return err
 		}
@@ -176,11 +170,12 @@ func (v *release) bind(ctx context.Context, identities []string) error {
 	return nil
 }
 
-// makePerson makes the platform the identity provider of the organization, and
-// has a person join who signs in with it.
+// makePerson makes the platform an identity provider of the organization, and lets a person
+// join who signs in with it.
 func (v *release) makePerson(ctx context.Context, p *platform) error {
-	provider, err := v.api.post(ctx, "/iam/v2beta1/identityProviders/"+string(v.org), fmt.Sprintf(
-		`{"name": "people", "defaultRole": %q, "oidc": {"issuer": %q, "clientId": %q, "clientSecret": "secret"}}`, v.viewer, p.url, signInClient))
+	provider, err := v.api.post(ctx, "/iam/v2beta1/identityProviders/"+string(v.dev.Organization), fmt.Sprintf(
+		`{"name": "people", "defaultRole": %q, "oidc": {"issuer": %q, "clientId": %q, "clientSecret": "secret"}}`,
+		v.viewer, p.url, signInClient))
 	if err != nil {
 		return err
 	}
@@ -193,27 +188,21 @@ func (v *release) makePerson(ctx context.Context, p *platform) error {
 		v.byProvider = append(v.byProvider, credential{bearer, form})
 	}
 	invite := fmt.Sprintf(`{"roleUid": %q, "ttl": "3600s"}`, v.viewer)
-	_, text, err := v.do(ctx, http.StatusOK, http.MethodPost, "/iam/v2beta1/groupInvites/"+string(v.api.folders[0]), strings.NewReader(invite))
-	if err != nil {
-		return err
-	}
+	path := "/iam/v2beta1/groupInvites/" + string(v.api.folders[0])
 	var made struct{ Code string }
-	if err := json.Unmarshal(text, &made); err != nil {
+	if err := v.doJSON(ctx, http.MethodPost, path, strings.NewReader(invite), &made); err != nil {
 		return err
 	}
-	_, _, err = v.do(ctx, http.StatusOK, http.MethodPost, "/auth/v1/register", strings.NewReader(fmt.Sprintf(`{"code": %q}`, made.Code)),
+	body := strings.NewReader(fmt.Sprintf(`{"code": %q}`, made.Code))
+	_, _, err = v.do(ctx, http.StatusOK, http.MethodPost, "/auth/v1/register", body,
 		"Authorization", "Bearer "+v.byProvider[0].bearer)
 	return err
 }
 
-// exchangeOne exchanges a token, and returns the one it got.
+// exchangeOne exchanges a token.
 func (v *release) exchangeOne(ctx context.Context, c credential) (string, error) {
-	_, text, err := v.do(ctx, http.StatusOK, http.MethodPost, "/sts/exchange", strings.NewReader(c.form),
-		"Authorization", "Bearer "+c.bearer, "Content-Type", "application/x-www-form-urlencoded")
-	if err != nil {
-		return "", err
-	}
 	var got struct{ Token string }
-	err = json.Unmarshal(text, &got)
+	err := v.doJSON(ctx, http.MethodPost, "/sts/exchange", strings.NewReader(c.form), &got,
+		"Authorization", "Bearer "+c.bearer, "Content-Type", "application/x-www-form-urlencoded")
 	return got.Token, err
 }

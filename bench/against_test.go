@@ -65,7 +65,8 @@ func TestAgainstNothing(t *testing.T) {
 	if len(r.notes) != 1 || !strings.Contains(r.notes[0], "-against PATH") {
 		t.Errorf("the notes do not say how to ask for it: %q", r.notes)
 	}
-	if _, err := parse([]string{"-against", filepath.Join(t.TempDir(), "none")}, io.Discard); err == nil || !strings.HasPrefix(err.Error(), "-against: ") {
+	if _, err := parse([]string{"-against", filepath.Join(t.TempDir(), "none")}, io.Discard); err == nil ||
+		!strings.HasPrefix(err.Error(), "-against: ") {
 		t.Errorf("a program that is not there: %v", err)
 	}
 }

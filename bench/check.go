@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
-// checks measures authorization with very many bindings: how long it takes to
-// read them at the start, and one check afterwards.
+// checks measures authorization with very many bindings: the time to load them, and the time
+// of a check.
 func checks(ctx context.Context, b *bench, e engine, r *report) (err error) {
 	d, err := b.bindings(ctx, e, b.rows)
 	if err != nil {
@@ -53,8 +53,8 @@ func checks(ctx context.Context, b *bench, e engine, r *report) (err error) {
 	return errors.Join(err, <-followed)
 }
 
-// whoCan times the first page of who can do something in a group, and whether
-// one identity can, with its reasons.
+// whoCan measures the first page of the identities that can do something in a group, and the
+// bindings through which one identity can.
 func whoCan(ctx context.Context, d dataset, s *store.DB, c *authz.Checker, r *report) error {
 	random := rand.New(rand.NewPCG(6, 6))
 	var who, can []time.Duration
@@ -62,8 +62,8 @@ func whoCan(ctx context.Context, d dataset, s *store.DB, c *authz.Checker, r *re
 	for range whoCanTurns {
 		identity := d.identity(random.IntN(d.identities))
 		held := c.GrantsOf(identity)
-		place := held[random.IntN(len(held))].Group
-		h := iamdb.Holding{Groups: append(place.Ancestors(), place), Roles: c.RolesWith(resource.GroupsList)}
+		group := held[random.IntN(len(held))].Group
+		h := iamdb.Holding{Groups: append(group.Ancestors(), group), Roles: c.RolesWith(resource.GroupsList)}
 		begin := time.Now()
 		got, err := iamdb.New(s).Holders(ctx, h, page.Request{Size: page.DefaultSize, Order: page.Order{Field: "uid"}})
 		if err != nil {
@@ -79,11 +79,12 @@ func whoCan(ctx context.Context, d dataset, s *store.DB, c *authz.Checker, r *re
 	}
 	r.under("who-can: first page", slices.Max(who).Seconds(), 0.05, seconds)
 	r.under("can: with its bindings", slices.Max(can).Seconds(), 0.05, seconds)
-	r.note("Who-can: %d bindings apply to a place on average; the times are the worst of %d.", found/whoCanTurns, whoCanTurns)
+	r.note("Who-can: %d bindings apply to a group on average; the times are the worst of %d.",
+		found/whoCanTurns, whoCanTurns)
 	return nil
 }
 
-// load opens a store and reads its bindings, and returns how long that took.
+// load opens a store and loads its bindings, and returns how long that took.
 func load(ctx context.Context, url string) (*store.DB, *authz.Checker, time.Duration, error) {
 	begin := time.Now()
 	s, err := store.Open(ctx, url)
@@ -97,7 +98,7 @@ func load(ctx context.Context, url string) (*store.DB, *authz.Checker, time.Dura
 	return s, c, time.Since(begin), nil
 }
 
-// heap is how many bytes of memory are in use.
+// heap returns how many bytes of the heap are in use.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -113,14 +114,14 @@ const (
 	whoCanTurns = 200
 )
 
-// A question is who wants to see what.
+// A question is whether a caller may list a group.
 type question struct {
 	ctx   context.Context
-	place resource.UID
+	group resource.UID
 }
 
-// check times answers to callers who may, two levels below a group they hold
-// a role on, and to callers who may not.
+// check measures checks of callers who are allowed, two levels below a group they hold a role
+// on, and of callers who are not.
 func check(d dataset, c *authz.Checker, r *report) error {
 	random := rand.New(rand.NewPCG(5, 5))
 	var yes, no []question
@@ -129,11 +130,11 @@ func check(d dataset, c *authz.Checker, r *report) error {
 		held := c.GrantsOf(identity)
 		ctx := authz.WithCaller(context.Background(), authz.Caller{Identity: identity, Issued: time.Now()})
 		h := held[random.IntN(len(held))]
-		place := h.Group + resource.UID(segment(random)) + resource.UID(segment(random))
+		below := resource.UID(segment(random) + segment(random))
 		if h.Capabilities.Has(resource.GroupsList) {
-			yes = append(yes, question{ctx, place})
+			yes = append(yes, question{ctx, h.Group + below})
 		}
-		no = append(no, question{ctx, d.org + resource.UID(segment(random)) + resource.UID(segment(random))})
+		no = append(no, question{ctx, d.org + below})
 	}
 	took, allocations, err := ask(c, yes, nil)
 	if err != nil {
@@ -146,8 +147,8 @@ func check(d dataset, c *authz.Checker, r *report) error {
 	return err
 }
 
-// ask returns the time of an answer, which has to be want, and how many
-// allocations one makes: medians, as everywhere.
+// ask returns the median time of a check, whose result has to be want, and its median number
+// of allocations.
 func ask(c *authz.Checker, all []question, want error) (time.Duration, float64, error) {
 	var took []time.Duration
 	var allocations []float64
@@ -157,7 +158,7 @@ func ask(c *authz.Checker, all []question, want error) (time.Duration, float64, 
 		begin := time.Now()
 		for i := range checkCalls {
 			q := &all[i%len(all)]
-			if err := c.Require(q.ctx, resource.GroupsList, q.place); !errors.Is(err, want) {
+			if err := c.Require(q.ctx, resource.GroupsList, q.group); !errors.Is(err, want) {
 				return 0, 0, fmt.Errorf("answer is %v, not %v", err, want)
 			}
 		}

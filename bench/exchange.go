@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -40,9 +39,9 @@ const (
 	authTarget = 5 * time.Microsecond
 )
 
-// exchanges measures the exchange of a workload's token whose issuer's keys are
-// known, beside what the machine could do if an exchange were nothing but one
-// verification and one signature; and what a token seen before costs.
+// exchanges compares the exchange of a workload's token, whose issuer's keys are cached,
+// with one verification and one signature alone. It also measures the authentication with
+// a cached token.
 func exchanges(ctx context.Context, b *bench, e engine, r *report) (err error) {
 	address, _, err := e.create(ctx, "exchange")
 	if err != nil {
@@ -71,7 +70,7 @@ func exchanges(ctx context.Context, b *bench, e engine, r *report) (err error) {
 	return x.authentication(ctx, r)
 }
 
-// An exchange is the service without its listener, and an issuer it trusts.
+// An exchange is the service without a listener, and an issuer it trusts.
 type exchange struct {
 	*platform
 	handler    http.Handler
@@ -92,29 +91,19 @@ func newExchange(ctx context.Context, s *store.DB) (*exchange, error) {
 	return x, x.assemble(ctx, s)
 }
 
-// serveHTTP serves on a free port of this machine.
-func serveHTTP(ctx context.Context, h http.Handler) (address string, stop func(), _ error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", nil, err
-	}
-	srv := &http.Server{Handler: h}
-	go func() { _ = srv.Serve(l) }() // it ends with Close
-	return "http://" + l.Addr().String(), func() { srv.Close() }, nil
-}
-
-// populate adds an organization of identities that trust the issuer.
+// populate adds an organization with identities that trust the issuer.
 func (x *exchange) populate(ctx context.Context, s *store.DB) error {
 	now := time.Now()
 	org := resource.NewRoot()
-	if _, err := iamdb.New(s).InsertGroup(ctx, resource.Group{UID: org, Name: "org", CreateTime: now, UpdateTime: now}); err != nil {
+	if _, err := iamdb.New(s).InsertGroup(ctx,
+		resource.Group{UID: org, Name: "org", CreateTime: now, UpdateTime: now}); err != nil {
 		return err
 	}
 	for n := range workloads {
 		i := resource.Identity{
 			UID: org.NewChild(), Name: "workload", CreateTime: now, UpdateTime: now, LastSeenTime: now,
-			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: x.url, SubjectPattern: jobPattern(n)}},
+			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: x.url,
+				SubjectPattern: jobPattern(n)}},
 		}
 		if err := iamdb.New(s).InsertIdentity(ctx, i); err != nil {
 			return err
@@ -124,8 +113,7 @@ func (x *exchange) populate(ctx context.Context, s *store.DB) error {
 	return nil
 }
 
-// assemble builds the service as the server does. Its log goes nowhere, but is
-// written.
+// assemble builds the service as the server does. It formats its log, and discards it.
 func (x *exchange) assemble(ctx context.Context, s *store.DB) (err error) {
 	log := slog.New(slog.NewJSONHandler(io.Discard, nil))
 	if x.checker, err = authz.Load(ctx, s, log); err != nil {
@@ -148,50 +136,41 @@ func (x *exchange) assemble(ctx context.Context, s *store.DB) (err error) {
 	}
 	tokens := page.NewTokens(key.Derive("page tokens"), time.Now)
 	all := api.Services{IAM: iam.New(s, x.checker, tokens, iam.Config{Key: key}), STS: service}
-	x.handler = api.New(all, x.issuer, x.checker, api.Config{Audience: baseURL, Log: log, Metrics: prometheus.NewRegistry()}).HTTP()
+	cfg := api.Config{Audience: baseURL, Log: log, Metrics: prometheus.NewRegistry()}
+	x.handler = api.New(all, x.issuer, x.checker, cfg).HTTP()
 	return nil
 }
 
 // compare reports exchanges of tokens of an algorithm.
 func (x *exchange) compare(ctx context.Context, alg string, r *report) error {
-	bearers := make([]string, workloads)
-	forms := make([]string, workloads)
-	for n := range workloads {
-		var err error
-		if bearers[n], err = x.job(alg, n, baseURL); err != nil {
+	credentials := make([]credential, workloads)
+	for n := range credentials {
+		bearer, err := x.job(alg, n, baseURL)
+		if err != nil {
 			return err
 		}
-		forms[n] = url.Values{"aud": {baseURL}, "identity": {string(x.identities[n])}}.Encode()
+		form := url.Values{"aud": {baseURL}, "identity": {string(x.identities[n])}}.Encode()
+		credentials[n] = credential{bearer, form}
 	}
-	numbers := make([]int, workloads)
-	for n := range numbers {
-		numbers[n] = n
-	}
-	picked := pick(numbers)
+	picked := pick(credentials)
 	limit, err := x.limit(alg)
 	if err != nil {
 		return err
 	}
 	inside := func(ctx context.Context, client int) error {
-		n := picked(client)
-		q, err := exchangeRequest(ctx, "http://holdfast.test", forms[n], bearers[n])
+		q, err := exchangeRequest(ctx, baseURL, picked(client))
 		if err != nil {
 			return err
 		}
-		w := &answer{header: http.Header{}}
+		w := &responseBuffer{header: http.Header{}}
 		x.handler.ServeHTTP(w, q)
 		if w.status != http.StatusOK {
 			return fmt.Errorf("exchange: status %d: %s", w.status, w.body)
 		}
 		return nil
 	}
-	p, err := race(ctx, inside, limit)
-	if err != nil {
-		return err
-	}
-	r.faster("exchange, "+alg+" / one verification and one signature", p, 0.6)
-	r.note("Exchange of %s: %s of processor time; verification and signature alone %s.", alg, brief(p.cpuA), brief(p.cpuB))
-	if _, err := whereOf(ctx, r, "exchanges of "+alg, inside); err != nil {
+	if err := compareRates(ctx, r, "exchange, "+alg+" / one verification and one signature", 0.6, inside,
+		limit); err != nil {
 		return err
 	}
 	address, stop, err := serveHTTP(ctx, x.handler)
@@ -201,9 +180,8 @@ func (x *exchange) compare(ctx context.Context, alg string, r *report) error {
 	defer stop()
 	c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
 	defer c.CloseIdleConnections()
-	p, err = race(ctx, func(ctx context.Context, client int) error {
-		n := picked(client)
-		q, err := exchangeRequest(ctx, address, forms[n], bearers[n])
+	p, err := race(ctx, func(ctx context.Context, client int) error {
+		q, err := exchangeRequest(ctx, address, picked(client))
 		if err != nil {
 			return err
 		}
@@ -213,13 +191,13 @@ func (x *exchange) compare(ctx context.Context, alg string, r *report) error {
 	return err
 }
 
-func exchangeRequest(ctx context.Context, address, form, bearer string) (*http.Request, error) {
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, address+"/sts/exchange", strings.NewReader(form))
+func exchangeRequest(ctx context.Context, address string, c credential) (*http.Request, error) {
+	q, err := http.NewRequestWithContext(ctx, http.MethodPost, address+"/sts/exchange", strings.NewReader(c.form))
 	if err != nil {
 		return nil, err
 	}
 	q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	q.Header.Set("Authorization", "Bearer "+bearer)
+	q.Header.Set("Authorization", "Bearer "+c.bearer)
 	return q, nil
 }
 
@@ -235,9 +213,9 @@ func consume(resp *http.Response, err error) error {
 	return err
 }
 
-// limit is what an exchange cannot do without: to verify one signature and to
-// make another.
-func (x *exchange) limit(alg string) (func(context.Context, int) error, error) {
+// limit returns a function that does the least that an exchange needs: it verifies one
+// signature and makes another.
+func (x *exchange) limit(alg string) (operation, error) {
 	sum := sha256.Sum256([]byte("a token"))
 	theirs, err := rsa.SignPKCS1v15(nil, x.rsa, crypto.SHA256, sum[:])
 	if err != nil {
@@ -259,8 +237,7 @@ func (x *exchange) limit(alg string) (func(context.Context, int) error, error) {
 	}, nil
 }
 
-// authentication reports what a token costs that was seen before: what every
-// request does before anything else.
+// authentication reports the time to authenticate a request with a cached token.
 func (x *exchange) authentication(ctx context.Context, r *report) error {
 	raw, err := x.issuer.Mint(ctx, token.Claims{Subject: x.identities[0], Audience: []string{baseURL}})
 	if err != nil {
@@ -293,18 +270,17 @@ func (x *exchange) authentication(ctx context.Context, r *report) error {
 	return nil
 }
 
-// An answer is what a handler writes.
-type answer struct {
+// A responseBuffer implements http.ResponseWriter.
+type responseBuffer struct {
 	header http.Header
 	status int
 	body   []byte
 }
 
-func (a *answer) Header() http.Header { return a.header }
+func (w *responseBuffer) Header() http.Header    { return w.header }
+func (w *responseBuffer) WriteHeader(status int) { w.status = status }
 
-func (a *answer) WriteHeader(status int) { a.status = status }
-
-func (a *answer) Write(b []byte) (int, error) {
-	a.body = append(a.body, b...)
+func (w *responseBuffer) Write(b []byte) (int, error) {
+	w.body = append(w.body, b...)
 	return len(b), nil
 }

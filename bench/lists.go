@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,8 +18,8 @@ import (
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
-// lists compares pages of the big dataset with the same pages of the small one.
-// A page comes from the store, with its total; one kind also over HTTP.
+// lists compares pages, with their totals, of the big dataset with those of the small one,
+// in the store and over HTTP, and a page over HTTP with a handler that does the least.
 func lists(ctx context.Context, b *bench, e engine, r *report) error {
 	small, err := b.groups(ctx, e, smallRows)
 	if err != nil {
@@ -29,21 +32,21 @@ func lists(ctx context.Context, b *bench, e engine, r *report) error {
 	if err := listsInStore(ctx, small, big, r); err != nil {
 		return err
 	}
-	return listsOverHTTP(ctx, b, small, big, r)
+	return listsOverHTTP(ctx, b, e, small, big, r)
 }
 
 func listsInStore(ctx context.Context, small, big dataset, r *report) (err error) {
-	s, err := openShelf(ctx, small)
+	s, err := openForReading(ctx, small)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.store.Close()) }()
-	l, err := openShelf(ctx, big)
+	l, err := openForReading(ctx, big)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.store.Close()) }()
-	for _, f := range []func(context.Context, shelf, shelf, *report) error{scales, grants, skips} {
+	for _, f := range []func(context.Context, openDataset, openDataset, *report) error{scales, grants, skips} {
 		if err := f(ctx, s, l, r); err != nil {
 			return err
 		}
@@ -51,16 +54,16 @@ func listsInStore(ctx context.Context, small, big dataset, r *report) (err error
 	return nil
 }
 
-// A shelf is a dataset that is open for reading.
-type shelf struct {
+// An openDataset is a dataset with its open store.
+type openDataset struct {
 	dataset
 	store *store.DB
 	under []resource.UID // the folders
 }
 
-func openShelf(ctx context.Context, d dataset) (shelf, error) {
+func openForReading(ctx context.Context, d dataset) (openDataset, error) {
 	s, err := store.Open(ctx, d.url)
-	return shelf{d, s, d.folders()}, err
+	return openDataset{d, s, d.folders()}, err
 }
 
 // A request is one page to read.
@@ -70,9 +73,8 @@ type request struct {
 	page   page.Request
 }
 
-// below is a request for the first page by name of all below a group that an
-// owner of the organization sends.
-func (s shelf) below(group resource.UID, size int) request {
+// below returns a request of an owner for the first page by name of the groups below group.
+func (s openDataset) below(group resource.UID, size int) request {
 	return request{
 		store.Reach{Under: []resource.UID{s.org}},
 		resource.Filter{Place: resource.PlaceFilter{DescendantsOf: group}},
@@ -80,10 +82,12 @@ func (s shelf) below(group resource.UID, size int) request {
 	}
 }
 
-// with is a request for the first page by name of a caller who was granted these
-// groups, and asks for all there is.
+// with returns a request for the first page by name of all groups, of a caller with these
+// grants.
 func with(grants []resource.UID, size int) request {
-	return request{store.Reach{Under: grants}, resource.Filter{}, page.Request{Size: size, Order: page.Order{Field: "name"}}}
+	return request{
+		store.Reach{Under: grants}, resource.Filter{}, page.Request{Size: size, Order: page.Order{Field: "name"}},
+	}
 }
 
 func (q request) by(field string, desc bool) request {
@@ -91,16 +95,16 @@ func (q request) by(field string, desc bool) request {
 	return q
 }
 
-func (s shelf) read(ctx context.Context, q request) (page.Page[resource.Group], error) {
+func (s openDataset) read(ctx context.Context, q request) (page.Page[resource.Group], error) {
 	return iamdb.New(s.store).Groups(ctx, q.reach, q.filter, q.page)
 }
 
-// spots is how many places a measurement takes turns at, so that it does not
-// read the same few pages of the disk again and again.
+// spots is how many different requests a measurement makes, so that it does not always read
+// the same pages of the disk.
 const spots = 16
 
-// midway returns requests like q that start after a row in the middle half.
-func (s shelf) midway(ctx context.Context, q request) ([]request, error) {
+// midway returns requests like q that start after rows in the middle of the list.
+func (s openDataset) midway(ctx context.Context, q request) ([]request, error) {
 	first, err := s.read(ctx, q)
 	if err != nil {
 		return nil, err
@@ -124,8 +128,8 @@ func (s shelf) midway(ctx context.Context, q request) ([]request, error) {
 	return all, nil
 }
 
-// named returns requests like q for one group by its name each.
-func (s shelf) named(ctx context.Context, q request) ([]request, error) {
+// named returns requests like q, each for one group by its name.
+func (s openDataset) named(ctx context.Context, q request) ([]request, error) {
 	all, err := s.midway(ctx, q.by("name", false))
 	for i := range all {
 		all[i].filter.Name = all[i].page.After.Key
@@ -134,8 +138,8 @@ func (s shelf) named(ctx context.Context, q request) ([]request, error) {
 	return all, err
 }
 
-// turns reads one of all at each turn. Each has to have size rows.
-func (s shelf) turns(all []request, size int) func(context.Context, int) error {
+// turns returns an operation that sends one of the requests. Their pages must have size rows.
+func (s openDataset) turns(all []request, size int) operation {
 	return func(ctx context.Context, i int) error {
 		q := all[i%len(all)]
 		got, err := s.read(ctx, q)
@@ -146,26 +150,39 @@ func (s shelf) turns(all []request, size int) func(context.Context, int) error {
 	}
 }
 
-// pageSize is what the targets are set for. A folder of the small dataset has
-// fewer groups than that: there, both datasets read as many as it has.
+// pageSize is the size of the pages. A folder of the small dataset has fewer groups, so pages
+// of folders are smaller in both datasets.
 const pageSize = page.DefaultSize
 
-// A scale is a page to read from both datasets.
+// A scale is a page that is read from both datasets.
 type scale struct {
 	what string
 	size int
 	most float64
-	make func(context.Context, shelf) ([]request, error)
+	make requester
 }
 
-// one is a request that does not depend on what is in the dataset.
-func one(f func(shelf) request) func(context.Context, shelf) ([]request, error) {
-	return func(_ context.Context, s shelf) ([]request, error) { return []request{f(s)}, nil }
+// A requester makes the requests for a dataset.
+type requester func(context.Context, openDataset) ([]request, error)
+
+// one returns a requester of one request.
+func one(f func(openDataset) request) requester {
+	return func(_ context.Context, s openDataset) ([]request, error) { return []request{f(s)}, nil }
 }
 
-// each is a request for each of some folders.
-func each(f func(shelf, resource.UID) request) func(context.Context, shelf) ([]request, error) {
-	return func(_ context.Context, s shelf) ([]request, error) {
+// middle returns a requester of requests in the middle of a list.
+func middle(f func(openDataset) request) requester {
+	return func(ctx context.Context, s openDataset) ([]request, error) { return s.midway(ctx, f(s)) }
+}
+
+// exact returns a requester of requests for groups of a list by name.
+func exact(f func(openDataset) request) requester {
+	return func(ctx context.Context, s openDataset) ([]request, error) { return s.named(ctx, f(s)) }
+}
+
+// each returns a requester of a request for each of some folders.
+func each(f func(openDataset, resource.UID) request) requester {
+	return func(_ context.Context, s openDataset) ([]request, error) {
 		var all []request
 		for i := range spots {
 			all = append(all, f(s, s.under[i*len(s.under)/spots]))
@@ -175,33 +192,33 @@ func each(f func(shelf, resource.UID) request) func(context.Context, shelf) ([]r
 }
 
 func scaleCases() []scale {
-	org := func(s shelf) request { return s.below(s.org, pageSize) }
+	org := func(s openDataset) request { return s.below(s.org, pageSize) }
+	orgBy := func(field string, desc bool) func(openDataset) request {
+		return func(s openDataset) request { return org(s).by(field, desc) }
+	}
 	const few = smallRows / folders
-	folder := func(s shelf, uid resource.UID) request { return s.below(uid, few) }
+	folder := func(s openDataset, uid resource.UID) request { return s.below(uid, few) }
+	oneFolder := func(size int) func(openDataset) request {
+		return func(s openDataset) request { return s.below(s.under[folders/2], size) }
+	}
 	return []scale{
 		{"first page", pageSize, 2, one(org)},
-		{"page in the middle", pageSize, 2, func(ctx context.Context, s shelf) ([]request, error) { return s.midway(ctx, org(s)) }},
-		{"exact name", 1, 2, func(ctx context.Context, s shelf) ([]request, error) { return s.named(ctx, org(s)) }},
+		{"page in the middle", pageSize, 2, middle(org)},
+		{"exact name", 1, 2, exact(org)},
 		{"first page, folder of 1 %, 10 rows", few, 2, each(folder)},
-		{"page in the middle, folder of 1 %, 2 rows", 2, 2, func(ctx context.Context, s shelf) ([]request, error) {
-			return s.midway(ctx, s.below(s.under[folders/2], 2))
-		}},
-		{"exact name, folder of 1 %", 1, 2, func(ctx context.Context, s shelf) ([]request, error) {
-			return s.named(ctx, s.below(s.under[folders/2], few))
-		}},
-		{"first page, name desc", pageSize, 0, one(func(s shelf) request { return org(s).by("name", true) })},
-		{"first page, uid", pageSize, 0, one(func(s shelf) request { return org(s).by("uid", false) })},
-		{"page in the middle, uid", pageSize, 0, func(ctx context.Context, s shelf) ([]request, error) { return s.midway(ctx, org(s).by("uid", false)) }},
-		{"first page, create_time", pageSize, 0, one(func(s shelf) request { return org(s).by("create_time", false) })},
-		{"page in the middle, create_time desc", pageSize, 0, func(ctx context.Context, s shelf) ([]request, error) {
-			return s.midway(ctx, org(s).by("create_time", true))
-		}},
-		{"first page, children of the organization", pageSize, 0, one(func(s shelf) request {
+		{"page in the middle, folder of 1 %, 2 rows", 2, 2, middle(oneFolder(2))},
+		{"exact name, folder of 1 %", 1, 2, exact(oneFolder(few))},
+		{"first page, name desc", pageSize, 0, one(orgBy("name", true))},
+		{"first page, uid", pageSize, 0, one(orgBy("uid", false))},
+		{"page in the middle, uid", pageSize, 0, middle(orgBy("uid", false))},
+		{"first page, create_time", pageSize, 0, one(orgBy("create_time", false))},
+		{"page in the middle, create_time desc", pageSize, 0, middle(orgBy("create_time", true))},
+		{"first page, children of the organization", pageSize, 0, one(func(s openDataset) request {
 			q := org(s)
 			q.filter.Place = resource.PlaceFilter{ChildrenOf: s.org}
 			return q
 		})},
-		{"first page, children of a folder, 10 rows", few, 0, each(func(s shelf, uid resource.UID) request {
+		{"first page, children of a folder, 10 rows", few, 0, each(func(s openDataset, uid resource.UID) request {
 			q := folder(s, uid)
 			q.filter.Place = resource.PlaceFilter{ChildrenOf: uid}
 			return q
@@ -210,7 +227,7 @@ func scaleCases() []scale {
 }
 
 // scales compares the big dataset with the small one.
-func scales(ctx context.Context, small, big shelf, r *report) error {
+func scales(ctx context.Context, small, big openDataset, r *report) error {
 	for _, c := range scaleCases() {
 		s, err := c.make(ctx, small)
 		if err != nil {
@@ -226,19 +243,19 @@ func scales(ctx context.Context, small, big shelf, r *report) error {
 		}
 		r.slower("list: "+c.what, p, c.most)
 	}
-	// Fifty rows of a folder, against as many of the small organization.
-	folder, err := each(func(s shelf, uid resource.UID) request { return s.below(uid, pageSize) })(ctx, big)
+	// Compare 50 rows of a folder with 50 of the small organization.
+	folder, err := each(func(s openDataset, uid resource.UID) request { return s.below(uid, pageSize) })(ctx, big)
 	if err != nil {
 		return err
 	}
-	p, err := alternate(ctx, big.turns(folder, pageSize), small.turns([]request{small.below(small.org, pageSize)}, pageSize))
+	first := []request{small.below(small.org, pageSize)}
+	p, err := alternate(ctx, big.turns(folder, pageSize), small.turns(first, pageSize))
 	r.slower("list: first page, folder of 1 % / the small organization", p, 2)
 	return err
 }
 
-// grants compares callers who were granted several folders with one who was
-// granted one.
-func grants(ctx context.Context, _, big shelf, r *report) error {
+// grants compares callers with grants on several folders with one with a single grant.
+func grants(ctx context.Context, _, big openDataset, r *report) error {
 	single, ten := with(big.under[3:4], pageSize), with(every(big.under, 10), pageSize)
 	for _, field := range []string{"name", "create_time", "uid"} {
 		most := 0.0
@@ -281,8 +298,8 @@ func every(all []resource.UID, n int) []resource.UID {
 	return some
 }
 
-// some returns n groups of folders, sorted.
-func (s shelf) some(n int) []resource.UID {
+// some returns n groups in folders, sorted.
+func (s openDataset) some(n int) []resource.UID {
 	step, i := s.dataset.groups/n, 0
 	var all []resource.UID
 	for uid := range s.all() {
@@ -297,8 +314,8 @@ func (s shelf) some(n int) []resource.UID {
 	return all
 }
 
-// skips compares a page far into a list with its first.
-func skips(ctx context.Context, _, big shelf, r *report) error {
+// skips compares a page far into a list with the first page.
+func skips(ctx context.Context, _, big openDataset, r *report) error {
 	far := min(100_000, big.dataset.groups/2)
 	none := big.below(big.org, pageSize)
 	ten := with(every(big.under, 10), pageSize)
@@ -323,8 +340,8 @@ func skips(ctx context.Context, _, big shelf, r *report) error {
 	return nil
 }
 
-// listsOverHTTP compares first pages as a client sees them.
-func listsOverHTTP(ctx context.Context, b *bench, small, big dataset, r *report) (err error) {
+// listsOverHTTP compares pages as a client gets them.
+func listsOverHTTP(ctx context.Context, b *bench, e engine, small, big dataset, r *report) (err error) {
 	s, err := b.serve(ctx, small.url)
 	if err != nil {
 		return err
@@ -335,20 +352,96 @@ func listsOverHTTP(ctx context.Context, b *bench, small, big dataset, r *report)
 		return err
 	}
 	defer func() { err = errors.Join(err, l.stop()) }()
-	p, err := alternate(ctx, l.firstPage(big.org), s.firstPage(small.org))
+	p, err := alternate(ctx, getPage(l.token, l.listURL(big.org, pageSize)),
+		getPage(s.token, s.listURL(small.org, pageSize)))
+	if err != nil {
+		return err
+	}
 	r.slower("list over HTTP: first page", p, 2)
-	return err
+	db, err := e.connect(small.url, clients)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(clients) // it only reads
+	db.SetMaxIdleConns(clients)
+	first, err := db.PrepareContext(ctx,
+		`SELECT uid, name, description, create_ms, update_ms FROM groups ORDER BY uid LIMIT $1`)
+	if err != nil {
+		return err
+	}
+	count, err := db.PrepareContext(ctx, `SELECT count(*) FROM groups`)
+	if err != nil {
+		return err
+	}
+	address, stop, err := serveHTTP(ctx, bareList(first, count))
+	if err != nil {
+		return err
+	}
+	defer stop()
+	ours := getPage(s.token, "http://"+s.addr+"/iam/v2beta1/groups")
+	return compareRates(ctx, r, "list over HTTP: page of 50 of 1,000 groups with its total / bare handler", 0.6,
+		ours, getPage("", address))
 }
 
-func (s *service) firstPage(org resource.UID) func(context.Context, int) error {
-	c, address := newClient(s.token), s.listURL(org, pageSize)
+// getPage returns an operation that gets a page. It must have pageSize groups and a total.
+func getPage(token, address string) operation {
+	c := newClient(token)
 	return func(ctx context.Context, _ int) error {
-		_, _, err := c.do(ctx, http.MethodGet, address, "")
+		_, body, err := c.do(ctx, http.MethodGet, address, "")
+		if err == nil && (bytes.Count(body, []byte(`"uid":`)) != pageSize ||
+			!bytes.Contains(body, []byte(`"totalCount":`))) {
+			err = fmt.Errorf("GET %s: not a page of %d groups: %.300s", address, pageSize, body)
+		}
 		return err
 	}
 }
 
-// listURL is the address of the first page by name of what is below a group.
+// bareList returns a handler that executes the two statements and writes the results as JSON.
+func bareList(first, count *sql.Stmt) http.HandlerFunc {
+	type group struct {
+		UID         string    `json:"uid"`
+		Name        string    `json:"name"`
+		Description string    `json:"description"`
+		CreateTime  time.Time `json:"createTime"`
+		UpdateTime  time.Time `json:"updateTime"`
+	}
+	type response struct {
+		Groups []group `json:"groups"`
+		Total  int64   `json:"totalCount,string"`
+	}
+	read := func(ctx context.Context) (out response, _ error) {
+		rows, err := first.QueryContext(ctx, pageSize)
+		if err != nil {
+			return out, err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var g group
+			var created, updated int64
+			if err := rows.Scan(&g.UID, &g.Name, &g.Description, &created, &updated); err != nil {
+				return out, err
+			}
+			g.CreateTime, g.UpdateTime = time.UnixMilli(created).UTC(), time.UnixMilli(updated).UTC()
+			out.Groups = append(out.Groups, g)
+		}
+		if err := rows.Err(); err != nil {
+			return out, err
+		}
+		return out, count.QueryRowContext(ctx).Scan(&out.Total)
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		out, err := read(r.Context())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(out) // fails only if the client is gone
+	}
+}
+
+// listURL returns the address of the first page by name of the groups below group.
 func (s *service) listURL(group resource.UID, size int) string {
 	query := url.Values{"uidp.descendants_of": {string(group)}, "order_by": {"name"}, "page_size": {fmt.Sprint(size)}}
 	return "http://" + s.addr + "/iam/v2beta1/groups?" + query.Encode()

@@ -14,29 +14,28 @@ import (
 
 // A dataset is a loaded database.
 type dataset struct {
-	forest
+	tree
 	url        string
 	identities int // with grantsEach bindings each
 }
 
-// groups returns a database of so many groups.
+// groups returns a database with n groups.
 func (b *bench) groups(ctx context.Context, e engine, n int) (dataset, error) {
 	return b.load(ctx, e, fmt.Sprintf("groups_%d", n), n, 0)
 }
 
-// bindings returns a database of so many bindings.
+// bindings returns a database with n bindings.
 func (b *bench) bindings(ctx context.Context, e engine, n int) (dataset, error) {
 	return b.load(ctx, e, fmt.Sprintf("bindings_%d", n), max(n/100, smallRows), n/grantsEach)
 }
 
-// loadedSetting is the setting that a dataset ends with: one that was cut off
-// has none.
+// loadedSetting is the setting that marks a dataset as complete.
 const loadedSetting = "bench"
 
-// load makes a dataset, or finds the one of this run or of an earlier one. The
-// store makes the schema, and a server in dev mode the organization.
+// load returns a dataset. It loads the dataset unless it exists from this run or an earlier
+// one. The store creates the schema, and a server in dev mode the organization.
 func (b *bench) load(ctx context.Context, e engine, name string, groups, identities int) (dataset, error) {
-	d := dataset{forest: forest{groups: groups}, identities: identities}
+	d := dataset{tree: tree{groups: groups}, identities: identities}
 	var found bool
 	var err error
 	if d.url, found, err = e.create(ctx, name); err != nil {
@@ -51,13 +50,18 @@ func (b *bench) load(ctx context.Context, e engine, name string, groups, identit
 		}
 	}
 	begin := time.Now()
-	if d.org, err = b.found(ctx, d.url); err != nil {
-		return d, fmt.Errorf("found the organization: %w", err)
+	s, err := b.serve(ctx, d.url)
+	if err != nil {
+		return d, fmt.Errorf("create the organization: %w", err)
 	}
-	count := tally{}
-	tables := []table{d.groupTable().tallied(count)}
+	d.org = s.org
+	if err := s.stop(); err != nil {
+		return d, err
+	}
+	count := counters{}
+	tables := []table{d.groupTable().counted(count)}
 	if identities > 0 {
-		tables = append(tables, d.identityTable(identities).tallied(count), d.bindingTable(identities).tallied(count))
+		tables = append(tables, d.identityTable(identities).counted(count), d.bindingTable(identities).counted(count))
 	}
 	if err := e.fill(ctx, d.url, tables); err != nil {
 		return d, fmt.Errorf("fill: %w", err)
@@ -69,7 +73,7 @@ func (b *bench) load(ctx context.Context, e engine, name string, groups, identit
 	return d, nil
 }
 
-// loaded returns the organization of a dataset, or "" if its loading was cut off.
+// loaded returns the organization of a dataset, or "" if the dataset is incomplete.
 func loaded(ctx context.Context, url string) (resource.UID, error) {
 	s, err := store.Open(ctx, url)
 	if err != nil {
@@ -82,17 +86,8 @@ func loaded(ctx context.Context, url string) (resource.UID, error) {
 	return resource.UID(org), errors.Join(err, s.Close())
 }
 
-// found makes an organization.
-func (b *bench) found(ctx context.Context, url string) (resource.UID, error) {
-	s, err := b.serve(ctx, url)
-	if err != nil {
-		return "", err
-	}
-	return s.org, s.stop()
-}
-
-// finish writes the counters, and that the dataset is complete.
-func (d dataset) finish(ctx context.Context, e engine, count tally) error {
+// finish writes the counters, and marks the dataset as complete.
+func (d dataset) finish(ctx context.Context, e engine, count counters) error {
 	db, err := e.connect(d.url, 1)
 	if err != nil {
 		return err
@@ -103,7 +98,7 @@ func (d dataset) finish(ctx context.Context, e engine, count tally) error {
 		return err
 	}
 	if seg != number(d.org) {
-		return errors.New("the store numbers uids in another way than this program: see number")
+		return errors.New("the store converts UIDs to numbers in another way than the function number")
 	}
 	if err := count.write(ctx, db); err != nil {
 		return fmt.Errorf("write counters: %w", err)
@@ -118,16 +113,18 @@ func (d dataset) finish(ctx context.Context, e engine, count tally) error {
 	return errors.Join(s.SetSetting(ctx, loadedSetting, []byte(d.org)), s.Close())
 }
 
-// write adds the tally to the first shard of each counter.
-func (c tally) write(ctx context.Context, db *sql.DB) error {
+// write adds the counters to their first shards.
+func (c counters) write(ctx context.Context, db *sql.DB) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
 	for k, n := range c {
-		_, err := tx.ExecContext(ctx, `INSERT INTO counters (kind, grp, shard, n, children) VALUES ($1, $2, 0, $3, $4)
-			ON CONFLICT (kind, grp, shard) DO UPDATE SET n = counters.n + excluded.n, children = counters.children + excluded.children`,
+		_, err := tx.ExecContext(ctx, `
+			INSERT INTO counters (kind, grp, shard, n, children) VALUES ($1, $2, 0, $3, $4)
+			ON CONFLICT (kind, grp, shard) DO UPDATE
+			SET n = counters.n + excluded.n, children = counters.children + excluded.children`,
 			k.kind, k.group, n[0], n[1])
 		if err != nil {
 			return err

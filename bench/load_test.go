@@ -67,7 +67,8 @@ func checkDataset(t *testing.T, d dataset) {
 	if err != nil || len(drifts) > 0 {
 		t.Errorf("%d counters are wrong: %v", len(drifts), err)
 	}
-	reach, byName := store.Reach{Under: []resource.UID{d.org}}, page.Request{Size: 200, Order: page.Order{Field: "name"}}
+	reach, byName := store.Reach{Under: []resource.UID{d.org}},
+		page.Request{Size: 200, Order: page.Order{Field: "name"}}
 	for _, under := range []resource.UID{d.org, d.folders()[7]} {
 		want := smallRows + folders
 		if under != d.org {
@@ -78,7 +79,8 @@ func checkDataset(t *testing.T, d dataset) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sorted := slices.IsSortedFunc(got.Items, func(a, b resource.Group) int { return strings.Compare(a.Name, b.Name) })
+		sorted := slices.IsSortedFunc(got.Items,
+			func(a, b resource.Group) int { return strings.Compare(a.Name, b.Name) })
 		if got.Total != int64(want) || len(got.Items) != min(want, 200) || !sorted {
 			t.Errorf("under %s: %d of %d groups, sorted %v; want %d", under, len(got.Items), got.Total, sorted, want)
 		}

@@ -1,13 +1,13 @@
-// Command bench measures the service against its targets: every speed as a
-// ratio to a baseline of the same run, so that the machine does not matter.
+// Command bench measures the service against its targets. Speeds are ratios to a baseline
+// of the same run, so that they do not depend on the machine.
 //
-// Measured and baseline take turns (a, b, a, b, …) and medians are compared. The
-// servers, the baselines and their clients share this process, unless a section
-// says otherwise; PostgreSQL is the server that HOLDFAST_TEST_POSTGRES names, as
-// make bench sets it. It exits with 1 if a target is missed.
+// What is measured and its baseline alternate, and medians are compared. The servers, the
+// baselines and their clients share this process, unless a section says otherwise.
+// PostgreSQL is the server at HOLDFAST_TEST_POSTGRES, which make bench sets. The exit code
+// is 1 if a target is missed.
 //
-// With -against PATH, the holdfastd of an earlier version is the baseline of this
-// one: exchange, check and pull must not be slower.
+// With -against PATH, the holdfastd of an earlier version is a baseline: exchange, check
+// and pull must not be slower.
 package main
 
 import (
@@ -20,6 +20,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"regexp"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"syscall"
@@ -30,8 +31,8 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal kills
-	server.AllocateBallast()     // as the program does whose parts are measured
+	context.AfterFunc(ctx, stop) // so that a second signal kills
+	server.AllocateBallast()     // as holdfastd does
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return
@@ -44,15 +45,16 @@ func main() {
 
 // A bench is one run of the program.
 type bench struct {
-	rows    int // groups in the big dataset, and bindings in the one for checks
-	engines []string
-	only    *regexp.Regexp
-	keep    string // where datasets outlive the run, or ""
-	osv     string // a zip of real records to make advisories from, or ""
-	against string // the holdfastd of an earlier version, or ""
+	rows     int // groups in the big dataset, and bindings in the one for checks
+	engines  []string
+	only     *regexp.Regexp
+	datasets string // the folder in which datasets are kept for the next run, or ""
+	profile  string // the file for a CPU profile of the run, or ""
+	osv      string // a zip of real records to make advisories from, or ""
+	against  string // the holdfastd of an earlier version, or ""
 
-	folder   string    // of this run's files
-	progress io.Writer // what is going on
+	folder   string // for the files of this run
+	progress io.Writer
 }
 
 // A section measures one thing on one engine.
@@ -85,6 +87,17 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.folder)) }()
+	if b.profile != "" {
+		f, err := os.Create(b.profile)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+	}
 	missed := 0
 	for _, name := range b.engines {
 		e, err := b.open(name)
@@ -125,8 +138,8 @@ func (b *bench) say(format string, args ...any) {
 }
 
 const (
-	smallRows = 1_000  // groups of the dataset that the big one is compared with
-	leastRows = 20_000 // of the big one: its folders hold a few pages
+	smallRows = 1_000  // groups of the small dataset
+	leastRows = 20_000 // groups of the big one, so that its folders have a few pages
 )
 
 func parse(args []string, progress io.Writer) (*bench, error) {
@@ -134,11 +147,17 @@ func parse(args []string, progress io.Writer) (*bench, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(progress)
 	engines := flags.String("engines", "sqlite,postgres", "the `databases` to measure on")
-	only := flags.String("only", "", "measure only the sections that match this `regexp`: lists, get, check, write, exchange, events, versions, registry, advisories, signin, start, against")
+	var names []string
+	for _, s := range sections {
+		names = append(names, s.name)
+	}
+	only := flags.String("only", "", "measure only the sections that match this `regexp`: "+strings.Join(names, ", "))
 	flags.StringVar(&b.osv, "osv", "", "`zip` of OSV records to make advisories from; made up otherwise")
-	flags.StringVar(&b.against, "against", "", "`holdfastd` of an earlier version, for the section against: exchange, check and pull beside it")
+	flags.StringVar(&b.against, "against", "", "`holdfastd` of an earlier version, for the section against")
+	flags.StringVar(&b.profile, "cpuprofile", "", "`file` to write a CPU profile of this process to")
 	flags.IntVar(&b.rows, "rows", 1_000_000, "`how many` groups, and bindings, the big datasets have")
-	flags.StringVar(&b.keep, "keep", "", "`folder` to keep loaded datasets in for the next run (PostgreSQL keeps its own: set HOLDFAST_TEST_POSTGRES)")
+	flags.StringVar(&b.datasets, "keep", "", "`folder` to keep datasets in for the next run; "+
+		"PostgreSQL keeps its own, on the server at HOLDFAST_TEST_POSTGRES")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}

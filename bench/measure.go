@@ -10,28 +10,29 @@ import (
 	"time"
 )
 
-// How long a comparison goes on.
+// How long comparisons take.
 const (
 	warmUp   = 16
 	minTurns = 15
 	maxTurns = 400
 	turnTime = 4 * time.Second
 
-	rounds         = 21
-	profiledRounds = 10
-	roundTime      = 300 * time.Millisecond
-	clients        = 16
+	rounds    = 21
+	roundTime = 300 * time.Millisecond
+	clients   = 16
 )
 
-// A pair is how long two things take.
+// An operation is what is measured. It gets the number of its client, or of its turn.
+type operation func(ctx context.Context, client int) error
+
+// A pair is the times of two operations.
 type pair struct {
 	a, b  time.Duration // medians
 	ratio float64       // of the medians
 }
 
-// alternate times a and b in turns. i counts the turns, for things that are to
-// differ from one to the next.
-func alternate(ctx context.Context, a, b func(ctx context.Context, i int) error) (pair, error) {
+// alternate measures a and b alternately. i counts the turns.
+func alternate(ctx context.Context, a, b operation) (pair, error) {
 	var as, bs []time.Duration
 	begin := time.Now()
 	for i := range maxTurns + warmUp {
@@ -56,35 +57,34 @@ func alternate(ctx context.Context, a, b func(ctx context.Context, i int) error)
 	return p, nil
 }
 
-func timed(ctx context.Context, i int, f func(context.Context, int) error) (time.Duration, error) {
+func timed(ctx context.Context, i int, f operation) (time.Duration, error) {
 	begin := time.Now()
 	err := f(ctx, i)
 	return time.Since(begin), err
 }
 
-// rates is how often per second two things can be done.
+// rates is how often per second two operations can be done.
 type rates struct {
 	a, b       float64       // medians of the rounds
 	ratio      float64       // the median of the rounds' ratios
-	cpuA, cpuB time.Duration // of this process, for each
+	cpuA, cpuB time.Duration // of this process, per operation
 }
 
-// race lets clients do a as often as they can for a while, then b, and so on in
-// turns. Each is the first every other time: what the database does now and then
-// is not to meet the same one always.
-func race(ctx context.Context, a, b func(ctx context.Context, client int) error) (rates, error) {
+// race lets clients do a as often as they can for a time, then b, and so on. Which comes
+// first alternates, so that periodic work of the database affects both.
+func race(ctx context.Context, a, b operation) (rates, error) {
 	return raceOf(ctx, rounds, roundTime, a, b)
 }
 
-// raceOf is a race of n rounds, in which each has a turn of this length.
-func raceOf(ctx context.Context, n int, length time.Duration, a, b func(ctx context.Context, client int) error) (rates, error) {
+// raceOf is a race of n rounds, in which a and b each take length.
+func raceOf(ctx context.Context, n int, length time.Duration, a, b operation) (rates, error) {
 	var as, bs, ratios []float64
 	var cpuA, cpuB []time.Duration
 	for i := range n + 1 {
 		var ra, rb float64
 		var ca, cb time.Duration
-		first := func() (err error) { ra, ca, err = crowd(ctx, length, a); return err }
-		second := func() (err error) { rb, cb, err = crowd(ctx, length, b); return err }
+		first := func() (err error) { ra, ca, err = rateOf(ctx, length, a); return err }
+		second := func() (err error) { rb, cb, err = rateOf(ctx, length, b); return err }
 		if i%2 == 1 {
 			first, second = second, first
 		}
@@ -94,7 +94,7 @@ func raceOf(ctx context.Context, n int, length time.Duration, a, b func(ctx cont
 		if err := second(); err != nil {
 			return rates{}, err
 		}
-		if i == 0 { // to warm up
+		if i == 0 { // warm-up
 			continue
 		}
 		as, bs, ratios = append(as, ra), append(bs, rb), append(ratios, ra/rb)
@@ -103,9 +103,9 @@ func raceOf(ctx context.Context, n int, length time.Duration, a, b func(ctx cont
 	return rates{median(as), median(bs), median(ratios), median(cpuA), median(cpuB)}, nil
 }
 
-// crowd is one turn: it returns how often f was done per second, and the
-// processor time of this process for each.
-func crowd(ctx context.Context, length time.Duration, f func(ctx context.Context, client int) error) (rate float64, cpu time.Duration, _ error) {
+// rateOf lets clients call f for a time. It returns the calls per second, and the
+// processor time of this process per call.
+func rateOf(ctx context.Context, length time.Duration, f operation) (rate float64, cpu time.Duration, _ error) {
 	var done atomic.Int64
 	begin, used := time.Now(), processorTime()
 	err := together(clients, func(client int) error {
@@ -121,7 +121,7 @@ func crowd(ctx context.Context, length time.Duration, f func(ctx context.Context
 	return float64(n) / time.Since(begin).Seconds(), (processorTime() - used) / time.Duration(max(n, 1)), err
 }
 
-// together runs f for each of n clients at once and returns the first error.
+// together runs f for each of n clients concurrently, and returns the first error.
 func together(n int, f func(client int) error) error {
 	var wg sync.WaitGroup
 	var once sync.Once
@@ -137,7 +137,7 @@ func together(n int, f func(client int) error) error {
 	return first
 }
 
-// processorTime is what this process has used so far.
+// processorTime returns the processor time of this process.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -148,7 +148,7 @@ func processorTime() time.Duration {
 
 func median[T cmp.Ordered](all []T) T { return quantile(all, 0.5) }
 
-// quantile returns the value that the share q of all are not above.
+// quantile returns the q-quantile of all.
 func quantile[T cmp.Ordered](all []T, q float64) T {
 	sorted := slices.Sorted(slices.Values(all))
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// A platform is an issuer of tokens for workloads and people. It serves its keys,
-// whose ids are the names of their algorithms, until it is closed.
+// A platform issues tokens for workloads and people. It serves its keys, whose IDs are the
+// names of their algorithms, until it is closed.
 type platform struct {
 	rsa   *rsa.PrivateKey
 	ec    *ecdsa.PrivateKey
@@ -47,31 +47,31 @@ func (p *platform) serveKeys(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	fmt.Fprintf(w, `{"keys":[{"kty":"RSA","kid":"RS256","n":%q,"e":"AQAB"},{"kty":"EC","kid":"ES256","crv":"P-256","x":%q,"y":%q}]}`,
+	fmt.Fprintf(w, `{"keys":[{"kty":"RSA","kid":"RS256","n":%q,"e":"AQAB"},`+
+		`{"kty":"EC","kid":"ES256","crv":"P-256","x":%q,"y":%q}]}`,
 		b64(p.rsa.N.Bytes()), b64(point[1:33]), b64(point[33:]))
 }
 
-// jobSubject is the subject of the tokens of the n-th workload.
+// jobSubject returns the subject of the n-th workload.
 func jobSubject(n int) string { return fmt.Sprintf("repo:org/app%d:ref:refs/heads/main", n) }
 
-// jobPattern matches that subject, also where GitHub adds the ids of owner and
-// repository.
+// jobPattern returns a pattern for that subject, with or without the IDs that GitHub adds.
 func jobPattern(n int) string {
 	return fmt.Sprintf(`repo:org(@\d+)?/app%d(@\d+)?:ref:refs/heads/main`, n)
 }
 
-// job signs a new token of the n-th workload, as GitHub Actions has them.
+// job signs a new token of the n-th workload, with the claims of GitHub Actions.
 func (p *platform) job(alg string, n int, audience string) (string, error) {
 	return p.sign(alg, map[string]any{
 		"sub": jobSubject(n), "aud": audience, "repository": "org/app", "repository_id": "1001",
-		"repository_owner": "org", "repository_owner_id": "2001", "ref": "refs/heads/main", "ref_type": "branch", "event_name": "push",
-		"sha": "0123456789abcdef0123456789abcdef01234567", "actor": "octavia", "workflow": "build", "run_id": "4001", "run_attempt": "1",
-		"workflow_ref": "org/app/.github/workflows/build.yml@refs/heads/main", "runner_environment": "github-hosted",
+		"repository_owner": "org", "repository_owner_id": "2001", "ref": "refs/heads/main", "ref_type": "branch",
+		"sha": "0123456789abcdef0123456789abcdef01234567", "actor": "octavia", "workflow": "build",
+		"run_id": "4001", "run_attempt": "1", "event_name": "push", "runner_environment": "github-hosted",
+		"workflow_ref": "org/app/.github/workflows/build.yml@refs/heads/main",
 	})
 }
 
-// sign signs a token of these claims, which it adds the issuer, an id and an
-// hour to.
+// sign signs a token with these claims, to which it adds the issuer, an ID and times.
 func (p *platform) sign(alg string, claims map[string]any) (string, error) {
 	now := time.Now()
 	claims["iss"], claims["jti"] = p.url, rand.Text()

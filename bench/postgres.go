@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"iter"
 	"net/url"
 
@@ -29,7 +28,8 @@ func (e *postgresEngine) create(ctx context.Context, dataset string) (string, bo
 	u.Path = "/" + name
 	found := false
 	err = e.admin(ctx, func(c *pgx.Conn) error {
-		if err := c.QueryRow(ctx, `SELECT count(*) > 0 FROM pg_database WHERE datname = $1`, name).Scan(&found); err != nil || found {
+		if err := c.QueryRow(ctx, `SELECT count(*) > 0 FROM pg_database WHERE datname = $1`,
+			name).Scan(&found); err != nil || found {
 			return err
 		}
 		_, err := c.Exec(ctx, `CREATE DATABASE `+name)
@@ -92,50 +92,25 @@ func (e *postgresEngine) fill(ctx context.Context, address string, tables []tabl
 	if err != nil {
 		return err
 	}
-	defer db.Close()
-	on, err := db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer on.Close()
-	if err := execAll(ctx, on, "SET synchronous_commit = off", "SET maintenance_work_mem = '512MB'"); err != nil {
-		return err
-	}
-	// Foreign keys are checked row by row. Who may not turn that off waits.
-	_ = execAll(ctx, on, "SET session_replication_role = replica")
-	for _, t := range tables {
-		if err := e.fillOne(ctx, on, t); err != nil {
-			return fmt.Errorf("fill %s: %w", t.name, err)
-		}
-	}
-	return execAll(ctx, on, "VACUUM ANALYZE", "CHECKPOINT") // or the server would, while we measure
+	setup := []string{"SET synchronous_commit = off", "SET maintenance_work_mem = '512MB'"}
+	return fillTables(ctx, db, setup, tables, `SELECT 'DROP INDEX ' || i.indexrelid::regclass AS drop_it,
+			pg_get_indexdef(i.indexrelid) AS create_it
+		FROM pg_index AS i WHERE i.indrelid = $1::regclass
+		AND NOT EXISTS (SELECT 1 FROM pg_constraint AS c WHERE c.conindid = i.indexrelid)`,
+		e.copy, "VACUUM ANALYZE", "CHECKPOINT") // otherwise the server might, while we measure
 }
 
-func (e *postgresEngine) fillOne(ctx context.Context, on *sql.Conn, t table) error {
-	const own = ` FROM pg_index AS i WHERE i.indrelid = $1::regclass AND NOT EXISTS (SELECT 1 FROM pg_constraint AS c WHERE c.conindid = i.indexrelid) ORDER BY 1`
-	drop, err := texts(ctx, on, `SELECT 'DROP INDEX ' || i.indexrelid::regclass`+own, t.name)
-	if err != nil {
-		return err
-	}
-	create, err := texts(ctx, on, `SELECT pg_get_indexdef(i.indexrelid)`+own, t.name)
-	if err != nil {
-		return err
-	}
-	if err := execAll(ctx, on, drop...); err != nil {
-		return err
-	}
+func (e *postgresEngine) copy(ctx context.Context, on *sql.Conn, t table) error {
+	// Foreign keys are checked for every row, unless the user may turn that off.
+	_ = execAll(ctx, on, "SET session_replication_role = replica")
 	next, stop := iter.Pull(t.rows)
 	defer stop()
 	source := pgx.CopyFromFunc(func() ([]any, error) {
-		values, _ := next() // nil at the end, as pgx has it
+		values, _ := next() // nil at the end, as pgx wants it
 		return values, nil
 	})
-	err = on.Raw(func(c any) error {
+	return on.Raw(func(c any) error {
 		_, err := c.(*stdlib.Conn).Conn().CopyFrom(ctx, pgx.Identifier{t.name}, t.columns, source)
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	return execAll(ctx, on, create...)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash"
@@ -26,30 +25,28 @@ const (
 	pulledLayer = 5 << 20
 )
 
-// registries compares the registry with a stock distribution on the same
-// machine: same content, same client, both synced to disk, both in a process of
-// their own.
+// registries compares the registry with distribution, with the same content and the same
+// client. Both run in their own processes and sync to disk.
 func registries(ctx context.Context, b *bench, e engine, r *report) (err error) {
-	url, found, err := e.create(ctx, "registry")
+	url, err := empty(ctx, e, "registry")
 	if err != nil {
 		return err
 	}
-	if found {
-		if err := e.replace(ctx, url); err != nil {
-			return err
-		}
-	}
-	ours, err := b.ours(ctx, url)
+	ours, err := b.holdfastd(ctx, "", url)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, ours.stop()) }()
-	theirs, err := b.stock(ctx)
+	theirs, err := b.distribution(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, theirs.stop()) }()
-	for _, step := range []func(context.Context, *depot, *depot, *report) error{hugePush, layers, manifests, tagLists, crowdPull} {
+	// The first one is about memory, so the servers must not have done anything before.
+	steps := []func(context.Context, *process, *process, *report) error{
+		hugePush, layers, manifests, tagLists, concurrentPulls,
+	}
+	for _, step := range steps {
 		if err := step(ctx, ours, theirs, r); err != nil {
 			return err
 		}
@@ -62,29 +59,32 @@ const smallLayer = "a layer"
 
 func digestOf(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
 
-// layers pushes and pulls big layers in turns, each a new one.
-func layers(ctx context.Context, ours, theirs *depot, r *report) error {
+// layers pushes and pulls big layers alternately, always new ones.
+func layers(ctx context.Context, ours, theirs *process, r *report) error {
 	content := make([]byte, layerSize)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(content) // never fails
 	var push, pull [2][]time.Duration
 	for i := range layerTurns + 1 {
 		binary.BigEndian.PutUint64(content, uint64(i))
 		digest := digestOf(content)
-		for side, d := range []*depot{ours, theirs} {
+		for side, d := range []*process{ours, theirs} {
 			begin := time.Now()
-			if err := d.pushBlob(ctx, "layers", bytes.NewReader(content), func() string { return digest }); err != nil {
+			if err := d.pushBlob(ctx, "layers", bytes.NewReader(content),
+				func() string { return digest }); err != nil {
 				return err
 			}
 			pushed := time.Now()
-			if _, _, err := d.do(ctx, http.StatusOK, http.MethodGet, "/v2/"+d.prefix+"layers/blobs/"+digest, nil); err != nil {
+			if _, _, err := d.do(ctx, http.StatusOK, http.MethodGet, "/v2/"+d.prefix+"layers/blobs/"+digest,
+				nil); err != nil {
 				return err
 			}
-			if i > 0 { // the first warms up
+			if i > 0 { // the first is for warm-up
 				push[side], pull[side] = append(push[side], pushed.Sub(begin)), append(pull[side], time.Since(pushed))
 			}
 		}
 	}
-	for what, took := range map[string][2][]time.Duration{"registry: push 100 MB": push, "registry: pull 100 MB": pull} {
+	for what, took := range map[string][2][]time.Duration{"registry: push 100 MB": push,
+		"registry: pull 100 MB": pull} {
 		p := pair{a: median(took[0]), b: median(took[1])}
 		p.ratio = float64(p.a) / float64(p.b)
 		r.slower(what, p, 1)
@@ -92,28 +92,35 @@ func layers(ctx context.Context, ours, theirs *depot, r *report) error {
 	return nil
 }
 
-// small pushes two little blobs, and returns manifests of them: each is new.
-func small(ctx context.Context, d *depot, repo string) (func() []byte, error) {
+// smallImages pushes two small blobs, and returns a function that returns a new manifest of
+// them at every call.
+func smallImages(ctx context.Context, d *process, repo string) (func() []byte, error) {
 	var parts []string
 	for _, content := range []string{`{"architecture":"amd64","os":"linux"}`, smallLayer} {
 		digest := digestOf([]byte(content))
-		if err := d.pushBlob(ctx, repo, bytes.NewReader([]byte(content)), func() string { return digest }); err != nil {
+		if err := d.pushBlob(ctx, repo, bytes.NewReader([]byte(content)),
+			func() string { return digest }); err != nil {
 			return nil, err
 		}
-		parts = append(parts, fmt.Sprintf(`{"mediaType":"application/octet-stream","digest":%q,"size":%d}`, digest, len(content)))
+		parts = append(parts, descriptor(digest, len(content)))
 	}
 	var n atomic.Int64
 	return func() []byte {
-		return fmt.Appendf(nil, `{"schemaVersion":2,"mediaType":%q,"config":%s,"layers":[%s],"annotations":{"n":"%d"}}`, ociImage, parts[0], parts[1], n.Add(1))
+		const manifest = `{"schemaVersion":2,"mediaType":%q,"config":%s,"layers":[%s],"annotations":{"n":"%d"}}`
+		return fmt.Appendf(nil, manifest, ociImage, parts[0], parts[1], n.Add(1))
 	}, nil
 }
 
-// manifests reads and writes manifests by tag, with many clients.
-func manifests(ctx context.Context, ours, theirs *depot, r *report) error {
-	get, put := [2]func(string) func(context.Context, int) error{}, [2]func(context.Context, int) error{}
-	var list [2]func(context.Context, int) error
-	for side, d := range []*depot{ours, theirs} {
-		next, err := small(ctx, d, "manifests")
+func descriptor(digest string, size int) string {
+	return fmt.Sprintf(`{"mediaType":"application/octet-stream","digest":%q,"size":%d}`, digest, size)
+}
+
+// manifests reads and writes manifests by tag.
+func manifests(ctx context.Context, ours, theirs *process, r *report) error {
+	get, put := [2]func(string) operation{}, [2]operation{}
+	var list [2]operation
+	for side, d := range []*process{ours, theirs} {
+		next, err := smallImages(ctx, d, "manifests")
 		if err != nil {
 			return err
 		}
@@ -123,16 +130,17 @@ func manifests(ctx context.Context, ours, theirs *depot, r *report) error {
 			}
 		}
 		var tag atomic.Int64
-		get[side] = func(method string) func(context.Context, int) error {
+		get[side] = func(method string) operation {
 			return func(ctx context.Context, client int) error {
-				_, _, err := d.do(ctx, http.StatusOK, method, fmt.Sprintf("/v2/%smanifests/manifests/v%d", d.prefix, client), nil, "Accept", ociImage)
+				path := fmt.Sprintf("/v2/%smanifests/manifests/v%d", d.prefix, client)
+				_, _, err := d.do(ctx, http.StatusOK, method, path, nil, "Accept", ociImage)
 				return err
 			}
 		}
 		put[side] = func(ctx context.Context, _ int) error {
 			return d.putManifest(ctx, "put", fmt.Sprintf("t%d", tag.Add(1)), next())
 		}
-		if _, err := small(ctx, d, "put"); err != nil {
+		if _, err := smallImages(ctx, d, "put"); err != nil {
 			return err
 		}
 		list[side] = func(ctx context.Context, _ int) error {
@@ -142,7 +150,7 @@ func manifests(ctx context.Context, ours, theirs *depot, r *report) error {
 	}
 	for _, m := range []struct {
 		what string
-		a, b func(context.Context, int) error
+		a, b operation
 	}{
 		{"registry: GET manifest", get[0](http.MethodGet), get[1](http.MethodGet)},
 		{"registry: HEAD manifest", get[0](http.MethodHead), get[1](http.MethodHead)},
@@ -158,10 +166,10 @@ func manifests(ctx context.Context, ours, theirs *depot, r *report) error {
 	return nil
 }
 
-// tagLists compares pages of a repo with very many tags and of one with few.
-func tagLists(ctx context.Context, ours, _ *depot, r *report) error {
+// tagLists compares pages of a repo with many tags with those of one with few.
+func tagLists(ctx context.Context, ours, _ *process, r *report) error {
 	for repo, n := range map[string]int{"many": manyTags, "few": fewTags} {
-		next, err := small(ctx, ours, repo)
+		next, err := smallImages(ctx, ours, repo)
 		if err != nil {
 			return err
 		}
@@ -180,16 +188,18 @@ func tagLists(ctx context.Context, ours, _ *depot, r *report) error {
 	if err != nil {
 		return err
 	}
-	page := func(format string, args ...any) func(context.Context, int) error {
+	page := func(format string, args ...any) operation {
 		path := fmt.Sprintf(format, args...)
 		return func(ctx context.Context, _ int) error {
 			_, _, err := ours.do(ctx, http.StatusOK, http.MethodGet, path, nil)
 			return err
 		}
 	}
+	const tags = "/registry/v2beta1/tags?uidp.children_of=%[2]s&page_size=50"
 	for what, format := range map[string]string{
-		"registry: page of 10,000 tags, protocol": "/v2/dev/%[1]s/tags/list?n=50&last=t3", "registry: page of 10,000 tags, API": "/registry/v2beta1/tags?uidp.children_of=%[2]s&page_size=50",
-		"registry: page of 10,000 tags, API by name": "/registry/v2beta1/tags?uidp.children_of=%[2]s&page_size=50&order_by=name",
+		"registry: page of 10,000 tags, protocol":    "/v2/dev/%[1]s/tags/list?n=50&last=t3",
+		"registry: page of 10,000 tags, API":         tags,
+		"registry: page of 10,000 tags, API by name": tags + "&order_by=name",
 	} {
 		p, err := alternate(ctx, page(format, "many", uids["many"]), page(format, "few", uids["few"]))
 		if err != nil {
@@ -200,14 +210,10 @@ func tagLists(ctx context.Context, ours, _ *depot, r *report) error {
 	return nil
 }
 
-// repoUIDs returns the uids of the repos of the organization by their names.
-func repoUIDs(ctx context.Context, d *depot) (map[string]string, error) {
-	_, text, err := d.do(ctx, http.StatusOK, http.MethodGet, "/registry/v2beta1/repos?page_size=200", nil)
-	if err != nil {
-		return nil, err
-	}
+// repoUIDs returns the UIDs of the repos of the organization by name.
+func repoUIDs(ctx context.Context, d *process) (map[string]string, error) {
 	var got struct{ Repos []struct{ UID, Name string } }
-	err = json.Unmarshal(text, &got)
+	err := d.doJSON(ctx, http.MethodGet, "/registry/v2beta1/repos?page_size=200", nil, &got)
 	uids := map[string]string{}
 	for _, repo := range got.Repos {
 		uids[repo.Name] = repo.UID
@@ -215,19 +221,19 @@ func repoUIDs(ctx context.Context, d *depot) (map[string]string, error) {
 	return uids, err
 }
 
-// crowdPull lets very many clients pull one image at once.
-func crowdPull(ctx context.Context, ours, _ *depot, r *report) error {
+// concurrentPulls lets many clients pull one image at once.
+func concurrentPulls(ctx context.Context, ours, _ *process, r *report) error {
 	layer := make([]byte, pulledLayer)
 	_, _ = rand.NewChaCha8([32]byte{2}).Read(layer) // never fails
 	digest := digestOf(layer)
 	if err := ours.pushBlob(ctx, "crowd", bytes.NewReader(layer), func() string { return digest }); err != nil {
 		return err
 	}
-	m := fmt.Appendf(nil, `{"schemaVersion":2,"layers":[{"mediaType":"application/octet-stream","digest":%q,"size":%d}]}`, digest, len(layer))
+	m := fmt.Appendf(nil, `{"schemaVersion":2,"layers":[%s]}`, descriptor(digest, len(layer)))
 	if err := ours.putManifest(ctx, "crowd", "v1", m); err != nil {
 		return err
 	}
-	if err := ours.forgetPeak(); err != nil {
+	if err := ours.resetPeak(); err != nil {
 		return err
 	}
 	rest, err := ours.memory("VmRSS")
@@ -249,16 +255,15 @@ func crowdPull(ctx context.Context, ours, _ *depot, r *report) error {
 		return err
 	}
 	r.exactly("registry: 200 pulls at once that failed", failed.Load(), 0)
-	r.under("registry: memory for 200 pulls at once, above rest", float64(max(0, peak-rest)), 0, megabytes)
+	r.under("registry: memory for 200 pulls at once, above rest", max(0, peak-rest), 0, megabytes)
 	return nil
 }
 
-// hugePush streams a very big layer, and looks at the memory meanwhile. It comes
-// first: the rest it is compared with is that of a server that has done nothing.
-func hugePush(ctx context.Context, ours, theirs *depot, r *report) error {
+// hugePush pushes a very big layer, and measures the memory that the server needs for it.
+func hugePush(ctx context.Context, ours, theirs *process, r *report) error {
 	var took [2]time.Duration
-	for side, d := range []*depot{ours, theirs} {
-		if err := d.forgetPeak(); err != nil {
+	for side, d := range []*process{ours, theirs} {
+		if err := d.resetPeak(); err != nil {
 			return err
 		}
 		rest, err := d.memory("VmRSS")
@@ -277,7 +282,7 @@ func hugePush(ctx context.Context, ours, theirs *depot, r *report) error {
 			return err
 		}
 		if side == 0 {
-			r.under("registry: memory for a push of 2 GB, above rest", float64(max(0, peak-rest)), 64<<20, megabytes)
+			r.under("registry: memory for a push of 2 GB, above rest", max(0, peak-rest), 64<<20, megabytes)
 		}
 	}
 	r.slower("registry: push 2 GB", pair{took[0], took[1], took[0].Seconds() / took[1].Seconds()}, 0)

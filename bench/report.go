@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// A report is the table of one engine, and what there is to say about it.
+// A report is the table of one engine, with notes.
 type report struct {
 	title string
 	rows  []row
 	notes []string
 }
 
-// A row is one thing measured. Without a target it is there to be known.
+// A row is one measurement. It may have no target.
 type row struct {
 	what, measured, baseline, ratio, target string
 	missed                                  bool
@@ -24,8 +24,7 @@ func (r *report) note(format string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
-// slower reports how many times as long as the baseline something takes. most is
-// the target, 0 for none.
+// slower reports a time as a multiple of the baseline. most is the target; 0 means none.
 func (r *report) slower(what string, p pair, most float64) {
 	x := row{what: what, measured: brief(p.a), baseline: brief(p.b), ratio: times(p.ratio)}
 	if most > 0 {
@@ -34,8 +33,7 @@ func (r *report) slower(what string, p pair, most float64) {
 	r.rows = append(r.rows, x)
 }
 
-// faster reports how many of the baseline's operations per second something
-// reaches. least is the target, 0 for none.
+// faster reports a rate as a multiple of the baseline. least is the target; 0 means none.
 func (r *report) faster(what string, p rates, least float64) {
 	x := row{what: what, measured: perSecond(p.a), baseline: perSecond(p.b), ratio: times(p.ratio)}
 	if least > 0 {
@@ -44,7 +42,8 @@ func (r *report) faster(what string, p rates, least float64) {
 	r.rows = append(r.rows, x)
 }
 
-// longer reports how much longer than the baseline something takes.
+// longer reports how much longer than the baseline something takes. most is the target; 0
+// means none.
 func (r *report) longer(what string, p pair, most time.Duration) {
 	x := row{what: what, measured: brief(p.a), baseline: brief(p.b), ratio: "+" + brief(p.a-p.b)}
 	if most > 0 {
@@ -53,7 +52,7 @@ func (r *report) longer(what string, p pair, most time.Duration) {
 	r.rows = append(r.rows, x)
 }
 
-// under reports a figure that has to stay under a limit, 0 for none.
+// under reports a figure that has to be below a limit; 0 means none.
 func (r *report) under(what string, measured, limit float64, show func(float64) string) {
 	x := row{what: what, measured: show(measured)}
 	if limit > 0 {
@@ -62,7 +61,7 @@ func (r *report) under(what string, measured, limit float64, show func(float64) 
 	r.rows = append(r.rows, x)
 }
 
-// over reports a rate that has to reach a limit, 0 for none.
+// over reports a rate that has to reach a limit; 0 means none.
 func (r *report) over(what string, measured, limit float64) {
 	x := row{what: what, measured: perSecond(measured)}
 	if limit > 0 {
@@ -71,15 +70,16 @@ func (r *report) over(what string, measured, limit float64) {
 	r.rows = append(r.rows, x)
 }
 
-// none reports a count that has to be zero, on average: what else runs in the
-// process may add a few.
+// none reports an average count that has to be zero. Other goroutines may add a few.
 func (r *report) none(what string, measured float64) {
-	r.rows = append(r.rows, row{what: what, measured: fmt.Sprintf("%.2g", measured), target: "0", missed: measured > 0.01})
+	x := row{what: what, measured: fmt.Sprintf("%.2g", measured), target: "0", missed: measured > 0.01}
+	r.rows = append(r.rows, x)
 }
 
-// exactly reports a count that has to be right.
+// exactly reports a count that has to be want.
 func (r *report) exactly(what string, measured, want int64) {
-	r.rows = append(r.rows, row{what: what, measured: fmt.Sprint(measured), target: fmt.Sprint(want), missed: measured != want})
+	x := row{what: what, measured: fmt.Sprint(measured), target: fmt.Sprint(want), missed: measured != want}
+	r.rows = append(r.rows, x)
 }
 
 func (r *report) missed() (n int) {
@@ -105,13 +105,13 @@ func (r *report) print(out io.Writer) {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", x.what, x.measured, x.baseline, x.ratio, x.target, verdict)
 	}
-	_ = w.Flush() // there is nobody else to tell
+	_ = w.Flush()
 	for _, n := range r.notes {
 		fmt.Fprintf(out, "\n%s\n", n)
 	}
 }
 
-// brief writes a duration with three digits.
+// brief formats a duration with three digits.
 func brief(d time.Duration) string {
 	switch s := d.Seconds(); {
 	case s >= 1 || s <= -1:
@@ -129,4 +129,3 @@ func seconds(s float64) string   { return brief(time.Duration(s * float64(time.S
 func megabytes(n float64) string { return fmt.Sprintf("%.0f MB", n/1e6) }
 func perSecond(n float64) string { return fmt.Sprintf("%.0f/s", n) }
 func times(n float64) string     { return fmt.Sprintf("%.2f", n) }
-func percent(n float64) string   { return fmt.Sprintf("%.1f %%", 100*n) }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,16 +17,14 @@ import (
 )
 
 const (
-	// The address in the tokens does not change with the port, so that the
-	// owner of a kept dataset stays its owner.
+	// The issuer in tokens does not depend on the port, so that the owner of a kept
+	// dataset stays its owner.
 	baseURL = "http://holdfast.test"
 
-	// The datasets hold no secret.
-	encryptionKey = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+	encryptionKey = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=" // datasets have no secrets
 )
 
-// A service is a server in dev mode, in this process, and what a client needs
-// to use it.
+// A service is a server in dev mode, in this process.
 type service struct {
 	addr  string
 	org   resource.UID
@@ -33,8 +32,8 @@ type service struct {
 	stop  func() error
 }
 
-// serve starts a server on the database at url, with the settings it has by
-// itself. Its log goes nowhere, but is written.
+// serve starts a server with default settings on the database at url. It formats its log,
+// and discards it.
 func (b *bench) serve(ctx context.Context, url string) (*service, error) {
 	folder, err := b.dataFolder()
 	if err != nil {
@@ -56,39 +55,58 @@ func (b *bench) serve(ctx context.Context, url string) (*service, error) {
 		cancel()
 		return <-done
 	}
-	if err := s.introduce(filepath.Join(folder, "dev.json")); err != nil {
+	dev, err := readDev(folder)
+	if err != nil {
 		return nil, errors.Join(err, s.stop())
 	}
+	s.org, s.token = dev.Organization, dev.Token
 	return s, nil
 }
 
-// introduce reads what dev mode says about itself.
-func (s *service) introduce(path string) error {
-	b, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	var dev struct {
-		Organization resource.UID `json:"organizationUid"`
-		Token        string       `json:"token"`
-	}
-	err = json.Unmarshal(b, &dev)
-	s.org, s.token = dev.Organization, dev.Token
-	return err
+// devInfo is the dev.json of a server in dev mode.
+type devInfo struct {
+	Token, RegistryToken, RefreshToken string
+	Organization                       resource.UID `json:"organizationUid"`
 }
 
-// A client is a web client that keeps its connections.
+func readDev(folder string) (d devInfo, _ error) {
+	text, err := os.ReadFile(filepath.Join(folder, "dev.json"))
+	if err != nil {
+		return d, err
+	}
+	return d, json.Unmarshal(text, &d)
+}
+
+// listen listens on a free port of this machine.
+func listen(ctx context.Context) (net.Listener, error) {
+	var lc net.ListenConfig
+	return lc.Listen(ctx, "tcp", "127.0.0.1:0")
+}
+
+// serveHTTP serves on a free port of this machine.
+func serveHTTP(ctx context.Context, h http.Handler) (address string, stop func(), _ error) {
+	l, err := listen(ctx)
+	if err != nil {
+		return "", nil, err
+	}
+	srv := &http.Server{Handler: h}
+	go func() { _ = srv.Serve(l) }() // ends with Close
+	return "http://" + l.Addr().String(), func() { srv.Close() }, nil
+}
+
+// A client is an HTTP client that keeps its connections.
 type client struct {
 	http  *http.Client
 	token string
 }
 
 func newClient(token string) *client {
-	return &client{&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients, MaxConnsPerHost: clients}}, token}
+	transport := &http.Transport{MaxIdleConnsPerHost: clients, MaxConnsPerHost: clients}
+	return &client{&http.Client{Transport: transport}, token}
 }
 
-// do sends a request and returns its answer, which it has read to the end. It
-// fails on any status but 200.
+// do sends a request and reads the response. It returns an error for any status except
+// 200.
 func (c *client) do(ctx context.Context, method, url, body string) (http.Header, []byte, error) {
 	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
@@ -98,16 +116,16 @@ func (c *client) do(ctx context.Context, method, url, body string) (http.Header,
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	answer, err := c.http.Do(r)
+	resp, err := c.http.Do(r)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer answer.Body.Close()
-	content, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s %s: %s: %s", method, url, answer.Status, content)
+	defer resp.Body.Close()
+	content, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, content)
 	}
-	return answer.Header, content, err
+	return resp.Header, content, err
 }
 
 func (c *client) close() { c.http.CloseIdleConnections() }

@@ -16,19 +16,16 @@ import (
 
 const (
 	startsAtOnce = 1000
-	guessers     = 64 // who try passwords at once, each from an address of its own
+	guessers     = 64 // concurrent, each with its own address
 	floodRounds  = 5
 	floodTime    = 2 * time.Second
 )
 
-// signIns measures people at the door: very many who begin at once, and what
-// those who guess passwords cost everybody else.
+// signIns measures very many people who start to sign in at once, and how much guessing
+// passwords slows down other requests.
 func signIns(ctx context.Context, b *bench, e engine, r *report) (err error) {
-	database, _, err := e.create(ctx, "signin")
+	database, err := empty(ctx, e, "signin")
 	if err != nil {
-		return err
-	}
-	if err := e.replace(ctx, database); err != nil {
 		return err
 	}
 	s, err := b.serve(ctx, database)
@@ -42,15 +39,15 @@ func signIns(ctx context.Context, b *bench, e engine, r *report) (err error) {
 	return flood(ctx, s, r)
 }
 
-// A visitor is a browser as far as signing in needs one.
+// A visitor is a client of the sign-in pages.
 type visitor struct {
 	http    *http.Client
 	cookies []string
 	flow    string
 }
 
-// newVisitor comes from an address of this machine that is its own: limits by
-// address do not make one visitor pay for another.
+// newVisitor returns a visitor with its own loopback address, because there are limits by
+// address.
 func newVisitor(i int) *visitor {
 	from := &net.TCPAddr{IP: net.IPv4(127, 1, byte(i/250), byte(i%250+1))}
 	dial := &net.Dialer{LocalAddr: from}
@@ -83,10 +80,11 @@ func (v *visitor) send(ctx context.Context, method, address string, form url.Val
 	return resp, err
 }
 
-// start begins to sign in, up to the page with the form.
+// start starts to sign in, up to the page with the form.
 func (v *visitor) start(ctx context.Context, s *service) error {
 	v.cookies = nil
-	q := url.Values{"client_id": {"bench"}, "exit": {"redirect"}, "redirect": {"http://127.0.0.1:1/?token=true&error=true"}}
+	q := url.Values{"client_id": {"bench"}, "exit": {"redirect"},
+		"redirect": {"http://127.0.0.1:1/?token=true&error=true"}}
 	resp, err := v.send(ctx, http.MethodGet, "http://"+s.addr+"/oauth?"+q.Encode(), nil)
 	if err != nil {
 		return err
@@ -128,8 +126,8 @@ func manyStarts(ctx context.Context, s *service, r *report) error {
 	return nil
 }
 
-// flood compares how long a call takes while nobody else is there with how long
-// it takes while passwords are guessed, in turns.
+// flood compares the time of a call while passwords are guessed with its time when the
+// server is idle, alternately.
 func flood(ctx context.Context, s *service, r *report) error {
 	c := newClient(s.token)
 	defer c.close()
@@ -163,13 +161,15 @@ func flood(ctx context.Context, s *service, r *report) error {
 		p.ratio = float64(p.a) / float64(p.b)
 		r.slower("sign-in: GET of a group while passwords are guessed, "+at.name, p, at.most)
 	}
-	r.under("sign-in: guesses answered per second meanwhile", float64(guesses.Load())/(float64(floodRounds+1)*floodTime.Seconds()), 0,
-		func(n float64) string { return fmt.Sprintf("%.0f", n) })
+	r.under("sign-in: guesses answered meanwhile", float64(guesses.Load())/((floodRounds+1)*floodTime.Seconds()), 0,
+		perSecond)
 	return nil
 }
 
-// callsFor makes one call after the other for a while.
-func callsFor(ctx context.Context, d time.Duration, call func(context.Context) (time.Duration, error)) (all []time.Duration, _ error) {
+// callsFor makes one call after the other for a time.
+func callsFor(
+	ctx context.Context, d time.Duration, call func(context.Context) (time.Duration, error),
+) (all []time.Duration, _ error) {
 	for begin := time.Now(); time.Since(begin) < d; {
 		took, err := call(ctx)
 		if err != nil {
@@ -180,8 +180,8 @@ func callsFor(ctx context.Context, d time.Duration, call func(context.Context) (
 	return all, nil
 }
 
-// guess has visitors try passwords until it is stopped. Every try is at another
-// account, so that limits by account do not spare the server its work.
+// guess lets visitors try passwords until it is stopped. Every guess is for another
+// account, because there are limits by account.
 func guess(ctx context.Context, s *service, round int, guesses *atomic.Int64) (stop func() error) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
@@ -193,7 +193,8 @@ func guess(ctx context.Context, s *service, round int, guesses *atomic.Int64) (s
 				if err := v.start(ctx, s); err != nil {
 					return ignoreEnd(ctx, err)
 				}
-				form := url.Values{"flow": {v.flow}, "email": {fmt.Sprintf("u%d-%d-%d@example.com", round, i, n)}, "password": {"not the password"}}
+				email := fmt.Sprintf("u%d-%d-%d@example.com", round, i, n)
+				form := url.Values{"flow": {v.flow}, "email": {email}, "password": {"not the password"}}
 				if _, err := v.send(ctx, http.MethodPost, "http://"+s.addr+"/signin/password", form); err != nil {
 					return ignoreEnd(ctx, err)
 				}
@@ -208,7 +209,7 @@ func guess(ctx context.Context, s *service, round int, guesses *atomic.Int64) (s
 	}
 }
 
-// ignoreEnd leaves out what went wrong because it was stopped.
+// ignoreEnd returns err, or nil if ctx has ended.
 func ignoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

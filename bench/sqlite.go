@@ -14,7 +14,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
-const batchRows = 50_000 // of one transaction
+const batchRows = 50_000 // rows of one transaction
 
 type sqliteEngine struct{ folder string }
 
@@ -38,7 +38,7 @@ func (e *sqliteEngine) replace(_ context.Context, path string) error {
 	return nil
 }
 
-func (e *sqliteEngine) dropAll(context.Context) error { return nil } // the folder goes, or stays, as a whole
+func (e *sqliteEngine) dropAll(context.Context) error { return nil } // the folder is deleted, or kept
 
 func (e *sqliteEngine) connect(path string, _ int) (*sql.DB, error) {
 	db, err := sqliteFile(path, "busy_timeout(5000)", "journal_mode(WAL)", "synchronous(FULL)")
@@ -49,50 +49,25 @@ func (e *sqliteEngine) connect(path string, _ int) (*sql.DB, error) {
 }
 
 func sqliteFile(path string, pragmas ...string) (*sql.DB, error) {
-	return sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma="+strings.Join(pragmas, "&_pragma="))
+	return sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma="+strings.Join(pragmas,
+		"&_pragma="))
 }
 
 func (e *sqliteEngine) fill(ctx context.Context, path string, tables []table) error {
-	db, err := sqliteFile(path, "journal_mode(WAL)", "synchronous(OFF)", "foreign_keys(0)", "cache_size(-1000000)", "temp_store(MEMORY)")
+	db, err := sqliteFile(path,
+		"journal_mode(WAL)", "synchronous(OFF)", "foreign_keys(0)", "cache_size(-1000000)", "temp_store(MEMORY)")
 	if err != nil {
 		return err
 	}
-	defer db.Close()
-	on, err := db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer on.Close()
-	for _, t := range tables {
-		if err := e.fillOne(ctx, on, t); err != nil {
-			return fmt.Errorf("fill %s: %w", t.name, err)
-		}
-	}
-	return execAll(ctx, on, "PRAGMA wal_checkpoint(TRUNCATE)")
-}
-
-func (e *sqliteEngine) fillOne(ctx context.Context, on *sql.Conn, t table) error {
-	const own = ` FROM sqlite_master WHERE type = 'index' AND tbl_name = $1 AND sql IS NOT NULL ORDER BY name`
-	drop, err := texts(ctx, on, `SELECT 'DROP INDEX ' || name`+own, t.name)
-	if err != nil {
-		return err
-	}
-	create, err := texts(ctx, on, `SELECT sql`+own, t.name)
-	if err != nil {
-		return err
-	}
-	if err := execAll(ctx, on, drop...); err != nil {
-		return err
-	}
-	if err := e.insert(ctx, on, t); err != nil {
-		return err
-	}
-	return execAll(ctx, on, create...)
+	return fillTables(ctx, db, nil, tables, `SELECT 'DROP INDEX ' || name AS drop_it, sql AS create_it
+		FROM sqlite_master WHERE type = 'index' AND tbl_name = $1 AND sql IS NOT NULL`,
+		e.insert, "PRAGMA wal_checkpoint(TRUNCATE)")
 }
 
 func (e *sqliteEngine) insert(ctx context.Context, on *sql.Conn, t table) error {
 	marks := strings.TrimSuffix(strings.Repeat("?, ", len(t.columns)), ", ")
-	st, err := on.PrepareContext(ctx, fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", t.name, strings.Join(t.columns, ", "), marks))
+	st, err := on.PrepareContext(ctx,
+		fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", t.name, strings.Join(t.columns, ", "), marks))
 	if err != nil {
 		return err
 	}

@@ -11,20 +11,19 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// An AuditFilter says which changes are wanted. Members that are set must all
-// hold.
+// An AuditFilter selects changes. All the fields that are set must match.
 type AuditFilter struct {
 	Group    resource.UID `json:"group,omitempty"` // and everything below it
 	Subject  resource.UID `json:"subject,omitempty"`
 	Identity resource.UID `json:"identity,omitempty"` // who made them
-	Type     string       `json:"type,omitempty"`     // or the types that begin with it and a dot
+	Type     string       `json:"type,omitempty"`     // also selects the types that begin with it and a dot
 	Since    time.Time    `json:"since,omitzero"`
 	Until    time.Time    `json:"until,omitzero"` // before this
 }
 
-// keeps tells whether the filter lets an event pass, but for its place and the
-// number it ends at.
-func (f AuditFilter) keeps(e resource.Event) bool {
+// matches reports whether the filter selects an event. It ignores Group, which
+// the store filters by.
+func (f AuditFilter) matches(e resource.Event) bool {
 	kind := string(e.Type)
 	return (f.Subject == "" || e.Subject == f.Subject) &&
 		(f.Identity == "" || e.Actor.Subject == f.Identity) &&
@@ -33,17 +32,17 @@ func (f AuditFilter) keeps(e resource.Event) bool {
 }
 
 const (
-	auditReach = 20_000          // how many changes one page looks at
-	auditChunk = 1000            // how many at a time
-	clockSkew  = 5 * time.Minute // between replicas, at most
+	auditScan  = 20_000          // changes that one page looks at
+	auditChunk = 1000            // changes that one statement reads
+	clockSkew  = 5 * time.Minute // the largest between replicas
 )
 
 var auditList = page.List{Kind: "audit", Fields: []string{"time"}, Default: page.Order{Field: "time", Desc: true}}
 
-// Audit returns a page of changes, newest first: those where the caller holds
-// identity.list, for they tell about people, and what lists the kind of thing
-// that was changed. It looks at a bounded number of changes, so a page may have
-// fewer than it could and still have one after it.
+// Audit returns a page of changes, newest first. The caller needs identity.list
+// where the change was made, because changes tell about people, and the capability
+// to list the kind of resource that was changed. It looks at a bounded number of
+// changes, so a page may be short though another follows.
 func (s *Service) Audit(ctx context.Context, f AuditFilter, p page.Params) (page.Page[resource.Event], error) {
 	var out page.Page[resource.Event]
 	under, err := s.authz.Reach(ctx, resource.IdentityList)
@@ -58,26 +57,27 @@ func (s *Service) Audit(ctx context.Context, f AuditFilter, p page.Params) (page
 		return out, fault.Field("order_by", `must be "time desc"`)
 	}
 	if len(under) == 0 {
-		return page.Turn(s.pages, req, out), nil
+		return page.Finish(s.pages, req, out), nil
 	}
 	if f.Group == "" && len(under) == 1 {
-		f.Group = under[0] // there is nothing to see elsewhere
+		f.Group = under[0] // the caller can see nothing elsewhere
 	}
 	before, first, err := s.window(ctx, f, req)
 	if err != nil {
 		return out, err
 	}
-	out.Items, before, err = s.look(ctx, f, before, first, req.Skip, req.Size)
+	out.Items, before, err = s.scan(ctx, f, before, first, req.Skip, req.Size)
 	if err != nil {
 		return page.Page[resource.Event]{}, err
 	}
 	if before > first {
 		out.Last = &page.Cursor{Number: before}
 	}
-	return page.Turn(s.pages, req, out), nil
+	return page.Finish(s.pages, req, out), nil
 }
 
-// window is where to look: from before one number down to another.
+// window returns the range of sequence numbers to scan, backwards from before to
+// first.
 func (s *Service) window(ctx context.Context, f AuditFilter, req page.Request) (before, first int64, err error) {
 	before = math.MaxInt64
 	if !f.Until.IsZero() {
@@ -96,67 +96,80 @@ func (s *Service) window(ctx context.Context, f AuditFilter, req page.Request) (
 	return before, first, nil
 }
 
-// look reads changes backwards until it has n that pass, or has looked at as many
-// as it may. It returns where it stopped; 0 at the end.
-func (s *Service) look(ctx context.Context, f AuditFilter, before, first int64, skip, n int) (kept []resource.Event, stopped int64, _ error) {
-	for looked := 0; looked < auditReach && before > first; looked += auditChunk {
+// scan reads changes backwards until it has n that match, or has looked at
+// auditScan. It returns the sequence number where it stopped; 0 at the end.
+func (s *Service) scan(
+	ctx context.Context, f AuditFilter, before, first int64, skip, n int,
+) (matched []resource.Event, stopped int64, _ error) {
+	for scanned := 0; scanned < auditScan && before > first; scanned += auditChunk {
 		got, next, err := s.store.EventsBefore(ctx, f.Group, before, auditChunk, auditChunk)
 		if err != nil {
 			return nil, 0, err
 		}
 		for _, e := range got {
-			if !f.keeps(e) || !s.mayAudit(ctx, e) {
+			if !f.matches(e) || !s.mayAudit(ctx, e) {
 				continue
 			}
 			if skip > 0 {
 				skip--
 				continue
 			}
-			kept = append(kept, e)
-			if len(kept) == n {
-				return kept, e.Seq, nil
+			matched = append(matched, e)
+			if len(matched) == n {
+				return matched, e.Seq, nil
 			}
 		}
 		before = next
 	}
-	return kept, before, nil
+	return matched, before, nil
 }
 
-// mayAudit tells whether the caller may know of an event.
+// mayAudit reports whether the caller may see an event.
 func (s *Service) mayAudit(ctx context.Context, e resource.Event) bool {
-	place := e.Group
-	if place.Covers(e.Subject) {
-		place = e.Subject
+	scope := e.Group
+	if scope.Covers(e.Subject) {
+		scope = e.Subject
 	}
-	want, ok := listing(e.Type)
-	if !ok || place == "/" {
+	want, ok := listCapability(e.Type)
+	if !ok || scope == "/" {
 		return false
 	}
 	var both resource.Capabilities
 	both.Add(want)
 	both.Add(resource.IdentityList)
-	return s.authz.RequireAll(ctx, both, place) == nil
+	return s.authz.RequireAll(ctx, both, scope) == nil
 }
 
-// listed is the capability that lists the things an event is about, by how its
-// type begins.
-var listed = map[string]resource.Capability{
-	"iam.group": resource.GroupsList, "iam.identity": resource.IdentityList,
-	"iam.roles": resource.RolesList, "iam.rolebindings": resource.RoleBindingsList,
-	"iam.identity_providers": resource.IdentityProvidersList, "iam.external_group_role_mappings": resource.IdentityProvidersList,
-	"iam.account_associations": resource.AccountAssociationsList, "iam.group_invite": resource.GroupInvitesList,
-	"platform.registry.repo": resource.RepoList, "platform.registry.tag": resource.TagList,
-	"platform.registry.settings": resource.RegistrySettingsList, "platform.registry.deployment": resource.DeploymentsList,
-	"push": resource.RepoList, "pull": resource.RepoList,
-	"vulnerabilities.advisory": resource.AdvisoriesList, "vulnerabilities.advisories": resource.AdvisoriesList,
-	"vulnerabilities.feed": resource.AdvisoriesList, "events.subscription": resource.SubscriptionsList,
-	"signin.account": resource.IdentityList, "signin.session": resource.IdentityList, "signin.rules": resource.IdentityProvidersList,
-	"auth": resource.GroupInvitesList,
+// listCapabilities are the capabilities to list the subjects of events, by the
+// prefix of the event's type.
+var listCapabilities = map[string]resource.Capability{
+	"iam.group":                        resource.GroupsList,
+	"iam.identity":                     resource.IdentityList,
+	"iam.roles":                        resource.RolesList,
+	"iam.rolebindings":                 resource.RoleBindingsList,
+	"iam.identity_providers":           resource.IdentityProvidersList,
+	"iam.external_group_role_mappings": resource.IdentityProvidersList,
+	"iam.account_associations":         resource.AccountAssociationsList,
+	"iam.group_invite":                 resource.GroupInvitesList,
+	"platform.registry.repo":           resource.RepoList,
+	"platform.registry.tag":            resource.TagList,
+	"platform.registry.settings":       resource.RegistrySettingsList,
+	"platform.registry.deployment":     resource.DeploymentsList,
+	"push":                             resource.RepoList,
+	"pull":                             resource.RepoList,
+	"vulnerabilities.advisory":         resource.AdvisoriesList,
+	"vulnerabilities.advisories":       resource.AdvisoriesList,
+	"vulnerabilities.feed":             resource.AdvisoriesList,
+	"events.subscription":              resource.SubscriptionsList,
+	"signin.account":                   resource.IdentityList,
+	"signin.session":                   resource.IdentityList,
+	"signin.rules":                     resource.IdentityProvidersList,
+	"auth":                             resource.GroupInvitesList,
 }
 
-func listing(t resource.EventType) (resource.Capability, bool) {
+func listCapability(t resource.EventType) (resource.Capability, bool) {
 	for kind := string(t); kind != ""; kind = kind[:max(0, strings.LastIndexByte(kind, '.'))] {
-		if c, ok := listed[kind]; ok {
+		if c, ok := listCapabilities[kind]; ok {
 			return c, true
 		}
 	}

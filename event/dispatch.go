@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"maps"
 	"runtime"
 	"slices"
 	"sync"
@@ -17,19 +18,19 @@ import (
 	"github.com/holdfast-dev/holdfast/token"
 )
 
-// Config is what a Dispatcher is told. Source, Names and Render are needed.
+// Config configures a Dispatcher. Source, Names and Render are required.
 type Config struct {
-	Source string // of every event: the address of the API
+	Source string // the CloudEvents source of every event: the address of the API
 	Names  Names
 	Render func(context.Context, resource.Event) (Body, error)
 
-	Reach    outbound.Config // where sinks may be
-	Keep     time.Duration   // how far back the outbox goes; 0 is 90 days
-	GiveUp   time.Duration   // how old an event may become that a sink does not take; 0 is a day
-	RetryMin time.Duration   // after the first failure; 0 is a second
-	RetryMax time.Duration   // 0 is five minutes
-	Log      *slog.Logger    // nil: slog's default
-	Now      func() time.Time
+	Reach     outbound.Config // where sinks may be
+	Retention time.Duration   // how long the outbox keeps events; 0 means 90 days
+	GiveUp    time.Duration   // the age at which an undelivered event is given up; 0 means a day
+	RetryMin  time.Duration   // the wait after the first failure; 0 means a second
+	RetryMax  time.Duration   // 0 means five minutes
+	Log       *slog.Logger    // nil means slog's default
+	Now       func() time.Time
 }
 
 const (
@@ -38,41 +39,36 @@ const (
 	leaseRenew = 5 * time.Second
 
 	pollEvery  = 100 * time.Millisecond
-	noteEvery  = time.Second // how far subscriptions have come, and what to replay
+	saveEvery  = time.Second // the cursors, and how often to look for replays
 	pruneEvery = time.Minute
 
-	strollEach = recent / 4 // events after which those of no concern to a courier are passed over
+	wakeAllEvery = cacheSize / 4 // events after which every worker is woken, so that its cursor moves
 
 	readChunk  = 1000
 	pruneChunk = 5000
 )
 
-// A Dispatcher sends events. Of several over one database, one does it for all.
+// A Dispatcher delivers events to subscriptions. If several run over one
+// database, the one with the lease delivers, and the others wait.
 type Dispatcher struct {
 	store  *eventdb.Store
 	issuer *token.Issuer
 	cfg    Config
 	id     string
 
-	feed    *feed
-	signing chan struct{} // held by those who sign
+	cache   *cache
+	signing chan struct{} // a semaphore: one value per signature that is being made
 
-	couriers map[resource.UID]*stoppable
-	posted   map[resource.UID][]*courier // by the group whose events they send
-	passed   int                         // events since all couriers were roused
-	running  sync.WaitGroup
-	pruning  sync.Mutex
+	workers      map[resource.UID]*worker   // by subscription
+	byGroup      map[resource.UID][]*worker // by the group of the subscription
+	sinceWakeAll int                        // events since all workers were woken
+	running      sync.WaitGroup
+	pruning      sync.Mutex
 }
 
-// A stoppable courier can be stopped.
-type stoppable struct {
-	*courier
-	stop context.CancelFunc
-}
-
-// NewDispatcher returns a Dispatcher over db that signs as issuer.
+// NewDispatcher returns a Dispatcher over s that signs with issuer.
 func NewDispatcher(db *store.DB, issuer *token.Issuer, cfg Config) *Dispatcher {
-	cfg.Keep = cmp.Or(cfg.Keep, 90*24*time.Hour)
+	cfg.Retention = cmp.Or(cfg.Retention, 90*24*time.Hour)
 	cfg.GiveUp = cmp.Or(cfg.GiveUp, 24*time.Hour)
 	cfg.RetryMin = cmp.Or(cfg.RetryMin, time.Second)
 	cfg.RetryMax = cmp.Or(cfg.RetryMax, 5*time.Minute)
@@ -80,10 +76,13 @@ func NewDispatcher(db *store.DB, issuer *token.Issuer, cfg Config) *Dispatcher {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Dispatcher{store: eventdb.New(db), issuer: issuer, cfg: cfg, id: rand.Text(), signing: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
+	// Signatures are most of the cost of a delivery, and many are made at once.
+	// Half of the processors stay free for the API.
+	signing := make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
+	return &Dispatcher{store: eventdb.New(db), issuer: issuer, cfg: cfg, id: rand.Text(), signing: signing}
 }
 
-// Run sends events until ctx ends, whenever it is this one's turn.
+// Run delivers events while it holds the lease, until ctx ends.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		has, err := d.lease(ctx)
@@ -98,8 +97,8 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// lease takes the turn, or keeps it. There is nobody to share with where one
-// process has the database to itself.
+// lease acquires or renews the lease, and reports whether this dispatcher has it.
+// None is needed if no other process uses the database.
 func (d *Dispatcher) lease(ctx context.Context) (bool, error) {
 	if !d.store.Replicated() {
 		return true, nil
@@ -107,21 +106,21 @@ func (d *Dispatcher) lease(ctx context.Context) (bool, error) {
 	return d.store.Lease(ctx, leaseName, d.id, leaseLife)
 }
 
-// lead sends events for as long as it is this dispatcher's turn.
+// lead delivers events until the lease is lost or ctx ends.
 func (d *Dispatcher) lead(ctx context.Context) error {
 	until := time.Now().Add(leaseLife)
 	ctx, cancel := context.WithCancel(ctx)
-	d.couriers, d.posted = map[resource.UID]*stoppable{}, map[resource.UID][]*courier{}
+	d.workers, d.byGroup = map[resource.UID]*worker{}, map[resource.UID][]*worker{}
 	defer func() {
 		cancel()
 		d.running.Wait()
-		d.end(context.WithoutCancel(ctx))
+		d.release(context.WithoutCancel(ctx))
 	}()
 	tail, err := d.begin(ctx)
 	if err != nil {
 		return err
 	}
-	var renewed, noted time.Time
+	var renewed, saved time.Time
 	pruned := time.Now()
 	for ctx.Err() == nil {
 		switch now := time.Now(); {
@@ -134,23 +133,23 @@ func (d *Dispatcher) lead(ctx context.Context) error {
 			if err == nil {
 				until = now.Add(leaseLife)
 			}
-		case now.Sub(noted) >= noteEvery:
-			noted = now
-			d.keep(ctx)
+		case now.Sub(saved) >= saveEvery:
+			saved = now
+			d.saveCursors(ctx)
 			d.replay(ctx)
 		case now.Sub(pruned) >= pruneEvery:
 			pruned = now
 			d.running.Go(func() { d.prune(ctx) })
 		default:
-			d.pass(ctx, tail)
+			d.poll(ctx, tail)
 		}
 	}
 	return nil
 }
 
-// begin finds where the outbox ends, and starts a courier for every subscription.
-// Subscriptions are read once every event up to there is to be seen: those that
-// are made later have theirs after it.
+// begin starts a worker for every subscription, and returns a tail at the end of
+// the outbox. It reads the subscriptions only when every event up to there is
+// visible, so that every later subscription has its event after it.
 func (d *Dispatcher) begin(ctx context.Context) (*store.Tail, error) {
 	last, err := d.store.LastEvent(ctx)
 	if err != nil {
@@ -175,7 +174,7 @@ func (d *Dispatcher) begin(ctx context.Context) (*store.Tail, error) {
 			return nil, err
 		}
 	}
-	d.feed = &feed{store: d.store, seal: d.seal, after: last, head: last}
+	d.cache = &cache{store: d.store, encode: d.encode, after: last, head: last}
 	var after resource.UID
 	for {
 		sinks, err := d.store.Sinks(ctx, after, readChunk)
@@ -183,7 +182,7 @@ func (d *Dispatcher) begin(ctx context.Context) (*store.Tail, error) {
 			return nil, err
 		}
 		for _, v := range sinks {
-			d.serve(ctx, v)
+			d.startWorker(ctx, v)
 			after = v.UID
 		}
 		if len(sinks) < readChunk {
@@ -192,17 +191,16 @@ func (d *Dispatcher) begin(ctx context.Context) (*store.Tail, error) {
 	}
 }
 
-// seal renders an event and writes its envelope.
-func (d *Dispatcher) seal(e resource.Event) (envelope, error) {
+// encode renders an event and encodes its envelope.
+func (d *Dispatcher) encode(e resource.Event) (envelope, error) {
 	body, err := d.cfg.Render(context.Background(), e)
 	if err != nil {
 		return envelope{}, err
 	}
-	return seal(d.cfg.Names, d.cfg.Source, e, body)
+	return encode(d.cfg.Names, d.cfg.Source, e, body)
 }
 
-// sign vouches for a delivery. Signatures are most of what a delivery costs, and
-// many are due at once: half of the processors stay with the API.
+// sign returns the token of a delivery.
 func (d *Dispatcher) sign(ctx context.Context, group resource.UID, digest string) (string, error) {
 	select {
 	case d.signing <- struct{}{}:
@@ -213,25 +211,38 @@ func (d *Dispatcher) sign(ctx context.Context, group resource.UID, digest string
 	return d.issuer.MintWebhook(ctx, group, digest)
 }
 
-// serve starts a courier.
-func (d *Dispatcher) serve(ctx context.Context, v eventdb.Sink) {
-	if d.couriers[v.UID] != nil {
+func (d *Dispatcher) startWorker(ctx context.Context, v eventdb.Sink) {
+	if d.workers[v.UID] != nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	c := newCourier(d, v.Subscription, v.Cursor)
-	d.couriers[v.UID] = &stoppable{c, cancel}
-	d.posted[v.Group()] = append(d.posted[v.Group()], c)
+	w := newWorker(d, v.Subscription, v.Cursor, cancel)
+	d.workers[v.UID] = w
+	d.byGroup[v.Group()] = append(d.byGroup[v.Group()], w)
 	d.running.Go(func() {
 		defer cancel()
-		c.run(ctx)
+		w.run(ctx)
 	})
 }
 
-// pass hands the events that are new to the couriers, and then waits a little,
-// unless there are many: on a busy server each look would find one or two.
-func (d *Dispatcher) pass(ctx context.Context, tail *store.Tail) {
-	n, err := d.look(ctx, tail)
+func (d *Dispatcher) stopWorker(uid resource.UID) {
+	w := d.workers[uid]
+	if w == nil {
+		return
+	}
+	w.stop()
+	delete(d.workers, uid)
+	group := w.sub.Group()
+	d.byGroup[group] = slices.DeleteFunc(d.byGroup[group], func(other *worker) bool { return other == w })
+	if len(d.byGroup[group]) == 0 {
+		delete(d.byGroup, group)
+	}
+}
+
+// poll passes new events to the workers. It then sleeps unless the chunk was full,
+// because on a busy server every read would otherwise return one or two events.
+func (d *Dispatcher) poll(ctx context.Context, tail *store.Tail) {
+	n, err := d.readNew(ctx, tail)
 	switch {
 	case err != nil && ctx.Err() == nil:
 		d.cfg.Log.WarnContext(ctx, "read the outbox", "err", err)
@@ -241,136 +252,115 @@ func (d *Dispatcher) pass(ctx context.Context, tail *store.Tail) {
 	}
 }
 
-// look hands the events that are new to the couriers, and reports how many there
-// were. Where there is no courier, it reads none of them.
-func (d *Dispatcher) look(ctx context.Context, tail *store.Tail) (n int, err error) {
-	if len(d.couriers) == 0 {
-		n, whole, err := tail.Skip(ctx, readChunk, resource.SubscriptionCreated)
+// readNew passes new events to the workers, and returns how many there were. If
+// there is no worker, it skips events without reading them.
+func (d *Dispatcher) readNew(ctx context.Context, tail *store.Tail) (n int, err error) {
+	if len(d.workers) == 0 {
+		n, all, err := tail.Skip(ctx, readChunk, resource.SubscriptionCreated)
 		if n > 0 {
-			d.feed.skip(tail.At())
+			d.cache.skip(tail.At())
 		}
-		if err != nil || whole {
+		if err != nil || all {
 			return n, err
 		}
 	}
-	all, err := tail.Next(ctx, readChunk)
+	events, err := tail.Next(ctx, readChunk)
 	if err != nil {
 		return 0, err
 	}
-	d.feed.add(all)
-	for _, e := range all {
-		d.follow(ctx, e)
+	d.cache.add(events)
+	for _, e := range events {
+		switch e.Type {
+		case resource.SubscriptionCreated:
+			if v, err := d.store.Sink(ctx, e.Subject); err == nil {
+				d.startWorker(ctx, v)
+			}
+		case resource.SubscriptionDeleted:
+			d.stopWorker(e.Subject)
+		}
 	}
-	for _, c := range d.concerned(all) {
-		c.rouse()
+	for _, w := range d.interested(events) {
+		w.wake()
 	}
-	return len(all), nil
+	return len(events), nil
 }
 
-// concerned returns the couriers that events are for. The others are not woken
-// for nothing: they pass over what is not for them once in a while, before the
-// feed forgets it.
-func (d *Dispatcher) concerned(all []resource.Event) (who []*courier) {
-	if d.passed += len(all); d.passed >= strollEach {
-		d.passed = 0
-		for _, c := range d.couriers {
-			who = append(who, c.courier)
-		}
-		return who
+// interested returns the workers that may have to deliver one of the events. Once
+// in a while it returns all of them, so that the others move on before the cache
+// drops the events that they have not looked at.
+func (d *Dispatcher) interested(events []resource.Event) (workers []*worker) {
+	if d.sinceWakeAll += len(events); d.sinceWakeAll >= wakeAllEvery {
+		d.sinceWakeAll = 0
+		return slices.Collect(maps.Values(d.workers))
 	}
-	found := map[*courier]bool{}
-	for i := range all {
-		for _, uid := range [...]resource.UID{all[i].Group, all[i].Subject} {
+	added := map[*worker]bool{}
+	for i := range events {
+		for _, uid := range [...]resource.UID{events[i].Group, events[i].Subject} {
 			for ; uid != ""; uid = uid.Parent() {
-				for _, c := range d.posted[uid] {
-					if !found[c] {
-						found[c] = true
-						who = append(who, c)
+				for _, w := range d.byGroup[uid] {
+					if !added[w] {
+						added[w] = true
+						workers = append(workers, w)
 					}
 				}
 			}
 		}
 	}
-	return who
+	return workers
 }
 
-// dismiss forgets where a courier was posted.
-func (d *Dispatcher) dismiss(c *courier) {
-	group := c.sub.Group()
-	d.posted[group] = slices.DeleteFunc(d.posted[group], func(other *courier) bool { return other == c })
-	if len(d.posted[group]) == 0 {
-		delete(d.posted, group)
-	}
-}
-
-// follow starts and stops couriers as subscriptions come and go.
-func (d *Dispatcher) follow(ctx context.Context, e resource.Event) {
-	switch e.Type {
-	case resource.SubscriptionCreated:
-		v, err := d.store.Sink(ctx, e.Subject)
-		if err == nil {
-			d.serve(ctx, v)
-		}
-	case resource.SubscriptionDeleted:
-		if c := d.couriers[e.Subject]; c != nil {
-			c.stop()
-			delete(d.couriers, e.Subject)
-			d.dismiss(c.courier)
+// saveCursors stores the cursors that have moved.
+func (d *Dispatcher) saveCursors(ctx context.Context) {
+	cursors := map[resource.UID]int64{}
+	for uid, w := range d.workers {
+		if at := w.cursor.Load(); w.delivered.Swap(false) || at-w.saved > cursorLag {
+			cursors[uid] = at
 		}
 	}
-}
-
-// keep notes how far the couriers have come.
-func (d *Dispatcher) keep(ctx context.Context) {
-	come := map[resource.UID]int64{}
-	for uid, c := range d.couriers {
-		if at := c.come.Load(); c.done.Swap(false) || at-c.noted > lazily {
-			come[uid] = at
-		}
-	}
-	if len(come) == 0 {
+	if len(cursors) == 0 {
 		return
 	}
-	if err := d.store.Advance(ctx, come); err != nil {
-		for uid := range come {
-			d.couriers[uid].done.Store(true)
+	if err := d.store.Advance(ctx, cursors); err != nil {
+		for uid := range cursors {
+			d.workers[uid].delivered.Store(true)
 		}
 		d.cfg.Log.WarnContext(ctx, "note what was sent", "err", err)
 		return
 	}
-	for uid, at := range come {
-		d.couriers[uid].noted = at
+	for uid, at := range cursors {
+		d.workers[uid].saved = at
 	}
 }
 
-// replay has the couriers send again what was asked for.
+// replay starts the replays that were asked for.
 func (d *Dispatcher) replay(ctx context.Context) {
 	uids, err := d.store.Replaying(ctx)
 	if err != nil && ctx.Err() == nil {
 		d.cfg.Log.WarnContext(ctx, "look for replays", "err", err)
 	}
 	for _, uid := range uids {
-		c := d.couriers[uid]
-		if c == nil {
+		w := d.workers[uid]
+		if w == nil {
 			continue
 		}
 		d.running.Go(func() {
-			if err := c.replay(ctx); err != nil && ctx.Err() == nil {
+			if err := w.replay(ctx); err != nil && ctx.Err() == nil {
 				d.cfg.Log.WarnContext(ctx, "replay", "subscription", uid, "err", err)
 			}
 		})
 	}
 }
 
-// prune lets the outbox forget, a little at a time. It returns at once if that is
-// being done.
+// prune deletes events and deliveries older than Config.Retention, in chunks. It
+// returns at once if another prune is running.
 func (d *Dispatcher) prune(ctx context.Context) {
 	if !d.pruning.TryLock() {
 		return
 	}
 	defer d.pruning.Unlock()
-	before := d.cfg.Now().Add(-d.cfg.Keep)
-	for _, f := range []func(context.Context, time.Time, int) (int, error){d.store.PruneEvents, d.store.PruneDeliveries} {
+	before := d.cfg.Now().Add(-d.cfg.Retention)
+	for _, f := range []func(context.Context, time.Time, int) (int, error){d.store.PruneEvents,
+		d.store.PruneDeliveries} {
 		for {
 			n, err := f(ctx, before, pruneChunk)
 			if err != nil && ctx.Err() == nil {
@@ -384,14 +374,14 @@ func (d *Dispatcher) prune(ctx context.Context) {
 	}
 }
 
-// end notes how far the couriers have come, and gives the turn up.
-func (d *Dispatcher) end(ctx context.Context) {
+// release stores the cursors and gives up the lease.
+func (d *Dispatcher) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaseRenew)
 	defer cancel()
-	d.keep(ctx)
+	d.saveCursors(ctx)
 	if d.store.Replicated() {
 		if err := d.store.EndLease(ctx, leaseName, d.id); err != nil {
-			d.cfg.Log.WarnContext(ctx, "give up the turn to send events", "err", err)
+			d.cfg.Log.WarnContext(ctx, "release the lease on events", "err", err)
 		}
 	}
 }

@@ -116,7 +116,9 @@ func newWorld(t *testing.T, s *storetest.Store) *world {
 func (w *world) dispatch(t *testing.T, cfg event.Config) (stop func()) {
 	t.Helper()
 	cfg.Names, cfg.Source = event.Names{Prefix: "dev.test", Extension: "test"}, "https://api.test"
-	cfg.Render = func(_ context.Context, e resource.Event) (event.Body, error) { return event.Body{JSON: e.After}, nil }
+	cfg.Render = func(_ context.Context, e resource.Event) (event.Body, error) {
+		return event.Body{JSON: e.After}, nil
+	}
 	cfg.Reach, cfg.Log = outbound.Config{Loopback: true, Timeout: 2 * time.Second}, slog.New(slog.DiscardHandler)
 	if cfg.RetryMin == 0 {
 		cfg.RetryMin, cfg.RetryMax = time.Millisecond, 20*time.Millisecond
@@ -193,7 +195,8 @@ func TestOrder(t *testing.T) {
 			if v != ids[v.id] {
 				t.Errorf("%s came as %+v and as %+v", v.id, v, ids[v.id])
 			}
-			if v.data < last[v.subject] && len(v.data) == len(last[v.subject]) { // the data differ in the description, and the time after it
+			// the data differ in the description, and the time after it
+			if v.data < last[v.subject] && len(v.data) == len(last[v.subject]) {
 				t.Errorf("%s came after %s", v.data, last[v.subject])
 			}
 			last[v.subject] = v.data
@@ -243,7 +246,8 @@ func TestTheFirstSubscription(t *testing.T) {
 			v := w.subscribe(t, w.org, s)
 			after := w.folders(t, w.org, 40)
 			got := s.await(t, "those after it", has(after...))
-			if slices.ContainsFunc(got, func(g taken) bool { return slices.Contains(before, resource.UID(g.subject)) }) {
+			if slices.ContainsFunc(got,
+				func(g taken) bool { return slices.Contains(before, resource.UID(g.subject)) }) {
 				t.Error("one from before it was sent")
 			}
 			must(t, w.store.DeleteSubscription(t.Context(), v.UID))
@@ -288,14 +292,16 @@ func TestGiveUp(t *testing.T) {
 		all := w.folders(t, w.org, 5)
 		f := resource.Filter{Place: resource.PlaceFilter{ChildrenOf: v.UID}}
 		given := func() []resource.Delivery {
-			p, err := w.store.Deliveries(t.Context(), store.Reach{Under: []resource.UID{w.org}}, f, page.Request{Size: 100, Order: page.Order{Field: "uid"}})
+			p, err := w.store.Deliveries(t.Context(), store.Reach{Under: []resource.UID{w.org}}, f,
+				page.Request{Size: 100, Order: page.Order{Field: "uid"}})
 			must(t, err)
 			return p.Items
 		}
 		until(t, "all are given up", func() bool { return len(given()) == 6 }) // its own is one
 		kept := given()
 		for _, d := range kept {
-			if d.Error != "the sink answered 500 Internal Server Error" && d.Error != "the sink was down all the while" {
+			if d.Error != "the sink answered 500 Internal Server Error" &&
+				d.Error != "the sink was down all the while" {
 				t.Errorf("error = %q", d.Error)
 			}
 		}
@@ -312,7 +318,8 @@ func TestGiveUp(t *testing.T) {
 		got := s.await(t, "what was replayed", has(all...))
 		until(t, "the list is empty", func() bool { return len(given()) == 0 })
 		for _, d := range kept {
-			if !slices.ContainsFunc(got, func(v taken) bool { return v.id == d.Event.ID && v.subject == string(d.Event.Subject) }) {
+			if !slices.ContainsFunc(got,
+				func(v taken) bool { return v.id == d.Event.ID && v.subject == string(d.Event.Subject) }) {
 				t.Errorf("%s did not come under its id", d.Event.ID)
 			}
 		}

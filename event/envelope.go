@@ -16,20 +16,20 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// Names are what events are called on the way out.
+// Names are the prefixes of names in CloudEvents.
 type Names struct {
-	Prefix    string // of types: dev.holdfast
-	Extension string // of the attributes that a delivery adds: holdfastdev1
+	Prefix    string // of types, such as dev.holdfast
+	Extension string // of the attributes that a delivery adds, such as holdfastdev1
 }
 
-// A Body is what an event says of the thing it happened to: JSON, and the full
-// name of the message that it is. Both are empty if it says nothing.
+// A Body is the subject of an event as JSON, and the full name of its protobuf
+// message. Both are empty if the event has no body.
 type Body struct {
 	Type string
 	JSON []byte
 }
 
-// Type is the CloudEvents type of an event.
+// Type returns the CloudEvents type of an event.
 func (n Names) Type(t resource.EventType) string {
 	if t.OfRegistry() {
 		return n.Prefix + ".registry." + string(t)
@@ -37,15 +37,15 @@ func (n Names) Type(t resource.EventType) string {
 	return n.Prefix + ".api." + string(t)
 }
 
-// An envelope is an event ready to be sent, but for whom to.
+// An envelope is an encoded event, without what differs between subscriptions.
 type envelope struct {
-	header http.Header // of the event's attributes; shared
+	header http.Header // shared by all requests, so nothing may change it
 	data   []byte
 	digest string
 }
 
-// seal writes the envelope of an event.
-func seal(names Names, source string, e resource.Event, body Body) (envelope, error) {
+// encode returns the envelope of an event.
+func encode(names Names, source string, e resource.Event, body Body) (envelope, error) {
 	data, err := json.Marshal(struct {
 		Actor *actor          `json:"actor,omitempty"`
 		Body  json.RawMessage `json:"body,omitempty"`
@@ -60,8 +60,9 @@ func seal(names Names, source string, e resource.Event, body Body) (envelope, er
 	}
 	h := http.Header{"Content-Type": {"application/json"}, "User-Agent": {"holdfast"}}
 	for _, a := range [...]struct{ name, value string }{
-		{"Ce-Specversion", "1.0"}, {"Ce-Id", e.ID}, {"Ce-Source", source}, {"Ce-Type", names.Type(e.Type)}, {"Ce-Subject", string(e.Subject)},
-		{"Ce-Time", e.Time.UTC().Format("2006-01-02T15:04:05.000Z07:00")}, {"Ce-Group", string(e.Group)}, {"Ce-Audience", audience},
+		{"Ce-Specversion", "1.0"}, {"Ce-Id", e.ID}, {"Ce-Source", source}, {"Ce-Type", names.Type(e.Type)},
+		{"Ce-Subject", string(e.Subject)}, {"Ce-Time", e.Time.UTC().Format("2006-01-02T15:04:05.000Z07:00")},
+		{"Ce-Group", string(e.Group)}, {"Ce-Audience", audience},
 		{"Ce-Bodytype", body.Type}, {"Ce-Identityprovider", string(providerOf(e))},
 	} {
 		if a.value != "" {
@@ -71,7 +72,7 @@ func seal(names Names, source string, e resource.Event, body Body) (envelope, er
 	return envelope{header: h, data: data, digest: "sha256:" + hex.EncodeToString(sum[:])}, nil
 }
 
-// An actor is who made a change, as receivers are told.
+// An actor is who made a change, in the JSON that receivers get.
 type actor struct {
 	Subject string             `json:"subject"`
 	Act     *resource.Upstream `json:"act,omitempty"`
@@ -84,7 +85,7 @@ func actorOf(a resource.Actor) *actor {
 	return &actor{string(a.Subject), a.Act}
 }
 
-// providerOf is the identity provider an event is about, or none.
+// providerOf returns the identity provider an event is about, or "".
 func providerOf(e resource.Event) resource.UID {
 	switch e.Type {
 	case resource.ProviderCreated, resource.ProviderUpdated, resource.ProviderDeleted, resource.MappingsDeleted:
@@ -95,30 +96,33 @@ func providerOf(e resource.Event) resource.UID {
 	return ""
 }
 
-// label returns the attributes that every delivery to a subscription adds.
-func label(names Names, sub resource.Subscription) http.Header {
+// deliveryHeaders returns the attributes of every delivery to a subscription.
+func deliveryHeaders(names Names, sub resource.Subscription) http.Header {
 	h := http.Header{}
-	for name, value := range map[string]string{"delivery": "webhook", "webhook": sub.Sink, "subscription": string(sub.UID)} {
+	attributes := map[string]string{"delivery": "webhook", "webhook": sub.Sink, "subscription": string(sub.UID)}
+	for name, value := range attributes {
 		h.Set("Ce-"+names.Extension+name, headerValue(value))
 	}
 	return h
 }
 
-// request makes the delivery of an envelope to a sink, under a label.
-func (v envelope) request(ctx context.Context, sink string, label http.Header, token string) (*http.Request, error) {
+// request returns the request that delivers an envelope to a sink.
+func (v envelope) request(
+	ctx context.Context, sink string, delivery http.Header, token string,
+) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, sink, bytes.NewReader(v.data))
 	if err != nil {
 		return nil, fmt.Errorf("address a delivery: %w", err)
 	}
-	r.Header = make(http.Header, len(v.header)+len(label)+1)
-	maps.Copy(r.Header, v.header) // the values are shared: nobody changes them
-	maps.Copy(r.Header, label)
+	r.Header = make(http.Header, len(v.header)+len(delivery)+1)
+	maps.Copy(r.Header, v.header)
+	maps.Copy(r.Header, delivery)
 	r.Header["Authorization"] = []string{"Bearer " + token}
 	return r, nil
 }
 
-// headerValue writes an attribute as a header has it: what is not printable
-// ASCII, and a space, a quote or a percent sign, by the numbers of its bytes.
+// headerValue percent-encodes an attribute as the HTTP binding of CloudEvents
+// wants it: spaces, quotes, percent signs, and all that is not printable ASCII.
 func headerValue(s string) string {
 	special := func(c byte) bool { return c <= ' ' || c > '~' || c == '"' || c == '%' }
 	if !slices.ContainsFunc([]byte(s), special) {
@@ -135,7 +139,7 @@ func headerValue(s string) string {
 	return b.String()
 }
 
-// retryAfter is how long an answer asks us to wait, 0 if it does not.
+// retryAfter returns how long a response asks us to wait, or 0.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	text := h.Get("Retry-After")
 	if seconds, err := time.ParseDuration(text + "s"); err == nil {

@@ -11,7 +11,8 @@ import (
 
 func TestHeaderValue(t *testing.T) {
 	for in, want := range map[string]string{
-		"plain/text-1.0": "plain/text-1.0", "a b": "a%20b", `say "x"`: "say%20%22x%22", "100%": "100%25", "é": "%C3%A9", "a\r\nb": "a%0D%0Ab",
+		"plain/text-1.0": "plain/text-1.0", "a b": "a%20b", `say "x"`: "say%20%22x%22", "100%": "100%25",
+		"é": "%C3%A9", "a\r\nb": "a%0D%0Ab",
 	} {
 		if got := headerValue(in); got != want {
 			t.Errorf("headerValue(%q) = %q, want %q", in, got, want)
@@ -22,7 +23,8 @@ func TestHeaderValue(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for in, want := range map[string]time.Duration{
-		"": 0, "120": 2 * time.Minute, "-5": 0, "soon": 0, "Fri, 02 Jan 2026 03:05:05 GMT": time.Minute, "Fri, 02 Jan 2026 03:00:00 GMT": 0,
+		"": 0, "120": 2 * time.Minute, "-5": 0, "soon": 0, "Fri, 02 Jan 2026 03:05:05 GMT": time.Minute,
+		"Fri, 02 Jan 2026 03:00:00 GMT": 0,
 	} {
 		if got := retryAfter(http.Header{"Retry-After": {in}}, now); got != want {
 			t.Errorf("Retry-After %q is %s, want %s", in, got, want)
@@ -30,14 +32,15 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// FuzzRetryAfter has sinks answer anything: a courier never waits a negative
+// FuzzRetryAfter has sinks answer anything: a worker never waits a negative
 // time, nor longer than it should.
 func FuzzRetryAfter(f *testing.F) {
 	for _, seed := range []string{"1", "Fri, 02 Jan 2026 03:05:05 GMT", "1e300", "9223372036854775807", "1h5"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if got := min(maxWait, retryAfter(http.Header{"Retry-After": {text}}, time.Now())); got < 0 || got > maxWait {
+		if got := min(maxRetryAfter, retryAfter(http.Header{"Retry-After": {text}}, time.Now())); got < 0 ||
+			got > maxRetryAfter {
 			t.Errorf("Retry-After %q is %s", text, got)
 		}
 	})
@@ -46,10 +49,12 @@ func FuzzRetryAfter(f *testing.F) {
 // FuzzSink has callers choose any address: one that is accepted can be sent to,
 // and nothing in it gets out of its header.
 func FuzzSink(f *testing.F) {
-	for _, seed := range []string{"https://sink.example/a?b=c", "http://127.0.0.1:9/", "https://[::1%25eth0]/", "https://a\r\nb", "https://sink.example:99999/"} {
+	for _, seed := range []string{"https://sink.example/a?b=c", "http://127.0.0.1:9/", "https://[::1%25eth0]/",
+		"https://a\r\nb", "https://sink.example:99999/"} {
 		f.Add(seed)
 	}
-	v, err := seal(Names{Prefix: "p", Extension: "x"}, "https://api.test", resource.Event{ID: "1", Type: resource.GroupCreated}, Body{})
+	v, err := encode(Names{Prefix: "p", Extension: "x"}, "https://api.test",
+		resource.Event{ID: "1", Type: resource.GroupCreated}, Body{})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -58,11 +63,12 @@ func FuzzSink(f *testing.F) {
 		if sub.Validate() != nil {
 			return
 		}
-		r, err := v.request(t.Context(), sub.Sink, label(Names{Extension: "x"}, sub), "t")
+		r, err := v.request(t.Context(), sub.Sink, deliveryHeaders(Names{Extension: "x"}, sub), "t")
 		if err != nil {
 			t.Fatalf("%q: %v", sink, err)
 		}
-		if got := r.Header.Get("Ce-Xwebhook"); strings.ContainsFunc(got, func(c rune) bool { return c <= ' ' || c > '~' }) {
+		if got := r.Header.Get("Ce-Xwebhook"); strings.ContainsFunc(got,
+			func(c rune) bool { return c <= ' ' || c > '~' }) {
 			t.Errorf("%q in a header: %q", sink, got)
 		}
 	})

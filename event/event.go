@@ -1,11 +1,10 @@
-// Package event tells others what has happened: it sends the changes that the
-// outbox holds to the sinks of subscriptions, as signed CloudEvents, and shows
-// them to those who ask who changed what.
+// Package event delivers the changes in the outbox to the sinks of subscriptions,
+// as signed CloudEvents, and lists them in the audit log.
 //
-// A Service answers calls; a Dispatcher does the sending. Every event is sent at
-// least once, always under the same id, and the events of one subject in their
-// order. What a sink has not taken within a day is kept in a list, from which it
-// can be sent again.
+// A Service implements the methods of the API; a Dispatcher delivers. Every event
+// is delivered at least once, always with the same id, and the events of one
+// subject in their order. An event that a sink has not accepted within a day is
+// given up: it becomes a Delivery, which can be replayed.
 package event
 
 import (
@@ -23,13 +22,13 @@ import (
 	"github.com/holdfast-dev/holdfast/store/eventdb"
 )
 
-// ServiceConfig is what a Service can be told. The zero value works.
+// ServiceConfig configures a Service. The zero value works.
 type ServiceConfig struct {
 	Reach outbound.Config // where sinks may be
 	Now   func() time.Time
 }
 
-// A Service manages subscriptions, and tells what has happened.
+// A Service manages subscriptions and reads the audit log.
 type Service struct {
 	store *eventdb.Store
 	authz *authz.Checker
@@ -45,22 +44,25 @@ func NewService(db *store.DB, a *authz.Checker, t *page.Tokens, cfg ServiceConfi
 	return &Service{store: eventdb.New(db), authz: a, pages: t, cfg: cfg}
 }
 
-// The lists there are, with the orders they can have.
 var (
-	subscriptionList = page.List{Kind: "subscriptions", Fields: []string{"uid", "create_time"}, Default: page.Order{Field: "uid"}}
-	deliveryList     = page.List{Kind: "deliveries", Fields: []string{"uid", "create_time"}, Default: page.Order{Field: "create_time", Desc: true}}
+	orders           = []string{"uid", "create_time"}
+	subscriptionList = page.List{Kind: "subscriptions", Fields: orders, Default: page.Order{Field: "uid"}}
+	deliveryList     = page.List{Kind: "deliveries", Fields: orders,
+		Default: page.Order{Field: "create_time", Desc: true}}
 )
 
-// CreateSubscription has the events of a group, and of everything below it, sent
-// to a sink, from now on. The caller needs subscriptions.create there.
-func (s *Service) CreateSubscription(ctx context.Context, parent resource.UID, v resource.Subscription) (resource.Subscription, error) {
+// CreateSubscription subscribes a sink to the later events of a group and of
+// everything below it. The caller needs subscriptions.create there.
+func (s *Service) CreateSubscription(
+	ctx context.Context, parent resource.UID, v resource.Subscription,
+) (resource.Subscription, error) {
 	if err := s.authz.Require(ctx, resource.SubscriptionsCreate, parent); err != nil {
 		return resource.Subscription{}, err
 	}
 	if err := v.Validate(); err != nil {
 		return resource.Subscription{}, err
 	}
-	if err := s.reaches(v.Sink); err != nil {
+	if err := s.checkSink(v.Sink); err != nil {
 		return resource.Subscription{}, err
 	}
 	v.UID = parent.NewChild()
@@ -71,8 +73,8 @@ func (s *Service) CreateSubscription(ctx context.Context, parent resource.UID, v
 	return v, nil
 }
 
-// reaches tells whether anything could ever be sent to a sink.
-func (s *Service) reaches(sink string) error {
+// checkSink returns a fault if nothing could ever be sent to a sink.
+func (s *Service) checkSink(sink string) error {
 	u, err := url.Parse(sink)
 	if err == nil {
 		err = s.cfg.Reach.Check(u)
@@ -86,9 +88,9 @@ func (s *Service) reaches(sink string) error {
 	return fault.Field("sink", "must be a public address, or one that the operator allows")
 }
 
-// shown returns a subscription as the caller may see it: what may be a secret in
-// the address of its sink is for those who could change it.
-func (s *Service) shown(ctx context.Context, v resource.Subscription) resource.Subscription {
+// redact removes what may be a secret from the address of the sink, unless the
+// caller could change it.
+func (s *Service) redact(ctx context.Context, v resource.Subscription) resource.Subscription {
 	if s.authz.Require(ctx, resource.SubscriptionsUpdate, v.UID) != nil {
 		return v.Redacted()
 	}
@@ -102,11 +104,11 @@ func (s *Service) GetSubscription(ctx context.Context, uid resource.UID) (resour
 		return resource.Subscription{}, err
 	}
 	v, err := s.store.Subscription(ctx, uid)
-	return s.shown(ctx, v), err
+	return s.redact(ctx, v), err
 }
 
-// DeleteSubscription ends a subscription. The caller needs subscriptions.delete
-// on it.
+// DeleteSubscription deletes a subscription. The caller needs
+// subscriptions.delete on it.
 func (s *Service) DeleteSubscription(ctx context.Context, uid resource.UID) error {
 	if err := s.authz.Require(ctx, resource.SubscriptionsDelete, uid); err != nil {
 		return err
@@ -116,10 +118,16 @@ func (s *Service) DeleteSubscription(ctx context.Context, uid resource.UID) erro
 
 // ListSubscriptions returns a page of the subscriptions the caller holds
 // subscriptions.list on. Their sinks are as GetSubscription returns them.
-func (s *Service) ListSubscriptions(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.Subscription], error) {
-	got, err := list(ctx, s, subscriptionList, f, p, s.store.Subscriptions)
+func (s *Service) ListSubscriptions(
+	ctx context.Context, f resource.Filter, p page.Params,
+) (page.Page[resource.Subscription], error) {
+	under, err := s.authz.Reach(ctx, resource.SubscriptionsList)
+	if err != nil {
+		return page.Page[resource.Subscription]{}, err
+	}
+	got, err := page.Read(ctx, s.pages, subscriptionList, store.Reach{Under: under}, f, p, s.store.Subscriptions)
 	for i := range got.Items {
-		got.Items[i] = s.shown(ctx, got.Items[i])
+		got.Items[i] = s.redact(ctx, got.Items[i])
 	}
 	return got, err
 }
@@ -133,15 +141,20 @@ func (s *Service) GetDelivery(ctx context.Context, uid resource.UID) (resource.D
 	return s.store.Delivery(ctx, uid)
 }
 
-// ListDeliveries returns a page of the events that were given up, of the
+// ListDeliveries returns a page of the events that were given up, for the
 // subscriptions the caller holds subscriptions.list on.
-func (s *Service) ListDeliveries(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.Delivery], error) {
-	return list(ctx, s, deliveryList, f, p, s.store.Deliveries)
+func (s *Service) ListDeliveries(
+	ctx context.Context, f resource.Filter, p page.Params,
+) (page.Page[resource.Delivery], error) {
+	under, err := s.authz.Reach(ctx, resource.SubscriptionsList)
+	if err != nil {
+		return page.Page[resource.Delivery]{}, err
+	}
+	return page.Read(ctx, s.pages, deliveryList, store.Reach{Under: under}, f, p, s.store.Deliveries)
 }
 
-// Replay has an event that was given up sent again, or all those of a
-// subscription, and returns how many. The caller needs subscriptions.update on
-// it.
+// Replay schedules a delivery, or all those of a subscription, to be sent again,
+// and returns how many they are. The caller needs subscriptions.update on it.
 func (s *Service) Replay(ctx context.Context, uid resource.UID) (int, error) {
 	if err := s.authz.Require(ctx, resource.SubscriptionsUpdate, uid); err != nil {
 		return 0, err
@@ -155,27 +168,4 @@ func (s *Service) Replay(ctx context.Context, uid resource.UID) (int, error) {
 		}
 	}
 	return s.store.Replay(ctx, uid)
-}
-
-// list reads a page of what the caller holds subscriptions.list on.
-func list[T any](
-	ctx context.Context, s *Service, l page.List, f resource.Filter, p page.Params,
-	read func(context.Context, store.Reach, resource.Filter, page.Request) (page.Page[T], error),
-) (page.Page[T], error) {
-	under, err := s.authz.Reach(ctx, resource.SubscriptionsList)
-	if err != nil {
-		return page.Page[T]{}, err
-	}
-	if err := f.Validate(); err != nil {
-		return page.Page[T]{}, err
-	}
-	req, err := s.pages.Request(l, f, p)
-	if err != nil {
-		return page.Page[T]{}, err
-	}
-	got, err := read(ctx, store.Reach{Under: under}, f, req)
-	if err != nil {
-		return page.Page[T]{}, err
-	}
-	return page.Turn(s.pages, req, got), nil
 }

@@ -1,8 +1,8 @@
-// Package fault is the one error type that crosses a package boundary.
+// Package fault defines the errors that clients are told about.
 //
 // A fault carries what a client may know: a code, a sentence, and typed
-// details. The cause it wraps is for the log. Any error that is not a fault is
-// a bug or an outage, and the edge answers it with Internal and no more words.
+// details. The cause it wraps is only logged. Any error that is not a fault is
+// a bug or an outage, and clients see it as Internal without details.
 package fault
 
 import (
@@ -17,7 +17,7 @@ import (
 // errors.Is(err, fault.NotFound).
 type Code int
 
-// The codes the service answers with.
+// The codes that the service returns.
 const (
 	Canceled           Code = 1
 	InvalidArgument    Code = 3
@@ -38,23 +38,24 @@ var reasons = map[Code]string{
 	Canceled: "CANCELLED", InvalidArgument: "INVALID_ARGUMENT", DeadlineExceeded: "DEADLINE_EXCEEDED",
 	NotFound: "NOT_FOUND", AlreadyExists: "ALREADY_EXISTS", PermissionDenied: "PERMISSION_DENIED",
 	ResourceExhausted: "RESOURCE_EXHAUSTED", FailedPrecondition: "FAILED_PRECONDITION", Aborted: "ABORTED",
-	Unimplemented: "UNIMPLEMENTED", Internal: "INTERNAL", Unavailable: "UNAVAILABLE", Unauthenticated: "UNAUTHENTICATED",
+	Unimplemented: "UNIMPLEMENTED", Internal: "INTERNAL", Unavailable: "UNAVAILABLE",
+	Unauthenticated: "UNAUTHENTICATED",
 }
 
 func (c Code) Error() string { return fmt.Sprintf("code %d", int(c)) }
 
-// Reason is the code's name in ErrorInfo.
+// Reason returns the code's name in ErrorInfo.
 func (c Code) Reason() string { return reasons[c] }
 
 // An Error is a failure the client is told about.
 type Error struct {
 	Code     Code
 	Message  string
-	Metadata map[string]string // of ErrorInfo: what a program may want to read
-	Fields   []Violation       // of the request: what to change in it
-	Unmet    []Violation       // of the world: what to change first
-	Resource *Resource         // what is missing, or in the way
-	RetryIn  time.Duration     // when to try again; 0 says nothing
+	Metadata map[string]string // of ErrorInfo, for programs
+	Fields   []Violation       // request fields that must be changed
+	Unmet    []Violation       // preconditions that do not hold
+	Resource *Resource         // that is missing, or that exists already
+	RetryIn  time.Duration     // when to try again; 0 if unknown
 	Cause    error             // logged, never sent
 }
 
@@ -95,10 +96,11 @@ func Fields(all []Violation) *Error {
 
 // Missing reports that there is no resource of that type and name.
 func Missing(kind, name string) *Error {
-	return &Error{Code: NotFound, Message: fmt.Sprintf("Not found: %s %s", kind, name), Resource: &Resource{kind, name}}
+	return &Error{Code: NotFound, Message: fmt.Sprintf("Not found: %s %s", kind, name),
+		Resource: &Resource{kind, name}}
 }
 
-// Exists reports that a resource is in the way of another of the same name.
+// Exists reports that there is already a resource of that type and name.
 func Exists(kind, name string) *Error {
 	return &Error{
 		Code:     AlreadyExists,
@@ -107,7 +109,7 @@ func Exists(kind, name string) *Error {
 	}
 }
 
-// Denied reports that the caller lacks a capability on a place.
+// Denied reports that the caller lacks a capability on a scope.
 func Denied(capability, scope string) *Error {
 	return &Error{
 		Code:     PermissionDenied,
@@ -119,48 +121,45 @@ func Denied(capability, scope string) *Error {
 // NotEmpty reports that parent cannot be deleted while it has children of these
 // kinds.
 func NotEmpty(parent string, kinds ...string) *Error {
-	e := &Error{Code: FailedPrecondition}
-	for _, kind := range kinds {
-		e.Unmet = append(e.Unmet, Violation{"RESOURCE_NOT_EMPTY", fmt.Sprintf("cannot delete %s with child %s", parent, kind)})
-	}
-	e.Message = fmt.Sprintf("Precondition failed: cannot delete %s with child %s", parent, strings.Join(kinds, ", "))
-	return e
+	return undeletable("RESOURCE_NOT_EMPTY", "cannot delete "+parent+" with child ", kinds)
 }
 
 // InUse reports that something cannot be deleted while these kinds refer to it.
 func InUse(what string, kinds ...string) *Error {
-	e := &Error{Code: FailedPrecondition}
+	return undeletable("RESOURCE_IN_USE", "cannot delete "+what+" used by ", kinds)
+}
+
+func undeletable(violation, text string, kinds []string) *Error {
+	e := &Error{Code: FailedPrecondition, Message: "Precondition failed: " + text + strings.Join(kinds, ", ")}
 	for _, kind := range kinds {
-		e.Unmet = append(e.Unmet, Violation{"RESOURCE_IN_USE", fmt.Sprintf("cannot delete %s used by %s", what, kind)})
+		e.Unmet = append(e.Unmet, Violation{violation, text + kind})
 	}
-	e.Message = fmt.Sprintf("Precondition failed: cannot delete %s used by %s", what, strings.Join(kinds, ", "))
 	return e
 }
 
-// Unmet reports that the world is not in the state a request needs.
+// Unmet reports that a precondition of a request does not hold.
 func Unmet(kind, format string, args ...any) *Error {
 	text := fmt.Sprintf(format, args...)
 	return &Error{Code: FailedPrecondition, Message: "Precondition failed: " + text, Unmet: []Violation{{kind, text}}}
 }
 
-// Outage reports that something the service needs cannot be reached just now.
+// Outage reports that something the service needs cannot be reached now.
 func Outage(what string, cause error) *Error {
-	return &Error{
-		Code: Unavailable, Message: fmt.Sprintf("Unavailable: %s cannot be used right now; try again", what),
-		RetryIn: time.Second, Cause: cause,
-	}
+	return unavailable(what+" cannot be used right now", cause)
 }
 
 // Overdue reports that something the service needs has not answered in time.
 func Overdue(limit time.Duration, cause error) *Error {
-	return &Error{
-		Code: Unavailable, Message: fmt.Sprintf("Unavailable: no answer within %s; try again", limit),
-		RetryIn: time.Second, Cause: cause,
-	}
+	return unavailable(fmt.Sprintf("no answer within %s", limit), cause)
 }
 
-// Explain returns the text of err with the causes that its faults hide: for who
-// runs the service, not for who calls it.
+func unavailable(text string, cause error) *Error {
+	return &Error{Code: Unavailable, Message: "Unavailable: " + text + "; try again", RetryIn: time.Second,
+		Cause: cause}
+}
+
+// Explain returns the text of err followed by the causes that its faults hide.
+// It is meant for operators, not for clients.
 func Explain(err error) string {
 	text := err.Error()
 	for {
@@ -168,13 +167,14 @@ func Explain(err error) string {
 		if !errors.As(err, &f) || f.Cause == nil {
 			return text
 		}
-		if err = f.Cause; !strings.Contains(text, err.Error()) { // a fault may hide one that says the same
+		if err = f.Cause; !strings.Contains(text, err.Error()) { // a cause may have the same text
 			text += ": " + err.Error()
 		}
 	}
 }
 
-// From returns err as a fault, hiding it behind Internal if it is not one.
+// From returns err if it is a fault, and otherwise a fault with err as its cause:
+// Internal, or what the end of a context means.
 func From(err error) *Error {
 	var f *Error
 	switch {

@@ -26,12 +26,16 @@ func TestFrom(t *testing.T) {
 		code fault.Code
 		text string
 	}{
-		"a fault":       {fault.Denied("groups.list", "a1"), fault.PermissionDenied, "Permission denied: groups.list on a1"},
-		"wrapped":       {fmt.Errorf("x: %w", fault.Field("name", "bad")), fault.InvalidArgument, "Invalid argument: name: bad"},
+		"a fault": {fault.Denied("groups.list", "a1"), fault.PermissionDenied,
+			"Permission denied: groups.list on a1"},
+		"wrapped": {fmt.Errorf("x: %w", fault.Field("name", "bad")), fault.InvalidArgument,
+			"Invalid argument: name: bad"},
 		"anything else": {secret, fault.Internal, "Internal error"},
 		"a caller gone": {fmt.Errorf("x: %w", context.Canceled), fault.Canceled, "Cancelled: the caller went away"},
-		"no time left":  {context.DeadlineExceeded, fault.DeadlineExceeded, "Deadline exceeded: the request took too long"},
-		"not empty":     {fault.NotEmpty("group", "repos"), fault.FailedPrecondition, "Precondition failed: cannot delete group with child repos"},
+		"no time left": {context.DeadlineExceeded, fault.DeadlineExceeded,
+			"Deadline exceeded: the request took too long"},
+		"not empty": {fault.NotEmpty("group", "repos"), fault.FailedPrecondition,
+			"Precondition failed: cannot delete group with child repos"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -55,10 +59,12 @@ func TestExplain(t *testing.T) {
 	}{
 		"no fault":           {refused, "connection refused"},
 		"a fault of its own": {fault.Field("name", "is bad"), "Invalid argument: name: is bad"},
-		"a hidden cause":     {fmt.Errorf("migrate: %w", outage), "migrate: " + outage.Message + ": connection refused"},
-		"hidden twice":       {fault.Outage("the database", fmt.Errorf("read: %w", outage)), outage.Message + ": read: " + outage.Message + ": connection refused"},
-		"the same again":     {fault.Outage("the database", outage), outage.Message + ": connection refused"},
-		"told already":       {errors.Join(outage, refused), outage.Message + "\nconnection refused"},
+		"a hidden cause": {fmt.Errorf("migrate: %w", outage),
+			"migrate: " + outage.Message + ": connection refused"},
+		"hidden twice": {fault.Outage("the database", fmt.Errorf("read: %w", outage)),
+			outage.Message + ": read: " + outage.Message + ": connection refused"},
+		"the same again": {fault.Outage("the database", outage), outage.Message + ": connection refused"},
+		"told already":   {errors.Join(outage, refused), outage.Message + "\nconnection refused"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -62,7 +62,7 @@ func (s *Service) ListAccess(
 		return Access{}, err
 	}
 	s.redactAll(ctx, got.Items)
-	return Access{Page: page.Turn(s.pages, req, got), Allowed: got.Total > 0, Incomplete: incomplete}, nil
+	return Access{Page: page.Finish(s.pages, req, got), Allowed: got.Total > 0, Incomplete: incomplete}, nil
 }
 
 // holding returns which bindings to look for: those of the roles that have a

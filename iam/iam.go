@@ -87,7 +87,7 @@ func list[T any](
 	if err != nil {
 		return page.Page[T]{}, err
 	}
-	return authz.List(ctx, s.pages, l, store.Reach{Under: under}, f, p, read)
+	return page.Read(ctx, s.pages, l, store.Reach{Under: under}, f, p, read)
 }
 
 // get reads a resource on which the caller needs want.

@@ -75,7 +75,7 @@ func (s *Service) ListRoles(ctx context.Context, f resource.Filter, p page.Param
 	if len(under) > 0 {
 		reach.Also = managed
 	}
-	return authz.List(ctx, s.pages, roleList, reach, f, p, s.store.Roles)
+	return page.Read(ctx, s.pages, roleList, reach, f, p, s.store.Roles)
 }
 
 // managed are the UIDs of the managed roles.

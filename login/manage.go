@@ -183,7 +183,7 @@ func (s *Service) ListAccounts(
 	if err != nil {
 		return got, nil, err
 	}
-	got, err = authz.List(ctx, s.pages, accountList, store.Reach{Under: under}, f, p, s.accounts.Accounts)
+	got, err = page.Read(ctx, s.pages, accountList, store.Reach{Under: under}, f, p, s.accounts.Accounts)
 	if err != nil {
 		return got, nil, err
 	}

@@ -1,6 +1,6 @@
-// Package outbound makes the HTTP client for addresses that others have chosen:
-// issuers, feeds, webhooks. It reaches the public internet and what the operator
-// allows, whatever a name resolves to, and never goes where a redirect points.
+// Package outbound provides the HTTP client for addresses that users choose:
+// issuers, feeds, webhooks. It connects only to public addresses and to those the
+// operator allows, whatever a name resolves to, and never follows a redirect.
 package outbound
 
 import (
@@ -18,13 +18,13 @@ import (
 	"time"
 )
 
-// Config is how far a client may reach. The zero value reaches public addresses
-// over https.
+// Config limits what a client may connect to. The zero value allows public
+// addresses over https.
 type Config struct {
-	Loopback bool           // this machine too, and there without TLS: for dev mode
-	Allow    []netip.Prefix // private addresses the operator vouches for
-	CAs      *x509.CertPool // trusted beside nothing else; nil is the system's
-	Timeout  time.Duration  // of a whole request with its answer; 0 is 10 seconds
+	Loopback bool           // also allows this machine, without TLS: for dev mode
+	Allow    []netip.Prefix // also allowed, though private
+	CAs      *x509.CertPool // the only trusted ones; nil means the system's
+	Timeout  time.Duration  // of a request including its response; 0 means 10 seconds
 }
 
 const (
@@ -33,15 +33,15 @@ const (
 	maxPerHost     = 8
 )
 
-// ErrForbidden is why a request was not sent: it went to an address that a
-// stranger has no business to send us to.
+// ErrForbidden is returned for a request to an address that is neither public nor
+// allowed by the operator.
 var ErrForbidden = errors.New("the address is not public, and the operator has not allowed it")
 
-// ErrInsecure is why a request was not sent: it was not over https.
+// ErrInsecure is returned for a request that is not over https.
 var ErrInsecure = errors.New("only https addresses are fetched")
 
-// Client returns a client under these limits. It does not follow redirects: the
-// answer is then the redirect itself. It uses no proxy, because a proxy would
+// Client returns a client with the limits of cfg. It does not follow redirects: it
+// returns the redirect as the response. It uses no proxy, because a proxy would
 // resolve names on its own.
 func Client(cfg Config) *http.Client {
 	if cfg.Timeout == 0 {
@@ -49,8 +49,8 @@ func Client(cfg Config) *http.Client {
 	}
 	dialer := &net.Dialer{
 		Timeout: cfg.Timeout,
-		// The address is what is about to be dialled, so that no second answer
-		// of the name server can differ from the one that was checked.
+		// This checks the resolved address right before the connection is made,
+		// so that a second DNS answer cannot differ from the checked one.
 		Control: func(_, address string, _ syscall.RawConn) error { return cfg.check(address) },
 	}
 	return &http.Client{
@@ -64,16 +64,15 @@ func Client(cfg Config) *http.Client {
 			MaxResponseHeaderBytes: maxHeader,
 			ForceAttemptHTTP2:      true,
 			MaxIdleConns:           100,
-			MaxIdleConnsPerHost:    maxPerHost, // what was opened for a few requests at once serves the next few
+			MaxIdleConnsPerHost:    maxPerHost,
 			MaxConnsPerHost:        maxPerHost,
 			IdleConnTimeout:        time.Minute,
 		}},
 	}
 }
 
-// Check tells why a client under these limits would never send anything to u:
-// ErrInsecure or ErrForbidden, as far as that can be known without asking for
-// the addresses of a name.
+// Check returns ErrInsecure or ErrForbidden if a client with these limits would
+// never send a request to u. It does not resolve names.
 func (c Config) Check(u *url.URL) error {
 	if !c.secureEnough(u) {
 		return ErrInsecure
@@ -110,11 +109,11 @@ func (c Config) check(address string) error {
 	return nil
 }
 
-// reserved are addresses that look public and are not, or that carry another
-// address inside.
+// reserved are prefixes that netip takes for public although they are not, or
+// that embed another address.
 var reserved = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
-	netip.MustParsePrefix("100.64.0.0/10"),   // carriers' own
+	netip.MustParsePrefix("100.64.0.0/10"),   // carrier-grade NAT
 	netip.MustParsePrefix("192.0.0.0/24"),    // protocol assignments
 	netip.MustParsePrefix("192.0.2.0/24"),    // documentation
 	netip.MustParsePrefix("192.88.99.0/24"),  // 6to4 relays
@@ -122,25 +121,26 @@ var reserved = []netip.Prefix{
 	netip.MustParsePrefix("198.51.100.0/24"), // documentation
 	netip.MustParsePrefix("203.0.113.0/24"),  // documentation
 	netip.MustParsePrefix("240.0.0.0/4"),
-	netip.MustParsePrefix("::/96"),          // IPv4 inside, the old way
-	netip.MustParsePrefix("64:ff9b::/96"),   // IPv4 inside, for translators
-	netip.MustParsePrefix("64:ff9b:1::/48"), // the same, local
-	netip.MustParsePrefix("100::/64"),       // discarded
+	netip.MustParsePrefix("::/96"),          // IPv4-compatible
+	netip.MustParsePrefix("64:ff9b::/96"),   // NAT64
+	netip.MustParsePrefix("64:ff9b:1::/48"), // NAT64, local use
+	netip.MustParsePrefix("100::/64"),       // discard only
 	netip.MustParsePrefix("2001::/23"),      // protocol assignments, tunnels
 	netip.MustParsePrefix("2001:db8::/32"),  // documentation
-	netip.MustParsePrefix("2002::/16"),      // 6to4: IPv4 inside
+	netip.MustParsePrefix("2002::/16"),      // 6to4
 	netip.MustParsePrefix("3fff::/20"),      // documentation
 	netip.MustParsePrefix("5f00::/16"),      // segment routing
-	netip.MustParsePrefix("fec0::/10"),      // site local, once
+	netip.MustParsePrefix("fec0::/10"),      // site local, deprecated
 }
 
-// secure refuses what is not https, but for this machine where that is allowed.
+// secure is a RoundTripper that refuses requests not over https, except to this
+// machine if the Config allows that.
 type secure struct {
 	cfg  Config
 	next *http.Transport
 }
 
-// CloseIdleConnections is for http.Client, which looks for it here.
+// CloseIdleConnections is called by the method of http.Client of this name.
 func (s secure) CloseIdleConnections() { s.next.CloseIdleConnections() }
 
 func (s secure) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -158,7 +158,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// ErrTooLong is why an answer was not read to its end.
+// ErrTooLong is returned by Read.
 var ErrTooLong = errors.New("the answer is too long")
 
 // Read reads all of r, or returns ErrTooLong if it is longer than limit.
@@ -170,14 +170,15 @@ func Read(r io.Reader, limit int64) ([]byte, error) {
 	return b, err
 }
 
-// unreached is told of every request that got no answer. Whoever chooses the
-// address could otherwise learn which names our network knows, which of them are
-// private, and where somebody listens, of what the operator has allowed.
-const unreached = "the host cannot be reached: its name has no address, the address is not public, the connection was refused, or there was no answer in time"
+// unreached is the reason for every request without a response. A more precise one
+// would tell whoever chose the address which names our network resolves, which of
+// them are private, and where something listens.
+const unreached = "the host cannot be reached: its name has no address, the address is not public, " +
+	"the connection was refused, or there was no answer in time"
 
-// Reason says why a request failed, without the address, which may hold a
-// secret, and without what our network looks like from inside. What it does not
-// tell is in err, for the log.
+// Reason returns why a request failed, in words for the user who chose the
+// address. It contains neither the address, which may hold a secret, nor anything
+// about our network; err has the details, for the log.
 func Reason(err error) string {
 	var unknownCA x509.UnknownAuthorityError
 	var cert *tls.CertificateVerificationError

@@ -33,10 +33,11 @@ func TestReach(t *testing.T) {
 		host string // in place of the server's, with its port
 		err  error
 	}{
-		"this machine, in dev mode":                {outbound.Config{Loopback: true}, "", nil},
-		"this machine by name, in dev mode":        {outbound.Config{Loopback: true}, "localhost", nil},
-		"this machine, otherwise":                  {outbound.Config{}, "", outbound.ErrInsecure},
-		"this machine without TLS, though allowed": {outbound.Config{Allow: private("127.0.0.0/8")}, "", outbound.ErrInsecure},
+		"this machine, in dev mode":         {outbound.Config{Loopback: true}, "", nil},
+		"this machine by name, in dev mode": {outbound.Config{Loopback: true}, "localhost", nil},
+		"this machine, otherwise":           {outbound.Config{}, "", outbound.ErrInsecure},
+		"this machine without TLS, though allowed": {outbound.Config{Allow: private("127.0.0.0/8")}, "",
+			outbound.ErrInsecure},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -59,9 +60,12 @@ func TestReach(t *testing.T) {
 // The addresses are refused before anything is sent, so nobody need be there.
 func TestAddressesThatAreNotPublic(t *testing.T) {
 	hosts := []string{
-		"127.0.0.1", "127.8.9.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "0.1.2.3",
-		"192.0.0.8", "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255", "[::1]", "[::]", "[::ffff:10.0.0.1]", "[::ffff:127.0.0.1]",
-		"[fe80::1]", "[fc00::1]", "[ff02::1]", "[64:ff9b::a00:1]", "[2002:a00:1::]", "[::7f00:1]", "[2001::1]", "[fec0::1]", "localhost",
+		"127.0.0.1", "127.8.9.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
+		"0.1.2.3",
+		"192.0.0.8", "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255", "[::1]", "[::]", "[::ffff:10.0.0.1]",
+		"[::ffff:127.0.0.1]",
+		"[fe80::1]", "[fc00::1]", "[ff02::1]", "[64:ff9b::a00:1]", "[2002:a00:1::]", "[::7f00:1]", "[2001::1]",
+		"[fec0::1]", "localhost",
 	}
 	for _, host := range hosts {
 		t.Run(host, func(t *testing.T) {
@@ -83,7 +87,8 @@ func TestAllowedPrivateAddress(t *testing.T) {
 		t.Errorf("an address the operator allows: %v", err)
 	}
 	allowed.CAs = nil
-	if err := get(t, outbound.Client(allowed), s.URL); err == nil || !strings.Contains(outbound.Reason(err), "authority") {
+	if err := get(t, outbound.Client(allowed), s.URL); err == nil ||
+		!strings.Contains(outbound.Reason(err), "authority") {
 		t.Errorf("a certificate of an unknown authority: %v, %q", err, outbound.Reason(err))
 	}
 }

@@ -38,7 +38,8 @@ func TestAttackReasons(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			nameServer(t, func() []string { return tt.answer })
-			c := outbound.Client(outbound.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, CAs: cas, Timeout: 300 * time.Millisecond})
+			c := outbound.Client(outbound.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")},
+				CAs: cas, Timeout: 300 * time.Millisecond})
 			err := get(t, c, tt.address)
 			if err == nil {
 				t.Fatal("it was reached")
@@ -71,13 +72,16 @@ func TestReasons(t *testing.T) {
 	}{
 		"only https addresses are fetched": {outbound.Config{Allow: allow}, "http://127.0.0.1/"},
 		"an authority that is not trusted": {outbound.Config{Allow: allow}, s.URL},
-		"not valid for this host":          {outbound.Config{Allow: allow, CAs: cas}, "https://elsewhere.example:" + port},
+		"not valid for this host": {outbound.Config{Allow: allow, CAs: cas},
+			"https://elsewhere.example:" + port},
 	} {
-		if err := get(t, outbound.Client(tt.cfg), tt.address); err == nil || !strings.Contains(outbound.Reason(err), want) {
+		if err := get(t, outbound.Client(tt.cfg), tt.address); err == nil ||
+			!strings.Contains(outbound.Reason(err), want) {
 			t.Errorf("%v is told as %q, want %q", err, outbound.Reason(err), want)
 		}
 	}
-	if err := get(t, outbound.Client(outbound.Config{Allow: allow, CAs: cas}), "https://example.com:"+port); err != nil {
+	if err := get(t, outbound.Client(outbound.Config{Allow: allow, CAs: cas}),
+		"https://example.com:"+port); err != nil {
 		t.Errorf("a good one: %v", err)
 	}
 }
@@ -94,7 +98,10 @@ func closedPort(t *testing.T, host string) string {
 // answer them, and who vouches for it.
 func silentPort(t *testing.T, host string) (string, *x509.CertPool) {
 	t.Helper()
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter,
+		r *http.Request) {
+		<-r.Context().Done()
+	}))
 	s.Listener.Close()
 	s.Listener = listen(t, host)
 	s.StartTLS()

@@ -35,10 +35,11 @@ func nameServer(t *testing.T, answer func() []string) {
 		}
 	}()
 	before := net.DefaultResolver
-	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "udp", pc.LocalAddr().String())
-	}}
+	net.DefaultResolver = &net.Resolver{PreferGo: true,
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "udp", pc.LocalAddr().String())
+		}}
 	t.Cleanup(func() {
 		net.DefaultResolver = before
 		_ = pc.Close() // nobody asks any more
@@ -96,9 +97,11 @@ func TestRebinding(t *testing.T) {
 		answers [][]string // to one request after the other
 		errs    []error
 	}{
-		"one that stays":               {[][]string{{"127.0.0.2"}, {"127.0.0.2"}}, []error{nil, nil}},
-		"one that moves":               {[][]string{{"127.0.0.2"}, {"127.0.0.1"}}, []error{nil, outbound.ErrForbidden}},
-		"one that moves to and fro":    {[][]string{{"127.0.0.1"}, {"127.0.0.2"}}, []error{outbound.ErrForbidden, nil}},
+		"one that stays": {[][]string{{"127.0.0.2"}, {"127.0.0.2"}}, []error{nil, nil}},
+		"one that moves": {[][]string{{"127.0.0.2"}, {"127.0.0.1"}},
+			[]error{nil, outbound.ErrForbidden}},
+		"one that moves to and fro": {[][]string{{"127.0.0.1"}, {"127.0.0.2"}},
+			[]error{outbound.ErrForbidden, nil}},
 		"one of two, the other first":  {[][]string{{"127.0.0.1", "127.0.0.2"}}, []error{nil}},
 		"one that is the metadata's":   {[][]string{{"169.254.169.254"}}, []error{outbound.ErrForbidden}},
 		"one of this network":          {[][]string{{"10.0.0.1", "192.168.0.1"}}, []error{outbound.ErrForbidden}},
@@ -108,7 +111,8 @@ func TestRebinding(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var turn atomic.Int32
 			nameServer(t, func() []string { return tt.answers[turn.Load()] })
-			c := outbound.Client(outbound.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, CAs: cas})
+			c := outbound.Client(outbound.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")},
+				CAs: cas})
 			before := good.Load()
 			want := int32(0)
 			for i, expected := range tt.errs {

@@ -1,6 +1,7 @@
-// Package page is the one way to list: it turns the list parameters of a
-// request (page_size, page_token, order_by, skip) into a Request a store can
-// run, and the last row of a page into the token of the next.
+// Package page implements paging for every list method. It turns the list
+// parameters of a call (page_size, page_token, order_by, skip) into a Request
+// that a store can run, and the last row of a page into the token of the next
+// page.
 package page
 
 import (
@@ -10,13 +11,13 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 )
 
-// The number of results a page has.
+// The number of results on a page.
 const (
 	DefaultSize = 50
 	MaxSize     = 200
 )
 
-// Params are the list parameters as they came in.
+// Params are the list parameters of a call, unchecked.
 type Params struct {
 	Size    int32
 	Token   string
@@ -30,15 +31,15 @@ type Order struct {
 	Desc  bool   `json:"d,omitempty"`
 }
 
-// aliases are other names of sort fields: those of the contract, and those that
-// answers have in JSON.
+// aliases are other accepted names of sort fields: those in the API's contract,
+// and the names of the fields in JSON.
 var aliases = map[string]string{
 	"created_at": "create_time", "createdAt": "create_time", "createTime": "create_time",
 	"updated_at": "update_time", "updatedAt": "update_time", "updateTime": "update_time",
 }
 
-// ParseOrder reads "field", "field asc" or "field desc". An empty string means
-// fallback.
+// ParseOrder parses "field", "field asc" or "field desc". It returns fallback for
+// an empty string, and fault.InvalidArgument for a field that is not in fields.
 func ParseOrder(s string, fallback Order, fields []string) (Order, error) {
 	words := strings.Fields(s)
 	if s == "" {
@@ -57,29 +58,29 @@ func ParseOrder(s string, fallback Order, fields []string) (Order, error) {
 	return Order{Field: field, Desc: len(words) == 2 && words[1] == "desc"}, nil
 }
 
-// A Request is one page to read: how many, in what order, after what.
+// A Request describes one page to read.
 type Request struct {
 	Size, Skip int
 	Order      Order
 	After      *Cursor // nil on the first page
-	Expired    bool    // the token had expired, and so the list starts again
+	Expired    bool    // the token had expired, so the list starts again
 	binding    [16]byte
 }
 
-// A Cursor is the place of a row in its order. By name, Key is the name; by a
-// time, Number is its milliseconds; UID tells rows apart that tie.
+// A Cursor is the position of a row in an order. Key is its name if the order is
+// by name, Number its milliseconds if the order is by a time. UID breaks ties.
 type Cursor struct {
 	Key    string `json:"k,omitempty"`
 	Number int64  `json:"n,omitempty"`
 	UID    string `json:"u"`
 }
 
-// A Page is one answer to a list call.
+// A Page is the result of a list call.
 type Page[T any] struct {
 	Items   []T
-	Last    *Cursor // of the last item; nil if no page follows
+	Last    *Cursor // of the last item; nil on the last page
 	Total   int64   // across all pages
-	Next    string  // the token of the page that follows, or ""
-	Skipped int     // the skip that was asked for
+	Next    string  // the token of the next page; "" on the last page
+	Skipped int     // the skip of the request
 	Expired bool    // the request's token had expired
 }

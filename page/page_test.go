@@ -88,20 +88,24 @@ func TestTokens(t *testing.T) {
 			}
 		})
 	}
-	if _, err := tokens.Request(list, filter{"b"}, page.Params{OrderBy: "name", Token: token}); !errors.Is(err, fault.InvalidArgument) {
+	if _, err := tokens.Request(list, filter{"b"}, page.Params{OrderBy: "name", Token: token}); !errors.Is(err,
+		fault.InvalidArgument) {
 		t.Errorf("with another filter: %v, want InvalidArgument", err)
 	}
 	other := list
 	other.Kind = "roles"
-	if _, err := tokens.Request(other, filter{"a"}, page.Params{OrderBy: "name", Token: token}); !errors.Is(err, fault.InvalidArgument) {
+	if _, err := tokens.Request(other, filter{"a"}, page.Params{OrderBy: "name", Token: token}); !errors.Is(err,
+		fault.InvalidArgument) {
 		t.Errorf("of another list: %v, want InvalidArgument", err)
 	}
 	elsewhere := page.NewTokens([]byte("other key"), func() time.Time { return clock })
-	if _, err := elsewhere.Request(list, filter{"a"}, page.Params{OrderBy: "name", Token: token}); !errors.Is(err, fault.InvalidArgument) {
+	if _, err := elsewhere.Request(list, filter{"a"}, page.Params{OrderBy: "name", Token: token}); !errors.Is(err,
+		fault.InvalidArgument) {
 		t.Errorf("of another installation: %v, want InvalidArgument", err)
 	}
 	clock = clock.Add(3*24*time.Hour - time.Second)
-	if r, err := tokens.Request(list, filter{"a"}, page.Params{OrderBy: "name", Token: token}); err != nil || r.After == nil {
+	if r, err := tokens.Request(list, filter{"a"}, page.Params{OrderBy: "name", Token: token}); err != nil ||
+		r.After == nil {
 		t.Errorf("a second before the end: %+v, %v", r, err)
 	}
 	clock = clock.Add(time.Second)
@@ -129,17 +133,17 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-func TestTurn(t *testing.T) {
+func TestFinish(t *testing.T) {
 	tokens := page.NewTokens([]byte("key"), time.Now)
 	r, err := tokens.Request(list, nil, page.Params{Skip: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := page.Turn(tokens, r, page.Page[int]{Items: []int{1}, Total: 3})
+	last := page.Finish(tokens, r, page.Page[int]{Items: []int{1}, Total: 3})
 	if diff := cmp.Diff(page.Page[int]{Items: []int{1}, Total: 3, Skipped: 2}, last); diff != "" {
 		t.Error(diff)
 	}
-	more := page.Turn(tokens, r, page.Page[int]{Items: []int{1}, Last: &page.Cursor{UID: "u"}})
+	more := page.Finish(tokens, r, page.Page[int]{Items: []int{1}, Last: &page.Cursor{UID: "u"}})
 	if more.Next == "" || !cmp.Equal(more.Items, []int{1}, cmpopts.EquateEmpty()) {
 		t.Errorf("more = %+v", more)
 	}

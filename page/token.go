@@ -1,6 +1,7 @@
 package page
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -16,15 +17,16 @@ const (
 	macSize   = 16
 )
 
-// Tokens makes and reads page tokens. A token is authenticated, so that nobody
-// but the service makes cursors; it belongs to one list, with its filter and
-// order, and lives for three days.
+// Tokens makes and reads page tokens. A token carries a MAC, so that only the
+// service can make one. It belongs to one list with its filter and order, and
+// is valid for three days.
 type Tokens struct {
 	key []byte
 	now func() time.Time
 }
 
-// NewTokens returns Tokens that share key with every replica.
+// NewTokens returns Tokens that authenticate with key, which must be the same on
+// every replica.
 func NewTokens(key []byte, now func() time.Time) *Tokens { return &Tokens{key, now} }
 
 type payload struct {
@@ -33,15 +35,16 @@ type payload struct {
 	Expires int64    `json:"e"` // seconds
 }
 
-// A List says what is listed: a kind, and the orders it can have.
+// A List describes a list method: the kind it returns and the fields it can be
+// ordered by.
 type List struct {
 	Kind    string
-	Fields  []string // order_by, by its canonical names
+	Fields  []string // that order_by accepts, by their canonical names
 	Default Order
 }
 
-// Request checks the parameters of a call to l. filter is anything that encodes
-// to JSON and says what else decides which rows there are.
+// Request checks the parameters of a call to l. filter is what else selects the
+// rows; it must encode to JSON, because tokens are bound to it.
 func (t *Tokens) Request(l List, filter any, p Params) (Request, error) {
 	order, err := ParseOrder(p.OrderBy, l.Default, l.Fields)
 	if err != nil {
@@ -71,8 +74,8 @@ func (t *Tokens) Request(l List, filter any, p Params) (Request, error) {
 	return r, err
 }
 
-// parse reads a token. An expired one, by the API's contract, starts again from
-// the first page.
+// parse returns the cursor of a token. As the API's contract wants it, an
+// expired token is no error: the list starts again at the first page.
 func (t *Tokens) parse(token string, binding [16]byte) (after *Cursor, expired bool, _ error) {
 	if token == "" {
 		return nil, false, nil
@@ -98,7 +101,7 @@ func (t *Tokens) parse(token string, binding [16]byte) (after *Cursor, expired b
 	return &c.Cursor, false, nil
 }
 
-// Next returns the token of the page after last.
+// Next returns the token of the page that begins after last.
 func (t *Tokens) Next(r Request, last Cursor) string {
 	b, _ := json.Marshal(payload{last, r.binding, t.now().Add(tokenLife).Unix()}) // cannot fail: strings and numbers
 	return base64.RawURLEncoding.EncodeToString(append(t.mac(b), b...))
@@ -110,8 +113,29 @@ func (t *Tokens) mac(b []byte) []byte {
 	return m.Sum(nil)[:macSize]
 }
 
-// Turn completes a page a store has read: its token, and what it echoes.
-func Turn[T any](t *Tokens, r Request, p Page[T]) Page[T] {
+// Read returns one page of l. It validates the filter and the parameters, calls
+// read for the rows below reach, and adds the token of the next page.
+func Read[T, R any, F interface{ Validate() error }](
+	ctx context.Context, t *Tokens, l List, reach R, f F, p Params,
+	read func(context.Context, R, F, Request) (Page[T], error),
+) (Page[T], error) {
+	if err := f.Validate(); err != nil {
+		return Page[T]{}, err
+	}
+	req, err := t.Request(l, f, p)
+	if err != nil {
+		return Page[T]{}, err
+	}
+	got, err := read(ctx, reach, f, req)
+	if err != nil {
+		return Page[T]{}, err
+	}
+	return Finish(t, req, got), nil
+}
+
+// Finish adds to a page that was read for r what the caller gets besides the
+// items: the token of the next page, and whether its own token had expired.
+func Finish[T any](t *Tokens, r Request, p Page[T]) Page[T] {
 	p.Skipped, p.Expired = r.Skip, r.Expired
 	if p.Last != nil {
 		p.Next = t.Next(r, *p.Last)

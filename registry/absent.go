@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// What clients of version 1 ask for and this server does not have: it builds
-// nothing, copies nothing, and has neither a catalog of charts nor a calendar of
-// releases. Each method tells so after the questions that any method asks first.
+// The methods in this file exist for clients of version 1. They are about features
+// that this server does not have: builds, copies of images, a calendar of releases.
+// They authorize and validate like any other method, and then say so.
 
 // PackageVersions returns fault.NotFound. The caller needs version.list anywhere.
 func (s *Service) PackageVersions(ctx context.Context, name string) error {
@@ -21,13 +21,13 @@ func (s *Service) PackageVersions(ctx context.Context, name string) error {
 	if name == "" {
 		return fault.Field("package", "is required")
 	}
-	no := fault.Missing("versions of package", printed(name))
+	no := fault.Missing("versions of package", clip(name))
 	no.Message += ": this server knows no calendar of releases"
 	return no
 }
 
-// Builds returns nil, for there are none. The caller needs build_report.list
-// anywhere.
+// Builds returns nil, because there are no builds. The caller needs
+// build_report.list anywhere.
 func (s *Service) Builds(ctx context.Context, place resource.PlaceFilter) error {
 	if err := s.authz.RequireAnywhere(ctx, resource.BuildReportsList); err != nil {
 		return err
@@ -44,8 +44,8 @@ func (s *Service) SyncState(ctx context.Context, repo resource.UID) error {
 	return fault.Unmet("SYNC_OFF", "this server copies no images: they come by push")
 }
 
-// SyncStates returns nil, for there are none. The caller needs repo.list on the
-// group.
+// SyncStates returns nil, because there are no copies. The caller needs repo.list
+// on the group.
 func (s *Service) SyncStates(ctx context.Context, group resource.UID) error {
 	if err := s.authz.Require(ctx, resource.RepoList, group); err != nil {
 		return err
@@ -54,10 +54,9 @@ func (s *Service) SyncStates(ctx context.Context, group resource.UID) error {
 	return err
 }
 
-// recent is how long ago something is still recent.
 const recent = 7 * 24 * time.Hour
 
-// RecentlyUpdated tells whether a tag of a repo has moved in the last seven days.
+// RecentlyUpdated reports whether a tag of a repo has moved in the last seven days.
 // The caller needs tag.list on it.
 func (s *Service) RecentlyUpdated(ctx context.Context, repo resource.UID) (bool, error) {
 	if err := s.authz.Require(ctx, resource.TagList, repo); err != nil {

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,13 +17,13 @@ import (
 	"github.com/holdfast-dev/holdfast/token"
 )
 
-// anonymous is the token of who has none: clients ask for a token even where
-// everybody may pull.
+// anonymous is the token of clients that have not logged in. They ask for a token
+// even where everybody may pull.
 const anonymous = "anonymous"
 
-// authenticate returns the context of a request with its caller in it, if there
-// is one. It returns fault.Unauthenticated for a token that is not good here and
-// now, and for none where nothing is said that could be public.
+// authenticate returns the context of a request with its caller, if it has one. It
+// returns fault.Unauthenticated if the token is not valid here, or if there is
+// none and the target cannot be public.
 func (r *Registry) authenticate(req *http.Request, t target) (context.Context, error) {
 	ctx := req.Context()
 	if t.name != "" && req.Header.Get("Authorization") == "" {
@@ -42,9 +43,9 @@ func (r *Registry) authenticate(req *http.Request, t target) (context.Context, e
 	return resource.WithActor(authz.WithCaller(ctx, c), actor(req, c)), nil
 }
 
-// credential returns the token a request carries: as a bearer, as the password
-// of the user _token, or in exchange for a workload's own token, which is the
-// password of a user called like the identity it stands for.
+// credential returns the token of a request: a bearer token, the password of the
+// user LoginName, or the token that a workload's own token is exchanged for. In
+// that case the user is the UID of an identity, and the password that token.
 func (r *Registry) credential(req *http.Request) (string, error) {
 	header := req.Header.Get("Authorization")
 	if header == "" {
@@ -55,30 +56,34 @@ func (r *Registry) credential(req *http.Request) (string, error) {
 	}
 	raw, err := token.Bearer(req.Header.Values("Authorization"), true)
 	if err != nil {
-		return "", fault.New(fault.Unauthenticated, "Unauthenticated: the Authorization header must be Bearer and a token, or Basic")
+		return "", fault.New(fault.Unauthenticated,
+			"Unauthenticated: the Authorization header must be Bearer and a token, or Basic")
 	}
 	return raw, nil
 }
 
-// signIn returns the token that a user name and a password stand for. A password
-// that does not, or no longer, is as bad as a wrong one: who logs in again may
-// get in.
+// signIn returns the token for a user name and a password. A password that cannot
+// be exchanged is reported as fault.Unauthenticated, because another one may work.
 func (r *Registry) signIn(req *http.Request, user, password string) (string, error) {
 	if user == LoginName {
 		return password, nil
 	}
 	uid, err := resource.ParseUID("user", user)
 	if err != nil || r.config.Assume == nil {
-		return "", fault.New(fault.Unauthenticated, "Unauthenticated: log in as %s, with a token as the password", LoginName)
+		return "", fault.New(fault.Unauthenticated, "Unauthenticated: log in as %s, with a token as the password",
+			LoginName)
 	}
 	token, err := r.config.Assume(resource.WithActor(req.Context(), actor(req, authz.Caller{})), uid, password)
 	if errors.Is(err, fault.PermissionDenied) {
-		err = &fault.Error{Code: fault.Unauthenticated, Message: "Unauthenticated: the password does not stand for this identity, or no longer", Cause: err}
+		err = &fault.Error{
+			Code: fault.Unauthenticated, Cause: err,
+			Message: "Unauthenticated: the password does not stand for this identity, or no longer",
+		}
 	}
 	return token, err
 }
 
-// locate finds the group and the repo of a target.
+// locate sets the group and the repo of a target.
 func (r *Registry) locate(ctx context.Context, t *target) error {
 	names := strings.Split(t.name, "/")
 	err := r.locateRepo(ctx, names, t)
@@ -102,9 +107,8 @@ func (r *Registry) locate(ctx context.Context, t *target) error {
 	return nil
 }
 
-// locateRepo finds the repo of a target, together with the manifest that somebody
-// with a name wants of it: they mostly may, and it spares them a question to
-// the database.
+// locateRepo sets the repo of a target. If a known caller asks for a manifest, it
+// reads that in the same query, before it is authorized: most callers are.
 func (r *Registry) locateRepo(ctx context.Context, names []string, t *target) (err error) {
 	_, known := authz.CallerFrom(ctx)
 	pulls := t.kind == "manifest" && (t.method == http.MethodGet || t.method == http.MethodHead)
@@ -119,14 +123,12 @@ func (r *Registry) locateRepo(ctx context.Context, names []string, t *target) (e
 	return err
 }
 
-// admit returns nil if the caller may do what the endpoint needs to the target.
-// Who may not learns nothing of what is there. It returns fault.Unauthenticated
-// if a token could help, and notes in t if everybody may.
+// admit returns nil if the caller holds what the endpoint needs on the target, and
+// otherwise an error that does not tell what exists: fault.Unauthenticated if a
+// token could help. It sets t.public if the caller is allowed only because the
+// target is public.
 func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capability) error {
-	place := t.repo
-	if place == "" {
-		place = t.group
-	}
+	scope := cmp.Or(t.repo, t.group)
 	var want resource.Capabilities
 	for _, c := range needs {
 		want.Add(c)
@@ -134,32 +136,34 @@ func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capabi
 	if len(needs) == 0 {
 		return nil
 	}
-	err := r.authz.RequireAll(ctx, want, place)
+	err := r.authz.RequireAll(ctx, want, scope)
 	if err == nil && !t.found {
-		return nowhere(t.name, needs)
+		return noGroup(t.name, needs)
 	}
 	if err == nil {
 		return nil
 	}
 	if !r.public(ctx, *t, needs) {
-		return named(err, t.name)
+		return denial(err, t.name)
 	}
 	t.public = true
 	return nil
 }
 
-// nowhere says to who may know that there is no group for a repo. It denies a
-// push; what is only looked for is not there, and a client goes on to push it.
-func nowhere(name string, needs []resource.Capability) error {
+// noGroup returns the error for a repo whose group does not exist, for a caller
+// who may know that. A push is denied. Anything else is not found, so that a
+// client that only checks whether something exists goes on to push it.
+func noGroup(name string, needs []resource.Capability) error {
 	if slices.Contains(needs, resource.ManifestCreate) {
 		return problem(http.StatusForbidden, denied, "there is no group for %s: create it first", name)
 	}
 	return problem(http.StatusNotFound, nameUnknown, "there is no group for %s", name)
 }
 
-// public tells whether anybody may do it.
+// public reports whether everybody may do what the capabilities allow.
 func (r *Registry) public(ctx context.Context, t target, needs []resource.Capability) bool {
-	open := []resource.Capability{resource.RepoBlobsGet, resource.ManifestList, resource.TagList, resource.ReferrersList}
+	open := []resource.Capability{resource.RepoBlobsGet, resource.ManifestList, resource.TagList,
+		resource.ReferrersList}
 	if !t.found || slices.ContainsFunc(needs, func(c resource.Capability) bool { return !slices.Contains(open, c) }) {
 		return false
 	}
@@ -170,17 +174,18 @@ func (r *Registry) public(ctx context.Context, t target, needs []resource.Capabi
 	return err == nil && set.Public
 }
 
-// named is a denial in terms of the name the client used: a uid would say
-// nothing to it, or something of a place it may not see.
-func named(err error, name string) error {
+// denial replaces the UID in a denial by the name that the client used.
+func denial(err error, name string) error {
 	f := fault.From(err)
 	if err == nil || f.Code != fault.PermissionDenied {
 		return err
 	}
-	return problem(http.StatusForbidden, denied, "you lack %s on %s, or it does not exist", f.Metadata["capability"], name)
+	return problem(http.StatusForbidden, denied, "you lack %s on %s, or it does not exist", f.Metadata["capability"],
+		name)
 }
 
-// challenge tells a client that could do better with a token where to get one.
+// challenge returns err. If a token could help, it tells the client where to get
+// one.
 func (r *Registry) challenge(w http.ResponseWriter, t target, needs []resource.Capability, err error) error {
 	if fault.From(err).Code != fault.Unauthenticated {
 		return err
@@ -199,9 +204,9 @@ func (r *Registry) challenge(w http.ResponseWriter, t target, needs []resource.C
 	return err
 }
 
-// giveToken is where clients exchange a login for a token. The password is one
-// already, so they get it back; who has none gets one that stands for nobody.
-func (r *Registry) giveToken(w http.ResponseWriter, req *http.Request, _ target) error {
+// serveToken exchanges a login for a token. The password is already a token, so
+// the client gets it back. A client without a login gets an anonymous token.
+func (r *Registry) serveToken(w http.ResponseWriter, req *http.Request, _ target) error {
 	raw, err := r.login(w, req)
 	if err != nil {
 		return err
@@ -221,8 +226,8 @@ func (r *Registry) giveToken(w http.ResponseWriter, req *http.Request, _ target)
 	})
 }
 
-// login returns the token that a client logs in with: in the header or, with
-// POST, in a form as OAuth 2 has it.
+// login returns the token that a client logs in with, from the header or, if the
+// request is a POST, from an OAuth 2 form.
 func (r *Registry) login(w http.ResponseWriter, req *http.Request) (string, error) {
 	const maxForm = 64 << 10
 	if req.Method == http.MethodPost {
@@ -244,22 +249,23 @@ func (r *Registry) login(w http.ResponseWriter, req *http.Request) (string, erro
 	return r.credential(req)
 }
 
-// into is the repo of a push. Who pushes to one that is not there needs to be
+// pushTo returns the repo of a push. If it does not exist, the caller must be
 // allowed to create it.
-func (r *Registry) into(ctx context.Context, t target) (registrydb.RepoRef, error) {
+func (r *Registry) pushTo(ctx context.Context, t target) (registrydb.RepoRef, error) {
 	ref := registrydb.RepoRef{Group: t.group, Name: t.base()}
 	if t.repo != "" {
 		return ref, nil
 	}
 	if err := r.authz.Require(ctx, resource.RepoCreate, t.group); err != nil {
-		return ref, named(err, t.name)
+		return ref, denial(err, t.name)
 	}
 	set, err := r.store.RegistrySettings(ctx, t.group)
 	if err != nil {
 		return ref, err
 	}
 	if set.NoCreateOnPush {
-		return ref, problem(http.StatusForbidden, denied, "there is no repository %s, and this group does not create one on push", t.name)
+		return ref, problem(http.StatusForbidden, denied,
+			"there is no repository %s, and this group does not create one on push", t.name)
 	}
 	ref.Create = true
 	return ref, nil

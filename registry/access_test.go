@@ -64,7 +64,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 				}
 				for _, who := range []string{"", "api"} { // no token, or one for the API
 					a := r.do(t, call{method: tt.method, path: "/v2/" + repo + "/" + tt.path, who: who})
-					if a.status != 401 || !strings.Contains(a.header.Get("Www-Authenticate"), `scope="repository:`+repo) {
+					if a.status != 401 ||
+						!strings.Contains(a.header.Get("Www-Authenticate"), `scope="repository:`+repo) {
 						t.Errorf("%q %s = %d, %s", who, repo, a.status, a.header.Get("Www-Authenticate"))
 					}
 				}
@@ -85,7 +86,8 @@ func TestLogin(t *testing.T) {
 		for i := 0; i < len(pairs); i += 2 {
 			v.Set(pairs[i], pairs[i+1])
 		}
-		return call{method: "POST", path: "/v2/token", body: strings.NewReader(v.Encode()), headers: []string{"Content-Type", "application/x-www-form-urlencoded"}}, v
+		return call{method: "POST", path: "/v2/token", body: strings.NewReader(v.Encode()),
+			headers: []string{"Content-Type", "application/x-www-form-urlencoded"}}, v
 	}
 	password, _ := form("grant_type", "password", "username", "_token", "password", good)
 	refresh, _ := form("grant_type", "refresh_token", "refresh_token", good)
@@ -96,20 +98,26 @@ func TestLogin(t *testing.T) {
 		status int
 		token  string
 	}{
-		"basic":                    {call{method: "GET", path: "/v2/token", headers: basic("_token", good)}, 200, good},
-		"a form":                   {password, 200, good},
-		"a refresh token":          {refresh, 200, good},
-		"nobody":                   {call{method: "GET", path: "/v2/token"}, 200, "anonymous"},
-		"another user":             {call{method: "GET", path: "/v2/token", headers: basic("me", good)}, 401, ""},
-		"another user in a form":   {wrongUser, 401, ""},
-		"another way":              {wrongGrant, 400, ""},
-		"a token for the API":      {call{method: "GET", path: "/v2/token", headers: basic("_token", r.tokens["api"])}, 401, ""},
-		"no token":                 {call{method: "GET", path: "/v2/token", headers: basic("_token", "")}, 401, ""},
-		"basic without a detour":   {call{method: "GET", path: "/v2/", headers: basic("_token", good)}, 200, ""},
-		"a scheme nobody knows":    {call{method: "GET", path: "/v2/", headers: []string{"Authorization", "Digest x"}}, 401, ""},
-		"a bearer of nothing":      {call{method: "GET", path: "/v2/", headers: []string{"Authorization", "Bearer "}}, 401, ""},
-		"what is given to nobody":  {call{method: "GET", path: "/v2/", headers: []string{"Authorization", "Bearer anonymous"}}, 200, ""},
-		"a token that was changed": {call{method: "GET", path: "/v2/", headers: []string{"Authorization", "Bearer " + good + "x"}}, 401, ""},
+		"basic": {call{method: "GET", path: "/v2/token", headers: basic("_token", good)}, 200,
+			good},
+		"a form":                 {password, 200, good},
+		"a refresh token":        {refresh, 200, good},
+		"nobody":                 {call{method: "GET", path: "/v2/token"}, 200, "anonymous"},
+		"another user":           {call{method: "GET", path: "/v2/token", headers: basic("me", good)}, 401, ""},
+		"another user in a form": {wrongUser, 401, ""},
+		"another way":            {wrongGrant, 400, ""},
+		"a token for the API": {call{method: "GET", path: "/v2/token",
+			headers: basic("_token", r.tokens["api"])}, 401, ""},
+		"no token":               {call{method: "GET", path: "/v2/token", headers: basic("_token", "")}, 401, ""},
+		"basic without a detour": {call{method: "GET", path: "/v2/", headers: basic("_token", good)}, 200, ""},
+		"a scheme nobody knows": {call{method: "GET", path: "/v2/",
+			headers: []string{"Authorization", "Digest x"}}, 401, ""},
+		"a bearer of nothing": {call{method: "GET", path: "/v2/", headers: []string{"Authorization", "Bearer "}},
+			401, ""},
+		"what is given to nobody": {call{method: "GET", path: "/v2/",
+			headers: []string{"Authorization", "Bearer anonymous"}}, 200, ""},
+		"a token that was changed": {call{method: "GET", path: "/v2/",
+			headers: []string{"Authorization", "Bearer " + good + "x"}}, 401, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -135,7 +143,8 @@ func TestPublicGroups(t *testing.T) {
 		m := r.pushImage(t, "acme/team/app", "v1", "layer")
 		r.tokens["nobody"] = "anonymous"
 		reads := map[string]string{
-			"manifests/v1": "GET", "blobs/" + sha([]byte("layer")): "GET", "tags/list": "GET", "referrers/" + sha(m): "GET",
+			"manifests/v1": "GET", "blobs/" + sha([]byte("layer")): "GET", "tags/list": "GET",
+			"referrers/" + sha(m): "GET",
 		}
 		for path, method := range reads {
 			r.want(t, call{method: method, path: "/v2/acme/team/app/" + path, who: "nobody"}, 401)
@@ -171,13 +180,17 @@ func TestPushCreatesTheRepo(t *testing.T) {
 		t.Errorf("body = %s", a.body)
 	}
 	now := s.Now()
-	must(t, s.InsertRepo(t.Context(), resource.Repo{UID: r.folder.UID.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}))
+	must(t, s.InsertRepo(t.Context(),
+		resource.Repo{UID: r.folder.UID.NewChild(), Name: "app", CreateTime: now, UpdateTime: now}))
 	r.pushImage(t, "acme/team/app", "v1", "layer")
 	// Who may push, but not create a repo, may not.
 	caps := resource.CapabilitySet("manifest.create", "tag.create", "repo.blobs.get", "manifest.list")
-	role := resource.Role{UID: r.org.UID.NewChild(), Name: "pusher", Capabilities: caps, CreateTime: now, UpdateTime: now}
+	role := resource.Role{UID: r.org.UID.NewChild(), Name: "pusher", Capabilities: caps, CreateTime: now,
+		UpdateTime: now}
 	must(t, s.InsertRole(t.Context(), role))
-	_, err := s.InsertBindings(t.Context(), []resource.RoleBinding{{UID: r.org.UID.NewChild(), Identity: r.uids["stranger"], Role: role.UID, CreateTime: now}})
+	_, err := s.InsertBindings(t.Context(),
+		[]resource.RoleBinding{{UID: r.org.UID.NewChild(), Identity: r.uids["stranger"], Role: role.UID,
+			CreateTime: now}})
 	must(t, err)
 	r.want(t, call{method: "POST", path: "/v2/acme/first/blobs/uploads/", who: "stranger"}, 202)
 	r.want(t, call{method: "POST", path: "/v2/acme/second/blobs/uploads/", who: "stranger"}, 403)
@@ -221,13 +234,15 @@ func TestMountNeedsPull(t *testing.T) {
 	mine := r.group(t, "", "mine")
 	r.bind(t, r.uids["stranger"], "owner", mine.UID)
 	for _, from := range []string{"", "&from=acme/team/app", "&from=acme/none", "&from=..", "&from=mine/x"} {
-		r.want(t, call{method: "POST", path: "/v2/mine/app/blobs/uploads/?mount=" + secret + from, who: "stranger"}, 202)
+		r.want(t, call{method: "POST", path: "/v2/mine/app/blobs/uploads/?mount=" + secret + from, who: "stranger"},
+			202)
 	}
 	r.want(t, call{method: "GET", path: "/v2/mine/app/blobs/" + secret, who: "stranger"}, 404)
 	r.bind(t, r.uids["stranger"], "registry.pull", r.folder.UID)
 	r.want(t, call{method: "POST", path: "/v2/mine/app/blobs/uploads/?mount=" + secret, who: "stranger"}, 201)
 	r.want(t, call{method: "GET", path: "/v2/mine/app/blobs/" + secret, who: "stranger"}, 200)
-	r.want(t, call{method: "POST", path: "/v2/mine/two/blobs/uploads/?from=acme/team/app&mount=" + secret, who: "stranger"}, 201)
+	r.want(t, call{method: "POST", path: "/v2/mine/two/blobs/uploads/?from=acme/team/app&mount=" + secret,
+		who: "stranger"}, 201)
 }
 
 func TestCatalogShowsWhatTheCallerMaySee(t *testing.T) {

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,131 +19,140 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// Limits on what documents cost. In memory one takes some ten times its size.
+// Limits on documents about images. A document needs about ten times its size in
+// memory.
 const (
-	maxAttached = 100              // manifests about an image that are looked at, the newest first
-	maxEvidence = 32 << 20         // bytes of documents that are read for one answer
-	maxAbout    = 256 << 10        // bytes of a manifest about an image; larger ones are not looked at
-	maxReaders  = 2                // requests that are about documents, at once
-	readerWait  = 20 * time.Second // for one of them to be over
+	maxAttached = 100              // manifests about an image that are examined, newest first
+	maxEvidence = 32 << 20         // bytes of documents that are read for one response
+	maxAbout    = 256 << 10        // bytes of a manifest about an image; larger ones are ignored
+	maxReaders  = 2                // concurrent requests that read documents
+	readerWait  = 20 * time.Second // for one of them to finish
 )
 
-// turn waits until the caller may read documents, and counts the request among
-// those that do until its answer has been made. The API counts the answer from
-// then on, by the caller's organization: if a client that does not read its answer
-// kept a turn, two of them would keep everybody out. It returns
-// fault.ResourceExhausted after a while.
-func (r *Registry) turn(ctx context.Context) error {
+// acquireReader waits until the caller may read documents, and returns
+// fault.ResourceExhausted after readerWait. The slot is free again when ctx ends,
+// which is when the response has been made: if it were kept until the client has
+// read the response, two slow clients would block everybody.
+func (r *Registry) acquireReader(ctx context.Context) error {
 	late := time.NewTimer(readerWait)
 	defer late.Stop()
 	select {
-	case r.reading <- struct{}{}:
-		context.AfterFunc(ctx, func() { <-r.reading })
+	case r.readers <- struct{}{}:
+		context.AfterFunc(ctx, func() { <-r.readers })
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-late.C:
-		busy := fault.New(fault.ResourceExhausted, "Resource exhausted: too many requests read documents of images just now; try again")
+		busy := fault.New(fault.ResourceExhausted,
+			"Resource exhausted: too many requests read documents of images just now; try again")
 		busy.RetryIn = readerWait
 		return busy
 	}
 }
 
-// A budget is what may still be read for an answer.
+// A budget is how many bytes may still be read for a response.
 type budget struct{ left int64 }
 
-// An Attached is a document about an image, and how it came to be there.
+// An Attached is a document about an image, and the layer that contains it.
 type Attached struct {
 	evidence.Document
-	Digest string    // of what was attached
-	Time   time.Time // when it was
+	Digest string    // of the layer
+	Time   time.Time // when it was pushed
 }
 
-// attachments are what a search found.
-type attachments struct {
+// A search looks for documents about an image.
+type search struct {
+	repo   resource.UID
+	most   int // documents to find
+	budget *budget
+	accept func(evidence.Document) bool
+
 	found []Attached
 	large bool // a document was too large to be read
 }
 
-// attached looks for documents about a manifest, the newest first, until take
-// has taken n of them. It looks where clients put them: among the manifests that
-// name it as their subject, those noted in the index under its tag, and under
-// cosign's tags; and, if it is an image of an index, among the attestations that
-// BuildKit puts into that.
-func (r *Registry) attached(ctx context.Context, repo resource.UID, s subject, n int, b *budget, take func(evidence.Document) bool) (attachments, error) {
-	all := attachments{}
-	about, err := r.about(ctx, repo, s.image.Digest)
+// attached looks for documents about a manifest, newest first, until s has accepted
+// s.most of them. It looks where clients attach them: in the manifests that name it
+// as their subject, those in the index of its referrers tag, and those with
+// cosign's tags; and, for an image of an index, in the attestations that BuildKit
+// adds to the index.
+func (r *Registry) attached(ctx context.Context, sub subject, s *search) error {
+	about, err := r.about(ctx, s.repo, sub.image.Digest)
 	if err != nil {
-		return all, err
+		return err
 	}
-	if s.index != nil {
-		inside, err := r.inside(ctx, repo, *s.index, s.image.Digest)
+	if sub.index != nil {
+		attestations, err := r.attestations(ctx, s.repo, *sub.index, sub.image.Digest)
 		if err != nil {
-			return all, err
+			return err
 		}
-		about = append(about, inside...)
+		about = append(about, attestations...)
 	}
 	slices.SortStableFunc(about, func(a, b resource.Manifest) int { return b.PushTime.Compare(a.PushTime) })
 	for _, m := range about[:min(len(about), maxAttached)] {
-		if err := r.search(ctx, repo, s.image.Digest, m, n, b, take, &all); err != nil || len(all.found) == n {
-			return all, err
+		if err := r.searchLayers(ctx, sub.image.Digest, m, s); err != nil || len(s.found) == s.most {
+			return err
 		}
 	}
-	return all, nil
+	return nil
 }
 
-// search looks through the layers of one manifest. cosign adds its later ones
-// at the end.
-func (r *Registry) search(ctx context.Context, repo resource.UID, subject string, m resource.Manifest, n int, b *budget, take func(evidence.Document) bool, all *attachments) error {
+// searchLayers looks through the layers of one manifest, last first, because cosign
+// appends new ones.
+func (r *Registry) searchLayers(ctx context.Context, subject string, m resource.Manifest, s *search) error {
 	var doc document
 	if json.Unmarshal(m.Body, &doc) != nil {
 		return nil
 	}
 	for _, layer := range slices.Backward(append(doc.Blobs, doc.Layers...)) {
-		if !promising(layer) {
+		if !mayBeDocument(layer.MediaType) {
 			continue
 		}
-		if layer.Size > min(evidence.MaxDocument, b.left) {
-			all.large = true
+		if layer.Size > min(evidence.MaxDocument, s.budget.left) {
+			s.large = true
 			continue
 		}
-		b.left -= layer.Size
-		d, err := r.openDocument(ctx, repo, layer)
+		s.budget.left -= layer.Size
+		d, err := r.openDocument(ctx, s.repo, layer)
 		if err != nil {
 			return err
 		}
-		if d.Format == "" || d.Subjects != nil && !slices.Contains(d.Subjects, subject) || !take(d) {
+		if d.Format == "" || d.Subjects != nil && !slices.Contains(d.Subjects, subject) || !s.accept(d) {
 			continue
 		}
-		all.found = append(all.found, Attached{d, layer.Digest.String(), m.PushTime})
-		if len(all.found) == n {
+		s.found = append(s.found, Attached{d, layer.Digest.String(), m.PushTime})
+		if len(s.found) == s.most {
 			return nil
 		}
 	}
 	return nil
 }
 
-// promising tells whether a layer may be a document. Signatures and archives are
-// none.
-func promising(d ocispec.Descriptor) bool {
-	return strings.Contains(d.MediaType, "json") && d.MediaType != "application/vnd.dev.cosign.simplesigning.v1+json" || strings.HasPrefix(d.MediaType, "text/spdx")
+// mayBeDocument reports whether a layer of that media type may be a document.
+// Signatures and archives are not.
+func mayBeDocument(mediaType string) bool {
+	return strings.HasPrefix(mediaType, "text/spdx") ||
+		strings.Contains(mediaType, "json") && mediaType != "application/vnd.dev.cosign.simplesigning.v1+json"
 }
 
-// openDocument reads a blob. One that is not here, or no document, has no format.
-func (r *Registry) openDocument(ctx context.Context, repo resource.UID, d ocispec.Descriptor) (evidence.Document, error) {
+// openDocument reads a blob. The document has no Format if the blob is missing or
+// is no document.
+func (r *Registry) openDocument(
+	ctx context.Context, repo resource.UID, d ocispec.Descriptor,
+) (evidence.Document, error) {
 	body, err := r.readBlob(ctx, repo, d.Digest.String(), evidence.MaxDocument)
 	if err != nil || body == nil {
 		return evidence.Document{}, err
 	}
 	doc, err := evidence.Open(body)
 	if err != nil {
-		return evidence.Document{}, nil // whoever pushed it could write what they liked
+		return evidence.Document{}, nil // a client can push anything
 	}
 	return doc, nil
 }
 
-// readBlob reads a blob of a repo. One that is not there, or larger than most,
-// is nil.
+// readBlob reads a blob of a repo. It returns nil if the blob is missing or larger
+// than most.
 func (r *Registry) readBlob(ctx context.Context, repo resource.UID, digest string, most int64) ([]byte, error) {
 	b, err := r.store.Blob(ctx, repo, digest)
 	if errors.Is(err, fault.NotFound) || err == nil && b.Size > most {
@@ -163,7 +173,7 @@ func (r *Registry) readBlob(ctx context.Context, repo resource.UID, digest strin
 	return text, nil
 }
 
-// about returns the manifests that clients made about another.
+// about returns the manifests that clients have attached to another one.
 func (r *Registry) about(ctx context.Context, repo resource.UID, subject string) ([]resource.Manifest, error) {
 	all, err := r.store.About(ctx, repo, subject, maxAbout, maxAttached)
 	if err != nil {
@@ -183,11 +193,11 @@ func (r *Registry) about(ctx context.Context, repo resource.UID, subject string)
 		}
 	}
 	every := func(ocispec.Descriptor) bool { return true }
-	noted, err := r.adopted(ctx, repo, digest.Digest(subject), maxAttached, every)
+	tagged, err := r.taggedReferrers(ctx, repo, digest.Digest(subject), maxAttached, every)
 	if err != nil {
 		return nil, err
 	}
-	for _, d := range noted {
+	for _, d := range tagged {
 		if err := add(d.Digest.String()); err != nil {
 			return nil, err
 		}
@@ -195,9 +205,11 @@ func (r *Registry) about(ctx context.Context, repo resource.UID, subject string)
 	return all, nil
 }
 
-// smallManifest returns what a reference names in a repo. ok is false if there is
-// none, or it is larger than maxAbout.
-func (r *Registry) smallManifest(ctx context.Context, repo resource.UID, reference string) (m resource.Manifest, ok bool, _ error) {
+// smallManifest returns the manifest that a reference names. ok is false if there
+// is none, or if it is larger than maxAbout.
+func (r *Registry) smallManifest(
+	ctx context.Context, repo resource.UID, reference string,
+) (m resource.Manifest, ok bool, _ error) {
 	m, err := r.store.StatManifest(ctx, repo, reference)
 	if err == nil && m.Size <= maxAbout {
 		m, err = r.store.Manifest(ctx, repo, m.Digest)
@@ -212,15 +224,17 @@ func (r *Registry) smallManifest(ctx context.Context, repo resource.UID, referen
 // maxTag is how long a tag can be.
 const maxTag = 128
 
-// inside returns the attestations that an index holds about one of its images.
-func (r *Registry) inside(ctx context.Context, repo resource.UID, index document, subject string) ([]resource.Manifest, error) {
+// attestations returns the attestations of an index about one of its images.
+func (r *Registry) attestations(
+	ctx context.Context, repo resource.UID, index document, subject string,
+) ([]resource.Manifest, error) {
 	var all []resource.Manifest
-	seen := map[digest.Digest]bool{}
+	read := map[digest.Digest]bool{}
 	for _, d := range index.Manifests {
-		if d.Annotations["vnd.docker.reference.digest"] != subject || seen[d.Digest] || len(seen) == maxAttached {
+		if d.Annotations["vnd.docker.reference.digest"] != subject || read[d.Digest] || len(read) == maxAttached {
 			continue
 		}
-		seen[d.Digest] = true
+		read[d.Digest] = true
 		m, ok, err := r.smallManifest(ctx, repo, d.Digest.String())
 		if err != nil {
 			return nil, err
@@ -232,17 +246,17 @@ func (r *Registry) inside(ctx context.Context, repo resource.UID, index document
 	return all, nil
 }
 
-// A subject is an image that documents may be about: by itself, or as one of an
-// index.
+// A subject is an image that documents may be about, and the index it is part of,
+// if any.
 type subject struct {
 	image resource.Manifest
 	index *document
 }
 
-// subjects returns what documents about an image may name: of an index, the
-// image for an architecture, or else amd64, and then the index itself. It
-// returns fault.NotFound if there is no such manifest, or no image for the
-// architecture that was asked for.
+// subjects returns what documents about an image may have as their subject: the
+// image, or for an index its image for an architecture (amd64 if that is "") and
+// then the index itself. It returns fault.NotFound if there is no such manifest, or
+// no image for an architecture that is not "".
 func (r *Registry) subjects(ctx context.Context, repo resource.UID, digest, architecture string) ([]subject, error) {
 	m, err := r.store.Manifest(ctx, repo, digest)
 	if err != nil {
@@ -255,10 +269,7 @@ func (r *Registry) subjects(ctx context.Context, repo resource.UID, digest, arch
 	if doc.Manifests == nil {
 		return []subject{{image: m}}, nil
 	}
-	want := architecture
-	if want == "" {
-		want = defaultArchitecture
-	}
+	want := cmp.Or(architecture, defaultArchitecture)
 	for _, d := range doc.Manifests {
 		if d.Platform == nil || d.Platform.Architecture != want {
 			continue
@@ -270,7 +281,7 @@ func (r *Registry) subjects(ctx context.Context, repo resource.UID, digest, arch
 		return []subject{{image: child, index: &doc}, {image: m}}, err
 	}
 	if architecture != "" {
-		return nil, fault.Missing("image for "+printed(architecture)+" in", digest)
+		return nil, fault.Missing("image for "+clip(architecture)+" in", digest)
 	}
 	return []subject{{image: m}}, nil
 }

@@ -22,9 +22,11 @@ func (r *rig) pushAbout(t *testing.T, repo, subject, note string) string {
 	config := r.pushBlob(t, repo, []byte("{}"))
 	about := ""
 	if subject != "" {
-		about = fmt.Sprintf(`"subject":{"mediaType":%q,"digest":%q,"size":1},`, ocispec.MediaTypeImageManifest, subject)
+		about = fmt.Sprintf(`"subject":{"mediaType":%q,"digest":%q,"size":1},`, ocispec.MediaTypeImageManifest,
+			subject)
 	}
-	m := fmt.Appendf(nil, `{"schemaVersion":2,"mediaType":%q,"artifactType":"x/y","config":{"mediaType":"application/vnd.oci.empty.v1+json","digest":%q,"size":2},`+
+	m := fmt.Appendf(nil, `{"schemaVersion":2,"mediaType":%q,"artifactType":"x/y",`+
+		`"config":{"mediaType":"application/vnd.oci.empty.v1+json","digest":%q,"size":2},`+
 		`"layers":[],%s"annotations":{"note":%q}}`, ocispec.MediaTypeImageManifest, config.Digest, about, note)
 	r.want(t, r.putting(repo, sha(m), m), 201)
 	return sha(m)
@@ -36,10 +38,12 @@ func (r *rig) noteReferrers(t *testing.T, repo, subject string, digests ...strin
 	t.Helper()
 	var list []string
 	for _, d := range digests {
-		list = append(list, fmt.Sprintf(`{"mediaType":%q,"digest":%q,"size":1,"artifactType":"x/y"}`, ocispec.MediaTypeImageManifest, d))
+		list = append(list, fmt.Sprintf(`{"mediaType":%q,"digest":%q,"size":1,"artifactType":"x/y"}`,
+			ocispec.MediaTypeImageManifest, d))
 	}
 	c := r.putting(repo, strings.Replace(subject, ":", "-", 1),
-		fmt.Appendf(nil, `{"schemaVersion":2,"mediaType":%q,"manifests":[%s]}`, ocispec.MediaTypeImageIndex, strings.Join(list, ",")))
+		fmt.Appendf(nil, `{"schemaVersion":2,"mediaType":%q,"manifests":[%s]}`, ocispec.MediaTypeImageIndex,
+			strings.Join(list, ",")))
 	c.headers = []string{"Content-Type", ocispec.MediaTypeImageIndex}
 	r.want(t, c, 201)
 }
@@ -193,8 +197,10 @@ func TestAttackManyVariants(t *testing.T) {
 	large := r.pushBlob(t, repo, []byte(`{"architecture":"amd64","os":"linux","x":"`+strings.Repeat("x", config)+`"}`))
 	m := image(large)
 	r.want(t, r.putting(repo, sha(m), m), 201)
-	one := fmt.Sprintf(`{"mediaType":%q,"digest":%q,"size":%d,"platform":{"architecture":"amd64","os":"linux"}}`, ocispec.MediaTypeImageManifest, sha(m), len(m))
-	index := fmt.Appendf(nil, `{"schemaVersion":2,"mediaType":%q,"manifests":[%s]}`, ocispec.MediaTypeImageIndex, one+strings.Repeat(","+one, 255))
+	one := fmt.Sprintf(`{"mediaType":%q,"digest":%q,"size":%d,"platform":{"architecture":"amd64","os":"linux"}}`,
+		ocispec.MediaTypeImageManifest, sha(m), len(m))
+	index := fmt.Appendf(nil, `{"schemaVersion":2,"mediaType":%q,"manifests":[%s]}`, ocispec.MediaTypeImageIndex,
+		one+strings.Repeat(","+one, 255))
 	c := r.putting(repo, sha(index), index)
 	c.headers = []string{"Content-Type", ocispec.MediaTypeImageIndex}
 	r.want(t, c, 201)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// maxRanges is how many ranges of a blob are served at once. Clients ask for one;
-// in an object store each is a request of ours.
+// maxRanges is how many ranges one request may ask for. Clients ask for one, and
+// each costs a request to an object store.
 const maxRanges = 8
 
 func (r *Registry) getBlob(w http.ResponseWriter, req *http.Request, t target) error {
@@ -44,7 +44,7 @@ func (r *Registry) getBlob(w http.ResponseWriter, req *http.Request, t target) e
 	}
 	defer body.Close()
 	if strings.Count(req.Header.Get("Range"), ",") >= maxRanges {
-		req.Header.Del("Range") // as RFC 9110 allows; who asks for that many gets all of it
+		req.Header.Del("Range") // RFC 9110 allows to ignore it: the client gets the blob
 	}
 	if req.Header.Get("Range") != "" {
 		w = &rangeWriter{ResponseWriter: w, registry: r, req: req}
@@ -53,8 +53,8 @@ func (r *Registry) getBlob(w http.ResponseWriter, req *http.Request, t target) e
 	return nil
 }
 
-// A rangeWriter answers a range that is not there in the protocol's shape;
-// net/http has a line of text for it.
+// A rangeWriter replaces the plain text that net/http writes for a range that
+// cannot be satisfied by an error in the protocol's format.
 type rangeWriter struct {
 	http.ResponseWriter
 	registry *Registry
@@ -80,7 +80,7 @@ func (w *rangeWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// ReadFrom implements io.ReaderFrom: with it the kernel can send a file.
+// ReadFrom implements io.ReaderFrom, so that the kernel can send a file.
 func (w *rangeWriter) ReadFrom(body io.Reader) (int64, error) {
 	return io.Copy(w.ResponseWriter, body)
 }

@@ -15,11 +15,11 @@ import (
 type Chart struct {
 	evidence.Chart
 	Files   map[evidence.ChartFile]string
-	Address string // of its repo in the registry: oci://host/groups, without its own name
+	Address string // the oci:// address of its repo
 }
 
-// Chart reads a Helm chart. The caller needs repo.list and manifest.list on the
-// repo. It returns fault.FailedPrecondition if what is there is no chart, or one
+// Chart returns a Helm chart. The caller needs repo.list and manifest.list on the
+// repo. It returns fault.FailedPrecondition if the manifest is not a chart, or one
 // that cannot be read.
 func (s *Service) Chart(ctx context.Context, repo resource.UID, digest string) (Chart, error) {
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.ManifestList); err != nil {
@@ -28,7 +28,7 @@ func (s *Service) Chart(ctx context.Context, repo resource.UID, digest string) (
 	return s.chart(ctx, repo, digest)
 }
 
-// TaggedChart is Chart for who holds repo.list and tag.list instead.
+// TaggedChart is like Chart, but the caller needs repo.list and tag.list.
 func (s *Service) TaggedChart(ctx context.Context, repo resource.UID, digest string) (Chart, error) {
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.TagList); err != nil {
 		return Chart{}, err
@@ -66,9 +66,10 @@ func (s *Service) chart(ctx context.Context, repo resource.UID, digest string) (
 	return c, err
 }
 
-// chartFiles reads the files of a chart. What cannot be read of them is not
-// there.
-func (r *Registry) chartFiles(ctx context.Context, repo resource.UID, doc document) (map[evidence.ChartFile]string, error) {
+// chartFiles returns the files of a chart, or none if they cannot be read.
+func (r *Registry) chartFiles(
+	ctx context.Context, repo resource.UID, doc document,
+) (map[evidence.ChartFile]string, error) {
 	for _, layer := range doc.Layers {
 		if layer.MediaType != evidence.ChartContent {
 			continue

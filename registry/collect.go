@@ -12,37 +12,36 @@ import (
 	"github.com/holdfast-dev/holdfast/store/registrydb"
 )
 
-// UploadAge is how long an upload may rest before it is given up, and how old a
-// file must be before it is taken for lost.
+// UploadAge is how long an upload may be idle before it is deleted, and how old a
+// file must be before it is considered lost.
 const UploadAge = 24 * time.Hour
 
-// collectBatch is how much one transaction of the collector takes on.
+// collectBatch is the number of rows in one transaction of the collector.
 const collectBatch = 200
 
-// Collection is how garbage is collected.
+// Collection configures a garbage collection.
 type Collection struct {
-	// Grace is how long a blob stays in a repo after the collector first saw
-	// that no manifest there needs it, so that a push under way finds what it
-	// was told is there.
+	// Grace is how long a blob stays in a repo after the collector first found
+	// that no manifest there needs it. A running push may rely on it.
 	Grace     time.Duration
-	UploadAge time.Duration // 0 is UploadAge
-	KeepPulls time.Duration // how long the log of pulls goes back; 0 is for ever
+	UploadAge time.Duration // 0 means the constant UploadAge
+	KeepPulls time.Duration // how long pulls stay in the log; 0 means forever
 	DryRun    bool          // only count
 }
 
-// Collected is what a collection took, or would have taken.
+// Collected counts what a collection has deleted, or would have.
 type Collected struct {
 	Uploads int   `json:"uploads"` // abandoned
-	Links   int   `json:"links"`   // blobs taken from repos that do not need them
-	Blobs   int   `json:"blobs"`   // that no repo holds
+	Links   int   `json:"links"`   // blobs removed from repos that do not need them
+	Blobs   int   `json:"blobs"`   // in no repo
 	Bytes   int64 `json:"bytes"`   // of these blobs
-	Files   int   `json:"files"`   // that nothing names
-	Pulls   int   `json:"pulls"`   // records too old to keep
+	Files   int   `json:"files"`   // that neither a blob nor an upload refers to
+	Pulls   int   `json:"pulls"`   // older than KeepPulls
 }
 
-// Collect removes what nothing refers to. It is safe beside pushes, pulls,
-// mounts and other collectors, and one that was interrupted is taken up by the
-// next: what it decides by is in the store.
+// Collect deletes what nothing refers to. It is safe to run beside pushes, pulls,
+// mounts and other collectors. All its state is in the store, so the next run
+// continues one that was interrupted.
 func (r *Registry) Collect(ctx context.Context, c Collection) (Collected, error) {
 	if c.UploadAge == 0 {
 		c.UploadAge = UploadAge
@@ -50,21 +49,21 @@ func (r *Registry) Collect(ctx context.Context, c Collection) (Collected, error)
 	g := &collector{Registry: r, Collection: c, now: r.config.Now()}
 	for _, step := range []func(context.Context) error{g.uploads, g.links, g.blobs, g.files, g.prune} {
 		if err := step(ctx); err != nil {
-			return g.took, fmt.Errorf("collect: %w", err)
+			return g.collected, fmt.Errorf("collect: %w", err)
 		}
 	}
-	return g.took, nil
+	return g.collected, nil
 }
 
 type collector struct {
 	*Registry
 	Collection
-	now  time.Time
-	took Collected
-	idle map[string]int // in a dry run: digest → repos that do not need it
+	now       time.Time
+	collected Collected
+	idle      map[string]int // in a dry run: digest → repos that do not need it
 }
 
-// uploads ends the sessions nobody has written to for long.
+// uploads deletes the uploads that are idle for longer than UploadAge.
 func (g *collector) uploads(ctx context.Context) error {
 	before, last := g.now.Add(-g.UploadAge), ""
 	for {
@@ -74,32 +73,32 @@ func (g *collector) uploads(ctx context.Context) error {
 		}
 		for _, id := range ids {
 			last = id
-			if err := g.giveUp(ctx, id, before); err != nil {
+			if err := g.deleteUpload(ctx, id, before); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-func (g *collector) giveUp(ctx context.Context, id string, before time.Time) error {
+func (g *collector) deleteUpload(ctx context.Context, id string, before time.Time) error {
 	if !g.lock(id) {
-		return nil // slow, not stale
+		return nil // a request is writing to it
 	}
 	defer g.unlock(id)
 	if g.DryRun {
-		g.took.Uploads++
+		g.collected.Uploads++
 		return nil
 	}
 	dropped, err := g.store.DropUpload(ctx, id, before)
 	if err != nil || !dropped {
 		return err
 	}
-	g.took.Uploads++
+	g.collected.Uploads++
 	return g.storage.discard(ctx, id)
 }
 
-// links takes blobs from repos none of whose manifests has needed them for as
-// long as the grace, having marked those it sees so for the first time.
+// links marks the blobs that no manifest of their repo needs, and removes those
+// from the repo that were marked longer ago than Grace.
 func (g *collector) links(ctx context.Context) error {
 	pushed := g.now.Add(-g.Grace)
 	g.idle = map[string]int{}
@@ -113,7 +112,7 @@ func (g *collector) links(ctx context.Context) error {
 			for _, h := range idle {
 				g.idle[h.Digest]++
 			}
-			g.took.Links += len(idle)
+			g.collected.Links += len(idle)
 		} else if len(idle) > 0 {
 			if err := g.store.MarkIdle(ctx, idle, g.now); err != nil {
 				return err
@@ -125,17 +124,17 @@ func (g *collector) links(ctx context.Context) error {
 		from = next
 	}
 	for !g.DryRun {
-		looked, took, err := g.store.Unlink(ctx, pushed, collectBatch)
-		g.took.Links += took
-		if err != nil || looked == 0 {
+		examined, removed, err := g.store.Unlink(ctx, pushed, collectBatch)
+		g.collected.Links += removed
+		if err != nil || examined == 0 {
 			return err
 		}
 	}
 	return nil
 }
 
-// blobs removes what no repo holds: first the row, then the bytes. If only the
-// row went, the bytes are a file that nothing names.
+// blobs deletes the blobs that are in no repo: first the row, then the bytes. After
+// a crash in between, files deletes the bytes.
 func (g *collector) blobs(ctx context.Context) error {
 	for last := ""; ; {
 		unheld, err := g.store.Unheld(ctx, last, collectBatch)
@@ -158,7 +157,7 @@ func (g *collector) blobs(ctx context.Context) error {
 		}
 	}
 	for digest, n := range g.idle {
-		if err := g.wouldGo(ctx, digest, n); err != nil {
+		if err := g.countIdle(ctx, digest, n); err != nil {
 			return err
 		}
 	}
@@ -166,17 +165,17 @@ func (g *collector) blobs(ctx context.Context) error {
 }
 
 func (g *collector) dropBlob(ctx context.Context, b resource.Blob) error {
-	g.took.Blobs++
-	g.took.Bytes += b.Size
+	g.collected.Blobs++
+	g.collected.Bytes += b.Size
 	if g.DryRun {
 		return nil
 	}
 	return g.storage.remove(ctx, b.Path)
 }
 
-// wouldGo counts, in a dry run, a blob that n repos do not need, if no other
-// repo holds it.
-func (g *collector) wouldGo(ctx context.Context, digest string, n int) error {
+// countIdle counts, in a dry run, a blob that n repos do not need, if it is in no
+// other repo.
+func (g *collector) countIdle(ctx context.Context, digest string, n int) error {
 	holders, err := g.store.BlobHolders(ctx, digest, n+1)
 	if err != nil || len(holders) != n {
 		return err
@@ -188,8 +187,8 @@ func (g *collector) wouldGo(ctx context.Context, digest string, n int) error {
 	return g.dropBlob(ctx, b)
 }
 
-// files removes those that neither a blob nor an upload names: what a crash
-// left between the bytes and the transaction that would have spoken of them.
+// files deletes the files that neither a blob nor an upload refers to. They are
+// left over if a push fails after its bytes are written and before it commits.
 func (g *collector) files(ctx context.Context) error {
 	old := g.now.Add(-g.UploadAge)
 	batch := map[string]string{}
@@ -199,7 +198,7 @@ func (g *collector) files(ctx context.Context) error {
 			return err
 		}
 		for _, p := range unnamed {
-			g.took.Files++
+			g.collected.Files++
 			if g.DryRun {
 				continue
 			}
@@ -226,11 +225,11 @@ func (g *collector) files(ctx context.Context) error {
 	return sweep()
 }
 
-// prune shortens the log of pulls.
+// prune deletes the oldest pulls from the log.
 func (g *collector) prune(ctx context.Context) error {
 	for g.KeepPulls > 0 && !g.DryRun {
 		n, err := g.store.PrunePulls(ctx, g.now.Add(-g.KeepPulls), collectBatch)
-		g.took.Pulls += n
+		g.collected.Pulls += n
 		if err != nil || n == 0 {
 			return err
 		}

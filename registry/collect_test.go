@@ -60,8 +60,10 @@ func TestCollect(t *testing.T) {
 			t.Errorf("took %+v at first sight", took)
 		}
 		c.pass(2 * time.Hour)
-		r.want(t, call{method: "HEAD", path: "/v2/acme/team/app/blobs/" + sha([]byte("never needed")), who: "owner"}, 200)
-		if took := collect(false); took != (registry.Collected{Links: 1}) { // not what was just asked for, and elsewhere it is needed
+		r.want(t, call{method: "HEAD", path: "/v2/acme/team/app/blobs/" + sha([]byte("never needed")), who: "owner"},
+			200)
+		// not what was just asked for, and elsewhere it is needed
+		if took := collect(false); took != (registry.Collected{Links: 1}) {
 			t.Errorf("took %+v", took)
 		}
 		must(t, s.DeleteRepo(t.Context(), mustRepo(t, s, "acme", "other")))

@@ -1,8 +1,7 @@
 package registry
 
-// LoginName is the user that a client logs in as, beside a token as the
-// password.
+// LoginName is the user name that goes with a token as the password.
 const LoginName = "_token"
 
-// Host is where images are pushed to and pulled from.
+// Host returns the host of the registry, as in image references.
 func (s *Service) Host() string { return s.cfg.Host }

@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// CreateDeployment notes how the images of a repo are deployed. The caller needs
-// repo.update on it: no role has registry.deployments.create.
+// CreateDeployment stores how the images of a repo are deployed. The caller needs
+// repo.update on it, because no role has registry.deployments.create.
 func (s *Service) CreateDeployment(ctx context.Context, d resource.Deployment) (resource.Deployment, error) {
 	if err := s.authz.Require(ctx, resource.RepoUpdate, d.UID); err != nil {
 		return resource.Deployment{}, err
@@ -34,7 +34,9 @@ func (s *Service) GetDeployment(ctx context.Context, repo resource.UID) (resourc
 
 // UpdateDeployment applies change to how the images of a repo are deployed. The
 // caller needs repo.update on it.
-func (s *Service) UpdateDeployment(ctx context.Context, repo resource.UID, change func(*resource.Deployment) error) (resource.Deployment, error) {
+func (s *Service) UpdateDeployment(
+	ctx context.Context, repo resource.UID, change func(*resource.Deployment) error,
+) (resource.Deployment, error) {
 	if err := s.authz.Require(ctx, resource.RepoUpdate, repo); err != nil {
 		return resource.Deployment{}, err
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// parseDigest reads a digest of an algorithm we verify: sha256 or sha512.
+// parseDigest parses a digest. Its algorithm must be sha256 or sha512.
 func parseDigest(s string) (digest.Digest, error) {
 	d := digest.Digest(s)
 	if err := d.Validate(); err != nil {
@@ -25,7 +25,7 @@ func parseDigest(s string) (digest.Digest, error) {
 
 func supported(a digest.Algorithm) bool { return a == digest.SHA256 || a == digest.SHA512 }
 
-// saveHash returns the state of a running hash: some 100 or 200 bytes.
+// saveHash returns the state of a hash, which is 100 to 200 bytes long.
 func saveHash(h hash.Hash) ([]byte, error) {
 	m, ok := h.(encoding.BinaryMarshaler)
 	if !ok {
@@ -38,7 +38,8 @@ func saveHash(h hash.Hash) ([]byte, error) {
 	return state, nil
 }
 
-// restoreHash goes on where saveHash stopped; no state is a fresh hash.
+// restoreHash returns a hash with a state from saveHash, or a new one if the state
+// is empty.
 func restoreHash(a digest.Algorithm, state []byte) (hash.Hash, error) {
 	h := a.Hash()
 	if len(state) == 0 {

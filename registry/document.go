@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -21,8 +22,8 @@ const (
 	maxNeeds = 4096 // blobs and children of one manifest
 )
 
-// A document is what manifests of every kind say about themselves: OCI image
-// and index, their Docker forefathers, and whatever comes next in their style.
+// A document is a manifest of any kind: an OCI image or index, its Docker
+// predecessors, or another one with the same fields.
 type document struct {
 	SchemaVersion int                  `json:"schemaVersion"`
 	MediaType     string               `json:"mediaType"`
@@ -39,8 +40,8 @@ func badManifest(format string, args ...any) error {
 	return problem(http.StatusBadRequest, manifestInvalid, format, args...)
 }
 
-// readManifest reads body as the given media type.
-func readManifest(contentType string, body []byte, sparse bool) (resource.Manifest, error) {
+// parseManifest parses body as the given media type.
+func parseManifest(contentType string, body []byte, sparse bool) (resource.Manifest, error) {
 	if err := unambiguous(body); err != nil {
 		return resource.Manifest{}, err
 	}
@@ -77,9 +78,9 @@ func readManifest(contentType string, body []byte, sparse bool) (resource.Manife
 	return m, err
 }
 
-// check returns the media type, without parameters, that header and document
-// agree on. A document that could be read as an image and as an index is
-// refused: two clients must never see different content under one digest.
+// check returns the media type without parameters, on which header and document
+// must agree. It refuses a document that is both an image and an index, because
+// two clients must never see different content under one digest.
 func (doc document) check(contentType string) (string, error) {
 	if doc.Manifests != nil && (doc.Config != nil || doc.Layers != nil) {
 		return "", badManifest("the manifest is both an image and an index")
@@ -105,10 +106,10 @@ func (doc document) check(contentType string) (string, error) {
 	return mediaType, nil
 }
 
-// needs lists what the document refers to, each digest once.
+// needs returns what the document refers to, each digest once.
 func (doc document) needs(sparse bool) ([]resource.Need, error) {
 	var list []resource.Need
-	seen := map[string]bool{}
+	added := map[string]bool{}
 	add := func(d ocispec.Descriptor, manifest bool) error {
 		dig, err := parseDigest(d.Digest.String())
 		if err != nil {
@@ -117,14 +118,14 @@ func (doc document) needs(sparse bool) ([]resource.Need, error) {
 		if d.Size < 0 {
 			return badManifest("the size of %s is negative", dig)
 		}
-		if !seen[dig.String()] {
-			seen[dig.String()] = true
-			// Layers with addresses of their own may live elsewhere.
-			list = append(list, resource.Need{Digest: dig.String(), Manifest: manifest, Optional: sparse || len(d.URLs) > 0})
+		if !added[dig.String()] {
+			added[dig.String()] = true
+			optional := sparse || len(d.URLs) > 0 // layers with URLs may be stored elsewhere
+			list = append(list, resource.Need{Digest: dig.String(), Manifest: manifest, Optional: optional})
 		}
 		return nil
 	}
-	blobs := append(append([]ocispec.Descriptor{}, doc.Layers...), doc.Blobs...)
+	blobs := slices.Concat(doc.Layers, doc.Blobs)
 	if doc.Config != nil {
 		blobs = append(blobs, *doc.Config)
 	}
@@ -144,21 +145,22 @@ func (doc document) needs(sparse bool) ([]resource.Need, error) {
 	return list, nil
 }
 
-// fields are the names that readers of manifests look for. Some readers take
-// them in any case, so a name in another is as bad as one that is there twice.
+// fields are the names of the fields of manifests, by their lower case. Some
+// parsers ignore case, so a name in another case is as bad as a duplicate.
 var fields = map[string]string{}
 
 func init() {
 	for _, name := range []string{
-		"schemaVersion", "mediaType", "artifactType", "config", "layers", "blobs", "manifests", "subject", "annotations",
+		"schemaVersion", "mediaType", "artifactType", "config", "layers", "blobs", "manifests", "subject",
+		"annotations",
 		"digest", "size", "urls", "data", "platform",
 	} {
 		fields[strings.ToLower(name)] = name
 	}
 }
 
-// unambiguous refuses what two readers could read differently: an object with
-// the same name twice, or more than one value.
+// unambiguous refuses JSON that two parsers could read differently: an object with
+// a duplicate name, or more than one value.
 func unambiguous(body []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
@@ -175,23 +177,23 @@ func unambiguous(body []byte) error {
 	return nil
 }
 
-// maxDepth is how deep the objects of a manifest nest. Real ones need four.
+// maxDepth is how deep the objects of a manifest may nest. Real ones need four.
 const maxDepth = 64
 
-// walkObject reads the rest of an object. free says that its names are people's
-// own, as those of annotations are.
+// walkObject reads the rest of an object. If free is true, its names are not those
+// of fields, as in annotations.
 func walkObject(dec *json.Decoder, free bool, depth int) error {
-	seen := map[string]bool{}
+	read := map[string]bool{}
 	for dec.More() {
 		token, err := dec.Token()
 		name, ok := token.(string)
 		if err != nil || !ok {
 			return badManifest("not JSON")
 		}
-		if seen[name] {
+		if read[name] {
 			return badManifest("%.100q is there twice", name)
 		}
-		seen[name] = true
+		read[name] = true
 		if exact, known := fields[strings.ToLower(name)]; known && !free && exact != name {
 			return badManifest("%.100q is not %q", name, exact)
 		}

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -10,10 +11,10 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// defaultArchitecture is the one whose size is told when none is asked for.
+// defaultArchitecture is used where a request names none.
 const defaultArchitecture = "amd64"
 
-// Architectures returns what an image was made for, each once. The caller needs
+// Architectures returns the architectures of an image, sorted. The caller needs
 // repo.list and manifest.metadata.list on its repo.
 func (s *Service) Architectures(ctx context.Context, repo resource.UID, digest string) ([]string, error) {
 	image, err := s.image(ctx, repo, digest)
@@ -30,10 +31,10 @@ func (s *Service) Architectures(ctx context.Context, repo resource.UID, digest s
 	return slices.Compact(all), nil
 }
 
-// Size returns the bytes of the layers and the configuration of an image, and
-// the architecture it was made for: of an index, the image for the one asked
-// for, or else amd64. The caller needs repo.list and manifest.metadata.list on
-// its repo. It returns fault.NotFound if the index has no such image.
+// Size returns the bytes of the layers and the configuration of an image, and its
+// architecture. For an index, it is about the image for the given architecture, or
+// amd64 if that is "". The caller needs repo.list and manifest.metadata.list on the
+// repo. It returns fault.NotFound if the index has no such image.
 func (s *Service) Size(ctx context.Context, repo resource.UID, digest, architecture string) (int64, string, error) {
 	image, err := s.image(ctx, repo, digest)
 	if err != nil {
@@ -43,8 +44,8 @@ func (s *Service) Size(ctx context.Context, repo resource.UID, digest, architect
 	return v.Size, v.Architecture, err
 }
 
-// Config returns how an image runs: of an index, the one that Size would choose.
-// The caller needs what Size needs.
+// Config returns the configuration of an image. For an index it chooses an image
+// as Size does, and the caller needs the same capabilities.
 func (s *Service) Config(ctx context.Context, repo resource.UID, digest, architecture string) (ImageConfig, error) {
 	image, err := s.image(ctx, repo, digest)
 	if err != nil {
@@ -54,25 +55,23 @@ func (s *Service) Config(ctx context.Context, repo resource.UID, digest, archite
 	return readConfig(v.Config), err
 }
 
-// choose returns the image for an architecture: the only one, or else amd64, if
-// none is asked for.
+// choose returns the image for an architecture. If that is "", it returns the only
+// image, or the one for amd64.
 func choose(image resource.Image, architecture string) (resource.Variant, error) {
 	if architecture == "" && len(image.Variants) == 1 {
 		return image.Variants[0], nil
 	}
-	if architecture == "" {
-		architecture = defaultArchitecture
-	}
+	architecture = cmp.Or(architecture, defaultArchitecture)
 	for _, v := range image.Variants {
 		if v.Architecture == architecture {
 			return v, nil
 		}
 	}
-	return resource.Variant{}, fault.Missing("image for "+printed(architecture)+" in", image.Digest)
+	return resource.Variant{}, fault.Missing("image for "+clip(architecture)+" in", image.Digest)
 }
 
-// printed keeps what came from outside short.
-func printed(s string) string { return s[:min(len(s), 64)] }
+// clip shortens a client's text for an error message.
+func clip(s string) string { return s[:min(len(s), 64)] }
 
 func (s *Service) image(ctx context.Context, repo resource.UID, digest string) (resource.Image, error) {
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.ManifestMetadataList); err != nil {
@@ -84,21 +83,20 @@ func (s *Service) image(ctx context.Context, repo resource.UID, digest string) (
 	return s.images.Image(ctx, repo, digest)
 }
 
-// A Description is what there is to say about an image, an index of images or
-// another artifact.
+// A Description describes an image, an index of images, or another artifact.
 type Description struct {
 	resource.Manifest
 	Annotations map[string]string
 	Variants    []DescribedVariant
 }
 
-// A DescribedVariant is an image for one system and how it runs.
+// A DescribedVariant is an image for one platform with its configuration.
 type DescribedVariant struct {
 	resource.Variant
 	Config ImageConfig
 }
 
-// An ImageConfig is as much of the configuration of an image as people look at.
+// An ImageConfig is the part of an image's configuration that the API returns.
 type ImageConfig struct {
 	Created      time.Time `json:"-"`
 	User         string
@@ -112,9 +110,8 @@ type ImageConfig struct {
 	StopSignal   string
 }
 
-// Describe returns what there is to say about the manifest of a repo that a
-// digest or a tag names. The caller needs repo.list and manifest.metadata.list on
-// the repo.
+// Describe describes the manifest that a digest or a tag names. The caller needs
+// repo.list and manifest.metadata.list on the repo.
 func (s *Service) Describe(ctx context.Context, repo resource.UID, reference string) (Description, error) {
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.ManifestMetadataList); err != nil {
 		return Description{}, err
@@ -142,14 +139,14 @@ func (s *Service) Describe(ctx context.Context, repo resource.UID, reference str
 	return d, nil
 }
 
-// readConfig reads the configuration of an image. What cannot be read of it is
-// not there: whoever pushed it could write what they liked.
+// readConfig parses the configuration of an image. It leaves out what it cannot
+// parse, because a client can push anything.
 func readConfig(text []byte) ImageConfig {
 	var c struct {
 		Created string      `json:"created"`
 		Config  ImageConfig `json:"config"`
 	}
-	_ = json.Unmarshal(text, &c) // a value of the wrong type is passed over
+	_ = json.Unmarshal(text, &c) // skips values of the wrong type
 	if at, err := time.Parse(time.RFC3339, c.Created); err == nil && at.UTC().Year() >= 1 && at.UTC().Year() <= 9999 {
 		c.Config.Created = at
 	}

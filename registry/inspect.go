@@ -13,15 +13,17 @@ import (
 )
 
 const (
-	maxConfig   = 4 << 20  // of an image's configuration
-	maxVariants = 256      // of an index that are told
-	maxImage    = 32 << 20 // of the manifests and configurations that are read for one answer, or those of one variant more
+	maxConfig   = 4 << 20 // bytes of an image's configuration
+	maxVariants = 256     // of an index
+
+	// maxImage is how many bytes of manifests and configurations are read before
+	// the last variant.
+	maxImage = 32 << 20
 )
 
-// Image tells what a manifest of a repo can run as: for an index, one variant
-// for each of its images that is in the repo and names a platform. It returns
-// fault.NotFound if there is no such manifest. Whether the caller may know has
-// been asked before.
+// Image returns the platforms of a manifest. For an index, it returns a variant for
+// each of its images that is in the repo and names a platform. It returns
+// fault.NotFound if there is no such manifest. It does not authorize the caller.
 func (r *Registry) Image(ctx context.Context, repo resource.UID, digest string) (resource.Image, error) {
 	m, err := r.store.Manifest(ctx, repo, digest)
 	if err != nil {
@@ -62,9 +64,11 @@ func (r *Registry) Image(ctx context.Context, repo resource.UID, digest string) 
 	return img, nil
 }
 
-// variant describes an image by its manifest, its configuration and, where an
-// index has it, its platform.
-func (r *Registry) variant(ctx context.Context, repo resource.UID, m resource.Manifest, p *ocispec.Platform) (resource.Variant, error) {
+// variant describes an image by its manifest, its configuration and its platform,
+// which is nil if the image is not part of an index.
+func (r *Registry) variant(
+	ctx context.Context, repo resource.UID, m resource.Manifest, p *ocispec.Platform,
+) (resource.Variant, error) {
 	v := resource.Variant{Digest: m.Digest}
 	var doc document
 	if err := json.Unmarshal(m.Body, &doc); err != nil {
@@ -83,14 +87,14 @@ func (r *Registry) variant(ctx context.Context, repo resource.UID, m resource.Ma
 	}
 	if p == nil {
 		p = &ocispec.Platform{}
-		_ = json.Unmarshal(v.Config, p) // an artifact's may be anything
+		_ = json.Unmarshal(v.Config, p) // fails for artifacts that are not images
 	}
 	v.OS, v.Architecture, v.Variant = p.OS, p.Architecture, p.Variant
 	return v, nil
 }
 
-// readImageConfig reads the configuration of an image. One that is not here, or is no
-// JSON of a sane size, is none.
+// readImageConfig reads the configuration of an image. It returns nil if the blob
+// is missing, larger than maxConfig, or not JSON.
 func (r *Registry) readImageConfig(ctx context.Context, repo resource.UID, d ocispec.Descriptor) ([]byte, error) {
 	config, err := r.readBlob(ctx, repo, d.Digest.String(), maxConfig)
 	if err != nil || !json.Valid(config) {

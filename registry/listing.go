@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// The longest pages; the rest is behind a Link.
+// The largest pages. A Link header leads to the next page.
 const (
 	tagPage  = 10_000
 	repoPage = page.MaxSize
@@ -43,7 +43,7 @@ func (r *Registry) listTags(w http.ResponseWriter, req *http.Request, t target) 
 	}{t.name, tags})
 }
 
-// pageSize is how many entries a client asks for.
+// pageSize returns how many entries a client asks for.
 func pageSize(req *http.Request, most int) (int, error) {
 	q := req.URL.Query()
 	if !q.Has("n") {
@@ -59,7 +59,7 @@ func pageSize(req *http.Request, most int) (int, error) {
 	return min(asked, most), nil
 }
 
-// setNext links to the page after last, with the request's other parameters.
+// setNext sets the Link header to the page after last.
 func setNext(w http.ResponseWriter, req *http.Request, last string) {
 	q := req.URL.Query()
 	q.Set("last", last)
@@ -67,7 +67,7 @@ func setNext(w http.ResponseWriter, req *http.Request, last string) {
 	w.Header().Set("Link", "<"+u.String()+`>; rel="next"`)
 }
 
-// listRepos is the catalog: what the caller may see, in the order of uids.
+// listRepos serves the catalog: the repos that the caller may list, ordered by UID.
 func (r *Registry) listRepos(w http.ResponseWriter, req *http.Request, _ target) error {
 	ctx := req.Context()
 	n, err := pageSize(req, repoPage)

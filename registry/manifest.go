@@ -18,48 +18,36 @@ import (
 )
 
 const (
-	// maxManifest is what the specification expects every registry to accept.
-	maxManifest = 4 << 20
-	maxTags     = 100 // that one manifest may be given at once
+	maxManifest = 4 << 20 // the specification expects every registry to accept this
+	maxTags     = 100     // of one push
 )
 
 func (r *Registry) getManifest(w http.ResponseWriter, req *http.Request, t target) error {
 	if err := checkReference(t.reference); err != nil {
 		return err
 	}
-	m, err := r.wanted(req.Context(), t, r.store.Manifest)
+	m, err := r.readManifest(req.Context(), t)
 	if err != nil {
-		return err
+		return r.unknownManifest(t, err)
 	}
-	if setManifest(w, req, m) {
-		r.pulls.add(req, t.repo, t.public, resource.Pull{Digest: m.Digest, Tag: tagOf(t.reference), Time: r.config.Now()})
+	if setManifest(w, req, m) && req.Method == http.MethodGet {
+		pull := resource.Pull{Digest: m.Digest, Tag: tagOf(t.reference), Time: r.config.Now()}
+		r.pulls.add(req, t.repo, t.public, pull)
 		_, _ = w.Write(m.Body)
 	}
 	return nil
 }
 
-func (r *Registry) headManifest(w http.ResponseWriter, req *http.Request, t target) error {
-	if err := checkReference(t.reference); err != nil {
-		return err
-	}
-	m, err := r.wanted(req.Context(), t, r.store.StatManifest)
-	if err != nil {
-		return err
-	}
-	setManifest(w, req, m)
-	return nil
-}
-
-// wanted returns the manifest of a target, having read it unless it was.
-func (r *Registry) wanted(ctx context.Context, t target, read func(context.Context, resource.UID, string) (resource.Manifest, error)) (resource.Manifest, error) {
-	if t.manifest != nil {
+// readManifest returns the manifest of a target, without its body unless the method
+// is GET.
+func (r *Registry) readManifest(ctx context.Context, t target) (resource.Manifest, error) {
+	switch {
+	case t.manifest != nil:
 		return *t.manifest, nil
+	case t.method == http.MethodGet:
+		return r.store.Manifest(ctx, t.repo, t.reference)
 	}
-	m, err := read(ctx, t.repo, t.reference)
-	if err != nil {
-		return m, r.unknownManifest(t, err)
-	}
-	return m, nil
+	return r.store.StatManifest(ctx, t.repo, t.reference)
 }
 
 func (r *Registry) unknownManifest(t target, err error) error {
@@ -69,8 +57,8 @@ func (r *Registry) unknownManifest(t target, err error) error {
 	return unknown(err, manifestUnknown, "manifest "+t.reference)
 }
 
-// setManifest writes the headers. It reports false, having answered 304, if the
-// client already has m.
+// setManifest sets the headers for m. If the client already has m, it responds with
+// 304 and returns false.
 func setManifest(w http.ResponseWriter, req *http.Request, m resource.Manifest) bool {
 	h := w.Header()
 	h.Set("Docker-Content-Digest", m.Digest)
@@ -84,8 +72,8 @@ func setManifest(w http.ResponseWriter, req *http.Request, m resource.Manifest) 
 	return true
 }
 
-// putManifest stores a manifest under its digest, and under the tag in the path
-// or the tags in the query, in one transaction.
+// putManifest stores a manifest, and tags it with the tag in the path or the tags
+// in the query, in one transaction.
 func (r *Registry) putManifest(w http.ResponseWriter, req *http.Request, t target) error {
 	if err := checkReference(t.reference); err != nil {
 		return err
@@ -99,7 +87,7 @@ func (r *Registry) putManifest(w http.ResponseWriter, req *http.Request, t targe
 			return err
 		}
 	}
-	ref, err := r.into(req.Context(), t)
+	ref, err := r.pushTo(req.Context(), t)
 	if err != nil {
 		return err
 	}
@@ -115,7 +103,8 @@ func (r *Registry) putManifest(w http.ResponseWriter, req *http.Request, t targe
 	if err != nil {
 		return missing(err)
 	}
-	r.pulls.add(req, repo, false, resource.Pull{Push: true, Digest: m.Digest, Tag: strings.Join(tags, " "), Time: r.config.Now()})
+	pull := resource.Pull{Push: true, Digest: m.Digest, Tag: strings.Join(tags, " "), Time: r.config.Now()}
+	r.pulls.add(req, repo, false, pull)
 	h := w.Header()
 	h.Set("Location", "/v2/"+t.name+"/manifests/"+m.Digest)
 	h.Set("Docker-Content-Digest", m.Digest)
@@ -129,7 +118,7 @@ func (r *Registry) putManifest(w http.ResponseWriter, req *http.Request, t targe
 	return nil
 }
 
-// pushedTags are the tags that a manifest is to get, each once.
+// pushedTags returns the tags of a push, each once.
 func pushedTags(req *http.Request, t target) ([]string, error) {
 	tags := slices.Clone(req.URL.Query()["tag"])
 	if tag := tagOf(t.reference); tag != "" {
@@ -146,18 +135,19 @@ func pushedTags(req *http.Request, t target) ([]string, error) {
 	return tags, nil
 }
 
-// receiveManifest reads the manifest in the body of a request, and checks that
-// it is what the path says.
+// receiveManifest reads the manifest from the body of a request, and checks that
+// its digest is the one in the path, if there is one.
 func (r *Registry) receiveManifest(w http.ResponseWriter, req *http.Request, t target) (resource.Manifest, error) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyPause))
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxManifest))
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return resource.Manifest{}, problem(http.StatusRequestEntityTooLarge, sizeInvalid, "a manifest has at most %d bytes", maxManifest)
+		return resource.Manifest{}, problem(http.StatusRequestEntityTooLarge, sizeInvalid,
+			"a manifest has at most %d bytes", maxManifest)
 	}
 	if err != nil {
 		return resource.Manifest{}, badManifest("the body ended early")
 	}
-	m, err := readManifest(req.Header.Get("Content-Type"), body, r.config.Sparse)
+	m, err := parseManifest(req.Header.Get("Content-Type"), body, r.config.Sparse)
 	if err != nil {
 		return resource.Manifest{}, err
 	}
@@ -172,7 +162,8 @@ func (r *Registry) receiveManifest(w http.ResponseWriter, req *http.Request, t t
 	return m, nil
 }
 
-// missing names every blob and manifest that has to be pushed first.
+// missing returns the Problem for a failed push, which names the blobs and
+// manifests that have to be pushed first.
 func missing(err error) error {
 	if errors.Is(err, fault.FailedPrecondition) {
 		return problem(http.StatusConflict, denied, "%s", fault.From(err).Unmet[0].Description)
@@ -220,7 +211,7 @@ func (r *Registry) deleteManifest(w http.ResponseWriter, req *http.Request, t ta
 	return nil
 }
 
-// tagOf returns the tag that a reference is, or "" if it is a digest.
+// tagOf returns reference if it is a tag, and "" if it is a digest.
 func tagOf(reference string) string {
 	if strings.Contains(reference, ":") {
 		return ""

@@ -31,13 +31,13 @@ const (
 	unknownError        = "UNKNOWN"
 )
 
-// A Problem is a failure the client is told about, in the protocol's own shape.
+// A Problem is an error in the format of the protocol.
 type Problem struct {
 	Status int
 	Issues []Issue
 }
 
-// An Issue is one thing that is wrong.
+// An Issue is one error of a Problem.
 type Issue struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -51,21 +51,21 @@ func problem(status int, code, format string, args ...any) *Problem {
 	return &Problem{Status: status, Issues: []Issue{{Code: code, Message: fmt.Sprintf(format, args...)}}}
 }
 
-// unknown is the Problem for what the store did not find or would not remove,
-// and err otherwise.
+// unknown returns the Problem for an error of the store about what, if that is
+// missing or may not be deleted, and err otherwise.
 func unknown(err error, code, what string) error {
 	switch {
 	case errors.Is(err, fault.NotFound):
 		return problem(http.StatusNotFound, code, "%s is not in this repository", what)
 	case errors.Is(err, fault.FailedPrecondition):
-		// The specification's only refusals of a DELETE are 400 and 405.
+		// The specification allows only 400 and 405 for a DELETE that is refused.
 		return problem(http.StatusMethodNotAllowed, unsupported, "%s", fault.From(err).Unmet[0].Description)
 	}
 	return err
 }
 
-// asProblem says in the protocol's words what went wrong. What is not the
-// client's to know becomes a 500.
+// asProblem returns the Problem for an error. Errors that are not faults become a
+// 500 without details.
 func asProblem(err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
@@ -96,7 +96,8 @@ func asProblem(err error) *Problem {
 func (r *Registry) writeProblem(w http.ResponseWriter, req *http.Request, err error) {
 	p := asProblem(err)
 	if p.Status >= http.StatusInternalServerError && !errors.Is(err, context.Canceled) {
-		r.config.Log.ErrorContext(req.Context(), "registry request failed", "method", req.Method, "path", req.URL.Path, "err", err)
+		r.config.Log.ErrorContext(req.Context(), "registry request failed",
+			"method", req.Method, "path", req.URL.Path, "err", err)
 	}
 	body, err := json.Marshal(map[string]any{"errors": p.Issues})
 	if err != nil {
@@ -110,7 +111,7 @@ func (r *Registry) writeProblem(w http.ResponseWriter, req *http.Request, err er
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(p.Status)
 	if req.Method != http.MethodHead {
-		_, _ = w.Write(body) // a client that went away has no use for it
+		_, _ = w.Write(body) // fails only if the client is gone
 	}
 }
 

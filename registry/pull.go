@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -11,15 +12,16 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// A NamedPull is a pull in the words of people. What is gone has no name.
+// A NamedPull is a pull with the names of what it refers to. Names of deleted
+// resources are empty.
 type NamedPull struct {
 	resource.Pull
-	Path string // of the repo: the names of the groups above it, and its own
+	Path string // of the repo: the names of its groups and its own
 	By   string // the name of the identity
 }
 
-// ListPulls returns a page of who pulled from which repo, or pushed to it. It
-// tells about people, so the caller needs identity.list beside repo.list.
+// ListPulls returns a page of the pulls from repos and the pushes to them. Because
+// it tells about people, the caller needs identity.list besides repo.list.
 func (s *Service) ListPulls(ctx context.Context, f resource.Filter, p page.Params) (page.Page[NamedPull], error) {
 	repos, err := s.authz.Reach(ctx, resource.RepoList)
 	if err != nil {
@@ -29,17 +31,19 @@ func (s *Service) ListPulls(ctx context.Context, f resource.Filter, p page.Param
 	if err != nil {
 		return page.Page[NamedPull]{}, err
 	}
-	got, err := list(ctx, s, pullList, overlap(repos, people), f, p, s.store.Pulls)
+	got, err := page.Read(ctx, s.pages, pullList, store.Reach{Under: overlap(repos, people)}, f, p, s.store.Pulls)
 	if err != nil {
 		return page.Page[NamedPull]{}, err
 	}
-	out := page.Page[NamedPull]{Last: got.Last, Total: got.Total, Next: got.Next, Skipped: got.Skipped, Expired: got.Expired}
-	out.Items, err = s.name(ctx, got.Items)
+	out := page.Page[NamedPull]{
+		Last: got.Last, Total: got.Total, Next: got.Next, Skipped: got.Skipped, Expired: got.Expired,
+	}
+	out.Items, err = s.addNames(ctx, got.Items)
 	return out, err
 }
 
-// name finds the names of what a page of pulls is about, in three questions.
-func (s *Service) name(ctx context.Context, all []resource.Pull) ([]NamedPull, error) {
+// addNames reads the names of what pulls refer to, with three queries.
+func (s *Service) addNames(ctx context.Context, all []resource.Pull) ([]NamedPull, error) {
 	repos, groups, people := map[resource.UID]string{}, map[resource.UID]string{}, map[resource.UID]string{}
 	for _, p := range all {
 		repos[p.Repo()], people[p.Identity] = "", ""
@@ -47,14 +51,12 @@ func (s *Service) name(ctx context.Context, all []resource.Pull) ([]NamedPull, e
 			groups[g] = ""
 		}
 	}
-	err := fill(ctx, repos, s.store.Repos, func(r resource.Repo) (resource.UID, string) { return r.UID, r.Name })
+	err := errors.Join(
+		fill(ctx, repos, s.store.Repos, func(r resource.Repo) { repos[r.UID] = r.Name }),
+		fill(ctx, groups, s.iam.Groups, func(g resource.Group) { groups[g.UID] = g.Name }),
+		fill(ctx, people, s.iam.Identities, func(i resource.Identity) { people[i.UID] = i.Name }),
+	)
 	if err != nil {
-		return nil, err
-	}
-	if err := fill(ctx, groups, s.iam.Groups, func(g resource.Group) (resource.UID, string) { return g.UID, g.Name }); err != nil {
-		return nil, err
-	}
-	if err := fill(ctx, people, s.iam.Identities, func(i resource.Identity) (resource.UID, string) { return i.UID, i.Name }); err != nil {
 		return nil, err
 	}
 	var named []NamedPull
@@ -68,19 +70,19 @@ func (s *Service) name(ctx context.Context, all []resource.Pull) ([]NamedPull, e
 	return named, nil
 }
 
-// fill looks up the names of the keys of a map.
+// fill reads the resources with the keys of names, and calls set for each.
 func fill[T any](
 	ctx context.Context, names map[resource.UID]string,
-	read func(context.Context, store.Reach, resource.Filter, page.Request) (page.Page[T], error), of func(T) (resource.UID, string),
+	read func(context.Context, store.Reach, resource.Filter, page.Request) (page.Page[T], error), set func(T),
 ) error {
-	delete(names, "") // nobody
+	delete(names, "") // the identity of anonymous pulls
 	if len(names) == 0 {
 		return nil
 	}
-	got, err := read(ctx, store.Reach{Also: slices.Sorted(maps.Keys(names))}, resource.Filter{}, page.Request{Size: len(names), Order: byUID})
+	reach := store.Reach{Also: slices.Sorted(maps.Keys(names))}
+	got, err := read(ctx, reach, resource.Filter{}, page.Request{Size: len(names), Order: byUID})
 	for _, v := range got.Items {
-		uid, name := of(v)
-		names[uid] = name
+		set(v)
 	}
 	return err
 }

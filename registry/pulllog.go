@@ -15,38 +15,36 @@ import (
 )
 
 const (
-	pullsWaiting = 8192 // that are not written yet; more are counted and dropped
-	pullBatch    = 256
-	pullPause    = time.Second // how long one waits for others to share its write
-	maxAgent     = 256
+	pullQueue = 8192 // pulls that are not written yet; further ones are dropped
+	pullBatch = 256
+	batchWait = time.Second // how long a pull waits for others in its batch
+	maxAgent  = 256
 )
 
-// A pullLog writes down who fetched and pushed what, without anybody waiting
-// for it.
+// A pullLog records pulls and pushes asynchronously, in batches.
 type pullLog struct {
 	store   *registrydb.Store
 	log     *slog.Logger
-	waiting chan *resource.Pull // pointers: mostly it is empty
-	crowd   *crowd
+	queue   chan *resource.Pull // pointers, because it is mostly empty
+	counter *pullCounter
 	dropped atomic.Int64
 }
 
 func newPullLog(s *registrydb.Store, log *slog.Logger) *pullLog {
-	return &pullLog{store: s, log: log, waiting: make(chan *resource.Pull, pullsWaiting), crowd: newCrowd()}
+	return &pullLog{store: s, log: log, queue: make(chan *resource.Pull, pullQueue), counter: newPullCounter()}
 }
 
-// add notes what a request did; stranger is true if it was one that anybody may
-// make. It never waits: where the database cannot keep up, records are lost
-// rather than pulls slowed down.
-func (l *pullLog) add(req *http.Request, repo resource.UID, stranger bool, p resource.Pull) {
+// add records what a request did. public is true if everybody may make that
+// request. It never waits: if the database cannot keep up, records are dropped.
+func (l *pullLog) add(req *http.Request, repo resource.UID, public bool, p resource.Pull) {
 	p.UID, p.Remote = repo.NewRisingChild(p.Time), remote(req) // in order, also within a millisecond
 	p.Agent = strings.ToValidUTF8(req.UserAgent(), "?")
 	p.Agent = strings.ToValidUTF8(p.Agent[:min(len(p.Agent), maxAgent)], "")
 	if c, ok := authz.CallerFrom(req.Context()); ok {
 		p.Identity = c.Identity
 	}
-	if stranger {
-		first, dropped := l.crowd.add(&p)
+	if public {
+		first, dropped := l.counter.add(&p)
 		if dropped {
 			l.dropped.Add(1)
 		}
@@ -55,34 +53,34 @@ func (l *pullLog) add(req *http.Request, repo resource.UID, stranger bool, p res
 		}
 	}
 	select {
-	case l.waiting <- &p:
+	case l.queue <- &p:
 	default:
 		l.dropped.Add(1)
 	}
 }
 
-// run writes batches until ctx ends, and then what is left.
+// run writes batches until ctx ends.
 func (l *pullLog) run(ctx context.Context) error {
-	turn := time.NewTicker(crowdTime)
-	defer turn.Stop()
+	counts := time.NewTicker(countTime)
+	defer counts.Stop()
 	for {
 		select {
-		case p := <-l.waiting:
+		case p := <-l.queue:
 			l.write(ctx, l.gather(ctx, p))
-		case <-turn.C:
-			l.writeCrowd(ctx)
+		case <-counts.C:
+			l.writeCounts(ctx)
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// Flush writes what is waiting. It is for after the last request.
+// Flush writes the pulls that are queued. It is called after the last request.
 func (r *Registry) Flush(ctx context.Context) {
-	r.pulls.writeCrowd(ctx)
+	r.pulls.writeCounts(ctx)
 	for {
 		select {
-		case p := <-r.pulls.waiting:
+		case p := <-r.pulls.queue:
 			done, cancel := context.WithCancel(ctx)
 			cancel() // do not wait for more
 			r.pulls.write(ctx, r.pulls.gather(done, p))
@@ -92,22 +90,22 @@ func (r *Registry) Flush(ctx context.Context) {
 	}
 }
 
-// gather adds to first what comes within the pause.
+// gather returns a batch of first and the pulls that are queued within batchWait.
 func (l *pullLog) gather(ctx context.Context, first *resource.Pull) []resource.Pull {
 	batch := []resource.Pull{*first}
-	pause := time.NewTimer(pullPause)
-	defer pause.Stop()
+	wait := time.NewTimer(batchWait)
+	defer wait.Stop()
 	for len(batch) < pullBatch {
 		select {
-		case p := <-l.waiting:
+		case p := <-l.queue:
 			batch = append(batch, *p)
 			continue
 		default:
 		}
 		select {
-		case p := <-l.waiting:
+		case p := <-l.queue:
 			batch = append(batch, *p)
-		case <-pause.C:
+		case <-wait.C:
 			return batch
 		case <-ctx.Done():
 			return batch
@@ -116,14 +114,14 @@ func (l *pullLog) gather(ctx context.Context, first *resource.Pull) []resource.P
 	return batch
 }
 
-// writeCrowd stores what was counted of strangers.
-func (l *pullLog) writeCrowd(ctx context.Context) {
-	for batch := range slices.Chunk(l.crowd.drain(), pullBatch) {
+// writeCounts stores the records of the pulls that were counted.
+func (l *pullLog) writeCounts(ctx context.Context) {
+	for batch := range slices.Chunk(l.counter.drain(), pullBatch) {
 		l.write(ctx, batch)
 	}
 }
 
-// write stores a batch. One that cannot be stored is lost, and the log says so.
+// write stores a batch. If that fails, the batch is dropped and logged.
 func (l *pullLog) write(ctx context.Context, batch []resource.Pull) {
 	if err := l.store.InsertPulls(context.WithoutCancel(ctx), batch); err != nil {
 		for _, p := range batch {

@@ -12,38 +12,38 @@ import (
 	nethtml "golang.org/x/net/html"
 )
 
-// after stands for the rest of a page, which half a tag or half a comment at the
-// end of a readme would take in.
-const after = "<hr>"
+// restOfPage stands for what follows a readme on a page, which an open tag or
+// comment at the end of the readme would swallow.
+const restOfPage = "<hr>"
 
-// harmless tells whether Markdown can be shown on a page as it is: its HTML has
-// nothing that a sanitizer for what people write would take away, and it ends
-// where it seems to. The Markdown must be simple.
-func harmless(markdown string) bool {
+// safe reports whether Markdown can be shown on a page as it is: a sanitizer for
+// user content removes nothing from its HTML, and no tag or comment is left open.
+// The Markdown must be cheap.
+func safe(markdown string) bool {
 	var page strings.Builder
 	if err := markdownToHTML().Convert([]byte(markdown), &page); err != nil {
 		return false
 	}
-	page.WriteString(after)
-	shown := spelled(page.String())
-	return strings.HasSuffix(shown, after) && shown == spelled(userContent().Sanitize(page.String()))
+	page.WriteString(restOfPage)
+	shown := canonical(page.String())
+	return strings.HasSuffix(shown, restOfPage) && shown == canonical(userContent().Sanitize(page.String()))
 }
 
-// How much there may be to do about a readme: to make sense of a block takes
-// time with the square of the marks in it.
+// Limits on the cost of parsing a readme. The time for a block grows with the
+// square of the marks in it.
 const (
 	maxNesting = 12
-	maxMarks   = 32_000_000 // the squares of the marks of all blocks, summed up: 5,656 in one
+	maxMarks   = 32_000_000 // the sum of the squares of the marks in each block
 )
 
-// simple tells whether Markdown can be read in a fraction of a second: it is
-// neither deeply nested nor has blocks of more marks than people write.
-func simple(markdown string) bool {
+// cheap reports whether Markdown can be parsed in a fraction of a second: it is not
+// deeply nested, and no block has more marks than people write.
+func cheap(markdown string) bool {
 	marks, total := 0, 0
 	for line := range strings.SplitSeq(markdown, "\n") {
 		text := strings.TrimLeft(line, " \t\r>-+*.)0123456789")
 		lead := line[:len(line)-len(text)]
-		items := strings.Count(lead, "- ") + strings.Count(lead, "* ") + strings.Count(lead, "+ ") + strings.Count(lead, ". ") + strings.Count(lead, ") ")
+		items := count(lead, "- ", "* ", "+ ", ". ", ") ")
 		if strings.Count(lead, ">")+items > maxNesting {
 			return false
 		}
@@ -51,8 +51,7 @@ func simple(markdown string) bool {
 			total += marks * marks
 			marks = 0
 		}
-		marks += 1 + strings.Count(line, "*") + strings.Count(line, "_") + strings.Count(line, "~") + strings.Count(line, "[") + strings.Count(line, "]") +
-			strings.Count(line, "(") + strings.Count(line, "!") + strings.Count(line, "`") + strings.Count(line, "|") + strings.Count(line, "<")
+		marks += 1 + count(line, "*", "_", "~", "[", "]", "(", "!", "`", "|", "<")
 		if total+marks*marks > maxMarks {
 			return false
 		}
@@ -60,7 +59,15 @@ func simple(markdown string) bool {
 	return true
 }
 
-// markdownToHTML keeps the HTML that stands in Markdown: it is to be judged.
+// count returns how often the marks occur in s.
+func count(s string, marks ...string) (n int) {
+	for _, m := range marks {
+		n += strings.Count(s, m)
+	}
+	return n
+}
+
+// markdownToHTML does not escape HTML in Markdown, so that safe can check it.
 var markdownToHTML = sync.OnceValue(func() goldmark.Markdown {
 	return goldmark.New(
 		goldmark.WithExtensions(extension.Linkify, extension.Strikethrough, extension.TaskList,
@@ -68,8 +75,8 @@ var markdownToHTML = sync.OnceValue(func() goldmark.Markdown {
 		goldmark.WithRendererOptions(html.WithUnsafe()))
 })
 
-// userContent allows what a readme is made of, also comments, the languages of
-// code, the sizes of images and the boxes of task lists.
+// userContent allows user content including comments, the languages of code, the
+// sizes of images and the checkboxes of task lists.
 var userContent = sync.OnceValue(func() *bluemonday.Policy {
 	p := bluemonday.UGCPolicy()
 	p.RequireNoFollowOnLinks(false)
@@ -77,15 +84,15 @@ var userContent = sync.OnceValue(func() *bluemonday.Policy {
 	p.AllowElements("kbd")
 	p.AllowAttrs("class").Matching(regexp.MustCompile(`^language-[a-zA-Z0-9_+#.-]+$`)).OnElements("code")
 	p.AllowAttrs("width", "height").Matching(regexp.MustCompile(`^[0-9]{1,4}(px|%)?$`)).OnElements("img")
-	p.AllowAttrs("align").Matching(regexp.MustCompile(`^(left|right|center)$`)).OnElements("p", "div", "h1", "h2", "h3", "img")
+	p.AllowAttrs("align").Matching(regexp.MustCompile(`^(left|right|center)$`)).
+		OnElements("p", "div", "h1", "h2", "h3", "img")
 	p.AllowAttrs("type").Matching(regexp.MustCompile(`^checkbox$`)).OnElements("input")
 	p.AllowAttrs("checked", "disabled").OnElements("input")
 	return p
 })
 
-// spelled writes HTML in the one way there is to write it, so that two texts
-// differ only in what they mean.
-func spelled(page string) string {
+// canonical returns HTML in a canonical form, in which equal pages are equal texts.
+func canonical(page string) string {
 	var b strings.Builder
 	for z := nethtml.NewTokenizer(strings.NewReader(page)); ; {
 		if z.Next() == nethtml.ErrorToken {

@@ -18,19 +18,19 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// The longest page of referrers; the rest is behind a Link. A referrer is listed
-// with its annotations, which can be as long as a manifest, so a page also ends
-// once they are as long as that together. Anybody may ask for the referrers in a
-// public repo: what a page costs must not depend on what was pushed.
+// Limits on a page of referrers. A Link header leads to the next page. A referrer
+// is listed with its annotations, which can be as long as a manifest, so a page
+// also ends when the sum of their lengths reaches that. Anybody may list the
+// referrers in a public repo, so the cost of a page must be bounded.
 const (
-	maxReferrers      = 200
-	maxReferrerNotes  = maxManifest // bytes of annotations, or those of one referrer more
-	referrersAtOnce   = 8           // read from the database at once, each of up to maxManifest
-	unattachedAtATime = 64          // looked for in the database at once
+	maxReferrers        = 200
+	maxAnnotations      = maxManifest // bytes; the last referrer may exceed it
+	referrersPerQuery   = 8           // each of up to maxManifest bytes
+	unattachedsPerQuery = 64
 )
 
-// listReferrers answers with an index, empty if there is nothing: a 404 would
-// tell the client that this registry does not know referrers.
+// listReferrers responds with an index, which is empty if there are no referrers: a
+// 404 would mean that this registry does not support the method.
 func (r *Registry) listReferrers(w http.ResponseWriter, req *http.Request, t target) error {
 	subject, err := parseDigest(t.reference)
 	if err != nil {
@@ -46,13 +46,14 @@ func (r *Registry) listReferrers(w http.ResponseWriter, req *http.Request, t tar
 		return err
 	}
 	wanted := func(d ocispec.Descriptor) bool {
-		return d.Digest.String() > last && (kind == "" || d.ArtifactType == kind) && (!more || d.Digest < list[len(list)-1].Digest)
+		return d.Digest.String() > last && (kind == "" || d.ArtifactType == kind) &&
+			(!more || d.Digest < list[len(list)-1].Digest)
 	}
-	adopted, err := r.adopted(req.Context(), t.repo, subject, maxReferrers+1, wanted)
+	tagged, err := r.taggedReferrers(req.Context(), t.repo, subject, maxReferrers+1, wanted)
 	if err != nil {
 		return err
 	}
-	list = append(list, adopted...)
+	list = append(list, tagged...)
 	slices.SortFunc(list, byDigest)
 	if len(list) > maxReferrers {
 		list, more = list[:maxReferrers], true
@@ -70,27 +71,29 @@ func (r *Registry) listReferrers(w http.ResponseWriter, req *http.Request, t tar
 
 func byDigest(a, b ocispec.Descriptor) int { return cmp.Compare(a.Digest, b.Digest) }
 
-// referrers returns a page of the manifests that name a subject, in the order of
-// their digests. more is true if others follow the last of them.
-func (r *Registry) referrers(ctx context.Context, t target, subject digest.Digest, kind, last string) (list []ocispec.Descriptor, more bool, _ error) {
+// referrers returns a page of the manifests with a subject, ordered by digest. more
+// is true if there are others after the page.
+func (r *Registry) referrers(
+	ctx context.Context, t target, subject digest.Digest, kind, last string,
+) (list []ocispec.Descriptor, more bool, _ error) {
 	list = []ocispec.Descriptor{}
-	notes := 0
+	size := 0 // of the annotations
 	for {
-		some, err := r.store.Referrers(ctx, t.repo, subject.String(), kind, last, referrersAtOnce)
+		some, err := r.store.Referrers(ctx, t.repo, subject.String(), kind, last, referrersPerQuery)
 		if err != nil {
 			return nil, false, err
 		}
 		for _, m := range some {
-			if len(list) == maxReferrers || notes >= maxReferrerNotes {
+			if len(list) == maxReferrers || size >= maxAnnotations {
 				return list, true, nil
 			}
 			d, err := describe(m)
 			if err != nil {
 				return nil, false, err
 			}
-			list, notes, last = append(list, d), notes+len(m.Annotations), m.Digest
+			list, size, last = append(list, d), size+len(m.Annotations), m.Digest
 		}
-		if len(some) < referrersAtOnce {
+		if len(some) < referrersPerQuery {
 			return list, false, nil
 		}
 	}
@@ -98,7 +101,9 @@ func (r *Registry) referrers(ctx context.Context, t target, subject digest.Diges
 
 // describe returns the descriptor of a referrer.
 func describe(m resource.Manifest) (ocispec.Descriptor, error) {
-	d := ocispec.Descriptor{MediaType: m.MediaType, Digest: digest.Digest(m.Digest), Size: m.Size, ArtifactType: m.ArtifactType}
+	d := ocispec.Descriptor{
+		MediaType: m.MediaType, Digest: digest.Digest(m.Digest), Size: m.Size, ArtifactType: m.ArtifactType,
+	}
 	if m.Annotations != "" {
 		if err := json.Unmarshal([]byte(m.Annotations), &d.Annotations); err != nil {
 			return d, fmt.Errorf("decode annotations: %w", err)
@@ -107,11 +112,12 @@ func describe(m resource.Manifest) (ocispec.Descriptor, error) {
 	return d, nil
 }
 
-// adopted returns up to n of the referrers that clients noted in an index under a
-// tag, as they do where a registry does not list them: each once, in the order of
-// their digests, those that are wanted. What says itself whom it is about is
-// listed without.
-func (r *Registry) adopted(ctx context.Context, repo resource.UID, subject digest.Digest, n int, wanted func(ocispec.Descriptor) bool) ([]ocispec.Descriptor, error) {
+// taggedReferrers returns up to n wanted referrers from the index of the referrers
+// tag, which clients write if a registry cannot list referrers: each once, ordered
+// by digest. It leaves out manifests that name their subject themselves.
+func (r *Registry) taggedReferrers(
+	ctx context.Context, repo resource.UID, subject digest.Digest, n int, wanted func(ocispec.Descriptor) bool,
+) ([]ocispec.Descriptor, error) {
 	tag := subject.Algorithm().String() + "-" + subject.Encoded()
 	m, err := r.store.Manifest(ctx, repo, tag[:min(len(tag), maxTag)])
 	if errors.Is(err, fault.NotFound) || err == nil && m.MediaType != ocispec.MediaTypeImageIndex {
@@ -124,11 +130,11 @@ func (r *Registry) adopted(ctx context.Context, repo resource.UID, subject diges
 	if err := json.Unmarshal(m.Body, &index); err != nil {
 		return nil, fmt.Errorf("decode %s: %w", tag, err)
 	}
-	noted := slices.DeleteFunc(index.Manifests, func(d ocispec.Descriptor) bool { return !wanted(d) })
-	slices.SortStableFunc(noted, byDigest)
-	noted = slices.CompactFunc(noted, func(a, b ocispec.Descriptor) bool { return a.Digest == b.Digest })
+	listed := slices.DeleteFunc(index.Manifests, func(d ocispec.Descriptor) bool { return !wanted(d) })
+	slices.SortStableFunc(listed, byDigest)
+	listed = slices.CompactFunc(listed, func(a, b ocispec.Descriptor) bool { return a.Digest == b.Digest })
 	var all []ocispec.Descriptor
-	for some := range slices.Chunk(noted, unattachedAtATime) {
+	for some := range slices.Chunk(listed, unattachedsPerQuery) {
 		var digests []string
 		for _, d := range some {
 			digests = append(digests, d.Digest.String())

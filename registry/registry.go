@@ -1,8 +1,8 @@
-// Package registry serves the OCI distribution protocol, version 1.1, and keeps
-// the rules of what is in it: repos, tags and their settings.
+// Package registry implements the OCI distribution protocol, version 1.1, and the
+// methods of the API about repos, tags and registry settings.
 //
-// The order of every push is: bytes on disk, then the transaction that speaks
-// of them. A crash in between leaves garbage, never a reference to nothing.
+// Every push first writes the bytes to disk and then commits the transaction that
+// refers to them. A crash in between leaves garbage, never a dangling reference.
 package registry
 
 import (
@@ -21,20 +21,22 @@ import (
 	"github.com/holdfast-dev/holdfast/token"
 )
 
-// Config is what an operator can choose. The zero value works, but for Host.
+// Config configures a Registry. Host is required.
 type Config struct {
-	Host  string // public host[:port], and the audience of tokens
-	Realm string // public address of /v2/token, where clients get one
+	Host  string // the public host[:port], and the audience of tokens
+	Realm string // the public address of /v2/token, where clients get a token
 
-	// Assume returns a token of the registry's audience for a workload's own, if
-	// that stands for the identity. Nil: nobody logs in like that.
+	// Assume exchanges a workload's own token for one with the registry's
+	// audience, if the identity may be assumed with it. If Assume is nil,
+	// workloads cannot log in with their own tokens.
 	Assume func(ctx context.Context, identity resource.UID, credential string) (string, error)
 
 	// Sparse accepts manifests whose blobs or children are not in the repo. A
-	// tag may then name an image that cannot be pulled whole.
+	// tag may then name an image that cannot be pulled completely.
 	Sparse bool
 
-	// Redirect sends clients to the storage for blobs where it offers addresses.
+	// Redirect redirects clients to the storage for blobs, if the storage
+	// provides URLs.
 	Redirect bool
 
 	Log *slog.Logger // nil discards
@@ -49,14 +51,15 @@ type Registry struct {
 	issuer  *token.Issuer
 	storage *Storage
 	pulls   *pullLog
-	reading chan struct{} // a place for each request that reads documents
+	readers chan struct{} // a semaphore: one value per request that reads documents
 	config  Config
 
 	mu   sync.Mutex
 	busy map[string]bool // uploads a request of this process is writing to
 }
 
-// New returns a Registry over db, whose blobs are in b. Run has to run beside it.
+// New returns a Registry over db, whose blobs are in b. The caller must also call
+// Run.
 func New(db *store.DB, a *authz.Checker, i *token.Issuer, b *Storage, c Config) *Registry {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -66,15 +69,15 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b *Storage, c Config) 
 	}
 	s := registrydb.New(db)
 	return &Registry{
-		store: s, iam: iamdb.New(db), authz: a, issuer: i, storage: b, pulls: newPullLog(s, c.Log), reading: make(chan struct{}, maxReaders),
-		config: c, busy: map[string]bool{},
+		store: s, iam: iamdb.New(db), authz: a, issuer: i, storage: b, pulls: newPullLog(s, c.Log),
+		readers: make(chan struct{}, maxReaders), config: c, busy: map[string]bool{},
 	}
 }
 
-// Run keeps the log of pulls until ctx ends, and then what is left of it.
+// Run writes the log of pulls until ctx ends.
 func (r *Registry) Run(ctx context.Context) error { return r.pulls.run(ctx) }
 
-// ServeHTTP answers a request to /v2/.
+// ServeHTTP implements http.Handler.
 func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -112,20 +115,20 @@ func (r *Registry) serve(w http.ResponseWriter, req *http.Request) error {
 	return e.serve(r, w, req, t)
 }
 
-// bodyPause is how long a client may send nothing before its body is given up.
+// bodyPause is how long a client may pause while it sends a body.
 const bodyPause = time.Minute
 
-// base says that this is a registry, and that the caller may talk to it.
+// base tells clients that this is a registry and that they are authenticated.
 func (r *Registry) base(w http.ResponseWriter, req *http.Request, _ target) error {
 	return writeJSON(w, req, "application/json", struct{}{})
 }
 
-// actor is who changes under the request are put down to.
+// actor returns who makes the changes of a request.
 func actor(req *http.Request, c authz.Caller) resource.Actor {
 	return resource.Actor{Subject: c.Identity, Act: c.Act, Remote: remote(req), RequestID: requestID(req)}
 }
 
-// remote is the caller's address.
+// remote returns the caller's IP address.
 func remote(req *http.Request) string {
 	host, _, err := net.SplitHostPort(req.RemoteAddr)
 	if err != nil {

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -12,11 +13,11 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// syncLife is how long a repo follows another.
+// syncLife is how long a repo follows another one.
 const syncLife = 14 * 24 * time.Hour
 
-// CreateRepo makes a repo in a group. The caller needs repo.create there, and
-// for one that follows another repo may also pull from that.
+// CreateRepo creates a repo in a group. The caller needs repo.create there. If the
+// repo follows another one, the caller must also be allowed to pull from that.
 func (s *Service) CreateRepo(ctx context.Context, parent resource.UID, r resource.Repo) (resource.Repo, error) {
 	if err := s.authz.Require(ctx, resource.RepoCreate, parent); err != nil {
 		return resource.Repo{}, err
@@ -38,14 +39,14 @@ func (s *Service) CreateRepo(ctx context.Context, parent resource.UID, r resourc
 	return r, nil
 }
 
-// follow makes r, which is new, one that follows the repo it names: what a
-// catalog says about that it takes over, and the description if it has none.
+// follow makes the new repo r follow the one named in r.Sync. It copies the fields
+// of the catalog from there, and the description if r has none.
 func (s *Service) follow(ctx context.Context, r *resource.Repo) error {
 	source, err := s.source(ctx, r.Sync.Source)
 	if err != nil {
 		return err
 	}
-	if err := inherited(resource.Repo{}, *r); err != nil {
+	if err := checkInherited(resource.Repo{}, *r); err != nil {
 		return err
 	}
 	r.Tier, r.Bundles, r.Aliases, r.ActiveTags = source.Tier, source.Bundles, source.Aliases, source.ActiveTags
@@ -57,8 +58,9 @@ func (s *Service) follow(ctx context.Context, r *resource.Repo) error {
 	return nil
 }
 
-// inherited refuses a change of what a repo takes over from the one it follows.
-func inherited(before, after resource.Repo) error {
+// checkInherited refuses a change of fields that a repo copies from the one it
+// follows.
+func checkInherited(before, after resource.Repo) error {
 	var bad []fault.Violation
 	for _, field := range []struct {
 		name    string
@@ -70,7 +72,8 @@ func inherited(before, after resource.Repo) error {
 		{"active_tags", !slices.Equal(before.ActiveTags, after.ActiveTags)},
 	} {
 		if field.changed {
-			bad = append(bad, fault.Violation{Subject: field.name, Description: "is that of the repo this one follows"})
+			bad = append(bad, fault.Violation{Subject: field.name,
+				Description: "is that of the repo this one follows"})
 		}
 	}
 	if len(bad) > 0 {
@@ -79,10 +82,11 @@ func inherited(before, after resource.Repo) error {
 	return nil
 }
 
-// source finds the repo that text names: its uid, its path of names, or an image
-// reference. One that the caller may not pull from is not there.
+// source returns the repo that text names by its UID, its path, or an image
+// reference. The caller must be allowed to pull from it.
 func (s *Service) source(ctx context.Context, text string) (resource.Repo, error) {
-	no := fault.Field("sync_config.source", "is not the uid, the path or the image reference of a repo you may pull from")
+	no := fault.Field("sync_config.source",
+		"is not the uid, the path or the image reference of a repo you may pull from")
 	uid, err := resource.ParseUID("sync_config.source", text)
 	if err != nil {
 		path := strings.Split(strings.TrimPrefix(untagged(text), s.cfg.Host+"/"), "/")
@@ -90,17 +94,17 @@ func (s *Service) source(ctx context.Context, text string) (resource.Repo, error
 			return resource.Repo{}, no
 		}
 		if uid, err = s.store.RepoAt(ctx, path); err != nil {
-			return resource.Repo{}, hidden(err, no)
+			return resource.Repo{}, hide(err, no)
 		}
 	}
 	if err := s.requireAll(ctx, uid, resource.RepoList, resource.RepoBlobsGet); err != nil {
-		return resource.Repo{}, hidden(err, no)
+		return resource.Repo{}, hide(err, no)
 	}
 	r, err := s.store.Repo(ctx, uid)
-	return r, hidden(err, no)
+	return r, hide(err, no)
 }
 
-// untagged is an image reference without its tag and digest.
+// untagged returns an image reference without its tag and digest.
 func untagged(ref string) string {
 	ref, _, _ = strings.Cut(ref, "@")
 	if i := strings.LastIndexByte(ref, ':'); i > strings.LastIndexByte(ref, '/') {
@@ -109,8 +113,8 @@ func untagged(ref string) string {
 	return ref
 }
 
-// hidden answers with no whatever would tell what there is.
-func hidden(err error, no *fault.Error) error {
+// hide replaces an error that would tell what exists by no.
+func hide(err error, no *fault.Error) error {
 	if err == nil {
 		return nil
 	}
@@ -135,12 +139,14 @@ func (s *Service) ListRepos(ctx context.Context, f resource.Filter, p page.Param
 	if err != nil {
 		return page.Page[resource.Repo]{}, err
 	}
-	return list(ctx, s, repoList, under, f, p, s.store.Repos)
+	return page.Read(ctx, s.pages, repoList, store.Reach{Under: under}, f, p, s.store.Repos)
 }
 
-// UpdateRepo applies change to a repo. The caller needs repo.update on it, and to
-// make it follow another repo may also pull from that.
-func (s *Service) UpdateRepo(ctx context.Context, uid resource.UID, change func(*resource.Repo) error) (resource.Repo, error) {
+// UpdateRepo applies change to a repo. The caller needs repo.update on it. To make
+// it follow another repo, the caller must also be allowed to pull from that.
+func (s *Service) UpdateRepo(
+	ctx context.Context, uid resource.UID, change func(*resource.Repo) error,
+) (resource.Repo, error) {
 	if err := s.authz.Require(ctx, resource.RepoUpdate, uid); err != nil {
 		return resource.Repo{}, err
 	}
@@ -161,16 +167,18 @@ func (s *Service) UpdateRepo(ctx context.Context, uid resource.UID, change func(
 			r.Sync.Source, r.Sync.ExpirationTime = source, s.now().Add(syncLife)
 		}
 		if before.Sync != nil && r.Sync != nil {
-			return inherited(before, *r)
+			return checkInherited(before, *r)
 		}
 		return nil
 	})
 }
 
-// newSource finds the repo that a change makes another one follow, before the
-// store is busy with the change: what it was called, and its uid. Both are ""
-// where nothing of that changes.
-func (s *Service) newSource(ctx context.Context, uid resource.UID, change func(*resource.Repo) error) (named, source string, _ error) {
+// newSource returns how a change names the repo to follow, and the UID of that
+// repo, before the transaction of the change begins. Both are "" if the change does
+// not touch it.
+func (s *Service) newSource(
+	ctx context.Context, uid resource.UID, change func(*resource.Repo) error,
+) (named, source string, _ error) {
 	before, err := s.store.Repo(ctx, uid)
 	if err != nil {
 		return "", "", err
@@ -196,8 +204,8 @@ func (s *Service) newSource(ctx context.Context, uid resource.UID, change func(*
 	return after.Sync.Source, string(found.UID), err
 }
 
-// CountFollowers returns how many of the repos the caller may list follow one.
-// The caller needs repo.list on that.
+// CountFollowers returns how many repos follow source, among those the caller may
+// list. The caller needs repo.list on source.
 func (s *Service) CountFollowers(ctx context.Context, source resource.UID) (int64, error) {
 	if _, err := s.GetRepo(ctx, source); err != nil {
 		return 0, err
@@ -209,7 +217,7 @@ func (s *Service) CountFollowers(ctx context.Context, source resource.UID) (int6
 	return s.store.Followers(ctx, store.Reach{Under: under}, source)
 }
 
-// DeleteRepo removes a repo with its tags and manifests. The caller needs
+// DeleteRepo deletes a repo with its tags and manifests. The caller needs
 // repo.delete on it.
 func (s *Service) DeleteRepo(ctx context.Context, uid resource.UID) error {
 	if err := s.authz.Require(ctx, resource.RepoDelete, uid); err != nil {
@@ -218,8 +226,9 @@ func (s *Service) DeleteRepo(ctx context.Context, uid resource.UID) error {
 	return s.store.DeleteRepo(ctx, uid)
 }
 
-// GetRepoReadme returns the readme of a repo, which is that of the repo it
-// follows if the caller may see it. The caller needs repo.list on it.
+// GetRepoReadme returns the readme of a repo. If the repo follows another one, that
+// is the other's, or empty if the caller may not see it. The caller needs repo.list
+// on it.
 func (s *Service) GetRepoReadme(ctx context.Context, uid resource.UID) (resource.RepoReadme, error) {
 	if err := s.authz.Require(ctx, resource.RepoList, uid); err != nil {
 		return resource.RepoReadme{}, err
@@ -236,7 +245,7 @@ func (s *Service) GetRepoReadme(ctx context.Context, uid resource.UID) (resource
 		}
 	}
 	readme, err := s.store.RepoReadme(ctx, from)
-	if from != uid && fault.From(err).Code == fault.NotFound { // what it follows has gone
+	if from != uid && errors.Is(err, fault.NotFound) { // the repo it follows was deleted
 		err = nil
 	}
 	readme.UID = uid
@@ -245,8 +254,10 @@ func (s *Service) GetRepoReadme(ctx context.Context, uid resource.UID) (resource
 
 // UpdateRepoReadme applies change to the readme of a repo. The caller needs
 // repo.update on it. It returns fault.InvalidArgument for Markdown that is not
-// harmless.
-func (s *Service) UpdateRepoReadme(ctx context.Context, uid resource.UID, change func(*resource.RepoReadme) error) (resource.RepoReadme, error) {
+// safe to show.
+func (s *Service) UpdateRepoReadme(
+	ctx context.Context, uid resource.UID, change func(*resource.RepoReadme) error,
+) (resource.RepoReadme, error) {
 	if err := s.authz.Require(ctx, resource.RepoUpdate, uid); err != nil {
 		return resource.RepoReadme{}, err
 	}
@@ -267,11 +278,12 @@ func (s *Service) UpdateRepoReadme(ctx context.Context, uid resource.UID, change
 	if err := readme.Validate(); err != nil {
 		return resource.RepoReadme{}, err
 	}
-	if !simple(readme.Content) {
+	if !cheap(readme.Content) {
 		return resource.RepoReadme{}, fault.Field("content", "is nested too deeply, or has a block of too many marks")
 	}
-	if !harmless(readme.Content) {
-		return resource.RepoReadme{}, fault.Field("content", "has HTML that a page must not show, such as scripts, styles, forms or odd addresses")
+	if !safe(readme.Content) {
+		return resource.RepoReadme{}, fault.Field("content",
+			"has HTML that a page must not show, such as scripts, styles, forms or odd addresses")
 	}
 	if err := s.store.UpdateRepoReadme(ctx, readme); err != nil {
 		return resource.RepoReadme{}, err

@@ -44,13 +44,17 @@ var roles = []string{"owner", "editor", "viewer", "console_viewer", "registry.pu
 func newRig(t testing.TB, s *storetest.Store, cfg registry.Config) *rig {
 	t.Helper()
 	ctx := t.Context()
-	r := &rig{store: s, tokens: map[string]string{}, uids: map[string]resource.UID{}, blobs: filepath.Join(t.TempDir(), "blobs")}
+	r := &rig{store: s, tokens: map[string]string{}, uids: map[string]resource.UID{},
+		blobs: filepath.Join(t.TempDir(), "blobs")}
 	must(t, s.SetManagedRoles(ctx, authz.ManagedRoles()))
 	checker, err := authz.Load(ctx, s.DB, slog.New(slog.DiscardHandler))
 	must(t, err)
 	r.issuer, err = token.New(ctx, s.DB, token.Config{Issuer: "http://issuer.test", Key: seal.NewKey()})
 	must(t, err)
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { r.ServeHTTP(w, req) }))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter,
+		req *http.Request) {
+		r.ServeHTTP(w, req)
+	}))
 	r.host = server.Listener.Addr().String()
 	r.url = "http://" + r.host
 	cfg.Host, cfg.Realm = r.host, r.url+"/v2/token"
@@ -93,7 +97,9 @@ func (r *rig) bind(t testing.TB, identity resource.UID, role string, group resou
 	t.Helper()
 	for _, m := range authz.ManagedRoles() {
 		if m.Name == role {
-			_, err := r.store.InsertBindings(t.Context(), []resource.RoleBinding{{UID: group.NewChild(), Identity: identity, Role: m.UID, CreateTime: r.store.Now()}})
+			_, err := r.store.InsertBindings(t.Context(),
+				[]resource.RoleBinding{{UID: group.NewChild(), Identity: identity, Role: m.UID,
+					CreateTime: r.store.Now()}})
 			must(t, err)
 			return
 		}
@@ -152,7 +158,10 @@ func (r *rig) do(t testing.TB, c call) answer {
 			must(t, err)
 		}
 	}
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{CheckRedirect: func(*http.Request,
+		[]*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	resp, err := client.Do(req)
 	must(t, err)
 	defer resp.Body.Close()
@@ -175,8 +184,10 @@ func sha(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
 // pushBlob pushes a blob in one request.
 func (r *rig) pushBlob(t testing.TB, repo string, content []byte) ocispec.Descriptor {
 	t.Helper()
-	r.want(t, call{method: "POST", path: "/v2/" + repo + "/blobs/uploads/?digest=" + sha(content), who: "owner", body: bytes.NewReader(content)}, http.StatusCreated)
-	return ocispec.Descriptor{MediaType: "application/octet-stream", Digest: digestOf(content), Size: int64(len(content))}
+	r.want(t, call{method: "POST", path: "/v2/" + repo + "/blobs/uploads/?digest=" + sha(content), who: "owner",
+		body: bytes.NewReader(content)}, http.StatusCreated)
+	return ocispec.Descriptor{MediaType: "application/octet-stream", Digest: digestOf(content),
+		Size: int64(len(content))}
 }
 
 // image is a manifest of a config and layers that are there.
@@ -215,6 +226,7 @@ func (r *rig) putting(repo, reference string, m []byte) call {
 // settings changes the rules of a group.
 func (r *rig) settings(t testing.TB, group resource.UID, change func(*resource.RegistrySettings)) {
 	t.Helper()
-	_, err := r.store.UpdateRegistrySettings(t.Context(), group, func(s *resource.RegistrySettings) error { change(s); return nil })
+	_, err := r.store.UpdateRegistrySettings(t.Context(), group,
+		func(s *resource.RegistrySettings) error { change(s); return nil })
 	must(t, err)
 }

@@ -17,44 +17,47 @@ import (
 const (
 	maxReports = 100 // of one image
 	maxCopies  = 20  // repos that are searched for the reports of a digest
-	maxImages  = 50  // that a tag has pointed to and whose reports are counted
+	maxImages  = 50  // images of one tag whose reports are counted
 )
 
-// An SBOM is what an image is made of, and the document that says so.
+// An SBOM lists the packages of an image, with the document that it was read from.
 type SBOM struct {
 	evidence.SBOM
 	Attached
-	Image string // the digest of the image, which of an index is one of its own
+	Image string // the digest of the image, also if it was found through an index
 }
 
-// SBOM reads the newest SBOM that is attached to an image: of an index, to its
-// image for an architecture, or else amd64. The caller needs repo.list,
-// sboms.list and manifest.metadata.list on the repo. It returns fault.NotFound if
-// there is none, and fault.FailedPrecondition if there is one that is too large.
+// SBOM returns the newest SBOM that is attached to an image. For an index, it uses
+// the image for the given architecture, or amd64 if that is "". The caller needs
+// repo.list, sboms.list and manifest.metadata.list on the repo. It returns
+// fault.NotFound if there is none, and fault.FailedPrecondition if it is too large.
 func (s *Service) SBOM(ctx context.Context, repo resource.UID, digest, architecture string) (SBOM, error) {
-	if err := s.requireAll(ctx, repo, resource.RepoList, resource.SBOMsList, resource.ManifestMetadataList); err != nil {
+	if err := s.requireAll(ctx, repo, resource.RepoList, resource.SBOMsList,
+		resource.ManifestMetadataList); err != nil {
 		return SBOM{}, err
 	}
-	if err := s.images.turn(ctx); err != nil {
+	if err := s.images.acquireReader(ctx); err != nil {
 		return SBOM{}, err
 	}
 	return s.sbom(ctx, repo, digest, architecture, &budget{maxEvidence})
 }
 
-// RawSBOM is SBOM for who wants the document alone. The caller needs repo.list
+// RawSBOM is like SBOM, but returns only the document. The caller needs repo.list
 // and sboms.list.
 func (s *Service) RawSBOM(ctx context.Context, repo resource.UID, digest, architecture string) (Attached, error) {
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.SBOMsList); err != nil {
 		return Attached{}, err
 	}
-	if err := s.images.turn(ctx); err != nil {
+	if err := s.images.acquireReader(ctx); err != nil {
 		return Attached{}, err
 	}
 	found, err := s.sbom(ctx, repo, digest, architecture, &budget{maxEvidence})
 	return found.Attached, err
 }
 
-func (s *Service) sbom(ctx context.Context, repo resource.UID, digest, architecture string, b *budget) (out SBOM, _ error) {
+func (s *Service) sbom(
+	ctx context.Context, repo resource.UID, digest, architecture string, b *budget,
+) (out SBOM, _ error) {
 	if err := validDigest(digest); err != nil {
 		return SBOM{}, err
 	}
@@ -62,8 +65,8 @@ func (s *Service) sbom(ctx context.Context, repo resource.UID, digest, architect
 	if err != nil {
 		return SBOM{}, err
 	}
-	take := func(d evidence.Document) bool {
-		if !d.Format.Lists() {
+	accept := func(d evidence.Document) bool {
+		if !d.Format.IsSBOM() {
 			return false
 		}
 		var err error
@@ -72,23 +75,25 @@ func (s *Service) sbom(ctx context.Context, repo resource.UID, digest, architect
 	}
 	large := false
 	for _, sub := range subjects {
-		all, err := s.images.attached(ctx, repo, sub, 1, b, take)
-		if err != nil {
+		found := search{repo: repo, most: 1, budget: b, accept: accept}
+		if err := s.images.attached(ctx, sub, &found); err != nil {
 			return SBOM{}, err
 		}
-		if len(all.found) == 1 {
-			out.Attached, out.Image = all.found[0], sub.image.Digest
+		if len(found.found) == 1 {
+			out.Attached, out.Image = found.found[0], sub.image.Digest
 			return out, nil
 		}
-		large = large || all.large
+		large = large || found.large
 	}
-	return SBOM{}, nothing(large, "SBOM", digest)
+	return SBOM{}, noDocument(large, "SBOM", digest)
 }
 
-// nothing says why no document was found.
-func nothing(large bool, what, digest string) error {
+// noDocument returns the reason why no document was found.
+func noDocument(large bool, what, digest string) error {
 	if large {
-		return fault.Unmet("DOCUMENT_TOO_LARGE", "the documents attached to %s are larger than %d MiB, or %d MiB together", digest, evidence.MaxDocument>>20, maxEvidence>>20)
+		return fault.Unmet("DOCUMENT_TOO_LARGE",
+			"the documents attached to %s are larger than %d MiB, or %d MiB together",
+			digest, evidence.MaxDocument>>20, maxEvidence>>20)
 	}
 	no := fault.Missing(what, digest)
 	no.Message = "Not found: no " + what + " is attached to " + digest
@@ -102,9 +107,8 @@ func validDigest(digest string) error {
 	return nil
 }
 
-// Packages returns what images are made of, each named by a digest and, for an
-// index, an architecture. Those without an SBOM are left out. The caller needs
-// manifest.metadata.list on the repo.
+// Packages returns the SBOMs of images, without those that have none. The caller
+// needs manifest.metadata.list on the repo.
 func (s *Service) Packages(ctx context.Context, repo resource.UID, images []ImageOf) ([]SBOM, error) {
 	if err := s.requireAll(ctx, repo, resource.ManifestMetadataList); err != nil {
 		return nil, err
@@ -112,7 +116,7 @@ func (s *Service) Packages(ctx context.Context, repo resource.UID, images []Imag
 	if len(images) > maxImages {
 		return nil, fault.Field("items", "must be at most %d", maxImages)
 	}
-	if err := s.images.turn(ctx); err != nil {
+	if err := s.images.acquireReader(ctx); err != nil {
 		return nil, err
 	}
 	var all []SBOM
@@ -133,11 +137,11 @@ func (s *Service) Packages(ctx context.Context, repo resource.UID, images []Imag
 	return all, nil
 }
 
-// An ImageOf names an image, or the one of an index for an architecture.
+// An ImageOf names an image, or the image of an index for an architecture.
 type ImageOf struct{ Digest, Architecture string }
 
-// Manifests returns up to n digests of what a repo holds after last. The caller
-// needs manifest.metadata.list on it.
+// Manifests returns up to n digests of the manifests of a repo, after last. The
+// caller needs manifest.metadata.list on it.
 func (s *Service) Manifests(ctx context.Context, repo resource.UID, last string, n int) ([]string, error) {
 	if err := s.requireAll(ctx, repo, resource.ManifestMetadataList); err != nil {
 		return nil, err
@@ -147,28 +151,29 @@ func (s *Service) Manifests(ctx context.Context, repo resource.UID, last string,
 
 // CountManifests returns how many different manifests there are in a repo, or in
 // the repos below a group. The caller needs manifest.metadata.list on it.
-func (s *Service) CountManifests(ctx context.Context, place resource.UID) (int64, error) {
-	if err := s.authz.Require(ctx, resource.ManifestMetadataList, place); err != nil {
+func (s *Service) CountManifests(ctx context.Context, scope resource.UID) (int64, error) {
+	if err := s.authz.Require(ctx, resource.ManifestMetadataList, scope); err != nil {
 		return 0, err
 	}
-	_, err := s.store.Repo(ctx, place)
+	_, err := s.store.Repo(ctx, scope)
 	if errors.Is(err, fault.NotFound) {
-		_, err = s.iam.Group(ctx, place)
+		_, err = s.iam.Group(ctx, scope)
 	}
 	if err != nil {
 		return 0, err
 	}
-	return s.store.CountManifests(ctx, place)
+	return s.store.CountManifests(ctx, scope)
 }
 
-// A Report is what a scanner found in an image, and the document that says so.
+// A Report is the report of a scanner about an image, with the document that it was
+// read from.
 type Report struct {
 	evidence.Report
 	Attached
-	Image string // the digest that was asked for
+	Image string // the digest in the request
 }
 
-// When is the time a report is of: when the scanner looked, or else when its
+// When returns the time of the scan, or if that is unknown the time when the
 // document was attached.
 func (r Report) When() time.Time {
 	if r.Report.Time.IsZero() {
@@ -178,13 +183,13 @@ func (r Report) When() time.Time {
 }
 
 // ImageReport returns the newest report that is attached to an image. The caller
-// needs repo.list and vuln_reports.list on the repo. Its faults are those of
+// needs repo.list and vuln_reports.list on the repo. It returns the same faults as
 // SBOM.
 func (s *Service) ImageReport(ctx context.Context, repo resource.UID, digest string) (Report, error) {
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.ImageReportsList); err != nil {
 		return Report{}, err
 	}
-	if err := s.images.turn(ctx); err != nil {
+	if err := s.images.acquireReader(ctx); err != nil {
 		return Report{}, err
 	}
 	all, err := s.reports(ctx, repo, digest)
@@ -194,8 +199,8 @@ func (s *Service) ImageReport(ctx context.Context, repo resource.UID, digest str
 	return all[0], nil
 }
 
-// reports returns the reports attached to an image, the newest first and as many
-// as one answer may read, or fault.NotFound if there is none.
+// reports returns the reports attached to an image, newest first, as far as the
+// budget of one response allows. It returns fault.NotFound if there is none.
 func (s *Service) reports(ctx context.Context, repo resource.UID, digest string) ([]Report, error) {
 	if err := validDigest(digest); err != nil {
 		return nil, err
@@ -208,8 +213,8 @@ func (s *Service) reports(ctx context.Context, repo resource.UID, digest string)
 	large, b := false, &budget{maxEvidence}
 	for _, sub := range subjects {
 		var read []evidence.Report
-		got, err := s.images.attached(ctx, repo, sub, maxReports, b, func(d evidence.Document) bool {
-			if d.Format.Lists() {
+		found := search{repo: repo, most: maxReports, budget: b, accept: func(d evidence.Document) bool {
+			if d.Format.IsSBOM() {
 				return false
 			}
 			r, err := d.Report()
@@ -218,36 +223,36 @@ func (s *Service) reports(ctx context.Context, repo resource.UID, digest string)
 			}
 			read = append(read, r)
 			return true
-		})
-		if err != nil {
+		}}
+		if err := s.images.attached(ctx, sub, &found); err != nil {
 			return nil, err
 		}
-		for i, a := range got.found {
+		for i, a := range found.found {
 			all = append(all, Report{read[i], a, digest})
 		}
-		large = large || got.large
+		large = large || found.large
 	}
 	if len(all) == 0 {
-		return nil, nothing(large, "report of a scanner", digest)
+		return nil, noDocument(large, "report of a scanner", digest)
 	}
 	slices.SortStableFunc(all, func(a, b Report) int { return b.When().Compare(a.When()) })
 	return all, nil
 }
 
-// Reports returns the reports attached to an image, the newest first, and none
-// if there are none: of a digest, wherever the caller holds vuln_report.list, or
-// if that is "" of a tag of a repo. It returns fault.NotFound if there is no such
-// image in reach.
+// Reports returns the reports attached to an image, newest first. The image is given
+// by its digest, which may be in any repo where the caller holds vuln_report.list,
+// or if that is "" by a tag of a repo. It returns fault.NotFound if there is no such
+// image.
 func (s *Service) Reports(ctx context.Context, digest string, repo resource.UID, tag string) ([]Report, error) {
 	under, err := s.authz.Reach(ctx, resource.ReportsList)
 	if err != nil {
 		return nil, err
 	}
 	if digest == "" {
-		if digest, err = s.tagged(ctx, repo, tag); err != nil {
+		if digest, err = s.digestOf(ctx, repo, tag); err != nil {
 			return nil, err
 		}
-		if err := s.images.turn(ctx); err != nil {
+		if err := s.images.acquireReader(ctx); err != nil {
 			return nil, err
 		}
 		return none(s.reports(ctx, repo, digest))
@@ -255,7 +260,7 @@ func (s *Service) Reports(ctx context.Context, digest string, repo resource.UID,
 	if err := validDigest(digest); err != nil {
 		return nil, err
 	}
-	if err := s.images.turn(ctx); err != nil {
+	if err := s.images.acquireReader(ctx); err != nil {
 		return nil, err
 	}
 	repos, err := s.store.ReposWith(ctx, store.Reach{Under: under}, digest, maxCopies)
@@ -265,7 +270,7 @@ func (s *Service) Reports(ctx context.Context, digest string, repo resource.UID,
 	if len(repos) == 0 {
 		return nil, fault.Missing("image", digest)
 	}
-	for _, repo := range repos { // a copy has what was copied with it, so the first that has any will do
+	for _, repo := range repos { // reports are copied with their image, so the first that has any will do
 		all, err := none(s.reports(ctx, repo, digest))
 		if err != nil || len(all) > 0 {
 			return all, err
@@ -274,7 +279,7 @@ func (s *Service) Reports(ctx context.Context, digest string, repo resource.UID,
 	return nil, nil
 }
 
-// none is an empty list where nothing was found.
+// none replaces fault.NotFound by an empty list.
 func none(all []Report, err error) ([]Report, error) {
 	if errors.Is(err, fault.NotFound) {
 		return nil, nil
@@ -282,8 +287,8 @@ func none(all []Report, err error) ([]Report, error) {
 	return all, err
 }
 
-// tagged returns the digest that a tag of a repo points to.
-func (s *Service) tagged(ctx context.Context, repo resource.UID, tag string) (string, error) {
+// digestOf returns the digest that a tag of a repo points to.
+func (s *Service) digestOf(ctx context.Context, repo resource.UID, tag string) (string, error) {
 	if err := s.requireAll(ctx, repo, resource.ReportsList); err != nil {
 		return "", err
 	}
@@ -294,19 +299,22 @@ func (s *Service) tagged(ctx context.Context, repo resource.UID, tag string) (st
 	return m.Digest, err
 }
 
-// A Tally is how much a report found in an image that a tag has pointed to.
+// A Tally counts the vulnerabilities of a report about an image of a tag.
 type Tally struct {
 	Repo, Tag string
 	Time      time.Time
 	Size      int64
-	Found     map[evidence.Severity][]string // ids, sorted, each once and under its worst
+	Found     map[evidence.Severity][]string // sorted ids, each once with its highest severity
 }
 
-// Tallies counts the reports on the images that a tag has pointed to between two
-// times, either of which may be zero, the oldest first. cumulative adds to each
-// what the ones before it found. The repo is given by its name or by its path;
-// of a name, every repo counts on which the caller holds vuln_report.list.
-func (s *Service) Tallies(ctx context.Context, repo, tag string, from, to time.Time, cumulative bool) ([]Tally, error) {
+// Tallies returns the tallies of the reports, made between two times, about the
+// images that a tag has pointed to, oldest first. Either time may be zero. If
+// cumulative is true, each tally includes those before it. The repo is given by its
+// path or by its name; a name selects every such repo on which the caller holds
+// vuln_report.list.
+func (s *Service) Tallies(
+	ctx context.Context, repo, tag string, from, to time.Time, cumulative bool,
+) ([]Tally, error) {
 	under, err := s.authz.Reach(ctx, resource.ReportsList)
 	if err != nil {
 		return nil, err
@@ -314,15 +322,15 @@ func (s *Service) Tallies(ctx context.Context, repo, tag string, from, to time.T
 	if !resource.ValidTag(tag) {
 		return nil, fault.Field("tag", "is not a name that a tag can have")
 	}
-	named, err := s.named(ctx, under, repo)
+	repos, err := s.reposNamed(ctx, under, repo)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.images.turn(ctx); err != nil {
+	if err := s.images.acquireReader(ctx); err != nil {
 		return nil, err
 	}
 	var all []Tally
-	for _, r := range named {
+	for _, r := range repos {
 		findings, err := s.history(ctx, r.UID, tag, from, to)
 		if err != nil {
 			return nil, err
@@ -333,7 +341,7 @@ func (s *Service) Tallies(ctx context.Context, repo, tag string, from, to time.T
 				clear(found)
 			}
 			for id, severity := range f.found {
-				note(found, id, severity)
+				addWorst(found, id, severity)
 			}
 			all = append(all, Tally{Repo: repo, Tag: tag, Time: f.when, Size: f.size, Found: bySeverity(found)})
 		}
@@ -342,15 +350,15 @@ func (s *Service) Tallies(ctx context.Context, repo, tag string, from, to time.T
 	return all, nil
 }
 
-// note keeps the worst that is said of a vulnerability.
-func note(found map[string]evidence.Severity, id string, severity evidence.Severity) {
-	if was, seen := found[id]; !seen || worse(severity, was) {
+// addWorst adds a vulnerability, with its highest severity if it is already there.
+func addWorst(found map[string]evidence.Severity, id string, severity evidence.Severity) {
+	if was, ok := found[id]; !ok || worse(severity, was) {
 		found[id] = severity
 	}
 }
 
-// bytes is the size of an image, or 0 if it cannot be told.
-func (r *Registry) bytes(ctx context.Context, repo resource.UID, digest string) (int64, error) {
+// imageSize returns the size of an image, or 0 if it is unknown.
+func (r *Registry) imageSize(ctx context.Context, repo resource.UID, digest string) (int64, error) {
 	image, err := r.Image(ctx, repo, digest)
 	if err != nil {
 		return 0, err
@@ -362,12 +370,13 @@ func (r *Registry) bytes(ctx context.Context, repo resource.UID, digest string) 
 	return v.Size, err
 }
 
-// worse orders severities: the last number is the second least.
+// severities are ordered by rank, lowest first.
+var severities = []evidence.Severity{
+	evidence.Unknown, evidence.Negligible, evidence.Low, evidence.Medium, evidence.High, evidence.Critical,
+}
+
 func worse(a, b evidence.Severity) bool {
-	rank := func(s evidence.Severity) int {
-		return slices.Index([]evidence.Severity{evidence.Unknown, evidence.Negligible, evidence.Low, evidence.Medium, evidence.High, evidence.Critical}, s)
-	}
-	return rank(a) > rank(b)
+	return slices.Index(severities, a) > slices.Index(severities, b)
 }
 
 func bySeverity(found map[string]evidence.Severity) map[evidence.Severity][]string {
@@ -381,46 +390,48 @@ func bySeverity(found map[string]evidence.Severity) map[evidence.Severity][]stri
 	return out
 }
 
-// named returns the repos that a name or a path means.
-func (s *Service) named(ctx context.Context, under []resource.UID, repo string) ([]resource.Repo, error) {
+// reposNamed returns the repos with a name, or the repo with a path.
+func (s *Service) reposNamed(ctx context.Context, under []resource.UID, repo string) ([]resource.Repo, error) {
 	f := resource.Filter{Name: repo}
 	if repo == "" || f.Validate() != nil {
 		return nil, fault.Field("repo", "must be the name of a repo, or its path")
 	}
 	if strings.Contains(repo, "/") {
 		uid, err := s.store.RepoAt(ctx, strings.Split(repo, "/"))
-		no := fault.Missing("repo", printed(repo))
+		no := fault.Missing("repo", clip(repo))
 		if err == nil {
 			err = s.authz.Require(ctx, resource.ReportsList, uid)
 		}
-		return []resource.Repo{{UID: uid}}, hidden(err, no)
+		return []resource.Repo{{UID: uid}}, hide(err, no)
 	}
-	got, err := list(ctx, s, repoList, under, f, page.Params{Size: maxCopies}, s.store.Repos)
+	reach := store.Reach{Under: under}
+	got, err := page.Read(ctx, s.pages, repoList, reach, f, page.Params{Size: maxCopies}, s.store.Repos)
 	return got.Items, err
 }
 
-// A finding is what of a report counts.
+// A finding is the part of a report that a Tally needs.
 type finding struct {
 	when  time.Time
 	size  int64 // of the image
 	found map[string]evidence.Severity
 }
 
-// history returns what the reports between two times found in the images a tag
-// has pointed to, the oldest first, each image once. It keeps no report for
-// longer than it reads it.
+// history returns the findings of the reports, made between two times, about the
+// images that a tag has pointed to, oldest first, each image once. Only one image's
+// reports are in memory at a time.
 func (s *Service) history(ctx context.Context, repo resource.UID, tag string, from, to time.Time) ([]finding, error) {
-	moves, err := s.store.TagHistory(ctx, repo, tag, page.Request{Size: page.MaxSize, Order: page.Order{Field: "time", Desc: true}})
+	newest := page.Request{Size: page.MaxSize, Order: page.Order{Field: "time", Desc: true}}
+	moves, err := s.store.TagHistory(ctx, repo, tag, newest)
 	if err != nil {
 		return nil, err
 	}
 	var all []finding
-	seen := map[string]bool{"": true} // no image: the tag was deleted
+	read := map[string]bool{"": true} // the tag was deleted
 	for _, m := range moves.Items {
-		if seen[m.Digest] || len(seen) > maxImages {
+		if read[m.Digest] || len(read) > maxImages {
 			continue
 		}
-		seen[m.Digest] = true
+		read[m.Digest] = true
 		reports, err := none(s.reports(ctx, repo, m.Digest))
 		if err != nil {
 			return nil, err
@@ -430,11 +441,11 @@ func (s *Service) history(ctx context.Context, repo resource.UID, tag string, fr
 				continue
 			}
 			f := finding{when: r.When(), found: map[string]evidence.Severity{}}
-			if f.size, err = s.images.bytes(ctx, repo, r.Image); err != nil {
+			if f.size, err = s.images.imageSize(ctx, repo, r.Image); err != nil {
 				return nil, err
 			}
 			for _, match := range r.Matches {
-				note(f.found, match.ID, match.Severity)
+				addWorst(f.found, match.ID, match.Severity)
 			}
 			all = append(all, f)
 		}

@@ -8,25 +8,23 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
 	"github.com/holdfast-dev/holdfast/token"
 )
 
-// ServiceConfig is what a Service can be told. The zero value works, but for
-// tokens.
+// ServiceConfig configures a Service. Host is required for tokens.
 type ServiceConfig struct {
 	Host string // of the registry, which its tokens are for
 	Now  func() time.Time
 }
 
-// A Service manages what the registry holds: repos, tags, what became of them,
-// and the rules of groups.
+// A Service implements the methods of the API about repos, tags, images, pulls and
+// the registry settings of groups.
 //
-// Every method asks first whether the caller may, then whether the request is
-// sound, and then has the store remember it. A place is authorized by its UID
-// alone, so a caller without the capability learns nothing of what exists.
+// Every method first authorizes the caller, then validates the request, and then
+// calls the store. Authorization needs only the UID, so a caller without the
+// capability cannot learn what exists.
 type Service struct {
 	store  *registrydb.Store
 	iam    *iamdb.Store
@@ -45,40 +43,25 @@ func NewService(a *authz.Checker, p *page.Tokens, i *token.Issuer, images *Regis
 	return &Service{store: images.store, iam: images.iam, authz: a, pages: p, issuer: i, images: images, cfg: cfg}
 }
 
-// now is the time of a change, as precise as it is kept.
+// now returns the time of a change, with the precision of the store.
 func (s *Service) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Millisecond) }
 
-// The lists there are, with the orders they can have.
+// The lists and the orders they can have.
 var (
-	byUID       = page.Order{Field: "uid"}
-	repoList    = page.List{Kind: "repos", Fields: []string{"uid", "name", "create_time", "update_time"}, Default: byUID}
-	tagList     = page.List{Kind: "tags", Fields: []string{"uid", "name", "update_time"}, Default: byUID}
-	pullList    = page.List{Kind: "pulls", Fields: []string{"create_time", "uid"}, Default: page.Order{Field: "create_time", Desc: true}}
-	historyList = page.List{Kind: "tag_history", Fields: []string{"time"}, Default: page.Order{Field: "time", Desc: true}}
+	byUID    = page.Order{Field: "uid"}
+	repoList = page.List{Kind: "repos", Fields: []string{"uid", "name", "create_time", "update_time"},
+		Default: byUID}
+	tagList  = page.List{Kind: "tags", Fields: []string{"uid", "name", "update_time"}, Default: byUID}
+	pullList = page.List{Kind: "pulls", Fields: []string{"create_time", "uid"},
+		Default: page.Order{Field: "create_time", Desc: true}}
+	historyList = page.List{Kind: "tag_history", Fields: []string{"time"},
+		Default: page.Order{Field: "time", Desc: true}}
 )
 
-// list reads one page through a method of the store.
-func list[T any](
-	ctx context.Context, s *Service, l page.List, under []resource.UID, f resource.Filter, p page.Params,
-	read func(context.Context, store.Reach, resource.Filter, page.Request) (page.Page[T], error),
-) (page.Page[T], error) {
-	if err := f.Validate(); err != nil {
-		return page.Page[T]{}, err
-	}
-	req, err := s.pages.Request(l, f, p)
-	if err != nil {
-		return page.Page[T]{}, err
-	}
-	got, err := read(ctx, store.Reach{Under: under}, f, req)
-	if err != nil {
-		return page.Page[T]{}, err
-	}
-	return page.Turn(s.pages, req, got), nil
-}
-
-// requireAll is authz.Checker.RequireAll on a repo, which must be there: what is
-// in it is known by its last segment alone, and that may be of another's repo. It
-// returns fault.NotFound if it is not.
+// requireAll returns nil if the caller holds the capabilities on a repo and the repo
+// exists. It must exist under its whole UID, because what is in it is found by the
+// last segment alone, which could be that of another repo. If it does not, it
+// returns fault.NotFound.
 func (s *Service) requireAll(ctx context.Context, repo resource.UID, want ...resource.Capability) error {
 	var all resource.Capabilities
 	for _, c := range want {
@@ -91,8 +74,8 @@ func (s *Service) requireAll(ctx context.Context, repo resource.UID, want ...res
 	return err
 }
 
-// overlap returns what two sets of groups have in common. In each, as in the
-// result, no group is within another.
+// overlap returns the intersection of two sets of subtrees. In each set, as in the
+// result, no group is below another.
 func overlap(a, b []resource.UID) []resource.UID {
 	var both []resource.UID
 	for _, x := range a {

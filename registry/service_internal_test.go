@@ -10,14 +10,16 @@ import (
 )
 
 func TestOverlap(t *testing.T) {
-	const a, b = resource.UID("0123456789abcdef0123456789abcdef01234567"), resource.UID("1123456789abcdef0123456789abcdef01234567")
+	const a, b = resource.UID("0123456789abcdef0123456789abcdef01234567"),
+		resource.UID("1123456789abcdef0123456789abcdef01234567")
 	ax, ay := a+"/0123456789abcdef", a+"/1123456789abcdef"
 	tests := map[string]struct{ x, y, want []resource.UID }{
 		"nothing":              {nil, []resource.UID{a}, nil},
 		"the same":             {[]resource.UID{a, b}, []resource.UID{a, b}, []resource.UID{a, b}},
 		"apart":                {[]resource.UID{a}, []resource.UID{b}, nil},
 		"one within the other": {[]resource.UID{a}, []resource.UID{ax, b}, []resource.UID{ax}},
-		"both ways":            {[]resource.UID{a, b + "/0123456789abcdef"}, []resource.UID{ax, ay, b}, []resource.UID{ax, ay, b + "/0123456789abcdef"}},
+		"both ways": {[]resource.UID{a, b + "/0123456789abcdef"}, []resource.UID{ax, ay, b},
+			[]resource.UID{ax, ay, b + "/0123456789abcdef"}},
 	}
 	for name, tt := range tests {
 		if diff := cmp.Diff(tt.want, overlap(tt.x, tt.y)); diff != "" {
@@ -31,8 +33,9 @@ func TestOverlap(t *testing.T) {
 
 func TestUntagged(t *testing.T) {
 	for ref, want := range map[string]string{
-		"acme/app": "acme/app", "acme/app:1": "acme/app", "host:5000/acme/app": "host:5000/acme/app", "host:5000/acme/app:1@sha256:ab": "host:5000/acme/app",
-		"acme/app@sha256:ab": "acme/app", "": "", ":": "", "@": "",
+		"acme/app": "acme/app", "acme/app:1": "acme/app", "host:5000/acme/app": "host:5000/acme/app",
+		"host:5000/acme/app:1@sha256:ab": "host:5000/acme/app",
+		"acme/app@sha256:ab":             "acme/app", "": "", ":": "", "@": "",
 	} {
 		if got := untagged(ref); got != want {
 			t.Errorf("%q: %q, want %q", ref, got, want)
@@ -41,8 +44,10 @@ func TestUntagged(t *testing.T) {
 }
 
 func TestReadConfig(t *testing.T) {
-	c := readConfig([]byte(`{"created":"2026-01-02T03:04:05Z","config":{"User":"me","Env":["A=b"],"Cmd":["x"],"ExposedPorts":{"80/tcp":{}},"Labels":{"a":"b"}}}`))
-	if !c.Created.Equal(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) || c.User != "me" || len(c.ExposedPorts) != 1 || c.Labels["a"] != "b" {
+	c := readConfig([]byte(`{"created":"2026-01-02T03:04:05Z","config":{"User":"me",` +
+		`"Env":["A=b"],"Cmd":["x"],"ExposedPorts":{"80/tcp":{}},"Labels":{"a":"b"}}}`))
+	if !c.Created.Equal(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) || c.User != "me" || len(c.ExposedPorts) != 1 ||
+		c.Labels["a"] != "b" {
 		t.Errorf("read %+v", c)
 	}
 	c = readConfig([]byte(`{"created":7,"config":{"User":["me"],"Env":"x","Cmd":["y"]}}`))

@@ -17,33 +17,33 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// How long another process keeps away from an upload after its holder was last
-// heard of, and how often the holder is heard of.
+// The lease on an upload, which keeps other processes from writing to it.
 const (
 	leaseTime  = 2 * time.Minute
 	leaseRenew = 20 * time.Second
 )
 
-// A held upload is one that nobody else writes to.
-type held struct {
+// An openUpload is an upload that no other request can write to.
+type openUpload struct {
 	resource.Upload
-	holder string    // "" where no other process can be
-	until  time.Time // the lease is renewed after that
-	whole  bool      // it ends with its request, and has no row
-	done   bool      // it has ended, or was let go
+	holder     string    // of the lease; "" if no other process uses the database
+	renewAt    time.Time // when to renew the lease
+	monolithic bool      // it ends with its request, and has no row
+	done       bool      // it has ended, or its lease was released
 }
 
-// claim returns a session that no other request is writing to until release.
-func (r *Registry) claim(ctx context.Context, t target) (held, error) {
+// claim returns an upload that no other request can write to until release.
+func (r *Registry) claim(ctx context.Context, t target) (openUpload, error) {
 	busy := problem(http.StatusConflict, uploadInvalid, "another request is writing to this upload")
-	u := held{done: true}
+	u := openUpload{done: true}
 	if !r.lock(t.reference) {
 		return u, busy
 	}
 	var err error
 	if r.store.Replicated() {
-		u.holder, u.until = newID(), time.Now().Add(leaseRenew)
-		u.Upload, err = r.store.HoldUpload(ctx, t.group, t.base(), t.reference, u.holder, r.config.Now().Add(leaseTime))
+		u.holder, u.renewAt = newID(), time.Now().Add(leaseRenew)
+		u.Upload, err = r.store.HoldUpload(ctx, t.group, t.base(), t.reference, u.holder,
+			r.config.Now().Add(leaseTime))
 	} else {
 		u.Upload, err = r.store.Upload(ctx, t.group, t.base(), t.reference)
 	}
@@ -58,22 +58,22 @@ func (r *Registry) claim(ctx context.Context, t target) (held, error) {
 	return u, nil
 }
 
-// release lets go of a session.
-func (r *Registry) release(ctx context.Context, u *held) {
+// release ends a claim.
+func (r *Registry) release(ctx context.Context, u *openUpload) {
 	if u.holder != "" && !u.done {
 		if err := r.store.ReleaseUpload(context.WithoutCancel(ctx), u.ID, u.holder); err != nil {
-			r.config.Log.WarnContext(ctx, "release upload", "err", err) // its lease ends anyway
+			r.config.Log.WarnContext(ctx, "release upload", "err", err) // the lease will expire
 		}
 	}
 	r.unlock(u.ID)
 }
 
-// renew keeps other processes away from a session for another while.
-func (r *Registry) renew(ctx context.Context, u *held) error {
-	if u.holder == "" || time.Now().Before(u.until) {
+// renew renews the lease on an upload if it is time.
+func (r *Registry) renew(ctx context.Context, u *openUpload) error {
+	if u.holder == "" || time.Now().Before(u.renewAt) {
 		return nil
 	}
-	u.until = time.Now().Add(leaseRenew)
+	u.renewAt = time.Now().Add(leaseRenew)
 	_, err := r.store.HoldUpload(ctx, u.Group, u.Repo, u.ID, u.holder, r.config.Now().Add(leaseTime))
 	return err
 }
@@ -94,19 +94,19 @@ func (r *Registry) unlock(id string) {
 	delete(r.busy, id)
 }
 
-// A session is an upload open for writing. Bytes are hashed as they arrive, and
-// the state of the hash is kept with the upload, because a driver need not let
-// anyone read what is not committed: S3 does not.
+// A session writes to an upload. It hashes the bytes as they arrive and stores the
+// state of the hash with the upload, because some drivers, such as S3, cannot read
+// what is not committed.
 type session struct {
-	*held
+	*openUpload
 	registry *Registry
 	hash     hash.Hash
 	file     driver.FileWriter
 }
 
-// resume opens u. If a crash left more or fewer bytes than u remembers, the
-// upload is over and the client has to start again.
-func (r *Registry) resume(ctx context.Context, u *held) (*session, error) {
+// resume opens u for writing. If a crash left more or fewer bytes than u has in the
+// store, it deletes the upload and the client has to start again.
+func (r *Registry) resume(ctx context.Context, u *openUpload) (*session, error) {
 	h, err := restoreHash(digest.Algorithm(u.Algorithm), u.State)
 	if err != nil {
 		return nil, err
@@ -122,25 +122,25 @@ func (r *Registry) resume(ctx context.Context, u *held) (*session, error) {
 	if file.Size() != u.Size {
 		return nil, errors.Join(over, file.Cancel(ctx), r.abandon(ctx, u.ID))
 	}
-	return &session{held: u, registry: r, hash: h, file: file}, nil
+	return &session{openUpload: u, registry: r, hash: h, file: file}, nil
 }
 
 const chunk = 512 << 10
 
 var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 
-// receive appends the body of a request. A client that goes away, or is silent
-// for too long, is a Problem, after which the session can go on; a storage that
-// fails is not.
+// receive appends the body of a request. It returns a Problem if the client goes
+// away or pauses for too long, after which the upload can be resumed, and another
+// error if the storage fails.
 func (s *session) receive(ctx context.Context, w http.ResponseWriter, req *http.Request) error {
 	buf := chunks.Get().(*[chunk]byte)
 	defer chunks.Put(buf)
 	conn := http.NewResponseController(w)
 	for {
-		_ = conn.SetReadDeadline(time.Now().Add(bodyPause)) // a connection that cannot have one has none
+		_ = conn.SetReadDeadline(time.Now().Add(bodyPause)) // not every connection has deadlines
 		n, err := req.Body.Read(buf[:])
 		if n > 0 {
-			if err := s.registry.renew(ctx, s.held); err != nil {
+			if err := s.registry.renew(ctx, s.openUpload); err != nil {
 				return fmt.Errorf("hold upload: %w", err)
 			}
 			if _, err := s.file.Write(buf[:n]); err != nil {
@@ -158,8 +158,8 @@ func (s *session) receive(ctx context.Context, w http.ResponseWriter, req *http.
 	}
 }
 
-// pause makes the bytes durable, then remembers them. It returns fault.NotFound
-// if the upload was cancelled.
+// pause makes the bytes durable and then stores the state of the upload. It returns
+// fault.NotFound if the upload was cancelled.
 func (s *session) pause(ctx context.Context) (err error) {
 	if err := s.file.Close(); err != nil {
 		return fmt.Errorf("close upload: %w", err)
@@ -172,10 +172,10 @@ func (s *session) pause(ctx context.Context) (err error) {
 	return err
 }
 
-// interrupt keeps what arrived before cause, so that the client can go on from
-// there, or drops the upload where that cannot be.
+// interrupt stores what arrived before cause, so that the client can resume, or
+// deletes the upload if it cannot be resumed.
 func (s *session) interrupt(ctx context.Context, cause error) error {
-	if _, ok := errors.AsType[*Problem](cause); ok && !s.whole {
+	if _, ok := errors.AsType[*Problem](cause); ok && !s.monolithic {
 		err := s.pause(ctx)
 		if !errors.Is(err, fault.NotFound) { // else it was cancelled
 			return err
@@ -183,12 +183,12 @@ func (s *session) interrupt(ctx context.Context, cause error) error {
 		return s.registry.storage.discard(ctx, s.ID)
 	}
 	s.done = true
-	return errors.Join(s.file.Cancel(ctx), s.registry.drop(ctx, s.held))
+	return errors.Join(s.file.Cancel(ctx), s.registry.drop(ctx, s.openUpload))
 }
 
-// drop forgets an upload that failed.
-func (r *Registry) drop(ctx context.Context, u *held) error {
-	if u.whole {
+// drop deletes an upload that failed.
+func (r *Registry) drop(ctx context.Context, u *openUpload) error {
+	if u.monolithic {
 		return r.storage.discard(ctx, u.ID)
 	}
 	if err := r.abandon(ctx, u.ID); !errors.Is(err, fault.NotFound) {
@@ -199,8 +199,8 @@ func (r *Registry) drop(ctx context.Context, u *held) error {
 
 // finish appends the request's body to u and makes it the blob d, or ends the
 // upload if it is not that blob.
-func (r *Registry) finish(w http.ResponseWriter, req *http.Request, t target, u held, d digest.Digest) error {
-	ref, err := r.into(req.Context(), t)
+func (r *Registry) finish(w http.ResponseWriter, req *http.Request, t target, u openUpload, d digest.Digest) error {
+	ref, err := r.pushTo(req.Context(), t)
 	if err != nil {
 		return err
 	}
@@ -220,23 +220,23 @@ func (r *Registry) finish(w http.ResponseWriter, req *http.Request, t target, u 
 	}
 	b := resource.Blob{Digest: d.String(), Size: s.Size, Path: pathOf(u.ID)}
 	row := u.Upload
-	if u.whole {
+	if u.monolithic {
 		row.ID = ""
 	}
-	kept, err := r.store.AddBlob(ctx, ref, row, u.holder, b)
+	added, err := r.store.AddBlob(ctx, ref, row, u.holder, b)
 	if err != nil {
 		return err
 	}
-	if !kept {
+	if !added {
 		if err := r.storage.remove(ctx, b.Path); err != nil {
-			r.config.Log.WarnContext(ctx, "remove a second copy", "err", err) // the collector will
+			r.config.Log.WarnContext(ctx, "remove a second copy", "err", err) // the collector will remove it
 		}
 	}
 	writeCreated(w, t, d)
 	return nil
 }
 
-// commit makes the bytes durable, once they are known to be d.
+// commit makes the bytes durable if their digest is d.
 func (s *session) commit(ctx context.Context, d digest.Digest) error {
 	wrong := problem(http.StatusBadRequest, digestInvalid, "the content is not %s", d)
 	same := s.Algorithm == d.Algorithm().String()
@@ -250,7 +250,7 @@ func (s *session) commit(ctx context.Context, d digest.Digest) error {
 		return fmt.Errorf("close upload: %w", err)
 	}
 	if !same {
-		ok, err := s.reads(ctx, d)
+		ok, err := s.verify(ctx, d)
 		if err != nil {
 			return err
 		}
@@ -258,12 +258,12 @@ func (s *session) commit(ctx context.Context, d digest.Digest) error {
 			return wrong
 		}
 	}
-	return s.registry.storage.settle(s.ID)
+	return s.registry.storage.syncName(s.ID)
 }
 
-// reads tells whether the committed bytes are d. They are read again if the
-// client did not say at the start that d would be of this algorithm.
-func (s *session) reads(ctx context.Context, d digest.Digest) (bool, error) {
+// verify reports whether the digest of the committed bytes is d. It reads them
+// again, because the client has not announced the algorithm of d.
+func (s *session) verify(ctx context.Context, d digest.Digest) (bool, error) {
 	body, err := s.registry.storage.open(ctx, pathOf(s.ID), s.Size)
 	if err != nil {
 		return false, err
@@ -276,8 +276,8 @@ func (s *session) reads(ctx context.Context, d digest.Digest) (bool, error) {
 	return v.Verified(), nil
 }
 
-// abandon forgets an upload and removes its bytes. It returns fault.NotFound if
-// it was not there.
+// abandon deletes an upload and its bytes. It returns fault.NotFound if there is no
+// such upload.
 func (r *Registry) abandon(ctx context.Context, id string) error {
 	err := r.store.DeleteUpload(ctx, id)
 	return errors.Join(err, r.storage.discard(ctx, id))

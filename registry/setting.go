@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// GetSettings returns the rules that hold for the repos of a group; UID says
-// whose they are. The caller needs registry.settings.list on it.
+// GetSettings returns the settings that apply to the repos of a group; their UID is
+// the group they were set on. The caller needs registry.settings.list on it.
 func (s *Service) GetSettings(ctx context.Context, group resource.UID) (resource.RegistrySettings, error) {
 	if err := s.authz.Require(ctx, resource.RegistrySettingsList, group); err != nil {
 		return resource.RegistrySettings{}, err
@@ -18,10 +18,12 @@ func (s *Service) GetSettings(ctx context.Context, group resource.UID) (resource
 	return s.store.RegistrySettings(ctx, group)
 }
 
-// UpdateSettings gives a group rules of its own: change is applied to those that
-// hold for it now. The caller needs groups.update on it, for the rules are the
-// group's, and no role has registry.settings.update.
-func (s *Service) UpdateSettings(ctx context.Context, group resource.UID, change func(*resource.RegistrySettings) error) (resource.RegistrySettings, error) {
+// UpdateSettings applies change to the settings of a group, and stores the result
+// as the group's own. The caller needs groups.update on it, because no role has
+// registry.settings.update.
+func (s *Service) UpdateSettings(
+	ctx context.Context, group resource.UID, change func(*resource.RegistrySettings) error,
+) (resource.RegistrySettings, error) {
 	if err := s.authz.Require(ctx, resource.GroupsUpdate, group); err != nil {
 		return resource.RegistrySettings{}, err
 	}
@@ -33,8 +35,8 @@ func (s *Service) UpdateSettings(ctx context.Context, group resource.UID, change
 	})
 }
 
-// DeleteSettings takes a group's own rules away. The caller needs groups.update
-// on it.
+// DeleteSettings deletes a group's own settings. The caller needs groups.update on
+// it.
 func (s *Service) DeleteSettings(ctx context.Context, group resource.UID) error {
 	if err := s.authz.Require(ctx, resource.GroupsUpdate, group); err != nil {
 		return err

@@ -15,29 +15,29 @@ import (
 	s3 "github.com/distribution/distribution/v3/registry/storage/driver/s3-aws"
 )
 
-// A Storage keeps bytes: of uploads, and of the blobs they become in their
-// place. Every upload has a path of its own, so that what is deleted is never
-// what was pushed again a moment ago; and a blob is never moved, which an
-// object store could only do by copying it.
+// A Storage stores the bytes of uploads and blobs. Every upload has its own path,
+// so that deleting a blob never deletes the bytes of a new push of it. An upload
+// becomes a blob without being moved, because object stores can only copy.
 type Storage struct {
 	driver driver.StorageDriver
-	root   string   // of the filesystem driver, whose folders are ours to sync
-	synced sync.Map // folders whose own names are known to be on disk
+	root   string   // of the filesystem driver, whose directories we must sync
+	synced sync.Map // directories whose own names are known to be on disk
 }
 
-// Filesystem returns a Storage in the folder root.
+// Filesystem returns a Storage in the directory root.
 func Filesystem(root string) *Storage {
-	const threads = 100 // at once in the system's calls
-	return &Storage{driver: filesystem.New(filesystem.DriverParameters{RootDirectory: root, MaxThreads: threads}), root: root}
+	const threads = 100 // concurrent system calls
+	d := filesystem.New(filesystem.DriverParameters{RootDirectory: root, MaxThreads: threads})
+	return &Storage{driver: d, root: root}
 }
 
-// A Bucket is where an object store keeps blobs.
+// A Bucket is a bucket of an object store.
 type Bucket struct {
 	Name      string
 	Region    string
-	Endpoint  string // "" for the region's own; else an address such as http://127.0.0.1:7070
+	Endpoint  string // such as http://127.0.0.1:7070; "" means that of the region
 	Prefix    string // of the keys
-	AccessKey string // "" for those of the environment or the machine
+	AccessKey string // "" means that of the environment or the machine
 	SecretKey string
 }
 
@@ -54,7 +54,7 @@ func S3(ctx context.Context, b Bucket) (*Storage, error) {
 	return &Storage{driver: d}, nil
 }
 
-// pathOf is where the bytes of an upload are, also as a blob.
+// pathOf returns the path of an upload, which is also that of its blob.
 func pathOf(id string) string { return "/blobs/" + id[:2] + "/" + id }
 
 // writer opens an upload for writing after its first size bytes.
@@ -66,8 +66,8 @@ func (s *Storage) writer(ctx context.Context, id string, size int64) (driver.Fil
 	return w, nil
 }
 
-// settle makes the name of a committed upload as durable as its bytes.
-func (s *Storage) settle(id string) error {
+// syncName makes the directory entry of a committed upload durable.
+func (s *Storage) syncName(id string) error {
 	if s.root == "" {
 		return nil
 	}
@@ -98,8 +98,8 @@ func (s *Storage) syncDir(dir string) error {
 	return nil
 }
 
-// discard removes the bytes of an upload. Those of one that is not committed
-// can only be reached through a writer in an object store.
+// discard deletes the bytes of an upload. In an object store, uncommitted bytes can
+// only be deleted through a writer.
 func (s *Storage) discard(ctx context.Context, id string) error {
 	if err := s.remove(ctx, pathOf(id)); err != nil || s.root != "" {
 		return err
@@ -126,7 +126,7 @@ func isMissing(err error) bool {
 	return ok
 }
 
-// walk calls f with the files there are.
+// walk calls f for every file.
 func (s *Storage) walk(ctx context.Context, f func(driver.FileInfo) error) error {
 	err := s.driver.Walk(ctx, "/blobs", func(info driver.FileInfo) error {
 		if info.IsDir() {
@@ -140,9 +140,9 @@ func (s *Storage) walk(ctx context.Context, f func(driver.FileInfo) error) error
 	return err
 }
 
-// A blobReader reads stored bytes from any position. It opens them on the first
-// Read after a Seek, which is all that http.ServeContent needs to serve ranges
-// from a store that has no seek.
+// A blobReader reads a blob from any position. It opens the blob on the first Read
+// after a Seek, so that http.ServeContent can serve ranges from a driver without
+// seek.
 type blobReader struct {
 	ctx    context.Context
 	driver driver.StorageDriver
@@ -152,8 +152,8 @@ type blobReader struct {
 	body   io.ReadCloser
 }
 
-// open returns the bytes at path. Where the driver gives a file it is returned
-// as such, so that the kernel can send it.
+// open returns a reader of the bytes at path. If the driver returns an *os.File, so
+// does open, so that the kernel can send it.
 func (s *Storage) open(ctx context.Context, path string, size int64) (io.ReadSeekCloser, error) {
 	body, err := s.driver.Reader(ctx, path, 0)
 	if err != nil {

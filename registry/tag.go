@@ -6,11 +6,12 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
 )
 
-// CreateTag gives a manifest of a repo a tag, and moves the tag if there is one
-// of that name. The caller needs tag.create on the repo. It returns
-// fault.FailedPrecondition if the rules of the group keep the tag where it is.
+// CreateTag tags a manifest of a repo, and moves the tag if it exists. The caller
+// needs tag.create on the repo. It returns fault.FailedPrecondition if the settings
+// of the group forbid to move the tag.
 func (s *Service) CreateTag(ctx context.Context, repo resource.UID, t resource.Tag) (resource.Tag, error) {
 	if err := s.authz.Require(ctx, resource.TagCreate, repo); err != nil {
 		return resource.Tag{}, err
@@ -26,9 +27,8 @@ func (s *Service) CreateTag(ctx context.Context, repo resource.UID, t resource.T
 	return s.store.PutTag(ctx, t, rules.Frozen)
 }
 
-// UpdateTag points a tag at another manifest, or says something else about it.
-// The name stays. The caller needs tag.update on it. It returns
-// fault.FailedPrecondition if the rules of the group keep it where it is.
+// UpdateTag updates a tag, except its name. The caller needs tag.update on it. It
+// returns fault.FailedPrecondition if the settings of the group forbid to move it.
 func (s *Service) UpdateTag(ctx context.Context, uid resource.UID, t resource.Tag) (resource.Tag, error) {
 	if err := s.authz.Require(ctx, resource.TagUpdate, uid); err != nil {
 		return resource.Tag{}, err
@@ -59,8 +59,8 @@ func (s *Service) GetTag(ctx context.Context, uid resource.UID) (resource.Tag, e
 	return s.store.Tag(ctx, uid)
 }
 
-// ListTags returns a page of the tags the caller holds tag.list on. A tag that is
-// asked for by name is there whatever its class.
+// ListTags returns a page of the tags the caller holds tag.list on. A filter by name
+// selects tags of every class.
 func (s *Service) ListTags(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.Tag], error) {
 	under, err := s.authz.Reach(ctx, resource.TagList)
 	if err != nil {
@@ -69,11 +69,11 @@ func (s *Service) ListTags(ctx context.Context, f resource.Filter, p page.Params
 	if f.Name != "" {
 		f.Classes = []resource.TagClass{resource.ReferrerTag, resource.DateTag, resource.EpochTag}
 	}
-	return list(ctx, s, tagList, under, f, p, s.store.Tags)
+	return page.Read(ctx, s.pages, tagList, store.Reach{Under: under}, f, p, s.store.Tags)
 }
 
-// DeleteTag removes a tag; its manifest stays. The caller needs tag.delete on it.
-// It returns fault.FailedPrecondition if the rules of the group keep it.
+// DeleteTag deletes a tag, but not its manifest. The caller needs tag.delete on it.
+// It returns fault.FailedPrecondition if the settings of the group forbid it.
 func (s *Service) DeleteTag(ctx context.Context, uid resource.UID) error {
 	if err := s.authz.Require(ctx, resource.TagDelete, uid); err != nil {
 		return err
@@ -85,10 +85,11 @@ func (s *Service) DeleteTag(ctx context.Context, uid resource.UID) error {
 	return s.store.DeleteTag(ctx, uid, rules.Frozen)
 }
 
-// TagHistory returns a page of what became of the tags of a repo, the newest
-// first: of one of them, or of all if name is "". The caller needs tag.list on
-// the repo.
-func (s *Service) TagHistory(ctx context.Context, repo resource.UID, name string, p page.Params) (page.Page[resource.TagMove], error) {
+// TagHistory returns a page of the moves of a tag, or of all tags of the repo if name
+// is "", newest first. The caller needs tag.list on the repo.
+func (s *Service) TagHistory(
+	ctx context.Context, repo resource.UID, name string, p page.Params,
+) (page.Page[resource.TagMove], error) {
 	if err := s.authz.Require(ctx, resource.TagList, repo); err != nil {
 		return page.Page[resource.TagMove]{}, err
 	}
@@ -109,5 +110,5 @@ func (s *Service) TagHistory(ctx context.Context, repo resource.UID, name string
 	if err != nil {
 		return page.Page[resource.TagMove]{}, err
 	}
-	return page.Turn(s.pages, req, got), nil
+	return page.Finish(s.pages, req, got), nil
 }

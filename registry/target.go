@@ -11,30 +11,30 @@ import (
 // A target is what a path names.
 type target struct {
 	kind      string // base, token, catalog, tags, uploads, upload, blob, manifest, referrers
-	name      string // the names of the groups and of the repo, with slashes between
+	name      string // the names of the groups and of the repo, separated by slashes
 	reference string // digest, tag or upload id
 
-	group resource.UID // of the repo, or the nearest there is above it
-	found bool         // whether the group is there, and not only one above it
-	repo  resource.UID // "" if it is not there
+	group resource.UID // of the repo, or the nearest one above it that exists
+	found bool         // the group of the repo exists
+	repo  resource.UID // "" if it does not exist
 
-	public bool // the caller was admitted because anybody is
+	public bool // the caller is allowed only because the repo is public
 
-	method   string             // how it is asked for, if by a request
-	manifest *resource.Manifest // what a pull is after, if it was read together with the repo
+	method   string             // of the request, if there is one
+	manifest *resource.Manifest // of a pull, if it was read together with the repo
 }
 
-// base is the name of the repo in its group.
+// base returns the name of the repo in its group.
 func (t target) base() string { return t.name[strings.LastIndexByte(t.name, '/')+1:] }
 
-// An endpoint answers one method on one kind of target.
+// An endpoint handles one method on one kind of target.
 type endpoint struct {
 	needs []resource.Capability
 	serve func(*Registry, http.ResponseWriter, *http.Request, target) error
 }
 
-// What a caller needs to hold. Blobs have no capabilities of their own but for
-// reading them: who may push manifests may push what they are made of.
+// The capabilities that endpoints need. There are none to push or delete blobs: a
+// caller who may push manifests may push blobs.
 var (
 	pullBlob  = []resource.Capability{resource.RepoBlobsGet}
 	pull      = []resource.Capability{resource.ManifestList}
@@ -44,13 +44,13 @@ var (
 	referrers = []resource.Capability{resource.ReferrersList}
 )
 
-// endpoints is the protocol, keyed by method and kind; the comment is the
-// number the specification gives it.
+// endpoints are the endpoints of the protocol by method and kind. The comments are
+// their numbers in the specification.
 var endpoints = map[string]endpoint{
 	"GET base":    {nil, (*Registry).base}, // end-1
 	"HEAD base":   {nil, (*Registry).base},
-	"GET token":   {nil, (*Registry).giveToken},
-	"POST token":  {nil, (*Registry).giveToken},
+	"GET token":   {nil, (*Registry).serveToken},
+	"POST token":  {nil, (*Registry).serveToken},
 	"GET catalog": {nil, (*Registry).listRepos},
 
 	"GET blob":    {pullBlob, (*Registry).getBlob}, // end-2
@@ -64,7 +64,7 @@ var endpoints = map[string]endpoint{
 	"DELETE upload": {push, (*Registry).cancelUpload}, // end-14
 
 	"GET manifest":    {pull, (*Registry).getManifest}, // end-3
-	"HEAD manifest":   {pull, (*Registry).headManifest},
+	"HEAD manifest":   {pull, (*Registry).getManifest},
 	"PUT manifest":    {push, (*Registry).putManifest},   // end-7a, 7b
 	"DELETE manifest": {nil, (*Registry).deleteManifest}, // end-9
 
@@ -74,11 +74,11 @@ var endpoints = map[string]endpoint{
 
 const maxName = 255
 
-// parseTarget reads a path from its end: a name has any number of segments, and
-// may itself contain "blobs" or "manifests". That is also why http.ServeMux,
-// whose {name...} must come last, cannot do this.
+// parseTarget parses a path from its end, because a name has any number of segments
+// and may contain "blobs" or "manifests". http.ServeMux cannot do this, because its
+// {name...} must come last.
 func parseTarget(u *url.URL) (target, error) {
-	nowhere := problem(http.StatusNotFound, unsupported, "no such address")
+	notFound := problem(http.StatusNotFound, unsupported, "no such address")
 	if strings.Contains(strings.ToLower(u.RawPath), "%2f") {
 		return target{}, problem(http.StatusBadRequest, nameInvalid, "a slash in a name cannot be encoded")
 	}
@@ -93,7 +93,7 @@ func parseTarget(u *url.URL) (target, error) {
 	}
 	rest, ok = strings.CutPrefix(rest, "/")
 	if !ok {
-		return target{}, nowhere
+		return target{}, notFound
 	}
 	if name, ok := strings.CutSuffix(rest, "/tags/list"); ok {
 		return newTarget("tags", name, "")
@@ -103,7 +103,7 @@ func parseTarget(u *url.URL) (target, error) {
 	}
 	i := strings.LastIndexByte(rest, '/')
 	if i < 0 {
-		return target{}, nowhere
+		return target{}, notFound
 	}
 	rest, reference := rest[:i], rest[i+1:]
 	for _, k := range [...]struct{ suffix, kind string }{
@@ -113,7 +113,7 @@ func parseTarget(u *url.URL) (target, error) {
 			return newTarget(k.kind, name, reference)
 		}
 	}
-	return target{}, nowhere
+	return target{}, notFound
 }
 
 func newTarget(kind, name, reference string) (target, error) {

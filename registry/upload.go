@@ -15,9 +15,9 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// startUpload mounts a blob, takes one whole, or opens a session.
+// startUpload mounts a blob, receives one in this request, or starts an upload.
 func (r *Registry) startUpload(w http.ResponseWriter, req *http.Request, t target) error {
-	if _, err := r.into(req.Context(), t); err != nil {
+	if _, err := r.pushTo(req.Context(), t); err != nil {
 		return err
 	}
 	q := req.URL.Query()
@@ -33,7 +33,7 @@ func (r *Registry) startUpload(w http.ResponseWriter, req *http.Request, t targe
 		if err != nil {
 			return err
 		}
-		return r.finish(w, req, t, held{Upload: u, whole: true}, d)
+		return r.finish(w, req, t, openUpload{Upload: u, monolithic: true}, d)
 	}
 	if a := q.Get("digest-algorithm"); a != "" {
 		if !supported(digest.Algorithm(a)) {
@@ -48,11 +48,10 @@ func (r *Registry) startUpload(w http.ResponseWriter, req *http.Request, t targe
 	return nil
 }
 
-// mount answers with 201 if another repository the caller may pull from holds
-// the blob. It reports false where the client has to upload it, which is also
-// what a caller without that right sees.
+// mount responds with 201 if the blob is in another repository that the caller may
+// pull from. Otherwise it returns false, and the client has to upload the blob.
 func (r *Registry) mount(w http.ResponseWriter, req *http.Request, t target) (bool, error) {
-	const holders = 20 // that are asked when the client names none
+	const holders = 20 // repositories to try if the client names none
 	ctx, q := req.Context(), req.URL.Query()
 	d, err := parseDigest(q.Get("mount"))
 	if err != nil {
@@ -62,7 +61,7 @@ func (r *Registry) mount(w http.ResponseWriter, req *http.Request, t target) (bo
 	if err != nil {
 		return false, err
 	}
-	ref, err := r.into(ctx, t)
+	ref, err := r.pushTo(ctx, t)
 	if err != nil {
 		return false, err
 	}
@@ -83,7 +82,7 @@ func (r *Registry) mount(w http.ResponseWriter, req *http.Request, t target) (bo
 	return false, nil
 }
 
-// sources are the repositories a blob may be mounted from.
+// sources returns the repositories that a blob may be mounted from.
 func (r *Registry) sources(ctx context.Context, from, digest string, n int) ([]target, error) {
 	if from == "" {
 		holders, err := r.store.BlobHolders(ctx, digest, n)
@@ -120,7 +119,7 @@ func unknownUpload(err error, id string) error {
 	return err
 }
 
-// patchUpload adds a chunk or, without Content-Range, a stream.
+// patchUpload appends a chunk or, without Content-Range, a stream.
 func (r *Registry) patchUpload(w http.ResponseWriter, req *http.Request, t target) error {
 	u, err := r.claim(req.Context(), t)
 	if err != nil {
@@ -145,7 +144,7 @@ func (r *Registry) patchUpload(w http.ResponseWriter, req *http.Request, t targe
 	return nil
 }
 
-// putUpload ends a session, with or without a last chunk.
+// putUpload completes an upload, with or without a last chunk.
 func (r *Registry) putUpload(w http.ResponseWriter, req *http.Request, t target) error {
 	d, err := parseDigest(req.URL.Query().Get("digest"))
 	if err != nil {
@@ -175,9 +174,9 @@ func (r *Registry) cancelUpload(w http.ResponseWriter, req *http.Request, t targ
 	return nil
 }
 
-// checkRange refuses a chunk that does not begin where the upload ends. The
-// header here is "first-last", without the unit and size of RFC 9110; some
-// clients send those all the same.
+// checkRange refuses a chunk that does not begin at the end of the upload. The
+// specification's header is "first-last", without the unit and size of RFC 9110,
+// which some clients send all the same.
 func checkRange(w http.ResponseWriter, req *http.Request, t target, u resource.Upload) error {
 	header := req.Header.Get("Content-Range")
 	if header == "" {
@@ -192,10 +191,12 @@ func checkRange(w http.ResponseWriter, req *http.Request, t target, u resource.U
 	}
 	if from != u.Size {
 		setProgress(w, t, u)
-		return problem(http.StatusRequestedRangeNotSatisfiable, uploadInvalid, "the next chunk begins at %d, not %d", u.Size, from)
+		return problem(http.StatusRequestedRangeNotSatisfiable, uploadInvalid,
+			"the next chunk begins at %d, not %d", u.Size, from)
 	}
 	if req.ContentLength >= 0 && req.ContentLength != to-from+1 {
-		return problem(http.StatusBadRequest, sizeInvalid, "Content-Range has %d bytes, Content-Length %d", to-from+1, req.ContentLength)
+		return problem(http.StatusBadRequest, sizeInvalid,
+			"Content-Range has %d bytes, Content-Length %d", to-from+1, req.ContentLength)
 	}
 	return nil
 }
@@ -218,7 +219,7 @@ func writeCreated(w http.ResponseWriter, t target, d digest.Digest) {
 	w.WriteHeader(http.StatusCreated)
 }
 
-// newID returns a random UUID, which the specification asks of a session.
+// newID returns a random UUID, as the specification wants for an upload.
 func newID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails

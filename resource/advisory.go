@@ -3,13 +3,11 @@ package resource
 import (
 	"bytes"
 	"cmp"
-	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"hash"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -19,14 +17,15 @@ import (
 	"time"
 )
 
-// An Advisory says what is known of one vulnerability in one artifact, or, as
-// the public databases have it, in all packages that share it: the first of
-// Affected then gives the artifact's name and type. The component is the part
-// of the artifact that is vulnerable; it is empty where that is the artifact.
+// An Advisory is about one vulnerability in one artifact or, in public databases, in all
+// packages that have it. Then the first of Affected determines the artifact's name and type.
+// The component is the part of the artifact that is vulnerable; it is empty if that is the
+// artifact itself.
 type Advisory struct {
-	UID                  UID             `json:"-"`
-	ID                   string          `json:"id"`                 // unique in a group; the source's own where it has one
-	LegacyID             string          `json:"legacyId,omitempty"` // what it was called before
+	UID UID `json:"-"`
+	// unique in a group; that of the source if it has one
+	ID                   string          `json:"id"`
+	LegacyID             string          `json:"legacyId,omitempty"` // a former ID
 	Author               string          `json:"author"`
 	ArtifactName         string          `json:"artifactName"`
 	ArtifactType         string          `json:"artifactType"` // the type of a package URL: apk, golang, npm …
@@ -37,8 +36,8 @@ type Advisory struct {
 	Aliases              []string        `json:"aliases,omitempty"`
 	Events               []AdvisoryEvent `json:"events,omitempty"` // oldest first
 	Severities           []Severity      `json:"severities,omitempty"`
-	CreateTime           time.Time       `json:"-"`                   // when it came here
-	UpdateTime           time.Time       `json:"-"`                   // when it last changed here
+	CreateTime           time.Time       `json:"-"`                   // in our store
+	UpdateTime           time.Time       `json:"-"`                   // in our store
 	DeleteTime           time.Time       `json:"deleteTime,omitzero"` // when its source withdrew it
 
 	Summary    string         `json:"summary,omitempty"`
@@ -48,8 +47,8 @@ type Advisory struct {
 	Source     AdvisorySource `json:"source,omitzero"`
 }
 
-// An AdvisoryRecord is an advisory as the outbox keeps it: with what the table of
-// advisories has in columns of its own.
+// An AdvisoryRecord is an advisory as it is stored in the outbox, with the fields that have
+// their own columns in the table of advisories.
 type AdvisoryRecord struct {
 	Advisory
 	Place   UID       `json:"uid"`
@@ -57,32 +56,32 @@ type AdvisoryRecord struct {
 	Updated time.Time `json:"updateTime"`
 }
 
-// Record is what the outbox keeps of an advisory.
+// Record returns the record of an advisory.
 func (a Advisory) Record() AdvisoryRecord {
 	return AdvisoryRecord{a, a.UID, a.CreateTime, a.UpdateTime}
 }
 
-// Whole is the advisory that the outbox has kept.
-func (r AdvisoryRecord) Whole() Advisory {
+// Restore returns the advisory of a record.
+func (r AdvisoryRecord) Restore() Advisory {
 	a := r.Advisory
 	a.UID, a.CreateTime, a.UpdateTime = r.Place, r.Created, r.Updated
 	return a
 }
 
-// An AdvisorySource says where an advisory came from. Two records of a group
-// with the same advisory id and the same digest are the same record.
+// An AdvisorySource describes where an advisory came from. Two records of a group with the
+// same advisory ID and the same digest are equal.
 type AdvisorySource struct {
-	Format    string    `json:"format,omitempty"` // osv, openvex, secdb, yaml; empty for what was written by hand
-	Name      string    `json:"name,omitempty"`   // of the document it was in
+	Format    string    `json:"format,omitempty"` // osv, openvex, secdb, yaml; "" if it was written here
+	Name      string    `json:"name,omitempty"`   // of the document
 	Published time.Time `json:"published,omitzero"`
 	Modified  time.Time `json:"modified,omitzero"`
-	Digest    []byte    `json:"-"` // of what was read; the store keeps it
+	Digest    []byte    `json:"-"` // of the record
 }
 
-// An Affected is a package and its versions that have the vulnerability: those
-// inside any of the ranges, and those of the list.
+// An Affected is a package and the versions that have the vulnerability: those in any of the
+// ranges, and those on the list.
 type Affected struct {
-	Ecosystem  string          `json:"ecosystem"` // as OSV names it: Go, npm, Alpine:v3.20 …
+	Ecosystem  string          `json:"ecosystem"` // its name in OSV: Go, npm, Alpine:v3.20 …
 	Name       string          `json:"name"`
 	PURL       string          `json:"purl,omitempty"` // without a version
 	Ranges     []AffectedRange `json:"ranges,omitempty"`
@@ -90,15 +89,14 @@ type Affected struct {
 	Severities []Severity      `json:"severities,omitempty"`
 }
 
-// An AffectedRange is a line of versions with the places where a vulnerability
-// comes and goes.
+// An AffectedRange is a range of versions, given by the events that start and end it.
 type AffectedRange struct {
 	Type   string       `json:"type"`           // SEMVER, ECOSYSTEM or GIT
-	Repo   string       `json:"repo,omitempty"` // of GIT
+	Repo   string       `json:"repo,omitempty"` // for GIT
 	Events []RangeEvent `json:"events"`
 }
 
-// A RangeEvent is one such place. Exactly one member is set.
+// A RangeEvent starts or ends a range. Exactly one field is set.
 type RangeEvent struct {
 	Introduced   string `json:"introduced,omitempty"` // "0" is before all versions
 	Fixed        string `json:"fixed,omitempty"`
@@ -112,10 +110,10 @@ type Severity struct {
 	Score string       `json:"score"`
 }
 
-// A SeverityType is a version of CVSS. Its numbers are the wire's.
+// A SeverityType is a version of CVSS. Its values are those of the API.
 type SeverityType int32
 
-// The versions there are.
+// The versions of CVSS.
 const (
 	SeverityUnspecified SeverityType = iota
 	CVSSv2
@@ -125,12 +123,11 @@ const (
 
 // A Reference is a page about the vulnerability.
 type Reference struct {
-	Type string `json:"type"` // as OSV names it: ADVISORY, FIX, WEB …
+	Type string `json:"type"` // its name in OSV: ADVISORY, FIX, WEB …
 	URL  string `json:"url"`
 }
 
-// What one advisory may hold. The largest records of the public databases stay
-// well below; what does not is refused with the reason.
+// Limits of an advisory, which are far above the largest records of the public databases.
 const (
 	maxAliases       = 512
 	maxAffected      = 4096
@@ -142,7 +139,7 @@ const (
 	maxEvents        = 1024
 	maxDetails       = 256 << 10
 	maxVersion       = 256
-	maxAdvisoryBytes = 2 << 20 // of all text together
+	maxAdvisoryBytes = 2 << 20 // of all texts
 )
 
 var advisoryIDPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+~-]{0,254}$`)
@@ -155,8 +152,9 @@ func (a Advisory) Validate() error {
 	}
 	for _, v := range [...][2]string{
 		{"legacy_advisory_id", a.LegacyID}, {"author", a.Author},
-		{"artifact_name", a.ArtifactName}, {"artifact_type", a.ArtifactType}, {"artifact_architecture", a.ArtifactArchitecture},
-		{"component_name", a.ComponentName}, {"component_location", a.ComponentLocation}, {"component_type", a.ComponentType},
+		{"artifact_name", a.ArtifactName}, {"artifact_type", a.ArtifactType},
+		{"artifact_architecture", a.ArtifactArchitecture}, {"component_name", a.ComponentName},
+		{"component_location", a.ComponentLocation}, {"component_type", a.ComponentType},
 		{"summary", a.Summary}, {"source.format", a.Source.Format}, {"source.name", a.Source.Name},
 	} {
 		p.text(v[0], v[1])
@@ -226,14 +224,14 @@ func (r AffectedRange) validate(p *problems, field string) {
 	}
 }
 
-// version checks a version, of whatever ecosystem.
+// version checks a version of any ecosystem.
 func (p *problems) version(field, s string) {
 	if s == "" || !storable(s) || len(s) > maxVersion {
 		p.add(field, "a version is 1 to 256 bytes of valid UTF-8 without NUL")
 	}
 }
 
-// severities checks what every CVSS vector has; the rest is for who reads them.
+// severities checks the types and lengths of CVSS vectors, but does not parse them.
 func (p *problems) severities(field string, all []Severity) {
 	p.atMost(field, len(all), maxSeverities)
 	for _, s := range all {
@@ -250,7 +248,7 @@ func (p *problems) atMost(field string, n, most int) {
 	}
 }
 
-// texts checks values that are neither empty nor many.
+// texts checks at most most values, which must not be empty.
 func (p *problems) texts(field string, all []string, most int) {
 	p.atMost(field, len(all), most)
 	for _, s := range all[:min(len(all), most)] {
@@ -261,7 +259,7 @@ func (p *problems) texts(field string, all []string, most int) {
 	}
 }
 
-// size is about how much text the advisory has.
+// size returns approximately how many bytes of text the advisory has.
 func (a Advisory) size() int {
 	n := len(a.Details)
 	for _, v := range a.Affected {
@@ -279,7 +277,7 @@ func (a Advisory) size() int {
 	return n
 }
 
-// Names are those of the artifact and of all packages affected, each once.
+// Names returns the names of the artifact and of all affected packages, each once.
 func (a Advisory) Names() []string {
 	names := make([]string, 0, 1+len(a.Affected))
 	if a.ArtifactName != "" {
@@ -297,7 +295,7 @@ func (a Advisory) Names() []string {
 	return slices.Compact(names)
 }
 
-// Latest is the newest event that was approved, or nil.
+// Latest returns the newest approved event, or nil.
 func (a Advisory) Latest() *AdvisoryEvent {
 	var latest *AdvisoryEvent
 	for i := range a.Events {
@@ -309,27 +307,16 @@ func (a Advisory) Latest() *AdvisoryEvent {
 	return latest
 }
 
-// StableAdvisoryID is an advisory id for a source that has none. The same words
-// give the same id.
+// StableAdvisoryID returns an advisory ID for a source that has none. Equal words have equal
+// IDs.
 func StableAdvisoryID(words ...string) string {
-	h := sha256.New()
-	writeWords(h, words)
-	const letters = "23456789cfghjmpqrvwx01abdeknstyz" // OSV's habit, filled up to 32
-	text := base32.NewEncoding(letters).EncodeToString(h.Sum(nil)[:8])
+	const letters = "23456789cfghjmpqrvwx01abdeknstyz" // those of GHSA, and others up to 32
+	text := base32.NewEncoding(letters).EncodeToString(hashWords(words)[:8])
 	return "HFA-" + text[:4] + "-" + text[4:8] + "-" + text[8:12]
 }
 
-func writeWords(h hash.Hash, words []string) {
-	for _, w := range words {
-		var n [8]byte
-		binary.BigEndian.PutUint64(n[:], uint64(len(w))) // so that ("a", "bc") is not ("ab", "c")
-		h.Write(n[:])
-		h.Write([]byte(w))
-	}
-}
-
-// Merge is the advisory after its source told of it anew. What the source says
-// replaces what it said before; events are history and stay, new ones are added.
+// Merge returns the advisory after its source has published next. That replaces everything
+// except the events: those of next are added.
 func (a Advisory) Merge(next Advisory) Advisory {
 	next.UID, next.CreateTime = a.UID, a.CreateTime
 	next.LegacyID = cmp.Or(next.LegacyID, a.LegacyID)
@@ -343,16 +330,16 @@ func (a Advisory) Merge(next Advisory) Advisory {
 	return next
 }
 
-// segments hands out the segments of advisories: they rise with time, so that a
-// database appends what an import brings, and the order of creation is the
-// order of the uids. 44 bits are the milliseconds, 20 tell apart.
+// segments generates segments that rise with time, so that a database appends what is
+// imported, and the order by UID is the order of creation. They have 44 bits of milliseconds
+// and 20 bits to distinguish them.
 var segments struct {
 	mu   sync.Mutex
 	last uint64
 }
 
-// NewRisingChild returns the UID of something new under u that came at t, above
-// all it returned before for times up to t.
+// NewRisingChild returns a new UID under u. It is greater than those returned before for
+// times up to t.
 func (u UID) NewRisingChild(t time.Time) UID {
 	const spare = 20
 	next := uint64(t.UnixMilli())<<spare | rand.Uint64N(1<<(spare-1))
@@ -367,12 +354,13 @@ func (u UID) NewRisingChild(t time.Time) UID {
 	return u + "/" + UID(hex.EncodeToString(b[:]))
 }
 
-// jsonObject tells whether b is JSON, or nothing.
+// jsonObject reports whether b is JSON, or empty.
 func jsonObject(b []byte) bool {
 	return len(b) == 0 || json.Valid(b) && !bytes.Contains(b, []byte{0})
 }
 
-// plainText tells whether s has no control characters but line breaks and tabs.
+// plainText reports whether s has no control characters except line breaks and tabs.
 func plainText(s string) bool {
-	return storable(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' && r != '\r' })
+	control := func(r rune) bool { return r < ' ' && r != '\n' && r != '\t' && r != '\r' }
+	return storable(s) && !strings.ContainsFunc(s, control)
 }

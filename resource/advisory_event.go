@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// An AdvisoryEvent is a step in what is known of a vulnerability. Which of the
-// members below Type have a meaning depends on it.
+// An AdvisoryEvent is an event in the life of an advisory. Which of the fields after Type are
+// used depends on it.
 type AdvisoryEvent struct {
 	UID         UID             `json:"uid,omitempty"`
 	CreateTime  time.Time       `json:"createTime"`
@@ -19,18 +19,17 @@ type AdvisoryEvent struct {
 	Findings    json.RawMessage `json:"findings,omitempty"`
 
 	Type          AdvisoryEventType `json:"type"`
-	Note          string            `json:"note,omitempty"` // of all but a detection
+	Note          string            `json:"note,omitempty"` // except for a detection
 	Detection     *Detection        `json:"detection,omitempty"`
 	Fixed         *Fix              `json:"fixed,omitempty"`
 	FalsePositive FalsePositiveType `json:"falsePositive,omitempty"`
 	Patched       []string          `json:"patched,omitempty"` // the versions
 }
 
-// An AdvisoryEventType says what an event tells. Its numbers are those of the
-// wire's filter.
+// An AdvisoryEventType is the type of an event. Its values are those of the API's filter.
 type AdvisoryEventType int32
 
-// The types there are.
+// The types of events.
 const (
 	EventUnspecified AdvisoryEventType = iota
 	EventDetection
@@ -43,11 +42,11 @@ const (
 	EventPatched
 )
 
-// A ReviewState is how far the review of an event is. Its numbers are the
-// wire's. Approved and rejected events stay so.
+// A ReviewState is the state of the review of an event. Its values are those of the API.
+// Approved and rejected are final.
 type ReviewState int32
 
-// The states there are.
+// The states of a review.
 const (
 	ReviewUnspecified ReviewState = iota
 	ReviewPending
@@ -56,10 +55,10 @@ const (
 	ReviewRejected
 )
 
-// Final tells whether no other state follows.
+// Final reports whether the state cannot change.
 func (s ReviewState) Final() bool { return s == ReviewApproved || s == ReviewRejected }
 
-// A Detection says how a vulnerability was found. At most one member is set.
+// A Detection describes how a vulnerability was found. At most one field is set.
 type Detection struct {
 	NVD    *NVDDetection  `json:"nvd,omitempty"`
 	Manual bool           `json:"manual,omitempty"`
@@ -85,7 +84,7 @@ type ScanDetection struct {
 	ScannerDB
 }
 
-// A ScannerDB is what a scanner ran with.
+// A ScannerDB is the version and the database of a scanner.
 type ScannerDB struct {
 	ScannerVersion string `json:"scannerVersion,omitempty"`
 	DBBuilt        string `json:"dbBuilt,omitempty"`
@@ -98,11 +97,10 @@ type Fix struct {
 	ScannerDB
 }
 
-// A FalsePositiveType says why a vulnerability is none. Its numbers are the
-// wire's.
+// A FalsePositiveType is the reason for a false positive. Its values are those of the API.
 type FalsePositiveType int32
 
-// The types there are.
+// The reasons for false positives.
 const (
 	FalsePositiveUnspecified FalsePositiveType = iota
 	AnalysisContested
@@ -144,14 +142,14 @@ func (e AdvisoryEvent) validate(p *problems, at string) {
 	if len(e.Findings) > maxDetails || !jsonObject(e.Findings) {
 		p.add(at+"findings", "must be JSON of at most 256 KiB")
 	}
-	for _, s := range e.words() {
+	for _, s := range e.texts() {
 		p.text(at+"type", s)
 	}
 	p.texts(at+"patched.patched_versions", e.Patched, maxRangeEvents)
 }
 
-// words are the texts of an event's details.
-func (e AdvisoryEvent) words() []string {
+// texts returns the texts of the details of an event.
+func (e AdvisoryEvent) texts() []string {
 	var all []string
 	if d := e.Detection; d != nil && d.NVD != nil {
 		all = append(all, d.NVD.CPESearched, d.NVD.CPEFound)
@@ -167,8 +165,8 @@ func (e AdvisoryEvent) words() []string {
 	return all
 }
 
-// same tells whether two events tell the same thing, whenever they do.
+// same reports whether two events are equal except for their times, authors and reviews.
 func (e AdvisoryEvent) same(o AdvisoryEvent) bool {
 	return e.Type == o.Type && e.Note == o.Note && e.FalsePositive == o.FalsePositive &&
-		slices.Equal(e.Patched, o.Patched) && slices.Equal(e.words(), o.words()) && bytes.Equal(e.Findings, o.Findings)
+		slices.Equal(e.Patched, o.Patched) && slices.Equal(e.texts(), o.texts()) && bytes.Equal(e.Findings, o.Findings)
 }

@@ -5,26 +5,27 @@ import (
 	"time"
 )
 
-// An AdvisoryFilter says which advisories a list keeps: those that match one
-// value of every member that is set.
+// An AdvisoryFilter selects the advisories that match one value of every field that is set.
 type AdvisoryFilter struct {
-	Place                 PlaceFilter         `json:"place,omitzero"`
-	IDs                   []string            `json:"ids,omitempty"`
-	LegacyIDs             []string            `json:"legacyIds,omitempty"`
-	ArtifactNames         []string            `json:"artifactNames,omitempty"` // of the artifact, or any package affected
+	Place     PlaceFilter `json:"place,omitzero"`
+	IDs       []string    `json:"ids,omitempty"`
+	LegacyIDs []string    `json:"legacyIds,omitempty"`
+	// of the artifact, or any affected package
+	ArtifactNames         []string            `json:"artifactNames,omitempty"`
 	ArtifactTypes         []string            `json:"artifactTypes,omitempty"`
 	ArtifactArchitectures []string            `json:"artifactArchitectures,omitempty"`
 	ComponentNames        []string            `json:"componentNames,omitempty"`
 	ComponentTypes        []string            `json:"componentTypes,omitempty"`
 	ComponentLocations    []string            `json:"componentLocations,omitempty"`
 	Aliases               []string            `json:"aliases,omitempty"`
-	ReviewStates          []ReviewState       `json:"reviewStates,omitempty"` // of at least one event, like the next three
+	ReviewStates          []ReviewState       `json:"reviewStates,omitempty"` // of an event, like the next three
 	EventAuthors          []string            `json:"eventAuthors,omitempty"`
 	EventReviewers        []string            `json:"eventReviewers,omitempty"`
 	EventTypes            []AdvisoryEventType `json:"eventTypes,omitempty"`
-	NotEventAuthors       []string            `json:"notEventAuthors,omitempty"` // no event is by one of these
-	LatestEventType       AdvisoryEventType   `json:"latestEventType,omitempty"` // of the newest event that was approved
-	Query                 string              `json:"query,omitempty"`           // in the names, the aliases or the id, whatever the case
+	NotEventAuthors       []string            `json:"notEventAuthors,omitempty"` // of no event
+	LatestEventType       AdvisoryEventType   `json:"latestEventType,omitempty"` // of the newest approved event
+	// in the names, aliases or ID, ignoring case
+	Query string `json:"query,omitempty"`
 }
 
 const (
@@ -46,7 +47,8 @@ func (f AdvisoryFilter) Validate() error {
 		{"artifact_types", f.ArtifactTypes}, {"artifact_architectures", f.ArtifactArchitectures},
 		{"component_names", f.ComponentNames}, {"component_types", f.ComponentTypes},
 		{"component_locations", f.ComponentLocations}, {"aliases", f.Aliases},
-		{"event_authors", f.EventAuthors}, {"event_reviewers", f.EventReviewers}, {"exclude_event_authors", f.NotEventAuthors},
+		{"event_authors", f.EventAuthors}, {"event_reviewers", f.EventReviewers},
+		{"exclude_event_authors", f.NotEventAuthors},
 	} {
 		p.atMost(v.field, len(v.all), maxFilterValues)
 		for _, s := range v.all {
@@ -74,29 +76,29 @@ func (f AdvisoryFilter) Validate() error {
 	return p.err()
 }
 
-// An AdvisoryFeed is a source a group's advisories are kept current from.
+// An AdvisoryFeed is a source from which the advisories of a group are updated.
 type AdvisoryFeed struct {
 	UID        UID           `json:"uid"`
 	Name       string        `json:"name"`
-	Address    string        `json:"address"`  // https://…, or a folder or file on the server
-	Interval   time.Duration `json:"interval"` // between two looks
+	Address    string        `json:"address"`  // https://…, or a directory or file on the server
+	Interval   time.Duration `json:"interval"` // between two reads
 	Paused     bool          `json:"paused,omitempty"`
 	CreateTime time.Time     `json:"createTime"`
 	UpdateTime time.Time     `json:"updateTime"`
 	Last       FeedResult    `json:"last,omitzero"`
-	State      []byte        `json:"-"` // what the fetcher wants to know the next time
+	State      []byte        `json:"-"` // of the fetcher
 }
 
-// A FeedResult is what came of the last look at a feed.
+// A FeedResult is the result of reading a feed.
 type FeedResult struct {
 	Time      time.Time     `json:"time,omitzero"` // of its end
 	Took      time.Duration `json:"took,omitempty"`
-	Error     string        `json:"error,omitempty"`     // why nothing, or not everything, was read
-	Unchanged bool          `json:"unchanged,omitempty"` // the source had nothing new
+	Error     string        `json:"error,omitempty"`     // why not everything was read
+	Unchanged bool          `json:"unchanged,omitempty"` // since the last time
 	Import    ImportResult  `json:"import,omitzero"`
 }
 
-// An ImportResult counts what became of records.
+// An ImportResult counts the records of an import by their result.
 type ImportResult struct {
 	Created   int64 `json:"created,omitempty"`
 	Updated   int64 `json:"updated,omitempty"`
@@ -114,10 +116,10 @@ func (r *ImportResult) Add(o ImportResult) {
 	r.Failed += o.Failed
 }
 
-// Records is how many there were.
+// Records returns the number of all records.
 func (r ImportResult) Records() int64 { return r.Created + r.Updated + r.Unchanged + r.Failed }
 
-// The bounds of a feed's interval.
+// The limits and the default of a feed's interval.
 const (
 	MinFeedInterval     = time.Minute
 	MaxFeedInterval     = 31 * 24 * time.Hour

@@ -13,7 +13,8 @@ import (
 
 func TestStableAdvisoryID(t *testing.T) {
 	id := resource.StableAdvisoryID("openssl", "CVE-2026-1")
-	if !regexp.MustCompile(`^HFA(-[0-9a-z]{4}){3}$`).MatchString(id) || id != resource.StableAdvisoryID("openssl", "CVE-2026-1") {
+	if !regexp.MustCompile(`^HFA(-[0-9a-z]{4}){3}$`).MatchString(id) ||
+		id != resource.StableAdvisoryID("openssl", "CVE-2026-1") {
 		t.Errorf("the id is %s", id)
 	}
 	if id == resource.StableAdvisoryID("opensslC", "VE-2026-1") {
@@ -46,11 +47,13 @@ func TestRisingChildren(t *testing.T) {
 
 func TestAdvisoryLatest(t *testing.T) {
 	at := func(hour int, kind resource.AdvisoryEventType, state resource.ReviewState) resource.AdvisoryEvent {
-		return resource.AdvisoryEvent{CreateTime: time.Date(2026, 1, 1, hour, 0, 0, 0, time.UTC), Type: kind, ReviewState: state}
+		return resource.AdvisoryEvent{CreateTime: time.Date(2026, 1, 1, hour, 0, 0, 0, time.UTC), Type: kind,
+			ReviewState: state}
 	}
 	a := resource.Advisory{Events: []resource.AdvisoryEvent{
 		at(1, resource.EventDetection, resource.ReviewApproved), at(3, resource.EventFixed, resource.ReviewApproved),
-		at(2, resource.EventTruePositive, resource.ReviewApproved), at(4, resource.EventFalsePositive, resource.ReviewPending),
+		at(2, resource.EventTruePositive, resource.ReviewApproved),
+		at(4, resource.EventFalsePositive, resource.ReviewPending),
 	}}
 	if latest := a.Latest(); latest == nil || latest.Type != resource.EventFixed {
 		t.Errorf("the newest approved event is %+v", latest)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// An AccountAssociation says which accounts of other clouds belong to a group.
-// There is one for a group at most, and its UID is the group's.
+// An AccountAssociation associates a group with accounts of other clouds. A group has at most
+// one, with the UID of the group.
 type AccountAssociation struct {
 	UID             UID            `json:"uid"`
 	Name            string         `json:"name"`
@@ -20,7 +20,7 @@ type AccountAssociation struct {
 	Azure           *AzureTenant   `json:"azure,omitempty"`
 	GitHub          *GitHubAccount `json:"github,omitempty"`
 	ServiceBindings map[string]UID `json:"serviceBindings,omitempty"` // service principal → identity
-	HasBindings     bool           `json:"hasBindings,omitempty"`     // the bindings were given, if only empty
+	HasBindings     bool           `json:"hasBindings,omitempty"`     // the bindings are set, though maybe empty
 	CreateTime      time.Time      `json:"createTime"`
 	UpdateTime      time.Time      `json:"updateTime"`
 }
@@ -42,12 +42,12 @@ type AzureTenant struct {
 	ClientIDs map[string]string `json:"clientIds,omitempty"`
 }
 
-// A GitHubAccount is where GitHub apps are installed, by the app's id.
+// A GitHubAccount has the installations of GitHub apps, by the ID of the app.
 type GitHubAccount struct {
 	Installations map[int64][]GitHubInstallation `json:"installations,omitempty"`
 }
 
-// A GitHubInstallation is one installation. Its name is for people.
+// A GitHubInstallation is one installation. Its name is only for display.
 type GitHubInstallation struct {
 	ID   int64  `json:"installationId"`
 	Name string `json:"name,omitempty"`
@@ -116,7 +116,7 @@ func (g *GitHubAccount) validate(p *problems) {
 	n := 0
 	for _, app := range slices.Sorted(maps.Keys(g.Installations)) {
 		all := g.Installations[app]
-		n += max(1, len(all)) // an app without any takes up room too
+		n += max(1, len(all)) // an app without any counts too
 		for _, i := range all {
 			p.text("github.app_installations", i.Name)
 		}
@@ -129,22 +129,23 @@ func (g *GitHubAccount) validate(p *problems) {
 	}
 }
 
-// servicePrincipals are the services an identity can stand for, by number.
+// servicePrincipals are the service principals by number.
 var servicePrincipals = [...]string{
-	"", "COSIGNED", "INGESTER", "CATALOG_SYNCER", "APKO_BUILDER", "ENTITLEMENT_SYNCER", "TENANT_SCANNER", "SEDIMENTOLOGY",
+	"", "COSIGNED", "INGESTER", "CATALOG_SYNCER", "APKO_BUILDER", "ENTITLEMENT_SYNCER", "TENANT_SCANNER",
+	"SEDIMENTOLOGY",
 	"SKILLUP", "MATERIALIZER", "MICROFLOW", "GUARDENER", "MICROVM", "SKILLS",
 }
 
-// ParseServicePrincipal returns the number of a service principal, with or
-// without the prefix its name has on the wire, in capitals or not.
+// ParseServicePrincipal returns the number of a service principal. The name may have the
+// prefix of the API's enum, and its case is ignored.
 func ParseServicePrincipal(name string) (int32, bool) {
 	name = strings.TrimPrefix(strings.ToUpper(name), "SERVICE_PRINCIPAL_")
 	i := slices.Index(servicePrincipals[:], name)
 	return int32(i), i > 0
 }
 
-// A ProviderType is a cloud an association can be checked against. Its numbers
-// are the wire's.
+// A ProviderType is a cloud that an association can be checked against. Its values are those
+// of the API.
 type ProviderType int32
 
 // The clouds that can be checked.
@@ -154,7 +155,7 @@ const (
 	ProviderAzure  ProviderType = 3
 )
 
-// A Readiness is the answer to a check of an association.
+// A Readiness is the result of a check of an association.
 type Readiness struct {
 	Ready   bool
 	Reason  string // one word for programs

@@ -2,8 +2,8 @@ package resource
 
 import "time"
 
-// A RoleBinding gives one identity one role in one group and all below it. The
-// group is the binding's parent.
+// A RoleBinding gives an identity a role on a group and everything below it. The group is the
+// parent of the binding.
 type RoleBinding struct {
 	UID        UID       `json:"uid"`
 	Identity   UID       `json:"identityUid"`
@@ -11,11 +11,11 @@ type RoleBinding struct {
 	CreateTime time.Time `json:"createTime"`
 }
 
-// Group is the UID of the group the binding is in.
+// Group returns the UID of the binding's group.
 func (b RoleBinding) Group() UID { return b.UID.Parent() }
 
-// A BoundRole is a binding with what it ties together. The identity of a
-// person who has not signed in yet has nothing but its UID.
+// A BoundRole is a binding with its identity, group and role. The identity of a person who has
+// not signed in yet only has a UID.
 type BoundRole struct {
 	RoleBinding
 	IdentityInfo IdentityInfo
@@ -23,18 +23,18 @@ type BoundRole struct {
 	RoleInfo     Info
 }
 
-// Info is what a reference shows of a resource.
+// Info describes a resource that is referred to.
 type Info struct {
 	UID         UID
 	Name        string
 	Description string
 }
 
-// IdentityInfo is what a reference shows of an identity.
+// IdentityInfo describes an identity that is referred to.
 type IdentityInfo struct {
 	Info
 	Issuer, Subject, Email string
-	Member                 bool // the person is known to the binding's organization by an act of their own
+	Member                 bool // the person has joined the binding's organization themselves
 }
 
 // MaxBatch is how many bindings one call may create.

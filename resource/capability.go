@@ -6,11 +6,11 @@ import (
 	"math/bits"
 )
 
-// A Capability is one thing a role can allow. Its value is its bit in a set of
-// capabilities, which never changes.
+// A Capability is something that a role can allow. Its value is its bit in a Capabilities set,
+// which never changes.
 type Capability uint8
 
-// The capabilities the service itself asks for.
+// The capabilities that the service checks.
 const (
 	Internal           Capability = 95
 	GroupsCreate       Capability = 1
@@ -80,14 +80,14 @@ const (
 	SubscriptionsDelete Capability = 39
 )
 
-// capabilityWords is enough for every bit assigned so far.
+// capabilityWords is how many 64-bit words the assigned bits need.
 const capabilityWords = 4
 
-// Capabilities is a set of them.
+// Capabilities is a set of capabilities.
 type Capabilities [capabilityWords]uint64
 
-// CapabilitySet returns the set of those named. It panics on a name there is
-// none of: the names are the program's own.
+// CapabilitySet returns the set of the named capabilities. It panics if there is no capability
+// of that name.
 func CapabilitySet(names ...string) Capabilities {
 	var s Capabilities
 	for _, name := range names {
@@ -100,13 +100,13 @@ func CapabilitySet(names ...string) Capabilities {
 	return s
 }
 
-// Add puts c into the set.
+// Add adds c to the set.
 func (s *Capabilities) Add(c Capability) { s[c>>6] |= 1 << (c & 63) }
 
-// Has tells whether c is in the set.
+// Has reports whether c is in the set.
 func (s Capabilities) Has(c Capability) bool { return s[c>>6]&(1<<(c&63)) != 0 }
 
-// Union returns what is in either set.
+// Union returns the union of the sets.
 func (s Capabilities) Union(t Capabilities) Capabilities {
 	for i := range s {
 		s[i] |= t[i]
@@ -114,7 +114,7 @@ func (s Capabilities) Union(t Capabilities) Capabilities {
 	return s
 }
 
-// Without returns what is in s and not in t.
+// Without returns the capabilities in s that are not in t.
 func (s Capabilities) Without(t Capabilities) Capabilities {
 	for i := range s {
 		s[i] &^= t[i]
@@ -122,7 +122,7 @@ func (s Capabilities) Without(t Capabilities) Capabilities {
 	return s
 }
 
-// Intersects tells whether the sets share anything.
+// Intersects reports whether the sets have a common capability.
 func (s Capabilities) Intersects(t Capabilities) bool {
 	for i := range s {
 		if s[i]&t[i] != 0 {
@@ -132,7 +132,7 @@ func (s Capabilities) Intersects(t Capabilities) bool {
 	return false
 }
 
-// Len is the number of capabilities in the set.
+// Len returns the number of capabilities in the set.
 func (s Capabilities) Len() int {
 	n := 0
 	for _, w := range s {
@@ -141,8 +141,8 @@ func (s Capabilities) Len() int {
 	return n
 }
 
-// All returns the capabilities of the set in the order of their numbers.
-// Unknown bits, which a newer version may have stored, are left out.
+// All returns the capabilities of the set, ordered by number. It leaves out unknown bits, which
+// a newer version may have stored.
 func (s Capabilities) All() []Capability {
 	var all []Capability
 	for _, k := range capabilities {
@@ -153,7 +153,7 @@ func (s Capabilities) All() []Capability {
 	return all
 }
 
-// MarshalJSON writes the set as names.
+// MarshalJSON encodes the set as an array of names.
 func (s Capabilities) MarshalJSON() ([]byte, error) {
 	names := []string{}
 	for _, c := range s.All() {
@@ -162,8 +162,7 @@ func (s Capabilities) MarshalJSON() ([]byte, error) {
 	return json.Marshal(names)
 }
 
-// UnmarshalJSON reads a set written by MarshalJSON. A name there is none of
-// grants nothing.
+// UnmarshalJSON decodes a set encoded by MarshalJSON. It ignores unknown names.
 func (s *Capabilities) UnmarshalJSON(b []byte) error {
 	var names []string
 	if err := json.Unmarshal(b, &names); err != nil {
@@ -178,7 +177,7 @@ func (s *Capabilities) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// String is the capability's dotted name.
+// String returns the capability's dotted name.
 func (c Capability) String() string {
 	if k := byBit[c]; k != nil {
 		return k.name
@@ -186,7 +185,7 @@ func (c Capability) String() string {
 	return "unknown"
 }
 
-// Number is the capability's number on the wire.
+// Number returns the capability's number in the API.
 func (c Capability) Number() int32 {
 	if k := byBit[c]; k != nil {
 		return k.number
@@ -194,8 +193,7 @@ func (c Capability) Number() int32 {
 	return 0
 }
 
-// AllCapabilities returns every capability there is, in the order of their
-// numbers.
+// AllCapabilities returns all capabilities, ordered by number.
 func AllCapabilities() []Capability {
 	var all []Capability
 	for _, k := range capabilities {
@@ -213,7 +211,7 @@ func ParseCapability(name string) (Capability, bool) {
 	return k.bit, true
 }
 
-// CapabilityNumbered returns the capability of that number on the wire.
+// CapabilityNumbered returns the capability with that number in the API.
 func CapabilityNumbered(n int32) (Capability, bool) {
 	k := byNumber[n]
 	if k == nil {

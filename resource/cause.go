@@ -10,13 +10,12 @@ import (
 
 var errNoCredential = errors.New("no credential stands for this relationship")
 
-// maxNearMiss bounds what one comparison may cost, in steps of a program, for
-// near misses to be looked for: dozens of comparisons are made.
+// maxNearMiss is how many steps of a program one comparison may need for near misses to be
+// looked for, because that takes dozens of comparisons.
 const maxNearMiss = 1 << 17
 
-// cause says what is probably wrong with a claim that does not fit. It changes
-// what was received in the ways people get it wrong, one after the other, until
-// it fits.
+// cause returns what is probably wrong with a claim that does not match. It tries common
+// mistakes, one after the other, until the claim matches.
 func (w want) cause(received string) string {
 	switch {
 	case received == "":
@@ -56,7 +55,7 @@ func (w want) audienceCause(audience []string) string {
 	return "the token was made for another audience: ask its issuer for one for " + w.expected()
 }
 
-// folded tells whether a value fits but for upper and lower case.
+// folded reports whether a value matches if case is ignored.
 func (w want) folded(value string) bool {
 	if w.pattern != nil {
 		re := w.fold()
@@ -70,7 +69,7 @@ func (w want) folded(value string) bool {
 	return false
 }
 
-// repairs are the ways in which claims are got wrong.
+// repairs are common mistakes in claims, and how to correct them.
 var repairs = []struct {
 	cause  string
 	change func(string) []string
@@ -85,17 +84,13 @@ var repairs = []struct {
 		}
 		return []string{"https://" + s, strings.TrimPrefix(s, "https://")}
 	}},
-	{"the token has GitHub's newer subject with numeric ids; match both forms", func(s string) []string { return oldSubjects(s) }},
-	{"the token has GitHub's older subject without numeric ids; match both forms", func(s string) []string {
-		return newSubjects(s)
-	}},
-	{"the token is for a ref, an environment or a pull request other than the one expected", func(s string) []string {
-		return otherContexts(s)
-	}},
+	{"the token has GitHub's newer subject with numeric ids; match both forms", oldSubjects},
+	{"the token has GitHub's older subject without numeric ids; match both forms", newSubjects},
+	{"the token is for a ref, an environment or a pull request other than the one expected", otherContexts},
 }
 
-// GitHub's subjects name the repository, since 2026 with the ids of owner and
-// repository, which are not given to another when the name is.
+// GitHub's subjects contain the repository, since 2026 with the IDs of owner and repository,
+// which are never reused.
 var (
 	githubNew = regexp.MustCompile(`^repo:([^@/:]+)@\d+/([^@/:]+)@\d+(:.*)$`)
 	githubOld = regexp.MustCompile(`^repo:([^@/:]+)/([^@/:]+)(:.*)$`)
@@ -109,8 +104,7 @@ func oldSubjects(s string) []string {
 	return nil
 }
 
-// newSubjects returns an older GitHub subject in the newer form, with ids that
-// could be.
+// newSubjects returns an older GitHub subject in the newer form, with arbitrary IDs.
 func newSubjects(s string) []string {
 	if m := githubOld.FindStringSubmatch(s); m != nil {
 		return []string{
@@ -121,15 +115,17 @@ func newSubjects(s string) []string {
 	return nil
 }
 
-// otherContexts returns a GitHub subject for other events of the same
-// repository.
+// otherContexts returns the GitHub subjects of other events of the same repository.
 func otherContexts(s string) []string {
 	parts := strings.SplitN(s, ":", 3)
 	if len(parts) != 3 || parts[0] != "repo" {
 		return nil
 	}
 	var all []string
-	for _, context := range []string{"ref:refs/heads/main", "ref:refs/heads/master", "pull_request", "environment:production", "environment:prod", "ref:refs/tags/v1.0.0"} {
+	for _, context := range []string{
+		"ref:refs/heads/main", "ref:refs/heads/master", "pull_request",
+		"environment:production", "environment:prod", "ref:refs/tags/v1.0.0",
+	} {
 		all = append(all, parts[0]+":"+parts[1]+":"+context)
 	}
 	return all
@@ -137,7 +133,7 @@ func otherContexts(s string) []string {
 
 const githubIssuer = "https://token.actions.githubusercontent.com"
 
-// Warnings says what is allowed and probably not meant.
+// Warnings returns what is valid, but probably not intended.
 func (i Identity) Warnings() []string {
 	c := i.Relationship.ClaimMatch
 	if c == nil || c.Issuer != githubIssuer {
@@ -162,7 +158,7 @@ func (i Identity) Warnings() []string {
 				continue
 			}
 			if subject != "" && githubNew.MatchString(s) != githubNew.MatchString(subject) {
-				return nil // one of each form
+				return nil // it matches both forms
 			}
 			subject = s
 		}
@@ -170,8 +166,8 @@ func (i Identity) Warnings() []string {
 	return githubWarnings(w, subject)
 }
 
-// githubWarnings compares what a relationship accepts in both forms of a subject
-// that it accepts in one.
+// githubWarnings returns a warning if a relationship accepts subject, but not the other form
+// of it.
 func githubWarnings(w want, subject string) []string {
 	accepts := func(forms []string) bool {
 		for _, s := range forms {
@@ -183,16 +179,17 @@ func githubWarnings(w want, subject string) []string {
 	}
 	switch {
 	case githubNew.MatchString(subject) && !accepts(oldSubjects(subject)):
-		return []string{"claim_match.subject: covers only GitHub's newer subjects with numeric ids; repositories that still have the older ones (repo:owner/name:...) will not match"}
+		return []string{"claim_match.subject: covers only GitHub's newer subjects with numeric ids; " +
+			"repositories that still have the older ones (repo:owner/name:...) will not match"}
 	case githubOld.MatchString(subject) && !accepts(newSubjects(subject)):
-		return []string{"claim_match.subject: covers only GitHub's older subjects; repositories with the newer ones (repo:owner@1/name@2:...) will not match"}
+		return []string{"claim_match.subject: covers only GitHub's older subjects; " +
+			"repositories with the newer ones (repo:owner@1/name@2:...) will not match"}
 	}
 	return nil
 }
 
-// sample returns a text that a pattern probably matches: of choices the one of
-// that number, what may be left out if the number is odd, and the filler where
-// anything at all may stand.
+// sample returns a text that a pattern probably matches. pick selects an alternative and
+// whether optional parts are present, and filler stands for parts that match anything.
 func sample(re *syntax.Regexp, filler string, pick int) string {
 	var b strings.Builder
 	switch re.Op {
@@ -231,7 +228,7 @@ func sample(re *syntax.Regexp, filler string, pick int) string {
 	return b.String()
 }
 
-// readable picks a character of a class that a name could have.
+// readable returns a character of a class, if possible one that is common in names.
 func readable(ranges []rune) rune {
 	for _, want := range "x1-" {
 		for i := 0; i+1 < len(ranges); i += 2 {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Deployment says how the images of a repo are deployed: by which charts.
+// A Deployment lists the charts with which the images of a repo are deployed.
 type Deployment struct {
 	UID        UID         `json:"uid"` // the repo's
 	Charts     []HelmChart `json:"charts,omitempty"`
@@ -14,11 +14,11 @@ type Deployment struct {
 	UpdateTime time.Time   `json:"updateTime"`
 }
 
-// A HelmChart is where a chart comes from.
+// A HelmChart is the origin of a chart.
 type HelmChart struct {
-	Source *string `json:"source,omitempty"` // its source code
-	Repo   string  `json:"repo"`             // the repository of charts
-	Chart  *string `json:"chart,omitempty"`  // which of its charts
+	Source *string `json:"source,omitempty"` // the address of its source code
+	Repo   string  `json:"repo"`             // the address of the chart repository
+	Chart  *string `json:"chart,omitempty"`  // the name in that repository
 }
 
 const maxCharts = 100
@@ -39,10 +39,11 @@ func (d Deployment) Validate() error {
 	return p.err()
 }
 
-// address wants an absolute address of one of the schemes.
+// address checks an absolute address with one of the schemes.
 func (p *problems) address(field, text string, schemes ...string) {
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.User != nil || !slices.Contains(schemes, u.Scheme) || len(text) > maxText || !storable(text) {
+	if err != nil || u.Host == "" || u.User != nil || !slices.Contains(schemes, u.Scheme) ||
+		len(text) > maxText || !storable(text) {
 		p.add(field, "must be an address such as "+schemes[0]+"://charts.example.com, without a password")
 	}
 }

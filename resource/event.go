@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// An EventType says what happened. The prefix that makes it a CloudEvents type
-// is added on delivery.
+// An EventType is the type of an event, without the prefix that its CloudEvents type has.
 type EventType string
 
-// The events there are. A store records one with every change.
+// The types of events. The store records an event with every change.
 const (
 	GroupCreated            EventType = "iam.group.created.v1"
 	GroupUpdated            EventType = "iam.group.updated.v1"
@@ -46,7 +45,7 @@ const (
 	DeploymentCreated       EventType = "platform.registry.deployment.created.v1"
 	DeploymentUpdated       EventType = "platform.registry.deployment.updated.v1"
 
-	// Of these two the prefix is the registry's, not the API's.
+	// These two have the prefix of the registry, not that of the API.
 	RegistryPush       EventType = "push.v1"
 	RegistryPull       EventType = "pull.v1"
 	AdvisoryCreated    EventType = "vulnerabilities.advisory.created.v1"
@@ -67,27 +66,27 @@ const (
 	SubscriptionDeleted EventType = "events.subscription.deleted.v1"
 )
 
-// Internal tells whether events of the type are for the service alone.
+// Internal reports whether events of the type are not delivered.
 func (t EventType) Internal() bool { return t == IdentityMetadataUpdated }
 
-// OfRegistry tells whether the prefix of the type is the registry's.
+// OfRegistry reports whether the type has the prefix of the registry.
 func (t EventType) OfRegistry() bool { return t == RegistryPush || t == RegistryPull }
 
-// An Event is one change, as the outbox keeps it. Before and After are JSON,
-// or empty where there was nothing.
+// An Event is a change as it is stored in the outbox. Before and After are JSON, or empty if
+// there is none.
 type Event struct {
 	Seq     int64
 	ID      string
 	Type    EventType
 	Subject UID
-	Group   UID // "/" for what happened to the root of everything
+	Group   UID // "/" for events of the installation
 	Actor   Actor
 	Time    time.Time
 	Before  []byte
 	After   []byte
 }
 
-// An Actor is who a change is put down to. The zero value is the service.
+// An Actor is who made a change. The zero value is the service itself.
 type Actor struct {
 	Subject   UID       `json:"subject,omitempty"`
 	Act       *Upstream `json:"act,omitempty"`
@@ -95,23 +94,23 @@ type Actor struct {
 	Remote    string    `json:"remote,omitempty"` // the caller's address
 }
 
-// An Upstream is the credential an identity was assumed with.
+// An Upstream is the credential with which an identity was assumed.
 type Upstream struct {
 	Issuer   string   `json:"iss,omitempty"`
 	Subject  string   `json:"sub,omitempty"`
 	Audience []string `json:"aud,omitempty"`
 
-	Act *Upstream `json:"act,omitempty"` // the one before, if this one is an identity of ours (RFC 8693, 4.1)
+	Act *Upstream `json:"act,omitempty"` // the previous one, if this is an identity of ours (RFC 8693, 4.1)
 }
 
 type actorKey struct{}
 
-// WithActor puts the changes made under the context down to a.
+// WithActor returns a context in which a makes the changes.
 func WithActor(ctx context.Context, a Actor) context.Context {
 	return context.WithValue(ctx, actorKey{}, a)
 }
 
-// ActorFrom returns who changes are put down to.
+// ActorFrom returns who makes the changes in a context.
 func ActorFrom(ctx context.Context) Actor {
 	a, _ := ctx.Value(actorKey{}).(Actor)
 	return a
@@ -119,11 +118,10 @@ func ActorFrom(ctx context.Context) Actor {
 
 type rehearsalKey struct{}
 
-// Rehearse makes a change under the context run with all its checks and answers,
-// and then not happen.
+// Rehearse returns a context in which changes are made with all checks, and then rolled back.
 func Rehearse(ctx context.Context) context.Context {
 	return context.WithValue(ctx, rehearsalKey{}, true)
 }
 
-// Rehearsing tells whether changes under the context are not to happen.
+// Rehearsing reports whether changes in a context are rolled back.
 func Rehearsing(ctx context.Context) bool { return ctx.Value(rehearsalKey{}) != nil }

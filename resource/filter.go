@@ -2,20 +2,19 @@ package resource
 
 import "time"
 
-// MaxIDs is how many uids one list may name.
+// MaxIDs is how many UIDs a filter may have.
 const MaxIDs = 1000
 
-// A PlaceFilter keeps the resources in certain places. Members that are set
-// must all hold.
+// A PlaceFilter selects resources by their UIDs. All the fields that are set must match.
 type PlaceFilter struct {
 	AncestorsOf   UID   `json:"ancestorsOf,omitempty"`
 	DescendantsOf UID   `json:"descendantsOf,omitempty"`
 	ChildrenOf    UID   `json:"childrenOf,omitempty"`
-	InRoot        bool  `json:"inRoot,omitempty"` // those without a parent
+	InRoot        bool  `json:"inRoot,omitempty"` // without a parent
 	IDs           []UID `json:"ids,omitempty"`
 }
 
-// Validate reports every member a caller must fix.
+// Validate reports every field a caller must fix.
 func (f PlaceFilter) Validate() error {
 	var p problems
 	p.uid("uidp.ancestors_of", f.AncestorsOf)
@@ -30,8 +29,7 @@ func (f PlaceFilter) Validate() error {
 	return p.err()
 }
 
-// A Filter says what a list of resources keeps. Each kind reads the members
-// that make sense for it.
+// A Filter selects the resources of a list. Each kind uses the fields that apply to it.
 type Filter struct {
 	Place        PlaceFilter      `json:"place,omitzero"`
 	Name         string           `json:"name,omitempty"`
@@ -42,12 +40,12 @@ type Filter struct {
 	KeyID        string           `json:"keyId,omitempty"`        // of invites
 	Digest       string           `json:"digest,omitempty"`       // of tags and pulls
 	UpdatedSince time.Time        `json:"updatedSince,omitzero"`  // of tags
-	Classes      []TagClass       `json:"classes,omitempty"`      // of tags, beside the plain ones
+	Classes      []TagClass       `json:"classes,omitempty"`      // of tags, besides the plain ones
 	Direction    Direction        `json:"direction,omitempty"`    // of pulls
-	Deprecated   bool             `json:"deprecated,omitempty"`   // of tags, these alone
+	Deprecated   bool             `json:"deprecated,omitempty"`   // only deprecated tags
 }
 
-// Validate reports every member a caller must fix.
+// Validate reports every field a caller must fix.
 func (f Filter) Validate() error {
 	if err := f.Place.Validate(); err != nil {
 		return err

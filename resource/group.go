@@ -8,15 +8,15 @@ type Group struct {
 	Name        string    `json:"name"`
 	Description string    `json:"description,omitempty"`
 	Verified    bool      `json:"verified,omitempty"`
-	Kind        OrgKind   `json:"kind,omitempty"` // the organization's, in every group of it
+	Kind        OrgKind   `json:"kind,omitempty"` // that of the organization, in all its groups
 	CreateTime  time.Time `json:"createTime"`
 	UpdateTime  time.Time `json:"updateTime"`
 }
 
-// An OrgKind says what an organization is for. Its numbers are the wire's.
+// An OrgKind is the kind of an organization. Its values are those of the API.
 type OrgKind int32
 
-// The kinds of organization this service gives out by itself.
+// The kinds of organization that this service assigns itself.
 const (
 	OrgUnspecified OrgKind = 0
 	OrgDev         OrgKind = 3

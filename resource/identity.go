@@ -2,8 +2,8 @@ package resource
 
 import "time"
 
-// An Identity is somebody or something that can act: a person known by an
-// issuer and a subject, or a workload known by one relationship.
+// An Identity is a person, who is identified by an issuer and a subject, or a workload, which
+// is identified by a relationship.
 type Identity struct {
 	UID             UID            `json:"uid"`
 	Name            string         `json:"name"`
@@ -15,13 +15,14 @@ type Identity struct {
 	CreateTime      time.Time      `json:"createTime"`
 	UpdateTime      time.Time      `json:"updateTime"`
 	Relationship    Relationship   `json:"relationship,omitzero"`
-	Metadata        map[string]any `json:"metadata,omitempty"` // what a person told us about themselves
-	Realm           string         `json:"realm,omitempty"`    // where a person's subject is unique; "" for workloads
-	Provider        UID            `json:"provider,omitempty"` // that vouches for the person; "" if none does
+	Metadata        map[string]any `json:"metadata,omitempty"` // that a person has entered
+	// in which a person's subject is unique; "" for workloads
+	Realm    string `json:"realm,omitempty"`
+	Provider UID    `json:"provider,omitempty"` // that authenticates the person; "" if none does
 }
 
-// A Relationship says which credentials stand for an identity. Exactly one
-// member is set.
+// A Relationship determines which credentials an identity can be assumed with. Exactly one
+// field is set.
 type Relationship struct {
 	ClaimMatch       *ClaimMatch  `json:"claimMatch,omitempty"`
 	StaticKeys       *StaticKeys  `json:"staticKeys,omitempty"`
@@ -29,8 +30,8 @@ type Relationship struct {
 	ServicePrincipal int32        `json:"servicePrincipal,omitempty"`
 }
 
-// A RelationshipType names the member of a Relationship. Its numbers are the
-// wire's; 0 is none.
+// A RelationshipType is the field of a Relationship that is set. Its values are those of the
+// API.
 type RelationshipType int32
 
 // The types of relationship.
@@ -42,8 +43,8 @@ const (
 	RelationshipServicePrincipal
 )
 
-// A ClaimMatch accepts tokens by their claims. Of each pair one member is set;
-// a pattern is RE2 and must match the whole value.
+// A ClaimMatch accepts tokens by their claims. Of each pair one field is set. A pattern is RE2
+// and must match the whole value.
 type ClaimMatch struct {
 	Issuer          string            `json:"issuer,omitempty"`
 	IssuerPattern   string            `json:"issuerPattern,omitempty"`
@@ -55,7 +56,7 @@ type ClaimMatch struct {
 	ClaimPatterns   map[string]string `json:"claimPatterns,omitempty"`
 }
 
-// StaticKeys accept tokens signed by keys that are given, not discovered.
+// StaticKeys accepts tokens signed with the given keys.
 type StaticKeys struct {
 	Issuer         string    `json:"issuer"`
 	Subject        string    `json:"subject"`
@@ -64,7 +65,7 @@ type StaticKeys struct {
 	Audiences      []string  `json:"audiences,omitempty"`
 }
 
-// An AWSIdentity accepts what an AWS account says of its caller.
+// An AWSIdentity accepts callers of an AWS account.
 type AWSIdentity struct {
 	Account       string `json:"awsAccount"`
 	ARN           string `json:"arn,omitempty"`
@@ -73,7 +74,7 @@ type AWSIdentity struct {
 	UserIDPattern string `json:"userIdPattern,omitempty"`
 }
 
-// Type returns which member is set.
+// Type returns which field is set.
 func (r Relationship) Type() RelationshipType {
 	switch {
 	case r.ClaimMatch != nil:
@@ -88,7 +89,7 @@ func (r Relationship) Type() RelationshipType {
 	return RelationshipNone
 }
 
-// Issuer is the exact issuer of the claim match, or "".
+// Issuer returns the exact issuer of the claim match, or "".
 func (r Relationship) Issuer() string {
 	if r.ClaimMatch == nil {
 		return ""
@@ -96,7 +97,7 @@ func (r Relationship) Issuer() string {
 	return r.ClaimMatch.Issuer
 }
 
-// Subject is the exact subject of the claim match, or "".
+// Subject returns the exact subject of the claim match, or "".
 func (r Relationship) Subject() string {
 	if r.ClaimMatch == nil {
 		return ""
@@ -104,26 +105,26 @@ func (r Relationship) Subject() string {
 	return r.ClaimMatch.Subject
 }
 
-// UserUID returns the UID of the person that a realm knows by subject. It is
-// derived, so that a binding can be made before the first sign-in. A realm is the
-// address of an issuer, or the realm of an identity provider.
+// UserUID returns the UID of the person with that subject in a realm, which is the address of
+// an issuer or the realm of an identity provider. It is derived, so that a binding can be
+// created before the first sign-in.
 func UserUID(realm, subject string) UID {
-	if realm == "accounts.google.com" { // the one issuer that leaves its scheme out
+	if realm == "accounts.google.com" { // the only issuer without a scheme
 		realm = "https://" + realm
 	}
 	return DerivedUID("identity", realm, subject)
 }
 
-// OfInstallation reports whether the issuer alone vouches for a person: no
-// organization's provider does. The operator named them, or trusts the provider.
+// OfInstallation reports whether a person is authenticated by the issuer alone and not by the
+// provider of an organization: the operator named them, or trusts the provider.
 func (i Identity) OfInstallation() bool {
 	return i.UID.IsRoot() && i.Realm == i.Relationship.Issuer()
 }
 
-// staticKeyLife is the longest a static key may be trusted.
+// staticKeyLife is how long a static key may be trusted.
 const staticKeyLife = 365 * 24 * time.Hour
 
-// Complete fills in what a relationship leaves to the service at time now.
+// Complete sets the defaults of a relationship.
 func (i *Identity) Complete(now time.Time) {
 	if k := i.Relationship.StaticKeys; k != nil && k.ExpirationTime.IsZero() {
 		k.ExpirationTime = now.Add(staticKeyLife).UTC().Truncate(time.Millisecond)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A GroupInvite lets whoever holds its code join a group in a role.
+// A GroupInvite lets whoever has its code join a group with a role.
 type GroupInvite struct {
 	UID            UID       `json:"uid"`
 	Role           UID       `json:"roleUid"`
@@ -16,18 +16,17 @@ type GroupInvite struct {
 	CreateTime     time.Time `json:"createTime"`
 
 	Digest   []byte `json:"-"` // of the code
-	Code     string `json:"-"` // known when it is made, and never again
-	RoleInfo Role   `json:"-"` // what is promised
+	Code     string `json:"-"` // only known when it is created
+	RoleInfo Role   `json:"-"`
 }
 
-// How long an invite may last.
+// The limits of the lifetime of an invite.
 const (
 	MinInvite = time.Minute
 	MaxInvite = 30 * 24 * time.Hour
 )
 
-// Validate reports every field a caller must fix; ttl is how long it is to
-// last.
+// Validate reports every field a caller must fix, including the lifetime ttl.
 func (i GroupInvite) Validate(ttl time.Duration) error {
 	var p problems
 	if i.Role == "" {

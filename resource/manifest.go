@@ -2,13 +2,13 @@ package resource
 
 import "time"
 
-// A Manifest is a document of a repo and what it says about itself.
+// A Manifest is a manifest of a repo.
 type Manifest struct {
 	Digest       string
 	MediaType    string
 	Size         int64
-	Subject      string // digest of the manifest this one is about, or ""
-	ArtifactType string // as the referrers list reports it
+	Subject      string // the digest of the manifest this one is about, or ""
+	ArtifactType string // as the list of referrers has it
 	Annotations  string // JSON object, or ""
 	PushTime     time.Time
 	Body         []byte
@@ -18,19 +18,19 @@ type Manifest struct {
 // A Need is content a manifest refers to.
 type Need struct {
 	Digest   string
-	Manifest bool // else a blob
-	Optional bool // may be absent: non-distributable, or the registry takes sparse images
+	Manifest bool // otherwise a blob
+	Optional bool // may be missing: it is non-distributable, or the registry accepts sparse images
 }
 
-// A Blob is bytes at a path of the storage.
+// A Blob is a blob in the storage.
 type Blob struct {
 	Digest string
 	Size   int64
 	Path   string
 }
 
-// An Upload is a session that has not become a blob: its first Size bytes are
-// stored, and State is their running hash.
+// An Upload is an upload that has not become a blob. Its first Size bytes are stored, and
+// State is the state of their hash.
 type Upload struct {
 	ID        string
 	Group     UID    // of the repo, which may not exist yet
@@ -40,7 +40,7 @@ type Upload struct {
 	State     []byte
 }
 
-// An Image is what a manifest can run as: one variant for each platform.
+// An Image has the variants of an image for each platform.
 type Image struct {
 	Digest    string    `json:"digest"`
 	MediaType string    `json:"mediaType"`
@@ -55,5 +55,5 @@ type Variant struct {
 	Variant      string `json:"variant,omitempty"`
 	Size         int64  `json:"size"` // layers and config
 	Layers       int    `json:"layers"`
-	Config       []byte `json:"-"` // the image's configuration, JSON; empty for what has none
+	Config       []byte `json:"-"` // the image's configuration in JSON, if it has one
 }

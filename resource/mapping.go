@@ -2,17 +2,17 @@ package resource
 
 import "time"
 
-// An ExternalGroupRoleMapping gives a role to the members of a group that an
-// identity provider knows. It is made in the provider, and never changes.
+// An ExternalGroupRoleMapping gives a role to the members of a group of an identity provider,
+// which is its parent. It cannot be changed.
 type ExternalGroupRoleMapping struct {
 	UID           UID       `json:"uid"`
 	ExternalGroup string    `json:"externalGroupId"`
 	Role          UID       `json:"roleUid"`
-	Scope         UID       `json:"scope"` // where the role is given: the organization
+	Scope         UID       `json:"scope"` // on which the role is given: the organization
 	CreateTime    time.Time `json:"createTime"`
 }
 
-// Provider is the UID of the provider the mapping is in.
+// Provider returns the UID of the mapping's provider.
 func (m ExternalGroupRoleMapping) Provider() UID { return m.UID.Parent() }
 
 // MaxBatchDelete is how many mappings one call may delete.

@@ -10,31 +10,31 @@ import (
 	"time"
 )
 
-// A Credential is what somebody presents to be taken for an identity. Its claims
-// count only once the signature does.
+// A Credential is a credential to assume an identity with. Its claims are not trusted before
+// its signature is verified.
 type Credential struct {
 	Issuer   string
 	Subject  string
 	Audience []string
-	Claim    func(name string) (string, bool) // any other claim, as text
+	Claim    func(name string) (string, bool) // returns any other claim, as text
 }
 
-// A Check is how one claim of a credential fared with a relationship.
+// A Check is the comparison of one claim of a credential with a relationship.
 type Check struct {
 	Claim    string `json:"claim"`
-	Expected string `json:"expected"` // a pattern stands between slashes
+	Expected string `json:"expected"` // a pattern is between slashes
 	Received string `json:"received"`
 	OK       bool   `json:"ok"`
 	Cause    string `json:"cause,omitempty"` // what is probably wrong
 }
 
-// A Matcher holds credentials against one relationship, again and again.
+// A Matcher compares credentials with one relationship.
 type Matcher struct {
 	wants []want
-	size  int // of its patterns together
+	size  int // of all its patterns
 }
 
-// A want is one claim a relationship asks for.
+// A want is what a relationship requires of one claim.
 type want struct {
 	claim   string
 	exact   []string // any of these
@@ -44,10 +44,9 @@ type want struct {
 	fold    func() *regexp.Regexp // the pattern with case ignored; compiled when it is first needed
 }
 
-// NewMatcher returns the matcher of a claim match, of static keys or of an AWS
-// identity. audiences are what a credential may be for whose relationship does
-// not say. It fails if a pattern of the relationship is none or is too large, and
-// for a relationship that no credential stands for.
+// NewMatcher returns the matcher of a claim match, of static keys or of an AWS identity.
+// audiences are accepted if the relationship does not restrict the audience. It fails if a
+// pattern is invalid or too large, and for a relationship without credentials.
 func NewMatcher(r Relationship, audiences []string) (*Matcher, error) {
 	if r.PatternsTooLarge() {
 		return nil, errTooLarge
@@ -61,7 +60,10 @@ func NewMatcher(r Relationship, audiences []string) (*Matcher, error) {
 		if len(k.Audiences) > 0 {
 			audiences = k.Audiences
 		}
-		m.wants = []want{{claim: "iss", exact: []string{k.Issuer}}, {claim: "sub", exact: []string{k.Subject}}, {claim: "aud", exact: audiences}}
+		m.wants = []want{
+			{claim: "iss", exact: []string{k.Issuer}}, {claim: "sub", exact: []string{k.Subject}},
+			{claim: "aud", exact: audiences},
+		}
 		return m, nil
 	case RelationshipAWS:
 		return m, m.aws(*r.AWS)
@@ -134,7 +136,7 @@ func newPattern(claim, pattern string) (want, error) {
 	return want{claim: claim, text: pattern, pattern: re, size: size, fold: fold}, nil
 }
 
-// longest is the length of a value beyond which the pattern does not match.
+// longest returns the length of the longest value that a pattern is compared with.
 func (w want) longest() int {
 	if w.claim == "iss" {
 		return maxMatchedIssuer
@@ -156,8 +158,8 @@ func (w want) expected() string {
 	return w.exact[0]
 }
 
-// fits tells whether c is what the want asks for. Of several audiences every one
-// must be expected: whoever else a token is for could present it here.
+// fits reports whether c has the required claim. Every audience must be expected, because any
+// other audience of a token could present it here.
 func (w want) fits(c Credential) bool {
 	switch w.claim {
 	case "iss":
@@ -165,7 +167,8 @@ func (w want) fits(c Credential) bool {
 	case "sub":
 		return w.accepts(c.Subject)
 	case "aud":
-		return len(c.Audience) > 0 && !w.tooMany(c.Audience) && !slices.ContainsFunc(c.Audience, func(a string) bool { return !w.accepts(a) })
+		return len(c.Audience) > 0 && !w.tooMany(c.Audience) &&
+			!slices.ContainsFunc(c.Audience, func(a string) bool { return !w.accepts(a) })
 	}
 	if c.Claim == nil {
 		return false
@@ -174,8 +177,7 @@ func (w want) fits(c Credential) bool {
 	return given && w.accepts(value)
 }
 
-// tooMany tells whether audiences are together longer than what a pattern is
-// matched with.
+// tooMany reports whether the sum of the lengths of audiences is too large for a pattern.
 func (w want) tooMany(audience []string) bool {
 	length := 0
 	for _, a := range audience {
@@ -184,7 +186,7 @@ func (w want) tooMany(audience []string) bool {
 	return w.pattern != nil && length > w.longest()
 }
 
-// received returns the claim as it is shown.
+// received returns the claim as text.
 func (w want) received(c Credential) string {
 	switch w.claim {
 	case "iss":
@@ -203,22 +205,22 @@ func (w want) received(c Credential) string {
 
 const audienceSeparator = ", "
 
-// AcceptsIssuer tells whether credentials of an issuer can match at all. Nobody
-// need be asked for their keys if not.
+// AcceptsIssuer reports whether credentials of an issuer can match. If not, its keys are not
+// needed.
 func (m *Matcher) AcceptsIssuer(issuer string) bool {
 	return len(m.wants) > 0 && m.wants[0].claim == "iss" && m.wants[0].accepts(issuer)
 }
 
-// NamesIssuer tells whether the issuer is given exactly, not as a pattern.
+// NamesIssuer reports whether the issuer is given exactly and not as a pattern.
 func (m *Matcher) NamesIssuer() bool {
 	return len(m.wants) > 0 && m.wants[0].claim == "iss" && m.wants[0].pattern == nil
 }
 
-// Size is that of all patterns together, in instructions of their programs.
+// Size returns the size of all patterns, in instructions of their programs.
 func (m *Matcher) Size() int { return m.size }
 
-// Steps bounds what it costs to compare c, in instructions of a program for one
-// byte each.
+// Steps returns an upper bound on the cost of comparing c: the sum of instructions times
+// bytes.
 func (m *Matcher) Steps(c Credential) (n int) {
 	for _, w := range m.wants {
 		n += w.size * (min(len(w.received(c)), w.longest()) + 1)
@@ -226,7 +228,7 @@ func (m *Matcher) Steps(c Credential) (n int) {
 	return n
 }
 
-// Mismatch returns the first claim that does not fit, or "" if all do.
+// Mismatch returns the first claim that does not match, or "" if all do.
 func (m *Matcher) Mismatch(c Credential) string {
 	for _, w := range m.wants {
 		if !w.fits(c) {
@@ -236,10 +238,9 @@ func (m *Matcher) Mismatch(c Credential) string {
 	return ""
 }
 
-// Compare returns how every claim fared, those that do not fit first, and does
-// not look for causes. Of a credential whose signature is not known to be good,
-// what a pattern is for is left out, but for the issuer: nobody unknown chooses
-// what the patterns are run on.
+// Compare returns the checks of all claims, those that do not match first, without causes. If
+// the signature is not verified, it leaves out claims with patterns except the issuer, so that
+// strangers cannot choose the input of patterns.
 func (m *Matcher) Compare(c Credential, signed bool) []Check {
 	var all []Check
 	for _, w := range m.wants {
@@ -251,8 +252,7 @@ func (m *Matcher) Compare(c Credential, signed bool) []Check {
 	return all
 }
 
-// Judge is Compare of all claims, with what is probably wrong with those that do
-// not fit.
+// Judge is Compare for a verified credential, with causes.
 func (m *Matcher) Judge(c Credential) []Check {
 	all := m.Compare(c, true)
 	for i := range all {
@@ -261,8 +261,8 @@ func (m *Matcher) Judge(c Credential) []Check {
 	return all
 }
 
-// Cause returns what is probably wrong with a claim that does not fit, or "" if
-// that is not known.
+// Cause returns what is probably wrong with a claim that does not match, or "" if that is
+// unknown.
 func (m *Matcher) Cause(k Check) string {
 	for _, w := range m.wants {
 		if !k.OK && w.claim == k.Claim && w.expected() == k.Expected {
@@ -279,8 +279,7 @@ func order(ok bool) int {
 	return 0
 }
 
-// StaticKeysExpired tells whether the keys of a relationship are past their
-// time.
+// StaticKeysExpired reports whether the static keys of a relationship have expired.
 func (r Relationship) StaticKeysExpired(now time.Time) bool {
 	return r.StaticKeys != nil && !now.Before(r.StaticKeys.ExpirationTime)
 }

@@ -12,7 +12,8 @@ var usual = []string{"https://auth.example", "auth.example"}
 // cred is the credential of a build.
 func cred(change func(*resource.Credential)) resource.Credential {
 	c := resource.Credential{
-		Issuer: "https://token.example", Subject: "repo:org/app:ref:refs/heads/main", Audience: []string{"https://auth.example"},
+		Issuer: "https://token.example", Subject: "repo:org/app:ref:refs/heads/main",
+		Audience: []string{"https://auth.example"},
 		Claim: func(name string) (string, bool) {
 			v, ok := map[string]string{"env": "prod", "run": "7"}[name]
 			return v, ok
@@ -49,31 +50,50 @@ func TestMatcher(t *testing.T) {
 		mismatch string // the claim, "" if all fit
 		cause    string // in its cause
 	}{
-		"exactly":                      {match: exact},
-		"another issuer":               {exact, func(c *resource.Credential) { c.Issuer = "https://other.example" }, "iss", ""},
-		"a slash too many":             {exact, func(c *resource.Credential) { c.Issuer += "/" }, "iss", "slash"},
-		"another scheme":               {exact, func(c *resource.Credential) { c.Issuer = "http://token.example" }, "iss", "scheme"},
-		"another subject":              {exact, func(c *resource.Credential) { c.Subject = "x" }, "sub", ""},
-		"another case":                 {exact, func(c *resource.Credential) { c.Subject = strings.ToUpper(c.Subject) }, "sub", "upper and lower case"},
-		"spaces":                       {exact, func(c *resource.Credential) { c.Subject += " " }, "sub", "spaces"},
-		"GitHub's newer subject":       {exact, func(c *resource.Credential) { c.Subject = "repo:org@1/app@2:ref:refs/heads/main" }, "sub", "newer subject"},
-		"another branch":               {exact, func(c *resource.Credential) { c.Subject = "repo:org/app:ref:refs/heads/dev" }, "sub", "a ref, an environment"},
-		"the host as audience":         {exact, func(c *resource.Credential) { c.Audience = []string{"auth.example"} }, "", ""},
-		"both as audience":             {exact, func(c *resource.Credential) { c.Audience = usual }, "", ""},
-		"another audience":             {exact, func(c *resource.Credential) { c.Audience = []string{"x"} }, "aud", "another audience"},
-		"us and others":                {exact, func(c *resource.Credential) { c.Audience = []string{"https://auth.example", "x"} }, "aud", "others too"},
-		"nobody":                       {exact, func(c *resource.Credential) { c.Audience = nil }, "aud", "no claim aud"},
-		"an audience of its own":       {with(func(c *resource.ClaimMatch) { c.Audience = "me" }), func(c *resource.Credential) { c.Audience = []string{"me"} }, "", ""},
-		"its own and not the usual":    {with(func(c *resource.ClaimMatch) { c.Audience = "me" }), nil, "aud", "another audience"},
-		"an audience by pattern":       {with(func(c *resource.ClaimMatch) { c.AudiencePattern = "m." }), func(c *resource.Credential) { c.Audience = []string{"me", "my"} }, "", ""},
-		"not all by pattern":           {with(func(c *resource.ClaimMatch) { c.AudiencePattern = "m." }), func(c *resource.Credential) { c.Audience = []string{"me", "you"} }, "aud", "others too"},
-		"a pattern":                    {match: pattern("repo:org/app:.*")},
-		"a pattern of the whole":       {pattern("org/app"), nil, "sub", ""},
-		"a pattern and a line":         {pattern("repo:org/app:ref:refs/heads/main"), func(c *resource.Credential) { c.Subject += "\n" }, "sub", ""},
-		"a choice of the whole":        {pattern("x|repo:org/app:ref:refs/heads/main"), func(c *resource.Credential) { c.Subject += "x" }, "sub", ""},
-		"both forms":                   {match: pattern(`repo:org(@\d+)?/app(@\d+)?:ref:refs/heads/main`)},
-		"both forms, the newer":        {pattern(`repo:org(@\d+)?/app(@\d+)?:ref:refs/heads/main`), func(c *resource.Credential) { c.Subject = "repo:org@1/app@2:ref:refs/heads/main" }, "", ""},
-		"the newer form only":          {pattern(`repo:org@\d+/app@\d+:ref:refs/heads/main`), nil, "sub", "older subject"},
+		"exactly": {match: exact},
+		"another issuer": {exact, func(c *resource.Credential) { c.Issuer = "https://other.example" },
+			"iss", ""},
+		"a slash too many": {exact, func(c *resource.Credential) { c.Issuer += "/" }, "iss", "slash"},
+		"another scheme": {exact, func(c *resource.Credential) { c.Issuer = "http://token.example" },
+			"iss", "scheme"},
+		"another subject": {exact, func(c *resource.Credential) { c.Subject = "x" }, "sub", ""},
+		"another case": {exact,
+			func(c *resource.Credential) { c.Subject = strings.ToUpper(c.Subject) }, "sub", "upper and lower case"},
+		"spaces": {exact, func(c *resource.Credential) { c.Subject += " " }, "sub", "spaces"},
+		"GitHub's newer subject": {exact,
+			func(c *resource.Credential) { c.Subject = "repo:org@1/app@2:ref:refs/heads/main" }, "sub",
+			"newer subject"},
+		"another branch": {exact,
+			func(c *resource.Credential) { c.Subject = "repo:org/app:ref:refs/heads/dev" }, "sub",
+			"a ref, an environment"},
+		"the host as audience": {exact,
+			func(c *resource.Credential) { c.Audience = []string{"auth.example"} }, "", ""},
+		"both as audience": {exact, func(c *resource.Credential) { c.Audience = usual }, "", ""},
+		"another audience": {exact, func(c *resource.Credential) { c.Audience = []string{"x"} }, "aud",
+			"another audience"},
+		"us and others": {exact,
+			func(c *resource.Credential) { c.Audience = []string{"https://auth.example", "x"} }, "aud", "others too"},
+		"nobody": {exact, func(c *resource.Credential) { c.Audience = nil }, "aud",
+			"no claim aud"},
+		"an audience of its own": {with(func(c *resource.ClaimMatch) { c.Audience = "me" }),
+			func(c *resource.Credential) { c.Audience = []string{"me"} }, "", ""},
+		"its own and not the usual": {with(func(c *resource.ClaimMatch) { c.Audience = "me" }), nil, "aud",
+			"another audience"},
+		"an audience by pattern": {with(func(c *resource.ClaimMatch) { c.AudiencePattern = "m." }),
+			func(c *resource.Credential) { c.Audience = []string{"me", "my"} }, "", ""},
+		"not all by pattern": {with(func(c *resource.ClaimMatch) { c.AudiencePattern = "m." }),
+			func(c *resource.Credential) { c.Audience = []string{"me", "you"} }, "aud", "others too"},
+		"a pattern":              {match: pattern("repo:org/app:.*")},
+		"a pattern of the whole": {pattern("org/app"), nil, "sub", ""},
+		"a pattern and a line": {pattern("repo:org/app:ref:refs/heads/main"),
+			func(c *resource.Credential) { c.Subject += "\n" }, "sub", ""},
+		"a choice of the whole": {pattern("x|repo:org/app:ref:refs/heads/main"),
+			func(c *resource.Credential) { c.Subject += "x" }, "sub", ""},
+		"both forms": {match: pattern(`repo:org(@\d+)?/app(@\d+)?:ref:refs/heads/main`)},
+		"both forms, the newer": {pattern(`repo:org(@\d+)?/app(@\d+)?:ref:refs/heads/main`),
+			func(c *resource.Credential) { c.Subject = "repo:org@1/app@2:ref:refs/heads/main" }, "", ""},
+		"the newer form only": {pattern(`repo:org@\d+/app@\d+:ref:refs/heads/main`), nil, "sub",
+			"older subject"},
 		"a pattern in another case":    {pattern("repo:ORG/APP:.*"), nil, "sub", "upper and lower case"},
 		"a claim":                      {match: with(func(c *resource.ClaimMatch) { c.Claims = map[string]string{"env": "prod"} })},
 		"another value":                {with(func(c *resource.ClaimMatch) { c.Claims = map[string]string{"env": "test"} }), nil, "env", ""},
@@ -89,7 +109,8 @@ func TestMatcher(t *testing.T) {
 				t.Errorf("mismatch = %q, want %q", got, tt.mismatch)
 			}
 			first := m.Judge(c)[0]
-			if first.OK != (tt.mismatch == "") || !first.OK && first.Claim != tt.mismatch || !strings.Contains(first.Cause, tt.cause) {
+			if first.OK != (tt.mismatch == "") || !first.OK && first.Claim != tt.mismatch ||
+				!strings.Contains(first.Cause, tt.cause) {
 				t.Errorf("judged %+v, want a cause like %q", first, tt.cause)
 			}
 			if got, want := m.AcceptsIssuer(c.Issuer), tt.mismatch != "iss"; got != want {
@@ -132,7 +153,8 @@ func TestWarnings(t *testing.T) {
 func FuzzMatcher(f *testing.F) {
 	f.Add("https://token.example", "repo:org/app:.*", "repo:org/app:x", "https://auth.example")
 	f.Add("https://token.example", "a|b", "ab", "x")
-	f.Add("https://token.actions.githubusercontent.com", `repo:org(@\d+)?/app:.*`, "repo:org@1/app@2:x", "auth.example")
+	f.Add("https://token.actions.githubusercontent.com", `repo:org(@\d+)?/app:.*`, "repo:org@1/app@2:x",
+		"auth.example")
 	f.Fuzz(func(t *testing.T, issuer, pattern, subject, audience string) {
 		rule := resource.ClaimMatch{Issuer: issuer, SubjectPattern: pattern}
 		resource.Identity{Relationship: resource.Relationship{ClaimMatch: &rule}}.Warnings()

@@ -10,42 +10,39 @@ import (
 	"unicode/utf8"
 )
 
-// A pattern costs its size times the length of what it is matched with, on every
-// exchange, and whoever may create an identity chooses it. These limits bound
-// that product. They leave room for every list of values that fits 1024 bytes.
+// The cost of matching a pattern, in every exchange, is its size times the length of the value.
+// Whoever may create an identity chooses the pattern, so these limits bound that product. They
+// allow every list of values that fits in 1024 bytes.
 const (
 	// maxProgram bounds one pattern, in instructions.
 	maxProgram = 1200
 
-	// maxPrograms bounds the patterns of one identity together.
+	// maxPrograms bounds the sum of the patterns of one identity.
 	maxPrograms = 2 * maxProgram
 
-	// maxIssuerProgram and maxMatchedIssuer bound what is done for a token whose
-	// signature has not been checked. Their product is what package regexp
-	// matches with its fastest general method.
+	// maxIssuerProgram and maxMatchedIssuer bound the work for a token whose signature is
+	// not verified yet. Up to their product, package regexp uses its backtracker.
 	maxIssuerProgram = 500
 	maxMatchedIssuer = 256
 
-	// maxMatched bounds the values that are compared with a pattern. Subjects of
-	// known issuers have a few hundred bytes.
+	// maxMatched bounds the values that are matched. Subjects of known issuers have a few
+	// hundred bytes.
 	maxMatched = 1024
 
-	// wideSize is what a Unicode class or a range of other than ASCII counts for.
-	// To parse one costs as much as to parse many instructions.
+	// wideSize is the size of a Unicode class or a range beyond ASCII, because parsing one
+	// is as expensive as parsing many instructions.
 	wideSize = 50
 
-	// classRanges is how many characters of a class count for one instruction
-	// more.
+	// classRanges is how many characters of a class count as one more instruction.
 	classRanges = 64
 )
 
-// errTooLarge is why a pattern is not compiled.
+// errTooLarge is returned for a pattern that is not compiled.
 var errTooLarge = errors.New("the pattern is too large")
 
-// Anchored compiles a pattern so that it must match a whole value. What is a
-// pattern only between our anchors is none: "a)|(?:b" would get out of them. It
-// fails for a pattern whose program would be larger than maxProgram, without
-// compiling it.
+// Anchored compiles a pattern so that it must match a whole value. It fails for a text that is
+// a pattern only between our anchors, such as "a)|(?:b", and for a pattern whose program would
+// be larger than maxProgram.
 func Anchored(pattern string) (*regexp.Regexp, error) {
 	re, _, err := compile(pattern)
 	return re, err
@@ -64,13 +61,13 @@ func compile(pattern string) (*regexp.Regexp, int, error) {
 	return re, size, err
 }
 
-// PatternsTooLarge tells whether a pattern of the relationship, or all of them
-// together, are larger than what is matched with. Such a relationship was stored
-// before there was a limit; nobody is taken for its identity.
+// PatternsTooLarge reports whether a pattern of the relationship, or the sum of them, exceeds
+// the limits. Such a relationship was stored before there were limits, and matches nothing.
 func (r Relationship) PatternsTooLarge() bool {
 	switch c := r.ClaimMatch; {
 	case c != nil:
-		return larger(maxIssuerProgram, maxIssuerProgram, c.IssuerPattern) || larger(maxProgram, maxPrograms, c.patterns()...)
+		return larger(maxIssuerProgram, maxIssuerProgram, c.IssuerPattern) ||
+			larger(maxProgram, maxPrograms, c.patterns()...)
 	case r.AWS != nil:
 		return larger(maxProgram, maxPrograms, r.AWS.ARNPattern, r.AWS.UserIDPattern)
 	}
@@ -78,11 +75,12 @@ func (r Relationship) PatternsTooLarge() bool {
 }
 
 func (c ClaimMatch) patterns() []string {
-	return slices.AppendSeq([]string{c.IssuerPattern, c.SubjectPattern, c.AudiencePattern}, maps.Values(c.ClaimPatterns))
+	return slices.AppendSeq([]string{c.IssuerPattern, c.SubjectPattern, c.AudiencePattern},
+		maps.Values(c.ClaimPatterns))
 }
 
-// larger tells whether one of the patterns is larger than each, or all of them
-// are together larger than total. What is no pattern has no size.
+// larger reports whether one of the patterns is larger than each, or their sum is larger than
+// total. Invalid patterns have the size 0.
 func larger(each, total int, patterns ...string) bool {
 	sum := 0
 	for _, pattern := range patterns {
@@ -95,10 +93,9 @@ func larger(each, total int, patterns ...string) bool {
 	return sum > total
 }
 
-// patternSize returns the size of the program of a pattern, in instructions. The
-// result is an estimate that is not below the true size by more than the few
-// instructions of the anchors. It returns errTooLarge if the pattern is too
-// expensive even to parse.
+// patternSize estimates the size of the program of a pattern, in instructions. The result is
+// not smaller than the true size, except for the anchors. It returns errTooLarge if the pattern
+// is too expensive to parse.
 func patternSize(pattern string) (int, error) {
 	if pattern == "" {
 		return 0, nil
@@ -114,8 +111,8 @@ func patternSize(pattern string) (int, error) {
 	return wide + treeSize(tree), nil
 }
 
-// wideParts counts what is expensive to parse: Unicode classes, and ranges that
-// end beyond ASCII, of which each character is folded if case is ignored.
+// wideParts counts Unicode classes and ranges beyond ASCII, which are expensive to parse: if
+// case is ignored, each of their characters is folded.
 func wideParts(pattern string) int {
 	n := strings.Count(pattern, `\p`) + strings.Count(pattern, `\P`) + strings.Count(pattern, `-\`)
 	for i := range len(pattern) - 1 {
@@ -126,7 +123,7 @@ func wideParts(pattern string) int {
 	return n
 }
 
-// treeSize returns how many instructions a parsed pattern is compiled to.
+// treeSize returns the number of instructions of a parsed pattern.
 func treeSize(re *syntax.Regexp) int {
 	n := 0
 	for _, sub := range re.Sub {

@@ -9,23 +9,22 @@ import (
 	"time"
 )
 
-// An IdentityProvider lets the people of an organization sign in with the
-// accounts they have already.
+// An IdentityProvider lets the people of an organization sign in with their existing accounts.
 type IdentityProvider struct {
 	UID         UID       `json:"uid"`
 	Name        string    `json:"name"`
 	Description string    `json:"description,omitempty"`
-	DefaultRole UID       `json:"defaultRole"` // what somebody gets who signs in for the first time
+	DefaultRole UID       `json:"defaultRole"` // of a person who signs in for the first time
 	OIDC        *OIDC     `json:"oidc,omitempty"`
-	Disabled    bool      `json:"disabled,omitempty"` // nobody can sign in with it yet, but for trying it
-	Trusted     bool      `json:"trusted,omitempty"`  // by the operator, to speak for its issuer to all organizations
+	Disabled    bool      `json:"disabled,omitempty"` // it can only be tested, not used to sign in
+	Trusted     bool      `json:"trusted,omitempty"`  // by the operator, for the issuer's people in all organizations
 	Realm       string    `json:"-"`                  // the namespace of its people's subjects
-	Epoch       int64     `json:"-"`                  // how often what it believes has changed
+	Epoch       int64     `json:"-"`                  // how often the fields of SameBeliefs have changed
 	CreateTime  time.Time `json:"createTime"`
 	UpdateTime  time.Time `json:"updateTime"`
 }
 
-// OIDC is how the service is a client of an OpenID provider.
+// OIDC configures the service as a client of an OpenID provider.
 type OIDC struct {
 	Issuer           string          `json:"issuer"`
 	ClientID         string          `json:"clientId"`
@@ -36,28 +35,27 @@ type OIDC struct {
 	PKCE             bool            `json:"pkceEnabled,omitempty"`
 }
 
-// A CorrelationRule says which claim names a person. Its numbers are the
-// wire's; it is fixed with the first value it gets.
+// A CorrelationRule determines which claim identifies a person. Its values are those of the
+// API. It cannot be changed once it is set.
 type CorrelationRule int32
 
-// The rules there are.
+// The correlation rules.
 const (
 	CorrelationUnspecified CorrelationRule = iota // by the subject
 	CorrelationSubject
 	CorrelationObjectID
 )
 
-// ByObjectID reports whether people are known by their oid and not by their sub.
+// ByObjectID reports whether people are identified by the claim oid and not by sub.
 func (o OIDC) ByObjectID() bool { return o.CorrelationRule == CorrelationObjectID }
 
-// SameBeliefs reports whether two clients take the same tokens to be about the
-// same people.
+// SameBeliefs reports whether a token identifies the same person with both clients.
 func (o OIDC) SameBeliefs(p OIDC) bool {
 	return o.Issuer == p.Issuer && o.ClientID == p.ClientID && o.ByObjectID() == p.ByObjectID()
 }
 
-// OwnRealm returns the realm of the people that the provider alone vouches for,
-// from its present epoch on.
+// OwnRealm returns the realm of the people that only this provider authenticates, in its
+// current epoch.
 func (p IdentityProvider) OwnRealm() string {
 	if p.Epoch == 0 {
 		return string(p.UID)
@@ -65,9 +63,9 @@ func (p IdentityProvider) OwnRealm() string {
 	return fmt.Sprintf("%s#%d", p.UID, p.Epoch)
 }
 
-// IssuerRealm returns the realm of the installation's people that its issuer
-// knows. It is that of the provider's people if the operator trusts it. A sub
-// and an oid that are spelled alike are not the same person.
+// IssuerRealm returns the realm of the installation's people at the provider's issuer. It is
+// the realm of the provider's people if the operator trusts the provider. A sub and an oid with
+// the same value are different people.
 func (p IdentityProvider) IssuerRealm() string {
 	if p.OIDC.ByObjectID() {
 		return p.OIDC.Issuer + " oid"
@@ -75,12 +73,11 @@ func (p IdentityProvider) IssuerRealm() string {
 	return p.OIDC.Issuer
 }
 
-// A Voucher says which identity provider vouched for somebody, and in which
-// epoch. "" says that none did: the person has an account, or is known to the
-// installation by their issuer.
+// A Voucher is the identity provider that has authenticated a person, and its epoch. It is ""
+// if none has: the person has an account, or belongs to the installation.
 type Voucher string
 
-// Voucher returns what the provider's word is called now.
+// Voucher returns the voucher of the provider's current epoch.
 func (p IdentityProvider) Voucher() Voucher { return NewVoucher(p.UID, p.Epoch) }
 
 // NewVoucher returns the voucher of a provider's epoch, or "" for no provider.
@@ -91,21 +88,21 @@ func NewVoucher(provider UID, epoch int64) Voucher {
 	return Voucher(fmt.Sprintf("%s#%d", provider, epoch))
 }
 
-// Provider returns the provider that vouched, or "".
+// Provider returns the provider, or "".
 func (v Voucher) Provider() UID {
 	provider, _, _ := strings.Cut(string(v), "#")
 	return UID(provider)
 }
 
-// Epoch returns the epoch in which it did.
+// Epoch returns the epoch, or 0 if the voucher is malformed.
 func (v Voucher) Epoch() int64 {
 	_, epoch, _ := strings.Cut(string(v), "#")
-	n, _ := strconv.ParseInt(epoch, 10, 64) // what is malformed is epoch 0
+	n, _ := strconv.ParseInt(epoch, 10, 64)
 	return n
 }
 
-// VoucherSubject is what a voucher is called among the subjects of revocations,
-// beside the UIDs of identities.
+// VoucherSubject returns the subject of a revocation of everything with a voucher. Other
+// subjects are the UIDs of identities.
 func VoucherSubject(v Voucher) UID { return UID("provider:" + string(v)) }
 
 const maxScopes = 32
@@ -143,7 +140,8 @@ func (o OIDC) validate(p *problems) {
 		p.add("oidc.additional_scopes", "must have at most 32 scopes")
 	}
 	if slices.ContainsFunc(o.AdditionalScopes, func(s string) bool { return !scopePattern.MatchString(s) }) {
-		p.add("oidc.additional_scopes", "a scope is 1 to 256 printable characters without spaces, quotes and backslashes")
+		p.add("oidc.additional_scopes",
+			"a scope is 1 to 256 printable characters without spaces, quotes and backslashes")
 	}
 	p.text("oidc.groups_claim", o.GroupsClaim)
 	if o.CorrelationRule < CorrelationUnspecified || o.CorrelationRule > CorrelationObjectID {
@@ -151,17 +149,17 @@ func (o OIDC) validate(p *problems) {
 	}
 }
 
-// A Secret goes in and never comes out: not into answers, events or logs. Plain
-// is what a caller sent; Sealed is what is kept.
+// A Secret is never part of a response, an event or a log. Plain is what a caller has sent,
+// Sealed is what is stored.
 type Secret struct {
 	Plain  string `json:"-"`
 	Sealed []byte `json:"-"`
 }
 
-// Empty tells whether there is no secret.
+// Empty reports whether there is no secret.
 func (s Secret) Empty() bool { return s.Plain == "" && len(s.Sealed) == 0 }
 
-// IsZero leaves the secret out of JSON, whatever it holds.
+// IsZero always returns true, so that JSON with omitzero never has the secret.
 func (s Secret) IsZero() bool { return true }
 
 // String hides the secret from logs.

@@ -2,29 +2,29 @@ package resource
 
 import "time"
 
-// A Pull is one time somebody fetched a manifest, or pushed one, or several
-// times that somebody without a role on the repo fetched it.
+// A Pull is a pull or a push of a manifest, or several pulls of a public repo that are recorded
+// together.
 type Pull struct {
 	UID      UID       `json:"uid"` // under the repo
 	Push     bool      `json:"push,omitempty"`
-	Digest   string    `json:"digest"`             // "" if many times were of several manifests
-	Tag      string    `json:"tag,omitempty"`      // if it was asked for by tag
-	Identity UID       `json:"identity,omitempty"` // "" for an anonymous one
-	Remote   string    `json:"remote,omitempty"`   // the network, as 192.0.2.0/24, if many times were from several addresses of it
+	Digest   string    `json:"digest"`             // "" for pulls of several manifests
+	Tag      string    `json:"tag,omitempty"`      // in the request
+	Identity UID       `json:"identity,omitempty"` // "" for anonymous pulls
+	Remote   string    `json:"remote,omitempty"`   // an address, or a network such as 192.0.2.0/24 for several
 	Agent    string    `json:"agent,omitempty"`
-	Time     time.Time `json:"time"`           // of the last
-	More     int64     `json:"more,omitempty"` // how many more times it stands for
+	Time     time.Time `json:"time"`           // of the last pull
+	More     int64     `json:"more,omitempty"` // how many further pulls are recorded with it
 }
 
-// A Direction is which way an image went. Its numbers are the wire's.
+// A Direction selects pulls or pushes. Its values are those of the API.
 type Direction int32
 
-// The directions there are.
+// The directions.
 const (
 	AnyDirection Direction = iota
 	Pulled
 	Pushed
 )
 
-// Repo is the UID of the repo it happened to.
+// Repo returns the UID of the repo.
 func (p Pull) Repo() UID { return p.UID.Parent() }

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// redactedQuery stands for the query of an address.
+// redactedQuery replaces the query of an address.
 const redactedQuery = "redacted"
 
-// redact returns an address without what may be a secret in it: the user, the
-// password and the query. Paths of this machine have none of these.
+// redact returns an address without what may be a secret: the user, the password and the
+// query. It returns paths of this machine unchanged.
 func redact(address string) string {
 	if !strings.Contains(address, "://") {
 		return address
@@ -25,15 +25,14 @@ func redact(address string) string {
 	return u.String()
 }
 
-// Redacted returns the feed as everybody may see it: its address may hold a
-// secret in its query, as signed addresses of object stores do.
+// Redacted returns the feed without the query of its address, which may be a secret, as in
+// signed addresses of object stores.
 func (f AdvisoryFeed) Redacted() AdvisoryFeed {
 	f.Address = redact(f.Address)
 	return f
 }
 
-// Redacted returns the subscription as everybody may see it: its sink may hold a
-// secret in its query.
+// Redacted returns the subscription without the query of its sink, which may be a secret.
 func (s Subscription) Redacted() Subscription {
 	s.Sink = redact(s.Sink)
 	return s

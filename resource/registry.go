@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// RegistrySettings are a group's rules for the repos in it and below. The
-// settings of the nearest group that has any count, as a whole; where none has,
-// the zero value does.
+// RegistrySettings are the settings of a group for the repos in it and below. The settings of
+// the nearest group that has any apply, without merging; if none has, the zero value applies.
 type RegistrySettings struct {
-	UID             UID       `json:"uid"`                       // of the group that has them, or "" for the zero value
-	Public          bool      `json:"public,omitempty"`          // anybody may pull
-	NoCreateOnPush  bool      `json:"noCreateOnPush,omitempty"`  // a push does not make the repo
-	ImmutableTags   bool      `json:"immutableTags,omitempty"`   // a tag is neither moved nor deleted
-	ImmutableExcept []string  `json:"immutableExcept,omitempty"` // but those that match one of these, as path.Match does
-	UniqueTags      bool      `json:"uniqueTags,omitempty"`      // kept for clients: nothing is copied
-	GracePeriod     bool      `json:"gracePeriod,omitempty"`     // kept for clients, too
+	UID            UID  `json:"uid"`                      // of the group that has them; "" for the zero value
+	Public         bool `json:"public,omitempty"`         // everybody may pull
+	NoCreateOnPush bool `json:"noCreateOnPush,omitempty"` // a push does not create the repo
+	ImmutableTags  bool `json:"immutableTags,omitempty"`  // tags cannot be moved or deleted
+	// except those that match one of these with path.Match
+	ImmutableExcept []string  `json:"immutableExcept,omitempty"`
+	UniqueTags      bool      `json:"uniqueTags,omitempty"`  // stored for clients, but not used
+	GracePeriod     bool      `json:"gracePeriod,omitempty"` // stored for clients, but not used
 	UpdateTime      time.Time `json:"updateTime"`
 }
 
@@ -28,14 +28,15 @@ func (s RegistrySettings) Validate() error {
 		p.add("immutable_except", "must have at most 50 patterns")
 	}
 	for _, pattern := range s.ImmutableExcept {
-		if _, err := path.Match(pattern, ""); err != nil || pattern == "" || len(pattern) > maxName || !storable(pattern) {
+		if _, err := path.Match(pattern, ""); err != nil || pattern == "" || len(pattern) > maxName ||
+			!storable(pattern) {
 			p.add("immutable_except", "must be patterns such as latest or nightly-*")
 		}
 	}
 	return p.err()
 }
 
-// Frozen tells whether a tag, once there, must stay as it is.
+// Frozen reports whether an existing tag cannot be moved or deleted.
 func (s RegistrySettings) Frozen(tag string) bool {
 	if !s.ImmutableTags {
 		return false

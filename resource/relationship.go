@@ -21,8 +21,7 @@ const (
 
 var awsAccount = regexp.MustCompile(`^[0-9]{12}$`)
 
-// Validate reports every field a caller must fix. now bounds how long static
-// keys may be trusted.
+// Validate reports every field a caller must fix. Static keys must expire after now.
 func (i Identity) Validate(now time.Time) error {
 	p := i.profile()
 	r := i.Relationship
@@ -43,8 +42,8 @@ func (i Identity) Validate(now time.Time) error {
 	return p.err()
 }
 
-// ValidateProfile is Validate for all but the relationship: one that stays as it
-// is was good once, though its keys may have expired since.
+// ValidateProfile is Validate without the relationship. It is for updates that do not change the
+// relationship, whose keys may have expired.
 func (i Identity) ValidateProfile() error { return i.profile().err() }
 
 func (i Identity) profile() (p problems) {
@@ -54,7 +53,7 @@ func (i Identity) profile() (p problems) {
 	return p
 }
 
-// ValidateMetadata reports what a person must fix in what they told us.
+// ValidateMetadata reports every field a person must fix in their metadata.
 func (i Identity) ValidateMetadata() error {
 	var p problems
 	p.text("company", i.Company)
@@ -79,7 +78,8 @@ func (c ClaimMatch) validate(p *problems) {
 	if c.IssuerPattern != "" && matchesAnything(c.IssuerPattern, anyIssuer...) {
 		p.add("claim_match.issuer_pattern", "matches every issuer; say which issuers are meant")
 	}
-	if c.AudiencePattern != "" && matchesAnything(c.AudiencePattern, slices.Concat(anySubject, anyIssuer)...) { // whoever it is shown to could present it here
+	// With such a pattern, anybody who receives a token could present it here.
+	if c.AudiencePattern != "" && matchesAnything(c.AudiencePattern, slices.Concat(anySubject, anyIssuer)...) {
 		p.add("claim_match.audience_pattern", "matches every audience; say whom tokens are made for")
 	}
 	c.validateSizes(p)
@@ -98,13 +98,14 @@ func (c ClaimMatch) validate(p *problems) {
 	}
 }
 
-// validateSizes reports patterns that are not too large by themselves, but for
-// their place or together.
+// validateSizes reports a pattern that is too large for an issuer, and patterns whose sum is too
+// large.
 func (c ClaimMatch) validateSizes(p *problems) {
 	switch {
-	case larger(maxProgram, math.MaxInt, c.patterns()...): // is reported where it stands
+	case larger(maxProgram, math.MaxInt, c.patterns()...): // is reported for its field
 	case larger(maxIssuerProgram, maxIssuerProgram, c.IssuerPattern):
-		p.add("claim_match.issuer_pattern", "is too large for an issuer, which is compared before the signature is: shorten it or repeat less")
+		p.add("claim_match.issuer_pattern",
+			"is too large for an issuer, which is compared before the signature is: shorten it or repeat less")
 	case larger(maxProgram, maxPrograms, c.patterns()...):
 		p.add("claim_match", "the patterns are too large together: shorten them or repeat less")
 	}
@@ -122,7 +123,7 @@ func (k StaticKeys) validate(p *problems, now time.Time) {
 	switch {
 	case k.ExpirationTime.Before(now):
 		p.add("static_keys.expiration_time", "is in the past")
-	case k.ExpirationTime.After(now.Add(staticKeyLife + time.Minute)): // a minute for the clocks
+	case k.ExpirationTime.After(now.Add(staticKeyLife + time.Minute)): // clocks differ
 		p.add("static_keys.expiration_time", "is more than 365 days away")
 	}
 	if len(k.Audiences) > 1 {
@@ -148,12 +149,13 @@ func (a AWSIdentity) validate(p *problems) {
 	open := func(exact, pattern string, words []string) bool {
 		return exact == "" && (pattern == "" || matchesAnything(pattern, words))
 	}
-	if a.ARNPattern+a.UserIDPattern != "" && open(a.ARN, a.ARNPattern, anyARN(a.Account)) && open(a.UserID, a.UserIDPattern, anyUserID) {
+	if a.ARNPattern+a.UserIDPattern != "" && open(a.ARN, a.ARNPattern, anyARN(a.Account)) &&
+		open(a.UserID, a.UserIDPattern, anyUserID) {
 		p.add("aws_identity.arn_pattern", "matches every caller of the account; say who is meant")
 	}
 }
 
-// badKeySet says what is wrong with a JSON Web Key Set, or "".
+// badKeySet returns what is wrong with a JSON Web Key Set, or "".
 func badKeySet(text string) string {
 	if len(text) > maxKeySet {
 		return "must be at most 64 KiB"
@@ -173,8 +175,8 @@ func badKeySet(text string) string {
 	return ""
 }
 
-// publicParts are the members a public key has, by its type; privateParts no
-// public key has.
+// publicParts are the required members of public keys by type. No public key has a member of
+// privateParts.
 var (
 	publicParts  = map[string][]string{"RSA": {"n", "e"}, "EC": {"crv", "x", "y"}, "OKP": {"crv", "x"}}
 	privateParts = []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"}
@@ -195,7 +197,7 @@ func badKey(key map[string]any) string {
 	return ""
 }
 
-// either checks a value that is exact or a pattern, never both.
+// either checks a value that is given exactly or as a pattern, but not both.
 func (p *problems) either(field, exact, pattern string, required bool) {
 	switch {
 	case exact != "" && pattern != "":
@@ -220,7 +222,7 @@ func (p *problems) pattern(field, pattern string) {
 	}
 }
 
-// reason is what is wrong with a pattern, without our anchors around it.
+// reason returns what is wrong with a pattern, without our anchors.
 func reason(err error) string {
 	if e, ok := err.(*syntax.Error); ok {
 		return e.Code.String()
@@ -231,7 +233,8 @@ func reason(err error) string {
 func (p *problems) issuer(field, s string) {
 	p.text(field, s)
 	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil ||
+		u.RawQuery != "" || u.Fragment != "" {
 		p.add(field, "must be a web address, as https://accounts.example.com, without query or fragment")
 	}
 }
@@ -244,9 +247,8 @@ func (p *problems) claim(field, key, value string) {
 	p.text(field, value)
 }
 
-// matchesAnything tells whether a pattern accepts all words of a family, which
-// have nothing in common but their length or their form. No pattern that means
-// something does.
+// matchesAnything reports whether a pattern matches all the words of one of the families, which
+// have only their length or their form in common. No specific pattern does.
 func matchesAnything(pattern string, families ...[]string) bool {
 	re, err := Anchored(pattern)
 	if err != nil {
@@ -257,13 +259,17 @@ func matchesAnything(pattern string, families ...[]string) bool {
 	})
 }
 
-// What subjects look like: some that are short, some of the usual length, and
-// some that are long. And issuers: hosts alone, and with a path.
+// Families of subjects, which are short, of usual length, and long, and of issuers, with and
+// without a path.
 var (
 	anySubject = [][]string{
 		{"a", "Z9", "x/y", "p:q", "7@8", "u|v"},
-		{"https://example.com", "repo:org/name:ref:refs/heads/main", "system:serviceaccount:ns:name", "01234567890123", "x|y@z.example"},
-		{strings.Repeat("q-", 40), strings.Repeat("Z/y@z:", 14), strings.Repeat("7", 80), "https://" + strings.Repeat("a|", 40)},
+		{
+			"https://example.com", "repo:org/name:ref:refs/heads/main", "system:serviceaccount:ns:name",
+			"01234567890123", "x|y@z.example",
+		},
+		{strings.Repeat("q-", 40), strings.Repeat("Z/y@z:", 14), strings.Repeat("7", 80),
+			"https://" + strings.Repeat("a|", 40)},
 	}
 	anyIssuer = [][]string{
 		{"https://a.example", "https://token.b-9.test", "https://accounts.c.invalid"},
@@ -272,7 +278,7 @@ var (
 	}
 )
 
-// anyARN and anyUserID are what AWS says of a user and of a role of an account.
+// anyARN and anyUserID are a user and a role of an account in AWS.
 func anyARN(account string) []string {
 	return []string{"arn:aws:iam::" + account + ":user/a", "arn:aws:sts::" + account + ":assumed-role/b/c-9"}
 }

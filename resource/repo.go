@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A Repo is a repository of images and other artifacts in a group. Its address
-// is the registry's host, the names of the groups above it, and its own.
+// A Repo is a repository of images and other artifacts in a group. Its address consists of the
+// registry's host, the names of its groups, and its own name.
 type Repo struct {
 	UID         UID         `json:"uid"`
 	Name        string      `json:"name"`
@@ -22,12 +22,12 @@ type Repo struct {
 	UpdateTime  time.Time   `json:"updateTime"`
 }
 
-// A CatalogTier is the shelf a repo stands on. Its numbers are the wire's.
+// A CatalogTier is the tier of a repo in a catalog. Its values are those of the API.
 type CatalogTier int32
 
 const catalogTiers = 7 // numbers 0 to 6
 
-// A SyncConfig says where a repo is copied from.
+// A SyncConfig names the repo that a repo follows.
 type SyncConfig struct {
 	Source         string    `json:"source"`
 	UniqueTags     bool      `json:"uniqueTags,omitempty"`
@@ -39,13 +39,13 @@ type SyncConfig struct {
 	GracePeriod    bool      `json:"gracePeriod,omitempty"`
 }
 
-// A RepoReadme is what a repo tells people about itself, in Markdown.
+// A RepoReadme is the readme of a repo, in Markdown.
 type RepoReadme struct {
 	UID     UID    `json:"uid"` // the repo's
 	Content string `json:"content"`
 }
 
-// What a repo may hold beside its images.
+// Limits of a repo.
 const (
 	MaxReadme   = 256 << 10
 	maxRepoName = 128
@@ -57,7 +57,7 @@ var (
 	aliasPattern    = regexp.MustCompile(`^[a-zA-Z0-9_.\-/]*[a-zA-Z0-9_.\-]:[a-zA-Z0-9_.\-]+$`)
 )
 
-// bundles are the kinds of content a repo or tag can be counted among.
+// bundles are the valid bundles of repos and tags.
 var bundles = []string{"application", "base", "byol", "ai", "ai-gpu", "featured", "fips", "commercial", "emeritoss"}
 
 // Validate reports every field a caller must fix.
@@ -94,8 +94,8 @@ func (r Repo) Validate() error {
 	return p.err()
 }
 
-// Validate reports every field a caller must fix. Whether the Markdown is
-// harmless is not decided here.
+// Validate reports every field a caller must fix. It does not check whether the Markdown is safe
+// to show.
 func (r RepoReadme) Validate() error {
 	var p problems
 	if !storable(r.Content) || len(r.Content) > MaxReadme {

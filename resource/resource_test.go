@@ -70,7 +70,8 @@ func match(change func(*resource.ClaimMatch)) resource.Relationship {
 }
 
 func keys(change func(*resource.StaticKeys)) resource.Relationship {
-	k := &resource.StaticKeys{Issuer: "https://issuer.example", Subject: "me", IssuerKeys: publicKeys, ExpirationTime: now.Add(time.Hour)}
+	k := &resource.StaticKeys{Issuer: "https://issuer.example", Subject: "me", IssuerKeys: publicKeys,
+		ExpirationTime: now.Add(time.Hour)}
 	change(k)
 	return resource.Relationship{StaticKeys: k}
 }
@@ -82,69 +83,135 @@ func TestRelationshipValidate(t *testing.T) {
 		r   resource.Relationship
 		bad string
 	}{
-		"exact":                     {match(func(*resource.ClaimMatch) {}), ""},
-		"patterns":                  {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", "repo:org/.*" }), ""},
-		"none":                      {resource.Relationship{}, "relationship"},
-		"no issuer":                 {match(func(c *resource.ClaimMatch) { c.Issuer = "" }), "claim_match.issuer"},
-		"no subject":                {match(func(c *resource.ClaimMatch) { c.Subject = "" }), "claim_match.subject"},
-		"issuer twice":              {match(func(c *resource.ClaimMatch) { c.IssuerPattern = "https://a\\.example" }), "claim_match.issuer"},
-		"issuer not an address":     {match(func(c *resource.ClaimMatch) { c.Issuer = "issuer.example" }), "claim_match.issuer"},
-		"issuer with a query":       {match(func(c *resource.ClaimMatch) { c.Issuer += "?a=b" }), "claim_match.issuer"},
-		"issuer with a password":    {match(func(c *resource.ClaimMatch) { c.Issuer = "https://a:b@issuer.example" }), "claim_match.issuer"},
-		"pattern for every subject": {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", ".*" }), "claim_match.subject_pattern"},
-		"the same, in more letters": {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", "(?s)^(.|\\s)+$" }), "claim_match.subject_pattern"},
-		"all but short subjects":    {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", ".{2,}" }), "claim_match.subject_pattern"},
-		"all but long subjects":     {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", "[^ ]{1,40}" }), "claim_match.subject_pattern"},
-		"all long subjects":         {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", `\S{50,}` }), "claim_match.subject_pattern"},
-		"subjects without a slash":  {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", "[^/]+" }), ""},
-		"subjects that are numbers": {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", "[0-9]+" }), ""},
-		"out of our anchors":        {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", "a)|(?:b" }), "claim_match.subject_pattern"},
-		"every audience":            {match(func(c *resource.ClaimMatch) { c.AudiencePattern = ".*" }), "claim_match.audience_pattern"},
-		"every address as audience": {match(func(c *resource.ClaimMatch) { c.AudiencePattern = "https://.*" }), "claim_match.audience_pattern"},
-		"some audiences":            {match(func(c *resource.ClaimMatch) { c.AudiencePattern = `api|https://(a|b)\.acme\.example` }), ""},
-		"an audience out of them":   {match(func(c *resource.ClaimMatch) { c.AudiencePattern = "a)|(?:b" }), "claim_match.audience_pattern"},
-		"a claim out of them":       {match(func(c *resource.ClaimMatch) { c.ClaimPatterns = map[string]string{"a": ")|(?:"} }), "claim_match.claim_patterns"},
-		"every https issuer":        {match(func(c *resource.ClaimMatch) { c.Issuer, c.IssuerPattern = "", "https?://.*" }), "claim_match.issuer_pattern"},
-		"every host":                {match(func(c *resource.ClaimMatch) { c.Issuer, c.IssuerPattern = "", "https://[^/]+" }), "claim_match.issuer_pattern"},
-		"every host with a path":    {match(func(c *resource.ClaimMatch) { c.Issuer, c.IssuerPattern = "", "https://[^/]+/.+" }), "claim_match.issuer_pattern"},
-		"issuers of a domain":       {match(func(c *resource.ClaimMatch) { c.Issuer, c.IssuerPattern = "", `https://[a-z]+\.acme\.example(/.*)?` }), ""},
+		"exact": {match(func(*resource.ClaimMatch) {}), ""},
+		"patterns": {match(func(c *resource.ClaimMatch) {
+			c.Subject, c.SubjectPattern = "",
+				"repo:org/.*"
+		}), ""},
+		"none":       {resource.Relationship{}, "relationship"},
+		"no issuer":  {match(func(c *resource.ClaimMatch) { c.Issuer = "" }), "claim_match.issuer"},
+		"no subject": {match(func(c *resource.ClaimMatch) { c.Subject = "" }), "claim_match.subject"},
+		"issuer twice": {match(func(c *resource.ClaimMatch) { c.IssuerPattern = "https://a\\.example" }),
+			"claim_match.issuer"},
+		"issuer not an address": {match(func(c *resource.ClaimMatch) { c.Issuer = "issuer.example" }),
+			"claim_match.issuer"},
+		"issuer with a query": {match(func(c *resource.ClaimMatch) { c.Issuer += "?a=b" }),
+			"claim_match.issuer"},
+		"issuer with a password": {match(func(c *resource.ClaimMatch) { c.Issuer = "https://a:b@issuer.example" }),
+			"claim_match.issuer"},
+		"pattern for every subject": {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", ".*" }),
+			"claim_match.subject_pattern"},
+		"the same, in more letters": {match(func(c *resource.ClaimMatch) {
+			c.Subject, c.SubjectPattern = "",
+				"(?s)^(.|\\s)+$"
+		}), "claim_match.subject_pattern"},
+		"all but short subjects": {match(func(c *resource.ClaimMatch) {
+			c.Subject, c.SubjectPattern = "",
+				".{2,}"
+		}), "claim_match.subject_pattern"},
+		"all but long subjects": {match(func(c *resource.ClaimMatch) {
+			c.Subject, c.SubjectPattern = "",
+				"[^ ]{1,40}"
+		}), "claim_match.subject_pattern"},
+		"all long subjects": {match(func(c *resource.ClaimMatch) {
+			c.Subject, c.SubjectPattern = "",
+				`\S{50,}`
+		}), "claim_match.subject_pattern"},
+		"subjects without a slash": {match(func(c *resource.ClaimMatch) {
+			c.Subject, c.SubjectPattern = "",
+				"[^/]+"
+		}), ""},
+		"subjects that are numbers": {match(func(c *resource.ClaimMatch) {
+			c.Subject, c.SubjectPattern = "",
+				"[0-9]+"
+		}), ""},
+		"out of our anchors": {match(func(c *resource.ClaimMatch) {
+			c.Subject, c.SubjectPattern = "",
+				"a)|(?:b"
+		}), "claim_match.subject_pattern"},
+		"every audience": {match(func(c *resource.ClaimMatch) { c.AudiencePattern = ".*" }),
+			"claim_match.audience_pattern"},
+		"every address as audience": {match(func(c *resource.ClaimMatch) { c.AudiencePattern = "https://.*" }),
+			"claim_match.audience_pattern"},
+		"some audiences": {match(func(c *resource.ClaimMatch) { c.AudiencePattern = `api|https://(a|b)\.acme\.example` }), ""},
+		"an audience out of them": {match(func(c *resource.ClaimMatch) { c.AudiencePattern = "a)|(?:b" }),
+			"claim_match.audience_pattern"},
+		"a claim out of them": {match(func(c *resource.ClaimMatch) { c.ClaimPatterns = map[string]string{"a": ")|(?:"} }), "claim_match.claim_patterns"},
+		"every https issuer": {match(func(c *resource.ClaimMatch) {
+			c.Issuer, c.IssuerPattern = "",
+				"https?://.*"
+		}), "claim_match.issuer_pattern"},
+		"every host": {match(func(c *resource.ClaimMatch) {
+			c.Issuer, c.IssuerPattern = "",
+				"https://[^/]+"
+		}), "claim_match.issuer_pattern"},
+		"every host with a path": {match(func(c *resource.ClaimMatch) {
+			c.Issuer, c.IssuerPattern = "",
+				"https://[^/]+/.+"
+		}), "claim_match.issuer_pattern"},
+		"issuers of a domain": {match(func(c *resource.ClaimMatch) {
+			c.Issuer, c.IssuerPattern = "",
+				`https://[a-z]+\.acme\.example(/.*)?`
+		}), ""},
 		"issuers of clusters": {match(func(c *resource.ClaimMatch) {
 			c.Issuer, c.IssuerPattern = "", `https://oidc\.eks\..*\.amazonaws\.com/id/.*`
 		}), ""},
-		"pattern for every issuer": {match(func(c *resource.ClaimMatch) { c.Issuer, c.IssuerPattern = "", ".+" }), "claim_match.issuer_pattern"},
-		"a NUL in a pattern":       {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", "a\x00b" }), "claim_match.subject_pattern"},
-		"a NUL in a subject":       {match(func(c *resource.ClaimMatch) { c.Subject = "a\x00b" }), "claim_match.subject"},
-		"not RE2":                  {match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", "(?=a)" }), "claim_match.subject_pattern"},
-		"audience twice":           {match(func(c *resource.ClaimMatch) { c.Audience, c.AudiencePattern = "a", "a" }), "claim_match.audience"},
-		"a claim":                  {match(func(c *resource.ClaimMatch) { c.Claims = map[string]string{"ref": "main"} }), ""},
-		"a reserved claim":         {match(func(c *resource.ClaimMatch) { c.Claims = map[string]string{"sub": "x"} }), "claim_match.claims"},
-		"a claim without value":    {match(func(c *resource.ClaimMatch) { c.Claims = map[string]string{"ref": ""} }), "claim_match.claims"},
+		"pattern for every issuer": {match(func(c *resource.ClaimMatch) { c.Issuer, c.IssuerPattern = "", ".+" }),
+			"claim_match.issuer_pattern"},
+		"a NUL in a pattern": {match(func(c *resource.ClaimMatch) {
+			c.Subject, c.SubjectPattern = "",
+				"a\x00b"
+		}), "claim_match.subject_pattern"},
+		"a NUL in a subject": {match(func(c *resource.ClaimMatch) { c.Subject = "a\x00b" }),
+			"claim_match.subject"},
+		"not RE2": {match(func(c *resource.ClaimMatch) {
+			c.Subject, c.SubjectPattern = "",
+				"(?=a)"
+		}), "claim_match.subject_pattern"},
+		"audience twice": {match(func(c *resource.ClaimMatch) { c.Audience, c.AudiencePattern = "a", "a" }),
+			"claim_match.audience"},
+		"a claim": {match(func(c *resource.ClaimMatch) { c.Claims = map[string]string{"ref": "main"} }), ""},
+		"a reserved claim": {match(func(c *resource.ClaimMatch) { c.Claims = map[string]string{"sub": "x"} }),
+			"claim_match.claims"},
+		"a claim without value": {match(func(c *resource.ClaimMatch) { c.Claims = map[string]string{"ref": ""} }),
+			"claim_match.claims"},
 		"a claim twice": {match(func(c *resource.ClaimMatch) {
 			c.Claims, c.ClaimPatterns = map[string]string{"a": "b"}, map[string]string{"a": "b"}
 		}), "claim_match.claim_patterns"},
-		"a claim's pattern broken":   {match(func(c *resource.ClaimMatch) { c.ClaimPatterns = map[string]string{"a": "["} }), "claim_match.claim_patterns"},
-		"static keys":                {keys(func(*resource.StaticKeys) {}), ""},
-		"keys for a year":            {keys(func(k *resource.StaticKeys) { k.ExpirationTime = now.Add(365 * 24 * time.Hour) }), ""},
-		"keys for longer":            {keys(func(k *resource.StaticKeys) { k.ExpirationTime = now.Add(366 * 24 * time.Hour) }), "static_keys.expiration_time"},
-		"keys expired":               {keys(func(k *resource.StaticKeys) { k.ExpirationTime = now.Add(-time.Second) }), "static_keys.expiration_time"},
-		"keys that are not":          {keys(func(k *resource.StaticKeys) { k.IssuerKeys = "{" }), "static_keys.issuer_keys"},
-		"no keys":                    {keys(func(k *resource.StaticKeys) { k.IssuerKeys = `{"keys":[]}` }), "static_keys.issuer_keys"},
-		"a private key":              {keys(func(k *resource.StaticKeys) { k.IssuerKeys = `{"keys":[{"kty":"EC","d":"x"}]}` }), "static_keys.issuer_keys"},
-		"half a key":                 {keys(func(k *resource.StaticKeys) { k.IssuerKeys = `{"keys":[{"kty":"EC","crv":"P-256","x":"x"}]}` }), "static_keys.issuer_keys"},
-		"a private factor":           {keys(func(k *resource.StaticKeys) { k.IssuerKeys = `{"keys":[{"kty":"RSA","n":"x","e":"AQAB","q":"x"}]}` }), "static_keys.issuer_keys"},
-		"a shared secret":            {keys(func(k *resource.StaticKeys) { k.IssuerKeys = `{"keys":[{"kty":"oct","k":"x"}]}` }), "static_keys.issuer_keys"},
-		"two audiences":              {keys(func(k *resource.StaticKeys) { k.Audiences = []string{"a", "b"} }), "static_keys.audiences"},
-		"no static subject":          {keys(func(k *resource.StaticKeys) { k.Subject = "" }), "static_keys.subject"},
-		"AWS by ARN":                 {aws(resource.AWSIdentity{Account: "123456789012", ARN: "arn:aws:sts::123456789012:assumed-role/r/s"}), ""},
-		"AWS by patterns":            {aws(resource.AWSIdentity{Account: "123456789012", ARNPattern: "^arn:aws:sts.*", UserIDPattern: "^AROA.*"}), ""},
-		"AWS account too short":      {aws(resource.AWSIdentity{Account: "1", ARN: "a"}), "aws_identity.aws_account"},
-		"AWS account alone":          {aws(resource.AWSIdentity{Account: "123456789012"}), "aws_identity.arn"},
-		"AWS, anybody":               {aws(resource.AWSIdentity{Account: "123456789012", ARNPattern: ".*"}), "aws_identity.arn_pattern"},
-		"AWS, any ARN":               {aws(resource.AWSIdentity{Account: "123456789012", ARNPattern: "arn:aws:.*"}), "aws_identity.arn_pattern"},
-		"AWS, any ARN and id":        {aws(resource.AWSIdentity{Account: "123456789012", ARNPattern: "arn:.*:123456789012:.*", UserIDPattern: "A.*"}), "aws_identity.arn_pattern"},
-		"AWS, any ARN, one id":       {aws(resource.AWSIdentity{Account: "123456789012", ARNPattern: "arn:.*", UserID: "AIDAEXAMPLE"}), ""},
-		"AWS, any role":              {aws(resource.AWSIdentity{Account: "123456789012", ARNPattern: "arn:aws:sts::123456789012:assumed-role/.*"}), ""},
-		"AWS both ways":              {aws(resource.AWSIdentity{Account: "123456789012", ARN: "a", ARNPattern: "a"}), "aws_identity.arn"},
+		"a claim's pattern broken": {match(func(c *resource.ClaimMatch) { c.ClaimPatterns = map[string]string{"a": "["} }), "claim_match.claim_patterns"},
+		"static keys":              {keys(func(*resource.StaticKeys) {}), ""},
+		"keys for a year":          {keys(func(k *resource.StaticKeys) { k.ExpirationTime = now.Add(365 * 24 * time.Hour) }), ""},
+		"keys for longer":          {keys(func(k *resource.StaticKeys) { k.ExpirationTime = now.Add(366 * 24 * time.Hour) }), "static_keys.expiration_time"},
+		"keys expired":             {keys(func(k *resource.StaticKeys) { k.ExpirationTime = now.Add(-time.Second) }), "static_keys.expiration_time"},
+		"keys that are not": {keys(func(k *resource.StaticKeys) { k.IssuerKeys = "{" }),
+			"static_keys.issuer_keys"},
+		"no keys": {keys(func(k *resource.StaticKeys) { k.IssuerKeys = `{"keys":[]}` }),
+			"static_keys.issuer_keys"},
+		"a private key":    {keys(func(k *resource.StaticKeys) { k.IssuerKeys = `{"keys":[{"kty":"EC","d":"x"}]}` }), "static_keys.issuer_keys"},
+		"half a key":       {keys(func(k *resource.StaticKeys) { k.IssuerKeys = `{"keys":[{"kty":"EC","crv":"P-256","x":"x"}]}` }), "static_keys.issuer_keys"},
+		"a private factor": {keys(func(k *resource.StaticKeys) { k.IssuerKeys = `{"keys":[{"kty":"RSA","n":"x","e":"AQAB","q":"x"}]}` }), "static_keys.issuer_keys"},
+		"a shared secret":  {keys(func(k *resource.StaticKeys) { k.IssuerKeys = `{"keys":[{"kty":"oct","k":"x"}]}` }), "static_keys.issuer_keys"},
+		"two audiences": {keys(func(k *resource.StaticKeys) { k.Audiences = []string{"a", "b"} }),
+			"static_keys.audiences"},
+		"no static subject": {keys(func(k *resource.StaticKeys) { k.Subject = "" }), "static_keys.subject"},
+		"AWS by ARN": {aws(resource.AWSIdentity{Account: "123456789012",
+			ARN: "arn:aws:sts::123456789012:assumed-role/r/s"}), ""},
+		"AWS by patterns": {aws(resource.AWSIdentity{Account: "123456789012", ARNPattern: "^arn:aws:sts.*",
+			UserIDPattern: "^AROA.*"}), ""},
+		"AWS account too short": {aws(resource.AWSIdentity{Account: "1", ARN: "a"}), "aws_identity.aws_account"},
+		"AWS account alone":     {aws(resource.AWSIdentity{Account: "123456789012"}), "aws_identity.arn"},
+		"AWS, anybody": {aws(resource.AWSIdentity{Account: "123456789012", ARNPattern: ".*"}),
+			"aws_identity.arn_pattern"},
+		"AWS, any ARN": {aws(resource.AWSIdentity{Account: "123456789012", ARNPattern: "arn:aws:.*"}),
+			"aws_identity.arn_pattern"},
+		"AWS, any ARN and id": {aws(resource.AWSIdentity{Account: "123456789012",
+			ARNPattern: "arn:.*:123456789012:.*", UserIDPattern: "A.*"}), "aws_identity.arn_pattern"},
+		"AWS, any ARN, one id": {aws(resource.AWSIdentity{Account: "123456789012", ARNPattern: "arn:.*",
+			UserID: "AIDAEXAMPLE"}), ""},
+		"AWS, any role": {aws(resource.AWSIdentity{Account: "123456789012",
+			ARNPattern: "arn:aws:sts::123456789012:assumed-role/.*"}), ""},
+		"AWS both ways": {aws(resource.AWSIdentity{Account: "123456789012", ARN: "a", ARNPattern: "a"}),
+			"aws_identity.arn"},
 		"a service":                  {resource.Relationship{ServicePrincipal: 13}, ""},
 		"a service there is none of": {resource.Relationship{ServicePrincipal: 14}, "service_principal"},
 	}
@@ -171,7 +238,8 @@ func TestPatternsAreAnchored(t *testing.T) {
 }
 
 func TestStaticKeysLastAYear(t *testing.T) {
-	i := resource.Identity{Name: "x", Relationship: keys(func(k *resource.StaticKeys) { k.ExpirationTime = time.Time{} })}
+	i := resource.Identity{Name: "x",
+		Relationship: keys(func(k *resource.StaticKeys) { k.ExpirationTime = time.Time{} })}
 	i.Complete(now)
 	if got := i.Relationship.StaticKeys.ExpirationTime; !got.Equal(now.Add(365 * 24 * time.Hour)) {
 		t.Errorf("they expire at %v", got)
@@ -185,10 +253,11 @@ func TestRoleValidate(t *testing.T) {
 		role resource.Role
 		bad  string
 	}{
-		"plain":                       {resource.Role{Name: "r", Capabilities: list}, ""},
-		"nothing allowed":             {resource.Role{Name: "r"}, "capabilities"},
-		"internal only":               {resource.Role{Name: "r", Capabilities: admin}, "capabilities"},
-		"internal, as it must be":     {resource.Role{Name: "r", Capabilities: admin.Union(resource.CapabilitySet("internal"))}, ""},
+		"plain":           {resource.Role{Name: "r", Capabilities: list}, ""},
+		"nothing allowed": {resource.Role{Name: "r"}, "capabilities"},
+		"internal only":   {resource.Role{Name: "r", Capabilities: admin}, "capabilities"},
+		"internal, as it must be": {resource.Role{Name: "r",
+			Capabilities: admin.Union(resource.CapabilitySet("internal"))}, ""},
 		"no name and nothing allowed": {resource.Role{}, "name,capabilities"},
 	}
 	for name, tt := range tests {
@@ -207,13 +276,16 @@ func TestCapabilities(t *testing.T) {
 		t.Errorf("JSON = %s, %v", b, err)
 	}
 	var back resource.Capabilities
-	if err := json.Unmarshal([]byte(`["groups.list","no.such.thing"]`), &back); err != nil || back != resource.CapabilitySet("groups.list") {
+	if err := json.Unmarshal([]byte(`["groups.list","no.such.thing"]`), &back); err != nil ||
+		back != resource.CapabilitySet("groups.list") {
 		t.Errorf("an unknown name is %v, %v", back, err)
 	}
-	if s.Len() != 3 || !s.Has(resource.GroupsList) || s.Without(back).Len() != 2 || !s.Intersects(back) || back.Without(s).Len() != 0 {
+	if s.Len() != 3 || !s.Has(resource.GroupsList) || s.Without(back).Len() != 2 || !s.Intersects(back) ||
+		back.Without(s).Len() != 0 {
 		t.Error("the sets do not add up")
 	}
-	if c, ok := resource.CapabilityNumbered(103); !ok || c != resource.GroupsList || c.Number() != 103 || c.String() != "groups.list" {
+	if c, ok := resource.CapabilityNumbered(103); !ok || c != resource.GroupsList || c.Number() != 103 ||
+		c.String() != "groups.list" {
 		t.Error("number 103 is not groups.list")
 	}
 	if _, ok := resource.CapabilityNumbered(1601); ok {
@@ -226,8 +298,9 @@ func TestFilterValidate(t *testing.T) {
 		filter resource.Filter
 		bad    bool
 	}{
-		"none":              {resource.Filter{}, false},
-		"every place":       {resource.Filter{Place: resource.PlaceFilter{AncestorsOf: leaf, DescendantsOf: root, ChildrenOf: child, IDs: []resource.UID{leaf}}}, false},
+		"none": {resource.Filter{}, false},
+		"every place": {resource.Filter{Place: resource.PlaceFilter{AncestorsOf: leaf, DescendantsOf: root,
+			ChildrenOf: child, IDs: []resource.UID{leaf}}}, false},
 		"no uid":            {resource.Filter{Place: resource.PlaceFilter{ChildrenOf: "x"}}, true},
 		"no uid among them": {resource.Filter{Place: resource.PlaceFilter{IDs: []resource.UID{root, "x"}}}, true},
 		"too many":          {resource.Filter{Place: resource.PlaceFilter{IDs: make([]resource.UID, 1001)}}, true},
@@ -249,7 +322,8 @@ func FuzzPattern(f *testing.F) {
 	f.Add("repo:[a-z]+/x")
 	f.Add("some)|(?:part")
 	f.Fuzz(func(t *testing.T, pattern string) {
-		i := resource.Identity{Name: "x", Relationship: match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", pattern })}
+		i := resource.Identity{Name: "x",
+			Relationship: match(func(c *resource.ClaimMatch) { c.Subject, c.SubjectPattern = "", pattern })}
 		if i.Validate(now) != nil {
 			return
 		}

@@ -2,8 +2,8 @@ package resource
 
 import "time"
 
-// A Role is a named set of capabilities. A managed role belongs to the service:
-// its UID is a root and nobody changes it.
+// A Role is a named set of capabilities. A managed role belongs to the service: its UID is that
+// of a root, and it cannot be changed.
 type Role struct {
 	UID          UID          `json:"uid"`
 	Name         string       `json:"name"`
@@ -13,7 +13,7 @@ type Role struct {
 	UpdateTime   time.Time    `json:"updateTime"`
 }
 
-// Managed tells whether the role is the service's own.
+// Managed reports whether the role belongs to the service.
 func (r Role) Managed() bool { return r.UID.IsRoot() }
 
 // Validate reports every field a caller must fix.
@@ -30,8 +30,8 @@ func (r Role) Validate() error {
 	return p.err()
 }
 
-// ManagedRoleUID is the UID of the managed role of that name, always the same.
+// ManagedRoleUID returns the UID of the managed role of that name.
 func ManagedRoleUID(name string) UID { return DerivedUID("role", name) }
 
-// OwnerRole is the managed role an organization must never be without.
+// OwnerRole is the managed role that somebody in an organization must always have.
 var OwnerRole = ManagedRoleUID("owner")

@@ -2,58 +2,56 @@ package resource
 
 import "time"
 
-// A Session is one sign-in, which refresh tokens keep alive.
+// A Session is a sign-in, which refresh tokens extend.
 type Session struct {
 	ID         string    `json:"id"`
 	Identity   UID       `json:"identity"`
-	Act        *Upstream `json:"act,omitempty"`      // the credential that was signed in with
-	Email      string    `json:"email,omitempty"`    // as the provider verified it
-	Voucher    Voucher   `json:"voucher,omitempty"`  // the provider that was signed in with, or ""
-	Home       UID       `json:"home,omitempty"`     // the group that answers for it: of the provider or the account
-	Narrowing  Narrowing `json:"narrowing,omitzero"` // of every token it gives
+	Act        *Upstream `json:"act,omitempty"`      // the credential of the sign-in
+	Email      string    `json:"email,omitempty"`    // verified by the provider
+	Voucher    Voucher   `json:"voucher,omitempty"`  // of the provider, or ""
+	Home       UID       `json:"home,omitempty"`     // the group of the provider or the account
+	Narrowing  Narrowing `json:"narrowing,omitzero"` // of all its tokens
 	Agent      string    `json:"agent"`              // the program that signed in
-	Address    string    `json:"address"`            // and where from
+	Address    string    `json:"address"`            // of that program
 	CreateTime time.Time `json:"createTime"`
 	UsedTime   time.Time `json:"usedTime"`   // the last refresh, or the creation
-	ExpireTime time.Time `json:"expireTime"` // after which it cannot be kept alive
-	Browser    bool      `json:"browser"`    // it is a browser's, which keeps it alive with a cookie
+	ExpireTime time.Time `json:"expireTime"` // after which it cannot be refreshed
+	Browser    bool      `json:"browser"`    // it belongs to a browser, which has a cookie
 }
 
-// A Narrowing is how much less a token is good for than its identity is.
+// A Narrowing restricts what a token may do, compared with its identity.
 type Narrowing struct {
-	Caps   *Capabilities `json:"caps,omitempty"`  // only these count; nil: not narrowed
-	Scopes []UID         `json:"scopes,omitzero"` // only places these cover count; nil: not narrowed
+	Caps   *Capabilities `json:"caps,omitempty"`  // the allowed capabilities; nil means all
+	Scopes []UID         `json:"scopes,omitzero"` // the allowed subtrees; nil means all
 }
 
-// IsZero reports whether nothing is narrowed.
+// IsZero reports whether nothing is restricted.
 func (n Narrowing) IsZero() bool { return n.Caps == nil && n.Scopes == nil }
 
-// An EndReason is why a session has ended. Its numbers are the wire's.
+// An EndReason is why a session has ended. Its values are those of the API.
 type EndReason int32
 
-// The reasons there are.
+// The reasons why sessions end.
 const (
 	EndUnspecified   EndReason = iota
-	EndRequest                 // somebody asked for it: who, the actor tells
-	EndReplay                  // a refresh token came a second time
-	EndPasswordReset           // a one-time link was followed
+	EndRequest                 // the actor has ended it
+	EndReplay                  // a refresh token was used twice
+	EndPasswordReset           // a one-time link was used
 	EndIdentityDeleted
-	EndProviderChanged // what the provider believes that it was begun through
+	EndProviderChanged // the epoch of its provider has ended
 )
 
-// An EndedSession is a session that was ended before its time, as the outbox
-// keeps it.
+// An EndedSession is a session that has ended before it expired, as it is stored in the outbox.
 type EndedSession struct {
 	Session
 	Reason EndReason `json:"reason"`
 }
 
-// SessionSubject is what a session is called among the subjects of revocations,
-// beside the UIDs of identities.
+// SessionSubject returns the subject of a revocation of a session. Other subjects are the UIDs
+// of identities.
 func SessionSubject(id string) UID { return UID("session:" + id) }
 
-// SigningKeysSubject is told to those who watch identities when the issuer's own
-// keys have changed.
+// SigningKeysSubject is the subject that is published when the issuer's own keys have changed.
 const SigningKeysSubject = UID("signing-keys")
 
 // A Denial is an exchange that was refused.
@@ -61,29 +59,28 @@ type Denial struct {
 	Identity  UID       `json:"-"`
 	Time      time.Time `json:"-"`
 	RequestID string    `json:"-"`
-	Message   string    `json:"message"`  // what the caller was told
-	Verified  bool      `json:"verified"` // the signature was good, so the claims are the issuer's
+	Message   string    `json:"message"`  // that the caller got
+	Verified  bool      `json:"verified"` // the signature, and so the claims
 	Checks    []Check   `json:"checks"`
 	Remote    string    `json:"remote"`
 }
 
-// DenialsKept is how many denials of an identity are kept, and DenialMemory for
-// how long.
+// DenialsKept is how many denials of an identity are stored, and DenialMemory for how long.
 const (
 	DenialsKept  = 20
 	DenialMemory = 30 * 24 * time.Hour
 )
 
-// An IssuerState is how the last look at an issuer went.
+// An IssuerState is the result of the last check of an issuer.
 type IssuerState struct {
 	Issuer      string
-	CheckTime   time.Time // zero before the first look
-	SuccessTime time.Time // zero if its keys were never found
-	Problem     string    // "" if they were found
+	CheckTime   time.Time // zero before the first check
+	SuccessTime time.Time // of the last check that found keys; zero if none did
+	Problem     string    // of the last check; "" if it found keys
 	Keys        []IssuerKey
 }
 
-// An IssuerKey is a key of an issuer as it is listed.
+// An IssuerKey describes a key of an issuer.
 type IssuerKey struct {
 	ID        string `json:"id"`
 	Algorithm string `json:"algorithm"`

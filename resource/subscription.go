@@ -6,26 +6,25 @@ import (
 	"time"
 )
 
-// A Subscription has every event of a group, and of everything below it, sent to
-// an address.
+// A Subscription delivers the events of a group, and of everything below it, to an address.
 type Subscription struct {
 	UID        UID       `json:"uid"`
 	Sink       string    `json:"sink"`
 	CreateTime time.Time `json:"createTime"`
 }
 
-// Group is the UID of the group whose events are sent.
+// Group returns the UID of the group whose events are delivered.
 func (s Subscription) Group() UID { return s.UID.Parent() }
 
-// Wants tells whether an event is sent: those of the group and of everything
-// below it are, but for those that are nobody's business but the service's.
+// Wants reports whether an event is delivered: one of the group or of something below it that is
+// not internal.
 func (s Subscription) Wants(e *Event) bool {
 	g := s.Group()
 	return !e.Type.Internal() && (g.Covers(e.Group) || g.Covers(e.Subject))
 }
 
-// Validate reports every field a caller must fix. What the address may be beyond
-// its form is not a matter of form.
+// Validate reports every field a caller must fix. It does not check whether the operator allows
+// the address.
 func (s Subscription) Validate() error {
 	var p problems
 	switch u, err := url.Parse(s.Sink); {
@@ -43,7 +42,7 @@ func (s Subscription) Validate() error {
 	return p.err()
 }
 
-// printable tells whether s is ASCII that can be seen.
+// printable reports whether s has only printable ASCII characters, without spaces.
 func printable(s string) bool {
 	for _, c := range []byte(s) {
 		if c <= ' ' || c > '~' {
@@ -53,17 +52,17 @@ func printable(s string) bool {
 	return true
 }
 
-// A Delivery is an event that a sink has not taken in time. It stays until it is
-// replayed, or too many others have followed.
+// A Delivery is an event that was given up, because a sink has not accepted it in time. It is
+// stored until it is replayed, or too many others have followed.
 type Delivery struct {
 	UID        UID       `json:"uid"` // under the subscription
 	Event      Event     `json:"event"`
 	Attempts   int       `json:"attempts"`
-	Error      string    `json:"error"`      // how the last attempt failed
+	Error      string    `json:"error"`      // of the last attempt
 	CreateTime time.Time `json:"createTime"` // when it was given up
-	UpdateTime time.Time `json:"updateTime"` // when it was last tried
-	Replaying  bool      `json:"replaying"`  // it was asked for again, and is under way
+	UpdateTime time.Time `json:"updateTime"` // of the last attempt
+	Replaying  bool      `json:"replaying"`  // a replay was requested and is not finished
 }
 
-// Subscription is the UID of the subscription it belongs to.
+// Subscription returns the UID of its subscription.
 func (d Delivery) Subscription() UID { return d.UID.Parent() }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Tag is a name in a repo for one of its manifests, until it is moved.
+// A Tag is a name for a manifest in a repo.
 type Tag struct {
 	UID        UID       `json:"uid"`
 	Name       string    `json:"name"`
@@ -14,7 +14,7 @@ type Tag struct {
 	Deprecated bool      `json:"deprecated,omitempty"`
 	Bundles    []string  `json:"bundles,omitempty"`
 	CreateTime time.Time `json:"createTime"`
-	UpdateTime time.Time `json:"updateTime"` // when it was last pointed at another manifest
+	UpdateTime time.Time `json:"updateTime"` // when it was last moved
 }
 
 // A TagMove is one entry of a tag's history.
@@ -22,20 +22,18 @@ type TagMove struct {
 	Seq    int64     `json:"seq"`
 	Repo   UID       `json:"repo"`
 	Name   string    `json:"name"`
-	Digest string    `json:"digest,omitempty"` // "" where the tag was deleted
+	Digest string    `json:"digest,omitempty"` // "" if the tag was deleted
 	Time   time.Time `json:"time"`
 	Actor  Actor     `json:"actor,omitzero"`
 }
 
-// A TagClass tells apart the tags people choose from those tools make in
-// numbers.
+// A TagClass distinguishes tags that people choose from those that tools make in large numbers.
 type TagClass int
 
-// The classes of tags. All but the plain ones are left out of a list unless it
-// asks for them.
+// The classes of tags. A list only has plain tags, unless it asks for others.
 const (
 	PlainTag    TagClass = iota
-	ReferrerTag          // sha256-…: what is about another manifest, as clients before referrers left it
+	ReferrerTag          // sha256-…: the referrers tag of another manifest
 	DateTag              // …-20yymmdd
 	EpochTag             // …-r<n>
 )
@@ -60,13 +58,13 @@ func ClassOf(tag string) TagClass {
 	return PlainTag
 }
 
-// ValidTag tells whether a tag may have that name.
+// ValidTag reports whether a tag may have that name.
 func ValidTag(name string) bool { return tagPattern.MatchString(name) }
 
-// ValidDigest tells whether s is a digest of an algorithm the registry verifies.
+// ValidDigest reports whether s is a digest with an algorithm that the registry supports.
 func ValidDigest(s string) bool { return digestPattern.MatchString(s) }
 
-// ValidRepoName tells whether a repo may have that name.
+// ValidRepoName reports whether a repo may have that name.
 func ValidRepoName(name string) bool {
 	return len(name) <= maxRepoName && repoNamePattern.MatchString(name)
 }

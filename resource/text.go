@@ -8,8 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 )
 
-// What text the service keeps. Each has a bound, so that no row is larger than
-// a page of a list can carry.
+// Limits of texts. They bound the size of a row, and so of a page of a list.
 const (
 	maxName        = 128
 	maxDescription = 512
@@ -19,11 +18,11 @@ const (
 
 var namePattern = regexp.MustCompile(`^[a-z0-9 ._-]{1,}$`)
 
-// maxProblems is how many mistakes one answer tells of: over gRPC they travel in
-// a header, of which clients take a few kilobytes.
+// maxProblems is how many problems one response lists. With gRPC they are in a header, which
+// clients limit to a few kilobytes.
 const maxProblems = 20
 
-// problems collects what is wrong with a resource, the first maxProblems of it.
+// problems collects the first maxProblems problems of a resource.
 type problems []fault.Violation
 
 func (p *problems) add(field, text string) {
@@ -32,7 +31,7 @@ func (p *problems) add(field, text string) {
 	}
 }
 
-// err is nil if nothing was added.
+// err returns nil if there are no problems.
 func (p problems) err() error {
 	if len(p) == 0 {
 		return nil
@@ -55,14 +54,14 @@ func (p *problems) description(s string) {
 	}
 }
 
-// text checks a value kept word for word.
+// text checks a text that is stored as it is.
 func (p *problems) text(field, s string) {
 	if !storable(s) || len(s) > maxText {
 		p.add(field, "must be valid UTF-8 without NUL, of at most 2048 bytes")
 	}
 }
 
-// storable tells whether every database keeps s as it is.
+// storable reports whether every database can store s.
 func storable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
 // uid checks an optional reference.
@@ -72,7 +71,7 @@ func (p *problems) uid(field string, uid UID) {
 	}
 }
 
-// matches checks a required value of a certain form.
+// matches checks a required value with a pattern.
 func (p *problems) matches(field, s string, form *regexp.Regexp) {
 	if !form.MatchString(s) {
 		p.add(field, "must match the pattern "+form.String())

@@ -1,6 +1,6 @@
-// Package resource is the vocabulary of the service: what a group, an identity,
-// a role or a binding is, what makes one well formed, and what can happen to
-// it. It does no I/O and imports nothing but the standard library and fault.
+// Package resource defines the resources of the service, such as groups, identities, roles
+// and bindings, with their validation and the events about them. It does no I/O and imports
+// only the standard library and fault.
 package resource
 
 import (
@@ -13,17 +13,16 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 )
 
-// A UID names a resource by its place: the segments of its ancestors, root
-// first, then its own. The root's segment has 40 hexadecimal digits, each
-// below it 16.
+// A UID identifies a resource by its path: the segments of its ancestors, root first, and
+// its own. The segment of a root has 40 hexadecimal digits, the others have 16.
 type UID string
 
 const (
 	rootDigits    = 40
 	segmentDigits = 16
 
-	// MaxDepth is how many segments a UID may have. It bounds what one write
-	// does to the counters above it.
+	// MaxDepth is how many segments a UID may have. It bounds how many counters one write
+	// has to update.
 	MaxDepth = 32
 )
 
@@ -33,7 +32,8 @@ func ParseUID(field, s string) (UID, error) {
 		return "", fault.Field(field, "is required")
 	}
 	if !wellFormed(s) {
-		return "", fault.Field(field, "must be 40 lower-case hexadecimal digits, then 16 after each slash, at most %d levels", MaxDepth)
+		return "", fault.Field(field,
+			"must be 40 lower-case hexadecimal digits, then 16 after each slash, at most %d levels", MaxDepth)
 	}
 	return UID(s), nil
 }
@@ -54,30 +54,32 @@ func wellFormed(s string) bool {
 	return true
 }
 
-// NewRoot returns the UID of a new root.
+// NewRoot returns a new UID of a root.
 func NewRoot() UID {
 	var b [rootDigits / 2]byte
 	rand.Read(b[:]) // never fails
 	return UID(hex.EncodeToString(b[:]))
 }
 
-// NewChild returns the UID of something new under u.
+// NewChild returns a new UID under u.
 func (u UID) NewChild() UID {
 	var b [segmentDigits / 2]byte
 	rand.Read(b[:]) // never fails
 	return u + "/" + UID(hex.EncodeToString(b[:]))
 }
 
-// DerivedUID returns the root UID that belongs to the words, always the same.
-func DerivedUID(words ...string) UID {
+// DerivedUID returns a UID of a root that is derived from words. Equal words have equal UIDs.
+func DerivedUID(words ...string) UID { return UID(hex.EncodeToString(hashWords(words)[:rootDigits/2])) }
+
+func hashWords(words []string) []byte {
 	h := sha256.New()
 	for _, w := range words {
 		var n [8]byte
-		binary.BigEndian.PutUint64(n[:], uint64(len(w))) // so that ("a", "bc") is not ("ab", "c")
+		binary.BigEndian.PutUint64(n[:], uint64(len(w))) // so that ("a", "bc") differs from ("ab", "c")
 		h.Write(n[:])
 		h.Write([]byte(w))
 	}
-	return UID(hex.EncodeToString(h.Sum(nil)[:rootDigits/2]))
+	return h.Sum(nil)
 }
 
 // Parent returns the UID one level up, or "" for a root.
@@ -97,10 +99,10 @@ func (u UID) Root() UID {
 	return u
 }
 
-// IsRoot tells whether u has no parent.
+// IsRoot reports whether u is the UID of a root.
 func (u UID) IsRoot() bool { return u != "" && !strings.Contains(string(u), "/") }
 
-// Depth is the level of u: 1 for a root, 0 for "".
+// Depth returns the number of segments of u.
 func (u UID) Depth() int {
 	if u == "" {
 		return 0
@@ -108,7 +110,7 @@ func (u UID) Depth() int {
 	return 1 + strings.Count(string(u), "/")
 }
 
-// Ancestor returns the ancestor of u at depth d, u itself included.
+// Ancestor returns the ancestor of u at depth d, which may be u itself.
 func (u UID) Ancestor(d int) UID { return u[:min(len(u), rootDigits+(d-1)*(segmentDigits+1))] }
 
 // Ancestors returns the proper ancestors of u, root first.
@@ -122,13 +124,13 @@ func (u UID) Ancestors() []UID {
 	return all
 }
 
-// Covers tells whether v is u or below it. "" covers nothing.
+// Covers reports whether v is u or below it. "" covers nothing.
 func (u UID) Covers(v UID) bool {
 	return u != "" && len(v) >= len(u) && v[:len(u)] == u && (len(v) == len(u) || v[len(u)] == '/')
 }
 
-// Segment is the last 16 digits of u as a number. It is unique among the
-// resources of a kind, and so stands for the whole UID in keys.
+// Segment returns the last 16 digits of u as a number. It is unique among the resources of a
+// kind, so the store uses it as the key.
 func (u UID) Segment() int64 {
 	n := uint64(0)
 	for _, c := range []byte(u[max(0, len(u)-segmentDigits):]) {

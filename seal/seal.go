@@ -1,5 +1,5 @@
-// Package seal keeps secrets in a database unreadable to whoever steals it, and
-// derives from the one key of an installation a key for every purpose.
+// Package seal encrypts secrets that are stored in the database, and derives
+// keys for other purposes from the one key of an installation.
 package seal
 
 import (
@@ -16,18 +16,18 @@ import (
 
 const keySize = 32
 
-// A Key is the one secret of an installation. Whoever holds it and the database
-// can act as the service.
+// A Key is the master key of an installation. Whoever has it and the database can
+// act as the service.
 type Key struct{ master [keySize]byte }
 
-// NewKey makes a key.
+// NewKey returns a random key.
 func NewKey() Key {
 	var k Key
 	rand.Read(k.master[:]) // never fails
 	return k
 }
 
-// ParseKey reads what Text wrote.
+// ParseKey parses the output of Text.
 func ParseKey(text string) (Key, error) {
 	var k Key
 	b, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
@@ -38,28 +38,28 @@ func ParseKey(text string) (Key, error) {
 	return k, nil
 }
 
-// Text is the key in a form for files and settings.
+// Text returns the key in base64, for files and settings.
 func (k Key) Text() string { return base64.StdEncoding.EncodeToString(k.master[:]) }
 
-// Format hides the key from logs, whatever the verb.
+// Format implements fmt.Formatter. It hides the key from logs for every verb.
 func (k Key) Format(f fmt.State, _ rune) { fmt.Fprint(f, "(key)") }
 
-// Derive returns the 32 bytes that belong to a purpose.
+// Derive returns the 32-byte key for a purpose.
 func (k Key) Derive(purpose string) []byte {
 	b, err := hkdf.Key(sha256.New, k.master[:], nil, "holdfast "+purpose, keySize)
 	if err != nil {
-		panic(err) // only for absurd lengths
+		panic(err) // happens only for absurd lengths
 	}
 	return b
 }
 
-// Seal encrypts plain. What is sealed for one purpose opens for no other.
+// Seal encrypts plain. Open needs the same purpose to decrypt it.
 func (k Key) Seal(purpose string, plain []byte) []byte {
 	return k.aead(purpose).Seal(nil, nil, plain, nil)
 }
 
-// Open decrypts what Seal made. It fails if the key or purpose is another, or a
-// single bit has changed.
+// Open decrypts the output of Seal. It fails if the key or the purpose differs, or
+// if the input was changed.
 func (k Key) Open(purpose string, sealed []byte) ([]byte, error) {
 	plain, err := k.aead(purpose).Open(nil, nil, sealed, nil)
 	if err != nil {
@@ -71,7 +71,7 @@ func (k Key) Open(purpose string, sealed []byte) ([]byte, error) {
 func (k Key) aead(purpose string) cipher.AEAD {
 	block, err := aes.NewCipher(k.Derive("seal " + purpose))
 	if err != nil {
-		panic(err) // only for keys of another size
+		panic(err) // happens only for keys of another size
 	}
 	a, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {

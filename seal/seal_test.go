@@ -11,7 +11,8 @@ import (
 
 func TestOpenReturnsWhatWasSealed(t *testing.T) {
 	k := seal.NewKey()
-	for _, plain := range []string{"", "a few words", strings.Repeat("long ", 10_000)} { // one byte would be there by chance
+	// one byte would be there by chance
+	for _, plain := range []string{"", "a few words", strings.Repeat("long ", 10_000)} {
 		sealed := k.Seal("letters", []byte(plain))
 		if plain != "" && bytes.Contains(sealed, []byte(plain)) {
 			t.Errorf("the %d bytes are readable in what was sealed", len(plain))

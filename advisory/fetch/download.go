@@ -17,17 +17,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/advisory/feed"
+	"github.com/holdfast-dev/holdfast/advisory/format"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/outbound"
 )
 
-// download asks a server, and keeps what it answers in a file.
+// download requests a feed from a server, and saves the response in a file.
 func (f *Fetcher) download(ctx context.Context, address string, s state) (Result, error) {
 	timed, cancel := context.WithTimeout(ctx, f.Timeout)
 	defer cancel()
-	timed, pace := f.newPace(timed)
-	defer pace.stop()
+	timed, watchdog := f.newWatchdog(timed)
+	defer watchdog.stop()
 	resp, err := f.get(timed, address, s)
 	if errors.Is(context.Cause(timed), errStalled) {
 		return Result{}, errStalled
@@ -46,12 +46,13 @@ func (f *Fetcher) download(ctx context.Context, address string, s state) (Result
 	case resp.ContentLength > f.MaxBytes:
 		return Result{}, outbound.ErrTooLong
 	}
-	file, sum, err := f.keep(resp, pace)
+	file, sum, err := f.save(resp, watchdog)
 	if err != nil {
 		return Result{}, err
 	}
-	next := state{Address: address, ETag: short(resp.Header.Get("ETag")), LastModified: short(resp.Header.Get("Last-Modified")), Sum: sum}
-	if sum == s.Sum { // the server does not know conditions, or forgot
+	next := state{Address: address, Sum: sum}
+	next.ETag, next.LastModified = validator(resp.Header.Get("ETag")), validator(resp.Header.Get("Last-Modified"))
+	if sum == s.Sum { // the server does not support conditional requests
 		return unchanged(next), file.Close()
 	}
 	size, err := file.Seek(0, io.SeekEnd)
@@ -60,27 +61,26 @@ func (f *Fetcher) download(ctx context.Context, address string, s state) (Result
 	}
 	return Result{
 		Changed: true, State: next.bytes(), Size: size, Close: file.Close,
-		Records: feed.Read(ctx, path.Base(resp.Request.URL.Path), file, size, feed.Limits{}),
+		Records: format.Read(ctx, path.Base(resp.Request.URL.Path), file, size, format.Limits{}),
 	}, nil
 }
 
-// short is s, or nothing if it is longer than what anybody means by it: it is kept
-// with the feed.
-func short(s string) string {
+// validator returns s, or "" if it is too long to be stored with the feed.
+func validator(s string) string {
 	if len(s) > 256 {
 		return ""
 	}
 	return s
 }
 
-// get asks for what changed since.
+// get sends the request, with the conditions of s.
 func (f *Fetcher) get(ctx context.Context, address string, s state) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("User-Agent", "holdfast")
-	req.Header.Set("Accept-Encoding", "identity") // what is counted is what comes, and checksums are of that
+	req.Header.Set("Accept-Encoding", "identity") // limits and checksums are about what is sent
 	if s.ETag != "" {
 		req.Header.Set("If-None-Match", s.ETag)
 	}
@@ -90,25 +90,24 @@ func (f *Fetcher) get(ctx context.Context, address string, s state) (*http.Respo
 	return f.Client.Do(req)
 }
 
-// keep writes an answer into a file and returns the checksum of what it wrote. It
-// must be what the server says it is. The file has no name any more: whatever
-// happens to us, nothing of it stays.
-func (f *Fetcher) keep(resp *http.Response, pace *pace) (*os.File, string, error) {
+// save writes a response to an unnamed file, which is gone when it is closed, and
+// returns its checksum. It verifies the checksums that the server sent.
+func (f *Fetcher) save(resp *http.Response, w *watchdog) (*os.File, string, error) {
 	file, err := f.unnamedFile()
 	if err != nil {
 		return nil, "", err
 	}
 	sum := sha256.New()
-	promised := promises(resp.Header)
-	to := []io.Writer{pace, file, sum}
-	for _, p := range promised {
-		to = append(to, p.hash)
+	expected := checksums(resp.Header)
+	to := []io.Writer{w, file, sum}
+	for _, c := range expected {
+		to = append(to, c.hash)
 	}
 	n, err := io.Copy(io.MultiWriter(to...), io.LimitReader(resp.Body, f.MaxBytes+1))
 	switch timed := resp.Request.Context(); {
 	case errors.Is(context.Cause(timed), errStalled):
 		err = errStalled
-	case timed.Err() != nil: // also if there was an end: hanging up may have made it
+	case timed.Err() != nil: // even without an error: the end may be due to the cancellation
 		err = errors.New("the answer took too long")
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		err = errors.New("the answer ends before its end")
@@ -117,8 +116,8 @@ func (f *Fetcher) keep(resp *http.Response, pace *pace) (*os.File, string, error
 	case n > f.MaxBytes:
 		err = outbound.ErrTooLong
 	}
-	for _, p := range promised {
-		if err == nil && p.want != string(p.hash.Sum(nil)) {
+	for _, c := range expected {
+		if err == nil && c.want != string(c.hash.Sum(nil)) {
 			err = errors.New("the answer does not have the checksum the server says")
 		}
 	}
@@ -128,7 +127,8 @@ func (f *Fetcher) keep(resp *http.Response, pace *pace) (*os.File, string, error
 	return file, hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// unnamedFile returns a file in the folder for downloads that has no name there.
+// unnamedFile returns a file in the directory for downloads that is already
+// unlinked.
 func (f *Fetcher) unnamedFile() (*os.File, error) {
 	file, err := os.CreateTemp(f.Dir, "feed-*")
 	if err == nil {
@@ -136,60 +136,61 @@ func (f *Fetcher) unnamedFile() (*os.File, error) {
 			err = errors.Join(err, file.Close())
 		}
 	}
-	if err != nil { // it names a folder of ours
-		return nil, &fault.Error{Code: fault.Internal, Message: "the server has no place to keep the download", Cause: err}
+	if err != nil { // it contains a path of ours, so clients must not see it
+		return nil, &fault.Error{Code: fault.Internal, Message: "the server has no place to keep the download",
+			Cause: err}
 	}
 	return file, nil
 }
 
-// minProgress is how many bytes must come within Config.Stall, so that a server
-// that sends a byte now and then is as stalled as one that sends none.
+// minProgress is how many bytes must arrive within Config.Stall, so that a server
+// that sends a byte now and then also counts as stalled.
 const minProgress = 64 << 10
 
-// errStalled is why a download ended before its time.
+// errStalled is returned for a download that a watchdog has cancelled.
 var errStalled = errors.New("the server sends nothing, or too little")
 
-// A pace cancels a download once less than minProgress has come within a time.
-// Downloads write to it what comes.
-type pace struct {
+// A watchdog cancels a download if less than minProgress is written to it within a
+// time.
+type watchdog struct {
 	within time.Duration
 	timer  *time.Timer
 	n      int // bytes since the timer was set
 	cancel context.CancelCauseFunc
 }
 
-func (f *Fetcher) newPace(ctx context.Context) (context.Context, *pace) {
+func (f *Fetcher) newWatchdog(ctx context.Context) (context.Context, *watchdog) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	return ctx, &pace{within: f.Stall, timer: time.AfterFunc(f.Stall, func() { cancel(errStalled) }), cancel: cancel}
+	timer := time.AfterFunc(f.Stall, func() { cancel(errStalled) })
+	return ctx, &watchdog{within: f.Stall, timer: timer, cancel: cancel}
 }
 
-func (p *pace) stop() {
-	p.timer.Stop()
-	p.cancel(nil)
+func (w *watchdog) stop() {
+	w.timer.Stop()
+	w.cancel(nil)
 }
 
 // Write implements io.Writer.
-func (p *pace) Write(b []byte) (int, error) {
-	if p.n += len(b); p.n >= minProgress {
-		p.n = 0
-		p.timer.Reset(p.within)
+func (w *watchdog) Write(b []byte) (int, error) {
+	if w.n += len(b); w.n >= minProgress {
+		w.n = 0
+		w.timer.Reset(w.within)
 	}
 	return len(b), nil
 }
 
-// A promise is a checksum the server says its answer has.
-type promise struct {
+// A checksum is one that the server sent for its response.
+type checksum struct {
 	hash hash.Hash
 	want string
 }
 
-// promises reads the checksums in a header: those of RFC 9530 and of RFC 3230
-// before it, and the one that the store in which OSV publishes sends. It returns
-// at most one of each kind, because each costs a pass over the answer. If the
-// header has several of a kind that differ, no answer has them all, and the
-// promise is one that cannot be kept.
-func promises(h http.Header) map[string]promise {
-	all := map[string]promise{}
+// checksums parses the checksums in a header: those of RFC 9530 and RFC 3230, and
+// that of the object store in which OSV publishes. It returns at most one of each
+// kind, because each costs a pass over the response. If the header has different
+// ones of a kind, the result matches no response.
+func checksums(h http.Header) map[string]checksum {
+	all := map[string]checksum{}
 	for _, name := range []string{"Repr-Digest", "Content-Digest", "Digest", "X-Goog-Hash", "Content-Md5"} {
 		for _, line := range h.Values(name) {
 			if name == "Content-Md5" {
@@ -200,25 +201,25 @@ func promises(h http.Header) map[string]promise {
 				kind = strings.ToLower(kind)
 				text, err := base64.StdEncoding.DecodeString(strings.Trim(value, ":"))
 				want := string(text)
-				p, known := all[kind]
+				c, known := all[kind]
 				if !known {
-					p = promise{hashOf(kind), want}
+					c = checksum{hashOf(kind), want}
 				}
-				if p.hash == nil || err != nil {
+				if c.hash == nil || err != nil {
 					continue
 				}
-				if p.want != want {
-					p.want = "" // no checksum is empty
+				if c.want != want {
+					c.want = "" // no checksum is empty
 				}
-				all[kind] = p
+				all[kind] = c
 			}
 		}
 	}
 	return all
 }
 
-// hashOf returns nil for a checksum we do not know. MD5 is no protection against
-// anybody, but it does tell of what got lost on the way.
+// hashOf returns nil for an unknown kind of checksum. MD5 does not protect against
+// attackers, but it detects transmission errors.
 func hashOf(kind string) hash.Hash {
 	switch kind {
 	case "sha-256":

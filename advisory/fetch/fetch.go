@@ -1,9 +1,9 @@
-// Package fetch gets feeds from where a group's administrators say they are: an
-// https address, or a folder or file of this machine that the operator allows.
+// Package fetch reads advisory feeds from https addresses, or from directories and
+// files of this machine that the operator allows.
 //
-// An address is somebody else's choice. What answers there is read under limits
-// of size and time, is never followed elsewhere, and is kept in a file of ours
-// before the first record of it is believed.
+// Users choose the addresses, so responses are limited in size and time, redirects
+// are not followed, and a response is completely downloaded and verified before
+// its first record is used.
 package fetch
 
 import (
@@ -16,21 +16,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/advisory/feed"
+	"github.com/holdfast-dev/holdfast/advisory/format"
 	"github.com/holdfast-dev/holdfast/fault"
 )
 
-// Config is where feeds may come from.
+// Config configures a Fetcher. Client is required.
 type Config struct {
-	Client   *http.Client  // made by outbound: it decides which addresses are reached
-	Dir      string        // where downloads are kept while they are read; empty is the system's folder for such
-	Folders  []string      // folders of this machine that feeds may be read from
-	MaxBytes int64         // of one download; 0 is 4 GiB
-	Timeout  time.Duration // of one download; 0 is 15 minutes
-	Stall    time.Duration // after which a download ends that brings less than minProgress; 0 is a minute
+	Client   *http.Client  // from package outbound, which limits the addresses
+	Dir      string        // for downloads while they are read; "" means os.TempDir()
+	Folders  []string      // directories of this machine that feeds may be read from
+	MaxBytes int64         // of one download; 0 means 4 GiB
+	Timeout  time.Duration // of one download; 0 means 15 minutes
+	Stall    time.Duration // in which at least minProgress must arrive; 0 means a minute
 }
 
-// A Fetcher gets feeds. It is safe for concurrent use.
+// A Fetcher reads feeds. It is safe for concurrent use.
 type Fetcher struct{ Config }
 
 // New returns a Fetcher.
@@ -47,25 +47,26 @@ func New(c Config) *Fetcher {
 	return &Fetcher{c}
 }
 
-// A Result is what Fetch found.
+// A Result is the result of Fetch.
 type Result struct {
-	Changed bool                  // there is something new; if not, there are no Records
-	State   []byte                // for the next Fetch of the same address
-	Records iter.Seq[feed.Record] // to be read before Close
-	Size    int64                 // of the feed in bytes, of which a Record's Offset is a part; 0 where there is none
-	Close   func() error          // to be called in any case; never nil
+	Changed bool                    // if false, there are no Records
+	State   []byte                  // for the next Fetch of the same address
+	Records iter.Seq[format.Record] // to be read before Close
+	Size    int64                   // of the feed in bytes, like the Offset of a Record; 0 for a directory
+	Close   func() error            // must be called; never nil
 }
 
-// A state is what a Fetch remembers for the next.
+// A state describes a version of a feed, for the next Fetch.
 type state struct {
 	Address      string `json:"address"`
 	ETag         string `json:"etag,omitempty"`
 	LastModified string `json:"lastModified,omitempty"`
-	Sum          string `json:"sum,omitempty"` // of the content, or of a folder's names, sizes and times
+	Sum          string `json:"sum,omitempty"` // of the content, or of a directory's names, sizes and times
 }
 
-// remembered reads a state. One of another address is none.
-func remembered(text []byte, address string) state {
+// parseState parses a state. It returns an empty one if text is about another
+// address.
+func parseState(text []byte, address string) state {
 	var s state
 	if json.Unmarshal(text, &s) != nil || s.Address != address {
 		return state{Address: address}
@@ -76,27 +77,26 @@ func remembered(text []byte, address string) state {
 func (s state) bytes() []byte {
 	text, err := json.Marshal(s)
 	if err != nil {
-		return nil // text is nothing that JSON lacks
+		return nil // cannot happen: a state consists of strings
 	}
 	return text
 }
 
-// Fetch looks at an address. before is the State of the last Result, or nil. It
-// returns fault.InvalidArgument for what Check refuses; any other error says in
-// words for people why there was nothing to be had.
+// Fetch reads the feed at an address. before is the State of the last Result, or
+// nil. It returns fault.InvalidArgument for an address that Check refuses. The text
+// of any other error is meant for the owner of the feed.
 func (f *Fetcher) Fetch(ctx context.Context, address string, before []byte) (Result, error) {
 	if err := f.Check(address); err != nil {
 		return Result{}, err
 	}
-	s := remembered(before, address)
+	s := parseState(before, address)
 	if isPath(address) {
 		return f.local(ctx, address, s)
 	}
 	return f.download(ctx, address, s)
 }
 
-// Check reports an address that cannot be fetched, as far as that can be seen. It
-// returns fault.InvalidArgument.
+// Check returns fault.InvalidArgument for an address that can never be fetched.
 func (f *Fetcher) Check(address string) error {
 	if isPath(address) {
 		if _, _, ok := f.allowed(address); !ok {
@@ -109,7 +109,8 @@ func (f *Fetcher) Check(address string) error {
 	case err != nil, u.Host == "", u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
 		return fault.Field("address", "must be an https address, or the path of a folder or file")
 	case u.User != nil:
-		return fault.Field("address", "must not have a user name or password: it is shown to everybody who may see the feed")
+		return fault.Field("address",
+			"must not have a user name or password: it is shown to everybody who may see the feed")
 	case u.Fragment != "":
 		return fault.Field("address", "must not have a fragment")
 	}
@@ -122,8 +123,8 @@ func isLoopback(host string) bool {
 	return host == "localhost" || host == "::1" || strings.HasPrefix(host, "127.")
 }
 
-// allowed finds the folder of the operator's that a path is in, and the path from
-// there.
+// allowed returns the allowed directory that a path is in, and the path relative to
+// it.
 func (f *Fetcher) allowed(path string) (folder, rest string, ok bool) {
 	for _, folder := range f.Folders {
 		rest, err := filepath.Rel(folder, path)
@@ -134,7 +135,7 @@ func (f *Fetcher) allowed(path string) (folder, rest string, ok bool) {
 	return "", "", false
 }
 
-// unchanged is the Result when there is nothing new.
+// unchanged returns the Result for a feed that has not changed.
 func unchanged(s state) Result {
-	return Result{State: s.bytes(), Records: func(func(feed.Record) bool) {}, Close: func() error { return nil }}
+	return Result{State: s.bytes(), Records: func(func(format.Record) bool) {}, Close: func() error { return nil }}
 }

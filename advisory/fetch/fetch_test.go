@@ -117,7 +117,8 @@ func TestConditions(t *testing.T) {
 }
 
 func TestNotModifiedOutOfTheBlue(t *testing.T) {
-	address, f := serve(t, fetch.Config{}, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) })
+	address, f := serve(t, fetch.Config{},
+		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotModified) })
 	if _, err := f.Fetch(t.Context(), address, nil); err == nil {
 		t.Error("no error, although nothing was ever fetched")
 	}
@@ -180,10 +181,13 @@ func TestServersThatMisbehave(t *testing.T) {
 		"redirects": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://example.org/", http.StatusFound)
 		}, "redirects are not followed"},
-		"has nothing":     {http.NotFound, "the server answered 404 Not Found"},
-		"is broken":       {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, "502 Bad Gateway"},
-		"answers in part": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPartialContent) }, "206 Partial Content"},
-		"says it is long": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "2000") }, "the answer is too long"},
+		"has nothing": {http.NotFound, "the server answered 404 Not Found"},
+		"is broken": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) },
+			"502 Bad Gateway"},
+		"answers in part": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPartialContent) },
+			"206 Partial Content"},
+		"says it is long": {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "2000") },
+			"the answer is too long"},
 		"is long": {func(w http.ResponseWriter, _ *http.Request) {
 			for range 100 {
 				fmt.Fprint(w, strings.Repeat(" ", 1000))
@@ -247,10 +251,11 @@ func TestServersThatMisbehave(t *testing.T) {
 			if strings.HasPrefix(name, "stalls") {
 				stall = 200 * time.Millisecond
 			}
-			address, f := serve(t, fetch.Config{MaxBytes: 1000, Timeout: timeout, Stall: stall}, func(w http.ResponseWriter, r *http.Request) {
-				followed.Store(r.URL.Path != "/all.json")
-				tt.answer(w, r)
-			})
+			address, f := serve(t, fetch.Config{MaxBytes: 1000, Timeout: timeout, Stall: stall},
+				func(w http.ResponseWriter, r *http.Request) {
+					followed.Store(r.URL.Path != "/all.json")
+					tt.answer(w, r)
+				})
 			if _, err := f.Fetch(t.Context(), address, nil); err == nil || !strings.Contains(err.Error(), tt.reason) {
 				t.Errorf("error = %v, want %q", err, tt.reason)
 			}
@@ -297,7 +302,8 @@ func TestPrivateAddressesAreNotReached(t *testing.T) {
 	f := fetch.New(fetch.Config{Client: outbound.Client(outbound.Config{}), Dir: t.TempDir()})
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "10.0.0.1", "169.254.169.254"} {
-		if _, err := f.Fetch(t.Context(), "https://"+net.JoinHostPort(strings.Trim(host, "[]"), port)+"/", nil); err == nil || !strings.Contains(err.Error(), "not public") {
+		if _, err := f.Fetch(t.Context(), "https://"+net.JoinHostPort(strings.Trim(host, "[]"), port)+"/",
+			nil); err == nil || !strings.Contains(err.Error(), "not public") {
 			t.Errorf("%s: %v", host, err)
 		}
 	}
@@ -313,7 +319,8 @@ func TestPrivateAddressesAreNotReached(t *testing.T) {
 func TestNoPlaceToKeep(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, record) }))
 	defer srv.Close()
-	f := fetch.New(fetch.Config{Client: outbound.Client(outbound.Config{Loopback: true}), Dir: filepath.Join(t.TempDir(), "missing")})
+	f := fetch.New(fetch.Config{Client: outbound.Client(outbound.Config{Loopback: true}),
+		Dir: filepath.Join(t.TempDir(), "missing")})
 	_, err := f.Fetch(t.Context(), srv.URL+"/all.json", nil)
 	if err == nil || strings.Contains(err.Error(), "missing") || !errors.Is(err, fault.Internal) {
 		t.Errorf("error = %v", err)
@@ -366,7 +373,8 @@ func TestFolders(t *testing.T) {
 		"feeds/../secret.json": "is not in a folder that the operator allows",
 		"feedstuff":            "is not in a folder that the operator allows",
 	} {
-		if r, err := f.Fetch(t.Context(), dir+"/"+name, nil); err == nil || !strings.Contains(err.Error(), reason) || strings.Contains(err.Error(), dir) {
+		if r, err := f.Fetch(t.Context(), dir+"/"+name, nil); err == nil || !strings.Contains(err.Error(), reason) ||
+			strings.Contains(err.Error(), dir) {
 			t.Errorf("%s: changed %v, %v, want %q", name, r.Changed, err, reason)
 		}
 	}
@@ -375,9 +383,12 @@ func TestFolders(t *testing.T) {
 func TestCheck(t *testing.T) {
 	f := fetch.New(fetch.Config{Folders: []string{"/feeds"}})
 	for address, ok := range map[string]bool{
-		"https://example.org/all.zip": true, "https://example.org:8443/a?b=c": true, "http://127.0.0.1:8080/a": true, "/feeds": true, "/feeds/a": true,
-		"http://example.org/all.zip": false, "ftp://example.org/a": false, "https://": false, "https://user:pass@example.org/": false,
-		"https://example.org/#a": false, "": false, "feeds": false, "../feeds": false, "file:///feeds": false, "/etc/passwd": false,
+		"https://example.org/all.zip": true, "https://example.org:8443/a?b=c": true, "http://127.0.0.1:8080/a": true,
+		"/feeds": true, "/feeds/a": true,
+		"http://example.org/all.zip": false, "ftp://example.org/a": false, "https://": false,
+		"https://user:pass@example.org/": false,
+		"https://example.org/#a":         false, "": false, "feeds": false, "../feeds": false, "file:///feeds": false,
+		"/etc/passwd":   false,
 		"/feeds/../etc": false, "https://exa mple.org": false, "https://example.org/\x00": false,
 	} {
 		if err := f.Check(address); ok != (err == nil) || err != nil && !errors.Is(err, fault.InvalidArgument) {

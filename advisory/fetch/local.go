@@ -12,14 +12,14 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/holdfast-dev/holdfast/advisory/feed"
+	"github.com/holdfast-dev/holdfast/advisory/format"
 )
 
-// maxLocalFiles is how many files a folder may have.
+// maxLocalFiles is how many files a directory may have.
 const maxLocalFiles = 4_000_000
 
-// local looks at a folder or a file. Links that lead out of the operator's folder
-// lead nowhere.
+// local reads a directory or a file. Links out of the allowed directory are not
+// followed.
 func (f *Fetcher) local(ctx context.Context, address string, s state) (Result, error) {
 	folder, rest, _ := f.allowed(address)
 	root, err := os.OpenRoot(folder)
@@ -36,7 +36,7 @@ func (f *Fetcher) local(ctx context.Context, address string, s state) (Result, e
 	return localFile(ctx, root, rest, info, s)
 }
 
-// reason says why something cannot be read, without where it is.
+// reason returns why something cannot be read, without its path.
 func reason(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -51,7 +51,7 @@ func localFile(ctx context.Context, root *os.Root, name string, info fs.FileInfo
 	if !info.Mode().IsRegular() {
 		return Result{}, errors.Join(errors.New("it is neither a folder nor a regular file"), root.Close())
 	}
-	next := state{Address: s.Address, Sum: line(name, info)}
+	next := state{Address: s.Address, Sum: stamp(name, info)}
 	if next.Sum == s.Sum {
 		return unchanged(next), root.Close()
 	}
@@ -61,7 +61,7 @@ func localFile(ctx context.Context, root *os.Root, name string, info fs.FileInfo
 	}
 	return Result{
 		Changed: true, State: next.bytes(), Size: info.Size(),
-		Records: feed.Read(ctx, filepath.Base(name), file, info.Size(), feed.Limits{}),
+		Records: format.Read(ctx, filepath.Base(name), file, info.Size(), format.Limits{}),
 		Close:   func() error { return errors.Join(file.Close(), root.Close()) },
 	}, nil
 }
@@ -81,17 +81,17 @@ func localFolder(ctx context.Context, root *os.Root, name string, s state) (Resu
 	}
 	return Result{
 		Changed: true, State: next.bytes(),
-		Records: feed.ReadFS(ctx, sub.FS(), feed.Limits{Files: maxLocalFiles}), Close: sub.Close,
+		Records: format.ReadFS(ctx, sub.FS(), format.Limits{Files: maxLocalFiles}), Close: sub.Close,
 	}, nil
 }
 
-// line is what tells that a file is another.
-func line(name string, info fs.FileInfo) string {
+// stamp returns a text that changes when a file does.
+func stamp(name string, info fs.FileInfo) string {
 	return fmt.Sprintf("%s %d %d", name, info.Size(), info.ModTime().UnixNano())
 }
 
-// fingerprint tells two states of a folder apart without reading its files. What is
-// hidden does not count: it is not read either, and a clone's .git is large.
+// fingerprint returns a checksum of a directory without reading its files. It leaves
+// out hidden files, which are not read either: the .git of a clone is large.
 func fingerprint(ctx context.Context, fsys fs.FS) (string, error) {
 	sum, files := sha256.New(), 0
 	err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
@@ -112,7 +112,7 @@ func fingerprint(ctx context.Context, fsys fs.FS) (string, error) {
 		if files++; files > maxLocalFiles {
 			return errors.New("the folder has too many files")
 		}
-		_, err = fmt.Fprintln(sum, line(path.Clean(name), info))
+		_, err = fmt.Fprintln(sum, stamp(path.Clean(name), info))
 		return err
 	})
 	if err != nil {

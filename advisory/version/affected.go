@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// Affected tells whether the package's version is in one of its ranges or on
-// its list, by the rules of its own ecosystem. It returns
-// fault.InvalidArgument for what these rules cannot place.
+// Affected reports whether a version of a package is in one of its ranges or on its
+// list, by the rule of its ecosystem. It returns fault.InvalidArgument for versions
+// that the rule cannot order.
 func Affected(a resource.Affected, version string) (bool, error) {
 	q, err := NewQuery(a.Ecosystem, version)
 	if err != nil {
@@ -21,17 +21,17 @@ func Affected(a resource.Affected, version string) (bool, error) {
 	return q.In(a)
 }
 
-// A Query is a version to be looked for in many ranges.
+// A Query checks whether a version is in ranges.
 type Query struct {
 	ecosystem, version string
 	rule               Rule
-	key, semver        Key // empty where the version has none
+	key, semver        Key // "" if the version has none
 }
 
 // NewQuery returns a Query for a version of an ecosystem. It returns
-// fault.InvalidArgument if the ecosystem's rule cannot place the version. An
-// unknown ecosystem is no mistake: lists of versions and semantic ranges need
-// no rule.
+// fault.InvalidArgument if the ecosystem's rule cannot order the version. The
+// ecosystem may be unknown, because lists of versions and SEMVER ranges do not need
+// its rule.
 func NewQuery(ecosystem, version string) (Query, error) {
 	q := Query{ecosystem: ecosystem, version: version}
 	rule, ok := Of(ecosystem, "")
@@ -52,9 +52,9 @@ func NewQuery(ecosystem, version string) (Query, error) {
 	return q, nil
 }
 
-// In tells whether the version is one of a's. It is not if a is of another
-// ecosystem, or of another release of it; without a release, a or the Query
-// means all of them. The package's name is for the caller to compare.
+// In reports whether a contains the version. It does not if a has another ecosystem
+// or another release of it; an ecosystem without a release means all its releases. In
+// does not compare the names of packages.
 func (q Query) In(a resource.Affected) (bool, error) {
 	if !sameEcosystem(q.ecosystem, a.Ecosystem) {
 		return false, nil
@@ -95,13 +95,13 @@ func (q Query) In(a resource.Affected) (bool, error) {
 	return onList(rule, a.Versions, key), nil
 }
 
-// allVersions tells whether a range holds every version, whatever their order.
+// allVersions reports whether a range contains every version.
 func allVersions(events []resource.RangeEvent) bool {
 	return len(events) == 1 && events[0].Introduced == "0"
 }
 
-// sameEcosystem compares the names, and the releases as far as both have one:
-// 22.04 and 22.04:LTS are the same.
+// sameEcosystem compares the names of ecosystems, and their releases if both have
+// one. The releases 22.04 and 22.04:LTS are the same.
 func sameEcosystem(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
@@ -109,8 +109,8 @@ func sameEcosystem(a, b string) bool {
 	return strings.HasPrefix(b, a) && (len(a) == len(b) || b[len(a)] == ':')
 }
 
-// onList tells whether another spelling of the version is on a list: 1.0 where
-// the list has 1.0.0. Ranges, where there are any, have answered that already.
+// onList reports whether a list contains the version in another spelling, such as
+// 1.0.0 for 1.0. It is not needed if there are ranges.
 func onList(rule Rule, versions []string, k Key) bool {
 	var buf [96]byte
 	for _, v := range versions {
@@ -121,10 +121,10 @@ func onList(rule Rule, versions []string, k Key) bool {
 	return false
 }
 
-// contains tells whether a range holds the version with key v. The vulnerability
-// is there if the last thing that happened up to v is that it was introduced.
+// contains reports whether a range contains the version with key v: whether the last
+// event up to v introduced the vulnerability.
 func contains(rule Rule, events []resource.RangeEvent, v Key) (bool, error) {
-	const usual = 80 // bytes of a key; longer ones find room elsewhere
+	const usual = 80 // bytes of a key; longer ones are allocated
 	room := make(key, 3*usual)
 	buf, in, gone := room[:0:usual], room[usual:usual:2*usual], room[2*usual:2*usual]
 	introduced, limited, within := false, false, false
@@ -134,15 +134,15 @@ func contains(rule Rule, events []resource.RangeEvent, v Key) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		before, at := string(k) < string(v), string(k) == string(v) // in this form, nothing is copied
+		before, at := string(k) < string(v), string(k) == string(v) // does not copy k
 		switch {
 		case kind == opens && (before || at) && bytes.Compare(k, in) >= 0:
 			in, introduced = append(in[:0], k...), true
 		case kind == fixes && (before || at) && bytes.Compare(k, gone) > 0:
 			gone = append(gone[:0], k...)
 		case kind == ends && before && bytes.Compare(k, gone) >= 0:
-			// One byte more, which no key has: it is gone just after that version,
-			// which may also be the one that introduced it.
+			// No key has this additional byte. The vulnerability is gone right after
+			// that version, which may be the one that introduced it.
 			gone = append(append(gone[:0], k...), 0)
 		case kind == limits:
 			limited, within = true, within || !before && !at
@@ -151,8 +151,8 @@ func contains(rule Rule, events []resource.RangeEvent, v Key) (bool, error) {
 	return introduced && bytes.Compare(in, gone) >= 0 && (within || !limited), nil
 }
 
-// A bound is what a place in a range means, in the order in which several at the
-// same version are read.
+// A bound is the kind of an event of a range. Events at the same version are ordered
+// by it.
 type bound int
 
 const (
@@ -174,8 +174,8 @@ func split(e resource.RangeEvent) (string, bound) {
 	return e.Limit, limits
 }
 
-// boundKey is the key of a bound. Introduced in 0 is before all versions, and
-// limited by * after them.
+// boundKey returns the key of a bound. Introduced in 0 is before all versions, and the
+// limit * is after them.
 func boundKey(rule Rule, buf key, text string, kind bound) (key, error) {
 	if kind == opens && text == "0" {
 		return buf, nil
@@ -186,10 +186,10 @@ func boundKey(rule Rule, buf key, text string, kind bound) (key, error) {
 	return rule.append(buf, text)
 }
 
-// CheckRanges reports ranges that contradict themselves: nothing is introduced,
-// or it is gone before. It returns fault.InvalidArgument, also for bounds the
-// ecosystem cannot place. Ranges of commits, and of ecosystems whose order is
-// not known, are taken as they are.
+// CheckRanges returns fault.InvalidArgument for ranges that contradict themselves,
+// because nothing is introduced or it is fixed before, and for bounds that the rule of
+// the ecosystem cannot order. It does not check ranges of commits or of unknown
+// ecosystems.
 func CheckRanges(a resource.Affected) error {
 	for _, r := range a.Ranges {
 		if !slices.ContainsFunc(r.Events, func(e resource.RangeEvent) bool { return e.Introduced != "" }) {
@@ -235,11 +235,11 @@ func checkRange(rule Rule, events []resource.RangeEvent) error {
 	return walk(points)
 }
 
-// walk follows a range from its oldest version. Several fixes of one
-// introduction are sound: branches have one each.
+// walk checks the sorted bounds of a range. Several fixes may follow one introduction,
+// because each branch may have one.
 func walk(points []point) error {
 	open, ever := false, false
-	idle := Key("\xff") // where the last fix was that fixed nothing; no introduction has that key
+	idle := Key("\xff") // of the last fix that fixed nothing; no introduction has the initial key
 	for _, p := range points {
 		switch {
 		case p.kind == opens && p.key == idle:

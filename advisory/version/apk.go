@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Tags of the parts of an apk version, in their order: what ends it sorts after
-// what makes it a pre-release and before what is added to it.
+// Tags of the parts of an apk version, in their order. The end sorts after a
+// pre-release suffix and before other parts.
 const (
 	apkPreSuffix byte = iota + 1 // _alpha, _beta, _pre, _rc
-	apkJunk                      // what apk does not understand
+	apkJunk                      // what apk cannot parse
 	apkEnd
 	apkRevision     // -r1
 	apkHash         // ~commit
@@ -25,14 +25,14 @@ var apkSuffixes = []string{"alpha", "beta", "pre", "rc", "cvs", "svn", "git", "h
 
 const apkPost = 4
 
-// readAPK reads number{.number}[letter]{_suffix[number]}[~hash][-rnumber].
-// What does not fit that is kept and sorts before the end, where apk gives up.
+// readAPK parses number{.number}[letter]{_suffix[number]}[~hash][-rnumber]. A rest that
+// does not match sorts before the end.
 func readAPK(k key, s string) (key, error) {
 	n, s := run(s, digit)
 	if n == "" {
 		return nil, errShape("a number first")
 	}
-	k = append(k, apkNumber).number(n) // the first number is one, whatever its zeros
+	k = append(k, apkNumber).number(n) // leading zeros do not matter here
 	for len(s) > 1 && s[0] == '.' && digit(s[1]) {
 		if n, s = run(s[1:], digit); n[0] == '0' {
 			k = append(k, apkFraction).text(n)
@@ -57,7 +57,7 @@ func readAPK(k key, s string) (key, error) {
 	return append(k, apkEnd), nil
 }
 
-// readAPKSuffixes reads {_suffix[number]}, and returns what follows.
+// readAPKSuffixes parses {_suffix[number]}, and returns what follows.
 func readAPKSuffixes(k key, s string) (key, string) {
 	for strings.HasPrefix(s, "_") {
 		name, rest := run(s[1:], letter)

@@ -5,35 +5,40 @@ import "strings"
 // Tags of the bytes and numbers of a Debian version.
 const (
 	debTilde byte = iota + 1
-	debEnd        // of a run of other bytes than digits: a number follows, if only an implied 0
+	debEnd        // of a run of non-digits: a number follows, which may be an implied 0
 	debLetter
 	debOther
 )
 
-// readDeb reads [epoch:]upstream[-revision] as dpkg does: runs of other bytes
-// and numbers take turns; ~ sorts before the end, letters before the rest.
+// readDeb parses [epoch:]upstream[-revision] as dpkg does: runs of non-digits and
+// numbers alternate, ~ sorts before the end, and letters sort before other bytes.
 func readDeb(k key, s string) (key, error) {
-	epoch, rest, ok := strings.Cut(s, ":")
-	if !ok {
-		epoch, rest = "0", s
-	}
+	epoch, upstream, revision := splitEpoch(s)
 	if !numeric(epoch) {
 		return nil, errShape("a number before the colon")
 	}
-	if rest == "" {
+	if s == epoch+":" {
 		return nil, errShape("a version after the epoch")
-	}
-	upstream, revision := rest, ""
-	if i := strings.LastIndexByte(rest, '-'); i >= 0 {
-		upstream, revision = rest[:i], rest[i+1:]
 	}
 	return readDebPart(readDebPart(k.number(epoch), upstream), revision), nil
 }
 
-// readDebPart reads an upstream version or a revision. What it has is followed
-// by zeros without end, as dpkg compares them: those at the end do not count.
+// splitEpoch splits [epoch:]version[-release]. The epoch is 0 if there is none.
+func splitEpoch(s string) (epoch, version, release string) {
+	epoch, version, ok := strings.Cut(s, ":")
+	if !ok {
+		epoch, version = "0", s
+	}
+	if i := strings.LastIndexByte(version, '-'); i >= 0 {
+		return epoch, version[:i], version[i+1:]
+	}
+	return epoch, version, ""
+}
+
+// readDebPart parses an upstream version or a revision. dpkg compares them as if they
+// were followed by infinitely many zeros, so trailing zeros do not count.
 func readDebPart(k key, s string) key {
-	significant := len(k) // up to where something else than an implied 0 stands
+	significant := len(k) // the length without trailing implied zeros
 	for s != "" {
 		var other, n string
 		other, s = run(s, func(c byte) bool { return !digit(c) })

@@ -2,9 +2,9 @@ package version
 
 import "strings"
 
-// Tags of the segments of a gem's version. RubyGems compares as if zeros without
-// end followed: so what comes after some zeros tells whether they sort before
-// the end (text does) or after it (a number does).
+// Tags of the segments of a gem's version. RubyGems compares versions as if infinitely
+// many zeros followed, so zeros sort before the end if text follows them, and after it
+// if a number does.
 const (
 	gemText byte = iota + 1
 	gemZerosThenText
@@ -12,8 +12,8 @@ const (
 	gemZerosThenNumber
 )
 
-// readGem reads runs of digits and of letters, whatever is between them. A
-// hyphen starts a pre-release, as text does.
+// readGem parses runs of digits and letters, whatever separates them. A hyphen starts
+// a pre-release, as text does.
 func readGem(k key, s string) (key, error) {
 	if !digit(s[0]) {
 		return nil, errShape("a number first")

@@ -5,27 +5,27 @@ import (
 	"unicode/utf8"
 )
 
-// A key is the text under construction that sorts as its version does: byte by
-// byte, with nothing to know about the version's ecosystem.
+// A key is the bytes of a Key under construction. Keys of an ecosystem sort as their
+// versions do.
 //
-// Each part of a version starts with a tag, a byte that says what kind of part
-// it is and how that kind sorts among the others, the end included. No part's
-// encoding is the beginning of another's, so the first difference decides.
+// Each part of a version starts with a tag: a byte for the kind of the part, in the
+// order in which kinds sort, including the end. No part's encoding is a prefix of
+// another's, so the first difference decides.
 type key []byte
 
-// number appends digits, a decimal number of any size: its length, then its
-// digits, so that 9 sorts before 10.
+// number appends a decimal number of any size: its length and then its digits, so that
+// 9 sorts before 10.
 func (k key) number(digits string) key {
 	digits = strings.TrimLeft(digits, "0")
 	return append(append(k, byte(len(digits))), digits...) // MaxLength fits in a byte
 }
 
-// text appends s, which sorts by its bytes, a prefix first.
+// text appends s, which sorts by its bytes, and a prefix first.
 func (k key) text(s string) key {
-	return append(append(k, s...), 0) // check refuses NUL
+	return append(append(k, s...), 0) // s has no NUL, see plain
 }
 
-// lower appends s as text without regard to the case of ASCII letters.
+// lower appends s as text, with ASCII letters in lower case.
 func (k key) lower(s string) key {
 	for i := range len(s) {
 		k = append(k, lower(s[i]))
@@ -43,7 +43,7 @@ func lower(c byte) byte {
 func digit(c byte) bool  { return '0' <= c && c <= '9' }
 func letter(c byte) bool { return 'a' <= lower(c) && lower(c) <= 'z' }
 
-// run splits s after its longest prefix of bytes that are like that.
+// run splits s after its longest prefix of bytes for which like is true.
 func run(s string, like func(byte) bool) (prefix, rest string) {
 	for i := range len(s) {
 		if !like(s[i]) {
@@ -53,14 +53,13 @@ func run(s string, like func(byte) bool) (prefix, rest string) {
 	return s, ""
 }
 
-// numeric tells whether s is one or more digits.
+// numeric reports whether s is one or more digits.
 func numeric(s string) bool {
 	_, rest := run(s, digit)
 	return s != "" && rest == ""
 }
 
-// plain tells whether s can be part of a version at all: text a person could
-// have typed on one line.
+// plain reports whether s is valid UTF-8 without control characters.
 func plain(s string) bool {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] == 0x7f {

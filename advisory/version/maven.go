@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Tags of the tokens of a Maven version, in their order. Qualifiers sort alike
-// after a dot and after a hyphen, numbers do not.
+// Tags of the tokens of a Maven version, in their order. Numbers sort differently after
+// a dot and after a hyphen, qualifiers do not.
 const (
 	mavenBefore byte = iota + 1 // a qualifier older than the release, and its index
 	mavenEnd
@@ -19,8 +19,8 @@ const (
 
 var mavenQualifiers = []string{"alpha", "beta", "milestone", "rc", "snapshot"}
 
-// A mavenToken is a number or a qualifier, and how it is set apart from the one
-// before it: by a hyphen (or by nothing), or by a dot.
+// A mavenToken is a number or a qualifier, and whether it follows a hyphen (or no
+// separator) or a dot.
 type mavenToken struct {
 	text   string
 	hyphen bool
@@ -28,7 +28,7 @@ type mavenToken struct {
 
 func (t mavenToken) number() bool { return digit(t.text[0]) }
 
-// null tells whether t means nothing where a version ends.
+// null reports whether t is ignored at the end of a version.
 func (t mavenToken) null() bool {
 	switch t.text {
 	case "final", "ga", "release":
@@ -37,8 +37,8 @@ func (t mavenToken) null() bool {
 	return strings.Trim(t.text, "0") == ""
 }
 
-// readMaven reads a version by Maven's published order, including what it does
-// since 3.9: what means nothing is left out also before a qualifier.
+// readMaven parses a version by Maven's published order, as of version 3.9: null tokens
+// are also ignored before a qualifier.
 func readMaven(k key, s string) (key, error) {
 	tokens := make([]mavenToken, 0, 8)
 	trim := func() {
@@ -76,8 +76,8 @@ func appendMaven(k key, t mavenToken) key {
 	return append(k, mavenText).text(t.text)
 }
 
-// mavenTokens splits at dots, at hyphens, and between digits and others. An empty
-// token is 0.
+// mavenTokens splits a version at dots, at hyphens, and between digits and other bytes.
+// An empty token is 0.
 func mavenTokens(s string) func(yield func(mavenToken) bool) {
 	return func(yield func(mavenToken) bool) {
 		hyphen := false
@@ -99,8 +99,8 @@ func mavenTokens(s string) func(yield func(mavenToken) bool) {
 	}
 }
 
-// mavenRun splits s after the digits, or the other bytes but separators, that it
-// starts with.
+// mavenRun splits s after its prefix of digits, or of bytes that are neither digits nor
+// separators.
 func mavenRun(s string) (text, rest string) {
 	if s != "" && digit(s[0]) {
 		return run(s, digit)
@@ -108,8 +108,8 @@ func mavenRun(s string) (text, rest string) {
 	return run(s, func(c byte) bool { return !digit(c) && c != '.' && c != '-' })
 }
 
-// mavenName is what a token is known as: a, b and m are short for something if
-// a number follows at once.
+// mavenName returns the name of a token. The letters a, b and m are abbreviations if a
+// number follows immediately.
 func mavenName(text string, followed bool) string {
 	switch {
 	case text == "":

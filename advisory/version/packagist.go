@@ -14,14 +14,14 @@ const (
 	packagistPatch
 )
 
-// packagistAny stands for x and * in the version of a branch, as Composer has it.
+// packagistAny is the number that Composer uses for x and * in the version of a branch.
 const packagistAny = "9999999"
 
-// packagistNumbers is how many numbers Composer gives every version.
+// packagistNumbers is how many numbers a version has in Composer.
 const packagistNumbers = 4
 
-// readPackagist reads a version as Composer does: 1.0 is 1.0.0.0, and stability
-// counts. Text is known by its beginning, as PHP's version_compare knows it.
+// readPackagist parses a version as Composer does: 1.0 is 1.0.0.0, followed by the
+// stability. A stability is recognized by its prefix, as in PHP's version_compare.
 func readPackagist(k key, s string) (key, error) {
 	s = strings.TrimLeft(s, "vV")
 	s, _, _ = strings.Cut(s, "+")
@@ -42,8 +42,8 @@ func readPackagist(k key, s string) (key, error) {
 	return append(k, packagistEnd), nil
 }
 
-// readPackagistNumbers reads the numbers a version starts with and adds zeros to
-// them, or none if there are no numbers: then it is a branch.
+// readPackagistNumbers parses the numbers at the start of a version and pads them with
+// zeros. A version without numbers is a branch and is not padded.
 func readPackagistNumbers(k key, s string) (key, string) {
 	for n := 0; ; n++ {
 		part, rest := run(s, digit)

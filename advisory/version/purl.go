@@ -9,24 +9,26 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 )
 
-// registries pairs the ecosystems that have one home with their package URLs'
-// types.
+// registries are the ecosystems with a package URL type of their own.
 var registries = []struct{ ecosystem, purl string }{
-	{"Bitnami", "bitnami"}, {"CRAN", "cran"}, {"ConanCenter", "conan"}, {"GitHub Actions", "githubactions"}, {"Go", "golang"},
+	{"Bitnami", "bitnami"}, {"CRAN", "cran"}, {"ConanCenter", "conan"}, {"GitHub Actions", "githubactions"},
+	{"Go", "golang"},
 	{"Hackage", "hackage"}, {"Hex", "hex"}, {"Julia", "julia"}, {"Maven", "maven"}, {"NuGet", "nuget"},
 	{"Packagist", "composer"}, {"Pub", "pub"}, {"PyPI", "pypi"}, {"RubyGems", "gem"}, {"SwiftURL", "swift"},
 	{"crates.io", "cargo"}, {"npm", "npm"}, {"opam", "opam"},
 }
 
-// distributions pairs the ecosystems of distributions with the type and the
-// namespace of their package URLs; first as OSV has it, at the end as scanners
-// have it that go by a system's own name for itself.
+// distributions are the ecosystems of distributions with the types and namespaces of
+// their package URLs: first those of OSV, and then those of scanners that use the ID in
+// os-release.
 var distributions = []struct{ ecosystem, purl, namespace string }{
 	{"AlmaLinux", "rpm", "almalinux"}, {"Alpaquita", "apk", "alpaquita"}, {"Alpine", "apk", "alpine"},
 	{"Azure Linux", "rpm", "azure-linux"}, {"BellSoft Hardened Containers", "apk", "bellsoft-hardened-containers"},
-	{"CleanStart", "apk", "cleanstart"}, {"Debian", "deb", "debian"}, {"Echo", "deb", "echo"}, {"Mageia", "rpm", "mageia"},
+	{"CleanStart", "apk", "cleanstart"}, {"Debian", "deb", "debian"}, {"Echo", "deb", "echo"},
+	{"Mageia", "rpm", "mageia"},
 	{"MinimOS", "apk", "minimos"}, {"Photon OS", "rpm", "photon"}, {"Red Hat", "rpm", "redhat"},
-	{"Rocky Linux", "rpm", "rocky-linux"}, {"SUSE", "rpm", "suse"}, {"Ubuntu", "deb", "ubuntu"}, {"Wolfi", "apk", "wolfi"},
+	{"Rocky Linux", "rpm", "rocky-linux"}, {"SUSE", "rpm", "suse"}, {"Ubuntu", "deb", "ubuntu"},
+	{"Wolfi", "apk", "wolfi"},
 	{"openEuler", "rpm", "openeuler"}, {"openSUSE", "rpm", "opensuse"},
 
 	{"AlmaLinux", "rpm", "alma"}, {"Azure Linux", "rpm", "azurelinux"}, {"Red Hat", "rpm", "rhel"},
@@ -35,10 +37,10 @@ var distributions = []struct{ ecosystem, purl, namespace string }{
 
 const maxPURL = 1024
 
-// ParsePURL takes a package URL apart into what OSV calls its parts. The version
-// may be empty. A distribution's release, if the URL tells it, is part of the
-// ecosystem: pkg:deb/debian/curl?distro=debian-12 is of Debian:12. It returns
-// fault.InvalidArgument for what is no package URL.
+// ParsePURL returns the ecosystem and the name in OSV of a package URL, and its version,
+// which may be empty. The release of a distribution, if the URL has one, is part of the
+// ecosystem: pkg:deb/debian/curl?distro=debian-12 is in Debian:12. It returns
+// fault.InvalidArgument if s is not a package URL.
 func ParsePURL(s string) (ecosystem, name, version string, err error) {
 	if len(s) > maxPURL {
 		return "", "", "", fault.Field("package.purl", "must have at most %d bytes", maxPURL)
@@ -50,8 +52,7 @@ func ParsePURL(s string) (ecosystem, name, version string, err error) {
 	return purlEcosystem(p), purlName(p), p.Version, nil
 }
 
-// parsePURL keeps the case of Go modules, which the library does not: they are
-// told apart by it.
+// parsePURL preserves the case of Go modules, which is significant. The library does not.
 func parsePURL(s string) (packageurl.PackageURL, error) {
 	rest, ok := strings.CutPrefix(s, "pkg:golang/")
 	if !ok {
@@ -62,8 +63,8 @@ func parsePURL(s string) (packageurl.PackageURL, error) {
 	return p, err
 }
 
-// PURLType is the type of an ecosystem's package URLs: golang for Go, deb for
-// Debian:12. An ecosystem without one has its own name, in lower case.
+// PURLType returns the type of an ecosystem's package URLs: golang for Go, deb for
+// Debian:12. For an unknown ecosystem it returns its name in lower case.
 func PURLType(ecosystem string) string {
 	base, _, _ := strings.Cut(ecosystem, ":")
 	for _, r := range registries {
@@ -79,10 +80,10 @@ func PURLType(ecosystem string) string {
 	return strings.ToLower(base)
 }
 
-// purlName is the name as the ecosystem writes it.
+// purlName returns the name of a package in its ecosystem.
 func purlName(p packageurl.PackageURL) string {
 	switch {
-	case p.Namespace == "", ofDistribution(p.Type): // whose name is the namespace
+	case p.Namespace == "", ofDistribution(p.Type): // the namespace is the distribution
 		return p.Name
 	case p.Type == packageurl.TypeMaven:
 		return p.Namespace + ":" + p.Name
@@ -118,11 +119,11 @@ func purlEcosystem(p packageurl.PackageURL) string {
 	return p.Type
 }
 
-// debianNames are the code names that stand for Debian's releases.
+// debianNames are the numbers of Debian's releases by code name.
 var debianNames = map[string]string{"buster": "10", "bullseye": "11", "bookworm": "12", "trixie": "13", "forky": "14"}
 
-// release is what OSV adds to the ecosystem's name for a release, as far as
-// that follows from its number; otherwise nothing, which means all releases.
+// release returns the suffix for a release that OSV adds to the name of an ecosystem. It
+// returns "", which means all releases, if the number is unknown.
 func release(ecosystem, number string) string {
 	if name, ok := debianNames[number]; ok {
 		number = name
@@ -143,8 +144,8 @@ func release(ecosystem, number string) string {
 	return ""
 }
 
-// PURL is the package URL of a package, without a version: the opposite of
-// ParsePURL, as far as the ecosystem is known there.
+// PURL returns the package URL of a package, without a version. It is the inverse of
+// ParsePURL for known ecosystems.
 func PURL(ecosystem, name string) string {
 	base, _, _ := strings.Cut(ecosystem, ":")
 	for _, d := range distributions {

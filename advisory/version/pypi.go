@@ -14,10 +14,9 @@ var pep440 = regexp.MustCompile(`^v?(?:(\d+)!)?(\d+(?:\.\d+)*)` +
 	`([-_.]?dev[-_.]?(\d+)?)?` +
 	`(?:\+([a-z0-9]+(?:[-_.][a-z0-9]+)*))?$`)
 
-// Places of a version among all, and of its parts; the absence of one has its
-// place, too.
+// Tags of the parts of a version, in their order, and of absent parts.
 const (
-	pypiLegacy byte = 0 // not of PEP 440
+	pypiLegacy byte = 0 // not valid in PEP 440
 	pypiNormal byte = 1
 
 	pypiDevOnly byte = 0 // a development release of the final version: before its alphas
@@ -37,8 +36,8 @@ const (
 	pypiNumber byte = 2
 )
 
-// readPyPI reads a version of PEP 440. What is none, as old packages have it,
-// sorts before all that are, by its numbers and words.
+// readPyPI parses a version of PEP 440. Versions of old packages that are not valid sort
+// before all others, by their numbers and words.
 func readPyPI(k key, s string) (key, error) {
 	s = strings.ToLower(strings.TrimSpace(s))
 	if final(s) {
@@ -73,8 +72,8 @@ func readPyPI(k key, s string) (key, error) {
 	return readLocal(k, local), nil
 }
 
-// final tells whether s is numbers with dots between and nothing else, as most
-// versions are: the pattern takes its time.
+// final reports whether s is only numbers separated by dots, as most versions are. It is
+// faster than the regular expression.
 func final(s string) bool {
 	for i := range len(s) {
 		if !digit(s[i]) && (s[i] != '.' || i == 0 || s[i-1] == '.') {
@@ -94,8 +93,7 @@ func pypiPhase(name string) byte {
 	return pypiRC
 }
 
-// readLocal reads a local version: more parts sort after fewer, numbers after
-// text, none before any.
+// readLocal parses a local version: more parts sort after fewer, and numbers after text.
 func readLocal(k key, s string) key {
 	for part := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == '-' || r == '_' || r == '.' }) {
 		if numeric(part) {
@@ -107,7 +105,7 @@ func readLocal(k key, s string) key {
 	return append(k, pypiEnd)
 }
 
-// readWords reads runs of digits and runs of anything else.
+// readWords parses runs of digits and runs of other bytes.
 func readWords(k key, s string) key {
 	for s != "" {
 		var part string

@@ -1,7 +1,5 @@
 package version
 
-import "strings"
-
 // Tags of the segments of an RPM version, in their order.
 const (
 	rpmTilde byte = iota + 1
@@ -11,22 +9,15 @@ const (
 	rpmDigits
 )
 
-// readRPM reads [epoch:]version[-release]. A version without a release sorts
-// before the same with one.
+// readRPM parses [epoch:]version[-release]. A version without a release sorts before
+// the same version with one.
 func readRPM(k key, s string) (key, error) {
-	epoch, rest, ok := strings.Cut(s, ":")
-	if !ok {
-		epoch, rest = "0", s
-	}
-	version, release := rest, ""
-	if i := strings.LastIndexByte(rest, '-'); i >= 0 {
-		version, release = rest[:i], rest[i+1:]
-	}
+	epoch, version, release := splitEpoch(s)
 	return readRPMPart(readRPMPart(readRPMPart(k, epoch), version), release), nil
 }
 
-// readRPMPart reads a version or a release as rpmvercmp does: runs of digits
-// and of letters count, tildes and carets do, and the rest only separates.
+// readRPMPart parses a version or a release as rpmvercmp does: it consists of runs of
+// digits, runs of letters, tildes and carets, and other bytes are separators.
 func readRPMPart(k key, s string) key {
 	for s != "" {
 		var part string

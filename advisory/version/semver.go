@@ -7,23 +7,26 @@ const (
 	semverEnd byte = iota // of the numbers, or of the pre-release
 	semverNumber
 	semverText
-	semverRelease // no pre-release: newer than all of them
+	semverRelease // no pre-release, which is newer than any pre-release
 )
 
-// readSemver reads a semantic version as people write them: a leading v, fewer
-// or more than three numbers and a pre-release without its hyphen are taken;
-// missing numbers are 0. Build metadata does not count.
-func readSemver(k key, s string) (key, error) {
+// readSemver parses a semantic version, and accepts a leading v, fewer or more than three
+// numbers, and a pre-release without a hyphen. Missing numbers are 0, and build metadata
+// is ignored.
+func readSemver(k key, s string) (key, error) { return readSemantic(k, s, false) }
+
+// readSemantic is readSemver, which ignores the case of a pre-release if fold is true.
+func readSemantic(k key, s string, fold bool) (key, error) {
 	k, rest, err := readNumbers(k, strings.TrimLeft(s, "vV="))
 	if err != nil {
 		return nil, err
 	}
 	rest, _, _ = strings.Cut(rest, "+")
-	return readPrerelease(k, rest, false), nil
+	return readPrerelease(k, rest, fold), nil
 }
 
-// readPub reads a version of a Dart package: semantic, but build metadata
-// counts, and having some is newer than having none.
+// readPub parses a version of a Dart package: a semantic version in which build metadata
+// counts, and is newer than none.
 func readPub(k key, s string) (key, error) {
 	s, build, _ := strings.Cut(s, "+")
 	k, err := readSemver(k, s)
@@ -33,8 +36,8 @@ func readPub(k key, s string) (key, error) {
 	return readIdentifiers(k, build, false), nil
 }
 
-// readNumbers reads numbers with dots between, and returns what follows them.
-// Trailing zeros do not count.
+// readNumbers parses numbers separated by dots, and returns what follows them. Trailing
+// zeros do not count.
 func readNumbers(k key, s string) (key, string, error) {
 	n, rest := run(s, digit)
 	if n == "" {
@@ -57,7 +60,7 @@ func readNumbers(k key, s string) (key, string, error) {
 	}
 }
 
-// readPrerelease reads what follows the numbers. Nothing sorts last.
+// readPrerelease parses what follows the numbers. An empty pre-release sorts last.
 func readPrerelease(k key, s string, fold bool) key {
 	if s == "" {
 		return append(k, semverRelease)
@@ -68,8 +71,8 @@ func readPrerelease(k key, s string, fold bool) key {
 	return readIdentifiers(k, s, fold)
 }
 
-// readIdentifiers reads identifiers with dots between: numbers sort before text,
-// and fewer before more.
+// readIdentifiers parses identifiers separated by dots. Numbers sort before text, and
+// fewer before more.
 func readIdentifiers(k key, s string, fold bool) key {
 	for id := range strings.SplitSeq(s, ".") {
 		switch {
@@ -84,20 +87,13 @@ func readIdentifiers(k key, s string, fold bool) key {
 	return append(k, semverEnd)
 }
 
-// readNuGet reads a NuGet version: semantic, with up to four numbers, and
-// without regard to case.
-func readNuGet(k key, s string) (key, error) {
-	k, rest, err := readNumbers(k, strings.TrimLeft(s, "vV="))
-	if err != nil {
-		return nil, err
-	}
-	rest, _, _ = strings.Cut(rest, "+")
-	return readPrerelease(k, rest, true), nil
-}
+// readNuGet parses a NuGet version: a semantic version with up to four numbers, which
+// ignores case.
+func readNuGet(k key, s string) (key, error) { return readSemantic(k, s, true) }
 
-// readDotted reads numbers with dots or hyphens between, as R and Haskell
-// packages have them: 1.0 is older than 1.0.0. Text after them, as a few
-// packages have it, counts as older than none.
+// readDotted parses numbers separated by dots or hyphens, as R and Haskell packages have
+// them: 1.0 is older than 1.0.0. A version with text after the numbers is older than
+// without.
 func readDotted(k key, s string) (key, error) {
 	if !digit(s[0]) {
 		return nil, errShape("a number first")

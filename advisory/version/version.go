@@ -1,11 +1,10 @@
-// Package version orders versions as their ecosystems do, and tells which of
-// them a range of an advisory holds.
+// Package version orders versions as their ecosystems do, and checks whether a version is
+// in the ranges of an advisory.
 //
-// Every ecosystem has a rule that turns a version into a key; keys compare as
-// strings. That makes each order total whatever the versions: where a tool's
-// own comparison runs in circles (Maven's did, RubyGems' nearly does), ours
-// follows it everywhere else. It also means that a version is read once, and
-// then compared with as many bounds as there are.
+// Every ecosystem has a rule that converts a version to a key, and keys compare as
+// strings. So each order is total, even where a tool's own comparison is not transitive,
+// as Maven's was. It also means that a version is parsed once and then compared with any
+// number of bounds.
 package version
 
 import (
@@ -18,18 +17,17 @@ import (
 // MaxLength is how many bytes a version may have.
 const MaxLength = 255
 
-// A Key stands for a version among the versions of one ecosystem: compared as
-// strings, the key of the older is less, and equal versions have equal keys.
+// A Key represents a version of an ecosystem. Compared as strings, the key of an older
+// version is less, and equal versions have equal keys.
 type Key string
 
-// A Rule is how the versions of an ecosystem are ordered. The zero Rule orders
-// nothing.
+// A Rule orders the versions of an ecosystem. The zero Rule orders nothing.
 type Rule struct {
 	name string
 	read func(key, string) (key, error)
 }
 
-// The rules, by the names they have in messages.
+// The rules, with their names in messages.
 var (
 	semver    = Rule{"SemVer", readSemver}
 	pub       = Rule{"Dart", readPub}
@@ -44,11 +42,12 @@ var (
 	apk       = Rule{"apk", readAPK}
 )
 
-// ecosystems are named as OSV names them, without what follows a colon.
+// ecosystems have their names in OSV, without the release after the colon.
 var ecosystems = map[string]Rule{
 	"AlmaLinux": rpm, "Alpaquita": apk, "Alpine": apk, "Azure Linux": rpm, "BellSoft Hardened Containers": apk,
 	"Bioconductor": semver, "Bitnami": semver, "CRAN": dotted, "CleanStart": apk, "ConanCenter": semver,
-	"Debian": deb, "Docker Hardened Images": semver, "Echo": deb, "GHC": semver, "GitHub Actions": semver, "Go": semver,
+	"Debian": deb, "Docker Hardened Images": semver, "Echo": deb, "GHC": semver, "GitHub Actions": semver,
+	"Go":      semver,
 	"Hackage": dotted, "Hex": semver, "Julia": semver, "Kubernetes": semver, "Linux": semver, "Mageia": rpm,
 	"Maven": maven, "MinimOS": apk, "NuGet": nuget, "Packagist": packagist, "Photon OS": rpm, "Pub": pub,
 	"PyPI": pypi, "Red Hat": rpm, "Rocky Linux": rpm, "RubyGems": gem, "SUSE": rpm, "SwiftURL": semver,
@@ -56,18 +55,18 @@ var ecosystems = map[string]Rule{
 	"openEuler": rpm, "openSUSE": rpm,
 }
 
-// purlTypes are the types of package URL whose ecosystem says how their
-// versions are ordered.
+// purlTypes are the rules of the types of package URLs.
 var purlTypes = map[string]Rule{
-	"alpm": rpm, "apk": apk, "bitnami": semver, "cargo": semver, "composer": packagist, "conan": semver, "cran": dotted,
-	"deb": deb, "gem": gem, "githubactions": semver, "golang": semver, "hackage": dotted, "hex": semver, "julia": semver,
+	"alpm": rpm, "apk": apk, "bitnami": semver, "cargo": semver, "composer": packagist, "conan": semver,
+	"cran": dotted,
+	"deb":  deb, "gem": gem, "githubactions": semver, "golang": semver, "hackage": dotted, "hex": semver,
+	"julia": semver,
 	"maven": maven, "npm": semver, "nuget": nuget, "opam": deb, "pub": pub, "pypi": pypi, "rpm": rpm, "swift": semver,
 }
 
-// Of returns the rule of an ecosystem, which may carry a release ("Debian:12").
-// An ecosystem we have not heard of takes the rule of its package URL's type,
-// if purl has one: distributions come and go, their package managers stay. It
-// reports false if neither says how to order versions.
+// Of returns the rule of an ecosystem, which may have a release ("Debian:12"). For an
+// unknown ecosystem it returns the rule of the type of the package URL purl, because there
+// are more distributions than package managers. It returns false if neither is known.
 func Of(ecosystem, purl string) (Rule, bool) {
 	base, _, _ := strings.Cut(ecosystem, ":")
 	if r, ok := ecosystems[base]; ok {
@@ -78,20 +77,14 @@ func Of(ecosystem, purl string) (Rule, bool) {
 	return r, ok
 }
 
-// Known tells whether the versions of an ecosystem can be ordered.
-func Known(ecosystem string) bool {
-	_, ok := Of(ecosystem, "")
-	return ok
-}
-
-// Key reads a version. It returns fault.InvalidArgument if the rule cannot
-// place it.
+// Key returns the key of a version. It returns fault.InvalidArgument if the rule cannot
+// order it.
 func (r Rule) Key(version string) (Key, error) {
 	k, err := r.append(nil, version)
 	return Key(k), err
 }
 
-// append is Key into a buffer of the caller's.
+// append appends the key of a version to k.
 func (r Rule) append(k key, version string) (key, error) {
 	switch {
 	case r.read == nil:
@@ -110,10 +103,10 @@ func (r Rule) append(k key, version string) (key, error) {
 	return k, nil
 }
 
-// Compare is negative if a is older than b in the ecosystem, positive if it is
-// newer, and 0 if they are the same version. It returns
-// fault.InvalidArgument for an ecosystem without a rule and for versions that
-// the rule cannot place.
+// Compare returns a negative number if a is older than b in the ecosystem, a positive
+// number if it is newer, and 0 if they are the same version. It returns
+// fault.InvalidArgument for an unknown ecosystem and for versions that its rule cannot
+// order.
 func Compare(ecosystem, a, b string) (int, error) {
 	rule, ok := Of(ecosystem, "")
 	if !ok {
@@ -130,5 +123,4 @@ func Compare(ecosystem, a, b string) (int, error) {
 	return strings.Compare(string(ka), string(kb)), nil
 }
 
-// errShape is the reason of a rule that has one pattern only.
 func errShape(want string) error { return fmt.Errorf("expected %s", want) }

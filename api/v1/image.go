@@ -29,7 +29,7 @@ func graphOf(s evidence.SBOM) *tenantpb.ComponentGraph {
 		file := &tenantpb.File2{Id: f.ID, Name: f.Name, Types: f.Types}
 		g.Nodes = append(g.Nodes, &tenantpb.ComponentGraph_Node{TypedNode: &tenantpb.ComponentGraph_Node_File{File: file}})
 	}
-	for _, t := range s.Ties {
+	for _, t := range s.Relationships {
 		g.Edges = append(g.Edges, &tenantpb.ComponentGraph_Edge{SubjectId: t.From, PredicateId: t.To, Type: tenantpb.ComponentGraph_Edge_Type(t.Kind)})
 	}
 	return g

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/holdfast-dev/holdfast/advisory"
-	"github.com/holdfast-dev/holdfast/advisory/feed"
+	"github.com/holdfast-dev/holdfast/advisory/format"
 	"github.com/holdfast-dev/holdfast/api/wire"
 	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 )
@@ -40,7 +40,7 @@ const exportChunk = 256 << 10
 
 func (s *server) ExportAdvisories(r *advisoriespb.ExportAdvisoriesRequest, stream grpc.ServerStreamingServer[advisoriespb.ExportAdvisoriesResponse]) error {
 	w := bufio.NewWriterSize(chunks{stream}, exportChunk)
-	if err := s.Advisory.Export(stream.Context(), AdvisoryFilter(r.GetFilter()), r.GetFormat(), feed.Options{Zip: r.GetZip()}, w); err != nil {
+	if err := s.Advisory.Export(stream.Context(), AdvisoryFilter(r.GetFilter()), format.Format(r.GetFormat()), format.Options{Zip: r.GetZip()}, w); err != nil {
 		return err
 	}
 	return w.Flush()

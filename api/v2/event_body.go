@@ -134,7 +134,7 @@ func DeploymentOf(d resource.Deployment) *registryv1pb.Deployment {
 
 func ownSettingsOf(s resource.RegistrySettings) *ocipb.Settings { return settingsOf(s.UID)(s) }
 
-func advisoryRecordOf(r resource.AdvisoryRecord) *vulnpb.Advisory { return AdvisoryOf(r.Whole()) }
+func advisoryRecordOf(r resource.AdvisoryRecord) *vulnpb.Advisory { return AdvisoryOf(r.Restore()) }
 
 // imported is what the outbox has of an import.
 type imported struct {

@@ -19,19 +19,19 @@ const (
 )
 
 const (
-	// MaxChart is how large the archive of a chart may be.
+	// MaxChart is how many bytes the archive of a chart may have.
 	MaxChart = 16 << 20
 
-	maxChartBytes = 64 << 20 // of it unpacked
-	maxChartFile  = 1 << 20  // of a file that is told
+	maxChartBytes = 64 << 20 // of the unpacked archive
+	maxChartFile  = 1 << 20  // of a file that is returned
 
 	// maxChartImages is how many bytes of YAML may list the images of a chart. The
-	// time to read YAML grows with the square of its keys: 4 MiB of them take more
+	// time to parse YAML grows with the square of its keys: 4 MiB of keys take more
 	// than ten minutes.
 	maxChartImages = 32 << 10
 )
 
-// A Chart is what a Helm chart says of itself.
+// A Chart is the metadata of a Helm chart.
 type Chart struct {
 	Name         string            `json:"name"`
 	Version      string            `json:"version"`
@@ -39,7 +39,7 @@ type Chart struct {
 	Description  string            `json:"description"`
 	Dependencies []ChartDependency `json:"dependencies"`
 	Annotations  map[string]string `json:"annotations"`
-	Images       []ChartImage      `json:"-"` // out of the annotations
+	Images       []ChartImage      `json:"-"` // from the annotations
 }
 
 // A ChartDependency is a chart that another one needs.
@@ -55,7 +55,7 @@ type ChartImage struct {
 	Image string `yaml:"image"`
 }
 
-// Repo is the name of the image's repo: the last part of its reference.
+// Repo returns the name of the image's repo: the last part of its reference.
 func (i ChartImage) Repo() string {
 	name, _, _ := strings.Cut(i.Image, "@")
 	name = name[strings.LastIndexByte(name, '/')+1:]
@@ -63,17 +63,17 @@ func (i ChartImage) Repo() string {
 	return name
 }
 
-// A ChartFile is the name of a file in the folder of a chart.
+// A ChartFile is the name of a file in the root directory of a chart.
 type ChartFile string
 
-// The files that are told.
+// The files that ReadChartFiles returns.
 const (
 	ChartYAML  ChartFile = "Chart.yaml"
 	ValuesYAML ChartFile = "values.yaml"
 	Changelog  ChartFile = "CHANGELOG.md"
 )
 
-// ReadChart reads the configuration of a chart.
+// ReadChart parses the configuration of a chart.
 func ReadChart(config []byte) (Chart, error) {
 	var c Chart
 	if err := json.Unmarshal(config, &c); err != nil {
@@ -87,7 +87,8 @@ func ReadChart(config []byte) (Chart, error) {
 		if len(c.Annotations[key]) > maxChartImages {
 			continue
 		}
-		if yaml.Unmarshal([]byte(c.Annotations[key]), &images) == nil && len(images) > 0 { // else it is some other list
+		// The annotation may be something else, such as a list of another kind.
+		if yaml.Unmarshal([]byte(c.Annotations[key]), &images) == nil && len(images) > 0 {
 			c.Images = images
 			break
 		}
@@ -95,8 +96,8 @@ func ReadChart(config []byte) (Chart, error) {
 	return c, nil
 }
 
-// ReadChartFiles reads the files of a chart that are told out of its archive:
-// those of the chart itself, not of those it contains.
+// ReadChartFiles reads files of a chart from its archive, but not those of the
+// charts it contains.
 func ReadChartFiles(archive io.Reader) (map[ChartFile]string, error) {
 	unzipped, err := gzip.NewReader(archive)
 	if err != nil {
@@ -117,7 +118,8 @@ func ReadChartFiles(archive io.Reader) (map[ChartFile]string, error) {
 		}
 		_, name, inside := strings.Cut(strings.TrimPrefix(h.Name, "./"), "/")
 		f := ChartFile(name)
-		if _, seen := files[f]; !inside || seen || h.Typeflag != tar.TypeReg || f != ChartYAML && f != ValuesYAML && f != Changelog {
+		_, read := files[f]
+		if !inside || read || h.Typeflag != tar.TypeReg || f != ChartYAML && f != ValuesYAML && f != Changelog {
 			continue
 		}
 		if h.Size > maxChartFile {

@@ -1,9 +1,9 @@
-// Package evidence reads what others attach to images: what they are made of
-// (SPDX, CycloneDX) and what scanners found in them (Grype, Trivy, SARIF), bare
-// or in the envelopes of in-toto, DSSE, Sigstore and cosign; and Helm charts.
+// Package evidence parses the documents that clients attach to images: SBOMs (SPDX,
+// CycloneDX) and the reports of scanners (Grype, Trivy, SARIF), bare or in the
+// envelopes of in-toto, DSSE, Sigstore and cosign. It also parses Helm charts.
 //
-// All of it is other people's bytes. Nothing here is verified: whoever may push
-// to a repo can say what they like about its images.
+// The documents are untrusted input, and no signature is verified: whoever may push
+// to a repo can attach any statement about its images.
 package evidence
 
 import (
@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// MaxDocument is how large a document may be, with its envelopes.
+	// MaxDocument is how many bytes a document may have, with its envelopes.
 	MaxDocument = 16 << 20
 
-	// maxValues is how many values one may have: an empty one costs three bytes
-	// in the document and a hundred in memory.
+	// maxValues is how many values a document may have. An empty value needs three
+	// bytes in the document and a hundred in memory.
 	maxValues = 1_000_000
 
-	maxEnvelopes = 4 // around one another; real ones need three
+	maxEnvelopes = 4 // nested in each other; real documents have three
 )
 
-// A Format is what a document is written in.
+// A Format is the format of a document.
 type Format string
 
-// The formats that are read.
+// The formats that can be parsed.
 const (
 	SPDX      Format = "SPDX"
 	CycloneDX Format = "CycloneDX"
@@ -39,23 +39,23 @@ const (
 	SARIF     Format = "SARIF"
 )
 
-// Lists tells whether a document of the format says what an image is made of;
-// if not, it says what is wrong with it.
-func (f Format) Lists() bool { return f == SPDX || f == CycloneDX }
+// IsSBOM reports whether documents of the format are SBOMs. The others are reports
+// of scanners.
+func (f Format) IsSBOM() bool { return f == SPDX || f == CycloneDX }
 
-// ErrUnknown is that of a document in no format that is read.
+// ErrUnknown is returned for a document of an unknown format.
 var ErrUnknown = errors.New("neither an SBOM nor a report of a scanner")
 
-// A Document is what was in the envelopes.
+// A Document is a document without its envelopes.
 type Document struct {
 	Format   Format
 	Raw      []byte
-	Subjects []string  // the digests it is about; nil if it does not say
-	Scanned  time.Time // what the envelope says of a report
+	Subjects []string  // the digests it is about; nil if they are unknown
+	Scanned  time.Time // the time of the scan in the envelope
 }
 
-// head is every key by which a document or an envelope is known. Decoding takes
-// the keys in any case; no two of these differ in that alone.
+// head has the keys by which a document or an envelope is recognized. Decoding
+// ignores the case of keys, so no two of these differ only in case.
 type head struct {
 	PayloadType string          `json:"payloadType"` // DSSE
 	Payload     string          `json:"payload"`
@@ -66,7 +66,7 @@ type head struct {
 	Predicate     json.RawMessage `json:"predicate"`
 	Subject       json.RawMessage `json:"subject"`
 
-	Data json.RawMessage `json:"Data"` // cosign, of old
+	Data json.RawMessage `json:"Data"` // old versions of cosign
 
 	Scanner  json.RawMessage `json:"scanner"` // cosign
 	Metadata json.RawMessage `json:"metadata"`
@@ -80,8 +80,8 @@ type head struct {
 	Runs        json.RawMessage `json:"runs"`
 }
 
-// Open takes a document out of its envelopes. It returns ErrUnknown if there is
-// none that is read in them.
+// Open removes the envelopes of a document. It returns ErrUnknown if the document
+// in them has an unknown format.
 func Open(body []byte) (Document, error) {
 	if len(body) > MaxDocument {
 		return Document{}, fmt.Errorf("larger than %d bytes", MaxDocument)
@@ -119,7 +119,7 @@ func (h head) format() Format {
 		return CycloneDX
 	case h.Matches != nil && h.Descriptor != nil:
 		return Grype
-	case h.Artifact != nil: // one in which nothing was found has no results
+	case h.Artifact != nil: // a report without findings has no Results
 		return Trivy
 	case h.Runs != nil:
 		return SARIF
@@ -127,8 +127,8 @@ func (h head) format() Format {
 	return ""
 }
 
-// unwrap returns what is in an envelope, having noted what is written on it, or
-// nil if there is none.
+// unwrap returns the content of an envelope, and sets the fields of d from it. It
+// returns nil if h is not that of an envelope.
 func (d *Document) unwrap(h head) ([]byte, error) {
 	switch {
 	case h.Envelope != nil:
@@ -141,17 +141,17 @@ func (d *Document) unwrap(h head) ([]byte, error) {
 		return inner, nil
 	case strings.HasPrefix(h.Type, "https://in-toto.io/Statement/"):
 		d.Subjects = subjects(h.Subject)
-		return document(h.Predicate), nil
+		return unquote(h.Predicate), nil
 	case h.Data != nil && h.format() == "":
-		return document(h.Data), nil
+		return unquote(h.Data), nil
 	case h.Scanner != nil && h.format() == "":
 		return d.scan(h)
 	}
 	return nil, nil
 }
 
-// document is a value that may also be written as a text of itself.
-func document(v json.RawMessage) []byte {
+// unquote returns the JSON in v, which may be a string that contains it.
+func unquote(v json.RawMessage) []byte {
 	var text string
 	if json.Unmarshal(v, &text) == nil && text != "" {
 		return []byte(text)
@@ -159,12 +159,12 @@ func document(v json.RawMessage) []byte {
 	return v
 }
 
-// subjects are the digests that a statement names.
+// subjects returns the digests of the subjects of a statement.
 func subjects(raw json.RawMessage) []string {
 	var list []struct {
 		Digest map[string]string `json:"digest"`
 	}
-	_ = json.Unmarshal(raw, &list) // what cannot be read names nothing
+	_ = json.Unmarshal(raw, &list) // on failure there are no subjects
 	all := []string{}
 	for _, s := range list {
 		for algorithm, hex := range s.Digest {
@@ -174,7 +174,7 @@ func subjects(raw json.RawMessage) []string {
 	return all
 }
 
-// scan opens cosign's predicate of a scan.
+// scan returns the report in cosign's predicate of a scan.
 func (d *Document) scan(h head) ([]byte, error) {
 	var s struct {
 		Result json.RawMessage `json:"result"`
@@ -187,14 +187,14 @@ func (d *Document) scan(h head) ([]byte, error) {
 		Started  string `json:"scanStartedOn"`
 	}
 	_ = json.Unmarshal(h.Metadata, &m)
-	if d.Scanned = moment(m.Finished); d.Scanned.IsZero() {
-		d.Scanned = moment(m.Started)
+	if d.Scanned = parseTime(m.Finished); d.Scanned.IsZero() {
+		d.Scanned = parseTime(m.Started)
 	}
-	return document(s.Result), nil
+	return unquote(s.Result), nil
 }
 
-// decode reads a document. Tools differ in small things, and change them: a value
-// of another type deep inside is passed over, but not a list as a whole.
+// decode parses a document. Because tools differ in details, it skips values of an
+// unexpected type, except at the top level.
 func decode(raw []byte, into any) error {
 	err := json.Unmarshal(raw, into)
 	if odd, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && strings.Contains(odd.Field, ".") {
@@ -203,8 +203,9 @@ func decode(raw []byte, into any) error {
 	return err
 }
 
-// moment reads a time, or none if it is not one that can be told.
-func moment(text string) time.Time {
+// parseTime parses a time. It returns the zero time if text is not a time, or one
+// that protobuf cannot represent.
+func parseTime(text string) time.Time {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil || t.UTC().Year() < 1970 || t.UTC().Year() > 9999 {
 		return time.Time{}
@@ -212,8 +213,8 @@ func moment(text string) time.Time {
 	return t.UTC()
 }
 
-// first returns the first text that says something. SPDX has two words for
-// nothing.
+// first returns the first text that is neither empty nor one of SPDX's words for
+// an unknown value.
 func first(texts ...string) string {
 	for _, t := range texts {
 		if t != "" && t != "NOASSERTION" && t != "NONE" {

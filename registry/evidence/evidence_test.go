@@ -54,7 +54,8 @@ func statement(predicate string) string {
 }
 
 func dsse(payload string) string {
-	return `{"payloadType":"application/vnd.in-toto+json","payload":"` + base64.StdEncoding.EncodeToString([]byte(payload)) + `","signatures":[]}`
+	return `{"payloadType":"application/vnd.in-toto+json","payload":"` +
+		base64.StdEncoding.EncodeToString([]byte(payload)) + `","signatures":[]}`
 }
 
 var scanned = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -67,19 +68,25 @@ func TestOpen(t *testing.T) {
 		subjects []string
 		scanned  time.Time
 	}{
-		"bare SPDX":                    {body: spdx, format: evidence.SPDX},
-		"bare CycloneDX":               {body: cycloneDX, format: evidence.CycloneDX},
-		"bare Grype":                   {body: grype, format: evidence.Grype},
-		"bare Trivy":                   {body: trivy, format: evidence.Trivy},
-		"Trivy that found nothing":     {body: `{"SchemaVersion":2,"ArtifactName":"app"}`, format: evidence.Trivy},
-		"bare SARIF":                   {body: sarif, format: evidence.SARIF},
-		"a statement":                  {body: statement(spdx), format: evidence.SPDX, subjects: []string{image}},
-		"a statement in a DSSE":        {body: dsse(statement(cycloneDX)), format: evidence.CycloneDX, subjects: []string{image}},
-		"a Sigstore bundle":            {body: `{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json","dsseEnvelope":` + dsse(statement(spdx)) + `}`, format: evidence.SPDX, subjects: []string{image}},
-		"cosign's old predicate":       {body: statement(`{"Data":` + strconv.Quote(spdx) + `,"Timestamp":"x"}`), format: evidence.SPDX, subjects: []string{image}},
-		"a predicate that is a text":   {body: statement(strconv.Quote(spdx)), format: evidence.SPDX, subjects: []string{image}},
-		"cosign's predicate of a scan": {body: statement(`{"scanner":{"uri":"pkg:grype","result":` + grype + `},"metadata":{"scanFinishedOn":"2026-01-02T03:04:05Z"}}`), format: evidence.Grype, subjects: []string{image}, scanned: scanned},
-		"with a result that is a text": {body: `{"scanner":{"result":` + quoted + `},"metadata":{"scanStartedOn":"2026-01-02T03:04:05Z"}}`, format: evidence.Grype, scanned: scanned},
+		"bare SPDX":                {body: spdx, format: evidence.SPDX},
+		"bare CycloneDX":           {body: cycloneDX, format: evidence.CycloneDX},
+		"bare Grype":               {body: grype, format: evidence.Grype},
+		"bare Trivy":               {body: trivy, format: evidence.Trivy},
+		"Trivy that found nothing": {body: `{"SchemaVersion":2,"ArtifactName":"app"}`, format: evidence.Trivy},
+		"bare SARIF":               {body: sarif, format: evidence.SARIF},
+		"a statement":              {body: statement(spdx), format: evidence.SPDX, subjects: []string{image}},
+		"a statement in a DSSE": {body: dsse(statement(cycloneDX)), format: evidence.CycloneDX,
+			subjects: []string{image}},
+		"a Sigstore bundle": {body: `{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json","dsseEnvelope":` + dsse(statement(spdx)) + `}`, format: evidence.SPDX, subjects: []string{image}},
+		"cosign's old predicate": {body: statement(`{"Data":` + strconv.Quote(spdx) + `,"Timestamp":"x"}`),
+			format: evidence.SPDX, subjects: []string{image}},
+		"a predicate that is a text": {body: statement(strconv.Quote(spdx)), format: evidence.SPDX,
+			subjects: []string{image}},
+		"cosign's predicate of a scan": {body: statement(`{"scanner":{"uri":"pkg:grype","result":` + grype +
+			`},"metadata":{"scanFinishedOn":"2026-01-02T03:04:05Z"}}`), format: evidence.Grype,
+			subjects: []string{image}, scanned: scanned},
+		"with a result that is a text": {body: `{"scanner":{"result":` + quoted +
+			`},"metadata":{"scanStartedOn":"2026-01-02T03:04:05Z"}}`, format: evidence.Grype, scanned: scanned},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +95,8 @@ func TestOpen(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got.Format != tt.format || !cmp.Equal(got.Subjects, tt.subjects) || !got.Scanned.Equal(tt.scanned) {
-				t.Errorf("%s of %q at %v, want %s of %q at %v", got.Format, got.Subjects, got.Scanned, tt.format, tt.subjects, tt.scanned)
+				t.Errorf("%s of %q at %v, want %s of %q at %v", got.Format, got.Subjects, got.Scanned, tt.format,
+					tt.subjects, tt.scanned)
 			}
 		})
 	}
@@ -97,10 +105,13 @@ func TestOpen(t *testing.T) {
 		nested = dsse(nested)
 	}
 	for name, body := range map[string]string{
-		"nothing": "", "no JSON": "SPDXVersion: SPDX-2.3", "another version": `{"spdxVersion":"SPDX-3.0"}`, "a predicate of something else": statement(`{"builder":{}}`),
-		"a scan without a result": `{"scanner":{}}`, "a payload that is none": `{"payload":"%"}`, "envelopes in envelopes": nested,
-		"a statement of nothing": `{"_type":"https://in-toto.io/Statement/v1"}`, "many values": `{"spdxVersion":"SPDX-2.3","packages":[` + strings.Repeat("{},", 1_000_001) + `{}]}`,
-		"too large": `{"spdxVersion":"SPDX-2.3","name":"` + strings.Repeat("x", evidence.MaxDocument) + `"}`,
+		"nothing": "", "no JSON": "SPDXVersion: SPDX-2.3", "another version": `{"spdxVersion":"SPDX-3.0"}`,
+		"a predicate of something else": statement(`{"builder":{}}`),
+		"a scan without a result":       `{"scanner":{}}`, "a payload that is none": `{"payload":"%"}`,
+		"envelopes in envelopes": nested,
+		"a statement of nothing": `{"_type":"https://in-toto.io/Statement/v1"}`,
+		"many values":            `{"spdxVersion":"SPDX-2.3","packages":[` + strings.Repeat("{},", 1_000_001) + `{}]}`,
+		"too large":              `{"spdxVersion":"SPDX-2.3","name":"` + strings.Repeat("x", evidence.MaxDocument) + `"}`,
 	} {
 		if got, err := evidence.Open([]byte(body)); err == nil {
 			t.Errorf("%s is %s", name, got.Format)
@@ -129,16 +140,19 @@ func TestSBOM(t *testing.T) {
 				PURL: "pkg:apk/wolfi/a-dev@1-r0?arch=x86_64&origin=a", Origin: "pkg:apk/wolfi/a@1-r0",
 			}},
 			Files: []evidence.File{{ID: "SPDXRef-f", Name: "/f", Types: []string{"BINARY"}}},
-			Ties: []evidence.Tie{
-				{From: "SPDXRef-DOCUMENT", To: "SPDXRef-a", Kind: evidence.Describes}, {From: "SPDXRef-a", To: "SPDXRef-f", Kind: evidence.Contains},
+			Relationships: []evidence.Relationship{
+				{From: "SPDXRef-DOCUMENT", To: "SPDXRef-a", Kind: evidence.Describes},
+				{From: "SPDXRef-a", To: "SPDXRef-f", Kind: evidence.Contains},
 				{From: "SPDXRef-f", To: "SPDXRef-a"},
 			},
 		}},
 		"CycloneDX": {cycloneDX, evidence.SBOM{
 			Name: "app", Tool: "trivy-0.5", Authors: []string{"ada"}, Time: scanned,
-			Packages: []evidence.Package{{ID: "root", Name: "app"}, {ID: "a", Name: "g/a", Version: "1", License: "MIT AND Own", PURL: "pkg:npm/g/a@1"}},
-			Files:    []evidence.File{{ID: "f", Name: "/f"}},
-			Ties:     []evidence.Tie{{From: "a", To: "f", Kind: evidence.Contains}, {From: "root", To: "a", Kind: evidence.DependsOn}},
+			Packages: []evidence.Package{{ID: "root", Name: "app"},
+				{ID: "a", Name: "g/a", Version: "1", License: "MIT AND Own", PURL: "pkg:npm/g/a@1"}},
+			Files: []evidence.File{{ID: "f", Name: "/f"}},
+			Relationships: []evidence.Relationship{{From: "a", To: "f", Kind: evidence.Contains},
+				{From: "root", To: "a", Kind: evidence.DependsOn}},
 		}},
 	}
 	for name, tt := range tests {
@@ -154,13 +168,15 @@ func TestSBOM(t *testing.T) {
 		t.Errorf("a report read as an SBOM: %v", err)
 	}
 	odd := strings.Replace(spdx, `"versionInfo":"1-r0"`, `"versionInfo":1`, 1)
-	if got, err := open(t, odd).SBOM(); err != nil || len(got.Packages) != 1 || got.Packages[0].License != "MIT" || got.Packages[0].Version != "" {
+	if got, err := open(t, odd).SBOM(); err != nil || len(got.Packages) != 1 || got.Packages[0].License != "MIT" ||
+		got.Packages[0].Version != "" {
 		t.Errorf("a version that is a number: %+v, %v", got.Packages, err)
 	}
 	if got, err := open(t, `{"spdxVersion":"SPDX-2.3","packages":"none"}`).SBOM(); err == nil {
 		t.Errorf("packages that are no list: %+v", got)
 	}
-	old := strings.Replace(cycloneDX, `{"components":[{"name":"trivy","version":"0.5"}]}`, `[{"vendor":"v","name":"old","version":"1"}]`, 1)
+	old := strings.Replace(cycloneDX, `{"components":[{"name":"trivy","version":"0.5"}]}`,
+		`[{"vendor":"v","name":"old","version":"1"}]`, 1)
 	if got, err := open(t, old).SBOM(); err != nil || got.Tool != "old-1" {
 		t.Errorf("tools as they were: %q, %v", got.Tool, err)
 	}
@@ -172,34 +188,42 @@ func TestReport(t *testing.T) {
 		want evidence.Report
 	}{
 		"Grype": {grype, evidence.Report{
-			Scanner: "grype", Version: "0.8", Time: scanned.Add(123456 * time.Microsecond), DatabaseTime: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
+			Scanner: "grype", Version: "0.8", Time: scanned.Add(123456 * time.Microsecond),
+			DatabaseTime: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 			Matches: []evidence.Match{{
-				ID: "GHSA-1", Aliases: []string{"CVE-2026-1"}, Source: "github:go", Description: "bad", Severity: evidence.High, URLs: []string{"https://u"},
-				CPEs: []string{"cpe:a"}, Scores: []evidence.Score{{Score: "7.5", Version: "3.1"}}, Fix: evidence.Fix{State: evidence.Fixed, Versions: []string{"2"}},
-				Package: evidence.Package{ID: "p", Name: "a", Version: "1", PURL: "pkg:golang/a@1"}, Locations: []string{"/bin/a"},
+				ID: "GHSA-1", Aliases: []string{"CVE-2026-1"}, Source: "github:go", Description: "bad",
+				Severity: evidence.High, URLs: []string{"https://u"},
+				CPEs: []string{"cpe:a"}, Scores: []evidence.Score{{Score: "7.5", Version: "3.1"}},
+				Fix:       evidence.Fix{State: evidence.Fixed, Versions: []string{"2"}},
+				Package:   evidence.Package{ID: "p", Name: "a", Version: "1", PURL: "pkg:golang/a@1"},
+				Locations: []string{"/bin/a"},
 			}},
 		}},
 		"Trivy": {trivy, evidence.Report{
 			Scanner: "trivy", Version: "0.5", Time: scanned,
 			Matches: []evidence.Match{{
-				ID: "CVE-2026-2", Source: "wolfi", Description: "t", Details: "d", Severity: evidence.Critical, URLs: []string{"https://r"},
-				Scores: []evidence.Score{{Score: "7", Version: "2.0"}, {Score: "9.8", Version: "3.1"}},
-				Fix:    evidence.Fix{State: evidence.Fixed, Versions: []string{"1.1", "1.2"}}, Locations: []string{"app (wolfi)"},
-				Package: evidence.Package{ID: "b@1", Name: "b", Version: "1", PURL: "pkg:apk/wolfi/b@1"},
+				ID: "CVE-2026-2", Source: "wolfi", Description: "t", Details: "d", Severity: evidence.Critical,
+				URLs:      []string{"https://r"},
+				Scores:    []evidence.Score{{Score: "7", Version: "2.0"}, {Score: "9.8", Version: "3.1"}},
+				Fix:       evidence.Fix{State: evidence.Fixed, Versions: []string{"1.1", "1.2"}},
+				Locations: []string{"app (wolfi)"},
+				Package:   evidence.Package{ID: "b@1", Name: "b", Version: "1", PURL: "pkg:apk/wolfi/b@1"},
 			}},
 		}},
 		"SARIF": {sarif, evidence.Report{
 			Scanner: "Snyk", Version: "1.0", Time: scanned,
 			Matches: []evidence.Match{
 				{
-					ID: "CVE-2026-3", Description: "s", Details: "m", Severity: evidence.Medium, Scores: []evidence.Score{{Score: "5.5"}}, URLs: []string{"https://h"},
+					ID: "CVE-2026-3", Description: "s", Details: "m", Severity: evidence.Medium,
+					Scores: []evidence.Score{{Score: "5.5"}}, URLs: []string{"https://h"},
 					Package: evidence.Package{PURL: "pkg:apk/c@1"}, Locations: []string{"c.apk"},
 				},
 				{ID: "other", Severity: evidence.High},
 			},
 		}},
 		"what only the envelope dates": {
-			`{"scanner":{"result":{"ArtifactName":"x"}},"metadata":{"scanFinishedOn":"2026-01-02T03:04:05Z"}}`, evidence.Report{Scanner: "trivy", Time: scanned},
+			`{"scanner":{"result":{"ArtifactName":"x"}},"metadata":{"scanFinishedOn":"2026-01-02T03:04:05Z"}}`,
+			evidence.Report{Scanner: "trivy", Time: scanned},
 		},
 	}
 	for name, tt := range tests {
@@ -212,7 +236,8 @@ func TestReport(t *testing.T) {
 		}
 	}
 	elsewhere := `{"descriptor":{},"matches":[{"vulnerability":{"id":"RHSA-1"},"relatedVulnerabilities":[{"id":"CVE-1","cvss":[{"version":"3.1","metrics":{"baseScore":6.5}}]}]}]}`
-	if got, err := open(t, elsewhere).Report(); err != nil || !cmp.Equal(got.Matches[0].Scores, []evidence.Score{{Score: "6.5", Version: "3.1"}}) {
+	if got, err := open(t, elsewhere).Report(); err != nil ||
+		!cmp.Equal(got.Matches[0].Scores, []evidence.Score{{Score: "6.5", Version: "3.1"}}) {
 		t.Errorf("a score of the record it is about: %+v, %v", got, err)
 	}
 	if _, err := open(t, spdx).Report(); !errors.Is(err, evidence.ErrUnknown) {
@@ -227,7 +252,8 @@ func archive(t testing.TB, files ...string) []byte {
 	zipped := gzip.NewWriter(&out)
 	packed := tar.NewWriter(zipped)
 	for i := 0; i < len(files); i += 2 {
-		err := packed.WriteHeader(&tar.Header{Name: files[i], Size: int64(len(files[i+1])), Mode: 0o644, Typeflag: tar.TypeReg})
+		err := packed.WriteHeader(&tar.Header{Name: files[i], Size: int64(len(files[i+1])), Mode: 0o644,
+			Typeflag: tar.TypeReg})
 		if _, werr := packed.Write([]byte(files[i+1])); err != nil || werr != nil {
 			t.Fatal(err, werr)
 		}
@@ -244,7 +270,8 @@ func bomb(t *testing.T) []byte {
 	t.Helper()
 	const size, times = 1 << 20, 65
 	var header bytes.Buffer
-	if err := tar.NewWriter(&header).WriteHeader(&tar.Header{Name: "a/x", Size: size * times, Typeflag: tar.TypeReg}); err != nil {
+	if err := tar.NewWriter(&header).WriteHeader(&tar.Header{Name: "a/x", Size: size * times,
+		Typeflag: tar.TypeReg}); err != nil {
 		t.Fatal(err)
 	}
 	zip := func(content []byte) []byte {
@@ -269,7 +296,8 @@ func TestChart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Name != "redis" || got.AppVersion != "7" || len(got.Dependencies) != 1 || len(got.Images) != 2 || got.Images[0].Repo() != "redis" || got.Images[1].Repo() != "exporter" {
+	if got.Name != "redis" || got.AppVersion != "7" || len(got.Dependencies) != 1 || len(got.Images) != 2 ||
+		got.Images[0].Repo() != "redis" || got.Images[1].Repo() != "exporter" {
 		t.Errorf("chart = %+v", got)
 	}
 	for _, bad := range []string{``, `[]`, `{}`, `{"name":"x"}`} {
@@ -284,11 +312,13 @@ func TestChart(t *testing.T) {
 
 func TestChartFiles(t *testing.T) {
 	files, err := evidence.ReadChartFiles(bytes.NewReader(archive(t,
-		"redis/Chart.yaml", "name: redis", "redis/values.yaml", "a: \xff", "redis/charts/common/values.yaml", "no", "redis/CHANGELOG.md", "# 1", "values.yaml", "no", "redis/values.yaml", "again")))
+		"redis/Chart.yaml", "name: redis", "redis/values.yaml", "a: \xff", "redis/charts/common/values.yaml", "no",
+		"redis/CHANGELOG.md", "# 1", "values.yaml", "no", "redis/values.yaml", "again")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[evidence.ChartFile]string{"Chart.yaml": "name: redis", "values.yaml": "a: \uFFFD", "CHANGELOG.md": "# 1"}
+	want := map[evidence.ChartFile]string{"Chart.yaml": "name: redis", "values.yaml": "a: \uFFFD",
+		"CHANGELOG.md": "# 1"}
 	if diff := cmp.Diff(want, files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
@@ -306,7 +336,8 @@ func TestChartFiles(t *testing.T) {
 // FuzzDocument reads documents. What is accepted can be read as what it says it
 // is, or is refused with an error, and every text in it can travel.
 func FuzzDocument(f *testing.F) {
-	for _, body := range []string{spdx, cycloneDX, grype, trivy, sarif, statement(spdx), dsse(statement(grype)), `{"scanner":{"result":` + trivy + `}}`, `{"Data":"{}"}`} {
+	for _, body := range []string{spdx, cycloneDX, grype, trivy, sarif, statement(spdx), dsse(statement(grype)),
+		`{"scanner":{"result":` + trivy + `}}`, `{"Data":"{}"}`} {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -316,7 +347,8 @@ func FuzzDocument(f *testing.F) {
 		}
 		s, sbomErr := d.SBOM()
 		r, reportErr := d.Report()
-		if d.Format.Lists() == (errors.Is(sbomErr, evidence.ErrUnknown)) || d.Format.Lists() != errors.Is(reportErr, evidence.ErrUnknown) {
+		if d.Format.IsSBOM() == (errors.Is(sbomErr, evidence.ErrUnknown)) ||
+			d.Format.IsSBOM() != errors.Is(reportErr, evidence.ErrUnknown) {
 			t.Errorf("%s: %v, %v", d.Format, sbomErr, reportErr)
 		}
 		if !utf8.ValidString(fmt.Sprint(s, r)) {
@@ -355,7 +387,8 @@ func FuzzChart(f *testing.F) {
 // read. A list of a sane size is read.
 func TestAttackChartImages(t *testing.T) {
 	chart := func(images string) []byte {
-		text, err := json.Marshal(map[string]any{"name": "a", "version": "1", "annotations": map[string]string{"images": images}})
+		text, err := json.Marshal(map[string]any{"name": "a", "version": "1",
+			"annotations": map[string]string{"images": images}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// A Report is what a scanner found in an image.
+// A Report lists what a scanner found in an image.
 type Report struct {
-	Scanner      string // as the document calls it
+	Scanner      string // its name in the document
 	Version      string
 	DatabaseTime time.Time
-	Time         time.Time // when it looked; zero if nothing says
+	Time         time.Time // of the scan; zero if unknown
 	Matches      []Match
 }
 
@@ -34,19 +34,19 @@ type Match struct {
 	Locations   []string
 }
 
-// A Score is one of CVSS.
+// A Score is a CVSS score.
 type Score struct{ Score, Version string }
 
-// A Fix is where a vulnerability is fixed.
+// A Fix tells in which versions a vulnerability is fixed.
 type Fix struct {
 	State    FixState
 	Versions []string
 }
 
-// A FixState tells whether a vulnerability is fixed. Its numbers are the wire's.
+// A FixState tells whether a vulnerability is fixed. Its values are those of the API.
 type FixState int32
 
-// The states there are.
+// The states of a fix.
 const (
 	FixUnknown FixState = iota
 	Fixed
@@ -54,10 +54,10 @@ const (
 	WontFix
 )
 
-// A Severity is how bad a vulnerability is. Its numbers are the wire's.
+// A Severity is the severity of a vulnerability. Its values are those of the API.
 type Severity int32
 
-// The severities there are.
+// The severities.
 const (
 	Unknown Severity = iota
 	Low
@@ -67,11 +67,13 @@ const (
 	Negligible
 )
 
-var severities = map[string]Severity{"low": Low, "medium": Medium, "high": High, "critical": Critical, "negligible": Negligible}
+var severities = map[string]Severity{
+	"low": Low, "medium": Medium, "high": High, "critical": Critical, "negligible": Negligible,
+}
 
 func severityOf(text string) Severity { return severities[strings.ToLower(text)] }
 
-// Report reads a document of a scanner.
+// Report parses the report of a scanner.
 func (d Document) Report() (r Report, err error) {
 	switch d.Format {
 	case Grype:
@@ -152,18 +154,21 @@ func readGrype(raw []byte) (Report, error) {
 		return Report{}, fmt.Errorf("grype: %w", err)
 	}
 	r := Report{
-		Scanner: first(d.Descriptor.Name, "grype"), Version: d.Descriptor.Version, Time: moment(d.Descriptor.Timestamp),
-		DatabaseTime: moment(first(d.Descriptor.DB.Status.Built, d.Descriptor.DB.Built)),
+		Scanner: first(d.Descriptor.Name, "grype"), Version: d.Descriptor.Version,
+		Time:         parseTime(d.Descriptor.Timestamp),
+		DatabaseTime: parseTime(first(d.Descriptor.DB.Status.Built, d.Descriptor.DB.Built)),
 	}
 	for _, m := range d.Matches {
 		v, a := m.Vulnerability, m.Artifact
 		match := Match{
-			ID: v.ID, Source: first(v.Namespace, v.Source), Description: v.Description, Severity: severityOf(v.Severity),
-			URLs: v.URLs, CPEs: a.CPEs, Fix: Fix{grypeFixes[v.Fix.State], v.Fix.Versions},
-			Package: Package{ID: a.ID, Name: a.Name, Version: a.Version, PURL: a.PURL, License: strings.Join(a.Licenses, " AND ")},
+			ID: v.ID, Source: first(v.Namespace, v.Source), Description: v.Description,
+			Severity: severityOf(v.Severity),
+			URLs:     v.URLs, CPEs: a.CPEs, Fix: Fix{grypeFixes[v.Fix.State], v.Fix.Versions},
+			Package: Package{ID: a.ID, Name: a.Name, Version: a.Version, PURL: a.PURL,
+				License: strings.Join(a.Licenses, " AND ")},
 		}
 		match.Scores = v.scores()
-		for _, other := range m.Related { // a distribution's record says little; the one it is about says more
+		for _, other := range m.Related { // they have what a distribution's own record lacks
 			if match.Scores == nil {
 				match.Scores = other.scores()
 			}
@@ -180,7 +185,7 @@ func readGrype(raw []byte) (Report, error) {
 	return r, nil
 }
 
-// number writes a score as people do: 9.8.
+// number formats a score, such as 9.8.
 func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 type trivyDocument struct {
@@ -218,20 +223,24 @@ type trivyDocument struct {
 	} `json:"Results"`
 }
 
-var trivyFixes = map[string]FixState{"fixed": Fixed, "affected": NotFixed, "fix_deferred": NotFixed, "will_not_fix": WontFix, "end_of_life": WontFix}
+var trivyFixes = map[string]FixState{
+	"fixed": Fixed, "affected": NotFixed, "fix_deferred": NotFixed, "will_not_fix": WontFix, "end_of_life": WontFix,
+}
 
 func readTrivy(raw []byte) (Report, error) {
 	var d trivyDocument
 	if err := decode(raw, &d); err != nil {
 		return Report{}, fmt.Errorf("trivy: %w", err)
 	}
-	r := Report{Scanner: "trivy", Version: d.Trivy.Version, Time: moment(d.Created)}
+	r := Report{Scanner: "trivy", Version: d.Trivy.Version, Time: parseTime(d.Created)}
 	for _, result := range d.Results {
 		for _, v := range result.Vulnerabilities {
 			match := Match{
-				ID: v.ID, Aliases: v.VendorIDs, Source: v.Source.ID, Description: v.Title, Details: v.Details, Severity: severityOf(v.Severity),
-				URLs: v.References, Fix: Fix{State: trivyFixes[v.Status], Versions: versions(v.FixedIn)}, Locations: []string{first(v.PkgPath, result.Target)},
-				Package: Package{ID: v.PkgID, Name: v.PkgName, Version: v.Installed, PURL: v.Identifier.PURL},
+				ID: v.ID, Aliases: v.VendorIDs, Source: v.Source.ID, Description: v.Title, Details: v.Details,
+				Severity: severityOf(v.Severity), URLs: v.References,
+				Fix:       Fix{State: trivyFixes[v.Status], Versions: versions(v.FixedIn)},
+				Locations: []string{first(v.PkgPath, result.Target)},
+				Package:   Package{ID: v.PkgID, Name: v.PkgName, Version: v.Installed, PURL: v.Identifier.PURL},
 			}
 			if match.Fix.State == FixUnknown && v.FixedIn != "" {
 				match.Fix.State = Fixed
@@ -243,7 +252,8 @@ func readTrivy(raw []byte) (Report, error) {
 					}
 				}
 			}
-			slices.SortFunc(match.Scores, func(a, b Score) int { return strings.Compare(a.Version+a.Score, b.Version+b.Score) })
+			slices.SortFunc(match.Scores,
+				func(a, b Score) int { return strings.Compare(a.Version+a.Score, b.Version+b.Score) })
 			match.Scores = slices.Compact(match.Scores)
 			r.Matches = append(r.Matches, match)
 		}
@@ -251,7 +261,7 @@ func readTrivy(raw []byte) (Report, error) {
 	return r, nil
 }
 
-// versions splits what Trivy writes with commas.
+// versions splits Trivy's comma-separated list of versions.
 func versions(text string) []string {
 	var all []string
 	for v := range strings.SplitSeq(text, ",") {
@@ -304,8 +314,8 @@ type sarifRule struct {
 	} `json:"properties"`
 }
 
-// readSARIF reads a report of any tool. What it calls rules are vulnerabilities;
-// of packages SARIF knows only what some tools add.
+// readSARIF parses a report of any tool. The rules of SARIF are vulnerabilities.
+// SARIF has no packages, but some tools add their package URLs.
 func readSARIF(raw []byte) (Report, error) {
 	var d sarifDocument
 	if err := decode(raw, &d); err != nil {
@@ -316,7 +326,7 @@ func readSARIF(raw []byte) (Report, error) {
 		driver := run.Tool.Driver
 		r.Scanner, r.Version = first(r.Scanner, driver.Name), first(r.Version, driver.SemVer, driver.Version)
 		if n := len(run.Invocations); n > 0 {
-			r.Time = moment(run.Invocations[n-1].End)
+			r.Time = parseTime(run.Invocations[n-1].End)
 		}
 		rules := map[string]sarifRule{}
 		for _, rule := range driver.Rules {
@@ -324,7 +334,8 @@ func readSARIF(raw []byte) (Report, error) {
 		}
 		for _, result := range run.Results {
 			rule := rules[result.Rule]
-			match := Match{ID: result.Rule, Description: first(rule.Short.Text, result.Message.Text), Details: result.Message.Text}
+			match := Match{ID: result.Rule, Description: first(rule.Short.Text, result.Message.Text),
+				Details: result.Message.Text}
 			match.Severity = sarifSeverity(rule.Properties.Score, result.Level)
 			if rule.Properties.Score != "" {
 				match.Scores = []Score{{Score: rule.Properties.Score}}
@@ -344,7 +355,7 @@ func readSARIF(raw []byte) (Report, error) {
 	return r, nil
 }
 
-// sarifSeverity reads a score, or where there is none a level.
+// sarifSeverity returns the severity of a score, or of a level if there is no score.
 func sarifSeverity(score, level string) Severity {
 	f, err := strconv.ParseFloat(score, 64)
 	switch {

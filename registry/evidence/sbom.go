@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// An SBOM is what an image is made of.
+// An SBOM lists what an image is made of.
 type SBOM struct {
-	Name        string
-	Description string
-	Tool        string
-	Authors     []string
-	Time        time.Time
-	Packages    []Package
-	Files       []File
-	Ties        []Tie
+	Name          string
+	Description   string
+	Tool          string
+	Authors       []string
+	Time          time.Time
+	Packages      []Package
+	Files         []File
+	Relationships []Relationship
 }
 
 // A Package is a part of an image.
@@ -27,7 +27,7 @@ type Package struct {
 	License     string
 	Description string
 	PURL        string
-	Origin      string // the package URL of what it was built from, if it says
+	Origin      string // the package URL of the source package, if known
 }
 
 // A File is a part of an image.
@@ -37,25 +37,25 @@ type File struct {
 	Types []string
 }
 
-// A Tie is how one part belongs to another.
-type Tie struct {
+// A Relationship relates two parts of an SBOM by their IDs.
+type Relationship struct {
 	From, To string
-	Kind     TieKind
+	Kind     RelationshipKind
 }
 
-// A TieKind is a way to belong together.
-type TieKind int
+// A RelationshipKind is the kind of a Relationship.
+type RelationshipKind int
 
-// The ways that are told apart.
+// The kinds of relationships.
 const (
-	OtherTie TieKind = iota
+	OtherRelationship RelationshipKind = iota
 	Describes
 	Contains
 	DependsOn
 	GeneratedFrom
 )
 
-// SBOM reads a document that lists parts.
+// SBOM parses an SBOM.
 func (d Document) SBOM() (SBOM, error) {
 	switch d.Format {
 	case SPDX:
@@ -98,16 +98,16 @@ type spdxDocument struct {
 	} `json:"relationships"`
 }
 
-// spdxTies are the relationships that are told apart. Some are written from the
-// other end.
-var spdxTies = map[string]struct {
-	kind   TieKind
-	turned bool
+// spdxRelationships are the kinds by their names in SPDX. Some names are those of
+// the inverse.
+var spdxRelationships = map[string]struct {
+	kind    RelationshipKind
+	inverse bool
 }{
-	"DESCRIBES": {kind: Describes}, "DESCRIBED_BY": {kind: Describes, turned: true},
-	"CONTAINS": {kind: Contains}, "CONTAINED_BY": {kind: Contains, turned: true},
-	"DEPENDS_ON": {kind: DependsOn}, "DEPENDENCY_OF": {kind: DependsOn, turned: true},
-	"GENERATED_FROM": {kind: GeneratedFrom}, "GENERATES": {kind: GeneratedFrom, turned: true},
+	"DESCRIBES": {kind: Describes}, "DESCRIBED_BY": {kind: Describes, inverse: true},
+	"CONTAINS": {kind: Contains}, "CONTAINED_BY": {kind: Contains, inverse: true},
+	"DEPENDS_ON": {kind: DependsOn}, "DEPENDENCY_OF": {kind: DependsOn, inverse: true},
+	"GENERATED_FROM": {kind: GeneratedFrom}, "GENERATES": {kind: GeneratedFrom, inverse: true},
 }
 
 func readSPDX(raw []byte) (SBOM, error) {
@@ -115,7 +115,7 @@ func readSPDX(raw []byte) (SBOM, error) {
 	if err := decode(raw, &d); err != nil {
 		return SBOM{}, fmt.Errorf("SPDX: %w", err)
 	}
-	s := SBOM{Name: d.Name, Description: d.Comment, Time: moment(d.Creation.Created)}
+	s := SBOM{Name: d.Name, Description: d.Comment, Time: parseTime(d.Creation.Created)}
 	for _, c := range d.Creation.Creators {
 		if tool, ok := strings.CutPrefix(c, "Tool: "); ok {
 			s.Tool = first(s.Tool, tool)
@@ -125,7 +125,8 @@ func readSPDX(raw []byte) (SBOM, error) {
 	}
 	for _, p := range d.Packages {
 		part := Package{
-			ID: p.ID, Name: p.Name, Version: first(p.Version), License: first(p.Concluded, p.Declared), Description: first(p.Description, p.Summary),
+			ID: p.ID, Name: p.Name, Version: first(p.Version),
+			License: first(p.Concluded, p.Declared), Description: first(p.Description, p.Summary),
 		}
 		for _, r := range p.Refs {
 			if r.Type == "purl" && part.PURL == "" {
@@ -139,17 +140,17 @@ func readSPDX(raw []byte) (SBOM, error) {
 		s.Files = append(s.Files, File{ID: f.ID, Name: f.Name, Types: f.Types})
 	}
 	for _, r := range d.Relationships {
-		tie := spdxTies[r.Type]
-		if tie.turned {
+		relationship := spdxRelationships[r.Type]
+		if relationship.inverse {
 			r.From, r.To = r.To, r.From
 		}
-		s.Ties = append(s.Ties, Tie{From: r.From, To: r.To, Kind: tie.kind})
+		s.Relationships = append(s.Relationships, Relationship{From: r.From, To: r.To, Kind: relationship.kind})
 	}
 	return s, nil
 }
 
-// origin is the package URL of the package that one was built from, where its
-// own names that.
+// origin returns the package URL of the source package that a package URL names, or
+// "".
 func origin(purl string) string {
 	base, query, _ := strings.Cut(purl, "?")
 	for pair := range strings.SplitSeq(query, "&") {
@@ -210,7 +211,7 @@ func readCycloneDX(raw []byte) (SBOM, error) {
 	if err := decode(raw, &d); err != nil {
 		return SBOM{}, fmt.Errorf("CycloneDX: %w", err)
 	}
-	s := SBOM{Time: moment(d.Metadata.Timestamp), Tool: cycloneDXTool(d.Metadata.Tools)}
+	s := SBOM{Time: parseTime(d.Metadata.Timestamp), Tool: cycloneDXTool(d.Metadata.Tools)}
 	for _, a := range d.Metadata.Authors {
 		s.Authors = append(s.Authors, a.Name)
 	}
@@ -223,7 +224,7 @@ func readCycloneDX(raw []byte) (SBOM, error) {
 	}
 	for _, dep := range d.Dependencies {
 		for _, on := range dep.On {
-			s.Ties = append(s.Ties, Tie{From: dep.Ref, To: on, Kind: DependsOn})
+			s.Relationships = append(s.Relationships, Relationship{From: dep.Ref, To: on, Kind: DependsOn})
 		}
 	}
 	return s, nil
@@ -233,7 +234,7 @@ func readCycloneDX(raw []byte) (SBOM, error) {
 func (s *SBOM) addComponent(c cycloneDXComponent, within string) {
 	id := first(c.Ref, c.PURL, c.Name)
 	if within != "" {
-		s.Ties = append(s.Ties, Tie{From: within, To: id, Kind: Contains})
+		s.Relationships = append(s.Relationships, Relationship{From: within, To: id, Kind: Contains})
 	}
 	if c.Type == "file" {
 		s.Files = append(s.Files, File{ID: id, Name: c.Name})
@@ -243,7 +244,8 @@ func (s *SBOM) addComponent(c cycloneDXComponent, within string) {
 			name = c.Group + "/" + c.Name
 		}
 		s.Packages = append(s.Packages, Package{
-			ID: id, Name: name, Version: c.Version, License: c.license(), Description: c.Description, PURL: c.PURL, Origin: origin(c.PURL),
+			ID: id, Name: name, Version: c.Version, License: c.license(),
+			Description: c.Description, PURL: c.PURL, Origin: origin(c.PURL),
 		})
 	}
 	for _, part := range c.Components {
@@ -261,14 +263,14 @@ func (c cycloneDXComponent) license() string {
 	return strings.Join(all, " AND ")
 }
 
-// cycloneDXTool is the program that wrote a document. Until version 1.4 tools
-// are a list; since, they are components.
+// cycloneDXTool returns the tool that wrote a document. Tools are a list up to
+// version 1.4, and components since.
 func cycloneDXTool(raw json.RawMessage) string {
 	type tool struct{ Name, Version string }
 	var list []tool
 	if json.Unmarshal(raw, &list) != nil {
 		var since struct{ Components []tool }
-		_ = json.Unmarshal(raw, &since) // or it is neither, and not told
+		_ = json.Unmarshal(raw, &since) // on failure the tool is unknown
 		list = since.Components
 	}
 	if len(list) == 0 {

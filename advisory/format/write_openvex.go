@@ -1,4 +1,4 @@
-package feed
+package format
 
 import (
 	"bufio"
@@ -16,28 +16,28 @@ import (
 
 const vexContext = "https://openvex.dev/ns/v0.2.0"
 
-// vexWriter writes an OpenVEX document, statement by statement.
+// vexWriter implements Writer for OpenVEX.
 type vexWriter struct {
 	to    *bufio.Writer
 	head  vexDocument
 	wrote int
 }
 
-// newVEXDocument returns a writer. OpenVEX wants an author and an id; where the
-// Options have none, they are ours.
+// newVEXDocument returns a writer. OpenVEX needs an author and an ID, so it uses
+// defaults if the Options have none.
 func newVEXDocument(w io.Writer, o Options) *vexWriter {
 	o.Author = cmp.Or(o.Author, "holdfast")
 	o.ID = cmp.Or(o.ID, "urn:holdfast:openvex:"+o.Time.UTC().Format("20060102T150405.000Z"))
 	return &vexWriter{to: bufio.NewWriter(w), head: vexDocument{
-		Context: vexContext, ID: o.ID, Author: o.Author, Timestamp: o.Time.UTC().Truncate(time.Millisecond), Version: "1",
+		Context: vexContext, ID: o.ID, Author: o.Author, Timestamp: o.Time.UTC().Truncate(time.Millisecond),
+		Version:    "1",
 		Statements: []vexStatement{},
 	}}
 }
 
-// write says what is determined about the advisory: a statement for each event
-// that was approved. Later ones overrule, as OpenVEX has it. A vulnerability that
-// its source withdrew is not worth a word.
-func (d *vexWriter) write(a resource.Advisory) error {
+// Write writes a statement for each approved event of an advisory. In OpenVEX, later
+// statements override earlier ones. It writes nothing for a withdrawn advisory.
+func (d *vexWriter) Write(a resource.Advisory) error {
 	if !a.DeleteTime.IsZero() {
 		return nil
 	}
@@ -75,7 +75,8 @@ func (d *vexWriter) statement(text []byte) error {
 	return err
 }
 
-func (d *vexWriter) close() error {
+// Close implements Writer.
+func (d *vexWriter) Close() error {
 	if d.wrote == 0 {
 		if err := d.statement(nil); err != nil {
 			return err
@@ -87,21 +88,24 @@ func (d *vexWriter) close() error {
 	return d.to.Flush()
 }
 
-// toVEX is what one event says. It reports false if that is nothing.
+// toVEX returns the statement for an event. It returns false if the event is about no
+// product.
 func toVEX(a resource.Advisory, e resource.AdvisoryEvent) (vexStatement, bool) {
 	s := vexStatement{
 		ID: ownStatement + a.ID, Timestamp: e.CreateTime.UTC(), Vulnerability: vexVulnerability{Name: vexName(a)},
 	}
-	s.Vulnerability.Aliases = slices.DeleteFunc(union([]string{a.ID}, a.Aliases), func(id string) bool { return id == s.Vulnerability.Name })
+	s.Vulnerability.Aliases = slices.DeleteFunc(union([]string{a.ID}, a.Aliases),
+		func(id string) bool { return id == s.Vulnerability.Name })
 	if strings.HasPrefix(a.ID, "HFA-") {
-		s.Vulnerability.Aliases = slices.DeleteFunc(s.Vulnerability.Aliases, func(id string) bool { return id == a.ID })
+		s.Vulnerability.Aliases = slices.DeleteFunc(s.Vulnerability.Aliases,
+			func(id string) bool { return id == a.ID })
 	}
 	switch e.Type {
 	case resource.EventFalsePositive:
 		s.Status, s.Impact = vexNotAffected, e.Note
 		for _, j := range vexJustifications {
 			if j.kind == e.FalsePositive {
-				s.Justification = j.word
+				s.Justification = j.name
 			}
 		}
 		if s.Justification == "" && s.Impact == "" {
@@ -116,7 +120,7 @@ func toVEX(a resource.Advisory, e resource.AdvisoryEvent) (vexStatement, bool) {
 		}
 	case resource.EventDetection, resource.EventAnalysisNotPlanned:
 		s.Status, s.StatusNotes = vexUnderInvestigation, e.Note
-		if a.Source.Format == "osv" { // what a public database publishes has been looked at
+		if a.Source.Format == "osv" { // public databases publish only what was analyzed
 			s.Status, s.Action, s.StatusNotes = vexAffected, vexActions[resource.EventTruePositive], ""
 		}
 	}
@@ -124,14 +128,15 @@ func toVEX(a resource.Advisory, e resource.AdvisoryEvent) (vexStatement, bool) {
 	return s, len(s.Products) > 0
 }
 
-// vexActions are what OpenVEX wants to be told where nobody left a note.
+// vexActions are the action statements, which OpenVEX requires, of events without a
+// note.
 var vexActions = map[resource.AdvisoryEventType]string{
 	resource.EventTruePositive:       "Update to a version that is not affected.",
 	resource.EventFixNotPlanned:      "No fix is planned.",
 	resource.EventPendingUpstreamFix: "A fix is expected from upstream.",
 }
 
-// vexName is what the world calls the vulnerability.
+// vexName returns the best known ID of the vulnerability.
 func vexName(a resource.Advisory) string {
 	for _, alias := range a.Aliases {
 		if strings.HasPrefix(alias, "CVE-") {
@@ -144,7 +149,7 @@ func vexName(a resource.Advisory) string {
 	return a.ID
 }
 
-// vexProducts are what an event is about: packages, with the versions it names.
+// vexProducts returns the packages that an event is about, with their versions.
 func vexProducts(a resource.Advisory, e resource.AdvisoryEvent) []vexProduct {
 	affected := a.Affected
 	if len(affected) == 0 {
@@ -174,8 +179,7 @@ func vexProducts(a resource.Advisory, e resource.AdvisoryEvent) []vexProduct {
 	return all
 }
 
-// vexVersions are the versions of a package that an event is about; an empty one
-// is all.
+// vexVersions returns the versions of a package that an event is about; "" means all.
 func vexVersions(v resource.Affected, e resource.AdvisoryEvent) []string {
 	switch {
 	case e.Type == resource.EventPatched && len(e.Patched) > 0:
@@ -192,6 +196,7 @@ func vexVersions(v resource.Affected, e resource.AdvisoryEvent) []string {
 	return []string{""}
 }
 
-var versionEscaper = strings.NewReplacer("%", "%25", "+", "%2B", ":", "%3A", "@", "%40", "?", "%3F", "#", "%23", " ", "%20", "/", "%2F")
+var versionEscaper = strings.NewReplacer("%", "%25", "+", "%2B", ":", "%3A", "@", "%40", "?", "%3F", "#", "%23", " ",
+	"%20", "/", "%2F")
 
 func escapeVersion(s string) string { return versionEscaper.Replace(s) }

@@ -1,4 +1,4 @@
-package feed_test
+package format_test
 
 import (
 	"bytes"
@@ -6,7 +6,7 @@ import (
 
 	diff "github.com/google/go-cmp/cmp"
 
-	"github.com/holdfast-dev/holdfast/advisory/feed"
+	"github.com/holdfast-dev/holdfast/advisory/format"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
@@ -23,7 +23,7 @@ func document(f *testing.F, names ...string) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var sound []resource.Advisory
-		got := records(t, "f", text, feed.Limits{Record: 1 << 20})
+		got := records(t, "f", text, format.Limits{Record: 1 << 20})
 		for _, r := range got {
 			if r.Name == "" || r.Err == nil && r.Advisory.ID == "" {
 				t.Fatalf("a record without a name or an id: %+v", r)
@@ -35,15 +35,15 @@ func document(f *testing.F, names ...string) {
 		if len(sound) == 0 {
 			return
 		}
-		back := advisories(t, "f", written(t, feed.OSV, feed.Options{}, sound))
+		back := advisories(t, "f", written(t, format.OSV, format.Options{}, sound))
 		for i := range sound {
 			sound[i].Source.Modified, back[i].Source.Modified = writing, writing // OSV wants one
 		}
 		if d := diff.Diff(sound, back, same); d != "" {
 			t.Fatalf("(-written +read)\n%s", d)
 		}
-		for _, format := range []feed.Format{feed.OpenVEX, feed.SecDB} {
-			advisories(t, "f", written(t, format, feed.Options{Time: writing}, sound))
+		for _, to := range []format.Format{format.OpenVEX, format.SecDB} {
+			advisories(t, "f", written(t, to, format.Options{Time: writing}, sound))
 		}
 	})
 }
@@ -53,7 +53,7 @@ func FuzzZip(f *testing.F) {
 	f.Add(archive(f))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if bytes.HasPrefix(text, []byte("PK")) {
-			records(t, "z", text, feed.Limits{Record: 1 << 20, Total: 1 << 22})
+			records(t, "z", text, format.Limits{Record: 1 << 20, Total: 1 << 22})
 		}
 	})
 }
@@ -64,6 +64,6 @@ func FuzzSeverity(f *testing.F) {
 	f.Add(int32(resource.CVSSv3), "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H/E:P")
 	f.Add(int32(resource.CVSSv4), "CVSS:4.0/AV:N/AC:L/AT:N/PR:N/UI:N/VC:H/VI:H/VA:H/SC:N/SI:N/SA:N")
 	f.Fuzz(func(_ *testing.T, kind int32, score string) {
-		_ = feed.CheckSeverity(resource.Severity{Type: resource.SeverityType(kind), Score: score})
+		_ = format.CheckSeverity(resource.Severity{Type: resource.SeverityType(kind), Score: score})
 	})
 }

@@ -1,4 +1,4 @@
-package feed
+package format
 
 import (
 	"encoding/json"
@@ -33,14 +33,16 @@ func tree(r *reader) any {
 
 func FuzzReader(f *testing.F) {
 	for _, s := range []string{
-		`{"a":[1,-0.5e+7,true,false,null,"x\u00e9\ud83d\ude00\ud83d\n\/"],"b":{}}`, `[]`, ` [ 1 , 2 ] `, `{"a":1,}`, `[1 2]`,
-		`"\u12`, `01`, `1.`, `-`, `- 1`, `1e`, `{"a" 1}`, `nul`, `"a` + "\x01" + `"`, `"\ud83d\u0041"`, `"\u+123"`, `1 1`, ``, `"\`, `"\ud800\u"`, "0\x00",
+		`{"a":[1,-0.5e+7,true,false,null,"x\u00e9\ud83d\ude00\ud83d\n\/"],"b":{}}`, `[]`, ` [ 1 , 2 ] `, `{"a":1,}`,
+		`[1 2]`,
+		`"\u12`, `01`, `1.`, `-`, `- 1`, `1e`, `{"a" 1}`, `nul`, `"a` + "\x01" + `"`, `"\ud83d\u0041"`, `"\u+123"`,
+		`1 1`, ``, `"\`, `"\ud800\u"`, "0\x00",
 		strings.Repeat("[", 100),
 	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		r := read(s)
+		r := newReader(s)
 		r.skip()
 		err := r.end()
 		if err == nil != json.Valid([]byte(s)) && utf8.ValidString(s) && err != errDepth && err != errItems {
@@ -55,7 +57,7 @@ func FuzzReader(f *testing.F) {
 		if err := d.Decode(&want); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(words(want), words(tree(read(s)))); diff != "" {
+		if diff := cmp.Diff(words(want), words(tree(newReader(s)))); diff != "" {
 			t.Fatalf("%q: (-encoding/json +ours)\n%s", s, diff)
 		}
 	})
@@ -87,13 +89,13 @@ func words(v any) any {
 
 func TestReaderDepth(t *testing.T) {
 	for _, open := range []string{"[", `{"a":`} {
-		r := read(strings.Repeat(open, 1<<20))
+		r := newReader(strings.Repeat(open, 1<<20))
 		if r.skip(); r.end() != errDepth {
 			t.Errorf("a million of %s: %v, want %v", open, r.err, errDepth)
 		}
 	}
 	flat := "[" + strings.Repeat("[],", 1000) + "[]]"
-	if r := read(flat); true {
+	if r := newReader(flat); true {
 		if r.skip(); r.end() != nil {
 			t.Errorf("a thousand side by side: %v", r.err)
 		}

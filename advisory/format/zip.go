@@ -1,4 +1,4 @@
-package feed
+package format
 
 import (
 	"bufio"
@@ -18,13 +18,13 @@ import (
 	"unicode/utf8"
 )
 
-// Archives are read by our own few lines: archive/zip holds the whole directory
-// in memory, some 400 bytes for each of a million entries, and we need an entry
-// once, in order.
+// This file reads archives without archive/zip, because that keeps the central
+// directory in memory, with about 400 bytes for each of a million entries. We need
+// every entry once, in order.
 
 var errZip = errors.New("is a broken zip")
 
-// What the parts of an archive start with, and how long they are at least.
+// The signatures and the minimal sizes of the parts of an archive.
 const (
 	zipDirectorySign = 0x02014b50
 	zipDirectorySize = 46
@@ -39,71 +39,71 @@ const (
 	zip64Extra       = 1
 )
 
-// What an archive may unpack to: advisories shrink to a tenth or so. An archive
-// that claims much more was made to keep us busy, mostly by having its entries
+// Limits on the unpacked size of an archive. Advisories are compressed to about a
+// tenth. An archive with a much higher ratio is a zip bomb, in which entries usually
 // share the same packed bytes.
 const (
 	maxRatio    = 100
-	anyUnpacked = 64 << 20 // however small the archive is
+	anyUnpacked = 64 << 20 // bytes that any archive may have
 )
 
 var errRatio = errors.New("unpacks to more than a hundred times its size: the rest was not read")
 
 // archive reads the entries of a zip.
-func (f *feed) archive(name string, r io.ReaderAt, size int64) {
+func (p *pipeline) archive(name string, r io.ReaderAt, size int64) {
 	read, unpacked := int64(0), int64(0)
 	for e, err := range zipEntries(r, size) {
-		if err = cmp.Or(err, f.ctx.Err()); err != nil {
-			f.report(name, err)
+		if err = cmp.Or(err, p.ctx.Err()); err != nil {
+			p.report(name, err)
 			return
 		}
 		read = max(read, e.offset+e.packed)
 		if strings.HasSuffix(e.name, "/") {
 			continue
 		}
-		if e.size <= f.limits.Record { // larger ones are not unpacked
+		if e.size <= p.limits.Record { // larger ones are not unpacked
 			unpacked += e.size
 		}
 		if unpacked > anyUnpacked+maxRatio*size {
-			f.report(name, errRatio)
+			p.report(name, errRatio)
 			return
 		}
-		if f.files++; f.files > f.limits.Files {
-			f.report(name, errFiles)
+		if p.files++; p.files > p.limits.Files {
+			p.report(name, errFiles)
 			return
 		}
-		if !f.entry(r, e, min(read, size)) {
+		if !p.entry(r, e, min(read, size)) {
 			return
 		}
 	}
 }
 
-// entry reads one entry, if it is of a kind we read and its name plays no tricks.
-// Names are never used as paths; one that reads like an attack is refused
-// because its content hardly is an advisory.
-func (f *feed) entry(r io.ReaderAt, e zipEntry, offset int64) bool {
-	if e.name == "" || !utf8.ValidString(e.name) || !fs.ValidPath(e.name) || strings.ContainsFunc(e.name, func(c rune) bool { return c < ' ' || c == '\\' }) {
-		f.report(fmt.Sprintf("%q", e.name), errors.New("is no plain path"))
-		return !f.stopped
+// entry reads an entry if it may contain advisories. It refuses names that are no
+// plain paths; they are never used as paths, but such an entry is hardly an advisory.
+func (p *pipeline) entry(r io.ReaderAt, e zipEntry, offset int64) bool {
+	odd := func(c rune) bool { return c < ' ' || c == '\\' }
+	if e.name == "" || !utf8.ValidString(e.name) || !fs.ValidPath(e.name) || strings.ContainsFunc(e.name, odd) {
+		p.report(fmt.Sprintf("%q", e.name), errors.New("is no plain path"))
+		return !p.stopped
 	}
 	if e.special {
-		f.report(e.name, errors.New("is not a regular file"))
-		return !f.stopped
+		p.report(e.name, errors.New("is not a regular file"))
+		return !p.stopped
 	}
 	if !readable(e.name) {
-		return !f.stopped
+		return !p.stopped
 	}
-	if e.packed > f.limits.Record {
-		f.report(e.name, errTooLarge)
-		return !f.stopped
+	if e.packed > p.limits.Record {
+		p.report(e.name, errTooLarge)
+		return !p.stopped
 	}
-	return f.add(job{name: e.name, offset: offset, decode: f.decode, load: func(s *scratch) ([]byte, error) {
+	return p.add(job{name: e.name, offset: offset, decode: p.decode, load: func(s *scratch) ([]byte, error) {
 		return s.unpack(r, e)
 	}}, e.size)
 }
 
-// readable tells whether a file of a folder or an archive may hold advisories.
-// Whatever else lies beside them, licences and the like, is passed over.
+// readable reports whether a file of a directory or an archive may contain
+// advisories. Others, such as licenses, are skipped.
 func readable(name string) bool {
 	switch strings.ToLower(path.Ext(name)) {
 	case ".json", ".jsonl", ".ndjson", ".yaml", ".yml":
@@ -112,7 +112,7 @@ func readable(name string) bool {
 	return false
 }
 
-// A zipEntry is what the directory of an archive says about a file.
+// A zipEntry is an entry of the central directory of an archive.
 type zipEntry struct {
 	name         string
 	offset       int64 // of its header
@@ -123,7 +123,7 @@ type zipEntry struct {
 	special      bool // a symbolic link or a device
 }
 
-// zipEntries yields the directory of an archive.
+// zipEntries yields the entries of the central directory.
 func zipEntries(r io.ReaderAt, size int64) iter.Seq2[zipEntry, error] {
 	return func(yield func(zipEntry, error) bool) {
 		offset, length, err := findDirectory(r, size)
@@ -140,7 +140,7 @@ func zipEntries(r io.ReaderAt, size int64) iter.Seq2[zipEntry, error] {
 	}
 }
 
-// findDirectory finds where the directory starts and how long it is.
+// findDirectory returns the position and the length of the central directory.
 func findDirectory(r io.ReaderAt, size int64) (offset, length int64, err error) {
 	tail := make([]byte, min(size, zipEndSize+math.MaxUint16))
 	if _, err := r.ReadAt(tail, size-int64(len(tail))); err != nil && !errors.Is(err, io.EOF) {
@@ -163,21 +163,23 @@ func findDirectory(r io.ReaderAt, size int64) (offset, length int64, err error) 
 	return offset, length, nil
 }
 
-// findDirectory64 does the same for an archive too large for 32 bits. at is where
-// it says so.
+// findDirectory64 does the same for an archive in the Zip64 format, whose locator is
+// at at.
 func findDirectory64(r io.ReaderAt, at int64) (offset, length int64, ok bool) {
 	var locator [zip64LocatorSize]byte
 	if _, err := r.ReadAt(locator[:], at); err != nil || binary.LittleEndian.Uint32(locator[:]) != zip64LocatorSign {
 		return 0, 0, false
 	}
 	var end [zip64EndSize]byte
-	if _, err := r.ReadAt(end[:], int64(binary.LittleEndian.Uint64(locator[8:]))); err != nil || binary.LittleEndian.Uint32(end[:]) != zip64EndSign {
+	_, err := r.ReadAt(end[:], int64(binary.LittleEndian.Uint64(locator[8:])))
+	if err != nil || binary.LittleEndian.Uint32(end[:]) != zip64EndSign {
 		return 0, 0, false
 	}
 	return int64(binary.LittleEndian.Uint64(end[48:])), int64(binary.LittleEndian.Uint64(end[40:])), true
 }
 
-// readEntry reads one entry of the directory, and returns io.EOF after the last.
+// readEntry reads an entry of the central directory, and returns io.EOF after the
+// last.
 func readEntry(in *bufio.Reader) (zipEntry, error) {
 	h, err := in.Peek(zipDirectorySize)
 	if len(h) == 0 && errors.Is(err, io.EOF) {
@@ -198,7 +200,8 @@ func readEntry(in *bufio.Reader) (zipEntry, error) {
 	if mode := binary.LittleEndian.Uint16(h[40:]) & kind; h[5] == unix && mode != 0 && mode != regular {
 		e.special = true
 	}
-	n, extra, comment := int(binary.LittleEndian.Uint16(h[28:])), int(binary.LittleEndian.Uint16(h[30:])), int(binary.LittleEndian.Uint16(h[32:]))
+	length := func(at int) int { return int(binary.LittleEndian.Uint16(h[at:])) }
+	n, extra, comment := length(28), length(30), length(32)
 	text := make([]byte, n+extra)
 	if _, err := in.Discard(zipDirectorySize); err != nil {
 		return zipEntry{}, errZip
@@ -217,7 +220,7 @@ func readEntry(in *bufio.Reader) (zipEntry, error) {
 	return e, nil
 }
 
-// widen takes what does not fit in 32 bits from the extra fields.
+// widen sets the values that do not fit in 32 bits from the extra fields.
 func (e *zipEntry) widen(extra []byte) {
 	for len(extra) >= 4 {
 		id, n := binary.LittleEndian.Uint16(extra), int(binary.LittleEndian.Uint16(extra[2:]))
@@ -238,24 +241,24 @@ func (e *zipEntry) widen(extra []byte) {
 	}
 }
 
-// A scratch is memory for reading one file after the other. What it returns is
-// valid until it is asked for more.
+// A scratch has the buffers for reading one file after the other. What it returns is
+// valid until the next call.
 type scratch struct {
 	packed, text []byte
 	in           bytes.Reader
 	inflate      io.ReadCloser
 }
 
-// room returns n bytes of buf, which it makes larger if need be.
-func room(buf *[]byte, n int64) []byte {
+// grow returns n bytes of buf, which it grows if necessary.
+func grow(buf *[]byte, n int64) []byte {
 	if int64(cap(*buf)) < n {
 		*buf = make([]byte, n+n/4)
 	}
 	return (*buf)[:n]
 }
 
-// unpack reads the content of an entry. It is as large as the directory says, and
-// has the checksum the directory says, or it is refused.
+// unpack reads the content of an entry, whose size and checksum must be those in the
+// central directory.
 func (s *scratch) unpack(r io.ReaderAt, e zipEntry) ([]byte, error) {
 	packed, err := s.load(r, e)
 	if err != nil {
@@ -280,11 +283,11 @@ func (s *scratch) unpack(r io.ReaderAt, e zipEntry) ([]byte, error) {
 	return text, nil
 }
 
-// load reads an entry as it is packed, in one go as a rule: the length of its
-// header is not known before, but seldom a surprise.
+// load reads the packed bytes of an entry. It guesses the length of the local header,
+// so that one read usually suffices.
 func (s *scratch) load(r io.ReaderAt, e zipEntry) ([]byte, error) {
 	guess := zipLocalSize + int64(len(e.name)) + 64
-	all := room(&s.packed, guess+e.packed)
+	all := grow(&s.packed, guess+e.packed)
 	n, err := r.ReadAt(all, e.offset)
 	if all = all[:n]; err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
@@ -296,7 +299,7 @@ func (s *scratch) load(r io.ReaderAt, e zipEntry) ([]byte, error) {
 	if header+e.packed <= int64(n) {
 		return all[header : header+e.packed], nil
 	}
-	all = room(&s.packed, e.packed)
+	all = grow(&s.packed, e.packed)
 	if n, _ := r.ReadAt(all, e.offset+header); int64(n) < e.packed {
 		return nil, errZip
 	}
@@ -310,7 +313,7 @@ func (s *scratch) deflated(packed []byte, size int64) ([]byte, error) {
 	} else if err := s.inflate.(flate.Resetter).Reset(&s.in, nil); err != nil {
 		return nil, err
 	}
-	text := room(&s.text, size+1) // one more, to see that there is none
+	text := grow(&s.text, size+1) // one more, to detect that it is larger
 	n, err := io.ReadFull(s.inflate, text)
 	if int64(n) != size || !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		return nil, errors.New("is not as large as its archive says")

@@ -1,4 +1,4 @@
-package feed_test
+package format_test
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	diff "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/holdfast-dev/holdfast/advisory/feed"
+	"github.com/holdfast-dev/holdfast/advisory/format"
 	"github.com/holdfast-dev/holdfast/advisory/version"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -21,10 +21,10 @@ import (
 var writing = time.Date(2024, 6, 1, 12, 0, 0, 0, time.UTC)
 
 // written is a document of the advisories.
-func written(t testing.TB, f feed.Format, o feed.Options, all []resource.Advisory) []byte {
+func written(t testing.TB, f format.Format, o format.Options, all []resource.Advisory) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	w, err := feed.NewWriter(&b, f, o)
+	w, err := format.NewWriter(&b, f, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,13 +42,17 @@ func written(t testing.TB, f feed.Format, o feed.Options, all []resource.Advisor
 // everything is all advisories of the samples, and one that was written by hand.
 func everything(t testing.TB) []resource.Advisory {
 	all := []resource.Advisory{{
-		ID: "HFA-8888-8888-8888", LegacyID: "OLD-1", Author: "alice@example.org", ArtifactName: "reader", ArtifactType: "oci",
-		ArtifactArchitecture: "arm64", ComponentName: "words", ComponentLocation: "/usr/bin/words", ComponentType: "golang",
-		UpdateTime: writing, Aliases: []string{"CVE-2024-8888"},
+		ID: "HFA-8888-8888-8888", LegacyID: "OLD-1", Author: "alice@example.org", ArtifactName: "reader",
+		ArtifactType:         "oci",
+		ArtifactArchitecture: "arm64", ComponentName: "words", ComponentLocation: "/usr/bin/words",
+		ComponentType: "golang",
+		UpdateTime:    writing, Aliases: []string{"CVE-2024-8888"},
 		Events: []resource.AdvisoryEvent{
-			{UID: "x", CreateTime: writing, Author: "bob@example.org", Reviewer: "alice@example.org", ReviewState: resource.ReviewApproved,
-				Type: resource.EventPatched, Patched: []string{"1.0", "1.1"}, Note: "In <both> branches"},
-			{CreateTime: writing, ReviewState: resource.ReviewPending, Type: resource.EventFixNotPlanned, Findings: []byte(`{"a":1}`)},
+			{UID: "x", CreateTime: writing, Author: "bob@example.org", Reviewer: "alice@example.org",
+				ReviewState: resource.ReviewApproved,
+				Type:        resource.EventPatched, Patched: []string{"1.0", "1.1"}, Note: "In <both> branches"},
+			{CreateTime: writing, ReviewState: resource.ReviewPending, Type: resource.EventFixNotPlanned,
+				Findings: []byte(`{"a":1}`)},
 		},
 	}}
 	for _, name := range samples {
@@ -71,14 +75,14 @@ func TestOSVComesBackTheSame(t *testing.T) {
 	for i := range want {
 		want[i].Source.Modified = cmp.Or(want[i].Source.Modified, want[i].UpdateTime) // OSV wants one
 	}
-	for name, o := range map[string]feed.Options{"lines": {}, "zip": {Zip: true}} {
+	for name, o := range map[string]format.Options{"lines": {}, "zip": {Zip: true}} {
 		t.Run(name, func(t *testing.T) {
-			text := written(t, feed.OSV, o, everything(t))
+			text := written(t, format.OSV, o, everything(t))
 			got := advisories(t, "f", text)
 			if d := diff.Diff(want, got, same); d != "" {
 				t.Errorf("(-written +read)\n%s", d)
 			}
-			if again := written(t, feed.OSV, o, got); name == "lines" && !bytes.Equal(text, again) {
+			if again := written(t, format.OSV, o, got); name == "lines" && !bytes.Equal(text, again) {
 				t.Errorf("the second time it is another text:\n%s\n%s", text, again)
 			}
 		})
@@ -86,7 +90,7 @@ func TestOSVComesBackTheSame(t *testing.T) {
 }
 
 func TestOSVOfOthersStaysTheirs(t *testing.T) {
-	text := written(t, feed.OSV, feed.Options{}, advisories(t, "osv.json", sample(t, "osv.json")))
+	text := written(t, format.OSV, format.Options{}, advisories(t, "osv.json", sample(t, "osv.json")))
 	if bytes.Contains(text, []byte("database_specific")) {
 		t.Errorf("there is something of ours in it: %s", text)
 	}
@@ -96,8 +100,10 @@ func TestOSVOfOthersStaysTheirs(t *testing.T) {
 func answers(t *testing.T, all []resource.Advisory) map[string][]string {
 	t.Helper()
 	got := map[string][]string{}
-	for _, p := range []struct{ ecosystem, name string }{{"Wolfi", "words"}, {"Alpine:v3.20", "words"}, {"Alpine:v3.20", "letters"}, {"Go", "example.org/words"}, {"Debian", "words"}} {
-		for _, v := range []string{"0.1", "1.2.3-r0", "1.2.3-r1", "1.2.9-r0", "1.2.10-r0", "1.4.2", "2.0", "2.0-r0", "2:1.0-1", "3"} {
+	for _, p := range []struct{ ecosystem, name string }{{"Wolfi", "words"}, {"Alpine:v3.20", "words"},
+		{"Alpine:v3.20", "letters"}, {"Go", "example.org/words"}, {"Debian", "words"}} {
+		for _, v := range []string{"0.1", "1.2.3-r0", "1.2.3-r1", "1.2.9-r0", "1.2.10-r0", "1.4.2", "2.0", "2.0-r0",
+			"2:1.0-1", "3"} {
 			q, err := version.NewQuery(p.ecosystem, v)
 			if err != nil {
 				continue
@@ -120,13 +126,19 @@ func TestSecDBGivesTheSameAnswers(t *testing.T) {
 	all := everything(t)
 	for _, distribution := range []string{"Alpine:v3.20", "Wolfi"} {
 		t.Run(distribution, func(t *testing.T) {
-			text := written(t, feed.SecDB, feed.Options{Distribution: distribution, Repository: "main", URLPrefix: "https://example.org"}, slices.Concat(all, all))
+			text := written(t, format.SecDB,
+				format.Options{Distribution: distribution, Repository: "main", URLPrefix: "https://example.org"},
+				slices.Concat(all, all))
 			once := advisories(t, "f", text)
-			again := advisories(t, "f", written(t, feed.SecDB, feed.Options{Distribution: distribution, Repository: "main", URLPrefix: "https://example.org"}, once))
+			again := advisories(t, "f",
+				written(t, format.SecDB,
+					format.Options{Distribution: distribution, Repository: "main", URLPrefix: "https://example.org"},
+					once))
 			if got := bytes.Contains(text, []byte(`"letters"`)); got != (distribution == "Alpine:v3.20") {
 				t.Errorf("has a package of Alpine: %v", got)
 			}
-			never := map[string]string{"Alpine:v3.20": `"0":["CVE-2024-2224"]`, "Wolfi": `"0":["CVE-2024-2225"]`}[distribution]
+			never := map[string]string{"Alpine:v3.20": `"0":["CVE-2024-2224"]`,
+				"Wolfi": `"0":["CVE-2024-2225"]`}[distribution]
 			if !bytes.Contains(text, []byte(never)) {
 				t.Errorf("%s is missing in %s", never, text)
 			}
@@ -150,14 +162,15 @@ func TestSecDBGivesTheSameAnswers(t *testing.T) {
 }
 
 func TestOpenVEXGivesTheSameAnswers(t *testing.T) {
-	o := feed.Options{Author: "Example Product Security", ID: "https://example.org/vex/9", Time: writing}
+	o := format.Options{Author: "Example Product Security", ID: "https://example.org/vex/9", Time: writing}
 	for _, name := range []string{"openvex.json", "openvex-old.json"} {
 		want := advisories(t, name, sample(t, name))
-		got := advisories(t, "f", written(t, feed.OpenVEX, o, want))
+		got := advisories(t, "f", written(t, format.OpenVEX, o, want))
 		if d := diff.Diff(answers(t, want), answers(t, got)); d != "" {
 			t.Errorf("%s: (-written +read)\n%s", name, d)
 		}
-		if d := diff.Diff(want, got, same, cmpopts.IgnoreFields(resource.Advisory{}, "Summary", "ComponentType"), cmpopts.SortSlices(strings.Compare)); d != "" {
+		if d := diff.Diff(want, got, same, cmpopts.IgnoreFields(resource.Advisory{}, "Summary", "ComponentType"),
+			cmpopts.SortSlices(strings.Compare)); d != "" {
 			t.Errorf("%s: (-written +read)\n%s", name, d)
 		}
 	}
@@ -166,9 +179,9 @@ func TestOpenVEXGivesTheSameAnswers(t *testing.T) {
 // TestOpenVEXOfEverything writes what OpenVEX has only few words for, and reads
 // it: whatever the source, the document must be one.
 func TestOpenVEXOfEverything(t *testing.T) {
-	o := feed.Options{Author: "Example", ID: "https://example.org/vex/9", Time: writing}
+	o := format.Options{Author: "Example", ID: "https://example.org/vex/9", Time: writing}
 	ids := map[string]bool{}
-	for _, a := range advisories(t, "f", written(t, feed.OpenVEX, o, everything(t))) {
+	for _, a := range advisories(t, "f", written(t, format.OpenVEX, o, everything(t))) {
 		ids[a.ID] = true
 		if err := a.Validate(); err != nil {
 			t.Errorf("%s: %v", a.ID, err)
@@ -182,19 +195,21 @@ func TestOpenVEXOfEverything(t *testing.T) {
 }
 
 func TestEmptyDocuments(t *testing.T) {
-	for f, want := range map[feed.Format]string{feed.OSV: "f [is empty]", feed.OpenVEX: "", feed.SecDB: ""} {
-		if got := names(records(t, "f", written(t, f, feed.Options{}, nil), feed.Limits{})); got != want {
+	for f, want := range map[format.Format]string{format.OSV: "f [is empty]", format.OpenVEX: "", format.SecDB: ""} {
+		if got := names(records(t, "f", written(t, f, format.Options{}, nil), format.Limits{})); got != want {
 			t.Errorf("%s: %s, want %s", f, got, want)
 		}
-		packed := archive(t, file{name: "f", text: ""}, file{name: "f.json", text: string(written(t, f, feed.Options{}, nil))})
-		if got := names(records(t, "z", packed, feed.Limits{})); got != strings.Replace(want, "f", "f.json", 1) {
+		packed := archive(t, file{name: "f", text: ""},
+			file{name: "f.json", text: string(written(t, f, format.Options{}, nil))})
+		if got := names(records(t, "z", packed, format.Limits{})); got != strings.Replace(want, "f", "f.json", 1) {
 			t.Errorf("%s, packed: %s, want %s", f, got, want)
 		}
 	}
-	if text := string(written(t, feed.OpenVEX, feed.Options{Time: writing}, nil)); !strings.Contains(text, `"@id":"urn:holdfast:openvex:20240601T120000.000Z","author":"holdfast"`) {
+	if text := string(written(t, format.OpenVEX, format.Options{Time: writing}, nil)); !strings.Contains(text,
+		`"@id":"urn:holdfast:openvex:20240601T120000.000Z","author":"holdfast"`) {
 		t.Errorf("an OpenVEX document without an author or an id: %s", text)
 	}
-	if _, err := feed.NewWriter(nil, "csv", feed.Options{}); !errors.Is(err, fault.InvalidArgument) {
+	if _, err := format.NewWriter(nil, "csv", format.Options{}); !errors.Is(err, fault.InvalidArgument) {
 		t.Errorf("a format there is not: %v, want InvalidArgument", err)
 	}
 }
@@ -204,15 +219,20 @@ func TestOpenVEXDocument(t *testing.T) {
 		ID: "GO-2024-1", Aliases: []string{"GHSA-1-1-1", "CVE-2024-1"}, Source: resource.AdvisorySource{Format: "osv"},
 		Affected: []resource.Affected{
 			{Ecosystem: "npm", Name: "@a/b", Versions: []string{"1.0.0+x"}},
-			{Ecosystem: "Go", Name: "example.org/A", Ranges: []resource.AffectedRange{{Type: "SEMVER", Events: []resource.RangeEvent{{Introduced: "0"}, {Fixed: "1.2.0"}}}}},
+			{Ecosystem: "Go", Name: "example.org/A",
+				Ranges: []resource.AffectedRange{{Type: "SEMVER",
+					Events: []resource.RangeEvent{{Introduced: "0"}, {Fixed: "1.2.0"}}}}},
 		},
 		Events: []resource.AdvisoryEvent{
 			{CreateTime: writing, ReviewState: resource.ReviewApproved, Type: resource.EventDetection},
-			{CreateTime: writing.Add(time.Hour), ReviewState: resource.ReviewApproved, Type: resource.EventFixed, Fixed: &resource.Fix{Version: "1.1.0"}},
-			{CreateTime: writing.Add(2 * time.Hour), ReviewState: resource.ReviewRejected, Type: resource.EventFalsePositive},
+			{CreateTime: writing.Add(time.Hour), ReviewState: resource.ReviewApproved, Type: resource.EventFixed,
+				Fixed: &resource.Fix{Version: "1.1.0"}},
+			{CreateTime: writing.Add(2 * time.Hour), ReviewState: resource.ReviewRejected,
+				Type: resource.EventFalsePositive},
 		},
 	}
-	got := string(written(t, feed.OpenVEX, feed.Options{Author: "Example", ID: "https://example.org/vex/9", Time: writing}, []resource.Advisory{a}))
+	got := string(written(t, format.OpenVEX,
+		format.Options{Author: "Example", ID: "https://example.org/vex/9", Time: writing}, []resource.Advisory{a}))
 	want := `{"@context":"https://openvex.dev/ns/v0.2.0","@id":"https://example.org/vex/9","author":"Example","timestamp":"2024-06-01T12:00:00Z","version":1,"statements":[
 {"@id":"urn:holdfast:advisory:GO-2024-1","vulnerability":{"name":"CVE-2024-1","aliases":["GO-2024-1","GHSA-1-1-1"]},"timestamp":"2024-06-01T12:00:00Z",` +
 		`"products":[{"@id":"pkg:npm/%40a/b@1.0.0%2Bx"},{"@id":"pkg:golang/example.org/A"}],"status":"affected","action_statement":"Update to a version that is not affected."},
@@ -230,10 +250,11 @@ func TestCheckSeverity(t *testing.T) {
 		score string
 		ok    bool
 	}{
-		"2.0":                {resource.CVSSv2, "AV:N/AC:L/Au:N/C:P/I:P/A:P", true},
-		"3.0":                {resource.CVSSv3, "CVSS:3.0/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H", true},
-		"3.1":                {resource.CVSSv3, "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H/E:P", true},
-		"4.0":                {resource.CVSSv4, "CVSS:4.0/AV:N/AC:L/AT:N/PR:N/UI:N/VC:H/VI:H/VA:H/SC:N/SI:N/SA:N", true},
+		"2.0": {resource.CVSSv2, "AV:N/AC:L/Au:N/C:P/I:P/A:P", true},
+		"3.0": {resource.CVSSv3, "CVSS:3.0/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H", true},
+		"3.1": {resource.CVSSv3, "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H/E:P", true},
+		"4.0": {resource.CVSSv4, "CVSS:4.0/AV:N/AC:L/AT:N/PR:N/UI:N/VC:H/VI:H/VA:H/SC:N/SI:N/SA:N",
+			true},
 		"another version":    {resource.CVSSv2, "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H", false},
 		"a metric too few":   {resource.CVSSv3, "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H", false},
 		"a metric twice":     {resource.CVSSv3, "CVSS:3.1/AV:N/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H", false},
@@ -245,7 +266,7 @@ func TestCheckSeverity(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := feed.CheckSeverity(resource.Severity{Type: tt.kind, Score: tt.score})
+			err := format.CheckSeverity(resource.Severity{Type: tt.kind, Score: tt.score})
 			if tt.ok && err != nil || !tt.ok && !errors.Is(err, fault.InvalidArgument) {
 				t.Errorf("error = %v", err)
 			}

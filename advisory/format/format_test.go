@@ -1,4 +1,4 @@
-package feed_test
+package format_test
 
 import (
 	"archive/zip"
@@ -22,7 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/holdfast-dev/holdfast/advisory/feed"
+	"github.com/holdfast-dev/holdfast/advisory/format"
 	"github.com/holdfast-dev/holdfast/advisory/version"
 	"github.com/holdfast-dev/holdfast/resource"
 )
@@ -30,10 +30,10 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 // records reads a whole feed.
-func records(t testing.TB, name string, text []byte, lim feed.Limits) []feed.Record {
+func records(t testing.TB, name string, text []byte, lim format.Limits) []format.Record {
 	t.Helper()
-	var all []feed.Record
-	for r := range feed.Read(t.Context(), name, bytes.NewReader(text), int64(len(text)), lim) {
+	var all []format.Record
+	for r := range format.Read(t.Context(), name, bytes.NewReader(text), int64(len(text)), lim) {
 		all = append(all, r)
 	}
 	return all
@@ -43,7 +43,7 @@ func records(t testing.TB, name string, text []byte, lim feed.Limits) []feed.Rec
 func advisories(t testing.TB, name string, text []byte) []resource.Advisory {
 	t.Helper()
 	var all []resource.Advisory
-	for _, r := range records(t, name, text, feed.Limits{}) {
+	for _, r := range records(t, name, text, format.Limits{}) {
 		if r.Err != nil {
 			t.Fatalf("%s %v", r.Name, r.Err)
 		}
@@ -61,7 +61,8 @@ func sample(t testing.TB, name string) []byte {
 	return text
 }
 
-var samples = []string{"osv.json", "withdrawn.yaml", "openvex.json", "openvex-old.json", "secdb.json", "distribution.yaml"}
+var samples = []string{"osv.json", "withdrawn.yaml", "openvex.json", "openvex-old.json", "secdb.json",
+	"distribution.yaml"}
 
 // TestSamples compares what is read with golden files, and with what the service
 // takes.
@@ -104,7 +105,7 @@ func osv(id string) string {
 }
 
 // names are of the records of a feed, or, in brackets, why there is none.
-func names(all []feed.Record) string {
+func names(all []format.Record) string {
 	var words []string
 	for _, r := range all {
 		word := r.Name + "=" + r.Advisory.ID
@@ -118,24 +119,29 @@ func names(all []feed.Record) string {
 
 func TestManyInOneFile(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
-		"one":                        {osv("A-1"), "f=A-1"},
-		"one, with a mark":           {"\ufeff" + osv("A-1"), "f=A-1"},
-		"lines":                      {osv("A-1") + "\n" + osv("A-2") + "\n", "f=A-1, f#2=A-2"},
-		"without lines":              {osv("A-1") + osv("A-2"), "f=A-1, f#2=A-2"},
-		"brackets in words":          {`{"id": "A-1", "summary": "}\\\"}]{"}` + osv("A-2"), "f=A-1, f#2=A-2"},
-		"an array":                   {"[" + osv("A-1") + ",\n" + osv("A-2") + "]", "f=A-1, f#2=A-2"},
-		"a broken one among them":    {osv("A-1") + `{"id": 7}` + osv("A-2"), "f=A-1, f#2 [is not the JSON it should be: expected a string at byte 7], f#3=A-2"},
-		"several kinds":              {osv("A-1") + `{"packages":[{"pkg":{"name":"words","secfixes":{"1-r0":["CVE-1-1"]}}}]}`, "f=A-1, f#2=" + resource.StableAdvisoryID("secdb", "Alpine", "words", "CVE-1-1")},
-		"nothing":                    {"", "f [is empty]"},
-		"white space":                {" \n", "f [is empty]"},
-		"an empty array":             {"[]", "f [is empty]"},
-		"an array without its end":   {"[" + osv("A-1"), "f=A-1, f#2 [ends in the middle of a record]"},
-		"a record without its end":   {osv("A-1") + `{"id": "A-2"`, "f=A-1, f#2 [ends in the middle of a record]"},
-		"something after the array":  {"[" + osv("A-1") + "] x", "f=A-1, f#2 [is not JSON of objects]"},
-		"an array of numbers":        {"[1]", "f [is not JSON of objects]"},
-		"two documents of YAML":      {"id: A-1\n---\nid: A-2\n", "f=A-1, f#2=A-2"},
-		"a broken document of YAML":  {"id: A-1\n---\nid: [A-2\n", "f=A-1, f#2 [is neither JSON nor YAML we read: yaml: line 2: did not find expected ',' or ']']"},
-		"bytes of no kind":           {"\x01\x02\x03", "f [is neither JSON nor YAML we read: yaml: control characters are not allowed]"},
+		"one":               {osv("A-1"), "f=A-1"},
+		"one, with a mark":  {"\ufeff" + osv("A-1"), "f=A-1"},
+		"lines":             {osv("A-1") + "\n" + osv("A-2") + "\n", "f=A-1, f#2=A-2"},
+		"without lines":     {osv("A-1") + osv("A-2"), "f=A-1, f#2=A-2"},
+		"brackets in words": {`{"id": "A-1", "summary": "}\\\"}]{"}` + osv("A-2"), "f=A-1, f#2=A-2"},
+		"an array":          {"[" + osv("A-1") + ",\n" + osv("A-2") + "]", "f=A-1, f#2=A-2"},
+		"a broken one among them": {osv("A-1") + `{"id": 7}` + osv("A-2"),
+			"f=A-1, f#2 [is not the JSON it should be: expected a string at byte 7], f#3=A-2"},
+		"several kinds": {osv("A-1") +
+			`{"packages":[{"pkg":{"name":"words","secfixes":{"1-r0":["CVE-1-1"]}}}]}`,
+			"f=A-1, f#2=" + resource.StableAdvisoryID("secdb", "Alpine", "words", "CVE-1-1")},
+		"nothing":                   {"", "f [is empty]"},
+		"white space":               {" \n", "f [is empty]"},
+		"an empty array":            {"[]", "f [is empty]"},
+		"an array without its end":  {"[" + osv("A-1"), "f=A-1, f#2 [ends in the middle of a record]"},
+		"a record without its end":  {osv("A-1") + `{"id": "A-2"`, "f=A-1, f#2 [ends in the middle of a record]"},
+		"something after the array": {"[" + osv("A-1") + "] x", "f=A-1, f#2 [is not JSON of objects]"},
+		"an array of numbers":       {"[1]", "f [is not JSON of objects]"},
+		"two documents of YAML":     {"id: A-1\n---\nid: A-2\n", "f=A-1, f#2=A-2"},
+		"a broken document of YAML": {"id: A-1\n---\nid: [A-2\n",
+			"f=A-1, f#2 [is neither JSON nor YAML we read: yaml: line 2: did not find expected ',' or ']']"},
+		"bytes of no kind": {"\x01\x02\x03",
+			"f [is neither JSON nor YAML we read: yaml: control characters are not allowed]"},
 		"a word":                     {"hello", "f [is not the JSON it should be: expected an object at byte 0]"},
 		"an empty document of YAML":  {"# nothing\n", "f [is empty]"},
 		"a list of YAML":             {"- 1\n", "f [is not the JSON it should be: expected an object at byte 0]"},
@@ -143,14 +149,15 @@ func TestManyInOneFile(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := names(records(t, "f", []byte(tt.text), feed.Limits{})); got != tt.want {
+			if got := names(records(t, "f", []byte(tt.text), format.Limits{})); got != tt.want {
 				t.Errorf("records: %s\nwant:    %s", got, tt.want)
 			}
 			if strings.HasPrefix(tt.text, "PK") {
 				return // an archive within an archive is not for us
 			}
 			want := strings.NewReplacer("f=", "f.json=", "f#", "f.json#", "f [", "f.json [").Replace(tt.want)
-			if got := names(records(t, "z", archive(t, file{name: "f.json", text: tt.text}), feed.Limits{})); got != want {
+			if got := names(records(t, "z", archive(t, file{name: "f.json", text: tt.text}),
+				format.Limits{})); got != want {
 				t.Errorf("zipped: %s\nwant:   %s", got, want)
 			}
 		})
@@ -161,48 +168,62 @@ func TestBrokenRecords(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 100) + "1" + strings.Repeat("}", 100)
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'i'; c++ {
-		bomb += fmt.Sprintf("%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c]\n", c, c, c-1, c-1, c-1, c-1, c-1, c-1, c-1, c-1, c-1)
+		bomb += fmt.Sprintf("%c: &%c [*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c,*%c]\n", c, c, c-1, c-1, c-1, c-1, c-1, c-1,
+			c-1, c-1, c-1)
 	}
 	tests := map[string]struct{ text, reason string }{
-		"no id":                         {`{"modified": "2024-01-01T00:00:00Z"}`, "has no id"},
-		"a time that is none":           {`{"id": "A-1", "modified": "yesterday"}`, `has a time that is not as in RFC 3339: "yesterday"`},
+		"no id": {`{"modified": "2024-01-01T00:00:00Z"}`, "has no id"},
+		"a time that is none": {`{"id": "A-1", "modified": "yesterday"}`,
+			`has a time that is not as in RFC 3339: "yesterday"`},
 		"a list that is none":           {`{"id": "A-1", "aliases": "CVE-1"}`, "expected an array"},
 		"a severity that is none":       {`{"id": "A-1", "severity": [{"type": "CVSS_V3", "score": "CVSS:3.1/AV:X"}]}`, `"CVSS:3.1/AV:X" is no CVSS_V3 vector`},
 		"a severity of another version": {`{"id": "A-1", "severity": [{"type": "CVSS_V4", "score": "CVSS:3.1/AV:N/AC:L/PR:N/UI:N/S:U/C:H/I:H/A:H"}]}`, "is no CVSS_V4 vector"},
-		"deep JSON":                     {`{"id": "A-1", "database_specific": ` + deep + `}`, "is nested deeper than 64 levels"},
-		"deep JSON in OpenVEX":          {`{"@context": "https://openvex.dev/ns", "x": ` + deep + `}`, "is nested deeper than 64 levels"},
-		"deep YAML":                     {"id: A-1\nx: " + strings.Repeat("[", 100) + strings.Repeat("]", 100), "is nested deeper than 64 levels"},
-		"very deep YAML":                {strings.Repeat("- ", 20000) + "x", "is neither JSON nor YAML"},
-		"a YAML bomb":                   {bomb, "anchors and aliases are not taken"},
-		"a YAML merge":                  {"<<: {id: A-1}", "a key must be text"},
-		"a YAML key that is a list":     {"? [a]\n: b", "a key must be text"},
-		"YAML that refers to itself":    {"a: &a [*a]", "anchors and aliases are not taken"},
-		"wrong UTF-8":                   {"{\"id\": \"A-1\", \"summary\": \"\xff\"}", "is not valid UTF-8"},
-		"wrong UTF-8 in YAML":           {"id: \xff", "is neither JSON nor YAML"},
-		"absurdly many packages":        {`{"id": "A-1", "affected": [` + strings.Repeat("{},", 1<<18) + "{}]}", "has more than 262144 parts"},
-		"a statement of many parts":     {vex(`{"vulnerability": {"name": "CVE-1", "aliases": [` + strings.Repeat(`"",`, 1<<18) + `""]}}`), "has more than 262144 parts"},
-		"absurdly many statements":      {`{"@context": "https://openvex.dev/ns", "statements": [` + strings.Repeat("{},", 1<<18) + "{}]}", "has more than 262144 parts"},
-		"YAML that is too large":        {"id: A-1\nsummary: " + strings.Repeat("x", 3<<20), "is larger than a record may be"},
-		"another context":               {`{"@context": "https://example.org", "statements": []}`, `has a @context that is not OpenVEX's: "https://example.org"`},
-		"no vulnerability":              {vex(`{"products": [{"@id": "x"}], "status": "fixed"}`), "number 1: it names no vulnerability"},
-		"no product":                    {vex(`{"vulnerability": {"name": "CVE-1"}, "status": "fixed"}`), "it names no product"},
-		"a product without a name":      {vex(`{"vulnerability": {"name": "CVE-1"}, "products": [{}], "status": "fixed"}`), "it names no product"},
-		"a status that is none":         {vex(`{"vulnerability": {"name": "CVE-1"}, "products": ["x"], "status": "great"}`), `it has the status "great"`},
-		"not affected for no reason":    {vex(`{"vulnerability": {"name": "CVE-1"}, "products": ["x"], "status": "not_affected"}`), "it does not say why nothing is affected"},
-		"a secdb of text":               {`{"packages": "many"}`, "is not the JSON it should be"},
-		"an advisory of no package":     {"advisories: []", "names no package"},
-		"an advisory without an id":     {"package: {name: words}\nadvisories: [{}]", "has no id"},
-		"an advisory without events":    {"package: {name: words}\nadvisories: [{id: A-1}]", "A-1 has no events"},
-		"an event of no kind":           {distro("type: great"), `has an event of the type "great"`},
-		"fixed in no version":           {distro("type: fixed"), "does not say in which version it is fixed"},
+		"deep JSON": {`{"id": "A-1", "database_specific": ` + deep + `}`,
+			"is nested deeper than 64 levels"},
+		"deep JSON in OpenVEX": {`{"@context": "https://openvex.dev/ns", "x": ` + deep + `}`,
+			"is nested deeper than 64 levels"},
+		"deep YAML": {"id: A-1\nx: " + strings.Repeat("[", 100) + strings.Repeat("]", 100),
+			"is nested deeper than 64 levels"},
+		"very deep YAML":             {strings.Repeat("- ", 20000) + "x", "is neither JSON nor YAML"},
+		"a YAML bomb":                {bomb, "anchors and aliases are not taken"},
+		"a YAML merge":               {"<<: {id: A-1}", "a key must be text"},
+		"a YAML key that is a list":  {"? [a]\n: b", "a key must be text"},
+		"YAML that refers to itself": {"a: &a [*a]", "anchors and aliases are not taken"},
+		"wrong UTF-8":                {"{\"id\": \"A-1\", \"summary\": \"\xff\"}", "is not valid UTF-8"},
+		"wrong UTF-8 in YAML":        {"id: \xff", "is neither JSON nor YAML"},
+		"absurdly many packages": {`{"id": "A-1", "affected": [` + strings.Repeat("{},", 1<<18) + "{}]}",
+			"has more than 262144 parts"},
+		"a statement of many parts": {vex(`{"vulnerability": {"name": "CVE-1", "aliases": [` +
+			strings.Repeat(`"",`, 1<<18) + `""]}}`), "has more than 262144 parts"},
+		"absurdly many statements": {`{"@context": "https://openvex.dev/ns", "statements": [` +
+			strings.Repeat("{},", 1<<18) + "{}]}", "has more than 262144 parts"},
+		"YAML that is too large": {"id: A-1\nsummary: " + strings.Repeat("x", 3<<20),
+			"is larger than a record may be"},
+		"another context": {`{"@context": "https://example.org", "statements": []}`,
+			`has a @context that is not OpenVEX's: "https://example.org"`},
+		"no vulnerability": {vex(`{"products": [{"@id": "x"}], "status": "fixed"}`),
+			"number 1: it names no vulnerability"},
+		"no product": {vex(`{"vulnerability": {"name": "CVE-1"}, "status": "fixed"}`),
+			"it names no product"},
+		"a product without a name":   {vex(`{"vulnerability": {"name": "CVE-1"}, "products": [{}], "status": "fixed"}`), "it names no product"},
+		"a status that is none":      {vex(`{"vulnerability": {"name": "CVE-1"}, "products": ["x"], "status": "great"}`), `it has the status "great"`},
+		"not affected for no reason": {vex(`{"vulnerability": {"name": "CVE-1"}, "products": ["x"], "status": "not_affected"}`), "it does not say why nothing is affected"},
+		"a secdb of text":            {`{"packages": "many"}`, "is not the JSON it should be"},
+		"an advisory of no package":  {"advisories: []", "names no package"},
+		"an advisory without an id":  {"package: {name: words}\nadvisories: [{}]", "has no id"},
+		"an advisory without events": {"package: {name: words}\nadvisories: [{id: A-1}]", "A-1 has no events"},
+		"an event of no kind":        {distro("type: great"), `has an event of the type "great"`},
+		"fixed in no version":        {distro("type: fixed"), "does not say in which version it is fixed"},
 		"a false positive for no reason": {distro("type: false-positive-determination, data: {type: because}"),
 			`is a false positive for the reason "because"`},
-		"our part, from somebody else": {`{"id": "A-1", "database_specific": {"holdfast": {"events": 7}}}`, "has a part database_specific.holdfast that is not ours"},
+		"our part, from somebody else": {`{"id": "A-1", "database_specific": {"holdfast": {"events": 7}}}`,
+			"has a part database_specific.holdfast that is not ours"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			all := records(t, "f", []byte(tt.text), feed.Limits{})
-			if len(all) != 1 || all[0].Err == nil || !strings.Contains(all[0].Err.Error(), tt.reason) || all[0].Advisory.ID != "" {
+			all := records(t, "f", []byte(tt.text), format.Limits{})
+			if len(all) != 1 || all[0].Err == nil || !strings.Contains(all[0].Err.Error(), tt.reason) ||
+				all[0].Advisory.ID != "" {
 				t.Errorf("records: %s\nwant one that fails with %q", names(all), tt.reason)
 			}
 		})
@@ -227,7 +248,8 @@ func vex(statement string) string {
 }
 
 func distro(event string) string {
-	return "package: {name: words}\nadvisories: [{id: A-1, events: [{timestamp: 2024-01-01T00:00:00Z, " + event + "}]}]"
+	return "package: {name: words}\nadvisories: [{id: A-1, events: [{timestamp: 2024-01-01T00:00:00Z, " + event +
+		"}]}]"
 }
 
 // A file is an entry of an archive.
@@ -268,9 +290,11 @@ func TestArchive(t *testing.T) {
 	got := records(t, "z.zip", archive(t,
 		file{name: "b/"}, file{name: "b/2.json", text: osv("A-2")}, file{name: "1.yaml", text: "id: A-1"},
 		file{name: "LICENSE", text: "as you like"}, file{name: "stored.json", text: osv("A-3"), raw: true},
-		file{name: "../up.json", text: osv("A-4")}, file{name: "/abs.json", text: osv("A-4")}, file{name: `c:\w.json`, text: osv("A-4")},
-		file{name: "link.json", text: "/etc/passwd", mode: os.ModeSymlink | 0o777}, file{name: "many.jsonl", text: osv("A-5") + osv("A-6")},
-	), feed.Limits{})
+		file{name: "../up.json", text: osv("A-4")}, file{name: "/abs.json", text: osv("A-4")},
+		file{name: `c:\w.json`, text: osv("A-4")},
+		file{name: "link.json", text: "/etc/passwd", mode: os.ModeSymlink | 0o777},
+		file{name: "many.jsonl", text: osv("A-5") + osv("A-6")},
+	), format.Limits{})
 	want := `b/2.json=A-2, 1.yaml=A-1, stored.json=A-3, "../up.json" [is no plain path], "/abs.json" [is no plain path], ` +
 		`"c:\\w.json" [is no plain path], link.json [is not a regular file], many.jsonl=A-5, many.jsonl#2=A-6`
 	if names(got) != want {
@@ -285,7 +309,8 @@ func TestArchive(t *testing.T) {
 
 // TestHostileArchives patches archives so that they lie.
 func TestHostileArchives(t *testing.T) {
-	sound := archive(t, file{name: "a.json", text: osv("A-1") + strings.Repeat(" ", 1000)}, file{name: "b.json", text: osv("A-2")})
+	sound := archive(t, file{name: "a.json", text: osv("A-1") + strings.Repeat(" ", 1000)},
+		file{name: "b.json", text: osv("A-2")})
 	directory := bytes.Index(sound, []byte("PK\x01\x02"))
 	patch := func(at int, with ...byte) []byte {
 		b := bytes.Clone(sound)
@@ -294,27 +319,39 @@ func TestHostileArchives(t *testing.T) {
 	}
 	tests := map[string]struct {
 		zip  []byte
-		lim  feed.Limits
+		lim  format.Limits
 		want string
 	}{
-		"sound":                     {sound, feed.Limits{}, "a.json=A-1, b.json=A-2"},
-		"smaller than it is":        {patch(directory+24, 10, 0, 0, 0), feed.Limits{}, "a.json [is not as large as its archive says], b.json=A-2"},
-		"larger than it is":         {patch(directory+24, 0, 0, 1, 0), feed.Limits{}, "a.json [is not as large as its archive says], b.json=A-2"},
-		"four gigabytes":            {patch(directory+24, 0, 0, 0, 0xf0), feed.Limits{}, "a.json [is larger than a record may be], b.json=A-2"},
-		"packed four gigabytes":     {patch(directory+20, 0, 0, 0, 0xf0), feed.Limits{}, "a.json [is larger than a record may be], b.json=A-2"},
-		"another checksum":          {patch(directory+16, 1, 2, 3, 4), feed.Limits{}, "a.json [does not have the checksum its archive says], b.json=A-2"},
-		"elsewhere":                 {patch(directory+42, 1, 0, 0, 0), feed.Limits{}, "a.json [is a broken zip], b.json=A-2"},
-		"beyond the end":            {patch(directory+42, 0xff, 0xff, 0xff, 0x7f), feed.Limits{}, "a.json [is a broken zip], b.json=A-2"},
-		"encrypted":                 {patch(directory+8, 1), feed.Limits{}, "a.json [is encrypted], b.json=A-2"},
-		"packed in another way":     {patch(directory+10, 12), feed.Limits{}, "a.json [is packed in a way we do not know (12)], b.json=A-2"},
-		"a directory of another":    {patch(directory, 'x'), feed.Limits{}, "z [is a broken zip]"},
-		"a directory with a hole":   {patch(directory+28, 0xff, 0xff), feed.Limits{}, "z [is a broken zip]"},
-		"a directory too far":       {patch(len(sound)-6, 0xff, 0xff, 0xff, 0x7f), feed.Limits{}, "z [is a broken zip]"},
-		"cut off":                   {sound[:len(sound)-30], feed.Limits{}, "z [is a broken zip]"},
-		"more files than allowed":   {sound, feed.Limits{Files: 1}, "a.json=A-1, z [holds more files than a feed may]"},
-		"a larger record":           {sound, feed.Limits{Record: 500}, "a.json [is larger than a record may be], b.json=A-2"},
-		"more than allowed at last": {sound, feed.Limits{Total: 1200}, "a.json=A-1, b.json [holds more than a feed may: the rest was not read]"},
-		"an entry many times over":  {overlapping(sound, directory, 1000), feed.Limits{Total: 100_000}, ""},
+		"sound": {sound, format.Limits{}, "a.json=A-1, b.json=A-2"},
+		"smaller than it is": {patch(directory+24, 10, 0, 0, 0), format.Limits{},
+			"a.json [is not as large as its archive says], b.json=A-2"},
+		"larger than it is": {patch(directory+24, 0, 0, 1, 0), format.Limits{},
+			"a.json [is not as large as its archive says], b.json=A-2"},
+		"four gigabytes": {patch(directory+24, 0, 0, 0, 0xf0), format.Limits{},
+			"a.json [is larger than a record may be], b.json=A-2"},
+		"packed four gigabytes": {patch(directory+20, 0, 0, 0, 0xf0), format.Limits{},
+			"a.json [is larger than a record may be], b.json=A-2"},
+		"another checksum": {patch(directory+16, 1, 2, 3, 4), format.Limits{},
+			"a.json [does not have the checksum its archive says], b.json=A-2"},
+		"elsewhere": {patch(directory+42, 1, 0, 0, 0), format.Limits{},
+			"a.json [is a broken zip], b.json=A-2"},
+		"beyond the end": {patch(directory+42, 0xff, 0xff, 0xff, 0x7f), format.Limits{},
+			"a.json [is a broken zip], b.json=A-2"},
+		"encrypted": {patch(directory+8, 1), format.Limits{}, "a.json [is encrypted], b.json=A-2"},
+		"packed in another way": {patch(directory+10, 12), format.Limits{},
+			"a.json [is packed in a way we do not know (12)], b.json=A-2"},
+		"a directory of another":  {patch(directory, 'x'), format.Limits{}, "z [is a broken zip]"},
+		"a directory with a hole": {patch(directory+28, 0xff, 0xff), format.Limits{}, "z [is a broken zip]"},
+		"a directory too far": {patch(len(sound)-6, 0xff, 0xff, 0xff, 0x7f), format.Limits{},
+			"z [is a broken zip]"},
+		"cut off": {sound[:len(sound)-30], format.Limits{}, "z [is a broken zip]"},
+		"more files than allowed": {sound, format.Limits{Files: 1},
+			"a.json=A-1, z [holds more files than a feed may]"},
+		"a larger record": {sound, format.Limits{Record: 500},
+			"a.json [is larger than a record may be], b.json=A-2"},
+		"more than allowed at last": {sound, format.Limits{Total: 1200},
+			"a.json=A-1, b.json [holds more than a feed may: the rest was not read]"},
+		"an entry many times over": {overlapping(sound, directory, 1000), format.Limits{Total: 100_000}, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -322,7 +359,8 @@ func TestHostileArchives(t *testing.T) {
 			if tt.want != "" && names(got) != tt.want {
 				t.Errorf("records: %s\nwant:    %s", names(got), tt.want)
 			}
-			if tt.want == "" && (len(got) == 0 || !strings.Contains(got[len(got)-1].Err.Error(), "more than a feed may")) {
+			if tt.want == "" && (len(got) == 0 ||
+				!strings.Contains(got[len(got)-1].Err.Error(), "more than a feed may")) {
 				t.Errorf("%d records, the last of them: %s", len(got), names(got[len(got)-1:]))
 			}
 		})
@@ -332,14 +370,15 @@ func TestHostileArchives(t *testing.T) {
 // TestAttackZipBomb unpacks an archive of a few kilobytes whose entries share the
 // same packed bytes to 16 GiB, and stops early.
 func TestAttackZipBomb(t *testing.T) {
-	sound := archive(t, file{name: "a.json", text: osv("A-1") + strings.Repeat(" ", 15<<20)}, file{name: "b.json", text: osv("A-2")})
+	sound := archive(t, file{name: "a.json", text: osv("A-1") + strings.Repeat(" ", 15<<20)},
+		file{name: "b.json", text: osv("A-2")})
 	directory := bytes.Index(sound, []byte("PK\x01\x02"))
 	bomb := overlapping(sound, directory, 1000)
-	got := records(t, "z", bomb, feed.Limits{})
+	got := records(t, "z", bomb, format.Limits{})
 	if len(got) > 40 || !strings.Contains(got[len(got)-1].Err.Error(), "a hundred times its size") {
 		t.Errorf("%d bytes are %d records, the last of them: %s", len(bomb), len(got), names(got[len(got)-1:]))
 	}
-	if got := names(records(t, "z", sound, feed.Limits{})); got != "a.json=A-1, b.json=A-2" {
+	if got := names(records(t, "z", sound, format.Limits{})); got != "a.json=A-1, b.json=A-2" {
 		t.Errorf("without the bomb: %s", got)
 	}
 }
@@ -377,8 +416,8 @@ func TestGigabyteRecord(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&before)
 	const size = 1 << 25
-	got := []feed.Record{}
-	for r := range feed.Read(t.Context(), "f", endless{osv("A-1") + `{"id": "`}, size, feed.Limits{}) {
+	got := []format.Record{}
+	for r := range format.Read(t.Context(), "f", endless{osv("A-1") + `{"id": "`}, size, format.Limits{}) {
 		got = append(got, r)
 	}
 	runtime.ReadMemStats(&after)
@@ -392,7 +431,7 @@ func TestGigabyteRecord(t *testing.T) {
 
 func TestLargeRecordAmongOthers(t *testing.T) {
 	large := `{"id": "A-2", "details": "` + strings.Repeat("x", 1<<20) + `"}`
-	got := records(t, "f", []byte(osv("A-1")+large+osv("A-3")), feed.Limits{Record: 1 << 20})
+	got := records(t, "f", []byte(osv("A-1")+large+osv("A-3")), format.Limits{Record: 1 << 20})
 	if want := "f=A-1, f#2 [is larger than a record may be], f#3=A-3"; names(got) != want {
 		t.Errorf("records: %s\nwant:    %s", names(got), want)
 	}
@@ -400,13 +439,15 @@ func TestLargeRecordAmongOthers(t *testing.T) {
 
 func TestFolder(t *testing.T) {
 	folder := fstest.MapFS{
-		"b.json": {Data: []byte(osv("A-2"))}, "a/1.yml": {Data: []byte("id: A-1")}, "README.md": {Data: []byte("read me")},
+		"b.json": {Data: []byte(osv("A-2"))}, "a/1.yml": {Data: []byte("id: A-1")},
+		"README.md":   {Data: []byte("read me")},
 		".git/x.json": {Data: []byte(osv("A-9"))}, ".x.json": {Data: []byte(osv("A-9"))},
 		"c.zip": {Data: archive(t, file{name: "z.json", text: osv("A-3")})}, "d.json": {Data: []byte("{")},
-		"e.json": {Data: []byte("/etc/passwd"), Mode: os.ModeSymlink}, "f.json": {Data: []byte(strings.Repeat(osv("A-4")+"\n", 3000))},
+		"e.json": {Data: []byte("/etc/passwd"), Mode: os.ModeSymlink},
+		"f.json": {Data: []byte(strings.Repeat(osv("A-4")+"\n", 3000))},
 	}
-	var got []feed.Record
-	for r := range feed.ReadFS(t.Context(), folder, feed.Limits{}) {
+	var got []format.Record
+	for r := range format.ReadFS(t.Context(), folder, format.Limits{}) {
 		got = append(got, r)
 	}
 	want := "a/1.yml=A-1, b.json=A-2, z.json=A-3, d.json [ends in the middle of a record], e.json [is not a regular file], f.json=A-4"
@@ -414,7 +455,7 @@ func TestFolder(t *testing.T) {
 		t.Errorf("%d records: %.400s\nwant: %s …", len(got), names(got), want)
 	}
 	got = nil
-	for r := range feed.ReadFS(t.Context(), folder, feed.Limits{Files: 2}) {
+	for r := range format.ReadFS(t.Context(), folder, format.Limits{Files: 2}) {
 		got = append(got, r)
 	}
 	if want := "a/1.yml=A-1, b.json=A-2, c.zip [holds more files than a feed may]"; names(got) != want {
@@ -432,7 +473,7 @@ func TestRealFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := 0
-	for r := range feed.ReadFS(t.Context(), os.DirFS(dir), feed.Limits{}) {
+	for r := range format.ReadFS(t.Context(), os.DirFS(dir), format.Limits{}) {
 		if n++; r.Err != nil {
 			t.Errorf("%s %v", r.Name, r.Err)
 		}
@@ -448,7 +489,8 @@ func TestTimesThatAreNone(t *testing.T) {
 		t.Errorf("published %v, modified %v, found %v", a.Source.Published, a.Source.Modified, a.Events[0].CreateTime)
 	}
 	a = advisories(t, "f", []byte(`{"id": "A-1", "published": "0001-06-01T00:00:00+01:00", "modified": "2024-01-01T02:00:00.1239+02:00"}`))[0]
-	if want := time.Date(2024, 1, 1, 0, 0, 0, 123e6, time.UTC); a.Source.Modified != want || a.Events[0].CreateTime != want || !a.Source.Published.IsZero() {
+	if want := time.Date(2024, 1, 1, 0, 0, 0, 123e6, time.UTC); a.Source.Modified != want ||
+		a.Events[0].CreateTime != want || !a.Source.Published.IsZero() {
 		t.Errorf("published %v, modified %v, found %v", a.Source.Published, a.Source.Modified, a.Events[0].CreateTime)
 	}
 }
@@ -458,13 +500,15 @@ func TestTimesThatAreNone(t *testing.T) {
 func TestDigest(t *testing.T) {
 	record := osv("A-1")
 	var digests []string
-	for _, text := range []string{record, record + "\n", "\n" + record, "\ufeff" + record, "[" + record + "]", "[ " + record + " ]", record + "\n" + osv("A-2")} {
-		for _, r := range [][]feed.Record{
-			records(t, "f", []byte(text), feed.Limits{}), records(t, "z", archive(t, file{name: "f.json", text: text}), feed.Limits{}),
+	for _, text := range []string{record, record + "\n", "\n" + record, "\ufeff" + record, "[" + record + "]",
+		"[ " + record + " ]", record + "\n" + osv("A-2")} {
+		for _, r := range [][]format.Record{
+			records(t, "f", []byte(text), format.Limits{}),
+			records(t, "z", archive(t, file{name: "f.json", text: text}), format.Limits{}),
 		} {
 			digests = append(digests, string(r[0].Advisory.Source.Digest))
 		}
-		for r := range feed.ReadFS(t.Context(), fstest.MapFS{"f.json": {Data: []byte(text)}}, feed.Limits{}) {
+		for r := range format.ReadFS(t.Context(), fstest.MapFS{"f.json": {Data: []byte(text)}}, format.Limits{}) {
 			digests = append(digests, string(r.Advisory.Source.Digest))
 			break
 		}
@@ -472,7 +516,7 @@ func TestDigest(t *testing.T) {
 	if slices.Sort(digests); digests[0] == "" || len(slices.Compact(digests)) != 1 {
 		t.Errorf("digests: %x", slices.Compact(digests))
 	}
-	other := records(t, "f", []byte(osv("A-2")), feed.Limits{})[0].Advisory.Source.Digest
+	other := records(t, "f", []byte(osv("A-2")), format.Limits{})[0].Advisory.Source.Digest
 	if string(other) == digests[0] {
 		t.Error("another record has the same digest")
 	}
@@ -494,7 +538,7 @@ func TestOrder(t *testing.T) {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
 			n := 0
-			for _, r := range records(t, "z", text, feed.Limits{}) {
+			for _, r := range records(t, "z", text, format.Limits{}) {
 				if want := fmt.Sprintf("A-%d", n); r.Advisory.ID != want {
 					t.Fatalf("record %d is %s %v", n, r.Advisory.ID, r.Err)
 				}
@@ -530,7 +574,7 @@ func TestWideArchive(t *testing.T) {
 	copy(end64[76+8:], bytes.Repeat([]byte{0xff}, 12))
 	text = append(text, end64...)
 
-	got := records(t, "z", text, feed.Limits{})
+	got := records(t, "z", text, format.Limits{})
 	if len(got) != n || got[0].Advisory.ID != "A-1" || got[n-1].Err != nil {
 		t.Errorf("%d records, the first of them: %s", len(got), names(got[:min(len(got), 1)]))
 	}
@@ -540,15 +584,15 @@ func TestStopping(t *testing.T) {
 	text := many(t, 2000)
 	before := runtime.NumGoroutine()
 	n := 0
-	for range feed.Read(t.Context(), "z", bytes.NewReader(text), int64(len(text)), feed.Limits{}) {
+	for range format.Read(t.Context(), "z", bytes.NewReader(text), int64(len(text)), format.Limits{}) {
 		if n++; n == 700 {
 			break
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	var last feed.Record
-	for last = range feed.Read(ctx, "z", bytes.NewReader(text), int64(len(text)), feed.Limits{}) {
+	var last format.Record
+	for last = range format.Read(ctx, "z", bytes.NewReader(text), int64(len(text)), format.Limits{}) {
 		if n++; n == 1400 {
 			cancel()
 		}
@@ -570,10 +614,11 @@ func TestCancelledWithNothingToYield(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	licence := archive(t, file{name: "LICENSE"})
-	for name, records := range map[string]iter.Seq[feed.Record]{
-		"a record without an end": feed.Read(ctx, "f", endless{`{"id": "`}, 1<<40, feed.Limits{}),
-		"an archive":              feed.Read(ctx, "f", bytes.NewReader(licence), int64(len(licence)), feed.Limits{}),
-		"a folder":                feed.ReadFS(ctx, fstest.MapFS{"LICENSE": {}}, feed.Limits{}),
+	for name, records := range map[string]iter.Seq[format.Record]{
+		"a record without an end": format.Read(ctx, "f", endless{`{"id": "`}, 1<<40, format.Limits{}),
+		"an archive": format.Read(ctx, "f", bytes.NewReader(licence), int64(len(licence)),
+			format.Limits{}),
+		"a folder": format.ReadFS(ctx, fstest.MapFS{"LICENSE": {}}, format.Limits{}),
 	} {
 		n := 0
 		for r := range records {
@@ -603,8 +648,8 @@ func (p panicking) ReadAt(b []byte, at int64) (int, error) {
 func TestPanic(t *testing.T) {
 	text := archive(t, file{name: "a.json", text: osv("A-1")}, file{name: "b.json", text: osv("A-2")})
 	r := panicking{bytes.NewReader(text), int64(bytes.LastIndex(text, []byte("PK\x03\x04")))}
-	var got []feed.Record
-	for rec := range feed.Read(t.Context(), "z", r, int64(len(text)), feed.Limits{}) {
+	var got []format.Record
+	for rec := range format.Read(t.Context(), "z", r, int64(len(text)), format.Limits{}) {
 		got = append(got, rec)
 	}
 	if want := "a.json=A-1, b.json [cannot be read: a mistake]"; names(got) != want {
@@ -616,12 +661,13 @@ func BenchmarkRead(b *testing.B) {
 	record := string(sample(b, "osv.json"))
 	files := make([]file, 4000)
 	for i := range files {
-		files[i] = file{name: fmt.Sprintf("HOLD-2024-%d.json", i), text: strings.ReplaceAll(record, "HOLD-2024-0001", fmt.Sprintf("HOLD-2024-%d", i))}
+		files[i] = file{name: fmt.Sprintf("HOLD-2024-%d.json", i),
+			text: strings.ReplaceAll(record, "HOLD-2024-0001", fmt.Sprintf("HOLD-2024-%d", i))}
 	}
 	text := archive(b, files...)
 	n := 0
 	for b.Loop() {
-		for r := range feed.Read(b.Context(), "z", bytes.NewReader(text), int64(len(text)), feed.Limits{}) {
+		for r := range format.Read(b.Context(), "z", bytes.NewReader(text), int64(len(text)), format.Limits{}) {
 			if r.Err != nil {
 				b.Fatal(r.Err)
 			}

@@ -8,10 +8,10 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// TestAttackCrowd has strangers pull in as many ways as they can think of: from
-// other addresses, other manifests, other repos, with other programs. What is
-// recorded is bounded, and counts every pull.
-func TestAttackCrowd(t *testing.T) {
+// TestAttackPullCounter pulls from public repos in many ways: from other
+// addresses, other manifests, other repos, with other programs. The number of
+// records is bounded, and they count every pull.
+func TestAttackPullCounter(t *testing.T) {
 	const pulls = 20_000
 	org, other := resource.NewRoot(), resource.NewRoot()
 	repo := org.NewChild()
@@ -27,17 +27,17 @@ func TestAttackCrowd(t *testing.T) {
 		}, 2},
 		"from many networks": {func(i int) resource.Pull {
 			return resource.Pull{UID: repo, Digest: "sha256:a", Remote: fmt.Sprintf("%d.%d.0.1", 1+i/256, i%256)}
-		}, crowdKinds + 1},
+		}, maxPullKinds + 1},
 		"with many programs": {func(i int) resource.Pull {
 			return resource.Pull{UID: repo, Digest: "sha256:a", Remote: "192.0.2.1", Agent: fmt.Sprint(i)}
 		}, 2},
 		"of many manifests": {func(i int) resource.Pull {
 			return resource.Pull{UID: repo, Digest: fmt.Sprint("sha256:", i), Remote: "192.0.2.1"}
-		}, crowdKinds + 1},
+		}, maxPullKinds + 1},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			c := newCrowd()
+			c := newPullCounter()
 			var counted int64
 			var records int
 			for i := range pulls {
@@ -69,24 +69,25 @@ func TestAttackCrowd(t *testing.T) {
 	}
 }
 
-// TestAttackCrowdOfRepos pulls from more repos than are counted.
-func TestAttackCrowdOfRepos(t *testing.T) {
-	org, c := resource.NewRoot(), newCrowd()
+// TestAttackPullsOfManyRepos pulls from more repos than are counted.
+func TestAttackPullsOfManyRepos(t *testing.T) {
+	org, c := resource.NewRoot(), newPullCounter()
 	var lost int
-	for range 2 * (crowdKinds + crowdRepos) {
+	for range 2 * (maxPullKinds + maxPullRepos) {
 		_, dropped := c.add(&resource.Pull{UID: org.NewChild().NewChild(), Time: time.Now()})
 		if dropped {
 			lost++
 		}
 	}
-	if got := len(c.drain()); got != crowdRepos || lost != crowdKinds+crowdRepos {
+	if got := len(c.drain()); got != maxPullRepos || lost != maxPullKinds+maxPullRepos {
 		t.Errorf("%d records, and %d pulls lost", got, lost)
 	}
 }
 
 func TestNetworkOf(t *testing.T) {
 	for in, want := range map[string]string{
-		"192.0.2.77": "192.0.2.0/24", "::ffff:192.0.2.77": "192.0.2.0/24", "2001:db8:1:2::3": "2001:db8:1::/48", "fe80::1%eth0": "fe80::/48", "@": "@", "": "",
+		"192.0.2.77": "192.0.2.0/24", "::ffff:192.0.2.77": "192.0.2.0/24", "2001:db8:1:2::3": "2001:db8:1::/48",
+		"fe80::1%eth0": "fe80::/48", "@": "@", "": "",
 	} {
 		if got := networkOf(in); got != want {
 			t.Errorf("the network of %q is %q, want %q", in, got, want)

@@ -1,4 +1,4 @@
-package feed
+package format
 
 import (
 	"errors"
@@ -9,12 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxDepth is how deep JSON and YAML may be nested. Records of the formats we
-// read have a dozen levels.
+// maxDepth is how deep JSON and YAML may be nested. Real records have a dozen levels.
 const maxDepth = 64
 
-// maxItems is how many members of objects and elements of arrays a record may
-// have. Empty ones take three bytes of text but a hundred times as much memory.
+// maxItems is how many members of objects and elements of arrays a record may have.
+// An empty one needs three bytes of text, but a hundred times as much memory.
 const maxItems = 1 << 18
 
 var (
@@ -22,13 +21,12 @@ var (
 	errItems = fmt.Errorf("has more than %d parts", maxItems)
 )
 
-// A reader reads one JSON value from text, in the order it is written, as far
-// as it is asked to. What it returns shares the text's memory, so that a record
-// is one allocation and not one per field. After a mistake it returns nothing
-// more, and err says why.
+// A reader is a pull parser for one JSON value. The strings it returns share the
+// memory of the text, so that a record needs one allocation and not one per field.
+// After an error, which is in err, it returns only zero values.
 //
-// It is several times faster than encoding/json and takes the same texts, except
-// that it refuses what is nested too deep.
+// It is several times faster than encoding/json and accepts the same texts, except
+// those that are nested too deep.
 type reader struct {
 	s     string
 	i     int
@@ -37,8 +35,8 @@ type reader struct {
 	err   error
 }
 
-// read returns a reader of text. It must be valid UTF-8.
-func read(text string) *reader {
+// newReader returns a reader of text, which must be valid UTF-8.
+func newReader(text string) *reader {
 	r := &reader{s: text}
 	if !utf8.ValidString(text) {
 		r.fail(errors.New("is not valid UTF-8"))
@@ -77,7 +75,7 @@ func (r *reader) next() byte {
 	return 0
 }
 
-// literal consumes word if it comes next.
+// literal consumes word if it is next.
 func (r *reader) literal(word string) bool {
 	if r.next(); strings.HasPrefix(r.s[r.i:], word) {
 		r.i += len(word)
@@ -86,8 +84,8 @@ func (r *reader) literal(word string) bool {
 	return false
 }
 
-// open consumes the bracket that starts an object or an array. It does not if
-// null comes next, which stands for an empty one.
+// open consumes the bracket that starts an object or an array. It returns false for
+// null, which means an empty one.
 func (r *reader) open(bracket byte, what string) bool {
 	switch c := r.next(); {
 	case c == 'n' && r.literal("null"):
@@ -104,7 +102,7 @@ func (r *reader) open(bracket byte, what string) bool {
 	return true
 }
 
-// more tells whether another member follows, and consumes what comes before it.
+// more reports whether another member follows, and consumes the comma before it.
 func (r *reader) more(bracket byte, first bool) bool {
 	c := r.next()
 	switch {
@@ -171,7 +169,7 @@ func (r *reader) texts() []string {
 	return all
 }
 
-// text reads a string. null is an empty one.
+// text reads a string. null is "".
 func (r *reader) text() string {
 	if c := r.next(); c != '"' {
 		if c != 'n' || !r.literal("null") {
@@ -197,7 +195,7 @@ func (r *reader) text() string {
 	return ""
 }
 
-// unescape reads the rest of a string that has escapes, from the first of them.
+// unescape reads the rest of a string from its first escape.
 func (r *reader) unescape(start int) string {
 	b := append(make([]byte, 0, 2*(r.i-start)+16), r.s[start:r.i]...)
 	for r.i < len(r.s) {
@@ -218,7 +216,7 @@ func (r *reader) unescape(start int) string {
 	return ""
 }
 
-// escape reads what follows a backslash.
+// escape reads the rest of an escape after its backslash.
 func (r *reader) escape(b []byte) []byte {
 	if r.i == len(r.s) {
 		return b
@@ -270,8 +268,8 @@ func (r *reader) raw() string {
 	return r.s[start:r.i]
 }
 
-// elements skips an array and returns the text of each element. Each of them, and
-// the array itself, may have as many parts as a record.
+// elements skips an array and returns the text of each element. The limit maxItems
+// applies to each element and to the array itself.
 func (r *reader) elements() []string {
 	var all []string
 	before := r.items
@@ -282,7 +280,7 @@ func (r *reader) elements() []string {
 	return all
 }
 
-// skip reads a value of any kind, to no end but to see that it is one.
+// skip validates a value of any kind and skips it.
 func (r *reader) skip() {
 	switch c := r.next(); {
 	case c == '{':
@@ -317,7 +315,7 @@ func (r *reader) number() {
 	}
 }
 
-// accept consumes one of the bytes if it comes next, without white space.
+// accept consumes the next byte if it is one of any.
 func (r *reader) accept(any string) bool {
 	if r.i < len(r.s) && strings.IndexByte(any, r.s[r.i]) >= 0 {
 		r.i++

@@ -1,4 +1,4 @@
-package feed
+package format
 
 import (
 	"encoding/json"
@@ -13,8 +13,9 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// A secDB is the file in which distributions that use apk tell which version of
-// a package fixed what. Ecosystem is our addition: without it, a reader guesses.
+// A secDB is the file in which distributions with apk publish which version of a
+// package fixes which vulnerabilities. Ecosystem is our addition; without it, a
+// reader has to guess.
 type secDB struct {
 	APKURL        string         `json:"apkurl"`
 	Architectures []string       `json:"archs"`
@@ -32,10 +33,11 @@ type secDBPackage struct {
 	} `json:"pkg"`
 }
 
-// neverAffected is the version that, in a secdb, means that none was affected.
+// neverAffected is the version in a secdb that means that no version was affected.
 const neverAffected = "0"
 
-// readSecDB reads a secdb: an advisory for each package and vulnerability.
+// readSecDB parses a secdb. It returns an advisory for each package and
+// vulnerability.
 func readSecDB(text string) ([]resource.Advisory, error) {
 	db, packages, err := secDBHead(text)
 	if err != nil {
@@ -68,9 +70,9 @@ func readSecDB(text string) ([]resource.Advisory, error) {
 	return all, nil
 }
 
-// secDBHead reads what tells whose packages these are, and the packages' texts.
+// secDBHead parses the metadata of a secdb, and returns the texts of its packages.
 func secDBHead(text string) (db secDB, packages []string, err error) {
-	r := read(text)
+	r := newReader(text)
 	for key := range r.object {
 		switch key {
 		case "ecosystem":
@@ -88,7 +90,7 @@ func secDBHead(text string) (db secDB, packages []string, err error) {
 	return db, packages, r.end()
 }
 
-// ecosystem is whose packages these are.
+// ecosystem returns the ecosystem of the packages.
 func (db secDB) ecosystem() string {
 	base, rest := "", ""
 	switch u, _ := url.Parse(db.URLPrefix); {
@@ -110,8 +112,8 @@ func (db secDB) ecosystem() string {
 	return base
 }
 
-// secDBIDs are the ids of an entry, which may be several names for one thing, and
-// words about it: an id starts with a capital and has a hyphen.
+// secDBIDs returns the IDs in an entry, which may have several IDs of one
+// vulnerability, and words. An ID starts with a capital and has a hyphen.
 func secDBIDs(entry string) []string {
 	var ids []string
 	for word := range strings.FieldsSeq(entry) {
@@ -122,8 +124,7 @@ func secDBIDs(entry string) []string {
 	return ids
 }
 
-// secDBAffected adds a fix. Where there are several, the newest is the one that
-// held.
+// secDBAffected adds a fix. If there are several, the newest replaces the others.
 func secDBAffected(before []resource.Affected, ecosystem, name, fixed string) []resource.Affected {
 	if len(before) > 0 {
 		old := firstFixed(before)
@@ -138,7 +139,7 @@ func secDBAffected(before []resource.Affected, ecosystem, name, fixed string) []
 	return []resource.Affected{v}
 }
 
-// apkPURL is the package URL of a package, without a version.
+// apkPURL returns the package URL of a package, without a version.
 func apkPURL(ecosystem, name string) string {
 	base, _, _ := strings.Cut(ecosystem, ":")
 	return "pkg:apk/" + strings.ToLower(strings.ReplaceAll(base, " ", "-")) + "/" + url.PathEscape(name)
@@ -155,20 +156,20 @@ func secDBAdvisory(a resource.Advisory, ecosystem, name, id string) resource.Adv
 		e.Fixed = &resource.Fix{Version: fixed}
 	}
 	a.Events = []resource.AdvisoryEvent{e}
-	return sealed(a, "secdb")
+	return withSource(a, "secdb")
 }
 
-// sealed gives an advisory that is part of a document its source and digest.
-func sealed(a resource.Advisory, format string) resource.Advisory {
+// withSource sets the source and the digest of an advisory whose document has several.
+func withSource(a resource.Advisory, format string) resource.Advisory {
 	a.Source.Format = format
 	a.Source.Digest = digestOf(a)
 	return a
 }
 
-// decodeJSON reads a part of a document.
+// decodeJSON decodes a part of a document.
 func decodeJSON[T any](text string) (T, error) {
 	var v T
-	r := read(text)
+	r := newReader(text)
 	r.skip()
 	if err := r.end(); err != nil {
 		return v, err

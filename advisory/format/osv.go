@@ -1,6 +1,7 @@
-package feed
+package format
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -13,21 +14,21 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// Of what is not OSV, a reader of OSV finds out here.
+// Errors of readOSV for documents in other formats.
 var (
 	errOpenVEX = errors.New("is an OpenVEX document")
 	errSecDB   = errors.New("is a secdb")
 )
 
-// gitEcosystem stands for the ecosystem of what has none but a repository.
+// gitEcosystem is our ecosystem for records about a repository instead of a package.
 const gitEcosystem = "GIT"
 
-// readOSV reads one OSV record. It returns errOpenVEX or errSecDB if the text is
-// one of these.
+// readOSV parses an OSV record. It returns errOpenVEX or errSecDB if the text is in
+// one of these formats.
 func readOSV(text string) (resource.Advisory, error) {
 	a := resource.Advisory{}
-	r := read(text)
-	var own string // what we wrote into a record ourselves
+	r := newReader(text)
+	var own string // our part of database_specific
 	var upstream []string
 	for key := range r.object {
 		switch key {
@@ -70,7 +71,7 @@ func readOSV(text string) (resource.Advisory, error) {
 		return a, errors.New("has no id")
 	}
 	a.Source.Format = "osv"
-	a.Source.Digest = digest(strings.TrimSpace(text)) // wherever it stood
+	a.Source.Digest = digest(strings.TrimSpace(text))
 	a.Aliases = union(a.Aliases, upstream)
 	nameArtifact(&a)
 	if own != "" {
@@ -81,23 +82,23 @@ func readOSV(text string) (resource.Advisory, error) {
 	return a, nil
 }
 
-// digest is what tells two records apart.
+// digest returns a digest of a record, by which changes are detected.
 func digest(text string) []byte {
 	sum := sha256.Sum256([]byte(text))
 	return sum[:16:16]
 }
 
-// digestOf is the digest of a record that was only a part of its text.
+// digestOf returns the digest of an advisory whose document has several.
 func digestOf(a resource.Advisory) []byte {
 	text, err := json.Marshal(a)
 	if err != nil {
-		return nil // an advisory is nothing that JSON lacks
+		return nil // cannot happen
 	}
 	return digest(string(text))
 }
 
-// time reads a timestamp. The one databases without memory write, year 1, is
-// none.
+// time reads a timestamp. It returns the zero time for the year 1, which some
+// databases write if they do not know the time.
 func (r *reader) time() time.Time {
 	s := r.text()
 	if s == "" {
@@ -113,7 +114,7 @@ func (r *reader) time() time.Time {
 	return t.UTC().Truncate(time.Millisecond)
 }
 
-// severities reads CVSS vectors. Other ways to say how bad it is are left out.
+// severities reads CVSS vectors, and skips other kinds of severities.
 func (r *reader) severities() []resource.Severity {
 	var all []resource.Severity
 	for range r.array {
@@ -176,7 +177,7 @@ func (r *reader) affected() []resource.Affected {
 				r.skip()
 			}
 		}
-		if v.Name == "" && len(v.Ranges) > 0 { // of no package: a repository is affected
+		if v.Name == "" && len(v.Ranges) > 0 { // it is about a repository
 			v.Ecosystem, v.Name = gitEcosystem, v.Ranges[0].Repo
 		}
 		all = append(all, v)
@@ -220,8 +221,8 @@ func (r *reader) ranges() []resource.AffectedRange {
 	return all
 }
 
-// rangeEvents reads the bounds of a range. Each has one; where a record writes
-// several into one object, they become several.
+// rangeEvents reads the events of a range. An object with several becomes several
+// events.
 func (r *reader) rangeEvents() []resource.RangeEvent {
 	all := make([]resource.RangeEvent, 0, 2)
 	for range r.array {
@@ -246,7 +247,7 @@ func (r *reader) rangeEvents() []resource.RangeEvent {
 	return all
 }
 
-// own finds what our writer put into database_specific.
+// own returns the text of our part of database_specific, or "".
 func (r *reader) own() string {
 	if r.next() != '{' {
 		r.skip()
@@ -261,10 +262,10 @@ func (r *reader) own() string {
 	return found
 }
 
-// ownKey is where a record carries what OSV has no place for.
+// ownKey is the key of our part of database_specific.
 const ownKey = "holdfast"
 
-// An ownPart is what OSV has no place for.
+// An ownPart has the fields of an advisory that OSV does not have.
 type ownPart struct {
 	LegacyID             string                   `json:"legacyId,omitempty"`
 	Author               string                   `json:"author,omitempty"`
@@ -293,7 +294,7 @@ func readOwn(text string, a *resource.Advisory) error {
 	return nil
 }
 
-// nameArtifact names the artifact after the first package affected.
+// nameArtifact sets the artifact to the first affected package.
 func nameArtifact(a *resource.Advisory) {
 	if len(a.Affected) == 0 || a.Affected[0].Name == "" {
 		a.ArtifactName = a.ID
@@ -303,15 +304,12 @@ func nameArtifact(a *resource.Advisory) {
 	a.ArtifactType = version.PURLType(a.Affected[0].Ecosystem)
 }
 
-// osvEvents tells what a record says as steps: it was found, and perhaps fixed.
+// osvEvents returns the events of a record: a detection, and a fix if it has one.
 func osvEvents(a resource.Advisory) []resource.AdvisoryEvent {
-	found := a.Source.Published
-	if found.IsZero() {
-		found = a.Source.Modified
-	}
 	events := []resource.AdvisoryEvent{{
-		CreateTime: found, Author: a.Author, ReviewState: resource.ReviewApproved,
-		Type: resource.EventDetection, Detection: &resource.Detection{Manual: true},
+		CreateTime: cmp.Or(a.Source.Published, a.Source.Modified), Author: a.Author,
+		ReviewState: resource.ReviewApproved,
+		Type:        resource.EventDetection, Detection: &resource.Detection{Manual: true},
 	}}
 	if fixed := firstFixed(a.Affected); fixed != "" {
 		events = append(events, resource.AdvisoryEvent{
@@ -335,18 +333,21 @@ func firstFixed(all []resource.Affected) string {
 	return ""
 }
 
-// databases are known by how their ids start.
+// databases are the names of databases by the prefixes of their IDs.
 var databases = []struct{ prefix, name string }{
-	{"GO-", "Go"}, {"GHSA-", "GitHub"}, {"CVE-", "CVE"}, {"PYSEC-", "PyPA"}, {"RUSTSEC-", "RustSec"}, {"MAL-", "OpenSSF"},
+	{"GO-", "Go"}, {"GHSA-", "GitHub"}, {"CVE-", "CVE"}, {"PYSEC-", "PyPA"}, {"RUSTSEC-", "RustSec"},
+	{"MAL-", "OpenSSF"},
 	{"OSV-", "OSS-Fuzz"}, {"DEBIAN-", "Debian"}, {"DSA-", "Debian"}, {"DLA-", "Debian"}, {"DTSA-", "Debian"},
-	{"UBUNTU-", "Ubuntu"}, {"USN-", "Ubuntu"}, {"LSN-", "Ubuntu"}, {"ALPINE-", "Alpine"}, {"RHSA-", "Red Hat"}, {"RHBA-", "Red Hat"},
+	{"UBUNTU-", "Ubuntu"}, {"USN-", "Ubuntu"}, {"LSN-", "Ubuntu"}, {"ALPINE-", "Alpine"}, {"RHSA-", "Red Hat"},
+	{"RHBA-", "Red Hat"},
 	{"RHEA-", "Red Hat"}, {"ALSA-", "AlmaLinux"}, {"ALBA-", "AlmaLinux"}, {"ALEA-", "AlmaLinux"}, {"RLSA-", "Rocky"},
 	{"RXSA-", "Rocky"}, {"SUSE-", "SUSE"}, {"openSUSE-", "SUSE"}, {"MGASA-", "Mageia"}, {"OESA-", "openEuler"},
-	{"BIT-", "Bitnami"}, {"CURL-", "curl"}, {"HSEC-", "Haskell"}, {"JLSEC-", "Julia"}, {"PSF-", "PSF"}, {"RSEC-", "R Consortium"},
+	{"BIT-", "Bitnami"}, {"CURL-", "curl"}, {"HSEC-", "Haskell"}, {"JLSEC-", "Julia"}, {"PSF-", "PSF"},
+	{"RSEC-", "R Consortium"},
 	{"BELL-", "BellSoft"}, {"MINI-", "MinimOS"}, {"EEF-", "EEF"}, {"ASB-", "Android"}, {"PUB-", "Android"},
 }
 
-// databaseOf names the author of a record that does not: its database.
+// databaseOf returns the database of a record, which is its author if it names none.
 func databaseOf(id string) string {
 	for _, d := range databases {
 		if strings.HasPrefix(id, d.prefix) {
@@ -356,7 +357,7 @@ func databaseOf(id string) string {
 	return "osv"
 }
 
-// union appends to a what it lacks of b.
+// union appends the elements of b to a that a does not have.
 func union(a, b []string) []string {
 	for _, s := range b {
 		if !slices.Contains(a, s) {

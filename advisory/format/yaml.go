@@ -1,4 +1,4 @@
-package feed
+package format
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// decodeYAML reads a YAML file: OSV records, or advisories of a package.
+// decodeYAML decodes a YAML file of OSV records or of advisories of a package.
 func decodeYAML(name string, text []byte) []Record {
 	if len(text) > maxYAML {
 		return []Record{{Name: name, Err: errTooLarge}}
@@ -32,9 +32,10 @@ func decodeYAML(name string, text []byte) []Record {
 			value, err = asJSON(&doc)
 		}
 		if err != nil {
-			return append(all, Record{Name: numbered(name, len(all)), Err: fmt.Errorf("is neither JSON nor YAML we read: %w", err)})
+			err = fmt.Errorf("is neither JSON nor YAML we read: %w", err)
+			return append(all, Record{Name: recordName(name, len(all)), Err: err})
 		}
-		all = append(all, decodeYAMLDocument(numbered(name, len(all)), name, value)...)
+		all = append(all, decodeYAMLDocument(recordName(name, len(all)), name, value)...)
 	}
 	if len(all) == 0 {
 		return []Record{{Name: name, Err: errEmpty}}
@@ -43,14 +44,14 @@ func decodeYAML(name string, text []byte) []Record {
 }
 
 func decodeYAMLDocument(name, file, text string) []Record {
-	r := read(text)
+	r := newReader(text)
 	distribution := false
 	for key := range r.object {
 		distribution = distribution || key == "advisories"
 		r.skip()
 	}
 	if distribution {
-		return several(name, file, text, readDistribution)
+		return decodeMany(name, file, text, readDistribution)
 	}
 	return decodeValue(name, file, text)
 }
@@ -60,8 +61,8 @@ var (
 	errKey   = errors.New("a key must be text")
 )
 
-// asJSON writes YAML as JSON. Every scalar becomes text as it was written: to
-// YAML, the version 1.10 is a number and the same as 1.1.
+// asJSON converts YAML to JSON. Every scalar becomes a string as it is written,
+// because in YAML the version 1.10 is a number and equal to 1.1.
 func asJSON(n *yaml.Node) (string, error) {
 	var b bytes.Buffer
 	if err := writeNode(&b, n, 0); err != nil {
@@ -109,8 +110,7 @@ func writeNode(b *bytes.Buffer, n *yaml.Node, depth int) error {
 	return b.WriteByte(shut)
 }
 
-// A distroFile is what a distribution knows about the vulnerabilities of one
-// package.
+// A distroFile has the advisories of a distribution about one package.
 type distroFile struct {
 	Package struct {
 		Name string `json:"name"`
@@ -147,7 +147,7 @@ type distroDetection struct {
 	ComponentLocation string `json:"componentLocation"`
 }
 
-// distroTypes are the names of events.
+// distroTypes are the types of events by name.
 var distroTypes = map[string]resource.AdvisoryEventType{
 	"detection": resource.EventDetection, "true-positive-determination": resource.EventTruePositive,
 	"fixed": resource.EventFixed, "false-positive-determination": resource.EventFalsePositive,
@@ -155,7 +155,7 @@ var distroTypes = map[string]resource.AdvisoryEventType{
 	"pending-upstream-fix": resource.EventPendingUpstreamFix,
 }
 
-// distroReasons are why something is a false positive.
+// distroReasons are the reasons for false positives by name.
 var distroReasons = map[string]resource.FalsePositiveType{
 	"vulnerability-record-analysis-contested":           resource.AnalysisContested,
 	"component-vulnerability-mismatch":                  resource.ComponentMismatch,
@@ -166,10 +166,10 @@ var distroReasons = map[string]resource.FalsePositiveType{
 	"inline-mitigations-exist":                          resource.InlineMitigations,
 }
 
-// distroEcosystem is whose files these are: they do not say.
+// distroEcosystem is the ecosystem of these files, which do not name it.
 const distroEcosystem = "Wolfi"
 
-// readDistribution reads the advisories of a package.
+// readDistribution parses the advisories of a package.
 func readDistribution(text string) ([]resource.Advisory, error) {
 	file, err := decodeJSON[distroFile](text)
 	if err != nil {
@@ -184,19 +184,20 @@ func readDistribution(text string) ([]resource.Advisory, error) {
 		if err != nil {
 			return nil, fmt.Errorf("has an advisory that makes no sense: %s %w", d.ID, err)
 		}
-		all = append(all, sealed(a, "yaml"))
+		all = append(all, withSource(a, "yaml"))
 	}
 	return all, nil
 }
 
 func (d distroAdvisory) advisory(name string) (resource.Advisory, error) {
-	a := resource.Advisory{ID: d.ID, Aliases: d.Aliases, Author: distroEcosystem, ArtifactName: name, ArtifactType: "apk"}
+	a := resource.Advisory{ID: d.ID, Aliases: d.Aliases, Author: distroEcosystem, ArtifactName: name,
+		ArtifactType: "apk"}
 	switch {
 	case d.ID == "":
 		return a, errors.New("has no id")
 	case len(d.Events) == 0:
 		return a, errors.New("has no events")
-	case sharedID(d.ID): // as files had it once: many packages have the same
+	case sharedID(d.ID): // old files use the same ID for many packages
 		a.ID = resource.StableAdvisoryID("yaml", name, d.ID)
 		a.Aliases = union([]string{d.ID}, d.Aliases)
 	}
@@ -210,18 +211,19 @@ func (d distroAdvisory) advisory(name string) (resource.Advisory, error) {
 			a.ComponentName, a.ComponentType, a.ComponentLocation = s.Component, s.ComponentType, s.ComponentLocation
 		}
 	}
-	slices.SortStableFunc(a.Events, func(a, b resource.AdvisoryEvent) int { return a.CreateTime.Compare(b.CreateTime) })
+	slices.SortStableFunc(a.Events,
+		func(a, b resource.AdvisoryEvent) int { return a.CreateTime.Compare(b.CreateTime) })
 	a.Affected = []resource.Affected{distroAffected(name, a.Events)}
 	return a, nil
 }
 
-// sharedID tells whether an id is of a vulnerability, not of one package's.
+// sharedID reports whether an ID is that of a vulnerability and not of an advisory.
 func sharedID(id string) bool {
 	return strings.HasPrefix(id, "CVE-") || strings.HasPrefix(id, "GHSA-") || strings.HasPrefix(id, "GO-")
 }
 
-// distroAffected is what the events come to: all versions up to the last fix, or
-// none if it was no vulnerability after all.
+// distroAffected returns the versions that are affected according to the events: all
+// up to the last fix, or none after a false positive.
 func distroAffected(name string, events []resource.AdvisoryEvent) resource.Affected {
 	v := resource.Affected{Ecosystem: distroEcosystem, Name: name, PURL: apkPURL(distroEcosystem, name)}
 	bounds := []resource.RangeEvent{{Introduced: "0"}}
@@ -245,8 +247,9 @@ func distroAffected(name string, events []resource.AdvisoryEvent) resource.Affec
 
 func (d distroEvent) event() (resource.AdvisoryEvent, error) {
 	e := resource.AdvisoryEvent{
-		CreateTime: d.Timestamp.UTC().Truncate(time.Millisecond), Author: distroEcosystem, ReviewState: resource.ReviewApproved,
-		Type: distroTypes[d.Type], Note: d.Data.Note,
+		CreateTime: d.Timestamp.UTC().Truncate(time.Millisecond), Author: distroEcosystem,
+		ReviewState: resource.ReviewApproved,
+		Type:        distroTypes[d.Type], Note: d.Data.Note,
 	}
 	switch e.Type {
 	case resource.EventUnspecified:
@@ -275,7 +278,8 @@ func (d distroEvent) detection() *resource.Detection {
 	case "scan/v1":
 		return &resource.Detection{Scan: &resource.ScanDetection{
 			Scanner: s.Scanner, Subpackage: s.Subpackage, ComponentID: s.ComponentID, Component: s.Component,
-			ComponentVersion: s.ComponentVersion, ComponentType: s.ComponentType, ComponentLocation: s.ComponentLocation,
+			ComponentVersion: s.ComponentVersion, ComponentType: s.ComponentType,
+			ComponentLocation: s.ComponentLocation,
 		}}
 	}
 	return &resource.Detection{Manual: true}

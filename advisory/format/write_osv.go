@@ -1,4 +1,4 @@
-package feed
+package format
 
 import (
 	"archive/zip"
@@ -14,7 +14,7 @@ import (
 
 const osvSchema = "1.7.0"
 
-// An osvRecord is an advisory as OSV writes it.
+// An osvRecord is a record of OSV.
 type osvRecord struct {
 	SchemaVersion string             `json:"schema_version"`
 	ID            string             `json:"id"`
@@ -66,12 +66,13 @@ type osvEvent struct {
 	Limit        string `json:"limit,omitempty"`
 }
 
-// toOSV writes an advisory as OSV. What OSV has no place for, and what reading
-// the record would not lead to by itself, goes with it.
+// toOSV returns the OSV record of an advisory. It adds our own part if reading the
+// record without it would not restore the advisory.
 func toOSV(a resource.Advisory) osvRecord {
 	v := osvRecord{
 		SchemaVersion: osvSchema, ID: a.ID, Published: a.Source.Published, Withdrawn: a.DeleteTime,
-		Modified: a.Source.Modified, Aliases: a.Aliases, Summary: a.Summary, Details: a.Details, Severity: toOSVSeverities(a.Severities),
+		Modified: a.Source.Modified, Aliases: a.Aliases, Summary: a.Summary, Details: a.Details,
+		Severity: toOSVSeverities(a.Severities),
 	}
 	if v.Modified.IsZero() {
 		v.Modified = a.UpdateTime
@@ -111,7 +112,7 @@ func toOSVAffected(f resource.Affected) osvAffected {
 	return v
 }
 
-// ownOf is what OSV has no place for.
+// ownOf returns our own part of a record.
 func ownOf(a resource.Advisory) ownPart {
 	own := ownPart{
 		LegacyID: a.LegacyID, Author: a.Author, ArtifactName: a.ArtifactName, ArtifactType: a.ArtifactType,
@@ -126,7 +127,7 @@ func ownOf(a resource.Advisory) ownPart {
 	return own
 }
 
-// derived is what reading the record without that part would make of it.
+// derived returns the advisory that is read from a record without our own part.
 func derived(a resource.Advisory) resource.Advisory {
 	d := resource.Advisory{ID: a.ID, Affected: a.Affected, Source: a.Source, Author: databaseOf(a.ID)}
 	nameArtifact(&d)
@@ -134,7 +135,7 @@ func derived(a resource.Advisory) resource.Advisory {
 	return d
 }
 
-// osvLines writes a record on each line.
+// osvLines implements Writer with one line per record.
 type osvLines struct{ to *json.Encoder }
 
 func newOSVLines(w io.Writer) *osvLines {
@@ -143,21 +144,28 @@ func newOSVLines(w io.Writer) *osvLines {
 	return &osvLines{to}
 }
 
-func (d *osvLines) write(a resource.Advisory) error { return d.to.Encode(toOSV(a)) }
-func (d *osvLines) close() error                    { return nil }
+// Write implements Writer.
+func (d *osvLines) Write(a resource.Advisory) error { return d.to.Encode(toOSV(a)) }
 
-// osvArchive writes a file for each record, as the public databases do.
+// Close implements Writer.
+func (d *osvLines) Close() error { return nil }
+
+// osvArchive implements Writer with one file per record, as the public databases do.
 type osvArchive struct{ to *zip.Writer }
 
 func newOSVArchive(w io.Writer) *osvArchive { return &osvArchive{zip.NewWriter(w)} }
 
-func (d *osvArchive) write(a resource.Advisory) error {
-	name := strings.ReplaceAll(a.ID, "/", "_") + ".json"
-	f, err := d.to.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Deflate, Modified: cmp.Or(a.Source.Modified, a.UpdateTime)})
+// Write implements Writer.
+func (d *osvArchive) Write(a resource.Advisory) error {
+	f, err := d.to.CreateHeader(&zip.FileHeader{
+		Name: strings.ReplaceAll(a.ID, "/", "_") + ".json", Method: zip.Deflate,
+		Modified: cmp.Or(a.Source.Modified, a.UpdateTime),
+	})
 	if err != nil {
 		return err
 	}
-	return newOSVLines(f).write(a)
+	return newOSVLines(f).Write(a)
 }
 
-func (d *osvArchive) close() error { return d.to.Close() }
+// Close implements Writer.
+func (d *osvArchive) Close() error { return d.to.Close() }

@@ -1,6 +1,7 @@
-package feed
+package format
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ type vexVulnerability struct {
 	Aliases     []string `json:"aliases,omitempty"`
 }
 
-// A vexProduct is a product, or a part of one, which has no parts itself.
+// A vexProduct is a product or a subcomponent of one.
 type vexProduct struct {
 	ID            string         `json:"@id,omitempty"`
 	Identifiers   vexIdentifiers `json:"identifiers,omitzero"`
@@ -54,21 +55,21 @@ type vexIdentifiers struct {
 	PURL string `json:"purl,omitempty"`
 }
 
-// UnmarshalJSON reads also the word that a vulnerability was before 0.2.
+// UnmarshalJSON also accepts a string, which a vulnerability was before 0.2.
 func (v *vexVulnerability) UnmarshalJSON(b []byte) error {
 	type plain vexVulnerability
-	return unmarshalWord(b, &v.Name, (*plain)(v))
+	return unmarshalString(b, &v.Name, (*plain)(v))
 }
 
-// UnmarshalJSON reads also the word that a product was before 0.2.
+// UnmarshalJSON also accepts a string, which a product was before 0.2.
 func (p *vexProduct) UnmarshalJSON(b []byte) error {
 	type plain vexProduct
-	return unmarshalWord(b, &p.ID, (*plain)(p))
+	return unmarshalString(b, &p.ID, (*plain)(p))
 }
 
-func unmarshalWord(b []byte, word *string, object any) error {
+func unmarshalString(b []byte, s *string, object any) error {
 	if len(b) > 0 && b[0] == '"' {
-		return json.Unmarshal(b, word)
+		return json.Unmarshal(b, s)
 	}
 	return json.Unmarshal(b, object)
 }
@@ -81,9 +82,9 @@ const (
 	vexUnderInvestigation = "under_investigation"
 )
 
-// vexJustifications are why a product is not affected, and what we call it.
+// vexJustifications are the justifications of OpenVEX and our types for them.
 var vexJustifications = []struct {
-	word string
+	name string
 	kind resource.FalsePositiveType
 }{
 	{"component_not_present", resource.ComponentMismatch},
@@ -94,11 +95,12 @@ var vexJustifications = []struct {
 	{"inline_mitigations_already_exist", resource.InlineMitigations},
 }
 
-// ownStatement starts the ids of the statements we write: the advisory's follows.
+// ownStatement is the prefix of the IDs of our own statements. The ID of the advisory
+// follows.
 const ownStatement = "urn:holdfast:advisory:"
 
-// readOpenVEX reads an OpenVEX document: an advisory for each vulnerability and
-// product, with an event for each statement about them.
+// readOpenVEX parses an OpenVEX document. It returns an advisory for each
+// vulnerability and product, with an event for each statement about them.
 func readOpenVEX(text string) ([]resource.Advisory, error) {
 	doc, statements, err := vexHead(text)
 	if err != nil {
@@ -128,15 +130,16 @@ func readOpenVEX(text string) ([]resource.Advisory, error) {
 		}
 	}
 	for i := range all {
-		slices.SortStableFunc(all[i].Events, func(a, b resource.AdvisoryEvent) int { return a.CreateTime.Compare(b.CreateTime) })
-		all[i] = sealed(all[i], "openvex")
+		slices.SortStableFunc(all[i].Events,
+			func(a, b resource.AdvisoryEvent) int { return a.CreateTime.Compare(b.CreateTime) })
+		all[i] = withSource(all[i], "openvex")
 	}
 	return all, nil
 }
 
-// vexHead reads what a document says about itself, and the statements' texts.
+// vexHead parses the metadata of a document, and returns the texts of its statements.
 func vexHead(text string) (doc vexDocument, statements []string, err error) {
-	r := read(text)
+	r := newReader(text)
 	for key := range r.object {
 		switch key {
 		case "@context":
@@ -175,22 +178,12 @@ func (s vexStatement) check() error {
 	return fmt.Errorf("has the status %q", s.Status)
 }
 
-func (v vexVulnerability) name() string {
-	if v.Name != "" {
-		return v.Name
-	}
-	return v.ID
-}
+func (v vexVulnerability) name() string { return cmp.Or(v.Name, v.ID) }
 
-// name is the package URL of a product, or what else it is called.
-func (p vexProduct) name() string {
-	if p.Identifiers.PURL != "" {
-		return p.Identifiers.PURL
-	}
-	return p.ID
-}
+// name returns the package URL of a product, or its ID.
+func (p vexProduct) name() string { return cmp.Or(p.Identifiers.PURL, p.ID) }
 
-// vexAdvisory is what one statement says about one product.
+// vexAdvisory returns the advisory for a statement about a product.
 func vexAdvisory(doc vexDocument, s vexStatement, p vexProduct) resource.Advisory {
 	name := s.Vulnerability.name()
 	id, own := strings.CutPrefix(s.ID, ownStatement)
@@ -226,11 +219,11 @@ func vexAdvisory(doc vexDocument, s vexStatement, p vexProduct) resource.Advisor
 	return a
 }
 
-// genericEcosystem is that of what has a name and nothing else.
+// genericEcosystem is the ecosystem of products that only have a name.
 const genericEcosystem = "generic"
 
-// vexAffectedBy takes a product apart. One that is no package URL has its whole
-// name.
+// vexAffectedBy splits a product into its package and version. If it is not a package
+// URL, all of it is the name of the package.
 func vexAffectedBy(product string) (v resource.Affected, number string) {
 	ecosystem, name, number, err := version.ParsePURL(product)
 	if err != nil {
@@ -245,7 +238,8 @@ func vexAffectedBy(product string) (v resource.Affected, number string) {
 }
 
 func vexEvent(doc vexDocument, s vexStatement, number string) resource.AdvisoryEvent {
-	e := resource.AdvisoryEvent{CreateTime: doc.Timestamp, Author: doc.Author, ReviewState: resource.ReviewApproved, Note: s.StatusNotes}
+	e := resource.AdvisoryEvent{CreateTime: doc.Timestamp, Author: doc.Author, ReviewState: resource.ReviewApproved,
+		Note: s.StatusNotes}
 	for _, t := range []time.Time{s.Timestamp, s.LastUpdated} {
 		if !t.IsZero() {
 			e.CreateTime = t
@@ -259,7 +253,7 @@ func vexEvent(doc vexDocument, s vexStatement, number string) resource.AdvisoryE
 			e.Note = s.Impact
 		}
 		for _, j := range vexJustifications {
-			if j.word == s.Justification {
+			if j.name == s.Justification {
 				e.FalsePositive = j.kind
 				break
 			}
@@ -277,12 +271,13 @@ func vexEvent(doc vexDocument, s vexStatement, number string) resource.AdvisoryE
 	return e
 }
 
-// vexMerge is what two statements about the same advisory say together.
+// vexMerge merges two advisories with the same ID.
 func vexMerge(a, b resource.Advisory) resource.Advisory {
 	a.Aliases = union(a.Aliases, b.Aliases)
 	a.Events = append(a.Events, b.Events...)
 	for _, v := range b.Affected {
-		i := slices.IndexFunc(a.Affected, func(o resource.Affected) bool { return o.Name == v.Name && o.Ecosystem == v.Ecosystem })
+		i := slices.IndexFunc(a.Affected,
+			func(o resource.Affected) bool { return o.Name == v.Name && o.Ecosystem == v.Ecosystem })
 		if i < 0 {
 			a.Affected = append(a.Affected, v)
 			continue

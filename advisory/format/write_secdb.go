@@ -1,6 +1,7 @@
-package feed
+package format
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"maps"
@@ -11,7 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// secDBWriter collects what fixed what, and writes it when there is no more: a
+// secDBWriter implements Writer for secdb. It writes everything in Close, because a
 // secdb is sorted by package.
 type secDBWriter struct {
 	to      io.Writer
@@ -23,16 +24,14 @@ func newSecDBDocument(w io.Writer, o Options) *secDBWriter {
 	return &secDBWriter{to: w, options: o, fixes: map[string]map[string][]string{}}
 }
 
-func (d *secDBWriter) write(a resource.Advisory) error {
+// Write implements Writer.
+func (d *secDBWriter) Write(a resource.Advisory) error {
 	if !a.DeleteTime.IsZero() {
 		return nil
 	}
 	latest := a.Latest()
 	never := latest != nil && latest.Type == resource.EventFalsePositive
-	name := strings.Join(a.Aliases, " ")
-	if name == "" {
-		name = a.ID
-	}
+	name := cmp.Or(strings.Join(a.Aliases, " "), a.ID)
 	for _, v := range a.Affected {
 		if !d.wants(v) {
 			continue
@@ -45,7 +44,7 @@ func (d *secDBWriter) write(a resource.Advisory) error {
 			fixed = latest.Fixed.Version
 		}
 		if fixed == "" {
-			continue // there is no word for what is not fixed
+			continue // a secdb has only fixes
 		}
 		if d.fixes[v.Name] == nil {
 			d.fixes[v.Name] = map[string][]string{}
@@ -55,7 +54,7 @@ func (d *secDBWriter) write(a resource.Advisory) error {
 	return nil
 }
 
-// wants tells whether a package belongs in this secdb.
+// wants reports whether a package belongs in this secdb.
 func (d *secDBWriter) wants(v resource.Affected) bool {
 	if version.PURLType(v.Ecosystem) != "apk" && !strings.HasPrefix(v.PURL, "pkg:apk/") {
 		return false
@@ -63,7 +62,7 @@ func (d *secDBWriter) wants(v resource.Affected) bool {
 	return d.options.Distribution == "" || v.Ecosystem == d.options.Distribution
 }
 
-// lastFixed is the fix that held.
+// lastFixed returns the newest version with a fix, or "".
 func lastFixed(v resource.Affected) string {
 	last := ""
 	for _, r := range v.Ranges {
@@ -79,15 +78,15 @@ func lastFixed(v resource.Affected) string {
 	return last
 }
 
-func (d *secDBWriter) close() error {
+// Close implements Writer.
+func (d *secDBWriter) Close() error {
 	_, release, _ := strings.Cut(d.options.Distribution, ":")
 	db := secDB{
 		APKURL: d.options.APKURL, Architectures: d.options.Architectures, Ecosystem: d.options.Distribution,
-		Repository: d.options.Repository, URLPrefix: d.options.URLPrefix, Distribution: release, Packages: []secDBPackage{},
+		Repository: d.options.Repository, URLPrefix: d.options.URLPrefix, Distribution: release,
+		Packages: []secDBPackage{},
 	}
-	if db.APKURL == "" {
-		db.APKURL = "{{urlprefix}}/{{reponame}}/{{arch}}/{{pkg.name}}-{{pkg.ver}}.apk"
-	}
+	db.APKURL = cmp.Or(db.APKURL, "{{urlprefix}}/{{reponame}}/{{arch}}/{{pkg.name}}-{{pkg.ver}}.apk")
 	if db.Architectures == nil {
 		db.Architectures = []string{}
 	}
@@ -96,7 +95,7 @@ func (d *secDBWriter) close() error {
 		p.Pkg.Name, p.Pkg.SecFixes = name, d.fixes[name]
 		for fixed, ids := range p.Pkg.SecFixes {
 			slices.Sort(ids)
-			p.Pkg.SecFixes[fixed] = slices.Compact(ids) // several groups may say the same
+			p.Pkg.SecFixes[fixed] = slices.Compact(ids) // several groups may have the same
 		}
 		db.Packages = append(db.Packages, p)
 	}

@@ -1,4 +1,4 @@
-package feed
+package format
 
 import (
 	"strings"
@@ -12,11 +12,11 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// maxVector is well above the longest CVSS vector there can be.
+// maxVector is longer than any CVSS vector.
 const maxVector = 512
 
-// CheckSeverity reports a score that is no vector of its version of CVSS. It
-// returns fault.InvalidArgument.
+// CheckSeverity returns fault.InvalidArgument if the score is not a vector of its
+// version of CVSS.
 func CheckSeverity(s resource.Severity) error {
 	var err error
 	switch {
@@ -39,7 +39,7 @@ func CheckSeverity(s resource.Severity) error {
 	return nil
 }
 
-// severityNames are OSV's.
+// severityNames are the names of severity types in OSV.
 var severityNames = map[resource.SeverityType]string{
 	resource.CVSSv2: "CVSS_V2", resource.CVSSv3: "CVSS_V3", resource.CVSSv4: "CVSS_V4",
 }

@@ -1,4 +1,4 @@
-package feed
+package format
 
 import (
 	"bufio"
@@ -7,9 +7,8 @@ import (
 	"iter"
 )
 
-// values yields the objects of a JSON text one by one: those of an array, or
-// those that follow each other. One of more than limit bytes is passed over, and
-// yields errTooLarge. Each is valid until the next.
+// values yields the objects of a JSON array, or a sequence of objects. For an object
+// of more than limit bytes it yields errTooLarge. Each is valid until the next.
 func values(r io.Reader, limit int64) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		s := splitter{r: bufio.NewReaderSize(r, 64<<10), limit: limit}
@@ -25,8 +24,8 @@ func values(r io.Reader, limit int64) iter.Seq2[[]byte, error] {
 	}
 }
 
-// A splitter finds where objects end. It counts brackets outside of strings and
-// leaves everything else to who reads the object.
+// A splitter finds the ends of objects. It counts brackets outside of strings, and
+// does not validate anything else.
 type splitter struct {
 	r     *bufio.Reader
 	limit int64
@@ -58,7 +57,7 @@ func (s *splitter) next() ([]byte, error) {
 	}
 }
 
-// object reads up to the bracket that closes the one just read.
+// object reads the rest of an object.
 func (s *splitter) object() ([]byte, error) {
 	s.buf = append(s.buf[:0], '{')
 	large, depth, quoted, escaped := false, 1, false, false
@@ -97,7 +96,7 @@ func (s *splitter) object() ([]byte, error) {
 	return s.buf, nil
 }
 
-// unexpected says that a text ends where it must not.
+// unexpected returns the error for a text that ends too early.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return errors.New("ends in the middle of a record")
