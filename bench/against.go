@@ -9,9 +9,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	"github.com/holdfast-dev/holdfast/resource"
 )
 
 const (
@@ -71,9 +74,11 @@ type task struct {
 var tasks = []task{
 	{"exchange, by subject", notSlower, func(v *release) operation { return v.exchange(v.bySubject) }},
 	{"exchange, by pattern", notSlower, func(v *release) operation { return v.exchange(v.byPattern) }},
-	{"exchange, through a provider", 0, func(v *release) operation { return v.exchange(v.byProvider) }},
-	{"check, GET of a group", notSlower, (*release).getGroup},
-	{"check, GetGroup over gRPC", notSlower, (*release).getGroupGRPC},
+	{"exchange, through a provider", notSlower, func(v *release) operation { return v.exchange(v.byProvider) }},
+	{"check, a GET that is denied", notSlower, (*release).getDenied},
+	{"check, GetGroup over gRPC that is denied", notSlower, (*release).getDeniedGRPC},
+	{"GET of a group", 0, (*release).getGroup},
+	{"GetGroup over gRPC", 0, (*release).getGroupGRPC},
 	{"pull, GET of a manifest by tag", notSlower, (*release).getManifest},
 	{"pull, GET of a small blob", notSlower, (*release).getBlob},
 }
@@ -121,6 +126,34 @@ func (v *release) exchange(all []credential) operation {
 	return func(ctx context.Context, client int) error {
 		_, err := v.exchangeOne(ctx, next(client))
 		return err
+	}
+}
+
+// strange is a group below which nobody has a grant.
+var strange = string(resource.NewRoot().NewChild())
+
+// getDenied asks for a group that the caller may not see: it is refused by the
+// check of the token and of the grants, and nothing is read.
+func (v *release) getDenied() operation {
+	next := pick(v.readers)
+	return func(ctx context.Context, client int) error {
+		q := next(client)
+		_, _, err := v.do(ctx, http.StatusForbidden, http.MethodGet, "/iam/v2beta1/groups/"+strange, nil, "Authorization", "Bearer "+q.token)
+		return err
+	}
+}
+
+func (v *release) getDeniedGRPC() operation {
+	next := pick(v.readers)
+	groups := iampb.NewGroupsServiceClient(v.conn)
+	return func(ctx context.Context, client int) error {
+		q := next(client)
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+q.token)
+		_, err := groups.GetGroup(ctx, &iampb.GetGroupRequest{Uid: strange})
+		if status.Code(err) != codes.PermissionDenied {
+			return fmt.Errorf("a group of others: %w", err)
+		}
+		return nil
 	}
 }
 

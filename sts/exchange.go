@@ -305,7 +305,7 @@ func (s *Service) exchangeViaProvider(
 	if err != nil {
 		return Token{}, err
 	}
-	person, err := s.store.Person(ctx, idp.Realm, subject)
+	person, err := s.person(ctx, idp.Realm, subject)
 	if errors.Is(err, fault.NotFound) {
 		return Token{}, fault.New(fault.NotFound,
 			"Not found: this person has not been registered; sign in with a browser or an invite first")
@@ -320,6 +320,17 @@ func (s *Service) exchangeViaProvider(
 	claims.Act = &resource.Upstream{Issuer: tok.Issuer, Subject: tok.Subject, Audience: tok.Audience}
 	claims.Email, claims.EmailVerified = person.Email, person.Email != "" && idp.Trusted
 	return s.mint(ctx, claims, time.Time{})
+}
+
+// person returns the identity that a realm knows by subject, or fault.NotFound. It
+// is cached if it has the UID that is derived from the two, as almost everybody
+// has.
+func (s *Service) person(ctx context.Context, realm, subject string) (resource.Identity, error) {
+	p, _, err := s.principal(ctx, resource.UserUID(realm, subject))
+	if err == nil && p.identity.Realm == realm && p.identity.Relationship.Subject() == subject {
+		return p.identity, nil
+	}
+	return s.store.Person(ctx, realm, subject)
 }
 
 // providerSubject returns the subject by which a provider knows the person

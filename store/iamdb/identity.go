@@ -143,7 +143,8 @@ func (s *Store) updateIdentity(ctx context.Context, event resource.EventType, be
 // UpdateIdentity is Store.UpdateIdentity inside a transaction, with an event of
 // any type.
 func (t Tx) UpdateIdentity(ctx context.Context, event resource.EventType, before resource.Identity, after *resource.Identity) error {
-	if !reflect.DeepEqual(before.Relationship, after.Relationship) || before.Email != after.Email { // replicas cache whom it stands for
+	// Replicas cache whom it stands for.
+	if !reflect.DeepEqual(before.Relationship, after.Relationship) || before.Email != after.Email || before.Realm != after.Realm {
 		t.Reread(after.UID)
 	}
 	return store.UpdateAs(ctx, t.Tx, &identities, event, before, after)
