@@ -92,7 +92,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 		if err != nil {
 			return err
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }() // pprof has reported what failed
 		if err := pprof.StartCPUProfile(f); err != nil {
 			return err
 		}
