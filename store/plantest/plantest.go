@@ -26,15 +26,27 @@ type Shape struct {
 	Args  []any
 }
 
-// Insert adds rows to a table of db.
+// Insert adds rows to a table of db. A row has the first columns of the table; the
+// others, which came later, have their defaults.
 func Insert(t *testing.T, db *store.DB, table string, rows ...[]any) {
 	t.Helper()
+	names := columns(t, db, table)[:len(rows[0])]
 	err := db.Write(t.Context(), func(x *store.Tx) error {
-		return x.InsertRows(t.Context(), `INSERT INTO `+table, rows, ``)
+		return x.InsertRows(t.Context(), `INSERT INTO `+table+` (`+strings.Join(names, ", ")+`)`, rows, ``)
 	})
 	if err != nil {
 		t.Fatalf("%s: %v", table, err)
 	}
+}
+
+// columns returns the names of the columns of a table in their order.
+func columns(t *testing.T, db *store.DB, table string) []string {
+	t.Helper()
+	text := `SELECT name FROM pragma_table_info($1) ORDER BY cid`
+	if db.Engine.Postgres {
+		text = `SELECT column_name FROM information_schema.columns WHERE table_name = $1 AND table_schema = 'public' ORDER BY ordinal_position`
+	}
+	return rows(t, db, text, []any{table}, 1)
 }
 
 // SQLite checks shapes against a database with rows, before and after the
