@@ -43,7 +43,7 @@ func (t *Tx) Users(ctx context.Context, uid resource.UID, uses []Use) (labels []
 
 // MustHaveRole holds a role until the commit. It returns fault.NotFound if there
 // is none.
-func (t *Tx) MustHaveRole(ctx context.Context, role resource.UID) error {
+func (t *Tx) RequireRole(ctx context.Context, role resource.UID) error {
 	var one int
 	err := t.Row(ctx, `SELECT 1 FROM roles AS t WHERE t.uid = $1`+t.DB.Engine.Hold, []any{string(role)}, &one)
 	return Missing(err, "role", role)

@@ -20,18 +20,18 @@ type committer interface {
 
 // A tx is a transaction under way.
 type Tx struct {
-	DB      *DB
-	on      conn
-	Shard   int        // of the counters: no two writers should share one
-	rest    []deferred // what goes with the commit
-	counts  []tally    // and what that adds to counters
-	events  [][]any    // and to the outbox
-	granted []change   // what the grants of have changed
-	moved   int64      // the revision, once written
+	DB         *DB
+	on         conn
+	Shard      int         // of the counters: no two writers should share one
+	queued     []statement // what goes with the commit
+	increments []increment // and what that adds to counters
+	events     [][]any     // and to the outbox
+	changes    []change    // what the grants of have changed
+	revision   int64       // the revision, once written
 }
 
 // A deferred statement is one that nothing in its transaction waits for.
-type deferred struct {
+type statement struct {
 	text string
 	args []any
 }
@@ -49,7 +49,7 @@ func (s *DB) Write(ctx context.Context, f func(*Tx) error) error {
 	const tries = 8
 	var err error
 	for range tries {
-		if err = s.commit.run(ctx, f); s.Engine.failure(err) != contest {
+		if err = s.commit.run(ctx, f); s.Engine.failure(err) != conflict {
 			break
 		}
 	}
@@ -69,10 +69,10 @@ func (t *Tx) finish(ctx context.Context) error {
 	if resource.Rehearsing(ctx) {
 		return errRehearsed
 	}
-	if err := t.tellGranted(ctx); err != nil {
+	if err := t.writeRevision(ctx); err != nil {
 		return err
 	}
-	if t.DB.Engine.Postgres && t.moved > 0 {
+	if t.DB.Engine.Postgres && t.revision > 0 {
 		return t.Later(ctx, `SELECT pg_notify('holdfast_grants', '')`)
 	}
 	return nil
@@ -92,7 +92,7 @@ func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error)
 // statement, and the locks of counters are to last no longer than they must.
 func (t *Tx) Later(ctx context.Context, query string, args ...any) error {
 	if t.DB.Engine.Postgres {
-		t.rest = append(t.rest, deferred{query, args})
+		t.queued = append(t.queued, statement{query, args})
 		return nil
 	}
 	_, err := t.Exec(ctx, query, args...)
@@ -138,26 +138,26 @@ const maxBatch = 64
 // A grouped committer runs writes on SQLite's one writer. Writes that arrive
 // while another commits share the next commit, each but the first under a
 // savepoint of its own: one that fails undoes itself and nobody else.
-type grouped struct {
+type batcher struct {
 	s     *DB
 	on    *writer
-	queue chan *job
+	queue chan *queuedWrite
 	quit  chan struct{}
 	done  chan struct{}
 	once  sync.Once
 }
 
-type job struct {
+type queuedWrite struct {
 	ctx  context.Context
 	f    func(*Tx) error
 	err  error
 	done chan struct{}
 }
 
-func newGrouped(s *DB, on *sql.Conn) *grouped {
-	g := &grouped{
+func newBatcher(s *DB, on *sql.Conn) *batcher {
+	g := &batcher{
 		s: s, on: &writer{conn: on, prepared: statements{on: on}},
-		queue: make(chan *job, maxBatch), quit: make(chan struct{}), done: make(chan struct{}),
+		queue: make(chan *queuedWrite, maxBatch), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	go g.loop()
 	return g
@@ -167,11 +167,11 @@ var errClosed = errors.New("the store is closed")
 
 // run queues f. Once queued it runs to its end, even if ctx is done meanwhile:
 // the transaction it would break is shared.
-func (g *grouped) run(ctx context.Context, f func(*Tx) error) error {
+func (g *batcher) run(ctx context.Context, f func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	j := &job{ctx: context.WithoutCancel(ctx), f: f, done: make(chan struct{})}
+	j := &queuedWrite{ctx: context.WithoutCancel(ctx), f: f, done: make(chan struct{})}
 	select {
 	case g.queue <- j:
 	case <-ctx.Done():
@@ -193,18 +193,18 @@ func (g *grouped) run(ctx context.Context, f func(*Tx) error) error {
 }
 
 // stop ends the loop after the commit under way.
-func (g *grouped) stop() error {
+func (g *batcher) stop() error {
 	g.once.Do(func() { close(g.quit) })
 	<-g.done
 	return g.on.prepared.close()
 }
 
-func (g *grouped) loop() {
+func (g *batcher) loop() {
 	defer close(g.done)
 	for {
 		select {
 		case j := <-g.queue:
-			g.settle(g.gather(j))
+			g.commitBatch(g.fill(j))
 		case <-g.quit:
 			return
 		}
@@ -212,8 +212,8 @@ func (g *grouped) loop() {
 }
 
 // gather adds to first whatever is already waiting.
-func (g *grouped) gather(first *job) []*job {
-	batch := []*job{first}
+func (g *batcher) fill(first *queuedWrite) []*queuedWrite {
+	batch := []*queuedWrite{first}
 	for len(batch) < maxBatch {
 		select {
 		case j := <-g.queue:
@@ -227,11 +227,11 @@ func (g *grouped) gather(first *job) []*job {
 
 // settle commits the batch and lets everybody know. An error of the commit is
 // everybody's.
-func (g *grouped) settle(batch []*job) {
+func (g *batcher) commitBatch(batch []*queuedWrite) {
 	ctx := context.Background()
 	moved, err := g.transact(ctx, batch)
 	if err == nil {
-		g.s.tell(ctx, moved)
+		g.s.notify(ctx, moved)
 	}
 	for _, j := range batch {
 		if err != nil {
@@ -241,12 +241,12 @@ func (g *grouped) settle(batch []*job) {
 	}
 }
 
-func (g *grouped) transact(ctx context.Context, batch []*job) (moved int64, _ error) {
+func (g *batcher) transact(ctx context.Context, batch []*queuedWrite) (moved int64, _ error) {
 	if _, err := g.on.ExecContext(ctx, `BEGIN IMMEDIATE`); err != nil {
 		return 0, fmt.Errorf("begin: %w", err)
 	}
 	for i, j := range batch {
-		rev, err := g.one(j, i > 0)
+		rev, err := g.runOne(j, i > 0)
 		if err != nil {
 			g.rollback(ctx)
 			return 0, err
@@ -261,7 +261,7 @@ func (g *grouped) transact(ctx context.Context, batch []*job) (moved int64, _ er
 }
 
 // rollback ends the transaction if a failure has not ended it already.
-func (g *grouped) rollback(ctx context.Context) {
+func (g *batcher) rollback(ctx context.Context) {
 	_, _ = g.on.ExecContext(ctx, `ROLLBACK`)
 }
 
@@ -269,15 +269,15 @@ func (g *grouped) rollback(ctx context.Context) {
 // stays in the job. Under a savepoint SQLite copies every page before it is
 // changed, so the first of a batch, which has nobody's work to lose, has none:
 // one that fails is undone with the transaction, and the next begins another.
-func (g *grouped) one(j *job, saved bool) (moved int64, _ error) {
+func (g *batcher) runOne(j *queuedWrite, saved bool) (moved int64, _ error) {
 	if saved {
 		if _, err := g.on.ExecContext(j.ctx, `SAVEPOINT job`); err != nil {
 			return 0, fmt.Errorf("savepoint: %w", err)
 		}
 	}
 	t := &Tx{DB: g.s, on: g.on}
-	if j.err = g.guard(j, t); j.err != nil {
-		t.moved = 0
+	if j.err = g.runRecovering(j, t); j.err != nil {
+		t.revision = 0
 		if g.s.Engine.failure(j.err) == outage { // SQLite may have ended the transaction
 			return 0, j.err
 		}
@@ -286,15 +286,15 @@ func (g *grouped) one(j *job, saved bool) (moved int64, _ error) {
 		}
 	}
 	if !saved {
-		return t.moved, nil
+		return t.revision, nil
 	}
 	if _, err := g.on.ExecContext(j.ctx, `RELEASE job`); err != nil {
 		return 0, fmt.Errorf("release: %w", err)
 	}
-	return t.moved, nil
+	return t.revision, nil
 }
 
-func (g *grouped) undo(ctx context.Context, saved bool) error {
+func (g *batcher) undo(ctx context.Context, saved bool) error {
 	if saved {
 		_, err := g.on.ExecContext(ctx, `ROLLBACK TO job`)
 		return err
@@ -308,7 +308,7 @@ func (g *grouped) undo(ctx context.Context, saved bool) error {
 
 // guard runs a job's function and turns its panic into an error, so that one
 // write's bug does not end everybody's writer.
-func (g *grouped) guard(j *job, t *Tx) (err error) {
+func (g *batcher) runRecovering(j *queuedWrite, t *Tx) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic in a write: %v", p)

@@ -19,19 +19,19 @@ func (t *Tx) Count(ctx context.Context, kind string, uid resource.UID, by int) e
 	if len(above) == 0 {
 		return nil
 	}
-	all := make([]tally, len(above))
+	all := make([]increment, len(above))
 	for i, g := range above {
-		all[i] = tally{place: countedPlace{kind, Segment(g)}, n: int64(by)}
+		all[i] = increment{key: counterKey{kind, Segment(g)}, n: int64(by)}
 	}
-	all[len(all)-1].direct = int64(by)
+	all[len(all)-1].children = int64(by)
 	if t.DB.Engine.Postgres {
-		t.counts = append(t.counts, all...)
+		t.increments = append(t.increments, all...)
 		return nil
 	}
 	var values []string
 	args := []any{kind, t.Shard, by}
 	for _, c := range all {
-		args = append(args, c.place.group, c.direct)
+		args = append(args, c.key.group, c.children)
 		values = append(values, fmt.Sprintf("($1, $%d, $2, $3, $%d)", len(args)-1, len(args)))
 	}
 	_, err := t.Exec(ctx, `INSERT INTO counters (kind, grp, shard, n, children) VALUES `+strings.Join(values, ", ")+counterAdd, args...)
@@ -41,34 +41,34 @@ func (t *Tx) Count(ctx context.Context, kind string, uid resource.UID, by int) e
 const counterAdd = ` ON CONFLICT (kind, grp, shard) DO UPDATE SET n = counters.n + excluded.n, children = counters.children + excluded.children`
 
 // A tally is what is to be added to a counter.
-type tally struct {
-	place     countedPlace
-	n, direct int64
+type increment struct {
+	key         counterKey
+	n, children int64
 }
 
-type countedPlace struct {
+type counterKey struct {
 	kind  string
 	group int64
 }
 
 // tallied is the statement that adds tallies to counters. It locks them in the
 // order of their keys, so that two writers never wait for each other.
-func tallied(all []tally, shard int) deferred {
-	sums := map[countedPlace]tally{}
+func counterStatement(all []increment, shard int) statement {
+	sums := map[counterKey]increment{}
 	for _, c := range all {
-		sum := sums[c.place]
-		sums[c.place] = tally{c.place, sum.n + c.n, sum.direct + c.direct}
+		sum := sums[c.key]
+		sums[c.key] = increment{c.key, sum.n + c.n, sum.children + c.children}
 	}
 	var kinds []string
 	var groups, ns, directs []int64
-	byKey := func(a, b countedPlace) int {
+	byKey := func(a, b counterKey) int {
 		return cmp.Or(strings.Compare(a.kind, b.kind), cmp.Compare(a.group, b.group))
 	}
 	for _, place := range slices.SortedFunc(maps.Keys(sums), byKey) {
 		kinds, groups = append(kinds, place.kind), append(groups, place.group)
-		ns, directs = append(ns, sums[place].n), append(directs, sums[place].direct)
+		ns, directs = append(ns, sums[place].n), append(directs, sums[place].children)
 	}
-	return deferred{
+	return statement{
 		text: `INSERT INTO counters (kind, grp, shard, n, children)
 			SELECT k, g, $1::bigint, n, c FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS u (k, g, n, c)` + counterAdd,
 		args: []any{shard, kinds, groups, ns, directs},
@@ -77,8 +77,8 @@ func tallied(all []tally, shard int) deferred {
 
 // uncount drops the counters of a group that is gone, and the shelves and eras
 // of the advisories it had.
-func (t *Tx) Uncount(ctx context.Context, group resource.UID) error {
-	t.counts = slices.DeleteFunc(t.counts, func(c tally) bool { return c.place.group == Segment(group) })
+func (t *Tx) DropCounters(ctx context.Context, group resource.UID) error {
+	t.increments = slices.DeleteFunc(t.increments, func(c increment) bool { return c.key.group == Segment(group) })
 	for _, text := range []string{
 		`DELETE FROM counters WHERE kind = 'advisory_shelves' AND grp IN (SELECT id FROM advisory_shelves WHERE grp = $1)`,
 		`DELETE FROM advisory_shelves WHERE grp = $1`,
@@ -88,7 +88,7 @@ func (t *Tx) Uncount(ctx context.Context, group resource.UID) error {
 			return err
 		}
 	}
-	for _, kind := range slices.Concat(kinds, hidden) {
+	for _, kind := range slices.Concat(kinds, subsets) {
 		if err := t.Later(ctx, `DELETE FROM counters WHERE kind = $1 AND grp = $2`, kind, Segment(group)); err != nil {
 			return err
 		}
@@ -108,10 +108,10 @@ var kinds = []string{
 
 // hidden are the kinds of counters that share a table with another: tags a list
 // leaves out unless it is asked for them, and pushes among the pulls.
-var hidden = []string{"tags.referrer", "tags.date", "tags.epoch", PushCounter}
+var subsets = []string{"tags.referrer", "tags.date", "tags.epoch", PushCounter}
 
 // counted are the rows that a kind of counter counts.
-func counted(kind string) string {
+func countedRows(kind string) string {
 	for c := resource.PlainTag; c <= resource.EpochTag; c++ {
 		if kind == TagCounter(c) {
 			return `tags WHERE class = ` + itoa(int(c))
@@ -128,11 +128,11 @@ func counted(kind string) string {
 
 // A Drift is a counter that does not equal the rows it counts.
 type Drift struct {
-	Kind             string
-	Group            resource.UID
-	Key              int64 // of what is no group
-	Counted, Rows    int64
-	Direct, DirectOf int64
+	Kind                      string
+	Group                     resource.UID
+	Key                       int64 // of what is no group
+	Counted, Rows             int64
+	DirectCounted, DirectRows int64
 }
 
 // Drifts compares every counter with the rows it stands for, in one state of
@@ -140,14 +140,14 @@ type Drift struct {
 // check.
 func (s *DB) Drifts(ctx context.Context) (all []Drift, err error) {
 	err = s.Snapshot(ctx, func(read Reader) error {
-		for _, kind := range slices.Concat(kinds, hidden) {
+		for _, kind := range slices.Concat(kinds, subsets) {
 			drifts, err := groupDrifts(ctx, read, kind)
 			if err != nil {
 				return err
 			}
 			all = append(all, drifts...)
 		}
-		for kind, column := range map[string]string{OnShelf: "advisories.shelf", WithName: "advisory_names.key"} {
+		for kind, column := range map[string]string{PartitionCounter: "advisories.shelf", NameCounter: "advisory_names.key"} {
 			drifts, err := keyDrifts(ctx, read, kind, column)
 			if err != nil {
 				return err
@@ -163,7 +163,7 @@ func (s *DB) Drifts(ctx context.Context) (all []Drift, err error) {
 // those directly in it.
 func groupDrifts(ctx context.Context, read Reader, kind string) (all []Drift, _ error) {
 	rows, direct := map[resource.UID]int64{}, map[resource.UID]int64{}
-	err := read(ctx, `SELECT uid FROM `+counted(kind), nil, func(row Scanner) (bool, error) {
+	err := read(ctx, `SELECT uid FROM `+countedRows(kind), nil, func(row Scanner) (bool, error) {
 		var uid resource.UID
 		err := row.Scan(&uid)
 		for _, g := range uid.Ancestors() {
@@ -182,9 +182,9 @@ func groupDrifts(ctx context.Context, read Reader, kind string) (all []Drift, _ 
 		LEFT JOIN counters AS c ON c.grp = g.seg AND c.kind = $1
 		GROUP BY g.uid`, []any{kind}, func(row Scanner) (bool, error) {
 		d := Drift{Kind: kind}
-		err := row.Scan(&d.Group, &d.Counted, &d.Direct)
-		d.Rows, d.DirectOf = rows[d.Group], direct[d.Group]
-		if d.Counted != d.Rows || d.Direct != d.DirectOf {
+		err := row.Scan(&d.Group, &d.Counted, &d.DirectCounted)
+		d.Rows, d.DirectRows = rows[d.Group], direct[d.Group]
+		if d.Counted != d.Rows || d.DirectCounted != d.DirectRows {
 			all = append(all, d)
 		}
 		return false, err
@@ -254,6 +254,6 @@ func PullCounters(way resource.Direction) []string {
 
 // Counters of advisories that are by key and not by group.
 const (
-	OnShelf  = "advisory_shelves"
-	WithName = "advisory_names"
+	PartitionCounter = "advisory_shelves"
+	NameCounter      = "advisory_names"
 )

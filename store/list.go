@@ -54,8 +54,8 @@ func List[T any](ctx context.Context, s *DB, l *Kind[T], r Reach, f resource.Fil
 	}
 	q := Query{Engine: s.Engine, Table: l.Table, Columns: l.text().columns, joins: l.Joins, Column: col, name: f.Name, Page: p}
 	q.filter(f)
-	if at := sc.named(r, f.Place); at != "" {
-		q.mention(at, "groups", l.Holders)
+	if at := sc.fromFilter(r, f.Place); at != "" {
+		q.require(at, "groups", l.Holders)
 	}
 	if col == "uid" && sc.Children != "" && !q.filtered() && (p.After == nil || resource.UID(p.After.UID).Parent() == sc.Children) {
 		q.Column = "seg" // of siblings, the segments have the order of the uids
@@ -67,7 +67,7 @@ func List[T any](ctx context.Context, s *DB, l *Kind[T], r Reach, f resource.Fil
 	for _, sp := range spans {
 		out.Total += sp.rows
 	}
-	near, all := q.ahead(spans)
+	near, all := q.prune(spans)
 	out.Items, err = read(ctx, s, l, q, near)
 	if err == nil && !all && len(out.Items) <= p.Size { // rows have gone since they were counted
 		out.Items, err = read(ctx, s, l, q, spans)
@@ -96,7 +96,7 @@ func (q *Query) filter(f resource.Filter) {
 	}
 	if f.Role != "" {
 		q.where = append(q.where, Condition{column: "role", value: Segment(f.Role)})
-		q.mention(f.Role, "roles")
+		q.require(f.Role, "roles")
 	}
 	if f.Digest != "" {
 		q.where = append(q.where, Condition{column: "digest", value: f.Digest})
@@ -107,7 +107,7 @@ func (q *Query) filter(f resource.Filter) {
 	if f.Deprecated {
 		q.where = append(q.where, Condition{column: "deprecated", flag: true})
 	}
-	q.classes, q.way = f.Classes, f.Direction
+	q.classes, q.direction = f.Classes, f.Direction
 }
 
 // read returns the rows of a page, and one more if there is one.
@@ -209,7 +209,7 @@ func (s *DB) size(ctx context.Context, q Query, spans []span) error {
 // ahead drops the spans a page in uid order cannot come from: the spans are in
 // that order themselves, and their sizes are known. all is false if it dropped
 // some for their sizes alone.
-func (q *Query) ahead(spans []span) (out []span, all bool) {
+func (q *Query) prune(spans []span) (out []span, all bool) {
 	if q.Column != "uid" || len(spans) < 2 {
 		return spans, true
 	}

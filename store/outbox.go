@@ -32,7 +32,7 @@ func (t *Tx) EmitAll(ctx context.Context, events [][]any) error {
 }
 
 // outboxed is the statement that writes events, in their order.
-func outboxed(events [][]any) deferred {
+func outboxStatement(events [][]any) statement {
 	columns := make([][]string, len(events[0])-1)
 	var at []int64
 	for _, row := range events {
@@ -45,7 +45,7 @@ func outboxed(events [][]any) deferred {
 	for _, c := range columns {
 		args = append(args, c)
 	}
-	return deferred{
+	return statement{
 		text: outboxInsert + ` SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[])`,
 		args: append(args, at),
 	}
@@ -172,21 +172,21 @@ func (s *DB) events(ctx context.Context, text string, args ...any) (all []resour
 // undone. So the numbers a tail finds missing make it wait until every
 // transaction that was under way then is over.
 type Tail struct {
-	s     *DB
-	at    int64 // every event up to this one has been returned, or is older than the tail
-	sure  int64 // no number up to this can appear any more
-	seen  int64 // what sure becomes
-	bound int64 // when every transaction up to this is over; 0 if nothing is awaited
+	s       *DB
+	at      int64 // every event up to this one has been returned, or is older than the tail
+	final   int64 // no number up to this can appear any more
+	pending int64 // what sure becomes
+	awaited int64 // when every transaction up to this is over; 0 if nothing is awaited
 }
 
 // Tail returns a tail of the events that follow the one numbered after. It
 // returns none until those up to that one are all there.
 func (s *DB) Tail(ctx context.Context, after int64) (*Tail, error) {
-	t := &Tail{s: s, at: after, sure: after}
+	t := &Tail{s: s, at: after, final: after}
 	if !s.Engine.Postgres {
 		return t, nil
 	}
-	return t, t.await(ctx, after)
+	return t, t.waitForTransactions(ctx, after)
 }
 
 // LastEvent returns the number of the newest event there is to see, or 0.
@@ -196,13 +196,13 @@ func (s *DB) LastEvent(ctx context.Context) (n int64, err error) {
 }
 
 // Settle tells whether every event up to At is there for whoever reads it.
-func (t *Tail) Settle(ctx context.Context) (bool, error) {
-	if t.bound != 0 {
-		if err := t.look(ctx); err != nil {
+func (t *Tail) Complete(ctx context.Context) (bool, error) {
+	if t.awaited != 0 {
+		if err := t.checkTransactions(ctx); err != nil {
 			return false, err
 		}
 	}
-	return t.bound == 0 || t.seen > t.at, nil
+	return t.awaited == 0 || t.pending > t.at, nil
 }
 
 // At is the number up to which every event has been returned.
@@ -210,7 +210,7 @@ func (t *Tail) At() int64 { return t.at }
 
 // Next returns the events that follow, up to n, and none if there are none yet.
 func (t *Tail) Next(ctx context.Context, n int) ([]resource.Event, error) {
-	if settled, err := t.Settle(ctx); err != nil || !settled {
+	if settled, err := t.Complete(ctx); err != nil || !settled {
 		return nil, err
 	}
 	all, err := t.s.Events(ctx, t.at, n)
@@ -219,13 +219,13 @@ func (t *Tail) Next(ctx context.Context, n int) ([]resource.Event, error) {
 	}
 	whole := len(all)
 	if t.s.Engine.Postgres {
-		whole = t.whole(all)
+		whole = t.contiguous(all)
 	}
 	if whole > 0 {
 		t.at = all[whole-1].Seq
 	}
-	if whole < len(all) && t.bound == 0 {
-		err = t.await(ctx, all[len(all)-1].Seq)
+	if whole < len(all) && t.awaited == 0 {
+		err = t.waitForTransactions(ctx, all[len(all)-1].Seq)
 	}
 	return all[:whole], err
 }
@@ -234,7 +234,7 @@ func (t *Tail) Next(ctx context.Context, n int) ([]resource.Event, error) {
 // whoever would do nothing with them. If one of them is of the type given, or a
 // number is missing, it passes over none, and whole is false: Next tells more.
 func (t *Tail) Skip(ctx context.Context, n int, unless resource.EventType) (skipped int, whole bool, err error) {
-	if settled, err := t.Settle(ctx); err != nil || !settled {
+	if settled, err := t.Complete(ctx); err != nil || !settled {
 		return 0, err == nil, err
 	}
 	var last, kept int64
@@ -251,10 +251,10 @@ func (t *Tail) Skip(ctx context.Context, n int, unless resource.EventType) (skip
 }
 
 // whole is how many of the events have nothing missing before them.
-func (t *Tail) whole(all []resource.Event) int {
+func (t *Tail) contiguous(all []resource.Event) int {
 	last := t.at
 	for i, e := range all {
-		if e.Seq > last+1 && e.Seq-1 > t.sure {
+		if e.Seq > last+1 && e.Seq-1 > t.final {
 			return i
 		}
 		last = e.Seq
@@ -265,17 +265,17 @@ func (t *Tail) whole(all []resource.Event) int {
 // await has the tail wait for the transactions that are under way. The number of
 // a new transaction is the bound: a snapshot's own upper end may lie below one
 // that is under way.
-func (t *Tail) await(ctx context.Context, seen int64) error {
-	t.seen = seen
-	return t.s.Row(ctx, `SELECT CAST(CAST(pg_current_xact_id() AS TEXT) AS BIGINT)`, nil, &t.bound)
+func (t *Tail) waitForTransactions(ctx context.Context, seen int64) error {
+	t.pending = seen
+	return t.s.Row(ctx, `SELECT CAST(CAST(pg_current_xact_id() AS TEXT) AS BIGINT)`, nil, &t.awaited)
 }
 
 // look tells whether the wait is over.
-func (t *Tail) look(ctx context.Context) error {
+func (t *Tail) checkTransactions(ctx context.Context) error {
 	var oldest int64
 	err := t.s.Row(ctx, `SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT)`, nil, &oldest)
-	if err == nil && oldest > t.bound {
-		t.sure, t.bound = t.seen, 0
+	if err == nil && oldest > t.awaited {
+		t.final, t.awaited = t.pending, 0
 	}
 	return err
 }

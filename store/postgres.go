@@ -123,9 +123,9 @@ func (p *pooled) run(ctx context.Context, f func(*Tx) error) error {
 	if err := p.transact(ctx, t, f); err != nil {
 		return err
 	}
-	if t.moved > 0 {
-		p.s.tell(context.WithoutCancel(ctx), t.moved)
-		p.s.replica.await(ctx, t.moved)
+	if t.revision > 0 {
+		p.s.notify(context.WithoutCancel(ctx), t.revision)
+		p.s.replica.waitForPeers(ctx, t.revision)
 	}
 	return nil
 }
@@ -148,9 +148,9 @@ func (p *pooled) transact(ctx context.Context, t *Tx, f func(*Tx) error) error {
 	}
 	switch {
 	case err == nil:
-		err = send(ctx, on, append(t.last(), deferred{text: `COMMIT`}))
+		err = sendBatch(ctx, on, append(t.closing(), statement{text: `COMMIT`}))
 	case errors.Is(err, errRehearsed):
-		err = cmp.Or(send(ctx, on, t.last()), err)
+		err = cmp.Or(sendBatch(ctx, on, t.closing()), err)
 	}
 	if err != nil {
 		rollback(ctx, on)
@@ -160,31 +160,31 @@ func (p *pooled) transact(ctx context.Context, t *Tx, f func(*Tx) error) error {
 
 // last returns the statements that a transaction ends with. The counters come
 // last of all: their locks last until the commit.
-func (t *Tx) last() []deferred {
-	all := slices.Clone(t.rest)
+func (t *Tx) closing() []statement {
+	all := slices.Clone(t.queued)
 	if len(t.events) > 0 {
-		all = append(all, outboxed(t.events))
+		all = append(all, outboxStatement(t.events))
 	}
-	if len(t.counts) > 0 {
-		all = append(all, tallied(t.counts, t.Shard))
+	if len(t.increments) > 0 {
+		all = append(all, counterStatement(t.increments, t.Shard))
 	}
 	return all
 }
 
 // send runs statements in one round trip.
-func send(ctx context.Context, on *sql.Conn, all []deferred) error {
+func sendBatch(ctx context.Context, on *sql.Conn, all []statement) error {
 	return on.Raw(func(c any) error {
 		batch := &pgx.Batch{}
 		for _, d := range all {
 			batch.Queue(d.text, d.args...)
 		}
 		results := c.(*stdlib.Conn).Conn().SendBatch(ctx, batch)
-		return cmp.Or(answers(results, all), results.Close())
+		return cmp.Or(readResults(results, all), results.Close())
 	})
 }
 
 // answers reads the answers to statements.
-func answers(results pgx.BatchResults, all []deferred) error {
+func readResults(results pgx.BatchResults, all []statement) error {
 	for _, d := range all {
 		tag, err := results.Exec()
 		if err != nil {
@@ -262,11 +262,11 @@ func postgresFailure(err error) failure {
 	}
 	switch e.Code {
 	case "23505":
-		return notOne
+		return duplicate
 	case "23503":
 		return dangling
 	case "40001", "40P01": // serialization failure, deadlock
-		return contest
+		return conflict
 	case "55P03", "57014": // lock not available, statement timeout
 		return outage
 	case "25006": // read-only: a standby

@@ -12,39 +12,39 @@ import (
 // A query is a statement of a list being written, with its arguments so far. A
 // copy of it starts another.
 type Query struct {
-	Engine  Engine
-	Table   string
-	Columns string
-	joins   string
-	Column  string // the sort column
-	name    string // the exact name asked for, or ""
-	where   []Condition
-	there   []mention
-	classes []resource.TagClass // of tags; nil for other kinds
-	way     resource.Direction  // of pulls
-	Page    page.Request
-	Args    []any
+	Engine    Engine
+	Table     string
+	Columns   string
+	joins     string
+	Column    string // the sort column
+	name      string // the exact name asked for, or ""
+	where     []Condition
+	required  []requirement
+	classes   []resource.TagClass // of tags; nil for other kinds
+	direction resource.Direction  // of pulls
+	Page      page.Request
+	Args      []any
 }
 
 // A mention is a uid that a caller has named, and the tables it can be in. Rows
 // know what they are in by its segment alone. A uid that has somebody else's
 // segment and the caller's own above it would be authorized as the caller's: so
 // nothing is in it unless it is there, as a whole.
-type mention struct {
+type requirement struct {
 	uid    resource.UID
 	tables []string
 }
 
 // mention notes a uid that must be in one of the tables, of which "" is none.
-func (q *Query) mention(uid resource.UID, tables ...string) {
+func (q *Query) require(uid resource.UID, tables ...string) {
 	tables = slices.DeleteFunc(tables, func(table string) bool { return table == "" })
-	q.there = append(q.there, mention{uid, tables})
+	q.required = append(q.required, requirement{uid, tables})
 }
 
 // real is the condition that all that was mentioned is there.
-func (q *Query) real() string {
+func (q *Query) requirements() string {
 	text := ""
-	for _, m := range q.there {
+	for _, m := range q.required {
 		uid := q.Arg(string(m.uid))
 		var either []string
 		for _, table := range m.tables {
@@ -108,7 +108,7 @@ func (q *Query) fetch(segs []int64) string {
 // and fetches rows for the page only.
 func (q *Query) lateral(spans []span) string {
 	var parts []string
-	for _, group := range alike(spans) {
+	for _, group := range byDepth(spans) {
 		parts = append(parts, q.walk(group))
 	}
 	dir := q.dir()
@@ -157,7 +157,7 @@ func (q *Query) joined(spans []span) (from, on string) {
 }
 
 // alike groups spans that one statement can walk: subtrees of the same depth.
-func alike(spans []span) [][]span {
+func byDepth(spans []span) [][]span {
 	var out [][]span
 	at := map[int]int{}
 	for _, sp := range spans {
@@ -241,7 +241,7 @@ func (q *Query) conditions() string {
 		}
 		text += " AND t.class IN (" + strings.Join(all, ", ") + ")"
 	}
-	switch q.way {
+	switch q.direction {
 	case resource.Pulled:
 		text += " AND NOT t.push"
 	case resource.Pushed:
@@ -263,7 +263,7 @@ func (q *Query) counted() string {
 			counters = append(counters, TagCounter(c))
 		}
 	case "pulls":
-		counters = PullCounters(q.way)
+		counters = PullCounters(q.direction)
 	}
 	for i, kind := range counters {
 		counters[i] = q.Arg(kind)
@@ -346,7 +346,7 @@ func (q *Query) counters(spans []span) string {
 	}
 	// A subquery for each: PostgreSQL would read all counters for a join.
 	counted := q.counted()
-	sum := fmt.Sprintf("(SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM counters AS c WHERE %s AND c.grp = s.v%s)", col, counted, q.real())
+	sum := fmt.Sprintf("(SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM counters AS c WHERE %s AND c.grp = s.v%s)", col, counted, q.requirements())
 	if spans[0].self {
 		sum += fmt.Sprintf(" + (SELECT count(*) FROM %s AS g WHERE g.seg = s.v)", q.Table)
 	}
@@ -356,5 +356,5 @@ func (q *Query) counters(spans []span) string {
 // total is the statement that counts a span.
 func (q *Query) total(sp span) string {
 	q.Page.After = nil
-	return fmt.Sprintf("SELECT count(*) FROM %s AS t WHERE %s", q.Table, q.in(sp)+q.real())
+	return fmt.Sprintf("SELECT count(*) FROM %s AS t WHERE %s", q.Table, q.in(sp)+q.requirements())
 }

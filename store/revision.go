@@ -39,32 +39,32 @@ func (s *DB) GrantChanges(ctx context.Context, since int64) (changes []GrantChan
 }
 
 // reread has every checker read again what it knows of an identity.
-func (t *Tx) Reread(identity resource.UID) { t.granted = append(t.granted, change{identity: identity}) }
+func (t *Tx) Reread(identity resource.UID) { t.changes = append(t.changes, change{identity: identity}) }
 
 // repathed has every replica clear its cache of repos, because a path may lead to
 // another repo than before, or to none.
-func (t *Tx) PathsChanged() { t.granted = append(t.granted, change{}) }
+func (t *Tx) PathsChanged() { t.changes = append(t.changes, change{}) }
 
 // A change says whose grants to read again.
 type change struct{ identity, role resource.UID }
 
 // tellGranted records whose grants the transaction has changed.
-func (t *Tx) tellGranted(ctx context.Context) error {
-	if len(t.granted) == 0 {
+func (t *Tx) writeRevision(ctx context.Context) error {
+	if len(t.changes) == 0 {
 		return nil
 	}
-	err := t.Row(ctx, `UPDATE revision SET rev = rev + $1 WHERE id = 1 RETURNING rev`, []any{len(t.granted)}, &t.moved)
+	err := t.Row(ctx, `UPDATE revision SET rev = rev + $1 WHERE id = 1 RETURNING rev`, []any{len(t.changes)}, &t.revision)
 	if err != nil {
 		return err
 	}
-	for i, c := range t.granted {
-		rev := t.moved - int64(len(t.granted)-1-i)
+	for i, c := range t.changes {
+		rev := t.revision - int64(len(t.changes)-1-i)
 		if err := t.Later(ctx, `INSERT INTO grant_changes (rev, identity, role) VALUES ($1, $2, $3)`, rev, string(c.identity), string(c.role)); err != nil {
 			return err
 		}
 	}
-	if t.moved%changesPruned < int64(len(t.granted)) {
-		return t.Later(ctx, `DELETE FROM grant_changes WHERE rev <= $1`, t.moved-changesKept)
+	if t.revision%changesPruned < int64(len(t.changes)) {
+		return t.Later(ctx, `DELETE FROM grant_changes WHERE rev <= $1`, t.revision-changesKept)
 	}
 	return nil
 }
@@ -74,16 +74,16 @@ func (t *Tx) tellGranted(ctx context.Context) error {
 func (s *DB) OnGrantChange(f func(ctx context.Context, revision int64)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.watchers = append(s.watchers, f)
+	s.onGrantChange = append(s.onGrantChange, f)
 }
 
-func (s *DB) tell(ctx context.Context, moved int64) {
+func (s *DB) notify(ctx context.Context, moved int64) {
 	if moved == 0 {
 		return
 	}
-	s.moved()
+	s.clearCaches()
 	s.mu.Lock()
-	watchers := slices.Clone(s.watchers)
+	watchers := slices.Clone(s.onGrantChange)
 	s.mu.Unlock()
 	for _, f := range watchers {
 		f(ctx, moved)
@@ -93,14 +93,14 @@ func (s *DB) tell(ctx context.Context, moved int64) {
 // regrant notes that the grants of identities have changed, each once.
 func (t *Tx) Regrant(identities ...resource.UID) {
 	for _, uid := range identities {
-		if c := (change{identity: uid}); !slices.Contains(t.granted, c) {
-			t.granted = append(t.granted, c)
+		if c := (change{identity: uid}); !slices.Contains(t.changes, c) {
+			t.changes = append(t.changes, c)
 		}
 	}
 }
 
 // RoleChanged has every replica read again what a role allows.
-func (t *Tx) RoleChanged(role resource.UID) { t.granted = append(t.granted, change{role: role}) }
+func (t *Tx) RoleChanged(role resource.UID) { t.changes = append(t.changes, change{role: role}) }
 
 // OnRevision has f run whenever the revision has moved, by a change of this
 // process or another, before the caller who made the change is answered. f must
@@ -108,13 +108,13 @@ func (t *Tx) RoleChanged(role resource.UID) { t.granted = append(t.granted, chan
 func (s *DB) OnRevision(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.onMove = append(s.onMove, f)
+	s.onRevision = append(s.onRevision, f)
 }
 
-func (s *DB) moved() {
+func (s *DB) clearCaches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, f := range s.onMove {
+	for _, f := range s.onRevision {
 		f()
 	}
 }

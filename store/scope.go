@@ -25,7 +25,7 @@ func (sc Scope) Empty() bool { return len(sc.Below) == 0 && len(sc.Rows) == 0 &&
 
 // named is the place that a scope has from the filter alone, or "". What it has
 // from a reach is there; this may not be.
-func (sc Scope) named(r Reach, f resource.PlaceFilter) resource.UID {
+func (sc Scope) fromFilter(r Reach, f resource.PlaceFilter) resource.UID {
 	at := sc.Children
 	if at == "" && slices.Contains(sc.Below, f.DescendantsOf) {
 		at = f.DescendantsOf
@@ -69,7 +69,7 @@ func Visible(self bool, r Reach, f resource.PlaceFilter) Scope {
 	case len(f.IDs) > 0 || f.AncestorsOf != "":
 		return all.pick(f)
 	case f.InRoot: // below a group there are no roots
-		return Scope{Rows: keep(all.Rows, f)}
+		return Scope{Rows: filterRows(all.Rows, f)}
 	case f.ChildrenOf != "":
 		if f.DescendantsOf != "" && !f.DescendantsOf.Covers(f.ChildrenOf) {
 			return Scope{}
@@ -77,13 +77,13 @@ func Visible(self bool, r Reach, f resource.PlaceFilter) Scope {
 		if Covered(r.Under, f.ChildrenOf) {
 			return Scope{Children: f.ChildrenOf}
 		}
-		return Scope{Rows: keep(all.Rows, f)}
+		return Scope{Rows: filterRows(all.Rows, f)}
 	case f.DescendantsOf != "":
 		if Covered(r.Under, f.DescendantsOf) {
 			return Scope{Below: []resource.UID{f.DescendantsOf}}
 		}
 		inside := slices.DeleteFunc(slices.Clone(r.Under), func(g resource.UID) bool { return !f.DescendantsOf.Covers(g) })
-		return Scope{Below: inside, Rows: keep(all.Rows, f)}
+		return Scope{Below: inside, Rows: filterRows(all.Rows, f)}
 	}
 	return all
 }
@@ -95,10 +95,10 @@ func (sc Scope) pick(f resource.PlaceFilter) Scope {
 		rows = slices.Clone(f.IDs)
 	}
 	slices.Sort(rows)
-	rows = slices.DeleteFunc(keep(slices.Compact(rows), f), func(uid resource.UID) bool { return !sc.sees(uid) })
+	rows = slices.DeleteFunc(filterRows(slices.Compact(rows), f), func(uid resource.UID) bool { return !sc.sees(uid) })
 	return Scope{Rows: rows}
 }
 
-func keep(uids []resource.UID, f resource.PlaceFilter) []resource.UID {
+func filterRows(uids []resource.UID, f resource.PlaceFilter) []resource.UID {
 	return slices.DeleteFunc(slices.Clone(uids), func(uid resource.UID) bool { return !within(f, uid) })
 }

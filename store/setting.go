@@ -28,7 +28,7 @@ func (s *DB) SetSetting(ctx context.Context, name string, value []byte) error {
 
 // FirstSetting keeps a value under a name unless there is one already, and
 // returns the one that is kept: of replicas that start together, one wins.
-func (s *DB) FirstSetting(ctx context.Context, name string, value []byte) (kept []byte, err error) {
+func (s *DB) InitSetting(ctx context.Context, name string, value []byte) (kept []byte, err error) {
 	err = s.Write(ctx, func(t *Tx) error {
 		if _, err := t.Exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, name, value); err != nil {
 			return err
@@ -40,7 +40,7 @@ func (s *DB) FirstSetting(ctx context.Context, name string, value []byte) (kept 
 
 // TakeSetting forgets the value under a name if it is still this one, and tells
 // whether it was: of two who come at once, one takes it.
-func (s *DB) TakeSetting(ctx context.Context, name string, value []byte) (taken bool, err error) {
+func (s *DB) DeleteSettingIf(ctx context.Context, name string, value []byte) (taken bool, err error) {
 	err = s.Write(ctx, func(t *Tx) error {
 		n, err := t.Exec(ctx, `DELETE FROM settings WHERE name = $1 AND value = $2`, name, value)
 		taken = n == 1

@@ -9,7 +9,7 @@ import (
 )
 
 // A statement is prepared once and kept for as long as the store is open.
-type statement struct{ *sql.Stmt }
+type preparedStatement struct{ *sql.Stmt }
 
 // statements are those of a connection, or of a pool of them. Texts are few:
 // values, and what else a caller chooses freely, are parameters.
@@ -18,10 +18,10 @@ type statements struct {
 		PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 	}
 	mu  sync.RWMutex
-	all map[string]statement
+	all map[string]preparedStatement
 }
 
-func (s *statements) get(ctx context.Context, query string) (statement, error) {
+func (s *statements) get(ctx context.Context, query string) (preparedStatement, error) {
 	s.mu.RLock()
 	st, ok := s.all[query]
 	s.mu.RUnlock()
@@ -35,12 +35,12 @@ func (s *statements) get(ctx context.Context, query string) (statement, error) {
 	}
 	made, err := s.on.PrepareContext(ctx, query)
 	if err != nil {
-		return statement{}, fmt.Errorf("prepare: %w", err)
+		return preparedStatement{}, fmt.Errorf("prepare: %w", err)
 	}
 	if s.all == nil {
-		s.all = map[string]statement{}
+		s.all = map[string]preparedStatement{}
 	}
-	s.all[query] = statement{made}
+	s.all[query] = preparedStatement{made}
 	return s.all[query], nil
 }
 

@@ -32,9 +32,9 @@ type DB struct {
 
 	replica *replica // PostgreSQL only
 
-	mu       sync.Mutex
-	watchers []func(context.Context, int64)
-	onMove   []func()
+	mu            sync.Mutex
+	onGrantChange []func(context.Context, int64)
+	onRevision    []func()
 }
 
 // An engine is what differs between the databases.
@@ -54,11 +54,11 @@ type Engine struct {
 type failure int
 
 const (
-	broken   failure = iota // a bug
-	notOne                  // a unique index refused it
-	dangling                // a foreign key refused it
-	contest                 // the transaction is worth running again
-	outage                  // the database cannot do it now
+	broken    failure = iota // a bug
+	duplicate                // a unique index refused it
+	dangling                 // a foreign key refused it
+	conflict                 // the transaction is worth running again
+	outage                   // the database cannot do it now
 )
 
 // Open connects to url: a postgres:// address, or the path of an SQLite file,
@@ -89,7 +89,7 @@ func (s *DB) Close() error {
 func (s *DB) Replicated() bool { return s.Engine.Postgres }
 
 // current reports whether the caches of this process agree with the database.
-func (s *DB) Current() bool { return !s.Engine.Postgres || s.replica.term.Holds(time.Now()) }
+func (s *DB) Current() bool { return !s.Engine.Postgres || s.replica.lease.Valid(time.Now()) }
 
 // Ping reports whether the database answers.
 func (s *DB) Ping(ctx context.Context) error {
@@ -150,7 +150,7 @@ func (s *DB) Snapshot(ctx context.Context, f func(Reader) error) error {
 		if err != nil {
 			return s.outcome(err)
 		}
-		rows, err := statement{on.StmtContext(ctx, st.Stmt)}.QueryContext(ctx, args...) // closed with the transaction
+		rows, err := preparedStatement{on.StmtContext(ctx, st.Stmt)}.QueryContext(ctx, args...) // closed with the transaction
 		return s.scan(rows, err, f)
 	})
 }
@@ -172,7 +172,7 @@ func (s *DB) outcome(err error) error {
 	if err == nil || errors.Is(err, sql.ErrNoRows) || errors.As(err, &f) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	if why := s.Engine.failure(err); why == outage || why == contest {
+	if why := s.Engine.failure(err); why == outage || why == conflict {
 		s.dropDead(err)
 		return fault.Outage("the database", err)
 	}

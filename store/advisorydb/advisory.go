@@ -14,7 +14,7 @@ import (
 // of their own: lists do not read them.
 const (
 	advisoryColumns = `t.uid, t.digest, t.create_ms, t.update_ms, t.body`
-	wholeAdvisory   = advisoryColumns + `, t.affected`
+	fullColumns     = advisoryColumns + `, t.affected`
 )
 
 // An advisoryRow is a row of advisoryColumns, or of wholeAdvisory.
@@ -71,13 +71,13 @@ func scanAdvisory(row store.Scanner, whole bool, more ...any) (a resource.Adviso
 // in group, and those of its events. It returns fault.NotFound if the group is
 // not there and fault.AlreadyExists if the group has an advisory of that id.
 func (s *Store) InsertAdvisory(ctx context.Context, group resource.UID, a resource.Advisory) (resource.Advisory, error) {
-	settle(&a, group, s.Time())
+	initNew(&a, group, s.Time())
 	d, err := newDraft(group, a)
 	if err != nil {
 		return a, err
 	}
 	err = s.write(ctx, func(t Tx) error {
-		if err := t.MustExist(ctx, group); err != nil {
+		if err := t.RequireGroup(ctx, group); err != nil {
 			return err
 		}
 		var taken int
@@ -101,7 +101,7 @@ func (s *Store) InsertAdvisory(ctx context.Context, group resource.UID, a resour
 // Advisory returns an advisory, or fault.NotFound.
 func (s *Store) Advisory(ctx context.Context, uid resource.UID) (a resource.Advisory, err error) {
 	found := false
-	err = s.Rows(ctx, `SELECT `+wholeAdvisory+` FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`, []any{store.Segment(uid), string(uid)}, func(row store.Scanner) (bool, error) {
+	err = s.Rows(ctx, `SELECT `+fullColumns+` FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`, []any{store.Segment(uid), string(uid)}, func(row store.Scanner) (bool, error) {
 		found = true
 		a, err = scanAdvisory(row, true)
 		return true, err
@@ -119,7 +119,7 @@ func (s *Store) Advisory(ctx context.Context, uid resource.UID) (a resource.Advi
 // change the id.
 func (s *Store) UpdateAdvisory(ctx context.Context, uid resource.UID, change func(*resource.Advisory) error) (a resource.Advisory, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		before, at, err := t.takeAdvisory(ctx, uid)
+		before, at, err := t.lockAdvisory(ctx, uid)
 		if err != nil {
 			return err
 		}
@@ -137,20 +137,20 @@ func (s *Store) UpdateAdvisory(ctx context.Context, uid resource.UID, change fun
 }
 
 // A whereabouts is where the keys and the text of an advisory are.
-type whereabouts struct {
-	era   era
-	block int64
+type location struct {
+	generation generation
+	block      int64
 }
 
 // takeAdvisory reads an advisory that is about to change.
-func (t Tx) takeAdvisory(ctx context.Context, uid resource.UID) (a resource.Advisory, at whereabouts, err error) {
-	a, err = scanAdvisory(t.QueryRow(ctx, `SELECT `+wholeAdvisory+`, t.era, t.block FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`+t.DB.Engine.Lock,
-		store.Segment(uid), string(uid)), true, &at.era, &at.block)
+func (t Tx) lockAdvisory(ctx context.Context, uid resource.UID) (a resource.Advisory, at location, err error) {
+	a, err = scanAdvisory(t.QueryRow(ctx, `SELECT `+fullColumns+`, t.era, t.block FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`+t.DB.Engine.Lock,
+		store.Segment(uid), string(uid)), true, &at.generation, &at.block)
 	return a, at, store.Missing(err, "advisory", uid)
 }
 
 // replaceAdvisory writes after in the place of before.
-func (t Tx) replaceAdvisory(ctx context.Context, before resource.Advisory, after *resource.Advisory, at whereabouts) error {
+func (t Tx) replaceAdvisory(ctx context.Context, before resource.Advisory, after *resource.Advisory, at location) error {
 	group := after.UID.Parent()
 	nameEvents(after, after.UpdateTime)
 	old, err := newDraft(group, before)
@@ -162,26 +162,26 @@ func (t Tx) replaceAdvisory(ctx context.Context, before resource.Advisory, after
 		return err
 	}
 	if _, err := t.Exec(ctx, `UPDATE advisories SET shelf = $2, digest = $3, update_ms = $4, body = $5, affected = $6 WHERE seg = $1`,
-		store.Segment(d.a.UID), d.shelf, bytesOf(d.a.Source.Digest), store.MS(d.a.UpdateTime), d.body, d.affected); err != nil {
+		store.Segment(d.a.UID), d.partition, nonNil(d.a.Source.Digest), store.MS(d.a.UpdateTime), d.body, d.affected); err != nil {
 		return err
 	}
-	if err := t.unindex(ctx, at.era, old); err != nil {
+	if err := t.unindex(ctx, at.generation, old); err != nil {
 		return err
 	}
-	if err := t.index(ctx, group, at.era, []draft{d}); err != nil {
+	if err := t.index(ctx, group, at.generation, []draft{d}); err != nil {
 		return err
 	}
 	if old.text == d.text {
 		return nil
 	}
-	return t.retext(ctx, group, at.block, store.Segment(d.a.UID), d.text)
+	return t.replaceText(ctx, group, at.block, store.Segment(d.a.UID), d.text)
 }
 
 // DeleteAdvisory removes an advisory. It returns fault.NotFound if there is
 // none.
 func (s *Store) DeleteAdvisory(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
-		a, at, err := t.takeAdvisory(ctx, uid)
+		a, at, err := t.lockAdvisory(ctx, uid)
 		if err != nil {
 			return err
 		}
@@ -192,10 +192,10 @@ func (s *Store) DeleteAdvisory(ctx context.Context, uid resource.UID) error {
 		if _, err := t.Exec(ctx, `DELETE FROM advisories WHERE seg = $1`, store.Segment(uid)); err != nil {
 			return err
 		}
-		if err := t.unindex(ctx, at.era, d); err != nil {
+		if err := t.unindex(ctx, at.generation, d); err != nil {
 			return err
 		}
-		if err := t.retext(ctx, uid.Parent(), at.block, store.Segment(uid), ""); err != nil {
+		if err := t.replaceText(ctx, uid.Parent(), at.block, store.Segment(uid), ""); err != nil {
 			return err
 		}
 		return t.Removed(ctx, "advisories", resource.AdvisoryDeleted, uid, uid.Parent(), a.Record())

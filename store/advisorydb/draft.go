@@ -19,7 +19,7 @@ import (
 type draft struct {
 	a              resource.Advisory
 	body, affected string
-	shelf          int64
+	partition      int64
 	signature      string
 	names, aliases []int64 // what their keys are made of, each once
 	text           string  // what is searched
@@ -74,7 +74,7 @@ func newDraft(group resource.UID, a resource.Advisory) (draft, error) {
 		return d, fmt.Errorf("encode signature: %w", err)
 	}
 	d.signature = string(sign)
-	d.shelf = keyOf(group, 0, d.signature)
+	d.partition = keyOf(group, 0, d.signature)
 	names := d.a.Names()
 	for _, name := range names {
 		d.names = append(d.names, keyOf(group, artifactName, name))
@@ -94,12 +94,12 @@ func newDraft(group resource.UID, a resource.Advisory) (draft, error) {
 	slices.Sort(d.names)
 	slices.Sort(d.aliases)
 	d.names, d.aliases = slices.Compact(d.names), slices.Compact(d.aliases)
-	d.text = searched(a, names)
+	d.text = searchText(a, names)
 	return d, nil
 }
 
 // bytesOf is b for a column that is never null.
-func bytesOf(b []byte) []byte {
+func nonNil(b []byte) []byte {
 	if b == nil {
 		return []byte{}
 	}
@@ -145,7 +145,7 @@ func (s signature) matches(f resource.AdvisoryFilter) bool {
 }
 
 // shelved tells whether the filter has a member that concerns signatures.
-func shelved(f resource.AdvisoryFilter) bool {
+func filtersPartitions(f resource.AdvisoryFilter) bool {
 	return len(f.ArtifactTypes)+len(f.ArtifactArchitectures)+len(f.ComponentTypes)+len(f.ReviewStates)+len(f.EventTypes)+
 		len(f.EventAuthors)+len(f.EventReviewers)+len(f.NotEventAuthors) > 0 || f.LatestEventType != resource.EventUnspecified
 }
@@ -173,7 +173,7 @@ func keyOf(group resource.UID, f field, value string) int64 {
 
 // searched is the text of an advisory that a query looks into: its id, its
 // names and its aliases, in lower case, each ended by a NUL.
-func searched(a resource.Advisory, names []string) string {
+func searchText(a resource.Advisory, names []string) string {
 	var b strings.Builder
 	add := func(s string) {
 		if s != "" {
@@ -193,7 +193,7 @@ func searched(a resource.Advisory, names []string) string {
 }
 
 // settle gives an advisory that is new in group its place and its times.
-func settle(a *resource.Advisory, group resource.UID, now time.Time) {
+func initNew(a *resource.Advisory, group resource.UID, now time.Time) {
 	a.UID = group.NewRisingChild(now)
 	a.CreateTime, a.UpdateTime = now, now
 	nameEvents(a, now)
@@ -221,4 +221,4 @@ func nameEvents(a *resource.Advisory, now time.Time) {
 
 // same tells whether two digests name the same record. What was written by hand
 // has none, and is never the same as what a source tells.
-func same(a, b []byte) bool { return len(a) > 0 && bytes.Equal(a, b) }
+func sameRecord(a, b []byte) bool { return len(a) > 0 && bytes.Equal(a, b) }

@@ -36,7 +36,7 @@ var feeds = store.Kind[resource.AdvisoryFeed]{
 // there and fault.AlreadyExists if the group has a feed of that name.
 func (s *Store) InsertFeed(ctx context.Context, f resource.AdvisoryFeed) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.MustExist(ctx, f.UID.Parent()); err != nil {
+		if err := t.RequireGroup(ctx, f.UID.Parent()); err != nil {
 			return err
 		}
 		return store.Insert(ctx, t.Tx, &feeds, f)
@@ -89,7 +89,7 @@ func (s *Store) DeleteFeed(ctx context.Context, uid resource.UID) error {
 // Organizations take turns: it looks first at those whose uid is after that of
 // the organization last, and at none of those in except. So an organization with
 // many feeds, or slow ones, does not delay the feeds of another.
-func (s *Store) TakeDueFeed(ctx context.Context, until time.Time, last resource.UID, except []resource.UID) (f resource.AdvisoryFeed, ok bool, _ error) {
+func (s *Store) ClaimDueFeed(ctx context.Context, until time.Time, last resource.UID, except []resource.UID) (f resource.AdvisoryFeed, ok bool, _ error) {
 	due, err := s.dueFeeds(ctx)
 	if err != nil {
 		return f, false, err
@@ -121,7 +121,7 @@ func (s *Store) TakeDueFeed(ctx context.Context, until time.Time, last resource.
 
 // dueEach is how many due feeds of one organization TakeDueFeed considers. More
 // than one, because other replicas may take some of them first.
-const dueEach = 4
+const duePerOrganization = 4
 
 // dueFeeds returns the feeds of every organization that have been due for the
 // longest, up to dueEach of each, in the order in which they were due.
@@ -129,7 +129,7 @@ func (s *Store) dueFeeds(ctx context.Context) (due []resource.UID, _ error) {
 	err := s.Rows(ctx, `
 		SELECT uid FROM (
 			SELECT uid, due_ms, row_number() OVER (PARTITION BY a1 ORDER BY due_ms, seg) AS n FROM advisory_feeds WHERE NOT paused AND due_ms <= $1
-		) AS t WHERE n <= $2 ORDER BY due_ms`, []any{store.MS(s.Time()), dueEach}, func(row store.Scanner) (bool, error) {
+		) AS t WHERE n <= $2 ORDER BY due_ms`, []any{store.MS(s.Time()), duePerOrganization}, func(row store.Scanner) (bool, error) {
 		var uid resource.UID
 		err := row.Scan(&uid)
 		due = append(due, uid)
@@ -141,14 +141,14 @@ func (s *Store) dueFeeds(ctx context.Context) (due []resource.UID, _ error) {
 // FeedRead records what came of looking at a feed, and when to look again. A feed
 // that has gone meanwhile is left alone; one whose address changed keeps none of
 // the state.
-func (s *Store) FeedRead(ctx context.Context, f resource.AdvisoryFeed, last resource.FeedResult, state []byte, due time.Time) error {
+func (s *Store) RecordFeedResult(ctx context.Context, f resource.AdvisoryFeed, last resource.FeedResult, state []byte, due time.Time) error {
 	text, err := json.Marshal(last)
 	if err != nil {
 		return fmt.Errorf("encode feed result: %w", err)
 	}
 	return s.write(ctx, func(t Tx) error {
 		_, err := t.Exec(ctx, `UPDATE advisory_feeds SET last = $2, state = $3, due_ms = $4 WHERE uid = $1 AND address = $5`,
-			string(f.UID), string(text), bytesOf(state), store.MS(due), f.Address)
+			string(f.UID), string(text), nonNil(state), store.MS(due), f.Address)
 		return err
 	})
 }

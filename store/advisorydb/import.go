@@ -49,13 +49,13 @@ func (s *Store) importOnce(ctx context.Context, group resource.UID, source strin
 		have, ok := known[a.ID]
 		switch {
 		case !ok:
-			settle(&a, group, now)
+			initNew(&a, group, now)
 			d, err := newDraft(group, a)
 			if err != nil {
 				return done, err
 			}
 			drafts = append(drafts, d)
-		case same(have, a.Source.Digest):
+		case sameRecord(have, a.Source.Digest):
 			unchanged++
 			continue
 		default:
@@ -67,16 +67,16 @@ func (s *Store) importOnce(ctx context.Context, group resource.UID, source strin
 	}
 	done = resource.ImportResult{Created: int64(len(drafts)), Updated: int64(len(changed)), Unchanged: unchanged, Withdrawn: withdrawn}
 	if len(drafts)+len(changed) == 0 {
-		return done, s.check(ctx, group)
+		return done, s.requireGroup(ctx, group)
 	}
 	return done, s.write(ctx, func(t Tx) error {
-		if err := t.MustExist(ctx, group); err != nil {
+		if err := t.RequireGroup(ctx, group); err != nil {
 			return err
 		}
 		if err := t.appendAdvisories(ctx, group, drafts); err != nil {
 			return err
 		}
-		if err := t.retell(ctx, group, changed); err != nil {
+		if err := t.updateImported(ctx, group, changed); err != nil {
 			return err
 		}
 		return t.Emit(ctx, resource.AdvisoriesImported, group, group, nil, Imported{done, source})
@@ -84,7 +84,7 @@ func (s *Store) importOnce(ctx context.Context, group resource.UID, source strin
 }
 
 // check returns fault.NotFound if there is no such group.
-func (s *Store) check(ctx context.Context, group resource.UID) error {
+func (s *Store) requireGroup(ctx context.Context, group resource.UID) error {
 	_, err := s.GroupNames(ctx, []resource.UID{group})
 	return err
 }
@@ -109,14 +109,14 @@ func digests(ctx context.Context, rows store.Reader, e store.Engine, group resou
 }
 
 // retell takes over what a source says anew of advisories the group has.
-func (t Tx) retell(ctx context.Context, group resource.UID, changed []resource.Advisory) error {
+func (t Tx) updateImported(ctx context.Context, group resource.UID, changed []resource.Advisory) error {
 	for _, next := range changed {
 		var uid resource.UID
 		err := t.Row(ctx, `SELECT uid FROM advisories WHERE parent = $1 AND advisory_id = $2`, []any{store.Segment(group), next.ID}, &uid)
 		if err != nil {
 			return store.Missing(err, "advisory", resource.UID(next.ID))
 		}
-		before, at, err := t.takeAdvisory(ctx, uid)
+		before, at, err := t.lockAdvisory(ctx, uid)
 		if err != nil {
 			return err
 		}
@@ -135,17 +135,17 @@ func (t Tx) appendAdvisories(ctx context.Context, group resource.UID, drafts []d
 	if len(drafts) == 0 {
 		return nil
 	}
-	block, err := t.text(ctx, group, drafts)
+	block, err := t.addTexts(ctx, group, drafts)
 	if err != nil {
 		return err
 	}
-	now, err := t.era(ctx, group, len(drafts))
+	now, err := t.generation(ctx, group, len(drafts))
 	if err != nil {
 		return err
 	}
 	rows := make([][]any, len(drafts))
 	for i, d := range drafts {
-		rows[i] = append(store.TreeColumns(d.a.UID), d.a.ID, d.shelf, int64(now), block, bytesOf(d.a.Source.Digest), store.MS(d.a.CreateTime), store.MS(d.a.UpdateTime), d.body, d.affected)
+		rows[i] = append(store.TreeColumns(d.a.UID), d.a.ID, d.partition, int64(now), block, nonNil(d.a.Source.Digest), store.MS(d.a.CreateTime), store.MS(d.a.UpdateTime), d.body, d.affected)
 	}
 	err = t.InsertRows(ctx, `INSERT INTO advisories (seg, uid, parent, a1, a2, a3, advisory_id, shelf, era, block, digest, create_ms, update_ms, body, affected)`, rows, ``)
 	if err != nil {
@@ -159,14 +159,14 @@ func (t Tx) appendAdvisories(ctx context.Context, group resource.UID, drafts []d
 
 // index makes lists find advisories of a group and an era by what they are
 // filtered by.
-func (t Tx) index(ctx context.Context, group resource.UID, in era, drafts []draft) error {
+func (t Tx) index(ctx context.Context, group resource.UID, in generation, drafts []draft) error {
 	var names, aliases [][]any
 	shelves, named := map[int64]int{}, map[int64]int{}
 	signatures := map[int64]string{}
 	for _, d := range drafts {
 		seg := store.Segment(d.a.UID)
-		shelves[d.shelf]++
-		signatures[d.shelf] = d.signature
+		shelves[d.partition]++
+		signatures[d.partition] = d.signature
 		for _, name := range d.names {
 			names = append(names, []any{in.key(name), seg, store.MS(d.a.UpdateTime)})
 			named[in.key(name)]++
@@ -191,14 +191,14 @@ func (t Tx) index(ctx context.Context, group resource.UID, in era, drafts []draf
 	if err := t.InsertRows(ctx, `INSERT INTO advisory_aliases (key, seg)`, aliases, ``); err != nil {
 		return err
 	}
-	if err := t.bump(ctx, store.OnShelf, shelves, 1); err != nil {
+	if err := t.addToCounters(ctx, store.PartitionCounter, shelves, 1); err != nil {
 		return err
 	}
-	return t.bump(ctx, store.WithName, named, 1)
+	return t.addToCounters(ctx, store.NameCounter, named, 1)
 }
 
 // unindex takes back what index did for an advisory.
-func (t Tx) unindex(ctx context.Context, in era, d draft) error {
+func (t Tx) unindex(ctx context.Context, in generation, d draft) error {
 	named := map[int64]int{}
 	seg := store.Segment(d.a.UID)
 	for _, name := range d.names {
@@ -212,15 +212,15 @@ func (t Tx) unindex(ctx context.Context, in era, d draft) error {
 			return err
 		}
 	}
-	if err := t.bump(ctx, store.OnShelf, map[int64]int{d.shelf: 1}, -1); err != nil {
+	if err := t.addToCounters(ctx, store.PartitionCounter, map[int64]int{d.partition: 1}, -1); err != nil {
 		return err
 	}
-	return t.bump(ctx, store.WithName, named, -1)
+	return t.addToCounters(ctx, store.NameCounter, named, -1)
 }
 
 // bump adds to counters that are not a group's. It takes them in one order, so
 // that two writers never wait for each other.
-func (t Tx) bump(ctx context.Context, kind string, by map[int64]int, sign int) error {
+func (t Tx) addToCounters(ctx context.Context, kind string, by map[int64]int, sign int) error {
 	var rows [][]any
 	for _, k := range slices.Sorted(maps.Keys(by)) {
 		rows = append(rows, []any{kind, k, t.Shard, sign * by[k], 0})

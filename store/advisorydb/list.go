@@ -37,23 +37,23 @@ const (
 )
 
 // A shelf holds the advisories of a group that have a signature.
-type shelf struct {
+type partition struct {
 	id    int64
 	group resource.UID
 	signature
 }
 
 // A lane is an index range that holds advisories of one group in order.
-type lane struct {
+type indexRange struct {
 	key   int64
 	group resource.UID
 	n     int64
 }
 
 // lanes are those of one table, by one column.
-type lanes struct {
+type indexRanges struct {
 	table, column string
-	all           []lane
+	all           []indexRange
 }
 
 // An entry is the place of an advisory in an order.
@@ -75,21 +75,21 @@ func (s *Store) Advisories(ctx context.Context, r store.Reach, f resource.Adviso
 	if sc.Empty() {
 		return out, nil
 	}
-	shelves, err := s.shelves(ctx, sc)
+	shelves, err := s.partitions(ctx, sc)
 	if err != nil || len(shelves) == 0 {
 		return out, err
 	}
-	l := advisoryList{s: s, by: by, p: p, shelves: shelves, f: f, groups: holders(shelves)}
-	if len(l.valued()) > 0 {
-		if l.holdings, err = s.holdings(ctx, sc); err != nil {
+	l := advisoryList{s: s, by: by, p: p, partitions: shelves, f: f, groups: groupsOf(shelves)}
+	if len(l.keyedFilters()) > 0 {
+		if l.generations, err = s.generations(ctx, sc); err != nil {
 			return out, err
 		}
 	}
 	var entries []entry
-	if in, ok := l.lanes(sc); ok {
+	if in, ok := l.ranges(sc); ok {
 		entries, out.Total, err = l.walk(ctx, in)
 	} else {
-		entries, out.Total, err = l.sift(ctx, sc)
+		entries, out.Total, err = l.intersect(ctx, sc)
 	}
 	if err != nil {
 		return page.Page[resource.Advisory]{}, err
@@ -107,15 +107,15 @@ func (s *Store) Advisories(ctx context.Context, r store.Reach, f resource.Adviso
 }
 
 // shelves returns all shelves of a scope, in the order of their groups.
-func (s *Store) shelves(ctx context.Context, sc store.Scope) (all []shelf, _ error) {
-	for _, at := range places(sc) {
+func (s *Store) partitions(ctx context.Context, sc store.Scope) (all []partition, _ error) {
+	for _, at := range groupConditions(sc) {
 		err := s.Rows(ctx, `SELECT id, grp, signature FROM advisory_shelves WHERE `+at.text, at.args, func(row store.Scanner) (bool, error) {
-			var sh shelf
+			var sh partition
 			var text string
 			if err := row.Scan(&sh.id, &sh.group, &text); err != nil {
 				return false, err
 			}
-			sign, err := s.signs.get(sh.id, text)
+			sign, err := s.signatures.get(sh.id, text)
 			sh.signature = sign
 			all = append(all, sh)
 			return false, err
@@ -124,38 +124,38 @@ func (s *Store) shelves(ctx context.Context, sc store.Scope) (all []shelf, _ err
 			return nil, err
 		}
 	}
-	slices.SortFunc(all, func(a, b shelf) int { return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.id, b.id)) })
-	return slices.CompactFunc(all, func(a, b shelf) bool { return a.id == b.id }), nil
+	slices.SortFunc(all, func(a, b partition) int { return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.id, b.id)) })
+	return slices.CompactFunc(all, func(a, b partition) bool { return a.id == b.id }), nil
 }
 
 // places are the conditions on the groups of shelves that a scope comes down to.
-func places(sc store.Scope) (all []where) {
+func groupConditions(sc store.Scope) (all []condition) {
 	var groups []resource.UID
 	for _, uid := range sc.Rows {
 		groups = append(groups, uid.Parent())
 	}
 	groups = append(groups, sc.Children)
 	for _, g := range sc.Below {
-		all = append(all, where{`grp >= $1 AND grp < $2`, []any{string(g) + "/", string(g) + "0"}})
+		all = append(all, condition{`grp >= $1 AND grp < $2`, []any{string(g) + "/", string(g) + "0"}})
 		groups = append(groups, g)
 	}
 	slices.Sort(groups)
 	for _, g := range slices.Compact(groups) {
 		if g != "" {
-			all = append(all, where{`grp = $1`, []any{string(g)}})
+			all = append(all, condition{`grp = $1`, []any{string(g)}})
 		}
 	}
 	return all
 }
 
 // A where is what follows WHERE.
-type where struct {
+type condition struct {
 	text string
 	args []any
 }
 
 // holders are the groups of shelves.
-func holders(shelves []shelf) (groups []resource.UID) {
+func groupsOf(shelves []partition) (groups []resource.UID) {
 	for _, sh := range shelves {
 		if len(groups) == 0 || groups[len(groups)-1] != sh.group {
 			groups = append(groups, sh.group)
@@ -166,25 +166,25 @@ func holders(shelves []shelf) (groups []resource.UID) {
 
 // An advisoryList is a list being read.
 type advisoryList struct {
-	s       *Store
-	by      order
-	p       page.Request
-	f       resource.AdvisoryFilter
-	shelves []shelf
-	groups  []resource.UID
+	s          *Store
+	by         order
+	p          page.Request
+	f          resource.AdvisoryFilter
+	partitions []partition
+	groups     []resource.UID
 
-	holdings []holding // if values are filtered by
+	generations []groupGenerations // if values are filtered by
 }
 
 // A valued filter is one whose values have keys.
-type valued struct {
+type keyedFilter struct {
 	field  field
 	values []string
 }
 
 // valued returns the members of the filter whose values have keys.
-func (l *advisoryList) valued() (all []valued) {
-	for _, v := range []valued{
+func (l *advisoryList) keyedFilters() (all []keyedFilter) {
+	for _, v := range []keyedFilter{
 		{artifactName, l.f.ArtifactNames}, {componentName, l.f.ComponentNames}, {componentLocation, l.f.ComponentLocations},
 		{alias, l.f.Aliases}, {legacyID, l.f.LegacyIDs},
 	} {
@@ -197,58 +197,58 @@ func (l *advisoryList) valued() (all []valued) {
 
 // lanes returns the index ranges that hold exactly what passes the filter, if
 // there are such: those of groups, of shelves, or of one name.
-func (l *advisoryList) lanes(sc store.Scope) (in lanes, ok bool) {
-	values := l.valued()
-	onShelves := shelved(l.f)
+func (l *advisoryList) ranges(sc store.Scope) (in indexRanges, ok bool) {
+	values := l.keyedFilters()
+	onShelves := filtersPartitions(l.f)
 	if len(sc.Rows) > 0 || len(l.f.IDs) > 0 || l.f.Query != "" {
 		return in, false
 	}
 	switch {
 	case len(values) == 1 && !onShelves && len(values[0].values) == 1 && values[0].field < alias:
 		in.table, in.column = "advisory_names", "key"
-		for _, h := range l.holdings {
+		for _, h := range l.generations {
 			for _, key := range h.keys(values[0].field, values[0].values[0]) {
-				in.all = append(in.all, lane{key: key, group: h.group})
+				in.all = append(in.all, indexRange{key: key, group: h.group})
 			}
 		}
 	case len(values) > 0:
 		return in, false
 	case onShelves:
 		in.table, in.column = "advisories", "shelf"
-		for _, sh := range l.shelves {
+		for _, sh := range l.partitions {
 			if sh.matches(l.f) {
-				in.all = append(in.all, lane{key: sh.id, group: sh.group})
+				in.all = append(in.all, indexRange{key: sh.id, group: sh.group})
 			}
 		}
 	default:
 		in.table, in.column = "advisories", "parent"
 		for _, g := range l.groups {
-			in.all = append(in.all, lane{key: store.Segment(g), group: g})
+			in.all = append(in.all, indexRange{key: store.Segment(g), group: g})
 		}
 	}
 	return in, true
 }
 
 // counters names the counters of lanes.
-func (in lanes) counters() (kind, column string) {
+func (in indexRanges) counters() (kind, column string) {
 	switch in.column {
 	case "parent":
 		return "advisories", "children"
 	case "shelf":
-		return store.OnShelf, "n"
+		return store.PartitionCounter, "n"
 	}
-	return store.WithName, "n"
+	return store.NameCounter, "n"
 }
 
 // walk reads a page from lanes, and one entry more if there is one.
-func (l *advisoryList) walk(ctx context.Context, in lanes) (entries []entry, total int64, _ error) {
+func (l *advisoryList) walk(ctx context.Context, in indexRanges) (entries []entry, total int64, _ error) {
 	if len(in.all) == 0 {
 		return nil, 0, nil
 	}
 	if err := l.size(ctx, in); err != nil {
 		return nil, 0, err
 	}
-	in.all = slices.DeleteFunc(in.all, func(n lane) bool { return n.n <= 0 })
+	in.all = slices.DeleteFunc(in.all, func(n indexRange) bool { return n.n <= 0 })
 	for _, n := range in.all {
 		total += n.n
 	}
@@ -262,7 +262,7 @@ func (l *advisoryList) walk(ctx context.Context, in lanes) (entries []entry, tot
 func (l *advisoryList) need() int { return l.p.Skip + l.p.Size + 1 }
 
 // size reads how many advisories the lanes have.
-func (l *advisoryList) size(ctx context.Context, in lanes) error {
+func (l *advisoryList) size(ctx context.Context, in indexRanges) error {
 	kind, column := in.counters()
 	q := store.Query{Engine: l.s.Engine}
 	var keys []int64
@@ -282,7 +282,7 @@ func (l *advisoryList) size(ctx context.Context, in lanes) error {
 }
 
 // merge returns the first n entries of lanes after the cursor, in order.
-func (l *advisoryList) merge(ctx context.Context, in lanes, n int) ([]entry, error) {
+func (l *advisoryList) merge(ctx context.Context, in indexRanges, n int) ([]entry, error) {
 	if l.s.Engine.Postgres && len(in.all) > 1 {
 		return l.lateral(ctx, in, n)
 	}
@@ -318,7 +318,7 @@ func (l *advisoryList) merge(ctx context.Context, in lanes, n int) ([]entry, err
 }
 
 // first is the statement that reads the first n entries of a lane.
-func (l *advisoryList) first(q *store.Query, in lanes, a lane, n int) string {
+func (l *advisoryList) first(q *store.Query, in indexRanges, a indexRange, n int) string {
 	key := q.Arg(a.key)
 	text := fmt.Sprintf(`SELECT t.seg, %s FROM %s AS t WHERE `, l.key(), in.table)
 	if l.by == byUpdate {
@@ -334,7 +334,7 @@ func (l *advisoryList) first(q *store.Query, in lanes, a lane, n int) string {
 // two. PostgreSQL is not told that the lane is one: it would rather walk the
 // table by segments, and throw away what is in others. SQLite is: of a pair it
 // seeks to the first half only.
-func (in lanes) between(e store.Engine, key, from, to string) string {
+func (in indexRanges) between(e store.Engine, key, from, to string) string {
 	if !e.Postgres {
 		return fmt.Sprintf(`t.%s = %s AND t.seg >= %s AND t.seg <= %s`, in.column, key, from, to)
 	}
@@ -343,7 +343,7 @@ func (in lanes) between(e store.Engine, key, from, to string) string {
 
 // lateral does what merge does in one statement: in PostgreSQL a round trip
 // costs more than many rows.
-func (l *advisoryList) lateral(ctx context.Context, in lanes, n int) (best []entry, _ error) {
+func (l *advisoryList) lateral(ctx context.Context, in indexRanges, n int) (best []entry, _ error) {
 	q := store.Query{Engine: l.s.Engine}
 	text := l.firsts(&q, in, n)
 	err := l.s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
@@ -361,7 +361,7 @@ func (l *advisoryList) lateral(ctx context.Context, in lanes, n int) (best []ent
 }
 
 // firsts is the statement that reads the first n entries of lanes.
-func (l *advisoryList) firsts(q *store.Query, in lanes, n int) string {
+func (l *advisoryList) firsts(q *store.Query, in indexRanges, n int) string {
 	var keys []int64
 	var froms, tos []int64
 	for _, a := range in.all {
@@ -393,7 +393,7 @@ func (l *advisoryList) key() string {
 	return "t.seg"
 }
 
-func (l *advisoryList) orderBy(in lanes) string {
+func (l *advisoryList) orderBy(in indexRanges) string {
 	column := in.column
 	if l.by == byUpdate {
 		column = "update_ms"
@@ -500,7 +500,7 @@ func (s *Store) fetchAdvisories(ctx context.Context, entries []entry, whole bool
 	}
 	columns := advisoryColumns
 	if whole {
-		columns = wholeAdvisory
+		columns = fullColumns
 	}
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, columns, s.Engine.Each(&q, segs))

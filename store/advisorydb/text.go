@@ -36,8 +36,8 @@ type block struct {
 }
 
 const (
-	blockRows   = 1024      // what is added by hand joins the last block until it has as many
-	blocksBytes = 192 << 20 // remembered
+	blockRows      = 1024      // what is added by hand joins the last block until it has as many
+	textCacheBytes = 192 << 20 // remembered
 )
 
 func (b *block) add(seg int64, text string) {
@@ -110,7 +110,7 @@ func decodeBlock(data []byte) (*block, error) {
 
 // text adds the texts of new advisories to a group's blocks and returns the
 // block they are in. Many are a block of their own.
-func (t Tx) text(ctx context.Context, group resource.UID, drafts []draft) (int64, error) {
+func (t Tx) addTexts(ctx context.Context, group resource.UID, drafts []draft) (int64, error) {
 	id, b, version := store.Segment(drafts[0].a.UID), &block{}, int64(0)
 	if len(drafts) < blockRows/2 {
 		var last, n int64
@@ -137,7 +137,7 @@ func (t Tx) text(ctx context.Context, group resource.UID, drafts []draft) (int64
 
 // retext changes the text of one advisory in its block; an empty one takes it
 // out.
-func (t Tx) retext(ctx context.Context, group resource.UID, id, seg int64, text string) error {
+func (t Tx) replaceText(ctx context.Context, group resource.UID, id, seg int64, text string) error {
 	var version int64
 	var data []byte
 	err := t.Row(ctx, `SELECT t.version, t.body FROM advisory_texts AS t WHERE t.parent = $1 AND t.block = $2`+t.DB.Engine.Lock,
@@ -167,41 +167,41 @@ func (t Tx) putBlock(ctx context.Context, group resource.UID, id, version int64,
 // texts remembers blocks. What makes room is left to chance: every search goes
 // through all blocks of a group, and if those are a little too many, to forget
 // the one that was not used for longest is to forget each before it is used.
-type texts struct {
+type textCache struct {
 	mu    sync.Mutex
-	all   map[int64]versioned
+	all   map[int64]versionedBlock
 	bytes int
 }
 
-type versioned struct {
+type versionedBlock struct {
 	version int64
 	*block
 }
 
 func (b *block) size() int { return len(b.text) + 12*len(b.segs) }
 
-func (t *texts) get(id, version int64) (*block, bool) {
+func (t *textCache) get(id, version int64) (*block, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v, ok := t.all[id]
 	return v.block, ok && v.version == version
 }
 
-func (t *texts) put(id, version int64, b *block) {
+func (t *textCache) put(id, version int64, b *block) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.forget(id)
 	for other := range t.all {
-		if t.bytes+b.size() <= blocksBytes {
+		if t.bytes+b.size() <= textCacheBytes {
 			break
 		}
 		t.forget(other)
 	}
-	t.all[id] = versioned{version, b}
+	t.all[id] = versionedBlock{version, b}
 	t.bytes += b.size()
 }
 
-func (t *texts) forget(id int64) {
+func (t *textCache) forget(id int64) {
 	if v, ok := t.all[id]; ok {
 		t.bytes -= v.size()
 		delete(t.all, id)
@@ -287,7 +287,7 @@ func inOrder(lists [][]int64) []int64 {
 // block returns a block: from memory if that has the version asked for, else as
 // it is now.
 func (s *Store) block(ctx context.Context, group resource.UID, id, version int64) (*block, error) {
-	if b, ok := s.texts.get(id, version); ok {
+	if b, ok := s.textCache.get(id, version); ok {
 		return b, nil
 	}
 	var data []byte
@@ -300,7 +300,7 @@ func (s *Store) block(ctx context.Context, group resource.UID, id, version int64
 	}
 	b, err := decodeBlock(data)
 	if err == nil {
-		s.texts.put(id, version, b)
+		s.textCache.put(id, version, b)
 	}
 	return b, err
 }

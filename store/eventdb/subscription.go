@@ -29,7 +29,7 @@ var subscriptions = store.Kind[resource.Subscription]{
 // fault.NotFound if its group is not there.
 func (s *Store) InsertSubscription(ctx context.Context, v resource.Subscription) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.MustExist(ctx, v.UID.Parent()); err != nil {
+		if err := t.RequireGroup(ctx, v.UID.Parent()); err != nil {
 			return err
 		}
 		if err := store.InsertRow(ctx, t.Tx, &subscriptions, v); err != nil {
@@ -71,7 +71,7 @@ func (s *Store) DeleteSubscription(ctx context.Context, uid resource.UID) error 
 		if err := t.Count(ctx, "deliveries", uid.NewChild(), -int(gone)); err != nil {
 			return err
 		}
-		return t.Uncount(ctx, uid)
+		return t.DropCounters(ctx, uid)
 	})
 }
 

@@ -21,7 +21,7 @@ func (t Tx) LockPerson(ctx context.Context, realm, subject string) (resource.Ide
 
 // NewPersonUID returns the UID of somebody whom a realm does not know yet.
 func (t Tx) NewPersonUID(ctx context.Context, realm, subject string) (resource.UID, error) {
-	return freeUID(ctx, t.Row, realm, subject)
+	return unusedUID(ctx, t.Row, realm, subject)
 }
 
 // HasIdentity reports whether there is an identity, and holds it until the commit.
@@ -61,7 +61,7 @@ func (t Tx) DefaultRole(ctx context.Context, provider resource.UID) (role resour
 // MappedBindings returns the bindings that an identity was given for the groups it
 // has at a provider.
 func (t Tx) MappedBindings(ctx context.Context, identity, provider resource.UID) ([]resource.RoleBinding, error) {
-	return plain.All(ctx, t.Reader(), ` WHERE t.seg IN
+	return bareBindings.All(ctx, t.Reader(), ` WHERE t.seg IN
 		(SELECT m.binding FROM mapped_bindings AS m WHERE m.identity = $1 AND m.provider = $2) ORDER BY t.uid`,
 		string(identity), store.Segment(provider))
 }

@@ -30,7 +30,7 @@ var associations = store.Kind[resource.AccountAssociation]{
 // there, and fault.AlreadyExists if that has one already.
 func (s *Store) InsertAssociation(ctx context.Context, a resource.AccountAssociation) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.MustExist(ctx, a.UID); err != nil {
+		if err := t.RequireGroup(ctx, a.UID); err != nil {
 			return err
 		}
 		err := store.Insert(ctx, t.Tx, &associations, a)

@@ -20,7 +20,7 @@ var bindings = store.Kind[resource.BoundRole]{
 	Joins: ` LEFT JOIN groups AS g ON g.seg = t.parent LEFT JOIN roles AS r ON r.seg = t.role LEFT JOIN identities AS i ON i.uid = t.identity`,
 	Columns: func(b *resource.BoundRole) []store.Column {
 		i, g, r := &b.IdentityInfo, &b.GroupInfo, &b.RoleInfo
-		return append(plain.Columns(&b.RoleBinding),
+		return append(bareBindings.Columns(&b.RoleBinding),
 			store.Text("", &i.UID).From("t.identity"),
 			store.Text("", &i.Name).From("i.name"),
 			store.Text("", &i.Description).From("i.description"),
@@ -38,7 +38,7 @@ var bindings = store.Kind[resource.BoundRole]{
 }
 
 // plain bindings are read without what they tie together.
-var plain = store.Kind[resource.RoleBinding]{
+var bareBindings = store.Kind[resource.RoleBinding]{
 	Table: "role_bindings", Label: "role binding",
 	Columns: func(b *resource.RoleBinding) []store.Column {
 		return []store.Column{
@@ -79,7 +79,7 @@ func (s *Store) InsertBindings(ctx context.Context, all []resource.RoleBinding, 
 func (s *Store) insertBindings(ctx context.Context, all []resource.RoleBinding, unseen []resource.UID, tell func(Tx) error) (out []resource.BoundRole, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		out = nil
-		if err := t.MustExist(ctx, all[0].Group()); err != nil {
+		if err := t.RequireGroup(ctx, all[0].Group()); err != nil {
 			return err
 		}
 		for _, b := range all {
@@ -113,7 +113,7 @@ func (t Tx) bind(ctx context.Context, b resource.RoleBinding) error {
 
 // bindable holds what a binding refers to until the commit.
 func (t Tx) bindable(ctx context.Context, b resource.RoleBinding, unseen []resource.UID) error {
-	if err := t.MustHaveRole(ctx, b.Role); err != nil {
+	if err := t.RequireRole(ctx, b.Role); err != nil {
 		return err
 	}
 	if b.Identity.IsRoot() { // a person, who may not have signed in yet
@@ -129,11 +129,11 @@ func (t Tx) bindable(ctx context.Context, b resource.RoleBinding, unseen []resou
 
 func (t Tx) insertBinding(ctx context.Context, b resource.RoleBinding) error {
 	t.Reread(b.Identity)
-	return t.bound(store.InsertRow(ctx, t.Tx, &plain, b), b)
+	return t.bindingError(store.InsertRow(ctx, t.Tx, &bareBindings, b), b)
 }
 
 // bound turns the refusal of a binding into a fault.
-func (t Tx) bound(err error, b resource.RoleBinding) error {
+func (t Tx) bindingError(err error, b resource.RoleBinding) error {
 	if f := (*fault.Error)(nil); t.DB.Duplicate(err) || errors.As(err, &f) && f.Code == fault.AlreadyExists {
 		f := fault.Exists("role binding", string(b.Identity))
 		f.Message = "Already exists: a binding of this identity to this role in this group"
@@ -153,7 +153,7 @@ func (s *Store) Binding(ctx context.Context, uid resource.UID) (resource.BoundRo
 // fault.FailedPrecondition if the organization would lose its last owner.
 func (s *Store) UpdateBinding(ctx context.Context, uid resource.UID, change func(*resource.RoleBinding) error) (out resource.BoundRole, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		before, err := store.Lock(ctx, t.Tx, &plain, uid, s.Engine.Lock)
+		before, err := store.Lock(ctx, t.Tx, &bareBindings, uid, s.Engine.Lock)
 		if err != nil {
 			return err
 		}
@@ -165,13 +165,13 @@ func (s *Store) UpdateBinding(ctx context.Context, uid resource.UID, change func
 			return err
 		}
 		if b.Role != resource.OwnerRole {
-			if err := t.keepOwners(ctx, `uid = $1`, uid); err != nil {
+			if err := t.requireOwners(ctx, `uid = $1`, uid); err != nil {
 				return err
 			}
 		}
 		if _, err := t.Exec(ctx, `UPDATE role_bindings SET identity = $2, role = $3 WHERE uid = $1`,
 			string(uid), string(b.Identity), store.Segment(b.Role)); err != nil {
-			return t.bound(err, b)
+			return t.bindingError(err, b)
 		}
 		t.Regrant(before.Identity, b.Identity)
 		if err := t.Emit(ctx, resource.BindingUpdated, uid, uid.Parent(), before, b); err != nil {
@@ -193,7 +193,7 @@ func (s *Store) DeleteBinding(ctx context.Context, uid resource.UID) error {
 // DeleteBinding is Store.DeleteBinding inside a transaction, which can go on if it
 // is refused.
 func (t Tx) DeleteBinding(ctx context.Context, uid resource.UID) error {
-	if err := t.keepOwners(ctx, `uid = $1`, uid); err != nil {
+	if err := t.requireOwners(ctx, `uid = $1`, uid); err != nil {
 		return err
 	}
 	return t.unbind(ctx, `t.uid = $1`, string(uid))
@@ -209,7 +209,7 @@ func (s *Store) Owns(ctx context.Context, org, identity resource.UID) (bool, err
 
 // unbind removes the bindings a condition selects, with their events.
 func (t Tx) unbind(ctx context.Context, where string, args ...any) error {
-	gone, err := plain.All(ctx, t.Reader(), ` WHERE `+where+` ORDER BY t.uid`+t.DB.Engine.LockKey, args...)
+	gone, err := bareBindings.All(ctx, t.Reader(), ` WHERE `+where+` ORDER BY t.uid`+t.DB.Engine.LockKey, args...)
 	if err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (t Tx) unbind(ctx context.Context, where string, args ...any) error {
 
 // keepOwners returns fault.FailedPrecondition if an organization would have no
 // owner left without the bindings a condition selects by a uid.
-func (t Tx) keepOwners(ctx context.Context, where string, uid resource.UID) error {
+func (t Tx) requireOwners(ctx context.Context, where string, uid resource.UID) error {
 	alone, err := t.ownedAlone(ctx, where, uid)
 	if err == nil && len(alone) > 0 {
 		err = lastOwner(alone[0], uid.Ancestor(1))
@@ -304,7 +304,7 @@ func (t Tx) EnsureBinding(ctx context.Context, group, identity, role resource.UI
 
 // Grant makes a binding with its event and its count.
 func (t Tx) Grant(ctx context.Context, b resource.RoleBinding) error {
-	if err := t.MustHaveRole(ctx, b.Role); err != nil {
+	if err := t.RequireRole(ctx, b.Role); err != nil {
 		return err
 	}
 	if err := t.bind(ctx, b); err != nil {

@@ -117,7 +117,7 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 			return err
 		}
 		if uid.IsRoot() {
-			if err := t.leave(ctx, uid, caller); err != nil {
+			if err := t.deleteOwnBindings(ctx, uid, caller); err != nil {
 				return err
 			}
 		}
@@ -141,7 +141,7 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 		if err := t.Count(ctx, "groups", uid, -1); err != nil {
 			return err
 		}
-		return t.Uncount(ctx, uid)
+		return t.DropCounters(ctx, uid)
 	})
 }
 
@@ -163,7 +163,7 @@ var groupChildren = []store.Use{
 
 // leave removes the caller's own bindings on an organization, if nobody else
 // has any: then the organization can go.
-func (t Tx) leave(ctx context.Context, uid, caller resource.UID) error {
+func (t Tx) deleteOwnBindings(ctx context.Context, uid, caller resource.UID) error {
 	var others int
 	if err := t.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $1 AND identity <> $2`, []any{store.Segment(uid), string(caller)}, &others); err != nil || others > 0 {
 		return err

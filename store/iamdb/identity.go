@@ -47,7 +47,7 @@ func (s *Store) InsertIdentity(ctx context.Context, i resource.Identity) error {
 
 // InsertIdentity is Store.InsertIdentity inside a transaction.
 func (t Tx) InsertIdentity(ctx context.Context, i resource.Identity) error {
-	if err := t.MustExist(ctx, i.UID.Parent()); err != nil {
+	if err := t.RequireGroup(ctx, i.UID.Parent()); err != nil {
 		return err
 	}
 	return store.Insert(ctx, t.Tx, &identities, i)
@@ -66,7 +66,7 @@ func (s *Store) PersonUID(ctx context.Context, realm, subject string) (resource.
 	if !errors.Is(err, fault.NotFound) {
 		return i.UID, err
 	}
-	uid, err := freeUID(ctx, s.Row, realm, subject)
+	uid, err := unusedUID(ctx, s.Row, realm, subject)
 	if err != nil || uid == resource.UserUID(realm, subject) {
 		return uid, err
 	}
@@ -80,7 +80,7 @@ func (s *Store) PersonUID(ctx context.Context, realm, subject string) (resource.
 const maxUIDs = 100
 
 // freeUID returns the UID of somebody whom a realm does not know yet.
-func freeUID(ctx context.Context, row func(context.Context, string, []any, ...any) error, realm, subject string) (resource.UID, error) {
+func unusedUID(ctx context.Context, row func(context.Context, string, []any, ...any) error, realm, subject string) (resource.UID, error) {
 	uid := resource.UserUID(realm, subject)
 	for n := range maxUIDs {
 		if n > 0 {

@@ -35,10 +35,10 @@ var invites = store.Kind[resource.GroupInvite]{
 // fault.NotFound if its group or its role is not there.
 func (s *Store) InsertInvite(ctx context.Context, i resource.GroupInvite) (out resource.GroupInvite, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		if err := t.MustExist(ctx, i.UID.Parent()); err != nil {
+		if err := t.RequireGroup(ctx, i.UID.Parent()); err != nil {
 			return err
 		}
-		if err := t.MustHaveRole(ctx, i.Role); err != nil {
+		if err := t.RequireRole(ctx, i.Role); err != nil {
 			return err
 		}
 		if err := store.Insert(ctx, t.Tx, &invites, i); err != nil {
@@ -60,7 +60,7 @@ func (s *Store) Invite(ctx context.Context, uid resource.UID) (resource.GroupInv
 // comes with its code later is told that it was taken back.
 func (s *Store) DeleteInvite(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.noteEnded(ctx, uid, InviteRevoked); err != nil {
+		if err := t.recordEnded(ctx, uid, InviteRevoked); err != nil {
 			return err
 		}
 		return store.Delete(ctx, t.Tx, &invites, uid)
@@ -73,7 +73,7 @@ func (s *Store) Invites(ctx context.Context, r store.Reach, f resource.Filter, p
 }
 
 // noteEnded remembers why an invite is about to go.
-func (t Tx) noteEnded(ctx context.Context, uid resource.UID, reason string) error {
+func (t Tx) recordEnded(ctx context.Context, uid resource.UID, reason string) error {
 	now := t.DB.Time()
 	if _, err := t.Exec(ctx, `DELETE FROM ended_invites WHERE end_ms < $1`, store.MS(now.Add(-endedKept))); err != nil {
 		return err
@@ -151,7 +151,7 @@ func (t Tx) UseInvite(ctx context.Context, i resource.GroupInvite, identity reso
 		return err
 	}
 	if i.SingleUse {
-		if err := t.noteEnded(ctx, i.UID, InviteUsed); err != nil {
+		if err := t.recordEnded(ctx, i.UID, InviteUsed); err != nil {
 			return err
 		}
 		if err := store.Delete(ctx, t.Tx, &invites, i.UID); err != nil {

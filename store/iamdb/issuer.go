@@ -14,7 +14,7 @@ import (
 
 // Seen notes that an identity was assumed. It is no change of the identity: it
 // makes no event, and the time of its last update stays.
-func (s *Store) Seen(ctx context.Context, identity resource.UID, at time.Time) error {
+func (s *Store) SetLastSeen(ctx context.Context, identity resource.UID, at time.Time) error {
 	return s.write(ctx, func(t Tx) error {
 		_, err := t.Exec(ctx, `UPDATE identities SET last_seen_ms = $2 WHERE uid = $1 AND last_seen_ms < $2`, string(identity), store.MS(at))
 		return err

@@ -33,7 +33,7 @@ func (s *Store) InsertMapping(ctx context.Context, m resource.ExternalGroupRoleM
 		if err != nil {
 			return store.Missing(err, "identity provider", m.Provider())
 		}
-		if err := t.MustHaveRole(ctx, m.Role); err != nil {
+		if err := t.RequireRole(ctx, m.Role); err != nil {
 			return err
 		}
 		err = store.Insert(ctx, t.Tx, &mappings, m)
@@ -53,7 +53,7 @@ func (s *Store) Mapping(ctx context.Context, uid resource.UID) (resource.Externa
 // DeleteMapping removes a mapping. It returns fault.NotFound if there is none.
 func (s *Store) DeleteMapping(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
-		m, err := t.unmap(ctx, uid)
+		m, err := t.deleteMapping(ctx, uid)
 		if err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func (s *Store) DeleteMappings(ctx context.Context, provider resource.UID, uids 
 			if uid.Parent() != provider {
 				continue
 			}
-			m, err := t.unmap(ctx, uid)
+			m, err := t.deleteMapping(ctx, uid)
 			if fault.From(err).Code == fault.NotFound {
 				continue
 			}
@@ -88,7 +88,7 @@ func (s *Store) DeleteMappings(ctx context.Context, provider resource.UID, uids 
 }
 
 // unmap removes a mapping and its count.
-func (t Tx) unmap(ctx context.Context, uid resource.UID) (resource.ExternalGroupRoleMapping, error) {
+func (t Tx) deleteMapping(ctx context.Context, uid resource.UID) (resource.ExternalGroupRoleMapping, error) {
 	m, err := store.Lock(ctx, t.Tx, &mappings, uid, t.DB.Engine.LockKey)
 	if err != nil {
 		return m, err

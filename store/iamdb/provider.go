@@ -41,10 +41,10 @@ func (s *Store) InsertProvider(ctx context.Context, p resource.IdentityProvider)
 	p.Epoch, p.Trusted = 0, false
 	p.Realm = p.OwnRealm()
 	return s.write(ctx, func(t Tx) error {
-		if err := t.MustExist(ctx, p.UID.Parent()); err != nil {
+		if err := t.RequireGroup(ctx, p.UID.Parent()); err != nil {
 			return err
 		}
-		if err := t.MustHaveRole(ctx, p.DefaultRole); err != nil {
+		if err := t.RequireRole(ctx, p.DefaultRole); err != nil {
 			return err
 		}
 		return store.Insert(ctx, t.Tx, &providers, p)
@@ -88,7 +88,7 @@ func (s *Store) UpdateProvider(ctx context.Context, uid resource.UID, change Pro
 				return err
 			}
 		}
-		if err := t.MustHaveRole(ctx, p.DefaultRole); err != nil {
+		if err := t.RequireRole(ctx, p.DefaultRole); err != nil {
 			return err
 		}
 		return store.Update(ctx, t.Tx, &providers, before, &p)
@@ -107,7 +107,7 @@ func (t Tx) beginEpoch(ctx context.Context, before resource.IdentityProvider, p 
 	if err := t.revoke(ctx, resource.VoucherSubject(before.Voucher())); err != nil {
 		return err
 	}
-	if err := t.endVouched(ctx, before.UID); err != nil {
+	if err := t.endProviderSessions(ctx, before.UID); err != nil {
 		return err
 	}
 	if keep == nil {
@@ -123,7 +123,7 @@ func (t Tx) beginEpoch(ctx context.Context, before resource.IdentityProvider, p 
 		if !keep(i.UID) {
 			continue
 		}
-		if err := t.move(ctx, i, *p); err != nil {
+		if err := t.moveToRealm(ctx, i, *p); err != nil {
 			return err
 		}
 	}
@@ -131,7 +131,7 @@ func (t Tx) beginEpoch(ctx context.Context, before resource.IdentityProvider, p 
 }
 
 // move makes a person one of the people that a provider vouches for now.
-func (t Tx) move(ctx context.Context, i resource.Identity, p resource.IdentityProvider) error {
+func (t Tx) moveToRealm(ctx context.Context, i resource.Identity, p resource.IdentityProvider) error {
 	before := i
 	i.Relationship = resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: p.OIDC.Issuer, Subject: i.Relationship.Subject()}}
 	i.Realm = p.Realm
@@ -165,7 +165,7 @@ func (s *Store) DeleteProvider(ctx context.Context, uid resource.UID) error {
 		if err := store.Remove(ctx, t.Tx, &providers, before); err != nil {
 			return err
 		}
-		return t.Uncount(ctx, uid)
+		return t.DropCounters(ctx, uid)
 	})
 }
 

@@ -28,7 +28,7 @@ var roles = store.Kind[resource.Role]{
 // fault.AlreadyExists if that group has a role of the name.
 func (s *Store) InsertRole(ctx context.Context, r resource.Role) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.MustExist(ctx, r.UID.Parent()); err != nil {
+		if err := t.RequireGroup(ctx, r.UID.Parent()); err != nil {
 			return err
 		}
 		t.RoleChanged(r.UID)

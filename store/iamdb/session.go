@@ -56,7 +56,7 @@ func (t Tx) insertSession(ctx context.Context, n resource.Session, cookie []byte
 	if err := t.StillVouched(ctx, n.Voucher); err != nil {
 		return err
 	}
-	if err := t.forgetSessions(ctx); err != nil {
+	if err := t.dropExpiredSessions(ctx); err != nil {
 		return err
 	}
 	_, err = t.Exec(ctx, `
@@ -103,7 +103,7 @@ func (t Tx) addRefresh(ctx context.Context, session string, digest []byte, ends 
 const sessionsKept = time.Minute
 
 // forgetSessions drops a few sessions whose time has been over for a while.
-func (t Tx) forgetSessions(ctx context.Context) error {
+func (t Tx) dropExpiredSessions(ctx context.Context) error {
 	const few = `SELECT id FROM sessions WHERE expire_ms < $1 ORDER BY expire_ms LIMIT 20`
 	now := store.MS(t.DB.Time().Add(-sessionsKept))
 	if _, err := t.Exec(ctx, `DELETE FROM refresh_tokens WHERE session IN (`+few+`)`, now); err != nil {
@@ -240,7 +240,7 @@ func (t Tx) endSession(ctx context.Context, id string, why resource.EndReason) (
 	if _, err := t.Exec(ctx, `DELETE FROM sessions WHERE id = $1`, id); err != nil {
 		return false, err
 	}
-	if err := t.tellEnd(ctx, n, why); err != nil {
+	if err := t.emitEnded(ctx, n, why); err != nil {
 		return false, err
 	}
 	return true, t.revoke(ctx, resource.SessionSubject(id))
@@ -248,7 +248,7 @@ func (t Tx) endSession(ctx context.Context, id string, why resource.EndReason) (
 
 // tellEnd leaves an event of a session that was ended with the group that answers
 // for it, if there is one. A session whose time was over had ended by itself.
-func (t Tx) tellEnd(ctx context.Context, n resource.Session, why resource.EndReason) error {
+func (t Tx) emitEnded(ctx context.Context, n resource.Session, why resource.EndReason) error {
 	if !t.DB.Time().Before(n.ExpireTime) {
 		return nil
 	}
@@ -256,7 +256,7 @@ func (t Tx) tellEnd(ctx context.Context, n resource.Session, why resource.EndRea
 }
 
 // endVouched ends the sessions that were begun through a provider.
-func (t Tx) endVouched(ctx context.Context, provider resource.UID) error {
+func (t Tx) endProviderSessions(ctx context.Context, provider resource.UID) error {
 	var ids []string
 	err := t.Rows(ctx, `SELECT t.id FROM sessions AS t WHERE t.provider = $1 ORDER BY t.id`+t.DB.Engine.LockKey, []any{string(provider)}, func(row store.Scanner) error {
 		var id string
@@ -361,7 +361,7 @@ func (t Tx) endSessions(ctx context.Context, identity resource.UID) error {
 		return err
 	}
 	for _, n := range all {
-		if err := t.tellEnd(ctx, n, resource.EndIdentityDeleted); err != nil {
+		if err := t.emitEnded(ctx, n, resource.EndIdentityDeleted); err != nil {
 			return err
 		}
 	}

@@ -46,7 +46,7 @@ func (s *Store) BlobHolders(ctx context.Context, digest string, n int) ([]resour
 }
 
 // errGone says that a blob went while it was being given to a repo.
-var errGone = errors.New("the blob was collected")
+var errCollected = errors.New("the blob was collected")
 
 // AddBlob ends the upload and gives its blob to the repo. It reports false if
 // the same bytes were already stored elsewhere: then those at b.Path are
@@ -69,25 +69,25 @@ func (s *Store) AddBlob(ctx context.Context, ref RepoRef, u resource.Upload, hol
 			return err
 		}
 		kept = n == 1
-		repo, err := t.into(ctx, ref)
+		repo, err := t.ensureRepo(ctx, ref)
 		if err != nil {
 			return err
 		}
 		return t.link(ctx, repo, b.Digest)
 	}
-	return kept, s.whileCollecting(ctx, try)
+	return kept, s.retryCollected(ctx, try)
 }
 
 // MountBlob gives to a repo a blob that another holds. It returns
 // fault.NotFound if that one does not.
 func (s *Store) MountBlob(ctx context.Context, from resource.UID, ref RepoRef, digest string) error {
-	return s.whileCollecting(ctx, func(t Tx) error {
+	return s.retryCollected(ctx, func(t Tx) error {
 		var one int
 		err := t.Row(ctx, `SELECT 1 FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+s.Engine.Hold, []any{store.Segment(from), digest}, &one)
 		if err != nil {
 			return store.Missing(err, "blob", resource.UID(digest))
 		}
-		repo, err := t.into(ctx, ref)
+		repo, err := t.ensureRepo(ctx, ref)
 		if err != nil {
 			return err
 		}
@@ -96,9 +96,9 @@ func (s *Store) MountBlob(ctx context.Context, from resource.UID, ref RepoRef, d
 }
 
 // whileCollecting runs a write again if a collector took its blob meanwhile.
-func (s *Store) whileCollecting(ctx context.Context, f func(Tx) error) (err error) {
+func (s *Store) retryCollected(ctx context.Context, f func(Tx) error) (err error) {
 	for range 3 {
-		if err = s.write(ctx, f); !errors.Is(err, errGone) {
+		if err = s.write(ctx, f); !errors.Is(err, errCollected) {
 			return err
 		}
 	}
@@ -110,7 +110,7 @@ func (t Tx) link(ctx context.Context, repo resource.UID, digest string) error {
 	var one int
 	err := t.Row(ctx, `SELECT 1 FROM blobs AS t WHERE t.digest = $1`+t.DB.Engine.Hold, []any{digest}, &one)
 	if errors.Is(err, sql.ErrNoRows) {
-		return errGone
+		return errCollected
 	}
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (s *Store) DeleteBlob(ctx context.Context, repo resource.UID, digest string
 
 // A Held is a blob in a repo, by the repo's key: a place in the collector's
 // walk.
-type Held struct {
+type RepoBlob struct {
 	repo   int64
 	Digest string
 	Marked bool // that nothing needs it was seen before
@@ -153,7 +153,7 @@ type Held struct {
 // those among the next n that no manifest of their repo needs and that were
 // pushed no later than then. next is where the walk goes on; it is nil at the
 // end.
-func (s *Store) Idle(ctx context.Context, from *Held, pushed time.Time, n int) (idle []Held, next *Held, _ error) {
+func (s *Store) IdleBlobs(ctx context.Context, from *RepoBlob, pushed time.Time, n int) (idle []RepoBlob, next *RepoBlob, _ error) {
 	where, args := `1 = 1`, []any{n, store.MS(pushed)}
 	if from != nil {
 		where, args = `(t.repo, t.digest) > ($3, $4)`, append(args, from.repo, from.Digest)
@@ -163,7 +163,7 @@ func (s *Store) Idle(ctx context.Context, from *Held, pushed time.Time, n int) (
 		SELECT t.repo, t.digest, t.idle_ms IS NOT NULL, t.create_ms <= $2
 			AND NOT EXISTS (SELECT 1 FROM manifest_refs AS r WHERE r.repo = t.repo AND r.blob = t.digest)
 		FROM repo_blobs AS t WHERE `+where+` ORDER BY t.repo, t.digest LIMIT $1`, args, func(row store.Scanner) (bool, error) {
-		var h Held
+		var h RepoBlob
 		var unused bool
 		err := row.Scan(&h.repo, &h.Digest, &h.Marked, &unused)
 		if unused {
@@ -180,7 +180,7 @@ func (s *Store) Idle(ctx context.Context, from *Held, pushed time.Time, n int) (
 }
 
 // MarkIdle notes on blobs that nothing needs when that was first seen.
-func (s *Store) MarkIdle(ctx context.Context, all []Held, at time.Time) error {
+func (s *Store) MarkIdle(ctx context.Context, all []RepoBlob, at time.Time) error {
 	return s.write(ctx, func(t Tx) error {
 		for _, h := range all {
 			if h.Marked {
@@ -196,10 +196,10 @@ func (s *Store) MarkIdle(ctx context.Context, all []Held, at time.Time) error {
 
 // Unlink takes from their repos up to n blobs that nothing has needed since
 // before, and reports how many it looked at and took.
-func (s *Store) Unlink(ctx context.Context, before time.Time, n int) (looked, took int, _ error) {
-	var all []Held
+func (s *Store) UnlinkIdle(ctx context.Context, before time.Time, n int) (looked, took int, _ error) {
+	var all []RepoBlob
 	err := s.Rows(ctx, `SELECT repo, digest FROM repo_blobs WHERE idle_ms IS NOT NULL AND idle_ms <= $1 ORDER BY idle_ms LIMIT $2`, []any{store.MS(before), n}, func(row store.Scanner) (bool, error) {
-		var h Held
+		var h RepoBlob
 		err := row.Scan(&h.repo, &h.Digest)
 		all = append(all, h)
 		return false, err
@@ -224,7 +224,7 @@ func (s *Store) Unlink(ctx context.Context, before time.Time, n int) (looked, to
 // unlink takes one blob from its repo unless somebody came to need it. The row
 // is locked first: a statement that waits for a lock does not see what it
 // waited for.
-func (t Tx) unlink(ctx context.Context, h Held, before time.Time) (int, error) {
+func (t Tx) unlink(ctx context.Context, h RepoBlob, before time.Time) (int, error) {
 	var idle sql.NullInt64
 	err := t.Row(ctx, `SELECT t.idle_ms FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.LockKey, []any{h.repo, h.Digest}, &idle)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -243,7 +243,7 @@ func (t Tx) unlink(ctx context.Context, h Held, before time.Time) (int, error) {
 }
 
 // Unheld returns up to n blobs after the digest last that no repo holds.
-func (s *Store) Unheld(ctx context.Context, last string, n int) ([]resource.Blob, error) {
+func (s *Store) UnheldBlobs(ctx context.Context, last string, n int) ([]resource.Blob, error) {
 	var all []resource.Blob
 	err := s.Rows(ctx, `
 		SELECT t.digest, t.size, t.path FROM blobs AS t
@@ -260,7 +260,7 @@ func (s *Store) Unheld(ctx context.Context, last string, n int) ([]resource.Blob
 // Forget removes those of the blobs that still no repo holds, and returns them
 // so that their bytes can go. The same content pushed again gets a path of its
 // own, so that deleting these bytes cannot hurt it.
-func (s *Store) Forget(ctx context.Context, all []resource.Blob) (gone []resource.Blob, _ error) {
+func (s *Store) DeleteUnheld(ctx context.Context, all []resource.Blob) (gone []resource.Blob, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		gone = nil
 		for _, b := range all {
@@ -287,7 +287,7 @@ func (s *Store) Forget(ctx context.Context, all []resource.Blob) (gone []resourc
 
 // Unnamed returns those of the paths that neither a blob nor an upload names.
 // An upload's path ends in its id.
-func (s *Store) Unnamed(ctx context.Context, paths map[string]string) (all []string, _ error) {
+func (s *Store) UnreferencedPaths(ctx context.Context, paths map[string]string) (all []string, _ error) {
 	for path, id := range paths {
 		var n int
 		err := s.Row(ctx, `SELECT (SELECT count(*) FROM blobs WHERE path = $1) + (SELECT count(*) FROM uploads WHERE id = $2)`, []any{path, id}, &n)

@@ -29,14 +29,14 @@ func (e *MissingError) Error() string {
 // frozen forbids to, and fault.NotFound if there is no such repo or group.
 func (s *Store) PutManifest(ctx context.Context, ref RepoRef, m resource.Manifest, tags []string, frozen func(string) bool) (repo resource.UID, _ error) {
 	err := s.write(ctx, func(t Tx) (err error) {
-		if repo, err = t.into(ctx, ref); err != nil {
+		if repo, err = t.ensureRepo(ctx, ref); err != nil {
 			return err
 		}
 		if err := t.addManifest(ctx, repo, m); err != nil {
 			return err
 		}
 		for _, tag := range tags {
-			if _, err := t.point(ctx, resource.Tag{UID: repo.NewChild(), Name: tag, Digest: m.Digest}, frozen); err != nil {
+			if _, err := t.setTag(ctx, resource.Tag{UID: repo.NewChild(), Name: tag, Digest: m.Digest}, frozen); err != nil {
 				return err
 			}
 		}
@@ -63,14 +63,14 @@ func (t Tx) addManifest(ctx context.Context, repo resource.UID, m resource.Manif
 		return err
 	}
 	if n == 0 {
-		return t.keepManifest(ctx, repo, m.Digest)
+		return t.holdManifest(ctx, repo, m.Digest)
 	}
-	return t.refer(ctx, repo, m)
+	return t.addRefs(ctx, repo, m)
 }
 
 // keepManifest holds a manifest that was there before this push until it
 // commits.
-func (t Tx) keepManifest(ctx context.Context, repo resource.UID, digest string) error {
+func (t Tx) holdManifest(ctx context.Context, repo resource.UID, digest string) error {
 	var one int
 	err := t.Row(ctx, `SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.Hold, []any{store.Segment(repo), digest}, &one)
 	return store.Missing(err, "manifest", resource.UID(digest))
@@ -79,7 +79,7 @@ func (t Tx) keepManifest(ctx context.Context, repo resource.UID, digest string) 
 // refer notes what a manifest needs of its repo, and holds it until the commit. It
 // returns a *MissingError if the repo does not have all of it. However many
 // layers an image has, they are asked for at once.
-func (t Tx) refer(ctx context.Context, repo resource.UID, m resource.Manifest) error {
+func (t Tx) addRefs(ctx context.Context, repo resource.UID, m resource.Manifest) error {
 	var blobs, children []string
 	for _, n := range m.Needs {
 		if n.Manifest {
@@ -88,11 +88,11 @@ func (t Tx) refer(ctx context.Context, repo resource.UID, m resource.Manifest) e
 			blobs = append(blobs, n.Digest)
 		}
 	}
-	heldBlobs, err := t.hold(ctx, "repo_blobs", repo, blobs)
+	heldBlobs, err := t.heldDigests(ctx, "repo_blobs", repo, blobs)
 	if err != nil {
 		return err
 	}
-	heldChildren, err := t.hold(ctx, "manifests", repo, children)
+	heldChildren, err := t.heldDigests(ctx, "manifests", repo, children)
 	if err != nil {
 		return err
 	}
@@ -119,10 +119,10 @@ func (t Tx) refer(ctx context.Context, repo resource.UID, m resource.Manifest) e
 
 // hold returns which of the digests a repo has in a table, and keeps those there
 // until the commit.
-func (t Tx) hold(ctx context.Context, table string, repo resource.UID, digests []string) (map[string]bool, error) {
+func (t Tx) heldDigests(ctx context.Context, table string, repo resource.UID, digests []string) (map[string]bool, error) {
 	held := map[string]bool{}
 	for some := range slices.Chunk(digests, maxHeld) {
-		text, args := heldIn(table, repo, some)
+		text, args := selectHeld(table, repo, some)
 		err := t.Rows(ctx, text+t.DB.Engine.Hold, args, func(row store.Scanner) error {
 			var digest string
 			err := row.Scan(&digest)
@@ -143,7 +143,7 @@ const maxHeld = 64
 // parameters each, which is a seek of the table's key for each in either
 // database; the last stands in for those that are missing to a power of two, so
 // that few statements serve all numbers of them.
-func heldIn(table string, repo resource.UID, digests []string) (text string, args []any) {
+func selectHeld(table string, repo resource.UID, digests []string) (text string, args []any) {
 	args = []any{store.Segment(repo)}
 	var params []string
 	for n := 1; len(params) < len(digests) || len(params) < n; {
@@ -274,7 +274,7 @@ func (t Tx) deleteManifest(ctx context.Context, repo resource.UID, digest string
 	}
 	left = len(named) > maxUntagged
 	for _, g := range named[:min(len(named), maxUntagged)] {
-		if err := t.untag(ctx, g, frozen); err != nil {
+		if err := t.deleteTag(ctx, g, frozen); err != nil {
 			return false, err
 		}
 	}
@@ -297,7 +297,7 @@ func (t Tx) deleteManifest(ctx context.Context, repo resource.UID, digest string
 
 // About returns up to n manifests of at most size bytes whose subject is a digest,
 // bodies and all, the last that were pushed first.
-func (s *Store) About(ctx context.Context, repo resource.UID, subject string, size, n int) ([]resource.Manifest, error) {
+func (s *Store) ManifestsAbout(ctx context.Context, repo resource.UID, subject string, size, n int) ([]resource.Manifest, error) {
 	var all []resource.Manifest
 	err := s.Rows(ctx, `
 		SELECT digest, media_type, size, artifact_type, push_ms, body FROM manifests
@@ -361,7 +361,7 @@ func (s *Store) ReposWith(ctx context.Context, r store.Reach, digest string, n i
 func (s *Store) Unattached(ctx context.Context, repo resource.UID, digests []string) (map[string]bool, error) {
 	found := map[string]bool{}
 	for some := range slices.Chunk(digests, maxHeld) {
-		text, args := heldIn("manifests", repo, some)
+		text, args := selectHeld("manifests", repo, some)
 		err := s.Rows(ctx, text+` AND t.subject = ''`, args, func(row store.Scanner) (bool, error) {
 			var digest string
 			err := row.Scan(&digest)

@@ -33,7 +33,7 @@ var repos = store.Kind[resource.Repo]{
 // repo of that name, and fault.NotFound if its group is not there.
 func (s *Store) InsertRepo(ctx context.Context, r resource.Repo) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.MustExist(ctx, r.UID.Parent()); err != nil {
+		if err := t.RequireGroup(ctx, r.UID.Parent()); err != nil {
 			return err
 		}
 		return store.Insert(ctx, t.Tx, &repos, r)
@@ -118,7 +118,7 @@ func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 		if err := t.Removed(ctx, "repos", resource.RepoDeleted, uid, uid.Parent(), r); err != nil {
 			return err
 		}
-		return t.Uncount(ctx, uid)
+		return t.DropCounters(ctx, uid)
 	})
 }
 
@@ -242,7 +242,7 @@ type RepoRef struct {
 
 // into returns the repo of a push and holds it until the commit, having made it
 // if the push may. It returns fault.NotFound otherwise.
-func (t Tx) into(ctx context.Context, ref RepoRef) (uid resource.UID, _ error) {
+func (t Tx) ensureRepo(ctx context.Context, ref RepoRef) (uid resource.UID, _ error) {
 	const text = `SELECT t.uid FROM repos AS t WHERE t.parent = $1 AND t.name = $2`
 	args := []any{store.Segment(ref.Group), ref.Name}
 	err := t.Row(ctx, text+t.DB.Engine.Hold, args, &uid)
@@ -250,7 +250,7 @@ func (t Tx) into(ctx context.Context, ref RepoRef) (uid resource.UID, _ error) {
 	if !ref.Create || !errors.Is(err, fault.NotFound) {
 		return uid, err
 	}
-	if err := t.MustExist(ctx, ref.Group); err != nil {
+	if err := t.RequireGroup(ctx, ref.Group); err != nil {
 		return "", err
 	}
 	r := resource.Repo{UID: ref.Group.NewChild(), Name: ref.Name, CreateTime: t.DB.Time()}

@@ -67,7 +67,7 @@ func (s *Store) PutTag(ctx context.Context, g resource.Tag, frozen func(name str
 		if err != nil {
 			return store.Missing(err, "repo", g.UID.Parent())
 		}
-		out, err = t.point(ctx, g, frozen)
+		out, err = t.setTag(ctx, g, frozen)
 		return err
 	})
 	return out, err
@@ -75,7 +75,7 @@ func (s *Store) PutTag(ctx context.Context, g resource.Tag, frozen func(name str
 
 // point makes or moves a tag and remembers the move. A tag that stays as it is
 // leaves no trace.
-func (t Tx) point(ctx context.Context, g resource.Tag, frozen func(string) bool) (resource.Tag, error) {
+func (t Tx) setTag(ctx context.Context, g resource.Tag, frozen func(string) bool) (resource.Tag, error) {
 	g.UpdateTime = t.DB.Time()
 	before, err := t.tagNamed(ctx, g)
 	if errors.Is(err, fault.NotFound) {
@@ -124,7 +124,7 @@ func (t Tx) insertTag(ctx context.Context, g resource.Tag) (bool, error) {
 	case err != nil:
 		return false, err
 	}
-	if err := t.remember(ctx, g, g.Digest, g.UpdateTime); err != nil {
+	if err := t.recordMove(ctx, g, g.Digest, g.UpdateTime); err != nil {
 		return false, err
 	}
 	return true, t.Added(ctx, store.TagCounter(resource.ClassOf(g.Name)), resource.TagCreated, g.UID, g.UID.Root(), g)
@@ -136,13 +136,13 @@ func (t Tx) updateTag(ctx context.Context, before resource.Tag, g *resource.Tag)
 		return fault.Missing("manifest", g.Digest)
 	}
 	if err == nil && before.Digest != g.Digest {
-		err = t.remember(ctx, *g, g.Digest, g.UpdateTime)
+		err = t.recordMove(ctx, *g, g.Digest, g.UpdateTime)
 	}
 	return err
 }
 
 // remember adds to the history of a tag where it points from then on.
-func (t Tx) remember(ctx context.Context, g resource.Tag, digest string, at time.Time) error {
+func (t Tx) recordMove(ctx context.Context, g resource.Tag, digest string, at time.Time) error {
 	actor, err := store.Encode(resource.ActorFrom(ctx))
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ func (s *Store) DeleteTag(ctx context.Context, uid resource.UID, frozen func(nam
 		if err != nil {
 			return err
 		}
-		return t.untag(ctx, g, frozen)
+		return t.deleteTag(ctx, g, frozen)
 	})
 }
 
@@ -170,18 +170,18 @@ func (s *Store) DeleteTagNamed(ctx context.Context, repo resource.UID, name stri
 		if err != nil {
 			return err
 		}
-		return t.untag(ctx, g, frozen)
+		return t.deleteTag(ctx, g, frozen)
 	})
 }
 
-func (t Tx) untag(ctx context.Context, g resource.Tag, frozen func(string) bool) error {
+func (t Tx) deleteTag(ctx context.Context, g resource.Tag, frozen func(string) bool) error {
 	if frozen != nil && frozen(g.Name) {
 		return immutable(g.Name)
 	}
 	if _, err := t.Exec(ctx, `DELETE FROM tags WHERE seg = $1`, store.Segment(g.UID)); err != nil {
 		return err
 	}
-	if err := t.remember(ctx, g, "", t.DB.Time()); err != nil {
+	if err := t.recordMove(ctx, g, "", t.DB.Time()); err != nil {
 		return err
 	}
 	return t.Removed(ctx, store.TagCounter(resource.ClassOf(g.Name)), resource.TagDeleted, g.UID, g.UID.Root(), g)

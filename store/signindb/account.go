@@ -129,7 +129,7 @@ func (t Tx) update(ctx context.Context, before resource.Account, a *resource.Acc
 	if err := store.UpdateRow(ctx, t.Tx, &accounts, before, a); err != nil {
 		return err
 	}
-	if err := t.dropIdleCodes(ctx, a.UID); err != nil {
+	if err := t.dropUselessCodes(ctx, a.UID); err != nil {
 		return err
 	}
 	return t.Emit(ctx, resource.AccountUpdated, a.UID, a.UID.Parent(), before.Record(had), a.Record(has))
@@ -245,7 +245,7 @@ func (s *Store) DropPasskey(ctx context.Context, uid resource.UID, id []byte) er
 		if err != nil || n == 0 {
 			return err
 		}
-		if err := t.dropIdleCodes(ctx, uid); err != nil {
+		if err := t.dropUselessCodes(ctx, uid); err != nil {
 			return err
 		}
 		left, err := t.passkeys(ctx, uid)
@@ -260,7 +260,7 @@ func (s *Store) DropPasskey(ctx context.Context, uid resource.UID, id []byte) er
 // there, and fault.AlreadyExists if its organization has an account of that e-mail
 // address.
 func (t Tx) InsertAccount(ctx context.Context, a resource.Account) error {
-	if err := t.MustExist(ctx, a.UID.Parent()); err != nil {
+	if err := t.RequireGroup(ctx, a.UID.Parent()); err != nil {
 		return err
 	}
 	if err := store.InsertRow(ctx, t.Tx, &accounts, a); err != nil {

@@ -13,16 +13,16 @@ import (
 )
 
 // expired drops a few rows of a table whose time is over.
-func (t Tx) expired(ctx context.Context, table string) error {
+func (t Tx) dropExpired(ctx context.Context, table string) error {
 	_, err := t.Exec(ctx, `DELETE FROM `+table+` WHERE digest IN (SELECT digest FROM `+table+` WHERE expire_ms < $1 ORDER BY expire_ms LIMIT 50)`, store.MS(t.DB.Time()))
 	return err
 }
 
 // Spend uses up what is good once, until expires, and tells whether this was the
 // first time.
-func (s *Store) Spend(ctx context.Context, digest []byte, expires time.Time) (first bool, _ error) {
+func (s *Store) UseOnce(ctx context.Context, digest []byte, expires time.Time) (first bool, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		if err := t.expired(ctx, "spent"); err != nil {
+		if err := t.dropExpired(ctx, "spent"); err != nil {
 			return err
 		}
 		n, err := t.Exec(ctx, `INSERT INTO spent (digest, expire_ms) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING`, digest, store.MS(expires))
@@ -34,9 +34,9 @@ func (s *Store) Spend(ctx context.Context, digest []byte, expires time.Time) (fi
 
 // Leave keeps something for whoever comes with the code of that digest before
 // expires. It returns fault.AlreadyExists if there is something already.
-func (s *Store) Leave(ctx context.Context, digest, detail []byte, expires time.Time) error {
+func (s *Store) PutHandoff(ctx context.Context, digest, detail []byte, expires time.Time) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.expired(ctx, "handoffs"); err != nil {
+		if err := t.dropExpired(ctx, "handoffs"); err != nil {
 			return err
 		}
 		_, err := t.Exec(ctx, `INSERT INTO handoffs (digest, detail, expire_ms) VALUES ($1, $2, $3)`, digest, detail, store.MS(expires))
@@ -45,14 +45,14 @@ func (s *Store) Leave(ctx context.Context, digest, detail []byte, expires time.T
 }
 
 // Left returns what was left for the code of that digest, or fault.NotFound.
-func (s *Store) Left(ctx context.Context, digest []byte) (detail []byte, err error) {
+func (s *Store) Handoff(ctx context.Context, digest []byte) (detail []byte, err error) {
 	err = s.Row(ctx, `SELECT detail FROM handoffs WHERE digest = $1 AND expire_ms > $2`, []any{digest, store.MS(s.Time())}, &detail)
 	return detail, store.Missing(err, "hand-off", "code")
 }
 
 // Fetch returns what was left for the code of that digest, for the only time, or
 // fault.NotFound.
-func (s *Store) Fetch(ctx context.Context, digest []byte) (detail []byte, _ error) {
+func (s *Store) TakeHandoff(ctx context.Context, digest []byte) (detail []byte, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		err := t.Row(ctx, `SELECT t.detail FROM handoffs AS t WHERE t.digest = $1 AND t.expire_ms > $2`+s.Engine.Lock, []any{digest, store.MS(s.Time())}, &detail)
 		if err != nil {
@@ -76,7 +76,7 @@ func (s *Store) AddDevice(ctx context.Context, digest []byte, d resource.Device)
 		return err
 	}
 	return s.write(ctx, func(t Tx) error {
-		if err := t.expired(ctx, "devices"); err != nil {
+		if err := t.dropExpired(ctx, "devices"); err != nil {
 			return err
 		}
 		var n int

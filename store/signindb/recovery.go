@@ -48,7 +48,7 @@ func (s *Store) UseRecoveryCode(ctx context.Context, uid resource.UID, digest []
 // dropIdleCodes takes the recovery codes from an account that has nothing left
 // that they would stand in for: codes that were forgotten shall not open what is
 // added years later.
-func (t Tx) dropIdleCodes(ctx context.Context, uid resource.UID) error {
+func (t Tx) dropUselessCodes(ctx context.Context, uid resource.UID) error {
 	_, err := t.Exec(ctx, `
 		DELETE FROM recovery_codes WHERE account = $1 AND NOT EXISTS (SELECT 1 FROM passkeys WHERE account = $1)
 			AND NOT EXISTS (SELECT 1 FROM accounts WHERE seg = $1 AND length(totp) > 0)`, store.Segment(uid))

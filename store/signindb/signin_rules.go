@@ -23,7 +23,7 @@ func (s *Store) SignInRules(ctx context.Context, org resource.UID) (resource.Sig
 // SetSignInRules stores what an organization has decided. It returns
 // fault.NotFound if there is no such organization.
 func (t Tx) SetSignInRules(ctx context.Context, r resource.SignInRules) error {
-	if err := t.MustExist(ctx, r.Organization); err != nil {
+	if err := t.RequireGroup(ctx, r.Organization); err != nil {
 		return err
 	}
 	before := resource.SignInRules{Organization: r.Organization}

@@ -33,7 +33,7 @@ func Segment(uid resource.UID) int64 { return uid.Segment() ^ math.MinInt64 }
 // the same name, or a parent that is not there.
 func (s *DB) Refusal(err error, kind, name string, uid resource.UID) error {
 	switch s.Engine.failure(err) {
-	case notOne:
+	case duplicate:
 		f := fault.Exists(kind, name)
 		f.Cause = err
 		return f
@@ -48,7 +48,7 @@ func (s *DB) Refusal(err error, kind, name string, uid resource.UID) error {
 // mustExist holds the group until the commit. It returns fault.NotFound if there
 // is none: a foreign key knows a parent by its segment, and a uid with the
 // wrong segments above it must not pass.
-func (t *Tx) MustExist(ctx context.Context, group resource.UID) error {
+func (t *Tx) RequireGroup(ctx context.Context, group resource.UID) error {
 	if group == "" {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (t *Tx) MustExist(ctx context.Context, group resource.UID) error {
 }
 
 // Duplicate reports whether a unique index has refused a statement.
-func (s *DB) Duplicate(err error) bool { return s.Engine.failure(err) == notOne }
+func (s *DB) Duplicate(err error) bool { return s.Engine.failure(err) == duplicate }
 
 // Dangling reports whether a foreign key has refused a statement.
 func (s *DB) Dangling(err error) bool { return s.Engine.failure(err) == dangling }

@@ -15,15 +15,15 @@ import (
 // The keys of one are neighbours in every index, so that an import changes few
 // pages, however much there is already; the price is a look into each era for
 // what has a key.
-type era int64
+type generation int64
 
 // eraSize is how many advisories an era has, about: an index of their keys is
 // some megabytes, which the writer has in memory.
-const eraSize = 131_072
+const generationSize = 131_072
 
 // key is that of a value in an era. Ten bits are the era's; there may be as many
 // again, which share pages and nothing else.
-func (e era) key(of int64) int64 {
+func (e generation) key(of int64) int64 {
 	if e < 0 { // from before there were any
 		return of
 	}
@@ -31,28 +31,28 @@ func (e era) key(of int64) int64 {
 }
 
 // A holding is a group that has advisories, and the eras they are of.
-type holding struct {
-	group resource.UID
-	eras  []era
+type groupGenerations struct {
+	group       resource.UID
+	generations []generation
 }
 
 // keys are those of a value of a field in each era.
-func (h holding) keys(f field, value string) []int64 {
+func (h groupGenerations) keys(f field, value string) []int64 {
 	of := keyOf(h.group, f, value)
-	keys := make([]int64, len(h.eras))
-	for i, e := range h.eras {
+	keys := make([]int64, len(h.generations))
+	for i, e := range h.generations {
 		keys[i] = e.key(of)
 	}
 	return keys
 }
 
 // holdings returns the groups of a scope that have advisories, in order.
-func (s *Store) holdings(ctx context.Context, sc store.Scope) (all []holding, _ error) {
-	eras := map[resource.UID][]era{}
-	for _, at := range places(sc) {
+func (s *Store) generations(ctx context.Context, sc store.Scope) (all []groupGenerations, _ error) {
+	eras := map[resource.UID][]generation{}
+	for _, at := range groupConditions(sc) {
 		err := s.Rows(ctx, `SELECT grp, era FROM advisory_eras WHERE `+at.text, at.args, func(row store.Scanner) (bool, error) {
 			var g resource.UID
-			var e era
+			var e generation
 			err := row.Scan(&g, &e)
 			eras[g] = append(eras[g], e)
 			return false, err
@@ -63,26 +63,26 @@ func (s *Store) holdings(ctx context.Context, sc store.Scope) (all []holding, _ 
 	}
 	for g, of := range eras {
 		slices.Sort(of)
-		all = append(all, holding{g, slices.Compact(of)})
+		all = append(all, groupGenerations{g, slices.Compact(of)})
 	}
-	slices.SortFunc(all, func(a, b holding) int { return cmp.Compare(a.group, b.group) })
+	slices.SortFunc(all, func(a, b groupGenerations) int { return cmp.Compare(a.group, b.group) })
 	return all, nil
 }
 
 // era returns the one in which n new advisories of a group are written. A few are
 // not counted, so that their writers need not wait for each other.
-func (t Tx) era(ctx context.Context, group resource.UID, n int) (era, error) {
-	var last era
+func (t Tx) generation(ctx context.Context, group resource.UID, n int) (generation, error) {
+	var last generation
 	var size int64
 	err := t.Row(ctx, `SELECT era, n FROM advisory_eras WHERE grp = $1 ORDER BY era DESC LIMIT 1`, []any{string(group)}, &last, &size)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return 0, err
 	}
 	begins := err != nil
-	if last < 0 || size >= t.eraSize {
+	if last < 0 || size >= t.generationSize {
 		last, begins = last+1, true
 	}
-	if !begins && int64(n) < t.eraSize/256 {
+	if !begins && int64(n) < t.generationSize/256 {
 		return last, nil
 	}
 	return last, t.Later(ctx, `INSERT INTO advisory_eras (grp, era, n) VALUES ($1, $2, $3)

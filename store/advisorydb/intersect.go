@@ -14,35 +14,35 @@ import (
 // siftWalk is how many matches a query may have and still be put in the order
 // of their updates one by one. There are enough of more than that in any
 // stretch of the order.
-const siftWalk = 4096
+const maxLookedUp = 4096
 
 // sift reads a page of what passes filters that no index range answers. It
 // collects the segments that each of them matches and keeps what is in all.
-func (l *advisoryList) sift(ctx context.Context, sc store.Scope) (entries []entry, total int64, _ error) {
+func (l *advisoryList) intersect(ctx context.Context, sc store.Scope) (entries []entry, total int64, _ error) {
 	segs, err := l.matches(ctx, sc)
 	if err != nil {
 		return nil, 0, err
 	}
-	onShelves := shelved(l.f)
+	onShelves := filtersPartitions(l.f)
 	if !onShelves && len(l.groups) == 1 && len(sc.Rows) == 0 {
-		if l.by == byUpdate && len(segs) > siftWalk {
-			entries, err = l.stroll(ctx, segs)
+		if l.by == byUpdate && len(segs) > maxLookedUp {
+			entries, err = l.walkUpdates(ctx, segs)
 			return entries, int64(len(segs)), err
 		}
 		if l.by != byUpdate {
-			return l.slice(segs), int64(len(segs)), nil
+			return l.pageOfGroup(segs), int64(len(segs)), nil
 		}
 	}
 	if entries, err = l.lookUp(ctx, segs); err != nil {
 		return nil, 0, err
 	}
 	total = int64(len(entries))
-	return l.cut(entries), total, nil
+	return l.pageOf(entries), total, nil
 }
 
 // slice returns the entries of the page, and one more, of the segments of one
 // group, which are in order.
-func (l *advisoryList) slice(segs []int64) (entries []entry) {
+func (l *advisoryList) pageOfGroup(segs []int64) (entries []entry) {
 	from, to := 0, len(segs)
 	if c := l.p.After; c != nil {
 		i, found := slices.BinarySearch(segs, store.Segment(resource.UID(c.UID)))
@@ -64,7 +64,7 @@ func (l *advisoryList) slice(segs []int64) (entries []entry) {
 }
 
 // cut sorts entries and keeps those of the page, and one more.
-func (l *advisoryList) cut(entries []entry) []entry {
+func (l *advisoryList) pageOf(entries []entry) []entry {
 	slices.SortFunc(entries, l.compare)
 	if c := l.p.After; c != nil {
 		at := entry{seg: store.Segment(resource.UID(c.UID)), updated: c.Number, group: resource.UID(c.UID).Parent()}
@@ -96,7 +96,7 @@ func (l *advisoryList) matches(ctx context.Context, sc store.Scope) ([]int64, er
 		}
 		sets = append(sets, segs)
 	}
-	for _, v := range l.valued() {
+	for _, v := range l.keyedFilters() {
 		segs, err := l.withValue(ctx, v)
 		if err != nil {
 			return nil, err
@@ -110,11 +110,11 @@ func (l *advisoryList) matches(ctx context.Context, sc store.Scope) ([]int64, er
 		}
 		sets = append(sets, segs)
 	}
-	return common(sets), nil
+	return intersection(sets), nil
 }
 
 // common is what all sets have, in order.
-func common(sets [][]int64) []int64 {
+func intersection(sets [][]int64) []int64 {
 	slices.SortFunc(sets, func(a, b []int64) int { return len(a) - len(b) })
 	for _, s := range sets {
 		slices.Sort(s)
@@ -151,9 +151,9 @@ func (l *advisoryList) withIDs(ctx context.Context) (all []int64, _ error) {
 	return all, nil
 }
 
-func (l *advisoryList) withValue(ctx context.Context, v valued) ([]int64, error) {
+func (l *advisoryList) withValue(ctx context.Context, v keyedFilter) ([]int64, error) {
 	var keys []int64
-	for _, h := range l.holdings {
+	for _, h := range l.generations {
 		for _, s := range v.values {
 			keys = append(keys, h.keys(v.field, s)...)
 		}
@@ -171,7 +171,7 @@ func (l *advisoryList) withValue(ctx context.Context, v valued) ([]int64, error)
 // passes.
 func (l *advisoryList) lookUp(ctx context.Context, segs []int64) (entries []entry, _ error) {
 	on := map[int64]resource.UID{}
-	for _, sh := range l.shelves {
+	for _, sh := range l.partitions {
 		if sh.matches(l.f) {
 			on[sh.id] = sh.group
 		}
@@ -198,9 +198,9 @@ func (l *advisoryList) lookUp(ctx context.Context, segs []int64) (entries []entr
 
 // stroll walks a group in the order of updates until the page is full of those
 // that are among segs.
-func (l *advisoryList) stroll(ctx context.Context, segs []int64) (entries []entry, _ error) {
+func (l *advisoryList) walkUpdates(ctx context.Context, segs []int64) (entries []entry, _ error) {
 	walk := *l
-	in := lanes{table: "advisories", column: "parent", all: []lane{{key: store.Segment(l.groups[0]), group: l.groups[0]}}}
+	in := indexRanges{table: "advisories", column: "parent", all: []indexRange{{key: store.Segment(l.groups[0]), group: l.groups[0]}}}
 	for len(entries) < l.need() {
 		part, err := walk.merge(ctx, in, 2048)
 		if err != nil {
@@ -222,14 +222,14 @@ func (l *advisoryList) stroll(ctx context.Context, segs []int64) (entries []entr
 }
 
 // signs remembers what is written on shelves: it never changes.
-type signs struct {
+type signatureCache struct {
 	mu  sync.RWMutex
 	all map[int64]signature
 }
 
-const maxSigns = 1 << 16
+const signaturesCached = 1 << 16
 
-func (s *signs) get(id int64, text string) (signature, error) {
+func (s *signatureCache) get(id int64, text string) (signature, error) {
 	s.mu.RLock()
 	sign, ok := s.all[id]
 	s.mu.RUnlock()
@@ -242,7 +242,7 @@ func (s *signs) get(id int64, text string) (signature, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all == nil || len(s.all) >= maxSigns {
+	if s.all == nil || len(s.all) >= signaturesCached {
 		s.all = map[int64]signature{}
 	}
 	s.all[id] = sign
