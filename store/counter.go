@@ -11,9 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// count records that by resources of the kind came to (or went from) the place
-// of uid. On PostgreSQL that comes last in a write, because its locks last until
-// the commit; see tallied.
+// Count adds by to the counters of a kind in all groups above uid. On PostgreSQL
+// that comes last in a write, because its locks are held until the commit.
 func (t *Tx) Count(ctx context.Context, kind string, uid resource.UID, by int) error {
 	above := uid.Ancestors()
 	if len(above) == 0 {
@@ -40,7 +39,7 @@ func (t *Tx) Count(ctx context.Context, kind string, uid resource.UID, by int) e
 
 const counterAdd = ` ON CONFLICT (kind, grp, shard) DO UPDATE SET n = counters.n + excluded.n, children = counters.children + excluded.children`
 
-// A tally is what is to be added to a counter.
+// An increment is what a write adds to a counter.
 type increment struct {
 	key         counterKey
 	n, children int64
@@ -51,8 +50,8 @@ type counterKey struct {
 	group int64
 }
 
-// tallied is the statement that adds tallies to counters. It locks them in the
-// order of their keys, so that two writers never wait for each other.
+// counterStatement is the statement that adds increments to counters. It locks them
+// in the order of their keys, so that two writers cannot deadlock.
 func counterStatement(all []increment, shard int) statement {
 	sums := map[counterKey]increment{}
 	for _, c := range all {
@@ -75,8 +74,8 @@ func counterStatement(all []increment, shard int) statement {
 	}
 }
 
-// uncount drops the counters of a group that is gone, and the shelves and eras
-// of the advisories it had.
+// DropCounters deletes the counters of a group that is gone, and the partitions
+// (the table advisory_shelves) and generations (advisory_eras) of its advisories.
 func (t *Tx) DropCounters(ctx context.Context, group resource.UID) error {
 	t.increments = slices.DeleteFunc(t.increments, func(c increment) bool { return c.key.group == Segment(group) })
 	for _, text := range []string{
@@ -106,11 +105,11 @@ var kinds = []string{
 	"subscriptions", "deliveries",
 }
 
-// hidden are the kinds of counters that share a table with another: tags a list
-// leaves out unless it is asked for them, and pushes among the pulls.
+// subsets are the kinds of counters that count some rows of a table: the tags that
+// a list leaves out unless it is asked for them, and the pushes among the pulls.
 var subsets = []string{"tags.referrer", "tags.date", "tags.epoch", PushCounter}
 
-// counted are the rows that a kind of counter counts.
+// countedRows selects the rows that a kind of counter counts.
 func countedRows(kind string) string {
 	for c := resource.PlainTag; c <= resource.EpochTag; c++ {
 		if kind == TagCounter(c) {
@@ -135,9 +134,8 @@ type Drift struct {
 	DirectCounted, DirectRows int64
 }
 
-// Drifts compares every counter with the rows it stands for, in one state of
-// the database. It reads everything: it is for tests and for an operator's
-// check.
+// Drifts compares every counter with the rows that it counts, in one state of the
+// database. It reads everything, and is for tests and for an operator's check.
 func (s *DB) Drifts(ctx context.Context) (all []Drift, err error) {
 	err = s.Snapshot(ctx, func(read Reader) error {
 		for _, kind := range slices.Concat(kinds, subsets) {
@@ -196,22 +194,16 @@ func groupDrifts(ctx context.Context, read Reader, kind string) (all []Drift, _ 
 // column.
 func keyDrifts(ctx context.Context, read Reader, kind, column string) (all []Drift, _ error) {
 	table, _, _ := strings.Cut(column, ".")
-	rows, counted := map[int64]int64{}, map[int64]int64{}
-	tally := func(into map[int64]int64, text string, args ...any) error {
-		return read(ctx, text, args, func(row Scanner) (bool, error) {
-			var key, n int64
-			err := row.Scan(&key, &n)
-			into[key] = n
-			return false, err
-		})
-	}
-	if err := tally(rows, `SELECT `+column+`, count(*) FROM `+table+` GROUP BY `+column); err != nil {
+	rows, err := ReadMap[int64, int64](ctx, read, `SELECT `+column+`, count(*) FROM `+table+` GROUP BY `+column)
+	if err != nil {
 		return nil, err
 	}
-	if err := tally(counted, `SELECT grp, CAST(sum(n) AS BIGINT) FROM counters WHERE kind = $1 GROUP BY grp`, kind); err != nil {
+	counters, err := ReadMap[int64, int64](ctx, read,
+		`SELECT grp, CAST(sum(n) AS BIGINT) FROM counters WHERE kind = $1 GROUP BY grp`, kind)
+	if err != nil {
 		return nil, err
 	}
-	for key, n := range counted {
+	for key, n := range counters {
 		if n != rows[key] {
 			all = append(all, Drift{Kind: kind, Key: key, Counted: n, Rows: rows[key]})
 		}
@@ -223,17 +215,16 @@ func keyDrifts(ctx context.Context, read Reader, kind, column string) (all []Dri
 	return all, nil
 }
 
-// tagCounter is the kind of counter that counts tags of a class: a list hides
-// some of them, and its total has to.
+// TagCounter is the kind of counter that counts the tags of a class. A list leaves
+// some classes out, and so must its total.
 func TagCounter(c resource.TagClass) string {
 	return [...]string{"tags", "tags.referrer", "tags.date", "tags.epoch"}[c]
 }
 
-// pushCounter is the kind of counter that counts the pushes among the pulls: a
-// list may ask for them alone.
+// PushCounter is the kind of counter that counts the pushes among the pulls.
 const PushCounter = "pulls.push"
 
-// pullCounter is the kind of counter that counts what went a way.
+// PullCounter is the kind of counter that counts pushes or pulls.
 func PullCounter(push bool) string {
 	if push {
 		return PushCounter
@@ -241,7 +232,7 @@ func PullCounter(push bool) string {
 	return "pulls"
 }
 
-// pullCounters are those that make up the total of a direction.
+// PullCounters are the kinds of counters that make up the total of a direction.
 func PullCounters(way resource.Direction) []string {
 	switch way {
 	case resource.Pulled:
@@ -252,7 +243,8 @@ func PullCounters(way resource.Direction) []string {
 	return []string{PullCounter(false), PullCounter(true)}
 }
 
-// Counters of advisories that are by key and not by group.
+// Counters of advisories that are by key and not by group: by partition, which
+// the schema calls a shelf, and by name.
 const (
 	PartitionCounter = "advisory_shelves"
 	NameCounter      = "advisory_names"

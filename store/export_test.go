@@ -115,9 +115,9 @@ const ChangesKept = changesKept
 // SkipChanges moves the revision on as n changes to a role would.
 func (s *DB) SkipChanges(ctx context.Context, n int) error {
 	return s.Write(ctx, func(t *Tx) error {
-		t.changes = make([]change, n)
+		t.changes = make([]GrantChange, n)
 		for i := range t.changes {
-			t.changes[i].role = resource.OwnerRole
+			t.changes[i].Role = resource.OwnerRole
 		}
 		return nil
 	})

@@ -21,12 +21,12 @@ import (
 // here and not by the database: each statement is written so that one index
 // serves it.
 
-// levels is how deep a subtree may start and still have an index in the order
-// of a column. Below it a list sorts the subtree: right, and slow only when
-// that is big.
+// levels is how deep a subtree may start and still have an index in the order of a
+// column. For a deeper one a list sorts the subtree, which is slow only if that is
+// big.
 var levels = map[string]int{"name": 3, "create_ms": 3, "update_ms": 1}
 
-// A condition is an equality that a list is filtered by. There is an index
+// A Condition is an equality that a list is filtered by. There is an index
 // (column, uid) for it.
 type Condition struct {
 	column string
@@ -35,7 +35,7 @@ type Condition struct {
 	flag   bool // the column itself is true; its index has only such rows
 }
 
-// list reads one page.
+// List reads one page of a kind.
 func List[T any](ctx context.Context, s *DB, l *Kind[T], r Reach, f resource.Filter, p page.Request) (page.Page[T], error) {
 	var out page.Page[T]
 	if f.Group != "" {
@@ -83,7 +83,7 @@ func List[T any](ctx context.Context, s *DB, l *Kind[T], r Reach, f resource.Fil
 	return out, nil
 }
 
-// filter takes over the equalities of f.
+// filter adds the equalities of f.
 func (q *Query) filter(f resource.Filter) {
 	if f.Relationship != resource.RelationshipNone {
 		q.where = append(q.where, Condition{column: "relationship", value: int64(f.Relationship)})
@@ -206,9 +206,9 @@ func (s *DB) size(ctx context.Context, q Query, spans []span) error {
 	})
 }
 
-// ahead drops the spans a page in uid order cannot come from: the spans are in
-// that order themselves, and their sizes are known. all is false if it dropped
-// some for their sizes alone.
+// prune drops the spans that a page in the order of uids cannot come from: the
+// spans are in that order themselves, and their sizes are known. all is false if
+// it dropped some for their sizes alone.
 func (q *Query) prune(spans []span) (out []span, all bool) {
 	if q.Column != "uid" || len(spans) < 2 {
 		return spans, true
@@ -251,7 +251,7 @@ func (q *Query) passed(uid resource.UID) bool {
 	return string(uid)+"0" <= c.UID
 }
 
-// A key is the place of a row in an order.
+// A key is the position of a row in an order.
 type key struct {
 	text string
 	num  int64

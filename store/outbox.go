@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// emit appends an event; it leaves with the transaction or not at all. before
-// and after are what the change was made to, nil where there was nothing.
+// Emit adds an event to the outbox, in the transaction of the change. before and
+// after are what was changed, or nil if there was nothing, or is nothing any more.
 func (t *Tx) Emit(ctx context.Context, kind resource.EventType, subject, group resource.UID, before, after any) error {
 	row, err := t.Event(ctx, kind, subject, group, before, after)
 	if err != nil {
@@ -22,7 +22,23 @@ func (t *Tx) Emit(ctx context.Context, kind resource.EventType, subject, group r
 
 const outboxInsert = `INSERT INTO outbox (id, type, subject, grp, actor, before_json, after_json, at_ms)`
 
-// emitAll appends events in their order. On PostgreSQL they go with the commit.
+// Added adds the event and the count that every insert ends with.
+func (t *Tx) Added(ctx context.Context, kind string, event resource.EventType, uid, group resource.UID, v any) error {
+	if err := t.Emit(ctx, event, uid, group, nil, v); err != nil {
+		return err
+	}
+	return t.Count(ctx, kind, uid, 1)
+}
+
+// Removed adds the event and takes away the count, as every delete does at its end.
+func (t *Tx) Removed(ctx context.Context, kind string, event resource.EventType, uid, group resource.UID, v any) error {
+	if err := t.Emit(ctx, event, uid, group, v, nil); err != nil {
+		return err
+	}
+	return t.Count(ctx, kind, uid, -1)
+}
+
+// EmitAll adds events in their order. On PostgreSQL they go with the commit.
 func (t *Tx) EmitAll(ctx context.Context, events [][]any) error {
 	if t.DB.Engine.Postgres {
 		t.events = append(t.events, events...)
@@ -31,7 +47,7 @@ func (t *Tx) EmitAll(ctx context.Context, events [][]any) error {
 	return t.InsertRows(ctx, outboxInsert, events, "")
 }
 
-// outboxed is the statement that writes events, in their order.
+// outboxStatement is the statement that writes events, in their order.
 func outboxStatement(events [][]any) statement {
 	columns := make([][]string, len(events[0])-1)
 	var at []int64
@@ -51,7 +67,7 @@ func outboxStatement(events [][]any) statement {
 	}
 }
 
-// event is the row of an event, in the order of outboxInsert.
+// Event returns the row of an event, for EmitAll.
 func (t *Tx) Event(ctx context.Context, kind resource.EventType, subject, group resource.UID, before, after any) ([]any, error) {
 	actor, err := Encode(resource.ActorFrom(ctx))
 	if err != nil {
@@ -71,6 +87,7 @@ func (t *Tx) Event(ctx context.Context, kind resource.EventType, subject, group 
 	return []any{rand.Text(), string(kind), string(subject), string(group), actor, b, a, MS(t.DB.Time())}, nil
 }
 
+// Encode returns v as JSON, or "" for nil.
 func Encode(v any) (string, error) {
 	if v == nil {
 		return "", nil
@@ -140,28 +157,22 @@ func (s *DB) EventNumber(ctx context.Context, at time.Time) (int64, error) {
 
 // PruneEvents removes up to n of the oldest events if they are older than
 // before, and reports how many.
-func (s *DB) PruneEvents(ctx context.Context, before time.Time, n int) (gone int, _ error) {
-	err := s.Write(ctx, func(t *Tx) error {
-		rows, err := t.Exec(ctx, `DELETE FROM outbox WHERE seq IN (SELECT seq FROM outbox ORDER BY seq LIMIT $2) AND at_ms < $1`, MS(before), n)
-		gone = int(rows)
-		return err
-	})
-	return gone, err
+func (s *DB) PruneEvents(ctx context.Context, before time.Time, n int) (int, error) {
+	gone, err := s.Exec(ctx, `DELETE FROM outbox WHERE seq IN (SELECT seq FROM outbox ORDER BY seq LIMIT $2) AND at_ms < $1`,
+		MS(before), n)
+	return int(gone), err
 }
 
-func (s *DB) events(ctx context.Context, text string, args ...any) (all []resource.Event, _ error) {
-	err := s.Rows(ctx, text, args, func(row Scanner) (bool, error) {
-		var e resource.Event
+func (s *DB) events(ctx context.Context, text string, args ...any) ([]resource.Event, error) {
+	return ReadAll(ctx, s.Rows, func(row Scanner) (e resource.Event, _ error) {
 		var actor, before, after string
 		var at int64
 		if err := row.Scan(&e.Seq, &e.ID, &e.Type, &e.Subject, &e.Group, &actor, &at, &before, &after); err != nil {
-			return false, err
+			return e, err
 		}
 		e.Time, e.Before, e.After = FromMS(at), []byte(before), []byte(after)
-		all = append(all, e)
-		return false, json.Unmarshal([]byte(actor), &all[len(all)-1].Actor)
-	})
-	return all, err
+		return e, json.Unmarshal([]byte(actor), &e.Actor)
+	}, text, args...)
 }
 
 // A Tail reads the outbox to its end, in order, and leaves out nothing. It is not
@@ -169,8 +180,8 @@ func (s *DB) events(ctx context.Context, text string, args ...any) (all []resour
 //
 // PostgreSQL numbers events as transactions write them, and shows them as they
 // commit: a number may appear after a later one, or never, if its transaction is
-// undone. So the numbers a tail finds missing make it wait until every
-// transaction that was under way then is over.
+// rolled back. So if a number is missing, a tail waits until every transaction
+// that was in progress then has ended.
 type Tail struct {
 	s       *DB
 	at      int64 // every event up to this one has been returned, or is older than the tail
@@ -195,7 +206,7 @@ func (s *DB) LastEvent(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// Settle tells whether every event up to At is there for whoever reads it.
+// Complete reports whether no event up to At can still appear.
 func (t *Tail) Complete(ctx context.Context) (bool, error) {
 	if t.awaited != 0 {
 		if err := t.checkTransactions(ctx); err != nil {
@@ -230,9 +241,9 @@ func (t *Tail) Next(ctx context.Context, n int) ([]resource.Event, error) {
 	return all[:whole], err
 }
 
-// Skip passes over the events that follow, up to n, and reports how many, for
-// whoever would do nothing with them. If one of them is of the type given, or a
-// number is missing, it passes over none, and whole is false: Next tells more.
+// Skip passes over the events that follow, up to n, and returns how many, for a
+// caller that has no use for them. If one of them is of the type given, or a
+// number is missing, it passes over none and whole is false: then use Next.
 func (t *Tail) Skip(ctx context.Context, n int, unless resource.EventType) (skipped int, whole bool, err error) {
 	if settled, err := t.Complete(ctx); err != nil || !settled {
 		return 0, err == nil, err
@@ -250,7 +261,7 @@ func (t *Tail) Skip(ctx context.Context, n int, unless resource.EventType) (skip
 	return skipped, true, nil
 }
 
-// whole is how many of the events have nothing missing before them.
+// contiguous returns how many of the events have no missing number before them.
 func (t *Tail) contiguous(all []resource.Event) int {
 	last := t.at
 	for i, e := range all {
@@ -262,15 +273,15 @@ func (t *Tail) contiguous(all []resource.Event) int {
 	return len(all)
 }
 
-// await has the tail wait for the transactions that are under way. The number of
-// a new transaction is the bound: a snapshot's own upper end may lie below one
-// that is under way.
+// waitForTransactions makes the tail wait for the transactions that are in
+// progress. Those have lower numbers than a new one. The upper end of a snapshot
+// would not do: it may be below a transaction that is in progress.
 func (t *Tail) waitForTransactions(ctx context.Context, seen int64) error {
 	t.pending = seen
 	return t.s.Row(ctx, `SELECT CAST(CAST(pg_current_xact_id() AS TEXT) AS BIGINT)`, nil, &t.awaited)
 }
 
-// look tells whether the wait is over.
+// checkTransactions ends the wait if the transactions have ended.
 func (t *Tail) checkTransactions(ctx context.Context) error {
 	var oldest int64
 	err := t.s.Row(ctx, `SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT)`, nil, &oldest)

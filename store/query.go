@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// A query is a statement of a list being written, with its arguments so far. A
-// copy of it starts another.
+// A Query builds a statement of a list, with its arguments so far. A copy of it
+// builds another one.
 type Query struct {
 	Engine    Engine
 	Table     string
@@ -26,22 +26,22 @@ type Query struct {
 	Args      []any
 }
 
-// A mention is a uid that a caller has named, and the tables it can be in. Rows
-// know what they are in by its segment alone. A uid that has somebody else's
-// segment and the caller's own above it would be authorized as the caller's: so
-// nothing is in it unless it is there, as a whole.
+// A requirement is a uid that a caller has named, and the tables it can be in. Rows
+// refer to what they are in by its segment alone. A uid with the segment of
+// another's resource below a group of the caller's own would be authorized as the
+// caller's, so a list is empty unless a resource with the whole uid exists.
 type requirement struct {
 	uid    resource.UID
 	tables []string
 }
 
-// mention notes a uid that must be in one of the tables, of which "" is none.
+// require adds a uid that must be in one of the tables; "" is no table.
 func (q *Query) require(uid resource.UID, tables ...string) {
 	tables = slices.DeleteFunc(tables, func(table string) bool { return table == "" })
 	q.required = append(q.required, requirement{uid, tables})
 }
 
-// real is the condition that all that was mentioned is there.
+// requirements is the condition that every required uid exists.
 func (q *Query) requirements() string {
 	text := ""
 	for _, m := range q.required {
@@ -55,6 +55,7 @@ func (q *Query) requirements() string {
 	return text
 }
 
+// Arg adds an argument and returns its parameter.
 func (q *Query) Arg(v any) string {
 	q.Args = append(q.Args, v)
 	return "$" + itoa(len(q.Args))
@@ -72,10 +73,9 @@ func (q *Query) page(sp span) string {
 	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (%s) ORDER BY %s", q.Columns, q.Table, q.joins, segs, q.Order())
 }
 
-// from names the table. SQLite is told the index of a range of uids: once
-// somebody has it gather statistics, it would rather skip through another index
-// that ends in the uid, and sort; and it would rather walk all tags than the few
-// with a flag.
+// from names the table. For a range of uids SQLite is told the index: with
+// statistics it would choose another index that ends in the uid, and sort; and it
+// would walk all tags instead of the few with a flag.
 func (q *Query) from(sp span) string {
 	text := q.Table + " AS t"
 	if q.Engine.Postgres || q.Column != "uid" || sp.below == "" {
@@ -156,7 +156,7 @@ func (q *Query) joined(spans []span) (from, on string) {
 	return q.Engine.Each(q, segs), fmt.Sprintf("t.a%d = s.v", d)
 }
 
-// alike groups spans that one statement can walk: subtrees of the same depth.
+// byDepth groups spans that one statement can walk: subtrees of the same depth.
 func byDepth(spans []span) [][]span {
 	var out [][]span
 	at := map[int]int{}
@@ -185,8 +185,8 @@ func (q *Query) ranged(d int) bool {
 	return q.Column == "uid" || d > levels[q.Column]
 }
 
-// in is the condition that a row belongs to a span, and to the filters, so
-// written that one index serves it.
+// in is the condition that a row belongs to a span and passes the filters, written
+// so that one index serves it.
 func (q *Query) in(sp span) string {
 	switch {
 	case sp.children != "":
@@ -214,7 +214,8 @@ func (q *Query) in(sp span) string {
 	return text + q.conditions()
 }
 
-// filtered tells whether a list has filters beside its place.
+// filtered reports whether a list has filters other than those of its place in the
+// tree.
 func (q *Query) filtered() bool { return q.name != "" || len(q.where) > 0 }
 
 // conditions are the filters.
@@ -271,7 +272,7 @@ func (q *Query) counted() string {
 	return "c.kind IN (" + strings.Join(counters, ", ") + ")"
 }
 
-// after is the condition that a row comes after the cursor.
+// After is the condition that a row comes after the cursor.
 func (q *Query) After() string {
 	c := q.Page.After
 	if c == nil {
@@ -294,9 +295,9 @@ func (q *Query) After() string {
 	return fmt.Sprintf(" AND (%s, t.seg) %s (%s, %s)", q.key(), than, q.Arg(c.Number), q.Arg(seg))
 }
 
-// key is the sort column as the statement names it. With filters it is hidden
-// from the planner: the few rows that pass are to be found by the filter and
-// sorted, but a planner would rather walk the column's index for them.
+// key is the sort column as the statement names it. With filters it is hidden from
+// the planner, so that the few rows that pass are found by the filter and sorted;
+// otherwise the planner would walk the index of the column.
 func (q *Query) key() string {
 	filtered := len(q.where) > 0 || q.name != "" && q.Column != "name"
 	switch {
@@ -315,7 +316,7 @@ func (q *Query) dir() string {
 	return ""
 }
 
-// order is the ORDER BY list. What is unique has no second term.
+// Order is the ORDER BY list. A column that is unique has no second term.
 func (q *Query) Order() string {
 	if q.Column == "uid" || q.Column == "seg" {
 		return q.key() + q.dir()
@@ -323,7 +324,8 @@ func (q *Query) Order() string {
 	return q.key() + q.dir() + ", t.seg" + q.dir()
 }
 
-// limit is rounded up, so that few statements serve all page sizes.
+// Limit is the LIMIT clause. It is rounded up, so that few statements serve all page
+// sizes.
 func (q *Query) Limit(n int) string {
 	for _, size := range []int{2, 51, 101, page.MaxSize + 1} {
 		if n <= size {
@@ -333,8 +335,8 @@ func (q *Query) Limit(n int) string {
 	return " LIMIT " + q.Arg(n)
 }
 
-// counters is the statement that reads the counters of spans, none of which have
-// any in a place that is not there.
+// counters is the statement that reads the counters of spans. They are 0 unless
+// the requirements hold.
 func (q *Query) counters(spans []span) string {
 	col := "n"
 	if spans[0].children != "" {

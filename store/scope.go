@@ -14,17 +14,18 @@ type Reach struct {
 	Also  []resource.UID
 }
 
-// A scope is what a list may return: the reach cut with the filter.
+// A Scope is what a list may return: the intersection of the reach and the filter.
 type Scope struct {
 	Below    []resource.UID // everything below these; sorted, disjoint
 	Rows     []resource.UID // these, if they exist; sorted
 	Children resource.UID   // what is directly below this; the others are empty then
 }
 
+// Empty reports whether a list has nothing to return.
 func (sc Scope) Empty() bool { return len(sc.Below) == 0 && len(sc.Rows) == 0 && sc.Children == "" }
 
-// named is the place that a scope has from the filter alone, or "". What it has
-// from a reach is there; this may not be.
+// fromFilter returns the group that a scope has from the filter alone, or "". The
+// groups of a reach exist; this one may not.
 func (sc Scope) fromFilter(r Reach, f resource.PlaceFilter) resource.UID {
 	at := sc.Children
 	if at == "" && slices.Contains(sc.Below, f.DescendantsOf) {
@@ -36,18 +37,18 @@ func (sc Scope) fromFilter(r Reach, f resource.PlaceFilter) resource.UID {
 	return at
 }
 
-// covered tells whether a grant reaches the whole subtree of uid.
+// Covered reports whether one of the groups covers the whole subtree of uid.
 func Covered(under []resource.UID, uid resource.UID) bool {
 	return slices.ContainsFunc(under, func(g resource.UID) bool { return g.Covers(uid) })
 }
 
-// sees tells whether one resource is in the scope of a reach without filters.
+// sees reports whether one resource is in the scope of a reach without filters.
 func (sc Scope) sees(uid resource.UID) bool {
 	_, row := slices.BinarySearch(sc.Rows, uid)
 	return row || Covered(sc.Below, uid.Parent())
 }
 
-// within tells whether uid passes the members of f that name a place.
+// within reports whether uid passes a filter.
 func within(f resource.PlaceFilter, uid resource.UID) bool {
 	return (f.DescendantsOf == "" || f.DescendantsOf != uid && f.DescendantsOf.Covers(uid)) &&
 		(f.ChildrenOf == "" || uid.Parent() == f.ChildrenOf) &&
@@ -56,8 +57,8 @@ func within(f resource.PlaceFilter, uid resource.UID) bool {
 		(len(f.IDs) == 0 || slices.Contains(f.IDs, uid))
 }
 
-// visible cuts what a caller may see with what was asked for. self says that
-// groups are what is listed.
+// Visible returns the intersection of what a caller may see and what was asked for.
+// self says that groups are listed.
 func Visible(self bool, r Reach, f resource.PlaceFilter) Scope {
 	all := Scope{Below: r.Under, Rows: slices.Clone(r.Also)}
 	if self {
@@ -88,7 +89,8 @@ func Visible(self bool, r Reach, f resource.PlaceFilter) Scope {
 	return all
 }
 
-// pick is the scope of a filter that names its rows, all but in so many words.
+// pick returns the scope of a filter that names its rows, by their UIDs or as the
+// ancestors of one.
 func (sc Scope) pick(f resource.PlaceFilter) Scope {
 	rows := f.AncestorsOf.Ancestors()
 	if len(f.IDs) > 0 {
@@ -99,6 +101,7 @@ func (sc Scope) pick(f resource.PlaceFilter) Scope {
 	return Scope{Rows: rows}
 }
 
+// filterRows returns the uids that pass a filter.
 func filterRows(uids []resource.UID, f resource.PlaceFilter) []resource.UID {
 	return slices.DeleteFunc(slices.Clone(uids), func(uid resource.UID) bool { return !within(f, uid) })
 }

@@ -41,10 +41,7 @@ func (s *Store) InsertGroup(ctx context.Context, g resource.Group, with ...resou
 			if err := t.bind(ctx, b); err != nil {
 				return err
 			}
-			if err := t.Emit(ctx, resource.BindingCreated, b.UID, b.Group(), nil, b); err != nil {
-				return err
-			}
-			if err := t.AddMember(ctx, g.UID.Root(), b.Identity); err != nil { // whoever founds an organization is known to it
+			if err := t.AddMember(ctx, g.UID.Root(), b.Identity); err != nil { // whoever creates an organization joins it
 				return err
 			}
 		}
@@ -135,10 +132,7 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 			return err
 		}
 		t.PathsChanged()
-		if err := t.Emit(ctx, resource.GroupDeleted, uid, uid.Parent(), g, nil); err != nil {
-			return err
-		}
-		if err := t.Count(ctx, "groups", uid, -1); err != nil {
+		if err := t.Removed(ctx, "groups", resource.GroupDeleted, uid, uid.Parent(), g); err != nil {
 			return err
 		}
 		return t.DropCounters(ctx, uid)
@@ -161,8 +155,8 @@ var groupChildren = []store.Use{
 	{Table: "subscriptions", Column: "parent", Label: "subscriptions"},
 }
 
-// leave removes the caller's own bindings on an organization, if nobody else
-// has any: then the organization can go.
+// deleteOwnBindings removes the caller's bindings on an organization if nobody else
+// has any, so that the organization can be deleted.
 func (t Tx) deleteOwnBindings(ctx context.Context, uid, caller resource.UID) error {
 	var others int
 	if err := t.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $1 AND identity <> $2`, []any{store.Segment(uid), string(caller)}, &others); err != nil || others > 0 {

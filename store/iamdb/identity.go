@@ -53,14 +53,14 @@ func (t Tx) InsertIdentity(ctx context.Context, i resource.Identity) error {
 	return store.Insert(ctx, t.Tx, &identities, i)
 }
 
-// Person returns who a realm knows by subject, or fault.NotFound.
+// Person returns the person whom a realm knows by a subject, or fault.NotFound.
 func (s *Store) Person(ctx context.Context, realm, subject string) (resource.Identity, error) {
 	return store.One(ctx, s.Rows, &identities, resource.UserUID(realm, subject), personWhere, realm, subject)
 }
 
-// PersonUID returns who a realm knows by subject, or the UID that somebody will
-// have who comes as that. It is derived from the two, unless a person has it who
-// was of the realm once and is not any more: they took it along.
+// PersonUID returns the UID of the person whom a realm knows by a subject, or the
+// one that a person would get. That is derived from realm and subject, unless
+// somebody has it who has left the realm.
 func (s *Store) PersonUID(ctx context.Context, realm, subject string) (resource.UID, error) {
 	i, err := s.Person(ctx, realm, subject)
 	if !errors.Is(err, fault.NotFound) {
@@ -79,7 +79,7 @@ func (s *Store) PersonUID(ctx context.Context, realm, subject string) (resource.
 // maxUIDs is how many people can have left a realm who had the same subject.
 const maxUIDs = 100
 
-// freeUID returns the UID of somebody whom a realm does not know yet.
+// unusedUID returns the UID of somebody whom a realm does not know yet.
 func unusedUID(ctx context.Context, row func(context.Context, string, []any, ...any) error, realm, subject string) (resource.UID, error) {
 	uid := resource.UserUID(realm, subject)
 	for n := range maxUIDs {
@@ -104,13 +104,9 @@ const personWhere = ` WHERE t.realm = $1 AND t.subject = $2 AND t.realm <> ''`
 // is ours, about one of the subjects. What accepts a pattern is not among them.
 func (s *Store) TrustingUs(ctx context.Context, issuer string, subjects []resource.UID, limit int) (all []resource.UID, _ error) {
 	for _, subject := range subjects {
-		err := s.Rows(ctx, `SELECT t.uid FROM identities AS t WHERE t.issuer = $1 AND t.subject = $2 ORDER BY t.uid LIMIT $3`,
-			[]any{issuer, string(subject), limit}, func(row store.Scanner) (bool, error) {
-				var uid resource.UID
-				err := row.Scan(&uid)
-				all = append(all, uid)
-				return false, err
-			})
+		some, err := store.ReadColumn[resource.UID](ctx, s.Rows,
+			`SELECT t.uid FROM identities AS t WHERE t.issuer = $1 AND t.subject = $2 ORDER BY t.uid LIMIT $3`, issuer, string(subject), limit)
+		all = append(all, some...)
 		if err != nil || len(all) >= limit {
 			return all, err
 		}
@@ -123,14 +119,13 @@ func (s *Store) Identity(ctx context.Context, uid resource.UID) (resource.Identi
 	return store.Get(ctx, s.DB, &identities, uid)
 }
 
-// UpdateIdentity puts after in the place of before, under the rules of
-// UpdateGroup.
+// UpdateIdentity replaces before by after, under the rules of UpdateGroup.
 func (s *Store) UpdateIdentity(ctx context.Context, before, after resource.Identity) (resource.Identity, error) {
 	return s.updateIdentity(ctx, resource.IdentityUpdated, before, after)
 }
 
-// UpdateMetadata is UpdateIdentity for what an identity says about itself, which
-// its event tells.
+// UpdateMetadata is UpdateIdentity for what an identity says about itself, with an
+// event of its own type.
 func (s *Store) UpdateMetadata(ctx context.Context, before, after resource.Identity) (resource.Identity, error) {
 	return s.updateIdentity(ctx, resource.IdentityMetadataUpdated, before, after)
 }

@@ -72,7 +72,7 @@ func (s *Store) Invites(ctx context.Context, r store.Reach, f resource.Filter, p
 	return store.List(ctx, s.DB, &invites, r, f, p)
 }
 
-// noteEnded remembers why an invite is about to go.
+// recordEnded records why an invite is about to be deleted.
 func (t Tx) recordEnded(ctx context.Context, uid resource.UID, reason string) error {
 	now := t.DB.Time()
 	if _, err := t.Exec(ctx, `DELETE FROM ended_invites WHERE end_ms < $1`, store.MS(now.Add(-endedKept))); err != nil {
@@ -93,21 +93,18 @@ const (
 
 // Joins returns who came into a group through invites, newest first.
 func (s *Store) Joins(ctx context.Context, group resource.UID) ([]resource.Join, error) {
-	var all []resource.Join
-	err := s.Rows(ctx, `SELECT j.invite, j.identity, j.role, j.at_ms, coalesce(i.name, ''), coalesce(i.email, ''), coalesce(i.email_unverified, '')
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (resource.Join, error) {
+		j := resource.Join{Group: group}
+		var at int64
+		var claimed string
+		err := row.Scan(&j.Invite, &j.Identity, &j.Role, &at, &j.Name, &j.Email, &claimed)
+		if j.Time = store.FromMS(at); j.Email == "" {
+			j.Email = claimed
+		}
+		return j, err
+	}, `SELECT j.invite, j.identity, j.role, j.at_ms, coalesce(i.name, ''), coalesce(i.email, ''), coalesce(i.email_unverified, '')
 		FROM joins AS j LEFT JOIN identities AS i ON i.uid = j.identity WHERE j.grp = $1 ORDER BY j.at_ms DESC LIMIT $2`,
-		[]any{store.Segment(group), resource.JoinsListed}, func(row store.Scanner) (bool, error) {
-			j := resource.Join{Group: group}
-			var at int64
-			var claimed string
-			err := row.Scan(&j.Invite, &j.Identity, &j.Role, &at, &j.Name, &j.Email, &claimed)
-			if j.Time = store.FromMS(at); j.Email == "" {
-				j.Email = claimed
-			}
-			all = append(all, j)
-			return false, err
-		})
-	return all, err
+		store.Segment(group), resource.JoinsListed)
 }
 
 // EndedInvite returns the digest of the code of an invite that is gone, and why it

@@ -12,13 +12,11 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// Seen notes that an identity was assumed. It is no change of the identity: it
-// makes no event, and the time of its last update stays.
+// SetLastSeen records when an identity was last assumed. It is no change of the
+// identity: there is no event, and the time of its last update stays.
 func (s *Store) SetLastSeen(ctx context.Context, identity resource.UID, at time.Time) error {
-	return s.write(ctx, func(t Tx) error {
-		_, err := t.Exec(ctx, `UPDATE identities SET last_seen_ms = $2 WHERE uid = $1 AND last_seen_ms < $2`, string(identity), store.MS(at))
-		return err
-	})
+	_, err := s.Exec(ctx, `UPDATE identities SET last_seen_ms = $2 WHERE uid = $1 AND last_seen_ms < $2`, string(identity), store.MS(at))
+	return err
 }
 
 // RecordDenials keeps denials, of each identity the newest, and forgets those of
@@ -42,12 +40,7 @@ func (t Tx) recordDenial(ctx context.Context, d resource.Denial) error {
 	if err != nil {
 		return err
 	}
-	var one int
-	err = t.Row(ctx, `SELECT 1 FROM identities AS t WHERE t.uid = $1`+t.DB.Engine.Hold, []any{string(d.Identity)}, &one)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
-	if err != nil {
+	if found, err := t.HasIdentity(ctx, d.Identity); err != nil || !found {
 		return err
 	}
 	seg := store.Segment(d.Identity)
@@ -62,21 +55,17 @@ func (t Tx) recordDenial(ctx context.Context, d resource.Denial) error {
 
 // Denials returns what an identity was refused for lately, newest first.
 func (s *Store) Denials(ctx context.Context, identity resource.UID) ([]resource.Denial, error) {
-	var all []resource.Denial
-	err := s.Rows(ctx, `SELECT at_ms, request, detail FROM denials WHERE identity = $1 ORDER BY at_ms DESC LIMIT $2`,
-		[]any{store.Segment(identity), resource.DenialsKept}, func(row store.Scanner) (bool, error) {
-			d := resource.Denial{Identity: identity}
-			var at int64
-			var detail string
-			if err := row.Scan(&at, &d.RequestID, &detail); err != nil {
-				return false, err
-			}
-			d.Time = store.FromMS(at)
-			err := json.Unmarshal([]byte(detail), &d)
-			all = append(all, d)
-			return false, err
-		})
-	return all, err
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (resource.Denial, error) {
+		d := resource.Denial{Identity: identity}
+		var at int64
+		var detail string
+		if err := row.Scan(&at, &d.RequestID, &detail); err != nil {
+			return d, err
+		}
+		d.Time = store.FromMS(at)
+		return d, json.Unmarshal([]byte(detail), &d)
+	}, `SELECT at_ms, request, detail FROM denials WHERE identity = $1 ORDER BY at_ms DESC LIMIT $2`,
+		store.Segment(identity), resource.DenialsKept)
 }
 
 // NextIssuer returns the issuer that identities trust and that follows after in
@@ -107,43 +96,36 @@ func (s *Store) IssuerState(ctx context.Context, issuer string) (resource.Issuer
 	return state, json.Unmarshal([]byte(keys), &state.Keys)
 }
 
-// ClaimIssuer tells whether the last look at an issuer was before due, and notes
-// that somebody is looking: of replicas that ask at once, one is told so.
-func (s *Store) ClaimIssuer(ctx context.Context, issuer string, due time.Time) (claimed bool, _ error) {
-	err := s.write(ctx, func(t Tx) error {
-		n, err := t.Exec(ctx, `
-			INSERT INTO issuers (issuer, check_ms, success_ms, problem, keys) VALUES ($1, $2, 0, 'is being looked at', '[]')
-			ON CONFLICT (issuer) DO UPDATE SET check_ms = excluded.check_ms WHERE issuers.check_ms < $3`, issuer, store.MS(s.Time()), store.MS(due))
-		claimed = n == 1
-		return err
-	})
-	return claimed, err
+// ClaimIssuer reports whether the last check of an issuer was before due, and
+// records that there is one now: if replicas ask at once, one of them is told so.
+func (s *Store) ClaimIssuer(ctx context.Context, issuer string, due time.Time) (bool, error) {
+	n, err := s.Exec(ctx, `
+		INSERT INTO issuers (issuer, check_ms, success_ms, problem, keys) VALUES ($1, $2, 0, 'is being looked at', '[]')
+		ON CONFLICT (issuer) DO UPDATE SET check_ms = excluded.check_ms WHERE issuers.check_ms < $3`, issuer, store.MS(s.Time()), store.MS(due))
+	return n == 1, err
 }
 
-// NoteIssuer keeps how a look at an issuer went. After one that failed, the
+// NoteIssuer records the result of a check of an issuer. After one that failed, the
 // time and the keys of the last success stay.
 func (s *Store) NoteIssuer(ctx context.Context, state resource.IssuerState) error {
+	if state.Problem != "" {
+		_, err := s.Exec(ctx, `UPDATE issuers SET check_ms = $2, problem = $3 WHERE issuer = $1`,
+			state.Issuer, store.MS(state.CheckTime), state.Problem)
+		return err
+	}
 	keys, err := json.Marshal(state.Keys)
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, func(t Tx) error {
-		if state.Problem != "" {
-			_, err := t.Exec(ctx, `UPDATE issuers SET check_ms = $2, problem = $3 WHERE issuer = $1`, state.Issuer, store.MS(state.CheckTime), state.Problem)
-			return err
-		}
-		_, err := t.Exec(ctx, `UPDATE issuers SET check_ms = $2, success_ms = $2, problem = '', keys = $3 WHERE issuer = $1`,
-			state.Issuer, store.MS(state.CheckTime), string(keys))
-		return err
-	})
+	_, err = s.Exec(ctx, `UPDATE issuers SET check_ms = $2, success_ms = $2, problem = '', keys = $3 WHERE issuer = $1`,
+		state.Issuer, store.MS(state.CheckTime), string(keys))
+	return err
 }
 
-// DropIssuers forgets issuers that no identity trusts any more.
+// DropIssuers deletes the issuers that no identity trusts any more.
 func (s *Store) DropIssuers(ctx context.Context) error {
-	return s.write(ctx, func(t Tx) error {
-		_, err := t.Exec(ctx, `DELETE FROM issuers WHERE NOT EXISTS (SELECT 1 FROM identities AS i WHERE i.issuer = issuers.issuer)`)
-		return err
-	})
+	_, err := s.Exec(ctx, `DELETE FROM issuers WHERE NOT EXISTS (SELECT 1 FROM identities AS i WHERE i.issuer = issuers.issuer)`)
+	return err
 }
 
 // IdentitiesOf returns identities within a reach that trust an issuer by name,

@@ -28,15 +28,13 @@ var mappings = store.Kind[resource.ExternalGroupRoleMapping]{
 // not there, and fault.AlreadyExists if there is the same one.
 func (s *Store) InsertMapping(ctx context.Context, m resource.ExternalGroupRoleMapping) error {
 	return s.write(ctx, func(t Tx) error {
-		var one int
-		err := t.Row(ctx, `SELECT 1 FROM identity_providers AS t WHERE t.uid = $1`+s.Engine.Hold, []any{string(m.Provider())}, &one)
-		if err != nil {
-			return store.Missing(err, "identity provider", m.Provider())
+		if err := t.Require(ctx, "identity_providers", "identity provider", m.Provider()); err != nil {
+			return err
 		}
 		if err := t.RequireRole(ctx, m.Role); err != nil {
 			return err
 		}
-		err = store.Insert(ctx, t.Tx, &mappings, m)
+		err := store.Insert(ctx, t.Tx, &mappings, m)
 		if f := (*fault.Error)(nil); errors.As(err, &f) && f.Code == fault.AlreadyExists {
 			f.Message = "Already exists: a mapping of this external group to this role in this scope"
 			f.Resource = fault.Exists("external group role mapping", m.ExternalGroup).Resource
@@ -87,7 +85,7 @@ func (s *Store) DeleteMappings(ctx context.Context, provider resource.UID, uids 
 	return gone, err
 }
 
-// unmap removes a mapping and its count.
+// deleteMapping removes a mapping and its count, without an event.
 func (t Tx) deleteMapping(ctx context.Context, uid resource.UID) (resource.ExternalGroupRoleMapping, error) {
 	m, err := store.Lock(ctx, t.Tx, &mappings, uid, t.DB.Engine.LockKey)
 	if err != nil {

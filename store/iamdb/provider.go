@@ -107,13 +107,13 @@ func (t Tx) beginEpoch(ctx context.Context, before resource.IdentityProvider, p 
 	if err := t.revoke(ctx, resource.VoucherSubject(before.Voucher())); err != nil {
 		return err
 	}
-	if err := t.endProviderSessions(ctx, before.UID); err != nil {
+	if _, err := t.endSelected(ctx, resource.EndProviderChanged, `t.provider = $1`, string(before.UID)); err != nil {
 		return err
 	}
 	if keep == nil {
 		return nil
 	}
-	people, err := identities.All(ctx, t.Reader(), ` WHERE t.provider = $1 AND t.realm = $2 AND NOT EXISTS
+	people, err := identities.All(ctx, t.Rows, ` WHERE t.provider = $1 AND t.realm = $2 AND NOT EXISTS
 		(SELECT 1 FROM identities AS o WHERE o.realm = $3 AND o.subject = t.subject) ORDER BY t.uid`,
 		store.Segment(p.UID), before.Realm, p.Realm)
 	if err != nil {
@@ -130,7 +130,7 @@ func (t Tx) beginEpoch(ctx context.Context, before resource.IdentityProvider, p 
 	return nil
 }
 
-// move makes a person one of the people that a provider vouches for now.
+// moveToRealm makes a person one of the people that a provider vouches for now.
 func (t Tx) moveToRealm(ctx context.Context, i resource.Identity, p resource.IdentityProvider) error {
 	before := i
 	i.Relationship = resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: p.OIDC.Issuer, Subject: i.Relationship.Subject()}}
@@ -140,7 +140,7 @@ func (t Tx) moveToRealm(ctx context.Context, i resource.Identity, p resource.Ide
 
 // MappingsOf returns the mappings of a provider.
 func (t Tx) MappingsOf(ctx context.Context, provider resource.UID) ([]resource.ExternalGroupRoleMapping, error) {
-	return mappings.All(ctx, t.Reader(), ` WHERE t.parent = $1 ORDER BY t.uid`, store.Segment(provider))
+	return mappings.All(ctx, t.Rows, ` WHERE t.parent = $1 ORDER BY t.uid`, store.Segment(provider))
 }
 
 // DeleteProvider removes a provider that has no mappings and that nobody came

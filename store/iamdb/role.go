@@ -88,11 +88,10 @@ func (s *Store) Roles(ctx context.Context, r store.Reach, f resource.Filter, p p
 // together do it one after the other.
 func (s *Store) SetManagedRoles(ctx context.Context, managed []resource.Role) error {
 	return s.write(ctx, func(t Tx) error {
-		var one int
-		if err := t.Row(ctx, `SELECT 1 FROM revision AS t WHERE t.id = 1`+s.Engine.Lock, nil, &one); err != nil {
+		if err := t.serialize(ctx); err != nil {
 			return err
 		}
-		all, err := roles.All(ctx, t.Reader(), ` WHERE t.parent IS NULL`)
+		all, err := roles.All(ctx, t.Rows, ` WHERE t.parent IS NULL`)
 		if err != nil {
 			return err
 		}

@@ -11,9 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// Blob returns a blob that a repo holds, or fault.NotFound. Who is told that it
-// is there may rely on it for a while: a collector that was about to take it
-// starts to wait again.
+// Blob returns a blob that a repo holds, or fault.NotFound. A caller may rely on it
+// for a while: if the collector had marked it as idle, its grace begins anew.
 func (s *Store) Blob(ctx context.Context, repo resource.UID, digest string) (resource.Blob, error) {
 	b := resource.Blob{Digest: digest}
 	var idle sql.NullInt64
@@ -24,35 +23,27 @@ func (s *Store) Blob(ctx context.Context, repo resource.UID, digest string) (res
 	if err != nil || !idle.Valid {
 		return b, store.Missing(err, "blob", resource.UID(digest))
 	}
-	return b, s.write(ctx, func(t Tx) error {
-		n, err := t.Exec(ctx, `UPDATE repo_blobs SET idle_ms = NULL WHERE repo = $1 AND digest = $2`, store.Segment(repo), digest)
-		if err == nil && n == 0 {
-			return fault.Missing("blob", digest)
-		}
-		return err
-	})
+	n, err := s.Exec(ctx, `UPDATE repo_blobs SET idle_ms = NULL WHERE repo = $1 AND digest = $2`, store.Segment(repo), digest)
+	if err == nil && n == 0 {
+		err = fault.Missing("blob", digest)
+	}
+	return b, err
 }
 
 // BlobHolders returns up to n repos that hold a blob.
 func (s *Store) BlobHolders(ctx context.Context, digest string, n int) ([]resource.UID, error) {
-	var all []resource.UID
-	err := s.Rows(ctx, `SELECT uid FROM repos WHERE seg IN (SELECT repo FROM repo_blobs WHERE digest = $1 LIMIT $2)`, []any{digest, n}, func(row store.Scanner) (bool, error) {
-		var uid resource.UID
-		err := row.Scan(&uid)
-		all = append(all, uid)
-		return false, err
-	})
-	return all, err
+	return store.ReadColumn[resource.UID](ctx, s.Rows,
+		`SELECT uid FROM repos WHERE seg IN (SELECT repo FROM repo_blobs WHERE digest = $1 LIMIT $2)`, digest, n)
 }
 
-// errGone says that a blob went while it was being given to a repo.
+// errCollected says that a blob was collected while it was being added to a repo.
 var errCollected = errors.New("the blob was collected")
 
-// AddBlob ends the upload and gives its blob to the repo. It reports false if
-// the same bytes were already stored elsewhere: then those at b.Path are
+// AddBlob ends the upload and adds its blob to the repo. It reports whether b.Path
+// is used: if the same bytes were stored elsewhere already, those at b.Path are
 // garbage. It returns fault.Aborted if the upload has ended or has another
 // holder now; an upload without an id never had one.
-func (s *Store) AddBlob(ctx context.Context, ref RepoRef, u resource.Upload, holder string, b resource.Blob) (kept bool, _ error) {
+func (s *Store) AddBlob(ctx context.Context, ref RepoRef, u resource.Upload, holder string, b resource.Blob) (used bool, _ error) {
 	try := func(t Tx) error {
 		if u.ID != "" {
 			n, err := t.Exec(ctx, `DELETE FROM uploads WHERE id = $1 AND holder = $2`, u.ID, holder)
@@ -68,18 +59,19 @@ func (s *Store) AddBlob(ctx context.Context, ref RepoRef, u resource.Upload, hol
 		if err != nil {
 			return err
 		}
-		kept = n == 1
+		used = n == 1
 		repo, err := t.ensureRepo(ctx, ref)
 		if err != nil {
 			return err
 		}
 		return t.link(ctx, repo, b.Digest)
 	}
-	return kept, s.retryCollected(ctx, try)
+	err := s.retryCollected(ctx, try)
+	return used, err
 }
 
-// MountBlob gives to a repo a blob that another holds. It returns
-// fault.NotFound if that one does not.
+// MountBlob adds to a repo a blob that another one holds. It returns fault.NotFound
+// if that one does not.
 func (s *Store) MountBlob(ctx context.Context, from resource.UID, ref RepoRef, digest string) error {
 	return s.retryCollected(ctx, func(t Tx) error {
 		var one int
@@ -95,7 +87,7 @@ func (s *Store) MountBlob(ctx context.Context, from resource.UID, ref RepoRef, d
 	})
 }
 
-// whileCollecting runs a write again if a collector took its blob meanwhile.
+// retryCollected runs a write again if the collector removed its blob meanwhile.
 func (s *Store) retryCollected(ctx context.Context, f func(Tx) error) (err error) {
 	for range 3 {
 		if err = s.write(ctx, f); !errors.Is(err, errCollected) {
@@ -105,7 +97,7 @@ func (s *Store) retryCollected(ctx context.Context, f func(Tx) error) (err error
 	return err
 }
 
-// link lets a repo serve a blob, and has the collector wait anew.
+// link adds a blob to a repo; the grace of the collector begins anew.
 func (t Tx) link(ctx context.Context, repo resource.UID, digest string) error {
 	var one int
 	err := t.Row(ctx, `SELECT 1 FROM blobs AS t WHERE t.digest = $1`+t.DB.Engine.Hold, []any{digest}, &one)
@@ -121,7 +113,7 @@ func (t Tx) link(ctx context.Context, repo resource.UID, digest string) error {
 	return err
 }
 
-// DeleteBlob takes a blob from a repo. It returns fault.NotFound if it is not
+// DeleteBlob removes a blob from a repo. It returns fault.NotFound if it is not
 // there, and fault.FailedPrecondition while a manifest of the repo needs it.
 func (s *Store) DeleteBlob(ctx context.Context, repo resource.UID, digest string) error {
 	return s.write(ctx, func(t Tx) error {
@@ -141,18 +133,16 @@ func (s *Store) DeleteBlob(ctx context.Context, repo resource.UID, digest string
 	})
 }
 
-// A Held is a blob in a repo, by the repo's key: a place in the collector's
-// walk.
+// A RepoBlob is a blob in a repo. The collector walks through them in order.
 type RepoBlob struct {
 	repo   int64
 	Digest string
-	Marked bool // that nothing needs it was seen before
+	Marked bool // MarkIdle has marked it
 }
 
-// Idle walks on from a place through the blobs that repos hold, and returns
-// those among the next n that no manifest of their repo needs and that were
-// pushed no later than then. next is where the walk goes on; it is nil at the
-// end.
+// IdleBlobs looks at the n blobs of repos that follow from, or at the first ones,
+// and returns those that no manifest of their repo needs and that were not pushed
+// after pushed. next is where to go on; it is nil at the end.
 func (s *Store) IdleBlobs(ctx context.Context, from *RepoBlob, pushed time.Time, n int) (idle []RepoBlob, next *RepoBlob, _ error) {
 	where, args := `1 = 1`, []any{n, store.MS(pushed)}
 	if from != nil {
@@ -194,36 +184,33 @@ func (s *Store) MarkIdle(ctx context.Context, all []RepoBlob, at time.Time) erro
 	})
 }
 
-// Unlink takes from their repos up to n blobs that nothing has needed since
-// before, and reports how many it looked at and took.
-func (s *Store) UnlinkIdle(ctx context.Context, before time.Time, n int) (looked, took int, _ error) {
-	var all []RepoBlob
-	err := s.Rows(ctx, `SELECT repo, digest FROM repo_blobs WHERE idle_ms IS NOT NULL AND idle_ms <= $1 ORDER BY idle_ms LIMIT $2`, []any{store.MS(before), n}, func(row store.Scanner) (bool, error) {
-		var h RepoBlob
-		err := row.Scan(&h.repo, &h.Digest)
-		all = append(all, h)
-		return false, err
-	})
+// UnlinkIdle removes from their repos up to n blobs that nothing has needed since
+// before. It returns how many it examined and how many it removed.
+func (s *Store) UnlinkIdle(ctx context.Context, before time.Time, n int) (examined, removed int, _ error) {
+	all, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (h RepoBlob, err error) {
+		err = row.Scan(&h.repo, &h.Digest)
+		return h, err
+	}, `SELECT repo, digest FROM repo_blobs WHERE idle_ms IS NOT NULL AND idle_ms <= $1 ORDER BY idle_ms LIMIT $2`, store.MS(before), n)
 	if err != nil || len(all) == 0 {
 		return len(all), 0, err
 	}
 	err = s.write(ctx, func(t Tx) error {
-		took = 0
+		removed = 0
 		for _, h := range all {
 			n, err := t.unlink(ctx, h, before)
 			if err != nil {
 				return err
 			}
-			took += n
+			removed += n
 		}
 		return nil
 	})
-	return len(all), took, err
+	return len(all), removed, err
 }
 
-// unlink takes one blob from its repo unless somebody came to need it. The row
-// is locked first: a statement that waits for a lock does not see what it
-// waited for.
+// unlink removes one blob from its repo unless something needs it by now. It locks
+// the row first, because a statement that waits for a lock does not see what the
+// other transaction has written.
 func (t Tx) unlink(ctx context.Context, h RepoBlob, before time.Time) (int, error) {
 	var idle sql.NullInt64
 	err := t.Row(ctx, `SELECT t.idle_ms FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.LockKey, []any{h.repo, h.Digest}, &idle)
@@ -242,24 +229,19 @@ func (t Tx) unlink(ctx context.Context, h RepoBlob, before time.Time) (int, erro
 	return int(n), err
 }
 
-// Unheld returns up to n blobs after the digest last that no repo holds.
+// UnheldBlobs returns up to n blobs after the digest last that no repo holds.
 func (s *Store) UnheldBlobs(ctx context.Context, last string, n int) ([]resource.Blob, error) {
-	var all []resource.Blob
-	err := s.Rows(ctx, `
-		SELECT t.digest, t.size, t.path FROM blobs AS t
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (b resource.Blob, err error) {
+		err = row.Scan(&b.Digest, &b.Size, &b.Path)
+		return b, err
+	}, `SELECT t.digest, t.size, t.path FROM blobs AS t
 		WHERE t.digest > $1 AND NOT EXISTS (SELECT 1 FROM repo_blobs AS r WHERE r.digest = t.digest)
-		ORDER BY t.digest LIMIT $2`, []any{last, n}, func(row store.Scanner) (bool, error) {
-		var b resource.Blob
-		err := row.Scan(&b.Digest, &b.Size, &b.Path)
-		all = append(all, b)
-		return false, err
-	})
-	return all, err
+		ORDER BY t.digest LIMIT $2`, last, n)
 }
 
-// Forget removes those of the blobs that still no repo holds, and returns them
-// so that their bytes can go. The same content pushed again gets a path of its
-// own, so that deleting these bytes cannot hurt it.
+// DeleteUnheld removes those of the blobs that no repo holds even now, and returns
+// them so that the caller can delete their bytes. The same content pushed again
+// gets another path, so deleting these bytes cannot harm it.
 func (s *Store) DeleteUnheld(ctx context.Context, all []resource.Blob) (gone []resource.Blob, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		gone = nil
@@ -285,8 +267,8 @@ func (s *Store) DeleteUnheld(ctx context.Context, all []resource.Blob) (gone []r
 	return gone, err
 }
 
-// Unnamed returns those of the paths that neither a blob nor an upload names.
-// An upload's path ends in its id.
+// UnreferencedPaths returns those of the paths that belong neither to a blob nor to
+// an upload. The values are the ids of uploads: an upload's path ends in its id.
 func (s *Store) UnreferencedPaths(ctx context.Context, paths map[string]string) (all []string, _ error) {
 	for path, id := range paths {
 		var n int

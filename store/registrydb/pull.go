@@ -2,12 +2,12 @@ package registrydb
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
@@ -77,9 +77,8 @@ func (s *Store) InsertPulls(ctx context.Context, all []resource.Pull) error {
 
 // holdRepo holds a repo until the commit. It reports false if it is gone.
 func (t Tx) holdRepo(ctx context.Context, repo resource.UID) (bool, error) {
-	var one int
-	err := t.Row(ctx, `SELECT 1 FROM repos AS t WHERE t.uid = $1`+t.DB.Engine.Hold, []any{string(repo)}, &one)
-	if errors.Is(err, sql.ErrNoRows) {
+	err := t.Require(ctx, "repos", "repo", repo)
+	if errors.Is(err, fault.NotFound) {
 		return false, nil
 	}
 	return err == nil, err
@@ -111,13 +110,13 @@ func (t Tx) countPulls(ctx context.Context, f traffic, by int) error {
 // there were.
 func (t Tx) dropPulls(ctx context.Context, where string, args ...any) (n int, _ error) {
 	gone := traffic{}
-	err := t.Rows(ctx, `DELETE FROM pulls WHERE `+where+` RETURNING uid, push`, args, func(row store.Scanner) error {
+	err := t.Rows(ctx, `DELETE FROM pulls WHERE `+where+` RETURNING uid, push`, args, func(row store.Scanner) (bool, error) {
 		var uid resource.UID
 		var push bool
 		err := row.Scan(&uid, &push)
 		gone.note(uid.Parent(), push)
 		n++
-		return err
+		return false, err
 	})
 	if err != nil {
 		return 0, err

@@ -50,8 +50,7 @@ func (s *Store) Repos(ctx context.Context, r store.Reach, f resource.Filter, p p
 	return store.List(ctx, s.DB, &repos, r, f, p)
 }
 
-// UpdateRepo puts after in the place of before, under the rules of
-// iamdb.Store.UpdateGroup.
+// UpdateRepo replaces before by after, under the rules of iamdb.Store.UpdateGroup.
 func (s *Store) UpdateRepo(ctx context.Context, before, after resource.Repo) (resource.Repo, error) {
 	err := s.write(ctx, func(t Tx) error {
 		if after.Name != before.Name {
@@ -87,8 +86,8 @@ func (s *Store) UpdateRepoReadme(ctx context.Context, r resource.RepoReadme) err
 }
 
 // DeleteRepo removes a repo with its tags, their history, its manifests, its
-// deployment and its log. It returns fault.NotFound if there is no such repo. Blobs that no other
-// repo holds are left to the collector.
+// deployment and its log. It returns fault.NotFound if there is no such repo. Blobs
+// that no other repo holds are left to the collector.
 func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		r, err := store.Lock(ctx, t.Tx, &repos, uid, s.Engine.LockKey)
@@ -124,14 +123,8 @@ func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 
 // uncountTags takes the tags of a repo that goes out of the counters above it.
 func (t Tx) uncountTags(ctx context.Context, repo resource.UID) error {
-	gone := map[resource.TagClass]int{}
-	err := t.Rows(ctx, `SELECT class, count(*) FROM tags WHERE parent = $1 GROUP BY class`, []any{store.Segment(repo)}, func(row store.Scanner) error {
-		var class resource.TagClass
-		var n int
-		err := row.Scan(&class, &n)
-		gone[class] = n
-		return err
-	})
+	gone, err := store.ReadMap[resource.TagClass, int](ctx, t.Rows,
+		`SELECT class, count(*) FROM tags WHERE parent = $1 GROUP BY class`, store.Segment(repo))
 	if err != nil {
 		return err
 	}
@@ -179,13 +172,13 @@ func (s *Store) RepoPath(ctx context.Context, uid resource.UID) (string, error) 
 func (s *Store) RepoAt(ctx context.Context, names []string) (resource.UID, error) {
 	path := strings.Join(names, "/")
 	current := s.Current() // before the cache is asked: afterwards it may be outdated
-	uid, ok, asked := s.repos.get(path)
+	uid, ok, cleared := s.repos.get(path)
 	if ok && current {
 		return uid, nil
 	}
 	uid, err := s.repoAt(ctx, names)
 	if err == nil {
-		s.repos.put(path, uid, asked)
+		s.repos.put(path, uid, cleared)
 	}
 	return uid, err
 }
@@ -240,8 +233,8 @@ type RepoRef struct {
 	Create bool // make it if it is not there
 }
 
-// into returns the repo of a push and holds it until the commit, having made it
-// if the push may. It returns fault.NotFound otherwise.
+// ensureRepo returns the repo of a push, which it creates if the push may, and
+// holds it until the commit. It returns fault.NotFound if there is none.
 func (t Tx) ensureRepo(ctx context.Context, ref RepoRef) (uid resource.UID, _ error) {
 	const text = `SELECT t.uid FROM repos AS t WHERE t.parent = $1 AND t.name = $2`
 	args := []any{store.Segment(ref.Group), ref.Name}

@@ -43,17 +43,11 @@ func (s *Store) Tags(ctx context.Context, r store.Reach, f resource.Filter, p pa
 }
 
 // TagNames returns up to n names of tags of a repo after last, in the order of
-// their bytes. It returns fault.NotFound if there is no such repo.
+// their bytes. Of a repo that does not exist it returns none, and no error.
 func (s *Store) TagNames(ctx context.Context, repo resource.UID, last string, n int) ([]string, error) {
-	names := []string{}
-	err := s.Rows(ctx, `SELECT name FROM tags WHERE parent = $1 AND name > $2 ORDER BY name LIMIT $3`,
-		[]any{store.Segment(repo), last, n}, func(row store.Scanner) (bool, error) {
-			var name string
-			err := row.Scan(&name)
-			names = append(names, name)
-			return false, err
-		})
-	return names, err
+	names, err := store.ReadColumn[string](ctx, s.Rows,
+		`SELECT name FROM tags WHERE parent = $1 AND name > $2 ORDER BY name LIMIT $3`, store.Segment(repo), last, n)
+	return append([]string{}, names...), err
 }
 
 // PutTag points a tag of a repo at one of its manifests, and makes it if it is
@@ -62,10 +56,8 @@ func (s *Store) TagNames(ctx context.Context, repo resource.UID, last string, n 
 // would move, and frozen forbids it.
 func (s *Store) PutTag(ctx context.Context, g resource.Tag, frozen func(name string) bool) (out resource.Tag, _ error) {
 	err := s.write(ctx, func(t Tx) (err error) {
-		var one int
-		err = t.Row(ctx, `SELECT 1 FROM repos AS t WHERE t.uid = $1`+s.Engine.Hold, []any{string(g.UID.Parent())}, &one)
-		if err != nil {
-			return store.Missing(err, "repo", g.UID.Parent())
+		if err := t.Require(ctx, "repos", "repo", g.UID.Parent()); err != nil {
+			return err
 		}
 		out, err = t.setTag(ctx, g, frozen)
 		return err
@@ -73,8 +65,8 @@ func (s *Store) PutTag(ctx context.Context, g resource.Tag, frozen func(name str
 	return out, err
 }
 
-// point makes or moves a tag and remembers the move. A tag that stays as it is
-// leaves no trace.
+// setTag creates or moves a tag and records the move. A tag that stays as it is
+// makes neither an event nor a move.
 func (t Tx) setTag(ctx context.Context, g resource.Tag, frozen func(string) bool) (resource.Tag, error) {
 	g.UpdateTime = t.DB.Time()
 	before, err := t.tagNamed(ctx, g)
@@ -109,7 +101,7 @@ func immutable(tag string) error {
 
 // tagNamed reads the tag that has the name and the repo of g, to change it.
 func (t Tx) tagNamed(ctx context.Context, g resource.Tag) (resource.Tag, error) {
-	return store.One(ctx, t.Reader(), &tags, resource.UID(g.Name), ` WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.Lock,
+	return store.One(ctx, t.Rows, &tags, resource.UID(g.Name), ` WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.Lock,
 		store.Segment(g.UID.Parent()), g.Name)
 }
 
@@ -141,7 +133,7 @@ func (t Tx) updateTag(ctx context.Context, before resource.Tag, g *resource.Tag)
 	return err
 }
 
-// remember adds to the history of a tag where it points from then on.
+// recordMove adds to the history of a tag where it points from a time on.
 func (t Tx) recordMove(ctx context.Context, g resource.Tag, digest string, at time.Time) error {
 	actor, err := store.Encode(resource.ActorFrom(ctx))
 	if err != nil {

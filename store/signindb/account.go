@@ -90,14 +90,12 @@ func (s *Store) account(ctx context.Context, name resource.UID, where string, ar
 	if a, err = store.One(ctx, s.Rows, &accounts, name, ` WHERE `+where, args...); err != nil {
 		return a, err
 	}
-	err = s.Rows(ctx, `SELECT id, name, detail, create_ms, used_ms FROM passkeys WHERE account = $1 ORDER BY create_ms, id`, []any{store.Segment(a.UID)}, func(row store.Scanner) (bool, error) {
-		var p resource.Passkey
+	a.Passkeys, err = store.ReadAll(ctx, s.Rows, func(row store.Scanner) (p resource.Passkey, _ error) {
 		var created, used int64
 		err := row.Scan(&p.ID, &p.Name, &p.Detail, &created, &used)
 		p.CreateTime, p.UsedTime = store.FromMS(created), store.FromMS(used)
-		a.Passkeys = append(a.Passkeys, p)
-		return false, err
-	})
+		return p, err
+	}, `SELECT id, name, detail, create_ms, used_ms FROM passkeys WHERE account = $1 ORDER BY create_ms, id`, store.Segment(a.UID))
 	return a, err
 }
 
@@ -137,10 +135,8 @@ func (t Tx) update(ctx context.Context, before resource.Account, a *resource.Acc
 
 // NoteUse records that somebody has signed in to an account.
 func (s *Store) NoteUse(ctx context.Context, uid resource.UID, at time.Time) error {
-	return s.write(ctx, func(t Tx) error {
-		_, err := t.Exec(ctx, `UPDATE accounts SET used_ms = $2 WHERE uid = $1`, string(uid), store.MS(at))
-		return err
-	})
+	_, err := s.Exec(ctx, `UPDATE accounts SET used_ms = $2 WHERE uid = $1`, string(uid), store.MS(at))
+	return err
 }
 
 // passkeys counts the passkeys of an account.
@@ -149,20 +145,16 @@ func (t Tx) passkeys(ctx context.Context, uid resource.UID) (n int, err error) {
 	return n, err
 }
 
-// UseTOTP notes the step of a one-time password, and tells whether it is newer
-// than the last that was used: each is good once.
+// UseTOTP records the step of a one-time password, and reports whether it is newer
+// than the last one that was used: each can be used once.
 func (s *Store) UseTOTP(ctx context.Context, uid resource.UID, step int64) (fresh bool, _ error) {
-	err := s.write(ctx, func(t Tx) error {
-		n, err := t.Exec(ctx, `UPDATE accounts SET totp_step = $2 WHERE uid = $1 AND totp_step < $2`, string(uid), step)
-		fresh = n == 1
-		return err
-	})
-	return fresh, err
+	n, err := s.Exec(ctx, `UPDATE accounts SET totp_step = $2 WHERE uid = $1 AND totp_step < $2`, string(uid), step)
+	return n == 1, err
 }
 
 // DeleteAccountOf removes the account of an identity, if it has one.
 func (t Tx) DeleteAccountOf(ctx context.Context, identity resource.UID) error {
-	a, err := store.One(ctx, t.Reader(), &accounts, identity, ` WHERE t.identity = $1`+t.DB.Engine.LockKey, string(identity))
+	a, err := store.One(ctx, t.Rows, &accounts, identity, ` WHERE t.identity = $1`+t.DB.Engine.LockKey, string(identity))
 	if errors.Is(err, fault.NotFound) {
 		return nil
 	}
@@ -224,12 +216,10 @@ func (s *Store) AddPasskey(ctx context.Context, uid resource.UID, p resource.Pas
 	})
 }
 
-// UsePasskey keeps what the protocol has to remember of a passkey that was used.
+// UsePasskey stores the state of a passkey after its use.
 func (s *Store) UsePasskey(ctx context.Context, id, detail []byte) error {
-	return s.write(ctx, func(t Tx) error {
-		_, err := t.Exec(ctx, `UPDATE passkeys SET detail = $2, used_ms = $3 WHERE id = $1`, id, string(detail), store.MS(s.Time()))
-		return err
-	})
+	_, err := s.Exec(ctx, `UPDATE passkeys SET detail = $2, used_ms = $3 WHERE id = $1`, id, string(detail), store.MS(s.Time()))
+	return err
 }
 
 // DropPasskey takes a passkey from an account, and the recovery codes with the
@@ -269,11 +259,11 @@ func (t Tx) InsertAccount(ctx context.Context, a resource.Account) error {
 	return t.Added(ctx, "accounts", resource.AccountCreated, a.UID, a.UID.Parent(), a.Record(0))
 }
 
-// FollowLink applies change to the account whose one-time link has that digest,
-// and takes the link out of use, and with the link's word its other factors. It
-// returns fault.NotFound for a link that is not good, or no longer.
+// FollowLink applies change to the account whose one-time link has the digest given,
+// and removes the link, and the account's other factors if the link says so. It
+// returns fault.NotFound for a link that is unknown, used or expired.
 func (t Tx) FollowLink(ctx context.Context, digest []byte, change func(*resource.Account) error) (a resource.Account, _ error) {
-	before, err := store.One(ctx, t.Reader(), &accounts, "link", ` WHERE t.link = $1 AND t.link_ms > $2`+t.DB.Engine.Lock,
+	before, err := store.One(ctx, t.Rows, &accounts, "link", ` WHERE t.link = $1 AND t.link_ms > $2`+t.DB.Engine.Lock,
 		digest, store.MS(t.DB.Time()))
 	if err != nil {
 		return a, err

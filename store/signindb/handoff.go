@@ -12,14 +12,14 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// expired drops a few rows of a table whose time is over.
+// dropExpired deletes a few rows of a table that have expired.
 func (t Tx) dropExpired(ctx context.Context, table string) error {
 	_, err := t.Exec(ctx, `DELETE FROM `+table+` WHERE digest IN (SELECT digest FROM `+table+` WHERE expire_ms < $1 ORDER BY expire_ms LIMIT 50)`, store.MS(t.DB.Time()))
 	return err
 }
 
-// Spend uses up what is good once, until expires, and tells whether this was the
-// first time.
+// UseOnce records the use of something that can be used once before it expires, and
+// reports whether this was the first use.
 func (s *Store) UseOnce(ctx context.Context, digest []byte, expires time.Time) (first bool, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		if err := t.dropExpired(ctx, "spent"); err != nil {
@@ -32,8 +32,9 @@ func (s *Store) UseOnce(ctx context.Context, digest []byte, expires time.Time) (
 	return first, err
 }
 
-// Leave keeps something for whoever comes with the code of that digest before
-// expires. It returns fault.AlreadyExists if there is something already.
+// PutHandoff stores what one step of a sign-in leaves for the next one, under the
+// digest of a code, until expires. It returns fault.AlreadyExists if there is
+// something under that digest.
 func (s *Store) PutHandoff(ctx context.Context, digest, detail []byte, expires time.Time) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.dropExpired(ctx, "handoffs"); err != nil {
@@ -44,14 +45,14 @@ func (s *Store) PutHandoff(ctx context.Context, digest, detail []byte, expires t
 	})
 }
 
-// Left returns what was left for the code of that digest, or fault.NotFound.
+// Handoff returns what PutHandoff stored under a digest, or fault.NotFound.
 func (s *Store) Handoff(ctx context.Context, digest []byte) (detail []byte, err error) {
 	err = s.Row(ctx, `SELECT detail FROM handoffs WHERE digest = $1 AND expire_ms > $2`, []any{digest, store.MS(s.Time())}, &detail)
 	return detail, store.Missing(err, "hand-off", "code")
 }
 
-// Fetch returns what was left for the code of that digest, for the only time, or
-// fault.NotFound.
+// TakeHandoff returns what PutHandoff stored under a digest, and deletes it. It
+// returns fault.NotFound if there is nothing, or no longer.
 func (s *Store) TakeHandoff(ctx context.Context, digest []byte) (detail []byte, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		err := t.Row(ctx, `SELECT t.detail FROM handoffs AS t WHERE t.digest = $1 AND t.expire_ms > $2`+s.Engine.Lock, []any{digest, store.MS(s.Time())}, &detail)
@@ -110,29 +111,21 @@ func scanDevice(row store.Scanner) (d resource.Device, polled int64, err error) 
 
 // DeviceOf returns the device of a user code that waits for a decision, or
 // fault.NotFound.
-func (s *Store) DeviceOf(ctx context.Context, userCode string) (d resource.Device, err error) {
-	err = sql.ErrNoRows
-	if rerr := s.Rows(ctx, `SELECT `+deviceColumns+` FROM devices AS t WHERE t.user_code = $1 AND t.state = 0 AND t.expire_ms > $2`,
-		[]any{userCode, store.MS(s.Time())}, func(row store.Scanner) (bool, error) {
-			d, _, err = scanDevice(row)
-			return true, err
-		}); rerr != nil {
-		return d, rerr
-	}
+func (s *Store) DeviceOf(ctx context.Context, userCode string) (resource.Device, error) {
+	d, _, err := scanDevice(s.QueryRow(ctx,
+		`SELECT `+deviceColumns+` FROM devices AS t WHERE t.user_code = $1 AND t.state = 0 AND t.expire_ms > $2`, userCode, store.MS(s.Time())))
 	return d, store.Missing(err, "device", resource.UID(userCode))
 }
 
 // DecideDevice keeps what somebody decided about the device of a user code. It
 // returns fault.NotFound if none waits for a decision: each is decided once.
 func (s *Store) DecideDevice(ctx context.Context, userCode string, state resource.DeviceState, granted []byte) error {
-	return s.write(ctx, func(t Tx) error {
-		n, err := t.Exec(ctx, `UPDATE devices SET state = $2, granted = $3 WHERE user_code = $1 AND state = 0 AND expire_ms > $4`,
-			userCode, int64(state), append([]byte{}, granted...), store.MS(s.Time()))
-		if err == nil && n == 0 {
-			return fault.Missing("device", userCode)
-		}
-		return err
-	})
+	n, err := s.Exec(ctx, `UPDATE devices SET state = $2, granted = $3 WHERE user_code = $1 AND state = 0 AND expire_ms > $4`,
+		userCode, int64(state), append([]byte{}, granted...), store.MS(s.Time()))
+	if err == nil && n == 0 {
+		return fault.Missing("device", userCode)
+	}
+	return err
 }
 
 // PollDevice returns the device of that digest, and whether it asks again sooner

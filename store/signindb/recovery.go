@@ -45,9 +45,9 @@ func (s *Store) UseRecoveryCode(ctx context.Context, uid resource.UID, digest []
 	return good, err
 }
 
-// dropIdleCodes takes the recovery codes from an account that has nothing left
-// that they would stand in for: codes that were forgotten shall not open what is
-// added years later.
+// dropUselessCodes deletes the recovery codes of an account that has no second
+// factor left for which they could be used, so that old codes are not valid for a
+// factor that is added later.
 func (t Tx) dropUselessCodes(ctx context.Context, uid resource.UID) error {
 	_, err := t.Exec(ctx, `
 		DELETE FROM recovery_codes WHERE account = $1 AND NOT EXISTS (SELECT 1 FROM passkeys WHERE account = $1)
