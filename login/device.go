@@ -244,7 +244,7 @@ func (s *Service) redeemCode(w http.ResponseWriter, r *http.Request) {
 		writeOAuthError(w, http.StatusBadRequest, "invalid_grant",
 			"the code is not good, was used before, or is not of this client")
 	}
-	sealed, err := s.accounts.TakeHandoff(ctx, digest("code "+code))
+	sealed, err := s.accounts.ConsumeHandoff(ctx, digest("code "+code))
 	if errors.Is(err, fault.NotFound) {
 		if old, err := s.accounts.Handoff(ctx, digest("used "+code)); err == nil {
 			if _, err := s.store.EndSession(ctx, string(old)); err != nil {

@@ -146,7 +146,7 @@ func (g *collector) blobs(ctx context.Context) error {
 		}
 		last = unheld[len(unheld)-1].Digest
 		if !g.DryRun {
-			if unheld, err = g.store.DeleteUnheld(ctx, unheld); err != nil {
+			if unheld, err = g.store.PurgeUnheld(ctx, unheld); err != nil {
 				return err
 			}
 		}

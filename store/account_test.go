@@ -187,10 +187,10 @@ var accountPromises = map[string]func(t *testing.T, s *storetest.Store){
 		if v, err := s.Handoff(t.Context(), []byte("x")); string(v) != "v" || err != nil {
 			t.Errorf("%q, %v", v, err)
 		}
-		if v, err := s.TakeHandoff(t.Context(), []byte("x")); string(v) != "v" || err != nil {
+		if v, err := s.ConsumeHandoff(t.Context(), []byte("x")); string(v) != "v" || err != nil {
 			t.Errorf("%q, %v", v, err)
 		}
-		_, err := s.TakeHandoff(t.Context(), []byte("x"))
+		_, err := s.ConsumeHandoff(t.Context(), []byte("x"))
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 	},
 	"an invite that is good once lets one in": func(t *testing.T, s *storetest.Store) {

@@ -102,7 +102,7 @@ func (st stage) actsOnAdvisories() map[string]act {
 			func(ctx context.Context) error { return st.DeleteFeed(ctx, st.feed.UID) },
 			func(ctx context.Context) error { return st.DeleteFeed(ctx, none) },
 		},
-		"TakeDueFeed": {func(ctx context.Context) error {
+		"ClaimDueFeed": {func(ctx context.Context) error {
 			_, _, err := st.ClaimDueFeed(ctx, time.Now().Add(time.Hour), "", nil)
 			return err
 		}, nil},

@@ -547,7 +547,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		if err != nil || len(unheld) != 1 || unheld[0].Digest != digest("idle") {
 			t.Fatalf("unheld = %v, %v", unheld, err)
 		}
-		gone, err := s.DeleteUnheld(t.Context(), append(unheld, resource.Blob{Digest: digest("needed")}))
+		gone, err := s.PurgeUnheld(t.Context(), append(unheld, resource.Blob{Digest: digest("needed")}))
 		if err != nil || !cmp.Equal(gone, unheld) {
 			t.Errorf("gone = %v, %v", gone, err)
 		}
@@ -780,7 +780,7 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r resource
 				_, err := s.AddBlob(t.Context(), ref(r), resource.Upload{}, "", resource.Blob{Digest: digest(word), Path: "/again/" + word})
 				return err
 			},
-			func() (err error) { gone, err = s.DeleteUnheld(t.Context(), unheld); return err },
+			func() (err error) { gone, err = s.PurgeUnheld(t.Context(), unheld); return err },
 			func(a, b error) error { // either way the repo has bytes that were not removed
 				got, err := s.Blob(t.Context(), r.UID, digest(word))
 				removed := slices.ContainsFunc(gone, func(g resource.Blob) bool { return g.Path == got.Path })

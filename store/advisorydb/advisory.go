@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// An advisory's columns. The packages affected, which can be many, are a column
-// of their own: lists do not read them.
+// The columns of an advisory. The affected packages, which can be many, are a
+// column of their own, which lists do not read.
 const (
 	advisoryColumns = `t.uid, t.digest, t.create_ms, t.update_ms, t.body`
 	fullColumns     = advisoryColumns + `, t.affected`
 )
 
-// An advisoryRow is a row of advisoryColumns, or of wholeAdvisory.
+// An advisoryRow is a row of advisoryColumns, or of fullColumns.
 type advisoryRow struct {
 	uid              resource.UID
 	digest           []byte
@@ -54,7 +54,7 @@ func (r *advisoryRow) advisory() (a resource.Advisory, err error) {
 	return a, nil
 }
 
-// scanAdvisory reads a row of advisoryColumns, or of wholeAdvisory.
+// scanAdvisory reads a row of advisoryColumns, or of fullColumns.
 func scanAdvisory(row store.Scanner, whole bool, more ...any) (a resource.Advisory, err error) {
 	var r advisoryRow
 	if err = r.scan(row, whole, more...); err != nil {
@@ -100,16 +100,9 @@ func (s *Store) InsertAdvisory(ctx context.Context, group resource.UID, a resour
 
 // Advisory returns an advisory, or fault.NotFound.
 func (s *Store) Advisory(ctx context.Context, uid resource.UID) (a resource.Advisory, err error) {
-	found := false
-	err = s.Rows(ctx, `SELECT `+fullColumns+` FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`, []any{store.Segment(uid), string(uid)}, func(row store.Scanner) (bool, error) {
-		found = true
-		a, err = scanAdvisory(row, true)
-		return true, err
-	})
-	if err == nil && !found {
-		err = fault.Missing("advisory", string(uid))
-	}
-	return a, err
+	a, err = scanAdvisory(s.QueryRow(ctx, `SELECT `+fullColumns+` FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`,
+		store.Segment(uid), string(uid)), true)
+	return a, store.Missing(err, "advisory", uid)
 }
 
 // UpdateAdvisory applies change to the advisory and returns the result.
@@ -136,20 +129,20 @@ func (s *Store) UpdateAdvisory(ctx context.Context, uid resource.UID, change fun
 	return a, err
 }
 
-// A whereabouts is where the keys and the text of an advisory are.
+// A location is where the keys and the text of an advisory are.
 type location struct {
 	generation generation
 	block      int64
 }
 
-// takeAdvisory reads an advisory that is about to change.
+// lockAdvisory reads an advisory that is about to change.
 func (t Tx) lockAdvisory(ctx context.Context, uid resource.UID) (a resource.Advisory, at location, err error) {
 	a, err = scanAdvisory(t.QueryRow(ctx, `SELECT `+fullColumns+`, t.era, t.block FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`+t.DB.Engine.Lock,
 		store.Segment(uid), string(uid)), true, &at.generation, &at.block)
 	return a, at, store.Missing(err, "advisory", uid)
 }
 
-// replaceAdvisory writes after in the place of before.
+// replaceAdvisory replaces before by after.
 func (t Tx) replaceAdvisory(ctx context.Context, before resource.Advisory, after *resource.Advisory, at location) error {
 	group := after.UID.Parent()
 	nameEvents(after, after.UpdateTime)

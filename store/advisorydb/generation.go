@@ -11,18 +11,20 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// An era is a stretch of the time in which a group's advisories were written.
-// The keys of one are neighbours in every index, so that an import changes few
-// pages, however much there is already; the price is a look into each era for
-// what has a key.
+// A generation is the advisories of a group that were written at about the same
+// time. Their keys are next to each other in every index, so that an import changes
+// few pages, however much there is already; in return, whoever looks for a key has
+// to look in every generation. The schema calls a generation an era, and its table
+// is advisory_eras.
 type generation int64
 
-// eraSize is how many advisories an era has, about: an index of their keys is
-// some megabytes, which the writer has in memory.
+// generationSize is about how many advisories a generation has. An index of their
+// keys takes some megabytes, which the writer has in memory.
 const generationSize = 131_072
 
-// key is that of a value in an era. Ten bits are the era's; there may be as many
-// again, which share pages and nothing else.
+// key returns the key of a value in a generation. Its first ten bits are those of
+// the generation. If there are more generations than that, some share pages of the
+// index, and nothing else.
 func (e generation) key(of int64) int64 {
 	if e < 0 { // from before there were any
 		return of
@@ -30,13 +32,13 @@ func (e generation) key(of int64) int64 {
 	return int64(uint64(e)<<54 | uint64(of)>>10)
 }
 
-// A holding is a group that has advisories, and the eras they are of.
+// groupGenerations are the generations of the advisories of a group.
 type groupGenerations struct {
 	group       resource.UID
 	generations []generation
 }
 
-// keys are those of a value of a field in each era.
+// keys returns the keys of a value of a field in each generation.
 func (h groupGenerations) keys(f field, value string) []int64 {
 	of := keyOf(h.group, f, value)
 	keys := make([]int64, len(h.generations))
@@ -46,7 +48,7 @@ func (h groupGenerations) keys(f field, value string) []int64 {
 	return keys
 }
 
-// holdings returns the groups of a scope that have advisories, in order.
+// generations returns the groups of a scope that have advisories, in order.
 func (s *Store) generations(ctx context.Context, sc store.Scope) (all []groupGenerations, _ error) {
 	eras := map[resource.UID][]generation{}
 	for _, at := range groupConditions(sc) {
@@ -69,8 +71,8 @@ func (s *Store) generations(ctx context.Context, sc store.Scope) (all []groupGen
 	return all, nil
 }
 
-// era returns the one in which n new advisories of a group are written. A few are
-// not counted, so that their writers need not wait for each other.
+// generation returns the one in which n new advisories of a group are written. If
+// they are few, they are not counted, so that writers do not wait for each other.
 func (t Tx) generation(ctx context.Context, group resource.UID, n int) (generation, error) {
 	var last generation
 	var size int64

@@ -12,16 +12,16 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// An Imported event tells of many records at once: one event for each would
-// drown those who listen.
+// An Imported is the event of an import: one for many records, because one for each
+// would be too many for subscribers.
 type Imported struct {
 	resource.ImportResult
 	Source string `json:"source,omitempty"`
 }
 
-// ImportAdvisories takes over what a source says: records the group does not
-// have, and those that differ from what it has, in one transaction with one
-// event. All have an id, no two the same. The result counts records.
+// ImportAdvisories stores the records of a source that the group does not have, and
+// those that differ from what it has, in one transaction with one event. All have
+// an id, no two the same. The result counts records.
 //
 // It returns fault.NotFound if the group is not there.
 func (s *Store) ImportAdvisories(ctx context.Context, group resource.UID, source string, records []resource.Advisory) (done resource.ImportResult, err error) {
@@ -35,8 +35,8 @@ func (s *Store) ImportAdvisories(ctx context.Context, group resource.UID, source
 }
 
 func (s *Store) importOnce(ctx context.Context, group resource.UID, source string, records []resource.Advisory) (done resource.ImportResult, _ error) {
-	// What is known is found without the writer, and most of what is to be
-	// written worked out: others write meanwhile.
+	// The records that the group has are read, and the rows computed, outside of the
+	// transaction, so that others can write meanwhile.
 	known, err := digests(ctx, s.Rows, s.Engine, group, records)
 	if err != nil {
 		return done, err
@@ -83,7 +83,7 @@ func (s *Store) importOnce(ctx context.Context, group resource.UID, source strin
 	})
 }
 
-// check returns fault.NotFound if there is no such group.
+// requireGroup returns fault.NotFound if there is no such group.
 func (s *Store) requireGroup(ctx context.Context, group resource.UID) error {
 	_, err := s.GroupNames(ctx, []resource.UID{group})
 	return err
@@ -97,18 +97,10 @@ func digests(ctx context.Context, rows store.Reader, e store.Engine, group resou
 	}
 	q := store.Query{Engine: e}
 	text := fmt.Sprintf(`SELECT t.advisory_id, t.digest FROM %s AS s CROSS JOIN advisories AS t WHERE t.parent = %s AND t.advisory_id = s.v`, e.Each(&q, ids), q.Arg(store.Segment(group)))
-	known := map[string][]byte{}
-	err := rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
-		var id string
-		var digest []byte
-		err := row.Scan(&id, &digest)
-		known[id] = digest
-		return false, err
-	})
-	return known, err
+	return store.ReadMap[string, []byte](ctx, rows, text, q.Args...)
 }
 
-// retell takes over what a source says anew of advisories the group has.
+// updateImported merges changed records into the advisories that the group has.
 func (t Tx) updateImported(ctx context.Context, group resource.UID, changed []resource.Advisory) error {
 	for _, next := range changed {
 		var uid resource.UID
@@ -129,8 +121,8 @@ func (t Tx) updateImported(ctx context.Context, group resource.UID, changed []re
 	return nil
 }
 
-// appendAdvisories adds the rows of new advisories of a group, and all that finds
-// them.
+// appendAdvisories adds the rows of new advisories of a group and their index rows,
+// texts and counters.
 func (t Tx) appendAdvisories(ctx context.Context, group resource.UID, drafts []draft) error {
 	if len(drafts) == 0 {
 		return nil
@@ -157,8 +149,8 @@ func (t Tx) appendAdvisories(ctx context.Context, group resource.UID, drafts []d
 	return t.Count(ctx, "advisories", drafts[0].a.UID, len(drafts))
 }
 
-// index makes lists find advisories of a group and an era by what they are
-// filtered by.
+// index adds the rows by which lists find advisories of a group and a generation.
+// The table advisory_shelves has the partitions.
 func (t Tx) index(ctx context.Context, group resource.UID, in generation, drafts []draft) error {
 	var names, aliases [][]any
 	shelves, named := map[int64]int{}, map[int64]int{}
@@ -197,7 +189,7 @@ func (t Tx) index(ctx context.Context, group resource.UID, in generation, drafts
 	return t.addToCounters(ctx, store.NameCounter, named, 1)
 }
 
-// unindex takes back what index did for an advisory.
+// unindex deletes the rows that index added for an advisory.
 func (t Tx) unindex(ctx context.Context, in generation, d draft) error {
 	named := map[int64]int{}
 	seg := store.Segment(d.a.UID)
@@ -218,8 +210,8 @@ func (t Tx) unindex(ctx context.Context, in generation, d draft) error {
 	return t.addToCounters(ctx, store.NameCounter, named, -1)
 }
 
-// bump adds to counters that are not a group's. It takes them in one order, so
-// that two writers never wait for each other.
+// addToCounters adds to counters that are by key. It locks them in the order of
+// their keys, so that two writers cannot deadlock.
 func (t Tx) addToCounters(ctx context.Context, kind string, by map[int64]int, sign int) error {
 	var rows [][]any
 	for _, k := range slices.Sorted(maps.Keys(by)) {

@@ -11,20 +11,19 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// siftWalk is how many matches a query may have and still be put in the order
-// of their updates one by one. There are enough of more than that in any
-// stretch of the order.
+// maxLookedUp is how many matches are looked up and sorted by their updates. If
+// there are more, it is cheaper to walk the group in that order, because many of
+// the advisories on the way match.
 const maxLookedUp = 4096
 
-// sift reads a page of what passes filters that no index range answers. It
-// collects the segments that each of them matches and keeps what is in all.
+// intersect reads a page of what passes filters for which there is no index range.
+// It reads the segments that match each of them, and intersects these sets.
 func (l *advisoryList) intersect(ctx context.Context, sc store.Scope) (entries []entry, total int64, _ error) {
 	segs, err := l.matches(ctx, sc)
 	if err != nil {
 		return nil, 0, err
 	}
-	onShelves := filtersPartitions(l.f)
-	if !onShelves && len(l.groups) == 1 && len(sc.Rows) == 0 {
+	if !filtersPartitions(l.f) && len(l.groups) == 1 && len(sc.Rows) == 0 {
 		if l.by == byUpdate && len(segs) > maxLookedUp {
 			entries, err = l.walkUpdates(ctx, segs)
 			return entries, int64(len(segs)), err
@@ -40,8 +39,8 @@ func (l *advisoryList) intersect(ctx context.Context, sc store.Scope) (entries [
 	return l.pageOf(entries), total, nil
 }
 
-// slice returns the entries of the page, and one more, of the segments of one
-// group, which are in order.
+// pageOfGroup returns the entries of the page, and one more, from the segments of
+// one group, which are in order.
 func (l *advisoryList) pageOfGroup(segs []int64) (entries []entry) {
 	from, to := 0, len(segs)
 	if c := l.p.After; c != nil {
@@ -63,7 +62,7 @@ func (l *advisoryList) pageOfGroup(segs []int64) (entries []entry) {
 	return entries
 }
 
-// cut sorts entries and keeps those of the page, and one more.
+// pageOf sorts entries and returns those of the page, and one more.
 func (l *advisoryList) pageOf(entries []entry) []entry {
 	slices.SortFunc(entries, l.compare)
 	if c := l.p.After; c != nil {
@@ -78,7 +77,7 @@ func (l *advisoryList) pageOf(entries []entry) []entry {
 	return entries[:min(l.p.Size+1, len(entries))]
 }
 
-// matches returns the segments that pass all filters but those of shelves, in
+// matches returns the segments that pass all filters but those of partitions, in
 // order.
 func (l *advisoryList) matches(ctx context.Context, sc store.Scope) ([]int64, error) {
 	var sets [][]int64
@@ -113,7 +112,7 @@ func (l *advisoryList) matches(ctx context.Context, sc store.Scope) ([]int64, er
 	return intersection(sets), nil
 }
 
-// common is what all sets have, in order.
+// intersection returns what all sets have, in order.
 func intersection(sets [][]int64) []int64 {
 	slices.SortFunc(sets, func(a, b []int64) int { return len(a) - len(b) })
 	for _, s := range sets {
@@ -126,23 +125,12 @@ func intersection(sets [][]int64) []int64 {
 	return out
 }
 
-// segs runs a query for segments.
-func (l *advisoryList) segs(ctx context.Context, text string, args []any) (all []int64, _ error) {
-	err := l.s.Rows(ctx, text, args, func(row store.Scanner) (bool, error) {
-		var seg int64
-		err := row.Scan(&seg)
-		all = append(all, seg)
-		return false, err
-	})
-	return all, err
-}
-
 func (l *advisoryList) withIDs(ctx context.Context) (all []int64, _ error) {
 	for _, g := range l.groups {
 		q := store.Query{Engine: l.s.Engine}
 		text := fmt.Sprintf(`SELECT t.seg FROM advisories AS t WHERE t.parent = %s AND t.advisory_id IN (SELECT v FROM %s AS s)`,
 			q.Arg(store.Segment(g)), l.s.Engine.Each(&q, l.f.IDs))
-		segs, err := l.segs(ctx, text, q.Args)
+		segs, err := store.ReadColumn[int64](ctx, l.s.Rows, text, q.Args...)
 		if err != nil {
 			return nil, err
 		}
@@ -164,11 +152,10 @@ func (l *advisoryList) withValue(ctx context.Context, v keyedFilter) ([]int64, e
 	}
 	q := store.Query{Engine: l.s.Engine}
 	text := fmt.Sprintf(`SELECT t.seg FROM %s AS s CROSS JOIN %s AS t WHERE t.key = s.v`, l.s.Engine.Each(&q, keys), table)
-	return l.segs(ctx, text, q.Args)
+	return store.ReadColumn[int64](ctx, l.s.Rows, text, q.Args...)
 }
 
-// lookUp returns the entries of those segments that stand on a shelf that
-// passes.
+// lookUp returns the entries of those segments whose partition passes the filter.
 func (l *advisoryList) lookUp(ctx context.Context, segs []int64) (entries []entry, _ error) {
 	on := map[int64]resource.UID{}
 	for _, sh := range l.partitions {
@@ -196,8 +183,8 @@ func (l *advisoryList) lookUp(ctx context.Context, segs []int64) (entries []entr
 	return entries, nil
 }
 
-// stroll walks a group in the order of updates until the page is full of those
-// that are among segs.
+// walkUpdates walks a group in the order of updates until it has a page of
+// advisories that are among segs.
 func (l *advisoryList) walkUpdates(ctx context.Context, segs []int64) (entries []entry, _ error) {
 	walk := *l
 	in := indexRanges{table: "advisories", column: "parent", all: []indexRange{{key: store.Segment(l.groups[0]), group: l.groups[0]}}}
@@ -221,7 +208,7 @@ func (l *advisoryList) walkUpdates(ctx context.Context, segs []int64) (entries [
 	return entries[:min(l.p.Size+1, len(entries))], nil
 }
 
-// signs remembers what is written on shelves: it never changes.
+// A signatureCache has the signatures of partitions, which never change.
 type signatureCache struct {
 	mu  sync.RWMutex
 	all map[int64]signature

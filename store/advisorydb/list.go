@@ -13,15 +13,15 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// This file lists advisories. As with other kinds, a page costs the page: every
-// group, every shelf and every name has its advisories in each order in an
-// index, and its total in a counter, so a list with one filter is a merge of
-// index ranges. A list that combines filters of different kinds reads what the
-// rarest of them matches.
+// This file lists advisories. As with other kinds, the cost of a page depends on its
+// size: every group, every partition and every name has its advisories in each
+// order in an index, and its total in a counter, so a list with one filter is a
+// merge of index ranges. A list that combines filters of different kinds reads
+// everything that each of them matches, and intersects that (intersect.go).
 //
-// The cost has one more factor than elsewhere: the number of groups in reach
-// that have advisories, for ranges belong to groups. There are few: advisories
-// are imported for an organization, or written for a team's artifacts.
+// The cost has one more factor than elsewhere: the number of groups in reach that
+// have advisories, because ranges are of one group. There are few: advisories are
+// imported for an organization, or written for a team's artifacts.
 
 // advisoryOrders are the fields a list of advisories can be ordered by.
 var advisoryOrders = map[string]order{"uid": byUID, "create_time": byCreation, "update_time": byUpdate}
@@ -36,27 +36,28 @@ const (
 	byUpdate
 )
 
-// A shelf holds the advisories of a group that have a signature.
+// A partition is the advisories of a group that have a signature: a row of the
+// table advisory_shelves, whose id advisories have in the column shelf.
 type partition struct {
 	id    int64
 	group resource.UID
 	signature
 }
 
-// A lane is an index range that holds advisories of one group in order.
+// An indexRange is a range of an index with advisories of one group in order.
 type indexRange struct {
 	key   int64
 	group resource.UID
 	n     int64
 }
 
-// lanes are those of one table, by one column.
+// indexRanges are ranges of the indexes of one table that begin with one column.
 type indexRanges struct {
 	table, column string
 	all           []indexRange
 }
 
-// An entry is the place of an advisory in an order.
+// An entry is the position of an advisory in an order.
 type entry struct {
 	seg, updated int64
 	group        resource.UID
@@ -106,7 +107,7 @@ func (s *Store) Advisories(ctx context.Context, r store.Reach, f resource.Adviso
 	return out, err
 }
 
-// shelves returns all shelves of a scope, in the order of their groups.
+// partitions returns all partitions of a scope, in the order of their groups.
 func (s *Store) partitions(ctx context.Context, sc store.Scope) (all []partition, _ error) {
 	for _, at := range groupConditions(sc) {
 		err := s.Rows(ctx, `SELECT id, grp, signature FROM advisory_shelves WHERE `+at.text, at.args, func(row store.Scanner) (bool, error) {
@@ -128,7 +129,8 @@ func (s *Store) partitions(ctx context.Context, sc store.Scope) (all []partition
 	return slices.CompactFunc(all, func(a, b partition) bool { return a.id == b.id }), nil
 }
 
-// places are the conditions on the groups of shelves that a scope comes down to.
+// groupConditions returns the conditions on the column grp that select the groups
+// of a scope, one for each statement.
 func groupConditions(sc store.Scope) (all []condition) {
 	var groups []resource.UID
 	for _, uid := range sc.Rows {
@@ -148,13 +150,13 @@ func groupConditions(sc store.Scope) (all []condition) {
 	return all
 }
 
-// A where is what follows WHERE.
+// A condition is what follows WHERE.
 type condition struct {
 	text string
 	args []any
 }
 
-// holders are the groups of shelves.
+// groupsOf returns the groups of partitions.
 func groupsOf(shelves []partition) (groups []resource.UID) {
 	for _, sh := range shelves {
 		if len(groups) == 0 || groups[len(groups)-1] != sh.group {
@@ -176,13 +178,14 @@ type advisoryList struct {
 	generations []groupGenerations // if values are filtered by
 }
 
-// A valued filter is one whose values have keys.
+// A keyedFilter is a field of the filter whose values have keys.
 type keyedFilter struct {
 	field  field
 	values []string
 }
 
-// valued returns the members of the filter whose values have keys.
+// keyedFilters returns the fields of the filter that are set and whose values have
+// keys.
 func (l *advisoryList) keyedFilters() (all []keyedFilter) {
 	for _, v := range []keyedFilter{
 		{artifactName, l.f.ArtifactNames}, {componentName, l.f.ComponentNames}, {componentLocation, l.f.ComponentLocations},
@@ -195,16 +198,16 @@ func (l *advisoryList) keyedFilters() (all []keyedFilter) {
 	return all
 }
 
-// lanes returns the index ranges that hold exactly what passes the filter, if
-// there are such: those of groups, of shelves, or of one name.
+// ranges returns the index ranges that have exactly what passes the filter, if
+// there are such: those of groups, of partitions, or of one name.
 func (l *advisoryList) ranges(sc store.Scope) (in indexRanges, ok bool) {
 	values := l.keyedFilters()
-	onShelves := filtersPartitions(l.f)
+	partitioned := filtersPartitions(l.f)
 	if len(sc.Rows) > 0 || len(l.f.IDs) > 0 || l.f.Query != "" {
 		return in, false
 	}
 	switch {
-	case len(values) == 1 && !onShelves && len(values[0].values) == 1 && values[0].field < alias:
+	case len(values) == 1 && !partitioned && len(values[0].values) == 1 && values[0].field < alias:
 		in.table, in.column = "advisory_names", "key"
 		for _, h := range l.generations {
 			for _, key := range h.keys(values[0].field, values[0].values[0]) {
@@ -213,7 +216,7 @@ func (l *advisoryList) ranges(sc store.Scope) (in indexRanges, ok bool) {
 		}
 	case len(values) > 0:
 		return in, false
-	case onShelves:
+	case partitioned:
 		in.table, in.column = "advisories", "shelf"
 		for _, sh := range l.partitions {
 			if sh.matches(l.f) {
@@ -229,7 +232,7 @@ func (l *advisoryList) ranges(sc store.Scope) (in indexRanges, ok bool) {
 	return in, true
 }
 
-// counters names the counters of lanes.
+// counters returns the kind and the column of the counters of ranges.
 func (in indexRanges) counters() (kind, column string) {
 	switch in.column {
 	case "parent":
@@ -240,7 +243,7 @@ func (in indexRanges) counters() (kind, column string) {
 	return store.NameCounter, "n"
 }
 
-// walk reads a page from lanes, and one entry more if there is one.
+// walk reads a page from index ranges, and one entry more if there is one.
 func (l *advisoryList) walk(ctx context.Context, in indexRanges) (entries []entry, total int64, _ error) {
 	if len(in.all) == 0 {
 		return nil, 0, nil
@@ -261,7 +264,7 @@ func (l *advisoryList) walk(ctx context.Context, in indexRanges) (entries []entr
 
 func (l *advisoryList) need() int { return l.p.Skip + l.p.Size + 1 }
 
-// size reads how many advisories the lanes have.
+// size reads how many advisories the ranges have.
 func (l *advisoryList) size(ctx context.Context, in indexRanges) error {
 	kind, column := in.counters()
 	q := store.Query{Engine: l.s.Engine}
@@ -281,7 +284,7 @@ func (l *advisoryList) size(ctx context.Context, in indexRanges) error {
 	})
 }
 
-// merge returns the first n entries of lanes after the cursor, in order.
+// merge returns the first n entries of ranges after the cursor, in order.
 func (l *advisoryList) merge(ctx context.Context, in indexRanges, n int) ([]entry, error) {
 	if l.s.Engine.Postgres && len(in.all) > 1 {
 		return l.lateral(ctx, in, n)
@@ -317,7 +320,7 @@ func (l *advisoryList) merge(ctx context.Context, in indexRanges, n int) ([]entr
 	return best, nil
 }
 
-// first is the statement that reads the first n entries of a lane.
+// first is the statement that reads the first n entries of a range.
 func (l *advisoryList) first(q *store.Query, in indexRanges, a indexRange, n int) string {
 	key := q.Arg(a.key)
 	text := fmt.Sprintf(`SELECT t.seg, %s FROM %s AS t WHERE `, l.key(), in.table)
@@ -330,10 +333,10 @@ func (l *advisoryList) first(q *store.Query, in indexRanges, a indexRange, n int
 	return text + l.orderBy(in) + q.Limit(n)
 }
 
-// between is the condition that an advisory is in a lane, with its segment between
-// two. PostgreSQL is not told that the lane is one: it would rather walk the
-// table by segments, and throw away what is in others. SQLite is: of a pair it
-// seeks to the first half only.
+// between is the condition that an advisory is in a range, with its segment between
+// two. For PostgreSQL it compares pairs: with an equality it would walk the table
+// by segments and discard the rows of other ranges. For SQLite it is an equality,
+// because of a pair SQLite seeks to the first half only.
 func (in indexRanges) between(e store.Engine, key, from, to string) string {
 	if !e.Postgres {
 		return fmt.Sprintf(`t.%s = %s AND t.seg >= %s AND t.seg <= %s`, in.column, key, from, to)
@@ -360,7 +363,7 @@ func (l *advisoryList) lateral(ctx context.Context, in indexRanges, n int) (best
 	return best[:min(n, len(best))], err
 }
 
-// firsts is the statement that reads the first n entries of lanes.
+// firsts is the statement that reads the first n entries of each range.
 func (l *advisoryList) firsts(q *store.Query, in indexRanges, n int) string {
 	var keys []int64
 	var froms, tos []int64
@@ -379,7 +382,7 @@ func (l *advisoryList) firsts(q *store.Query, in indexRanges, n int) string {
 	if l.by != byUID || len(l.groups) == 1 {
 		last = fmt.Sprintf(` ORDER BY h.k%s, h.seg%s`, l.dir(), l.dir()) + q.Limit(n)
 	}
-	if last != "" && len(in.all) > n { // of more lanes than entries, those that start first
+	if last != "" && len(in.all) > n { // of more ranges than entries, those that start first
 		each = fmt.Sprintf(`(SELECT s.v, s.b, s.e, s.i FROM %s CROSS JOIN LATERAL (%s%s LIMIT 1) AS h%s) AS s`, each, one, l.orderBy(in), last)
 	}
 	return fmt.Sprintf(`SELECT s.i - 1, h.seg, h.k FROM %s CROSS JOIN LATERAL (%s%s%s) AS h`, each, one, l.orderBy(in), q.Limit(n)) + last

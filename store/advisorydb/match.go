@@ -9,12 +9,12 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// advisoriesAsked is how many advisories are remembered for questions about
-// packages. One is about 3 kB.
+// advisoriesCached is how many advisories are cached for queries by package. One
+// takes about 3 kB.
 const advisoriesCached = 32_768
 
 // AdvisoriesOf returns the advisories in reach that name a package and whose
-// affected packages pass match, whole, in no particular order.
+// affected packages pass match, in no particular order.
 func (s *Store) AdvisoriesOf(ctx context.Context, r store.Reach, place resource.PlaceFilter, name string, match func([]resource.Affected) (bool, error)) (found []resource.Advisory, _ error) {
 	sc := store.Visible(false, r, place)
 	if sc.Empty() {
@@ -49,8 +49,8 @@ func (s *Store) AdvisoriesOf(ctx context.Context, r store.Reach, place resource.
 	return found, nil
 }
 
-// An asked is an advisory that was asked for lately. All but its packages is
-// decoded when somebody wants it.
+// A cachedAdvisory is an advisory in the cache. Its affected packages are decoded
+// already; the rest is decoded when it is needed.
 type cachedAdvisory struct {
 	updated  int64
 	affected []resource.Affected
@@ -69,10 +69,10 @@ func (v *cachedAdvisory) advisory() (resource.Advisory, error) {
 	return v.a, v.err
 }
 
-// naming returns the advisories that have one of the keys. Those that were read lately and
-// have not changed are not read again: to decode one costs more than to find it.
+// withKeys returns the advisories that have one of the keys, from the cache if they
+// have not changed: to decode one costs more than to find it.
 func (s *Store) withKeys(ctx context.Context, keys []int64) (all []*cachedAdvisory, _ error) {
-	var unknown []int64
+	var uncached []int64
 	q := store.Query{Engine: s.Engine}
 	text := fmt.Sprintf(`SELECT n.seg, n.update_ms FROM %s AS s CROSS JOIN advisory_names AS n WHERE n.key = s.v`, s.Engine.Each(&q, keys))
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
@@ -81,15 +81,15 @@ func (s *Store) withKeys(ctx context.Context, keys []int64) (all []*cachedAdviso
 		if v, ok := s.advisories.Get(seg); ok && v.updated == updated {
 			all = append(all, v)
 		} else {
-			unknown = append(unknown, seg)
+			uncached = append(uncached, seg)
 		}
 		return false, err
 	})
-	if err != nil || len(unknown) == 0 {
+	if err != nil || len(uncached) == 0 {
 		return all, err
 	}
 	q = store.Query{Engine: s.Engine}
-	text = fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, fullColumns, s.Engine.Each(&q, unknown))
+	text = fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, fullColumns, s.Engine.Each(&q, uncached))
 	err = s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var r advisoryRow
 		if err := r.scan(row, true); err != nil {

@@ -13,7 +13,8 @@ import (
 type Store struct {
 	*store.DB
 
-	// EraSize is how many advisories of a group an era holds. Tests make it small.
+	// GenerationSize is how many advisories of a group a generation has. Tests make
+	// it small.
 	GenerationSize int64
 
 	textCache  *textCache // of advisories, as far as they were searched

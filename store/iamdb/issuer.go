@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// SetLastSeen records when an identity was last assumed. It is no change of the
+// RecordLastSeen records when an identity was last assumed. It is no change of the
 // identity: there is no event, and the time of its last update stays.
-func (s *Store) SetLastSeen(ctx context.Context, identity resource.UID, at time.Time) error {
+func (s *Store) RecordLastSeen(ctx context.Context, identity resource.UID, at time.Time) error {
 	_, err := s.Exec(ctx, `UPDATE identities SET last_seen_ms = $2 WHERE uid = $1 AND last_seen_ms < $2`, string(identity), store.MS(at))
 	return err
 }

@@ -239,10 +239,10 @@ func (s *Store) UnheldBlobs(ctx context.Context, last string, n int) ([]resource
 		ORDER BY t.digest LIMIT $2`, last, n)
 }
 
-// DeleteUnheld removes those of the blobs that no repo holds even now, and returns
+// PurgeUnheld removes those of the blobs that no repo holds even now, and returns
 // them so that the caller can delete their bytes. The same content pushed again
 // gets another path, so deleting these bytes cannot harm it.
-func (s *Store) DeleteUnheld(ctx context.Context, all []resource.Blob) (gone []resource.Blob, _ error) {
+func (s *Store) PurgeUnheld(ctx context.Context, all []resource.Blob) (gone []resource.Blob, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		gone = nil
 		for _, b := range all {

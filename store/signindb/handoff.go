@@ -51,9 +51,9 @@ func (s *Store) Handoff(ctx context.Context, digest []byte) (detail []byte, err 
 	return detail, store.Missing(err, "hand-off", "code")
 }
 
-// TakeHandoff returns what PutHandoff stored under a digest, and deletes it. It
+// ConsumeHandoff returns what PutHandoff stored under a digest, and deletes it. It
 // returns fault.NotFound if there is nothing, or no longer.
-func (s *Store) TakeHandoff(ctx context.Context, digest []byte) (detail []byte, _ error) {
+func (s *Store) ConsumeHandoff(ctx context.Context, digest []byte) (detail []byte, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		err := t.Row(ctx, `SELECT t.detail FROM handoffs AS t WHERE t.digest = $1 AND t.expire_ms > $2`+s.Engine.Lock, []any{digest, store.MS(s.Time())}, &detail)
 		if err != nil {
