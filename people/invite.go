@@ -60,7 +60,8 @@ func checkInvite(i resource.GroupInvite, p resource.Presented, now time.Time) er
 	case subtle.ConstantTimeCompare(i.Digest, p.Digest) != 1:
 		return fault.Unmet("INVITE_UNKNOWN", "the invite is not known: check that its code is whole")
 	case !now.Before(i.ExpirationTime):
-		return fault.Unmet("INVITE_EXPIRED", "the invite expired on %s; ask for another", i.ExpirationTime.Format(time.RFC1123))
+		return fault.Unmet("INVITE_EXPIRED", "the invite expired on %s; ask for another",
+			i.ExpirationTime.Format(time.RFC1123))
 	case i.RoleInfo.UID == "":
 		return fault.Unmet("INVITE_ROLE_GONE", "the role that the invite promises has been deleted; ask for another")
 	}
@@ -86,7 +87,8 @@ func checkAddressee(i resource.GroupInvite, a resource.Arrival) error {
 		return fault.Unmet("INVITE_UNVERIFIED_EMAIL", "the invite is for an e-mail address that has not been verified")
 	}
 	if !a.Trusted && !a.Voucher.Provider().Parent().Covers(i.UID) {
-		return fault.Unmet("INVITE_UNVERIFIED_EMAIL", "the invite is for an e-mail address that no provider of its organization has verified")
+		return fault.Unmet("INVITE_UNVERIFIED_EMAIL",
+			"the invite is for an e-mail address that no provider of its organization has verified")
 	}
 	return nil
 }

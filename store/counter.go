@@ -33,7 +33,8 @@ func (t *Tx) Count(ctx context.Context, kind string, uid resource.UID, by int) e
 		args = append(args, c.key.group, c.children)
 		values = append(values, fmt.Sprintf("($1, $%d, $2, $3, $%d)", len(args)-1, len(args)))
 	}
-	_, err := t.Exec(ctx, `INSERT INTO counters (kind, grp, shard, n, children) VALUES `+strings.Join(values, ", ")+counterAdd, args...)
+	_, err := t.Exec(ctx, `INSERT INTO counters (kind, grp, shard, n, children) VALUES `+strings.Join(values,
+		", ")+counterAdd, args...)
 	return err
 }
 

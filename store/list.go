@@ -36,7 +36,9 @@ type Condition struct {
 }
 
 // List reads one page of a kind.
-func List[T any](ctx context.Context, s *DB, l *Kind[T], r Reach, f resource.Filter, p page.Request) (page.Page[T], error) {
+func List[T any](
+	ctx context.Context, s *DB, l *Kind[T], r Reach, f resource.Filter, p page.Request,
+) (page.Page[T], error) {
 	var out page.Page[T]
 	if f.Group != "" {
 		if f.Place.ChildrenOf != "" && f.Place.ChildrenOf != f.Group {
@@ -152,7 +154,10 @@ func (s *DB) spans(ctx context.Context, q Query, sc Scope) ([]span, error) {
 	var all []span
 	self := q.Column == "uid" && !q.filtered() && includes(sc.Rows, sc.Below)
 	if self {
-		sc.Rows = slices.DeleteFunc(slices.Clone(sc.Rows), func(uid resource.UID) bool { return slices.Contains(sc.Below, uid) })
+		sc.Rows = slices.DeleteFunc(slices.Clone(sc.Rows), func(uid resource.UID) bool {
+			return slices.Contains(sc.Below,
+				uid)
+		})
 	}
 	for _, uid := range sc.Below {
 		all = append(all, span{below: uid, self: self})

@@ -68,7 +68,9 @@ func outboxStatement(events [][]any) statement {
 }
 
 // Event returns the row of an event, for EmitAll.
-func (t *Tx) Event(ctx context.Context, kind resource.EventType, subject, group resource.UID, before, after any) ([]any, error) {
+func (t *Tx) Event(
+	ctx context.Context, kind resource.EventType, subject, group resource.UID, before, after any,
+) ([]any, error) {
 	actor, err := Encode(resource.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
@@ -112,7 +114,9 @@ func (s *DB) Events(ctx context.Context, after int64, n int) ([]resource.Event, 
 // that come before the one numbered before, newest first; of no group, those of
 // all. It looks at no more than the reach events before that one, and returns
 // where it stopped looking: 0 if nothing is left.
-func (s *DB) EventsBefore(ctx context.Context, group resource.UID, before int64, n, reach int) (all []resource.Event, stopped int64, _ error) {
+func (s *DB) EventsBefore(
+	ctx context.Context, group resource.UID, before int64, n, reach int,
+) (all []resource.Event, stopped int64, _ error) {
 	err := s.Row(ctx, `SELECT coalesce(min(seq), 0) FROM (SELECT seq FROM outbox WHERE seq < $1 ORDER BY seq DESC LIMIT $2) AS t`,
 		[]any{before, reach}, &stopped)
 	if err != nil || stopped == 0 {
@@ -143,7 +147,8 @@ func (s *DB) EventNumber(ctx context.Context, at time.Time) (int64, error) {
 	for err == nil && low < high {
 		middle := low + (high-low)/2
 		var seq, when int64
-		if err = s.Row(ctx, `SELECT seq, at_ms FROM outbox WHERE seq >= $1 ORDER BY seq LIMIT 1`, []any{middle}, &seq, &when); err != nil {
+		if err = s.Row(ctx, `SELECT seq, at_ms FROM outbox WHERE seq >= $1 ORDER BY seq LIMIT 1`, []any{middle}, &seq,
+			&when); err != nil {
 			break
 		}
 		if when < MS(at) {
@@ -158,7 +163,8 @@ func (s *DB) EventNumber(ctx context.Context, at time.Time) (int64, error) {
 // PruneEvents removes up to n of the oldest events if they are older than
 // before, and reports how many.
 func (s *DB) PruneEvents(ctx context.Context, before time.Time, n int) (int, error) {
-	gone, err := s.Exec(ctx, `DELETE FROM outbox WHERE seq IN (SELECT seq FROM outbox ORDER BY seq LIMIT $2) AND at_ms < $1`,
+	gone, err := s.Exec(ctx,
+		`DELETE FROM outbox WHERE seq IN (SELECT seq FROM outbox ORDER BY seq LIMIT $2) AND at_ms < $1`,
 		MS(before), n)
 	return int(gone), err
 }
@@ -250,7 +256,8 @@ func (t *Tail) Skip(ctx context.Context, n int, unless resource.EventType) (skip
 	}
 	var last, kept int64
 	err = t.s.Row(ctx, `SELECT count(*), coalesce(max(e.seq), 0), coalesce(sum(CASE WHEN e.type = $3 THEN 1 ELSE 0 END), 0)
-		FROM (SELECT seq, type FROM outbox WHERE seq > $1 ORDER BY seq LIMIT $2) AS e`, []any{t.at, n, string(unless)}, &skipped, &last, &kept)
+		FROM (SELECT seq, type FROM outbox WHERE seq > $1 ORDER BY seq LIMIT $2) AS e`, []any{t.at, n, string(unless)},
+		&skipped, &last, &kept)
 	if err != nil || skipped == 0 {
 		return 0, err == nil, err
 	}

@@ -44,7 +44,8 @@ var postgresEngine = Engine{
 // its bytes, as in SQLite, and counters leave room to be updated in place.
 func postgresSchema(text string) string {
 	text = strings.ReplaceAll(text, " TEXT ", ` TEXT COLLATE "C" `)
-	return strings.ReplaceAll(text, "  PRIMARY KEY (kind, grp, shard)\n)", "  PRIMARY KEY (kind, grp, shard)\n) WITH (fillfactor = 50)")
+	return strings.ReplaceAll(text, "  PRIMARY KEY (kind, grp, shard)\n)",
+		"  PRIMARY KEY (kind, grp, shard)\n) WITH (fillfactor = 50)")
 }
 
 // settings are those of every session. The plan of every statement is decided in
@@ -78,7 +79,8 @@ func (s *DB) openPostgres(ctx context.Context, address string) error {
 	s.read.SetMaxOpenConns(postgresConns)
 	s.read.SetMaxIdleConns(postgresConns)
 	s.read.SetConnMaxIdleTime(5 * time.Minute)
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // another replica migrates: look every second, for five minutes
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1,
+		300)) // another replica migrates: look every second, for five minutes
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}

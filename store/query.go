@@ -70,7 +70,8 @@ func (q *Query) page(sp span) string {
 	// Walk the index alone, and fetch rows for the page only.
 	segs := fmt.Sprintf("SELECT t.seg FROM %s WHERE %s ORDER BY %s%s OFFSET %s",
 		q.from(sp), q.in(sp)+q.After(), q.Order(), q.Limit(q.Page.Size+1), q.Arg(q.Page.Skip))
-	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (%s) ORDER BY %s", q.Columns, q.Table, q.joins, segs, q.Order())
+	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (%s) ORDER BY %s", q.Columns, q.Table, q.joins, segs,
+		q.Order())
 }
 
 // from names the table. For a range of uids SQLite is told the index: with
@@ -114,7 +115,8 @@ func (q *Query) lateral(spans []span) string {
 	dir := q.dir()
 	keys := fmt.Sprintf("SELECT seg FROM (%s) AS k ORDER BY k%s, seg%s%s OFFSET %s",
 		strings.Join(parts, " UNION ALL "), dir, dir, q.Limit(q.Page.Size+1), q.Arg(q.Page.Skip))
-	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (%s) ORDER BY %s", q.Columns, q.Table, q.joins, keys, q.Order())
+	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (%s) ORDER BY %s", q.Columns, q.Table, q.joins, keys,
+		q.Order())
 }
 
 // walk selects the first keys of spans of one shape. Of more spans than rows
@@ -288,7 +290,8 @@ func (q *Query) After() string {
 		return fmt.Sprintf(" AND t.uid %s %s", than, q.Arg(c.UID))
 	case "seg":
 		// Not seg alone: SQLite would walk the whole table by it.
-		return fmt.Sprintf(" AND (t.parent, t.seg) %s (%s, %s)", than, q.Arg(Segment(resource.UID(c.UID).Parent())), q.Arg(seg))
+		return fmt.Sprintf(" AND (t.parent, t.seg) %s (%s, %s)", than, q.Arg(Segment(resource.UID(c.UID).Parent())),
+			q.Arg(seg))
 	case "name":
 		return fmt.Sprintf(" AND (%s, t.seg) %s (%s, %s)", q.key(), than, q.Arg(c.Key), q.Arg(seg))
 	}
@@ -348,7 +351,8 @@ func (q *Query) counters(spans []span) string {
 	}
 	// A subquery for each: PostgreSQL would read all counters for a join.
 	counted := q.counted()
-	sum := fmt.Sprintf("(SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM counters AS c WHERE %s AND c.grp = s.v%s)", col, counted, q.requirements())
+	sum := fmt.Sprintf("(SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM counters AS c WHERE %s AND c.grp = s.v%s)",
+		col, counted, q.requirements())
 	if spans[0].self {
 		sum += fmt.Sprintf(" + (SELECT count(*) FROM %s AS g WHERE g.seg = s.v)", q.Table)
 	}

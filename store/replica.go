@@ -107,13 +107,16 @@ func (r *replica) renew(ctx context.Context, revision int64) (newest int64, _ er
 // written one for long.
 func (r *replica) announce(ctx context.Context, revision int64) error {
 	if r.heartbeat == 0 {
-		if _, err := r.db.ExecContext(ctx, `DELETE FROM replicas WHERE renew_ms < `+r.s.Engine.Clock+` - $1`, replicasKept.Milliseconds()); err != nil {
+		if _, err := r.db.ExecContext(ctx, `DELETE FROM replicas WHERE renew_ms < `+r.s.Engine.Clock+` - $1`,
+			replicasKept.Milliseconds()); err != nil {
 			return err
 		}
 	}
 	r.heartbeat++
-	_, err := r.db.ExecContext(ctx, `INSERT INTO replicas (id, beat, renew_ms, grants_at) VALUES ($1, $2, `+r.s.Engine.Clock+`, $3)
-		ON CONFLICT (id) DO UPDATE SET beat = excluded.beat, renew_ms = excluded.renew_ms, grants_at = excluded.grants_at`, r.id, r.heartbeat, revision)
+	_, err := r.db.ExecContext(ctx,
+		`INSERT INTO replicas (id, beat, renew_ms, grants_at) VALUES ($1, $2, `+r.s.Engine.Clock+`, $3)
+		ON CONFLICT (id) DO UPDATE SET beat = excluded.beat, renew_ms = excluded.renew_ms, grants_at = excluded.grants_at`,
+		r.id, r.heartbeat, revision)
 	return err
 }
 
@@ -137,7 +140,8 @@ func (r *replica) readPeers(ctx context.Context) error {
 // heartbeats reads the latest heartbeats of the other replicas that a condition
 // selects.
 func (r *replica) heartbeats(ctx context.Context, read Reader, which string, args ...any) (map[string]int64, error) {
-	return ReadMap[string, int64](ctx, read, `SELECT id, beat FROM replicas WHERE id <> $1`+which, append([]any{r.id}, args...)...)
+	return ReadMap[string, int64](ctx, read, `SELECT id, beat FROM replicas WHERE id <> $1`+which, append([]any{r.id},
+		args...)...)
 }
 
 // peer returns the state of a replica whose latest heartbeat is given.

@@ -69,7 +69,8 @@ func (t *Tx) writeRevision(ctx context.Context) error {
 	}
 	for i, c := range t.changes {
 		rev := t.revision - int64(len(t.changes)-1-i)
-		if err := t.Later(ctx, `INSERT INTO grant_changes (rev, identity, role) VALUES ($1, $2, $3)`, rev, string(c.Identity), string(c.Role)); err != nil {
+		if err := t.Later(ctx, `INSERT INTO grant_changes (rev, identity, role) VALUES ($1, $2, $3)`, rev,
+			string(c.Identity), string(c.Role)); err != nil {
 			return err
 		}
 	}

@@ -65,7 +65,10 @@ func Visible(self bool, r Reach, f resource.PlaceFilter) Scope {
 		all.Rows = append(all.Rows, r.Under...)
 	}
 	slices.Sort(all.Rows)
-	all.Rows = slices.DeleteFunc(slices.Compact(all.Rows), func(uid resource.UID) bool { return Covered(r.Under, uid.Parent()) })
+	all.Rows = slices.DeleteFunc(slices.Compact(all.Rows), func(uid resource.UID) bool {
+		return Covered(r.Under,
+			uid.Parent())
+	})
 	switch {
 	case len(f.IDs) > 0 || f.AncestorsOf != "":
 		return all.pick(f)

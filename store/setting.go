@@ -27,7 +27,8 @@ func (s *DB) SetSetting(ctx context.Context, name string, value []byte) (err err
 // the one that it has then: if replicas start together, the first one wins.
 func (s *DB) InitSetting(ctx context.Context, name string, value []byte) (stored []byte, err error) {
 	err = s.Write(ctx, func(t *Tx) error {
-		if _, err := t.Exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, name, value); err != nil {
+		if _, err := t.Exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, name,
+			value); err != nil {
 			return err
 		}
 		return t.Row(ctx, `SELECT value FROM settings WHERE name = $1`, []any{name}, &stored)

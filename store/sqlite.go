@@ -68,7 +68,8 @@ func (s *DB) openSQLite(ctx context.Context, path string) error {
 		"&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&_pragma=temp_store(MEMORY)"
 	// An import changes many pages again and again: the writer keeps them, and
 	// merges the log when it is worth it.
-	writer, err := sql.Open("sqlite", address+"&_pragma=cache_size(-32768)&_pragma=wal_autocheckpoint(32768)&_txlock=immediate")
+	writer, err := sql.Open("sqlite",
+		address+"&_pragma=cache_size(-32768)&_pragma=wal_autocheckpoint(32768)&_txlock=immediate")
 	if err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}

@@ -70,7 +70,9 @@ func scanAdvisory(row store.Scanner, whole bool, more ...any) (a resource.Adviso
 // InsertAdvisory adds an advisory and returns it with the UIDs it got: its own,
 // in group, and those of its events. It returns fault.NotFound if the group is
 // not there and fault.AlreadyExists if the group has an advisory of that id.
-func (s *Store) InsertAdvisory(ctx context.Context, group resource.UID, a resource.Advisory) (resource.Advisory, error) {
+func (s *Store) InsertAdvisory(
+	ctx context.Context, group resource.UID, a resource.Advisory,
+) (resource.Advisory, error) {
 	initNew(&a, group, s.Time())
 	d, err := newDraft(group, a)
 	if err != nil {
@@ -81,7 +83,8 @@ func (s *Store) InsertAdvisory(ctx context.Context, group resource.UID, a resour
 			return err
 		}
 		var taken int
-		if err := t.Row(ctx, `SELECT count(*) FROM advisories WHERE parent = $1 AND advisory_id = $2`, []any{store.Segment(group), a.ID}, &taken); err != nil {
+		if err := t.Row(ctx, `SELECT count(*) FROM advisories WHERE parent = $1 AND advisory_id = $2`,
+			[]any{store.Segment(group), a.ID}, &taken); err != nil {
 			return err
 		}
 		if taken > 0 {
@@ -110,7 +113,9 @@ func (s *Store) Advisory(ctx context.Context, uid resource.UID) (a resource.Advi
 // fault.NotFound if there is no such advisory, and change's own error, with
 // nothing written, if it has one. change may run more than once. It does not
 // change the id.
-func (s *Store) UpdateAdvisory(ctx context.Context, uid resource.UID, change func(*resource.Advisory) error) (a resource.Advisory, _ error) {
+func (s *Store) UpdateAdvisory(
+	ctx context.Context, uid resource.UID, change func(*resource.Advisory) error,
+) (a resource.Advisory, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		before, at, err := t.lockAdvisory(ctx, uid)
 		if err != nil {
@@ -137,13 +142,16 @@ type location struct {
 
 // lockAdvisory reads an advisory that is about to change.
 func (t Tx) lockAdvisory(ctx context.Context, uid resource.UID) (a resource.Advisory, at location, err error) {
-	a, err = scanAdvisory(t.QueryRow(ctx, `SELECT `+fullColumns+`, t.era, t.block FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`+t.DB.Engine.Lock,
+	a, err = scanAdvisory(t.QueryRow(ctx,
+		`SELECT `+fullColumns+`, t.era, t.block FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`+t.DB.Engine.Lock,
 		store.Segment(uid), string(uid)), true, &at.generation, &at.block)
 	return a, at, store.Missing(err, "advisory", uid)
 }
 
 // replaceAdvisory replaces before by after.
-func (t Tx) replaceAdvisory(ctx context.Context, before resource.Advisory, after *resource.Advisory, at location) error {
+func (t Tx) replaceAdvisory(
+	ctx context.Context, before resource.Advisory, after *resource.Advisory, at location,
+) error {
 	group := after.UID.Parent()
 	nameEvents(after, after.UpdateTime)
 	old, err := newDraft(group, before)
@@ -154,8 +162,10 @@ func (t Tx) replaceAdvisory(ctx context.Context, before resource.Advisory, after
 	if err != nil {
 		return err
 	}
-	if _, err := t.Exec(ctx, `UPDATE advisories SET shelf = $2, digest = $3, update_ms = $4, body = $5, affected = $6 WHERE seg = $1`,
-		store.Segment(d.a.UID), d.partition, nonNil(d.a.Source.Digest), store.MS(d.a.UpdateTime), d.body, d.affected); err != nil {
+	if _, err := t.Exec(ctx,
+		`UPDATE advisories SET shelf = $2, digest = $3, update_ms = $4, body = $5, affected = $6 WHERE seg = $1`,
+		store.Segment(d.a.UID), d.partition, nonNil(d.a.Source.Digest), store.MS(d.a.UpdateTime), d.body,
+		d.affected); err != nil {
 		return err
 	}
 	if err := t.unindex(ctx, at.generation, old); err != nil {

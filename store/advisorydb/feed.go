@@ -49,7 +49,9 @@ func (s *Store) Feed(ctx context.Context, uid resource.UID) (resource.AdvisoryFe
 }
 
 // Feeds returns one page of feeds.
-func (s *Store) Feeds(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.AdvisoryFeed], error) {
+func (s *Store) Feeds(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.AdvisoryFeed], error) {
 	return store.List(ctx, s.DB, &feeds, r, f, p)
 }
 
@@ -86,7 +88,9 @@ func (s *Store) DeleteFeed(ctx context.Context, uid resource.UID) error {
 // Organizations take turns: it looks first at those whose uid is after that of
 // the organization last, and at none of those in except. So an organization with
 // many feeds, or slow ones, does not delay the feeds of another.
-func (s *Store) ClaimDueFeed(ctx context.Context, until time.Time, last resource.UID, except []resource.UID) (f resource.AdvisoryFeed, ok bool, _ error) {
+func (s *Store) ClaimDueFeed(
+	ctx context.Context, until time.Time, last resource.UID, except []resource.UID,
+) (f resource.AdvisoryFeed, ok bool, _ error) {
 	due, err := s.dueFeeds(ctx)
 	if err != nil {
 		return f, false, err
@@ -128,7 +132,9 @@ func (s *Store) dueFeeds(ctx context.Context) ([]resource.UID, error) {
 
 // RecordFeedResult records the result of reading a feed, and when to read it again.
 // If the feed was deleted or its address changed meanwhile, it does nothing.
-func (s *Store) RecordFeedResult(ctx context.Context, f resource.AdvisoryFeed, last resource.FeedResult, state []byte, due time.Time) error {
+func (s *Store) RecordFeedResult(
+	ctx context.Context, f resource.AdvisoryFeed, last resource.FeedResult, state []byte, due time.Time,
+) error {
 	text, err := json.Marshal(last)
 	if err != nil {
 		return fmt.Errorf("encode feed result: %w", err)

@@ -52,7 +52,8 @@ func (h groupGenerations) keys(f field, value string) []int64 {
 func (s *Store) generations(ctx context.Context, sc store.Scope) (all []groupGenerations, _ error) {
 	eras := map[resource.UID][]generation{}
 	for _, at := range groupConditions(sc) {
-		err := s.Rows(ctx, `SELECT grp, era FROM advisory_eras WHERE `+at.text, at.args, func(row store.Scanner) (bool, error) {
+		err := s.Rows(ctx, `SELECT grp, era FROM advisory_eras WHERE `+at.text, at.args, func(row store.Scanner) (bool,
+			error) {
 			var g resource.UID
 			var e generation
 			err := row.Scan(&g, &e)
@@ -76,7 +77,8 @@ func (s *Store) generations(ctx context.Context, sc store.Scope) (all []groupGen
 func (t Tx) generation(ctx context.Context, group resource.UID, n int) (generation, error) {
 	var last generation
 	var size int64
-	err := t.Row(ctx, `SELECT era, n FROM advisory_eras WHERE grp = $1 ORDER BY era DESC LIMIT 1`, []any{string(group)}, &last, &size)
+	err := t.Row(ctx, `SELECT era, n FROM advisory_eras WHERE grp = $1 ORDER BY era DESC LIMIT 1`, []any{string(group)},
+		&last, &size)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return 0, err
 	}

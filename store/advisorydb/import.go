@@ -24,7 +24,9 @@ type Imported struct {
 // an id, no two the same. The result counts records.
 //
 // It returns fault.NotFound if the group is not there.
-func (s *Store) ImportAdvisories(ctx context.Context, group resource.UID, source string, records []resource.Advisory) (done resource.ImportResult, err error) {
+func (s *Store) ImportAdvisories(
+	ctx context.Context, group resource.UID, source string, records []resource.Advisory,
+) (done resource.ImportResult, err error) {
 	for range 4 { // a record another import brings at the same time is ours to compare with then
 		done, err = s.importOnce(ctx, group, source, records)
 		if !s.Duplicate(err) {
@@ -34,7 +36,9 @@ func (s *Store) ImportAdvisories(ctx context.Context, group resource.UID, source
 	return done, fault.Outage("the database", err)
 }
 
-func (s *Store) importOnce(ctx context.Context, group resource.UID, source string, records []resource.Advisory) (done resource.ImportResult, _ error) {
+func (s *Store) importOnce(
+	ctx context.Context, group resource.UID, source string, records []resource.Advisory,
+) (done resource.ImportResult, _ error) {
 	// The records that the group has are read, and the rows computed, outside of the
 	// transaction, so that others can write meanwhile.
 	known, err := digests(ctx, s.Rows, s.Engine, group, records)
@@ -90,7 +94,9 @@ func (s *Store) requireGroup(ctx context.Context, group resource.UID) error {
 }
 
 // digests returns the digests of those records that the group has, by their id.
-func digests(ctx context.Context, rows store.Reader, e store.Engine, group resource.UID, records []resource.Advisory) (map[string][]byte, error) {
+func digests(
+	ctx context.Context, rows store.Reader, e store.Engine, group resource.UID, records []resource.Advisory,
+) (map[string][]byte, error) {
 	ids := make([]string, len(records))
 	for i, a := range records {
 		ids[i] = a.ID
@@ -104,7 +110,8 @@ func digests(ctx context.Context, rows store.Reader, e store.Engine, group resou
 func (t Tx) updateImported(ctx context.Context, group resource.UID, changed []resource.Advisory) error {
 	for _, next := range changed {
 		var uid resource.UID
-		err := t.Row(ctx, `SELECT uid FROM advisories WHERE parent = $1 AND advisory_id = $2`, []any{store.Segment(group), next.ID}, &uid)
+		err := t.Row(ctx, `SELECT uid FROM advisories WHERE parent = $1 AND advisory_id = $2`,
+			[]any{store.Segment(group), next.ID}, &uid)
 		if err != nil {
 			return store.Missing(err, "advisory", resource.UID(next.ID))
 		}
@@ -137,9 +144,11 @@ func (t Tx) appendAdvisories(ctx context.Context, group resource.UID, drafts []d
 	}
 	rows := make([][]any, len(drafts))
 	for i, d := range drafts {
-		rows[i] = append(store.TreeColumns(d.a.UID), d.a.ID, d.partition, int64(now), block, nonNil(d.a.Source.Digest), store.MS(d.a.CreateTime), store.MS(d.a.UpdateTime), d.body, d.affected)
+		rows[i] = append(store.TreeColumns(d.a.UID), d.a.ID, d.partition, int64(now), block, nonNil(d.a.Source.Digest),
+			store.MS(d.a.CreateTime), store.MS(d.a.UpdateTime), d.body, d.affected)
 	}
-	err = t.InsertRows(ctx, `INSERT INTO advisories (seg, uid, parent, a1, a2, a3, advisory_id, shelf, era, block, digest, create_ms, update_ms, body, affected)`, rows, ``)
+	err = t.InsertRows(ctx,
+		`INSERT INTO advisories (seg, uid, parent, a1, a2, a3, advisory_id, shelf, era, block, digest, create_ms, update_ms, body, affected)`, rows, ``)
 	if err != nil {
 		return err
 	}
@@ -171,7 +180,8 @@ func (t Tx) index(ctx context.Context, group resource.UID, in generation, drafts
 	for _, id := range slices.Sorted(maps.Keys(signatures)) {
 		rows = append(rows, []any{id, string(group), signatures[id]})
 	}
-	if err := t.InsertRows(ctx, `INSERT INTO advisory_shelves (id, grp, signature)`, rows, ` ON CONFLICT (id) DO NOTHING`); err != nil {
+	if err := t.InsertRows(ctx, `INSERT INTO advisory_shelves (id, grp, signature)`, rows,
+		` ON CONFLICT (id) DO NOTHING`); err != nil {
 		return err
 	}
 	byKey := func(a, b []any) int { return cmp.Compare(a[0].(int64), b[0].(int64)) }
@@ -223,7 +233,8 @@ func (t Tx) addToCounters(ctx context.Context, kind string, by map[int64]int, si
 		return err
 	}
 	for _, row := range rows {
-		if err := t.Later(ctx, `DELETE FROM counters WHERE kind = $1 AND grp = $2 AND shard = $3 AND n = 0`, row[:3]...); err != nil {
+		if err := t.Later(ctx, `DELETE FROM counters WHERE kind = $1 AND grp = $2 AND shard = $3 AND n = 0`,
+			row[:3]...); err != nil {
 			return err
 		}
 	}

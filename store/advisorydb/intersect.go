@@ -165,7 +165,8 @@ func (l *advisoryList) lookUp(ctx context.Context, segs []int64) (entries []entr
 	}
 	for part := range slices.Chunk(segs, 4096) {
 		q := store.Query{Engine: l.s.Engine}
-		text := fmt.Sprintf(`SELECT t.seg, t.update_ms, t.shelf FROM %s AS s CROSS JOIN advisories AS t WHERE t.seg = s.v`, l.s.Engine.Each(&q, part))
+		text := fmt.Sprintf(`SELECT t.seg, t.update_ms, t.shelf FROM %s AS s CROSS JOIN advisories AS t WHERE t.seg = s.v`,
+			l.s.Engine.Each(&q, part))
 		err := l.s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 			var e entry
 			var id int64

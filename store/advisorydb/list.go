@@ -67,7 +67,9 @@ func (e entry) uid() string { return fmt.Sprintf("%s/%016x", e.group, uint64(e.s
 
 // Advisories returns one page of advisories. The packages they affect are left
 // out unless whole is set.
-func (s *Store) Advisories(ctx context.Context, r store.Reach, f resource.AdvisoryFilter, p page.Request, whole bool) (out page.Page[resource.Advisory], _ error) {
+func (s *Store) Advisories(
+	ctx context.Context, r store.Reach, f resource.AdvisoryFilter, p page.Request, whole bool,
+) (out page.Page[resource.Advisory], _ error) {
 	by, ok := advisoryOrders[p.Order.Field]
 	if !ok {
 		return out, fmt.Errorf("cannot list advisories by %q", p.Order.Field)
@@ -110,22 +112,26 @@ func (s *Store) Advisories(ctx context.Context, r store.Reach, f resource.Adviso
 // partitions returns all partitions of a scope, in the order of their groups.
 func (s *Store) partitions(ctx context.Context, sc store.Scope) (all []partition, _ error) {
 	for _, at := range groupConditions(sc) {
-		err := s.Rows(ctx, `SELECT id, grp, signature FROM advisory_shelves WHERE `+at.text, at.args, func(row store.Scanner) (bool, error) {
-			var sh partition
-			var text string
-			if err := row.Scan(&sh.id, &sh.group, &text); err != nil {
+		err := s.Rows(ctx, `SELECT id, grp, signature FROM advisory_shelves WHERE `+at.text, at.args,
+			func(row store.Scanner) (bool, error) {
+				var sh partition
+				var text string
+				if err := row.Scan(&sh.id, &sh.group, &text); err != nil {
+					return false, err
+				}
+				sign, err := s.signatures.get(sh.id, text)
+				sh.signature = sign
+				all = append(all, sh)
 				return false, err
-			}
-			sign, err := s.signatures.get(sh.id, text)
-			sh.signature = sign
-			all = append(all, sh)
-			return false, err
-		})
+			})
 		if err != nil {
 			return nil, err
 		}
 	}
-	slices.SortFunc(all, func(a, b partition) int { return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.id, b.id)) })
+	slices.SortFunc(all, func(a, b partition) int {
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.id,
+			b.id))
+	})
 	return slices.CompactFunc(all, func(a, b partition) bool { return a.id == b.id }), nil
 }
 
@@ -371,7 +377,8 @@ func (l *advisoryList) firsts(q *store.Query, in indexRanges, n int) string {
 		from, to := l.bounds(a.group)
 		keys, froms, tos = append(keys, a.key), append(froms, from), append(tos, to)
 	}
-	each := fmt.Sprintf(`unnest(%s::bigint[], %s::bigint[], %s::bigint[]) WITH ORDINALITY AS s (v, b, e, i)`, q.Arg(keys), q.Arg(froms), q.Arg(tos))
+	each := fmt.Sprintf(`unnest(%s::bigint[], %s::bigint[], %s::bigint[]) WITH ORDINALITY AS s (v, b, e, i)`,
+		q.Arg(keys), q.Arg(froms), q.Arg(tos))
 	one := fmt.Sprintf(`SELECT t.seg, %s AS k FROM %s AS t WHERE `, l.key(), in.table)
 	if l.by == byUpdate {
 		one += fmt.Sprintf(`t.%s = s.v`, in.column) + l.after(q.Arg)
@@ -383,9 +390,11 @@ func (l *advisoryList) firsts(q *store.Query, in indexRanges, n int) string {
 		last = fmt.Sprintf(` ORDER BY h.k%s, h.seg%s`, l.dir(), l.dir()) + q.Limit(n)
 	}
 	if last != "" && len(in.all) > n { // of more ranges than entries, those that start first
-		each = fmt.Sprintf(`(SELECT s.v, s.b, s.e, s.i FROM %s CROSS JOIN LATERAL (%s%s LIMIT 1) AS h%s) AS s`, each, one, l.orderBy(in), last)
+		each = fmt.Sprintf(`(SELECT s.v, s.b, s.e, s.i FROM %s CROSS JOIN LATERAL (%s%s LIMIT 1) AS h%s) AS s`, each, one,
+			l.orderBy(in), last)
 	}
-	return fmt.Sprintf(`SELECT s.i - 1, h.seg, h.k FROM %s CROSS JOIN LATERAL (%s%s%s) AS h`, each, one, l.orderBy(in), q.Limit(n)) + last
+	return fmt.Sprintf(`SELECT s.i - 1, h.seg, h.k FROM %s CROSS JOIN LATERAL (%s%s%s) AS h`, each, one, l.orderBy(in),
+		q.Limit(n)) + last
 }
 
 // key is what an entry is read with beside its segment.
@@ -422,7 +431,8 @@ func (l *advisoryList) after(arg func(any) string) string {
 	if l.p.Order.Desc {
 		than = "<"
 	}
-	return fmt.Sprintf(" AND (t.update_ms, t.seg) %s (%s, %s)", than, arg(c.Number), arg(store.Segment(resource.UID(c.UID))))
+	return fmt.Sprintf(" AND (t.update_ms, t.seg) %s (%s, %s)", than, arg(c.Number),
+		arg(store.Segment(resource.UID(c.UID))))
 }
 
 // bounds are the first and last segment an advisory directly in group may have
@@ -506,7 +516,8 @@ func (s *Store) fetchAdvisories(ctx context.Context, entries []entry, whole bool
 		columns = fullColumns
 	}
 	q := store.Query{Engine: s.Engine}
-	text := fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, columns, s.Engine.Each(&q, segs))
+	text := fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, columns,
+		s.Engine.Each(&q, segs))
 	items := make([]resource.Advisory, len(entries))
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		a, err := scanAdvisory(row, whole)

@@ -15,7 +15,10 @@ const advisoriesCached = 32_768
 
 // AdvisoriesOf returns the advisories in reach that name a package and whose
 // affected packages pass match, in no particular order.
-func (s *Store) AdvisoriesOf(ctx context.Context, r store.Reach, place resource.PlaceFilter, name string, match func([]resource.Affected) (bool, error)) (found []resource.Advisory, _ error) {
+func (s *Store) AdvisoriesOf(
+	ctx context.Context, r store.Reach, place resource.PlaceFilter, name string, match func([]resource.Affected) (bool,
+		error),
+) (found []resource.Advisory, _ error) {
 	sc := store.Visible(false, r, place)
 	if sc.Empty() {
 		return nil, nil
@@ -74,7 +77,8 @@ func (v *cachedAdvisory) advisory() (resource.Advisory, error) {
 func (s *Store) withKeys(ctx context.Context, keys []int64) (all []*cachedAdvisory, _ error) {
 	var uncached []int64
 	q := store.Query{Engine: s.Engine}
-	text := fmt.Sprintf(`SELECT n.seg, n.update_ms FROM %s AS s CROSS JOIN advisory_names AS n WHERE n.key = s.v`, s.Engine.Each(&q, keys))
+	text := fmt.Sprintf(`SELECT n.seg, n.update_ms FROM %s AS s CROSS JOIN advisory_names AS n WHERE n.key = s.v`,
+		s.Engine.Each(&q, keys))
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var seg, updated int64
 		err := row.Scan(&seg, &updated)
@@ -89,7 +93,8 @@ func (s *Store) withKeys(ctx context.Context, keys []int64) (all []*cachedAdviso
 		return all, err
 	}
 	q = store.Query{Engine: s.Engine}
-	text = fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, fullColumns, s.Engine.Each(&q, uncached))
+	text = fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, fullColumns,
+		s.Engine.Each(&q, uncached))
 	err = s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var r advisoryRow
 		if err := r.scan(row, true); err != nil {

@@ -216,12 +216,13 @@ func (s *Store) search(ctx context.Context, groups []resource.UID, what string) 
 	for _, g := range groups {
 		type version struct{ id, version int64 }
 		var blocks []version
-		err := s.Rows(ctx, `SELECT block, version FROM advisory_texts WHERE parent = $1`, []any{store.Segment(g)}, func(row store.Scanner) (bool, error) {
-			var v version
-			err := row.Scan(&v.id, &v.version)
-			blocks = append(blocks, v)
-			return false, err
-		})
+		err := s.Rows(ctx, `SELECT block, version FROM advisory_texts WHERE parent = $1`, []any{store.Segment(g)},
+			func(row store.Scanner) (bool, error) {
+				var v version
+				err := row.Scan(&v.id, &v.version)
+				blocks = append(blocks, v)
+				return false, err
+			})
 		if err != nil {
 			return nil, err
 		}
@@ -291,7 +292,8 @@ func (s *Store) block(ctx context.Context, group resource.UID, id, version int64
 		return b, nil
 	}
 	var data []byte
-	err := s.Row(ctx, `SELECT version, body FROM advisory_texts WHERE parent = $1 AND block = $2`, []any{store.Segment(group), id}, &version, &data)
+	err := s.Row(ctx, `SELECT version, body FROM advisory_texts WHERE parent = $1 AND block = $2`,
+		[]any{store.Segment(group), id}, &version, &data)
 	if errors.Is(err, sql.ErrNoRows) { // gone meanwhile
 		return &block{}, nil
 	}

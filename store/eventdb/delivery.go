@@ -32,7 +32,9 @@ var deliveries = store.Kind[resource.Delivery]{
 }
 
 // Deliveries returns one page of the events that were given up.
-func (s *Store) Deliveries(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Delivery], error) {
+func (s *Store) Deliveries(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Delivery], error) {
 	return store.List(ctx, s.DB, &deliveries, r, f, p)
 }
 
@@ -61,7 +63,8 @@ func (s *Store) GiveUp(ctx context.Context, sub resource.UID, cursor int64, all 
 		}
 		over, err := t.Exec(ctx, `
 			DELETE FROM deliveries WHERE seg IN (
-				SELECT seg FROM deliveries WHERE parent = $1 ORDER BY event_seq DESC LIMIT 1000000 OFFSET $2)`, store.Segment(sub), MaxDeliveries)
+				SELECT seg FROM deliveries WHERE parent = $1 ORDER BY event_seq DESC LIMIT 1000000 OFFSET $2)`,
+			store.Segment(sub), MaxDeliveries)
 		if err != nil {
 			return err
 		}
@@ -83,7 +86,8 @@ func (s *Store) Replay(ctx context.Context, uid resource.UID) (int, error) {
 // Replays returns up to n of a subscription's events that were asked for again,
 // oldest first.
 func (s *Store) Replays(ctx context.Context, sub resource.UID, n int) ([]resource.Delivery, error) {
-	return deliveries.All(ctx, s.Rows, ` WHERE t.replay AND t.parent = $1 ORDER BY t.event_seq LIMIT $2`, store.Segment(sub), n)
+	return deliveries.All(ctx, s.Rows, ` WHERE t.replay AND t.parent = $1 ORDER BY t.event_seq LIMIT $2`,
+		store.Segment(sub), n)
 }
 
 // Replaying returns the subscriptions that have events to be sent again.

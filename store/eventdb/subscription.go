@@ -34,7 +34,9 @@ func (s *Store) InsertSubscription(ctx context.Context, v resource.Subscription)
 		if err := store.InsertRow(ctx, t.Tx, &subscriptions, v); err != nil {
 			return err
 		}
-		_, err := t.Exec(ctx, `UPDATE subscriptions SET cursor_seq = (SELECT coalesce(max(seq), 0) FROM outbox) WHERE seg = $1`, store.Segment(v.UID))
+		_, err := t.Exec(ctx,
+			`UPDATE subscriptions SET cursor_seq = (SELECT coalesce(max(seq), 0) FROM outbox) WHERE seg = $1`,
+			store.Segment(v.UID))
 		if err != nil {
 			return err
 		}
@@ -48,7 +50,9 @@ func (s *Store) Subscription(ctx context.Context, uid resource.UID) (resource.Su
 }
 
 // Subscriptions returns one page of subscriptions.
-func (s *Store) Subscriptions(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Subscription], error) {
+func (s *Store) Subscriptions(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Subscription], error) {
 	return store.List(ctx, s.DB, &subscriptions, r, f, p)
 }
 
@@ -116,7 +120,8 @@ func (s *Store) Advance(ctx context.Context, cursors map[resource.UID]int64) err
 }
 
 func (t Tx) advance(ctx context.Context, uid resource.UID, cursor int64) error {
-	return t.Later(ctx, `UPDATE subscriptions SET cursor_seq = $2 WHERE seg = $1 AND cursor_seq < $2`, store.Segment(uid), cursor)
+	return t.Later(ctx, `UPDATE subscriptions SET cursor_seq = $2 WHERE seg = $1 AND cursor_seq < $2`,
+		store.Segment(uid), cursor)
 }
 
 // Lease acquires or renews the lease of a name for a time, unless another holder

@@ -31,7 +31,8 @@ func (s *Store) Holders(ctx context.Context, h HolderQuery, p page.Request) (pag
 	}
 	q := store.Query{Engine: s.Engine, Table: bindings.Table, Column: col, Page: p}
 	where := holderCondition(&q, h)
-	if err := s.Row(ctx, `SELECT count(*) FROM role_bindings AS t WHERE `+where, q.Args, &out.Total); err != nil || out.Total == 0 {
+	if err := s.Row(ctx, `SELECT count(*) FROM role_bindings AS t WHERE `+where, q.Args,
+		&out.Total); err != nil || out.Total == 0 {
 		return out, err
 	}
 	text := fmt.Sprintf(`%s WHERE %s ORDER BY %s%s OFFSET %s`,

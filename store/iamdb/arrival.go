@@ -18,7 +18,8 @@ func (t Tx) LockIdentity(ctx context.Context, uid resource.UID) (resource.Identi
 // LockPerson reads who a realm knows by subject, who is about to change, or
 // returns fault.NotFound.
 func (t Tx) LockPerson(ctx context.Context, realm, subject string) (resource.Identity, error) {
-	return store.One(ctx, t.Rows, &identities, resource.UserUID(realm, subject), personWhere+t.DB.Engine.Lock, realm, subject)
+	return store.One(ctx, t.Rows, &identities, resource.UserUID(realm, subject), personWhere+t.DB.Engine.Lock, realm,
+		subject)
 }
 
 // NewPersonUID returns the UID of somebody whom a realm does not know yet.
@@ -45,10 +46,12 @@ func (t Tx) NoteArrival(ctx context.Context, identity, provider resource.UID) (f
 	n, err := t.Exec(ctx, `INSERT INTO arrivals (identity, provider, first_ms, last_ms) VALUES ($1, $2, $3, $3)
 		ON CONFLICT (identity, provider) DO NOTHING`, string(identity), at, now)
 	if err == nil && n == 0 {
-		_, err = t.Exec(ctx, `UPDATE arrivals SET last_ms = $3 WHERE identity = $1 AND provider = $2`, string(identity), at, now)
+		_, err = t.Exec(ctx, `UPDATE arrivals SET last_ms = $3 WHERE identity = $1 AND provider = $2`, string(identity),
+			at, now)
 	}
 	if err == nil {
-		_, err = t.Exec(ctx, `UPDATE identities SET provider = $2 WHERE uid = $1 AND (provider IS NULL OR provider <> $2)`, string(identity), at)
+		_, err = t.Exec(ctx, `UPDATE identities SET provider = $2 WHERE uid = $1 AND (provider IS NULL OR provider <> $2)`,
+			string(identity), at)
 	}
 	return n == 1, err
 }

@@ -50,7 +50,9 @@ var bareBindings = store.Kind[resource.RoleBinding]{
 }
 
 // InsertBinding is InsertBindings for one binding, with the event of one.
-func (s *Store) InsertBinding(ctx context.Context, b resource.RoleBinding, unseen ...resource.UID) (resource.BoundRole, error) {
+func (s *Store) InsertBinding(
+	ctx context.Context, b resource.RoleBinding, unseen ...resource.UID,
+) (resource.BoundRole, error) {
 	out, err := s.insertBindings(ctx, []resource.RoleBinding{b}, unseen, func(t Tx) error {
 		return t.Emit(ctx, resource.BindingCreated, b.UID, b.Group(), nil, b)
 	})
@@ -65,7 +67,9 @@ func (s *Store) InsertBinding(ctx context.Context, b resource.RoleBinding, unsee
 // or an identity does not exist, and fault.AlreadyExists if there is such a binding
 // already. An identity need not exist if it is a person's, or if it is in unseen,
 // because the caller must not learn whether it exists.
-func (s *Store) InsertBindings(ctx context.Context, all []resource.RoleBinding, unseen ...resource.UID) ([]resource.BoundRole, error) {
+func (s *Store) InsertBindings(
+	ctx context.Context, all []resource.RoleBinding, unseen ...resource.UID,
+) ([]resource.BoundRole, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
@@ -74,7 +78,9 @@ func (s *Store) InsertBindings(ctx context.Context, all []resource.RoleBinding, 
 	})
 }
 
-func (s *Store) insertBindings(ctx context.Context, all []resource.RoleBinding, unseen []resource.UID, emit func(Tx) error) (out []resource.BoundRole, _ error) {
+func (s *Store) insertBindings(
+	ctx context.Context, all []resource.RoleBinding, unseen []resource.UID, emit func(Tx) error,
+) (out []resource.BoundRole, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		out = nil
 		if err := t.RequireGroup(ctx, all[0].Group()); err != nil {
@@ -148,7 +154,9 @@ func (s *Store) Binding(ctx context.Context, uid resource.UID) (resource.BoundRo
 // UpdateBinding applies change to the binding and returns the result, under the
 // rules of UpdateGroup and of InsertBindings. It returns
 // fault.FailedPrecondition if the organization would lose its last owner.
-func (s *Store) UpdateBinding(ctx context.Context, uid resource.UID, change func(*resource.RoleBinding) error) (out resource.BoundRole, _ error) {
+func (s *Store) UpdateBinding(
+	ctx context.Context, uid resource.UID, change func(*resource.RoleBinding) error,
+) (out resource.BoundRole, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		before, err := store.Lock(ctx, t.Tx, &bareBindings, uid, s.Engine.Lock)
 		if err != nil {
@@ -248,14 +256,16 @@ func lastOwner(org, own resource.UID) error {
 func (t Tx) ownedAlone(ctx context.Context, where string, uid resource.UID) (alone []resource.UID, _ error) {
 	arg := string(uid)
 	owner := store.Segment(resource.OwnerRole)
-	orgs, err := store.ReadColumn[resource.UID](ctx, t.Rows, `SELECT t.uid FROM groups AS t WHERE t.parent IS NULL AND t.seg IN
+	orgs, err := store.ReadColumn[resource.UID](ctx, t.Rows,
+		`SELECT t.uid FROM groups AS t WHERE t.parent IS NULL AND t.seg IN
 		(SELECT parent FROM role_bindings WHERE `+where+` AND role = $2) ORDER BY t.uid`+t.DB.Engine.Lock, arg, owner)
 	if err != nil {
 		return nil, err
 	}
 	for _, org := range orgs {
 		var left int
-		err := t.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $3 AND role = $2 AND NOT (`+where+`)`, []any{arg, owner, store.Segment(org)}, &left)
+		err := t.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $3 AND role = $2 AND NOT (`+where+`)`,
+			[]any{arg, owner, store.Segment(org)}, &left)
 		if err != nil {
 			return nil, err
 		}
@@ -268,12 +278,15 @@ func (t Tx) ownedAlone(ctx context.Context, where string, uid resource.UID) (alo
 
 // AddMember records that a person has joined an organization by an act of their own.
 func (t Tx) AddMember(ctx context.Context, org, identity resource.UID) error {
-	_, err := t.Exec(ctx, `INSERT INTO members (org, identity) VALUES ($1, $2) ON CONFLICT (org, identity) DO NOTHING`, store.Segment(org), string(identity))
+	_, err := t.Exec(ctx, `INSERT INTO members (org, identity) VALUES ($1, $2) ON CONFLICT (org, identity) DO NOTHING`,
+		store.Segment(org), string(identity))
 	return err
 }
 
 // Bindings returns one page of bindings with their identities, groups and roles.
-func (s *Store) Bindings(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.BoundRole], error) {
+func (s *Store) Bindings(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.BoundRole], error) {
 	return store.List(ctx, s.DB, &bindings, r, f, p)
 }
 

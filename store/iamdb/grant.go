@@ -61,7 +61,8 @@ func (s *Store) RoleCapabilities(ctx context.Context) (map[resource.UID]resource
 // subjects of sessions that were ended, and when: tokens issued until then are
 // void.
 func (s *Store) Revocations(ctx context.Context, since time.Time) (map[resource.UID]time.Time, error) {
-	times, err := store.ReadMap[resource.UID, int64](ctx, s.Rows, `SELECT identity, at_ms FROM revocations WHERE at_ms > $1`, store.MS(since))
+	times, err := store.ReadMap[resource.UID, int64](ctx, s.Rows,
+		`SELECT identity, at_ms FROM revocations WHERE at_ms > $1`, store.MS(since))
 	all := map[resource.UID]time.Time{}
 	for uid, at := range times {
 		all[uid] = store.FromMS(at)

@@ -32,7 +32,9 @@ var groups = store.Kind[resource.Group]{
 // over the kind of its organization. It returns fault.AlreadyExists if g's
 // parent already has a group of that name, and fault.NotFound if g's parent is
 // not there.
-func (s *Store) InsertGroup(ctx context.Context, g resource.Group, with ...resource.RoleBinding) (resource.Group, error) {
+func (s *Store) InsertGroup(
+	ctx context.Context, g resource.Group, with ...resource.RoleBinding,
+) (resource.Group, error) {
 	err := s.write(ctx, func(t Tx) error {
 		if err := t.InsertGroup(ctx, &g); err != nil {
 			return err
@@ -159,14 +161,17 @@ var groupChildren = []store.Use{
 // has any, so that the organization can be deleted.
 func (t Tx) deleteOwnBindings(ctx context.Context, uid, caller resource.UID) error {
 	var others int
-	if err := t.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $1 AND identity <> $2`, []any{store.Segment(uid), string(caller)}, &others); err != nil || others > 0 {
+	if err := t.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $1 AND identity <> $2`,
+		[]any{store.Segment(uid), string(caller)}, &others); err != nil || others > 0 {
 		return err
 	}
 	return t.unbind(ctx, `t.parent = $1 AND t.identity = $2`, store.Segment(uid), string(caller))
 }
 
 // Groups returns one page of groups.
-func (s *Store) Groups(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Group], error) {
+func (s *Store) Groups(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Group], error) {
 	return store.List(ctx, s.DB, &groups, r, f, p)
 }
 

@@ -80,7 +80,9 @@ func (s *Store) PersonUID(ctx context.Context, realm, subject string) (resource.
 const maxUIDs = 100
 
 // unusedUID returns the UID of somebody whom a realm does not know yet.
-func unusedUID(ctx context.Context, row func(context.Context, string, []any, ...any) error, realm, subject string) (resource.UID, error) {
+func unusedUID(
+	ctx context.Context, row func(context.Context, string, []any, ...any) error, realm, subject string,
+) (resource.UID, error) {
 	uid := resource.UserUID(realm, subject)
 	for n := range maxUIDs {
 		if n > 0 {
@@ -102,10 +104,13 @@ const personWhere = ` WHERE t.realm = $1 AND t.subject = $2 AND t.realm <> ''`
 
 // TrustingUs returns up to limit identities that take a token of the issuer, which
 // is ours, about one of the subjects. What accepts a pattern is not among them.
-func (s *Store) TrustingUs(ctx context.Context, issuer string, subjects []resource.UID, limit int) (all []resource.UID, _ error) {
+func (s *Store) TrustingUs(
+	ctx context.Context, issuer string, subjects []resource.UID, limit int,
+) (all []resource.UID, _ error) {
 	for _, subject := range subjects {
 		some, err := store.ReadColumn[resource.UID](ctx, s.Rows,
-			`SELECT t.uid FROM identities AS t WHERE t.issuer = $1 AND t.subject = $2 ORDER BY t.uid LIMIT $3`, issuer, string(subject), limit)
+			`SELECT t.uid FROM identities AS t WHERE t.issuer = $1 AND t.subject = $2 ORDER BY t.uid LIMIT $3`, issuer,
+			string(subject), limit)
 		all = append(all, some...)
 		if err != nil || len(all) >= limit {
 			return all, err
@@ -130,16 +135,21 @@ func (s *Store) UpdateMetadata(ctx context.Context, before, after resource.Ident
 	return s.updateIdentity(ctx, resource.IdentityMetadataUpdated, before, after)
 }
 
-func (s *Store) updateIdentity(ctx context.Context, event resource.EventType, before, after resource.Identity) (resource.Identity, error) {
+func (s *Store) updateIdentity(
+	ctx context.Context, event resource.EventType, before, after resource.Identity,
+) (resource.Identity, error) {
 	err := s.write(ctx, func(t Tx) error { return t.UpdateIdentity(ctx, event, before, &after) })
 	return after, err
 }
 
 // UpdateIdentity is Store.UpdateIdentity inside a transaction, with an event of
 // any type.
-func (t Tx) UpdateIdentity(ctx context.Context, event resource.EventType, before resource.Identity, after *resource.Identity) error {
+func (t Tx) UpdateIdentity(
+	ctx context.Context, event resource.EventType, before resource.Identity, after *resource.Identity,
+) error {
 	// Replicas cache whom it stands for.
-	if !reflect.DeepEqual(before.Relationship, after.Relationship) || before.Email != after.Email || before.Realm != after.Realm {
+	if !reflect.DeepEqual(before.Relationship,
+		after.Relationship) || before.Email != after.Email || before.Realm != after.Realm {
 		t.Reread(after.UID)
 	}
 	return store.UpdateAs(ctx, t.Tx, &identities, event, before, after)
@@ -187,6 +197,8 @@ func (t Tx) dropIdentity(ctx context.Context, i resource.Identity) error {
 }
 
 // Identities returns one page of identities.
-func (s *Store) Identities(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Identity], error) {
+func (s *Store) Identities(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Identity], error) {
 	return store.List(ctx, s.DB, &identities, r, f, p)
 }

@@ -68,7 +68,9 @@ func (s *Store) DeleteInvite(ctx context.Context, uid resource.UID) error {
 }
 
 // Invites returns one page of invites.
-func (s *Store) Invites(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.GroupInvite], error) {
+func (s *Store) Invites(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.GroupInvite], error) {
 	return store.List(ctx, s.DB, &invites, r, f, p)
 }
 
@@ -79,7 +81,8 @@ func (t Tx) recordEnded(ctx context.Context, uid resource.UID, reason string) er
 		return err
 	}
 	_, err := t.Exec(ctx, `INSERT INTO ended_invites (uid, digest, reason, end_ms)
-		SELECT t.uid, t.digest, $2, $3 FROM group_invites AS t WHERE t.uid = $1 ON CONFLICT (uid) DO NOTHING`, string(uid), reason, store.MS(now))
+		SELECT t.uid, t.digest, $2, $3 FROM group_invites AS t WHERE t.uid = $1 ON CONFLICT (uid) DO NOTHING`, string(uid),
+		reason, store.MS(now))
 	return err
 }
 
@@ -127,7 +130,8 @@ func (t Tx) EndedInvite(ctx context.Context, uid resource.UID) (digest []byte, r
 // finds it gone.
 func (t Tx) LockInvite(ctx context.Context, uid resource.UID) (resource.GroupInvite, error) {
 	var one int
-	if err := t.Row(ctx, `SELECT 1 FROM group_invites AS t WHERE t.uid = $1`+t.DB.Engine.Lock, []any{string(uid)}, &one); err != nil {
+	if err := t.Row(ctx, `SELECT 1 FROM group_invites AS t WHERE t.uid = $1`+t.DB.Engine.Lock, []any{string(uid)},
+		&one); err != nil {
 		return resource.GroupInvite{}, store.Missing(err, "group invite", uid)
 	}
 	return store.Lock(ctx, t.Tx, &invites, uid, "")

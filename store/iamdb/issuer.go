@@ -15,7 +15,8 @@ import (
 // RecordLastSeen records when an identity was last assumed. It is no change of the
 // identity: there is no event, and the time of its last update stays.
 func (s *Store) RecordLastSeen(ctx context.Context, identity resource.UID, at time.Time) error {
-	_, err := s.Exec(ctx, `UPDATE identities SET last_seen_ms = $2 WHERE uid = $1 AND last_seen_ms < $2`, string(identity), store.MS(at))
+	_, err := s.Exec(ctx, `UPDATE identities SET last_seen_ms = $2 WHERE uid = $1 AND last_seen_ms < $2`,
+		string(identity), store.MS(at))
 	return err
 }
 
@@ -23,7 +24,8 @@ func (s *Store) RecordLastSeen(ctx context.Context, identity resource.UID, at ti
 // long ago. Denials of identities that are gone are dropped.
 func (s *Store) RecordDenials(ctx context.Context, all []resource.Denial) error {
 	return s.write(ctx, func(t Tx) error {
-		if _, err := t.Exec(ctx, `DELETE FROM denials WHERE at_ms < $1`, store.MS(s.Time().Add(-resource.DenialMemory))); err != nil {
+		if _, err := t.Exec(ctx, `DELETE FROM denials WHERE at_ms < $1`,
+			store.MS(s.Time().Add(-resource.DenialMemory))); err != nil {
 			return err
 		}
 		for _, d := range all {
@@ -49,7 +51,8 @@ func (t Tx) recordDenial(ctx context.Context, d resource.Denial) error {
 		return err
 	}
 	_, err = t.Exec(ctx, `DELETE FROM denials WHERE identity = $1 AND at_ms <
-		(SELECT min(x.at_ms) FROM (SELECT at_ms FROM denials WHERE identity = $1 ORDER BY at_ms DESC LIMIT $2) AS x)`, seg, resource.DenialsKept)
+		(SELECT min(x.at_ms) FROM (SELECT at_ms FROM denials WHERE identity = $1 ORDER BY at_ms DESC LIMIT $2) AS x)`, seg,
+		resource.DenialsKept)
 	return err
 }
 
@@ -82,7 +85,8 @@ func (s *Store) IssuerState(ctx context.Context, issuer string) (resource.Issuer
 	state := resource.IssuerState{Issuer: issuer}
 	var checked, succeeded int64
 	var keys string
-	err := s.Row(ctx, `SELECT check_ms, success_ms, problem, keys FROM issuers WHERE issuer = $1`, []any{issuer}, &checked, &succeeded, &state.Problem, &keys)
+	err := s.Row(ctx, `SELECT check_ms, success_ms, problem, keys FROM issuers WHERE issuer = $1`, []any{issuer},
+		&checked, &succeeded, &state.Problem, &keys)
 	if errors.Is(err, sql.ErrNoRows) {
 		return state, nil
 	}
@@ -101,7 +105,8 @@ func (s *Store) IssuerState(ctx context.Context, issuer string) (resource.Issuer
 func (s *Store) ClaimIssuer(ctx context.Context, issuer string, due time.Time) (bool, error) {
 	n, err := s.Exec(ctx, `
 		INSERT INTO issuers (issuer, check_ms, success_ms, problem, keys) VALUES ($1, $2, 0, 'is being looked at', '[]')
-		ON CONFLICT (issuer) DO UPDATE SET check_ms = excluded.check_ms WHERE issuers.check_ms < $3`, issuer, store.MS(s.Time()), store.MS(due))
+		ON CONFLICT (issuer) DO UPDATE SET check_ms = excluded.check_ms WHERE issuers.check_ms < $3`, issuer,
+		store.MS(s.Time()), store.MS(due))
 	return n == 1, err
 }
 
@@ -124,7 +129,8 @@ func (s *Store) NoteIssuer(ctx context.Context, state resource.IssuerState) erro
 
 // DropIssuers deletes the issuers that no identity trusts any more.
 func (s *Store) DropIssuers(ctx context.Context) error {
-	_, err := s.Exec(ctx, `DELETE FROM issuers WHERE NOT EXISTS (SELECT 1 FROM identities AS i WHERE i.issuer = issuers.issuer)`)
+	_, err := s.Exec(ctx,
+		`DELETE FROM issuers WHERE NOT EXISTS (SELECT 1 FROM identities AS i WHERE i.issuer = issuers.issuer)`)
 	return err
 }
 
@@ -132,19 +138,22 @@ func (s *Store) DropIssuers(ctx context.Context) error {
 // or, for "", those that trust issuers by pattern or by keys that are given. It
 // returns no more than limit and looks at no more than ten times as many;
 // complete tells whether those are all.
-func (s *Store) IdentitiesOf(ctx context.Context, r store.Reach, issuer string, limit int) (all []resource.Identity, complete bool, _ error) {
+func (s *Store) IdentitiesOf(
+	ctx context.Context, r store.Reach, issuer string, limit int,
+) (all []resource.Identity, complete bool, _ error) {
 	looked := 0
 	complete = true
-	err := s.Rows(ctx, identities.Select()+` WHERE t.issuer = $1 ORDER BY t.subject, t.seg`, []any{issuer}, func(row store.Scanner) (bool, error) {
-		if looked++; looked > 10*limit || len(all) == limit {
-			complete = false
-			return true, nil
-		}
-		i, err := identities.Scan(row)
-		if err == nil && (store.Covered(r.Under, i.UID.Parent()) || slices.Contains(r.Also, i.UID)) {
-			all = append(all, i)
-		}
-		return false, err
-	})
+	err := s.Rows(ctx, identities.Select()+` WHERE t.issuer = $1 ORDER BY t.subject, t.seg`, []any{issuer},
+		func(row store.Scanner) (bool, error) {
+			if looked++; looked > 10*limit || len(all) == limit {
+				complete = false
+				return true, nil
+			}
+			i, err := identities.Scan(row)
+			if err == nil && (store.Covered(r.Under, i.UID.Parent()) || slices.Contains(r.Also, i.UID)) {
+				all = append(all, i)
+			}
+			return false, err
+		})
 	return all, complete, err
 }

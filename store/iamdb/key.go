@@ -65,7 +65,8 @@ func (s *Store) AddSigningKey(ctx context.Context, k SigningKey, newest string) 
 		}
 		var id string
 		var at int64
-		if err := t.Row(ctx, `SELECT id, create_ms FROM signing_keys ORDER BY create_ms DESC, id LIMIT 1`, nil, &id, &at); err != nil || id != newest {
+		if err := t.Row(ctx, `SELECT id, create_ms FROM signing_keys ORDER BY create_ms DESC, id LIMIT 1`, nil, &id,
+			&at); err != nil || id != newest {
 			return err
 		}
 		err := t.insertSigningKey(ctx, k, max(store.MS(k.CreateTime), at+1))

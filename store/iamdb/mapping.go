@@ -61,7 +61,9 @@ func (s *Store) DeleteMapping(ctx context.Context, uid resource.UID) error {
 
 // DeleteMappings removes the mappings of a provider that are there, all in one
 // go, and returns them.
-func (s *Store) DeleteMappings(ctx context.Context, provider resource.UID, uids []resource.UID) (gone []resource.ExternalGroupRoleMapping, _ error) {
+func (s *Store) DeleteMappings(
+	ctx context.Context, provider resource.UID, uids []resource.UID,
+) (gone []resource.ExternalGroupRoleMapping, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		gone = nil
 		for _, uid := range uids {
@@ -98,6 +100,8 @@ func (t Tx) deleteMapping(ctx context.Context, uid resource.UID) (resource.Exter
 }
 
 // Mappings returns one page of mappings.
-func (s *Store) Mappings(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.ExternalGroupRoleMapping], error) {
+func (s *Store) Mappings(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.ExternalGroupRoleMapping], error) {
 	return store.List(ctx, s.DB, &mappings, r, f, p)
 }

@@ -59,13 +59,16 @@ func (s *Store) Provider(ctx context.Context, uid resource.UID) (resource.Identi
 // A ProviderChange changes a provider whose mappings are given. It says which of
 // the provider's people stay who they are, if what it believes changes; if keep
 // is nil, none does.
-type ProviderChange func(p *resource.IdentityProvider, mappings []resource.ExternalGroupRoleMapping) (keep func(resource.UID) bool, _ error)
+type ProviderChange func(p *resource.IdentityProvider,
+	mappings []resource.ExternalGroupRoleMapping) (keep func(resource.UID) bool, _ error)
 
 // UpdateProvider applies change to the provider and returns the result, under
 // the rules of UpdateGroup. If what it believes changes, or whether the operator
 // trusts it, a new epoch begins: everything it vouched for before is void, and
 // its people are new people, but for those that are kept.
-func (s *Store) UpdateProvider(ctx context.Context, uid resource.UID, change ProviderChange) (p resource.IdentityProvider, _ error) {
+func (s *Store) UpdateProvider(
+	ctx context.Context, uid resource.UID, change ProviderChange,
+) (p resource.IdentityProvider, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		before, err := store.Lock(ctx, t.Tx, &providers, uid, s.Engine.Lock)
 		if err != nil {
@@ -98,7 +101,9 @@ func (s *Store) UpdateProvider(ctx context.Context, uid resource.UID, change Pro
 
 // beginEpoch makes everything that a provider vouched for void and gives it
 // another realm. People who are kept move there, unless somebody is there already.
-func (t Tx) beginEpoch(ctx context.Context, before resource.IdentityProvider, p *resource.IdentityProvider, keep func(resource.UID) bool) error {
+func (t Tx) beginEpoch(
+	ctx context.Context, before resource.IdentityProvider, p *resource.IdentityProvider, keep func(resource.UID) bool,
+) error {
 	p.Epoch++
 	p.Realm = p.OwnRealm()
 	if p.Trusted {
@@ -170,7 +175,9 @@ func (s *Store) DeleteProvider(ctx context.Context, uid resource.UID) error {
 }
 
 // Providers returns one page of providers.
-func (s *Store) Providers(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.IdentityProvider], error) {
+func (s *Store) Providers(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.IdentityProvider], error) {
 	return store.List(ctx, s.DB, &providers, r, f, p)
 }
 

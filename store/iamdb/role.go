@@ -80,7 +80,9 @@ func (s *Store) DeleteRole(ctx context.Context, uid resource.UID) error {
 }
 
 // Roles returns one page of roles.
-func (s *Store) Roles(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Role], error) {
+func (s *Store) Roles(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Role], error) {
 	return store.List(ctx, s.DB, &roles, r, f, p)
 }
 

@@ -60,7 +60,8 @@ func (t Tx) insertSession(ctx context.Context, n resource.Session, cookie []byte
 	_, err = t.Exec(ctx, `
 		INSERT INTO sessions (id, identity, act, email, agent, address, create_ms, used_ms, expire_ms, cookie, provider, epoch, home, narrowing)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9, $10, $11, $12, $13)`,
-		n.ID, string(n.Identity), string(act), n.Email, n.Agent, n.Address, store.MS(n.CreateTime), store.MS(n.ExpireTime), cookie,
+		n.ID, string(n.Identity), string(act), n.Email, n.Agent, n.Address, store.MS(n.CreateTime), store.MS(n.ExpireTime),
+		cookie,
 		string(n.Voucher.Provider()), n.Voucher.Epoch(), string(n.Home), string(narrowing))
 	return err
 }
@@ -93,7 +94,8 @@ func (s *Store) StartSession(ctx context.Context, n resource.Session, digest []b
 }
 
 func (t Tx) addRefresh(ctx context.Context, session string, digest []byte, ends time.Time) error {
-	_, err := t.Exec(ctx, `INSERT INTO refresh_tokens (digest, session, expire_ms, used) VALUES ($1, $2, $3, $4)`, digest, session, store.MS(ends), false)
+	_, err := t.Exec(ctx, `INSERT INTO refresh_tokens (digest, session, expire_ms, used) VALUES ($1, $2, $3, $4)`,
+		digest, session, store.MS(ends), false)
 	return err
 }
 
@@ -117,7 +119,9 @@ func (t Tx) dropExpiredSessions(ctx context.Context) error {
 // fault.Unauthenticated for a token that is unknown or past its time, and for
 // one that was used before: that one has been copied, and its session is ended
 // for everybody.
-func (s *Store) UseRefresh(ctx context.Context, digest, next []byte, ends time.Time) (n resource.Session, expires time.Time, _ error) {
+func (s *Store) UseRefresh(
+	ctx context.Context, digest, next []byte, ends time.Time,
+) (n resource.Session, expires time.Time, _ error) {
 	var refusal error
 	err := s.write(ctx, func(t Tx) error {
 		refusal = nil
@@ -137,7 +141,8 @@ func (s *Store) UseRefresh(ctx context.Context, digest, next []byte, ends time.T
 		now := s.Time()
 		switch {
 		case used:
-			refusal = fault.New(fault.Unauthenticated, "Unauthenticated: the refresh token was used before; its session has been ended")
+			refusal = fault.New(fault.Unauthenticated,
+				"Unauthenticated: the refresh token was used before; its session has been ended")
 			_, err := t.endSession(ctx, id, resource.EndReplay)
 			return err
 		case store.MS(now) >= ended:
@@ -171,7 +176,9 @@ func (t Tx) lockSessionOf(ctx context.Context, digest []byte) (id string, _ erro
 }
 
 // renewSession replaces the refresh token of a session.
-func (t Tx) renewSession(ctx context.Context, id string, digest, next []byte, ends time.Time) (n resource.Session, expires time.Time, err error) {
+func (t Tx) renewSession(
+	ctx context.Context, id string, digest, next []byte, ends time.Time,
+) (n resource.Session, expires time.Time, err error) {
 	if n, err = scanSession(t.QueryRow(ctx, selectSession+` WHERE t.id = $1`, id)); err != nil {
 		return n, expires, err
 	}
@@ -198,7 +205,8 @@ func (s *Store) Session(ctx context.Context, id string) (resource.Session, error
 // Sessions returns the sessions of an identity that are not over, newest first.
 func (s *Store) Sessions(ctx context.Context, identity resource.UID) ([]resource.Session, error) {
 	return store.ReadAll(ctx, s.Rows, scanSession,
-		selectSession+` WHERE t.identity = $1 AND t.expire_ms > $2 ORDER BY t.create_ms DESC LIMIT 200`, string(identity), store.MS(s.Time()))
+		selectSession+` WHERE t.identity = $1 AND t.expire_ms > $2 ORDER BY t.create_ms DESC LIMIT 200`, string(identity),
+		store.MS(s.Time()))
 }
 
 // EndSession ends a session: its tokens are void from then on, refresh tokens
@@ -244,7 +252,8 @@ func (t Tx) emitEnded(ctx context.Context, n resource.Session, why resource.EndR
 // endSelected ends the sessions that a condition selects, for a reason, and returns
 // how many there were.
 func (t Tx) endSelected(ctx context.Context, why resource.EndReason, where string, args ...any) (int, error) {
-	ids, err := store.ReadColumn[string](ctx, t.Rows, `SELECT t.id FROM sessions AS t WHERE `+where+` ORDER BY t.id`+t.DB.Engine.LockKey, args...)
+	ids, err := store.ReadColumn[string](ctx, t.Rows,
+		`SELECT t.id FROM sessions AS t WHERE `+where+` ORDER BY t.id`+t.DB.Engine.LockKey, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -302,11 +311,14 @@ func (s *Store) BrowserSession(ctx context.Context, cookie []byte, idle time.Dur
 // endSessions ends the sessions of an identity that is about to go, whose tokens
 // are void already.
 func (t Tx) endSessions(ctx context.Context, identity resource.UID) error {
-	all, err := store.ReadAll(ctx, t.Rows, scanSession, selectSession+` WHERE t.identity = $1 ORDER BY t.id`+t.DB.Engine.LockKey, string(identity))
+	all, err := store.ReadAll(ctx, t.Rows, scanSession,
+		selectSession+` WHERE t.identity = $1 ORDER BY t.id`+t.DB.Engine.LockKey, string(identity))
 	if err != nil {
 		return err
 	}
-	if _, err := t.Exec(ctx, `DELETE FROM refresh_tokens WHERE session IN (SELECT id FROM sessions WHERE identity = $1)`, string(identity)); err != nil {
+	if _, err := t.Exec(ctx,
+		`DELETE FROM refresh_tokens WHERE session IN (SELECT id FROM sessions WHERE identity = $1)`,
+		string(identity)); err != nil {
 		return err
 	}
 	if _, err := t.Exec(ctx, `DELETE FROM sessions WHERE identity = $1`, string(identity)); err != nil {

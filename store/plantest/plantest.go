@@ -103,7 +103,10 @@ func checkSQLite(t *testing.T, sh Shape, plan []string) {
 			wrong = append(wrong, "sorts")
 		}
 	}
-	if !slices.ContainsFunc(strings.Fields(sh.Index), func(name string) bool { return strings.Contains(text, " "+name+" ") }) {
+	if !slices.ContainsFunc(strings.Fields(sh.Index), func(name string) bool {
+		return strings.Contains(text,
+			" "+name+" ")
+	}) {
 		wrong = append(wrong, "does not use "+sh.Index)
 	}
 	if len(wrong) > 0 {

@@ -23,7 +23,8 @@ func (s *Store) Blob(ctx context.Context, repo resource.UID, digest string) (res
 	if err != nil || !idle.Valid {
 		return b, store.Missing(err, "blob", resource.UID(digest))
 	}
-	n, err := s.Exec(ctx, `UPDATE repo_blobs SET idle_ms = NULL WHERE repo = $1 AND digest = $2`, store.Segment(repo), digest)
+	n, err := s.Exec(ctx, `UPDATE repo_blobs SET idle_ms = NULL WHERE repo = $1 AND digest = $2`, store.Segment(repo),
+		digest)
 	if err == nil && n == 0 {
 		err = fault.Missing("blob", digest)
 	}
@@ -43,7 +44,9 @@ var errCollected = errors.New("the blob was collected")
 // is used: if the same bytes were stored elsewhere already, those at b.Path are
 // garbage. It returns fault.Aborted if the upload has ended or has another
 // holder now; an upload without an id never had one.
-func (s *Store) AddBlob(ctx context.Context, ref RepoRef, u resource.Upload, holder string, b resource.Blob) (used bool, _ error) {
+func (s *Store) AddBlob(
+	ctx context.Context, ref RepoRef, u resource.Upload, holder string, b resource.Blob,
+) (used bool, _ error) {
 	try := func(t Tx) error {
 		if u.ID != "" {
 			n, err := t.Exec(ctx, `DELETE FROM uploads WHERE id = $1 AND holder = $2`, u.ID, holder)
@@ -54,7 +57,8 @@ func (s *Store) AddBlob(ctx context.Context, ref RepoRef, u resource.Upload, hol
 				return fault.New(fault.Aborted, "Aborted: the upload has ended or belongs to another request")
 			}
 		}
-		n, err := t.Exec(ctx, `INSERT INTO blobs (digest, size, path, create_ms) VALUES ($1, $2, $3, $4) ON CONFLICT (digest) DO NOTHING`,
+		n, err := t.Exec(ctx,
+			`INSERT INTO blobs (digest, size, path, create_ms) VALUES ($1, $2, $3, $4) ON CONFLICT (digest) DO NOTHING`,
 			b.Digest, b.Size, b.Path, store.MS(s.Time()))
 		if err != nil {
 			return err
@@ -75,7 +79,8 @@ func (s *Store) AddBlob(ctx context.Context, ref RepoRef, u resource.Upload, hol
 func (s *Store) MountBlob(ctx context.Context, from resource.UID, ref RepoRef, digest string) error {
 	return s.retryCollected(ctx, func(t Tx) error {
 		var one int
-		err := t.Row(ctx, `SELECT 1 FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+s.Engine.Hold, []any{store.Segment(from), digest}, &one)
+		err := t.Row(ctx, `SELECT 1 FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+s.Engine.Hold,
+			[]any{store.Segment(from), digest}, &one)
 		if err != nil {
 			return store.Missing(err, "blob", resource.UID(digest))
 		}
@@ -109,7 +114,8 @@ func (t Tx) link(ctx context.Context, repo resource.UID, digest string) error {
 	}
 	_, err = t.Exec(ctx, `
 		INSERT INTO repo_blobs (repo, digest, create_ms) VALUES ($1, $2, $3)
-		ON CONFLICT (repo, digest) DO UPDATE SET idle_ms = NULL, create_ms = excluded.create_ms`, store.Segment(repo), digest, store.MS(t.DB.Time()))
+		ON CONFLICT (repo, digest) DO UPDATE SET idle_ms = NULL, create_ms = excluded.create_ms`, store.Segment(repo),
+		digest, store.MS(t.DB.Time()))
 	return err
 }
 
@@ -118,11 +124,13 @@ func (t Tx) link(ctx context.Context, repo resource.UID, digest string) error {
 func (s *Store) DeleteBlob(ctx context.Context, repo resource.UID, digest string) error {
 	return s.write(ctx, func(t Tx) error {
 		var n int
-		err := t.Row(ctx, `SELECT 1 FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+s.Engine.LockKey, []any{store.Segment(repo), digest}, &n)
+		err := t.Row(ctx, `SELECT 1 FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+s.Engine.LockKey,
+			[]any{store.Segment(repo), digest}, &n)
 		if err != nil {
 			return store.Missing(err, "blob", resource.UID(digest))
 		}
-		if err := t.Row(ctx, `SELECT count(*) FROM manifest_refs WHERE repo = $1 AND blob = $2`, []any{store.Segment(repo), digest}, &n); err != nil {
+		if err := t.Row(ctx, `SELECT count(*) FROM manifest_refs WHERE repo = $1 AND blob = $2`,
+			[]any{store.Segment(repo), digest}, &n); err != nil {
 			return err
 		}
 		if n > 0 {
@@ -143,7 +151,9 @@ type RepoBlob struct {
 // IdleBlobs looks at the n blobs of repos that follow from, or at the first ones,
 // and returns those that no manifest of their repo needs and that were not pushed
 // after pushed. next is where to go on; it is nil at the end.
-func (s *Store) IdleBlobs(ctx context.Context, from *RepoBlob, pushed time.Time, n int) (idle []RepoBlob, next *RepoBlob, _ error) {
+func (s *Store) IdleBlobs(
+	ctx context.Context, from *RepoBlob, pushed time.Time, n int,
+) (idle []RepoBlob, next *RepoBlob, _ error) {
 	where, args := `1 = 1`, []any{n, store.MS(pushed)}
 	if from != nil {
 		where, args = `(t.repo, t.digest) > ($3, $4)`, append(args, from.repo, from.Digest)
@@ -152,7 +162,8 @@ func (s *Store) IdleBlobs(ctx context.Context, from *RepoBlob, pushed time.Time,
 	err := s.Rows(ctx, `
 		SELECT t.repo, t.digest, t.idle_ms IS NOT NULL, t.create_ms <= $2
 			AND NOT EXISTS (SELECT 1 FROM manifest_refs AS r WHERE r.repo = t.repo AND r.blob = t.digest)
-		FROM repo_blobs AS t WHERE `+where+` ORDER BY t.repo, t.digest LIMIT $1`, args, func(row store.Scanner) (bool, error) {
+		FROM repo_blobs AS t WHERE `+where+` ORDER BY t.repo, t.digest LIMIT $1`, args, func(row store.Scanner) (bool,
+		error) {
 		var h RepoBlob
 		var unused bool
 		err := row.Scan(&h.repo, &h.Digest, &h.Marked, &unused)
@@ -176,7 +187,8 @@ func (s *Store) MarkIdle(ctx context.Context, all []RepoBlob, at time.Time) erro
 			if h.Marked {
 				continue
 			}
-			if _, err := t.Exec(ctx, `UPDATE repo_blobs SET idle_ms = $3 WHERE repo = $1 AND digest = $2 AND idle_ms IS NULL`, h.repo, h.Digest, store.MS(at)); err != nil {
+			if _, err := t.Exec(ctx, `UPDATE repo_blobs SET idle_ms = $3 WHERE repo = $1 AND digest = $2 AND idle_ms IS NULL`,
+				h.repo, h.Digest, store.MS(at)); err != nil {
 				return err
 			}
 		}
@@ -190,7 +202,8 @@ func (s *Store) UnlinkIdle(ctx context.Context, before time.Time, n int) (examin
 	all, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (h RepoBlob, err error) {
 		err = row.Scan(&h.repo, &h.Digest)
 		return h, err
-	}, `SELECT repo, digest FROM repo_blobs WHERE idle_ms IS NOT NULL AND idle_ms <= $1 ORDER BY idle_ms LIMIT $2`, store.MS(before), n)
+	}, `SELECT repo, digest FROM repo_blobs WHERE idle_ms IS NOT NULL AND idle_ms <= $1 ORDER BY idle_ms LIMIT $2`,
+		store.MS(before), n)
 	if err != nil || len(all) == 0 {
 		return len(all), 0, err
 	}
@@ -213,7 +226,8 @@ func (s *Store) UnlinkIdle(ctx context.Context, before time.Time, n int) (examin
 // other transaction has written.
 func (t Tx) unlink(ctx context.Context, h RepoBlob, before time.Time) (int, error) {
 	var idle sql.NullInt64
-	err := t.Row(ctx, `SELECT t.idle_ms FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.LockKey, []any{h.repo, h.Digest}, &idle)
+	err := t.Row(ctx, `SELECT t.idle_ms FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.LockKey,
+		[]any{h.repo, h.Digest}, &idle)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
@@ -254,7 +268,8 @@ func (s *Store) PurgeUnheld(ctx context.Context, all []resource.Blob) (gone []re
 			if err != nil {
 				return err
 			}
-			n, err := t.Exec(ctx, `DELETE FROM blobs WHERE digest = $1 AND NOT EXISTS (SELECT 1 FROM repo_blobs AS r WHERE r.digest = $1)`, b.Digest)
+			n, err := t.Exec(ctx,
+				`DELETE FROM blobs WHERE digest = $1 AND NOT EXISTS (SELECT 1 FROM repo_blobs AS r WHERE r.digest = $1)`, b.Digest)
 			if err != nil {
 				return err
 			}

@@ -61,7 +61,9 @@ func (s *Store) Deployment(ctx context.Context, repo resource.UID) (resource.Dep
 
 // UpdateDeployment applies change to a deployment and returns the result, under
 // the rules of UpdateGroup.
-func (s *Store) UpdateDeployment(ctx context.Context, repo resource.UID, change func(*resource.Deployment) error) (d resource.Deployment, _ error) {
+func (s *Store) UpdateDeployment(
+	ctx context.Context, repo resource.UID, change func(*resource.Deployment) error,
+) (d resource.Deployment, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		before, err := scanDeployment(t.QueryRow(ctx, selectDeployment+s.Engine.Lock, string(repo)))
 		if err != nil {
@@ -78,7 +80,8 @@ func (s *Store) UpdateDeployment(ctx context.Context, repo resource.UID, change 
 		if err != nil {
 			return err
 		}
-		if _, err := t.Exec(ctx, `UPDATE deployments SET detail = $2, update_ms = $3 WHERE uid = $1`, string(repo), detail, store.MS(d.UpdateTime)); err != nil {
+		if _, err := t.Exec(ctx, `UPDATE deployments SET detail = $2, update_ms = $3 WHERE uid = $1`, string(repo), detail,
+			store.MS(d.UpdateTime)); err != nil {
 			return err
 		}
 		return t.Emit(ctx, resource.DeploymentUpdated, repo, repo.Parent(), before, d)

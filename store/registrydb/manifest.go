@@ -27,7 +27,9 @@ func (e *MissingError) Error() string {
 // nothing. It returns the repo, which it may have made, a *MissingError if the
 // repo lacks what m needs, fault.FailedPrecondition if a tag would move that
 // frozen forbids to, and fault.NotFound if there is no such repo or group.
-func (s *Store) PutManifest(ctx context.Context, ref RepoRef, m resource.Manifest, tags []string, frozen func(string) bool) (repo resource.UID, _ error) {
+func (s *Store) PutManifest(
+	ctx context.Context, ref RepoRef, m resource.Manifest, tags []string, frozen func(string) bool,
+) (repo resource.UID, _ error) {
 	err := s.write(ctx, func(t Tx) (err error) {
 		if repo, err = t.ensureRepo(ctx, ref); err != nil {
 			return err
@@ -40,7 +42,8 @@ func (s *Store) PutManifest(ctx context.Context, ref RepoRef, m resource.Manifes
 				return err
 			}
 		}
-		return t.Emit(ctx, resource.RegistryPush, repo, repo.Parent(), nil, Push{Repo: repo, Digest: m.Digest, MediaType: m.MediaType, Tags: tags})
+		return t.Emit(ctx, resource.RegistryPush, repo, repo.Parent(), nil,
+			Push{Repo: repo, Digest: m.Digest, MediaType: m.MediaType, Tags: tags})
 	})
 	return repo, err
 }
@@ -58,7 +61,8 @@ func (t Tx) addManifest(ctx context.Context, repo resource.UID, m resource.Manif
 	n, err := t.Exec(ctx, `
 		INSERT INTO manifests (repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (repo, digest) DO NOTHING`,
-		store.Segment(repo), m.Digest, m.MediaType, len(m.Body), m.Subject, m.ArtifactType, m.Annotations, store.MS(t.DB.Time()), m.Body)
+		store.Segment(repo), m.Digest, m.MediaType, len(m.Body), m.Subject, m.ArtifactType, m.Annotations,
+		store.MS(t.DB.Time()), m.Body)
 	if err != nil {
 		return err
 	}
@@ -71,7 +75,8 @@ func (t Tx) addManifest(ctx context.Context, repo resource.UID, m resource.Manif
 // holdManifest holds a manifest that existed before this push until the commit.
 func (t Tx) holdManifest(ctx context.Context, repo resource.UID, digest string) error {
 	var one int
-	err := t.Row(ctx, `SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.Hold, []any{store.Segment(repo), digest}, &one)
+	err := t.Row(ctx, `SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.Hold,
+		[]any{store.Segment(repo), digest}, &one)
 	return store.Missing(err, "manifest", resource.UID(digest))
 }
 
@@ -152,7 +157,8 @@ func selectHeld(table string, repo resource.UID, digests []string) (text string,
 			n *= 2
 		}
 	}
-	return `SELECT t.digest FROM ` + table + ` AS t WHERE t.repo = $1 AND t.digest IN (` + strings.Join(params, `, `) + `)`, args
+	return `SELECT t.digest FROM ` + table + ` AS t WHERE t.repo = $1 AND t.digest IN (` + strings.Join(params,
+		`, `) + `)`, args
 }
 
 // manifestOf selects what a reference names in a repo, a digest or, where it has
@@ -178,7 +184,9 @@ func (s *Store) StatManifest(ctx context.Context, repo resource.UID, reference s
 	return s.manifest(ctx, repo, reference, false)
 }
 
-func (s *Store) manifest(ctx context.Context, repo resource.UID, reference string, whole bool) (m resource.Manifest, _ error) {
+func (s *Store) manifest(
+	ctx context.Context, repo resource.UID, reference string, whole bool,
+) (m resource.Manifest, _ error) {
 	var pushed int64
 	dest := []any{&m.Digest, &m.MediaType, &m.Size, &pushed}
 	if whole {
@@ -196,7 +204,9 @@ func (s *Store) manifest(ctx context.Context, repo resource.UID, reference strin
 //
 // It is what a pull needs. The paths of repos are cached, so that it takes one
 // query.
-func (s *Store) ManifestAt(ctx context.Context, names []string, reference string, whole bool) (repo resource.UID, m resource.Manifest, err error) {
+func (s *Store) ManifestAt(
+	ctx context.Context, names []string, reference string, whole bool,
+) (repo resource.UID, m resource.Manifest, err error) {
 	if repo, err = s.RepoAt(ctx, names); err == nil {
 		m, err = s.manifest(ctx, repo, reference, whole)
 	}
@@ -232,7 +242,8 @@ func (s *Store) DeleteManifest(ctx context.Context, repo resource.UID, digest st
 
 // mayDelete returns why a manifest cannot be deleted, before any of its tags is.
 func (s *Store) mayDelete(ctx context.Context, repo resource.UID, digest string, frozen func(string) bool) error {
-	names, err := store.ReadColumn[string](ctx, s.Rows, `SELECT name FROM tags WHERE digest = $1 AND parent = $2`, digest, store.Segment(repo))
+	names, err := store.ReadColumn[string](ctx, s.Rows, `SELECT name FROM tags WHERE digest = $1 AND parent = $2`,
+		digest, store.Segment(repo))
 	if err != nil {
 		return err
 	}
@@ -242,7 +253,8 @@ func (s *Store) mayDelete(ctx context.Context, repo resource.UID, digest string,
 		}
 	}
 	var n int
-	if err := s.Row(ctx, `SELECT count(*) FROM manifest_refs WHERE repo = $1 AND child = $2`, []any{store.Segment(repo), digest}, &n); err != nil {
+	if err := s.Row(ctx, `SELECT count(*) FROM manifest_refs WHERE repo = $1 AND child = $2`,
+		[]any{store.Segment(repo), digest}, &n); err != nil {
 		return err
 	}
 	if n > 0 {
@@ -253,13 +265,17 @@ func (s *Store) mayDelete(ctx context.Context, repo resource.UID, digest string,
 
 // deleteManifest removes tags of a manifest and, once it has no others, the
 // manifest. It reports whether something is left.
-func (t Tx) deleteManifest(ctx context.Context, repo resource.UID, digest string, frozen func(string) bool) (left bool, _ error) {
+func (t Tx) deleteManifest(
+	ctx context.Context, repo resource.UID, digest string, frozen func(string) bool,
+) (left bool, _ error) {
 	var one int
-	err := t.Row(ctx, `SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.LockKey, []any{store.Segment(repo), digest}, &one)
+	err := t.Row(ctx, `SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.LockKey,
+		[]any{store.Segment(repo), digest}, &one)
 	if err != nil {
 		return false, store.Missing(err, "manifest", resource.UID(digest))
 	}
-	named, err := tags.All(ctx, t.Rows, ` WHERE t.digest = $1 AND t.parent = $2 ORDER BY t.uid LIMIT $3`+t.DB.Engine.LockKey,
+	named, err := tags.All(ctx, t.Rows,
+		` WHERE t.digest = $1 AND t.parent = $2 ORDER BY t.uid LIMIT $3`+t.DB.Engine.LockKey,
 		digest, store.Segment(repo), maxUntagged+1)
 	if err != nil {
 		return false, err
@@ -273,7 +289,8 @@ func (t Tx) deleteManifest(ctx context.Context, repo resource.UID, digest string
 	if left {
 		return true, nil
 	}
-	if err := t.Row(ctx, `SELECT count(*) FROM manifest_refs WHERE repo = $1 AND child = $2`, []any{store.Segment(repo), digest}, &one); err != nil {
+	if err := t.Row(ctx, `SELECT count(*) FROM manifest_refs WHERE repo = $1 AND child = $2`,
+		[]any{store.Segment(repo), digest}, &one); err != nil {
 		return false, err
 	}
 	if one > 0 {
@@ -289,7 +306,9 @@ func (t Tx) deleteManifest(ctx context.Context, repo resource.UID, digest string
 
 // ManifestsAbout returns up to n manifests of at most size bytes whose subject is a
 // digest, with their bodies, newest first.
-func (s *Store) ManifestsAbout(ctx context.Context, repo resource.UID, subject string, size, n int) ([]resource.Manifest, error) {
+func (s *Store) ManifestsAbout(
+	ctx context.Context, repo resource.UID, subject string, size, n int,
+) ([]resource.Manifest, error) {
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (resource.Manifest, error) {
 		m := resource.Manifest{Subject: subject}
 		var pushed int64
@@ -305,7 +324,8 @@ func (s *Store) ManifestsAbout(ctx context.Context, repo resource.UID, subject s
 // in the order of their bytes: those that are about no other.
 func (s *Store) ManifestDigests(ctx context.Context, repo resource.UID, last string, n int) ([]string, error) {
 	all, err := store.ReadColumn[string](ctx, s.Rows,
-		`SELECT digest FROM manifests WHERE repo = $1 AND digest > $2 AND subject = '' ORDER BY digest LIMIT $3`, store.Segment(repo), last, n)
+		`SELECT digest FROM manifests WHERE repo = $1 AND digest > $2 AND subject = '' ORDER BY digest LIMIT $3`,
+		store.Segment(repo), last, n)
 	return append([]string{}, all...), err
 }
 
@@ -342,7 +362,9 @@ func (s *Store) Unattached(ctx context.Context, repo resource.UID, digests []str
 
 // Referrers returns up to n manifests about subject, by digest after last, and
 // of the artifact type unless that is "".
-func (s *Store) Referrers(ctx context.Context, repo resource.UID, subject, artifactType, last string, n int) ([]resource.Manifest, error) {
+func (s *Store) Referrers(
+	ctx context.Context, repo resource.UID, subject, artifactType, last string, n int,
+) ([]resource.Manifest, error) {
 	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (resource.Manifest, error) {
 		m := resource.Manifest{Subject: subject}
 		err := row.Scan(&m.Digest, &m.MediaType, &m.Size, &m.ArtifactType, &m.Annotations)

@@ -31,7 +31,9 @@ var pulls = store.Kind[resource.Pull]{
 }
 
 // Pulls returns one page of who fetched and pushed what.
-func (s *Store) Pulls(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Pull], error) {
+func (s *Store) Pulls(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Pull], error) {
 	return store.List(ctx, s.DB, &pulls, r, f, p)
 }
 
@@ -110,7 +112,8 @@ func (t Tx) countPulls(ctx context.Context, f traffic, by int) error {
 // there were.
 func (t Tx) dropPulls(ctx context.Context, where string, args ...any) (n int, _ error) {
 	gone := traffic{}
-	err := t.Rows(ctx, `DELETE FROM pulls WHERE `+where+` RETURNING uid, push`, args, func(row store.Scanner) (bool, error) {
+	err := t.Rows(ctx, `DELETE FROM pulls WHERE `+where+` RETURNING uid, push`, args, func(row store.Scanner) (bool,
+		error) {
 		var uid resource.UID
 		var push bool
 		err := row.Scan(&uid, &push)
@@ -127,7 +130,8 @@ func (t Tx) dropPulls(ctx context.Context, where string, args ...any) (n int, _ 
 // PrunePulls removes up to n records older than before, and reports how many.
 func (s *Store) PrunePulls(ctx context.Context, before time.Time, n int) (gone int, err error) {
 	err = s.write(ctx, func(t Tx) (err error) {
-		gone, err = t.dropPulls(ctx, `seg IN (SELECT seg FROM pulls WHERE create_ms / 86400000 <= $1 AND create_ms < $2 LIMIT $3)`,
+		gone, err = t.dropPulls(ctx,
+			`seg IN (SELECT seg FROM pulls WHERE create_ms / 86400000 <= $1 AND create_ms < $2 LIMIT $3)`,
 			store.MS(before)/86_400_000, store.MS(before), n)
 		return err
 	})

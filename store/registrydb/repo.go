@@ -46,7 +46,9 @@ func (s *Store) Repo(ctx context.Context, uid resource.UID) (resource.Repo, erro
 }
 
 // Repos returns one page of repos.
-func (s *Store) Repos(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Repo], error) {
+func (s *Store) Repos(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Repo], error) {
 	return store.List(ctx, s.DB, &repos, r, f, p)
 }
 
@@ -74,11 +76,13 @@ func (s *Store) RepoReadme(ctx context.Context, uid resource.UID) (resource.Repo
 func (s *Store) UpdateRepoReadme(ctx context.Context, r resource.RepoReadme) error {
 	return s.write(ctx, func(t Tx) error {
 		before := resource.RepoReadme{UID: r.UID}
-		err := t.Row(ctx, `SELECT t.readme FROM repos AS t WHERE t.uid = $1`+s.Engine.Lock, []any{string(r.UID)}, &before.Content)
+		err := t.Row(ctx, `SELECT t.readme FROM repos AS t WHERE t.uid = $1`+s.Engine.Lock, []any{string(r.UID)},
+			&before.Content)
 		if err != nil {
 			return store.Missing(err, "repo", r.UID)
 		}
-		if _, err := t.Exec(ctx, `UPDATE repos SET readme = $2, update_ms = $3 WHERE uid = $1`, string(r.UID), r.Content, store.MS(s.Time())); err != nil {
+		if _, err := t.Exec(ctx, `UPDATE repos SET readme = $2, update_ms = $3 WHERE uid = $1`, string(r.UID), r.Content,
+			store.MS(s.Time())); err != nil {
 			return err
 		}
 		return t.Emit(ctx, resource.RepoUpdated, r.UID, r.UID.Parent(), before, r)

@@ -31,7 +31,8 @@ func (s *Store) settingsAbove(
 	var updated int64
 	// Of uids on one path, the longest is the last. Their order is hidden from the
 	// planner, which would walk all settings in it.
-	text := `SELECT uid, detail, update_ms FROM registry_settings WHERE uid IN (SELECT v FROM ` + s.Engine.Each(&q, groups) + ` AS s) ORDER BY uid || '' DESC LIMIT 1`
+	text := `SELECT uid, detail, update_ms FROM registry_settings WHERE uid IN (SELECT v FROM ` + s.Engine.Each(&q,
+		groups) + ` AS s) ORDER BY uid || '' DESC LIMIT 1`
 	err := row(ctx, text, q.Args, &uid, &detail, &updated)
 	if errors.Is(err, sql.ErrNoRows) {
 		return set, nil
@@ -48,10 +49,13 @@ func (s *Store) settingsAbove(
 
 // UpdateRegistrySettings applies change to the settings that count for a group
 // and makes the result its own, under the rules of UpdateGroup.
-func (s *Store) UpdateRegistrySettings(ctx context.Context, group resource.UID, change func(*resource.RegistrySettings) error) (set resource.RegistrySettings, _ error) {
+func (s *Store) UpdateRegistrySettings(
+	ctx context.Context, group resource.UID, change func(*resource.RegistrySettings) error,
+) (set resource.RegistrySettings, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		var one int
-		if err := t.Row(ctx, `SELECT 1 FROM groups AS t WHERE t.uid = $1`+s.Engine.Lock, []any{string(group)}, &one); err != nil {
+		if err := t.Row(ctx, `SELECT 1 FROM groups AS t WHERE t.uid = $1`+s.Engine.Lock, []any{string(group)},
+			&one); err != nil {
 			return store.Missing(err, "group", group)
 		}
 		before, err := s.settingsAbove(ctx, group, t.Row)
@@ -87,6 +91,7 @@ func (s *Store) DeleteRegistrySettings(ctx context.Context, group resource.UID) 
 		if err != nil || n == 0 {
 			return err
 		}
-		return t.Emit(ctx, resource.RegistrySettingsUpdated, group, group, nil, resource.RegistrySettings{UID: group, UpdateTime: s.Time()})
+		return t.Emit(ctx, resource.RegistrySettingsUpdated, group, group, nil,
+			resource.RegistrySettings{UID: group, UpdateTime: s.Time()})
 	})
 }

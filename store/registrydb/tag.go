@@ -37,7 +37,9 @@ func (s *Store) Tag(ctx context.Context, uid resource.UID) (resource.Tag, error)
 
 // Tags returns one page of tags: the plain ones, and of the others the classes
 // the filter has.
-func (s *Store) Tags(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Tag], error) {
+func (s *Store) Tags(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Tag], error) {
 	f.Classes = append([]resource.TagClass{resource.PlainTag}, f.Classes...)
 	return store.List(ctx, s.DB, &tags, r, f, p)
 }
@@ -156,7 +158,9 @@ func (s *Store) DeleteTag(ctx context.Context, uid resource.UID, frozen func(nam
 }
 
 // DeleteTagNamed is DeleteTag by the tag's name in its repo.
-func (s *Store) DeleteTagNamed(ctx context.Context, repo resource.UID, name string, frozen func(name string) bool) error {
+func (s *Store) DeleteTagNamed(
+	ctx context.Context, repo resource.UID, name string, frozen func(name string) bool,
+) error {
 	return s.write(ctx, func(t Tx) error {
 		g, err := t.tagNamed(ctx, resource.Tag{UID: repo + "/", Name: name})
 		if err != nil {
@@ -181,7 +185,9 @@ func (t Tx) deleteTag(ctx context.Context, g resource.Tag, frozen func(string) b
 
 // TagHistory returns one page of what a tag of a repo pointed to, newest first;
 // without a name, of all its tags.
-func (s *Store) TagHistory(ctx context.Context, repo resource.UID, name string, p page.Request) (out page.Page[resource.TagMove], _ error) {
+func (s *Store) TagHistory(
+	ctx context.Context, repo resource.UID, name string, p page.Request,
+) (out page.Page[resource.TagMove], _ error) {
 	q := store.Query{}
 	where := `repo = ` + q.Arg(store.Segment(repo))
 	if name != "" {
@@ -215,5 +221,6 @@ func (s *Store) TagHistory(ctx context.Context, repo resource.UID, name string, 
 
 // TagNamed returns the tag of that name in a repo, or fault.NotFound.
 func (s *Store) TagNamed(ctx context.Context, repo resource.UID, name string) (resource.Tag, error) {
-	return store.One(ctx, s.Rows, &tags, resource.UID(name), ` WHERE t.parent = $1 AND t.name = $2`, store.Segment(repo), name)
+	return store.One(ctx, s.Rows, &tags, resource.UID(name), ` WHERE t.parent = $1 AND t.name = $2`,
+		store.Segment(repo), name)
 }

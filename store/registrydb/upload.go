@@ -38,7 +38,9 @@ func (s *Store) Upload(ctx context.Context, group resource.UID, repo, id string)
 // HoldUpload makes holder the only one who may write to a session until then,
 // and returns it. It returns fault.NotFound if there is no such session, and
 // fault.Aborted while it has another holder.
-func (s *Store) HoldUpload(ctx context.Context, group resource.UID, repo, id, holder string, until time.Time) (u resource.Upload, _ error) {
+func (s *Store) HoldUpload(
+	ctx context.Context, group resource.UID, repo, id, holder string, until time.Time,
+) (u resource.Upload, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		u = resource.Upload{ID: id, Group: group, Repo: repo}
 		var other string
@@ -51,7 +53,8 @@ func (s *Store) HoldUpload(ctx context.Context, group resource.UID, repo, id, ho
 		if other != "" && other != holder && lease > store.MS(s.Time()) {
 			return fault.New(fault.Aborted, "Aborted: another request is writing to this upload")
 		}
-		return t.Later(ctx, `UPDATE uploads SET holder = $2, lease_ms = $3, update_ms = $4 WHERE id = $1`, id, holder, store.MS(until), store.MS(s.Time()))
+		return t.Later(ctx, `UPDATE uploads SET holder = $2, lease_ms = $3, update_ms = $4 WHERE id = $1`, id, holder,
+			store.MS(until), store.MS(s.Time()))
 	})
 	return u, err
 }
@@ -59,7 +62,8 @@ func (s *Store) HoldUpload(ctx context.Context, group resource.UID, repo, id, ho
 // SaveUpload records the progress of a session, and lets go of it. It returns
 // fault.NotFound if it was cancelled or has another holder.
 func (s *Store) SaveUpload(ctx context.Context, u resource.Upload, holder string) error {
-	n, err := s.Exec(ctx, `UPDATE uploads SET size = $3, state = $4, holder = '', lease_ms = 0, update_ms = $5 WHERE id = $1 AND holder = $2`,
+	n, err := s.Exec(ctx,
+		`UPDATE uploads SET size = $3, state = $4, holder = '', lease_ms = 0, update_ms = $5 WHERE id = $1 AND holder = $2`,
 		u.ID, holder, u.Size, stateOf(u), store.MS(s.Time()))
 	if err == nil && n == 0 {
 		return fault.Missing("upload", u.ID)
@@ -86,7 +90,8 @@ func (s *Store) DeleteUpload(ctx context.Context, id string) error {
 // DropUpload ends a session that nobody has written to since before and nobody
 // holds. It reports whether it did.
 func (s *Store) DropUpload(ctx context.Context, id string, before time.Time) (bool, error) {
-	n, err := s.Exec(ctx, `DELETE FROM uploads WHERE id = $1 AND update_ms < $2 AND lease_ms < $3`, id, store.MS(before), store.MS(s.Time()))
+	n, err := s.Exec(ctx, `DELETE FROM uploads WHERE id = $1 AND update_ms < $2 AND lease_ms < $3`, id,
+		store.MS(before), store.MS(s.Time()))
 	return n == 1, err
 }
 

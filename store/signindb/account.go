@@ -56,7 +56,9 @@ func (s *Store) AccountIn(ctx context.Context, org resource.UID, email string) (
 // without their passkeys: first that of org, if org is not "", then the oldest of
 // the others, at most most in all. It asks the database the same questions
 // whether or not there are any.
-func (s *Store) AccountsToTry(ctx context.Context, org resource.UID, email string, most int) ([]resource.Account, error) {
+func (s *Store) AccountsToTry(
+	ctx context.Context, org resource.UID, email string, most int,
+) ([]resource.Account, error) {
 	first := int64(0) // of no organization
 	if org != "" {
 		first = store.Segment(org)
@@ -65,7 +67,9 @@ func (s *Store) AccountsToTry(ctx context.Context, org resource.UID, email strin
 	if err != nil {
 		return nil, err
 	}
-	rest, err := accounts.All(ctx, s.Rows, ` WHERE t.name = $2 AND t.parent <> $1 AND t.password <> '' ORDER BY t.create_ms, t.seg LIMIT `+strconv.Itoa(most), first, email)
+	rest, err := accounts.All(ctx, s.Rows,
+		` WHERE t.name = $2 AND t.parent <> $1 AND t.password <> '' ORDER BY t.create_ms, t.seg LIMIT `+strconv.Itoa(most),
+		first, email)
 	all = append(all, rest...)
 	return all[:min(len(all), most)], err
 }
@@ -86,7 +90,9 @@ func (s *Store) AccountWithPasskey(ctx context.Context, id []byte) (resource.Acc
 }
 
 // account returns the account that a condition selects, with its passkeys.
-func (s *Store) account(ctx context.Context, name resource.UID, where string, args ...any) (a resource.Account, err error) {
+func (s *Store) account(
+	ctx context.Context, name resource.UID, where string, args ...any,
+) (a resource.Account, err error) {
 	if a, err = store.One(ctx, s.Rows, &accounts, name, ` WHERE `+where, args...); err != nil {
 		return a, err
 	}
@@ -95,14 +101,17 @@ func (s *Store) account(ctx context.Context, name resource.UID, where string, ar
 		err := row.Scan(&p.ID, &p.Name, &p.Detail, &created, &used)
 		p.CreateTime, p.UsedTime = store.FromMS(created), store.FromMS(used)
 		return p, err
-	}, `SELECT id, name, detail, create_ms, used_ms FROM passkeys WHERE account = $1 ORDER BY create_ms, id`, store.Segment(a.UID))
+	}, `SELECT id, name, detail, create_ms, used_ms FROM passkeys WHERE account = $1 ORDER BY create_ms, id`,
+		store.Segment(a.UID))
 	return a, err
 }
 
 // UpdateAccount applies change to an account, which is locked meanwhile, and
 // returns the result; its passkeys and recovery codes are not part of it. Recovery
 // codes go with the last factor that they stand in for.
-func (s *Store) UpdateAccount(ctx context.Context, uid resource.UID, change func(*resource.Account) error) (a resource.Account, _ error) {
+func (s *Store) UpdateAccount(
+	ctx context.Context, uid resource.UID, change func(*resource.Account) error,
+) (a resource.Account, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		before, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.Lock)
 		if err != nil {
@@ -172,7 +181,9 @@ func (t Tx) DeleteAccountOf(ctx context.Context, identity resource.UID) error {
 }
 
 // Accounts returns one page of accounts, without their passkeys.
-func (s *Store) Accounts(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Account], error) {
+func (s *Store) Accounts(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Account], error) {
 	return store.List(ctx, s.DB, &accounts, r, f, p)
 }
 
@@ -208,7 +219,8 @@ func (s *Store) AddPasskey(ctx context.Context, uid resource.UID, p resource.Pas
 		if n >= resource.MaxPasskeys {
 			return fault.Unmet("TOO_MANY_PASSKEYS", "an account has at most %d passkeys", resource.MaxPasskeys)
 		}
-		if _, err := t.Exec(ctx, `INSERT INTO passkeys (id, account, name, detail, create_ms, used_ms) VALUES ($1, $2, $3, $4, $5, $5)`,
+		if _, err := t.Exec(ctx,
+			`INSERT INTO passkeys (id, account, name, detail, create_ms, used_ms) VALUES ($1, $2, $3, $4, $5, $5)`,
 			p.ID, store.Segment(uid), p.Name, string(p.Detail), store.MS(s.Time())); err != nil {
 			return s.Refusal(err, "passkey", p.Name, uid)
 		}
@@ -218,7 +230,8 @@ func (s *Store) AddPasskey(ctx context.Context, uid resource.UID, p resource.Pas
 
 // UsePasskey stores the state of a passkey after its use.
 func (s *Store) UsePasskey(ctx context.Context, id, detail []byte) error {
-	_, err := s.Exec(ctx, `UPDATE passkeys SET detail = $2, used_ms = $3 WHERE id = $1`, id, string(detail), store.MS(s.Time()))
+	_, err := s.Exec(ctx, `UPDATE passkeys SET detail = $2, used_ms = $3 WHERE id = $1`, id, string(detail),
+		store.MS(s.Time()))
 	return err
 }
 
@@ -262,7 +275,9 @@ func (t Tx) InsertAccount(ctx context.Context, a resource.Account) error {
 // FollowLink applies change to the account whose one-time link has the digest given,
 // and removes the link, and the account's other factors if the link says so. It
 // returns fault.NotFound for a link that is unknown, used or expired.
-func (t Tx) FollowLink(ctx context.Context, digest []byte, change func(*resource.Account) error) (a resource.Account, _ error) {
+func (t Tx) FollowLink(
+	ctx context.Context, digest []byte, change func(*resource.Account) error,
+) (a resource.Account, _ error) {
 	before, err := store.One(ctx, t.Rows, &accounts, "link", ` WHERE t.link = $1 AND t.link_ms > $2`+t.DB.Engine.Lock,
 		digest, store.MS(t.DB.Time()))
 	if err != nil {

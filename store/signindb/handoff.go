@@ -14,7 +14,8 @@ import (
 
 // dropExpired deletes a few rows of a table that have expired.
 func (t Tx) dropExpired(ctx context.Context, table string) error {
-	_, err := t.Exec(ctx, `DELETE FROM `+table+` WHERE digest IN (SELECT digest FROM `+table+` WHERE expire_ms < $1 ORDER BY expire_ms LIMIT 50)`, store.MS(t.DB.Time()))
+	_, err := t.Exec(ctx,
+		`DELETE FROM `+table+` WHERE digest IN (SELECT digest FROM `+table+` WHERE expire_ms < $1 ORDER BY expire_ms LIMIT 50)`, store.MS(t.DB.Time()))
 	return err
 }
 
@@ -25,7 +26,8 @@ func (s *Store) UseOnce(ctx context.Context, digest []byte, expires time.Time) (
 		if err := t.dropExpired(ctx, "spent"); err != nil {
 			return err
 		}
-		n, err := t.Exec(ctx, `INSERT INTO spent (digest, expire_ms) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING`, digest, store.MS(expires))
+		n, err := t.Exec(ctx, `INSERT INTO spent (digest, expire_ms) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING`,
+			digest, store.MS(expires))
 		first = n == 1
 		return err
 	})
@@ -40,14 +42,16 @@ func (s *Store) PutHandoff(ctx context.Context, digest, detail []byte, expires t
 		if err := t.dropExpired(ctx, "handoffs"); err != nil {
 			return err
 		}
-		_, err := t.Exec(ctx, `INSERT INTO handoffs (digest, detail, expire_ms) VALUES ($1, $2, $3)`, digest, detail, store.MS(expires))
+		_, err := t.Exec(ctx, `INSERT INTO handoffs (digest, detail, expire_ms) VALUES ($1, $2, $3)`, digest, detail,
+			store.MS(expires))
 		return s.Refusal(err, "hand-off", "code", "")
 	})
 }
 
 // Handoff returns what PutHandoff stored under a digest, or fault.NotFound.
 func (s *Store) Handoff(ctx context.Context, digest []byte) (detail []byte, err error) {
-	err = s.Row(ctx, `SELECT detail FROM handoffs WHERE digest = $1 AND expire_ms > $2`, []any{digest, store.MS(s.Time())}, &detail)
+	err = s.Row(ctx, `SELECT detail FROM handoffs WHERE digest = $1 AND expire_ms > $2`,
+		[]any{digest, store.MS(s.Time())}, &detail)
 	return detail, store.Missing(err, "hand-off", "code")
 }
 
@@ -55,7 +59,8 @@ func (s *Store) Handoff(ctx context.Context, digest []byte) (detail []byte, err 
 // returns fault.NotFound if there is nothing, or no longer.
 func (s *Store) ConsumeHandoff(ctx context.Context, digest []byte) (detail []byte, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		err := t.Row(ctx, `SELECT t.detail FROM handoffs AS t WHERE t.digest = $1 AND t.expire_ms > $2`+s.Engine.Lock, []any{digest, store.MS(s.Time())}, &detail)
+		err := t.Row(ctx, `SELECT t.detail FROM handoffs AS t WHERE t.digest = $1 AND t.expire_ms > $2`+s.Engine.Lock,
+			[]any{digest, store.MS(s.Time())}, &detail)
 		if err != nil {
 			return store.Missing(err, "hand-off", "code")
 		}
@@ -89,7 +94,8 @@ func (s *Store) AddDevice(ctx context.Context, digest []byte, d resource.Device)
 			f.RetryIn = time.Minute
 			return f
 		}
-		_, err := t.Exec(ctx, `INSERT INTO devices (digest, user_code, detail, state, granted, poll_ms, expire_ms) VALUES ($1, $2, $3, 0, $4, 0, $5)`,
+		_, err := t.Exec(ctx,
+			`INSERT INTO devices (digest, user_code, detail, state, granted, poll_ms, expire_ms) VALUES ($1, $2, $3, 0, $4, 0, $5)`,
 			digest, d.UserCode, string(detail), []byte{}, store.MS(d.ExpireTime))
 		return s.Refusal(err, "device", d.UserCode, "")
 	})
@@ -113,14 +119,16 @@ func scanDevice(row store.Scanner) (d resource.Device, polled int64, err error) 
 // fault.NotFound.
 func (s *Store) DeviceOf(ctx context.Context, userCode string) (resource.Device, error) {
 	d, _, err := scanDevice(s.QueryRow(ctx,
-		`SELECT `+deviceColumns+` FROM devices AS t WHERE t.user_code = $1 AND t.state = 0 AND t.expire_ms > $2`, userCode, store.MS(s.Time())))
+		`SELECT `+deviceColumns+` FROM devices AS t WHERE t.user_code = $1 AND t.state = 0 AND t.expire_ms > $2`, userCode,
+		store.MS(s.Time())))
 	return d, store.Missing(err, "device", resource.UID(userCode))
 }
 
 // DecideDevice keeps what somebody decided about the device of a user code. It
 // returns fault.NotFound if none waits for a decision: each is decided once.
 func (s *Store) DecideDevice(ctx context.Context, userCode string, state resource.DeviceState, granted []byte) error {
-	n, err := s.Exec(ctx, `UPDATE devices SET state = $2, granted = $3 WHERE user_code = $1 AND state = 0 AND expire_ms > $4`,
+	n, err := s.Exec(ctx,
+		`UPDATE devices SET state = $2, granted = $3 WHERE user_code = $1 AND state = 0 AND expire_ms > $4`,
 		userCode, int64(state), append([]byte{}, granted...), store.MS(s.Time()))
 	if err == nil && n == 0 {
 		return fault.Missing("device", userCode)
@@ -131,12 +139,15 @@ func (s *Store) DecideDevice(ctx context.Context, userCode string, state resourc
 // PollDevice returns the device of that digest, and whether it asks again sooner
 // than interval. One that was decided is gone with the answer. It returns
 // fault.NotFound if there is none, or its time is over.
-func (s *Store) PollDevice(ctx context.Context, digest []byte, interval time.Duration) (d resource.Device, hasty bool, _ error) {
+func (s *Store) PollDevice(
+	ctx context.Context, digest []byte, interval time.Duration,
+) (d resource.Device, hasty bool, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		var polled int64
 		var err error
 		now := s.Time()
-		d, polled, err = scanDevice(t.QueryRow(ctx, `SELECT `+deviceColumns+` FROM devices AS t WHERE t.digest = $1`+s.Engine.Lock, digest))
+		d, polled, err = scanDevice(t.QueryRow(ctx,
+			`SELECT `+deviceColumns+` FROM devices AS t WHERE t.digest = $1`+s.Engine.Lock, digest))
 		if errors.Is(err, sql.ErrNoRows) || err == nil && !now.Before(d.ExpireTime) {
 			return fault.Missing("device", "code")
 		}

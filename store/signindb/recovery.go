@@ -19,7 +19,8 @@ func (s *Store) SetRecoveryCodes(ctx context.Context, uid resource.UID, digests 
 			return err
 		}
 		for _, d := range digests {
-			if _, err := t.Exec(ctx, `INSERT INTO recovery_codes (account, digest) VALUES ($1, $2)`, store.Segment(uid), d); err != nil {
+			if _, err := t.Exec(ctx, `INSERT INTO recovery_codes (account, digest) VALUES ($1, $2)`, store.Segment(uid),
+				d); err != nil {
 				return err
 			}
 		}
