@@ -244,7 +244,7 @@ func (q *Query) prune(spans []span) (out []span, all bool) {
 	return out, all
 }
 
-// passed tells whether a subtree lies before the cursor as a whole.
+// passed reports whether a subtree lies before the cursor as a whole.
 func (q *Query) passed(uid resource.UID) bool {
 	c := q.Page.After
 	if c == nil {
@@ -322,7 +322,7 @@ func (q *Query) compare(a, b key) int {
 	return cmp.Or(cmp.Compare(a.text, b.text), cmp.Compare(a.num, b.num), cmp.Compare(a.seg, b.seg))
 }
 
-// textual tells whether the sort column is text.
+// textual reports whether the sort column is text.
 func (q *Query) textual() bool { return q.Column == "uid" || q.Column == "name" }
 
 // need is how many rows, in order, decide the page.

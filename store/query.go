@@ -174,7 +174,7 @@ func byDepth(spans []span) [][]span {
 	return out
 }
 
-// ranged tells whether subtrees that start at depth d are read as a range of
+// ranged reports whether subtrees that start at depth d are read as a range of
 // uids: in that order, by an index (column, uid), or where no index in the
 // sort column's order starts that deep.
 func (q *Query) ranged(d int) bool {

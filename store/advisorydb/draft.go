@@ -137,8 +137,8 @@ func signatureOf(a resource.Advisory) signature {
 // matches reports whether advisories with this signature pass the filters of its
 // fields.
 func (s signature) matches(f resource.AdvisoryFilter) bool {
-	return oneOf(f.ArtifactTypes, s.Type) && oneOf(f.ArtifactArchitectures, s.Architecture) && oneOf(f.ComponentTypes,
-		s.ComponentType) &&
+	return oneOf(f.ArtifactTypes, s.Type) && oneOf(f.ArtifactArchitectures, s.Architecture) &&
+		oneOf(f.ComponentTypes, s.ComponentType) &&
 		anyBit(f.ReviewStates, s.States) && anyBit(f.EventTypes, s.Events) &&
 		(f.LatestEventType == resource.EventUnspecified || int32(f.LatestEventType) == s.Latest) &&
 		overlap(f.EventAuthors, s.Authors) && overlap(f.EventReviewers, s.Reviewers) &&

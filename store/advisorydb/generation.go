@@ -50,21 +50,21 @@ func (h groupGenerations) keys(f field, value string) []int64 {
 
 // generations returns the groups of a scope that have advisories, in order.
 func (s *Store) generations(ctx context.Context, sc store.Scope) (all []groupGenerations, _ error) {
-	eras := map[resource.UID][]generation{}
+	byGroup := map[resource.UID][]generation{}
 	for _, at := range groupConditions(sc) {
-		err := s.Rows(ctx, `SELECT grp, era FROM advisory_eras WHERE `+at.text, at.args, func(row store.Scanner) (bool,
-			error) {
-			var g resource.UID
-			var e generation
-			err := row.Scan(&g, &e)
-			eras[g] = append(eras[g], e)
-			return false, err
-		})
+		err := s.Rows(ctx, `SELECT grp, era FROM advisory_eras WHERE `+at.text, at.args,
+			func(row store.Scanner) (bool, error) {
+				var g resource.UID
+				var e generation
+				err := row.Scan(&g, &e)
+				byGroup[g] = append(byGroup[g], e)
+				return false, err
+			})
 		if err != nil {
 			return nil, err
 		}
 	}
-	for g, of := range eras {
+	for g, of := range byGroup {
 		slices.Sort(of)
 		all = append(all, groupGenerations{g, slices.Compact(of)})
 	}

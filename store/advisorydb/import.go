@@ -162,11 +162,11 @@ func (t Tx) appendAdvisories(ctx context.Context, group resource.UID, drafts []d
 // The table advisory_shelves has the partitions.
 func (t Tx) index(ctx context.Context, group resource.UID, in generation, drafts []draft) error {
 	var names, aliases [][]any
-	shelves, named := map[int64]int{}, map[int64]int{}
+	parts, named := map[int64]int{}, map[int64]int{}
 	signatures := map[int64]string{}
 	for _, d := range drafts {
 		seg := store.Segment(d.a.UID)
-		shelves[d.partition]++
+		parts[d.partition]++
 		signatures[d.partition] = d.signature
 		for _, name := range d.names {
 			names = append(names, []any{in.key(name), seg, store.MS(d.a.UpdateTime)})
@@ -193,7 +193,7 @@ func (t Tx) index(ctx context.Context, group resource.UID, in generation, drafts
 	if err := t.InsertRows(ctx, `INSERT INTO advisory_aliases (key, seg)`, aliases, ``); err != nil {
 		return err
 	}
-	if err := t.addToCounters(ctx, store.PartitionCounter, shelves, 1); err != nil {
+	if err := t.addToCounters(ctx, store.PartitionCounter, parts, 1); err != nil {
 		return err
 	}
 	return t.addToCounters(ctx, store.NameCounter, named, 1)

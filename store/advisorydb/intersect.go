@@ -158,15 +158,15 @@ func (l *advisoryList) withValue(ctx context.Context, v keyedFilter) ([]int64, e
 // lookUp returns the entries of those segments whose partition passes the filter.
 func (l *advisoryList) lookUp(ctx context.Context, segs []int64) (entries []entry, _ error) {
 	on := map[int64]resource.UID{}
-	for _, sh := range l.partitions {
-		if sh.matches(l.f) {
-			on[sh.id] = sh.group
+	for _, part := range l.partitions {
+		if part.matches(l.f) {
+			on[part.id] = part.group
 		}
 	}
-	for part := range slices.Chunk(segs, 4096) {
+	for some := range slices.Chunk(segs, 4096) {
 		q := store.Query{Engine: l.s.Engine}
 		text := fmt.Sprintf(`SELECT t.seg, t.update_ms, t.shelf FROM %s AS s CROSS JOIN advisories AS t WHERE t.seg = s.v`,
-			l.s.Engine.Each(&q, part))
+			l.s.Engine.Each(&q, some))
 		err := l.s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 			var e entry
 			var id int64

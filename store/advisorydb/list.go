@@ -78,11 +78,11 @@ func (s *Store) Advisories(
 	if sc.Empty() {
 		return out, nil
 	}
-	shelves, err := s.partitions(ctx, sc)
-	if err != nil || len(shelves) == 0 {
+	parts, err := s.partitions(ctx, sc)
+	if err != nil || len(parts) == 0 {
 		return out, err
 	}
-	l := advisoryList{s: s, by: by, p: p, partitions: shelves, f: f, groups: groupsOf(shelves)}
+	l := advisoryList{s: s, by: by, p: p, partitions: parts, f: f, groups: groupsOf(parts)}
 	if len(l.keyedFilters()) > 0 {
 		if l.generations, err = s.generations(ctx, sc); err != nil {
 			return out, err
@@ -114,14 +114,14 @@ func (s *Store) partitions(ctx context.Context, sc store.Scope) (all []partition
 	for _, at := range groupConditions(sc) {
 		err := s.Rows(ctx, `SELECT id, grp, signature FROM advisory_shelves WHERE `+at.text, at.args,
 			func(row store.Scanner) (bool, error) {
-				var sh partition
+				var part partition
 				var text string
-				if err := row.Scan(&sh.id, &sh.group, &text); err != nil {
+				if err := row.Scan(&part.id, &part.group, &text); err != nil {
 					return false, err
 				}
-				sign, err := s.signatures.get(sh.id, text)
-				sh.signature = sign
-				all = append(all, sh)
+				sign, err := s.signatures.get(part.id, text)
+				part.signature = sign
+				all = append(all, part)
 				return false, err
 			})
 		if err != nil {
@@ -163,10 +163,10 @@ type condition struct {
 }
 
 // groupsOf returns the groups of partitions.
-func groupsOf(shelves []partition) (groups []resource.UID) {
-	for _, sh := range shelves {
-		if len(groups) == 0 || groups[len(groups)-1] != sh.group {
-			groups = append(groups, sh.group)
+func groupsOf(parts []partition) (groups []resource.UID) {
+	for _, part := range parts {
+		if len(groups) == 0 || groups[len(groups)-1] != part.group {
+			groups = append(groups, part.group)
 		}
 	}
 	return groups
@@ -224,9 +224,9 @@ func (l *advisoryList) ranges(sc store.Scope) (in indexRanges, ok bool) {
 		return in, false
 	case partitioned:
 		in.table, in.column = "advisories", "shelf"
-		for _, sh := range l.partitions {
-			if sh.matches(l.f) {
-				in.all = append(in.all, indexRange{key: sh.id, group: sh.group})
+		for _, part := range l.partitions {
+			if part.matches(l.f) {
+				in.all = append(in.all, indexRange{key: part.id, group: part.group})
 			}
 		}
 	default:

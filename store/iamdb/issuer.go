@@ -137,7 +137,7 @@ func (s *Store) DropIssuers(ctx context.Context) error {
 // IdentitiesOf returns identities within a reach that trust an issuer by name,
 // or, for "", those that trust issuers by pattern or by keys that are given. It
 // returns no more than limit and looks at no more than ten times as many;
-// complete tells whether those are all.
+// complete reports whether those are all.
 func (s *Store) IdentitiesOf(
 	ctx context.Context, r store.Reach, issuer string, limit int,
 ) (all []resource.Identity, complete bool, _ error) {

@@ -210,7 +210,7 @@ func (s *Store) Sessions(ctx context.Context, identity resource.UID) ([]resource
 }
 
 // EndSession ends a session: its tokens are void from then on, refresh tokens
-// and others. It tells whether there was one. The event is in the group that
+// and others. It reports whether there was one. The event is in the group that
 // answers for the session, and in no other.
 func (s *Store) EndSession(ctx context.Context, id string) (ended bool, _ error) {
 	err := s.write(ctx, func(t Tx) (err error) {

@@ -162,18 +162,18 @@ func (s *Store) IdleBlobs(
 	err := s.Rows(ctx, `
 		SELECT t.repo, t.digest, t.idle_ms IS NOT NULL, t.create_ms <= $2
 			AND NOT EXISTS (SELECT 1 FROM manifest_refs AS r WHERE r.repo = t.repo AND r.blob = t.digest)
-		FROM repo_blobs AS t WHERE `+where+` ORDER BY t.repo, t.digest LIMIT $1`, args, func(row store.Scanner) (bool,
-		error) {
-		var h RepoBlob
-		var unused bool
-		err := row.Scan(&h.repo, &h.Digest, &h.Marked, &unused)
-		if unused {
-			idle = append(idle, h)
-		}
-		seen++
-		next = &h
-		return false, err
-	})
+		FROM repo_blobs AS t WHERE `+where+` ORDER BY t.repo, t.digest LIMIT $1`, args,
+		func(row store.Scanner) (bool, error) {
+			var h RepoBlob
+			var unused bool
+			err := row.Scan(&h.repo, &h.Digest, &h.Marked, &unused)
+			if unused {
+				idle = append(idle, h)
+			}
+			seen++
+			next = &h
+			return false, err
+		})
 	if seen < n {
 		next = nil
 	}

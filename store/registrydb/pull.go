@@ -112,15 +112,15 @@ func (t Tx) countPulls(ctx context.Context, f traffic, by int) error {
 // there were.
 func (t Tx) dropPulls(ctx context.Context, where string, args ...any) (n int, _ error) {
 	gone := traffic{}
-	err := t.Rows(ctx, `DELETE FROM pulls WHERE `+where+` RETURNING uid, push`, args, func(row store.Scanner) (bool,
-		error) {
-		var uid resource.UID
-		var push bool
-		err := row.Scan(&uid, &push)
-		gone.note(uid.Parent(), push)
-		n++
-		return false, err
-	})
+	err := t.Rows(ctx, `DELETE FROM pulls WHERE `+where+` RETURNING uid, push`, args,
+		func(row store.Scanner) (bool, error) {
+			var uid resource.UID
+			var push bool
+			err := row.Scan(&uid, &push)
+			gone.note(uid.Parent(), push)
+			n++
+			return false, err
+		})
 	if err != nil {
 		return 0, err
 	}

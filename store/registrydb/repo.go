@@ -196,7 +196,7 @@ func (s *Store) repoAt(ctx context.Context, names []string) (uid resource.UID, _
 	return uid, store.Missing(err, "repo", resource.UID(strings.Join(names, "/")))
 }
 
-// addressable tells whether there can be a repo with these names.
+// addressable reports whether there can be a repo with these names.
 func addressable(names []string) bool { return len(names) >= 2 && len(names) <= resource.MaxDepth }
 
 // repoNamed is the condition in SQL that r is the repo with these names.
