@@ -38,7 +38,8 @@ func (t *Tx) Count(ctx context.Context, kind string, uid resource.UID, by int) e
 	return err
 }
 
-const counterAdd = ` ON CONFLICT (kind, grp, shard) DO UPDATE SET n = counters.n + excluded.n, children = counters.children + excluded.children`
+const counterAdd = ` ON CONFLICT (kind, grp, shard)
+	DO UPDATE SET n = counters.n + excluded.n, children = counters.children + excluded.children`
 
 // An increment is what a write adds to a counter.
 type increment struct {
@@ -70,7 +71,8 @@ func counterStatement(all []increment, shard int) statement {
 	}
 	return statement{
 		text: `INSERT INTO counters (kind, grp, shard, n, children)
-			SELECT k, g, $1::bigint, n, c FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS u (k, g, n, c)` + counterAdd,
+			SELECT k, g, $1::bigint, n, c
+			FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS u (k, g, n, c)` + counterAdd,
 		args: []any{shard, kinds, groups, ns, directs},
 	}
 }
@@ -176,7 +178,8 @@ func groupDrifts(ctx context.Context, read Reader, kind string) (all []Drift, _ 
 	}
 	err = read(ctx, `
 		SELECT g.uid, CAST(coalesce(sum(c.n), 0) AS BIGINT), CAST(coalesce(sum(c.children), 0) AS BIGINT)
-		FROM (SELECT seg, uid FROM groups UNION ALL SELECT seg, uid FROM identity_providers UNION ALL SELECT seg, uid FROM repos
+		FROM (SELECT seg, uid FROM groups UNION ALL SELECT seg, uid FROM identity_providers
+			UNION ALL SELECT seg, uid FROM repos
 			UNION ALL SELECT seg, uid FROM subscriptions) AS g
 		LEFT JOIN counters AS c ON c.grp = g.seg AND c.kind = $1
 		GROUP BY g.uid`, []any{kind}, func(row Scanner) (bool, error) {

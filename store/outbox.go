@@ -62,7 +62,8 @@ func outboxStatement(events [][]any) statement {
 		args = append(args, c)
 	}
 	return statement{
-		text: outboxInsert + ` SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[])`,
+		text: outboxInsert + ` SELECT *
+			FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[])`,
 		args: append(args, at),
 	}
 }
@@ -117,7 +118,8 @@ func (s *DB) Events(ctx context.Context, after int64, n int) ([]resource.Event, 
 func (s *DB) EventsBefore(
 	ctx context.Context, group resource.UID, before int64, n, reach int,
 ) (all []resource.Event, stopped int64, _ error) {
-	err := s.Row(ctx, `SELECT coalesce(min(seq), 0) FROM (SELECT seq FROM outbox WHERE seq < $1 ORDER BY seq DESC LIMIT $2) AS t`,
+	err := s.Row(ctx, `SELECT coalesce(min(seq), 0) FROM (SELECT seq FROM outbox WHERE seq < $1
+		ORDER BY seq DESC LIMIT $2) AS t`,
 		[]any{before, reach}, &stopped)
 	if err != nil || stopped == 0 {
 		return nil, 0, err
@@ -143,7 +145,8 @@ func (s *DB) EventsBefore(
 // that follows the last.
 func (s *DB) EventNumber(ctx context.Context, at time.Time) (int64, error) {
 	var low, high int64 // every event before low is older; high is not
-	err := s.Row(ctx, `SELECT (SELECT coalesce(min(seq), 1) FROM outbox), (SELECT coalesce(max(seq), 0) + 1 FROM outbox)`, nil, &low, &high)
+	err := s.Row(ctx, `SELECT (SELECT coalesce(min(seq), 1) FROM outbox),
+		(SELECT coalesce(max(seq), 0) + 1 FROM outbox)`, nil, &low, &high)
 	for err == nil && low < high {
 		middle := low + (high-low)/2
 		var seq, when int64

@@ -126,7 +126,8 @@ const duePerOrganization = 4
 func (s *Store) dueFeeds(ctx context.Context) ([]resource.UID, error) {
 	return store.ReadColumn[resource.UID](ctx, s.Rows, `
 		SELECT uid FROM (
-			SELECT uid, due_ms, row_number() OVER (PARTITION BY a1 ORDER BY due_ms, seg) AS n FROM advisory_feeds WHERE NOT paused AND due_ms <= $1
+			SELECT uid, due_ms, row_number() OVER (PARTITION BY a1 ORDER BY due_ms, seg) AS n FROM advisory_feeds
+			WHERE NOT paused AND due_ms <= $1
 		) AS t WHERE n <= $2 ORDER BY due_ms`, store.MS(s.Time()), duePerOrganization)
 }
 

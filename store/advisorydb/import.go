@@ -102,7 +102,8 @@ func digests(
 		ids[i] = a.ID
 	}
 	q := store.Query{Engine: e}
-	text := fmt.Sprintf(`SELECT t.advisory_id, t.digest FROM %s AS s CROSS JOIN advisories AS t WHERE t.parent = %s AND t.advisory_id = s.v`, e.Each(&q, ids), q.Arg(store.Segment(group)))
+	text := fmt.Sprintf(`SELECT t.advisory_id, t.digest FROM %s AS s CROSS JOIN advisories AS t WHERE t.parent = %s
+		AND t.advisory_id = s.v`, e.Each(&q, ids), q.Arg(store.Segment(group)))
 	return store.ReadMap[string, []byte](ctx, rows, text, q.Args...)
 }
 

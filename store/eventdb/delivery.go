@@ -118,7 +118,8 @@ func (s *Store) Replayed(ctx context.Context, d resource.Delivery, taken bool) e
 func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, n int) (gone int, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		uids, err := store.ReadColumn[resource.UID](ctx, t.Rows, `
-			DELETE FROM deliveries WHERE seg IN (SELECT seg FROM deliveries WHERE create_ms < $1 ORDER BY create_ms LIMIT $2) RETURNING uid`,
+			DELETE FROM deliveries WHERE seg IN (SELECT seg FROM deliveries WHERE create_ms < $1
+			ORDER BY create_ms LIMIT $2) RETURNING uid`,
 			store.MS(before), n)
 		if err != nil {
 			return err

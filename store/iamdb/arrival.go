@@ -58,7 +58,8 @@ func (t Tx) NoteArrival(ctx context.Context, identity, provider resource.UID) (f
 
 // DefaultRole returns the role that a provider gives newcomers.
 func (t Tx) DefaultRole(ctx context.Context, provider resource.UID) (role resource.UID, err error) {
-	err = t.Row(ctx, `SELECT (SELECT r.uid FROM roles AS r WHERE r.seg = t.default_role) FROM identity_providers AS t WHERE t.uid = $1`,
+	err = t.Row(ctx, `SELECT (SELECT r.uid FROM roles AS r WHERE r.seg = t.default_role) FROM identity_providers AS t
+		WHERE t.uid = $1`,
 		[]any{string(provider)}, &role)
 	return role, err
 }
@@ -86,7 +87,8 @@ func (t Tx) EnsureMapped(ctx context.Context, scope, identity, role, provider re
 // ArrivedThrough returns the groups whose providers an identity has come through.
 func (s *Store) ArrivedThrough(ctx context.Context, identity resource.UID) ([]resource.UID, error) {
 	all, err := store.ReadColumn[resource.UID](ctx, s.Rows, `
-		SELECT p.uid FROM identity_providers AS p JOIN arrivals AS a ON a.provider = p.seg WHERE a.identity = $1 ORDER BY p.uid`,
+		SELECT p.uid FROM identity_providers AS p JOIN arrivals AS a ON a.provider = p.seg WHERE a.identity = $1
+		ORDER BY p.uid`,
 		string(identity))
 	for i, provider := range all {
 		all[i] = provider.Parent()

@@ -16,7 +16,8 @@ var bindings = store.Kind[resource.BoundRole]{
 	Table: "role_bindings", Label: "role binding",
 	// A group and a role there always are; but SQLite would start from them
 	// unless the joins are outer ones, and lose the order.
-	Joins: ` LEFT JOIN groups AS g ON g.seg = t.parent LEFT JOIN roles AS r ON r.seg = t.role LEFT JOIN identities AS i ON i.uid = t.identity`,
+	Joins: ` LEFT JOIN groups AS g ON g.seg = t.parent LEFT JOIN roles AS r ON r.seg = t.role
+		LEFT JOIN identities AS i ON i.uid = t.identity`,
 	Columns: func(b *resource.BoundRole) []store.Column {
 		i, g, r := &b.IdentityInfo, &b.GroupInfo, &b.RoleInfo
 		return append(bareBindings.Columns(&b.RoleBinding),

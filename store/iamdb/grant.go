@@ -40,7 +40,8 @@ func (s *Store) GrantsOf(ctx context.Context, identity resource.UID) ([]Grant, e
 		var uid, role resource.UID
 		err := row.Scan(&uid, &role)
 		return Grant{identity, uid.Parent(), role}, err
-	}, `SELECT b.uid, (SELECT r.uid FROM roles AS r WHERE r.seg = b.role) FROM role_bindings AS b WHERE b.identity = $1`, string(identity))
+	}, `SELECT b.uid, (SELECT r.uid FROM roles AS r WHERE r.seg = b.role) FROM role_bindings AS b
+		WHERE b.identity = $1`, string(identity))
 }
 
 // RoleCapabilities returns what every role allows.

@@ -195,7 +195,8 @@ func (t Tx) OwnersThrough(ctx context.Context, org resource.UID) (n int, err err
 }
 
 const ownersThrough = `SELECT count(*) FROM role_bindings AS b WHERE b.parent = $1 AND b.role = $2 AND EXISTS
-	(SELECT 1 FROM arrivals AS a JOIN identity_providers AS p ON p.seg = a.provider JOIN identities AS i ON i.uid = a.identity
+	(SELECT 1 FROM arrivals AS a JOIN identity_providers AS p ON p.seg = a.provider
+	JOIN identities AS i ON i.uid = a.identity
 		WHERE a.identity = b.identity AND p.a1 = $1 AND p.disabled = $3 AND i.realm = p.realm)`
 
 // ProvidersFor returns the providers that speak for a group and that people can

@@ -287,7 +287,8 @@ func (s *Store) PurgeUnheld(ctx context.Context, all []resource.Blob) (gone []re
 func (s *Store) UnreferencedPaths(ctx context.Context, paths map[string]string) (all []string, _ error) {
 	for path, id := range paths {
 		var n int
-		err := s.Row(ctx, `SELECT (SELECT count(*) FROM blobs WHERE path = $1) + (SELECT count(*) FROM uploads WHERE id = $2)`, []any{path, id}, &n)
+		err := s.Row(ctx, `SELECT (SELECT count(*) FROM blobs WHERE path = $1) + (SELECT count(*) FROM uploads
+			WHERE id = $2)`, []any{path, id}, &n)
 		if err != nil {
 			return nil, err
 		}

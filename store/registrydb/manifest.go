@@ -171,7 +171,8 @@ func manifestOf(repo resource.UID, reference string, whole bool) (text string, a
 	if !strings.Contains(reference, ":") {
 		digest = `(SELECT digest FROM tags WHERE parent = $1 AND name = $2)`
 	}
-	return `SELECT ` + columns + ` FROM manifests AS m WHERE m.repo = $1 AND m.digest = ` + digest, []any{store.Segment(repo), reference}
+	return `SELECT ` + columns + ` FROM manifests AS m WHERE m.repo = $1
+		AND m.digest = ` + digest, []any{store.Segment(repo), reference}
 }
 
 // Manifest returns what a digest or tag names in a repo, or fault.NotFound.
@@ -296,7 +297,8 @@ func (t Tx) deleteManifest(
 	if one > 0 {
 		return false, fault.InUse("manifest", "an index")
 	}
-	for _, text := range []string{`DELETE FROM manifest_refs WHERE repo = $1 AND digest = $2`, `DELETE FROM manifests WHERE repo = $1 AND digest = $2`} {
+	for _, text := range []string{`DELETE FROM manifest_refs WHERE repo = $1 AND digest = $2`, `DELETE FROM manifests
+		WHERE repo = $1 AND digest = $2`} {
 		if _, err := t.Exec(ctx, text, store.Segment(repo), digest); err != nil {
 			return false, err
 		}
@@ -344,7 +346,8 @@ func (s *Store) CountManifests(ctx context.Context, place resource.UID) (n int64
 func (s *Store) ReposWith(ctx context.Context, r store.Reach, digest string, n int) (all []resource.UID, _ error) {
 	for _, root := range r.Under {
 		some, err := store.ReadColumn[resource.UID](ctx, s.Rows, `
-			SELECT uid FROM repos WHERE seg IN (SELECT repo FROM manifests WHERE digest = $1) AND (uid = $2 OR uid > $3 AND uid < $4)
+			SELECT uid FROM repos WHERE seg IN (SELECT repo FROM manifests WHERE digest = $1) AND (uid = $2 OR uid > $3
+			AND uid < $4)
 			ORDER BY uid LIMIT $5`, digest, string(root), string(root)+"/", string(root)+"0", n-len(all))
 		all = append(all, some...)
 		if err != nil || len(all) == n {

@@ -199,7 +199,8 @@ func (s *Store) TagHistory(
 	if p.After != nil {
 		where += ` AND seq < ` + q.Arg(p.After.Number)
 	}
-	text := `SELECT seq, name, digest, actor, at_ms FROM tag_history WHERE ` + where + ` ORDER BY seq DESC LIMIT ` + q.Arg(p.Size+1) + ` OFFSET ` + q.Arg(p.Skip)
+	text := `SELECT seq, name, digest, actor, at_ms FROM tag_history WHERE ` + where + `
+		ORDER BY seq DESC LIMIT ` + q.Arg(p.Size+1) + ` OFFSET ` + q.Arg(p.Skip)
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		m := resource.TagMove{Repo: repo}
 		var actor string

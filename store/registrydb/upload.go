@@ -45,7 +45,8 @@ func (s *Store) HoldUpload(
 		u = resource.Upload{ID: id, Group: group, Repo: repo}
 		var other string
 		var lease int64
-		err := t.Row(ctx, `SELECT t.algorithm, t.size, t.state, t.holder, t.lease_ms FROM uploads AS t WHERE t.id = $1 AND t.grp = $2 AND t.repo = $3`+s.Engine.Lock,
+		err := t.Row(ctx, `SELECT t.algorithm, t.size, t.state, t.holder, t.lease_ms FROM uploads AS t WHERE t.id = $1
+			AND t.grp = $2 AND t.repo = $3`+s.Engine.Lock,
 			[]any{id, string(group), repo}, &u.Algorithm, &u.Size, &u.State, &other, &lease)
 		if err != nil {
 			return store.Missing(err, "upload", resource.UID(id))

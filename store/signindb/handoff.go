@@ -15,7 +15,8 @@ import (
 // dropExpired deletes a few rows of a table that have expired.
 func (t Tx) dropExpired(ctx context.Context, table string) error {
 	_, err := t.Exec(ctx,
-		`DELETE FROM `+table+` WHERE digest IN (SELECT digest FROM `+table+` WHERE expire_ms < $1 ORDER BY expire_ms LIMIT 50)`, store.MS(t.DB.Time()))
+		`DELETE FROM `+table+` WHERE digest IN (SELECT digest FROM `+table+` WHERE expire_ms < $1
+			ORDER BY expire_ms LIMIT 50)`, store.MS(t.DB.Time()))
 	return err
 }
 
@@ -95,7 +96,8 @@ func (s *Store) AddDevice(ctx context.Context, digest []byte, d resource.Device)
 			return f
 		}
 		_, err := t.Exec(ctx,
-			`INSERT INTO devices (digest, user_code, detail, state, granted, poll_ms, expire_ms) VALUES ($1, $2, $3, 0, $4, 0, $5)`,
+			`INSERT INTO devices (digest, user_code, detail, state, granted, poll_ms, expire_ms)
+				VALUES ($1, $2, $3, 0, $4, 0, $5)`,
 			digest, d.UserCode, string(detail), []byte{}, store.MS(d.ExpireTime))
 		return s.Refusal(err, "device", d.UserCode, "")
 	})
