@@ -135,7 +135,7 @@ func (q *feedQueue) next(ctx context.Context, s *Service) (f resource.AdvisoryFe
 	if len(q.busy) >= maxFeedReaders {
 		return f, false, nil
 	}
-	f, ok, err = s.store.TakeDueFeed(ctx, s.now().Add(feedLease), q.last, q.busy)
+	f, ok, err = s.store.ClaimDueFeed(ctx, s.now().Add(feedLease), q.last, q.busy)
 	if ok {
 		q.last = f.UID.Root()
 		q.busy = append(q.busy, q.last)
@@ -195,7 +195,7 @@ func (s *Service) warn(ctx context.Context, err error) {
 
 // ReadDue reads one feed that is due, if there is one, and records the result.
 func (s *Service) ReadDue(ctx context.Context) (read bool, _ error) {
-	f, ok, err := s.store.TakeDueFeed(ctx, s.now().Add(feedLease), "", nil)
+	f, ok, err := s.store.ClaimDueFeed(ctx, s.now().Add(feedLease), "", nil)
 	if err != nil || !ok {
 		return false, err
 	}
@@ -207,14 +207,14 @@ func (s *Service) readAndRecord(ctx context.Context, f resource.AdvisoryFeed) er
 	start := s.now()
 	last, state, err := s.readFeed(ctx, f)
 	if ctx.Err() != nil { // the server shuts down: read it again after the next start
-		return s.store.FeedRead(context.WithoutCancel(ctx), f, f.Last, f.State, s.now())
+		return s.store.RecordFeedResult(context.WithoutCancel(ctx), f, f.Last, f.State, s.now())
 	}
 	if err != nil {
 		last.Error = clip(feedError(err))
 		s.cfg.Log.WarnContext(ctx, "feed not read", "feed", f.UID, "address", f.Redacted().Address, "err", logged(err))
 	}
 	last.Time, last.Took = s.now(), s.now().Sub(start)
-	return s.store.FeedRead(ctx, f, last, state, last.Time.Add(f.Interval))
+	return s.store.RecordFeedResult(ctx, f, last, state, last.Time.Add(f.Interval))
 }
 
 // readFeed reads a feed. If that fails, the state it returns is the old one, so that

@@ -31,7 +31,7 @@ const RevocationMemory = 25 * time.Hour
 type follower struct {
 	sem     chan struct{} // a lock whose acquisition a context can cancel
 	applied atomic.Int64  // the revision of the index; written by the holder of sem
-	lease   store.Term    // while it lasts, writers elsewhere wait for this index
+	lease   store.Lease   // while it lasts, writers elsewhere wait for this index
 
 	// The rest is guarded by sem.
 	failed          time.Time // when the last attempt failed; zero if it succeeded
@@ -157,7 +157,7 @@ func (c *Checker) EnsureCurrent(ctx context.Context) error {
 }
 
 func (c *Checker) current() bool {
-	return !c.behind.Load() && (!c.shared || c.follow.lease.Holds(c.now()))
+	return !c.behind.Load() && (!c.shared || c.follow.lease.Valid(c.now()))
 }
 
 // committed applies a change that this process has just committed, before the

@@ -49,7 +49,7 @@ func TestOthersHearOfIdentities(t *testing.T) {
 			{"its subject", func() error { return update(func(i *resource.Identity) { i.Relationship.ClaimMatch.Subject = "x" }) }, i.UID, 1},
 			{"its address", func() error { return update(func(i *resource.Identity) { i.Email = "i@b.test" }) }, i.UID, 1},
 			{"its description", func() error { return update(func(i *resource.Identity) { i.Description = "d" }) }, i.UID, 0},
-			{"its last use", func() error { return mine.Seen(t.Context(), i.UID, time.Now().Add(time.Hour)) }, i.UID, 0},
+			{"its last use", func() error { return mine.RecordLastSeen(t.Context(), i.UID, time.Now().Add(time.Hour)) }, i.UID, 0},
 			{"the signing keys", func() error {
 				next := iamdb.SigningKey{
 					ID: "two", Algorithm: "ES256", Sealed: []byte("s"), CreateTime: time.Now().Add(time.Second),

@@ -63,7 +63,7 @@ func whoCan(ctx context.Context, d dataset, s *store.DB, c *authz.Checker, r *re
 		identity := d.identity(random.IntN(d.identities))
 		held := c.GrantsOf(identity)
 		group := held[random.IntN(len(held))].Group
-		h := iamdb.Holding{Groups: append(group.Ancestors(), group), Roles: c.RolesWith(resource.GroupsList)}
+		h := iamdb.HolderQuery{Groups: append(group.Ancestors(), group), Roles: c.RolesWith(resource.GroupsList)}
 		begin := time.Now()
 		got, err := iamdb.New(s).Holders(ctx, h, page.Request{Size: page.DefaultSize, Order: page.Order{Field: "uid"}})
 		if err != nil {

@@ -102,7 +102,7 @@ func seedPeople(t *testing.T) func(*storetest.Store) {
 			t.Fatal(err)
 		}
 		waiting := sha256.Sum256([]byte("headless " + base64.RawURLEncoding.EncodeToString(make([]byte, 32))))
-		if err := s.Leave(t.Context(), waiting[:], []byte(`{"key":"k"}`), now.Add(time.Hour)); err != nil {
+		if err := s.PutHandoff(t.Context(), waiting[:], []byte(`{"key":"k"}`), now.Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -160,7 +160,7 @@ func (d *Dispatcher) begin(ctx context.Context) (*store.Tail, error) {
 		return nil, err
 	}
 	for {
-		settled, err := tail.Settle(ctx)
+		settled, err := tail.Complete(ctx)
 		if err != nil {
 			return nil, err
 		}

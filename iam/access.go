@@ -70,7 +70,7 @@ func (s *Service) ListAccess(
 // caller may see, or on all of them if all is true.
 func (s *Service) holding(
 	ctx context.Context, want resource.Capability, target resource.UID, all bool,
-) (h iamdb.Holding, incomplete bool) {
+) (h iamdb.HolderQuery, incomplete bool) {
 	for _, g := range append(target.Ancestors(), target) {
 		if all || s.authz.Require(ctx, resource.RoleBindingsList, g) == nil {
 			h.Groups = append(h.Groups, g)

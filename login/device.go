@@ -244,9 +244,9 @@ func (s *Service) redeemCode(w http.ResponseWriter, r *http.Request) {
 		writeOAuthError(w, http.StatusBadRequest, "invalid_grant",
 			"the code is not good, was used before, or is not of this client")
 	}
-	sealed, err := s.accounts.Fetch(ctx, digest("code "+code))
+	sealed, err := s.accounts.ConsumeHandoff(ctx, digest("code "+code))
 	if errors.Is(err, fault.NotFound) {
-		if old, err := s.accounts.Left(ctx, digest("used "+code)); err == nil {
+		if old, err := s.accounts.Handoff(ctx, digest("used "+code)); err == nil {
 			if _, err := s.store.EndSession(ctx, string(old)); err != nil {
 				s.logError(r, err)
 			}
@@ -259,7 +259,7 @@ func (s *Service) redeemCode(w http.ResponseWriter, r *http.Request) {
 		err = s.unseal(sealed, &out)
 	}
 	if err == nil && out.Session != "" {
-		err = s.accounts.Leave(ctx, digest("used "+code), []byte(out.Session), s.cfg.Now().Add(replayWatched))
+		err = s.accounts.PutHandoff(ctx, digest("used "+code), []byte(out.Session), s.cfg.Now().Add(replayWatched))
 	}
 	if err != nil {
 		s.writeTokenError(w, r, err)

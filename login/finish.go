@@ -333,7 +333,7 @@ func (s *Service) checkTokenParams(f *flow) error { return s.sts.Check(s.tokenPa
 
 // deliver delivers tokens to the program that waits, once per flow.
 func (s *Service) deliver(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session, raw string) {
-	first, err := s.accounts.Spend(r.Context(), digest("flow "+f.ID), s.cfg.Now().Add(flowLife))
+	first, err := s.accounts.UseOnce(r.Context(), digest("flow "+f.ID), s.cfg.Now().Add(flowLife))
 	if err == nil && !first {
 		err = fault.New(fault.PermissionDenied, "Permission denied: this sign-in was finished before")
 	}
@@ -431,7 +431,7 @@ func (s *Service) storeSealed(ctx context.Context, code string, v any, life time
 	if err != nil {
 		return err
 	}
-	return s.accounts.Leave(ctx, digest(code), sealed, s.cfg.Now().Add(life))
+	return s.accounts.PutHandoff(ctx, digest(code), sealed, s.cfg.Now().Add(life))
 }
 
 func (s *Service) seal(v any) ([]byte, error) {

@@ -49,7 +49,7 @@ func (s *Service) storeHeadless(ctx context.Context, f *flow, h headless) error 
 	if err != nil {
 		return err
 	}
-	return s.accounts.Leave(ctx, digest("headless "+f.Headless), detail, s.cfg.Now().Add(headlessLife))
+	return s.accounts.PutHandoff(ctx, digest("headless "+f.Headless), detail, s.cfg.Now().Add(headlessLife))
 }
 
 // encryptFor encrypts tokens for the holder of an X25519 key, with AES-256-GCM
@@ -102,7 +102,7 @@ func (s *Service) Headless(ctx context.Context, code string) (HeadlessSession, e
 	if b, err := base64.RawURLEncoding.DecodeString(code); err != nil || len(b) != 32 {
 		return HeadlessSession{}, fault.Field("code", "must be an X25519 public key in unpadded base64url")
 	}
-	detail, err := s.accounts.Left(ctx, digest("headless "+code))
+	detail, err := s.accounts.Handoff(ctx, digest("headless "+code))
 	if err != nil {
 		return HeadlessSession{}, err
 	}

@@ -210,7 +210,7 @@ func (s *Service) verifyPasskey(r *http.Request, f *flow, credential []byte) (a 
 	if len(f.WebAuthn) == 0 || json.Unmarshal(f.WebAuthn, &ceremony) != nil {
 		return a, wrong(nil)
 	}
-	first, err := s.accounts.Spend(r.Context(), digest("passkey "+ceremony.Challenge), s.cfg.Now().Add(flowLife))
+	first, err := s.accounts.UseOnce(r.Context(), digest("passkey "+ceremony.Challenge), s.cfg.Now().Add(flowLife))
 	if err != nil {
 		return a, err
 	}
@@ -327,7 +327,7 @@ func (s *Service) registrationCeremony(r *http.Request, n resource.Session) (q w
 		return q, over
 	}
 	q = reg.Ceremony
-	first, err := s.accounts.Spend(r.Context(), digest("passkey "+q.Challenge), s.cfg.Now().Add(flowLife))
+	first, err := s.accounts.UseOnce(r.Context(), digest("passkey "+q.Challenge), s.cfg.Now().Add(flowLife))
 	if err == nil && !first {
 		err = over
 	}

@@ -97,7 +97,7 @@ func (s *Service) callback(w http.ResponseWriter, r *http.Request) {
 				"Start again from the program that sent you here.")
 		return
 	}
-	first, err := s.accounts.Spend(r.Context(), digest("leg "+f.UpstreamState), s.cfg.Now().Add(flowLife))
+	first, err := s.accounts.UseOnce(r.Context(), digest("leg "+f.UpstreamState), s.cfg.Now().Add(flowLife))
 	if err == nil && !first {
 		err = fault.New(fault.PermissionDenied, "Permission denied: this answer of the provider was used before")
 	}

@@ -13,7 +13,9 @@ import (
 // or a role is not there, and fault.AlreadyExists if its organization has an
 // account of that e-mail address. Accounts of other organizations make no
 // difference, so that no organization learns of them.
-func (s *Store) InsertAccount(ctx context.Context, a resource.Account, i resource.Identity, with ...resource.RoleBinding) error {
+func (s *Store) InsertAccount(
+	ctx context.Context, a resource.Account, i resource.Identity, with ...resource.RoleBinding,
+) error {
 	return s.write(ctx, func(t tx) error { return t.insertAccount(ctx, a, i, with) })
 }
 
@@ -31,7 +33,9 @@ func (s *Store) CreateOrganization(
 	})
 }
 
-func (t tx) insertAccount(ctx context.Context, a resource.Account, i resource.Identity, with []resource.RoleBinding) error {
+func (t tx) insertAccount(
+	ctx context.Context, a resource.Account, i resource.Identity, with []resource.RoleBinding,
+) error {
 	if err := t.signin.InsertAccount(ctx, a); err != nil {
 		return err
 	}
@@ -56,7 +60,9 @@ func (t tx) insertAccount(ctx context.Context, a resource.Account, i resource.Id
 // FollowLink applies change to the account whose one-time link has that digest,
 // takes the link out of use, and ends the account's sessions. It returns
 // fault.NotFound for a link that is not good, or no longer.
-func (s *Store) FollowLink(ctx context.Context, digest []byte, change func(*resource.Account) error) (a resource.Account, _ error) {
+func (s *Store) FollowLink(
+	ctx context.Context, digest []byte, change func(*resource.Account) error,
+) (a resource.Account, _ error) {
 	err := s.write(ctx, func(t tx) (err error) {
 		if a, err = t.signin.FollowLink(ctx, digest, change); err != nil {
 			return err
@@ -113,7 +119,8 @@ func (s *Store) removeIdentity(ctx context.Context, remove func(tx) ([]resource.
 		return err
 	})
 	if err == nil && len(ownerless) > 0 && !resource.Rehearsing(ctx) {
-		s.Log.WarnContext(ctx, "an identity of another organization was deleted, and with it the last owner", "organizations", ownerless)
+		s.Log.WarnContext(ctx, "an identity of another organization was deleted, and with it the last owner",
+			"organizations", ownerless)
 	}
 	return err
 }
@@ -129,7 +136,8 @@ func (s *Store) SetSignInRules(ctx context.Context, r resource.SignInRules) erro
 		}
 		n, err := t.iam.OwnersThrough(ctx, r.Organization)
 		if err == nil && n == 0 {
-			err = fault.Unmet("NO_OWNER_WITH_PROVIDER", "no owner of the organization has signed in with one of its providers yet")
+			err = fault.Unmet("NO_OWNER_WITH_PROVIDER",
+				"no owner of the organization has signed in with one of its providers yet")
 		}
 		return err
 	})

@@ -18,29 +18,29 @@ import (
 func (s *Store) InviteFor(ctx context.Context, p resource.Presented) (resource.GroupInvite, error) {
 	i, err := s.iam.Invite(ctx, p.UID)
 	if errors.Is(err, fault.NotFound) {
-		return i, gone(p)(s.iam.EndedInvite(ctx, p.UID))
+		return i, endedInviteError(p)(s.iam.EndedInvite(ctx, p.UID))
 	}
 	if err != nil {
 		return i, err
 	}
-	return i, usable(i, p, s.Time())
+	return i, checkInvite(i, p, s.Time())
 }
 
 // lockInvite is InviteFor for an invite that is about to be redeemed.
 func (t tx) lockInvite(ctx context.Context, p resource.Presented) (resource.GroupInvite, error) {
 	i, err := t.iam.LockInvite(ctx, p.UID)
 	if errors.Is(err, fault.NotFound) {
-		return i, gone(p)(t.iam.EndedInvite(ctx, p.UID))
+		return i, endedInviteError(p)(t.iam.EndedInvite(ctx, p.UID))
 	}
 	if err != nil {
 		return i, err
 	}
-	return i, usable(i, p, t.DB.Time())
+	return i, checkInvite(i, p, t.DB.Time())
 }
 
 // gone returns the error for an invite that is no longer there, given what is
 // known of it.
-func gone(p resource.Presented) func(digest []byte, reason string, err error) error {
+func endedInviteError(p resource.Presented) func(digest []byte, reason string, err error) error {
 	return func(digest []byte, reason string, err error) error {
 		switch {
 		case err != nil && !errors.Is(err, fault.NotFound):
@@ -55,12 +55,13 @@ func gone(p resource.Presented) func(digest []byte, reason string, err error) er
 }
 
 // usable returns the error for an invite that is there and not good.
-func usable(i resource.GroupInvite, p resource.Presented, now time.Time) error {
+func checkInvite(i resource.GroupInvite, p resource.Presented, now time.Time) error {
 	switch {
 	case subtle.ConstantTimeCompare(i.Digest, p.Digest) != 1:
 		return fault.Unmet("INVITE_UNKNOWN", "the invite is not known: check that its code is whole")
 	case !now.Before(i.ExpirationTime):
-		return fault.Unmet("INVITE_EXPIRED", "the invite expired on %s; ask for another", i.ExpirationTime.Format(time.RFC1123))
+		return fault.Unmet("INVITE_EXPIRED", "the invite expired on %s; ask for another",
+			i.ExpirationTime.Format(time.RFC1123))
 	case i.RoleInfo.UID == "":
 		return fault.Unmet("INVITE_ROLE_GONE", "the role that the invite promises has been deleted; ask for another")
 	}
@@ -71,7 +72,7 @@ func usable(i resource.GroupInvite, p resource.Presented, now time.Time) error {
 // An address counts if a provider has verified it that the operator trusts, or
 // that is in the invite's group or one above it; or if it is that of an account
 // of the organization. Anybody can run an issuer that verifies whatever they like.
-func addressedTo(i resource.GroupInvite, a resource.Arrival) error {
+func checkAddressee(i resource.GroupInvite, a resource.Arrival) error {
 	if i.Email == "" {
 		return nil
 	}
@@ -86,7 +87,8 @@ func addressedTo(i resource.GroupInvite, a resource.Arrival) error {
 		return fault.Unmet("INVITE_UNVERIFIED_EMAIL", "the invite is for an e-mail address that has not been verified")
 	}
 	if !a.Trusted && !a.Voucher.Provider().Parent().Covers(i.UID) {
-		return fault.Unmet("INVITE_UNVERIFIED_EMAIL", "the invite is for an e-mail address that no provider of its organization has verified")
+		return fault.Unmet("INVITE_UNVERIFIED_EMAIL",
+			"the invite is for an e-mail address that no provider of its organization has verified")
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func (s *Store) Arrive(ctx context.Context, a resource.Arrival) (l resource.Land
 		if err != nil {
 			return err
 		}
-		if err := addressedTo(i, a); err != nil {
+		if err := checkAddressee(i, a); err != nil {
 			return err
 		}
 		l.Joined = i.UID.Parent()

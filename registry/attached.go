@@ -175,7 +175,7 @@ func (r *Registry) readBlob(ctx context.Context, repo resource.UID, digest strin
 
 // about returns the manifests that clients have attached to another one.
 func (r *Registry) about(ctx context.Context, repo resource.UID, subject string) ([]resource.Manifest, error) {
-	all, err := r.store.About(ctx, repo, subject, maxAbout, maxAttached)
+	all, err := r.store.ManifestsAbout(ctx, repo, subject, maxAbout, maxAttached)
 	if err != nil {
 		return nil, err
 	}

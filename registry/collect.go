@@ -102,9 +102,9 @@ func (g *collector) deleteUpload(ctx context.Context, id string, before time.Tim
 func (g *collector) links(ctx context.Context) error {
 	pushed := g.now.Add(-g.Grace)
 	g.idle = map[string]int{}
-	var from *registrydb.Held
+	var from *registrydb.RepoBlob
 	for {
-		idle, next, err := g.store.Idle(ctx, from, pushed, collectBatch)
+		idle, next, err := g.store.IdleBlobs(ctx, from, pushed, collectBatch)
 		if err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (g *collector) links(ctx context.Context) error {
 		from = next
 	}
 	for !g.DryRun {
-		examined, removed, err := g.store.Unlink(ctx, pushed, collectBatch)
+		examined, removed, err := g.store.UnlinkIdle(ctx, pushed, collectBatch)
 		g.collected.Links += removed
 		if err != nil || examined == 0 {
 			return err
@@ -137,7 +137,7 @@ func (g *collector) links(ctx context.Context) error {
 // a crash in between, files deletes the bytes.
 func (g *collector) blobs(ctx context.Context) error {
 	for last := ""; ; {
-		unheld, err := g.store.Unheld(ctx, last, collectBatch)
+		unheld, err := g.store.UnheldBlobs(ctx, last, collectBatch)
 		if err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func (g *collector) blobs(ctx context.Context) error {
 		}
 		last = unheld[len(unheld)-1].Digest
 		if !g.DryRun {
-			if unheld, err = g.store.Forget(ctx, unheld); err != nil {
+			if unheld, err = g.store.PurgeUnheld(ctx, unheld); err != nil {
 				return err
 			}
 		}
@@ -193,7 +193,7 @@ func (g *collector) files(ctx context.Context) error {
 	old := g.now.Add(-g.UploadAge)
 	batch := map[string]string{}
 	sweep := func() error {
-		unnamed, err := g.store.Unnamed(ctx, batch)
+		unnamed, err := g.store.UnreferencedPaths(ctx, batch)
 		if err != nil {
 			return err
 		}

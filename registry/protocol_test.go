@@ -212,7 +212,7 @@ func everyRow(t *testing.T, s *storetest.Store) string {
 	must(t, err)
 	stale, err := s.StaleUploads(t.Context(), "", time.Now().Add(time.Hour), 1000)
 	must(t, err)
-	unheld, err := s.Unheld(t.Context(), "", 1000)
+	unheld, err := s.UnheldBlobs(t.Context(), "", 1000)
 	must(t, err)
 	return fmt.Sprintf("%d events, %d uploads, %d blobs nobody holds", len(all), len(stale), len(unheld))
 }

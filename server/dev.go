@@ -85,7 +85,7 @@ func (s *Server) prepareDev(ctx context.Context) error {
 func (s *Server) devAccount(
 	ctx context.Context, org resource.UID, owner resource.Identity,
 ) (email, password string, _ error) {
-	sealed, err := s.store.FirstSetting(ctx, devPassword, s.key.Seal(devPassword, []byte(rand.Text())))
+	sealed, err := s.store.InitSetting(ctx, devPassword, s.key.Seal(devPassword, []byte(rand.Text())))
 	if err != nil {
 		return "", "", err
 	}
@@ -126,7 +126,7 @@ func (s *Server) openTestIssuer(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	sealed, err := s.store.FirstSetting(ctx, devSetting, s.key.Seal(devSetting, issuer.Key()))
+	sealed, err := s.store.InitSetting(ctx, devSetting, s.key.Seal(devSetting, issuer.Key()))
 	if err != nil {
 		return err
 	}

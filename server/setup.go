@@ -168,7 +168,7 @@ func (u *setup) finish(ctx context.Context, code string, o firstOrganization) (s
 	if all := o.violations(true); len(all) > 0 {
 		return setupResult{}, fault.Fields(all)
 	}
-	taken, err := u.s.store.TakeSetting(ctx, setupSetting, stored)
+	taken, err := u.s.store.DeleteSettingIf(ctx, setupSetting, stored)
 	if err == nil && !taken {
 		err = wrongCode() // another replica has used it meanwhile
 	}
@@ -178,7 +178,7 @@ func (u *setup) finish(ctx context.Context, code string, o firstOrganization) (s
 	group, owner, _, err := u.create(ctx, o)
 	if err != nil {
 		// This does not replace the code of a later start.
-		_, lost := u.s.store.FirstSetting(context.WithoutCancel(ctx), setupSetting, stored)
+		_, lost := u.s.store.InitSetting(context.WithoutCancel(ctx), setupSetting, stored)
 		if lost != nil {
 			u.s.log.WarnContext(ctx, "the set-up code is lost; restart the server to get a new one", "err", lost)
 		}

@@ -46,7 +46,7 @@ func holders(t *testing.T, s *storetest.Store) {
 		}
 	}
 	for range questions {
-		h := iamdb.Holding{Groups: subset(r, groups), Roles: subset(r, roles)}
+		h := iamdb.HolderQuery{Groups: subset(r, groups), Roles: subset(r, roles)}
 		if r.IntN(3) == 0 { // where there is nothing
 			h.Groups = append(h.Groups, groups[0]+groups[3][len(groups[3])-17:])
 		}
@@ -66,7 +66,7 @@ func holders(t *testing.T, s *storetest.Store) {
 }
 
 // walkHolders reads a page and those that follow, and compares each.
-func walkHolders(t *testing.T, s *storetest.Store, all []row, h iamdb.Holding, p page.Request) {
+func walkHolders(t *testing.T, s *storetest.Store, all []row, h iamdb.HolderQuery, p page.Request) {
 	t.Helper()
 	held := &kind{name: "holders", rows: slices.DeleteFunc(slices.Clone(all), func(v row) bool {
 		return !slices.Contains(h.Groups, v.uid.Parent()) || !slices.Contains(h.Roles, v.role) || h.Identity != "" && h.Identity != v.identity

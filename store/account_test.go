@@ -167,7 +167,7 @@ var accountPromises = map[string]func(t *testing.T, s *storetest.Store){
 		spent := make(chan bool, 8)
 		for range cap(spent) {
 			go func() {
-				first, err := s.Spend(t.Context(), []byte("x"), time.Now().Add(time.Hour))
+				first, err := s.UseOnce(t.Context(), []byte("x"), time.Now().Add(time.Hour))
 				spent <- first && err == nil
 			}()
 		}
@@ -182,15 +182,15 @@ var accountPromises = map[string]func(t *testing.T, s *storetest.Store){
 		}
 	},
 	"what is left is fetched once": func(t *testing.T, s *storetest.Store) {
-		must(t, s.Leave(t.Context(), []byte("x"), []byte("v"), time.Now().Add(time.Hour)))
-		wantFault(t, s.Leave(t.Context(), []byte("x"), []byte("w"), time.Now().Add(time.Hour)), fault.AlreadyExists, fault.Resource{})
-		if v, err := s.Left(t.Context(), []byte("x")); string(v) != "v" || err != nil {
+		must(t, s.PutHandoff(t.Context(), []byte("x"), []byte("v"), time.Now().Add(time.Hour)))
+		wantFault(t, s.PutHandoff(t.Context(), []byte("x"), []byte("w"), time.Now().Add(time.Hour)), fault.AlreadyExists, fault.Resource{})
+		if v, err := s.Handoff(t.Context(), []byte("x")); string(v) != "v" || err != nil {
 			t.Errorf("%q, %v", v, err)
 		}
-		if v, err := s.Fetch(t.Context(), []byte("x")); string(v) != "v" || err != nil {
+		if v, err := s.ConsumeHandoff(t.Context(), []byte("x")); string(v) != "v" || err != nil {
 			t.Errorf("%q, %v", v, err)
 		}
-		_, err := s.Fetch(t.Context(), []byte("x"))
+		_, err := s.ConsumeHandoff(t.Context(), []byte("x"))
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 	},
 	"an invite that is good once lets one in": func(t *testing.T, s *storetest.Store) {

@@ -121,7 +121,7 @@ func newLibrary(t *testing.T, s *storetest.Store, r *rand.Rand) library {
 	l := library{Store: s, org: org.UID, all: map[resource.UID]resource.Advisory{}}
 	l.a, l.b = addGroup(t, s, l.org, "a").UID, addGroup(t, s, l.org, "b").UID
 	l.deep = addGroup(t, s, l.a, "deep").UID
-	s.EraSize = 9 // so that there are several
+	s.GenerationSize = 9 // so that there are several
 	now := epoch
 	s.Now = func() time.Time { now = now.Add(time.Duration(r.IntN(3)) * time.Millisecond); return now }
 	for _, g := range []resource.UID{l.org, l.a, l.b, l.deep} {

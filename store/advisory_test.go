@@ -102,8 +102,8 @@ func (st stage) actsOnAdvisories() map[string]act {
 			func(ctx context.Context) error { return st.DeleteFeed(ctx, st.feed.UID) },
 			func(ctx context.Context) error { return st.DeleteFeed(ctx, none) },
 		},
-		"TakeDueFeed": {func(ctx context.Context) error {
-			_, _, err := st.TakeDueFeed(ctx, time.Now().Add(time.Hour), "", nil)
+		"ClaimDueFeed": {func(ctx context.Context) error {
+			_, _, err := st.ClaimDueFeed(ctx, time.Now().Add(time.Hour), "", nil)
 			return err
 		}, nil},
 	}
@@ -289,7 +289,7 @@ func TestDueFeedsTakeTurns(t *testing.T) {
 		var last resource.UID
 		take := func(except ...resource.UID) {
 			t.Helper()
-			f, ok, err := s.TakeDueFeed(t.Context(), now.Add(time.Hour), last, except)
+			f, ok, err := s.ClaimDueFeed(t.Context(), now.Add(time.Hour), last, except)
 			must(t, err)
 			if !ok {
 				taken = append(taken, "none")
@@ -332,7 +332,7 @@ func TestDueFeeds(t *testing.T) {
 		must(t, s.InsertFeed(t.Context(), paused))
 		take := func(want bool) resource.AdvisoryFeed {
 			t.Helper()
-			f, ok, err := s.TakeDueFeed(t.Context(), now.Add(time.Hour), "", nil)
+			f, ok, err := s.ClaimDueFeed(t.Context(), now.Add(time.Hour), "", nil)
 			must(t, err)
 			if ok != want {
 				t.Fatalf("a feed is due: %v, want %v", ok, want)
@@ -346,7 +346,7 @@ func TestDueFeeds(t *testing.T) {
 		now = now.Add(2 * time.Hour)
 		got := take(true) // whoever had it is gone
 		last := resource.FeedResult{Time: now, Took: time.Second, Import: resource.ImportResult{Created: 3}}
-		must(t, s.FeedRead(t.Context(), got, last, []byte("state"), now.Add(10*time.Minute)))
+		must(t, s.RecordFeedResult(t.Context(), got, last, []byte("state"), now.Add(10*time.Minute)))
 		now = now.Add(5 * time.Minute)
 		take(false)
 		now = now.Add(5 * time.Minute)
@@ -356,7 +356,7 @@ func TestDueFeeds(t *testing.T) {
 		}
 		moved, err := store.Edit(t.Context(), feed.UID, s.Feed, s.UpdateFeed, func(f *resource.AdvisoryFeed) error { f.Address = "https://elsewhere.test"; return nil })
 		must(t, err)
-		must(t, s.FeedRead(t.Context(), got, last, []byte("of the old address"), now))
+		must(t, s.RecordFeedResult(t.Context(), got, last, []byte("of the old address"), now))
 		if moved, err = s.Feed(t.Context(), feed.UID); err != nil || len(moved.State) != 0 {
 			t.Errorf("a feed that moved has the state %q of its old address: %v", moved.State, err)
 		}

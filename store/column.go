@@ -89,7 +89,8 @@ func Detail(name string, part, p any) Column { return Column{name: name, field: 
 
 // Ref is a column that refers to a row of another table. An empty UID is NULL.
 func Ref(name, table string, p *resource.UID) Column {
-	return Column{name: name, from: `(SELECT r.uid FROM ` + table + ` AS r WHERE r.seg = t.` + name + `)`, field: refField{p}}
+	return Column{name: name, from: `(SELECT r.uid FROM ` + table + ` AS r
+		WHERE r.seg = t.` + name + `)`, field: refField{p}}
 }
 
 // Derived is a column that is computed from others when a row is written, so that

@@ -11,27 +11,26 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// A committer runs f in a transaction and returns when its effects are on disk,
-// or f's error when they are undone. moved is the revision f's changes to the
-// grants made, or 0.
+// A committer runs f in a transaction. It returns nil when the effects of f are on
+// disk, and f's error, or that of the commit, when they are undone.
 type committer interface {
 	run(ctx context.Context, f func(*Tx) error) error
 }
 
-// A tx is a transaction under way.
+// A Tx is a transaction in progress.
 type Tx struct {
-	DB      *DB
-	on      conn
-	Shard   int        // of the counters: no two writers should share one
-	rest    []deferred // what goes with the commit
-	counts  []tally    // and what that adds to counters
-	events  [][]any    // and to the outbox
-	granted []change   // what the grants of have changed
-	moved   int64      // the revision, once written
+	DB         *DB
+	on         conn
+	Shard      int         // of the counters: no two writers should share one
+	queued     []statement // to be sent with the commit
+	increments []increment // of counters, to be written with the commit
+	events     [][]any     // to be written with the commit
+	changes    []GrantChange
+	revision   int64 // of its changes to grants, once written; 0 if there are none
 }
 
-// A deferred statement is one that nothing in its transaction waits for.
-type deferred struct {
+// A statement is one whose result nothing in its transaction needs.
+type statement struct {
 	text string
 	args []any
 }
@@ -43,13 +42,13 @@ type conn interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// write runs f in a transaction, again if the database asks for it, and tells
-// the watchers of the grants before it returns.
+// Write runs f in a transaction, again if the database asks for it. If the
+// revision has moved, it returns when all replicas know.
 func (s *DB) Write(ctx context.Context, f func(*Tx) error) error {
 	const tries = 8
 	var err error
 	for range tries {
-		if err = s.commit.run(ctx, f); s.Engine.failure(err) != contest {
+		if err = s.commit.run(ctx, f); s.Engine.failure(err) != conflict {
 			break
 		}
 	}
@@ -59,105 +58,92 @@ func (s *DB) Write(ctx context.Context, f func(*Tx) error) error {
 	return s.outcome(err)
 }
 
-// errRehearsed undoes a write that was only to be tried.
+// errRehearsed undoes a write that was only validated.
 var errRehearsed = errors.New("rehearsed")
 
-// finish writes what every transaction ends with, and undoes one that is a
-// rehearsal: every check has been made by then, by the database too. The row of
-// the revision is locked late, for changes to grants of all groups wait for it.
+// finish writes what every transaction ends with. For a request with
+// validate_only it returns errRehearsed instead: every check has been made by
+// then, by the database too. The row of the revision is locked late, because
+// changes to grants of all groups wait for it.
 func (t *Tx) finish(ctx context.Context) error {
 	if resource.Rehearsing(ctx) {
 		return errRehearsed
 	}
-	if err := t.tellGranted(ctx); err != nil {
+	if err := t.writeRevision(ctx); err != nil {
 		return err
 	}
-	if t.DB.Engine.Postgres && t.moved > 0 {
+	if t.DB.Engine.Postgres && t.revision > 0 {
 		return t.Later(ctx, `SELECT pg_notify('holdfast_grants', '')`)
 	}
 	return nil
 }
 
-// exec runs a statement and returns how many rows it touched.
-func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+// Exec runs a statement and returns how many rows it touched.
+func (t *Tx) Exec(ctx context.Context, query string, args ...any) (n int64, _ error) {
 	res, err := t.on.ExecContext(ctx, query, args...)
-	if err != nil {
-		return 0, err
+	if err == nil {
+		n, err = res.RowsAffected()
 	}
-	return res.RowsAffected()
+	return n, wrap("exec", query, err)
 }
 
-// later runs a statement that nothing in the transaction waits for. PostgreSQL
-// gets them all with the commit: there a round trip costs more than a
-// statement, and the locks of counters are to last no longer than they must.
+// Later runs a statement whose result the transaction does not need. PostgreSQL
+// gets all of them with the commit, because there a round trip costs more than a
+// statement, and because the locks of counters should be held as briefly as
+// possible.
 func (t *Tx) Later(ctx context.Context, query string, args ...any) error {
 	if t.DB.Engine.Postgres {
-		t.rest = append(t.rest, deferred{query, args})
+		t.queued = append(t.queued, statement{query, args})
 		return nil
 	}
 	_, err := t.Exec(ctx, query, args...)
 	return err
 }
 
-// row runs a one-row query. It returns sql.ErrNoRows if there is none.
+// Row runs a query and scans its only row. It returns sql.ErrNoRows if there is
+// none.
 func (t *Tx) Row(ctx context.Context, query string, args []any, dest ...any) error {
-	return t.on.QueryRowContext(ctx, query, args...).Scan(dest...)
+	return t.QueryRow(ctx, query, args...).Scan(dest...)
 }
 
-// QueryRow runs a one-row query whose row a Kind scans.
-func (t *Tx) QueryRow(ctx context.Context, query string, args ...any) *sql.Row {
-	return t.on.QueryRowContext(ctx, query, args...)
+// QueryRow runs a query whose only row the caller scans.
+func (t *Tx) QueryRow(ctx context.Context, query string, args ...any) Row {
+	return Row{query, t.on.QueryRowContext(ctx, query, args...), nil, nil}
 }
 
-// Rows runs a query and calls f for each row.
-func (t *Tx) Rows(ctx context.Context, query string, args []any, f func(Scanner) error) error {
+// Rows runs a query and calls f for each row, until f says that it has enough.
+func (t *Tx) Rows(ctx context.Context, query string, args []any, f func(Scanner) (enough bool, err error)) error {
 	rows, err := t.on.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if err := f(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+	return scan(query, rows, err, f)
 }
 
-// Reader returns Rows in the form that DB has it.
-func (t *Tx) Reader() Reader {
-	return func(ctx context.Context, query string, args []any, f func(Scanner) (enough bool, err error)) error {
-		return t.Rows(ctx, query, args, func(row Scanner) error { _, err := f(row); return err })
-	}
-}
-
-// maxBatch bounds how many writes share one commit, and so how long the first
-// of them waits for the last.
+// maxBatch is how many writes share one commit at most. It bounds how long the
+// first of them waits for the last.
 const maxBatch = 64
 
-// A grouped committer runs writes on SQLite's one writer. Writes that arrive
-// while another commits share the next commit, each but the first under a
-// savepoint of its own: one that fails undoes itself and nobody else.
-type grouped struct {
+// A batcher is the committer of SQLite, which has one writer. Writes that arrive
+// during a commit share the next one. Each but the first has a savepoint of its
+// own, so that one that fails is undone alone.
+type batcher struct {
 	s     *DB
 	on    *writer
-	queue chan *job
+	queue chan *queuedWrite
 	quit  chan struct{}
 	done  chan struct{}
 	once  sync.Once
 }
 
-type job struct {
+type queuedWrite struct {
 	ctx  context.Context
 	f    func(*Tx) error
 	err  error
 	done chan struct{}
 }
 
-func newGrouped(s *DB, on *sql.Conn) *grouped {
-	g := &grouped{
+func newBatcher(s *DB, on *sql.Conn) *batcher {
+	g := &batcher{
 		s: s, on: &writer{conn: on, prepared: statements{on: on}},
-		queue: make(chan *job, maxBatch), quit: make(chan struct{}), done: make(chan struct{}),
+		queue: make(chan *queuedWrite, maxBatch), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	go g.loop()
 	return g
@@ -165,13 +151,13 @@ func newGrouped(s *DB, on *sql.Conn) *grouped {
 
 var errClosed = errors.New("the store is closed")
 
-// run queues f. Once queued it runs to its end, even if ctx is done meanwhile:
-// the transaction it would break is shared.
-func (g *grouped) run(ctx context.Context, f func(*Tx) error) error {
+// run queues f. A write that is queued runs to its end even if ctx is done, because
+// it shares its transaction with others.
+func (g *batcher) run(ctx context.Context, f func(*Tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	j := &job{ctx: context.WithoutCancel(ctx), f: f, done: make(chan struct{})}
+	j := &queuedWrite{ctx: context.WithoutCancel(ctx), f: f, done: make(chan struct{})}
 	select {
 	case g.queue <- j:
 	case <-ctx.Done():
@@ -192,28 +178,28 @@ func (g *grouped) run(ctx context.Context, f func(*Tx) error) error {
 	}
 }
 
-// stop ends the loop after the commit under way.
-func (g *grouped) stop() error {
+// stop ends the loop after the commit in progress.
+func (g *batcher) stop() error {
 	g.once.Do(func() { close(g.quit) })
 	<-g.done
 	return g.on.prepared.close()
 }
 
-func (g *grouped) loop() {
+func (g *batcher) loop() {
 	defer close(g.done)
 	for {
 		select {
 		case j := <-g.queue:
-			g.settle(g.gather(j))
+			g.commitBatch(g.fill(j))
 		case <-g.quit:
 			return
 		}
 	}
 }
 
-// gather adds to first whatever is already waiting.
-func (g *grouped) gather(first *job) []*job {
-	batch := []*job{first}
+// fill returns a batch of first and the writes that are already waiting.
+func (g *batcher) fill(first *queuedWrite) []*queuedWrite {
+	batch := []*queuedWrite{first}
 	for len(batch) < maxBatch {
 		select {
 		case j := <-g.queue:
@@ -225,13 +211,13 @@ func (g *grouped) gather(first *job) []*job {
 	return batch
 }
 
-// settle commits the batch and lets everybody know. An error of the commit is
-// everybody's.
-func (g *grouped) settle(batch []*job) {
+// commitBatch commits a batch and wakes those who wait for it. An error of the
+// commit is the error of every write.
+func (g *batcher) commitBatch(batch []*queuedWrite) {
 	ctx := context.Background()
-	moved, err := g.transact(ctx, batch)
+	revision, err := g.transact(ctx, batch)
 	if err == nil {
-		g.s.tell(ctx, moved)
+		g.s.notify(ctx, revision)
 	}
 	for _, j := range batch {
 		if err != nil {
@@ -241,43 +227,43 @@ func (g *grouped) settle(batch []*job) {
 	}
 }
 
-func (g *grouped) transact(ctx context.Context, batch []*job) (moved int64, _ error) {
+func (g *batcher) transact(ctx context.Context, batch []*queuedWrite) (revision int64, _ error) {
 	if _, err := g.on.ExecContext(ctx, `BEGIN IMMEDIATE`); err != nil {
 		return 0, fmt.Errorf("begin: %w", err)
 	}
 	for i, j := range batch {
-		rev, err := g.one(j, i > 0)
+		rev, err := g.runOne(j, i > 0)
 		if err != nil {
 			g.rollback(ctx)
 			return 0, err
 		}
-		moved = max(moved, rev)
+		revision = max(revision, rev)
 	}
 	if _, err := g.on.ExecContext(ctx, `COMMIT`); err != nil {
 		g.rollback(ctx)
 		return 0, fmt.Errorf("commit: %w", err)
 	}
-	return moved, nil
+	return revision, nil
 }
 
 // rollback ends the transaction if a failure has not ended it already.
-func (g *grouped) rollback(ctx context.Context) {
+func (g *batcher) rollback(ctx context.Context) {
 	_, _ = g.on.ExecContext(ctx, `ROLLBACK`)
 }
 
-// one runs a job. The error it returns concerns the whole batch; the job's own
-// stays in the job. Under a savepoint SQLite copies every page before it is
-// changed, so the first of a batch, which has nobody's work to lose, has none:
-// one that fails is undone with the transaction, and the next begins another.
-func (g *grouped) one(j *job, saved bool) (moved int64, _ error) {
+// runOne runs a write. The error it returns is one of the whole batch; that of the
+// write is in j.err. The first of a batch has no savepoint, because under one
+// SQLite copies every page before it is changed: if it fails, the transaction is
+// rolled back, in which there is nothing else, and another one begins.
+func (g *batcher) runOne(j *queuedWrite, saved bool) (revision int64, _ error) {
 	if saved {
 		if _, err := g.on.ExecContext(j.ctx, `SAVEPOINT job`); err != nil {
 			return 0, fmt.Errorf("savepoint: %w", err)
 		}
 	}
 	t := &Tx{DB: g.s, on: g.on}
-	if j.err = g.guard(j, t); j.err != nil {
-		t.moved = 0
+	if j.err = g.runRecovering(j, t); j.err != nil {
+		t.revision = 0
 		if g.s.Engine.failure(j.err) == outage { // SQLite may have ended the transaction
 			return 0, j.err
 		}
@@ -286,15 +272,15 @@ func (g *grouped) one(j *job, saved bool) (moved int64, _ error) {
 		}
 	}
 	if !saved {
-		return t.moved, nil
+		return t.revision, nil
 	}
 	if _, err := g.on.ExecContext(j.ctx, `RELEASE job`); err != nil {
 		return 0, fmt.Errorf("release: %w", err)
 	}
-	return t.moved, nil
+	return t.revision, nil
 }
 
-func (g *grouped) undo(ctx context.Context, saved bool) error {
+func (g *batcher) undo(ctx context.Context, saved bool) error {
 	if saved {
 		_, err := g.on.ExecContext(ctx, `ROLLBACK TO job`)
 		return err
@@ -306,9 +292,9 @@ func (g *grouped) undo(ctx context.Context, saved bool) error {
 	return err
 }
 
-// guard runs a job's function and turns its panic into an error, so that one
-// write's bug does not end everybody's writer.
-func (g *grouped) guard(j *job, t *Tx) (err error) {
+// runRecovering runs the function of a write and turns a panic into an error, so
+// that a bug in one write does not end the writer.
+func (g *batcher) runRecovering(j *queuedWrite, t *Tx) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic in a write: %v", p)
@@ -320,9 +306,9 @@ func (g *grouped) guard(j *job, t *Tx) (err error) {
 	return t.finish(j.ctx)
 }
 
-// A writer is SQLite's one connection that writes. It takes no notice of a
-// caller that goes away: SQLite would end the transaction with the statement it
-// interrupts, and that is shared.
+// A writer is the one connection of SQLite that writes. It ignores the end of a
+// context: SQLite would roll back the transaction of the statement that it
+// interrupts, and writes share it.
 type writer struct {
 	conn     *sql.Conn
 	prepared statements
@@ -348,8 +334,8 @@ func (w *writer) QueryContext(ctx context.Context, query string, args ...any) (*
 	return st.QueryContext(ctx, args...)
 }
 
-// QueryRowContext runs a one-row query. A statement that cannot be prepared
-// fails at Scan, as database/sql has it.
+// QueryRowContext runs a query of one row. If the statement cannot be prepared,
+// Scan returns the error, as in database/sql.
 func (w *writer) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	ctx = context.WithoutCancel(ctx)
 	st, err := w.prepared.get(ctx, query)
@@ -359,7 +345,7 @@ func (w *writer) QueryRowContext(ctx context.Context, query string, args ...any)
 	return st.QueryRowContext(ctx, args...)
 }
 
-// values is a VALUES list of parameters.
+// Values returns a VALUES list of parameters.
 func (e Engine) Values(rows, columns int) string {
 	var b strings.Builder
 	b.WriteString(" VALUES ")
@@ -379,7 +365,8 @@ func (e Engine) Values(rows, columns int) string {
 	return b.String()
 }
 
-// insert runs an INSERT of many rows, in statements of a few sizes: those are
+// InsertRows runs an INSERT of many rows: head is the statement up to VALUES, and
+// tail what follows the values. The statements have a few sizes, so that they are
 // prepared once.
 func (t *Tx) InsertRows(ctx context.Context, head string, rows [][]any, tail string) error {
 	for _, size := range []int{128, 16, 1} {

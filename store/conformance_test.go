@@ -920,14 +920,14 @@ func settings(t *testing.T, s *storetest.Store) {
 	if v, err := s.Setting(ctx, "a"); err != nil || string(v) != "two" {
 		t.Errorf("setting = %q, %v", v, err)
 	}
-	if taken, err := s.TakeSetting(ctx, "a", []byte("one")); err != nil || taken {
+	if taken, err := s.DeleteSettingIf(ctx, "a", []byte("one")); err != nil || taken {
 		t.Errorf("another value was taken (%v)", err)
 	}
 	wins := make(chan bool, 8)
 	var wg sync.WaitGroup
 	for range cap(wins) {
 		wg.Go(func() {
-			taken, err := s.TakeSetting(ctx, "a", []byte("two"))
+			taken, err := s.DeleteSettingIf(ctx, "a", []byte("two"))
 			if err != nil {
 				t.Error(err)
 			}

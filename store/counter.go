@@ -11,74 +11,76 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// count records that by resources of the kind came to (or went from) the place
-// of uid. On PostgreSQL that comes last in a write, because its locks last until
-// the commit; see tallied.
+// Count adds by to the counters of a kind in all groups above uid. On PostgreSQL
+// that comes last in a write, because its locks are held until the commit.
 func (t *Tx) Count(ctx context.Context, kind string, uid resource.UID, by int) error {
 	above := uid.Ancestors()
 	if len(above) == 0 {
 		return nil
 	}
-	all := make([]tally, len(above))
+	all := make([]increment, len(above))
 	for i, g := range above {
-		all[i] = tally{place: countedPlace{kind, Segment(g)}, n: int64(by)}
+		all[i] = increment{key: counterKey{kind, Segment(g)}, n: int64(by)}
 	}
-	all[len(all)-1].direct = int64(by)
+	all[len(all)-1].children = int64(by)
 	if t.DB.Engine.Postgres {
-		t.counts = append(t.counts, all...)
+		t.increments = append(t.increments, all...)
 		return nil
 	}
 	var values []string
 	args := []any{kind, t.Shard, by}
 	for _, c := range all {
-		args = append(args, c.place.group, c.direct)
+		args = append(args, c.key.group, c.children)
 		values = append(values, fmt.Sprintf("($1, $%d, $2, $3, $%d)", len(args)-1, len(args)))
 	}
-	_, err := t.Exec(ctx, `INSERT INTO counters (kind, grp, shard, n, children) VALUES `+strings.Join(values, ", ")+counterAdd, args...)
+	_, err := t.Exec(ctx, `INSERT INTO counters (kind, grp, shard, n, children) VALUES `+strings.Join(values,
+		", ")+counterAdd, args...)
 	return err
 }
 
-const counterAdd = ` ON CONFLICT (kind, grp, shard) DO UPDATE SET n = counters.n + excluded.n, children = counters.children + excluded.children`
+const counterAdd = ` ON CONFLICT (kind, grp, shard)
+	DO UPDATE SET n = counters.n + excluded.n, children = counters.children + excluded.children`
 
-// A tally is what is to be added to a counter.
-type tally struct {
-	place     countedPlace
-	n, direct int64
+// An increment is what a write adds to a counter.
+type increment struct {
+	key         counterKey
+	n, children int64
 }
 
-type countedPlace struct {
+type counterKey struct {
 	kind  string
 	group int64
 }
 
-// tallied is the statement that adds tallies to counters. It locks them in the
-// order of their keys, so that two writers never wait for each other.
-func tallied(all []tally, shard int) deferred {
-	sums := map[countedPlace]tally{}
+// counterStatement is the statement that adds increments to counters. It locks them
+// in the order of their keys, so that two writers cannot deadlock.
+func counterStatement(all []increment, shard int) statement {
+	sums := map[counterKey]increment{}
 	for _, c := range all {
-		sum := sums[c.place]
-		sums[c.place] = tally{c.place, sum.n + c.n, sum.direct + c.direct}
+		sum := sums[c.key]
+		sums[c.key] = increment{c.key, sum.n + c.n, sum.children + c.children}
 	}
 	var kinds []string
 	var groups, ns, directs []int64
-	byKey := func(a, b countedPlace) int {
+	byKey := func(a, b counterKey) int {
 		return cmp.Or(strings.Compare(a.kind, b.kind), cmp.Compare(a.group, b.group))
 	}
 	for _, place := range slices.SortedFunc(maps.Keys(sums), byKey) {
 		kinds, groups = append(kinds, place.kind), append(groups, place.group)
-		ns, directs = append(ns, sums[place].n), append(directs, sums[place].direct)
+		ns, directs = append(ns, sums[place].n), append(directs, sums[place].children)
 	}
-	return deferred{
+	return statement{
 		text: `INSERT INTO counters (kind, grp, shard, n, children)
-			SELECT k, g, $1::bigint, n, c FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS u (k, g, n, c)` + counterAdd,
+			SELECT k, g, $1::bigint, n, c
+			FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS u (k, g, n, c)` + counterAdd,
 		args: []any{shard, kinds, groups, ns, directs},
 	}
 }
 
-// uncount drops the counters of a group that is gone, and the shelves and eras
-// of the advisories it had.
-func (t *Tx) Uncount(ctx context.Context, group resource.UID) error {
-	t.counts = slices.DeleteFunc(t.counts, func(c tally) bool { return c.place.group == Segment(group) })
+// DropCounters deletes the counters of a group that is gone, and the partitions
+// (the table advisory_shelves) and generations (advisory_eras) of its advisories.
+func (t *Tx) DropCounters(ctx context.Context, group resource.UID) error {
+	t.increments = slices.DeleteFunc(t.increments, func(c increment) bool { return c.key.group == Segment(group) })
 	for _, text := range []string{
 		`DELETE FROM counters WHERE kind = 'advisory_shelves' AND grp IN (SELECT id FROM advisory_shelves WHERE grp = $1)`,
 		`DELETE FROM advisory_shelves WHERE grp = $1`,
@@ -88,7 +90,7 @@ func (t *Tx) Uncount(ctx context.Context, group resource.UID) error {
 			return err
 		}
 	}
-	for _, kind := range slices.Concat(kinds, hidden) {
+	for _, kind := range slices.Concat(kinds, subsets) {
 		if err := t.Later(ctx, `DELETE FROM counters WHERE kind = $1 AND grp = $2`, kind, Segment(group)); err != nil {
 			return err
 		}
@@ -106,12 +108,12 @@ var kinds = []string{
 	"subscriptions", "deliveries",
 }
 
-// hidden are the kinds of counters that share a table with another: tags a list
-// leaves out unless it is asked for them, and pushes among the pulls.
-var hidden = []string{"tags.referrer", "tags.date", "tags.epoch", PushCounter}
+// subsets are the kinds of counters that count some rows of a table: the tags that
+// a list leaves out unless it is asked for them, and the pushes among the pulls.
+var subsets = []string{"tags.referrer", "tags.date", "tags.epoch", PushCounter}
 
-// counted are the rows that a kind of counter counts.
-func counted(kind string) string {
+// countedRows selects the rows that a kind of counter counts.
+func countedRows(kind string) string {
 	for c := resource.PlainTag; c <= resource.EpochTag; c++ {
 		if kind == TagCounter(c) {
 			return `tags WHERE class = ` + itoa(int(c))
@@ -128,26 +130,25 @@ func counted(kind string) string {
 
 // A Drift is a counter that does not equal the rows it counts.
 type Drift struct {
-	Kind             string
-	Group            resource.UID
-	Key              int64 // of what is no group
-	Counted, Rows    int64
-	Direct, DirectOf int64
+	Kind                      string
+	Group                     resource.UID
+	Key                       int64 // of what is no group
+	Counted, Rows             int64
+	DirectCounted, DirectRows int64
 }
 
-// Drifts compares every counter with the rows it stands for, in one state of
-// the database. It reads everything: it is for tests and for an operator's
-// check.
+// Drifts compares every counter with the rows that it counts, in one state of the
+// database. It reads everything, and is for tests and for an operator's check.
 func (s *DB) Drifts(ctx context.Context) (all []Drift, err error) {
 	err = s.Snapshot(ctx, func(read Reader) error {
-		for _, kind := range slices.Concat(kinds, hidden) {
+		for _, kind := range slices.Concat(kinds, subsets) {
 			drifts, err := groupDrifts(ctx, read, kind)
 			if err != nil {
 				return err
 			}
 			all = append(all, drifts...)
 		}
-		for kind, column := range map[string]string{OnShelf: "advisories.shelf", WithName: "advisory_names.key"} {
+		for kind, column := range map[string]string{PartitionCounter: "advisories.shelf", NameCounter: "advisory_names.key"} {
 			drifts, err := keyDrifts(ctx, read, kind, column)
 			if err != nil {
 				return err
@@ -163,7 +164,7 @@ func (s *DB) Drifts(ctx context.Context) (all []Drift, err error) {
 // those directly in it.
 func groupDrifts(ctx context.Context, read Reader, kind string) (all []Drift, _ error) {
 	rows, direct := map[resource.UID]int64{}, map[resource.UID]int64{}
-	err := read(ctx, `SELECT uid FROM `+counted(kind), nil, func(row Scanner) (bool, error) {
+	err := read(ctx, `SELECT uid FROM `+countedRows(kind), nil, func(row Scanner) (bool, error) {
 		var uid resource.UID
 		err := row.Scan(&uid)
 		for _, g := range uid.Ancestors() {
@@ -177,14 +178,15 @@ func groupDrifts(ctx context.Context, read Reader, kind string) (all []Drift, _ 
 	}
 	err = read(ctx, `
 		SELECT g.uid, CAST(coalesce(sum(c.n), 0) AS BIGINT), CAST(coalesce(sum(c.children), 0) AS BIGINT)
-		FROM (SELECT seg, uid FROM groups UNION ALL SELECT seg, uid FROM identity_providers UNION ALL SELECT seg, uid FROM repos
+		FROM (SELECT seg, uid FROM groups UNION ALL SELECT seg, uid FROM identity_providers
+			UNION ALL SELECT seg, uid FROM repos
 			UNION ALL SELECT seg, uid FROM subscriptions) AS g
 		LEFT JOIN counters AS c ON c.grp = g.seg AND c.kind = $1
 		GROUP BY g.uid`, []any{kind}, func(row Scanner) (bool, error) {
 		d := Drift{Kind: kind}
-		err := row.Scan(&d.Group, &d.Counted, &d.Direct)
-		d.Rows, d.DirectOf = rows[d.Group], direct[d.Group]
-		if d.Counted != d.Rows || d.Direct != d.DirectOf {
+		err := row.Scan(&d.Group, &d.Counted, &d.DirectCounted)
+		d.Rows, d.DirectRows = rows[d.Group], direct[d.Group]
+		if d.Counted != d.Rows || d.DirectCounted != d.DirectRows {
 			all = append(all, d)
 		}
 		return false, err
@@ -196,22 +198,16 @@ func groupDrifts(ctx context.Context, read Reader, kind string) (all []Drift, _ 
 // column.
 func keyDrifts(ctx context.Context, read Reader, kind, column string) (all []Drift, _ error) {
 	table, _, _ := strings.Cut(column, ".")
-	rows, counted := map[int64]int64{}, map[int64]int64{}
-	tally := func(into map[int64]int64, text string, args ...any) error {
-		return read(ctx, text, args, func(row Scanner) (bool, error) {
-			var key, n int64
-			err := row.Scan(&key, &n)
-			into[key] = n
-			return false, err
-		})
-	}
-	if err := tally(rows, `SELECT `+column+`, count(*) FROM `+table+` GROUP BY `+column); err != nil {
+	rows, err := ReadMap[int64, int64](ctx, read, `SELECT `+column+`, count(*) FROM `+table+` GROUP BY `+column)
+	if err != nil {
 		return nil, err
 	}
-	if err := tally(counted, `SELECT grp, CAST(sum(n) AS BIGINT) FROM counters WHERE kind = $1 GROUP BY grp`, kind); err != nil {
+	counters, err := ReadMap[int64, int64](ctx, read,
+		`SELECT grp, CAST(sum(n) AS BIGINT) FROM counters WHERE kind = $1 GROUP BY grp`, kind)
+	if err != nil {
 		return nil, err
 	}
-	for key, n := range counted {
+	for key, n := range counters {
 		if n != rows[key] {
 			all = append(all, Drift{Kind: kind, Key: key, Counted: n, Rows: rows[key]})
 		}
@@ -223,17 +219,16 @@ func keyDrifts(ctx context.Context, read Reader, kind, column string) (all []Dri
 	return all, nil
 }
 
-// tagCounter is the kind of counter that counts tags of a class: a list hides
-// some of them, and its total has to.
+// TagCounter is the kind of counter that counts the tags of a class. A list leaves
+// some classes out, and so must its total.
 func TagCounter(c resource.TagClass) string {
 	return [...]string{"tags", "tags.referrer", "tags.date", "tags.epoch"}[c]
 }
 
-// pushCounter is the kind of counter that counts the pushes among the pulls: a
-// list may ask for them alone.
+// PushCounter is the kind of counter that counts the pushes among the pulls.
 const PushCounter = "pulls.push"
 
-// pullCounter is the kind of counter that counts what went a way.
+// PullCounter is the kind of counter that counts pushes or pulls.
 func PullCounter(push bool) string {
 	if push {
 		return PushCounter
@@ -241,7 +236,7 @@ func PullCounter(push bool) string {
 	return "pulls"
 }
 
-// pullCounters are those that make up the total of a direction.
+// PullCounters are the kinds of counters that make up the total of a direction.
 func PullCounters(way resource.Direction) []string {
 	switch way {
 	case resource.Pulled:
@@ -252,8 +247,9 @@ func PullCounters(way resource.Direction) []string {
 	return []string{PullCounter(false), PullCounter(true)}
 }
 
-// Counters of advisories that are by key and not by group.
+// Counters of advisories that are by key and not by group: by partition, which
+// the schema calls a shelf, and by name.
 const (
-	OnShelf  = "advisory_shelves"
-	WithName = "advisory_names"
+	PartitionCounter = "advisory_shelves"
+	NameCounter      = "advisory_names"
 )

@@ -375,7 +375,7 @@ func settle(t *testing.T, tail *store.Tail) {
 	t.Helper()
 	for settled := false; !settled; {
 		var err error
-		settled, err = tail.Settle(t.Context())
+		settled, err = tail.Complete(t.Context())
 		must(t, err)
 	}
 }
@@ -464,12 +464,12 @@ func TestTailOfPostgres(t *testing.T) {
 		must(t, err)
 		begun, err := s.Tail(t.Context(), last)
 		must(t, err)
-		if settled, err := begun.Settle(t.Context()); err != nil || settled {
+		if settled, err := begun.Complete(t.Context()); err != nil || settled {
 			t.Errorf("settled: %v, %v", settled, err)
 		}
 		early.End(t, true)
 		for settled := false; !settled; {
-			settled, err = begun.Settle(t.Context())
+			settled, err = begun.Complete(t.Context())
 			must(t, err)
 		}
 		if got, err := s.Events(t.Context(), last-2, 10); err != nil || len(got) != 2 {

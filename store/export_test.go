@@ -16,7 +16,7 @@ import (
 // under way.
 func (s *DB) Tamper(t testing.TB, statement string) {
 	t.Helper()
-	if _, err := s.commit.(*grouped).on.conn.ExecContext(context.Background(), statement); err != nil {
+	if _, err := s.commit.(*batcher).on.conn.ExecContext(context.Background(), statement); err != nil {
 		t.Fatalf("%s: %v", statement, err)
 	}
 }
@@ -67,7 +67,7 @@ func (s *DB) Hold(ctx context.Context) (release func()) {
 
 // AwaitWaiting returns when n writes wait for SQLite's writer.
 func (s *DB) AwaitWaiting(n int) {
-	for len(s.commit.(*grouped).queue) < n {
+	for len(s.commit.(*batcher).queue) < n {
 		runtime.Gosched()
 	}
 }
@@ -115,9 +115,9 @@ const ChangesKept = changesKept
 // SkipChanges moves the revision on as n changes to a role would.
 func (s *DB) SkipChanges(ctx context.Context, n int) error {
 	return s.Write(ctx, func(t *Tx) error {
-		t.granted = make([]change, n)
-		for i := range t.granted {
-			t.granted[i].role = resource.OwnerRole
+		t.changes = make([]GrantChange, n)
+		for i := range t.changes {
+			t.changes[i].Role = resource.OwnerRole
 		}
 		return nil
 	})

@@ -166,7 +166,7 @@ func wantExact(t *testing.T, s *storetest.Store) {
 	drifts, err := s.Drifts(t.Context())
 	must(t, err)
 	for _, d := range drifts {
-		t.Errorf("counter of %s below %s%d: %d of %d, directly %d of %d", d.Kind, d.Group, d.Key, d.Counted, d.Rows, d.Direct, d.DirectOf)
+		t.Errorf("counter of %s below %s%d: %d of %d, directly %d of %d", d.Kind, d.Group, d.Key, d.Counted, d.Rows, d.DirectCounted, d.DirectRows)
 	}
 	stray, err := s.StrayCounters(t.Context())
 	must(t, err)

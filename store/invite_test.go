@@ -78,7 +78,7 @@ func inviteKey(t *testing.T, s *storetest.Store) {
 func noDefaultOrder(t *testing.T, s *storetest.Store) {
 	org := addGroup(t, s, "", "org")
 	r := store.Reach{Under: []resource.UID{org.UID}}
-	h := iamdb.Holding{Groups: r.Under, Roles: []resource.UID{resource.OwnerRole}}
+	h := iamdb.HolderQuery{Groups: r.Under, Roles: []resource.UID{resource.OwnerRole}}
 	for _, field := range []string{"", "key_id", "t.uid"} {
 		p := page.Request{Size: 1, Order: page.Order{Field: field}}
 		_, providers := s.Providers(t.Context(), r, resource.Filter{}, p)

@@ -66,9 +66,9 @@ func seenQuietly(t *testing.T, s *storetest.Store) {
 	revision, err := s.Revision(t.Context())
 	must(t, err)
 	at := epoch.Add(time.Minute)
-	must(t, s.Seen(t.Context(), i.UID, at))
-	must(t, s.Seen(t.Context(), i.UID, epoch)) // late, from a replica that was slow
-	must(t, s.Seen(t.Context(), i.UID.Parent().NewChild(), at))
+	must(t, s.RecordLastSeen(t.Context(), i.UID, at))
+	must(t, s.RecordLastSeen(t.Context(), i.UID, epoch)) // late, from a replica that was slow
+	must(t, s.RecordLastSeen(t.Context(), i.UID.Parent().NewChild(), at))
 	i.LastSeenTime = at
 	wantSame(t, s.Identity, i.UID, i)
 	if n := len(events(t, s)) - before; n != 0 {

@@ -97,13 +97,8 @@ func (k *Kind[T]) Scan(row Scanner) (v T, err error) {
 }
 
 // All reads the rows of a Select that ends with a condition.
-func (k *Kind[T]) All(ctx context.Context, rows Reader, end string, args ...any) (all []T, _ error) {
-	err := rows(ctx, k.Select()+end, args, func(row Scanner) (bool, error) {
-		v, err := k.Scan(row)
-		all = append(all, v)
-		return false, err
-	})
-	return all, err
+func (k *Kind[T]) All(ctx context.Context, rows Reader, end string, args ...any) ([]T, error) {
+	return ReadAll(ctx, rows, k.Scan, k.Select()+end, args...)
 }
 
 // uid returns the UID of a resource.
@@ -162,7 +157,9 @@ func Get[T any](ctx context.Context, s *DB, k *Kind[T], uid resource.UID) (v T, 
 
 // One reads the resource that a condition selects. It returns fault.NotFound,
 // with the name given, if there is none.
-func One[T any](ctx context.Context, rows Reader, k *Kind[T], name resource.UID, end string, args ...any) (v T, _ error) {
+func One[T any](
+	ctx context.Context, rows Reader, k *Kind[T], name resource.UID, end string, args ...any,
+) (v T, _ error) {
 	all, err := k.All(ctx, rows, end, args...)
 	if err == nil && len(all) == 0 {
 		err = fault.Missing(k.Label, string(name))
@@ -177,7 +174,7 @@ func One[T any](ctx context.Context, rows Reader, k *Kind[T], name resource.UID,
 // is DB.Engine.Lock, or to remove it, if it is DB.Engine.LockKey. It returns
 // fault.NotFound if there is none.
 func Lock[T any](ctx context.Context, t *Tx, k *Kind[T], uid resource.UID, lock string) (T, error) {
-	return One(ctx, t.Reader(), k, uid, ` WHERE t.uid = $1`+lock, string(uid))
+	return One(ctx, t.Rows, k, uid, ` WHERE t.uid = $1`+lock, string(uid))
 }
 
 // Insert adds a resource with its event and its count. It returns
@@ -227,7 +224,7 @@ func InsertRow[T any](ctx context.Context, t *Tx, k *Kind[T], v T) error {
 	return t.DB.Refusal(err, k.Label, k.name(columns), k.uid(columns))
 }
 
-// InsertRows is InsertRow for many, with the commit if the engine can wait so long.
+// InsertRows is InsertRow for many; PostgreSQL gets the statements with the commit.
 func InsertRows[T any](ctx context.Context, t *Tx, k *Kind[T], all []T) error {
 	rows := make([][]any, len(all))
 	for i, v := range all {
@@ -255,8 +252,8 @@ func (k *Kind[T]) row(v T) (row []any, _ error) {
 	return row, nil
 }
 
-// Update puts after in the place of before, with its event, and sets the time of
-// the change in it. It returns ErrStale if before is not how the resource is, and
+// Update replaces before by after, with its event, and sets the time of the change
+// in after. It returns ErrStale if the resource is not as before any more, and
 // fault.AlreadyExists if there is another of its name.
 func Update[T any](ctx context.Context, t *Tx, k *Kind[T], before T, after *T) error {
 	return UpdateAs(ctx, t, k, k.Updated, before, after)
@@ -299,18 +296,17 @@ func UpdateRow[T any](ctx context.Context, t *Tx, k *Kind[T], before T, after *T
 // read, or is gone.
 var ErrStale = errors.New("changed since it was read")
 
-// A change that others are faster with is tried again so often, after pauses of a
-// random length that grow from the first to the last.
+// How often Edit tries, and the bounds of the random pauses between.
 const (
 	editTries = 50
 	pauseMin  = time.Millisecond
 	pauseMax  = 50 * time.Millisecond
 )
 
-// Edit reads a resource, applies change to it, and writes it if it is still how it
-// was read; if it is not, it begins again. Nothing is locked while change runs. It
-// returns the errors of read and write, change's own error, with nothing written,
-// and fault.Aborted if others are always faster.
+// Edit reads a resource, applies change to it, and writes it if it is still as it
+// was read; otherwise it begins again. Nothing is locked while change runs. It
+// returns the errors of read, change and write, and fault.Aborted if others always
+// change the resource first.
 func Edit[T any](
 	ctx context.Context, uid resource.UID, read func(context.Context, resource.UID) (T, error),
 	write func(ctx context.Context, before, after T) (T, error), change func(*T) error,
@@ -337,7 +333,7 @@ func Edit[T any](
 }
 
 // Delete removes a resource that nothing refers to, with its event and its count.
-// One that is not there is gone already.
+// It returns nil if there is none.
 func Delete[T any](ctx context.Context, t *Tx, k *Kind[T], uid resource.UID) error {
 	v, err := Lock(ctx, t, k, uid, t.DB.Engine.LockKey)
 	if errors.Is(err, fault.NotFound) {

@@ -21,12 +21,12 @@ import (
 // here and not by the database: each statement is written so that one index
 // serves it.
 
-// levels is how deep a subtree may start and still have an index in the order
-// of a column. Below it a list sorts the subtree: right, and slow only when
-// that is big.
+// levels is how deep a subtree may start and still have an index in the order of a
+// column. For a deeper one a list sorts the subtree, which is slow only if that is
+// big.
 var levels = map[string]int{"name": 3, "create_ms": 3, "update_ms": 1}
 
-// A condition is an equality that a list is filtered by. There is an index
+// A Condition is an equality that a list is filtered by. There is an index
 // (column, uid) for it.
 type Condition struct {
 	column string
@@ -35,8 +35,10 @@ type Condition struct {
 	flag   bool // the column itself is true; its index has only such rows
 }
 
-// list reads one page.
-func List[T any](ctx context.Context, s *DB, l *Kind[T], r Reach, f resource.Filter, p page.Request) (page.Page[T], error) {
+// List reads one page of a kind.
+func List[T any](
+	ctx context.Context, s *DB, l *Kind[T], r Reach, f resource.Filter, p page.Request,
+) (page.Page[T], error) {
 	var out page.Page[T]
 	if f.Group != "" {
 		if f.Place.ChildrenOf != "" && f.Place.ChildrenOf != f.Group {
@@ -54,8 +56,8 @@ func List[T any](ctx context.Context, s *DB, l *Kind[T], r Reach, f resource.Fil
 	}
 	q := Query{Engine: s.Engine, Table: l.Table, Columns: l.text().columns, joins: l.Joins, Column: col, name: f.Name, Page: p}
 	q.filter(f)
-	if at := sc.named(r, f.Place); at != "" {
-		q.mention(at, "groups", l.Holders)
+	if at := sc.fromFilter(r, f.Place); at != "" {
+		q.require(at, "groups", l.Holders)
 	}
 	if col == "uid" && sc.Children != "" && !q.filtered() && (p.After == nil || resource.UID(p.After.UID).Parent() == sc.Children) {
 		q.Column = "seg" // of siblings, the segments have the order of the uids
@@ -67,7 +69,7 @@ func List[T any](ctx context.Context, s *DB, l *Kind[T], r Reach, f resource.Fil
 	for _, sp := range spans {
 		out.Total += sp.rows
 	}
-	near, all := q.ahead(spans)
+	near, all := q.prune(spans)
 	out.Items, err = read(ctx, s, l, q, near)
 	if err == nil && !all && len(out.Items) <= p.Size { // rows have gone since they were counted
 		out.Items, err = read(ctx, s, l, q, spans)
@@ -83,7 +85,7 @@ func List[T any](ctx context.Context, s *DB, l *Kind[T], r Reach, f resource.Fil
 	return out, nil
 }
 
-// filter takes over the equalities of f.
+// filter adds the equalities of f.
 func (q *Query) filter(f resource.Filter) {
 	if f.Relationship != resource.RelationshipNone {
 		q.where = append(q.where, Condition{column: "relationship", value: int64(f.Relationship)})
@@ -96,7 +98,7 @@ func (q *Query) filter(f resource.Filter) {
 	}
 	if f.Role != "" {
 		q.where = append(q.where, Condition{column: "role", value: Segment(f.Role)})
-		q.mention(f.Role, "roles")
+		q.require(f.Role, "roles")
 	}
 	if f.Digest != "" {
 		q.where = append(q.where, Condition{column: "digest", value: f.Digest})
@@ -107,7 +109,7 @@ func (q *Query) filter(f resource.Filter) {
 	if f.Deprecated {
 		q.where = append(q.where, Condition{column: "deprecated", flag: true})
 	}
-	q.classes, q.way = f.Classes, f.Direction
+	q.classes, q.direction = f.Classes, f.Direction
 }
 
 // read returns the rows of a page, and one more if there is one.
@@ -152,7 +154,10 @@ func (s *DB) spans(ctx context.Context, q Query, sc Scope) ([]span, error) {
 	var all []span
 	self := q.Column == "uid" && !q.filtered() && includes(sc.Rows, sc.Below)
 	if self {
-		sc.Rows = slices.DeleteFunc(slices.Clone(sc.Rows), func(uid resource.UID) bool { return slices.Contains(sc.Below, uid) })
+		sc.Rows = slices.DeleteFunc(slices.Clone(sc.Rows), func(uid resource.UID) bool {
+			return slices.Contains(sc.Below,
+				uid)
+		})
 	}
 	for _, uid := range sc.Below {
 		all = append(all, span{below: uid, self: self})
@@ -206,10 +211,10 @@ func (s *DB) size(ctx context.Context, q Query, spans []span) error {
 	})
 }
 
-// ahead drops the spans a page in uid order cannot come from: the spans are in
-// that order themselves, and their sizes are known. all is false if it dropped
-// some for their sizes alone.
-func (q *Query) ahead(spans []span) (out []span, all bool) {
+// prune drops the spans that a page in the order of uids cannot come from: the
+// spans are in that order themselves, and their sizes are known. all is false if
+// it dropped some for their sizes alone.
+func (q *Query) prune(spans []span) (out []span, all bool) {
 	if q.Column != "uid" || len(spans) < 2 {
 		return spans, true
 	}
@@ -239,7 +244,7 @@ func (q *Query) ahead(spans []span) (out []span, all bool) {
 	return out, all
 }
 
-// passed tells whether a subtree lies before the cursor as a whole.
+// passed reports whether a subtree lies before the cursor as a whole.
 func (q *Query) passed(uid resource.UID) bool {
 	c := q.Page.After
 	if c == nil {
@@ -251,7 +256,7 @@ func (q *Query) passed(uid resource.UID) bool {
 	return string(uid)+"0" <= c.UID
 }
 
-// A key is the place of a row in an order.
+// A key is the position of a row in an order.
 type key struct {
 	text string
 	num  int64
@@ -317,7 +322,7 @@ func (q *Query) compare(a, b key) int {
 	return cmp.Or(cmp.Compare(a.text, b.text), cmp.Compare(a.num, b.num), cmp.Compare(a.seg, b.seg))
 }
 
-// textual tells whether the sort column is text.
+// textual reports whether the sort column is text.
 func (q *Query) textual() bool { return q.Column == "uid" || q.Column == "name" }
 
 // need is how many rows, in order, decide the page.

@@ -11,20 +11,20 @@ import (
 )
 
 //go:embed schema/*.sql
-var schemas embed.FS
+var schemaFiles embed.FS
 
 // migrate brings the schema up to date. A file of schema/ is one migration,
 // numbered by its name, and never changes once it was released. A schema with
 // migrations of a later program is refused: this one would not keep what they
 // promise.
 func (s *DB) migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, more ...goose.ProviderOption) error {
-	files, err := schemas.ReadDir("schema")
+	files, err := schemaFiles.ReadDir("schema")
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	var migrations []*goose.Migration
 	for _, f := range files {
-		text, err := schemas.ReadFile(path.Join("schema", f.Name()))
+		text, err := schemaFiles.ReadFile(path.Join("schema", f.Name()))
 		if err != nil {
 			return fmt.Errorf("migrate: %w", err)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// emit appends an event; it leaves with the transaction or not at all. before
-// and after are what the change was made to, nil where there was nothing.
+// Emit adds an event to the outbox, in the transaction of the change. before and
+// after are what was changed, or nil if there was nothing, or is nothing any more.
 func (t *Tx) Emit(ctx context.Context, kind resource.EventType, subject, group resource.UID, before, after any) error {
 	row, err := t.Event(ctx, kind, subject, group, before, after)
 	if err != nil {
@@ -22,7 +22,23 @@ func (t *Tx) Emit(ctx context.Context, kind resource.EventType, subject, group r
 
 const outboxInsert = `INSERT INTO outbox (id, type, subject, grp, actor, before_json, after_json, at_ms)`
 
-// emitAll appends events in their order. On PostgreSQL they go with the commit.
+// Added adds the event and the count that every insert ends with.
+func (t *Tx) Added(ctx context.Context, kind string, event resource.EventType, uid, group resource.UID, v any) error {
+	if err := t.Emit(ctx, event, uid, group, nil, v); err != nil {
+		return err
+	}
+	return t.Count(ctx, kind, uid, 1)
+}
+
+// Removed adds the event and takes away the count, as every delete does at its end.
+func (t *Tx) Removed(ctx context.Context, kind string, event resource.EventType, uid, group resource.UID, v any) error {
+	if err := t.Emit(ctx, event, uid, group, v, nil); err != nil {
+		return err
+	}
+	return t.Count(ctx, kind, uid, -1)
+}
+
+// EmitAll adds events in their order. On PostgreSQL they go with the commit.
 func (t *Tx) EmitAll(ctx context.Context, events [][]any) error {
 	if t.DB.Engine.Postgres {
 		t.events = append(t.events, events...)
@@ -31,8 +47,8 @@ func (t *Tx) EmitAll(ctx context.Context, events [][]any) error {
 	return t.InsertRows(ctx, outboxInsert, events, "")
 }
 
-// outboxed is the statement that writes events, in their order.
-func outboxed(events [][]any) deferred {
+// outboxStatement is the statement that writes events, in their order.
+func outboxStatement(events [][]any) statement {
 	columns := make([][]string, len(events[0])-1)
 	var at []int64
 	for _, row := range events {
@@ -45,14 +61,17 @@ func outboxed(events [][]any) deferred {
 	for _, c := range columns {
 		args = append(args, c)
 	}
-	return deferred{
-		text: outboxInsert + ` SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[])`,
+	return statement{
+		text: outboxInsert + ` SELECT *
+			FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[])`,
 		args: append(args, at),
 	}
 }
 
-// event is the row of an event, in the order of outboxInsert.
-func (t *Tx) Event(ctx context.Context, kind resource.EventType, subject, group resource.UID, before, after any) ([]any, error) {
+// Event returns the row of an event, for EmitAll.
+func (t *Tx) Event(
+	ctx context.Context, kind resource.EventType, subject, group resource.UID, before, after any,
+) ([]any, error) {
 	actor, err := Encode(resource.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
@@ -71,6 +90,7 @@ func (t *Tx) Event(ctx context.Context, kind resource.EventType, subject, group 
 	return []any{rand.Text(), string(kind), string(subject), string(group), actor, b, a, MS(t.DB.Time())}, nil
 }
 
+// Encode returns v as JSON, or "" for nil.
 func Encode(v any) (string, error) {
 	if v == nil {
 		return "", nil
@@ -95,8 +115,11 @@ func (s *DB) Events(ctx context.Context, after int64, n int) ([]resource.Event, 
 // that come before the one numbered before, newest first; of no group, those of
 // all. It looks at no more than the reach events before that one, and returns
 // where it stopped looking: 0 if nothing is left.
-func (s *DB) EventsBefore(ctx context.Context, group resource.UID, before int64, n, reach int) (all []resource.Event, stopped int64, _ error) {
-	err := s.Row(ctx, `SELECT coalesce(min(seq), 0) FROM (SELECT seq FROM outbox WHERE seq < $1 ORDER BY seq DESC LIMIT $2) AS t`,
+func (s *DB) EventsBefore(
+	ctx context.Context, group resource.UID, before int64, n, reach int,
+) (all []resource.Event, stopped int64, _ error) {
+	err := s.Row(ctx, `SELECT coalesce(min(seq), 0) FROM (SELECT seq FROM outbox WHERE seq < $1
+		ORDER BY seq DESC LIMIT $2) AS t`,
 		[]any{before, reach}, &stopped)
 	if err != nil || stopped == 0 {
 		return nil, 0, err
@@ -122,11 +145,13 @@ func (s *DB) EventsBefore(ctx context.Context, group resource.UID, before int64,
 // that follows the last.
 func (s *DB) EventNumber(ctx context.Context, at time.Time) (int64, error) {
 	var low, high int64 // every event before low is older; high is not
-	err := s.Row(ctx, `SELECT (SELECT coalesce(min(seq), 1) FROM outbox), (SELECT coalesce(max(seq), 0) + 1 FROM outbox)`, nil, &low, &high)
+	err := s.Row(ctx, `SELECT (SELECT coalesce(min(seq), 1) FROM outbox),
+		(SELECT coalesce(max(seq), 0) + 1 FROM outbox)`, nil, &low, &high)
 	for err == nil && low < high {
 		middle := low + (high-low)/2
 		var seq, when int64
-		if err = s.Row(ctx, `SELECT seq, at_ms FROM outbox WHERE seq >= $1 ORDER BY seq LIMIT 1`, []any{middle}, &seq, &when); err != nil {
+		if err = s.Row(ctx, `SELECT seq, at_ms FROM outbox WHERE seq >= $1 ORDER BY seq LIMIT 1`, []any{middle}, &seq,
+			&when); err != nil {
 			break
 		}
 		if when < MS(at) {
@@ -140,28 +165,23 @@ func (s *DB) EventNumber(ctx context.Context, at time.Time) (int64, error) {
 
 // PruneEvents removes up to n of the oldest events if they are older than
 // before, and reports how many.
-func (s *DB) PruneEvents(ctx context.Context, before time.Time, n int) (gone int, _ error) {
-	err := s.Write(ctx, func(t *Tx) error {
-		rows, err := t.Exec(ctx, `DELETE FROM outbox WHERE seq IN (SELECT seq FROM outbox ORDER BY seq LIMIT $2) AND at_ms < $1`, MS(before), n)
-		gone = int(rows)
-		return err
-	})
-	return gone, err
+func (s *DB) PruneEvents(ctx context.Context, before time.Time, n int) (int, error) {
+	gone, err := s.Exec(ctx,
+		`DELETE FROM outbox WHERE seq IN (SELECT seq FROM outbox ORDER BY seq LIMIT $2) AND at_ms < $1`,
+		MS(before), n)
+	return int(gone), err
 }
 
-func (s *DB) events(ctx context.Context, text string, args ...any) (all []resource.Event, _ error) {
-	err := s.Rows(ctx, text, args, func(row Scanner) (bool, error) {
-		var e resource.Event
+func (s *DB) events(ctx context.Context, text string, args ...any) ([]resource.Event, error) {
+	return ReadAll(ctx, s.Rows, func(row Scanner) (e resource.Event, _ error) {
 		var actor, before, after string
 		var at int64
 		if err := row.Scan(&e.Seq, &e.ID, &e.Type, &e.Subject, &e.Group, &actor, &at, &before, &after); err != nil {
-			return false, err
+			return e, err
 		}
 		e.Time, e.Before, e.After = FromMS(at), []byte(before), []byte(after)
-		all = append(all, e)
-		return false, json.Unmarshal([]byte(actor), &all[len(all)-1].Actor)
-	})
-	return all, err
+		return e, json.Unmarshal([]byte(actor), &e.Actor)
+	}, text, args...)
 }
 
 // A Tail reads the outbox to its end, in order, and leaves out nothing. It is not
@@ -169,24 +189,24 @@ func (s *DB) events(ctx context.Context, text string, args ...any) (all []resour
 //
 // PostgreSQL numbers events as transactions write them, and shows them as they
 // commit: a number may appear after a later one, or never, if its transaction is
-// undone. So the numbers a tail finds missing make it wait until every
-// transaction that was under way then is over.
+// rolled back. So if a number is missing, a tail waits until every transaction
+// that was in progress then has ended.
 type Tail struct {
-	s     *DB
-	at    int64 // every event up to this one has been returned, or is older than the tail
-	sure  int64 // no number up to this can appear any more
-	seen  int64 // what sure becomes
-	bound int64 // when every transaction up to this is over; 0 if nothing is awaited
+	s       *DB
+	at      int64 // every event up to this one has been returned, or is older than the tail
+	final   int64 // no number up to this can appear any more
+	pending int64 // what sure becomes
+	awaited int64 // when every transaction up to this is over; 0 if nothing is awaited
 }
 
 // Tail returns a tail of the events that follow the one numbered after. It
 // returns none until those up to that one are all there.
 func (s *DB) Tail(ctx context.Context, after int64) (*Tail, error) {
-	t := &Tail{s: s, at: after, sure: after}
+	t := &Tail{s: s, at: after, final: after}
 	if !s.Engine.Postgres {
 		return t, nil
 	}
-	return t, t.await(ctx, after)
+	return t, t.waitForTransactions(ctx, after)
 }
 
 // LastEvent returns the number of the newest event there is to see, or 0.
@@ -195,14 +215,14 @@ func (s *DB) LastEvent(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// Settle tells whether every event up to At is there for whoever reads it.
-func (t *Tail) Settle(ctx context.Context) (bool, error) {
-	if t.bound != 0 {
-		if err := t.look(ctx); err != nil {
+// Complete reports whether no event up to At can still appear.
+func (t *Tail) Complete(ctx context.Context) (bool, error) {
+	if t.awaited != 0 {
+		if err := t.checkTransactions(ctx); err != nil {
 			return false, err
 		}
 	}
-	return t.bound == 0 || t.seen > t.at, nil
+	return t.awaited == 0 || t.pending > t.at, nil
 }
 
 // At is the number up to which every event has been returned.
@@ -210,7 +230,7 @@ func (t *Tail) At() int64 { return t.at }
 
 // Next returns the events that follow, up to n, and none if there are none yet.
 func (t *Tail) Next(ctx context.Context, n int) ([]resource.Event, error) {
-	if settled, err := t.Settle(ctx); err != nil || !settled {
+	if settled, err := t.Complete(ctx); err != nil || !settled {
 		return nil, err
 	}
 	all, err := t.s.Events(ctx, t.at, n)
@@ -219,27 +239,28 @@ func (t *Tail) Next(ctx context.Context, n int) ([]resource.Event, error) {
 	}
 	whole := len(all)
 	if t.s.Engine.Postgres {
-		whole = t.whole(all)
+		whole = t.contiguous(all)
 	}
 	if whole > 0 {
 		t.at = all[whole-1].Seq
 	}
-	if whole < len(all) && t.bound == 0 {
-		err = t.await(ctx, all[len(all)-1].Seq)
+	if whole < len(all) && t.awaited == 0 {
+		err = t.waitForTransactions(ctx, all[len(all)-1].Seq)
 	}
 	return all[:whole], err
 }
 
-// Skip passes over the events that follow, up to n, and reports how many, for
-// whoever would do nothing with them. If one of them is of the type given, or a
-// number is missing, it passes over none, and whole is false: Next tells more.
+// Skip passes over the events that follow, up to n, and returns how many, for a
+// caller that has no use for them. If one of them is of the type given, or a
+// number is missing, it passes over none and whole is false: then use Next.
 func (t *Tail) Skip(ctx context.Context, n int, unless resource.EventType) (skipped int, whole bool, err error) {
-	if settled, err := t.Settle(ctx); err != nil || !settled {
+	if settled, err := t.Complete(ctx); err != nil || !settled {
 		return 0, err == nil, err
 	}
 	var last, kept int64
 	err = t.s.Row(ctx, `SELECT count(*), coalesce(max(e.seq), 0), coalesce(sum(CASE WHEN e.type = $3 THEN 1 ELSE 0 END), 0)
-		FROM (SELECT seq, type FROM outbox WHERE seq > $1 ORDER BY seq LIMIT $2) AS e`, []any{t.at, n, string(unless)}, &skipped, &last, &kept)
+		FROM (SELECT seq, type FROM outbox WHERE seq > $1 ORDER BY seq LIMIT $2) AS e`, []any{t.at, n, string(unless)},
+		&skipped, &last, &kept)
 	if err != nil || skipped == 0 {
 		return 0, err == nil, err
 	}
@@ -250,11 +271,11 @@ func (t *Tail) Skip(ctx context.Context, n int, unless resource.EventType) (skip
 	return skipped, true, nil
 }
 
-// whole is how many of the events have nothing missing before them.
-func (t *Tail) whole(all []resource.Event) int {
+// contiguous returns how many of the events have no missing number before them.
+func (t *Tail) contiguous(all []resource.Event) int {
 	last := t.at
 	for i, e := range all {
-		if e.Seq > last+1 && e.Seq-1 > t.sure {
+		if e.Seq > last+1 && e.Seq-1 > t.final {
 			return i
 		}
 		last = e.Seq
@@ -262,20 +283,20 @@ func (t *Tail) whole(all []resource.Event) int {
 	return len(all)
 }
 
-// await has the tail wait for the transactions that are under way. The number of
-// a new transaction is the bound: a snapshot's own upper end may lie below one
-// that is under way.
-func (t *Tail) await(ctx context.Context, seen int64) error {
-	t.seen = seen
-	return t.s.Row(ctx, `SELECT CAST(CAST(pg_current_xact_id() AS TEXT) AS BIGINT)`, nil, &t.bound)
+// waitForTransactions makes the tail wait for the transactions that are in
+// progress. Those have lower numbers than a new one. The upper end of a snapshot
+// would not do: it may be below a transaction that is in progress.
+func (t *Tail) waitForTransactions(ctx context.Context, seen int64) error {
+	t.pending = seen
+	return t.s.Row(ctx, `SELECT CAST(CAST(pg_current_xact_id() AS TEXT) AS BIGINT)`, nil, &t.awaited)
 }
 
-// look tells whether the wait is over.
-func (t *Tail) look(ctx context.Context) error {
+// checkTransactions ends the wait if the transactions have ended.
+func (t *Tail) checkTransactions(ctx context.Context) error {
 	var oldest int64
 	err := t.s.Row(ctx, `SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS TEXT) AS BIGINT)`, nil, &oldest)
-	if err == nil && oldest > t.bound {
-		t.sure, t.bound = t.seen, 0
+	if err == nil && oldest > t.awaited {
+		t.final, t.awaited = t.pending, 0
 	}
 	return err
 }

@@ -44,13 +44,14 @@ var postgresEngine = Engine{
 // its bytes, as in SQLite, and counters leave room to be updated in place.
 func postgresSchema(text string) string {
 	text = strings.ReplaceAll(text, " TEXT ", ` TEXT COLLATE "C" `)
-	return strings.ReplaceAll(text, "  PRIMARY KEY (kind, grp, shard)\n)", "  PRIMARY KEY (kind, grp, shard)\n) WITH (fillfactor = 50)")
+	return strings.ReplaceAll(text, "  PRIMARY KEY (kind, grp, shard)\n)",
+		"  PRIMARY KEY (kind, grp, shard)\n) WITH (fillfactor = 50)")
 }
 
-// settings are those of every session. Plans are chosen in list.go, one for each
-// statement, for good: the server is told to keep them, and to walk indexes row
-// by row. It would rather sort, hash or scan what looks small to it, because it
-// does not know the values.
+// settings are those of every session. The plan of every statement is decided in
+// list.go: the server keeps one plan for each, and walks indexes row by row.
+// Otherwise it would sort, hash or scan what looks small, because it does not
+// know the values.
 var settings = map[string]string{
 	"plan_cache_mode": "force_generic_plan", "jit": "off",
 	"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off",
@@ -78,7 +79,8 @@ func (s *DB) openPostgres(ctx context.Context, address string) error {
 	s.read.SetMaxOpenConns(postgresConns)
 	s.read.SetMaxIdleConns(postgresConns)
 	s.read.SetConnMaxIdleTime(5 * time.Minute)
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // another replica migrates: look every second, for five minutes
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1,
+		300)) // another replica migrates: look every second, for five minutes
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
@@ -86,16 +88,16 @@ func (s *DB) openPostgres(ctx context.Context, address string) error {
 	return s.migrate(ctx, s.read, goose.DialectPostgres, goose.WithSessionLocker(locker))
 }
 
-// pooled commits each write by itself: PostgreSQL shares the disk's syncs among
-// concurrent commits already.
+// A pooled committer commits each write by itself, because PostgreSQL lets
+// concurrent commits share a sync of the disk already.
 type pooled struct {
 	s    *DB
 	free chan int // shards of counters that no write of this process has
 }
 
-// counterShards is how many rows a counter may have, so that writers do not
-// queue for the one of their organization: whoever has it has it until the disk
-// has synced. A reader adds them up.
+// counterShards is how many rows a counter may have. A writer locks one until the
+// disk has synced; with several, the writers of an organization do not queue for
+// it. A reader adds them up.
 const counterShards = 16
 
 func newPooled(s *DB) *pooled {
@@ -106,7 +108,8 @@ func newPooled(s *DB) *pooled {
 	return p
 }
 
-// shard takes a shard, any one if all are taken, and returns what gives it back.
+// shard returns a shard that no other write has, or any if there is none, and the
+// function that releases it.
 func (p *pooled) shard() (shard int, release func()) {
 	select {
 	case shard = <-p.free:
@@ -116,16 +119,16 @@ func (p *pooled) shard() (shard int, release func()) {
 	}
 }
 
-// run has let go of its connection before it looks what its change means to
-// others: they may all be waiting for one.
+// run releases its connection before it notifies others and waits for them,
+// because they may need one themselves.
 func (p *pooled) run(ctx context.Context, f func(*Tx) error) error {
 	t := &Tx{DB: p.s}
 	if err := p.transact(ctx, t, f); err != nil {
 		return err
 	}
-	if t.moved > 0 {
-		p.s.tell(context.WithoutCancel(ctx), t.moved)
-		p.s.replica.await(ctx, t.moved)
+	if t.revision > 0 {
+		p.s.notify(context.WithoutCancel(ctx), t.revision)
+		p.s.replica.waitForPeers(ctx, t.revision)
 	}
 	return nil
 }
@@ -148,9 +151,9 @@ func (p *pooled) transact(ctx context.Context, t *Tx, f func(*Tx) error) error {
 	}
 	switch {
 	case err == nil:
-		err = send(ctx, on, append(t.last(), deferred{text: `COMMIT`}))
+		err = sendBatch(ctx, on, append(t.closing(), statement{text: `COMMIT`}))
 	case errors.Is(err, errRehearsed):
-		err = cmp.Or(send(ctx, on, t.last()), err)
+		err = cmp.Or(sendBatch(ctx, on, t.closing()), err)
 	}
 	if err != nil {
 		rollback(ctx, on)
@@ -158,37 +161,37 @@ func (p *pooled) transact(ctx context.Context, t *Tx, f func(*Tx) error) error {
 	return err
 }
 
-// last returns the statements that a transaction ends with. The counters come
-// last of all: their locks last until the commit.
-func (t *Tx) last() []deferred {
-	all := slices.Clone(t.rest)
+// closing returns the statements that a transaction ends with. The counters come
+// last, because their locks are held until the commit.
+func (t *Tx) closing() []statement {
+	all := slices.Clone(t.queued)
 	if len(t.events) > 0 {
-		all = append(all, outboxed(t.events))
+		all = append(all, outboxStatement(t.events))
 	}
-	if len(t.counts) > 0 {
-		all = append(all, tallied(t.counts, t.Shard))
+	if len(t.increments) > 0 {
+		all = append(all, counterStatement(t.increments, t.Shard))
 	}
 	return all
 }
 
-// send runs statements in one round trip.
-func send(ctx context.Context, on *sql.Conn, all []deferred) error {
+// sendBatch runs statements in one round trip.
+func sendBatch(ctx context.Context, on *sql.Conn, all []statement) error {
 	return on.Raw(func(c any) error {
 		batch := &pgx.Batch{}
 		for _, d := range all {
 			batch.Queue(d.text, d.args...)
 		}
 		results := c.(*stdlib.Conn).Conn().SendBatch(ctx, batch)
-		return cmp.Or(answers(results, all), results.Close())
+		return cmp.Or(readResults(results, all), results.Close())
 	})
 }
 
-// answers reads the answers to statements.
-func answers(results pgx.BatchResults, all []deferred) error {
+// readResults reads the results of statements.
+func readResults(results pgx.BatchResults, all []statement) error {
 	for _, d := range all {
 		tag, err := results.Exec()
 		if err != nil {
-			return err
+			return wrap("exec", d.text, err)
 		}
 		if d.text == `COMMIT` && tag.String() != `COMMIT` { // how PostgreSQL ends a transaction that has failed
 			return fmt.Errorf("commit: the answer was %s", tag)
@@ -205,9 +208,9 @@ func rollback(ctx context.Context, on *sql.Conn) {
 	}
 }
 
-// dropDead closes the connections that wait for work, if err says that one of
-// them died: a server that went away took them all along, and each would fail
-// somebody's request before it is found out.
+// dropDead closes the idle connections if err says that a connection was lost: a
+// server that went away closed all of them, and each would fail a request before
+// it is noticed.
 func (s *DB) dropDead(err error) {
 	var e *pgconn.PgError
 	if !s.Engine.Postgres || errors.As(err, &e) && !strings.HasPrefix(e.Code, "57P") { // 57P: the session was ended
@@ -217,8 +220,8 @@ func (s *DB) dropDead(err error) {
 	s.read.SetMaxIdleConns(postgresConns)
 }
 
-// ListenGrants calls f whenever any process has changed grants, or what others
-// may remember, until ctx ends or the connection does.
+// ListenGrants calls f whenever a process has changed grants, or anything else that
+// others cache, until ctx or the connection ends.
 func (s *DB) ListenGrants(ctx context.Context, f func()) error {
 	if !s.Engine.Postgres {
 		<-ctx.Done()
@@ -262,11 +265,11 @@ func postgresFailure(err error) failure {
 	}
 	switch e.Code {
 	case "23505":
-		return notOne
+		return duplicate
 	case "23503":
 		return dangling
 	case "40001", "40P01": // serialization failure, deadlock
-		return contest
+		return conflict
 	case "55P03", "57014": // lock not available, statement timeout
 		return outage
 	case "25006": // read-only: a standby

@@ -9,42 +9,42 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// A query is a statement of a list being written, with its arguments so far. A
-// copy of it starts another.
+// A Query builds a statement of a list, with its arguments so far. A copy of it
+// builds another one.
 type Query struct {
-	Engine  Engine
-	Table   string
-	Columns string
-	joins   string
-	Column  string // the sort column
-	name    string // the exact name asked for, or ""
-	where   []Condition
-	there   []mention
-	classes []resource.TagClass // of tags; nil for other kinds
-	way     resource.Direction  // of pulls
-	Page    page.Request
-	Args    []any
+	Engine    Engine
+	Table     string
+	Columns   string
+	joins     string
+	Column    string // the sort column
+	name      string // the exact name asked for, or ""
+	where     []Condition
+	required  []requirement
+	classes   []resource.TagClass // of tags; nil for other kinds
+	direction resource.Direction  // of pulls
+	Page      page.Request
+	Args      []any
 }
 
-// A mention is a uid that a caller has named, and the tables it can be in. Rows
-// know what they are in by its segment alone. A uid that has somebody else's
-// segment and the caller's own above it would be authorized as the caller's: so
-// nothing is in it unless it is there, as a whole.
-type mention struct {
+// A requirement is a uid that a caller has named, and the tables it can be in. Rows
+// refer to what they are in by its segment alone. A uid with the segment of
+// another's resource below a group of the caller's own would be authorized as the
+// caller's, so a list is empty unless a resource with the whole uid exists.
+type requirement struct {
 	uid    resource.UID
 	tables []string
 }
 
-// mention notes a uid that must be in one of the tables, of which "" is none.
-func (q *Query) mention(uid resource.UID, tables ...string) {
+// require adds a uid that must be in one of the tables; "" is no table.
+func (q *Query) require(uid resource.UID, tables ...string) {
 	tables = slices.DeleteFunc(tables, func(table string) bool { return table == "" })
-	q.there = append(q.there, mention{uid, tables})
+	q.required = append(q.required, requirement{uid, tables})
 }
 
-// real is the condition that all that was mentioned is there.
-func (q *Query) real() string {
+// requirements is the condition that every required uid exists.
+func (q *Query) requirements() string {
 	text := ""
-	for _, m := range q.there {
+	for _, m := range q.required {
 		uid := q.Arg(string(m.uid))
 		var either []string
 		for _, table := range m.tables {
@@ -55,6 +55,7 @@ func (q *Query) real() string {
 	return text
 }
 
+// Arg adds an argument and returns its parameter.
 func (q *Query) Arg(v any) string {
 	q.Args = append(q.Args, v)
 	return "$" + itoa(len(q.Args))
@@ -69,13 +70,13 @@ func (q *Query) page(sp span) string {
 	// Walk the index alone, and fetch rows for the page only.
 	segs := fmt.Sprintf("SELECT t.seg FROM %s WHERE %s ORDER BY %s%s OFFSET %s",
 		q.from(sp), q.in(sp)+q.After(), q.Order(), q.Limit(q.Page.Size+1), q.Arg(q.Page.Skip))
-	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (%s) ORDER BY %s", q.Columns, q.Table, q.joins, segs, q.Order())
+	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (%s) ORDER BY %s", q.Columns, q.Table, q.joins, segs,
+		q.Order())
 }
 
-// from names the table. SQLite is told the index of a range of uids: once
-// somebody has it gather statistics, it would rather skip through another index
-// that ends in the uid, and sort; and it would rather walk all tags than the few
-// with a flag.
+// from names the table. For a range of uids SQLite is told the index: with
+// statistics it would choose another index that ends in the uid, and sort; and it
+// would walk all tags instead of the few with a flag.
 func (q *Query) from(sp span) string {
 	text := q.Table + " AS t"
 	if q.Engine.Postgres || q.Column != "uid" || sp.below == "" {
@@ -108,13 +109,14 @@ func (q *Query) fetch(segs []int64) string {
 // and fetches rows for the page only.
 func (q *Query) lateral(spans []span) string {
 	var parts []string
-	for _, group := range alike(spans) {
+	for _, group := range byDepth(spans) {
 		parts = append(parts, q.walk(group))
 	}
 	dir := q.dir()
 	keys := fmt.Sprintf("SELECT seg FROM (%s) AS k ORDER BY k%s, seg%s%s OFFSET %s",
 		strings.Join(parts, " UNION ALL "), dir, dir, q.Limit(q.Page.Size+1), q.Arg(q.Page.Skip))
-	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (%s) ORDER BY %s", q.Columns, q.Table, q.joins, keys, q.Order())
+	return fmt.Sprintf("SELECT %s FROM %s AS t%s WHERE t.seg IN (%s) ORDER BY %s", q.Columns, q.Table, q.joins, keys,
+		q.Order())
 }
 
 // walk selects the first keys of spans of one shape. Of more spans than rows
@@ -156,8 +158,8 @@ func (q *Query) joined(spans []span) (from, on string) {
 	return q.Engine.Each(q, segs), fmt.Sprintf("t.a%d = s.v", d)
 }
 
-// alike groups spans that one statement can walk: subtrees of the same depth.
-func alike(spans []span) [][]span {
+// byDepth groups spans that one statement can walk: subtrees of the same depth.
+func byDepth(spans []span) [][]span {
 	var out [][]span
 	at := map[int]int{}
 	for _, sp := range spans {
@@ -172,7 +174,7 @@ func alike(spans []span) [][]span {
 	return out
 }
 
-// ranged tells whether subtrees that start at depth d are read as a range of
+// ranged reports whether subtrees that start at depth d are read as a range of
 // uids: in that order, by an index (column, uid), or where no index in the
 // sort column's order starts that deep.
 func (q *Query) ranged(d int) bool {
@@ -185,8 +187,8 @@ func (q *Query) ranged(d int) bool {
 	return q.Column == "uid" || d > levels[q.Column]
 }
 
-// in is the condition that a row belongs to a span, and to the filters, so
-// written that one index serves it.
+// in is the condition that a row belongs to a span and passes the filters, written
+// so that one index serves it.
 func (q *Query) in(sp span) string {
 	switch {
 	case sp.children != "":
@@ -214,7 +216,8 @@ func (q *Query) in(sp span) string {
 	return text + q.conditions()
 }
 
-// filtered tells whether a list has filters beside its place.
+// filtered reports whether a list has filters other than those of its place in the
+// tree.
 func (q *Query) filtered() bool { return q.name != "" || len(q.where) > 0 }
 
 // conditions are the filters.
@@ -241,7 +244,7 @@ func (q *Query) conditions() string {
 		}
 		text += " AND t.class IN (" + strings.Join(all, ", ") + ")"
 	}
-	switch q.way {
+	switch q.direction {
 	case resource.Pulled:
 		text += " AND NOT t.push"
 	case resource.Pushed:
@@ -263,7 +266,7 @@ func (q *Query) counted() string {
 			counters = append(counters, TagCounter(c))
 		}
 	case "pulls":
-		counters = PullCounters(q.way)
+		counters = PullCounters(q.direction)
 	}
 	for i, kind := range counters {
 		counters[i] = q.Arg(kind)
@@ -271,7 +274,7 @@ func (q *Query) counted() string {
 	return "c.kind IN (" + strings.Join(counters, ", ") + ")"
 }
 
-// after is the condition that a row comes after the cursor.
+// After is the condition that a row comes after the cursor.
 func (q *Query) After() string {
 	c := q.Page.After
 	if c == nil {
@@ -287,16 +290,17 @@ func (q *Query) After() string {
 		return fmt.Sprintf(" AND t.uid %s %s", than, q.Arg(c.UID))
 	case "seg":
 		// Not seg alone: SQLite would walk the whole table by it.
-		return fmt.Sprintf(" AND (t.parent, t.seg) %s (%s, %s)", than, q.Arg(Segment(resource.UID(c.UID).Parent())), q.Arg(seg))
+		return fmt.Sprintf(" AND (t.parent, t.seg) %s (%s, %s)", than, q.Arg(Segment(resource.UID(c.UID).Parent())),
+			q.Arg(seg))
 	case "name":
 		return fmt.Sprintf(" AND (%s, t.seg) %s (%s, %s)", q.key(), than, q.Arg(c.Key), q.Arg(seg))
 	}
 	return fmt.Sprintf(" AND (%s, t.seg) %s (%s, %s)", q.key(), than, q.Arg(c.Number), q.Arg(seg))
 }
 
-// key is the sort column as the statement names it. With filters it is hidden
-// from the planner: the few rows that pass are to be found by the filter and
-// sorted, but a planner would rather walk the column's index for them.
+// key is the sort column as the statement names it. With filters it is hidden from
+// the planner, so that the few rows that pass are found by the filter and sorted;
+// otherwise the planner would walk the index of the column.
 func (q *Query) key() string {
 	filtered := len(q.where) > 0 || q.name != "" && q.Column != "name"
 	switch {
@@ -315,7 +319,7 @@ func (q *Query) dir() string {
 	return ""
 }
 
-// order is the ORDER BY list. What is unique has no second term.
+// Order is the ORDER BY list. A column that is unique has no second term.
 func (q *Query) Order() string {
 	if q.Column == "uid" || q.Column == "seg" {
 		return q.key() + q.dir()
@@ -323,7 +327,8 @@ func (q *Query) Order() string {
 	return q.key() + q.dir() + ", t.seg" + q.dir()
 }
 
-// limit is rounded up, so that few statements serve all page sizes.
+// Limit is the LIMIT clause. It is rounded up, so that few statements serve all page
+// sizes.
 func (q *Query) Limit(n int) string {
 	for _, size := range []int{2, 51, 101, page.MaxSize + 1} {
 		if n <= size {
@@ -333,8 +338,8 @@ func (q *Query) Limit(n int) string {
 	return " LIMIT " + q.Arg(n)
 }
 
-// counters is the statement that reads the counters of spans, none of which have
-// any in a place that is not there.
+// counters is the statement that reads the counters of spans. They are 0 unless
+// the requirements hold.
 func (q *Query) counters(spans []span) string {
 	col := "n"
 	if spans[0].children != "" {
@@ -346,7 +351,8 @@ func (q *Query) counters(spans []span) string {
 	}
 	// A subquery for each: PostgreSQL would read all counters for a join.
 	counted := q.counted()
-	sum := fmt.Sprintf("(SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM counters AS c WHERE %s AND c.grp = s.v%s)", col, counted, q.real())
+	sum := fmt.Sprintf("(SELECT CAST(coalesce(sum(c.%s), 0) AS BIGINT) FROM counters AS c WHERE %s AND c.grp = s.v%s)",
+		col, counted, q.requirements())
 	if spans[0].self {
 		sum += fmt.Sprintf(" + (SELECT count(*) FROM %s AS g WHERE g.seg = s.v)", q.Table)
 	}
@@ -356,5 +362,5 @@ func (q *Query) counters(spans []span) string {
 // total is the statement that counts a span.
 func (q *Query) total(sp span) string {
 	q.Page.After = nil
-	return fmt.Sprintf("SELECT count(*) FROM %s AS t WHERE %s", q.Table, q.in(sp)+q.real())
+	return fmt.Sprintf("SELECT count(*) FROM %s AS t WHERE %s", q.Table, q.in(sp)+q.requirements())
 }

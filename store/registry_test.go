@@ -128,19 +128,19 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			push(t, s.Store, s.repo, about)
 			want = append([]string{about.Digest}, want...)
 		}
-		got, err := s.About(t.Context(), s.repo.UID, m.Digest, 1<<20, 2)
+		got, err := s.ManifestsAbout(t.Context(), s.repo.UID, m.Digest, 1<<20, 2)
 		must(t, err)
 		if len(got) != 2 || got[0].PushTime.Before(got[1].PushTime) || len(got[0].Body) == 0 {
 			t.Errorf("about = %v", got)
 		}
-		all, err := s.About(t.Context(), s.repo.UID, m.Digest, 1<<20, 9)
+		all, err := s.ManifestsAbout(t.Context(), s.repo.UID, m.Digest, 1<<20, 9)
 		must(t, err)
 		for _, a := range all {
 			if !slices.Contains(want, a.Digest) {
 				t.Errorf("%s is about it", a.Digest)
 			}
 		}
-		if none, err := s.About(t.Context(), s.repo.UID, "", 1<<20, 9); err != nil || len(none) != 0 || len(all) != 3 {
+		if none, err := s.ManifestsAbout(t.Context(), s.repo.UID, "", 1<<20, 9); err != nil || len(none) != 0 || len(all) != 3 {
 			t.Errorf("about nothing: %v, %v; about it %d", none, err, len(all))
 		}
 		digests, err := s.ManifestDigests(t.Context(), s.repo.UID, "", 9)
@@ -524,17 +524,17 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		addBlob(t, s.Store, s.repo, "idle")
 		addBlob(t, s.Store, s.repo, "asked")
 		now := s.Now().Add(time.Hour)
-		idle, next, err := s.Idle(t.Context(), nil, now, 10)
+		idle, next, err := s.IdleBlobs(t.Context(), nil, now, 10)
 		if err != nil || next != nil || len(idle) != 2 {
 			t.Fatalf("idle = %v, %v, %v", idle, next, err)
 		}
 		must(t, s.MarkIdle(t.Context(), idle, now))
-		if _, took, err := s.Unlink(t.Context(), now.Add(-time.Second), 10); err != nil || took != 0 {
+		if _, took, err := s.UnlinkIdle(t.Context(), now.Add(-time.Second), 10); err != nil || took != 0 {
 			t.Errorf("took %d within the grace, %v", took, err)
 		}
 		_, err = s.Blob(t.Context(), s.repo.UID, digest("asked"))
 		must(t, err)
-		if _, took, err := s.Unlink(t.Context(), now, 10); err != nil || took != 1 {
+		if _, took, err := s.UnlinkIdle(t.Context(), now, 10); err != nil || took != 1 {
 			t.Errorf("took %d, %v", took, err)
 		}
 		_, err = s.Blob(t.Context(), s.repo.UID, digest("idle"))
@@ -543,11 +543,11 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			_, err := s.Blob(t.Context(), s.repo.UID, digest(word))
 			must(t, err)
 		}
-		unheld, err := s.Unheld(t.Context(), "", 10)
+		unheld, err := s.UnheldBlobs(t.Context(), "", 10)
 		if err != nil || len(unheld) != 1 || unheld[0].Digest != digest("idle") {
 			t.Fatalf("unheld = %v, %v", unheld, err)
 		}
-		gone, err := s.Forget(t.Context(), append(unheld, resource.Blob{Digest: digest("needed")}))
+		gone, err := s.PurgeUnheld(t.Context(), append(unheld, resource.Blob{Digest: digest("needed")}))
 		if err != nil || !cmp.Equal(gone, unheld) {
 			t.Errorf("gone = %v, %v", gone, err)
 		}
@@ -555,11 +555,11 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	"what came to be needed is not unlinked": func(t *testing.T, s shelf) {
 		addBlob(t, s.Store, s.repo, "one")
 		now := s.Now().Add(time.Hour)
-		idle, _, err := s.Idle(t.Context(), nil, now, 10)
+		idle, _, err := s.IdleBlobs(t.Context(), nil, now, 10)
 		must(t, err)
 		must(t, s.MarkIdle(t.Context(), idle, now))
 		push(t, s.Store, s.repo, newImage("one"), "v1")
-		if _, took, err := s.Unlink(t.Context(), now, 10); err != nil || took != 0 {
+		if _, took, err := s.UnlinkIdle(t.Context(), now, 10); err != nil || took != 0 {
 			t.Errorf("took %d, %v", took, err)
 		}
 	},
@@ -568,9 +568,9 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			addBlob(t, s.Store, s.repo, fmt.Sprint(i))
 		}
 		n := 0
-		var from *registrydb.Held
+		var from *registrydb.RepoBlob
 		for {
-			idle, next, err := s.Idle(t.Context(), from, s.Now().Add(time.Hour), 3)
+			idle, next, err := s.IdleBlobs(t.Context(), from, s.Now().Add(time.Hour), 3)
 			must(t, err)
 			n += len(idle)
 			if next == nil {
@@ -587,7 +587,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		addBlob(t, s.Store, s.repo, "one")
 		b, err := s.Blob(t.Context(), s.repo.UID, digest("one"))
 		must(t, err)
-		got, err := s.Unnamed(t.Context(), map[string]string{b.Path: "x", "/u": u.ID, "/lost": "lost"})
+		got, err := s.UnreferencedPaths(t.Context(), map[string]string{b.Path: "x", "/u": u.ID, "/lost": "lost"})
 		if err != nil || !slices.Equal(got, []string{"/lost"}) {
 			t.Errorf("unnamed = %v, %v", got, err)
 		}
@@ -600,7 +600,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		}))
 		must(t, s.DeleteRepo(t.Context(), s.repo.UID))
 		wantFault(t, s.DeleteRepo(t.Context(), s.repo.UID), fault.NotFound, fault.Resource{})
-		unheld, err := s.Unheld(t.Context(), "", 10)
+		unheld, err := s.UnheldBlobs(t.Context(), "", 10)
 		if err != nil || len(unheld) != 1 {
 			t.Errorf("unheld = %v, %v", unheld, err)
 		}
@@ -732,12 +732,12 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r resource
 	"push what a blob is needed for and collect the blob": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
 		addBlob(t, s, r, word)
 		now := s.Now().Add(time.Hour)
-		idle, _, err := s.Idle(t.Context(), nil, now, 1000)
+		idle, _, err := s.IdleBlobs(t.Context(), nil, now, 1000)
 		must(t, err)
 		must(t, s.MarkIdle(t.Context(), idle, now))
 		return duel{
 			pushing(t, s, r, newImage(word)),
-			func() error { _, _, err := s.Unlink(t.Context(), now, 1000); return err },
+			func() error { _, _, err := s.UnlinkIdle(t.Context(), now, 1000); return err },
 			func(a, b error) error { // what was pushed has its blob
 				_, lacking := errors.AsType[*registrydb.MissingError](a)
 				_, err := s.Blob(t.Context(), r.UID, digest(word))
@@ -772,7 +772,7 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r resource
 	"push a blob again and forget it": func(t *testing.T, s *storetest.Store, r resource.Repo, word string) duel {
 		addBlob(t, s, r, word)
 		must(t, s.DeleteBlob(t.Context(), r.UID, digest(word)))
-		unheld, err := s.Unheld(t.Context(), "", 1000)
+		unheld, err := s.UnheldBlobs(t.Context(), "", 1000)
 		must(t, err)
 		var gone []resource.Blob
 		return duel{
@@ -780,7 +780,7 @@ var registryDuels = map[string]func(t *testing.T, s *storetest.Store, r resource
 				_, err := s.AddBlob(t.Context(), ref(r), resource.Upload{}, "", resource.Blob{Digest: digest(word), Path: "/again/" + word})
 				return err
 			},
-			func() (err error) { gone, err = s.Forget(t.Context(), unheld); return err },
+			func() (err error) { gone, err = s.PurgeUnheld(t.Context(), unheld); return err },
 			func(a, b error) error { // either way the repo has bytes that were not removed
 				got, err := s.Blob(t.Context(), r.UID, digest(word))
 				removed := slices.ContainsFunc(gone, func(g resource.Blob) bool { return g.Path == got.Path })

@@ -200,8 +200,11 @@ func (st stage) actsOnTheRest() map[string]act {
 		"RequestAccess":   {func(ctx context.Context) error { return st.RequestAccess(ctx, st.org.UID, st.i, time.Hour) }, nil},
 		"SetManagedRoles": {func(ctx context.Context) error { return st.SetManagedRoles(ctx, []resource.Role{managed}) }, nil},
 		"SetSetting":      {func(ctx context.Context) error { return st.SetSetting(ctx, st.org.Name, []byte("other")) }, nil},
-		"FirstSetting":    {func(ctx context.Context) error { _, err := st.FirstSetting(ctx, "new", []byte("x")); return err }, nil},
-		"TakeSetting":     {func(ctx context.Context) error { _, err := st.TakeSetting(ctx, st.org.Name, []byte("v")); return err }, nil},
+		"InitSetting":     {func(ctx context.Context) error { _, err := st.InitSetting(ctx, "new", []byte("x")); return err }, nil},
+		"DeleteSettingIf": {func(ctx context.Context) error {
+			_, err := st.DeleteSettingIf(ctx, st.org.Name, []byte("v"))
+			return err
+		}, nil},
 		"InsertFirstSigningKey": {func(ctx context.Context) error {
 			return st.InsertFirstSigningKey(ctx, iamdb.SigningKey{ID: "k", Algorithm: "ES256", Sealed: []byte{1}, CreateTime: epoch})
 		}, nil},
@@ -284,7 +287,7 @@ func everything(t *testing.T, s *storetest.Store) []string {
 // TestEveryWriteIsRehearsed looks for methods that acts has forgotten.
 func TestEveryWriteIsRehearsed(t *testing.T) {
 	acts := newStage(t, storetest.Open(t, storetest.SQLite(t)), "org").acts()
-	writes := regexp.MustCompile(`^(Insert|Update|Delete|Set|First|Take|Request)`)
+	writes := regexp.MustCompile(`^(Insert|Update|Delete|Set|Init|ClaimDue|Request)`)
 	exported := reflect.TypeFor[*storetest.Store]()
 	for i := range exported.NumMethod() {
 		name := exported.Method(i).Name

@@ -11,8 +11,8 @@ import (
 // often older ones are dropped.
 const changesKept, changesPruned = 10_000, 1_000
 
-// A GrantChange says what to read again: the grants of an identity, or the
-// capabilities of a role.
+// A GrantChange says what replicas have to read again: the grants of an identity,
+// or the capabilities of a role. If it names neither, they clear their caches.
 type GrantChange struct {
 	Revision       int64
 	Identity, Role resource.UID
@@ -29,42 +29,53 @@ const revisionQuery = `SELECT rev FROM revision WHERE id = 1`
 // GrantChanges returns the changes after since, in order. complete is false if
 // some of them are no longer kept.
 func (s *DB) GrantChanges(ctx context.Context, since int64) (changes []GrantChange, complete bool, err error) {
-	err = s.Rows(ctx, `SELECT rev, identity, role FROM grant_changes WHERE rev > $1 ORDER BY rev`, []any{since}, func(row Scanner) (bool, error) {
-		var c GrantChange
-		err := row.Scan(&c.Revision, &c.Identity, &c.Role)
-		changes = append(changes, c)
-		return false, err
-	})
+	changes, err = ReadAll(ctx, s.Rows, func(row Scanner) (c GrantChange, err error) {
+		err = row.Scan(&c.Revision, &c.Identity, &c.Role)
+		return c, err
+	}, `SELECT rev, identity, role FROM grant_changes WHERE rev > $1 ORDER BY rev`, since)
 	return changes, len(changes) == 0 || changes[0].Revision == since+1, err
 }
 
-// reread has every checker read again what it knows of an identity.
-func (t *Tx) Reread(identity resource.UID) { t.granted = append(t.granted, change{identity: identity}) }
+// Reread has every replica read again what it knows of identities.
+func (t *Tx) Reread(identities ...resource.UID) {
+	for _, uid := range identities {
+		t.changed(GrantChange{Identity: uid})
+	}
+}
 
-// repathed has every replica clear its cache of repos, because a path may lead to
-// another repo than before, or to none.
-func (t *Tx) PathsChanged() { t.granted = append(t.granted, change{}) }
+// RoleChanged has every replica read again what a role allows.
+func (t *Tx) RoleChanged(role resource.UID) { t.changed(GrantChange{Role: role}) }
 
-// A change says whose grants to read again.
-type change struct{ identity, role resource.UID }
+// PathsChanged has every replica clear its cache of repos, because a path may lead
+// to another repo than before, or to none.
+func (t *Tx) PathsChanged() { t.changed(GrantChange{}) }
 
-// tellGranted records whose grants the transaction has changed.
-func (t *Tx) tellGranted(ctx context.Context) error {
-	if len(t.granted) == 0 {
+// changed adds a change to those of the transaction, once.
+func (t *Tx) changed(c GrantChange) {
+	if !slices.Contains(t.changes, c) {
+		t.changes = append(t.changes, c)
+	}
+}
+
+// writeRevision takes the next revision if the transaction has changed grants, and
+// records what has changed.
+func (t *Tx) writeRevision(ctx context.Context) error {
+	if len(t.changes) == 0 {
 		return nil
 	}
-	err := t.Row(ctx, `UPDATE revision SET rev = rev + $1 WHERE id = 1 RETURNING rev`, []any{len(t.granted)}, &t.moved)
+	err := t.Row(ctx, `UPDATE revision SET rev = rev + $1 WHERE id = 1 RETURNING rev`, []any{len(t.changes)}, &t.revision)
 	if err != nil {
 		return err
 	}
-	for i, c := range t.granted {
-		rev := t.moved - int64(len(t.granted)-1-i)
-		if err := t.Later(ctx, `INSERT INTO grant_changes (rev, identity, role) VALUES ($1, $2, $3)`, rev, string(c.identity), string(c.role)); err != nil {
+	for i, c := range t.changes {
+		rev := t.revision - int64(len(t.changes)-1-i)
+		if err := t.Later(ctx, `INSERT INTO grant_changes (rev, identity, role) VALUES ($1, $2, $3)`, rev,
+			string(c.Identity), string(c.Role)); err != nil {
 			return err
 		}
 	}
-	if t.moved%changesPruned < int64(len(t.granted)) {
-		return t.Later(ctx, `DELETE FROM grant_changes WHERE rev <= $1`, t.moved-changesKept)
+	if t.revision%changesPruned < int64(len(t.changes)) {
+		return t.Later(ctx, `DELETE FROM grant_changes WHERE rev <= $1`, t.revision-changesKept)
 	}
 	return nil
 }
@@ -74,47 +85,37 @@ func (t *Tx) tellGranted(ctx context.Context) error {
 func (s *DB) OnGrantChange(f func(ctx context.Context, revision int64)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.watchers = append(s.watchers, f)
+	s.onGrantChange = append(s.onGrantChange, f)
 }
 
-func (s *DB) tell(ctx context.Context, moved int64) {
-	if moved == 0 {
+// notify tells this process of a new revision, or, if it is 0, of none.
+func (s *DB) notify(ctx context.Context, revision int64) {
+	if revision == 0 {
 		return
 	}
-	s.moved()
+	s.clearCaches()
 	s.mu.Lock()
-	watchers := slices.Clone(s.watchers)
+	all := slices.Clone(s.onGrantChange)
 	s.mu.Unlock()
-	for _, f := range watchers {
-		f(ctx, moved)
+	for _, f := range all {
+		f(ctx, revision)
 	}
 }
 
-// regrant notes that the grants of identities have changed, each once.
-func (t *Tx) Regrant(identities ...resource.UID) {
-	for _, uid := range identities {
-		if c := (change{identity: uid}); !slices.Contains(t.granted, c) {
-			t.granted = append(t.granted, c)
-		}
-	}
-}
-
-// RoleChanged has every replica read again what a role allows.
-func (t *Tx) RoleChanged(role resource.UID) { t.granted = append(t.granted, change{role: role}) }
-
-// OnRevision has f run whenever the revision has moved, by a change of this
-// process or another, before the caller who made the change is answered. f must
-// be quick. It is for caches.
+// OnRevision makes f run whenever the revision has moved, by a change of this
+// process or of another, before the write returns to its caller. f must be quick.
+// It is for caches.
 func (s *DB) OnRevision(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.onMove = append(s.onMove, f)
+	s.onRevision = append(s.onRevision, f)
 }
 
-func (s *DB) moved() {
+// clearCaches calls the functions given to OnRevision.
+func (s *DB) clearCaches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, f := range s.onMove {
+	for _, f := range s.onRevision {
 		f()
 	}
 }

@@ -14,18 +14,19 @@ type Reach struct {
 	Also  []resource.UID
 }
 
-// A scope is what a list may return: the reach cut with the filter.
+// A Scope is what a list may return: the intersection of the reach and the filter.
 type Scope struct {
 	Below    []resource.UID // everything below these; sorted, disjoint
 	Rows     []resource.UID // these, if they exist; sorted
 	Children resource.UID   // what is directly below this; the others are empty then
 }
 
+// Empty reports whether a list has nothing to return.
 func (sc Scope) Empty() bool { return len(sc.Below) == 0 && len(sc.Rows) == 0 && sc.Children == "" }
 
-// named is the place that a scope has from the filter alone, or "". What it has
-// from a reach is there; this may not be.
-func (sc Scope) named(r Reach, f resource.PlaceFilter) resource.UID {
+// fromFilter returns the group that a scope has from the filter alone, or "". The
+// groups of a reach exist; this one may not.
+func (sc Scope) fromFilter(r Reach, f resource.PlaceFilter) resource.UID {
 	at := sc.Children
 	if at == "" && slices.Contains(sc.Below, f.DescendantsOf) {
 		at = f.DescendantsOf
@@ -36,18 +37,18 @@ func (sc Scope) named(r Reach, f resource.PlaceFilter) resource.UID {
 	return at
 }
 
-// covered tells whether a grant reaches the whole subtree of uid.
+// Covered reports whether one of the groups covers the whole subtree of uid.
 func Covered(under []resource.UID, uid resource.UID) bool {
 	return slices.ContainsFunc(under, func(g resource.UID) bool { return g.Covers(uid) })
 }
 
-// sees tells whether one resource is in the scope of a reach without filters.
+// sees reports whether one resource is in the scope of a reach without filters.
 func (sc Scope) sees(uid resource.UID) bool {
 	_, row := slices.BinarySearch(sc.Rows, uid)
 	return row || Covered(sc.Below, uid.Parent())
 }
 
-// within tells whether uid passes the members of f that name a place.
+// within reports whether uid passes a filter.
 func within(f resource.PlaceFilter, uid resource.UID) bool {
 	return (f.DescendantsOf == "" || f.DescendantsOf != uid && f.DescendantsOf.Covers(uid)) &&
 		(f.ChildrenOf == "" || uid.Parent() == f.ChildrenOf) &&
@@ -56,20 +57,23 @@ func within(f resource.PlaceFilter, uid resource.UID) bool {
 		(len(f.IDs) == 0 || slices.Contains(f.IDs, uid))
 }
 
-// visible cuts what a caller may see with what was asked for. self says that
-// groups are what is listed.
+// Visible returns the intersection of what a caller may see and what was asked for.
+// self says that groups are listed.
 func Visible(self bool, r Reach, f resource.PlaceFilter) Scope {
 	all := Scope{Below: r.Under, Rows: slices.Clone(r.Also)}
 	if self {
 		all.Rows = append(all.Rows, r.Under...)
 	}
 	slices.Sort(all.Rows)
-	all.Rows = slices.DeleteFunc(slices.Compact(all.Rows), func(uid resource.UID) bool { return Covered(r.Under, uid.Parent()) })
+	all.Rows = slices.DeleteFunc(slices.Compact(all.Rows), func(uid resource.UID) bool {
+		return Covered(r.Under,
+			uid.Parent())
+	})
 	switch {
 	case len(f.IDs) > 0 || f.AncestorsOf != "":
 		return all.pick(f)
 	case f.InRoot: // below a group there are no roots
-		return Scope{Rows: keep(all.Rows, f)}
+		return Scope{Rows: filterRows(all.Rows, f)}
 	case f.ChildrenOf != "":
 		if f.DescendantsOf != "" && !f.DescendantsOf.Covers(f.ChildrenOf) {
 			return Scope{}
@@ -77,28 +81,30 @@ func Visible(self bool, r Reach, f resource.PlaceFilter) Scope {
 		if Covered(r.Under, f.ChildrenOf) {
 			return Scope{Children: f.ChildrenOf}
 		}
-		return Scope{Rows: keep(all.Rows, f)}
+		return Scope{Rows: filterRows(all.Rows, f)}
 	case f.DescendantsOf != "":
 		if Covered(r.Under, f.DescendantsOf) {
 			return Scope{Below: []resource.UID{f.DescendantsOf}}
 		}
 		inside := slices.DeleteFunc(slices.Clone(r.Under), func(g resource.UID) bool { return !f.DescendantsOf.Covers(g) })
-		return Scope{Below: inside, Rows: keep(all.Rows, f)}
+		return Scope{Below: inside, Rows: filterRows(all.Rows, f)}
 	}
 	return all
 }
 
-// pick is the scope of a filter that names its rows, all but in so many words.
+// pick returns the scope of a filter that names its rows, by their UIDs or as the
+// ancestors of one.
 func (sc Scope) pick(f resource.PlaceFilter) Scope {
 	rows := f.AncestorsOf.Ancestors()
 	if len(f.IDs) > 0 {
 		rows = slices.Clone(f.IDs)
 	}
 	slices.Sort(rows)
-	rows = slices.DeleteFunc(keep(slices.Compact(rows), f), func(uid resource.UID) bool { return !sc.sees(uid) })
+	rows = slices.DeleteFunc(filterRows(slices.Compact(rows), f), func(uid resource.UID) bool { return !sc.sees(uid) })
 	return Scope{Rows: rows}
 }
 
-func keep(uids []resource.UID, f resource.PlaceFilter) []resource.UID {
+// filterRows returns the uids that pass a filter.
+func filterRows(uids []resource.UID, f resource.PlaceFilter) []resource.UID {
 	return slices.DeleteFunc(slices.Clone(uids), func(uid resource.UID) bool { return !within(f, uid) })
 }

@@ -6,45 +6,39 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// Setting returns the value kept under a name. It returns fault.NotFound if
-// there is none.
+// Setting returns the value of a setting, or fault.NotFound.
 func (s *DB) Setting(ctx context.Context, name string) (value []byte, err error) {
 	err = s.Row(ctx, `SELECT value FROM settings WHERE name = $1`, []any{name}, &value)
 	return value, Missing(err, "setting", resource.UID(name))
 }
 
-// SetSetting keeps a value under a name; nil forgets it.
-func (s *DB) SetSetting(ctx context.Context, name string, value []byte) error {
-	return s.Write(ctx, func(t *Tx) error {
-		if value == nil {
-			_, err := t.Exec(ctx, `DELETE FROM settings WHERE name = $1`, name)
-			return err
-		}
-		_, err := t.Exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2)
-			ON CONFLICT (name) DO UPDATE SET value = excluded.value`, name, value)
+// SetSetting stores the value of a setting; nil deletes it.
+func (s *DB) SetSetting(ctx context.Context, name string, value []byte) (err error) {
+	if value == nil {
+		_, err = s.Exec(ctx, `DELETE FROM settings WHERE name = $1`, name)
 		return err
-	})
+	}
+	_, err = s.Exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2)
+		ON CONFLICT (name) DO UPDATE SET value = excluded.value`, name, value)
+	return err
 }
 
-// FirstSetting keeps a value under a name unless there is one already, and
-// returns the one that is kept: of replicas that start together, one wins.
-func (s *DB) FirstSetting(ctx context.Context, name string, value []byte) (kept []byte, err error) {
+// InitSetting stores the value of a setting unless it has one already, and returns
+// the one that it has then: if replicas start together, the first one wins.
+func (s *DB) InitSetting(ctx context.Context, name string, value []byte) (stored []byte, err error) {
 	err = s.Write(ctx, func(t *Tx) error {
-		if _, err := t.Exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, name, value); err != nil {
+		if _, err := t.Exec(ctx, `INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO NOTHING`, name,
+			value); err != nil {
 			return err
 		}
-		return t.Row(ctx, `SELECT value FROM settings WHERE name = $1`, []any{name}, &kept)
+		return t.Row(ctx, `SELECT value FROM settings WHERE name = $1`, []any{name}, &stored)
 	})
-	return kept, err
+	return stored, err
 }
 
-// TakeSetting forgets the value under a name if it is still this one, and tells
-// whether it was: of two who come at once, one takes it.
-func (s *DB) TakeSetting(ctx context.Context, name string, value []byte) (taken bool, err error) {
-	err = s.Write(ctx, func(t *Tx) error {
-		n, err := t.Exec(ctx, `DELETE FROM settings WHERE name = $1 AND value = $2`, name, value)
-		taken = n == 1
-		return err
-	})
-	return taken, err
+// DeleteSettingIf deletes a setting if it still has a value, and reports whether it
+// had: of two callers at once, one is told so.
+func (s *DB) DeleteSettingIf(ctx context.Context, name string, value []byte) (deleted bool, err error) {
+	n, err := s.Exec(ctx, `DELETE FROM settings WHERE name = $1 AND value = $2`, name, value)
+	return n == 1, err
 }

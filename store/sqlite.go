@@ -60,7 +60,7 @@ func (s *DB) openSQLite(ctx context.Context, path string) error {
 	if err := s.lockFile(path + ".lock"); err != nil {
 		return err
 	}
-	if err := private(path); err != nil {
+	if err := createPrivate(path); err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
 	// Were the file moved away, another connection would make an empty one: rw.
@@ -68,7 +68,8 @@ func (s *DB) openSQLite(ctx context.Context, path string) error {
 		"&_pragma=synchronous(FULL)&_pragma=foreign_keys(1)&_pragma=temp_store(MEMORY)"
 	// An import changes many pages again and again: the writer keeps them, and
 	// merges the log when it is worth it.
-	writer, err := sql.Open("sqlite", address+"&_pragma=cache_size(-32768)&_pragma=wal_autocheckpoint(32768)&_txlock=immediate")
+	writer, err := sql.Open("sqlite",
+		address+"&_pragma=cache_size(-32768)&_pragma=wal_autocheckpoint(32768)&_txlock=immediate")
 	if err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
@@ -89,14 +90,14 @@ func (s *DB) openSQLite(ctx context.Context, path string) error {
 		return fmt.Errorf("open %s: %w", path, err)
 	}
 	s.close = append(s.close, on.Close)
-	g := newGrouped(s, on)
+	g := newBatcher(s, on)
 	s.commit, s.close = g, append(s.close, g.stop)
 	return nil
 }
 
 // private makes the file, for its owner alone, if it is not there; SQLite gives
 // its log the same permissions.
-func private(path string) error {
+func createPrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
@@ -128,7 +129,7 @@ func sqliteFailure(err error) failure {
 	}
 	switch e.Code() {
 	case lib.SQLITE_CONSTRAINT_UNIQUE, lib.SQLITE_CONSTRAINT_PRIMARYKEY, lib.SQLITE_CONSTRAINT_ROWID:
-		return notOne
+		return duplicate
 	case lib.SQLITE_CONSTRAINT_FOREIGNKEY:
 		return dangling
 	}

@@ -5,23 +5,110 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
+
+	"github.com/holdfast-dev/holdfast/fault"
 )
 
-// A statement is prepared once and kept for as long as the store is open.
-type statement struct{ *sql.Stmt }
+// A Scanner scans the columns of a row.
+type Scanner interface{ Scan(...any) error }
 
-// statements are those of a connection, or of a pool of them. Texts are few:
-// values, and what else a caller chooses freely, are parameters.
+// A Reader runs a query and calls f for each row, until f says that it has enough.
+type Reader func(ctx context.Context, query string, args []any, f func(Scanner) (enough bool, err error)) error
+
+// A Row is the result of a query of one row.
+type Row struct {
+	query string
+	row   *sql.Row
+	err   error // why there is no row
+	db    *DB   // nil inside a transaction
+}
+
+// Scan scans the columns. It returns sql.ErrNoRows if there is no row.
+func (r Row) Scan(dest ...any) error {
+	err := r.err
+	if err == nil {
+		err = r.row.Scan(dest...)
+	}
+	err = wrap("query", r.query, err)
+	if r.db == nil {
+		return err
+	}
+	return r.db.outcome(err)
+}
+
+// scan calls f for each row of a query.
+func scan(query string, rows *sql.Rows, err error, f func(Scanner) (enough bool, err error)) error {
+	if err != nil {
+		return wrap("query", query, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if enough, err := f(rows); err != nil || enough {
+			return wrap("query", query, err)
+		}
+	}
+	return wrap("query", query, rows.Err())
+}
+
+// wrap adds the beginning of a statement to its error, so that a log tells which
+// statement failed. The text has parameters only, no values.
+func wrap(verb, query string, err error) error {
+	if f := (*fault.Error)(nil); err == nil || errors.As(err, &f) {
+		return err
+	}
+	const most = 40
+	text := strings.Join(strings.Fields(query), " ")
+	return fmt.Errorf("%s %q: %w", verb, text[:min(len(text), most)], err)
+}
+
+// ReadAll reads the rows of a query.
+func ReadAll[T any](
+	ctx context.Context, read Reader, row func(Scanner) (T, error), query string, args ...any,
+) (all []T, _ error) {
+	err := read(ctx, query, args, func(s Scanner) (bool, error) {
+		v, err := row(s)
+		all = append(all, v)
+		return false, err
+	})
+	return all, err
+}
+
+// ReadColumn reads the rows of a query of one column.
+func ReadColumn[T any](ctx context.Context, read Reader, query string, args ...any) ([]T, error) {
+	return ReadAll(ctx, read, func(row Scanner) (v T, err error) {
+		err = row.Scan(&v)
+		return v, err
+	}, query, args...)
+}
+
+// ReadMap reads the rows of a query of two columns, a key and its value.
+func ReadMap[K comparable, V any](ctx context.Context, read Reader, query string, args ...any) (map[K]V, error) {
+	all := map[K]V{}
+	err := read(ctx, query, args, func(row Scanner) (bool, error) {
+		var k K
+		var v V
+		err := row.Scan(&k, &v)
+		all[k] = v
+		return false, err
+	})
+	return all, err
+}
+
+// statements are the prepared statements of a connection, or of a pool of them.
+// They stay prepared until the database is closed. There are few different texts,
+// because values are parameters, and so is everything else that a caller chooses
+// freely.
 type statements struct {
 	on interface {
 		PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 	}
 	mu  sync.RWMutex
-	all map[string]statement
+	all map[string]*sql.Stmt
 }
 
-func (s *statements) get(ctx context.Context, query string) (statement, error) {
+func (s *statements) get(ctx context.Context, query string) (*sql.Stmt, error) {
 	s.mu.RLock()
 	st, ok := s.all[query]
 	s.mu.RUnlock()
@@ -33,20 +120,19 @@ func (s *statements) get(ctx context.Context, query string) (statement, error) {
 	if st, ok := s.all[query]; ok {
 		return st, nil
 	}
-	made, err := s.on.PrepareContext(ctx, query)
+	st, err := s.on.PrepareContext(ctx, query)
 	if err != nil {
-		return statement{}, fmt.Errorf("prepare: %w", err)
+		return nil, fmt.Errorf("prepare: %w", err)
 	}
 	if s.all == nil {
-		s.all = map[string]statement{}
+		s.all = map[string]*sql.Stmt{}
 	}
-	s.all[query] = statement{made}
-	return s.all[query], nil
+	s.all[query] = st
+	return st, nil
 }
 
-// close lets go of the statements. Those of a sql.Conn are not closed with it,
-// and SQLite keeps a file open, and its log unmerged, for as long as one is
-// left.
+// close closes the statements. Those of a sql.Conn are not closed with it, and as
+// long as one is left, SQLite keeps a file open and its log unmerged.
 func (s *statements) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

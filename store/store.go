@@ -1,9 +1,13 @@
-// Package store keeps resources in SQL. The same statements run on SQLite and
-// PostgreSQL; sqlite.go and postgres.go hold all that differs.
+// Package store stores resources in SQL. The same statements run on SQLite and
+// PostgreSQL. An Engine has the parts of statements that differ, and sqlite.go and
+// postgres.go open the databases and commit; a few functions ask Engine.Postgres
+// where one engine needs another statement or another number of round trips.
 //
-// Every exported method is one transaction, and every write appends its event
-// to the outbox inside it. A write has returned only when it is on disk. Errors
-// a caller can act on are faults, outages among them; the rest are bugs.
+// A method of DB, or of a Store of a package below, that writes is one
+// transaction, and returns when it is on disk; functions over a Tx run in the
+// transaction of their caller. A change of a resource and its event in the outbox
+// are in the same transaction. Errors that a caller can act on are faults, outages
+// among them; the others are bugs.
 package store
 
 import (
@@ -19,10 +23,10 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// A Store is a database. It is safe for concurrent use.
+// A DB is a database. It is safe for concurrent use.
 type DB struct {
 	Now func() time.Time
-	Log *slog.Logger // of what an operator should know
+	Log *slog.Logger // for what an operator should know
 
 	Engine Engine
 	read   *sql.DB
@@ -32,12 +36,12 @@ type DB struct {
 
 	replica *replica // PostgreSQL only
 
-	mu       sync.Mutex
-	watchers []func(context.Context, int64)
-	onMove   []func()
+	mu            sync.Mutex
+	onGrantChange []func(context.Context, int64)
+	onRevision    []func()
 }
 
-// An engine is what differs between the databases.
+// An Engine is what differs between the statements of the two databases.
 type Engine struct {
 	Postgres bool                // can another process write to it?
 	Lock     string              // ends a SELECT FROM … AS t whose row is about to change
@@ -50,15 +54,15 @@ type Engine struct {
 	Clock    string                            // the time of the database, in milliseconds
 }
 
-// A failure is what a driver's error means to the store.
+// A failure is the meaning of a driver's error.
 type failure int
 
 const (
-	broken   failure = iota // a bug
-	notOne                  // a unique index refused it
-	dangling                // a foreign key refused it
-	contest                 // the transaction is worth running again
-	outage                  // the database cannot do it now
+	broken    failure = iota // a bug
+	duplicate                // a unique index refused it
+	dangling                 // a foreign key refused it
+	conflict                 // the transaction is worth running again
+	outage                   // the database cannot do it now
 )
 
 // Open connects to url: a postgres:// address, or the path of an SQLite file,
@@ -85,11 +89,11 @@ func (s *DB) Close() error {
 	return errors.Join(errs...)
 }
 
-// Shared tells whether other processes may write to the database.
+// Replicated reports whether other processes may write to the database.
 func (s *DB) Replicated() bool { return s.Engine.Postgres }
 
-// current reports whether the caches of this process agree with the database.
-func (s *DB) Current() bool { return !s.Engine.Postgres || s.replica.term.Holds(time.Now()) }
+// Current reports whether the caches of this process agree with the database.
+func (s *DB) Current() bool { return !s.Engine.Postgres || s.replica.lease.Valid(time.Now()) }
 
 // Ping reports whether the database answers.
 func (s *DB) Ping(ctx context.Context) error {
@@ -97,44 +101,42 @@ func (s *DB) Ping(ctx context.Context) error {
 	return s.Row(ctx, `SELECT 1`, nil, &one)
 }
 
-type Scanner interface{ Scan(...any) error }
-
-// row runs a one-row query. It returns sql.ErrNoRows if there is none.
+// Row runs a query and scans its only row. It returns sql.ErrNoRows if there is
+// none.
 func (s *DB) Row(ctx context.Context, query string, args []any, dest ...any) error {
+	return s.QueryRow(ctx, query, args...).Scan(dest...)
+}
+
+// QueryRow runs a query whose only row the caller scans.
+func (s *DB) QueryRow(ctx context.Context, query string, args ...any) Row {
 	if s.Engine.Postgres {
-		return s.outcome(s.read.QueryRowContext(ctx, query, args...).Scan(dest...))
+		return Row{query, s.read.QueryRowContext(ctx, query, args...), nil, s}
 	}
 	st, err := s.stmts.get(ctx, query)
 	if err != nil {
-		return s.outcome(err)
+		return Row{query, nil, err, s}
 	}
-	return s.outcome(st.QueryRowContext(ctx, args...).Scan(dest...))
+	return Row{query, st.QueryRowContext(ctx, args...), nil, s}
 }
 
-// rows runs a query and calls f for each row, until f says it has enough.
+// Rows runs a query and calls f for each row, until f says that it has enough.
 func (s *DB) Rows(ctx context.Context, query string, args []any, f func(Scanner) (enough bool, err error)) error {
 	rows, err := s.query(ctx, query, args)
-	return s.scan(rows, err, f)
+	return s.outcome(scan(query, rows, err, f))
 }
 
-func (s *DB) scan(rows *sql.Rows, err error, f func(Scanner) (enough bool, err error)) error {
-	if err != nil {
-		return s.outcome(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		if enough, err := f(rows); err != nil || enough {
-			return err
-		}
-	}
-	return s.outcome(rows.Err())
+// Exec runs one statement in a transaction of its own, and returns how many rows
+// it touched.
+func (s *DB) Exec(ctx context.Context, query string, args ...any) (n int64, _ error) {
+	err := s.Write(ctx, func(t *Tx) (err error) {
+		n, err = t.Exec(ctx, query, args...)
+		return err
+	})
+	return n, err
 }
 
-// A reader runs a query and calls f for each row, until f says it has enough.
-type Reader func(ctx context.Context, query string, args []any, f func(Scanner) (enough bool, err error)) error
-
-// steady lets f read one state of the database with several statements: a row
-// the first has seen is still there for the last.
+// Snapshot lets f read one state of the database with several statements: a row
+// that the first has read is still there for the last.
 func (s *DB) Snapshot(ctx context.Context, f func(Reader) error) error {
 	on, err := s.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})
 	if err != nil {
@@ -144,14 +146,14 @@ func (s *DB) Snapshot(ctx context.Context, f func(Reader) error) error {
 	return f(func(ctx context.Context, query string, args []any, f func(Scanner) (bool, error)) error {
 		if s.Engine.Postgres {
 			rows, err := on.QueryContext(ctx, query, args...)
-			return s.scan(rows, err, f)
+			return s.outcome(scan(query, rows, err, f))
 		}
 		st, err := s.stmts.get(ctx, query)
 		if err != nil {
-			return s.outcome(err)
+			return s.outcome(wrap("query", query, err))
 		}
-		rows, err := statement{on.StmtContext(ctx, st.Stmt)}.QueryContext(ctx, args...) // closed with the transaction
-		return s.scan(rows, err, f)
+		rows, err := on.StmtContext(ctx, st).QueryContext(ctx, args...) // closed with the transaction
+		return s.outcome(scan(query, rows, err, f))
 	})
 }
 
@@ -172,14 +174,14 @@ func (s *DB) outcome(err error) error {
 	if err == nil || errors.Is(err, sql.ErrNoRows) || errors.As(err, &f) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	if why := s.Engine.failure(err); why == outage || why == contest {
+	if why := s.Engine.failure(err); why == outage || why == conflict {
 		s.dropDead(err)
 		return fault.Outage("the database", err)
 	}
 	return err
 }
 
-// missing turns the absence of a row into a fault.
+// Missing turns the absence of a row into fault.NotFound.
 func Missing(err error, kind string, uid resource.UID) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return fault.Missing(kind, string(uid))
@@ -187,12 +189,15 @@ func Missing(err error, kind string, uid resource.UID) error {
 	return err
 }
 
-func MS(t time.Time) int64     { return t.UnixMilli() }
+// MS returns a time as columns have it, in milliseconds.
+func MS(t time.Time) int64 { return t.UnixMilli() }
+
+// FromMS returns the time that a column has.
 func FromMS(n int64) time.Time { return time.UnixMilli(n).UTC() }
 
-// TimeAfter returns the time of a change to something that was changed last at
-// another time. It is later, even if the clock is not, so that the time tells one
-// version from the next.
+// TimeAfter returns the time of a change to something that was last changed at the
+// time given. It is later than that even if the clock is not, so that the time
+// tells one version from the next.
 func (s *DB) TimeAfter(last time.Time) time.Time {
 	if now := s.Time(); now.After(last) {
 		return now

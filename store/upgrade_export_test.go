@@ -29,7 +29,7 @@ func MakeOldDatabase(t testing.TB, url string, last int64) *OldDatabase {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := schemas.ReadDir("schema")
+	files, err := schemaFiles.ReadDir("schema")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func MakeOldDatabase(t testing.TB, url string, last int64) *OldDatabase {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := schemas.ReadFile(path.Join("schema", f.Name()))
+		text, err := schemaFiles.ReadFile(path.Join("schema", f.Name()))
 		if err != nil {
 			t.Fatal(err)
 		}

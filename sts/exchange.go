@@ -280,7 +280,7 @@ func (s *Service) recordUse(ctx context.Context, p *principal) {
 	if !p.useDue(now) {
 		return
 	}
-	if err := s.store.Seen(ctx, p.identity.UID, now); err != nil {
+	if err := s.store.RecordLastSeen(ctx, p.identity.UID, now); err != nil {
 		s.log.WarnContext(ctx, "the last use of an identity was not noted", "identity", p.identity.UID, "err", err)
 	}
 }

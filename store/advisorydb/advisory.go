@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// An advisory's columns. The packages affected, which can be many, are a column
-// of their own: lists do not read them.
+// The columns of an advisory. The affected packages, which can be many, are a
+// column of their own, which lists do not read.
 const (
 	advisoryColumns = `t.uid, t.digest, t.create_ms, t.update_ms, t.body`
-	wholeAdvisory   = advisoryColumns + `, t.affected`
+	fullColumns     = advisoryColumns + `, t.affected`
 )
 
-// An advisoryRow is a row of advisoryColumns, or of wholeAdvisory.
+// An advisoryRow is a row of advisoryColumns, or of fullColumns.
 type advisoryRow struct {
 	uid              resource.UID
 	digest           []byte
@@ -54,7 +54,7 @@ func (r *advisoryRow) advisory() (a resource.Advisory, err error) {
 	return a, nil
 }
 
-// scanAdvisory reads a row of advisoryColumns, or of wholeAdvisory.
+// scanAdvisory reads a row of advisoryColumns, or of fullColumns.
 func scanAdvisory(row store.Scanner, whole bool, more ...any) (a resource.Advisory, err error) {
 	var r advisoryRow
 	if err = r.scan(row, whole, more...); err != nil {
@@ -70,18 +70,21 @@ func scanAdvisory(row store.Scanner, whole bool, more ...any) (a resource.Adviso
 // InsertAdvisory adds an advisory and returns it with the UIDs it got: its own,
 // in group, and those of its events. It returns fault.NotFound if the group is
 // not there and fault.AlreadyExists if the group has an advisory of that id.
-func (s *Store) InsertAdvisory(ctx context.Context, group resource.UID, a resource.Advisory) (resource.Advisory, error) {
-	settle(&a, group, s.Time())
+func (s *Store) InsertAdvisory(
+	ctx context.Context, group resource.UID, a resource.Advisory,
+) (resource.Advisory, error) {
+	initNew(&a, group, s.Time())
 	d, err := newDraft(group, a)
 	if err != nil {
 		return a, err
 	}
 	err = s.write(ctx, func(t Tx) error {
-		if err := t.MustExist(ctx, group); err != nil {
+		if err := t.RequireGroup(ctx, group); err != nil {
 			return err
 		}
 		var taken int
-		if err := t.Row(ctx, `SELECT count(*) FROM advisories WHERE parent = $1 AND advisory_id = $2`, []any{store.Segment(group), a.ID}, &taken); err != nil {
+		if err := t.Row(ctx, `SELECT count(*) FROM advisories WHERE parent = $1 AND advisory_id = $2`,
+			[]any{store.Segment(group), a.ID}, &taken); err != nil {
 			return err
 		}
 		if taken > 0 {
@@ -100,16 +103,9 @@ func (s *Store) InsertAdvisory(ctx context.Context, group resource.UID, a resour
 
 // Advisory returns an advisory, or fault.NotFound.
 func (s *Store) Advisory(ctx context.Context, uid resource.UID) (a resource.Advisory, err error) {
-	found := false
-	err = s.Rows(ctx, `SELECT `+wholeAdvisory+` FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`, []any{store.Segment(uid), string(uid)}, func(row store.Scanner) (bool, error) {
-		found = true
-		a, err = scanAdvisory(row, true)
-		return true, err
-	})
-	if err == nil && !found {
-		err = fault.Missing("advisory", string(uid))
-	}
-	return a, err
+	a, err = scanAdvisory(s.QueryRow(ctx, `SELECT `+fullColumns+` FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`,
+		store.Segment(uid), string(uid)), true)
+	return a, store.Missing(err, "advisory", uid)
 }
 
 // UpdateAdvisory applies change to the advisory and returns the result.
@@ -117,9 +113,11 @@ func (s *Store) Advisory(ctx context.Context, uid resource.UID) (a resource.Advi
 // fault.NotFound if there is no such advisory, and change's own error, with
 // nothing written, if it has one. change may run more than once. It does not
 // change the id.
-func (s *Store) UpdateAdvisory(ctx context.Context, uid resource.UID, change func(*resource.Advisory) error) (a resource.Advisory, _ error) {
+func (s *Store) UpdateAdvisory(
+	ctx context.Context, uid resource.UID, change func(*resource.Advisory) error,
+) (a resource.Advisory, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		before, at, err := t.takeAdvisory(ctx, uid)
+		before, at, err := t.lockAdvisory(ctx, uid)
 		if err != nil {
 			return err
 		}
@@ -136,21 +134,24 @@ func (s *Store) UpdateAdvisory(ctx context.Context, uid resource.UID, change fun
 	return a, err
 }
 
-// A whereabouts is where the keys and the text of an advisory are.
-type whereabouts struct {
-	era   era
-	block int64
+// A location is where the keys and the text of an advisory are.
+type location struct {
+	generation generation
+	block      int64
 }
 
-// takeAdvisory reads an advisory that is about to change.
-func (t Tx) takeAdvisory(ctx context.Context, uid resource.UID) (a resource.Advisory, at whereabouts, err error) {
-	a, err = scanAdvisory(t.QueryRow(ctx, `SELECT `+wholeAdvisory+`, t.era, t.block FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`+t.DB.Engine.Lock,
-		store.Segment(uid), string(uid)), true, &at.era, &at.block)
+// lockAdvisory reads an advisory that is about to change.
+func (t Tx) lockAdvisory(ctx context.Context, uid resource.UID) (a resource.Advisory, at location, err error) {
+	a, err = scanAdvisory(t.QueryRow(ctx,
+		`SELECT `+fullColumns+`, t.era, t.block FROM advisories AS t WHERE t.seg = $1 AND t.uid = $2`+t.DB.Engine.Lock,
+		store.Segment(uid), string(uid)), true, &at.generation, &at.block)
 	return a, at, store.Missing(err, "advisory", uid)
 }
 
-// replaceAdvisory writes after in the place of before.
-func (t Tx) replaceAdvisory(ctx context.Context, before resource.Advisory, after *resource.Advisory, at whereabouts) error {
+// replaceAdvisory replaces before by after.
+func (t Tx) replaceAdvisory(
+	ctx context.Context, before resource.Advisory, after *resource.Advisory, at location,
+) error {
 	group := after.UID.Parent()
 	nameEvents(after, after.UpdateTime)
 	old, err := newDraft(group, before)
@@ -161,27 +162,29 @@ func (t Tx) replaceAdvisory(ctx context.Context, before resource.Advisory, after
 	if err != nil {
 		return err
 	}
-	if _, err := t.Exec(ctx, `UPDATE advisories SET shelf = $2, digest = $3, update_ms = $4, body = $5, affected = $6 WHERE seg = $1`,
-		store.Segment(d.a.UID), d.shelf, bytesOf(d.a.Source.Digest), store.MS(d.a.UpdateTime), d.body, d.affected); err != nil {
+	if _, err := t.Exec(ctx,
+		`UPDATE advisories SET shelf = $2, digest = $3, update_ms = $4, body = $5, affected = $6 WHERE seg = $1`,
+		store.Segment(d.a.UID), d.partition, nonNil(d.a.Source.Digest), store.MS(d.a.UpdateTime), d.body,
+		d.affected); err != nil {
 		return err
 	}
-	if err := t.unindex(ctx, at.era, old); err != nil {
+	if err := t.unindex(ctx, at.generation, old); err != nil {
 		return err
 	}
-	if err := t.index(ctx, group, at.era, []draft{d}); err != nil {
+	if err := t.index(ctx, group, at.generation, []draft{d}); err != nil {
 		return err
 	}
 	if old.text == d.text {
 		return nil
 	}
-	return t.retext(ctx, group, at.block, store.Segment(d.a.UID), d.text)
+	return t.replaceText(ctx, group, at.block, store.Segment(d.a.UID), d.text)
 }
 
 // DeleteAdvisory removes an advisory. It returns fault.NotFound if there is
 // none.
 func (s *Store) DeleteAdvisory(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
-		a, at, err := t.takeAdvisory(ctx, uid)
+		a, at, err := t.lockAdvisory(ctx, uid)
 		if err != nil {
 			return err
 		}
@@ -192,10 +195,10 @@ func (s *Store) DeleteAdvisory(ctx context.Context, uid resource.UID) error {
 		if _, err := t.Exec(ctx, `DELETE FROM advisories WHERE seg = $1`, store.Segment(uid)); err != nil {
 			return err
 		}
-		if err := t.unindex(ctx, at.era, d); err != nil {
+		if err := t.unindex(ctx, at.generation, d); err != nil {
 			return err
 		}
-		if err := t.retext(ctx, uid.Parent(), at.block, store.Segment(uid), ""); err != nil {
+		if err := t.replaceText(ctx, uid.Parent(), at.block, store.Segment(uid), ""); err != nil {
 			return err
 		}
 		return t.Removed(ctx, "advisories", resource.AdvisoryDeleted, uid, uid.Parent(), a.Record())

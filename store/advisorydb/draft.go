@@ -14,21 +14,21 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// A draft is an advisory as it will be written: all that can be worked out
-// before its transaction, and so beside others', is.
+// A draft is an advisory as it will be written. It is computed before the
+// transaction, so that others can write meanwhile.
 type draft struct {
 	a              resource.Advisory
 	body, affected string
-	shelf          int64
+	partition      int64
 	signature      string
 	names, aliases []int64 // what their keys are made of, each once
 	text           string  // what is searched
 }
 
-// A signature is what an advisory is filtered by, as far as that has few values.
-// Advisories of a group that agree in it stand on one shelf: a list with such
-// filters, however they are combined, is a merge of shelves, and its total the
-// sum of their counters.
+// A signature has those fields of an advisory that lists filter by and that have few
+// values. The advisories of a group that agree in it are a partition: a list with
+// such filters, however they are combined, is a merge of partitions, and its total
+// the sum of their counters.
 type signature struct {
 	Type          string   `json:"t,omitempty"`
 	Architecture  string   `json:"a,omitempty"`
@@ -40,7 +40,7 @@ type signature struct {
 	Reviewers     []string `json:"r,omitempty"`
 }
 
-// A field is what a name or alias is of.
+// A field says which field of an advisory a key is of.
 type field byte
 
 const (
@@ -51,7 +51,7 @@ const (
 	legacyID
 )
 
-// newDraft works out the row of an advisory that belongs to group.
+// newDraft computes the row of an advisory of a group.
 func newDraft(group resource.UID, a resource.Advisory) (draft, error) {
 	d := draft{a: a}
 	affected, err := encodeAffected(a.Affected)
@@ -74,7 +74,7 @@ func newDraft(group resource.UID, a resource.Advisory) (draft, error) {
 		return d, fmt.Errorf("encode signature: %w", err)
 	}
 	d.signature = string(sign)
-	d.shelf = keyOf(group, 0, d.signature)
+	d.partition = keyOf(group, 0, d.signature)
 	names := d.a.Names()
 	for _, name := range names {
 		d.names = append(d.names, keyOf(group, artifactName, name))
@@ -94,12 +94,12 @@ func newDraft(group resource.UID, a resource.Advisory) (draft, error) {
 	slices.Sort(d.names)
 	slices.Sort(d.aliases)
 	d.names, d.aliases = slices.Compact(d.names), slices.Compact(d.aliases)
-	d.text = searched(a, names)
+	d.text = searchText(a, names)
 	return d, nil
 }
 
-// bytesOf is b for a column that is never null.
-func bytesOf(b []byte) []byte {
+// nonNil returns b for a column that is never NULL.
+func nonNil(b []byte) []byte {
 	if b == nil {
 		return []byte{}
 	}
@@ -134,18 +134,19 @@ func signatureOf(a resource.Advisory) signature {
 	return s
 }
 
-// matches tells whether advisories with this signature pass the filters that
-// concern it.
+// matches reports whether advisories with this signature pass the filters of its
+// fields.
 func (s signature) matches(f resource.AdvisoryFilter) bool {
-	return oneOf(f.ArtifactTypes, s.Type) && oneOf(f.ArtifactArchitectures, s.Architecture) && oneOf(f.ComponentTypes, s.ComponentType) &&
+	return oneOf(f.ArtifactTypes, s.Type) && oneOf(f.ArtifactArchitectures, s.Architecture) &&
+		oneOf(f.ComponentTypes, s.ComponentType) &&
 		anyBit(f.ReviewStates, s.States) && anyBit(f.EventTypes, s.Events) &&
 		(f.LatestEventType == resource.EventUnspecified || int32(f.LatestEventType) == s.Latest) &&
 		overlap(f.EventAuthors, s.Authors) && overlap(f.EventReviewers, s.Reviewers) &&
 		(len(f.NotEventAuthors) == 0 || !overlap(f.NotEventAuthors, s.Authors))
 }
 
-// shelved tells whether the filter has a member that concerns signatures.
-func shelved(f resource.AdvisoryFilter) bool {
+// filtersPartitions reports whether the filter has a field of signatures.
+func filtersPartitions(f resource.AdvisoryFilter) bool {
 	return len(f.ArtifactTypes)+len(f.ArtifactArchitectures)+len(f.ComponentTypes)+len(f.ReviewStates)+len(f.EventTypes)+
 		len(f.EventAuthors)+len(f.EventReviewers)+len(f.NotEventAuthors) > 0 || f.LatestEventType != resource.EventUnspecified
 }
@@ -160,8 +161,8 @@ func overlap(wanted, have []string) bool {
 	return len(wanted) == 0 || slices.ContainsFunc(wanted, func(s string) bool { return slices.Contains(have, s) })
 }
 
-// keyOf stands for a value in a group: 64 bits, which two values of one database
-// share about never.
+// keyOf returns the key of a value in a group: 64 bits of a hash, which two values
+// of one database practically never share.
 func keyOf(group resource.UID, f field, value string) int64 {
 	b := make([]byte, 0, 128)
 	b = binary.BigEndian.AppendUint64(b, uint64(store.Segment(group)))
@@ -171,9 +172,9 @@ func keyOf(group resource.UID, f field, value string) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:]))
 }
 
-// searched is the text of an advisory that a query looks into: its id, its
+// searchText returns the text of an advisory that a query searches: its id, its
 // names and its aliases, in lower case, each ended by a NUL.
-func searched(a resource.Advisory, names []string) string {
+func searchText(a resource.Advisory, names []string) string {
 	var b strings.Builder
 	add := func(s string) {
 		if s != "" {
@@ -192,8 +193,8 @@ func searched(a resource.Advisory, names []string) string {
 	return b.String()
 }
 
-// settle gives an advisory that is new in group its place and its times.
-func settle(a *resource.Advisory, group resource.UID, now time.Time) {
+// initNew gives an advisory that is new in a group its UID and its times.
+func initNew(a *resource.Advisory, group resource.UID, now time.Time) {
 	a.UID = group.NewRisingChild(now)
 	a.CreateTime, a.UpdateTime = now, now
 	nameEvents(a, now)
@@ -219,6 +220,6 @@ func nameEvents(a *resource.Advisory, now time.Time) {
 	})
 }
 
-// same tells whether two digests name the same record. What was written by hand
-// has none, and is never the same as what a source tells.
-func same(a, b []byte) bool { return len(a) > 0 && bytes.Equal(a, b) }
+// sameRecord reports whether two digests are of the same record. An advisory that
+// was written by hand has none, and never equals a record of a source.
+func sameRecord(a, b []byte) bool { return len(a) > 0 && bytes.Equal(a, b) }

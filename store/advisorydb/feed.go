@@ -24,7 +24,7 @@ var feeds = store.Kind[resource.AdvisoryFeed]{
 			store.Milliseconds("interval_ms", &f.Interval),
 			store.Flag("paused", &f.Paused),
 			store.Derived("due_ms", store.MS(f.UpdateTime)), // a feed that was changed is due at once
-			store.JSON("last", &f.Last).Fixed(),             // see FeedRead
+			store.JSON("last", &f.Last).Fixed(),             // see RecordFeedResult
 			store.Bytes("state", &f.State).Fixed(),
 			store.Time("create_ms", &f.CreateTime).Order("create_time").Fixed(),
 			store.Time("update_ms", &f.UpdateTime).Order("update_time"),
@@ -36,7 +36,7 @@ var feeds = store.Kind[resource.AdvisoryFeed]{
 // there and fault.AlreadyExists if the group has a feed of that name.
 func (s *Store) InsertFeed(ctx context.Context, f resource.AdvisoryFeed) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.MustExist(ctx, f.UID.Parent()); err != nil {
+		if err := t.RequireGroup(ctx, f.UID.Parent()); err != nil {
 			return err
 		}
 		return store.Insert(ctx, t.Tx, &feeds, f)
@@ -49,13 +49,15 @@ func (s *Store) Feed(ctx context.Context, uid resource.UID) (resource.AdvisoryFe
 }
 
 // Feeds returns one page of feeds.
-func (s *Store) Feeds(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.AdvisoryFeed], error) {
+func (s *Store) Feeds(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.AdvisoryFeed], error) {
 	return store.List(ctx, s.DB, &feeds, r, f, p)
 }
 
-// UpdateFeed puts after in the place of before; the feed is due at once. It
-// returns store.ErrStale if before is not how the feed is, and
-// fault.AlreadyExists if its group has another of its new name.
+// UpdateFeed replaces before by after; the feed is due at once. It returns
+// store.ErrStale if the feed is not as before any more, and fault.AlreadyExists if
+// its group has another feed of that name.
 func (s *Store) UpdateFeed(ctx context.Context, before, after resource.AdvisoryFeed) (resource.AdvisoryFeed, error) {
 	err := s.write(ctx, func(t Tx) error {
 		if err := store.Update(ctx, t.Tx, &feeds, before, &after); err != nil || after.Address == before.Address {
@@ -76,38 +78,34 @@ func (s *Store) DeleteFeed(ctx context.Context, uid resource.UID) error {
 		if err != nil {
 			return err
 		}
-		if _, err := t.Exec(ctx, `DELETE FROM advisory_feeds WHERE uid = $1`, string(uid)); err != nil {
-			return err
-		}
-		return t.Removed(ctx, "advisory_feeds", resource.FeedDeleted, uid, uid.Parent(), f.Redacted())
+		return store.Remove(ctx, t.Tx, &feeds, f)
 	})
 }
 
-// TakeDueFeed returns a feed whose time has come and keeps it from others, on
-// whichever replica, until the time given. ok is false if there is none.
+// ClaimDueFeed returns a feed that is due, and claims it until the time given, so
+// that no other caller on any replica gets it. ok is false if there is none.
 //
 // Organizations take turns: it looks first at those whose uid is after that of
 // the organization last, and at none of those in except. So an organization with
 // many feeds, or slow ones, does not delay the feeds of another.
-func (s *Store) TakeDueFeed(ctx context.Context, until time.Time, last resource.UID, except []resource.UID) (f resource.AdvisoryFeed, ok bool, _ error) {
+func (s *Store) ClaimDueFeed(
+	ctx context.Context, until time.Time, last resource.UID, except []resource.UID,
+) (f resource.AdvisoryFeed, ok bool, _ error) {
 	due, err := s.dueFeeds(ctx)
 	if err != nil {
 		return f, false, err
 	}
 	due = slices.DeleteFunc(due, func(uid resource.UID) bool { return slices.Contains(except, uid.Root()) })
-	turn := func(uid resource.UID) string { // the organizations up to last come after all others
+	order := func(uid resource.UID) string { // the organizations up to last come after all others
 		if uid.Root() > last {
 			return "0" + string(uid.Root())
 		}
 		return "1" + string(uid.Root())
 	}
-	slices.SortStableFunc(due, func(a, b resource.UID) int { return strings.Compare(turn(a), turn(b)) })
+	slices.SortStableFunc(due, func(a, b resource.UID) int { return strings.Compare(order(a), order(b)) })
 	for _, uid := range due {
-		var n int64
-		err = s.write(ctx, func(t Tx) error {
-			n, err = t.Exec(ctx, `UPDATE advisory_feeds SET due_ms = $2 WHERE uid = $1 AND NOT paused AND due_ms <= $3`, string(uid), store.MS(until), store.MS(s.Time()))
-			return err
-		})
+		n, err := s.Exec(ctx, `UPDATE advisory_feeds SET due_ms = $2 WHERE uid = $1 AND NOT paused AND due_ms <= $3`,
+			string(uid), store.MS(until), store.MS(s.Time()))
 		if err != nil {
 			return f, false, err
 		}
@@ -119,36 +117,30 @@ func (s *Store) TakeDueFeed(ctx context.Context, until time.Time, last resource.
 	return f, false, nil
 }
 
-// dueEach is how many due feeds of one organization TakeDueFeed considers. More
-// than one, because other replicas may take some of them first.
-const dueEach = 4
+// duePerOrganization is how many due feeds of one organization ClaimDueFeed
+// considers. It is more than one, because other replicas may claim some first.
+const duePerOrganization = 4
 
 // dueFeeds returns the feeds of every organization that have been due for the
-// longest, up to dueEach of each, in the order in which they were due.
-func (s *Store) dueFeeds(ctx context.Context) (due []resource.UID, _ error) {
-	err := s.Rows(ctx, `
+// longest, up to duePerOrganization of each, in the order in which they were due.
+func (s *Store) dueFeeds(ctx context.Context) ([]resource.UID, error) {
+	return store.ReadColumn[resource.UID](ctx, s.Rows, `
 		SELECT uid FROM (
-			SELECT uid, due_ms, row_number() OVER (PARTITION BY a1 ORDER BY due_ms, seg) AS n FROM advisory_feeds WHERE NOT paused AND due_ms <= $1
-		) AS t WHERE n <= $2 ORDER BY due_ms`, []any{store.MS(s.Time()), dueEach}, func(row store.Scanner) (bool, error) {
-		var uid resource.UID
-		err := row.Scan(&uid)
-		due = append(due, uid)
-		return false, err
-	})
-	return due, err
+			SELECT uid, due_ms, row_number() OVER (PARTITION BY a1 ORDER BY due_ms, seg) AS n FROM advisory_feeds
+			WHERE NOT paused AND due_ms <= $1
+		) AS t WHERE n <= $2 ORDER BY due_ms`, store.MS(s.Time()), duePerOrganization)
 }
 
-// FeedRead records what came of looking at a feed, and when to look again. A feed
-// that has gone meanwhile is left alone; one whose address changed keeps none of
-// the state.
-func (s *Store) FeedRead(ctx context.Context, f resource.AdvisoryFeed, last resource.FeedResult, state []byte, due time.Time) error {
+// RecordFeedResult records the result of reading a feed, and when to read it again.
+// If the feed was deleted or its address changed meanwhile, it does nothing.
+func (s *Store) RecordFeedResult(
+	ctx context.Context, f resource.AdvisoryFeed, last resource.FeedResult, state []byte, due time.Time,
+) error {
 	text, err := json.Marshal(last)
 	if err != nil {
 		return fmt.Errorf("encode feed result: %w", err)
 	}
-	return s.write(ctx, func(t Tx) error {
-		_, err := t.Exec(ctx, `UPDATE advisory_feeds SET last = $2, state = $3, due_ms = $4 WHERE uid = $1 AND address = $5`,
-			string(f.UID), string(text), bytesOf(state), store.MS(due), f.Address)
-		return err
-	})
+	_, err = s.Exec(ctx, `UPDATE advisory_feeds SET last = $2, state = $3, due_ms = $4 WHERE uid = $1 AND address = $5`,
+		string(f.UID), string(text), nonNil(state), store.MS(due), f.Address)
+	return err
 }

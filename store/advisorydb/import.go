@@ -12,19 +12,21 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// An Imported event tells of many records at once: one event for each would
-// drown those who listen.
+// An Imported is the event of an import: one for many records, because one for each
+// would be too many for subscribers.
 type Imported struct {
 	resource.ImportResult
 	Source string `json:"source,omitempty"`
 }
 
-// ImportAdvisories takes over what a source says: records the group does not
-// have, and those that differ from what it has, in one transaction with one
-// event. All have an id, no two the same. The result counts records.
+// ImportAdvisories stores the records of a source that the group does not have, and
+// those that differ from what it has, in one transaction with one event. All have
+// an id, no two the same. The result counts records.
 //
 // It returns fault.NotFound if the group is not there.
-func (s *Store) ImportAdvisories(ctx context.Context, group resource.UID, source string, records []resource.Advisory) (done resource.ImportResult, err error) {
+func (s *Store) ImportAdvisories(
+	ctx context.Context, group resource.UID, source string, records []resource.Advisory,
+) (done resource.ImportResult, err error) {
 	for range 4 { // a record another import brings at the same time is ours to compare with then
 		done, err = s.importOnce(ctx, group, source, records)
 		if !s.Duplicate(err) {
@@ -34,9 +36,11 @@ func (s *Store) ImportAdvisories(ctx context.Context, group resource.UID, source
 	return done, fault.Outage("the database", err)
 }
 
-func (s *Store) importOnce(ctx context.Context, group resource.UID, source string, records []resource.Advisory) (done resource.ImportResult, _ error) {
-	// What is known is found without the writer, and most of what is to be
-	// written worked out: others write meanwhile.
+func (s *Store) importOnce(
+	ctx context.Context, group resource.UID, source string, records []resource.Advisory,
+) (done resource.ImportResult, _ error) {
+	// The records that the group has are read, and the rows computed, outside of the
+	// transaction, so that others can write meanwhile.
 	known, err := digests(ctx, s.Rows, s.Engine, group, records)
 	if err != nil {
 		return done, err
@@ -49,13 +53,13 @@ func (s *Store) importOnce(ctx context.Context, group resource.UID, source strin
 		have, ok := known[a.ID]
 		switch {
 		case !ok:
-			settle(&a, group, now)
+			initNew(&a, group, now)
 			d, err := newDraft(group, a)
 			if err != nil {
 				return done, err
 			}
 			drafts = append(drafts, d)
-		case same(have, a.Source.Digest):
+		case sameRecord(have, a.Source.Digest):
 			unchanged++
 			continue
 		default:
@@ -67,56 +71,52 @@ func (s *Store) importOnce(ctx context.Context, group resource.UID, source strin
 	}
 	done = resource.ImportResult{Created: int64(len(drafts)), Updated: int64(len(changed)), Unchanged: unchanged, Withdrawn: withdrawn}
 	if len(drafts)+len(changed) == 0 {
-		return done, s.check(ctx, group)
+		return done, s.requireGroup(ctx, group)
 	}
 	return done, s.write(ctx, func(t Tx) error {
-		if err := t.MustExist(ctx, group); err != nil {
+		if err := t.RequireGroup(ctx, group); err != nil {
 			return err
 		}
 		if err := t.appendAdvisories(ctx, group, drafts); err != nil {
 			return err
 		}
-		if err := t.retell(ctx, group, changed); err != nil {
+		if err := t.updateImported(ctx, group, changed); err != nil {
 			return err
 		}
 		return t.Emit(ctx, resource.AdvisoriesImported, group, group, nil, Imported{done, source})
 	})
 }
 
-// check returns fault.NotFound if there is no such group.
-func (s *Store) check(ctx context.Context, group resource.UID) error {
+// requireGroup returns fault.NotFound if there is no such group.
+func (s *Store) requireGroup(ctx context.Context, group resource.UID) error {
 	_, err := s.GroupNames(ctx, []resource.UID{group})
 	return err
 }
 
 // digests returns the digests of those records that the group has, by their id.
-func digests(ctx context.Context, rows store.Reader, e store.Engine, group resource.UID, records []resource.Advisory) (map[string][]byte, error) {
+func digests(
+	ctx context.Context, rows store.Reader, e store.Engine, group resource.UID, records []resource.Advisory,
+) (map[string][]byte, error) {
 	ids := make([]string, len(records))
 	for i, a := range records {
 		ids[i] = a.ID
 	}
 	q := store.Query{Engine: e}
-	text := fmt.Sprintf(`SELECT t.advisory_id, t.digest FROM %s AS s CROSS JOIN advisories AS t WHERE t.parent = %s AND t.advisory_id = s.v`, e.Each(&q, ids), q.Arg(store.Segment(group)))
-	known := map[string][]byte{}
-	err := rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
-		var id string
-		var digest []byte
-		err := row.Scan(&id, &digest)
-		known[id] = digest
-		return false, err
-	})
-	return known, err
+	text := fmt.Sprintf(`SELECT t.advisory_id, t.digest FROM %s AS s CROSS JOIN advisories AS t WHERE t.parent = %s
+		AND t.advisory_id = s.v`, e.Each(&q, ids), q.Arg(store.Segment(group)))
+	return store.ReadMap[string, []byte](ctx, rows, text, q.Args...)
 }
 
-// retell takes over what a source says anew of advisories the group has.
-func (t Tx) retell(ctx context.Context, group resource.UID, changed []resource.Advisory) error {
+// updateImported merges changed records into the advisories that the group has.
+func (t Tx) updateImported(ctx context.Context, group resource.UID, changed []resource.Advisory) error {
 	for _, next := range changed {
 		var uid resource.UID
-		err := t.Row(ctx, `SELECT uid FROM advisories WHERE parent = $1 AND advisory_id = $2`, []any{store.Segment(group), next.ID}, &uid)
+		err := t.Row(ctx, `SELECT uid FROM advisories WHERE parent = $1 AND advisory_id = $2`,
+			[]any{store.Segment(group), next.ID}, &uid)
 		if err != nil {
 			return store.Missing(err, "advisory", resource.UID(next.ID))
 		}
-		before, at, err := t.takeAdvisory(ctx, uid)
+		before, at, err := t.lockAdvisory(ctx, uid)
 		if err != nil {
 			return err
 		}
@@ -129,25 +129,27 @@ func (t Tx) retell(ctx context.Context, group resource.UID, changed []resource.A
 	return nil
 }
 
-// appendAdvisories adds the rows of new advisories of a group, and all that finds
-// them.
+// appendAdvisories adds the rows of new advisories of a group and their index rows,
+// texts and counters.
 func (t Tx) appendAdvisories(ctx context.Context, group resource.UID, drafts []draft) error {
 	if len(drafts) == 0 {
 		return nil
 	}
-	block, err := t.text(ctx, group, drafts)
+	block, err := t.addTexts(ctx, group, drafts)
 	if err != nil {
 		return err
 	}
-	now, err := t.era(ctx, group, len(drafts))
+	now, err := t.generation(ctx, group, len(drafts))
 	if err != nil {
 		return err
 	}
 	rows := make([][]any, len(drafts))
 	for i, d := range drafts {
-		rows[i] = append(store.TreeColumns(d.a.UID), d.a.ID, d.shelf, int64(now), block, bytesOf(d.a.Source.Digest), store.MS(d.a.CreateTime), store.MS(d.a.UpdateTime), d.body, d.affected)
+		rows[i] = append(store.TreeColumns(d.a.UID), d.a.ID, d.partition, int64(now), block, nonNil(d.a.Source.Digest),
+			store.MS(d.a.CreateTime), store.MS(d.a.UpdateTime), d.body, d.affected)
 	}
-	err = t.InsertRows(ctx, `INSERT INTO advisories (seg, uid, parent, a1, a2, a3, advisory_id, shelf, era, block, digest, create_ms, update_ms, body, affected)`, rows, ``)
+	err = t.InsertRows(ctx,
+		`INSERT INTO advisories (seg, uid, parent, a1, a2, a3, advisory_id, shelf, era, block, digest, create_ms, update_ms, body, affected)`, rows, ``)
 	if err != nil {
 		return err
 	}
@@ -157,16 +159,16 @@ func (t Tx) appendAdvisories(ctx context.Context, group resource.UID, drafts []d
 	return t.Count(ctx, "advisories", drafts[0].a.UID, len(drafts))
 }
 
-// index makes lists find advisories of a group and an era by what they are
-// filtered by.
-func (t Tx) index(ctx context.Context, group resource.UID, in era, drafts []draft) error {
+// index adds the rows by which lists find advisories of a group and a generation.
+// The table advisory_shelves has the partitions.
+func (t Tx) index(ctx context.Context, group resource.UID, in generation, drafts []draft) error {
 	var names, aliases [][]any
-	shelves, named := map[int64]int{}, map[int64]int{}
+	parts, named := map[int64]int{}, map[int64]int{}
 	signatures := map[int64]string{}
 	for _, d := range drafts {
 		seg := store.Segment(d.a.UID)
-		shelves[d.shelf]++
-		signatures[d.shelf] = d.signature
+		parts[d.partition]++
+		signatures[d.partition] = d.signature
 		for _, name := range d.names {
 			names = append(names, []any{in.key(name), seg, store.MS(d.a.UpdateTime)})
 			named[in.key(name)]++
@@ -179,7 +181,8 @@ func (t Tx) index(ctx context.Context, group resource.UID, in era, drafts []draf
 	for _, id := range slices.Sorted(maps.Keys(signatures)) {
 		rows = append(rows, []any{id, string(group), signatures[id]})
 	}
-	if err := t.InsertRows(ctx, `INSERT INTO advisory_shelves (id, grp, signature)`, rows, ` ON CONFLICT (id) DO NOTHING`); err != nil {
+	if err := t.InsertRows(ctx, `INSERT INTO advisory_shelves (id, grp, signature)`, rows,
+		` ON CONFLICT (id) DO NOTHING`); err != nil {
 		return err
 	}
 	byKey := func(a, b []any) int { return cmp.Compare(a[0].(int64), b[0].(int64)) }
@@ -191,14 +194,14 @@ func (t Tx) index(ctx context.Context, group resource.UID, in era, drafts []draf
 	if err := t.InsertRows(ctx, `INSERT INTO advisory_aliases (key, seg)`, aliases, ``); err != nil {
 		return err
 	}
-	if err := t.bump(ctx, store.OnShelf, shelves, 1); err != nil {
+	if err := t.addToCounters(ctx, store.PartitionCounter, parts, 1); err != nil {
 		return err
 	}
-	return t.bump(ctx, store.WithName, named, 1)
+	return t.addToCounters(ctx, store.NameCounter, named, 1)
 }
 
-// unindex takes back what index did for an advisory.
-func (t Tx) unindex(ctx context.Context, in era, d draft) error {
+// unindex deletes the rows that index added for an advisory.
+func (t Tx) unindex(ctx context.Context, in generation, d draft) error {
 	named := map[int64]int{}
 	seg := store.Segment(d.a.UID)
 	for _, name := range d.names {
@@ -212,15 +215,15 @@ func (t Tx) unindex(ctx context.Context, in era, d draft) error {
 			return err
 		}
 	}
-	if err := t.bump(ctx, store.OnShelf, map[int64]int{d.shelf: 1}, -1); err != nil {
+	if err := t.addToCounters(ctx, store.PartitionCounter, map[int64]int{d.partition: 1}, -1); err != nil {
 		return err
 	}
-	return t.bump(ctx, store.WithName, named, -1)
+	return t.addToCounters(ctx, store.NameCounter, named, -1)
 }
 
-// bump adds to counters that are not a group's. It takes them in one order, so
-// that two writers never wait for each other.
-func (t Tx) bump(ctx context.Context, kind string, by map[int64]int, sign int) error {
+// addToCounters adds to counters that are by key. It locks them in the order of
+// their keys, so that two writers cannot deadlock.
+func (t Tx) addToCounters(ctx context.Context, kind string, by map[int64]int, sign int) error {
 	var rows [][]any
 	for _, k := range slices.Sorted(maps.Keys(by)) {
 		rows = append(rows, []any{kind, k, t.Shard, sign * by[k], 0})
@@ -231,7 +234,8 @@ func (t Tx) bump(ctx context.Context, kind string, by map[int64]int, sign int) e
 		return err
 	}
 	for _, row := range rows {
-		if err := t.Later(ctx, `DELETE FROM counters WHERE kind = $1 AND grp = $2 AND shard = $3 AND n = 0`, row[:3]...); err != nil {
+		if err := t.Later(ctx, `DELETE FROM counters WHERE kind = $1 AND grp = $2 AND shard = $3 AND n = 0`,
+			row[:3]...); err != nil {
 			return err
 		}
 	}

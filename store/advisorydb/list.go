@@ -13,15 +13,15 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// This file lists advisories. As with other kinds, a page costs the page: every
-// group, every shelf and every name has its advisories in each order in an
-// index, and its total in a counter, so a list with one filter is a merge of
-// index ranges. A list that combines filters of different kinds reads what the
-// rarest of them matches.
+// This file lists advisories. As with other kinds, the cost of a page depends on its
+// size: every group, every partition and every name has its advisories in each
+// order in an index, and its total in a counter, so a list with one filter is a
+// merge of index ranges. A list that combines filters of different kinds reads
+// everything that each of them matches, and intersects that (intersect.go).
 //
-// The cost has one more factor than elsewhere: the number of groups in reach
-// that have advisories, for ranges belong to groups. There are few: advisories
-// are imported for an organization, or written for a team's artifacts.
+// The cost has one more factor than elsewhere: the number of groups in reach that
+// have advisories, because ranges are of one group. There are few: advisories are
+// imported for an organization, or written for a team's artifacts.
 
 // advisoryOrders are the fields a list of advisories can be ordered by.
 var advisoryOrders = map[string]order{"uid": byUID, "create_time": byCreation, "update_time": byUpdate}
@@ -36,27 +36,28 @@ const (
 	byUpdate
 )
 
-// A shelf holds the advisories of a group that have a signature.
-type shelf struct {
+// A partition is the advisories of a group that have a signature: a row of the
+// table advisory_shelves, whose id advisories have in the column shelf.
+type partition struct {
 	id    int64
 	group resource.UID
 	signature
 }
 
-// A lane is an index range that holds advisories of one group in order.
-type lane struct {
+// An indexRange is a range of an index with advisories of one group in order.
+type indexRange struct {
 	key   int64
 	group resource.UID
 	n     int64
 }
 
-// lanes are those of one table, by one column.
-type lanes struct {
+// indexRanges are ranges of the indexes of one table that begin with one column.
+type indexRanges struct {
 	table, column string
-	all           []lane
+	all           []indexRange
 }
 
-// An entry is the place of an advisory in an order.
+// An entry is the position of an advisory in an order.
 type entry struct {
 	seg, updated int64
 	group        resource.UID
@@ -66,7 +67,9 @@ func (e entry) uid() string { return fmt.Sprintf("%s/%016x", e.group, uint64(e.s
 
 // Advisories returns one page of advisories. The packages they affect are left
 // out unless whole is set.
-func (s *Store) Advisories(ctx context.Context, r store.Reach, f resource.AdvisoryFilter, p page.Request, whole bool) (out page.Page[resource.Advisory], _ error) {
+func (s *Store) Advisories(
+	ctx context.Context, r store.Reach, f resource.AdvisoryFilter, p page.Request, whole bool,
+) (out page.Page[resource.Advisory], _ error) {
 	by, ok := advisoryOrders[p.Order.Field]
 	if !ok {
 		return out, fmt.Errorf("cannot list advisories by %q", p.Order.Field)
@@ -75,21 +78,21 @@ func (s *Store) Advisories(ctx context.Context, r store.Reach, f resource.Adviso
 	if sc.Empty() {
 		return out, nil
 	}
-	shelves, err := s.shelves(ctx, sc)
-	if err != nil || len(shelves) == 0 {
+	parts, err := s.partitions(ctx, sc)
+	if err != nil || len(parts) == 0 {
 		return out, err
 	}
-	l := advisoryList{s: s, by: by, p: p, shelves: shelves, f: f, groups: holders(shelves)}
-	if len(l.valued()) > 0 {
-		if l.holdings, err = s.holdings(ctx, sc); err != nil {
+	l := advisoryList{s: s, by: by, p: p, partitions: parts, f: f, groups: groupsOf(parts)}
+	if len(l.keyedFilters()) > 0 {
+		if l.generations, err = s.generations(ctx, sc); err != nil {
 			return out, err
 		}
 	}
 	var entries []entry
-	if in, ok := l.lanes(sc); ok {
+	if in, ok := l.ranges(sc); ok {
 		entries, out.Total, err = l.walk(ctx, in)
 	} else {
-		entries, out.Total, err = l.sift(ctx, sc)
+		entries, out.Total, err = l.intersect(ctx, sc)
 	}
 	if err != nil {
 		return page.Page[resource.Advisory]{}, err
@@ -106,59 +109,64 @@ func (s *Store) Advisories(ctx context.Context, r store.Reach, f resource.Adviso
 	return out, err
 }
 
-// shelves returns all shelves of a scope, in the order of their groups.
-func (s *Store) shelves(ctx context.Context, sc store.Scope) (all []shelf, _ error) {
-	for _, at := range places(sc) {
-		err := s.Rows(ctx, `SELECT id, grp, signature FROM advisory_shelves WHERE `+at.text, at.args, func(row store.Scanner) (bool, error) {
-			var sh shelf
-			var text string
-			if err := row.Scan(&sh.id, &sh.group, &text); err != nil {
+// partitions returns all partitions of a scope, in the order of their groups.
+func (s *Store) partitions(ctx context.Context, sc store.Scope) (all []partition, _ error) {
+	for _, at := range groupConditions(sc) {
+		err := s.Rows(ctx, `SELECT id, grp, signature FROM advisory_shelves WHERE `+at.text, at.args,
+			func(row store.Scanner) (bool, error) {
+				var part partition
+				var text string
+				if err := row.Scan(&part.id, &part.group, &text); err != nil {
+					return false, err
+				}
+				sign, err := s.signatures.get(part.id, text)
+				part.signature = sign
+				all = append(all, part)
 				return false, err
-			}
-			sign, err := s.signs.get(sh.id, text)
-			sh.signature = sign
-			all = append(all, sh)
-			return false, err
-		})
+			})
 		if err != nil {
 			return nil, err
 		}
 	}
-	slices.SortFunc(all, func(a, b shelf) int { return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.id, b.id)) })
-	return slices.CompactFunc(all, func(a, b shelf) bool { return a.id == b.id }), nil
+	slices.SortFunc(all, func(a, b partition) int {
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.id,
+			b.id))
+	})
+	return slices.CompactFunc(all, func(a, b partition) bool { return a.id == b.id }), nil
 }
 
-// places are the conditions on the groups of shelves that a scope comes down to.
-func places(sc store.Scope) (all []where) {
+// groupConditions returns the conditions on the column grp that select the groups
+// of a scope, one for each statement.
+func groupConditions(sc store.Scope) (all []condition) {
 	var groups []resource.UID
 	for _, uid := range sc.Rows {
 		groups = append(groups, uid.Parent())
 	}
 	groups = append(groups, sc.Children)
 	for _, g := range sc.Below {
-		all = append(all, where{`grp >= $1 AND grp < $2`, []any{string(g) + "/", string(g) + "0"}})
+		all = append(all, condition{`grp >= $1 AND grp < $2`, []any{string(g) + "/", string(g) + "0"}})
 		groups = append(groups, g)
 	}
 	slices.Sort(groups)
 	for _, g := range slices.Compact(groups) {
 		if g != "" {
-			all = append(all, where{`grp = $1`, []any{string(g)}})
+			all = append(all, condition{`grp = $1`, []any{string(g)}})
 		}
 	}
 	return all
 }
 
-// A where is what follows WHERE.
-type where struct {
+// A condition is what follows WHERE.
+type condition struct {
 	text string
 	args []any
 }
 
-// holders are the groups of shelves.
-func holders(shelves []shelf) (groups []resource.UID) {
-	for _, sh := range shelves {
-		if len(groups) == 0 || groups[len(groups)-1] != sh.group {
-			groups = append(groups, sh.group)
+// groupsOf returns the groups of partitions.
+func groupsOf(parts []partition) (groups []resource.UID) {
+	for _, part := range parts {
+		if len(groups) == 0 || groups[len(groups)-1] != part.group {
+			groups = append(groups, part.group)
 		}
 	}
 	return groups
@@ -166,25 +174,26 @@ func holders(shelves []shelf) (groups []resource.UID) {
 
 // An advisoryList is a list being read.
 type advisoryList struct {
-	s       *Store
-	by      order
-	p       page.Request
-	f       resource.AdvisoryFilter
-	shelves []shelf
-	groups  []resource.UID
+	s          *Store
+	by         order
+	p          page.Request
+	f          resource.AdvisoryFilter
+	partitions []partition
+	groups     []resource.UID
 
-	holdings []holding // if values are filtered by
+	generations []groupGenerations // if values are filtered by
 }
 
-// A valued filter is one whose values have keys.
-type valued struct {
+// A keyedFilter is a field of the filter whose values have keys.
+type keyedFilter struct {
 	field  field
 	values []string
 }
 
-// valued returns the members of the filter whose values have keys.
-func (l *advisoryList) valued() (all []valued) {
-	for _, v := range []valued{
+// keyedFilters returns the fields of the filter that are set and whose values have
+// keys.
+func (l *advisoryList) keyedFilters() (all []keyedFilter) {
+	for _, v := range []keyedFilter{
 		{artifactName, l.f.ArtifactNames}, {componentName, l.f.ComponentNames}, {componentLocation, l.f.ComponentLocations},
 		{alias, l.f.Aliases}, {legacyID, l.f.LegacyIDs},
 	} {
@@ -195,60 +204,60 @@ func (l *advisoryList) valued() (all []valued) {
 	return all
 }
 
-// lanes returns the index ranges that hold exactly what passes the filter, if
-// there are such: those of groups, of shelves, or of one name.
-func (l *advisoryList) lanes(sc store.Scope) (in lanes, ok bool) {
-	values := l.valued()
-	onShelves := shelved(l.f)
+// ranges returns the index ranges that have exactly what passes the filter, if
+// there are such: those of groups, of partitions, or of one name.
+func (l *advisoryList) ranges(sc store.Scope) (in indexRanges, ok bool) {
+	values := l.keyedFilters()
+	partitioned := filtersPartitions(l.f)
 	if len(sc.Rows) > 0 || len(l.f.IDs) > 0 || l.f.Query != "" {
 		return in, false
 	}
 	switch {
-	case len(values) == 1 && !onShelves && len(values[0].values) == 1 && values[0].field < alias:
+	case len(values) == 1 && !partitioned && len(values[0].values) == 1 && values[0].field < alias:
 		in.table, in.column = "advisory_names", "key"
-		for _, h := range l.holdings {
+		for _, h := range l.generations {
 			for _, key := range h.keys(values[0].field, values[0].values[0]) {
-				in.all = append(in.all, lane{key: key, group: h.group})
+				in.all = append(in.all, indexRange{key: key, group: h.group})
 			}
 		}
 	case len(values) > 0:
 		return in, false
-	case onShelves:
+	case partitioned:
 		in.table, in.column = "advisories", "shelf"
-		for _, sh := range l.shelves {
-			if sh.matches(l.f) {
-				in.all = append(in.all, lane{key: sh.id, group: sh.group})
+		for _, part := range l.partitions {
+			if part.matches(l.f) {
+				in.all = append(in.all, indexRange{key: part.id, group: part.group})
 			}
 		}
 	default:
 		in.table, in.column = "advisories", "parent"
 		for _, g := range l.groups {
-			in.all = append(in.all, lane{key: store.Segment(g), group: g})
+			in.all = append(in.all, indexRange{key: store.Segment(g), group: g})
 		}
 	}
 	return in, true
 }
 
-// counters names the counters of lanes.
-func (in lanes) counters() (kind, column string) {
+// counters returns the kind and the column of the counters of ranges.
+func (in indexRanges) counters() (kind, column string) {
 	switch in.column {
 	case "parent":
 		return "advisories", "children"
 	case "shelf":
-		return store.OnShelf, "n"
+		return store.PartitionCounter, "n"
 	}
-	return store.WithName, "n"
+	return store.NameCounter, "n"
 }
 
-// walk reads a page from lanes, and one entry more if there is one.
-func (l *advisoryList) walk(ctx context.Context, in lanes) (entries []entry, total int64, _ error) {
+// walk reads a page from index ranges, and one entry more if there is one.
+func (l *advisoryList) walk(ctx context.Context, in indexRanges) (entries []entry, total int64, _ error) {
 	if len(in.all) == 0 {
 		return nil, 0, nil
 	}
 	if err := l.size(ctx, in); err != nil {
 		return nil, 0, err
 	}
-	in.all = slices.DeleteFunc(in.all, func(n lane) bool { return n.n <= 0 })
+	in.all = slices.DeleteFunc(in.all, func(n indexRange) bool { return n.n <= 0 })
 	for _, n := range in.all {
 		total += n.n
 	}
@@ -261,8 +270,8 @@ func (l *advisoryList) walk(ctx context.Context, in lanes) (entries []entry, tot
 
 func (l *advisoryList) need() int { return l.p.Skip + l.p.Size + 1 }
 
-// size reads how many advisories the lanes have.
-func (l *advisoryList) size(ctx context.Context, in lanes) error {
+// size reads how many advisories the ranges have.
+func (l *advisoryList) size(ctx context.Context, in indexRanges) error {
 	kind, column := in.counters()
 	q := store.Query{Engine: l.s.Engine}
 	var keys []int64
@@ -281,8 +290,8 @@ func (l *advisoryList) size(ctx context.Context, in lanes) error {
 	})
 }
 
-// merge returns the first n entries of lanes after the cursor, in order.
-func (l *advisoryList) merge(ctx context.Context, in lanes, n int) ([]entry, error) {
+// merge returns the first n entries of ranges after the cursor, in order.
+func (l *advisoryList) merge(ctx context.Context, in indexRanges, n int) ([]entry, error) {
 	if l.s.Engine.Postgres && len(in.all) > 1 {
 		return l.lateral(ctx, in, n)
 	}
@@ -317,8 +326,8 @@ func (l *advisoryList) merge(ctx context.Context, in lanes, n int) ([]entry, err
 	return best, nil
 }
 
-// first is the statement that reads the first n entries of a lane.
-func (l *advisoryList) first(q *store.Query, in lanes, a lane, n int) string {
+// first is the statement that reads the first n entries of a range.
+func (l *advisoryList) first(q *store.Query, in indexRanges, a indexRange, n int) string {
 	key := q.Arg(a.key)
 	text := fmt.Sprintf(`SELECT t.seg, %s FROM %s AS t WHERE `, l.key(), in.table)
 	if l.by == byUpdate {
@@ -330,11 +339,11 @@ func (l *advisoryList) first(q *store.Query, in lanes, a lane, n int) string {
 	return text + l.orderBy(in) + q.Limit(n)
 }
 
-// between is the condition that an advisory is in a lane, with its segment between
-// two. PostgreSQL is not told that the lane is one: it would rather walk the
-// table by segments, and throw away what is in others. SQLite is: of a pair it
-// seeks to the first half only.
-func (in lanes) between(e store.Engine, key, from, to string) string {
+// between is the condition that an advisory is in a range, with its segment between
+// two. For PostgreSQL it compares pairs: with an equality it would walk the table
+// by segments and discard the rows of other ranges. For SQLite it is an equality,
+// because of a pair SQLite seeks to the first half only.
+func (in indexRanges) between(e store.Engine, key, from, to string) string {
 	if !e.Postgres {
 		return fmt.Sprintf(`t.%s = %s AND t.seg >= %s AND t.seg <= %s`, in.column, key, from, to)
 	}
@@ -343,7 +352,7 @@ func (in lanes) between(e store.Engine, key, from, to string) string {
 
 // lateral does what merge does in one statement: in PostgreSQL a round trip
 // costs more than many rows.
-func (l *advisoryList) lateral(ctx context.Context, in lanes, n int) (best []entry, _ error) {
+func (l *advisoryList) lateral(ctx context.Context, in indexRanges, n int) (best []entry, _ error) {
 	q := store.Query{Engine: l.s.Engine}
 	text := l.firsts(&q, in, n)
 	err := l.s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
@@ -360,15 +369,16 @@ func (l *advisoryList) lateral(ctx context.Context, in lanes, n int) (best []ent
 	return best[:min(n, len(best))], err
 }
 
-// firsts is the statement that reads the first n entries of lanes.
-func (l *advisoryList) firsts(q *store.Query, in lanes, n int) string {
+// firsts is the statement that reads the first n entries of each range.
+func (l *advisoryList) firsts(q *store.Query, in indexRanges, n int) string {
 	var keys []int64
 	var froms, tos []int64
 	for _, a := range in.all {
 		from, to := l.bounds(a.group)
 		keys, froms, tos = append(keys, a.key), append(froms, from), append(tos, to)
 	}
-	each := fmt.Sprintf(`unnest(%s::bigint[], %s::bigint[], %s::bigint[]) WITH ORDINALITY AS s (v, b, e, i)`, q.Arg(keys), q.Arg(froms), q.Arg(tos))
+	each := fmt.Sprintf(`unnest(%s::bigint[], %s::bigint[], %s::bigint[]) WITH ORDINALITY AS s (v, b, e, i)`,
+		q.Arg(keys), q.Arg(froms), q.Arg(tos))
 	one := fmt.Sprintf(`SELECT t.seg, %s AS k FROM %s AS t WHERE `, l.key(), in.table)
 	if l.by == byUpdate {
 		one += fmt.Sprintf(`t.%s = s.v`, in.column) + l.after(q.Arg)
@@ -379,10 +389,12 @@ func (l *advisoryList) firsts(q *store.Query, in lanes, n int) string {
 	if l.by != byUID || len(l.groups) == 1 {
 		last = fmt.Sprintf(` ORDER BY h.k%s, h.seg%s`, l.dir(), l.dir()) + q.Limit(n)
 	}
-	if last != "" && len(in.all) > n { // of more lanes than entries, those that start first
-		each = fmt.Sprintf(`(SELECT s.v, s.b, s.e, s.i FROM %s CROSS JOIN LATERAL (%s%s LIMIT 1) AS h%s) AS s`, each, one, l.orderBy(in), last)
+	if last != "" && len(in.all) > n { // of more ranges than entries, those that start first
+		each = fmt.Sprintf(`(SELECT s.v, s.b, s.e, s.i FROM %s CROSS JOIN LATERAL (%s%s LIMIT 1) AS h%s) AS s`, each, one,
+			l.orderBy(in), last)
 	}
-	return fmt.Sprintf(`SELECT s.i - 1, h.seg, h.k FROM %s CROSS JOIN LATERAL (%s%s%s) AS h`, each, one, l.orderBy(in), q.Limit(n)) + last
+	return fmt.Sprintf(`SELECT s.i - 1, h.seg, h.k FROM %s CROSS JOIN LATERAL (%s%s%s) AS h`, each, one, l.orderBy(in),
+		q.Limit(n)) + last
 }
 
 // key is what an entry is read with beside its segment.
@@ -393,7 +405,7 @@ func (l *advisoryList) key() string {
 	return "t.seg"
 }
 
-func (l *advisoryList) orderBy(in lanes) string {
+func (l *advisoryList) orderBy(in indexRanges) string {
 	column := in.column
 	if l.by == byUpdate {
 		column = "update_ms"
@@ -419,7 +431,8 @@ func (l *advisoryList) after(arg func(any) string) string {
 	if l.p.Order.Desc {
 		than = "<"
 	}
-	return fmt.Sprintf(" AND (t.update_ms, t.seg) %s (%s, %s)", than, arg(c.Number), arg(store.Segment(resource.UID(c.UID))))
+	return fmt.Sprintf(" AND (t.update_ms, t.seg) %s (%s, %s)", than, arg(c.Number),
+		arg(store.Segment(resource.UID(c.UID))))
 }
 
 // bounds are the first and last segment an advisory directly in group may have
@@ -500,10 +513,11 @@ func (s *Store) fetchAdvisories(ctx context.Context, entries []entry, whole bool
 	}
 	columns := advisoryColumns
 	if whole {
-		columns = wholeAdvisory
+		columns = fullColumns
 	}
 	q := store.Query{Engine: s.Engine}
-	text := fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, columns, s.Engine.Each(&q, segs))
+	text := fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, columns,
+		s.Engine.Each(&q, segs))
 	items := make([]resource.Advisory, len(entries))
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		a, err := scanAdvisory(row, whole)

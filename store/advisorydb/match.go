@@ -9,18 +9,21 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// advisoriesAsked is how many advisories are remembered for questions about
-// packages. One is about 3 kB.
-const advisoriesAsked = 32_768
+// advisoriesCached is how many advisories are cached for queries by package. One
+// takes about 3 kB.
+const advisoriesCached = 32_768
 
 // AdvisoriesOf returns the advisories in reach that name a package and whose
-// affected packages pass match, whole, in no particular order.
-func (s *Store) AdvisoriesOf(ctx context.Context, r store.Reach, place resource.PlaceFilter, name string, match func([]resource.Affected) (bool, error)) (found []resource.Advisory, _ error) {
+// affected packages pass match, in no particular order.
+func (s *Store) AdvisoriesOf(
+	ctx context.Context, r store.Reach, place resource.PlaceFilter, name string,
+	match func([]resource.Affected) (bool, error),
+) (found []resource.Advisory, _ error) {
 	sc := store.Visible(false, r, place)
 	if sc.Empty() {
 		return nil, nil
 	}
-	holdings, err := s.holdings(ctx, sc)
+	holdings, err := s.generations(ctx, sc)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +31,7 @@ func (s *Store) AdvisoriesOf(ctx context.Context, r store.Reach, place resource.
 	for _, h := range holdings {
 		keys = append(keys, h.keys(artifactName, name)...)
 	}
-	all, err := s.naming(ctx, keys)
+	all, err := s.withKeys(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -49,9 +52,9 @@ func (s *Store) AdvisoriesOf(ctx context.Context, r store.Reach, place resource.
 	return found, nil
 }
 
-// An asked is an advisory that was asked for lately. All but its packages is
-// decoded when somebody wants it.
-type asked struct {
+// A cachedAdvisory is an advisory in the cache. Its affected packages are decoded
+// already; the rest is decoded when it is needed.
+type cachedAdvisory struct {
 	updated  int64
 	affected []resource.Affected
 
@@ -61,7 +64,7 @@ type asked struct {
 	err  error
 }
 
-func (v *asked) advisory() (resource.Advisory, error) {
+func (v *cachedAdvisory) advisory() (resource.Advisory, error) {
 	v.once.Do(func() {
 		v.a, v.err = v.row.advisory()
 		v.a.Affected, v.row = v.affected, advisoryRow{}
@@ -69,36 +72,38 @@ func (v *asked) advisory() (resource.Advisory, error) {
 	return v.a, v.err
 }
 
-// naming returns the advisories that have one of the keys. Those that were read lately and
-// have not changed are not read again: to decode one costs more than to find it.
-func (s *Store) naming(ctx context.Context, keys []int64) (all []*asked, _ error) {
-	var unknown []int64
+// withKeys returns the advisories that have one of the keys, from the cache if they
+// have not changed: to decode one costs more than to find it.
+func (s *Store) withKeys(ctx context.Context, keys []int64) (all []*cachedAdvisory, _ error) {
+	var uncached []int64
 	q := store.Query{Engine: s.Engine}
-	text := fmt.Sprintf(`SELECT n.seg, n.update_ms FROM %s AS s CROSS JOIN advisory_names AS n WHERE n.key = s.v`, s.Engine.Each(&q, keys))
+	text := fmt.Sprintf(`SELECT n.seg, n.update_ms FROM %s AS s CROSS JOIN advisory_names AS n WHERE n.key = s.v`,
+		s.Engine.Each(&q, keys))
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var seg, updated int64
 		err := row.Scan(&seg, &updated)
-		if v, ok := s.asked.Get(seg); ok && v.updated == updated {
+		if v, ok := s.advisories.Get(seg); ok && v.updated == updated {
 			all = append(all, v)
 		} else {
-			unknown = append(unknown, seg)
+			uncached = append(uncached, seg)
 		}
 		return false, err
 	})
-	if err != nil || len(unknown) == 0 {
+	if err != nil || len(uncached) == 0 {
 		return all, err
 	}
 	q = store.Query{Engine: s.Engine}
-	text = fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, wholeAdvisory, s.Engine.Each(&q, unknown))
+	text = fmt.Sprintf(`SELECT %s FROM advisories AS t WHERE t.seg IN (SELECT v FROM %s AS s)`, fullColumns,
+		s.Engine.Each(&q, uncached))
 	err = s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var r advisoryRow
 		if err := r.scan(row, true); err != nil {
 			return false, err
 		}
 		affected, err := r.packages()
-		v := &asked{updated: r.updated, affected: affected, row: r}
+		v := &cachedAdvisory{updated: r.updated, affected: affected, row: r}
 		v.row.affected = ""
-		s.asked.Add(store.Segment(r.uid), v)
+		s.advisories.Add(store.Segment(r.uid), v)
 		all = append(all, v)
 		return false, err
 	})

@@ -21,9 +21,9 @@ func advisoryShapes(s *Store, groups []resource.UID) (all []plantest.Shape) {
 		t := text(&q)
 		all = append(all, plantest.Shape{Name: name, Index: index, Sort: sort, Text: t, Args: q.Args})
 	}
-	for _, in := range []lanes{{table: "advisories", column: "parent"}, {table: "advisories", column: "shelf"}, {table: "advisory_names", column: "key"}} {
+	for _, in := range []indexRanges{{table: "advisories", column: "parent"}, {table: "advisories", column: "shelf"}, {table: "advisory_names", column: "key"}} {
 		for i, g := range groups {
-			in.all = append(in.all, lane{key: int64(i), group: g})
+			in.all = append(in.all, indexRange{key: int64(i), group: g})
 		}
 		for _, by := range []order{byUID, byCreation, byUpdate} {
 			index := in.table + "_" + in.column + "_seg"

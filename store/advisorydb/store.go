@@ -13,26 +13,27 @@ import (
 type Store struct {
 	*store.DB
 
-	// EraSize is how many advisories of a group an era holds. Tests make it small.
-	EraSize int64
+	// GenerationSize is how many advisories of a group a generation has. Tests make
+	// it small.
+	GenerationSize int64
 
-	texts *texts // of advisories, as far as they were searched
-	signs signs
-	asked *lru.Cache[int64, *asked] // advisories, for lately
+	textCache  *textCache // of advisories, as far as they were searched
+	signatures signatureCache
+	advisories *lru.Cache[int64, *cachedAdvisory] // advisories, for lately
 }
 
 // New returns the store of advisories in a database.
 func New(db *store.DB) *Store {
-	known, _ := lru.New[int64, *asked](advisoriesAsked) // fails for sizes below one only
-	return &Store{DB: db, EraSize: eraSize, texts: &texts{all: map[int64]versioned{}}, asked: known}
+	known, _ := lru.New[int64, *cachedAdvisory](advisoriesCached) // fails for sizes below one only
+	return &Store{DB: db, GenerationSize: generationSize, textCache: &textCache{all: map[int64]versionedBlock{}}, advisories: known}
 }
 
 // A Tx is a transaction under way, with the changes to advisories.
 type Tx struct {
 	*store.Tx
-	eraSize int64
+	generationSize int64
 }
 
 func (s *Store) write(ctx context.Context, f func(Tx) error) error {
-	return s.Write(ctx, func(t *store.Tx) error { return f(Tx{t, s.EraSize}) })
+	return s.Write(ctx, func(t *store.Tx) error { return f(Tx{t, s.GenerationSize}) })
 }

@@ -20,13 +20,13 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// This file searches the text of advisories: names, aliases and ids, for any
-// part of a word. The text of a million of them is some 80 MB, so it is kept in
-// blocks of a thousand or more, read once, remembered until their version
-// changes, and searched byte by byte on all cores: 1.3 million take a few dozen
-// milliseconds, whatever is asked. An index of trigrams would be faster for
-// rare words, slower for common ones ("cve" is in all of them, and the total
-// must be told), and would cost an import more than all the rest.
+// This file searches the text of advisories: names, aliases and ids, for any part of
+// a word. The text of a million of them takes about 80 MB. It is stored in blocks of
+// a thousand advisories or more, which are cached until their version changes and
+// searched byte by byte on all cores: a search of 1.3 million takes a few dozen
+// milliseconds. An index of trigrams would be faster for rare words and slower for
+// common ones ("cve" is in all of them, and the total must be exact), and would
+// cost an import more than everything else.
 
 // A block is the text of some advisories, in the order of their segments.
 type block struct {
@@ -36,8 +36,8 @@ type block struct {
 }
 
 const (
-	blockRows   = 1024      // what is added by hand joins the last block until it has as many
-	blocksBytes = 192 << 20 // remembered
+	blockRows      = 1024      // a few new advisories are added to the last block until it has this many
+	textCacheBytes = 192 << 20 // the size of the cache
 )
 
 func (b *block) add(seg int64, text string) {
@@ -108,14 +108,15 @@ func decodeBlock(data []byte) (*block, error) {
 	return b, nil
 }
 
-// text adds the texts of new advisories to a group's blocks and returns the
+// addTexts adds the texts of new advisories to a group's blocks and returns the
 // block they are in. Many are a block of their own.
-func (t Tx) text(ctx context.Context, group resource.UID, drafts []draft) (int64, error) {
+func (t Tx) addTexts(ctx context.Context, group resource.UID, drafts []draft) (int64, error) {
 	id, b, version := store.Segment(drafts[0].a.UID), &block{}, int64(0)
 	if len(drafts) < blockRows/2 {
 		var last, n int64
 		var data []byte
-		err := t.Row(ctx, `SELECT t.block, t.version, t.n, t.body FROM advisory_texts AS t WHERE t.parent = $1 ORDER BY t.block DESC LIMIT 1`+t.DB.Engine.Lock,
+		err := t.Row(ctx, `SELECT t.block, t.version, t.n, t.body FROM advisory_texts AS t WHERE t.parent = $1
+			ORDER BY t.block DESC LIMIT 1`+t.DB.Engine.Lock,
 			[]any{store.Segment(group)}, &last, &version, &n, &data)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return 0, err
@@ -135,12 +136,13 @@ func (t Tx) text(ctx context.Context, group resource.UID, drafts []draft) (int64
 	return id, t.putBlock(ctx, group, id, version+1, b)
 }
 
-// retext changes the text of one advisory in its block; an empty one takes it
-// out.
-func (t Tx) retext(ctx context.Context, group resource.UID, id, seg int64, text string) error {
+// replaceText changes the text of one advisory in its block; an empty text removes
+// it.
+func (t Tx) replaceText(ctx context.Context, group resource.UID, id, seg int64, text string) error {
 	var version int64
 	var data []byte
-	err := t.Row(ctx, `SELECT t.version, t.body FROM advisory_texts AS t WHERE t.parent = $1 AND t.block = $2`+t.DB.Engine.Lock,
+	err := t.Row(ctx, `SELECT t.version, t.body FROM advisory_texts AS t WHERE t.parent = $1
+		AND t.block = $2`+t.DB.Engine.Lock,
 		[]any{store.Segment(group), id}, &version, &data)
 	if err != nil {
 		return fmt.Errorf("read block %d: %w", id, err)
@@ -164,44 +166,44 @@ func (t Tx) putBlock(ctx context.Context, group resource.UID, id, version int64,
 	return err
 }
 
-// texts remembers blocks. What makes room is left to chance: every search goes
-// through all blocks of a group, and if those are a little too many, to forget
-// the one that was not used for longest is to forget each before it is used.
-type texts struct {
+// A textCache caches blocks. It evicts any block, not the least recently used one:
+// every search goes through all blocks of a group, and if these are a little too
+// many, an LRU cache would evict each just before it is used.
+type textCache struct {
 	mu    sync.Mutex
-	all   map[int64]versioned
+	all   map[int64]versionedBlock
 	bytes int
 }
 
-type versioned struct {
+type versionedBlock struct {
 	version int64
 	*block
 }
 
 func (b *block) size() int { return len(b.text) + 12*len(b.segs) }
 
-func (t *texts) get(id, version int64) (*block, bool) {
+func (t *textCache) get(id, version int64) (*block, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v, ok := t.all[id]
 	return v.block, ok && v.version == version
 }
 
-func (t *texts) put(id, version int64, b *block) {
+func (t *textCache) put(id, version int64, b *block) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.forget(id)
 	for other := range t.all {
-		if t.bytes+b.size() <= blocksBytes {
+		if t.bytes+b.size() <= textCacheBytes {
 			break
 		}
 		t.forget(other)
 	}
-	t.all[id] = versioned{version, b}
+	t.all[id] = versionedBlock{version, b}
 	t.bytes += b.size()
 }
 
-func (t *texts) forget(id int64) {
+func (t *textCache) forget(id int64) {
 	if v, ok := t.all[id]; ok {
 		t.bytes -= v.size()
 		delete(t.all, id)
@@ -216,12 +218,13 @@ func (s *Store) search(ctx context.Context, groups []resource.UID, what string) 
 	for _, g := range groups {
 		type version struct{ id, version int64 }
 		var blocks []version
-		err := s.Rows(ctx, `SELECT block, version FROM advisory_texts WHERE parent = $1`, []any{store.Segment(g)}, func(row store.Scanner) (bool, error) {
-			var v version
-			err := row.Scan(&v.id, &v.version)
-			blocks = append(blocks, v)
-			return false, err
-		})
+		err := s.Rows(ctx, `SELECT block, version FROM advisory_texts WHERE parent = $1`, []any{store.Segment(g)},
+			func(row store.Scanner) (bool, error) {
+				var v version
+				err := row.Scan(&v.id, &v.version)
+				blocks = append(blocks, v)
+				return false, err
+			})
 		if err != nil {
 			return nil, err
 		}
@@ -258,13 +261,13 @@ func onAllCores(ctx context.Context, n int, f func(ctx context.Context, i int) e
 	return tasks.Wait()
 }
 
-// inOrder makes one ordered list of several, of which few overlap: they are of
-// blocks, and those are written one after the other.
+// inOrder merges lists into an ordered one. Few of them overlap, because each is of
+// a block, and blocks are written one after the other.
 func inOrder(lists [][]int64) []int64 {
 	lists = slices.DeleteFunc(lists, func(l []int64) bool { return len(l) == 0 })
 	n := 0
 	for _, l := range lists {
-		slices.Sort(l) // it is, but for clocks that differ
+		slices.Sort(l) // a list is in order already, unless the clocks of replicas differ
 		n += len(l)
 	}
 	slices.SortFunc(lists, func(a, b []int64) int { return cmp.Compare(a[0], b[0]) })
@@ -284,14 +287,15 @@ func inOrder(lists [][]int64) []int64 {
 	return slices.Compact(out)
 }
 
-// block returns a block: from memory if that has the version asked for, else as
-// it is now.
+// block returns a block: from the cache if that has the version asked for, otherwise
+// as it is now.
 func (s *Store) block(ctx context.Context, group resource.UID, id, version int64) (*block, error) {
-	if b, ok := s.texts.get(id, version); ok {
+	if b, ok := s.textCache.get(id, version); ok {
 		return b, nil
 	}
 	var data []byte
-	err := s.Row(ctx, `SELECT version, body FROM advisory_texts WHERE parent = $1 AND block = $2`, []any{store.Segment(group), id}, &version, &data)
+	err := s.Row(ctx, `SELECT version, body FROM advisory_texts WHERE parent = $1 AND block = $2`,
+		[]any{store.Segment(group), id}, &version, &data)
 	if errors.Is(err, sql.ErrNoRows) { // gone meanwhile
 		return &block{}, nil
 	}
@@ -300,7 +304,7 @@ func (s *Store) block(ctx context.Context, group resource.UID, id, version int64
 	}
 	b, err := decodeBlock(data)
 	if err == nil {
-		s.texts.put(id, version, b)
+		s.textCache.put(id, version, b)
 	}
 	return b, err
 }

@@ -38,21 +38,21 @@ func TestBlock(t *testing.T) {
 	}
 }
 
-// TestTextsAreBounded checks that what is remembered has an end.
+// TestTextsAreBounded checks that the cache has a limit.
 func TestTextsAreBounded(t *testing.T) {
-	all := &texts{all: map[int64]versioned{}}
+	all := &textCache{all: map[int64]versionedBlock{}}
 	for i := range int64(40) {
 		all.put(i, 1, &block{text: make([]byte, 8<<20)})
 		all.put(i, 2, &block{text: make([]byte, 8<<20)})
 	}
-	if all.bytes > blocksBytes || all.bytes < blocksBytes/2 {
-		t.Errorf("%d bytes are remembered", all.bytes)
+	if all.bytes > textCacheBytes || all.bytes < textCacheBytes/2 {
+		t.Errorf("%d bytes are cached", all.bytes)
 	}
 	if _, ok := all.get(39, 1); ok {
-		t.Error("an old version is remembered")
+		t.Error("an old version is cached")
 	}
 	if _, ok := all.get(39, 2); !ok {
-		t.Error("the newest version is not remembered")
+		t.Error("the newest version is not cached")
 	}
 }
 

@@ -32,7 +32,9 @@ var deliveries = store.Kind[resource.Delivery]{
 }
 
 // Deliveries returns one page of the events that were given up.
-func (s *Store) Deliveries(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Delivery], error) {
+func (s *Store) Deliveries(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Delivery], error) {
 	return store.List(ctx, s.DB, &deliveries, r, f, p)
 }
 
@@ -61,7 +63,8 @@ func (s *Store) GiveUp(ctx context.Context, sub resource.UID, cursor int64, all 
 		}
 		over, err := t.Exec(ctx, `
 			DELETE FROM deliveries WHERE seg IN (
-				SELECT seg FROM deliveries WHERE parent = $1 ORDER BY event_seq DESC LIMIT 1000000 OFFSET $2)`, store.Segment(sub), MaxDeliveries)
+				SELECT seg FROM deliveries WHERE parent = $1 ORDER BY event_seq DESC LIMIT 1000000 OFFSET $2)`,
+			store.Segment(sub), MaxDeliveries)
 		if err != nil {
 			return err
 		}
@@ -74,37 +77,23 @@ func (s *Store) GiveUp(ctx context.Context, sub resource.UID, cursor int64, all 
 
 // Replay asks for events that were given up to be sent again: those of a
 // subscription, or the one of a uid. It reports how many there are.
-func (s *Store) Replay(ctx context.Context, uid resource.UID) (n int, _ error) {
-	err := s.write(ctx, func(t Tx) error {
-		rows, err := t.Exec(ctx, `UPDATE deliveries SET replay = $4 WHERE uid = $1 OR uid > $2 AND uid < $3`,
-			string(uid), string(uid)+"/", string(uid)+"0", true)
-		n = int(rows)
-		return err
-	})
-	return n, err
+func (s *Store) Replay(ctx context.Context, uid resource.UID) (int, error) {
+	n, err := s.Exec(ctx, `UPDATE deliveries SET replay = $4 WHERE uid = $1 OR uid > $2 AND uid < $3`,
+		string(uid), string(uid)+"/", string(uid)+"0", true)
+	return int(n), err
 }
 
 // Replays returns up to n of a subscription's events that were asked for again,
 // oldest first.
-func (s *Store) Replays(ctx context.Context, sub resource.UID, n int) (all []resource.Delivery, _ error) {
-	err := s.Rows(ctx, deliveries.Select()+` WHERE t.replay AND t.parent = $1 ORDER BY t.event_seq LIMIT $2`,
-		[]any{store.Segment(sub), n}, func(row store.Scanner) (bool, error) {
-			d, err := deliveries.Scan(row)
-			all = append(all, d)
-			return false, err
-		})
-	return all, err
+func (s *Store) Replays(ctx context.Context, sub resource.UID, n int) ([]resource.Delivery, error) {
+	return deliveries.All(ctx, s.Rows, ` WHERE t.replay AND t.parent = $1 ORDER BY t.event_seq LIMIT $2`,
+		store.Segment(sub), n)
 }
 
 // Replaying returns the subscriptions that have events to be sent again.
-func (s *Store) Replaying(ctx context.Context) (all []resource.UID, _ error) {
-	err := s.Rows(ctx, `SELECT uid FROM subscriptions WHERE seg IN (SELECT parent FROM deliveries WHERE replay)`, nil, func(row store.Scanner) (bool, error) {
-		var uid resource.UID
-		err := row.Scan(&uid)
-		all = append(all, uid)
-		return false, err
-	})
-	return all, err
+func (s *Store) Replaying(ctx context.Context) ([]resource.UID, error) {
+	return store.ReadColumn[resource.UID](ctx, s.Rows,
+		`SELECT uid FROM subscriptions WHERE seg IN (SELECT parent FROM deliveries WHERE replay)`)
 }
 
 // Replayed ends the replay of an event: it is gone if the sink has taken it, and
@@ -128,19 +117,17 @@ func (s *Store) Replayed(ctx context.Context, d resource.Delivery, taken bool) e
 // reports how many.
 func (s *Store) PruneDeliveries(ctx context.Context, before time.Time, n int) (gone int, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		gone = 0
-		removed := map[resource.UID]int{}
-		err := t.Rows(ctx, `
-			DELETE FROM deliveries WHERE seg IN (SELECT seg FROM deliveries WHERE create_ms < $1 ORDER BY create_ms LIMIT $2) RETURNING uid`,
-			[]any{store.MS(before), n}, func(row store.Scanner) error {
-				var uid resource.UID
-				err := row.Scan(&uid)
-				removed[uid.Parent()]++
-				gone++
-				return err
-			})
+		uids, err := store.ReadColumn[resource.UID](ctx, t.Rows, `
+			DELETE FROM deliveries WHERE seg IN (SELECT seg FROM deliveries WHERE create_ms < $1
+			ORDER BY create_ms LIMIT $2) RETURNING uid`,
+			store.MS(before), n)
 		if err != nil {
 			return err
+		}
+		gone = len(uids)
+		removed := map[resource.UID]int{}
+		for _, uid := range uids {
+			removed[uid.Parent()]++
 		}
 		for sub, n := range removed {
 			if err := t.Count(ctx, "deliveries", sub.NewChild(), -n); err != nil {

@@ -2,7 +2,6 @@ package eventdb
 
 import (
 	"context"
-	"database/sql"
 	"maps"
 	"slices"
 	"time"
@@ -29,13 +28,15 @@ var subscriptions = store.Kind[resource.Subscription]{
 // fault.NotFound if its group is not there.
 func (s *Store) InsertSubscription(ctx context.Context, v resource.Subscription) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.MustExist(ctx, v.UID.Parent()); err != nil {
+		if err := t.RequireGroup(ctx, v.UID.Parent()); err != nil {
 			return err
 		}
 		if err := store.InsertRow(ctx, t.Tx, &subscriptions, v); err != nil {
 			return err
 		}
-		_, err := t.Exec(ctx, `UPDATE subscriptions SET cursor_seq = (SELECT coalesce(max(seq), 0) FROM outbox) WHERE seg = $1`, store.Segment(v.UID))
+		_, err := t.Exec(ctx,
+			`UPDATE subscriptions SET cursor_seq = (SELECT coalesce(max(seq), 0) FROM outbox) WHERE seg = $1`,
+			store.Segment(v.UID))
 		if err != nil {
 			return err
 		}
@@ -49,7 +50,9 @@ func (s *Store) Subscription(ctx context.Context, uid resource.UID) (resource.Su
 }
 
 // Subscriptions returns one page of subscriptions.
-func (s *Store) Subscriptions(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Subscription], error) {
+func (s *Store) Subscriptions(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Subscription], error) {
 	return store.List(ctx, s.DB, &subscriptions, r, f, p)
 }
 
@@ -71,7 +74,7 @@ func (s *Store) DeleteSubscription(ctx context.Context, uid resource.UID) error 
 		if err := t.Count(ctx, "deliveries", uid.NewChild(), -int(gone)); err != nil {
 			return err
 		}
-		return t.Uncount(ctx, uid)
+		return t.DropCounters(ctx, uid)
 	})
 }
 
@@ -84,27 +87,17 @@ type Sink struct {
 
 // Sinks returns up to n subscriptions with how far they have come, in the order
 // of their uids, those that follow after.
-func (s *Store) Sinks(ctx context.Context, after resource.UID, n int) (all []Sink, _ error) {
-	err := s.Rows(ctx, `SELECT uid, sink, create_ms, cursor_seq FROM subscriptions WHERE uid > $1 ORDER BY uid LIMIT $2`,
-		[]any{string(after), n}, func(row store.Scanner) (bool, error) {
-			v, err := scanSink(row)
-			all = append(all, v)
-			return false, err
-		})
-	return all, err
+func (s *Store) Sinks(ctx context.Context, after resource.UID, n int) ([]Sink, error) {
+	return store.ReadAll(ctx, s.Rows, scanSink, selectSink+` WHERE uid > $1 ORDER BY uid LIMIT $2`, string(after), n)
 }
 
 // Sink returns one subscription and how far it has come, or fault.NotFound.
-func (s *Store) Sink(ctx context.Context, uid resource.UID) (v Sink, err error) {
-	err = s.Rows(ctx, `SELECT uid, sink, create_ms, cursor_seq FROM subscriptions WHERE uid = $1`, []any{string(uid)}, func(row store.Scanner) (bool, error) {
-		v, err = scanSink(row)
-		return true, err
-	})
-	if err == nil && v.UID == "" {
-		err = store.Missing(sql.ErrNoRows, "subscription", uid)
-	}
-	return v, err
+func (s *Store) Sink(ctx context.Context, uid resource.UID) (Sink, error) {
+	v, err := scanSink(s.QueryRow(ctx, selectSink+` WHERE uid = $1`, string(uid)))
+	return v, store.Missing(err, "subscription", uid)
 }
+
+const selectSink = `SELECT uid, sink, create_ms, cursor_seq FROM subscriptions`
 
 func scanSink(row store.Scanner) (v Sink, err error) {
 	var created int64
@@ -113,8 +106,8 @@ func scanSink(row store.Scanner) (v Sink, err error) {
 	return v, err
 }
 
-// Advance notes how far subscriptions have come, all in one go. None ever goes
-// back, and one that is gone stays gone.
+// Advance records how far subscriptions have come, in one transaction. None ever
+// goes back, and those that are gone are left out.
 func (s *Store) Advance(ctx context.Context, cursors map[resource.UID]int64) error {
 	return s.write(ctx, func(t Tx) error {
 		for _, uid := range slices.Sorted(maps.Keys(cursors)) {
@@ -127,28 +120,23 @@ func (s *Store) Advance(ctx context.Context, cursors map[resource.UID]int64) err
 }
 
 func (t Tx) advance(ctx context.Context, uid resource.UID, cursor int64) error {
-	return t.Later(ctx, `UPDATE subscriptions SET cursor_seq = $2 WHERE seg = $1 AND cursor_seq < $2`, store.Segment(uid), cursor)
+	return t.Later(ctx, `UPDATE subscriptions SET cursor_seq = $2 WHERE seg = $1 AND cursor_seq < $2`,
+		store.Segment(uid), cursor)
 }
 
-// Lease takes the work of a name for a time, or keeps it, if nobody else has it.
-// It tells whether the holder has it then. Times are the database's, so that
-// replicas need not agree on them.
-func (s *Store) Lease(ctx context.Context, name, holder string, life time.Duration) (has bool, _ error) {
-	err := s.write(ctx, func(t Tx) error {
-		n, err := t.Exec(ctx, `
-			INSERT INTO leases (name, holder, until_ms) VALUES ($1, $2, `+s.Engine.Clock+` + $3)
-			ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until_ms = excluded.until_ms
-			WHERE leases.holder = excluded.holder OR leases.until_ms <= `+s.Engine.Clock, name, holder, life.Milliseconds())
-		has = n > 0
-		return err
-	})
-	return has, err
+// Lease acquires or renews the lease of a name for a time, unless another holder
+// has it, and reports whether the holder has it then. Times are those of the
+// database, so that the clocks of replicas need not agree.
+func (s *Store) Lease(ctx context.Context, name, holder string, life time.Duration) (bool, error) {
+	n, err := s.Exec(ctx, `
+		INSERT INTO leases (name, holder, until_ms) VALUES ($1, $2, `+s.Engine.Clock+` + $3)
+		ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until_ms = excluded.until_ms
+		WHERE leases.holder = excluded.holder OR leases.until_ms <= `+s.Engine.Clock, name, holder, life.Milliseconds())
+	return n > 0, err
 }
 
-// EndLease gives the work up, if the holder has it.
+// EndLease releases a lease, if the holder has it.
 func (s *Store) EndLease(ctx context.Context, name, holder string) error {
-	return s.write(ctx, func(t Tx) error {
-		_, err := t.Exec(ctx, `DELETE FROM leases WHERE name = $1 AND holder = $2`, name, holder)
-		return err
-	})
+	_, err := s.Exec(ctx, `DELETE FROM leases WHERE name = $1 AND holder = $2`, name, holder)
+	return err
 }

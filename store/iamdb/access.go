@@ -12,7 +12,7 @@ import (
 // A Holding asks for the bindings that give one of Roles at a place: those on
 // Groups, which are the place and what is above it. Identity, if set, narrows it
 // down to one.
-type Holding struct {
+type HolderQuery struct {
 	Groups   []resource.UID
 	Roles    []resource.UID
 	Identity resource.UID
@@ -20,7 +20,7 @@ type Holding struct {
 
 // Holders returns one page of the bindings a Holding asks for, by uid or by
 // creation time. The total is counted: it is as long as the answer.
-func (s *Store) Holders(ctx context.Context, h Holding, p page.Request) (page.Page[resource.BoundRole], error) {
+func (s *Store) Holders(ctx context.Context, h HolderQuery, p page.Request) (page.Page[resource.BoundRole], error) {
 	var out page.Page[resource.BoundRole]
 	if len(h.Groups) == 0 || len(h.Roles) == 0 {
 		return out, nil
@@ -30,8 +30,9 @@ func (s *Store) Holders(ctx context.Context, h Holding, p page.Request) (page.Pa
 		return out, fmt.Errorf("cannot list holders by %q", p.Order.Field)
 	}
 	q := store.Query{Engine: s.Engine, Table: bindings.Table, Column: col, Page: p}
-	where := holding(&q, h)
-	if err := s.Row(ctx, `SELECT count(*) FROM role_bindings AS t WHERE `+where, q.Args, &out.Total); err != nil || out.Total == 0 {
+	where := holderCondition(&q, h)
+	if err := s.Row(ctx, `SELECT count(*) FROM role_bindings AS t WHERE `+where, q.Args,
+		&out.Total); err != nil || out.Total == 0 {
 		return out, err
 	}
 	text := fmt.Sprintf(`%s WHERE %s ORDER BY %s%s OFFSET %s`,
@@ -49,7 +50,7 @@ func (s *Store) Holders(ctx context.Context, h Holding, p page.Request) (page.Pa
 	return out, err
 }
 
-func holding(q *store.Query, h Holding) string {
+func holderCondition(q *store.Query, h HolderQuery) string {
 	var roles []int64
 	for _, uid := range h.Roles {
 		roles = append(roles, store.Segment(uid))

@@ -2,7 +2,9 @@ package iamdb
 
 import (
 	"context"
+	"errors"
 
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
 )
@@ -16,21 +18,22 @@ func (t Tx) LockIdentity(ctx context.Context, uid resource.UID) (resource.Identi
 // LockPerson reads who a realm knows by subject, who is about to change, or
 // returns fault.NotFound.
 func (t Tx) LockPerson(ctx context.Context, realm, subject string) (resource.Identity, error) {
-	return store.One(ctx, t.Reader(), &identities, resource.UserUID(realm, subject), personWhere+t.DB.Engine.Lock, realm, subject)
+	return store.One(ctx, t.Rows, &identities, resource.UserUID(realm, subject), personWhere+t.DB.Engine.Lock, realm,
+		subject)
 }
 
 // NewPersonUID returns the UID of somebody whom a realm does not know yet.
 func (t Tx) NewPersonUID(ctx context.Context, realm, subject string) (resource.UID, error) {
-	return freeUID(ctx, t.Row, realm, subject)
+	return unusedUID(ctx, t.Row, realm, subject)
 }
 
 // HasIdentity reports whether there is an identity, and holds it until the commit.
 func (t Tx) HasIdentity(ctx context.Context, uid resource.UID) (bool, error) {
-	n := 0
-	err := t.Rows(ctx, `SELECT 1 FROM identities AS t WHERE t.uid = $1`+t.DB.Engine.Hold, []any{string(uid)}, func(row store.Scanner) error {
-		return row.Scan(&n)
-	})
-	return n == 1, err
+	err := t.Require(ctx, "identities", "identity", uid)
+	if errors.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // NoteArrival records that a person has come through a provider, and reports
@@ -43,17 +46,20 @@ func (t Tx) NoteArrival(ctx context.Context, identity, provider resource.UID) (f
 	n, err := t.Exec(ctx, `INSERT INTO arrivals (identity, provider, first_ms, last_ms) VALUES ($1, $2, $3, $3)
 		ON CONFLICT (identity, provider) DO NOTHING`, string(identity), at, now)
 	if err == nil && n == 0 {
-		_, err = t.Exec(ctx, `UPDATE arrivals SET last_ms = $3 WHERE identity = $1 AND provider = $2`, string(identity), at, now)
+		_, err = t.Exec(ctx, `UPDATE arrivals SET last_ms = $3 WHERE identity = $1 AND provider = $2`, string(identity),
+			at, now)
 	}
 	if err == nil {
-		_, err = t.Exec(ctx, `UPDATE identities SET provider = $2 WHERE uid = $1 AND (provider IS NULL OR provider <> $2)`, string(identity), at)
+		_, err = t.Exec(ctx, `UPDATE identities SET provider = $2 WHERE uid = $1 AND (provider IS NULL OR provider <> $2)`,
+			string(identity), at)
 	}
 	return n == 1, err
 }
 
 // DefaultRole returns the role that a provider gives newcomers.
 func (t Tx) DefaultRole(ctx context.Context, provider resource.UID) (role resource.UID, err error) {
-	err = t.Row(ctx, `SELECT (SELECT r.uid FROM roles AS r WHERE r.seg = t.default_role) FROM identity_providers AS t WHERE t.uid = $1`,
+	err = t.Row(ctx, `SELECT (SELECT r.uid FROM roles AS r WHERE r.seg = t.default_role) FROM identity_providers AS t
+		WHERE t.uid = $1`,
 		[]any{string(provider)}, &role)
 	return role, err
 }
@@ -61,7 +67,7 @@ func (t Tx) DefaultRole(ctx context.Context, provider resource.UID) (role resour
 // MappedBindings returns the bindings that an identity was given for the groups it
 // has at a provider.
 func (t Tx) MappedBindings(ctx context.Context, identity, provider resource.UID) ([]resource.RoleBinding, error) {
-	return plain.All(ctx, t.Reader(), ` WHERE t.seg IN
+	return bareBindings.All(ctx, t.Rows, ` WHERE t.seg IN
 		(SELECT m.binding FROM mapped_bindings AS m WHERE m.identity = $1 AND m.provider = $2) ORDER BY t.uid`,
 		string(identity), store.Segment(provider))
 }
@@ -79,13 +85,13 @@ func (t Tx) EnsureMapped(ctx context.Context, scope, identity, role, provider re
 }
 
 // ArrivedThrough returns the groups whose providers an identity has come through.
-func (s *Store) ArrivedThrough(ctx context.Context, identity resource.UID) (all []resource.UID, _ error) {
-	err := s.Rows(ctx, `SELECT p.uid FROM identity_providers AS p JOIN arrivals AS a ON a.provider = p.seg WHERE a.identity = $1 ORDER BY p.uid`,
-		[]any{string(identity)}, func(row store.Scanner) (bool, error) {
-			var uid resource.UID
-			err := row.Scan(&uid)
-			all = append(all, uid.Parent())
-			return false, err
-		})
+func (s *Store) ArrivedThrough(ctx context.Context, identity resource.UID) ([]resource.UID, error) {
+	all, err := store.ReadColumn[resource.UID](ctx, s.Rows, `
+		SELECT p.uid FROM identity_providers AS p JOIN arrivals AS a ON a.provider = p.seg WHERE a.identity = $1
+		ORDER BY p.uid`,
+		string(identity))
+	for i, provider := range all {
+		all[i] = provider.Parent()
+	}
 	return all, err
 }

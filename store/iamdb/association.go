@@ -30,7 +30,7 @@ var associations = store.Kind[resource.AccountAssociation]{
 // there, and fault.AlreadyExists if that has one already.
 func (s *Store) InsertAssociation(ctx context.Context, a resource.AccountAssociation) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.MustExist(ctx, a.UID); err != nil {
+		if err := t.RequireGroup(ctx, a.UID); err != nil {
 			return err
 		}
 		err := store.Insert(ctx, t.Tx, &associations, a)
@@ -48,7 +48,9 @@ func (s *Store) Association(ctx context.Context, uid resource.UID) (resource.Acc
 
 // UpdateAssociation puts after in the place of before, under the rules of
 // UpdateGroup.
-func (s *Store) UpdateAssociation(ctx context.Context, before, after resource.AccountAssociation) (resource.AccountAssociation, error) {
+func (s *Store) UpdateAssociation(
+	ctx context.Context, before, after resource.AccountAssociation,
+) (resource.AccountAssociation, error) {
 	err := s.write(ctx, func(t Tx) error { return store.Update(ctx, t.Tx, &associations, before, &after) })
 	return after, err
 }
@@ -62,6 +64,8 @@ func (s *Store) DeleteAssociation(ctx context.Context, uid resource.UID) error {
 }
 
 // Associations returns one page of associations.
-func (s *Store) Associations(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.AccountAssociation], error) {
+func (s *Store) Associations(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.AccountAssociation], error) {
 	return store.List(ctx, s.DB, &associations, r, f, p)
 }

@@ -2,7 +2,6 @@ package iamdb
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"slices"
 
@@ -12,15 +11,16 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// bindings are read with what they tie together.
+// bindings are read with their identity, group and role.
 var bindings = store.Kind[resource.BoundRole]{
 	Table: "role_bindings", Label: "role binding",
 	// A group and a role there always are; but SQLite would start from them
 	// unless the joins are outer ones, and lose the order.
-	Joins: ` LEFT JOIN groups AS g ON g.seg = t.parent LEFT JOIN roles AS r ON r.seg = t.role LEFT JOIN identities AS i ON i.uid = t.identity`,
+	Joins: ` LEFT JOIN groups AS g ON g.seg = t.parent LEFT JOIN roles AS r ON r.seg = t.role
+		LEFT JOIN identities AS i ON i.uid = t.identity`,
 	Columns: func(b *resource.BoundRole) []store.Column {
 		i, g, r := &b.IdentityInfo, &b.GroupInfo, &b.RoleInfo
-		return append(plain.Columns(&b.RoleBinding),
+		return append(bareBindings.Columns(&b.RoleBinding),
 			store.Text("", &i.UID).From("t.identity"),
 			store.Text("", &i.Name).From("i.name"),
 			store.Text("", &i.Description).From("i.description"),
@@ -37,8 +37,8 @@ var bindings = store.Kind[resource.BoundRole]{
 	},
 }
 
-// plain bindings are read without what they tie together.
-var plain = store.Kind[resource.RoleBinding]{
+// bareBindings are read without their identity, group and role.
+var bareBindings = store.Kind[resource.RoleBinding]{
 	Table: "role_bindings", Label: "role binding",
 	Columns: func(b *resource.RoleBinding) []store.Column {
 		return []store.Column{
@@ -50,9 +50,10 @@ var plain = store.Kind[resource.RoleBinding]{
 	},
 }
 
-// InsertBinding is InsertBindings for one that is no batch, which its event
-// tells.
-func (s *Store) InsertBinding(ctx context.Context, b resource.RoleBinding, unseen ...resource.UID) (resource.BoundRole, error) {
+// InsertBinding is InsertBindings for one binding, with the event of one.
+func (s *Store) InsertBinding(
+	ctx context.Context, b resource.RoleBinding, unseen ...resource.UID,
+) (resource.BoundRole, error) {
 	out, err := s.insertBindings(ctx, []resource.RoleBinding{b}, unseen, func(t Tx) error {
 		return t.Emit(ctx, resource.BindingCreated, b.UID, b.Group(), nil, b)
 	})
@@ -63,11 +64,13 @@ func (s *Store) InsertBinding(ctx context.Context, b resource.RoleBinding, unsee
 }
 
 // InsertBindings adds bindings of one group, all or none, and returns them with
-// what they tie together. It returns fault.NotFound if the group, a role or an
-// identity is not there, and fault.AlreadyExists if one is there already. An
-// identity may be missing if it is a person's, or if unseen says so of it: the
-// caller must not learn whether it is there.
-func (s *Store) InsertBindings(ctx context.Context, all []resource.RoleBinding, unseen ...resource.UID) ([]resource.BoundRole, error) {
+// their identities, group and roles. It returns fault.NotFound if the group, a role
+// or an identity does not exist, and fault.AlreadyExists if there is such a binding
+// already. An identity need not exist if it is a person's, or if it is in unseen,
+// because the caller must not learn whether it exists.
+func (s *Store) InsertBindings(
+	ctx context.Context, all []resource.RoleBinding, unseen ...resource.UID,
+) ([]resource.BoundRole, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
@@ -76,10 +79,12 @@ func (s *Store) InsertBindings(ctx context.Context, all []resource.RoleBinding, 
 	})
 }
 
-func (s *Store) insertBindings(ctx context.Context, all []resource.RoleBinding, unseen []resource.UID, tell func(Tx) error) (out []resource.BoundRole, _ error) {
+func (s *Store) insertBindings(
+	ctx context.Context, all []resource.RoleBinding, unseen []resource.UID, emit func(Tx) error,
+) (out []resource.BoundRole, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		out = nil
-		if err := t.MustExist(ctx, all[0].Group()); err != nil {
+		if err := t.RequireGroup(ctx, all[0].Group()); err != nil {
 			return err
 		}
 		for _, b := range all {
@@ -95,7 +100,7 @@ func (s *Store) insertBindings(ctx context.Context, all []resource.RoleBinding, 
 			}
 			out = append(out, bound)
 		}
-		if err := tell(t); err != nil {
+		if err := emit(t); err != nil {
 			return err
 		}
 		return t.Count(ctx, "role_bindings", all[0].UID, len(all))
@@ -103,37 +108,36 @@ func (s *Store) insertBindings(ctx context.Context, all []resource.RoleBinding, 
 	return out, err
 }
 
-// bind adds a binding and counts it.
+// bind adds a binding with its event and its count.
 func (t Tx) bind(ctx context.Context, b resource.RoleBinding) error {
 	if err := t.insertBinding(ctx, b); err != nil {
 		return err
 	}
-	return t.Count(ctx, "role_bindings", b.UID, 1)
+	return t.Added(ctx, "role_bindings", resource.BindingCreated, b.UID, b.Group(), b)
 }
 
 // bindable holds what a binding refers to until the commit.
 func (t Tx) bindable(ctx context.Context, b resource.RoleBinding, unseen []resource.UID) error {
-	if err := t.MustHaveRole(ctx, b.Role); err != nil {
+	if err := t.RequireRole(ctx, b.Role); err != nil {
 		return err
 	}
 	if b.Identity.IsRoot() { // a person, who may not have signed in yet
 		return nil
 	}
-	var one int
-	err := t.Row(ctx, `SELECT 1 FROM identities AS t WHERE t.uid = $1`+t.DB.Engine.Hold, []any{string(b.Identity)}, &one)
-	if errors.Is(err, sql.ErrNoRows) && slices.Contains(unseen, b.Identity) {
+	err := t.Require(ctx, "identities", "identity", b.Identity)
+	if errors.Is(err, fault.NotFound) && slices.Contains(unseen, b.Identity) {
 		return nil
 	}
-	return store.Missing(err, "identity", b.Identity)
+	return err
 }
 
 func (t Tx) insertBinding(ctx context.Context, b resource.RoleBinding) error {
 	t.Reread(b.Identity)
-	return t.bound(store.InsertRow(ctx, t.Tx, &plain, b), b)
+	return t.bindingError(store.InsertRow(ctx, t.Tx, &bareBindings, b), b)
 }
 
-// bound turns the refusal of a binding into a fault.
-func (t Tx) bound(err error, b resource.RoleBinding) error {
+// bindingError turns the refusal of a binding into a fault.
+func (t Tx) bindingError(err error, b resource.RoleBinding) error {
 	if f := (*fault.Error)(nil); t.DB.Duplicate(err) || errors.As(err, &f) && f.Code == fault.AlreadyExists {
 		f := fault.Exists("role binding", string(b.Identity))
 		f.Message = "Already exists: a binding of this identity to this role in this group"
@@ -143,7 +147,7 @@ func (t Tx) bound(err error, b resource.RoleBinding) error {
 	return t.DB.Refusal(err, "role binding", string(b.Identity), b.UID)
 }
 
-// Binding returns a binding with what it ties together, or fault.NotFound.
+// Binding returns a binding with its identity, group and role, or fault.NotFound.
 func (s *Store) Binding(ctx context.Context, uid resource.UID) (resource.BoundRole, error) {
 	return store.Get(ctx, s.DB, &bindings, uid)
 }
@@ -151,9 +155,11 @@ func (s *Store) Binding(ctx context.Context, uid resource.UID) (resource.BoundRo
 // UpdateBinding applies change to the binding and returns the result, under the
 // rules of UpdateGroup and of InsertBindings. It returns
 // fault.FailedPrecondition if the organization would lose its last owner.
-func (s *Store) UpdateBinding(ctx context.Context, uid resource.UID, change func(*resource.RoleBinding) error) (out resource.BoundRole, _ error) {
+func (s *Store) UpdateBinding(
+	ctx context.Context, uid resource.UID, change func(*resource.RoleBinding) error,
+) (out resource.BoundRole, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		before, err := store.Lock(ctx, t.Tx, &plain, uid, s.Engine.Lock)
+		before, err := store.Lock(ctx, t.Tx, &bareBindings, uid, s.Engine.Lock)
 		if err != nil {
 			return err
 		}
@@ -165,15 +171,15 @@ func (s *Store) UpdateBinding(ctx context.Context, uid resource.UID, change func
 			return err
 		}
 		if b.Role != resource.OwnerRole {
-			if err := t.keepOwners(ctx, `uid = $1`, uid); err != nil {
+			if err := t.requireOwners(ctx, `uid = $1`, uid); err != nil {
 				return err
 			}
 		}
 		if _, err := t.Exec(ctx, `UPDATE role_bindings SET identity = $2, role = $3 WHERE uid = $1`,
 			string(uid), string(b.Identity), store.Segment(b.Role)); err != nil {
-			return t.bound(err, b)
+			return t.bindingError(err, b)
 		}
-		t.Regrant(before.Identity, b.Identity)
+		t.Reread(before.Identity, b.Identity)
 		if err := t.Emit(ctx, resource.BindingUpdated, uid, uid.Parent(), before, b); err != nil {
 			return err
 		}
@@ -193,7 +199,7 @@ func (s *Store) DeleteBinding(ctx context.Context, uid resource.UID) error {
 // DeleteBinding is Store.DeleteBinding inside a transaction, which can go on if it
 // is refused.
 func (t Tx) DeleteBinding(ctx context.Context, uid resource.UID) error {
-	if err := t.keepOwners(ctx, `uid = $1`, uid); err != nil {
+	if err := t.requireOwners(ctx, `uid = $1`, uid); err != nil {
 		return err
 	}
 	return t.unbind(ctx, `t.uid = $1`, string(uid))
@@ -209,7 +215,7 @@ func (s *Store) Owns(ctx context.Context, org, identity resource.UID) (bool, err
 
 // unbind removes the bindings a condition selects, with their events.
 func (t Tx) unbind(ctx context.Context, where string, args ...any) error {
-	gone, err := plain.All(ctx, t.Reader(), ` WHERE `+where+` ORDER BY t.uid`+t.DB.Engine.LockKey, args...)
+	gone, err := bareBindings.All(ctx, t.Rows, ` WHERE `+where+` ORDER BY t.uid`+t.DB.Engine.LockKey, args...)
 	if err != nil {
 		return err
 	}
@@ -217,20 +223,17 @@ func (t Tx) unbind(ctx context.Context, where string, args ...any) error {
 		if n, err := t.Exec(ctx, `DELETE FROM role_bindings WHERE uid = $1`, string(b.UID)); err != nil || n == 0 {
 			return err
 		}
-		t.Regrant(b.Identity)
-		if err := t.Emit(ctx, resource.BindingDeleted, b.UID, b.Group(), b, nil); err != nil {
-			return err
-		}
-		if err := t.Count(ctx, "role_bindings", b.UID, -1); err != nil {
+		t.Reread(b.Identity)
+		if err := t.Removed(ctx, "role_bindings", resource.BindingDeleted, b.UID, b.Group(), b); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// keepOwners returns fault.FailedPrecondition if an organization would have no
+// requireOwners returns fault.FailedPrecondition if an organization would have no
 // owner left without the bindings a condition selects by a uid.
-func (t Tx) keepOwners(ctx context.Context, where string, uid resource.UID) error {
+func (t Tx) requireOwners(ctx context.Context, where string, uid resource.UID) error {
 	alone, err := t.ownedAlone(ctx, where, uid)
 	if err == nil && len(alone) > 0 {
 		err = lastOwner(alone[0], uid.Ancestor(1))
@@ -254,20 +257,16 @@ func lastOwner(org, own resource.UID) error {
 func (t Tx) ownedAlone(ctx context.Context, where string, uid resource.UID) (alone []resource.UID, _ error) {
 	arg := string(uid)
 	owner := store.Segment(resource.OwnerRole)
-	var orgs []resource.UID
-	err := t.Rows(ctx, `SELECT t.uid FROM groups AS t WHERE t.parent IS NULL AND t.seg IN
-		(SELECT parent FROM role_bindings WHERE `+where+` AND role = $2) ORDER BY t.uid`+t.DB.Engine.Lock, []any{arg, owner}, func(row store.Scanner) error {
-		var uid resource.UID
-		err := row.Scan(&uid)
-		orgs = append(orgs, uid)
-		return err
-	})
+	orgs, err := store.ReadColumn[resource.UID](ctx, t.Rows,
+		`SELECT t.uid FROM groups AS t WHERE t.parent IS NULL AND t.seg IN
+		(SELECT parent FROM role_bindings WHERE `+where+` AND role = $2) ORDER BY t.uid`+t.DB.Engine.Lock, arg, owner)
 	if err != nil {
 		return nil, err
 	}
 	for _, org := range orgs {
 		var left int
-		err := t.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $3 AND role = $2 AND NOT (`+where+`)`, []any{arg, owner, store.Segment(org)}, &left)
+		err := t.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $3 AND role = $2 AND NOT (`+where+`)`,
+			[]any{arg, owner, store.Segment(org)}, &left)
 		if err != nil {
 			return nil, err
 		}
@@ -278,37 +277,37 @@ func (t Tx) ownedAlone(ctx context.Context, where string, uid resource.UID) (alo
 	return alone, nil
 }
 
-// AddMember notes that a person is known to an organization by an act of their own.
+// AddMember records that a person has joined an organization by an act of their own.
 func (t Tx) AddMember(ctx context.Context, org, identity resource.UID) error {
-	_, err := t.Exec(ctx, `INSERT INTO members (org, identity) VALUES ($1, $2) ON CONFLICT (org, identity) DO NOTHING`, store.Segment(org), string(identity))
+	_, err := t.Exec(ctx, `INSERT INTO members (org, identity) VALUES ($1, $2) ON CONFLICT (org, identity) DO NOTHING`,
+		store.Segment(org), string(identity))
 	return err
 }
 
-// Bindings returns one page of bindings with what they tie together.
-func (s *Store) Bindings(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.BoundRole], error) {
+// Bindings returns one page of bindings with their identities, groups and roles.
+func (s *Store) Bindings(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.BoundRole], error) {
 	return store.List(ctx, s.DB, &bindings, r, f, p)
 }
 
 // EnsureBinding gives an identity a role in a group unless it has it, and returns the
 // binding that was made, or "".
 func (t Tx) EnsureBinding(ctx context.Context, group, identity, role resource.UID) (resource.UID, error) {
-	var one int
-	err := t.Row(ctx, `SELECT 1 FROM role_bindings WHERE parent = $1 AND identity = $2 AND role = $3`,
-		[]any{store.Segment(group), string(identity), store.Segment(role)}, &one)
-	if err == nil || !errors.Is(err, sql.ErrNoRows) {
+	var n int
+	err := t.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $1 AND identity = $2 AND role = $3`,
+		[]any{store.Segment(group), string(identity), store.Segment(role)}, &n)
+	if err != nil || n > 0 {
 		return "", err
 	}
 	b := resource.RoleBinding{UID: group.NewChild(), Identity: identity, Role: role, CreateTime: t.DB.Time()}
 	return b.UID, t.Grant(ctx, b)
 }
 
-// Grant makes a binding with its event and its count.
+// Grant adds a binding. It returns fault.NotFound if its role does not exist.
 func (t Tx) Grant(ctx context.Context, b resource.RoleBinding) error {
-	if err := t.MustHaveRole(ctx, b.Role); err != nil {
+	if err := t.RequireRole(ctx, b.Role); err != nil {
 		return err
 	}
-	if err := t.bind(ctx, b); err != nil {
-		return err
-	}
-	return t.Emit(ctx, resource.BindingCreated, b.UID, b.Group(), nil, b)
+	return t.bind(ctx, b)
 }

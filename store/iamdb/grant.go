@@ -2,9 +2,7 @@ package iamdb
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -22,7 +20,7 @@ func (s *Store) Grants(ctx context.Context, f func(Grant)) (revision int64, _ er
 	if err != nil {
 		return 0, err
 	}
-	roles, err := s.roleNames(ctx)
+	roles, err := store.ReadMap[int64, resource.UID](ctx, s.Rows, `SELECT seg, uid FROM roles`)
 	if err != nil {
 		return 0, err
 	}
@@ -36,46 +34,27 @@ func (s *Store) Grants(ctx context.Context, f func(Grant)) (revision int64, _ er
 	return revision, err
 }
 
-// roleNames returns the UIDs of roles by segment.
-func (s *Store) roleNames(ctx context.Context) (map[int64]resource.UID, error) {
-	roles := map[int64]resource.UID{}
-	err := s.Rows(ctx, `SELECT seg, uid FROM roles`, nil, func(row store.Scanner) (bool, error) {
-		var seg int64
-		var uid resource.UID
-		err := row.Scan(&seg, &uid)
-		roles[seg] = uid
-		return false, err
-	})
-	return roles, err
-}
-
 // GrantsOf returns the grants of one identity.
 func (s *Store) GrantsOf(ctx context.Context, identity resource.UID) ([]Grant, error) {
-	var all []Grant
-	err := s.Rows(ctx, `SELECT b.uid, (SELECT r.uid FROM roles AS r WHERE r.seg = b.role) FROM role_bindings AS b WHERE b.identity = $1`,
-		[]any{string(identity)}, func(row store.Scanner) (bool, error) {
-			var uid, role resource.UID
-			err := row.Scan(&uid, &role)
-			all = append(all, Grant{identity, uid.Parent(), role})
-			return false, err
-		})
-	return all, err
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (Grant, error) {
+		var uid, role resource.UID
+		err := row.Scan(&uid, &role)
+		return Grant{identity, uid.Parent(), role}, err
+	}, `SELECT b.uid, (SELECT r.uid FROM roles AS r WHERE r.seg = b.role) FROM role_bindings AS b
+		WHERE b.identity = $1`, string(identity))
 }
 
 // RoleCapabilities returns what every role allows.
 func (s *Store) RoleCapabilities(ctx context.Context) (map[resource.UID]resource.Capabilities, error) {
+	texts, err := store.ReadMap[resource.UID, []byte](ctx, s.Rows, `SELECT uid, capabilities FROM roles`)
 	all := map[resource.UID]resource.Capabilities{}
-	err := s.Rows(ctx, `SELECT uid, capabilities FROM roles`, nil, func(row store.Scanner) (bool, error) {
-		var uid resource.UID
-		var text string
-		if err := row.Scan(&uid, &text); err != nil {
-			return false, err
-		}
+	for uid, text := range texts {
 		var caps resource.Capabilities
-		err := json.Unmarshal([]byte(text), &caps)
+		if err := json.Unmarshal(text, &caps); err != nil {
+			return nil, fmt.Errorf("capabilities of %s: %w", uid, err)
+		}
 		all[uid] = caps
-		return false, err
-	})
+	}
 	return all, err
 }
 
@@ -83,14 +62,12 @@ func (s *Store) RoleCapabilities(ctx context.Context) (map[resource.UID]resource
 // subjects of sessions that were ended, and when: tokens issued until then are
 // void.
 func (s *Store) Revocations(ctx context.Context, since time.Time) (map[resource.UID]time.Time, error) {
+	times, err := store.ReadMap[resource.UID, int64](ctx, s.Rows,
+		`SELECT identity, at_ms FROM revocations WHERE at_ms > $1`, store.MS(since))
 	all := map[resource.UID]time.Time{}
-	err := s.Rows(ctx, `SELECT identity, at_ms FROM revocations WHERE at_ms > $1`, []any{store.MS(since)}, func(row store.Scanner) (bool, error) {
-		var uid resource.UID
-		var at int64
-		err := row.Scan(&uid, &at)
+	for uid, at := range times {
 		all[uid] = store.FromMS(at)
-		return false, err
-	})
+	}
 	return all, err
 }
 
@@ -110,15 +87,8 @@ func (t Tx) revoke(ctx context.Context, identity resource.UID) error {
 // revocationsKept is longer than the life of any token this service signs.
 const revocationsKept = 48 * time.Hour
 
-// HasOrganizations tells whether there is any root group.
+// HasOrganizations reports whether there is any root group.
 func (s *Store) HasOrganizations(ctx context.Context) (bool, error) {
-	var one int
-	err := s.Row(ctx, `SELECT 1 FROM groups WHERE parent IS NULL LIMIT 1`, nil, &one)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("look for organizations: %w", err)
-	}
-	return true, nil
+	found, err := store.ReadColumn[int](ctx, s.Rows, `SELECT 1 FROM groups WHERE parent IS NULL LIMIT 1`)
+	return len(found) > 0, err
 }

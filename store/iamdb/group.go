@@ -32,7 +32,9 @@ var groups = store.Kind[resource.Group]{
 // over the kind of its organization. It returns fault.AlreadyExists if g's
 // parent already has a group of that name, and fault.NotFound if g's parent is
 // not there.
-func (s *Store) InsertGroup(ctx context.Context, g resource.Group, with ...resource.RoleBinding) (resource.Group, error) {
+func (s *Store) InsertGroup(
+	ctx context.Context, g resource.Group, with ...resource.RoleBinding,
+) (resource.Group, error) {
 	err := s.write(ctx, func(t Tx) error {
 		if err := t.InsertGroup(ctx, &g); err != nil {
 			return err
@@ -41,10 +43,7 @@ func (s *Store) InsertGroup(ctx context.Context, g resource.Group, with ...resou
 			if err := t.bind(ctx, b); err != nil {
 				return err
 			}
-			if err := t.Emit(ctx, resource.BindingCreated, b.UID, b.Group(), nil, b); err != nil {
-				return err
-			}
-			if err := t.AddMember(ctx, g.UID.Root(), b.Identity); err != nil { // whoever founds an organization is known to it
+			if err := t.AddMember(ctx, g.UID.Root(), b.Identity); err != nil { // whoever creates an organization joins it
 				return err
 			}
 		}
@@ -117,7 +116,7 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 			return err
 		}
 		if uid.IsRoot() {
-			if err := t.leave(ctx, uid, caller); err != nil {
+			if err := t.deleteOwnBindings(ctx, uid, caller); err != nil {
 				return err
 			}
 		}
@@ -135,13 +134,10 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 			return err
 		}
 		t.PathsChanged()
-		if err := t.Emit(ctx, resource.GroupDeleted, uid, uid.Parent(), g, nil); err != nil {
+		if err := t.Removed(ctx, "groups", resource.GroupDeleted, uid, uid.Parent(), g); err != nil {
 			return err
 		}
-		if err := t.Count(ctx, "groups", uid, -1); err != nil {
-			return err
-		}
-		return t.Uncount(ctx, uid)
+		return t.DropCounters(ctx, uid)
 	})
 }
 
@@ -161,18 +157,21 @@ var groupChildren = []store.Use{
 	{Table: "subscriptions", Column: "parent", Label: "subscriptions"},
 }
 
-// leave removes the caller's own bindings on an organization, if nobody else
-// has any: then the organization can go.
-func (t Tx) leave(ctx context.Context, uid, caller resource.UID) error {
+// deleteOwnBindings removes the caller's bindings on an organization if nobody else
+// has any, so that the organization can be deleted.
+func (t Tx) deleteOwnBindings(ctx context.Context, uid, caller resource.UID) error {
 	var others int
-	if err := t.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $1 AND identity <> $2`, []any{store.Segment(uid), string(caller)}, &others); err != nil || others > 0 {
+	if err := t.Row(ctx, `SELECT count(*) FROM role_bindings WHERE parent = $1 AND identity <> $2`,
+		[]any{store.Segment(uid), string(caller)}, &others); err != nil || others > 0 {
 		return err
 	}
 	return t.unbind(ctx, `t.parent = $1 AND t.identity = $2`, store.Segment(uid), string(caller))
 }
 
 // Groups returns one page of groups.
-func (s *Store) Groups(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Group], error) {
+func (s *Store) Groups(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Group], error) {
 	return store.List(ctx, s.DB, &groups, r, f, p)
 }
 

@@ -47,26 +47,26 @@ func (s *Store) InsertIdentity(ctx context.Context, i resource.Identity) error {
 
 // InsertIdentity is Store.InsertIdentity inside a transaction.
 func (t Tx) InsertIdentity(ctx context.Context, i resource.Identity) error {
-	if err := t.MustExist(ctx, i.UID.Parent()); err != nil {
+	if err := t.RequireGroup(ctx, i.UID.Parent()); err != nil {
 		return err
 	}
 	return store.Insert(ctx, t.Tx, &identities, i)
 }
 
-// Person returns who a realm knows by subject, or fault.NotFound.
+// Person returns the person whom a realm knows by a subject, or fault.NotFound.
 func (s *Store) Person(ctx context.Context, realm, subject string) (resource.Identity, error) {
 	return store.One(ctx, s.Rows, &identities, resource.UserUID(realm, subject), personWhere, realm, subject)
 }
 
-// PersonUID returns who a realm knows by subject, or the UID that somebody will
-// have who comes as that. It is derived from the two, unless a person has it who
-// was of the realm once and is not any more: they took it along.
+// PersonUID returns the UID of the person whom a realm knows by a subject, or the
+// one that a person would get. That is derived from realm and subject, unless
+// somebody has it who has left the realm.
 func (s *Store) PersonUID(ctx context.Context, realm, subject string) (resource.UID, error) {
 	i, err := s.Person(ctx, realm, subject)
 	if !errors.Is(err, fault.NotFound) {
 		return i.UID, err
 	}
-	uid, err := freeUID(ctx, s.Row, realm, subject)
+	uid, err := unusedUID(ctx, s.Row, realm, subject)
 	if err != nil || uid == resource.UserUID(realm, subject) {
 		return uid, err
 	}
@@ -79,8 +79,10 @@ func (s *Store) PersonUID(ctx context.Context, realm, subject string) (resource.
 // maxUIDs is how many people can have left a realm who had the same subject.
 const maxUIDs = 100
 
-// freeUID returns the UID of somebody whom a realm does not know yet.
-func freeUID(ctx context.Context, row func(context.Context, string, []any, ...any) error, realm, subject string) (resource.UID, error) {
+// unusedUID returns the UID of somebody whom a realm does not know yet.
+func unusedUID(
+	ctx context.Context, row func(context.Context, string, []any, ...any) error, realm, subject string,
+) (resource.UID, error) {
 	uid := resource.UserUID(realm, subject)
 	for n := range maxUIDs {
 		if n > 0 {
@@ -102,15 +104,14 @@ const personWhere = ` WHERE t.realm = $1 AND t.subject = $2 AND t.realm <> ''`
 
 // TrustingUs returns up to limit identities that take a token of the issuer, which
 // is ours, about one of the subjects. What accepts a pattern is not among them.
-func (s *Store) TrustingUs(ctx context.Context, issuer string, subjects []resource.UID, limit int) (all []resource.UID, _ error) {
+func (s *Store) TrustingUs(
+	ctx context.Context, issuer string, subjects []resource.UID, limit int,
+) (all []resource.UID, _ error) {
 	for _, subject := range subjects {
-		err := s.Rows(ctx, `SELECT t.uid FROM identities AS t WHERE t.issuer = $1 AND t.subject = $2 ORDER BY t.uid LIMIT $3`,
-			[]any{issuer, string(subject), limit}, func(row store.Scanner) (bool, error) {
-				var uid resource.UID
-				err := row.Scan(&uid)
-				all = append(all, uid)
-				return false, err
-			})
+		some, err := store.ReadColumn[resource.UID](ctx, s.Rows,
+			`SELECT t.uid FROM identities AS t WHERE t.issuer = $1 AND t.subject = $2 ORDER BY t.uid LIMIT $3`, issuer,
+			string(subject), limit)
+		all = append(all, some...)
 		if err != nil || len(all) >= limit {
 			return all, err
 		}
@@ -123,28 +124,32 @@ func (s *Store) Identity(ctx context.Context, uid resource.UID) (resource.Identi
 	return store.Get(ctx, s.DB, &identities, uid)
 }
 
-// UpdateIdentity puts after in the place of before, under the rules of
-// UpdateGroup.
+// UpdateIdentity replaces before by after, under the rules of UpdateGroup.
 func (s *Store) UpdateIdentity(ctx context.Context, before, after resource.Identity) (resource.Identity, error) {
 	return s.updateIdentity(ctx, resource.IdentityUpdated, before, after)
 }
 
-// UpdateMetadata is UpdateIdentity for what an identity says about itself, which
-// its event tells.
+// UpdateMetadata is UpdateIdentity for what an identity says about itself, with an
+// event of its own type.
 func (s *Store) UpdateMetadata(ctx context.Context, before, after resource.Identity) (resource.Identity, error) {
 	return s.updateIdentity(ctx, resource.IdentityMetadataUpdated, before, after)
 }
 
-func (s *Store) updateIdentity(ctx context.Context, event resource.EventType, before, after resource.Identity) (resource.Identity, error) {
+func (s *Store) updateIdentity(
+	ctx context.Context, event resource.EventType, before, after resource.Identity,
+) (resource.Identity, error) {
 	err := s.write(ctx, func(t Tx) error { return t.UpdateIdentity(ctx, event, before, &after) })
 	return after, err
 }
 
 // UpdateIdentity is Store.UpdateIdentity inside a transaction, with an event of
 // any type.
-func (t Tx) UpdateIdentity(ctx context.Context, event resource.EventType, before resource.Identity, after *resource.Identity) error {
+func (t Tx) UpdateIdentity(
+	ctx context.Context, event resource.EventType, before resource.Identity, after *resource.Identity,
+) error {
 	// Replicas cache whom it stands for.
-	if !reflect.DeepEqual(before.Relationship, after.Relationship) || before.Email != after.Email || before.Realm != after.Realm {
+	if !reflect.DeepEqual(before.Relationship,
+		after.Relationship) || before.Email != after.Email || before.Realm != after.Realm {
 		t.Reread(after.UID)
 	}
 	return store.UpdateAs(ctx, t.Tx, &identities, event, before, after)
@@ -192,6 +197,8 @@ func (t Tx) dropIdentity(ctx context.Context, i resource.Identity) error {
 }
 
 // Identities returns one page of identities.
-func (s *Store) Identities(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Identity], error) {
+func (s *Store) Identities(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Identity], error) {
 	return store.List(ctx, s.DB, &identities, r, f, p)
 }

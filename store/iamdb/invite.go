@@ -35,10 +35,10 @@ var invites = store.Kind[resource.GroupInvite]{
 // fault.NotFound if its group or its role is not there.
 func (s *Store) InsertInvite(ctx context.Context, i resource.GroupInvite) (out resource.GroupInvite, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		if err := t.MustExist(ctx, i.UID.Parent()); err != nil {
+		if err := t.RequireGroup(ctx, i.UID.Parent()); err != nil {
 			return err
 		}
-		if err := t.MustHaveRole(ctx, i.Role); err != nil {
+		if err := t.RequireRole(ctx, i.Role); err != nil {
 			return err
 		}
 		if err := store.Insert(ctx, t.Tx, &invites, i); err != nil {
@@ -60,7 +60,7 @@ func (s *Store) Invite(ctx context.Context, uid resource.UID) (resource.GroupInv
 // comes with its code later is told that it was taken back.
 func (s *Store) DeleteInvite(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.noteEnded(ctx, uid, InviteRevoked); err != nil {
+		if err := t.recordEnded(ctx, uid, InviteRevoked); err != nil {
 			return err
 		}
 		return store.Delete(ctx, t.Tx, &invites, uid)
@@ -68,18 +68,21 @@ func (s *Store) DeleteInvite(ctx context.Context, uid resource.UID) error {
 }
 
 // Invites returns one page of invites.
-func (s *Store) Invites(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.GroupInvite], error) {
+func (s *Store) Invites(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.GroupInvite], error) {
 	return store.List(ctx, s.DB, &invites, r, f, p)
 }
 
-// noteEnded remembers why an invite is about to go.
-func (t Tx) noteEnded(ctx context.Context, uid resource.UID, reason string) error {
+// recordEnded records why an invite is about to be deleted.
+func (t Tx) recordEnded(ctx context.Context, uid resource.UID, reason string) error {
 	now := t.DB.Time()
 	if _, err := t.Exec(ctx, `DELETE FROM ended_invites WHERE end_ms < $1`, store.MS(now.Add(-endedKept))); err != nil {
 		return err
 	}
 	_, err := t.Exec(ctx, `INSERT INTO ended_invites (uid, digest, reason, end_ms)
-		SELECT t.uid, t.digest, $2, $3 FROM group_invites AS t WHERE t.uid = $1 ON CONFLICT (uid) DO NOTHING`, string(uid), reason, store.MS(now))
+		SELECT t.uid, t.digest, $2, $3 FROM group_invites AS t WHERE t.uid = $1 ON CONFLICT (uid) DO NOTHING`, string(uid),
+		reason, store.MS(now))
 	return err
 }
 
@@ -93,21 +96,18 @@ const (
 
 // Joins returns who came into a group through invites, newest first.
 func (s *Store) Joins(ctx context.Context, group resource.UID) ([]resource.Join, error) {
-	var all []resource.Join
-	err := s.Rows(ctx, `SELECT j.invite, j.identity, j.role, j.at_ms, coalesce(i.name, ''), coalesce(i.email, ''), coalesce(i.email_unverified, '')
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (resource.Join, error) {
+		j := resource.Join{Group: group}
+		var at int64
+		var claimed string
+		err := row.Scan(&j.Invite, &j.Identity, &j.Role, &at, &j.Name, &j.Email, &claimed)
+		if j.Time = store.FromMS(at); j.Email == "" {
+			j.Email = claimed
+		}
+		return j, err
+	}, `SELECT j.invite, j.identity, j.role, j.at_ms, coalesce(i.name, ''), coalesce(i.email, ''), coalesce(i.email_unverified, '')
 		FROM joins AS j LEFT JOIN identities AS i ON i.uid = j.identity WHERE j.grp = $1 ORDER BY j.at_ms DESC LIMIT $2`,
-		[]any{store.Segment(group), resource.JoinsListed}, func(row store.Scanner) (bool, error) {
-			j := resource.Join{Group: group}
-			var at int64
-			var claimed string
-			err := row.Scan(&j.Invite, &j.Identity, &j.Role, &at, &j.Name, &j.Email, &claimed)
-			if j.Time = store.FromMS(at); j.Email == "" {
-				j.Email = claimed
-			}
-			all = append(all, j)
-			return false, err
-		})
-	return all, err
+		store.Segment(group), resource.JoinsListed)
 }
 
 // EndedInvite returns the digest of the code of an invite that is gone, and why it
@@ -130,7 +130,8 @@ func (t Tx) EndedInvite(ctx context.Context, uid resource.UID) (digest []byte, r
 // finds it gone.
 func (t Tx) LockInvite(ctx context.Context, uid resource.UID) (resource.GroupInvite, error) {
 	var one int
-	if err := t.Row(ctx, `SELECT 1 FROM group_invites AS t WHERE t.uid = $1`+t.DB.Engine.Lock, []any{string(uid)}, &one); err != nil {
+	if err := t.Row(ctx, `SELECT 1 FROM group_invites AS t WHERE t.uid = $1`+t.DB.Engine.Lock, []any{string(uid)},
+		&one); err != nil {
 		return resource.GroupInvite{}, store.Missing(err, "group invite", uid)
 	}
 	return store.Lock(ctx, t.Tx, &invites, uid, "")
@@ -151,7 +152,7 @@ func (t Tx) UseInvite(ctx context.Context, i resource.GroupInvite, identity reso
 		return err
 	}
 	if i.SingleUse {
-		if err := t.noteEnded(ctx, i.UID, InviteUsed); err != nil {
+		if err := t.recordEnded(ctx, i.UID, InviteUsed); err != nil {
 			return err
 		}
 		if err := store.Delete(ctx, t.Tx, &invites, i.UID); err != nil {

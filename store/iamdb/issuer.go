@@ -12,20 +12,20 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// Seen notes that an identity was assumed. It is no change of the identity: it
-// makes no event, and the time of its last update stays.
-func (s *Store) Seen(ctx context.Context, identity resource.UID, at time.Time) error {
-	return s.write(ctx, func(t Tx) error {
-		_, err := t.Exec(ctx, `UPDATE identities SET last_seen_ms = $2 WHERE uid = $1 AND last_seen_ms < $2`, string(identity), store.MS(at))
-		return err
-	})
+// RecordLastSeen records when an identity was last assumed. It is no change of the
+// identity: there is no event, and the time of its last update stays.
+func (s *Store) RecordLastSeen(ctx context.Context, identity resource.UID, at time.Time) error {
+	_, err := s.Exec(ctx, `UPDATE identities SET last_seen_ms = $2 WHERE uid = $1 AND last_seen_ms < $2`,
+		string(identity), store.MS(at))
+	return err
 }
 
 // RecordDenials keeps denials, of each identity the newest, and forgets those of
 // long ago. Denials of identities that are gone are dropped.
 func (s *Store) RecordDenials(ctx context.Context, all []resource.Denial) error {
 	return s.write(ctx, func(t Tx) error {
-		if _, err := t.Exec(ctx, `DELETE FROM denials WHERE at_ms < $1`, store.MS(s.Time().Add(-resource.DenialMemory))); err != nil {
+		if _, err := t.Exec(ctx, `DELETE FROM denials WHERE at_ms < $1`,
+			store.MS(s.Time().Add(-resource.DenialMemory))); err != nil {
 			return err
 		}
 		for _, d := range all {
@@ -42,12 +42,7 @@ func (t Tx) recordDenial(ctx context.Context, d resource.Denial) error {
 	if err != nil {
 		return err
 	}
-	var one int
-	err = t.Row(ctx, `SELECT 1 FROM identities AS t WHERE t.uid = $1`+t.DB.Engine.Hold, []any{string(d.Identity)}, &one)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
-	if err != nil {
+	if found, err := t.HasIdentity(ctx, d.Identity); err != nil || !found {
 		return err
 	}
 	seg := store.Segment(d.Identity)
@@ -56,27 +51,24 @@ func (t Tx) recordDenial(ctx context.Context, d resource.Denial) error {
 		return err
 	}
 	_, err = t.Exec(ctx, `DELETE FROM denials WHERE identity = $1 AND at_ms <
-		(SELECT min(x.at_ms) FROM (SELECT at_ms FROM denials WHERE identity = $1 ORDER BY at_ms DESC LIMIT $2) AS x)`, seg, resource.DenialsKept)
+		(SELECT min(x.at_ms) FROM (SELECT at_ms FROM denials WHERE identity = $1 ORDER BY at_ms DESC LIMIT $2) AS x)`, seg,
+		resource.DenialsKept)
 	return err
 }
 
 // Denials returns what an identity was refused for lately, newest first.
 func (s *Store) Denials(ctx context.Context, identity resource.UID) ([]resource.Denial, error) {
-	var all []resource.Denial
-	err := s.Rows(ctx, `SELECT at_ms, request, detail FROM denials WHERE identity = $1 ORDER BY at_ms DESC LIMIT $2`,
-		[]any{store.Segment(identity), resource.DenialsKept}, func(row store.Scanner) (bool, error) {
-			d := resource.Denial{Identity: identity}
-			var at int64
-			var detail string
-			if err := row.Scan(&at, &d.RequestID, &detail); err != nil {
-				return false, err
-			}
-			d.Time = store.FromMS(at)
-			err := json.Unmarshal([]byte(detail), &d)
-			all = append(all, d)
-			return false, err
-		})
-	return all, err
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (resource.Denial, error) {
+		d := resource.Denial{Identity: identity}
+		var at int64
+		var detail string
+		if err := row.Scan(&at, &d.RequestID, &detail); err != nil {
+			return d, err
+		}
+		d.Time = store.FromMS(at)
+		return d, json.Unmarshal([]byte(detail), &d)
+	}, `SELECT at_ms, request, detail FROM denials WHERE identity = $1 ORDER BY at_ms DESC LIMIT $2`,
+		store.Segment(identity), resource.DenialsKept)
 }
 
 // NextIssuer returns the issuer that identities trust and that follows after in
@@ -93,7 +85,8 @@ func (s *Store) IssuerState(ctx context.Context, issuer string) (resource.Issuer
 	state := resource.IssuerState{Issuer: issuer}
 	var checked, succeeded int64
 	var keys string
-	err := s.Row(ctx, `SELECT check_ms, success_ms, problem, keys FROM issuers WHERE issuer = $1`, []any{issuer}, &checked, &succeeded, &state.Problem, &keys)
+	err := s.Row(ctx, `SELECT check_ms, success_ms, problem, keys FROM issuers WHERE issuer = $1`, []any{issuer},
+		&checked, &succeeded, &state.Problem, &keys)
 	if errors.Is(err, sql.ErrNoRows) {
 		return state, nil
 	}
@@ -107,62 +100,60 @@ func (s *Store) IssuerState(ctx context.Context, issuer string) (resource.Issuer
 	return state, json.Unmarshal([]byte(keys), &state.Keys)
 }
 
-// ClaimIssuer tells whether the last look at an issuer was before due, and notes
-// that somebody is looking: of replicas that ask at once, one is told so.
-func (s *Store) ClaimIssuer(ctx context.Context, issuer string, due time.Time) (claimed bool, _ error) {
-	err := s.write(ctx, func(t Tx) error {
-		n, err := t.Exec(ctx, `
-			INSERT INTO issuers (issuer, check_ms, success_ms, problem, keys) VALUES ($1, $2, 0, 'is being looked at', '[]')
-			ON CONFLICT (issuer) DO UPDATE SET check_ms = excluded.check_ms WHERE issuers.check_ms < $3`, issuer, store.MS(s.Time()), store.MS(due))
-		claimed = n == 1
-		return err
-	})
-	return claimed, err
+// ClaimIssuer reports whether the last check of an issuer was before due, and
+// records that there is one now: if replicas ask at once, one of them is told so.
+func (s *Store) ClaimIssuer(ctx context.Context, issuer string, due time.Time) (bool, error) {
+	n, err := s.Exec(ctx, `
+		INSERT INTO issuers (issuer, check_ms, success_ms, problem, keys) VALUES ($1, $2, 0, 'is being looked at', '[]')
+		ON CONFLICT (issuer) DO UPDATE SET check_ms = excluded.check_ms WHERE issuers.check_ms < $3`, issuer,
+		store.MS(s.Time()), store.MS(due))
+	return n == 1, err
 }
 
-// NoteIssuer keeps how a look at an issuer went. After one that failed, the
+// NoteIssuer records the result of a check of an issuer. After one that failed, the
 // time and the keys of the last success stay.
 func (s *Store) NoteIssuer(ctx context.Context, state resource.IssuerState) error {
+	if state.Problem != "" {
+		_, err := s.Exec(ctx, `UPDATE issuers SET check_ms = $2, problem = $3 WHERE issuer = $1`,
+			state.Issuer, store.MS(state.CheckTime), state.Problem)
+		return err
+	}
 	keys, err := json.Marshal(state.Keys)
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, func(t Tx) error {
-		if state.Problem != "" {
-			_, err := t.Exec(ctx, `UPDATE issuers SET check_ms = $2, problem = $3 WHERE issuer = $1`, state.Issuer, store.MS(state.CheckTime), state.Problem)
-			return err
-		}
-		_, err := t.Exec(ctx, `UPDATE issuers SET check_ms = $2, success_ms = $2, problem = '', keys = $3 WHERE issuer = $1`,
-			state.Issuer, store.MS(state.CheckTime), string(keys))
-		return err
-	})
+	_, err = s.Exec(ctx, `UPDATE issuers SET check_ms = $2, success_ms = $2, problem = '', keys = $3 WHERE issuer = $1`,
+		state.Issuer, store.MS(state.CheckTime), string(keys))
+	return err
 }
 
-// DropIssuers forgets issuers that no identity trusts any more.
+// DropIssuers deletes the issuers that no identity trusts any more.
 func (s *Store) DropIssuers(ctx context.Context) error {
-	return s.write(ctx, func(t Tx) error {
-		_, err := t.Exec(ctx, `DELETE FROM issuers WHERE NOT EXISTS (SELECT 1 FROM identities AS i WHERE i.issuer = issuers.issuer)`)
-		return err
-	})
+	_, err := s.Exec(ctx,
+		`DELETE FROM issuers WHERE NOT EXISTS (SELECT 1 FROM identities AS i WHERE i.issuer = issuers.issuer)`)
+	return err
 }
 
 // IdentitiesOf returns identities within a reach that trust an issuer by name,
 // or, for "", those that trust issuers by pattern or by keys that are given. It
 // returns no more than limit and looks at no more than ten times as many;
-// complete tells whether those are all.
-func (s *Store) IdentitiesOf(ctx context.Context, r store.Reach, issuer string, limit int) (all []resource.Identity, complete bool, _ error) {
+// complete reports whether those are all.
+func (s *Store) IdentitiesOf(
+	ctx context.Context, r store.Reach, issuer string, limit int,
+) (all []resource.Identity, complete bool, _ error) {
 	looked := 0
 	complete = true
-	err := s.Rows(ctx, identities.Select()+` WHERE t.issuer = $1 ORDER BY t.subject, t.seg`, []any{issuer}, func(row store.Scanner) (bool, error) {
-		if looked++; looked > 10*limit || len(all) == limit {
-			complete = false
-			return true, nil
-		}
-		i, err := identities.Scan(row)
-		if err == nil && (store.Covered(r.Under, i.UID.Parent()) || slices.Contains(r.Also, i.UID)) {
-			all = append(all, i)
-		}
-		return false, err
-	})
+	err := s.Rows(ctx, identities.Select()+` WHERE t.issuer = $1 ORDER BY t.subject, t.seg`, []any{issuer},
+		func(row store.Scanner) (bool, error) {
+			if looked++; looked > 10*limit || len(all) == limit {
+				complete = false
+				return true, nil
+			}
+			i, err := identities.Scan(row)
+			if err == nil && (store.Covered(r.Under, i.UID.Parent()) || slices.Contains(r.Also, i.UID)) {
+				all = append(all, i)
+			}
+			return false, err
+		})
 	return all, complete, err
 }

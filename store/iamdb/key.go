@@ -19,33 +19,38 @@ type SigningKey struct {
 
 // SigningKeys returns the issuer's keys, newest first.
 func (s *Store) SigningKeys(ctx context.Context) ([]SigningKey, error) {
-	var all []SigningKey
-	err := s.Rows(ctx, `SELECT id, algorithm, sealed, create_ms FROM signing_keys ORDER BY create_ms DESC, id`, nil, func(row store.Scanner) (bool, error) {
-		var k SigningKey
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (k SigningKey, _ error) {
 		var at int64
 		err := row.Scan(&k.ID, &k.Algorithm, &k.Sealed, &at)
 		k.CreateTime = store.FromMS(at)
-		all = append(all, k)
-		return false, err
-	})
-	return all, err
+		return k, err
+	}, `SELECT id, algorithm, sealed, create_ms FROM signing_keys ORDER BY create_ms DESC, id`)
+}
+
+// serialize makes transactions that call it run one after the other.
+func (t Tx) serialize(ctx context.Context) error {
+	var one int
+	return t.Row(ctx, `SELECT 1 FROM revision AS t WHERE t.id = 1`+t.DB.Engine.Lock, nil, &one)
+}
+
+func (t Tx) insertSigningKey(ctx context.Context, k SigningKey, at int64) error {
+	_, err := t.Exec(ctx, `INSERT INTO signing_keys (id, algorithm, sealed, create_ms) VALUES ($1, $2, $3, $4)`,
+		k.ID, k.Algorithm, k.Sealed, at)
+	return err
 }
 
 // InsertFirstSigningKey adds k unless there is a key already: of replicas that
 // start together, one wins.
 func (s *Store) InsertFirstSigningKey(ctx context.Context, k SigningKey) error {
 	return s.write(ctx, func(t Tx) error {
-		var one int // whoever comes second waits here
-		if err := t.Row(ctx, `SELECT 1 FROM revision AS t WHERE t.id = 1`+s.Engine.Lock, nil, &one); err != nil {
+		if err := t.serialize(ctx); err != nil {
 			return err
 		}
 		var n int
 		if err := t.Row(ctx, `SELECT count(*) FROM signing_keys`, nil, &n); err != nil || n > 0 {
 			return err
 		}
-		_, err := t.Exec(ctx, `INSERT INTO signing_keys (id, algorithm, sealed, create_ms) VALUES ($1, $2, $3, $4)`,
-			k.ID, k.Algorithm, k.Sealed, store.MS(k.CreateTime))
-		return err
+		return t.insertSigningKey(ctx, k, store.MS(k.CreateTime))
 	})
 }
 
@@ -55,17 +60,16 @@ func (s *Store) InsertFirstSigningKey(ctx context.Context, k SigningKey) error {
 func (s *Store) AddSigningKey(ctx context.Context, k SigningKey, newest string) (added bool, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		added = false
-		var one int // whoever comes second waits here
-		if err := t.Row(ctx, `SELECT 1 FROM revision AS t WHERE t.id = 1`+s.Engine.Lock, nil, &one); err != nil {
+		if err := t.serialize(ctx); err != nil {
 			return err
 		}
 		var id string
 		var at int64
-		if err := t.Row(ctx, `SELECT id, create_ms FROM signing_keys ORDER BY create_ms DESC, id LIMIT 1`, nil, &id, &at); err != nil || id != newest {
+		if err := t.Row(ctx, `SELECT id, create_ms FROM signing_keys ORDER BY create_ms DESC, id LIMIT 1`, nil, &id,
+			&at); err != nil || id != newest {
 			return err
 		}
-		_, err := t.Exec(ctx, `INSERT INTO signing_keys (id, algorithm, sealed, create_ms) VALUES ($1, $2, $3, $4)`,
-			k.ID, k.Algorithm, k.Sealed, max(store.MS(k.CreateTime), at+1))
+		err := t.insertSigningKey(ctx, k, max(store.MS(k.CreateTime), at+1))
 		added = err == nil
 		t.Reread(resource.SigningKeysSubject)
 		return err

@@ -28,15 +28,13 @@ var mappings = store.Kind[resource.ExternalGroupRoleMapping]{
 // not there, and fault.AlreadyExists if there is the same one.
 func (s *Store) InsertMapping(ctx context.Context, m resource.ExternalGroupRoleMapping) error {
 	return s.write(ctx, func(t Tx) error {
-		var one int
-		err := t.Row(ctx, `SELECT 1 FROM identity_providers AS t WHERE t.uid = $1`+s.Engine.Hold, []any{string(m.Provider())}, &one)
-		if err != nil {
-			return store.Missing(err, "identity provider", m.Provider())
-		}
-		if err := t.MustHaveRole(ctx, m.Role); err != nil {
+		if err := t.Require(ctx, "identity_providers", "identity provider", m.Provider()); err != nil {
 			return err
 		}
-		err = store.Insert(ctx, t.Tx, &mappings, m)
+		if err := t.RequireRole(ctx, m.Role); err != nil {
+			return err
+		}
+		err := store.Insert(ctx, t.Tx, &mappings, m)
 		if f := (*fault.Error)(nil); errors.As(err, &f) && f.Code == fault.AlreadyExists {
 			f.Message = "Already exists: a mapping of this external group to this role in this scope"
 			f.Resource = fault.Exists("external group role mapping", m.ExternalGroup).Resource
@@ -53,7 +51,7 @@ func (s *Store) Mapping(ctx context.Context, uid resource.UID) (resource.Externa
 // DeleteMapping removes a mapping. It returns fault.NotFound if there is none.
 func (s *Store) DeleteMapping(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
-		m, err := t.unmap(ctx, uid)
+		m, err := t.deleteMapping(ctx, uid)
 		if err != nil {
 			return err
 		}
@@ -63,14 +61,16 @@ func (s *Store) DeleteMapping(ctx context.Context, uid resource.UID) error {
 
 // DeleteMappings removes the mappings of a provider that are there, all in one
 // go, and returns them.
-func (s *Store) DeleteMappings(ctx context.Context, provider resource.UID, uids []resource.UID) (gone []resource.ExternalGroupRoleMapping, _ error) {
+func (s *Store) DeleteMappings(
+	ctx context.Context, provider resource.UID, uids []resource.UID,
+) (gone []resource.ExternalGroupRoleMapping, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		gone = nil
 		for _, uid := range uids {
 			if uid.Parent() != provider {
 				continue
 			}
-			m, err := t.unmap(ctx, uid)
+			m, err := t.deleteMapping(ctx, uid)
 			if fault.From(err).Code == fault.NotFound {
 				continue
 			}
@@ -87,8 +87,8 @@ func (s *Store) DeleteMappings(ctx context.Context, provider resource.UID, uids 
 	return gone, err
 }
 
-// unmap removes a mapping and its count.
-func (t Tx) unmap(ctx context.Context, uid resource.UID) (resource.ExternalGroupRoleMapping, error) {
+// deleteMapping removes a mapping and its count, without an event.
+func (t Tx) deleteMapping(ctx context.Context, uid resource.UID) (resource.ExternalGroupRoleMapping, error) {
 	m, err := store.Lock(ctx, t.Tx, &mappings, uid, t.DB.Engine.LockKey)
 	if err != nil {
 		return m, err
@@ -100,6 +100,8 @@ func (t Tx) unmap(ctx context.Context, uid resource.UID) (resource.ExternalGroup
 }
 
 // Mappings returns one page of mappings.
-func (s *Store) Mappings(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.ExternalGroupRoleMapping], error) {
+func (s *Store) Mappings(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.ExternalGroupRoleMapping], error) {
 	return store.List(ctx, s.DB, &mappings, r, f, p)
 }

@@ -41,10 +41,10 @@ func (s *Store) InsertProvider(ctx context.Context, p resource.IdentityProvider)
 	p.Epoch, p.Trusted = 0, false
 	p.Realm = p.OwnRealm()
 	return s.write(ctx, func(t Tx) error {
-		if err := t.MustExist(ctx, p.UID.Parent()); err != nil {
+		if err := t.RequireGroup(ctx, p.UID.Parent()); err != nil {
 			return err
 		}
-		if err := t.MustHaveRole(ctx, p.DefaultRole); err != nil {
+		if err := t.RequireRole(ctx, p.DefaultRole); err != nil {
 			return err
 		}
 		return store.Insert(ctx, t.Tx, &providers, p)
@@ -59,13 +59,16 @@ func (s *Store) Provider(ctx context.Context, uid resource.UID) (resource.Identi
 // A ProviderChange changes a provider whose mappings are given. It says which of
 // the provider's people stay who they are, if what it believes changes; if keep
 // is nil, none does.
-type ProviderChange func(p *resource.IdentityProvider, mappings []resource.ExternalGroupRoleMapping) (keep func(resource.UID) bool, _ error)
+type ProviderChange func(p *resource.IdentityProvider,
+	mappings []resource.ExternalGroupRoleMapping) (keep func(resource.UID) bool, _ error)
 
 // UpdateProvider applies change to the provider and returns the result, under
 // the rules of UpdateGroup. If what it believes changes, or whether the operator
 // trusts it, a new epoch begins: everything it vouched for before is void, and
 // its people are new people, but for those that are kept.
-func (s *Store) UpdateProvider(ctx context.Context, uid resource.UID, change ProviderChange) (p resource.IdentityProvider, _ error) {
+func (s *Store) UpdateProvider(
+	ctx context.Context, uid resource.UID, change ProviderChange,
+) (p resource.IdentityProvider, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		before, err := store.Lock(ctx, t.Tx, &providers, uid, s.Engine.Lock)
 		if err != nil {
@@ -88,7 +91,7 @@ func (s *Store) UpdateProvider(ctx context.Context, uid resource.UID, change Pro
 				return err
 			}
 		}
-		if err := t.MustHaveRole(ctx, p.DefaultRole); err != nil {
+		if err := t.RequireRole(ctx, p.DefaultRole); err != nil {
 			return err
 		}
 		return store.Update(ctx, t.Tx, &providers, before, &p)
@@ -98,7 +101,9 @@ func (s *Store) UpdateProvider(ctx context.Context, uid resource.UID, change Pro
 
 // beginEpoch makes everything that a provider vouched for void and gives it
 // another realm. People who are kept move there, unless somebody is there already.
-func (t Tx) beginEpoch(ctx context.Context, before resource.IdentityProvider, p *resource.IdentityProvider, keep func(resource.UID) bool) error {
+func (t Tx) beginEpoch(
+	ctx context.Context, before resource.IdentityProvider, p *resource.IdentityProvider, keep func(resource.UID) bool,
+) error {
 	p.Epoch++
 	p.Realm = p.OwnRealm()
 	if p.Trusted {
@@ -107,13 +112,13 @@ func (t Tx) beginEpoch(ctx context.Context, before resource.IdentityProvider, p 
 	if err := t.revoke(ctx, resource.VoucherSubject(before.Voucher())); err != nil {
 		return err
 	}
-	if err := t.endVouched(ctx, before.UID); err != nil {
+	if _, err := t.endSelected(ctx, resource.EndProviderChanged, `t.provider = $1`, string(before.UID)); err != nil {
 		return err
 	}
 	if keep == nil {
 		return nil
 	}
-	people, err := identities.All(ctx, t.Reader(), ` WHERE t.provider = $1 AND t.realm = $2 AND NOT EXISTS
+	people, err := identities.All(ctx, t.Rows, ` WHERE t.provider = $1 AND t.realm = $2 AND NOT EXISTS
 		(SELECT 1 FROM identities AS o WHERE o.realm = $3 AND o.subject = t.subject) ORDER BY t.uid`,
 		store.Segment(p.UID), before.Realm, p.Realm)
 	if err != nil {
@@ -123,15 +128,15 @@ func (t Tx) beginEpoch(ctx context.Context, before resource.IdentityProvider, p 
 		if !keep(i.UID) {
 			continue
 		}
-		if err := t.move(ctx, i, *p); err != nil {
+		if err := t.moveToRealm(ctx, i, *p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// move makes a person one of the people that a provider vouches for now.
-func (t Tx) move(ctx context.Context, i resource.Identity, p resource.IdentityProvider) error {
+// moveToRealm makes a person one of the people that a provider vouches for now.
+func (t Tx) moveToRealm(ctx context.Context, i resource.Identity, p resource.IdentityProvider) error {
 	before := i
 	i.Relationship = resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: p.OIDC.Issuer, Subject: i.Relationship.Subject()}}
 	i.Realm = p.Realm
@@ -140,7 +145,7 @@ func (t Tx) move(ctx context.Context, i resource.Identity, p resource.IdentityPr
 
 // MappingsOf returns the mappings of a provider.
 func (t Tx) MappingsOf(ctx context.Context, provider resource.UID) ([]resource.ExternalGroupRoleMapping, error) {
-	return mappings.All(ctx, t.Reader(), ` WHERE t.parent = $1 ORDER BY t.uid`, store.Segment(provider))
+	return mappings.All(ctx, t.Rows, ` WHERE t.parent = $1 ORDER BY t.uid`, store.Segment(provider))
 }
 
 // DeleteProvider removes a provider that has no mappings and that nobody came
@@ -165,12 +170,14 @@ func (s *Store) DeleteProvider(ctx context.Context, uid resource.UID) error {
 		if err := store.Remove(ctx, t.Tx, &providers, before); err != nil {
 			return err
 		}
-		return t.Uncount(ctx, uid)
+		return t.DropCounters(ctx, uid)
 	})
 }
 
 // Providers returns one page of providers.
-func (s *Store) Providers(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.IdentityProvider], error) {
+func (s *Store) Providers(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.IdentityProvider], error) {
 	return store.List(ctx, s.DB, &providers, r, f, p)
 }
 
@@ -188,7 +195,8 @@ func (t Tx) OwnersThrough(ctx context.Context, org resource.UID) (n int, err err
 }
 
 const ownersThrough = `SELECT count(*) FROM role_bindings AS b WHERE b.parent = $1 AND b.role = $2 AND EXISTS
-	(SELECT 1 FROM arrivals AS a JOIN identity_providers AS p ON p.seg = a.provider JOIN identities AS i ON i.uid = a.identity
+	(SELECT 1 FROM arrivals AS a JOIN identity_providers AS p ON p.seg = a.provider
+	JOIN identities AS i ON i.uid = a.identity
 		WHERE a.identity = b.identity AND p.a1 = $1 AND p.disabled = $3 AND i.realm = p.realm)`
 
 // ProvidersFor returns the providers that speak for a group and that people can

@@ -28,7 +28,7 @@ var roles = store.Kind[resource.Role]{
 // fault.AlreadyExists if that group has a role of the name.
 func (s *Store) InsertRole(ctx context.Context, r resource.Role) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.MustExist(ctx, r.UID.Parent()); err != nil {
+		if err := t.RequireGroup(ctx, r.UID.Parent()); err != nil {
 			return err
 		}
 		t.RoleChanged(r.UID)
@@ -80,7 +80,9 @@ func (s *Store) DeleteRole(ctx context.Context, uid resource.UID) error {
 }
 
 // Roles returns one page of roles.
-func (s *Store) Roles(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Role], error) {
+func (s *Store) Roles(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Role], error) {
 	return store.List(ctx, s.DB, &roles, r, f, p)
 }
 
@@ -88,11 +90,10 @@ func (s *Store) Roles(ctx context.Context, r store.Reach, f resource.Filter, p p
 // together do it one after the other.
 func (s *Store) SetManagedRoles(ctx context.Context, managed []resource.Role) error {
 	return s.write(ctx, func(t Tx) error {
-		var one int
-		if err := t.Row(ctx, `SELECT 1 FROM revision AS t WHERE t.id = 1`+s.Engine.Lock, nil, &one); err != nil {
+		if err := t.serialize(ctx); err != nil {
 			return err
 		}
-		all, err := roles.All(ctx, t.Reader(), ` WHERE t.parent IS NULL`)
+		all, err := roles.All(ctx, t.Rows, ` WHERE t.parent IS NULL`)
 		if err != nil {
 			return err
 		}

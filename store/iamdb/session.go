@@ -13,8 +13,8 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-const sessionColumns = `t.id, t.identity, t.act, t.email, t.agent, t.address, t.create_ms, t.used_ms, t.expire_ms, t.cookie IS NOT NULL,
-	t.provider, t.epoch, t.home, t.narrowing`
+const selectSession = `SELECT t.id, t.identity, t.act, t.email, t.agent, t.address, t.create_ms, t.used_ms, t.expire_ms,
+	t.cookie IS NOT NULL, t.provider, t.epoch, t.home, t.narrowing FROM sessions AS t`
 
 func scanSession(row store.Scanner) (s resource.Session, err error) {
 	var act, narrowing string
@@ -34,8 +34,8 @@ func scanSession(row store.Scanner) (s resource.Session, err error) {
 	return s, json.Unmarshal([]byte(act), &s.Act)
 }
 
-// insertSession keeps a session, and forgets some that ended long ago. It returns
-// fault.NotFound if the identity is not there, and fault.Aborted if the provider
+// insertSession adds a session, and deletes some that ended long ago. It returns
+// fault.NotFound if the identity does not exist, and fault.Aborted if the provider
 // that vouched for it has changed since.
 func (t Tx) insertSession(ctx context.Context, n resource.Session, cookie []byte) error {
 	act, err := json.Marshal(n.Act)
@@ -48,21 +48,20 @@ func (t Tx) insertSession(ctx context.Context, n resource.Session, cookie []byte
 			return err
 		}
 	}
-	var one int
-	err = t.Row(ctx, `SELECT 1 FROM identities AS t WHERE t.uid = $1`+t.DB.Engine.Hold, []any{string(n.Identity)}, &one)
-	if err != nil {
-		return store.Missing(err, "identity", n.Identity)
+	if err := t.Require(ctx, "identities", "identity", n.Identity); err != nil {
+		return err
 	}
 	if err := t.StillVouched(ctx, n.Voucher); err != nil {
 		return err
 	}
-	if err := t.forgetSessions(ctx); err != nil {
+	if err := t.dropExpiredSessions(ctx); err != nil {
 		return err
 	}
 	_, err = t.Exec(ctx, `
 		INSERT INTO sessions (id, identity, act, email, agent, address, create_ms, used_ms, expire_ms, cookie, provider, epoch, home, narrowing)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9, $10, $11, $12, $13)`,
-		n.ID, string(n.Identity), string(act), n.Email, n.Agent, n.Address, store.MS(n.CreateTime), store.MS(n.ExpireTime), cookie,
+		n.ID, string(n.Identity), string(act), n.Email, n.Agent, n.Address, store.MS(n.CreateTime), store.MS(n.ExpireTime),
+		cookie,
 		string(n.Voucher.Provider()), n.Voucher.Epoch(), string(n.Home), string(narrowing))
 	return err
 }
@@ -83,8 +82,8 @@ func (t Tx) StillVouched(ctx context.Context, v resource.Voucher) error {
 	return err
 }
 
-// StartSession keeps a session whose first refresh token has that digest and
-// ends then. Its errors are those of insertSession.
+// StartSession adds a session with its first refresh token, of which it has the
+// digest and the end. Its errors are those of insertSession.
 func (s *Store) StartSession(ctx context.Context, n resource.Session, digest []byte, ends time.Time) error {
 	return s.write(ctx, func(t Tx) error {
 		if err := t.insertSession(ctx, n, nil); err != nil {
@@ -95,15 +94,16 @@ func (s *Store) StartSession(ctx context.Context, n resource.Session, digest []b
 }
 
 func (t Tx) addRefresh(ctx context.Context, session string, digest []byte, ends time.Time) error {
-	_, err := t.Exec(ctx, `INSERT INTO refresh_tokens (digest, session, expire_ms, used) VALUES ($1, $2, $3, $4)`, digest, session, store.MS(ends), false)
+	_, err := t.Exec(ctx, `INSERT INTO refresh_tokens (digest, session, expire_ms, used) VALUES ($1, $2, $3, $4)`,
+		digest, session, store.MS(ends), false)
 	return err
 }
 
 // sessionsKept is longer than a refresh at the end of a session can take.
 const sessionsKept = time.Minute
 
-// forgetSessions drops a few sessions whose time has been over for a while.
-func (t Tx) forgetSessions(ctx context.Context) error {
+// dropExpiredSessions deletes a few sessions that expired a while ago.
+func (t Tx) dropExpiredSessions(ctx context.Context) error {
 	const few = `SELECT id FROM sessions WHERE expire_ms < $1 ORDER BY expire_ms LIMIT 20`
 	now := store.MS(t.DB.Time().Add(-sessionsKept))
 	if _, err := t.Exec(ctx, `DELETE FROM refresh_tokens WHERE session IN (`+few+`)`, now); err != nil {
@@ -119,7 +119,9 @@ func (t Tx) forgetSessions(ctx context.Context) error {
 // fault.Unauthenticated for a token that is unknown or past its time, and for
 // one that was used before: that one has been copied, and its session is ended
 // for everybody.
-func (s *Store) UseRefresh(ctx context.Context, digest, next []byte, ends time.Time) (n resource.Session, expires time.Time, _ error) {
+func (s *Store) UseRefresh(
+	ctx context.Context, digest, next []byte, ends time.Time,
+) (n resource.Session, expires time.Time, _ error) {
 	var refusal error
 	err := s.write(ctx, func(t Tx) error {
 		refusal = nil
@@ -139,7 +141,8 @@ func (s *Store) UseRefresh(ctx context.Context, digest, next []byte, ends time.T
 		now := s.Time()
 		switch {
 		case used:
-			refusal = fault.New(fault.Unauthenticated, "Unauthenticated: the refresh token was used before; its session has been ended")
+			refusal = fault.New(fault.Unauthenticated,
+				"Unauthenticated: the refresh token was used before; its session has been ended")
 			_, err := t.endSession(ctx, id, resource.EndReplay)
 			return err
 		case store.MS(now) >= ended:
@@ -173,8 +176,10 @@ func (t Tx) lockSessionOf(ctx context.Context, digest []byte) (id string, _ erro
 }
 
 // renewSession replaces the refresh token of a session.
-func (t Tx) renewSession(ctx context.Context, id string, digest, next []byte, ends time.Time) (n resource.Session, expires time.Time, err error) {
-	if n, err = scanSession(t.QueryRow(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.id = $1`, id)); err != nil {
+func (t Tx) renewSession(
+	ctx context.Context, id string, digest, next []byte, ends time.Time,
+) (n resource.Session, expires time.Time, err error) {
+	if n, err = scanSession(t.QueryRow(ctx, selectSession+` WHERE t.id = $1`, id)); err != nil {
 		return n, expires, err
 	}
 	n.UsedTime = t.DB.Time()
@@ -192,31 +197,20 @@ func (t Tx) renewSession(ctx context.Context, id string, digest, next []byte, en
 }
 
 // Session returns a session, or fault.NotFound.
-func (s *Store) Session(ctx context.Context, id string) (n resource.Session, err error) {
-	err = sql.ErrNoRows
-	if rerr := s.Rows(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.id = $1`, []any{id}, func(row store.Scanner) (bool, error) {
-		n, err = scanSession(row)
-		return true, err
-	}); rerr != nil {
-		return n, rerr
-	}
+func (s *Store) Session(ctx context.Context, id string) (resource.Session, error) {
+	n, err := scanSession(s.QueryRow(ctx, selectSession+` WHERE t.id = $1`, id))
 	return n, store.Missing(err, "session", resource.UID(id))
 }
 
 // Sessions returns the sessions of an identity that are not over, newest first.
 func (s *Store) Sessions(ctx context.Context, identity resource.UID) ([]resource.Session, error) {
-	var all []resource.Session
-	err := s.Rows(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.identity = $1 AND t.expire_ms > $2 ORDER BY t.create_ms DESC LIMIT 200`,
-		[]any{string(identity), store.MS(s.Time())}, func(row store.Scanner) (bool, error) {
-			n, err := scanSession(row)
-			all = append(all, n)
-			return false, err
-		})
-	return all, err
+	return store.ReadAll(ctx, s.Rows, scanSession,
+		selectSession+` WHERE t.identity = $1 AND t.expire_ms > $2 ORDER BY t.create_ms DESC LIMIT 200`, string(identity),
+		store.MS(s.Time()))
 }
 
 // EndSession ends a session: its tokens are void from then on, refresh tokens
-// and others. It tells whether there was one. The event is in the group that
+// and others. It reports whether there was one. The event is in the group that
 // answers for the session, and in no other.
 func (s *Store) EndSession(ctx context.Context, id string) (ended bool, _ error) {
 	err := s.write(ctx, func(t Tx) (err error) {
@@ -227,7 +221,7 @@ func (s *Store) EndSession(ctx context.Context, id string) (ended bool, _ error)
 }
 
 func (t Tx) endSession(ctx context.Context, id string, why resource.EndReason) (bool, error) {
-	n, err := scanSession(t.QueryRow(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.id = $1`+t.DB.Engine.LockKey, id))
+	n, err := scanSession(t.QueryRow(ctx, selectSession+` WHERE t.id = $1`+t.DB.Engine.LockKey, id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
@@ -240,39 +234,35 @@ func (t Tx) endSession(ctx context.Context, id string, why resource.EndReason) (
 	if _, err := t.Exec(ctx, `DELETE FROM sessions WHERE id = $1`, id); err != nil {
 		return false, err
 	}
-	if err := t.tellEnd(ctx, n, why); err != nil {
+	if err := t.emitEnded(ctx, n, why); err != nil {
 		return false, err
 	}
 	return true, t.revoke(ctx, resource.SessionSubject(id))
 }
 
-// tellEnd leaves an event of a session that was ended with the group that answers
-// for it, if there is one. A session whose time was over had ended by itself.
-func (t Tx) tellEnd(ctx context.Context, n resource.Session, why resource.EndReason) error {
+// emitEnded adds the event of a session that was ended, in the group that answers
+// for it. A session that had expired has none: it had ended by itself.
+func (t Tx) emitEnded(ctx context.Context, n resource.Session, why resource.EndReason) error {
 	if !t.DB.Time().Before(n.ExpireTime) {
 		return nil
 	}
 	return t.Emit(ctx, resource.SessionEnded, n.Identity, n.Home, resource.EndedSession{Session: n, Reason: why}, nil)
 }
 
-// endVouched ends the sessions that were begun through a provider.
-func (t Tx) endVouched(ctx context.Context, provider resource.UID) error {
-	var ids []string
-	err := t.Rows(ctx, `SELECT t.id FROM sessions AS t WHERE t.provider = $1 ORDER BY t.id`+t.DB.Engine.LockKey, []any{string(provider)}, func(row store.Scanner) error {
-		var id string
-		err := row.Scan(&id)
-		ids = append(ids, id)
-		return err
-	})
+// endSelected ends the sessions that a condition selects, for a reason, and returns
+// how many there were.
+func (t Tx) endSelected(ctx context.Context, why resource.EndReason, where string, args ...any) (int, error) {
+	ids, err := store.ReadColumn[string](ctx, t.Rows,
+		`SELECT t.id FROM sessions AS t WHERE `+where+` ORDER BY t.id`+t.DB.Engine.LockKey, args...)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, id := range ids {
-		if _, err := t.endSession(ctx, id, resource.EndProviderChanged); err != nil {
-			return err
+		if _, err := t.endSession(ctx, id, why); err != nil {
+			return 0, err
 		}
 	}
-	return nil
+	return len(ids), nil
 }
 
 // EndSessions ends the sessions of an identity, but for one, and returns how
@@ -288,26 +278,11 @@ func (s *Store) EndSessions(ctx context.Context, identity resource.UID, but stri
 // EndSessions ends the sessions of an identity, but for one, for a reason, and
 // returns how many there were.
 func (t Tx) EndSessions(ctx context.Context, identity resource.UID, but string, why resource.EndReason) (int, error) {
-	var ids []string
-	err := t.Rows(ctx, `SELECT t.id FROM sessions AS t WHERE t.identity = $1 AND t.id <> $2 ORDER BY t.id`+t.DB.Engine.LockKey, []any{string(identity), but}, func(row store.Scanner) error {
-		var id string
-		err := row.Scan(&id)
-		ids = append(ids, id)
-		return err
-	})
-	if err != nil {
-		return 0, err
-	}
-	for _, id := range ids {
-		if _, err := t.endSession(ctx, id, why); err != nil {
-			return 0, err
-		}
-	}
-	return len(ids), nil
+	return t.endSelected(ctx, why, `t.identity = $1 AND t.id <> $2`, string(identity), but)
 }
 
-// StartBrowserSession keeps a session that a browser has a cookie of that digest
-// for. Its errors are those of insertSession.
+// StartBrowserSession adds the session of a browser, whose cookie has the digest
+// given. Its errors are those of insertSession.
 func (s *Store) StartBrowserSession(ctx context.Context, n resource.Session, cookie []byte) error {
 	return s.write(ctx, func(t Tx) error { return t.insertSession(ctx, n, cookie) })
 }
@@ -315,18 +290,11 @@ func (s *Store) StartBrowserSession(ctx context.Context, n resource.Session, coo
 // sessionNoted is how often the use of a browser's session is noted.
 const sessionNoted = time.Minute
 
-// BrowserSession returns the session that a browser has a cookie of that digest
-// for, and notes that it was used. It returns fault.NotFound if there is none,
-// if its time is over, or if it was not used for idle.
+// BrowserSession returns the session of the browser whose cookie has the digest
+// given, and records its use. It returns fault.NotFound if there is none, if it has
+// expired, or if it was not used for idle.
 func (s *Store) BrowserSession(ctx context.Context, cookie []byte, idle time.Duration) (n resource.Session, err error) {
-	err = sql.ErrNoRows
-	if rerr := s.Rows(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.cookie = $1`, []any{cookie}, func(row store.Scanner) (bool, error) {
-		n, err = scanSession(row)
-		return true, err
-	}); rerr != nil {
-		return n, rerr
-	}
-	if err != nil {
+	if n, err = scanSession(s.QueryRow(ctx, selectSession+` WHERE t.cookie = $1`, cookie)); err != nil {
 		return n, store.Missing(err, "session", "cookie")
 	}
 	now := s.Time()
@@ -336,32 +304,28 @@ func (s *Store) BrowserSession(ctx context.Context, cookie []byte, idle time.Dur
 	if now.Sub(n.UsedTime) < sessionNoted {
 		return n, nil
 	}
-	return n, s.write(ctx, func(t Tx) error {
-		_, err := t.Exec(ctx, `UPDATE sessions SET used_ms = $2 WHERE id = $1`, n.ID, store.MS(now))
-		return err
-	})
+	_, err = s.Exec(ctx, `UPDATE sessions SET used_ms = $2 WHERE id = $1`, n.ID, store.MS(now))
+	return n, err
 }
 
 // endSessions ends the sessions of an identity that is about to go, whose tokens
 // are void already.
 func (t Tx) endSessions(ctx context.Context, identity resource.UID) error {
-	var all []resource.Session
-	err := t.Rows(ctx, `SELECT `+sessionColumns+` FROM sessions AS t WHERE t.identity = $1 ORDER BY t.id`+t.DB.Engine.LockKey, []any{string(identity)}, func(row store.Scanner) error {
-		n, err := scanSession(row)
-		all = append(all, n)
-		return err
-	})
+	all, err := store.ReadAll(ctx, t.Rows, scanSession,
+		selectSession+` WHERE t.identity = $1 ORDER BY t.id`+t.DB.Engine.LockKey, string(identity))
 	if err != nil {
 		return err
 	}
-	if _, err := t.Exec(ctx, `DELETE FROM refresh_tokens WHERE session IN (SELECT id FROM sessions WHERE identity = $1)`, string(identity)); err != nil {
+	if _, err := t.Exec(ctx,
+		`DELETE FROM refresh_tokens WHERE session IN (SELECT id FROM sessions WHERE identity = $1)`,
+		string(identity)); err != nil {
 		return err
 	}
 	if _, err := t.Exec(ctx, `DELETE FROM sessions WHERE identity = $1`, string(identity)); err != nil {
 		return err
 	}
 	for _, n := range all {
-		if err := t.tellEnd(ctx, n, resource.EndIdentityDeleted); err != nil {
+		if err := t.emitEnded(ctx, n, resource.EndIdentityDeleted); err != nil {
 			return err
 		}
 	}

@@ -92,12 +92,9 @@ func explain(t *testing.T, db *store.DB, name string, sh Shape) (plan []string) 
 		if _, err := x.Exec(t.Context(), "PREPARE "+name+" AS "+sh.Text); err != nil {
 			return err
 		}
-		return x.Rows(t.Context(), execute, nil, func(row store.Scanner) error {
-			var line string
-			err := row.Scan(&line)
-			plan = append(plan, line)
-			return err
-		})
+		var err error
+		plan, err = store.ReadColumn[string](t.Context(), x.Rows, execute)
+		return err
 	})
 	if err != nil {
 		t.Fatalf("%s: %v", sh.Text, err)
@@ -118,7 +115,10 @@ func checkSQLite(t *testing.T, sh Shape, plan []string) {
 			wrong = append(wrong, "sorts")
 		}
 	}
-	if !slices.ContainsFunc(strings.Fields(sh.Index), func(name string) bool { return strings.Contains(text, " "+name+" ") }) {
+	if !slices.ContainsFunc(strings.Fields(sh.Index), func(name string) bool {
+		return strings.Contains(text,
+			" "+name+" ")
+	}) {
 		wrong = append(wrong, "does not use "+sh.Index)
 	}
 	if len(wrong) > 0 {
@@ -168,11 +168,7 @@ func rows(t *testing.T, db *store.DB, query string, args []any, n int) (all []st
 
 func exec(t *testing.T, db *store.DB, statement string) {
 	t.Helper()
-	err := db.Write(t.Context(), func(x *store.Tx) error {
-		_, err := x.Exec(t.Context(), statement)
-		return err
-	})
-	if err != nil {
+	if _, err := db.Exec(t.Context(), statement); err != nil {
 		t.Fatalf("%s: %v", statement, err)
 	}
 }

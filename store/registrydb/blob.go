@@ -11,9 +11,8 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// Blob returns a blob that a repo holds, or fault.NotFound. Who is told that it
-// is there may rely on it for a while: a collector that was about to take it
-// starts to wait again.
+// Blob returns a blob that a repo holds, or fault.NotFound. A caller may rely on it
+// for a while: if the collector had marked it as idle, its grace begins anew.
 func (s *Store) Blob(ctx context.Context, repo resource.UID, digest string) (resource.Blob, error) {
 	b := resource.Blob{Digest: digest}
 	var idle sql.NullInt64
@@ -24,35 +23,30 @@ func (s *Store) Blob(ctx context.Context, repo resource.UID, digest string) (res
 	if err != nil || !idle.Valid {
 		return b, store.Missing(err, "blob", resource.UID(digest))
 	}
-	return b, s.write(ctx, func(t Tx) error {
-		n, err := t.Exec(ctx, `UPDATE repo_blobs SET idle_ms = NULL WHERE repo = $1 AND digest = $2`, store.Segment(repo), digest)
-		if err == nil && n == 0 {
-			return fault.Missing("blob", digest)
-		}
-		return err
-	})
+	n, err := s.Exec(ctx, `UPDATE repo_blobs SET idle_ms = NULL WHERE repo = $1 AND digest = $2`, store.Segment(repo),
+		digest)
+	if err == nil && n == 0 {
+		err = fault.Missing("blob", digest)
+	}
+	return b, err
 }
 
 // BlobHolders returns up to n repos that hold a blob.
 func (s *Store) BlobHolders(ctx context.Context, digest string, n int) ([]resource.UID, error) {
-	var all []resource.UID
-	err := s.Rows(ctx, `SELECT uid FROM repos WHERE seg IN (SELECT repo FROM repo_blobs WHERE digest = $1 LIMIT $2)`, []any{digest, n}, func(row store.Scanner) (bool, error) {
-		var uid resource.UID
-		err := row.Scan(&uid)
-		all = append(all, uid)
-		return false, err
-	})
-	return all, err
+	return store.ReadColumn[resource.UID](ctx, s.Rows,
+		`SELECT uid FROM repos WHERE seg IN (SELECT repo FROM repo_blobs WHERE digest = $1 LIMIT $2)`, digest, n)
 }
 
-// errGone says that a blob went while it was being given to a repo.
-var errGone = errors.New("the blob was collected")
+// errCollected says that a blob was collected while it was being added to a repo.
+var errCollected = errors.New("the blob was collected")
 
-// AddBlob ends the upload and gives its blob to the repo. It reports false if
-// the same bytes were already stored elsewhere: then those at b.Path are
+// AddBlob ends the upload and adds its blob to the repo. It reports whether b.Path
+// is used: if the same bytes were stored elsewhere already, those at b.Path are
 // garbage. It returns fault.Aborted if the upload has ended or has another
 // holder now; an upload without an id never had one.
-func (s *Store) AddBlob(ctx context.Context, ref RepoRef, u resource.Upload, holder string, b resource.Blob) (kept bool, _ error) {
+func (s *Store) AddBlob(
+	ctx context.Context, ref RepoRef, u resource.Upload, holder string, b resource.Blob,
+) (used bool, _ error) {
 	try := func(t Tx) error {
 		if u.ID != "" {
 			n, err := t.Exec(ctx, `DELETE FROM uploads WHERE id = $1 AND holder = $2`, u.ID, holder)
@@ -63,31 +57,34 @@ func (s *Store) AddBlob(ctx context.Context, ref RepoRef, u resource.Upload, hol
 				return fault.New(fault.Aborted, "Aborted: the upload has ended or belongs to another request")
 			}
 		}
-		n, err := t.Exec(ctx, `INSERT INTO blobs (digest, size, path, create_ms) VALUES ($1, $2, $3, $4) ON CONFLICT (digest) DO NOTHING`,
+		n, err := t.Exec(ctx,
+			`INSERT INTO blobs (digest, size, path, create_ms) VALUES ($1, $2, $3, $4) ON CONFLICT (digest) DO NOTHING`,
 			b.Digest, b.Size, b.Path, store.MS(s.Time()))
 		if err != nil {
 			return err
 		}
-		kept = n == 1
-		repo, err := t.into(ctx, ref)
+		used = n == 1
+		repo, err := t.ensureRepo(ctx, ref)
 		if err != nil {
 			return err
 		}
 		return t.link(ctx, repo, b.Digest)
 	}
-	return kept, s.whileCollecting(ctx, try)
+	err := s.retryCollected(ctx, try)
+	return used, err
 }
 
-// MountBlob gives to a repo a blob that another holds. It returns
-// fault.NotFound if that one does not.
+// MountBlob adds to a repo a blob that another one holds. It returns fault.NotFound
+// if that one does not.
 func (s *Store) MountBlob(ctx context.Context, from resource.UID, ref RepoRef, digest string) error {
-	return s.whileCollecting(ctx, func(t Tx) error {
+	return s.retryCollected(ctx, func(t Tx) error {
 		var one int
-		err := t.Row(ctx, `SELECT 1 FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+s.Engine.Hold, []any{store.Segment(from), digest}, &one)
+		err := t.Row(ctx, `SELECT 1 FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+s.Engine.Hold,
+			[]any{store.Segment(from), digest}, &one)
 		if err != nil {
 			return store.Missing(err, "blob", resource.UID(digest))
 		}
-		repo, err := t.into(ctx, ref)
+		repo, err := t.ensureRepo(ctx, ref)
 		if err != nil {
 			return err
 		}
@@ -95,42 +92,45 @@ func (s *Store) MountBlob(ctx context.Context, from resource.UID, ref RepoRef, d
 	})
 }
 
-// whileCollecting runs a write again if a collector took its blob meanwhile.
-func (s *Store) whileCollecting(ctx context.Context, f func(Tx) error) (err error) {
+// retryCollected runs a write again if the collector removed its blob meanwhile.
+func (s *Store) retryCollected(ctx context.Context, f func(Tx) error) (err error) {
 	for range 3 {
-		if err = s.write(ctx, f); !errors.Is(err, errGone) {
+		if err = s.write(ctx, f); !errors.Is(err, errCollected) {
 			return err
 		}
 	}
 	return err
 }
 
-// link lets a repo serve a blob, and has the collector wait anew.
+// link adds a blob to a repo; the grace of the collector begins anew.
 func (t Tx) link(ctx context.Context, repo resource.UID, digest string) error {
 	var one int
 	err := t.Row(ctx, `SELECT 1 FROM blobs AS t WHERE t.digest = $1`+t.DB.Engine.Hold, []any{digest}, &one)
 	if errors.Is(err, sql.ErrNoRows) {
-		return errGone
+		return errCollected
 	}
 	if err != nil {
 		return err
 	}
 	_, err = t.Exec(ctx, `
 		INSERT INTO repo_blobs (repo, digest, create_ms) VALUES ($1, $2, $3)
-		ON CONFLICT (repo, digest) DO UPDATE SET idle_ms = NULL, create_ms = excluded.create_ms`, store.Segment(repo), digest, store.MS(t.DB.Time()))
+		ON CONFLICT (repo, digest) DO UPDATE SET idle_ms = NULL, create_ms = excluded.create_ms`, store.Segment(repo),
+		digest, store.MS(t.DB.Time()))
 	return err
 }
 
-// DeleteBlob takes a blob from a repo. It returns fault.NotFound if it is not
+// DeleteBlob removes a blob from a repo. It returns fault.NotFound if it is not
 // there, and fault.FailedPrecondition while a manifest of the repo needs it.
 func (s *Store) DeleteBlob(ctx context.Context, repo resource.UID, digest string) error {
 	return s.write(ctx, func(t Tx) error {
 		var n int
-		err := t.Row(ctx, `SELECT 1 FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+s.Engine.LockKey, []any{store.Segment(repo), digest}, &n)
+		err := t.Row(ctx, `SELECT 1 FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+s.Engine.LockKey,
+			[]any{store.Segment(repo), digest}, &n)
 		if err != nil {
 			return store.Missing(err, "blob", resource.UID(digest))
 		}
-		if err := t.Row(ctx, `SELECT count(*) FROM manifest_refs WHERE repo = $1 AND blob = $2`, []any{store.Segment(repo), digest}, &n); err != nil {
+		if err := t.Row(ctx, `SELECT count(*) FROM manifest_refs WHERE repo = $1 AND blob = $2`,
+			[]any{store.Segment(repo), digest}, &n); err != nil {
 			return err
 		}
 		if n > 0 {
@@ -141,19 +141,19 @@ func (s *Store) DeleteBlob(ctx context.Context, repo resource.UID, digest string
 	})
 }
 
-// A Held is a blob in a repo, by the repo's key: a place in the collector's
-// walk.
-type Held struct {
+// A RepoBlob is a blob in a repo. The collector walks through them in order.
+type RepoBlob struct {
 	repo   int64
 	Digest string
-	Marked bool // that nothing needs it was seen before
+	Marked bool // MarkIdle has marked it
 }
 
-// Idle walks on from a place through the blobs that repos hold, and returns
-// those among the next n that no manifest of their repo needs and that were
-// pushed no later than then. next is where the walk goes on; it is nil at the
-// end.
-func (s *Store) Idle(ctx context.Context, from *Held, pushed time.Time, n int) (idle []Held, next *Held, _ error) {
+// IdleBlobs looks at the n blobs of repos that follow from, or at the first ones,
+// and returns those that no manifest of their repo needs and that were not pushed
+// after pushed. next is where to go on; it is nil at the end.
+func (s *Store) IdleBlobs(
+	ctx context.Context, from *RepoBlob, pushed time.Time, n int,
+) (idle []RepoBlob, next *RepoBlob, _ error) {
 	where, args := `1 = 1`, []any{n, store.MS(pushed)}
 	if from != nil {
 		where, args = `(t.repo, t.digest) > ($3, $4)`, append(args, from.repo, from.Digest)
@@ -162,17 +162,18 @@ func (s *Store) Idle(ctx context.Context, from *Held, pushed time.Time, n int) (
 	err := s.Rows(ctx, `
 		SELECT t.repo, t.digest, t.idle_ms IS NOT NULL, t.create_ms <= $2
 			AND NOT EXISTS (SELECT 1 FROM manifest_refs AS r WHERE r.repo = t.repo AND r.blob = t.digest)
-		FROM repo_blobs AS t WHERE `+where+` ORDER BY t.repo, t.digest LIMIT $1`, args, func(row store.Scanner) (bool, error) {
-		var h Held
-		var unused bool
-		err := row.Scan(&h.repo, &h.Digest, &h.Marked, &unused)
-		if unused {
-			idle = append(idle, h)
-		}
-		seen++
-		next = &h
-		return false, err
-	})
+		FROM repo_blobs AS t WHERE `+where+` ORDER BY t.repo, t.digest LIMIT $1`, args,
+		func(row store.Scanner) (bool, error) {
+			var h RepoBlob
+			var unused bool
+			err := row.Scan(&h.repo, &h.Digest, &h.Marked, &unused)
+			if unused {
+				idle = append(idle, h)
+			}
+			seen++
+			next = &h
+			return false, err
+		})
 	if seen < n {
 		next = nil
 	}
@@ -180,13 +181,14 @@ func (s *Store) Idle(ctx context.Context, from *Held, pushed time.Time, n int) (
 }
 
 // MarkIdle notes on blobs that nothing needs when that was first seen.
-func (s *Store) MarkIdle(ctx context.Context, all []Held, at time.Time) error {
+func (s *Store) MarkIdle(ctx context.Context, all []RepoBlob, at time.Time) error {
 	return s.write(ctx, func(t Tx) error {
 		for _, h := range all {
 			if h.Marked {
 				continue
 			}
-			if _, err := t.Exec(ctx, `UPDATE repo_blobs SET idle_ms = $3 WHERE repo = $1 AND digest = $2 AND idle_ms IS NULL`, h.repo, h.Digest, store.MS(at)); err != nil {
+			if _, err := t.Exec(ctx, `UPDATE repo_blobs SET idle_ms = $3 WHERE repo = $1 AND digest = $2 AND idle_ms IS NULL`,
+				h.repo, h.Digest, store.MS(at)); err != nil {
 				return err
 			}
 		}
@@ -194,39 +196,38 @@ func (s *Store) MarkIdle(ctx context.Context, all []Held, at time.Time) error {
 	})
 }
 
-// Unlink takes from their repos up to n blobs that nothing has needed since
-// before, and reports how many it looked at and took.
-func (s *Store) Unlink(ctx context.Context, before time.Time, n int) (looked, took int, _ error) {
-	var all []Held
-	err := s.Rows(ctx, `SELECT repo, digest FROM repo_blobs WHERE idle_ms IS NOT NULL AND idle_ms <= $1 ORDER BY idle_ms LIMIT $2`, []any{store.MS(before), n}, func(row store.Scanner) (bool, error) {
-		var h Held
-		err := row.Scan(&h.repo, &h.Digest)
-		all = append(all, h)
-		return false, err
-	})
+// UnlinkIdle removes from their repos up to n blobs that nothing has needed since
+// before. It returns how many it examined and how many it removed.
+func (s *Store) UnlinkIdle(ctx context.Context, before time.Time, n int) (examined, removed int, _ error) {
+	all, err := store.ReadAll(ctx, s.Rows, func(row store.Scanner) (h RepoBlob, err error) {
+		err = row.Scan(&h.repo, &h.Digest)
+		return h, err
+	}, `SELECT repo, digest FROM repo_blobs WHERE idle_ms IS NOT NULL AND idle_ms <= $1 ORDER BY idle_ms LIMIT $2`,
+		store.MS(before), n)
 	if err != nil || len(all) == 0 {
 		return len(all), 0, err
 	}
 	err = s.write(ctx, func(t Tx) error {
-		took = 0
+		removed = 0
 		for _, h := range all {
 			n, err := t.unlink(ctx, h, before)
 			if err != nil {
 				return err
 			}
-			took += n
+			removed += n
 		}
 		return nil
 	})
-	return len(all), took, err
+	return len(all), removed, err
 }
 
-// unlink takes one blob from its repo unless somebody came to need it. The row
-// is locked first: a statement that waits for a lock does not see what it
-// waited for.
-func (t Tx) unlink(ctx context.Context, h Held, before time.Time) (int, error) {
+// unlink removes one blob from its repo unless something needs it by now. It locks
+// the row first, because a statement that waits for a lock does not see what the
+// other transaction has written.
+func (t Tx) unlink(ctx context.Context, h RepoBlob, before time.Time) (int, error) {
 	var idle sql.NullInt64
-	err := t.Row(ctx, `SELECT t.idle_ms FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.LockKey, []any{h.repo, h.Digest}, &idle)
+	err := t.Row(ctx, `SELECT t.idle_ms FROM repo_blobs AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.LockKey,
+		[]any{h.repo, h.Digest}, &idle)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
@@ -242,25 +243,20 @@ func (t Tx) unlink(ctx context.Context, h Held, before time.Time) (int, error) {
 	return int(n), err
 }
 
-// Unheld returns up to n blobs after the digest last that no repo holds.
-func (s *Store) Unheld(ctx context.Context, last string, n int) ([]resource.Blob, error) {
-	var all []resource.Blob
-	err := s.Rows(ctx, `
-		SELECT t.digest, t.size, t.path FROM blobs AS t
+// UnheldBlobs returns up to n blobs after the digest last that no repo holds.
+func (s *Store) UnheldBlobs(ctx context.Context, last string, n int) ([]resource.Blob, error) {
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (b resource.Blob, err error) {
+		err = row.Scan(&b.Digest, &b.Size, &b.Path)
+		return b, err
+	}, `SELECT t.digest, t.size, t.path FROM blobs AS t
 		WHERE t.digest > $1 AND NOT EXISTS (SELECT 1 FROM repo_blobs AS r WHERE r.digest = t.digest)
-		ORDER BY t.digest LIMIT $2`, []any{last, n}, func(row store.Scanner) (bool, error) {
-		var b resource.Blob
-		err := row.Scan(&b.Digest, &b.Size, &b.Path)
-		all = append(all, b)
-		return false, err
-	})
-	return all, err
+		ORDER BY t.digest LIMIT $2`, last, n)
 }
 
-// Forget removes those of the blobs that still no repo holds, and returns them
-// so that their bytes can go. The same content pushed again gets a path of its
-// own, so that deleting these bytes cannot hurt it.
-func (s *Store) Forget(ctx context.Context, all []resource.Blob) (gone []resource.Blob, _ error) {
+// PurgeUnheld removes those of the blobs that no repo holds even now, and returns
+// them so that the caller can delete their bytes. The same content pushed again
+// gets another path, so deleting these bytes cannot harm it.
+func (s *Store) PurgeUnheld(ctx context.Context, all []resource.Blob) (gone []resource.Blob, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		gone = nil
 		for _, b := range all {
@@ -272,7 +268,8 @@ func (s *Store) Forget(ctx context.Context, all []resource.Blob) (gone []resourc
 			if err != nil {
 				return err
 			}
-			n, err := t.Exec(ctx, `DELETE FROM blobs WHERE digest = $1 AND NOT EXISTS (SELECT 1 FROM repo_blobs AS r WHERE r.digest = $1)`, b.Digest)
+			n, err := t.Exec(ctx,
+				`DELETE FROM blobs WHERE digest = $1 AND NOT EXISTS (SELECT 1 FROM repo_blobs AS r WHERE r.digest = $1)`, b.Digest)
 			if err != nil {
 				return err
 			}
@@ -285,12 +282,13 @@ func (s *Store) Forget(ctx context.Context, all []resource.Blob) (gone []resourc
 	return gone, err
 }
 
-// Unnamed returns those of the paths that neither a blob nor an upload names.
-// An upload's path ends in its id.
-func (s *Store) Unnamed(ctx context.Context, paths map[string]string) (all []string, _ error) {
+// UnreferencedPaths returns those of the paths that belong neither to a blob nor to
+// an upload. The values are the ids of uploads: an upload's path ends in its id.
+func (s *Store) UnreferencedPaths(ctx context.Context, paths map[string]string) (all []string, _ error) {
 	for path, id := range paths {
 		var n int
-		err := s.Row(ctx, `SELECT (SELECT count(*) FROM blobs WHERE path = $1) + (SELECT count(*) FROM uploads WHERE id = $2)`, []any{path, id}, &n)
+		err := s.Row(ctx, `SELECT (SELECT count(*) FROM blobs WHERE path = $1) + (SELECT count(*) FROM uploads
+			WHERE id = $2)`, []any{path, id}, &n)
 		if err != nil {
 			return nil, err
 		}

@@ -10,13 +10,13 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-const deploymentColumns = `t.uid, t.detail, t.create_ms, t.update_ms`
+const selectDeployment = `SELECT t.uid, t.detail, t.create_ms, t.update_ms FROM deployments AS t WHERE t.uid = $1`
 
-func scanDeployment(row func(dest ...any) error) (d resource.Deployment, _ error) {
+func scanDeployment(row store.Scanner) (d resource.Deployment, _ error) {
 	var uid resource.UID
 	var detail string
 	var created, updated int64
-	if err := row(&uid, &detail, &created, &updated); err != nil {
+	if err := row.Scan(&uid, &detail, &created, &updated); err != nil {
 		return d, err
 	}
 	if err := json.Unmarshal([]byte(detail), &d); err != nil {
@@ -31,9 +31,8 @@ func scanDeployment(row func(dest ...any) error) (d resource.Deployment, _ error
 // noted.
 func (s *Store) InsertDeployment(ctx context.Context, d resource.Deployment) error {
 	return s.write(ctx, func(t Tx) error {
-		var one int
-		if err := t.Row(ctx, `SELECT 1 FROM repos AS t WHERE t.uid = $1`+s.Engine.Hold, []any{string(d.UID)}, &one); err != nil {
-			return store.Missing(err, "repo", d.UID)
+		if err := t.Require(ctx, "repos", "repo", d.UID); err != nil {
+			return err
 		}
 		detail, err := store.Encode(d)
 		if err != nil {
@@ -56,19 +55,17 @@ func (s *Store) InsertDeployment(ctx context.Context, d resource.Deployment) err
 // Deployment returns how the images of a repo are deployed, or fault.NotFound if
 // that is not noted.
 func (s *Store) Deployment(ctx context.Context, repo resource.UID) (resource.Deployment, error) {
-	d, err := scanDeployment(func(dest ...any) error {
-		return s.Row(ctx, `SELECT `+deploymentColumns+` FROM deployments AS t WHERE t.uid = $1`, []any{string(repo)}, dest...)
-	})
+	d, err := scanDeployment(s.QueryRow(ctx, selectDeployment, string(repo)))
 	return d, store.Missing(err, "deployment", repo)
 }
 
 // UpdateDeployment applies change to a deployment and returns the result, under
 // the rules of UpdateGroup.
-func (s *Store) UpdateDeployment(ctx context.Context, repo resource.UID, change func(*resource.Deployment) error) (d resource.Deployment, _ error) {
+func (s *Store) UpdateDeployment(
+	ctx context.Context, repo resource.UID, change func(*resource.Deployment) error,
+) (d resource.Deployment, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		before, err := scanDeployment(func(dest ...any) error {
-			return t.Row(ctx, `SELECT `+deploymentColumns+` FROM deployments AS t WHERE t.uid = $1`+s.Engine.Lock, []any{string(repo)}, dest...)
-		})
+		before, err := scanDeployment(t.QueryRow(ctx, selectDeployment+s.Engine.Lock, string(repo)))
 		if err != nil {
 			return store.Missing(err, "deployment", repo)
 		}
@@ -83,7 +80,8 @@ func (s *Store) UpdateDeployment(ctx context.Context, repo resource.UID, change 
 		if err != nil {
 			return err
 		}
-		if _, err := t.Exec(ctx, `UPDATE deployments SET detail = $2, update_ms = $3 WHERE uid = $1`, string(repo), detail, store.MS(d.UpdateTime)); err != nil {
+		if _, err := t.Exec(ctx, `UPDATE deployments SET detail = $2, update_ms = $3 WHERE uid = $1`, string(repo), detail,
+			store.MS(d.UpdateTime)); err != nil {
 			return err
 		}
 		return t.Emit(ctx, resource.DeploymentUpdated, repo, repo.Parent(), before, d)

@@ -27,20 +27,23 @@ func (e *MissingError) Error() string {
 // nothing. It returns the repo, which it may have made, a *MissingError if the
 // repo lacks what m needs, fault.FailedPrecondition if a tag would move that
 // frozen forbids to, and fault.NotFound if there is no such repo or group.
-func (s *Store) PutManifest(ctx context.Context, ref RepoRef, m resource.Manifest, tags []string, frozen func(string) bool) (repo resource.UID, _ error) {
+func (s *Store) PutManifest(
+	ctx context.Context, ref RepoRef, m resource.Manifest, tags []string, frozen func(string) bool,
+) (repo resource.UID, _ error) {
 	err := s.write(ctx, func(t Tx) (err error) {
-		if repo, err = t.into(ctx, ref); err != nil {
+		if repo, err = t.ensureRepo(ctx, ref); err != nil {
 			return err
 		}
 		if err := t.addManifest(ctx, repo, m); err != nil {
 			return err
 		}
 		for _, tag := range tags {
-			if _, err := t.point(ctx, resource.Tag{UID: repo.NewChild(), Name: tag, Digest: m.Digest}, frozen); err != nil {
+			if _, err := t.setTag(ctx, resource.Tag{UID: repo.NewChild(), Name: tag, Digest: m.Digest}, frozen); err != nil {
 				return err
 			}
 		}
-		return t.Emit(ctx, resource.RegistryPush, repo, repo.Parent(), nil, Push{Repo: repo, Digest: m.Digest, MediaType: m.MediaType, Tags: tags})
+		return t.Emit(ctx, resource.RegistryPush, repo, repo.Parent(), nil,
+			Push{Repo: repo, Digest: m.Digest, MediaType: m.MediaType, Tags: tags})
 	})
 	return repo, err
 }
@@ -58,28 +61,29 @@ func (t Tx) addManifest(ctx context.Context, repo resource.UID, m resource.Manif
 	n, err := t.Exec(ctx, `
 		INSERT INTO manifests (repo, digest, media_type, size, subject, artifact_type, annotations, push_ms, body)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (repo, digest) DO NOTHING`,
-		store.Segment(repo), m.Digest, m.MediaType, len(m.Body), m.Subject, m.ArtifactType, m.Annotations, store.MS(t.DB.Time()), m.Body)
+		store.Segment(repo), m.Digest, m.MediaType, len(m.Body), m.Subject, m.ArtifactType, m.Annotations,
+		store.MS(t.DB.Time()), m.Body)
 	if err != nil {
 		return err
 	}
 	if n == 0 {
-		return t.keepManifest(ctx, repo, m.Digest)
+		return t.holdManifest(ctx, repo, m.Digest)
 	}
-	return t.refer(ctx, repo, m)
+	return t.addRefs(ctx, repo, m)
 }
 
-// keepManifest holds a manifest that was there before this push until it
-// commits.
-func (t Tx) keepManifest(ctx context.Context, repo resource.UID, digest string) error {
+// holdManifest holds a manifest that existed before this push until the commit.
+func (t Tx) holdManifest(ctx context.Context, repo resource.UID, digest string) error {
 	var one int
-	err := t.Row(ctx, `SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.Hold, []any{store.Segment(repo), digest}, &one)
+	err := t.Row(ctx, `SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.Hold,
+		[]any{store.Segment(repo), digest}, &one)
 	return store.Missing(err, "manifest", resource.UID(digest))
 }
 
-// refer notes what a manifest needs of its repo, and holds it until the commit. It
-// returns a *MissingError if the repo does not have all of it. However many
-// layers an image has, they are asked for at once.
-func (t Tx) refer(ctx context.Context, repo resource.UID, m resource.Manifest) error {
+// addRefs records what a manifest needs of its repo, and holds it until the commit.
+// It returns a *MissingError if the repo does not have all of it. All layers of an
+// image are looked up at once.
+func (t Tx) addRefs(ctx context.Context, repo resource.UID, m resource.Manifest) error {
 	var blobs, children []string
 	for _, n := range m.Needs {
 		if n.Manifest {
@@ -88,11 +92,11 @@ func (t Tx) refer(ctx context.Context, repo resource.UID, m resource.Manifest) e
 			blobs = append(blobs, n.Digest)
 		}
 	}
-	heldBlobs, err := t.hold(ctx, "repo_blobs", repo, blobs)
+	heldBlobs, err := heldDigests(ctx, t.Rows, "repo_blobs", repo, blobs, t.DB.Engine.Hold)
 	if err != nil {
 		return err
 	}
-	heldChildren, err := t.hold(ctx, "manifests", repo, children)
+	heldChildren, err := heldDigests(ctx, t.Rows, "manifests", repo, children, t.DB.Engine.Hold)
 	if err != nil {
 		return err
 	}
@@ -117,33 +121,33 @@ func (t Tx) refer(ctx context.Context, repo resource.UID, m resource.Manifest) e
 	return t.InsertRows(ctx, `INSERT INTO manifest_refs (repo, digest, blob, child)`, refs, "")
 }
 
-// hold returns which of the digests a repo has in a table, and keeps those there
-// until the commit.
-func (t Tx) hold(ctx context.Context, table string, repo resource.UID, digests []string) (map[string]bool, error) {
+// heldDigests returns which of the digests a repo has in a table. end ends the
+// statement.
+func heldDigests(
+	ctx context.Context, read store.Reader, table string, repo resource.UID, digests []string, end string,
+) (map[string]bool, error) {
 	held := map[string]bool{}
 	for some := range slices.Chunk(digests, maxHeld) {
-		text, args := heldIn(table, repo, some)
-		err := t.Rows(ctx, text+t.DB.Engine.Hold, args, func(row store.Scanner) error {
-			var digest string
-			err := row.Scan(&digest)
-			held[digest] = true
-			return err
-		})
+		text, args := selectHeld(table, repo, some)
+		found, err := store.ReadColumn[string](ctx, read, text+end, args...)
 		if err != nil {
 			return nil, err
+		}
+		for _, digest := range found {
+			held[digest] = true
 		}
 	}
 	return held, nil
 }
 
-// maxHeld is how many digests are asked for at once.
+// maxHeld is how many digests one statement looks up.
 const maxHeld = 64
 
-// heldIn selects those of the digests that a repo has in a table. They are
-// parameters each, which is a seek of the table's key for each in either
-// database; the last stands in for those that are missing to a power of two, so
-// that few statements serve all numbers of them.
-func heldIn(table string, repo resource.UID, digests []string) (text string, args []any) {
+// selectHeld selects those of the digests that a repo has in a table. Each is a
+// parameter, so that either database seeks the key of the table for each. Their
+// number is rounded up to a power of two by repeating the last one, so that there
+// are few different statements.
+func selectHeld(table string, repo resource.UID, digests []string) (text string, args []any) {
 	args = []any{store.Segment(repo)}
 	var params []string
 	for n := 1; len(params) < len(digests) || len(params) < n; {
@@ -153,7 +157,8 @@ func heldIn(table string, repo resource.UID, digests []string) (text string, arg
 			n *= 2
 		}
 	}
-	return `SELECT t.digest FROM ` + table + ` AS t WHERE t.repo = $1 AND t.digest IN (` + strings.Join(params, `, `) + `)`, args
+	return `SELECT t.digest FROM ` + table + ` AS t WHERE t.repo = $1 AND t.digest IN (` + strings.Join(params,
+		`, `) + `)`, args
 }
 
 // manifestOf selects what a reference names in a repo, a digest or, where it has
@@ -166,7 +171,8 @@ func manifestOf(repo resource.UID, reference string, whole bool) (text string, a
 	if !strings.Contains(reference, ":") {
 		digest = `(SELECT digest FROM tags WHERE parent = $1 AND name = $2)`
 	}
-	return `SELECT ` + columns + ` FROM manifests AS m WHERE m.repo = $1 AND m.digest = ` + digest, []any{store.Segment(repo), reference}
+	return `SELECT ` + columns + ` FROM manifests AS m WHERE m.repo = $1
+		AND m.digest = ` + digest, []any{store.Segment(repo), reference}
 }
 
 // Manifest returns what a digest or tag names in a repo, or fault.NotFound.
@@ -179,7 +185,9 @@ func (s *Store) StatManifest(ctx context.Context, repo resource.UID, reference s
 	return s.manifest(ctx, repo, reference, false)
 }
 
-func (s *Store) manifest(ctx context.Context, repo resource.UID, reference string, whole bool) (m resource.Manifest, _ error) {
+func (s *Store) manifest(
+	ctx context.Context, repo resource.UID, reference string, whole bool,
+) (m resource.Manifest, _ error) {
 	var pushed int64
 	dest := []any{&m.Digest, &m.MediaType, &m.Size, &pushed}
 	if whole {
@@ -195,9 +203,11 @@ func (s *Store) manifest(ctx context.Context, repo resource.UID, reference strin
 // tag names in it; unless whole, without the body. It returns fault.NotFound if
 // there is no such repo, which is then "", or no such manifest.
 //
-// It is what a pull needs to know. Where repos are is remembered, so that the
-// database is asked but once.
-func (s *Store) ManifestAt(ctx context.Context, names []string, reference string, whole bool) (repo resource.UID, m resource.Manifest, err error) {
+// It is what a pull needs. The paths of repos are cached, so that it takes one
+// query.
+func (s *Store) ManifestAt(
+	ctx context.Context, names []string, reference string, whole bool,
+) (repo resource.UID, m resource.Manifest, err error) {
 	if repo, err = s.RepoAt(ctx, names); err == nil {
 		m, err = s.manifest(ctx, repo, reference, whole)
 	}
@@ -233,19 +243,19 @@ func (s *Store) DeleteManifest(ctx context.Context, repo resource.UID, digest st
 
 // mayDelete returns why a manifest cannot be deleted, before any of its tags is.
 func (s *Store) mayDelete(ctx context.Context, repo resource.UID, digest string, frozen func(string) bool) error {
-	err := s.Rows(ctx, `SELECT name FROM tags WHERE digest = $1 AND parent = $2`, []any{digest, store.Segment(repo)}, func(row store.Scanner) (bool, error) {
-		var name string
-		err := row.Scan(&name)
-		if err == nil && frozen != nil && frozen(name) {
-			err = immutable(name)
-		}
-		return false, err
-	})
+	names, err := store.ReadColumn[string](ctx, s.Rows, `SELECT name FROM tags WHERE digest = $1 AND parent = $2`,
+		digest, store.Segment(repo))
 	if err != nil {
 		return err
 	}
+	for _, name := range names {
+		if frozen != nil && frozen(name) {
+			return immutable(name)
+		}
+	}
 	var n int
-	if err := s.Row(ctx, `SELECT count(*) FROM manifest_refs WHERE repo = $1 AND child = $2`, []any{store.Segment(repo), digest}, &n); err != nil {
+	if err := s.Row(ctx, `SELECT count(*) FROM manifest_refs WHERE repo = $1 AND child = $2`,
+		[]any{store.Segment(repo), digest}, &n); err != nil {
 		return err
 	}
 	if n > 0 {
@@ -256,38 +266,39 @@ func (s *Store) mayDelete(ctx context.Context, repo resource.UID, digest string,
 
 // deleteManifest removes tags of a manifest and, once it has no others, the
 // manifest. It reports whether something is left.
-func (t Tx) deleteManifest(ctx context.Context, repo resource.UID, digest string, frozen func(string) bool) (left bool, _ error) {
+func (t Tx) deleteManifest(
+	ctx context.Context, repo resource.UID, digest string, frozen func(string) bool,
+) (left bool, _ error) {
 	var one int
-	err := t.Row(ctx, `SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.LockKey, []any{store.Segment(repo), digest}, &one)
+	err := t.Row(ctx, `SELECT 1 FROM manifests AS t WHERE t.repo = $1 AND t.digest = $2`+t.DB.Engine.LockKey,
+		[]any{store.Segment(repo), digest}, &one)
 	if err != nil {
 		return false, store.Missing(err, "manifest", resource.UID(digest))
 	}
-	var named []resource.Tag
-	err = t.Rows(ctx, tags.Select()+` WHERE t.digest = $1 AND t.parent = $2 ORDER BY t.uid LIMIT $3`+t.DB.Engine.LockKey,
-		[]any{digest, store.Segment(repo), maxUntagged + 1}, func(row store.Scanner) error {
-			g, err := tags.Scan(row)
-			named = append(named, g)
-			return err
-		})
+	named, err := tags.All(ctx, t.Rows,
+		` WHERE t.digest = $1 AND t.parent = $2 ORDER BY t.uid LIMIT $3`+t.DB.Engine.LockKey,
+		digest, store.Segment(repo), maxUntagged+1)
 	if err != nil {
 		return false, err
 	}
 	left = len(named) > maxUntagged
 	for _, g := range named[:min(len(named), maxUntagged)] {
-		if err := t.untag(ctx, g, frozen); err != nil {
+		if err := t.deleteTag(ctx, g, frozen); err != nil {
 			return false, err
 		}
 	}
 	if left {
 		return true, nil
 	}
-	if err := t.Row(ctx, `SELECT count(*) FROM manifest_refs WHERE repo = $1 AND child = $2`, []any{store.Segment(repo), digest}, &one); err != nil {
+	if err := t.Row(ctx, `SELECT count(*) FROM manifest_refs WHERE repo = $1 AND child = $2`,
+		[]any{store.Segment(repo), digest}, &one); err != nil {
 		return false, err
 	}
 	if one > 0 {
 		return false, fault.InUse("manifest", "an index")
 	}
-	for _, text := range []string{`DELETE FROM manifest_refs WHERE repo = $1 AND digest = $2`, `DELETE FROM manifests WHERE repo = $1 AND digest = $2`} {
+	for _, text := range []string{`DELETE FROM manifest_refs WHERE repo = $1 AND digest = $2`, `DELETE FROM manifests
+		WHERE repo = $1 AND digest = $2`} {
 		if _, err := t.Exec(ctx, text, store.Segment(repo), digest); err != nil {
 			return false, err
 		}
@@ -295,36 +306,29 @@ func (t Tx) deleteManifest(ctx context.Context, repo resource.UID, digest string
 	return false, nil
 }
 
-// About returns up to n manifests of at most size bytes whose subject is a digest,
-// bodies and all, the last that were pushed first.
-func (s *Store) About(ctx context.Context, repo resource.UID, subject string, size, n int) ([]resource.Manifest, error) {
-	var all []resource.Manifest
-	err := s.Rows(ctx, `
-		SELECT digest, media_type, size, artifact_type, push_ms, body FROM manifests
-		WHERE repo = $1 AND subject = $2 AND subject <> '' AND size <= $3
-		ORDER BY push_ms DESC, digest LIMIT $4`, []any{store.Segment(repo), subject, size, n}, func(row store.Scanner) (bool, error) {
+// ManifestsAbout returns up to n manifests of at most size bytes whose subject is a
+// digest, with their bodies, newest first.
+func (s *Store) ManifestsAbout(
+	ctx context.Context, repo resource.UID, subject string, size, n int,
+) ([]resource.Manifest, error) {
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (resource.Manifest, error) {
 		m := resource.Manifest{Subject: subject}
 		var pushed int64
 		err := row.Scan(&m.Digest, &m.MediaType, &m.Size, &m.ArtifactType, &pushed, &m.Body)
 		m.PushTime = store.FromMS(pushed)
-		all = append(all, m)
-		return false, err
-	})
-	return all, err
+		return m, err
+	}, `SELECT digest, media_type, size, artifact_type, push_ms, body FROM manifests
+		WHERE repo = $1 AND subject = $2 AND subject <> '' AND size <= $3
+		ORDER BY push_ms DESC, digest LIMIT $4`, store.Segment(repo), subject, size, n)
 }
 
 // ManifestDigests returns up to n digests of the manifests of a repo after last,
 // in the order of their bytes: those that are about no other.
 func (s *Store) ManifestDigests(ctx context.Context, repo resource.UID, last string, n int) ([]string, error) {
-	all := []string{}
-	err := s.Rows(ctx, `SELECT digest FROM manifests WHERE repo = $1 AND digest > $2 AND subject = '' ORDER BY digest LIMIT $3`,
-		[]any{store.Segment(repo), last, n}, func(row store.Scanner) (bool, error) {
-			var digest string
-			err := row.Scan(&digest)
-			all = append(all, digest)
-			return false, err
-		})
-	return all, err
+	all, err := store.ReadColumn[string](ctx, s.Rows,
+		`SELECT digest FROM manifests WHERE repo = $1 AND digest > $2 AND subject = '' ORDER BY digest LIMIT $3`,
+		store.Segment(repo), last, n)
+	return append([]string{}, all...), err
 }
 
 // CountManifests returns how many different manifests there are in a repo, or in
@@ -341,14 +345,11 @@ func (s *Store) CountManifests(ctx context.Context, place resource.UID) (n int64
 // order of their uids.
 func (s *Store) ReposWith(ctx context.Context, r store.Reach, digest string, n int) (all []resource.UID, _ error) {
 	for _, root := range r.Under {
-		err := s.Rows(ctx, `
-			SELECT uid FROM repos WHERE seg IN (SELECT repo FROM manifests WHERE digest = $1) AND (uid = $2 OR uid > $3 AND uid < $4)
-			ORDER BY uid LIMIT $5`, []any{digest, string(root), string(root) + "/", string(root) + "0", n - len(all)}, func(row store.Scanner) (bool, error) {
-			var uid resource.UID
-			err := row.Scan(&uid)
-			all = append(all, uid)
-			return false, err
-		})
+		some, err := store.ReadColumn[resource.UID](ctx, s.Rows, `
+			SELECT uid FROM repos WHERE seg IN (SELECT repo FROM manifests WHERE digest = $1) AND (uid = $2 OR uid > $3
+			AND uid < $4)
+			ORDER BY uid LIMIT $5`, digest, string(root), string(root)+"/", string(root)+"0", n-len(all))
+		all = append(all, some...)
 		if err != nil || len(all) == n {
 			return all, err
 		}
@@ -359,34 +360,19 @@ func (s *Store) ReposWith(ctx context.Context, r store.Reach, digest string, n i
 // Unattached returns those of the digests that are manifests of a repo and name no
 // subject.
 func (s *Store) Unattached(ctx context.Context, repo resource.UID, digests []string) (map[string]bool, error) {
-	found := map[string]bool{}
-	for some := range slices.Chunk(digests, maxHeld) {
-		text, args := heldIn("manifests", repo, some)
-		err := s.Rows(ctx, text+` AND t.subject = ''`, args, func(row store.Scanner) (bool, error) {
-			var digest string
-			err := row.Scan(&digest)
-			found[digest] = true
-			return false, err
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return found, nil
+	return heldDigests(ctx, s.Rows, "manifests", repo, digests, ` AND t.subject = ''`)
 }
 
 // Referrers returns up to n manifests about subject, by digest after last, and
 // of the artifact type unless that is "".
-func (s *Store) Referrers(ctx context.Context, repo resource.UID, subject, artifactType, last string, n int) ([]resource.Manifest, error) {
-	var all []resource.Manifest
-	err := s.Rows(ctx, `
-		SELECT digest, media_type, size, artifact_type, annotations FROM manifests
-		WHERE repo = $1 AND subject = $2 AND subject <> '' AND digest > $3 AND ($4 = '' OR artifact_type = $4)
-		ORDER BY digest LIMIT $5`, []any{store.Segment(repo), subject, last, artifactType, n}, func(row store.Scanner) (bool, error) {
+func (s *Store) Referrers(
+	ctx context.Context, repo resource.UID, subject, artifactType, last string, n int,
+) ([]resource.Manifest, error) {
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (resource.Manifest, error) {
 		m := resource.Manifest{Subject: subject}
 		err := row.Scan(&m.Digest, &m.MediaType, &m.Size, &m.ArtifactType, &m.Annotations)
-		all = append(all, m)
-		return false, err
-	})
-	return all, err
+		return m, err
+	}, `SELECT digest, media_type, size, artifact_type, annotations FROM manifests
+		WHERE repo = $1 AND subject = $2 AND subject <> '' AND digest > $3 AND ($4 = '' OR artifact_type = $4)
+		ORDER BY digest LIMIT $5`, store.Segment(repo), subject, last, artifactType, n)
 }

@@ -44,7 +44,7 @@ func needed(repo resource.UID) (all []plantest.Shape) {
 			blobs += " repo_blobs_digest"
 		}
 		for table, index := range map[string]string{"repo_blobs": blobs, "manifests": "manifests_pkey manifests_digest sqlite_autoindex_manifests_1"} {
-			text, args := heldIn(table, repo, slices.Repeat([]string{"d"}, n))
+			text, args := selectHeld(table, repo, slices.Repeat([]string{"d"}, n))
 			all = append(all, plantest.Shape{Name: fmt.Sprintf("%d of %s", n, table), Index: index, Text: text, Args: args})
 		}
 	}

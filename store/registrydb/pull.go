@@ -2,12 +2,12 @@ package registrydb
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
@@ -31,7 +31,9 @@ var pulls = store.Kind[resource.Pull]{
 }
 
 // Pulls returns one page of who fetched and pushed what.
-func (s *Store) Pulls(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Pull], error) {
+func (s *Store) Pulls(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Pull], error) {
 	return store.List(ctx, s.DB, &pulls, r, f, p)
 }
 
@@ -77,9 +79,8 @@ func (s *Store) InsertPulls(ctx context.Context, all []resource.Pull) error {
 
 // holdRepo holds a repo until the commit. It reports false if it is gone.
 func (t Tx) holdRepo(ctx context.Context, repo resource.UID) (bool, error) {
-	var one int
-	err := t.Row(ctx, `SELECT 1 FROM repos AS t WHERE t.uid = $1`+t.DB.Engine.Hold, []any{string(repo)}, &one)
-	if errors.Is(err, sql.ErrNoRows) {
+	err := t.Require(ctx, "repos", "repo", repo)
+	if errors.Is(err, fault.NotFound) {
 		return false, nil
 	}
 	return err == nil, err
@@ -111,14 +112,15 @@ func (t Tx) countPulls(ctx context.Context, f traffic, by int) error {
 // there were.
 func (t Tx) dropPulls(ctx context.Context, where string, args ...any) (n int, _ error) {
 	gone := traffic{}
-	err := t.Rows(ctx, `DELETE FROM pulls WHERE `+where+` RETURNING uid, push`, args, func(row store.Scanner) error {
-		var uid resource.UID
-		var push bool
-		err := row.Scan(&uid, &push)
-		gone.note(uid.Parent(), push)
-		n++
-		return err
-	})
+	err := t.Rows(ctx, `DELETE FROM pulls WHERE `+where+` RETURNING uid, push`, args,
+		func(row store.Scanner) (bool, error) {
+			var uid resource.UID
+			var push bool
+			err := row.Scan(&uid, &push)
+			gone.note(uid.Parent(), push)
+			n++
+			return false, err
+		})
 	if err != nil {
 		return 0, err
 	}
@@ -128,7 +130,8 @@ func (t Tx) dropPulls(ctx context.Context, where string, args ...any) (n int, _ 
 // PrunePulls removes up to n records older than before, and reports how many.
 func (s *Store) PrunePulls(ctx context.Context, before time.Time, n int) (gone int, err error) {
 	err = s.write(ctx, func(t Tx) (err error) {
-		gone, err = t.dropPulls(ctx, `seg IN (SELECT seg FROM pulls WHERE create_ms / 86400000 <= $1 AND create_ms < $2 LIMIT $3)`,
+		gone, err = t.dropPulls(ctx,
+			`seg IN (SELECT seg FROM pulls WHERE create_ms / 86400000 <= $1 AND create_ms < $2 LIMIT $3)`,
 			store.MS(before)/86_400_000, store.MS(before), n)
 		return err
 	})

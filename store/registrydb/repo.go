@@ -33,7 +33,7 @@ var repos = store.Kind[resource.Repo]{
 // repo of that name, and fault.NotFound if its group is not there.
 func (s *Store) InsertRepo(ctx context.Context, r resource.Repo) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.MustExist(ctx, r.UID.Parent()); err != nil {
+		if err := t.RequireGroup(ctx, r.UID.Parent()); err != nil {
 			return err
 		}
 		return store.Insert(ctx, t.Tx, &repos, r)
@@ -46,12 +46,13 @@ func (s *Store) Repo(ctx context.Context, uid resource.UID) (resource.Repo, erro
 }
 
 // Repos returns one page of repos.
-func (s *Store) Repos(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Repo], error) {
+func (s *Store) Repos(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Repo], error) {
 	return store.List(ctx, s.DB, &repos, r, f, p)
 }
 
-// UpdateRepo puts after in the place of before, under the rules of
-// iamdb.Store.UpdateGroup.
+// UpdateRepo replaces before by after, under the rules of iamdb.Store.UpdateGroup.
 func (s *Store) UpdateRepo(ctx context.Context, before, after resource.Repo) (resource.Repo, error) {
 	err := s.write(ctx, func(t Tx) error {
 		if after.Name != before.Name {
@@ -75,11 +76,13 @@ func (s *Store) RepoReadme(ctx context.Context, uid resource.UID) (resource.Repo
 func (s *Store) UpdateRepoReadme(ctx context.Context, r resource.RepoReadme) error {
 	return s.write(ctx, func(t Tx) error {
 		before := resource.RepoReadme{UID: r.UID}
-		err := t.Row(ctx, `SELECT t.readme FROM repos AS t WHERE t.uid = $1`+s.Engine.Lock, []any{string(r.UID)}, &before.Content)
+		err := t.Row(ctx, `SELECT t.readme FROM repos AS t WHERE t.uid = $1`+s.Engine.Lock, []any{string(r.UID)},
+			&before.Content)
 		if err != nil {
 			return store.Missing(err, "repo", r.UID)
 		}
-		if _, err := t.Exec(ctx, `UPDATE repos SET readme = $2, update_ms = $3 WHERE uid = $1`, string(r.UID), r.Content, store.MS(s.Time())); err != nil {
+		if _, err := t.Exec(ctx, `UPDATE repos SET readme = $2, update_ms = $3 WHERE uid = $1`, string(r.UID), r.Content,
+			store.MS(s.Time())); err != nil {
 			return err
 		}
 		return t.Emit(ctx, resource.RepoUpdated, r.UID, r.UID.Parent(), before, r)
@@ -87,8 +90,8 @@ func (s *Store) UpdateRepoReadme(ctx context.Context, r resource.RepoReadme) err
 }
 
 // DeleteRepo removes a repo with its tags, their history, its manifests, its
-// deployment and its log. It returns fault.NotFound if there is no such repo. Blobs that no other
-// repo holds are left to the collector.
+// deployment and its log. It returns fault.NotFound if there is no such repo. Blobs
+// that no other repo holds are left to the collector.
 func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 	return s.write(ctx, func(t Tx) error {
 		r, err := store.Lock(ctx, t.Tx, &repos, uid, s.Engine.LockKey)
@@ -118,20 +121,14 @@ func (s *Store) DeleteRepo(ctx context.Context, uid resource.UID) error {
 		if err := t.Removed(ctx, "repos", resource.RepoDeleted, uid, uid.Parent(), r); err != nil {
 			return err
 		}
-		return t.Uncount(ctx, uid)
+		return t.DropCounters(ctx, uid)
 	})
 }
 
 // uncountTags takes the tags of a repo that goes out of the counters above it.
 func (t Tx) uncountTags(ctx context.Context, repo resource.UID) error {
-	gone := map[resource.TagClass]int{}
-	err := t.Rows(ctx, `SELECT class, count(*) FROM tags WHERE parent = $1 GROUP BY class`, []any{store.Segment(repo)}, func(row store.Scanner) error {
-		var class resource.TagClass
-		var n int
-		err := row.Scan(&class, &n)
-		gone[class] = n
-		return err
-	})
+	gone, err := store.ReadMap[resource.TagClass, int](ctx, t.Rows,
+		`SELECT class, count(*) FROM tags WHERE parent = $1 GROUP BY class`, store.Segment(repo))
 	if err != nil {
 		return err
 	}
@@ -179,13 +176,13 @@ func (s *Store) RepoPath(ctx context.Context, uid resource.UID) (string, error) 
 func (s *Store) RepoAt(ctx context.Context, names []string) (resource.UID, error) {
 	path := strings.Join(names, "/")
 	current := s.Current() // before the cache is asked: afterwards it may be outdated
-	uid, ok, asked := s.repos.get(path)
+	uid, ok, cleared := s.repos.get(path)
 	if ok && current {
 		return uid, nil
 	}
 	uid, err := s.repoAt(ctx, names)
 	if err == nil {
-		s.repos.put(path, uid, asked)
+		s.repos.put(path, uid, cleared)
 	}
 	return uid, err
 }
@@ -199,7 +196,7 @@ func (s *Store) repoAt(ctx context.Context, names []string) (uid resource.UID, _
 	return uid, store.Missing(err, "repo", resource.UID(strings.Join(names, "/")))
 }
 
-// addressable tells whether there can be a repo with these names.
+// addressable reports whether there can be a repo with these names.
 func addressable(names []string) bool { return len(names) >= 2 && len(names) <= resource.MaxDepth }
 
 // repoNamed is the condition in SQL that r is the repo with these names.
@@ -240,9 +237,9 @@ type RepoRef struct {
 	Create bool // make it if it is not there
 }
 
-// into returns the repo of a push and holds it until the commit, having made it
-// if the push may. It returns fault.NotFound otherwise.
-func (t Tx) into(ctx context.Context, ref RepoRef) (uid resource.UID, _ error) {
+// ensureRepo returns the repo of a push, which it creates if the push may, and
+// holds it until the commit. It returns fault.NotFound if there is none.
+func (t Tx) ensureRepo(ctx context.Context, ref RepoRef) (uid resource.UID, _ error) {
 	const text = `SELECT t.uid FROM repos AS t WHERE t.parent = $1 AND t.name = $2`
 	args := []any{store.Segment(ref.Group), ref.Name}
 	err := t.Row(ctx, text+t.DB.Engine.Hold, args, &uid)
@@ -250,7 +247,7 @@ func (t Tx) into(ctx context.Context, ref RepoRef) (uid resource.UID, _ error) {
 	if !ref.Create || !errors.Is(err, fault.NotFound) {
 		return uid, err
 	}
-	if err := t.MustExist(ctx, ref.Group); err != nil {
+	if err := t.RequireGroup(ctx, ref.Group); err != nil {
 		return "", err
 	}
 	r := resource.Repo{UID: ref.Group.NewChild(), Name: ref.Name, CreateTime: t.DB.Time()}

@@ -14,9 +14,9 @@ const reposCached = 1 << 14
 // A repoCache finds a repo by its path, the names of its groups and its own with
 // slashes between, so that a pull does not have to ask the database.
 //
-// It has one rule: whenever the revision moves, it forgets everything. Every
-// change that gives a path another meaning, the renaming or removal of a group
-// or a repo, moves the revision, and other replicas wait for that: see replica.
+// It has one rule: it is cleared whenever the revision moves. Every change after
+// which a path means another repo, that is when a group or a repo is renamed or
+// deleted, moves the revision.
 type repoCache struct {
 	mu      sync.Mutex
 	repos   *lru.Cache[string, resource.UID]
@@ -28,9 +28,9 @@ func newRepoCache() *repoCache {
 	return &repoCache{repos: repos}
 }
 
-// get returns the repo at a path. If it has none, it returns what put needs to
-// know about the time before the database was asked.
-func (c *repoCache) get(path string) (uid resource.UID, ok bool, asked uint64) {
+// get returns the repo at a path, and how often the cache had been cleared, which
+// put needs to know if the database has to be asked.
+func (c *repoCache) get(path string) (uid resource.UID, ok bool, cleared uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	uid, ok = c.repos.Get(path)
@@ -39,10 +39,10 @@ func (c *repoCache) get(path string) (uid resource.UID, ok bool, asked uint64) {
 
 // put adds a repo that was read from the database, unless the cache was cleared
 // since: then it may have been read before the change.
-func (c *repoCache) put(path string, uid resource.UID, asked uint64) {
+func (c *repoCache) put(path string, uid resource.UID, cleared uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if asked == c.cleared {
+	if cleared == c.cleared {
 		c.repos.Add(path, uid)
 	}
 }

@@ -15,10 +15,12 @@ import (
 // those of the nearest group, itself or above, that has any. Where none has, it
 // returns the zero value.
 func (s *Store) RegistrySettings(ctx context.Context, group resource.UID) (resource.RegistrySettings, error) {
-	return s.settingsAbove(group, func(text string, args []any, dest ...any) error { return s.Row(ctx, text, args, dest...) })
+	return s.settingsAbove(ctx, group, s.Row)
 }
 
-func (s *Store) settingsAbove(group resource.UID, row func(text string, args []any, dest ...any) error) (set resource.RegistrySettings, _ error) {
+func (s *Store) settingsAbove(
+	ctx context.Context, group resource.UID, row func(context.Context, string, []any, ...any) error,
+) (set resource.RegistrySettings, _ error) {
 	q := store.Query{Engine: s.Engine}
 	var groups []string
 	for _, g := range append(group.Ancestors(), group) {
@@ -29,8 +31,9 @@ func (s *Store) settingsAbove(group resource.UID, row func(text string, args []a
 	var updated int64
 	// Of uids on one path, the longest is the last. Their order is hidden from the
 	// planner, which would walk all settings in it.
-	text := `SELECT uid, detail, update_ms FROM registry_settings WHERE uid IN (SELECT v FROM ` + s.Engine.Each(&q, groups) + ` AS s) ORDER BY uid || '' DESC LIMIT 1`
-	err := row(text, q.Args, &uid, &detail, &updated)
+	text := `SELECT uid, detail, update_ms FROM registry_settings WHERE uid IN (SELECT v FROM ` + s.Engine.Each(&q,
+		groups) + ` AS s) ORDER BY uid || '' DESC LIMIT 1`
+	err := row(ctx, text, q.Args, &uid, &detail, &updated)
 	if errors.Is(err, sql.ErrNoRows) {
 		return set, nil
 	}
@@ -46,13 +49,16 @@ func (s *Store) settingsAbove(group resource.UID, row func(text string, args []a
 
 // UpdateRegistrySettings applies change to the settings that count for a group
 // and makes the result its own, under the rules of UpdateGroup.
-func (s *Store) UpdateRegistrySettings(ctx context.Context, group resource.UID, change func(*resource.RegistrySettings) error) (set resource.RegistrySettings, _ error) {
+func (s *Store) UpdateRegistrySettings(
+	ctx context.Context, group resource.UID, change func(*resource.RegistrySettings) error,
+) (set resource.RegistrySettings, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		var one int
-		if err := t.Row(ctx, `SELECT 1 FROM groups AS t WHERE t.uid = $1`+s.Engine.Lock, []any{string(group)}, &one); err != nil {
+		if err := t.Row(ctx, `SELECT 1 FROM groups AS t WHERE t.uid = $1`+s.Engine.Lock, []any{string(group)},
+			&one); err != nil {
 			return store.Missing(err, "group", group)
 		}
-		before, err := s.settingsAbove(group, func(text string, args []any, dest ...any) error { return t.Row(ctx, text, args, dest...) })
+		before, err := s.settingsAbove(ctx, group, t.Row)
 		if err != nil {
 			return err
 		}
@@ -85,6 +91,7 @@ func (s *Store) DeleteRegistrySettings(ctx context.Context, group resource.UID) 
 		if err != nil || n == 0 {
 			return err
 		}
-		return t.Emit(ctx, resource.RegistrySettingsUpdated, group, group, nil, resource.RegistrySettings{UID: group, UpdateTime: s.Time()})
+		return t.Emit(ctx, resource.RegistrySettingsUpdated, group, group, nil,
+			resource.RegistrySettings{UID: group, UpdateTime: s.Time()})
 	})
 }

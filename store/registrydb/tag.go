@@ -37,23 +37,19 @@ func (s *Store) Tag(ctx context.Context, uid resource.UID) (resource.Tag, error)
 
 // Tags returns one page of tags: the plain ones, and of the others the classes
 // the filter has.
-func (s *Store) Tags(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Tag], error) {
+func (s *Store) Tags(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Tag], error) {
 	f.Classes = append([]resource.TagClass{resource.PlainTag}, f.Classes...)
 	return store.List(ctx, s.DB, &tags, r, f, p)
 }
 
 // TagNames returns up to n names of tags of a repo after last, in the order of
-// their bytes. It returns fault.NotFound if there is no such repo.
+// their bytes. Of a repo that does not exist it returns none, and no error.
 func (s *Store) TagNames(ctx context.Context, repo resource.UID, last string, n int) ([]string, error) {
-	names := []string{}
-	err := s.Rows(ctx, `SELECT name FROM tags WHERE parent = $1 AND name > $2 ORDER BY name LIMIT $3`,
-		[]any{store.Segment(repo), last, n}, func(row store.Scanner) (bool, error) {
-			var name string
-			err := row.Scan(&name)
-			names = append(names, name)
-			return false, err
-		})
-	return names, err
+	names, err := store.ReadColumn[string](ctx, s.Rows,
+		`SELECT name FROM tags WHERE parent = $1 AND name > $2 ORDER BY name LIMIT $3`, store.Segment(repo), last, n)
+	return append([]string{}, names...), err
 }
 
 // PutTag points a tag of a repo at one of its manifests, and makes it if it is
@@ -62,20 +58,18 @@ func (s *Store) TagNames(ctx context.Context, repo resource.UID, last string, n 
 // would move, and frozen forbids it.
 func (s *Store) PutTag(ctx context.Context, g resource.Tag, frozen func(name string) bool) (out resource.Tag, _ error) {
 	err := s.write(ctx, func(t Tx) (err error) {
-		var one int
-		err = t.Row(ctx, `SELECT 1 FROM repos AS t WHERE t.uid = $1`+s.Engine.Hold, []any{string(g.UID.Parent())}, &one)
-		if err != nil {
-			return store.Missing(err, "repo", g.UID.Parent())
+		if err := t.Require(ctx, "repos", "repo", g.UID.Parent()); err != nil {
+			return err
 		}
-		out, err = t.point(ctx, g, frozen)
+		out, err = t.setTag(ctx, g, frozen)
 		return err
 	})
 	return out, err
 }
 
-// point makes or moves a tag and remembers the move. A tag that stays as it is
-// leaves no trace.
-func (t Tx) point(ctx context.Context, g resource.Tag, frozen func(string) bool) (resource.Tag, error) {
+// setTag creates or moves a tag and records the move. A tag that stays as it is
+// makes neither an event nor a move.
+func (t Tx) setTag(ctx context.Context, g resource.Tag, frozen func(string) bool) (resource.Tag, error) {
 	g.UpdateTime = t.DB.Time()
 	before, err := t.tagNamed(ctx, g)
 	if errors.Is(err, fault.NotFound) {
@@ -109,7 +103,7 @@ func immutable(tag string) error {
 
 // tagNamed reads the tag that has the name and the repo of g, to change it.
 func (t Tx) tagNamed(ctx context.Context, g resource.Tag) (resource.Tag, error) {
-	return store.One(ctx, t.Reader(), &tags, resource.UID(g.Name), ` WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.Lock,
+	return store.One(ctx, t.Rows, &tags, resource.UID(g.Name), ` WHERE t.parent = $1 AND t.name = $2`+t.DB.Engine.Lock,
 		store.Segment(g.UID.Parent()), g.Name)
 }
 
@@ -124,7 +118,7 @@ func (t Tx) insertTag(ctx context.Context, g resource.Tag) (bool, error) {
 	case err != nil:
 		return false, err
 	}
-	if err := t.remember(ctx, g, g.Digest, g.UpdateTime); err != nil {
+	if err := t.recordMove(ctx, g, g.Digest, g.UpdateTime); err != nil {
 		return false, err
 	}
 	return true, t.Added(ctx, store.TagCounter(resource.ClassOf(g.Name)), resource.TagCreated, g.UID, g.UID.Root(), g)
@@ -136,13 +130,13 @@ func (t Tx) updateTag(ctx context.Context, before resource.Tag, g *resource.Tag)
 		return fault.Missing("manifest", g.Digest)
 	}
 	if err == nil && before.Digest != g.Digest {
-		err = t.remember(ctx, *g, g.Digest, g.UpdateTime)
+		err = t.recordMove(ctx, *g, g.Digest, g.UpdateTime)
 	}
 	return err
 }
 
-// remember adds to the history of a tag where it points from then on.
-func (t Tx) remember(ctx context.Context, g resource.Tag, digest string, at time.Time) error {
+// recordMove adds to the history of a tag where it points from a time on.
+func (t Tx) recordMove(ctx context.Context, g resource.Tag, digest string, at time.Time) error {
 	actor, err := store.Encode(resource.ActorFrom(ctx))
 	if err != nil {
 		return err
@@ -159,29 +153,31 @@ func (s *Store) DeleteTag(ctx context.Context, uid resource.UID, frozen func(nam
 		if err != nil {
 			return err
 		}
-		return t.untag(ctx, g, frozen)
+		return t.deleteTag(ctx, g, frozen)
 	})
 }
 
 // DeleteTagNamed is DeleteTag by the tag's name in its repo.
-func (s *Store) DeleteTagNamed(ctx context.Context, repo resource.UID, name string, frozen func(name string) bool) error {
+func (s *Store) DeleteTagNamed(
+	ctx context.Context, repo resource.UID, name string, frozen func(name string) bool,
+) error {
 	return s.write(ctx, func(t Tx) error {
 		g, err := t.tagNamed(ctx, resource.Tag{UID: repo + "/", Name: name})
 		if err != nil {
 			return err
 		}
-		return t.untag(ctx, g, frozen)
+		return t.deleteTag(ctx, g, frozen)
 	})
 }
 
-func (t Tx) untag(ctx context.Context, g resource.Tag, frozen func(string) bool) error {
+func (t Tx) deleteTag(ctx context.Context, g resource.Tag, frozen func(string) bool) error {
 	if frozen != nil && frozen(g.Name) {
 		return immutable(g.Name)
 	}
 	if _, err := t.Exec(ctx, `DELETE FROM tags WHERE seg = $1`, store.Segment(g.UID)); err != nil {
 		return err
 	}
-	if err := t.remember(ctx, g, "", t.DB.Time()); err != nil {
+	if err := t.recordMove(ctx, g, "", t.DB.Time()); err != nil {
 		return err
 	}
 	return t.Removed(ctx, store.TagCounter(resource.ClassOf(g.Name)), resource.TagDeleted, g.UID, g.UID.Root(), g)
@@ -189,7 +185,9 @@ func (t Tx) untag(ctx context.Context, g resource.Tag, frozen func(string) bool)
 
 // TagHistory returns one page of what a tag of a repo pointed to, newest first;
 // without a name, of all its tags.
-func (s *Store) TagHistory(ctx context.Context, repo resource.UID, name string, p page.Request) (out page.Page[resource.TagMove], _ error) {
+func (s *Store) TagHistory(
+	ctx context.Context, repo resource.UID, name string, p page.Request,
+) (out page.Page[resource.TagMove], _ error) {
 	q := store.Query{}
 	where := `repo = ` + q.Arg(store.Segment(repo))
 	if name != "" {
@@ -201,7 +199,8 @@ func (s *Store) TagHistory(ctx context.Context, repo resource.UID, name string, 
 	if p.After != nil {
 		where += ` AND seq < ` + q.Arg(p.After.Number)
 	}
-	text := `SELECT seq, name, digest, actor, at_ms FROM tag_history WHERE ` + where + ` ORDER BY seq DESC LIMIT ` + q.Arg(p.Size+1) + ` OFFSET ` + q.Arg(p.Skip)
+	text := `SELECT seq, name, digest, actor, at_ms FROM tag_history WHERE ` + where + `
+		ORDER BY seq DESC LIMIT ` + q.Arg(p.Size+1) + ` OFFSET ` + q.Arg(p.Skip)
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		m := resource.TagMove{Repo: repo}
 		var actor string
@@ -223,5 +222,6 @@ func (s *Store) TagHistory(ctx context.Context, repo resource.UID, name string, 
 
 // TagNamed returns the tag of that name in a repo, or fault.NotFound.
 func (s *Store) TagNamed(ctx context.Context, repo resource.UID, name string) (resource.Tag, error) {
-	return store.One(ctx, s.Rows, &tags, resource.UID(name), ` WHERE t.parent = $1 AND t.name = $2`, store.Segment(repo), name)
+	return store.One(ctx, s.Rows, &tags, resource.UID(name), ` WHERE t.parent = $1 AND t.name = $2`,
+		store.Segment(repo), name)
 }

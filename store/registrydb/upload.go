@@ -38,12 +38,15 @@ func (s *Store) Upload(ctx context.Context, group resource.UID, repo, id string)
 // HoldUpload makes holder the only one who may write to a session until then,
 // and returns it. It returns fault.NotFound if there is no such session, and
 // fault.Aborted while it has another holder.
-func (s *Store) HoldUpload(ctx context.Context, group resource.UID, repo, id, holder string, until time.Time) (u resource.Upload, _ error) {
+func (s *Store) HoldUpload(
+	ctx context.Context, group resource.UID, repo, id, holder string, until time.Time,
+) (u resource.Upload, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		u = resource.Upload{ID: id, Group: group, Repo: repo}
 		var other string
 		var lease int64
-		err := t.Row(ctx, `SELECT t.algorithm, t.size, t.state, t.holder, t.lease_ms FROM uploads AS t WHERE t.id = $1 AND t.grp = $2 AND t.repo = $3`+s.Engine.Lock,
+		err := t.Row(ctx, `SELECT t.algorithm, t.size, t.state, t.holder, t.lease_ms FROM uploads AS t WHERE t.id = $1
+			AND t.grp = $2 AND t.repo = $3`+s.Engine.Lock,
 			[]any{id, string(group), repo}, &u.Algorithm, &u.Size, &u.State, &other, &lease)
 		if err != nil {
 			return store.Missing(err, "upload", resource.UID(id))
@@ -51,7 +54,8 @@ func (s *Store) HoldUpload(ctx context.Context, group resource.UID, repo, id, ho
 		if other != "" && other != holder && lease > store.MS(s.Time()) {
 			return fault.New(fault.Aborted, "Aborted: another request is writing to this upload")
 		}
-		return t.Later(ctx, `UPDATE uploads SET holder = $2, lease_ms = $3, update_ms = $4 WHERE id = $1`, id, holder, store.MS(until), store.MS(s.Time()))
+		return t.Later(ctx, `UPDATE uploads SET holder = $2, lease_ms = $3, update_ms = $4 WHERE id = $1`, id, holder,
+			store.MS(until), store.MS(s.Time()))
 	})
 	return u, err
 }
@@ -59,17 +63,16 @@ func (s *Store) HoldUpload(ctx context.Context, group resource.UID, repo, id, ho
 // SaveUpload records the progress of a session, and lets go of it. It returns
 // fault.NotFound if it was cancelled or has another holder.
 func (s *Store) SaveUpload(ctx context.Context, u resource.Upload, holder string) error {
-	return s.write(ctx, func(t Tx) error {
-		n, err := t.Exec(ctx, `UPDATE uploads SET size = $3, state = $4, holder = '', lease_ms = 0, update_ms = $5 WHERE id = $1 AND holder = $2`,
-			u.ID, holder, u.Size, stateOf(u), store.MS(s.Time()))
-		if err == nil && n == 0 {
-			return fault.Missing("upload", u.ID)
-		}
-		return err
-	})
+	n, err := s.Exec(ctx,
+		`UPDATE uploads SET size = $3, state = $4, holder = '', lease_ms = 0, update_ms = $5 WHERE id = $1 AND holder = $2`,
+		u.ID, holder, u.Size, stateOf(u), store.MS(s.Time()))
+	if err == nil && n == 0 {
+		return fault.Missing("upload", u.ID)
+	}
+	return err
 }
 
-// ReleaseUpload lets go of a session that holder has not changed.
+// ReleaseUpload releases a session that holder has not changed.
 func (s *Store) ReleaseUpload(ctx context.Context, id, holder string) error {
 	return s.write(ctx, func(t Tx) error {
 		return t.Later(ctx, `UPDATE uploads SET holder = '', lease_ms = 0 WHERE id = $1 AND holder = $2`, id, holder)
@@ -78,35 +81,24 @@ func (s *Store) ReleaseUpload(ctx context.Context, id, holder string) error {
 
 // DeleteUpload ends a session, or returns fault.NotFound.
 func (s *Store) DeleteUpload(ctx context.Context, id string) error {
-	return s.write(ctx, func(t Tx) error {
-		n, err := t.Exec(ctx, `DELETE FROM uploads WHERE id = $1`, id)
-		if err == nil && n == 0 {
-			return fault.Missing("upload", id)
-		}
-		return err
-	})
+	n, err := s.Exec(ctx, `DELETE FROM uploads WHERE id = $1`, id)
+	if err == nil && n == 0 {
+		return fault.Missing("upload", id)
+	}
+	return err
 }
 
 // DropUpload ends a session that nobody has written to since before and nobody
 // holds. It reports whether it did.
-func (s *Store) DropUpload(ctx context.Context, id string, before time.Time) (dropped bool, _ error) {
-	err := s.write(ctx, func(t Tx) error {
-		n, err := t.Exec(ctx, `DELETE FROM uploads WHERE id = $1 AND update_ms < $2 AND lease_ms < $3`, id, store.MS(before), store.MS(s.Time()))
-		dropped = n == 1
-		return err
-	})
-	return dropped, err
+func (s *Store) DropUpload(ctx context.Context, id string, before time.Time) (bool, error) {
+	n, err := s.Exec(ctx, `DELETE FROM uploads WHERE id = $1 AND update_ms < $2 AND lease_ms < $3`, id,
+		store.MS(before), store.MS(s.Time()))
+	return n == 1, err
 }
 
 // StaleUploads returns up to n ids of sessions after last that nobody has
 // written to since before.
 func (s *Store) StaleUploads(ctx context.Context, last string, before time.Time, n int) ([]string, error) {
-	var all []string
-	err := s.Rows(ctx, `SELECT id FROM uploads WHERE id > $1 AND update_ms < $2 ORDER BY id LIMIT $3`, []any{last, store.MS(before), n}, func(row store.Scanner) (bool, error) {
-		var id string
-		err := row.Scan(&id)
-		all = append(all, id)
-		return false, err
-	})
-	return all, err
+	return store.ReadColumn[string](ctx, s.Rows,
+		`SELECT id FROM uploads WHERE id > $1 AND update_ms < $2 ORDER BY id LIMIT $3`, last, store.MS(before), n)
 }

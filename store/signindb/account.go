@@ -56,7 +56,9 @@ func (s *Store) AccountIn(ctx context.Context, org resource.UID, email string) (
 // without their passkeys: first that of org, if org is not "", then the oldest of
 // the others, at most most in all. It asks the database the same questions
 // whether or not there are any.
-func (s *Store) AccountsToTry(ctx context.Context, org resource.UID, email string, most int) ([]resource.Account, error) {
+func (s *Store) AccountsToTry(
+	ctx context.Context, org resource.UID, email string, most int,
+) ([]resource.Account, error) {
 	first := int64(0) // of no organization
 	if org != "" {
 		first = store.Segment(org)
@@ -65,7 +67,9 @@ func (s *Store) AccountsToTry(ctx context.Context, org resource.UID, email strin
 	if err != nil {
 		return nil, err
 	}
-	rest, err := accounts.All(ctx, s.Rows, ` WHERE t.name = $2 AND t.parent <> $1 AND t.password <> '' ORDER BY t.create_ms, t.seg LIMIT `+strconv.Itoa(most), first, email)
+	rest, err := accounts.All(ctx, s.Rows,
+		` WHERE t.name = $2 AND t.parent <> $1 AND t.password <> '' ORDER BY t.create_ms, t.seg LIMIT `+strconv.Itoa(most),
+		first, email)
 	all = append(all, rest...)
 	return all[:min(len(all), most)], err
 }
@@ -86,25 +90,28 @@ func (s *Store) AccountWithPasskey(ctx context.Context, id []byte) (resource.Acc
 }
 
 // account returns the account that a condition selects, with its passkeys.
-func (s *Store) account(ctx context.Context, name resource.UID, where string, args ...any) (a resource.Account, err error) {
+func (s *Store) account(
+	ctx context.Context, name resource.UID, where string, args ...any,
+) (a resource.Account, err error) {
 	if a, err = store.One(ctx, s.Rows, &accounts, name, ` WHERE `+where, args...); err != nil {
 		return a, err
 	}
-	err = s.Rows(ctx, `SELECT id, name, detail, create_ms, used_ms FROM passkeys WHERE account = $1 ORDER BY create_ms, id`, []any{store.Segment(a.UID)}, func(row store.Scanner) (bool, error) {
-		var p resource.Passkey
+	a.Passkeys, err = store.ReadAll(ctx, s.Rows, func(row store.Scanner) (p resource.Passkey, _ error) {
 		var created, used int64
 		err := row.Scan(&p.ID, &p.Name, &p.Detail, &created, &used)
 		p.CreateTime, p.UsedTime = store.FromMS(created), store.FromMS(used)
-		a.Passkeys = append(a.Passkeys, p)
-		return false, err
-	})
+		return p, err
+	}, `SELECT id, name, detail, create_ms, used_ms FROM passkeys WHERE account = $1 ORDER BY create_ms, id`,
+		store.Segment(a.UID))
 	return a, err
 }
 
 // UpdateAccount applies change to an account, which is locked meanwhile, and
 // returns the result; its passkeys and recovery codes are not part of it. Recovery
 // codes go with the last factor that they stand in for.
-func (s *Store) UpdateAccount(ctx context.Context, uid resource.UID, change func(*resource.Account) error) (a resource.Account, _ error) {
+func (s *Store) UpdateAccount(
+	ctx context.Context, uid resource.UID, change func(*resource.Account) error,
+) (a resource.Account, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		before, err := store.Lock(ctx, t.Tx, &accounts, uid, s.Engine.Lock)
 		if err != nil {
@@ -129,7 +136,7 @@ func (t Tx) update(ctx context.Context, before resource.Account, a *resource.Acc
 	if err := store.UpdateRow(ctx, t.Tx, &accounts, before, a); err != nil {
 		return err
 	}
-	if err := t.dropIdleCodes(ctx, a.UID); err != nil {
+	if err := t.dropUselessCodes(ctx, a.UID); err != nil {
 		return err
 	}
 	return t.Emit(ctx, resource.AccountUpdated, a.UID, a.UID.Parent(), before.Record(had), a.Record(has))
@@ -137,10 +144,8 @@ func (t Tx) update(ctx context.Context, before resource.Account, a *resource.Acc
 
 // NoteUse records that somebody has signed in to an account.
 func (s *Store) NoteUse(ctx context.Context, uid resource.UID, at time.Time) error {
-	return s.write(ctx, func(t Tx) error {
-		_, err := t.Exec(ctx, `UPDATE accounts SET used_ms = $2 WHERE uid = $1`, string(uid), store.MS(at))
-		return err
-	})
+	_, err := s.Exec(ctx, `UPDATE accounts SET used_ms = $2 WHERE uid = $1`, string(uid), store.MS(at))
+	return err
 }
 
 // passkeys counts the passkeys of an account.
@@ -149,20 +154,16 @@ func (t Tx) passkeys(ctx context.Context, uid resource.UID) (n int, err error) {
 	return n, err
 }
 
-// UseTOTP notes the step of a one-time password, and tells whether it is newer
-// than the last that was used: each is good once.
+// UseTOTP records the step of a one-time password, and reports whether it is newer
+// than the last one that was used: each can be used once.
 func (s *Store) UseTOTP(ctx context.Context, uid resource.UID, step int64) (fresh bool, _ error) {
-	err := s.write(ctx, func(t Tx) error {
-		n, err := t.Exec(ctx, `UPDATE accounts SET totp_step = $2 WHERE uid = $1 AND totp_step < $2`, string(uid), step)
-		fresh = n == 1
-		return err
-	})
-	return fresh, err
+	n, err := s.Exec(ctx, `UPDATE accounts SET totp_step = $2 WHERE uid = $1 AND totp_step < $2`, string(uid), step)
+	return n == 1, err
 }
 
 // DeleteAccountOf removes the account of an identity, if it has one.
 func (t Tx) DeleteAccountOf(ctx context.Context, identity resource.UID) error {
-	a, err := store.One(ctx, t.Reader(), &accounts, identity, ` WHERE t.identity = $1`+t.DB.Engine.LockKey, string(identity))
+	a, err := store.One(ctx, t.Rows, &accounts, identity, ` WHERE t.identity = $1`+t.DB.Engine.LockKey, string(identity))
 	if errors.Is(err, fault.NotFound) {
 		return nil
 	}
@@ -180,7 +181,9 @@ func (t Tx) DeleteAccountOf(ctx context.Context, identity resource.UID) error {
 }
 
 // Accounts returns one page of accounts, without their passkeys.
-func (s *Store) Accounts(ctx context.Context, r store.Reach, f resource.Filter, p page.Request) (page.Page[resource.Account], error) {
+func (s *Store) Accounts(
+	ctx context.Context, r store.Reach, f resource.Filter, p page.Request,
+) (page.Page[resource.Account], error) {
 	return store.List(ctx, s.DB, &accounts, r, f, p)
 }
 
@@ -216,7 +219,8 @@ func (s *Store) AddPasskey(ctx context.Context, uid resource.UID, p resource.Pas
 		if n >= resource.MaxPasskeys {
 			return fault.Unmet("TOO_MANY_PASSKEYS", "an account has at most %d passkeys", resource.MaxPasskeys)
 		}
-		if _, err := t.Exec(ctx, `INSERT INTO passkeys (id, account, name, detail, create_ms, used_ms) VALUES ($1, $2, $3, $4, $5, $5)`,
+		if _, err := t.Exec(ctx,
+			`INSERT INTO passkeys (id, account, name, detail, create_ms, used_ms) VALUES ($1, $2, $3, $4, $5, $5)`,
 			p.ID, store.Segment(uid), p.Name, string(p.Detail), store.MS(s.Time())); err != nil {
 			return s.Refusal(err, "passkey", p.Name, uid)
 		}
@@ -224,12 +228,11 @@ func (s *Store) AddPasskey(ctx context.Context, uid resource.UID, p resource.Pas
 	})
 }
 
-// UsePasskey keeps what the protocol has to remember of a passkey that was used.
+// UsePasskey stores the state of a passkey after its use.
 func (s *Store) UsePasskey(ctx context.Context, id, detail []byte) error {
-	return s.write(ctx, func(t Tx) error {
-		_, err := t.Exec(ctx, `UPDATE passkeys SET detail = $2, used_ms = $3 WHERE id = $1`, id, string(detail), store.MS(s.Time()))
-		return err
-	})
+	_, err := s.Exec(ctx, `UPDATE passkeys SET detail = $2, used_ms = $3 WHERE id = $1`, id, string(detail),
+		store.MS(s.Time()))
+	return err
 }
 
 // DropPasskey takes a passkey from an account, and the recovery codes with the
@@ -245,7 +248,7 @@ func (s *Store) DropPasskey(ctx context.Context, uid resource.UID, id []byte) er
 		if err != nil || n == 0 {
 			return err
 		}
-		if err := t.dropIdleCodes(ctx, uid); err != nil {
+		if err := t.dropUselessCodes(ctx, uid); err != nil {
 			return err
 		}
 		left, err := t.passkeys(ctx, uid)
@@ -260,7 +263,7 @@ func (s *Store) DropPasskey(ctx context.Context, uid resource.UID, id []byte) er
 // there, and fault.AlreadyExists if its organization has an account of that e-mail
 // address.
 func (t Tx) InsertAccount(ctx context.Context, a resource.Account) error {
-	if err := t.MustExist(ctx, a.UID.Parent()); err != nil {
+	if err := t.RequireGroup(ctx, a.UID.Parent()); err != nil {
 		return err
 	}
 	if err := store.InsertRow(ctx, t.Tx, &accounts, a); err != nil {
@@ -269,11 +272,13 @@ func (t Tx) InsertAccount(ctx context.Context, a resource.Account) error {
 	return t.Added(ctx, "accounts", resource.AccountCreated, a.UID, a.UID.Parent(), a.Record(0))
 }
 
-// FollowLink applies change to the account whose one-time link has that digest,
-// and takes the link out of use, and with the link's word its other factors. It
-// returns fault.NotFound for a link that is not good, or no longer.
-func (t Tx) FollowLink(ctx context.Context, digest []byte, change func(*resource.Account) error) (a resource.Account, _ error) {
-	before, err := store.One(ctx, t.Reader(), &accounts, "link", ` WHERE t.link = $1 AND t.link_ms > $2`+t.DB.Engine.Lock,
+// FollowLink applies change to the account whose one-time link has the digest given,
+// and removes the link, and the account's other factors if the link says so. It
+// returns fault.NotFound for a link that is unknown, used or expired.
+func (t Tx) FollowLink(
+	ctx context.Context, digest []byte, change func(*resource.Account) error,
+) (a resource.Account, _ error) {
+	before, err := store.One(ctx, t.Rows, &accounts, "link", ` WHERE t.link = $1 AND t.link_ms > $2`+t.DB.Engine.Lock,
 		digest, store.MS(t.DB.Time()))
 	if err != nil {
 		return a, err

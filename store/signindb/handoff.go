@@ -12,49 +12,56 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// expired drops a few rows of a table whose time is over.
-func (t Tx) expired(ctx context.Context, table string) error {
-	_, err := t.Exec(ctx, `DELETE FROM `+table+` WHERE digest IN (SELECT digest FROM `+table+` WHERE expire_ms < $1 ORDER BY expire_ms LIMIT 50)`, store.MS(t.DB.Time()))
+// dropExpired deletes a few rows of a table that have expired.
+func (t Tx) dropExpired(ctx context.Context, table string) error {
+	_, err := t.Exec(ctx,
+		`DELETE FROM `+table+` WHERE digest IN (SELECT digest FROM `+table+` WHERE expire_ms < $1
+			ORDER BY expire_ms LIMIT 50)`, store.MS(t.DB.Time()))
 	return err
 }
 
-// Spend uses up what is good once, until expires, and tells whether this was the
-// first time.
-func (s *Store) Spend(ctx context.Context, digest []byte, expires time.Time) (first bool, _ error) {
+// UseOnce records the use of something that can be used once before it expires, and
+// reports whether this was the first use.
+func (s *Store) UseOnce(ctx context.Context, digest []byte, expires time.Time) (first bool, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		if err := t.expired(ctx, "spent"); err != nil {
+		if err := t.dropExpired(ctx, "spent"); err != nil {
 			return err
 		}
-		n, err := t.Exec(ctx, `INSERT INTO spent (digest, expire_ms) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING`, digest, store.MS(expires))
+		n, err := t.Exec(ctx, `INSERT INTO spent (digest, expire_ms) VALUES ($1, $2) ON CONFLICT (digest) DO NOTHING`,
+			digest, store.MS(expires))
 		first = n == 1
 		return err
 	})
 	return first, err
 }
 
-// Leave keeps something for whoever comes with the code of that digest before
-// expires. It returns fault.AlreadyExists if there is something already.
-func (s *Store) Leave(ctx context.Context, digest, detail []byte, expires time.Time) error {
+// PutHandoff stores what one step of a sign-in leaves for the next one, under the
+// digest of a code, until expires. It returns fault.AlreadyExists if there is
+// something under that digest.
+func (s *Store) PutHandoff(ctx context.Context, digest, detail []byte, expires time.Time) error {
 	return s.write(ctx, func(t Tx) error {
-		if err := t.expired(ctx, "handoffs"); err != nil {
+		if err := t.dropExpired(ctx, "handoffs"); err != nil {
 			return err
 		}
-		_, err := t.Exec(ctx, `INSERT INTO handoffs (digest, detail, expire_ms) VALUES ($1, $2, $3)`, digest, detail, store.MS(expires))
+		_, err := t.Exec(ctx, `INSERT INTO handoffs (digest, detail, expire_ms) VALUES ($1, $2, $3)`, digest, detail,
+			store.MS(expires))
 		return s.Refusal(err, "hand-off", "code", "")
 	})
 }
 
-// Left returns what was left for the code of that digest, or fault.NotFound.
-func (s *Store) Left(ctx context.Context, digest []byte) (detail []byte, err error) {
-	err = s.Row(ctx, `SELECT detail FROM handoffs WHERE digest = $1 AND expire_ms > $2`, []any{digest, store.MS(s.Time())}, &detail)
+// Handoff returns what PutHandoff stored under a digest, or fault.NotFound.
+func (s *Store) Handoff(ctx context.Context, digest []byte) (detail []byte, err error) {
+	err = s.Row(ctx, `SELECT detail FROM handoffs WHERE digest = $1 AND expire_ms > $2`,
+		[]any{digest, store.MS(s.Time())}, &detail)
 	return detail, store.Missing(err, "hand-off", "code")
 }
 
-// Fetch returns what was left for the code of that digest, for the only time, or
-// fault.NotFound.
-func (s *Store) Fetch(ctx context.Context, digest []byte) (detail []byte, _ error) {
+// ConsumeHandoff returns what PutHandoff stored under a digest, and deletes it. It
+// returns fault.NotFound if there is nothing, or no longer.
+func (s *Store) ConsumeHandoff(ctx context.Context, digest []byte) (detail []byte, _ error) {
 	err := s.write(ctx, func(t Tx) error {
-		err := t.Row(ctx, `SELECT t.detail FROM handoffs AS t WHERE t.digest = $1 AND t.expire_ms > $2`+s.Engine.Lock, []any{digest, store.MS(s.Time())}, &detail)
+		err := t.Row(ctx, `SELECT t.detail FROM handoffs AS t WHERE t.digest = $1 AND t.expire_ms > $2`+s.Engine.Lock,
+			[]any{digest, store.MS(s.Time())}, &detail)
 		if err != nil {
 			return store.Missing(err, "hand-off", "code")
 		}
@@ -76,7 +83,7 @@ func (s *Store) AddDevice(ctx context.Context, digest []byte, d resource.Device)
 		return err
 	}
 	return s.write(ctx, func(t Tx) error {
-		if err := t.expired(ctx, "devices"); err != nil {
+		if err := t.dropExpired(ctx, "devices"); err != nil {
 			return err
 		}
 		var n int
@@ -88,7 +95,9 @@ func (s *Store) AddDevice(ctx context.Context, digest []byte, d resource.Device)
 			f.RetryIn = time.Minute
 			return f
 		}
-		_, err := t.Exec(ctx, `INSERT INTO devices (digest, user_code, detail, state, granted, poll_ms, expire_ms) VALUES ($1, $2, $3, 0, $4, 0, $5)`,
+		_, err := t.Exec(ctx,
+			`INSERT INTO devices (digest, user_code, detail, state, granted, poll_ms, expire_ms)
+				VALUES ($1, $2, $3, 0, $4, 0, $5)`,
 			digest, d.UserCode, string(detail), []byte{}, store.MS(d.ExpireTime))
 		return s.Refusal(err, "device", d.UserCode, "")
 	})
@@ -110,40 +119,37 @@ func scanDevice(row store.Scanner) (d resource.Device, polled int64, err error) 
 
 // DeviceOf returns the device of a user code that waits for a decision, or
 // fault.NotFound.
-func (s *Store) DeviceOf(ctx context.Context, userCode string) (d resource.Device, err error) {
-	err = sql.ErrNoRows
-	if rerr := s.Rows(ctx, `SELECT `+deviceColumns+` FROM devices AS t WHERE t.user_code = $1 AND t.state = 0 AND t.expire_ms > $2`,
-		[]any{userCode, store.MS(s.Time())}, func(row store.Scanner) (bool, error) {
-			d, _, err = scanDevice(row)
-			return true, err
-		}); rerr != nil {
-		return d, rerr
-	}
+func (s *Store) DeviceOf(ctx context.Context, userCode string) (resource.Device, error) {
+	d, _, err := scanDevice(s.QueryRow(ctx,
+		`SELECT `+deviceColumns+` FROM devices AS t WHERE t.user_code = $1 AND t.state = 0 AND t.expire_ms > $2`, userCode,
+		store.MS(s.Time())))
 	return d, store.Missing(err, "device", resource.UID(userCode))
 }
 
 // DecideDevice keeps what somebody decided about the device of a user code. It
 // returns fault.NotFound if none waits for a decision: each is decided once.
 func (s *Store) DecideDevice(ctx context.Context, userCode string, state resource.DeviceState, granted []byte) error {
-	return s.write(ctx, func(t Tx) error {
-		n, err := t.Exec(ctx, `UPDATE devices SET state = $2, granted = $3 WHERE user_code = $1 AND state = 0 AND expire_ms > $4`,
-			userCode, int64(state), append([]byte{}, granted...), store.MS(s.Time()))
-		if err == nil && n == 0 {
-			return fault.Missing("device", userCode)
-		}
-		return err
-	})
+	n, err := s.Exec(ctx,
+		`UPDATE devices SET state = $2, granted = $3 WHERE user_code = $1 AND state = 0 AND expire_ms > $4`,
+		userCode, int64(state), append([]byte{}, granted...), store.MS(s.Time()))
+	if err == nil && n == 0 {
+		return fault.Missing("device", userCode)
+	}
+	return err
 }
 
 // PollDevice returns the device of that digest, and whether it asks again sooner
 // than interval. One that was decided is gone with the answer. It returns
 // fault.NotFound if there is none, or its time is over.
-func (s *Store) PollDevice(ctx context.Context, digest []byte, interval time.Duration) (d resource.Device, hasty bool, _ error) {
+func (s *Store) PollDevice(
+	ctx context.Context, digest []byte, interval time.Duration,
+) (d resource.Device, hasty bool, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		var polled int64
 		var err error
 		now := s.Time()
-		d, polled, err = scanDevice(t.QueryRow(ctx, `SELECT `+deviceColumns+` FROM devices AS t WHERE t.digest = $1`+s.Engine.Lock, digest))
+		d, polled, err = scanDevice(t.QueryRow(ctx,
+			`SELECT `+deviceColumns+` FROM devices AS t WHERE t.digest = $1`+s.Engine.Lock, digest))
 		if errors.Is(err, sql.ErrNoRows) || err == nil && !now.Before(d.ExpireTime) {
 			return fault.Missing("device", "code")
 		}

@@ -19,7 +19,8 @@ func (s *Store) SetRecoveryCodes(ctx context.Context, uid resource.UID, digests 
 			return err
 		}
 		for _, d := range digests {
-			if _, err := t.Exec(ctx, `INSERT INTO recovery_codes (account, digest) VALUES ($1, $2)`, store.Segment(uid), d); err != nil {
+			if _, err := t.Exec(ctx, `INSERT INTO recovery_codes (account, digest) VALUES ($1, $2)`, store.Segment(uid),
+				d); err != nil {
 				return err
 			}
 		}
@@ -45,10 +46,10 @@ func (s *Store) UseRecoveryCode(ctx context.Context, uid resource.UID, digest []
 	return good, err
 }
 
-// dropIdleCodes takes the recovery codes from an account that has nothing left
-// that they would stand in for: codes that were forgotten shall not open what is
-// added years later.
-func (t Tx) dropIdleCodes(ctx context.Context, uid resource.UID) error {
+// dropUselessCodes deletes the recovery codes of an account that has no second
+// factor left for which they could be used, so that old codes are not valid for a
+// factor that is added later.
+func (t Tx) dropUselessCodes(ctx context.Context, uid resource.UID) error {
 	_, err := t.Exec(ctx, `
 		DELETE FROM recovery_codes WHERE account = $1 AND NOT EXISTS (SELECT 1 FROM passkeys WHERE account = $1)
 			AND NOT EXISTS (SELECT 1 FROM accounts WHERE seg = $1 AND length(totp) > 0)`, store.Segment(uid))

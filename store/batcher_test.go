@@ -23,10 +23,10 @@ func TestWritesShareACommit(t *testing.T) {
 	refused := errors.New("refused")
 	const writes = 4
 	for fails := range 1 << writes {
-		var batch []*job
+		var batch []*queuedWrite
 		name := func(i int) string { return fmt.Sprintf("%04b %d", fails, i) }
 		for i := range writes {
-			batch = append(batch, &job{ctx: t.Context(), done: make(chan struct{}), f: func(tx *Tx) error {
+			batch = append(batch, &queuedWrite{ctx: t.Context(), done: make(chan struct{}), f: func(tx *Tx) error {
 				if _, err := tx.Exec(context.Background(), `INSERT INTO settings (name, value) VALUES ($1, $2)`, name(i), []byte{1}); err != nil {
 					return err
 				}
@@ -36,7 +36,7 @@ func TestWritesShareACommit(t *testing.T) {
 				return nil
 			}})
 		}
-		if _, err := s.commit.(*grouped).transact(t.Context(), batch); err != nil { // nobody else writes
+		if _, err := s.commit.(*batcher).transact(t.Context(), batch); err != nil { // nobody else writes
 			t.Fatal(err)
 		}
 		for i, j := range batch {

@@ -11,38 +11,37 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// siftWalk is how many matches a query may have and still be put in the order
-// of their updates one by one. There are enough of more than that in any
-// stretch of the order.
-const siftWalk = 4096
+// maxLookedUp is how many matches are looked up and sorted by their updates. If
+// there are more, it is cheaper to walk the group in that order, because many of
+// the advisories on the way match.
+const maxLookedUp = 4096
 
-// sift reads a page of what passes filters that no index range answers. It
-// collects the segments that each of them matches and keeps what is in all.
-func (l *advisoryList) sift(ctx context.Context, sc store.Scope) (entries []entry, total int64, _ error) {
+// intersect reads a page of what passes filters for which there is no index range.
+// It reads the segments that match each of them, and intersects these sets.
+func (l *advisoryList) intersect(ctx context.Context, sc store.Scope) (entries []entry, total int64, _ error) {
 	segs, err := l.matches(ctx, sc)
 	if err != nil {
 		return nil, 0, err
 	}
-	onShelves := shelved(l.f)
-	if !onShelves && len(l.groups) == 1 && len(sc.Rows) == 0 {
-		if l.by == byUpdate && len(segs) > siftWalk {
-			entries, err = l.stroll(ctx, segs)
+	if !filtersPartitions(l.f) && len(l.groups) == 1 && len(sc.Rows) == 0 {
+		if l.by == byUpdate && len(segs) > maxLookedUp {
+			entries, err = l.walkUpdates(ctx, segs)
 			return entries, int64(len(segs)), err
 		}
 		if l.by != byUpdate {
-			return l.slice(segs), int64(len(segs)), nil
+			return l.pageOfGroup(segs), int64(len(segs)), nil
 		}
 	}
 	if entries, err = l.lookUp(ctx, segs); err != nil {
 		return nil, 0, err
 	}
 	total = int64(len(entries))
-	return l.cut(entries), total, nil
+	return l.pageOf(entries), total, nil
 }
 
-// slice returns the entries of the page, and one more, of the segments of one
-// group, which are in order.
-func (l *advisoryList) slice(segs []int64) (entries []entry) {
+// pageOfGroup returns the entries of the page, and one more, from the segments of
+// one group, which are in order.
+func (l *advisoryList) pageOfGroup(segs []int64) (entries []entry) {
 	from, to := 0, len(segs)
 	if c := l.p.After; c != nil {
 		i, found := slices.BinarySearch(segs, store.Segment(resource.UID(c.UID)))
@@ -63,8 +62,8 @@ func (l *advisoryList) slice(segs []int64) (entries []entry) {
 	return entries
 }
 
-// cut sorts entries and keeps those of the page, and one more.
-func (l *advisoryList) cut(entries []entry) []entry {
+// pageOf sorts entries and returns those of the page, and one more.
+func (l *advisoryList) pageOf(entries []entry) []entry {
 	slices.SortFunc(entries, l.compare)
 	if c := l.p.After; c != nil {
 		at := entry{seg: store.Segment(resource.UID(c.UID)), updated: c.Number, group: resource.UID(c.UID).Parent()}
@@ -78,7 +77,7 @@ func (l *advisoryList) cut(entries []entry) []entry {
 	return entries[:min(l.p.Size+1, len(entries))]
 }
 
-// matches returns the segments that pass all filters but those of shelves, in
+// matches returns the segments that pass all filters but those of partitions, in
 // order.
 func (l *advisoryList) matches(ctx context.Context, sc store.Scope) ([]int64, error) {
 	var sets [][]int64
@@ -96,7 +95,7 @@ func (l *advisoryList) matches(ctx context.Context, sc store.Scope) ([]int64, er
 		}
 		sets = append(sets, segs)
 	}
-	for _, v := range l.valued() {
+	for _, v := range l.keyedFilters() {
 		segs, err := l.withValue(ctx, v)
 		if err != nil {
 			return nil, err
@@ -110,11 +109,11 @@ func (l *advisoryList) matches(ctx context.Context, sc store.Scope) ([]int64, er
 		}
 		sets = append(sets, segs)
 	}
-	return common(sets), nil
+	return intersection(sets), nil
 }
 
-// common is what all sets have, in order.
-func common(sets [][]int64) []int64 {
+// intersection returns what all sets have, in order.
+func intersection(sets [][]int64) []int64 {
 	slices.SortFunc(sets, func(a, b []int64) int { return len(a) - len(b) })
 	for _, s := range sets {
 		slices.Sort(s)
@@ -126,23 +125,13 @@ func common(sets [][]int64) []int64 {
 	return out
 }
 
-// segs runs a query for segments.
-func (l *advisoryList) segs(ctx context.Context, text string, args []any) (all []int64, _ error) {
-	err := l.s.Rows(ctx, text, args, func(row store.Scanner) (bool, error) {
-		var seg int64
-		err := row.Scan(&seg)
-		all = append(all, seg)
-		return false, err
-	})
-	return all, err
-}
-
 func (l *advisoryList) withIDs(ctx context.Context) (all []int64, _ error) {
 	for _, g := range l.groups {
 		q := store.Query{Engine: l.s.Engine}
-		text := fmt.Sprintf(`SELECT t.seg FROM advisories AS t WHERE t.parent = %s AND t.advisory_id IN (SELECT v FROM %s AS s)`,
+		text := fmt.Sprintf(`SELECT t.seg FROM advisories AS t WHERE t.parent = %s
+			AND t.advisory_id IN (SELECT v FROM %s AS s)`,
 			q.Arg(store.Segment(g)), l.s.Engine.Each(&q, l.f.IDs))
-		segs, err := l.segs(ctx, text, q.Args)
+		segs, err := store.ReadColumn[int64](ctx, l.s.Rows, text, q.Args...)
 		if err != nil {
 			return nil, err
 		}
@@ -151,9 +140,9 @@ func (l *advisoryList) withIDs(ctx context.Context) (all []int64, _ error) {
 	return all, nil
 }
 
-func (l *advisoryList) withValue(ctx context.Context, v valued) ([]int64, error) {
+func (l *advisoryList) withValue(ctx context.Context, v keyedFilter) ([]int64, error) {
 	var keys []int64
-	for _, h := range l.holdings {
+	for _, h := range l.generations {
 		for _, s := range v.values {
 			keys = append(keys, h.keys(v.field, s)...)
 		}
@@ -164,21 +153,21 @@ func (l *advisoryList) withValue(ctx context.Context, v valued) ([]int64, error)
 	}
 	q := store.Query{Engine: l.s.Engine}
 	text := fmt.Sprintf(`SELECT t.seg FROM %s AS s CROSS JOIN %s AS t WHERE t.key = s.v`, l.s.Engine.Each(&q, keys), table)
-	return l.segs(ctx, text, q.Args)
+	return store.ReadColumn[int64](ctx, l.s.Rows, text, q.Args...)
 }
 
-// lookUp returns the entries of those segments that stand on a shelf that
-// passes.
+// lookUp returns the entries of those segments whose partition passes the filter.
 func (l *advisoryList) lookUp(ctx context.Context, segs []int64) (entries []entry, _ error) {
 	on := map[int64]resource.UID{}
-	for _, sh := range l.shelves {
-		if sh.matches(l.f) {
-			on[sh.id] = sh.group
+	for _, part := range l.partitions {
+		if part.matches(l.f) {
+			on[part.id] = part.group
 		}
 	}
-	for part := range slices.Chunk(segs, 4096) {
+	for some := range slices.Chunk(segs, 4096) {
 		q := store.Query{Engine: l.s.Engine}
-		text := fmt.Sprintf(`SELECT t.seg, t.update_ms, t.shelf FROM %s AS s CROSS JOIN advisories AS t WHERE t.seg = s.v`, l.s.Engine.Each(&q, part))
+		text := fmt.Sprintf(`SELECT t.seg, t.update_ms, t.shelf FROM %s AS s CROSS JOIN advisories AS t WHERE t.seg = s.v`,
+			l.s.Engine.Each(&q, some))
 		err := l.s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 			var e entry
 			var id int64
@@ -196,11 +185,11 @@ func (l *advisoryList) lookUp(ctx context.Context, segs []int64) (entries []entr
 	return entries, nil
 }
 
-// stroll walks a group in the order of updates until the page is full of those
-// that are among segs.
-func (l *advisoryList) stroll(ctx context.Context, segs []int64) (entries []entry, _ error) {
+// walkUpdates walks a group in the order of updates until it has a page of
+// advisories that are among segs.
+func (l *advisoryList) walkUpdates(ctx context.Context, segs []int64) (entries []entry, _ error) {
 	walk := *l
-	in := lanes{table: "advisories", column: "parent", all: []lane{{key: store.Segment(l.groups[0]), group: l.groups[0]}}}
+	in := indexRanges{table: "advisories", column: "parent", all: []indexRange{{key: store.Segment(l.groups[0]), group: l.groups[0]}}}
 	for len(entries) < l.need() {
 		part, err := walk.merge(ctx, in, 2048)
 		if err != nil {
@@ -221,15 +210,15 @@ func (l *advisoryList) stroll(ctx context.Context, segs []int64) (entries []entr
 	return entries[:min(l.p.Size+1, len(entries))], nil
 }
 
-// signs remembers what is written on shelves: it never changes.
-type signs struct {
+// A signatureCache has the signatures of partitions, which never change.
+type signatureCache struct {
 	mu  sync.RWMutex
 	all map[int64]signature
 }
 
-const maxSigns = 1 << 16
+const signaturesCached = 1 << 16
 
-func (s *signs) get(id int64, text string) (signature, error) {
+func (s *signatureCache) get(id int64, text string) (signature, error) {
 	s.mu.RLock()
 	sign, ok := s.all[id]
 	s.mu.RUnlock()
@@ -242,7 +231,7 @@ func (s *signs) get(id int64, text string) (signature, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all == nil || len(s.all) >= maxSigns {
+	if s.all == nil || len(s.all) >= signaturesCached {
 		s.all = map[int64]signature{}
 	}
 	s.all[id] = sign

@@ -1,0 +1,106 @@
+package store
+
+import (
+	"context"
+	"math"
+
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+// TreeColumns returns the columns that the row of every resource starts with: seg,
+// uid, parent, a1, a2, a3.
+func TreeColumns(uid resource.UID) []any {
+	out := []any{Segment(uid), string(uid), nil}
+	if p := uid.Parent(); p != "" {
+		out[2] = Segment(p)
+	}
+	for d := 1; d <= 3; d++ {
+		if d < uid.Depth() {
+			out = append(out, Segment(uid.Ancestor(d)))
+		} else {
+			out = append(out, nil)
+		}
+	}
+	return out
+}
+
+// Segment returns the last segment of a uid as a number that sorts as its digits
+// do. Databases have signed numbers only, so the first bit is inverted.
+func Segment(uid resource.UID) int64 { return uid.Segment() ^ math.MinInt64 }
+
+// Refusal turns the refusal of an insert or update into a fault: another of
+// the same name, or a parent that is not there.
+func (s *DB) Refusal(err error, kind, name string, uid resource.UID) error {
+	switch s.Engine.failure(err) {
+	case duplicate:
+		f := fault.Exists(kind, name)
+		f.Cause = err
+		return f
+	case dangling:
+		f := fault.Missing("group", string(uid.Parent()))
+		f.Cause = err
+		return f
+	}
+	return err
+}
+
+// Require holds a row of a table until the commit. It returns fault.NotFound, with
+// the label given, if there is none. A foreign key would not do: it refers to a row
+// by its segment, and a uid with other segments above that must not pass.
+func (t *Tx) Require(ctx context.Context, table, label string, uid resource.UID) error {
+	var one int
+	err := t.Row(ctx, `SELECT 1 FROM `+table+` AS t WHERE t.uid = $1`+t.DB.Engine.Hold, []any{string(uid)}, &one)
+	return Missing(err, label, uid)
+}
+
+// RequireGroup is Require for a group; "" is above all organizations and always
+// exists.
+func (t *Tx) RequireGroup(ctx context.Context, group resource.UID) error {
+	if group == "" {
+		return nil
+	}
+	return t.Require(ctx, "groups", "group", group)
+}
+
+// RequireRole is Require for a role.
+func (t *Tx) RequireRole(ctx context.Context, role resource.UID) error {
+	return t.Require(ctx, "roles", "role", role)
+}
+
+// A Use is a column of a table that refers to something, and what a person calls
+// the rows.
+type Use struct{ Table, Column, Label string }
+
+// Users returns the labels of those uses that have a row that refers to uid.
+func (t *Tx) Users(ctx context.Context, uid resource.UID, uses []Use) (labels []string, _ error) {
+	for _, u := range uses {
+		var n int
+		text := `SELECT count(*) FROM (SELECT 1 FROM ` + u.Table + ` WHERE ` + u.Column + ` = $1 LIMIT 1) AS x`
+		if err := t.Row(ctx, text, []any{Segment(uid)}, &n); err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			labels = append(labels, u.Label)
+		}
+	}
+	return labels, nil
+}
+
+// Duplicate reports whether a unique index has refused a statement.
+func (s *DB) Duplicate(err error) bool { return s.Engine.failure(err) == duplicate }
+
+// Dangling reports whether a foreign key has refused a statement.
+func (s *DB) Dangling(err error) bool { return s.Engine.failure(err) == dangling }
+
+// GroupNames returns the names of groups. It returns fault.NotFound if one of them
+// is not there.
+func (s *DB) GroupNames(ctx context.Context, groups []resource.UID) ([]string, error) {
+	names := make([]string, len(groups))
+	for i, uid := range groups {
+		if err := s.Row(ctx, `SELECT name FROM groups WHERE uid = $1`, []any{string(uid)}, &names[i]); err != nil {
+			return nil, Missing(err, "group", uid)
+		}
+	}
+	return names, nil
+}
