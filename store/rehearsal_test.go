@@ -287,7 +287,7 @@ func everything(t *testing.T, s *storetest.Store) []string {
 // TestEveryWriteIsRehearsed looks for methods that acts has forgotten.
 func TestEveryWriteIsRehearsed(t *testing.T) {
 	acts := newStage(t, storetest.Open(t, storetest.SQLite(t)), "org").acts()
-	writes := regexp.MustCompile(`^(Insert|Update|Delete|Set|Init|ClaimDue|Request)`)
+	writes := regexp.MustCompile(`^(Insert|Update|Delete|Set|Init|First|Take|ClaimDue|Request)`)
 	exported := reflect.TypeFor[*storetest.Store]()
 	for i := range exported.NumMethod() {
 		name := exported.Method(i).Name
