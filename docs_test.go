@@ -124,3 +124,36 @@ func promises(page string) (all []string) {
 	}
 	return all
 }
+
+var goPath = regexp.MustCompile(`[a-z0-9]+(?:/[a-z0-9_]+)*/[a-z0-9_]+\.go\b`)
+
+// TestArchitecturePage: every file that ARCHITECTURE.md and CONTRIBUTING.md name is
+// there, and ARCHITECTURE.md names every package of the first level and of the store.
+func TestArchitecturePage(t *testing.T) {
+	for _, page := range []string{"ARCHITECTURE.md", "CONTRIBUTING.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range goPath.FindAllString(string(text), -1) {
+			found, err := filepath.Glob(path)
+			inStore, _ := filepath.Glob("store/" + path)
+			if err != nil || len(found)+len(inStore) == 0 {
+				t.Errorf("%s names %s, which is not there", page, path)
+			}
+		}
+	}
+	text, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range listPackages(t) {
+		top, rest, _ := strings.Cut(p.name, "/")
+		if top == "store" && rest != "" {
+			top = rest
+		}
+		if p.name != "" && !strings.Contains(string(text), top+"/") {
+			t.Errorf("ARCHITECTURE.md does not name %s", p.name)
+		}
+	}
+}
