@@ -96,6 +96,9 @@ func ReadMap[K comparable, V any](ctx context.Context, read Reader, query string
 	return all, err
 }
 
+// A prepared is a statement that is prepared once and stays so until the database is closed.
+type prepared struct{ *sql.Stmt }
+
 // statements are the prepared statements of a connection, or of a pool of them.
 // They stay prepared until the database is closed. There are few different texts,
 // because values are parameters, and so is everything else that a caller chooses
@@ -105,10 +108,10 @@ type statements struct {
 		PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 	}
 	mu  sync.RWMutex
-	all map[string]*sql.Stmt
+	all map[string]prepared
 }
 
-func (s *statements) get(ctx context.Context, query string) (*sql.Stmt, error) {
+func (s *statements) get(ctx context.Context, query string) (prepared, error) {
 	s.mu.RLock()
 	st, ok := s.all[query]
 	s.mu.RUnlock()
@@ -120,15 +123,15 @@ func (s *statements) get(ctx context.Context, query string) (*sql.Stmt, error) {
 	if st, ok := s.all[query]; ok {
 		return st, nil
 	}
-	st, err := s.on.PrepareContext(ctx, query)
+	made, err := s.on.PrepareContext(ctx, query)
 	if err != nil {
-		return nil, fmt.Errorf("prepare: %w", err)
+		return prepared{}, fmt.Errorf("prepare: %w", err)
 	}
 	if s.all == nil {
-		s.all = map[string]*sql.Stmt{}
+		s.all = map[string]prepared{}
 	}
-	s.all[query] = st
-	return st, nil
+	s.all[query] = prepared{made}
+	return s.all[query], nil
 }
 
 // close closes the statements. Those of a sql.Conn are not closed with it, and as

@@ -152,7 +152,7 @@ func (s *DB) Snapshot(ctx context.Context, f func(Reader) error) error {
 		if err != nil {
 			return s.outcome(wrap("query", query, err))
 		}
-		rows, err := on.StmtContext(ctx, st).QueryContext(ctx, args...) // closed with the transaction
+		rows, err := prepared{on.StmtContext(ctx, st.Stmt)}.QueryContext(ctx, args...) // closed with the transaction
 		return s.outcome(scan(query, rows, err, f))
 	})
 }

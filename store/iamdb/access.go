@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// A Holding asks for the bindings that give one of Roles at a place: those on
+// A HolderQuery asks for the bindings that give one of Roles at a place: those on
 // Groups, which are the place and what is above it. Identity, if set, narrows it
 // down to one.
 type HolderQuery struct {
