@@ -38,121 +38,155 @@ func refreshAt(t *testing.T, p *proc, refresh string) (access, next string) {
 	return word("token"), word("refreshToken")
 }
 
+// replicated are two replicas of a server with an identity provider, whose issuer
+// signs whatever it is asked to.
+type replicated struct {
+	a, b     *proc
+	database string
+	key      seal.Key
+	issuer   *fakeIssuer
+	provider string // its uid
+}
+
 // TestAttackReplicas asks one replica for what another has just taken away.
 func TestAttackReplicas(t *testing.T) {
-	database, key := storetest.Postgres(t), seal.NewKey()
-	a, b := replicas(t, database, key)
-	f := newFakeIssuer(t, &world{AuthURL: procBase})
-	org := string(a.dev.Organization)
-	good := func(on *proc, bearer string) bool {
-		status, _ := asksAt(t, on, bearer, http.MethodGet, "/iam/v2beta1/groups", nil)
-		return status == http.StatusOK
-	}
-
-	t.Run("a refresh token that was copied", func(t *testing.T) {
-		first, second := refreshAt(t, a, a.dev.RefreshToken)
-		other, third := refreshAt(t, b, second)
-		if !good(b, first) || !good(a, other) {
-			t.Fatal("tokens of one replica are not good at the other")
-		}
-		if again, _ := refreshAt(t, a, second); again != "" {
-			t.Error("it is good a second time, at the other replica")
-		}
-		for _, on := range []*proc{a, b} {
-			if good(on, first) || good(on, other) {
-				t.Error("its session goes on")
-			}
-		}
-		if again, _ := refreshAt(t, b, third); again != "" {
-			t.Error("the one that came of it is still good")
-		}
-	})
-
-	status, idp := asksAt(t, a, a.dev.Token, http.MethodPost, "/iam/v2beta1/identityProviders/"+org, map[string]any{
-		"name": "idp", "defaultRole": resource.ManagedRoleUID("viewer"), "oidc": map[string]any{"issuer": f.url, "clientId": "c0", "clientSecret": "s"},
+	x := replicated{database: storetest.Postgres(t), key: seal.NewKey(), issuer: newFakeIssuer(t, &world{AuthURL: procBase})}
+	x.a, x.b = replicas(t, x.database, x.key)
+	status, idp := asksAt(t, x.a, x.a.dev.Token, http.MethodPost, "/iam/v2beta1/identityProviders/"+string(x.a.dev.Organization), map[string]any{
+		"name": "idp", "defaultRole": resource.ManagedRoleUID("viewer"),
+		"oidc": map[string]any{"issuer": x.issuer.url, "clientId": "c0", "clientSecret": "s"},
 	})
 	if status != http.StatusOK {
 		t.Fatal(idp)
 	}
-	uid, _ := idp["uid"].(string)
-	invited := func(client string) string {
-		_, invite := asksAt(t, a, a.dev.Token, http.MethodPost, "/iam/v2beta1/groupInvites/"+org, map[string]any{"roleUid": resource.ManagedRoleUID("viewer"), "ttl": "600s"})
-		_, session := asksAt(t, b, f.token(map[string]any{"sub": "pat", "aud": client}), http.MethodPost, "/auth/v1/register", map[string]any{"code": invite["code"]})
-		identity, _ := session["identity"].(string)
-		return identity
-	}
-	through := func(on *proc, client string) string {
-		path := "/sts/exchange?" + url.Values{"aud": {procBase}, "identity_provider": {uid}}.Encode()
-		_, got := asksAt(t, on, f.token(map[string]any{"sub": "pat", "aud": client}), http.MethodPost, path, nil)
-		text, _ := got["token"].(string)
-		return text
-	}
-	believe := func(client string) {
-		t.Helper()
-		status, got := asksAt(t, a, a.dev.Token, http.MethodPatch, "/iam/v2beta1/identityProviders/"+uid, map[string]any{"oidc": map[string]any{"clientId": client, "clientSecret": "s"}})
-		if status != http.StatusOK {
-			t.Fatal(got)
-		}
-	}
+	x.provider, _ = idp["uid"].(string)
+	t.Run("a refresh token that was copied", x.copiedRefresh)
+	t.Run("a provider that believes something else", x.otherBeliefs)
+	t.Run("raced", x.racedBeliefs)
+	t.Run("the operator's trust", x.operatorsTrust)
+}
 
-	t.Run("a provider that believes something else", func(t *testing.T) {
-		before := invited("c0")
-		token := through(b, "c0")
-		if !good(b, token) {
-			t.Fatal("its person cannot work")
-		}
-		believe("c1")
-		if good(b, token) || good(a, token) || through(b, "c0") != "" {
-			t.Error("what it vouched for before is still good")
-		}
-		if after := invited("c1"); after == before || after == "" {
-			t.Errorf("%s is %s now", before, after)
-		}
-	})
+// good reports whether a replica takes a token.
+func (x replicated) good(t *testing.T, on *proc, bearer string) bool {
+	t.Helper()
+	status, _ := asksAt(t, on, bearer, http.MethodGet, "/iam/v2beta1/groups", nil)
+	return status == http.StatusOK
+}
 
-	t.Run("raced", func(t *testing.T) { // exchanges at b while a changes the provider: none that is of before is good after
-		believe("even")
-		invited("even")
-		for n := range 5 {
-			var tokens []string
-			var racing sync.WaitGroup
-			racing.Go(func() {
-				for range 20 {
-					if got := through(b, "even"); got != "" {
-						tokens = append(tokens, got)
-					}
-				}
-			})
-			believe("odd")
-			racing.Wait()
-			for _, token := range tokens {
-				if good(a, token) || good(b, token) {
-					t.Fatalf("round %d: a token outlives what its provider believed", n)
+// invite lets pat in, who comes with a token for a client, and returns who that is.
+func (x replicated) invite(t *testing.T, client string) string {
+	t.Helper()
+	_, invite := asksAt(t, x.a, x.a.dev.Token, http.MethodPost, "/iam/v2beta1/groupInvites/"+string(x.a.dev.Organization),
+		map[string]any{"roleUid": resource.ManagedRoleUID("viewer"), "ttl": "600s"})
+	_, session := asksAt(t, x.b, x.issuer.token(map[string]any{"sub": "pat", "aud": client}), http.MethodPost, "/auth/v1/register",
+		map[string]any{"code": invite["code"]})
+	identity, _ := session["identity"].(string)
+	return identity
+}
+
+// exchange returns what pat gets for a token for a client, or "".
+func (x replicated) exchange(t *testing.T, on *proc, client string) string {
+	t.Helper()
+	path := "/sts/exchange?" + url.Values{"aud": {procBase}, "identity_provider": {x.provider}}.Encode()
+	_, got := asksAt(t, on, x.issuer.token(map[string]any{"sub": "pat", "aud": client}), http.MethodPost, path, nil)
+	text, _ := got["token"].(string)
+	return text
+}
+
+// believe has the provider take tokens for a client.
+func (x replicated) believe(t *testing.T, client string) {
+	t.Helper()
+	status, got := asksAt(t, x.a, x.a.dev.Token, http.MethodPatch, "/iam/v2beta1/identityProviders/"+x.provider,
+		map[string]any{"oidc": map[string]any{"clientId": client, "clientSecret": "s"}})
+	if status != http.StatusOK {
+		t.Fatal(got)
+	}
+}
+
+// trusted returns what a replica says of the operator's trust.
+func (x replicated) trusted(t *testing.T, on *proc) any {
+	t.Helper()
+	_, got := asksAt(t, on, on.dev.Token, http.MethodGet, "/iam/v2beta1/identityProviders/"+x.provider, nil)
+	return got["trusted"]
+}
+
+func (x replicated) copiedRefresh(t *testing.T) {
+	first, second := refreshAt(t, x.a, x.a.dev.RefreshToken)
+	other, third := refreshAt(t, x.b, second)
+	if !x.good(t, x.b, first) || !x.good(t, x.a, other) {
+		t.Fatal("tokens of one replica are not good at the other")
+	}
+	if again, _ := refreshAt(t, x.a, second); again != "" {
+		t.Error("it is good a second time, at the other replica")
+	}
+	for _, on := range []*proc{x.a, x.b} {
+		if x.good(t, on, first) || x.good(t, on, other) {
+			t.Error("its session goes on")
+		}
+	}
+	if again, _ := refreshAt(t, x.b, third); again != "" {
+		t.Error("the one that came of it is still good")
+	}
+}
+
+func (x replicated) otherBeliefs(t *testing.T) {
+	before := x.invite(t, "c0")
+	token := x.exchange(t, x.b, "c0")
+	if !x.good(t, x.b, token) {
+		t.Fatal("its person cannot work")
+	}
+	x.believe(t, "c1")
+	if x.good(t, x.b, token) || x.good(t, x.a, token) || x.exchange(t, x.b, "c0") != "" {
+		t.Error("what it vouched for before is still good")
+	}
+	if after := x.invite(t, "c1"); after == before || after == "" {
+		t.Errorf("%s is %s now", before, after)
+	}
+}
+
+// racedBeliefs exchanges at one replica while the other changes the provider: no
+// token of before is good after.
+func (x replicated) racedBeliefs(t *testing.T) {
+	x.believe(t, "even")
+	x.invite(t, "even")
+	for n := range 5 {
+		var tokens []string
+		var racing sync.WaitGroup
+		racing.Go(func() {
+			for range 20 {
+				if got := x.exchange(t, x.b, "even"); got != "" {
+					tokens = append(tokens, got)
 				}
 			}
-			believe("even")
-			invited("even")
-		}
-	})
-
-	t.Run("the operator's trust", func(t *testing.T) {
-		if out := order(t, a.data(), database, key, "providers", "trust", uid); !strings.HasPrefix(out, uid) {
-			t.Errorf("trust prints %q", out)
-		}
-		if _, got := asksAt(t, b, b.dev.Token, http.MethodGet, "/iam/v2beta1/identityProviders/"+uid, nil); got["trusted"] != true {
-			t.Errorf("at the other replica: %v", got)
-		}
-		if identity := invited("even"); identity == "" || through(b, "even") == "" {
-			t.Error("its people cannot work")
-		}
-		order(t, b.data(), database, key, "providers", "untrust", uid)
-		if _, got := asksAt(t, a, a.dev.Token, http.MethodGet, "/iam/v2beta1/identityProviders/"+uid, nil); got["trusted"] != false {
-			t.Errorf("after untrust: %v", got)
-		}
-		if status, _ := asksAt(t, a, a.dev.Token, http.MethodPatch, "/iam/v2beta1/identityProviders/"+uid, map[string]any{"trusted": true}); status == http.StatusOK {
-			if _, got := asksAt(t, a, a.dev.Token, http.MethodGet, "/iam/v2beta1/identityProviders/"+uid, nil); got["trusted"] == true {
-				t.Error("an owner can say that the operator trusts it")
+		})
+		x.believe(t, "odd")
+		racing.Wait()
+		for _, token := range tokens {
+			if x.good(t, x.a, token) || x.good(t, x.b, token) {
+				t.Fatalf("round %d: a token outlives what its provider believed", n)
 			}
 		}
-	})
+		x.believe(t, "even")
+		x.invite(t, "even")
+	}
+}
+
+func (x replicated) operatorsTrust(t *testing.T) {
+	if out := order(t, x.a.data(), x.database, x.key, "providers", "trust", x.provider); !strings.HasPrefix(out, x.provider) {
+		t.Errorf("trust prints %q", out)
+	}
+	if x.trusted(t, x.b) != true {
+		t.Error("the other replica does not know of it")
+	}
+	if identity := x.invite(t, "even"); identity == "" || x.exchange(t, x.b, "even") == "" {
+		t.Error("its people cannot work")
+	}
+	order(t, x.b.data(), x.database, x.key, "providers", "untrust", x.provider)
+	if x.trusted(t, x.a) != false {
+		t.Error("after untrust it is trusted")
+	}
+	asksAt(t, x.a, x.a.dev.Token, http.MethodPatch, "/iam/v2beta1/identityProviders/"+x.provider, map[string]any{"trusted": true}) // refused, or without effect
+	if x.trusted(t, x.a) != false {
+		t.Error("an owner can say that the operator trusts it")
+	}
 }
