@@ -27,6 +27,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"resource", "fault"},
 	{"seal", "fault"},
 	{"outbound", ""},
+	{"outbound/outboundtest", ""},
 	{"store", "fault page resource"},
 	{"store/iamdb", "fault page resource store"},
 	{"store/signindb", "fault page resource store"},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/outbound"
+	"github.com/holdfast-dev/holdfast/outbound/outboundtest"
 )
 
 // TestAttackReasons tries to learn from the reasons of failures what our network
@@ -37,7 +38,7 @@ func TestAttackReasons(t *testing.T) {
 		"an allowed host, one that hangs up": {[]string{"127.0.0.2"}, name + ":" + rude + "/"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			nameServer(t, func() []string { return tt.answer })
+			outboundtest.NameServer(t, func() []string { return tt.answer })
 			c := outbound.Client(outbound.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")},
 				CAs: cas, Timeout: 300 * time.Millisecond})
 			err := get(t, c, tt.address)
@@ -65,7 +66,7 @@ func TestReasons(t *testing.T) {
 	cas.AddCert(s.Certificate())
 	allow := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	_, port, _ := net.SplitHostPort(strings.TrimPrefix(s.URL, "https://"))
-	nameServer(t, func() []string { return []string{"127.0.0.1"} })
+	outboundtest.NameServer(t, func() []string { return []string{"127.0.0.1"} })
 	for want, tt := range map[string]struct {
 		cfg     outbound.Config
 		address string

@@ -1,7 +1,6 @@
 package outbound_test
 
 import (
-	"context"
 	"crypto/x509"
 	"errors"
 	"net"
@@ -13,83 +12,22 @@ import (
 	"testing"
 
 	"github.com/holdfast-dev/holdfast/outbound"
+	"github.com/holdfast-dev/holdfast/outbound/outboundtest"
 )
 
-// nameServer answers questions for IPv4 addresses with what answer says, and is
-// asked by this process until the test ends.
-func nameServer(t *testing.T, answer func() []string) {
+// counting starts a server that counts who comes.
+func counting(t *testing.T, address string) (*httptest.Server, *atomic.Int32) {
 	t.Helper()
-	var lc net.ListenConfig
-	pc, err := lc.ListenPacket(t.Context(), "udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		b := make([]byte, 512)
-		for {
-			n, from, err := pc.ReadFrom(b)
-			if err != nil {
-				return
-			}
-			_, _ = pc.WriteTo(dnsReply(b[:n], answer), from)
-		}
-	}()
-	before := net.DefaultResolver
-	net.DefaultResolver = &net.Resolver{PreferGo: true,
-		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			var d net.Dialer
-			return d.DialContext(ctx, "udp", pc.LocalAddr().String())
-		}}
-	t.Cleanup(func() {
-		net.DefaultResolver = before
-		_ = pc.Close() // nobody asks any more
-	})
-}
-
-// dnsReply answers a query of one question.
-func dnsReply(query []byte, answer func() []string) []byte {
-	end := 12
-	for query[end] != 0 {
-		end += 1 + int(query[end])
-	}
-	end += 5
-	isA := query[end-3] == 1
-	out := append([]byte{query[0], query[1], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}, query[12:end]...)
-	if !isA {
-		return out
-	}
-	for _, address := range answer() {
-		ip := netip.MustParseAddr(address).As4()
-		out = append(out, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4)
-		out = append(out, ip[:]...)
-		out[7]++
-	}
-	return out
-}
-
-// secureAt starts a server of example.com, over TLS, that counts who comes.
-func secureAt(t *testing.T, address string) (*httptest.Server, *atomic.Int32) {
-	t.Helper()
-	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", address)
-	if err != nil {
-		t.Skipf("cannot listen on %s: %v", address, err)
-	}
 	n := new(atomic.Int32)
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { n.Add(1) }))
-	s.Listener.Close()
-	s.Listener = l
-	s.StartTLS()
-	t.Cleanup(s.Close)
-	return s, n
+	return outboundtest.Serve(t, address, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { n.Add(1) })), n
 }
 
 // TestRebinding has a name that leads to an address that is allowed, and then to
 // one that is not: what is checked is what is dialled.
 func TestRebinding(t *testing.T) {
-	allowed, good := secureAt(t, "127.0.0.2:0")
+	allowed, good := counting(t, "127.0.0.2:0")
 	port := allowed.Listener.Addr().(*net.TCPAddr).Port
-	_, private := secureAt(t, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	_, private := counting(t, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	cas := x509.NewCertPool()
 	cas.AddCert(allowed.Certificate())
 	address := "https://example.com:" + strconv.Itoa(port) + "/"
@@ -109,14 +47,14 @@ func TestRebinding(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			var turn atomic.Int32
-			nameServer(t, func() []string { return tt.answers[turn.Load()] })
+			var request atomic.Int32
+			outboundtest.NameServer(t, func() []string { return tt.answers[request.Load()] })
 			c := outbound.Client(outbound.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")},
 				CAs: cas})
 			before := good.Load()
 			want := int32(0)
 			for i, expected := range tt.errs {
-				turn.Store(int32(i))
+				request.Store(int32(i))
 				if err := get(t, c, address); !errors.Is(err, expected) {
 					t.Errorf("request %d: %v, want %v", i+1, err, expected)
 				}
