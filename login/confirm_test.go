@@ -178,3 +178,21 @@ func TestConfirmationOfAnother(t *testing.T) {
 		t.Errorf("the answer to the new page led to %d %s", a.status, a.location)
 	}
 }
+
+// TestAccountTellsProvider: the account page says which provider vouched for whoever
+// looks at it, and none for an account of ours.
+func TestAccountTellsProvider(t *testing.T) {
+	x := sqlite(t)
+	p := newProvider(t)
+	idp := x.keep(t, p)
+	b := x.browser(t)
+	b.through(p, idp)
+	if page := facts(b.get("/account")); page["Signed in with"] != idp.Name || page["Organization"] != x.org.Name {
+		t.Errorf("through a provider: %v", page)
+	}
+	b = x.browser(t)
+	b.signIn()
+	if page := facts(b.get("/account")); page["Signed in with"] != "" || page["Organization"] != x.org.Name {
+		t.Errorf("with an account: %v", page)
+	}
+}

@@ -115,8 +115,11 @@ func TestDex(t *testing.T) {
 	b.see("You are signed in")
 	l.succeeds()
 	ann.works()
-	if got := ann.run("auth", "status"); !strings.Contains(got, "ann@example.com") || !strings.Contains(got, "http://"+address) {
-		t.Errorf("status = %s, want ann@example.com at http://%s", got, address)
+	got := ann.run("auth", "status")
+	for _, want := range []string{"ann@example.com", "http://" + address, provider} {
+		if !strings.Contains(got, want) {
+			t.Errorf("status = %s, want %s", got, want)
+		}
 	}
 	me := ann.run("auth", "status", "-o", "id")
 	if got := owner.run("iam", "role-bindings", "list", "--identity", me, "--columns", "role"); !strings.Contains(got, "viewer") || !strings.Contains(got, "editor") {
