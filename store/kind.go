@@ -311,10 +311,8 @@ func Edit[T any](
 	ctx context.Context, uid resource.UID, read func(context.Context, resource.UID) (T, error),
 	write func(ctx context.Context, before, after T) (T, error), change func(*T) error,
 ) (v T, err error) {
-	for try, pause := 0, pauseMin; try < editTries; try, pause = try+1, min(2*pause, pauseMax) {
-		if try > 0 {
-			time.Sleep(rand.N(pause))
-		}
+	pause := pauseMin
+	for range editTries {
 		var before T
 		if before, err = read(ctx, uid); err != nil {
 			return v, err
@@ -327,6 +325,12 @@ func Edit[T any](
 		}
 		if v, err = write(ctx, before, v); !errors.Is(err, ErrStale) {
 			return v, err
+		}
+		select {
+		case <-ctx.Done():
+			return v, ctx.Err()
+		case <-time.After(rand.N(pause)):
+			pause = min(2*pause, pauseMax)
 		}
 	}
 	return v, fault.New(fault.Aborted, "Aborted: others have changed it at the same time; try again")
