@@ -129,12 +129,7 @@ func (t Tx) EndedInvite(ctx context.Context, uid resource.UID) (digest []byte, r
 // fault.NotFound: of two who come at once with one that is good once, the second
 // finds it gone.
 func (t Tx) LockInvite(ctx context.Context, uid resource.UID) (resource.GroupInvite, error) {
-	var one int
-	if err := t.Row(ctx, `SELECT 1 FROM group_invites AS t WHERE t.uid = $1`+t.DB.Engine.Lock, []any{string(uid)},
-		&one); err != nil {
-		return resource.GroupInvite{}, store.Missing(err, "group invite", uid)
-	}
-	return store.Lock(ctx, t.Tx, &invites, uid, "")
+	return store.Lock(ctx, t.Tx, &invites, uid, t.DB.Engine.Lock)
 }
 
 // UseInvite gives an identity the role that an invite promises, and removes the
