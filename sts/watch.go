@@ -40,13 +40,13 @@ func (s *Service) Run(ctx context.Context) error {
 	tick := time.NewTicker(max(every/12, time.Second)) // issuers that failed are checked again sooner
 	defer tick.Stop()
 	for {
-		if err := s.checkIssuers(ctx, every); err != nil && ctx.Err() == nil {
-			s.log.WarnContext(ctx, "issuers cannot be watched", "err", err)
-		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-tick.C: // also the first time, so that a server that keeps restarting does not ask everybody
+		}
+		if err := s.checkIssuers(ctx, every); err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "issuers cannot be watched", "err", err)
 		}
 	}
 }
