@@ -19,6 +19,7 @@ import (
 
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	"github.com/holdfast-dev/holdfast/server"
+	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 // An attack is a token that must not be taken, and what the sender is told.
@@ -298,7 +299,7 @@ var requestOf = regexp.MustCompile(` \(request [^)]*\)$`)
 // TestAttacks presents every attack over both protocols, each to an issuer of
 // its own, which tells whether it was asked.
 func TestAttacks(t *testing.T) {
-	w := serveSettled(t, server.Config{Now: ticking()})
+	w := serve(t, storetest.SQLite(t), server.Config{Now: ticking()}, nil)
 	prepare := func(t *testing.T) (*fakeIssuer, string) {
 		f := newFakeIssuer(t, w)
 		return f, w.workload(t, f.url, func(m *iampb.Identity_ClaimMatch) { m.Claims = map[string]string{"env": "prod"} })

@@ -130,7 +130,7 @@ func TestExchange(t *testing.T) {
 
 // TestExchangeRefuses has wishes that cannot be fulfilled.
 func TestExchangeRefuses(t *testing.T) {
-	w := serveSettled(t, server.Config{})
+	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
 	f := newFakeIssuer(t, w)
 	identity := w.workload(t, f.url, nil)
 	principal := w.identify(t, &iampb.Identity{Name: "p", Relationship: &iampb.Identity_ServicePrincipal{ServicePrincipal: 1}})
@@ -182,7 +182,7 @@ func TestExchangeRefuses(t *testing.T) {
 // perhaps an audience.
 func TestStaticKeys(t *testing.T) {
 	clock := newClock()
-	w := serveSettled(t, server.Config{Now: clock.now})
+	w := serve(t, storetest.SQLite(t), server.Config{Now: clock.now}, nil)
 	f := newFakeIssuer(t, w)
 	keep := func(life time.Duration, audiences ...string) string {
 		return w.identify(t, &iampb.Identity{Name: "k", Relationship: &iampb.Identity_StaticKeys_{StaticKeys: &iampb.Identity_StaticKeys{

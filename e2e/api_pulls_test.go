@@ -13,6 +13,7 @@ import (
 	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/server"
+	"github.com/holdfast-dev/holdfast/store/storetest"
 	"github.com/holdfast-dev/holdfast/token"
 )
 
@@ -105,7 +106,7 @@ func TestApiPulls(t *testing.T) {
 func TestPullTokenExpires(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
-	w := serveSettled(t, server.Config{Now: clock.now})
+	w := serve(t, storetest.SQLite(t), server.Config{Now: clock.now}, nil)
 	f := newFakeIssuer(t, w)
 	w.pushImage(t, "dev/app", "1.0", "amd64", "layer")
 	robot := w.identify(t, &iampb.Identity{Name: "puller", Relationship: &iampb.Identity_StaticKeys_{StaticKeys: &iampb.Identity_StaticKeys{

@@ -25,9 +25,6 @@ import (
 
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
-	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/server"
-	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 // The keys of every fake issuer: to make them is slow.
@@ -238,33 +235,6 @@ func (w *world) exchange(t *testing.T, bearer, identity string) string {
 // wish asks for a token of the API.
 func (w *world) wish(identity string) url.Values {
 	return url.Values{"aud": {w.BaseURL}, "identity": {identity}}
-}
-
-// serveSettled starts a server that has had its first look at the issuers that
-// identities trust: who counts requests from then on counts no other.
-func serveSettled(t *testing.T, cfg server.Config) *world {
-	t.Helper()
-	looked := make(chan struct{}, 100)
-	last := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { looked <- struct{}{} }))
-	t.Cleanup(last.Close)
-	w := serve(t, storetest.SQLite(t), cfg, func(s *storetest.Store) {
-		now := time.Now()
-		org := resource.Group{UID: resource.NewRoot(), Name: "other", CreateTime: now, UpdateTime: now}
-		if _, err := s.InsertGroup(t.Context(), org); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.InsertIdentity(t.Context(), resource.Identity{
-			UID: org.UID.NewChild(), Name: "last", CreateTime: now, UpdateTime: now, LastSeenTime: now,
-			Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{
-				Issuer:  strings.Replace(last.URL, "127.0.0.1", "localhost", 1), // comes after all others, in the order they are looked at
-				Subject: "nobody",
-			}},
-		}); err != nil {
-			t.Fatal(err)
-		}
-	})
-	<-looked
-	return w
 }
 
 // A hangingIssuer takes questions and does not answer them until it is released.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/holdfast-dev/holdfast/server"
+	"github.com/holdfast-dev/holdfast/store/storetest"
 )
 
 // TestIssuersFile exchanges tokens of issuers that cannot be discovered.
@@ -25,7 +26,7 @@ func TestIssuersFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := serveSettled(t, server.Config{IssuersFile: file})
+	w := serve(t, storetest.SQLite(t), server.Config{IssuersFile: file}, nil)
 	for issuer, asked := range map[string]int32{"https://by-address.example": 1, "https://by-file.example": 0, "https://by-text.example": 0} {
 		before := f.asked.Load()
 		w.exchange(t, f.token(map[string]any{"iss": issuer}), w.workload(t, issuer, nil))
