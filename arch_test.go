@@ -48,6 +48,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"sts", "authz fault outbound resource store store/iamdb token trust"},
 	{"registry/evidence", ""},
 	{"registry", "authz fault page registry/evidence resource store store/iamdb store/registrydb token"},
+	{"backup", "fault registry resource seal store store/registrydb"},
 	{"login", "authz fault outbound page people resource seal store store/iamdb store/signindb sts"},
 	{"event", "authz fault outbound page resource store store/eventdb token"},
 	{"api/wire", "event fault gen/... page resource"},

@@ -67,11 +67,13 @@ func (s *Storage) writer(ctx context.Context, id string, size int64) (driver.Fil
 }
 
 // syncName makes the directory entry of a committed upload durable.
-func (s *Storage) syncName(id string) error {
+func (s *Storage) syncName(id string) error { return s.syncNames(path.Dir(pathOf(id))) }
+
+// syncNames makes the entries of a directory durable.
+func (s *Storage) syncNames(dir string) error {
 	if s.root == "" {
 		return nil
 	}
-	dir := path.Dir(pathOf(id))
 	if err := s.syncDir(dir); err != nil {
 		return err
 	}

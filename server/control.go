@@ -104,6 +104,11 @@ func findCommand(words []string) (path string, args []string, ok bool) {
 // RunCommand runs the command that words name: in the server that runs on the
 // data folder of cfg or, if there is none, in this process.
 func RunCommand(ctx context.Context, cfg Config, words []string, out io.Writer) error {
+	if len(words) > 0 {
+		if run, ok := ownCommands[words[0]]; ok {
+			return run(ctx, cfg.withDefaults(), words[1:], out)
+		}
+	}
 	path, args, ok := findCommand(words)
 	if !ok {
 		return fmt.Errorf("there is no command %s; see holdfastd --help", strings.Join(words, " "))

@@ -17,7 +17,7 @@ func encryptionKey(cfg Config, log *slog.Logger) (seal.Key, error) {
 	if cfg.EncryptionKey != "" {
 		return seal.ParseKey(cfg.EncryptionKey)
 	}
-	path := filepath.Join(cfg.DataDir, "holdfast.key")
+	path := cfg.keyFile()
 	if cfg.onPostgres() {
 		log.Warn("the encryption key is a file of this machine: replicas must share it, "+
 			"or set HOLDFAST_ENCRYPTION_KEY", "file", path)
@@ -32,6 +32,9 @@ func encryptionKey(cfg Config, log *slog.Logger) (seal.Key, error) {
 	}
 	return readKey(path, log)
 }
+
+// keyFile returns where the key is unless it is set.
+func (c Config) keyFile() string { return filepath.Join(c.DataDir, "holdfast.key") }
 
 func readKey(path string, log *slog.Logger) (seal.Key, error) {
 	info, err := os.Stat(path)

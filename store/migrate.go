@@ -6,6 +6,7 @@ import (
 	"embed"
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/pressly/goose/v3"
 )
@@ -18,27 +19,14 @@ var schemaFiles embed.FS
 // migrations of a later program is refused: this one would not keep what they
 // promise.
 func (s *DB) migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, more ...goose.ProviderOption) error {
-	files, err := schemaFiles.ReadDir("schema")
+	all, err := migrations(s.Engine)
 	if err != nil {
-		return fmt.Errorf("migrate: %w", err)
+		return err
 	}
-	var migrations []*goose.Migration
-	for _, f := range files {
-		text, err := schemaFiles.ReadFile(path.Join("schema", f.Name()))
-		if err != nil {
-			return fmt.Errorf("migrate: %w", err)
-		}
-		version, err := goose.NumericComponent(f.Name())
-		if err != nil {
-			return fmt.Errorf("migrate: %w", err)
-		}
-		up := func(ctx context.Context, tx *sql.Tx) error {
-			_, err := tx.ExecContext(ctx, s.Engine.schema(string(text)))
-			return err
-		}
-		migrations = append(migrations, goose.NewGoMigration(version, &goose.GoFunc{RunTx: up}, nil))
+	if s.schema > 0 {
+		all = slices.DeleteFunc(all, func(m *goose.Migration) bool { return m.Version > s.schema })
 	}
-	options := append(more, goose.WithGoMigrations(migrations...), goose.WithDisableGlobalRegistry(true))
+	options := append(more, goose.WithGoMigrations(all...), goose.WithDisableGlobalRegistry(true))
 	p, err := goose.NewProvider(dialect, db, nil, options...)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
@@ -54,4 +42,28 @@ func (s *DB) migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, mor
 		return fmt.Errorf("the database has schema %d, of a later version of this program, which knows no more than %d; start that version, or restore a back-up", has, knows)
 	}
 	return nil
+}
+
+// migrations returns the migrations in their order, in the words of an engine.
+func migrations(e Engine) (all []*goose.Migration, _ error) {
+	files, err := schemaFiles.ReadDir("schema")
+	if err != nil {
+		return nil, fmt.Errorf("migrate: %w", err)
+	}
+	for _, f := range files {
+		text, err := schemaFiles.ReadFile(path.Join("schema", f.Name()))
+		if err != nil {
+			return nil, fmt.Errorf("migrate: %w", err)
+		}
+		version, err := goose.NumericComponent(f.Name())
+		if err != nil {
+			return nil, fmt.Errorf("migrate: %w", err)
+		}
+		up := func(ctx context.Context, tx *sql.Tx) error {
+			_, err := tx.ExecContext(ctx, e.schema(string(text)))
+			return err
+		}
+		all = append(all, goose.NewGoMigration(version, &goose.GoFunc{RunTx: up}, nil))
+	}
+	return all, nil
 }

@@ -62,16 +62,9 @@ var settings = map[string]string{
 // openPostgres connects to the server at address.
 func (s *DB) openPostgres(ctx context.Context, address string) error {
 	s.Engine = postgresEngine
-	cfg, err := pgx.ParseConfig(address)
+	cfg, err := postgresConfig(address)
 	if err != nil {
-		return errors.New("database: not a PostgreSQL address") // the error would quote the password
-	}
-	for name, value := range settings {
-		cfg.RuntimeParams[name] = value
-	}
-	cfg.StatementCacheCapacity = 1024
-	if cfg.ConnectTimeout == 0 {
-		cfg.ConnectTimeout = 5 * time.Second
+		return err
 	}
 	s.read = stdlib.OpenDB(*cfg)
 	s.replica = newReplica(s, stdlib.OpenDB(*cfg))
@@ -86,6 +79,22 @@ func (s *DB) openPostgres(ctx context.Context, address string) error {
 	}
 	s.commit = newPooled(s)
 	return s.migrate(ctx, s.read, goose.DialectPostgres, goose.WithSessionLocker(locker))
+}
+
+// postgresConfig returns how to connect to the server at address.
+func postgresConfig(address string) (*pgx.ConnConfig, error) {
+	cfg, err := pgx.ParseConfig(address)
+	if err != nil {
+		return nil, errors.New("database: not a PostgreSQL address") // the error would quote the password
+	}
+	for name, value := range settings {
+		cfg.RuntimeParams[name] = value
+	}
+	cfg.StatementCacheCapacity = 1024
+	if cfg.ConnectTimeout == 0 {
+		cfg.ConnectTimeout = 5 * time.Second
+	}
+	return cfg, nil
 }
 
 // A pooled committer commits each write by itself, because PostgreSQL lets

@@ -33,6 +33,7 @@ type DB struct {
 	commit committer
 	close  []func() error
 	stmts  statements // on read; SQLite only: pgx keeps its own
+	schema int64      // the migration that it is opened with; 0 is the last
 
 	replica *replica // PostgreSQL only
 
@@ -68,15 +69,25 @@ const (
 // Open connects to url: a postgres:// address, or the path of an SQLite file,
 // and brings the schema up to date.
 func Open(ctx context.Context, url string) (*DB, error) {
-	s := &DB{Now: time.Now, Log: slog.Default()}
-	open := s.openSQLite
-	if strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://") {
-		open = s.openPostgres
-	}
-	if err := open(ctx, url); err != nil {
+	s := newDB()
+	if err := s.open(ctx, url); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+func (s *DB) open(ctx context.Context, url string) error {
+	if IsPostgres(url) {
+		return s.openPostgres(ctx, url)
+	}
+	return s.openSQLite(ctx, url)
+}
+
+func newDB() *DB { return &DB{Now: time.Now, Log: slog.Default()} }
+
+// IsPostgres reports whether a database is one of PostgreSQL, by its address.
+func IsPostgres(url string) bool {
+	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
 }
 
 // Close waits for the commit under way and releases the database.

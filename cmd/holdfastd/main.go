@@ -54,14 +54,10 @@ func run(ctx context.Context, args []string) int {
 }
 
 // runCommand runs the command that precedes the flags, such as keys rotate or
-// gc, in a running server or in this process. Of the flags, --dry-run belongs
-// to the command.
+// gc, in a running server or in this process.
 func runCommand(ctx context.Context, args []string) int {
-	words := args[:countWords(args)]
-	flags := args[len(words):]
-	if i := slices.Index(flags, "--dry-run"); i >= 0 {
-		words, flags = append(slices.Clone(words), "dry-run"), slices.Delete(slices.Clone(flags), i, i+1)
-	}
+	n := countWords(args)
+	words, flags := server.SplitCommand(args[:n], args[n:])
 	cfg, err := server.LoadConfig(flags, os.Environ(), os.Stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0

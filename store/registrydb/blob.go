@@ -298,3 +298,11 @@ func (s *Store) UnreferencedPaths(ctx context.Context, paths map[string]string) 
 	}
 	return all, nil
 }
+
+// BlobsAfter returns up to n blobs whose digests come after one, in their order.
+func (s *Store) BlobsAfter(ctx context.Context, digest string, n int) ([]resource.Blob, error) {
+	return store.ReadAll(ctx, s.Rows, func(row store.Scanner) (b resource.Blob, err error) {
+		err = row.Scan(&b.Digest, &b.Size, &b.Path)
+		return b, err
+	}, `SELECT digest, size, path FROM blobs WHERE digest > $1 ORDER BY digest LIMIT $2`, digest, n)
+}

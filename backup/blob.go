@@ -1,0 +1,59 @@
+package backup
+
+import (
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"strings"
+)
+
+// blobPath returns where a back-up has a blob.
+func blobPath(digest string) string {
+	algorithm, sum, _ := strings.Cut(digest, ":")
+	return "/blobs/" + algorithm + "/" + sum[:min(2, len(sum))] + "/" + sum
+}
+
+// A badBlobError says that a blob is missing or not what its digest says.
+type badBlobError struct{ digest, why string }
+
+func (e *badBlobError) Error() string { return fmt.Sprintf("blob %s: %s", e.digest, e.why) }
+
+// A verifier reads a blob, and instead of io.EOF returns a *badBlobError if it was
+// not the one of the digest.
+type verifier struct {
+	in     io.Reader
+	sum    hash.Hash
+	digest string
+	left   int64
+}
+
+func newVerifier(in io.Reader, digest string, size int64) (*verifier, error) {
+	v := &verifier{in: in, digest: digest, left: size}
+	switch algorithm, _, _ := strings.Cut(digest, ":"); algorithm {
+	case "sha256":
+		v.sum = sha256.New()
+	case "sha512":
+		v.sum = sha512.New()
+	default:
+		return nil, &badBlobError{digest, "the algorithm is unknown"}
+	}
+	return v, nil
+}
+
+// Read implements io.Reader.
+func (v *verifier) Read(b []byte) (int, error) {
+	n, err := v.in.Read(b)
+	v.sum.Write(b[:n])
+	v.left -= int64(n)
+	if !errors.Is(err, io.EOF) {
+		return n, err
+	}
+	if _, want, _ := strings.Cut(v.digest, ":"); v.left != 0 || hex.EncodeToString(v.sum.Sum(nil)) != want {
+		return n, &badBlobError{v.digest, "its content is another"}
+	}
+	return n, err
+}

@@ -1,0 +1,211 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-dev/holdfast/registry"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/seal"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+// A Target is what a back-up is restored into.
+type Target struct {
+	Database string // its address; there must be nothing in it
+	Blobs    *registry.Storage
+	Key      seal.Key
+	At       time.Time // of the snapshot; zero means the newest
+	Verify   bool      // read every blob before anything is written
+}
+
+// Restore fills an installation from a back-up. Before it writes anything, it checks
+// the key, the version, every row and that every blob is there. Blobs come first, and
+// the tables are one transaction: if Restore fails, the database is empty. What is
+// restored is migrated to the schema of this program.
+func Restore(ctx context.Context, from Place, into Target, report func(Progress)) (*Manifest, error) {
+	m, err := readManifest(ctx, from, into.At, into.Key)
+	if err != nil {
+		return nil, err
+	}
+	r := &restoring{Target: into, from: from, m: m, report: report}
+	if err := r.check(ctx); err != nil {
+		return m, err
+	}
+	if err := r.eachBlob(ctx, r.restoreBlob); err != nil {
+		return m, err
+	}
+	dump := &store.Dump{Schema: m.Schema, Sequences: m.Sequences}
+	for _, t := range m.Tables {
+		dump.Tables = append(dump.Tables, t.Table)
+	}
+	if err := store.LoadInto(ctx, into.Database, dump, func(l *store.Load) error { return r.fill(ctx, l) }); err != nil {
+		return m, err
+	}
+	db, err := store.Open(ctx, into.Database)
+	if err != nil {
+		return m, err
+	}
+	return m, errors.Join(r.audit(ctx, db), db.Close())
+}
+
+type restoring struct {
+	Target
+	from   Place
+	m      *Manifest
+	report func(Progress)
+
+	mu       sync.Mutex
+	progress Progress
+}
+
+func (r *restoring) advance(f func(*Progress)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f(&r.progress)
+	r.report(r.progress)
+}
+
+// check returns what would keep the back-up from being restored, as far as that can be
+// known before anything is written.
+func (r *restoring) check(ctx context.Context) error {
+	if err := store.RequireEmpty(ctx, r.Database, r.m.Schema); err != nil {
+		return err
+	}
+	for _, t := range r.m.Tables {
+		err := readRows(ctx, r.from, r.m.folder(), t, func(next func() ([]any, error)) error {
+			for {
+				row, err := next()
+				if errors.Is(err, io.EOF) {
+					return nil
+				}
+				if err == nil {
+					err = r.storable(t, row)
+				}
+				if err != nil {
+					return err
+				}
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return r.eachBlob(ctx, r.checkBlob)
+}
+
+// storable returns an error for a row that the database cannot have: PostgreSQL has no
+// text with a zero byte, which SQLite allows.
+func (r *restoring) storable(t TableFile, row []any) error {
+	for i, v := range row {
+		if text, ok := v.(string); ok && store.IsPostgres(r.Database) && strings.ContainsRune(text, 0) {
+			return refuse("column %s of table %s has a text with a zero byte, which PostgreSQL cannot store", t.Columns[i].Name, t.Name)
+		}
+	}
+	return nil
+}
+
+// eachBlob calls f for the blobs of the back-up, several at a time.
+func (r *restoring) eachBlob(ctx context.Context, f func(context.Context, resource.Blob) error) error {
+	lost := map[string]bool{}
+	for _, digest := range r.m.Lost {
+		lost[digest] = true
+	}
+	for _, t := range r.m.Tables {
+		if t.Name != blobTable {
+			continue
+		}
+		tasks, ctx := errgroup.WithContext(ctx)
+		tasks.SetLimit(copiers)
+		err := readRows(ctx, r.from, r.m.folder(), t, func(next func() ([]any, error)) error {
+			for {
+				row, err := next()
+				if errors.Is(err, io.EOF) {
+					return nil
+				}
+				if err != nil {
+					return err
+				}
+				if b := blobOf(t.Table, row); !lost[b.Digest] {
+					tasks.Go(func() error { return f(ctx, b) })
+				}
+			}
+		})
+		if err := errors.Join(tasks.Wait(), err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkBlob returns an error if a blob of the back-up is missing, too short or, with
+// Verify, damaged.
+func (r *restoring) checkBlob(ctx context.Context, b resource.Blob) error {
+	size, err := r.from.Size(ctx, blobPath(b.Digest))
+	if err != nil {
+		return err
+	}
+	if size != b.Size {
+		return refuse("blob %s is not in the back-up, or damaged", b.Digest)
+	}
+	if !r.Verify {
+		return nil
+	}
+	in, err := r.from.Open(ctx, blobPath(b.Digest))
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	v, err := newVerifier(in, b.Digest, b.Size)
+	if err == nil {
+		_, err = io.Copy(io.Discard, v)
+	}
+	if err != nil {
+		return refuse("%v", err)
+	}
+	return nil
+}
+
+// restoreBlob copies a blob into the installation.
+func (r *restoring) restoreBlob(ctx context.Context, b resource.Blob) error {
+	if err := copyVerified(ctx, r.from, blobPath(b.Digest), r.Blobs, b.Path, b.Digest, b.Size); err != nil {
+		return err
+	}
+	r.advance(func(p *Progress) { p.Blobs, p.BlobBytes = p.Blobs+1, p.BlobBytes+b.Size })
+	return nil
+}
+
+// fill writes the rows of all tables.
+func (r *restoring) fill(ctx context.Context, l *store.Load) error {
+	for _, t := range r.m.Tables {
+		r.advance(func(p *Progress) { p.Table = t.Name })
+		err := readRows(ctx, r.from, r.m.folder(), t, func(next func() ([]any, error)) error {
+			n, err := l.Fill(ctx, t.Table, next)
+			if err == nil && n != t.Rows {
+				err = fmt.Errorf("table %s has %d rows instead of %d", t.Name, n, t.Rows)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		r.advance(func(p *Progress) { p.Rows += t.Rows })
+	}
+	return nil
+}
+
+// audit checks what was restored: that counters agree with rows.
+func (r *restoring) audit(ctx context.Context, db *store.DB) error {
+	drifts, err := db.Drifts(ctx)
+	if err == nil && len(drifts) > 0 {
+		err = fmt.Errorf("restored, but %d counters differ from the rows they count, among them %+v", len(drifts), drifts[0])
+	}
+	return err
+}
