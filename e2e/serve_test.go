@@ -43,6 +43,7 @@ type world struct {
 	OwnerPassword string       `json:"ownerPassword"`
 
 	database string
+	config   server.Config // it was started with
 	issuer   *token.Issuer // mints what the server accepts
 	client   *http.Client
 	conn     *grpc.ClientConn
@@ -63,7 +64,7 @@ func serve(t *testing.T, database string, cfg server.Config, seed func(*storetes
 	}
 	cfg.AWSEndpoint = cmp.Or(cfg.AWSEndpoint, "http://127.0.0.1:1") // no test asks the clouds
 	cfg.GoogleEndpoint, cfg.AzureEndpoint = cfg.AWSEndpoint, cfg.AWSEndpoint
-	w := &world{database: database}
+	w := &world{database: database, config: cfg}
 	w.issuer = prepare(t, database, token.Config{Issuer: cfg.AuthURL, Key: key, Now: cfg.Now}, seed)
 	w.run(t, cfg)
 	file, err := os.ReadFile(filepath.Join(cfg.DataDir, "dev.json"))
@@ -73,10 +74,12 @@ func serve(t *testing.T, database string, cfg server.Config, seed func(*storetes
 	if err := json.Unmarshal(file, w); err != nil {
 		t.Fatal(err)
 	}
-	w.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
+	w.client = newClient()
 	w.conn = w.dial(t, insecure.NewCredentials())
 	return w
 }
+
+func newClient() *http.Client { return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}} }
 
 // prepare makes the signing key the server will find, so that the test has it
 // too: a server does not share an SQLite file.

@@ -127,16 +127,16 @@ func (c Config) openPlace(
 		return a, a.Close, nil
 	}
 	c.Blobs = name
+	var mistakes []error
+	c.blobMistakes(func(_, format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) })
+	if err := errors.Join(mistakes...); err != nil {
+		return nil, nil, err
+	}
 	if !strings.HasPrefix(name, bucketScheme) {
 		var err error
 		if c.Blobs, err = filepath.Abs(name); err != nil {
 			return nil, nil, err
 		}
-	}
-	var mistakes []error
-	c.blobMistakes(func(name, format string, args ...any) { mistakes = append(mistakes, fmt.Errorf(format, args...)) })
-	if err := errors.Join(mistakes...); err != nil {
-		return nil, nil, err
 	}
 	s, err := c.storage(ctx)
 	return s, func() error { return nil }, err

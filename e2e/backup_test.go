@@ -1,0 +1,184 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/holdfast-dev/holdfast/server"
+	"github.com/holdfast-dev/holdfast/store/storetest"
+)
+
+// TestBackup makes some of everything that the API can make, backs it up beside the
+// server that serves it, and restores it on each engine. Every method that reads
+// answers as before, images are pulled, and people sign in.
+func TestBackup(t *testing.T) {
+	storetest.EachURL(t, func(t *testing.T, from string) {
+		w := serve(t, from, server.Config{GCInterval: -1}, seedPeople(t))
+		examples := methodExamples(t, w)
+		image := w.pushImage(t, "dev/moved", "v1", "amd64", strings.Repeat("layer", 100_000))
+		if _, st := w.takeIn(t, w.Token, string(w.Organization), doc("all.zip", len(osvZip(t, 0, 500))), osvZip(t, 0, 500)); st.Code() != 0 {
+			t.Fatal(st)
+		}
+		ann := w.personIn(t, w.Token, string(w.Organization), "ann@example.test", "a long password of ann")
+		to := t.TempDir()
+		operate(t, w.config, "backup", to)
+		want := w.readAll(t, examples)
+		if len(want) < 60 {
+			t.Fatalf("only %d methods were compared", len(want))
+		}
+		w.stop()
+		storetest.EachEmpty(t, func(t *testing.T, database string) {
+			moved := w.restored(t, database, to)
+			if diff := cmp.Diff(want, moved.readAll(t, examples)); diff != "" {
+				t.Errorf("answers (-before +after):\n%s", diff)
+			}
+			if got := moved.send(t, w.RegistryToken, "GET", "/v2/dev/moved/manifests/"+image, ""); got.status != 200 {
+				t.Errorf("the image: %d %s", got.status, got.body)
+			}
+			if page := moved.signInBrowser(t, "127.0.0.1").try("", ann.email, "a long password of ann"); !page.in() {
+				t.Errorf("ann cannot sign in: %d", page.status)
+			}
+			moved.pushImage(t, "dev/moved", "v2", "amd64", "another layer")
+		})
+	})
+}
+
+// operate runs a command of holdfastd, and returns what it says.
+func operate(t *testing.T, cfg server.Config, words ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := server.RunCommand(t.Context(), cfg, words, &out); err != nil {
+		t.Fatalf("holdfastd %s: %v", strings.Join(words, " "), err)
+	}
+	return out.String()
+}
+
+// restored restores a back-up and serves it at the address of w, which has ended.
+func (w *world) restored(t *testing.T, database, from string) *world {
+	t.Helper()
+	at, err := url.Parse(w.BaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := w.config
+	cfg.Database, cfg.DataDir, cfg.Listen = database, t.TempDir(), at.Host
+	operate(t, cfg, "restore", from, "verify")
+	moved := *w
+	moved.config, moved.database = cfg, database
+	moved.client = nil
+	moved.run(t, cfg)
+	moved.client = newClient()
+	moved.conn = moved.dial(t, insecure.NewCredentials())
+	return &moved
+}
+
+// passing are the parts of answers that differ from one moment to the next.
+var passing = regexp.MustCompile(`(?m)(last_seen|server_time|request_id|token|expires?(_in)?|next_page_token|raw_id_token)\w*: *\S+`)
+
+// readAll calls every method that reads, and returns the answers.
+func (w *world) readAll(t *testing.T, examples map[string]example) map[string]string {
+	t.Helper()
+	answers := map[string]string{}
+	protoregistry.GlobalFiles.RangeFiles(func(f protoreflect.FileDescriptor) bool {
+		for i := range f.Services().Len() {
+			methods := f.Services().Get(i).Methods()
+			for j := range methods.Len() {
+				m := methods.Get(j)
+				e, ok := examples[operationOf(m)]
+				if name := string(m.Name()); !ok || m.IsStreamingServer() || !strings.HasPrefix(name, "List") && !strings.HasPrefix(name, "Get") {
+					continue
+				}
+				out := newOutput(t, m)
+				full := fmt.Sprintf("/%s/%s", m.Parent().FullName(), m.Name())
+				st := status.Convert(w.conn.Invoke(bearing(t, e.bearer(w)), full, e.message(t, m), out))
+				text := prototext.MarshalOptions{Multiline: true}.Format(out)
+				text = strings.ReplaceAll(text, ":  ", ": ") // the package varies its spaces on purpose
+				answers[full] = fmt.Sprintf("%s\n%s", st.Code(), passing.ReplaceAllString(text, ""))
+			}
+		}
+		return true
+	})
+	return answers
+}
+
+// TestBackupWhileWriting backs up a server that is written to. The back-up is one
+// state of it: counters agree with rows, and no event is without its change.
+func TestBackupWhileWriting(t *testing.T) {
+	eachWorld(t, func(t *testing.T, w *world) {
+		ctx, cancel := context.WithCancel(t.Context())
+		written := make(chan int)
+		go func() {
+			n := 0
+			for ; ctx.Err() == nil; n++ {
+				w.post(t, "/iam/v2beta1/groups/"+string(w.Organization), fmt.Sprintf(`{"name":"folder %d"}`, n))
+			}
+			written <- n
+		}()
+		places := []string{t.TempDir(), t.TempDir() + "/two.tar"}
+		for _, to := range places {
+			operate(t, w.config, "backup", to)
+		}
+		time.Sleep(10 * time.Millisecond)
+		cancel()
+		if n := <-written; n == 0 {
+			t.Fatal("nothing was written meanwhile")
+		}
+		for _, from := range places {
+			cfg := w.config
+			cfg.Database, cfg.DataDir = t.TempDir()+"/new.db", t.TempDir()
+			operate(t, cfg, "restore", from)
+			s := storetest.Open(t, cfg.Database)
+			procNoDrift(t, s)
+		}
+	})
+}
+
+// TestRestoreRefused: a restore says what is in its way, and changes nothing.
+func TestRestoreRefused(t *testing.T) {
+	w := serve(t, storetest.SQLite(t), server.Config{}, nil)
+	to := t.TempDir()
+	operate(t, w.config, "backup", to)
+	fresh := func(change func(*server.Config)) server.Config {
+		cfg := w.config
+		cfg.Database, cfg.DataDir = t.TempDir()+"/new.db", t.TempDir()
+		change(&cfg)
+		return cfg
+	}
+	for name, tt := range map[string]struct {
+		cfg   server.Config
+		words []string
+		says  string
+	}{
+		"into itself":     {w.config, []string{"restore", to}, "not empty"},
+		"no key":          {fresh(func(c *server.Config) { c.EncryptionKey = "" }), []string{"restore", to}, "no encryption key"},
+		"back-up, no key": {fresh(func(c *server.Config) { c.EncryptionKey = "" }), []string{"backup", t.TempDir()}, "no encryption key"},
+		"no database":     {fresh(func(*server.Config) {}), []string{"backup", t.TempDir()}, "no such file"},
+		"nothing there":   {fresh(func(*server.Config) {}), []string{"restore", t.TempDir()}, "no back-up"},
+		"no archive":      {fresh(func(*server.Config) {}), []string{"restore", t.TempDir() + "/none.tar"}, "no such file"},
+		"no place":        {fresh(func(*server.Config) {}), []string{"restore"}, "name the folder"},
+		"two places":      {fresh(func(*server.Config) {}), []string{"backup", "a", "b"}, "name the folder"},
+		"no such scheme":  {fresh(func(*server.Config) {}), []string{"restore", "gs://bucket"}, "neither a folder nor"},
+		"a bad time":      {fresh(func(*server.Config) {}), []string{"restore", to, "at=noon"}, "not a time"},
+		"another time":    {fresh(func(*server.Config) {}), []string{"restore", to, "at=2020-01-02T03:04:05Z"}, "no back-up"},
+	} {
+		err := server.RunCommand(t.Context(), tt.cfg, tt.words, io.Discard)
+		if err == nil || !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v, want %s", name, err, tt.says)
+		}
+	}
+	w.send(t, w.Token, "GET", "/iam/v2beta1/groups", "")
+}
