@@ -325,3 +325,28 @@ func TestZeroByte(t *testing.T) {
 		t.Errorf("SQLite: %v", got)
 	}
 }
+
+// TestBlobsStay restores where the blobs are already, as whoever moves to another
+// database does. A damaged one is mended if it is looked at.
+func TestBlobsStay(t *testing.T) {
+	o := newOrigin(t, storetest.SQLite(t))
+	to := registry.Filesystem(t.TempDir())
+	_, err := backup.Save(t.Context(), o.Installation, to, quiet)
+	must(t, err)
+	want := blobs(t, o.store, o.Blobs)
+	damaged := filepath.Join(o.root, pathOf(t, o.store, o.push(t, "layer 1")))
+	for _, tt := range []struct {
+		verify  bool
+		content string
+		copied  int64
+	}{{false, "layer 1", 0}, {true, "LAYER 1", 1}, {false, "short", 1}} {
+		must(t, os.WriteFile(damaged, []byte(tt.content), 0o600))
+		into := backup.Target{Database: t.TempDir() + "/new.db", Blobs: o.Blobs, Key: o.Key, Verify: tt.verify}
+		var last backup.Progress
+		_, err := backup.Restore(t.Context(), to, into, func(p backup.Progress) { last = p })
+		must(t, err)
+		if got := blobs(t, o.store, o.Blobs); last.Blobs != tt.copied || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%+v: %d blobs were copied, %v", tt, last.Blobs, got)
+		}
+	}
+}

@@ -158,28 +158,43 @@ func (r *restoring) checkBlob(ctx context.Context, b resource.Blob) error {
 	if !r.Verify {
 		return nil
 	}
-	in, err := r.from.Open(ctx, blobPath(b.Digest))
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	v, err := newVerifier(in, b.Digest, b.Size)
-	if err == nil {
-		_, err = io.Copy(io.Discard, v)
-	}
-	if err != nil {
+	if err := verify(ctx, r.from, blobPath(b.Digest), b); err != nil {
 		return refuse("%v", err)
 	}
 	return nil
 }
 
-// restoreBlob copies a blob into the installation.
+// restoreBlob copies a blob into the installation, unless it is there: whoever moves to
+// another database keeps the blobs where they are.
 func (r *restoring) restoreBlob(ctx context.Context, b resource.Blob) error {
+	size, err := r.Blobs.Size(ctx, b.Path)
+	if err != nil {
+		return err
+	}
+	if size == b.Size && (!r.Verify || verify(ctx, r.Blobs, b.Path, b) == nil) {
+		r.advance(func(p *Progress) { p.Present++ })
+		return nil
+	}
 	if err := copyVerified(ctx, r.from, blobPath(b.Digest), r.Blobs, b.Path, b.Digest, b.Size); err != nil {
 		return err
 	}
 	r.advance(func(p *Progress) { p.Blobs, p.BlobBytes = p.Blobs+1, p.BlobBytes+b.Size })
 	return nil
+}
+
+// verify returns an error unless the content of a file is the blob.
+func verify(ctx context.Context, in Place, path string, b resource.Blob) error {
+	f, err := in.Open(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	v, err := newVerifier(f, b.Digest, b.Size)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, v)
+	return err
 }
 
 // fill writes the rows of all tables.
