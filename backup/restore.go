@@ -224,3 +224,20 @@ func (r *restoring) audit(ctx context.Context, db *store.DB) error {
 	}
 	return err
 }
+
+// CheckBlob returns an error if a blob is missing in a place, has another size or, if
+// it has no more than most bytes, another content.
+func CheckBlob(ctx context.Context, in Place, b resource.Blob, most int64) error {
+	size, err := in.Size(ctx, b.Path)
+	switch {
+	case err != nil:
+		return err
+	case size < 0:
+		return &badBlobError{b.Digest, "it is missing"}
+	case size != b.Size:
+		return &badBlobError{b.Digest, "it has another size"}
+	case size > most:
+		return nil
+	}
+	return verify(ctx, in, b.Path, b)
+}

@@ -79,7 +79,9 @@ func serve(t *testing.T, database string, cfg server.Config, seed func(*storetes
 	return w
 }
 
-func newClient() *http.Client { return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}} }
+func newClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
+}
 
 // prepare makes the signing key the server will find, so that the test has it
 // too: a server does not share an SQLite file.

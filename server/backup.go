@@ -22,6 +22,7 @@ import (
 var ownCommands = map[string]func(ctx context.Context, cfg Config, args []string, out io.Writer) error{
 	"backup":  runBackup,
 	"restore": runRestore,
+	"doctor":  runDoctor,
 }
 
 // runBackup makes a back-up of the installation.
@@ -202,7 +203,7 @@ func size(n int64) string {
 var commandFlags = []struct {
 	name  string
 	value bool
-}{{"dry-run", false}, {"verify", false}, {"at", true}}
+}{{"dry-run", false}, {"verify", false}, {"json", false}, {"at", true}}
 
 // SplitCommand splits the arguments of a command from the flags that are settings. A
 // flag of the command becomes an argument: verify, or at=VALUE.

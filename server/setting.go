@@ -121,13 +121,20 @@ func writeHelp(out io.Writer) {
        holdfastd organizations verify|unverify NAME [flags]
        holdfastd providers trust|untrust UID [flags]
        holdfastd gc [--dry-run] [flags]
+       holdfastd backup PLACE [flags]
+       holdfastd restore PLACE [--verify] [--at TIME] [flags]
+       holdfastd doctor [--json] [flags]
        holdfastd version
 
 keys lists the keys that tokens are signed with, makes a new one, or voids one
 with all it has signed. organizations notes that a name is its organization's
 own: a domain whose e-mail addresses find it. providers notes that an identity
 provider speaks for its issuer to all organizations. gc removes what the
-registry does not need any more. All work beside a running server or without.
+registry does not need any more. backup copies the installation to a folder, a
+.tar file or s3://bucket/prefix, and restore fills an empty one from there.
+doctor examines the installation and says what to do; it exits with 1 if there
+are warnings and with 2 if something has failed. All but restore work beside a
+running server or without.
 
 A flag wins over its variable, that over the settings file (YAML), that over
 the default in brackets.

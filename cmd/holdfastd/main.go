@@ -65,6 +65,9 @@ func runCommand(ctx context.Context, args []string) int {
 	if err == nil {
 		err = server.RunCommand(ctx, cfg, words, os.Stdout)
 	}
+	if errors.Is(err, server.ErrWarnings) { // they are written already
+		return 1
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "holdfastd:", fault.Explain(err))
 		return 2
