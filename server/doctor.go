@@ -160,7 +160,7 @@ func (d *doctor) database(ctx context.Context) {
 	}
 	d.db = db
 	d.ok("database", "%s answers in %s", v.Version, v.Answers.Round(time.Microsecond))
-	d.schema(v.Schema)
+	d.schema(v.Schema, v.Needs)
 	if !db.Replicated() {
 		return
 	}
@@ -176,13 +176,15 @@ func (d *doctor) database(ctx context.Context) {
 	d.replicas(v.Replicas)
 }
 
-func (d *doctor) schema(has int64) {
+func (d *doctor) schema(has, needs int64) {
 	knows, err := store.KnownSchema()
 	switch {
 	case err != nil:
 		d.fail("schema", "install the program again", "%v", err)
-	case has > knows:
+	case needs > knows:
 		d.fail("schema", "start the version that made it, or a later one", "it is %d, and this program knows no more than %d", has, knows)
+	case has > knows:
+		d.ok("schema", "%d, of a later version, which this program can serve", has)
 	case has < knows:
 		d.warn("schema", "the server migrates it at its next start; back up first", "it is %d, and this program has %d", has, knows)
 	default:

@@ -1008,8 +1008,8 @@ func TestReopen(t *testing.T) {
 	})
 }
 
-// TestNewerSchema has a program meet the database of a later one, whose promises
-// it does not know.
+// TestNewerSchema has a program meet the database of a later one. It serves the
+// database if that says so, and otherwise refuses and says what to do.
 func TestNewerSchema(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
 		s, err := store.Open(t.Context(), url)
@@ -1022,8 +1022,20 @@ func TestNewerSchema(t *testing.T) {
 		db, err := sql.Open(driver, url)
 		must(t, err)
 		defer db.Close()
-		_, err = db.ExecContext(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, true)`)
-		must(t, err)
+		exec := func(text string) {
+			t.Helper()
+			_, err := db.ExecContext(t.Context(), text)
+			must(t, err)
+		}
+		exec(`INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, true)`)
+		exec(`ALTER TABLE groups ADD COLUMN later TEXT NOT NULL DEFAULT ''`)
+		s, err = store.Open(t.Context(), url)
+		if err != nil {
+			t.Fatalf("what a later version has added: %v", err)
+		}
+		addGroup(t, storetest.Of(s), "", "by the version before")
+		must(t, s.Close())
+		exec(`UPDATE schema_needs SET version = 9999`)
 		s, err = store.Open(t.Context(), url)
 		if err == nil {
 			_ = s.Close()

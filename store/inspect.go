@@ -10,6 +10,7 @@ import (
 type Vitals struct {
 	Version  string        // of SQLite or PostgreSQL
 	Schema   int64         // the number of its last migration
+	Needs    int64         // the migration that a program must know to serve it
 	Skew     time.Duration // how far its clock is ahead of ours
 	Answers  time.Duration // how long a query takes
 	Replicas []ReplicaState
@@ -34,6 +35,9 @@ func (s *DB) Inspect(ctx context.Context) (v Vitals, err error) {
 	v.Version = name + " " + v.Version
 	if v.Schema, err = schemaVersion(ctx, s.Rows); err != nil {
 		return v, err
+	}
+	if err := s.Row(ctx, needsQuery, nil, &v.Needs); err != nil {
+		v.Needs = v.Schema // older than the table
 	}
 	began := time.Now()
 	var clock int64

@@ -16,8 +16,8 @@ var schemaFiles embed.FS
 
 // migrate brings the schema up to date. A file of schema/ is one migration,
 // numbered by its name, and never changes once it was released. A schema with
-// migrations of a later program is refused: this one would not keep what they
-// promise.
+// migrations of a later program is served if these say that this program can, and
+// refused otherwise.
 func (s *DB) migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, more ...goose.ProviderOption) error {
 	all, err := migrations(s.Engine)
 	if err != nil {
@@ -38,11 +38,21 @@ func (s *DB) migrate(ctx context.Context, db *sql.DB, dialect goose.Dialect, mor
 	if err != nil {
 		return fmt.Errorf("migrate: %w", s.outcome(err))
 	}
-	if has > knows {
-		return fmt.Errorf("the database has schema %d, of a later version of this program, which knows no more than %d; start that version, or restore a back-up", has, knows)
+	if has <= knows {
+		return nil
+	}
+	var needs int64
+	if err := db.QueryRowContext(ctx, needsQuery).Scan(&needs); err != nil {
+		return fmt.Errorf("migrate: %w", s.outcome(err))
+	}
+	if knows < needs {
+		return fmt.Errorf("the database has schema %d, which programs can serve that know schema %d, and this one knows no more than %d; "+
+			"start a later version, or restore a back-up from before the upgrade", has, needs, knows)
 	}
 	return nil
 }
+
+const needsQuery = `SELECT version FROM schema_needs WHERE id = 1`
 
 // migrations returns the migrations in their order, in the words of an engine.
 func migrations(e Engine) (all []*goose.Migration, _ error) {
