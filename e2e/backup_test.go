@@ -3,9 +3,13 @@ package e2e_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -181,4 +185,43 @@ func TestRestoreRefused(t *testing.T) {
 		}
 	}
 	w.send(t, w.Token, "GET", "/iam/v2beta1/groups", "")
+}
+
+// shellBlock matches a block of commands of a page.
+var shellBlock = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
+
+// TestBackupPage runs the commands of docs/backup.md with the program itself: a
+// back-up beside the server, a restore into an installation with nothing but the key,
+// and the move to PostgreSQL.
+func TestBackupPage(t *testing.T) {
+	blocks := shellBlock.FindAllStringSubmatch(readmeText(t, "docs/backup.md"), -1)
+	if len(blocks) != 2 {
+		t.Fatalf("the page has %d blocks of commands, and this test knows 2", len(blocks))
+	}
+	binary, err := procBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, fresh, backups := t.TempDir(), t.TempDir(), t.TempDir()
+	p := procStart(t, "HOLDFAST_DATA_DIR="+filepath.Join(old, "data"))
+	run := func(dir, line string) {
+		t.Helper()
+		line = strings.NewReplacer("/var/backups", backups, "postgres://holdfast@db.internal/holdfast", storetest.EmptyPostgres(t)).Replace(line)
+		command := exec.CommandContext(t.Context(), "sh", "-c", line)
+		command.Dir, command.Env = dir, []string{"PATH=" + filepath.Dir(binary) + ":/bin:/usr/bin"}
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", line, err, out)
+		}
+	}
+	first := strings.Split(strings.TrimSpace(blocks[0][1]), "\n")
+	run(old, first[0])
+	if err := errors.Join(os.Mkdir(filepath.Join(fresh, "data"), 0o700),
+		os.Link(filepath.Join(old, "data", "holdfast.key"), filepath.Join(fresh, "data", "holdfast.key"))); err != nil {
+		t.Fatal(err)
+	}
+	run(fresh, first[1])
+	p.stop()
+	for _, line := range strings.Split(strings.TrimSpace(blocks[1][1]), "\n") {
+		run(old, line)
+	}
 }
