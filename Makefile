@@ -44,6 +44,10 @@ bench: ## Measure against the targets, on both engines
 escalation: ## Play against authorization for ten minutes on each engine; ARGS=-seed=N plays from there
 	scripts/with-postgres $(GO) test -count=1 -timeout 60m -v ./e2e/escalation -duration 10m $(ARGS)
 
+.PHONY: soak
+soak: ## Kill the server a thousand times on each engine under load; ARGS=-kills=N for another number
+	scripts/with-postgres $(GO) test -count=1 -timeout 6h -v ./e2e -run 'TestCrash$$' -kills 1000 $(ARGS)
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (10s)
 	scripts/fuzz $(FUZZTIME)

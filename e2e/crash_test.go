@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -26,17 +27,16 @@ const (
 	crashMost    = 80 // changes acknowledged in a round before the kill
 )
 
+// kills is small in the suite; make soak has many.
+var kills = flag.Int("kills", 20, "how often TestCrash kills the server")
+
 // TestCrash kills the server in the middle of concurrent writes, again and
 // again: what was acknowledged stays, what was not is there whole or not at
 // all, and counters and outbox agree with the rows.
 func TestCrash(t *testing.T) {
 	storetest.EachEmpty(t, func(t *testing.T, url string) {
-		rounds := 100
-		if testing.Short() {
-			rounds = 5
-		}
 		env := []string{"HOLDFAST_DATA_DIR=" + t.TempDir(), "HOLDFAST_DATABASE=" + url}
-		w := crashRounds(t, rounds, env)
+		w := crashRounds(t, *kills, env)
 		p := procStart(t, env...)
 		w.check(t, p.owner())
 		w.survey(t, p.owner())
