@@ -1,0 +1,198 @@
+package deploy_test
+
+import (
+	"bytes"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/loader"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/engine"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	builtin "k8s.io/client-go/kubernetes/scheme"
+	gateway "sigs.k8s.io/gateway-api/apis/v1"
+)
+
+const chartFolder = "helm/holdfast"
+
+// examples returns the values files of the chart by their names.
+func examples(t *testing.T) map[string]map[string]any {
+	t.Helper()
+	files, err := filepath.Glob("helm/examples/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	all := map[string]map[string]any{}
+	for _, file := range files {
+		values, err := common.ReadValuesFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[strings.TrimSuffix(filepath.Base(file), ".yaml")] = values
+	}
+	return all
+}
+
+// render returns the documents that the chart makes of values.
+func render(t *testing.T, values map[string]any) ([][]byte, error) {
+	t.Helper()
+	chart, err := loader.Load(chartFolder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := common.ReleaseOptions{Name: "holdfast", Namespace: "holdfast", IsInstall: true, Revision: 1}
+	all, err := util.ToRenderValues(chart, values, release, nil)
+	if err != nil {
+		return nil, err
+	}
+	files, err := engine.Engine{Strict: true}.RenderWithContext(t.Context(), chart, all)
+	if err != nil {
+		return nil, err
+	}
+	var documents [][]byte
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if !strings.HasSuffix(name, ".yaml") {
+			continue
+		}
+		documents = append(documents, split(t, files[name])...)
+	}
+	return documents, nil
+}
+
+// split returns the documents of a YAML file that have content.
+func split(t *testing.T, text string) (documents [][]byte) {
+	t.Helper()
+	for r := yaml.NewDocumentDecoder(io.NopCloser(strings.NewReader(text))); ; {
+		buffer := make([]byte, len(text)+1)
+		n, err := r.Read(buffer)
+		if err == io.EOF {
+			return documents
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var content any
+		if err := yaml.Unmarshal(buffer[:n], &content); err != nil {
+			t.Fatalf("%v in\n%s", err, buffer[:n])
+		}
+		if content != nil {
+			documents = append(documents, bytes.Clone(buffer[:n]))
+		}
+	}
+}
+
+// objects renders the chart and decodes each object with the type of its API.
+// A field that the type does not have fails the test.
+func objects(t *testing.T, values map[string]any) []runtime.Object {
+	t.Helper()
+	documents, err := render(t, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{builtin.AddToScheme, gateway.Install, monitoring.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	var all []runtime.Object
+	for _, document := range documents {
+		object, _, err := decoder.Decode(document, nil, nil)
+		if err != nil {
+			t.Errorf("%v in\n%s", err, document)
+			continue
+		}
+		all = append(all, object)
+	}
+	return all
+}
+
+// of returns the objects of a type.
+func of[T any](all []runtime.Object) (some []*T) {
+	for _, object := range all {
+		if typed, ok := object.(any).(*T); ok {
+			some = append(some, typed)
+		}
+	}
+	return some
+}
+
+func TestChartLints(t *testing.T) {
+	kube := &common.KubeVersion{Version: "v1.34.0", Major: "1", Minor: "34"}
+	for name, values := range examples(t) {
+		t.Run(name, func(t *testing.T) {
+			result := lint.RunAll(chartFolder, values, "holdfast", lint.WithKubeVersion(kube))
+			for _, m := range result.Messages {
+				if !strings.Contains(m.Error(), "icon is recommended") {
+					t.Error(m)
+				}
+			}
+		})
+	}
+}
+
+func TestChartRefuses(t *testing.T) {
+	tests := map[string]struct {
+		change map[string]any
+		want   string
+	}{
+		"no address":                {map[string]any{"baseUrl": ""}, "baseUrl"},
+		"an address with a path":    {map[string]any{"baseUrl": "https://example.com/holdfast"}, "baseUrl"},
+		"a value it does not know":  {map[string]any{"replica": 3}, "replica"},
+		"two replicas on SQLite":    {map[string]any{"database": map[string]any{"engine": "sqlite"}}, "/replicas"},
+		"a secret among values":     {map[string]any{"encryptionKey": map[string]any{"value": "x"}}, "value"},
+		"a secret among settings":   {map[string]any{"settings": map[string]any{"encryption_key": "x"}}, "encryption_key"},
+		"a database among settings": {map[string]any{"settings": map[string]any{"database": "x"}}, "database"},
+		"dev mode":                  {map[string]any{"settings": map[string]any{"dev": true}}, "dev"},
+		"a moving tag":              {map[string]any{"image": map[string]any{"tag": "latest"}}, "tag"},
+		"blobs that are not shared": {map[string]any{"blobs": map[string]any{"bucket": ""}}, "several replicas need shared blobs"},
+		"no Secret of the database": {map[string]any{"database": map[string]any{"existingSecret": ""}}, "database.existingSecret"},
+		"no Secret of the key": {
+			map[string]any{"encryptionKey": map[string]any{"existingSecret": ""}}, "encryptionKey.existingSecret",
+		},
+		"autoscaling on SQLite": {map[string]any{
+			"replicas": 1, "database": map[string]any{"engine": "sqlite"}, "autoscaling": map[string]any{"enabled": true},
+		}, "/autoscaling/enabled"},
+		"a gateway without a parent": {map[string]any{"gateway": map[string]any{"enabled": true, "parentRefs": []any{}}}, "parentRefs"},
+		"one host in two routes": {map[string]any{"gateway": map[string]any{
+			"grpcHostnames": []any{"registry.example.com"},
+		}}, "serves gRPC as well"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			values := util.CoalesceTables(tt.change, examples(t)["postgres"])
+			_, err := render(t, values)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error = %v, want one with %q", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestChartRendersEverything checks that the examples use every template, so
+// that the other tests see all of them.
+func TestChartRendersEverything(t *testing.T) {
+	kinds := map[string]bool{}
+	for _, values := range examples(t) {
+		for _, object := range objects(t, values) {
+			kinds[object.GetObjectKind().GroupVersionKind().Kind] = true
+		}
+	}
+	want := []string{
+		"Deployment", "GRPCRoute", "HTTPRoute", "HorizontalPodAutoscaler", "Ingress", "NetworkPolicy",
+		"PersistentVolumeClaim", "PodDisruptionBudget", "Service", "ServiceAccount", "ServiceMonitor",
+	}
+	if got := slices.Sorted(maps.Keys(kinds)); !slices.Equal(got, want) {
+		t.Errorf("kinds = %v, want %v", got, want)
+	}
+}
