@@ -153,11 +153,11 @@ func (s *holdfastd) get(url string) (int, string) {
 }
 
 // local returns the variables that make any settings run on this machine: free
-// ports, SQLite and blobs in a new folder.
+// ports, SQLite and blobs in a new folder, and a log that says when it serves.
 func local(t *testing.T) map[string]string {
 	return map[string]string{
 		"HOLDFAST_LISTEN": "127.0.0.1:0", "HOLDFAST_METRICS_LISTEN": "127.0.0.1:0", "HOLDFAST_DATA_DIR": t.TempDir(),
-		"HOLDFAST_DATABASE": "", "HOLDFAST_BLOBS": "", "HOLDFAST_S3_ENDPOINT": "",
+		"HOLDFAST_DATABASE": "", "HOLDFAST_BLOBS": "", "HOLDFAST_S3_ENDPOINT": "", "HOLDFAST_LOG_LEVEL": "info",
 	}
 }
 

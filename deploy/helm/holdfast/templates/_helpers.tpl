@@ -132,5 +132,5 @@ valueFrom:
 httpGet:
   path: {{ index . 1 }}
   port: http
-  scheme: {{ (index . 0).Values.tls.existingSecret | ternary "HTTPS" "HTTP" }}
+  scheme: {{ empty (index . 0).Values.tls.existingSecret | ternary "HTTP" "HTTPS" }}
 {{- end }}
