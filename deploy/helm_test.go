@@ -142,36 +142,34 @@ func TestChartLints(t *testing.T) {
 }
 
 func TestChartRefuses(t *testing.T) {
+	type values = map[string]any
 	tests := map[string]struct {
-		change map[string]any
+		change values
 		want   string
 	}{
-		"no address":                {map[string]any{"baseUrl": ""}, "baseUrl"},
-		"an address with a path":    {map[string]any{"baseUrl": "https://example.com/holdfast"}, "baseUrl"},
-		"a value it does not know":  {map[string]any{"replica": 3}, "replica"},
-		"two replicas on SQLite":    {map[string]any{"database": map[string]any{"engine": "sqlite"}}, "/replicas"},
-		"a secret among values":     {map[string]any{"encryptionKey": map[string]any{"value": "x"}}, "value"},
-		"a secret among settings":   {map[string]any{"settings": map[string]any{"encryption_key": "x"}}, "encryption_key"},
-		"a database among settings": {map[string]any{"settings": map[string]any{"database": "x"}}, "database"},
-		"dev mode":                  {map[string]any{"settings": map[string]any{"dev": true}}, "dev"},
-		"a moving tag":              {map[string]any{"image": map[string]any{"tag": "latest"}}, "tag"},
-		"blobs that are not shared": {map[string]any{"blobs": map[string]any{"bucket": ""}}, "several replicas need shared blobs"},
-		"no Secret of the database": {map[string]any{"database": map[string]any{"existingSecret": ""}}, "database.existingSecret"},
-		"no Secret of the key": {
-			map[string]any{"encryptionKey": map[string]any{"existingSecret": ""}}, "encryptionKey.existingSecret",
-		},
-		"autoscaling on SQLite": {map[string]any{
-			"replicas": 1, "database": map[string]any{"engine": "sqlite"}, "autoscaling": map[string]any{"enabled": true},
+		"no address":                {values{"baseUrl": ""}, "baseUrl"},
+		"an address with a path":    {values{"baseUrl": "https://example.com/holdfast"}, "baseUrl"},
+		"a value it does not know":  {values{"replica": 3}, "replica"},
+		"two replicas on SQLite":    {values{"database": values{"engine": "sqlite"}}, "/replicas"},
+		"a secret among values":     {values{"encryptionKey": values{"value": "x"}}, "value"},
+		"a secret among settings":   {values{"settings": values{"encryption_key": "x"}}, "encryption_key"},
+		"a database among settings": {values{"settings": values{"database": "x"}}, "database"},
+		"dev mode":                  {values{"settings": values{"dev": true}}, "dev"},
+		"a moving tag":              {values{"image": values{"tag": "latest"}}, "tag"},
+		"blobs that are not shared": {values{"blobs": values{"bucket": ""}}, "several replicas need shared blobs"},
+		"no Secret of the database": {values{"database": values{"existingSecret": ""}}, "database.existingSecret"},
+		"no Secret of the key":      {values{"encryptionKey": values{"existingSecret": ""}}, "encryptionKey.existingSecret"},
+		"autoscaling on SQLite": {values{
+			"replicas": 1, "database": values{"engine": "sqlite"}, "autoscaling": values{"enabled": true},
 		}, "/autoscaling/enabled"},
-		"a gateway without a parent": {map[string]any{"gateway": map[string]any{"enabled": true, "parentRefs": []any{}}}, "parentRefs"},
-		"one host in two routes": {map[string]any{"gateway": map[string]any{
+		"a gateway without a parent": {values{"gateway": values{"enabled": true, "parentRefs": []any{}}}, "parentRefs"},
+		"one host in two routes": {values{"gateway": values{
 			"grpcHostnames": []any{"registry.example.com"},
 		}}, "serves gRPC as well"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			values := util.CoalesceTables(tt.change, examples(t)["postgres"])
-			_, err := render(t, values)
+			_, err := render(t, util.CoalesceTables(tt.change, examples(t)["postgres"]))
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error = %v, want one with %q", err, tt.want)
 			}

@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"crypto/x509"
 	"encoding/pem"
 	"net/http/httptest"
 	"os"
@@ -9,8 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"crypto/x509"
 
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	apps "k8s.io/api/apps/v1"

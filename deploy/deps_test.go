@@ -1,5 +1,0 @@
-package deploy_test
-
-import (
-	_ "github.com/prometheus/prometheus/promql/parser"
-)
