@@ -13,6 +13,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	"helm.sh/helm/v4/pkg/chart/loader"
+	v2 "helm.sh/helm/v4/pkg/chart/v2"
 	"helm.sh/helm/v4/pkg/chart/v2/lint"
 	"helm.sh/helm/v4/pkg/engine"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -138,6 +139,19 @@ func TestChartLints(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestVersionsAgree checks that the chart and the compose file run the same
+// version.
+func TestVersionsAgree(t *testing.T) {
+	chart, err := loader.Load(chartFolder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := chart.(*v2.Chart).Metadata.AppVersion
+	if image := composeFile(t).Services["holdfast"].Image; !strings.HasSuffix(image, ":"+version) {
+		t.Errorf("compose runs %s, and the chart version %s", image, version)
 	}
 }
 

@@ -64,9 +64,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{/* The settings, as variables. */}}
 {{- define "holdfast.env" -}}
 - name: HOLDFAST_LISTEN
-  value: 0.0.0.0:8080
+  value: ":8080"
 - name: HOLDFAST_METRICS_LISTEN
-  value: 0.0.0.0:{{ .Values.metrics.port }}
+  value: ":{{ .Values.metrics.port }}"
 - name: HOLDFAST_BASE_URL
   value: {{ .Values.baseUrl | quote }}
 - name: HOLDFAST_DATA_DIR
