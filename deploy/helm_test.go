@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -142,8 +143,8 @@ func TestChartLints(t *testing.T) {
 	}
 }
 
-// TestVersionsAgree checks that the chart and the compose file run the same
-// version.
+// TestVersionsAgree checks that chart, compose file and the page for CI engineers
+// are of one version.
 func TestVersionsAgree(t *testing.T) {
 	chart, err := loader.Load(chartFolder)
 	if err != nil {
@@ -152,6 +153,12 @@ func TestVersionsAgree(t *testing.T) {
 	version := chart.(*v2.Chart).Metadata.AppVersion
 	if image := composeFile(t).Services["holdfast"].Image; !strings.HasSuffix(image, ":"+version) {
 		t.Errorf("compose runs %s, and the chart version %s", image, version)
+	}
+	numbers := regexp.MustCompile(`\d+\.\d+\.\d+`)
+	for _, number := range numbers.FindAllString(read(t, "../docs/workloads.md"), -1) {
+		if number != version {
+			t.Errorf("docs/workloads.md has the version %s, and the chart %s", number, version)
+		}
 	}
 }
 
@@ -206,5 +213,14 @@ func TestChartRendersEverything(t *testing.T) {
 	}
 	if got := slices.Sorted(maps.Keys(kinds)); !slices.Equal(got, want) {
 		t.Errorf("kinds = %v, want %v", got, want)
+	}
+}
+
+// TestDocumentedValues renders the values that the page for operators begins with.
+func TestDocumentedValues(t *testing.T) {
+	var values map[string]any
+	readBlock(t, read(t, "../docs/kubernetes.md"), "# my-values.yaml", &values)
+	if all := objects(t, values); len(all) < 6 {
+		t.Errorf("%d objects", len(all))
 	}
 }

@@ -115,7 +115,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- range $name, $value := .Values.settings }}
 - name: HOLDFAST_{{ upper $name }}
-  value: {{ $value | toString | quote }}
+  value: {{ kindIs "float64" $value | ternary (int64 $value) $value | toString | quote }}{{/* not 1e+06 */}}
 {{- end }}
 {{- end }}
 
