@@ -28,6 +28,7 @@ run: build ## Start the server in dev mode, on SQLite; it prints a curl line to 
 .PHONY: test
 test: ## Run every test, on SQLite and on a throwaway PostgreSQL; what takes longest first
 	scripts/with-postgres scripts/with-browser $(GO) test -count=1 -timeout 30m $(TESTFLAGS) ./store ./e2e ./...
+	cd deploy && $(GO) test -count=1 ./...
 
 .PHONY: check
 check: generated format lint test ## Everything a change must pass before it is sent

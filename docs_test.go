@@ -28,7 +28,8 @@ func TestLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages = append(append(pages, records...), "README.md", "CONTRIBUTING.md", "ARCHITECTURE.md")
+	pages = append(append(pages, records...), "README.md", "CONTRIBUTING.md", "ARCHITECTURE.md",
+		"CHANGELOG.md", "SECURITY.md")
 	for _, page := range pages {
 		text := read(t, page)
 		for _, m := range link.FindAllStringSubmatch(text, -1) {

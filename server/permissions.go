@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // The data of a server includes its keys and the content of its users.
@@ -51,7 +52,8 @@ func (c Config) makeDataDir(log *slog.Logger) error {
 
 // makePrivate removes the permissions of others on a file or folder, if it
 // exists, and logs that. It does not fail if the file belongs to somebody
-// else, such as a volume of the system.
+// else, such as a volume of the system, or is mounted read-only, such as a
+// secret of a container.
 func makePrivate(path string, most fs.FileMode, log *slog.Logger) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +67,7 @@ func makePrivate(path string, most fs.FileMode, log *slog.Logger) error {
 		return nil
 	}
 	switch err := os.Chmod(path, mode&most); {
-	case errors.Is(err, fs.ErrPermission):
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		log.Warn("others on this machine can reach what the server keeps, and it cannot be changed",
 			"path", path, "mode", mode.String())
 	case err != nil:
