@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -24,7 +23,7 @@ const (
 // events compares the latency of changes, made at a fixed rate, on a server with a
 // subscription in each of its folders with that on a server without. Every other sink never
 // responds; the others must get every event.
-func events(ctx context.Context, b *bench, e engine, r *report) (err error) {
+func events(ctx context.Context, m *measurement) {
 	living := newSink()
 	defer living.server.Close()
 	hang := make(chan struct{})
@@ -33,10 +32,7 @@ func events(ctx context.Context, b *bench, e engine, r *report) (err error) {
 	defer close(hang)
 	var instances [2]*instance
 	for i, name := range []string{"events_with", "events_without"} {
-		if instances[i], err = b.instance(ctx, e, name); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, instances[i].service.stop()) }()
+		instances[i] = m.instance(ctx, name)
 	}
 	for i, folder := range instances[0].folders {
 		sink := dead.URL
@@ -44,33 +40,27 @@ func events(ctx context.Context, b *bench, e engine, r *report) (err error) {
 			sink = living.server.URL
 		}
 		path, body := "/events/v2beta1/subscriptions/"+string(folder), fmt.Sprintf(`{"sink": %q}`, sink)
-		if _, err := instances[0].post(ctx, path, body); err != nil {
-			return err
-		}
+		must(instances[0].post(ctx, path, body))
 	}
 	var all [2][]eventRound
 	for i := range eventRounds {
 		for _, n := range [...]int{i % 2, 1 - i%2} { // which is first alternates
-			t, err := instances[n].round(ctx, func() { living.await(ctx, instances[0].expected()) })
-			if err != nil {
-				return err
-			}
+			t := instances[n].round(ctx, func() { living.await(ctx, instances[0].expected()) })
 			all[n] = append(all[n], t)
 		}
 	}
 	figure := func(of func(eventRound) time.Duration) pair { return compared(all, of) }
-	r.slower("events: change with 100 subscriptions, half dead",
+	m.slower("events: change with 100 subscriptions, half dead",
 		figure(func(t eventRound) time.Duration { return t.half }), 1.2)
-	r.slower("events: the slowest tenth of them", figure(func(t eventRound) time.Duration { return t.tenth }), 0)
-	r.slower("events: processor time for a change, with its deliveries",
+	m.slower("events: the slowest tenth of them", figure(func(t eventRound) time.Duration { return t.tenth }), 0)
+	m.slower("events: processor time for a change, with its deliveries",
 		figure(func(t eventRound) time.Duration { return t.processor }), 0)
 	took := figure(func(t eventRound) time.Duration { return t.took })
-	r.under("events: changes a second, both servers", 2*eventRate/(took.a+took.b).Seconds(), 0, perSecond)
+	m.under("events: changes a second, both servers", 2*eventRate/(took.a+took.b).Seconds(), 0, perSecond)
 	want := instances[0].expected()
 	late, got := living.await(ctx, want)
-	r.exactly("events: changes that living sinks were told of", int64(got), int64(len(want)))
-	r.under("events: last one after the last change", late.Seconds(), 0, seconds)
-	return nil
+	m.exactly("events: changes that living sinks were told of", int64(got), int64(len(want)))
+	m.under("events: last one after the last change", late.Seconds(), 0, seconds)
 }
 
 // An eventRound is the changes of one second on one server.
@@ -82,15 +72,12 @@ type eventRound struct {
 
 // round makes the changes of one second, and waits until their events are delivered, so that
 // deliveries do not slow down the other server.
-func (v *instance) round(ctx context.Context, wait func()) (eventRound, error) {
+func (v *instance) round(ctx context.Context, wait func()) eventRound {
 	begin, used := time.Now(), processorTime()
-	each, err := v.change(ctx)
-	if err != nil {
-		return eventRound{}, err
-	}
+	each := v.change(ctx)
 	took := time.Since(begin)
 	wait()
-	return eventRound{median(each), quantile(each, 0.9), took, (processorTime() - used) / eventRate}, nil
+	return eventRound{median(each), quantile(each, 0.9), took, (processorTime() - used) / eventRate}
 }
 
 // compared returns the medians of a figure, and the median of the rounds' ratios.
@@ -116,20 +103,10 @@ type instance struct {
 }
 
 // instance starts a server on an empty database, and creates its folders.
-func (b *bench) instance(ctx context.Context, e engine, name string) (*instance, error) {
-	url, err := empty(ctx, e, name)
-	if err != nil {
-		return nil, err
-	}
-	s, err := b.serve(ctx, url)
-	if err != nil {
-		return nil, err
-	}
-	v := newInstance(s)
-	if err := v.makeFolders(ctx); err != nil {
-		return nil, errors.Join(err, s.stop())
-	}
-	return v, nil
+func (m *measurement) instance(ctx context.Context, name string) *instance {
+	v := newInstance(m.serve(ctx, empty(ctx, m.engine, name)))
+	v.makeFolders(ctx)
+	return v
 }
 
 func newInstance(s *service) *instance {
@@ -137,15 +114,11 @@ func newInstance(s *service) *instance {
 }
 
 // makeFolders creates groups directly under the organization.
-func (v *instance) makeFolders(ctx context.Context) error {
+func (v *instance) makeFolders(ctx context.Context) {
 	for i := range eventFolders {
-		uid, err := v.post(ctx, "/iam/v2beta1/groups/"+string(v.service.org), fmt.Sprintf(`{"name": "f%d"}`, i))
-		if err != nil {
-			return err
-		}
+		uid := must(v.post(ctx, "/iam/v2beta1/groups/"+string(v.service.org), fmt.Sprintf(`{"name": "f%d"}`, i)))
 		v.folders = append(v.folders, resource.UID(uid))
 	}
-	return nil
 }
 
 // post creates a resource and returns its UID.
@@ -161,10 +134,10 @@ func (v *instance) post(ctx context.Context, path, body string) (string, error) 
 
 // change makes the changes of one second at eventRate, and returns how long each took from
 // the moment it was due.
-func (v *instance) change(ctx context.Context) ([]time.Duration, error) {
+func (v *instance) change(ctx context.Context) []time.Duration {
 	took := make([]time.Duration, eventRate)
 	start := time.Now()
-	err := together(clients, func(client int) error {
+	check(together(clients, func(client int) error {
 		for i := client; i < eventRate; i += clients {
 			due := start.Add(time.Duration(i) * time.Second / eventRate)
 			time.Sleep(time.Until(due))
@@ -179,8 +152,8 @@ func (v *instance) change(ctx context.Context) ([]time.Duration, error) {
 			v.mu.Unlock()
 		}
 		return nil
-	})
-	return took, err
+	}))
+	return took
 }
 
 // expected returns the groups whose events the living sinks must get.

@@ -60,7 +60,7 @@ type bench struct {
 // A section measures one thing on one engine.
 type section struct {
 	name string
-	run  func(context.Context, *bench, engine, *report) error
+	run  func(context.Context, *measurement)
 }
 
 var sections = []section{
@@ -73,7 +73,7 @@ var sections = []section{
 	{"versions", versions},
 	{"start", starts},
 	{"registry", registries},
-	{"advisories", advisoriesSection},
+	{"advisories", advisories},
 	{"signin", signIns},
 	{"against", againstEarlier},
 }
@@ -105,7 +105,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 			return err
 		}
 		r := &report{title: fmt.Sprintf("%s, %d groups", name, b.rows)}
-		err = b.measure(ctx, e, r)
+		err = b.measureAll(ctx, e, r)
 		r.print(out)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -118,14 +118,15 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	return nil
 }
 
-func (b *bench) measure(ctx context.Context, e engine, r *report) (err error) {
+func (b *bench) measureAll(ctx context.Context, e engine, r *report) (err error) {
 	defer func() { err = errors.Join(err, e.dropAll(context.WithoutCancel(ctx))) }()
 	for _, s := range sections {
 		if !b.only.MatchString(s.name) {
 			continue
 		}
 		begin := time.Now()
-		if err := s.run(ctx, b, e, r); err != nil {
+		m := &measurement{bench: b, engine: e, report: r}
+		if err := m.run(ctx, s.run); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		b.say("%s: %s took %.0f s", e.name(), s.name, time.Since(begin).Seconds())
