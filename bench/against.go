@@ -55,9 +55,9 @@ type task struct {
 }
 
 var tasks = []task{
-	{"exchange, by subject", notSlower, func(v *release) operation { return v.exchange(v.bySubject) }},
-	{"exchange, by pattern", notSlower, func(v *release) operation { return v.exchange(v.byPattern) }},
-	{"exchange, through a provider", notSlower, func(v *release) operation { return v.exchange(v.byProvider) }},
+	{"exchange, by subject", notSlower, func(v *release) operation { return v.exchanger(v.bySubject) }},
+	{"exchange, by pattern", notSlower, func(v *release) operation { return v.exchanger(v.byPattern) }},
+	{"exchange, through a provider", notSlower, func(v *release) operation { return v.exchanger(v.byProvider) }},
 	{"check, a GET that is denied", notSlower, (*release).getDenied},
 	{"check, GetGroup over gRPC that is denied", notSlower, (*release).getDeniedGRPC},
 	{"GET of a group", 0, (*release).getGroup},
@@ -93,11 +93,11 @@ func (m *measurement) compareReleases(ctx context.Context, t task, releases [2]*
 	m.slower("against: "+t.what+", processor time of the server", newPair(used[0], used[1]), 0)
 }
 
-// exchange exchanges tokens.
-func (v *release) exchange(all []credential) operation {
+// exchanger exchanges tokens.
+func (v *release) exchanger(all []credential) operation {
 	next := pick(all)
 	return func(ctx context.Context, client int) error {
-		_, err := v.exchangeOne(ctx, next(client))
+		_, err := v.exchange(ctx, next(client))
 		return err
 	}
 }
@@ -142,17 +142,13 @@ func (v *release) getDeniedGRPC() operation {
 
 // pull reads a part of the image with a token for the registry.
 func (v *release) pull(what string, headers ...string) operation {
-	path := "/v2/" + v.prefix + pulledRepo + "/" + what
-	return func(ctx context.Context, _ int) error {
-		_, _, err := v.do(ctx, http.StatusOK, http.MethodGet, path, nil, headers...)
-		return err
-	}
+	return v.getter("/v2/"+v.prefix+pulledRepo+"/"+what, headers...)
 }
 
 // refreshToken refreshes the session of dev mode. A refresh token can be used only once, so
 // there is one client.
 func (v *release) refreshToken(ctx context.Context, _ int) error {
-	path := "/sts/exchange_refresh_token?" + url.Values{"aud": {v.url()}}.Encode()
+	path := "/sts/exchange_refresh_token?" + url.Values{"aud": {v.address}}.Encode()
 	var got struct{ RefreshToken struct{ Token string } }
 	err := v.doJSON(ctx, http.MethodPost, path, nil, &got, "Authorization", "Bearer "+v.dev.RefreshToken)
 	v.dev.RefreshToken = got.RefreshToken.Token

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"google.golang.org/grpc"
+
+	"github.com/holdfast-dev/holdfast/resource"
 )
 
 const (
@@ -22,10 +24,10 @@ const (
 // A release is a version of holdfastd in a process of its own, with what its clients need.
 type release struct {
 	*process
-	name string    // for errors
-	api  *instance // a client of its API, as the owner
+	name string // for errors
 	conn *grpc.ClientConn
 
+	folders    []resource.UID
 	viewer     string // the UID of the role
 	bySubject  []credential
 	byPattern  []credential
@@ -44,18 +46,14 @@ type reader struct{ token, group string }
 func (m *measurement) release(ctx context.Context, name, dataset, binary string, p *platform) *release {
 	d := m.holdfastd(ctx, binary, empty(ctx, m.engine, dataset))
 	v := &release{process: d, name: name, conn: m.dial(d.address)}
-	v.api = newInstance(&service{addr: d.address, org: d.dev.Organization, token: d.dev.Token})
+	v.folders = v.makeFolders(ctx, d.dev.Organization)
 	v.findViewer(ctx)
-	v.api.makeFolders(ctx)
 	v.bind(ctx, v.makeWorkloads(ctx, p))
 	v.makePerson(ctx, p)
 	next := smallImages(ctx, v.process, pulledRepo)
 	check(v.putManifest(ctx, pulledRepo, pulledTag, next()))
 	return v
 }
-
-// url returns the address of the server, which is also the audience of its tokens.
-func (v *release) url() string { return "http://" + v.address }
 
 // findViewer looks up the role that every identity gets.
 func (v *release) findViewer(ctx context.Context) {
@@ -77,12 +75,12 @@ func (v *release) makeWorkloads(ctx context.Context, p *platform) []string {
 			match = map[string]string{"issuer": p.url, "subjectPattern": jobPattern(n)}
 		}
 		body := must(json.Marshal(map[string]any{"name": fmt.Sprintf("app%d", n), "claimMatch": match}))
-		identities[n] = must(v.api.post(ctx, "/iam/v2beta1/identities/"+string(v.api.folders[n]), string(body)))
+		identities[n] = must(v.post(ctx, "/iam/v2beta1/identities/"+string(v.folders[n]), string(body)))
 	}
 	for i := range 2 * signedTokens {
 		n := i % workloads
-		form := url.Values{"aud": {v.url()}, "identity": {identities[n]}}.Encode()
-		c := credential{p.job("ES256", n, v.url()), form}
+		form := url.Values{"aud": {v.address}, "identity": {identities[n]}}.Encode()
+		c := credential{p.job("ES256", n, v.address), form}
 		if n%2 == 1 {
 			v.byPattern = append(v.byPattern, c)
 		} else {
@@ -100,9 +98,9 @@ func (v *release) bind(ctx context.Context, identities []string) {
 		if n%2 == 1 {
 			from = v.byPattern
 		}
-		tokens[n] = must(v.exchangeOne(ctx, from[n/2]))
+		tokens[n] = must(v.exchange(ctx, from[n/2]))
 	}
-	for i, folder := range v.api.folders {
+	for i, folder := range v.folders {
 		var requests []string
 		for k := range folderBindings {
 			n := (i + k) % len(identities)
@@ -111,35 +109,27 @@ func (v *release) bind(ctx context.Context, identities []string) {
 		}
 		body := fmt.Sprintf(`{"parent": %q, "roleUid": %q, "requests": [%s]}`,
 			folder, v.viewer, strings.Join(requests, ", "))
-		must(v.api.post(ctx, "/iam/v2beta1/roleBindings:batchCreate", body))
+		must(v.post(ctx, "/iam/v2beta1/roleBindings:batchCreate", body))
 	}
 }
 
 // makePerson makes the platform an identity provider of the organization, and lets a person
 // join who signs in with it.
 func (v *release) makePerson(ctx context.Context, p *platform) {
-	provider := must(v.api.post(ctx, "/iam/v2beta1/identityProviders/"+string(v.dev.Organization), fmt.Sprintf(
+	provider := must(v.post(ctx, "/iam/v2beta1/identityProviders/"+string(v.dev.Organization), fmt.Sprintf(
 		`{"name": "people", "defaultRole": %q, "oidc": {"issuer": %q, "clientId": %q, "clientSecret": "secret"}}`,
 		v.viewer, p.url, signInClient)))
-	form := url.Values{"aud": {v.url()}, "identity_provider": {provider}}.Encode()
+	form := url.Values{"aud": {v.address}, "identity_provider": {provider}}.Encode()
 	for range signedTokens {
 		bearer := p.sign("ES256", map[string]any{"sub": "person", "aud": signInClient})
 		v.byProvider = append(v.byProvider, credential{bearer, form})
 	}
 	invite := fmt.Sprintf(`{"roleUid": %q, "ttl": "3600s"}`, v.viewer)
-	path := "/iam/v2beta1/groupInvites/" + string(v.api.folders[0])
+	path := "/iam/v2beta1/groupInvites/" + string(v.folders[0])
 	var made struct{ Code string }
 	check(v.doJSON(ctx, http.MethodPost, path, strings.NewReader(invite), &made))
 	body := strings.NewReader(fmt.Sprintf(`{"code": %q}`, made.Code))
 	_, _, err := v.do(ctx, http.StatusOK, http.MethodPost, "/auth/v1/register", body,
 		"Authorization", "Bearer "+v.byProvider[0].bearer)
 	check(err)
-}
-
-// exchangeOne exchanges a token.
-func (v *release) exchangeOne(ctx context.Context, c credential) (string, error) {
-	var got struct{ Token string }
-	err := v.doJSON(ctx, http.MethodPost, "/sts/exchange", strings.NewReader(c.form), &got,
-		"Authorization", "Bearer "+c.bearer, "Content-Type", "application/x-www-form-urlencoded")
-	return got.Token, err
 }

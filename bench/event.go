@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -94,8 +93,7 @@ func compared(all [2][]eventRound, of func(eventRound) time.Duration) pair {
 
 // An instance is a server with folders.
 type instance struct {
-	service *service
-	client  *client
+	*client
 	folders []resource.UID
 
 	mu   sync.Mutex
@@ -104,32 +102,17 @@ type instance struct {
 
 // instance starts a server on an empty database, and creates its folders.
 func (m *measurement) instance(ctx context.Context, name string) *instance {
-	v := newInstance(m.serve(ctx, empty(ctx, m.engine, name)))
-	v.makeFolders(ctx)
-	return v
-}
-
-func newInstance(s *service) *instance {
-	return &instance{service: s, client: newClient(s.token), made: map[string]int{}}
+	s := m.serve(ctx, empty(ctx, m.engine, name))
+	return &instance{client: s.client, folders: s.makeFolders(ctx, s.org), made: map[string]int{}}
 }
 
 // makeFolders creates groups directly under the organization.
-func (v *instance) makeFolders(ctx context.Context) {
+func (c *client) makeFolders(ctx context.Context, org resource.UID) (folders []resource.UID) {
 	for i := range eventFolders {
-		uid := must(v.post(ctx, "/iam/v2beta1/groups/"+string(v.service.org), fmt.Sprintf(`{"name": "f%d"}`, i)))
-		v.folders = append(v.folders, resource.UID(uid))
+		uid := must(c.post(ctx, "/iam/v2beta1/groups/"+string(org), fmt.Sprintf(`{"name": "f%d"}`, i)))
+		folders = append(folders, resource.UID(uid))
 	}
-}
-
-// post creates a resource and returns its UID.
-func (v *instance) post(ctx context.Context, path, body string) (string, error) {
-	_, answer, err := v.client.do(ctx, http.MethodPost, "http://"+v.service.addr+path, body)
-	if err != nil {
-		return "", err
-	}
-	var made struct{ UID string }
-	err = json.Unmarshal(answer, &made)
-	return made.UID, err
+	return folders
 }
 
 // change makes the changes of one second at eventRate, and returns how long each took from

@@ -106,10 +106,13 @@ func (x *exchange) compare(ctx context.Context, m *measurement, alg string) {
 	picked := pick(credentials)
 	limit := x.limit(alg)
 	inside := func(ctx context.Context, client int) error {
-		q, err := exchangeRequest(ctx, baseURL, picked(client))
+		c := picked(client)
+		q, err := http.NewRequestWithContext(ctx, http.MethodPost, baseURL+"/sts/exchange", strings.NewReader(c.form))
 		if err != nil {
 			return err
 		}
+		q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		q.Header.Set("Authorization", "Bearer "+c.bearer)
 		w := httptest.NewRecorder()
 		x.handler.ServeHTTP(w, q)
 		if w.Code != http.StatusOK {
@@ -118,39 +121,13 @@ func (x *exchange) compare(ctx context.Context, m *measurement, alg string) {
 		return nil
 	}
 	m.compareRates(ctx, "exchange, "+alg+" / one verification and one signature", 0.6, inside, limit)
-	address := m.serveHTTP(ctx, x.handler)
-	c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}
-	defer c.CloseIdleConnections()
+	c := newClient(m.serveHTTP(ctx, x.handler), "")
+	defer c.close()
 	over := func(ctx context.Context, client int) error {
-		q, err := exchangeRequest(ctx, address, picked(client))
-		if err != nil {
-			return err
-		}
-		return consume(c.Do(q))
-	}
-	m.faster("exchange over HTTP, client included, "+alg, race(ctx, over, limit), 0)
-}
-
-func exchangeRequest(ctx context.Context, address string, c credential) (*http.Request, error) {
-	q, err := http.NewRequestWithContext(ctx, http.MethodPost, address+"/sts/exchange", strings.NewReader(c.form))
-	if err != nil {
-		return nil, err
-	}
-	q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	q.Header.Set("Authorization", "Bearer "+c.bearer)
-	return q, nil
-}
-
-func consume(resp *http.Response, err error) error {
-	if err != nil {
+		_, err := c.exchange(ctx, picked(client))
 		return err
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", resp.Status, body)
-	}
-	return err
+	m.faster("exchange over HTTP, client included, "+alg, race(ctx, over, limit), 0)
 }
 
 // limit returns a function that does the least that an exchange needs: it verifies one

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -29,10 +30,8 @@ func gets(ctx context.Context, m *measurement) {
 	if m.engine.name() == "postgres" {
 		least = 0.35
 	}
-	c := newClient(s.token)
-	defer c.close()
 	const path = "/iam/v2beta1/groups/"
-	header, body, err := c.do(ctx, http.MethodGet, "http://"+s.addr+path+string(uids[0]), "")
+	header, body, err := s.do(ctx, http.StatusOK, http.MethodGet, path+string(uids[0]), nil)
 	check(err)
 	header.Del("Date") // net/http sets it
 	address := m.serveHTTP(ctx, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -40,16 +39,17 @@ func gets(ctx context.Context, m *measurement) {
 		w.Write(body)
 	}))
 	picked := pick(uids)
-	get := func(server string) operation {
+	get := func(c *client) operation {
 		return func(ctx context.Context, client int) error {
-			_, got, err := c.do(ctx, http.MethodGet, server+path+string(picked(client)), "")
+			got, err := c.get(ctx, path+string(picked(client)))
 			if err == nil && len(got) != len(body) {
 				err = fmt.Errorf("%d bytes, not %d", len(got), len(body))
 			}
 			return err
 		}
 	}
-	m.compareRates(ctx, "GET of a group, HTTP / empty net/http handler", least, get("http://"+s.addr), get(address))
+	m.compareRates(ctx, "GET of a group, HTTP / empty net/http handler", least, get(s.client),
+		get(newClient(address, "")))
 }
 
 // pick distributes the requests of all clients over what there is to ask for.
@@ -71,8 +71,9 @@ func (m *measurement) compareRates(ctx context.Context, what string, least float
 }
 
 // dial connects to a server until the measurement ends.
-func (m *measurement) dial(addr string) *grpc.ClientConn {
-	conn := must(grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials())))
+func (m *measurement) dial(address string) *grpc.ClientConn {
+	host := strings.TrimPrefix(address, "http://")
+	conn := must(grpc.NewClient("passthrough:///"+host, grpc.WithTransportCredentials(insecure.NewCredentials())))
 	m.atEnd(conn.Close)
 	return conn
 }

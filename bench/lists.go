@@ -264,8 +264,8 @@ func (m *measurement) skips(ctx context.Context, big openDataset) {
 // listsOverHTTP compares pages as a client gets them.
 func (m *measurement) listsOverHTTP(ctx context.Context, small, big dataset) {
 	s, l := m.serve(ctx, small.url), m.serve(ctx, big.url)
-	m.slower("list over HTTP: first page", alternate(ctx, getPage(l.token, l.listURL(big.org, pageSize)),
-		getPage(s.token, s.listURL(small.org, pageSize))), 2)
+	m.slower("list over HTTP: first page",
+		alternate(ctx, l.getPage(firstPage(big.org)), s.getPage(firstPage(small.org))), 2)
 	db := m.engine.connect(small.url, clients)
 	defer db.Close()
 	db.SetMaxOpenConns(clients) // it only reads
@@ -275,17 +275,16 @@ func (m *measurement) listsOverHTTP(ctx context.Context, small, big dataset) {
 			`SELECT uid, name, description, create_ms, update_ms FROM groups ORDER BY uid LIMIT $1`)),
 		must(db.PrepareContext(ctx, `SELECT count(*) FROM groups`))))
 	m.compareRates(ctx, "list over HTTP: page of 50 of 1,000 groups with its total / bare handler", 0.6,
-		getPage(s.token, "http://"+s.addr+"/iam/v2beta1/groups"), getPage("", address))
+		s.getPage("/iam/v2beta1/groups"), newClient(address, "").getPage("/"))
 }
 
 // getPage returns an operation that gets a page. It must have pageSize groups and a total.
-func getPage(token, address string) operation {
-	c := newClient(token)
+func (c *client) getPage(path string) operation {
 	return func(ctx context.Context, _ int) error {
-		_, body, err := c.do(ctx, http.MethodGet, address, "")
+		body, err := c.get(ctx, path)
 		if err == nil && (bytes.Count(body, []byte(`"uid":`)) != pageSize ||
 			!bytes.Contains(body, []byte(`"totalCount":`))) {
-			err = fmt.Errorf("GET %s: not a page of %d groups: %.300s", address, pageSize, body)
+			err = fmt.Errorf("GET %s: not a page of %d groups: %.300s", path, pageSize, body)
 		}
 		return err
 	}
@@ -335,8 +334,8 @@ func bareList(first, count *sql.Stmt) http.HandlerFunc {
 	}
 }
 
-// listURL returns the address of the first page by name of the groups below group.
-func (s *service) listURL(group resource.UID, size int) string {
-	query := url.Values{"uidp.descendants_of": {string(group)}, "order_by": {"name"}, "page_size": {fmt.Sprint(size)}}
-	return "http://" + s.addr + "/iam/v2beta1/groups?" + query.Encode()
+// firstPage returns the path of the first page by name of the groups below group.
+func firstPage(group resource.UID) string {
+	query := url.Values{"uidp.descendants_of": {string(group)}, "order_by": {"name"}, "page_size": {fmt.Sprint(pageSize)}}
+	return "/iam/v2beta1/groups?" + query.Encode()
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,10 +17,9 @@ import (
 
 // A process is a server in a process of its own, and a client of it.
 type process struct {
-	address string
-	cmd     *exec.Cmd
-	http    *http.Client
-	ready   time.Duration // how long it took to start
+	*client
+	cmd   *exec.Cmd
+	ready time.Duration // how long it took to start
 
 	dev    devInfo // empty for distribution
 	prefix string  // of the names of repos
@@ -48,14 +46,12 @@ func freeAddress(ctx context.Context) string {
 // start starts a server, which runs until the measurement ends, and waits until it responds
 // to the path ready with 200.
 func (m *measurement) start(ctx context.Context, address, ready string, cmd *exec.Cmd) *process {
-	p := &process{address: address, cmd: cmd, http: &http.Client{
-		Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true},
-	}}
+	p := &process{client: newClient("http://"+address, ""), cmd: cmd}
 	begin := time.Now()
 	check(cmd.Start())
 	m.atEnd(p.stop)
 	for {
-		_, _, err := p.do(ctx, http.StatusOK, http.MethodGet, ready, nil)
+		_, err := p.get(ctx, ready)
 		if p.ready = time.Since(begin); err == nil {
 			return p
 		}
@@ -68,7 +64,7 @@ func (m *measurement) start(ctx context.Context, address, ready string, cmd *exe
 
 // stop kills the server. It does nothing if that is done already.
 func (p *process) stop() error {
-	p.http.CloseIdleConnections()
+	p.close()
 	err := p.cmd.Process.Kill()
 	_ = p.cmd.Wait() // returns an error, because the process was killed
 	if errors.Is(err, os.ErrProcessDone) {
@@ -90,6 +86,7 @@ func (m *measurement) holdfastd(ctx context.Context, binary, url string) *proces
 	}
 	p := m.start(ctx, address, "/readyz", exec.CommandContext(ctx, binary, args...))
 	p.dev, p.prefix = readDev(folder), "dev/"
+	p.token, p.registryToken = p.dev.Token, p.dev.RegistryToken
 	return p
 }
 
@@ -108,55 +105,6 @@ http: {addr: %q}
 	cmd := exec.CommandContext(ctx, program, "serve", path)
 	cmd.Env = append(os.Environ(), "OTEL_TRACES_EXPORTER=none")
 	return m.start(ctx, address, "/v2/", cmd)
-}
-
-// do sends a request and reads the response. It returns an error for another status.
-func (p *process) do(
-	ctx context.Context, status int, method, path string, body io.Reader, headers ...string,
-) (http.Header, []byte, error) {
-	if !strings.HasPrefix(path, "http") {
-		path = "http://" + p.address + path
-	}
-	req, err := http.NewRequestWithContext(ctx, method, path, body)
-	if err != nil {
-		return nil, nil, err
-	}
-	token := p.dev.RegistryToken
-	if !strings.Contains(path, "/v2/") {
-		token = p.dev.Token
-	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
-	}
-	resp, err := p.http.Do(req)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer resp.Body.Close()
-	var content bytes.Buffer
-	if resp.ContentLength > 1<<20 {
-		_, err = io.Copy(io.Discard, resp.Body)
-	} else {
-		_, err = content.ReadFrom(resp.Body)
-	}
-	if err == nil && resp.StatusCode != status {
-		err = fmt.Errorf("%s %s: %s: %.300s", method, path, resp.Status, content.Bytes())
-	}
-	return resp.Header, content.Bytes(), err
-}
-
-// doJSON sends a request whose status must be 200, and decodes the response into out.
-func (p *process) doJSON(
-	ctx context.Context, method, path string, body io.Reader, out any, headers ...string,
-) error {
-	_, text, err := p.do(ctx, http.StatusOK, method, path, body, headers...)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(text, out)
 }
 
 // pushBlob pushes a blob as most clients do: in an upload with one stream of bytes, and

@@ -53,7 +53,7 @@ func (m *measurement) layers(ctx context.Context, ours, theirs *process) {
 			begin := time.Now()
 			check(d.pushBlob(ctx, "layers", bytes.NewReader(content), func() string { return digest }))
 			pushed := time.Now()
-			check(d.get(ctx, "/v2/"+d.prefix+"layers/blobs/"+digest))
+			must(d.get(ctx, "/v2/"+d.prefix+"layers/blobs/"+digest))
 			if i > 0 { // the first is for warm-up
 				push[side], pull[side] = append(push[side], pushed.Sub(begin)), append(pull[side], time.Since(pushed))
 			}
@@ -112,17 +112,6 @@ func (m *measurement) manifests(ctx context.Context, ours, theirs *process) {
 	m.faster("registry: PUT manifest and tag", race(ctx, put[0], put[1]), 2)
 }
 
-// get reads a path, whose status must be 200.
-func (p *process) get(ctx context.Context, path string) error {
-	_, _, err := p.do(ctx, http.StatusOK, http.MethodGet, path, nil)
-	return err
-}
-
-// getter returns an operation that reads a path.
-func (p *process) getter(path string) operation {
-	return func(ctx context.Context, _ int) error { return p.get(ctx, path) }
-}
-
 // tagLists compares pages of a repo with many tags with those of one with few.
 func (m *measurement) tagLists(ctx context.Context, ours *process) {
 	for repo, n := range map[string]int{"many": manyTags, "few": fewTags} {
@@ -164,7 +153,7 @@ func (m *measurement) concurrentPulls(ctx context.Context, ours *process) {
 	var failed atomic.Int64
 	_ = together(pullClients, func(int) error { // failures are counted
 		for _, path := range []string{"manifests/v1", "blobs/" + digest} {
-			if err := ours.get(ctx, "/v2/dev/crowd/"+path); err != nil {
+			if _, err := ours.get(ctx, "/v2/dev/crowd/"+path); err != nil {
 				failed.Add(1)
 				return err
 			}

@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/server"
@@ -25,10 +23,9 @@ const (
 
 // A service is a server in dev mode, in this process.
 type service struct {
-	addr  string
-	org   resource.UID
-	token string
-	stop  func() error
+	*client
+	org  resource.UID
+	stop func() error
 }
 
 // serve starts a server with default settings on the database at url, for as long as the
@@ -54,11 +51,12 @@ func (b *bench) startService(ctx context.Context, url string) *service {
 	done := make(chan error, 1)
 	go func() { done <- srv.Run(ctx) }()
 	dev := readDev(folder)
-	stop := func() error {
+	c := newClient("http://"+srv.Addr().String(), dev.Token)
+	return &service{c, dev.Organization, func() error {
+		c.close()
 		cancel()
 		return <-done
-	}
-	return &service{srv.Addr().String(), dev.Organization, dev.Token, stop}
+	}}
 }
 
 // devInfo is the dev.json of a server in dev mode.
@@ -85,39 +83,3 @@ func (m *measurement) serveHTTP(ctx context.Context, h http.Handler) (address st
 	go func() { _ = srv.Serve(l) }() // ends with Close
 	return "http://" + l.Addr().String()
 }
-
-// A client is an HTTP client that keeps its connections.
-type client struct {
-	http  *http.Client
-	token string
-}
-
-func newClient(token string) *client {
-	transport := &http.Transport{MaxIdleConnsPerHost: clients, MaxConnsPerHost: clients}
-	return &client{&http.Client{Transport: transport}, token}
-}
-
-// do sends a request and reads the response. It returns an error for any status except
-// 200.
-func (c *client) do(ctx context.Context, method, url, body string) (http.Header, []byte, error) {
-	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
-	if err != nil {
-		return nil, nil, err
-	}
-	r.Header.Set("Authorization", "Bearer "+c.token)
-	if body != "" {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	resp, err := c.http.Do(r)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer resp.Body.Close()
-	content, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, content)
-	}
-	return resp.Header, content, err
-}
-
-func (c *client) close() { c.http.CloseIdleConnections() }

@@ -73,7 +73,7 @@ func (v *visitor) start(ctx context.Context, s *service) error {
 	v.cookies = nil
 	q := url.Values{"client_id": {"bench"}, "exit": {"redirect"},
 		"redirect": {"http://127.0.0.1:1/?token=true&error=true"}}
-	resp, err := v.send(ctx, http.MethodGet, "http://"+s.addr+"/oauth?"+q.Encode(), nil)
+	resp, err := v.send(ctx, http.MethodGet, s.address+"/oauth?"+q.Encode(), nil)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (v *visitor) start(ctx context.Context, s *service) error {
 		return fmt.Errorf("start: %s: %w", resp.Status, err)
 	}
 	v.flow = to.Query().Get("flow")
-	resp, err = v.send(ctx, http.MethodGet, "http://"+s.addr+to.RequestURI(), nil)
+	resp, err = v.send(ctx, http.MethodGet, s.address+to.RequestURI(), nil)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = fmt.Errorf("page: %s", resp.Status)
 	}
@@ -95,7 +95,7 @@ func (v *visitor) guess(ctx context.Context, s *service, email string) error {
 		return err
 	}
 	form := url.Values{"flow": {v.flow}, "email": {email}, "password": {"not the password"}}
-	_, err := v.send(ctx, http.MethodPost, "http://"+s.addr+"/signin/password", form)
+	_, err := v.send(ctx, http.MethodPost, s.address+"/signin/password", form)
 	return err
 }
 
@@ -121,14 +121,9 @@ func (m *measurement) manyStarts(ctx context.Context, s *service) {
 // flood compares the time of a call while passwords are guessed with its time when the
 // server is idle, alternately.
 func (m *measurement) flood(ctx context.Context, s *service) {
-	c := newClient(s.token)
-	defer c.close()
 	calls := func() (all []time.Duration) { // one after the other
 		for begin := time.Now(); time.Since(begin) < floodTime; {
-			all = append(all, timed(ctx, 0, func(ctx context.Context, _ int) error {
-				_, _, err := c.do(ctx, http.MethodGet, "http://"+s.addr+"/iam/v2beta1/groups/"+string(s.org), "")
-				return err
-			}))
+			all = append(all, timed(ctx, 0, s.getter("/iam/v2beta1/groups/"+string(s.org))))
 		}
 		return all
 	}

@@ -26,8 +26,8 @@ func versions(ctx context.Context, m *measurement) {
 	for range versionPage {
 		must(v.post(ctx, "/iam/v2beta1/groups/"+string(v.folders[0]), `{"name": "`+newName()+`"}`))
 	}
-	conn := m.dial(v.service.addr)
-	authorized := metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+v.service.token)
+	conn := m.dial(v.address)
+	authorized := metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+v.token)
 	for _, c := range v.comparisons() {
 		m.faster("versions: "+c.what+", JSON", race(ctx, v.overJSON(c.ours), v.overJSON(c.base)), 0.9)
 		m.faster("versions: "+c.what+", gRPC", race(authorized, overGRPC(conn, c.ours), overGRPC(conn, c.base)), 0.9)
@@ -104,13 +104,11 @@ func (v *instance) into() string { return string(random(v.folders[1:])) }
 
 // overJSON makes a call over HTTP.
 func (v *instance) overJSON(w work) operation {
-	address := "http://" + v.service.addr + w.path
+	if w.verb == http.MethodGet {
+		return v.getter(w.path)
+	}
 	return func(ctx context.Context, _ int) error {
-		to, body := address, ""
-		if w.verb == http.MethodPost {
-			to, body = to+v.into(), `{"name": "`+newName()+`"}`
-		}
-		_, _, err := v.client.do(ctx, w.verb, to, body)
+		_, err := v.post(ctx, w.path+v.into(), `{"name": "`+newName()+`"}`)
 		return err
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -36,13 +35,11 @@ func (m *measurement) createGroups(ctx context.Context, s *service, folders []re
 	db := m.engine.connect(empty(ctx, m.engine, "plain"), clients)
 	defer db.Close()
 	must(db.ExecContext(ctx, `CREATE TABLE plain (id INTEGER PRIMARY KEY, body TEXT NOT NULL)`))
-	c := newClient(s.token)
-	defer c.close()
 	var mu sync.Mutex
 	create := func(ctx context.Context, _ int) error {
 		body := fmt.Sprintf(`{"name": %q, "description": %q}`, newName(), description)
 		begin := time.Now()
-		_, _, err := c.do(ctx, http.MethodPost, "http://"+s.addr+"/iam/v2beta1/groups/"+string(random(folders)), body)
+		_, err := s.post(ctx, "/iam/v2beta1/groups/"+string(random(folders)), body)
 		mu.Lock()
 		defer mu.Unlock()
 		took = append(took, time.Since(begin))
