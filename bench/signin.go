@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
+	"net/http/cookiejar"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -29,73 +29,48 @@ func signIns(ctx context.Context, m *measurement) {
 
 // A visitor is a client of the sign-in pages.
 type visitor struct {
-	http    *http.Client
-	cookies []string
-	flow    string
+	*client
+	flow string
 }
 
 // newVisitor returns a visitor with its own loopback address, because there are limits by
 // address.
-func newVisitor(i int) *visitor {
-	from := &net.TCPAddr{IP: net.IPv4(127, 1, byte(i/250), byte(i%250+1))}
-	dial := &net.Dialer{LocalAddr: from}
-	return &visitor{http: &http.Client{
-		Transport:     &http.Transport{DialContext: dial.DialContext, MaxIdleConnsPerHost: 1},
+func newVisitor(s *service, i int) *visitor {
+	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, byte(i/250), byte(i%250+1))}}
+	c := newClient(s.address, "")
+	c.http = &http.Client{
+		Transport:     &http.Transport{DialContext: from.DialContext, MaxIdleConnsPerHost: 1},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
-}
-
-func (v *visitor) close() { v.http.CloseIdleConnections() }
-
-func (v *visitor) send(ctx context.Context, method, address string, form url.Values) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(form.Encode()))
-	if err != nil {
-		return nil, err
 	}
-	if form != nil {
-		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	}
-	req.Header["Cookie"] = []string{strings.Join(v.cookies, "; ")}
-	resp, err := v.http.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = resp.Body.Close() }() // it is read below
-	for _, c := range resp.Cookies() {
-		v.cookies = append(v.cookies, c.Name+"="+c.Value)
-	}
-	_, err = io.Copy(io.Discard, resp.Body)
-	return resp, err
+	return &visitor{client: c}
 }
 
 // start starts to sign in, up to the page with the form.
-func (v *visitor) start(ctx context.Context, s *service) error {
-	v.cookies = nil
+func (v *visitor) start(ctx context.Context) error {
+	v.http.Jar, _ = cookiejar.New(nil) // never fails
 	q := url.Values{"client_id": {"bench"}, "exit": {"redirect"},
 		"redirect": {"http://127.0.0.1:1/?token=true&error=true"}}
-	resp, err := v.send(ctx, http.MethodGet, s.address+"/oauth?"+q.Encode(), nil)
+	header, _, err := v.do(ctx, http.StatusSeeOther, http.MethodGet, "/oauth?"+q.Encode(), nil)
 	if err != nil {
 		return err
 	}
-	to, err := resp.Location()
+	to, err := url.Parse(header.Get("Location"))
 	if err != nil {
-		return fmt.Errorf("start: %s: %w", resp.Status, err)
+		return err
 	}
 	v.flow = to.Query().Get("flow")
-	resp, err = v.send(ctx, http.MethodGet, s.address+to.RequestURI(), nil)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("page: %s", resp.Status)
-	}
+	_, err = v.get(ctx, to.RequestURI())
 	return err
 }
 
 // guess signs in with a wrong password.
-func (v *visitor) guess(ctx context.Context, s *service, email string) error {
-	if err := v.start(ctx, s); err != nil {
+func (v *visitor) guess(ctx context.Context, email string) error {
+	if err := v.start(ctx); err != nil {
 		return err
 	}
 	form := url.Values{"flow": {v.flow}, "email": {email}, "password": {"not the password"}}
-	_, err := v.send(ctx, http.MethodPost, s.address+"/signin/password", form)
+	_, _, err := v.do(ctx, anyStatus, http.MethodPost, "/signin/password", strings.NewReader(form.Encode()),
+		"Content-Type", "application/x-www-form-urlencoded")
 	return err
 }
 
@@ -103,9 +78,9 @@ func (m *measurement) manyStarts(ctx context.Context, s *service) {
 	var failed atomic.Int64
 	begin := time.Now()
 	first := together(startsAtOnce, func(i int) error {
-		v := newVisitor(i)
+		v := newVisitor(s, i)
 		defer v.close()
-		err := v.start(ctx, s)
+		err := v.start(ctx)
 		if err != nil {
 			failed.Add(1)
 		}
@@ -157,10 +132,10 @@ func guess(ctx context.Context, s *service, round int, guesses *atomic.Int64) (s
 	done := make(chan error, 1)
 	go func() {
 		done <- together(guessers, func(i int) error {
-			v := newVisitor(2000 + round*guessers + i)
+			v := newVisitor(s, 2000+round*guessers+i)
 			defer v.close()
 			for n := 0; ; n++ {
-				err := v.guess(ctx, s, fmt.Sprintf("u%d-%d-%d@example.com", round, i, n))
+				err := v.guess(ctx, fmt.Sprintf("u%d-%d-%d@example.com", round, i, n))
 				if ctx.Err() != nil {
 					return nil
 				}
