@@ -38,7 +38,8 @@ func tree(a *noun.App) *cobra.Command {
 			if ascii {
 				drawing.marks = asciiMarks
 			}
-			return drawing.draw()
+			drawing.draw()
+			return nil
 		}),
 	}
 	cmd.Flags().BoolVar(&ascii, "ascii", false, "draw with the characters of every terminal")
@@ -163,15 +164,14 @@ type drawing struct {
 	hideBindings bool
 }
 
-func (d *drawing) draw() error {
+func (d *drawing) draw() {
 	for _, g := range d.forest.roots {
-		d.line("", d.label(g))
+		fmt.Fprintln(d.app.Out, d.label(g))
 		d.below(g, "", 1)
 	}
 	if len(d.forest.roots) == 0 {
 		d.app.Note("no groups")
 	}
-	return nil
 }
 
 // below draws what is in a group: first who holds roles on it, then its groups.
@@ -189,20 +189,16 @@ func (d *drawing) below(g *iampb.Group, indent string, level int) {
 			mark = d.marks.last
 		}
 		text := holder(b) + " " + d.marks.arrow + " " + b.GetRole().GetName()
-		d.line(indent+mark, d.app.Paint(output.Faint, output.Printable(text)))
+		fmt.Fprintln(d.app.Out, indent+mark+d.app.Paint(output.Faint, output.Printable(text)))
 	}
 	for i, child := range children {
 		mark, gap := d.marks.branch, d.marks.bar
 		if i == len(children)-1 {
 			mark, gap = d.marks.last, d.marks.gap
 		}
-		d.line(indent+mark, d.label(child))
+		fmt.Fprintln(d.app.Out, indent+mark+d.label(child))
 		d.below(child, indent+gap, level+1)
 	}
-}
-
-func (d *drawing) line(indent, text string) {
-	fmt.Fprintln(d.app.Out, indent+text) // errors stay in the writer until it is flushed
 }
 
 // label returns a group's name and the number of its direct contents.
@@ -216,11 +212,9 @@ func (d *drawing) label(g *iampb.Group) string {
 		{d.forest.identities[g.GetUid()], "identity", "identities"},
 		{len(d.forest.bindings[g.GetUid()]), "binding", "bindings"},
 	} {
-		switch c.n {
-		case 0:
-		case 1:
+		if c.n == 1 {
 			counts = append(counts, "1 "+c.one)
-		default:
+		} else if c.n > 1 {
 			counts = append(counts, fmt.Sprint(c.n, " ", c.many))
 		}
 	}

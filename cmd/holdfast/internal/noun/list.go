@@ -113,7 +113,7 @@ func (a *App) PrintAll(ctx context.Context, n Noun, req proto.Message, p Paging)
 		return err
 	}
 	incomplete := false
-	for page, err := range a.pages(ctx, n.Method("List"), req.ProtoReflect(), p) {
+	for page, err := range holdfast.Pages(ctx, a.pages(n.Method("List"), p), p.set(req.ProtoReflect())) {
 		if err != nil {
 			return err
 		}
@@ -150,27 +150,27 @@ type page struct {
 // wanted.
 func (p page) GetNextPageToken() string { return p.next }
 
-// pages lists page by page, up to the limit.
-func (a *App) pages(
-	ctx context.Context, method protoreflect.MethodDescriptor, req protoreflect.Message, p Paging,
-) iter.Seq2[page, error] {
+// set sets what is the same for all pages of a list.
+func (p Paging) set(req protoreflect.Message) proto.Message {
 	Put(req, "order_by", p.OrderBy)
 	Put(req, "skip", p.skip)
-	return func(yield func(page, error) bool) {
-		left := p.limit
-		ask := func(ctx context.Context, req proto.Message, _ ...grpc.CallOption) (page, error) {
-			size := min(cmp.Or(p.pageSize, maxPage), maxPage)
-			if p.limit > 0 {
-				size = min(size, left)
-			}
-			Put(req.ProtoReflect(), "page_size", size)
-			got, err := a.page(ctx, method, req)
-			if left -= int32(len(got.items)); p.limit > 0 && left <= 0 {
-				got.next = ""
-			}
-			return got, err
+	return req.Interface()
+}
+
+// pages returns a method that gets one page after the other, up to the limit.
+func (a *App) pages(method protoreflect.MethodDescriptor, p Paging) signin.Method[proto.Message, page] {
+	left := p.limit
+	return func(ctx context.Context, req proto.Message, _ ...grpc.CallOption) (page, error) {
+		size := min(cmp.Or(p.pageSize, maxPage), maxPage)
+		if p.limit > 0 {
+			size = min(size, left)
 		}
-		holdfast.Pages(ctx, ask, req.Interface())(yield)
+		Put(req.ProtoReflect(), "page_size", size)
+		got, err := a.page(ctx, method, req)
+		if left -= int32(len(got.items)); p.limit > 0 && left <= 0 {
+			got.next = ""
+		}
+		return got, err
 	}
 }
 
@@ -178,19 +178,8 @@ func (a *App) pages(
 func (a *App) Items(
 	ctx context.Context, method protoreflect.MethodDescriptor, req protoreflect.Message, p Paging,
 ) iter.Seq2[protoreflect.Message, error] {
-	return func(yield func(protoreflect.Message, error) bool) {
-		for page, err := range a.pages(ctx, method, req, p) {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, m := range page.items {
-				if !yield(m, nil) {
-					return
-				}
-			}
-		}
-	}
+	items := func(p page) []protoreflect.Message { return p.items }
+	return holdfast.All(ctx, a.pages(method, p), p.set(req), items)
 }
 
 func (a *App) page(ctx context.Context, method protoreflect.MethodDescriptor, req proto.Message) (page, error) {
