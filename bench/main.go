@@ -147,16 +147,16 @@ func parse(args []string, progress io.Writer) (*bench, error) {
 	b := &bench{progress: progress}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(progress)
-	engines := flags.String("engines", "sqlite,postgres", "the `databases` to measure on")
+	engines := flags.String("engines", "sqlite,postgres", "`databases` to measure on")
 	var names []string
 	for _, s := range sections {
 		names = append(names, s.name)
 	}
 	only := flags.String("only", "", "measure only the sections that match this `regexp`: "+strings.Join(names, ", "))
-	flags.StringVar(&b.osv, "osv", "", "`zip` of OSV records to make advisories from; made up otherwise")
+	flags.StringVar(&b.osv, "osv", "", "`zip` of OSV records to create advisories from; without it, all are copies of one")
 	flags.StringVar(&b.against, "against", "", "`holdfastd` of an earlier version, for the section against")
 	flags.StringVar(&b.profile, "cpuprofile", "", "`file` to write a CPU profile of this process to")
-	flags.IntVar(&b.rows, "rows", 1_000_000, "`how many` groups, and bindings, the big datasets have")
+	flags.IntVar(&b.rows, "rows", 1_000_000, "`number` of groups, and of bindings, in the big datasets")
 	flags.StringVar(&b.datasets, "keep", "", "`folder` to keep datasets in for the next run; "+
 		"PostgreSQL keeps its own, on the server at HOLDFAST_TEST_POSTGRES")
 	if err := flags.Parse(args); err != nil {

@@ -48,7 +48,7 @@ func versionCommand(a *noun.App) *cobra.Command {
 			return printVersions(a, v)
 		}),
 	}
-	cmd.Flags().BoolVar(&clientOnly, "client", false, "do not ask the server")
+	cmd.Flags().BoolVar(&clientOnly, "client", false, "print only the version of this command")
 	return cmd
 }
 

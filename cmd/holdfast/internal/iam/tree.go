@@ -20,9 +20,8 @@ func tree(a *noun.App) *cobra.Command {
 	var drawing drawing
 	var ascii bool
 	cmd := &cobra.Command{
-		Use: "tree [GROUP]", Short: "Draw groups, how much is in each, and who holds which role on it",
-		Long: "Draws a group and all that is below it: the organization of the settings unless a group is given, or else\n" +
-			"everything you can see.",
+		Use: "tree [GROUP]", Short: "Print groups as a tree, with their contents and role bindings",
+		Long:    "Prints GROUP and everything below it. The default is the organization of the settings, or all you can see.",
 		Example: "  holdfast iam tree acme\n  holdfast iam tree acme/platform --depth 2 --ascii",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.CompleteArgs(noun.Groups()),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
@@ -42,9 +41,9 @@ func tree(a *noun.App) *cobra.Command {
 			return nil
 		}),
 	}
-	cmd.Flags().BoolVar(&ascii, "ascii", false, "draw with the characters of every terminal")
-	cmd.Flags().IntVar(&drawing.depth, "depth", 0, "draw `N` levels of groups (0: all)")
-	cmd.Flags().BoolVar(&drawing.hideBindings, "no-bindings", false, "leave out who holds which role")
+	cmd.Flags().BoolVar(&ascii, "ascii", false, "use ASCII characters only")
+	cmd.Flags().IntVar(&drawing.depth, "depth", 0, "print `N` levels of groups (0: all)")
+	cmd.Flags().BoolVar(&drawing.hideBindings, "no-bindings", false, "do not print role bindings")
 	return cmd
 }
 

@@ -28,9 +28,9 @@ type Paging struct {
 // Register adds the flags to a command.
 func (p *Paging) Register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.Int32Var(&p.limit, "limit", 0, "stop after `N` results (0: show all)")
-	f.Int32Var(&p.pageSize, "page-size", maxPage, "ask for `N` results at a time")
-	f.Int32Var(&p.skip, "skip", 0, "pass over the first `N` results")
+	f.Int32Var(&p.limit, "limit", 0, "show at most `N` results (0: all)")
+	f.Int32Var(&p.pageSize, "page-size", maxPage, "request `N` results per page")
+	f.Int32Var(&p.skip, "skip", 0, "skip the first `N` results")
 	f.StringVar(&p.OrderBy, "order-by", "", "sort by a `FIELD`, such as name or \"create_time desc\"")
 }
 
@@ -64,7 +64,7 @@ func (a *App) ListCommand(n Noun) *cobra.Command {
 	p.Register(cmd)
 	a.RegisterFilters(cmd, n)
 	if method.Input().Fields().ByName("name") != nil {
-		cmd.Flags().String("name", "", "only those of exactly this `NAME`")
+		cmd.Flags().String("name", "", "only those with this exact `NAME`")
 	}
 	return cmd
 }
@@ -73,8 +73,8 @@ func (a *App) ListCommand(n Noun) *cobra.Command {
 func (a *App) RegisterFilters(cmd *cobra.Command, n Noun) {
 	request := n.Method("List").Input()
 	if request.Fields().ByName("uidp") != nil {
-		a.RegisterRef(cmd, new(string), "parent", Groups(), "only those directly in this `GROUP`")
-		cmd.Flags().BoolP("recursive", "r", false, "with --parent: those at any depth below it")
+		a.RegisterRef(cmd, new(string), "parent", Groups(), "only those directly in `GROUP`")
+		cmd.Flags().BoolP("recursive", "r", false, "with --parent: also those in groups below it")
 	}
 	a.RegisterFields(cmd, n.Filters, request)
 }
