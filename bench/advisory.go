@@ -97,10 +97,7 @@ func (m *measurement) fillAdvisories(o advisoryStore) {
 	if done.Created != int64(o.rows) {
 		check(fmt.Errorf("of %d records %+v", o.rows, done))
 	}
-	least := 0.0 // PostgreSQL has no target
-	if m.engine.name() == "sqlite" {
-		least = importTarget
-	}
+	least := map[string]float64{"sqlite": importTarget}[m.engine.name()] // PostgreSQL has no target
 	if o.rows > fewAdvisories {
 		m.over("advisories: import of a zip, records a second", float64(o.rows)/time.Since(begin).Seconds(), least)
 	}

@@ -32,14 +32,11 @@ type release struct {
 	bySubject  []credential
 	byPattern  []credential
 	byProvider []credential
-	readers    []reader
+	readers    []string // tokens of identities that may see a folder, one for each binding
 }
 
 // A credential is a token of a platform, and the form of its exchange.
 type credential struct{ bearer, form string }
-
-// A reader has the token of an identity that may see a group.
-type reader struct{ token, group string }
 
 // release starts a binary on an empty database. It prepares the database over the public
 // API, so that releases with different schemas have the same content.
@@ -105,7 +102,7 @@ func (v *release) bind(ctx context.Context, identities []string) {
 		for k := range folderBindings {
 			n := (i + k) % len(identities)
 			requests = append(requests, fmt.Sprintf(`{"roleBinding": {"identityUid": %q}}`, identities[n]))
-			v.readers = append(v.readers, reader{tokens[n], string(folder)})
+			v.readers = append(v.readers, tokens[n])
 		}
 		body := fmt.Sprintf(`{"parent": %q, "roleUid": %q, "requests": [%s]}`,
 			folder, v.viewer, strings.Join(requests, ", "))

@@ -26,10 +26,7 @@ func gets(ctx context.Context, m *measurement) {
 		}
 	}
 	rand.Shuffle(len(uids), func(i, j int) { uids[i], uids[j] = uids[j], uids[i] })
-	least := 0.45
-	if m.engine.name() == "postgres" {
-		least = 0.35
-	}
+	least := map[string]float64{"sqlite": 0.45, "postgres": 0.35}[m.engine.name()]
 	const path = "/iam/v2beta1/groups/"
 	header, body, err := s.do(ctx, http.StatusOK, http.MethodGet, path+string(uids[0]), nil)
 	check(err)

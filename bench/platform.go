@@ -28,24 +28,19 @@ func (m *measurement) newPlatform(ctx context.Context) *platform {
 		rsa: must(rsa.GenerateKey(rand.Reader, 2048)),
 		ec:  must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)),
 	}
-	p.url = m.serveHTTP(ctx, http.HandlerFunc(p.serveKeys))
-	return p
-}
-
-func (p *platform) serveKeys(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/keys" {
-		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, p.url, p.url+"/keys")
-		return
-	}
 	b64 := base64.RawURLEncoding.EncodeToString
-	point, err := p.ec.PublicKey.Bytes() // 4, X, Y
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	fmt.Fprintf(w, `{"keys":[{"kty":"RSA","kid":"RS256","n":%q,"e":"AQAB"},`+
+	point := must(p.ec.PublicKey.Bytes()) // 4, X, Y
+	keys := fmt.Sprintf(`{"keys":[{"kty":"RSA","kid":"RS256","n":%q,"e":"AQAB"},`+
 		`{"kty":"EC","kid":"ES256","crv":"P-256","x":%q,"y":%q}]}`,
 		b64(p.rsa.N.Bytes()), b64(point[1:33]), b64(point[33:]))
+	p.url = m.serveHTTP(ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/keys" {
+			fmt.Fprint(w, keys)
+			return
+		}
+		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, p.url, p.url+"/keys")
+	}))
+	return p
 }
 
 // jobSubject returns the subject of the n-th workload.

@@ -173,10 +173,7 @@ func sessionsCommand(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-const (
-	everySession = "-" // in place of an id
-	whoseHelp    = "`IDENTITY` of the sessions (default: your own)"
-)
+const whoseHelp = "`IDENTITY` of the sessions (default: your own)"
 
 var sessionFlags = []string{"identity_uid=--identity", "id=ID"}
 
@@ -196,7 +193,7 @@ func endSessions(a *noun.App) *cobra.Command {
 				return err
 			}
 			if all {
-				args = []string{everySession}
+				args = []string{"-"} // every session
 			}
 			for _, id := range args {
 				req := &signinpb.EndSessionRequest{Id: id, IdentityUid: uid}

@@ -235,7 +235,8 @@ func CredentialHelper(a *noun.App) *cobra.Command {
 	cmd := a.Branch("credential-helper", "Answer requests of Docker for passwords")
 	cmd.Hidden = true // Docker calls it, by its other name
 	for verb, answer := range map[string]func(context.Context, *noun.App) error{
-		"get": helperGet, "list": helperList, "erase": helperErase, "store": helperStore,
+		"get": helperGet, "list": helperList, "store": helperStore,
+		"erase": func(context.Context, *noun.App) error { return nil }, // nothing is stored
 	} {
 		cmd.AddCommand(&cobra.Command{
 			Use: verb, Short: "Answer the verb " + verb, Args: cobra.NoArgs,
@@ -294,9 +295,6 @@ func helperList(ctx context.Context, a *noun.App) error {
 	}
 	return json.NewEncoder(a.Out).Encode(map[string]string{host: loginName})
 }
-
-// helperErase does nothing, because nothing is stored.
-func helperErase(context.Context, *noun.App) error { return nil }
 
 // helperStore refuses passwords, because each command gets a new one.
 func helperStore(_ context.Context, a *noun.App) error {
