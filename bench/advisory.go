@@ -87,7 +87,7 @@ func (m *measurement) openAdvisories(ctx context.Context, n int) advisoryStore {
 // fillAdvisories imports a zip, which was just written and so is in the page cache.
 func (m *measurement) fillAdvisories(o advisoryStore) {
 	f, size := openSized(m.archive(o.rows))
-	defer f.Close()
+	m.atEnd(f.Close)
 	m.say("importing %d advisories", o.rows)
 	begin := time.Now()
 	all := must(o.NewImport(o.ctx, o.org, "bench", nil))
@@ -191,7 +191,6 @@ func (b *bench) records() (all []map[string]any) {
 		return []map[string]any{one}
 	}
 	z := must(zip.OpenReader(b.osv))
-	defer z.Close()
 	for _, f := range z.File {
 		if !strings.HasSuffix(f.Name, ".json") {
 			continue
@@ -203,6 +202,7 @@ func (b *bench) records() (all []map[string]any) {
 		}
 		all = append(all, one)
 	}
+	check(z.Close())
 	return all
 }
 

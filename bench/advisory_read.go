@@ -134,7 +134,6 @@ func sendArchive(ctx context.Context, conn *grpc.ClientConn, dev devInfo, path s
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+dev.Token)
 	stream := must(advisoriespb.NewAdvisoryWritingServiceClient(conn).ImportAdvisories(ctx))
 	f, size := openSized(path)
-	defer f.Close()
 	sent := make(chan error, 1)
 	go func() { sent <- sendFile(stream, string(dev.Organization), f, size) }()
 	for {
@@ -144,6 +143,7 @@ func sendArchive(ctx context.Context, conn *grpc.ClientConn, dev devInfo, path s
 			if !errors.Is(err, io.EOF) {
 				check(err)
 			}
+			check(f.Close())
 			return created
 		}
 		created = m.GetCounts().GetCreated()

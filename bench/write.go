@@ -75,7 +75,6 @@ func (d dataset) wrongCounters(ctx context.Context) int64 {
 // syncTime returns how long a small durable write takes.
 func syncTime(folder string) time.Duration {
 	f := must(os.CreateTemp(folder, "sync-"))
-	defer f.Close()
 	var all []time.Duration
 	for range 200 {
 		begin := time.Now()
@@ -83,5 +82,6 @@ func syncTime(folder string) time.Duration {
 		check(f.Sync())
 		all = append(all, time.Since(begin))
 	}
+	check(f.Close())
 	return median(all)
 }
