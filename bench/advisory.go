@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"log/slog"
 	"maps"
@@ -35,38 +34,21 @@ const (
 	freeTextTarget = 0.15
 )
 
-// advisoriesSection measures an import of very many records, compares pages of them with pages
-// of few, and measures free text and queries about versions.
-func advisoriesSection(ctx context.Context, b *bench, e engine, r *report) (err error) {
-	few, err := b.openAdvisories(ctx, e, fewAdvisories, nil)
-	if err != nil {
-		return err
+// advisories measures an import of very many records, compares pages of them with pages of
+// few, and measures free text and queries about versions.
+func advisories(ctx context.Context, m *measurement) {
+	few, many := m.openAdvisories(ctx, fewAdvisories), m.openAdvisories(ctx, m.bench.rows*13/10)
+	m.advisoryPages(ctx, few, many)
+	m.freeText(ctx, many)
+	m.versionQueries(ctx, many)
+	if m.engine.name() == "sqlite" {
+		m.importInServer(ctx)
 	}
-	defer func() { err = errors.Join(err, few.store.Close()) }()
-	many, err := b.openAdvisories(ctx, e, b.rows*13/10, r)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, many.store.Close()) }()
-	if err := advisoryPages(ctx, few, many, r); err != nil {
-		return err
-	}
-	if err := freeText(ctx, many, r); err != nil {
-		return err
-	}
-	if err := versionQueries(ctx, many, r); err != nil {
-		return err
-	}
-	if e.name() != "sqlite" {
-		return nil
-	}
-	return importInServer(ctx, b, r)
 }
 
 // An advisoryStore is a store with advisories, and their service.
 type advisoryStore struct {
 	*advisory.Service
-	store *store.DB
 	lists *advisorydb.Store
 	org   resource.UID
 	ctx   context.Context // an owner's
@@ -75,85 +57,50 @@ type advisoryStore struct {
 
 // openAdvisories opens a database with n advisories. If the database is new, it imports them,
 // and reports the import.
-func (b *bench) openAdvisories(ctx context.Context, e engine, n int, r *report) (o advisoryStore, err error) {
-	url, found, err := e.create(ctx, fmt.Sprintf("advisories_%d", n))
-	if err != nil {
-		return o, err
-	}
+func (m *measurement) openAdvisories(ctx context.Context, n int) advisoryStore {
+	url, found := m.engine.create(ctx, fmt.Sprintf("advisories_%d", n))
 	if !found {
-		err = e.replace(ctx, url)
+		m.engine.replace(ctx, url)
 	}
-	if err != nil {
-		return o, err
-	}
-	o = advisoryStore{org: resource.DerivedUID("advisories"), rows: n}
-	if o.store, err = store.Open(ctx, url); err != nil {
-		return o, err
-	}
-	o.lists = advisorydb.New(o.store)
+	db := must(store.Open(ctx, url))
+	m.atEnd(db.Close)
+	o := advisoryStore{lists: advisorydb.New(db), org: resource.DerivedUID("advisories"), rows: n}
 	owner := resource.DerivedUID("owner")
 	if !found {
 		now := time.Now().UTC().Truncate(time.Millisecond)
-		_, err = iamdb.New(o.store).InsertGroup(ctx,
-			resource.Group{UID: o.org, Name: "advisories", CreateTime: now, UpdateTime: now})
-		err = errors.Join(err, iamdb.New(o.store).SetManagedRoles(ctx, authz.ManagedRoles()))
-		if err == nil {
-			binding := resource.RoleBinding{UID: o.org.NewChild(), Identity: owner, Role: resource.OwnerRole,
-				CreateTime: now}
-			_, err = iamdb.New(o.store).InsertBindings(ctx, []resource.RoleBinding{binding})
-		}
+		s := iamdb.New(db)
+		must(s.InsertGroup(ctx, resource.Group{UID: o.org, Name: "advisories", CreateTime: now, UpdateTime: now}))
+		check(s.SetManagedRoles(ctx, authz.ManagedRoles()))
+		must(s.InsertBindings(ctx, []resource.RoleBinding{
+			{UID: o.org.NewChild(), Identity: owner, Role: resource.OwnerRole, CreateTime: now},
+		}))
 	}
-	if err != nil {
-		return o, errors.Join(err, o.store.Close())
-	}
-	checker, err := authz.Load(ctx, o.store, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return o, errors.Join(err, o.store.Close())
-	}
-	o.Service = advisory.New(o.store, checker, page.NewTokens([]byte("bench"), time.Now), advisory.Config{})
+	checker := must(authz.Load(ctx, db, slog.New(slog.DiscardHandler)))
+	o.Service = advisory.New(db, checker, page.NewTokens([]byte("bench"), time.Now), advisory.Config{})
 	o.ctx = authz.WithCaller(ctx, authz.Caller{Identity: owner})
-	if found {
-		return o, nil
+	if !found {
+		m.fillAdvisories(o)
 	}
-	least := 0.0 // PostgreSQL has no target
-	if e.name() == "sqlite" {
-		least = importTarget
-	}
-	if err := b.fillAdvisories(o, r, least); err != nil {
-		return o, errors.Join(err, o.store.Close())
-	}
-	return o, nil
+	return o
 }
 
 // fillAdvisories imports a zip, which was just written and so is in the page cache.
-func (b *bench) fillAdvisories(o advisoryStore, r *report, least float64) (err error) {
-	path, err := b.archive(o.rows)
-	if err != nil {
-		return err
-	}
-	f, size, err := openSized(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	b.say("importing %d advisories", o.rows)
+func (m *measurement) fillAdvisories(o advisoryStore) {
+	f, size := openSized(m.archive(o.rows))
+	m.atEnd(f.Close)
+	m.say("importing %d advisories", o.rows)
 	begin := time.Now()
-	m, err := o.NewImport(o.ctx, o.org, "bench", nil)
-	if err != nil {
-		return err
-	}
-	err = m.Add(varied(format.Read(o.ctx, "all.zip", f, size, format.Limits{})))
-	done, closing := m.Close()
-	if err := errors.Join(err, closing); err != nil {
-		return err
-	}
+	all := must(o.NewImport(o.ctx, o.org, "bench", nil))
+	err := all.Add(varied(format.Read(o.ctx, "all.zip", f, size, format.Limits{})))
+	done, closing := all.Close()
+	check(errors.Join(err, closing))
 	if done.Created != int64(o.rows) {
-		return fmt.Errorf("of %d records %+v", o.rows, done)
+		check(fmt.Errorf("of %d records %+v", o.rows, done))
 	}
-	if r != nil {
-		r.over("advisories: import of a zip, records a second", float64(o.rows)/time.Since(begin).Seconds(), least)
+	least := map[string]float64{"sqlite": importTarget}[m.engine.name()] // PostgreSQL has no target
+	if o.rows > fewAdvisories {
+		m.over("advisories: import of a zip, records a second", float64(o.rows)/time.Since(begin).Seconds(), least)
 	}
-	return nil
 }
 
 // varied adds to records what those of the public databases do not have: components,
@@ -185,42 +132,27 @@ func varied(records iter.Seq[format.Record]) iter.Seq[format.Record] {
 }
 
 // archive writes a zip of n OSV records, which are copies of those of -osv, or of ownRecord.
-func (b *bench) archive(n int) (path string, err error) {
+func (b *bench) archive(n int) (path string) {
 	path = filepath.Join(b.folder, fmt.Sprintf("osv-%d.zip", n))
 	if _, err := os.Stat(path); err == nil {
-		return path, nil
+		return path
 	}
-	real, err := b.records()
-	if err != nil {
-		return "", err
-	}
-	f, err := os.Create(path)
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
+	real := b.records()
+	f := must(os.Create(path))
 	buffered := bufio.NewWriterSize(f, 1<<20)
 	z := zip.NewWriter(buffered)
 	for i := range n {
-		id, text, err := multiplied(real[i%len(real)], i/len(real))
-		if err != nil {
-			return "", err
-		}
-		w, err := z.Create(id + ".json")
-		if err != nil {
-			return "", err
-		}
-		if _, err := w.Write(text); err != nil {
-			return "", err
-		}
+		id, text := multiplied(real[i%len(real)], i/len(real))
+		must(must(z.Create(id + ".json")).Write(text))
 	}
-	return path, errors.Join(z.Close(), buffered.Flush())
+	check(errors.Join(z.Close(), buffered.Flush(), f.Close()))
+	return path
 }
 
 // multiplied returns the k-th copy of a record. A copy has its own IDs and, except for every
 // hundredth, its own packages, so that a package does not have a hundred times as many
 // advisories among a million as among ten thousand.
-func multiplied(r map[string]any, k int) (id string, text []byte, err error) {
+func multiplied(r map[string]any, k int) (id string, text []byte) {
 	copied := maps.Clone(r)
 	suffix := "-" + strconv.Itoa(k)
 	id = fmt.Sprint(r["id"]) + suffix
@@ -234,8 +166,7 @@ func multiplied(r map[string]any, k int) (id string, text []byte, err error) {
 	if k%100 != 0 {
 		copied["affected"] = renamed(r["affected"], suffix)
 	}
-	text, err = json.Marshal(copied)
-	return id, text, err
+	return id, must(json.Marshal(copied))
 }
 
 // renamed returns the affected packages of a record with other names.
@@ -253,36 +184,26 @@ func renamed(affected any, suffix string) []any {
 }
 
 // records reads the records of -osv.
-func (b *bench) records() (all []map[string]any, err error) {
+func (b *bench) records() (all []map[string]any) {
 	if b.osv == "" {
 		var one map[string]any
-		err := json.Unmarshal([]byte(ownRecord), &one)
-		return []map[string]any{one}, err
+		check(json.Unmarshal([]byte(ownRecord), &one))
+		return []map[string]any{one}
 	}
-	z, err := zip.OpenReader(b.osv)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, z.Close()) }()
+	z := must(zip.OpenReader(b.osv))
 	for _, f := range z.File {
 		if !strings.HasSuffix(f.Name, ".json") {
 			continue
 		}
-		r, err := f.Open()
-		if err != nil {
-			return nil, err
-		}
-		text, err := io.ReadAll(r)
-		if err := errors.Join(err, r.Close()); err != nil {
-			return nil, err
-		}
+		r := must(f.Open())
 		var one map[string]any
-		if err := json.Unmarshal(text, &one); err != nil {
-			return nil, fmt.Errorf("%s: %w", f.Name, err)
+		if err := errors.Join(json.NewDecoder(r).Decode(&one), r.Close()); err != nil {
+			check(fmt.Errorf("%s: %w", f.Name, err))
 		}
 		all = append(all, one)
 	}
-	return all, nil
+	check(z.Close())
+	return all
 }
 
 // ownRecord is used without -osv. It is about as long as real records.

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/holdfast-dev/holdfast/advisory"
@@ -22,21 +22,16 @@ import (
 // The orders of pages of advisories.
 var advisoryOrders = []page.Order{{Field: "uid"}, {Field: "update_time", Desc: true}}
 
-// list reads a page of advisories.
+// list reads a page of advisories, with their details or without.
 func (s advisoryStore) list(
-	ctx context.Context, f resource.AdvisoryFilter, p page.Request,
+	ctx context.Context, f resource.AdvisoryFilter, p page.Request, details bool,
 ) (page.Page[resource.Advisory], error) {
-	return s.lists.Advisories(ctx, store.Reach{Under: []resource.UID{s.org}}, f, p, false)
+	return s.lists.Advisories(ctx, store.Reach{Under: []resource.UID{s.org}}, f, p, details)
 }
 
 // advisoryPages compares first pages, alone and with each filter, in both orders.
-func advisoryPages(ctx context.Context, few, many advisoryStore, r *report) error {
-	p := page.Request{Size: 50, Order: advisoryOrders[0]}
-	some, err := few.lists.Advisories(ctx, store.Reach{Under: []resource.UID{few.org}}, resource.AdvisoryFilter{}, p,
-		true)
-	if err != nil {
-		return err
-	}
+func (m *measurement) advisoryPages(ctx context.Context, few, many advisoryStore) {
+	some := must(few.list(ctx, resource.AdvisoryFilter{}, page.Request{Size: 50, Order: advisoryOrders[0]}, true))
 	one := some.Items[len(some.Items)/2]
 	for _, a := range some.Items {
 		if len(a.Aliases) > 0 && len(a.Affected) > 0 {
@@ -68,174 +63,116 @@ func advisoryPages(ctx context.Context, few, many advisoryStore, r *report) erro
 		for _, o := range advisoryOrders {
 			read := func(from advisoryStore) operation {
 				return func(ctx context.Context, _ int) error {
-					_, err := from.list(ctx, f.AdvisoryFilter, page.Request{Size: 50, Order: o})
+					_, err := from.list(ctx, f.AdvisoryFilter, page.Request{Size: 50, Order: o}, false)
 					return err
 				}
 			}
-			p, err := alternate(ctx, read(many), read(few))
-			if err != nil {
-				return err
-			}
-			r.slower("advisories: page by "+o.Field+", "+f.name, p, 2)
+			m.slower("advisories: page by "+o.Field+", "+f.name, alternate(ctx, read(many), read(few)), 2)
 		}
 	}
-	return nil
 }
 
 // freeText measures queries that match nearly all advisories, some, one, and none.
-func freeText(ctx context.Context, o advisoryStore, r *report) error {
+func (m *measurement) freeText(ctx context.Context, o advisoryStore) {
 	for _, text := range []string{"cve", "stdlib", "2026-1", "nothing like it"} {
 		for _, order := range advisoryOrders {
 			var took []time.Duration
 			var total int64
 			for range 12 {
 				begin := time.Now()
-				p, err := o.list(ctx, resource.AdvisoryFilter{Query: text}, page.Request{Size: 50, Order: order})
-				if err != nil {
-					return err
-				}
-				took, total = append(took, time.Since(begin)), p.Total
+				p := page.Request{Size: 50, Order: order}
+				total = must(o.list(ctx, resource.AdvisoryFilter{Query: text}, p, false)).Total
+				took = append(took, time.Since(begin))
 			}
 			what := fmt.Sprintf("advisories: query %q by %s (%d found)", text, order.Field, total)
-			r.under(what, median(took[2:]).Seconds(), freeTextTarget, seconds)
+			m.under(what, median(took[2:]).Seconds(), freeTextTarget, seconds)
 		}
 	}
-	return nil
 }
 
 // versionQueries measures queries about versions of packages with advisories.
-func versionQueries(ctx context.Context, o advisoryStore, r *report) error {
+func (m *measurement) versionQueries(ctx context.Context, o advisoryStore) {
 	var names []string
 	p := page.Request{Size: page.MaxSize, Order: page.Order{Field: "uid"}}
 	for i := range 20 {
 		p.Skip = i * o.rows / 20 * 9 / 10
-		got, err := o.list(ctx, resource.AdvisoryFilter{}, p)
-		if err != nil {
-			return err
-		}
-		for _, a := range got.Items {
+		for _, a := range must(o.list(ctx, resource.AdvisoryFilter{}, p, false)).Items {
 			names = append(names, a.ArtifactName)
 		}
 	}
-	ask := func(_ context.Context, _ int) error {
-		p := advisory.Package{Ecosystem: "Go", Name: names[rand.IntN(len(names))], Version: "1.20.0"}
+	ask := func(context.Context, int) error {
+		p := advisory.Package{Ecosystem: "Go", Name: random(names), Version: "1.20.0"}
 		_, err := o.Query(o.ctx, resource.PlaceFilter{}, p)
 		return err
 	}
 	var rates []float64
 	for range rounds + 1 {
-		rate, _, err := rateOf(ctx, roundTime, ask)
-		if err != nil {
-			return err
-		}
+		rate, _ := rateOf(ctx, roundTime, ask)
 		rates = append(rates, rate)
 	}
-	r.over("advisories: questions about a version, a second", median(rates[1:]), queryTarget)
-	return nil
+	m.over("advisories: questions about a version, a second", median(rates[1:]), queryTarget)
 }
 
 // importInServer imports records over the API of a server in a process of its own, and reports
 // the memory of the server.
-func importInServer(ctx context.Context, b *bench, r *report) (err error) {
-	p, err := b.holdfastd(ctx, "", "")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.stop()) }()
-	path, err := b.archive(b.rows)
-	if err != nil {
-		return err
-	}
+func (m *measurement) importInServer(ctx context.Context) {
+	p := m.holdfastd(ctx, "", "")
+	rows := m.bench.rows
+	path := m.archive(rows)
 	begin := time.Now()
-	created, err := sendArchive(ctx, p, path)
-	if err != nil {
-		return err
+	created := sendArchive(ctx, m.dial(p.address), p.dev, path)
+	if created != int64(rows) {
+		check(fmt.Errorf("the server has taken %d of %d records", created, rows))
 	}
-	if created != int64(b.rows) {
-		return fmt.Errorf("the server has taken %d of %d records", created, b.rows)
-	}
-	r.over("advisories: import over the API, records a second", float64(b.rows)/time.Since(begin).Seconds(), 0)
-	peak, err := p.memory("VmHWM")
-	if err != nil {
-		return err
-	}
-	r.under(fmt.Sprintf("advisories: most memory of a server importing %d", b.rows), peak, importMemory, megabytes)
-	return nil
+	m.over("advisories: import over the API, records a second", float64(rows)/time.Since(begin).Seconds(), 0)
+	m.under(fmt.Sprintf("advisories: most memory of a server importing %d", rows), p.memory("VmHWM"), importMemory,
+		megabytes)
 }
 
 // sendArchive imports a file over gRPC, and returns how many advisories were created.
-func sendArchive(ctx context.Context, p *process, path string) (created int64, err error) {
-	conn, err := dial(p.address)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+p.dev.Token)
-	stream, err := advisoriespb.NewAdvisoryWritingServiceClient(conn).ImportAdvisories(ctx)
-	if err != nil {
-		return 0, err
-	}
+func sendArchive(ctx context.Context, conn *grpc.ClientConn, dev devInfo, path string) (created int64) {
+	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+dev.Token)
+	stream := must(advisoriespb.NewAdvisoryWritingServiceClient(conn).ImportAdvisories(ctx))
+	f, size := openSized(path)
 	sent := make(chan error, 1)
-	go func() { sent <- sendFile(stream, string(p.dev.Organization), path) }()
+	go func() { sent <- sendFile(stream, string(dev.Organization), f, size) }()
 	for {
 		m, err := stream.Recv()
 		if err != nil {
-			if err := <-sent; err != nil {
-				return 0, err
-			}
+			check(<-sent)
 			if !errors.Is(err, io.EOF) {
-				return created, err
+				check(err)
 			}
-			return created, nil
+			check(f.Close())
+			return created
 		}
 		created = m.GetCounts().GetCreated()
 	}
 }
 
 // openSized opens a file and returns its size.
-func openSized(path string) (*os.File, int64, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, 0, err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return nil, 0, errors.Join(err, f.Close())
-	}
-	return f, info.Size(), nil
+func openSized(path string) (*os.File, int64) {
+	f := must(os.Open(path))
+	return f, must(f.Stat()).Size()
 }
 
 // sendFile sends one document in chunks.
-func sendFile(stream advisoriespb.AdvisoryWritingService_ImportAdvisoriesClient, group, path string) (err error) {
+func sendFile(
+	stream advisoriespb.AdvisoryWritingService_ImportAdvisoriesClient, group string, f *os.File, size int64,
+) error {
 	type request = advisoriespb.ImportAdvisoriesRequest
-	f, size, err := openSized(path)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	document := &advisoriespb.ImportAdvisoriesRequest_Document{Name: filepath.Base(path), Size: size}
-	for _, r := range []*request{
-		{Part: &advisoriespb.ImportAdvisoriesRequest_Parent{Parent: group}},
-		{Part: &advisoriespb.ImportAdvisoriesRequest_Document_{Document: document}},
-	} {
-		if err := stream.Send(r); err != nil {
-			return err
+	document := &advisoriespb.ImportAdvisoriesRequest_Document{Name: filepath.Base(f.Name()), Size: size}
+	err := errors.Join(
+		stream.Send(&request{Part: &advisoriespb.ImportAdvisoriesRequest_Parent{Parent: group}}),
+		stream.Send(&request{Part: &advisoriespb.ImportAdvisoriesRequest_Document_{Document: document}}))
+	for buf := make([]byte, 1<<20); err == nil; {
+		var n int
+		if n, err = f.Read(buf); n > 0 {
+			err = stream.Send(&request{Part: &advisoriespb.ImportAdvisoriesRequest_Data{Data: buf[:n]}})
 		}
 	}
-	buf := make([]byte, 1<<20)
-	for {
-		n, err := f.Read(buf)
-		if n > 0 {
-			chunk := &request{Part: &advisoriespb.ImportAdvisoriesRequest_Data{Data: buf[:n]}}
-			if err := stream.Send(chunk); err != nil {
-				return err
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return stream.CloseSend()
-		}
-		if err != nil {
-			return err
-		}
+	if errors.Is(err, io.EOF) {
+		err = stream.CloseSend()
 	}
+	return err
 }

@@ -3,13 +3,14 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"google.golang.org/grpc"
+
+	"github.com/holdfast-dev/holdfast/resource"
 )
 
 const (
@@ -23,186 +24,109 @@ const (
 // A release is a version of holdfastd in a process of its own, with what its clients need.
 type release struct {
 	*process
-	name string    // for errors
-	api  *instance // a client of its API, as the owner
+	name string // for errors
 	conn *grpc.ClientConn
 
+	folders    []resource.UID
 	viewer     string // the UID of the role
 	bySubject  []credential
 	byPattern  []credential
 	byProvider []credential
-	readers    []reader
+	readers    []string // tokens of identities that may see a folder, one for each binding
 }
 
 // A credential is a token of a platform, and the form of its exchange.
 type credential struct{ bearer, form string }
 
-// A reader has the token of an identity that may see a group.
-type reader struct{ token, group string }
-
 // release starts a binary on an empty database. It prepares the database over the public
 // API, so that releases with different schemas have the same content.
-func (b *bench) release(ctx context.Context, e engine, dataset, binary string, p *platform) (*release, error) {
-	database, err := empty(ctx, e, dataset)
-	if err != nil {
-		return nil, err
-	}
-	d, err := b.holdfastd(ctx, binary, database)
-	if err != nil {
-		return nil, err
-	}
-	v := &release{process: d}
-	v.api = newInstance(&service{addr: d.address, org: d.dev.Organization, token: d.dev.Token})
-	if v.conn, err = dial(d.address); err != nil {
-		return nil, errors.Join(err, d.stop())
-	}
-	if err := v.prepare(ctx, p); err != nil {
-		return nil, errors.Join(fmt.Errorf("prepare: %w", err), v.stop())
-	}
-	return v, nil
-}
-
-func (v *release) stop() error {
-	v.api.client.close()
-	return errors.Join(v.conn.Close(), v.process.stop())
-}
-
-// url returns the address of the server, which is also the audience of its tokens.
-func (v *release) url() string { return "http://" + v.address }
-
-func (v *release) prepare(ctx context.Context, p *platform) error {
-	if err := v.findViewer(ctx); err != nil {
-		return err
-	}
-	if err := v.api.makeFolders(ctx); err != nil {
-		return err
-	}
-	identities, err := v.makeWorkloads(ctx, p)
-	if err != nil {
-		return err
-	}
-	if err := v.bind(ctx, identities); err != nil {
-		return err
-	}
-	if err := v.makePerson(ctx, p); err != nil {
-		return err
-	}
-	next, err := smallImages(ctx, v.process, pulledRepo)
-	if err != nil {
-		return err
-	}
-	return v.putManifest(ctx, pulledRepo, pulledTag, next())
+func (m *measurement) release(ctx context.Context, name, dataset, binary string, p *platform) *release {
+	d := m.holdfastd(ctx, binary, empty(ctx, m.engine, dataset))
+	v := &release{process: d, name: name, conn: m.dial(d.address)}
+	v.folders = v.makeFolders(ctx, d.dev.Organization)
+	v.findViewer(ctx)
+	v.bind(ctx, v.makeWorkloads(ctx, p))
+	v.makePerson(ctx, p)
+	next := smallImages(ctx, v.process, pulledRepo)
+	check(v.putManifest(ctx, pulledRepo, pulledTag, next()))
+	return v
 }
 
 // findViewer looks up the role that every identity gets.
-func (v *release) findViewer(ctx context.Context) error {
+func (v *release) findViewer(ctx context.Context) {
 	var got struct{ Roles []struct{ UID string } }
-	if err := v.doJSON(ctx, http.MethodGet, "/iam/v2beta1/roles?name=viewer", nil, &got); err != nil {
-		return err
-	}
+	check(v.doJSON(ctx, http.MethodGet, "/iam/v2beta1/roles?name=viewer", nil, &got))
 	if len(got.Roles) != 1 {
-		return fmt.Errorf("there are %d roles called viewer", len(got.Roles))
+		check(fmt.Errorf("there are %d roles called viewer", len(got.Roles)))
 	}
 	v.viewer = got.Roles[0].UID
-	return nil
 }
 
 // makeWorkloads creates identities that trust the platform, and signs tokens for them. Every
 // other identity has a pattern for its subject.
-func (v *release) makeWorkloads(ctx context.Context, p *platform) ([]string, error) {
+func (v *release) makeWorkloads(ctx context.Context, p *platform) []string {
 	identities := make([]string, workloads)
 	for n := range identities {
 		match := map[string]string{"issuer": p.url, "subject": jobSubject(n)}
 		if n%2 == 1 {
 			match = map[string]string{"issuer": p.url, "subjectPattern": jobPattern(n)}
 		}
-		body, err := json.Marshal(map[string]any{"name": fmt.Sprintf("app%d", n), "claimMatch": match})
-		if err != nil {
-			return nil, err
-		}
-		path := "/iam/v2beta1/identities/" + string(v.api.folders[n])
-		if identities[n], err = v.api.post(ctx, path, string(body)); err != nil {
-			return nil, err
-		}
+		body := must(json.Marshal(map[string]any{"name": fmt.Sprintf("app%d", n), "claimMatch": match}))
+		identities[n] = must(v.post(ctx, "/iam/v2beta1/identities/"+string(v.folders[n]), string(body)))
 	}
 	for i := range 2 * signedTokens {
 		n := i % workloads
-		bearer, err := p.job("ES256", n, v.url())
-		if err != nil {
-			return nil, err
-		}
-		c := credential{bearer, url.Values{"aud": {v.url()}, "identity": {identities[n]}}.Encode()}
+		form := url.Values{"aud": {v.address}, "identity": {identities[n]}}.Encode()
+		c := credential{p.job("ES256", n, v.address), form}
 		if n%2 == 1 {
 			v.byPattern = append(v.byPattern, c)
 		} else {
 			v.bySubject = append(v.bySubject, c)
 		}
 	}
-	return identities, nil
+	return identities
 }
 
 // bind lets some of the identities see each folder, and exchanges a token for each.
-func (v *release) bind(ctx context.Context, identities []string) error {
+func (v *release) bind(ctx context.Context, identities []string) {
 	tokens := make([]string, len(identities))
 	for n := range tokens {
 		from := v.bySubject
 		if n%2 == 1 {
 			from = v.byPattern
 		}
-		var err error
-		if tokens[n], err = v.exchangeOne(ctx, from[n/2]); err != nil {
-			return err
-		}
+		tokens[n] = must(v.exchange(ctx, from[n/2]))
 	}
-	for i, folder := range v.api.folders {
+	for i, folder := range v.folders {
 		var requests []string
 		for k := range folderBindings {
 			n := (i + k) % len(identities)
 			requests = append(requests, fmt.Sprintf(`{"roleBinding": {"identityUid": %q}}`, identities[n]))
-			v.readers = append(v.readers, reader{tokens[n], string(folder)})
+			v.readers = append(v.readers, tokens[n])
 		}
 		body := fmt.Sprintf(`{"parent": %q, "roleUid": %q, "requests": [%s]}`,
 			folder, v.viewer, strings.Join(requests, ", "))
-		if _, err := v.api.post(ctx, "/iam/v2beta1/roleBindings:batchCreate", body); err != nil {
-			return err
-		}
+		must(v.post(ctx, "/iam/v2beta1/roleBindings:batchCreate", body))
 	}
-	return nil
 }
 
 // makePerson makes the platform an identity provider of the organization, and lets a person
 // join who signs in with it.
-func (v *release) makePerson(ctx context.Context, p *platform) error {
-	provider, err := v.api.post(ctx, "/iam/v2beta1/identityProviders/"+string(v.dev.Organization), fmt.Sprintf(
+func (v *release) makePerson(ctx context.Context, p *platform) {
+	provider := must(v.post(ctx, "/iam/v2beta1/identityProviders/"+string(v.dev.Organization), fmt.Sprintf(
 		`{"name": "people", "defaultRole": %q, "oidc": {"issuer": %q, "clientId": %q, "clientSecret": "secret"}}`,
-		v.viewer, p.url, signInClient))
-	if err != nil {
-		return err
-	}
-	form := url.Values{"aud": {v.url()}, "identity_provider": {provider}}.Encode()
+		v.viewer, p.url, signInClient)))
+	form := url.Values{"aud": {v.address}, "identity_provider": {provider}}.Encode()
 	for range signedTokens {
-		bearer, err := p.sign("ES256", map[string]any{"sub": "person", "aud": signInClient})
-		if err != nil {
-			return err
-		}
+		bearer := p.sign("ES256", map[string]any{"sub": "person", "aud": signInClient})
 		v.byProvider = append(v.byProvider, credential{bearer, form})
 	}
 	invite := fmt.Sprintf(`{"roleUid": %q, "ttl": "3600s"}`, v.viewer)
-	path := "/iam/v2beta1/groupInvites/" + string(v.api.folders[0])
+	path := "/iam/v2beta1/groupInvites/" + string(v.folders[0])
 	var made struct{ Code string }
-	if err := v.doJSON(ctx, http.MethodPost, path, strings.NewReader(invite), &made); err != nil {
-		return err
-	}
+	check(v.doJSON(ctx, http.MethodPost, path, strings.NewReader(invite), &made))
 	body := strings.NewReader(fmt.Sprintf(`{"code": %q}`, made.Code))
-	_, _, err = v.do(ctx, http.StatusOK, http.MethodPost, "/auth/v1/register", body,
+	_, _, err := v.do(ctx, http.StatusOK, http.MethodPost, "/auth/v1/register", body,
 		"Authorization", "Bearer "+v.byProvider[0].bearer)
-	return err
-}
-
-// exchangeOne exchanges a token.
-func (v *release) exchangeOne(ctx context.Context, c credential) (string, error) {
-	var got struct{ Token string }
-	err := v.doJSON(ctx, http.MethodPost, "/sts/exchange", strings.NewReader(c.form), &got,
-		"Authorization", "Bearer "+c.bearer, "Content-Type", "application/x-www-form-urlencoded")
-	return got.Token, err
+	check(err)
 }

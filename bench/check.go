@@ -20,82 +20,68 @@ import (
 
 // checks measures authorization with very many bindings: the time to load them, and the time
 // of a check.
-func checks(ctx context.Context, b *bench, e engine, r *report) (err error) {
-	d, err := b.bindings(ctx, e, b.rows)
-	if err != nil {
-		return err
-	}
+func checks(ctx context.Context, m *measurement) {
+	d := m.bindings(ctx, m.bench.rows)
 	var took []time.Duration
 	for range checkStarts - 1 {
-		s, _, d, err := load(ctx, d.url)
-		if err != nil {
-			return err
-		}
+		s, _, d := load(ctx, d.url)
 		took = append(took, d)
-		if err := s.Close(); err != nil {
-			return err
-		}
+		check(s.Close())
 	}
 	before, used := heap(), processorTime()
-	s, c, last, err := load(ctx, d.url)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.Close()) }()
-	r.under("check: start with all bindings", median(append(took, last)).Seconds(), 5, seconds)
-	r.note("Start with all bindings: %s of processor time in this process.", brief(processorTime()-used))
-	r.under("check: memory for all bindings", float64(heap()-before), 0, megabytes)
+	s, c, last := load(ctx, d.url)
+	m.atEnd(s.Close)
+	m.under("check: start with all bindings", median(append(took, last)).Seconds(), 5, seconds)
+	m.note("Start with all bindings: %s of processor time in this process.", brief(processorTime()-used))
+	m.under("check: memory for all bindings", float64(heap()-before), 0, megabytes)
+	m.follow(ctx, c)
+	m.checkCallers(d, c)
+	m.whoCan(ctx, d, iamdb.New(s), c)
+}
+
+// follow lets the checker apply changes until the measurement ends.
+func (m *measurement) follow(ctx context.Context, c *authz.Checker) {
 	ctx, cancel := context.WithCancel(ctx)
 	followed := make(chan error, 1)
 	go func() { followed <- c.Run(ctx) }()
-	err = errors.Join(check(d, c, r), whoCan(ctx, d, s, c, r))
-	cancel()
-	return errors.Join(err, <-followed)
+	m.atEnd(func() error {
+		cancel()
+		return <-followed
+	})
 }
 
 // whoCan measures the first page of the identities that can do something in a group, and the
 // bindings through which one identity can.
-func whoCan(ctx context.Context, d dataset, s *store.DB, c *authz.Checker, r *report) error {
+func (m *measurement) whoCan(ctx context.Context, d dataset, s *iamdb.Store, c *authz.Checker) {
 	random := rand.New(rand.NewPCG(6, 6))
 	var who, can []time.Duration
 	var found int64
+	byUID := page.Order{Field: "uid"}
 	for range whoCanTurns {
 		identity := d.identity(random.IntN(d.identities))
 		held := c.GrantsOf(identity)
 		group := held[random.IntN(len(held))].Group
 		h := iamdb.HolderQuery{Groups: append(group.Ancestors(), group), Roles: c.RolesWith(resource.GroupsList)}
 		begin := time.Now()
-		got, err := iamdb.New(s).Holders(ctx, h, page.Request{Size: page.DefaultSize, Order: page.Order{Field: "uid"}})
-		if err != nil {
-			return err
-		}
-		who, found = append(who, time.Since(begin)), found+got.Total
+		found += must(s.Holders(ctx, h, page.Request{Size: page.DefaultSize, Order: byUID})).Total
+		who = append(who, time.Since(begin))
 		h.Identity = identity
 		begin = time.Now()
-		if _, err := iamdb.New(s).Holders(ctx, h, page.Request{Size: page.MaxSize, Order: page.Order{Field: "uid"}}); err != nil {
-			return err
-		}
+		must(s.Holders(ctx, h, page.Request{Size: page.MaxSize, Order: byUID}))
 		can = append(can, time.Since(begin))
 	}
-	r.under("who-can: first page", slices.Max(who).Seconds(), 0.05, seconds)
-	r.under("can: with its bindings", slices.Max(can).Seconds(), 0.05, seconds)
-	r.note("Who-can: %d bindings apply to a group on average; the times are the worst of %d.",
+	m.under("who-can: first page", slices.Max(who).Seconds(), 0.05, seconds)
+	m.under("can: with its bindings", slices.Max(can).Seconds(), 0.05, seconds)
+	m.note("Who-can: %d bindings apply to a group on average; the times are the worst of %d.",
 		found/whoCanTurns, whoCanTurns)
-	return nil
 }
 
 // load opens a store and loads its bindings, and returns how long that took.
-func load(ctx context.Context, url string) (*store.DB, *authz.Checker, time.Duration, error) {
+func load(ctx context.Context, url string) (*store.DB, *authz.Checker, time.Duration) {
 	begin := time.Now()
-	s, err := store.Open(ctx, url)
-	if err != nil {
-		return nil, nil, 0, err
-	}
-	c, err := authz.Load(ctx, s, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return nil, nil, 0, errors.Join(err, s.Close())
-	}
-	return s, c, time.Since(begin), nil
+	s := must(store.Open(ctx, url))
+	c := must(authz.Load(ctx, s, slog.New(slog.DiscardHandler)))
+	return s, c, time.Since(begin)
 }
 
 // heap returns how many bytes of the heap are in use.
@@ -120,9 +106,9 @@ type question struct {
 	group resource.UID
 }
 
-// check measures checks of callers who are allowed, two levels below a group they hold a role
-// on, and of callers who are not.
-func check(d dataset, c *authz.Checker, r *report) error {
+// checkCallers measures checks of callers who are allowed, two levels below a group they hold a
+// role on, and of callers who are not.
+func (m *measurement) checkCallers(d dataset, c *authz.Checker) {
 	random := rand.New(rand.NewPCG(5, 5))
 	var yes, no []question
 	for range questions {
@@ -136,20 +122,16 @@ func check(d dataset, c *authz.Checker, r *report) error {
 		}
 		no = append(no, question{ctx, d.org + below})
 	}
-	took, allocations, err := ask(c, yes, nil)
-	if err != nil {
-		return err
-	}
-	r.under("check: allowed", took.Seconds(), 2e-6, seconds)
-	r.none("check: allocations, allowed", allocations)
-	took, _, err = ask(c, no, fault.PermissionDenied)
-	r.under("check: denied", took.Seconds(), 0, seconds)
-	return err
+	took, allocations := ask(c, yes, nil)
+	m.under("check: allowed", took.Seconds(), 2e-6, seconds)
+	m.none("check: allocations, allowed", allocations)
+	took, _ = ask(c, no, fault.PermissionDenied)
+	m.under("check: denied", took.Seconds(), 0, seconds)
 }
 
 // ask returns the median time of a check, whose result has to be want, and its median number
 // of allocations.
-func ask(c *authz.Checker, all []question, want error) (time.Duration, float64, error) {
+func ask(c *authz.Checker, all []question, want error) (time.Duration, float64) {
 	var took []time.Duration
 	var allocations []float64
 	for range checkTurns {
@@ -159,12 +141,12 @@ func ask(c *authz.Checker, all []question, want error) (time.Duration, float64, 
 		for i := range checkCalls {
 			q := &all[i%len(all)]
 			if err := c.Require(q.ctx, resource.GroupsList, q.group); !errors.Is(err, want) {
-				return 0, 0, fmt.Errorf("answer is %v, not %v", err, want)
+				check(fmt.Errorf("answer is %v, not %v", err, want))
 			}
 		}
 		took = append(took, time.Since(begin)/checkCalls)
 		runtime.ReadMemStats(&after)
 		allocations = append(allocations, float64(after.Mallocs-before.Mallocs)/checkCalls)
 	}
-	return median(took), median(allocations), nil
+	return median(took), median(allocations)
 }

@@ -14,28 +14,28 @@ type engine interface {
 
 	// create returns the address of the database for a dataset, and whether it exists
 	// from an earlier run.
-	create(ctx context.Context, dataset string) (url string, found bool, _ error)
+	create(ctx context.Context, dataset string) (url string, found bool)
 
 	// replace makes the database empty.
-	replace(ctx context.Context, url string) error
+	replace(ctx context.Context, url string)
 
 	// fill loads tables fast: it drops their indexes and creates them again afterwards.
-	fill(ctx context.Context, url string, tables []table) error
+	fill(ctx context.Context, url string, tables []table)
 
 	// connect opens the database with as durable commits as the store has.
-	connect(url string, writers int) (*sql.DB, error)
+	connect(url string, writers int) *sql.DB
 
 	// dropAll deletes what create has created, unless datasets are kept.
 	dropAll(ctx context.Context) error
 }
 
 // empty returns the address of an empty database.
-func empty(ctx context.Context, e engine, name string) (url string, _ error) {
-	url, found, err := e.create(ctx, name)
-	if err == nil && found {
-		err = e.replace(ctx, url)
+func empty(ctx context.Context, e engine, name string) string {
+	url, found := e.create(ctx, name)
+	if found {
+		e.replace(ctx, url)
 	}
-	return url, err
+	return url
 }
 
 func (b *bench) open(name string) (engine, error) {
@@ -57,13 +57,12 @@ func (b *bench) open(name string) (engine, error) {
 }
 
 // execAll executes statements.
-func execAll(ctx context.Context, on *sql.Conn, statements ...string) error {
+func execAll(ctx context.Context, on *sql.Conn, statements ...string) {
 	for _, s := range statements {
 		if _, err := on.ExecContext(ctx, s); err != nil {
-			return fmt.Errorf("%s: %w", s, err)
+			check(fmt.Errorf("%s: %w", s, err))
 		}
 	}
-	return nil
 }
 
 // fillTables fills tables over one connection, on which it first executes setup. It drops the
@@ -71,51 +70,34 @@ func execAll(ctx context.Context, on *sql.Conn, statements ...string) error {
 // columns, the statements to drop and to create the indexes of the table $1.
 func fillTables(
 	ctx context.Context, db *sql.DB, setup []string, tables []table, indexes string,
-	load func(context.Context, *sql.Conn, table) error, finish ...string,
-) error {
+	load func(context.Context, *sql.Conn, table), finish ...string,
+) {
 	defer db.Close()
-	on, err := db.Conn(ctx)
-	if err != nil {
-		return err
-	}
+	on := must(db.Conn(ctx))
 	defer on.Close()
-	if err := execAll(ctx, on, setup...); err != nil {
-		return err
-	}
+	execAll(ctx, on, setup...)
 	for _, t := range tables {
-		drop, err := texts(ctx, on, `SELECT drop_it FROM (`+indexes+`) AS i ORDER BY 1`, t.name)
-		if err != nil {
-			return err
-		}
-		create, err := texts(ctx, on, `SELECT create_it FROM (`+indexes+`) AS i ORDER BY 1`, t.name)
-		if err != nil {
-			return err
-		}
-		err = errors.Join(execAll(ctx, on, drop...), load(ctx, on, t), execAll(ctx, on, create...))
-		if err != nil {
-			return fmt.Errorf("fill %s: %w", t.name, err)
-		}
+		drop := texts(ctx, on, `SELECT drop_it FROM (`+indexes+`) AS i ORDER BY 1`, t.name)
+		create := texts(ctx, on, `SELECT create_it FROM (`+indexes+`) AS i ORDER BY 1`, t.name)
+		execAll(ctx, on, drop...)
+		load(ctx, on, t)
+		execAll(ctx, on, create...)
 	}
-	return execAll(ctx, on, finish...)
+	execAll(ctx, on, finish...)
 }
 
 // texts returns the first column of a query.
-func texts(ctx context.Context, on *sql.Conn, query string, args ...any) ([]string, error) {
-	rows, err := on.QueryContext(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
+func texts(ctx context.Context, on *sql.Conn, query string, args ...any) (all []string) {
+	rows := must(on.QueryContext(ctx, query, args...))
 	defer rows.Close()
-	var all []string
 	for rows.Next() {
 		var s string
-		if err := rows.Scan(&s); err != nil {
-			return nil, err
-		}
+		check(rows.Scan(&s))
 		all = append(all, s)
 	}
-	return all, rows.Err()
+	check(rows.Err())
+	return all
 }
 
 // dataFolder creates a data directory for a server.
-func (b *bench) dataFolder() (string, error) { return os.MkdirTemp(b.folder, "data-") }
+func (b *bench) dataFolder() string { return must(os.MkdirTemp(b.folder, "data-")) }

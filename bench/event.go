@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -24,19 +22,18 @@ const (
 // events compares the latency of changes, made at a fixed rate, on a server with a
 // subscription in each of its folders with that on a server without. Every other sink never
 // responds; the others must get every event.
-func events(ctx context.Context, b *bench, e engine, r *report) (err error) {
-	living := newSink()
-	defer living.server.Close()
-	hang := make(chan struct{})
+func events(ctx context.Context, m *measurement) {
+	living, hang := newSink(), make(chan struct{})
 	dead := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
-	defer dead.Close()
-	defer close(hang)
+	m.atEnd(func() error { // after the servers have stopped
+		close(hang)
+		dead.Close()
+		living.server.Close()
+		return nil
+	})
 	var instances [2]*instance
 	for i, name := range []string{"events_with", "events_without"} {
-		if instances[i], err = b.instance(ctx, e, name); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, instances[i].service.stop()) }()
+		instances[i] = m.instance(ctx, name)
 	}
 	for i, folder := range instances[0].folders {
 		sink := dead.URL
@@ -44,127 +41,85 @@ func events(ctx context.Context, b *bench, e engine, r *report) (err error) {
 			sink = living.server.URL
 		}
 		path, body := "/events/v2beta1/subscriptions/"+string(folder), fmt.Sprintf(`{"sink": %q}`, sink)
-		if _, err := instances[0].post(ctx, path, body); err != nil {
-			return err
-		}
+		must(instances[0].post(ctx, path, body))
 	}
 	var all [2][]eventRound
 	for i := range eventRounds {
 		for _, n := range [...]int{i % 2, 1 - i%2} { // which is first alternates
-			t, err := instances[n].round(ctx, func() { living.await(ctx, instances[0].expected()) })
-			if err != nil {
-				return err
-			}
+			t := instances[n].round(ctx, func() { living.await(ctx, instances[0].expected()) })
 			all[n] = append(all[n], t)
 		}
 	}
-	figure := func(of func(eventRound) time.Duration) pair { return compared(all, of) }
-	r.slower("events: change with 100 subscriptions, half dead",
-		figure(func(t eventRound) time.Duration { return t.half }), 1.2)
-	r.slower("events: the slowest tenth of them", figure(func(t eventRound) time.Duration { return t.tenth }), 0)
-	r.slower("events: processor time for a change, with its deliveries",
-		figure(func(t eventRound) time.Duration { return t.processor }), 0)
-	took := figure(func(t eventRound) time.Duration { return t.took })
-	r.under("events: changes a second, both servers", 2*eventRate/(took.a+took.b).Seconds(), 0, perSecond)
+	m.slower("events: change with 100 subscriptions, half dead", compared(all, half), 1.2)
+	m.slower("events: the slowest tenth of them", compared(all, tenth), 0)
+	m.slower("events: processor time for a change, with its deliveries", compared(all, processor), 0)
+	total := compared(all, took)
+	m.under("events: changes a second, both servers", 2*eventRate/(total.a+total.b).Seconds(), 0, perSecond)
 	want := instances[0].expected()
 	late, got := living.await(ctx, want)
-	r.exactly("events: changes that living sinks were told of", int64(got), int64(len(want)))
-	r.under("events: last one after the last change", late.Seconds(), 0, seconds)
-	return nil
+	m.exactly("events: changes that living sinks were told of", int64(got), int64(len(want)))
+	m.under("events: last one after the last change", late.Seconds(), 0, seconds)
 }
 
-// An eventRound is the changes of one second on one server.
-type eventRound struct {
-	half, tenth time.Duration // the median and the 0.9-quantile of the times
-	took        time.Duration // for all of them
-	processor   time.Duration // of this process, per change, until the events are delivered
-}
+// An eventRound is the figures of the changes of one second on one server.
+type eventRound [4]time.Duration
+
+const (
+	half      = iota // the median of the times of changes
+	tenth            // their 0.9-quantile
+	took             // the time for all of them
+	processor        // processor time of this process, per change, until the events are delivered
+)
 
 // round makes the changes of one second, and waits until their events are delivered, so that
 // deliveries do not slow down the other server.
-func (v *instance) round(ctx context.Context, wait func()) (eventRound, error) {
+func (v *instance) round(ctx context.Context, wait func()) eventRound {
 	begin, used := time.Now(), processorTime()
-	each, err := v.change(ctx)
-	if err != nil {
-		return eventRound{}, err
-	}
-	took := time.Since(begin)
+	each := v.change(ctx)
+	all := time.Since(begin)
 	wait()
-	return eventRound{median(each), quantile(each, 0.9), took, (processorTime() - used) / eventRate}, nil
+	return eventRound{median(each), quantile(each, 0.9), all, (processorTime() - used) / eventRate}
 }
 
 // compared returns the medians of a figure, and the median of the rounds' ratios.
-func compared(all [2][]eventRound, of func(eventRound) time.Duration) pair {
-	var figures [2][]time.Duration
+func compared(all [2][]eventRound, figure int) pair {
+	var as, bs []time.Duration
 	var ratios []float64
 	for i := range all[0] {
-		a, b := of(all[0][i]), of(all[1][i])
-		figures[0], figures[1] = append(figures[0], a), append(figures[1], b)
-		ratios = append(ratios, a.Seconds()/b.Seconds())
+		a, b := all[0][i][figure], all[1][i][figure]
+		as, bs, ratios = append(as, a), append(bs, b), append(ratios, a.Seconds()/b.Seconds())
 	}
-	return pair{a: median(figures[0]), b: median(figures[1]), ratio: median(ratios)}
+	return pair{a: median(as), b: median(bs), ratio: median(ratios)}
 }
 
 // An instance is a server with folders.
 type instance struct {
-	service *service
-	client  *client
+	*client
 	folders []resource.UID
-
-	mu   sync.Mutex
-	made map[string]int // group → its folder
+	made    sync.Map // group → its folder
 }
 
 // instance starts a server on an empty database, and creates its folders.
-func (b *bench) instance(ctx context.Context, e engine, name string) (*instance, error) {
-	url, err := empty(ctx, e, name)
-	if err != nil {
-		return nil, err
-	}
-	s, err := b.serve(ctx, url)
-	if err != nil {
-		return nil, err
-	}
-	v := newInstance(s)
-	if err := v.makeFolders(ctx); err != nil {
-		return nil, errors.Join(err, s.stop())
-	}
-	return v, nil
-}
-
-func newInstance(s *service) *instance {
-	return &instance{service: s, client: newClient(s.token), made: map[string]int{}}
+func (m *measurement) instance(ctx context.Context, name string) *instance {
+	s := m.serve(ctx, empty(ctx, m.engine, name))
+	return &instance{client: s.client, folders: s.makeFolders(ctx, s.org)}
 }
 
 // makeFolders creates groups directly under the organization.
-func (v *instance) makeFolders(ctx context.Context) error {
+func (c *client) makeFolders(ctx context.Context, org resource.UID) (folders []resource.UID) {
 	for i := range eventFolders {
-		uid, err := v.post(ctx, "/iam/v2beta1/groups/"+string(v.service.org), fmt.Sprintf(`{"name": "f%d"}`, i))
-		if err != nil {
-			return err
-		}
-		v.folders = append(v.folders, resource.UID(uid))
+		uid := must(c.post(ctx, "/iam/v2beta1/groups/"+string(org), fmt.Sprintf(`{"name": "f%d"}`, i)))
+		folders = append(folders, resource.UID(uid))
 	}
-	return nil
-}
-
-// post creates a resource and returns its UID.
-func (v *instance) post(ctx context.Context, path, body string) (string, error) {
-	_, answer, err := v.client.do(ctx, http.MethodPost, "http://"+v.service.addr+path, body)
-	if err != nil {
-		return "", err
-	}
-	var made struct{ UID string }
-	err = json.Unmarshal(answer, &made)
-	return made.UID, err
+	return folders
 }
 
 // change makes the changes of one second at eventRate, and returns how long each took from
 // the moment it was due.
-func (v *instance) change(ctx context.Context) ([]time.Duration, error) {
+func (v *instance) change(ctx context.Context) []time.Duration {
 	took := make([]time.Duration, eventRate)
 	start := time.Now()
-	err := together(clients, func(client int) error {
+	check(together(clients, func(client int) error {
 		for i := client; i < eventRate; i += clients {
 			due := start.Add(time.Duration(i) * time.Second / eventRate)
 			time.Sleep(time.Until(due))
@@ -174,20 +129,18 @@ func (v *instance) change(ctx context.Context) ([]time.Duration, error) {
 				return err
 			}
 			took[i] = time.Since(due)
-			v.mu.Lock()
-			v.made[uid] = folder
-			v.mu.Unlock()
+			v.made.Store(uid, folder)
 		}
 		return nil
-	})
-	return took, err
+	}))
+	return took
 }
 
 // expected returns the groups whose events the living sinks must get.
 func (v *instance) expected() (all []string) {
-	for uid, folder := range v.made {
-		if folder%2 == 0 {
-			all = append(all, uid)
+	for uid, folder := range v.made.Range {
+		if folder.(int)%2 == 0 {
+			all = append(all, uid.(string))
 		}
 	}
 	return all
@@ -196,16 +149,13 @@ func (v *instance) expected() (all []string) {
 // A sink remembers the subjects of its events.
 type sink struct {
 	server   *httptest.Server
-	mu       sync.Mutex
-	received map[string]bool
+	received sync.Map
 }
 
 func newSink() *sink {
-	v := &sink{received: map[string]bool{}}
+	v := &sink{}
 	v.server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		v.mu.Lock()
-		defer v.mu.Unlock()
-		v.received[r.Header.Get("Ce-Subject")] = true
+		v.received.Store(r.Header.Get("Ce-Subject"), true)
 	}))
 	return v
 }
@@ -214,19 +164,16 @@ func newSink() *sink {
 // and how many have arrived.
 func (v *sink) await(ctx context.Context, all []string) (took time.Duration, got int) {
 	begin := time.Now()
-	for ctx.Err() == nil && time.Since(begin) < eventLimit {
-		v.mu.Lock()
+	for ctx.Err() == nil && time.Since(begin) < eventLimit && got < len(all) {
 		got = 0
 		for _, uid := range all {
-			if v.received[uid] {
+			if _, ok := v.received.Load(uid); ok {
 				got++
 			}
 		}
-		v.mu.Unlock()
-		if got == len(all) {
-			break
+		if got < len(all) {
+			time.Sleep(10 * time.Millisecond)
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	return time.Since(begin), got
 }

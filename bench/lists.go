@@ -20,38 +20,14 @@ import (
 
 // lists compares pages, with their totals, of the big dataset with those of the small one,
 // in the store and over HTTP, and a page over HTTP with a handler that does the least.
-func lists(ctx context.Context, b *bench, e engine, r *report) error {
-	small, err := b.groups(ctx, e, smallRows)
-	if err != nil {
-		return err
-	}
-	big, err := b.groups(ctx, e, b.rows)
-	if err != nil {
-		return err
-	}
-	if err := listsInStore(ctx, small, big, r); err != nil {
-		return err
-	}
-	return listsOverHTTP(ctx, b, e, small, big, r)
-}
-
-func listsInStore(ctx context.Context, small, big dataset, r *report) (err error) {
-	s, err := openForReading(ctx, small)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.store.Close()) }()
-	l, err := openForReading(ctx, big)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, l.store.Close()) }()
-	for _, f := range []func(context.Context, openDataset, openDataset, *report) error{scales, grants, skips} {
-		if err := f(ctx, s, l, r); err != nil {
-			return err
-		}
-	}
-	return nil
+func lists(ctx context.Context, m *measurement) {
+	small, big := m.groups(ctx, smallRows), m.groups(ctx, m.bench.rows)
+	s, l := openForReading(ctx, small), openForReading(ctx, big)
+	m.scales(ctx, s, l)
+	m.grants(ctx, l)
+	m.skips(ctx, l)
+	check(errors.Join(s.store.Close(), l.store.Close()))
+	m.listsOverHTTP(ctx, small, big)
 }
 
 // An openDataset is a dataset with its open store.
@@ -61,9 +37,8 @@ type openDataset struct {
 	under []resource.UID // the folders
 }
 
-func openForReading(ctx context.Context, d dataset) (openDataset, error) {
-	s, err := store.Open(ctx, d.url)
-	return openDataset{d, s, d.folders()}, err
+func openForReading(ctx context.Context, d dataset) openDataset {
+	return openDataset{d, must(store.Open(ctx, d.url)), d.folders()}
 }
 
 // A request is one page to read.
@@ -73,26 +48,21 @@ type request struct {
 	page   page.Request
 }
 
+var byName = page.Order{Field: "name"}
+
 // below returns a request of an owner for the first page by name of the groups below group.
 func (s openDataset) below(group resource.UID, size int) request {
 	return request{
 		store.Reach{Under: []resource.UID{s.org}},
 		resource.Filter{Place: resource.PlaceFilter{DescendantsOf: group}},
-		page.Request{Size: size, Order: page.Order{Field: "name"}},
+		page.Request{Size: size, Order: byName},
 	}
 }
 
 // with returns a request for the first page by name of all groups, of a caller with these
 // grants.
-func with(grants []resource.UID, size int) request {
-	return request{
-		store.Reach{Under: grants}, resource.Filter{}, page.Request{Size: size, Order: page.Order{Field: "name"}},
-	}
-}
-
-func (q request) by(field string, desc bool) request {
-	q.page.Order = page.Order{Field: field, Desc: desc}
-	return q
+func with(grants []resource.UID) request {
+	return request{store.Reach{Under: grants}, resource.Filter{}, page.Request{Size: pageSize, Order: byName}}
 }
 
 func (s openDataset) read(ctx context.Context, q request) (page.Page[resource.Group], error) {
@@ -104,38 +74,30 @@ func (s openDataset) read(ctx context.Context, q request) (page.Page[resource.Gr
 const spots = 16
 
 // midway returns requests like q that start after rows in the middle of the list.
-func (s openDataset) midway(ctx context.Context, q request) ([]request, error) {
-	first, err := s.read(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	var all []request
+func (s openDataset) midway(ctx context.Context, q request) (all []request) {
+	total := int(must(s.read(ctx, q)).Total)
 	for i := range spots {
 		at := q
 		at.page.Size = 1
-		at.page.Skip = int(first.Total)/4 + i*int(first.Total)/(2*spots)
-		got, err := s.read(ctx, at)
-		if err != nil {
-			return nil, err
-		}
-		if got.Last == nil {
-			return nil, fmt.Errorf("nothing follows row %d of %d", at.page.Skip, first.Total)
-		}
+		at.page.Skip = total/4 + i*total/(2*spots)
 		next := q
-		next.page.After = got.Last
+		next.page.After = must(s.read(ctx, at)).Last
+		if next.page.After == nil {
+			check(fmt.Errorf("nothing follows row %d of %d", at.page.Skip, total))
+		}
 		all = append(all, next)
 	}
-	return all, nil
+	return all
 }
 
 // named returns requests like q, each for one group by its name.
-func (s openDataset) named(ctx context.Context, q request) ([]request, error) {
-	all, err := s.midway(ctx, q.by("name", false))
+func (s openDataset) named(ctx context.Context, q request) []request {
+	all := s.midway(ctx, q)
 	for i := range all {
 		all[i].filter.Name = all[i].page.After.Key
 		all[i].page.After = nil
 	}
-	return all, err
+	return all
 }
 
 // turns returns an operation that sends one of the requests. Their pages must have size rows.
@@ -158,139 +120,82 @@ const pageSize = page.DefaultSize
 type scale struct {
 	what string
 	size int
-	most float64
 	make requester
 }
 
 // A requester makes the requests for a dataset.
-type requester func(context.Context, openDataset) ([]request, error)
+type requester func(context.Context, openDataset) []request
 
 // one returns a requester of one request.
 func one(f func(openDataset) request) requester {
-	return func(_ context.Context, s openDataset) ([]request, error) { return []request{f(s)}, nil }
+	return func(_ context.Context, s openDataset) []request { return []request{f(s)} }
 }
 
 // middle returns a requester of requests in the middle of a list.
 func middle(f func(openDataset) request) requester {
-	return func(ctx context.Context, s openDataset) ([]request, error) { return s.midway(ctx, f(s)) }
+	return func(ctx context.Context, s openDataset) []request { return s.midway(ctx, f(s)) }
 }
 
 // exact returns a requester of requests for groups of a list by name.
 func exact(f func(openDataset) request) requester {
-	return func(ctx context.Context, s openDataset) ([]request, error) { return s.named(ctx, f(s)) }
+	return func(ctx context.Context, s openDataset) []request { return s.named(ctx, f(s)) }
 }
 
 // each returns a requester of a request for each of some folders.
 func each(f func(openDataset, resource.UID) request) requester {
-	return func(_ context.Context, s openDataset) ([]request, error) {
-		var all []request
-		for i := range spots {
-			all = append(all, f(s, s.under[i*len(s.under)/spots]))
+	return func(_ context.Context, s openDataset) (all []request) {
+		for _, folder := range every(s.under, spots) {
+			all = append(all, f(s, folder))
 		}
-		return all, nil
+		return all
 	}
 }
 
 func scaleCases() []scale {
-	org := func(s openDataset) request { return s.below(s.org, pageSize) }
-	orgBy := func(field string, desc bool) func(openDataset) request {
-		return func(s openDataset) request { return org(s).by(field, desc) }
-	}
 	const few = smallRows / folders
+	org := func(s openDataset) request { return s.below(s.org, pageSize) }
 	folder := func(s openDataset, uid resource.UID) request { return s.below(uid, few) }
 	oneFolder := func(size int) func(openDataset) request {
 		return func(s openDataset) request { return s.below(s.under[folders/2], size) }
 	}
 	return []scale{
-		{"first page", pageSize, 2, one(org)},
-		{"page in the middle", pageSize, 2, middle(org)},
-		{"exact name", 1, 2, exact(org)},
-		{"first page, folder of 1 %, 10 rows", few, 2, each(folder)},
-		{"page in the middle, folder of 1 %, 2 rows", 2, 2, middle(oneFolder(2))},
-		{"exact name, folder of 1 %", 1, 2, exact(oneFolder(few))},
-		{"first page, name desc", pageSize, 0, one(orgBy("name", true))},
-		{"first page, uid", pageSize, 0, one(orgBy("uid", false))},
-		{"page in the middle, uid", pageSize, 0, middle(orgBy("uid", false))},
-		{"first page, create_time", pageSize, 0, one(orgBy("create_time", false))},
-		{"page in the middle, create_time desc", pageSize, 0, middle(orgBy("create_time", true))},
-		{"first page, children of the organization", pageSize, 0, one(func(s openDataset) request {
-			q := org(s)
-			q.filter.Place = resource.PlaceFilter{ChildrenOf: s.org}
-			return q
-		})},
-		{"first page, children of a folder, 10 rows", few, 0, each(func(s openDataset, uid resource.UID) request {
-			q := folder(s, uid)
-			q.filter.Place = resource.PlaceFilter{ChildrenOf: uid}
-			return q
-		})},
+		{"first page", pageSize, one(org)},
+		{"page in the middle", pageSize, middle(org)},
+		{"exact name", 1, exact(org)},
+		{"first page, folder of 1 %, 10 rows", few, each(folder)},
+		{"page in the middle, folder of 1 %, 2 rows", 2, middle(oneFolder(2))},
+		{"exact name, folder of 1 %", 1, exact(oneFolder(few))},
 	}
 }
 
 // scales compares the big dataset with the small one.
-func scales(ctx context.Context, small, big openDataset, r *report) error {
+func (m *measurement) scales(ctx context.Context, small, big openDataset) {
 	for _, c := range scaleCases() {
-		s, err := c.make(ctx, small)
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.what, err)
-		}
-		l, err := c.make(ctx, big)
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.what, err)
-		}
-		p, err := alternate(ctx, big.turns(l, c.size), small.turns(s, c.size))
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.what, err)
-		}
-		r.slower("list: "+c.what, p, c.most)
+		p := alternate(ctx, big.turns(c.make(ctx, big), c.size), small.turns(c.make(ctx, small), c.size))
+		m.slower("list: "+c.what, p, 2)
 	}
 	// Compare 50 rows of a folder with 50 of the small organization.
-	folder, err := each(func(s openDataset, uid resource.UID) request { return s.below(uid, pageSize) })(ctx, big)
-	if err != nil {
-		return err
-	}
+	folder := each(func(s openDataset, uid resource.UID) request { return s.below(uid, pageSize) })(ctx, big)
 	first := []request{small.below(small.org, pageSize)}
-	p, err := alternate(ctx, big.turns(folder, pageSize), small.turns(first, pageSize))
-	r.slower("list: first page, folder of 1 % / the small organization", p, 2)
-	return err
+	m.slower("list: first page, folder of 1 % / the small organization",
+		alternate(ctx, big.turns(folder, pageSize), small.turns(first, pageSize)), 2)
+}
+
+// compare measures requests alternately.
+func (s openDataset) compare(ctx context.Context, a, b []request) pair {
+	return alternate(ctx, s.turns(a, pageSize), s.turns(b, pageSize))
 }
 
 // grants compares callers with grants on several folders with one with a single grant.
-func grants(ctx context.Context, _, big openDataset, r *report) error {
-	single, ten := with(big.under[3:4], pageSize), with(every(big.under, 10), pageSize)
-	for _, field := range []string{"name", "create_time", "uid"} {
-		most := 0.0
-		if field == "name" {
-			most = 5
-		}
-		single, ten := single.by(field, false), ten.by(field, false)
-		p, err := alternate(ctx, big.turns([]request{ten}, pageSize), big.turns([]request{single}, pageSize))
-		if err != nil {
-			return err
-		}
-		r.slower("list: ten grants / one, first page, "+field, p, most)
-	}
-	a, err := big.midway(ctx, ten)
-	if err != nil {
-		return err
-	}
-	b, err := big.midway(ctx, single)
-	if err != nil {
-		return err
-	}
-	p, err := alternate(ctx, big.turns(a, pageSize), big.turns(b, pageSize))
-	if err != nil {
-		return err
-	}
-	r.slower("list: ten grants / one, page in the middle, name", p, 5)
-	many := with(big.some(1000), pageSize)
-	p, err = alternate(ctx, big.turns([]request{many}, pageSize), big.turns([]request{single}, pageSize))
-	r.slower("list: 1000 grants / one, first page, name", p, 0)
-	return err
+func (m *measurement) grants(ctx context.Context, big openDataset) {
+	single, ten := with(big.under[3:4]), with(every(big.under, 10))
+	m.slower("list: ten grants / one, first page, name", big.compare(ctx, []request{ten}, []request{single}), 5)
+	m.slower("list: ten grants / one, page in the middle, name",
+		big.compare(ctx, big.midway(ctx, ten), big.midway(ctx, single)), 5)
 }
 
-// every returns n of all, sorted.
-func every(all []resource.UID, n int) []resource.UID {
-	var some []resource.UID
+// every returns n of all, at equal distances and sorted.
+func every(all []resource.UID, n int) (some []resource.UID) {
 	for i := range n {
 		some = append(some, all[i*len(all)/n])
 	}
@@ -298,100 +203,39 @@ func every(all []resource.UID, n int) []resource.UID {
 	return some
 }
 
-// some returns n groups in folders, sorted.
-func (s openDataset) some(n int) []resource.UID {
-	step, i := s.dataset.groups/n, 0
-	var all []resource.UID
-	for uid := range s.all() {
-		if uid.Parent() == s.org {
-			continue
-		}
-		if i++; i%max(step, 1) == 0 {
-			all = append(all, uid)
-		}
-	}
-	slices.Sort(all)
-	return all
-}
-
 // skips compares a page far into a list with the first page.
-func skips(ctx context.Context, _, big openDataset, r *report) error {
-	far := min(100_000, big.dataset.groups/2)
-	none := big.below(big.org, pageSize)
-	ten := with(every(big.under, 10), pageSize)
-	for _, c := range []struct {
-		what string
-		q    request
-		far  int
-		most time.Duration
-	}{
-		{"", none, far, 50 * time.Millisecond},
-		{", create_time", none.by("create_time", false), far, 0},
-		{", ten grants", ten, big.dataset.groups / 20, 0},
-	} {
-		skip := c.q
-		skip.page.Skip = c.far
-		p, err := alternate(ctx, big.turns([]request{skip}, pageSize), big.turns([]request{c.q}, pageSize))
-		if err != nil {
-			return err
-		}
-		r.longer(fmt.Sprintf("list: skip=%d / skip=0%s", c.far, c.what), p, c.most)
-	}
-	return nil
+func (m *measurement) skips(ctx context.Context, big openDataset) {
+	first := big.below(big.org, pageSize)
+	far := first
+	far.page.Skip = min(100_000, big.dataset.groups/2)
+	m.longer(fmt.Sprintf("list: skip=%d / skip=0", far.page.Skip),
+		big.compare(ctx, []request{far}, []request{first}), 50*time.Millisecond)
 }
 
 // listsOverHTTP compares pages as a client gets them.
-func listsOverHTTP(ctx context.Context, b *bench, e engine, small, big dataset, r *report) (err error) {
-	s, err := b.serve(ctx, small.url)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	l, err := b.serve(ctx, big.url)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, l.stop()) }()
-	p, err := alternate(ctx, getPage(l.token, l.listURL(big.org, pageSize)),
-		getPage(s.token, s.listURL(small.org, pageSize)))
-	if err != nil {
-		return err
-	}
-	r.slower("list over HTTP: first page", p, 2)
-	db, err := e.connect(small.url, clients)
-	if err != nil {
-		return err
-	}
+func (m *measurement) listsOverHTTP(ctx context.Context, small, big dataset) {
+	s, l := m.serve(ctx, small.url), m.serve(ctx, big.url)
+	m.slower("list over HTTP: first page",
+		alternate(ctx, l.getPage(firstPage(big.org)), s.getPage(firstPage(small.org))), 2)
+	db := m.engine.connect(small.url, clients)
 	defer db.Close()
 	db.SetMaxOpenConns(clients) // it only reads
 	db.SetMaxIdleConns(clients)
-	first, err := db.PrepareContext(ctx,
-		`SELECT uid, name, description, create_ms, update_ms FROM groups ORDER BY uid LIMIT $1`)
-	if err != nil {
-		return err
-	}
-	count, err := db.PrepareContext(ctx, `SELECT count(*) FROM groups`)
-	if err != nil {
-		return err
-	}
-	address, stop, err := serveHTTP(ctx, bareList(first, count))
-	if err != nil {
-		return err
-	}
-	defer stop()
-	ours := getPage(s.token, "http://"+s.addr+"/iam/v2beta1/groups")
-	return compareRates(ctx, r, "list over HTTP: page of 50 of 1,000 groups with its total / bare handler", 0.6,
-		ours, getPage("", address))
+	address := m.serveHTTP(ctx, bareList(
+		must(db.PrepareContext(ctx,
+			`SELECT uid, name, description, create_ms, update_ms FROM groups ORDER BY uid LIMIT $1`)),
+		must(db.PrepareContext(ctx, `SELECT count(*) FROM groups`))))
+	m.compareRates(ctx, "list over HTTP: page of 50 of 1,000 groups with its total / bare handler", 0.6,
+		s.getPage("/iam/v2beta1/groups"), newClient(address, "").getPage("/"))
 }
 
 // getPage returns an operation that gets a page. It must have pageSize groups and a total.
-func getPage(token, address string) operation {
-	c := newClient(token)
+func (c *client) getPage(path string) operation {
 	return func(ctx context.Context, _ int) error {
-		_, body, err := c.do(ctx, http.MethodGet, address, "")
+		body, err := c.get(ctx, path)
 		if err == nil && (bytes.Count(body, []byte(`"uid":`)) != pageSize ||
 			!bytes.Contains(body, []byte(`"totalCount":`))) {
-			err = fmt.Errorf("GET %s: not a page of %d groups: %.300s", address, pageSize, body)
+			err = fmt.Errorf("GET %s: not a page of %d groups: %.300s", path, pageSize, body)
 		}
 		return err
 	}
@@ -441,8 +285,8 @@ func bareList(first, count *sql.Stmt) http.HandlerFunc {
 	}
 }
 
-// listURL returns the address of the first page by name of the groups below group.
-func (s *service) listURL(group resource.UID, size int) string {
-	query := url.Values{"uidp.descendants_of": {string(group)}, "order_by": {"name"}, "page_size": {fmt.Sprint(size)}}
-	return "http://" + s.addr + "/iam/v2beta1/groups?" + query.Encode()
+// firstPage returns the path of the first page by name of the groups below group.
+func firstPage(group resource.UID) string {
+	query := url.Values{"uidp.descendants_of": {string(group)}, "order_by": {"name"}, "page_size": {fmt.Sprint(pageSize)}}
+	return "/iam/v2beta1/groups?" + query.Encode()
 }

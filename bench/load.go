@@ -20,13 +20,13 @@ type dataset struct {
 }
 
 // groups returns a database with n groups.
-func (b *bench) groups(ctx context.Context, e engine, n int) (dataset, error) {
-	return b.load(ctx, e, fmt.Sprintf("groups_%d", n), n, 0)
+func (m *measurement) groups(ctx context.Context, n int) dataset {
+	return m.load(ctx, fmt.Sprintf("groups_%d", n), n, 0)
 }
 
 // bindings returns a database with n bindings.
-func (b *bench) bindings(ctx context.Context, e engine, n int) (dataset, error) {
-	return b.load(ctx, e, fmt.Sprintf("bindings_%d", n), max(n/100, smallRows), n/grantsEach)
+func (m *measurement) bindings(ctx context.Context, n int) dataset {
+	return m.load(ctx, fmt.Sprintf("bindings_%d", n), max(n/100, smallRows), n/grantsEach)
 }
 
 // loadedSetting is the setting that marks a dataset as complete.
@@ -34,101 +34,66 @@ const loadedSetting = "bench"
 
 // load returns a dataset. It loads the dataset unless it exists from this run or an earlier
 // one. The store creates the schema, and a server in dev mode the organization.
-func (b *bench) load(ctx context.Context, e engine, name string, groups, identities int) (dataset, error) {
+func (m *measurement) load(ctx context.Context, name string, groups, identities int) dataset {
 	d := dataset{tree: tree{groups: groups}, identities: identities}
 	var found bool
-	var err error
-	if d.url, found, err = e.create(ctx, name); err != nil {
-		return d, err
-	}
-	if found {
-		if d.org, err = loaded(ctx, d.url); err != nil || d.org != "" {
-			return d, err
+	if d.url, found = m.engine.create(ctx, name); found {
+		if d.org = loaded(ctx, d.url); d.org != "" {
+			return d
 		}
-		if err := e.replace(ctx, d.url); err != nil {
-			return d, err
-		}
+		m.engine.replace(ctx, d.url)
 	}
 	begin := time.Now()
-	s, err := b.serve(ctx, d.url)
-	if err != nil {
-		return d, fmt.Errorf("create the organization: %w", err)
-	}
+	s := m.startService(ctx, d.url)
 	d.org = s.org
-	if err := s.stop(); err != nil {
-		return d, err
-	}
+	check(s.stop())
 	count := counters{}
 	tables := []table{d.groupTable().counted(count)}
 	if identities > 0 {
 		tables = append(tables, d.identityTable(identities).counted(count), d.bindingTable(identities).counted(count))
 	}
-	if err := e.fill(ctx, d.url, tables); err != nil {
-		return d, fmt.Errorf("fill: %w", err)
-	}
-	if err := d.finish(ctx, e, count); err != nil {
-		return d, err
-	}
-	b.say("%s: loaded %s in %.0f s", e.name(), name, time.Since(begin).Seconds())
-	return d, nil
+	m.engine.fill(ctx, d.url, tables)
+	d.finish(ctx, m.engine, count)
+	m.say("%s: loaded %s in %.0f s", m.engine.name(), name, time.Since(begin).Seconds())
+	return d
 }
 
 // loaded returns the organization of a dataset, or "" if the dataset is incomplete.
-func loaded(ctx context.Context, url string) (resource.UID, error) {
-	s, err := store.Open(ctx, url)
-	if err != nil {
-		return "", err
-	}
+func loaded(ctx context.Context, url string) resource.UID {
+	s := must(store.Open(ctx, url))
 	org, err := s.Setting(ctx, loadedSetting)
+	check(s.Close())
 	if errors.Is(err, fault.NotFound) {
-		return "", s.Close()
+		return ""
 	}
-	return resource.UID(org), errors.Join(err, s.Close())
+	return resource.UID(must(org, err))
 }
 
 // finish writes the counters, and marks the dataset as complete.
-func (d dataset) finish(ctx context.Context, e engine, count counters) error {
-	db, err := e.connect(d.url, 1)
-	if err != nil {
-		return err
-	}
+func (d dataset) finish(ctx context.Context, e engine, count counters) {
+	db := e.connect(d.url, 1)
 	defer db.Close()
 	var seg int64
-	if err := db.QueryRowContext(ctx, `SELECT seg FROM groups WHERE uid = $1`, string(d.org)).Scan(&seg); err != nil {
-		return err
-	}
+	check(db.QueryRowContext(ctx, `SELECT seg FROM groups WHERE uid = $1`, string(d.org)).Scan(&seg))
 	if seg != number(d.org) {
-		return errors.New("the store converts UIDs to numbers in another way than the function number")
+		check(errors.New("the store converts UIDs to numbers in another way than the function number"))
 	}
-	if err := count.write(ctx, db); err != nil {
-		return fmt.Errorf("write counters: %w", err)
-	}
-	if err := db.Close(); err != nil {
-		return err
-	}
-	s, err := store.Open(ctx, d.url)
-	if err != nil {
-		return err
-	}
-	return errors.Join(s.SetSetting(ctx, loadedSetting, []byte(d.org)), s.Close())
+	count.write(ctx, db)
+	check(db.Close())
+	s := must(store.Open(ctx, d.url))
+	check(errors.Join(s.SetSetting(ctx, loadedSetting, []byte(d.org)), s.Close()))
 }
 
 // write adds the counters to their first shards.
-func (c counters) write(ctx context.Context, db *sql.DB) error {
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
+func (c counters) write(ctx context.Context, db *sql.DB) {
+	tx := must(db.BeginTx(ctx, nil))
 	defer tx.Rollback()
 	for k, n := range c {
-		_, err := tx.ExecContext(ctx, `
+		must(tx.ExecContext(ctx, `
 			INSERT INTO counters (kind, grp, shard, n, children) VALUES ($1, $2, 0, $3, $4)
 			ON CONFLICT (kind, grp, shard) DO UPDATE
 			SET n = counters.n + excluded.n, children = counters.children + excluded.children`,
-			k.kind, k.group, n[0], n[1])
-		if err != nil {
-			return err
-		}
+			k.kind, k.group, n[0], n[1]))
 	}
-	return tx.Commit()
+	check(tx.Commit())
 }

@@ -60,7 +60,7 @@ type bench struct {
 // A section measures one thing on one engine.
 type section struct {
 	name string
-	run  func(context.Context, *bench, engine, *report) error
+	run  func(context.Context, *measurement)
 }
 
 var sections = []section{
@@ -73,7 +73,7 @@ var sections = []section{
 	{"versions", versions},
 	{"start", starts},
 	{"registry", registries},
-	{"advisories", advisoriesSection},
+	{"advisories", advisories},
 	{"signin", signIns},
 	{"against", againstEarlier},
 }
@@ -105,7 +105,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 			return err
 		}
 		r := &report{title: fmt.Sprintf("%s, %d groups", name, b.rows)}
-		err = b.measure(ctx, e, r)
+		err = b.measureAll(ctx, e, r)
 		r.print(out)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -118,14 +118,15 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (err error
 	return nil
 }
 
-func (b *bench) measure(ctx context.Context, e engine, r *report) (err error) {
+func (b *bench) measureAll(ctx context.Context, e engine, r *report) (err error) {
 	defer func() { err = errors.Join(err, e.dropAll(context.WithoutCancel(ctx))) }()
 	for _, s := range sections {
 		if !b.only.MatchString(s.name) {
 			continue
 		}
 		begin := time.Now()
-		if err := s.run(ctx, b, e, r); err != nil {
+		m := &measurement{bench: b, engine: e, report: r}
+		if err := m.run(ctx, s.run); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		b.say("%s: %s took %.0f s", e.name(), s.name, time.Since(begin).Seconds())
@@ -146,16 +147,16 @@ func parse(args []string, progress io.Writer) (*bench, error) {
 	b := &bench{progress: progress}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(progress)
-	engines := flags.String("engines", "sqlite,postgres", "the `databases` to measure on")
+	engines := flags.String("engines", "sqlite,postgres", "`databases` to measure on")
 	var names []string
 	for _, s := range sections {
 		names = append(names, s.name)
 	}
 	only := flags.String("only", "", "measure only the sections that match this `regexp`: "+strings.Join(names, ", "))
-	flags.StringVar(&b.osv, "osv", "", "`zip` of OSV records to make advisories from; made up otherwise")
+	flags.StringVar(&b.osv, "osv", "", "`zip` of OSV records to create advisories from; without it, all are copies of one")
 	flags.StringVar(&b.against, "against", "", "`holdfastd` of an earlier version, for the section against")
 	flags.StringVar(&b.profile, "cpuprofile", "", "`file` to write a CPU profile of this process to")
-	flags.IntVar(&b.rows, "rows", 1_000_000, "`how many` groups, and bindings, the big datasets have")
+	flags.IntVar(&b.rows, "rows", 1_000_000, "`number` of groups, and of bindings, in the big datasets")
 	flags.StringVar(&b.datasets, "keep", "", "`folder` to keep datasets in for the next run; "+
 		"PostgreSQL keeps its own, on the server at HOLDFAST_TEST_POSTGRES")
 	if err := flags.Parse(args); err != nil {

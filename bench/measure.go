@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // How long comparisons take.
@@ -27,12 +28,14 @@ type operation func(ctx context.Context, client int) error
 
 // A pair is the times of two operations.
 type pair struct {
-	a, b  time.Duration // medians
-	ratio float64       // of the medians
+	a, b  time.Duration
+	ratio float64
 }
 
-// alternate measures a and b alternately. i counts the turns.
-func alternate(ctx context.Context, a, b operation) (pair, error) {
+func newPair(a, b time.Duration) pair { return pair{a, b, float64(a) / float64(b)} }
+
+// alternate measures a and b alternately, and returns their medians. i counts the turns.
+func alternate(ctx context.Context, a, b operation) pair {
 	var as, bs []time.Duration
 	begin := time.Now()
 	for i := range maxTurns + warmUp {
@@ -42,25 +45,15 @@ func alternate(ctx context.Context, a, b operation) (pair, error) {
 		if len(as) >= minTurns && time.Since(begin) > turnTime {
 			break
 		}
-		ta, err := timed(ctx, i, a)
-		if err != nil {
-			return pair{}, err
-		}
-		tb, err := timed(ctx, i, b)
-		if err != nil {
-			return pair{}, err
-		}
-		as, bs = append(as, ta), append(bs, tb)
+		as, bs = append(as, timed(ctx, i, a)), append(bs, timed(ctx, i, b))
 	}
-	p := pair{a: median(as), b: median(bs)}
-	p.ratio = float64(p.a) / float64(p.b)
-	return p, nil
+	return newPair(median(as), median(bs))
 }
 
-func timed(ctx context.Context, i int, f operation) (time.Duration, error) {
+func timed(ctx context.Context, i int, f operation) time.Duration {
 	begin := time.Now()
-	err := f(ctx, i)
-	return time.Since(begin), err
+	check(f(ctx, i))
+	return time.Since(begin)
 }
 
 // rates is how often per second two operations can be done.
@@ -72,43 +65,34 @@ type rates struct {
 
 // race lets clients do a as often as they can for a time, then b, and so on. Which comes
 // first alternates, so that periodic work of the database affects both.
-func race(ctx context.Context, a, b operation) (rates, error) {
-	return raceOf(ctx, rounds, roundTime, a, b)
-}
+func race(ctx context.Context, a, b operation) rates { return raceOf(ctx, rounds, roundTime, a, b) }
 
 // raceOf is a race of n rounds, in which a and b each take length.
-func raceOf(ctx context.Context, n int, length time.Duration, a, b operation) (rates, error) {
-	var as, bs, ratios []float64
-	var cpuA, cpuB []time.Duration
+func raceOf(ctx context.Context, n int, length time.Duration, a, b operation) rates {
+	var all [2][]float64
+	var cpu [2][]time.Duration
+	var ratios []float64
 	for i := range n + 1 {
-		var ra, rb float64
-		var ca, cb time.Duration
-		first := func() (err error) { ra, ca, err = rateOf(ctx, length, a); return err }
-		second := func() (err error) { rb, cb, err = rateOf(ctx, length, b); return err }
-		if i%2 == 1 {
-			first, second = second, first
+		if i == 1 { // the first round is for warm-up
+			all, cpu, ratios = [2][]float64{}, [2][]time.Duration{}, nil
 		}
-		if err := first(); err != nil {
-			return rates{}, err
+		var rate [2]float64
+		for _, side := range [...]int{i % 2, 1 - i%2} {
+			var used time.Duration
+			rate[side], used = rateOf(ctx, length, []operation{a, b}[side])
+			all[side], cpu[side] = append(all[side], rate[side]), append(cpu[side], used)
 		}
-		if err := second(); err != nil {
-			return rates{}, err
-		}
-		if i == 0 { // warm-up
-			continue
-		}
-		as, bs, ratios = append(as, ra), append(bs, rb), append(ratios, ra/rb)
-		cpuA, cpuB = append(cpuA, ca), append(cpuB, cb)
+		ratios = append(ratios, rate[0]/rate[1])
 	}
-	return rates{median(as), median(bs), median(ratios), median(cpuA), median(cpuB)}, nil
+	return rates{median(all[0]), median(all[1]), median(ratios), median(cpu[0]), median(cpu[1])}
 }
 
 // rateOf lets clients call f for a time. It returns the calls per second, and the
 // processor time of this process per call.
-func rateOf(ctx context.Context, length time.Duration, f operation) (rate float64, cpu time.Duration, _ error) {
+func rateOf(ctx context.Context, length time.Duration, f operation) (rate float64, cpu time.Duration) {
 	var done atomic.Int64
 	begin, used := time.Now(), processorTime()
-	err := together(clients, func(client int) error {
+	check(together(clients, func(client int) error {
 		for time.Since(begin) < length {
 			if err := f(ctx, client); err != nil {
 				return err
@@ -116,33 +100,24 @@ func rateOf(ctx context.Context, length time.Duration, f operation) (rate float6
 			done.Add(1)
 		}
 		return nil
-	})
+	}))
 	n := done.Load()
-	return float64(n) / time.Since(begin).Seconds(), (processorTime() - used) / time.Duration(max(n, 1)), err
+	return float64(n) / time.Since(begin).Seconds(), (processorTime() - used) / time.Duration(max(n, 1))
 }
 
 // together runs f for each of n clients concurrently, and returns the first error.
 func together(n int, f func(client int) error) error {
-	var wg sync.WaitGroup
-	var once sync.Once
-	var first error
+	var g errgroup.Group
 	for client := range n {
-		wg.Go(func() {
-			if err := f(client); err != nil {
-				once.Do(func() { first = err })
-			}
-		})
+		g.Go(func() error { return f(client) })
 	}
-	wg.Wait()
-	return first
+	return g.Wait()
 }
 
 // processorTime returns the processor time of this process.
 func processorTime() time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
+	check(syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 

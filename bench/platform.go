@@ -16,40 +16,31 @@ import (
 )
 
 // A platform issues tokens for workloads and people. It serves its keys, whose IDs are the
-// names of their algorithms, until it is closed.
+// names of their algorithms, until the measurement ends.
 type platform struct {
-	rsa   *rsa.PrivateKey
-	ec    *ecdsa.PrivateKey
-	url   string
-	close func()
+	rsa *rsa.PrivateKey
+	ec  *ecdsa.PrivateKey
+	url string
 }
 
-func newPlatform(ctx context.Context) (p *platform, err error) {
-	p = &platform{}
-	if p.rsa, err = rsa.GenerateKey(rand.Reader, 2048); err != nil {
-		return nil, err
-	}
-	if p.ec, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
-		return nil, err
-	}
-	p.url, p.close, err = serveHTTP(ctx, http.HandlerFunc(p.serveKeys))
-	return p, err
-}
-
-func (p *platform) serveKeys(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/keys" {
-		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, p.url, p.url+"/keys")
-		return
+func (m *measurement) newPlatform(ctx context.Context) *platform {
+	p := &platform{
+		rsa: must(rsa.GenerateKey(rand.Reader, 2048)),
+		ec:  must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)),
 	}
 	b64 := base64.RawURLEncoding.EncodeToString
-	point, err := p.ec.PublicKey.Bytes() // 4, X, Y
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	fmt.Fprintf(w, `{"keys":[{"kty":"RSA","kid":"RS256","n":%q,"e":"AQAB"},`+
+	point := must(p.ec.PublicKey.Bytes()) // 4, X, Y
+	keys := fmt.Sprintf(`{"keys":[{"kty":"RSA","kid":"RS256","n":%q,"e":"AQAB"},`+
 		`{"kty":"EC","kid":"ES256","crv":"P-256","x":%q,"y":%q}]}`,
 		b64(p.rsa.N.Bytes()), b64(point[1:33]), b64(point[33:]))
+	p.url = m.serveHTTP(ctx, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/keys" {
+			fmt.Fprint(w, keys)
+			return
+		}
+		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, p.url, p.url+"/keys")
+	}))
+	return p
 }
 
 // jobSubject returns the subject of the n-th workload.
@@ -61,7 +52,7 @@ func jobPattern(n int) string {
 }
 
 // job signs a new token of the n-th workload, with the claims of GitHub Actions.
-func (p *platform) job(alg string, n int, audience string) (string, error) {
+func (p *platform) job(alg string, n int, audience string) string {
 	return p.sign(alg, map[string]any{
 		"sub": jobSubject(n), "aud": audience, "repository": "org/app", "repository_id": "1001",
 		"repository_owner": "org", "repository_owner_id": "2001", "ref": "refs/heads/main", "ref_type": "branch",
@@ -72,24 +63,17 @@ func (p *platform) job(alg string, n int, audience string) (string, error) {
 }
 
 // sign signs a token with these claims, to which it adds the issuer, an ID and times.
-func (p *platform) sign(alg string, claims map[string]any) (string, error) {
+func (p *platform) sign(alg string, claims map[string]any) string {
 	now := time.Now()
 	claims["iss"], claims["jti"] = p.url, rand.Text()
 	claims["iat"], claims["nbf"], claims["exp"] = now.Unix(), now.Unix(), now.Add(time.Hour).Unix()
-	payload, err := json.Marshal(claims)
-	if err != nil {
-		return "", err
-	}
 	b64 := base64.RawURLEncoding.EncodeToString
-	input := b64([]byte(`{"alg":"`+alg+`","typ":"JWT","kid":"`+alg+`"}`)) + "." + b64(payload)
+	input := b64([]byte(`{"alg":"`+alg+`","typ":"JWT","kid":"`+alg+`"}`)) + "." + b64(must(json.Marshal(claims)))
 	sum := sha256.Sum256([]byte(input))
 	if alg == "RS256" {
-		sig, err := rsa.SignPKCS1v15(nil, p.rsa, crypto.SHA256, sum[:])
-		return input + "." + b64(sig), err
+		return input + "." + b64(must(rsa.SignPKCS1v15(nil, p.rsa, crypto.SHA256, sum[:])))
 	}
 	r, s, err := ecdsa.Sign(rand.Reader, p.ec, sum[:])
-	if err != nil {
-		return "", err
-	}
-	return input + "." + b64(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...)), nil
+	check(err)
+	return input + "." + b64(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
 }

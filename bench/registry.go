@@ -5,12 +5,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -27,31 +26,14 @@ const (
 
 // registries compares the registry with distribution, with the same content and the same
 // client. Both run in their own processes and sync to disk.
-func registries(ctx context.Context, b *bench, e engine, r *report) (err error) {
-	url, err := empty(ctx, e, "registry")
-	if err != nil {
-		return err
-	}
-	ours, err := b.holdfastd(ctx, "", url)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, ours.stop()) }()
-	theirs, err := b.distribution(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, theirs.stop()) }()
-	// The first one is about memory, so the servers must not have done anything before.
-	steps := []func(context.Context, *process, *process, *report) error{
-		hugePush, layers, manifests, tagLists, concurrentPulls,
-	}
-	for _, step := range steps {
-		if err := step(ctx, ours, theirs, r); err != nil {
-			return err
-		}
-	}
-	return nil
+func registries(ctx context.Context, m *measurement) {
+	ours := m.holdfastd(ctx, "", empty(ctx, m.engine, "registry"))
+	theirs := m.distribution(ctx)
+	m.hugePush(ctx, ours, theirs) // first, because it is about the memory of servers that have done nothing before
+	m.layers(ctx, ours, theirs)
+	m.manifests(ctx, ours, theirs)
+	m.tagLists(ctx, ours)
+	m.concurrentPulls(ctx, ours)
 }
 
 // smallLayer is the layer of a small image.
@@ -60,7 +42,7 @@ const smallLayer = "a layer"
 func digestOf(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
 
 // layers pushes and pulls big layers alternately, always new ones.
-func layers(ctx context.Context, ours, theirs *process, r *report) error {
+func (m *measurement) layers(ctx context.Context, ours, theirs *process) {
 	content := make([]byte, layerSize)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(content) // never fails
 	var push, pull [2][]time.Duration
@@ -69,46 +51,32 @@ func layers(ctx context.Context, ours, theirs *process, r *report) error {
 		digest := digestOf(content)
 		for side, d := range []*process{ours, theirs} {
 			begin := time.Now()
-			if err := d.pushBlob(ctx, "layers", bytes.NewReader(content),
-				func() string { return digest }); err != nil {
-				return err
-			}
+			check(d.pushBlob(ctx, "layers", bytes.NewReader(content), func() string { return digest }))
 			pushed := time.Now()
-			if _, _, err := d.do(ctx, http.StatusOK, http.MethodGet, "/v2/"+d.prefix+"layers/blobs/"+digest,
-				nil); err != nil {
-				return err
-			}
+			must(d.get(ctx, "/v2/"+d.prefix+"layers/blobs/"+digest))
 			if i > 0 { // the first is for warm-up
 				push[side], pull[side] = append(push[side], pushed.Sub(begin)), append(pull[side], time.Since(pushed))
 			}
 		}
 	}
-	for what, took := range map[string][2][]time.Duration{"registry: push 100 MB": push,
-		"registry: pull 100 MB": pull} {
-		p := pair{a: median(took[0]), b: median(took[1])}
-		p.ratio = float64(p.a) / float64(p.b)
-		r.slower(what, p, 1)
-	}
-	return nil
+	m.slower("registry: push 100 MB", newPair(median(push[0]), median(push[1])), 1)
+	m.slower("registry: pull 100 MB", newPair(median(pull[0]), median(pull[1])), 1)
 }
 
 // smallImages pushes two small blobs, and returns a function that returns a new manifest of
 // them at every call.
-func smallImages(ctx context.Context, d *process, repo string) (func() []byte, error) {
+func smallImages(ctx context.Context, d *process, repo string) func() []byte {
 	var parts []string
 	for _, content := range []string{`{"architecture":"amd64","os":"linux"}`, smallLayer} {
 		digest := digestOf([]byte(content))
-		if err := d.pushBlob(ctx, repo, bytes.NewReader([]byte(content)),
-			func() string { return digest }); err != nil {
-			return nil, err
-		}
+		check(d.pushBlob(ctx, repo, strings.NewReader(content), func() string { return digest }))
 		parts = append(parts, descriptor(digest, len(content)))
 	}
 	var n atomic.Int64
 	return func() []byte {
 		const manifest = `{"schemaVersion":2,"mediaType":%q,"config":%s,"layers":[%s],"annotations":{"n":"%d"}}`
 		return fmt.Appendf(nil, manifest, ociImage, parts[0], parts[1], n.Add(1))
-	}, nil
+	}
 }
 
 func descriptor(digest string, size int) string {
@@ -116,84 +84,51 @@ func descriptor(digest string, size int) string {
 }
 
 // manifests reads and writes manifests by tag.
-func manifests(ctx context.Context, ours, theirs *process, r *report) error {
-	get, put := [2]func(string) operation{}, [2]operation{}
-	var list [2]operation
+func (m *measurement) manifests(ctx context.Context, ours, theirs *process) {
+	var get, head, list, put [2]operation
 	for side, d := range []*process{ours, theirs} {
-		next, err := smallImages(ctx, d, "manifests")
-		if err != nil {
-			return err
-		}
+		next := smallImages(ctx, d, "manifests")
 		for i := range fewTags {
-			if err := d.putManifest(ctx, "manifests", fmt.Sprintf("v%d", i), next()); err != nil {
-				return err
-			}
+			check(d.putManifest(ctx, "manifests", fmt.Sprintf("v%d", i), next()))
 		}
-		var tag atomic.Int64
-		get[side] = func(method string) operation {
+		read := func(method string) operation {
 			return func(ctx context.Context, client int) error {
 				path := fmt.Sprintf("/v2/%smanifests/manifests/v%d", d.prefix, client)
 				_, _, err := d.do(ctx, http.StatusOK, method, path, nil, "Accept", ociImage)
 				return err
 			}
 		}
+		get[side], head[side] = read(http.MethodGet), read(http.MethodHead)
+		list[side] = d.getter("/v2/" + d.prefix + "manifests/tags/list")
+		smallImages(ctx, d, "put")
+		var tag atomic.Int64
 		put[side] = func(ctx context.Context, _ int) error {
 			return d.putManifest(ctx, "put", fmt.Sprintf("t%d", tag.Add(1)), next())
 		}
-		if _, err := smallImages(ctx, d, "put"); err != nil {
-			return err
-		}
-		list[side] = func(ctx context.Context, _ int) error {
-			_, _, err := d.do(ctx, http.StatusOK, http.MethodGet, "/v2/"+d.prefix+"manifests/tags/list", nil)
-			return err
-		}
 	}
-	for _, m := range []struct {
-		what string
-		a, b operation
-	}{
-		{"registry: GET manifest", get[0](http.MethodGet), get[1](http.MethodGet)},
-		{"registry: HEAD manifest", get[0](http.MethodHead), get[1](http.MethodHead)},
-		{"registry: list 100 tags", list[0], list[1]},
-		{"registry: PUT manifest and tag", put[0], put[1]},
-	} {
-		p, err := race(ctx, m.a, m.b)
-		if err != nil {
-			return err
-		}
-		r.faster(m.what, p, 2)
-	}
-	return nil
+	m.faster("registry: GET manifest", race(ctx, get[0], get[1]), 2)
+	m.faster("registry: HEAD manifest", race(ctx, head[0], head[1]), 2)
+	m.faster("registry: list 100 tags", race(ctx, list[0], list[1]), 2)
+	m.faster("registry: PUT manifest and tag", race(ctx, put[0], put[1]), 2)
 }
 
 // tagLists compares pages of a repo with many tags with those of one with few.
-func tagLists(ctx context.Context, ours, _ *process, r *report) error {
+func (m *measurement) tagLists(ctx context.Context, ours *process) {
 	for repo, n := range map[string]int{"many": manyTags, "few": fewTags} {
-		next, err := smallImages(ctx, ours, repo)
-		if err != nil {
-			return err
-		}
-		m := next()
+		manifest := smallImages(ctx, ours, repo)()
 		for i := 0; i < n; i += 50 {
 			query := "?"
 			for k := range 50 {
 				query += fmt.Sprintf("tag=t%d&", i+k)
 			}
-			if err := ours.putManifest(ctx, repo, digestOf(m)+query, m); err != nil {
-				return err
-			}
+			check(ours.putManifest(ctx, repo, digestOf(manifest)+query, manifest))
 		}
 	}
-	uids, err := repoUIDs(ctx, ours)
-	if err != nil {
-		return err
-	}
-	page := func(format string, args ...any) operation {
-		path := fmt.Sprintf(format, args...)
-		return func(ctx context.Context, _ int) error {
-			_, _, err := ours.do(ctx, http.StatusOK, http.MethodGet, path, nil)
-			return err
-		}
+	var got struct{ Repos []struct{ UID, Name string } }
+	check(ours.doJSON(ctx, http.MethodGet, "/registry/v2beta1/repos?page_size=200", nil, &got))
+	uids := map[string]string{}
+	for _, repo := range got.Repos {
+		uids[repo.Name] = repo.UID
 	}
 	const tags = "/registry/v2beta1/tags?uidp.children_of=%[2]s&page_size=50"
 	for what, format := range map[string]string{
@@ -201,92 +136,47 @@ func tagLists(ctx context.Context, ours, _ *process, r *report) error {
 		"registry: page of 10,000 tags, API":         tags,
 		"registry: page of 10,000 tags, API by name": tags + "&order_by=name",
 	} {
-		p, err := alternate(ctx, page(format, "many", uids["many"]), page(format, "few", uids["few"]))
-		if err != nil {
-			return err
-		}
-		r.slower(what, p, 1.5)
+		page := func(repo string) operation { return ours.getter(fmt.Sprintf(format, repo, uids[repo])) }
+		m.slower(what, alternate(ctx, page("many"), page("few")), 1.5)
 	}
-	return nil
-}
-
-// repoUIDs returns the UIDs of the repos of the organization by name.
-func repoUIDs(ctx context.Context, d *process) (map[string]string, error) {
-	var got struct{ Repos []struct{ UID, Name string } }
-	err := d.doJSON(ctx, http.MethodGet, "/registry/v2beta1/repos?page_size=200", nil, &got)
-	uids := map[string]string{}
-	for _, repo := range got.Repos {
-		uids[repo.Name] = repo.UID
-	}
-	return uids, err
 }
 
 // concurrentPulls lets many clients pull one image at once.
-func concurrentPulls(ctx context.Context, ours, _ *process, r *report) error {
+func (m *measurement) concurrentPulls(ctx context.Context, ours *process) {
 	layer := make([]byte, pulledLayer)
 	_, _ = rand.NewChaCha8([32]byte{2}).Read(layer) // never fails
 	digest := digestOf(layer)
-	if err := ours.pushBlob(ctx, "crowd", bytes.NewReader(layer), func() string { return digest }); err != nil {
-		return err
-	}
-	m := fmt.Appendf(nil, `{"schemaVersion":2,"layers":[%s]}`, descriptor(digest, len(layer)))
-	if err := ours.putManifest(ctx, "crowd", "v1", m); err != nil {
-		return err
-	}
-	if err := ours.resetPeak(); err != nil {
-		return err
-	}
-	rest, err := ours.memory("VmRSS")
-	if err != nil {
-		return err
-	}
+	check(ours.pushBlob(ctx, "crowd", bytes.NewReader(layer), func() string { return digest }))
+	manifest := fmt.Appendf(nil, `{"schemaVersion":2,"layers":[%s]}`, descriptor(digest, len(layer)))
+	check(ours.putManifest(ctx, "crowd", "v1", manifest))
+	rest := ours.resetPeak()
 	var failed atomic.Int64
-	_ = together(pullClients, func(int) error {
+	_ = together(pullClients, func(int) error { // failures are counted
 		for _, path := range []string{"manifests/v1", "blobs/" + digest} {
-			if _, _, err := ours.do(ctx, http.StatusOK, http.MethodGet, "/v2/dev/crowd/"+path, nil); err != nil {
+			if _, err := ours.get(ctx, "/v2/dev/crowd/"+path); err != nil {
 				failed.Add(1)
 				return err
 			}
 		}
 		return nil
 	})
-	peak, err := ours.memory("VmHWM")
-	if err != nil {
-		return err
-	}
-	r.exactly("registry: 200 pulls at once that failed", failed.Load(), 0)
-	r.under("registry: memory for 200 pulls at once, above rest", max(0, peak-rest), 0, megabytes)
-	return nil
+	m.exactly("registry: 200 pulls at once that failed", failed.Load(), 0)
+	m.under("registry: memory for 200 pulls at once, above rest", max(0, ours.memory("VmHWM")-rest), 0, megabytes)
 }
 
 // hugePush pushes a very big layer, and measures the memory that the server needs for it.
-func hugePush(ctx context.Context, ours, theirs *process, r *report) error {
+func (m *measurement) hugePush(ctx context.Context, ours, theirs *process) {
 	var took [2]time.Duration
 	for side, d := range []*process{ours, theirs} {
-		if err := d.resetPeak(); err != nil {
-			return err
-		}
-		rest, err := d.memory("VmRSS")
-		if err != nil {
-			return err
-		}
+		rest := d.resetPeak()
 		h := sha256.New()
 		body := io.TeeReader(io.LimitReader(rand.NewChaCha8([32]byte{3}), hugeLayer), h)
 		begin := time.Now()
-		if err := d.pushBlob(ctx, "huge", body, func() string { return digestSum(h) }); err != nil {
-			return err
-		}
+		check(d.pushBlob(ctx, "huge", body, func() string { return fmt.Sprintf("sha256:%x", h.Sum(nil)) }))
 		took[side] = time.Since(begin)
-		peak, err := d.memory("VmHWM")
-		if err != nil {
-			return err
-		}
 		if side == 0 {
-			r.under("registry: memory for a push of 2 GB, above rest", max(0, peak-rest), 64<<20, megabytes)
+			m.under("registry: memory for a push of 2 GB, above rest", max(0, d.memory("VmHWM")-rest), 64<<20, megabytes)
 		}
 	}
-	r.slower("registry: push 2 GB", pair{took[0], took[1], took[0].Seconds() / took[1].Seconds()}, 0)
-	return nil
+	m.slower("registry: push 2 GB", newPair(took[0], took[1]), 0)
 }
-
-func digestSum(h hash.Hash) string { return fmt.Sprintf("sha256:%x", h.Sum(nil)) }

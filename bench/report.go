@@ -24,62 +24,51 @@ func (r *report) note(format string, args ...any) {
 	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
-// slower reports a time as a multiple of the baseline. most is the target; 0 means none.
-func (r *report) slower(what string, p pair, most float64) {
-	x := row{what: what, measured: brief(p.a), baseline: brief(p.b), ratio: times(p.ratio)}
-	if most > 0 {
-		x.target, x.missed = fmt.Sprintf("≤ %.3g ×", most), p.ratio > most
+// add adds a row, without its target if there is none.
+func (r *report) add(hasTarget bool, x row) {
+	if !hasTarget {
+		x.target, x.missed = "", false
 	}
 	r.rows = append(r.rows, x)
 }
 
+// slower reports a time as a multiple of the baseline. most is the target; 0 means none.
+func (r *report) slower(what string, p pair, most float64) {
+	target := fmt.Sprintf("≤ %.3g ×", most)
+	r.add(most > 0, row{what, brief(p.a), brief(p.b), times(p.ratio), target, p.ratio > most})
+}
+
 // faster reports a rate as a multiple of the baseline. least is the target; 0 means none.
 func (r *report) faster(what string, p rates, least float64) {
-	x := row{what: what, measured: perSecond(p.a), baseline: perSecond(p.b), ratio: times(p.ratio)}
-	if least > 0 {
-		x.target, x.missed = fmt.Sprintf("≥ %.3g ×", least), p.ratio < least
-	}
-	r.rows = append(r.rows, x)
+	target := fmt.Sprintf("≥ %.3g ×", least)
+	r.add(least > 0, row{what, perSecond(p.a), perSecond(p.b), times(p.ratio), target, p.ratio < least})
 }
 
 // longer reports how much longer than the baseline something takes. most is the target; 0
 // means none.
 func (r *report) longer(what string, p pair, most time.Duration) {
-	x := row{what: what, measured: brief(p.a), baseline: brief(p.b), ratio: "+" + brief(p.a-p.b)}
-	if most > 0 {
-		x.target, x.missed = "≤ +"+brief(most), p.a-p.b > most
-	}
-	r.rows = append(r.rows, x)
+	r.add(most > 0, row{what, brief(p.a), brief(p.b), "+" + brief(p.a-p.b), "≤ +" + brief(most), p.a-p.b > most})
 }
 
 // under reports a figure that has to be below a limit; 0 means none.
 func (r *report) under(what string, measured, limit float64, show func(float64) string) {
-	x := row{what: what, measured: show(measured)}
-	if limit > 0 {
-		x.target, x.missed = "< "+show(limit), measured >= limit
-	}
-	r.rows = append(r.rows, x)
+	r.add(limit > 0, row{what: what, measured: show(measured), target: "< " + show(limit), missed: measured >= limit})
 }
 
 // over reports a rate that has to reach a limit; 0 means none.
 func (r *report) over(what string, measured, limit float64) {
-	x := row{what: what, measured: perSecond(measured)}
-	if limit > 0 {
-		x.target, x.missed = "≥ "+perSecond(limit), measured < limit
-	}
-	r.rows = append(r.rows, x)
+	target := "≥ " + perSecond(limit)
+	r.add(limit > 0, row{what: what, measured: perSecond(measured), target: target, missed: measured < limit})
 }
 
 // none reports an average count that has to be zero. Other goroutines may add a few.
 func (r *report) none(what string, measured float64) {
-	x := row{what: what, measured: fmt.Sprintf("%.2g", measured), target: "0", missed: measured > 0.01}
-	r.rows = append(r.rows, x)
+	r.add(true, row{what: what, measured: fmt.Sprintf("%.2g", measured), target: "0", missed: measured > 0.01})
 }
 
 // exactly reports a count that has to be want.
 func (r *report) exactly(what string, measured, want int64) {
-	x := row{what: what, measured: fmt.Sprint(measured), target: fmt.Sprint(want), missed: measured != want}
-	r.rows = append(r.rows, x)
+	r.add(true, row{what: what, measured: fmt.Sprint(measured), target: fmt.Sprint(want), missed: measured != want})
 }
 
 func (r *report) missed() (n int) {

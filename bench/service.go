@@ -3,14 +3,11 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/server"
@@ -26,19 +23,22 @@ const (
 
 // A service is a server in dev mode, in this process.
 type service struct {
-	addr  string
-	org   resource.UID
-	token string
-	stop  func() error
+	*client
+	org  resource.UID
+	stop func() error
 }
 
-// serve starts a server with default settings on the database at url. It formats its log,
-// and discards it.
-func (b *bench) serve(ctx context.Context, url string) (*service, error) {
-	folder, err := b.dataFolder()
-	if err != nil {
-		return nil, err
-	}
+// serve starts a server with default settings on the database at url, for as long as the
+// measurement takes. It formats its log, and discards it.
+func (m *measurement) serve(ctx context.Context, url string) *service {
+	s := m.startService(ctx, url)
+	m.atEnd(s.stop)
+	return s
+}
+
+// startService is like serve, for a server that the caller stops.
+func (b *bench) startService(ctx context.Context, url string) *service {
+	folder := b.dataFolder()
 	ctx, cancel := context.WithCancel(ctx)
 	srv, err := server.New(ctx, server.Config{
 		Listen: "127.0.0.1:0", BaseURL: baseURL, DataDir: folder, Database: url, Dev: true,
@@ -46,21 +46,17 @@ func (b *bench) serve(ctx context.Context, url string) (*service, error) {
 	})
 	if err != nil {
 		cancel()
-		return nil, err
+		check(err)
 	}
-	s := &service{addr: srv.Addr().String()}
 	done := make(chan error, 1)
 	go func() { done <- srv.Run(ctx) }()
-	s.stop = func() error {
+	dev := readDev(folder)
+	c := newClient("http://"+srv.Addr().String(), dev.Token)
+	return &service{c, dev.Organization, func() error {
+		c.close()
 		cancel()
 		return <-done
-	}
-	dev, err := readDev(folder)
-	if err != nil {
-		return nil, errors.Join(err, s.stop())
-	}
-	s.org, s.token = dev.Organization, dev.Token
-	return s, nil
+	}}
 }
 
 // devInfo is the dev.json of a server in dev mode.
@@ -69,63 +65,21 @@ type devInfo struct {
 	Organization                       resource.UID `json:"organizationUid"`
 }
 
-func readDev(folder string) (d devInfo, _ error) {
-	text, err := os.ReadFile(filepath.Join(folder, "dev.json"))
-	if err != nil {
-		return d, err
-	}
-	return d, json.Unmarshal(text, &d)
+func readDev(folder string) (d devInfo) {
+	check(json.Unmarshal(must(os.ReadFile(filepath.Join(folder, "dev.json"))), &d))
+	return d
 }
 
 // listen listens on a free port of this machine.
-func listen(ctx context.Context) (net.Listener, error) {
-	var lc net.ListenConfig
-	return lc.Listen(ctx, "tcp", "127.0.0.1:0")
+func listen(ctx context.Context) net.Listener {
+	return must(new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0"))
 }
 
-// serveHTTP serves on a free port of this machine.
-func serveHTTP(ctx context.Context, h http.Handler) (address string, stop func(), _ error) {
-	l, err := listen(ctx)
-	if err != nil {
-		return "", nil, err
-	}
+// serveHTTP serves on a free port of this machine until the measurement ends.
+func (m *measurement) serveHTTP(ctx context.Context, h http.Handler) (address string) {
+	l := listen(ctx)
 	srv := &http.Server{Handler: h}
+	m.atEnd(srv.Close)
 	go func() { _ = srv.Serve(l) }() // ends with Close
-	return "http://" + l.Addr().String(), func() { srv.Close() }, nil
+	return "http://" + l.Addr().String()
 }
-
-// A client is an HTTP client that keeps its connections.
-type client struct {
-	http  *http.Client
-	token string
-}
-
-func newClient(token string) *client {
-	transport := &http.Transport{MaxIdleConnsPerHost: clients, MaxConnsPerHost: clients}
-	return &client{&http.Client{Transport: transport}, token}
-}
-
-// do sends a request and reads the response. It returns an error for any status except
-// 200.
-func (c *client) do(ctx context.Context, method, url, body string) (http.Header, []byte, error) {
-	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
-	if err != nil {
-		return nil, nil, err
-	}
-	r.Header.Set("Authorization", "Bearer "+c.token)
-	if body != "" {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	resp, err := c.http.Do(r)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer resp.Body.Close()
-	content, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, content)
-	}
-	return resp.Header, content, err
-}
-
-func (c *client) close() { c.http.CloseIdleConnections() }

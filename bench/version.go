@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -22,36 +21,17 @@ const versionPage = 50
 
 // versions compares the other versions of the API with v2beta1: reading a group, listing a
 // page of groups, and creating one, over HTTP and gRPC.
-func versions(ctx context.Context, b *bench, e engine, r *report) (err error) {
-	v, err := b.instance(ctx, e, "versions")
-	if err != nil {
-		return err
+func versions(ctx context.Context, m *measurement) {
+	v := m.instance(ctx, "versions")
+	for range versionPage {
+		must(v.post(ctx, "/iam/v2beta1/groups/"+string(v.folders[0]), `{"name": "`+newName()+`"}`))
 	}
-	defer func() { err = errors.Join(err, v.service.stop()) }()
-	for i := range versionPage {
-		if _, err := v.post(ctx, "/iam/v2beta1/groups/"+string(v.folders[0]),
-			fmt.Sprintf(`{"name": "g%d"}`, i)); err != nil {
-			return err
-		}
-	}
-	conn, err := dial(v.service.addr)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	authorized := metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+v.service.token)
+	conn := m.dial(v.address)
+	authorized := metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+v.token)
 	for _, c := range v.comparisons() {
-		p, err := race(ctx, v.overJSON(c.ours), v.overJSON(c.base))
-		if err != nil {
-			return err
-		}
-		r.faster("versions: "+c.what+", JSON", p, 0.9)
-		if p, err = race(authorized, overGRPC(conn, c.ours), overGRPC(conn, c.base)); err != nil {
-			return err
-		}
-		r.faster("versions: "+c.what+", gRPC", p, 0.9)
+		m.faster("versions: "+c.what+", JSON", race(ctx, v.overJSON(c.ours), v.overJSON(c.base)), 0.9)
+		m.faster("versions: "+c.what+", gRPC", race(authorized, overGRPC(conn, c.ours), overGRPC(conn, c.base)), 0.9)
 	}
-	return nil
 }
 
 // A work is a call that can be made over both protocols.
@@ -84,10 +64,9 @@ func (v *instance) comparisons() []comparison {
 		func() proto.Message {
 			return &iampb.ListGroupsRequest{Uidp: &commonpb.UIDPFilter{Ids: []string{folder}}}
 		}, list.out}
-	into := func() string { return string(v.folders[1+rand.IntN(len(v.folders)-1)]) }
 	create := work{http.MethodPost, "/iam/v2beta1/groups/", iampb.GroupsService_CreateGroup_FullMethodName,
 		func() proto.Message {
-			return &iampb.CreateGroupRequest{Parent: into(), Group: &iampb.Group{Name: newName()}}
+			return &iampb.CreateGroupRequest{Parent: v.into(), Group: &iampb.Group{Name: newName()}}
 		}, get.out}
 	listV1 := func(path string, f *iamv1pb.GroupFilter) work {
 		return work{http.MethodGet, path, iamv1pb.Groups_List_FullMethodName, func() proto.Message { return f },
@@ -95,7 +74,7 @@ func (v *instance) comparisons() []comparison {
 	}
 	createV1 := work{http.MethodPost, "/iam/v1/groups/", iamv1pb.Groups_Create_FullMethodName,
 		func() proto.Message {
-			return &iamv1pb.CreateGroupRequest{Parent: into(), Group: &iamv1pb.Group{Name: newName()}}
+			return &iamv1pb.CreateGroupRequest{Parent: v.into(), Group: &iamv1pb.Group{Name: newName()}}
 		}, func() proto.Message { return new(iamv1pb.Group) }}
 	return []comparison{
 		{"one group, v1 / v2beta1 by the same filter",
@@ -118,15 +97,18 @@ func (w work) v2() work {
 
 func newName() string { return fmt.Sprintf("n-%016x", rand.Uint64()) }
 
+func random[T any](all []T) T { return all[rand.IntN(len(all))] }
+
+// into returns the folder to create a group in, which is none of those that are listed.
+func (v *instance) into() string { return string(random(v.folders[1:])) }
+
 // overJSON makes a call over HTTP.
 func (v *instance) overJSON(w work) operation {
-	address := "http://" + v.service.addr + w.path
+	if w.verb == http.MethodGet {
+		return v.getter(w.path)
+	}
 	return func(ctx context.Context, _ int) error {
-		to, body := address, ""
-		if w.verb == http.MethodPost {
-			to, body = to+string(v.folders[1+rand.IntN(len(v.folders)-1)]), `{"name": "`+newName()+`"}`
-		}
-		_, _, err := v.client.do(ctx, w.verb, to, body)
+		_, err := v.post(ctx, w.path+v.into(), `{"name": "`+newName()+`"}`)
 		return err
 	}
 }

@@ -19,11 +19,11 @@ func config(a *noun.App) *cobra.Command {
 	cmd := a.Branch("config", "Show and change the settings of this command",
 		configView(a), configGet(a), configSet(a), configUnset(a), configUseDev(a))
 	var long strings.Builder
-	long.WriteString("A setting is given by a flag, by a variable, or in the file, and the first of these wins.\n")
+	long.WriteString("A setting is read from a flag, an environment variable or the file, in this order.\n")
 	for _, s := range settings.All() {
 		fmt.Fprintf(&long, "\n  %-14s %-22s %s", s.Key, s.Variable(), s.About)
 	}
-	long.WriteString("\n\nHOLDFAST_TOKEN is the token to use. HOLDFAST_CONFIG names another file.")
+	long.WriteString("\n\nHOLDFAST_TOKEN sets the token to use, and HOLDFAST_CONFIG the path of the file.")
 	cmd.Long = long.String()
 	return cmd
 }
@@ -70,7 +70,7 @@ func configUnset(a *noun.App) *cobra.Command {
 
 func configGet(a *noun.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "get KEY", Short: "Print a setting as it is now",
+		Use: "get KEY", Short: "Print the current value of a setting",
 		Args: cobra.ExactArgs(1), ValidArgsFunction: completeSettings,
 		RunE: a.Do(func(_ context.Context, _ *cobra.Command, args []string) error {
 			v, err := a.Value(args[0])
@@ -88,7 +88,7 @@ func configGet(a *noun.App) *cobra.Command {
 
 func configView(a *noun.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "view", Short: "Print every setting and where it comes from", Args: cobra.NoArgs,
+		Use: "view", Short: "Print every setting and its origin", Args: cobra.NoArgs,
 		RunE: a.Do(func(context.Context, *cobra.Command, []string) error {
 			t := &output.Table{Console: a.Console, Header: []string{"SETTING", "VALUE", "FROM"}}
 			for _, s := range settings.All() {
@@ -115,8 +115,8 @@ func configView(a *noun.App) *cobra.Command {
 func configUseDev(a *noun.App) *cobra.Command {
 	return &cobra.Command{
 		Use: "use-dev [FILE]", Short: "Use a server in development mode on this machine",
-		Long: "Reads the file that holdfastd --dev writes into its data folder (data/dev.json unless given), sets api and\n" +
-			"organization to what it says, and keeps the token for you alone. When that expires, the file is read again.",
+		Long: "Reads FILE (default data/dev.json), which holdfastd --dev writes into its data folder, sets api and\n" +
+			"organization, and stores the token. The file is read again when the token expires.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, args []string) error {
 			return a.UseDev(ctx, append(args, "data/dev.json")[0])

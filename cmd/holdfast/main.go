@@ -48,20 +48,21 @@ func root(a *noun.App) *cobra.Command {
 	root := a.Branch("holdfast", "Manage a Holdfast server from the command line",
 		auth.Command(a), iam.Command(a), registry.Command(a), advisories.Command(a), events.Command(a), events.Audit(a),
 		config(a), iam.Dev(a), versionCommand(a), manual(a), auth.CredentialHelper(a))
-	root.Long = "Manage who may do what in an organization, the images it runs, and what is known of their vulnerabilities.\n\n" +
-		"To begin, tell it where the server is: holdfast config set api https://holdfast.example.com,\n" +
-		"and sign in: holdfast auth login; or, beside a server in development mode: holdfast config use-dev"
+	root.Long = "Manage access, container images and vulnerability advisories of an organization.\n\n" +
+		"To begin, set the address of the server and sign in:\n\n" +
+		"  holdfast config set api https://holdfast.example.com\n  holdfast auth login\n\n" +
+		"For a server in development mode on this machine: holdfast config use-dev"
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
 	f := root.PersistentFlags()
 	f.StringVar(a.Flag("api"), "api", "", "`ADDRESS` of the server, http(s)://host[:port]")
-	f.StringVarP(a.Flag("output"), "output", "o", "", "`FORMAT` of results: table, wide, json, yaml, csv or id")
+	f.StringVarP(a.Flag("output"), "output", "o", "", "output `FORMAT`: table, wide, json, yaml, csv or id")
 	f.StringSliceVar(&a.Columns, "columns", nil, "`FIELDS` to show in a table or CSV, such as name,uid,createTime")
-	f.StringVar(a.Flag("token_file"), "token-file", "", "`FILE` that holds the token to use")
-	f.StringVar(a.Flag("ca_file"), "ca-file", "", "`FILE` of certificates (PEM) to trust beside the system's")
-	f.BoolVarP(&a.Verbose, "verbose", "v", false, "tell of every call: its method, duration and request id")
-	f.DurationVar(&a.Timeout, "timeout", 30*time.Second, "`DURATION` after which a call is given up")
+	f.StringVar(a.Flag("token_file"), "token-file", "", "`FILE` with the token to use")
+	f.StringVar(a.Flag("ca_file"), "ca-file", "", "`FILE` of certificates (PEM) to trust in addition to the system's")
+	f.BoolVarP(&a.Verbose, "verbose", "v", false, "print the method, duration and request id of every call")
+	f.DurationVar(&a.Timeout, "timeout", 30*time.Second, "`DURATION` after which a call fails")
 	noun.CompleteWords(root, "output", output.Formats)
 	return root
 }

@@ -15,14 +15,12 @@ import (
 
 // versions is what `version` prints.
 type versions struct {
-	Client clientBuild    `json:"client"`
+	Client struct {
+		Version   string `json:"version"`
+		GoVersion string `json:"goVersion"`
+		Platform  string `json:"platform"`
+	} `json:"client"`
 	Server *serverVersion `json:"server,omitempty"`
-}
-
-type clientBuild struct {
-	Version   string `json:"version"`
-	GoVersion string `json:"goVersion"`
-	Platform  string `json:"platform"`
 }
 
 type serverVersion struct {
@@ -37,7 +35,9 @@ func versionCommand(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "version", Short: "Print the version of this command and of the server", Args: cobra.NoArgs,
 		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
-			v := versions{Client: clientBuild{signin.ClientVersion(), runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}}
+			var v versions
+			v.Client.Version, v.Client.GoVersion = signin.ClientVersion(), runtime.Version()
+			v.Client.Platform = runtime.GOOS + "/" + runtime.GOARCH
 			if !clientOnly {
 				server, err := askVersion(ctx, a)
 				if err != nil {
@@ -48,7 +48,7 @@ func versionCommand(a *noun.App) *cobra.Command {
 			return printVersions(a, v)
 		}),
 	}
-	cmd.Flags().BoolVar(&clientOnly, "client", false, "do not ask the server")
+	cmd.Flags().BoolVar(&clientOnly, "client", false, "print only the version of this command")
 	return cmd
 }
 

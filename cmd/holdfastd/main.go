@@ -23,56 +23,45 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:]))
 }
 
-// run returns the exit code: 2 for settings that cannot be used, 1 for a
-// service that cannot run.
+// run starts the server, or runs the command that precedes the flags, such as keys
+// rotate or gc, in a running server or in this process. It returns the exit code: 1
+// for a service that cannot run, and 2 for settings or a command that cannot be used.
 func run(ctx context.Context, args []string) int {
 	if slices.Equal(args, []string{"version"}) {
 		fmt.Println("holdfastd", server.Version())
 		return 0
 	}
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		return runCommand(ctx, args)
+	words, flags := args[:countWords(args)], args
+	if len(words) > 0 {
+		words, flags = server.SplitCommand(words, args[len(words):])
 	}
-	cfg, err := server.LoadConfig(args, os.Environ(), os.Stdout)
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "holdfastd:", err)
-		return 2
-	}
-	server.AllocateBallast()
-	srv, err := server.New(ctx, cfg)
-	if err == nil {
-		err = srv.Run(ctx)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "holdfastd:", fault.Explain(err))
-		return 1
-	}
-	return 0
-}
-
-// runCommand runs the command that precedes the flags, such as keys rotate or
-// gc, in a running server or in this process.
-func runCommand(ctx context.Context, args []string) int {
-	n := countWords(args)
-	words, flags := server.SplitCommand(args[:n], args[n:])
 	cfg, err := server.LoadConfig(flags, os.Environ(), os.Stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
-	if err == nil {
+	code := 2
+	if err == nil && len(words) > 0 {
 		err = server.RunCommand(ctx, cfg, words, os.Stdout)
+	} else if err == nil {
+		code, err = 1, serve(ctx, cfg)
 	}
 	if errors.Is(err, server.ErrWarnings) { // they are written already
 		return 1
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "holdfastd:", fault.Explain(err))
-		return 2
+		return code
 	}
 	return 0
+}
+
+func serve(ctx context.Context, cfg server.Config) error {
+	server.AllocateBallast()
+	srv, err := server.New(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return srv.Run(ctx)
 }
 
 // countWords returns how many arguments precede the flags. The id of a key, a

@@ -22,7 +22,7 @@ import (
 func Command(a *noun.App) *cobra.Command {
 	n := advisories()
 	cmd := a.Command(n)
-	cmd.Short = "Read, write, import and export what is known of vulnerabilities"
+	cmd.Short = "Manage, import and export vulnerability advisories"
 	cmd.AddCommand(advisoryEvents(a), importAdvisories(a), exportAdvisories(a), queryAdvisories(a), a.Command(feeds()))
 	return cmd
 }
@@ -30,28 +30,28 @@ func Command(a *noun.App) *cobra.Command {
 func advisories() noun.Noun {
 	return noun.Noun{
 		Use: "advisories", One: "advisory", Form: "ADVISORY",
-		About: "Advisories tell which versions of which packages are vulnerable, and what became of it. They are imported\n" +
-			"from what others publish, kept current by feeds, or written by hand.",
+		About: "Advisories describe which versions of packages are vulnerable, and the state of each vulnerability. They\n" +
+			"are imported from files, updated by feeds, or written by hand.",
 		Example: "  holdfast advisories create openssl --parent acme --type apk --alias CVE-2026-1234 --affects Alpine:openssl@0..3.3.2-r1",
 		Writing: advisoryService("AdvisoryWritingService"),
 		Message: noun.MessageOf(&vulnpb.Advisory{}),
 		Locate:  findAdvisory, Page: showAdvisory,
 		Argument:    "artifact-name",
-		CreateFlags: []noun.Field{{Flag: "id", Path: "advisory_id", Help: "`ID` to give it; one is made otherwise"}},
+		CreateFlags: []noun.Field{{Flag: "id", Path: "advisory_id", Help: "`ID` of the advisory (default: generated)"}},
 		Fields: []noun.Field{
 			{Flag: "type", Path: "artifact_type",
-				Help: "what the artifact is, the `TYPE` of a package URL such as apk or golang"},
-			{Flag: "architecture", Path: "artifact_architecture", Help: "`NAME` of the architecture it is for"},
-			{Flag: "component", Path: "component_name", Help: "`NAME` of the part of it that is vulnerable"},
-			{Flag: "component-type", Help: "`TYPE` of that part"},
-			{Flag: "component-location", Help: "`PATH` of that part in the artifact"},
-			{Flag: "author", Help: "`NAME` of who says so; you unless given"},
-			{Flag: "alias", Path: "aliases", Help: "another `ID` of the vulnerability, such as a CVE; can be repeated"},
-			{Flag: "summary", Help: "what it is about, in one line of `TEXT`"},
-			{Flag: "details-file", Path: "details", File: true, Help: "`FILE` of what it is about; - is standard input"},
+				Help: "`TYPE` of the artifact, as in a package URL: apk, golang, …"},
+			{Flag: "architecture", Path: "artifact_architecture", Help: "`NAME` of the architecture of the artifact"},
+			{Flag: "component", Path: "component_name", Help: "`NAME` of the vulnerable component of the artifact"},
+			{Flag: "component-type", Help: "`TYPE` of the component"},
+			{Flag: "component-location", Help: "`PATH` of the component in the artifact"},
+			{Flag: "author", Help: "`NAME` of the author (default: you)"},
+			{Flag: "alias", Path: "aliases", Help: "other `ID` of the vulnerability, such as a CVE; can be repeated"},
+			{Flag: "summary", Help: "summary, one line of `TEXT`"},
+			{Flag: "details-file", Path: "details", File: true, Help: "`FILE` with the details; - is standard input"},
 			{Flag: "cvss", Path: "severities", Read: readCVSS, Help: "CVSS `VECTOR` of version 2, 3 or 4; can be repeated"},
 			{Flag: "affects", Path: "affected", Read: readAffects,
-				Help: "versions that have it, as `ECOSYSTEM:NAME@INTRODUCED..FIXED`, such as Go:example.com/x@0..1.2.3; can " +
+				Help: "affected versions as `ECOSYSTEM:NAME@INTRODUCED..FIXED`, such as Go:example.com/x@0..1.2.3; can " +
 					"be repeated"},
 		},
 		Filters: advisoryFilters(),
@@ -64,7 +64,7 @@ func advisories() noun.Noun {
 func advisoryFilters() []noun.Field {
 	return []noun.Field{
 		{Flag: "id", Path: "advisory_ids", Help: "only those with this `ID`; can be repeated"},
-		{Flag: "legacy-id", Path: "legacy_advisory_ids", Help: "only those that had this `ID` before; can be repeated"},
+		{Flag: "legacy-id", Path: "legacy_advisory_ids", Help: "only those with this former `ID`; can be repeated"},
 		{Flag: "artifact", Path: "artifact_names", Help: "only those about this artifact or package `NAME`; can be repeated"},
 		{Flag: "type", Path: "artifact_types", Help: "only those about artifacts of this `TYPE`; can be repeated"},
 		{Flag: "architecture", Path: "artifact_architectures",
@@ -74,7 +74,7 @@ func advisoryFilters() []noun.Field {
 			Help: "only those about components of this `TYPE`; can be repeated"},
 		{Flag: "component-location", Path: "component_locations",
 			Help: "only those about a component at this `PATH`; can be repeated"},
-		{Flag: "alias", Path: "aliases", Help: "only those with this alias, an `ID`; can be repeated"},
+		{Flag: "alias", Path: "aliases", Help: "only those with `ID` as an alias; can be repeated"},
 		{Flag: "origin", Help: "only those about this artifact `NAME`"},
 		{Flag: "review-state", Path: "event_review_states",
 			Help: "only those with an event in this `STATE`: pending, approved, request-changes or rejected"},
@@ -165,9 +165,8 @@ func queryAdvisories(a *noun.App) *cobra.Command {
 	var p advisoriespb.PackageVersion
 	var parent string
 	cmd := &cobra.Command{
-		Use: "query [PURL...]", Short: "Tell which advisories affect a version of a package",
-		Long: "Lists the advisories that affect the version, or versions, asked about. The exit code is 0 if there are none\n" +
-			"and 3 if there are.",
+		Use: "query [PURL...]", Short: "List the advisories that affect a version of a package",
+		Long: "Lists the advisories that affect the given versions. The exit code is 0 if there are none, and 3 otherwise.",
 		Example: "  holdfast advisories query pkg:golang/golang.org/x/net@v0.20.0\n" +
 			"  holdfast advisories query --ecosystem Alpine:v3.20 --name openssl --version 3.3.1-r0",
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
@@ -188,10 +187,10 @@ func queryAdvisories(a *noun.App) *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&p.Ecosystem, "ecosystem", "", "`NAME` of the ecosystem, as OSV has it: Go, npm, PyPI, Alpine:v3.20")
-	f.StringVar(&p.Name, "name", "", "`NAME` of the package there")
+	f.StringVar(&p.Ecosystem, "ecosystem", "", "`NAME` of the ecosystem as in OSV: Go, npm, PyPI, Alpine:v3.20")
+	f.StringVar(&p.Name, "name", "", "`NAME` of the package")
 	f.StringVar(&p.Version, "version", "", "`VERSION` of the package")
-	a.RegisterRef(cmd, &parent, "parent", noun.Groups(), "only ask the advisories below this `GROUP`")
+	a.RegisterRef(cmd, &parent, "parent", noun.Groups(), "only advisories in `GROUP` and below it")
 	return cmd
 }
 
@@ -220,8 +219,8 @@ func query(ctx context.Context, a *noun.App, req *advisoriespb.BatchQueryAdvisor
 func feeds() noun.Noun {
 	return noun.Noun{
 		Area: "advisories", Use: "feeds", One: "feed",
-		About: "Feeds are the sources that the advisories of a group are kept current from: an https address, or a folder\n" +
-			"or file of the server that its operator allows.",
+		About: "Feeds are the sources from which the advisories of a group are updated: an https address, or a file or\n" +
+			"folder on the server that its operator allows.",
 		Example: "  holdfast advisories feeds create go --parent acme --address https://osv-vulnerabilities.storage.googleapis.com/Go/all.zip --interval 6h",
 		Service: advisoryService("AdvisoryFeedsService"),
 		Message: noun.MessageOf(&advisoriespb.AdvisoryFeed{}),
@@ -229,8 +228,8 @@ func feeds() noun.Noun {
 		Argument: "name",
 		Fields: []noun.Field{
 			{Flag: "address", Help: "`ADDRESS` of the source: https://…, or a path on the server"},
-			{Flag: "interval", Help: "`DURATION` between two looks, such as 30m, 6h or 1d"},
-			{Flag: "paused", Help: "do not look at it"},
+			{Flag: "interval", Help: "`DURATION` between updates, such as 30m, 6h or 1d"},
+			{Flag: "paused", Help: "do not read the source"},
 		},
 		Columns: output.Columns("name", "uid", "address", "last=last.time", output.Text("result", feedResult)),
 		Wide:    output.Columns("interval", "paused", "createTime", "updateTime"),

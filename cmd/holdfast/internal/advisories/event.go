@@ -26,7 +26,7 @@ type eventFlags struct {
 
 // advisoryEvents returns the commands of what happens to an advisory.
 func advisoryEvents(a *noun.App) *cobra.Command {
-	return a.Branch("event", "Add events to advisories, and review them", addEvent(a), reviewEvent(a))
+	return a.Branch("event", "Add and review events of advisories", addEvent(a), reviewEvent(a))
 }
 
 // eventKinds are the types of event, in the order of an advisory's life.
@@ -38,7 +38,7 @@ func addEvent(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "add ADVISORY TYPE", Short: "Add an event to an advisory",
 		Long: "Adds an event: " + eventKinds + ".\n" +
-			"It waits for a review unless you may approve and say so with --state approved.",
+			"It is pending until it is reviewed, unless you can approve events and use --state approved.",
 		Example: "  holdfast advisories event add HFA-2345-6789-cfgh fixed --fixed-version 3.3.2-r1",
 		Args:    cobra.ExactArgs(2),
 		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
@@ -61,10 +61,10 @@ func addEvent(a *noun.App) *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&e.note, "note", "", "more about it, a line of `TEXT`")
-	f.StringVar(&e.fixed, "fixed-version", "", "of fixed: the first `VERSION` without it")
-	f.StringSliceVar(&e.patched, "patched-version", nil, "of patched: a `VERSION`; can be repeated")
-	f.StringVar(&e.reason, "reason", "", "of false-positive: a `REASON` such as component-vulnerability-mismatch")
+	f.StringVar(&e.note, "note", "", "note, one line of `TEXT`")
+	f.StringVar(&e.fixed, "fixed-version", "", "for fixed: the first `VERSION` that is not affected")
+	f.StringSliceVar(&e.patched, "patched-version", nil, "for patched: `VERSION`; can be repeated")
+	f.StringVar(&e.reason, "reason", "", "for false-positive: `REASON`, such as component-vulnerability-mismatch")
 	reasons := vulnpb.AdvisoryEvent_FalsePositiveDetermination_Type(0).Descriptor()
 	noun.CompleteWords(cmd, "reason", output.EnumWords(reasons))
 	a.RegisterFields(cmd, eventFields(), noun.MessageOf(&vulnpb.AdvisoryEvent{}))
@@ -74,10 +74,10 @@ func addEvent(a *noun.App) *cobra.Command {
 
 func eventFields() []noun.Field {
 	return []noun.Field{
-		{Flag: "author", Help: "`NAME` of who says so; you unless given"},
-		{Flag: "reviewer", Help: "`NAME` of who looked at it"},
-		{Flag: "issue", Help: "`ADDRESS` where it is discussed"},
-		{Flag: "state", Path: "review_state", Help: "`STATE` of its review: pending, approved, request-changes or rejected"},
+		{Flag: "author", Help: "`NAME` of the author (default: you)"},
+		{Flag: "reviewer", Help: "`NAME` of the reviewer"},
+		{Flag: "issue", Help: "`ADDRESS` of the issue"},
+		{Flag: "state", Path: "review_state", Help: "review `STATE`: pending, approved, request-changes or rejected"},
 	}
 }
 
@@ -146,8 +146,8 @@ func (e eventFlags) describe(m protoreflect.Message) error {
 func reviewEvent(a *noun.App) *cobra.Command {
 	var reviewer string
 	cmd := &cobra.Command{
-		Use: "review EVENT-UID STATE", Short: "Approve or reject an event, or ask for changes",
-		Long:    "Gives an event the state approved, rejected, request-changes or pending. The first two are for good.",
+		Use: "review EVENT-UID STATE", Short: "Approve or reject an event, or request changes",
+		Long:    "Sets the review state to approved, rejected, request-changes or pending. The first two are final.",
 		Example: "  holdfast advisories event review 41c2…/0191…/8a3f… approved",
 		Args:    cobra.ExactArgs(2),
 		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
@@ -169,7 +169,7 @@ func reviewEvent(a *noun.App) *cobra.Command {
 				map[string]string{"uid": "EVENT-UID", "review_state": "STATE", "reviewer": "--reviewer"})
 		}),
 	}
-	cmd.Flags().StringVar(&reviewer, "reviewer", "", "`NAME` of who looked at it; you unless given")
+	cmd.Flags().StringVar(&reviewer, "reviewer", "", "`NAME` of the reviewer (default: you)")
 	noun.AddDryRun(cmd)
 	return cmd
 }

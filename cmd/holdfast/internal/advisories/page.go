@@ -97,9 +97,7 @@ func showAdvisory(a *noun.App, m protoreflect.Message) {
 		}
 	}
 	showAffected(a, v)
-	if len(v.GetEvents()) > 0 {
-		fmt.Fprintln(a.Out, "\n"+a.Paint(output.Bold, "timeline"))
-	}
+	heading(a, "timeline", len(v.GetEvents()))
 	for _, e := range v.GetEvents() {
 		state := ""
 		if e.GetReviewState() != vulnpb.ReviewState_REVIEW_STATE_APPROVED {
@@ -108,19 +106,22 @@ func showAdvisory(a *noun.App, m protoreflect.Message) {
 		line("  %s  %s%s", day(e.GetCreateTime()), join("  ", eventWord(e), eventDetail(e), by(e)), state)
 		line("              %s", e.GetUid())
 	}
-	if len(v.GetReferences()) > 0 {
-		fmt.Fprintln(a.Out, "\n"+a.Paint(output.Bold, "references"))
-	}
+	heading(a, "references", len(v.GetReferences()))
 	for _, r := range v.GetReferences() {
 		line("  %-8s  %s", strings.ToLower(r.GetType()), r.GetUrl())
 	}
 }
 
+// heading prints the heading of a part that has n lines.
+func heading(a *noun.App, text string, n int) {
+	if n > 0 {
+		fmt.Fprintln(a.Out, "\n"+a.Paint(output.Bold, text))
+	}
+}
+
 // showAffected lists packages with their ranges.
 func showAffected(a *noun.App, v *vulnpb.Advisory) {
-	if len(v.GetAffected()) > 0 {
-		fmt.Fprintln(a.Out, "\n"+a.Paint(output.Bold, "affected"))
-	}
+	heading(a, "affected", len(v.GetAffected()))
 	for _, p := range v.GetAffected() {
 		var ranges []string
 		for _, r := range p.GetRanges() {

@@ -38,9 +38,10 @@ func importAdvisories(a *noun.App) *cobra.Command {
 	var group string
 	cmd := &cobra.Command{
 		Use: "import PATH...", Short: "Import advisories from files, archives and folders",
-		Long: "Takes over OSV (JSON, YAML, or a zip of them), OpenVEX, secdb, and the advisories of distributions that write\n" +
-			"them in YAML. What the group has already is left alone, so an import that was cut off can simply be started\n" +
-			"again. Records that cannot be taken are told by file and reason, and the rest goes in; the exit code is then 1.",
+		Long: "Imports OSV (JSON, YAML, or a zip of them), OpenVEX, secdb, and the YAML advisories of distributions.\n" +
+			"Records that the group already has are skipped, so an interrupted import can be repeated. Records that\n" +
+			"cannot be imported are reported with file and reason, and the others are imported; the exit code is then\n" +
+			"1.",
 		Example: "  holdfast advisories import all.zip --group acme",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
@@ -200,8 +201,8 @@ func exportAdvisories(a *noun.App) *cobra.Command {
 	var format, file string
 	var zip bool
 	cmd := &cobra.Command{
-		Use: "export", Short: "Write advisories in the format of others",
-		Long: "Writes the advisories that pass the filters as osv (one JSON document after the other, or a zip of files),\n" +
+		Use: "export", Short: "Export advisories as OSV, OpenVEX or secdb",
+		Long: "Writes the advisories that match the filters as osv (a stream of JSON documents, or a zip of files),\n" +
 			"openvex or secdb.",
 		Example: "  holdfast advisories export --format osv --zip --file advisories.zip --parent acme --recursive",
 		Args:    cobra.NoArgs,
@@ -215,8 +216,8 @@ func exportAdvisories(a *noun.App) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&format, "format", "osv", "`FORMAT`: osv, openvex or secdb")
-	f.BoolVar(&zip, "zip", false, "a zip with a file for each advisory, of osv")
-	f.StringVar(&file, "file", "", "`FILE` to write to; standard output unless given")
+	f.BoolVar(&zip, "zip", false, "for osv: write a zip with a file for each advisory")
+	f.StringVar(&file, "file", "", "`FILE` to write to (default: standard output)")
 	a.RegisterFilters(cmd, advisories())
 	noun.CompleteWords(cmd, "format", []string{"osv", "openvex", "secdb"})
 	return cmd

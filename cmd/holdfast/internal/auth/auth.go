@@ -22,9 +22,9 @@ import (
 
 // Command returns the commands of sign-in and tokens.
 func Command(a *noun.App) *cobra.Command {
-	cmd := a.Branch("auth", "Sign in, and get tokens",
+	cmd := a.Branch("auth", "Sign in, sign out and get tokens",
 		login(a), logout(a), sessionsCommand(a), printToken(a), status(a), configureDocker(a), pullTokensCommand(a))
-	cmd.Long = "A session belongs to one server. Every other command uses it, and gets the next token by itself."
+	cmd.Long = "A session belongs to one server. All other commands use it, and renew its token automatically."
 	return cmd
 }
 
@@ -32,12 +32,12 @@ func login(a *noun.App) *cobra.Command {
 	var identity, file string
 	var person signin.Person
 	cmd := &cobra.Command{
-		Use: "login", Short: "Sign in: a person with a browser, a workload with --identity",
-		Long: "Opens a browser to sign in with, and keeps a session that renews itself.\n\n" +
-			"With --identity it exchanges the token that a platform gives a workload for one of the server's, and again whenever\n" +
-			"that expires. Without --identity-token the token is that of HOLDFAST_IDENTITY_TOKEN_FILE, or of the platform this runs on:\n" +
+		Use: "login", Short: "Sign in with a browser, or as a workload with --identity",
+		Long: "Opens a browser to sign in, and stores a session that is renewed automatically.\n\n" +
+			"With --identity, exchanges the token of a workload for a token of the server, and repeats that when it expires.\n" +
+			"The token of the workload is read from --identity-token, HOLDFAST_IDENTITY_TOKEN_FILE, or the platform:\n" +
 			"GitHub Actions, GitLab CI, Buildkite, a pod with a token at " + holdfast.KubernetesTokenFile + ",\n" +
-			"or credentials of AWS in its variables.",
+			"or AWS credentials in environment variables.",
 		Example: "  holdfast auth login\n" +
 			"  holdfast auth login --organization acme --headless\n" +
 			"  holdfast auth login --identity 41c2…/9f3a… --identity-token token.jwt\n" +
@@ -61,14 +61,14 @@ func login(a *noun.App) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&identity, "identity", "", "`UID` of the identity to assume")
-	cmd.Flags().StringVar(&file, "identity-token", "", "`FILE` that holds the token which proves it; - is standard input")
+	cmd.Flags().StringVar(&file, "identity-token", "", "`FILE` with the token that proves it; - is standard input")
 	person.Register(cmd)
 	return cmd
 }
 
 func logout(a *noun.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "logout", Short: "End the session, and forget its tokens", Args: cobra.NoArgs,
+		Use: "logout", Short: "End the session and delete its tokens", Args: cobra.NoArgs,
 		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			return a.SignOut(ctx)
 		}),
@@ -78,7 +78,7 @@ func logout(a *noun.App) *cobra.Command {
 func printToken(a *noun.App) *cobra.Command {
 	var audience string
 	cmd := &cobra.Command{
-		Use: "token", Short: "Print a token, and nothing else",
+		Use: "token", Short: "Print a token",
 		Example: "  curl -H \"Authorization: Bearer $(holdfast auth token)\" https://holdfast.example.com/iam/v2beta1/groups\n" +
 			"  holdfast auth token --audience registry.example.com | docker login -u _token --password-stdin registry.example.com",
 		Args: cobra.NoArgs,
@@ -92,15 +92,15 @@ func printToken(a *noun.App) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVar(&audience, "audience", "",
-		"what the token is for: the `ADDRESS` of the API (unless given), or the registry's host")
+		"audience of the token: the `ADDRESS` of the API (default), or the host of the registry")
 	return cmd
 }
 
 func status(a *noun.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Tell who this command acts as, until when, and how that is renewed",
-		Long: "Reads the token that the next command would begin with, and asks nobody. The exit code is 4 if there is none,\n" +
-			"or if it has expired and cannot be renewed.",
+		Use: "status", Short: "Show the current identity, and when and how its token is renewed",
+		Long: "Reads the stored token without calling the server. The exit code is 4 if there is no token, or if it has\n" +
+			"expired and cannot be renewed.",
 		Args: cobra.NoArgs,
 		RunE: a.Do(func(context.Context, *cobra.Command, []string) error {
 			st, err := a.Status()
@@ -148,8 +148,8 @@ func printStatus(a *noun.App, st signin.Status) error {
 func sessionsCommand(a *noun.App) *cobra.Command {
 	var identity string
 	cmd := &cobra.Command{
-		Use: "sessions", Short: "List where you are signed in",
-		Long: "A session is a sign-in that renews itself: of a command or of a browser. What an ended session had is void at once.",
+		Use: "sessions", Short: "List sessions",
+		Long: "Lists your sessions of commands and browsers. When a session is ended, its tokens are revoked at once.",
 		Args: cobra.NoArgs,
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			uid, err := a.ResolveAny(ctx, iam.Identities(), identity)
@@ -173,10 +173,7 @@ func sessionsCommand(a *noun.App) *cobra.Command {
 	return cmd
 }
 
-const (
-	everySession = "-" // in place of an id
-	whoseHelp    = "`IDENTITY` whose sessions these are (your own)"
-)
+const whoseHelp = "`IDENTITY` of the sessions (default: your own)"
 
 var sessionFlags = []string{"identity_uid=--identity", "id=ID"}
 
@@ -185,7 +182,7 @@ func endSessions(a *noun.App) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "end ID...", Short: "End sessions",
-		Long:    "Ends sessions of yours, or with --identity those of somebody whose role bindings you may change.",
+		Long:    "Ends your sessions or, with --identity, those of an identity whose role bindings you can change.",
 		Example: "  holdfast auth sessions end 7c1f…\n  holdfast auth sessions end --all --identity acme/ann",
 		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
@@ -196,7 +193,7 @@ func endSessions(a *noun.App) *cobra.Command {
 				return err
 			}
 			if all {
-				args = []string{everySession}
+				args = []string{"-"} // every session
 			}
 			for _, id := range args {
 				req := &signinpb.EndSessionRequest{Id: id, IdentityUid: uid}
@@ -213,6 +210,6 @@ func endSessions(a *noun.App) *cobra.Command {
 		}),
 	}
 	a.RegisterRef(cmd, &identity, "identity", iam.Identities(), whoseHelp)
-	cmd.Flags().BoolVar(&all, "all", false, "end all of them, this one too")
+	cmd.Flags().BoolVar(&all, "all", false, "end all sessions, including this one")
 	return cmd
 }

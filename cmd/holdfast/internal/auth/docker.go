@@ -162,10 +162,11 @@ const (
 func configureDocker(a *noun.App) *cobra.Command {
 	var bin string
 	cmd := &cobra.Command{
-		Use: "configure-docker", Short: "Let docker and its kin sign in to the registry by themselves",
-		Long: "Names this program in Docker's settings (~/.docker/config.json, or DOCKER_CONFIG) as the one that knows the\n" +
-			"password of the registry, and makes it available as " + HelperName + ", beside itself unless --bin names\n" +
-			"another folder of the PATH. From then on docker, crane, skopeo, oras and cosign get a fresh token for every command.",
+		Use: "configure-docker", Short: "Configure docker to get registry passwords from this command",
+		Long: "Registers this program as credential helper of the registry in the settings of Docker\n" +
+			"(~/.docker/config.json, or DOCKER_CONFIG), and links it as " + HelperName + "\n" +
+			"in its own folder or that of --bin.\n" +
+			"After that docker, crane, skopeo, oras and cosign use a new token for every command.",
 		Args: cobra.NoArgs,
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			host, err := registry.Host(ctx, a)
@@ -186,7 +187,7 @@ func configureDocker(a *noun.App) *cobra.Command {
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&bin, "bin", "", "`FOLDER` of the PATH to make "+HelperName+" available in")
+	cmd.Flags().StringVar(&bin, "bin", "", "`FOLDER` on the PATH in which to create "+HelperName)
 	return cmd
 }
 
@@ -231,10 +232,11 @@ func relink(target, link string) error {
 // CredentialHelper returns the command that Docker runs with a verb, and with the
 // registry on standard input.
 func CredentialHelper(a *noun.App) *cobra.Command {
-	cmd := a.Branch("credential-helper", "Answer Docker, which asks for the password of the registry")
+	cmd := a.Branch("credential-helper", "Answer requests of Docker for passwords")
 	cmd.Hidden = true // Docker calls it, by its other name
 	for verb, answer := range map[string]func(context.Context, *noun.App) error{
-		"get": helperGet, "list": helperList, "erase": helperErase, "store": helperStore,
+		"get": helperGet, "list": helperList, "store": helperStore,
+		"erase": func(context.Context, *noun.App) error { return nil }, // nothing is stored
 	} {
 		cmd.AddCommand(&cobra.Command{
 			Use: verb, Short: "Answer the verb " + verb, Args: cobra.NoArgs,
@@ -293,9 +295,6 @@ func helperList(ctx context.Context, a *noun.App) error {
 	}
 	return json.NewEncoder(a.Out).Encode(map[string]string{host: loginName})
 }
-
-// helperErase does nothing, because nothing is stored.
-func helperErase(context.Context, *noun.App) error { return nil }
 
 // helperStore refuses passwords, because each command gets a new one.
 func helperStore(_ context.Context, a *noun.App) error {

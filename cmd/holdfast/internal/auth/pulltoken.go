@@ -33,12 +33,12 @@ const (
 
 // pullTokensCommand returns the commands of pull tokens.
 func pullTokensCommand(a *noun.App) *cobra.Command {
-	cmd := a.Branch("pull-token", "Manage passwords that can pull images and nothing else",
+	cmd := a.Branch("pull-token", "Manage passwords that can only pull images",
 		createPullToken(a), listPullTokens(a), revokePullToken(a))
 	cmd.Long = "A pull token is an identity with the role " + pullRole +
-		", and a password that proves it: a token signed with a key\n" +
-		"that is then thrown away. It is for what can only keep a user name and a password; a workload with a token of\n" +
-		"its own needs none."
+		" and a password, which is a token signed with a key\n" +
+		"that is not stored. Use pull tokens for programs that support only a user name and a password. Workloads with a\n" +
+		"token of their platform do not need them."
 	return cmd
 }
 
@@ -54,7 +54,7 @@ func createPullToken(a *noun.App) *cobra.Command {
 	var group, name, life string
 	var save bool
 	cmd := &cobra.Command{
-		Use: "create --group GROUP", Short: "Create a pull token; its password is shown once",
+		Use: "create --group GROUP", Short: "Create a pull token and print its password, once",
 		Example: "  holdfast auth pull-token create --group acme/platform --name laptop --life 30d --save-docker",
 		Args:    cobra.NoArgs,
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
@@ -77,11 +77,11 @@ func createPullToken(a *noun.App) *cobra.Command {
 			return printPullToken(a, t)
 		}),
 	}
-	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` whose images it can pull, with all below it")
-	cmd.Flags().StringVar(&name, "name", "", "`NAME` to know it by (pull-token and some digits)")
-	cmd.Flags().StringVar(&life, "life", "720h", "`DURATION` it is good for, such as 12h or 30d; 365d at most")
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "`GROUP` whose images it can pull, and those below it")
+	cmd.Flags().StringVar(&name, "name", "", "`NAME` of the pull token (default: pull-token- and random digits)")
+	cmd.Flags().StringVar(&life, "life", "720h", "`DURATION` for which it is valid, such as 12h or 30d; at most 365d")
 	cmd.Flags().BoolVar(&save, "save-docker", false,
-		"put it where docker and its like look, instead of printing the password")
+		"store the password for docker instead of printing it")
 	return cmd
 }
 
@@ -226,7 +226,7 @@ func isPullToken(m protoreflect.Message, issuer string) bool {
 func listPullTokens(a *noun.App) *cobra.Command {
 	var group string
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the pull tokens you can see", Aliases: []string{"ls"}, Args: cobra.NoArgs,
+		Use: "list", Short: "List pull tokens", Aliases: []string{"ls"}, Args: cobra.NoArgs,
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			issuer, err := a.Issuer()
 			if err != nil {
@@ -248,13 +248,13 @@ func listPullTokens(a *noun.App) *cobra.Command {
 			return noun.ShowAll(a, pullTokens().View(), found)
 		}),
 	}
-	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only those in this `GROUP` or below it")
+	a.RegisterRef(cmd, &group, "group", noun.Groups(), "only those in `GROUP` and below it")
 	return cmd
 }
 
 func revokePullToken(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "revoke PULL-TOKEN...", Short: "Delete pull tokens, so that they stop working at once",
+		Use: "revoke PULL-TOKEN...", Short: "Delete pull tokens",
 		Args: cobra.MinimumNArgs(1),
 		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			issuer, err := a.Issuer()
@@ -278,7 +278,7 @@ func revokePullToken(a *noun.App) *cobra.Command {
 			return a.Delete(ctx, pullTokens(), cmd, args)
 		}),
 	}
-	cmd.Flags().BoolP("yes", "y", false, "do not ask")
+	cmd.Flags().BoolP("yes", "y", false, "do not ask for confirmation")
 	noun.AddDryRun(cmd)
 	return cmd
 }

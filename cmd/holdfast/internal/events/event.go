@@ -19,14 +19,14 @@ import (
 
 // Command returns the commands of subscriptions and deliveries.
 func Command(a *noun.App) *cobra.Command {
-	return a.Branch("events", "Send changes to other programs", a.Command(subscriptions()), a.Command(deliveries()))
+	return a.Branch("events", "Manage subscriptions and deliveries", a.Command(subscriptions()), a.Command(deliveries()))
 }
 
 func subscriptions() noun.Noun {
 	return noun.Noun{
 		Area: "events", Use: "subscriptions", One: "subscription",
-		About: "A subscription sends every event of a group, and of everything below it, to an https address, as signed\n" +
-			"CloudEvents. Each is sent at least once, and those about one thing in their order.",
+		About: "A subscription sends the events of a group, and of everything below it, to an https address as signed\n" +
+			"CloudEvents. Each event is sent at least once, and the events of one subject are sent in order.",
 		Example:  "  holdfast events subscriptions create https://hooks.example.com/holdfast --parent acme",
 		Message:  noun.MessageOf(&eventspb.Subscription{}),
 		Argument: "sink",
@@ -36,13 +36,13 @@ func subscriptions() noun.Noun {
 
 func deliveries() noun.Noun {
 	return noun.Noun{
-		Area: "events", Use: "deliveries", One: "delivery", Short: "See and replay what a sink has not taken",
-		About: "An event that a sink has not taken within a day is kept here, up to 10,000 of a subscription, until it is\n" +
-			"replayed and taken.",
+		Area: "events", Use: "deliveries", One: "delivery", Short: "List and replay failed deliveries",
+		About: "An event that a sink has not accepted within a day is stored here, up to 10,000 for each subscription,\n" +
+			"until it is replayed successfully.",
 		Message: noun.MessageOf(&deliveriespb.Delivery{}),
 		Filters: []noun.Field{
 			{Flag: "subscription", Path: "uidp.children_of", Ref: subscriptions,
-				Help: "only those of this subscription, a `UID`"},
+				Help: "only those of the subscription with `UID`"},
 		},
 		Columns: output.Columns("uid", "type", "subject", "eventTime", "attempts", "error"),
 		Wide:    output.Columns("eventId", "replaying", "createTime", "updateTime"),
@@ -52,8 +52,8 @@ func deliveries() noun.Noun {
 
 func replay(a *noun.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "replay UID...", Short: "Send events again that were given up",
-		Long:    "Sends one event again, or all of a subscription's. Those that the sink takes then leave the list.",
+		Use: "replay UID...", Short: "Send failed events again",
+		Long:    "Sends an event, or all events of a subscription, again. Delivered events are removed from the list.",
 		Example: "  holdfast events deliveries replay 41c2bd7f0f6a2c11…/5f3c…",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
@@ -76,12 +76,12 @@ func entries() noun.Noun {
 		Area: "audit", Use: "entries", One: "entry", ID: "id",
 		Message: noun.MessageOf(&auditpb.Entry{}),
 		Filters: []noun.Field{
-			{Flag: "group", Path: "group_uid", Ref: noun.Groups, Help: "only those in this `GROUP` and below it"},
-			{Flag: "subject", Help: "only those to what has this `UID`"},
-			{Flag: "by", Path: "identity_uid", Ref: iam.Identities, Help: "only those by this `IDENTITY`"},
-			{Flag: "type", Help: "only those of this `TYPE`, such as iam.group or iam.group.deleted.v1"},
-			{Flag: "since", Help: "only those made at this `TIME` or later"},
-			{Flag: "until", Help: "only those made before this `TIME`"},
+			{Flag: "group", Path: "group_uid", Ref: noun.Groups, Help: "only changes in `GROUP` and below it"},
+			{Flag: "subject", Help: "only changes of the resource with `UID`"},
+			{Flag: "by", Path: "identity_uid", Ref: iam.Identities, Help: "only changes made by `IDENTITY`"},
+			{Flag: "type", Help: "only changes of `TYPE`, such as iam.group or iam.group.deleted.v1"},
+			{Flag: "since", Help: "only changes at or after `TIME`"},
+			{Flag: "until", Help: "only changes before `TIME`"},
 		},
 		Columns: output.Columns("time", "type", "subject", "by=actor.subject", "from=actor.remoteAddress"),
 		Wide: output.Columns("actor=actor.uid", "issuer=actor.issuer", "request=actor.requestId",
@@ -92,9 +92,9 @@ func entries() noun.Noun {
 // Audit returns the command that shows who changed what.
 func Audit(a *noun.App) *cobra.Command {
 	cmd := a.ListCommand(entries())
-	cmd.Use, cmd.Short, cmd.Aliases = "audit", "See who changed what, when and from where", nil
-	cmd.Long = "Lists changes, the newest first. You see those that were made where you hold identity.list, and the capability\n" +
-		"that lists what was changed. -o json shows each thing as it was before and after."
+	cmd.Use, cmd.Short, cmd.Aliases = "audit", "List changes, with who made them, when and from where", nil
+	cmd.Long = "Lists changes, newest first. You can see changes in groups where you have the capability identity.list\n" +
+		"and the one to list the changed resources. Use -o json to print resources before and after the change."
 	cmd.Example = "  holdfast audit --group acme/platform --type iam.rolebindings --limit 20"
 	problem.Must(cmd.Flags().MarkHidden("order-by")) // there is one order
 	return cmd

@@ -46,11 +46,11 @@ func factors(account *signinpb.Account) string {
 
 // accountsCommand returns the commands of local accounts.
 func accountsCommand(a *noun.App) *cobra.Command {
-	cmd := a.Branch("accounts", "Manage accounts of people whom no identity provider knows",
+	cmd := a.Branch("accounts", "Manage local accounts, for people without an identity provider",
 		listAccounts(a), createAccount(a), accountLink(a), deleteAccounts(a), localAccounts(a, "on", true),
 		localAccounts(a, "off", false))
-	cmd.Long = "A local account is an e-mail address and a password, passkeys or codes from an app. An administrator never learns\n" +
-		"the password: a link that works once lets its holder choose one."
+	cmd.Long = "A local account has an email address and a password, passkeys or codes of an authenticator app. Its\n" +
+		"holder chooses the password with a link that works once, so that administrators never know it."
 	return cmd
 }
 
@@ -68,15 +68,15 @@ func listAccounts(a *noun.App) *cobra.Command {
 		}),
 	}
 	p.Register(cmd)
-	a.RegisterRef(cmd, &parent, "parent", noun.Groups(), "only those of this `GROUP`")
+	a.RegisterRef(cmd, &parent, "parent", noun.Groups(), "only those of `GROUP`")
 	return cmd
 }
 
 func createAccount(a *noun.App) *cobra.Command {
 	account := &signinpb.Account{}
-	role := []noun.Field{{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` to give on the organization"}}
+	role := []noun.Field{{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` to grant on the organization"}}
 	cmd := &cobra.Command{
-		Use: "create EMAIL", Short: "Create an account, and a link for its holder to begin with",
+		Use: "create EMAIL", Short: "Create an account, and a link with which its holder sets it up",
 		Example: "  holdfast iam accounts create ann@example.com --parent acme --role viewer --name 'Ann Example'",
 		Args:    cobra.ExactArgs(1),
 		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, args []string) error {
@@ -99,8 +99,8 @@ func createAccount(a *noun.App) *cobra.Command {
 			return a.Show(output.View{Plural: "accounts", ID: "account.uid", Columns: columns}, m)
 		}),
 	}
-	cmd.Flags().StringVar(&account.Name, "name", "", "the person's `NAME`")
-	a.RegisterRef(cmd, new(string), "parent", noun.Groups(), "`GROUP` the account belongs to: an organization")
+	cmd.Flags().StringVar(&account.Name, "name", "", "`NAME` of the person")
+	a.RegisterRef(cmd, new(string), "parent", noun.Groups(), "`GROUP` to create it in, an organization")
 	a.RegisterFields(cmd, role, noun.MessageOf(account))
 	return cmd
 }
@@ -113,8 +113,8 @@ func noteLink(a *noun.App, holder string) {
 func accountLink(a *noun.App) *cobra.Command {
 	var factors bool
 	cmd := &cobra.Command{
-		Use: "link ACCOUNT", Short: "Make a link with which the holder of an account chooses a new password",
-		Long: "The account is given by its uid or its e-mail address. The password, passkeys and app stay good until the link is used.",
+		Use: "link ACCOUNT", Short: "Create a link with which the holder of an account chooses a new password",
+		Long: "ACCOUNT is a uid or an email address. The password, passkeys and app stay valid until the link is used.",
 	}
 	a.About(accounts(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
 		req := &signinpb.CreateAccountLinkRequest{Uid: uid, ResetFactors: factors}
@@ -127,7 +127,7 @@ func accountLink(a *noun.App) *cobra.Command {
 	})
 	cmd.ValidArgsFunction = nil // people's addresses are not listed
 	cmd.Flags().BoolVar(&factors, "reset-factors", false,
-		"the link also takes away their passkeys and app, for when those are lost")
+		"the link also removes passkeys and the authenticator app")
 	return cmd
 }
 
@@ -154,17 +154,17 @@ func findAccount(ctx context.Context, a *noun.App, email string) (string, error)
 
 func deleteAccounts(a *noun.App) *cobra.Command {
 	cmd := a.DeleteCommand(accounts())
-	cmd.Short, cmd.ValidArgsFunction = "Delete accounts, and end their sessions", nil
+	cmd.Short, cmd.ValidArgsFunction = "Delete accounts and end their sessions", nil
 	return cmd
 }
 
 // localAccounts switches the local accounts of an organization on or off.
 func localAccounts(a *noun.App, use string, on bool) *cobra.Command {
-	short := "Let people sign in to an organization with local accounts"
+	short := "Allow sign-in with local accounts"
 	long := ""
 	if !on {
-		short = "Stop people from signing in to an organization with local accounts"
-		long = "Refused unless an owner can still sign in through an identity provider."
+		short = "Disallow sign-in with local accounts"
+		long = "Fails unless an owner can sign in with an identity provider."
 	}
 	cmd := &cobra.Command{Use: use + " ORGANIZATION", Short: short, Long: long}
 	return a.About(noun.Groups(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {

@@ -19,23 +19,23 @@ func accountAssociations() noun.Noun {
 	bindings := serviceBindingsPath()
 	return noun.Noun{
 		Use: "account-associations", One: "account association",
-		About: "An account association says which accounts at other services belong to a group. A group has one at most,\n" +
-			"and it goes by the group's name, path or uid.",
+		About: "An account association connects a group with accounts at cloud providers and GitHub. A group has at most\n" +
+			"one, which is named by the group's name, path or uid.",
 		Example: "  holdfast iam account-associations create cloud --parent acme --amazon-account 123456789012",
 		Message: noun.MessageOf(&iampb.AccountAssociation{}),
 		Named:   noun.Groups, Argument: "name",
 		Fields: []noun.Field{
 			noun.Description("association"),
-			{Flag: "amazon-account", Path: "amazon.account", Help: "`ID` of the account at Amazon Web Services, twelve digits"},
-			{Flag: "google-project-id", Path: "google.project_id", Help: "`ID` of the project at Google Cloud"},
-			{Flag: "google-project-number", Path: "google.project_number", Help: "`NUMBER` of that project"},
-			{Flag: "azure-tenant-id", Path: "azure.tenant_id", Help: "`ID` of the tenant at Microsoft Azure"},
+			{Flag: "amazon-account", Path: "amazon.account", Help: "`ID` of the Amazon Web Services account, twelve digits"},
+			{Flag: "google-project-id", Path: "google.project_id", Help: "`ID` of the Google Cloud project"},
+			{Flag: "google-project-number", Path: "google.project_number", Help: "`NUMBER` of the Google Cloud project"},
+			{Flag: "azure-tenant-id", Path: "azure.tenant_id", Help: "`ID` of the Microsoft Azure tenant"},
 			{Flag: "azure-client-id", Path: "azure.client_ids",
-				Help: "an application in it and its id, `NAME=ID`; can be repeated"},
+				Help: "name and client id of an Azure application, `NAME=ID`; can be repeated"},
 			{Flag: "github", Path: "github.app_installations", Read: readInstallations,
-				Help: "an app's installation at GitHub, `APP:INSTALLATION[:NAME]`; can be repeated"},
+				Help: "installation of a GitHub app, `APP:INSTALLATION[:NAME]`; can be repeated"},
 			{Flag: "service", Path: bindings, Ref: Identities, Key: principalName,
-				Help: "a service principal and the identity it acts as, `NAME=IDENTITY`; can be repeated"},
+				Help: "service principal and the identity it acts as, `NAME=IDENTITY`; can be repeated"},
 		},
 		Columns: output.Columns("name", "uid", "amazon=amazon.account", "google=google.projectId", "azure=azure.tenantId"),
 		Wide:    output.Columns("description", "createTime", "updateTime"),
@@ -82,8 +82,8 @@ func readInstallations(m protoreflect.Message, texts []string) error {
 
 func checkAssociation(a *noun.App) *cobra.Command {
 	provider := []noun.Field{{Flag: "provider", Path: "provider_type",
-		Help: "which `ACCOUNT` to try: google, amazon or azure"}}
-	cmd := &cobra.Command{Use: "check GROUP --provider ACCOUNT", Short: "Tell whether an account can be used, and why not"}
+		Help: "`ACCOUNT` to check: google, amazon or azure"}}
+	cmd := &cobra.Command{Use: "check GROUP --provider ACCOUNT", Short: "Check whether an account can be used"}
 	a.About(noun.Groups(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
 		req := &iampb.CheckAccountAssociationRequest{Uid: uid}
 		if err := a.Fill(ctx, cmd, provider, req); err != nil {

@@ -20,9 +20,9 @@ import (
 func explain(a *noun.App) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use: "explain [IDENTITY] --token-file FILE", Short: "Tell whether a workload's token fits an identity, and why not",
-		Long: "Holds the token against the identity, or against all that you may read, claim by claim. Nothing is issued.\n" +
-			"The exit code is 3 if the token fits none.",
+		Use: "explain [IDENTITY] --token-file FILE", Short: "Check whether a token of a workload matches an identity",
+		Long: "Compares the token with the identity, or with all that you can read, claim by claim. Nothing is issued.\n" +
+			"The exit code is 3 if the token matches none.",
 		Example: "  holdfast iam identities explain acme/platform/ci --token-file token.jwt",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.CompleteArgs(Identities()),
 		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, args []string) error {
@@ -49,7 +49,7 @@ func explain(a *noun.App) *cobra.Command {
 	}
 	// It hides the flag of the same name that every command has, because it is not the
 	// caller's own token.
-	cmd.Flags().StringVar(&file, "token-file", "", "`FILE` that holds the workload's token; - is standard input")
+	cmd.Flags().StringVar(&file, "token-file", "", "`FILE` with the token of the workload; - is standard input")
 	return cmd
 }
 
@@ -122,8 +122,8 @@ func misfits(checks []*federationpb.Check) string {
 
 func denials(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "denials IDENTITY", Short: "List the tokens that an identity was lately refused for, and why",
-		Long: "What a token said that its issuer has not signed may be made up; the column signed tells.",
+		Use: "denials IDENTITY", Short: "List tokens that were recently refused for an identity, and why",
+		Long: "The claims of a token whose signature was not verified can be forged: see the column signed.",
 	}
 	return a.About(Identities(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
 		req := &federationpb.ListDenialsRequest{IdentityUid: uid}
@@ -158,7 +158,7 @@ func causes(checks []*federationpb.Check) string {
 func issuers(a *noun.App) *cobra.Command {
 	var parent string
 	cmd := &cobra.Command{
-		Use: "issuers", Short: "List the issuers that identities trust, and whether they can be reached", Args: cobra.NoArgs,
+		Use: "issuers", Short: "List the issuers that identities trust, and whether they are reachable", Args: cobra.NoArgs,
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			uid, err := a.ResolveAny(ctx, noun.Groups(), parent)
 			if err != nil {
@@ -178,7 +178,7 @@ func issuers(a *noun.App) *cobra.Command {
 			return nil
 		}),
 	}
-	a.RegisterRef(cmd, &parent, "parent", noun.Groups(), "only issuers that identities in this `GROUP` or below it trust")
+	a.RegisterRef(cmd, &parent, "parent", noun.Groups(), "only issuers that identities in `GROUP` and below it trust")
 	return cmd
 }
 

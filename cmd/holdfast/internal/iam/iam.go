@@ -17,7 +17,7 @@ import (
 
 // Command returns the commands of identity and access management.
 func Command(a *noun.App) *cobra.Command {
-	cmd := a.Branch("iam", "Manage groups, identities, roles and who holds them")
+	cmd := a.Branch("iam", "Manage groups, identities, roles and role bindings")
 	for _, n := range nouns() {
 		cmd.AddCommand(a.Command(n))
 	}
@@ -50,8 +50,8 @@ func grants(group string) noun.Noun {
 
 func can(a *noun.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "can IDENTITY CAPABILITY PLACE", Short: "Tell whether an identity may do something, and through which binding",
-		Long:    "Prints yes or no, and the bindings that give the capability. The exit code is 0 for yes and 3 for no.",
+		Use: "can IDENTITY CAPABILITY PLACE", Short: "Check whether an identity has a capability, and through which binding",
+		Long:    "Prints yes or no, and the bindings that grant the capability. The exit code is 0 for yes and 3 for no.",
 		Example: "  holdfast iam can acme/platform/ci groups.list acme/platform",
 		Args:    cobra.ExactArgs(3), ValidArgsFunction: a.CompleteQuestion(Identities, nil, noun.Groups),
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {
@@ -104,8 +104,8 @@ func sayAccess(a *noun.App, found *accesspb.CheckAccessResponse, group string) {
 func whoCan(a *noun.App) *cobra.Command {
 	var p noun.Paging
 	cmd := &cobra.Command{
-		Use: "who-can CAPABILITY PLACE", Short: "List who may do something, and through which binding",
-		Long:    "Lists every binding that gives the capability at the place. Whoever has several is there several times.",
+		Use: "who-can CAPABILITY PLACE", Short: "List the identities that have a capability, and through which binding",
+		Long:    "Lists every binding that grants the capability. An identity with several bindings is listed several times.",
 		Example: "  holdfast iam who-can groups.delete acme/platform",
 		Args:    cobra.ExactArgs(2), ValidArgsFunction: a.CompleteQuestion(nil, noun.Groups),
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, args []string) error {

@@ -18,8 +18,8 @@ import (
 func Identities() noun.Noun {
 	return noun.Noun{
 		Use: "identities", One: "identity",
-		About: "Identities are who can hold roles: people, who appear when they sign in, and workloads, which are created\n" +
-			"here with a rule for the tokens that prove them.",
+		About: "Identities can hold roles. Those of people are created when they sign in. Those of workloads are created\n" +
+			"here, with a rule that says which tokens prove them.",
 		Example: "  holdfast iam identities create ci --parent acme/platform \\\n" +
 			"    --issuer https://token.actions.githubusercontent.com --subject repo:acme/web:ref:refs/heads/main\n" +
 			"  holdfast iam identities create pods --parent acme/platform --issuer https://cluster.example.com \\\n" +
@@ -29,7 +29,7 @@ func Identities() noun.Noun {
 		Fields:   identityFields(),
 		Filters: []noun.Field{
 			{Flag: "type", Path: "relationship_type",
-				Help: "only identities proven by a `KIND` of rule: claim-match, static, aws-identity or service-principal"},
+				Help: "only identities with this `KIND` of rule: claim-match, static, aws-identity or service-principal"},
 		},
 		Columns: output.Columns("name", "uid", output.Text("proof", proofOf)),
 		Wide:    output.Columns("description", "email", "lastSeenTime", "createTime", "updateTime"),
@@ -44,25 +44,25 @@ func Identities() noun.Noun {
 func identityFields() []noun.Field {
 	return []noun.Field{
 		noun.Description("identity"),
-		{Flag: "issuer", Path: "claim_match.issuer", Help: "`ADDRESS` of who signs its tokens"},
-		{Flag: "issuer-pattern", Path: "claim_match.issuer_pattern", Help: "`PATTERN` (RE2) of issuers' addresses"},
+		{Flag: "issuer", Path: "claim_match.issuer", Help: "`ADDRESS` of the issuer of its tokens"},
+		{Flag: "issuer-pattern", Path: "claim_match.issuer_pattern", Help: "`PATTERN` (RE2) of addresses of issuers"},
 		{Flag: "subject", Path: "claim_match.subject", Help: "`SUBJECT` of its tokens"},
 		{Flag: "subject-pattern", Path: "claim_match.subject_pattern", Help: "`PATTERN` (RE2) of subjects"},
-		{Flag: "audience", Path: "claim_match.audience", Help: "`AUDIENCE` of its tokens (this service's issuer)"},
+		{Flag: "audience", Path: "claim_match.audience", Help: "`AUDIENCE` of its tokens (default: the server's issuer)"},
 		{Flag: "audience-pattern", Path: "claim_match.audience_pattern", Help: "`PATTERN` (RE2) of audiences"},
-		{Flag: "claim", Path: "claim_match.claims", Help: "a further claim and its value, `KEY=VALUE`; can be repeated"},
+		{Flag: "claim", Path: "claim_match.claims", Help: "another claim and its value, `KEY=VALUE`; can be repeated"},
 		{Flag: "claim-pattern", Path: "claim_match.claim_patterns",
-			Help: "a further claim and a pattern of its value, `KEY=PATTERN`; can be repeated"},
+			Help: "another claim and a pattern (RE2) of its value, `KEY=PATTERN`; can be repeated"},
 		{Flag: "issuer-keys-file", Path: "static_keys.issuer_keys", File: true,
-			Help: "`FILE` of the issuer's public keys (JWKS), where it has no discovery document"},
+			Help: "`FILE` with the public keys (JWKS) of an issuer that has no discovery document"},
 		{Flag: "keys-expire", Path: "static_keys.expiration_time",
-			Help: "`TIME` when those keys stop being trusted (in a year)"},
-		{Flag: "aws-account", Path: "aws_identity.aws_account", Help: "`ID` of an AWS account, twelve digits"},
+			Help: "`TIME` until which these keys are trusted (default: in a year)"},
+		{Flag: "aws-account", Path: "aws_identity.aws_account", Help: "`ID` of the AWS account, twelve digits"},
 		{Flag: "aws-arn", Path: "aws_identity.arn", Help: "`ARN` of the caller in AWS"},
 		{Flag: "aws-arn-pattern", Path: "aws_identity.arn_pattern", Help: "`PATTERN` (RE2) of ARNs"},
 		{Flag: "aws-user-id", Path: "aws_identity.user_id", Help: "user `ID` of the caller in AWS"},
 		{Flag: "aws-user-id-pattern", Path: "aws_identity.user_id_pattern", Help: "`PATTERN` (RE2) of user ids"},
-		{Flag: "service-principal", Help: "`NAME` of the part of the service that it is for"},
+		{Flag: "service-principal", Help: "`NAME` of the service principal that it is for"},
 	}
 }
 
@@ -140,7 +140,7 @@ func eitherOf(exact, pattern string) string {
 func lookupIdentity(a *noun.App) *cobra.Command {
 	var issuer, subject string
 	cmd := &cobra.Command{
-		Use: "lookup --issuer ADDRESS --subject SUBJECT", Short: "Print the uid of a person, who need not have signed in yet",
+		Use: "lookup --issuer ADDRESS --subject SUBJECT", Short: "Print the uid of a person, even before the first sign-in",
 		Args: cobra.NoArgs,
 		RunE: a.Ask(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			req := &iampb.LookupIdentityRequest{Issuer: issuer, Subject: subject}
@@ -153,7 +153,7 @@ func lookupIdentity(a *noun.App) *cobra.Command {
 			return nil
 		}),
 	}
-	cmd.Flags().StringVar(&issuer, "issuer", "", "`ADDRESS` of the issuer they sign in with")
-	cmd.Flags().StringVar(&subject, "subject", "", "`SUBJECT` the issuer knows them by")
+	cmd.Flags().StringVar(&issuer, "issuer", "", "`ADDRESS` of the issuer with which the person signs in")
+	cmd.Flags().StringVar(&subject, "subject", "", "`SUBJECT` of the person at the issuer")
 	return cmd
 }

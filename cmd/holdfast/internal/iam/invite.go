@@ -16,18 +16,18 @@ import (
 func invites() noun.Noun {
 	return noun.Noun{
 		Use: "invites", One: "invite",
-		About: "An invite gives a role on a group to whoever brings its code. The code is shown when the invite is created,\n" +
-			"and never again.",
+		About: "An invite grants a role on a group to anyone who redeems its code. The code is shown only once, when the\n" +
+			"invite is created.",
 		Example: "  holdfast iam invites create --parent acme/platform --role viewer --ttl 7d --email ann@example.com --single-use",
 		Message: noun.MessageOf(&iampb.GroupInvite{}),
 		Fields: []noun.Field{
-			{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` to give"},
-			{Flag: "ttl", Help: "how long the code is good for, a `DURATION` such as 12h or 7d"},
-			{Flag: "email", Help: "verified email `ADDRESS` that alone may use the code"},
-			{Flag: "single-use", Help: "the invite is gone once someone has used it"},
+			{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` to grant"},
+			{Flag: "ttl", Help: "`DURATION` for which the code is valid, such as 12h or 7d"},
+			{Flag: "email", Help: "only a person with this verified email `ADDRESS` can use the code"},
+			{Flag: "single-use", Help: "delete the invite after it is used once"},
 		},
 		Filters: []noun.Field{
-			{Flag: "key-id", Help: "only the invite whose code has this `ID`"},
+			{Flag: "key-id", Help: "only the invite whose code has key `ID`"},
 		},
 		Columns: output.Columns("uid", "role=role.name", "email", "expires=expirationTime"),
 		Wide:    output.Columns("singleUse", "keyId", "createTime"),
@@ -38,8 +38,8 @@ func invites() noun.Noun {
 
 func redeemInvite(a *noun.App) *cobra.Command {
 	return &cobra.Command{
-		Use: "redeem CODE", Short: "Take an invite as whoever is signed in",
-		Long: "Whoever has no account yet redeems an invite while signing in: holdfast auth login --invite CODE",
+		Use: "redeem CODE", Short: "Redeem an invite for the signed-in identity",
+		Long: "To redeem an invite without an account, sign in with it: holdfast auth login --invite CODE",
 		Args: cobra.ExactArgs(1),
 		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, args []string) error {
 			code, err := a.ReadSecret(args[0])
@@ -58,7 +58,7 @@ func redeemInvite(a *noun.App) *cobra.Command {
 
 func joins(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "joins", Short: "List who has joined through invites", Args: cobra.NoArgs,
+		Use: "joins", Short: "List the people who joined through invites", Args: cobra.NoArgs,
 		RunE: a.Ask(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			uid, err := a.ParentOf(ctx, noun.Noun{}, cmd)
 			if err != nil {
@@ -77,6 +77,6 @@ func joins(a *noun.App) *cobra.Command {
 		}),
 	}
 	a.RegisterRef(cmd, new(string), "parent", noun.Groups(),
-		"`GROUP` whose invites these were, or those of a group below it")
+		"only invites to `GROUP` and groups below it")
 	return cmd
 }

@@ -125,16 +125,16 @@ func createPreset(a *noun.App, p preset) *cobra.Command {
 	}
 	f := cmd.Flags()
 	p.register(f)
-	f.StringVar(&flags.description, "description", "", "what the identity is for, in one line of `TEXT`")
+	f.StringVar(&flags.description, "description", "", "description of the identity, one line of `TEXT`")
 	f.StringVar(&flags.issuer, "issuer", "", "`ADDRESS` of the issuer"+usualIssuer(p))
 	f.StringVar(&flags.keysFile, "issuer-keys-file", "",
-		"`FILE` of the issuer's public keys (JWKS), where the server cannot reach it; good for a year")
+		"`FILE` with the public keys (JWKS) of an issuer that the server cannot reach; valid for a year")
 	if p.issuer != nil {
-		f.StringVar(&flags.server, "server", "", "`ADDRESS` of your own server of "+p.platform)
+		f.StringVar(&flags.server, "server", "", "`ADDRESS` of a self-hosted server of "+p.platform)
 		cmd.MarkFlagsMutuallyExclusive("server", "issuer")
 	}
-	f.StringArrayVar(&flags.roles, "role", nil, "`ROLE` to give it at once; can be repeated")
-	f.StringVar(&flags.group, "group", "", "`GROUP` to give the role on (the one it is created in)")
+	f.StringArrayVar(&flags.roles, "role", nil, "`ROLE` to grant; can be repeated")
+	f.StringVar(&flags.group, "group", "", "`GROUP` to grant the roles on (default: the one of --parent)")
 	f.String("parent", "", "`GROUP` to create it in")
 	for flag, n := range map[string]noun.Noun{"role": Roles(), "group": noun.Groups(), "parent": noun.Groups()} {
 		problem.Must(cmd.RegisterFlagCompletionFunc(flag, a.CompleteFlag(n)))
@@ -147,7 +147,7 @@ func usualIssuer(p preset) string {
 	if p.usual == "" {
 		return ""
 	}
-	return " (" + p.usual + ")"
+	return " (default: " + p.usual + ")"
 }
 
 // presetName turns a text into a valid name.
@@ -286,16 +286,16 @@ func fullRef(ref string) string {
 
 // Dev returns the commands for a server in development mode.
 func Dev(a *noun.App) *cobra.Command {
-	token := a.Branch("token", "Print a workload's token, signed by the test issuer of a server in development mode")
-	token.Long = "Prints a token as a platform would give it to a workload, signed by the issuer that holdfastd --dev runs for\n" +
-		"this. An identity that trusts that issuer (create … --issuer) can be tried before there is a pipeline."
+	token := a.Branch("token", "Print a workload token signed by the test issuer")
+	token.Long = "Prints a token like those that a platform gives to workloads, signed by the test issuer of holdfastd\n" +
+		"--dev. Use it to test an identity that trusts this issuer (create … --issuer) without a pipeline."
 	for _, p := range presets() {
 		example := "  holdfast dev token " + p.use + " " + p.dev
 		token.AddCommand(devToken(a, p, "Print a token like those of "+p.platform, example))
 	}
-	token.AddCommand(devToken(a, preset{use: "raw"}, "Print a token of just these claims",
+	token.AddCommand(devToken(a, preset{use: "raw"}, "Print a token with the given claims only",
 		"  holdfast dev token raw --claim sub=me"))
-	return a.Branch("dev", "Try things out with a server in development mode", token)
+	return a.Branch("dev", "Work with a server in development mode", token)
 }
 
 // devToken mints a token with the claims of a job, if there is one.
@@ -331,10 +331,10 @@ func devToken(a *noun.App, p preset, short, example string) *cobra.Command {
 	}
 	f := cmd.Flags()
 	p.register(f)
-	f.StringArrayVar(&texts, "claim", nil, "a claim and its text, `KEY=VALUE`; can be repeated")
+	f.StringArrayVar(&texts, "claim", nil, "claim and its text, `KEY=VALUE`; can be repeated")
 	f.StringArrayVar(&values, "claim-json", nil,
-		"a claim and its value in JSON, `KEY=JSON`; null takes it away; can be repeated")
-	f.StringVar(&file, "dev-file", "", "`FILE` the server has written (that of config use-dev, or data/dev.json)")
+		"claim and its value in JSON, `KEY=JSON`; null removes it; can be repeated")
+	f.StringVar(&file, "dev-file", "", "`FILE` that the server writes (default: that of config use-dev, or data/dev.json)")
 	return cmd
 }
 

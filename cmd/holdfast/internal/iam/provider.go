@@ -17,7 +17,7 @@ import (
 func identityProviders() noun.Noun {
 	return noun.Noun{
 		Use: "identity-providers", One: "identity provider",
-		About: "Identity providers are where the people of an organization sign in. Whoever does so for the first time gets\n" +
+		About: "Identity providers sign in the people of an organization. A person who signs in for the first time gets\n" +
 			"the default role on the provider's group.",
 		Example: "  holdfast iam identity-providers create okta --parent acme --issuer https://acme.okta.com \\\n" +
 			"    --client-id 0oa1b2c3 --client-secret-file secret.txt --default-role viewer",
@@ -25,22 +25,22 @@ func identityProviders() noun.Noun {
 		Argument: "name",
 		Fields: []noun.Field{
 			noun.Description("provider"),
-			{Flag: "default-role", Ref: Roles, Help: "`ROLE` that people get when they first sign in"},
+			{Flag: "default-role", Ref: Roles, Help: "`ROLE` that a person gets at the first sign-in"},
 			{Flag: "issuer", Path: "oidc.issuer", Help: "`ADDRESS` of the OpenID Connect issuer"},
-			{Flag: "client-id", Path: "oidc.client_id", Help: "`NAME` the issuer knows the service by"},
+			{Flag: "client-id", Path: "oidc.client_id", Help: "client `ID` of Holdfast at the issuer"},
 			{Flag: "client-secret-file", Path: "oidc.client_secret", File: true,
-				Help: "`FILE` of the secret that goes with it; - is standard input"},
-			{Flag: "scope", Path: "oidc.additional_scopes", Help: "a `SCOPE` to ask for beside openid; can be repeated"},
+				Help: "`FILE` with the client secret; - is standard input"},
+			{Flag: "scope", Path: "oidc.additional_scopes", Help: "`SCOPE` to request in addition to openid; can be repeated"},
 			{Flag: "groups-claim", Path: "oidc.groups_claim", Help: "`CLAIM` that lists a person's groups"},
 			{Flag: "correlation-rule", Path: "oidc.correlation_rule",
 				Help: "`RULE` that finds a provisioned user: sub-equals-external-id or oid-equals-external-id; " +
-					"it cannot be changed"},
-			{Flag: "pkce", Path: "oidc.pkce_enabled", Help: "prove with PKCE that whoever began a sign-in also ends it"},
-			{Flag: "disabled", Help: "nobody can sign in with it yet, but for trying it"},
+					"cannot be changed"},
+			{Flag: "pkce", Path: "oidc.pkce_enabled", Help: "use PKCE"},
+			{Flag: "disabled", Help: "do not allow sign-in, except to test the provider"},
 		},
 		UpdateFlags: []noun.Field{
-			{Flag: "keep-people", Help: "with another issuer, client or rule: whoever holds nothing that you do not hold " +
-				"stays who they are"},
+			{Flag: "keep-people", Help: "with another issuer, client or rule: keep the identities of people who have no " +
+				"capability that you do not have"},
 		},
 		Columns:    output.Columns("name", "uid", "issuer=oidc.issuer", "clientId=oidc.clientId"),
 		Wide:       output.Columns("description", "defaultRole", "trusted", "createTime", "updateTime"),
@@ -51,9 +51,10 @@ func identityProviders() noun.Noun {
 
 func testProvider(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "test IDENTITY-PROVIDER", Short: "Tell whether an identity provider can sign people in, and why not",
-		Long: "Asks the provider what a sign-in would ask it for, and prints an address to try a whole sign-in at: it shows what\n" +
-			"the provider says of you and what you would be given, and gives nothing. The exit code is 3 if something is wrong.",
+		Use: "test IDENTITY-PROVIDER", Short: "Check whether an identity provider can sign people in",
+		Long: "Sends the provider the requests of a sign-in, and prints an address where you can try a complete\n" +
+			"sign-in. That shows your claims and the roles you would get, and grants nothing. The exit code is 3 if a\n" +
+			"check fails.",
 	}
 	return a.About(identityProviders(), cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
 		req := &signinpb.TestIdentityProviderRequest{Uid: uid}
@@ -86,18 +87,18 @@ func sayTest(a *noun.App, result *signinpb.TestIdentityProviderResponse) {
 func groupMappings() noun.Noun {
 	return noun.Noun{
 		Use: "group-mappings", One: "group mapping",
-		About:      "A group mapping gives a role on the organization to the members of a group that an identity provider knows.",
+		About:      "A group mapping grants a role to the members of a group at an identity provider.",
 		Example:    "  holdfast iam group-mappings create platform-admins --provider okta --role editor",
 		Message:    noun.MessageOf(&iampb.ExternalGroupRoleMapping{}),
 		Parent:     identityProviders,
 		ParentFlag: "provider", Argument: "external-group-id",
 		Fields: []noun.Field{
-			{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` that members get"},
-			{Flag: "scope", Ref: noun.Groups, Help: "`GROUP` they get it on (the organization)"},
+			{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` to grant to members"},
+			{Flag: "scope", Ref: noun.Groups, Help: "`GROUP` to grant it on (default: the organization)"},
 		},
 		Filters: []noun.Field{
 			{Flag: "provider", Path: "identity_provider_uid", Ref: identityProviders,
-				Help: "only mappings of this `IDENTITY-PROVIDER`"},
+				Help: "only mappings of `IDENTITY-PROVIDER`"},
 		},
 		Columns: output.Columns("externalGroupId", "roleUid", "uid"),
 		Wide:    output.Columns("identityProviderUid", "scope", "createTime"),

@@ -17,14 +17,14 @@ import (
 func Roles() noun.Noun {
 	return noun.Noun{
 		Use: "roles", One: "role",
-		About:    "Roles are sets of capabilities. The built-in ones can be bound by anyone and changed by no one.",
+		About:    "Roles are sets of capabilities. Built-in roles can be bound in every organization and cannot be changed.",
 		Example:  "  holdfast iam roles create auditor --parent acme --capability groups.list,identity.list,role_bindings.list",
 		Message:  noun.MessageOf(&iampb.Role{}),
 		Argument: "name",
 		Fields: []noun.Field{
 			noun.Description("role"),
 			{Flag: "capability", Path: "capabilities",
-				Help: "`NAMES` of what its holders may do, with commas or the flag repeated; all of them, also in update"},
+				Help: "`NAMES` of its capabilities, separated by commas; can be repeated; update replaces all of them"},
 		},
 		Filters: []noun.Field{
 			{Flag: "built-in", Path: "uidp.in_root", Help: "only the built-in roles"},
@@ -58,18 +58,18 @@ func capabilityName(c *accesspb.NamedCapability) string { return c.GetCapability
 func roleBindings() noun.Noun {
 	return noun.Noun{
 		Use: "role-bindings", One: "role binding",
-		About: "A role binding gives an identity a role on a group and everything below it, from the next request on.\n" +
-			"Nobody can give what they do not hold themselves.",
+		About: "A role binding grants an identity a role on a group and everything below it. It takes effect at once.\n" +
+			"You can grant only capabilities that you have.",
 		Example: "  holdfast iam role-bindings create --parent acme/platform --identity acme/platform/ci --role viewer",
 		Message: noun.MessageOf(&iampb.RoleBinding{}),
 		Fields: []noun.Field{
 			{Flag: "identity", Path: "identity_uid", Ref: Identities, Help: "`IDENTITY` that gets the role"},
-			{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` to give"},
+			{Flag: "role", Path: "role_uid", Ref: Roles, Help: "`ROLE` to grant"},
 		},
 		Filters: []noun.Field{
 			{Flag: "identity", Ref: Identities, Help: "only bindings of this `IDENTITY`"},
 			{Flag: "role", Ref: Roles, Help: "only bindings of this `ROLE`"},
-			{Flag: "group", Ref: noun.Groups, Help: "only bindings on this `GROUP` itself"},
+			{Flag: "group", Ref: noun.Groups, Help: "only bindings on `GROUP`, not on groups above or below it"},
 		},
 		Columns: output.Columns("identity=identity.name", "role=role.name", "group=group.name", "uid"),
 		Wide:    bindingUIDs(),

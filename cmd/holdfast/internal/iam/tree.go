@@ -20,9 +20,8 @@ func tree(a *noun.App) *cobra.Command {
 	var drawing drawing
 	var ascii bool
 	cmd := &cobra.Command{
-		Use: "tree [GROUP]", Short: "Draw groups, how much is in each, and who holds which role on it",
-		Long: "Draws a group and all that is below it: the organization of the settings unless a group is given, or else\n" +
-			"everything you can see.",
+		Use: "tree [GROUP]", Short: "Print groups as a tree, with their contents and role bindings",
+		Long:    "Prints GROUP and everything below it. The default is the organization of the settings, or all you can see.",
 		Example: "  holdfast iam tree acme\n  holdfast iam tree acme/platform --depth 2 --ascii",
 		Args:    cobra.MaximumNArgs(1), ValidArgsFunction: a.CompleteArgs(noun.Groups()),
 		RunE: a.Do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
@@ -38,12 +37,13 @@ func tree(a *noun.App) *cobra.Command {
 			if ascii {
 				drawing.marks = asciiMarks
 			}
-			return drawing.draw()
+			drawing.draw()
+			return nil
 		}),
 	}
-	cmd.Flags().BoolVar(&ascii, "ascii", false, "draw with the characters of every terminal")
-	cmd.Flags().IntVar(&drawing.depth, "depth", 0, "draw `N` levels of groups (0: all)")
-	cmd.Flags().BoolVar(&drawing.hideBindings, "no-bindings", false, "leave out who holds which role")
+	cmd.Flags().BoolVar(&ascii, "ascii", false, "use ASCII characters only")
+	cmd.Flags().IntVar(&drawing.depth, "depth", 0, "print `N` levels of groups (0: all)")
+	cmd.Flags().BoolVar(&drawing.hideBindings, "no-bindings", false, "do not print role bindings")
 	return cmd
 }
 
@@ -163,15 +163,14 @@ type drawing struct {
 	hideBindings bool
 }
 
-func (d *drawing) draw() error {
+func (d *drawing) draw() {
 	for _, g := range d.forest.roots {
-		d.line("", d.label(g))
+		fmt.Fprintln(d.app.Out, d.label(g))
 		d.below(g, "", 1)
 	}
 	if len(d.forest.roots) == 0 {
 		d.app.Note("no groups")
 	}
-	return nil
 }
 
 // below draws what is in a group: first who holds roles on it, then its groups.
@@ -189,20 +188,16 @@ func (d *drawing) below(g *iampb.Group, indent string, level int) {
 			mark = d.marks.last
 		}
 		text := holder(b) + " " + d.marks.arrow + " " + b.GetRole().GetName()
-		d.line(indent+mark, d.app.Paint(output.Faint, output.Printable(text)))
+		fmt.Fprintln(d.app.Out, indent+mark+d.app.Paint(output.Faint, output.Printable(text)))
 	}
 	for i, child := range children {
 		mark, gap := d.marks.branch, d.marks.bar
 		if i == len(children)-1 {
 			mark, gap = d.marks.last, d.marks.gap
 		}
-		d.line(indent+mark, d.label(child))
+		fmt.Fprintln(d.app.Out, indent+mark+d.label(child))
 		d.below(child, indent+gap, level+1)
 	}
-}
-
-func (d *drawing) line(indent, text string) {
-	fmt.Fprintln(d.app.Out, indent+text) // errors stay in the writer until it is flushed
 }
 
 // label returns a group's name and the number of its direct contents.
@@ -216,11 +211,9 @@ func (d *drawing) label(g *iampb.Group) string {
 		{d.forest.identities[g.GetUid()], "identity", "identities"},
 		{len(d.forest.bindings[g.GetUid()]), "binding", "bindings"},
 	} {
-		switch c.n {
-		case 0:
-		case 1:
+		if c.n == 1 {
 			counts = append(counts, "1 "+c.one)
-		default:
+		} else if c.n > 1 {
 			counts = append(counts, fmt.Sprint(c.n, " ", c.many))
 		}
 	}

@@ -21,26 +21,18 @@ const (
 	completionLimit = maxPage
 )
 
-type completion = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective)
-
 // CompleteWords completes a flag with one of a few words.
 func CompleteWords(cmd *cobra.Command, flag string, words []string) {
 	problem.Must(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)))
 }
 
 // CompleteArgs completes the first argument.
-func (a *App) CompleteArgs(n Noun) completion {
-	flag := a.CompleteFlag(n)
-	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return flag(cmd, args, toComplete)
-	}
+func (a *App) CompleteArgs(n Noun) cobra.CompletionFunc {
+	return a.CompleteQuestion(func() Noun { return n })
 }
 
 // CompleteFlag completes the uid, name or path of one of a noun.
-func (a *App) CompleteFlag(n Noun) completion {
+func (a *App) CompleteFlag(n Noun) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
 		defer cancel()
@@ -51,7 +43,7 @@ func (a *App) CompleteFlag(n Noun) completion {
 
 // CompleteQuestion completes arguments that name resources of different nouns, or
 // capabilities where the noun is nil.
-func (a *App) CompleteQuestion(args ...func() Noun) completion {
+func (a *App) CompleteQuestion(args ...func() Noun) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, given []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		switch i := len(given); {
 		case i >= len(args):
@@ -84,11 +76,8 @@ func (a *App) candidates(ctx context.Context, n Noun, typed string) ([]string, c
 		below := func(m protoreflect.Message) string { return described(typed[:i+1]+nameOf(m), m, "uid") }
 		words := a.words(ctx, n, &parent, below, typed)
 		if n.Use != Groups().Use && parent != "" { // the path may go further down
-			words = append(words, a.words(ctx, Groups(), &parent, func(m protoreflect.Message) string {
-				return typed[:i+1] +
-					nameOf(m) + "/"
-			}, typed)...)
-			return words, cobra.ShellCompDirectiveNoSpace
+			deeper := func(m protoreflect.Message) string { return typed[:i+1] + nameOf(m) + "/" }
+			return append(words, a.words(ctx, Groups(), &parent, deeper, typed)...), cobra.ShellCompDirectiveNoSpace
 		}
 		return words, 0
 	}

@@ -12,8 +12,8 @@ import (
 func Groups() Noun {
 	return Noun{
 		Use: "groups", One: "group",
-		About: "Groups are the tree that everything else hangs in: organizations at the root, folders below.\n" +
-			"A role held on a group is held on all that is below it.",
+		About: "Groups form the tree that contains all other resources: organizations at the root, folders below.\n" +
+			"A role on a group applies to everything below it.",
 		Example: "  holdfast iam groups create platform --parent acme --description \"what the platform team runs\"\n" +
 			"  holdfast iam groups create acme --root",
 		Message:  MessageOf(&iampb.Group{}),
@@ -36,5 +36,5 @@ func MessageOf(m proto.Message) protoreflect.MessageDescriptor { return m.ProtoR
 
 // Description returns the flag of a description.
 func Description(one string) Field {
-	return Field{Flag: "description", Help: "what the " + one + " is for, in one line of `TEXT`"}
+	return Field{Flag: "description", Help: "description of the " + one + ", one line of `TEXT`"}
 }

@@ -28,9 +28,9 @@ type Paging struct {
 // Register adds the flags to a command.
 func (p *Paging) Register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.Int32Var(&p.limit, "limit", 0, "stop after `N` results (0: show all)")
-	f.Int32Var(&p.pageSize, "page-size", maxPage, "ask for `N` results at a time")
-	f.Int32Var(&p.skip, "skip", 0, "pass over the first `N` results")
+	f.Int32Var(&p.limit, "limit", 0, "show at most `N` results (0: all)")
+	f.Int32Var(&p.pageSize, "page-size", maxPage, "request `N` results per page")
+	f.Int32Var(&p.skip, "skip", 0, "skip the first `N` results")
 	f.StringVar(&p.OrderBy, "order-by", "", "sort by a `FIELD`, such as name or \"create_time desc\"")
 }
 
@@ -64,7 +64,7 @@ func (a *App) ListCommand(n Noun) *cobra.Command {
 	p.Register(cmd)
 	a.RegisterFilters(cmd, n)
 	if method.Input().Fields().ByName("name") != nil {
-		cmd.Flags().String("name", "", "only those of exactly this `NAME`")
+		cmd.Flags().String("name", "", "only those with this exact `NAME`")
 	}
 	return cmd
 }
@@ -73,8 +73,8 @@ func (a *App) ListCommand(n Noun) *cobra.Command {
 func (a *App) RegisterFilters(cmd *cobra.Command, n Noun) {
 	request := n.Method("List").Input()
 	if request.Fields().ByName("uidp") != nil {
-		a.RegisterRef(cmd, new(string), "parent", Groups(), "only those directly in this `GROUP`")
-		cmd.Flags().BoolP("recursive", "r", false, "with --parent: those at any depth below it")
+		a.RegisterRef(cmd, new(string), "parent", Groups(), "only those directly in `GROUP`")
+		cmd.Flags().BoolP("recursive", "r", false, "with --parent: also those in groups below it")
 	}
 	a.RegisterFields(cmd, n.Filters, request)
 }
@@ -113,7 +113,7 @@ func (a *App) PrintAll(ctx context.Context, n Noun, req proto.Message, p Paging)
 		return err
 	}
 	incomplete := false
-	for page, err := range a.pages(ctx, n.Method("List"), req.ProtoReflect(), p) {
+	for page, err := range holdfast.Pages(ctx, a.pages(n.Method("List"), p), p.set(req.ProtoReflect())) {
 		if err != nil {
 			return err
 		}
@@ -150,27 +150,27 @@ type page struct {
 // wanted.
 func (p page) GetNextPageToken() string { return p.next }
 
-// pages lists page by page, up to the limit.
-func (a *App) pages(
-	ctx context.Context, method protoreflect.MethodDescriptor, req protoreflect.Message, p Paging,
-) iter.Seq2[page, error] {
+// set sets what is the same for all pages of a list.
+func (p Paging) set(req protoreflect.Message) proto.Message {
 	Put(req, "order_by", p.OrderBy)
 	Put(req, "skip", p.skip)
-	return func(yield func(page, error) bool) {
-		left := p.limit
-		ask := func(ctx context.Context, req proto.Message, _ ...grpc.CallOption) (page, error) {
-			size := min(cmp.Or(p.pageSize, maxPage), maxPage)
-			if p.limit > 0 {
-				size = min(size, left)
-			}
-			Put(req.ProtoReflect(), "page_size", size)
-			got, err := a.page(ctx, method, req)
-			if left -= int32(len(got.items)); p.limit > 0 && left <= 0 {
-				got.next = ""
-			}
-			return got, err
+	return req.Interface()
+}
+
+// pages returns a method that gets one page after the other, up to the limit.
+func (a *App) pages(method protoreflect.MethodDescriptor, p Paging) signin.Method[proto.Message, page] {
+	left := p.limit
+	return func(ctx context.Context, req proto.Message, _ ...grpc.CallOption) (page, error) {
+		size := min(cmp.Or(p.pageSize, maxPage), maxPage)
+		if p.limit > 0 {
+			size = min(size, left)
 		}
-		holdfast.Pages(ctx, ask, req.Interface())(yield)
+		Put(req.ProtoReflect(), "page_size", size)
+		got, err := a.page(ctx, method, req)
+		if left -= int32(len(got.items)); p.limit > 0 && left <= 0 {
+			got.next = ""
+		}
+		return got, err
 	}
 }
 
@@ -178,19 +178,8 @@ func (a *App) pages(
 func (a *App) Items(
 	ctx context.Context, method protoreflect.MethodDescriptor, req protoreflect.Message, p Paging,
 ) iter.Seq2[protoreflect.Message, error] {
-	return func(yield func(protoreflect.Message, error) bool) {
-		for page, err := range a.pages(ctx, method, req, p) {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, m := range page.items {
-				if !yield(m, nil) {
-					return
-				}
-			}
-		}
-	}
+	items := func(p page) []protoreflect.Message { return p.items }
+	return holdfast.All(ctx, a.pages(method, p), p.set(req), items)
 }
 
 func (a *App) page(ctx context.Context, method protoreflect.MethodDescriptor, req proto.Message) (page, error) {

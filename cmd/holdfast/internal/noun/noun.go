@@ -163,7 +163,7 @@ func (a *App) About(
 }
 
 func (a *App) getCommand(n Noun) *cobra.Command {
-	cmd := &cobra.Command{Use: "get " + n.reference(), Short: "Show one " + n.One}
+	cmd := &cobra.Command{Use: "get " + n.reference(), Short: "Show " + article(n.One)}
 	return a.About(n, cmd, func(ctx context.Context, _ *cobra.Command, uid string) error {
 		m, err := a.Get(ctx, n, uid)
 		if err != nil {
@@ -207,7 +207,7 @@ func (a *App) createCommand(n Noun) *cobra.Command {
 	flag := n.parentFlagName()
 	a.RegisterRef(cmd, new(string), flag, n.parentNoun(), "`"+n.parentNoun().reference()+"` to create it in")
 	if n.orphan {
-		cmd.Flags().Bool("root", false, "create it without a parent")
+		cmd.Flags().Bool("root", false, "create an organization, which has no parent")
 		cmd.MarkFlagsMutuallyExclusive("root", flag)
 	}
 	AddDryRun(cmd)
@@ -237,10 +237,13 @@ func (a *App) RegisterFields(cmd *cobra.Command, fields []Field, d protoreflect.
 
 // AddDryRun adds the flag that Write looks at.
 func AddDryRun(cmd *cobra.Command) {
-	cmd.Flags().Bool("dry-run", false, "check everything, and change nothing")
+	cmd.Flags().Bool("dry-run", false, "validate the request without changing anything")
 }
 
 func article(word string) string {
+	if strings.HasSuffix(word, "s") {
+		return word // a plural, such as settings
+	}
 	if strings.ContainsRune("aeiou", rune(word[0])) {
 		return "an " + word
 	}
@@ -347,7 +350,7 @@ func (a *App) Write(
 
 func (a *App) updateCommand(n Noun) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "update " + n.reference(), Short: "Change the fields of " + article(n.One) + " that flags are given for",
+		Use: "update " + n.reference(), Short: "Change " + article(n.One),
 	}
 	a.About(n, cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
 		m, err := a.update(ctx, n, cmd, uid)
@@ -410,7 +413,7 @@ func (a *App) DeleteCommand(n Noun) *cobra.Command {
 			return a.Delete(ctx, n, cmd, args)
 		}),
 	}
-	cmd.Flags().BoolP("yes", "y", false, "do not ask")
+	cmd.Flags().BoolP("yes", "y", false, "do not ask for confirmation")
 	if !n.NoDryRun {
 		AddDryRun(cmd)
 	}

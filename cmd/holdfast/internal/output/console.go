@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -90,10 +89,7 @@ func Printable(s string) string {
 
 // unprintable reports whether r is a control or reorders what is shown.
 func unprintable(r rune) bool {
-	return unicode.IsControl(r) || slices.ContainsFunc([][2]rune{{0x202a, 0x202e}, {0x2066, 0x2069}},
-		func(span [2]rune) bool {
-			return r >= span[0] && r <= span[1]
-		})
+	return unicode.IsControl(r) || (r >= 0x202a && r <= 0x202e) || (r >= 0x2066 && r <= 0x2069)
 }
 
 // ReadText reads a file, or standard input for "-", without the space around it.

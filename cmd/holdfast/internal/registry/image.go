@@ -17,7 +17,7 @@ import (
 
 // imagesCommand returns the commands about what images are like.
 func imagesCommand(a *noun.App) *cobra.Command {
-	return a.Branch("images", "See what images are made of", imagesInspect(a), imagesSize(a))
+	return a.Branch("images", "Inspect images", imagesInspect(a), imagesSize(a))
 }
 
 // variants shows the images for several systems.
@@ -41,8 +41,8 @@ func platformOf(v *ocipb.Variant) string {
 
 func imagesInspect(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "inspect REPO:TAG|REPO@DIGEST", Short: "Show what an image is for, how large it is and how it runs",
-		Long:    "Shows a line for each system that the image was made for. -o json shows all there is.",
+		Use: "inspect REPO:TAG|REPO@DIGEST", Short: "Show the platforms, size and configuration of an image",
+		Long:    "Prints a line for each platform of the image. Use -o json to print all details.",
 		Example: "  holdfast registry images inspect acme/platform/app:1.2",
 	}
 	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
@@ -78,11 +78,11 @@ func getImage(ctx context.Context, a *noun.App, at image, argument string) (*oci
 func imagesSize(a *noun.App) *cobra.Command {
 	var architecture string
 	cmd := &cobra.Command{
-		Use: "size REPO@DIGEST", Short: "Print how many bytes an image has",
-		Long:    "Prints the bytes of the layers and the configuration of an image as they travel.",
+		Use: "size REPO@DIGEST", Short: "Print the size of an image in bytes",
+		Long:    "Prints the compressed size of the layers and the configuration.",
 		Example: "  holdfast registry images size acme/platform/app@sha256:… --architecture arm64",
 	}
-	cmd.Flags().StringVar(&architecture, "architecture", "", "`ARCHITECTURE` of the image, if there are several (amd64)")
+	cmd.Flags().StringVar(&architecture, "architecture", "", "`ARCHITECTURE` of an image with several (default: amd64)")
 	return aboutImage(a, cmd, func(ctx context.Context, at image) error {
 		if at.digest == "" {
 			found, err := getImage(ctx, a, at, "TAG")

@@ -19,15 +19,15 @@ import (
 
 // Command returns the commands of the registry.
 func Command(a *noun.App) *cobra.Command {
-	return a.Branch("registry", "Manage repos and tags, and see what became of them",
+	return a.Branch("registry", "Manage repos, tags and images",
 		a.Command(repos()), a.Command(tags()), imagesCommand(a), a.Command(pulls()), a.Command(registrySettings()))
 }
 
 func repos() noun.Noun {
 	return noun.Noun{
 		Area: "registry", Use: "repos", One: "repo",
-		About: "Repos are what images are pushed to and pulled from. The first push to a repo makes it, unless the settings\n" +
-			"of its group say otherwise. Images are called by the names of the groups and the repo: acme/platform/app:1.2.",
+		About: "Repos contain images. The first push to a repo creates it, unless the settings of its group do not allow\n" +
+			"that. The name of an image contains the names of the groups and the repo: acme/platform/app:1.2.",
 		Example:  "  holdfast registry repos create app --parent acme/platform --description \"what customers run\"",
 		Message:  noun.MessageOf(&registrypb.Repo{}),
 		Argument: "name",
@@ -35,11 +35,11 @@ func repos() noun.Noun {
 		Fields: []noun.Field{
 			noun.Description("repo"),
 			{Flag: "tier", Path: "catalog_tier",
-				Help: "`TIER` of a catalog: application, base, fips, ai, devtools or commercial"},
-			{Flag: "bundle", Path: "bundles", Help: "`BUNDLE` it is part of, such as base or fips (any number of times)"},
-			{Flag: "alias", Path: "aliases", Help: "`IMAGE` it can stand in for (any number of times)"},
-			{Flag: "active-tag", Path: "active_tags", Help: "`TAG` that is looked after (any number of times)"},
-			{Flag: "source", Path: "sync_config.source", Help: "`REPO` it follows: a uid, a path or an image reference"},
+				Help: "catalog `TIER`: application, base, fips, ai, devtools or commercial"},
+			{Flag: "bundle", Path: "bundles", Help: "`BUNDLE` it belongs to, such as base or fips; can be repeated"},
+			{Flag: "alias", Path: "aliases", Help: "`IMAGE` that it can replace; can be repeated"},
+			{Flag: "active-tag", Path: "active_tags", Help: "`TAG` that is maintained; can be repeated"},
+			{Flag: "source", Path: "sync_config.source", Help: "`REPO` to synchronize from: a uid, path or image reference"},
 		},
 		Columns: output.Columns("name", "uid", "description"),
 		Wide:    output.Columns("catalogTier", "bundles", "createTime", "updateTime"),
@@ -61,7 +61,7 @@ func locateRepo(ctx context.Context, a *noun.App, text string) (string, error) {
 
 func readme(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "readme REPO", Short: "Print what a repo says about itself, or change it",
+		Use: "readme REPO", Short: "Print or change the README of a repo",
 		Example: "  holdfast registry repos readme acme/platform/app --set README.md",
 	}
 	a.About(repos(), cmd, func(ctx context.Context, cmd *cobra.Command, uid string) error {
@@ -82,7 +82,7 @@ func readme(a *noun.App) *cobra.Command {
 		}
 		return nil
 	})
-	cmd.Flags().String("set", "", "`FILE` of Markdown to put in its place; - is standard input, and \"\" leaves none")
+	cmd.Flags().String("set", "", "`FILE` with the new README in Markdown; - is standard input, \"\" removes it")
 	return cmd
 }
 
@@ -104,16 +104,16 @@ func setReadme(ctx context.Context, a *noun.App, uid, file string) error {
 
 func registrySettings() noun.Noun {
 	return noun.Noun{
-		Area: "registry", Use: "settings", One: "settings", Short: "Show and change the rules of a group",
-		About: "The rules for the repos in a group and below it: those of the nearest group at or above that has any.\n" +
-			"An update gives a group rules of its own; delete takes them away again.",
+		Area: "registry", Use: "settings", One: "settings", Short: "Show and change the registry settings of a group",
+		About: "Settings apply to the repos of a group and below it. A group without settings has those of the nearest\n" +
+			"group above. update creates the settings of a group, and delete removes them.",
 		Message: noun.MessageOf(&ocipb.Settings{}),
 		Named:   noun.Groups,
 		Fields: []noun.Field{
-			{Flag: "public", Help: "anybody may pull, without a token"},
-			{Flag: "create-on-push", Help: "the first push to a repo makes it"},
-			{Flag: "immutable-tags", Help: "a tag that is there can be neither moved nor deleted"},
-			{Flag: "immutable-except", Help: "`PATTERN` of tags that can all the same, such as dev-* (any number of times)"},
+			{Flag: "public", Help: "allow pulls without a token"},
+			{Flag: "create-on-push", Help: "create a repo at its first push"},
+			{Flag: "immutable-tags", Help: "forbid moving and deleting tags"},
+			{Flag: "immutable-except", Help: "`PATTERN` of tags that can be moved and deleted, such as dev-*; can be repeated"},
 		},
 		Columns: output.Columns("public", "createOnPush", "immutableTags", "immutableExcept"),
 		Wide:    output.Columns("sourceUid", "updateTime"),
@@ -122,16 +122,16 @@ func registrySettings() noun.Noun {
 
 func pulls() noun.Noun {
 	return noun.Noun{
-		Area: "registry", Use: "pulls", One: "pull", Short: "See who pulled and pushed what",
-		About: "Every pull and push of an image is kept for a time: who, what, when, from where and with which program.\n" +
-			"Pulls that anybody may make are counted together if they are many: count says how many a line stands for.\n" +
-			"To see them you need identity.list beside repo.list.",
+		Area: "registry", Use: "pulls", One: "pull", Short: "List pulls and pushes",
+		About: "Every pull and push of an image is recorded for a limited time: identity, image, time, address and\n" +
+			"program. Anonymous pulls are aggregated if there are many; count is their number. To list pulls you need\n" +
+			"the capabilities identity.list and repo.list.",
 		Message: noun.MessageOf(&ocipb.Pull{}),
 		Filters: []noun.Field{
-			{Flag: "repo", Path: "uidp.children_of", Ref: repos, Help: "only those of this `REPO`"},
-			{Flag: "digest", Help: "only those of the image of this `DIGEST`"},
-			{Flag: "identity", Path: "identity_uid", Ref: iam.Identities, Help: "only those by this `IDENTITY`"},
-			{Flag: "direction", Help: "only those that went this `WAY`: pull or push"},
+			{Flag: "repo", Path: "uidp.children_of", Ref: repos, Help: "only those of `REPO`"},
+			{Flag: "digest", Help: "only those of the image with `DIGEST`"},
+			{Flag: "identity", Path: "identity_uid", Ref: iam.Identities, Help: "only those of `IDENTITY`"},
+			{Flag: "direction", Help: "only those in `DIRECTION` pull or push"},
 		},
 		Columns: output.Columns("createTime", "direction", "repo", "tag", "digest", "identity", "count"),
 		Wide:    output.Columns("remoteAddress", "userAgent", "repoUid", "identityUid"),

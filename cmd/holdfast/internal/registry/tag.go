@@ -18,8 +18,8 @@ import (
 func tags() noun.Noun {
 	return noun.Noun{
 		Area: "registry", Use: "tags", One: "tag", Form: "REPO:TAG",
-		About: "Tags are names that stand for an image of a repo. A list leaves out those of signatures and other referrers\n" +
-			"(sha256-…), of days (…-20260131) and of builds (…-r3), unless it is asked for them.",
+		About: "A tag is a name of an image in a repo. By default list omits the tags of signatures and other referrers\n" +
+			"(sha256-…), those with a date (…-20260131) and those with a build number (…-r3).",
 		Example:    "  holdfast registry tags create stable --repo acme/platform/app --digest sha256:…",
 		Message:    noun.MessageOf(&registrypb.Tag{}),
 		Argument:   "name",
@@ -27,17 +27,17 @@ func tags() noun.Noun {
 		ParentFlag: "repo",
 		Locate:     locateTag,
 		Fields: []noun.Field{
-			{Flag: "digest", Help: "`DIGEST` of the image it stands for"},
-			{Flag: "deprecated", Help: "nobody looks after it any more"},
-			{Flag: "bundle", Path: "bundles", Help: "`BUNDLE` it is part of (any number of times)"},
+			{Flag: "digest", Help: "`DIGEST` of the image"},
+			{Flag: "deprecated", Help: "mark it as no longer maintained"},
+			{Flag: "bundle", Path: "bundles", Help: "`BUNDLE` it belongs to; can be repeated"},
 		},
 		Filters: []noun.Field{
-			{Flag: "repo", Path: "uidp.children_of", Ref: repos, Help: "only tags of this `REPO`"},
-			{Flag: "digest", Help: "only tags of this `DIGEST`"},
-			{Flag: "since", Path: "updated_since", Help: "only tags pushed at this `TIME` or later"},
-			{Flag: "referrers", Path: "include_referrers", Help: "also those of signatures and other referrers"},
-			{Flag: "dates", Path: "include_dates", Help: "also those of days"},
-			{Flag: "epochs", Path: "include_epochs", Help: "also those of builds"},
+			{Flag: "repo", Path: "uidp.children_of", Ref: repos, Help: "only tags of `REPO`"},
+			{Flag: "digest", Help: "only tags of the image with `DIGEST`"},
+			{Flag: "since", Path: "updated_since", Help: "only tags pushed at or after `TIME`"},
+			{Flag: "referrers", Path: "include_referrers", Help: "also list tags of signatures and other referrers"},
+			{Flag: "dates", Path: "include_dates", Help: "also list tags with a date"},
+			{Flag: "epochs", Path: "include_epochs", Help: "also list tags with a build number"},
 		},
 		Columns: output.Columns("name", "digest", "updateTime"),
 		Wide:    output.Columns("uid", "deprecated", "bundles"),
@@ -105,9 +105,9 @@ func changes() noun.Noun {
 func tagHistory(a *noun.App) *cobra.Command {
 	p := noun.Paging{}
 	cmd := &cobra.Command{
-		Use: "history REPO[:TAG]", Short: "List every digest that a tag has stood for, the newest first",
-		Long: "Lists what became of one tag, or of all tags of a repo: when, which digest, and who did it.\n" +
-			"A change without a digest is the end of the tag.",
+		Use: "history REPO[:TAG]", Short: "List the digests of a tag over time, newest first",
+		Long: "Lists the changes of a tag, or of all tags of a repo: time, digest and identity.\n" +
+			"A change without a digest is the deletion of the tag.",
 		Example: "  holdfast registry tags history acme/platform/app:1.2",
 	}
 	p.Register(cmd)

@@ -31,16 +31,16 @@ type Setting struct {
 func All() []Setting {
 	return []Setting{
 		{"api", "address of the server, http(s)://host[:port]", holdfast.CheckAddress},
-		{"issuer", "address of the token issuer (the server's)", holdfast.CheckAddress},
-		{"registry", "host[:port] of the registry (the server's)", nil},
-		{"organization", "group that create and tree use when none is given", nil},
+		{"issuer", "address of the token issuer (default: the server)", holdfast.CheckAddress},
+		{"registry", "host[:port] of the registry (default: that of the server)", nil},
+		{"organization", "default group of create and tree", nil},
 		{"output", "format of results: " + strings.Join(output.Formats, ", "), oneOf(output.Formats...)},
-		{"token_file", "file that holds the token to use", nil},
-		{"identity", "uid of the identity to assume, with a token of where this runs", CheckUID},
-		{"identity_token_file", "file that holds the token which proves the identity", nil},
-		{"token_store", "where tokens are kept: auto (a keyring, else files), keyring or file",
+		{"token_file", "file with the token to use", nil},
+		{"identity", "uid of the identity to assume with the token of the platform", CheckUID},
+		{"identity_token_file", "file with the token that proves the identity", nil},
+		{"token_store", "where to store tokens: auto (a keyring, else files), keyring or file",
 			oneOf("auto", "keyring", "file")},
-		{"ca_file", "file of certificates to trust beside the system's", nil},
+		{"ca_file", "file of certificates to trust in addition to the system's", nil},
 	}
 }
 

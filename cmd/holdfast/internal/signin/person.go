@@ -41,11 +41,11 @@ func (p Person) Given() bool {
 // Register adds the flags to a command, which has --identity.
 func (p *Person) Register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&p.organization, "organization", "", "`NAME` of the organization whose identity provider to use")
-	f.StringVar(&p.provider, "provider", "", "`UID` of the identity provider to use")
+	f.StringVar(&p.organization, "organization", "", "`NAME` of the organization to sign in to")
+	f.StringVar(&p.provider, "provider", "", "`UID` of the identity provider")
 	f.StringVar(&p.invite, "invite", "", "`CODE` of an invite to redeem; - is standard input")
-	f.BoolVar(&p.headless, "headless", false, "print an address to open in a browser anywhere, and wait")
-	f.BoolVar(&p.device, "device", false, "print a short code to enter in a browser anywhere, and wait")
+	f.BoolVar(&p.headless, "headless", false, "print an address to open in a browser on any machine, and wait")
+	f.BoolVar(&p.device, "device", false, "print a code to enter in a browser on any machine, and wait")
 	cmd.MarkFlagsMutuallyExclusive("organization", "provider")
 	cmd.MarkFlagsMutuallyExclusive("headless", "device", "identity")
 	cmd.MarkFlagsMutuallyExclusive("invite", "device", "identity")

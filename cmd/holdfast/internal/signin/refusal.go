@@ -131,12 +131,14 @@ func reason(text string) string {
 	return text
 }
 
+// A Method is a method of a generated client.
+type Method[Request, Response any] = func(context.Context, Request, ...grpc.CallOption) (Response, error)
+
 // Call calls a method of a generated client. Its error is a problem. flags has specs
 // of the form field=flag, such as "name=--name", for the fields that the server may
 // refuse.
 func Call[Request, Response any](
-	ctx context.Context, method func(context.Context, Request, ...grpc.CallOption) (Response, error),
-	req Request, flags ...string,
+	ctx context.Context, method Method[Request, Response], req Request, flags ...string,
 ) (Response, error) {
 	resp, err := method(ctx, req)
 	if err == nil {
