@@ -72,6 +72,7 @@ var sections = []section{
 	{"events", events},
 	{"versions", versions},
 	{"start", starts},
+	{"backup", backups},
 	{"registry", registries},
 	{"advisories", advisories},
 	{"signin", signIns},
