@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/stamp"
 )
 
 func main() {
@@ -51,6 +52,8 @@ func root(a *noun.App) *cobra.Command {
 	root.Long = "Manage who may do what in an organization, the images it runs, and what is known of their vulnerabilities.\n\n" +
 		"To begin, tell it where the server is: holdfast config set api https://holdfast.example.com,\n" +
 		"and sign in: holdfast auth login; or, beside a server in development mode: holdfast config use-dev"
+	root.Version = stamp.Read().String()
+	root.SetVersionTemplate("holdfast {{.Version}}\n")
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)

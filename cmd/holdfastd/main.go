@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/server"
+	"github.com/holdfast-dev/holdfast/stamp"
 )
 
 func main() {
@@ -26,8 +27,12 @@ func main() {
 // run returns the exit code: 2 for settings that cannot be used, 1 for a
 // service that cannot run.
 func run(ctx context.Context, args []string) int {
-	if slices.Equal(args, []string{"version"}) {
-		fmt.Println("holdfastd", server.Version())
+	switch {
+	case len(args) == 1 && slices.Contains([]string{"version", "--version", "-version"}, args[0]):
+		fmt.Println("holdfastd", stamp.Read())
+		return 0
+	case len(args) == 1 && args[0] == "man": // for packagers
+		server.WriteManual(os.Stdout)
 		return 0
 	}
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
