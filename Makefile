@@ -85,4 +85,5 @@ generated: gen
 format:
 	@bad=$$(find . -name '*.go' -not -path './gen/*' -exec gofmt -l {} +) && \
 	if [ -n "$$bad" ]; then echo "run gofmt -w on:" $$bad >&2; exit 1; fi
+	cd release && $(GO) mod tidy -diff
 	$(GO) mod tidy -e -diff 2>/dev/null # -e: a test of a dependency needs a module that cannot be had everywhere

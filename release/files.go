@@ -20,7 +20,7 @@ type file struct {
 	path   string // with slashes; in a package from the root
 	mode   os.FileMode
 	data   []byte
-	config bool   // the administrator's: an upgrade does not replace it once it was changed
+	config bool // the administrator's: an upgrade does not replace it once it was changed
 }
 
 // documents returns what accompanies a program in its archive: licenses, manual pages

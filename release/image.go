@@ -302,4 +302,3 @@ func parseTag(s string) (name.Tag, error) {
 	}
 	return tag, nil
 }
-

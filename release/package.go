@@ -108,7 +108,7 @@ func describePackage(s source, p program, arch string) *nfpm.Info {
 		Version: core, Prerelease: strings.ReplaceAll(prerelease, "-", "."), VersionSchema: "none",
 		VersionMetadata: strings.TrimPrefix(semver.Build(s.version), "+"),
 		Release:         "1", Section: "admin", Priority: "optional",
-		Maintainer:  "The Holdfast authors <packages@holdfast.dev>",
+		Maintainer:  "The Holdfast authors",
 		Description: p.summary, Homepage: homepage, License: "Apache-2.0", Vendor: "Holdfast",
 		MTime: s.date,
 	}
