@@ -4,9 +4,10 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
-	"compress/gzip"
 	"os"
 	"time"
+
+	"github.com/klauspost/compress/gzip"
 )
 
 // writeArchive writes files as NAME.zip for Windows, and as NAME.tar.gz otherwise.

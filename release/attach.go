@@ -63,11 +63,11 @@ func (a *artifact) MediaType() (types.MediaType, error) { return types.OCIManife
 // LayerByDigest implements partial.CompressedImageCore. There is one layer.
 func (a *artifact) LayerByDigest(v1.Hash) (partial.CompressedLayer, error) { return a.document, nil }
 
-// compressedLayer returns a layer of a tar. It compresses well rather than fast,
-// because it is pulled more often than it is made.
+// compressedLayer returns a layer of a tar. The library would compress it as fast as
+// possible, but it is pulled more often than it is made.
 func compressedLayer(tar []byte) (v1.Layer, error) {
 	return tarball.LayerFromOpener(
 		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(tar)), nil },
-		tarball.WithCompressionLevel(gzip.BestCompression), tarball.WithMediaType(types.OCILayer),
+		tarball.WithCompressionLevel(gzip.DefaultCompression), tarball.WithMediaType(types.OCILayer),
 		tarball.WithCompressedCaching)
 }

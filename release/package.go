@@ -81,8 +81,14 @@ func writePackage(s source, p program, arch, format string, content []file, dir 
 			Source: "holdfast", Destination: "/usr/bin/docker-credential-holdfast", Type: files.TypeSymlink,
 			FileInfo: &files.ContentFileInfo{MTime: s.date},
 		})
-	} else if info.Scripts, err = stageScripts(stage); err != nil {
-		return err
+	} else {
+		info.Contents = append(info.Contents, &files.Content{ // so that it goes with the package
+			Destination: "/etc/holdfast", Type: files.TypeDir,
+			FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: 0o755, MTime: s.date},
+		})
+		if info.Scripts, err = stageScripts(stage); err != nil {
+			return err
+		}
 	}
 	if err := nfpm.PrepareForPackager(info, format); err != nil {
 		return err
