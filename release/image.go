@@ -84,7 +84,7 @@ func makeImage(ctx context.Context, b *builder, only []platform) (releaseImage, 
 			return img, fmt.Errorf("image for %s: %w", on, err)
 		}
 		img.index = mutate.AppendManifests(img.index, mutate.IndexAddendum{
-			Add: one, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: on.os, Architecture: on.arch}},
+			Add: runnable{one}, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: on.os, Architecture: on.arch}},
 		})
 		img.sboms = append(img.sboms, sbom)
 	}
@@ -94,6 +94,13 @@ func makeImage(ctx context.Context, b *builder, only []platform) (releaseImage, 
 	img.index = mutate.Annotations(img.index, annotations(b.source)).(v1.ImageIndex)
 	return img, nil
 }
+
+// A runnable image is no artifact. The library would give its entry in the index a type
+// all the same, and clients may skip artifacts.
+type runnable struct{ v1.Image }
+
+// ArtifactType returns none.
+func (runnable) ArtifactType() (string, error) { return "", nil }
 
 // platformImage returns the image of one platform, and its SBOM as an image that has
 // it as its subject.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,7 +67,7 @@ func startDev(t *testing.T, m *made) (dev devFile) {
 		t.Fatal(err)
 	}
 	data, address := t.TempDir(), freeAddress(t)
-	cmd := exec.Command(binary, "--dev", "--data-dir", data, "--listen", address)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "--dev", "--data-dir", data, "--listen", address)
 	cmd.Env = []string{}
 	start(t, cmd, address)
 	text, err := os.ReadFile(filepath.Join(data, "dev.json"))
@@ -115,6 +116,27 @@ func pushedImage(t *testing.T, written v1.ImageIndex) (r releaseImage) {
 		}
 	}
 	return r
+}
+
+// TestIndex: every image in the index is for Linux, and none is an artifact, which
+// clients may skip.
+func TestIndex(t *testing.T) {
+	written, err := layout.ImageIndexFromPath(released(t).image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := pushedImage(t, written).index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(manifest.Manifests) == 0 || manifest.Annotations["org.opencontainers.image.title"] != "holdfastd" {
+		t.Errorf("the index is %+v", manifest)
+	}
+	for _, d := range manifest.Manifests {
+		if d.ArtifactType != "" || d.Platform.OS != "linux" {
+			t.Errorf("%s for %s is of type %q", d.Digest, d.Platform, d.ArtifactType)
+		}
+	}
 }
 
 func checkImage(t *testing.T, m *made, img v1.Image) {
@@ -198,7 +220,7 @@ func runImage(t *testing.T, m *made, img v1.Image) {
 	unpackImage(t, img, root)
 	before := tree(t, root)
 	address := freeAddress(t)
-	cmd := exec.Command(config.Config.Entrypoint[0], "--listen", address)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), config.Config.Entrypoint[0], "--listen", address)
 	cmd.Env, cmd.Dir = config.Config.Env, config.Config.WorkingDir
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Chroot: root, Credential: &syscall.Credential{Uid: imageUser, Gid: imageUser},

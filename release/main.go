@@ -76,7 +76,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
+	defer func() { _ = os.RemoveAll(work) }()
 	b := &builder{source: src, work: work}
 	if args[0] == "dist" {
 		return writeDist(ctx, b, opts, out)

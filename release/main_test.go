@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	}
 	scratch = dir
 	code := m.Run()
-	os.RemoveAll(dir)
+	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
 

@@ -71,7 +71,7 @@ func writePackage(s source, p program, arch, format string, content []file, dir 
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(stage)
+	defer func() { _ = os.RemoveAll(stage) }()
 	info := describePackage(s, p, arch)
 	if info.Contents, err = stageFiles(stage, s, content); err != nil {
 		return err

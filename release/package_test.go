@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -78,7 +79,7 @@ func TestRPM(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }()
 		rpm, err := rpmutils.ReadRpm(f)
 		if err != nil {
 			t.Fatal(err)
@@ -127,7 +128,7 @@ func TestPackagedServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	binary := filepath.Join(dir, "usr/bin/holdfastd")
-	cmd := exec.Command(binary, "--config", path)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "--config", path)
 	cmd.Env, cmd.Dir = []string{}, data
 	if said := start(t, cmd, address); !strings.Contains(said.String(), "http://"+address) {
 		t.Errorf("no link to set it up:\n%s", said)
