@@ -67,7 +67,8 @@ func startDev(t *testing.T, m *made) (dev devFile) {
 		t.Fatal(err)
 	}
 	data, address := t.TempDir(), freeAddress(t)
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "--dev", "--data-dir", data, "--listen", address)
+	ctx := context.WithoutCancel(t.Context()) // the cleanup ends it
+	cmd := exec.CommandContext(ctx, binary, "--dev", "--data-dir", data, "--listen", address)
 	cmd.Env = []string{}
 	start(t, cmd, address)
 	text, err := os.ReadFile(filepath.Join(data, "dev.json"))
@@ -195,7 +196,8 @@ func checkAttached(t *testing.T, m *made, dev devFile, tag name.Tag, img v1.Imag
 		t.Fatal(err)
 	}
 	url := fmt.Sprintf("%s/registry/v1/repos/%s/digests/%s/sbom", dev.BaseURL, repo, digest)
-	if status, body := get(t, url, dev.Token); status != 200 || !strings.Contains(body, "pkg:golang/modernc.org/sqlite@v") {
+	status, body := get(t, url, dev.Token)
+	if status != 200 || !strings.Contains(body, "pkg:golang/modernc.org/sqlite@v") {
 		t.Errorf("%s: %d %.300s", url, status, body)
 	}
 }
@@ -220,7 +222,8 @@ func runImage(t *testing.T, m *made, img v1.Image) {
 	unpackImage(t, img, root)
 	before := tree(t, root)
 	address := freeAddress(t)
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), config.Config.Entrypoint[0], "--listen", address)
+	ctx := context.WithoutCancel(t.Context()) // the cleanup ends it
+	cmd := exec.CommandContext(ctx, config.Config.Entrypoint[0], "--listen", address)
 	cmd.Env, cmd.Dir = config.Config.Env, config.Config.WorkingDir
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Chroot: root, Credential: &syscall.Credential{Uid: imageUser, Gid: imageUser},

@@ -14,7 +14,8 @@ import (
 	"testing"
 )
 
-var everyPlatform = flag.Bool("every-platform", false, "build for every platform, and the second time without the cache")
+var everyPlatform = flag.Bool("every-platform", false,
+	"build for every platform, and the second time without the cache")
 
 // made is a release of the sources around this folder: the files of dist in files, the
 // layout in image.

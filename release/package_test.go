@@ -66,7 +66,7 @@ func TestDeb(t *testing.T) {
 			continue
 		}
 		conffiles, err := os.ReadFile(filepath.Join(dir, "DEBIAN/conffiles"))
-		if want := "/etc/holdfast/holdfastd.env\n/etc/holdfast/holdfastd.yaml\n"; err != nil || string(conffiles) != want {
+		if err != nil || string(conffiles) != "/etc/holdfast/holdfastd.env\n/etc/holdfast/holdfastd.yaml\n" {
 			t.Errorf("conffiles are %s (%v)", conffiles, err)
 		}
 	}
@@ -94,7 +94,8 @@ func TestRPM(t *testing.T) {
 			if file.UserName() != "root" || file.GroupName() != "root" {
 				t.Errorf("%s belongs to %s:%s", file.Name(), file.UserName(), file.GroupName())
 			}
-			if config := file.Flags()&rpmutils.RPMFILE_CONFIG != 0; config != strings.HasPrefix(file.Name(), "/etc/") {
+			config := file.Flags()&rpmutils.RPMFILE_CONFIG != 0
+			if config != strings.HasPrefix(file.Name(), "/etc/holdfast/") {
 				t.Errorf("%s: config is %v", file.Name(), config)
 			}
 		}
@@ -128,7 +129,7 @@ func TestPackagedServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	binary := filepath.Join(dir, "usr/bin/holdfastd")
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "--config", path)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "--config", path) // the cleanup ends it
 	cmd.Env, cmd.Dir = []string{}, data
 	if said := start(t, cmd, address); !strings.Contains(said.String(), "http://"+address) {
 		t.Errorf("no link to set it up:\n%s", said)
@@ -181,7 +182,8 @@ func TestUnit(t *testing.T) {
 	verify := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", unit)
 	out, _ := verify.CombinedOutput()
 	lines := slices.DeleteFunc(strings.Split(strings.TrimSpace(string(out)), "\n"), func(line string) bool {
-		return !strings.Contains(line, "holdfastd.service") || strings.Contains(line, "/usr/bin/holdfastd is not executable")
+		return !strings.Contains(line, "holdfastd.service") ||
+			strings.Contains(line, "/usr/bin/holdfastd is not executable")
 	})
 	if len(lines) > 0 {
 		t.Errorf("systemd-analyze verify: %s", strings.Join(lines, "\n"))

@@ -67,7 +67,8 @@ func library(path, version, sum string) cdx.Component {
 		Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: purl(path, version, ""),
 	}
 	c.BOMRef = c.PackageURL
-	if raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(sum, "h1:")); err == nil && len(raw) == sha256.Size {
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(sum, "h1:"))
+	if err == nil && len(raw) == sha256.Size {
 		c.Hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(raw)}}
 	}
 	return c
