@@ -51,7 +51,7 @@ fuzz: ## Run each fuzz target for FUZZTIME (10s)
 	scripts/fuzz $(FUZZTIME)
 
 .PHONY: dist
-dist: ## Write archives, packages, SBOMs and sums of a release into dist/; ARGS='-version v1.2.3'
+dist: ## Write archives, packages, SBOMs and sums of a release into dist/files; ARGS='-version v1.2.3'
 	cd release && $(GO) run . dist -source $(CURDIR) -out $(CURDIR)/dist/files $(ARGS)
 
 .PHONY: image
