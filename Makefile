@@ -1,4 +1,5 @@
-# `make` alone lists the targets. ARGS is handed to what run, bench and escalation start.
+# `make` alone lists the targets. ARGS is handed to what run, bench, escalation, dist and
+# image start.
 
 GO       ?= go
 ARGS     ?=
@@ -29,6 +30,7 @@ run: build ## Start the server in dev mode, on SQLite; it prints a curl line to 
 test: ## Run every test, on SQLite and on a throwaway PostgreSQL; what takes longest first
 	scripts/with-postgres scripts/with-browser $(GO) test -count=1 -timeout 30m $(TESTFLAGS) ./store ./e2e ./...
 	cd deploy && $(GO) test -count=1 ./...
+	cd release && $(GO) test -count=1 -timeout 30m ./...
 
 .PHONY: check
 check: generated format lint test ## Everything a change must pass before it is sent
@@ -53,13 +55,25 @@ soak: ## Kill the server a thousand times on each engine under load; ARGS=-kills
 fuzz: ## Run each fuzz target for FUZZTIME (10s)
 	scripts/fuzz $(FUZZTIME)
 
+.PHONY: dist
+dist: ## Write archives, packages, SBOMs and sums of a release into dist/files; ARGS='-version v1.2.3'
+	cd release && $(GO) run . dist -source $(CURDIR) -out $(CURDIR)/dist/files $(ARGS)
+
+.PHONY: image
+image: ## Write the image of the server into dist/image; ARGS='-push host/repo:tag' pushes it
+	cd release && $(GO) run . image -source $(CURDIR) -out $(CURDIR)/dist/image $(ARGS)
+
+.PHONY: reproduce
+reproduce: ## Build a whole release twice, without a shared cache, and compare; takes long
+	cd release && $(GO) test -count=1 -timeout 3h -v -run TestSameBytes . -every-platform
+
 .PHONY: lint
 lint: bin/.tools ## Run the linters on all but gen/
 	scripts/lint bin
 
 .PHONY: clean
 clean: ## Remove what the other targets built
-	rm -rf bin
+	rm -rf bin dist
 
 # The linters have a module of their own: their dependencies are not the server's.
 bin/.tools: tools/go.mod tools/go.sum
@@ -76,4 +90,5 @@ generated: gen
 format:
 	@bad=$$(find . -name '*.go' -not -path './gen/*' -exec gofmt -l {} +) && \
 	if [ -n "$$bad" ]; then echo "run gofmt -w on:" $$bad >&2; exit 1; fi
+	cd release && $(GO) mod tidy -diff
 	$(GO) mod tidy -e -diff 2>/dev/null # -e: a test of a dependency needs a module that cannot be had everywhere

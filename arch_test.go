@@ -15,7 +15,7 @@ const module = "github.com/holdfast-dev/holdfast"
 // The packages of the command, and what those above sign-in may all import.
 const (
 	cli     = "cmd/holdfast/internal/"
-	cliBase = "client gen/... " + cli + "output " + cli + "problem " + cli + "settings " + cli + "signin "
+	cliBase = "client gen/... " + cli + "output " + cli + "problem " + cli + "settings " + cli + "signin stamp "
 )
 
 // Packages import only what is listed on their line. Read top to bottom, this is
@@ -26,6 +26,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"page", "fault"},
 	{"resource", "fault"},
 	{"seal", "fault"},
+	{"stamp", ""},
 	{"outbound", ""},
 	{"outbound/outboundtest", ""},
 	{"store", "fault page resource"},
@@ -57,12 +58,12 @@ var mayImport = []struct{ pkg, imports string }{
 	{"api", "advisory advisory/format api/v1 api/v2 api/wire authz event fault gen/... resource token"},
 	{"reference", ""},
 	{"server", "..."},
-	{"cmd/holdfastd", "fault server"},
+	{"cmd/holdfastd", "fault server stamp"},
 	{"client", "gen/..."},
 	{cli + "problem", ""},
 	{cli + "output", "gen/... " + cli + "problem"},
 	{cli + "settings", "client " + cli + "output " + cli + "problem"},
-	{cli + "signin", "client gen/... " + cli + "output " + cli + "problem " + cli + "settings"},
+	{cli + "signin", "client gen/... " + cli + "output " + cli + "problem " + cli + "settings stamp"},
 	{cli + "noun", cliBase},
 	{cli + "iam", cliBase + cli + "noun"},
 	{cli + "registry", cliBase + cli + "iam " + cli + "noun"},

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/backup"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/seal"
+	"github.com/holdfast-dev/holdfast/stamp"
 	"github.com/holdfast-dev/holdfast/store"
 )
 
@@ -47,7 +48,7 @@ func runBackup(ctx context.Context, cfg Config, args []string, out io.Writer) (e
 	if err != nil {
 		return err
 	}
-	from := backup.Installation{DB: db, Blobs: blobs, Key: key, Version: Version(), Now: cfg.Now}
+	from := backup.Installation{DB: db, Blobs: blobs, Key: key, Version: stamp.Version(), Now: cfg.Now}
 	begin := time.Now()
 	show := newProgress(cfg.Stderr)
 	m, err := backup.Save(ctx, from, to, show.report)

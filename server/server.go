@@ -28,6 +28,7 @@ import (
 	"github.com/holdfast-dev/holdfast/reference"
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/seal"
+	"github.com/holdfast-dev/holdfast/stamp"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/sts"
@@ -166,7 +167,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 		IAM: s.iam, Registry: images, STS: s.sts, Advisory: s.advisory, Login: s.login, Events: events,
 	}, s.issuer, s.checker, api.Config{
 		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics,
-		MaxBody: int64(s.cfg.MaxBody), Version: Version(), Dir: s.cfg.DataDir,
+		MaxBody: int64(s.cfg.MaxBody), Version: stamp.Version(), Dir: s.cfg.DataDir,
 		Events: wire.EventNames(s.cfg.interopEvents()), Proxies: api.Proxies(s.cfg.TrustedProxies),
 	})
 	s.docs, err = reference.Handler(openapi.Document)
@@ -214,7 +215,7 @@ func (s *Server) Run(ctx context.Context) error {
 		context.AfterFunc(ctx, func() { metricsServer.Close() })
 	}
 	debug.FreeOSMemory() // starting needs much more memory than serving: hashing one password takes 19 MiB
-	s.log.Info("serving", "address", s.Addr().String(), "base_url", s.cfg.BaseURL, "version", Version())
+	s.log.Info("serving", "address", s.Addr().String(), "base_url", s.cfg.BaseURL, "version", stamp.Version())
 	group.Go(func() error {
 		<-ctx.Done()
 		s.drain(context.WithoutCancel(ctx), split, servers)
@@ -307,22 +308,4 @@ func unlessCanceled(err error) error {
 		return nil
 	}
 	return err
-}
-
-// Version returns the module version that the program was built from, or the
-// revision.
-func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
-		}
-	}
-	return "devel"
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/holdfast-dev/holdfast/stamp"
 )
 
 const prefix = "HOLDFAST_"
@@ -115,18 +117,18 @@ func parseFlags(args []string, out io.Writer) (map[string]string, error) {
 	return given, nil
 }
 
-func writeHelp(out io.Writer) {
-	fmt.Fprint(out, `Usage: holdfastd [--config FILE] [flags]
-       holdfastd keys list|rotate|drop ID [flags]
-       holdfastd organizations verify|unverify NAME [flags]
-       holdfastd providers trust|untrust UID [flags]
-       holdfastd gc [--dry-run] [flags]
-       holdfastd backup PLACE [flags]
-       holdfastd restore PLACE [--verify] [--at TIME] [flags]
-       holdfastd doctor [--json] [flags]
-       holdfastd version
+const usage = `holdfastd [--config FILE] [flags]
+holdfastd keys list|rotate|drop ID [flags]
+holdfastd organizations verify|unverify NAME [flags]
+holdfastd providers trust|untrust UID [flags]
+holdfastd gc [--dry-run] [flags]
+holdfastd backup PLACE [flags]
+holdfastd restore PLACE [--verify] [--at TIME] [flags]
+holdfastd doctor [--json] [flags]
+holdfastd version
+`
 
-keys lists the keys that tokens are signed with, makes a new one, or voids one
+const description = `keys lists the keys that tokens are signed with, makes a new one, or voids one
 with all it has signed. organizations notes that a name is its organization's
 own: a domain whose e-mail addresses find it. providers notes that an identity
 provider speaks for its issuer to all organizations. gc removes what the
@@ -138,22 +140,41 @@ running server or without.
 
 A flag wins over its variable, that over the settings file (YAML), that over
 the default in brackets.
+`
 
-  --config FILE (HOLDFAST_CONFIG)
-        settings file
-`)
+// explained calls each with the title of every option and what it does.
+func explained(each func(title, help string)) {
+	each("--config FILE (HOLDFAST_CONFIG)", "settings file")
 	for _, s := range new(Config).settings() {
-		name := fmt.Sprintf("%s (%s)", s.flag(), s.variable())
+		title, help := fmt.Sprintf("%s (%s)", s.flag(), s.variable()), s.help
 		if s.secret {
-			name = s.variable()
+			title = s.variable()
 		}
-		help := s.help
 		if s.fallback != "" {
 			help += " (" + s.fallback + ")"
 		}
-		fmt.Fprintf(out, "  %s\n        %s\n", name, help)
+		each(title, help)
 	}
 }
+
+func writeHelp(out io.Writer) {
+	forms := strings.ReplaceAll(strings.TrimSpace(usage), "\n", "\n       ")
+	fmt.Fprintf(out, "Usage: %s\n\n%s\n", forms, description)
+	explained(func(title, help string) { fmt.Fprintf(out, "  %s\n        %s\n", title, help) })
+}
+
+// WriteManual writes what --help says as a page for man.
+func WriteManual(out io.Writer) {
+	fmt.Fprintf(out, ".TH HOLDFASTD 8 \"\" \"holdfastd %s\"\n", stamp.Version())
+	fmt.Fprint(out, ".SH NAME\nholdfastd \\- server of Holdfast, a control plane for containers\n")
+	fmt.Fprintf(out, ".SH SYNOPSIS\n.nf\n%s.fi\n", roff(usage))
+	fmt.Fprintf(out, ".SH DESCRIPTION\n%s", strings.ReplaceAll(roff(description), "\n\n", "\n.PP\n"))
+	fmt.Fprint(out, ".SH OPTIONS\n")
+	explained(func(title, help string) { fmt.Fprintf(out, ".TP\n.B %s\n%s\n", roff(title), roff(help)) })
+}
+
+// roff escapes text, of which no line begins with a dot or an apostrophe.
+func roff(s string) string { return strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s) }
 
 // readEnviron returns the values of HOLDFAST_ variables by the names of
 // settings, and an error for each variable that is not a setting. Empty

@@ -18,11 +18,11 @@ type certificate struct {
 
 	mu     sync.Mutex
 	pair   *tls.Certificate
-	stamps [2]stamp // of the files when they were last read
+	states [2]fileState // of the files when they were last read
 }
 
-// A stamp identifies a version of a file.
-type stamp struct {
+// A fileState identifies a version of a file.
+type fileState struct {
 	time time.Time
 	size int64
 }
@@ -56,18 +56,18 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 
 // refresh reads the files if they have changed since the last attempt.
 func (c *certificate) refresh() error {
-	var now [2]stamp
+	var now [2]fileState
 	for i, path := range []string{c.certFile, c.keyFile} {
 		info, err := os.Stat(path)
 		if err != nil {
 			return fmt.Errorf("certificate: %w", err)
 		}
-		now[i] = stamp{info.ModTime(), info.Size()}
+		now[i] = fileState{info.ModTime(), info.Size()}
 	}
-	if now == c.stamps {
+	if now == c.states {
 		return nil
 	}
-	c.stamps = now
+	c.states = now
 	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
 		return fmt.Errorf("certificate %s: %w", c.certFile, err)

@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/registry"
+	"github.com/holdfast-dev/holdfast/stamp"
 )
 
 func main() {
@@ -52,6 +53,8 @@ func root(a *noun.App) *cobra.Command {
 		"To begin, set the address of the server and sign in:\n\n" +
 		"  holdfast config set api https://holdfast.example.com\n  holdfast auth login\n\n" +
 		"For a server in development mode on this machine: holdfast config use-dev"
+	root.Version = stamp.Read().String()
+	root.SetVersionTemplate("holdfast {{.Version}}\n")
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
-	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
+	"github.com/holdfast-dev/holdfast/stamp"
 )
 
 // manual returns the command that writes the manual pages, for packagers.
@@ -47,7 +47,7 @@ func writePages(cmd *cobra.Command, dir string) error {
 func manualPage(cmd *cobra.Command) string {
 	var b strings.Builder
 	name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
-	fmt.Fprintf(&b, ".TH %q 1 \"\" \"holdfast %s\"\n", strings.ToUpper(name), signin.ClientVersion())
+	fmt.Fprintf(&b, ".TH %q 1 \"\" \"holdfast %s\"\n", strings.ToUpper(name), stamp.Version())
 	fmt.Fprintf(&b, ".SH NAME\n%s \\- %s\n", roff(name), roff(cmd.Short))
 	fmt.Fprintf(&b, ".SH SYNOPSIS\n.B %s\n", roff(cmd.UseLine()))
 	if cmd.Long != "" {

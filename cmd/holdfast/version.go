@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,16 +10,21 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/noun"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/signin"
 	accesspb "github.com/holdfast-dev/holdfast/gen/access/v1"
+	"github.com/holdfast-dev/holdfast/stamp"
 )
 
 // versions is what `version` prints.
 type versions struct {
-	Client struct {
-		Version   string `json:"version"`
-		GoVersion string `json:"goVersion"`
-		Platform  string `json:"platform"`
-	} `json:"client"`
+	Client clientBuild    `json:"client"`
 	Server *serverVersion `json:"server,omitempty"`
+}
+
+type clientBuild struct {
+	Version   string `json:"version"`
+	Commit    string `json:"commit,omitempty"`
+	Date      string `json:"date,omitempty"`
+	GoVersion string `json:"goVersion"`
+	Platform  string `json:"platform"`
 }
 
 type serverVersion struct {
@@ -35,9 +39,8 @@ func versionCommand(a *noun.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "version", Short: "Print the version of this command and of the server", Args: cobra.NoArgs,
 		RunE: a.Do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
-			var v versions
-			v.Client.Version, v.Client.GoVersion = signin.ClientVersion(), runtime.Version()
-			v.Client.Platform = runtime.GOOS + "/" + runtime.GOARCH
+			build := stamp.Read()
+			v := versions{Client: clientBuild{build.Version, build.Commit, build.Date, build.Go, build.Platform}}
 			if !clientOnly {
 				server, err := askVersion(ctx, a)
 				if err != nil {
@@ -65,7 +68,7 @@ func printVersions(a *noun.App, v versions) error {
 	if *a.Flag("output") == "json" {
 		return a.JSON(v)
 	}
-	fmt.Fprintf(a.Out, "client %s (%s, %s)\n", v.Client.Version, v.Client.GoVersion, v.Client.Platform)
+	fmt.Fprintln(a.Out, "client", stamp.Read())
 	if s := v.Server; s != nil {
 		fmt.Fprintf(a.Out, "server %s (%s, %s) at %s\n", s.Version, s.GoVersion, strings.Join(s.APIVersions, ", "), s.API)
 	}

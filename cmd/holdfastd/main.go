@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/server"
+	"github.com/holdfast-dev/holdfast/stamp"
 )
 
 func main() {
@@ -27,8 +28,12 @@ func main() {
 // rotate or gc, in a running server or in this process. It returns the exit code: 1
 // for a service that cannot run, and 2 for settings or a command that cannot be used.
 func run(ctx context.Context, args []string) int {
-	if slices.Equal(args, []string{"version"}) {
-		fmt.Println("holdfastd", server.Version())
+	switch {
+	case len(args) == 1 && slices.Contains([]string{"version", "--version", "-version"}, args[0]):
+		fmt.Println("holdfastd", stamp.Read())
+		return 0
+	case len(args) == 1 && args[0] == "man": // for packagers
+		server.WriteManual(os.Stdout)
 		return 0
 	}
 	words, flags := args[:countWords(args)], args

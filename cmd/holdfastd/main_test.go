@@ -20,6 +20,8 @@ func TestExitCodes(t *testing.T) {
 		want int
 	}{
 		"version":           {[]string{"version"}, 0},
+		"version, a flag":   {[]string{"--version"}, 0},
+		"the manual page":   {[]string{"man"}, 0},
 		"help":              {[]string{"--help"}, 0},
 		"an unknown flag":   {[]string{"--no-such"}, 2},
 		"a bad setting":     {[]string{"--log-level", "loud"}, 2},

@@ -6,10 +6,8 @@
 package signin
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/output"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
+	"github.com/holdfast-dev/holdfast/stamp"
 )
 
 // An Agent calls a server, as the identity that is signed in or that the settings
@@ -130,7 +129,7 @@ func (a *Agent) Server() (settings.Value, error) {
 // connect makes a connection. Without a credential, calls carry no token.
 func (a *Agent) connect(address settings.Value, cred *credential) (*client, error) {
 	cfg := holdfast.Config{
-		Address: address.Text, UserAgent: "holdfast/" + ClientVersion(), Timeout: a.Timeout,
+		Address: address.Text, UserAgent: "holdfast/" + stamp.Version(), Timeout: a.Timeout,
 		InTheOpen: true, // warnInTheOpen tells
 		Options:   []grpc.DialOption{grpc.WithChainUnaryInterceptor(a.observe)},
 	}
@@ -202,21 +201,4 @@ func (a *Agent) observe(ctx context.Context, method string, req, reply any, conn
 		a.Warn(text)
 	}
 	return err
-}
-
-// ClientVersion returns the module version or the revision of this program.
-func ClientVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	if info.Main.Version != "(devel)" {
-		return cmp.Or(info.Main.Version, "devel")
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
-		}
-	}
-	return "devel"
 }

@@ -18,6 +18,7 @@ import (
 	holdfast "github.com/holdfast-dev/holdfast/client"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/problem"
 	"github.com/holdfast-dev/holdfast/cmd/holdfast/internal/settings"
+	"github.com/holdfast-dev/holdfast/stamp"
 )
 
 // clientID is the name this program has at the issuer.
@@ -173,7 +174,7 @@ func (a *Agent) askIssuer(ctx context.Context, method, address string, form url.
 		req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	req.Header.Set("Accept", "application/json")
-	req.Header.Set("User-Agent", "holdfast/"+ClientVersion())
+	req.Header.Set("User-Agent", "holdfast/"+stamp.Version())
 	security, err := a.tls()
 	if err != nil {
 		return err

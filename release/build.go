@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A platform is what Go calls GOOS and GOARCH.
+type platform struct{ os, arch string }
+
+func (p platform) String() string { return p.os + "/" + p.arch }
+
+// platforms are those that any program is made for.
+var platforms = []platform{
+	{"linux", "amd64"}, {"linux", "arm64"},
+	{"darwin", "amd64"}, {"darwin", "arm64"},
+	{"windows", "amd64"}, {"windows", "arm64"},
+}
+
+// A program is one that we release.
+type program struct {
+	name      string
+	summary   string
+	platforms []platform
+}
+
+// The server needs a system with users and file modes, so there is none for Windows.
+var (
+	server = program{"holdfastd", "server of Holdfast, a control plane for containers", platforms[:4]}
+	client = program{"holdfast", "command-line client of Holdfast, a control plane for containers", platforms}
+)
+
+const (
+	modulePath = "github.com/holdfast-dev/holdfast"
+	homepage   = "https://" + modulePath
+)
+
+// A builder builds programs of one source, each once.
+type builder struct {
+	source source
+	work   string // a folder for files that nobody keeps
+}
+
+// binary returns the file of a program for a platform, and builds it if it is not
+// there. The program is static, and contains no path of this machine.
+func (b *builder) binary(ctx context.Context, p program, on platform) (string, error) {
+	name := p.name
+	if on.os == "windows" {
+		name += ".exe"
+	}
+	file := filepath.Join(b.work, "bin", on.os+"_"+on.arch, name)
+	if _, err := os.Stat(file); err == nil {
+		return file, nil
+	}
+	stamp := modulePath + "/stamp."
+	flags := []string{"-s", "-w", "-buildid=", "-X " + stamp + "version=" + b.source.version,
+		"-X " + stamp + "commit=" + b.source.commit, "-X " + stamp + "date=" + b.source.date.Format(time.RFC3339)}
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly",
+		"-ldflags", strings.Join(flags, " "), "-o", file, "./cmd/"+p.name)
+	cmd.Dir = b.source.dir
+	cmd.Env = append(buildEnviron(), "GOOS="+on.os, "GOARCH="+on.arch)
+	if _, err := output(cmd); err != nil {
+		return "", fmt.Errorf("build %s for %s: %w", p.name, on, err)
+	}
+	return file, nil
+}
+
+// buildEnviron returns the environment without what a developer may have set and
+// would change the program.
+func buildEnviron() []string {
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains([]string{"GOFLAGS", "GOEXPERIMENT", "GODEBUG", "GOFIPS140", "PWD"}, name)
+	})
+	return append(env, "CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0", "GOWORK=off")
+}
+
+// ask runs a program of this source on this machine and returns what it prints.
+func (b *builder) ask(ctx context.Context, p program, args ...string) (string, error) {
+	file, err := b.binary(ctx, p, platform{runtime.GOOS, runtime.GOARCH})
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, file, args...)
+	cmd.Env = []string{"HOME=" + b.work, "PATH=" + os.Getenv("PATH")} // settings of nobody
+	text, err := output(cmd)
+	if err != nil {
+		return "", err
+	}
+	return text + "\n", nil
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const sumsName = "SHA256SUMS"
+
+// writeDist writes everything but the image: for each program and platform an archive
+// and its SBOM, for Linux also packages, and the sums of all.
+func writeDist(ctx context.Context, b *builder, opts options, out io.Writer) error {
+	if err := emptyFolder(opts.out, sumsName); err != nil {
+		return err
+	}
+	for _, p := range []program{server, client} {
+		for _, on := range p.platforms {
+			if len(opts.platforms) > 0 && !slices.Contains(opts.platforms, on) {
+				continue
+			}
+			if err := writeTarget(ctx, b, p, on, opts.out); err != nil {
+				return fmt.Errorf("%s for %s: %w", p.name, on, err)
+			}
+			fmt.Fprintln(out, p.name, b.source.version, "for", on)
+		}
+	}
+	if err := writeSums(opts.out); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, "written to", opts.out)
+	return nil
+}
+
+// writeTarget writes the files of one program for one platform.
+func writeTarget(ctx context.Context, b *builder, p program, on platform, dir string) error {
+	binary, err := b.binary(ctx, p, on)
+	if err != nil {
+		return err
+	}
+	program, err := os.ReadFile(binary)
+	if err != nil {
+		return err
+	}
+	documents, err := b.documents(ctx, p, on)
+	if err != nil {
+		return err
+	}
+	sbom, err := sbomOf(b.source, p, binary)
+	if err != nil {
+		return err
+	}
+	name := fmt.Sprintf("%s_%s_%s_%s", p.name, b.source.number(), on.os, on.arch)
+	if err := os.WriteFile(filepath.Join(dir, name+".cdx.json"), sbom, 0o644); err != nil {
+		return err
+	}
+	content := append(slices.Clone(documents), file{path: filepath.Base(binary), mode: 0o755, data: program})
+	if p.name == server.name {
+		content = append(content, file{path: "holdfastd.yaml", data: packagedFile("holdfastd.yaml")})
+	}
+	for i := range content {
+		content[i].path = path.Join(name, content[i].path)
+	}
+	if err := writeArchive(filepath.Join(dir, name), on, content, b.source.date); err != nil {
+		return err
+	}
+	if on.os != "linux" {
+		return nil
+	}
+	documents = append(documents, file{path: "sbom.cdx.json", data: sbom})
+	return writePackages(b.source, p, on.arch, program, documents, dir)
+}
+
+// emptyFolder creates a folder, or empties it if a release is in it: the file marker
+// shows that. It does not touch a folder of somebody else's files.
+func emptyFolder(dir, marker string) error {
+	entries, err := os.ReadDir(dir)
+	if err == nil && len(entries) > 0 {
+		if _, err := os.Stat(filepath.Join(dir, marker)); err != nil {
+			return fmt.Errorf("%s has other files in it, and no %s of an earlier release", dir, marker)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	return os.MkdirAll(dir, 0o755)
+}
+
+// writeSums writes the file that `sha256sum --check` reads.
+func writeSums(dir string) error {
+	entries, err := os.ReadDir(dir) // sorted by name
+	if err != nil {
+		return err
+	}
+	var sums strings.Builder
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(data), e.Name())
+	}
+	return os.WriteFile(filepath.Join(dir, sumsName), []byte(sums.String()), 0o644)
+}

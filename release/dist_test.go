@@ -1,0 +1,161 @@
+package main
+
+import (
+	"crypto/sha256"
+	"debug/buildinfo"
+	"debug/elf"
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+)
+
+// TestPage runs the commands of docs/installing.md that need no root and no network, on
+// the files that we have made.
+func TestPage(t *testing.T) {
+	m := released(t)
+	page, err := os.ReadFile("../docs/installing.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?ms)^```sh try\n(.*?)^```$").FindAllStringSubmatch(string(page), -1)
+	if len(blocks) == 0 {
+		t.Fatal("no block is marked ```sh try")
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(m.files)); err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range blocks {
+		shell := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", block[1])
+		shell.Dir = dir
+		shell.Env = append(os.Environ(), "VERSION="+m.source.number(), "ARCH="+here.arch)
+		out, err := shell.CombinedOutput()
+		if err != nil {
+			t.Errorf("%v:\n%s\n%s", err, block[1], out)
+		}
+		if strings.Contains(block[1], "--version") && !strings.Contains(string(out), m.source.version) {
+			t.Errorf("does not say version %s:\n%s", m.source.version, out)
+		}
+	}
+}
+
+// TestPrograms: both are static, and say what they were built from.
+func TestPrograms(t *testing.T) {
+	m := released(t)
+	for _, p := range []program{server, client} {
+		binary, err := m.binary(t.Context(), p, here)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkStatic(t, binary)
+		got, err := m.ask(t.Context(), p, "--version")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := p.name + " " + m.source.version + " (commit " + m.source.commit[:12] + ", " +
+			m.source.date.Format(time.RFC3339) + ", go1."
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("--version says %s, want %s…", got, want)
+		}
+		content, err := os.ReadFile(binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{m.source.dir + "/", m.work} {
+			if strings.Contains(string(content), path) {
+				t.Errorf("%s contains %s, a path of this machine", p.name, path)
+			}
+		}
+	}
+}
+
+// checkStatic fails the test if a program needs a loader or a library.
+func checkStatic(t *testing.T, binary string) {
+	t.Helper()
+	f, err := elf.Open(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {
+			t.Errorf("%s is not static", binary)
+		}
+	}
+}
+
+// TestSBOM: it names every module that is linked into the program, and the program.
+func TestSBOM(t *testing.T) {
+	m := released(t)
+	for p, module := range map[*program]string{&server: "modernc.org/sqlite", &client: "github.com/spf13/cobra"} {
+		f, err := os.Open(m.one(t, p.name+"_*_linux_"+here.arch+".cdx.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = f.Close() }()
+		var bom cdx.BOM
+		if err := cdx.NewBOMDecoder(f, cdx.BOMFileFormatJSON).Decode(&bom); err != nil {
+			t.Fatal(err)
+		}
+		binary, err := m.binary(t.Context(), *p, here)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkSBOM(t, bom, binary, module)
+	}
+}
+
+func checkSBOM(t *testing.T, bom cdx.BOM, binary, module string) {
+	t.Helper()
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(content)
+	if got := (*bom.Metadata.Component.Hashes)[0].Value; got != hex.EncodeToString(sum[:]) {
+		t.Errorf("%s: the SBOM is of a program with the sum %s", binary, got)
+	}
+	if got, want := len(*bom.Components), len(info.Deps)+1; got != want { // and the standard library
+		t.Errorf("%s: %d components, want %d", binary, got, want)
+	}
+	found := false
+	for _, c := range *bom.Components {
+		found = found || c.Name == module && strings.HasPrefix(c.PackageURL, "pkg:golang/"+module+"@v")
+	}
+	if !found {
+		t.Errorf("%s: %s is missing", binary, module)
+	}
+}
+
+// TestArchive: whoever unpacks one finds manual, completion and licenses.
+func TestArchive(t *testing.T) {
+	m := released(t)
+	dir := t.TempDir()
+	for p, want := range map[*program][]string{
+		&server: {"holdfastd", "holdfastd.yaml", "LICENSE", "THIRD-PARTY-LICENSES", "man/man8/holdfastd.8"},
+		&client: {"holdfast", "LICENSE", "THIRD-PARTY-LICENSES", "man/man1/holdfast-iam-groups-create.1",
+			"bash-completion/completions/holdfast", "zsh/vendor-completions/_holdfast", "powershell/holdfast.ps1"},
+	} {
+		archive := m.one(t, p.name+"_*_linux_"+here.arch+".tar.gz")
+		if _, err := output(exec.CommandContext(t.Context(), "tar", "-xzf", archive, "-C", dir)); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range want {
+			file := filepath.Join(dir, strings.TrimSuffix(filepath.Base(archive), ".tar.gz"), name)
+			if info, err := os.Stat(file); err != nil || info.Size() == 0 {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}

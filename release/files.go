@@ -1,0 +1,108 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"embed"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+)
+
+// packaged has what the packages install beside the programs, and their scripts.
+//
+//go:embed packaged
+var packaged embed.FS
+
+// A file is part of an archive or a package.
+type file struct {
+	path   string // with slashes; in a package from the root
+	mode   os.FileMode
+	data   []byte
+	config bool // the administrator's: an upgrade does not replace it once it was changed
+}
+
+// documents returns what accompanies a program in its archive: licenses, manual pages
+// and completion. The names are those that man and shells look for.
+func (b *builder) documents(ctx context.Context, p program, on platform) ([]file, error) {
+	binary, err := b.binary(ctx, p, on)
+	if err != nil {
+		return nil, err
+	}
+	license, err := os.ReadFile(filepath.Join(b.source.dir, "LICENSE"))
+	if err != nil {
+		return nil, err
+	}
+	notices, err := noticesOf(ctx, binary)
+	if err != nil {
+		return nil, err
+	}
+	all := []file{{path: "LICENSE", data: license}, {path: "THIRD-PARTY-LICENSES", data: notices}}
+	if p.name == server.name {
+		page, err := b.ask(ctx, p, "man")
+		return append(all, file{path: "man/man8/holdfastd.8", data: []byte(page)}), err
+	}
+	pages, err := b.clientPages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	completion, err := b.completion(ctx)
+	return slices.Concat(all, pages, completion), err
+}
+
+// clientPages returns the manual pages of the client, one for each command.
+func (b *builder) clientPages(ctx context.Context) (all []file, err error) {
+	dir := filepath.Join(b.work, "man")
+	if _, err := b.ask(ctx, client, "man", dir); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, file{path: "man/man1/" + e.Name(), data: data})
+	}
+	return all, nil
+}
+
+// completion returns the client's completion for each shell.
+func (b *builder) completion(ctx context.Context) (all []file, err error) {
+	for _, c := range []struct{ shell, path string }{
+		{"bash", "bash-completion/completions/holdfast"},
+		{"zsh", "zsh/vendor-completions/_holdfast"},
+		{"fish", "fish/vendor_completions.d/holdfast.fish"},
+		{"powershell", "powershell/holdfast.ps1"},
+	} {
+		text, err := b.ask(ctx, client, "completion", c.shell)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, file{path: c.path, data: []byte(text)})
+	}
+	return all, nil
+}
+
+// packagedFile returns a file of the folder packaged.
+func packagedFile(name string) []byte {
+	data, err := packaged.ReadFile(path.Join("packaged", name))
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	return data
+}
+
+// sorted returns files by their paths, with the mode that most files have filled in.
+func sorted(files []file) []file {
+	files = slices.Clone(files)
+	for i := range files {
+		files[i].mode = cmp.Or(files[i].mode, 0o644)
+	}
+	slices.SortFunc(files, func(a, b file) int { return cmp.Compare(a.path, b.path) })
+	return files
+}

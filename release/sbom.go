@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/base64"
+	"encoding/hex"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+	"github.com/google/uuid"
+	"github.com/package-url/packageurl-go"
+)
+
+const sbomType = "application/vnd.cyclonedx+json"
+
+// sbomOf returns the SBOM of a program as CycloneDX: the modules that the linker has
+// recorded in it, so neither more nor less than what is in the file.
+func sbomOf(s source, p program, binary string) ([]byte, error) {
+	info, err := buildinfo.ReadFile(binary)
+	if err != nil {
+		return nil, err
+	}
+	content, err := os.ReadFile(binary)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(content)
+	main := cdx.Component{
+		Type: cdx.ComponentTypeApplication, Name: p.name, Version: s.version, Description: p.summary,
+		PackageURL: purl(modulePath, s.version, "cmd/"+p.name),
+		Licenses:   &cdx.Licenses{{License: &cdx.License{ID: "Apache-2.0"}}},
+		Hashes:     &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(sum[:])}},
+	}
+	main.BOMRef = main.PackageURL
+	components := []cdx.Component{library("stdlib", strings.TrimPrefix(info.GoVersion, "go"), "")}
+	for _, dep := range info.Deps {
+		components = append(components, moduleOf(dep))
+	}
+	refs := make([]string, len(components))
+	for i, c := range components {
+		refs[i] = c.BOMRef
+	}
+	bom := cdx.NewBOM()
+	bom.SerialNumber = "urn:uuid:" + uuid.NewSHA1(uuid.NameSpaceURL, sum[:]).String()
+	bom.Metadata = &cdx.Metadata{Timestamp: s.date.Format(time.RFC3339), Component: &main}
+	bom.Components = &components
+	bom.Dependencies = &[]cdx.Dependency{{Ref: main.BOMRef, Dependencies: &refs}}
+	var b bytes.Buffer
+	err = cdx.NewBOMEncoder(&b, cdx.BOMFileFormatJSON).SetPretty(true).SetEscapeHTML(false).Encode(bom)
+	return b.Bytes(), err
+}
+
+func moduleOf(dep *debug.Module) cdx.Component {
+	m := cmp.Or(dep.Replace, dep)
+	return library(m.Path, m.Version, m.Sum)
+}
+
+// library returns the component of a module. Its sum is the hash that go.sum has.
+func library(path, version, sum string) cdx.Component {
+	c := cdx.Component{
+		Type: cdx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: purl(path, version, ""),
+	}
+	c.BOMRef = c.PackageURL
+	raw, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(sum, "h1:"))
+	if err == nil && len(raw) == sha256.Size {
+		c.Hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(raw)}}
+	}
+	return c
+}
+
+func purl(path, version, subpath string) string {
+	namespace, name := "", path
+	if i := strings.LastIndexByte(path, '/'); i >= 0 {
+		namespace, name = path[:i], path[i+1:]
+	}
+	return packageurl.NewPackageURL(packageurl.TypeGolang, namespace, name, version, nil, subpath).ToString()
+}

@@ -1,0 +1,73 @@
+// Package stamp says what a program was built from: version, commit and date.
+package stamp
+
+import (
+	"cmp"
+	"runtime"
+	"runtime/debug"
+	"strings"
+)
+
+// A release sets these, with -ldflags '-X …/stamp.version=v1.2.3'. It does not rely
+// on what the go command finds out itself, which depends on how the sources were
+// cloned.
+var version, commit, date string
+
+// A Build describes the running program. What is not known is empty.
+type Build struct {
+	Version  string // a release, a pseudo-version of Go, or "devel"; never empty
+	Commit   string
+	Date     string // of the commit, RFC 3339
+	Modified bool   // the sources differed from the commit
+	Go       string
+	Platform string // linux/amd64
+}
+
+// Read returns what the linker and the go command have written into the program.
+// `go build` in a checkout records the commit; `go install` of a version records
+// that version.
+func Read() Build {
+	info, _ := debug.ReadBuildInfo()
+	return describe(Build{Version: version, Commit: commit, Date: date}, info)
+}
+
+// Version returns the version alone.
+func Version() string { return Read().Version }
+
+// describe adds the build information, which may be nil, to what a release has set.
+func describe(b Build, info *debug.BuildInfo) Build {
+	b.Go, b.Platform = runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH
+	if info != nil {
+		if v := info.Main.Version; v != "(devel)" {
+			b.Version = cmp.Or(b.Version, v)
+		}
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				b.Commit = cmp.Or(b.Commit, s.Value)
+			case "vcs.time":
+				b.Date = cmp.Or(b.Date, s.Value)
+			case "vcs.modified":
+				b.Modified = s.Value == "true"
+			}
+		}
+	}
+	b.Version = cmp.Or(b.Version, b.Commit, "devel")
+	return b
+}
+
+// String returns the line that --version prints after the program's name.
+func (b Build) String() string {
+	var details []string
+	if b.Commit != "" {
+		commit := "commit " + b.Commit[:min(12, len(b.Commit))]
+		if b.Modified {
+			commit += ", modified"
+		}
+		details = append(details, commit)
+	}
+	if b.Date != "" {
+		details = append(details, b.Date)
+	}
+	return b.Version + " (" + strings.Join(append(details, b.Go, b.Platform), ", ") + ")"
+}
