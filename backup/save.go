@@ -17,9 +17,9 @@ import (
 	"github.com/holdfast-dev/holdfast/store/registrydb"
 )
 
-// copiers is how many blobs are copied at a time. They fill the time in which one
+// copiers is how many blobs are copied at a time: one is read and hashed while another
 // waits for the disk.
-const copiers = 4
+const copiers = 2
 
 // An Installation is what is backed up.
 type Installation struct {

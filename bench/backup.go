@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	blobBytesPerRow = 10_000 // of the dataset: 10 GB for a million rows
+	rowsPerAdvisory = 8      // with the rows of its names and its event, about
+	blobBytesPerRow = 10_000 // 10 GB for a million rows
 	backedUpBlob    = 16 << 20
 	backupRounds    = 3
 )
@@ -27,8 +28,9 @@ const (
 // backups measures holdfastd backup, in a process of its own beside a server: against a
 // plain copy of the files it writes, and what clients of the server notice of it.
 func backups(ctx context.Context, m *measurement) {
-	d := m.groups(ctx, m.bench.rows)
-	p := m.holdfastd(ctx, "", d.url)
+	url := empty(ctx, m.engine, "backup")
+	p := m.holdfastd(ctx, "", url)
+	sendArchive(ctx, m.dial(p.address), p.dev, m.archive(m.bench.rows/rowsPerAdvisory))
 	total := m.bench.rows * blobBytesPerRow
 	for i := range max(total/backedUpBlob, 1) {
 		content := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8)})
@@ -44,7 +46,7 @@ func backups(ctx context.Context, m *measurement) {
 		to := m.dataFolder()
 		during = append(during, m.latencies(ctx, p, func() {
 			begin := time.Now()
-			peak = max(peak, p.backup(ctx, d.url, to))
+			peak = max(peak, p.backup(ctx, url, to))
 			saved = append(saved, time.Since(begin))
 		})...)
 		begin := time.Now()

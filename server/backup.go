@@ -8,7 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/backup"
@@ -26,8 +28,22 @@ var ownCommands = map[string]func(ctx context.Context, cfg Config, args []string
 	"doctor":  runDoctor,
 }
 
+// yieldPriority lets other processes, such as the server, come first. On Linux every
+// thread has a priority of its own, which new ones inherit. Elsewhere there is no list
+// of threads, and nothing happens.
+func yieldPriority() {
+	const niceness = 10
+	threads, _ := filepath.Glob("/proc/self/task/*") // the pattern is valid
+	for _, t := range threads {
+		if id, err := strconv.Atoi(filepath.Base(t)); err == nil {
+			_ = syscall.Setpriority(syscall.PRIO_PROCESS, id, niceness) // it helps, and is not needed
+		}
+	}
+}
+
 // runBackup makes a back-up of the installation.
 func runBackup(ctx context.Context, cfg Config, args []string, out io.Writer) (err error) {
+	yieldPriority()
 	if len(args) != 1 {
 		return fault.Field("arguments", "name the folder, the .tar file or the s3:// address to write the back-up to")
 	}
