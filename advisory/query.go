@@ -70,7 +70,7 @@ func (p Package) resolve(field string) (Package, error) {
 // Query returns the advisories that affect a version, among those the caller has
 // advisories.list on, ordered by ID. It leaves out withdrawn ones, and those whose
 // latest approved event is a false positive.
-func (s *Service) Query(ctx context.Context, place resource.PlaceFilter, p Package) ([]Match, error) {
+func (s *Service) Query(ctx context.Context, place resource.UIDFilter, p Package) ([]Match, error) {
 	reach, err := s.reach(ctx)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (s *Service) Query(ctx context.Context, place resource.PlaceFilter, p Packa
 }
 
 // BatchQuery is like Query for several packages.
-func (s *Service) BatchQuery(ctx context.Context, place resource.PlaceFilter, all []Package) ([][]Match, error) {
+func (s *Service) BatchQuery(ctx context.Context, place resource.UIDFilter, all []Package) ([][]Match, error) {
 	reach, err := s.reach(ctx)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (s *Service) BatchQuery(ctx context.Context, place resource.PlaceFilter, al
 }
 
 func (s *Service) query(
-	ctx context.Context, reach store.Reach, place resource.PlaceFilter, p Package, field string,
+	ctx context.Context, reach store.Reach, place resource.UIDFilter, p Package, field string,
 ) ([]Match, error) {
 	p, err := p.resolve(field)
 	if err != nil {

@@ -119,7 +119,7 @@ func versionQueries(ctx context.Context, o advisoryStore, r *report) error {
 	}
 	ask := func(_ context.Context, _ int) error {
 		p := advisory.Package{Ecosystem: "Go", Name: names[rand.IntN(len(names))], Version: "1.20.0"}
-		_, err := o.Query(o.ctx, resource.PlaceFilter{}, p)
+		_, err := o.Query(o.ctx, resource.UIDFilter{}, p)
 		return err
 	}
 	var rates []float64

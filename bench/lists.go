@@ -77,7 +77,7 @@ type request struct {
 func (s openDataset) below(group resource.UID, size int) request {
 	return request{
 		store.Reach{Under: []resource.UID{s.org}},
-		resource.Filter{Place: resource.PlaceFilter{DescendantsOf: group}},
+		resource.Filter{UIDs: resource.UIDFilter{DescendantsOf: group}},
 		page.Request{Size: size, Order: page.Order{Field: "name"}},
 	}
 }
@@ -215,12 +215,12 @@ func scaleCases() []scale {
 		{"page in the middle, create_time desc", pageSize, 0, middle(orgBy("create_time", true))},
 		{"first page, children of the organization", pageSize, 0, one(func(s openDataset) request {
 			q := org(s)
-			q.filter.Place = resource.PlaceFilter{ChildrenOf: s.org}
+			q.filter.UIDs = resource.UIDFilter{ChildrenOf: s.org}
 			return q
 		})},
 		{"first page, children of a folder, 10 rows", few, 0, each(func(s openDataset, uid resource.UID) request {
 			q := folder(s, uid)
-			q.filter.Place = resource.PlaceFilter{ChildrenOf: uid}
+			q.filter.UIDs = resource.UIDFilter{ChildrenOf: uid}
 			return q
 		})},
 	}

@@ -49,7 +49,7 @@ func (s *Service) CreateInvite(
 	if err != nil {
 		return resource.GroupInvite{}, err
 	}
-	if !resource.Rehearsing(ctx) {
+	if !resource.IsDryRun(ctx) {
 		made.Code = code
 	}
 	return made, nil

@@ -28,7 +28,7 @@ func (s *Service) PackageVersions(ctx context.Context, name string) error {
 
 // Builds returns nil, because there are no builds. The caller needs
 // build_report.list anywhere.
-func (s *Service) Builds(ctx context.Context, place resource.PlaceFilter) error {
+func (s *Service) Builds(ctx context.Context, place resource.UIDFilter) error {
 	if err := s.authz.RequireAnywhere(ctx, resource.BuildReportsList); err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (s *Service) RecentlyUpdated(ctx context.Context, repo resource.UID) (bool,
 		return false, err
 	}
 	f := resource.Filter{
-		Place: resource.PlaceFilter{ChildrenOf: repo}, UpdatedSince: s.now().Add(-recent),
+		UIDs: resource.UIDFilter{ChildrenOf: repo}, UpdatedSince: s.now().Add(-recent),
 		Classes: []resource.TagClass{resource.DateTag, resource.EpochTag},
 	}
 	got, err := s.ListTags(ctx, f, page.Params{Size: 1})

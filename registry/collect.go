@@ -180,7 +180,7 @@ func (g *collector) countIdle(ctx context.Context, digest string, n int) error {
 	if err != nil || len(holders) != n {
 		return err
 	}
-	b, err := g.store.Blob(resource.Rehearse(ctx), holders[0], digest)
+	b, err := g.store.Blob(resource.WithDryRun(ctx), holders[0], digest)
 	if err != nil {
 		return err
 	}

@@ -114,17 +114,17 @@ func PersonName(candidates ...string) string {
 	return "person"
 }
 
-// An Arrival is a person who has authenticated.
-type Arrival struct {
+// A SignIn is a person who has authenticated, and what they ask for.
+type SignIn struct {
 	Issuer, Subject string
 	Realm           string  // in which the subject is unique
 	Voucher         Voucher // the provider that authenticated them; "" for an account of ours
 	Trusted         bool    // the operator trusts the provider
-	Identity        UID     // if they have arrived before and only redeem an invite; otherwise ""
+	Identity        UID     // of somebody who has signed in before and only redeems an invite; otherwise ""
 	Name            string
 	Email           string
 	EmailVerified   bool
-	SignIn          bool     // update the roles that the provider gives to new people and by groups
+	UpdateRoles     bool     // update the roles that the provider gives to new people and by groups
 	Groups          []string // according to the provider
 	Organization    UID      // of the account; "" with a provider
 	Invite          *Presented
@@ -133,7 +133,7 @@ type Arrival struct {
 
 // UID returns the UID of the person's identity. It may be another one in the store if the
 // realm was renamed.
-func (a Arrival) UID() UID {
+func (a SignIn) UID() UID {
 	if a.Identity != "" {
 		return a.Identity
 	}
@@ -146,8 +146,8 @@ type Presented struct {
 	Digest []byte // of the secret in its code
 }
 
-// A Landing is the result of an arrival.
-type Landing struct {
+// A SignInResult is the result of a sign-in.
+type SignInResult struct {
 	Identity Identity
 	New      bool // the identity was created
 	Joined   UID  // the group of the invite, or ""

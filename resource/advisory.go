@@ -51,7 +51,7 @@ type Advisory struct {
 // their own columns in the table of advisories.
 type AdvisoryRecord struct {
 	Advisory
-	Place   UID       `json:"uid"`
+	Path    UID       `json:"uid"`
 	Created time.Time `json:"createTime"`
 	Updated time.Time `json:"updateTime"`
 }
@@ -64,7 +64,7 @@ func (a Advisory) Record() AdvisoryRecord {
 // Restore returns the advisory of a record.
 func (r AdvisoryRecord) Restore() Advisory {
 	a := r.Advisory
-	a.UID, a.CreateTime, a.UpdateTime = r.Place, r.Created, r.Updated
+	a.UID, a.CreateTime, a.UpdateTime = r.Path, r.Created, r.Updated
 	return a
 }
 

@@ -7,9 +7,9 @@ import (
 
 // An AdvisoryFilter selects the advisories that match one value of every field that is set.
 type AdvisoryFilter struct {
-	Place     PlaceFilter `json:"place,omitzero"`
-	IDs       []string    `json:"ids,omitempty"`
-	LegacyIDs []string    `json:"legacyIds,omitempty"`
+	UIDs      UIDFilter `json:"place,omitzero"`
+	IDs       []string  `json:"ids,omitempty"`
+	LegacyIDs []string  `json:"legacyIds,omitempty"`
 	// of the artifact, or any affected package
 	ArtifactNames         []string            `json:"artifactNames,omitempty"`
 	ArtifactTypes         []string            `json:"artifactTypes,omitempty"`
@@ -35,7 +35,7 @@ const (
 
 // Validate reports every member a caller must fix.
 func (f AdvisoryFilter) Validate() error {
-	if err := f.Place.Validate(); err != nil {
+	if err := f.UIDs.Validate(); err != nil {
 		return err
 	}
 	var p problems

@@ -116,12 +116,12 @@ func ActorFrom(ctx context.Context) Actor {
 	return a
 }
 
-type rehearsalKey struct{}
+type dryRunKey struct{}
 
-// Rehearse returns a context in which changes are made with all checks, and then rolled back.
-func Rehearse(ctx context.Context) context.Context {
-	return context.WithValue(ctx, rehearsalKey{}, true)
+// WithDryRun returns a context in which changes are made with all checks, and then rolled back.
+func WithDryRun(ctx context.Context) context.Context {
+	return context.WithValue(ctx, dryRunKey{}, true)
 }
 
-// Rehearsing reports whether changes in a context are rolled back.
-func Rehearsing(ctx context.Context) bool { return ctx.Value(rehearsalKey{}) != nil }
+// IsDryRun reports whether changes in a context are rolled back.
+func IsDryRun(ctx context.Context) bool { return ctx.Value(dryRunKey{}) != nil }

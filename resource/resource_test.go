@@ -299,11 +299,11 @@ func TestFilterValidate(t *testing.T) {
 		bad    bool
 	}{
 		"none": {resource.Filter{}, false},
-		"every place": {resource.Filter{Place: resource.PlaceFilter{AncestorsOf: leaf, DescendantsOf: root,
+		"every place": {resource.Filter{UIDs: resource.UIDFilter{AncestorsOf: leaf, DescendantsOf: root,
 			ChildrenOf: child, IDs: []resource.UID{leaf}}}, false},
-		"no uid":            {resource.Filter{Place: resource.PlaceFilter{ChildrenOf: "x"}}, true},
-		"no uid among them": {resource.Filter{Place: resource.PlaceFilter{IDs: []resource.UID{root, "x"}}}, true},
-		"too many":          {resource.Filter{Place: resource.PlaceFilter{IDs: make([]resource.UID, 1001)}}, true},
+		"no uid":            {resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: "x"}}, true},
+		"no uid among them": {resource.Filter{UIDs: resource.UIDFilter{IDs: []resource.UID{root, "x"}}}, true},
+		"too many":          {resource.Filter{UIDs: resource.UIDFilter{IDs: make([]resource.UID, 1001)}}, true},
 		"identity":          {resource.Filter{Identity: "x"}, true},
 		"relationship":      {resource.Filter{Relationship: 5}, true},
 		"name":              {resource.Filter{Name: "\xff"}, true},
