@@ -74,11 +74,7 @@ func (s *Service) reach(ctx context.Context) (store.Reach, error) {
 func (s *Service) List(
 	ctx context.Context, f resource.AdvisoryFilter, p page.Params,
 ) (page.Page[resource.Advisory], error) {
-	reach, err := s.reach(ctx)
-	if err != nil {
-		return page.Page[resource.Advisory]{}, err
-	}
-	return page.Read(ctx, s.pages, advisoryList, reach, f, p, s.summaries)
+	return authz.List(ctx, s.authz, s.pages, advisoryList, resource.AdvisoriesList, f, p, s.summaries)
 }
 
 // summaries reads a page of advisories without the packages they affect.
@@ -90,10 +86,7 @@ func (s *Service) summaries(
 
 // Get returns an advisory. The caller needs advisories.list on it.
 func (s *Service) Get(ctx context.Context, uid resource.UID) (resource.Advisory, error) {
-	if err := s.authz.Require(ctx, resource.AdvisoriesList, uid); err != nil {
-		return resource.Advisory{}, err
-	}
-	return s.store.Advisory(ctx, uid)
+	return authz.Get(ctx, s.authz, resource.AdvisoriesList, uid, s.store.Advisory)
 }
 
 // Create creates an advisory in a group. It gets an ID if it has none. The caller
@@ -141,10 +134,7 @@ func (s *Service) Update(
 
 // Delete deletes an advisory. The caller needs advisories.delete on it.
 func (s *Service) Delete(ctx context.Context, uid resource.UID) error {
-	if err := s.authz.Require(ctx, resource.AdvisoriesDelete, uid); err != nil {
-		return err
-	}
-	return s.store.DeleteAdvisory(ctx, uid)
+	return s.authz.Delete(ctx, resource.AdvisoriesDelete, uid, s.store.DeleteAdvisory)
 }
 
 // AddEvent adds an event to an advisory. The caller needs advisories.create on

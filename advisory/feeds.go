@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/advisory/fetch"
+	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -66,10 +67,7 @@ func (s *Service) redact(ctx context.Context, f resource.AdvisoryFeed) resource.
 // GetFeed returns a feed. The caller needs advisories.list on it, and
 // advisories.update to see the query of its address.
 func (s *Service) GetFeed(ctx context.Context, uid resource.UID) (resource.AdvisoryFeed, error) {
-	if err := s.authz.Require(ctx, resource.AdvisoriesList, uid); err != nil {
-		return resource.AdvisoryFeed{}, err
-	}
-	f, err := s.store.Feed(ctx, uid)
+	f, err := authz.Get(ctx, s.authz, resource.AdvisoriesList, uid, s.store.Feed)
 	return s.redact(ctx, f), err
 }
 
@@ -78,11 +76,7 @@ func (s *Service) GetFeed(ctx context.Context, uid resource.UID) (resource.Advis
 func (s *Service) ListFeeds(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.AdvisoryFeed], error) {
-	reach, err := s.reach(ctx)
-	if err != nil {
-		return page.Page[resource.AdvisoryFeed]{}, err
-	}
-	got, err := page.Read(ctx, s.pages, feedList, reach, f, p, s.store.Feeds)
+	got, err := authz.List(ctx, s.authz, s.pages, feedList, resource.AdvisoriesList, f, p, s.store.Feeds)
 	for i := range got.Items {
 		got.Items[i] = s.redact(ctx, got.Items[i])
 	}
@@ -107,10 +101,7 @@ func (s *Service) UpdateFeed(
 // DeleteFeed deletes a feed, but not the advisories that were read from it. The
 // caller needs advisories.delete on it.
 func (s *Service) DeleteFeed(ctx context.Context, uid resource.UID) error {
-	if err := s.authz.Require(ctx, resource.AdvisoriesDelete, uid); err != nil {
-		return err
-	}
-	return s.store.DeleteFeed(ctx, uid)
+	return s.authz.Delete(ctx, resource.AdvisoriesDelete, uid, s.store.DeleteFeed)
 }
 
 // maxFeedReaders is how many feeds are read at once, at most one of each

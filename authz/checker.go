@@ -49,9 +49,7 @@ type Grant struct {
 // returns fault.Unauthenticated if there is no caller, and otherwise
 // fault.PermissionDenied, whether or not target exists.
 func (c *Checker) Require(ctx context.Context, want resource.Capability, target resource.UID) error {
-	var one resource.Capabilities
-	one.Add(want)
-	return c.RequireAll(ctx, one, target)
+	return c.RequireAll(ctx, resource.NewCapabilities(want), target)
 }
 
 // RequireAll is Require for several capabilities, which may come from several
@@ -139,11 +137,9 @@ func (c *Checker) GrantsOf(identity resource.UID) []Grant {
 
 // Holds reports whether an identity holds want on target or above it.
 func (c *Checker) Holds(identity resource.UID, want resource.Capability, target resource.UID) bool {
-	var one resource.Capabilities
-	one.Add(want)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.index.missing(identity, target, one) == resource.Capabilities{}
+	return c.index.missing(identity, target, resource.NewCapabilities(want)) == resource.Capabilities{}
 }
 
 // RolesWith returns the roles that allow want, sorted.

@@ -134,10 +134,7 @@ func (s *Service) mayAudit(ctx context.Context, e resource.Event) bool {
 	if !ok || scope == "/" {
 		return false
 	}
-	var both resource.Capabilities
-	both.Add(want)
-	both.Add(resource.IdentityList)
-	return s.authz.RequireAll(ctx, both, scope) == nil
+	return s.authz.RequireAll(ctx, resource.NewCapabilities(want, resource.IdentityList), scope) == nil
 }
 
 // listCapabilities are the capabilities to list the subjects of events, by the

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -57,7 +58,7 @@ func (s *Service) checkAssociation(ctx context.Context, a resource.AccountAssoci
 // GetAssociation returns the association of a group. The caller needs
 // account_associations.list on it.
 func (s *Service) GetAssociation(ctx context.Context, uid resource.UID) (resource.AccountAssociation, error) {
-	return get(ctx, s, resource.AccountAssociationsList, uid, s.store.Association)
+	return authz.Get(ctx, s.authz, resource.AccountAssociationsList, uid, s.store.Association)
 }
 
 // UpdateAssociation applies change to an association. The caller needs
@@ -81,7 +82,7 @@ func (s *Service) UpdateAssociation(
 // DeleteAssociation removes the association of a group, if there is one. The
 // caller needs account_associations.delete on it.
 func (s *Service) DeleteAssociation(ctx context.Context, uid resource.UID) error {
-	return s.remove(ctx, resource.AccountAssociationsDelete, uid, s.store.DeleteAssociation)
+	return s.authz.Delete(ctx, resource.AccountAssociationsDelete, uid, s.store.DeleteAssociation)
 }
 
 // ListAssociations returns a page of the associations on which the caller
@@ -89,7 +90,8 @@ func (s *Service) DeleteAssociation(ctx context.Context, uid resource.UID) error
 func (s *Service) ListAssociations(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.AccountAssociation], error) {
-	return list(ctx, s, associationList, resource.AccountAssociationsList, f, p, s.store.Associations)
+	read := s.store.Associations
+	return authz.List(ctx, s.authz, s.pages, associationList, resource.AccountAssociationsList, f, p, read)
 }
 
 // CheckAssociation reports whether the service can act in the account of a

@@ -123,7 +123,7 @@ func (s *Service) mayBind(ctx context.Context, group, role resource.UID, field s
 
 // GetBinding returns a binding. The caller needs role_bindings.list on it.
 func (s *Service) GetBinding(ctx context.Context, uid resource.UID) (resource.BoundRole, error) {
-	b, err := get(ctx, s, resource.RoleBindingsList, uid, s.store.Binding)
+	b, err := authz.Get(ctx, s.authz, resource.RoleBindingsList, uid, s.store.Binding)
 	return s.redact(ctx, b), err
 }
 
@@ -155,7 +155,7 @@ func (s *Service) UpdateBinding(
 // DeleteBinding removes a binding, if it exists. The caller needs
 // role_bindings.delete on it.
 func (s *Service) DeleteBinding(ctx context.Context, uid resource.UID) error {
-	return s.remove(ctx, resource.RoleBindingsDelete, uid, s.store.DeleteBinding)
+	return s.authz.Delete(ctx, resource.RoleBindingsDelete, uid, s.store.DeleteBinding)
 }
 
 // ListBindings returns a page of the bindings on which the caller holds
@@ -163,7 +163,7 @@ func (s *Service) DeleteBinding(ctx context.Context, uid resource.UID) error {
 func (s *Service) ListBindings(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.BoundRole], error) {
-	got, err := list(ctx, s, bindingList, resource.RoleBindingsList, f, p, s.store.Bindings)
+	got, err := authz.List(ctx, s.authz, s.pages, bindingList, resource.RoleBindingsList, f, p, s.store.Bindings)
 	s.redactAll(ctx, got.Items)
 	return got, err
 }

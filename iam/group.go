@@ -143,7 +143,7 @@ func (s *Service) resolve(ctx context.Context, parent string) (resource.UID, err
 
 // GetGroup returns a group. The caller needs groups.list on it.
 func (s *Service) GetGroup(ctx context.Context, uid resource.UID) (resource.Group, error) {
-	return get(ctx, s, resource.GroupsList, uid, s.store.Group)
+	return authz.Get(ctx, s.authz, resource.GroupsList, uid, s.store.Group)
 }
 
 // UpdateGroup applies change to a group. The caller needs groups.update on it.
@@ -202,7 +202,7 @@ func (s *Service) DeleteGroup(ctx context.Context, uid resource.UID) error {
 func (s *Service) ListGroups(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.Group], error) {
-	return list(ctx, s, groupList, resource.GroupsList, f, p, s.store.Groups)
+	return authz.List(ctx, s.authz, s.pages, groupList, resource.GroupsList, f, p, s.store.Groups)
 }
 
 // LookupGroup returns the verified organization named like the domain of the

@@ -79,7 +79,10 @@ func (s *Service) UpdateIdentity(
 	}
 	return store.Edit(ctx, uid, s.store.Identity, s.store.UpdateIdentity, func(i *resource.Identity) error {
 		before := *i
-		i.Relationship = cloneRelationship(i.Relationship)
+		var err error
+		if i.Relationship, err = store.Clone(i.Relationship); err != nil {
+			return err
+		}
 		if err := change(i); err != nil {
 			return err
 		}
@@ -98,27 +101,10 @@ func (s *Service) UpdateIdentity(
 	})
 }
 
-// cloneRelationship copies a relationship and what it points to.
-func cloneRelationship(r resource.Relationship) resource.Relationship {
-	if r.ClaimMatch != nil {
-		c := *r.ClaimMatch
-		r.ClaimMatch = &c
-	}
-	if r.StaticKeys != nil {
-		k := *r.StaticKeys
-		r.StaticKeys = &k
-	}
-	if r.AWS != nil {
-		a := *r.AWS
-		r.AWS = &a
-	}
-	return r
-}
-
 // DeleteIdentity removes an identity and its bindings. Its tokens are void
 // from the next request on. The caller needs identity.delete on it.
 func (s *Service) DeleteIdentity(ctx context.Context, uid resource.UID) error {
-	return s.remove(ctx, resource.IdentityDelete, uid, s.people.DeleteIdentity)
+	return s.authz.Delete(ctx, resource.IdentityDelete, uid, s.people.DeleteIdentity)
 }
 
 // ListIdentities returns a page of the identities on which the caller holds
@@ -126,7 +112,7 @@ func (s *Service) DeleteIdentity(ctx context.Context, uid resource.UID) error {
 func (s *Service) ListIdentities(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.Identity], error) {
-	return list(ctx, s, idList, resource.IdentityList, f, p, s.store.Identities)
+	return authz.List(ctx, s.authz, s.pages, idList, resource.IdentityList, f, p, s.store.Identities)
 }
 
 // maxLookup is the longest issuer or subject, as for identities that are

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 )
@@ -74,13 +75,13 @@ func newInviteCode(i *resource.GroupInvite) (string, error) {
 // GetInvite returns an invite, without its code. The caller needs
 // group_invites.list on it.
 func (s *Service) GetInvite(ctx context.Context, uid resource.UID) (resource.GroupInvite, error) {
-	return get(ctx, s, resource.GroupInvitesList, uid, s.store.Invite)
+	return authz.Get(ctx, s.authz, resource.GroupInvitesList, uid, s.store.Invite)
 }
 
 // DeleteInvite removes an invite, if it exists. The caller needs
 // group_invites.delete on it.
 func (s *Service) DeleteInvite(ctx context.Context, uid resource.UID) error {
-	return s.remove(ctx, resource.GroupInvitesDelete, uid, s.store.DeleteInvite)
+	return s.authz.Delete(ctx, resource.GroupInvitesDelete, uid, s.store.DeleteInvite)
 }
 
 // ListInvites returns a page of the invites on which the caller holds
@@ -88,5 +89,5 @@ func (s *Service) DeleteInvite(ctx context.Context, uid resource.UID) error {
 func (s *Service) ListInvites(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.GroupInvite], error) {
-	return list(ctx, s, inviteList, resource.GroupInvitesList, f, p, s.store.Invites)
+	return authz.List(ctx, s.authz, s.pages, inviteList, resource.GroupInvitesList, f, p, s.store.Invites)
 }

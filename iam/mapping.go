@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -39,13 +40,13 @@ func (s *Service) CreateMapping(
 
 // GetMapping returns a mapping. The caller needs identity_providers.list on it.
 func (s *Service) GetMapping(ctx context.Context, uid resource.UID) (resource.ExternalGroupRoleMapping, error) {
-	return get(ctx, s, resource.IdentityProvidersList, uid, s.store.Mapping)
+	return authz.Get(ctx, s.authz, resource.IdentityProvidersList, uid, s.store.Mapping)
 }
 
 // DeleteMapping removes a mapping. The caller needs identity_providers.delete on
 // it.
 func (s *Service) DeleteMapping(ctx context.Context, uid resource.UID) error {
-	return s.remove(ctx, resource.IdentityProvidersDelete, uid, s.store.DeleteMapping)
+	return s.authz.Delete(ctx, resource.IdentityProvidersDelete, uid, s.store.DeleteMapping)
 }
 
 // DeleteMappings removes up to resource.MaxBatchDelete mappings of a provider
@@ -73,5 +74,5 @@ func (s *Service) DeleteMappings(
 func (s *Service) ListMappings(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.ExternalGroupRoleMapping], error) {
-	return list(ctx, s, mappingList, resource.IdentityProvidersList, f, p, s.store.Mappings)
+	return authz.List(ctx, s.authz, s.pages, mappingList, resource.IdentityProvidersList, f, p, s.store.Mappings)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 
+	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -54,7 +55,7 @@ func (s *Service) requireWithBind(ctx context.Context, want resource.Capability,
 // GetProvider returns a provider. The caller needs identity_providers.list on
 // it.
 func (s *Service) GetProvider(ctx context.Context, uid resource.UID) (resource.IdentityProvider, error) {
-	return get(ctx, s, resource.IdentityProvidersList, uid, s.store.Provider)
+	return authz.Get(ctx, s.authz, resource.IdentityProvidersList, uid, s.store.Provider)
 }
 
 // UpdateProvider applies change to a provider. The caller needs
@@ -163,7 +164,7 @@ func (s *Service) TrustProvider(
 // DeleteProvider removes a provider that nothing depends on. The caller needs
 // identity_providers.delete on it.
 func (s *Service) DeleteProvider(ctx context.Context, uid resource.UID) error {
-	return s.remove(ctx, resource.IdentityProvidersDelete, uid, s.store.DeleteProvider)
+	return s.authz.Delete(ctx, resource.IdentityProvidersDelete, uid, s.store.DeleteProvider)
 }
 
 // ListProviders returns a page of the providers on which the caller holds
@@ -171,5 +172,5 @@ func (s *Service) DeleteProvider(ctx context.Context, uid resource.UID) error {
 func (s *Service) ListProviders(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.IdentityProvider], error) {
-	return list(ctx, s, providerList, resource.IdentityProvidersList, f, p, s.store.Providers)
+	return authz.List(ctx, s.authz, s.pages, providerList, resource.IdentityProvidersList, f, p, s.store.Providers)
 }

@@ -29,7 +29,7 @@ func (s *Service) CreateRole(ctx context.Context, parent resource.UID, r resourc
 // for a managed one.
 func (s *Service) GetRole(ctx context.Context, uid resource.UID) (resource.Role, error) {
 	if !uid.IsRoot() {
-		return get(ctx, s, resource.RolesList, uid, s.store.Role)
+		return authz.Get(ctx, s.authz, resource.RolesList, uid, s.store.Role)
 	}
 	if err := s.authz.RequireAnywhere(ctx, resource.RolesList); err != nil {
 		return resource.Role{}, err
@@ -61,7 +61,7 @@ func (s *Service) UpdateRole(
 // DeleteRole removes a role that is not bound. The caller needs roles.delete on
 // it.
 func (s *Service) DeleteRole(ctx context.Context, uid resource.UID) error {
-	return s.remove(ctx, resource.RolesDelete, uid, s.store.DeleteRole)
+	return s.authz.Delete(ctx, resource.RolesDelete, uid, s.store.DeleteRole)
 }
 
 // ListRoles returns a page of the roles on which the caller holds roles.list,

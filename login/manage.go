@@ -359,7 +359,9 @@ func (s *Service) DeleteSelf(ctx context.Context, uid resource.UID) error {
 // Register redeems an invite for the person that a token is about. The token
 // is our own, or was issued for us by another issuer. If identity is not "",
 // it must be that person.
-func (s *Service) Register(ctx context.Context, bearer, code string, identity resource.UID) (resource.SignInResult, error) {
+func (s *Service) Register(
+	ctx context.Context, bearer, code string, identity resource.UID,
+) (resource.SignInResult, error) {
 	presented, err := readInvite(code)
 	if err != nil {
 		return resource.SignInResult{}, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -47,10 +48,7 @@ func (s *Service) SyncState(ctx context.Context, repo resource.UID) error {
 // SyncStates returns nil, because there are no copies. The caller needs repo.list
 // on the group.
 func (s *Service) SyncStates(ctx context.Context, group resource.UID) error {
-	if err := s.authz.Require(ctx, resource.RepoList, group); err != nil {
-		return err
-	}
-	_, err := s.iam.Group(ctx, group)
+	_, err := authz.Get(ctx, s.authz, resource.RepoList, group, s.iam.Group)
 	return err
 }
 
@@ -59,10 +57,7 @@ const recent = 7 * 24 * time.Hour
 // RecentlyUpdated reports whether a tag of a repo has moved in the last seven days.
 // The caller needs tag.list on it.
 func (s *Service) RecentlyUpdated(ctx context.Context, repo resource.UID) (bool, error) {
-	if err := s.authz.Require(ctx, resource.TagList, repo); err != nil {
-		return false, err
-	}
-	if _, err := s.store.Repo(ctx, repo); err != nil {
+	if _, err := authz.Get(ctx, s.authz, resource.TagList, repo, s.store.Repo); err != nil {
 		return false, err
 	}
 	f := resource.Filter{

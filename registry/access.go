@@ -17,6 +17,9 @@ import (
 	"github.com/holdfast-dev/holdfast/token"
 )
 
+// LoginName is the user name that goes with a token as the password.
+const LoginName = "_token"
+
 // anonymous is the token of clients that have not logged in. They ask for a token
 // even where everybody may pull.
 const anonymous = "anonymous"
@@ -128,15 +131,10 @@ func (r *Registry) locateRepo(ctx context.Context, names []string, t *target) (e
 // token could help. It sets t.public if the caller is allowed only because the
 // target is public.
 func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capability) error {
-	scope := cmp.Or(t.repo, t.group)
-	var want resource.Capabilities
-	for _, c := range needs {
-		want.Add(c)
-	}
 	if len(needs) == 0 {
 		return nil
 	}
-	err := r.authz.RequireAll(ctx, want, scope)
+	err := r.authz.RequireAll(ctx, resource.NewCapabilities(needs...), cmp.Or(t.repo, t.group))
 	if err == nil && !t.found {
 		return noGroup(t.name, needs)
 	}

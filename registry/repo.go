@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -33,10 +34,7 @@ func (s *Service) CreateRepo(ctx context.Context, parent resource.UID, r resourc
 	r.UID = parent.NewChild()
 	r.CreateTime = s.now()
 	r.UpdateTime = r.CreateTime
-	if err := s.store.InsertRepo(ctx, r); err != nil {
-		return resource.Repo{}, err
-	}
-	return r, nil
+	return r, s.store.InsertRepo(ctx, r)
 }
 
 // follow makes the new repo r follow the one named in r.Sync. It copies the fields
@@ -127,19 +125,12 @@ func hide(err error, no *fault.Error) error {
 
 // GetRepo returns a repo. The caller needs repo.list on it.
 func (s *Service) GetRepo(ctx context.Context, uid resource.UID) (resource.Repo, error) {
-	if err := s.authz.Require(ctx, resource.RepoList, uid); err != nil {
-		return resource.Repo{}, err
-	}
-	return s.store.Repo(ctx, uid)
+	return authz.Get(ctx, s.authz, resource.RepoList, uid, s.store.Repo)
 }
 
 // ListRepos returns a page of the repos the caller holds repo.list on.
 func (s *Service) ListRepos(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.Repo], error) {
-	under, err := s.authz.Reach(ctx, resource.RepoList)
-	if err != nil {
-		return page.Page[resource.Repo]{}, err
-	}
-	return page.Read(ctx, s.pages, repoList, store.Reach{Under: under}, f, p, s.store.Repos)
+	return authz.List(ctx, s.authz, s.pages, repoList, resource.RepoList, f, p, s.store.Repos)
 }
 
 // UpdateRepo applies change to a repo. The caller needs repo.update on it. To make
@@ -183,10 +174,9 @@ func (s *Service) newSource(
 	if err != nil {
 		return "", "", err
 	}
-	after := before
-	if before.Sync != nil {
-		sync := *before.Sync
-		after.Sync = &sync
+	after, err := store.Clone(before)
+	if err != nil {
+		return "", "", err
 	}
 	if err := change(&after); err != nil {
 		return "", "", err
@@ -220,20 +210,14 @@ func (s *Service) CountFollowers(ctx context.Context, source resource.UID) (int6
 // DeleteRepo deletes a repo with its tags and manifests. The caller needs
 // repo.delete on it.
 func (s *Service) DeleteRepo(ctx context.Context, uid resource.UID) error {
-	if err := s.authz.Require(ctx, resource.RepoDelete, uid); err != nil {
-		return err
-	}
-	return s.store.DeleteRepo(ctx, uid)
+	return s.authz.Delete(ctx, resource.RepoDelete, uid, s.store.DeleteRepo)
 }
 
 // GetRepoReadme returns the readme of a repo. If the repo follows another one, that
 // is the other's, or empty if the caller may not see it. The caller needs repo.list
 // on it.
 func (s *Service) GetRepoReadme(ctx context.Context, uid resource.UID) (resource.RepoReadme, error) {
-	if err := s.authz.Require(ctx, resource.RepoList, uid); err != nil {
-		return resource.RepoReadme{}, err
-	}
-	r, err := s.store.Repo(ctx, uid)
+	r, err := s.GetRepo(ctx, uid)
 	if err != nil {
 		return resource.RepoReadme{}, err
 	}
@@ -258,10 +242,7 @@ func (s *Service) GetRepoReadme(ctx context.Context, uid resource.UID) (resource
 func (s *Service) UpdateRepoReadme(
 	ctx context.Context, uid resource.UID, change func(*resource.RepoReadme) error,
 ) (resource.RepoReadme, error) {
-	if err := s.authz.Require(ctx, resource.RepoUpdate, uid); err != nil {
-		return resource.RepoReadme{}, err
-	}
-	r, err := s.store.Repo(ctx, uid)
+	r, err := authz.Get(ctx, s.authz, resource.RepoUpdate, uid, s.store.Repo)
 	if err != nil {
 		return resource.RepoReadme{}, err
 	}
@@ -285,8 +266,5 @@ func (s *Service) UpdateRepoReadme(
 		return resource.RepoReadme{}, fault.Field("content",
 			"has HTML that a page must not show, such as scripts, styles, forms or odd addresses")
 	}
-	if err := s.store.UpdateRepoReadme(ctx, readme); err != nil {
-		return resource.RepoReadme{}, err
-	}
-	return readme, nil
+	return readme, s.store.UpdateRepoReadme(ctx, readme)
 }

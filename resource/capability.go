@@ -86,6 +86,14 @@ const capabilityWords = 4
 // Capabilities is a set of capabilities.
 type Capabilities [capabilityWords]uint64
 
+// NewCapabilities returns the set of the given capabilities.
+func NewCapabilities(all ...Capability) (s Capabilities) {
+	for _, c := range all {
+		s.Add(c)
+	}
+	return s
+}
+
 // CapabilitySet returns the set of the named capabilities. It panics if there is no capability
 // of that name.
 func CapabilitySet(names ...string) Capabilities {
