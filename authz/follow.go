@@ -299,8 +299,8 @@ func (c *Checker) apply(grants map[resource.UID][]iamdb.Grant, roles map[resourc
 
 // reload reads everything again, while checks continue with the old index.
 func (c *Checker) reload(ctx context.Context) error {
-	l := newLoader()
-	revision, err := c.store.Grants(ctx, l.add)
+	x := newIndex()
+	revision, err := c.store.Grants(ctx, x.add)
 	if err != nil {
 		return err
 	}
@@ -312,7 +312,7 @@ func (c *Checker) reload(ctx context.Context) error {
 	if err := c.readRevocations(ctx); err != nil {
 		return err
 	}
-	x := l.index()
+	x.sort()
 	x.setRoles(roles)
 	c.mu.Lock()
 	c.index = x

@@ -162,43 +162,18 @@ func (x *index) setRoles(roles map[resource.UID]resource.Capabilities) {
 	}
 }
 
-// A loader builds an index from grants in any order. It keeps the grants of
-// all identities in one slice.
-type loader struct {
-	x          *index
-	identities interner
-	rows       []row
+// add adds a grant to an index that is being loaded. After the last one, sort must be called.
+func (x *index) add(g iamdb.Grant) {
+	h := x.identities[g.Identity]
+	h.grants = append(h.grants, x.intern(g))
+	x.identities[g.Identity] = h
 }
 
-type row struct {
-	identity uint32
-	grant
-}
-
-func newLoader() *loader { return &loader{x: newIndex(), identities: newInterner()} }
-
-func (l *loader) add(g iamdb.Grant) {
-	l.rows = append(l.rows, row{l.identities.id(g.Identity), l.x.intern(g)})
-}
-
-func (l *loader) index() *index {
-	count := make([]int, len(l.identities.uids)+1) // where the grants of each identity begin
-	for _, r := range l.rows {
-		count[r.identity+1]++
+// sort brings what add has added into order, in as much memory as it needs.
+func (x *index) sort() {
+	for identity, h := range x.identities {
+		x.set(identity, slices.Clone(h.grants))
 	}
-	for i := 1; i < len(count); i++ {
-		count[i] += count[i-1]
-	}
-	packed, next := make([]grant, len(l.rows)), slices.Clone(count)
-	for _, r := range l.rows {
-		packed[next[r.identity]] = r.grant
-		next[r.identity]++
-	}
-	l.x.identities = make(map[resource.UID]identityGrants, len(l.identities.uids))
-	for id, uid := range l.identities.uids {
-		l.x.set(uid, packed[count[id]:count[id+1]:count[id+1]])
-	}
-	return l.x
 }
 
 // An interner numbers UIDs. The number of a UID that was removed is used

@@ -10,17 +10,6 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// Affected reports whether a version of a package is in one of its ranges or on its
-// list, by the rule of its ecosystem. It returns fault.InvalidArgument for versions
-// that the rule cannot order.
-func Affected(a resource.Affected, version string) (bool, error) {
-	q, err := NewQuery(a.Ecosystem, version)
-	if err != nil {
-		return false, err
-	}
-	return q.In(a)
-}
-
 // A Query checks whether a version is in ranges.
 type Query struct {
 	ecosystem, version string

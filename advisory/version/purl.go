@@ -83,20 +83,12 @@ func PURLType(ecosystem string) string {
 // purlName returns the name of a package in its ecosystem.
 func purlName(p packageurl.PackageURL) string {
 	switch {
-	case p.Namespace == "", ofDistribution(p.Type): // the namespace is the distribution
+	case p.Namespace == "", distributionTypes[p.Type].read != nil: // the namespace is the distribution
 		return p.Name
 	case p.Type == packageurl.TypeMaven:
 		return p.Namespace + ":" + p.Name
 	}
 	return p.Namespace + "/" + p.Name
-}
-
-func ofDistribution(purlType string) bool {
-	switch purlType {
-	case packageurl.TypeAlpm, packageurl.TypeApk, packageurl.TypeDebian, packageurl.TypeRPM:
-		return true
-	}
-	return false
 }
 
 // purlEcosystem names the ecosystem. One we have not heard of is called as the
@@ -113,7 +105,7 @@ func purlEcosystem(p packageurl.PackageURL) string {
 			return d.ecosystem + release(d.ecosystem, strings.TrimPrefix(distro, d.namespace+"-"))
 		}
 	}
-	if p.Namespace != "" && ofDistribution(p.Type) {
+	if p.Namespace != "" && distributionTypes[p.Type].read != nil {
 		return strings.ToUpper(p.Namespace[:1]) + p.Namespace[1:]
 	}
 	return p.Type

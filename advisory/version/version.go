@@ -55,14 +55,8 @@ var ecosystems = map[string]Rule{
 	"openEuler": rpm, "openSUSE": rpm,
 }
 
-// purlTypes are the rules of the types of package URLs.
-var purlTypes = map[string]Rule{
-	"alpm": rpm, "apk": apk, "bitnami": semver, "cargo": semver, "composer": packagist, "conan": semver,
-	"cran": dotted,
-	"deb":  deb, "gem": gem, "githubactions": semver, "golang": semver, "hackage": dotted, "hex": semver,
-	"julia": semver,
-	"maven": maven, "npm": semver, "nuget": nuget, "opam": deb, "pub": pub, "pypi": pypi, "rpm": rpm, "swift": semver,
-}
+// distributionTypes are the rules of the types of package URLs that distributions use.
+var distributionTypes = map[string]Rule{"alpm": rpm, "apk": apk, "deb": deb, "rpm": rpm}
 
 // Of returns the rule of an ecosystem, which may have a release ("Debian:12"). For an
 // unknown ecosystem it returns the rule of the type of the package URL purl, because there
@@ -73,7 +67,12 @@ func Of(ecosystem, purl string) (Rule, bool) {
 		return r, true
 	}
 	kind, _, _ := strings.Cut(strings.TrimPrefix(purl, "pkg:"), "/")
-	r, ok := purlTypes[kind]
+	for _, r := range registries {
+		if r.purl == kind {
+			return ecosystems[r.ecosystem], true
+		}
+	}
+	r, ok := distributionTypes[kind]
 	return r, ok
 }
 
