@@ -57,9 +57,9 @@ func TestManagedRolesContainOneAnother(t *testing.T) {
 func TestManagedRolesAreValidAndNotInternal(t *testing.T) {
 	internal := resource.CapabilitySet("internal", "repo.internal.admin", "registry.deployments.update")
 	for _, r := range authz.ManagedRoles() {
-		if err := r.Validate(); err != nil || !r.Managed() || r.Capabilities.Intersects(internal) {
+		if err := r.Validate(); err != nil || !r.UID.IsRoot() || r.Capabilities.Intersects(internal) {
 			t.Errorf(
-				"%s: valid: %v, managed: %v, internal: %v", r.Name, err, r.Managed(),
+				"%s: valid: %v, managed: %v, internal: %v", r.Name, err, r.UID.IsRoot(),
 				r.Capabilities.Intersects(internal),
 			)
 		}

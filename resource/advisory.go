@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -159,24 +158,22 @@ func (a Advisory) Validate() error {
 	} {
 		p.text(v[0], v[1])
 	}
-	if a.ArtifactName == "" {
-		p.add("artifact_name", "is required")
-	}
+	p.required("artifact_name", a.ArtifactName)
 	if !storable(a.Details) || len(a.Details) > maxDetails {
 		p.add("details", "must be valid UTF-8 without NUL, of at most 256 KiB")
 	}
 	p.texts("aliases", a.Aliases, maxAliases)
 	p.severities("severities", a.Severities)
-	p.atMost("affected", len(a.Affected), maxAffected)
+	p.atMost("affected", len(a.Affected), maxAffected, "entries")
 	for i, v := range a.Affected[:min(len(a.Affected), maxAffected)] {
 		v.validate(&p, fmt.Sprintf("affected[%d]", i))
 	}
-	p.atMost("references", len(a.References), maxReferences)
+	p.atMost("references", len(a.References), maxReferences, "entries")
 	for _, r := range a.References {
 		p.text("references.type", r.Type)
 		p.text("references.url", r.URL)
 	}
-	p.atMost("events", len(a.Events), maxEvents)
+	p.atMost("events", len(a.Events), maxEvents, "entries")
 	for i, e := range a.Events[:min(len(a.Events), maxEvents)] {
 		e.validate(&p, fmt.Sprintf("events[%d].", i))
 	}
@@ -190,15 +187,13 @@ func (v Affected) validate(p *problems, field string) {
 	p.text(field+".ecosystem", v.Ecosystem)
 	p.text(field+".name", v.Name)
 	p.text(field+".purl", v.PURL)
-	if v.Name == "" {
-		p.add(field+".name", "is required")
-	}
-	p.atMost(field+".versions", len(v.Versions), maxVersions)
+	p.required(field+".name", v.Name)
+	p.atMost(field+".versions", len(v.Versions), maxVersions, "entries")
 	for _, s := range v.Versions[:min(len(v.Versions), maxVersions)] {
 		p.version(field+".versions", s)
 	}
 	p.severities(field+".severities", v.Severities)
-	p.atMost(field+".ranges", len(v.Ranges), maxRanges)
+	p.atMost(field+".ranges", len(v.Ranges), maxRanges, "entries")
 	for i, r := range v.Ranges[:min(len(v.Ranges), maxRanges)] {
 		r.validate(p, fmt.Sprintf("%s.ranges[%d]", field, i))
 	}
@@ -209,7 +204,7 @@ func (r AffectedRange) validate(p *problems, field string) {
 		p.add(field+".type", "must be SEMVER, ECOSYSTEM or GIT")
 	}
 	p.text(field+".repo", r.Repo)
-	p.atMost(field+".events", len(r.Events), maxRangeEvents)
+	p.atMost(field+".events", len(r.Events), maxRangeEvents, "entries")
 	for _, e := range r.Events[:min(len(r.Events), maxRangeEvents)] {
 		set := 0
 		for _, s := range []string{e.Introduced, e.Fixed, e.LastAffected, e.Limit} {
@@ -233,24 +228,16 @@ func (p *problems) version(field, s string) {
 
 // severities checks the types and lengths of CVSS vectors, but does not parse them.
 func (p *problems) severities(field string, all []Severity) {
-	p.atMost(field, len(all), maxSeverities)
+	p.atMost(field, len(all), maxSeverities, "entries")
 	for _, s := range all {
-		if s.Type <= SeverityUnspecified || s.Type > CVSSv4 {
-			p.add(field, "is not a version of CVSS")
-		}
+		within(p, field, s.Type, CVSSv2, CVSSv4, "is not a version of CVSS")
 		p.text(field, s.Score)
-	}
-}
-
-func (p *problems) atMost(field string, n, most int) {
-	if n > most {
-		p.add(field, "must have at most "+strconv.Itoa(most)+" entries")
 	}
 }
 
 // texts checks at most most values, which must not be empty.
 func (p *problems) texts(field string, all []string, most int) {
-	p.atMost(field, len(all), most)
+	p.atMost(field, len(all), most, "entries")
 	for _, s := range all[:min(len(all), most)] {
 		p.text(field, s)
 		if s == "" {

@@ -201,15 +201,6 @@ func (c Capability) Number() int32 {
 	return 0
 }
 
-// AllCapabilities returns all capabilities, ordered by number.
-func AllCapabilities() []Capability {
-	var all []Capability
-	for _, k := range capabilities {
-		all = append(all, k.bit)
-	}
-	return all
-}
-
 // ParseCapability returns the capability of that dotted name.
 func ParseCapability(name string) (Capability, bool) {
 	k := byName[name]

@@ -23,9 +23,7 @@ func (f UIDFilter) Validate() error {
 	for _, id := range f.IDs {
 		p.uid("uidp.ids", id)
 	}
-	if len(f.IDs) > MaxIDs {
-		p.add("uidp.ids", "must have at most 1000 uids")
-	}
+	p.atMost("uidp.ids", len(f.IDs), MaxIDs, "uids")
 	return p.err()
 }
 
@@ -54,12 +52,9 @@ func (f Filter) Validate() error {
 	p.uid("identity", f.Identity)
 	p.uid("role", f.Role)
 	p.uid("group", f.Group)
-	if f.Relationship < RelationshipNone || f.Relationship > RelationshipServicePrincipal {
-		p.add("relationship_type", "is not a type of relationship")
-	}
-	if f.Direction < AnyDirection || f.Direction > Pushed {
-		p.add("direction", "is not a direction")
-	}
+	within(&p, "relationship_type", f.Relationship, RelationshipNone, RelationshipServicePrincipal,
+		"is not a type of relationship")
+	within(&p, "direction", f.Direction, AnyDirection, Pushed, "is not a direction")
 	p.text("name", f.Name)
 	p.text("key_id", f.KeyID)
 	if f.Digest != "" {

@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"cmp"
 	"maps"
 	"regexp"
 	"slices"
@@ -242,23 +241,19 @@ func (m *Matcher) Mismatch(c Credential) string {
 // the signature is not verified, it leaves out claims with patterns except the issuer, so that
 // strangers cannot choose the input of patterns.
 func (m *Matcher) Compare(c Credential, signed bool) []Check {
-	var all []Check
+	var bad, good []Check
 	for _, w := range m.wants {
-		if signed || w.pattern == nil || w.claim == "iss" {
-			all = append(all, Check{Claim: w.claim, Expected: w.expected(), Received: w.received(c), OK: w.fits(c)})
+		k := Check{Claim: w.claim, Expected: w.expected(), Received: w.received(c)}
+		switch {
+		case !signed && w.pattern != nil && w.claim != "iss":
+		case w.fits(c):
+			k.OK = true
+			good = append(good, k)
+		default:
+			bad = append(bad, k)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Check) int { return cmp.Compare(order(a.OK), order(b.OK)) })
-	return all
-}
-
-// Judge is Compare for a verified credential, with causes.
-func (m *Matcher) Judge(c Credential) []Check {
-	all := m.Compare(c, true)
-	for i := range all {
-		all[i].Cause = m.Cause(all[i])
-	}
-	return all
+	return append(bad, good...)
 }
 
 // Cause returns what is probably wrong with a claim that does not match, or "" if that is
@@ -270,13 +265,6 @@ func (m *Matcher) Cause(k Check) string {
 		}
 	}
 	return ""
-}
-
-func order(ok bool) int {
-	if ok {
-		return 1
-	}
-	return 0
 }
 
 // StaticKeysExpired reports whether the static keys of a relationship have expired.

@@ -33,9 +33,8 @@ func (i Identity) Validate(now time.Time) error {
 	case RelationshipAWS:
 		r.AWS.validate(&p)
 	case RelationshipServicePrincipal:
-		if r.ServicePrincipal < 0 || int(r.ServicePrincipal) >= len(servicePrincipals) {
-			p.add("service_principal", "is not a service principal")
-		}
+		last := int32(len(servicePrincipals) - 1)
+		within(&p, "service_principal", r.ServicePrincipal, 0, last, "is not a service principal")
 	default:
 		p.add("relationship", "one of claim_match, static_keys, aws_identity, service_principal is required")
 	}
@@ -114,9 +113,7 @@ func (c ClaimMatch) validateSizes(p *problems) {
 func (k StaticKeys) validate(p *problems, now time.Time) {
 	p.issuer("static_keys.issuer", k.Issuer)
 	p.text("static_keys.subject", k.Subject)
-	if k.Subject == "" {
-		p.add("static_keys.subject", "is required")
-	}
+	p.required("static_keys.subject", k.Subject)
 	if text := badKeySet(k.IssuerKeys); text != "" {
 		p.add("static_keys.issuer_keys", text)
 	}
@@ -138,9 +135,7 @@ func (k StaticKeys) validate(p *problems, now time.Time) {
 }
 
 func (a AWSIdentity) validate(p *problems) {
-	if !awsAccount.MatchString(a.Account) {
-		p.add("aws_identity.aws_account", "must match the pattern "+awsAccount.String())
-	}
+	p.matches("aws_identity.aws_account", a.Account, awsAccount)
 	p.either("aws_identity.arn", a.ARN, a.ARNPattern, false)
 	p.either("aws_identity.user_id", a.UserID, a.UserIDPattern, false)
 	if a.ARN+a.ARNPattern+a.UserID+a.UserIDPattern == "" {
