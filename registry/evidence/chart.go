@@ -33,21 +33,15 @@ const (
 
 // A Chart is the metadata of a Helm chart.
 type Chart struct {
-	Name         string            `json:"name"`
-	Version      string            `json:"version"`
-	AppVersion   string            `json:"appVersion"`
-	Description  string            `json:"description"`
-	Dependencies []ChartDependency `json:"dependencies"`
-	Annotations  map[string]string `json:"annotations"`
-	Images       []ChartImage      `json:"-"` // from the annotations
+	Name, Version, AppVersion, Description string
+
+	Dependencies []ChartDependency
+	Annotations  map[string]string
+	Images       []ChartImage `json:"-"` // from the annotations
 }
 
 // A ChartDependency is a chart that another one needs.
-type ChartDependency struct {
-	Name       string `json:"name"`
-	Version    string `json:"version"`
-	Repository string `json:"repository"`
-}
+type ChartDependency struct{ Name, Version, Repository string }
 
 // A ChartImage is an image that a chart runs.
 type ChartImage struct {
