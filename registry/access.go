@@ -191,9 +191,10 @@ func (r *Registry) challenge(w http.ResponseWriter, t target, needs []resource.C
 	value := fmt.Sprintf(`Bearer realm=%q,service=%q`, r.config.Realm, r.config.Host)
 	if t.name != "" {
 		actions := "pull"
-		if slices.Contains(needs, resource.ManifestCreate) {
+		switch {
+		case slices.Contains(needs, resource.ManifestCreate):
 			actions = "pull,push"
-		} else if slices.Contains(needs, resource.ManifestDelete) || needs == nil {
+		case slices.Contains(needs, resource.ManifestDelete), needs == nil:
 			actions = "delete"
 		}
 		value += fmt.Sprintf(`,scope="repository:%s:%s"`, t.name, actions)

@@ -27,6 +27,7 @@ const (
 	maxAbout    = 256 << 10        // bytes of a manifest about an image; larger ones are ignored
 	maxReaders  = 2                // concurrent requests that read documents
 	readerWait  = 20 * time.Second // for one of them to finish
+	maxTag      = 128              // bytes of a tag
 )
 
 // acquireReader waits until the caller may read documents, and returns
@@ -144,10 +145,7 @@ func (r *Registry) openDocument(
 	if err != nil || body == nil {
 		return evidence.Document{}, err
 	}
-	doc, err := evidence.Open(body)
-	if err != nil {
-		return evidence.Document{}, nil // a client can push anything
-	}
+	doc, _ := evidence.Open(body) // a client can push anything
 	return doc, nil
 }
 
@@ -221,9 +219,6 @@ func (r *Registry) smallManifest(
 	return m, ok, err
 }
 
-// maxTag is how long a tag can be.
-const maxTag = 128
-
 // attestations returns the attestations of an index about one of its images.
 func (r *Registry) attestations(
 	ctx context.Context, repo resource.UID, index document, subject string,
@@ -258,13 +253,9 @@ type subject struct {
 // then the index itself. It returns fault.NotFound if there is no such manifest, or
 // no image for an architecture that is not "".
 func (r *Registry) subjects(ctx context.Context, repo resource.UID, digest, architecture string) ([]subject, error) {
-	m, err := r.store.Manifest(ctx, repo, digest)
+	m, doc, err := r.document(ctx, repo, digest)
 	if err != nil {
 		return nil, err
-	}
-	var doc document
-	if err := json.Unmarshal(m.Body, &doc); err != nil {
-		return nil, fmt.Errorf("decode %s: %w", digest, err)
 	}
 	if doc.Manifests == nil {
 		return []subject{{image: m}}, nil

@@ -3,8 +3,6 @@ package registry
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/registry/evidence"
@@ -40,13 +38,9 @@ func (s *Service) chart(ctx context.Context, repo resource.UID, digest string) (
 	if err := validDigest(digest); err != nil {
 		return Chart{}, err
 	}
-	m, err := s.store.Manifest(ctx, repo, digest)
+	_, doc, err := s.images.document(ctx, repo, digest)
 	if err != nil {
 		return Chart{}, err
-	}
-	var doc document
-	if err := json.Unmarshal(m.Body, &doc); err != nil {
-		return Chart{}, fmt.Errorf("decode %s: %w", digest, err)
 	}
 	if doc.Config == nil || doc.Config.MediaType != evidence.ChartConfig {
 		return Chart{}, fault.Unmet("NOT_A_CHART", "%s is not a Helm chart", digest)
@@ -78,10 +72,7 @@ func (r *Registry) chartFiles(
 		if err != nil || archive == nil {
 			return nil, err
 		}
-		files, err := evidence.ReadChartFiles(bytes.NewReader(archive))
-		if err != nil {
-			return nil, nil
-		}
+		files, _ := evidence.ReadChartFiles(bytes.NewReader(archive)) // a client can push anything
 		return files, nil
 	}
 	return nil, nil

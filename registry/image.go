@@ -36,23 +36,23 @@ func (s *Service) Architectures(ctx context.Context, repo resource.UID, digest s
 // amd64 if that is "". The caller needs repo.list and manifest.metadata.list on the
 // repo. It returns fault.NotFound if the index has no such image.
 func (s *Service) Size(ctx context.Context, repo resource.UID, digest, architecture string) (int64, string, error) {
-	image, err := s.image(ctx, repo, digest)
-	if err != nil {
-		return 0, "", err
-	}
-	v, err := choose(image, architecture)
+	v, err := s.variant(ctx, repo, digest, architecture)
 	return v.Size, v.Architecture, err
 }
 
 // Config returns the configuration of an image. For an index it chooses an image
 // as Size does, and the caller needs the same capabilities.
 func (s *Service) Config(ctx context.Context, repo resource.UID, digest, architecture string) (ImageConfig, error) {
+	v, err := s.variant(ctx, repo, digest, architecture)
+	return readConfig(v.Config), err
+}
+
+func (s *Service) variant(ctx context.Context, repo resource.UID, digest, arch string) (resource.Variant, error) {
 	image, err := s.image(ctx, repo, digest)
 	if err != nil {
-		return ImageConfig{}, err
+		return resource.Variant{}, err
 	}
-	v, err := choose(image, architecture)
-	return readConfig(v.Config), err
+	return choose(image, arch)
 }
 
 // choose returns the image for an architecture. If that is "", it returns the only

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -176,10 +177,7 @@ type Report struct {
 // When returns the time of the scan, or if that is unknown the time when the
 // document was attached.
 func (r Report) When() time.Time {
-	if r.Report.Time.IsZero() {
-		return r.Attached.Time
-	}
-	return r.Report.Time
+	return cmp.Or(r.Report.Time, r.Attached.Time)
 }
 
 // ImageReport returns the newest report that is attached to an image. The caller
@@ -352,31 +350,14 @@ func (s *Service) Tallies(
 
 // addWorst adds a vulnerability, with its highest severity if it is already there.
 func addWorst(found map[string]evidence.Severity, id string, severity evidence.Severity) {
-	if was, ok := found[id]; !ok || worse(severity, was) {
+	if was, ok := found[id]; !ok || slices.Index(severities, severity) > slices.Index(severities, was) {
 		found[id] = severity
 	}
-}
-
-// imageSize returns the size of an image, or 0 if it is unknown.
-func (r *Registry) imageSize(ctx context.Context, repo resource.UID, digest string) (int64, error) {
-	image, err := r.Image(ctx, repo, digest)
-	if err != nil {
-		return 0, err
-	}
-	v, err := choose(image, "")
-	if errors.Is(err, fault.NotFound) {
-		err = nil
-	}
-	return v.Size, err
 }
 
 // severities are ordered by rank, lowest first.
 var severities = []evidence.Severity{
 	evidence.Unknown, evidence.Negligible, evidence.Low, evidence.Medium, evidence.High, evidence.Critical,
-}
-
-func worse(a, b evidence.Severity) bool {
-	return slices.Index(severities, a) > slices.Index(severities, b)
 }
 
 func bySeverity(found map[string]evidence.Severity) map[evidence.Severity][]string {
@@ -440,10 +421,12 @@ func (s *Service) history(ctx context.Context, repo resource.UID, tag string, fr
 			if r.When().Before(from) || !to.IsZero() && r.When().After(to) {
 				continue
 			}
-			f := finding{when: r.When(), found: map[string]evidence.Severity{}}
-			if f.size, err = s.images.imageSize(ctx, repo, r.Image); err != nil {
+			image, err := s.images.Image(ctx, repo, r.Image)
+			if err != nil {
 				return nil, err
 			}
+			v, _ := choose(image, "") // without a size if there is no such variant
+			f := finding{when: r.When(), size: v.Size, found: map[string]evidence.Severity{}}
 			for _, match := range r.Matches {
 				addWorst(f.found, match.ID, match.Severity)
 			}

@@ -165,7 +165,6 @@ func (s *Storage) open(ctx context.Context, path string, size int64) (io.ReadSee
 	return &blobReader{ctx: ctx, driver: s.driver, path: path, size: size, body: body}, nil
 }
 
-// Read implements io.Reader.
 func (b *blobReader) Read(p []byte) (int, error) {
 	if b.offset >= b.size {
 		return 0, io.EOF
@@ -182,7 +181,6 @@ func (b *blobReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Seek implements io.Seeker.
 func (b *blobReader) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:
@@ -198,7 +196,6 @@ func (b *blobReader) Seek(offset int64, whence int) (int64, error) {
 	return offset, err
 }
 
-// Close implements io.Closer.
 func (b *blobReader) Close() error {
 	if b.body == nil {
 		return nil
