@@ -7,6 +7,7 @@
 package advisory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,6 @@ import (
 type Config struct {
 	Fetcher Fetcher       // reads feeds; if nil, no feed can be created
 	Limits  format.Limits // of imports
-	Dir     string        // for documents that are being imported; "" means os.TempDir()
 	Log     *slog.Logger
 	Now     func() time.Time
 }
@@ -63,9 +63,12 @@ var (
 		Default: byUID}
 )
 
-// reach returns where the caller holds advisories.list.
-func (s *Service) reach(ctx context.Context) (store.Reach, error) {
+// reach returns where the caller holds advisories.list, if the filter f is valid.
+func (s *Service) reach(ctx context.Context, f interface{ Validate() error }) (store.Reach, error) {
 	under, err := s.authz.Reach(ctx, resource.AdvisoriesList)
+	if err == nil {
+		err = f.Validate()
+	}
 	return store.Reach{Under: under}, err
 }
 
@@ -96,10 +99,7 @@ func (s *Service) Create(ctx context.Context, group resource.UID, a resource.Adv
 	if err := s.authz.Require(ctx, resource.AdvisoriesCreate, group); err != nil {
 		return resource.Advisory{}, err
 	}
-	by := caller(ctx)
-	if a.Author == "" {
-		a.Author = by
-	}
+	a.Author = cmp.Or(a.Author, caller(ctx))
 	for i := range a.Events {
 		if err := s.completeEvent(ctx, group, &a.Events[i], resource.ReviewUnspecified); err != nil {
 			return resource.Advisory{}, err
@@ -200,22 +200,13 @@ func (s *Service) UpdateEvent(
 func (s *Service) completeEvent(
 	ctx context.Context, scope resource.UID, e *resource.AdvisoryEvent, before resource.ReviewState,
 ) error {
-	if e.ReviewState == resource.ReviewUnspecified {
-		e.ReviewState = resource.ReviewPending
-	}
-	if e.Author == "" {
-		e.Author = caller(ctx)
-	}
+	e.ReviewState = cmp.Or(e.ReviewState, resource.ReviewPending)
+	e.Author = cmp.Or(e.Author, caller(ctx))
 	if e.ReviewState == before || e.ReviewState == resource.ReviewPending {
 		return nil
 	}
-	if err := s.authz.Require(ctx, resource.AdvisoriesApprove, scope); err != nil {
-		return err
-	}
-	if e.Reviewer == "" {
-		e.Reviewer = caller(ctx)
-	}
-	return nil
+	e.Reviewer = cmp.Or(e.Reviewer, caller(ctx))
+	return s.authz.Require(ctx, resource.AdvisoriesApprove, scope)
 }
 
 // caller returns the identity of the caller.
@@ -256,7 +247,7 @@ func checkSeverities(field string, all []resource.Severity) (bad []fault.Violati
 
 // reason returns the text of an error, without the name of a field.
 func reason(err error) string {
-	if f := (*fault.Error)(nil); errors.As(err, &f) && len(f.Fields) > 0 {
+	if f, ok := errors.AsType[*fault.Error](err); ok && len(f.Fields) > 0 {
 		return f.Fields[0].Description
 	}
 	return err.Error()

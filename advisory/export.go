@@ -15,11 +15,8 @@ import (
 func (s *Service) Export(
 	ctx context.Context, f resource.AdvisoryFilter, to format.Format, o format.Options, w io.Writer,
 ) error {
-	reach, err := s.reach(ctx)
+	reach, err := s.reach(ctx, f)
 	if err != nil {
-		return err
-	}
-	if err := f.Validate(); err != nil {
 		return err
 	}
 	o.Time = s.now()

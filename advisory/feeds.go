@@ -1,6 +1,7 @@
 package advisory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -184,15 +185,6 @@ func (s *Service) warn(ctx context.Context, err error) {
 	}
 }
 
-// ReadDue reads one feed that is due, if there is one, and records the result.
-func (s *Service) ReadDue(ctx context.Context) (read bool, _ error) {
-	f, ok, err := s.store.ClaimDueFeed(ctx, s.now().Add(feedLease), "", nil)
-	if err != nil || !ok {
-		return false, err
-	}
-	return true, s.readAndRecord(ctx, f)
-}
-
 // readAndRecord reads a feed and records the result.
 func (s *Service) readAndRecord(ctx context.Context, f resource.AdvisoryFeed) error {
 	start := s.now()
@@ -201,8 +193,12 @@ func (s *Service) readAndRecord(ctx context.Context, f resource.AdvisoryFeed) er
 		return s.store.RecordFeedResult(context.WithoutCancel(ctx), f, f.Last, f.State, s.now())
 	}
 	if err != nil {
-		last.Error = clip(feedError(err))
-		s.cfg.Log.WarnContext(ctx, "feed not read", "feed", f.UID, "address", f.Redacted().Address, "err", logged(err))
+		text, cause := err.Error(), err
+		if known, ok := errors.AsType[*fault.Error](err); ok { // its cause is for the log alone
+			text, cause = known.Message, cmp.Or(known.Cause, err)
+		}
+		last.Error = clip(text)
+		s.cfg.Log.WarnContext(ctx, "feed not read", "feed", f.UID, "address", f.Redacted().Address, "err", cause)
 	}
 	last.Time, last.Took = s.now(), s.now().Sub(start)
 	return s.store.RecordFeedResult(ctx, f, last, state, last.Time.Add(f.Interval))
@@ -220,7 +216,7 @@ func (s *Service) readFeed(
 	}
 	defer func() { err = errors.Join(err, got.Close()) }()
 	if !got.Changed {
-		last.Unchanged, last.Import = true, resource.ImportResult{}
+		last.Unchanged = true
 		return last, got.State, nil
 	}
 	var problems []Problem
@@ -243,24 +239,8 @@ func (s *Service) readFeed(
 
 // notStored hides the errors of our database from the owner of a feed.
 func notStored(err error) error {
-	if f := (*fault.Error)(nil); errors.As(err, &f) {
+	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
 	return &fault.Error{Code: fault.Internal, Message: "the server could not store what it read", Cause: err}
-}
-
-// logged returns what to log of an error: its hidden cause, if it has one.
-func logged(err error) error {
-	if f := (*fault.Error)(nil); errors.As(err, &f) && f.Cause != nil {
-		return f.Cause
-	}
-	return err
-}
-
-// feedError returns what the owner of a feed may know of an error.
-func feedError(err error) string {
-	if f := (*fault.Error)(nil); errors.As(err, &f) {
-		return f.Message
-	}
-	return err.Error()
 }

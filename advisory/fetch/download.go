@@ -170,7 +170,6 @@ func (w *watchdog) stop() {
 	w.cancel(nil)
 }
 
-// Write implements io.Writer.
 func (w *watchdog) Write(b []byte) (int, error) {
 	if w.n += len(b); w.n >= minProgress {
 		w.n = 0

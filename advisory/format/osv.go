@@ -88,15 +88,6 @@ func digest(text string) []byte {
 	return sum[:16:16]
 }
 
-// digestOf returns the digest of an advisory whose document has several.
-func digestOf(a resource.Advisory) []byte {
-	text, err := json.Marshal(a)
-	if err != nil {
-		return nil // cannot happen
-	}
-	return digest(string(text))
-}
-
 // time reads a timestamp. It returns the zero time for the year 1, which some
 // databases write if they do not know the time.
 func (r *reader) time() time.Time {
@@ -119,16 +110,7 @@ func (r *reader) severities() []resource.Severity {
 	var all []resource.Severity
 	for range r.array {
 		var kind, score string
-		for key := range r.object {
-			switch key {
-			case "type":
-				kind = r.text()
-			case "score":
-				score = r.text()
-			default:
-				r.skip()
-			}
-		}
+		r.textFields(textField{"type", &kind}, textField{"score", &score})
 		if t := severityType(kind); t != resource.SeverityUnspecified && r.err == nil {
 			s := resource.Severity{Type: t, Score: score}
 			if err := CheckSeverity(s); err != nil {
@@ -144,16 +126,7 @@ func (r *reader) references() []resource.Reference {
 	all := make([]resource.Reference, 0, 4)
 	for range r.array {
 		var v resource.Reference
-		for key := range r.object {
-			switch key {
-			case "type":
-				v.Type = r.text()
-			case "url":
-				v.URL = r.text()
-			default:
-				r.skip()
-			}
-		}
+		r.textFields(textField{"type", &v.Type}, textField{"url", &v.URL})
 		all = append(all, v)
 	}
 	return all
@@ -166,7 +139,7 @@ func (r *reader) affected() []resource.Affected {
 		for key := range r.object {
 			switch key {
 			case "package":
-				r.pkg(&v)
+				r.textFields(textField{"ecosystem", &v.Ecosystem}, textField{"name", &v.Name}, textField{"purl", &v.PURL})
 			case "severity":
 				v.Severities = r.severities()
 			case "ranges":
@@ -183,21 +156,6 @@ func (r *reader) affected() []resource.Affected {
 		all = append(all, v)
 	}
 	return all
-}
-
-func (r *reader) pkg(v *resource.Affected) {
-	for key := range r.object {
-		switch key {
-		case "ecosystem":
-			v.Ecosystem = r.text()
-		case "name":
-			v.Name = r.text()
-		case "purl":
-			v.PURL = r.text()
-		default:
-			r.skip()
-		}
-	}
 }
 
 func (r *reader) ranges() []resource.AffectedRange {

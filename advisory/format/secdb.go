@@ -162,7 +162,8 @@ func secDBAdvisory(a resource.Advisory, ecosystem, name, id string) resource.Adv
 // withSource sets the source and the digest of an advisory whose document has several.
 func withSource(a resource.Advisory, format string) resource.Advisory {
 	a.Source.Format = format
-	a.Source.Digest = digestOf(a)
+	text, _ := json.Marshal(a) // an advisory can always be encoded
+	a.Source.Digest = digest(string(text))
 	return a
 }
 

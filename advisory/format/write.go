@@ -1,6 +1,7 @@
 package format
 
 import (
+	"archive/zip"
 	"io"
 	"time"
 
@@ -46,13 +47,13 @@ type Writer interface {
 func NewWriter(w io.Writer, f Format, o Options) (Writer, error) {
 	switch {
 	case f == OSV && o.Zip:
-		return newOSVArchive(w), nil
+		return &osvArchive{zip.NewWriter(w)}, nil
 	case f == OSV:
 		return newOSVLines(w), nil
 	case f == OpenVEX:
 		return newVEXDocument(w, o), nil
 	case f == SecDB:
-		return newSecDBDocument(w, o), nil
+		return &secDBWriter{to: w, options: o, fixes: map[string]map[string][]string{}}, nil
 	}
 	return nil, fault.Field("format", "%q is none of osv, openvex and secdb", f)
 }

@@ -20,11 +20,6 @@ type secDBWriter struct {
 	fixes   map[string]map[string][]string // package, version, vulnerabilities
 }
 
-func newSecDBDocument(w io.Writer, o Options) *secDBWriter {
-	return &secDBWriter{to: w, options: o, fixes: map[string]map[string][]string{}}
-}
-
-// Write implements Writer.
 func (d *secDBWriter) Write(a resource.Advisory) error {
 	if !a.DeleteTime.IsZero() {
 		return nil
@@ -78,7 +73,6 @@ func lastFixed(v resource.Affected) string {
 	return last
 }
 
-// Close implements Writer.
 func (d *secDBWriter) Close() error {
 	_, release, _ := strings.Cut(d.options.Distribution, ":")
 	db := secDB{

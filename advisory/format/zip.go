@@ -82,24 +82,20 @@ func (p *pipeline) archive(name string, r io.ReaderAt, size int64) {
 // plain paths; they are never used as paths, but such an entry is hardly an advisory.
 func (p *pipeline) entry(r io.ReaderAt, e zipEntry, offset int64) bool {
 	odd := func(c rune) bool { return c < ' ' || c == '\\' }
-	if e.name == "" || !utf8.ValidString(e.name) || !fs.ValidPath(e.name) || strings.ContainsFunc(e.name, odd) {
+	switch {
+	case e.name == "" || !utf8.ValidString(e.name) || !fs.ValidPath(e.name) || strings.ContainsFunc(e.name, odd):
 		p.report(fmt.Sprintf("%q", e.name), errors.New("is no plain path"))
-		return !p.stopped
-	}
-	if e.special {
+	case e.special:
 		p.report(e.name, errors.New("is not a regular file"))
-		return !p.stopped
-	}
-	if !readable(e.name) {
-		return !p.stopped
-	}
-	if e.packed > p.limits.Record {
+	case !readable(e.name):
+	case e.packed > p.limits.Record:
 		p.report(e.name, errTooLarge)
-		return !p.stopped
+	default:
+		return p.add(job{name: e.name, offset: offset, decode: p.decode, load: func(s *scratch) ([]byte, error) {
+			return s.unpack(r, e)
+		}}, e.size)
 	}
-	return p.add(job{name: e.name, offset: offset, decode: p.decode, load: func(s *scratch) ([]byte, error) {
-		return s.unpack(r, e)
-	}}, e.size)
+	return !p.stopped
 }
 
 // readable reports whether a file of a directory or an archive may contain
@@ -203,13 +199,10 @@ func readEntry(in *bufio.Reader) (zipEntry, error) {
 	length := func(at int) int { return int(binary.LittleEndian.Uint16(h[at:])) }
 	n, extra, comment := length(28), length(30), length(32)
 	text := make([]byte, n+extra)
-	if _, err := in.Discard(zipDirectorySize); err != nil {
-		return zipEntry{}, errZip
-	}
-	if _, err := io.ReadFull(in, text); err != nil {
-		return zipEntry{}, errZip
-	}
-	if _, err := in.Discard(comment); err != nil {
+	_, skipped := in.Discard(zipDirectorySize)
+	_, read := io.ReadFull(in, text)
+	_, commented := in.Discard(comment)
+	if skipped != nil || read != nil || commented != nil {
 		return zipEntry{}, errZip
 	}
 	e.name = string(text[:n])
