@@ -380,7 +380,7 @@ func TestRoles(t *testing.T) {
 		_, blind := w.worker(w.acme.UID, "groups.list")
 		all, err := w.ListRoles(reader, resource.Filter{Name: "viewer"}, page.Params{})
 		must(t, err)
-		if len(all.Items) != 1 || all.Items[0].Capabilities.Len() != 51 {
+		if len(all.Items) != 1 || len(all.Items[0].Capabilities.All()) != 51 {
 			t.Fatalf("viewer = %+v", all.Items)
 		}
 		none, err := w.ListRoles(blind, resource.Filter{}, page.Params{})

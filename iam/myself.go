@@ -48,20 +48,16 @@ func (s *Service) Myself(
 func (s *Service) heldRoles(ctx context.Context, held []authz.Grant) (all []HeldRole, _ error) {
 	for _, h := range held[:min(len(held), maxHeldRoles)] {
 		g, err := s.store.Group(ctx, h.Group)
-		if errors.Is(err, fault.NotFound) {
-			continue
+		var r resource.Role
+		if err == nil {
+			r, err = s.store.Role(ctx, h.Role)
 		}
-		if err != nil {
+		switch {
+		case err == nil:
+			all = append(all, HeldRole{g, r})
+		case !errors.Is(err, fault.NotFound):
 			return nil, err
 		}
-		r, err := s.store.Role(ctx, h.Role)
-		if errors.Is(err, fault.NotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, HeldRole{g, r})
 	}
 	return all, nil
 }

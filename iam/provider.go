@@ -97,7 +97,8 @@ func (s *Service) UpdateProvider(
 		if keepPeople && !before.Trusted {
 			keep = func(person resource.UID) bool { return s.authz.RequireBecome(ctx, person) == nil }
 		}
-		if sameEffect(before, oidc, *p) {
+		// Neither whom it vouches for nor what they get is another.
+		if reflect.DeepEqual(oidc, *p.OIDC) && before.Disabled == p.Disabled && before.DefaultRole == p.DefaultRole {
 			return keep, s.authz.RequireRole(ctx, uid.Parent(), p.DefaultRole, "default_role")
 		}
 		s.seal(p)
@@ -125,26 +126,16 @@ func resetTrust(before resource.OIDC, p *resource.IdentityProvider) error {
 	return nil
 }
 
-// sameEffect reports whether a change of a provider affects neither whom it
-// vouches for nor what they get.
-func sameEffect(before resource.IdentityProvider, oidc resource.OIDC, p resource.IdentityProvider) bool {
-	return reflect.DeepEqual(oidc, *p.OIDC) && before.Disabled == p.Disabled && before.DefaultRole == p.DefaultRole
-}
-
 // mayGrantProviderRoles checks that the caller may grant every role that a
 // provider gives.
 func (s *Service) mayGrantProviderRoles(
 	ctx context.Context, p resource.IdentityProvider, mappings []resource.ExternalGroupRoleMapping,
 ) error {
-	if err := s.mayBind(ctx, p.UID.Parent(), p.DefaultRole, "default_role"); err != nil {
-		return err
+	err := s.mayBind(ctx, p.UID.Parent(), p.DefaultRole, "default_role")
+	for i := 0; err == nil && i < len(mappings); i++ {
+		err = s.mayBind(ctx, mappings[i].Scope, mappings[i].Role, "role_uid")
 	}
-	for _, m := range mappings {
-		if err := s.mayBind(ctx, m.Scope, m.Role, "role_uid"); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // TrustProvider records whether the operator trusts a provider to speak for

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -140,10 +141,8 @@ func remote(req *http.Request) string {
 func requestID(req *http.Request) string {
 	const most = 128
 	id := req.Header.Get("X-Request-Id")
-	for _, c := range []byte(id) {
-		if c <= ' ' || c > '~' || c == '"' || c == '\\' {
-			return ""
-		}
+	if strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }) {
+		return ""
 	}
 	return id[:min(len(id), most)]
 }

@@ -131,15 +131,6 @@ type SignIn struct {
 	Register        bool // create the identity if there is none
 }
 
-// UID returns the UID of the person's identity. It may be another one in the store if the
-// realm was renamed.
-func (a SignIn) UID() UID {
-	if a.Identity != "" {
-		return a.Identity
-	}
-	return UserUID(a.Realm, a.Subject)
-}
-
 // A Presented is an invite that a person redeems.
 type Presented struct {
 	UID    UID

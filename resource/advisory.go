@@ -271,12 +271,7 @@ func (a Advisory) Names() []string {
 		names = append(names, a.ArtifactName)
 	}
 	for _, v := range a.Affected {
-		if len(names) == 0 || v.Name != names[len(names)-1] {
-			names = append(names, v.Name)
-		}
-	}
-	if len(names) < 2 {
-		return names
+		names = append(names, v.Name)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

@@ -3,7 +3,6 @@ package resource
 import (
 	"encoding/json"
 	"fmt"
-	"math/bits"
 )
 
 // A Capability is something that a role can allow. Its value is its bit in a Capabilities set,
@@ -44,35 +43,32 @@ const (
 	IdentityProvidersList   Capability = 54
 	IdentityProvidersDelete Capability = 55
 
-	RepoBlobsGet           Capability = 107
-	RepoCreate             Capability = 56
-	RepoUpdate             Capability = 57
-	RepoList               Capability = 58
-	RepoDelete             Capability = 59
-	RepoInternalAdmin      Capability = 168
-	ManifestCreate         Capability = 60
-	ManifestUpdate         Capability = 61
-	ManifestList           Capability = 62
-	ManifestDelete         Capability = 63
-	ManifestMetadataList   Capability = 72
-	TagCreate              Capability = 64
-	TagUpdate              Capability = 65
-	TagList                Capability = 66
-	TagDelete              Capability = 67
-	ReferrersList          Capability = 124
-	RegistrySettingsList   Capability = 101
-	RegistrySettingsUpdate Capability = 102
-	DeploymentsList        Capability = 100
-	SBOMsList              Capability = 69
-	ImageReportsList       Capability = 70 // vuln_reports.list: of one image
-	ReportsList            Capability = 79 // vuln_report.list: wherever they are
-	VersionList            Capability = 77
-	BuildReportsList       Capability = 81
-	AdvisoriesCreate       Capability = 89
-	AdvisoriesUpdate       Capability = 90
-	AdvisoriesList         Capability = 91
-	AdvisoriesDelete       Capability = 92
-	AdvisoriesApprove      Capability = 93
+	RepoBlobsGet         Capability = 107
+	RepoCreate           Capability = 56
+	RepoUpdate           Capability = 57
+	RepoList             Capability = 58
+	RepoDelete           Capability = 59
+	ManifestCreate       Capability = 60
+	ManifestList         Capability = 62
+	ManifestDelete       Capability = 63
+	ManifestMetadataList Capability = 72
+	TagCreate            Capability = 64
+	TagUpdate            Capability = 65
+	TagList              Capability = 66
+	TagDelete            Capability = 67
+	ReferrersList        Capability = 124
+	RegistrySettingsList Capability = 101
+	DeploymentsList      Capability = 100
+	SBOMsList            Capability = 69
+	ImageReportsList     Capability = 70 // vuln_reports.list: of one image
+	ReportsList          Capability = 79 // vuln_report.list: wherever they are
+	VersionList          Capability = 77
+	BuildReportsList     Capability = 81
+	AdvisoriesCreate     Capability = 89
+	AdvisoriesUpdate     Capability = 90
+	AdvisoriesList       Capability = 91
+	AdvisoriesDelete     Capability = 92
+	AdvisoriesApprove    Capability = 93
 
 	SubscriptionsCreate Capability = 36
 	SubscriptionsUpdate Capability = 37
@@ -138,15 +134,6 @@ func (s Capabilities) Intersects(t Capabilities) bool {
 		}
 	}
 	return false
-}
-
-// Len returns the number of capabilities in the set.
-func (s Capabilities) Len() int {
-	n := 0
-	for _, w := range s {
-		n += bits.OnesCount64(w)
-	}
-	return n
 }
 
 // All returns the capabilities of the set, ordered by number. It leaves out unknown bits, which

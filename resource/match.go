@@ -160,45 +160,34 @@ func (w want) expected() string {
 // fits reports whether c has the required claim. Every audience must be expected, because any
 // other audience of a token could present it here.
 func (w want) fits(c Credential) bool {
-	switch w.claim {
-	case "iss":
-		return w.accepts(c.Issuer)
-	case "sub":
-		return w.accepts(c.Subject)
-	case "aud":
-		return len(c.Audience) > 0 && !w.tooMany(c.Audience) &&
+	if w.claim == "aud" {
+		tooLong := w.pattern != nil && len(strings.Join(c.Audience, "")) > w.longest()
+		return len(c.Audience) > 0 && !tooLong &&
 			!slices.ContainsFunc(c.Audience, func(a string) bool { return !w.accepts(a) })
 	}
-	if c.Claim == nil {
-		return false
-	}
-	value, given := c.Claim(w.claim)
+	value, given := w.claimOf(c)
 	return given && w.accepts(value)
 }
 
-// tooMany reports whether the sum of the lengths of audiences is too large for a pattern.
-func (w want) tooMany(audience []string) bool {
-	length := 0
-	for _, a := range audience {
-		length += len(a)
+// claimOf returns the claim, except the audience, and whether c has it.
+func (w want) claimOf(c Credential) (string, bool) {
+	switch {
+	case w.claim == "iss":
+		return c.Issuer, true
+	case w.claim == "sub":
+		return c.Subject, true
+	case c.Claim == nil:
+		return "", false
 	}
-	return w.pattern != nil && length > w.longest()
+	return c.Claim(w.claim)
 }
 
 // received returns the claim as text.
 func (w want) received(c Credential) string {
-	switch w.claim {
-	case "iss":
-		return c.Issuer
-	case "sub":
-		return c.Subject
-	case "aud":
+	if w.claim == "aud" {
 		return strings.Join(c.Audience, audienceSeparator)
 	}
-	if c.Claim == nil {
-		return ""
-	}
-	value, _ := c.Claim(w.claim)
+	value, _ := w.claimOf(c)
 	return value
 }
 

@@ -280,8 +280,8 @@ func TestCapabilities(t *testing.T) {
 		back != resource.CapabilitySet("groups.list") {
 		t.Errorf("an unknown name is %v, %v", back, err)
 	}
-	if s.Len() != 3 || !s.Has(resource.GroupsList) || s.Without(back).Len() != 2 || !s.Intersects(back) ||
-		back.Without(s).Len() != 0 {
+	if len(s.All()) != 3 || !s.Has(resource.GroupsList) || len(s.Without(back).All()) != 2 || !s.Intersects(back) ||
+		len(back.Without(s).All()) != 0 {
 		t.Error("the sets do not add up")
 	}
 	if c, ok := resource.CapabilityNumbered(103); !ok || c != resource.GroupsList || c.Number() != 103 ||

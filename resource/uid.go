@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"strconv"
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/fault"
@@ -132,14 +133,6 @@ func (u UID) Covers(v UID) bool {
 // Segment returns the last 16 digits of u as a number. It is unique among the resources of a
 // kind, so the store uses it as the key.
 func (u UID) Segment() int64 {
-	n := uint64(0)
-	for _, c := range []byte(u[max(0, len(u)-segmentDigits):]) {
-		switch {
-		case c >= '0' && c <= '9':
-			n = n<<4 | uint64(c-'0')
-		case c >= 'a' && c <= 'f':
-			n = n<<4 | uint64(c-'a'+10)
-		}
-	}
+	n, _ := strconv.ParseUint(string(u[max(0, len(u)-segmentDigits):]), 16, 64) // 0 if u is no UID
 	return int64(n)
 }

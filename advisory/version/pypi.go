@@ -1,6 +1,7 @@
 package version
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 )
@@ -53,7 +54,8 @@ func readPyPI(k key, s string) (key, error) {
 	k, _, _ = readNumbers(append(k, pypiNormal).number(epoch), release) // the pattern begins with a digit
 	switch {
 	case pre != "":
-		k = append(k, pypiPhase(pre)).number(preN)
+		phase := cmp.Or(map[byte]byte{'a': pypiAlpha, 'b': pypiBeta}[pre[0]], pypiRC)
+		k = append(k, phase).number(preN)
 	case dev != "" && !post:
 		k = append(k, pypiDevOnly)
 	default:
@@ -81,16 +83,6 @@ func final(s string) bool {
 		}
 	}
 	return s != "" && digit(s[len(s)-1])
-}
-
-func pypiPhase(name string) byte {
-	switch name[0] {
-	case 'a':
-		return pypiAlpha
-	case 'b':
-		return pypiBeta
-	}
-	return pypiRC
 }
 
 // readLocal parses a local version: more parts sort after fewer, and numbers after text.
