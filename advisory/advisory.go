@@ -1,9 +1,7 @@
-// Package advisory manages advisories about vulnerabilities: it imports those of
-// public databases, lets an organization write its own, tells whether a version is
-// affected, and exports them.
+// Package advisory manages advisories about vulnerabilities: it imports those of public databases, lets an
+// organization write its own, tells whether a version is affected, and exports them.
 //
-// Every method first authorizes the caller, then validates the request, and then
-// calls the store.
+// Every method first authorizes the caller, then validates the request, and then calls the store.
 package advisory
 
 import (
@@ -72,8 +70,7 @@ func (s *Service) reach(ctx context.Context, f interface{ Validate() error }) (s
 	return store.Reach{Under: under}, err
 }
 
-// List returns a page of the advisories the caller has advisories.list on,
-// without the packages they affect.
+// List returns a page of the advisories the caller has advisories.list on, without the packages they affect.
 func (s *Service) List(
 	ctx context.Context, f resource.AdvisoryFilter, p page.Params,
 ) (page.Page[resource.Advisory], error) {
@@ -92,9 +89,8 @@ func (s *Service) Get(ctx context.Context, uid resource.UID) (resource.Advisory,
 	return authz.Get(ctx, s.authz, resource.AdvisoriesList, uid, s.store.Advisory)
 }
 
-// Create creates an advisory in a group. It gets an ID if it has none. The caller
-// needs advisories.create there, and advisories.approve if an event is already
-// reviewed.
+// Create creates an advisory in a group. It gets an ID if it has none. The caller needs advisories.create
+// there, and advisories.approve if an event is already reviewed.
 func (s *Service) Create(ctx context.Context, group resource.UID, a resource.Advisory) (resource.Advisory, error) {
 	if err := s.authz.Require(ctx, resource.AdvisoriesCreate, group); err != nil {
 		return resource.Advisory{}, err
@@ -114,8 +110,7 @@ func (s *Service) Create(ctx context.Context, group resource.UID, a resource.Adv
 	return s.store.InsertAdvisory(ctx, group, a)
 }
 
-// Update applies change to an advisory, except to its events. The caller needs
-// advisories.update on it.
+// Update applies change to an advisory, except to its events. The caller needs advisories.update on it.
 func (s *Service) Update(
 	ctx context.Context, uid resource.UID, change func(*resource.Advisory) error,
 ) (resource.Advisory, error) {
@@ -194,9 +189,8 @@ func (s *Service) UpdateEvent(
 	return e, err
 }
 
-// completeEvent sets the author and the reviewer of an event. If its review state is
-// neither pending nor the one it had before, the caller needs advisories.approve on
-// scope.
+// completeEvent sets the author and the reviewer of an event. If its review state is neither pending nor the
+// one it had before, the caller needs advisories.approve on scope.
 func (s *Service) completeEvent(
 	ctx context.Context, scope resource.UID, e *resource.AdvisoryEvent, before resource.ReviewState,
 ) error {

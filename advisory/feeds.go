@@ -56,8 +56,7 @@ func (s *Service) checkFeed(f resource.AdvisoryFeed) error {
 	return s.cfg.Fetcher.Check(f.Address)
 }
 
-// redact removes what may be a secret from the address of a feed, unless the caller
-// could change it.
+// redact removes what may be a secret from the address of a feed, unless the caller could change it.
 func (s *Service) redact(ctx context.Context, f resource.AdvisoryFeed) resource.AdvisoryFeed {
 	if s.authz.Require(ctx, resource.AdvisoriesUpdate, f.UID) != nil {
 		return f.Redacted()
@@ -105,10 +104,9 @@ func (s *Service) DeleteFeed(ctx context.Context, uid resource.UID) error {
 	return s.authz.Delete(ctx, resource.AdvisoriesDelete, uid, s.store.DeleteFeed)
 }
 
-// maxFeedReaders is how many feeds are read at once, at most one of each
-// organization. So a slow feed delays only other feeds of its organization, unless
-// that many organizations have slow feeds; and fetch.Config.Stall ends those. Each
-// may need fetch.Config.MaxBytes on disk.
+// maxFeedReaders is how many feeds are read at once, at most one of each organization. So a slow feed delays
+// only other feeds of its organization, unless that many organizations have slow feeds; and fetch.Config.Stall
+// ends those. Each may need fetch.Config.MaxBytes on disk.
 const maxFeedReaders = 4
 
 // A feedQueue chooses the next feed to read.
@@ -204,8 +202,7 @@ func (s *Service) readAndRecord(ctx context.Context, f resource.AdvisoryFeed) er
 	return s.store.RecordFeedResult(ctx, f, last, state, last.Time.Add(f.Interval))
 }
 
-// readFeed reads a feed. If that fails, the state it returns is the old one, so that
-// the feed is read again.
+// readFeed reads a feed. If that fails, the state it returns is the old one, so that the feed is read again.
 func (s *Service) readFeed(
 	ctx context.Context, f resource.AdvisoryFeed,
 ) (last resource.FeedResult, state []byte, err error) {

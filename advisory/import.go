@@ -14,8 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// A batch is one transaction. Two are in flight, so that one is prepared while the
-// other is written.
+// A batch is one transaction. Two are in flight, so that one is prepared while the other is written.
 const (
 	importBatch   = 1536    // records
 	importBytes   = 8 << 20 // of a batch, about

@@ -12,14 +12,12 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// A Package is a version of a package. It has either a package URL, or an ecosystem
-// and a name.
+// A Package is a version of a package. It has either a package URL, or an ecosystem and a name.
 type Package struct {
 	PURL, Ecosystem, Name, Version string
 }
 
-// A Match is an advisory that affects a version, and the versions in which it is
-// fixed.
+// A Match is an advisory that affects a version, and the versions in which it is fixed.
 type Match struct {
 	resource.Advisory
 	Fixed []string
@@ -67,9 +65,8 @@ func (p Package) resolve(field string) (Package, error) {
 	return p, nil
 }
 
-// Query returns the advisories that affect a version, among those the caller has
-// advisories.list on, ordered by ID. It leaves out withdrawn ones, and those whose
-// latest approved event is a false positive.
+// Query returns the advisories that affect a version, among those the caller has advisories.list on, ordered by
+// ID. It leaves out withdrawn ones, and those whose latest approved event is a false positive.
 func (s *Service) Query(ctx context.Context, uids resource.UIDFilter, p Package) ([]Match, error) {
 	reach, err := s.reach(ctx, uids)
 	if err != nil {

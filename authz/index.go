@@ -23,13 +23,11 @@ type index struct {
 	allowed    []resource.Capabilities // by role number
 }
 
-// A grant is a role on a group, by their numbers. It repeats the key of the
-// group, because looking that up for each ancestor would be most of the cost
-// of a check.
+// A grant is a role on a group, by their numbers. It repeats the key of the group, because looking that up for
+// each ancestor would be most of the cost of a check.
 type grant struct{ key, group, role uint32 }
 
-// keyOf returns the last eight digits of a UID as a number. Groups rarely
-// share it.
+// keyOf returns the last eight digits of a UID as a number. Groups rarely share it.
 func keyOf(uid resource.UID) uint32 {
 	key := uint32(0)
 	for i := max(0, len(uid)-8); i < len(uid); i++ {
@@ -135,8 +133,7 @@ func (x *index) set(identity resource.UID, grants []grant) {
 	x.identities[identity] = h
 }
 
-// role returns the number of a role. A role that is unknown to setRoles allows
-// nothing.
+// role returns the number of a role. A role that is unknown to setRoles allows nothing.
 func (x *index) role(uid resource.UID) uint32 {
 	id := x.roles.id(uid)
 	if int(id) == len(x.allowed) {
@@ -145,8 +142,7 @@ func (x *index) role(uid resource.UID) uint32 {
 	return id
 }
 
-// setRoles replaces what every role allows. A role that is not in roles allows
-// nothing from now on.
+// setRoles replaces what every role allows. A role that is not in roles allows nothing from now on.
 func (x *index) setRoles(roles map[resource.UID]resource.Capabilities) {
 	for uid, id := range x.roles.ids {
 		if _, ok := roles[uid]; ok {
@@ -176,8 +172,7 @@ func (x *index) sort() {
 	}
 }
 
-// An interner numbers UIDs. The number of a UID that was removed is used
-// again.
+// An interner numbers UIDs. The number of a UID that was removed is used again.
 type interner struct {
 	ids  map[resource.UID]uint32
 	uids []resource.UID // by number

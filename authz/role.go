@@ -51,8 +51,7 @@ var managedRoles = []managedRole{
 		name: "owner", description: "Does everything in an organization",
 		includes: []string{"editor"},
 		capabilities: []string{
-			// Nobody can grant what they do not hold: without these nobody could
-			// ever write an advisory.
+			// Nobody can grant what they do not hold: without these nobody could ever write an advisory.
 			"advisories.create", "advisories.update", "advisories.approve", "advisories.delete",
 			"groups.create", "groups.update", "groups.delete", "group_invites.create", "group_invites.delete",
 			"roles.create", "roles.update", "roles.delete", "role_bindings.create", "role_bindings.update",

@@ -1,10 +1,9 @@
 // Package event delivers the changes in the outbox to the sinks of subscriptions,
 // as signed CloudEvents, and lists them in the audit log.
 //
-// A Service implements the methods of the API; a Dispatcher delivers. Every event
-// is delivered at least once, always with the same id, and the events of one
-// subject in their order. An event that a sink has not accepted within a day is
-// given up: it becomes a Delivery, which can be replayed.
+// A Service implements the methods of the API; a Dispatcher delivers. Every event is delivered at least once,
+// always with the same id, and the events of one subject in their order. An event that a sink has not accepted
+// within a day is given up: it becomes a Delivery, which can be replayed.
 package event
 
 import (
@@ -85,8 +84,7 @@ func (s *Service) checkSink(sink string) error {
 	return fault.Field("sink", "must be a public address, or one that the operator allows")
 }
 
-// redact removes what may be a secret from the address of the sink, unless the
-// caller could change it.
+// redact removes what may be a secret from the address of the sink, unless the caller could change it.
 func (s *Service) redact(ctx context.Context, v resource.Subscription) resource.Subscription {
 	if s.authz.Require(ctx, resource.SubscriptionsUpdate, v.UID) != nil {
 		return v.Redacted()
@@ -101,8 +99,7 @@ func (s *Service) GetSubscription(ctx context.Context, uid resource.UID) (resour
 	return s.redact(ctx, v), err
 }
 
-// DeleteSubscription deletes a subscription. The caller needs
-// subscriptions.delete on it.
+// DeleteSubscription deletes a subscription. The caller needs subscriptions.delete on it.
 func (s *Service) DeleteSubscription(ctx context.Context, uid resource.UID) error {
 	return s.authz.Delete(ctx, resource.SubscriptionsDelete, uid, s.store.DeleteSubscription)
 }
@@ -120,8 +117,7 @@ func (s *Service) ListSubscriptions(
 	return got, err
 }
 
-// GetDelivery returns an event that was given up. The caller needs
-// subscriptions.list on it.
+// GetDelivery returns an event that was given up. The caller needs subscriptions.list on it.
 func (s *Service) GetDelivery(ctx context.Context, uid resource.UID) (resource.Delivery, error) {
 	return authz.Get(ctx, s.authz, resource.SubscriptionsList, uid, s.store.Delivery)
 }

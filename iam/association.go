@@ -55,14 +55,12 @@ func (s *Service) checkAssociation(ctx context.Context, a resource.AccountAssoci
 	return nil
 }
 
-// GetAssociation returns the association of a group. The caller needs
-// account_associations.list on it.
+// GetAssociation returns the association of a group. The caller needs account_associations.list on it.
 func (s *Service) GetAssociation(ctx context.Context, uid resource.UID) (resource.AccountAssociation, error) {
 	return authz.Get(ctx, s.authz, resource.AccountAssociationsList, uid, s.store.Association)
 }
 
-// UpdateAssociation applies change to an association. The caller needs
-// account_associations.update on it.
+// UpdateAssociation applies change to an association. The caller needs account_associations.update on it.
 func (s *Service) UpdateAssociation(
 	ctx context.Context, uid resource.UID, change func(*resource.AccountAssociation) error,
 ) (resource.AccountAssociation, error) {
@@ -85,8 +83,7 @@ func (s *Service) DeleteAssociation(ctx context.Context, uid resource.UID) error
 	return s.authz.Delete(ctx, resource.AccountAssociationsDelete, uid, s.store.DeleteAssociation)
 }
 
-// ListAssociations returns a page of the associations on which the caller
-// holds account_associations.list.
+// ListAssociations returns a page of the associations on which the caller holds account_associations.list.
 func (s *Service) ListAssociations(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.AccountAssociation], error) {
@@ -94,9 +91,8 @@ func (s *Service) ListAssociations(
 	return authz.List(ctx, s.authz, s.pages, associationList, resource.AccountAssociationsList, f, p, read)
 }
 
-// CheckAssociation reports whether the service can act in the account of a
-// cloud. It calls try to ask the cloud. The caller needs
-// account_associations.list on it.
+// CheckAssociation reports whether the service can act in the account of a cloud. It calls try to ask the
+// cloud. The caller needs account_associations.list on it.
 func (s *Service) CheckAssociation(
 	ctx context.Context, uid resource.UID, cloud resource.ProviderType,
 	try func(context.Context, resource.AccountAssociation, resource.ProviderType) (resource.Readiness, error),

@@ -1,8 +1,7 @@
 // Package iam manages groups, identities, roles and the bindings between them.
 //
-// Every method first checks that the caller may, then validates the request,
-// and then calls the store. Authorization depends on the UID alone, so a
-// caller without the capability does not learn what exists.
+// Every method first checks that the caller may, then validates the request, and then calls the store.
+// Authorization depends on the UID alone, so a caller without the capability does not learn what exists.
 package iam
 
 import (

@@ -23,10 +23,9 @@ type inviteCode struct {
 	Secret []byte       `json:"secret"`
 }
 
-// CreateInvite creates an invite into a group that lasts for ttl, and returns
-// it with its code, which is shown only once. The caller needs
-// group_invites.create and role_bindings.create there, and every capability of
-// the role.
+// CreateInvite creates an invite into a group that lasts for ttl, and returns it with its code, which is shown
+// only once. The caller needs group_invites.create and role_bindings.create there, and every capability of the
+// role.
 func (s *Service) CreateInvite(
 	ctx context.Context, parent resource.UID, i resource.GroupInvite, ttl time.Duration,
 ) (resource.GroupInvite, error) {
@@ -56,8 +55,7 @@ func (s *Service) CreateInvite(
 	return made, nil
 }
 
-// newInviteCode gives an invite its secret and returns the code that contains
-// it.
+// newInviteCode gives an invite its secret and returns the code that contains it.
 func newInviteCode(i *resource.GroupInvite) (string, error) {
 	var id [8]byte
 	secret := make([]byte, 32)
@@ -72,14 +70,12 @@ func newInviteCode(i *resource.GroupInvite) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(b), nil
 }
 
-// GetInvite returns an invite, without its code. The caller needs
-// group_invites.list on it.
+// GetInvite returns an invite, without its code. The caller needs group_invites.list on it.
 func (s *Service) GetInvite(ctx context.Context, uid resource.UID) (resource.GroupInvite, error) {
 	return authz.Get(ctx, s.authz, resource.GroupInvitesList, uid, s.store.Invite)
 }
 
-// DeleteInvite removes an invite, if it exists. The caller needs
-// group_invites.delete on it.
+// DeleteInvite removes an invite, if it exists. The caller needs group_invites.delete on it.
 func (s *Service) DeleteInvite(ctx context.Context, uid resource.UID) error {
 	return s.authz.Delete(ctx, resource.GroupInvitesDelete, uid, s.store.DeleteInvite)
 }

@@ -10,10 +10,9 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// CreateMapping gives a role to the members of a group of a provider. The
-// caller needs identity_providers.create and role_bindings.create on the
-// provider, and in the scope what a binding there needs: role_bindings.create
-// and every capability of the role. The scope defaults to the provider's
+// CreateMapping gives a role to the members of a group of a provider. The caller needs
+// identity_providers.create and role_bindings.create on the provider, and in the scope what a binding there
+// needs: role_bindings.create and every capability of the role. The scope defaults to the provider's
 // organization.
 func (s *Service) CreateMapping(
 	ctx context.Context, provider resource.UID, m resource.ExternalGroupRoleMapping,
@@ -43,15 +42,13 @@ func (s *Service) GetMapping(ctx context.Context, uid resource.UID) (resource.Ex
 	return authz.Get(ctx, s.authz, resource.IdentityProvidersList, uid, s.store.Mapping)
 }
 
-// DeleteMapping removes a mapping. The caller needs identity_providers.delete on
-// it.
+// DeleteMapping removes a mapping. The caller needs identity_providers.delete on it.
 func (s *Service) DeleteMapping(ctx context.Context, uid resource.UID) error {
 	return s.authz.Delete(ctx, resource.IdentityProvidersDelete, uid, s.store.DeleteMapping)
 }
 
-// DeleteMappings removes up to resource.MaxBatchDelete mappings of a provider
-// and returns those that existed. The caller needs identity_providers.delete
-// on the provider.
+// DeleteMappings removes up to resource.MaxBatchDelete mappings of a provider and returns those that existed.
+// The caller needs identity_providers.delete on the provider.
 func (s *Service) DeleteMappings(
 	ctx context.Context, provider resource.UID, uids []resource.UID,
 ) ([]resource.ExternalGroupRoleMapping, error) {
@@ -69,8 +66,7 @@ func (s *Service) DeleteMappings(
 	return s.store.DeleteMappings(ctx, provider, uids)
 }
 
-// ListMappings returns a page of the mappings on which the caller holds
-// identity_providers.list.
+// ListMappings returns a page of the mappings on which the caller holds identity_providers.list.
 func (s *Service) ListMappings(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.ExternalGroupRoleMapping], error) {

@@ -27,8 +27,7 @@ func (s *Service) PackageVersions(ctx context.Context, name string) error {
 	return no
 }
 
-// Builds returns nil, because there are no builds. The caller needs
-// build_report.list anywhere.
+// Builds returns nil, because there are no builds. The caller needs build_report.list anywhere.
 func (s *Service) Builds(ctx context.Context, place resource.UIDFilter) error {
 	if err := s.authz.RequireAnywhere(ctx, resource.BuildReportsList); err != nil {
 		return err
@@ -36,8 +35,7 @@ func (s *Service) Builds(ctx context.Context, place resource.UIDFilter) error {
 	return place.Validate()
 }
 
-// SyncState returns fault.FailedPrecondition. The caller needs repo.list on the
-// repo.
+// SyncState returns fault.FailedPrecondition. The caller needs repo.list on the repo.
 func (s *Service) SyncState(ctx context.Context, repo resource.UID) error {
 	if _, err := s.GetRepo(ctx, repo); err != nil {
 		return err
@@ -45,8 +43,7 @@ func (s *Service) SyncState(ctx context.Context, repo resource.UID) error {
 	return fault.Unmet("SYNC_OFF", "this server copies no images: they come by push")
 }
 
-// SyncStates returns nil, because there are no copies. The caller needs repo.list
-// on the group.
+// SyncStates returns nil, because there are no copies. The caller needs repo.list on the group.
 func (s *Service) SyncStates(ctx context.Context, group resource.UID) error {
 	_, err := authz.Get(ctx, s.authz, resource.RepoList, group, s.iam.Group)
 	return err

@@ -24,9 +24,8 @@ const LoginName = "_token"
 // even where everybody may pull.
 const anonymous = "anonymous"
 
-// authenticate returns the context of a request with its caller, if it has one. It
-// returns fault.Unauthenticated if the token is not valid here, or if there is
-// none and the target cannot be public.
+// authenticate returns the context of a request with its caller, if it has one. It returns
+// fault.Unauthenticated if the token is not valid here, or if there is none and the target cannot be public.
 func (r *Registry) authenticate(req *http.Request, t target) (context.Context, error) {
 	ctx := req.Context()
 	if t.name != "" && req.Header.Get("Authorization") == "" {
@@ -126,10 +125,9 @@ func (r *Registry) locateRepo(ctx context.Context, names []string, t *target) (e
 	return err
 }
 
-// admit returns nil if the caller holds what the endpoint needs on the target, and
-// otherwise an error that does not tell what exists: fault.Unauthenticated if a
-// token could help. It sets t.public if the caller is allowed only because the
-// target is public.
+// admit returns nil if the caller holds what the endpoint needs on the target, and otherwise an error that does
+// not tell what exists: fault.Unauthenticated if a token could help. It sets t.public if the caller is allowed
+// only because the target is public.
 func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capability) error {
 	if len(needs) == 0 {
 		return nil
@@ -182,8 +180,7 @@ func denial(err error, name string) error {
 		name)
 }
 
-// challenge returns err. If a token could help, it tells the client where to get
-// one.
+// challenge returns err. If a token could help, it tells the client where to get one.
 func (r *Registry) challenge(w http.ResponseWriter, t target, needs []resource.Capability, err error) error {
 	if fault.From(err).Code != fault.Unauthenticated {
 		return err
@@ -248,8 +245,7 @@ func (r *Registry) login(w http.ResponseWriter, req *http.Request) (string, erro
 	return r.credential(req)
 }
 
-// pushTo returns the repo of a push. If it does not exist, the caller must be
-// allowed to create it.
+// pushTo returns the repo of a push. If it does not exist, the caller must be allowed to create it.
 func (r *Registry) pushTo(ctx context.Context, t target) (registrydb.RepoRef, error) {
 	ref := registrydb.RepoRef{Group: t.group, Name: t.base()}
 	if t.repo != "" {

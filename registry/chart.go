@@ -16,9 +16,8 @@ type Chart struct {
 	Address string // the oci:// address of its repo
 }
 
-// Chart returns a Helm chart. The caller needs repo.list and manifest.list on the
-// repo. It returns fault.FailedPrecondition if the manifest is not a chart, or one
-// that cannot be read.
+// Chart returns a Helm chart. The caller needs repo.list and manifest.list on the repo. It returns
+// fault.FailedPrecondition if the manifest is not a chart, or one that cannot be read.
 func (s *Service) Chart(ctx context.Context, repo resource.UID, digest string) (Chart, error) {
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.ManifestList); err != nil {
 		return Chart{}, err

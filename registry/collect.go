@@ -39,9 +39,8 @@ type Collected struct {
 	Pulls   int   `json:"pulls"`   // older than KeepPulls
 }
 
-// Collect deletes what nothing refers to. It is safe to run beside pushes, pulls,
-// mounts and other collectors. All its state is in the store, so the next run
-// continues one that was interrupted.
+// Collect deletes what nothing refers to. It is safe to run beside pushes, pulls, mounts and other collectors.
+// All its state is in the store, so the next run continues one that was interrupted.
 func (r *Registry) Collect(ctx context.Context, c Collection) (Collected, error) {
 	if c.UploadAge == 0 {
 		c.UploadAge = UploadAge
@@ -173,8 +172,7 @@ func (g *collector) dropBlob(ctx context.Context, b resource.Blob) error {
 	return g.storage.remove(ctx, b.Path)
 }
 
-// countIdle counts, in a dry run, a blob that n repos do not need, if it is in no
-// other repo.
+// countIdle counts, in a dry run, a blob that n repos do not need, if it is in no other repo.
 func (g *collector) countIdle(ctx context.Context, digest string, n int) error {
 	holders, err := g.store.BlobHolders(ctx, digest, n+1)
 	if err != nil || len(holders) != n {

@@ -27,8 +27,7 @@ func (s *Service) GetDeployment(ctx context.Context, repo resource.UID) (resourc
 	return authz.Get(ctx, s.authz, resource.DeploymentsList, repo, s.store.Deployment)
 }
 
-// UpdateDeployment applies change to how the images of a repo are deployed. The
-// caller needs repo.update on it.
+// UpdateDeployment applies change to how the images of a repo are deployed. The caller needs repo.update on it.
 func (s *Service) UpdateDeployment(
 	ctx context.Context, repo resource.UID, change func(*resource.Deployment) error,
 ) (resource.Deployment, error) {

@@ -29,8 +29,7 @@ func supported(a digest.Algorithm) bool { return a == digest.SHA256 || a == dige
 // standard library have one.
 func saveHash(h hash.Hash) ([]byte, error) { return h.(encoding.BinaryMarshaler).MarshalBinary() }
 
-// restoreHash returns a hash with a state from saveHash, or a new one if the state
-// is empty.
+// restoreHash returns a hash with a state from saveHash, or a new one if the state is empty.
 func restoreHash(a digest.Algorithm, state []byte) (hash.Hash, error) {
 	h := a.Hash()
 	if len(state) == 0 {

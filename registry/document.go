@@ -172,8 +172,7 @@ func unambiguous(body []byte) error {
 	return nil
 }
 
-// checkValue reads a value. If free is true, the names in it are not those of fields,
-// as in annotations.
+// checkValue reads a value. If free is true, the names in it are not those of fields, as in annotations.
 func checkValue(dec *json.Decoder, free bool, depth int) error {
 	if depth > maxDepth {
 		return badManifest("the manifest nests more than %d levels deep", maxDepth)

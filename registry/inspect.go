@@ -16,8 +16,7 @@ const (
 	maxConfig   = 4 << 20 // bytes of an image's configuration
 	maxVariants = 256     // of an index
 
-	// maxImage is how many bytes of manifests and configurations are read before
-	// the last variant.
+	// maxImage is how many bytes of manifests and configurations are read before the last variant.
 	maxImage = 32 << 20
 )
 

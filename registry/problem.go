@@ -80,8 +80,7 @@ var answers = map[fault.Code]struct {
 	fault.InvalidArgument:    {http.StatusBadRequest, unsupported},
 }
 
-// asProblem returns the Problem for an error. Errors that are not faults become a
-// 500 without details.
+// asProblem returns the Problem for an error. Errors that are not faults become a 500 without details.
 func asProblem(err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p

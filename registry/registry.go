@@ -27,17 +27,15 @@ type Config struct {
 	Host  string // the public host[:port], and the audience of tokens
 	Realm string // the public address of /v2/token, where clients get a token
 
-	// Assume exchanges a workload's own token for one with the registry's
-	// audience, if the identity may be assumed with it. If Assume is nil,
-	// workloads cannot log in with their own tokens.
+	// Assume exchanges a workload's own token for one with the registry's audience, if the identity may be
+	// assumed with it. If Assume is nil, workloads cannot log in with their own tokens.
 	Assume func(ctx context.Context, identity resource.UID, credential string) (string, error)
 
 	// Sparse accepts manifests whose blobs or children are not in the repo. A
 	// tag may then name an image that cannot be pulled completely.
 	Sparse bool
 
-	// Redirect redirects clients to the storage for blobs, if the storage
-	// provides URLs.
+	// Redirect redirects clients to the storage for blobs, if the storage provides URLs.
 	Redirect bool
 
 	Log *slog.Logger // nil discards
@@ -59,8 +57,7 @@ type Registry struct {
 	busy map[string]bool // uploads a request of this process is writing to
 }
 
-// New returns a Registry over db, whose blobs are in b. The caller must also call
-// Run.
+// New returns a Registry over db, whose blobs are in b. The caller must also call Run.
 func New(db *store.DB, a *authz.Checker, i *token.Issuer, b *Storage, c Config) *Registry {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

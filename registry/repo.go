@@ -56,8 +56,7 @@ func (s *Service) follow(ctx context.Context, r *resource.Repo) error {
 	return nil
 }
 
-// checkInherited refuses a change of fields that a repo copies from the one it
-// follows.
+// checkInherited refuses a change of fields that a repo copies from the one it follows.
 func checkInherited(before, after resource.Repo) error {
 	var bad []fault.Violation
 	for _, field := range []struct {
@@ -164,9 +163,8 @@ func (s *Service) UpdateRepo(
 	})
 }
 
-// newSource returns how a change names the repo to follow, and the UID of that
-// repo, before the transaction of the change begins. Both are "" if the change does
-// not touch it.
+// newSource returns how a change names the repo to follow, and the UID of that repo, before the transaction of
+// the change begins. Both are "" if the change does not touch it.
 func (s *Service) newSource(
 	ctx context.Context, uid resource.UID, change func(*resource.Repo) error,
 ) (named, source string, _ error) {
@@ -207,15 +205,13 @@ func (s *Service) CountFollowers(ctx context.Context, source resource.UID) (int6
 	return s.store.Followers(ctx, store.Reach{Under: under}, source)
 }
 
-// DeleteRepo deletes a repo with its tags and manifests. The caller needs
-// repo.delete on it.
+// DeleteRepo deletes a repo with its tags and manifests. The caller needs repo.delete on it.
 func (s *Service) DeleteRepo(ctx context.Context, uid resource.UID) error {
 	return s.authz.Delete(ctx, resource.RepoDelete, uid, s.store.DeleteRepo)
 }
 
-// GetRepoReadme returns the readme of a repo. If the repo follows another one, that
-// is the other's, or empty if the caller may not see it. The caller needs repo.list
-// on it.
+// GetRepoReadme returns the readme of a repo. If the repo follows another one, that is the other's, or empty if
+// the caller may not see it. The caller needs repo.list on it.
 func (s *Service) GetRepoReadme(ctx context.Context, uid resource.UID) (resource.RepoReadme, error) {
 	r, err := s.GetRepo(ctx, uid)
 	if err != nil {
@@ -236,9 +232,8 @@ func (s *Service) GetRepoReadme(ctx context.Context, uid resource.UID) (resource
 	return readme, err
 }
 
-// UpdateRepoReadme applies change to the readme of a repo. The caller needs
-// repo.update on it. It returns fault.InvalidArgument for Markdown that is not
-// safe to show.
+// UpdateRepoReadme applies change to the readme of a repo. The caller needs repo.update on it. It returns
+// fault.InvalidArgument for Markdown that is not safe to show.
 func (s *Service) UpdateRepoReadme(
 	ctx context.Context, uid resource.UID, change func(*resource.RepoReadme) error,
 ) (resource.RepoReadme, error) {

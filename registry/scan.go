@@ -28,10 +28,9 @@ type SBOM struct {
 	Image string // the digest of the image, also if it was found through an index
 }
 
-// SBOM returns the newest SBOM that is attached to an image. For an index, it uses
-// the image for the given architecture, or amd64 if that is "". The caller needs
-// repo.list, sboms.list and manifest.metadata.list on the repo. It returns
-// fault.NotFound if there is none, and fault.FailedPrecondition if it is too large.
+// SBOM returns the newest SBOM that is attached to an image. For an index, it uses the image for the given
+// architecture, or amd64 if that is "". The caller needs repo.list, sboms.list and manifest.metadata.list on
+// the repo. It returns fault.NotFound if there is none, and fault.FailedPrecondition if it is too large.
 func (s *Service) SBOM(ctx context.Context, repo resource.UID, digest, architecture string) (SBOM, error) {
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.SBOMsList,
 		resource.ManifestMetadataList); err != nil {
@@ -43,8 +42,7 @@ func (s *Service) SBOM(ctx context.Context, repo resource.UID, digest, architect
 	return s.sbom(ctx, repo, digest, architecture, &budget{maxEvidence})
 }
 
-// RawSBOM is like SBOM, but returns only the document. The caller needs repo.list
-// and sboms.list.
+// RawSBOM is like SBOM, but returns only the document. The caller needs repo.list and sboms.list.
 func (s *Service) RawSBOM(ctx context.Context, repo resource.UID, digest, architecture string) (Attached, error) {
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.SBOMsList); err != nil {
 		return Attached{}, err
@@ -166,23 +164,20 @@ func (s *Service) CountManifests(ctx context.Context, scope resource.UID) (int64
 	return s.store.CountManifests(ctx, scope)
 }
 
-// A Report is the report of a scanner about an image, with the document that it was
-// read from.
+// A Report is the report of a scanner about an image, with the document that it was read from.
 type Report struct {
 	evidence.Report
 	Attached
 	Image string // the digest in the request
 }
 
-// When returns the time of the scan, or if that is unknown the time when the
-// document was attached.
+// When returns the time of the scan, or if that is unknown the time when the document was attached.
 func (r Report) When() time.Time {
 	return cmp.Or(r.Report.Time, r.Attached.Time)
 }
 
-// ImageReport returns the newest report that is attached to an image. The caller
-// needs repo.list and vuln_reports.list on the repo. It returns the same faults as
-// SBOM.
+// ImageReport returns the newest report that is attached to an image. The caller needs repo.list and
+// vuln_reports.list on the repo. It returns the same faults as SBOM.
 func (s *Service) ImageReport(ctx context.Context, repo resource.UID, digest string) (Report, error) {
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.ImageReportsList); err != nil {
 		return Report{}, err
@@ -237,10 +232,9 @@ func (s *Service) reports(ctx context.Context, repo resource.UID, digest string)
 	return all, nil
 }
 
-// Reports returns the reports attached to an image, newest first. The image is given
-// by its digest, which may be in any repo where the caller holds vuln_report.list,
-// or if that is "" by a tag of a repo. It returns fault.NotFound if there is no such
-// image.
+// Reports returns the reports attached to an image, newest first. The image is given by its digest, which may
+// be in any repo where the caller holds vuln_report.list, or if that is "" by a tag of a repo. It returns
+// fault.NotFound if there is no such image.
 func (s *Service) Reports(ctx context.Context, digest string, repo resource.UID, tag string) ([]Report, error) {
 	under, err := s.authz.Reach(ctx, resource.ReportsList)
 	if err != nil {
@@ -305,10 +299,9 @@ type Tally struct {
 	Found     map[evidence.Severity][]string // sorted ids, each once with its highest severity
 }
 
-// Tallies returns the tallies of the reports, made between two times, about the
-// images that a tag has pointed to, oldest first. Either time may be zero. If
-// cumulative is true, each tally includes those before it. The repo is given by its
-// path or by its name; a name selects every such repo on which the caller holds
+// Tallies returns the tallies of the reports, made between two times, about the images that a tag has pointed
+// to, oldest first. Either time may be zero. If cumulative is true, each tally includes those before it. The
+// repo is given by its path or by its name; a name selects every such repo on which the caller holds
 // vuln_report.list.
 func (s *Service) Tallies(
 	ctx context.Context, repo, tag string, from, to time.Time, cumulative bool,
@@ -397,9 +390,8 @@ type finding struct {
 	found map[string]evidence.Severity
 }
 
-// history returns the findings of the reports, made between two times, about the
-// images that a tag has pointed to, oldest first, each image once. Only one image's
-// reports are in memory at a time.
+// history returns the findings of the reports, made between two times, about the images that a tag has pointed
+// to, oldest first, each image once. Only one image's reports are in memory at a time.
 func (s *Service) history(ctx context.Context, repo resource.UID, tag string, from, to time.Time) ([]finding, error) {
 	newest := page.Request{Size: page.MaxSize, Order: page.Order{Field: "time", Desc: true}}
 	moves, err := s.store.TagHistory(ctx, repo, tag, newest)

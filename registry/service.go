@@ -15,9 +15,8 @@ import (
 // A Service implements the methods of the API about repos, tags, images, pulls and
 // the registry settings of groups.
 //
-// Every method first authorizes the caller, then validates the request, and then
-// calls the store. Authorization needs only the UID, so a caller without the
-// capability cannot learn what exists.
+// Every method first authorizes the caller, then validates the request, and then calls the store. Authorization
+// needs only the UID, so a caller without the capability cannot learn what exists.
 type Service struct {
 	store  *registrydb.Store
 	iam    *iamdb.Store
@@ -52,10 +51,9 @@ var (
 		Default: page.Order{Field: "time", Desc: true}}
 )
 
-// requireAll returns nil if the caller holds the capabilities on a repo and the repo
-// exists. It must exist under its whole UID, because what is in it is found by the
-// last segment alone, which could be that of another repo. If it does not, it
-// returns fault.NotFound.
+// requireAll returns nil if the caller holds the capabilities on a repo and the repo exists. It must exist
+// under its whole UID, because what is in it is found by the last segment alone, which could be that of another
+// repo. If it does not, it returns fault.NotFound.
 func (s *Service) requireAll(ctx context.Context, repo resource.UID, want ...resource.Capability) error {
 	if err := s.authz.RequireAll(ctx, resource.NewCapabilities(want...), repo); err != nil {
 		return err

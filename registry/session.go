@@ -94,9 +94,8 @@ func (r *Registry) unlock(id string) {
 	delete(r.busy, id)
 }
 
-// A session writes to an upload. It hashes the bytes as they arrive and stores the
-// state of the hash with the upload, because some drivers, such as S3, cannot read
-// what is not committed.
+// A session writes to an upload. It hashes the bytes as they arrive and stores the state of the hash with the
+// upload, because some drivers, such as S3, cannot read what is not committed.
 type session struct {
 	*openUpload
 	registry *Registry
@@ -129,9 +128,8 @@ const chunk = 512 << 10
 
 var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 
-// receive appends the body of a request. It returns a Problem if the client goes
-// away or pauses for too long, after which the upload can be resumed, and another
-// error if the storage fails.
+// receive appends the body of a request. It returns a Problem if the client goes away or pauses for too long,
+// after which the upload can be resumed, and another error if the storage fails.
 func (s *session) receive(ctx context.Context, w http.ResponseWriter, req *http.Request) error {
 	buf := chunks.Get().(*[chunk]byte)
 	defer chunks.Put(buf)
@@ -197,8 +195,7 @@ func (r *Registry) drop(ctx context.Context, u *openUpload) error {
 	return nil
 }
 
-// finish appends the request's body to u and makes it the blob d, or ends the
-// upload if it is not that blob.
+// finish appends the request's body to u and makes it the blob d, or ends the upload if it is not that blob.
 func (r *Registry) finish(w http.ResponseWriter, req *http.Request, t target, u openUpload, d digest.Digest) error {
 	ref, err := r.pushTo(req.Context(), t)
 	if err != nil {
@@ -276,8 +273,7 @@ func (s *session) verify(ctx context.Context, d digest.Digest) (bool, error) {
 	return v.Verified(), nil
 }
 
-// abandon deletes an upload and its bytes. It returns fault.NotFound if there is no
-// such upload.
+// abandon deletes an upload and its bytes. It returns fault.NotFound if there is no such upload.
 func (r *Registry) abandon(ctx context.Context, id string) error {
 	err := r.store.DeleteUpload(ctx, id)
 	return errors.Join(err, r.storage.discard(ctx, id))

@@ -16,9 +16,8 @@ func (s *Service) GetSettings(ctx context.Context, group resource.UID) (resource
 	return s.store.RegistrySettings(ctx, group)
 }
 
-// UpdateSettings applies change to the settings of a group, and stores the result
-// as the group's own. The caller needs groups.update on it, because no role has
-// registry.settings.update.
+// UpdateSettings applies change to the settings of a group, and stores the result as the group's own. The
+// caller needs groups.update on it, because no role has registry.settings.update.
 func (s *Service) UpdateSettings(
 	ctx context.Context, group resource.UID, change func(*resource.RegistrySettings) error,
 ) (resource.RegistrySettings, error) {
@@ -33,8 +32,7 @@ func (s *Service) UpdateSettings(
 	})
 }
 
-// DeleteSettings deletes a group's own settings. The caller needs groups.update on
-// it.
+// DeleteSettings deletes a group's own settings. The caller needs groups.update on it.
 func (s *Service) DeleteSettings(ctx context.Context, group resource.UID) error {
 	return s.authz.Delete(ctx, resource.GroupsUpdate, group, s.store.DeleteRegistrySettings)
 }

@@ -140,9 +140,8 @@ func (s *Storage) walk(ctx context.Context, f func(driver.FileInfo) error) error
 	return err
 }
 
-// A blobReader reads a blob from any position. It opens the blob on the first Read
-// after a Seek, so that http.ServeContent can serve ranges from a driver without
-// seek.
+// A blobReader reads a blob from any position. It opens the blob on the first Read after a Seek, so that
+// http.ServeContent can serve ranges from a driver without seek.
 type blobReader struct {
 	ctx    context.Context
 	driver driver.StorageDriver

@@ -9,9 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// CreateTag tags a manifest of a repo, and moves the tag if it exists. The caller
-// needs tag.create on the repo. It returns fault.FailedPrecondition if the settings
-// of the group forbid to move the tag.
+// CreateTag tags a manifest of a repo, and moves the tag if it exists. The caller needs tag.create on the repo.
+// It returns fault.FailedPrecondition if the settings of the group forbid to move the tag.
 func (s *Service) CreateTag(ctx context.Context, repo resource.UID, t resource.Tag) (resource.Tag, error) {
 	if err := s.authz.Require(ctx, resource.TagCreate, repo); err != nil {
 		return resource.Tag{}, err

@@ -94,8 +94,7 @@ func (a Account) Local(issuer string) ClaimMatch {
 	return ClaimMatch{Issuer: issuer, Subject: "account:" + string(a.UID)}
 }
 
-// PersonName returns a valid name for an identity from the first candidate that has
-// usable characters.
+// PersonName returns a valid name for an identity from the first candidate that has usable characters.
 func PersonName(candidates ...string) string {
 	for _, c := range candidates {
 		name := strings.Map(func(r rune) rune {

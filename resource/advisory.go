@@ -16,10 +16,9 @@ import (
 	"time"
 )
 
-// An Advisory is about one vulnerability in one artifact or, in public databases, in all
-// packages that have it. Then the first of Affected determines the artifact's name and type.
-// The component is the part of the artifact that is vulnerable; it is empty if that is the
-// artifact itself.
+// An Advisory is about one vulnerability in one artifact or, in public databases, in all packages that have it.
+// Then the first of Affected determines the artifact's name and type. The component is the part of the artifact
+// that is vulnerable; it is empty if that is the artifact itself.
 type Advisory struct {
 	UID UID `json:"-"`
 	// unique in a group; that of the source if it has one
@@ -289,8 +288,7 @@ func (a Advisory) Latest() *AdvisoryEvent {
 	return latest
 }
 
-// StableAdvisoryID returns an advisory ID for a source that has none. Equal words have equal
-// IDs.
+// StableAdvisoryID returns an advisory ID for a source that has none. Equal words have equal IDs.
 func StableAdvisoryID(words ...string) string {
 	const letters = "23456789cfghjmpqrvwx01abdeknstyz" // those of GHSA, and others up to 32
 	text := base32.NewEncoding(letters).EncodeToString(hashWords(words)[:8])
@@ -312,16 +310,14 @@ func (a Advisory) Merge(next Advisory) Advisory {
 	return next
 }
 
-// segments generates segments that rise with time, so that a database appends what is
-// imported, and the order by UID is the order of creation. They have 44 bits of milliseconds
-// and 20 bits to distinguish them.
+// segments generates segments that rise with time, so that a database appends what is imported, and the order
+// by UID is the order of creation. They have 44 bits of milliseconds and 20 bits to distinguish them.
 var segments struct {
 	mu   sync.Mutex
 	last uint64
 }
 
-// NewRisingChild returns a new UID under u. It is greater than those returned before for
-// times up to t.
+// NewRisingChild returns a new UID under u. It is greater than those returned before for times up to t.
 func (u UID) NewRisingChild(t time.Time) UID {
 	const spare = 20
 	next := uint64(t.UnixMilli())<<spare | rand.Uint64N(1<<(spare-1))

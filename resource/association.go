@@ -138,8 +138,7 @@ func ParseServicePrincipal(name string) (int32, bool) {
 	return int32(i), i > 0
 }
 
-// A ProviderType is a cloud that an association can be checked against. Its values are those
-// of the API.
+// A ProviderType is a cloud that an association can be checked against. Its values are those of the API.
 type ProviderType int32
 
 // The clouds that can be checked.

@@ -90,8 +90,7 @@ func NewCapabilities(all ...Capability) (s Capabilities) {
 	return s
 }
 
-// CapabilitySet returns the set of the named capabilities. It panics if there is no capability
-// of that name.
+// CapabilitySet returns the set of the named capabilities. It panics if there is no capability of that name.
 func CapabilitySet(names ...string) Capabilities {
 	var s Capabilities
 	for _, name := range names {

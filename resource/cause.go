@@ -155,8 +155,7 @@ func (i Identity) Warnings() []string {
 	return githubWarnings(w, subject)
 }
 
-// githubWarnings returns a warning if a relationship accepts subject, but not the other form
-// of it.
+// githubWarnings returns a warning if a relationship accepts subject, but not the other form of it.
 func githubWarnings(w want, subject string) []string {
 	switch {
 	case githubNew.MatchString(subject) && !slices.ContainsFunc(oldSubjects(subject), w.accepts):

@@ -72,8 +72,7 @@ func (t EventType) Internal() bool { return t == IdentityMetadataUpdated }
 // OfRegistry reports whether the type has the prefix of the registry.
 func (t EventType) OfRegistry() bool { return t == RegistryPush || t == RegistryPull }
 
-// An Event is a change as it is stored in the outbox. Before and After are JSON, or empty if
-// there is none.
+// An Event is a change as it is stored in the outbox. Before and After are JSON, or empty if there is none.
 type Event struct {
 	Seq     int64
 	ID      string

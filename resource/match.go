@@ -193,8 +193,7 @@ func (w want) received(c Credential) string {
 
 const audienceSeparator = ", "
 
-// AcceptsIssuer reports whether credentials of an issuer can match. If not, its keys are not
-// needed.
+// AcceptsIssuer reports whether credentials of an issuer can match. If not, its keys are not needed.
 func (m *Matcher) AcceptsIssuer(issuer string) bool {
 	return len(m.wants) > 0 && m.wants[0].claim == "iss" && m.wants[0].accepts(issuer)
 }
@@ -207,8 +206,7 @@ func (m *Matcher) NamesIssuer() bool {
 // Size returns the size of all patterns, in instructions of their programs.
 func (m *Matcher) Size() int { return m.size }
 
-// Steps returns an upper bound on the cost of comparing c: the sum of instructions times
-// bytes.
+// Steps returns an upper bound on the cost of comparing c: the sum of instructions times bytes.
 func (m *Matcher) Steps(c Credential) (n int) {
 	for _, w := range m.wants {
 		n += w.size * (min(len(w.received(c)), w.longest()) + 1)
@@ -245,8 +243,7 @@ func (m *Matcher) Compare(c Credential, signed bool) []Check {
 	return append(bad, good...)
 }
 
-// Cause returns what is probably wrong with a claim that does not match, or "" if that is
-// unknown.
+// Cause returns what is probably wrong with a claim that does not match, or "" if that is unknown.
 func (m *Matcher) Cause(k Check) string {
 	for _, w := range m.wants {
 		if !k.OK && w.claim == k.Claim && w.expected() == k.Expected {

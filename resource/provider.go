@@ -54,8 +54,7 @@ func (o OIDC) SameBeliefs(p OIDC) bool {
 	return o.Issuer == p.Issuer && o.ClientID == p.ClientID && o.ByObjectID() == p.ByObjectID()
 }
 
-// OwnRealm returns the realm of the people that only this provider authenticates, in its
-// current epoch.
+// OwnRealm returns the realm of the people that only this provider authenticates, in its current epoch.
 func (p IdentityProvider) OwnRealm() string {
 	if p.Epoch == 0 {
 		return string(p.UID)

@@ -97,8 +97,7 @@ func (c ClaimMatch) validate(p *problems) {
 	}
 }
 
-// validateSizes reports a pattern that is too large for an issuer, and patterns whose sum is too
-// large.
+// validateSizes reports a pattern that is too large for an issuer, and patterns whose sum is too large.
 func (c ClaimMatch) validateSizes(p *problems) {
 	switch {
 	case larger(maxProgram, math.MaxInt, c.patterns()...): // is reported for its field
@@ -170,8 +169,7 @@ func badKeySet(text string) string {
 	return ""
 }
 
-// publicParts are the required members of public keys by type. No public key has a member of
-// privateParts.
+// publicParts are the required members of public keys by type. No public key has a member of privateParts.
 var (
 	publicParts  = map[string][]string{"RSA": {"n", "e"}, "EC": {"crv", "x", "y"}, "OKP": {"crv", "x"}}
 	privateParts = []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"}
@@ -254,8 +252,7 @@ func matchesAnything(pattern string, families ...[]string) bool {
 	})
 }
 
-// Families of subjects, which are short, of usual length, and long, and of issuers, with and
-// without a path.
+// Families of subjects, which are short, of usual length, and long, and of issuers, with and without a path.
 var (
 	anySubject = [][]string{
 		{"a", "Z9", "x/y", "p:q", "7@8", "u|v"},

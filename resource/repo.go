@@ -90,8 +90,7 @@ func (r Repo) Validate() error {
 	return p.err()
 }
 
-// Validate reports every field a caller must fix. It does not check whether the Markdown is safe
-// to show.
+// Validate reports every field a caller must fix. It does not check whether the Markdown is safe to show.
 func (r RepoReadme) Validate() error {
 	var p problems
 	if !storable(r.Content) || len(r.Content) > MaxReadme {

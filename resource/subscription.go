@@ -16,15 +16,13 @@ type Subscription struct {
 // Group returns the UID of the group whose events are delivered.
 func (s Subscription) Group() UID { return s.UID.Parent() }
 
-// Wants reports whether an event is delivered: one of the group or of something below it that is
-// not internal.
+// Wants reports whether an event is delivered: one of the group or of something below it that is not internal.
 func (s Subscription) Wants(e *Event) bool {
 	g := s.Group()
 	return !e.Type.Internal() && (g.Covers(e.Group) || g.Covers(e.Subject))
 }
 
-// Validate reports every field a caller must fix. It does not check whether the operator allows
-// the address.
+// Validate reports every field a caller must fix. It does not check whether the operator allows the address.
 func (s Subscription) Validate() error {
 	var p problems
 	switch u, err := url.Parse(s.Sink); {

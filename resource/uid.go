@@ -1,6 +1,5 @@
-// Package resource defines the resources of the service, such as groups, identities, roles
-// and bindings, with their validation and the events about them. It does no I/O and imports
-// only the standard library and fault.
+// Package resource defines the resources of the service, such as groups, identities, roles and bindings, with
+// their validation and the events about them. It does no I/O and imports only the standard library and fault.
 package resource
 
 import (
@@ -22,8 +21,7 @@ const (
 	rootDigits    = 40
 	segmentDigits = 16
 
-	// MaxDepth is how many segments a UID may have. It bounds how many counters one write
-	// has to update.
+	// MaxDepth is how many segments a UID may have. It bounds how many counters one write has to update.
 	MaxDepth = 32
 )
 

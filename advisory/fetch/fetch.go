@@ -1,9 +1,8 @@
 // Package fetch reads advisory feeds from https addresses, or from directories and
 // files of this machine that the operator allows.
 //
-// Users choose the addresses, so responses are limited in size and time, redirects
-// are not followed, and a response is completely downloaded and verified before
-// its first record is used.
+// Users choose the addresses, so responses are limited in size and time, redirects are not followed, and a
+// response is completely downloaded and verified before its first record is used.
 package fetch
 
 import (
@@ -64,8 +63,7 @@ type state struct {
 	Sum          string `json:"sum,omitempty"` // of the content, or of a directory's names, sizes and times
 }
 
-// parseState parses a state. It returns an empty one if text is about another
-// address.
+// parseState parses a state. It returns an empty one if text is about another address.
 func parseState(text []byte, address string) state {
 	var s state
 	if json.Unmarshal(text, &s) != nil || s.Address != address {
@@ -120,8 +118,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || host == "::1" || strings.HasPrefix(host, "127.")
 }
 
-// allowed returns the allowed directory that a path is in, and the path relative to
-// it.
+// allowed returns the allowed directory that a path is in, and the path relative to it.
 func (f *Fetcher) allowed(path string) (folder, rest string, ok bool) {
 	for _, folder := range f.Folders {
 		rest, err := filepath.Rel(folder, path)

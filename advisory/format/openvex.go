@@ -94,8 +94,7 @@ var vexJustifications = []struct {
 	{"inline_mitigations_already_exist", resource.InlineMitigations},
 }
 
-// ownStatement is the prefix of the IDs of our own statements. The ID of the advisory
-// follows.
+// ownStatement is the prefix of the IDs of our own statements. The ID of the advisory follows.
 const ownStatement = "urn:holdfast:advisory:"
 
 // readOpenVEX parses an OpenVEX document. It returns an advisory for each

@@ -23,8 +23,7 @@ var (
 // gitEcosystem is our ecosystem for records about a repository instead of a package.
 const gitEcosystem = "GIT"
 
-// readOSV parses an OSV record. It returns errOpenVEX or errSecDB if the text is in
-// one of these formats.
+// readOSV parses an OSV record. It returns errOpenVEX or errSecDB if the text is in one of these formats.
 func readOSV(text string) (resource.Advisory, error) {
 	a := resource.Advisory{}
 	r := newReader(text)
@@ -179,8 +178,7 @@ func (r *reader) ranges() []resource.AffectedRange {
 	return all
 }
 
-// rangeEvents reads the events of a range. An object with several becomes several
-// events.
+// rangeEvents reads the events of a range. An object with several becomes several events.
 func (r *reader) rangeEvents() []resource.RangeEvent {
 	all := make([]resource.RangeEvent, 0, 2)
 	for range r.array {

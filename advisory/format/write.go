@@ -42,8 +42,7 @@ type Writer interface {
 	Close() error
 }
 
-// NewWriter returns a Writer to w. It returns fault.InvalidArgument for an unknown
-// format.
+// NewWriter returns a Writer to w. It returns fault.InvalidArgument for an unknown format.
 func NewWriter(w io.Writer, f Format, o Options) (Writer, error) {
 	switch {
 	case f == OSV && o.Zip:

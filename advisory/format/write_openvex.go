@@ -87,8 +87,7 @@ func (d *vexWriter) Close() error {
 	return d.to.Flush()
 }
 
-// toVEX returns the statement for an event. It returns false if the event is about no
-// product.
+// toVEX returns the statement for an event. It returns false if the event is about no product.
 func toVEX(a resource.Advisory, e resource.AdvisoryEvent) (vexStatement, bool) {
 	s := vexStatement{
 		ID: ownStatement + a.ID, Timestamp: e.CreateTime.UTC(), Vulnerability: vexVulnerability{Name: vexName(a)},
@@ -124,8 +123,7 @@ func toVEX(a resource.Advisory, e resource.AdvisoryEvent) (vexStatement, bool) {
 	return s, len(s.Products) > 0
 }
 
-// vexActions are the action statements, which OpenVEX requires, of events without a
-// note.
+// vexActions are the action statements, which OpenVEX requires, of events without a note.
 var vexActions = map[resource.AdvisoryEventType]string{
 	resource.EventTruePositive:       "Update to a version that is not affected.",
 	resource.EventFixNotPlanned:      "No fix is planned.",

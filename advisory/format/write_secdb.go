@@ -12,8 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// secDBWriter implements Writer for secdb. It writes everything in Close, because a
-// secdb is sorted by package.
+// secDBWriter implements Writer for secdb. It writes everything in Close, because a secdb is sorted by package.
 type secDBWriter struct {
 	to      io.Writer
 	options Options

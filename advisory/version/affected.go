@@ -17,10 +17,9 @@ type Query struct {
 	key, semver        Key // "" if the version has none
 }
 
-// NewQuery returns a Query for a version of an ecosystem. It returns
-// fault.InvalidArgument if the ecosystem's rule cannot order the version. The
-// ecosystem may be unknown, because lists of versions and SEMVER ranges do not need
-// its rule.
+// NewQuery returns a Query for a version of an ecosystem. It returns fault.InvalidArgument if the ecosystem's
+// rule cannot order the version. The ecosystem may be unknown, because lists of versions and SEMVER ranges do
+// not need its rule.
 func NewQuery(ecosystem, version string) (Query, error) {
 	q := Query{ecosystem: ecosystem, version: version}
 	rule, ok := Of(ecosystem, "")
@@ -41,9 +40,8 @@ func NewQuery(ecosystem, version string) (Query, error) {
 	return q, nil
 }
 
-// In reports whether a contains the version. It does not if a has another ecosystem
-// or another release of it; an ecosystem without a release means all its releases. In
-// does not compare the names of packages.
+// In reports whether a contains the version. It does not if a has another ecosystem or another release of it;
+// an ecosystem without a release means all its releases. In does not compare the names of packages.
 func (q Query) In(a resource.Affected) (bool, error) {
 	if !sameEcosystem(q.ecosystem, a.Ecosystem) {
 		return false, nil
@@ -140,8 +138,7 @@ func contains(rule Rule, events []resource.RangeEvent, v Key) (bool, error) {
 	return introduced && bytes.Compare(in, gone) >= 0 && (within || !limited), nil
 }
 
-// A bound is the kind of an event of a range. Events at the same version are ordered
-// by it.
+// A bound is the kind of an event of a range. Events at the same version are ordered by it.
 type bound int
 
 const (
@@ -163,8 +160,7 @@ func split(e resource.RangeEvent) (string, bound) {
 	return e.Limit, limits
 }
 
-// boundKey returns the key of a bound. Introduced in 0 is before all versions, and the
-// limit * is after them.
+// boundKey returns the key of a bound. Introduced in 0 is before all versions, and the limit * is after them.
 func boundKey(rule Rule, buf key, text string, kind bound) (key, error) {
 	if kind == opens && text == "0" {
 		return buf, nil
@@ -175,10 +171,9 @@ func boundKey(rule Rule, buf key, text string, kind bound) (key, error) {
 	return rule.append(buf, text)
 }
 
-// CheckRanges returns fault.InvalidArgument for ranges that contradict themselves,
-// because nothing is introduced or it is fixed before, and for bounds that the rule of
-// the ecosystem cannot order. It does not check ranges of commits or of unknown
-// ecosystems.
+// CheckRanges returns fault.InvalidArgument for ranges that contradict themselves, because nothing is
+// introduced or it is fixed before, and for bounds that the rule of the ecosystem cannot order. It does not
+// check ranges of commits or of unknown ecosystems.
 func CheckRanges(a resource.Affected) error {
 	for _, r := range a.Ranges {
 		if !slices.ContainsFunc(r.Events, func(e resource.RangeEvent) bool { return e.Introduced != "" }) {

@@ -19,8 +19,7 @@ const (
 
 var mavenQualifiers = []string{"alpha", "beta", "milestone", "rc", "snapshot"}
 
-// A mavenToken is a number or a qualifier, and whether it follows a hyphen (or no
-// separator) or a dot.
+// A mavenToken is a number or a qualifier, and whether it follows a hyphen (or no separator) or a dot.
 type mavenToken struct {
 	text   string
 	hyphen bool
@@ -76,8 +75,7 @@ func appendMaven(k key, t mavenToken) key {
 	return append(k, mavenText).text(t.text)
 }
 
-// mavenTokens splits a version at dots, at hyphens, and between digits and other bytes.
-// An empty token is 0.
+// mavenTokens splits a version at dots, at hyphens, and between digits and other bytes. An empty token is 0.
 func mavenTokens(s string) func(yield func(mavenToken) bool) {
 	return func(yield func(mavenToken) bool) {
 		hyphen := false
@@ -99,8 +97,7 @@ func mavenTokens(s string) func(yield func(mavenToken) bool) {
 	}
 }
 
-// mavenRun splits s after its prefix of digits, or of bytes that are neither digits nor
-// separators.
+// mavenRun splits s after its prefix of digits, or of bytes that are neither digits nor separators.
 func mavenRun(s string) (text, rest string) {
 	if s != "" && digit(s[0]) {
 		return run(s, digit)

@@ -18,9 +18,8 @@ var registries = []struct{ ecosystem, purl string }{
 	{"crates.io", "cargo"}, {"npm", "npm"}, {"opam", "opam"},
 }
 
-// distributions are the ecosystems of distributions with the types and namespaces of
-// their package URLs: first those of OSV, and then those of scanners that use the ID in
-// os-release.
+// distributions are the ecosystems of distributions with the types and namespaces of their package URLs: first
+// those of OSV, and then those of scanners that use the ID in os-release.
 var distributions = []struct{ ecosystem, purl, namespace string }{
 	{"AlmaLinux", "rpm", "almalinux"}, {"Alpaquita", "apk", "alpaquita"}, {"Alpine", "apk", "alpine"},
 	{"Azure Linux", "rpm", "azure-linux"}, {"BellSoft Hardened Containers", "apk", "bellsoft-hardened-containers"},

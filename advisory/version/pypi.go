@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// pep440 is the pattern of PEP 440's appendix B, by position: epoch, release,
-// pre-release and its number, post-release (implicit, or with its number),
-// development release and its number, local version.
+// pep440 is the pattern of PEP 440's appendix B, by position: epoch, release, pre-release and its number,
+// post-release (implicit, or with its number), development release and its number, local version.
 var pep440 = regexp.MustCompile(`^v?(?:(\d+)!)?(\d+(?:\.\d+)*)` +
 	`(?:[-_.]?(alpha|a|beta|b|preview|pre|c|rc)[-_.]?(\d+)?)?` +
 	`(?:-(\d+)|([-_.]?(?:post|rev|r)[-_.]?)(\d+)?)?` +

@@ -1,10 +1,9 @@
 // Package version orders versions as their ecosystems do, and checks whether a version is
 // in the ranges of an advisory.
 //
-// Every ecosystem has a rule that converts a version to a key, and keys compare as
-// strings. So each order is total, even where a tool's own comparison is not transitive,
-// as Maven's was. It also means that a version is parsed once and then compared with any
-// number of bounds.
+// Every ecosystem has a rule that converts a version to a key, and keys compare as strings. So each order is
+// total, even where a tool's own comparison is not transitive, as Maven's was. It also means that a version is
+// parsed once and then compared with any number of bounds.
 package version
 
 import (
@@ -76,8 +75,7 @@ func Of(ecosystem, purl string) (Rule, bool) {
 	return r, ok
 }
 
-// Key returns the key of a version. It returns fault.InvalidArgument if the rule cannot
-// order it.
+// Key returns the key of a version. It returns fault.InvalidArgument if the rule cannot order it.
 func (r Rule) Key(version string) (Key, error) {
 	k, err := r.append(nil, version)
 	return Key(k), err
@@ -102,10 +100,9 @@ func (r Rule) append(k key, version string) (key, error) {
 	return k, nil
 }
 
-// Compare returns a negative number if a is older than b in the ecosystem, a positive
-// number if it is newer, and 0 if they are the same version. It returns
-// fault.InvalidArgument for an unknown ecosystem and for versions that its rule cannot
-// order.
+// Compare returns a negative number if a is older than b in the ecosystem, a positive number if it is newer,
+// and 0 if they are the same version. It returns fault.InvalidArgument for an unknown ecosystem and for
+// versions that its rule cannot order.
 func Compare(ecosystem, a, b string) (int, error) {
 	rule, ok := Of(ecosystem, "")
 	if !ok {

@@ -25,9 +25,8 @@ const (
 	maxChartBytes = 64 << 20 // of the unpacked archive
 	maxChartFile  = 1 << 20  // of a file that is returned
 
-	// maxChartImages is how many bytes of YAML may list the images of a chart. The
-	// time to parse YAML grows with the square of its keys: 4 MiB of keys take more
-	// than ten minutes.
+	// maxChartImages is how many bytes of YAML may list the images of a chart. The time to parse YAML grows
+	// with the square of its keys: 4 MiB of keys take more than ten minutes.
 	maxChartImages = 32 << 10
 )
 
@@ -90,8 +89,7 @@ func ReadChart(config []byte) (Chart, error) {
 	return c, nil
 }
 
-// ReadChartFiles reads files of a chart from its archive, but not those of the
-// charts it contains.
+// ReadChartFiles reads files of a chart from its archive, but not those of the charts it contains.
 func ReadChartFiles(archive io.Reader) (map[ChartFile]string, error) {
 	unzipped, err := gzip.NewReader(archive)
 	if err != nil {

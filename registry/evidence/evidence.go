@@ -40,8 +40,7 @@ const (
 	SARIF     Format = "SARIF"
 )
 
-// IsSBOM reports whether documents of the format are SBOMs. The others are reports
-// of scanners.
+// IsSBOM reports whether documents of the format are SBOMs. The others are reports of scanners.
 func (f Format) IsSBOM() bool { return f == SPDX || f == CycloneDX }
 
 // ErrUnknown is returned for a document of an unknown format.
@@ -199,8 +198,7 @@ func parseTime(text string) time.Time {
 	return t.UTC()
 }
 
-// first returns the first text that is neither empty nor one of SPDX's words for
-// an unknown value.
+// first returns the first text that is neither empty nor one of SPDX's words for an unknown value.
 func first(texts ...string) string {
 	for _, t := range texts {
 		if t != "" && t != "NOASSERTION" && t != "NONE" {

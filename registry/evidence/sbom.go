@@ -90,8 +90,7 @@ type spdxDocument struct {
 	}
 }
 
-// spdxRelationships are the kinds by their names in SPDX. Some names are those of
-// the inverse.
+// spdxRelationships are the kinds by their names in SPDX. Some names are those of the inverse.
 var spdxRelationships = map[string]struct {
 	kind    RelationshipKind
 	inverse bool
@@ -141,8 +140,7 @@ func readSPDX(raw []byte) (SBOM, error) {
 	return s, nil
 }
 
-// origin returns the package URL of the source package that a package URL names, or
-// "".
+// origin returns the package URL of the source package that a package URL names, or "".
 func origin(purl string) string {
 	base, query, _ := strings.Cut(purl, "?")
 	for pair := range strings.SplitSeq(query, "&") {
