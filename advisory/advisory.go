@@ -44,9 +44,7 @@ func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	return &Service{store: advisorydb.New(db), authz: a, pages: t, cfg: cfg}
 }
 

@@ -106,7 +106,9 @@ func (x *index) setGrants(identity resource.UID, grants []iamdb.Grant) {
 	}
 	x.set(identity, packed)
 	for _, g := range before.grants {
-		x.groups.release(g.group)
+		if x.groups.refs[g.group]--; x.groups.refs[g.group] == 0 {
+			x.groups.remove(g.group)
+		}
 		x.roles.refs[g.role]--
 	}
 }
@@ -197,14 +199,6 @@ func (n *interner) id(uid resource.UID) uint32 {
 	n.ids[uid] = id
 	n.uids, n.refs = append(n.uids, uid), append(n.refs, 0)
 	return id
-}
-
-// release drops a reference to a number, and removes it after the last.
-func (n *interner) release(id uint32) {
-	n.refs[id]--
-	if n.refs[id] == 0 {
-		n.remove(id)
-	}
 }
 
 func (n *interner) remove(id uint32) {

@@ -41,7 +41,12 @@ func (s *Service) CreateGroup(ctx context.Context, parent string, g resource.Gro
 	g.CreateTime = s.now()
 	g.UpdateTime = g.CreateTime
 	if in == "" {
-		return s.createOrganization(ctx, g)
+		c, err := authz.RequireCaller(ctx)
+		if err != nil {
+			return resource.Group{}, err
+		}
+		g.UID = resource.NewRoot()
+		return s.store.InsertGroup(ctx, g, ownerBinding(g, c.Identity))
 	}
 	g.UID = in.NewChild()
 	return s.store.InsertGroup(ctx, g)
@@ -75,16 +80,6 @@ func (s *Service) mayCreateOrganization(ctx context.Context) error {
 		return nil
 	}
 	return fault.Denied(resource.GroupsCreate.String(), "/")
-}
-
-// createOrganization creates an organization with the caller as its owner.
-func (s *Service) createOrganization(ctx context.Context, g resource.Group) (resource.Group, error) {
-	c, err := authz.RequireCaller(ctx)
-	if err != nil {
-		return resource.Group{}, err
-	}
-	g.UID = resource.NewRoot()
-	return s.store.InsertGroup(ctx, g, ownerBinding(g, c.Identity))
 }
 
 // ownerBinding returns the binding that makes an identity an owner of an organization.

@@ -133,27 +133,18 @@ func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capabi
 		return nil
 	}
 	err := r.authz.RequireAll(ctx, resource.NewCapabilities(needs...), cmp.Or(t.repo, t.group))
-	if err == nil && !t.found {
-		return noGroup(t.name, needs)
-	}
-	if err == nil {
+	switch {
+	case err == nil && t.found:
 		return nil
-	}
-	if !r.public(ctx, *t, needs) {
+	case err == nil && slices.Contains(needs, resource.ManifestCreate):
+		return problem(http.StatusForbidden, denied, "there is no group for %s: create it first", t.name)
+	case err == nil: // so that a client that only checks whether something exists goes on to push it
+		return problem(http.StatusNotFound, nameUnknown, "there is no group for %s", t.name)
+	case !r.public(ctx, *t, needs):
 		return denial(err, t.name)
 	}
 	t.public = true
 	return nil
-}
-
-// noGroup returns the error for a repo whose group does not exist, for a caller
-// who may know that. A push is denied. Anything else is not found, so that a
-// client that only checks whether something exists goes on to push it.
-func noGroup(name string, needs []resource.Capability) error {
-	if slices.Contains(needs, resource.ManifestCreate) {
-		return problem(http.StatusForbidden, denied, "there is no group for %s: create it first", name)
-	}
-	return problem(http.StatusNotFound, nameUnknown, "there is no group for %s", name)
 }
 
 // public reports whether everybody may do what the capabilities allow.

@@ -19,21 +19,20 @@ type Chart struct {
 // Chart returns a Helm chart. The caller needs repo.list and manifest.list on the repo. It returns
 // fault.FailedPrecondition if the manifest is not a chart, or one that cannot be read.
 func (s *Service) Chart(ctx context.Context, repo resource.UID, digest string) (Chart, error) {
-	if err := s.requireAll(ctx, repo, resource.RepoList, resource.ManifestList); err != nil {
-		return Chart{}, err
-	}
-	return s.chart(ctx, repo, digest)
+	return s.chart(ctx, repo, digest, resource.ManifestList)
 }
 
 // TaggedChart is like Chart, but the caller needs repo.list and tag.list.
 func (s *Service) TaggedChart(ctx context.Context, repo resource.UID, digest string) (Chart, error) {
-	if err := s.requireAll(ctx, repo, resource.RepoList, resource.TagList); err != nil {
-		return Chart{}, err
-	}
-	return s.chart(ctx, repo, digest)
+	return s.chart(ctx, repo, digest, resource.TagList)
 }
 
-func (s *Service) chart(ctx context.Context, repo resource.UID, digest string) (c Chart, _ error) {
+func (s *Service) chart(
+	ctx context.Context, repo resource.UID, digest string, want resource.Capability,
+) (c Chart, _ error) {
+	if err := s.requireAll(ctx, repo, resource.RepoList, want); err != nil {
+		return Chart{}, err
+	}
 	if err := validDigest(digest); err != nil {
 		return Chart{}, err
 	}

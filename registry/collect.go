@@ -207,8 +207,8 @@ func (g *collector) files(ctx context.Context) error {
 		clear(batch)
 		return nil
 	}
-	err := g.storage.walk(ctx, func(f driver.FileInfo) error {
-		if f.ModTime().After(old) {
+	err := g.storage.driver.Walk(ctx, "/blobs", func(f driver.FileInfo) error {
+		if f.IsDir() || f.ModTime().After(old) {
 			return nil
 		}
 		batch[f.Path()] = path.Base(f.Path())
@@ -217,7 +217,7 @@ func (g *collector) files(ctx context.Context) error {
 		}
 		return sweep()
 	})
-	if err != nil {
+	if err != nil && !isMissing(err) {
 		return err
 	}
 	return sweep()

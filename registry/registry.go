@@ -6,6 +6,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
@@ -59,9 +60,7 @@ type Registry struct {
 
 // New returns a Registry over db, whose blobs are in b. The caller must also call Run.
 func New(db *store.DB, a *authz.Checker, i *token.Issuer, b *Storage, c Config) *Registry {
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = time.Now
 	}

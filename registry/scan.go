@@ -240,23 +240,16 @@ func (s *Service) Reports(ctx context.Context, digest string, repo resource.UID,
 	if err != nil {
 		return nil, err
 	}
+	repos := []resource.UID{repo}
 	if digest == "" {
-		if digest, err = s.digestOf(ctx, repo, tag); err != nil {
-			return nil, err
-		}
-		if err := s.images.acquireReader(ctx); err != nil {
-			return nil, err
-		}
-		return none(s.reports(ctx, repo, digest))
+		digest, err = s.digestOf(ctx, repo, tag)
+	} else if err = validDigest(digest); err == nil {
+		repos, err = s.store.ReposWith(ctx, store.Reach{Under: under}, digest, maxCopies)
 	}
-	if err := validDigest(digest); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if err := s.images.acquireReader(ctx); err != nil {
-		return nil, err
-	}
-	repos, err := s.store.ReposWith(ctx, store.Reach{Under: under}, digest, maxCopies)
-	if err != nil {
 		return nil, err
 	}
 	if len(repos) == 0 {

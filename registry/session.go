@@ -111,12 +111,12 @@ func (r *Registry) resume(ctx context.Context, u *openUpload) (*session, error) 
 		return nil, err
 	}
 	over := problem(http.StatusNotFound, uploadUnknown, "upload %s was interrupted", u.ID)
-	file, err := r.storage.writer(ctx, u.ID, u.Size)
+	file, err := r.storage.driver.Writer(ctx, pathOf(u.ID), u.Size > 0)
 	if isMissing(err) {
 		return nil, errors.Join(over, r.abandon(ctx, u.ID))
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open upload: %w", err)
 	}
 	if file.Size() != u.Size {
 		return nil, errors.Join(over, file.Cancel(ctx), r.abandon(ctx, u.ID))

@@ -57,15 +57,6 @@ func S3(ctx context.Context, b Bucket) (*Storage, error) {
 // pathOf returns the path of an upload, which is also that of its blob.
 func pathOf(id string) string { return "/blobs/" + id[:2] + "/" + id }
 
-// writer opens an upload for writing after its first size bytes.
-func (s *Storage) writer(ctx context.Context, id string, size int64) (driver.FileWriter, error) {
-	w, err := s.driver.Writer(ctx, pathOf(id), size > 0)
-	if err != nil {
-		return nil, fmt.Errorf("open upload: %w", err)
-	}
-	return w, nil
-}
-
 // syncName makes the directory entry of a committed upload durable.
 func (s *Storage) syncName(id string) error {
 	if s.root == "" {
@@ -124,20 +115,6 @@ func (s *Storage) remove(ctx context.Context, path string) error {
 func isMissing(err error) bool {
 	_, ok := errors.AsType[driver.PathNotFoundError](err)
 	return ok
-}
-
-// walk calls f for every file.
-func (s *Storage) walk(ctx context.Context, f func(driver.FileInfo) error) error {
-	err := s.driver.Walk(ctx, "/blobs", func(info driver.FileInfo) error {
-		if info.IsDir() {
-			return nil
-		}
-		return f(info)
-	})
-	if isMissing(err) {
-		return nil
-	}
-	return err
 }
 
 // A blobReader reads a blob from any position. It opens the blob on the first Read after a Seek, so that

@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 )
@@ -173,36 +174,24 @@ func (s *Capabilities) UnmarshalJSON(b []byte) error {
 
 // String returns the capability's dotted name.
 func (c Capability) String() string {
-	if k := byBit[c]; k != nil {
-		return k.name
-	}
-	return "unknown"
+	return cmp.Or(byBit[c].name, "unknown")
 }
 
 // Number returns the capability's number in the API.
 func (c Capability) Number() int32 {
-	if k := byBit[c]; k != nil {
-		return k.number
-	}
-	return 0
+	return byBit[c].number
 }
 
 // ParseCapability returns the capability of that dotted name.
 func ParseCapability(name string) (Capability, bool) {
-	k := byName[name]
-	if k == nil {
-		return 0, false
-	}
-	return k.bit, true
+	k, ok := byName[name]
+	return k.bit, ok
 }
 
 // CapabilityNumbered returns the capability with that number in the API.
 func CapabilityNumbered(n int32) (Capability, bool) {
-	k := byNumber[n]
-	if k == nil {
-		return 0, false
-	}
-	return k.bit, true
+	k, ok := byNumber[n]
+	return k.bit, ok
 }
 
 type capability struct {
@@ -212,15 +201,15 @@ type capability struct {
 }
 
 var (
-	byBit    = index(func(k *capability) Capability { return k.bit })
-	byName   = index(func(k *capability) string { return k.name })
-	byNumber = index(func(k *capability) int32 { return k.number })
+	byBit    = index(func(k capability) Capability { return k.bit })
+	byName   = index(func(k capability) string { return k.name })
+	byNumber = index(func(k capability) int32 { return k.number })
 )
 
-func index[K comparable](key func(*capability) K) map[K]*capability {
-	m := make(map[K]*capability, len(capabilities))
-	for i := range capabilities {
-		m[key(&capabilities[i])] = &capabilities[i]
+func index[K comparable](key func(capability) K) map[K]capability {
+	m := make(map[K]capability, len(capabilities))
+	for _, k := range capabilities {
+		m[key(k)] = k
 	}
 	return m
 }

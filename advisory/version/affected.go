@@ -2,6 +2,7 @@ package version
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -65,7 +66,7 @@ func (q Query) In(a resource.Affected) (bool, error) {
 		if r.Type == "SEMVER" {
 			rule, key = semver, q.semver
 		}
-		if r.Type != "GIT" && allVersions(r.Events) {
+		if r.Type != "GIT" && len(r.Events) == 1 && r.Events[0].Introduced == "0" { // every version
 			return true, nil
 		}
 		if r.Type == "GIT" || key == "" {
@@ -80,11 +81,6 @@ func (q Query) In(a resource.Affected) (bool, error) {
 		return false, nil
 	}
 	return onList(rule, a.Versions, key), nil
-}
-
-// allVersions reports whether a range contains every version.
-func allVersions(events []resource.RangeEvent) bool {
-	return len(events) == 1 && events[0].Introduced == "0"
 }
 
 // sameEcosystem compares the names of ecosystems, and their releases if both have
@@ -211,10 +207,7 @@ func checkRange(rule Rule, events []resource.RangeEvent) error {
 		points = append(points, point{Key(k), kind, text})
 	}
 	slices.SortFunc(points, func(a, b point) int {
-		if c := strings.Compare(string(a.key), string(b.key)); c != 0 {
-			return c
-		}
-		return int(a.kind) - int(b.kind)
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.kind, b.kind))
 	})
 	return walk(points)
 }
