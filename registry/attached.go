@@ -62,11 +62,12 @@ type Attached struct {
 // A search looks for documents about an image.
 type search struct {
 	repo   resource.UID
-	most   int // documents to find
+	what   string // is looked for, in errors
+	most   int    // documents to find
 	budget *budget
-	accept func(evidence.Document) bool
+	accept func(Attached) bool
 
-	found []Attached
+	found int  // documents that were accepted
 	large bool // a document was too large to be read
 }
 
@@ -88,7 +89,7 @@ func (r *Registry) attached(ctx context.Context, sub subject, s *search) error {
 	}
 	slices.SortStableFunc(about, func(a, b resource.Manifest) int { return b.PushTime.Compare(a.PushTime) })
 	for _, m := range about[:min(len(about), maxAttached)] {
-		if err := r.searchLayers(ctx, sub.image.Digest, m, s); err != nil || len(s.found) == s.most {
+		if err := r.searchLayers(ctx, sub.image.Digest, m, s); err != nil || s.found == s.most {
 			return err
 		}
 	}
@@ -114,11 +115,11 @@ func (r *Registry) searchLayers(ctx context.Context, subject string, m resource.
 		if err != nil {
 			return err
 		}
-		if d.Format == "" || d.Subjects != nil && !slices.Contains(d.Subjects, subject) || !s.accept(d) {
+		if d.Format == "" || d.Subjects != nil && !slices.Contains(d.Subjects, subject) ||
+			!s.accept(Attached{d, layer.Digest.String(), m.PushTime}) {
 			continue
 		}
-		s.found = append(s.found, Attached{d, layer.Digest.String(), m.PushTime})
-		if len(s.found) == s.most {
+		if s.found++; s.found == s.most {
 			return nil
 		}
 	}

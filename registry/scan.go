@@ -57,34 +57,45 @@ func (s *Service) RawSBOM(ctx context.Context, repo resource.UID, digest, archit
 func (s *Service) sbom(
 	ctx context.Context, repo resource.UID, digest, architecture string, b *budget,
 ) (out SBOM, _ error) {
-	if err := validDigest(digest); err != nil {
-		return SBOM{}, err
-	}
-	subjects, err := s.images.subjects(ctx, repo, digest, architecture)
+	search := search{repo: repo, what: "SBOM", most: 1, budget: b}
+	err := s.find(ctx, search, digest, architecture, func(image string, a Attached) bool {
+		content, err := a.SBOM()
+		out = SBOM{content, a, image}
+		return err == nil
+	})
 	if err != nil {
 		return SBOM{}, err
 	}
-	accept := func(d evidence.Document) bool {
-		if !d.Format.IsSBOM() {
-			return false
-		}
-		var err error
-		out.SBOM, err = d.SBOM()
-		return err == nil
+	return out, nil
+}
+
+// find looks for documents about an image. For an index, that is its image for an architecture, and then the
+// index itself, unless one document is enough and found. It calls accept with the digest that a document is about.
+// It returns fault.NotFound if none was accepted, and fault.FailedPrecondition if that may be due to their size.
+func (s *Service) find(
+	ctx context.Context, f search, digest, architecture string, accept func(image string, a Attached) bool,
+) error {
+	if err := validDigest(digest); err != nil {
+		return err
 	}
-	large := false
+	subjects, err := s.images.subjects(ctx, f.repo, digest, architecture)
+	if err != nil {
+		return err
+	}
+	found := false
 	for _, sub := range subjects {
-		found := search{repo: repo, most: 1, budget: b, accept: accept}
-		if err := s.images.attached(ctx, sub, &found); err != nil {
-			return SBOM{}, err
+		f.found, f.accept = 0, func(a Attached) bool { return accept(sub.image.Digest, a) }
+		if err := s.images.attached(ctx, sub, &f); err != nil {
+			return err
 		}
-		if len(found.found) == 1 {
-			out.Attached, out.Image = found.found[0], sub.image.Digest
-			return out, nil
+		if found = found || f.found > 0; found && f.most == 1 {
+			break
 		}
-		large = large || found.large
 	}
-	return SBOM{}, noDocument(large, "SBOM", digest)
+	if !found {
+		return noDocument(f.large, f.what, digest)
+	}
+	return nil
 }
 
 // noDocument returns the reason why no document was found.
@@ -195,41 +206,17 @@ func (s *Service) ImageReport(ctx context.Context, repo resource.UID, digest str
 // reports returns the reports attached to an image, newest first, as far as the
 // budget of one response allows. It returns fault.NotFound if there is none.
 func (s *Service) reports(ctx context.Context, repo resource.UID, digest string) ([]Report, error) {
-	if err := validDigest(digest); err != nil {
-		return nil, err
-	}
-	subjects, err := s.images.subjects(ctx, repo, digest, "")
-	if err != nil {
-		return nil, err
-	}
 	var all []Report
-	large, b := false, &budget{maxEvidence}
-	for _, sub := range subjects {
-		var read []evidence.Report
-		found := search{repo: repo, most: maxReports, budget: b, accept: func(d evidence.Document) bool {
-			if d.Format.IsSBOM() {
-				return false
-			}
-			r, err := d.Report()
-			if err != nil {
-				return false
-			}
-			read = append(read, r)
-			return true
-		}}
-		if err := s.images.attached(ctx, sub, &found); err != nil {
-			return nil, err
+	search := search{repo: repo, what: "report of a scanner", most: maxReports, budget: &budget{maxEvidence}}
+	err := s.find(ctx, search, digest, "", func(_ string, a Attached) bool {
+		r, err := a.Report()
+		if err == nil {
+			all = append(all, Report{r, a, digest})
 		}
-		for i, a := range found.found {
-			all = append(all, Report{read[i], a, digest})
-		}
-		large = large || found.large
-	}
-	if len(all) == 0 {
-		return nil, noDocument(large, "report of a scanner", digest)
-	}
+		return err == nil
+	})
 	slices.SortStableFunc(all, func(a, b Report) int { return b.When().Compare(a.When()) })
-	return all, nil
+	return all, err
 }
 
 // Reports returns the reports attached to an image, newest first. The image is given by its digest, which may

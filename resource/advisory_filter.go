@@ -46,9 +46,8 @@ func (f AdvisoryFilter) Validate() error {
 		{"advisory_ids", f.IDs}, {"legacy_advisory_ids", f.LegacyIDs}, {"artifact_names", f.ArtifactNames},
 		{"artifact_types", f.ArtifactTypes}, {"artifact_architectures", f.ArtifactArchitectures},
 		{"component_names", f.ComponentNames}, {"component_types", f.ComponentTypes},
-		{"component_locations", f.ComponentLocations}, {"aliases", f.Aliases},
-		{"event_authors", f.EventAuthors}, {"event_reviewers", f.EventReviewers},
-		{"exclude_event_authors", f.NotEventAuthors},
+		{"component_locations", f.ComponentLocations}, {"aliases", f.Aliases}, {"event_authors", f.EventAuthors},
+		{"event_reviewers", f.EventReviewers}, {"exclude_event_authors", f.NotEventAuthors},
 	} {
 		p.atMost(v.field, len(v.all), maxFilterValues, "entries")
 		for _, s := range v.all {

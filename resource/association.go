@@ -126,8 +126,7 @@ func (g *GitHubAccount) validate(p *problems) {
 // servicePrincipals are the service principals by number.
 var servicePrincipals = [...]string{
 	"", "COSIGNED", "INGESTER", "CATALOG_SYNCER", "APKO_BUILDER", "ENTITLEMENT_SYNCER", "TENANT_SCANNER",
-	"SEDIMENTOLOGY",
-	"SKILLUP", "MATERIALIZER", "MICROFLOW", "GUARDENER", "MICROVM", "SKILLS",
+	"SEDIMENTOLOGY", "SKILLUP", "MATERIALIZER", "MICROFLOW", "GUARDENER", "MICROVM", "SKILLS",
 }
 
 // ParseServicePrincipal returns the number of a service principal. The name may have the

@@ -292,15 +292,13 @@ func firstFixed(all []resource.Affected) string {
 // databases are the names of databases by the prefixes of their IDs.
 var databases = []struct{ prefix, name string }{
 	{"GO-", "Go"}, {"GHSA-", "GitHub"}, {"CVE-", "CVE"}, {"PYSEC-", "PyPA"}, {"RUSTSEC-", "RustSec"},
-	{"MAL-", "OpenSSF"},
-	{"OSV-", "OSS-Fuzz"}, {"DEBIAN-", "Debian"}, {"DSA-", "Debian"}, {"DLA-", "Debian"}, {"DTSA-", "Debian"},
-	{"UBUNTU-", "Ubuntu"}, {"USN-", "Ubuntu"}, {"LSN-", "Ubuntu"}, {"ALPINE-", "Alpine"}, {"RHSA-", "Red Hat"},
-	{"RHBA-", "Red Hat"},
-	{"RHEA-", "Red Hat"}, {"ALSA-", "AlmaLinux"}, {"ALBA-", "AlmaLinux"}, {"ALEA-", "AlmaLinux"}, {"RLSA-", "Rocky"},
-	{"RXSA-", "Rocky"}, {"SUSE-", "SUSE"}, {"openSUSE-", "SUSE"}, {"MGASA-", "Mageia"}, {"OESA-", "openEuler"},
-	{"BIT-", "Bitnami"}, {"CURL-", "curl"}, {"HSEC-", "Haskell"}, {"JLSEC-", "Julia"}, {"PSF-", "PSF"},
-	{"RSEC-", "R Consortium"},
-	{"BELL-", "BellSoft"}, {"MINI-", "MinimOS"}, {"EEF-", "EEF"}, {"ASB-", "Android"}, {"PUB-", "Android"},
+	{"MAL-", "OpenSSF"}, {"OSV-", "OSS-Fuzz"}, {"DEBIAN-", "Debian"}, {"DSA-", "Debian"}, {"DLA-", "Debian"},
+	{"DTSA-", "Debian"}, {"UBUNTU-", "Ubuntu"}, {"USN-", "Ubuntu"}, {"LSN-", "Ubuntu"}, {"ALPINE-", "Alpine"},
+	{"RHSA-", "Red Hat"}, {"RHBA-", "Red Hat"}, {"RHEA-", "Red Hat"}, {"ALSA-", "AlmaLinux"}, {"ALBA-", "AlmaLinux"},
+	{"ALEA-", "AlmaLinux"}, {"RLSA-", "Rocky"}, {"RXSA-", "Rocky"}, {"SUSE-", "SUSE"}, {"openSUSE-", "SUSE"},
+	{"MGASA-", "Mageia"}, {"OESA-", "openEuler"}, {"BIT-", "Bitnami"}, {"CURL-", "curl"}, {"HSEC-", "Haskell"},
+	{"JLSEC-", "Julia"}, {"PSF-", "PSF"}, {"RSEC-", "R Consortium"}, {"BELL-", "BellSoft"}, {"MINI-", "MinimOS"},
+	{"EEF-", "EEF"}, {"ASB-", "Android"}, {"PUB-", "Android"},
 }
 
 // databaseOf returns the database of a record, which is its author if it names none.

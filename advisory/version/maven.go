@@ -1,6 +1,7 @@
 package version
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -18,6 +19,9 @@ const (
 )
 
 var mavenQualifiers = []string{"alpha", "beta", "milestone", "rc", "snapshot"}
+
+// mavenLetters are the abbreviations of qualifiers, if a number follows immediately.
+var mavenLetters = map[string]string{"a": "alpha", "b": "beta", "m": "milestone"}
 
 // A mavenToken is a number or a qualifier, and whether it follows a hyphen (or no separator) or a dot.
 type mavenToken struct {
@@ -113,12 +117,8 @@ func mavenName(text string, followed bool) string {
 		return "0"
 	case text == "cr":
 		return "rc"
-	case followed && text == "a":
-		return "alpha"
-	case followed && text == "b":
-		return "beta"
-	case followed && text == "m":
-		return "milestone"
+	case followed:
+		return cmp.Or(mavenLetters[text], text)
 	}
 	return text
 }

@@ -12,10 +12,9 @@ import (
 // registries are the ecosystems with a package URL type of their own.
 var registries = []struct{ ecosystem, purl string }{
 	{"Bitnami", "bitnami"}, {"CRAN", "cran"}, {"ConanCenter", "conan"}, {"GitHub Actions", "githubactions"},
-	{"Go", "golang"},
-	{"Hackage", "hackage"}, {"Hex", "hex"}, {"Julia", "julia"}, {"Maven", "maven"}, {"NuGet", "nuget"},
-	{"Packagist", "composer"}, {"Pub", "pub"}, {"PyPI", "pypi"}, {"RubyGems", "gem"}, {"SwiftURL", "swift"},
-	{"crates.io", "cargo"}, {"npm", "npm"}, {"opam", "opam"},
+	{"Go", "golang"}, {"Hackage", "hackage"}, {"Hex", "hex"}, {"Julia", "julia"}, {"Maven", "maven"},
+	{"NuGet", "nuget"}, {"Packagist", "composer"}, {"Pub", "pub"}, {"PyPI", "pypi"}, {"RubyGems", "gem"},
+	{"SwiftURL", "swift"}, {"crates.io", "cargo"}, {"npm", "npm"}, {"opam", "opam"},
 }
 
 // distributions are the ecosystems of distributions with the types and namespaces of their package URLs: first
@@ -24,11 +23,10 @@ var distributions = []struct{ ecosystem, purl, namespace string }{
 	{"AlmaLinux", "rpm", "almalinux"}, {"Alpaquita", "apk", "alpaquita"}, {"Alpine", "apk", "alpine"},
 	{"Azure Linux", "rpm", "azure-linux"}, {"BellSoft Hardened Containers", "apk", "bellsoft-hardened-containers"},
 	{"CleanStart", "apk", "cleanstart"}, {"Debian", "deb", "debian"}, {"Echo", "deb", "echo"},
-	{"Mageia", "rpm", "mageia"},
-	{"MinimOS", "apk", "minimos"}, {"Photon OS", "rpm", "photon"}, {"Red Hat", "rpm", "redhat"},
-	{"Rocky Linux", "rpm", "rocky-linux"}, {"SUSE", "rpm", "suse"}, {"Ubuntu", "deb", "ubuntu"},
-	{"Wolfi", "apk", "wolfi"},
-	{"openEuler", "rpm", "openeuler"}, {"openSUSE", "rpm", "opensuse"},
+	{"Mageia", "rpm", "mageia"}, {"MinimOS", "apk", "minimos"}, {"Photon OS", "rpm", "photon"},
+	{"Red Hat", "rpm", "redhat"}, {"Rocky Linux", "rpm", "rocky-linux"}, {"SUSE", "rpm", "suse"},
+	{"Ubuntu", "deb", "ubuntu"}, {"Wolfi", "apk", "wolfi"}, {"openEuler", "rpm", "openeuler"},
+	{"openSUSE", "rpm", "opensuse"},
 
 	{"AlmaLinux", "rpm", "alma"}, {"Azure Linux", "rpm", "azurelinux"}, {"Red Hat", "rpm", "rhel"},
 	{"Rocky Linux", "rpm", "rocky"}, {"SUSE", "rpm", "sles"},

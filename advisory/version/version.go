@@ -46,12 +46,11 @@ var ecosystems = map[string]Rule{
 	"AlmaLinux": rpm, "Alpaquita": apk, "Alpine": apk, "Azure Linux": rpm, "BellSoft Hardened Containers": apk,
 	"Bioconductor": semver, "Bitnami": semver, "CRAN": dotted, "CleanStart": apk, "ConanCenter": semver,
 	"Debian": deb, "Docker Hardened Images": semver, "Echo": deb, "GHC": semver, "GitHub Actions": semver,
-	"Go":      semver,
-	"Hackage": dotted, "Hex": semver, "Julia": semver, "Kubernetes": semver, "Linux": semver, "Mageia": rpm,
-	"Maven": maven, "MinimOS": apk, "NuGet": nuget, "Packagist": packagist, "Photon OS": rpm, "Pub": pub,
-	"PyPI": pypi, "Red Hat": rpm, "Rocky Linux": rpm, "RubyGems": gem, "SUSE": rpm, "SwiftURL": semver,
-	"Ubuntu": deb, "VSCode": semver, "Wolfi": apk, "crates.io": semver, "npm": semver, "opam": deb,
-	"openEuler": rpm, "openSUSE": rpm,
+	"Go": semver, "Hackage": dotted, "Hex": semver, "Julia": semver, "Kubernetes": semver, "Linux": semver,
+	"Mageia": rpm, "Maven": maven, "MinimOS": apk, "NuGet": nuget, "Packagist": packagist, "Photon OS": rpm,
+	"Pub": pub, "PyPI": pypi, "Red Hat": rpm, "Rocky Linux": rpm, "RubyGems": gem, "SUSE": rpm, "SwiftURL": semver,
+	"Ubuntu": deb, "VSCode": semver, "Wolfi": apk, "crates.io": semver, "npm": semver, "opam": deb, "openEuler": rpm,
+	"openSUSE": rpm,
 }
 
 // distributionTypes are the rules of the types of package URLs that distributions use.

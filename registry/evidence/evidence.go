@@ -40,9 +40,6 @@ const (
 	SARIF     Format = "SARIF"
 )
 
-// IsSBOM reports whether documents of the format are SBOMs. The others are reports of scanners.
-func (f Format) IsSBOM() bool { return f == SPDX || f == CycloneDX }
-
 // ErrUnknown is returned for a document of an unknown format.
 var ErrUnknown = errors.New("neither an SBOM nor a report of a scanner")
 
