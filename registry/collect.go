@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -42,9 +43,7 @@ type Collected struct {
 // Collect deletes what nothing refers to. It is safe to run beside pushes, pulls, mounts and other collectors.
 // All its state is in the store, so the next run continues one that was interrupted.
 func (r *Registry) Collect(ctx context.Context, c Collection) (Collected, error) {
-	if c.UploadAge == 0 {
-		c.UploadAge = UploadAge
-	}
+	c.UploadAge = cmp.Or(c.UploadAge, UploadAge)
 	g := &collector{Registry: r, Collection: c, now: r.config.Now()}
 	for _, step := range []func(context.Context) error{g.uploads, g.links, g.blobs, g.files, g.prune} {
 		if err := step(ctx); err != nil {

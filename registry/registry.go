@@ -53,9 +53,7 @@ type Registry struct {
 	pulls   *pullLog
 	readers chan struct{} // a semaphore: one value per request that reads documents
 	config  Config
-
-	mu   sync.Mutex
-	busy map[string]bool // uploads a request of this process is writing to
+	busy    sync.Map // the IDs of uploads that a request of this process is writing to
 }
 
 // New returns a Registry over db, whose blobs are in b. The caller must also call Run.
@@ -67,7 +65,7 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b *Storage, c Config) 
 	s := registrydb.New(db)
 	return &Registry{
 		store: s, iam: iamdb.New(db), authz: a, issuer: i, storage: b, pulls: newPullLog(s, c.Log),
-		readers: make(chan struct{}, maxReaders), config: c, busy: map[string]bool{},
+		readers: make(chan struct{}, maxReaders), config: c,
 	}
 }
 

@@ -78,21 +78,13 @@ func (r *Registry) renew(ctx context.Context, u *openUpload) error {
 	return err
 }
 
+// lock reports whether the caller may write to an upload, until unlock.
 func (r *Registry) lock(id string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.busy[id] {
-		return false
-	}
-	r.busy[id] = true
-	return true
+	_, busy := r.busy.LoadOrStore(id, true)
+	return !busy
 }
 
-func (r *Registry) unlock(id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.busy, id)
-}
+func (r *Registry) unlock(id string) { r.busy.Delete(id) }
 
 // A session writes to an upload. It hashes the bytes as they arrive and stores the state of the hash with the
 // upload, because some drivers, such as S3, cannot read what is not committed.

@@ -1,12 +1,10 @@
 package resource
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/base32"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -330,11 +328,6 @@ func (u UID) NewRisingChild(t time.Time) UID {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], next)
 	return u + "/" + UID(hex.EncodeToString(b[:]))
-}
-
-// jsonObject reports whether b is JSON, or empty.
-func jsonObject(b []byte) bool {
-	return len(b) == 0 || json.Valid(b) && !bytes.Contains(b, []byte{0})
 }
 
 // plainText reports whether s has no control characters except line breaks and tabs.

@@ -134,7 +134,7 @@ func (e AdvisoryEvent) validate(p *problems, at string) {
 	if !plainText(e.Note) || len(e.Note) > maxNote {
 		p.add(at+"note", "must be text of at most 16 KiB")
 	}
-	if len(e.Findings) > maxDetails || !jsonObject(e.Findings) {
+	if len(e.Findings) > maxDetails || len(e.Findings) > 0 && !json.Valid(e.Findings) {
 		p.add(at+"findings", "must be JSON of at most 256 KiB")
 	}
 	for _, s := range e.texts() {

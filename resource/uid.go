@@ -83,19 +83,13 @@ func hashWords(words []string) []byte {
 
 // Parent returns the UID one level up, or "" for a root.
 func (u UID) Parent() UID {
-	i := strings.LastIndexByte(string(u), '/')
-	if i < 0 {
-		return ""
-	}
-	return u[:i]
+	return u[:max(0, strings.LastIndexByte(string(u), '/'))]
 }
 
 // Root returns the UID of the organization u belongs to.
 func (u UID) Root() UID {
-	if i := strings.IndexByte(string(u), '/'); i >= 0 {
-		return u[:i]
-	}
-	return u
+	root, _, _ := strings.Cut(string(u), "/")
+	return UID(root)
 }
 
 // IsRoot reports whether u is the UID of a root.

@@ -6,6 +6,7 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
@@ -34,15 +35,9 @@ type Fetcher struct{ Config }
 
 // New returns a Fetcher.
 func New(c Config) *Fetcher {
-	if c.MaxBytes <= 0 {
-		c.MaxBytes = 4 << 30
-	}
-	if c.Timeout <= 0 {
-		c.Timeout = 15 * time.Minute
-	}
-	if c.Stall <= 0 {
-		c.Stall = time.Minute
-	}
+	c.MaxBytes = cmp.Or(c.MaxBytes, 4<<30)
+	c.Timeout = cmp.Or(c.Timeout, 15*time.Minute)
+	c.Stall = cmp.Or(c.Stall, time.Minute)
 	return &Fetcher{c}
 }
 

@@ -10,6 +10,7 @@ package format
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,16 +43,9 @@ const (
 )
 
 func (l Limits) withDefaults() Limits {
-	if l.Record <= 0 {
-		l.Record = 16 << 20
+	return Limits{
+		Record: cmp.Or(l.Record, 16<<20), Total: cmp.Or(l.Total, 16<<30), Files: cmp.Or(l.Files, 4_000_000),
 	}
-	if l.Total <= 0 {
-		l.Total = 16 << 30
-	}
-	if l.Files <= 0 {
-		l.Files = 4_000_000
-	}
-	return l
 }
 
 // Reasons why the input, or a record, was not read completely.

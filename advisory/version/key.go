@@ -58,10 +58,5 @@ func numeric(s string) bool {
 
 // plain reports whether s is valid UTF-8 without control characters.
 func plain(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] == 0x7f {
-			return false
-		}
-	}
-	return utf8.ValidString(s)
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }

@@ -109,8 +109,7 @@ func mavenRun(s string) (text, rest string) {
 	return run(s, func(c byte) bool { return !digit(c) && c != '.' && c != '-' })
 }
 
-// mavenName returns the name of a token. The letters a, b and m are abbreviations if a
-// number follows immediately.
+// mavenName returns the name of a token.
 func mavenName(text string, followed bool) string {
 	switch {
 	case text == "":

@@ -21,7 +21,13 @@ func readSemantic(k key, s string, fold bool) (key, error) {
 		return nil, err
 	}
 	rest, _, _ = strings.Cut(rest, "+")
-	return readPrerelease(k, rest, fold), nil
+	if rest == "" {
+		return append(k, semverRelease), nil
+	}
+	if rest[0] == '-' || rest[0] == '.' {
+		rest = rest[1:]
+	}
+	return readIdentifiers(k, rest, fold), nil
 }
 
 // readPub parses a version of a Dart package: a semantic version in which build metadata
@@ -56,17 +62,6 @@ func readNumbers(k key, s string) (key, string, error) {
 		}
 		n, rest = run(rest[1:], digit)
 	}
-}
-
-// readPrerelease parses what follows the numbers. An empty pre-release sorts last.
-func readPrerelease(k key, s string, fold bool) key {
-	if s == "" {
-		return append(k, semverRelease)
-	}
-	if s[0] == '-' || s[0] == '.' {
-		s = s[1:]
-	}
-	return readIdentifiers(k, s, fold)
 }
 
 // readIdentifiers parses identifiers separated by dots. Numbers sort before text, and fewer before more.
