@@ -1,12 +1,11 @@
-// Package advisory manages advisories about vulnerabilities: it imports those of
-// public databases, lets an organization write its own, tells whether a version is
-// affected, and exports them.
+// Package advisory manages advisories about vulnerabilities: it imports those of public databases, lets an
+// organization write its own, tells whether a version is affected, and exports them.
 //
-// Every method first authorizes the caller, then validates the request, and then
-// calls the store.
+// Every method first authorizes the caller, then validates the request, and then calls the store.
 package advisory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +27,6 @@ import (
 type Config struct {
 	Fetcher Fetcher       // reads feeds; if nil, no feed can be created
 	Limits  format.Limits // of imports
-	Dir     string        // for documents that are being imported; "" means os.TempDir()
 	Log     *slog.Logger
 	Now     func() time.Time
 }
@@ -46,9 +44,7 @@ func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	return &Service{store: advisorydb.New(db), authz: a, pages: t, cfg: cfg}
 }
 
@@ -63,22 +59,20 @@ var (
 		Default: byUID}
 )
 
-// reach returns where the caller holds advisories.list.
-func (s *Service) reach(ctx context.Context) (store.Reach, error) {
+// reach returns where the caller holds advisories.list, if the filter f is valid.
+func (s *Service) reach(ctx context.Context, f interface{ Validate() error }) (store.Reach, error) {
 	under, err := s.authz.Reach(ctx, resource.AdvisoriesList)
+	if err == nil {
+		err = f.Validate()
+	}
 	return store.Reach{Under: under}, err
 }
 
-// List returns a page of the advisories the caller has advisories.list on,
-// without the packages they affect.
+// List returns a page of the advisories the caller has advisories.list on, without the packages they affect.
 func (s *Service) List(
 	ctx context.Context, f resource.AdvisoryFilter, p page.Params,
 ) (page.Page[resource.Advisory], error) {
-	reach, err := s.reach(ctx)
-	if err != nil {
-		return page.Page[resource.Advisory]{}, err
-	}
-	return page.Read(ctx, s.pages, advisoryList, reach, f, p, s.summaries)
+	return authz.List(ctx, s.authz, s.pages, advisoryList, resource.AdvisoriesList, f, p, s.summaries)
 }
 
 // summaries reads a page of advisories without the packages they affect.
@@ -90,23 +84,16 @@ func (s *Service) summaries(
 
 // Get returns an advisory. The caller needs advisories.list on it.
 func (s *Service) Get(ctx context.Context, uid resource.UID) (resource.Advisory, error) {
-	if err := s.authz.Require(ctx, resource.AdvisoriesList, uid); err != nil {
-		return resource.Advisory{}, err
-	}
-	return s.store.Advisory(ctx, uid)
+	return authz.Get(ctx, s.authz, resource.AdvisoriesList, uid, s.store.Advisory)
 }
 
-// Create creates an advisory in a group. It gets an ID if it has none. The caller
-// needs advisories.create there, and advisories.approve if an event is already
-// reviewed.
+// Create creates an advisory in a group. It gets an ID if it has none. The caller needs advisories.create
+// there, and advisories.approve if an event is already reviewed.
 func (s *Service) Create(ctx context.Context, group resource.UID, a resource.Advisory) (resource.Advisory, error) {
 	if err := s.authz.Require(ctx, resource.AdvisoriesCreate, group); err != nil {
 		return resource.Advisory{}, err
 	}
-	by := caller(ctx)
-	if a.Author == "" {
-		a.Author = by
-	}
+	a.Author = cmp.Or(a.Author, caller(ctx))
 	for i := range a.Events {
 		if err := s.completeEvent(ctx, group, &a.Events[i], resource.ReviewUnspecified); err != nil {
 			return resource.Advisory{}, err
@@ -121,8 +108,7 @@ func (s *Service) Create(ctx context.Context, group resource.UID, a resource.Adv
 	return s.store.InsertAdvisory(ctx, group, a)
 }
 
-// Update applies change to an advisory, except to its events. The caller needs
-// advisories.update on it.
+// Update applies change to an advisory, except to its events. The caller needs advisories.update on it.
 func (s *Service) Update(
 	ctx context.Context, uid resource.UID, change func(*resource.Advisory) error,
 ) (resource.Advisory, error) {
@@ -141,10 +127,7 @@ func (s *Service) Update(
 
 // Delete deletes an advisory. The caller needs advisories.delete on it.
 func (s *Service) Delete(ctx context.Context, uid resource.UID) error {
-	if err := s.authz.Require(ctx, resource.AdvisoriesDelete, uid); err != nil {
-		return err
-	}
-	return s.store.DeleteAdvisory(ctx, uid)
+	return s.authz.Delete(ctx, resource.AdvisoriesDelete, uid, s.store.DeleteAdvisory)
 }
 
 // AddEvent adds an event to an advisory. The caller needs advisories.create on
@@ -204,28 +187,18 @@ func (s *Service) UpdateEvent(
 	return e, err
 }
 
-// completeEvent sets the author and the reviewer of an event. If its review state is
-// neither pending nor the one it had before, the caller needs advisories.approve on
-// scope.
+// completeEvent sets the author and the reviewer of an event. If its review state is neither pending nor the
+// one it had before, the caller needs advisories.approve on scope.
 func (s *Service) completeEvent(
 	ctx context.Context, scope resource.UID, e *resource.AdvisoryEvent, before resource.ReviewState,
 ) error {
-	if e.ReviewState == resource.ReviewUnspecified {
-		e.ReviewState = resource.ReviewPending
-	}
-	if e.Author == "" {
-		e.Author = caller(ctx)
-	}
+	e.ReviewState = cmp.Or(e.ReviewState, resource.ReviewPending)
+	e.Author = cmp.Or(e.Author, caller(ctx))
 	if e.ReviewState == before || e.ReviewState == resource.ReviewPending {
 		return nil
 	}
-	if err := s.authz.Require(ctx, resource.AdvisoriesApprove, scope); err != nil {
-		return err
-	}
-	if e.Reviewer == "" {
-		e.Reviewer = caller(ctx)
-	}
-	return nil
+	e.Reviewer = cmp.Or(e.Reviewer, caller(ctx))
+	return s.authz.Require(ctx, resource.AdvisoriesApprove, scope)
 }
 
 // caller returns the identity of the caller.
@@ -266,7 +239,7 @@ func checkSeverities(field string, all []resource.Severity) (bad []fault.Violati
 
 // reason returns the text of an error, without the name of a field.
 func reason(err error) string {
-	if f := (*fault.Error)(nil); errors.As(err, &f) && len(f.Fields) > 0 {
+	if f, ok := errors.AsType[*fault.Error](err); ok && len(f.Fields) > 0 {
 		return f.Fields[0].Description
 	}
 	return err.Error()

@@ -9,17 +9,13 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// Export writes the advisories that match a filter, among those the caller has
-// advisories.list on, ordered by UID. It returns fault.InvalidArgument, with nothing
-// written, for an invalid filter or format.
+// Export writes the advisories that match a filter, among those the caller has advisories.list on, ordered by
+// UID. It returns fault.InvalidArgument, with nothing written, for an invalid filter or format.
 func (s *Service) Export(
 	ctx context.Context, f resource.AdvisoryFilter, to format.Format, o format.Options, w io.Writer,
 ) error {
-	reach, err := s.reach(ctx)
+	reach, err := s.reach(ctx, f)
 	if err != nil {
-		return err
-	}
-	if err := f.Validate(); err != nil {
 		return err
 	}
 	o.Time = s.now()

@@ -1,6 +1,7 @@
 package advisory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/advisory/fetch"
+	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -54,8 +56,7 @@ func (s *Service) checkFeed(f resource.AdvisoryFeed) error {
 	return s.cfg.Fetcher.Check(f.Address)
 }
 
-// redact removes what may be a secret from the address of a feed, unless the caller
-// could change it.
+// redact removes what may be a secret from the address of a feed, unless the caller could change it.
 func (s *Service) redact(ctx context.Context, f resource.AdvisoryFeed) resource.AdvisoryFeed {
 	if s.authz.Require(ctx, resource.AdvisoriesUpdate, f.UID) != nil {
 		return f.Redacted()
@@ -66,10 +67,7 @@ func (s *Service) redact(ctx context.Context, f resource.AdvisoryFeed) resource.
 // GetFeed returns a feed. The caller needs advisories.list on it, and
 // advisories.update to see the query of its address.
 func (s *Service) GetFeed(ctx context.Context, uid resource.UID) (resource.AdvisoryFeed, error) {
-	if err := s.authz.Require(ctx, resource.AdvisoriesList, uid); err != nil {
-		return resource.AdvisoryFeed{}, err
-	}
-	f, err := s.store.Feed(ctx, uid)
+	f, err := authz.Get(ctx, s.authz, resource.AdvisoriesList, uid, s.store.Feed)
 	return s.redact(ctx, f), err
 }
 
@@ -78,11 +76,7 @@ func (s *Service) GetFeed(ctx context.Context, uid resource.UID) (resource.Advis
 func (s *Service) ListFeeds(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.AdvisoryFeed], error) {
-	reach, err := s.reach(ctx)
-	if err != nil {
-		return page.Page[resource.AdvisoryFeed]{}, err
-	}
-	got, err := page.Read(ctx, s.pages, feedList, reach, f, p, s.store.Feeds)
+	got, err := authz.List(ctx, s.authz, s.pages, feedList, resource.AdvisoriesList, f, p, s.store.Feeds)
 	for i := range got.Items {
 		got.Items[i] = s.redact(ctx, got.Items[i])
 	}
@@ -107,16 +101,12 @@ func (s *Service) UpdateFeed(
 // DeleteFeed deletes a feed, but not the advisories that were read from it. The
 // caller needs advisories.delete on it.
 func (s *Service) DeleteFeed(ctx context.Context, uid resource.UID) error {
-	if err := s.authz.Require(ctx, resource.AdvisoriesDelete, uid); err != nil {
-		return err
-	}
-	return s.store.DeleteFeed(ctx, uid)
+	return s.authz.Delete(ctx, resource.AdvisoriesDelete, uid, s.store.DeleteFeed)
 }
 
-// maxFeedReaders is how many feeds are read at once, at most one of each
-// organization. So a slow feed delays only other feeds of its organization, unless
-// that many organizations have slow feeds; and fetch.Config.Stall ends those. Each
-// may need fetch.Config.MaxBytes on disk.
+// maxFeedReaders is how many feeds are read at once, at most one of each organization. So a slow feed delays
+// only other feeds of its organization, unless that many organizations have slow feeds; and fetch.Config.Stall
+// ends those. Each may need fetch.Config.MaxBytes on disk.
 const maxFeedReaders = 4
 
 // A feedQueue chooses the next feed to read.
@@ -193,15 +183,6 @@ func (s *Service) warn(ctx context.Context, err error) {
 	}
 }
 
-// ReadDue reads one feed that is due, if there is one, and records the result.
-func (s *Service) ReadDue(ctx context.Context) (read bool, _ error) {
-	f, ok, err := s.store.ClaimDueFeed(ctx, s.now().Add(feedLease), "", nil)
-	if err != nil || !ok {
-		return false, err
-	}
-	return true, s.readAndRecord(ctx, f)
-}
-
 // readAndRecord reads a feed and records the result.
 func (s *Service) readAndRecord(ctx context.Context, f resource.AdvisoryFeed) error {
 	start := s.now()
@@ -210,15 +191,18 @@ func (s *Service) readAndRecord(ctx context.Context, f resource.AdvisoryFeed) er
 		return s.store.RecordFeedResult(context.WithoutCancel(ctx), f, f.Last, f.State, s.now())
 	}
 	if err != nil {
-		last.Error = clip(feedError(err))
-		s.cfg.Log.WarnContext(ctx, "feed not read", "feed", f.UID, "address", f.Redacted().Address, "err", logged(err))
+		text, cause := err.Error(), err
+		if known, ok := errors.AsType[*fault.Error](err); ok { // its cause is for the log alone
+			text, cause = known.Message, cmp.Or(known.Cause, err)
+		}
+		last.Error = clip(text)
+		s.cfg.Log.WarnContext(ctx, "feed not read", "feed", f.UID, "address", f.Redacted().Address, "err", cause)
 	}
 	last.Time, last.Took = s.now(), s.now().Sub(start)
 	return s.store.RecordFeedResult(ctx, f, last, state, last.Time.Add(f.Interval))
 }
 
-// readFeed reads a feed. If that fails, the state it returns is the old one, so that
-// the feed is read again.
+// readFeed reads a feed. If that fails, the state it returns is the old one, so that the feed is read again.
 func (s *Service) readFeed(
 	ctx context.Context, f resource.AdvisoryFeed,
 ) (last resource.FeedResult, state []byte, err error) {
@@ -229,7 +213,7 @@ func (s *Service) readFeed(
 	}
 	defer func() { err = errors.Join(err, got.Close()) }()
 	if !got.Changed {
-		last.Unchanged, last.Import = true, resource.ImportResult{}
+		last.Unchanged = true
 		return last, got.State, nil
 	}
 	var problems []Problem
@@ -252,24 +236,8 @@ func (s *Service) readFeed(
 
 // notStored hides the errors of our database from the owner of a feed.
 func notStored(err error) error {
-	if f := (*fault.Error)(nil); errors.As(err, &f) {
+	if _, ok := errors.AsType[*fault.Error](err); ok {
 		return err
 	}
 	return &fault.Error{Code: fault.Internal, Message: "the server could not store what it read", Cause: err}
-}
-
-// logged returns what to log of an error: its hidden cause, if it has one.
-func logged(err error) error {
-	if f := (*fault.Error)(nil); errors.As(err, &f) && f.Cause != nil {
-		return f.Cause
-	}
-	return err
-}
-
-// feedError returns what the owner of a feed may know of an error.
-func feedError(err error) string {
-	if f := (*fault.Error)(nil); errors.As(err, &f) {
-		return f.Message
-	}
-	return err.Error()
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// A batch is one transaction. Two are in flight, so that one is prepared while the
-// other is written.
+// A batch is one transaction. Two are in flight, so that one is prepared while the other is written.
 const (
 	importBatch   = 1536    // records
 	importBytes   = 8 << 20 // of a batch, about
@@ -101,8 +100,7 @@ func (m *Import) add(r format.Record) {
 		err = errors.New("has no id")
 	}
 	if err != nil {
-		m.reject(r.Name, err)
-		m.offset(r.Offset)
+		m.reject(r, err)
 		return
 	}
 	a := r.Advisory
@@ -118,20 +116,15 @@ func (m *Import) add(r format.Record) {
 }
 
 // reject adds a problem.
-func (m *Import) reject(name string, err error) {
+func (m *Import) reject(r format.Record, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.done.Failed++
+	m.done.Offset = max(m.done.Offset, r.Offset)
 	if m.reported < maxProblems {
 		m.reported++
-		m.problems = append(m.problems, Problem{clip(name), clip(reason(err))})
+		m.problems = append(m.problems, Problem{clip(r.Name), clip(reason(err))})
 	}
-}
-
-func (m *Import) offset(n int64) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.done.Offset = max(m.done.Offset, n)
 }
 
 // flush starts to write the batch.

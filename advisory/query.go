@@ -12,14 +12,12 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// A Package is a version of a package. It has either a package URL, or an ecosystem
-// and a name.
+// A Package is a version of a package. It has either a package URL, or an ecosystem and a name.
 type Package struct {
 	PURL, Ecosystem, Name, Version string
 }
 
-// A Match is an advisory that affects a version, and the versions in which it is
-// fixed.
+// A Match is an advisory that affects a version, and the versions in which it is fixed.
 type Match struct {
 	resource.Advisory
 	Fixed []string
@@ -67,27 +65,20 @@ func (p Package) resolve(field string) (Package, error) {
 	return p, nil
 }
 
-// Query returns the advisories that affect a version, among those the caller has
-// advisories.list on, ordered by ID. It leaves out withdrawn ones, and those whose
-// latest approved event is a false positive.
-func (s *Service) Query(ctx context.Context, place resource.PlaceFilter, p Package) ([]Match, error) {
-	reach, err := s.reach(ctx)
+// Query returns the advisories that affect a version, among those the caller has advisories.list on, ordered by
+// ID. It leaves out withdrawn ones, and those whose latest approved event is a false positive.
+func (s *Service) Query(ctx context.Context, uids resource.UIDFilter, p Package) ([]Match, error) {
+	reach, err := s.reach(ctx, uids)
 	if err != nil {
 		return nil, err
 	}
-	if err := place.Validate(); err != nil {
-		return nil, err
-	}
-	return s.query(ctx, reach, place, p, "package")
+	return s.query(ctx, reach, uids, p, "package")
 }
 
 // BatchQuery is like Query for several packages.
-func (s *Service) BatchQuery(ctx context.Context, place resource.PlaceFilter, all []Package) ([][]Match, error) {
-	reach, err := s.reach(ctx)
+func (s *Service) BatchQuery(ctx context.Context, uids resource.UIDFilter, all []Package) ([][]Match, error) {
+	reach, err := s.reach(ctx, uids)
 	if err != nil {
-		return nil, err
-	}
-	if err := place.Validate(); err != nil {
 		return nil, err
 	}
 	if len(all) == 0 || len(all) > MaxBatchQuery {
@@ -95,7 +86,7 @@ func (s *Service) BatchQuery(ctx context.Context, place resource.PlaceFilter, al
 	}
 	out := make([][]Match, len(all))
 	for i, p := range all {
-		if out[i], err = s.query(ctx, reach, place, p, fmt.Sprintf("packages[%d]", i)); err != nil {
+		if out[i], err = s.query(ctx, reach, uids, p, fmt.Sprintf("packages[%d]", i)); err != nil {
 			return nil, err
 		}
 	}
@@ -103,7 +94,7 @@ func (s *Service) BatchQuery(ctx context.Context, place resource.PlaceFilter, al
 }
 
 func (s *Service) query(
-	ctx context.Context, reach store.Reach, place resource.PlaceFilter, p Package, field string,
+	ctx context.Context, reach store.Reach, uids resource.UIDFilter, p Package, field string,
 ) ([]Match, error) {
 	p, err := p.resolve(field)
 	if err != nil {
@@ -113,7 +104,7 @@ func (s *Service) query(
 	if err != nil {
 		return nil, fault.Field(field+".version", "%s", reason(err))
 	}
-	found, err := s.store.AdvisoriesOf(ctx, reach, place, p.Name, func(all []resource.Affected) (bool, error) {
+	found, err := s.store.AdvisoriesOf(ctx, reach, uids, p.Name, func(all []resource.Affected) (bool, error) {
 		for _, a := range all {
 			if a.Name != p.Name {
 				continue

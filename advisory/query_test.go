@@ -56,7 +56,7 @@ func TestQuery(t *testing.T) {
 		}
 		for name, tt := range tests {
 			t.Run(name, func(t *testing.T) {
-				found, err := d.Query(d.ctx, resource.PlaceFilter{}, tt.ask)
+				found, err := d.Query(d.ctx, resource.UIDFilter{}, tt.ask)
 				must(t, err)
 				var got []string
 				for _, m := range found {

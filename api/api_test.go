@@ -89,7 +89,7 @@ func newWorldOn(t *testing.T, s *storetest.Store) *world {
 	issuer := check(token.New(ctx, s.DB, token.Config{Issuer: "https://auth.example.com", Key: key, Now: now}))(t)
 	pages := page.NewTokens(key.Derive("page tokens"), now)
 	svc := iam.New(s.DB, checker, pages, iam.Config{Key: key, Now: now})
-	reg := registry.NewService(checker, pages, issuer, registry.New(s.DB, checker, issuer, nil, registry.Config{}), registry.ServiceConfig{Host: registryHost, Now: now})
+	reg := registry.NewService(pages, registry.New(s.DB, checker, issuer, nil, registry.Config{Host: registryHost, Now: now}))
 	org, owner, err := svc.Bootstrap(ctx, "acme", resource.OrgDev, resource.Identity{
 		Name:         "owner",
 		Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: "https://issuer.example.com", Subject: "owner"}},

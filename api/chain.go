@@ -108,7 +108,7 @@ func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 // request has validate_only. It runs after the request has been read.
 func validateOnly(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if r, ok := req.(interface{ GetValidateOnly() bool }); ok && r.GetValidateOnly() {
-		ctx = resource.Rehearse(ctx)
+		ctx = resource.WithDryRun(ctx)
 	}
 	return next(ctx, req)
 }

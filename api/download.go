@@ -114,7 +114,7 @@ func (a *API) secdbOverHTTP(ctx context.Context, _ *http.Request, params map[str
 	if err != nil {
 		return err
 	}
-	f := resource.AdvisoryFilter{Place: resource.PlaceFilter{DescendantsOf: group}, ArtifactTypes: []string{"apk"}}
+	f := resource.AdvisoryFilter{UIDs: resource.UIDFilter{DescendantsOf: group}, ArtifactTypes: []string{"apk"}}
 	h.Set("Content-Type", "application/json")
 	return a.advisory.Export(ctx, f, "secdb", format.Options{URLPrefix: a.cfg.Audience}, w)
 }

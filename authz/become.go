@@ -12,11 +12,10 @@ import (
 // become. Only an attacker chains more.
 const maxBecome = 256
 
-// RequireBecome returns nil if the caller holds everything that whoever
-// becomes an identity could do: what the identity holds, and what every
-// identity holds that it can assume, directly or through others. It returns
-// fault.PermissionDenied if the caller does not, and fault.FailedPrecondition
-// if there are too many identities to follow.
+// RequireBecome returns nil if the caller holds everything that whoever becomes an identity could do: what the
+// identity holds, and what every identity holds that it can assume, directly or through others. It returns
+// fault.PermissionDenied if the caller does not, and fault.FailedPrecondition if there are too many identities
+// to follow.
 func (c *Checker) RequireBecome(ctx context.Context, identity resource.UID) error {
 	caller, err := c.caller(ctx)
 	if err != nil {
@@ -25,8 +24,7 @@ func (c *Checker) RequireBecome(ctx context.Context, identity resource.UID) erro
 	return c.RequireBecomeBy(ctx, caller, identity)
 }
 
-// RequireBecomeBy is RequireBecome for somebody other than the caller of the
-// request.
+// RequireBecomeBy is RequireBecome for somebody other than the caller of the request.
 func (c *Checker) RequireBecomeBy(ctx context.Context, by Caller, identity resource.UID) error {
 	all, err := c.assumable(ctx, identity)
 	if err != nil {
@@ -42,9 +40,8 @@ func (c *Checker) RequireBecomeBy(ctx context.Context, by Caller, identity resou
 	return nil
 }
 
-// assumable returns an identity and every other that whoever has become it can
-// assume, in one exchange or several: those that trust our own issuer with it
-// as their subject.
+// assumable returns an identity and every other that whoever has become it can assume, in one exchange or
+// several: those that trust our own issuer with it as their subject.
 func (c *Checker) assumable(ctx context.Context, identity resource.UID) ([]resource.UID, error) {
 	all := []resource.UID{identity}
 	for next := all; c.Issuer != "" && len(next) > 0; {

@@ -1,8 +1,7 @@
 // Package authz decides whether a caller may act on a resource.
 //
-// A binding gives an identity a role on a group and everything below it. All
-// bindings are held in memory, so a check costs no query; follow.go keeps them
-// current with the store.
+// A binding gives an identity a role on a group and everything below it. All bindings are held in memory, so a
+// check costs no query; follow.go keeps them current with the store.
 package authz
 
 import (
@@ -37,8 +36,7 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, &c)
 }
 
-// CallerFrom returns the caller of a request. There is none before
-// authentication.
+// CallerFrom returns the caller of a request. There is none before authentication.
 func CallerFrom(ctx context.Context) (Caller, bool) {
 	c, ok := ctx.Value(callerKey{}).(*Caller)
 	if !ok {
@@ -52,8 +50,7 @@ func (c Caller) Narrowing() resource.Narrowing {
 	return resource.Narrowing{Caps: c.Caps, Scopes: c.Scopes}
 }
 
-// RequireCaller returns the caller of a request, or fault.Unauthenticated if
-// there is none.
+// RequireCaller returns the caller of a request, or fault.Unauthenticated if there is none.
 func RequireCaller(ctx context.Context) (Caller, error) {
 	c, ok := CallerFrom(ctx)
 	if !ok {

@@ -14,13 +14,11 @@ import (
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
-// A Checker decides whether a caller may act on a resource. It answers from
-// memory, yet a binding that was created or removed counts from the moment the
-// write returns, whichever replica has written it.
+// A Checker decides whether a caller may act on a resource. It answers from memory, yet a binding that was
+// created or removed counts from the moment the write returns, whichever replica has written it.
 //
-// If the database cannot be reached, so that other replicas may have made
-// changes, methods that return an error return fault.Unavailable, and the
-// others answer as if the caller held nothing.
+// If the database cannot be reached, so that other replicas may have made changes, methods that return an error
+// return fault.Unavailable, and the others answer as if the caller held nothing.
 type Checker struct {
 	Issuer string // the address of our own issuer; set before use
 
@@ -45,13 +43,10 @@ type Grant struct {
 	Capabilities resource.Capabilities
 }
 
-// Require returns nil if the caller holds want on target or above it. It
-// returns fault.Unauthenticated if there is no caller, and otherwise
-// fault.PermissionDenied, whether or not target exists.
+// Require returns nil if the caller holds want on target or above it. It returns fault.Unauthenticated if there
+// is no caller, and otherwise fault.PermissionDenied, whether or not target exists.
 func (c *Checker) Require(ctx context.Context, want resource.Capability, target resource.UID) error {
-	var one resource.Capabilities
-	one.Add(want)
-	return c.RequireAll(ctx, one, target)
+	return c.RequireAll(ctx, resource.NewCapabilities(want), target)
 }
 
 // RequireAll is Require for several capabilities, which may come from several
@@ -64,10 +59,9 @@ func (c *Checker) RequireAll(ctx context.Context, want resource.Capabilities, ta
 	return denial(c.missing(&caller, want, target), target)
 }
 
-// RequireRole checks that a role can be used in a group and that the caller
-// holds its capabilities there. A role can be used in its own group and all
-// below it, because whoever can change the role decides what it gives there.
-// The error for another role names field.
+// RequireRole checks that a role can be used in a group and that the caller holds its capabilities there. A
+// role can be used in its own group and all below it, because whoever can change the role decides what it gives
+// there. The error for another role names field.
 func (c *Checker) RequireRole(ctx context.Context, group, role resource.UID, field string) error {
 	if !role.IsRoot() && !role.Parent().Covers(group) {
 		return fault.Field(field, "is neither a managed role nor one of this group or a group above it")
@@ -79,8 +73,7 @@ func (c *Checker) RequireRole(ctx context.Context, group, role resource.UID, fie
 	return c.RequireAll(ctx, r.Capabilities, group)
 }
 
-// denial returns the error for missing capabilities, naming the first. It
-// returns nil if none is missing.
+// denial returns the error for missing capabilities, naming the first. It returns nil if none is missing.
 func denial(missing resource.Capabilities, target resource.UID) error {
 	if missing == (resource.Capabilities{}) {
 		return nil
@@ -139,11 +132,9 @@ func (c *Checker) GrantsOf(identity resource.UID) []Grant {
 
 // Holds reports whether an identity holds want on target or above it.
 func (c *Checker) Holds(identity resource.UID, want resource.Capability, target resource.UID) bool {
-	var one resource.Capabilities
-	one.Add(want)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.index.missing(identity, target, one) == resource.Capabilities{}
+	return c.index.missing(identity, target, resource.NewCapabilities(want)) == resource.Capabilities{}
 }
 
 // RolesWith returns the roles that allow want, sorted.
@@ -160,9 +151,8 @@ func (c *Checker) RolesWith(want resource.Capability) []resource.UID {
 	return all
 }
 
-// OwnsAny reports whether the caller holds the owner role on an organization.
-// A token narrowed to less than creating groups does not count. It returns
-// fault.Unauthenticated if there is no caller.
+// OwnsAny reports whether the caller holds the owner role on an organization. A token narrowed to less than
+// creating groups does not count. It returns fault.Unauthenticated if there is no caller.
 func (c *Checker) OwnsAny(ctx context.Context) (bool, error) {
 	caller, err := c.caller(ctx)
 	if err != nil || caller.Caps != nil && !caller.Caps.Has(resource.GroupsCreate) {
@@ -178,11 +168,10 @@ func (c *Checker) OwnsAny(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// Revoked returns why the token of a caller is void: its identity, or one that
-// it was assumed through, was deleted after it was issued; its session has
-// ended; or the trust settings of the provider that vouched for its person
-// have changed. Tokens are dated in whole seconds, so one issued in the second
-// of the deletion is void too. It returns "" for a valid token.
+// Revoked returns why the token of a caller is void: its identity, or one that it was assumed through, was
+// deleted after it was issued; its session has ended; or the trust settings of the provider that vouched for
+// its person have changed. Tokens are dated in whole seconds, so one issued in the second of the deletion is
+// void too. It returns "" for a valid token.
 func (c *Checker) Revoked(caller Caller) string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -240,9 +229,8 @@ func (c *Checker) missing(caller *Caller, want resource.Capabilities, target res
 	return c.index.missing(caller.Identity, target, want)
 }
 
-// reach returns the groups on which the caller holds want, unsorted and
-// possibly within each other. If limit is not negative it stops once it has
-// that many.
+// reach returns the groups on which the caller holds want, unsorted and possibly within each other. If limit is
+// not negative it stops once it has that many.
 func (c *Checker) reach(caller *Caller, want resource.Capability, limit int) []resource.UID {
 	if caller.Caps != nil && !caller.Caps.Has(want) {
 		return nil

@@ -22,8 +22,7 @@ const (
 	clockSkew = 5 * time.Minute // between replicas, at most
 )
 
-// RevocationMemory is how long the deletion of an identity is remembered. No
-// token may live longer.
+// RevocationMemory is how long the deletion of an identity is remembered. No token may live longer.
 const RevocationMemory = 25 * time.Hour
 
 // A follower is the state of following the store. Whoever advances the index
@@ -61,10 +60,9 @@ func Load(ctx context.Context, db *store.DB, log *slog.Logger) (*Checker, error)
 	return c, nil
 }
 
-// OnChange registers f to be called with every identity whose grants,
-// relationship or existence have changed, here or elsewhere, before a check
-// that depends on it is answered; "" means all of them. f must be quick. It is
-// meant for caches of identities, and to be called before Run.
+// OnChange registers f to be called with every identity whose grants, relationship or existence have changed,
+// here or elsewhere, before a check that depends on it is answered; "" means all of them. f must be quick. It
+// is meant for caches of identities, and to be called before Run.
 func (c *Checker) OnChange(f func(identity resource.UID)) { c.changed = append(c.changed, f) }
 
 func (c *Checker) notify(identity resource.UID) {
@@ -127,11 +125,9 @@ func (c *Checker) listen(ctx context.Context, woken chan<- struct{}) {
 	}
 }
 
-// EnsureCurrent returns nil if the index holds every change that a writer has
-// been told is committed, by this replica or another. If that is in doubt it
-// asks the database, and returns fault.Unavailable if there is no answer. The
-// checks that return an error call it; users of the others should call it
-// first.
+// EnsureCurrent returns nil if the index holds every change that a writer has been told is committed, by this
+// replica or another. If that is in doubt it asks the database, and returns fault.Unavailable if there is no
+// answer. The checks that return an error call it; users of the others should call it first.
 func (c *Checker) EnsureCurrent(ctx context.Context) error {
 	if c.current() {
 		return nil
@@ -160,9 +156,8 @@ func (c *Checker) current() bool {
 	return !c.behind.Load() && (!c.shared || c.follow.lease.Valid(c.now()))
 }
 
-// committed applies a change that this process has just committed, before the
-// write returns to its caller. The change stands even if that caller has gone
-// away; if it cannot be read now, the next check reads it.
+// committed applies a change that this process has just committed, before the write returns to its caller. The
+// change stands even if that caller has gone away; if it cannot be read now, the next check reads it.
 func (c *Checker) committed(ctx context.Context, revision int64) {
 	ctx = context.WithoutCancel(ctx)
 	if c.follow.applied.Load() >= revision {
@@ -191,8 +186,7 @@ func (c *Checker) poll(ctx context.Context) error {
 	return c.catchUp(ctx)
 }
 
-// catchUp brings the index to the newest revision. It keeps a failure for
-// those who wait for the same answer.
+// catchUp brings the index to the newest revision. It keeps a failure for those who wait for the same answer.
 func (c *Checker) catchUp(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
@@ -203,8 +197,7 @@ func (c *Checker) catchUp(ctx context.Context) error {
 	return err
 }
 
-// sync applies what is new and then announces it, because other replicas wait
-// for it.
+// sync applies what is new and then announces it, because other replicas wait for it.
 func (c *Checker) sync(ctx context.Context) error {
 	for range 2 { // changes made in the meantime are announced
 		asked := c.now()
@@ -230,17 +223,15 @@ func (c *Checker) sync(ctx context.Context) error {
 	return nil
 }
 
-// renew tells other replicas which revision the index has reached, and returns
-// the newest one.
+// renew tells other replicas which revision the index has reached, and returns the newest one.
 func (c *Checker) renew(ctx context.Context) (newest int64, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	return c.store.Renew(ctx, c.follow.applied.Load())
 }
 
-// advance applies the changes since the revision of the index. It may read
-// grants newer than the change it reads for; that is harmless, because the
-// newer change will read them again.
+// advance applies the changes since the revision of the index. It may read grants newer than the change it
+// reads for; that is harmless, because the newer change will read them again.
 func (c *Checker) advance(ctx context.Context) error {
 	changes, complete, err := c.store.GrantChanges(ctx, c.follow.applied.Load())
 	if err != nil {
@@ -299,8 +290,8 @@ func (c *Checker) apply(grants map[resource.UID][]iamdb.Grant, roles map[resourc
 
 // reload reads everything again, while checks continue with the old index.
 func (c *Checker) reload(ctx context.Context) error {
-	l := newLoader()
-	revision, err := c.store.Grants(ctx, l.add)
+	x := newIndex()
+	revision, err := c.store.Grants(ctx, x.add)
 	if err != nil {
 		return err
 	}
@@ -312,7 +303,7 @@ func (c *Checker) reload(ctx context.Context) error {
 	if err := c.readRevocations(ctx); err != nil {
 		return err
 	}
-	x := l.index()
+	x.sort()
 	x.setRoles(roles)
 	c.mu.Lock()
 	c.index = x
@@ -350,8 +341,7 @@ func (c *Checker) readRevocations(ctx context.Context) error {
 	return nil
 }
 
-// markCurrent records that the index held every committed change at the time
-// asked.
+// markCurrent records that the index held every committed change at the time asked.
 func (c *Checker) markCurrent(asked time.Time) {
 	c.follow.lease.Begin(asked)
 	c.follow.failed, c.follow.failure = time.Time{}, nil

@@ -23,13 +23,11 @@ type index struct {
 	allowed    []resource.Capabilities // by role number
 }
 
-// A grant is a role on a group, by their numbers. It repeats the key of the
-// group, because looking that up for each ancestor would be most of the cost
-// of a check.
+// A grant is a role on a group, by their numbers. It repeats the key of the group, because looking that up for
+// each ancestor would be most of the cost of a check.
 type grant struct{ key, group, role uint32 }
 
-// keyOf returns the last eight digits of a UID as a number. Groups rarely
-// share it.
+// keyOf returns the last eight digits of a UID as a number. Groups rarely share it.
 func keyOf(uid resource.UID) uint32 {
 	key := uint32(0)
 	for i := max(0, len(uid)-8); i < len(uid); i++ {
@@ -108,7 +106,9 @@ func (x *index) setGrants(identity resource.UID, grants []iamdb.Grant) {
 	}
 	x.set(identity, packed)
 	for _, g := range before.grants {
-		x.groups.release(g.group)
+		if x.groups.refs[g.group]--; x.groups.refs[g.group] == 0 {
+			x.groups.remove(g.group)
+		}
 		x.roles.refs[g.role]--
 	}
 }
@@ -135,8 +135,7 @@ func (x *index) set(identity resource.UID, grants []grant) {
 	x.identities[identity] = h
 }
 
-// role returns the number of a role. A role that is unknown to setRoles allows
-// nothing.
+// role returns the number of a role. A role that is unknown to setRoles allows nothing.
 func (x *index) role(uid resource.UID) uint32 {
 	id := x.roles.id(uid)
 	if int(id) == len(x.allowed) {
@@ -145,8 +144,7 @@ func (x *index) role(uid resource.UID) uint32 {
 	return id
 }
 
-// setRoles replaces what every role allows. A role that is not in roles allows
-// nothing from now on.
+// setRoles replaces what every role allows. A role that is not in roles allows nothing from now on.
 func (x *index) setRoles(roles map[resource.UID]resource.Capabilities) {
 	for uid, id := range x.roles.ids {
 		if _, ok := roles[uid]; ok {
@@ -162,47 +160,21 @@ func (x *index) setRoles(roles map[resource.UID]resource.Capabilities) {
 	}
 }
 
-// A loader builds an index from grants in any order. It keeps the grants of
-// all identities in one slice.
-type loader struct {
-	x          *index
-	identities interner
-	rows       []row
+// add adds a grant to an index that is being loaded. After the last one, sort must be called.
+func (x *index) add(g iamdb.Grant) {
+	h := x.identities[g.Identity]
+	h.grants = append(h.grants, x.intern(g))
+	x.identities[g.Identity] = h
 }
 
-type row struct {
-	identity uint32
-	grant
+// sort brings what add has added into order, in as much memory as it needs.
+func (x *index) sort() {
+	for identity, h := range x.identities {
+		x.set(identity, slices.Clone(h.grants))
+	}
 }
 
-func newLoader() *loader { return &loader{x: newIndex(), identities: newInterner()} }
-
-func (l *loader) add(g iamdb.Grant) {
-	l.rows = append(l.rows, row{l.identities.id(g.Identity), l.x.intern(g)})
-}
-
-func (l *loader) index() *index {
-	count := make([]int, len(l.identities.uids)+1) // where the grants of each identity begin
-	for _, r := range l.rows {
-		count[r.identity+1]++
-	}
-	for i := 1; i < len(count); i++ {
-		count[i] += count[i-1]
-	}
-	packed, next := make([]grant, len(l.rows)), slices.Clone(count)
-	for _, r := range l.rows {
-		packed[next[r.identity]] = r.grant
-		next[r.identity]++
-	}
-	l.x.identities = make(map[resource.UID]identityGrants, len(l.identities.uids))
-	for id, uid := range l.identities.uids {
-		l.x.set(uid, packed[count[id]:count[id+1]:count[id+1]])
-	}
-	return l.x
-}
-
-// An interner numbers UIDs. The number of a UID that was removed is used
-// again.
+// An interner numbers UIDs. The number of a UID that was removed is used again.
 type interner struct {
 	ids  map[resource.UID]uint32
 	uids []resource.UID // by number
@@ -227,14 +199,6 @@ func (n *interner) id(uid resource.UID) uint32 {
 	n.ids[uid] = id
 	n.uids, n.refs = append(n.uids, uid), append(n.refs, 0)
 	return id
-}
-
-// release drops a reference to a number, and removes it after the last.
-func (n *interner) release(id uint32) {
-	n.refs[id]--
-	if n.refs[id] == 0 {
-		n.remove(id)
-	}
 }
 
 func (n *interner) remove(id uint32) {

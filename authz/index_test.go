@@ -53,11 +53,11 @@ func (t tree) groups(n int) []resource.UID {
 }
 
 func checkerOf(grants []iamdb.Grant, roles map[resource.UID]resource.Capabilities) *Checker {
-	l := newLoader()
+	x := newIndex()
 	for _, g := range grants {
-		l.add(g)
+		x.add(g)
 	}
-	x := l.index()
+	x.sort()
 	x.setRoles(roles)
 	return &Checker{index: x, now: time.Now}
 }

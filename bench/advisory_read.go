@@ -102,7 +102,7 @@ func (m *measurement) versionQueries(ctx context.Context, o advisoryStore) {
 	}
 	ask := func(context.Context, int) error {
 		p := advisory.Package{Ecosystem: "Go", Name: random(names), Version: "1.20.0"}
-		_, err := o.Query(o.ctx, resource.PlaceFilter{}, p)
+		_, err := o.Query(o.ctx, resource.UIDFilter{}, p)
 		return err
 	}
 	var rates []float64

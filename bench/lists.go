@@ -54,7 +54,7 @@ var byName = page.Order{Field: "name"}
 func (s openDataset) below(group resource.UID, size int) request {
 	return request{
 		store.Reach{Under: []resource.UID{s.org}},
-		resource.Filter{Place: resource.PlaceFilter{DescendantsOf: group}},
+		resource.Filter{UIDs: resource.UIDFilter{DescendantsOf: group}},
 		page.Request{Size: size, Order: byName},
 	}
 }

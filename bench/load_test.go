@@ -74,7 +74,7 @@ func checkDataset(t *testing.T, d dataset) {
 		if under != d.org {
 			want = smallRows / folders
 		}
-		f := resource.Filter{Place: resource.PlaceFilter{DescendantsOf: under}}
+		f := resource.Filter{UIDs: resource.UIDFilter{DescendantsOf: under}}
 		got, err := iamdb.New(s).Groups(t.Context(), reach, f, byName)
 		if err != nil {
 			t.Fatal(err)

@@ -313,6 +313,6 @@ func (w *world) refusesFederatedRaw(t *testing.T, x things) {
 		"a capability of no UTF-8":  {"capability", "GET", "/access/v1/check?capability=%ff", ""},
 		"two places":                {"place_uid", "GET", "/access/v1/grants?place_uid=a&place_uid=b", ""},
 		"a word for a skip":         {"skip", "GET", "/access/v1/grants?skip=some", ""},
-		"a word for a rehearsal":    {"validate_only", "POST", invites + "?validate_only=maybe", `{}`},
+		"a word for a dry run":      {"validate_only", "POST", invites + "?validate_only=maybe", `{}`},
 	})
 }

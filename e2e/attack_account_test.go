@@ -155,22 +155,22 @@ func TestAttackAccountEnumeration(t *testing.T) {
 		other, owner := w.ownedOrg(t, "other")
 		victim := w.personIn(t, w.Token, string(w.Organization), "ann@example.test", "a long password of ann")
 		for protocol, call := range w.protocols() {
-			for _, rehearse := range []bool{true, false} {
+			for _, dryRun := range []bool{true, false} {
 				for _, email := range []string{victim.email, w.OwnerEmail, "nobody@example.test"} {
-					out, st := call(t, owner, &signinpb.CreateAccountRequest{Parent: other, Account: &signinpb.Account{Email: email}, ValidateOnly: rehearse})
+					out, st := call(t, owner, &signinpb.CreateAccountRequest{Parent: other, Account: &signinpb.Account{Email: email}, ValidateOnly: dryRun})
 					if st != nil {
-						t.Fatalf("%s, validate_only %v, %s: %v", protocol, rehearse, email, st)
+						t.Fatalf("%s, validate_only %v, %s: %v", protocol, dryRun, email, st)
 					}
-					if !rehearse {
+					if !dryRun {
 						made := out.(*signinpb.CreateAccountResponse).GetAccount()
 						must[*emptypb.Empty](t, call, owner, &signinpb.DeleteAccountRequest{Uid: made.GetUid()})
 					}
 				}
 			}
 			// Within the organization itself, an address has one account.
-			for _, rehearse := range []bool{true, false} {
+			for _, dryRun := range []bool{true, false} {
 				_, st := call(t, w.Token, &signinpb.CreateAccountRequest{
-					Parent: string(w.Organization), Account: &signinpb.Account{Email: victim.email}, ValidateOnly: rehearse,
+					Parent: string(w.Organization), Account: &signinpb.Account{Email: victim.email}, ValidateOnly: dryRun,
 				})
 				if st.Code() != codes.AlreadyExists {
 					t.Errorf("%s: a second account of an address in one organization: %v", protocol, st)

@@ -488,7 +488,7 @@ func TestAttackHydration(t *testing.T) {
 		}
 		for _, identity := range []string{robot, absent, w.ann, string(w.Owner)} {
 			body := fmt.Sprintf(`{"identityUid":%q,"roleUid":%q}`, identity, viewer)
-			check("a rehearsal", w.send(t, w.mallory, http.MethodPost, "/iam/v2beta1/roleBindings/"+w.b+"?validate_only=true", body), identity)
+			check("a dry run", w.send(t, w.mallory, http.MethodPost, "/iam/v2beta1/roleBindings/"+w.b+"?validate_only=true", body), identity)
 			check("a binding", w.send(t, w.mallory, http.MethodPost, "/iam/v2beta1/roleBindings/"+w.b, body), identity)
 			check("version 1", w.send(t, w.mallory, http.MethodPost, "/iam/v1/rolebindings/"+w.child2(t, w.b, "g"+segmentOf(identity)[:8]), fmt.Sprintf(`{"identity":%q,"role":%q}`, identity, viewer)), identity)
 		}

@@ -66,7 +66,7 @@ func (w *world) recorded(t *testing.T, repo string) (all []resource.Pull, events
 		}
 	}
 	got, err := s.Pulls(t.Context(), store.Reach{Under: []resource.UID{resource.UID(repo).Parent()}},
-		resource.Filter{Place: resource.PlaceFilter{ChildrenOf: resource.UID(repo)}, Direction: resource.Pulled},
+		resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: resource.UID(repo)}, Direction: resource.Pulled},
 		page.Request{Size: 100_000, Order: page.Order{Field: "create_time"}})
 	if err != nil {
 		t.Fatal(err)

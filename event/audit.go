@@ -21,8 +21,7 @@ type AuditFilter struct {
 	Until    time.Time    `json:"until,omitzero"` // before this
 }
 
-// matches reports whether the filter selects an event. It ignores Group, which
-// the store filters by.
+// matches reports whether the filter selects an event. It ignores Group, which the store filters by.
 func (f AuditFilter) matches(e resource.Event) bool {
 	kind := string(e.Type)
 	return (f.Subject == "" || e.Subject == f.Subject) &&
@@ -39,10 +38,9 @@ const (
 
 var auditList = page.List{Kind: "audit", Fields: []string{"time"}, Default: page.Order{Field: "time", Desc: true}}
 
-// Audit returns a page of changes, newest first. The caller needs identity.list
-// where the change was made, because changes tell about people, and the capability
-// to list the kind of resource that was changed. It looks at a bounded number of
-// changes, so a page may be short though another follows.
+// Audit returns a page of changes, newest first. The caller needs identity.list where the change was made,
+// because changes tell about people, and the capability to list the kind of resource that was changed. It looks
+// at a bounded number of changes, so a page may be short though another follows.
 func (s *Service) Audit(ctx context.Context, f AuditFilter, p page.Params) (page.Page[resource.Event], error) {
 	var out page.Page[resource.Event]
 	under, err := s.authz.Reach(ctx, resource.IdentityList)
@@ -76,8 +74,7 @@ func (s *Service) Audit(ctx context.Context, f AuditFilter, p page.Params) (page
 	return page.Finish(s.pages, req, out), nil
 }
 
-// window returns the range of sequence numbers to scan, backwards from before to
-// first.
+// window returns the range of sequence numbers to scan, backwards from before to first.
 func (s *Service) window(ctx context.Context, f AuditFilter, req page.Request) (before, first int64, err error) {
 	before = math.MaxInt64
 	if !f.Until.IsZero() {
@@ -134,14 +131,10 @@ func (s *Service) mayAudit(ctx context.Context, e resource.Event) bool {
 	if !ok || scope == "/" {
 		return false
 	}
-	var both resource.Capabilities
-	both.Add(want)
-	both.Add(resource.IdentityList)
-	return s.authz.RequireAll(ctx, both, scope) == nil
+	return s.authz.RequireAll(ctx, resource.NewCapabilities(want, resource.IdentityList), scope) == nil
 }
 
-// listCapabilities are the capabilities to list the subjects of events, by the
-// prefix of the event's type.
+// listCapabilities are the capabilities to list the subjects of events, by the prefix of the event's type.
 var listCapabilities = map[string]resource.Capability{
 	"iam.group":                        resource.GroupsList,
 	"iam.identity":                     resource.IdentityList,

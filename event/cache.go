@@ -12,8 +12,7 @@ import (
 // cacheSize is how many events a cache holds.
 const cacheSize = 2048
 
-// An entry is an event with its envelope, which is encoded once for all
-// subscriptions.
+// An entry is an event with its envelope, which is encoded once for all subscriptions.
 type entry struct {
 	resource.Event
 	encode func() (envelope, error)
@@ -48,16 +47,14 @@ func (c *cache) add(events []resource.Event) {
 	}
 }
 
-// skip empties the cache and moves its head to seq. Skipped events can still be
-// read from the store.
+// skip empties the cache and moves its head to seq. Skipped events can still be read from the store.
 func (c *cache) skip(seq int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.latest, c.after, c.head = nil, seq, seq
 }
 
-// next returns up to n events after the sequence number seq, and the sequence
-// number up to which it has looked.
+// next returns up to n events after the sequence number seq, and the sequence number up to which it has looked.
 func (c *cache) next(ctx context.Context, seq int64, n int) (events []*entry, at int64, _ error) {
 	c.mu.Lock()
 	head, after, latest := c.head, c.after, c.latest

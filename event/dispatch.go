@@ -285,9 +285,8 @@ func (d *Dispatcher) readNew(ctx context.Context, tail *store.Tail) (n int, err 
 	return len(events), nil
 }
 
-// interested returns the workers that may have to deliver one of the events. Once
-// in a while it returns all of them, so that the others move on before the cache
-// drops the events that they have not looked at.
+// interested returns the workers that may have to deliver one of the events. Once in a while it returns all of
+// them, so that the others move on before the cache drops the events that they have not looked at.
 func (d *Dispatcher) interested(events []resource.Event) (workers []*worker) {
 	if d.sinceWakeAll += len(events); d.sinceWakeAll >= wakeAllEvery {
 		d.sinceWakeAll = 0

@@ -290,7 +290,7 @@ func TestGiveUp(t *testing.T) {
 		v := w.subscribe(t, w.org, s)
 		w.dispatch(t, event.Config{GiveUp: time.Millisecond})
 		all := w.folders(t, w.org, 5)
-		f := resource.Filter{Place: resource.PlaceFilter{ChildrenOf: v.UID}}
+		f := resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: v.UID}}
 		given := func() []resource.Delivery {
 			p, err := w.store.Deliveries(t.Context(), store.Reach{Under: []resource.UID{w.org}}, f,
 				page.Request{Size: 100, Order: page.Order{Field: "uid"}})

@@ -46,10 +46,14 @@ type envelope struct {
 
 // encode returns the envelope of an event.
 func encode(names Names, source string, e resource.Event, body Body) (envelope, error) {
+	var by *actor
+	if e.Actor.Subject != "" {
+		by = &actor{string(e.Actor.Subject), e.Actor.Act}
+	}
 	data, err := json.Marshal(struct {
 		Actor *actor          `json:"actor,omitempty"`
 		Body  json.RawMessage `json:"body,omitempty"`
-	}{actorOf(e.Actor), body.JSON})
+	}{by, body.JSON})
 	if err != nil {
 		return envelope{}, fmt.Errorf("encode event %s: %w", e.ID, err)
 	}
@@ -76,13 +80,6 @@ func encode(names Names, source string, e resource.Event, body Body) (envelope, 
 type actor struct {
 	Subject string             `json:"subject"`
 	Act     *resource.Upstream `json:"act,omitempty"`
-}
-
-func actorOf(a resource.Actor) *actor {
-	if a.Subject == "" {
-		return nil
-	}
-	return &actor{string(a.Subject), a.Act}
 }
 
 // providerOf returns the identity provider an event is about, or "".

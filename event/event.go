@@ -1,10 +1,9 @@
 // Package event delivers the changes in the outbox to the sinks of subscriptions,
 // as signed CloudEvents, and lists them in the audit log.
 //
-// A Service implements the methods of the API; a Dispatcher delivers. Every event
-// is delivered at least once, always with the same id, and the events of one
-// subject in their order. An event that a sink has not accepted within a day is
-// given up: it becomes a Delivery, which can be replayed.
+// A Service implements the methods of the API; a Dispatcher delivers. Every event is delivered at least once,
+// always with the same id, and the events of one subject in their order. An event that a sink has not accepted
+// within a day is given up: it becomes a Delivery, which can be replayed.
 package event
 
 import (
@@ -67,10 +66,7 @@ func (s *Service) CreateSubscription(
 	}
 	v.UID = parent.NewChild()
 	v.CreateTime = s.cfg.Now().UTC().Truncate(time.Millisecond)
-	if err := s.store.InsertSubscription(ctx, v); err != nil {
-		return resource.Subscription{}, err
-	}
-	return v, nil
+	return v, s.store.InsertSubscription(ctx, v)
 }
 
 // checkSink returns a fault if nothing could ever be sent to a sink.
@@ -88,8 +84,7 @@ func (s *Service) checkSink(sink string) error {
 	return fault.Field("sink", "must be a public address, or one that the operator allows")
 }
 
-// redact removes what may be a secret from the address of the sink, unless the
-// caller could change it.
+// redact removes what may be a secret from the address of the sink, unless the caller could change it.
 func (s *Service) redact(ctx context.Context, v resource.Subscription) resource.Subscription {
 	if s.authz.Require(ctx, resource.SubscriptionsUpdate, v.UID) != nil {
 		return v.Redacted()
@@ -100,20 +95,13 @@ func (s *Service) redact(ctx context.Context, v resource.Subscription) resource.
 // GetSubscription returns a subscription. The caller needs subscriptions.list on
 // it, and subscriptions.update to see the query of its sink.
 func (s *Service) GetSubscription(ctx context.Context, uid resource.UID) (resource.Subscription, error) {
-	if err := s.authz.Require(ctx, resource.SubscriptionsList, uid); err != nil {
-		return resource.Subscription{}, err
-	}
-	v, err := s.store.Subscription(ctx, uid)
+	v, err := authz.Get(ctx, s.authz, resource.SubscriptionsList, uid, s.store.Subscription)
 	return s.redact(ctx, v), err
 }
 
-// DeleteSubscription deletes a subscription. The caller needs
-// subscriptions.delete on it.
+// DeleteSubscription deletes a subscription. The caller needs subscriptions.delete on it.
 func (s *Service) DeleteSubscription(ctx context.Context, uid resource.UID) error {
-	if err := s.authz.Require(ctx, resource.SubscriptionsDelete, uid); err != nil {
-		return err
-	}
-	return s.store.DeleteSubscription(ctx, uid)
+	return s.authz.Delete(ctx, resource.SubscriptionsDelete, uid, s.store.DeleteSubscription)
 }
 
 // ListSubscriptions returns a page of the subscriptions the caller holds
@@ -121,24 +109,17 @@ func (s *Service) DeleteSubscription(ctx context.Context, uid resource.UID) erro
 func (s *Service) ListSubscriptions(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.Subscription], error) {
-	under, err := s.authz.Reach(ctx, resource.SubscriptionsList)
-	if err != nil {
-		return page.Page[resource.Subscription]{}, err
-	}
-	got, err := page.Read(ctx, s.pages, subscriptionList, store.Reach{Under: under}, f, p, s.store.Subscriptions)
+	got, err := authz.List(
+		ctx, s.authz, s.pages, subscriptionList, resource.SubscriptionsList, f, p, s.store.Subscriptions)
 	for i := range got.Items {
 		got.Items[i] = s.redact(ctx, got.Items[i])
 	}
 	return got, err
 }
 
-// GetDelivery returns an event that was given up. The caller needs
-// subscriptions.list on it.
+// GetDelivery returns an event that was given up. The caller needs subscriptions.list on it.
 func (s *Service) GetDelivery(ctx context.Context, uid resource.UID) (resource.Delivery, error) {
-	if err := s.authz.Require(ctx, resource.SubscriptionsList, uid); err != nil {
-		return resource.Delivery{}, err
-	}
-	return s.store.Delivery(ctx, uid)
+	return authz.Get(ctx, s.authz, resource.SubscriptionsList, uid, s.store.Delivery)
 }
 
 // ListDeliveries returns a page of the events that were given up, for the
@@ -146,11 +127,7 @@ func (s *Service) GetDelivery(ctx context.Context, uid resource.UID) (resource.D
 func (s *Service) ListDeliveries(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.Delivery], error) {
-	under, err := s.authz.Reach(ctx, resource.SubscriptionsList)
-	if err != nil {
-		return page.Page[resource.Delivery]{}, err
-	}
-	return page.Read(ctx, s.pages, deliveryList, store.Reach{Under: under}, f, p, s.store.Deliveries)
+	return authz.List(ctx, s.authz, s.pages, deliveryList, resource.SubscriptionsList, f, p, s.store.Deliveries)
 }
 
 // Replay schedules a delivery, or all those of a subscription, to be sent again,

@@ -28,8 +28,7 @@ const (
 	shutdownGrace = 2 * time.Second // for requests in flight when the worker stops
 	replayChunk   = 100
 
-	// cursorLag is how far the cursor of a subscription that receives nothing may
-	// be ahead of the stored one.
+	// cursorLag is how far the cursor of a subscription that receives nothing may be ahead of the stored one.
 	cursorLag = 10_000
 )
 
@@ -140,8 +139,7 @@ func (w *worker) fill(ctx context.Context) error {
 	return nil
 }
 
-// progress returns up to where events were read, and whether the queue has room
-// for more.
+// progress returns up to where events were read, and whether the queue has room for more.
 func (w *worker) progress() (read int64, room bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

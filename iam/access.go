@@ -9,9 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
-// An Access says who holds a capability and through which bindings. Bindings
-// on groups that the caller must not see are left out, and Incomplete reports
-// that there are such groups.
+// An Access says who holds a capability and through which bindings. Bindings on groups that the caller must not
+// see are left out, and Incomplete reports that there are such groups.
 type Access struct {
 	page.Page[resource.BoundRole]
 	Allowed    bool
@@ -21,9 +20,8 @@ type Access struct {
 // maxReasons is how many bindings CheckAccess returns.
 const maxReasons = page.MaxSize
 
-// CheckAccess reports whether an identity holds a capability on a resource,
-// and through which bindings. The caller needs role_bindings.list there, or is
-// the identity.
+// CheckAccess reports whether an identity holds a capability on a resource, and through which bindings. The
+// caller needs role_bindings.list there, or is the identity.
 func (s *Service) CheckAccess(
 	ctx context.Context, identity resource.UID, want resource.Capability, target resource.UID,
 ) (Access, error) {
@@ -65,9 +63,8 @@ func (s *Service) ListAccess(
 	return Access{Page: page.Finish(s.pages, req, got), Allowed: got.Total > 0, Incomplete: incomplete}, nil
 }
 
-// holding returns which bindings to look for: those of the roles that have a
-// capability, on a resource and on the groups above it whose bindings the
-// caller may see, or on all of them if all is true.
+// holding returns which bindings to look for: those of the roles that have a capability, on a resource and on
+// the groups above it whose bindings the caller may see, or on all of them if all is true.
 func (s *Service) holding(
 	ctx context.Context, want resource.Capability, target resource.UID, all bool,
 ) (h iamdb.HolderQuery, incomplete bool) {

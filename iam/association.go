@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -54,14 +55,12 @@ func (s *Service) checkAssociation(ctx context.Context, a resource.AccountAssoci
 	return nil
 }
 
-// GetAssociation returns the association of a group. The caller needs
-// account_associations.list on it.
+// GetAssociation returns the association of a group. The caller needs account_associations.list on it.
 func (s *Service) GetAssociation(ctx context.Context, uid resource.UID) (resource.AccountAssociation, error) {
-	return get(ctx, s, resource.AccountAssociationsList, uid, s.store.Association)
+	return authz.Get(ctx, s.authz, resource.AccountAssociationsList, uid, s.store.Association)
 }
 
-// UpdateAssociation applies change to an association. The caller needs
-// account_associations.update on it.
+// UpdateAssociation applies change to an association. The caller needs account_associations.update on it.
 func (s *Service) UpdateAssociation(
 	ctx context.Context, uid resource.UID, change func(*resource.AccountAssociation) error,
 ) (resource.AccountAssociation, error) {
@@ -81,20 +80,19 @@ func (s *Service) UpdateAssociation(
 // DeleteAssociation removes the association of a group, if there is one. The
 // caller needs account_associations.delete on it.
 func (s *Service) DeleteAssociation(ctx context.Context, uid resource.UID) error {
-	return s.remove(ctx, resource.AccountAssociationsDelete, uid, s.store.DeleteAssociation)
+	return s.authz.Delete(ctx, resource.AccountAssociationsDelete, uid, s.store.DeleteAssociation)
 }
 
-// ListAssociations returns a page of the associations on which the caller
-// holds account_associations.list.
+// ListAssociations returns a page of the associations on which the caller holds account_associations.list.
 func (s *Service) ListAssociations(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.AccountAssociation], error) {
-	return list(ctx, s, associationList, resource.AccountAssociationsList, f, p, s.store.Associations)
+	read := s.store.Associations
+	return authz.List(ctx, s.authz, s.pages, associationList, resource.AccountAssociationsList, f, p, read)
 }
 
-// CheckAssociation reports whether the service can act in the account of a
-// cloud. It calls try to ask the cloud. The caller needs
-// account_associations.list on it.
+// CheckAssociation reports whether the service can act in the account of a cloud. It calls try to ask the
+// cloud. The caller needs account_associations.list on it.
 func (s *Service) CheckAssociation(
 	ctx context.Context, uid resource.UID, cloud resource.ProviderType,
 	try func(context.Context, resource.AccountAssociation, resource.ProviderType) (resource.Readiness, error),

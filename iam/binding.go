@@ -52,8 +52,7 @@ func (s *Service) CreateBindings(
 	return out, err
 }
 
-// hiddenIdentity returns the identity of a binding if the caller must not
-// learn whether it exists.
+// hiddenIdentity returns the identity of a binding if the caller must not learn whether it exists.
 func (s *Service) hiddenIdentity(ctx context.Context, b resource.RoleBinding) []resource.UID {
 	if s.authz.Require(ctx, resource.IdentityList, b.Identity) == nil {
 		return nil
@@ -61,10 +60,9 @@ func (s *Service) hiddenIdentity(ctx context.Context, b resource.RoleBinding) []
 	return []resource.UID{b.Identity}
 }
 
-// redact returns a binding with as much of its identity as the caller may see:
-// their own, workloads that they may list, and, if they may list identities in
-// the binding's organization, people who have joined it themselves. Of any
-// other identity only the UID remains, which the caller knew.
+// redact returns a binding with as much of its identity as the caller may see: their own, workloads that they
+// may list, and, if they may list identities in the binding's organization, people who have joined it
+// themselves. Of any other identity only the UID remains, which the caller knew.
 func (s *Service) redact(ctx context.Context, b resource.BoundRole) resource.BoundRole {
 	place := b.Identity
 	if b.Identity.IsRoot() {
@@ -123,7 +121,7 @@ func (s *Service) mayBind(ctx context.Context, group, role resource.UID, field s
 
 // GetBinding returns a binding. The caller needs role_bindings.list on it.
 func (s *Service) GetBinding(ctx context.Context, uid resource.UID) (resource.BoundRole, error) {
-	b, err := get(ctx, s, resource.RoleBindingsList, uid, s.store.Binding)
+	b, err := authz.Get(ctx, s.authz, resource.RoleBindingsList, uid, s.store.Binding)
 	return s.redact(ctx, b), err
 }
 
@@ -152,18 +150,16 @@ func (s *Service) UpdateBinding(
 	return s.redact(ctx, out), err
 }
 
-// DeleteBinding removes a binding, if it exists. The caller needs
-// role_bindings.delete on it.
+// DeleteBinding removes a binding, if it exists. The caller needs role_bindings.delete on it.
 func (s *Service) DeleteBinding(ctx context.Context, uid resource.UID) error {
-	return s.remove(ctx, resource.RoleBindingsDelete, uid, s.store.DeleteBinding)
+	return s.authz.Delete(ctx, resource.RoleBindingsDelete, uid, s.store.DeleteBinding)
 }
 
-// ListBindings returns a page of the bindings on which the caller holds
-// role_bindings.list.
+// ListBindings returns a page of the bindings on which the caller holds role_bindings.list.
 func (s *Service) ListBindings(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.BoundRole], error) {
-	got, err := list(ctx, s, bindingList, resource.RoleBindingsList, f, p, s.store.Bindings)
+	got, err := authz.List(ctx, s.authz, s.pages, bindingList, resource.RoleBindingsList, f, p, s.store.Bindings)
 	s.redactAll(ctx, got.Items)
 	return got, err
 }

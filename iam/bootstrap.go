@@ -8,10 +8,9 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// Bootstrap creates an organization and its first owner, identified by the
-// issuer and subject of its claim match. It checks no permission: it is for
-// setting up a server. If there is an organization of that name, the owner is
-// added to it.
+// Bootstrap creates an organization and its first owner, identified by the issuer and subject of its claim
+// match. It checks no permission: it is for setting up a server. If there is an organization of that name, the
+// owner is added to it.
 func (s *Service) Bootstrap(
 	ctx context.Context, name string, kind resource.OrgKind, owner resource.Identity,
 ) (resource.Group, resource.Identity, error) {

@@ -13,19 +13,15 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// maxGroupDepth is how deep groups may nest. The resources in them need
-// levels, too.
+// maxGroupDepth is how deep groups may nest. The resources in them need levels, too.
 const maxGroupDepth = 16
 
-// accessPause is how long a person must wait before asking again to join a
-// group.
+// accessPause is how long a person must wait before asking again to join a group.
 const accessPause = time.Hour
 
-// CreateGroup creates a group. parent is the UID of the group to create it in,
-// the last segments of that UID, or the name of a group, if only one of that
-// name is among those the caller may create groups in. The caller needs
-// groups.create there. If parent is "" or "/", it creates an organization,
-// whose owner is the caller.
+// CreateGroup creates a group. parent is the UID of the group to create it in, the last segments of that UID,
+// or the name of a group, if only one of that name is among those the caller may create groups in. The caller
+// needs groups.create there. If parent is "" or "/", it creates an organization, whose owner is the caller.
 func (s *Service) CreateGroup(ctx context.Context, parent string, g resource.Group) (resource.Group, error) {
 	var in resource.UID
 	if parent != "" && parent != "/" {
@@ -45,7 +41,12 @@ func (s *Service) CreateGroup(ctx context.Context, parent string, g resource.Gro
 	g.CreateTime = s.now()
 	g.UpdateTime = g.CreateTime
 	if in == "" {
-		return s.createOrganization(ctx, g)
+		c, err := authz.RequireCaller(ctx)
+		if err != nil {
+			return resource.Group{}, err
+		}
+		g.UID = resource.NewRoot()
+		return s.store.InsertGroup(ctx, g, ownerBinding(g, c.Identity))
 	}
 	g.UID = in.NewChild()
 	return s.store.InsertGroup(ctx, g)
@@ -81,18 +82,7 @@ func (s *Service) mayCreateOrganization(ctx context.Context) error {
 	return fault.Denied(resource.GroupsCreate.String(), "/")
 }
 
-// createOrganization creates an organization with the caller as its owner.
-func (s *Service) createOrganization(ctx context.Context, g resource.Group) (resource.Group, error) {
-	c, err := authz.RequireCaller(ctx)
-	if err != nil {
-		return resource.Group{}, err
-	}
-	g.UID = resource.NewRoot()
-	return s.store.InsertGroup(ctx, g, ownerBinding(g, c.Identity))
-}
-
-// ownerBinding returns the binding that makes an identity an owner of an
-// organization.
+// ownerBinding returns the binding that makes an identity an owner of an organization.
 func ownerBinding(g resource.Group, identity resource.UID) resource.RoleBinding {
 	return resource.RoleBinding{
 		UID: g.UID.NewChild(), Identity: identity, Role: resource.OwnerRole, CreateTime: g.CreateTime,
@@ -101,8 +91,7 @@ func ownerBinding(g resource.Group, identity resource.UID) resource.RoleBinding 
 
 var uidSuffix = regexp.MustCompile(`^[0-9a-f]{16}(/[0-9a-f]{16})*$`)
 
-// resolve returns the group that parent names. Groups that the caller cannot
-// create groups in are not revealed.
+// resolve returns the group that parent names. Groups that the caller cannot create groups in are not revealed.
 func (s *Service) resolve(ctx context.Context, parent string) (resource.UID, error) {
 	parent = strings.Trim(parent, "/")
 	if uid, err := resource.ParseUID("parent", parent); err == nil {
@@ -143,7 +132,7 @@ func (s *Service) resolve(ctx context.Context, parent string) (resource.UID, err
 
 // GetGroup returns a group. The caller needs groups.list on it.
 func (s *Service) GetGroup(ctx context.Context, uid resource.UID) (resource.Group, error) {
-	return get(ctx, s, resource.GroupsList, uid, s.store.Group)
+	return authz.Get(ctx, s.authz, resource.GroupsList, uid, s.store.Group)
 }
 
 // UpdateGroup applies change to a group. The caller needs groups.update on it.
@@ -172,9 +161,8 @@ func (s *Service) UpdateGroup(
 	})
 }
 
-// Verify records whether the operator has verified that an organization owns
-// its name. People with an e-mail address of a verified name can find the
-// organization.
+// Verify records whether the operator has verified that an organization owns its name. People with an e-mail
+// address of a verified name can find the organization.
 func (s *Service) Verify(ctx context.Context, org resource.UID, verified bool) (resource.Group, error) {
 	if !org.IsRoot() {
 		return resource.Group{}, fault.Field("organization", "is a group below one")
@@ -197,25 +185,22 @@ func (s *Service) DeleteGroup(ctx context.Context, uid resource.UID) error {
 	return s.store.DeleteGroup(ctx, uid, c.Identity)
 }
 
-// ListGroups returns a page of the groups on which the caller holds
-// groups.list.
+// ListGroups returns a page of the groups on which the caller holds groups.list.
 func (s *Service) ListGroups(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.Group], error) {
-	return list(ctx, s, groupList, resource.GroupsList, f, p, s.store.Groups)
+	return authz.List(ctx, s.authz, s.pages, groupList, resource.GroupsList, f, p, s.store.Groups)
 }
 
-// LookupGroup returns the verified organization named like the domain of the
-// caller's e-mail address, if the address was verified by a provider of that
-// organization or by one that the operator trusts. In every other case it
-// returns the same fault.NotFound.
+// LookupGroup returns the verified organization named like the domain of the caller's e-mail address, if the
+// address was verified by a provider of that organization or by one that the operator trusts. In every other
+// case it returns the same fault.NotFound.
 func (s *Service) LookupGroup(ctx context.Context) (resource.Group, error) {
 	_, g, err := s.domainOrganization(ctx)
 	return g, err
 }
 
-// CheckEligibility reports whether LookupGroup could find a group for the
-// caller at all.
+// CheckEligibility reports whether LookupGroup could find a group for the caller at all.
 func (s *Service) CheckEligibility(ctx context.Context) (bool, error) {
 	c, err := authz.RequireCaller(ctx)
 	if err != nil {
@@ -228,9 +213,8 @@ func (s *Service) CheckEligibility(ctx context.Context) (bool, error) {
 	return i.Email != "", err
 }
 
-// RequestGroupAccess asks the owners of the group that LookupGroup finds to
-// let the caller join. It returns fault.ResourceExhausted if the caller asks
-// again too soon.
+// RequestGroupAccess asks the owners of the group that LookupGroup finds to let the caller join. It returns
+// fault.ResourceExhausted if the caller asks again too soon.
 func (s *Service) RequestGroupAccess(ctx context.Context, uid resource.UID) error {
 	i, g, err := s.domainOrganization(ctx)
 	if err != nil {
@@ -242,8 +226,7 @@ func (s *Service) RequestGroupAccess(ctx context.Context, uid resource.UID) erro
 	return s.store.RequestAccess(ctx, uid, i, accessPause)
 }
 
-// domainOrganization returns the caller's identity and the group that
-// LookupGroup finds.
+// domainOrganization returns the caller's identity and the group that LookupGroup finds.
 func (s *Service) domainOrganization(ctx context.Context) (resource.Identity, resource.Group, error) {
 	no := fault.New(fault.NotFound, "Not found: no verified organization for your e-mail domain")
 	c, err := authz.RequireUnnarrowed(ctx)

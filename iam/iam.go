@@ -1,18 +1,15 @@
 // Package iam manages groups, identities, roles and the bindings between them.
 //
-// Every method first checks that the caller may, then validates the request,
-// and then calls the store. Authorization depends on the UID alone, so a
-// caller without the capability does not learn what exists.
+// Every method first checks that the caller may, then validates the request, and then calls the store.
+// Authorization depends on the UID alone, so a caller without the capability does not learn what exists.
 package iam
 
 import (
-	"context"
 	"time"
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/people"
-	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
@@ -77,36 +74,3 @@ var (
 	mappingList = page.List{Kind: "external_group_role_mappings", Fields: dated, Default: byUID}
 	accessList  = page.List{Kind: "access", Fields: dated, Default: byUID}
 )
-
-// list reads one page of the resources on which the caller holds want.
-func list[T any](
-	ctx context.Context, s *Service, l page.List, want resource.Capability, f resource.Filter, p page.Params,
-	read func(context.Context, store.Reach, resource.Filter, page.Request) (page.Page[T], error),
-) (page.Page[T], error) {
-	under, err := s.authz.Reach(ctx, want)
-	if err != nil {
-		return page.Page[T]{}, err
-	}
-	return page.Read(ctx, s.pages, l, store.Reach{Under: under}, f, p, read)
-}
-
-// get reads a resource on which the caller needs want.
-func get[T any](
-	ctx context.Context, s *Service, want resource.Capability, uid resource.UID,
-	read func(context.Context, resource.UID) (T, error),
-) (none T, _ error) {
-	if err := s.authz.Require(ctx, want, uid); err != nil {
-		return none, err
-	}
-	return read(ctx, uid)
-}
-
-// remove removes a resource on which the caller needs want.
-func (s *Service) remove(
-	ctx context.Context, want resource.Capability, uid resource.UID, remove func(context.Context, resource.UID) error,
-) error {
-	if err := s.authz.Require(ctx, want, uid); err != nil {
-		return err
-	}
-	return remove(ctx, uid)
-}

@@ -74,8 +74,8 @@ func (w *world) vouched(t *testing.T, group resource.UID, email string) context.
 	t.Helper()
 	p, err := w.CreateProvider(w.owner, group, provider(same))
 	must(t, err)
-	l, err := w.store.Arrive(t.Context(), resource.Arrival{
-		Issuer: p.OIDC.Issuer, Subject: "me", Realm: p.Realm, Voucher: p.Voucher(), Email: email, EmailVerified: true, SignIn: true, Register: true,
+	l, err := w.store.SignIn(t.Context(), resource.SignIn{
+		Issuer: p.OIDC.Issuer, Subject: "me", Realm: p.Realm, Voucher: p.Voucher(), Email: email, EmailVerified: true, UpdateRoles: true, Register: true,
 	})
 	must(t, err)
 	return authz.WithCaller(t.Context(), authz.Caller{Identity: l.Identity.UID, Voucher: p.Voucher()})
@@ -380,7 +380,7 @@ func TestRoles(t *testing.T) {
 		_, blind := w.worker(w.acme.UID, "groups.list")
 		all, err := w.ListRoles(reader, resource.Filter{Name: "viewer"}, page.Params{})
 		must(t, err)
-		if len(all.Items) != 1 || all.Items[0].Capabilities.Len() != 51 {
+		if len(all.Items) != 1 || len(all.Items[0].Capabilities.All()) != 51 {
 			t.Fatalf("viewer = %+v", all.Items)
 		}
 		none, err := w.ListRoles(blind, resource.Filter{}, page.Params{})
@@ -490,7 +490,7 @@ func TestListsShowTheReach(t *testing.T) {
 			t.Errorf("reach = %+v", got)
 		}
 		got, err = w.ListGroups(
-			worker, resource.Filter{Place: resource.PlaceFilter{ChildrenOf: w.acme.UID}}, page.Params{},
+			worker, resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: w.acme.UID}}, page.Params{},
 		)
 		if err != nil || got.Total != 1 || got.Items[0].UID != a.UID {
 			t.Errorf("children of a group out of reach: %+v, %v", got, err)

@@ -16,8 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// CreateIdentity creates an identity in a group. The caller needs
-// identity.create there.
+// CreateIdentity creates an identity in a group. The caller needs identity.create there.
 func (s *Service) CreateIdentity(
 	ctx context.Context, parent resource.UID, i resource.Identity,
 ) (resource.Identity, error) {
@@ -35,9 +34,8 @@ func (s *Service) CreateIdentity(
 	return i, s.store.InsertIdentity(ctx, i)
 }
 
-// checkRelationship validates an identity. One that trusts our own tokens must
-// name the exact subject, because authz.RequireBecome follows such identities
-// and cannot follow a pattern.
+// checkRelationship validates an identity. One that trusts our own tokens must name the exact subject, because
+// authz.RequireBecome follows such identities and cannot follow a pattern.
 func (s *Service) checkRelationship(i resource.Identity, now time.Time) error {
 	if err := i.Validate(now); err != nil {
 		return err
@@ -67,9 +65,8 @@ func (s *Service) GetIdentity(ctx context.Context, uid resource.UID) (resource.I
 	return s.store.Identity(ctx, uid)
 }
 
-// UpdateIdentity applies change to an identity. The caller needs
-// identity.update on it. To change who can assume it, the caller also needs
-// everything that it, and the identities that can be assumed through it, may
+// UpdateIdentity applies change to an identity. The caller needs identity.update on it. To change who can
+// assume it, the caller also needs everything that it, and the identities that can be assumed through it, may
 // do.
 func (s *Service) UpdateIdentity(
 	ctx context.Context, uid resource.UID, change func(*resource.Identity) error,
@@ -79,7 +76,10 @@ func (s *Service) UpdateIdentity(
 	}
 	return store.Edit(ctx, uid, s.store.Identity, s.store.UpdateIdentity, func(i *resource.Identity) error {
 		before := *i
-		i.Relationship = cloneRelationship(i.Relationship)
+		var err error
+		if i.Relationship, err = store.Clone(i.Relationship); err != nil {
+			return err
+		}
 		if err := change(i); err != nil {
 			return err
 		}
@@ -98,48 +98,27 @@ func (s *Service) UpdateIdentity(
 	})
 }
 
-// cloneRelationship copies a relationship and what it points to.
-func cloneRelationship(r resource.Relationship) resource.Relationship {
-	if r.ClaimMatch != nil {
-		c := *r.ClaimMatch
-		r.ClaimMatch = &c
-	}
-	if r.StaticKeys != nil {
-		k := *r.StaticKeys
-		r.StaticKeys = &k
-	}
-	if r.AWS != nil {
-		a := *r.AWS
-		r.AWS = &a
-	}
-	return r
-}
-
 // DeleteIdentity removes an identity and its bindings. Its tokens are void
 // from the next request on. The caller needs identity.delete on it.
 func (s *Service) DeleteIdentity(ctx context.Context, uid resource.UID) error {
-	return s.remove(ctx, resource.IdentityDelete, uid, s.people.DeleteIdentity)
+	return s.authz.Delete(ctx, resource.IdentityDelete, uid, s.people.DeleteIdentity)
 }
 
-// ListIdentities returns a page of the identities on which the caller holds
-// identity.list.
+// ListIdentities returns a page of the identities on which the caller holds identity.list.
 func (s *Service) ListIdentities(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.Identity], error) {
-	return list(ctx, s, idList, resource.IdentityList, f, p, s.store.Identities)
+	return authz.List(ctx, s.authz, s.pages, idList, resource.IdentityList, f, p, s.store.Identities)
 }
 
-// maxLookup is the longest issuer or subject, as for identities that are
-// created.
+// maxLookup is the longest issuer or subject, as for identities that are created.
 const maxLookup = 2048
 
-// LookupIdentity returns the UID of the person whom an issuer knows by
-// subject, whether or not they have signed in yet. Any caller may ask. The
-// person depends on who vouches for them: provider, if given, on which the
-// caller needs identity_providers.list; otherwise the provider of that issuer
-// that applies to the group the caller comes from; otherwise the installation.
-// Providers that the caller can merely see do not count, because anybody can
-// make one visible to the caller.
+// LookupIdentity returns the UID of the person whom an issuer knows by subject, whether or not they have signed
+// in yet. Any caller may ask. The person depends on who vouches for them: provider, if given, on which the
+// caller needs identity_providers.list; otherwise the provider of that issuer that applies to the group the
+// caller comes from; otherwise the installation. Providers that the caller can merely see do not count, because
+// anybody can make one visible to the caller.
 func (s *Service) LookupIdentity(
 	ctx context.Context, issuer, subject string, provider resource.UID,
 ) (resource.UID, error) {
@@ -201,9 +180,8 @@ func (s *Service) realmOf(ctx context.Context, issuer string, provider resource.
 	}).Realm, nil
 }
 
-// homeGroup returns the caller and the group they come from: that of a
-// workload, of the provider that vouched for a person, or of their account. It
-// is "" for people whom the operator knows by their issuer.
+// homeGroup returns the caller and the group they come from: that of a workload, of the provider that vouched
+// for a person, or of their account. It is "" for people whom the operator knows by their issuer.
 func (s *Service) homeGroup(ctx context.Context) (c authz.Caller, home resource.UID, _ error) {
 	c, err := authz.RequireCaller(ctx)
 	switch {
@@ -221,10 +199,9 @@ func (s *Service) homeGroup(ctx context.Context) (c authz.Caller, home resource.
 	return c, a.UID.Root(), err
 }
 
-// CreatePerson returns fault.FailedPrecondition: identities are created in a
-// group. An identity outside of a group would have the UID of whoever signs in
-// with its issuer and subject, and its creator could sign in as them with keys
-// of their own. The caller needs identity.create anywhere.
+// CreatePerson returns fault.FailedPrecondition: identities are created in a group. An identity outside of a
+// group would have the UID of whoever signs in with its issuer and subject, and its creator could sign in as
+// them with keys of their own. The caller needs identity.create anywhere.
 func (s *Service) CreatePerson(ctx context.Context) error {
 	if err := s.authz.RequireAnywhere(ctx, resource.IdentityCreate); err != nil {
 		return err
@@ -234,8 +211,7 @@ func (s *Service) CreatePerson(ctx context.Context) error {
 	)
 }
 
-// UpdateMetadata applies change to the metadata of the caller's own identity.
-// Their token must not be narrowed.
+// UpdateMetadata applies change to the metadata of the caller's own identity. Their token must not be narrowed.
 func (s *Service) UpdateMetadata(
 	ctx context.Context, change func(*resource.Identity) error,
 ) (resource.Identity, error) {

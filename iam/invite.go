@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 )
@@ -22,10 +23,9 @@ type inviteCode struct {
 	Secret []byte       `json:"secret"`
 }
 
-// CreateInvite creates an invite into a group that lasts for ttl, and returns
-// it with its code, which is shown only once. The caller needs
-// group_invites.create and role_bindings.create there, and every capability of
-// the role.
+// CreateInvite creates an invite into a group that lasts for ttl, and returns it with its code, which is shown
+// only once. The caller needs group_invites.create and role_bindings.create there, and every capability of the
+// role.
 func (s *Service) CreateInvite(
 	ctx context.Context, parent resource.UID, i resource.GroupInvite, ttl time.Duration,
 ) (resource.GroupInvite, error) {
@@ -49,14 +49,13 @@ func (s *Service) CreateInvite(
 	if err != nil {
 		return resource.GroupInvite{}, err
 	}
-	if !resource.Rehearsing(ctx) {
+	if !resource.IsDryRun(ctx) {
 		made.Code = code
 	}
 	return made, nil
 }
 
-// newInviteCode gives an invite its secret and returns the code that contains
-// it.
+// newInviteCode gives an invite its secret and returns the code that contains it.
 func newInviteCode(i *resource.GroupInvite) (string, error) {
 	var id [8]byte
 	secret := make([]byte, 32)
@@ -71,16 +70,14 @@ func newInviteCode(i *resource.GroupInvite) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(b), nil
 }
 
-// GetInvite returns an invite, without its code. The caller needs
-// group_invites.list on it.
+// GetInvite returns an invite, without its code. The caller needs group_invites.list on it.
 func (s *Service) GetInvite(ctx context.Context, uid resource.UID) (resource.GroupInvite, error) {
-	return get(ctx, s, resource.GroupInvitesList, uid, s.store.Invite)
+	return authz.Get(ctx, s.authz, resource.GroupInvitesList, uid, s.store.Invite)
 }
 
-// DeleteInvite removes an invite, if it exists. The caller needs
-// group_invites.delete on it.
+// DeleteInvite removes an invite, if it exists. The caller needs group_invites.delete on it.
 func (s *Service) DeleteInvite(ctx context.Context, uid resource.UID) error {
-	return s.remove(ctx, resource.GroupInvitesDelete, uid, s.store.DeleteInvite)
+	return s.authz.Delete(ctx, resource.GroupInvitesDelete, uid, s.store.DeleteInvite)
 }
 
 // ListInvites returns a page of the invites on which the caller holds
@@ -88,5 +85,5 @@ func (s *Service) DeleteInvite(ctx context.Context, uid resource.UID) error {
 func (s *Service) ListInvites(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.GroupInvite], error) {
-	return list(ctx, s, inviteList, resource.GroupInvitesList, f, p, s.store.Invites)
+	return authz.List(ctx, s.authz, s.pages, inviteList, resource.GroupInvitesList, f, p, s.store.Invites)
 }

@@ -69,8 +69,8 @@ func TestLookupIsOfTheCallersHome(t *testing.T) {
 // arrive signs somebody in with a provider.
 func (w *world) arrive(p resource.IdentityProvider, subject string) resource.Identity {
 	w.t.Helper()
-	l, err := w.store.Arrive(w.t.Context(), resource.Arrival{
-		Issuer: p.OIDC.Issuer, Subject: subject, Realm: p.Realm, Voucher: p.Voucher(), Trusted: p.Trusted, SignIn: true, Register: true,
+	l, err := w.store.SignIn(w.t.Context(), resource.SignIn{
+		Issuer: p.OIDC.Issuer, Subject: subject, Realm: p.Realm, Voucher: p.Voucher(), Trusted: p.Trusted, UpdateRoles: true, Register: true,
 	})
 	must(w.t, err)
 	return l.Identity

@@ -4,15 +4,15 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// CreateMapping gives a role to the members of a group of a provider. The
-// caller needs identity_providers.create and role_bindings.create on the
-// provider, and in the scope what a binding there needs: role_bindings.create
-// and every capability of the role. The scope defaults to the provider's
+// CreateMapping gives a role to the members of a group of a provider. The caller needs
+// identity_providers.create and role_bindings.create on the provider, and in the scope what a binding there
+// needs: role_bindings.create and every capability of the role. The scope defaults to the provider's
 // organization.
 func (s *Service) CreateMapping(
 	ctx context.Context, provider resource.UID, m resource.ExternalGroupRoleMapping,
@@ -39,18 +39,16 @@ func (s *Service) CreateMapping(
 
 // GetMapping returns a mapping. The caller needs identity_providers.list on it.
 func (s *Service) GetMapping(ctx context.Context, uid resource.UID) (resource.ExternalGroupRoleMapping, error) {
-	return get(ctx, s, resource.IdentityProvidersList, uid, s.store.Mapping)
+	return authz.Get(ctx, s.authz, resource.IdentityProvidersList, uid, s.store.Mapping)
 }
 
-// DeleteMapping removes a mapping. The caller needs identity_providers.delete on
-// it.
+// DeleteMapping removes a mapping. The caller needs identity_providers.delete on it.
 func (s *Service) DeleteMapping(ctx context.Context, uid resource.UID) error {
-	return s.remove(ctx, resource.IdentityProvidersDelete, uid, s.store.DeleteMapping)
+	return s.authz.Delete(ctx, resource.IdentityProvidersDelete, uid, s.store.DeleteMapping)
 }
 
-// DeleteMappings removes up to resource.MaxBatchDelete mappings of a provider
-// and returns those that existed. The caller needs identity_providers.delete
-// on the provider.
+// DeleteMappings removes up to resource.MaxBatchDelete mappings of a provider and returns those that existed.
+// The caller needs identity_providers.delete on the provider.
 func (s *Service) DeleteMappings(
 	ctx context.Context, provider resource.UID, uids []resource.UID,
 ) ([]resource.ExternalGroupRoleMapping, error) {
@@ -68,10 +66,9 @@ func (s *Service) DeleteMappings(
 	return s.store.DeleteMappings(ctx, provider, uids)
 }
 
-// ListMappings returns a page of the mappings on which the caller holds
-// identity_providers.list.
+// ListMappings returns a page of the mappings on which the caller holds identity_providers.list.
 func (s *Service) ListMappings(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.ExternalGroupRoleMapping], error) {
-	return list(ctx, s, mappingList, resource.IdentityProvidersList, f, p, s.store.Mappings)
+	return authz.List(ctx, s.authz, s.pages, mappingList, resource.IdentityProvidersList, f, p, s.store.Mappings)
 }

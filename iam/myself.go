@@ -18,10 +18,9 @@ type HeldRole struct {
 // maxHeldRoles is how many roles Myself returns.
 const maxHeldRoles = 1000
 
-// Myself returns the caller, their identity, the provider that vouched for
-// them, if one did, and the first thousand roles they hold within the scopes
-// of their token. The identity is only a UID if it no longer exists or if the
-// token is narrowed.
+// Myself returns the caller, their identity, the provider that vouched for them, if one did, and the first
+// thousand roles they hold within the scopes of their token. The identity is only a UID if it no longer exists
+// or if the token is narrowed.
 func (s *Service) Myself(
 	ctx context.Context,
 ) (c authz.Caller, i resource.Identity, idp resource.IdentityProvider, roles []HeldRole, err error) {
@@ -43,31 +42,25 @@ func (s *Service) Myself(
 	return c, i, idp, roles, err
 }
 
-// heldRoles reads the groups and roles of grants, without those that have just
-// been deleted.
+// heldRoles reads the groups and roles of grants, without those that have just been deleted.
 func (s *Service) heldRoles(ctx context.Context, held []authz.Grant) (all []HeldRole, _ error) {
 	for _, h := range held[:min(len(held), maxHeldRoles)] {
 		g, err := s.store.Group(ctx, h.Group)
-		if errors.Is(err, fault.NotFound) {
-			continue
+		var r resource.Role
+		if err == nil {
+			r, err = s.store.Role(ctx, h.Role)
 		}
-		if err != nil {
+		switch {
+		case err == nil:
+			all = append(all, HeldRole{g, r})
+		case !errors.Is(err, fault.NotFound):
 			return nil, err
 		}
-		r, err := s.store.Role(ctx, h.Role)
-		if errors.Is(err, fault.NotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, HeldRole{g, r})
 	}
 	return all, nil
 }
 
-// effectiveGrants returns the caller's grants, restricted to the scopes of
-// their token.
+// effectiveGrants returns the caller's grants, restricted to the scopes of their token.
 func (s *Service) effectiveGrants(c *authz.Caller) (all []authz.Grant) {
 	for _, held := range s.authz.GrantsOf(c.Identity) {
 		for _, group := range c.Within(held.Group) {

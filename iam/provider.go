@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 
+	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -12,9 +13,8 @@ import (
 // clientSecret is the purpose that client secrets are sealed for.
 const clientSecret = "client secret"
 
-// CreateProvider creates an identity provider in a group. The caller needs
-// identity_providers.create and role_bindings.create there, and every
-// capability of the default role, which new people get.
+// CreateProvider creates an identity provider in a group. The caller needs identity_providers.create and
+// role_bindings.create there, and every capability of the default role, which new people get.
 func (s *Service) CreateProvider(
 	ctx context.Context, parent resource.UID, p resource.IdentityProvider,
 ) (resource.IdentityProvider, error) {
@@ -51,24 +51,20 @@ func (s *Service) requireWithBind(ctx context.Context, want resource.Capability,
 	return s.authz.Require(ctx, resource.RoleBindingsCreate, target)
 }
 
-// GetProvider returns a provider. The caller needs identity_providers.list on
-// it.
+// GetProvider returns a provider. The caller needs identity_providers.list on it.
 func (s *Service) GetProvider(ctx context.Context, uid resource.UID) (resource.IdentityProvider, error) {
-	return get(ctx, s, resource.IdentityProvidersList, uid, s.store.Provider)
+	return authz.Get(ctx, s.authz, resource.IdentityProvidersList, uid, s.store.Provider)
 }
 
-// UpdateProvider applies change to a provider. The caller needs
-// identity_providers.update and role_bindings.create on it. To change anything
-// but its name and description, the caller also needs everything that its
-// default role and its mappings give, where they give it: whoever decides whom
-// a provider vouches for decides who gets that. The correlation rule cannot be
-// changed once it is set.
+// UpdateProvider applies change to a provider. The caller needs identity_providers.update and
+// role_bindings.create on it. To change anything but its name and description, the caller also needs everything
+// that its default role and its mappings give, where they give it: whoever decides whom a provider vouches for
+// decides who gets that. The correlation rule cannot be changed once it is set.
 //
-// If the issuer or client that the provider trusts changes, its people become
-// new people, and its client secret, which belonged to the old issuer, is
-// removed. With keepPeople, those whom the caller may become stay who they
-// are. The people of a provider that the operator trusts belong to the
-// installation, and none of them is kept.
+// If the issuer or client that the provider trusts changes, its people become new people, and its client
+// secret, which belonged to the old issuer, is removed. With keepPeople, those whom the caller may become stay
+// who they are. The people of a provider that the operator trusts belong to the installation, and none of them
+// is kept.
 func (s *Service) UpdateProvider(
 	ctx context.Context, uid resource.UID, keepPeople bool, change func(*resource.IdentityProvider) error,
 ) (resource.IdentityProvider, error) {
@@ -96,7 +92,8 @@ func (s *Service) UpdateProvider(
 		if keepPeople && !before.Trusted {
 			keep = func(person resource.UID) bool { return s.authz.RequireBecome(ctx, person) == nil }
 		}
-		if sameEffect(before, oidc, *p) {
+		// Neither whom it vouches for nor what they get is another.
+		if reflect.DeepEqual(oidc, *p.OIDC) && before.Disabled == p.Disabled && before.DefaultRole == p.DefaultRole {
 			return keep, s.authz.RequireRole(ctx, uid.Parent(), p.DefaultRole, "default_role")
 		}
 		s.seal(p)
@@ -104,10 +101,9 @@ func (s *Service) UpdateProvider(
 	})
 }
 
-// resetTrust removes what depended on the issuer and client that a provider
-// trusted before, if those have changed: the trust of the operator, who has
-// not reviewed the new ones, and the client secret, which the new issuer must
-// not see.
+// resetTrust removes what depended on the issuer and client that a provider trusted before, if those have
+// changed: the trust of the operator, who has not reviewed the new ones, and the client secret, which the new
+// issuer must not see.
 func resetTrust(before resource.OIDC, p *resource.IdentityProvider) error {
 	if p.OIDC.SameBeliefs(before) {
 		return nil
@@ -124,26 +120,15 @@ func resetTrust(before resource.OIDC, p *resource.IdentityProvider) error {
 	return nil
 }
 
-// sameEffect reports whether a change of a provider affects neither whom it
-// vouches for nor what they get.
-func sameEffect(before resource.IdentityProvider, oidc resource.OIDC, p resource.IdentityProvider) bool {
-	return reflect.DeepEqual(oidc, *p.OIDC) && before.Disabled == p.Disabled && before.DefaultRole == p.DefaultRole
-}
-
-// mayGrantProviderRoles checks that the caller may grant every role that a
-// provider gives.
+// mayGrantProviderRoles checks that the caller may grant every role that a provider gives.
 func (s *Service) mayGrantProviderRoles(
 	ctx context.Context, p resource.IdentityProvider, mappings []resource.ExternalGroupRoleMapping,
 ) error {
-	if err := s.mayBind(ctx, p.UID.Parent(), p.DefaultRole, "default_role"); err != nil {
-		return err
+	err := s.mayBind(ctx, p.UID.Parent(), p.DefaultRole, "default_role")
+	for i := 0; err == nil && i < len(mappings); i++ {
+		err = s.mayBind(ctx, mappings[i].Scope, mappings[i].Role, "role_uid")
 	}
-	for _, m := range mappings {
-		if err := s.mayBind(ctx, m.Scope, m.Role, "role_uid"); err != nil {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // TrustProvider records whether the operator trusts a provider to speak for
@@ -160,16 +145,14 @@ func (s *Service) TrustProvider(
 	})
 }
 
-// DeleteProvider removes a provider that nothing depends on. The caller needs
-// identity_providers.delete on it.
+// DeleteProvider removes a provider that nothing depends on. The caller needs identity_providers.delete on it.
 func (s *Service) DeleteProvider(ctx context.Context, uid resource.UID) error {
-	return s.remove(ctx, resource.IdentityProvidersDelete, uid, s.store.DeleteProvider)
+	return s.authz.Delete(ctx, resource.IdentityProvidersDelete, uid, s.store.DeleteProvider)
 }
 
-// ListProviders returns a page of the providers on which the caller holds
-// identity_providers.list.
+// ListProviders returns a page of the providers on which the caller holds identity_providers.list.
 func (s *Service) ListProviders(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.IdentityProvider], error) {
-	return list(ctx, s, providerList, resource.IdentityProvidersList, f, p, s.store.Providers)
+	return authz.List(ctx, s.authz, s.pages, providerList, resource.IdentityProvidersList, f, p, s.store.Providers)
 }

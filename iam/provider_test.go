@@ -330,14 +330,14 @@ func TestWhatHoldsARole(t *testing.T) {
 	})
 }
 
-func TestRehearsal(t *testing.T) {
+func TestDryRun(t *testing.T) {
 	each(t, iam.Config{}, func(t *testing.T, w *world) {
 		folder := w.group(w.acme.UID, "folder")
 		before, err := w.store.Events(t.Context(), 0, 1000)
 		must(t, err)
 		rev, err := w.store.Revision(t.Context())
 		must(t, err)
-		try := resource.Rehearse(w.owner)
+		try := resource.WithDryRun(w.owner)
 		g, err := w.CreateGroup(try, string(w.acme.UID), resource.Group{Name: "new"})
 		if err != nil || g.Name != "new" || g.UID.Parent() != w.acme.UID {
 			t.Errorf("create = %+v, %v", g, err)

@@ -9,9 +9,8 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// CreateRole creates a role in a group. The caller needs roles.create there. A
-// role grants nothing until it is bound, so it may have capabilities that the
-// caller does not hold.
+// CreateRole creates a role in a group. The caller needs roles.create there. A role grants nothing until it is
+// bound, so it may have capabilities that the caller does not hold.
 func (s *Service) CreateRole(ctx context.Context, parent resource.UID, r resource.Role) (resource.Role, error) {
 	if err := s.authz.Require(ctx, resource.RolesCreate, parent); err != nil {
 		return resource.Role{}, err
@@ -25,11 +24,10 @@ func (s *Service) CreateRole(ctx context.Context, parent resource.UID, r resourc
 	return r, s.store.InsertRole(ctx, r)
 }
 
-// GetRole returns a role. The caller needs roles.list on it, or on any group
-// for a managed one.
+// GetRole returns a role. The caller needs roles.list on it, or on any group for a managed one.
 func (s *Service) GetRole(ctx context.Context, uid resource.UID) (resource.Role, error) {
 	if !uid.IsRoot() {
-		return get(ctx, s, resource.RolesList, uid, s.store.Role)
+		return authz.Get(ctx, s.authz, resource.RolesList, uid, s.store.Role)
 	}
 	if err := s.authz.RequireAnywhere(ctx, resource.RolesList); err != nil {
 		return resource.Role{}, err
@@ -58,10 +56,9 @@ func (s *Service) UpdateRole(
 	})
 }
 
-// DeleteRole removes a role that is not bound. The caller needs roles.delete on
-// it.
+// DeleteRole removes a role that is not bound. The caller needs roles.delete on it.
 func (s *Service) DeleteRole(ctx context.Context, uid resource.UID) error {
-	return s.remove(ctx, resource.RolesDelete, uid, s.store.DeleteRole)
+	return s.authz.Delete(ctx, resource.RolesDelete, uid, s.store.DeleteRole)
 }
 
 // ListRoles returns a page of the roles on which the caller holds roles.list,

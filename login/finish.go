@@ -29,11 +29,11 @@ const (
 // with the purpose of the sign-in. raw is the ID token they came with, or "".
 // It reports whether they were admitted.
 func (s *Service) finishSignIn(
-	w http.ResponseWriter, r *http.Request, f *flow, arrival resource.Arrival, raw string,
+	w http.ResponseWriter, r *http.Request, f *flow, arrival resource.SignIn, raw string,
 ) bool {
 	ctx, err := s.withPerson(r.Context(), arrival)
 	r = r.WithContext(ctx)
-	var landing resource.Landing
+	var landing resource.SignInResult
 	if err == nil {
 		landing, err = s.admit(ctx, f, arrival)
 	}
@@ -63,7 +63,7 @@ func (s *Service) finishSignIn(
 }
 
 // withPerson attributes changes to the person who has just signed in.
-func (s *Service) withPerson(ctx context.Context, arrival resource.Arrival) (context.Context, error) {
+func (s *Service) withPerson(ctx context.Context, arrival resource.SignIn) (context.Context, error) {
 	uid, err := s.personUID(ctx, arrival)
 	a := resource.ActorFrom(ctx)
 	a.Subject, a.Act = uid, &resource.Upstream{Issuer: arrival.Issuer, Subject: arrival.Subject}
@@ -71,7 +71,7 @@ func (s *Service) withPerson(ctx context.Context, arrival resource.Arrival) (con
 }
 
 // personUID returns the UID that the person of an arrival has, or will have.
-func (s *Service) personUID(ctx context.Context, arrival resource.Arrival) (resource.UID, error) {
+func (s *Service) personUID(ctx context.Context, arrival resource.SignIn) (resource.UID, error) {
 	if arrival.Identity != "" {
 		return arrival.Identity, nil
 	}
@@ -79,7 +79,7 @@ func (s *Service) personUID(ctx context.Context, arrival resource.Arrival) (reso
 }
 
 // homeGroup returns the group that is responsible for a sign-in.
-func homeGroup(arrival resource.Arrival) resource.UID {
+func homeGroup(arrival resource.SignIn) resource.UID {
 	if arrival.Voucher != "" {
 		return arrival.Voucher.Provider().Parent()
 	}
@@ -87,18 +87,18 @@ func homeGroup(arrival resource.Arrival) resource.UID {
 }
 
 // admit has the store admit a person, with the invite of their flow.
-func (s *Service) admit(ctx context.Context, f *flow, arrival resource.Arrival) (resource.Landing, error) {
+func (s *Service) admit(ctx context.Context, f *flow, arrival resource.SignIn) (resource.SignInResult, error) {
 	if f.Invite != "" {
 		presented, err := readInvite(f.Invite)
 		if err != nil {
-			return resource.Landing{}, err
+			return resource.SignInResult{}, err
 		}
 		arrival.Invite = &presented
 	}
 	if f.RegisteredOnly {
 		arrival.Register = false
 	}
-	l, err := s.people.Arrive(ctx, arrival)
+	l, err := s.people.SignIn(ctx, arrival)
 	if err == nil && len(l.Kept) > 0 {
 		s.log.WarnContext(ctx,
 			"the last owner was left in place, though the provider no longer has them in the group",
@@ -111,7 +111,7 @@ func (s *Service) admit(ctx context.Context, f *flow, arrival resource.Arrival) 
 // ends, so that nobody continues in a session that another person could have
 // given them.
 func (s *Service) startBrowser(
-	r *http.Request, arrival resource.Arrival, landing resource.Landing,
+	r *http.Request, arrival resource.SignIn, landing resource.SignInResult,
 ) (n resource.Session, secret string, _ error) {
 	if old, ok := s.browser(r); ok {
 		if _, err := s.store.EndSession(r.Context(), old.ID); err != nil {
@@ -248,9 +248,9 @@ func (s *Service) confirm(w http.ResponseWriter, r *http.Request, f *flow) {
 }
 
 // arrivalOfSession returns the arrival of a person who has a session.
-func (s *Service) arrivalOfSession(ctx context.Context, n resource.Session) (resource.Arrival, error) {
+func (s *Service) arrivalOfSession(ctx context.Context, n resource.Session) (resource.SignIn, error) {
 	if n.Act == nil || !n.Identity.IsRoot() {
-		return resource.Arrival{}, fault.New(fault.PermissionDenied,
+		return resource.SignIn{}, fault.New(fault.PermissionDenied,
 			"Permission denied: this is not a person who signed in")
 	}
 	if n.Voucher == "" {
@@ -259,21 +259,21 @@ func (s *Service) arrivalOfSession(ctx context.Context, n resource.Session) (res
 			return s.arrivalOfAccount(ctx, a)
 		}
 		if !errors.Is(err, fault.NotFound) {
-			return resource.Arrival{}, err
+			return resource.SignIn{}, err
 		}
 	}
 	i, err := s.store.Identity(ctx, n.Identity)
 	if err != nil {
-		return resource.Arrival{}, err
+		return resource.SignIn{}, err
 	}
-	arrival := resource.Arrival{
+	arrival := resource.SignIn{
 		Issuer: n.Act.Issuer, Subject: n.Act.Subject, Realm: i.Realm, Identity: i.UID, Voucher: n.Voucher,
 		Email: i.Email, EmailVerified: i.Email != "",
 	}
 	if n.Voucher != "" {
 		idp, err := s.store.Provider(ctx, n.Voucher.Provider())
 		if err != nil {
-			return resource.Arrival{}, err
+			return resource.SignIn{}, err
 		}
 		arrival.Trusted = idp.Trusted
 	}

@@ -359,39 +359,41 @@ func (s *Service) DeleteSelf(ctx context.Context, uid resource.UID) error {
 // Register redeems an invite for the person that a token is about. The token
 // is our own, or was issued for us by another issuer. If identity is not "",
 // it must be that person.
-func (s *Service) Register(ctx context.Context, bearer, code string, identity resource.UID) (resource.Landing, error) {
+func (s *Service) Register(
+	ctx context.Context, bearer, code string, identity resource.UID,
+) (resource.SignInResult, error) {
 	presented, err := readInvite(code)
 	if err != nil {
-		return resource.Landing{}, err
+		return resource.SignInResult{}, err
 	}
 	i, err := s.people.InviteFor(ctx, presented) // before the keys of any issuer are fetched
 	if err != nil {
-		return resource.Landing{}, err
+		return resource.SignInResult{}, err
 	}
 	arrival, err := s.personFromToken(ctx, bearer, i.UID.Parent())
 	if err != nil {
-		return resource.Landing{}, err
+		return resource.SignInResult{}, err
 	}
 	uid, err := s.personUID(ctx, arrival)
 	if err != nil {
-		return resource.Landing{}, err
+		return resource.SignInResult{}, err
 	}
 	if identity != "" && identity != uid {
-		return resource.Landing{}, fault.Field("identity_id", "is not the identity of the token's person")
+		return resource.SignInResult{}, fault.Field("identity_id", "is not the identity of the token's person")
 	}
 	arrival.Invite, arrival.Register = &presented, identity == ""
 	if ctx, err = s.withPerson(ctx, arrival); err != nil {
-		return resource.Landing{}, err
+		return resource.SignInResult{}, err
 	}
-	return s.people.Arrive(ctx, arrival)
+	return s.people.SignIn(ctx, arrival)
 }
 
 // personFromToken returns the person that a token is about. The providers of a
 // group and of those above it can vouch for them.
-func (s *Service) personFromToken(ctx context.Context, bearer string, group resource.UID) (resource.Arrival, error) {
+func (s *Service) personFromToken(ctx context.Context, bearer string, group resource.UID) (resource.SignIn, error) {
 	providers, err := s.store.ProvidersFor(ctx, group)
 	if err != nil {
-		return resource.Arrival{}, err
+		return resource.SignIn{}, err
 	}
 	arrival, err := s.sts.Identify(ctx, bearer, providers)
 	if err != nil || arrival.Identity == "" {

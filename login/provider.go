@@ -158,11 +158,11 @@ func (s *Service) flowForState(r *http.Request, state string) *flow {
 	return f
 }
 
-func arrivalFromClaims(p resource.IdentityProvider, claims *providerClaims) resource.Arrival {
-	return resource.Arrival{
+func arrivalFromClaims(p resource.IdentityProvider, claims *providerClaims) resource.SignIn {
+	return resource.SignIn{
 		Issuer: p.OIDC.Issuer, Subject: claims.subject, Realm: p.Realm, Voucher: p.Voucher(), Trusted: p.Trusted,
 		Name: claims.name, Email: claims.email, EmailVerified: claims.emailVerified, Groups: claims.groups,
-		SignIn: true, Register: true,
+		UpdateRoles: true, Register: true,
 	}
 }
 

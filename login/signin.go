@@ -386,10 +386,10 @@ func (s *Service) finishLocalSignIn(w http.ResponseWriter, r *http.Request, f *f
 }
 
 // arrivalOfAccount returns the arrival of the person of an account.
-func (s *Service) arrivalOfAccount(ctx context.Context, a resource.Account) (resource.Arrival, error) {
+func (s *Service) arrivalOfAccount(ctx context.Context, a resource.Account) (resource.SignIn, error) {
 	i, err := s.store.Identity(ctx, a.Identity)
 	c := i.Relationship
-	return resource.Arrival{
+	return resource.SignIn{
 		Issuer: c.Issuer(), Subject: c.Subject(), Realm: i.Realm,
 		Name: a.Name, Email: a.Email, Organization: a.UID.Root(),
 	}, err
@@ -434,7 +434,7 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request, f *flow) {
 		Name:  strings.TrimSpace(s.field(w, r, "name")), UseTime: s.now(),
 	}
 	a, err = s.createAccount(r.Context(), f.inviteRoot(), a, s.field(w, r, "password"))
-	var arrival resource.Arrival
+	var arrival resource.SignIn
 	if err == nil {
 		arrival, err = s.arrivalOfAccount(r.Context(), a)
 	}

@@ -118,7 +118,7 @@ func (s *Store) removeIdentity(ctx context.Context, remove func(tx) ([]resource.
 		ownerless, err = remove(t)
 		return err
 	})
-	if err == nil && len(ownerless) > 0 && !resource.Rehearsing(ctx) {
+	if err == nil && len(ownerless) > 0 && !resource.IsDryRun(ctx) {
 		s.Log.WarnContext(ctx, "an identity of another organization was deleted, and with it the last owner",
 			"organizations", ownerless)
 	}

@@ -72,7 +72,7 @@ func checkInvite(i resource.GroupInvite, p resource.Presented, now time.Time) er
 // An address counts if a provider has verified it that the operator trusts, or
 // that is in the invite's group or one above it; or if it is that of an account
 // of the organization. Anybody can run an issuer that verifies whatever they like.
-func checkAddressee(i resource.GroupInvite, a resource.Arrival) error {
+func checkAddressee(i resource.GroupInvite, a resource.SignIn) error {
 	if i.Email == "" {
 		return nil
 	}

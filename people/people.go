@@ -36,7 +36,7 @@ func (s *Store) write(ctx context.Context, f func(tx) error) error {
 	return s.Write(ctx, func(t *store.Tx) error { return f(tx{t, iamdb.In(t), signindb.In(t)}) })
 }
 
-// Arrive lets a person in who has proved who they are, all or nothing: it makes
+// SignIn lets a person in who has proved who they are, all or nothing: it makes
 // or updates the identity, gives a newcomer the provider's default role, gives
 // and takes the roles that the provider's groups stand for, and redeems the
 // invite they came with.
@@ -45,16 +45,16 @@ func (s *Store) write(ctx context.Context, f func(tx) error) error {
 // registered; fault.Aborted if the provider is gone, or what it believes has
 // changed since it vouched; and fault.FailedPrecondition, with the reason, for an
 // invite that is not good.
-func (s *Store) Arrive(ctx context.Context, a resource.Arrival) (l resource.Landing, _ error) {
+func (s *Store) SignIn(ctx context.Context, a resource.SignIn) (l resource.SignInResult, _ error) {
 	err := s.write(ctx, func(t tx) error {
-		l = resource.Landing{}
+		l = resource.SignInResult{}
 		if err := t.iam.StillVouched(ctx, a.Voucher); err != nil {
 			return err
 		}
 		if err := t.identify(ctx, a, &l); err != nil {
 			return err
 		}
-		if a.SignIn && a.Voucher != "" {
+		if a.UpdateRoles && a.Voucher != "" {
 			if err := t.comeThrough(ctx, a, &l); err != nil {
 				return err
 			}
@@ -75,9 +75,9 @@ func (s *Store) Arrive(ctx context.Context, a resource.Arrival) (l resource.Land
 	return l, err
 }
 
-// identify makes the identity of an arrival, or brings its e-mail address up to
+// identify makes the identity of a sign-in, or brings its e-mail address up to
 // date.
-func (t tx) identify(ctx context.Context, a resource.Arrival, l *resource.Landing) error {
+func (t tx) identify(ctx context.Context, a resource.SignIn, l *resource.SignInResult) error {
 	now := t.DB.Time()
 	verified, claimed := "", a.Email
 	if a.EmailVerified {
@@ -112,8 +112,8 @@ func (t tx) identify(ctx context.Context, a resource.Arrival, l *resource.Landin
 	return t.iam.UpdateIdentity(ctx, resource.IdentityUpdated, before, &l.Identity)
 }
 
-// person reads and locks the identity of an arrival.
-func (t tx) person(ctx context.Context, a resource.Arrival) (resource.Identity, error) {
+// person reads and locks the identity of a sign-in.
+func (t tx) person(ctx context.Context, a resource.SignIn) (resource.Identity, error) {
 	if a.Identity != "" {
 		return t.iam.LockIdentity(ctx, a.Identity)
 	}
@@ -122,7 +122,7 @@ func (t tx) person(ctx context.Context, a resource.Arrival) (resource.Identity, 
 
 // comeThrough records that a person came through a provider, and gives them what
 // the provider's word is good for.
-func (t tx) comeThrough(ctx context.Context, a resource.Arrival, l *resource.Landing) error {
+func (t tx) comeThrough(ctx context.Context, a resource.SignIn, l *resource.SignInResult) error {
 	provider := a.Voucher.Provider()
 	first, err := t.iam.NoteArrival(ctx, l.Identity.UID, provider)
 	if err != nil {
@@ -140,11 +140,11 @@ func (t tx) comeThrough(ctx context.Context, a resource.Arrival, l *resource.Lan
 	return t.mapGroups(ctx, a, l)
 }
 
-// mapGroups gives the roles that the groups of an arrival stand for, and takes
+// mapGroups gives the roles that the groups of a sign-in stand for, and takes
 // those away that were given for groups it is no longer in. A role that somebody
 // gave by hand is left alone; so is what would leave an organization without an
 // owner.
-func (t tx) mapGroups(ctx context.Context, a resource.Arrival, l *resource.Landing) error {
+func (t tx) mapGroups(ctx context.Context, a resource.SignIn, l *resource.SignInResult) error {
 	provider := a.Voucher.Provider()
 	mappings, err := t.iam.MappingsOf(ctx, provider)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -26,17 +27,15 @@ func (s *Service) PackageVersions(ctx context.Context, name string) error {
 	return no
 }
 
-// Builds returns nil, because there are no builds. The caller needs
-// build_report.list anywhere.
-func (s *Service) Builds(ctx context.Context, place resource.PlaceFilter) error {
+// Builds returns nil, because there are no builds. The caller needs build_report.list anywhere.
+func (s *Service) Builds(ctx context.Context, place resource.UIDFilter) error {
 	if err := s.authz.RequireAnywhere(ctx, resource.BuildReportsList); err != nil {
 		return err
 	}
 	return place.Validate()
 }
 
-// SyncState returns fault.FailedPrecondition. The caller needs repo.list on the
-// repo.
+// SyncState returns fault.FailedPrecondition. The caller needs repo.list on the repo.
 func (s *Service) SyncState(ctx context.Context, repo resource.UID) error {
 	if _, err := s.GetRepo(ctx, repo); err != nil {
 		return err
@@ -44,13 +43,9 @@ func (s *Service) SyncState(ctx context.Context, repo resource.UID) error {
 	return fault.Unmet("SYNC_OFF", "this server copies no images: they come by push")
 }
 
-// SyncStates returns nil, because there are no copies. The caller needs repo.list
-// on the group.
+// SyncStates returns nil, because there are no copies. The caller needs repo.list on the group.
 func (s *Service) SyncStates(ctx context.Context, group resource.UID) error {
-	if err := s.authz.Require(ctx, resource.RepoList, group); err != nil {
-		return err
-	}
-	_, err := s.iam.Group(ctx, group)
+	_, err := authz.Get(ctx, s.authz, resource.RepoList, group, s.iam.Group)
 	return err
 }
 
@@ -59,14 +54,11 @@ const recent = 7 * 24 * time.Hour
 // RecentlyUpdated reports whether a tag of a repo has moved in the last seven days.
 // The caller needs tag.list on it.
 func (s *Service) RecentlyUpdated(ctx context.Context, repo resource.UID) (bool, error) {
-	if err := s.authz.Require(ctx, resource.TagList, repo); err != nil {
-		return false, err
-	}
-	if _, err := s.store.Repo(ctx, repo); err != nil {
+	if _, err := authz.Get(ctx, s.authz, resource.TagList, repo, s.store.Repo); err != nil {
 		return false, err
 	}
 	f := resource.Filter{
-		Place: resource.PlaceFilter{ChildrenOf: repo}, UpdatedSince: s.now().Add(-recent),
+		UIDs: resource.UIDFilter{ChildrenOf: repo}, UpdatedSince: s.now().Add(-recent),
 		Classes: []resource.TagClass{resource.DateTag, resource.EpochTag},
 	}
 	got, err := s.ListTags(ctx, f, page.Params{Size: 1})

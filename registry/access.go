@@ -17,13 +17,15 @@ import (
 	"github.com/holdfast-dev/holdfast/token"
 )
 
+// LoginName is the user name that goes with a token as the password.
+const LoginName = "_token"
+
 // anonymous is the token of clients that have not logged in. They ask for a token
 // even where everybody may pull.
 const anonymous = "anonymous"
 
-// authenticate returns the context of a request with its caller, if it has one. It
-// returns fault.Unauthenticated if the token is not valid here, or if there is
-// none and the target cannot be public.
+// authenticate returns the context of a request with its caller, if it has one. It returns
+// fault.Unauthenticated if the token is not valid here, or if there is none and the target cannot be public.
 func (r *Registry) authenticate(req *http.Request, t target) (context.Context, error) {
 	ctx := req.Context()
 	if t.name != "" && req.Header.Get("Authorization") == "" {
@@ -123,41 +125,26 @@ func (r *Registry) locateRepo(ctx context.Context, names []string, t *target) (e
 	return err
 }
 
-// admit returns nil if the caller holds what the endpoint needs on the target, and
-// otherwise an error that does not tell what exists: fault.Unauthenticated if a
-// token could help. It sets t.public if the caller is allowed only because the
-// target is public.
+// admit returns nil if the caller holds what the endpoint needs on the target, and otherwise an error that does
+// not tell what exists: fault.Unauthenticated if a token could help. It sets t.public if the caller is allowed
+// only because the target is public.
 func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capability) error {
-	scope := cmp.Or(t.repo, t.group)
-	var want resource.Capabilities
-	for _, c := range needs {
-		want.Add(c)
-	}
 	if len(needs) == 0 {
 		return nil
 	}
-	err := r.authz.RequireAll(ctx, want, scope)
-	if err == nil && !t.found {
-		return noGroup(t.name, needs)
-	}
-	if err == nil {
+	err := r.authz.RequireAll(ctx, resource.NewCapabilities(needs...), cmp.Or(t.repo, t.group))
+	switch {
+	case err == nil && t.found:
 		return nil
-	}
-	if !r.public(ctx, *t, needs) {
+	case err == nil && slices.Contains(needs, resource.ManifestCreate):
+		return problem(http.StatusForbidden, denied, "there is no group for %s: create it first", t.name)
+	case err == nil: // so that a client that only checks whether something exists goes on to push it
+		return problem(http.StatusNotFound, nameUnknown, "there is no group for %s", t.name)
+	case !r.public(ctx, *t, needs):
 		return denial(err, t.name)
 	}
 	t.public = true
 	return nil
-}
-
-// noGroup returns the error for a repo whose group does not exist, for a caller
-// who may know that. A push is denied. Anything else is not found, so that a
-// client that only checks whether something exists goes on to push it.
-func noGroup(name string, needs []resource.Capability) error {
-	if slices.Contains(needs, resource.ManifestCreate) {
-		return problem(http.StatusForbidden, denied, "there is no group for %s: create it first", name)
-	}
-	return problem(http.StatusNotFound, nameUnknown, "there is no group for %s", name)
 }
 
 // public reports whether everybody may do what the capabilities allow.
@@ -184,8 +171,7 @@ func denial(err error, name string) error {
 		name)
 }
 
-// challenge returns err. If a token could help, it tells the client where to get
-// one.
+// challenge returns err. If a token could help, it tells the client where to get one.
 func (r *Registry) challenge(w http.ResponseWriter, t target, needs []resource.Capability, err error) error {
 	if fault.From(err).Code != fault.Unauthenticated {
 		return err
@@ -193,9 +179,10 @@ func (r *Registry) challenge(w http.ResponseWriter, t target, needs []resource.C
 	value := fmt.Sprintf(`Bearer realm=%q,service=%q`, r.config.Realm, r.config.Host)
 	if t.name != "" {
 		actions := "pull"
-		if slices.Contains(needs, resource.ManifestCreate) {
+		switch {
+		case slices.Contains(needs, resource.ManifestCreate):
 			actions = "pull,push"
-		} else if slices.Contains(needs, resource.ManifestDelete) || needs == nil {
+		case slices.Contains(needs, resource.ManifestDelete), needs == nil:
 			actions = "delete"
 		}
 		value += fmt.Sprintf(`,scope="repository:%s:%s"`, t.name, actions)
@@ -249,8 +236,7 @@ func (r *Registry) login(w http.ResponseWriter, req *http.Request) (string, erro
 	return r.credential(req)
 }
 
-// pushTo returns the repo of a push. If it does not exist, the caller must be
-// allowed to create it.
+// pushTo returns the repo of a push. If it does not exist, the caller must be allowed to create it.
 func (r *Registry) pushTo(ctx context.Context, t target) (registrydb.RepoRef, error) {
 	ref := registrydb.RepoRef{Group: t.group, Name: t.base()}
 	if t.repo != "" {

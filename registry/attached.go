@@ -19,20 +19,19 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// Limits on documents about images. A document needs about ten times its size in
-// memory.
+// Limits on documents about images. A document needs about ten times its size in memory.
 const (
 	maxAttached = 100              // manifests about an image that are examined, newest first
 	maxEvidence = 32 << 20         // bytes of documents that are read for one response
 	maxAbout    = 256 << 10        // bytes of a manifest about an image; larger ones are ignored
 	maxReaders  = 2                // concurrent requests that read documents
 	readerWait  = 20 * time.Second // for one of them to finish
+	maxTag      = 128              // bytes of a tag
 )
 
-// acquireReader waits until the caller may read documents, and returns
-// fault.ResourceExhausted after readerWait. The slot is free again when ctx ends,
-// which is when the response has been made: if it were kept until the client has
-// read the response, two slow clients would block everybody.
+// acquireReader waits until the caller may read documents, and returns fault.ResourceExhausted after
+// readerWait. The slot is free again when ctx ends, which is when the response has been made: if it were kept
+// until the client has read the response, two slow clients would block everybody.
 func (r *Registry) acquireReader(ctx context.Context) error {
 	late := time.NewTimer(readerWait)
 	defer late.Stop()
@@ -63,18 +62,18 @@ type Attached struct {
 // A search looks for documents about an image.
 type search struct {
 	repo   resource.UID
-	most   int // documents to find
+	what   string // is looked for, in errors
+	most   int    // documents to find
 	budget *budget
-	accept func(evidence.Document) bool
+	accept func(Attached) bool
 
-	found []Attached
+	found int  // documents that were accepted
 	large bool // a document was too large to be read
 }
 
-// attached looks for documents about a manifest, newest first, until s has accepted
-// s.most of them. It looks where clients attach them: in the manifests that name it
-// as their subject, those in the index of its referrers tag, and those with
-// cosign's tags; and, for an image of an index, in the attestations that BuildKit
+// attached looks for documents about a manifest, newest first, until s has accepted s.most of them. It looks
+// where clients attach them: in the manifests that name it as their subject, those in the index of its
+// referrers tag, and those with cosign's tags; and, for an image of an index, in the attestations that BuildKit
 // adds to the index.
 func (r *Registry) attached(ctx context.Context, sub subject, s *search) error {
 	about, err := r.about(ctx, s.repo, sub.image.Digest)
@@ -90,15 +89,14 @@ func (r *Registry) attached(ctx context.Context, sub subject, s *search) error {
 	}
 	slices.SortStableFunc(about, func(a, b resource.Manifest) int { return b.PushTime.Compare(a.PushTime) })
 	for _, m := range about[:min(len(about), maxAttached)] {
-		if err := r.searchLayers(ctx, sub.image.Digest, m, s); err != nil || len(s.found) == s.most {
+		if err := r.searchLayers(ctx, sub.image.Digest, m, s); err != nil || s.found == s.most {
 			return err
 		}
 	}
 	return nil
 }
 
-// searchLayers looks through the layers of one manifest, last first, because cosign
-// appends new ones.
+// searchLayers looks through the layers of one manifest, last first, because cosign appends new ones.
 func (r *Registry) searchLayers(ctx context.Context, subject string, m resource.Manifest, s *search) error {
 	var doc document
 	if json.Unmarshal(m.Body, &doc) != nil {
@@ -117,26 +115,24 @@ func (r *Registry) searchLayers(ctx context.Context, subject string, m resource.
 		if err != nil {
 			return err
 		}
-		if d.Format == "" || d.Subjects != nil && !slices.Contains(d.Subjects, subject) || !s.accept(d) {
+		if d.Format == "" || d.Subjects != nil && !slices.Contains(d.Subjects, subject) ||
+			!s.accept(Attached{d, layer.Digest.String(), m.PushTime}) {
 			continue
 		}
-		s.found = append(s.found, Attached{d, layer.Digest.String(), m.PushTime})
-		if len(s.found) == s.most {
+		if s.found++; s.found == s.most {
 			return nil
 		}
 	}
 	return nil
 }
 
-// mayBeDocument reports whether a layer of that media type may be a document.
-// Signatures and archives are not.
+// mayBeDocument reports whether a layer of that media type may be a document. Signatures and archives are not.
 func mayBeDocument(mediaType string) bool {
 	return strings.HasPrefix(mediaType, "text/spdx") ||
 		strings.Contains(mediaType, "json") && mediaType != "application/vnd.dev.cosign.simplesigning.v1+json"
 }
 
-// openDocument reads a blob. The document has no Format if the blob is missing or
-// is no document.
+// openDocument reads a blob. The document has no Format if the blob is missing or is no document.
 func (r *Registry) openDocument(
 	ctx context.Context, repo resource.UID, d ocispec.Descriptor,
 ) (evidence.Document, error) {
@@ -144,15 +140,11 @@ func (r *Registry) openDocument(
 	if err != nil || body == nil {
 		return evidence.Document{}, err
 	}
-	doc, err := evidence.Open(body)
-	if err != nil {
-		return evidence.Document{}, nil // a client can push anything
-	}
+	doc, _ := evidence.Open(body) // a client can push anything
 	return doc, nil
 }
 
-// readBlob reads a blob of a repo. It returns nil if the blob is missing or larger
-// than most.
+// readBlob reads a blob of a repo. It returns nil if the blob is missing or larger than most.
 func (r *Registry) readBlob(ctx context.Context, repo resource.UID, digest string, most int64) ([]byte, error) {
 	b, err := r.store.Blob(ctx, repo, digest)
 	if errors.Is(err, fault.NotFound) || err == nil && b.Size > most {
@@ -221,9 +213,6 @@ func (r *Registry) smallManifest(
 	return m, ok, err
 }
 
-// maxTag is how long a tag can be.
-const maxTag = 128
-
 // attestations returns the attestations of an index about one of its images.
 func (r *Registry) attestations(
 	ctx context.Context, repo resource.UID, index document, subject string,
@@ -246,25 +235,19 @@ func (r *Registry) attestations(
 	return all, nil
 }
 
-// A subject is an image that documents may be about, and the index it is part of,
-// if any.
+// A subject is an image that documents may be about, and the index it is part of, if any.
 type subject struct {
 	image resource.Manifest
 	index *document
 }
 
-// subjects returns what documents about an image may have as their subject: the
-// image, or for an index its image for an architecture (amd64 if that is "") and
-// then the index itself. It returns fault.NotFound if there is no such manifest, or
-// no image for an architecture that is not "".
+// subjects returns what documents about an image may have as their subject: the image, or for an index its
+// image for an architecture (amd64 if that is "") and then the index itself. It returns fault.NotFound if there
+// is no such manifest, or no image for an architecture that is not "".
 func (r *Registry) subjects(ctx context.Context, repo resource.UID, digest, architecture string) ([]subject, error) {
-	m, err := r.store.Manifest(ctx, repo, digest)
+	m, doc, err := r.document(ctx, repo, digest)
 	if err != nil {
 		return nil, err
-	}
-	var doc document
-	if err := json.Unmarshal(m.Body, &doc); err != nil {
-		return nil, fmt.Errorf("decode %s: %w", digest, err)
 	}
 	if doc.Manifests == nil {
 		return []subject{{image: m}}, nil

@@ -62,7 +62,6 @@ type rangeWriter struct {
 	refused  bool
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (w *rangeWriter) WriteHeader(status int) {
 	if status != http.StatusRequestedRangeNotSatisfiable {
 		w.ResponseWriter.WriteHeader(status)
@@ -72,7 +71,6 @@ func (w *rangeWriter) WriteHeader(status int) {
 	w.registry.writeProblem(w.ResponseWriter, w.req, problem(status, sizeInvalid, "the blob does not have that range"))
 }
 
-// Write implements io.Writer.
 func (w *rangeWriter) Write(p []byte) (int, error) {
 	if w.refused {
 		return len(p), nil

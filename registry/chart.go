@@ -3,8 +3,6 @@ package registry
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/registry/evidence"
@@ -18,35 +16,29 @@ type Chart struct {
 	Address string // the oci:// address of its repo
 }
 
-// Chart returns a Helm chart. The caller needs repo.list and manifest.list on the
-// repo. It returns fault.FailedPrecondition if the manifest is not a chart, or one
-// that cannot be read.
+// Chart returns a Helm chart. The caller needs repo.list and manifest.list on the repo. It returns
+// fault.FailedPrecondition if the manifest is not a chart, or one that cannot be read.
 func (s *Service) Chart(ctx context.Context, repo resource.UID, digest string) (Chart, error) {
-	if err := s.requireAll(ctx, repo, resource.RepoList, resource.ManifestList); err != nil {
-		return Chart{}, err
-	}
-	return s.chart(ctx, repo, digest)
+	return s.chart(ctx, repo, digest, resource.ManifestList)
 }
 
 // TaggedChart is like Chart, but the caller needs repo.list and tag.list.
 func (s *Service) TaggedChart(ctx context.Context, repo resource.UID, digest string) (Chart, error) {
-	if err := s.requireAll(ctx, repo, resource.RepoList, resource.TagList); err != nil {
-		return Chart{}, err
-	}
-	return s.chart(ctx, repo, digest)
+	return s.chart(ctx, repo, digest, resource.TagList)
 }
 
-func (s *Service) chart(ctx context.Context, repo resource.UID, digest string) (c Chart, _ error) {
+func (s *Service) chart(
+	ctx context.Context, repo resource.UID, digest string, want resource.Capability,
+) (c Chart, _ error) {
+	if err := s.requireAll(ctx, repo, resource.RepoList, want); err != nil {
+		return Chart{}, err
+	}
 	if err := validDigest(digest); err != nil {
 		return Chart{}, err
 	}
-	m, err := s.store.Manifest(ctx, repo, digest)
+	_, doc, err := s.images.document(ctx, repo, digest)
 	if err != nil {
 		return Chart{}, err
-	}
-	var doc document
-	if err := json.Unmarshal(m.Body, &doc); err != nil {
-		return Chart{}, fmt.Errorf("decode %s: %w", digest, err)
 	}
 	if doc.Config == nil || doc.Config.MediaType != evidence.ChartConfig {
 		return Chart{}, fault.Unmet("NOT_A_CHART", "%s is not a Helm chart", digest)
@@ -78,10 +70,7 @@ func (r *Registry) chartFiles(
 		if err != nil || archive == nil {
 			return nil, err
 		}
-		files, err := evidence.ReadChartFiles(bytes.NewReader(archive))
-		if err != nil {
-			return nil, nil
-		}
+		files, _ := evidence.ReadChartFiles(bytes.NewReader(archive)) // a client can push anything
 		return files, nil
 	}
 	return nil, nil

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -39,13 +40,10 @@ type Collected struct {
 	Pulls   int   `json:"pulls"`   // older than KeepPulls
 }
 
-// Collect deletes what nothing refers to. It is safe to run beside pushes, pulls,
-// mounts and other collectors. All its state is in the store, so the next run
-// continues one that was interrupted.
+// Collect deletes what nothing refers to. It is safe to run beside pushes, pulls, mounts and other collectors.
+// All its state is in the store, so the next run continues one that was interrupted.
 func (r *Registry) Collect(ctx context.Context, c Collection) (Collected, error) {
-	if c.UploadAge == 0 {
-		c.UploadAge = UploadAge
-	}
+	c.UploadAge = cmp.Or(c.UploadAge, UploadAge)
 	g := &collector{Registry: r, Collection: c, now: r.config.Now()}
 	for _, step := range []func(context.Context) error{g.uploads, g.links, g.blobs, g.files, g.prune} {
 		if err := step(ctx); err != nil {
@@ -173,14 +171,13 @@ func (g *collector) dropBlob(ctx context.Context, b resource.Blob) error {
 	return g.storage.remove(ctx, b.Path)
 }
 
-// countIdle counts, in a dry run, a blob that n repos do not need, if it is in no
-// other repo.
+// countIdle counts, in a dry run, a blob that n repos do not need, if it is in no other repo.
 func (g *collector) countIdle(ctx context.Context, digest string, n int) error {
 	holders, err := g.store.BlobHolders(ctx, digest, n+1)
 	if err != nil || len(holders) != n {
 		return err
 	}
-	b, err := g.store.Blob(resource.Rehearse(ctx), holders[0], digest)
+	b, err := g.store.Blob(resource.WithDryRun(ctx), holders[0], digest)
 	if err != nil {
 		return err
 	}
@@ -209,8 +206,8 @@ func (g *collector) files(ctx context.Context) error {
 		clear(batch)
 		return nil
 	}
-	err := g.storage.walk(ctx, func(f driver.FileInfo) error {
-		if f.ModTime().After(old) {
+	err := g.storage.driver.Walk(ctx, "/blobs", func(f driver.FileInfo) error {
+		if f.IsDir() || f.ModTime().After(old) {
 			return nil
 		}
 		batch[f.Path()] = path.Base(f.Path())
@@ -219,7 +216,7 @@ func (g *collector) files(ctx context.Context) error {
 		}
 		return sweep()
 	})
-	if err != nil {
+	if err != nil && !isMissing(err) {
 		return err
 	}
 	return sweep()

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 
+	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
@@ -17,23 +18,16 @@ func (s *Service) CreateDeployment(ctx context.Context, d resource.Deployment) (
 	}
 	d.CreateTime = s.now()
 	d.UpdateTime = d.CreateTime
-	if err := s.store.InsertDeployment(ctx, d); err != nil {
-		return resource.Deployment{}, err
-	}
-	return d, nil
+	return d, s.store.InsertDeployment(ctx, d)
 }
 
 // GetDeployment returns how the images of a repo are deployed. The caller needs
 // registry.deployments.list on it.
 func (s *Service) GetDeployment(ctx context.Context, repo resource.UID) (resource.Deployment, error) {
-	if err := s.authz.Require(ctx, resource.DeploymentsList, repo); err != nil {
-		return resource.Deployment{}, err
-	}
-	return s.store.Deployment(ctx, repo)
+	return authz.Get(ctx, s.authz, resource.DeploymentsList, repo, s.store.Deployment)
 }
 
-// UpdateDeployment applies change to how the images of a repo are deployed. The
-// caller needs repo.update on it.
+// UpdateDeployment applies change to how the images of a repo are deployed. The caller needs repo.update on it.
 func (s *Service) UpdateDeployment(
 	ctx context.Context, repo resource.UID, change func(*resource.Deployment) error,
 ) (resource.Deployment, error) {

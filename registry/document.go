@@ -145,30 +145,25 @@ func (doc document) needs(sparse bool) ([]resource.Need, error) {
 	return list, nil
 }
 
-// fields are the names of the fields of manifests, by their lower case. Some
-// parsers ignore case, so a name in another case is as bad as a duplicate.
-var fields = map[string]string{}
-
-func init() {
-	for _, name := range []string{
-		"schemaVersion", "mediaType", "artifactType", "config", "layers", "blobs", "manifests", "subject",
-		"annotations",
-		"digest", "size", "urls", "data", "platform",
-	} {
-		fields[strings.ToLower(name)] = name
-	}
+// fields are the names of the fields of manifests. Some parsers ignore case, so a name
+// in another case is as bad as a duplicate.
+var fields = []string{
+	"schemaVersion", "mediaType", "artifactType", "config", "layers", "blobs", "manifests", "subject", "annotations",
+	"digest", "size", "urls", "data", "platform",
 }
+
+// maxDepth is how deep the objects of a manifest may nest. Real ones need four.
+const maxDepth = 64
 
 // unambiguous refuses JSON that two parsers could read differently: an object with
 // a duplicate name, or more than one value.
 func unambiguous(body []byte) error {
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.UseNumber()
-	first, err := dec.Token()
-	if err != nil || first != json.Delim('{') {
+	if !bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{")) {
 		return badManifest("a manifest is a JSON object")
 	}
-	if err := walkObject(dec, false, 1); err != nil {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	dec.UseNumber()
+	if err := checkValue(dec, false, 1); err != nil {
 		return err
 	}
 	if _, err := dec.Token(); err != io.EOF {
@@ -177,37 +172,8 @@ func unambiguous(body []byte) error {
 	return nil
 }
 
-// maxDepth is how deep the objects of a manifest may nest. Real ones need four.
-const maxDepth = 64
-
-// walkObject reads the rest of an object. If free is true, its names are not those
-// of fields, as in annotations.
-func walkObject(dec *json.Decoder, free bool, depth int) error {
-	read := map[string]bool{}
-	for dec.More() {
-		token, err := dec.Token()
-		name, ok := token.(string)
-		if err != nil || !ok {
-			return badManifest("not JSON")
-		}
-		if read[name] {
-			return badManifest("%.100q is there twice", name)
-		}
-		read[name] = true
-		if exact, known := fields[strings.ToLower(name)]; known && !free && exact != name {
-			return badManifest("%.100q is not %q", name, exact)
-		}
-		if err := walkValue(dec, free || name == "annotations", depth+1); err != nil {
-			return err
-		}
-	}
-	if _, err := dec.Token(); err != nil {
-		return badManifest("not JSON")
-	}
-	return nil
-}
-
-func walkValue(dec *json.Decoder, free bool, depth int) error {
+// checkValue reads a value. If free is true, the names in it are not those of fields, as in annotations.
+func checkValue(dec *json.Decoder, free bool, depth int) error {
 	if depth > maxDepth {
 		return badManifest("the manifest nests more than %d levels deep", maxDepth)
 	}
@@ -215,18 +181,34 @@ func walkValue(dec *json.Decoder, free bool, depth int) error {
 	if err != nil {
 		return badManifest("not JSON")
 	}
-	switch token {
-	case json.Delim('{'):
-		return walkObject(dec, free, depth)
-	case json.Delim('['):
-		for dec.More() {
-			if err := walkValue(dec, free, depth+1); err != nil {
-				return err
+	if token != json.Delim('{') && token != json.Delim('[') {
+		return nil
+	}
+	read := map[string]bool{}
+	for dec.More() {
+		within := free
+		if token == json.Delim('{') {
+			key, err := dec.Token()
+			name, ok := key.(string)
+			if err != nil || !ok {
+				return badManifest("not JSON")
 			}
+			if read[name] {
+				return badManifest("%.100q is there twice", name)
+			}
+			read[name] = true
+			i := slices.IndexFunc(fields, func(field string) bool { return strings.EqualFold(field, name) })
+			if i >= 0 && !free && fields[i] != name {
+				return badManifest("%.100q is not %q", name, fields[i])
+			}
+			within = free || name == "annotations"
 		}
-		if _, err := dec.Token(); err != nil {
-			return badManifest("not JSON")
+		if err := checkValue(dec, within, depth+1); err != nil {
+			return err
 		}
+	}
+	if _, err := dec.Token(); err != nil {
+		return badManifest("not JSON")
 	}
 	return nil
 }

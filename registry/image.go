@@ -31,32 +31,30 @@ func (s *Service) Architectures(ctx context.Context, repo resource.UID, digest s
 	return slices.Compact(all), nil
 }
 
-// Size returns the bytes of the layers and the configuration of an image, and its
-// architecture. For an index, it is about the image for the given architecture, or
-// amd64 if that is "". The caller needs repo.list and manifest.metadata.list on the
-// repo. It returns fault.NotFound if the index has no such image.
+// Size returns the bytes of the layers and the configuration of an image, and its architecture. For an index,
+// it is about the image for the given architecture, or amd64 if that is "". The caller needs repo.list and
+// manifest.metadata.list on the repo. It returns fault.NotFound if the index has no such image.
 func (s *Service) Size(ctx context.Context, repo resource.UID, digest, architecture string) (int64, string, error) {
-	image, err := s.image(ctx, repo, digest)
-	if err != nil {
-		return 0, "", err
-	}
-	v, err := choose(image, architecture)
+	v, err := s.variant(ctx, repo, digest, architecture)
 	return v.Size, v.Architecture, err
 }
 
 // Config returns the configuration of an image. For an index it chooses an image
 // as Size does, and the caller needs the same capabilities.
 func (s *Service) Config(ctx context.Context, repo resource.UID, digest, architecture string) (ImageConfig, error) {
-	image, err := s.image(ctx, repo, digest)
-	if err != nil {
-		return ImageConfig{}, err
-	}
-	v, err := choose(image, architecture)
+	v, err := s.variant(ctx, repo, digest, architecture)
 	return readConfig(v.Config), err
 }
 
-// choose returns the image for an architecture. If that is "", it returns the only
-// image, or the one for amd64.
+func (s *Service) variant(ctx context.Context, repo resource.UID, digest, arch string) (resource.Variant, error) {
+	image, err := s.image(ctx, repo, digest)
+	if err != nil {
+		return resource.Variant{}, err
+	}
+	return choose(image, arch)
+}
+
+// choose returns the image for an architecture. If that is "", it returns the only image, or the one for amd64.
 func choose(image resource.Image, architecture string) (resource.Variant, error) {
 	if architecture == "" && len(image.Variants) == 1 {
 		return image.Variants[0], nil

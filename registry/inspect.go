@@ -16,8 +16,7 @@ const (
 	maxConfig   = 4 << 20 // bytes of an image's configuration
 	maxVariants = 256     // of an index
 
-	// maxImage is how many bytes of manifests and configurations are read before
-	// the last variant.
+	// maxImage is how many bytes of manifests and configurations are read before the last variant.
 	maxImage = 32 << 20
 )
 
@@ -25,17 +24,13 @@ const (
 // each of its images that is in the repo and names a platform. It returns
 // fault.NotFound if there is no such manifest. It does not authorize the caller.
 func (r *Registry) Image(ctx context.Context, repo resource.UID, digest string) (resource.Image, error) {
-	m, err := r.store.Manifest(ctx, repo, digest)
+	m, doc, err := r.document(ctx, repo, digest)
 	if err != nil {
 		return resource.Image{}, err
 	}
 	img := resource.Image{Digest: m.Digest, MediaType: m.MediaType}
-	var doc document
-	if err := json.Unmarshal(m.Body, &doc); err != nil {
-		return img, fmt.Errorf("decode %s: %w", digest, err)
-	}
 	if doc.Manifests == nil {
-		v, err := r.variant(ctx, repo, m, nil)
+		v, err := r.variant(ctx, repo, m.Digest, doc, nil)
 		img.Variants = []resource.Variant{v}
 		return img, err
 	}
@@ -47,14 +42,14 @@ func (r *Registry) Image(ctx context.Context, repo resource.UID, digest string) 
 		if d.Platform == nil || d.Platform.OS == "unknown" { // an attestation, not an image
 			continue
 		}
-		child, err := r.store.Manifest(ctx, repo, d.Digest.String())
+		child, doc, err := r.document(ctx, repo, d.Digest.String())
 		if errors.Is(err, fault.NotFound) { // the index is sparse
 			continue
 		}
 		if err != nil {
 			return img, err
 		}
-		v, err := r.variant(ctx, repo, child, d.Platform)
+		v, err := r.variant(ctx, repo, child.Digest, doc, d.Platform)
 		if err != nil {
 			return img, err
 		}
@@ -64,25 +59,36 @@ func (r *Registry) Image(ctx context.Context, repo resource.UID, digest string) 
 	return img, nil
 }
 
+// document returns a manifest of a repo, also parsed.
+func (r *Registry) document(
+	ctx context.Context, repo resource.UID, digest string,
+) (m resource.Manifest, doc document, err error) {
+	if m, err = r.store.Manifest(ctx, repo, digest); err != nil {
+		return m, doc, err
+	}
+	if err = json.Unmarshal(m.Body, &doc); err != nil {
+		err = fmt.Errorf("decode %s: %w", digest, err)
+	}
+	return m, doc, err
+}
+
 // variant describes an image by its manifest, its configuration and its platform,
 // which is nil if the image is not part of an index.
 func (r *Registry) variant(
-	ctx context.Context, repo resource.UID, m resource.Manifest, p *ocispec.Platform,
+	ctx context.Context, repo resource.UID, digest string, doc document, p *ocispec.Platform,
 ) (resource.Variant, error) {
-	v := resource.Variant{Digest: m.Digest}
-	var doc document
-	if err := json.Unmarshal(m.Body, &doc); err != nil {
-		return v, fmt.Errorf("decode %s: %w", m.Digest, err)
-	}
-	v.Layers = len(doc.Layers)
+	v := resource.Variant{Digest: digest, Layers: len(doc.Layers)}
 	for _, d := range doc.Layers {
 		v.Size += d.Size
 	}
 	if doc.Config != nil {
 		v.Size += doc.Config.Size
-		var err error
-		if v.Config, err = r.readImageConfig(ctx, repo, *doc.Config); err != nil {
+		config, err := r.readBlob(ctx, repo, doc.Config.Digest.String(), maxConfig)
+		if err != nil {
 			return v, err
+		}
+		if json.Valid(config) {
+			v.Config = config
 		}
 	}
 	if p == nil {
@@ -91,14 +97,4 @@ func (r *Registry) variant(
 	}
 	v.OS, v.Architecture, v.Variant = p.OS, p.Architecture, p.Variant
 	return v, nil
-}
-
-// readImageConfig reads the configuration of an image. It returns nil if the blob
-// is missing, larger than maxConfig, or not JSON.
-func (r *Registry) readImageConfig(ctx context.Context, repo resource.UID, d ocispec.Descriptor) ([]byte, error) {
-	config, err := r.readBlob(ctx, repo, d.Digest.String(), maxConfig)
-	if err != nil || !json.Valid(config) {
-		return nil, err
-	}
-	return config, nil
 }

@@ -38,8 +38,7 @@ func (r *Registry) getManifest(w http.ResponseWriter, req *http.Request, t targe
 	return nil
 }
 
-// readManifest returns the manifest of a target, without its body unless the method
-// is GET.
+// readManifest returns the manifest of a target, without its body unless the method is GET.
 func (r *Registry) readManifest(ctx context.Context, t target) (resource.Manifest, error) {
 	switch {
 	case t.manifest != nil:
@@ -57,8 +56,7 @@ func (r *Registry) unknownManifest(t target, err error) error {
 	return unknown(err, manifestUnknown, "manifest "+t.reference)
 }
 
-// setManifest sets the headers for m. If the client already has m, it responds with
-// 304 and returns false.
+// setManifest sets the headers for m. If the client already has m, it responds with 304 and returns false.
 func setManifest(w http.ResponseWriter, req *http.Request, m resource.Manifest) bool {
 	h := w.Header()
 	h.Set("Docker-Content-Digest", m.Digest)

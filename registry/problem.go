@@ -64,33 +64,32 @@ func unknown(err error, code, what string) error {
 	return err
 }
 
-// asProblem returns the Problem for an error. Errors that are not faults become a
-// 500 without details.
+// answers are the status and the error code for faults.
+var answers = map[fault.Code]struct {
+	status int
+	code   string
+}{
+	fault.Unauthenticated:    {http.StatusUnauthorized, unauthorized},
+	fault.PermissionDenied:   {http.StatusForbidden, denied},
+	fault.NotFound:           {http.StatusNotFound, nameUnknown},
+	fault.FailedPrecondition: {http.StatusConflict, denied},
+	fault.Aborted:            {http.StatusConflict, uploadInvalid},
+	fault.AlreadyExists:      {http.StatusConflict, uploadInvalid},
+	fault.ResourceExhausted:  {http.StatusTooManyRequests, tooManyRequests},
+	fault.Unavailable:        {http.StatusServiceUnavailable, unavailable},
+	fault.InvalidArgument:    {http.StatusBadRequest, unsupported},
+}
+
+// asProblem returns the Problem for an error. Errors that are not faults become a 500 without details.
 func asProblem(err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
 	}
 	f := fault.From(err)
-	status, code := http.StatusInternalServerError, unknownError
-	switch f.Code {
-	case fault.Unauthenticated:
-		status, code = http.StatusUnauthorized, unauthorized
-	case fault.PermissionDenied:
-		status, code = http.StatusForbidden, denied
-	case fault.NotFound:
-		status, code = http.StatusNotFound, nameUnknown
-	case fault.FailedPrecondition:
-		status, code = http.StatusConflict, denied
-	case fault.Aborted, fault.AlreadyExists:
-		status, code = http.StatusConflict, uploadInvalid
-	case fault.ResourceExhausted:
-		status, code = http.StatusTooManyRequests, tooManyRequests
-	case fault.Unavailable:
-		status, code = http.StatusServiceUnavailable, unavailable
-	case fault.InvalidArgument:
-		status, code = http.StatusBadRequest, unsupported
+	if a, ok := answers[f.Code]; ok {
+		return problem(a.status, a.code, "%s", f.Message)
 	}
-	return problem(status, code, "%s", f.Message)
+	return problem(http.StatusInternalServerError, unknownError, "%s", f.Message)
 }
 
 func (r *Registry) writeProblem(w http.ResponseWriter, req *http.Request, err error) {

@@ -12,8 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 )
 
-// A NamedPull is a pull with the names of what it refers to. Names of deleted
-// resources are empty.
+// A NamedPull is a pull with the names of what it refers to. Names of deleted resources are empty.
 type NamedPull struct {
 	resource.Pull
 	Path string // of the repo: the names of its groups and its own

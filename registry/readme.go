@@ -16,9 +16,8 @@ import (
 // comment at the end of the readme would swallow.
 const restOfPage = "<hr>"
 
-// safe reports whether Markdown can be shown on a page as it is: a sanitizer for
-// user content removes nothing from its HTML, and no tag or comment is left open.
-// The Markdown must be cheap.
+// safe reports whether Markdown can be shown on a page as it is: a sanitizer for user content removes nothing
+// from its HTML, and no tag or comment is left open. The Markdown must be cheap.
 func safe(markdown string) bool {
 	var page strings.Builder
 	if err := markdownToHTML().Convert([]byte(markdown), &page); err != nil {
@@ -29,8 +28,7 @@ func safe(markdown string) bool {
 	return strings.HasSuffix(shown, restOfPage) && shown == canonical(userContent().Sanitize(page.String()))
 }
 
-// Limits on the cost of parsing a readme. The time for a block grows with the
-// square of the marks in it.
+// Limits on the cost of parsing a readme. The time for a block grows with the square of the marks in it.
 const (
 	maxNesting = 12
 	maxMarks   = 32_000_000 // the sum of the squares of the marks in each block

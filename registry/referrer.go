@@ -18,10 +18,9 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// Limits on a page of referrers. A Link header leads to the next page. A referrer
-// is listed with its annotations, which can be as long as a manifest, so a page
-// also ends when the sum of their lengths reaches that. Anybody may list the
-// referrers in a public repo, so the cost of a page must be bounded.
+// Limits on a page of referrers. A Link header leads to the next page. A referrer is listed with its
+// annotations, which can be as long as a manifest, so a page also ends when the sum of their lengths reaches
+// that. Anybody may list the referrers in a public repo, so the cost of a page must be bounded.
 const (
 	maxReferrers        = 200
 	maxAnnotations      = maxManifest // bytes; the last referrer may exceed it

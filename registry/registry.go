@@ -6,10 +6,12 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,17 +28,15 @@ type Config struct {
 	Host  string // the public host[:port], and the audience of tokens
 	Realm string // the public address of /v2/token, where clients get a token
 
-	// Assume exchanges a workload's own token for one with the registry's
-	// audience, if the identity may be assumed with it. If Assume is nil,
-	// workloads cannot log in with their own tokens.
+	// Assume exchanges a workload's own token for one with the registry's audience, if the identity may be
+	// assumed with it. If Assume is nil, workloads cannot log in with their own tokens.
 	Assume func(ctx context.Context, identity resource.UID, credential string) (string, error)
 
 	// Sparse accepts manifests whose blobs or children are not in the repo. A
 	// tag may then name an image that cannot be pulled completely.
 	Sparse bool
 
-	// Redirect redirects clients to the storage for blobs, if the storage
-	// provides URLs.
+	// Redirect redirects clients to the storage for blobs, if the storage provides URLs.
 	Redirect bool
 
 	Log *slog.Logger // nil discards
@@ -53,24 +53,19 @@ type Registry struct {
 	pulls   *pullLog
 	readers chan struct{} // a semaphore: one value per request that reads documents
 	config  Config
-
-	mu   sync.Mutex
-	busy map[string]bool // uploads a request of this process is writing to
+	busy    sync.Map // the IDs of uploads that a request of this process is writing to
 }
 
-// New returns a Registry over db, whose blobs are in b. The caller must also call
-// Run.
+// New returns a Registry over db, whose blobs are in b. The caller must also call Run.
 func New(db *store.DB, a *authz.Checker, i *token.Issuer, b *Storage, c Config) *Registry {
-	if c.Log == nil {
-		c.Log = slog.New(slog.DiscardHandler)
-	}
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = time.Now
 	}
 	s := registrydb.New(db)
 	return &Registry{
 		store: s, iam: iamdb.New(db), authz: a, issuer: i, storage: b, pulls: newPullLog(s, c.Log),
-		readers: make(chan struct{}, maxReaders), config: c, busy: map[string]bool{},
+		readers: make(chan struct{}, maxReaders), config: c,
 	}
 }
 
@@ -140,10 +135,8 @@ func remote(req *http.Request) string {
 func requestID(req *http.Request) string {
 	const most = 128
 	id := req.Header.Get("X-Request-Id")
-	for _, c := range []byte(id) {
-		if c <= ' ' || c > '~' || c == '"' || c == '\\' {
-			return ""
-		}
+	if strings.ContainsFunc(id, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }) {
+		return ""
 	}
 	return id[:min(len(id), most)]
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -33,10 +34,7 @@ func (s *Service) CreateRepo(ctx context.Context, parent resource.UID, r resourc
 	r.UID = parent.NewChild()
 	r.CreateTime = s.now()
 	r.UpdateTime = r.CreateTime
-	if err := s.store.InsertRepo(ctx, r); err != nil {
-		return resource.Repo{}, err
-	}
-	return r, nil
+	return r, s.store.InsertRepo(ctx, r)
 }
 
 // follow makes the new repo r follow the one named in r.Sync. It copies the fields
@@ -58,8 +56,7 @@ func (s *Service) follow(ctx context.Context, r *resource.Repo) error {
 	return nil
 }
 
-// checkInherited refuses a change of fields that a repo copies from the one it
-// follows.
+// checkInherited refuses a change of fields that a repo copies from the one it follows.
 func checkInherited(before, after resource.Repo) error {
 	var bad []fault.Violation
 	for _, field := range []struct {
@@ -127,19 +124,12 @@ func hide(err error, no *fault.Error) error {
 
 // GetRepo returns a repo. The caller needs repo.list on it.
 func (s *Service) GetRepo(ctx context.Context, uid resource.UID) (resource.Repo, error) {
-	if err := s.authz.Require(ctx, resource.RepoList, uid); err != nil {
-		return resource.Repo{}, err
-	}
-	return s.store.Repo(ctx, uid)
+	return authz.Get(ctx, s.authz, resource.RepoList, uid, s.store.Repo)
 }
 
 // ListRepos returns a page of the repos the caller holds repo.list on.
 func (s *Service) ListRepos(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.Repo], error) {
-	under, err := s.authz.Reach(ctx, resource.RepoList)
-	if err != nil {
-		return page.Page[resource.Repo]{}, err
-	}
-	return page.Read(ctx, s.pages, repoList, store.Reach{Under: under}, f, p, s.store.Repos)
+	return authz.List(ctx, s.authz, s.pages, repoList, resource.RepoList, f, p, s.store.Repos)
 }
 
 // UpdateRepo applies change to a repo. The caller needs repo.update on it. To make
@@ -173,9 +163,8 @@ func (s *Service) UpdateRepo(
 	})
 }
 
-// newSource returns how a change names the repo to follow, and the UID of that
-// repo, before the transaction of the change begins. Both are "" if the change does
-// not touch it.
+// newSource returns how a change names the repo to follow, and the UID of that repo, before the transaction of
+// the change begins. Both are "" if the change does not touch it.
 func (s *Service) newSource(
 	ctx context.Context, uid resource.UID, change func(*resource.Repo) error,
 ) (named, source string, _ error) {
@@ -183,10 +172,9 @@ func (s *Service) newSource(
 	if err != nil {
 		return "", "", err
 	}
-	after := before
-	if before.Sync != nil {
-		sync := *before.Sync
-		after.Sync = &sync
+	after, err := store.Clone(before)
+	if err != nil {
+		return "", "", err
 	}
 	if err := change(&after); err != nil {
 		return "", "", err
@@ -217,23 +205,15 @@ func (s *Service) CountFollowers(ctx context.Context, source resource.UID) (int6
 	return s.store.Followers(ctx, store.Reach{Under: under}, source)
 }
 
-// DeleteRepo deletes a repo with its tags and manifests. The caller needs
-// repo.delete on it.
+// DeleteRepo deletes a repo with its tags and manifests. The caller needs repo.delete on it.
 func (s *Service) DeleteRepo(ctx context.Context, uid resource.UID) error {
-	if err := s.authz.Require(ctx, resource.RepoDelete, uid); err != nil {
-		return err
-	}
-	return s.store.DeleteRepo(ctx, uid)
+	return s.authz.Delete(ctx, resource.RepoDelete, uid, s.store.DeleteRepo)
 }
 
-// GetRepoReadme returns the readme of a repo. If the repo follows another one, that
-// is the other's, or empty if the caller may not see it. The caller needs repo.list
-// on it.
+// GetRepoReadme returns the readme of a repo. If the repo follows another one, that is the other's, or empty if
+// the caller may not see it. The caller needs repo.list on it.
 func (s *Service) GetRepoReadme(ctx context.Context, uid resource.UID) (resource.RepoReadme, error) {
-	if err := s.authz.Require(ctx, resource.RepoList, uid); err != nil {
-		return resource.RepoReadme{}, err
-	}
-	r, err := s.store.Repo(ctx, uid)
+	r, err := s.GetRepo(ctx, uid)
 	if err != nil {
 		return resource.RepoReadme{}, err
 	}
@@ -252,16 +232,12 @@ func (s *Service) GetRepoReadme(ctx context.Context, uid resource.UID) (resource
 	return readme, err
 }
 
-// UpdateRepoReadme applies change to the readme of a repo. The caller needs
-// repo.update on it. It returns fault.InvalidArgument for Markdown that is not
-// safe to show.
+// UpdateRepoReadme applies change to the readme of a repo. The caller needs repo.update on it. It returns
+// fault.InvalidArgument for Markdown that is not safe to show.
 func (s *Service) UpdateRepoReadme(
 	ctx context.Context, uid resource.UID, change func(*resource.RepoReadme) error,
 ) (resource.RepoReadme, error) {
-	if err := s.authz.Require(ctx, resource.RepoUpdate, uid); err != nil {
-		return resource.RepoReadme{}, err
-	}
-	r, err := s.store.Repo(ctx, uid)
+	r, err := authz.Get(ctx, s.authz, resource.RepoUpdate, uid, s.store.Repo)
 	if err != nil {
 		return resource.RepoReadme{}, err
 	}
@@ -285,8 +261,5 @@ func (s *Service) UpdateRepoReadme(
 		return resource.RepoReadme{}, fault.Field("content",
 			"has HTML that a page must not show, such as scripts, styles, forms or odd addresses")
 	}
-	if err := s.store.UpdateRepoReadme(ctx, readme); err != nil {
-		return resource.RepoReadme{}, err
-	}
-	return readme, nil
+	return readme, s.store.UpdateRepoReadme(ctx, readme)
 }

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -27,10 +28,9 @@ type SBOM struct {
 	Image string // the digest of the image, also if it was found through an index
 }
 
-// SBOM returns the newest SBOM that is attached to an image. For an index, it uses
-// the image for the given architecture, or amd64 if that is "". The caller needs
-// repo.list, sboms.list and manifest.metadata.list on the repo. It returns
-// fault.NotFound if there is none, and fault.FailedPrecondition if it is too large.
+// SBOM returns the newest SBOM that is attached to an image. For an index, it uses the image for the given
+// architecture, or amd64 if that is "". The caller needs repo.list, sboms.list and manifest.metadata.list on
+// the repo. It returns fault.NotFound if there is none, and fault.FailedPrecondition if it is too large.
 func (s *Service) SBOM(ctx context.Context, repo resource.UID, digest, architecture string) (SBOM, error) {
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.SBOMsList,
 		resource.ManifestMetadataList); err != nil {
@@ -42,8 +42,7 @@ func (s *Service) SBOM(ctx context.Context, repo resource.UID, digest, architect
 	return s.sbom(ctx, repo, digest, architecture, &budget{maxEvidence})
 }
 
-// RawSBOM is like SBOM, but returns only the document. The caller needs repo.list
-// and sboms.list.
+// RawSBOM is like SBOM, but returns only the document. The caller needs repo.list and sboms.list.
 func (s *Service) RawSBOM(ctx context.Context, repo resource.UID, digest, architecture string) (Attached, error) {
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.SBOMsList); err != nil {
 		return Attached{}, err
@@ -58,34 +57,45 @@ func (s *Service) RawSBOM(ctx context.Context, repo resource.UID, digest, archit
 func (s *Service) sbom(
 	ctx context.Context, repo resource.UID, digest, architecture string, b *budget,
 ) (out SBOM, _ error) {
-	if err := validDigest(digest); err != nil {
-		return SBOM{}, err
-	}
-	subjects, err := s.images.subjects(ctx, repo, digest, architecture)
+	search := search{repo: repo, what: "SBOM", most: 1, budget: b}
+	err := s.find(ctx, search, digest, architecture, func(image string, a Attached) bool {
+		content, err := a.SBOM()
+		out = SBOM{content, a, image}
+		return err == nil
+	})
 	if err != nil {
 		return SBOM{}, err
 	}
-	accept := func(d evidence.Document) bool {
-		if !d.Format.IsSBOM() {
-			return false
-		}
-		var err error
-		out.SBOM, err = d.SBOM()
-		return err == nil
+	return out, nil
+}
+
+// find looks for documents about an image. For an index, that is its image for an architecture, and then the
+// index itself, unless one document is enough and found. It calls accept with the digest that a document is about.
+// It returns fault.NotFound if none was accepted, and fault.FailedPrecondition if that may be due to their size.
+func (s *Service) find(
+	ctx context.Context, f search, digest, architecture string, accept func(image string, a Attached) bool,
+) error {
+	if err := validDigest(digest); err != nil {
+		return err
 	}
-	large := false
+	subjects, err := s.images.subjects(ctx, f.repo, digest, architecture)
+	if err != nil {
+		return err
+	}
+	found := false
 	for _, sub := range subjects {
-		found := search{repo: repo, most: 1, budget: b, accept: accept}
-		if err := s.images.attached(ctx, sub, &found); err != nil {
-			return SBOM{}, err
+		f.found, f.accept = 0, func(a Attached) bool { return accept(sub.image.Digest, a) }
+		if err := s.images.attached(ctx, sub, &f); err != nil {
+			return err
 		}
-		if len(found.found) == 1 {
-			out.Attached, out.Image = found.found[0], sub.image.Digest
-			return out, nil
+		if found = found || f.found > 0; found && f.most == 1 {
+			break
 		}
-		large = large || found.large
 	}
-	return SBOM{}, noDocument(large, "SBOM", digest)
+	if !found {
+		return noDocument(f.large, f.what, digest)
+	}
+	return nil
 }
 
 // noDocument returns the reason why no document was found.
@@ -165,26 +175,20 @@ func (s *Service) CountManifests(ctx context.Context, scope resource.UID) (int64
 	return s.store.CountManifests(ctx, scope)
 }
 
-// A Report is the report of a scanner about an image, with the document that it was
-// read from.
+// A Report is the report of a scanner about an image, with the document that it was read from.
 type Report struct {
 	evidence.Report
 	Attached
 	Image string // the digest in the request
 }
 
-// When returns the time of the scan, or if that is unknown the time when the
-// document was attached.
+// When returns the time of the scan, or if that is unknown the time when the document was attached.
 func (r Report) When() time.Time {
-	if r.Report.Time.IsZero() {
-		return r.Attached.Time
-	}
-	return r.Report.Time
+	return cmp.Or(r.Report.Time, r.Attached.Time)
 }
 
-// ImageReport returns the newest report that is attached to an image. The caller
-// needs repo.list and vuln_reports.list on the repo. It returns the same faults as
-// SBOM.
+// ImageReport returns the newest report that is attached to an image. The caller needs repo.list and
+// vuln_reports.list on the repo. It returns the same faults as SBOM.
 func (s *Service) ImageReport(ctx context.Context, repo resource.UID, digest string) (Report, error) {
 	if err := s.requireAll(ctx, repo, resource.RepoList, resource.ImageReportsList); err != nil {
 		return Report{}, err
@@ -202,69 +206,37 @@ func (s *Service) ImageReport(ctx context.Context, repo resource.UID, digest str
 // reports returns the reports attached to an image, newest first, as far as the
 // budget of one response allows. It returns fault.NotFound if there is none.
 func (s *Service) reports(ctx context.Context, repo resource.UID, digest string) ([]Report, error) {
-	if err := validDigest(digest); err != nil {
-		return nil, err
-	}
-	subjects, err := s.images.subjects(ctx, repo, digest, "")
-	if err != nil {
-		return nil, err
-	}
 	var all []Report
-	large, b := false, &budget{maxEvidence}
-	for _, sub := range subjects {
-		var read []evidence.Report
-		found := search{repo: repo, most: maxReports, budget: b, accept: func(d evidence.Document) bool {
-			if d.Format.IsSBOM() {
-				return false
-			}
-			r, err := d.Report()
-			if err != nil {
-				return false
-			}
-			read = append(read, r)
-			return true
-		}}
-		if err := s.images.attached(ctx, sub, &found); err != nil {
-			return nil, err
+	search := search{repo: repo, what: "report of a scanner", most: maxReports, budget: &budget{maxEvidence}}
+	err := s.find(ctx, search, digest, "", func(_ string, a Attached) bool {
+		r, err := a.Report()
+		if err == nil {
+			all = append(all, Report{r, a, digest})
 		}
-		for i, a := range found.found {
-			all = append(all, Report{read[i], a, digest})
-		}
-		large = large || found.large
-	}
-	if len(all) == 0 {
-		return nil, noDocument(large, "report of a scanner", digest)
-	}
+		return err == nil
+	})
 	slices.SortStableFunc(all, func(a, b Report) int { return b.When().Compare(a.When()) })
-	return all, nil
+	return all, err
 }
 
-// Reports returns the reports attached to an image, newest first. The image is given
-// by its digest, which may be in any repo where the caller holds vuln_report.list,
-// or if that is "" by a tag of a repo. It returns fault.NotFound if there is no such
-// image.
+// Reports returns the reports attached to an image, newest first. The image is given by its digest, which may
+// be in any repo where the caller holds vuln_report.list, or if that is "" by a tag of a repo. It returns
+// fault.NotFound if there is no such image.
 func (s *Service) Reports(ctx context.Context, digest string, repo resource.UID, tag string) ([]Report, error) {
 	under, err := s.authz.Reach(ctx, resource.ReportsList)
 	if err != nil {
 		return nil, err
 	}
+	repos := []resource.UID{repo}
 	if digest == "" {
-		if digest, err = s.digestOf(ctx, repo, tag); err != nil {
-			return nil, err
-		}
-		if err := s.images.acquireReader(ctx); err != nil {
-			return nil, err
-		}
-		return none(s.reports(ctx, repo, digest))
+		digest, err = s.digestOf(ctx, repo, tag)
+	} else if err = validDigest(digest); err == nil {
+		repos, err = s.store.ReposWith(ctx, store.Reach{Under: under}, digest, maxCopies)
 	}
-	if err := validDigest(digest); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if err := s.images.acquireReader(ctx); err != nil {
-		return nil, err
-	}
-	repos, err := s.store.ReposWith(ctx, store.Reach{Under: under}, digest, maxCopies)
-	if err != nil {
 		return nil, err
 	}
 	if len(repos) == 0 {
@@ -307,10 +279,9 @@ type Tally struct {
 	Found     map[evidence.Severity][]string // sorted ids, each once with its highest severity
 }
 
-// Tallies returns the tallies of the reports, made between two times, about the
-// images that a tag has pointed to, oldest first. Either time may be zero. If
-// cumulative is true, each tally includes those before it. The repo is given by its
-// path or by its name; a name selects every such repo on which the caller holds
+// Tallies returns the tallies of the reports, made between two times, about the images that a tag has pointed
+// to, oldest first. Either time may be zero. If cumulative is true, each tally includes those before it. The
+// repo is given by its path or by its name; a name selects every such repo on which the caller holds
 // vuln_report.list.
 func (s *Service) Tallies(
 	ctx context.Context, repo, tag string, from, to time.Time, cumulative bool,
@@ -352,31 +323,14 @@ func (s *Service) Tallies(
 
 // addWorst adds a vulnerability, with its highest severity if it is already there.
 func addWorst(found map[string]evidence.Severity, id string, severity evidence.Severity) {
-	if was, ok := found[id]; !ok || worse(severity, was) {
+	if was, ok := found[id]; !ok || slices.Index(severities, severity) > slices.Index(severities, was) {
 		found[id] = severity
 	}
-}
-
-// imageSize returns the size of an image, or 0 if it is unknown.
-func (r *Registry) imageSize(ctx context.Context, repo resource.UID, digest string) (int64, error) {
-	image, err := r.Image(ctx, repo, digest)
-	if err != nil {
-		return 0, err
-	}
-	v, err := choose(image, "")
-	if errors.Is(err, fault.NotFound) {
-		err = nil
-	}
-	return v.Size, err
 }
 
 // severities are ordered by rank, lowest first.
 var severities = []evidence.Severity{
 	evidence.Unknown, evidence.Negligible, evidence.Low, evidence.Medium, evidence.High, evidence.Critical,
-}
-
-func worse(a, b evidence.Severity) bool {
-	return slices.Index(severities, a) > slices.Index(severities, b)
 }
 
 func bySeverity(found map[string]evidence.Severity) map[evidence.Severity][]string {
@@ -416,9 +370,8 @@ type finding struct {
 	found map[string]evidence.Severity
 }
 
-// history returns the findings of the reports, made between two times, about the
-// images that a tag has pointed to, oldest first, each image once. Only one image's
-// reports are in memory at a time.
+// history returns the findings of the reports, made between two times, about the images that a tag has pointed
+// to, oldest first, each image once. Only one image's reports are in memory at a time.
 func (s *Service) history(ctx context.Context, repo resource.UID, tag string, from, to time.Time) ([]finding, error) {
 	newest := page.Request{Size: page.MaxSize, Order: page.Order{Field: "time", Desc: true}}
 	moves, err := s.store.TagHistory(ctx, repo, tag, newest)
@@ -440,10 +393,12 @@ func (s *Service) history(ctx context.Context, repo resource.UID, tag string, fr
 			if r.When().Before(from) || !to.IsZero() && r.When().After(to) {
 				continue
 			}
-			f := finding{when: r.When(), found: map[string]evidence.Severity{}}
-			if f.size, err = s.images.imageSize(ctx, repo, r.Image); err != nil {
+			image, err := s.images.Image(ctx, repo, r.Image)
+			if err != nil {
 				return nil, err
 			}
+			v, _ := choose(image, "") // without a size if there is no such variant
+			f := finding{when: r.When(), size: v.Size, found: map[string]evidence.Severity{}}
 			for _, match := range r.Matches {
 				addWorst(f.found, match.ID, match.Severity)
 			}

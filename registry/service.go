@@ -10,41 +10,34 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
-	"github.com/holdfast-dev/holdfast/token"
 )
-
-// ServiceConfig configures a Service. Host is required for tokens.
-type ServiceConfig struct {
-	Host string // of the registry, which its tokens are for
-	Now  func() time.Time
-}
 
 // A Service implements the methods of the API about repos, tags, images, pulls and
 // the registry settings of groups.
 //
-// Every method first authorizes the caller, then validates the request, and then
-// calls the store. Authorization needs only the UID, so a caller without the
-// capability cannot learn what exists.
+// Every method first authorizes the caller, then validates the request, and then calls the store. Authorization
+// needs only the UID, so a caller without the capability cannot learn what exists.
 type Service struct {
 	store  *registrydb.Store
 	iam    *iamdb.Store
 	authz  *authz.Checker
 	pages  *page.Tokens
-	issuer *token.Issuer
 	images *Registry
-	cfg    ServiceConfig
+	cfg    Config
 }
 
 // NewService returns a Service over the repos of images.
-func NewService(a *authz.Checker, p *page.Tokens, i *token.Issuer, images *Registry, cfg ServiceConfig) *Service {
-	if cfg.Now == nil {
-		cfg.Now = time.Now
+func NewService(p *page.Tokens, images *Registry) *Service {
+	return &Service{
+		store: images.store, iam: images.iam, authz: images.authz, pages: p, images: images, cfg: images.config,
 	}
-	return &Service{store: images.store, iam: images.iam, authz: a, pages: p, issuer: i, images: images, cfg: cfg}
 }
 
 // now returns the time of a change, with the precision of the store.
 func (s *Service) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Millisecond) }
+
+// Host returns the host of the registry, as in image references.
+func (s *Service) Host() string { return s.cfg.Host }
 
 // The lists and the orders they can have.
 var (
@@ -58,16 +51,11 @@ var (
 		Default: page.Order{Field: "time", Desc: true}}
 )
 
-// requireAll returns nil if the caller holds the capabilities on a repo and the repo
-// exists. It must exist under its whole UID, because what is in it is found by the
-// last segment alone, which could be that of another repo. If it does not, it
-// returns fault.NotFound.
+// requireAll returns nil if the caller holds the capabilities on a repo and the repo exists. It must exist
+// under its whole UID, because what is in it is found by the last segment alone, which could be that of another
+// repo. If it does not, it returns fault.NotFound.
 func (s *Service) requireAll(ctx context.Context, repo resource.UID, want ...resource.Capability) error {
-	var all resource.Capabilities
-	for _, c := range want {
-		all.Add(c)
-	}
-	if err := s.authz.RequireAll(ctx, all, repo); err != nil {
+	if err := s.authz.RequireAll(ctx, resource.NewCapabilities(want...), repo); err != nil {
 		return err
 	}
 	_, err := s.store.Repo(ctx, repo)

@@ -78,25 +78,16 @@ func (r *Registry) renew(ctx context.Context, u *openUpload) error {
 	return err
 }
 
+// lock reports whether the caller may write to an upload, until unlock.
 func (r *Registry) lock(id string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.busy[id] {
-		return false
-	}
-	r.busy[id] = true
-	return true
+	_, busy := r.busy.LoadOrStore(id, true)
+	return !busy
 }
 
-func (r *Registry) unlock(id string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.busy, id)
-}
+func (r *Registry) unlock(id string) { r.busy.Delete(id) }
 
-// A session writes to an upload. It hashes the bytes as they arrive and stores the
-// state of the hash with the upload, because some drivers, such as S3, cannot read
-// what is not committed.
+// A session writes to an upload. It hashes the bytes as they arrive and stores the state of the hash with the
+// upload, because some drivers, such as S3, cannot read what is not committed.
 type session struct {
 	*openUpload
 	registry *Registry
@@ -112,12 +103,12 @@ func (r *Registry) resume(ctx context.Context, u *openUpload) (*session, error) 
 		return nil, err
 	}
 	over := problem(http.StatusNotFound, uploadUnknown, "upload %s was interrupted", u.ID)
-	file, err := r.storage.writer(ctx, u.ID, u.Size)
+	file, err := r.storage.driver.Writer(ctx, pathOf(u.ID), u.Size > 0)
 	if isMissing(err) {
 		return nil, errors.Join(over, r.abandon(ctx, u.ID))
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("open upload: %w", err)
 	}
 	if file.Size() != u.Size {
 		return nil, errors.Join(over, file.Cancel(ctx), r.abandon(ctx, u.ID))
@@ -129,9 +120,8 @@ const chunk = 512 << 10
 
 var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 
-// receive appends the body of a request. It returns a Problem if the client goes
-// away or pauses for too long, after which the upload can be resumed, and another
-// error if the storage fails.
+// receive appends the body of a request. It returns a Problem if the client goes away or pauses for too long,
+// after which the upload can be resumed, and another error if the storage fails.
 func (s *session) receive(ctx context.Context, w http.ResponseWriter, req *http.Request) error {
 	buf := chunks.Get().(*[chunk]byte)
 	defer chunks.Put(buf)
@@ -197,8 +187,7 @@ func (r *Registry) drop(ctx context.Context, u *openUpload) error {
 	return nil
 }
 
-// finish appends the request's body to u and makes it the blob d, or ends the
-// upload if it is not that blob.
+// finish appends the request's body to u and makes it the blob d, or ends the upload if it is not that blob.
 func (r *Registry) finish(w http.ResponseWriter, req *http.Request, t target, u openUpload, d digest.Digest) error {
 	ref, err := r.pushTo(req.Context(), t)
 	if err != nil {
@@ -276,8 +265,7 @@ func (s *session) verify(ctx context.Context, d digest.Digest) (bool, error) {
 	return v.Verified(), nil
 }
 
-// abandon deletes an upload and its bytes. It returns fault.NotFound if there is no
-// such upload.
+// abandon deletes an upload and its bytes. It returns fault.NotFound if there is no such upload.
 func (r *Registry) abandon(ctx context.Context, id string) error {
 	err := r.store.DeleteUpload(ctx, id)
 	return errors.Join(err, r.storage.discard(ctx, id))

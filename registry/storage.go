@@ -57,15 +57,6 @@ func S3(ctx context.Context, b Bucket) (*Storage, error) {
 // pathOf returns the path of an upload, which is also that of its blob.
 func pathOf(id string) string { return "/blobs/" + id[:2] + "/" + id }
 
-// writer opens an upload for writing after its first size bytes.
-func (s *Storage) writer(ctx context.Context, id string, size int64) (driver.FileWriter, error) {
-	w, err := s.driver.Writer(ctx, pathOf(id), size > 0)
-	if err != nil {
-		return nil, fmt.Errorf("open upload: %w", err)
-	}
-	return w, nil
-}
-
 // syncName makes the directory entry of a committed upload durable.
 func (s *Storage) syncName(id string) error { return s.syncNames(path.Dir(pathOf(id))) }
 
@@ -128,23 +119,8 @@ func isMissing(err error) bool {
 	return ok
 }
 
-// walk calls f for every file.
-func (s *Storage) walk(ctx context.Context, f func(driver.FileInfo) error) error {
-	err := s.driver.Walk(ctx, "/blobs", func(info driver.FileInfo) error {
-		if info.IsDir() {
-			return nil
-		}
-		return f(info)
-	})
-	if isMissing(err) {
-		return nil
-	}
-	return err
-}
-
-// A blobReader reads a blob from any position. It opens the blob on the first Read
-// after a Seek, so that http.ServeContent can serve ranges from a driver without
-// seek.
+// A blobReader reads a blob from any position. It opens the blob on the first Read after a Seek, so that
+// http.ServeContent can serve ranges from a driver without seek.
 type blobReader struct {
 	ctx    context.Context
 	driver driver.StorageDriver
@@ -167,7 +143,6 @@ func (s *Storage) open(ctx context.Context, path string, size int64) (io.ReadSee
 	return &blobReader{ctx: ctx, driver: s.driver, path: path, size: size, body: body}, nil
 }
 
-// Read implements io.Reader.
 func (b *blobReader) Read(p []byte) (int, error) {
 	if b.offset >= b.size {
 		return 0, io.EOF
@@ -184,7 +159,6 @@ func (b *blobReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Seek implements io.Seeker.
 func (b *blobReader) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:
@@ -200,7 +174,6 @@ func (b *blobReader) Seek(offset int64, whence int) (int64, error) {
 	return offset, err
 }
 
-// Close implements io.Closer.
 func (b *blobReader) Close() error {
 	if b.body == nil {
 		return nil

@@ -3,15 +3,14 @@ package registry
 import (
 	"context"
 
+	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
-	"github.com/holdfast-dev/holdfast/store"
 )
 
-// CreateTag tags a manifest of a repo, and moves the tag if it exists. The caller
-// needs tag.create on the repo. It returns fault.FailedPrecondition if the settings
-// of the group forbid to move the tag.
+// CreateTag tags a manifest of a repo, and moves the tag if it exists. The caller needs tag.create on the repo.
+// It returns fault.FailedPrecondition if the settings of the group forbid to move the tag.
 func (s *Service) CreateTag(ctx context.Context, repo resource.UID, t resource.Tag) (resource.Tag, error) {
 	if err := s.authz.Require(ctx, resource.TagCreate, repo); err != nil {
 		return resource.Tag{}, err
@@ -30,10 +29,7 @@ func (s *Service) CreateTag(ctx context.Context, repo resource.UID, t resource.T
 // UpdateTag updates a tag, except its name. The caller needs tag.update on it. It
 // returns fault.FailedPrecondition if the settings of the group forbid to move it.
 func (s *Service) UpdateTag(ctx context.Context, uid resource.UID, t resource.Tag) (resource.Tag, error) {
-	if err := s.authz.Require(ctx, resource.TagUpdate, uid); err != nil {
-		return resource.Tag{}, err
-	}
-	before, err := s.store.Tag(ctx, uid)
+	before, err := authz.Get(ctx, s.authz, resource.TagUpdate, uid, s.store.Tag)
 	if err != nil {
 		return resource.Tag{}, err
 	}
@@ -53,23 +49,16 @@ func (s *Service) UpdateTag(ctx context.Context, uid resource.UID, t resource.Ta
 
 // GetTag returns a tag. The caller needs tag.list on it.
 func (s *Service) GetTag(ctx context.Context, uid resource.UID) (resource.Tag, error) {
-	if err := s.authz.Require(ctx, resource.TagList, uid); err != nil {
-		return resource.Tag{}, err
-	}
-	return s.store.Tag(ctx, uid)
+	return authz.Get(ctx, s.authz, resource.TagList, uid, s.store.Tag)
 }
 
 // ListTags returns a page of the tags the caller holds tag.list on. A filter by name
 // selects tags of every class.
 func (s *Service) ListTags(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.Tag], error) {
-	under, err := s.authz.Reach(ctx, resource.TagList)
-	if err != nil {
-		return page.Page[resource.Tag]{}, err
-	}
 	if f.Name != "" {
 		f.Classes = []resource.TagClass{resource.ReferrerTag, resource.DateTag, resource.EpochTag}
 	}
-	return page.Read(ctx, s.pages, tagList, store.Reach{Under: under}, f, p, s.store.Tags)
+	return authz.List(ctx, s.authz, s.pages, tagList, resource.TagList, f, p, s.store.Tags)
 }
 
 // DeleteTag deletes a tag, but not its manifest. The caller needs tag.delete on it.

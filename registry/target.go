@@ -74,9 +74,8 @@ var endpoints = map[string]endpoint{
 
 const maxName = 255
 
-// parseTarget parses a path from its end, because a name has any number of segments
-// and may contain "blobs" or "manifests". http.ServeMux cannot do this, because its
-// {name...} must come last.
+// parseTarget parses a path from its end, because a name has any number of segments and may contain "blobs" or
+// "manifests". http.ServeMux cannot do this, because its {name...} must come last.
 func parseTarget(u *url.URL) (target, error) {
 	notFound := problem(http.StatusNotFound, unsupported, "no such address")
 	if strings.Contains(strings.ToLower(u.RawPath), "%2f") {

@@ -174,9 +174,8 @@ func (r *Registry) cancelUpload(w http.ResponseWriter, req *http.Request, t targ
 	return nil
 }
 
-// checkRange refuses a chunk that does not begin at the end of the upload. The
-// specification's header is "first-last", without the unit and size of RFC 9110,
-// which some clients send all the same.
+// checkRange refuses a chunk that does not begin at the end of the upload. The specification's header is
+// "first-last", without the unit and size of RFC 9110, which some clients send all the same.
 func checkRange(w http.ResponseWriter, req *http.Request, t target, u resource.Upload) error {
 	header := req.Header.Get("Content-Range")
 	if header == "" {

@@ -94,8 +94,7 @@ func (a Account) Local(issuer string) ClaimMatch {
 	return ClaimMatch{Issuer: issuer, Subject: "account:" + string(a.UID)}
 }
 
-// PersonName returns a valid name for an identity from the first candidate that has
-// usable characters.
+// PersonName returns a valid name for an identity from the first candidate that has usable characters.
 func PersonName(candidates ...string) string {
 	for _, c := range candidates {
 		name := strings.Map(func(r rune) rune {
@@ -114,30 +113,21 @@ func PersonName(candidates ...string) string {
 	return "person"
 }
 
-// An Arrival is a person who has authenticated.
-type Arrival struct {
+// A SignIn is a person who has authenticated, and what they ask for.
+type SignIn struct {
 	Issuer, Subject string
 	Realm           string  // in which the subject is unique
 	Voucher         Voucher // the provider that authenticated them; "" for an account of ours
 	Trusted         bool    // the operator trusts the provider
-	Identity        UID     // if they have arrived before and only redeem an invite; otherwise ""
+	Identity        UID     // of somebody who has signed in before and only redeems an invite; otherwise ""
 	Name            string
 	Email           string
 	EmailVerified   bool
-	SignIn          bool     // update the roles that the provider gives to new people and by groups
+	UpdateRoles     bool     // update the roles that the provider gives to new people and by groups
 	Groups          []string // according to the provider
 	Organization    UID      // of the account; "" with a provider
 	Invite          *Presented
 	Register        bool // create the identity if there is none
-}
-
-// UID returns the UID of the person's identity. It may be another one in the store if the
-// realm was renamed.
-func (a Arrival) UID() UID {
-	if a.Identity != "" {
-		return a.Identity
-	}
-	return UserUID(a.Realm, a.Subject)
 }
 
 // A Presented is an invite that a person redeems.
@@ -146,8 +136,8 @@ type Presented struct {
 	Digest []byte // of the secret in its code
 }
 
-// A Landing is the result of an arrival.
-type Landing struct {
+// A SignInResult is the result of a sign-in.
+type SignInResult struct {
 	Identity Identity
 	New      bool // the identity was created
 	Joined   UID  // the group of the invite, or ""

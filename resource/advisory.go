@@ -1,26 +1,22 @@
 package resource
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/base32"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 )
 
-// An Advisory is about one vulnerability in one artifact or, in public databases, in all
-// packages that have it. Then the first of Affected determines the artifact's name and type.
-// The component is the part of the artifact that is vulnerable; it is empty if that is the
-// artifact itself.
+// An Advisory is about one vulnerability in one artifact or, in public databases, in all packages that have it.
+// Then the first of Affected determines the artifact's name and type. The component is the part of the artifact
+// that is vulnerable; it is empty if that is the artifact itself.
 type Advisory struct {
 	UID UID `json:"-"`
 	// unique in a group; that of the source if it has one
@@ -51,7 +47,7 @@ type Advisory struct {
 // their own columns in the table of advisories.
 type AdvisoryRecord struct {
 	Advisory
-	Place   UID       `json:"uid"`
+	Path    UID       `json:"uid"`
 	Created time.Time `json:"createTime"`
 	Updated time.Time `json:"updateTime"`
 }
@@ -64,7 +60,7 @@ func (a Advisory) Record() AdvisoryRecord {
 // Restore returns the advisory of a record.
 func (r AdvisoryRecord) Restore() Advisory {
 	a := r.Advisory
-	a.UID, a.CreateTime, a.UpdateTime = r.Place, r.Created, r.Updated
+	a.UID, a.CreateTime, a.UpdateTime = r.Path, r.Created, r.Updated
 	return a
 }
 
@@ -159,24 +155,22 @@ func (a Advisory) Validate() error {
 	} {
 		p.text(v[0], v[1])
 	}
-	if a.ArtifactName == "" {
-		p.add("artifact_name", "is required")
-	}
+	p.required("artifact_name", a.ArtifactName)
 	if !storable(a.Details) || len(a.Details) > maxDetails {
 		p.add("details", "must be valid UTF-8 without NUL, of at most 256 KiB")
 	}
 	p.texts("aliases", a.Aliases, maxAliases)
 	p.severities("severities", a.Severities)
-	p.atMost("affected", len(a.Affected), maxAffected)
+	p.atMost("affected", len(a.Affected), maxAffected, "entries")
 	for i, v := range a.Affected[:min(len(a.Affected), maxAffected)] {
 		v.validate(&p, fmt.Sprintf("affected[%d]", i))
 	}
-	p.atMost("references", len(a.References), maxReferences)
+	p.atMost("references", len(a.References), maxReferences, "entries")
 	for _, r := range a.References {
 		p.text("references.type", r.Type)
 		p.text("references.url", r.URL)
 	}
-	p.atMost("events", len(a.Events), maxEvents)
+	p.atMost("events", len(a.Events), maxEvents, "entries")
 	for i, e := range a.Events[:min(len(a.Events), maxEvents)] {
 		e.validate(&p, fmt.Sprintf("events[%d].", i))
 	}
@@ -190,15 +184,13 @@ func (v Affected) validate(p *problems, field string) {
 	p.text(field+".ecosystem", v.Ecosystem)
 	p.text(field+".name", v.Name)
 	p.text(field+".purl", v.PURL)
-	if v.Name == "" {
-		p.add(field+".name", "is required")
-	}
-	p.atMost(field+".versions", len(v.Versions), maxVersions)
+	p.required(field+".name", v.Name)
+	p.atMost(field+".versions", len(v.Versions), maxVersions, "entries")
 	for _, s := range v.Versions[:min(len(v.Versions), maxVersions)] {
 		p.version(field+".versions", s)
 	}
 	p.severities(field+".severities", v.Severities)
-	p.atMost(field+".ranges", len(v.Ranges), maxRanges)
+	p.atMost(field+".ranges", len(v.Ranges), maxRanges, "entries")
 	for i, r := range v.Ranges[:min(len(v.Ranges), maxRanges)] {
 		r.validate(p, fmt.Sprintf("%s.ranges[%d]", field, i))
 	}
@@ -209,7 +201,7 @@ func (r AffectedRange) validate(p *problems, field string) {
 		p.add(field+".type", "must be SEMVER, ECOSYSTEM or GIT")
 	}
 	p.text(field+".repo", r.Repo)
-	p.atMost(field+".events", len(r.Events), maxRangeEvents)
+	p.atMost(field+".events", len(r.Events), maxRangeEvents, "entries")
 	for _, e := range r.Events[:min(len(r.Events), maxRangeEvents)] {
 		set := 0
 		for _, s := range []string{e.Introduced, e.Fixed, e.LastAffected, e.Limit} {
@@ -233,24 +225,16 @@ func (p *problems) version(field, s string) {
 
 // severities checks the types and lengths of CVSS vectors, but does not parse them.
 func (p *problems) severities(field string, all []Severity) {
-	p.atMost(field, len(all), maxSeverities)
+	p.atMost(field, len(all), maxSeverities, "entries")
 	for _, s := range all {
-		if s.Type <= SeverityUnspecified || s.Type > CVSSv4 {
-			p.add(field, "is not a version of CVSS")
-		}
+		within(p, field, s.Type, CVSSv2, CVSSv4, "is not a version of CVSS")
 		p.text(field, s.Score)
-	}
-}
-
-func (p *problems) atMost(field string, n, most int) {
-	if n > most {
-		p.add(field, "must have at most "+strconv.Itoa(most)+" entries")
 	}
 }
 
 // texts checks at most most values, which must not be empty.
 func (p *problems) texts(field string, all []string, most int) {
-	p.atMost(field, len(all), most)
+	p.atMost(field, len(all), most, "entries")
 	for _, s := range all[:min(len(all), most)] {
 		p.text(field, s)
 		if s == "" {
@@ -284,12 +268,7 @@ func (a Advisory) Names() []string {
 		names = append(names, a.ArtifactName)
 	}
 	for _, v := range a.Affected {
-		if len(names) == 0 || v.Name != names[len(names)-1] {
-			names = append(names, v.Name)
-		}
-	}
-	if len(names) < 2 {
-		return names
+		names = append(names, v.Name)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
@@ -307,8 +286,7 @@ func (a Advisory) Latest() *AdvisoryEvent {
 	return latest
 }
 
-// StableAdvisoryID returns an advisory ID for a source that has none. Equal words have equal
-// IDs.
+// StableAdvisoryID returns an advisory ID for a source that has none. Equal words have equal IDs.
 func StableAdvisoryID(words ...string) string {
 	const letters = "23456789cfghjmpqrvwx01abdeknstyz" // those of GHSA, and others up to 32
 	text := base32.NewEncoding(letters).EncodeToString(hashWords(words)[:8])
@@ -330,16 +308,14 @@ func (a Advisory) Merge(next Advisory) Advisory {
 	return next
 }
 
-// segments generates segments that rise with time, so that a database appends what is
-// imported, and the order by UID is the order of creation. They have 44 bits of milliseconds
-// and 20 bits to distinguish them.
+// segments generates segments that rise with time, so that a database appends what is imported, and the order
+// by UID is the order of creation. They have 44 bits of milliseconds and 20 bits to distinguish them.
 var segments struct {
 	mu   sync.Mutex
 	last uint64
 }
 
-// NewRisingChild returns a new UID under u. It is greater than those returned before for
-// times up to t.
+// NewRisingChild returns a new UID under u. It is greater than those returned before for times up to t.
 func (u UID) NewRisingChild(t time.Time) UID {
 	const spare = 20
 	next := uint64(t.UnixMilli())<<spare | rand.Uint64N(1<<(spare-1))
@@ -352,11 +328,6 @@ func (u UID) NewRisingChild(t time.Time) UID {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], next)
 	return u + "/" + UID(hex.EncodeToString(b[:]))
-}
-
-// jsonObject reports whether b is JSON, or empty.
-func jsonObject(b []byte) bool {
-	return len(b) == 0 || json.Valid(b) && !bytes.Contains(b, []byte{0})
 }
 
 // plainText reports whether s has no control characters except line breaks and tabs.

@@ -122,15 +122,10 @@ func (e AdvisoryEvent) Validate() error {
 }
 
 func (e AdvisoryEvent) validate(p *problems, at string) {
-	if e.Type <= EventUnspecified || e.Type > EventPatched {
-		p.add(at+"type", "is required")
-	}
-	if e.ReviewState <= ReviewUnspecified || e.ReviewState > ReviewRejected {
-		p.add(at+"review_state", "is required")
-	}
-	if e.FalsePositive < FalsePositiveUnspecified || e.FalsePositive > InlineMitigations {
-		p.add(at+"false_positive_determination.type", "is not a reason")
-	}
+	within(p, at+"type", e.Type, EventDetection, EventPatched, "is required")
+	within(p, at+"review_state", e.ReviewState, ReviewPending, ReviewRejected, "is required")
+	within(p, at+"false_positive_determination.type", e.FalsePositive, FalsePositiveUnspecified, InlineMitigations,
+		"is not a reason")
 	p.text(at+"author", e.Author)
 	p.text(at+"reviewer", e.Reviewer)
 	if e.Issue != nil {
@@ -139,7 +134,7 @@ func (e AdvisoryEvent) validate(p *problems, at string) {
 	if !plainText(e.Note) || len(e.Note) > maxNote {
 		p.add(at+"note", "must be text of at most 16 KiB")
 	}
-	if len(e.Findings) > maxDetails || !jsonObject(e.Findings) {
+	if len(e.Findings) > maxDetails || len(e.Findings) > 0 && !json.Valid(e.Findings) {
 		p.add(at+"findings", "must be JSON of at most 256 KiB")
 	}
 	for _, s := range e.texts() {

@@ -7,9 +7,9 @@ import (
 
 // An AdvisoryFilter selects the advisories that match one value of every field that is set.
 type AdvisoryFilter struct {
-	Place     PlaceFilter `json:"place,omitzero"`
-	IDs       []string    `json:"ids,omitempty"`
-	LegacyIDs []string    `json:"legacyIds,omitempty"`
+	UIDs      UIDFilter `json:"place,omitzero"`
+	IDs       []string  `json:"ids,omitempty"`
+	LegacyIDs []string  `json:"legacyIds,omitempty"`
 	// of the artifact, or any affected package
 	ArtifactNames         []string            `json:"artifactNames,omitempty"`
 	ArtifactTypes         []string            `json:"artifactTypes,omitempty"`
@@ -35,7 +35,7 @@ const (
 
 // Validate reports every member a caller must fix.
 func (f AdvisoryFilter) Validate() error {
-	if err := f.Place.Validate(); err != nil {
+	if err := f.UIDs.Validate(); err != nil {
 		return err
 	}
 	var p problems
@@ -46,30 +46,23 @@ func (f AdvisoryFilter) Validate() error {
 		{"advisory_ids", f.IDs}, {"legacy_advisory_ids", f.LegacyIDs}, {"artifact_names", f.ArtifactNames},
 		{"artifact_types", f.ArtifactTypes}, {"artifact_architectures", f.ArtifactArchitectures},
 		{"component_names", f.ComponentNames}, {"component_types", f.ComponentTypes},
-		{"component_locations", f.ComponentLocations}, {"aliases", f.Aliases},
-		{"event_authors", f.EventAuthors}, {"event_reviewers", f.EventReviewers},
-		{"exclude_event_authors", f.NotEventAuthors},
+		{"component_locations", f.ComponentLocations}, {"aliases", f.Aliases}, {"event_authors", f.EventAuthors},
+		{"event_reviewers", f.EventReviewers}, {"exclude_event_authors", f.NotEventAuthors},
 	} {
-		p.atMost(v.field, len(v.all), maxFilterValues)
+		p.atMost(v.field, len(v.all), maxFilterValues, "entries")
 		for _, s := range v.all {
 			p.text(v.field, s)
 		}
 	}
-	p.atMost("event_review_states", len(f.ReviewStates), maxFilterValues)
+	p.atMost("event_review_states", len(f.ReviewStates), maxFilterValues, "entries")
 	for _, s := range f.ReviewStates {
-		if s <= ReviewUnspecified || s > ReviewRejected {
-			p.add("event_review_states", "is not a review state")
-		}
+		within(&p, "event_review_states", s, ReviewPending, ReviewRejected, "is not a review state")
 	}
-	p.atMost("event_types", len(f.EventTypes), maxFilterValues)
+	p.atMost("event_types", len(f.EventTypes), maxFilterValues, "entries")
 	for _, t := range f.EventTypes {
-		if t <= EventUnspecified || t > EventPatched {
-			p.add("event_types", "is not a type of event")
-		}
+		within(&p, "event_types", t, EventDetection, EventPatched, "is not a type of event")
 	}
-	if f.LatestEventType < EventUnspecified || f.LatestEventType > EventPatched {
-		p.add("latest_event_type", "is not a type of event")
-	}
+	within(&p, "latest_event_type", f.LatestEventType, EventUnspecified, EventPatched, "is not a type of event")
 	if !plainText(f.Query) || len(f.Query) > maxQuery {
 		p.add("query", "must be text of at most "+strconv.Itoa(maxQuery)+" bytes")
 	}
@@ -131,9 +124,7 @@ func (f AdvisoryFeed) Validate() error {
 	var p problems
 	p.name(f.Name)
 	p.text("address", f.Address)
-	if f.Address == "" {
-		p.add("address", "is required")
-	}
+	p.required("address", f.Address)
 	if f.Interval < MinFeedInterval || f.Interval > MaxFeedInterval {
 		p.add("interval", "must be from 1 minute to 31 days")
 	}

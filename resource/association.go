@@ -72,8 +72,8 @@ func (a AccountAssociation) Validate() error {
 	if a.Amazon == nil && a.Google == nil && a.Azure == nil && a.GitHub == nil && !a.HasBindings {
 		p.add("account_association", "needs at least one account")
 	}
-	if a.Amazon != nil && !awsAccount.MatchString(a.Amazon.Account) {
-		p.add("amazon.account", "must match the pattern "+awsAccount.String())
+	if a.Amazon != nil {
+		p.matches("amazon.account", a.Amazon.Account, awsAccount)
 	}
 	if a.Google != nil {
 		p.matches("google.project_id", a.Google.ProjectID, projectID)
@@ -81,9 +81,7 @@ func (a AccountAssociation) Validate() error {
 	}
 	a.Azure.validate(&p)
 	a.GitHub.validate(&p)
-	if len(a.ServiceBindings) > maxBindings {
-		p.add("service_bindings", "must have at most 32 bindings")
-	}
+	p.atMost("service_bindings", len(a.ServiceBindings), maxBindings, "bindings")
 	for _, name := range slices.Sorted(maps.Keys(a.ServiceBindings)) {
 		switch identity := a.ServiceBindings[name]; {
 		case len(name) > maxName:
@@ -100,9 +98,7 @@ func (z *AzureTenant) validate(p *problems) {
 		return
 	}
 	p.matches("azure.tenant_id", z.TenantID, azureID)
-	if len(z.ClientIDs) > maxBindings {
-		p.add("azure.client_ids", "must have at most 32 applications")
-	}
+	p.atMost("azure.client_ids", len(z.ClientIDs), maxBindings, "applications")
 	for _, name := range slices.Sorted(maps.Keys(z.ClientIDs)) {
 		p.text("azure.client_ids", name)
 		p.matches("azure.client_ids", z.ClientIDs[name], azureID)
@@ -124,16 +120,13 @@ func (g *GitHubAccount) validate(p *problems) {
 			p.add("github.app_installations", "app "+strconv.FormatInt(app, 10)+": ids must be positive")
 		}
 	}
-	if n > maxInstallations {
-		p.add("github.app_installations", "must have at most 1000 installations")
-	}
+	p.atMost("github.app_installations", n, maxInstallations, "installations")
 }
 
 // servicePrincipals are the service principals by number.
 var servicePrincipals = [...]string{
 	"", "COSIGNED", "INGESTER", "CATALOG_SYNCER", "APKO_BUILDER", "ENTITLEMENT_SYNCER", "TENANT_SCANNER",
-	"SEDIMENTOLOGY",
-	"SKILLUP", "MATERIALIZER", "MICROFLOW", "GUARDENER", "MICROVM", "SKILLS",
+	"SEDIMENTOLOGY", "SKILLUP", "MATERIALIZER", "MICROFLOW", "GUARDENER", "MICROVM", "SKILLS",
 }
 
 // ParseServicePrincipal returns the number of a service principal. The name may have the
@@ -144,8 +137,7 @@ func ParseServicePrincipal(name string) (int32, bool) {
 	return int32(i), i > 0
 }
 
-// A ProviderType is a cloud that an association can be checked against. Its values are those
-// of the API.
+// A ProviderType is a cloud that an association can be checked against. Its values are those of the API.
 type ProviderType int32
 
 // The clouds that can be checked.

@@ -1,9 +1,9 @@
 package resource
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"math/bits"
 )
 
 // A Capability is something that a role can allow. Its value is its bit in a Capabilities set,
@@ -44,35 +44,32 @@ const (
 	IdentityProvidersList   Capability = 54
 	IdentityProvidersDelete Capability = 55
 
-	RepoBlobsGet           Capability = 107
-	RepoCreate             Capability = 56
-	RepoUpdate             Capability = 57
-	RepoList               Capability = 58
-	RepoDelete             Capability = 59
-	RepoInternalAdmin      Capability = 168
-	ManifestCreate         Capability = 60
-	ManifestUpdate         Capability = 61
-	ManifestList           Capability = 62
-	ManifestDelete         Capability = 63
-	ManifestMetadataList   Capability = 72
-	TagCreate              Capability = 64
-	TagUpdate              Capability = 65
-	TagList                Capability = 66
-	TagDelete              Capability = 67
-	ReferrersList          Capability = 124
-	RegistrySettingsList   Capability = 101
-	RegistrySettingsUpdate Capability = 102
-	DeploymentsList        Capability = 100
-	SBOMsList              Capability = 69
-	ImageReportsList       Capability = 70 // vuln_reports.list: of one image
-	ReportsList            Capability = 79 // vuln_report.list: wherever they are
-	VersionList            Capability = 77
-	BuildReportsList       Capability = 81
-	AdvisoriesCreate       Capability = 89
-	AdvisoriesUpdate       Capability = 90
-	AdvisoriesList         Capability = 91
-	AdvisoriesDelete       Capability = 92
-	AdvisoriesApprove      Capability = 93
+	RepoBlobsGet         Capability = 107
+	RepoCreate           Capability = 56
+	RepoUpdate           Capability = 57
+	RepoList             Capability = 58
+	RepoDelete           Capability = 59
+	ManifestCreate       Capability = 60
+	ManifestList         Capability = 62
+	ManifestDelete       Capability = 63
+	ManifestMetadataList Capability = 72
+	TagCreate            Capability = 64
+	TagUpdate            Capability = 65
+	TagList              Capability = 66
+	TagDelete            Capability = 67
+	ReferrersList        Capability = 124
+	RegistrySettingsList Capability = 101
+	DeploymentsList      Capability = 100
+	SBOMsList            Capability = 69
+	ImageReportsList     Capability = 70 // vuln_reports.list: of one image
+	ReportsList          Capability = 79 // vuln_report.list: wherever they are
+	VersionList          Capability = 77
+	BuildReportsList     Capability = 81
+	AdvisoriesCreate     Capability = 89
+	AdvisoriesUpdate     Capability = 90
+	AdvisoriesList       Capability = 91
+	AdvisoriesDelete     Capability = 92
+	AdvisoriesApprove    Capability = 93
 
 	SubscriptionsCreate Capability = 36
 	SubscriptionsUpdate Capability = 37
@@ -86,8 +83,15 @@ const capabilityWords = 4
 // Capabilities is a set of capabilities.
 type Capabilities [capabilityWords]uint64
 
-// CapabilitySet returns the set of the named capabilities. It panics if there is no capability
-// of that name.
+// NewCapabilities returns the set of the given capabilities.
+func NewCapabilities(all ...Capability) (s Capabilities) {
+	for _, c := range all {
+		s.Add(c)
+	}
+	return s
+}
+
+// CapabilitySet returns the set of the named capabilities. It panics if there is no capability of that name.
 func CapabilitySet(names ...string) Capabilities {
 	var s Capabilities
 	for _, name := range names {
@@ -132,15 +136,6 @@ func (s Capabilities) Intersects(t Capabilities) bool {
 	return false
 }
 
-// Len returns the number of capabilities in the set.
-func (s Capabilities) Len() int {
-	n := 0
-	for _, w := range s {
-		n += bits.OnesCount64(w)
-	}
-	return n
-}
-
 // All returns the capabilities of the set, ordered by number. It leaves out unknown bits, which
 // a newer version may have stored.
 func (s Capabilities) All() []Capability {
@@ -179,45 +174,24 @@ func (s *Capabilities) UnmarshalJSON(b []byte) error {
 
 // String returns the capability's dotted name.
 func (c Capability) String() string {
-	if k := byBit[c]; k != nil {
-		return k.name
-	}
-	return "unknown"
+	return cmp.Or(byBit[c].name, "unknown")
 }
 
 // Number returns the capability's number in the API.
 func (c Capability) Number() int32 {
-	if k := byBit[c]; k != nil {
-		return k.number
-	}
-	return 0
-}
-
-// AllCapabilities returns all capabilities, ordered by number.
-func AllCapabilities() []Capability {
-	var all []Capability
-	for _, k := range capabilities {
-		all = append(all, k.bit)
-	}
-	return all
+	return byBit[c].number
 }
 
 // ParseCapability returns the capability of that dotted name.
 func ParseCapability(name string) (Capability, bool) {
-	k := byName[name]
-	if k == nil {
-		return 0, false
-	}
-	return k.bit, true
+	k, ok := byName[name]
+	return k.bit, ok
 }
 
 // CapabilityNumbered returns the capability with that number in the API.
 func CapabilityNumbered(n int32) (Capability, bool) {
-	k := byNumber[n]
-	if k == nil {
-		return 0, false
-	}
-	return k.bit, true
+	k, ok := byNumber[n]
+	return k.bit, ok
 }
 
 type capability struct {
@@ -227,15 +201,15 @@ type capability struct {
 }
 
 var (
-	byBit    = index(func(k *capability) Capability { return k.bit })
-	byName   = index(func(k *capability) string { return k.name })
-	byNumber = index(func(k *capability) int32 { return k.number })
+	byBit    = index(func(k capability) Capability { return k.bit })
+	byName   = index(func(k capability) string { return k.name })
+	byNumber = index(func(k capability) int32 { return k.number })
 )
 
-func index[K comparable](key func(*capability) K) map[K]*capability {
-	m := make(map[K]*capability, len(capabilities))
-	for i := range capabilities {
-		m[key(&capabilities[i])] = &capabilities[i]
+func index[K comparable](key func(capability) K) map[K]capability {
+	m := make(map[K]capability, len(capabilities))
+	for _, k := range capabilities {
+		m[key(k)] = k
 	}
 	return m
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
 )
 
@@ -30,24 +31,17 @@ func (w want) cause(received string) string {
 		return "differs only in upper and lower case"
 	}
 	for _, r := range repairs {
-		for _, changed := range r.change(received) {
-			if w.accepts(changed) || w.folded(changed) {
-				return r.cause
-			}
+		fits := func(changed string) bool { return w.accepts(changed) || w.folded(changed) }
+		if slices.ContainsFunc(r.change(received), fits) {
+			return r.cause
 		}
 	}
 	return ""
 }
 
 func (w want) audienceCause(audience []string) string {
-	fitting := 0
-	for _, a := range audience {
-		if w.accepts(a) {
-			fitting++
-		}
-	}
 	switch {
-	case fitting > 0:
+	case slices.ContainsFunc(audience, w.accepts):
 		return "the token is for others too, who could present it here: ask for a token of one audience"
 	case len(audience) == 1 && w.folded(audience[0]):
 		return "differs only in upper and lower case"
@@ -61,12 +55,7 @@ func (w want) folded(value string) bool {
 		re := w.fold()
 		return re != nil && len(value) <= w.longest() && re.MatchString(value)
 	}
-	for _, e := range w.exact {
-		if strings.EqualFold(e, value) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.exact, func(e string) bool { return strings.EqualFold(e, value) })
 }
 
 // repairs are common mistakes in claims, and how to correct them.
@@ -166,22 +155,13 @@ func (i Identity) Warnings() []string {
 	return githubWarnings(w, subject)
 }
 
-// githubWarnings returns a warning if a relationship accepts subject, but not the other form
-// of it.
+// githubWarnings returns a warning if a relationship accepts subject, but not the other form of it.
 func githubWarnings(w want, subject string) []string {
-	accepts := func(forms []string) bool {
-		for _, s := range forms {
-			if w.accepts(s) {
-				return true
-			}
-		}
-		return false
-	}
 	switch {
-	case githubNew.MatchString(subject) && !accepts(oldSubjects(subject)):
+	case githubNew.MatchString(subject) && !slices.ContainsFunc(oldSubjects(subject), w.accepts):
 		return []string{"claim_match.subject: covers only GitHub's newer subjects with numeric ids; " +
 			"repositories that still have the older ones (repo:owner/name:...) will not match"}
-	case githubOld.MatchString(subject) && !accepts(newSubjects(subject)):
+	case githubOld.MatchString(subject) && !slices.ContainsFunc(newSubjects(subject), w.accepts):
 		return []string{"claim_match.subject: covers only GitHub's older subjects; " +
 			"repositories with the newer ones (repo:owner@1/name@2:...) will not match"}
 	}

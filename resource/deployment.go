@@ -26,7 +26,7 @@ const maxCharts = 100
 // Validate reports every field a caller must fix.
 func (d Deployment) Validate() error {
 	var p problems
-	p.atMost("charts", len(d.Charts), maxCharts)
+	p.atMost("charts", len(d.Charts), maxCharts, "entries")
 	for _, c := range d.Charts {
 		p.address("charts.repo", c.Repo, "https", "oci")
 		if c.Source != nil && *c.Source != "" {

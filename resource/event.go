@@ -72,8 +72,7 @@ func (t EventType) Internal() bool { return t == IdentityMetadataUpdated }
 // OfRegistry reports whether the type has the prefix of the registry.
 func (t EventType) OfRegistry() bool { return t == RegistryPush || t == RegistryPull }
 
-// An Event is a change as it is stored in the outbox. Before and After are JSON, or empty if
-// there is none.
+// An Event is a change as it is stored in the outbox. Before and After are JSON, or empty if there is none.
 type Event struct {
 	Seq     int64
 	ID      string
@@ -116,12 +115,12 @@ func ActorFrom(ctx context.Context) Actor {
 	return a
 }
 
-type rehearsalKey struct{}
+type dryRunKey struct{}
 
-// Rehearse returns a context in which changes are made with all checks, and then rolled back.
-func Rehearse(ctx context.Context) context.Context {
-	return context.WithValue(ctx, rehearsalKey{}, true)
+// WithDryRun returns a context in which changes are made with all checks, and then rolled back.
+func WithDryRun(ctx context.Context) context.Context {
+	return context.WithValue(ctx, dryRunKey{}, true)
 }
 
-// Rehearsing reports whether changes in a context are rolled back.
-func Rehearsing(ctx context.Context) bool { return ctx.Value(rehearsalKey{}) != nil }
+// IsDryRun reports whether changes in a context are rolled back.
+func IsDryRun(ctx context.Context) bool { return ctx.Value(dryRunKey{}) != nil }

@@ -5,8 +5,8 @@ import "time"
 // MaxIDs is how many UIDs a filter may have.
 const MaxIDs = 1000
 
-// A PlaceFilter selects resources by their UIDs. All the fields that are set must match.
-type PlaceFilter struct {
+// A UIDFilter selects resources by their UIDs. All the fields that are set must match.
+type UIDFilter struct {
 	AncestorsOf   UID   `json:"ancestorsOf,omitempty"`
 	DescendantsOf UID   `json:"descendantsOf,omitempty"`
 	ChildrenOf    UID   `json:"childrenOf,omitempty"`
@@ -15,7 +15,7 @@ type PlaceFilter struct {
 }
 
 // Validate reports every field a caller must fix.
-func (f PlaceFilter) Validate() error {
+func (f UIDFilter) Validate() error {
 	var p problems
 	p.uid("uidp.ancestors_of", f.AncestorsOf)
 	p.uid("uidp.descendants_of", f.DescendantsOf)
@@ -23,15 +23,13 @@ func (f PlaceFilter) Validate() error {
 	for _, id := range f.IDs {
 		p.uid("uidp.ids", id)
 	}
-	if len(f.IDs) > MaxIDs {
-		p.add("uidp.ids", "must have at most 1000 uids")
-	}
+	p.atMost("uidp.ids", len(f.IDs), MaxIDs, "uids")
 	return p.err()
 }
 
 // A Filter selects the resources of a list. Each kind uses the fields that apply to it.
 type Filter struct {
-	Place        PlaceFilter      `json:"place,omitzero"`
+	UIDs         UIDFilter        `json:"place,omitzero"`
 	Name         string           `json:"name,omitempty"`
 	Relationship RelationshipType `json:"relationship,omitempty"` // of identities
 	Identity     UID              `json:"identity,omitempty"`     // of bindings and pulls
@@ -47,19 +45,16 @@ type Filter struct {
 
 // Validate reports every field a caller must fix.
 func (f Filter) Validate() error {
-	if err := f.Place.Validate(); err != nil {
+	if err := f.UIDs.Validate(); err != nil {
 		return err
 	}
 	var p problems
 	p.uid("identity", f.Identity)
 	p.uid("role", f.Role)
 	p.uid("group", f.Group)
-	if f.Relationship < RelationshipNone || f.Relationship > RelationshipServicePrincipal {
-		p.add("relationship_type", "is not a type of relationship")
-	}
-	if f.Direction < AnyDirection || f.Direction > Pushed {
-		p.add("direction", "is not a direction")
-	}
+	within(&p, "relationship_type", f.Relationship, RelationshipNone, RelationshipServicePrincipal,
+		"is not a type of relationship")
+	within(&p, "direction", f.Direction, AnyDirection, Pushed, "is not a direction")
 	p.text("name", f.Name)
 	p.text("key_id", f.KeyID)
 	if f.Digest != "" {

@@ -21,7 +21,7 @@ const (
 	OrgUnspecified OrgKind = 0
 	OrgDev         OrgKind = 3
 
-	orgKinds = 6 // numbers 0 to 5
+	maxOrgKind = 5
 )
 
 // Validate reports every field a caller must fix.
@@ -29,8 +29,6 @@ func (g Group) Validate() error {
 	var p problems
 	p.name(g.Name)
 	p.description(g.Description)
-	if g.Kind < 0 || g.Kind >= orgKinds {
-		p.add("kind", "is not a kind of organization")
-	}
+	within(&p, "kind", g.Kind, 0, maxOrgKind, "is not a kind of organization")
 	return p.err()
 }

@@ -21,8 +21,7 @@ type Identity struct {
 	Provider UID    `json:"provider,omitempty"` // that authenticates the person; "" if none does
 }
 
-// A Relationship determines which credentials an identity can be assumed with. Exactly one
-// field is set.
+// A Relationship determines which credentials an identity can be assumed with. Exactly one field is set.
 type Relationship struct {
 	ClaimMatch       *ClaimMatch  `json:"claimMatch,omitempty"`
 	StaticKeys       *StaticKeys  `json:"staticKeys,omitempty"`
@@ -30,8 +29,7 @@ type Relationship struct {
 	ServicePrincipal int32        `json:"servicePrincipal,omitempty"`
 }
 
-// A RelationshipType is the field of a Relationship that is set. Its values are those of the
-// API.
+// A RelationshipType is the field of a Relationship that is set. Its values are those of the API.
 type RelationshipType int32
 
 // The types of relationship.
@@ -105,9 +103,8 @@ func (r Relationship) Subject() string {
 	return r.ClaimMatch.Subject
 }
 
-// UserUID returns the UID of the person with that subject in a realm, which is the address of
-// an issuer or the realm of an identity provider. It is derived, so that a binding can be
-// created before the first sign-in.
+// UserUID returns the UID of the person with that subject in a realm, which is the address of an issuer or the
+// realm of an identity provider. It is derived, so that a binding can be created before the first sign-in.
 func UserUID(realm, subject string) UID {
 	if realm == "accounts.google.com" { // the only issuer without a scheme
 		realm = "https://" + realm

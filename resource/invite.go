@@ -29,10 +29,7 @@ const (
 // Validate reports every field a caller must fix, including the lifetime ttl.
 func (i GroupInvite) Validate(ttl time.Duration) error {
 	var p problems
-	if i.Role == "" {
-		p.add("role_uid", "is required")
-	}
-	p.uid("role_uid", i.Role)
+	p.requiredUID("role_uid", i.Role)
 	p.text("email", i.Email)
 	if a, err := mail.ParseAddress(i.Email); i.Email != "" && (err != nil || a.Address != i.Email) {
 		p.add("email", "is not an e-mail address")

@@ -22,13 +22,8 @@ const MaxBatchDelete = 100
 func (m ExternalGroupRoleMapping) Validate() error {
 	var p problems
 	p.text("external_group_id", m.ExternalGroup)
-	if m.ExternalGroup == "" {
-		p.add("external_group_id", "is required")
-	}
-	if m.Role == "" {
-		p.add("role_uid", "is required")
-	}
-	p.uid("role_uid", m.Role)
+	p.required("external_group_id", m.ExternalGroup)
+	p.requiredUID("role_uid", m.Role)
 	p.uid("scope", m.Scope)
 	if m.UID != "" && m.Scope != m.UID.Root() {
 		p.add("scope", "must be the organization "+string(m.UID.Root()))

@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"cmp"
 	"maps"
 	"regexp"
 	"slices"
@@ -161,52 +160,40 @@ func (w want) expected() string {
 // fits reports whether c has the required claim. Every audience must be expected, because any
 // other audience of a token could present it here.
 func (w want) fits(c Credential) bool {
-	switch w.claim {
-	case "iss":
-		return w.accepts(c.Issuer)
-	case "sub":
-		return w.accepts(c.Subject)
-	case "aud":
-		return len(c.Audience) > 0 && !w.tooMany(c.Audience) &&
+	if w.claim == "aud" {
+		tooLong := w.pattern != nil && len(strings.Join(c.Audience, "")) > w.longest()
+		return len(c.Audience) > 0 && !tooLong &&
 			!slices.ContainsFunc(c.Audience, func(a string) bool { return !w.accepts(a) })
 	}
-	if c.Claim == nil {
-		return false
-	}
-	value, given := c.Claim(w.claim)
+	value, given := w.claimOf(c)
 	return given && w.accepts(value)
 }
 
-// tooMany reports whether the sum of the lengths of audiences is too large for a pattern.
-func (w want) tooMany(audience []string) bool {
-	length := 0
-	for _, a := range audience {
-		length += len(a)
+// claimOf returns the claim, except the audience, and whether c has it.
+func (w want) claimOf(c Credential) (string, bool) {
+	switch {
+	case w.claim == "iss":
+		return c.Issuer, true
+	case w.claim == "sub":
+		return c.Subject, true
+	case c.Claim == nil:
+		return "", false
 	}
-	return w.pattern != nil && length > w.longest()
+	return c.Claim(w.claim)
 }
 
 // received returns the claim as text.
 func (w want) received(c Credential) string {
-	switch w.claim {
-	case "iss":
-		return c.Issuer
-	case "sub":
-		return c.Subject
-	case "aud":
+	if w.claim == "aud" {
 		return strings.Join(c.Audience, audienceSeparator)
 	}
-	if c.Claim == nil {
-		return ""
-	}
-	value, _ := c.Claim(w.claim)
+	value, _ := w.claimOf(c)
 	return value
 }
 
 const audienceSeparator = ", "
 
-// AcceptsIssuer reports whether credentials of an issuer can match. If not, its keys are not
-// needed.
+// AcceptsIssuer reports whether credentials of an issuer can match. If not, its keys are not needed.
 func (m *Matcher) AcceptsIssuer(issuer string) bool {
 	return len(m.wants) > 0 && m.wants[0].claim == "iss" && m.wants[0].accepts(issuer)
 }
@@ -219,8 +206,7 @@ func (m *Matcher) NamesIssuer() bool {
 // Size returns the size of all patterns, in instructions of their programs.
 func (m *Matcher) Size() int { return m.size }
 
-// Steps returns an upper bound on the cost of comparing c: the sum of instructions times
-// bytes.
+// Steps returns an upper bound on the cost of comparing c: the sum of instructions times bytes.
 func (m *Matcher) Steps(c Credential) (n int) {
 	for _, w := range m.wants {
 		n += w.size * (min(len(w.received(c)), w.longest()) + 1)
@@ -242,27 +228,22 @@ func (m *Matcher) Mismatch(c Credential) string {
 // the signature is not verified, it leaves out claims with patterns except the issuer, so that
 // strangers cannot choose the input of patterns.
 func (m *Matcher) Compare(c Credential, signed bool) []Check {
-	var all []Check
+	var bad, good []Check
 	for _, w := range m.wants {
-		if signed || w.pattern == nil || w.claim == "iss" {
-			all = append(all, Check{Claim: w.claim, Expected: w.expected(), Received: w.received(c), OK: w.fits(c)})
+		k := Check{Claim: w.claim, Expected: w.expected(), Received: w.received(c)}
+		switch {
+		case !signed && w.pattern != nil && w.claim != "iss":
+		case w.fits(c):
+			k.OK = true
+			good = append(good, k)
+		default:
+			bad = append(bad, k)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Check) int { return cmp.Compare(order(a.OK), order(b.OK)) })
-	return all
+	return append(bad, good...)
 }
 
-// Judge is Compare for a verified credential, with causes.
-func (m *Matcher) Judge(c Credential) []Check {
-	all := m.Compare(c, true)
-	for i := range all {
-		all[i].Cause = m.Cause(all[i])
-	}
-	return all
-}
-
-// Cause returns what is probably wrong with a claim that does not match, or "" if that is
-// unknown.
+// Cause returns what is probably wrong with a claim that does not match, or "" if that is unknown.
 func (m *Matcher) Cause(k Check) string {
 	for _, w := range m.wants {
 		if !k.OK && w.claim == k.Claim && w.expected() == k.Expected {
@@ -270,13 +251,6 @@ func (m *Matcher) Cause(k Check) string {
 		}
 	}
 	return ""
-}
-
-func order(ok bool) int {
-	if ok {
-		return 1
-	}
-	return 0
 }
 
 // StaticKeysExpired reports whether the static keys of a relationship have expired.

@@ -25,8 +25,7 @@ const (
 	maxIssuerProgram = 500
 	maxMatchedIssuer = 256
 
-	// maxMatched bounds the values that are matched. Subjects of known issuers have a few
-	// hundred bytes.
+	// maxMatched bounds the values that are matched. Subjects of known issuers have a few hundred bytes.
 	maxMatched = 1024
 
 	// wideSize is the size of a Unicode class or a range beyond ASCII, because parsing one
@@ -40,9 +39,8 @@ const (
 // errTooLarge is returned for a pattern that is not compiled.
 var errTooLarge = errors.New("the pattern is too large")
 
-// Anchored compiles a pattern so that it must match a whole value. It fails for a text that is
-// a pattern only between our anchors, such as "a)|(?:b", and for a pattern whose program would
-// be larger than maxProgram.
+// Anchored compiles a pattern so that it must match a whole value. It fails for a text that is a pattern only
+// between our anchors, such as "a)|(?:b", and for a pattern whose program would be larger than maxProgram.
 func Anchored(pattern string) (*regexp.Regexp, error) {
 	re, _, err := compile(pattern)
 	return re, err
@@ -93,9 +91,8 @@ func larger(each, total int, patterns ...string) bool {
 	return sum > total
 }
 
-// patternSize estimates the size of the program of a pattern, in instructions. The result is
-// not smaller than the true size, except for the anchors. It returns errTooLarge if the pattern
-// is too expensive to parse.
+// patternSize estimates the size of the program of a pattern, in instructions. The result is not smaller than
+// the true size, except for the anchors. It returns errTooLarge if the pattern is too expensive to parse.
 func patternSize(pattern string) (int, error) {
 	if pattern == "" {
 		return 0, nil

@@ -54,8 +54,7 @@ func (o OIDC) SameBeliefs(p OIDC) bool {
 	return o.Issuer == p.Issuer && o.ClientID == p.ClientID && o.ByObjectID() == p.ByObjectID()
 }
 
-// OwnRealm returns the realm of the people that only this provider authenticates, in its
-// current epoch.
+// OwnRealm returns the realm of the people that only this provider authenticates, in its current epoch.
 func (p IdentityProvider) OwnRealm() string {
 	if p.Epoch == 0 {
 		return string(p.UID)
@@ -114,10 +113,7 @@ func (p IdentityProvider) Validate() error {
 	var bad problems
 	bad.name(p.Name)
 	bad.description(p.Description)
-	if p.DefaultRole == "" {
-		bad.add("default_role", "is required")
-	}
-	bad.uid("default_role", p.DefaultRole)
+	bad.requiredUID("default_role", p.DefaultRole)
 	if p.OIDC == nil {
 		bad.add("oidc", "is required")
 	} else {
@@ -129,24 +125,19 @@ func (p IdentityProvider) Validate() error {
 func (o OIDC) validate(p *problems) {
 	p.issuer("oidc.issuer", o.Issuer)
 	p.text("oidc.client_id", o.ClientID)
-	if o.ClientID == "" {
-		p.add("oidc.client_id", "is required")
-	}
+	p.required("oidc.client_id", o.ClientID)
 	p.text("oidc.client_secret", o.ClientSecret.Plain)
 	if o.ClientSecret.Empty() && !o.PKCE {
 		p.add("oidc.client_secret", "a provider needs a client secret, PKCE, or both")
 	}
-	if len(o.AdditionalScopes) > maxScopes {
-		p.add("oidc.additional_scopes", "must have at most 32 scopes")
-	}
+	p.atMost("oidc.additional_scopes", len(o.AdditionalScopes), maxScopes, "scopes")
 	if slices.ContainsFunc(o.AdditionalScopes, func(s string) bool { return !scopePattern.MatchString(s) }) {
 		p.add("oidc.additional_scopes",
 			"a scope is 1 to 256 printable characters without spaces, quotes and backslashes")
 	}
 	p.text("oidc.groups_claim", o.GroupsClaim)
-	if o.CorrelationRule < CorrelationUnspecified || o.CorrelationRule > CorrelationObjectID {
-		p.add("oidc.correlation_rule", "is not a correlation rule")
-	}
+	within(p, "oidc.correlation_rule", o.CorrelationRule, CorrelationUnspecified, CorrelationObjectID,
+		"is not a correlation rule")
 }
 
 // A Secret is never part of a response, an event or a log. Plain is what a caller has sent,

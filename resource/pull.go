@@ -2,8 +2,7 @@ package resource
 
 import "time"
 
-// A Pull is a pull or a push of a manifest, or several pulls of a public repo that are recorded
-// together.
+// A Pull is a pull or a push of a manifest, or several pulls of a public repo that are recorded together.
 type Pull struct {
 	UID      UID       `json:"uid"` // under the repo
 	Push     bool      `json:"push,omitempty"`

@@ -24,9 +24,7 @@ const maxExceptions = 50
 // Validate reports every field a caller must fix.
 func (s RegistrySettings) Validate() error {
 	var p problems
-	if len(s.ImmutableExcept) > maxExceptions {
-		p.add("immutable_except", "must have at most 50 patterns")
-	}
+	p.atMost("immutable_except", len(s.ImmutableExcept), maxExceptions, "patterns")
 	for _, pattern := range s.ImmutableExcept {
 		if _, err := path.Match(pattern, ""); err != nil || pattern == "" || len(pattern) > maxName ||
 			!storable(pattern) {

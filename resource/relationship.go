@@ -33,9 +33,8 @@ func (i Identity) Validate(now time.Time) error {
 	case RelationshipAWS:
 		r.AWS.validate(&p)
 	case RelationshipServicePrincipal:
-		if r.ServicePrincipal < 0 || int(r.ServicePrincipal) >= len(servicePrincipals) {
-			p.add("service_principal", "is not a service principal")
-		}
+		last := int32(len(servicePrincipals) - 1)
+		within(&p, "service_principal", r.ServicePrincipal, 0, last, "is not a service principal")
 	default:
 		p.add("relationship", "one of claim_match, static_keys, aws_identity, service_principal is required")
 	}
@@ -98,8 +97,7 @@ func (c ClaimMatch) validate(p *problems) {
 	}
 }
 
-// validateSizes reports a pattern that is too large for an issuer, and patterns whose sum is too
-// large.
+// validateSizes reports a pattern that is too large for an issuer, and patterns whose sum is too large.
 func (c ClaimMatch) validateSizes(p *problems) {
 	switch {
 	case larger(maxProgram, math.MaxInt, c.patterns()...): // is reported for its field
@@ -114,9 +112,7 @@ func (c ClaimMatch) validateSizes(p *problems) {
 func (k StaticKeys) validate(p *problems, now time.Time) {
 	p.issuer("static_keys.issuer", k.Issuer)
 	p.text("static_keys.subject", k.Subject)
-	if k.Subject == "" {
-		p.add("static_keys.subject", "is required")
-	}
+	p.required("static_keys.subject", k.Subject)
 	if text := badKeySet(k.IssuerKeys); text != "" {
 		p.add("static_keys.issuer_keys", text)
 	}
@@ -138,9 +134,7 @@ func (k StaticKeys) validate(p *problems, now time.Time) {
 }
 
 func (a AWSIdentity) validate(p *problems) {
-	if !awsAccount.MatchString(a.Account) {
-		p.add("aws_identity.aws_account", "must match the pattern "+awsAccount.String())
-	}
+	p.matches("aws_identity.aws_account", a.Account, awsAccount)
 	p.either("aws_identity.arn", a.ARN, a.ARNPattern, false)
 	p.either("aws_identity.user_id", a.UserID, a.UserIDPattern, false)
 	if a.ARN+a.ARNPattern+a.UserID+a.UserIDPattern == "" {
@@ -175,8 +169,7 @@ func badKeySet(text string) string {
 	return ""
 }
 
-// publicParts are the required members of public keys by type. No public key has a member of
-// privateParts.
+// publicParts are the required members of public keys by type. No public key has a member of privateParts.
 var (
 	publicParts  = map[string][]string{"RSA": {"n", "e"}, "EC": {"crv", "x", "y"}, "OKP": {"crv", "x"}}
 	privateParts = []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"}
@@ -259,8 +252,7 @@ func matchesAnything(pattern string, families ...[]string) bool {
 	})
 }
 
-// Families of subjects, which are short, of usual length, and long, and of issuers, with and
-// without a path.
+// Families of subjects, which are short, of usual length, and long, and of issuers, with and without a path.
 var (
 	anySubject = [][]string{
 		{"a", "Z9", "x/y", "p:q", "7@8", "u|v"},

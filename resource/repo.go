@@ -25,7 +25,7 @@ type Repo struct {
 // A CatalogTier is the tier of a repo in a catalog. Its values are those of the API.
 type CatalogTier int32
 
-const catalogTiers = 7 // numbers 0 to 6
+const maxCatalogTier = 6
 
 // A SyncConfig names the repo that a repo follows.
 type SyncConfig struct {
@@ -70,22 +70,18 @@ func (r Repo) Validate() error {
 		p.add("name", "name must have at most 128 characters")
 	}
 	p.description(r.Description)
-	if r.Tier < 0 || r.Tier >= catalogTiers {
-		p.add("catalog_tier", "is not a tier")
-	}
+	within(&p, "catalog_tier", r.Tier, 0, maxCatalogTier, "is not a tier")
 	p.bundles(r.Bundles)
-	p.atMost("aliases", len(r.Aliases), maxRepoList)
+	p.atMost("aliases", len(r.Aliases), maxRepoList, "entries")
 	for _, a := range r.Aliases {
 		p.matches("aliases", a, aliasPattern)
 	}
-	p.atMost("active_tags", len(r.ActiveTags), maxRepoList)
+	p.atMost("active_tags", len(r.ActiveTags), maxRepoList, "entries")
 	for _, tag := range r.ActiveTags {
 		p.matches("active_tags", tag, tagPattern)
 	}
 	if s := r.Sync; s != nil {
-		if s.Source == "" {
-			p.add("sync_config.source", "is required")
-		}
+		p.required("sync_config.source", s.Source)
 		p.text("sync_config.source", s.Source)
 		p.text("sync_config.google", s.Google)
 		p.text("sync_config.amazon", s.Amazon)
@@ -94,8 +90,7 @@ func (r Repo) Validate() error {
 	return p.err()
 }
 
-// Validate reports every field a caller must fix. It does not check whether the Markdown is safe
-// to show.
+// Validate reports every field a caller must fix. It does not check whether the Markdown is safe to show.
 func (r RepoReadme) Validate() error {
 	var p problems
 	if !storable(r.Content) || len(r.Content) > MaxReadme {
@@ -105,7 +100,7 @@ func (r RepoReadme) Validate() error {
 }
 
 func (p *problems) bundles(names []string) {
-	p.atMost("bundles", len(names), maxRepoList)
+	p.atMost("bundles", len(names), maxRepoList, "entries")
 	for _, name := range names {
 		if !slices.Contains(bundles, name) {
 			p.add("bundles", "must be of "+strings.Join(bundles, ", "))

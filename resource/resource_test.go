@@ -280,8 +280,8 @@ func TestCapabilities(t *testing.T) {
 		back != resource.CapabilitySet("groups.list") {
 		t.Errorf("an unknown name is %v, %v", back, err)
 	}
-	if s.Len() != 3 || !s.Has(resource.GroupsList) || s.Without(back).Len() != 2 || !s.Intersects(back) ||
-		back.Without(s).Len() != 0 {
+	if len(s.All()) != 3 || !s.Has(resource.GroupsList) || len(s.Without(back).All()) != 2 || !s.Intersects(back) ||
+		len(back.Without(s).All()) != 0 {
 		t.Error("the sets do not add up")
 	}
 	if c, ok := resource.CapabilityNumbered(103); !ok || c != resource.GroupsList || c.Number() != 103 ||
@@ -299,11 +299,11 @@ func TestFilterValidate(t *testing.T) {
 		bad    bool
 	}{
 		"none": {resource.Filter{}, false},
-		"every place": {resource.Filter{Place: resource.PlaceFilter{AncestorsOf: leaf, DescendantsOf: root,
+		"every place": {resource.Filter{UIDs: resource.UIDFilter{AncestorsOf: leaf, DescendantsOf: root,
 			ChildrenOf: child, IDs: []resource.UID{leaf}}}, false},
-		"no uid":            {resource.Filter{Place: resource.PlaceFilter{ChildrenOf: "x"}}, true},
-		"no uid among them": {resource.Filter{Place: resource.PlaceFilter{IDs: []resource.UID{root, "x"}}}, true},
-		"too many":          {resource.Filter{Place: resource.PlaceFilter{IDs: make([]resource.UID, 1001)}}, true},
+		"no uid":            {resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: "x"}}, true},
+		"no uid among them": {resource.Filter{UIDs: resource.UIDFilter{IDs: []resource.UID{root, "x"}}}, true},
+		"too many":          {resource.Filter{UIDs: resource.UIDFilter{IDs: make([]resource.UID, 1001)}}, true},
 		"identity":          {resource.Filter{Identity: "x"}, true},
 		"relationship":      {resource.Filter{Relationship: 5}, true},
 		"name":              {resource.Filter{Name: "\xff"}, true},

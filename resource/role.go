@@ -13,9 +13,6 @@ type Role struct {
 	UpdateTime   time.Time    `json:"updateTime"`
 }
 
-// Managed reports whether the role belongs to the service.
-func (r Role) Managed() bool { return r.UID.IsRoot() }
-
 // Validate reports every field a caller must fix.
 func (r Role) Validate() error {
 	var p problems

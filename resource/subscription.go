@@ -16,21 +16,19 @@ type Subscription struct {
 // Group returns the UID of the group whose events are delivered.
 func (s Subscription) Group() UID { return s.UID.Parent() }
 
-// Wants reports whether an event is delivered: one of the group or of something below it that is
-// not internal.
+// Wants reports whether an event is delivered: one of the group or of something below it that is not internal.
 func (s Subscription) Wants(e *Event) bool {
 	g := s.Group()
 	return !e.Type.Internal() && (g.Covers(e.Group) || g.Covers(e.Subject))
 }
 
-// Validate reports every field a caller must fix. It does not check whether the operator allows
-// the address.
+// Validate reports every field a caller must fix. It does not check whether the operator allows the address.
 func (s Subscription) Validate() error {
 	var p problems
 	switch u, err := url.Parse(s.Sink); {
 	case s.Sink == "":
 		p.add("sink", "is required")
-	case len(s.Sink) > maxText || !printable(s.Sink):
+	case len(s.Sink) > maxText || strings.ContainsFunc(s.Sink, func(r rune) bool { return r <= ' ' || r > '~' }):
 		p.add("sink", "must be at most 2048 printable ASCII characters")
 	case err != nil || u.Host == "" || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http":
 		p.add("sink", "must be an https:// address")
@@ -40,16 +38,6 @@ func (s Subscription) Validate() error {
 		p.add("sink", "must not have a fragment")
 	}
 	return p.err()
-}
-
-// printable reports whether s has only printable ASCII characters, without spaces.
-func printable(s string) bool {
-	for _, c := range []byte(s) {
-		if c <= ' ' || c > '~' {
-			return false
-		}
-	}
-	return true
 }
 
 // A Delivery is an event that was given up, because a sink has not accepted it in time. It is
@@ -63,6 +51,3 @@ type Delivery struct {
 	UpdateTime time.Time `json:"updateTime"` // of the last attempt
 	Replaying  bool      `json:"replaying"`  // a replay was requested and is not finished
 }
-
-// Subscription returns the UID of its subscription.
-func (d Delivery) Subscription() UID { return d.UID.Parent() }

@@ -2,6 +2,7 @@ package resource
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -61,14 +62,41 @@ func (p *problems) text(field, s string) {
 	}
 }
 
+// required checks that a text is not empty.
+func (p *problems) required(field, s string) {
+	if s == "" {
+		p.add(field, "is required")
+	}
+}
+
+// within checks a number of an enum, from low to high. text says what it is not.
+func within[T ~int32](p *problems, field string, v, low, high T, text string) {
+	if v < low || v > high {
+		p.add(field, text)
+	}
+}
+
 // storable reports whether every database can store s.
 func storable(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
+
+// atMost checks how many of what there are.
+func (p *problems) atMost(field string, n, most int, what string) {
+	if n > most {
+		p.add(field, "must have at most "+strconv.Itoa(most)+" "+what)
+	}
+}
 
 // uid checks an optional reference.
 func (p *problems) uid(field string, uid UID) {
 	if uid != "" && !wellFormed(string(uid)) {
 		p.add(field, "is not a uid")
 	}
+}
+
+// requiredUID checks a required reference.
+func (p *problems) requiredUID(field string, uid UID) {
+	p.required(field, string(uid))
+	p.uid(field, uid)
 }
 
 // matches checks a required value with a pattern.

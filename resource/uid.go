@@ -1,6 +1,5 @@
-// Package resource defines the resources of the service, such as groups, identities, roles
-// and bindings, with their validation and the events about them. It does no I/O and imports
-// only the standard library and fault.
+// Package resource defines the resources of the service, such as groups, identities, roles and bindings, with
+// their validation and the events about them. It does no I/O and imports only the standard library and fault.
 package resource
 
 import (
@@ -8,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"strconv"
 	"strings"
 
 	"github.com/holdfast-dev/holdfast/fault"
@@ -21,8 +21,7 @@ const (
 	rootDigits    = 40
 	segmentDigits = 16
 
-	// MaxDepth is how many segments a UID may have. It bounds how many counters one write
-	// has to update.
+	// MaxDepth is how many segments a UID may have. It bounds how many counters one write has to update.
 	MaxDepth = 32
 )
 
@@ -84,19 +83,13 @@ func hashWords(words []string) []byte {
 
 // Parent returns the UID one level up, or "" for a root.
 func (u UID) Parent() UID {
-	i := strings.LastIndexByte(string(u), '/')
-	if i < 0 {
-		return ""
-	}
-	return u[:i]
+	return u[:max(0, strings.LastIndexByte(string(u), '/'))]
 }
 
 // Root returns the UID of the organization u belongs to.
 func (u UID) Root() UID {
-	if i := strings.IndexByte(string(u), '/'); i >= 0 {
-		return u[:i]
-	}
-	return u
+	root, _, _ := strings.Cut(string(u), "/")
+	return UID(root)
 }
 
 // IsRoot reports whether u is the UID of a root.
@@ -132,14 +125,6 @@ func (u UID) Covers(v UID) bool {
 // Segment returns the last 16 digits of u as a number. It is unique among the resources of a
 // kind, so the store uses it as the key.
 func (u UID) Segment() int64 {
-	n := uint64(0)
-	for _, c := range []byte(u[max(0, len(u)-segmentDigits):]) {
-		switch {
-		case c >= '0' && c <= '9':
-			n = n<<4 | uint64(c-'0')
-		case c >= 'a' && c <= 'f':
-			n = n<<4 | uint64(c-'a'+10)
-		}
-	}
+	n, _ := strconv.ParseUint(string(u[max(0, len(u)-segmentDigits):]), 16, 64) // 0 if u is no UID
 	return int64(n)
 }

@@ -154,8 +154,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if err := s.openRegistry(ctx); err != nil {
 		return err
 	}
-	images := registry.NewService(s.checker, tokens, s.issuer, s.registry,
-		registry.ServiceConfig{Host: s.cfg.RegistryHost, Now: s.cfg.Now})
+	images := registry.NewService(tokens, s.registry)
 	if s.advisory, err = s.openAdvisories(tokens); err != nil {
 		return err
 	}

@@ -203,7 +203,7 @@ var accountPromises = map[string]func(t *testing.T, s *storetest.Store){
 		in := make(chan error, 6)
 		for n := range cap(in) {
 			go func() {
-				_, err := s.Arrive(t.Context(), resource.Arrival{
+				_, err := s.SignIn(t.Context(), resource.SignIn{
 					Issuer: "https://issuer.test", Realm: "https://issuer.test", Subject: fmt.Sprint("new", n), Invite: &resource.Presented{UID: i.UID, Digest: i.Digest},
 				})
 				in <- err
@@ -225,10 +225,10 @@ var accountPromises = map[string]func(t *testing.T, s *storetest.Store){
 	},
 	"an account's events tell the ways in it has, and none of their secrets": accountTold,
 	"a person who is refused leaves nothing": func(t *testing.T, s *storetest.Store) {
-		_, err := s.Arrive(t.Context(), resource.Arrival{Issuer: "https://issuer.test", Realm: "https://issuer.test", Subject: "new"})
+		_, err := s.SignIn(t.Context(), resource.SignIn{Issuer: "https://issuer.test", Realm: "https://issuer.test", Subject: "new"})
 		wantFault(t, err, fault.NotFound, fault.Resource{})
 		org, _ := addOrganization(t, s, "org", alice)
-		_, err = s.Arrive(t.Context(), resource.Arrival{
+		_, err = s.SignIn(t.Context(), resource.SignIn{
 			Issuer: "https://issuer.test", Realm: "https://issuer.test", Subject: "new", Register: true, Invite: &resource.Presented{UID: org.UID.NewChild(), Digest: []byte("x")},
 		})
 		wantFault(t, err, fault.FailedPrecondition, fault.Resource{})

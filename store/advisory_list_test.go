@@ -155,7 +155,7 @@ func newLibrary(t *testing.T, s *storetest.Store, r *rand.Rand) library {
 		}
 	}
 	for _, g := range []resource.UID{l.org, l.a, l.b, l.deep} {
-		p, err := s.Advisories(t.Context(), store.Reach{Under: []resource.UID{l.org}}, resource.AdvisoryFilter{Place: resource.PlaceFilter{ChildrenOf: g}},
+		p, err := s.Advisories(t.Context(), store.Reach{Under: []resource.UID{l.org}}, resource.AdvisoryFilter{UIDs: resource.UIDFilter{ChildrenOf: g}},
 			page.Request{Size: 200, Order: page.Order{Field: "uid"}}, true)
 		must(t, err)
 		for _, a := range p.Items {
@@ -202,7 +202,7 @@ func (l library) want(f resource.AdvisoryFilter, o page.Order, under []resource.
 	var all []resource.Advisory
 	for uid, a := range l.all {
 		in := slices.ContainsFunc(under, func(g resource.UID) bool { return g.Covers(uid.Parent()) })
-		p := f.Place
+		p := f.UIDs
 		in = in && (p.ChildrenOf == "" || uid.Parent() == p.ChildrenOf) && (p.DescendantsOf == "" || p.DescendantsOf.Covers(uid)) &&
 			(len(p.IDs) == 0 || slices.Contains(p.IDs, uid))
 		if in && matches(a, f) {
@@ -246,11 +246,11 @@ func TestAdvisoryLists(t *testing.T) {
 			f := anyFilter(r)
 			switch r.IntN(8) {
 			case 0:
-				f.Place.ChildrenOf = pick(r, l.org, l.a, l.deep)
+				f.UIDs.ChildrenOf = pick(r, l.org, l.a, l.deep)
 			case 1:
-				f.Place.DescendantsOf = pick(r, l.a, l.b)
+				f.UIDs.DescendantsOf = pick(r, l.a, l.b)
 			case 2:
-				f.Place.IDs = some
+				f.UIDs.IDs = some
 			}
 			o := page.Order{Field: pick(r, "uid", "create_time", "update_time"), Desc: r.IntN(2) == 0}
 			under := pick(r, []resource.UID{l.org}, []resource.UID{l.org}, []resource.UID{l.a, l.b}, []resource.UID{l.deep})

@@ -244,7 +244,7 @@ func TestAdvisoriesOf(t *testing.T) {
 		importAll(t, s, org.UID, two, newAdvisory("A-2"))
 		importAll(t, s, other.UID, newAdvisory("A-3"))
 		ask := func(name string, match bool) (ids []string) {
-			found, err := s.AdvisoriesOf(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.PlaceFilter{}, name,
+			found, err := s.AdvisoriesOf(t.Context(), store.Reach{Under: []resource.UID{org.UID}}, resource.UIDFilter{}, name,
 				func([]resource.Affected) (bool, error) { return match, nil })
 			must(t, err)
 			for _, a := range found {

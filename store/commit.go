@@ -52,22 +52,22 @@ func (s *DB) Write(ctx context.Context, f func(*Tx) error) error {
 			break
 		}
 	}
-	if errors.Is(err, errRehearsed) {
+	if errors.Is(err, errDryRun) {
 		return nil
 	}
 	return s.outcome(err)
 }
 
-// errRehearsed undoes a write that was only validated.
-var errRehearsed = errors.New("rehearsed")
+// errDryRun undoes a write that was only validated.
+var errDryRun = errors.New("dry run")
 
 // finish writes what every transaction ends with. For a request with
-// validate_only it returns errRehearsed instead: every check has been made by
+// validate_only it returns errDryRun instead: every check has been made by
 // then, by the database too. The row of the revision is locked late, because
 // changes to grants of all groups wait for it.
 func (t *Tx) finish(ctx context.Context) error {
-	if resource.Rehearsing(ctx) {
-		return errRehearsed
+	if resource.IsDryRun(ctx) {
+		return errDryRun
 	}
 	if err := t.writeRevision(ctx); err != nil {
 		return err

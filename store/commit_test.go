@@ -156,8 +156,8 @@ func TestManyCreateTogether(t *testing.T) {
 				}
 			})
 			wg.Go(func() {
-				if _, err := s.InsertGroup(resource.Rehearse(t.Context()), newGroup(org, "taken")); !errors.Is(err, fault.AlreadyExists) {
-					t.Errorf("a rehearsal with a name that is taken: %v", err)
+				if _, err := s.InsertGroup(resource.WithDryRun(t.Context()), newGroup(org, "taken")); !errors.Is(err, fault.AlreadyExists) {
+					t.Errorf("a dry run with a name that is taken: %v", err)
 				}
 			})
 		}
@@ -196,7 +196,7 @@ func TestWhatIsCreatedTogetherIsWhole(t *testing.T) {
 			if got, err := s.Group(t.Context(), g.UID); err != nil || got != g {
 				t.Errorf("got %v, %v, want %v", got, err, g)
 			}
-			below := resource.Filter{Place: resource.PlaceFilter{DescendantsOf: g.UID.Parent()}, Name: g.Name}
+			below := resource.Filter{UIDs: resource.UIDFilter{DescendantsOf: g.UID.Parent()}, Name: g.Name}
 			found, err := s.Groups(t.Context(), store.Reach{Under: parents[:1]}, below, page.Request{Size: 2, Order: page.Order{Field: "name"}})
 			if err != nil || len(found.Items) != 1 || found.Items[0] != g {
 				t.Errorf("below %s: %v, %v", g.UID.Parent(), found.Items, err)

@@ -127,7 +127,7 @@ var eventPromises = map[string]func(t *testing.T, s *storetest.Store){
 			numbers = append(numbers, n+1)
 		}
 		must(t, s.GiveUp(t.Context(), v.UID, 1, given(v.UID, numbers...)))
-		f := resource.Filter{Place: resource.PlaceFilter{ChildrenOf: v.UID}}
+		f := resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: v.UID}}
 		p, err := s.Deliveries(t.Context(), store.Reach{Under: []resource.UID{v.UID.Root()}}, f, page.Request{Size: 1, Order: page.Order{Field: "uid"}})
 		must(t, err)
 		if p.Total != eventdb.MaxDeliveries {

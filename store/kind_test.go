@@ -86,7 +86,7 @@ func kept[T any](
 				t.Fatalf("got  %s, %v\nwant %s", dump(got), err, dump(want))
 			}
 		}
-		all, err := list(t.Context(), store.Reach{Under: []resource.UID{org}}, resource.Filter{Place: resource.PlaceFilter{IDs: []resource.UID{uid}}}, byUID)
+		all, err := list(t.Context(), store.Reach{Under: []resource.UID{org}}, resource.Filter{UIDs: resource.UIDFilter{IDs: []resource.UID{uid}}}, byUID)
 		if err != nil || len(all.Items) != 1 || !reflect.DeepEqual(all.Items[0], want) {
 			t.Errorf("listed %s, %v\nwant   %s", dump(all.Items), err, dump(want))
 		}

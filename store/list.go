@@ -41,12 +41,12 @@ func List[T any](
 ) (page.Page[T], error) {
 	var out page.Page[T]
 	if f.Group != "" {
-		if f.Place.ChildrenOf != "" && f.Place.ChildrenOf != f.Group {
+		if f.UIDs.ChildrenOf != "" && f.UIDs.ChildrenOf != f.Group {
 			return out, nil
 		}
-		f.Place.ChildrenOf = f.Group
+		f.UIDs.ChildrenOf = f.Group
 	}
-	sc := Visible(l.Self, r, f.Place)
+	sc := Visible(l.Self, r, f.UIDs)
 	if sc.Empty() {
 		return out, nil
 	}
@@ -56,7 +56,7 @@ func List[T any](
 	}
 	q := Query{Engine: s.Engine, Table: l.Table, Columns: l.text().columns, joins: l.Joins, Column: col, name: f.Name, Page: p}
 	q.filter(f)
-	if at := sc.fromFilter(r, f.Place); at != "" {
+	if at := sc.fromFilter(r, f.UIDs); at != "" {
 		q.require(at, "groups", l.Holders)
 	}
 	if col == "uid" && sc.Children != "" && !q.filtered() && (p.After == nil || resource.UID(p.After.UID).Parent() == sc.Children) {

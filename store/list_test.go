@@ -293,7 +293,7 @@ func (f *forest) place() resource.UID {
 }
 
 func (f *forest) filter(k *kind) (out resource.Filter) {
-	p := &out.Place
+	p := &out.UIDs
 	if f.r.IntN(2) == 0 {
 		p.DescendantsOf = f.place()
 	}
@@ -392,7 +392,7 @@ func (k *kind) keeps(v row, r store.Reach, f resource.Filter) bool {
 	seen := slices.Contains(r.Also, v.uid) || slices.ContainsFunc(r.Under, func(g resource.UID) bool {
 		return strictlyBelow(g, v.uid) || k.self && g == v.uid
 	})
-	p := f.Place
+	p := f.UIDs
 	return seen &&
 		(p.DescendantsOf == "" || strictlyBelow(p.DescendantsOf, v.uid)) &&
 		(p.ChildrenOf == "" || v.uid.Parent() == p.ChildrenOf) &&

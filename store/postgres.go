@@ -161,7 +161,7 @@ func (p *pooled) transact(ctx context.Context, t *Tx, f func(*Tx) error) error {
 	switch {
 	case err == nil:
 		err = sendBatch(ctx, on, append(t.closing(), statement{text: `COMMIT`}))
-	case errors.Is(err, errRehearsed):
+	case errors.Is(err, errDryRun):
 		err = cmp.Or(sendBatch(ctx, on, t.closing()), err)
 	}
 	if err != nil {

@@ -136,7 +136,7 @@ func (st stage) actsOnTheRegistry() map[string]act {
 				if _, err := st.AddBlob(ctx, ref(st.repo), resource.Upload{}, "", resource.Blob{Digest: digest("spare"), Path: "/" + st.org.Name}); err != nil {
 					return err
 				}
-				if resource.Rehearsing(ctx) {
+				if resource.IsDryRun(ctx) {
 					return nil
 				}
 				return st.DeleteBlob(ctx, st.repo.UID, digest("spare"))
@@ -161,7 +161,7 @@ func (st stage) actsOnTheRegistry() map[string]act {
 		},
 		"UpdateRegistrySettings": {st.open(st.org.UID), st.open(none)},
 		"DeleteRegistrySettings": {func(ctx context.Context) error {
-			if !resource.Rehearsing(ctx) {
+			if !resource.IsDryRun(ctx) {
 				if err := st.open(st.folder.UID)(ctx); err != nil {
 					return err
 				}

@@ -398,7 +398,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 				"plain":      {resource.Filter{}, []string{"latest", "other", "v1"}},
 				"dates":      {resource.Filter{Classes: all[1:2]}, []string{"1.2-20240506", "latest", "other", "v1"}},
 				"all":        {resource.Filter{Classes: all}, []string{"1.2-20240506", "1.2-r3", "a-r1", "latest", "other", "sha256-abc", "sha512-x", "v1"}},
-				"in a repo":  {resource.Filter{Place: resource.PlaceFilter{ChildrenOf: s.repo.UID}, Classes: all[:1]}, []string{"latest", "other", "sha256-abc", "sha512-x", "v1"}},
+				"in a repo":  {resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: s.repo.UID}, Classes: all[:1]}, []string{"latest", "other", "sha256-abc", "sha512-x", "v1"}},
 				"by name":    {resource.Filter{Name: "v1"}, []string{"v1"}},
 				"hidden":     {resource.Filter{Name: "a-r1"}, nil},
 				"by digest":  {resource.Filter{Digest: newImage("one").Digest}, []string{"latest", "other", "v1"}},
@@ -671,13 +671,13 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 			want []resource.Pull
 		}{
 			"all":      {resource.Filter{}, []resource.Pull{all[2], all[1], all[0]}},
-			"repo":     {resource.Filter{Place: resource.PlaceFilter{ChildrenOf: s.repo.UID}}, []resource.Pull{all[1], all[0]}},
+			"repo":     {resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: s.repo.UID}}, []resource.Pull{all[1], all[0]}},
 			"digest":   {resource.Filter{Digest: digest("0")}, []resource.Pull{all[2], all[0]}},
 			"identity": {resource.Filter{Identity: bob}, []resource.Pull{all[1]}},
 			"pulls":    {resource.Filter{Direction: resource.Pulled}, []resource.Pull{all[2], all[1]}},
 			"pushes":   {resource.Filter{Direction: resource.Pushed}, []resource.Pull{all[0]}},
 			"pulls of a repo": {
-				resource.Filter{Direction: resource.Pulled, Place: resource.PlaceFilter{ChildrenOf: s.repo.UID}}, []resource.Pull{all[1]},
+				resource.Filter{Direction: resource.Pulled, UIDs: resource.UIDFilter{ChildrenOf: s.repo.UID}}, []resource.Pull{all[1]},
 			},
 			"pushes of a digest": {resource.Filter{Direction: resource.Pushed, Digest: digest("0")}, []resource.Pull{all[0]}},
 			"pushes of another":  {resource.Filter{Direction: resource.Pushed, Digest: digest("1")}, nil},

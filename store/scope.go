@@ -26,7 +26,7 @@ func (sc Scope) Empty() bool { return len(sc.Below) == 0 && len(sc.Rows) == 0 &&
 
 // fromFilter returns the group that a scope has from the filter alone, or "". The
 // groups of a reach exist; this one may not.
-func (sc Scope) fromFilter(r Reach, f resource.PlaceFilter) resource.UID {
+func (sc Scope) fromFilter(r Reach, f resource.UIDFilter) resource.UID {
 	at := sc.Children
 	if at == "" && slices.Contains(sc.Below, f.DescendantsOf) {
 		at = f.DescendantsOf
@@ -49,7 +49,7 @@ func (sc Scope) sees(uid resource.UID) bool {
 }
 
 // within reports whether uid passes a filter.
-func within(f resource.PlaceFilter, uid resource.UID) bool {
+func within(f resource.UIDFilter, uid resource.UID) bool {
 	return (f.DescendantsOf == "" || f.DescendantsOf != uid && f.DescendantsOf.Covers(uid)) &&
 		(f.ChildrenOf == "" || uid.Parent() == f.ChildrenOf) &&
 		(!f.InRoot || uid.IsRoot()) &&
@@ -59,7 +59,7 @@ func within(f resource.PlaceFilter, uid resource.UID) bool {
 
 // Visible returns the intersection of what a caller may see and what was asked for.
 // self says that groups are listed.
-func Visible(self bool, r Reach, f resource.PlaceFilter) Scope {
+func Visible(self bool, r Reach, f resource.UIDFilter) Scope {
 	all := Scope{Below: r.Under, Rows: slices.Clone(r.Also)}
 	if self {
 		all.Rows = append(all.Rows, r.Under...)
@@ -94,7 +94,7 @@ func Visible(self bool, r Reach, f resource.PlaceFilter) Scope {
 
 // pick returns the scope of a filter that names its rows, by their UIDs or as the
 // ancestors of one.
-func (sc Scope) pick(f resource.PlaceFilter) Scope {
+func (sc Scope) pick(f resource.UIDFilter) Scope {
 	rows := f.AncestorsOf.Ancestors()
 	if len(f.IDs) > 0 {
 		rows = slices.Clone(f.IDs)
@@ -105,6 +105,6 @@ func (sc Scope) pick(f resource.PlaceFilter) Scope {
 }
 
 // filterRows returns the uids that pass a filter.
-func filterRows(uids []resource.UID, f resource.PlaceFilter) []resource.UID {
+func filterRows(uids []resource.UID, f resource.UIDFilter) []resource.UID {
 	return slices.DeleteFunc(slices.Clone(uids), func(uid resource.UID) bool { return !within(f, uid) })
 }

@@ -11,15 +11,15 @@ import (
 )
 
 // arrival is somebody who signs in with a provider.
-func arrival(p resource.IdentityProvider, subject string) resource.Arrival {
-	return resource.Arrival{
-		Issuer: p.OIDC.Issuer, Subject: subject, Realm: p.Realm, Voucher: p.Voucher(), Name: subject, SignIn: true, Register: true,
+func arrival(p resource.IdentityProvider, subject string) resource.SignIn {
+	return resource.SignIn{
+		Issuer: p.OIDC.Issuer, Subject: subject, Realm: p.Realm, Voucher: p.Voucher(), Name: subject, UpdateRoles: true, Register: true,
 	}
 }
 
 func arrive(t *testing.T, s *storetest.Store, p resource.IdentityProvider, subject string) resource.Identity {
 	t.Helper()
-	l, err := s.Arrive(t.Context(), arrival(p, subject))
+	l, err := s.SignIn(t.Context(), arrival(p, subject))
 	must(t, err)
 	return l.Identity
 }
@@ -52,7 +52,7 @@ func TestPeople(t *testing.T) {
 		if err := s.StartSession(t.Context(), n, []byte("r2"), epoch.Add(time.Hour)); !errors.Is(err, fault.Aborted) {
 			t.Errorf("a session of before, begun after: %v", err)
 		}
-		if _, err := s.Arrive(t.Context(), arrival(pa, "ann")); !errors.Is(err, fault.Aborted) {
+		if _, err := s.SignIn(t.Context(), arrival(pa, "ann")); !errors.Is(err, fault.Aborted) {
 			t.Errorf("an arrival of before, finished after: %v", err)
 		}
 		if anew := arrive(t, s, changedA, "ann"); anew.UID == ofA.UID {

@@ -17,7 +17,7 @@ import (
 // cannot be fetched.
 func (s *Service) Identify(
 	ctx context.Context, bearer string, providers []resource.IdentityProvider,
-) (a resource.Arrival, _ error) {
+) (a resource.SignIn, _ error) {
 	if bearer == "" {
 		return a, refused("", "a bearer token is required")
 	}
@@ -28,7 +28,7 @@ func (s *Service) Identify(
 	if tok.Issuer == s.issuer.Address() {
 		return s.identifyOwn(ctx, bearer)
 	}
-	a = resource.Arrival{Issuer: tok.Issuer, Subject: tok.Subject, Realm: tok.Issuer}
+	a = resource.SignIn{Issuer: tok.Issuer, Subject: tok.Subject, Realm: tok.Issuer}
 	if idp, ok := providerOf(tok, providers); ok {
 		a.Realm, a.Voucher, a.Trusted = idp.Realm, idp.Voucher(), idp.Trusted
 		a.Subject, err = s.providerSubject(ctx, idp, tok, bearer)
@@ -60,7 +60,7 @@ func providerOf(tok *trust.Token, providers []resource.IdentityProvider) (resour
 	return providers[i], true
 }
 
-func (s *Service) identifyOwn(ctx context.Context, bearer string) (a resource.Arrival, _ error) {
+func (s *Service) identifyOwn(ctx context.Context, bearer string) (a resource.SignIn, _ error) {
 	c, err := s.verifyOwn(ctx, bearer)
 	if err != nil {
 		return a, err
@@ -69,7 +69,7 @@ func (s *Service) identifyOwn(ctx context.Context, bearer string) (a resource.Ar
 		return a, fault.New(fault.PermissionDenied,
 			"Permission denied: a token that is narrowed cannot act on the person behind it")
 	}
-	a = resource.Arrival{Identity: c.Identity, Voucher: c.Voucher, Email: c.Email}
+	a = resource.SignIn{Identity: c.Identity, Voucher: c.Voucher, Email: c.Email}
 	if c.Act != nil {
 		a.Issuer, a.Subject = c.Act.Issuer, c.Act.Subject
 	}

@@ -127,8 +127,7 @@ func (f *Fetcher) save(resp *http.Response, w *watchdog) (*os.File, string, erro
 	return file, hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// unnamedFile returns a file in the directory for downloads that is already
-// unlinked.
+// unnamedFile returns a file in the directory for downloads that is already unlinked.
 func (f *Fetcher) unnamedFile() (*os.File, error) {
 	file, err := os.CreateTemp(f.Dir, "feed-*")
 	if err == nil {
@@ -150,8 +149,7 @@ const minProgress = 64 << 10
 // errStalled is returned for a download that a watchdog has cancelled.
 var errStalled = errors.New("the server sends nothing, or too little")
 
-// A watchdog cancels a download if less than minProgress is written to it within a
-// time.
+// A watchdog cancels a download if less than minProgress is written to it within a time.
 type watchdog struct {
 	within time.Duration
 	timer  *time.Timer
@@ -170,7 +168,6 @@ func (w *watchdog) stop() {
 	w.cancel(nil)
 }
 
-// Write implements io.Writer.
 func (w *watchdog) Write(b []byte) (int, error) {
 	if w.n += len(b); w.n >= minProgress {
 		w.n = 0
@@ -185,10 +182,9 @@ type checksum struct {
 	want string
 }
 
-// checksums parses the checksums in a header: those of RFC 9530 and RFC 3230, and
-// that of the object store in which OSV publishes. It returns at most one of each
-// kind, because each costs a pass over the response. If the header has different
-// ones of a kind, the result matches no response.
+// checksums parses the checksums in a header: those of RFC 9530 and RFC 3230, and that of the object store in
+// which OSV publishes. It returns at most one of each kind, because each costs a pass over the response. If the
+// header has different ones of a kind, the result matches no response.
 func checksums(h http.Header) map[string]checksum {
 	all := map[string]checksum{}
 	for _, name := range []string{"Repr-Digest", "Content-Digest", "Digest", "X-Goog-Hash", "Content-Md5"} {

@@ -1,12 +1,12 @@
 // Package fetch reads advisory feeds from https addresses, or from directories and
 // files of this machine that the operator allows.
 //
-// Users choose the addresses, so responses are limited in size and time, redirects
-// are not followed, and a response is completely downloaded and verified before
-// its first record is used.
+// Users choose the addresses, so responses are limited in size and time, redirects are not followed, and a
+// response is completely downloaded and verified before its first record is used.
 package fetch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
@@ -35,15 +35,9 @@ type Fetcher struct{ Config }
 
 // New returns a Fetcher.
 func New(c Config) *Fetcher {
-	if c.MaxBytes <= 0 {
-		c.MaxBytes = 4 << 30
-	}
-	if c.Timeout <= 0 {
-		c.Timeout = 15 * time.Minute
-	}
-	if c.Stall <= 0 {
-		c.Stall = time.Minute
-	}
+	c.MaxBytes = cmp.Or(c.MaxBytes, 4<<30)
+	c.Timeout = cmp.Or(c.Timeout, 15*time.Minute)
+	c.Stall = cmp.Or(c.Stall, time.Minute)
 	return &Fetcher{c}
 }
 
@@ -64,8 +58,7 @@ type state struct {
 	Sum          string `json:"sum,omitempty"` // of the content, or of a directory's names, sizes and times
 }
 
-// parseState parses a state. It returns an empty one if text is about another
-// address.
+// parseState parses a state. It returns an empty one if text is about another address.
 func parseState(text []byte, address string) state {
 	var s state
 	if json.Unmarshal(text, &s) != nil || s.Address != address {
@@ -75,10 +68,7 @@ func parseState(text []byte, address string) state {
 }
 
 func (s state) bytes() []byte {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return nil // cannot happen: a state consists of strings
-	}
+	text, _ := json.Marshal(s) // cannot fail: a state consists of strings
 	return text
 }
 
@@ -123,8 +113,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || host == "::1" || strings.HasPrefix(host, "127.")
 }
 
-// allowed returns the allowed directory that a path is in, and the path relative to
-// it.
+// allowed returns the allowed directory that a path is in, and the path relative to it.
 func (f *Fetcher) allowed(path string) (folder, rest string, ok bool) {
 	for _, folder := range f.Folders {
 		rest, err := filepath.Rel(folder, path)

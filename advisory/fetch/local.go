@@ -18,8 +18,7 @@ import (
 // maxLocalFiles is how many files a directory may have.
 const maxLocalFiles = 4_000_000
 
-// local reads a directory or a file. Links out of the allowed directory are not
-// followed.
+// local reads a directory or a file. Links out of the allowed directory are not followed.
 func (f *Fetcher) local(ctx context.Context, address string, s state) (Result, error) {
 	folder, rest, _ := f.allowed(address)
 	root, err := os.OpenRoot(folder)

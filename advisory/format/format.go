@@ -1,17 +1,16 @@
-// Package format reads and writes advisories in the formats in which they are
-// published.
+// Package format reads and writes advisories in the formats in which they are published.
 //
 // It reads OSV (JSON or YAML), OpenVEX, Alpine's secdb, and the YAML advisories of
 // Wolfi and similar distributions: a document, a stream or an array of documents, a
 // zip, or a directory of these. It writes OSV, OpenVEX and secdb.
 //
-// The input is not trusted. An invalid record is reported by its name and a reason,
-// and the others are read. Whatever the input is, reading needs no more memory than
-// a few records do, and ends.
+// The input is not trusted. An invalid record is reported by its name and a reason, and the others are read.
+// Whatever the input is, reading needs no more memory than a few records do, and ends.
 package format
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,33 +28,24 @@ type Record struct {
 	Offset   int64  // how many bytes of the input have been read, before decompression
 }
 
-// Limits limit the input. Zero means the default, which is far above what the
-// public databases need.
+// Limits limit the input. Zero means the default, which is far above what the public databases need.
 type Limits struct {
 	Record int64 // bytes of one OSV record, or of one document of another format; 16 MiB
 	Total  int64 // bytes of all of them, uncompressed; 16 GiB
 	Files  int   // in an archive or a directory; 4 million
 }
 
-// maxYAML is how many bytes a YAML document may have, whatever the Limits, because
-// it needs up to a hundred times as much memory. Documents larger than largeYAML are
-// parsed one at a time.
+// maxYAML is how many bytes a YAML document may have, whatever the Limits, because it needs up to a hundred
+// times as much memory. Documents larger than largeYAML are parsed one at a time.
 const (
 	maxYAML   = 2 << 20
 	largeYAML = 64 << 10
 )
 
 func (l Limits) withDefaults() Limits {
-	if l.Record <= 0 {
-		l.Record = 16 << 20
+	return Limits{
+		Record: cmp.Or(l.Record, 16<<20), Total: cmp.Or(l.Total, 16<<30), Files: cmp.Or(l.Files, 4_000_000),
 	}
-	if l.Total <= 0 {
-		l.Total = 16 << 30
-	}
-	if l.Files <= 0 {
-		l.Files = 4_000_000
-	}
-	return l
 }
 
 // Reasons why the input, or a record, was not read completely.
@@ -66,10 +56,9 @@ var (
 	errEmpty    = errors.New("is empty")
 )
 
-// Read yields the records of a document or archive, in order. It detects the format
-// from the content; name is only used in Records. Input that cannot be parsed is one
-// Record with an error. Records are decoded in parallel. If ctx ends, the last Record
-// has its error.
+// Read yields the records of a document or archive, in order. It detects the format from the content; name is
+// only used in Records. Input that cannot be parsed is one Record with an error. Records are decoded in
+// parallel. If ctx ends, the last Record has its error.
 func Read(ctx context.Context, name string, r io.ReaderAt, size int64, lim Limits) iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		p := newPipeline(ctx, lim, yield)

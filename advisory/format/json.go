@@ -3,6 +3,7 @@ package format
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -144,6 +145,23 @@ func (r *reader) object(yield func(key string) bool) {
 		r.i++
 		if !yield(key) {
 			return
+		}
+	}
+}
+
+// A textField is a key of an object and where its text goes.
+type textField struct {
+	key string
+	to  *string
+}
+
+// textFields reads the texts of an object, and skips what is not in fields.
+func (r *reader) textFields(fields ...textField) {
+	for key := range r.object {
+		if i := slices.IndexFunc(fields, func(f textField) bool { return f.key == key }); i >= 0 {
+			*fields[i].to = r.text()
+		} else {
+			r.skip()
 		}
 	}
 }

@@ -20,7 +20,6 @@ type vexDocument struct {
 	Author     string         `json:"author"`
 	Timestamp  time.Time      `json:"timestamp"`
 	Version    json.Number    `json:"version"`
-	Tooling    string         `json:"tooling,omitempty"`
 	Statements []vexStatement `json:"statements"`
 }
 
@@ -95,8 +94,7 @@ var vexJustifications = []struct {
 	{"inline_mitigations_already_exist", resource.InlineMitigations},
 }
 
-// ownStatement is the prefix of the IDs of our own statements. The ID of the advisory
-// follows.
+// ownStatement is the prefix of the IDs of our own statements. The ID of the advisory follows.
 const ownStatement = "urn:holdfast:advisory:"
 
 // readOpenVEX parses an OpenVEX document. It returns an advisory for each
@@ -238,20 +236,12 @@ func vexAffectedBy(product string) (v resource.Affected, number string) {
 }
 
 func vexEvent(doc vexDocument, s vexStatement, number string) resource.AdvisoryEvent {
-	e := resource.AdvisoryEvent{CreateTime: doc.Timestamp, Author: doc.Author, ReviewState: resource.ReviewApproved,
+	made := cmp.Or(s.LastUpdated, s.Timestamp, doc.Timestamp).UTC().Truncate(time.Millisecond)
+	e := resource.AdvisoryEvent{CreateTime: made, Author: doc.Author, ReviewState: resource.ReviewApproved,
 		Note: s.StatusNotes}
-	for _, t := range []time.Time{s.Timestamp, s.LastUpdated} {
-		if !t.IsZero() {
-			e.CreateTime = t
-		}
-	}
-	e.CreateTime = e.CreateTime.UTC().Truncate(time.Millisecond)
 	switch s.Status {
 	case vexNotAffected:
-		e.Type = resource.EventFalsePositive
-		if s.Impact != "" {
-			e.Note = s.Impact
-		}
+		e.Type, e.Note = resource.EventFalsePositive, cmp.Or(s.Impact, e.Note)
 		for _, j := range vexJustifications {
 			if j.name == s.Justification {
 				e.FalsePositive = j.kind
@@ -259,10 +249,7 @@ func vexEvent(doc vexDocument, s vexStatement, number string) resource.AdvisoryE
 			}
 		}
 	case vexAffected:
-		e.Type = resource.EventTruePositive
-		if s.Action != "" {
-			e.Note = s.Action
-		}
+		e.Type, e.Note = resource.EventTruePositive, cmp.Or(s.Action, e.Note)
 	case vexFixed:
 		e.Type, e.Fixed = resource.EventFixed, &resource.Fix{Version: number}
 	default:

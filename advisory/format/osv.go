@@ -23,8 +23,7 @@ var (
 // gitEcosystem is our ecosystem for records about a repository instead of a package.
 const gitEcosystem = "GIT"
 
-// readOSV parses an OSV record. It returns errOpenVEX or errSecDB if the text is in
-// one of these formats.
+// readOSV parses an OSV record. It returns errOpenVEX or errSecDB if the text is in one of these formats.
 func readOSV(text string) (resource.Advisory, error) {
 	a := resource.Advisory{}
 	r := newReader(text)
@@ -88,15 +87,6 @@ func digest(text string) []byte {
 	return sum[:16:16]
 }
 
-// digestOf returns the digest of an advisory whose document has several.
-func digestOf(a resource.Advisory) []byte {
-	text, err := json.Marshal(a)
-	if err != nil {
-		return nil // cannot happen
-	}
-	return digest(string(text))
-}
-
 // time reads a timestamp. It returns the zero time for the year 1, which some
 // databases write if they do not know the time.
 func (r *reader) time() time.Time {
@@ -119,16 +109,7 @@ func (r *reader) severities() []resource.Severity {
 	var all []resource.Severity
 	for range r.array {
 		var kind, score string
-		for key := range r.object {
-			switch key {
-			case "type":
-				kind = r.text()
-			case "score":
-				score = r.text()
-			default:
-				r.skip()
-			}
-		}
+		r.textFields(textField{"type", &kind}, textField{"score", &score})
 		if t := severityType(kind); t != resource.SeverityUnspecified && r.err == nil {
 			s := resource.Severity{Type: t, Score: score}
 			if err := CheckSeverity(s); err != nil {
@@ -144,16 +125,7 @@ func (r *reader) references() []resource.Reference {
 	all := make([]resource.Reference, 0, 4)
 	for range r.array {
 		var v resource.Reference
-		for key := range r.object {
-			switch key {
-			case "type":
-				v.Type = r.text()
-			case "url":
-				v.URL = r.text()
-			default:
-				r.skip()
-			}
-		}
+		r.textFields(textField{"type", &v.Type}, textField{"url", &v.URL})
 		all = append(all, v)
 	}
 	return all
@@ -166,7 +138,7 @@ func (r *reader) affected() []resource.Affected {
 		for key := range r.object {
 			switch key {
 			case "package":
-				r.pkg(&v)
+				r.textFields(textField{"ecosystem", &v.Ecosystem}, textField{"name", &v.Name}, textField{"purl", &v.PURL})
 			case "severity":
 				v.Severities = r.severities()
 			case "ranges":
@@ -183,21 +155,6 @@ func (r *reader) affected() []resource.Affected {
 		all = append(all, v)
 	}
 	return all
-}
-
-func (r *reader) pkg(v *resource.Affected) {
-	for key := range r.object {
-		switch key {
-		case "ecosystem":
-			v.Ecosystem = r.text()
-		case "name":
-			v.Name = r.text()
-		case "purl":
-			v.PURL = r.text()
-		default:
-			r.skip()
-		}
-	}
 }
 
 func (r *reader) ranges() []resource.AffectedRange {
@@ -221,8 +178,7 @@ func (r *reader) ranges() []resource.AffectedRange {
 	return all
 }
 
-// rangeEvents reads the events of a range. An object with several becomes several
-// events.
+// rangeEvents reads the events of a range. An object with several becomes several events.
 func (r *reader) rangeEvents() []resource.RangeEvent {
 	all := make([]resource.RangeEvent, 0, 2)
 	for range r.array {
@@ -336,15 +292,13 @@ func firstFixed(all []resource.Affected) string {
 // databases are the names of databases by the prefixes of their IDs.
 var databases = []struct{ prefix, name string }{
 	{"GO-", "Go"}, {"GHSA-", "GitHub"}, {"CVE-", "CVE"}, {"PYSEC-", "PyPA"}, {"RUSTSEC-", "RustSec"},
-	{"MAL-", "OpenSSF"},
-	{"OSV-", "OSS-Fuzz"}, {"DEBIAN-", "Debian"}, {"DSA-", "Debian"}, {"DLA-", "Debian"}, {"DTSA-", "Debian"},
-	{"UBUNTU-", "Ubuntu"}, {"USN-", "Ubuntu"}, {"LSN-", "Ubuntu"}, {"ALPINE-", "Alpine"}, {"RHSA-", "Red Hat"},
-	{"RHBA-", "Red Hat"},
-	{"RHEA-", "Red Hat"}, {"ALSA-", "AlmaLinux"}, {"ALBA-", "AlmaLinux"}, {"ALEA-", "AlmaLinux"}, {"RLSA-", "Rocky"},
-	{"RXSA-", "Rocky"}, {"SUSE-", "SUSE"}, {"openSUSE-", "SUSE"}, {"MGASA-", "Mageia"}, {"OESA-", "openEuler"},
-	{"BIT-", "Bitnami"}, {"CURL-", "curl"}, {"HSEC-", "Haskell"}, {"JLSEC-", "Julia"}, {"PSF-", "PSF"},
-	{"RSEC-", "R Consortium"},
-	{"BELL-", "BellSoft"}, {"MINI-", "MinimOS"}, {"EEF-", "EEF"}, {"ASB-", "Android"}, {"PUB-", "Android"},
+	{"MAL-", "OpenSSF"}, {"OSV-", "OSS-Fuzz"}, {"DEBIAN-", "Debian"}, {"DSA-", "Debian"}, {"DLA-", "Debian"},
+	{"DTSA-", "Debian"}, {"UBUNTU-", "Ubuntu"}, {"USN-", "Ubuntu"}, {"LSN-", "Ubuntu"}, {"ALPINE-", "Alpine"},
+	{"RHSA-", "Red Hat"}, {"RHBA-", "Red Hat"}, {"RHEA-", "Red Hat"}, {"ALSA-", "AlmaLinux"}, {"ALBA-", "AlmaLinux"},
+	{"ALEA-", "AlmaLinux"}, {"RLSA-", "Rocky"}, {"RXSA-", "Rocky"}, {"SUSE-", "SUSE"}, {"openSUSE-", "SUSE"},
+	{"MGASA-", "Mageia"}, {"OESA-", "openEuler"}, {"BIT-", "Bitnami"}, {"CURL-", "curl"}, {"HSEC-", "Haskell"},
+	{"JLSEC-", "Julia"}, {"PSF-", "PSF"}, {"RSEC-", "R Consortium"}, {"BELL-", "BellSoft"}, {"MINI-", "MinimOS"},
+	{"EEF-", "EEF"}, {"ASB-", "Android"}, {"PUB-", "Android"},
 }
 
 // databaseOf returns the database of a record, which is its author if it names none.

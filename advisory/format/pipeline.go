@@ -19,8 +19,7 @@ const (
 	maxInFlight = 32 << 20
 )
 
-// A pipeline collects jobs into batches, decodes the batches in parallel, and yields
-// their records in order.
+// A pipeline collects jobs into batches, decodes the batches in parallel, and yields their records in order.
 type pipeline struct {
 	ctx    context.Context
 	yield  func(Record) bool
@@ -59,8 +58,7 @@ func newPipeline(ctx context.Context, lim Limits, yield func(Record) bool) *pipe
 	return p
 }
 
-// add adds a job of that many bytes. It returns false if nothing more will be
-// yielded.
+// add adds a job of that many bytes. It returns false if nothing more will be yielded.
 func (p *pipeline) add(j job, size int64) bool {
 	if p.stopped {
 		return false
@@ -119,8 +117,7 @@ func (p *pipeline) run(batch []job) []Record {
 	return all
 }
 
-// run decodes a file. A panic of a decoder becomes an error, so that it does not stop
-// the server.
+// run decodes a file. A panic of a decoder becomes an error, so that it does not stop the server.
 func (j job) run(s *scratch) (records []Record) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -169,8 +166,7 @@ func (p *pipeline) finish() {
 	}
 }
 
-// A cancellable reader fails when its context ends, because its input may be long
-// without any record.
+// A cancellable reader fails when its context ends, because its input may be long without any record.
 type cancellable struct {
 	ctx context.Context
 	io.Reader

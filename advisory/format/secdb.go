@@ -13,9 +13,8 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// A secDB is the file in which distributions with apk publish which version of a
-// package fixes which vulnerabilities. Ecosystem is our addition; without it, a
-// reader has to guess.
+// A secDB is the file in which distributions with apk publish which version of a package fixes which
+// vulnerabilities. Ecosystem is our addition; without it, a reader has to guess.
 type secDB struct {
 	APKURL        string         `json:"apkurl"`
 	Architectures []string       `json:"archs"`
@@ -36,8 +35,7 @@ type secDBPackage struct {
 // neverAffected is the version in a secdb that means that no version was affected.
 const neverAffected = "0"
 
-// readSecDB parses a secdb. It returns an advisory for each package and
-// vulnerability.
+// readSecDB parses a secdb. It returns an advisory for each package and vulnerability.
 func readSecDB(text string) ([]resource.Advisory, error) {
 	db, packages, err := secDBHead(text)
 	if err != nil {
@@ -162,7 +160,8 @@ func secDBAdvisory(a resource.Advisory, ecosystem, name, id string) resource.Adv
 // withSource sets the source and the digest of an advisory whose document has several.
 func withSource(a resource.Advisory, format string) resource.Advisory {
 	a.Source.Format = format
-	a.Source.Digest = digestOf(a)
+	text, _ := json.Marshal(a) // an advisory can always be encoded
+	a.Source.Digest = digest(string(text))
 	return a
 }
 

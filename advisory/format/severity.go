@@ -15,8 +15,7 @@ import (
 // maxVector is longer than any CVSS vector.
 const maxVector = 512
 
-// CheckSeverity returns fault.InvalidArgument if the score is not a vector of its
-// version of CVSS.
+// CheckSeverity returns fault.InvalidArgument if the score is not a vector of its version of CVSS.
 func CheckSeverity(s resource.Severity) error {
 	var err error
 	switch {

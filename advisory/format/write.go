@@ -1,6 +1,7 @@
 package format
 
 import (
+	"archive/zip"
 	"io"
 	"time"
 
@@ -41,18 +42,17 @@ type Writer interface {
 	Close() error
 }
 
-// NewWriter returns a Writer to w. It returns fault.InvalidArgument for an unknown
-// format.
+// NewWriter returns a Writer to w. It returns fault.InvalidArgument for an unknown format.
 func NewWriter(w io.Writer, f Format, o Options) (Writer, error) {
 	switch {
 	case f == OSV && o.Zip:
-		return newOSVArchive(w), nil
+		return &osvArchive{zip.NewWriter(w)}, nil
 	case f == OSV:
 		return newOSVLines(w), nil
 	case f == OpenVEX:
 		return newVEXDocument(w, o), nil
 	case f == SecDB:
-		return newSecDBDocument(w, o), nil
+		return &secDBWriter{to: w, options: o, fixes: map[string]map[string][]string{}}, nil
 	}
 	return nil, fault.Field("format", "%q is none of osv, openvex and secdb", f)
 }

@@ -75,7 +75,6 @@ func (d *vexWriter) statement(text []byte) error {
 	return err
 }
 
-// Close implements Writer.
 func (d *vexWriter) Close() error {
 	if d.wrote == 0 {
 		if err := d.statement(nil); err != nil {
@@ -88,8 +87,7 @@ func (d *vexWriter) Close() error {
 	return d.to.Flush()
 }
 
-// toVEX returns the statement for an event. It returns false if the event is about no
-// product.
+// toVEX returns the statement for an event. It returns false if the event is about no product.
 func toVEX(a resource.Advisory, e resource.AdvisoryEvent) (vexStatement, bool) {
 	s := vexStatement{
 		ID: ownStatement + a.ID, Timestamp: e.CreateTime.UTC(), Vulnerability: vexVulnerability{Name: vexName(a)},
@@ -114,10 +112,7 @@ func toVEX(a resource.Advisory, e resource.AdvisoryEvent) (vexStatement, bool) {
 	case resource.EventFixed, resource.EventPatched:
 		s.Status, s.StatusNotes = vexFixed, e.Note
 	case resource.EventTruePositive, resource.EventFixNotPlanned, resource.EventPendingUpstreamFix:
-		s.Status, s.Action = vexAffected, e.Note
-		if s.Action == "" {
-			s.Action = vexActions[e.Type]
-		}
+		s.Status, s.Action = vexAffected, cmp.Or(e.Note, vexActions[e.Type])
 	case resource.EventDetection, resource.EventAnalysisNotPlanned:
 		s.Status, s.StatusNotes = vexUnderInvestigation, e.Note
 		if a.Source.Format == "osv" { // public databases publish only what was analyzed
@@ -128,8 +123,7 @@ func toVEX(a resource.Advisory, e resource.AdvisoryEvent) (vexStatement, bool) {
 	return s, len(s.Products) > 0
 }
 
-// vexActions are the action statements, which OpenVEX requires, of events without a
-// note.
+// vexActions are the action statements, which OpenVEX requires, of events without a note.
 var vexActions = map[resource.AdvisoryEventType]string{
 	resource.EventTruePositive:       "Update to a version that is not affected.",
 	resource.EventFixNotPlanned:      "No fix is planned.",
@@ -171,7 +165,7 @@ func vexProducts(a resource.Advisory, e resource.AdvisoryEvent) []vexProduct {
 		for _, number := range vexVersions(v, e) {
 			p := vexProduct{ID: purl, Subcomponents: parts}
 			if number != "" && !strings.Contains(purl, "@") && strings.HasPrefix(purl, "pkg:") {
-				p.ID += "@" + escapeVersion(number)
+				p.ID += "@" + versionEscaper.Replace(number)
 			}
 			all = append(all, p)
 		}
@@ -196,7 +190,5 @@ func vexVersions(v resource.Affected, e resource.AdvisoryEvent) []string {
 	return []string{""}
 }
 
-var versionEscaper = strings.NewReplacer("%", "%25", "+", "%2B", ":", "%3A", "@", "%40", "?", "%3F", "#", "%23", " ",
-	"%20", "/", "%2F")
-
-func escapeVersion(s string) string { return versionEscaper.Replace(s) }
+var versionEscaper = strings.NewReplacer(
+	"%", "%25", "+", "%2B", ":", "%3A", "@", "%40", "?", "%3F", "#", "%23", " ", "%20", "/", "%2F")

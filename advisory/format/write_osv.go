@@ -26,18 +26,14 @@ type osvRecord struct {
 	Details       string             `json:"details,omitempty"`
 	Severity      []osvSeverity      `json:"severity,omitempty"`
 	Affected      []osvAffected      `json:"affected,omitempty"`
-	References    []osvReference     `json:"references,omitempty"`
 	Specific      map[string]ownPart `json:"database_specific,omitempty"`
+
+	References []resource.Reference `json:"references,omitempty"`
 }
 
 type osvSeverity struct {
 	Type  string `json:"type"`
 	Score string `json:"score"`
-}
-
-type osvReference struct {
-	Type string `json:"type"`
-	URL  string `json:"url"`
 }
 
 type osvAffected struct {
@@ -71,14 +67,8 @@ type osvEvent struct {
 func toOSV(a resource.Advisory) osvRecord {
 	v := osvRecord{
 		SchemaVersion: osvSchema, ID: a.ID, Published: a.Source.Published, Withdrawn: a.DeleteTime,
-		Modified: a.Source.Modified, Aliases: a.Aliases, Summary: a.Summary, Details: a.Details,
-		Severity: toOSVSeverities(a.Severities),
-	}
-	if v.Modified.IsZero() {
-		v.Modified = a.UpdateTime
-	}
-	for _, r := range a.References {
-		v.References = append(v.References, osvReference(r))
+		Modified: cmp.Or(a.Source.Modified, a.UpdateTime), Aliases: a.Aliases, Summary: a.Summary, Details: a.Details,
+		Severity: toOSVSeverities(a.Severities), References: a.References,
 	}
 	for _, f := range a.Affected {
 		v.Affected = append(v.Affected, toOSVAffected(f))
@@ -144,18 +134,13 @@ func newOSVLines(w io.Writer) *osvLines {
 	return &osvLines{to}
 }
 
-// Write implements Writer.
 func (d *osvLines) Write(a resource.Advisory) error { return d.to.Encode(toOSV(a)) }
 
-// Close implements Writer.
 func (d *osvLines) Close() error { return nil }
 
 // osvArchive implements Writer with one file per record, as the public databases do.
 type osvArchive struct{ to *zip.Writer }
 
-func newOSVArchive(w io.Writer) *osvArchive { return &osvArchive{zip.NewWriter(w)} }
-
-// Write implements Writer.
 func (d *osvArchive) Write(a resource.Advisory) error {
 	f, err := d.to.CreateHeader(&zip.FileHeader{
 		Name: strings.ReplaceAll(a.ID, "/", "_") + ".json", Method: zip.Deflate,
@@ -167,5 +152,4 @@ func (d *osvArchive) Write(a resource.Advisory) error {
 	return newOSVLines(f).Write(a)
 }
 
-// Close implements Writer.
 func (d *osvArchive) Close() error { return d.to.Close() }

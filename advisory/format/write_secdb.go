@@ -12,19 +12,13 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// secDBWriter implements Writer for secdb. It writes everything in Close, because a
-// secdb is sorted by package.
+// secDBWriter implements Writer for secdb. It writes everything in Close, because a secdb is sorted by package.
 type secDBWriter struct {
 	to      io.Writer
 	options Options
 	fixes   map[string]map[string][]string // package, version, vulnerabilities
 }
 
-func newSecDBDocument(w io.Writer, o Options) *secDBWriter {
-	return &secDBWriter{to: w, options: o, fixes: map[string]map[string][]string{}}
-}
-
-// Write implements Writer.
 func (d *secDBWriter) Write(a resource.Advisory) error {
 	if !a.DeleteTime.IsZero() {
 		return nil
@@ -78,7 +72,6 @@ func lastFixed(v resource.Affected) string {
 	return last
 }
 
-// Close implements Writer.
 func (d *secDBWriter) Close() error {
 	_, release, _ := strings.Cut(d.options.Distribution, ":")
 	db := secDB{

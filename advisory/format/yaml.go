@@ -27,15 +27,15 @@ func decodeYAML(name string, text []byte) []Record {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		var value string
+		var value bytes.Buffer
 		if err == nil {
-			value, err = asJSON(&doc)
+			err = writeNode(&value, &doc, 0)
 		}
 		if err != nil {
 			err = fmt.Errorf("is neither JSON nor YAML we read: %w", err)
 			return append(all, Record{Name: recordName(name, len(all)), Err: err})
 		}
-		all = append(all, decodeYAMLDocument(recordName(name, len(all)), name, value)...)
+		all = append(all, decodeYAMLDocument(recordName(name, len(all)), name, value.String())...)
 	}
 	if len(all) == 0 {
 		return []Record{{Name: name, Err: errEmpty}}
@@ -61,16 +61,8 @@ var (
 	errKey   = errors.New("a key must be text")
 )
 
-// asJSON converts YAML to JSON. Every scalar becomes a string as it is written,
+// writeNode writes YAML as JSON. Every scalar becomes a string as it is written,
 // because in YAML the version 1.10 is a number and equal to 1.1.
-func asJSON(n *yaml.Node) (string, error) {
-	var b bytes.Buffer
-	if err := writeNode(&b, n, 0); err != nil {
-		return "", err
-	}
-	return b.String(), nil
-}
-
 func writeNode(b *bytes.Buffer, n *yaml.Node, depth int) error {
 	switch {
 	case depth > maxDepth:
@@ -228,15 +220,13 @@ func distroAffected(name string, events []resource.AdvisoryEvent) resource.Affec
 	v := resource.Affected{Ecosystem: distroEcosystem, Name: name, PURL: apkPURL(distroEcosystem, name)}
 	bounds := []resource.RangeEvent{{Introduced: "0"}}
 	for _, e := range events {
-		switch e.Type {
-		case resource.EventFixed:
+		switch {
+		case e.Type == resource.EventFixed:
 			bounds = []resource.RangeEvent{{Introduced: "0"}, {Fixed: e.Fixed.Version}}
-		case resource.EventFalsePositive:
+		case e.Type == resource.EventFalsePositive:
 			bounds = nil
-		default:
-			if bounds == nil {
-				bounds = []resource.RangeEvent{{Introduced: "0"}}
-			}
+		case bounds == nil:
+			bounds = []resource.RangeEvent{{Introduced: "0"}}
 		}
 	}
 	if bounds != nil {

@@ -18,9 +18,8 @@ import (
 	"unicode/utf8"
 )
 
-// This file reads archives without archive/zip, because that keeps the central
-// directory in memory, with about 400 bytes for each of a million entries. We need
-// every entry once, in order.
+// This file reads archives without archive/zip, because that keeps the central directory in memory, with about
+// 400 bytes for each of a million entries. We need every entry once, in order.
 
 var errZip = errors.New("is a broken zip")
 
@@ -39,9 +38,8 @@ const (
 	zip64Extra       = 1
 )
 
-// Limits on the unpacked size of an archive. Advisories are compressed to about a
-// tenth. An archive with a much higher ratio is a zip bomb, in which entries usually
-// share the same packed bytes.
+// Limits on the unpacked size of an archive. Advisories are compressed to about a tenth. An archive with a much
+// higher ratio is a zip bomb, in which entries usually share the same packed bytes.
 const (
 	maxRatio    = 100
 	anyUnpacked = 64 << 20 // bytes that any archive may have
@@ -82,24 +80,20 @@ func (p *pipeline) archive(name string, r io.ReaderAt, size int64) {
 // plain paths; they are never used as paths, but such an entry is hardly an advisory.
 func (p *pipeline) entry(r io.ReaderAt, e zipEntry, offset int64) bool {
 	odd := func(c rune) bool { return c < ' ' || c == '\\' }
-	if e.name == "" || !utf8.ValidString(e.name) || !fs.ValidPath(e.name) || strings.ContainsFunc(e.name, odd) {
+	switch {
+	case e.name == "" || !utf8.ValidString(e.name) || !fs.ValidPath(e.name) || strings.ContainsFunc(e.name, odd):
 		p.report(fmt.Sprintf("%q", e.name), errors.New("is no plain path"))
-		return !p.stopped
-	}
-	if e.special {
+	case e.special:
 		p.report(e.name, errors.New("is not a regular file"))
-		return !p.stopped
-	}
-	if !readable(e.name) {
-		return !p.stopped
-	}
-	if e.packed > p.limits.Record {
+	case !readable(e.name):
+	case e.packed > p.limits.Record:
 		p.report(e.name, errTooLarge)
-		return !p.stopped
+	default:
+		return p.add(job{name: e.name, offset: offset, decode: p.decode, load: func(s *scratch) ([]byte, error) {
+			return s.unpack(r, e)
+		}}, e.size)
 	}
-	return p.add(job{name: e.name, offset: offset, decode: p.decode, load: func(s *scratch) ([]byte, error) {
-		return s.unpack(r, e)
-	}}, e.size)
+	return !p.stopped
 }
 
 // readable reports whether a file of a directory or an archive may contain
@@ -163,8 +157,7 @@ func findDirectory(r io.ReaderAt, size int64) (offset, length int64, err error) 
 	return offset, length, nil
 }
 
-// findDirectory64 does the same for an archive in the Zip64 format, whose locator is
-// at at.
+// findDirectory64 does the same for an archive in the Zip64 format, whose locator is at at.
 func findDirectory64(r io.ReaderAt, at int64) (offset, length int64, ok bool) {
 	var locator [zip64LocatorSize]byte
 	if _, err := r.ReadAt(locator[:], at); err != nil || binary.LittleEndian.Uint32(locator[:]) != zip64LocatorSign {
@@ -178,8 +171,7 @@ func findDirectory64(r io.ReaderAt, at int64) (offset, length int64, ok bool) {
 	return int64(binary.LittleEndian.Uint64(end[48:])), int64(binary.LittleEndian.Uint64(end[40:])), true
 }
 
-// readEntry reads an entry of the central directory, and returns io.EOF after the
-// last.
+// readEntry reads an entry of the central directory, and returns io.EOF after the last.
 func readEntry(in *bufio.Reader) (zipEntry, error) {
 	h, err := in.Peek(zipDirectorySize)
 	if len(h) == 0 && errors.Is(err, io.EOF) {
@@ -203,13 +195,10 @@ func readEntry(in *bufio.Reader) (zipEntry, error) {
 	length := func(at int) int { return int(binary.LittleEndian.Uint16(h[at:])) }
 	n, extra, comment := length(28), length(30), length(32)
 	text := make([]byte, n+extra)
-	if _, err := in.Discard(zipDirectorySize); err != nil {
-		return zipEntry{}, errZip
-	}
-	if _, err := io.ReadFull(in, text); err != nil {
-		return zipEntry{}, errZip
-	}
-	if _, err := in.Discard(comment); err != nil {
+	_, skipped := in.Discard(zipDirectorySize)
+	_, read := io.ReadFull(in, text)
+	_, commented := in.Discard(comment)
+	if skipped != nil || read != nil || commented != nil {
 		return zipEntry{}, errZip
 	}
 	e.name = string(text[:n])
@@ -241,8 +230,7 @@ func (e *zipEntry) widen(extra []byte) {
 	}
 }
 
-// A scratch has the buffers for reading one file after the other. What it returns is
-// valid until the next call.
+// A scratch has the buffers for reading one file after the other. What it returns is valid until the next call.
 type scratch struct {
 	packed, text []byte
 	in           bytes.Reader
@@ -257,8 +245,7 @@ func grow(buf *[]byte, n int64) []byte {
 	return (*buf)[:n]
 }
 
-// unpack reads the content of an entry, whose size and checksum must be those in the
-// central directory.
+// unpack reads the content of an entry, whose size and checksum must be those in the central directory.
 func (s *scratch) unpack(r io.ReaderAt, e zipEntry) ([]byte, error) {
 	packed, err := s.load(r, e)
 	if err != nil {

@@ -2,6 +2,7 @@ package version
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,17 +11,6 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// Affected reports whether a version of a package is in one of its ranges or on its
-// list, by the rule of its ecosystem. It returns fault.InvalidArgument for versions
-// that the rule cannot order.
-func Affected(a resource.Affected, version string) (bool, error) {
-	q, err := NewQuery(a.Ecosystem, version)
-	if err != nil {
-		return false, err
-	}
-	return q.In(a)
-}
-
 // A Query checks whether a version is in ranges.
 type Query struct {
 	ecosystem, version string
@@ -28,10 +18,9 @@ type Query struct {
 	key, semver        Key // "" if the version has none
 }
 
-// NewQuery returns a Query for a version of an ecosystem. It returns
-// fault.InvalidArgument if the ecosystem's rule cannot order the version. The
-// ecosystem may be unknown, because lists of versions and SEMVER ranges do not need
-// its rule.
+// NewQuery returns a Query for a version of an ecosystem. It returns fault.InvalidArgument if the ecosystem's
+// rule cannot order the version. The ecosystem may be unknown, because lists of versions and SEMVER ranges do
+// not need its rule.
 func NewQuery(ecosystem, version string) (Query, error) {
 	q := Query{ecosystem: ecosystem, version: version}
 	rule, ok := Of(ecosystem, "")
@@ -52,9 +41,8 @@ func NewQuery(ecosystem, version string) (Query, error) {
 	return q, nil
 }
 
-// In reports whether a contains the version. It does not if a has another ecosystem
-// or another release of it; an ecosystem without a release means all its releases. In
-// does not compare the names of packages.
+// In reports whether a contains the version. It does not if a has another ecosystem or another release of it;
+// an ecosystem without a release means all its releases. In does not compare the names of packages.
 func (q Query) In(a resource.Affected) (bool, error) {
 	if !sameEcosystem(q.ecosystem, a.Ecosystem) {
 		return false, nil
@@ -78,7 +66,7 @@ func (q Query) In(a resource.Affected) (bool, error) {
 		if r.Type == "SEMVER" {
 			rule, key = semver, q.semver
 		}
-		if r.Type != "GIT" && allVersions(r.Events) {
+		if r.Type != "GIT" && len(r.Events) == 1 && r.Events[0].Introduced == "0" { // every version
 			return true, nil
 		}
 		if r.Type == "GIT" || key == "" {
@@ -93,11 +81,6 @@ func (q Query) In(a resource.Affected) (bool, error) {
 		return false, nil
 	}
 	return onList(rule, a.Versions, key), nil
-}
-
-// allVersions reports whether a range contains every version.
-func allVersions(events []resource.RangeEvent) bool {
-	return len(events) == 1 && events[0].Introduced == "0"
 }
 
 // sameEcosystem compares the names of ecosystems, and their releases if both have
@@ -151,8 +134,7 @@ func contains(rule Rule, events []resource.RangeEvent, v Key) (bool, error) {
 	return introduced && bytes.Compare(in, gone) >= 0 && (within || !limited), nil
 }
 
-// A bound is the kind of an event of a range. Events at the same version are ordered
-// by it.
+// A bound is the kind of an event of a range. Events at the same version are ordered by it.
 type bound int
 
 const (
@@ -174,8 +156,7 @@ func split(e resource.RangeEvent) (string, bound) {
 	return e.Limit, limits
 }
 
-// boundKey returns the key of a bound. Introduced in 0 is before all versions, and the
-// limit * is after them.
+// boundKey returns the key of a bound. Introduced in 0 is before all versions, and the limit * is after them.
 func boundKey(rule Rule, buf key, text string, kind bound) (key, error) {
 	if kind == opens && text == "0" {
 		return buf, nil
@@ -186,10 +167,9 @@ func boundKey(rule Rule, buf key, text string, kind bound) (key, error) {
 	return rule.append(buf, text)
 }
 
-// CheckRanges returns fault.InvalidArgument for ranges that contradict themselves,
-// because nothing is introduced or it is fixed before, and for bounds that the rule of
-// the ecosystem cannot order. It does not check ranges of commits or of unknown
-// ecosystems.
+// CheckRanges returns fault.InvalidArgument for ranges that contradict themselves, because nothing is
+// introduced or it is fixed before, and for bounds that the rule of the ecosystem cannot order. It does not
+// check ranges of commits or of unknown ecosystems.
 func CheckRanges(a resource.Affected) error {
 	for _, r := range a.Ranges {
 		if !slices.ContainsFunc(r.Events, func(e resource.RangeEvent) bool { return e.Introduced != "" }) {
@@ -227,10 +207,7 @@ func checkRange(rule Rule, events []resource.RangeEvent) error {
 		points = append(points, point{Key(k), kind, text})
 	}
 	slices.SortFunc(points, func(a, b point) int {
-		if c := strings.Compare(string(a.key), string(b.key)); c != 0 {
-			return c
-		}
-		return int(a.kind) - int(b.kind)
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.kind, b.kind))
 	})
 	return walk(points)
 }

@@ -77,7 +77,7 @@ func holds(t *testing.T, ecosystem, a, b, c string) {
 	if ac >= 0 {
 		return
 	}
-	if got, err := version.Affected(in, b); err != nil || got != (ab <= 0 && bc < 0) {
+	if got, err := isAffected(in, b); err != nil || got != (ab <= 0 && bc < 0) {
 		t.Fatalf("%q in (%q to %q) = %v, %v", b, a, c, got, err)
 	}
 }

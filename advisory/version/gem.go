@@ -2,9 +2,8 @@ package version
 
 import "strings"
 
-// Tags of the segments of a gem's version. RubyGems compares versions as if infinitely
-// many zeros followed, so zeros sort before the end if text follows them, and after it
-// if a number does.
+// Tags of the segments of a gem's version. RubyGems compares versions as if infinitely many zeros followed, so
+// zeros sort before the end if text follows them, and after it if a number does.
 const (
 	gemText byte = iota + 1
 	gemZerosThenText

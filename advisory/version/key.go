@@ -5,16 +5,13 @@ import (
 	"unicode/utf8"
 )
 
-// A key is the bytes of a Key under construction. Keys of an ecosystem sort as their
-// versions do.
+// A key is the bytes of a Key under construction. Keys of an ecosystem sort as their versions do.
 //
-// Each part of a version starts with a tag: a byte for the kind of the part, in the
-// order in which kinds sort, including the end. No part's encoding is a prefix of
-// another's, so the first difference decides.
+// Each part of a version starts with a tag: a byte for the kind of the part, in the order in which kinds sort,
+// including the end. No part's encoding is a prefix of another's, so the first difference decides.
 type key []byte
 
-// number appends a decimal number of any size: its length and then its digits, so that
-// 9 sorts before 10.
+// number appends a decimal number of any size: its length and then its digits, so that 9 sorts before 10.
 func (k key) number(digits string) key {
 	digits = strings.TrimLeft(digits, "0")
 	return append(append(k, byte(len(digits))), digits...) // MaxLength fits in a byte
@@ -61,10 +58,5 @@ func numeric(s string) bool {
 
 // plain reports whether s is valid UTF-8 without control characters.
 func plain(s string) bool {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] == 0x7f {
-			return false
-		}
-	}
-	return utf8.ValidString(s)
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }

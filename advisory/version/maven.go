@@ -1,6 +1,7 @@
 package version
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -19,8 +20,10 @@ const (
 
 var mavenQualifiers = []string{"alpha", "beta", "milestone", "rc", "snapshot"}
 
-// A mavenToken is a number or a qualifier, and whether it follows a hyphen (or no
-// separator) or a dot.
+// mavenLetters are the abbreviations of qualifiers, if a number follows immediately.
+var mavenLetters = map[string]string{"a": "alpha", "b": "beta", "m": "milestone"}
+
+// A mavenToken is a number or a qualifier, and whether it follows a hyphen (or no separator) or a dot.
 type mavenToken struct {
 	text   string
 	hyphen bool
@@ -76,8 +79,7 @@ func appendMaven(k key, t mavenToken) key {
 	return append(k, mavenText).text(t.text)
 }
 
-// mavenTokens splits a version at dots, at hyphens, and between digits and other bytes.
-// An empty token is 0.
+// mavenTokens splits a version at dots, at hyphens, and between digits and other bytes. An empty token is 0.
 func mavenTokens(s string) func(yield func(mavenToken) bool) {
 	return func(yield func(mavenToken) bool) {
 		hyphen := false
@@ -99,8 +101,7 @@ func mavenTokens(s string) func(yield func(mavenToken) bool) {
 	}
 }
 
-// mavenRun splits s after its prefix of digits, or of bytes that are neither digits nor
-// separators.
+// mavenRun splits s after its prefix of digits, or of bytes that are neither digits nor separators.
 func mavenRun(s string) (text, rest string) {
 	if s != "" && digit(s[0]) {
 		return run(s, digit)
@@ -108,20 +109,15 @@ func mavenRun(s string) (text, rest string) {
 	return run(s, func(c byte) bool { return !digit(c) && c != '.' && c != '-' })
 }
 
-// mavenName returns the name of a token. The letters a, b and m are abbreviations if a
-// number follows immediately.
+// mavenName returns the name of a token.
 func mavenName(text string, followed bool) string {
 	switch {
 	case text == "":
 		return "0"
 	case text == "cr":
 		return "rc"
-	case followed && text == "a":
-		return "alpha"
-	case followed && text == "b":
-		return "beta"
-	case followed && text == "m":
-		return "milestone"
+	case followed:
+		return cmp.Or(mavenLetters[text], text)
 	}
 	return text
 }

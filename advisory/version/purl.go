@@ -12,24 +12,21 @@ import (
 // registries are the ecosystems with a package URL type of their own.
 var registries = []struct{ ecosystem, purl string }{
 	{"Bitnami", "bitnami"}, {"CRAN", "cran"}, {"ConanCenter", "conan"}, {"GitHub Actions", "githubactions"},
-	{"Go", "golang"},
-	{"Hackage", "hackage"}, {"Hex", "hex"}, {"Julia", "julia"}, {"Maven", "maven"}, {"NuGet", "nuget"},
-	{"Packagist", "composer"}, {"Pub", "pub"}, {"PyPI", "pypi"}, {"RubyGems", "gem"}, {"SwiftURL", "swift"},
-	{"crates.io", "cargo"}, {"npm", "npm"}, {"opam", "opam"},
+	{"Go", "golang"}, {"Hackage", "hackage"}, {"Hex", "hex"}, {"Julia", "julia"}, {"Maven", "maven"},
+	{"NuGet", "nuget"}, {"Packagist", "composer"}, {"Pub", "pub"}, {"PyPI", "pypi"}, {"RubyGems", "gem"},
+	{"SwiftURL", "swift"}, {"crates.io", "cargo"}, {"npm", "npm"}, {"opam", "opam"},
 }
 
-// distributions are the ecosystems of distributions with the types and namespaces of
-// their package URLs: first those of OSV, and then those of scanners that use the ID in
-// os-release.
+// distributions are the ecosystems of distributions with the types and namespaces of their package URLs: first
+// those of OSV, and then those of scanners that use the ID in os-release.
 var distributions = []struct{ ecosystem, purl, namespace string }{
 	{"AlmaLinux", "rpm", "almalinux"}, {"Alpaquita", "apk", "alpaquita"}, {"Alpine", "apk", "alpine"},
 	{"Azure Linux", "rpm", "azure-linux"}, {"BellSoft Hardened Containers", "apk", "bellsoft-hardened-containers"},
 	{"CleanStart", "apk", "cleanstart"}, {"Debian", "deb", "debian"}, {"Echo", "deb", "echo"},
-	{"Mageia", "rpm", "mageia"},
-	{"MinimOS", "apk", "minimos"}, {"Photon OS", "rpm", "photon"}, {"Red Hat", "rpm", "redhat"},
-	{"Rocky Linux", "rpm", "rocky-linux"}, {"SUSE", "rpm", "suse"}, {"Ubuntu", "deb", "ubuntu"},
-	{"Wolfi", "apk", "wolfi"},
-	{"openEuler", "rpm", "openeuler"}, {"openSUSE", "rpm", "opensuse"},
+	{"Mageia", "rpm", "mageia"}, {"MinimOS", "apk", "minimos"}, {"Photon OS", "rpm", "photon"},
+	{"Red Hat", "rpm", "redhat"}, {"Rocky Linux", "rpm", "rocky-linux"}, {"SUSE", "rpm", "suse"},
+	{"Ubuntu", "deb", "ubuntu"}, {"Wolfi", "apk", "wolfi"}, {"openEuler", "rpm", "openeuler"},
+	{"openSUSE", "rpm", "opensuse"},
 
 	{"AlmaLinux", "rpm", "alma"}, {"Azure Linux", "rpm", "azurelinux"}, {"Red Hat", "rpm", "rhel"},
 	{"Rocky Linux", "rpm", "rocky"}, {"SUSE", "rpm", "sles"},
@@ -83,20 +80,12 @@ func PURLType(ecosystem string) string {
 // purlName returns the name of a package in its ecosystem.
 func purlName(p packageurl.PackageURL) string {
 	switch {
-	case p.Namespace == "", ofDistribution(p.Type): // the namespace is the distribution
+	case p.Namespace == "", distributionTypes[p.Type].read != nil: // the namespace is the distribution
 		return p.Name
 	case p.Type == packageurl.TypeMaven:
 		return p.Namespace + ":" + p.Name
 	}
 	return p.Namespace + "/" + p.Name
-}
-
-func ofDistribution(purlType string) bool {
-	switch purlType {
-	case packageurl.TypeAlpm, packageurl.TypeApk, packageurl.TypeDebian, packageurl.TypeRPM:
-		return true
-	}
-	return false
 }
 
 // purlEcosystem names the ecosystem. One we have not heard of is called as the
@@ -113,7 +102,7 @@ func purlEcosystem(p packageurl.PackageURL) string {
 			return d.ecosystem + release(d.ecosystem, strings.TrimPrefix(distro, d.namespace+"-"))
 		}
 	}
-	if p.Namespace != "" && ofDistribution(p.Type) {
+	if p.Namespace != "" && distributionTypes[p.Type].read != nil {
 		return strings.ToUpper(p.Namespace[:1]) + p.Namespace[1:]
 	}
 	return p.Type

@@ -1,13 +1,13 @@
 package version
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 )
 
-// pep440 is the pattern of PEP 440's appendix B, by position: epoch, release,
-// pre-release and its number, post-release (implicit, or with its number),
-// development release and its number, local version.
+// pep440 is the pattern of PEP 440's appendix B, by position: epoch, release, pre-release and its number,
+// post-release (implicit, or with its number), development release and its number, local version.
 var pep440 = regexp.MustCompile(`^v?(?:(\d+)!)?(\d+(?:\.\d+)*)` +
 	`(?:[-_.]?(alpha|a|beta|b|preview|pre|c|rc)[-_.]?(\d+)?)?` +
 	`(?:-(\d+)|([-_.]?(?:post|rev|r)[-_.]?)(\d+)?)?` +
@@ -53,7 +53,8 @@ func readPyPI(k key, s string) (key, error) {
 	k, _, _ = readNumbers(append(k, pypiNormal).number(epoch), release) // the pattern begins with a digit
 	switch {
 	case pre != "":
-		k = append(k, pypiPhase(pre)).number(preN)
+		phase := cmp.Or(map[byte]byte{'a': pypiAlpha, 'b': pypiBeta}[pre[0]], pypiRC)
+		k = append(k, phase).number(preN)
 	case dev != "" && !post:
 		k = append(k, pypiDevOnly)
 	default:
@@ -81,16 +82,6 @@ func final(s string) bool {
 		}
 	}
 	return s != "" && digit(s[len(s)-1])
-}
-
-func pypiPhase(name string) byte {
-	switch name[0] {
-	case 'a':
-		return pypiAlpha
-	case 'b':
-		return pypiBeta
-	}
-	return pypiRC
 }
 
 // readLocal parses a local version: more parts sort after fewer, and numbers after text.

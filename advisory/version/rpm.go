@@ -9,8 +9,7 @@ const (
 	rpmDigits
 )
 
-// readRPM parses [epoch:]version[-release]. A version without a release sorts before
-// the same version with one.
+// readRPM parses [epoch:]version[-release]. A version without a release sorts before the same version with one.
 func readRPM(k key, s string) (key, error) {
 	epoch, version, release := splitEpoch(s)
 	return readRPMPart(readRPMPart(readRPMPart(k, epoch), version), release), nil

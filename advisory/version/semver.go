@@ -10,9 +10,8 @@ const (
 	semverRelease // no pre-release, which is newer than any pre-release
 )
 
-// readSemver parses a semantic version, and accepts a leading v, fewer or more than three
-// numbers, and a pre-release without a hyphen. Missing numbers are 0, and build metadata
-// is ignored.
+// readSemver parses a semantic version, and accepts a leading v, fewer or more than three numbers, and a
+// pre-release without a hyphen. Missing numbers are 0, and build metadata is ignored.
 func readSemver(k key, s string) (key, error) { return readSemantic(k, s, false) }
 
 // readSemantic is readSemver, which ignores the case of a pre-release if fold is true.
@@ -22,7 +21,13 @@ func readSemantic(k key, s string, fold bool) (key, error) {
 		return nil, err
 	}
 	rest, _, _ = strings.Cut(rest, "+")
-	return readPrerelease(k, rest, fold), nil
+	if rest == "" {
+		return append(k, semverRelease), nil
+	}
+	if rest[0] == '-' || rest[0] == '.' {
+		rest = rest[1:]
+	}
+	return readIdentifiers(k, rest, fold), nil
 }
 
 // readPub parses a version of a Dart package: a semantic version in which build metadata
@@ -36,8 +41,7 @@ func readPub(k key, s string) (key, error) {
 	return readIdentifiers(k, build, false), nil
 }
 
-// readNumbers parses numbers separated by dots, and returns what follows them. Trailing
-// zeros do not count.
+// readNumbers parses numbers separated by dots, and returns what follows them. Trailing zeros do not count.
 func readNumbers(k key, s string) (key, string, error) {
 	n, rest := run(s, digit)
 	if n == "" {
@@ -60,19 +64,7 @@ func readNumbers(k key, s string) (key, string, error) {
 	}
 }
 
-// readPrerelease parses what follows the numbers. An empty pre-release sorts last.
-func readPrerelease(k key, s string, fold bool) key {
-	if s == "" {
-		return append(k, semverRelease)
-	}
-	if s[0] == '-' || s[0] == '.' {
-		s = s[1:]
-	}
-	return readIdentifiers(k, s, fold)
-}
-
-// readIdentifiers parses identifiers separated by dots. Numbers sort before text, and
-// fewer before more.
+// readIdentifiers parses identifiers separated by dots. Numbers sort before text, and fewer before more.
 func readIdentifiers(k key, s string, fold bool) key {
 	for id := range strings.SplitSeq(s, ".") {
 		switch {
@@ -87,13 +79,11 @@ func readIdentifiers(k key, s string, fold bool) key {
 	return append(k, semverEnd)
 }
 
-// readNuGet parses a NuGet version: a semantic version with up to four numbers, which
-// ignores case.
+// readNuGet parses a NuGet version: a semantic version with up to four numbers, which ignores case.
 func readNuGet(k key, s string) (key, error) { return readSemantic(k, s, true) }
 
-// readDotted parses numbers separated by dots or hyphens, as R and Haskell packages have
-// them: 1.0 is older than 1.0.0. A version with text after the numbers is older than
-// without.
+// readDotted parses numbers separated by dots or hyphens, as R and Haskell packages have them: 1.0 is older
+// than 1.0.0. A version with text after the numbers is older than without.
 func readDotted(k key, s string) (key, error) {
 	if !digit(s[0]) {
 		return nil, errShape("a number first")

@@ -1,10 +1,9 @@
 // Package version orders versions as their ecosystems do, and checks whether a version is
 // in the ranges of an advisory.
 //
-// Every ecosystem has a rule that converts a version to a key, and keys compare as
-// strings. So each order is total, even where a tool's own comparison is not transitive,
-// as Maven's was. It also means that a version is parsed once and then compared with any
-// number of bounds.
+// Every ecosystem has a rule that converts a version to a key, and keys compare as strings. So each order is
+// total, even where a tool's own comparison is not transitive, as Maven's was. It also means that a version is
+// parsed once and then compared with any number of bounds.
 package version
 
 import (
@@ -47,22 +46,15 @@ var ecosystems = map[string]Rule{
 	"AlmaLinux": rpm, "Alpaquita": apk, "Alpine": apk, "Azure Linux": rpm, "BellSoft Hardened Containers": apk,
 	"Bioconductor": semver, "Bitnami": semver, "CRAN": dotted, "CleanStart": apk, "ConanCenter": semver,
 	"Debian": deb, "Docker Hardened Images": semver, "Echo": deb, "GHC": semver, "GitHub Actions": semver,
-	"Go":      semver,
-	"Hackage": dotted, "Hex": semver, "Julia": semver, "Kubernetes": semver, "Linux": semver, "Mageia": rpm,
-	"Maven": maven, "MinimOS": apk, "NuGet": nuget, "Packagist": packagist, "Photon OS": rpm, "Pub": pub,
-	"PyPI": pypi, "Red Hat": rpm, "Rocky Linux": rpm, "RubyGems": gem, "SUSE": rpm, "SwiftURL": semver,
-	"Ubuntu": deb, "VSCode": semver, "Wolfi": apk, "crates.io": semver, "npm": semver, "opam": deb,
-	"openEuler": rpm, "openSUSE": rpm,
+	"Go": semver, "Hackage": dotted, "Hex": semver, "Julia": semver, "Kubernetes": semver, "Linux": semver,
+	"Mageia": rpm, "Maven": maven, "MinimOS": apk, "NuGet": nuget, "Packagist": packagist, "Photon OS": rpm,
+	"Pub": pub, "PyPI": pypi, "Red Hat": rpm, "Rocky Linux": rpm, "RubyGems": gem, "SUSE": rpm, "SwiftURL": semver,
+	"Ubuntu": deb, "VSCode": semver, "Wolfi": apk, "crates.io": semver, "npm": semver, "opam": deb, "openEuler": rpm,
+	"openSUSE": rpm,
 }
 
-// purlTypes are the rules of the types of package URLs.
-var purlTypes = map[string]Rule{
-	"alpm": rpm, "apk": apk, "bitnami": semver, "cargo": semver, "composer": packagist, "conan": semver,
-	"cran": dotted,
-	"deb":  deb, "gem": gem, "githubactions": semver, "golang": semver, "hackage": dotted, "hex": semver,
-	"julia": semver,
-	"maven": maven, "npm": semver, "nuget": nuget, "opam": deb, "pub": pub, "pypi": pypi, "rpm": rpm, "swift": semver,
-}
+// distributionTypes are the rules of the types of package URLs that distributions use.
+var distributionTypes = map[string]Rule{"alpm": rpm, "apk": apk, "deb": deb, "rpm": rpm}
 
 // Of returns the rule of an ecosystem, which may have a release ("Debian:12"). For an
 // unknown ecosystem it returns the rule of the type of the package URL purl, because there
@@ -73,12 +65,16 @@ func Of(ecosystem, purl string) (Rule, bool) {
 		return r, true
 	}
 	kind, _, _ := strings.Cut(strings.TrimPrefix(purl, "pkg:"), "/")
-	r, ok := purlTypes[kind]
+	for _, r := range registries {
+		if r.purl == kind {
+			return ecosystems[r.ecosystem], true
+		}
+	}
+	r, ok := distributionTypes[kind]
 	return r, ok
 }
 
-// Key returns the key of a version. It returns fault.InvalidArgument if the rule cannot
-// order it.
+// Key returns the key of a version. It returns fault.InvalidArgument if the rule cannot order it.
 func (r Rule) Key(version string) (Key, error) {
 	k, err := r.append(nil, version)
 	return Key(k), err
@@ -103,10 +99,9 @@ func (r Rule) append(k key, version string) (key, error) {
 	return k, nil
 }
 
-// Compare returns a negative number if a is older than b in the ecosystem, a positive
-// number if it is newer, and 0 if they are the same version. It returns
-// fault.InvalidArgument for an unknown ecosystem and for versions that its rule cannot
-// order.
+// Compare returns a negative number if a is older than b in the ecosystem, a positive number if it is newer,
+// and 0 if they are the same version. It returns fault.InvalidArgument for an unknown ecosystem and for
+// versions that its rule cannot order.
 func Compare(ecosystem, a, b string) (int, error) {
 	rule, ok := Of(ecosystem, "")
 	if !ok {

@@ -76,7 +76,7 @@ func (s advisories) List(ctx context.Context, r *vulnpb.AdvisoryFilter) (*vulnpb
 		return nil, err
 	}
 	f := v2.AdvisoryFilter(translate(r, &vulnv2pb.ListAdvisoriesRequest{}))
-	f.Place = place(r.GetUidp(), r.GetId())
+	f.UIDs = place(r.GetUidp(), r.GetId())
 	all, err := s.service.List(ctx, f, pageParams(r, order))
 	p := wire.PageOf(ctx, all, advisoryOf)
 	return &vulnpb.AdvisoriesList{Items: p.Items, NextPageToken: p.Next, TotalCount: p.Total}, err

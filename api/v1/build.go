@@ -16,7 +16,7 @@ func (s registries) GetRepoCountBySource(ctx context.Context, r *registrypb.GetR
 
 // ListEolTags has pages, unlike most lists of version 1.
 func (s registries) ListEolTags(ctx context.Context, r *registrypb.EolTagFilter) (*registrypb.EolTagList, error) {
-	f := resource.Filter{Place: wire.Place(r.GetUidp()), Name: r.GetName(), Deprecated: true, Classes: classesOf(r, true)}
+	f := resource.Filter{UIDs: wire.UIDFilter(r.GetUidp()), Name: r.GetName(), Deprecated: true, Classes: classesOf(r, true)}
 	tags, err := s.registry.ListTags(ctx, f, pageParams(r, ""))
 	p := wire.PageOf(ctx, tags, func(t resource.Tag) *registrypb.EolTag {
 		return &registrypb.EolTag{Id: string(t.UID), Name: t.Name, TagStatus: registrypb.EolTagStatus_TAG_INACTIVE}
@@ -29,11 +29,11 @@ func (s registries) GetPackageVersionMetadata(ctx context.Context, r *registrypb
 }
 
 func (s registries) ListBuildReports(ctx context.Context, r *registrypb.BuildReportFilter) (*registrypb.BuildReportList, error) {
-	return &registrypb.BuildReportList{}, s.registry.Builds(ctx, wire.Place(r.GetUidp()))
+	return &registrypb.BuildReportList{}, s.registry.Builds(ctx, wire.UIDFilter(r.GetUidp()))
 }
 
 func (s registries) GetBuildStatus(ctx context.Context, r *registrypb.BuildReportFilter) (*registrypb.BuildStatus, error) {
-	return &registrypb.BuildStatus{}, s.registry.Builds(ctx, wire.Place(r.GetUidp()))
+	return &registrypb.BuildStatus{}, s.registry.Builds(ctx, wire.UIDFilter(r.GetUidp()))
 }
 
 func (s registries) GetUpdateStatus(ctx context.Context, r *registrypb.UpdateStatusRequest) (*registrypb.UpdateStatus, error) {

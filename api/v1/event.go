@@ -29,7 +29,7 @@ func (s subscriptions) Create(ctx context.Context, r *eventspb.CreateSubscriptio
 }
 
 func (s subscriptions) List(ctx context.Context, r *eventspb.SubscriptionFilter) (*eventspb.SubscriptionList, error) {
-	f := resource.Filter{Place: place(r.GetUidp(), r.GetId())}
+	f := resource.Filter{UIDs: place(r.GetUidp(), r.GetId())}
 	all, err := everything(ctx, f, s.events.ListSubscriptions, subscriptionOf)
 	return &eventspb.SubscriptionList{Items: all}, err
 }

@@ -48,7 +48,7 @@ func (s identityProviders) Update(ctx context.Context, r *iampb.IdentityProvider
 }
 
 func (s identityProviders) List(ctx context.Context, r *iampb.IdentityProviderFilter) (*iampb.IdentityProviderList, error) {
-	f := resource.Filter{Place: place(r.GetUidp(), r.GetId()), Name: r.GetName()}
+	f := resource.Filter{UIDs: place(r.GetUidp(), r.GetId()), Name: r.GetName()}
 	all, err := everything(ctx, f, s.iam.ListProviders, providerOf)
 	return &iampb.IdentityProviderList{Items: all}, err
 }
@@ -90,9 +90,9 @@ func (s groupInvites) CreateWithGroup(ctx context.Context, r *iampb.GroupInviteR
 }
 
 func (s groupInvites) List(ctx context.Context, r *iampb.GroupInviteFilter) (*iampb.GroupInviteList, error) {
-	f := resource.Filter{Place: place(nil, r.GetId()), KeyID: r.GetKeyId()}
+	f := resource.Filter{UIDs: place(nil, r.GetId()), KeyID: r.GetKeyId()}
 	if r.GetGroup() != "" {
-		f.Place.ChildrenOf = resource.UID(r.GetGroup())
+		f.UIDs.ChildrenOf = resource.UID(r.GetGroup())
 	}
 	all, err := everything(ctx, f, s.iam.ListInvites, func(i resource.GroupInvite) *iampb.StoredGroupInvite {
 		p := storedInviteOf(i)
@@ -129,7 +129,7 @@ func (s externalGroupRoleMappings) List(ctx context.Context, r *iampb.ExternalGr
 	if err != nil {
 		return nil, err
 	}
-	f := resource.Filter{Place: wire.Place(r.GetUidp()), Group: provider}
+	f := resource.Filter{UIDs: wire.UIDFilter(r.GetUidp()), Group: provider}
 	all, err := everything(ctx, f, s.iam.ListMappings, mappingOf)
 	return &iampb.ExternalGroupRoleMappingList{Items: all}, err
 }
@@ -165,7 +165,7 @@ func (s accountAssociations) Update(ctx context.Context, r *iampb.AccountAssocia
 }
 
 func (s accountAssociations) List(ctx context.Context, r *iampb.AccountAssociationsFilter) (*iampb.AccountAssociationsList, error) {
-	f := resource.Filter{Place: place(nil, r.GetGroup()), Name: r.GetName()}
+	f := resource.Filter{UIDs: place(nil, r.GetGroup()), Name: r.GetName()}
 	all, err := everything(ctx, f, s.iam.ListAssociations, associationOf)
 	return &iampb.AccountAssociationsList{Items: all}, err
 }

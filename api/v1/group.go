@@ -48,7 +48,7 @@ func (s groups) Update(ctx context.Context, r *iampb.Group) (*iampb.Group, error
 }
 
 func (s groups) List(ctx context.Context, r *iampb.GroupFilter) (*iampb.GroupList, error) {
-	f := resource.Filter{Place: place(r.GetUidp(), r.GetId()), Name: r.GetName()}
+	f := resource.Filter{UIDs: place(r.GetUidp(), r.GetId()), Name: r.GetName()}
 	all, err := everything(ctx, f, s.iam.ListGroups, groupOf)
 	return &iampb.GroupList{Items: all}, err
 }

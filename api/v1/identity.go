@@ -54,7 +54,7 @@ func (s identities) Update(ctx context.Context, r *iampb.Identity) (*iampb.Ident
 }
 
 func (s identities) List(ctx context.Context, r *iampb.IdentityFilter) (*iampb.IdentityList, error) {
-	f := resource.Filter{Place: place(r.GetUidp(), r.GetId())}
+	f := resource.Filter{UIDs: place(r.GetUidp(), r.GetId())}
 	all, err := everything(ctx, f, s.iam.ListIdentities, identityOf)
 	return &iampb.IdentityList{Items: all}, err
 }

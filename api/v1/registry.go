@@ -69,7 +69,7 @@ func (s registries) CreateRepo(ctx context.Context, r *registrypb.CreateRepoRequ
 // replaceNamed replaces the repo of a group that has the name of p. It returns
 // exists if the caller may not see the repo.
 func (s registries) replaceNamed(ctx context.Context, group resource.UID, p *registrypb.Repo, exists error) (*registrypb.Repo, error) {
-	f := resource.Filter{Place: resource.PlaceFilter{ChildrenOf: group}, Name: p.GetName()}
+	f := resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: group}, Name: p.GetName()}
 	found, err := s.registry.ListRepos(ctx, f, page.Params{})
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (s registries) UpdateRepo(ctx context.Context, r *registrypb.Repo) (*regist
 // ListRepos returns the readme, too, if a request asks for one repo by its id or
 // its name.
 func (s registries) ListRepos(ctx context.Context, r *registrypb.RepoFilter) (*registrypb.RepoList, error) {
-	f := resource.Filter{Place: place(r.GetUidp(), r.GetId()), Name: r.GetName()}
+	f := resource.Filter{UIDs: place(r.GetUidp(), r.GetId()), Name: r.GetName()}
 	all, err := everything(ctx, f, s.registry.ListRepos, repoOf)
 	if err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func (s registries) ListTags(ctx context.Context, r *registrypb.TagFilter) (*reg
 		return nil, err
 	}
 	f := resource.Filter{
-		Place: place(r.GetUidp(), r.GetId()), Name: r.GetName(), Digest: r.GetDigest(), UpdatedSince: since,
+		UIDs: place(r.GetUidp(), r.GetId()), Name: r.GetName(), Digest: r.GetDigest(), UpdatedSince: since,
 		Classes: classesOf(r, r.GetExcludeReferrers()),
 	}
 	all, err := everything(ctx, f, s.registry.ListTags, tagOf)
@@ -199,7 +199,7 @@ func (s registries) GetRepoTagsSummary(ctx context.Context, r *registrypb.GetRep
 	if _, err := s.registry.GetRepo(ctx, repo); err != nil {
 		return nil, err
 	}
-	f := resource.Filter{Place: resource.PlaceFilter{ChildrenOf: repo}, Classes: classesOf(r, r.GetExcludeReferrers())}
+	f := resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: repo}, Classes: classesOf(r, r.GetExcludeReferrers())}
 	newest, err := s.registry.ListTags(ctx, f, page.Params{Size: 1, OrderBy: "update_time desc"})
 	if err != nil {
 		return nil, err
@@ -210,7 +210,7 @@ func (s registries) GetRepoTagsSummary(ctx context.Context, r *registrypb.GetRep
 	}
 	tag := newest.Items[0]
 	out.LastUpdated = wire.Time(tag.UpdateTime)
-	named, err := s.registry.ListTags(ctx, resource.Filter{Place: f.Place, Name: latest}, page.Params{Size: 1})
+	named, err := s.registry.ListTags(ctx, resource.Filter{UIDs: f.UIDs, Name: latest}, page.Params{Size: 1})
 	if err != nil {
 		return nil, err
 	}

@@ -48,9 +48,9 @@ func (s roles) Update(ctx context.Context, r *iampb.Role) (*iampb.Role, error) {
 }
 
 func (s roles) List(ctx context.Context, r *iampb.RoleFilter) (*iampb.RoleList, error) {
-	f := resource.Filter{Place: place(r.GetUidp(), r.GetId()), Name: r.GetName()}
+	f := resource.Filter{UIDs: place(r.GetUidp(), r.GetId()), Name: r.GetName()}
 	if r.GetParent() != "" {
-		f.Place.ChildrenOf = resource.UID(r.GetParent())
+		f.UIDs.ChildrenOf = resource.UID(r.GetParent())
 	}
 	all, err := everything(ctx, f, s.iam.ListRoles, roleOf)
 	return &iampb.RoleList{Items: all}, err
@@ -121,7 +121,7 @@ func (s roleBindings) Update(ctx context.Context, r *iampb.RoleBinding) (*iampb.
 }
 
 func (s roleBindings) List(ctx context.Context, r *iampb.RoleBindingFilter) (*iampb.RoleBindingList, error) {
-	f := resource.Filter{Place: place(r.GetUidp(), r.GetId())}
+	f := resource.Filter{UIDs: place(r.GetUidp(), r.GetId())}
 	all, err := everything(ctx, f, s.iam.ListBindings, boundOf)
 	return &iampb.RoleBindingList{Items: all}, err
 }

@@ -82,8 +82,8 @@ func pageParams(r interface {
 
 // place returns where a filter looks: by the filter of places that all versions
 // have, and by an id.
-func place(u *commonpb.UIDPFilter, id string) resource.PlaceFilter {
-	f := wire.Place(u)
+func place(u *commonpb.UIDPFilter, id string) resource.UIDFilter {
+	f := wire.UIDFilter(u)
 	if id != "" {
 		f.IDs = append(f.IDs, resource.UID(id))
 	}

@@ -220,7 +220,7 @@ func readDetection(p *vulnpb.AdvisoryEvent_Detection) *resource.Detection {
 // AdvisoryFilter returns the filter that a request for a list describes.
 func AdvisoryFilter(r *vulnpb.ListAdvisoriesRequest) resource.AdvisoryFilter {
 	f := resource.AdvisoryFilter{
-		Place: wire.Place(r.GetUidp()), IDs: r.GetAdvisoryIds(), LegacyIDs: r.GetLegacyAdvisoryIds(),
+		UIDs: wire.UIDFilter(r.GetUidp()), IDs: r.GetAdvisoryIds(), LegacyIDs: r.GetLegacyAdvisoryIds(),
 		ArtifactNames: r.GetArtifactNames(), ArtifactTypes: r.GetArtifactTypes(),
 		ArtifactArchitectures: r.GetArtifactArchitectures(), ComponentNames: r.GetComponentNames(),
 		ComponentTypes: r.GetComponentTypes(), ComponentLocations: r.GetComponentLocations(), Aliases: r.GetAliases(),

@@ -26,12 +26,12 @@ func matchesOf(all []advisory.Match) *advisoriespb.QueryAdvisoriesResponse {
 }
 
 func (s *server) QueryAdvisories(ctx context.Context, r *advisoriespb.QueryAdvisoriesRequest) (*advisoriespb.QueryAdvisoriesResponse, error) {
-	found, err := s.Advisory.Query(ctx, wire.Place(r.GetUidp()), readPackage(r.GetPackage()))
+	found, err := s.Advisory.Query(ctx, wire.UIDFilter(r.GetUidp()), readPackage(r.GetPackage()))
 	return matchesOf(found), err
 }
 
 func (s *server) BatchQueryAdvisories(ctx context.Context, r *advisoriespb.BatchQueryAdvisoriesRequest) (*advisoriespb.BatchQueryAdvisoriesResponse, error) {
-	found, err := s.Advisory.BatchQuery(ctx, wire.Place(r.GetUidp()), wire.Convert(r.GetPackages(), readPackage))
+	found, err := s.Advisory.BatchQuery(ctx, wire.UIDFilter(r.GetUidp()), wire.Convert(r.GetPackages(), readPackage))
 	return &advisoriespb.BatchQueryAdvisoriesResponse{Results: wire.Convert(found, matchesOf)}, err
 }
 

@@ -75,7 +75,7 @@ func (s *server) ListExternalGroupRoleMappings(ctx context.Context, r *iampb.Lis
 	if err != nil {
 		return nil, err
 	}
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), Group: provider}, s.IAM.ListMappings,
+	p, err := wire.List(ctx, r, resource.Filter{UIDs: wire.UIDFilter(r.GetUidp()), Group: provider}, s.IAM.ListMappings,
 		MappingOf)
 	return &iampb.ListExternalGroupRoleMappingsResponse{
 		ExternalGroupRoleMappings: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,

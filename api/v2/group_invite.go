@@ -54,7 +54,7 @@ func (s *server) DeleteGroupInvite(ctx context.Context, r *iampb.DeleteGroupInvi
 }
 
 func (s *server) ListGroupInvites(ctx context.Context, r *iampb.ListGroupInvitesRequest) (*iampb.ListGroupInvitesResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp()), KeyID: r.GetKeyId()}, s.IAM.ListInvites,
+	p, err := wire.List(ctx, r, resource.Filter{UIDs: wire.UIDFilter(r.GetUidp()), KeyID: r.GetKeyId()}, s.IAM.ListInvites,
 		InviteOf)
 	return &iampb.ListGroupInvitesResponse{
 		GroupInvites: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,

@@ -59,7 +59,7 @@ func (s *server) DeleteIdentity(ctx context.Context, r *iampb.DeleteIdentityRequ
 
 func (s *server) ListIdentities(ctx context.Context, r *iampb.ListIdentitiesRequest) (*iampb.ListIdentitiesResponse, error) {
 	f := resource.Filter{
-		Place: wire.Place(r.GetUidp()), Name: r.GetName(), Relationship: resource.RelationshipType(r.GetRelationshipType()),
+		UIDs: wire.UIDFilter(r.GetUidp()), Name: r.GetName(), Relationship: resource.RelationshipType(r.GetRelationshipType()),
 	}
 	p, err := wire.List(ctx, r, f, s.IAM.ListIdentities, IdentityOf)
 	return &iampb.ListIdentitiesResponse{

@@ -103,7 +103,7 @@ func (s *server) ListPulls(ctx context.Context, r *ocipb.ListPullsRequest) (*oci
 		return nil, err
 	}
 	f := resource.Filter{
-		Place: wire.Place(r.GetUidp()), Digest: r.GetDigest(), Direction: resource.Direction(r.GetDirection()),
+		UIDs: wire.UIDFilter(r.GetUidp()), Digest: r.GetDigest(), Direction: resource.Direction(r.GetDirection()),
 		Identity: identity,
 	}
 	p, err := wire.List(ctx, r, f, s.Registry.ListPulls, pullOf)

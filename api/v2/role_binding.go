@@ -63,7 +63,7 @@ func (s *server) DeleteRoleBinding(ctx context.Context, r *iampb.DeleteRoleBindi
 
 func (s *server) ListRoleBindings(ctx context.Context, r *iampb.ListRoleBindingsRequest) (*iampb.ListRoleBindingsResponse, error) {
 	f := resource.Filter{
-		Place: wire.Place(r.GetUidp()), Identity: resource.UID(r.GetIdentity()), Role: resource.UID(r.GetRole()),
+		UIDs: wire.UIDFilter(r.GetUidp()), Identity: resource.UID(r.GetIdentity()), Role: resource.UID(r.GetRole()),
 		Group: resource.UID(r.GetGroup()),
 	}
 	p, err := wire.List(ctx, r, f, s.IAM.ListBindings, boundRoleOf)

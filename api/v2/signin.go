@@ -76,7 +76,7 @@ func (s *server) CreateAccount(ctx context.Context, r *signinpb.CreateAccountReq
 	}
 	a, link, err := s.Login.CreateAccount(ctx, parent, resource.Account{Email: r.GetAccount().GetEmail(), Name: r.GetAccount().GetName()}, role)
 	out := &signinpb.CreateAccountResponse{Account: accountOf(a, 0), Link: linkOf(link)}
-	if resource.Rehearsing(ctx) {
+	if resource.IsDryRun(ctx) {
 		out.Link = nil
 	}
 	return out, err
@@ -92,7 +92,7 @@ func (s *server) CreateAccountLink(ctx context.Context, r *signinpb.CreateAccoun
 		return nil, err
 	}
 	link, err := s.Login.CreateLink(ctx, uid, r.GetResetFactors())
-	if resource.Rehearsing(ctx) {
+	if resource.IsDryRun(ctx) {
 		link.URL = "" // there is no such link
 	}
 	return linkOf(link), err
@@ -106,7 +106,7 @@ func (s *server) ListAccounts(ctx context.Context, r *signinpb.ListAccountsReque
 	if strings.ContainsRune(r.GetEmail(), 0) {
 		return nil, fault.Field("email", "is not an e-mail address")
 	}
-	f := resource.Filter{Place: wire.Place(r.GetUidp()), Name: resource.NormalEmail(r.GetEmail())}
+	f := resource.Filter{UIDs: wire.UIDFilter(r.GetUidp()), Name: resource.NormalEmail(r.GetEmail())}
 	accounts, passkeys, err := s.Login.ListAccounts(ctx, f, wire.Params(r))
 	p := wire.PageOf(ctx, accounts, func(a resource.Account) *signinpb.Account { return accountOf(a, passkeys[a.UID]) })
 	return &signinpb.ListAccountsResponse{

@@ -32,7 +32,7 @@ func (s *server) CreateSubscription(ctx context.Context, r *eventspb.CreateSubsc
 }
 
 func (s *server) ListSubscriptions(ctx context.Context, r *eventspb.ListSubscriptionsRequest) (*eventspb.ListSubscriptionsResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp())}, s.Events.ListSubscriptions,
+	p, err := wire.List(ctx, r, resource.Filter{UIDs: wire.UIDFilter(r.GetUidp())}, s.Events.ListSubscriptions,
 		SubscriptionOf)
 	return &eventspb.ListSubscriptionsResponse{
 		Subscriptions: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
@@ -64,7 +64,7 @@ func (s *server) ReplayDeliveries(ctx context.Context, r *deliveriespb.ReplayDel
 }
 
 func (s *server) ListDeliveries(ctx context.Context, r *deliveriespb.ListDeliveriesRequest) (*deliveriespb.ListDeliveriesResponse, error) {
-	p, err := wire.List(ctx, r, resource.Filter{Place: wire.Place(r.GetUidp())}, s.Events.ListDeliveries, s.deliveryOf)
+	p, err := wire.List(ctx, r, resource.Filter{UIDs: wire.UIDFilter(r.GetUidp())}, s.Events.ListDeliveries, s.deliveryOf)
 	return &deliveriespb.ListDeliveriesResponse{
 		Deliveries: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 	}, err

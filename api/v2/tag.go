@@ -42,7 +42,7 @@ func (s *server) ListTags(ctx context.Context, r *registrypb.ListTagsRequest) (*
 		return nil, err
 	}
 	f := resource.Filter{
-		Place: wire.Place(r.GetUidp()), Name: r.GetName(), Digest: r.GetDigest(), UpdatedSince: since,
+		UIDs: wire.UIDFilter(r.GetUidp()), Name: r.GetName(), Digest: r.GetDigest(), UpdatedSince: since,
 		Classes: classesOf(r),
 	}
 	p, err := wire.List(ctx, r, f, s.Registry.ListTags, TagOf)

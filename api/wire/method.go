@@ -174,9 +174,9 @@ func PageOf[T, M any](ctx context.Context, p page.Page[T], write func(T) M) Page
 	return Page[M]{Items: Convert(p.Items, write), Next: p.Next, Total: proto.Int64(p.Total), Skipped: int32(p.Skipped)}
 }
 
-// Place returns the filter of places that u describes.
-func Place(u *commonpb.UIDPFilter) resource.PlaceFilter {
-	return resource.PlaceFilter{
+// UIDFilter returns the filter by UIDs that u describes.
+func UIDFilter(u *commonpb.UIDPFilter) resource.UIDFilter {
+	return resource.UIDFilter{
 		AncestorsOf:   resource.UID(u.GetAncestorsOf()),
 		DescendantsOf: resource.UID(u.GetDescendantsOf()),
 		ChildrenOf:    resource.UID(u.GetChildrenOf()),
@@ -190,7 +190,7 @@ func Filter(r interface {
 	GetUidp() *commonpb.UIDPFilter
 	GetName() string
 }) resource.Filter {
-	return resource.Filter{Place: Place(r.GetUidp()), Name: r.GetName()}
+	return resource.Filter{UIDs: UIDFilter(r.GetUidp()), Name: r.GetName()}
 }
 
 // Warn sets a header that tells the client what was done although it was

@@ -25,29 +25,22 @@ const (
 	maxChartBytes = 64 << 20 // of the unpacked archive
 	maxChartFile  = 1 << 20  // of a file that is returned
 
-	// maxChartImages is how many bytes of YAML may list the images of a chart. The
-	// time to parse YAML grows with the square of its keys: 4 MiB of keys take more
-	// than ten minutes.
+	// maxChartImages is how many bytes of YAML may list the images of a chart. The time to parse YAML grows
+	// with the square of its keys: 4 MiB of keys take more than ten minutes.
 	maxChartImages = 32 << 10
 )
 
 // A Chart is the metadata of a Helm chart.
 type Chart struct {
-	Name         string            `json:"name"`
-	Version      string            `json:"version"`
-	AppVersion   string            `json:"appVersion"`
-	Description  string            `json:"description"`
-	Dependencies []ChartDependency `json:"dependencies"`
-	Annotations  map[string]string `json:"annotations"`
-	Images       []ChartImage      `json:"-"` // from the annotations
+	Name, Version, AppVersion, Description string
+
+	Dependencies []ChartDependency
+	Annotations  map[string]string
+	Images       []ChartImage `json:"-"` // from the annotations
 }
 
 // A ChartDependency is a chart that another one needs.
-type ChartDependency struct {
-	Name       string `json:"name"`
-	Version    string `json:"version"`
-	Repository string `json:"repository"`
-}
+type ChartDependency struct{ Name, Version, Repository string }
 
 // A ChartImage is an image that a chart runs.
 type ChartImage struct {
@@ -96,8 +89,7 @@ func ReadChart(config []byte) (Chart, error) {
 	return c, nil
 }
 
-// ReadChartFiles reads files of a chart from its archive, but not those of the
-// charts it contains.
+// ReadChartFiles reads files of a chart from its archive, but not those of the charts it contains.
 func ReadChartFiles(archive io.Reader) (map[ChartFile]string, error) {
 	unzipped, err := gzip.NewReader(archive)
 	if err != nil {

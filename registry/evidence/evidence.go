@@ -8,6 +8,7 @@ package evidence
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -39,10 +40,6 @@ const (
 	SARIF     Format = "SARIF"
 )
 
-// IsSBOM reports whether documents of the format are SBOMs. The others are reports
-// of scanners.
-func (f Format) IsSBOM() bool { return f == SPDX || f == CycloneDX }
-
 // ErrUnknown is returned for a document of an unknown format.
 var ErrUnknown = errors.New("neither an SBOM nor a report of a scanner")
 
@@ -57,27 +54,21 @@ type Document struct {
 // head has the keys by which a document or an envelope is recognized. Decoding
 // ignores the case of keys, so no two of these differ only in case.
 type head struct {
-	PayloadType string          `json:"payloadType"` // DSSE
-	Payload     string          `json:"payload"`
-	Envelope    json.RawMessage `json:"dsseEnvelope"` // Sigstore
+	PayloadType, Payload string          // DSSE
+	DSSEEnvelope         json.RawMessage // Sigstore
 
-	Type          string          `json:"_type"` // in-toto
-	PredicateType string          `json:"predicateType"`
-	Predicate     json.RawMessage `json:"predicate"`
-	Subject       json.RawMessage `json:"subject"`
+	Type               string `json:"_type"` // in-toto
+	PredicateType      string
+	Predicate, Subject json.RawMessage
 
-	Data json.RawMessage `json:"Data"` // old versions of cosign
+	Data              json.RawMessage // old versions of cosign
+	Scanner, Metadata json.RawMessage // cosign
 
-	Scanner  json.RawMessage `json:"scanner"` // cosign
-	Metadata json.RawMessage `json:"metadata"`
-
-	SPDXVersion string          `json:"spdxVersion"`
-	BOMFormat   string          `json:"bomFormat"`
-	Matches     json.RawMessage `json:"matches"`
-	Descriptor  json.RawMessage `json:"descriptor"`
-	Results     json.RawMessage `json:"Results"`
-	Artifact    json.RawMessage `json:"ArtifactName"`
-	Runs        json.RawMessage `json:"runs"`
+	SPDXVersion         string
+	BOMFormat           string
+	Matches, Descriptor json.RawMessage // Grype
+	ArtifactName        json.RawMessage // Trivy
+	Runs                json.RawMessage // SARIF
 }
 
 // Open removes the envelopes of a document. It returns ErrUnknown if the document
@@ -119,7 +110,7 @@ func (h head) format() Format {
 		return CycloneDX
 	case h.Matches != nil && h.Descriptor != nil:
 		return Grype
-	case h.Artifact != nil: // a report without findings has no Results
+	case h.ArtifactName != nil: // a report without findings has no Results
 		return Trivy
 	case h.Runs != nil:
 		return SARIF
@@ -131,8 +122,8 @@ func (h head) format() Format {
 // returns nil if h is not that of an envelope.
 func (d *Document) unwrap(h head) ([]byte, error) {
 	switch {
-	case h.Envelope != nil:
-		return h.Envelope, nil
+	case h.DSSEEnvelope != nil:
+		return h.DSSEEnvelope, nil
 	case h.Payload != "":
 		inner, err := base64.StdEncoding.DecodeString(h.Payload)
 		if err != nil {
@@ -161,9 +152,7 @@ func unquote(v json.RawMessage) []byte {
 
 // subjects returns the digests of the subjects of a statement.
 func subjects(raw json.RawMessage) []string {
-	var list []struct {
-		Digest map[string]string `json:"digest"`
-	}
+	var list []struct{ Digest map[string]string }
 	_ = json.Unmarshal(raw, &list) // on failure there are no subjects
 	all := []string{}
 	for _, s := range list {
@@ -176,20 +165,13 @@ func subjects(raw json.RawMessage) []string {
 
 // scan returns the report in cosign's predicate of a scan.
 func (d *Document) scan(h head) ([]byte, error) {
-	var s struct {
-		Result json.RawMessage `json:"result"`
-	}
+	var s struct{ Result json.RawMessage }
 	if err := json.Unmarshal(h.Scanner, &s); err != nil || s.Result == nil {
 		return nil, ErrUnknown
 	}
-	var m struct {
-		Finished string `json:"scanFinishedOn"`
-		Started  string `json:"scanStartedOn"`
-	}
+	var m struct{ ScanFinishedOn, ScanStartedOn string }
 	_ = json.Unmarshal(h.Metadata, &m)
-	if d.Scanned = parseTime(m.Finished); d.Scanned.IsZero() {
-		d.Scanned = parseTime(m.Started)
-	}
+	d.Scanned = cmp.Or(parseTime(m.ScanFinishedOn), parseTime(m.ScanStartedOn))
 	return unquote(s.Result), nil
 }
 
@@ -213,8 +195,7 @@ func parseTime(text string) time.Time {
 	return t.UTC()
 }
 
-// first returns the first text that is neither empty nor one of SPDX's words for
-// an unknown value.
+// first returns the first text that is neither empty nor one of SPDX's words for an unknown value.
 func first(texts ...string) string {
 	for _, t := range texts {
 		if t != "" && t != "NOASSERTION" && t != "NONE" {

@@ -91,57 +91,44 @@ func (d Document) Report() (r Report, err error) {
 	return r, err
 }
 
+// The types of documents in this package have the names that the formats have. A field has a
+// tag if its name differs in more than case, which decoding ignores.
+
 type grypeDocument struct {
 	Matches []struct {
-		Vulnerability grypeVulnerability   `json:"vulnerability"`
+		Vulnerability grypeVulnerability
 		Related       []grypeVulnerability `json:"relatedVulnerabilities"`
 		Artifact      struct {
-			ID        string   `json:"id"`
-			Name      string   `json:"name"`
-			Version   string   `json:"version"`
-			PURL      string   `json:"purl"`
-			CPEs      []string `json:"cpes"`
-			Licenses  []string `json:"licenses"`
-			Locations []struct {
-				Path string `json:"path"`
-			} `json:"locations"`
-		} `json:"artifact"`
-	} `json:"matches"`
+			ID, Name, Version, PURL string
+			CPEs, Licenses          []string
+			Locations               []struct{ Path string }
+		}
+	}
 	Descriptor struct {
-		Name      string `json:"name"`
-		Version   string `json:"version"`
-		Timestamp string `json:"timestamp"`
-		DB        struct {
-			Built  string `json:"built"`
-			Status struct {
-				Built string `json:"built"`
-			} `json:"status"`
-		} `json:"db"`
-	} `json:"descriptor"`
+		Name, Version, Timestamp string
+		DB                       struct {
+			Built  string
+			Status struct{ Built string }
+		}
+	}
 }
 
 type grypeVulnerability struct {
-	ID          string   `json:"id"`
-	Source      string   `json:"dataSource"`
-	Namespace   string   `json:"namespace"`
-	Severity    string   `json:"severity"`
-	URLs        []string `json:"urls"`
-	Description string   `json:"description"`
-	CVSS        []struct {
-		Version string `json:"version"`
-		Metrics struct {
-			Base float64 `json:"baseScore"`
-		} `json:"metrics"`
-	} `json:"cvss"`
+	ID, DataSource, Namespace, Severity, Description string
+	URLs                                             []string
+	CVSS                                             []struct {
+		Version string
+		Metrics struct{ BaseScore float64 }
+	}
 	Fix struct {
-		Versions []string `json:"versions"`
-		State    string   `json:"state"`
-	} `json:"fix"`
+		Versions []string
+		State    string
+	}
 }
 
 func (v grypeVulnerability) scores() (all []Score) {
 	for _, c := range v.CVSS {
-		all = append(all, Score{number(c.Metrics.Base), c.Version})
+		all = append(all, Score{number(c.Metrics.BaseScore), c.Version})
 	}
 	return all
 }
@@ -161,7 +148,7 @@ func readGrype(raw []byte) (Report, error) {
 	for _, m := range d.Matches {
 		v, a := m.Vulnerability, m.Artifact
 		match := Match{
-			ID: v.ID, Source: first(v.Namespace, v.Source), Description: v.Description,
+			ID: v.ID, Source: first(v.Namespace, v.DataSource), Description: v.Description,
 			Severity: severityOf(v.Severity),
 			URLs:     v.URLs, CPEs: a.CPEs, Fix: Fix{grypeFixes[v.Fix.State], v.Fix.Versions},
 			Package: Package{ID: a.ID, Name: a.Name, Version: a.Version, PURL: a.PURL,
@@ -189,38 +176,20 @@ func readGrype(raw []byte) (Report, error) {
 func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
 type trivyDocument struct {
-	Created string `json:"CreatedAt"`
-	Trivy   struct {
-		Version string `json:"Version"`
-	} `json:"Trivy"`
-	Results []struct {
-		Target          string `json:"Target"`
+	CreatedAt string
+	Trivy     struct{ Version string }
+	Results   []struct {
+		Target          string
 		Vulnerabilities []struct {
-			ID         string   `json:"VulnerabilityID"`
-			VendorIDs  []string `json:"VendorIDs"`
-			PkgID      string   `json:"PkgID"`
-			PkgName    string   `json:"PkgName"`
-			PkgPath    string   `json:"PkgPath"`
-			Installed  string   `json:"InstalledVersion"`
-			FixedIn    string   `json:"FixedVersion"`
-			Status     string   `json:"Status"`
-			Title      string   `json:"Title"`
-			Details    string   `json:"Description"`
-			Severity   string   `json:"Severity"`
-			References []string `json:"References"`
-			Identifier struct {
-				PURL string `json:"PURL"`
-			} `json:"PkgIdentifier"`
-			Source struct {
-				ID string `json:"ID"`
-			} `json:"DataSource"`
-			CVSS map[string]struct {
-				V2 float64 `json:"V2Score"`
-				V3 float64 `json:"V3Score"`
-				V4 float64 `json:"V40Score"`
-			} `json:"CVSS"`
-		} `json:"Vulnerabilities"`
-	} `json:"Results"`
+			VulnerabilityID, PkgID, PkgName, PkgPath string
+			InstalledVersion, FixedVersion           string
+			Status, Title, Description, Severity     string
+			VendorIDs, References                    []string
+			PkgIdentifier                            struct{ PURL string }
+			DataSource                               struct{ ID string }
+			CVSS                                     map[string]struct{ V2Score, V3Score, V40Score float64 }
+		}
+	}
 }
 
 var trivyFixes = map[string]FixState{
@@ -232,21 +201,22 @@ func readTrivy(raw []byte) (Report, error) {
 	if err := decode(raw, &d); err != nil {
 		return Report{}, fmt.Errorf("trivy: %w", err)
 	}
-	r := Report{Scanner: "trivy", Version: d.Trivy.Version, Time: parseTime(d.Created)}
+	r := Report{Scanner: "trivy", Version: d.Trivy.Version, Time: parseTime(d.CreatedAt)}
 	for _, result := range d.Results {
 		for _, v := range result.Vulnerabilities {
 			match := Match{
-				ID: v.ID, Aliases: v.VendorIDs, Source: v.Source.ID, Description: v.Title, Details: v.Details,
-				Severity: severityOf(v.Severity), URLs: v.References,
-				Fix:       Fix{State: trivyFixes[v.Status], Versions: versions(v.FixedIn)},
+				ID: v.VulnerabilityID, Aliases: v.VendorIDs, Source: v.DataSource.ID, Description: v.Title,
+				Details: v.Description, Severity: severityOf(v.Severity), URLs: v.References,
+				Fix:       Fix{State: trivyFixes[v.Status], Versions: versions(v.FixedVersion)},
 				Locations: []string{first(v.PkgPath, result.Target)},
-				Package:   Package{ID: v.PkgID, Name: v.PkgName, Version: v.Installed, PURL: v.Identifier.PURL},
+				Package: Package{ID: v.PkgID, Name: v.PkgName, Version: v.InstalledVersion,
+					PURL: v.PkgIdentifier.PURL},
 			}
-			if match.Fix.State == FixUnknown && v.FixedIn != "" {
+			if match.Fix.State == FixUnknown && v.FixedVersion != "" {
 				match.Fix.State = Fixed
 			}
 			for _, c := range v.CVSS {
-				for version, score := range map[string]float64{"2.0": c.V2, "3.1": c.V3, "4.0": c.V4} {
+				for version, score := range map[string]float64{"2.0": c.V2Score, "3.1": c.V3Score, "4.0": c.V40Score} {
 					if score != 0 {
 						match.Scores = append(match.Scores, Score{number(score), version})
 					}
@@ -276,42 +246,28 @@ type sarifDocument struct {
 	Runs []struct {
 		Tool struct {
 			Driver struct {
-				Name    string      `json:"name"`
-				Version string      `json:"version"`
-				SemVer  string      `json:"semanticVersion"`
-				Rules   []sarifRule `json:"rules"`
-			} `json:"driver"`
-		} `json:"tool"`
-		Invocations []struct {
-			End string `json:"endTimeUtc"`
-		} `json:"invocations"`
-		Results []struct {
-			Rule    string `json:"ruleId"`
-			Level   string `json:"level"`
-			Message struct {
-				Text string `json:"text"`
-			} `json:"message"`
-			Locations []struct {
-				Physical struct {
-					Artifact struct {
-						URI string `json:"uri"`
-					} `json:"artifactLocation"`
-				} `json:"physicalLocation"`
-			} `json:"locations"`
-		} `json:"results"`
-	} `json:"runs"`
+				Name, Version, SemanticVersion string
+				Rules                          []sarifRule
+			}
+		}
+		Invocations []struct{ EndTimeUTC string }
+		Results     []struct {
+			RuleID, Level string
+			Message       struct{ Text string }
+			Locations     []struct {
+				PhysicalLocation struct{ ArtifactLocation struct{ URI string } }
+			}
+		}
+	}
 }
 
 type sarifRule struct {
-	ID    string `json:"id"`
-	Help  string `json:"helpUri"`
-	Short struct {
-		Text string `json:"text"`
-	} `json:"shortDescription"`
-	Properties struct {
-		Score string   `json:"security-severity"`
-		PURLs []string `json:"purls"`
-	} `json:"properties"`
+	ID, HelpURI      string
+	ShortDescription struct{ Text string }
+	Properties       struct {
+		Score string `json:"security-severity"`
+		PURLs []string
+	}
 }
 
 // readSARIF parses a report of any tool. The rules of SARIF are vulnerabilities.
@@ -324,30 +280,30 @@ func readSARIF(raw []byte) (Report, error) {
 	var r Report
 	for _, run := range d.Runs {
 		driver := run.Tool.Driver
-		r.Scanner, r.Version = first(r.Scanner, driver.Name), first(r.Version, driver.SemVer, driver.Version)
+		r.Scanner, r.Version = first(r.Scanner, driver.Name), first(r.Version, driver.SemanticVersion, driver.Version)
 		if n := len(run.Invocations); n > 0 {
-			r.Time = parseTime(run.Invocations[n-1].End)
+			r.Time = parseTime(run.Invocations[n-1].EndTimeUTC)
 		}
 		rules := map[string]sarifRule{}
 		for _, rule := range driver.Rules {
 			rules[rule.ID] = rule
 		}
 		for _, result := range run.Results {
-			rule := rules[result.Rule]
-			match := Match{ID: result.Rule, Description: first(rule.Short.Text, result.Message.Text),
+			rule := rules[result.RuleID]
+			match := Match{ID: result.RuleID, Description: first(rule.ShortDescription.Text, result.Message.Text),
 				Details: result.Message.Text}
 			match.Severity = sarifSeverity(rule.Properties.Score, result.Level)
 			if rule.Properties.Score != "" {
 				match.Scores = []Score{{Score: rule.Properties.Score}}
 			}
-			if rule.Help != "" {
-				match.URLs = []string{rule.Help}
+			if rule.HelpURI != "" {
+				match.URLs = []string{rule.HelpURI}
 			}
 			if len(rule.Properties.PURLs) > 0 {
 				match.Package.PURL = rule.Properties.PURLs[0]
 			}
 			for _, l := range result.Locations {
-				match.Locations = append(match.Locations, l.Physical.Artifact.URI)
+				match.Locations = append(match.Locations, l.PhysicalLocation.ArtifactLocation.URI)
 			}
 			r.Matches = append(r.Matches, match)
 		}

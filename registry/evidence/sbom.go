@@ -67,39 +67,30 @@ func (d Document) SBOM() (SBOM, error) {
 }
 
 type spdxDocument struct {
-	Name     string `json:"name"`
-	Comment  string `json:"comment"`
-	Creation struct {
-		Created  string   `json:"created"`
-		Creators []string `json:"creators"`
-	} `json:"creationInfo"`
+	Name, Comment string
+	CreationInfo  struct {
+		Created  string
+		Creators []string
+	}
 	Packages []struct {
-		ID          string `json:"SPDXID"`
-		Name        string `json:"name"`
-		Version     string `json:"versionInfo"`
-		Concluded   string `json:"licenseConcluded"`
-		Declared    string `json:"licenseDeclared"`
-		Description string `json:"description"`
-		Summary     string `json:"summary"`
-		Refs        []struct {
-			Type    string `json:"referenceType"`
-			Locator string `json:"referenceLocator"`
-		} `json:"externalRefs"`
-	} `json:"packages"`
+		SPDXID, Name, VersionInfo         string
+		LicenseConcluded, LicenseDeclared string
+		Description, Summary              string
+		ExternalRefs                      []struct{ ReferenceType, ReferenceLocator string }
+	}
 	Files []struct {
 		ID    string   `json:"SPDXID"`
 		Name  string   `json:"fileName"`
 		Types []string `json:"fileTypes"`
-	} `json:"files"`
+	}
 	Relationships []struct {
 		From string `json:"spdxElementId"`
 		To   string `json:"relatedSpdxElement"`
 		Type string `json:"relationshipType"`
-	} `json:"relationships"`
+	}
 }
 
-// spdxRelationships are the kinds by their names in SPDX. Some names are those of
-// the inverse.
+// spdxRelationships are the kinds by their names in SPDX. Some names are those of the inverse.
 var spdxRelationships = map[string]struct {
 	kind    RelationshipKind
 	inverse bool
@@ -115,8 +106,8 @@ func readSPDX(raw []byte) (SBOM, error) {
 	if err := decode(raw, &d); err != nil {
 		return SBOM{}, fmt.Errorf("SPDX: %w", err)
 	}
-	s := SBOM{Name: d.Name, Description: d.Comment, Time: parseTime(d.Creation.Created)}
-	for _, c := range d.Creation.Creators {
+	s := SBOM{Name: d.Name, Description: d.Comment, Time: parseTime(d.CreationInfo.Created)}
+	for _, c := range d.CreationInfo.Creators {
 		if tool, ok := strings.CutPrefix(c, "Tool: "); ok {
 			s.Tool = first(s.Tool, tool)
 			continue
@@ -125,19 +116,19 @@ func readSPDX(raw []byte) (SBOM, error) {
 	}
 	for _, p := range d.Packages {
 		part := Package{
-			ID: p.ID, Name: p.Name, Version: first(p.Version),
-			License: first(p.Concluded, p.Declared), Description: first(p.Description, p.Summary),
+			ID: p.SPDXID, Name: p.Name, Version: first(p.VersionInfo),
+			License: first(p.LicenseConcluded, p.LicenseDeclared), Description: first(p.Description, p.Summary),
 		}
-		for _, r := range p.Refs {
-			if r.Type == "purl" && part.PURL == "" {
-				part.PURL = r.Locator
+		for _, r := range p.ExternalRefs {
+			if r.ReferenceType == "purl" && part.PURL == "" {
+				part.PURL = r.ReferenceLocator
 			}
 		}
 		part.Origin = origin(part.PURL)
 		s.Packages = append(s.Packages, part)
 	}
 	for _, f := range d.Files {
-		s.Files = append(s.Files, File{ID: f.ID, Name: f.Name, Types: f.Types})
+		s.Files = append(s.Files, File(f))
 	}
 	for _, r := range d.Relationships {
 		relationship := spdxRelationships[r.Type]
@@ -149,8 +140,7 @@ func readSPDX(raw []byte) (SBOM, error) {
 	return s, nil
 }
 
-// origin returns the package URL of the source package that a package URL names, or
-// "".
+// origin returns the package URL of the source package that a package URL names, or "".
 func origin(purl string) string {
 	base, query, _ := strings.Cut(purl, "?")
 	for pair := range strings.SplitSeq(query, "&") {
@@ -174,36 +164,27 @@ func origin(purl string) string {
 
 type cycloneDXDocument struct {
 	Metadata struct {
-		Timestamp string          `json:"timestamp"`
-		Tools     json.RawMessage `json:"tools"`
-		Authors   []struct {
-			Name string `json:"name"`
-		} `json:"authors"`
-		Component *cycloneDXComponent `json:"component"`
-	} `json:"metadata"`
-	Components   []cycloneDXComponent `json:"components"`
+		Timestamp string
+		Tools     json.RawMessage
+		Authors   []struct{ Name string }
+		Component *cycloneDXComponent
+	}
+	Components   []cycloneDXComponent
 	Dependencies []struct {
-		Ref string   `json:"ref"`
-		On  []string `json:"dependsOn"`
-	} `json:"dependencies"`
+		Ref       string
+		DependsOn []string
+	}
 }
 
 type cycloneDXComponent struct {
-	Type        string               `json:"type"`
-	Ref         string               `json:"bom-ref"`
-	Group       string               `json:"group"`
-	Name        string               `json:"name"`
-	Version     string               `json:"version"`
-	Description string               `json:"description"`
-	PURL        string               `json:"purl"`
-	Components  []cycloneDXComponent `json:"components"`
-	Licenses    []struct {
-		Expression string `json:"expression"`
-		License    struct {
-			ID   string `json:"id"`
-			Name string `json:"name"`
-		} `json:"license"`
-	} `json:"licenses"`
+	Type, Group, Name, Version, Description, PURL string
+
+	Ref        string `json:"bom-ref"`
+	Components []cycloneDXComponent
+	Licenses   []struct {
+		Expression string
+		License    struct{ ID, Name string }
+	}
 }
 
 func readCycloneDX(raw []byte) (SBOM, error) {
@@ -223,7 +204,7 @@ func readCycloneDX(raw []byte) (SBOM, error) {
 		s.addComponent(c, "")
 	}
 	for _, dep := range d.Dependencies {
-		for _, on := range dep.On {
+		for _, on := range dep.DependsOn {
 			s.Relationships = append(s.Relationships, Relationship{From: dep.Ref, To: on, Kind: DependsOn})
 		}
 	}

@@ -74,7 +74,7 @@ func (s *Store) Advisories(
 	if !ok {
 		return out, fmt.Errorf("cannot list advisories by %q", p.Order.Field)
 	}
-	sc := store.Visible(false, r, f.Place)
+	sc := store.Visible(false, r, f.UIDs)
 	if sc.Empty() {
 		return out, nil
 	}

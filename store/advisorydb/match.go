@@ -16,7 +16,7 @@ const advisoriesCached = 32_768
 // AdvisoriesOf returns the advisories in reach that name a package and whose
 // affected packages pass match, in no particular order.
 func (s *Store) AdvisoriesOf(
-	ctx context.Context, r store.Reach, place resource.PlaceFilter, name string,
+	ctx context.Context, r store.Reach, place resource.UIDFilter, name string,
 	match func([]resource.Affected) (bool, error),
 ) (found []resource.Advisory, _ error) {
 	sc := store.Visible(false, r, place)

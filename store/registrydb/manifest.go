@@ -235,7 +235,7 @@ func (s *Store) DeleteManifest(ctx context.Context, repo resource.UID, digest st
 			left, err = t.deleteManifest(ctx, repo, digest, frozen)
 			return err
 		})
-		if err != nil || !left || resource.Rehearsing(ctx) { // a rehearsal would find the same tags again
+		if err != nil || !left || resource.IsDryRun(ctx) { // a dry run would find the same tags again
 			return err
 		}
 	}

@@ -13,10 +13,10 @@ import (
 	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 )
 
-// TestApiRegistryRehearsals tries every change of the registry, over both
+// TestApiRegistryDryRuns tries every change of the registry, over both
 // protocols: each is answered as if it were done, or refused as it would be, and
 // nothing comes of it.
-func TestApiRegistryRehearsals(t *testing.T) {
+func TestApiRegistryDryRuns(t *testing.T) {
 	t.Parallel()
 	eachWorld(t, func(t *testing.T, w *world) {
 		y := w.stock(t, w.makeThings(t))

@@ -245,9 +245,9 @@ func (st stage) actsOnAccounts() map[string]act {
 	}
 }
 
-// TestRehearsal rehearses everything that writes, and then does it: only then
+// TestDryRun tries everything that writes, and then does it: only then
 // is anything different, and what is refused is refused in the same words.
-func TestRehearsal(t *testing.T) {
+func TestDryRun(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
 		heard := 0
 		s.OnGrantChange(func(context.Context, int64) { heard++ })
@@ -256,15 +256,15 @@ func TestRehearsal(t *testing.T) {
 				st := newStage(t, s, name)
 				act := st.acts()[name]
 				before, quiet := everything(t, s), heard
-				must(t, act.fine(resource.Rehearse(t.Context())))
+				must(t, act.fine(resource.WithDryRun(t.Context())))
 				if act.refused != nil {
-					rehearsed, real := act.refused(resource.Rehearse(t.Context())), act.refused(t.Context())
-					if rehearsed == nil || real == nil || rehearsed.Error() != real.Error() {
-						t.Errorf("rehearsed: %v\nin earnest: %v", rehearsed, real)
+					tried, real := act.refused(resource.WithDryRun(t.Context())), act.refused(t.Context())
+					if tried == nil || real == nil || tried.Error() != real.Error() {
+						t.Errorf("tried: %v\nin earnest: %v", tried, real)
 					}
 				}
 				if diff := cmp.Diff(before, everything(t, s)); diff != "" || heard != quiet {
-					t.Errorf("a rehearsal left something; %d watchers ran\n%s", heard-quiet, diff)
+					t.Errorf("a dry run left something; %d watchers ran\n%s", heard-quiet, diff)
 				}
 				wantSame(t, s.Group, st.folder.UID, st.folder)
 				must(t, act.fine(t.Context()))
@@ -284,8 +284,8 @@ func everything(t *testing.T, s *storetest.Store) []string {
 	return all
 }
 
-// TestEveryWriteIsRehearsed looks for methods that acts has forgotten.
-func TestEveryWriteIsRehearsed(t *testing.T) {
+// TestEveryWriteHasDryRun looks for methods that acts has forgotten.
+func TestEveryWriteHasDryRun(t *testing.T) {
 	acts := newStage(t, storetest.Open(t, storetest.SQLite(t)), "org").acts()
 	writes := regexp.MustCompile(`^(Insert|Update|Delete|Set|Init|First|Take|ClaimDue|Request)`)
 	exported := reflect.TypeFor[*storetest.Store]()
@@ -293,7 +293,7 @@ func TestEveryWriteIsRehearsed(t *testing.T) {
 		name := exported.Method(i).Name
 		_, ok := acts[name]
 		if writes.MatchString(name) && name != "Setting" && !ok {
-			t.Errorf("%s is not rehearsed", name)
+			t.Errorf("%s has no dry run", name)
 		}
 	}
 }

@@ -1,0 +1,42 @@
+package authz
+
+import (
+	"context"
+
+	"github.com/holdfast-dev/holdfast/page"
+	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store"
+)
+
+// Get reads a resource on which the caller needs want.
+func Get[T any](
+	ctx context.Context, c *Checker, want resource.Capability, uid resource.UID,
+	read func(context.Context, resource.UID) (T, error),
+) (none T, _ error) {
+	if err := c.Require(ctx, want, uid); err != nil {
+		return none, err
+	}
+	return read(ctx, uid)
+}
+
+// Delete deletes a resource on which the caller needs want.
+func (c *Checker) Delete(
+	ctx context.Context, want resource.Capability, uid resource.UID, remove func(context.Context, resource.UID) error,
+) error {
+	if err := c.Require(ctx, want, uid); err != nil {
+		return err
+	}
+	return remove(ctx, uid)
+}
+
+// List reads one page of the resources on which the caller holds want.
+func List[T any, F interface{ Validate() error }](
+	ctx context.Context, c *Checker, t *page.Tokens, l page.List, want resource.Capability, f F, p page.Params,
+	read func(context.Context, store.Reach, F, page.Request) (page.Page[T], error),
+) (page.Page[T], error) {
+	under, err := c.Reach(ctx, want)
+	if err != nil {
+		return page.Page[T]{}, err
+	}
+	return page.Read(ctx, t, l, store.Reach{Under: under}, f, p, read)
+}
