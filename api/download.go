@@ -86,7 +86,9 @@ func withPassword(r *http.Request) context.Context {
 }
 
 // exportOverHTTP writes the advisories that pass the filters of the query.
-func (a *API) exportOverHTTP(ctx context.Context, r *http.Request, _ map[string]string, h http.Header, w io.Writer) error {
+func (a *API) exportOverHTTP(
+	ctx context.Context, r *http.Request, _ map[string]string, h http.Header, w io.Writer,
+) error {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return fault.Field("query", "is malformed")
@@ -109,7 +111,9 @@ func (a *API) exportOverHTTP(ctx context.Context, r *http.Request, _ map[string]
 
 // secdbOverHTTP writes the advisories of the packages of a group and of the groups
 // below it, in the format that distributions publish for scanners.
-func (a *API) secdbOverHTTP(ctx context.Context, _ *http.Request, params map[string]string, h http.Header, w io.Writer) error {
+func (a *API) secdbOverHTTP(
+	ctx context.Context, _ *http.Request, params map[string]string, h http.Header, w io.Writer,
+) error {
 	group, err := resource.ParseUID("group", strings.TrimSuffix(params["group"], "/security.json"))
 	if err != nil {
 		return err

@@ -278,7 +278,8 @@ func (g *gateway) fail(w http.ResponseWriter, r *http.Request, st *status.Status
 }
 
 // routingError answers a request that matches no route.
-func (g *gateway) routingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int) {
+func (g *gateway) routingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter,
+	r *http.Request, code int) {
 	f := fault.New(fault.NotFound, "Not found: there is nothing at this path")
 	switch code {
 	case http.StatusMethodNotAllowed:
@@ -290,7 +291,8 @@ func (g *gateway) routingError(_ context.Context, _ *runtime.ServeMux, _ runtime
 }
 
 // pathError answers a request whose path is not well escaped.
-func (g *gateway) pathError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, _ error) {
+func (g *gateway) pathError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter,
+	r *http.Request, _ error) {
 	g.refuse(w, r, fault.Field("path", "has a malformed escape"))
 }
 

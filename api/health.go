@@ -30,7 +30,9 @@ func (c *chain) registerHealth(draining context.Context, s *grpc.Server) {
 }
 
 // Check returns fault.NotFound if there is no such service.
-func (h healthServer) Check(ctx context.Context, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+func (h healthServer) Check(
+	ctx context.Context, r *healthpb.HealthCheckRequest,
+) (*healthpb.HealthCheckResponse, error) {
 	resp, err := h.Server.Check(ctx, r)
 	if status.Code(err) == codes.NotFound {
 		return nil, fault.New(fault.NotFound, "Not found: there is no service of that name")
@@ -40,7 +42,9 @@ func (h healthServer) Check(ctx context.Context, r *healthpb.HealthCheckRequest)
 
 // Watch ends when the server is about to stop. Otherwise clients that watch would
 // keep it from stopping.
-func (h healthServer) Watch(r *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
+func (h healthServer) Watch(
+	r *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse],
+) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	defer context.AfterFunc(h.draining, cancel)()

@@ -357,7 +357,8 @@ func inferMask(body []byte, b binding, in proto.Message) error {
 	if err != nil {
 		return fault.Field("body", "cannot be read as an update")
 	}
-	mask.Paths = slices.DeleteFunc(mask.Paths, func(path string) bool { return path == "" }) // a body without keys has that one
+	mask.Paths = slices.DeleteFunc(mask.Paths,
+		func(path string) bool { return path == "" }) // a body without keys has that one
 	m.Set(b.mask, protoreflect.ValueOfMessage(mask.ProtoReflect()))
 	return nil
 }

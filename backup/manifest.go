@@ -138,7 +138,8 @@ func readManifest(ctx context.Context, p Place, at time.Time, k seal.Key) (*Mani
 		return nil, refuse("the back-up has format %d, and this program reads format %d", m.Format, format)
 	}
 	if own := Fingerprint(k); m.Key != own {
-		return nil, refuse("the back-up needs the encryption key with fingerprint %s, and this installation has %s", m.Key, own)
+		return nil, refuse("the back-up needs the encryption key with fingerprint %s, and this installation has %s",
+			m.Key, own)
 	}
 	if mac, err := m.mac(k); err != nil || !hmac.Equal([]byte(mac), []byte(m.MAC)) {
 		return nil, refuse("%s was changed after the back-up was made", path)

@@ -108,7 +108,8 @@ func (a *Archive) Put(ctx context.Context, path string, content io.Reader) error
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	err = a.out.WriteHeader(&tar.Header{Name: strings.TrimPrefix(path, "/"), Size: size, Mode: 0o600, Format: tar.FormatPAX})
+	err = a.out.WriteHeader(&tar.Header{Name: strings.TrimPrefix(path, "/"), Size: size, Mode: 0o600,
+		Format: tar.FormatPAX})
 	if err == nil {
 		_, err = io.Copy(a.out, spool)
 	}

@@ -106,7 +106,8 @@ func (r *restoring) check(ctx context.Context) error {
 func (r *restoring) storable(t TableFile, row []any) error {
 	for i, v := range row {
 		if text, ok := v.(string); ok && store.IsPostgres(r.Database) && strings.ContainsRune(text, 0) {
-			return refuse("column %s of table %s has a text with a zero byte, which PostgreSQL cannot store", t.Columns[i].Name, t.Name)
+			return refuse("column %s of table %s has a text with a zero byte, which PostgreSQL cannot store",
+				t.Columns[i].Name, t.Name)
 		}
 	}
 	return nil

@@ -91,7 +91,9 @@ var decoding = func() cbor.DecMode {
 
 // readRows calls f with a function that returns the rows of a table one after the
 // other and then io.EOF. Afterwards it compares the file with the manifest.
-func readRows(ctx context.Context, p Place, folder string, t TableFile, f func(next func() ([]any, error)) error) error {
+func readRows(
+	ctx context.Context, p Place, folder string, t TableFile, f func(next func() ([]any, error)) error,
+) error {
 	file, err := p.Open(ctx, folder+t.Name)
 	if err != nil {
 		return err

@@ -76,7 +76,8 @@ func Dial(cfg Config) (*Client, error) {
 		return nil, inField("Address", err)
 	}
 	c.ClientConn, c.close = conn, conn.Close
-	c.issuer = &Issuer{Address: Audience(cfg.Issuer), Audience: cfg.Audience, endpoint: api, conn: conn, timeout: cfg.Timeout}
+	c.issuer = &Issuer{Address: Audience(cfg.Issuer), Audience: cfg.Audience, endpoint: api, conn: conn,
+		timeout: cfg.Timeout}
 	if Audience(cfg.Issuer) != Audience(cfg.Address) {
 		if err := c.dialIssuer(cfg); err != nil {
 			return nil, errors.Join(inField("Issuer", err), conn.Close())

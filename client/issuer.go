@@ -55,7 +55,8 @@ func (i *Issuer) Refresh(ctx context.Context, token string) (Tokens, error) {
 	ctx, cancel := context.WithTimeout(ctx, i.timeout)
 	defer cancel()
 	req := &oidcpb.ExchangeRefreshTokenRequest{Aud: []string{i.Audience}}
-	answer, err := oidcpb.NewSecurityTokenServiceClient(i.conn).ExchangeRefreshToken(ctx, req, i.endpoint.withToken(token)...)
+	answer, err := oidcpb.NewSecurityTokenServiceClient(i.conn).ExchangeRefreshToken(ctx, req,
+		i.endpoint.withToken(token)...)
 	if err != nil {
 		return Tokens{}, err
 	}

@@ -67,14 +67,15 @@ func (s *Service) UpdateAssociation(
 	if err := s.authz.Require(ctx, resource.AccountAssociationsUpdate, uid); err != nil {
 		return resource.AccountAssociation{}, err
 	}
-	return store.Edit(ctx, uid, s.store.Association, s.store.UpdateAssociation, func(a *resource.AccountAssociation) error {
-		before := *a
-		if err := change(a); err != nil {
-			return err
-		}
-		a.UID, a.CreateTime = before.UID, before.CreateTime
-		return s.checkAssociation(ctx, *a)
-	})
+	return store.Edit(ctx, uid, s.store.Association, s.store.UpdateAssociation,
+		func(a *resource.AccountAssociation) error {
+			before := *a
+			if err := change(a); err != nil {
+				return err
+			}
+			a.UID, a.CreateTime = before.UID, before.CreateTime
+			return s.checkAssociation(ctx, *a)
+		})
 }
 
 // DeleteAssociation removes the association of a group, if there is one. The

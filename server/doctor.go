@@ -150,7 +150,8 @@ func (d *doctor) database(ctx context.Context) {
 		return
 	}
 	if err != nil {
-		d.fail("database", "check the setting database, and that its server runs and lets this machine in", "%s", fault.Explain(err))
+		d.fail("database", "check the setting database, and that its server runs and lets this machine in", "%s",
+			fault.Explain(err))
 		return
 	}
 	v, err := db.Inspect(ctx)
@@ -182,11 +183,13 @@ func (d *doctor) schema(has, needs int64) {
 	case err != nil:
 		d.fail("schema", "install the program again", "%v", err)
 	case needs > knows:
-		d.fail("schema", "start the version that made it, or a later one", "it is %d, and this program knows no more than %d", has, knows)
+		d.fail("schema", "start the version that made it, or a later one",
+			"it is %d, and this program knows no more than %d", has, knows)
 	case has > knows:
 		d.ok("schema", "%d, of a later version, which this program can serve", has)
 	case has < knows:
-		d.warn("schema", "the server migrates it at its next start; back up first", "it is %d, and this program has %d", has, knows)
+		d.warn("schema", "the server migrates it at its next start; back up first", "it is %d, and this program has %d",
+			has, knows)
 	default:
 		d.ok("schema", "%d", has)
 	}
@@ -217,7 +220,8 @@ func (d *doctor) key(ctx context.Context) {
 			d.warn("key", "nothing, if this is a new installation: the server makes it", "there is none yet")
 			return
 		}
-		d.fail("key", "bring back the key of this installation: without it nothing sealed can be read", "%s", fault.Explain(err))
+		d.fail("key", "bring back the key of this installation: without it nothing sealed can be read", "%s",
+			fault.Explain(err))
 		return
 	}
 	if d.db != nil {
@@ -247,7 +251,8 @@ func (d *doctor) disk() {
 	}
 	info, err := os.Stat(d.cfg.DataDir)
 	if err == nil && info.Mode().Perm()&0o077 != 0 {
-		d.warn("data folder", "chmod 700 "+filepath.Clean(d.cfg.DataDir), "others on this machine may open it (%s)", info.Mode().Perm())
+		d.warn("data folder", "chmod 700 "+filepath.Clean(d.cfg.DataDir), "others on this machine may open it (%s)",
+			info.Mode().Perm())
 	}
 }
 

@@ -54,12 +54,14 @@ func List[T any](
 	if !ok {
 		return out, fmt.Errorf("cannot list %s by %q", l.Table, p.Order.Field)
 	}
-	q := Query{Engine: s.Engine, Table: l.Table, Columns: l.text().columns, joins: l.Joins, Column: col, name: f.Name, Page: p}
+	q := Query{Engine: s.Engine, Table: l.Table, Columns: l.text().columns, joins: l.Joins, Column: col, name: f.Name,
+		Page: p}
 	q.filter(f)
 	if at := sc.fromFilter(r, f.UIDs); at != "" {
 		q.require(at, "groups", l.Holders)
 	}
-	if col == "uid" && sc.Children != "" && !q.filtered() && (p.After == nil || resource.UID(p.After.UID).Parent() == sc.Children) {
+	if col == "uid" && sc.Children != "" && !q.filtered() &&
+		(p.After == nil || resource.UID(p.After.UID).Parent() == sc.Children) {
 		q.Column = "seg" // of siblings, the segments have the order of the uids
 	}
 	spans, err := s.spans(ctx, q, sc)

@@ -158,13 +158,14 @@ func copyRows(ctx context.Context, on *sql.Conn, t Table, next func() ([]any, er
 		columns[i] = c.Name
 	}
 	err := on.Raw(func(c any) (err error) {
-		n, err = c.(*stdlib.Conn).Conn().CopyFrom(ctx, pgx.Identifier{t.Name}, columns, pgx.CopyFromFunc(func() ([]any, error) {
-			row, err := next()
-			if errors.Is(err, io.EOF) {
-				return nil, nil
-			}
-			return row, err
-		}))
+		n, err = c.(*stdlib.Conn).Conn().CopyFrom(ctx, pgx.Identifier{t.Name}, columns,
+			pgx.CopyFromFunc(func() ([]any, error) {
+				row, err := next()
+				if errors.Is(err, io.EOF) {
+					return nil, nil
+				}
+				return row, err
+			}))
 		return err
 	})
 	return n, wrap("copy into", t.Name, err)

@@ -85,7 +85,8 @@ func New(ctx context.Context, db *store.DB, cfg Config) (*Issuer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the cache of tokens: %w", err)
 	}
-	i := &Issuer{store: iamdb.New(db), issuer: cfg.Issuer, master: cfg.Key, rotation: cfg.Rotation, now: cfg.Now, verified: cache}
+	i := &Issuer{store: iamdb.New(db), issuer: cfg.Issuer, master: cfg.Key, rotation: cfg.Rotation, now: cfg.Now,
+		verified: cache}
 	if i.now == nil {
 		i.now = time.Now
 	}

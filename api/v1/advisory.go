@@ -88,7 +88,8 @@ func orderOf(o vulnpb.OrderBy) (string, error) {
 		return "", nil
 	}
 	name, desc := strings.CutSuffix(o.String(), "_DESC")
-	field, ok := map[string]string{"ID": "uid", "CREATED_AT": "create_time", "UPDATED_AT": "update_time"}[strings.TrimSuffix(name, "_ASC")]
+	field, ok := map[string]string{"ID": "uid", "CREATED_AT": "create_time",
+		"UPDATED_AT": "update_time"}[strings.TrimSuffix(name, "_ASC")]
 	if !ok {
 		return "", fault.Field("order_by", "must be of the id, created_at and updated_at")
 	}
@@ -98,11 +99,15 @@ func orderOf(o vulnpb.OrderBy) (string, error) {
 	return field, nil
 }
 
-func (s advisories) CreateAdvisoryEvent(ctx context.Context, r *vulnpb.CreateAdvisoryEventRequest) (*vulnpb.AdvisoryEvent, error) {
+func (s advisories) CreateAdvisoryEvent(
+	ctx context.Context, r *vulnpb.CreateAdvisoryEventRequest,
+) (*vulnpb.AdvisoryEvent, error) {
 	return wire.Create(ctx, "parent_id", r.GetParentId(), r.GetAdvisoryEvent(), readEvent, s.service.AddEvent, eventOf)
 }
 
-func (s advisories) ListAdvisoryEvents(ctx context.Context, r *vulnpb.AdvisoryEventFilter) (*vulnpb.AdvisoryEventList, error) {
+func (s advisories) ListAdvisoryEvents(
+	ctx context.Context, r *vulnpb.AdvisoryEventFilter,
+) (*vulnpb.AdvisoryEventList, error) {
 	return wire.Get(ctx, "parent_id", r.GetParentId(), s.service.Get, func(a resource.Advisory) *vulnpb.AdvisoryEventList {
 		return &vulnpb.AdvisoryEventList{ParentId: r.GetParentId(), Items: wire.Convert(a.Events, eventOf)}
 	})

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/holdfast-dev/holdfast/api/wire"
-	authpb "github.com/holdfast-dev/holdfast/gen/auth"
+	pb "github.com/holdfast-dev/holdfast/gen/auth"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/login"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -15,14 +15,14 @@ import (
 // auth is the Auth service, which later versions do not replace. Its messages
 // have groups and roles as version 1 does.
 type auth struct {
-	authpb.UnsafeAuthServer
+	pb.UnsafeAuthServer
 	login  *login.Service
 	iam    *iam.Service
 	bearer func(context.Context) (string, error)
 	issuer string
 }
 
-func (s auth) Validate(ctx context.Context, _ *emptypb.Empty) (*authpb.WhoAmI, error) {
+func (s auth) Validate(ctx context.Context, _ *emptypb.Empty) (*pb.WhoAmI, error) {
 	c, i, vouching, all, err := s.iam.Myself(ctx)
 	if err != nil {
 		return nil, err
@@ -31,20 +31,21 @@ func (s auth) Validate(ctx context.Context, _ *emptypb.Empty) (*authpb.WhoAmI, e
 	if c.Caps != nil {
 		narrowed = wire.Convert(c.Caps.All(), resource.Capability.String)
 	}
-	who := &authpb.WhoAmI{
+	who := &pb.WhoAmI{
 		Issuer: s.issuer, Subject: string(c.Identity), Audience: c.Audience, Expiry: wire.Time(c.Expires),
-		IssuedAt: wire.Time(c.Issued), Email: i.Email, Profile: &authpb.Profile{Name: i.Name},
+		IssuedAt: wire.Time(c.Issued), Email: i.Email, Profile: &pb.Profile{Name: i.Name},
 		IdentityProvider: string(vouching.UID), IdentityProviderName: vouching.Name,
 		IdentityProviderTrusted: vouching.Trusted,
 	}
 	for _, h := range all {
-		who.Capabilities = append(who.Capabilities, &authpb.WhoAmI_Capability{Group: groupOf(h.Group), Role: roleOf(h.Role), Capabilities: narrowed})
+		who.Capabilities = append(who.Capabilities,
+			&pb.WhoAmI_Capability{Group: groupOf(h.Group), Role: roleOf(h.Role), Capabilities: narrowed})
 	}
 	return who, nil
 }
 
 // Register adds the person of the bearer token of the call to a group.
-func (s auth) Register(ctx context.Context, r *authpb.RegistrationRequest) (*authpb.Session, error) {
+func (s auth) Register(ctx context.Context, r *pb.RegistrationRequest) (*pb.Session, error) {
 	bearer, err := s.bearer(ctx)
 	if err != nil {
 		return nil, err
@@ -54,16 +55,16 @@ func (s auth) Register(ctx context.Context, r *authpb.RegistrationRequest) (*aut
 		return nil, err
 	}
 	l, err := s.login.Register(ctx, bearer, r.GetCode(), identity)
-	return &authpb.Session{Identity: string(l.Identity.UID), Group: string(l.Joined)}, err
+	return &pb.Session{Identity: string(l.Identity.UID), Group: string(l.Joined)}, err
 }
 
-func (s auth) GetHeadlessSession(ctx context.Context, r *authpb.GetHeadlessSessionRequest) (*authpb.HeadlessSession, error) {
+func (s auth) GetHeadlessSession(ctx context.Context, r *pb.GetHeadlessSessionRequest) (*pb.HeadlessSession, error) {
 	h, err := s.login.Headless(ctx, r.GetCode())
-	return &authpb.HeadlessSession{
+	return &pb.HeadlessSession{
 		EcdhPublicKey: h.PublicKey, EncryptedIdtoken: h.Token, EncryptedRefreshToken: h.RefreshToken,
 	}, err
 }
 
-func (s auth) Delete(ctx context.Context, r *authpb.DeletionRequest) (*emptypb.Empty, error) {
+func (s auth) Delete(ctx context.Context, r *pb.DeletionRequest) (*emptypb.Empty, error) {
 	return wire.Delete(ctx, "id", r.GetId(), s.login.DeleteSelf)
 }

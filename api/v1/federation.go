@@ -24,7 +24,9 @@ var (
 	readProvider = reader[*iampb.IdentityProvider](v2.ReadProvider)
 )
 
-func (s identityProviders) Create(ctx context.Context, r *iampb.CreateIdentityProviderRequest) (*iampb.IdentityProvider, error) {
+func (s identityProviders) Create(
+	ctx context.Context, r *iampb.CreateIdentityProviderRequest,
+) (*iampb.IdentityProvider, error) {
 	return wire.Create(ctx, "parent_id", r.GetParentId(), r.GetIdentityProvider(), readProvider, s.iam.CreateProvider,
 		providerOf)
 }
@@ -41,13 +43,16 @@ func (s identityProviders) Update(ctx context.Context, r *iampb.IdentityProvider
 		}
 		return nil
 	}
-	update := func(ctx context.Context, uid resource.UID, change func(*resource.IdentityProvider) error) (resource.IdentityProvider, error) {
+	update := func(ctx context.Context, uid resource.UID,
+		change func(*resource.IdentityProvider) error) (resource.IdentityProvider, error) {
 		return s.iam.UpdateProvider(ctx, uid, false, change)
 	}
 	return wire.Replace(ctx, "id", r.GetId(), r, read, update, providerOf)
 }
 
-func (s identityProviders) List(ctx context.Context, r *iampb.IdentityProviderFilter) (*iampb.IdentityProviderList, error) {
+func (s identityProviders) List(
+	ctx context.Context, r *iampb.IdentityProviderFilter,
+) (*iampb.IdentityProviderList, error) {
 	f := resource.Filter{UIDs: place(r.GetUidp(), r.GetId()), Name: r.GetName()}
 	all, err := everything(ctx, f, s.iam.ListProviders, providerOf)
 	return &iampb.IdentityProviderList{Items: all}, err
@@ -78,11 +83,12 @@ func invitedRole(i resource.GroupInvite) *iampb.Role {
 
 func (s groupInvites) Create(ctx context.Context, r *iampb.GroupInviteRequest) (*iampb.GroupInvite, error) {
 	i := resource.GroupInvite{Role: resource.UID(r.GetRole()), Email: r.GetEmail(), SingleUse: r.GetSingleUse()}
-	return v2.CreateInvite(ctx, s.iam, "group", r.GetGroup(), i, r.GetTtl(), func(i resource.GroupInvite) *iampb.GroupInvite {
-		p := newInviteOf(i)
-		p.Role = invitedRole(i)
-		return p
-	})
+	return v2.CreateInvite(ctx, s.iam, "group", r.GetGroup(), i, r.GetTtl(),
+		func(i resource.GroupInvite) *iampb.GroupInvite {
+			p := newInviteOf(i)
+			p.Role = invitedRole(i)
+			return p
+		})
 }
 
 func (s groupInvites) CreateWithGroup(ctx context.Context, r *iampb.GroupInviteRequest) (*iampb.GroupInvite, error) {
@@ -116,15 +122,21 @@ var (
 	readMapping = reader[*iampb.ExternalGroupRoleMapping](v2.ReadMapping)
 )
 
-func (s externalGroupRoleMappings) Create(ctx context.Context, r *iampb.CreateExternalGroupRoleMappingRequest) (*iampb.ExternalGroupRoleMapping, error) {
+func (s externalGroupRoleMappings) Create(
+	ctx context.Context, r *iampb.CreateExternalGroupRoleMappingRequest,
+) (*iampb.ExternalGroupRoleMapping, error) {
 	return wire.Create(ctx, "parent_id", r.GetParentId(), r.GetMapping(), readMapping, s.iam.CreateMapping, mappingOf)
 }
 
-func (s externalGroupRoleMappings) Get(ctx context.Context, r *iampb.GetExternalGroupRoleMappingRequest) (*iampb.ExternalGroupRoleMapping, error) {
+func (s externalGroupRoleMappings) Get(
+	ctx context.Context, r *iampb.GetExternalGroupRoleMappingRequest,
+) (*iampb.ExternalGroupRoleMapping, error) {
 	return wire.Get(ctx, "uid", r.GetUid(), s.iam.GetMapping, mappingOf)
 }
 
-func (s externalGroupRoleMappings) List(ctx context.Context, r *iampb.ExternalGroupRoleMappingFilter) (*iampb.ExternalGroupRoleMappingList, error) {
+func (s externalGroupRoleMappings) List(
+	ctx context.Context, r *iampb.ExternalGroupRoleMappingFilter,
+) (*iampb.ExternalGroupRoleMappingList, error) {
 	provider, err := wire.OptionalUID("identity_provider_uidp", r.GetIdentityProviderUidp())
 	if err != nil {
 		return nil, err
@@ -134,11 +146,15 @@ func (s externalGroupRoleMappings) List(ctx context.Context, r *iampb.ExternalGr
 	return &iampb.ExternalGroupRoleMappingList{Items: all}, err
 }
 
-func (s externalGroupRoleMappings) Delete(ctx context.Context, r *iampb.DeleteExternalGroupRoleMappingRequest) (*emptypb.Empty, error) {
+func (s externalGroupRoleMappings) Delete(
+	ctx context.Context, r *iampb.DeleteExternalGroupRoleMappingRequest,
+) (*emptypb.Empty, error) {
 	return wire.Delete(ctx, "id", r.GetId(), s.iam.DeleteMapping)
 }
 
-func (s externalGroupRoleMappings) BatchDelete(ctx context.Context, r *iampb.BatchDeleteExternalGroupRoleMappingsRequest) (*iampb.BatchDeleteExternalGroupRoleMappingsResponse, error) {
+func (s externalGroupRoleMappings) BatchDelete(
+	ctx context.Context, r *iampb.BatchDeleteExternalGroupRoleMappingsRequest,
+) (*iampb.BatchDeleteExternalGroupRoleMappingsResponse, error) {
 	deleted, err := v2.DeleteMappings(ctx, s.iam, "parent_id", r.GetParentId(), "ids", r.GetIds())
 	return &iampb.BatchDeleteExternalGroupRoleMappingsResponse{
 		ParentId: r.GetParentId(), Items: wire.Convert(deleted, mappingOf),
@@ -156,25 +172,35 @@ var (
 	readAssociation = reader[*iampb.AccountAssociations](v2.ReadAssociation)
 )
 
-func (s accountAssociations) Create(ctx context.Context, r *iampb.AccountAssociations) (*iampb.AccountAssociations, error) {
+func (s accountAssociations) Create(
+	ctx context.Context, r *iampb.AccountAssociations,
+) (*iampb.AccountAssociations, error) {
 	return wire.Create(ctx, "group", r.GetGroup(), r, readAssociation, s.iam.CreateAssociation, associationOf)
 }
 
-func (s accountAssociations) Update(ctx context.Context, r *iampb.AccountAssociations) (*iampb.AccountAssociations, error) {
+func (s accountAssociations) Update(
+	ctx context.Context, r *iampb.AccountAssociations,
+) (*iampb.AccountAssociations, error) {
 	return wire.Replace(ctx, "group", r.GetGroup(), r, readAssociation, s.iam.UpdateAssociation, associationOf)
 }
 
-func (s accountAssociations) List(ctx context.Context, r *iampb.AccountAssociationsFilter) (*iampb.AccountAssociationsList, error) {
+func (s accountAssociations) List(
+	ctx context.Context, r *iampb.AccountAssociationsFilter,
+) (*iampb.AccountAssociationsList, error) {
 	f := resource.Filter{UIDs: place(nil, r.GetGroup()), Name: r.GetName()}
 	all, err := everything(ctx, f, s.iam.ListAssociations, associationOf)
 	return &iampb.AccountAssociationsList{Items: all}, err
 }
 
-func (s accountAssociations) Delete(ctx context.Context, r *iampb.DeleteAccountAssociationsRequest) (*emptypb.Empty, error) {
+func (s accountAssociations) Delete(
+	ctx context.Context, r *iampb.DeleteAccountAssociationsRequest,
+) (*emptypb.Empty, error) {
 	return wire.Delete(ctx, "group", r.GetGroup(), s.iam.DeleteAssociation)
 }
 
-func (s accountAssociations) Check(ctx context.Context, r *iampb.AccountAssociationsCheckRequest) (*iampb.AccountAssociationsStatus, error) {
+func (s accountAssociations) Check(
+	ctx context.Context, r *iampb.AccountAssociationsCheckRequest,
+) (*iampb.AccountAssociationsStatus, error) {
 	uid, err := resource.ParseUID("group", r.GetGroup())
 	if err != nil {
 		return nil, err

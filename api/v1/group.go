@@ -62,11 +62,15 @@ func (s groups) LookupGroup(ctx context.Context, _ *iampb.LookupGroupRequest) (*
 	return &iampb.LookupGroupResponse{Group: groupOf(g)}, err
 }
 
-func (s groups) RequestGroupAccess(ctx context.Context, r *iampb.RequestGroupAccessRequest) (*iampb.RequestGroupAccessResponse, error) {
+func (s groups) RequestGroupAccess(
+	ctx context.Context, r *iampb.RequestGroupAccessRequest,
+) (*iampb.RequestGroupAccessResponse, error) {
 	return &iampb.RequestGroupAccessResponse{}, wire.Do(ctx, "group_id", r.GetGroupId(), s.iam.RequestGroupAccess)
 }
 
-func (s groups) CheckEligibility(ctx context.Context, _ *iampb.CheckEligibilityRequest) (*iampb.CheckEligibilityResponse, error) {
+func (s groups) CheckEligibility(
+	ctx context.Context, _ *iampb.CheckEligibilityRequest,
+) (*iampb.CheckEligibilityResponse, error) {
 	eligible, err := s.iam.CheckEligibility(ctx)
 	return &iampb.CheckEligibilityResponse{Eligible: eligible}, err
 }

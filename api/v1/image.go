@@ -30,7 +30,8 @@ func graphOf(s evidence.SBOM) *tenantpb.ComponentGraph {
 		g.Nodes = append(g.Nodes, &tenantpb.ComponentGraph_Node{TypedNode: &tenantpb.ComponentGraph_Node_File{File: file}})
 	}
 	for _, t := range s.Relationships {
-		g.Edges = append(g.Edges, &tenantpb.ComponentGraph_Edge{SubjectId: t.From, PredicateId: t.To, Type: tenantpb.ComponentGraph_Edge_Type(t.Kind)})
+		g.Edges = append(g.Edges, &tenantpb.ComponentGraph_Edge{SubjectId: t.From, PredicateId: t.To,
+			Type: tenantpb.ComponentGraph_Edge_Type(t.Kind)})
 	}
 	return g
 }
@@ -61,7 +62,9 @@ func (s registries) GetRawSbom(ctx context.Context, r *registrypb.RawSbomRequest
 // textOf returns bytes that may not be UTF-8 as text.
 func textOf(raw []byte) string { return strings.ToValidUTF8(string(raw), "\uFFFD") }
 
-func (s registries) GetImageConfig(ctx context.Context, r *registrypb.ImageConfigRequest) (*registrypb.ImageConfig, error) {
+func (s registries) GetImageConfig(
+	ctx context.Context, r *registrypb.ImageConfigRequest,
+) (*registrypb.ImageConfig, error) {
 	repo, err := resource.ParseUID("repo_id", r.GetRepoId())
 	if err != nil {
 		return nil, err
@@ -81,7 +84,9 @@ func (s registries) GetImageConfig(ctx context.Context, r *registrypb.ImageConfi
 	return p, err
 }
 
-func (s registries) ListManifestMetadata(ctx context.Context, r *registrypb.ManifestMetadataFilter) (*registrypb.ManifestMetadataList, error) {
+func (s registries) ListManifestMetadata(
+	ctx context.Context, r *registrypb.ManifestMetadataFilter,
+) (*registrypb.ManifestMetadataList, error) {
 	repo, err := resource.ParseUID("repo_id", r.GetRepoId())
 	if err != nil {
 		return nil, err
@@ -94,12 +99,13 @@ func (s registries) ListManifestMetadata(ctx context.Context, r *registrypb.Mani
 		}
 		return out, err
 	}
-	all, err := s.registry.Packages(ctx, repo, wire.Convert(r.GetItems(), func(e *registrypb.ManifestMetadataFilterEntry) registry.ImageOf {
-		if f := e.GetIndexFilter(); f != nil {
-			return registry.ImageOf{Digest: f.GetDigest(), Architecture: f.GetArch()}
-		}
-		return registry.ImageOf{Digest: e.GetImageDigest()}
-	}))
+	all, err := s.registry.Packages(ctx, repo,
+		wire.Convert(r.GetItems(), func(e *registrypb.ManifestMetadataFilterEntry) registry.ImageOf {
+			if f := e.GetIndexFilter(); f != nil {
+				return registry.ImageOf{Digest: f.GetDigest(), Architecture: f.GetArch()}
+			}
+			return registry.ImageOf{Digest: e.GetImageDigest()}
+		}))
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +131,9 @@ func packagesOf(packages []evidence.Package) []*registrypb.PkgMetadata {
 	return all
 }
 
-func (s registries) GetManifestDigestCount(ctx context.Context, r *registrypb.ManifestDigestCountFilter) (*registrypb.ManifestDigestCount, error) {
+func (s registries) GetManifestDigestCount(
+	ctx context.Context, r *registrypb.ManifestDigestCountFilter,
+) (*registrypb.ManifestDigestCount, error) {
 	place, err := resource.ParseUID("parent_id", r.GetParentId())
 	if err != nil {
 		return nil, err

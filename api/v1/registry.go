@@ -9,45 +9,45 @@ import (
 	v2 "github.com/holdfast-dev/holdfast/api/v2"
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/fault"
-	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v1"
+	pb "github.com/holdfast-dev/holdfast/gen/registry/v1"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
 type registries struct {
-	registrypb.UnsafeRegistryServer
+	pb.UnsafeRegistryServer
 	registry *registry.Service
 }
 
 // firstTier is how much greater the numbers of tiers are in version 1.
-const firstTier = registrypb.CatalogTier_APPLICATION - 1
+const firstTier = pb.CatalogTier_APPLICATION - 1
 
 var (
-	repoWithTierOf   = writer[*registrypb.Repo](v2.RepoOf)
-	readRepoWithTier = reader[*registrypb.Repo](v2.ReadRepo)
+	repoWithTierOf   = writer[*pb.Repo](v2.RepoOf)
+	readRepoWithTier = reader[*pb.Repo](v2.ReadRepo)
 )
 
 // repoOf returns the message of a repo without its readme.
-func repoOf(r resource.Repo) *registrypb.Repo {
+func repoOf(r resource.Repo) *pb.Repo {
 	p := repoWithTierOf(r)
-	p.CatalogTier = registrypb.CatalogTier_UNKNOWN
+	p.CatalogTier = pb.CatalogTier_UNKNOWN
 	if r.Tier != 0 {
-		p.CatalogTier = registrypb.CatalogTier(r.Tier) + firstTier
+		p.CatalogTier = pb.CatalogTier(r.Tier) + firstTier
 	}
 	return p
 }
 
-func readRepo(p *registrypb.Repo, r *resource.Repo) error {
+func readRepo(p *pb.Repo, r *resource.Repo) error {
 	err := readRepoWithTier(p, r)
 	r.Tier = 0
-	if t := p.GetCatalogTier(); t != registrypb.CatalogTier_UNKNOWN {
+	if t := p.GetCatalogTier(); t != pb.CatalogTier_UNKNOWN {
 		r.Tier = resource.CatalogTier(t - firstTier) // a number in between is not a tier there either
 	}
 	return err
 }
 
-func (s registries) CreateRepo(ctx context.Context, r *registrypb.CreateRepoRequest) (*registrypb.Repo, error) {
+func (s registries) CreateRepo(ctx context.Context, r *pb.CreateRepoRequest) (*pb.Repo, error) {
 	parent, err := resource.ParseUID("parent_id", r.GetParentId())
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (s registries) CreateRepo(ctx context.Context, r *registrypb.CreateRepoRequ
 
 // replaceNamed replaces the repo of a group that has the name of p. It returns
 // exists if the caller may not see the repo.
-func (s registries) replaceNamed(ctx context.Context, group resource.UID, p *registrypb.Repo, exists error) (*registrypb.Repo, error) {
+func (s registries) replaceNamed(ctx context.Context, group resource.UID, p *pb.Repo, exists error) (*pb.Repo, error) {
 	f := resource.Filter{UIDs: resource.UIDFilter{ChildrenOf: group}, Name: p.GetName()}
 	found, err := s.registry.ListRepos(ctx, f, page.Params{})
 	if err != nil {
@@ -80,7 +80,7 @@ func (s registries) replaceNamed(ctx context.Context, group resource.UID, p *reg
 	return s.replace(ctx, found.Items[0].UID, p)
 }
 
-func (s registries) replace(ctx context.Context, uid resource.UID, p *registrypb.Repo) (*registrypb.Repo, error) {
+func (s registries) replace(ctx context.Context, uid resource.UID, p *pb.Repo) (*pb.Repo, error) {
 	repo, err := s.registry.UpdateRepo(ctx, uid, func(r *resource.Repo) error { return readRepo(p, r) })
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (s registries) replace(ctx context.Context, uid resource.UID, p *registrypb
 
 // withReadme sets the readme of a repo, which is a resource of its own in later
 // versions, and returns the message of both.
-func (s registries) withReadme(ctx context.Context, repo resource.Repo, content string) (*registrypb.Repo, error) {
+func (s registries) withReadme(ctx context.Context, repo resource.Repo, content string) (*pb.Repo, error) {
 	readme, err := s.registry.GetRepoReadme(ctx, repo.UID)
 	if errors.Is(err, fault.PermissionDenied) && content == "" { // the caller may write and not read
 		return repoOf(repo), nil
@@ -111,7 +111,7 @@ func (s registries) withReadme(ctx context.Context, repo resource.Repo, content 
 	return p, nil
 }
 
-func (s registries) UpdateRepo(ctx context.Context, r *registrypb.Repo) (*registrypb.Repo, error) {
+func (s registries) UpdateRepo(ctx context.Context, r *pb.Repo) (*pb.Repo, error) {
 	uid, err := resource.ParseUID("id", r.GetId())
 	if err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (s registries) UpdateRepo(ctx context.Context, r *registrypb.Repo) (*regist
 
 // ListRepos returns the readme, too, if a request asks for one repo by its id or
 // its name.
-func (s registries) ListRepos(ctx context.Context, r *registrypb.RepoFilter) (*registrypb.RepoList, error) {
+func (s registries) ListRepos(ctx context.Context, r *pb.RepoFilter) (*pb.RepoList, error) {
 	f := resource.Filter{UIDs: place(r.GetUidp(), r.GetId()), Name: r.GetName()}
 	all, err := everything(ctx, f, s.registry.ListRepos, repoOf)
 	if err != nil {
@@ -134,27 +134,27 @@ func (s registries) ListRepos(ctx context.Context, r *registrypb.RepoFilter) (*r
 		}
 		all[0].Readme = readme.Content
 	}
-	return &registrypb.RepoList{Items: all}, nil
+	return &pb.RepoList{Items: all}, nil
 }
 
-func (s registries) DeleteRepo(ctx context.Context, r *registrypb.DeleteRepoRequest) (*emptypb.Empty, error) {
+func (s registries) DeleteRepo(ctx context.Context, r *pb.DeleteRepoRequest) (*emptypb.Empty, error) {
 	return wire.Delete(ctx, "id", r.GetId(), s.registry.DeleteRepo)
 }
 
 var (
-	tagOf   = writer[*registrypb.Tag](v2.TagOf)
-	readTag = reader[*registrypb.Tag](v2.ReadTag)
+	tagOf   = writer[*pb.Tag](v2.TagOf)
+	readTag = reader[*pb.Tag](v2.ReadTag)
 )
 
-func (s registries) CreateTag(ctx context.Context, r *registrypb.CreateTagRequest) (*registrypb.Tag, error) {
+func (s registries) CreateTag(ctx context.Context, r *pb.CreateTagRequest) (*pb.Tag, error) {
 	return wire.Create(ctx, "repo_id", r.GetRepoId(), r.GetTag(), readTag, s.registry.CreateTag, tagOf)
 }
 
-func (s registries) UpdateTag(ctx context.Context, r *registrypb.Tag) (*registrypb.Tag, error) {
+func (s registries) UpdateTag(ctx context.Context, r *pb.Tag) (*pb.Tag, error) {
 	return wire.Create(ctx, "id", r.GetId(), r, readTag, s.registry.UpdateTag, tagOf)
 }
 
-func (s registries) DeleteTag(ctx context.Context, r *registrypb.DeleteTagRequest) (*emptypb.Empty, error) {
+func (s registries) DeleteTag(ctx context.Context, r *pb.DeleteTagRequest) (*emptypb.Empty, error) {
 	return wire.Delete(ctx, "id", r.GetId(), s.registry.DeleteTag)
 }
 
@@ -176,7 +176,7 @@ func classesOf(r interface {
 	return all
 }
 
-func (s registries) ListTags(ctx context.Context, r *registrypb.TagFilter) (*registrypb.TagList, error) {
+func (s registries) ListTags(ctx context.Context, r *pb.TagFilter) (*pb.TagList, error) {
 	since, err := wire.ReadTime("updated_since", r.GetUpdatedSince())
 	if err != nil {
 		return nil, err
@@ -186,12 +186,14 @@ func (s registries) ListTags(ctx context.Context, r *registrypb.TagFilter) (*reg
 		Classes: classesOf(r, r.GetExcludeReferrers()),
 	}
 	all, err := everything(ctx, f, s.registry.ListTags, tagOf)
-	return &registrypb.TagList{Items: all}, err
+	return &pb.TagList{Items: all}, err
 }
 
 // GetRepoTagsSummary returns as the latest tag the one of that name, or else the
 // one that was set last.
-func (s registries) GetRepoTagsSummary(ctx context.Context, r *registrypb.GetRepoTagsSummaryRequest) (*registrypb.RepoTagsSummary, error) {
+func (s registries) GetRepoTagsSummary(
+	ctx context.Context, r *pb.GetRepoTagsSummaryRequest,
+) (*pb.RepoTagsSummary, error) {
 	repo, err := resource.ParseUID("repo_id", r.GetRepoId())
 	if err != nil {
 		return nil, err
@@ -204,7 +206,7 @@ func (s registries) GetRepoTagsSummary(ctx context.Context, r *registrypb.GetRep
 	if err != nil {
 		return nil, err
 	}
-	out := &registrypb.RepoTagsSummary{Id: r.GetRepoId(), TagCount: newest.Total}
+	out := &pb.RepoTagsSummary{Id: r.GetRepoId(), TagCount: newest.Total}
 	if len(newest.Items) == 0 {
 		return out, nil
 	}
@@ -242,7 +244,7 @@ func longestName(tags []resource.Tag) (longest string) {
 	return longest
 }
 
-func (s registries) ListTagHistory(ctx context.Context, r *registrypb.TagHistoryFilter) (*registrypb.TagHistoryList, error) {
+func (s registries) ListTagHistory(ctx context.Context, r *pb.TagHistoryFilter) (*pb.TagHistoryList, error) {
 	uid, err := resource.ParseUID("parent_id", r.GetParentId())
 	if err != nil {
 		return nil, err
@@ -263,29 +265,29 @@ func (s registries) ListTagHistory(ctx context.Context, r *registrypb.TagHistory
 		return s.registry.TagHistory(ctx, repo, tag.Name, p)
 	}
 	all, err := everything(ctx, uid.Parent(), history, func(m resource.TagMove) resource.TagMove { return m })
-	out := &registrypb.TagHistoryList{}
+	out := &pb.TagHistoryList{}
 	for _, m := range all {
 		if m.Digest != "" && !m.Time.Before(from) && (to.IsZero() || !m.Time.After(to)) {
-			out.Items = append(out.Items, &registrypb.TagHistory{UpdateTimestamp: wire.Time(m.Time), Digest: m.Digest})
+			out.Items = append(out.Items, &pb.TagHistory{UpdateTimestamp: wire.Time(m.Time), Digest: m.Digest})
 		}
 	}
 	return out, err
 }
 
-func (s registries) GetArchs(ctx context.Context, r *registrypb.ArchRequest) (*registrypb.Archs, error) {
+func (s registries) GetArchs(ctx context.Context, r *pb.ArchRequest) (*pb.Archs, error) {
 	repo, err := resource.ParseUID("repo_id", r.GetRepoId())
 	if err != nil {
 		return nil, err
 	}
 	all, err := s.registry.Architectures(ctx, repo, r.GetDigest())
-	return &registrypb.Archs{Archs: all}, err
+	return &pb.Archs{Archs: all}, err
 }
 
-func (s registries) GetSize(ctx context.Context, r *registrypb.SizeRequest) (*registrypb.Size, error) {
+func (s registries) GetSize(ctx context.Context, r *pb.SizeRequest) (*pb.Size, error) {
 	repo, err := resource.ParseUID("repo_id", r.GetRepoId())
 	if err != nil {
 		return nil, err
 	}
 	size, architecture, err := s.registry.Size(ctx, repo, r.GetDigest(), r.GetArch())
-	return &registrypb.Size{Size: size, Arch: architecture}, err
+	return &pb.Size{Size: size, Arch: architecture}, err
 }

@@ -46,7 +46,8 @@ func matchOf(m evidence.Match) *tenantpb.VulnerabilityMatch {
 		v.Cvss = append(v.Cvss, &tenantpb.VulnerabilityRecord_Cvss{Score: c.Score, Version: c.Version})
 	}
 	for _, alias := range m.Aliases {
-		v.RelatedVulnerabilities = append(v.RelatedVulnerabilities, &tenantpb.VulnerabilityRecord_RelatedVulnerability{Id: alias})
+		v.RelatedVulnerabilities = append(v.RelatedVulnerabilities,
+			&tenantpb.VulnerabilityRecord_RelatedVulnerability{Id: alias})
 	}
 	return &tenantpb.VulnerabilityMatch{
 		Vulnerability: v, Pkg: packageOf(m.Package),
@@ -81,7 +82,9 @@ func scannerName(name string) registrypb.Scanner_Name {
 // latest is the tag of requests that name none.
 const latest = "latest"
 
-func (s vulnerabilities) ListVulnReports(ctx context.Context, r *registrypb.VulnReportFilter) (*registrypb.VulnReportList, error) {
+func (s vulnerabilities) ListVulnReports(
+	ctx context.Context, r *registrypb.VulnReportFilter,
+) (*registrypb.VulnReportList, error) {
 	since, err := wire.ReadTime("created_since", r.GetCreatedSince())
 	if err != nil {
 		return nil, err
@@ -101,7 +104,8 @@ func (s vulnerabilities) ListVulnReports(ctx context.Context, r *registrypb.Vuln
 	}
 	all = slices.DeleteFunc(all, func(report registry.Report) bool {
 		name, version := r.GetScanner().GetName(), r.GetScanner().GetVersion()
-		return report.When().Before(since) || name != 0 && name != scannerName(report.Scanner) || version != "" && version != report.Version
+		return report.When().Before(since) || name != 0 && name != scannerName(report.Scanner) || version != "" &&
+			version != report.Version
 	})
 	return &registrypb.VulnReportList{Items: wire.Convert(all, func(r registry.Report) *registrypb.VulnReport {
 		return &registrypb.VulnReport{
@@ -122,7 +126,8 @@ func vulnerabilitiesOf(matches []evidence.Match) []*registrypb.Vulnerability {
 			v = &registrypb.Vulnerability{
 				Id: m.ID, Aliases: m.Aliases, Description: m.Description, Details: m.Details,
 				Severity: registrypb.Vulnerability_Severity(m.Severity), RelatedUrls: m.URLs,
-				Fix: &registrypb.Vulnerability_Fix{Versions: m.Fix.Versions, State: registrypb.Vulnerability_Fix_State(m.Fix.State)},
+				Fix: &registrypb.Vulnerability_Fix{Versions: m.Fix.Versions,
+					State: registrypb.Vulnerability_Fix_State(m.Fix.State)},
 			}
 			for _, c := range m.Scores {
 				v.Cvss = append(v.Cvss, &registrypb.Vulnerability_CVSS{Score: c.Score, Version: c.Version})
@@ -142,7 +147,9 @@ func vulnerabilitiesOf(matches []evidence.Match) []*registrypb.Vulnerability {
 	return all
 }
 
-func (s vulnerabilities) GetRawVulnReport(ctx context.Context, r *registrypb.GetRawVulnReportRequest) (*registrypb.RawVulnReport, error) {
+func (s vulnerabilities) GetRawVulnReport(
+	ctx context.Context, r *registrypb.GetRawVulnReportRequest,
+) (*registrypb.RawVulnReport, error) {
 	at, err := wire.ReadTime("created_at", r.GetCreatedAt())
 	if err != nil {
 		return nil, err
@@ -155,7 +162,8 @@ func (s vulnerabilities) GetRawVulnReport(ctx context.Context, r *registrypb.Get
 		return nil, err
 	}
 	for _, report := range all {
-		if r.GetScanner() != 0 && r.GetScanner() != scannerName(report.Scanner) || !at.IsZero() && !at.Equal(report.When().Truncate(1e6)) {
+		if r.GetScanner() != 0 && r.GetScanner() != scannerName(report.Scanner) || !at.IsZero() &&
+			!at.Equal(report.When().Truncate(1e6)) {
 			continue
 		}
 		return &registrypb.RawVulnReport{
@@ -165,15 +173,21 @@ func (s vulnerabilities) GetRawVulnReport(ctx context.Context, r *registrypb.Get
 	return nil, fault.Missing("report of that scanner on", r.GetDigest())
 }
 
-func (s vulnerabilities) ListVulnCountReports(ctx context.Context, r *registrypb.VulnCountReportFilter) (*registrypb.VulnCountReportList, error) {
+func (s vulnerabilities) ListVulnCountReports(
+	ctx context.Context, r *registrypb.VulnCountReportFilter,
+) (*registrypb.VulnCountReportList, error) {
 	return s.tallies(ctx, r, false)
 }
 
-func (s vulnerabilities) ListCumulativeVulnCountReports(ctx context.Context, r *registrypb.VulnCountReportFilter) (*registrypb.VulnCountReportList, error) {
+func (s vulnerabilities) ListCumulativeVulnCountReports(
+	ctx context.Context, r *registrypb.VulnCountReportFilter,
+) (*registrypb.VulnCountReportList, error) {
 	return s.tallies(ctx, r, true)
 }
 
-func (s vulnerabilities) tallies(ctx context.Context, r *registrypb.VulnCountReportFilter, cumulative bool) (*registrypb.VulnCountReportList, error) {
+func (s vulnerabilities) tallies(
+	ctx context.Context, r *registrypb.VulnCountReportFilter, cumulative bool,
+) (*registrypb.VulnCountReportList, error) {
 	from, err := wire.ReadTime("from", r.GetFrom())
 	if err != nil {
 		return nil, err
@@ -199,7 +213,8 @@ func tallyOf(t registry.Tally) *registrypb.VulnCountReport {
 	}
 	for s := evidence.Unknown; s <= evidence.Negligible; s++ {
 		p.CveIds = append(p.CveIds, t.Found[s]...)
-		p.VulnCounts = append(p.VulnCounts, &registrypb.VulnCount{Severity: registrypb.Vulnerability_Severity(s), Count: int32(len(t.Found[s]))})
+		p.VulnCounts = append(p.VulnCounts, &registrypb.VulnCount{Severity: registrypb.Vulnerability_Severity(s),
+			Count: int32(len(t.Found[s]))})
 	}
 	slices.Sort(p.CveIds)
 	return p

@@ -27,13 +27,17 @@ func reader[M proto.Message, T any, N proto.Message](read func(N, *T) error) fun
 // and the new one.
 var renamed = [][2]protoreflect.Name{
 	{"id", "uid"}, {"group", "uid"}, {"static", "static_keys"}, {"status", "review_state"}, {"company_name", "company"},
-	{"created_at", "create_time"}, {"timestamp", "create_time"}, {"updated_at", "update_time"}, {"last_updated", "update_time"},
+	{"created_at", "create_time"}, {"timestamp", "create_time"}, {"updated_at", "update_time"}, {"last_updated",
+		"update_time"},
 	{"deleted_at", "delete_time"}, {"last_seen", "last_seen_time"}, {"expiration", "expiration_time"},
 	{"identity_provider_uidp", "identity_provider_uid"}, {"role_uidp", "role_uid"}, {"updatesOptIn", "updates_opt_in"},
 	{"legacyAdvisoryID", "legacy_advisory_id"}, {"subpackage_name", "subpackage"}, {"component_name", "component"},
-	{"artifact_name", "artifact_names"}, {"artifact_type", "artifact_types"}, {"artifact_architecture", "artifact_architectures"},
-	{"component_name", "component_names"}, {"component_type", "component_types"}, {"component_location", "component_locations"},
-	{"event_author", "event_authors"}, {"exclude_event_author", "exclude_event_authors"}, {"event_reviewer", "event_reviewers"},
+	{"artifact_name", "artifact_names"}, {"artifact_type", "artifact_types"}, {"artifact_architecture",
+		"artifact_architectures"},
+	{"component_name", "component_names"}, {"component_type", "component_types"}, {"component_location",
+		"component_locations"},
+	{"event_author", "event_authors"}, {"exclude_event_author", "exclude_event_authors"}, {"event_reviewer",
+		"event_reviewers"},
 	{"event_statuses", "event_review_states"},
 }
 

@@ -34,7 +34,9 @@ func readCapability(name string, bad *wire.Problems) resource.Capability {
 	return c
 }
 
-func (s *server) CheckAccess(ctx context.Context, r *accesspb.CheckAccessRequest) (*accesspb.CheckAccessResponse, error) {
+func (s *server) CheckAccess(
+	ctx context.Context, r *accesspb.CheckAccessRequest,
+) (*accesspb.CheckAccessResponse, error) {
 	var bad wire.Problems
 	identity := bad.UID("identity_uid", r.GetIdentityUid())
 	want, place := readCapability(r.GetCapability(), &bad), bad.UID("place_uid", r.GetPlaceUid())
@@ -60,7 +62,9 @@ func (s *server) ListAccess(ctx context.Context, r *accesspb.ListAccessRequest) 
 	}, err
 }
 
-func (*server) ListCapabilities(context.Context, *accesspb.ListCapabilitiesRequest) (*accesspb.ListCapabilitiesResponse, error) {
+func (*server) ListCapabilities(
+	context.Context, *accesspb.ListCapabilitiesRequest,
+) (*accesspb.ListCapabilitiesResponse, error) {
 	values := capabilitiespb.Capability(0).Descriptor().Values()
 	all := &accesspb.ListCapabilitiesResponse{}
 	for i := range values.Len() {

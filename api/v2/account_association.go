@@ -6,27 +6,27 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/holdfast-dev/holdfast/api/wire"
-	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	pb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
 // AssociationOf returns the message of an association.
-func AssociationOf(a resource.AccountAssociation) *iampb.AccountAssociation {
-	p := &iampb.AccountAssociation{
+func AssociationOf(a resource.AccountAssociation) *pb.AccountAssociation {
+	p := &pb.AccountAssociation{
 		Uid: string(a.UID), Name: a.Name, Description: a.Description, Github: githubOf(a.GitHub),
 		CreateTime: wire.Time(a.CreateTime), UpdateTime: wire.Time(a.UpdateTime),
 	}
 	if a.Amazon != nil {
-		p.Amazon = &iampb.AccountAssociation_Amazon{Account: a.Amazon.Account}
+		p.Amazon = &pb.AccountAssociation_Amazon{Account: a.Amazon.Account}
 	}
 	if a.Google != nil {
-		p.Google = &iampb.AccountAssociation_Google{ProjectId: a.Google.ProjectID, ProjectNumber: a.Google.ProjectNumber}
+		p.Google = &pb.AccountAssociation_Google{ProjectId: a.Google.ProjectID, ProjectNumber: a.Google.ProjectNumber}
 	}
 	if a.Azure != nil {
-		p.Azure = &iampb.AccountAssociation_Azure{TenantId: a.Azure.TenantID, ClientIds: a.Azure.ClientIDs}
+		p.Azure = &pb.AccountAssociation_Azure{TenantId: a.Azure.TenantID, ClientIds: a.Azure.ClientIDs}
 	}
 	if a.HasBindings {
-		b := &iampb.AccountAssociation_ServiceBindings{ServiceBindings: map[string]string{}}
+		b := &pb.AccountAssociation_ServiceBindings{ServiceBindings: map[string]string{}}
 		for service, identity := range a.ServiceBindings {
 			b.ServiceBindings[service] = string(identity)
 		}
@@ -35,15 +35,15 @@ func AssociationOf(a resource.AccountAssociation) *iampb.AccountAssociation {
 	return p
 }
 
-func githubOf(g *resource.GitHubAccount) *iampb.AccountAssociation_GitHub {
+func githubOf(g *resource.GitHubAccount) *pb.AccountAssociation_GitHub {
 	if g == nil {
 		return nil
 	}
-	p := &iampb.AccountAssociation_GitHub{AppInstallations: map[int64]*iampb.AccountAssociation_GitHubAppInstallations{}}
+	p := &pb.AccountAssociation_GitHub{AppInstallations: map[int64]*pb.AccountAssociation_GitHubAppInstallations{}}
 	for app, all := range g.Installations {
-		p.AppInstallations[app] = &iampb.AccountAssociation_GitHubAppInstallations{
-			Installations: wire.Convert(all, func(i resource.GitHubInstallation) *iampb.AccountAssociation_GitHubInstallation {
-				return &iampb.AccountAssociation_GitHubInstallation{InstallationId: i.ID, Name: i.Name}
+		p.AppInstallations[app] = &pb.AccountAssociation_GitHubAppInstallations{
+			Installations: wire.Convert(all, func(i resource.GitHubInstallation) *pb.AccountAssociation_GitHubInstallation {
+				return &pb.AccountAssociation_GitHubInstallation{InstallationId: i.ID, Name: i.Name}
 			}),
 		}
 	}
@@ -51,7 +51,7 @@ func githubOf(g *resource.GitHubAccount) *iampb.AccountAssociation_GitHub {
 }
 
 // ReadAssociation copies what clients may set from p to a.
-func ReadAssociation(p *iampb.AccountAssociation, a *resource.AccountAssociation) error {
+func ReadAssociation(p *pb.AccountAssociation, a *resource.AccountAssociation) error {
 	*a = resource.AccountAssociation{
 		UID: a.UID, Name: p.GetName(), Description: p.GetDescription(), GitHub: readGitHub(p.GetGithub()),
 		CreateTime: a.CreateTime, UpdateTime: a.UpdateTime,
@@ -74,54 +74,67 @@ func ReadAssociation(p *iampb.AccountAssociation, a *resource.AccountAssociation
 	return nil
 }
 
-func readGitHub(p *iampb.AccountAssociation_GitHub) *resource.GitHubAccount {
+func readGitHub(p *pb.AccountAssociation_GitHub) *resource.GitHubAccount {
 	if p == nil {
 		return nil
 	}
 	g := &resource.GitHubAccount{Installations: map[int64][]resource.GitHubInstallation{}}
 	for app, m := range p.GetAppInstallations() {
-		g.Installations[app] = wire.Convert(m.GetInstallations(), func(i *iampb.AccountAssociation_GitHubInstallation) resource.GitHubInstallation {
-			return resource.GitHubInstallation{ID: i.GetInstallationId(), Name: i.GetName()}
-		})
+		g.Installations[app] = wire.Convert(m.GetInstallations(),
+			func(i *pb.AccountAssociation_GitHubInstallation) resource.GitHubInstallation {
+				return resource.GitHubInstallation{ID: i.GetInstallationId(), Name: i.GetName()}
+			})
 	}
 	return g
 }
 
-func (s *server) CreateAccountAssociation(ctx context.Context, r *iampb.CreateAccountAssociationRequest) (*iampb.AccountAssociation, error) {
+func (s *server) CreateAccountAssociation(
+	ctx context.Context, r *pb.CreateAccountAssociationRequest,
+) (*pb.AccountAssociation, error) {
 	return wire.Create(ctx, "parent", r.GetParent(), r.GetAccountAssociation(), ReadAssociation,
 		s.IAM.CreateAssociation, AssociationOf)
 }
 
-func (s *server) GetAccountAssociation(ctx context.Context, r *iampb.GetAccountAssociationRequest) (*iampb.AccountAssociation, error) {
+func (s *server) GetAccountAssociation(
+	ctx context.Context, r *pb.GetAccountAssociationRequest,
+) (*pb.AccountAssociation, error) {
 	return wire.Get(ctx, "uid", r.GetUid(), s.IAM.GetAssociation, AssociationOf)
 }
 
-func (s *server) UpdateAccountAssociation(ctx context.Context, r *iampb.UpdateAccountAssociationRequest) (*iampb.AccountAssociation, error) {
+func (s *server) UpdateAccountAssociation(
+	ctx context.Context, r *pb.UpdateAccountAssociationRequest,
+) (*pb.AccountAssociation, error) {
 	return wire.Update(ctx, r.GetUpdateMask(), "account_association", r.GetAccountAssociation(), ReadAssociation,
 		s.IAM.UpdateAssociation, AssociationOf)
 }
 
-func (s *server) DeleteAccountAssociation(ctx context.Context, r *iampb.DeleteAccountAssociationRequest) (*emptypb.Empty, error) {
+func (s *server) DeleteAccountAssociation(
+	ctx context.Context, r *pb.DeleteAccountAssociationRequest,
+) (*emptypb.Empty, error) {
 	return wire.Delete(ctx, "uid", r.GetUid(), s.IAM.DeleteAssociation)
 }
 
-func (s *server) ListAccountAssociations(ctx context.Context, r *iampb.ListAccountAssociationsRequest) (*iampb.ListAccountAssociationsResponse, error) {
+func (s *server) ListAccountAssociations(
+	ctx context.Context, r *pb.ListAccountAssociationsRequest,
+) (*pb.ListAccountAssociationsResponse, error) {
 	p, err := wire.List(ctx, r, wire.Filter(r),
 		s.IAM.ListAssociations, AssociationOf)
-	return &iampb.ListAccountAssociationsResponse{
+	return &pb.ListAccountAssociationsResponse{
 		AccountAssociations: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 	}, err
 }
 
-func (s *server) CheckAccountAssociation(ctx context.Context, r *iampb.CheckAccountAssociationRequest) (*iampb.CheckAccountAssociationResponse, error) {
+func (s *server) CheckAccountAssociation(
+	ctx context.Context, r *pb.CheckAccountAssociationRequest,
+) (*pb.CheckAccountAssociationResponse, error) {
 	uid, err := resource.ParseUID("uid", r.GetUid())
 	if err != nil {
 		return nil, err
 	}
 	got, err := s.IAM.CheckAssociation(ctx, uid, resource.ProviderType(r.GetProviderType()), s.STS.TryAccount)
-	answer := iampb.CheckStatus_CHECK_STATUS_NOT_READY
+	answer := pb.CheckStatus_CHECK_STATUS_NOT_READY
 	if got.Ready {
-		answer = iampb.CheckStatus_CHECK_STATUS_READY
+		answer = pb.CheckStatus_CHECK_STATUS_READY
 	}
-	return &iampb.CheckAccountAssociationResponse{Status: answer, Reason: got.Reason, Message: got.Message}, err
+	return &pb.CheckAccountAssociationResponse{Status: answer, Reason: got.Reason, Message: got.Message}, err
 }

@@ -9,18 +9,18 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/fault"
-	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
+	pb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
 // feedOf returns the message of a feed.
-func feedOf(f resource.AdvisoryFeed) *advisoriespb.AdvisoryFeed {
-	p := &advisoriespb.AdvisoryFeed{
+func feedOf(f resource.AdvisoryFeed) *pb.AdvisoryFeed {
+	p := &pb.AdvisoryFeed{
 		Uid: string(f.UID), Name: f.Name, Address: f.Address, Interval: durationpb.New(f.Interval), Paused: f.Paused,
 		CreateTime: wire.Time(f.CreateTime), UpdateTime: wire.Time(f.UpdateTime),
 	}
 	if l := f.Last; !l.Time.IsZero() {
-		p.Last = &advisoriespb.FeedResult{
+		p.Last = &pb.FeedResult{
 			Time: wire.Time(l.Time), Took: durationpb.New(l.Took), Error: l.Error, Unchanged: l.Unchanged,
 			Counts: countsOf(l.Import),
 		}
@@ -28,14 +28,14 @@ func feedOf(f resource.AdvisoryFeed) *advisoriespb.AdvisoryFeed {
 	return p
 }
 
-func countsOf(r resource.ImportResult) *advisoriespb.ImportCounts {
-	return &advisoriespb.ImportCounts{
+func countsOf(r resource.ImportResult) *pb.ImportCounts {
+	return &pb.ImportCounts{
 		Created: r.Created, Updated: r.Updated, Unchanged: r.Unchanged, Withdrawn: r.Withdrawn, Failed: r.Failed,
 	}
 }
 
 // readFeed copies what clients may set from p to f.
-func readFeed(p *advisoriespb.AdvisoryFeed, f *resource.AdvisoryFeed) error {
+func readFeed(p *pb.AdvisoryFeed, f *resource.AdvisoryFeed) error {
 	f.Name, f.Address, f.Paused, f.Interval = p.GetName(), p.GetAddress(), p.GetPaused(), 0
 	if d := p.GetInterval(); d != nil {
 		if err := d.CheckValid(); err != nil {
@@ -46,25 +46,27 @@ func readFeed(p *advisoriespb.AdvisoryFeed, f *resource.AdvisoryFeed) error {
 	return nil
 }
 
-func (s *server) CreateAdvisoryFeed(ctx context.Context, r *advisoriespb.CreateAdvisoryFeedRequest) (*advisoriespb.AdvisoryFeed, error) {
+func (s *server) CreateAdvisoryFeed(ctx context.Context, r *pb.CreateAdvisoryFeedRequest) (*pb.AdvisoryFeed, error) {
 	return wire.Create(ctx, "parent", r.GetParent(), r.GetFeed(), readFeed, s.Advisory.CreateFeed, feedOf)
 }
 
-func (s *server) UpdateAdvisoryFeed(ctx context.Context, r *advisoriespb.UpdateAdvisoryFeedRequest) (*advisoriespb.AdvisoryFeed, error) {
+func (s *server) UpdateAdvisoryFeed(ctx context.Context, r *pb.UpdateAdvisoryFeedRequest) (*pb.AdvisoryFeed, error) {
 	return wire.Update(ctx, r.GetUpdateMask(), "feed", r.GetFeed(), readFeed, s.Advisory.UpdateFeed, feedOf)
 }
 
-func (s *server) DeleteAdvisoryFeed(ctx context.Context, r *advisoriespb.DeleteAdvisoryFeedRequest) (*emptypb.Empty, error) {
+func (s *server) DeleteAdvisoryFeed(ctx context.Context, r *pb.DeleteAdvisoryFeedRequest) (*emptypb.Empty, error) {
 	return wire.Delete(ctx, "uid", r.GetUid(), s.Advisory.DeleteFeed)
 }
 
-func (s *server) GetAdvisoryFeed(ctx context.Context, r *advisoriespb.GetAdvisoryFeedRequest) (*advisoriespb.AdvisoryFeed, error) {
+func (s *server) GetAdvisoryFeed(ctx context.Context, r *pb.GetAdvisoryFeedRequest) (*pb.AdvisoryFeed, error) {
 	return wire.Get(ctx, "uid", r.GetUid(), s.Advisory.GetFeed, feedOf)
 }
 
-func (s *server) ListAdvisoryFeeds(ctx context.Context, r *advisoriespb.ListAdvisoryFeedsRequest) (*advisoriespb.ListAdvisoryFeedsResponse, error) {
+func (s *server) ListAdvisoryFeeds(
+	ctx context.Context, r *pb.ListAdvisoryFeedsRequest,
+) (*pb.ListAdvisoryFeedsResponse, error) {
 	p, err := wire.List(ctx, r, wire.Filter(r), s.Advisory.ListFeeds, feedOf)
-	return &advisoriespb.ListAdvisoryFeedsResponse{
+	return &pb.ListAdvisoryFeedsResponse{
 		Feeds: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 	}, err
 }

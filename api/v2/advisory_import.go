@@ -11,7 +11,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/advisory"
 	"github.com/holdfast-dev/holdfast/fault"
-	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
+	pb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
@@ -24,7 +24,7 @@ const (
 	maxDocumentID = 1024 // bytes of its name
 )
 
-type importStream = grpc.BidiStreamingServer[advisoriespb.ImportAdvisoriesRequest, advisoriespb.ImportAdvisoriesResponse]
+type importStream = grpc.BidiStreamingServer[pb.ImportAdvisoriesRequest, pb.ImportAdvisoriesResponse]
 
 func (s *server) ImportAdvisories(stream importStream) error {
 	first, err := stream.Recv()
@@ -62,9 +62,9 @@ type documents struct {
 
 // sendProgress sends how far the import is.
 func (d *documents) sendProgress(p advisory.Progress) error {
-	out := &advisoriespb.ImportAdvisoriesResponse{Counts: countsOf(p.ImportResult), Bytes: d.done + p.Offset}
+	out := &pb.ImportAdvisoriesResponse{Counts: countsOf(p.ImportResult), Bytes: d.done + p.Offset}
 	for _, v := range p.Problems {
-		out.Problems = append(out.Problems, &advisoriespb.ImportProblem{Name: v.Name, Reason: v.Reason})
+		out.Problems = append(out.Problems, &pb.ImportProblem{Name: v.Name, Reason: v.Reason})
 	}
 	return d.stream.Send(out)
 }
@@ -95,7 +95,9 @@ func (d *documents) each(f func(name string, r io.ReaderAt, size int64) error) e
 }
 
 // one calls f for the next document.
-func (d *documents) one(doc *advisoriespb.ImportAdvisoriesRequest_Document, f func(name string, r io.ReaderAt, size int64) error) (err error) {
+func (d *documents) one(
+	doc *pb.ImportAdvisoriesRequest_Document, f func(name string, r io.ReaderAt, size int64) error,
+) (err error) {
 	if doc.GetSize() <= smallDocument {
 		var b bytes.Buffer
 		if err := d.receive(doc.GetSize(), &b); err != nil {

@@ -35,11 +35,15 @@ func (s *server) DeleteAdvisory(ctx context.Context, r *advisoriespb.DeleteAdvis
 	return wire.Delete(ctx, "uid", r.GetUid(), s.Advisory.Delete)
 }
 
-func (s *server) CreateAdvisoryEvent(ctx context.Context, r *advisoriespb.CreateAdvisoryEventRequest) (*vulnpb.AdvisoryEvent, error) {
+func (s *server) CreateAdvisoryEvent(
+	ctx context.Context, r *advisoriespb.CreateAdvisoryEventRequest,
+) (*vulnpb.AdvisoryEvent, error) {
 	return wire.Create(ctx, "parent", r.GetParent(), r.GetEvent(), ReadAdvisoryEvent, s.Advisory.AddEvent, AdvisoryEventOf)
 }
 
-func (s *server) UpdateAdvisoryEvent(ctx context.Context, r *advisoriespb.UpdateAdvisoryEventRequest) (*vulnpb.AdvisoryEvent, error) {
+func (s *server) UpdateAdvisoryEvent(
+	ctx context.Context, r *advisoriespb.UpdateAdvisoryEventRequest,
+) (*vulnpb.AdvisoryEvent, error) {
 	return wire.Update(ctx, r.GetUpdateMask(), "event", r.GetEvent(), ReadAdvisoryEvent, s.Advisory.UpdateEvent,
 		AdvisoryEventOf)
 }

@@ -10,11 +10,11 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/event"
-	auditpb "github.com/holdfast-dev/holdfast/gen/audit/v1"
+	pb "github.com/holdfast-dev/holdfast/gen/audit/v1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-func (s *server) ListEntries(ctx context.Context, r *auditpb.ListEntriesRequest) (*auditpb.ListEntriesResponse, error) {
+func (s *server) ListEntries(ctx context.Context, r *pb.ListEntriesRequest) (*pb.ListEntriesResponse, error) {
 	f, err := auditFilter(r)
 	if err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func (s *server) ListEntries(ctx context.Context, r *auditpb.ListEntriesRequest)
 	if err != nil {
 		return nil, err
 	}
-	out := &auditpb.ListEntriesResponse{NextPageToken: p.Next}
+	out := &pb.ListEntriesResponse{NextPageToken: p.Next}
 	for _, e := range p.Items {
 		entry, err := s.entryOf(e)
 		if err != nil {
@@ -39,14 +39,15 @@ func (s *server) ListEntries(ctx context.Context, r *auditpb.ListEntriesRequest)
 
 // auditFilter returns the filter that a request describes, and reports everything
 // that is wrong with it.
-func auditFilter(r *auditpb.ListEntriesRequest) (f event.AuditFilter, err error) {
+func auditFilter(r *pb.ListEntriesRequest) (f event.AuditFilter, err error) {
 	var bad wire.Problems
 	uid := func(field, s string) resource.UID {
 		u, err := wire.OptionalUID(field, s)
 		bad.Add(err)
 		return u
 	}
-	f.Group, f.Subject, f.Identity = uid("group_uid", r.GetGroupUid()), uid("subject", r.GetSubject()), uid("identity_uid", r.GetIdentityUid())
+	f.Group, f.Subject, f.Identity = uid("group_uid", r.GetGroupUid()), uid("subject",
+		r.GetSubject()), uid("identity_uid", r.GetIdentityUid())
 	f.Type = r.GetType()
 	f.Since, err = wire.ReadTime("since", r.GetSince())
 	bad.Add(err)
@@ -56,12 +57,12 @@ func auditFilter(r *auditpb.ListEntriesRequest) (f event.AuditFilter, err error)
 }
 
 // entryOf returns the message of a change.
-func (s *server) entryOf(e resource.Event) (*auditpb.Entry, error) {
-	p := &auditpb.Entry{
+func (s *server) entryOf(e resource.Event) (*pb.Entry, error) {
+	p := &pb.Entry{
 		Id: e.ID, Time: wire.Time(e.Time), Type: s.cfg.Events.Type(e.Type), Subject: string(e.Subject), Group: string(e.Group),
 	}
 	if a := e.Actor; a.Subject != "" || a.Remote != "" { // a caller with a stolen token has an address and no identity
-		p.Actor = &auditpb.Actor{Uid: string(a.Subject), RemoteAddress: a.Remote, RequestId: a.RequestID}
+		p.Actor = &pb.Actor{Uid: string(a.Subject), RemoteAddress: a.Remote, RequestId: a.RequestID}
 		if a.Act != nil {
 			p.Actor.Issuer, p.Actor.Subject = a.Act.Issuer, a.Act.Subject
 		}

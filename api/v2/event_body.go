@@ -127,9 +127,10 @@ func bindingOf(b resource.RoleBinding) *iampb.RoleBinding {
 
 // DeploymentOf returns the message of a deployment. Only version 1 has a message for it.
 func DeploymentOf(d resource.Deployment) *registryv1pb.Deployment {
-	return &registryv1pb.Deployment{Id: string(d.UID), Charts: wire.Convert(d.Charts, func(c resource.HelmChart) *registryv1pb.HelmChart {
-		return &registryv1pb.HelmChart{Source: c.Source, Repo: c.Repo, Chart: c.Chart}
-	})}
+	return &registryv1pb.Deployment{Id: string(d.UID),
+		Charts: wire.Convert(d.Charts, func(c resource.HelmChart) *registryv1pb.HelmChart {
+			return &registryv1pb.HelmChart{Source: c.Source, Repo: c.Repo, Chart: c.Chart}
+		})}
 }
 
 func ownSettingsOf(s resource.RegistrySettings) *ocipb.Settings { return settingsOf(s.UID)(s) }

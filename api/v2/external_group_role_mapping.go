@@ -8,41 +8,49 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/fault"
-	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	pb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
 // MappingOf returns the message of a mapping.
-func MappingOf(m resource.ExternalGroupRoleMapping) *iampb.ExternalGroupRoleMapping {
-	return &iampb.ExternalGroupRoleMapping{
+func MappingOf(m resource.ExternalGroupRoleMapping) *pb.ExternalGroupRoleMapping {
+	return &pb.ExternalGroupRoleMapping{
 		Uid: string(m.UID), IdentityProviderUid: string(m.Provider()), ExternalGroupId: m.ExternalGroup,
 		RoleUid: string(m.Role), Scope: string(m.Scope), CreateTime: wire.Time(m.CreateTime),
 	}
 }
 
 // ReadMapping copies what clients may set from p to m.
-func ReadMapping(p *iampb.ExternalGroupRoleMapping, m *resource.ExternalGroupRoleMapping) error {
+func ReadMapping(p *pb.ExternalGroupRoleMapping, m *resource.ExternalGroupRoleMapping) error {
 	m.ExternalGroup, m.Role, m.Scope = p.GetExternalGroupId(), resource.UID(p.GetRoleUid()), resource.UID(p.GetScope())
 	return nil
 }
 
-func (s *server) CreateExternalGroupRoleMapping(ctx context.Context, r *iampb.CreateExternalGroupRoleMappingRequest) (*iampb.ExternalGroupRoleMapping, error) {
+func (s *server) CreateExternalGroupRoleMapping(
+	ctx context.Context, r *pb.CreateExternalGroupRoleMappingRequest,
+) (*pb.ExternalGroupRoleMapping, error) {
 	return wire.Create(ctx, "parent", r.GetParent(), r.GetExternalGroupRoleMapping(), ReadMapping, s.IAM.CreateMapping,
 		MappingOf)
 }
 
-func (s *server) GetExternalGroupRoleMapping(ctx context.Context, r *iampb.GetExternalGroupRoleMappingRequest) (*iampb.ExternalGroupRoleMapping, error) {
+func (s *server) GetExternalGroupRoleMapping(
+	ctx context.Context, r *pb.GetExternalGroupRoleMappingRequest,
+) (*pb.ExternalGroupRoleMapping, error) {
 	return wire.Get(ctx, "uid", r.GetUid(), s.IAM.GetMapping, MappingOf)
 }
 
-func (s *server) DeleteExternalGroupRoleMapping(ctx context.Context, r *iampb.DeleteExternalGroupRoleMappingRequest) (*emptypb.Empty, error) {
+func (s *server) DeleteExternalGroupRoleMapping(
+	ctx context.Context, r *pb.DeleteExternalGroupRoleMappingRequest,
+) (*emptypb.Empty, error) {
 	return wire.Delete(ctx, "uid", r.GetUid(), s.IAM.DeleteMapping)
 }
 
-func (s *server) BatchDeleteExternalGroupRoleMappings(ctx context.Context, r *iampb.BatchDeleteExternalGroupRoleMappingsRequest) (*iampb.BatchDeleteExternalGroupRoleMappingsResponse, error) {
+func (s *server) BatchDeleteExternalGroupRoleMappings(
+	ctx context.Context, r *pb.BatchDeleteExternalGroupRoleMappingsRequest,
+) (*pb.BatchDeleteExternalGroupRoleMappingsResponse, error) {
 	deleted, err := DeleteMappings(ctx, s.IAM, "parent", r.GetParent(), "names", r.GetNames())
-	return &iampb.BatchDeleteExternalGroupRoleMappingsResponse{
+	return &pb.BatchDeleteExternalGroupRoleMappingsResponse{
 		Parent: r.GetParent(), ExternalGroupRoleMappings: wire.Convert(deleted, MappingOf),
 	}, err
 }
@@ -70,14 +78,16 @@ func DeleteMappings(
 	return s.DeleteMappings(ctx, provider, uids)
 }
 
-func (s *server) ListExternalGroupRoleMappings(ctx context.Context, r *iampb.ListExternalGroupRoleMappingsRequest) (*iampb.ListExternalGroupRoleMappingsResponse, error) {
+func (s *server) ListExternalGroupRoleMappings(
+	ctx context.Context, r *pb.ListExternalGroupRoleMappingsRequest,
+) (*pb.ListExternalGroupRoleMappingsResponse, error) {
 	provider, err := wire.OptionalUID("identity_provider_uid", r.GetIdentityProviderUid())
 	if err != nil {
 		return nil, err
 	}
 	p, err := wire.List(ctx, r, resource.Filter{UIDs: wire.UIDFilter(r.GetUidp()), Group: provider}, s.IAM.ListMappings,
 		MappingOf)
-	return &iampb.ListExternalGroupRoleMappingsResponse{
+	return &pb.ListExternalGroupRoleMappingsResponse{
 		ExternalGroupRoleMappings: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 	}, err
 }

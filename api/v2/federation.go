@@ -4,21 +4,21 @@ import (
 	"context"
 
 	"github.com/holdfast-dev/holdfast/api/wire"
-	federationpb "github.com/holdfast-dev/holdfast/gen/federation/v1"
+	pb "github.com/holdfast-dev/holdfast/gen/federation/v1"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/sts"
 )
 
-func (s *server) ExplainToken(ctx context.Context, r *federationpb.ExplainTokenRequest) (*federationpb.ExplainTokenResponse, error) {
+func (s *server) ExplainToken(ctx context.Context, r *pb.ExplainTokenRequest) (*pb.ExplainTokenResponse, error) {
 	uid, err := wire.OptionalUID("identity_uid", r.GetIdentityUid())
 	if err != nil {
 		return nil, err
 	}
 	found, complete, err := s.STS.Explain(ctx, uid, r.GetToken())
-	return &federationpb.ExplainTokenResponse{
+	return &pb.ExplainTokenResponse{
 		Incomplete: !complete,
-		Explanations: wire.Convert(found, func(e sts.Explanation) *federationpb.Explanation {
-			return &federationpb.Explanation{
+		Explanations: wire.Convert(found, func(e sts.Explanation) *pb.Explanation {
+			return &pb.Explanation{
 				IdentityUid: string(e.Identity.UID), IdentityName: e.Identity.Name, Accepted: e.Accepted,
 				Checks: wire.Convert(e.Checks, checkOf),
 			}
@@ -26,44 +26,45 @@ func (s *server) ExplainToken(ctx context.Context, r *federationpb.ExplainTokenR
 	}, err
 }
 
-func (s *server) ListDenials(ctx context.Context, r *federationpb.ListDenialsRequest) (*federationpb.ListDenialsResponse, error) {
-	return wire.Get(ctx, "identity_uid", r.GetIdentityUid(), s.STS.Denials, func(all []resource.Denial) *federationpb.ListDenialsResponse {
-		return &federationpb.ListDenialsResponse{Denials: wire.Convert(all, denialOf)}
-	})
+func (s *server) ListDenials(ctx context.Context, r *pb.ListDenialsRequest) (*pb.ListDenialsResponse, error) {
+	return wire.Get(ctx, "identity_uid", r.GetIdentityUid(), s.STS.Denials,
+		func(all []resource.Denial) *pb.ListDenialsResponse {
+			return &pb.ListDenialsResponse{Denials: wire.Convert(all, denialOf)}
+		})
 }
 
-func denialOf(d resource.Denial) *federationpb.Denial {
-	return &federationpb.Denial{
+func denialOf(d resource.Denial) *pb.Denial {
+	return &pb.Denial{
 		Time: wire.Time(d.Time), RequestId: d.RequestID, Message: d.Message,
 		SignatureVerified: d.Verified, Checks: wire.Convert(d.Checks, checkOf), RemoteAddress: d.Remote,
 	}
 }
 
-func (s *server) ListIssuers(ctx context.Context, r *federationpb.ListIssuersRequest) (*federationpb.ListIssuersResponse, error) {
+func (s *server) ListIssuers(ctx context.Context, r *pb.ListIssuersRequest) (*pb.ListIssuersResponse, error) {
 	below, err := wire.OptionalUID("descendants_of", r.GetDescendantsOf())
 	if err != nil {
 		return nil, err
 	}
 	found, complete, err := s.STS.Issuers(ctx, below)
-	return &federationpb.ListIssuersResponse{Incomplete: !complete, Issuers: wire.Convert(found, issuerOf)}, err
+	return &pb.ListIssuersResponse{Incomplete: !complete, Issuers: wire.Convert(found, issuerOf)}, err
 }
 
-func issuerOf(d sts.Dependence) *federationpb.Issuer {
-	out := &federationpb.Issuer{
+func issuerOf(d sts.Dependence) *pb.Issuer {
+	out := &pb.Issuer{
 		Issuer: d.Issuer, Reachable: d.Problem == "" && !d.SuccessTime.IsZero(), Problem: d.Problem,
 		CheckTime: wire.Time(d.CheckTime), SuccessTime: wire.Time(d.SuccessTime), IdentityCount: int32(d.Identities),
 	}
 	for _, k := range d.Keys {
-		out.Keys = append(out.Keys, &federationpb.IssuerKey{Id: k.ID, Algorithm: k.Algorithm})
+		out.Keys = append(out.Keys, &pb.IssuerKey{Id: k.ID, Algorithm: k.Algorithm})
 	}
 	for _, e := range d.Endangered {
-		out.Endangered = append(out.Endangered, &federationpb.Endangered{
+		out.Endangered = append(out.Endangered, &pb.Endangered{
 			IdentityUid: string(e.Identity.UID), IdentityName: e.Identity.Name, Reason: e.Reason,
 		})
 	}
 	return out
 }
 
-func checkOf(c resource.Check) *federationpb.Check {
-	return &federationpb.Check{Claim: c.Claim, Expected: c.Expected, Received: c.Received, Ok: c.OK, Cause: c.Cause}
+func checkOf(c resource.Check) *pb.Check {
+	return &pb.Check{Claim: c.Claim, Expected: c.Expected, Received: c.Received, Ok: c.OK, Cause: c.Cause}
 }

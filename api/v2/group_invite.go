@@ -8,25 +8,25 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/fault"
-	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	pb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
 // InviteOf returns the message of an invite. Only a new one has a code.
-func InviteOf(i resource.GroupInvite) *iampb.GroupInvite {
-	p := &iampb.GroupInvite{
+func InviteOf(i resource.GroupInvite) *pb.GroupInvite {
+	p := &pb.GroupInvite{
 		Uid: string(i.UID), RoleUid: string(i.Role), Email: i.Email, SingleUse: i.SingleUse, Code: i.Code, KeyId: i.KeyID,
 		ExpirationTime: wire.Time(i.ExpirationTime), CreateTime: wire.Time(i.CreateTime),
 	}
 	if i.RoleInfo.UID != "" {
 		r := roleOf(i.RoleInfo)
-		p.Role = &iampb.GroupInviteRole{Uid: r.Uid, Name: r.Name, Description: r.Description, Capabilities: r.Capabilities}
+		p.Role = &pb.GroupInviteRole{Uid: r.Uid, Name: r.Name, Description: r.Description, Capabilities: r.Capabilities}
 	}
 	return p
 }
 
-func (s *server) CreateGroupInvite(ctx context.Context, r *iampb.CreateGroupInviteRequest) (*iampb.GroupInvite, error) {
+func (s *server) CreateGroupInvite(ctx context.Context, r *pb.CreateGroupInviteRequest) (*pb.GroupInvite, error) {
 	p := r.GetGroupInvite()
 	i := resource.GroupInvite{Role: resource.UID(p.GetRoleUid()), Email: p.GetEmail(), SingleUse: p.GetSingleUse()}
 	return CreateInvite(ctx, s.IAM, "parent", r.GetParent(), i, p.GetTtl(), InviteOf)
@@ -45,18 +45,20 @@ func CreateInvite[M any](
 	}, write)
 }
 
-func (s *server) GetGroupInvite(ctx context.Context, r *iampb.GetGroupInviteRequest) (*iampb.GroupInvite, error) {
+func (s *server) GetGroupInvite(ctx context.Context, r *pb.GetGroupInviteRequest) (*pb.GroupInvite, error) {
 	return wire.Get(ctx, "uid", r.GetUid(), s.IAM.GetInvite, InviteOf)
 }
 
-func (s *server) DeleteGroupInvite(ctx context.Context, r *iampb.DeleteGroupInviteRequest) (*emptypb.Empty, error) {
+func (s *server) DeleteGroupInvite(ctx context.Context, r *pb.DeleteGroupInviteRequest) (*emptypb.Empty, error) {
 	return wire.Delete(ctx, "uid", r.GetUid(), s.IAM.DeleteInvite)
 }
 
-func (s *server) ListGroupInvites(ctx context.Context, r *iampb.ListGroupInvitesRequest) (*iampb.ListGroupInvitesResponse, error) {
+func (s *server) ListGroupInvites(
+	ctx context.Context, r *pb.ListGroupInvitesRequest,
+) (*pb.ListGroupInvitesResponse, error) {
 	p, err := wire.List(ctx, r, resource.Filter{UIDs: wire.UIDFilter(r.GetUidp()), KeyID: r.GetKeyId()}, s.IAM.ListInvites,
 		InviteOf)
-	return &iampb.ListGroupInvitesResponse{
+	return &pb.ListGroupInvitesResponse{
 		GroupInvites: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 	}, err
 }

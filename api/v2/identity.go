@@ -7,15 +7,15 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/fault"
-	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	pb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
 // IdentityOf returns the message of an identity.
-func IdentityOf(i resource.Identity) *iampb.Identity {
-	p := &iampb.Identity{
+func IdentityOf(i resource.Identity) *pb.Identity {
+	p := &pb.Identity{
 		Uid: string(i.UID), Name: i.Name, Description: i.Description, Email: i.Email, EmailUnverified: i.EmailUnverified,
 		Company: i.Company, IdentityProvider: string(i.Provider), LastSeenTime: wire.Time(i.LastSeenTime),
 		CreateTime: wire.Time(i.CreateTime), UpdateTime: wire.Time(i.UpdateTime),
@@ -25,7 +25,7 @@ func IdentityOf(i resource.Identity) *iampb.Identity {
 }
 
 // ReadIdentity copies what clients may set from p to i.
-func ReadIdentity(p *iampb.Identity, i *resource.Identity) (err error) {
+func ReadIdentity(p *pb.Identity, i *resource.Identity) (err error) {
 	i.Name, i.Description, i.Company = p.GetName(), p.GetDescription(), p.GetCompany()
 	i.Relationship, err = readRelationship(p)
 	return err
@@ -33,41 +33,41 @@ func ReadIdentity(p *iampb.Identity, i *resource.Identity) (err error) {
 
 // warned returns a function like IdentityOf that also sends the warnings about the
 // identity.
-func warned(ctx context.Context) func(resource.Identity) *iampb.Identity {
-	return func(i resource.Identity) *iampb.Identity {
+func warned(ctx context.Context) func(resource.Identity) *pb.Identity {
+	return func(i resource.Identity) *pb.Identity {
 		wire.Warn(ctx, i.Warnings())
 		return IdentityOf(i)
 	}
 }
 
-func (s *server) CreateIdentity(ctx context.Context, r *iampb.CreateIdentityRequest) (*iampb.Identity, error) {
+func (s *server) CreateIdentity(ctx context.Context, r *pb.CreateIdentityRequest) (*pb.Identity, error) {
 	return wire.Create(ctx, "parent", r.GetParent(), r.GetIdentity(), ReadIdentity, s.IAM.CreateIdentity, warned(ctx))
 }
 
-func (s *server) GetIdentity(ctx context.Context, r *iampb.GetIdentityRequest) (*iampb.Identity, error) {
+func (s *server) GetIdentity(ctx context.Context, r *pb.GetIdentityRequest) (*pb.Identity, error) {
 	return wire.Get(ctx, "uid", r.GetUid(), s.IAM.GetIdentity, IdentityOf)
 }
 
-func (s *server) UpdateIdentity(ctx context.Context, r *iampb.UpdateIdentityRequest) (*iampb.Identity, error) {
+func (s *server) UpdateIdentity(ctx context.Context, r *pb.UpdateIdentityRequest) (*pb.Identity, error) {
 	return wire.UpdateTo(ctx, r.GetUpdateMask(), "identity", r.GetIdentity(), ReadIdentity, IdentityOf,
 		s.IAM.UpdateIdentity, warned(ctx))
 }
 
-func (s *server) DeleteIdentity(ctx context.Context, r *iampb.DeleteIdentityRequest) (*emptypb.Empty, error) {
+func (s *server) DeleteIdentity(ctx context.Context, r *pb.DeleteIdentityRequest) (*emptypb.Empty, error) {
 	return wire.Delete(ctx, "uid", r.GetUid(), s.IAM.DeleteIdentity)
 }
 
-func (s *server) ListIdentities(ctx context.Context, r *iampb.ListIdentitiesRequest) (*iampb.ListIdentitiesResponse, error) {
+func (s *server) ListIdentities(ctx context.Context, r *pb.ListIdentitiesRequest) (*pb.ListIdentitiesResponse, error) {
 	f := resource.Filter{
 		UIDs: wire.UIDFilter(r.GetUidp()), Name: r.GetName(), Relationship: resource.RelationshipType(r.GetRelationshipType()),
 	}
 	p, err := wire.List(ctx, r, f, s.IAM.ListIdentities, IdentityOf)
-	return &iampb.ListIdentitiesResponse{
+	return &pb.ListIdentitiesResponse{
 		Identities: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 	}, err
 }
 
-func (s *server) LookupIdentity(ctx context.Context, r *iampb.LookupIdentityRequest) (*iampb.LookupIdentityResponse, error) {
+func (s *server) LookupIdentity(ctx context.Context, r *pb.LookupIdentityRequest) (*pb.LookupIdentityResponse, error) {
 	var bad wire.Problems
 	if r.GetIssuer() == "" {
 		bad.Add(fault.Field("issuer", "is required"))
@@ -83,10 +83,12 @@ func (s *server) LookupIdentity(ctx context.Context, r *iampb.LookupIdentityRequ
 		return nil, err
 	}
 	uid, err := s.IAM.LookupIdentity(ctx, r.GetIssuer(), r.GetSubject(), provider)
-	return &iampb.LookupIdentityResponse{Uid: string(uid)}, err
+	return &pb.LookupIdentityResponse{Uid: string(uid)}, err
 }
 
-func (s *server) UpdateIdentityMetadata(ctx context.Context, r *iampb.UpdateIdentityMetadataRequest) (*iampb.IdentityMetadata, error) {
+func (s *server) UpdateIdentityMetadata(
+	ctx context.Context, r *pb.UpdateIdentityMetadataRequest,
+) (*pb.IdentityMetadata, error) {
 	if err := wire.Require("identity_metadata", r.GetIdentityMetadata()); err != nil {
 		return nil, err
 	}
@@ -95,65 +97,65 @@ func (s *server) UpdateIdentityMetadata(ctx context.Context, r *iampb.UpdateIden
 }
 
 // writeRelationship copies r to p.
-func writeRelationship(r resource.Relationship, p *iampb.Identity) {
+func writeRelationship(r resource.Relationship, p *pb.Identity) {
 	switch r.Type() {
 	case resource.RelationshipClaimMatch:
-		p.Relationship = &iampb.Identity_ClaimMatch_{ClaimMatch: claimMatchOf(*r.ClaimMatch)}
+		p.Relationship = &pb.Identity_ClaimMatch_{ClaimMatch: claimMatchOf(*r.ClaimMatch)}
 	case resource.RelationshipStaticKeys:
 		k := r.StaticKeys
-		p.Relationship = &iampb.Identity_StaticKeys_{StaticKeys: &iampb.Identity_StaticKeys{
+		p.Relationship = &pb.Identity_StaticKeys_{StaticKeys: &pb.Identity_StaticKeys{
 			Issuer: k.Issuer, Subject: k.Subject, IssuerKeys: k.IssuerKeys,
 			ExpirationTime: wire.Time(k.ExpirationTime), Audiences: k.Audiences,
 		}}
 	case resource.RelationshipAWS:
-		p.Relationship = &iampb.Identity_AwsIdentity{AwsIdentity: awsIdentityOf(*r.AWS)}
+		p.Relationship = &pb.Identity_AwsIdentity{AwsIdentity: awsIdentityOf(*r.AWS)}
 	case resource.RelationshipServicePrincipal:
-		p.Relationship = &iampb.Identity_ServicePrincipal{ServicePrincipal: iampb.ServicePrincipal(r.ServicePrincipal)}
+		p.Relationship = &pb.Identity_ServicePrincipal{ServicePrincipal: pb.ServicePrincipal(r.ServicePrincipal)}
 	}
 }
 
-func claimMatchOf(c resource.ClaimMatch) *iampb.Identity_ClaimMatch {
-	p := &iampb.Identity_ClaimMatch{Claims: c.Claims, ClaimPatterns: c.ClaimPatterns}
+func claimMatchOf(c resource.ClaimMatch) *pb.Identity_ClaimMatch {
+	p := &pb.Identity_ClaimMatch{Claims: c.Claims, ClaimPatterns: c.ClaimPatterns}
 	switch {
 	case c.Issuer != "":
-		p.Iss = &iampb.Identity_ClaimMatch_Issuer{Issuer: c.Issuer}
+		p.Iss = &pb.Identity_ClaimMatch_Issuer{Issuer: c.Issuer}
 	case c.IssuerPattern != "":
-		p.Iss = &iampb.Identity_ClaimMatch_IssuerPattern{IssuerPattern: c.IssuerPattern}
+		p.Iss = &pb.Identity_ClaimMatch_IssuerPattern{IssuerPattern: c.IssuerPattern}
 	}
 	switch {
 	case c.Subject != "":
-		p.Sub = &iampb.Identity_ClaimMatch_Subject{Subject: c.Subject}
+		p.Sub = &pb.Identity_ClaimMatch_Subject{Subject: c.Subject}
 	case c.SubjectPattern != "":
-		p.Sub = &iampb.Identity_ClaimMatch_SubjectPattern{SubjectPattern: c.SubjectPattern}
+		p.Sub = &pb.Identity_ClaimMatch_SubjectPattern{SubjectPattern: c.SubjectPattern}
 	}
 	switch {
 	case c.Audience != "":
-		p.Aud = &iampb.Identity_ClaimMatch_Audience{Audience: c.Audience}
+		p.Aud = &pb.Identity_ClaimMatch_Audience{Audience: c.Audience}
 	case c.AudiencePattern != "":
-		p.Aud = &iampb.Identity_ClaimMatch_AudiencePattern{AudiencePattern: c.AudiencePattern}
+		p.Aud = &pb.Identity_ClaimMatch_AudiencePattern{AudiencePattern: c.AudiencePattern}
 	}
 	return p
 }
 
-func awsIdentityOf(a resource.AWSIdentity) *iampb.Identity_AWSIdentity {
-	p := &iampb.Identity_AWSIdentity{AwsAccount: a.Account}
+func awsIdentityOf(a resource.AWSIdentity) *pb.Identity_AWSIdentity {
+	p := &pb.Identity_AWSIdentity{AwsAccount: a.Account}
 	switch {
 	case a.ARN != "":
-		p.AwsArn = &iampb.Identity_AWSIdentity_Arn{Arn: a.ARN}
+		p.AwsArn = &pb.Identity_AWSIdentity_Arn{Arn: a.ARN}
 	case a.ARNPattern != "":
-		p.AwsArn = &iampb.Identity_AWSIdentity_ArnPattern{ArnPattern: a.ARNPattern}
+		p.AwsArn = &pb.Identity_AWSIdentity_ArnPattern{ArnPattern: a.ARNPattern}
 	}
 	switch {
 	case a.UserID != "":
-		p.AwsUserId = &iampb.Identity_AWSIdentity_UserId{UserId: a.UserID}
+		p.AwsUserId = &pb.Identity_AWSIdentity_UserId{UserId: a.UserID}
 	case a.UserIDPattern != "":
-		p.AwsUserId = &iampb.Identity_AWSIdentity_UserIdPattern{UserIdPattern: a.UserIDPattern}
+		p.AwsUserId = &pb.Identity_AWSIdentity_UserIdPattern{UserIdPattern: a.UserIDPattern}
 	}
 	return p
 }
 
 // readRelationship returns the relationship of p. It is empty if p has none.
-func readRelationship(p *iampb.Identity) (r resource.Relationship, err error) {
+func readRelationship(p *pb.Identity) (r resource.Relationship, err error) {
 	switch {
 	case p.GetClaimMatch() != nil:
 		c := p.GetClaimMatch()
@@ -185,7 +187,7 @@ var ofIdentity = []protoreflect.Name{"uid", "name", "company"}
 
 // metadataFields calls f for each field of IdentityMetadata that is stored as
 // metadata, under its name in JSON.
-func metadataFields(m *iampb.IdentityMetadata, f func(m protoreflect.Message, field protoreflect.FieldDescriptor)) {
+func metadataFields(m *pb.IdentityMetadata, f func(m protoreflect.Message, field protoreflect.FieldDescriptor)) {
 	r := m.ProtoReflect()
 	fields := r.Descriptor().Fields()
 	for i := range fields.Len() {
@@ -196,8 +198,8 @@ func metadataFields(m *iampb.IdentityMetadata, f func(m protoreflect.Message, fi
 }
 
 // MetadataOf returns the message of what a person has said about themselves.
-func MetadataOf(i resource.Identity) *iampb.IdentityMetadata {
-	p := &iampb.IdentityMetadata{Uid: string(i.UID), Name: i.Name, Company: i.Company}
+func MetadataOf(i resource.Identity) *pb.IdentityMetadata {
+	p := &pb.IdentityMetadata{Uid: string(i.UID), Name: i.Name, Company: i.Company}
 	metadataFields(p, func(m protoreflect.Message, field protoreflect.FieldDescriptor) {
 		switch v := i.Metadata[field.JSONName()].(type) {
 		case string:
@@ -215,7 +217,7 @@ func MetadataOf(i resource.Identity) *iampb.IdentityMetadata {
 
 // ReadMetadata copies p to the metadata of i, without fields at their default.
 // Other metadata stays.
-func ReadMetadata(p *iampb.IdentityMetadata, i *resource.Identity) error {
+func ReadMetadata(p *pb.IdentityMetadata, i *resource.Identity) error {
 	all := map[string]any{}
 	maps.Copy(all, i.Metadata)
 	metadataFields(p, func(m protoreflect.Message, field protoreflect.FieldDescriptor) {

@@ -3,24 +3,24 @@ package v2
 import (
 	"context"
 
-	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+	pb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-func (s *server) GetArchitectures(ctx context.Context, r *registrypb.GetArchitecturesRequest) (*registrypb.Architectures, error) {
+func (s *server) GetArchitectures(ctx context.Context, r *pb.GetArchitecturesRequest) (*pb.Architectures, error) {
 	repo, err := resource.ParseUID("repo_uid", r.GetRepoUid())
 	if err != nil {
 		return nil, err
 	}
 	all, err := s.Registry.Architectures(ctx, repo, r.GetDigest())
-	return &registrypb.Architectures{Architectures: all}, err
+	return &pb.Architectures{Architectures: all}, err
 }
 
-func (s *server) GetSize(ctx context.Context, r *registrypb.GetSizeRequest) (*registrypb.Size, error) {
+func (s *server) GetSize(ctx context.Context, r *pb.GetSizeRequest) (*pb.Size, error) {
 	repo, err := resource.ParseUID("repo_uid", r.GetRepoUid())
 	if err != nil {
 		return nil, err
 	}
 	size, architecture, err := s.Registry.Size(ctx, repo, r.GetDigest(), r.GetArchitecture())
-	return &registrypb.Size{Size: size, Architecture: architecture}, err
+	return &pb.Size{Size: size, Architecture: architecture}, err
 }

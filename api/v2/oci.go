@@ -8,42 +8,42 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/holdfast-dev/holdfast/api/wire"
-	ocipb "github.com/holdfast-dev/holdfast/gen/oci/v1"
+	pb "github.com/holdfast-dev/holdfast/gen/oci/v1"
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
 // settingsOf returns a function that returns the message of the settings that
 // apply to a group, which may be those of a group above it.
-func settingsOf(group resource.UID) func(resource.RegistrySettings) *ocipb.Settings {
-	return func(s resource.RegistrySettings) *ocipb.Settings {
-		return &ocipb.Settings{
+func settingsOf(group resource.UID) func(resource.RegistrySettings) *pb.Settings {
+	return func(s resource.RegistrySettings) *pb.Settings {
+		return &pb.Settings{
 			Uid: string(group), Public: s.Public, CreateOnPush: !s.NoCreateOnPush, ImmutableTags: s.ImmutableTags,
 			ImmutableExcept: s.ImmutableExcept, SourceUid: string(s.UID), UpdateTime: wire.Time(s.UpdateTime),
 		}
 	}
 }
 
-func readSettings(p *ocipb.Settings, s *resource.RegistrySettings) error {
+func readSettings(p *pb.Settings, s *resource.RegistrySettings) error {
 	s.Public, s.NoCreateOnPush = p.GetPublic(), !p.GetCreateOnPush()
 	s.ImmutableTags, s.ImmutableExcept = p.GetImmutableTags(), p.GetImmutableExcept()
 	return nil
 }
 
-func (s *server) GetSettings(ctx context.Context, r *ocipb.GetSettingsRequest) (*ocipb.Settings, error) {
+func (s *server) GetSettings(ctx context.Context, r *pb.GetSettingsRequest) (*pb.Settings, error) {
 	return wire.Get(ctx, "uid", r.GetUid(), s.Registry.GetSettings, settingsOf(resource.UID(r.GetUid())))
 }
 
-func (s *server) UpdateSettings(ctx context.Context, r *ocipb.UpdateSettingsRequest) (*ocipb.Settings, error) {
+func (s *server) UpdateSettings(ctx context.Context, r *pb.UpdateSettingsRequest) (*pb.Settings, error) {
 	of := settingsOf(resource.UID(r.GetSettings().GetUid()))
 	return wire.Update(ctx, r.GetUpdateMask(), "settings", r.GetSettings(), readSettings, s.Registry.UpdateSettings, of)
 }
 
-func (s *server) DeleteSettings(ctx context.Context, r *ocipb.DeleteSettingsRequest) (*emptypb.Empty, error) {
+func (s *server) DeleteSettings(ctx context.Context, r *pb.DeleteSettingsRequest) (*emptypb.Empty, error) {
 	return wire.Delete(ctx, "uid", r.GetUid(), s.Registry.DeleteSettings)
 }
 
-func (s *server) GetImage(ctx context.Context, r *ocipb.GetImageRequest) (*ocipb.Image, error) {
+func (s *server) GetImage(ctx context.Context, r *pb.GetImageRequest) (*pb.Image, error) {
 	repo, err := resource.ParseUID("repo_uid", r.GetRepoUid())
 	if err != nil {
 		return nil, err
@@ -52,52 +52,52 @@ func (s *server) GetImage(ctx context.Context, r *ocipb.GetImageRequest) (*ocipb
 	if err != nil {
 		return nil, err
 	}
-	return &ocipb.Image{
+	return &pb.Image{
 		RepoUid: string(repo), Digest: d.Digest, MediaType: d.MediaType, ArtifactType: d.ArtifactType, Subject: d.Subject,
 		Annotations: d.Annotations, Variants: wire.Convert(d.Variants, variantOf), PushTime: wire.Time(d.PushTime),
 	}, nil
 }
 
-func variantOf(v registry.DescribedVariant) *ocipb.Variant {
+func variantOf(v registry.DescribedVariant) *pb.Variant {
 	c := v.Config
-	return &ocipb.Variant{
+	return &pb.Variant{
 		Digest: v.Digest, Os: v.OS, Architecture: v.Architecture, Variant: v.Variant.Variant, Size: v.Size,
 		Layers: int32(v.Layers),
-		Config: &ocipb.ImageConfig{
+		Config: &pb.ImageConfig{
 			CreateTime: wire.Time(c.Created), User: c.User, Env: c.Env, Entrypoint: c.Entrypoint, Cmd: c.Cmd,
 			WorkingDir: c.WorkingDir, ExposedPorts: slices.Sorted(maps.Keys(c.ExposedPorts)), Labels: c.Labels,
 		},
 	}
 }
 
-func (s *server) ListTagHistory(ctx context.Context, r *ocipb.ListTagHistoryRequest) (*ocipb.ListTagHistoryResponse, error) {
+func (s *server) ListTagHistory(ctx context.Context, r *pb.ListTagHistoryRequest) (*pb.ListTagHistoryResponse, error) {
 	repo, err := resource.ParseUID("repo_uid", r.GetRepoUid())
 	if err != nil {
 		return nil, err
 	}
 	moves, err := s.Registry.TagHistory(ctx, repo, r.GetTag(), wire.Params(r))
-	p := wire.PageOf(ctx, moves, func(m resource.TagMove) *ocipb.TagChange {
-		return &ocipb.TagChange{Tag: m.Name, Digest: m.Digest, Time: wire.Time(m.Time), ActorUid: string(m.Actor.Subject)}
+	p := wire.PageOf(ctx, moves, func(m resource.TagMove) *pb.TagChange {
+		return &pb.TagChange{Tag: m.Name, Digest: m.Digest, Time: wire.Time(m.Time), ActorUid: string(m.Actor.Subject)}
 	})
-	return &ocipb.ListTagHistoryResponse{
+	return &pb.ListTagHistoryResponse{
 		Changes: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 	}, err
 }
 
 // pullOf returns the message of a pull or a push.
-func pullOf(p registry.NamedPull) *ocipb.Pull {
-	direction := ocipb.Direction_DIRECTION_PULL
+func pullOf(p registry.NamedPull) *pb.Pull {
+	direction := pb.Direction_DIRECTION_PULL
 	if p.Push {
-		direction = ocipb.Direction_DIRECTION_PUSH
+		direction = pb.Direction_DIRECTION_PUSH
 	}
-	return &ocipb.Pull{
+	return &pb.Pull{
 		Uid: string(p.UID), RepoUid: string(p.Repo()), Digest: p.Digest, Tag: p.Tag, Direction: direction,
 		IdentityUid: string(p.Identity), RemoteAddress: p.Remote, UserAgent: p.Agent, CreateTime: wire.Time(p.Time),
 		Repo: p.Path, Identity: p.By, Count: 1 + p.More,
 	}
 }
 
-func (s *server) ListPulls(ctx context.Context, r *ocipb.ListPullsRequest) (*ocipb.ListPullsResponse, error) {
+func (s *server) ListPulls(ctx context.Context, r *pb.ListPullsRequest) (*pb.ListPullsResponse, error) {
 	identity, err := wire.OptionalUID("identity_uid", r.GetIdentityUid())
 	if err != nil {
 		return nil, err
@@ -107,9 +107,9 @@ func (s *server) ListPulls(ctx context.Context, r *ocipb.ListPullsRequest) (*oci
 		Identity: identity,
 	}
 	p, err := wire.List(ctx, r, f, s.Registry.ListPulls, pullOf)
-	return &ocipb.ListPullsResponse{Pulls: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
+	return &pb.ListPullsResponse{Pulls: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
 }
 
-func (s *server) GetRegistry(context.Context, *ocipb.GetRegistryRequest) (*ocipb.Registry, error) {
-	return &ocipb.Registry{Host: s.Registry.Host()}, nil
+func (s *server) GetRegistry(context.Context, *pb.GetRegistryRequest) (*pb.Registry, error) {
+	return &pb.Registry{Host: s.Registry.Host()}, nil
 }

@@ -7,19 +7,19 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/fault"
-	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+	pb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
 // RepoOf returns the message of a repo.
-func RepoOf(r resource.Repo) *registrypb.Repo {
-	p := &registrypb.Repo{
-		Uid: string(r.UID), Name: r.Name, Description: r.Description, CatalogTier: registrypb.CatalogTier(r.Tier),
+func RepoOf(r resource.Repo) *pb.Repo {
+	p := &pb.Repo{
+		Uid: string(r.UID), Name: r.Name, Description: r.Description, CatalogTier: pb.CatalogTier(r.Tier),
 		Bundles: r.Bundles, Aliases: r.Aliases, ActiveTags: r.ActiveTags,
 		CreateTime: wire.Time(r.CreateTime), UpdateTime: wire.Time(r.UpdateTime),
 	}
 	if s := r.Sync; s != nil {
-		p.SyncConfig = &registrypb.SyncConfig{
+		p.SyncConfig = &pb.SyncConfig{
 			Source: s.Source, UniqueTags: s.UniqueTags, ExpirationTime: wire.Time(s.ExpirationTime),
 			Google: s.Google, Amazon: s.Amazon, Azure: s.Azure, ApkoOverlay: s.ApkoOverlay, GracePeriod: s.GracePeriod,
 		}
@@ -29,7 +29,7 @@ func RepoOf(r resource.Repo) *registrypb.Repo {
 
 // ReadRepo copies what clients may set from p to r. It returns
 // fault.FailedPrecondition for an overlay, because this service builds no images.
-func ReadRepo(p *registrypb.Repo, r *resource.Repo) error {
+func ReadRepo(p *pb.Repo, r *resource.Repo) error {
 	if p.GetCustomOverlay() != nil {
 		return fault.Unmet("CUSTOM_ASSEMBLY_OFF", "custom_overlay: this server does not assemble images")
 	}
@@ -49,44 +49,44 @@ func ReadRepo(p *registrypb.Repo, r *resource.Repo) error {
 	return nil
 }
 
-func (s *server) CreateRepo(ctx context.Context, r *registrypb.CreateRepoRequest) (*registrypb.Repo, error) {
+func (s *server) CreateRepo(ctx context.Context, r *pb.CreateRepoRequest) (*pb.Repo, error) {
 	return wire.Create(ctx, "parent", r.GetParent(), r.GetRepo(), ReadRepo, s.Registry.CreateRepo, RepoOf)
 }
 
-func (s *server) GetRepo(ctx context.Context, r *registrypb.GetRepoRequest) (*registrypb.Repo, error) {
+func (s *server) GetRepo(ctx context.Context, r *pb.GetRepoRequest) (*pb.Repo, error) {
 	return wire.Get(ctx, "uid", r.GetUid(), s.Registry.GetRepo, RepoOf)
 }
 
-func (s *server) UpdateRepo(ctx context.Context, r *registrypb.UpdateRepoRequest) (*registrypb.Repo, error) {
+func (s *server) UpdateRepo(ctx context.Context, r *pb.UpdateRepoRequest) (*pb.Repo, error) {
 	return wire.Update(ctx, r.GetUpdateMask(), "repo", r.GetRepo(), ReadRepo, s.Registry.UpdateRepo, RepoOf)
 }
 
-func (s *server) DeleteRepo(ctx context.Context, r *registrypb.DeleteRepoRequest) (*emptypb.Empty, error) {
+func (s *server) DeleteRepo(ctx context.Context, r *pb.DeleteRepoRequest) (*emptypb.Empty, error) {
 	return wire.Delete(ctx, "uid", r.GetUid(), s.Registry.DeleteRepo)
 }
 
-func (s *server) ListRepos(ctx context.Context, r *registrypb.ListReposRequest) (*registrypb.ListReposResponse, error) {
+func (s *server) ListRepos(ctx context.Context, r *pb.ListReposRequest) (*pb.ListReposResponse, error) {
 	p, err := wire.List(ctx, r, wire.Filter(r),
 		s.Registry.ListRepos, RepoOf)
-	return &registrypb.ListReposResponse{
+	return &pb.ListReposResponse{
 		Repos: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 	}, err
 }
 
-func (s *server) GetRepoReadme(ctx context.Context, r *registrypb.GetRepoReadmeRequest) (*registrypb.RepoReadme, error) {
+func (s *server) GetRepoReadme(ctx context.Context, r *pb.GetRepoReadmeRequest) (*pb.RepoReadme, error) {
 	return wire.Get(ctx, "uid", r.GetUid(), s.Registry.GetRepoReadme, readmeOf)
 }
 
-func readmeOf(r resource.RepoReadme) *registrypb.RepoReadme {
-	return &registrypb.RepoReadme{Uid: string(r.UID), Content: r.Content}
+func readmeOf(r resource.RepoReadme) *pb.RepoReadme {
+	return &pb.RepoReadme{Uid: string(r.UID), Content: r.Content}
 }
 
-func readReadme(p *registrypb.RepoReadme, r *resource.RepoReadme) error {
+func readReadme(p *pb.RepoReadme, r *resource.RepoReadme) error {
 	r.Content = p.GetContent()
 	return nil
 }
 
-func (s *server) UpdateRepoReadme(ctx context.Context, r *registrypb.UpdateRepoReadmeRequest) (*registrypb.RepoReadme, error) {
+func (s *server) UpdateRepoReadme(ctx context.Context, r *pb.UpdateRepoReadmeRequest) (*pb.RepoReadme, error) {
 	return wire.Update(ctx, r.GetUpdateMask(), "repo_readme", r.GetRepoReadme(), readReadme,
 		s.Registry.UpdateRepoReadme, readmeOf)
 }

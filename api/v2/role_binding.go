@@ -8,28 +8,30 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/fault"
-	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
+	pb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
 // boundRoleOf returns the message of a binding with what it binds. Answers do not
 // have the two uids that clients send.
-func boundRoleOf(b resource.BoundRole) *iampb.RoleBinding {
+func boundRoleOf(b resource.BoundRole) *pb.RoleBinding {
 	i := b.IdentityInfo
-	return &iampb.RoleBinding{
+	return &pb.RoleBinding{
 		Uid: string(b.UID),
-		Identity: &iampb.RoleBindingIdentity{
+		Identity: &pb.RoleBindingIdentity{
 			Uid: string(i.UID), Name: i.Name, Description: i.Description, Subject: i.Subject, Issuer: i.Issuer, Email: i.Email,
 		},
-		Group:      &iampb.RoleBindingGroup{Uid: string(b.GroupInfo.UID), Name: b.GroupInfo.Name, Description: b.GroupInfo.Description},
-		Role:       &iampb.RoleBindingRole{Uid: string(b.RoleInfo.UID), Name: b.RoleInfo.Name, Description: b.RoleInfo.Description},
+		Group: &pb.RoleBindingGroup{Uid: string(b.GroupInfo.UID), Name: b.GroupInfo.Name,
+			Description: b.GroupInfo.Description},
+		Role: &pb.RoleBindingRole{Uid: string(b.RoleInfo.UID), Name: b.RoleInfo.Name,
+			Description: b.RoleInfo.Description},
 		CreateTime: wire.Time(b.CreateTime),
 	}
 }
 
 // readBinding copies what clients may set from p to b. prefix is the path of p in
 // the request. It reports both uids if both are wrong.
-func readBinding(prefix string, p *iampb.RoleBinding, b *resource.RoleBinding) error {
+func readBinding(prefix string, p *pb.RoleBinding, b *resource.RoleBinding) error {
 	var bad wire.Problems
 	b.Identity = bad.UID(prefix+"identity_uid", p.GetIdentityUid())
 	b.Role = bad.UID(prefix+"role_uid", p.GetRoleUid())
@@ -37,42 +39,46 @@ func readBinding(prefix string, p *iampb.RoleBinding, b *resource.RoleBinding) e
 }
 
 // readSingle reads a binding that is not part of a batch.
-func readSingle(p *iampb.RoleBinding, b *resource.RoleBinding) error { return readBinding("", p, b) }
+func readSingle(p *pb.RoleBinding, b *resource.RoleBinding) error { return readBinding("", p, b) }
 
 // uidsOf returns the message of a binding with what clients may set alone.
-func uidsOf(b resource.RoleBinding) *iampb.RoleBinding {
-	return &iampb.RoleBinding{IdentityUid: string(b.Identity), RoleUid: string(b.Role)}
+func uidsOf(b resource.RoleBinding) *pb.RoleBinding {
+	return &pb.RoleBinding{IdentityUid: string(b.Identity), RoleUid: string(b.Role)}
 }
 
-func (s *server) CreateRoleBinding(ctx context.Context, r *iampb.CreateRoleBindingRequest) (*iampb.RoleBinding, error) {
+func (s *server) CreateRoleBinding(ctx context.Context, r *pb.CreateRoleBindingRequest) (*pb.RoleBinding, error) {
 	return wire.Create(ctx, "parent", r.GetParent(), r.GetRoleBinding(), readSingle, s.IAM.CreateBinding, boundRoleOf)
 }
 
-func (s *server) GetRoleBinding(ctx context.Context, r *iampb.GetRoleBindingRequest) (*iampb.RoleBinding, error) {
+func (s *server) GetRoleBinding(ctx context.Context, r *pb.GetRoleBindingRequest) (*pb.RoleBinding, error) {
 	return wire.Get(ctx, "uid", r.GetUid(), s.IAM.GetBinding, boundRoleOf)
 }
 
-func (s *server) UpdateRoleBinding(ctx context.Context, r *iampb.UpdateRoleBindingRequest) (*iampb.RoleBinding, error) {
+func (s *server) UpdateRoleBinding(ctx context.Context, r *pb.UpdateRoleBindingRequest) (*pb.RoleBinding, error) {
 	return wire.UpdateTo(ctx, r.GetUpdateMask(), "role_binding", r.GetRoleBinding(), readSingle, uidsOf,
 		s.IAM.UpdateBinding, boundRoleOf)
 }
 
-func (s *server) DeleteRoleBinding(ctx context.Context, r *iampb.DeleteRoleBindingRequest) (*emptypb.Empty, error) {
+func (s *server) DeleteRoleBinding(ctx context.Context, r *pb.DeleteRoleBindingRequest) (*emptypb.Empty, error) {
 	return wire.Delete(ctx, "uid", r.GetUid(), s.IAM.DeleteBinding)
 }
 
-func (s *server) ListRoleBindings(ctx context.Context, r *iampb.ListRoleBindingsRequest) (*iampb.ListRoleBindingsResponse, error) {
+func (s *server) ListRoleBindings(
+	ctx context.Context, r *pb.ListRoleBindingsRequest,
+) (*pb.ListRoleBindingsResponse, error) {
 	f := resource.Filter{
 		UIDs: wire.UIDFilter(r.GetUidp()), Identity: resource.UID(r.GetIdentity()), Role: resource.UID(r.GetRole()),
 		Group: resource.UID(r.GetGroup()),
 	}
 	p, err := wire.List(ctx, r, f, s.IAM.ListBindings, boundRoleOf)
-	return &iampb.ListRoleBindingsResponse{
+	return &pb.ListRoleBindingsResponse{
 		RoleBindings: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 	}, err
 }
 
-func (s *server) BatchCreateRoleBindings(ctx context.Context, r *iampb.BatchCreateRoleBindingsRequest) (*iampb.BatchCreateRoleBindingsResponse, error) {
+func (s *server) BatchCreateRoleBindings(
+	ctx context.Context, r *pb.BatchCreateRoleBindingsRequest,
+) (*pb.BatchCreateRoleBindingsResponse, error) {
 	parent, err := resource.ParseUID("parent", r.GetParent())
 	if err != nil {
 		return nil, err
@@ -82,12 +88,12 @@ func (s *server) BatchCreateRoleBindings(ctx context.Context, r *iampb.BatchCrea
 		return nil, err
 	}
 	bound, err := s.IAM.CreateBindings(ctx, parent, batch)
-	return &iampb.BatchCreateRoleBindingsResponse{RoleBindings: wire.Convert(bound, boundRoleOf)}, err
+	return &pb.BatchCreateRoleBindingsResponse{RoleBindings: wire.Convert(bound, boundRoleOf)}, err
 }
 
 // readBatch returns the bindings of a batch. They may repeat the parent and the
 // role of the batch, and must not contradict them.
-func readBatch(r *iampb.BatchCreateRoleBindingsRequest) ([]resource.RoleBinding, error) {
+func readBatch(r *pb.BatchCreateRoleBindingsRequest) ([]resource.RoleBinding, error) {
 	if n := len(r.GetRequests()); n == 0 || n > resource.MaxBatch {
 		return nil, fault.Field("requests", "must have 1 to %d bindings", resource.MaxBatch)
 	}
@@ -101,7 +107,7 @@ func readBatch(r *iampb.BatchCreateRoleBindingsRequest) ([]resource.RoleBinding,
 		if one.GetValidateOnly() && !r.GetValidateOnly() {
 			bad.Add(fault.Field(at+"validate_only", "is for the batch to say: it happens as a whole"))
 		}
-		b := &iampb.RoleBinding{
+		b := &pb.RoleBinding{
 			IdentityUid: one.GetRoleBinding().GetIdentityUid(), RoleUid: one.GetRoleBinding().GetRoleUid(),
 		}
 		switch {

@@ -9,26 +9,26 @@ import (
 
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/fault"
-	signinpb "github.com/holdfast-dev/holdfast/gen/signin/v1"
+	pb "github.com/holdfast-dev/holdfast/gen/signin/v1"
 	"github.com/holdfast-dev/holdfast/login"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-func (s *server) ListSessions(ctx context.Context, r *signinpb.ListSessionsRequest) (*signinpb.ListSessionsResponse, error) {
+func (s *server) ListSessions(ctx context.Context, r *pb.ListSessionsRequest) (*pb.ListSessionsResponse, error) {
 	identity, err := wire.OptionalUID("identity_uid", r.GetIdentityUid())
 	if err != nil {
 		return nil, err
 	}
 	all, current, err := s.Login.Sessions(ctx, identity)
-	return &signinpb.ListSessionsResponse{Sessions: wire.Convert(all, func(n resource.Session) *signinpb.Session {
+	return &pb.ListSessionsResponse{Sessions: wire.Convert(all, func(n resource.Session) *pb.Session {
 		p := sessionOf(n)
 		p.Current = n.ID == current
 		return p
 	})}, err
 }
 
-func sessionOf(n resource.Session) *signinpb.Session {
-	return &signinpb.Session{
+func sessionOf(n resource.Session) *pb.Session {
+	return &pb.Session{
 		Id: n.ID, IdentityUid: string(n.Identity), Agent: n.Agent, Address: n.Address, CreateTime: wire.Time(n.CreateTime),
 		UseTime: wire.Time(n.UsedTime), ExpireTime: wire.Time(n.ExpireTime), Browser: n.Browser,
 		Program: login.Program(n.Agent), IdentityProvider: string(n.Voucher.Provider()),
@@ -37,7 +37,7 @@ func sessionOf(n resource.Session) *signinpb.Session {
 
 var sessionID = regexp.MustCompile(`^[0-9A-Za-z_-]{1,64}$`)
 
-func (s *server) EndSession(ctx context.Context, r *signinpb.EndSessionRequest) (*emptypb.Empty, error) {
+func (s *server) EndSession(ctx context.Context, r *pb.EndSessionRequest) (*emptypb.Empty, error) {
 	identity, err := wire.OptionalUID("identity_uid", r.GetIdentityUid())
 	if err != nil {
 		return nil, err
@@ -57,15 +57,15 @@ func (s *server) EndSession(ctx context.Context, r *signinpb.EndSessionRequest) 
 	return &emptypb.Empty{}, err
 }
 
-func accountOf(a resource.Account, passkeys int) *signinpb.Account {
-	return &signinpb.Account{
+func accountOf(a resource.Account, passkeys int) *pb.Account {
+	return &pb.Account{
 		Uid: string(a.UID), Email: a.Email, Name: a.Name, IdentityUid: string(a.Identity), HasPassword: a.Password != "",
 		Totp: len(a.TOTP) > 0, Passkeys: int32(passkeys), CreateTime: wire.Time(a.CreateTime),
 		UpdateTime: wire.Time(a.UpdateTime), UseTime: wire.Time(a.UseTime), RecoveryCodes: int32(a.RecoveryCodes),
 	}
 }
 
-func (s *server) CreateAccount(ctx context.Context, r *signinpb.CreateAccountRequest) (*signinpb.CreateAccountResponse, error) {
+func (s *server) CreateAccount(ctx context.Context, r *pb.CreateAccountRequest) (*pb.CreateAccountResponse, error) {
 	parent, err := resource.ParseUID("parent", r.GetParent())
 	if err != nil {
 		return nil, err
@@ -74,19 +74,20 @@ func (s *server) CreateAccount(ctx context.Context, r *signinpb.CreateAccountReq
 	if err != nil {
 		return nil, err
 	}
-	a, link, err := s.Login.CreateAccount(ctx, parent, resource.Account{Email: r.GetAccount().GetEmail(), Name: r.GetAccount().GetName()}, role)
-	out := &signinpb.CreateAccountResponse{Account: accountOf(a, 0), Link: linkOf(link)}
+	a, link, err := s.Login.CreateAccount(ctx, parent,
+		resource.Account{Email: r.GetAccount().GetEmail(), Name: r.GetAccount().GetName()}, role)
+	out := &pb.CreateAccountResponse{Account: accountOf(a, 0), Link: linkOf(link)}
 	if resource.IsDryRun(ctx) {
 		out.Link = nil
 	}
 	return out, err
 }
 
-func linkOf(l login.OneTimeLink) *signinpb.AccountLink {
-	return &signinpb.AccountLink{Url: l.URL, ExpireTime: wire.Time(l.ExpireTime)}
+func linkOf(l login.OneTimeLink) *pb.AccountLink {
+	return &pb.AccountLink{Url: l.URL, ExpireTime: wire.Time(l.ExpireTime)}
 }
 
-func (s *server) CreateAccountLink(ctx context.Context, r *signinpb.CreateAccountLinkRequest) (*signinpb.AccountLink, error) {
+func (s *server) CreateAccountLink(ctx context.Context, r *pb.CreateAccountLinkRequest) (*pb.AccountLink, error) {
 	uid, err := resource.ParseUID("uid", r.GetUid())
 	if err != nil {
 		return nil, err
@@ -98,27 +99,27 @@ func (s *server) CreateAccountLink(ctx context.Context, r *signinpb.CreateAccoun
 	return linkOf(link), err
 }
 
-func (s *server) DeleteAccount(ctx context.Context, r *signinpb.DeleteAccountRequest) (*emptypb.Empty, error) {
+func (s *server) DeleteAccount(ctx context.Context, r *pb.DeleteAccountRequest) (*emptypb.Empty, error) {
 	return wire.Delete(ctx, "uid", r.GetUid(), s.Login.DeleteAccount)
 }
 
-func (s *server) ListAccounts(ctx context.Context, r *signinpb.ListAccountsRequest) (*signinpb.ListAccountsResponse, error) {
+func (s *server) ListAccounts(ctx context.Context, r *pb.ListAccountsRequest) (*pb.ListAccountsResponse, error) {
 	if strings.ContainsRune(r.GetEmail(), 0) {
 		return nil, fault.Field("email", "is not an e-mail address")
 	}
 	f := resource.Filter{UIDs: wire.UIDFilter(r.GetUidp()), Name: resource.NormalEmail(r.GetEmail())}
 	accounts, passkeys, err := s.Login.ListAccounts(ctx, f, wire.Params(r))
-	p := wire.PageOf(ctx, accounts, func(a resource.Account) *signinpb.Account { return accountOf(a, passkeys[a.UID]) })
-	return &signinpb.ListAccountsResponse{
+	p := wire.PageOf(ctx, accounts, func(a resource.Account) *pb.Account { return accountOf(a, passkeys[a.UID]) })
+	return &pb.ListAccountsResponse{
 		Accounts: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,
 	}, err
 }
 
-func (s *server) GetSignInRules(ctx context.Context, r *signinpb.GetSignInRulesRequest) (*signinpb.SignInRules, error) {
+func (s *server) GetSignInRules(ctx context.Context, r *pb.GetSignInRulesRequest) (*pb.SignInRules, error) {
 	return wire.Get(ctx, "uid", r.GetUid(), s.Login.Rules, rulesOf)
 }
 
-func (s *server) UpdateSignInRules(ctx context.Context, r *signinpb.UpdateSignInRulesRequest) (*signinpb.SignInRules, error) {
+func (s *server) UpdateSignInRules(ctx context.Context, r *pb.UpdateSignInRulesRequest) (*pb.SignInRules, error) {
 	uid, err := resource.ParseUID("uid", r.GetUid())
 	if err != nil {
 		return nil, err
@@ -130,22 +131,24 @@ func (s *server) UpdateSignInRules(ctx context.Context, r *signinpb.UpdateSignIn
 	return rulesOf(rules), s.Login.SetRules(ctx, rules)
 }
 
-func rulesOf(r resource.SignInRules) *signinpb.SignInRules {
-	return &signinpb.SignInRules{Uid: string(r.Organization), LocalAccounts: !r.LocalOff}
+func rulesOf(r resource.SignInRules) *pb.SignInRules {
+	return &pb.SignInRules{Uid: string(r.Organization), LocalAccounts: !r.LocalOff}
 }
 
-func (s *server) TestIdentityProvider(ctx context.Context, r *signinpb.TestIdentityProviderRequest) (*signinpb.TestIdentityProviderResponse, error) {
+func (s *server) TestIdentityProvider(
+	ctx context.Context, r *pb.TestIdentityProviderRequest,
+) (*pb.TestIdentityProviderResponse, error) {
 	v, err := s.verdict(ctx, r)
-	return &signinpb.TestIdentityProviderResponse{
-		Checks: wire.Convert(v.Findings, func(f login.Finding) *signinpb.ProviderCheck {
-			return &signinpb.ProviderCheck{Name: f.Name, Ok: f.OK, Detail: f.Detail}
+	return &pb.TestIdentityProviderResponse{
+		Checks: wire.Convert(v.Findings, func(f login.Finding) *pb.ProviderCheck {
+			return &pb.ProviderCheck{Name: f.Name, Ok: f.OK, Detail: f.Detail}
 		}),
 		Ready: v.Ready, RedirectUri: v.RedirectURI, TrialUrl: v.TrialURL,
 	}, err
 }
 
 // verdict tests the provider that a request describes, or else the one it names.
-func (s *server) verdict(ctx context.Context, r *signinpb.TestIdentityProviderRequest) (login.Verdict, error) {
+func (s *server) verdict(ctx context.Context, r *pb.TestIdentityProviderRequest) (login.Verdict, error) {
 	if r.GetIdentityProvider() == nil {
 		uid, err := resource.ParseUID("uid", r.GetUid())
 		if err != nil {
@@ -167,14 +170,14 @@ func (s *server) verdict(ctx context.Context, r *signinpb.TestIdentityProviderRe
 	return s.Login.TestNewProvider(ctx, parent, p)
 }
 
-func (s *server) ListJoins(ctx context.Context, r *signinpb.ListJoinsRequest) (*signinpb.ListJoinsResponse, error) {
+func (s *server) ListJoins(ctx context.Context, r *pb.ListJoinsRequest) (*pb.ListJoinsResponse, error) {
 	parent, err := resource.ParseUID("parent", r.GetParent())
 	if err != nil {
 		return nil, err
 	}
 	all, err := s.Login.Joins(ctx, parent)
-	return &signinpb.ListJoinsResponse{Joins: wire.Convert(all, func(j resource.Join) *signinpb.Join {
-		return &signinpb.Join{
+	return &pb.ListJoinsResponse{Joins: wire.Convert(all, func(j resource.Join) *pb.Join {
+		return &pb.Join{
 			InviteUid: string(j.Invite), GroupUid: string(j.Group), RoleUid: string(j.Role), IdentityUid: string(j.Identity),
 			Name: j.Name, Email: j.Email, JoinTime: wire.Time(j.Time),
 		}

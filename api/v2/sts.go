@@ -4,13 +4,13 @@ import (
 	"context"
 
 	"github.com/holdfast-dev/holdfast/api/wire"
-	oidcpb "github.com/holdfast-dev/holdfast/gen/oidc"
+	pb "github.com/holdfast-dev/holdfast/gen/oidc"
 	"github.com/holdfast-dev/holdfast/sts"
 )
 
 // Exchange needs no token of ours: the bearer token of the call is the credential
 // to exchange.
-func (s *server) Exchange(ctx context.Context, r *oidcpb.ExchangeRequest) (*oidcpb.RawToken, error) {
+func (s *server) Exchange(ctx context.Context, r *pb.ExchangeRequest) (*pb.RawToken, error) {
 	bearer, err := s.cfg.Bearer(ctx)
 	if err != nil {
 		return nil, err
@@ -22,13 +22,14 @@ func (s *server) Exchange(ctx context.Context, r *oidcpb.ExchangeRequest) (*oidc
 	return rawToken(t), err
 }
 
-func (s *server) ExchangeRefreshToken(ctx context.Context, r *oidcpb.ExchangeRefreshTokenRequest) (*oidcpb.TokenPair, error) {
+func (s *server) ExchangeRefreshToken(ctx context.Context, r *pb.ExchangeRefreshTokenRequest) (*pb.TokenPair, error) {
 	bearer, err := s.cfg.Bearer(ctx)
 	if err != nil {
 		return nil, err
 	}
-	access, refresh, err := s.STS.Refresh(ctx, bearer, sts.TokenParams{Audience: r.GetAud(), Caps: r.GetCap(), Scopes: scopes(r)})
-	return &oidcpb.TokenPair{Token: rawToken(access), RefreshToken: rawToken(refresh)}, err
+	access, refresh, err := s.STS.Refresh(ctx, bearer,
+		sts.TokenParams{Audience: r.GetAud(), Caps: r.GetCap(), Scopes: scopes(r)})
+	return &pb.TokenPair{Token: rawToken(access), RefreshToken: rawToken(refresh)}, err
 }
 
 // scopes returns the scopes of a request. Older clients send one of them in a field
@@ -44,6 +45,6 @@ func scopes(r interface {
 	return all
 }
 
-func rawToken(t sts.Token) *oidcpb.RawToken {
-	return &oidcpb.RawToken{Token: t.Text, Expiry: wire.Time(t.Expiry)}
+func rawToken(t sts.Token) *pb.RawToken {
+	return &pb.RawToken{Token: t.Text, Expiry: wire.Time(t.Expiry)}
 }

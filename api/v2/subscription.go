@@ -22,16 +22,22 @@ func ReadSubscription(p *eventspb.Subscription, v *resource.Subscription) error 
 	return nil
 }
 
-func (s *server) GetSubscription(ctx context.Context, r *eventspb.GetSubscriptionRequest) (*eventspb.Subscription, error) {
+func (s *server) GetSubscription(
+	ctx context.Context, r *eventspb.GetSubscriptionRequest,
+) (*eventspb.Subscription, error) {
 	return wire.Get(ctx, "uid", r.GetUid(), s.Events.GetSubscription, SubscriptionOf)
 }
 
-func (s *server) CreateSubscription(ctx context.Context, r *eventspb.CreateSubscriptionRequest) (*eventspb.Subscription, error) {
+func (s *server) CreateSubscription(
+	ctx context.Context, r *eventspb.CreateSubscriptionRequest,
+) (*eventspb.Subscription, error) {
 	return wire.Create(ctx, "parent", r.GetParent(), r.GetSubscription(), ReadSubscription, s.Events.CreateSubscription,
 		SubscriptionOf)
 }
 
-func (s *server) ListSubscriptions(ctx context.Context, r *eventspb.ListSubscriptionsRequest) (*eventspb.ListSubscriptionsResponse, error) {
+func (s *server) ListSubscriptions(
+	ctx context.Context, r *eventspb.ListSubscriptionsRequest,
+) (*eventspb.ListSubscriptionsResponse, error) {
 	p, err := wire.List(ctx, r, resource.Filter{UIDs: wire.UIDFilter(r.GetUidp())}, s.Events.ListSubscriptions,
 		SubscriptionOf)
 	return &eventspb.ListSubscriptionsResponse{
@@ -39,7 +45,9 @@ func (s *server) ListSubscriptions(ctx context.Context, r *eventspb.ListSubscrip
 	}, err
 }
 
-func (s *server) DeleteSubscription(ctx context.Context, r *eventspb.DeleteSubscriptionRequest) (*emptypb.Empty, error) {
+func (s *server) DeleteSubscription(
+	ctx context.Context, r *eventspb.DeleteSubscriptionRequest,
+) (*emptypb.Empty, error) {
 	return wire.Delete(ctx, "uid", r.GetUid(), s.Events.DeleteSubscription)
 }
 
@@ -57,13 +65,17 @@ func (s *server) GetDelivery(ctx context.Context, r *deliveriespb.GetDeliveryReq
 	return wire.Get(ctx, "uid", r.GetUid(), s.Events.GetDelivery, s.deliveryOf)
 }
 
-func (s *server) ReplayDeliveries(ctx context.Context, r *deliveriespb.ReplayDeliveriesRequest) (*deliveriespb.ReplayDeliveriesResponse, error) {
+func (s *server) ReplayDeliveries(
+	ctx context.Context, r *deliveriespb.ReplayDeliveriesRequest,
+) (*deliveriespb.ReplayDeliveriesResponse, error) {
 	return wire.Get(ctx, "uid", r.GetUid(), s.Events.Replay, func(n int) *deliveriespb.ReplayDeliveriesResponse {
 		return &deliveriespb.ReplayDeliveriesResponse{Count: int32(n)}
 	})
 }
 
-func (s *server) ListDeliveries(ctx context.Context, r *deliveriespb.ListDeliveriesRequest) (*deliveriespb.ListDeliveriesResponse, error) {
+func (s *server) ListDeliveries(
+	ctx context.Context, r *deliveriespb.ListDeliveriesRequest,
+) (*deliveriespb.ListDeliveriesResponse, error) {
 	p, err := wire.List(ctx, r, resource.Filter{UIDs: wire.UIDFilter(r.GetUidp())}, s.Events.ListDeliveries, s.deliveryOf)
 	return &deliveriespb.ListDeliveriesResponse{
 		Deliveries: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped,

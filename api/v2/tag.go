@@ -6,37 +6,37 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/holdfast-dev/holdfast/api/wire"
-	registrypb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
+	pb "github.com/holdfast-dev/holdfast/gen/registry/v2beta1"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
 // TagOf returns the message of a tag.
-func TagOf(t resource.Tag) *registrypb.Tag {
-	return &registrypb.Tag{
+func TagOf(t resource.Tag) *pb.Tag {
+	return &pb.Tag{
 		Uid: string(t.UID), Name: t.Name, Digest: t.Digest, UpdateTime: wire.Time(t.UpdateTime),
 		Deprecated: t.Deprecated, Bundles: t.Bundles,
 	}
 }
 
 // ReadTag copies what clients may set from p to t.
-func ReadTag(p *registrypb.Tag, t *resource.Tag) error {
+func ReadTag(p *pb.Tag, t *resource.Tag) error {
 	*t = resource.Tag{Name: p.GetName(), Digest: p.GetDigest(), Deprecated: p.GetDeprecated(), Bundles: p.GetBundles()}
 	return nil
 }
 
-func (s *server) CreateTag(ctx context.Context, r *registrypb.CreateTagRequest) (*registrypb.Tag, error) {
+func (s *server) CreateTag(ctx context.Context, r *pb.CreateTagRequest) (*pb.Tag, error) {
 	return wire.Create(ctx, "parent", r.GetParent(), r.GetTag(), ReadTag, s.Registry.CreateTag, TagOf)
 }
 
-func (s *server) GetTag(ctx context.Context, r *registrypb.GetTagRequest) (*registrypb.Tag, error) {
+func (s *server) GetTag(ctx context.Context, r *pb.GetTagRequest) (*pb.Tag, error) {
 	return wire.Get(ctx, "uid", r.GetUid(), s.Registry.GetTag, TagOf)
 }
 
-func (s *server) DeleteTag(ctx context.Context, r *registrypb.DeleteTagRequest) (*emptypb.Empty, error) {
+func (s *server) DeleteTag(ctx context.Context, r *pb.DeleteTagRequest) (*emptypb.Empty, error) {
 	return wire.Delete(ctx, "uid", r.GetUid(), s.Registry.DeleteTag)
 }
 
-func (s *server) ListTags(ctx context.Context, r *registrypb.ListTagsRequest) (*registrypb.ListTagsResponse, error) {
+func (s *server) ListTags(ctx context.Context, r *pb.ListTagsRequest) (*pb.ListTagsResponse, error) {
 	since, err := wire.ReadTime("updated_since", r.GetUpdatedSince())
 	if err != nil {
 		return nil, err
@@ -46,12 +46,12 @@ func (s *server) ListTags(ctx context.Context, r *registrypb.ListTagsRequest) (*
 		Classes: classesOf(r),
 	}
 	p, err := wire.List(ctx, r, f, s.Registry.ListTags, TagOf)
-	return &registrypb.ListTagsResponse{Tags: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
+	return &pb.ListTagsResponse{Tags: p.Items, NextPageToken: p.Next, TotalCount: p.Total, Skipped: p.Skipped}, err
 }
 
 // classesOf returns the classes of tags that a request asks for beside the plain
 // ones.
-func classesOf(r *registrypb.ListTagsRequest) (all []resource.TagClass) {
+func classesOf(r *pb.ListTagsRequest) (all []resource.TagClass) {
 	if r.GetIncludeReferrers() {
 		all = append(all, resource.ReferrerTag)
 	}

@@ -22,19 +22,23 @@ type Package struct {
 // follows the beta, and the names that clients of the public API with the same
 // messages were built for. What has no other name is ours alone.
 var Packages = []Package{
-	{Name: "holdfast.iam.v2beta1", Also: []string{"holdfast.iam.v2", "chainguard.platform.iam.v2beta1", "chainguard.platform.iam.v2"}},
-	{Name: "holdfast.registry.v2beta1", Also: []string{"holdfast.registry.v2", "chainguard.platform.registry.v2beta1", "chainguard.platform.registry.v2"}},
+	{Name: "holdfast.iam.v2beta1", Also: []string{"holdfast.iam.v2", "chainguard.platform.iam.v2beta1",
+		"chainguard.platform.iam.v2"}},
+	{Name: "holdfast.registry.v2beta1", Also: []string{"holdfast.registry.v2", "chainguard.platform.registry.v2beta1",
+		"chainguard.platform.registry.v2"}},
 	{Name: "holdfast.iam.v1", Also: []string{"chainguard.platform.iam"}, Deprecated: true},
 	{Name: "holdfast.registry.v1", Also: []string{"chainguard.platform.registry"}, Deprecated: true},
 	{Name: "holdfast.vulnerabilities.v1", Also: []string{"chainguard.platform.vulnerabilities.v1"}, Deprecated: true},
 	{Name: "holdfast.ping.v1", Also: []string{"chainguard.platform.ping"}, Deprecated: true},
-	{Name: "holdfast.ping.v2beta1", Also: []string{"holdfast.ping.v2", "chainguard.platform.ping.v2beta1", "chainguard.platform.ping.v2"}},
+	{Name: "holdfast.ping.v2beta1", Also: []string{"holdfast.ping.v2", "chainguard.platform.ping.v2beta1",
+		"chainguard.platform.ping.v2"}},
 	{Name: "holdfast.oidc", Also: []string{"chainguard.platform.oidc"}},
 	{Name: "holdfast.vulnerabilities.v2beta1", Also: []string{
 		"holdfast.vulnerabilities.v2", "chainguard.platform.vulnerabilities.v2beta1", "chainguard.platform.vulnerabilities.v2",
 	}},
 	{Name: "holdfast.auth", Also: []string{"chainguard.platform.auth"}},
-	{Name: "holdfast.events.v2beta1", Also: []string{"holdfast.events.v2", "chainguard.platform.events.v2beta1", "chainguard.platform.events.v2"}},
+	{Name: "holdfast.events.v2beta1", Also: []string{"holdfast.events.v2", "chainguard.platform.events.v2beta1",
+		"chainguard.platform.events.v2"}},
 	{Name: "holdfast.events.v1", Also: []string{"chainguard.platform.events"}, Deprecated: true},
 	{Name: "holdfast.access.v1"},
 	{Name: "holdfast.signin.v1"},

@@ -110,7 +110,8 @@ func planMessage(d protoreflect.MessageDescriptor, known map[protoreflect.Messag
 		if ed := element.Enum(); ed != nil {
 			v.enum = ed.Values()
 		}
-		p.fields = append(p.fields, plannedField{desc: f, key: strconv.Quote(f.JSONName()) + ":", optional: f.HasPresence(), value: v})
+		p.fields = append(p.fields, plannedField{desc: f, key: strconv.Quote(f.JSONName()) + ":",
+			optional: f.HasPresence(), value: v})
 	}
 	return p
 }

@@ -48,7 +48,9 @@ func Do(ctx context.Context, field, text string, f func(context.Context, resourc
 }
 
 // Delete runs del for the uid in the field of a request.
-func Delete(ctx context.Context, field, text string, del func(context.Context, resource.UID) error) (*emptypb.Empty, error) {
+func Delete(
+	ctx context.Context, field, text string, del func(context.Context, resource.UID) error,
+) (*emptypb.Empty, error) {
 	return &emptypb.Empty{}, Do(ctx, field, text, del)
 }
 
@@ -121,7 +123,9 @@ func Require(field string, m proto.Message) error {
 
 // Masked returns a function that changes the fields of a resource that are in
 // mask to what from says.
-func Masked[T any, M proto.Message](mask *fieldmaskpb.FieldMask, from M, read func(M, *T) error, write func(T) M) func(*T) error {
+func Masked[T any, M proto.Message](
+	mask *fieldmaskpb.FieldMask, from M, read func(M, *T) error, write func(T) M) func(*T,
+) error {
 	return func(v *T) error {
 		m := write(*v)
 		if err := Apply(mask, from, m); err != nil {

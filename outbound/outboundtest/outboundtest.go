@@ -54,7 +54,8 @@ func reply(query []byte, addresses func() []string) ([]byte, error) {
 		}
 		for _, a := range addresses() {
 			m.Answers = append(m.Answers, dnsmessage.Resource{
-				Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class}, Body: &dnsmessage.AResource{A: netip.MustParseAddr(a).As4()},
+				Header: dnsmessage.ResourceHeader{Name: q.Name,
+					Class: q.Class}, Body: &dnsmessage.AResource{A: netip.MustParseAddr(a).As4()},
 			})
 		}
 	}

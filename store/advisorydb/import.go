@@ -69,7 +69,8 @@ func (s *Store) importOnce(
 			withdrawn++
 		}
 	}
-	done = resource.ImportResult{Created: int64(len(drafts)), Updated: int64(len(changed)), Unchanged: unchanged, Withdrawn: withdrawn}
+	done = resource.ImportResult{Created: int64(len(drafts)), Updated: int64(len(changed)), Unchanged: unchanged,
+		Withdrawn: withdrawn}
 	if len(drafts)+len(changed) == 0 {
 		return done, s.requireGroup(ctx, group)
 	}

@@ -189,7 +189,8 @@ func (l *advisoryList) lookUp(ctx context.Context, segs []int64) (entries []entr
 // advisories that are among segs.
 func (l *advisoryList) walkUpdates(ctx context.Context, segs []int64) (entries []entry, _ error) {
 	walk := *l
-	in := indexRanges{table: "advisories", column: "parent", all: []indexRange{{key: store.Segment(l.groups[0]), group: l.groups[0]}}}
+	in := indexRanges{table: "advisories", column: "parent",
+		all: []indexRange{{key: store.Segment(l.groups[0]), group: l.groups[0]}}}
 	for len(entries) < l.need() {
 		part, err := walk.merge(ctx, in, 2048)
 		if err != nil {

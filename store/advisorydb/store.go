@@ -25,7 +25,8 @@ type Store struct {
 // New returns the store of advisories in a database.
 func New(db *store.DB) *Store {
 	known, _ := lru.New[int64, *cachedAdvisory](advisoriesCached) // fails for sizes below one only
-	return &Store{DB: db, GenerationSize: generationSize, textCache: &textCache{all: map[int64]versionedBlock{}}, advisories: known}
+	return &Store{DB: db, GenerationSize: generationSize, textCache: &textCache{all: map[int64]versionedBlock{}},
+		advisories: known}
 }
 
 // A Tx is a transaction under way, with the changes to advisories.

@@ -138,7 +138,8 @@ func (t Tx) beginEpoch(
 // moveToRealm makes a person one of the people that a provider vouches for now.
 func (t Tx) moveToRealm(ctx context.Context, i resource.Identity, p resource.IdentityProvider) error {
 	before := i
-	i.Relationship = resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: p.OIDC.Issuer, Subject: i.Relationship.Subject()}}
+	i.Relationship = resource.Relationship{ClaimMatch: &resource.ClaimMatch{Issuer: p.OIDC.Issuer,
+		Subject: i.Relationship.Subject()}}
 	i.Realm = p.Realm
 	return t.UpdateIdentity(ctx, resource.IdentityUpdated, before, &i)
 }

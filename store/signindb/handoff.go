@@ -156,7 +156,8 @@ func (s *Store) PollDevice(
 		if err != nil {
 			return err
 		}
-		if hasty = d.State == resource.DevicePending && store.MS(now)-polled < interval.Milliseconds(); d.State != resource.DevicePending {
+		if hasty = d.State == resource.DevicePending &&
+			store.MS(now)-polled < interval.Milliseconds(); d.State != resource.DevicePending {
 			_, err = t.Exec(ctx, `DELETE FROM devices WHERE digest = $1`, digest)
 			return err
 		}
