@@ -80,7 +80,7 @@ func writeOAuth(w http.ResponseWriter, status int, v any) {
 
 // deviceEndpoint is the device authorization endpoint (RFC 8628, section 3.1).
 func (s *Service) deviceEndpoint(w http.ResponseWriter, r *http.Request) {
-	if wait := s.limits.acquire("devices "+network(remote(r)), maxDevices); wait > 0 {
+	if wait := s.limits.acquire("devices "+network(r), maxDevices); wait > 0 {
 		retryAfter(w, wait)
 		writeOAuthError(w, http.StatusTooManyRequests, "slow_down", "too many devices of this address wait")
 		return
@@ -159,7 +159,7 @@ func (s *Service) enterDevice(w http.ResponseWriter, r *http.Request) {
 		p.Wrong = map[string]string{"user_code": why}
 		s.show(w, r, status, "device", nil, p)
 	}
-	key := "user codes " + network(remote(r))
+	key := "user codes " + network(r)
 	if wait := s.limits.acquire(key, maxCodeGuesses); wait > 0 {
 		retryAfter(w, wait)
 		refuse(http.StatusTooManyRequests, tooMany(wait))
@@ -209,7 +209,6 @@ const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 // tokenEndpoint is the token endpoint of OAuth: it exchanges an authorization
 // code, a device code or a refresh token.
 func (s *Service) tokenEndpoint(w http.ResponseWriter, r *http.Request) {
-	r = r.WithContext(resource.WithActor(r.Context(), resource.Actor{RequestID: newID(), Remote: remote(r)}))
 	switch s.field(w, r, "grant_type") {
 	case "authorization_code":
 		s.redeemCode(w, r)

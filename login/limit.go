@@ -3,7 +3,6 @@ package login
 import (
 	"crypto/sha256"
 	"net/http"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -116,24 +115,6 @@ func (l *limits) release(keys ...string) {
 	}
 }
 
-// network returns what limits are counted by: an IPv4 address, or the /64
-// network of an IPv6 address, all of which belongs to one host.
-func network(address string) string {
-	ip, err := netip.ParseAddr(address)
-	if err != nil {
-		return address
-	}
-	ip = ip.Unmap().WithZone("")
-	if ip.Is4() {
-		return ip.String()
-	}
-	p, err := ip.Prefix(64)
-	if err != nil {
-		return address
-	}
-	return p.String()
-}
-
 // An attempt is the permission to check one password or code.
 type attempt struct {
 	release func()         // for an attempt that succeeded or was not made
@@ -146,7 +127,7 @@ type attempt struct {
 // the browser has signed in to. It may try these when the general limits are
 // reached, within a limit of its own.
 func (s *Service) acquireAttempt(r *http.Request, what string, known []knownAccount) (t attempt, wait time.Duration) {
-	n := network(remote(r))
+	n := network(r)
 	address, pair, account := "address "+n, "pair "+n+" "+what, "account "+what
 	if wait = s.limits.acquire(address, perAddress); wait == 0 {
 		if wait = s.limits.acquire(pair, perAccount); wait == 0 {

@@ -145,12 +145,11 @@ func (s *Service) Handler() http.Handler {
 	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.problem(w, r, http.StatusForbidden, "This form was sent from another site", "Start again from here.")
 	}))
-	pages := s.withActor(s.withReadableQuery(cross.Handler(mux)))
 	programs := http.NewServeMux() // not for browsers, and without cookies
 	programs.HandleFunc("POST /oauth/token", s.tokenEndpoint)
 	programs.HandleFunc("POST /oauth/device_authorization", s.deviceEndpoint)
-	programs.Handle("/", pages)
-	return programs
+	programs.Handle("/", s.withReadableQuery(cross.Handler(mux)))
+	return s.withActor(programs)
 }
 
 // withActor attributes the changes that a request makes to where it comes

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
-	"net"
 	"net/http"
 	"path"
 	"strconv"
@@ -308,14 +307,11 @@ func (s *Service) assetRoutes(mux *http.ServeMux) {
 	}
 }
 
-// remote returns the address that a request comes from.
-func remote(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
-}
+// remote returns the host that a request comes from.
+func remote(r *http.Request) string { return resource.HostOf(r.RemoteAddr) }
+
+// network returns the network that the attempts of a request are counted for.
+func network(r *http.Request) string { return resource.NetworkOf(remote(r)) }
 
 const longestAgent = 256
 

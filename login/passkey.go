@@ -161,7 +161,7 @@ func (s *Service) passkey(w http.ResponseWriter, r *http.Request) {
 	if f == nil {
 		return
 	}
-	key := "passkeys " + network(remote(r)) // separate from passwords, whose guesses must not delay passkeys
+	key := "passkeys " + network(r) // separate from passwords, whose guesses must not delay passkeys
 	if wait := s.limits.acquire(key, perAddress); wait > 0 {
 		retryAfter(w, wait)
 		writeScriptError(w, http.StatusTooManyRequests, tooMany(wait))

@@ -84,7 +84,7 @@ func (h *hasher) dequeue(network string) {
 // queue is full, in total or for the network of the request, or if waiting
 // takes too long.
 func (h *hasher) run(ctx context.Context, f func()) error {
-	from := network(resource.ActorFrom(ctx).Remote)
+	from := resource.NetworkOf(resource.ActorFrom(ctx).Remote)
 	if !h.enqueue(from) {
 		return errBusy
 	}

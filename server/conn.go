@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/holdfast-dev/holdfast/api"
+	"github.com/holdfast-dev/holdfast/resource"
 )
 
 // Limits of a client's connection.
@@ -274,11 +275,11 @@ func (d *limitListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		host := hostOf(conn.RemoteAddr().String())
+		host := resource.HostOf(conn.RemoteAddr().String())
 		if d.proxies.Trust(host) {
 			return conn, nil
 		}
-		from := api.Neighborhood(host)
+		from := resource.NetworkOf(host)
 		if _, ok := d.all.acquire(from); ok {
 			return &limitedConn{Conn: conn, listener: d, from: from}, nil
 		}
@@ -296,14 +297,6 @@ func (d *limitListener) warn(from string) {
 		d.log.Warn("an address has as many connections as one may have; more are refused "+
 			"(max_connections_per_address, trusted_proxies)", "address", from)
 	}
-}
-
-func hostOf(address string) string {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return address
-	}
-	return host
 }
 
 // A limitedConn is a connection that is counted until it is closed.

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/holdfast-dev/holdfast/api"
+	"github.com/holdfast-dev/holdfast/resource"
 )
 
 const (
@@ -136,7 +137,7 @@ func (s *splitter) dispatch(conn net.Conn) {
 	switch {
 	case !isGRPC:
 		to.http.deliver(sniffed)
-	case s.proxies.Trust(hostOf(conn.RemoteAddr().String())):
+	case s.proxies.Trust(resource.HostOf(conn.RemoteAddr().String())):
 		sniffed.admitted.Store(true)
 		to.grpc.deliver(sniffed)
 	default:
