@@ -72,9 +72,7 @@ func New(db *store.DB, checker *authz.Checker, s *sts.Service, pages *page.Token
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
 	cfg.SessionIdle = cmp.Or(cfg.SessionIdle, defaultIdle)
 	cfg.SessionLife = cmp.Or(cfg.SessionLife, defaultLife)
 	cfg.PollEvery = cmp.Or(cfg.PollEvery, defaultPoll)
@@ -84,8 +82,8 @@ func New(db *store.DB, checker *authz.Checker, s *sts.Service, pages *page.Token
 		return nil, err
 	}
 	l := &Service{
-		store: iamdb.New(db), accounts: signindb.New(db), people: people.New(db), authz: checker, sts: s, pages: pages, cfg: cfg, log: cfg.Log, origin: origin,
-		hashes: newHasher(cfg.Hashes),
+		store: iamdb.New(db), accounts: signindb.New(db), people: people.New(db), authz: checker, sts: s, pages: pages,
+		cfg: cfg, log: cfg.Log, origin: origin, hashes: newHasher(cfg.Hashes),
 	}
 	if l.limits, err = newLimits(cfg.Now); err != nil {
 		return nil, err
@@ -117,13 +115,13 @@ var Routes = []string{
 // Handler serves the pages, and the OAuth endpoints for programs.
 func (s *Service) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /oauth", s.begin)
-	mux.HandleFunc("GET /oauth/callback/{provider}", s.callback)
+	mux.HandleFunc("GET /oauth", s.handle(s.begin))
+	mux.HandleFunc("GET /oauth/callback/{provider}", s.handle(s.callback))
 	mux.HandleFunc("GET /orgcheck", s.orgcheck)
-	mux.HandleFunc("GET /join", s.beginJoin)
-	mux.HandleFunc("GET /device", s.showDevice)
-	mux.HandleFunc("POST /device", s.enterDevice)
-	mux.HandleFunc("GET /signin", s.showSignIn)
+	mux.HandleFunc("GET /join", s.handle(s.beginJoin))
+	mux.HandleFunc("GET /device", s.handle(s.showDevice))
+	mux.HandleFunc("POST /device", s.handle(s.enterDevice))
+	mux.HandleFunc("GET /signin", s.handle(s.showSignIn))
 	mux.HandleFunc("POST /signin/organization", s.withFlow(s.chooseOrganization))
 	mux.HandleFunc("GET /signin/provider", s.withFlow(s.chooseProvider))
 	mux.HandleFunc("POST /signin/provider", s.withFlow(s.chooseProvider))
@@ -131,23 +129,23 @@ func (s *Service) Handler() http.Handler {
 	mux.HandleFunc("POST /signin/account", s.withFlow(s.chooseAccount))
 	mux.HandleFunc("POST /signin/totp", s.withPassword(s.totp))
 	mux.HandleFunc("POST /signin/recovery", s.withPassword(s.recovery))
-	mux.HandleFunc("POST /signin/passkey/start", s.passkeyStart)
-	mux.HandleFunc("POST /signin/passkey", s.passkey)
+	mux.HandleFunc("POST /signin/passkey/start", s.handleScript(s.passkeyStart))
+	mux.HandleFunc("POST /signin/passkey", s.handleScript(s.passkey))
 	mux.HandleFunc("POST /signin/join/start", s.withFlow(s.showJoin))
 	mux.HandleFunc("POST /signin/join", s.withFlow(s.join))
 	mux.HandleFunc("POST /signin/confirm", s.withFlow(s.confirm))
 	mux.HandleFunc("POST /signin/other", s.withFlow(s.switchUser))
-	mux.HandleFunc("GET /link", s.showLink)
-	mux.HandleFunc("POST /link", s.followLink)
+	mux.HandleFunc("GET /link", s.handle(s.showLink))
+	mux.HandleFunc("POST /link", s.handle(s.followLink))
 	s.accountRoutes(mux)
 	s.assetRoutes(mux)
 	cross := http.NewCrossOriginProtection() // refuses forms of other sites, whatever cookies come with them
-	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.problem(w, r, http.StatusForbidden, "This form was sent from another site", "Start again from here.")
+	cross.SetDenyHandler(s.handle(func(w http.ResponseWriter, r *http.Request) error {
+		return s.problem(w, r, http.StatusForbidden, "This form was sent from another site", "Start again from here.")
 	}))
 	programs := http.NewServeMux() // not for browsers, and without cookies
-	programs.HandleFunc("POST /oauth/token", s.tokenEndpoint)
-	programs.HandleFunc("POST /oauth/device_authorization", s.deviceEndpoint)
+	programs.HandleFunc("POST /oauth/token", s.handleOAuth(s.tokenEndpoint))
+	programs.HandleFunc("POST /oauth/device_authorization", s.handleOAuth(s.deviceEndpoint))
 	programs.Handle("/", s.withReadableQuery(cross.Handler(mux)))
 	return s.withActor(programs)
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"net/http"
 	"strings"
+	"unicode"
 
 	"github.com/holdfast-dev/holdfast/resource"
 )
@@ -28,7 +29,7 @@ func newRecoveryCodes() (all []string) {
 // 1 or 8, so those are read as the letters that look like them.
 func readRecoveryCode(text string) string {
 	return strings.Map(func(r rune) rune {
-		switch r = upper(r); {
+		switch r = unicode.ToUpper(r); {
 		case r >= 'A' && r <= 'Z', r >= '2' && r <= '7':
 			return r
 		case r == '0':
@@ -52,58 +53,43 @@ func (s *Service) recoveryDigest(account resource.UID, code string) []byte {
 }
 
 // recovery accepts a recovery code as the second factor.
-func (s *Service) recovery(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) {
-	refuse := func(status int, why string) {
-		p := s.factorPage(a)
-		p.Wrong = map[string]string{"recovery": why}
-		s.show(w, r, status, "factor", f, p)
-	}
-	attempt, wait := s.acquireAttempt(r, "recovery "+string(a.UID), s.knownTo(r, a.UID))
-	if wait > 0 {
-		retryAfter(w, wait)
-		refuse(http.StatusTooManyRequests, tooMany(wait))
-		return
-	}
-	good, err := s.accounts.UseRecoveryCode(r.Context(), a.UID, s.recoveryDigest(a.UID, s.field(w, r, "recovery")))
-	switch {
-	case err != nil:
-		s.fail(w, r, "This sign-in cannot go on", err)
-	case !good:
-		refuse(http.StatusUnauthorized, "This recovery code is not right, or was used before.")
-	default:
-		attempt.release()
-		s.log.InfoContext(r.Context(), "a recovery code was used", "account", a.UID, "left", a.RecoveryCodes-1)
-		s.finishLocalSignIn(w, r, f, a)
-	}
+func (s *Service) recovery(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) error {
+	return s.acceptFactor(w, r, f, a, factor{
+		name: "recovery", field: "recovery", wrong: "This recovery code is not right, or was used before.",
+		verify: func(code string) (bool, error) {
+			right, err := s.accounts.UseRecoveryCode(r.Context(), a.UID, s.recoveryDigest(a.UID, code))
+			if right {
+				s.log.InfoContext(r.Context(), "a recovery code was used", "account", a.UID, "left", a.RecoveryCodes-1)
+			}
+			return right, err
+		},
+	})
 }
 
 // recoveryRenew creates new recovery codes after the password was checked, and
 // voids the old ones.
-func (s *Service) recoveryRenew(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) {
+func (s *Service) recoveryRenew(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) error {
 	if !hasFactor(a) {
-		s.redirect(w, r, "/account")
-		return
+		return s.redirect(w, r, "/account")
 	}
 	if err := s.verifyCurrentPassword(r, a, "recovery", s.field(w, r, "current")); err != nil {
-		s.showAccountError(w, r, n, err)
-		return
+		return err
 	}
-	s.showRecovery(w, r, a, "")
+	return s.showRecovery(w, r, a, "")
 }
 
 // showRecovery creates recovery codes for an account and shows them, which is
 // possible only now.
-func (s *Service) showRecovery(w http.ResponseWriter, r *http.Request, a resource.Account, notice string) {
+func (s *Service) showRecovery(w http.ResponseWriter, r *http.Request, a resource.Account, notice string) error {
 	codes := newRecoveryCodes()
 	var digests [][]byte
 	for _, c := range codes {
 		digests = append(digests, s.recoveryDigest(a.UID, c))
 	}
 	if err := s.accounts.SetRecoveryCodes(r.Context(), a.UID, digests); err != nil {
-		s.fail(w, r, "Recovery codes cannot be made", err)
-		return
+		return titled("Recovery codes cannot be made", err)
 	}
-	s.show(w, r, http.StatusOK, "recovery", nil, &recoveryPage{Email: a.Email, Codes: codes, Notice: notice})
+	return s.show(w, r, http.StatusOK, "recovery", nil, &recoveryPage{Email: a.Email, Codes: codes, Notice: notice})
 }
 
 // hasFactor reports whether an account has a second factor, which recovery

@@ -23,44 +23,40 @@ var (
 // begin is where a program sends a person to sign in. Its query contains no
 // secrets, and it changes nothing: it redirects to the sign-in page or to the
 // provider.
-func (s *Service) begin(w http.ResponseWriter, r *http.Request) {
+func (s *Service) begin(w http.ResponseWriter, r *http.Request) error {
 	f, err := s.newFlow(r)
 	if err != nil {
-		s.fail(w, r, "This sign-in cannot begin", err)
-		return
+		return titled(cannotBegin, err)
 	}
-	s.start(w, r, f)
+	return s.start(w, r, f)
 }
 
 // start stores a new flow and redirects the browser.
-func (s *Service) start(w http.ResponseWriter, r *http.Request, f *flow) {
+func (s *Service) start(w http.ResponseWriter, r *http.Request, f *flow) error {
 	f.ID, f.Expires = newID(), s.cfg.Now().Add(flowLife).Unix()
 	if f.Provider != "" && (f.Purpose == forTrial || !s.hasSessionOf(r, f)) {
-		s.redirectToProvider(w, r, f)
-		return
+		return s.redirectToProvider(w, r, f)
 	}
 	f.Provider = ""
 	if !s.saveFlow(w, r, f) {
-		s.fail(w, r, "This sign-in cannot begin", fault.Field("request", "is too long"))
-		return
+		return titled(cannotBegin, fault.Field("request", "is too long"))
 	}
-	s.redirect(w, r, "/signin?flow="+f.ID)
+	return s.redirect(w, r, "/signin?flow="+f.ID)
 }
 
 // hasSessionOf reports whether the browser's session was started with the
 // provider that the flow asks for.
 func (s *Service) hasSessionOf(r *http.Request, f *flow) bool {
 	n, ok := s.browser(r)
-	if !ok || n.Act == nil || f.Identity != "" {
-		return false
-	}
-	return n.Voucher.Provider() == f.Provider
+	return ok && n.Act != nil && f.Identity == "" && n.Voucher.Provider() == f.Provider
 }
 
-// redirect redirects the browser to one of our pages.
-func (s *Service) redirect(w http.ResponseWriter, r *http.Request, path string) {
+// redirect redirects the browser, to one of our pages unless the address has a
+// host.
+func (s *Service) redirect(w http.ResponseWriter, r *http.Request, path string) error {
 	secureHeaders(w, "")
 	http.Redirect(w, r, path, http.StatusSeeOther)
+	return nil
 }
 
 // newFlow reads the parameters of a sign-in.
@@ -87,13 +83,7 @@ func (s *Service) newFlow(r *http.Request) (*flow, error) {
 			wrong("identity", "is not a uid")
 		}
 	}
-	for _, list := range q["audience"] {
-		for aud := range strings.SplitSeq(list, ",") {
-			if aud = strings.TrimSpace(aud); aud != "" {
-				f.Audience = append(f.Audience, aud)
-			}
-		}
-	}
+	f.Audience = splitAudience(strings.Join(q["audience"], ","))
 	if f.Scopes, err = s.scopes(r, q["scope"]); err != nil {
 		wrong("scope", "is not the uid or the name of a group")
 	}
@@ -112,6 +102,16 @@ func (s *Service) newFlow(r *http.Request) (*flow, error) {
 		f.Purpose, f.Redirect = forTrial, ""
 	}
 	return f, nil
+}
+
+// splitAudience returns the audiences of a list with commas between them.
+func splitAudience(list string) (all []string) {
+	for aud := range strings.SplitSeq(list, ",") {
+		if aud = strings.TrimSpace(aud); aud != "" {
+			all = append(all, aud)
+		}
+	}
+	return all
 }
 
 // readTarget reads where the tokens are delivered.
@@ -220,13 +220,12 @@ func (s *Service) orgcheck(w http.ResponseWriter, r *http.Request) {
 
 // beginJoin handles the link of an invite. It moves the code from the address
 // into the cookie, so that the code does not stay in the browser's history.
-func (s *Service) beginJoin(w http.ResponseWriter, r *http.Request) {
+func (s *Service) beginJoin(w http.ResponseWriter, r *http.Request) error {
 	f := &flow{Purpose: forBrowser, Invite: r.URL.Query().Get("code")}
 	if _, err := s.inviteOf(r, f); err != nil {
-		s.fail(w, r, "This invite cannot be used", err)
-		return
+		return titled("This invite cannot be used", err)
 	}
-	s.start(w, r, f)
+	return s.start(w, r, f)
 }
 
 // checkCode returns a short form of the public key of a headless program,

@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"image/png"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,58 +56,70 @@ func (s *Service) verifyTOTP(ctx context.Context, a resource.Account, code strin
 }
 
 // totp accepts a one-time password as the second factor.
-func (s *Service) totp(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) {
+func (s *Service) totp(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) error {
 	if len(a.TOTP) == 0 {
-		s.redirect(w, r, "/signin?flow="+f.ID)
-		return
+		return s.redirect(w, r, "/signin?flow="+f.ID)
 	}
-	refuse := func(status int, why string) {
+	return s.acceptFactor(w, r, f, a, factor{
+		name: "totp", field: "code",
+		wrong:  "This code is not right, or was used before. Codes change every 30 seconds.",
+		verify: func(code string) (bool, error) { return s.verifyTOTP(r.Context(), a, code) },
+	})
+}
+
+// A factor is a code that a person can enter as the second factor.
+type factor struct {
+	name, field, wrong string
+	verify             func(code string) (bool, error)
+}
+
+// acceptFactor signs in if the code in a form is right.
+func (s *Service) acceptFactor(
+	w http.ResponseWriter, r *http.Request, f *flow, a resource.Account, by factor,
+) error {
+	refuse := func(status int, why string) error {
 		p := s.factorPage(a)
-		p.Wrong = map[string]string{"code": why}
-		s.show(w, r, status, "factor", f, p)
+		p.Frame = wrong(by.field, why)
+		return s.show(w, r, status, "factor", f, p)
 	}
-	attempt, wait := s.acquireAttempt(r, "totp "+string(a.UID), s.knownTo(r, a.UID))
+	attempt, wait := s.acquireAttempt(r, by.name+" "+string(a.UID), s.knownTo(r, a.UID))
 	if wait > 0 {
 		retryAfter(w, wait)
-		refuse(http.StatusTooManyRequests, tooMany(wait))
-		return
+		return refuse(http.StatusTooManyRequests, tooMany(wait))
 	}
-	right, err := s.verifyTOTP(r.Context(), a, s.field(w, r, "code"))
-	switch {
-	case err != nil:
-		s.fail(w, r, "This sign-in cannot go on", err)
-	case !right:
-		refuse(http.StatusUnauthorized, "This code is not right, or was used before. Codes change every 30 seconds.")
-	default:
-		attempt.release()
-		s.finishLocalSignIn(w, r, f, a)
+	right, err := by.verify(s.field(w, r, by.field))
+	if err != nil {
+		return err
 	}
+	if !right {
+		return refuse(http.StatusUnauthorized, by.wrong)
+	}
+	attempt.release()
+	return s.finishLocalSignIn(w, r, f, a)
 }
 
 // withPassword calls next with the account whose password was right in the flow
 // of a request. Without one it redirects to the sign-in page.
 func (s *Service) withPassword(
-	next func(http.ResponseWriter, *http.Request, *flow, resource.Account),
+	next func(http.ResponseWriter, *http.Request, *flow, resource.Account) error,
 ) http.HandlerFunc {
-	return s.withFlow(func(w http.ResponseWriter, r *http.Request, f *flow) {
+	return s.withFlow(func(w http.ResponseWriter, r *http.Request, f *flow) error {
 		if f.Account != "" {
 			if a, err := s.accounts.Account(r.Context(), f.Account); err == nil && f.provesPassword(a) {
-				next(w, r, f, a)
-				return
+				return next(w, r, f, a)
 			}
 		}
-		s.redirect(w, r, "/signin?flow="+f.ID)
+		return s.redirect(w, r, "/signin?flow="+f.ID)
 	})
 }
 
 // totpStart shows a new secret after the password was checked. The secret is
 // kept in a cookie, and is used only once the person has entered a code of it.
-func (s *Service) totpStart(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) {
+func (s *Service) totpStart(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) error {
 	if err := s.verifyCurrentPassword(r, a, "app", s.field(w, r, "current")); err != nil {
-		s.showAccountError(w, r, n, err)
-		return
+		return err
 	}
-	org, err := s.store.Group(r.Context(), a.UID.Root())
+	org, err := s.organizationName(r.Context(), a.UID)
 	var key *otp.Key
 	if err == nil {
 		key, err = totp.Generate(totp.GenerateOpts{
@@ -114,63 +127,56 @@ func (s *Service) totpStart(w http.ResponseWriter, r *http.Request, n resource.S
 		})
 	}
 	if err != nil {
-		s.fail(w, r, "One-time passwords cannot be set up", err)
-		return
+		return titled("One-time passwords cannot be set up", err)
 	}
 	http.SetCookie(w, s.sealedCookie(totpCookie, "totp "+n.ID, []byte(key.String()), flowLife))
-	s.totpPage(w, r, http.StatusOK, n, key, nil)
+	return s.totpPage(w, r, http.StatusOK, n, key, Frame{})
 }
 
 func (s *Service) totpPage(
-	w http.ResponseWriter, r *http.Request, status int, n resource.Session, key *otp.Key, wrong map[string]string,
-) {
+	w http.ResponseWriter, r *http.Request, status int, n resource.Session, key *otp.Key, frame Frame,
+) error {
 	var b bytes.Buffer
 	img, err := key.Image(qrSize, qrSize)
 	if err == nil {
 		err = png.Encode(&b, img)
 	}
 	if err != nil {
-		s.fail(w, r, "One-time passwords cannot be set up", err)
-		return
+		return titled("One-time passwords cannot be set up", err)
 	}
-	p := &totpPage{
-		Secret: grouped(key.Secret()), Link: template.URL(key.String()),
+	frame.CSRF = s.csrf(n.ID)
+	return s.show(w, r, status, "totp", nil, &totpPage{
+		Frame: frame, Secret: grouped(key.Secret()), Link: template.URL(key.String()),
 		QR: template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(b.Bytes())),
-	}
-	p.CSRF, p.Wrong = s.csrf(n.ID), wrong
-	s.show(w, r, status, "totp", nil, p)
+	})
 }
 
 // grouped splits a secret into groups of four letters, which are easier to
 // type.
 func grouped(secret string) string {
 	var parts []string
-	for len(secret) > 4 {
-		parts, secret = append(parts, secret[:4]), secret[4:]
+	for part := range slices.Chunk([]byte(secret), 4) {
+		parts = append(parts, string(part))
 	}
-	return strings.Join(append(parts, secret), " ")
+	return strings.Join(parts, " ")
 }
 
 // totpFinish enables one-time passwords for a person who has entered one.
-func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) {
+func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) error {
 	plain, ok := s.openCookie(r, totpCookie, "totp "+n.ID)
 	key, err := otp.NewKeyFromURL(string(plain))
 	if !ok || err != nil {
-		s.redirect(w, r, "/account")
-		return
+		return s.redirect(w, r, "/account")
 	}
 	attempt, wait := s.acquireAttempt(r, "new totp "+string(a.UID), nil)
 	if wait > 0 {
 		retryAfter(w, wait)
-		s.totpPage(w, r, http.StatusTooManyRequests, n, key, map[string]string{"code": tooMany(wait)})
-		return
+		return s.totpPage(w, r, http.StatusTooManyRequests, n, key, wrong("code", tooMany(wait)))
 	}
 	step := matchTOTP(key.Secret(), trimCode(s.field(w, r, "code")), 0, s.cfg.Now())
 	if step == 0 {
-		s.totpPage(w, r, http.StatusBadRequest, n, key, map[string]string{
-			"code": "This code is not right. Codes change every 30 seconds.",
-		})
-		return
+		return s.totpPage(w, r, http.StatusBadRequest, n, key,
+			wrong("code", "This code is not right. Codes change every 30 seconds."))
 	}
 	attempt.release()
 	_, err = s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
@@ -178,13 +184,11 @@ func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request, n resource.
 		return nil
 	})
 	if err != nil {
-		s.fail(w, r, "One-time passwords cannot be set up", err)
-		return
+		return titled("One-time passwords cannot be set up", err)
 	}
 	http.SetCookie(w, s.cookie(totpCookie, "", 0))
 	if a.RecoveryCodes == 0 {
-		s.showRecovery(w, r, a, "The authenticator app is set up.")
-		return
+		return s.showRecovery(w, r, a, "The authenticator app is set up.")
 	}
-	s.redirect(w, r, "/account")
+	return s.redirect(w, r, "/account")
 }
