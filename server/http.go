@@ -106,14 +106,10 @@ func (p *timeoutWriter) clearDeadline() { _ = p.stream.SetWriteDeadline(time.Tim
 
 func (p *timeoutWriter) Write(b []byte) (n int, err error) {
 	defer p.clearDeadline()
-	for {
+	return writeChunks(b, func(chunk []byte) (int, error) {
 		p.setDeadline()
-		m, err := p.ResponseWriter.Write(b[n:min(n+writeChunk, len(b))])
-		n += m
-		if err != nil || n == len(b) {
-			return n, err
-		}
-	}
+		return p.ResponseWriter.Write(chunk)
+	})
 }
 
 func (p *timeoutWriter) Flush() {

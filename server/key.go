@@ -11,13 +11,15 @@ import (
 	"github.com/holdfast-dev/holdfast/seal"
 )
 
+const keyFile = "holdfast.key" // in the data folder
+
 // encryptionKey returns the key from the settings or from the key file in the
 // data folder, which it creates on first start.
 func encryptionKey(cfg Config, log *slog.Logger) (seal.Key, error) {
 	if cfg.EncryptionKey != "" {
 		return seal.ParseKey(cfg.EncryptionKey)
 	}
-	path := filepath.Join(cfg.DataDir, "holdfast.key")
+	path := filepath.Join(cfg.DataDir, keyFile)
 	if cfg.onPostgres() {
 		log.Warn("the encryption key is a file of this machine: replicas must share it, "+
 			"or set HOLDFAST_ENCRYPTION_KEY", "file", path)

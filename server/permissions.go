@@ -26,23 +26,20 @@ func (c Config) makeDataDir(log *slog.Logger) error {
 			return err
 		}
 	}
-	folders, files := []string{c.DataDir}, []string{"holdfast.key", "dev.json", controlSocket}
-	for i, name := range files {
-		files[i] = filepath.Join(c.DataDir, name)
+	private := map[string]fs.FileMode{c.DataDir: privateFolder}
+	for _, name := range []string{keyFile, devFileName, controlSocket} {
+		private[filepath.Join(c.DataDir, name)] = privateFile
 	}
 	if !strings.HasPrefix(c.Blobs, bucketScheme) {
-		folders = append(folders, c.Blobs)
+		private[c.Blobs] = privateFolder
 	}
 	if !c.onPostgres() {
-		files = append(files, c.Database, c.Database+"-wal", c.Database+"-shm", c.Database+".lock")
-	}
-	for _, path := range folders {
-		if err := makePrivate(path, privateFolder, log); err != nil {
-			return err
+		for _, suffix := range []string{"", "-wal", "-shm", ".lock"} {
+			private[c.Database+suffix] = privateFile
 		}
 	}
-	for _, path := range files {
-		if err := makePrivate(path, privateFile, log); err != nil {
+	for path, most := range private {
+		if err := makePrivate(path, most, log); err != nil {
 			return err
 		}
 	}
