@@ -130,10 +130,7 @@ func (x *exchange) assemble(ctx context.Context, s *store.DB) (err error) {
 	if err != nil {
 		return err
 	}
-	service, err := sts.New(s, x.checker, x.issuer, issuers, sts.Config{BaseURL: baseURL, Log: log})
-	if err != nil {
-		return err
-	}
+	service := sts.New(s, x.checker, x.issuer, issuers, sts.Config{BaseURL: baseURL, Log: log})
 	tokens := page.NewTokens(key.Derive("page tokens"), time.Now)
 	all := api.Services{IAM: iam.New(s, x.checker, tokens, iam.Config{Key: key}), STS: service}
 	cfg := api.Config{Audience: baseURL, Log: log, Metrics: prometheus.NewRegistry()}

@@ -49,9 +49,9 @@ type counter struct {
 	next  time.Time // with backoff, when the next attempt is allowed
 }
 
-func newLimits(now func() time.Time) (*limits, error) {
-	tried, err := lru.New[counterKey, *counter](limitsTracked)
-	return &limits{now: now, counters: tried}, err
+func newLimits(now func() time.Time) *limits {
+	counters, _ := lru.New[counterKey, *counter](limitsTracked) // fails only for a size of 0
+	return &limits{now: now, counters: counters}
 }
 
 // acquire counts an attempt at key and returns 0, or returns how long to wait

@@ -83,13 +83,8 @@ func New(db *store.DB, checker *authz.Checker, s *sts.Service, pages *page.Token
 	}
 	l := &Service{
 		store: iamdb.New(db), accounts: signindb.New(db), people: people.New(db), authz: checker, sts: s, pages: pages,
-		cfg: cfg, log: cfg.Log, origin: origin, hashes: newHasher(cfg.Hashes),
-	}
-	if l.limits, err = newLimits(cfg.Now); err != nil {
-		return nil, err
-	}
-	if l.upstream, err = newUpstream(cfg.Client, cfg.Now); err != nil {
-		return nil, err
+		cfg: cfg, log: cfg.Log, origin: origin, hashes: newHasher(cfg.Hashes), limits: newLimits(cfg.Now),
+		upstream: newUpstream(cfg.Client, cfg.Now),
 	}
 	if l.templates, err = parsePages(cfg.Now); err != nil {
 		return nil, err

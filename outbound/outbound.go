@@ -180,18 +180,19 @@ const unreached = "the host cannot be reached: its name has no address, the addr
 // address. It contains neither the address, which may hold a secret, nor anything
 // about our network; err has the details, for the log.
 func Reason(err error) string {
-	var unknownCA x509.UnknownAuthorityError
-	var cert *tls.CertificateVerificationError
+	_, tooLong := errors.AsType[*http.MaxBytesError](err)
+	_, unknownCA := errors.AsType[x509.UnknownAuthorityError](err)
+	_, cert := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case err == nil:
 		return ""
 	case errors.Is(err, ErrInsecure):
 		return ErrInsecure.Error()
-	case errors.Is(err, ErrTooLong):
+	case errors.Is(err, ErrTooLong), tooLong:
 		return ErrTooLong.Error()
-	case errors.As(err, &unknownCA):
+	case unknownCA:
 		return "the certificate is signed by an authority that is not trusted here"
-	case errors.As(err, &cert):
+	case cert:
 		return "the certificate is not valid for this host"
 	}
 	return unreached

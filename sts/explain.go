@@ -228,11 +228,10 @@ func (s *Service) compareKey(p *principal, tok *trust.Token, signature error) []
 }
 
 func signatureCause(err error) string {
-	var away *trust.Unreachable
-	switch {
+	switch away, ok := errors.AsType[*trust.Unreachable](err); {
 	case err == nil:
 		return ""
-	case errors.As(err, &away):
+	case ok:
 		return "the issuer's keys cannot be had: " + away.Reason()
 	case errors.Is(err, trust.ErrUnknownKey):
 		return "the issuer has no such key: the token is from another issuer, or its keys have changed since"
