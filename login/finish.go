@@ -355,9 +355,8 @@ func (s *Service) issue(
 			return out, fault.New(fault.PermissionDenied,
 				"Permission denied: only who signs in with a provider can assume another identity")
 		}
-		out.Token, err = s.sts.Exchange(
-			ctx, sts.Request{TokenParams: s.tokenParams(f), Bearer: raw, Identity: f.Identity},
-		)
+		asked := sts.Request{TokenParams: s.tokenParams(f), Bearer: raw, Identity: f.Identity}
+		out.Token, err = s.sts.Exchange(ctx, asked)
 		return out, err
 	}
 	id, refresh, err := s.sts.StartSession(ctx, resource.Session{

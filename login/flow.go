@@ -272,11 +272,3 @@ func loopback(text string) (*url.URL, bool) {
 	}
 	return u, isLoopbackHost(u.Hostname()) && !strings.ContainsAny(text, "\\\r\n")
 }
-
-func originOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return ""
-	}
-	return u.Scheme + "://" + u.Host
-}

@@ -61,21 +61,15 @@ type Service struct {
 	webauthn  *webauthn.WebAuthn // nil if browsers do not support passkeys at this address
 }
 
-const (
-	defaultIdle = 7 * 24 * time.Hour
-	defaultLife = 30 * 24 * time.Hour
-	defaultPoll = 5 * time.Second
-)
-
 // New returns a service. s issues its sessions and tokens.
 func New(db *store.DB, checker *authz.Checker, s *sts.Service, pages *page.Tokens, cfg Config) (*Service, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	cfg.SessionIdle = cmp.Or(cfg.SessionIdle, defaultIdle)
-	cfg.SessionLife = cmp.Or(cfg.SessionLife, defaultLife)
-	cfg.PollEvery = cmp.Or(cfg.PollEvery, defaultPoll)
+	cfg.SessionIdle = cmp.Or(cfg.SessionIdle, 7*24*time.Hour)
+	cfg.SessionLife = cmp.Or(cfg.SessionLife, 30*24*time.Hour)
+	cfg.PollEvery = cmp.Or(cfg.PollEvery, 5*time.Second)
 	cfg.Hashes = cmp.Or(cfg.Hashes, max(1, runtime.GOMAXPROCS(0)/2))
 	origin, err := url.Parse(cfg.Issuer)
 	if err != nil {

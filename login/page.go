@@ -56,7 +56,11 @@ type framed interface{ frame() *Frame }
 type Choice struct{ UID, Name, Organization string }
 
 // An Invite describes what somebody was invited to.
-type Invite struct{ Organization, Group, Role, Email string }
+type Invite struct {
+	Organization, Group, Role, Email string
+
+	root resource.UID // the organization
+}
 
 type (
 	signInPage struct {
@@ -228,8 +232,8 @@ func (s *Service) show(w http.ResponseWriter, r *http.Request, status int, name 
 	formsTo := ""
 	if f != nil {
 		fr.Flow = f.ID
-		if f.Redirect != "" {
-			formsTo = " " + originOf(f.Redirect)
+		if u, ok := loopback(f.Redirect); ok {
+			formsTo = " " + u.Scheme + "://" + u.Host
 		}
 	}
 	var b bytes.Buffer
@@ -349,4 +353,32 @@ func agent(r *http.Request) string {
 		text = strings.ToValidUTF8(text[:longestAgent], "")
 	}
 	return text
+}
+
+// Program returns a short name for the program of a User-Agent header: the
+// browser and its system, or the name that a command gives itself.
+func Program(agent string) string {
+	if !strings.HasPrefix(agent, "Mozilla/") {
+		return agent
+	}
+	name, system := "A browser", ""
+	for _, b := range []struct{ mark, name string }{ // first those that contain the marks of others, too
+		{"Edg", "Edge"}, {"OPR/", "Opera"}, {"Firefox/", "Firefox"}, {"FxiOS/", "Firefox"},
+		{"CriOS/", "Chrome"}, {"Chrome/", "Chrome"}, {"Safari/", "Safari"},
+	} {
+		if strings.Contains(agent, b.mark) {
+			name = b.name
+			break
+		}
+	}
+	for _, s := range []struct{ mark, name string }{
+		{"iPhone", "iPhone"}, {"iPad", "iPad"}, {"Android", "Android"}, {"CrOS", "ChromeOS"},
+		{"Windows", "Windows"}, {"Mac OS X", "macOS"}, {"Linux", "Linux"},
+	} {
+		if strings.Contains(agent, s.mark) {
+			system = " on " + s.name
+			break
+		}
+	}
+	return name + system
 }

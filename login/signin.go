@@ -88,7 +88,7 @@ func (s *Service) inviteOf(r *http.Request, f *flow) (*Invite, error) {
 	if f.Organization == "" {
 		f.Organization = org.UID
 	}
-	return &Invite{org.Name, group.Name, i.RoleInfo.Name, i.Email}, err
+	return &Invite{org.Name, group.Name, i.RoleInfo.Name, i.Email, org.UID}, err
 }
 
 // chooseOrganization accepts the name of an organization, or an e-mail address
@@ -304,12 +304,8 @@ func (s *Service) accountsToTry(ctx context.Context, in credentials) (all []reso
 		add(found[0])
 	}
 	for _, k := range in.Known {
-		a, err := s.accounts.Account(ctx, k.Account)
-		if err != nil && !errors.Is(err, fault.NotFound) {
-			return nil, 0, err
-		}
-		if err == nil && a.Password != "" {
-			add(a)
+		if k.account.Password != "" {
+			add(k.account)
 		}
 	}
 	first = len(all)
@@ -325,14 +321,11 @@ func (s *Service) accountsToTry(ctx context.Context, in credentials) (all []reso
 // request has signed in to.
 func (s *Service) knownFor(r *http.Request, email string) (all []knownAccount, _ error) {
 	for _, k := range s.knownAccounts(r) {
-		a, err := s.accounts.Account(r.Context(), k.Account)
-		if errors.Is(err, fault.NotFound) {
-			continue
-		}
-		if err != nil {
+		var err error
+		if k.account, err = s.accounts.Account(r.Context(), k.Account); err != nil && !errors.Is(err, fault.NotFound) {
 			return nil, err
 		}
-		if a.Email == email {
+		if err == nil && k.account.Email == email {
 			all = append(all, k)
 		}
 	}
@@ -412,7 +405,7 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request, f *flow) error {
 		Email: resource.NormalEmail(cmp.Or(invite.Email, s.field(w, r, "email"))),
 		Name:  strings.TrimSpace(s.field(w, r, "name")), UseTime: s.now(),
 	}
-	a, err = s.createAccount(r.Context(), f.inviteRoot(), a, s.field(w, r, "password"))
+	a, err = s.createAccount(r.Context(), invite.root, a, s.field(w, r, "password"))
 	var arrival resource.Arrival
 	if err == nil {
 		arrival, err = s.arrivalOfAccount(r.Context(), a)
@@ -437,15 +430,6 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request, f *flow) error {
 	return s.joinPage(w, r, reported.Code.HTTPStatus(), f, p)
 }
 
-// inviteRoot returns the organization of the invite of a flow.
-func (f *flow) inviteRoot() resource.UID {
-	p, err := readInvite(f.Invite)
-	if err != nil {
-		return ""
-	}
-	return p.UID.Root()
-}
-
 // createAccount adds an account with a password, if the organization allows
 // accounts.
 func (s *Service) createAccount(
@@ -465,7 +449,7 @@ func (s *Service) createAccount(
 	if a.Password, err = s.hashes.hash(ctx, password); err != nil {
 		return a, err
 	}
-	a, i := s.newAccount(org, a)
+	a, i, _ := s.newAccount(ctx, org, a)
 	return a, s.people.InsertAccount(ctx, a, i)
 }
 
@@ -484,15 +468,20 @@ func joinViolations(errs ...error) error {
 }
 
 // newAccount completes an account of an organization and returns it with a new
-// identity for it.
-func (s *Service) newAccount(org resource.UID, a resource.Account) (resource.Account, resource.Identity) {
+// identity for it, and with a link to set the password if it has none.
+func (s *Service) newAccount(
+	ctx context.Context, org resource.UID, a resource.Account,
+) (_ resource.Account, _ resource.Identity, link OneTimeLink) {
 	now := s.now()
 	a.UID, a.CreateTime, a.UpdateTime = org.NewChild(), now, now
 	c := a.Local(s.cfg.Issuer)
 	a.Identity = resource.UserUID(c.Issuer, c.Subject)
+	if a.Password == "" {
+		link = s.newLink(ctx, &a, false)
+	}
 	return a, resource.Identity{
 		UID: a.Identity, Name: resource.PersonName(a.Name, a.Email), EmailUnverified: a.Email,
 		Relationship: resource.Relationship{ClaimMatch: &c}, Realm: c.Issuer,
 		CreateTime: now, UpdateTime: now, LastSeenTime: now,
-	}
+	}, link
 }

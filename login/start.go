@@ -201,14 +201,10 @@ func (s *Service) orgcheck(w http.ResponseWriter, r *http.Request) {
 	secureHeaders(w, "")
 	w.Header().Set("Content-Type", "application/json")
 	name := r.URL.Query().Get("name")
-	if name == "" {
-		w.WriteHeader(http.StatusBadRequest)
-		_ = json.NewEncoder(w).Encode(map[string]any{
-			"code": int(fault.InvalidArgument), "message": "Invalid argument: name: is required",
-		})
-		return
-	}
 	_, err := s.store.Organization(r.Context(), strings.ToLower(name))
+	if name == "" {
+		err = fault.Field("name", "is required")
+	}
 	if err != nil && !errors.Is(err, fault.NotFound) {
 		f := s.report(r, err)
 		w.WriteHeader(f.Code.HTTPStatus())
@@ -234,4 +230,39 @@ func checkCode(headless string) string {
 	sum := sha256.Sum256([]byte(headless))
 	text := base32.StdEncoding.EncodeToString(sum[:5])
 	return text[:4] + "-" + text[4:8]
+}
+
+// readInvite decodes the code of an invite, which package iam encodes.
+func readInvite(code string) (p resource.Presented, _ error) {
+	bad := fault.Unmet("INVITE_UNKNOWN", "the invite is not known: check that its code is whole")
+	if len(code) > 1024 {
+		return p, bad
+	}
+	b, err := base64.RawURLEncoding.DecodeString(strings.TrimSpace(code))
+	if err != nil {
+		return p, bad
+	}
+	var c struct {
+		Invite string `json:"invite"`
+		Secret []byte `json:"secret"`
+	}
+	if json.Unmarshal(b, &c) != nil {
+		return p, bad
+	}
+	if p.UID, err = resource.ParseUID("invite", c.Invite); err != nil {
+		return p, bad
+	}
+	sum := sha256.Sum256(c.Secret)
+	p.Digest = sum[:]
+	return p, nil
+}
+
+// joinGroup returns the group that somebody signs in for: that of their
+// invite, or the organization they chose. The providers of that group and of
+// those above it can be used.
+func (f *flow) joinGroup() resource.UID {
+	if p, err := readInvite(f.Invite); err == nil && p.UID.Root() == f.Organization {
+		return p.UID.Parent()
+	}
+	return f.Organization
 }

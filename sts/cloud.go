@@ -104,7 +104,9 @@ func (s *Service) tryGoogle(ctx context.Context, a resource.AccountAssociation) 
 		return resource.Readiness{}, err
 	}
 	status, body, away := s.postForm(ctx, cmp.Or(s.cfg.Clouds.Google, googleEndpoint), url.Values{
-		"grant_type": {"urn:ietf:params:oauth:grant-type:token-exchange"}, "audience": {provider}, "subject_token": {raw},
+		"grant_type":           {"urn:ietf:params:oauth:grant-type:token-exchange"},
+		"audience":             {provider},
+		"subject_token":        {raw},
 		"subject_token_type":   {"urn:ietf:params:oauth:token-type:jwt"},
 		"requested_token_type": {"urn:ietf:params:oauth:token-type:access_token"},
 		"scope":                {"https://www.googleapis.com/auth/cloud-platform"},

@@ -84,9 +84,8 @@ type principalCache struct {
 
 func newPrincipalCache() *principalCache {
 	m := &principalCache{}
-	m.entries, _ = lru.NewWithEvict(maxCachedPrincipals, func(_ resource.UID, p *principal) { // fails only for a size of 0
-		m.size.Add(-int64(p.size()))
-	})
+	evicted := func(_ resource.UID, p *principal) { m.size.Add(-int64(p.size())) }
+	m.entries, _ = lru.NewWithEvict(maxCachedPrincipals, evicted) // fails only for a size of 0
 	return m
 }
 

@@ -53,9 +53,7 @@ type Service struct {
 
 // New returns a service. It caches identities, and drops them when checker
 // reports a change. Run writes the denials and monitors the issuers.
-func New(
-	db *store.DB, checker *authz.Checker, issuer *token.Issuer, issuers *trust.Issuers, cfg Config,
-) *Service {
+func New(db *store.DB, checker *authz.Checker, issuer *token.Issuer, issuers *trust.Issuers, cfg Config) *Service {
 	cfg.SessionIdle = cmp.Or(cfg.SessionIdle, sessionIdle)
 	cfg.SessionLife = cmp.Or(cfg.SessionLife, sessionLife)
 	x := &Service{
