@@ -85,9 +85,7 @@ func (s *Service) inviteOf(r *http.Request, f *flow) (*Invite, error) {
 		return nil, err
 	}
 	org, err := s.store.Group(r.Context(), i.UID.Root())
-	if f.Organization == "" {
-		f.Organization = org.UID
-	}
+	f.Organization = cmp.Or(f.Organization, org.UID)
 	return &Invite{org.Name, group.Name, i.RoleInfo.Name, i.Email, org.UID}, err
 }
 

@@ -4,6 +4,7 @@
 package outbound
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -44,9 +45,7 @@ var ErrInsecure = errors.New("only https addresses are fetched")
 // returns the redirect as the response. It uses no proxy, because a proxy would
 // resolve names on its own.
 func Client(cfg Config) *http.Client {
-	if cfg.Timeout == 0 {
-		cfg.Timeout = defaultTimeout
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
 	dialer := &net.Dialer{
 		Timeout: cfg.Timeout,
 		// This checks the resolved address right before the connection is made,
