@@ -100,7 +100,7 @@ func newWorldOn(t *testing.T, s *storetest.Store) *world {
 	w.token = w.mint(token.Claims{Subject: owner.UID, Audience: []string{audience}, Life: time.Hour})
 	log := slog.New(slog.NewJSONHandler(&w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	issuers := check(trust.New(trust.Config{Now: now}))(t)
-	exchange := check(sts.New(s.DB, checker, issuer, issuers, sts.Config{BaseURL: audience, RegistryHost: "registry.example.com", AWS: sts.AWS{Endpoint: "https://127.0.0.1:1"}, Now: now}))(t)
+	exchange := sts.New(s.DB, checker, issuer, issuers, sts.Config{BaseURL: audience, RegistryHost: "registry.example.com", AWS: sts.AWS{Endpoint: "https://127.0.0.1:1"}, Now: now})
 	adv := advisory.New(s.DB, checker, page.NewTokens(key.Derive("page tokens"), now), advisory.Config{Fetcher: fetch.New(fetch.Config{Folders: []string{"/srv/feeds"}}), Now: now})
 	a := api.New(api.Services{IAM: svc, Registry: reg, STS: exchange, Advisory: adv}, issuer, checker, api.Config{Audience: audience, Domain: domain, Log: log, MaxBody: maxBody, Version: "v1.2.3"})
 	w.serve(t, a)

@@ -231,7 +231,7 @@ func (c *chain) begin(ctx context.Context, method string) *call {
 	if len(c.proxies) > 0 {
 		k.origin.remote = c.proxies.Client(k.origin.remote, metadata.ValueFromIncomingContext(ctx, ForwardedFor))
 	}
-	k.network = Neighborhood(k.origin.remote)
+	k.network = resource.NetworkOf(k.origin.remote)
 	r, ok := c.rules[method]
 	if !ok {
 		r = rule{name: "unknown"}
@@ -344,7 +344,7 @@ func originOf(ctx context.Context) origin {
 	}
 	o := origin{id: requestID(metadata.ValueFromIncomingContext(ctx, requestIDKey))}
 	if p, ok := peer.FromContext(ctx); ok && p.Addr != nil {
-		o.remote = host(p.Addr.String())
+		o.remote = resource.HostOf(p.Addr.String())
 	}
 	o.token, o.err = token.Bearer(metadata.ValueFromIncomingContext(ctx, "authorization"), false)
 	return o

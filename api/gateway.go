@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-dev/holdfast/api/wire"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/gen/openapi"
+	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/token"
 )
 
@@ -155,7 +156,7 @@ func verbAndPath(r *annotations.HttpRule) (verb, path string) {
 
 // ServeHTTP answers one request.
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	o := &origin{id: requestID(r.Header.Values(requestIDKey)), remote: host(r.RemoteAddr)}
+	o := &origin{id: requestID(r.Header.Values(requestIDKey)), remote: resource.HostOf(r.RemoteAddr)}
 	o.token, o.err = token.Bearer(r.Header.Values("Authorization"), true)
 	h := w.Header()
 	h.Set("X-Request-Id", o.id)

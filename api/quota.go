@@ -1,7 +1,6 @@
 package api
 
 import (
-	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -140,19 +139,4 @@ func busy(what string) error {
 func tenantOf(identity resource.UID) string {
 	root, _, _ := strings.Cut(string(identity), "/")
 	return root
-}
-
-// Neighborhood returns the network that an address is counted with where calls or
-// connections are limited by address: for IPv6 its /64, because whoever has one
-// address has all of them, and otherwise the address alone.
-func Neighborhood(address string) string {
-	at, err := netip.ParseAddr(address)
-	if err != nil || at.Is4() {
-		return address
-	}
-	at = at.Unmap().WithZone("")
-	if prefix, err := at.Prefix(64); at.Is6() && err == nil {
-		return prefix.String()
-	}
-	return at.String()
 }

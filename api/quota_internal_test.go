@@ -23,17 +23,6 @@ import (
 	iampb "github.com/holdfast-dev/holdfast/gen/iam/v2beta1"
 )
 
-func TestNeighborhood(t *testing.T) {
-	for address, want := range map[string]string{
-		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8::1": "2001:db8::/64", "2001:db8:0:0:ffff::1": "2001:db8::/64",
-		"2001:db8:0:1::1": "2001:db8:0:1::/64", "fe80::1%eth0": "fe80::/64", "": "", "no address": "no address",
-	} {
-		if got := Neighborhood(address); got != want {
-			t.Errorf("of %q = %q, want %q", address, got, want)
-		}
-	}
-}
-
 // TestShare: what one holds does not count against another, and what was given
 // back can be taken again.
 func TestShare(t *testing.T) {

@@ -1,10 +1,11 @@
 package api
 
 import (
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/holdfast-dev/holdfast/resource"
 )
 
 // ForwardedFor is the header to which a reverse proxy adds the address of its
@@ -22,7 +23,7 @@ type Proxies []netip.Prefix
 // addresses are those of proxies. It does not trust what precedes them. A proxy
 // that has added no address is the client.
 func (p Proxies) Client(peer string, forwarded []string) string {
-	client := host(peer)
+	client := resource.HostOf(peer)
 	at, err := netip.ParseAddr(client)
 	if err != nil {
 		return client
@@ -65,11 +66,4 @@ func readHop(text string) (netip.Addr, error) {
 	}
 	at, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
 	return at.Unmap().WithZone(""), err
-}
-
-func host(addr string) string {
-	if h, _, err := net.SplitHostPort(addr); err == nil {
-		return h
-	}
-	return addr
 }

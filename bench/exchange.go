@@ -89,7 +89,7 @@ func (x *exchange) assemble(ctx context.Context, s *store.DB) {
 	key := must(seal.ParseKey(encryptionKey))
 	x.issuer = must(token.New(ctx, s, token.Config{Issuer: baseURL, Key: key}))
 	issuers := must(trust.New(trust.Config{Client: outbound.Client(outbound.Config{Loopback: true})}))
-	service := must(sts.New(s, x.checker, x.issuer, issuers, sts.Config{BaseURL: baseURL, Log: log}))
+	service := sts.New(s, x.checker, x.issuer, issuers, sts.Config{BaseURL: baseURL, Log: log})
 	tokens := page.NewTokens(key.Derive("page tokens"), time.Now)
 	all := api.Services{IAM: iam.New(s, x.checker, tokens, iam.Config{Key: key}), STS: service}
 	cfg := api.Config{Audience: baseURL, Log: log, Metrics: prometheus.NewRegistry()}

@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"encoding/base64"
@@ -18,8 +19,8 @@ func (s *Service) accountRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /account/totp", s.withAccount(s.totpFinish))
 	mux.HandleFunc("POST /account/totp/remove", s.withAccount(s.totpRemove))
 	mux.HandleFunc("POST /account/recovery", s.withAccount(s.recoveryRenew))
-	mux.HandleFunc("POST /account/passkeys/start", s.registerStart)
-	mux.HandleFunc("POST /account/passkeys", s.register)
+	mux.HandleFunc("POST /account/passkeys/start", s.handleScript(s.registerStart))
+	mux.HandleFunc("POST /account/passkeys", s.handleScript(s.register))
 	mux.HandleFunc("POST /account/passkeys/remove", s.withAccount(s.passkeyRemove))
 	mux.HandleFunc("POST /account/sessions/end", s.withSession(s.sessionEnd))
 	mux.HandleFunc("POST /signout", s.withSession(s.signOut))
@@ -30,47 +31,58 @@ func (s *Service) sameCSRF(n resource.Session, token string) bool {
 }
 
 // withSession calls next with the session of the browser, if the request is a
-// form of that session. Without a session it redirects to the sign-in.
-func (s *Service) withSession(next func(http.ResponseWriter, *http.Request, resource.Session)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+// form of that session. Without a session it redirects to the sign-in. An error
+// of next is shown on the account page, unless it has a title of its own.
+func (s *Service) withSession(next func(http.ResponseWriter, *http.Request, resource.Session) error) http.HandlerFunc {
+	return s.handle(func(w http.ResponseWriter, r *http.Request) error {
 		n, ok := s.browser(r)
 		if !ok {
-			s.redirect(w, r, "/signin")
-			return
+			return s.redirect(w, r, "/signin")
 		}
 		if r.Method == http.MethodPost && !s.sameCSRF(n, s.field(w, r, "csrf")) {
-			s.problem(w, r, http.StatusForbidden, "This form is not of your session", "Load the page again.")
-			return
+			return s.problem(w, r, http.StatusForbidden, "This form is not of your session", "Load the page again.")
 		}
-		next(w, r, n)
-	}
+		err := next(w, r, n)
+		if _, ok := errors.AsType[*titledError](err); ok || err == nil {
+			return err
+		}
+		f := s.report(r, err)
+		p := &accountPage{}
+		p.setError(f)
+		return s.accountPage(w, r, f.Code.HTTPStatus(), n, p)
+	})
 }
 
 // withAccount is withSession for people with an account here.
 func (s *Service) withAccount(
-	next func(http.ResponseWriter, *http.Request, resource.Session, resource.Account),
+	next func(http.ResponseWriter, *http.Request, resource.Session, resource.Account) error,
 ) http.HandlerFunc {
-	return s.withSession(func(w http.ResponseWriter, r *http.Request, n resource.Session) {
+	return s.withSession(func(w http.ResponseWriter, r *http.Request, n resource.Session) error {
 		a, err := s.accounts.AccountOf(r.Context(), n.Identity)
 		if err != nil {
-			s.fail(w, r, "This is for accounts that are kept here", err)
-			return
+			return titled("This is for accounts that are kept here", err)
 		}
-		next(w, r, n, a)
+		return next(w, r, n, a)
 	})
 }
 
 // showAccount shows a person's identity, credentials and sessions.
-func (s *Service) showAccount(w http.ResponseWriter, r *http.Request, n resource.Session) {
-	s.accountPage(w, r, http.StatusOK, n, &accountPage{})
+func (s *Service) showAccount(w http.ResponseWriter, r *http.Request, n resource.Session) error {
+	return s.accountPage(w, r, http.StatusOK, n, &accountPage{})
 }
 
-func (s *Service) accountPage(w http.ResponseWriter, r *http.Request, status int, n resource.Session, p *accountPage) {
+// accountNotice shows the account page with the result of one of its forms.
+func (s *Service) accountNotice(w http.ResponseWriter, r *http.Request, n resource.Session, notice string) error {
+	return s.accountPage(w, r, http.StatusOK, n, &accountPage{Notice: notice})
+}
+
+func (s *Service) accountPage(
+	w http.ResponseWriter, r *http.Request, status int, n resource.Session, p *accountPage,
+) error {
 	if err := s.fillAccount(r.Context(), n, p); err != nil {
-		s.fail(w, r, "Your account cannot be shown", err)
-		return
+		return titled("Your account cannot be shown", err)
 	}
-	s.show(w, r, status, "account", nil, p)
+	return s.show(w, r, status, "account", nil, p)
 }
 
 func (s *Service) fillAccount(ctx context.Context, n resource.Session, p *accountPage) error {
@@ -79,32 +91,24 @@ func (s *Service) fillAccount(ctx context.Context, n resource.Session, p *accoun
 	if err != nil {
 		return err
 	}
-	p.Identity, p.Name, p.Email = string(i.UID), i.Name, i.Email
-	if p.Email == "" {
-		p.Email = i.EmailUnverified
-	}
+	p.Identity, p.Name, p.Email = string(i.UID), i.Name, cmp.Or(i.Email, i.EmailUnverified)
 	if uid := n.Voucher.Provider(); uid != "" {
 		idp, err := s.store.Provider(ctx, uid)
 		if err != nil {
 			return err
 		}
-		org, err := s.store.Group(ctx, uid.Root())
-		if err != nil {
+		p.Provider = idp.Name
+		if p.Organization, err = s.organizationName(ctx, uid); err != nil {
 			return err
 		}
-		p.Provider, p.Organization = idp.Name, org.Name
 	}
-	a, err := s.accounts.AccountOf(ctx, n.Identity)
-	if err != nil && !errors.Is(err, fault.NotFound) {
+	a, org, err := s.localAccount(ctx, n.Identity)
+	if err != nil {
 		return err
 	}
-	if err == nil {
-		org, err := s.store.Group(ctx, a.UID.Root())
-		if err != nil {
-			return err
-		}
-		p.Organization, p.Local, p.TOTP, p.CanPasskey = org.Name, true, len(a.TOTP) > 0, s.webauthn != nil
-		p.Factor, p.RecoveryCodes = hasFactor(a), a.RecoveryCodes
+	if a != nil {
+		p.Organization, p.Local, p.TOTP, p.CanPasskey = org, true, len(a.TOTP) > 0, s.webauthn != nil
+		p.Factor, p.RecoveryCodes = hasFactor(*a), a.RecoveryCodes
 		for _, k := range a.Passkeys {
 			id := base64.RawURLEncoding.EncodeToString(k.ID)
 			p.Passkeys = append(p.Passkeys, shownPasskey{id, k.Name, k.CreateTime, k.UsedTime})
@@ -119,12 +123,24 @@ func (s *Service) fillAccount(ctx context.Context, n resource.Session, p *accoun
 	return err
 }
 
-// showAccountError shows the account page with an error of one of its forms.
-func (s *Service) showAccountError(w http.ResponseWriter, r *http.Request, n resource.Session, err error) {
-	f := s.report(r, err)
-	p := &accountPage{}
-	p.setError(f)
-	s.accountPage(w, r, f.Code.HTTPStatus(), n, p)
+// localAccount returns the account that a person has here and the name of its
+// organization, or nil if there is none.
+func (s *Service) localAccount(ctx context.Context, person resource.UID) (*resource.Account, string, error) {
+	a, err := s.accounts.AccountOf(ctx, person)
+	if errors.Is(err, fault.NotFound) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	org, err := s.organizationName(ctx, a.UID)
+	return &a, org, err
+}
+
+// organizationName returns the name of the organization that uid is in.
+func (s *Service) organizationName(ctx context.Context, uid resource.UID) (string, error) {
+	org, err := s.store.Group(ctx, uid.Root())
+	return org.Name, err
 }
 
 // verifyCurrentPassword checks the password of somebody who is about to change
@@ -146,89 +162,79 @@ func (s *Service) verifyCurrentPassword(r *http.Request, a resource.Account, fie
 }
 
 // changePassword sets another password and ends all other sessions.
-func (s *Service) changePassword(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) {
-	err := s.verifyCurrentPassword(r, a, "current", s.field(w, r, "current"))
-	password := s.field(w, r, "password")
-	if err == nil {
-		err = checkPassword(password, a.Email)
+func (s *Service) changePassword(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) error {
+	if err := s.verifyCurrentPassword(r, a, "current", s.field(w, r, "current")); err != nil {
+		return err
 	}
-	var hash string
-	if err == nil {
-		hash, err = s.hashes.hash(r.Context(), password)
+	hash, err := s.HashPassword(r.Context(), s.field(w, r, "password"), a.Email)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		_, err = s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
-			a.Password = hash
-			return nil
-		})
-	}
+	_, err = s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
+		a.Password = hash
+		return nil
+	})
 	if err == nil {
 		_, err = s.store.EndSessions(r.Context(), n.Identity, n.ID)
 	}
 	if err != nil {
-		s.showAccountError(w, r, n, err)
-		return
+		return err
 	}
-	s.accountPage(w, r, http.StatusOK, n, &accountPage{Notice: "Your password is changed. Other sessions have ended."})
+	return s.accountNotice(w, r, n, "Your password is changed. Other sessions have ended.")
 }
 
 // totpRemove disables one-time passwords.
-func (s *Service) totpRemove(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) {
-	err := s.verifyCurrentPassword(r, a, "totp", s.field(w, r, "current"))
-	if err == nil {
-		_, err = s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
-			a.TOTP, a.TOTPStep = nil, 0
-			return nil
-		})
+func (s *Service) totpRemove(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) error {
+	if err := s.verifyCurrentPassword(r, a, "totp", s.field(w, r, "current")); err != nil {
+		return err
 	}
+	_, err := s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
+		a.TOTP, a.TOTPStep = nil, 0
+		return nil
+	})
 	if err != nil {
-		s.showAccountError(w, r, n, err)
-		return
+		return err
 	}
-	s.accountPage(w, r, http.StatusOK, n, &accountPage{Notice: "One-time passwords are off."})
+	return s.accountNotice(w, r, n, "One-time passwords are off.")
 }
 
 // passkeyRemove removes a passkey after the password was checked, unless it is
 // the only way to sign in.
-func (s *Service) passkeyRemove(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) {
+func (s *Service) passkeyRemove(w http.ResponseWriter, r *http.Request, n resource.Session, a resource.Account) error {
 	id, err := base64.RawURLEncoding.DecodeString(s.field(w, r, "id"))
 	if err != nil {
-		err = fault.Field("id", "is not a passkey")
-	} else if a.Password == "" && len(a.Passkeys) == 1 {
-		err = fault.Unmet("LAST_WAY_IN", "this passkey is your only way to sign in; set a password first")
-	} else if err = s.verifyCurrentPassword(r, a, "removal", s.field(w, r, "current")); err == nil {
-		err = s.accounts.DropPasskey(r.Context(), a.UID, id)
+		return fault.Field("id", "is not a passkey")
 	}
-	if err != nil {
-		s.showAccountError(w, r, n, err)
-		return
+	if a.Password == "" && len(a.Passkeys) == 1 {
+		return fault.Unmet("LAST_WAY_IN", "this passkey is your only way to sign in; set a password first")
 	}
-	s.accountPage(w, r, http.StatusOK, n, &accountPage{Notice: "The passkey is removed."})
+	if err := s.verifyCurrentPassword(r, a, "removal", s.field(w, r, "current")); err != nil {
+		return err
+	}
+	if err := s.accounts.DropPasskey(r.Context(), a.UID, id); err != nil {
+		return err
+	}
+	return s.accountNotice(w, r, n, "The passkey is removed.")
 }
 
 // sessionEnd ends one of the person's own sessions.
-func (s *Service) sessionEnd(w http.ResponseWriter, r *http.Request, n resource.Session) {
+func (s *Service) sessionEnd(w http.ResponseWriter, r *http.Request, n resource.Session) error {
 	id := s.field(w, r, "id")
 	other, err := s.store.Session(r.Context(), id)
-	if err == nil && other.Identity != n.Identity {
-		err = fault.Missing("session", id)
-	}
-	if err == nil {
+	if err == nil && other.Identity == n.Identity {
 		_, err = s.store.EndSession(r.Context(), id)
 	}
 	if err != nil && !errors.Is(err, fault.NotFound) {
-		s.showAccountError(w, r, n, err)
-		return
+		return err
 	}
-	s.redirect(w, r, "/account")
+	return s.redirect(w, r, "/account")
 }
 
 // signOut ends the session of the browser.
-func (s *Service) signOut(w http.ResponseWriter, r *http.Request, n resource.Session) {
+func (s *Service) signOut(w http.ResponseWriter, r *http.Request, n resource.Session) error {
 	if _, err := s.store.EndSession(r.Context(), n.ID); err != nil {
-		s.showAccountError(w, r, n, err)
-		return
+		return err
 	}
 	http.SetCookie(w, s.cookie(sessionCookie, "", 0))
-	s.show(w, r, http.StatusOK, "done", nil, &donePage{Purpose: "signed-out", Text: "You are signed out."})
+	return s.show(w, r, http.StatusOK, "done", nil, &donePage{Purpose: "signed-out", Text: "You are signed out."})
 }

@@ -18,16 +18,8 @@ import (
 // who was lured there can see it. It returns fault.NotFound if the device no
 // longer waits.
 func (s *Service) fillConsent(ctx context.Context, f *flow, n resource.Session, p *confirmPage) (err error) {
-	a, err := s.accounts.AccountOf(ctx, n.Identity)
-	if err != nil && !errors.Is(err, fault.NotFound) {
+	if _, p.Organization, err = s.localAccount(ctx, n.Identity); err != nil {
 		return err
-	}
-	if err == nil {
-		org, err := s.store.Group(ctx, a.UID.Root())
-		if err != nil {
-			return err
-		}
-		p.Organization = org.Name
 	}
 	p.Asked = time.Unix(f.Expires, 0).Add(-flowLife)
 	audience, scopes, renews := f.Audience, f.Scopes, f.Refresh

@@ -3,7 +3,6 @@ package login
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
@@ -13,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -30,10 +30,7 @@ const (
 func newUserCode() string {
 	var b strings.Builder
 	for range userCodeLen {
-		n, err := rand.Int(rand.Reader, big.NewInt(int64(len(userLetters))))
-		if err != nil {
-			panic(err) // never fails
-		}
+		n, _ := rand.Int(rand.Reader, big.NewInt(int64(len(userLetters)))) // never fails
 		b.WriteByte(userLetters[n.Int64()])
 	}
 	return b.String()
@@ -49,61 +46,75 @@ func shownUserCode(code string) string {
 // readUserCode normalizes a code that a person has typed.
 func readUserCode(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r = upper(r); strings.ContainsRune(userLetters, r) {
+		if r = unicode.ToUpper(r); strings.ContainsRune(userLetters, r) {
 			return r
 		}
 		return -1
 	}, text)
 }
 
-func upper(r rune) rune {
-	if r >= 'a' && r <= 'z' {
-		return r - 'a' + 'A'
+// An oauthError is an error response of RFC 6749.
+type oauthError struct {
+	status     int
+	code, text string
+}
+
+func (e *oauthError) Error() string { return e.text }
+
+func badRequest(code, text string) error { return &oauthError{http.StatusBadRequest, code, text} }
+
+// handleOAuth serves an OAuth endpoint for programs: the answer of h, or its
+// error.
+func (s *Service) handleOAuth(h func(http.ResponseWriter, *http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		status := http.StatusOK
+		answer, err := h(w, r)
+		if err != nil {
+			e := s.toOAuth(r, err)
+			status, answer = e.status, map[string]string{"error": e.code, "error_description": e.text}
+		}
+		header := w.Header()
+		header.Set("Content-Type", "application/json")
+		header.Set("Cache-Control", "no-store")
+		header.Set("Pragma", "no-cache")
+		header.Set("X-Content-Type-Options", "nosniff")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(answer) // fails only if the client has gone
 	}
-	return r
 }
 
-// writeOAuthError writes an error response of RFC 6749.
-func writeOAuthError(w http.ResponseWriter, status int, code, why string) {
-	writeOAuth(w, status, map[string]string{"error": code, "error_description": why})
-}
-
-func writeOAuth(w http.ResponseWriter, status int, v any) {
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Cache-Control", "no-store")
-	h.Set("Pragma", "no-cache")
-	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // fails only if the client has gone
+// toOAuth returns the response for an error.
+func (s *Service) toOAuth(r *http.Request, err error) *oauthError {
+	if e, ok := errors.AsType[*oauthError](err); ok {
+		return e
+	}
+	f := s.report(r, err)
+	switch f.Code {
+	case fault.Unauthenticated, fault.NotFound, fault.PermissionDenied:
+		return &oauthError{http.StatusBadRequest, "invalid_grant", f.Message}
+	case fault.InvalidArgument:
+		return &oauthError{http.StatusBadRequest, "invalid_target", f.Message}
+	}
+	return &oauthError{f.Code.HTTPStatus(), "server_error", f.Message}
 }
 
 // deviceEndpoint is the device authorization endpoint (RFC 8628, section 3.1).
-func (s *Service) deviceEndpoint(w http.ResponseWriter, r *http.Request) {
-	if wait := s.limits.acquire("devices "+network(remote(r)), maxDevices); wait > 0 {
+func (s *Service) deviceEndpoint(w http.ResponseWriter, r *http.Request) (any, error) {
+	if wait := s.limits.acquire("devices "+network(r), maxDevices); wait > 0 {
 		retryAfter(w, wait)
-		writeOAuthError(w, http.StatusTooManyRequests, "slow_down", "too many devices of this address wait")
-		return
+		return nil, &oauthError{http.StatusTooManyRequests, "slow_down", "too many devices of this address wait"}
 	}
 	client := s.field(w, r, "client_id")
 	if !plainWord.MatchString(client) {
-		writeOAuthError(w, http.StatusBadRequest, "invalid_request", "client_id is required")
-		return
+		return nil, badRequest("invalid_request", "client_id is required")
 	}
-	f := &flow{}
-	var ok bool
-	if f.Scopes, ok = deviceScopes(r.PostForm["scope"]); !ok {
-		writeOAuthError(w, http.StatusBadRequest, "invalid_scope", "scope must be uids of groups, separated by spaces")
-		return
+	scopes, ok := deviceScopes(r.PostForm["scope"])
+	if !ok {
+		return nil, badRequest("invalid_scope", "scope must be uids of groups, separated by spaces")
 	}
-	for aud := range strings.SplitSeq(s.field(w, r, "audience"), ",") {
-		if aud = strings.TrimSpace(aud); aud != "" {
-			f.Audience = append(f.Audience, aud)
-		}
-	}
+	f := &flow{Scopes: scopes, Audience: splitAudience(s.field(w, r, "audience"))}
 	if err := s.checkTokenParams(f); err != nil {
-		writeOAuthError(w, http.StatusBadRequest, "invalid_target", plainText(fault.From(err)))
-		return
+		return nil, badRequest("invalid_target", plainText(fault.From(err)))
 	}
 	now := s.now()
 	d := resource.Device{
@@ -113,16 +124,14 @@ func (s *Service) deviceEndpoint(w http.ResponseWriter, r *http.Request) {
 	}
 	code := newID() + newID()
 	if err := s.accounts.AddDevice(r.Context(), digest("device "+code), d); err != nil {
-		reported := s.report(r, err)
-		writeOAuthError(w, reported.Code.HTTPStatus(), "server_error", reported.Message)
-		return
+		return nil, err
 	}
 	shown := shownUserCode(d.UserCode)
-	writeOAuth(w, http.StatusOK, map[string]any{
+	return map[string]any{
 		"device_code": code, "user_code": shown, "verification_uri": s.at("/device"),
 		"verification_uri_complete": s.at("/device?user_code=" + url.QueryEscape(shown)),
 		"expires_in":                int(deviceLife.Seconds()), "interval": max(1, int(s.cfg.PollEvery.Seconds())),
-	})
+	}, nil
 }
 
 const maxDeviceScopes = 16 // as many as a sign-in in a browser may name
@@ -146,36 +155,32 @@ func deviceScopes(lists []string) (all []string, ok bool) {
 }
 
 // showDevice shows the form for the code of a device.
-func (s *Service) showDevice(w http.ResponseWriter, r *http.Request) {
+func (s *Service) showDevice(w http.ResponseWriter, r *http.Request) error {
 	code := readUserCode(r.URL.Query().Get("user_code"))
-	s.show(w, r, http.StatusOK, "device", nil, &devicePage{Code: shownUserCode(code)})
+	return s.show(w, r, http.StatusOK, "device", nil, &devicePage{Code: shownUserCode(code)})
 }
 
 // enterDevice accepts the code of a device and starts a sign-in for it.
-func (s *Service) enterDevice(w http.ResponseWriter, r *http.Request) {
+func (s *Service) enterDevice(w http.ResponseWriter, r *http.Request) error {
 	code := readUserCode(s.field(w, r, "user_code"))
-	refuse := func(status int, why string) {
-		p := &devicePage{Code: shownUserCode(code)}
-		p.Wrong = map[string]string{"user_code": why}
-		s.show(w, r, status, "device", nil, p)
+	refuse := func(status int, why string) error {
+		p := &devicePage{Frame: wrong("user_code", why), Code: shownUserCode(code)}
+		return s.show(w, r, status, "device", nil, p)
 	}
-	key := "user codes " + network(remote(r))
+	key := "user codes " + network(r)
 	if wait := s.limits.acquire(key, maxCodeGuesses); wait > 0 {
 		retryAfter(w, wait)
-		refuse(http.StatusTooManyRequests, tooMany(wait))
-		return
+		return refuse(http.StatusTooManyRequests, tooMany(wait))
 	}
 	d, err := s.accounts.DeviceOf(r.Context(), code)
 	if errors.Is(err, fault.NotFound) {
-		refuse(http.StatusNotFound, "No device with this code waits. Codes are good for ten minutes.")
-		return
+		return refuse(http.StatusNotFound, "No device with this code waits. Codes are good for ten minutes.")
 	}
 	if err != nil {
-		s.fail(w, r, "This sign-in cannot begin", err)
-		return
+		return titled(cannotBegin, err)
 	}
 	s.limits.release(key)
-	s.start(w, r, &flow{Purpose: forDevice, UserCode: d.UserCode, Client: d.Client})
+	return s.start(w, r, &flow{Purpose: forDevice, UserCode: d.UserCode, Client: d.Client})
 }
 
 // A deviceApproval is who has approved a device, stored until the device
@@ -197,62 +202,51 @@ func (s *Service) deliverToDevice(w http.ResponseWriter, r *http.Request, f *flo
 	if err := s.accounts.DecideDevice(r.Context(), f.UserCode, resource.DeviceAllowed, sealed); err != nil {
 		return err
 	}
-	s.deleteFlow(w, f)
-	s.show(w, r, http.StatusOK, "done", nil, &donePage{
-		Purpose: forDevice, Text: "The device is signed in. You can close this window.",
-	})
-	return nil
+	return s.done(w, r, f, "The device is signed in. You can close this window.")
 }
 
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
 // tokenEndpoint is the token endpoint of OAuth: it exchanges an authorization
 // code, a device code or a refresh token.
-func (s *Service) tokenEndpoint(w http.ResponseWriter, r *http.Request) {
-	r = r.WithContext(resource.WithActor(r.Context(), resource.Actor{RequestID: newID(), Remote: remote(r)}))
+func (s *Service) tokenEndpoint(w http.ResponseWriter, r *http.Request) (any, error) {
+	var access sts.Token
+	var refresh string
+	var err error
 	switch s.field(w, r, "grant_type") {
 	case "authorization_code":
-		s.redeemCode(w, r)
+		access, refresh, err = s.redeemCode(w, r)
 	case deviceGrant:
-		s.pollDevice(w, r)
+		access, refresh, err = s.pollDevice(w, r)
 	case "refresh_token":
-		s.refresh(w, r)
+		access, refresh, err = s.refresh(w, r)
 	default:
-		writeOAuthError(w, http.StatusBadRequest, "unsupported_grant_type",
-			"must be authorization_code, refresh_token or "+deviceGrant)
+		err = badRequest("unsupported_grant_type", "must be authorization_code, refresh_token or "+deviceGrant)
 	}
-}
-
-func (s *Service) writeTokens(w http.ResponseWriter, t sts.Token, refresh string) {
 	answer := map[string]any{
-		"access_token": t.Text, "token_type": "Bearer", "expires_in": int(t.Expiry.Sub(s.cfg.Now()).Seconds()),
+		"access_token": access.Text, "token_type": "Bearer",
+		"expires_in": int(access.Expiry.Sub(s.cfg.Now()).Seconds()),
 	}
 	if refresh != "" {
 		answer["refresh_token"] = refresh
 	}
-	writeOAuth(w, http.StatusOK, answer)
+	return answer, err
 }
 
 // redeemCode returns the tokens stored for an authorization code to the client
 // that proves with its verifier that it asked for them. Using a code again
 // ends the session that it started, because one of the two users has stolen
 // it.
-func (s *Service) redeemCode(w http.ResponseWriter, r *http.Request) {
+func (s *Service) redeemCode(w http.ResponseWriter, r *http.Request) (access sts.Token, refresh string, _ error) {
 	ctx := r.Context()
 	code := s.field(w, r, "code")
-	bad := func() {
-		writeOAuthError(w, http.StatusBadRequest, "invalid_grant",
-			"the code is not good, was used before, or is not of this client")
-	}
+	bad := badRequest("invalid_grant", "the code is not good, was used before, or is not of this client")
 	sealed, err := s.accounts.ConsumeHandoff(ctx, digest("code "+code))
 	if errors.Is(err, fault.NotFound) {
 		if old, err := s.accounts.Handoff(ctx, digest("used "+code)); err == nil {
-			if _, err := s.store.EndSession(ctx, string(old)); err != nil {
-				s.logError(r, err)
-			}
+			s.endSession(r, string(old))
 		}
-		bad()
-		return
+		return access, "", bad
 	}
 	var out issuedTokens
 	if err == nil {
@@ -262,72 +256,58 @@ func (s *Service) redeemCode(w http.ResponseWriter, r *http.Request) {
 		err = s.accounts.PutHandoff(ctx, digest("used "+code), []byte(out.Session), s.cfg.Now().Add(replayWatched))
 	}
 	if err != nil {
-		s.writeTokenError(w, r, err)
-		return
+		return access, "", err
 	}
-	sum := sha256.Sum256([]byte(s.field(w, r, "code_verifier")))
-	challenge := base64.RawURLEncoding.EncodeToString(sum[:])
+	challenge := base64.RawURLEncoding.EncodeToString(digest(s.field(w, r, "code_verifier")))
 	if subtle.ConstantTimeCompare([]byte(challenge), []byte(out.Challenge)) != 1 ||
 		s.field(w, r, "redirect_uri") != out.Redirect || s.field(w, r, "client_id") != out.Client {
-		if _, err := s.store.EndSession(ctx, out.Session); err != nil {
-			s.logError(r, err)
-		}
-		bad()
-		return
+		s.endSession(r, out.Session)
+		return access, "", bad
 	}
-	s.writeTokens(w, out.Token, out.Refresh)
+	return out.Token, out.Refresh, nil
 }
 
-func (s *Service) writeTokenError(w http.ResponseWriter, r *http.Request, err error) {
-	f := s.report(r, err)
-	switch f.Code {
-	case fault.Unauthenticated, fault.NotFound, fault.PermissionDenied:
-		writeOAuthError(w, http.StatusBadRequest, "invalid_grant", f.Message)
-	case fault.InvalidArgument:
-		writeOAuthError(w, http.StatusBadRequest, "invalid_target", f.Message)
-	default:
-		writeOAuthError(w, f.Code.HTTPStatus(), "server_error", f.Message)
+// endSession ends a session whose tokens somebody may have stolen.
+func (s *Service) endSession(r *http.Request, id string) {
+	if _, err := s.store.EndSession(r.Context(), id); err != nil {
+		s.logError(r, err)
 	}
 }
 
 // pollDevice answers a device that asks whether somebody has approved it (RFC
 // 8628, section 3.4).
-func (s *Service) pollDevice(w http.ResponseWriter, r *http.Request) {
-	refuse := func(code, text string) { writeOAuthError(w, http.StatusBadRequest, code, text) }
+func (s *Service) pollDevice(w http.ResponseWriter, r *http.Request) (access sts.Token, refresh string, _ error) {
 	code := digest("device " + s.field(w, r, "device_code"))
 	d, hasty, err := s.accounts.PollDevice(r.Context(), code, s.cfg.PollEvery)
 	switch {
 	case errors.Is(err, fault.NotFound):
-		refuse("expired_token", "the device code is not known, was used, or has expired")
+		err = badRequest("expired_token", "the device code is not known, was used, or has expired")
 	case err != nil:
-		s.writeTokenError(w, r, err)
 	case d.Client != s.field(w, r, "client_id"):
-		refuse("invalid_grant", "the device code is of another client")
+		err = badRequest("invalid_grant", "the device code is of another client")
 	case hasty:
-		refuse("slow_down", "ask less often")
+		err = badRequest("slow_down", "ask less often")
 	case d.State == resource.DevicePending:
-		refuse("authorization_pending", "nobody has decided yet")
+		err = badRequest("authorization_pending", "nobody has decided yet")
 	case d.State == resource.DeviceDenied:
-		refuse("access_denied", "the sign-in was refused in the browser")
-	default:
-		out, err := s.issueToDevice(r.Context(), d)
-		if err != nil {
-			s.writeTokenError(w, r, err)
-			return
-		}
-		s.writeTokens(w, out.Token, out.Refresh)
+		err = badRequest("access_denied", "the sign-in was refused in the browser")
 	}
+	if err != nil {
+		return access, "", err
+	}
+	out, err := s.issueToDevice(r.Context(), d)
+	return out.Token, out.Refresh, err
 }
 
 // issueToDevice issues the tokens of a device that was approved, unless the
 // session it was approved in has ended.
-func (s *Service) issueToDevice(ctx context.Context, d resource.Device) (issuedTokens, error) {
+func (s *Service) issueToDevice(ctx context.Context, d resource.Device) (out issuedTokens, _ error) {
 	var by deviceApproval
 	if err := s.unseal(d.Granted, &by); err != nil {
-		return issuedTokens{}, err
+		return out, err
 	}
 	if _, err := s.store.Session(ctx, by.Session); err != nil {
-		return issuedTokens{}, err
+		return out, err
 	}
 	f := &flow{Audience: d.Audience, Scopes: d.Scopes, Refresh: true}
 	n := resource.Session{Identity: by.Identity, Act: by.Act, Email: by.Email, Voucher: by.Voucher, Home: by.Home}
@@ -335,15 +315,11 @@ func (s *Service) issueToDevice(ctx context.Context, d resource.Device) (issuedT
 }
 
 // refresh returns tokens for a refresh token.
-func (s *Service) refresh(w http.ResponseWriter, r *http.Request) {
+func (s *Service) refresh(w http.ResponseWriter, r *http.Request) (access sts.Token, refresh string, _ error) {
 	params := s.tokenParams(&flow{})
 	if aud := s.field(w, r, "audience"); aud != "" {
 		params.Audience = strings.Split(aud, ",")
 	}
 	access, next, err := s.sts.Refresh(r.Context(), s.field(w, r, "refresh_token"), params)
-	if err != nil {
-		s.writeTokenError(w, r, err)
-		return
-	}
-	s.writeTokens(w, access, next.Text)
+	return access, next.Text, err
 }

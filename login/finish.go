@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -30,36 +31,28 @@ const (
 // It reports whether they were admitted.
 func (s *Service) finishSignIn(
 	w http.ResponseWriter, r *http.Request, f *flow, arrival resource.SignIn, raw string,
-) bool {
-	ctx, err := s.withPerson(r.Context(), arrival)
+) (admitted bool, _ error) {
+	ctx, landing, err := s.admit(r.Context(), f, arrival)
 	r = r.WithContext(ctx)
-	var landing resource.SignInResult
-	if err == nil {
-		landing, err = s.admit(ctx, f, arrival)
-	}
 	if err != nil {
-		s.refuse(w, r, f, err)
-		return false
+		return false, s.refuse(w, r, f, err)
 	}
 	n, secret, err := s.startBrowser(r, arrival, landing)
 	if err != nil {
-		s.refuse(w, r, f, err)
-		return true
+		return true, s.refuse(w, r, f, err)
 	}
 	http.SetCookie(w, s.cookie(sessionCookie, secret, s.cfg.SessionLife))
 	f.Session, f.Invite, f.Account, f.WebAuthn = n.ID, "", "", nil
 	f.UpstreamState, f.Nonce, f.Verifier = "", "", ""
 	switch f.Purpose {
 	case forCommand:
-		s.deliver(w, r, f, n, raw)
+		return true, s.deliver(w, r, f, n, raw)
 	case forHeadless, forDevice:
 		s.saveFlow(w, r, f)
-		s.redirect(w, r, "/signin?flow="+f.ID) // for consent first: they may have been lured here
-	default:
-		s.deleteFlow(w, f)
-		s.redirect(w, r, "/account")
+		return true, s.redirect(w, r, "/signin?flow="+f.ID) // for consent first: they may have been lured here
 	}
-	return true
+	s.deleteFlow(w, f)
+	return true, s.redirect(w, r, "/account")
 }
 
 // withPerson attributes changes to the person who has just signed in.
@@ -86,25 +79,29 @@ func homeGroup(arrival resource.SignIn) resource.UID {
 	return arrival.Organization
 }
 
-// admit has the store admit a person, with the invite of their flow.
-func (s *Service) admit(ctx context.Context, f *flow, arrival resource.SignIn) (resource.SignInResult, error) {
+// admit has the store admit a person, with the invite of their flow. Changes
+// made with the context that it returns are attributed to them.
+func (s *Service) admit(
+	ctx context.Context, f *flow, arrival resource.SignIn,
+) (_ context.Context, l resource.SignInResult, err error) {
+	if ctx, err = s.withPerson(ctx, arrival); err != nil {
+		return ctx, l, err
+	}
 	if f.Invite != "" {
 		presented, err := readInvite(f.Invite)
 		if err != nil {
-			return resource.SignInResult{}, err
+			return ctx, l, err
 		}
 		arrival.Invite = &presented
 	}
-	if f.RegisteredOnly {
-		arrival.Register = false
-	}
-	l, err := s.people.SignIn(ctx, arrival)
+	arrival.Register = arrival.Register && !f.RegisteredOnly
+	l, err = s.people.SignIn(ctx, arrival)
 	if err == nil && len(l.Kept) > 0 {
 		s.log.WarnContext(ctx,
 			"the last owner was left in place, though the provider no longer has them in the group",
 			"bindings", l.Kept)
 	}
-	return l, err
+	return ctx, l, err
 }
 
 // startBrowser starts a session of the browser. The one that it had before
@@ -151,25 +148,23 @@ func (s *Service) csrf(session string) string {
 
 // refuse ends a sign-in with an error. It reports the error to the program
 // that waits on this computer or, if there is none, to the person.
-func (s *Service) refuse(w http.ResponseWriter, r *http.Request, f *flow, err error) {
+func (s *Service) refuse(w http.ResponseWriter, r *http.Request, f *flow, err error) error {
 	reported := s.report(r, err)
 	s.deleteFlow(w, f)
 	if f.Redirect == "" {
-		s.problem(w, r, reported.Code.HTTPStatus(), "You were not signed in", plainText(reported))
-		return
+		return s.problem(w, r, reported.Code.HTTPStatus(), "You were not signed in", plainText(reported))
 	}
 	status := strconv.Itoa(reported.Code.HTTPStatus())
-	s.redirectToCommand(w, r, f, url.Values{"error": {reported.Message}, "status_code": {status}})
+	return s.redirectToCommand(w, r, f, url.Values{"error": {reported.Message}, "status_code": {status}})
 }
 
 // redirectToCommand redirects the browser to the program that waits on this
 // computer. If its address has parameters of these names they are replaced,
 // because programs read the first.
-func (s *Service) redirectToCommand(w http.ResponseWriter, r *http.Request, f *flow, answer url.Values) {
+func (s *Service) redirectToCommand(w http.ResponseWriter, r *http.Request, f *flow, answer url.Values) error {
 	u, ok := loopback(f.Redirect)
 	if !ok {
-		s.problem(w, r, http.StatusBadRequest, "This sign-in cannot go on", "It leads to another host.")
-		return
+		return s.problem(w, r, http.StatusBadRequest, "This sign-in cannot go on", "It leads to another host.")
 	}
 	q := u.Query()
 	for _, name := range []string{"token", "refresh_token", "error", "status_code", "code", "state"} {
@@ -178,73 +173,58 @@ func (s *Service) redirectToCommand(w http.ResponseWriter, r *http.Request, f *f
 	if f.State != "" {
 		answer.Set("state", f.State)
 	}
-	for name, values := range answer {
-		q[name] = values
-	}
+	maps.Copy(q, answer)
 	u.RawQuery = q.Encode()
-	secureHeaders(w, "")
-	http.Redirect(w, r, u.String(), http.StatusSeeOther)
+	return s.redirect(w, r, u.String())
 }
 
 // showConfirm asks a person who is signed in for consent.
-func (s *Service) showConfirm(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session) {
+func (s *Service) showConfirm(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session) error {
 	i, err := s.store.Identity(r.Context(), n.Identity)
 	if err != nil {
-		s.fail(w, r, "This sign-in cannot go on", err)
-		return
+		return err
 	}
-	p := &confirmPage{Purpose: f.Purpose, Name: i.Name, Email: i.Email, Client: f.Client, Since: n.CreateTime}
+	p := &confirmPage{
+		Purpose: f.Purpose, Client: f.Client, Since: n.CreateTime,
+		Name: i.Name, Email: cmp.Or(i.Email, i.EmailUnverified),
+	}
 	p.CSRF = s.csrf(n.ID)
-	if p.Email == "" {
-		p.Email = i.EmailUnverified
-	}
 	if p.Invite, err = s.inviteOf(r, f); err != nil {
-		s.refuse(w, r, f, err)
-		return
+		return s.refuse(w, r, f, err)
 	}
 	if err := s.fillConsent(r.Context(), f, n, p); err != nil {
-		s.fail(w, r, "This sign-in cannot go on", err)
-		return
+		return err
 	}
-	s.show(w, r, http.StatusOK, "confirm", f, p)
+	return s.show(w, r, http.StatusOK, "confirm", f, p)
 }
 
 // confirm accepts the answer to showConfirm.
-func (s *Service) confirm(w http.ResponseWriter, r *http.Request, f *flow) {
+func (s *Service) confirm(w http.ResponseWriter, r *http.Request, f *flow) error {
 	n, ok := s.browser(r)
 	if !ok || f.Identity != "" {
-		s.redirect(w, r, "/signin?flow="+f.ID)
-		return
+		return s.redirect(w, r, "/signin?flow="+f.ID)
 	}
 	if s.field(w, r, "answer") != "allow" {
-		s.deny(w, r, f)
-		return
+		return s.deny(w, r, f)
 	}
 	if !s.sameCSRF(n, s.field(w, r, "csrf")) { // another window has signed in as somebody else since
-		s.redirect(w, r, "/signin?flow="+f.ID)
-		return
+		return s.redirect(w, r, "/signin?flow="+f.ID)
 	}
 	if f.Invite != "" {
 		arrival, err := s.arrivalOfSession(r.Context(), n)
-		ctx := r.Context()
 		if err == nil {
-			ctx, err = s.withPerson(ctx, arrival)
-		}
-		if err == nil {
-			_, err = s.admit(ctx, f, arrival)
+			_, _, err = s.admit(r.Context(), f, arrival)
 		}
 		if err != nil {
-			s.refuse(w, r, f, err)
-			return
+			return s.refuse(w, r, f, err)
 		}
 		f.Invite = ""
 	}
 	if f.Purpose == forBrowser {
 		s.deleteFlow(w, f)
-		s.redirect(w, r, "/account")
-		return
+		return s.redirect(w, r, "/account")
 	}
-	s.deliver(w, r, f, n, "")
+	return s.deliver(w, r, f, n, "")
 }
 
 // arrivalOfSession returns the arrival of a person who has a session.
@@ -282,64 +262,64 @@ func (s *Service) arrivalOfSession(ctx context.Context, n resource.Session) (res
 
 // switchUser ends the session of the browser, so that another person can sign
 // in.
-func (s *Service) switchUser(w http.ResponseWriter, r *http.Request, f *flow) {
+func (s *Service) switchUser(w http.ResponseWriter, r *http.Request, f *flow) error {
 	if n, ok := s.browser(r); ok {
 		if _, err := s.store.EndSession(r.Context(), n.ID); err != nil {
-			s.fail(w, r, "This sign-in cannot go on", err)
-			return
+			return err
 		}
 	}
 	http.SetCookie(w, s.cookie(sessionCookie, "", 0))
 	f.Session = ""
 	s.saveFlow(w, r, f)
-	s.redirect(w, r, "/signin?flow="+f.ID)
+	return s.redirect(w, r, "/signin?flow="+f.ID)
 }
 
 // deny reports to the waiting program that the person refused.
-func (s *Service) deny(w http.ResponseWriter, r *http.Request, f *flow) {
+func (s *Service) deny(w http.ResponseWriter, r *http.Request, f *flow) error {
 	denied := fault.New(fault.PermissionDenied, "Permission denied: the sign-in was refused in the browser")
 	switch f.Purpose {
 	case forCommand:
-		s.refuse(w, r, f, denied)
-		return
+		return s.refuse(w, r, f, denied)
 	case forHeadless:
 		if err := s.storeHeadless(r.Context(), f, headless{Denied: true}); err != nil {
-			s.fail(w, r, "This sign-in cannot go on", err)
-			return
+			return err
 		}
 	case forDevice:
 		if err := s.accounts.DecideDevice(r.Context(), f.UserCode, resource.DeviceDenied, nil); err != nil {
-			s.fail(w, r, "This device no longer waits", err)
-			return
+			return titled("This device no longer waits", err)
 		}
 	}
 	s.deleteFlow(w, f)
-	s.show(w, r, http.StatusOK, "done", nil, &donePage{
+	return s.show(w, r, http.StatusOK, "done", nil, &donePage{
 		Purpose: f.Purpose, Text: "Nothing was handed over. You can close this window.", Denied: true,
 	})
 }
 
+// done ends a flow and shows that its program is signed in.
+func (s *Service) done(w http.ResponseWriter, r *http.Request, f *flow, text string) error {
+	s.deleteFlow(w, f)
+	return s.show(w, r, http.StatusOK, "done", nil, &donePage{Purpose: f.Purpose, Text: text})
+}
+
 // tokenParams returns the parameters of the token that a flow asks for.
 func (s *Service) tokenParams(f *flow) sts.TokenParams {
-	w := sts.TokenParams{Audience: f.Audience, Scopes: f.Scopes}
-	if len(w.Audience) == 0 {
-		w.Audience = []string{s.cfg.BaseURL}
+	if len(f.Audience) == 0 {
+		return sts.TokenParams{Audience: []string{s.cfg.BaseURL}, Scopes: f.Scopes}
 	}
-	return w
+	return sts.TokenParams{Audience: f.Audience, Scopes: f.Scopes}
 }
 
 // checkTokenParams checks the parameters before anybody signs in for them.
 func (s *Service) checkTokenParams(f *flow) error { return s.sts.Check(s.tokenParams(f)) }
 
 // deliver delivers tokens to the program that waits, once per flow.
-func (s *Service) deliver(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session, raw string) {
+func (s *Service) deliver(w http.ResponseWriter, r *http.Request, f *flow, n resource.Session, raw string) error {
 	first, err := s.accounts.UseOnce(r.Context(), digest("flow "+f.ID), s.cfg.Now().Add(flowLife))
 	if err == nil && !first {
 		err = fault.New(fault.PermissionDenied, "Permission denied: this sign-in was finished before")
 	}
 	if err != nil {
-		s.fail(w, r, "This sign-in cannot go on", err)
-		return
+		return err
 	}
 	switch f.Purpose {
 	case forCommand:
@@ -350,8 +330,9 @@ func (s *Service) deliver(w http.ResponseWriter, r *http.Request, f *flow, n res
 		err = s.deliverToDevice(w, r, f, n)
 	}
 	if err != nil {
-		s.refuse(w, r, f, err)
+		return s.refuse(w, r, f, err)
 	}
+	return nil
 }
 
 // issuedTokens are the tokens for a program, and the client they are for.
@@ -374,9 +355,8 @@ func (s *Service) issue(
 			return out, fault.New(fault.PermissionDenied,
 				"Permission denied: only who signs in with a provider can assume another identity")
 		}
-		out.Token, err = s.sts.Exchange(
-			ctx, sts.Request{TokenParams: s.tokenParams(f), Bearer: raw, Identity: f.Identity},
-		)
+		asked := sts.Request{TokenParams: s.tokenParams(f), Bearer: raw, Identity: f.Identity}
+		out.Token, err = s.sts.Exchange(ctx, asked)
 		return out, err
 	}
 	id, refresh, err := s.sts.StartSession(ctx, resource.Session{
@@ -418,8 +398,7 @@ func (s *Service) deliverToCommand(
 		answer.Set("code", code)
 	}
 	s.deleteFlow(w, f)
-	s.redirectToCommand(w, r, f, answer)
-	return nil
+	return s.redirectToCommand(w, r, f, answer)
 }
 
 // unnamedProgram is the name of a program that sends no client_id.

@@ -215,19 +215,20 @@ func (s *Service) requestFlow(w http.ResponseWriter, r *http.Request) *flow {
 	if f := s.loadFlow(r, s.field(w, r, "flow")); f != nil {
 		return f
 	}
-	s.problem(w, r, http.StatusBadRequest, "This sign-in is over",
+	_ = s.problem(w, r, http.StatusBadRequest, "This sign-in is over",
 		"It took too long, was finished already, or was begun in another browser. "+
 			"Start again from the program that sent you here.")
 	return nil
 }
 
 // withFlow calls next with the flow that a request names.
-func (s *Service) withFlow(next func(http.ResponseWriter, *http.Request, *flow)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func (s *Service) withFlow(next func(http.ResponseWriter, *http.Request, *flow) error) http.HandlerFunc {
+	return s.handle(func(w http.ResponseWriter, r *http.Request) error {
 		if f := s.requestFlow(w, r); f != nil {
-			next(w, r, f)
+			return next(w, r, f)
 		}
-	}
+		return nil
+	})
 }
 
 // field returns a field of a form, or of the query of a GET request.
@@ -251,13 +252,13 @@ func readable(text string) bool { return utf8.ValidString(text) && !strings.Cont
 
 // withReadableQuery refuses requests whose query is not readable.
 func (s *Service) withReadableQuery(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return s.handle(func(w http.ResponseWriter, r *http.Request) error {
 		if text, err := url.QueryUnescape(r.URL.RawQuery); err == nil && !readable(text) {
-			s.problem(w, r, http.StatusBadRequest, "This address is malformed",
+			return s.problem(w, r, http.StatusBadRequest, "This address is malformed",
 				"Start again from the program that sent you here.")
-			return
 		}
 		next.ServeHTTP(w, r)
+		return nil
 	})
 }
 
@@ -270,12 +271,4 @@ func loopback(text string) (*url.URL, bool) {
 		return nil, false
 	}
 	return u, isLoopbackHost(u.Hostname()) && !strings.ContainsAny(text, "\\\r\n")
-}
-
-func originOf(address string) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return ""
-	}
-	return u.Scheme + "://" + u.Host
 }

@@ -37,11 +37,7 @@ func (s *Service) deliverToHeadless(w http.ResponseWriter, r *http.Request, f *f
 	if err := s.storeHeadless(r.Context(), f, h); err != nil {
 		return err
 	}
-	s.deleteFlow(w, f)
-	s.show(w, r, http.StatusOK, "done", nil, &donePage{
-		Purpose: forHeadless, Text: "Go back to your terminal. You can close this window.",
-	})
-	return nil
+	return s.done(w, r, f, "Go back to your terminal. You can close this window.")
 }
 
 func (s *Service) storeHeadless(ctx context.Context, f *flow, h headless) error {

@@ -2,12 +2,15 @@ package login
 
 import (
 	"crypto/sha256"
+	"encoding/json"
 	"net/http"
-	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+
+	"github.com/holdfast-dev/holdfast/resource"
 )
 
 // Limits of wrong attempts. They apply to the network that guesses before they
@@ -50,9 +53,9 @@ type counter struct {
 	next  time.Time // with backoff, when the next attempt is allowed
 }
 
-func newLimits(now func() time.Time) (*limits, error) {
-	tried, err := lru.New[counterKey, *counter](limitsTracked)
-	return &limits{now: now, counters: tried}, err
+func newLimits(now func() time.Time) *limits {
+	counters, _ := lru.New[counterKey, *counter](limitsTracked) // fails only for a size of 0
+	return &limits{now: now, counters: counters}
 }
 
 // acquire counts an attempt at key and returns 0, or returns how long to wait
@@ -116,24 +119,6 @@ func (l *limits) release(keys ...string) {
 	}
 }
 
-// network returns what limits are counted by: an IPv4 address, or the /64
-// network of an IPv6 address, all of which belongs to one host.
-func network(address string) string {
-	ip, err := netip.ParseAddr(address)
-	if err != nil {
-		return address
-	}
-	ip = ip.Unmap().WithZone("")
-	if ip.Is4() {
-		return ip.String()
-	}
-	p, err := ip.Prefix(64)
-	if err != nil {
-		return address
-	}
-	return p.String()
-}
-
 // An attempt is the permission to check one password or code.
 type attempt struct {
 	release func()         // for an attempt that succeeded or was not made
@@ -146,7 +131,7 @@ type attempt struct {
 // the browser has signed in to. It may try these when the general limits are
 // reached, within a limit of its own.
 func (s *Service) acquireAttempt(r *http.Request, what string, known []knownAccount) (t attempt, wait time.Duration) {
-	n := network(remote(r))
+	n := network(r)
 	address, pair, account := "address "+n, "pair "+n+" "+what, "account "+what
 	if wait = s.limits.acquire(address, perAddress); wait == 0 {
 		if wait = s.limits.acquire(pair, perAccount); wait == 0 {
@@ -168,4 +153,52 @@ func (s *Service) acquireAttempt(r *http.Request, what string, known []knownAcco
 	}
 	t.release = func() { s.limits.release(keys...) }
 	return t, 0
+}
+
+const (
+	knownCookie      = "hf_known"
+	sealedKnown      = "known browser"
+	knownLife        = 180 * 24 * time.Hour
+	maxKnownAccounts = 4 // accounts that a browser remembers; more people seldom share one
+)
+
+// A knownAccount is an account that a browser has signed in to, stored in a
+// sealed cookie. It proves nothing else. It gives the browser some attempts of
+// its own at the account, so that the guesses of others do not lock its owner
+// out.
+type knownAccount struct {
+	Account resource.UID `json:"account"`
+	ID      string       `json:"id"`    // attempts are counted by this id
+	Expires int64        `json:"until"` // in seconds
+
+	account resource.Account // set by knownFor
+}
+
+// knownAccounts returns the accounts that the browser of a request has signed
+// in to.
+func (s *Service) knownAccounts(r *http.Request) (all []knownAccount) {
+	b, ok := s.openCookie(r, knownCookie, sealedKnown)
+	if !ok || json.Unmarshal(b, &all) != nil {
+		return nil
+	}
+	return slices.DeleteFunc(all, func(k knownAccount) bool { return s.cfg.Now().Unix() >= k.Expires })
+}
+
+// knownTo returns the browser's entry for an account, if there is one.
+func (s *Service) knownTo(r *http.Request, account resource.UID) []knownAccount {
+	return slices.DeleteFunc(s.knownAccounts(r), func(k knownAccount) bool { return k.Account != account })
+}
+
+// rememberBrowser adds an account that the browser has signed in to. Entries
+// for other accounts stay as they are, so that signing in to one account gives
+// no new attempts at another.
+func (s *Service) rememberBrowser(w http.ResponseWriter, r *http.Request, account resource.UID) {
+	others := slices.DeleteFunc(s.knownAccounts(r), func(k knownAccount) bool { return k.Account == account })
+	newest := knownAccount{Account: account, ID: newID(), Expires: s.cfg.Now().Add(knownLife).Unix()}
+	all := append([]knownAccount{newest}, others...)
+	b, err := json.Marshal(all[:min(len(all), maxKnownAccounts)])
+	if err != nil {
+		return // impossible, and the cookie is optional
+	}
+	http.SetCookie(w, s.sealedCookie(knownCookie, sealedKnown, b, knownLife))
 }

@@ -61,37 +61,24 @@ type Service struct {
 	webauthn  *webauthn.WebAuthn // nil if browsers do not support passkeys at this address
 }
 
-const (
-	defaultIdle = 7 * 24 * time.Hour
-	defaultLife = 30 * 24 * time.Hour
-	defaultPoll = 5 * time.Second
-)
-
 // New returns a service. s issues its sessions and tokens.
 func New(db *store.DB, checker *authz.Checker, s *sts.Service, pages *page.Tokens, cfg Config) (*Service, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.Default()
-	}
-	cfg.SessionIdle = cmp.Or(cfg.SessionIdle, defaultIdle)
-	cfg.SessionLife = cmp.Or(cfg.SessionLife, defaultLife)
-	cfg.PollEvery = cmp.Or(cfg.PollEvery, defaultPoll)
+	cfg.Log = cmp.Or(cfg.Log, slog.Default())
+	cfg.SessionIdle = cmp.Or(cfg.SessionIdle, 7*24*time.Hour)
+	cfg.SessionLife = cmp.Or(cfg.SessionLife, 30*24*time.Hour)
+	cfg.PollEvery = cmp.Or(cfg.PollEvery, 5*time.Second)
 	cfg.Hashes = cmp.Or(cfg.Hashes, max(1, runtime.GOMAXPROCS(0)/2))
 	origin, err := url.Parse(cfg.Issuer)
 	if err != nil {
 		return nil, err
 	}
 	l := &Service{
-		store: iamdb.New(db), accounts: signindb.New(db), people: people.New(db), authz: checker, sts: s, pages: pages, cfg: cfg, log: cfg.Log, origin: origin,
-		hashes: newHasher(cfg.Hashes),
-	}
-	if l.limits, err = newLimits(cfg.Now); err != nil {
-		return nil, err
-	}
-	if l.upstream, err = newUpstream(cfg.Client, cfg.Now); err != nil {
-		return nil, err
+		store: iamdb.New(db), accounts: signindb.New(db), people: people.New(db), authz: checker, sts: s, pages: pages,
+		cfg: cfg, log: cfg.Log, origin: origin, hashes: newHasher(cfg.Hashes), limits: newLimits(cfg.Now),
+		upstream: newUpstream(cfg.Client, cfg.Now),
 	}
 	if l.templates, err = parsePages(cfg.Now); err != nil {
 		return nil, err
@@ -117,13 +104,13 @@ var Routes = []string{
 // Handler serves the pages, and the OAuth endpoints for programs.
 func (s *Service) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /oauth", s.begin)
-	mux.HandleFunc("GET /oauth/callback/{provider}", s.callback)
+	mux.HandleFunc("GET /oauth", s.handle(s.begin))
+	mux.HandleFunc("GET /oauth/callback/{provider}", s.handle(s.callback))
 	mux.HandleFunc("GET /orgcheck", s.orgcheck)
-	mux.HandleFunc("GET /join", s.beginJoin)
-	mux.HandleFunc("GET /device", s.showDevice)
-	mux.HandleFunc("POST /device", s.enterDevice)
-	mux.HandleFunc("GET /signin", s.showSignIn)
+	mux.HandleFunc("GET /join", s.handle(s.beginJoin))
+	mux.HandleFunc("GET /device", s.handle(s.showDevice))
+	mux.HandleFunc("POST /device", s.handle(s.enterDevice))
+	mux.HandleFunc("GET /signin", s.handle(s.showSignIn))
 	mux.HandleFunc("POST /signin/organization", s.withFlow(s.chooseOrganization))
 	mux.HandleFunc("GET /signin/provider", s.withFlow(s.chooseProvider))
 	mux.HandleFunc("POST /signin/provider", s.withFlow(s.chooseProvider))
@@ -131,26 +118,25 @@ func (s *Service) Handler() http.Handler {
 	mux.HandleFunc("POST /signin/account", s.withFlow(s.chooseAccount))
 	mux.HandleFunc("POST /signin/totp", s.withPassword(s.totp))
 	mux.HandleFunc("POST /signin/recovery", s.withPassword(s.recovery))
-	mux.HandleFunc("POST /signin/passkey/start", s.passkeyStart)
-	mux.HandleFunc("POST /signin/passkey", s.passkey)
+	mux.HandleFunc("POST /signin/passkey/start", s.handleScript(s.passkeyStart))
+	mux.HandleFunc("POST /signin/passkey", s.handleScript(s.passkey))
 	mux.HandleFunc("POST /signin/join/start", s.withFlow(s.showJoin))
 	mux.HandleFunc("POST /signin/join", s.withFlow(s.join))
 	mux.HandleFunc("POST /signin/confirm", s.withFlow(s.confirm))
 	mux.HandleFunc("POST /signin/other", s.withFlow(s.switchUser))
-	mux.HandleFunc("GET /link", s.showLink)
-	mux.HandleFunc("POST /link", s.followLink)
+	mux.HandleFunc("GET /link", s.handle(s.showLink))
+	mux.HandleFunc("POST /link", s.handle(s.followLink))
 	s.accountRoutes(mux)
 	s.assetRoutes(mux)
 	cross := http.NewCrossOriginProtection() // refuses forms of other sites, whatever cookies come with them
-	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.problem(w, r, http.StatusForbidden, "This form was sent from another site", "Start again from here.")
+	cross.SetDenyHandler(s.handle(func(w http.ResponseWriter, r *http.Request) error {
+		return s.problem(w, r, http.StatusForbidden, "This form was sent from another site", "Start again from here.")
 	}))
-	pages := s.withActor(s.withReadableQuery(cross.Handler(mux)))
 	programs := http.NewServeMux() // not for browsers, and without cookies
-	programs.HandleFunc("POST /oauth/token", s.tokenEndpoint)
-	programs.HandleFunc("POST /oauth/device_authorization", s.deviceEndpoint)
-	programs.Handle("/", pages)
-	return programs
+	programs.HandleFunc("POST /oauth/token", s.handleOAuth(s.tokenEndpoint))
+	programs.HandleFunc("POST /oauth/device_authorization", s.handleOAuth(s.deviceEndpoint))
+	programs.Handle("/", s.withReadableQuery(cross.Handler(mux)))
+	return s.withActor(programs)
 }
 
 // withActor attributes the changes that a request makes to where it comes

@@ -92,11 +92,7 @@ func (s *Service) CreateAccount(
 func (s *Service) AddAccount(
 	ctx context.Context, org resource.UID, a resource.Account, role resource.UID,
 ) (resource.Account, OneTimeLink, error) {
-	a, i := s.newAccount(org, a)
-	var link OneTimeLink
-	if a.Password == "" {
-		link = s.newLink(ctx, &a, false)
-	}
+	a, i, link := s.newAccount(ctx, org, a)
 	var with []resource.RoleBinding
 	if role != "" {
 		with = append(with, resource.RoleBinding{
@@ -111,7 +107,7 @@ func (s *Service) AddAccount(
 func (s *Service) AddAccountFor(
 	ctx context.Context, org resource.UID, a resource.Account, person resource.Identity,
 ) error {
-	a, _ = s.newAccount(org, a)
+	a, _, _ = s.newAccount(ctx, org, a)
 	a.Identity = person.UID
 	return s.people.InsertAccount(ctx, a, person)
 }
@@ -127,11 +123,7 @@ func (s *Service) CreateOrganization(
 	if err := joinViolations(g.Validate(), a.Validate()); err != nil {
 		return g, a, OneTimeLink{}, err
 	}
-	a, i := s.newAccount(g.UID, a)
-	var link OneTimeLink
-	if a.Password == "" {
-		link = s.newLink(ctx, &a, false)
-	}
+	a, i, link := s.newAccount(ctx, g.UID, a)
 	owner := resource.RoleBinding{
 		UID: g.UID.NewChild(), Identity: a.Identity, Role: resource.OwnerRole, CreateTime: now,
 	}

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"html/template"
 	"io/fs"
-	"net"
 	"net/http"
 	"path"
 	"strconv"
@@ -35,6 +34,9 @@ type Frame struct {
 
 func (f *Frame) frame() *Frame { return f }
 
+// wrong returns a frame with an error of one field.
+func wrong(field, why string) Frame { return Frame{Wrong: map[string]string{field: why}} }
+
 // setError shows an error in the frame: beside the fields it names, or at the
 // top.
 func (f *Frame) setError(err *fault.Error) {
@@ -54,7 +56,11 @@ type framed interface{ frame() *Frame }
 type Choice struct{ UID, Name, Organization string }
 
 // An Invite describes what somebody was invited to.
-type Invite struct{ Organization, Group, Role, Email string }
+type Invite struct {
+	Organization, Group, Role, Email string
+
+	root resource.UID // the organization
+}
 
 type (
 	signInPage struct {
@@ -218,40 +224,64 @@ func secureHeaders(w http.ResponseWriter, formsTo string) {
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 }
 
-// show writes a page. f is the flow it belongs to, or nil.
-func (s *Service) show(w http.ResponseWriter, r *http.Request, status int, name string, f *flow, data framed) {
+// show writes a page. f is the flow it belongs to, or nil. It returns nil, so
+// that a handler can end with it, as do redirect, problem and refuse.
+func (s *Service) show(w http.ResponseWriter, r *http.Request, status int, name string, f *flow, data framed) error {
 	fr := data.frame()
 	fr.Page, fr.Host = name, s.origin.Host
 	formsTo := ""
 	if f != nil {
 		fr.Flow = f.ID
-		if f.Redirect != "" {
-			formsTo = " " + originOf(f.Redirect)
+		if u, ok := loopback(f.Redirect); ok {
+			formsTo = " " + u.Scheme + "://" + u.Host
 		}
 	}
 	var b bytes.Buffer
 	if err := s.templates[name].ExecuteTemplate(&b, "layout", data); err != nil {
 		s.log.ErrorContext(r.Context(), "render a page", "page", name, "err", err)
 		http.Error(w, "Internal error", http.StatusInternalServerError)
-		return
+		return nil
 	}
 	secureHeaders(w, formsTo)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	w.Write(b.Bytes())
+	return nil
 }
 
 // problem shows an error page.
-func (s *Service) problem(w http.ResponseWriter, r *http.Request, status int, title, text string) {
-	s.show(w, r, status, "problem", nil, &problemPage{
+func (s *Service) problem(w http.ResponseWriter, r *http.Request, status int, title, text string) error {
+	return s.show(w, r, status, "problem", nil, &problemPage{
 		Frame: Frame{Problem: text}, Title: title, Request: resource.ActorFrom(r.Context()).RequestID,
 	})
 }
 
-// fail shows an error page for err.
-func (s *Service) fail(w http.ResponseWriter, r *http.Request, title string, err error) {
-	f := s.report(r, err)
-	s.problem(w, r, f.Code.HTTPStatus(), title, plainText(f))
+// A titledError is an error that is shown under a title of its own.
+type titledError struct {
+	error
+	title string
+}
+
+func (e *titledError) Unwrap() error { return e.error }
+
+func titled(title string, err error) error { return &titledError{err, title} }
+
+const cannotBegin = "This sign-in cannot begin"
+
+// handle serves h. It shows an error of h on an error page.
+func (s *Service) handle(h func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		err := h(w, r)
+		if err == nil {
+			return
+		}
+		title := "This sign-in cannot go on"
+		if t, ok := errors.AsType[*titledError](err); ok {
+			title = t.title
+		}
+		f := s.report(r, err)
+		_ = s.problem(w, r, f.Code.HTTPStatus(), title, plainText(f))
+	}
 }
 
 // report returns err as a fault, and logs it if it is a failure of ours.
@@ -308,14 +338,11 @@ func (s *Service) assetRoutes(mux *http.ServeMux) {
 	}
 }
 
-// remote returns the address that a request comes from.
-func remote(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
-}
+// remote returns the host that a request comes from.
+func remote(r *http.Request) string { return resource.HostOf(r.RemoteAddr) }
+
+// network returns the network that the attempts of a request are counted for.
+func network(r *http.Request) string { return resource.NetworkOf(remote(r)) }
 
 const longestAgent = 256
 
@@ -326,4 +353,32 @@ func agent(r *http.Request) string {
 		text = strings.ToValidUTF8(text[:longestAgent], "")
 	}
 	return text
+}
+
+// Program returns a short name for the program of a User-Agent header: the
+// browser and its system, or the name that a command gives itself.
+func Program(agent string) string {
+	if !strings.HasPrefix(agent, "Mozilla/") {
+		return agent
+	}
+	name, system := "A browser", ""
+	for _, b := range []struct{ mark, name string }{ // first those that contain the marks of others, too
+		{"Edg", "Edge"}, {"OPR/", "Opera"}, {"Firefox/", "Firefox"}, {"FxiOS/", "Firefox"},
+		{"CriOS/", "Chrome"}, {"Chrome/", "Chrome"}, {"Safari/", "Safari"},
+	} {
+		if strings.Contains(agent, b.mark) {
+			name = b.name
+			break
+		}
+	}
+	for _, s := range []struct{ mark, name string }{
+		{"iPhone", "iPhone"}, {"iPad", "iPad"}, {"Android", "Android"}, {"CrOS", "ChromeOS"},
+		{"Windows", "Windows"}, {"Mac OS X", "macOS"}, {"Linux", "Linux"},
+	} {
+		if strings.Contains(agent, s.mark) {
+			system = " on " + s.name
+			break
+		}
+	}
+	return name + system
 }

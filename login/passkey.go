@@ -2,12 +2,14 @@ package login
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/go-webauthn/webauthn/protocol"
 	"github.com/go-webauthn/webauthn/webauthn"
@@ -40,9 +42,7 @@ type passkeyUser struct {
 
 // accountLabel returns the name of an account for authenticators. It has the
 // organization, because one address can have accounts in several.
-func accountLabel(a resource.Account, org resource.Group) string {
-	return a.Email + " (" + org.Name + ")"
-}
+func accountLabel(a resource.Account, org string) string { return a.Email + " (" + org + ")" }
 
 // WebAuthnID implements webauthn.User.
 func (u passkeyUser) WebAuthnID() []byte { return digest(string(u.UID)) }
@@ -52,15 +52,12 @@ func (u passkeyUser) WebAuthnName() string {
 	if u.org == "" {
 		return u.Email
 	}
-	return accountLabel(u.Account, resource.Group{Name: u.org})
+	return accountLabel(u.Account, u.org)
 }
 
 // WebAuthnDisplayName implements webauthn.User.
 func (u passkeyUser) WebAuthnDisplayName() string {
-	if u.Account.Name != "" {
-		return u.Account.Name
-	}
-	return u.Email
+	return cmp.Or(u.Account.Name, u.Email)
 }
 
 // WebAuthnCredentials implements webauthn.User.
@@ -74,17 +71,15 @@ func (u passkeyUser) WebAuthnCredentials() (all []webauthn.Credential) {
 	return all
 }
 
-// writeScriptError writes an error for the script of a page.
-func writeScriptError(w http.ResponseWriter, status int, text string) {
-	writeScript(w, status, map[string]string{"problem": text})
+// A scriptError is an error that the script of a page shows. Its cause is
+// logged, if there is one.
+type scriptError struct {
+	status int
+	text   string
+	cause  error
 }
 
-func writeScript(w http.ResponseWriter, status int, v any) {
-	secureHeaders(w, "")
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // fails only if the client has gone
-}
+func (e *scriptError) Error() string { return e.text }
 
 // A scriptRequest is a request of the script of a page.
 type scriptRequest struct {
@@ -95,42 +90,58 @@ type scriptRequest struct {
 	Credential json.RawMessage `json:"credential"`
 }
 
-// readScript reads a scriptRequest. It accepts only JSON, which another site
-// cannot have a browser send without a preflight request.
-func readScript(w http.ResponseWriter, r *http.Request) (in scriptRequest, ok bool) {
-	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind != "application/json" {
-		writeScriptError(w, http.StatusUnsupportedMediaType, "The request is not JSON.")
-		return in, false
+// handleScript serves the script of a page: it writes the answer of h, or its
+// error. It accepts only JSON, which another site cannot have a browser send
+// without a preflight request.
+func (s *Service) handleScript(
+	h func(http.ResponseWriter, *http.Request, scriptRequest) (any, error),
+) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var in scriptRequest
+		var answer any
+		var err error
+		if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind != "application/json" {
+			err = &scriptError{http.StatusUnsupportedMediaType, "The request is not JSON.", nil}
+		} else if json.NewDecoder(http.MaxBytesReader(w, r.Body, maxForm)).Decode(&in) != nil {
+			err = &scriptError{http.StatusBadRequest, "The request cannot be read.", nil}
+		} else {
+			answer, err = h(w, r, in)
+		}
+		status := http.StatusOK
+		if e, ok := errors.AsType[*scriptError](err); ok {
+			if e.cause != nil {
+				s.logError(r, e.cause)
+			}
+			status, answer = e.status, map[string]string{"problem": e.text}
+		} else if err != nil {
+			f := s.report(r, err)
+			status, answer = f.Code.HTTPStatus(), map[string]string{"problem": plainText(f)}
+		}
+		secureHeaders(w, "")
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(answer) // fails only if the client has gone
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxForm)).Decode(&in); err != nil {
-		writeScriptError(w, http.StatusBadRequest, "The request cannot be read.")
-		return in, false
-	}
-	return in, true
 }
 
-// scriptFlow reads a scriptRequest and its flow. If that fails it writes the
-// error and returns a nil flow.
-func (s *Service) scriptFlow(w http.ResponseWriter, r *http.Request) (in scriptRequest, f *flow) {
-	in, ok := readScript(w, r)
-	if !ok {
-		return in, nil
+// scriptFlow returns the flow that a scriptRequest names.
+func (s *Service) scriptFlow(r *http.Request, in scriptRequest) (*flow, error) {
+	f := s.loadFlow(r, in.Flow)
+	if f == nil {
+		return nil, &scriptError{http.StatusBadRequest, "This sign-in is over. Start again.", nil}
 	}
-	if f = s.loadFlow(r, in.Flow); f == nil {
-		writeScriptError(w, http.StatusBadRequest, "This sign-in is over. Start again.")
-	} else if s.webauthn == nil {
-		writeScriptError(w, http.StatusBadRequest, "Passkeys cannot be used at this address.")
-		return in, nil
+	if s.webauthn == nil {
+		return nil, &scriptError{http.StatusBadRequest, "Passkeys cannot be used at this address.", nil}
 	}
-	return in, f
+	return f, nil
 }
 
 // passkeyStart begins a WebAuthn authentication ceremony: with a passkey of
 // the account whose password was right, or with any.
-func (s *Service) passkeyStart(w http.ResponseWriter, r *http.Request) {
-	_, f := s.scriptFlow(w, r)
-	if f == nil {
-		return
+func (s *Service) passkeyStart(w http.ResponseWriter, r *http.Request, in scriptRequest) (any, error) {
+	f, err := s.scriptFlow(r, in)
+	if err != nil {
+		return nil, err
 	}
 	required := webauthn.WithUserVerification(protocol.VerificationRequired)
 	options, ceremony, err := s.webauthn.BeginDiscoverableLogin(required)
@@ -145,48 +156,41 @@ func (s *Service) passkeyStart(w http.ResponseWriter, r *http.Request) {
 		f.WebAuthn, err = json.Marshal(ceremony)
 	}
 	if err != nil {
-		s.logError(r, err)
-		writeScriptError(w, http.StatusInternalServerError, "The passkey cannot be asked now.")
-		return
+		return nil, &scriptError{http.StatusInternalServerError, "The passkey cannot be asked now.", err}
 	}
 	s.saveFlow(w, r, f)
-	writeScript(w, http.StatusOK, map[string]any{"publicKey": options.Response})
+	return map[string]any{"publicKey": options.Response}, nil
 }
 
 const wrongPasskey = "This passkey does not sign in here."
 
 // passkey finishes an authentication ceremony and signs in.
-func (s *Service) passkey(w http.ResponseWriter, r *http.Request) {
-	in, f := s.scriptFlow(w, r)
-	if f == nil {
-		return
+func (s *Service) passkey(w http.ResponseWriter, r *http.Request, in scriptRequest) (any, error) {
+	f, err := s.scriptFlow(r, in)
+	if err != nil {
+		return nil, err
 	}
-	key := "passkeys " + network(remote(r)) // separate from passwords, whose guesses must not delay passkeys
+	key := "passkeys " + network(r) // separate from passwords, whose guesses must not delay passkeys
 	if wait := s.limits.acquire(key, perAddress); wait > 0 {
 		retryAfter(w, wait)
-		writeScriptError(w, http.StatusTooManyRequests, tooMany(wait))
-		return
+		return nil, &scriptError{http.StatusTooManyRequests, tooMany(wait), nil}
 	}
 	a, err := s.verifyPasskey(r, f, in.Credential)
 	if errors.Is(err, fault.Unauthenticated) {
-		writeScriptError(w, http.StatusUnauthorized, wrongPasskey)
-		return
+		return nil, &scriptError{http.StatusUnauthorized, wrongPasskey, nil}
 	}
 	if err != nil {
-		s.logError(r, err)
-		writeScriptError(w, http.StatusInternalServerError, "The passkey cannot be checked now.")
-		return
+		return nil, &scriptError{http.StatusInternalServerError, "The passkey cannot be checked now.", err}
 	}
 	s.limits.release(key)
 	answer := &headerRecorder{header: w.Header()} // the script navigates to where a form would be redirected
-	s.finishLocalSignIn(answer, r, f, a)
-	if answer.status != http.StatusSeeOther {
-		writeScriptError(w, http.StatusForbidden, "You were not signed in. Try another way.")
-		return
+	err = s.finishLocalSignIn(answer, r, f, a)
+	if err != nil || answer.status != http.StatusSeeOther {
+		return nil, &scriptError{http.StatusForbidden, "You were not signed in. Try another way.", err}
 	}
 	location := w.Header().Get("Location")
 	w.Header().Del("Location")
-	writeScript(w, http.StatusOK, map[string]string{"location": location})
+	return map[string]string{"location": location}, nil
 }
 
 // A headerRecorder is an http.ResponseWriter that discards the body.
@@ -260,61 +264,54 @@ type registration struct {
 
 // registerStart begins a registration ceremony, after the password was
 // checked: whoever adds a passkey can sign in with it later.
-func (s *Service) registerStart(w http.ResponseWriter, r *http.Request) {
-	a, in, n, ok := s.scriptAccount(w, r)
-	if !ok {
-		return
+func (s *Service) registerStart(w http.ResponseWriter, r *http.Request, in scriptRequest) (any, error) {
+	a, n, err := s.scriptAccount(r, in)
+	if err != nil {
+		return nil, err
 	}
-	if err := s.verifyCurrentPassword(r, a, "passkey", in.Current); err != nil {
-		f := s.report(r, err)
-		text := plainText(f)
-		if len(f.Fields) > 0 {
-			text = "This is not your password."
-		}
-		writeScriptError(w, f.Code.HTTPStatus(), text)
-		return
+	err = s.verifyCurrentPassword(r, a, "passkey", in.Current)
+	if f := fault.From(err); err != nil && len(f.Fields) > 0 {
+		return nil, &scriptError{f.Code.HTTPStatus(), "This is not your password.", nil}
+	}
+	if err != nil {
+		return nil, err
 	}
 	var exclude []protocol.CredentialDescriptor
 	for _, c := range (passkeyUser{Account: a}).WebAuthnCredentials() {
 		exclude = append(exclude, c.Descriptor())
 	}
-	org, err := s.store.Group(r.Context(), a.UID.Root())
+	org, err := s.organizationName(r.Context(), a.UID)
 	var options *protocol.CredentialCreation
 	var ceremony *webauthn.SessionData
 	if err == nil {
-		user := passkeyUser{a, org.Name}
-		options, ceremony, err = s.webauthn.BeginRegistration(user, webauthn.WithExclusions(exclude))
+		options, ceremony, err = s.webauthn.BeginRegistration(passkeyUser{a, org}, webauthn.WithExclusions(exclude))
 	}
 	var b []byte
 	if err == nil {
 		b, err = json.Marshal(registration{s.cfg.Now().Add(flowLife).Unix(), *ceremony})
 	}
 	if err != nil {
-		s.logError(r, err)
-		writeScriptError(w, http.StatusInternalServerError, "A passkey cannot be asked for now.")
-		return
+		return nil, &scriptError{http.StatusInternalServerError, "A passkey cannot be asked for now.", err}
 	}
 	http.SetCookie(w, s.sealedCookie(passkeyCookie, "passkey "+n.ID, b, flowLife))
-	writeScript(w, http.StatusOK, map[string]any{"publicKey": options.Response})
+	return map[string]any{"publicKey": options.Response}, nil
 }
 
 // register finishes a registration ceremony.
-func (s *Service) register(w http.ResponseWriter, r *http.Request) {
-	a, in, n, ok := s.scriptAccount(w, r)
-	if !ok {
-		return
+func (s *Service) register(w http.ResponseWriter, r *http.Request, in scriptRequest) (any, error) {
+	a, n, err := s.scriptAccount(r, in)
+	if err != nil {
+		return nil, err
 	}
 	ceremony, err := s.registrationCeremony(r, n)
-	if err == nil {
-		err = s.addPasskey(r, a, in, ceremony)
-	}
 	if err != nil {
-		f := s.report(r, err)
-		writeScriptError(w, f.Code.HTTPStatus(), plainText(f))
-		return
+		return nil, err
+	}
+	if err := s.addPasskey(r, a, in, ceremony); err != nil {
+		return nil, err
 	}
 	http.SetCookie(w, s.cookie(passkeyCookie, "", 0))
-	writeScript(w, http.StatusOK, map[string]string{"location": "/account"})
+	return map[string]string{"location": "/account"}, nil
 }
 
 // registrationCeremony returns the ceremony that was begun in a session, once.
@@ -352,30 +349,21 @@ func (s *Service) addPasskey(
 	if err != nil {
 		return err
 	}
-	name := shortText(in.Name)
-	if name == "" {
-		name = "Passkey of " + s.now().Format("2006-01-02")
-	}
+	name := cmp.Or(shortText(in.Name), "Passkey of "+s.now().Format(time.DateOnly))
 	return s.accounts.AddPasskey(r.Context(), a.UID, resource.Passkey{ID: made.ID, Name: name, Detail: detail})
 }
 
-// scriptAccount reads a scriptRequest of a browser that is signed in to an
-// account here.
+// scriptAccount returns the account here that the browser of a scriptRequest is
+// signed in to, and its session.
 func (s *Service) scriptAccount(
-	w http.ResponseWriter, r *http.Request,
-) (a resource.Account, in scriptRequest, n resource.Session, ok bool) {
-	if in, ok = readScript(w, r); !ok {
-		return a, in, n, false
-	}
-	n, ok = s.browser(r)
+	r *http.Request, in scriptRequest,
+) (a resource.Account, n resource.Session, err error) {
+	n, ok := s.browser(r)
 	if !ok || !s.sameCSRF(n, in.CSRF) {
-		writeScriptError(w, http.StatusForbidden, "You are no longer signed in. Load the page again.")
-		return a, in, n, false
+		return a, n, &scriptError{http.StatusForbidden, "You are no longer signed in. Load the page again.", nil}
 	}
-	a, err := s.accounts.AccountOf(r.Context(), n.Identity)
-	if err != nil || s.webauthn == nil {
-		writeScriptError(w, http.StatusBadRequest, "Passkeys are for accounts that are kept here.")
-		return a, in, n, false
+	if a, err = s.accounts.AccountOf(r.Context(), n.Identity); err != nil || s.webauthn == nil {
+		return a, n, &scriptError{http.StatusBadRequest, "Passkeys are for accounts that are kept here.", nil}
 	}
-	return a, in, n, true
+	return a, n, nil
 }

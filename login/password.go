@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/subtle"
@@ -84,7 +85,7 @@ func (h *hasher) dequeue(network string) {
 // queue is full, in total or for the network of the request, or if waiting
 // takes too long.
 func (h *hasher) run(ctx context.Context, f func()) error {
-	from := network(resource.ActorFrom(ctx).Remote)
+	from := resource.NetworkOf(resource.ActorFrom(ctx).Remote)
 	if !h.enqueue(from) {
 		return errBusy
 	}
@@ -159,11 +160,8 @@ func (h *hasher) verifyAll(ctx context.Context, hashes []string, password string
 	}
 	read, ok := make([]parsedHash, len(hashes)), make([]bool, len(hashes))
 	for i, hash := range hashes {
-		if hash == "" {
-			hash = h.dummy
-		}
 		var err error
-		if read[i], err = parseHash(hash); err != nil {
+		if read[i], err = parseHash(cmp.Or(hash, h.dummy)); err != nil {
 			return nil, err
 		}
 	}

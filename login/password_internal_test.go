@@ -155,11 +155,7 @@ type limited struct {
 func newLimited(t *testing.T) *limited {
 	t.Helper()
 	l := &limited{at: time.Now()}
-	limits, err := newLimits(func() time.Time { return l.at })
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Service = &Service{limits: limits}
+	l.Service = &Service{limits: newLimits(func() time.Time { return l.at })}
 	return l
 }
 

@@ -15,37 +15,33 @@ import (
 )
 
 // chooseProvider sends the browser to a provider.
-func (s *Service) chooseProvider(w http.ResponseWriter, r *http.Request, f *flow) {
+func (s *Service) chooseProvider(w http.ResponseWriter, r *http.Request, f *flow) error {
 	uid, err := resource.ParseUID("provider", s.field(w, r, "provider"))
 	if err != nil {
-		s.fail(w, r, "This sign-in cannot go on", err)
-		return
+		return err
 	}
 	f.Provider = uid
-	s.redirectToProvider(w, r, f)
+	return s.redirectToProvider(w, r, f)
 }
 
 // redirectToProvider sends an authorization request to the provider of the
 // flow, with a state that only this browser has the cookie of, a nonce that
 // the ID token must repeat, and a PKCE challenge that the code is bound to.
-func (s *Service) redirectToProvider(w http.ResponseWriter, r *http.Request, f *flow) {
+func (s *Service) redirectToProvider(w http.ResponseWriter, r *http.Request, f *flow) error {
 	p, err := s.store.Provider(r.Context(), f.Provider)
 	if errors.Is(err, fault.NotFound) || err == nil && p.Disabled && f.Purpose != forTrial {
 		err = fault.New(fault.NotFound, "Not found: there is no such provider, or it is not in use")
 	}
 	if err != nil {
-		s.fail(w, r, "This sign-in cannot go on", err)
-		return
+		return err
 	}
 	d, err := s.upstream.discover(r.Context(), p.OIDC.Issuer, false)
 	if err != nil {
-		s.showProviderError(w, r, f, p, err)
-		return
+		return s.showProviderError(w, r, f, p, err)
 	}
 	cfg, err := s.oauthConfig(d, p)
 	if err != nil {
-		s.fail(w, r, "This sign-in cannot go on", err)
-		return
+		return err
 	}
 	f.Account, f.WebAuthn = "", nil
 	f.UpstreamState, f.Nonce, f.Verifier = f.ID+"."+newID(), newID(), oauth2.GenerateVerifier()
@@ -54,22 +50,19 @@ func (s *Service) redirectToProvider(w http.ResponseWriter, r *http.Request, f *
 		options = append(options, oauth2.S256ChallengeOption(f.Verifier))
 	}
 	if !s.saveFlow(w, r, f) {
-		s.fail(w, r, "This sign-in cannot begin", fault.Field("request", "is too long"))
-		return
+		return titled(cannotBegin, fault.Field("request", "is too long"))
 	}
-	secureHeaders(w, "")
-	http.Redirect(w, r, cfg.AuthCodeURL(f.UpstreamState, options...), http.StatusSeeOther)
+	return s.redirect(w, r, cfg.AuthCodeURL(f.UpstreamState, options...))
 }
 
 // showProviderError shows why a provider cannot be used, beside the other ways
 // to sign in.
 func (s *Service) showProviderError(
 	w http.ResponseWriter, r *http.Request, f *flow, p resource.IdentityProvider, err error,
-) {
-	var failure *upstreamError
-	if !errors.As(err, &failure) {
-		s.fail(w, r, "This sign-in cannot go on", err)
-		return
+) error {
+	failure, ok := errors.AsType[*upstreamError](err)
+	if !ok {
+		return err
 	}
 	s.log.WarnContext(r.Context(), "a provider failed",
 		"provider", p.UID, "err", failure.text, "cause", failure.cause)
@@ -78,37 +71,33 @@ func (s *Service) showProviderError(
 	f.UpstreamState, f.Nonce, f.Verifier, f.Provider = "", "", "", ""
 	s.saveFlow(w, r, f)
 	if f.Purpose == forTrial {
-		s.problem(w, r, http.StatusBadGateway, "The provider did not pass", page.Problem)
-		return
+		return s.problem(w, r, http.StatusBadGateway, "The provider did not pass", page.Problem)
 	}
-	s.signInPage(w, r, http.StatusBadGateway, f, page)
+	return s.signInPage(w, r, http.StatusBadGateway, f, page)
 }
 
 const maxCode = 4096
 
 // callback accepts the authorization response of a provider: once, in the
 // browser that was sent there, and only from that provider.
-func (s *Service) callback(w http.ResponseWriter, r *http.Request) {
+func (s *Service) callback(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	f := s.flowForState(r, q.Get("state"))
 	if f == nil || lastSegment(f.Provider) != r.PathValue("provider") {
-		s.problem(w, r, http.StatusBadRequest, "This answer was not asked for",
+		return s.problem(w, r, http.StatusBadRequest, "This answer was not asked for",
 			"It belongs to another sign-in, to another browser, or came too late. "+
 				"Start again from the program that sent you here.")
-		return
 	}
 	first, err := s.accounts.UseOnce(r.Context(), digest("leg "+f.UpstreamState), s.cfg.Now().Add(flowLife))
 	if err == nil && !first {
 		err = fault.New(fault.PermissionDenied, "Permission denied: this answer of the provider was used before")
 	}
 	if err != nil {
-		s.fail(w, r, "This sign-in cannot go on", err)
-		return
+		return err
 	}
 	p, err := s.store.Provider(r.Context(), f.Provider)
 	if err != nil {
-		s.fail(w, r, "This sign-in cannot go on", err)
-		return
+		return err
 	}
 	err = s.checkResponse(r.Context(), p, q)
 	var claims *providerClaims
@@ -116,14 +105,13 @@ func (s *Service) callback(w http.ResponseWriter, r *http.Request) {
 		claims, err = s.redeem(r.Context(), p, f, q.Get("code"))
 	}
 	if err != nil {
-		s.showProviderError(w, r, f, p, err)
-		return
+		return s.showProviderError(w, r, f, p, err)
 	}
 	if f.Purpose == forTrial {
-		s.showTrial(w, r, f, p, claims)
-		return
+		return s.showTrial(w, r, f, p, claims)
 	}
-	s.finishSignIn(w, r, f, arrivalFromClaims(p, claims), claims.raw)
+	_, err = s.finishSignIn(w, r, f, arrivalFromClaims(p, claims), claims.raw)
+	return err
 }
 
 // checkResponse checks the parameters of an authorization response. An issuer
@@ -170,15 +158,14 @@ func arrivalFromClaims(p resource.IdentityProvider, claims *providerClaims) reso
 // give. Nobody is signed in.
 func (s *Service) showTrial(
 	w http.ResponseWriter, r *http.Request, f *flow, p resource.IdentityProvider, claims *providerClaims,
-) {
+) error {
 	page := &trialPage{Provider: p.Name, Verified: claims.emailVerified, Groups: claims.groups}
 	for _, name := range slices.Sorted(maps.Keys(claims.all)) {
 		page.Claims = append(page.Claims, Claim{shortText(name), claimText(claims.all[name])})
 	}
 	roles, err := s.store.RolesFor(r.Context(), p, claims.groups)
 	if err != nil {
-		s.fail(w, r, "The trial cannot go on", err)
-		return
+		return titled("The trial cannot go on", err)
 	}
 	page.Roles = roles
 	if claims.email == "" {
@@ -191,5 +178,5 @@ func (s *Service) showTrial(
 		page.Warnings = append(page.Warnings, "There is no claim "+shortText(c)+", which groups are read from.")
 	}
 	s.deleteFlow(w, f)
-	s.show(w, r, http.StatusOK, "trial", nil, page)
+	return s.show(w, r, http.StatusOK, "trial", nil, page)
 }

@@ -15,61 +15,56 @@ import (
 
 // showSignIn shows the ways to sign in or, if the person is signed in already,
 // asks for consent.
-func (s *Service) showSignIn(w http.ResponseWriter, r *http.Request) {
+func (s *Service) showSignIn(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Query().Get("flow") == "" {
-		s.start(w, r, &flow{Purpose: forBrowser})
-		return
+		return s.start(w, r, &flow{Purpose: forBrowser})
 	}
 	f := s.requestFlow(w, r)
 	if f == nil {
-		return
+		return nil
 	}
 	if n, ok := s.browser(r); ok && f.Identity == "" {
 		if f.Purpose == forBrowser && f.Invite == "" {
 			s.deleteFlow(w, f)
-			s.redirect(w, r, "/account")
-			return
+			return s.redirect(w, r, "/account")
 		}
-		s.showConfirm(w, r, f, n)
-		return
+		return s.showConfirm(w, r, f, n)
 	}
-	s.signInPage(w, r, http.StatusOK, f, &signInPage{})
+	return s.signInPage(w, r, http.StatusOK, f, &signInPage{})
 }
 
 // signInPage fills in and shows the page with the ways to sign in.
-func (s *Service) signInPage(w http.ResponseWriter, r *http.Request, status int, f *flow, p *signInPage) {
-	ctx := r.Context()
+func (s *Service) signInPage(w http.ResponseWriter, r *http.Request, status int, f *flow, p *signInPage) error {
 	p.Purpose, p.Passkeys, p.Local = f.Purpose, s.webauthn != nil, true
 	invite, err := s.inviteOf(r, f)
 	if err != nil {
-		s.refuse(w, r, f, err)
-		return
+		return s.refuse(w, r, f, err)
 	}
 	p.Invite = invite
 	if f.Organization != "" {
-		org, err := s.store.Group(ctx, f.Organization)
-		if err != nil {
-			s.fail(w, r, "This sign-in cannot begin", err)
-			return
+		if err := s.fillOrganization(r.Context(), f, p); err != nil {
+			return titled(cannotBegin, err)
 		}
-		p.Organization = org.Name
-		providers, err := s.store.ProvidersFor(ctx, f.joinGroup())
-		if err != nil {
-			s.fail(w, r, "This sign-in cannot begin", err)
-			return
-		}
-		for _, idp := range providers {
-			p.Providers = append(p.Providers, Choice{string(idp.UID), idp.Name, org.Name})
-		}
-		rules, err := s.accounts.SignInRules(ctx, f.Organization)
-		if err != nil {
-			s.fail(w, r, "This sign-in cannot begin", err)
-			return
-		}
-		p.Local = !rules.LocalOff || len(p.Providers) == 0
 		p.CanJoin = invite != nil && p.Local
 	}
-	s.show(w, r, status, "signin", f, p)
+	return s.show(w, r, status, "signin", f, p)
+}
+
+// fillOrganization fills in the ways to sign in to the organization of a flow.
+func (s *Service) fillOrganization(ctx context.Context, f *flow, p *signInPage) (err error) {
+	if p.Organization, err = s.organizationName(ctx, f.Organization); err != nil {
+		return err
+	}
+	providers, err := s.store.ProvidersFor(ctx, f.joinGroup())
+	if err != nil {
+		return err
+	}
+	for _, idp := range providers {
+		p.Providers = append(p.Providers, Choice{string(idp.UID), idp.Name, p.Organization})
+	}
+	rules, err := s.accounts.SignInRules(ctx, f.Organization)
+	p.Local = !rules.LocalOff || len(p.Providers) == 0
+	return err
 }
 
 // inviteOf describes the invite of a flow, and selects its organization.
@@ -90,15 +85,13 @@ func (s *Service) inviteOf(r *http.Request, f *flow) (*Invite, error) {
 		return nil, err
 	}
 	org, err := s.store.Group(r.Context(), i.UID.Root())
-	if f.Organization == "" {
-		f.Organization = org.UID
-	}
-	return &Invite{org.Name, group.Name, i.RoleInfo.Name, i.Email}, err
+	f.Organization = cmp.Or(f.Organization, org.UID)
+	return &Invite{org.Name, group.Name, i.RoleInfo.Name, i.Email, org.UID}, err
 }
 
 // chooseOrganization accepts the name of an organization, or an e-mail address
 // whose domain is that name.
-func (s *Service) chooseOrganization(w http.ResponseWriter, r *http.Request, f *flow) {
+func (s *Service) chooseOrganization(w http.ResponseWriter, r *http.Request, f *flow) error {
 	text := strings.ToLower(strings.TrimSpace(s.field(w, r, "organization")))
 	name := text
 	if _, domain, ok := strings.Cut(text, "@"); ok {
@@ -106,14 +99,11 @@ func (s *Service) chooseOrganization(w http.ResponseWriter, r *http.Request, f *
 	}
 	org, err := s.store.Organization(r.Context(), name)
 	if errors.Is(err, fault.NotFound) {
-		p := &signInPage{}
-		p.Wrong = map[string]string{"organization": "There is no organization of this name here."}
-		s.signInPage(w, r, http.StatusNotFound, f, p)
-		return
+		p := &signInPage{Frame: wrong("organization", "There is no organization of this name here.")}
+		return s.signInPage(w, r, http.StatusNotFound, f, p)
 	}
 	if err != nil {
-		s.fail(w, r, "This sign-in cannot go on", err)
-		return
+		return err
 	}
 	f.Organization = org.UID
 	s.saveFlow(w, r, f)
@@ -121,30 +111,26 @@ func (s *Service) chooseOrganization(w http.ResponseWriter, r *http.Request, f *
 	if strings.Contains(text, "@") {
 		p.Email = text
 	}
-	s.signInPage(w, r, http.StatusOK, f, p)
+	return s.signInPage(w, r, http.StatusOK, f, p)
 }
 
 // wrongPassword is shown whether or not there is such an account.
 const wrongPassword = "The e-mail address or the password is wrong."
 
 // password accepts an e-mail address and a password.
-func (s *Service) password(w http.ResponseWriter, r *http.Request, f *flow) {
+func (s *Service) password(w http.ResponseWriter, r *http.Request, f *flow) error {
 	email := resource.NormalEmail(s.field(w, r, "email"))
-	refuse := func(status int, problem string) {
-		p := &signInPage{Email: email}
-		p.Problem = problem
-		s.signInPage(w, r, status, f, p)
+	refuse := func(status int, problem string) error {
+		return s.signInPage(w, r, status, f, &signInPage{Frame: Frame{Problem: problem}, Email: email})
 	}
 	known, err := s.knownFor(r, email)
 	if err != nil {
-		s.fail(w, r, "This sign-in cannot go on", err)
-		return
+		return err
 	}
 	attempt, wait := s.acquireAttempt(r, "password "+email, known)
 	if wait > 0 {
 		retryAfter(w, wait)
-		refuse(http.StatusTooManyRequests, tooMany(wait))
-		return
+		return refuse(http.StatusTooManyRequests, tooMany(wait))
 	}
 	in := credentials{
 		Organization: f.Organization, Email: email, Password: s.field(w, r, "password"),
@@ -156,82 +142,74 @@ func (s *Service) password(w http.ResponseWriter, r *http.Request, f *flow) {
 	fits, sure, err := s.accountsWithPassword(r.Context(), in)
 	switch {
 	case errors.Is(err, fault.Unauthenticated):
-		refuse(http.StatusUnauthorized, wrongPassword)
-		return
+		return refuse(http.StatusUnauthorized, wrongPassword)
 	case errors.Is(err, fault.ResourceExhausted):
 		attempt.release()
 		retryAfter(w, fault.From(err).RetryIn)
-		refuse(http.StatusServiceUnavailable, plainText(fault.From(err)))
-		return
+		return refuse(http.StatusServiceUnavailable, plainText(fault.From(err)))
 	case err != nil:
-		s.fail(w, r, "This sign-in cannot go on", err)
-		return
+		return err
 	}
 	if sure {
 		attempt.release()
 	}
 	if len(fits) > 1 {
-		s.showAccountChoice(w, r, f, fits)
-		return
+		return s.showAccountChoice(w, r, f, fits)
 	}
-	s.continueAfterPassword(w, r, f, proofFor(fits[0]))
+	return s.continueAfterPassword(w, r, f, proofFor(fits[0]))
 }
 
 // continueAfterPassword continues with the account whose password was right.
-func (s *Service) continueAfterPassword(w http.ResponseWriter, r *http.Request, f *flow, h passwordProof) {
+func (s *Service) continueAfterPassword(w http.ResponseWriter, r *http.Request, f *flow, h passwordProof) error {
 	a, err := s.accounts.Account(r.Context(), h.Account)
 	if err == nil && proofFor(a) != h {
 		err = fault.New(fault.PermissionDenied, "Permission denied: the password has changed in the meantime")
 	}
 	if err != nil {
-		s.fail(w, r, "This sign-in cannot go on", err)
-		return
+		return err
 	}
 	f.Proofs = nil
-	s.askSecondFactor(w, r, f, a)
+	return s.askSecondFactor(w, r, f, a)
 }
 
 // askSecondFactor asks for the second factor of an account whose password was
 // right, or signs in if it has none.
-func (s *Service) askSecondFactor(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) {
+func (s *Service) askSecondFactor(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) error {
 	p := s.factorPage(a)
 	if !p.TOTP && !p.Passkey {
-		s.finishLocalSignIn(w, r, f, a)
-		return
+		return s.finishLocalSignIn(w, r, f, a)
 	}
 	f.setPasswordProof(a)
 	s.saveFlow(w, r, f)
-	s.show(w, r, http.StatusOK, "factor", f, p)
+	return s.show(w, r, http.StatusOK, "factor", f, p)
 }
 
 // showAccountChoice asks which of several accounts with the same password is
 // meant.
-func (s *Service) showAccountChoice(w http.ResponseWriter, r *http.Request, f *flow, fits []resource.Account) {
+func (s *Service) showAccountChoice(w http.ResponseWriter, r *http.Request, f *flow, fits []resource.Account) error {
 	p := &choosePage{Email: fits[0].Email}
 	f.Account, f.Proofs = "", nil
 	for _, a := range fits {
-		org, err := s.store.Group(r.Context(), a.UID.Root())
+		org, err := s.organizationName(r.Context(), a.UID)
 		if err != nil {
-			s.fail(w, r, "This sign-in cannot go on", err)
-			return
+			return err
 		}
 		f.Proofs = append(f.Proofs, proofFor(a))
-		p.Accounts = append(p.Accounts, Choice{UID: string(a.UID), Name: org.Name})
+		p.Accounts = append(p.Accounts, Choice{UID: string(a.UID), Name: org})
 	}
 	slices.SortFunc(p.Accounts, func(a, b Choice) int { return strings.Compare(a.Name, b.Name) })
 	s.saveFlow(w, r, f)
-	s.show(w, r, http.StatusOK, "choose", f, p)
+	return s.show(w, r, http.StatusOK, "choose", f, p)
 }
 
 // chooseAccount accepts the answer to showAccountChoice.
-func (s *Service) chooseAccount(w http.ResponseWriter, r *http.Request, f *flow) {
+func (s *Service) chooseAccount(w http.ResponseWriter, r *http.Request, f *flow) error {
 	uid := resource.UID(s.field(w, r, "account"))
 	i := slices.IndexFunc(f.Proofs, func(h passwordProof) bool { return h.Account == uid })
 	if i < 0 {
-		s.redirect(w, r, "/signin?flow="+f.ID)
-		return
+		return s.redirect(w, r, "/signin?flow="+f.ID)
 	}
-	s.continueAfterPassword(w, r, f, f.Proofs[i])
+	return s.continueAfterPassword(w, r, f, f.Proofs[i])
 }
 
 // tooMany tells somebody who has to wait how else to sign in. The text is the
@@ -324,12 +302,8 @@ func (s *Service) accountsToTry(ctx context.Context, in credentials) (all []reso
 		add(found[0])
 	}
 	for _, k := range in.Known {
-		a, err := s.accounts.Account(ctx, k.Account)
-		if err != nil && !errors.Is(err, fault.NotFound) {
-			return nil, 0, err
-		}
-		if err == nil && a.Password != "" {
-			add(a)
+		if k.account.Password != "" {
+			add(k.account)
 		}
 	}
 	first = len(all)
@@ -345,14 +319,11 @@ func (s *Service) accountsToTry(ctx context.Context, in credentials) (all []reso
 // request has signed in to.
 func (s *Service) knownFor(r *http.Request, email string) (all []knownAccount, _ error) {
 	for _, k := range s.knownAccounts(r) {
-		a, err := s.accounts.Account(r.Context(), k.Account)
-		if errors.Is(err, fault.NotFound) {
-			continue
-		}
-		if err != nil {
+		var err error
+		if k.account, err = s.accounts.Account(r.Context(), k.Account); err != nil && !errors.Is(err, fault.NotFound) {
 			return nil, err
 		}
-		if a.Email == email {
+		if err == nil && k.account.Email == email {
 			all = append(all, k)
 		}
 	}
@@ -360,29 +331,30 @@ func (s *Service) knownFor(r *http.Request, email string) (all []knownAccount, _
 }
 
 // finishLocalSignIn is finishSignIn for a person with an account here.
-func (s *Service) finishLocalSignIn(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) {
+func (s *Service) finishLocalSignIn(w http.ResponseWriter, r *http.Request, f *flow, a resource.Account) error {
 	allowed, err := s.people.LocalAllowed(r.Context(), a)
-	if err != nil || !allowed {
-		s.refuse(w, r, f, cmp.Or(err, error(fault.New(fault.PermissionDenied,
-			"Permission denied: the organization of this account has switched passwords off; use its provider"))))
-		return
+	if err == nil && !allowed {
+		err = fault.New(fault.PermissionDenied,
+			"Permission denied: the organization of this account has switched passwords off; use its provider")
+	}
+	if err != nil {
+		return s.refuse(w, r, f, err)
 	}
 	arrival, err := s.arrivalOfAccount(r.Context(), a)
 	if err != nil {
-		s.fail(w, r, "This sign-in cannot go on", err)
-		return
+		return err
 	}
 	_, err = s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
 		a.UseTime = s.now()
 		return nil
 	})
 	if err != nil {
-		s.fail(w, r, "This sign-in cannot go on", err)
-		return
+		return err
 	}
 	f.Proofs = nil
 	s.rememberBrowser(w, r, a.UID)
-	s.finishSignIn(w, r, f, arrival, "")
+	_, err = s.finishSignIn(w, r, f, arrival, "")
+	return err
 }
 
 // arrivalOfAccount returns the arrival of the person of an account.
@@ -396,21 +368,20 @@ func (s *Service) arrivalOfAccount(ctx context.Context, a resource.Account) (res
 }
 
 // showJoin shows the form for a new account to a person with an invite.
-func (s *Service) showJoin(w http.ResponseWriter, r *http.Request, f *flow) {
-	s.joinPage(w, r, http.StatusOK, f, &joinPage{})
+func (s *Service) showJoin(w http.ResponseWriter, r *http.Request, f *flow) error {
+	return s.joinPage(w, r, http.StatusOK, f, &joinPage{})
 }
 
-func (s *Service) joinPage(w http.ResponseWriter, r *http.Request, status int, f *flow, p *joinPage) {
+func (s *Service) joinPage(w http.ResponseWriter, r *http.Request, status int, f *flow, p *joinPage) error {
 	invite, err := s.requireInvite(r, f)
 	if err != nil {
-		s.refuse(w, r, f, err)
-		return
+		return s.refuse(w, r, f, err)
 	}
 	p.Invite = invite
 	if p.Fixed = invite.Email != ""; p.Fixed {
 		p.Email = invite.Email
 	}
-	s.show(w, r, status, "join", f, p)
+	return s.show(w, r, status, "join", f, p)
 }
 
 // requireInvite is inviteOf for a flow that must have an invite.
@@ -423,30 +394,29 @@ func (s *Service) requireInvite(r *http.Request, f *flow) (*Invite, error) {
 }
 
 // join creates an account for a person with an invite, and signs them in.
-func (s *Service) join(w http.ResponseWriter, r *http.Request, f *flow) {
+func (s *Service) join(w http.ResponseWriter, r *http.Request, f *flow) error {
 	invite, err := s.requireInvite(r, f)
 	if err != nil {
-		s.refuse(w, r, f, err)
-		return
+		return s.refuse(w, r, f, err)
 	}
 	a := resource.Account{
 		Email: resource.NormalEmail(cmp.Or(invite.Email, s.field(w, r, "email"))),
 		Name:  strings.TrimSpace(s.field(w, r, "name")), UseTime: s.now(),
 	}
-	a, err = s.createAccount(r.Context(), f.inviteRoot(), a, s.field(w, r, "password"))
+	a, err = s.createAccount(r.Context(), invite.root, a, s.field(w, r, "password"))
 	var arrival resource.SignIn
 	if err == nil {
 		arrival, err = s.arrivalOfAccount(r.Context(), a)
 	}
 	if err == nil {
 		s.rememberBrowser(w, r, a.UID)
-		if !s.finishSignIn(w, r, f, arrival, "") {
-			// Remove the account again if the invite did not admit the person.
+		admitted, err := s.finishSignIn(w, r, f, arrival, "")
+		if !admitted { // the invite did not admit the person
 			if err := s.people.DeleteAccount(r.Context(), a.UID); err != nil {
 				s.log.WarnContext(r.Context(), "an account without an invite is left", "account", a.UID, "err", err)
 			}
 		}
-		return
+		return err
 	}
 	reported := s.report(r, err)
 	p := &joinPage{Email: a.Email, Name: a.Name}
@@ -455,16 +425,7 @@ func (s *Service) join(w http.ResponseWriter, r *http.Request, f *flow) {
 		p.Problem = "There is an account of this e-mail address in the organization already. " +
 			"Sign in with it to accept the invite."
 	}
-	s.joinPage(w, r, reported.Code.HTTPStatus(), f, p)
-}
-
-// inviteRoot returns the organization of the invite of a flow.
-func (f *flow) inviteRoot() resource.UID {
-	p, err := readInvite(f.Invite)
-	if err != nil {
-		return ""
-	}
-	return p.UID.Root()
+	return s.joinPage(w, r, reported.Code.HTTPStatus(), f, p)
 }
 
 // createAccount adds an account with a password, if the organization allows
@@ -486,7 +447,7 @@ func (s *Service) createAccount(
 	if a.Password, err = s.hashes.hash(ctx, password); err != nil {
 		return a, err
 	}
-	a, i := s.newAccount(org, a)
+	a, i, _ := s.newAccount(ctx, org, a)
 	return a, s.people.InsertAccount(ctx, a, i)
 }
 
@@ -505,15 +466,20 @@ func joinViolations(errs ...error) error {
 }
 
 // newAccount completes an account of an organization and returns it with a new
-// identity for it.
-func (s *Service) newAccount(org resource.UID, a resource.Account) (resource.Account, resource.Identity) {
+// identity for it, and with a link to set the password if it has none.
+func (s *Service) newAccount(
+	ctx context.Context, org resource.UID, a resource.Account,
+) (_ resource.Account, _ resource.Identity, link OneTimeLink) {
 	now := s.now()
 	a.UID, a.CreateTime, a.UpdateTime = org.NewChild(), now, now
 	c := a.Local(s.cfg.Issuer)
 	a.Identity = resource.UserUID(c.Issuer, c.Subject)
+	if a.Password == "" {
+		link = s.newLink(ctx, &a, false)
+	}
 	return a, resource.Identity{
 		UID: a.Identity, Name: resource.PersonName(a.Name, a.Email), EmailUnverified: a.Email,
 		Relationship: resource.Relationship{ClaimMatch: &c}, Realm: c.Issuer,
 		CreateTime: now, UpdateTime: now, LastSeenTime: now,
-	}
+	}, link
 }

@@ -23,44 +23,40 @@ var (
 // begin is where a program sends a person to sign in. Its query contains no
 // secrets, and it changes nothing: it redirects to the sign-in page or to the
 // provider.
-func (s *Service) begin(w http.ResponseWriter, r *http.Request) {
+func (s *Service) begin(w http.ResponseWriter, r *http.Request) error {
 	f, err := s.newFlow(r)
 	if err != nil {
-		s.fail(w, r, "This sign-in cannot begin", err)
-		return
+		return titled(cannotBegin, err)
 	}
-	s.start(w, r, f)
+	return s.start(w, r, f)
 }
 
 // start stores a new flow and redirects the browser.
-func (s *Service) start(w http.ResponseWriter, r *http.Request, f *flow) {
+func (s *Service) start(w http.ResponseWriter, r *http.Request, f *flow) error {
 	f.ID, f.Expires = newID(), s.cfg.Now().Add(flowLife).Unix()
 	if f.Provider != "" && (f.Purpose == forTrial || !s.hasSessionOf(r, f)) {
-		s.redirectToProvider(w, r, f)
-		return
+		return s.redirectToProvider(w, r, f)
 	}
 	f.Provider = ""
 	if !s.saveFlow(w, r, f) {
-		s.fail(w, r, "This sign-in cannot begin", fault.Field("request", "is too long"))
-		return
+		return titled(cannotBegin, fault.Field("request", "is too long"))
 	}
-	s.redirect(w, r, "/signin?flow="+f.ID)
+	return s.redirect(w, r, "/signin?flow="+f.ID)
 }
 
 // hasSessionOf reports whether the browser's session was started with the
 // provider that the flow asks for.
 func (s *Service) hasSessionOf(r *http.Request, f *flow) bool {
 	n, ok := s.browser(r)
-	if !ok || n.Act == nil || f.Identity != "" {
-		return false
-	}
-	return n.Voucher.Provider() == f.Provider
+	return ok && n.Act != nil && f.Identity == "" && n.Voucher.Provider() == f.Provider
 }
 
-// redirect redirects the browser to one of our pages.
-func (s *Service) redirect(w http.ResponseWriter, r *http.Request, path string) {
+// redirect redirects the browser, to one of our pages unless the address has a
+// host.
+func (s *Service) redirect(w http.ResponseWriter, r *http.Request, path string) error {
 	secureHeaders(w, "")
 	http.Redirect(w, r, path, http.StatusSeeOther)
+	return nil
 }
 
 // newFlow reads the parameters of a sign-in.
@@ -87,13 +83,7 @@ func (s *Service) newFlow(r *http.Request) (*flow, error) {
 			wrong("identity", "is not a uid")
 		}
 	}
-	for _, list := range q["audience"] {
-		for aud := range strings.SplitSeq(list, ",") {
-			if aud = strings.TrimSpace(aud); aud != "" {
-				f.Audience = append(f.Audience, aud)
-			}
-		}
-	}
+	f.Audience = splitAudience(strings.Join(q["audience"], ","))
 	if f.Scopes, err = s.scopes(r, q["scope"]); err != nil {
 		wrong("scope", "is not the uid or the name of a group")
 	}
@@ -112,6 +102,16 @@ func (s *Service) newFlow(r *http.Request) (*flow, error) {
 		f.Purpose, f.Redirect = forTrial, ""
 	}
 	return f, nil
+}
+
+// splitAudience returns the audiences of a list with commas between them.
+func splitAudience(list string) (all []string) {
+	for aud := range strings.SplitSeq(list, ",") {
+		if aud = strings.TrimSpace(aud); aud != "" {
+			all = append(all, aud)
+		}
+	}
+	return all
 }
 
 // readTarget reads where the tokens are delivered.
@@ -201,14 +201,10 @@ func (s *Service) orgcheck(w http.ResponseWriter, r *http.Request) {
 	secureHeaders(w, "")
 	w.Header().Set("Content-Type", "application/json")
 	name := r.URL.Query().Get("name")
-	if name == "" {
-		w.WriteHeader(http.StatusBadRequest)
-		_ = json.NewEncoder(w).Encode(map[string]any{
-			"code": int(fault.InvalidArgument), "message": "Invalid argument: name: is required",
-		})
-		return
-	}
 	_, err := s.store.Organization(r.Context(), strings.ToLower(name))
+	if name == "" {
+		err = fault.Field("name", "is required")
+	}
 	if err != nil && !errors.Is(err, fault.NotFound) {
 		f := s.report(r, err)
 		w.WriteHeader(f.Code.HTTPStatus())
@@ -220,13 +216,12 @@ func (s *Service) orgcheck(w http.ResponseWriter, r *http.Request) {
 
 // beginJoin handles the link of an invite. It moves the code from the address
 // into the cookie, so that the code does not stay in the browser's history.
-func (s *Service) beginJoin(w http.ResponseWriter, r *http.Request) {
+func (s *Service) beginJoin(w http.ResponseWriter, r *http.Request) error {
 	f := &flow{Purpose: forBrowser, Invite: r.URL.Query().Get("code")}
 	if _, err := s.inviteOf(r, f); err != nil {
-		s.fail(w, r, "This invite cannot be used", err)
-		return
+		return titled("This invite cannot be used", err)
 	}
-	s.start(w, r, f)
+	return s.start(w, r, f)
 }
 
 // checkCode returns a short form of the public key of a headless program,
@@ -235,4 +230,39 @@ func checkCode(headless string) string {
 	sum := sha256.Sum256([]byte(headless))
 	text := base32.StdEncoding.EncodeToString(sum[:5])
 	return text[:4] + "-" + text[4:8]
+}
+
+// readInvite decodes the code of an invite, which package iam encodes.
+func readInvite(code string) (p resource.Presented, _ error) {
+	bad := fault.Unmet("INVITE_UNKNOWN", "the invite is not known: check that its code is whole")
+	if len(code) > 1024 {
+		return p, bad
+	}
+	b, err := base64.RawURLEncoding.DecodeString(strings.TrimSpace(code))
+	if err != nil {
+		return p, bad
+	}
+	var c struct {
+		Invite string `json:"invite"`
+		Secret []byte `json:"secret"`
+	}
+	if json.Unmarshal(b, &c) != nil {
+		return p, bad
+	}
+	if p.UID, err = resource.ParseUID("invite", c.Invite); err != nil {
+		return p, bad
+	}
+	sum := sha256.Sum256(c.Secret)
+	p.Digest = sum[:]
+	return p, nil
+}
+
+// joinGroup returns the group that somebody signs in for: that of their
+// invite, or the organization they chose. The providers of that group and of
+// those above it can be used.
+func (f *flow) joinGroup() resource.UID {
+	if p, err := readInvite(f.Invite); err == nil && p.UID.Root() == f.Organization {
+		return p.UID.Parent()
+	}
+	return f.Organization
 }

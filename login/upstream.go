@@ -1,16 +1,16 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
@@ -33,9 +33,7 @@ const (
 type upstream struct {
 	client *http.Client
 	now    func() time.Time
-
-	mu    sync.Mutex
-	cache *lru.Cache[string, *discovery]
+	cache  *lru.Cache[string, *discovery]
 }
 
 // A discovery is the discovery document of an issuer.
@@ -56,14 +54,11 @@ type metadata struct {
 	SendsIssuer   bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
-func newUpstream(client *http.Client, now func() time.Time) (*upstream, error) {
-	if client == nil {
-		client = outbound.Client(outbound.Config{})
-	}
-	limited := *client
-	limited.Transport = limitTransport{client.Transport}
-	known, err := lru.New[string, *discovery](maxCachedIssuers)
-	return &upstream{client: &limited, now: now, cache: known}, err
+func newUpstream(client *http.Client, now func() time.Time) *upstream {
+	limited := *cmp.Or(client, outbound.Client(outbound.Config{}))
+	limited.Transport = limitTransport{cmp.Or(limited.Transport, http.DefaultTransport)}
+	cache, _ := lru.New[string, *discovery](maxCachedIssuers) // fails only for a size of 0
+	return &upstream{client: &limited, now: now, cache: cache}
 }
 
 // A limitTransport limits the size of responses, because the libraries read
@@ -71,29 +66,11 @@ func newUpstream(client *http.Client, now func() time.Time) (*upstream, error) {
 type limitTransport struct{ next http.RoundTripper }
 
 func (l limitTransport) RoundTrip(r *http.Request) (*http.Response, error) {
-	next := l.next
-	if next == nil {
-		next = http.DefaultTransport
-	}
-	resp, err := next.RoundTrip(r)
+	resp, err := l.next.RoundTrip(r)
 	if err == nil {
-		resp.Body = &limitedBody{io.LimitReader(resp.Body, maxAnswer+1), resp.Body, maxAnswer}
+		resp.Body = http.MaxBytesReader(nil, resp.Body, maxAnswer)
 	}
 	return resp, err
-}
-
-type limitedBody struct {
-	io.Reader
-	io.Closer
-	left int
-}
-
-func (b *limitedBody) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
-	if b.left -= n; b.left < 0 {
-		return 0, outbound.ErrTooLong
-	}
-	return n, err
 }
 
 func (u *upstream) context(ctx context.Context) context.Context {
@@ -103,9 +80,7 @@ func (u *upstream) context(ctx context.Context) context.Context {
 // discover returns the discovery document of an issuer, from the cache unless
 // refresh is true. Its error may be shown to people.
 func (u *upstream) discover(ctx context.Context, issuer string, refresh bool) (*discovery, error) {
-	u.mu.Lock()
 	d, ok := u.cache.Get(issuer)
-	u.mu.Unlock()
 	if ok && !refresh && u.now().Sub(d.at) < discoveryLife {
 		return d, nil
 	}
@@ -127,9 +102,7 @@ func (u *upstream) discover(ctx context.Context, issuer string, refresh bool) (*
 			return nil, &upstreamError{"its discovery document names an endpoint that is not https", nil}
 		}
 	}
-	u.mu.Lock()
 	u.cache.Add(issuer, d)
-	u.mu.Unlock()
 	return d, nil
 }
 
@@ -148,9 +121,9 @@ func (e *upstreamError) Error() string { return e.text }
 func (e *upstreamError) Unwrap() error { return e.cause }
 
 func discoveryReason(err error) string {
-	var broken *url.Error
+	_, broken := errors.AsType[*url.Error](err)
 	switch text := err.Error(); {
-	case errors.As(err, &broken):
+	case broken:
 		return outbound.Reason(err)
 	case strings.Contains(text, "issuer did not match"), strings.Contains(text, "issuer URL provided to client"):
 		return "it is of another issuer; compare every character, a slash at the end too"
@@ -284,11 +257,8 @@ func (s *Service) addUserinfo(
 	if err := info.Claims(&more); err != nil {
 		return &upstreamError{"its userinfo cannot be read", nil}
 	}
-	for name, value := range more {
-		if _, ok := claims[name]; !ok {
-			claims[name] = value
-		}
-	}
+	maps.Copy(more, claims)
+	maps.Copy(claims, more)
 	return nil
 }
 
@@ -339,8 +309,8 @@ func groupClaims(claims map[string]any, name string) (all []string) {
 // tokenReason describes why a code was refused, in the provider's own words if
 // it has any.
 func tokenReason(err error) string {
-	var refused *oauth2.RetrieveError
-	if !errors.As(err, &refused) {
+	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
+	if !ok {
 		return outbound.Reason(err)
 	}
 	switch refused.ErrorCode {
@@ -358,9 +328,9 @@ func tokenReason(err error) string {
 }
 
 func verifyReason(err error) string {
-	var expired *oidc.TokenExpiredError
+	_, expired := errors.AsType[*oidc.TokenExpiredError](err)
 	switch text := err.Error(); {
-	case errors.As(err, &expired):
+	case expired:
 		return "it has expired"
 	case strings.Contains(text, "audience"):
 		return "it is for another client"

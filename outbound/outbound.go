@@ -4,6 +4,7 @@
 package outbound
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -44,9 +45,7 @@ var ErrInsecure = errors.New("only https addresses are fetched")
 // returns the redirect as the response. It uses no proxy, because a proxy would
 // resolve names on its own.
 func Client(cfg Config) *http.Client {
-	if cfg.Timeout == 0 {
-		cfg.Timeout = defaultTimeout
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, defaultTimeout)
 	dialer := &net.Dialer{
 		Timeout: cfg.Timeout,
 		// This checks the resolved address right before the connection is made,
@@ -180,18 +179,19 @@ const unreached = "the host cannot be reached: its name has no address, the addr
 // address. It contains neither the address, which may hold a secret, nor anything
 // about our network; err has the details, for the log.
 func Reason(err error) string {
-	var unknownCA x509.UnknownAuthorityError
-	var cert *tls.CertificateVerificationError
+	_, tooLong := errors.AsType[*http.MaxBytesError](err)
+	_, unknownCA := errors.AsType[x509.UnknownAuthorityError](err)
+	_, cert := errors.AsType[*tls.CertificateVerificationError](err)
 	switch {
 	case err == nil:
 		return ""
 	case errors.Is(err, ErrInsecure):
 		return ErrInsecure.Error()
-	case errors.Is(err, ErrTooLong):
+	case errors.Is(err, ErrTooLong), tooLong:
 		return ErrTooLong.Error()
-	case errors.As(err, &unknownCA):
+	case unknownCA:
 		return "the certificate is signed by an authority that is not trusted here"
-	case errors.As(err, &cert):
+	case cert:
 		return "the certificate is not valid for this host"
 	}
 	return unreached

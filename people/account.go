@@ -8,11 +8,10 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// InsertAccount adds an account with the identity it stands for, unless that is
-// there already, and the bindings given. It returns fault.NotFound if its group
-// or a role is not there, and fault.AlreadyExists if its organization has an
-// account of that e-mail address. Accounts of other organizations make no
-// difference, so that no organization learns of them.
+// InsertAccount adds an account, its identity unless that exists, and bindings. It
+// returns fault.NotFound if its group or a role does not exist, and
+// fault.AlreadyExists if its organization has an account of that e-mail address.
+// Accounts of other organizations do not matter, so that nobody learns of them.
 func (s *Store) InsertAccount(
 	ctx context.Context, a resource.Account, i resource.Identity, with ...resource.RoleBinding,
 ) error {
@@ -125,10 +124,10 @@ func (s *Store) removeIdentity(ctx context.Context, remove func(tx) ([]resource.
 	return err
 }
 
-// SetSignInRules stores what an organization has decided. It returns
+// SetSignInRules stores the sign-in rules of an organization. It returns
 // fault.NotFound if there is no such organization, and fault.FailedPrecondition if
-// accounts are switched off while no owner has come through a provider: then
-// nobody could come back in to undo it.
+// accounts are switched off while no owner has signed in with a provider, because
+// then nobody could undo it.
 func (s *Store) SetSignInRules(ctx context.Context, r resource.SignInRules) error {
 	return s.write(ctx, func(t tx) error {
 		if err := t.signin.SetSignInRules(ctx, r); err != nil || !r.LocalOff {
@@ -144,8 +143,8 @@ func (s *Store) SetSignInRules(ctx context.Context, r resource.SignInRules) erro
 }
 
 // LocalAllowed reports whether an account may sign in. If its organization has
-// switched accounts off, an owner still may as long as no owner could come back in
-// through a provider.
+// switched accounts off, an owner still may as long as no owner can sign in with a
+// provider.
 func (s *Store) LocalAllowed(ctx context.Context, a resource.Account) (bool, error) {
 	org := a.UID.Root()
 	rules, err := s.signin.SignInRules(ctx, org)
@@ -159,9 +158,8 @@ func (s *Store) LocalAllowed(ctx context.Context, a resource.Account) (bool, err
 	return others == 0, err
 }
 
-// HomesOf returns the groups that answer for an identity: the one it is in, the
-// one its account is in, and those whose providers it came through. A person whom
-// nobody answers for has none.
+// HomesOf returns the groups that are responsible for an identity: the one it is
+// in, the one its account is in, and those whose providers it has signed in with.
 func (s *Store) HomesOf(ctx context.Context, identity resource.UID) ([]resource.UID, error) {
 	if !identity.IsRoot() {
 		return []resource.UID{identity.Parent()}, nil

@@ -13,52 +13,40 @@ import (
 )
 
 // InviteFor returns an invite whose code somebody holds. It returns
-// fault.FailedPrecondition, with the reason, for one that is not good or no
-// longer: only who knows the secret learns it.
+// fault.FailedPrecondition, with the reason, for one that cannot be used or no
+// longer: only somebody who knows the secret learns the reason.
 func (s *Store) InviteFor(ctx context.Context, p resource.Presented) (resource.GroupInvite, error) {
 	i, err := s.iam.Invite(ctx, p.UID)
-	if errors.Is(err, fault.NotFound) {
-		return i, endedInviteError(p)(s.iam.EndedInvite(ctx, p.UID))
-	}
-	if err != nil {
-		return i, err
-	}
-	return i, checkInvite(i, p, s.Time())
+	return i, checkInvite(ctx, i, err, p, s.Time(), s.iam.EndedInvite)
 }
 
 // lockInvite is InviteFor for an invite that is about to be redeemed.
 func (t tx) lockInvite(ctx context.Context, p resource.Presented) (resource.GroupInvite, error) {
 	i, err := t.iam.LockInvite(ctx, p.UID)
-	if errors.Is(err, fault.NotFound) {
-		return i, endedInviteError(p)(t.iam.EndedInvite(ctx, p.UID))
-	}
-	if err != nil {
-		return i, err
-	}
-	return i, checkInvite(i, p, t.DB.Time())
+	return i, checkInvite(ctx, i, err, p, t.DB.Time(), t.iam.EndedInvite)
 }
 
-// gone returns the error for an invite that is no longer there, given what is
-// known of it.
-func endedInviteError(p resource.Presented) func(digest []byte, reason string, err error) error {
-	return func(digest []byte, reason string, err error) error {
-		switch {
-		case err != nil && !errors.Is(err, fault.NotFound):
-			return err
-		case err != nil || subtle.ConstantTimeCompare(digest, p.Digest) != 1:
-			return fault.Unmet("INVITE_UNKNOWN", "the invite is not known: check that its code is whole")
-		case reason == iamdb.InviteUsed:
-			return fault.Unmet("INVITE_USED", "the invite has been used, and was good once; ask for another")
-		}
-		return fault.Unmet("INVITE_REVOKED", "the invite was taken back; ask whoever sent it")
+// checkInvite returns the error for an invite that was presented, given what
+// was read of it: i, or err. ended returns the digest of an invite that is no
+// longer there, and why.
+func checkInvite(
+	ctx context.Context, i resource.GroupInvite, err error, p resource.Presented, now time.Time,
+	ended func(context.Context, resource.UID) (digest []byte, reason string, err error),
+) error {
+	digest, reason := i.Digest, ""
+	gone := errors.Is(err, fault.NotFound)
+	if gone {
+		digest, reason, err = ended(ctx, p.UID)
 	}
-}
-
-// usable returns the error for an invite that is there and not good.
-func checkInvite(i resource.GroupInvite, p resource.Presented, now time.Time) error {
 	switch {
-	case subtle.ConstantTimeCompare(i.Digest, p.Digest) != 1:
+	case err != nil && !errors.Is(err, fault.NotFound):
+		return err
+	case err != nil || subtle.ConstantTimeCompare(digest, p.Digest) != 1:
 		return fault.Unmet("INVITE_UNKNOWN", "the invite is not known: check that its code is whole")
+	case reason == iamdb.InviteUsed:
+		return fault.Unmet("INVITE_USED", "the invite has been used, and was good once; ask for another")
+	case gone:
+		return fault.Unmet("INVITE_REVOKED", "the invite was taken back; ask whoever sent it")
 	case !now.Before(i.ExpirationTime):
 		return fault.Unmet("INVITE_EXPIRED", "the invite expired on %s; ask for another",
 			i.ExpirationTime.Format(time.RFC1123))
@@ -68,10 +56,10 @@ func checkInvite(i resource.GroupInvite, p resource.Presented, now time.Time) er
 	return nil
 }
 
-// addressedTo checks that an invite with an address is redeemed by whoever has it.
-// An address counts if a provider has verified it that the operator trusts, or
-// that is in the invite's group or one above it; or if it is that of an account
-// of the organization. Anybody can run an issuer that verifies whatever they like.
+// checkAddressee checks that an invite for an e-mail address is redeemed by a
+// person with that address: by an account of the organization, or by somebody
+// whose address was verified by a provider that the operator trusts, or by one
+// in the invite's group or above it. Other issuers could verify any address.
 func checkAddressee(i resource.GroupInvite, a resource.SignIn) error {
 	if i.Email == "" {
 		return nil

@@ -1,6 +1,6 @@
-// Package people lets people in. What a sign-in, an invite or a new account changes
-// concerns access control and sign-in at once: this package does it in one
-// transaction, and has the rules of who is let in and what they get.
+// Package people admits people. A sign-in, an invite or a new account changes
+// access control and sign-in at once: this package does that in one transaction,
+// and has the rules of who is admitted and which roles they get.
 package people
 
 import (
@@ -36,15 +36,15 @@ func (s *Store) write(ctx context.Context, f func(tx) error) error {
 	return s.Write(ctx, func(t *store.Tx) error { return f(tx{t, iamdb.In(t), signindb.In(t)}) })
 }
 
-// SignIn lets a person in who has proved who they are, all or nothing: it makes
-// or updates the identity, gives a newcomer the provider's default role, gives
-// and takes the roles that the provider's groups stand for, and redeems the
-// invite they came with.
+// SignIn admits a person who has proved who they are, all or nothing: it creates
+// or updates the identity, gives a newcomer the provider's default role, adds and
+// removes the roles that the provider's groups stand for, and redeems the invite
+// they came with.
 //
 // It returns fault.NotFound for a person who is not known and not to be
-// registered; fault.Aborted if the provider is gone, or what it believes has
-// changed since it vouched; and fault.FailedPrecondition, with the reason, for an
-// invite that is not good.
+// registered, fault.Aborted if the provider was deleted or changed since it
+// vouched for the person, and fault.FailedPrecondition, with the reason, for an
+// invite that cannot be used.
 func (s *Store) SignIn(ctx context.Context, a resource.SignIn) (l resource.SignInResult, _ error) {
 	err := s.write(ctx, func(t tx) error {
 		l = resource.SignInResult{}
@@ -120,8 +120,8 @@ func (t tx) person(ctx context.Context, a resource.SignIn) (resource.Identity, e
 	return t.iam.LockPerson(ctx, a.Realm, a.Subject)
 }
 
-// comeThrough records that a person came through a provider, and gives them what
-// the provider's word is good for.
+// comeThrough records that a person signed in with a provider, and gives them the
+// roles that the provider stands for.
 func (t tx) comeThrough(ctx context.Context, a resource.SignIn, l *resource.SignInResult) error {
 	provider := a.Voucher.Provider()
 	first, err := t.iam.NoteArrival(ctx, l.Identity.UID, provider)

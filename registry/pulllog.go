@@ -37,7 +37,8 @@ func newPullLog(s *registrydb.Store, log *slog.Logger) *pullLog {
 // add records what a request did. public is true if everybody may make that
 // request. It never waits: if the database cannot keep up, records are dropped.
 func (l *pullLog) add(req *http.Request, repo resource.UID, public bool, p resource.Pull) {
-	p.UID, p.Remote = repo.NewRisingChild(p.Time), remote(req) // in order, also within a millisecond
+	p.UID = repo.NewRisingChild(p.Time) // in order, also within a millisecond
+	p.Remote = resource.HostOf(req.RemoteAddr)
 	p.Agent = strings.ToValidUTF8(req.UserAgent(), "?")
 	p.Agent = strings.ToValidUTF8(p.Agent[:min(len(p.Agent), maxAgent)], "")
 	if c, ok := authz.CallerFrom(req.Context()); ok {

@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -120,16 +119,9 @@ func (r *Registry) base(w http.ResponseWriter, req *http.Request, _ target) erro
 
 // actor returns who makes the changes of a request.
 func actor(req *http.Request, c authz.Caller) resource.Actor {
-	return resource.Actor{Subject: c.Identity, Act: c.Act, Remote: remote(req), RequestID: requestID(req)}
-}
-
-// remote returns the caller's IP address.
-func remote(req *http.Request) string {
-	host, _, err := net.SplitHostPort(req.RemoteAddr)
-	if err != nil {
-		return req.RemoteAddr
+	return resource.Actor{
+		Subject: c.Identity, Act: c.Act, Remote: resource.HostOf(req.RemoteAddr), RequestID: requestID(req),
 	}
-	return host
 }
 
 func requestID(req *http.Request) string {

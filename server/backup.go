@@ -163,7 +163,7 @@ func (c Config) openPlace(
 // existingKey returns the encryption key of an installation, and never makes one: a
 // back-up that is made with a new key, or restored beside one, could not be used.
 func existingKey(cfg Config) (seal.Key, error) {
-	path := cfg.keyFile()
+	path := filepath.Join(cfg.DataDir, keyFile)
 	if _, err := os.Stat(path); cfg.EncryptionKey == "" && errors.Is(err, os.ErrNotExist) {
 		return seal.Key{}, fault.New(fault.FailedPrecondition,
 			"there is no encryption key: set HOLDFAST_ENCRYPTION_KEY, or put the key of the installation into %s", path)

@@ -36,32 +36,32 @@ type Config struct {
 	AuthURL      string `yaml:"auth_url" help:"public address of the token issuer (base_url)"`
 	RegistryHost string `yaml:"registry_host" help:"public host[:port] of the registry, and the audience of its tokens (the host of base_url)"`
 	Database     string `yaml:"database" help:"path of an SQLite file, or a postgres:// address (holdfast.db in data_dir)"`
-	DataDir      string `yaml:"data_dir" default:"data" help:"folder of all that is kept outside the database"`
+	DataDir      string `yaml:"data_dir" default:"data" help:"folder for everything that is not in the database"`
 	TLSCert      string `yaml:"tls_cert" help:"file of the certificate chain (PEM); read again when it changes"`
 	TLSKey       string `yaml:"tls_key" help:"file of the certificate's private key (PEM)"`
 
-	TrustedProxies Prefixes `yaml:"trusted_proxies" help:"reverse proxies whose X-Forwarded-For says where requests come from, as prefixes with commas between them: 10.0.0.0/8,fd00::/8 (none)"`
+	TrustedProxies Prefixes `yaml:"trusted_proxies" help:"reverse proxies whose X-Forwarded-For header is trusted, as address ranges separated by commas: 10.0.0.0/8,fd00::/8 (none)"`
 
-	MaxConnectionsPerAddress int `yaml:"max_connections_per_address" default:"256" help:"connections that one address may have at once, of IPv6 one /64, half of them of HTTP/2; trusted_proxies may have any number"`
+	MaxConnectionsPerAddress int `yaml:"max_connections_per_address" default:"256" help:"connections that one address may have at the same time, half of them HTTP/2; a /64 of IPv6 counts as one address; trusted_proxies are not limited"`
 
-	// A secret on a command line shows in the process list, and one in a
-	// settings file is copied about with it.
-	EncryptionKey string `yaml:"-" env:"encryption_key" help:"32 bytes in base64 that secrets in the database are sealed with (holdfast.key in data_dir, made on first start)"`
+	// Only from the environment: a secret on a command line can be read in the
+	// process list, and one in a settings file is copied with the file.
+	EncryptionKey string `yaml:"-" env:"encryption_key" help:"32 bytes in base64, the key that encrypts the secrets in the database (holdfast.key in data_dir, created on first start)"`
 
-	OutboundAllow  Prefixes      `yaml:"outbound_allow" help:"private addresses that issuers and feeds may have, as prefixes with commas between them: 10.0.0.0/8,fd00::/8"`
-	OutboundCAFile string        `yaml:"outbound_ca_file" help:"file of certificates (PEM) to trust there beside the system's; read at start"`
-	FeedFolders    Folders       `yaml:"feed_folders" help:"folders of this machine that advisory feeds may be read from, with commas between them"`
-	IssuersFile    string        `yaml:"issuers_file" help:"file (YAML) of issuers whose keys cannot be discovered: a list, each with issuer, and jwks_uri or jwks"`
-	IssuerWatch    time.Duration `yaml:"issuer_watch" default:"1h" help:"how often the issuers that identities trust are looked at"`
-	AWSEndpoint    string        `yaml:"aws_sts_endpoint" default:"https://sts.amazonaws.com/" help:"address of the AWS token service that tells who its callers are"`
-	GoogleEndpoint string        `yaml:"google_sts_endpoint" default:"https://sts.googleapis.com/v1/token" help:"address of the Google token service that account associations are checked with"`
-	AzureEndpoint  string        `yaml:"azure_login_endpoint" default:"https://login.microsoftonline.com" help:"address of the Azure login service that account associations are checked with"`
+	OutboundAllow  Prefixes      `yaml:"outbound_allow" help:"private addresses that issuers, providers, feeds and sinks may have, as address ranges separated by commas: 10.0.0.0/8,fd00::/8"`
+	OutboundCAFile string        `yaml:"outbound_ca_file" help:"file of certificates (PEM) to trust in requests to issuers, providers, feeds and sinks, in addition to the system's; read at start"`
+	FeedFolders    Folders       `yaml:"feed_folders" help:"folders of this machine that advisory feeds may be read from, separated by commas"`
+	IssuersFile    string        `yaml:"issuers_file" help:"file (YAML) with a list of issuers whose keys cannot be discovered, each with issuer and one of jwks_uri, jwks and jwks_file"`
+	IssuerWatch    time.Duration `yaml:"issuer_watch" default:"1h" help:"how often the issuers that identities trust are checked"`
+	AWSEndpoint    string        `yaml:"aws_sts_endpoint" default:"https://sts.amazonaws.com/" help:"address of the AWS token service, which verifies callers from AWS"`
+	GoogleEndpoint string        `yaml:"google_sts_endpoint" default:"https://sts.googleapis.com/v1/token" help:"address of the Google token service, with which account associations are checked"`
+	AzureEndpoint  string        `yaml:"azure_login_endpoint" default:"https://login.microsoftonline.com" help:"address of the Azure login service, with which account associations are checked"`
 	CloudName      string        `yaml:"cloud_name" default:"holdfast" help:"name of our role in AWS accounts, and of our workload identity pool and its provider in Google projects"`
-	KeyRotation    time.Duration `yaml:"key_rotation" default:"720h" help:"how old the signing key may become before another takes its place; 0s leaves that to holdfastd keys rotate"`
-	SessionIdle    time.Duration `yaml:"session_idle" default:"168h" help:"how long a sign-in lasts that is not used"`
+	KeyRotation    time.Duration `yaml:"key_rotation" default:"720h" help:"age at which the signing key is replaced"`
+	SessionIdle    time.Duration `yaml:"session_idle" default:"168h" help:"how long an unused sign-in lasts"`
 	SessionLife    time.Duration `yaml:"session_life" default:"720h" help:"how long a sign-in lasts at most"`
 
-	ErrorDomain         string `yaml:"error_domain" help:"domain that errors carry (iam. + the host of base_url)"`
+	ErrorDomain         string `yaml:"error_domain" help:"domain in the details of errors (iam. + the host of base_url)"`
 	CreateOrganizations string `yaml:"create_organizations" default:"owners" help:"who may create organizations: anyone, owners (of any organization) or nobody"`
 
 	Organization string `yaml:"organization" help:"unattended set-up: name of the first organization"`
@@ -70,22 +70,22 @@ type Config struct {
 	OwnerEmail   string `yaml:"owner_email" help:"unattended set-up: e-mail address of an owner who has an account here; a one-time link to set the password is printed"`
 
 	Blobs        string        `yaml:"blobs" help:"folder of the registry's blobs, or s3://bucket/prefix (blobs in data_dir)"`
-	S3Region     string        `yaml:"s3_region" default:"us-east-1" help:"region of the bucket; keys come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from the machine"`
-	S3Endpoint   string        `yaml:"s3_endpoint" help:"address of a service that speaks S3 (the region's own)"`
-	BlobRedirect bool          `yaml:"blob_redirect" help:"send clients to the bucket for blobs, if it has addresses they can use"`
+	S3Region     string        `yaml:"s3_region" default:"us-east-1" help:"region of the bucket; credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from the role of the machine"`
+	S3Endpoint   string        `yaml:"s3_endpoint" help:"address of a service that is compatible with S3 (the region's own)"`
+	BlobRedirect bool          `yaml:"blob_redirect" help:"redirect clients to the bucket for blobs, if they can reach its addresses"`
 	SparseImages bool          `yaml:"sparse_images" help:"accept manifests whose blobs or children are not in their repository"`
-	GCInterval   time.Duration `yaml:"gc_interval" default:"1h" help:"how often the registry's garbage is collected; negative is never"`
-	GCGrace      time.Duration `yaml:"gc_grace" default:"1h" help:"how long a blob stays that no manifest needs any more"`
-	KeepPulls    time.Duration `yaml:"keep_pulls" default:"2160h" help:"how far back the record of pulls and pushes goes"`
+	GCInterval   time.Duration `yaml:"gc_interval" default:"1h" help:"how often the garbage of the registry is collected; never if negative"`
+	GCGrace      time.Duration `yaml:"gc_grace" default:"1h" help:"how long a blob is kept after no manifest needs it any more"`
+	KeepPulls    time.Duration `yaml:"keep_pulls" default:"2160h" help:"how long records of pulls and pushes are kept"`
 
-	EventNames string        `yaml:"event_names" default:"holdfast" help:"what types of events begin with: holdfast, or interop for receivers that were built for the public API"`
-	KeepEvents time.Duration `yaml:"keep_events" default:"2160h" help:"how far back the audit log goes, and events that no sink has taken"`
+	EventNames string        `yaml:"event_names" default:"holdfast" help:"prefix of event types: holdfast, or interop for receivers that were built for the public API"`
+	KeepEvents time.Duration `yaml:"keep_events" default:"2160h" help:"how long the audit log is kept, and events that no sink has accepted"`
 
-	LogLevel      slog.Level    `yaml:"log_level" help:"least level that is logged: debug, info, warn or error (info)"`
-	MaxBody       Size          `yaml:"max_body" default:"4MiB" help:"largest request body the API reads"`
-	ShutdownGrace time.Duration `yaml:"shutdown_grace" default:"15s" help:"how long requests in flight may take to end after a signal"`
+	LogLevel      slog.Level    `yaml:"log_level" help:"lowest level that is logged: debug, info, warn or error (info)"`
+	MaxBody       Size          `yaml:"max_body" default:"4MiB" help:"largest request body that the API reads"`
+	ShutdownGrace time.Duration `yaml:"shutdown_grace" default:"15s" help:"how long to wait for requests in flight after a signal to stop"`
 	MetricsListen string        `yaml:"metrics_listen" help:"host:port to serve /metrics on (the main port)"`
-	Dev           bool          `yaml:"dev" help:"for a laptop: an organization and its owner's token ready to use, on a loopback address only"`
+	Dev           bool          `yaml:"dev" help:"for trying it out on a laptop: creates an organization and a token of its owner; only on a loopback address"`
 
 	Stdout io.Writer        `yaml:"-"` // for results; nil is the process's
 	Stderr io.Writer        `yaml:"-"` // for logs and the set-up link; nil is the process's
@@ -128,16 +128,15 @@ func LoadConfig(args, environ []string, out io.Writer) (Config, error) {
 		mistakes = append(mistakes, c.readFile(path)...)
 	}
 	for _, s := range c.settings() {
-		if text, ok := variables[s.name]; ok {
-			if err := s.set(text); err != nil {
-				mistakes = append(mistakes, fmt.Errorf("%s: %w", s.variable(), err))
+		set := func(given map[string]string, name string) {
+			if text, ok := given[s.name]; ok {
+				if err := s.set(text); err != nil {
+					mistakes = append(mistakes, fmt.Errorf("%s: %w", name, err))
+				}
 			}
 		}
-		if text, ok := flags[s.name]; ok {
-			if err := s.set(text); err != nil {
-				mistakes = append(mistakes, fmt.Errorf("%s: %w", s.flag(), err))
-			}
-		}
+		set(variables, s.variable())
+		set(flags, s.flag())
 	}
 	mistakes = append(mistakes, c.withDefaults().mistakes()...)
 	return c, errors.Join(mistakes...)
@@ -209,13 +208,9 @@ func (c Config) withDefaults() Config {
 	c.BaseURL = strings.TrimSuffix(c.BaseURL, "/")
 	c.AuthURL = strings.TrimSuffix(c.AuthURL, "/")
 	c.Database = cmp.Or(c.Database, filepath.Join(c.DataDir, "holdfast.db"))
-	c.Blobs = cmp.Or(c.Blobs, c.blobFolder())
-	if c.Stdout == nil {
-		c.Stdout = os.Stdout
-	}
-	if c.Stderr == nil {
-		c.Stderr = os.Stderr
-	}
+	c.Blobs = cmp.Or(c.Blobs, filepath.Join(c.DataDir, "blobs"))
+	c.Stdout = cmp.Or(c.Stdout, io.Writer(os.Stdout))
+	c.Stderr = cmp.Or(c.Stderr, io.Writer(os.Stderr))
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -241,7 +236,7 @@ func (c Config) at(addr net.Addr) Config {
 // configured host with the bound port.
 func reachable(listen string, bound net.Addr) string {
 	host, _, _ := net.SplitHostPort(listen)
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+	if host == "" || net.ParseIP(host).IsUnspecified() {
 		host = "localhost"
 	}
 	_, port, _ := net.SplitHostPort(bound.String())
@@ -295,8 +290,13 @@ func (c Config) mistakes() []error {
 	if !slices.Contains([]string{"anyone", "owners", "nobody"}, c.CreateOrganizations) {
 		add("create_organizations", "%q is not anyone, owners or nobody", c.CreateOrganizations)
 	}
-	if c.MaxBody < 0 {
-		add("max_body", "must not be negative")
+	for name, n := range map[string]int64{
+		"max_body": int64(c.MaxBody), "shutdown_grace": int64(c.ShutdownGrace),
+		"gc_grace": int64(c.GCGrace), "keep_pulls": int64(c.KeepPulls),
+	} {
+		if n < 0 {
+			add(name, "must not be negative")
+		}
 	}
 	for name, d := range map[string]time.Duration{
 		"issuer_watch": c.IssuerWatch, "key_rotation": c.KeyRotation,
@@ -316,9 +316,6 @@ func (c Config) mistakes() []error {
 		}
 	}
 	c.clientMistakes(add)
-	if c.ShutdownGrace < 0 {
-		add("shutdown_grace", "must not be negative")
-	}
 	c.blobMistakes(add)
 	c.eventMistakes(add)
 	if first := c.first(); first != (firstOrganization{}) {
@@ -366,9 +363,8 @@ func (c Config) devMistakes(add func(name, format string, args ...any)) {
 // .localhost are (RFC 6761), and nobody else can own those below .test.
 func isLocalHost(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	ip := net.ParseIP(host)
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || strings.HasSuffix(host, ".test") ||
-		ip != nil && ip.IsLoopback()
+		net.ParseIP(host).IsLoopback()
 }
 
 // pollEvery returns how often a device may poll; 0 is the default. In dev mode
@@ -381,18 +377,14 @@ func (c Config) pollEvery() time.Duration {
 }
 
 func isAddress(s string) bool {
-	_, port, err := net.SplitHostPort(s)
-	if err != nil {
-		return false
-	}
-	_, err = strconv.ParseUint(port, 10, 16)
+	_, port, _ := net.SplitHostPort(s)
+	_, err := strconv.ParseUint(port, 10, 16)
 	return err == nil
 }
 
 func isLoopback(address string) bool {
 	host, _, _ := net.SplitHostPort(address)
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
 func isBaseURL(s string) bool {

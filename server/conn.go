@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/holdfast-dev/holdfast/api"
+	"github.com/holdfast-dev/holdfast/resource"
 )
 
 // Limits of a client's connection.
@@ -97,11 +99,19 @@ func (c *sniffedConn) Close() error {
 
 // Write fails if the client does not read a chunk in time.
 func (c *sniffedConn) Write(b []byte) (n int, err error) {
-	for {
+	return writeChunks(b, func(chunk []byte) (int, error) {
 		if err := c.deadline.extend(c.Conn); err != nil {
-			return n, err
+			return 0, err
 		}
-		m, err := c.Conn.Write(b[n:min(n+writeChunk, len(b))])
+		return c.Conn.Write(chunk)
+	})
+}
+
+// writeChunks writes b in chunks, each of which a client must read within
+// writeTimeout. It calls write once if b is empty.
+func writeChunks(b []byte, write func(chunk []byte) (int, error)) (n int, err error) {
+	for {
+		m, err := write(b[n:min(n+writeChunk, len(b))])
 		n += m
 		if err != nil || n == len(b) {
 			return n, err
@@ -176,19 +186,20 @@ func (w *frameCounter) count(b []byte) error {
 
 // countFrame counts the frame whose header has arrived.
 func (w *frameCounter) countFrame() error {
-	h := w.head
-	w.left = int(h[0])<<16 | int(h[1])<<8 | int(h[2])
-	kind, flags := http2.FrameType(h[3]), http2.Flags(h[4])
-	stream := uint32(h[5]&0x7f)<<24 | uint32(h[6])<<16 | uint32(h[7])<<8 | uint32(h[8])
-	switch kind {
+	h, err := http2.ReadFrameHeader(bytes.NewReader(w.head))
+	if err != nil {
+		return err
+	}
+	w.left = int(h.Length)
+	switch h.Type {
 	case http2.FrameRSTStream:
-		delete(w.streams, stream)
+		delete(w.streams, h.StreamID)
 	case http2.FrameData:
-		total := w.streams[stream] + w.left
-		if flags.Has(http2.FlagDataEndStream) {
-			delete(w.streams, stream)
+		total := w.streams[h.StreamID] + w.left
+		if h.Flags.Has(http2.FlagDataEndStream) {
+			delete(w.streams, h.StreamID)
 		} else {
-			w.streams[stream] = total
+			w.streams[h.StreamID] = total
 		}
 		if total > maxUnadmittedBytes || len(w.streams) > maxUnadmittedStreams {
 			return errUnadmitted
@@ -274,11 +285,11 @@ func (d *limitListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		host := hostOf(conn.RemoteAddr().String())
+		host := resource.HostOf(conn.RemoteAddr().String())
 		if d.proxies.Trust(host) {
 			return conn, nil
 		}
-		from := api.Neighborhood(host)
+		from := resource.NetworkOf(host)
 		if _, ok := d.all.acquire(from); ok {
 			return &limitedConn{Conn: conn, listener: d, from: from}, nil
 		}
@@ -296,14 +307,6 @@ func (d *limitListener) warn(from string) {
 		d.log.Warn("an address has as many connections as one may have; more are refused "+
 			"(max_connections_per_address, trusted_proxies)", "address", from)
 	}
-}
-
-func hostOf(address string) string {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return address
-	}
-	return host
 }
 
 // A limitedConn is a connection that is counted until it is closed.

@@ -21,6 +21,7 @@ import (
 
 const (
 	devIssuer   = "/dev/issuer"
+	devFileName = "dev.json"
 	devSetting  = "dev issuer"
 	devTokenAge = 24 * time.Hour
 	devEmail    = "owner@dev.example"
@@ -85,11 +86,7 @@ func (s *Server) prepareDev(ctx context.Context) error {
 func (s *Server) devAccount(
 	ctx context.Context, org resource.UID, owner resource.Identity,
 ) (email, password string, _ error) {
-	sealed, err := s.store.InitSetting(ctx, devPassword, s.key.Seal(devPassword, []byte(rand.Text())))
-	if err != nil {
-		return "", "", err
-	}
-	plain, err := s.key.Open(devPassword, sealed)
+	plain, err := s.devSecret(ctx, devPassword, []byte(rand.Text()))
 	if err != nil {
 		return "", "", err
 	}
@@ -110,7 +107,7 @@ func (s *Server) announceDev(file devFile) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(s.cfg.DataDir, "dev.json")
+	path := filepath.Join(s.cfg.DataDir, devFileName)
 	if err := writeSecret(path, append(content, '\n'), os.Rename); err != nil {
 		return err
 	}
@@ -126,11 +123,7 @@ func (s *Server) openTestIssuer(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	sealed, err := s.store.InitSetting(ctx, devSetting, s.key.Seal(devSetting, issuer.Key()))
-	if err != nil {
-		return err
-	}
-	key, err := s.key.Open(devSetting, sealed)
+	key, err := s.devSecret(ctx, devSetting, issuer.Key())
 	if err != nil {
 		return err
 	}
@@ -139,6 +132,16 @@ func (s *Server) openTestIssuer(ctx context.Context, url string) error {
 	}
 	s.dev = http.StripPrefix(devIssuer, issuer.Handler())
 	return nil
+}
+
+// devSecret returns the secret of that name in the database. If there is none,
+// it stores fresh.
+func (s *Server) devSecret(ctx context.Context, name string, fresh []byte) ([]byte, error) {
+	sealed, err := s.store.InitSetting(ctx, name, s.key.Seal(name, fresh))
+	if err != nil {
+		return nil, err
+	}
+	return s.key.Open(name, sealed)
 }
 
 // requireOwnHost refuses requests unless their host is a name of this machine

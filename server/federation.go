@@ -62,16 +62,14 @@ func (s *Server) openFederation() error {
 			s.issuer.Invalidate()
 		}
 	})
-	s.sts, err = sts.New(s.store, s.checker, s.issuer, issuers, sts.Config{
+	s.sts = sts.New(s.store, s.checker, s.issuer, issuers, sts.Config{
 		BaseURL: s.cfg.BaseURL, RegistryHost: s.cfg.RegistryHost,
 		SessionIdle: s.cfg.SessionIdle, SessionLife: s.cfg.SessionLife, WatchEvery: s.cfg.IssuerWatch,
-		AWS: sts.AWS{Endpoint: s.cfg.AWSEndpoint, Headers: wire.ProofHeaders, Client: client},
-		Clouds: sts.Clouds{
-			Google: s.cfg.GoogleEndpoint, Azure: s.cfg.AzureEndpoint, Role: s.cfg.CloudName, Pool: s.cfg.CloudName,
-		},
-		Log: s.log, Now: s.cfg.Now,
+		AWS:    sts.AWS{Endpoint: s.cfg.AWSEndpoint, Headers: wire.ProofHeaders, Client: client},
+		Clouds: sts.Clouds{Google: s.cfg.GoogleEndpoint, Azure: s.cfg.AzureEndpoint, Name: s.cfg.CloudName},
+		Log:    s.log, Now: s.cfg.Now,
 	})
-	return err
+	return nil
 }
 
 // outboundConfig returns the limits of requests to addresses that others

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/holdfast-dev/holdfast/api"
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
 )
 
 const (
@@ -47,7 +47,7 @@ func (s *Server) withForm(next http.Handler) http.Handler {
 // readForm reads a body up to the limit of a form. It reports false if too
 // many of the address are being read.
 func (s *Server) readForm(w http.ResponseWriter, r *http.Request) (io.Reader, bool) {
-	from := api.Neighborhood(hostOf(r.RemoteAddr))
+	from := resource.NetworkOf(resource.HostOf(r.RemoteAddr))
 	if _, ok := s.forms.acquire(from); !ok {
 		return nil, false
 	}
@@ -106,14 +106,10 @@ func (p *timeoutWriter) clearDeadline() { _ = p.stream.SetWriteDeadline(time.Tim
 
 func (p *timeoutWriter) Write(b []byte) (n int, err error) {
 	defer p.clearDeadline()
-	for {
+	return writeChunks(b, func(chunk []byte) (int, error) {
 		p.setDeadline()
-		m, err := p.ResponseWriter.Write(b[n:min(n+writeChunk, len(b))])
-		n += m
-		if err != nil || n == len(b) {
-			return n, err
-		}
-	}
+		return p.ResponseWriter.Write(chunk)
+	})
 }
 
 func (p *timeoutWriter) Flush() {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/holdfast-dev/holdfast/api"
+	"github.com/holdfast-dev/holdfast/resource"
 )
 
 const (
@@ -136,7 +138,7 @@ func (s *splitter) dispatch(conn net.Conn) {
 	switch {
 	case !isGRPC:
 		to.http.deliver(sniffed)
-	case s.proxies.Trust(hostOf(conn.RemoteAddr().String())):
+	case s.proxies.Trust(resource.HostOf(conn.RemoteAddr().String())):
 		sniffed.admitted.Store(true)
 		to.grpc.deliver(sniffed)
 	default:
@@ -243,18 +245,10 @@ func (c *sniffedConn) readFirstHeaders() (isGRPC bool, err error) {
 				c.awaitAck = false
 			}
 		case *http2.MetaHeadersFrame:
-			return isGRPCContent(headerField(f, "content-type")), nil
+			i := slices.IndexFunc(f.Fields, func(h hpack.HeaderField) bool { return h.Name == "content-type" })
+			return i >= 0 && isGRPCContent(f.Fields[i].Value), nil
 		}
 	}
-}
-
-func headerField(f *http2.MetaHeadersFrame, name string) string {
-	for _, field := range f.Fields {
-		if field.Name == name {
-			return field.Value
-		}
-	}
-	return ""
 }
 
 // isGRPCContent reports whether a content type is that of gRPC. That of
@@ -286,17 +280,16 @@ func (c *sniffedConn) Read(p []byte) (int, error) {
 // nextFrame reads the header of a frame. It drops an acknowledgement of
 // SETTINGS, which consists only of a header.
 func (c *sniffedConn) nextFrame() error {
-	header := make([]byte, frameHeader)
-	if _, err := io.ReadFull(c.Conn, header); err != nil {
+	var raw bytes.Buffer
+	h, err := http2.ReadFrameHeader(io.TeeReader(c.Conn, &raw))
+	if err != nil {
 		return err
 	}
-	kind, flags := http2.FrameType(header[3]), http2.Flags(header[4])
-	if kind == http2.FrameSettings && flags.Has(http2.FlagSettingsAck) {
+	if h.Type == http2.FrameSettings && h.Flags.Has(http2.FlagSettingsAck) {
 		c.awaitAck = false
 		return nil
 	}
-	c.buffered = header
-	c.inFrame = int(header[0])<<16 | int(header[1])<<8 | int(header[2])
+	c.buffered, c.inFrame = raw.Bytes(), int(h.Length)
 	return nil
 }
 

@@ -39,8 +39,8 @@ func serveSplit(t *testing.T, wrap func(net.Listener) net.Listener, timeout time
 	)}
 	done := make(chan error, 3)
 	go func() { done <- split.Serve() }()
-	go func() { done <- unlessStopped(grpcServer.Serve(split.grpc)) }()
-	go func() { done <- unlessStopped(httpServer.Serve(split.http)) }()
+	go func() { done <- unlessClosed(grpcServer.Serve(split.grpc)) }()
+	go func() { done <- unlessClosed(httpServer.Serve(split.http)) }()
 	t.Cleanup(func() {
 		split.Close()
 		grpcServer.Stop()
@@ -52,13 +52,6 @@ func serveSplit(t *testing.T, wrap func(net.Listener) net.Listener, timeout time
 		}
 	})
 	return root.Addr()
-}
-
-func unlessStopped(err error) error {
-	if errors.Is(err, http.ErrServerClosed) || errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
 }
 
 func listenLoopback(t *testing.T) net.Listener {

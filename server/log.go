@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"io"
 	"log/slog"
 	"os"
@@ -9,58 +8,21 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 )
 
-// newLogger returns a logger that writes text to a terminal and JSON
-// otherwise.
+// newLogger returns a logger that writes text to a terminal and JSON otherwise.
+// It logs errors with the causes that faults hide from clients.
 func newLogger(w io.Writer, level slog.Level) *slog.Logger {
-	options := &slog.HandlerOptions{Level: level}
-	if isTerminal(w) {
-		return slog.New(explainHandler{slog.NewTextHandler(w, options)})
-	}
-	return slog.New(explainHandler{slog.NewJSONHandler(w, options)})
-}
-
-// An explainHandler logs errors with the causes that faults hide from clients.
-type explainHandler struct{ slog.Handler }
-
-// Handle implements slog.Handler. It passes on records without errors
-// unchanged.
-func (h explainHandler) Handle(ctx context.Context, r slog.Record) error {
-	if !hasError(r) {
-		return h.Handler.Handle(ctx, r)
-	}
-	explained := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
-	r.Attrs(func(a slog.Attr) bool {
-		if err, ok := errorIn(a); ok {
-			a.Value = slog.StringValue(fault.Explain(err))
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Value.Kind() == slog.KindAny { // Any allocates for other kinds
+			if err, ok := a.Value.Any().(error); ok {
+				a.Value = slog.StringValue(fault.Explain(err))
+			}
 		}
-		explained.AddAttrs(a)
-		return true
-	})
-	return h.Handler.Handle(ctx, explained)
-}
-
-func (h explainHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return explainHandler{h.Handler.WithAttrs(attrs)}
-}
-
-func (h explainHandler) WithGroup(name string) slog.Handler {
-	return explainHandler{h.Handler.WithGroup(name)}
-}
-
-func hasError(r slog.Record) (has bool) {
-	r.Attrs(func(a slog.Attr) bool {
-		_, has = errorIn(a)
-		return !has
-	})
-	return has
-}
-
-func errorIn(a slog.Attr) (error, bool) {
-	if a.Value.Kind() != slog.KindAny { // Any allocates for other kinds
-		return nil, false
+		return a
+	}}
+	if isTerminal(w) {
+		return slog.New(slog.NewTextHandler(w, options))
 	}
-	err, ok := a.Value.Any().(error)
-	return err, ok
+	return slog.New(slog.NewJSONHandler(w, options))
 }
 
 func isTerminal(w io.Writer) bool {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -40,12 +39,6 @@ func (c Config) blobMistakes(add func(name, format string, args ...any)) {
 	}
 	if c.S3Endpoint != "" && !isBaseURL(c.S3Endpoint) {
 		add("s3_endpoint", "%q is not an http:// or https:// address without query and fragment", c.S3Endpoint)
-	}
-	if c.GCGrace < 0 {
-		add("gc_grace", "must not be negative")
-	}
-	if c.KeepPulls < 0 {
-		add("keep_pulls", "must not be negative")
 	}
 }
 
@@ -148,6 +141,3 @@ func (w *statusWriter) ReadFrom(body io.Reader) (int64, error) {
 
 // Unwrap is for http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-// blobFolder returns the default folder of blobs.
-func (c Config) blobFolder() string { return filepath.Join(c.DataDir, "blobs") }

@@ -128,18 +128,19 @@ holdfastd doctor [--json] [flags]
 holdfastd version
 `
 
-const description = `keys lists the keys that tokens are signed with, makes a new one, or voids one
-with all it has signed. organizations notes that a name is its organization's
-own: a domain whose e-mail addresses find it. providers notes that an identity
-provider speaks for its issuer to all organizations. gc removes what the
-registry does not need any more. backup copies the installation to a folder, a
-.tar file or s3://bucket/prefix, and restore fills an empty one from there.
-doctor examines the installation and says what to do; it exits with 1 if there
-are warnings and with 2 if something has failed. All but restore work beside a
-running server or without.
+const description = `keys lists the keys that sign tokens, creates a new one, or drops one, which
+voids every token it has signed. organizations records that an organization
+owns its name, a domain: people can then find it by their e-mail address.
+providers records that all organizations trust an identity provider to speak
+for its issuer. gc removes what the registry does not need any more. backup
+copies the installation to a folder, a .tar file or s3://bucket/prefix, and
+restore fills an empty one from there. doctor examines the installation and
+says what to do; it exits with 1 if there are warnings, and with 2 if something
+has failed. All but restore work while the server runs, and also while it is
+stopped.
 
-A flag wins over its variable, that over the settings file (YAML), that over
-the default in brackets.
+A flag takes precedence over its variable, that over the settings file (YAML),
+and that over the default in brackets.
 `
 
 // explained calls each with the title of every option and what it does.

@@ -23,8 +23,7 @@ import (
 type Clouds struct {
 	Google string // token service
 	Azure  string // login service
-	Role   string // our role in AWS accounts; "" is holdfast
-	Pool   string // workload identity pool in Google projects, and its provider; "" is holdfast
+	Name   string // of our role in AWS accounts, and of our pool and provider in Google projects; "" is holdfast
 }
 
 const (
@@ -76,7 +75,7 @@ func (s *Service) tryAmazon(ctx context.Context, a resource.AccountAssociation) 
 	if err != nil {
 		return resource.Readiness{}, err
 	}
-	role := "arn:aws:iam::" + a.Amazon.Account + ":role/" + cmp.Or(s.cfg.Clouds.Role, nameInClouds)
+	role := "arn:aws:iam::" + a.Amazon.Account + ":role/" + cmp.Or(s.cfg.Clouds.Name, nameInClouds)
 	status, body, away := s.postForm(ctx, cmp.Or(s.cfg.AWS.Endpoint, awsEndpoint), url.Values{
 		"Action": {"AssumeRoleWithWebIdentity"}, "Version": {"2011-06-15"}, "RoleArn": {role},
 		"RoleSessionName": {nameInClouds}, "DurationSeconds": {"900"}, "WebIdentityToken": {raw},
@@ -97,7 +96,7 @@ func (s *Service) tryAmazon(ctx context.Context, a resource.AccountAssociation) 
 }
 
 func (s *Service) tryGoogle(ctx context.Context, a resource.AccountAssociation) (resource.Readiness, error) {
-	pool := cmp.Or(s.cfg.Clouds.Pool, nameInClouds)
+	pool := cmp.Or(s.cfg.Clouds.Name, nameInClouds)
 	provider := "//iam.googleapis.com/projects/" + a.Google.ProjectNumber +
 		"/locations/global/workloadIdentityPools/" + pool + "/providers/" + pool
 	raw, err := s.cloudToken(ctx, a.UID, "https:"+provider)
@@ -105,9 +104,9 @@ func (s *Service) tryGoogle(ctx context.Context, a resource.AccountAssociation) 
 		return resource.Readiness{}, err
 	}
 	status, body, away := s.postForm(ctx, cmp.Or(s.cfg.Clouds.Google, googleEndpoint), url.Values{
-		"grant_type": {"urn:ietf:params:oauth:grant-type:token-exchange"}, "audience": {provider}, "subject_token": {
-			raw,
-		},
+		"grant_type":           {"urn:ietf:params:oauth:grant-type:token-exchange"},
+		"audience":             {provider},
+		"subject_token":        {raw},
 		"subject_token_type":   {"urn:ietf:params:oauth:token-type:jwt"},
 		"requested_token_type": {"urn:ietf:params:oauth:token-type:access_token"},
 		"scope":                {"https://www.googleapis.com/auth/cloud-platform"},

@@ -75,14 +75,11 @@ func TestTryAccount(t *testing.T) {
 	}
 	c := newCloud(t)
 	client := outbound.Client(outbound.Config{Loopback: true})
-	x, err := sts.New(s.DB, checker, issuer, issuers, sts.Config{
+	x := sts.New(s.DB, checker, issuer, issuers, sts.Config{
 		BaseURL: "https://here.test", AWS: sts.AWS{Endpoint: c.URL, Client: client}, Clouds: sts.Clouds{
 			Google: c.URL, Azure: c.URL,
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	a := resource.AccountAssociation{
 		UID: resource.NewRoot(), Amazon: &resource.AmazonAccount{Account: "123456789012"},
 		Google: &resource.GoogleProject{ProjectID: "project", ProjectNumber: "42"},

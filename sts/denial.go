@@ -63,8 +63,7 @@ func (s *Service) recordDenial(ctx context.Context, p *principal, bearer string,
 		Identity: p.identity.UID, Time: s.now().UTC(), Message: f.Message,
 		RequestID: actor.RequestID, Remote: actor.Remote,
 	}
-	var refusal *awsRefusal
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*awsRefusal](err); ok {
 		d.Checks, d.Verified = refusal.checks, refusal.verified
 	} else if tok, perr := trust.Parse(bearer); perr == nil {
 		signature := s.verifyCached(p, tok)
@@ -115,14 +114,8 @@ func (s *Service) writeDenials(ctx context.Context) {
 func (s *Service) flushDenials(ctx context.Context) {
 	for {
 		var batch []resource.Denial
-		for len(batch) < denialsBatch {
-			select {
-			case d := <-s.denials:
-				batch = append(batch, d)
-				continue
-			default:
-			}
-			break
+		for range min(len(s.denials), denialsBatch) { // nobody else receives
+			batch = append(batch, <-s.denials)
 		}
 		if len(batch) == 0 {
 			return

@@ -42,14 +42,14 @@ func (s *Service) Exchange(ctx context.Context, r Request) (Token, error) {
 	if err := s.authz.EnsureCurrent(ctx); err != nil { // the cache of principals is then as new as the grants
 		return Token{}, err
 	}
-	switch {
-	case r.Identity != "":
+	if r.Identity != "" {
 		uid, err := resource.ParseUID("identity", r.Identity)
 		if err != nil {
 			return Token{}, err
 		}
 		return s.assume(ctx, uid, r.Bearer, claims)
-	case r.Provider != "":
+	}
+	if r.Provider != "" {
 		uid, err := resource.ParseUID("identity_provider", r.Provider)
 		if err != nil {
 			return Token{}, err
@@ -68,8 +68,7 @@ func (s *Service) Exchange(ctx context.Context, r Request) (Token, error) {
 
 func parse(bearer string) (*trust.Token, error) {
 	tok, err := trust.Parse(bearer)
-	var bad *trust.Malformed
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[*trust.Malformed](err); ok {
 		return nil, refused(bad.Claim, bad.Reason)
 	}
 	return tok, err
@@ -235,13 +234,12 @@ func (s *Service) verify(ctx context.Context, p *principal, tok *trust.Token) er
 	default:
 		err = s.trust.Verify(ctx, p.quota, tok)
 	}
-	var away *trust.Unreachable
-	switch {
+	switch _, away := errors.AsType[*trust.Unreachable](err); {
 	case errors.Is(err, trust.ErrUnknownKey):
 		return refused("kid", "the token is signed with a key that its issuer does not have")
 	case errors.Is(err, trust.ErrSignature):
 		return refused("signature", "the signature of the token is wrong")
-	case errors.As(err, &away):
+	case away:
 		return &fault.Error{
 			Code: fault.Unavailable, Cause: err,
 			Message: "Unavailable: the keys of the token's issuer cannot be had now",

@@ -29,6 +29,8 @@ type Explanation struct {
 	Identity resource.Identity
 	Accepted bool
 	Checks   []resource.Check // failed ones first
+
+	principal *principal
 }
 
 // Explain compares a token with an identity or, if uid is "", with similar
@@ -47,14 +49,12 @@ func (s *Service) Explain(
 	principals, within := s.withinBudget(candidates, tok)
 	complete = complete && within
 	signature := s.signature(ctx, principals, raw, tok)
-	by := map[resource.UID]*principal{}
 	for _, p := range principals {
 		if ctx.Err() != nil {
 			return nil, false, ctx.Err()
 		}
-		by[p.identity.UID] = p
 		checks := s.compare(p, tok, s.signatureFor(p, tok, signature), true)
-		all = append(all, Explanation{p.identity, failures(checks) == 0, checks})
+		all = append(all, Explanation{p.identity, failures(checks) == 0, checks, p})
 	}
 	slices.SortStableFunc(all, func(a, b Explanation) int {
 		return cmp.Compare(failures(a.Checks), failures(b.Checks))
@@ -63,7 +63,7 @@ func (s *Service) Explain(
 		all, complete = all[:maxExplained], false
 	}
 	for _, e := range all {
-		by[e.Identity.UID].addCauses(e.Checks)
+		e.principal.addCauses(e.Checks)
 		truncateReceived(e.Checks)
 	}
 	return all, complete, nil
@@ -228,11 +228,10 @@ func (s *Service) compareKey(p *principal, tok *trust.Token, signature error) []
 }
 
 func signatureCause(err error) string {
-	var away *trust.Unreachable
-	switch {
+	switch away, ok := errors.AsType[*trust.Unreachable](err); {
 	case err == nil:
 		return ""
-	case errors.As(err, &away):
+	case ok:
 		return "the issuer's keys cannot be had: " + away.Reason()
 	case errors.Is(err, trust.ErrUnknownKey):
 		return "the issuer has no such key: the token is from another issuer, or its keys have changed since"

@@ -14,10 +14,7 @@ import (
 
 // TestMemoryIsBounded caches identities with patterns of the largest size.
 func TestMemoryIsBounded(t *testing.T) {
-	m, err := newPrincipalCache()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := newPrincipalCache()
 	i := resource.Identity{Relationship: resource.Relationship{ClaimMatch: &resource.ClaimMatch{
 		Issuer: "https://issuer.example", SubjectPattern: strings.Repeat("a", 1000), AudiencePattern: strings.Repeat(
 			"b", 1000,
@@ -54,10 +51,7 @@ func TestMemoryIsBounded(t *testing.T) {
 // same, and for one that changes.
 func TestCompiledOnce(t *testing.T) {
 	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
-		known, err := newPrincipalCache()
-		if err != nil {
-			t.Fatal(err)
-		}
+		known := newPrincipalCache()
 		x := &Service{store: iamdb.New(s.DB), principals: known, audiences: []string{"https://auth.example"}, now: time.Now}
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		org := resource.Group{UID: resource.NewRoot(), Name: "org", CreateTime: now, UpdateTime: now}

@@ -53,34 +53,23 @@ type Service struct {
 
 // New returns a service. It caches identities, and drops them when checker
 // reports a change. Run writes the denials and monitors the issuers.
-func New(
-	db *store.DB, checker *authz.Checker, issuer *token.Issuer, issuers *trust.Issuers, cfg Config,
-) (*Service, error) {
+func New(db *store.DB, checker *authz.Checker, issuer *token.Issuer, issuers *trust.Issuers, cfg Config) *Service {
 	cfg.SessionIdle = cmp.Or(cfg.SessionIdle, sessionIdle)
 	cfg.SessionLife = cmp.Or(cfg.SessionLife, sessionLife)
-	if cfg.AWS.Client == nil {
-		cfg.AWS.Client = outbound.Client(outbound.Config{})
-	}
-	principals, err := newPrincipalCache()
-	if err != nil {
-		return nil, err
-	}
 	x := &Service{
-		store: iamdb.New(db), authz: checker, issuer: issuer, trust: issuers, cfg: cfg, log: cfg.Log, now: cfg.Now,
-		principals: principals, denials: make(chan resource.Denial, denialsWaiting), client: cfg.AWS.Client,
+		store: iamdb.New(db), authz: checker, issuer: issuer, trust: issuers, cfg: cfg, now: cfg.Now,
+		log: cmp.Or(cfg.Log, slog.Default()), client: cmp.Or(cfg.AWS.Client, outbound.Client(outbound.Config{})),
+		principals: newPrincipalCache(), denials: make(chan resource.Denial, denialsWaiting),
 		audiences: []string{issuer.Address()},
 	}
 	if u, err := url.Parse(issuer.Address()); err == nil && u.Host != "" {
 		x.audiences = append(x.audiences, u.Host, strings.TrimSuffix(issuer.Address(), "/")+"/")
 	}
-	if x.log == nil {
-		x.log = slog.Default()
-	}
 	if x.now == nil {
 		x.now = time.Now
 	}
-	checker.OnChange(principals.invalidate)
-	return x, nil
+	checker.OnChange(x.principals.invalidate)
+	return x
 }
 
 // A Token is one of our tokens and its expiry.

@@ -1,8 +1,10 @@
 package sts
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -33,10 +35,7 @@ func (s *Service) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { s.writeDenials(ctx) })
-	every := s.cfg.WatchEvery
-	if every <= 0 {
-		every = watchEvery
-	}
+	every := cmp.Or(s.cfg.WatchEvery, watchEvery)
 	tick := time.NewTicker(max(every/12, time.Second)) // issuers that failed are checked again sooner
 	defer tick.Stop()
 	for {
@@ -120,11 +119,9 @@ func (s *Service) checkIssuer(ctx context.Context, d dueIssuer) error {
 		return nil
 	}
 	state := resource.IssuerState{Issuer: d.name, CheckTime: s.now()}
-	var away *trust.Unreachable
-	switch {
-	case errors.As(err, &away):
+	if away, ok := errors.AsType[*trust.Unreachable](err); ok {
 		state.Problem = away.Reason()
-	case err != nil:
+	} else {
 		state.Problem = outbound.Reason(err)
 	}
 	for _, k := range keys {
@@ -189,16 +186,20 @@ func (s *Service) dependence(ctx context.Context, r store.Reach, issuer string) 
 	if err != nil || len(found) == 0 {
 		return Dependence{}, err
 	}
-	d := Dependence{Identities: len(found)}
-	if d.IssuerState, err = s.store.IssuerState(ctx, issuer); err != nil {
-		return d, err
-	}
+	state, err := s.store.IssuerState(ctx, issuer)
+	d := Dependence{IssuerState: state}
 	for _, i := range found {
-		if reason := s.riskOf(d.IssuerState, i); reason != "" && len(d.Endangered) < maxEndanger {
-			d.Endangered = append(d.Endangered, Endangered{i, reason})
-		}
+		s.addTo(&d, i)
 	}
-	return d, nil
+	return d, err
+}
+
+// addTo counts an identity that depends on an issuer.
+func (s *Service) addTo(d *Dependence, i resource.Identity) {
+	d.Identities++
+	if reason := s.riskOf(d.IssuerState, i); reason != "" && len(d.Endangered) < maxEndanger {
+		d.Endangered = append(d.Endangered, Endangered{i, reason})
+	}
 }
 
 // riskOf returns why an identity will stop matching, or "".
@@ -231,8 +232,7 @@ func (s *Service) unnamedIssuers(ctx context.Context, r store.Reach) ([]Dependen
 	if err != nil {
 		return nil, err
 	}
-	by := map[string]*Dependence{}
-	var names []string
+	by := map[string]Dependence{}
 	for _, i := range found {
 		name := ""
 		switch rel := i.Relationship; {
@@ -244,20 +244,9 @@ func (s *Service) unnamedIssuers(ctx context.Context, r store.Reach) ([]Dependen
 			continue
 		}
 		d := by[name]
-		if d == nil {
-			d = &Dependence{IssuerState: resource.IssuerState{Issuer: name}}
-			by[name] = d
-			names = append(names, name)
-		}
-		d.Identities++
-		if reason := s.riskOf(d.IssuerState, i); reason != "" && len(d.Endangered) < maxEndanger {
-			d.Endangered = append(d.Endangered, Endangered{i, reason})
-		}
+		d.Issuer = name
+		s.addTo(&d, i)
+		by[name] = d
 	}
-	slices.Sort(names)
-	var all []Dependence
-	for _, name := range names {
-		all = append(all, *by[name])
-	}
-	return all, nil
+	return slices.SortedFunc(maps.Values(by), func(a, b Dependence) int { return cmp.Compare(a.Issuer, b.Issuer) }), nil
 }

@@ -28,12 +28,7 @@ var errCapset = errors.New("not a set of capabilities")
 
 // MarshalJSON writes the compact form.
 func (s capset) MarshalJSON() ([]byte, error) {
-	length := minBits
-	for i, w := range s {
-		if w != 0 {
-			length = max(length, 64*i+bits.Len64(w))
-		}
-	}
+	length := max(minBits, s.length())
 	b := binary.BigEndian.AppendUint64(nil, uint64(length))
 	for _, w := range s[:(length+63)/64] {
 		b = binary.BigEndian.AppendUint64(b, w)
@@ -66,17 +61,20 @@ func (s *capset) UnmarshalJSON(text []byte) error {
 	for i := range min(len(s), len(b)/8-1) {
 		s[i] = binary.BigEndian.Uint64(b[8+8*i:])
 	}
-	return s.checkLength(length)
-}
-
-// checkLength returns an error if a bit beyond length is set.
-func (s *capset) checkLength(length uint64) error {
-	for i, w := range s {
-		if w != 0 && uint64(64*i+bits.Len64(w)) > length {
-			return fmt.Errorf("%w: a bit is beyond its length", errCapset)
-		}
+	if uint64(s.length()) > length {
+		return fmt.Errorf("%w: a bit is beyond its length", errCapset)
 	}
 	return nil
+}
+
+// length returns how many bits there are up to the last that is set.
+func (s *capset) length() (n int) {
+	for i, w := range s {
+		if w != 0 {
+			n = 64*i + bits.Len64(w)
+		}
+	}
+	return n
 }
 
 func capsetOf(numbers []int32) capset {

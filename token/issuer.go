@@ -5,6 +5,7 @@
 package token
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -81,12 +82,8 @@ func New(ctx context.Context, db *store.DB, cfg Config) (*Issuer, error) {
 	if cfg.Issuer == "" {
 		return nil, errors.New("an issuer needs an address")
 	}
-	cache, err := lru.New[digest, authz.Caller](cachedTokens)
-	if err != nil {
-		return nil, fmt.Errorf("make the cache of tokens: %w", err)
-	}
-	i := &Issuer{store: iamdb.New(db), issuer: cfg.Issuer, master: cfg.Key, rotation: cfg.Rotation, now: cfg.Now,
-		verified: cache}
+	i := &Issuer{store: iamdb.New(db), issuer: cfg.Issuer, master: cfg.Key, rotation: cfg.Rotation, now: cfg.Now}
+	i.verified, _ = lru.New[digest, authz.Caller](cachedTokens) // fails only for a size of 0
 	if i.now == nil {
 		i.now = time.Now
 	}
@@ -137,10 +134,7 @@ func (a *audiences) UnmarshalJSON(text []byte) error {
 // Mint returns a new token with the claims c. It returns fault.Unauthenticated
 // if the token would have expired already.
 func (i *Issuer) Mint(ctx context.Context, c Claims) (string, error) {
-	life := c.Life
-	if life == 0 {
-		life = DefaultLife
-	}
+	life := cmp.Or(c.Life, DefaultLife)
 	if _, err := resource.ParseUID("sub", string(c.Subject)); err != nil {
 		return "", err
 	}
@@ -202,8 +196,8 @@ func (i *Issuer) MintWebhook(ctx context.Context, group resource.UID, digest str
 // Address returns the iss claim of every token.
 func (i *Issuer) Address() string { return i.issuer }
 
-// sign returns a token with the payload p.
-func (k *keys) sign(p payload, now time.Time) (string, error) {
+// sign returns a token with the claims p.
+func (k *keys) sign(p any, now time.Time) (string, error) {
 	body, err := json.Marshal(p)
 	if err != nil {
 		return "", fmt.Errorf("encode a token: %w", err)

@@ -41,9 +41,24 @@ type signer struct {
 	header     string // encoded header of its tokens
 }
 
-func newSigner(s iamdb.SigningKey, private *ecdsa.PrivateKey) (signer, error) {
-	header, err := json.Marshal(map[string]string{"alg": string(algorithm), "kid": s.ID, "typ": "JWT"})
-	return signer{s.ID, s.CreateTime, private, base64.RawURLEncoding.EncodeToString(header)}, err
+// newSigner returns a signer with a P-256 key in PKCS#8. Its id is the RFC 7638
+// thumbprint of the key.
+func newSigner(plain []byte, createTime time.Time) (s signer, _ error) {
+	parsed, err := x509.ParsePKCS8PrivateKey(plain)
+	if err != nil {
+		return s, err
+	}
+	private, ok := parsed.(*ecdsa.PrivateKey)
+	if !ok || private.Curve != elliptic.P256() {
+		return s, errors.New("it is not a P-256 key")
+	}
+	sum, err := (&jose.JSONWebKey{Key: &private.PublicKey}).Thumbprint(crypto.SHA256)
+	if err != nil {
+		return s, fmt.Errorf("take its thumbprint: %w", err)
+	}
+	id := base64.RawURLEncoding.EncodeToString(sum)
+	header, err := json.Marshal(map[string]string{"alg": string(algorithm), "kid": id, "typ": "JWT"})
+	return signer{id, createTime, private, base64.RawURLEncoding.EncodeToString(header)}, err
 }
 
 // sign returns a token with that body. It does not use the library, whose
@@ -75,52 +90,57 @@ func (k *keys) signer(now time.Time) signer {
 	return k.signers[len(k.signers)-1] // the first key is used immediately
 }
 
-// newKey creates a signing key, ready to be stored.
-func newKey(master seal.Key, now time.Time) (iamdb.SigningKey, error) {
+// newPrivateKey returns a new P-256 key in PKCS#8.
+func newPrivateKey() ([]byte, error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return iamdb.SigningKey{}, fmt.Errorf("make a signing key: %w", err)
+		return nil, fmt.Errorf("make a key: %w", err)
 	}
-	id, err := thumbprint(&private.PublicKey)
-	if err != nil {
-		return iamdb.SigningKey{}, err
-	}
-	plain, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		return iamdb.SigningKey{}, fmt.Errorf("encode a signing key: %w", err)
-	}
-	return iamdb.SigningKey{
-		ID: id, Algorithm: string(algorithm), Sealed: master.Seal(keyPurpose, plain), CreateTime: now,
-	}, nil
+	return x509.MarshalPKCS8PrivateKey(private)
 }
 
-// thumbprint returns the RFC 7638 thumbprint of a key, which is its id.
-func thumbprint(public *ecdsa.PublicKey) (string, error) {
-	sum, err := (&jose.JSONWebKey{Key: public}).Thumbprint(crypto.SHA256)
+// newKey creates a signing key, ready to be stored.
+func newKey(master seal.Key, now time.Time) (k iamdb.SigningKey, _ error) {
+	plain, err := newPrivateKey()
 	if err != nil {
-		return "", fmt.Errorf("take the thumbprint of a key: %w", err)
+		return k, err
 	}
-	return base64.RawURLEncoding.EncodeToString(sum), nil
+	s, err := newSigner(plain, now)
+	return iamdb.SigningKey{
+		ID: s.id, Algorithm: string(algorithm), Sealed: master.Seal(keyPurpose, plain), CreateTime: now,
+	}, err
 }
 
 // openKeys decrypts the stored keys, of which there is at least one, sorted
 // newest first.
 func openKeys(stored []iamdb.SigningKey, master seal.Key) (*keys, error) {
-	k := &keys{public: map[string]*ecdsa.PublicKey{}}
+	var all []signer
+	for _, k := range stored {
+		plain, err := master.Open(keyPurpose, k.Sealed)
+		if err != nil {
+			return nil, fmt.Errorf("signing key %s cannot be opened; "+
+				"start with the encryption key this database was set up with: %w", k.ID, err)
+		}
+		s, err := newSigner(plain, k.CreateTime)
+		if err == nil && (s.id != k.ID || k.Algorithm != string(algorithm)) {
+			err = fmt.Errorf("it is for %s, which this version does not sign with", k.Algorithm)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("signing key %s: %w", k.ID, err)
+		}
+		all = append(all, s)
+	}
+	return newKeys(all)
+}
+
+// newKeys returns the keys of signers that are sorted newest first.
+func newKeys(signers []signer) (*keys, error) {
+	k := &keys{signers: signers, public: map[string]*ecdsa.PublicKey{}}
 	var set jose.JSONWebKeySet
-	for _, s := range stored {
-		private, err := openKey(s, master)
-		if err != nil {
-			return nil, err
-		}
-		with, err := newSigner(s, private)
-		if err != nil {
-			return nil, err
-		}
-		k.signers = append(k.signers, with)
-		k.public[s.ID] = &private.PublicKey
+	for _, s := range signers {
+		k.public[s.id] = &s.private.PublicKey
 		set.Keys = append(set.Keys, jose.JSONWebKey{
-			Key: &private.PublicKey, KeyID: s.ID, Algorithm: s.Algorithm, Use: "sig",
+			Key: &s.private.PublicKey, KeyID: s.id, Algorithm: string(algorithm), Use: "sig",
 		})
 	}
 	var err error
@@ -128,23 +148,6 @@ func openKeys(stored []iamdb.SigningKey, master seal.Key) (*keys, error) {
 		return nil, fmt.Errorf("encode the key set: %w", err)
 	}
 	return k, nil
-}
-
-func openKey(s iamdb.SigningKey, master seal.Key) (*ecdsa.PrivateKey, error) {
-	plain, err := master.Open(keyPurpose, s.Sealed)
-	if err != nil {
-		return nil, fmt.Errorf("signing key %s cannot be opened; "+
-			"start with the encryption key this database was set up with: %w", s.ID, err)
-	}
-	parsed, err := x509.ParsePKCS8PrivateKey(plain)
-	if err != nil {
-		return nil, fmt.Errorf("decode signing key %s: %w", s.ID, err)
-	}
-	private, ok := parsed.(*ecdsa.PrivateKey)
-	if !ok || private.Curve != elliptic.P256() || s.Algorithm != string(algorithm) {
-		return nil, fmt.Errorf("signing key %s is for %s, which this version does not sign with", s.ID, s.Algorithm)
-	}
-	return private, nil
 }
 
 // load reads the keys, and creates the first if there is none. Of several

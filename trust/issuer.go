@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,16 +75,11 @@ func (i *issuer) size() int { return max(len(i.keys.keys), 1) }
 // be used.
 func New(cfg Config) (*Issuers, error) {
 	t := &Issuers{
-		client: cfg.Client, fixed: cfg.Fixed, static: map[string]KeySet{}, now: cfg.Now, issuers: map[string]*issuer{},
+		client: cmp.Or(cfg.Client, outbound.Client(outbound.Config{})), fixed: cfg.Fixed,
+		static: map[string]KeySet{}, now: cfg.Now, issuers: map[string]*issuer{},
 	}
-	var err error
 	for reason := range t.pools {
-		if t.pools[reason], err = newPoolSet(poolLimits[reason]); err != nil {
-			return nil, fmt.Errorf("make the pools of issuers: %w", err)
-		}
-	}
-	if t.client == nil {
-		t.client = outbound.Client(outbound.Config{})
+		t.pools[reason] = &poolSet{limits: poolLimits[reason], tenants: newLRU[*pool]()}
 	}
 	if t.now == nil {
 		t.now = time.Now
@@ -92,9 +88,11 @@ func New(cfg Config) (*Issuers, error) {
 		if source.Keys == nil {
 			continue
 		}
-		if t.static[name], err = ParseKeys(source.Keys); err != nil {
+		set, err := ParseKeys(source.Keys)
+		if err != nil {
 			return nil, fmt.Errorf("keys of %s: %w", name, err)
 		}
+		t.static[name] = set
 	}
 	return t, nil
 }
@@ -113,8 +111,7 @@ func (u *Unreachable) Unwrap() error { return u.Err }
 
 // Reason returns why, without revealing anything about our network.
 func (u *Unreachable) Reason() string {
-	var public *publicError
-	if errors.As(u.Err, &public) {
+	if public, ok := errors.AsType[*publicError](u.Err); ok {
 		return public.text
 	}
 	return outbound.Reason(u.Err)

@@ -75,9 +75,10 @@ type pool struct {
 // unlimited is the size of LRU lists whose length is bounded by their user.
 const unlimited = 1 << 30
 
-func newPoolSet(l limits) (*poolSet, error) {
-	tenants, err := simplelru.NewLRU[string, *pool](unlimited, nil)
-	return &poolSet{limits: l, tenants: tenants}, err
+// newLRU returns an empty list. NewLRU fails only for a size of 0.
+func newLRU[T any]() *simplelru.LRU[string, T] {
+	list, _ := simplelru.NewLRU[string, T](unlimited, nil)
+	return list
 }
 
 // poolFor returns the pool of a key. The caller holds t.mu.
@@ -86,9 +87,7 @@ func (t *Issuers) poolFor(q QuotaKey) *pool {
 	if p, ok := of.tenants.Get(q.Tenant); ok {
 		return p
 	}
-	p := &pool{set: of}
-	p.withKeys, _ = simplelru.NewLRU[string, *issuer](unlimited, nil)    // fails only for
-	p.withoutKeys, _ = simplelru.NewLRU[string, *issuer](unlimited, nil) // a size of 0
+	p := &pool{set: of, withKeys: newLRU[*issuer](), withoutKeys: newLRU[*issuer]()}
 	of.tenants.Add(q.Tenant, p)
 	if of.tenants.Len() > of.limits.tenants {
 		_, oldest, _ := of.tenants.RemoveOldest()

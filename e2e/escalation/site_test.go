@@ -77,7 +77,7 @@ func open(t *testing.T, s *storetest.Store) *site {
 	x.checker.Issuer = address
 	x.issuer = must(token.New(t.Context(), s.DB, token.Config{Issuer: address, Key: key, Now: x.now}))(t)
 	known := must(trust.New(trust.Config{Client: client, Now: x.now}))(t)
-	x.sts = must(sts.New(s.DB, x.checker, x.issuer, known, sts.Config{BaseURL: address, RegistryHost: registryHost, Log: log, Now: x.now}))(t)
+	x.sts = sts.New(s.DB, x.checker, x.issuer, known, sts.Config{BaseURL: address, RegistryHost: registryHost, Log: log, Now: x.now})
 	pages := page.NewTokens(key.Derive("pages"), x.now)
 	x.iam = iam.New(s.DB, x.checker, pages, iam.Config{Key: key, Now: x.now})
 	x.login = must(login.New(s.DB, x.checker, x.sts, pages, login.Config{
