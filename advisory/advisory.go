@@ -55,8 +55,6 @@ func (s *Service) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Milli
 var (
 	byUID        = page.Order{Field: "uid"}
 	advisoryList = page.List{Kind: "advisories", Fields: []string{"uid", "create_time", "update_time"}, Default: byUID}
-	feedList     = page.List{Kind: "advisory_feeds", Fields: []string{"uid", "name", "create_time", "update_time"},
-		Default: byUID}
 )
 
 // reach returns where the caller holds advisories.list, if the filter f is valid.

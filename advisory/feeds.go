@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/advisorydb"
 )
 
 // A Fetcher reads feeds.
@@ -76,7 +77,7 @@ func (s *Service) GetFeed(ctx context.Context, uid resource.UID) (resource.Advis
 func (s *Service) ListFeeds(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.AdvisoryFeed], error) {
-	got, err := authz.List(ctx, s.authz, s.pages, feedList, resource.AdvisoriesList, f, p, s.store.Feeds)
+	got, err := authz.List(ctx, s.authz, s.pages, advisorydb.FeedList, resource.AdvisoriesList, f, p, s.store.Feeds)
 	for i := range got.Items {
 		got.Items[i] = s.redact(ctx, got.Items[i])
 	}

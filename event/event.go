@@ -43,13 +43,6 @@ func NewService(db *store.DB, a *authz.Checker, t *page.Tokens, cfg ServiceConfi
 	return &Service{store: eventdb.New(db), authz: a, pages: t, cfg: cfg}
 }
 
-var (
-	orders           = []string{"uid", "create_time"}
-	subscriptionList = page.List{Kind: "subscriptions", Fields: orders, Default: page.Order{Field: "uid"}}
-	deliveryList     = page.List{Kind: "deliveries", Fields: orders,
-		Default: page.Order{Field: "create_time", Desc: true}}
-)
-
 // CreateSubscription subscribes a sink to the later events of a group and of
 // everything below it. The caller needs subscriptions.create there.
 func (s *Service) CreateSubscription(
@@ -110,7 +103,7 @@ func (s *Service) ListSubscriptions(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.Subscription], error) {
 	got, err := authz.List(
-		ctx, s.authz, s.pages, subscriptionList, resource.SubscriptionsList, f, p, s.store.Subscriptions)
+		ctx, s.authz, s.pages, eventdb.SubscriptionList, resource.SubscriptionsList, f, p, s.store.Subscriptions)
 	for i := range got.Items {
 		got.Items[i] = s.redact(ctx, got.Items[i])
 	}
@@ -127,7 +120,7 @@ func (s *Service) GetDelivery(ctx context.Context, uid resource.UID) (resource.D
 func (s *Service) ListDeliveries(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.Delivery], error) {
-	return authz.List(ctx, s.authz, s.pages, deliveryList, resource.SubscriptionsList, f, p, s.store.Deliveries)
+	return authz.List(ctx, s.authz, s.pages, eventdb.DeliveryList, resource.SubscriptionsList, f, p, s.store.Deliveries)
 }
 
 // Replay schedules a delivery, or all those of a subscription, to be sent again,

@@ -37,7 +37,7 @@ func (s *Service) CheckAccess(
 	}
 	h, incomplete := s.holding(ctx, want, target, self)
 	h.Identity = identity
-	got, err := s.store.Holders(ctx, h, page.Request{Size: maxReasons, Order: byUID})
+	got, err := s.store.Holders(ctx, h, page.Request{Size: maxReasons, Order: iamdb.GroupList.Default})
 	s.redactAll(ctx, got.Items)
 	return Access{Page: got, Allowed: s.authz.Holds(identity, want, target), Incomplete: incomplete}, err
 }
@@ -51,7 +51,7 @@ func (s *Service) ListAccess(
 		return Access{}, err
 	}
 	h, incomplete := s.holding(ctx, want, target, false)
-	req, err := s.pages.Request(accessList, []string{want.String(), string(target)}, p)
+	req, err := s.pages.Request(iamdb.AccessList, []string{want.String(), string(target)}, p)
 	if err != nil {
 		return Access{}, err
 	}

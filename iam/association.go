@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 // CreateAssociation sets the cloud accounts of a group that has none yet. The
@@ -89,7 +90,7 @@ func (s *Service) ListAssociations(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.AccountAssociation], error) {
 	read := s.store.Associations
-	return authz.List(ctx, s.authz, s.pages, associationList, resource.AccountAssociationsList, f, p, read)
+	return authz.List(ctx, s.authz, s.pages, iamdb.AssociationList, resource.AccountAssociationsList, f, p, read)
 }
 
 // CheckAssociation reports whether the service can act in the account of a cloud. It calls try to ask the

@@ -9,6 +9,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 // CreateBinding gives an identity a role in a group. The caller needs
@@ -159,7 +160,7 @@ func (s *Service) DeleteBinding(ctx context.Context, uid resource.UID) error {
 func (s *Service) ListBindings(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.BoundRole], error) {
-	got, err := authz.List(ctx, s.authz, s.pages, bindingList, resource.RoleBindingsList, f, p, s.store.Bindings)
+	got, err := authz.List(ctx, s.authz, s.pages, iamdb.BindingList, resource.RoleBindingsList, f, p, s.store.Bindings)
 	s.redactAll(ctx, got.Items)
 	return got, err
 }

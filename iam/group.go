@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 // maxGroupDepth is how deep groups may nest. The resources in them need levels, too.
@@ -111,7 +112,7 @@ func (s *Service) resolve(ctx context.Context, parent string) (resource.UID, err
 		return "", fault.Field("parent", "is neither a uid nor a name")
 	}
 	found, err := s.store.Groups(
-		ctx, store.Reach{Under: under}, resource.Filter{Name: parent}, page.Request{Size: 5, Order: byUID},
+		ctx, store.Reach{Under: under}, resource.Filter{Name: parent}, page.Request{Size: 5, Order: iamdb.GroupList.Default},
 	)
 	switch {
 	case err != nil:
@@ -189,7 +190,7 @@ func (s *Service) DeleteGroup(ctx context.Context, uid resource.UID) error {
 func (s *Service) ListGroups(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.Group], error) {
-	return authz.List(ctx, s.authz, s.pages, groupList, resource.GroupsList, f, p, s.store.Groups)
+	return authz.List(ctx, s.authz, s.pages, iamdb.GroupList, resource.GroupsList, f, p, s.store.Groups)
 }
 
 // LookupGroup returns the verified organization named like the domain of the caller's e-mail address, if the

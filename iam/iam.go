@@ -53,24 +53,3 @@ func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
 
 // now returns the time of a change, in the precision of the store.
 func (s *Service) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Millisecond) }
-
-// The lists and the fields they can be ordered by.
-var (
-	byUID   = page.Order{Field: "uid"}
-	byGroup = page.Order{Field: "group"}
-	newest  = page.Order{Field: "create_time", Desc: true}
-	named   = []string{"uid", "name", "create_time", "update_time"}
-	dated   = []string{"uid", "create_time"}
-
-	groupList       = page.List{Kind: "groups", Fields: named, Default: byUID}
-	idList          = page.List{Kind: "identities", Fields: named, Default: byUID}
-	roleList        = page.List{Kind: "roles", Fields: named, Default: byUID}
-	bindingList     = page.List{Kind: "role_bindings", Fields: dated, Default: byUID}
-	providerList    = page.List{Kind: "identity_providers", Fields: named, Default: byUID}
-	associationList = page.List{
-		Kind: "account_associations", Fields: append([]string{"group"}, named...), Default: byGroup,
-	}
-	inviteList  = page.List{Kind: "group_invites", Fields: dated, Default: newest}
-	mappingList = page.List{Kind: "external_group_role_mappings", Fields: dated, Default: byUID}
-	accessList  = page.List{Kind: "access", Fields: dated, Default: byUID}
-)

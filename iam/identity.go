@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 // CreateIdentity creates an identity in a group. The caller needs identity.create there.
@@ -108,7 +109,7 @@ func (s *Service) DeleteIdentity(ctx context.Context, uid resource.UID) error {
 func (s *Service) ListIdentities(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.Identity], error) {
-	return authz.List(ctx, s.authz, s.pages, idList, resource.IdentityList, f, p, s.store.Identities)
+	return authz.List(ctx, s.authz, s.pages, iamdb.IdentityList, resource.IdentityList, f, p, s.store.Identities)
 }
 
 // maxLookup is the longest issuer or subject, as for identities that are created.

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 // An inviteCode is the content of a code, which is its JSON in base64. Whoever
@@ -85,5 +86,5 @@ func (s *Service) DeleteInvite(ctx context.Context, uid resource.UID) error {
 func (s *Service) ListInvites(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.GroupInvite], error) {
-	return authz.List(ctx, s.authz, s.pages, inviteList, resource.GroupInvitesList, f, p, s.store.Invites)
+	return authz.List(ctx, s.authz, s.pages, iamdb.InviteList, resource.GroupInvitesList, f, p, s.store.Invites)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 // CreateMapping gives a role to the members of a group of a provider. The caller needs
@@ -70,5 +71,5 @@ func (s *Service) DeleteMappings(
 func (s *Service) ListMappings(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.ExternalGroupRoleMapping], error) {
-	return authz.List(ctx, s.authz, s.pages, mappingList, resource.IdentityProvidersList, f, p, s.store.Mappings)
+	return authz.List(ctx, s.authz, s.pages, iamdb.MappingList, resource.IdentityProvidersList, f, p, s.store.Mappings)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 // clientSecret is the purpose that client secrets are sealed for.
@@ -154,5 +155,5 @@ func (s *Service) DeleteProvider(ctx context.Context, uid resource.UID) error {
 func (s *Service) ListProviders(
 	ctx context.Context, f resource.Filter, p page.Params,
 ) (page.Page[resource.IdentityProvider], error) {
-	return authz.List(ctx, s.authz, s.pages, providerList, resource.IdentityProvidersList, f, p, s.store.Providers)
+	return authz.List(ctx, s.authz, s.pages, iamdb.ProviderList, resource.IdentityProvidersList, f, p, s.store.Providers)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
 
 // CreateRole creates a role in a group. The caller needs roles.create there. A role grants nothing until it is
@@ -72,7 +73,7 @@ func (s *Service) ListRoles(ctx context.Context, f resource.Filter, p page.Param
 	if len(under) > 0 {
 		reach.Also = managed
 	}
-	return page.Read(ctx, s.pages, roleList, reach, f, p, s.store.Roles)
+	return page.Read(ctx, s.pages, iamdb.RoleList, reach, f, p, s.store.Roles)
 }
 
 // managed are the UIDs of the managed roles.

@@ -11,6 +11,7 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/signindb"
 )
 
 // linkLife is how long a one-time link is valid.
@@ -21,12 +22,6 @@ const linkLife = 24 * time.Hour
 type OneTimeLink struct {
 	URL        string
 	ExpireTime time.Time
-}
-
-var accountList = page.List{
-	Kind: "accounts", Default: page.Order{Field: "uid"}, Fields: []string{
-		"uid", "email", "create_time", "update_time",
-	},
 }
 
 // newLink gives an account a one-time link and returns it; it cannot be read
@@ -175,7 +170,7 @@ func (s *Service) ListAccounts(
 	if err != nil {
 		return got, nil, err
 	}
-	got, err = page.Read(ctx, s.pages, accountList, store.Reach{Under: under}, f, p, s.accounts.Accounts)
+	got, err = page.Read(ctx, s.pages, signindb.AccountList, store.Reach{Under: under}, f, p, s.accounts.Accounts)
 	if err != nil {
 		return got, nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
 )
 
 // A NamedPull is a pull with the names of what it refers to. Names of deleted resources are empty.
@@ -30,7 +31,7 @@ func (s *Service) ListPulls(ctx context.Context, f resource.Filter, p page.Param
 	if err != nil {
 		return page.Page[NamedPull]{}, err
 	}
-	got, err := page.Read(ctx, s.pages, pullList, store.Reach{Under: overlap(repos, people)}, f, p, s.store.Pulls)
+	got, err := page.Read(ctx, s.pages, registrydb.PullList, store.Reach{Under: overlap(repos, people)}, f, p, s.store.Pulls)
 	if err != nil {
 		return page.Page[NamedPull]{}, err
 	}
@@ -79,7 +80,7 @@ func fill[T any](
 		return nil
 	}
 	reach := store.Reach{Also: slices.Sorted(maps.Keys(names))}
-	got, err := read(ctx, reach, resource.Filter{}, page.Request{Size: len(names), Order: byUID})
+	got, err := read(ctx, reach, resource.Filter{}, page.Request{Size: len(names), Order: registrydb.RepoList.Default})
 	for _, v := range got.Items {
 		set(v)
 	}

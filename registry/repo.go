@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
 )
 
 // syncLife is how long a repo follows another one.
@@ -129,7 +130,7 @@ func (s *Service) GetRepo(ctx context.Context, uid resource.UID) (resource.Repo,
 
 // ListRepos returns a page of the repos the caller holds repo.list on.
 func (s *Service) ListRepos(ctx context.Context, f resource.Filter, p page.Params) (page.Page[resource.Repo], error) {
-	return authz.List(ctx, s.authz, s.pages, repoList, resource.RepoList, f, p, s.store.Repos)
+	return authz.List(ctx, s.authz, s.pages, registrydb.RepoList, resource.RepoList, f, p, s.store.Repos)
 }
 
 // UpdateRepo applies change to a repo. The caller needs repo.update on it. To make

@@ -13,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/registry/evidence"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
 )
 
 const (
@@ -359,7 +360,7 @@ func (s *Service) reposNamed(ctx context.Context, under []resource.UID, repo str
 		return []resource.Repo{{UID: uid}}, hide(err, no)
 	}
 	reach := store.Reach{Under: under}
-	got, err := page.Read(ctx, s.pages, repoList, reach, f, page.Params{Size: maxCopies}, s.store.Repos)
+	got, err := page.Read(ctx, s.pages, registrydb.RepoList, reach, f, page.Params{Size: maxCopies}, s.store.Repos)
 	return got.Items, err
 }
 

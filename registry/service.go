@@ -39,17 +39,7 @@ func (s *Service) now() time.Time { return s.cfg.Now().UTC().Truncate(time.Milli
 // Host returns the host of the registry, as in image references.
 func (s *Service) Host() string { return s.cfg.Host }
 
-// The lists and the orders they can have.
-var (
-	byUID    = page.Order{Field: "uid"}
-	repoList = page.List{Kind: "repos", Fields: []string{"uid", "name", "create_time", "update_time"},
-		Default: byUID}
-	tagList  = page.List{Kind: "tags", Fields: []string{"uid", "name", "update_time"}, Default: byUID}
-	pullList = page.List{Kind: "pulls", Fields: []string{"create_time", "uid"},
-		Default: page.Order{Field: "create_time", Desc: true}}
-	historyList = page.List{Kind: "tag_history", Fields: []string{"time"},
-		Default: page.Order{Field: "time", Desc: true}}
-)
+var historyList = page.List{Kind: "tag_history", Fields: []string{"time"}, Default: page.Order{Field: "time", Desc: true}}
 
 // requireAll returns nil if the caller holds the capabilities on a repo and the repo exists. It must exist
 // under its whole UID, because what is in it is found by the last segment alone, which could be that of another

@@ -7,6 +7,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/store/registrydb"
 )
 
 // CreateTag tags a manifest of a repo, and moves the tag if it exists. The caller needs tag.create on the repo.
@@ -58,7 +59,7 @@ func (s *Service) ListTags(ctx context.Context, f resource.Filter, p page.Params
 	if f.Name != "" {
 		f.Classes = []resource.TagClass{resource.ReferrerTag, resource.DateTag, resource.EpochTag}
 	}
-	return authz.List(ctx, s.authz, s.pages, tagList, resource.TagList, f, p, s.store.Tags)
+	return authz.List(ctx, s.authz, s.pages, registrydb.TagList, resource.TagList, f, p, s.store.Tags)
 }
 
 // DeleteTag deletes a tag, but not its manifest. The caller needs tag.delete on it.

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -119,6 +121,17 @@ func updateTime(columns []Column) *time.Time {
 		}
 	}
 	return nil
+}
+
+// List says how the kind is listed: order_by accepts the orders of its columns.
+func (k *Kind[T]) List(byDefault page.Order) page.List {
+	fields := slices.Collect(maps.Keys(k.Orders))
+	for _, c := range k.Columns(new(T)) {
+		if c.order != "" {
+			fields = append(fields, c.order)
+		}
+	}
+	return page.List{Kind: k.Table, Fields: fields, Default: byDefault}
 }
 
 // OrderColumn returns the column that an order_by field sorts by.

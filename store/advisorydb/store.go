@@ -5,6 +5,7 @@ import (
 	"context"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/store"
 )
 
@@ -38,3 +39,6 @@ type Tx struct {
 func (s *Store) write(ctx context.Context, f func(Tx) error) error {
 	return s.Write(ctx, func(t *store.Tx) error { return f(Tx{t, s.GenerationSize}) })
 }
+
+// FeedList is how feeds are ordered.
+var FeedList = feeds.List(page.Order{Field: "uid"})

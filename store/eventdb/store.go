@@ -4,6 +4,7 @@ package eventdb
 import (
 	"context"
 
+	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/store"
 )
 
@@ -28,3 +29,9 @@ func (s *Store) write(ctx context.Context, f func(Tx) error) error {
 
 // Kinds returns what the lists of this package read.
 func Kinds() []store.Listing { return []store.Listing{subscriptions.Listing(), deliveries.Listing()} }
+
+// How lists are ordered.
+var (
+	SubscriptionList = subscriptions.List(page.Order{Field: "uid"})
+	DeliveryList     = deliveries.List(page.Order{Field: "create_time", Desc: true})
+)

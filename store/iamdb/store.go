@@ -5,6 +5,7 @@ package iamdb
 import (
 	"context"
 
+	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/store"
 )
 
@@ -34,3 +35,19 @@ func Kinds() []store.Listing {
 		associations.Listing(), invites.Listing(), mappings.Listing(),
 	}
 }
+
+// How lists are ordered.
+var (
+	byUID  = page.Order{Field: "uid"}
+	newest = page.Order{Field: "create_time", Desc: true}
+
+	GroupList       = groups.List(byUID)
+	IdentityList    = identities.List(byUID)
+	RoleList        = roles.List(byUID)
+	BindingList     = bareBindings.List(byUID)
+	ProviderList    = providers.List(byUID)
+	AssociationList = associations.List(page.Order{Field: "group"})
+	InviteList      = invites.List(newest)
+	MappingList     = mappings.List(byUID)
+	AccessList      = page.List{Kind: "access", Fields: BindingList.Fields, Default: byUID}
+)

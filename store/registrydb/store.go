@@ -4,6 +4,7 @@ package registrydb
 import (
 	"context"
 
+	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/store"
 )
 
@@ -36,3 +37,10 @@ func (s *Store) write(ctx context.Context, f func(Tx) error) error {
 func Kinds() []store.Listing {
 	return []store.Listing{repos.Listing(), tags.Listing(), pulls.Listing()}
 }
+
+// How lists are ordered.
+var (
+	RepoList = repos.List(page.Order{Field: "uid"})
+	TagList  = tags.List(page.Order{Field: "uid"})
+	PullList = pulls.List(page.Order{Field: "create_time", Desc: true})
+)

@@ -5,6 +5,7 @@ package signindb
 import (
 	"context"
 
+	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/store"
 )
 
@@ -26,3 +27,6 @@ func In(t *store.Tx) Tx { return Tx{t} }
 func (s *Store) write(ctx context.Context, f func(Tx) error) error {
 	return s.Write(ctx, func(t *store.Tx) error { return f(In(t)) })
 }
+
+// AccountList is how accounts are ordered.
+var AccountList = accounts.List(page.Order{Field: "uid"})
