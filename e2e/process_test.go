@@ -27,7 +27,7 @@ import (
 const procBase = "http://holdfast.test"
 
 // procPatience bounds every wait for something that must come.
-const procPatience = 30 * time.Second
+const procPatience = 90 * time.Second
 
 // procBinary is the path of holdfastd, built once for all tests of a run.
 var procBinary = sync.OnceValues(func() (string, error) {
