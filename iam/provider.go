@@ -8,11 +8,9 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 )
-
-// clientSecret is the purpose that client secrets are sealed for.
-const clientSecret = "client secret"
 
 // CreateProvider creates an identity provider in a group. The caller needs identity_providers.create and
 // role_bindings.create there, and every capability of the default role, which new people get.
@@ -39,7 +37,7 @@ func (s *Service) CreateProvider(
 // seal encrypts a client secret that was given in plain text.
 func (s *Service) seal(p *resource.IdentityProvider) {
 	if plain := p.OIDC.ClientSecret.Plain; plain != "" {
-		p.OIDC.ClientSecret = resource.Secret{Sealed: s.cfg.Key.Seal(clientSecret, []byte(plain))}
+		p.OIDC.ClientSecret = resource.Secret{Sealed: s.cfg.Key.Seal(seal.ForClientSecrets, []byte(plain))}
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/pquerna/otp/totp"
 
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/seal"
 )
 
 const (
@@ -48,7 +49,7 @@ func trimCode(text string) string { return strings.ReplaceAll(strings.TrimSpace(
 // verifyTOTP reports whether a code is a one-time password of an account, and
 // marks it as used.
 func (s *Service) verifyTOTP(ctx context.Context, a resource.Account, code string) (bool, error) {
-	secret, err := s.cfg.Key.Open("one-time passwords", a.TOTP)
+	secret, err := s.cfg.Key.Open(seal.ForOneTimePasswords, a.TOTP)
 	if err != nil {
 		return false, err
 	}
@@ -182,7 +183,7 @@ func (s *Service) totpFinish(w http.ResponseWriter, r *http.Request, n resource.
 	}
 	attempt.release()
 	_, err = s.accounts.UpdateAccount(r.Context(), a.UID, func(a *resource.Account) error {
-		a.TOTP, a.TOTPStep = s.cfg.Key.Seal("one-time passwords", []byte(key.Secret())), step
+		a.TOTP, a.TOTPStep = s.cfg.Key.Seal(seal.ForOneTimePasswords, []byte(key.Secret())), step
 		return nil
 	})
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/outbound"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/seal"
 )
 
 const (
@@ -137,7 +138,7 @@ func discoveryReason(err error) string {
 func (s *Service) oauthConfig(d *discovery, p resource.IdentityProvider) (*oauth2.Config, error) {
 	secret := ""
 	if sealed := p.OIDC.ClientSecret.Sealed; len(sealed) > 0 {
-		plain, err := s.cfg.Key.Open("client secret", sealed)
+		plain, err := s.cfg.Key.Open(seal.ForClientSecrets, sealed)
 		if err != nil {
 			return nil, err
 		}

@@ -16,6 +16,13 @@ import (
 
 const keySize = 32
 
+// What secrets in the database are sealed for.
+const (
+	ForSigningKeys      = "signing key"
+	ForClientSecrets    = "client secret"
+	ForOneTimePasswords = "one-time passwords"
+)
+
 // A Key is the master key of an installation. Whoever has it and the database can
 // act as the service.
 type Key struct{ master [keySize]byte }

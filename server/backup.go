@@ -18,6 +18,8 @@ import (
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/stamp"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/store/iamdb"
+	"github.com/holdfast-dev/holdfast/store/signindb"
 )
 
 // ownCommands are the commands that always run in this process, beside a server or
@@ -125,12 +127,27 @@ func runRestore(ctx context.Context, cfg Config, args []string, out io.Writer) e
 	show := newProgress(cfg.Stderr)
 	m, err := backup.Restore(ctx, source, into, show.report)
 	show.end()
+	if err == nil {
+		err = checkRestored(ctx, cfg.Database, into.Key)
+	}
 	if err := errors.Join(err, done()); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "Restored %d rows and %d blobs (%s) of %s in %s.\n", m.Rows(), show.last.Blobs,
 		size(show.last.BlobBytes), m.Time.Format(time.RFC3339), time.Since(begin).Round(time.Millisecond))
 	return lostBlobs(m)
+}
+
+// checkRestored checks the secrets of a database that was restored.
+func checkRestored(ctx context.Context, database string, key seal.Key) error {
+	db, err := store.OpenToRead(ctx, database)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(checkSecrets(ctx, db, key), db.Close()); err != nil {
+		return fmt.Errorf("restored, but not every secret can be read: %w", err)
+	}
+	return nil
 }
 
 // openPlace opens where a back-up is: a folder, an archive or a bucket.
@@ -249,4 +266,31 @@ next:
 		settings = append(settings, flags[i])
 	}
 	return command, settings
+}
+
+// checkSecrets returns an error unless the key opens every secret that is sealed in the
+// database.
+func checkSecrets(ctx context.Context, db *store.DB, key seal.Key) error {
+	iam := iamdb.New(db)
+	for purpose, read := range map[string]func(context.Context) ([][]byte, error){
+		seal.ForClientSecrets: iam.ClientSecrets, seal.ForOneTimePasswords: signindb.New(db).TOTPSecrets,
+		seal.ForSigningKeys: func(ctx context.Context) (sealed [][]byte, _ error) {
+			keys, err := iam.SigningKeys(ctx)
+			for _, k := range keys {
+				sealed = append(sealed, k.Sealed)
+			}
+			return sealed, err
+		},
+	} {
+		all, err := read(ctx)
+		if err != nil {
+			return err
+		}
+		for _, sealed := range all {
+			if _, err := key.Open(purpose, sealed); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -26,7 +26,6 @@ import (
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
-	"github.com/holdfast-dev/holdfast/token"
 )
 
 // What doctor finds worth a warning, or worse.
@@ -225,7 +224,7 @@ func (d *doctor) key(ctx context.Context) {
 		return
 	}
 	if d.db != nil {
-		if err := token.CheckKeys(ctx, d.db, key); err != nil {
+		if err := checkSecrets(ctx, d.db, key); err != nil {
 			d.fail("key", "bring back the key of this installation: this is another", "%v", err)
 			return
 		}

@@ -22,8 +22,7 @@ import (
 )
 
 const (
-	algorithm  = jose.ES256
-	keyPurpose = "signing key" // purpose that stored keys are sealed for
+	algorithm = jose.ES256
 )
 
 // keys are the signing keys of an installation at some time.
@@ -107,7 +106,7 @@ func newKey(master seal.Key, now time.Time) (k iamdb.SigningKey, _ error) {
 	}
 	s, err := newSigner(plain, now)
 	return iamdb.SigningKey{
-		ID: s.id, Algorithm: string(algorithm), Sealed: master.Seal(keyPurpose, plain), CreateTime: now,
+		ID: s.id, Algorithm: string(algorithm), Sealed: master.Seal(seal.ForSigningKeys, plain), CreateTime: now,
 	}, err
 }
 
@@ -116,7 +115,7 @@ func newKey(master seal.Key, now time.Time) (k iamdb.SigningKey, _ error) {
 func openKeys(stored []iamdb.SigningKey, master seal.Key) (*keys, error) {
 	var all []signer
 	for _, k := range stored {
-		plain, err := master.Open(keyPurpose, k.Sealed)
+		plain, err := master.Open(seal.ForSigningKeys, k.Sealed)
 		if err != nil {
 			return nil, fmt.Errorf("signing key %s cannot be opened; "+
 				"start with the encryption key this database was set up with: %w", k.ID, err)

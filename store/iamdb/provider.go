@@ -243,3 +243,14 @@ func (s *Store) RolesFor(ctx context.Context, p resource.IdentityProvider, group
 	}
 	return names, nil
 }
+
+// ClientSecrets returns the sealed client secrets of all providers.
+func (s *Store) ClientSecrets(ctx context.Context) (sealed [][]byte, _ error) {
+	all, err := providers.All(ctx, s.Rows, ``)
+	for _, p := range all {
+		if p.OIDC != nil && len(p.OIDC.ClientSecret.Sealed) > 0 {
+			sealed = append(sealed, p.OIDC.ClientSecret.Sealed)
+		}
+	}
+	return sealed, err
+}

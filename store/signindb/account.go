@@ -307,3 +307,8 @@ func (t Tx) FollowLink(
 func (t Tx) LockAccount(ctx context.Context, uid resource.UID) (resource.Account, error) {
 	return store.Lock(ctx, t.Tx, &accounts, uid, t.DB.Engine.LockKey)
 }
+
+// TOTPSecrets returns the sealed secrets of one-time passwords of all accounts.
+func (s *Store) TOTPSecrets(ctx context.Context) ([][]byte, error) {
+	return store.ReadColumn[[]byte](ctx, s.Rows, `SELECT totp FROM accounts WHERE length(totp) > 0`)
+}
