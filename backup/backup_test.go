@@ -127,7 +127,7 @@ func TestBackup(t *testing.T) {
 		must(t, a.Close())
 		read, err := backup.OpenArchive(name)
 		must(t, err)
-		defer read.Close()
+		t.Cleanup(func() { must(t, read.Close()) })
 		for kind, place := range map[string]backup.Place{"folder": folder, "archive": read} {
 			storetest.EachEmpty(t, func(t *testing.T, to string) {
 				s, got := restored(t, place, target(t, to, o.Key))

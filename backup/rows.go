@@ -82,7 +82,7 @@ func encodeRows(w io.Writer, each func(encode func(row []any) error) error) erro
 
 // decoding reads numbers as store.Load expects them.
 var decoding = func() cbor.DecMode {
-	mode, err := cbor.DecOptions{IntDec: cbor.IntDecConvertSigned}.DecMode()
+	mode, err := cbor.DecOptions{IntDec: cbor.IntDecConvertSignedOrFail}.DecMode()
 	if err != nil {
 		panic(err) // happens only for options that contradict each other
 	}

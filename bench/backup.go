@@ -124,7 +124,7 @@ func copyFolder(from, to string) error {
 		if err != nil {
 			return err
 		}
-		defer in.Close()
+		defer func() { _ = in.Close() }() // it was only read
 		out, err := os.Create(filepath.Join(to, name))
 		if err != nil {
 			return err

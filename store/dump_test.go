@@ -178,7 +178,7 @@ func TestOpenToRead(t *testing.T) {
 		populate(t, s)
 		beside, err := store.OpenToRead(t.Context(), url)
 		must(t, err)
-		defer beside.Close()
+		t.Cleanup(func() { must(t, beside.Close()) })
 		_, _, want := dumped(t, s.DB)
 		if _, _, got := dumped(t, beside); cmp.Diff(want, got) != "" {
 			t.Error("the other process reads something else")

@@ -64,7 +64,7 @@ func RequireEmpty(ctx context.Context, url string, schema int64) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }() // nothing was written
 	has, err := schemaVersion(ctx, s.Rows)
 	if err != nil {
 		return nil // there is no table of versions
