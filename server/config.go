@@ -83,6 +83,7 @@ type Config struct {
 
 	LogLevel      slog.Level    `yaml:"log_level" help:"least level that is logged: debug, info, warn or error (info)"`
 	MaxBody       Size          `yaml:"max_body" default:"4MiB" help:"largest request body the API reads"`
+	ShutdownDelay time.Duration `yaml:"shutdown_delay" help:"how long everything is served after a signal while health checks fail already; for load balancers (0s)"`
 	ShutdownGrace time.Duration `yaml:"shutdown_grace" default:"15s" help:"how long requests in flight may take to end after a signal"`
 	MetricsListen string        `yaml:"metrics_listen" help:"host:port to serve /metrics on (the main port)"`
 	Dev           bool          `yaml:"dev" help:"for a laptop: an organization and its owner's token ready to use, on a loopback address only"`
@@ -316,8 +317,12 @@ func (c Config) mistakes() []error {
 		}
 	}
 	c.clientMistakes(add)
-	if c.ShutdownGrace < 0 {
-		add("shutdown_grace", "must not be negative")
+	for name, d := range map[string]time.Duration{
+		"shutdown_delay": c.ShutdownDelay, "shutdown_grace": c.ShutdownGrace,
+	} {
+		if d < 0 {
+			add(name, "must not be negative")
+		}
 	}
 	c.blobMistakes(add)
 	c.eventMistakes(add)
