@@ -1,8 +1,9 @@
-# `make` alone lists the targets. ARGS is handed to what run, bench and escalation start.
+# `make` alone lists the targets. ARGS is handed to what run, bench, escalation and soak start.
 
 GO       ?= go
 ARGS     ?=
 FUZZTIME ?= 10s
+ROLLS    ?= 20
 
 # The race detector needs a C compiler, which a machine with Go may lack.
 ifneq ($(shell command -v $(firstword $(shell $(GO) env CC)) 2>/dev/null),)
@@ -27,7 +28,7 @@ run: build ## Start the server in dev mode, on SQLite; it prints a curl line to 
 
 .PHONY: test
 test: ## Run every test, on SQLite and on a throwaway PostgreSQL; what takes longest first
-	scripts/with-postgres scripts/with-browser $(GO) test -count=1 -timeout 30m $(TESTFLAGS) ./store ./e2e ./...
+	scripts/with-postgres scripts/with-haproxy scripts/with-browser $(GO) test -count=1 -timeout 30m $(TESTFLAGS) ./store ./e2e ./...
 
 .PHONY: check
 check: generated format lint test ## Everything a change must pass before it is sent
@@ -43,6 +44,11 @@ bench: ## Measure against the targets, on both engines
 .PHONY: escalation
 escalation: ## Play against authorization for ten minutes on each engine; ARGS=-seed=N plays from there
 	scripts/with-postgres $(GO) test -count=1 -timeout 60m -v ./e2e/escalation -duration 10m $(ARGS)
+
+.PHONY: soak
+soak: ## Upgrade and step back under load ROLLS times (20)
+	HOLDFAST_TEST_ROLLS=$(ROLLS) scripts/with-postgres scripts/with-haproxy \
+		$(GO) test -count=1 -timeout 12h -v ./e2e -run TestRollingUpgrade $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (10s)
