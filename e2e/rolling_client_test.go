@@ -166,7 +166,7 @@ func rollingUnavailable(status int) bool {
 func (l *rollingClients) attempt(r rollingRequest) (status int, header http.Header, body []byte, _ error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.t.Context()), rollingAttempt)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, r.method, "http://"+l.c.proxy+r.path, bytes.NewReader(r.body))
+	req, err := http.NewRequestWithContext(ctx, r.method, l.c.url()+r.path, bytes.NewReader(r.body))
 	if err != nil {
 		return 0, nil, nil, err
 	}
@@ -364,7 +364,7 @@ func (l *rollingClients) invite(name string) *rollingGuest {
 	if !ok {
 		return nil
 	}
-	match := map[string]string{"issuer": procBase + "/dev/issuer", "subject": name}
+	match := map[string]string{"issuer": l.c.url() + "/dev/issuer", "subject": name}
 	body := map[string]any{"name": name, "claimMatch": match}
 	i, _, ok := l.create("grant", "identities", g.UID, body, "&name="+name)
 	if !ok {
@@ -403,7 +403,7 @@ func (l *rollingClients) ask(g *rollingGuest, want int, what string) {
 
 // token exchanges a token of the test issuer for one of an identity's.
 func (l *rollingClients) token(identity resource.UID, subject string) (issued string, ok bool) {
-	claims, err := json.Marshal(map[string]string{"sub": subject, "aud": procBase})
+	claims, err := json.Marshal(map[string]string{"sub": subject, "aud": l.c.url()})
 	if err != nil {
 		l.t.Error(err)
 		return "", false
@@ -411,7 +411,7 @@ func (l *rollingClients) token(identity resource.UID, subject string) (issued st
 	var answer struct{ Token string }
 	for _, r := range []rollingRequest{
 		{path: "/dev/issuer/token", body: claims, contentType: "application/json"},
-		{path: "/sts/exchange?" + url.Values{"aud": {procBase}, "identity": {string(identity)}}.Encode()},
+		{path: "/sts/exchange?" + url.Values{"aud": {l.c.url()}, "identity": {string(identity)}}.Encode()},
 	} {
 		r.what, r.method, r.token, r.want = "exchange", http.MethodPost, answer.Token, http.StatusOK
 		a, ok := l.send(r)

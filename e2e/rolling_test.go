@@ -117,12 +117,12 @@ type rollingCluster struct {
 // rollingStart starts three replicas of a version on an empty database.
 func rollingStart(t *testing.T, database string, v rollingVersion) *rollingCluster {
 	t.Helper()
-	c := &rollingCluster{t: t, env: []string{
-		"HOLDFAST_DATABASE=" + database, "HOLDFAST_ENCRYPTION_KEY=" + seal.NewKey().Text(),
-		"HOLDFAST_BLOBS=" + t.TempDir(), "HOLDFAST_TRUSTED_PROXIES=127.0.0.1/32",
-	}}
 	free := rollingPorts(t, 5)
-	c.addresses, c.proxy, c.statistics = free[:3], free[3], free[4]
+	c := &rollingCluster{t: t, addresses: free[:3], proxy: free[3], statistics: free[4]}
+	c.env = []string{
+		"HOLDFAST_DATABASE=" + database, "HOLDFAST_ENCRYPTION_KEY=" + seal.NewKey().Text(),
+		"HOLDFAST_BLOBS=" + t.TempDir(), "HOLDFAST_TRUSTED_PROXIES=127.0.0.1/32", "HOLDFAST_BASE_URL=" + c.url(),
+	}
 	for i := range c.addresses {
 		c.dirs = append(c.dirs, t.TempDir())
 		c.replicas, c.versions = append(c.replicas, nil), append(c.versions, v)
@@ -133,6 +133,9 @@ func rollingStart(t *testing.T, database string, v rollingVersion) *rollingClust
 	}
 	return c
 }
+
+// url is the address that clients use, and the audience of their tokens.
+func (c *rollingCluster) url() string { return "http://" + c.proxy }
 
 // rollingPorts returns n addresses of this machine that nobody listens on.
 func rollingPorts(t *testing.T, n int) (free []string) {
