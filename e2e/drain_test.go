@@ -49,7 +49,10 @@ func TestDrainDelay(t *testing.T) {
 	p.killed = true
 }
 
-func drainHealth(t *testing.T, watch grpc.ServerStreamingClient[healthpb.HealthCheckResponse], want healthpb.HealthCheckResponse_ServingStatus) {
+func drainHealth(
+	t *testing.T, watch grpc.ServerStreamingClient[healthpb.HealthCheckResponse],
+	want healthpb.HealthCheckResponse_ServingStatus,
+) {
 	t.Helper()
 	if got, err := watch.Recv(); err != nil || got.GetStatus() != want {
 		t.Fatalf("health = %v, %v, want %v", got, err, want)

@@ -227,7 +227,9 @@ func (l *rollingClients) api(what, method, path string, body, out any, wantRepea
 
 // create creates a resource of a kind in a group. If it was there when the request
 // was repeated, an earlier attempt made it, and filter finds it.
-func (l *rollingClients) create(what, kind string, in resource.UID, body any, filter string) (made procGroup, repeated, ok bool) {
+func (l *rollingClients) create(
+	what, kind string, in resource.UID, body any, filter string,
+) (made procGroup, repeated, ok bool) {
 	path := "/iam/v2beta1/" + kind
 	a, ok := l.api(what, http.MethodPost, path+"/"+string(in), body, &made, http.StatusConflict)
 	if !ok || a.status == http.StatusOK {
@@ -299,7 +301,8 @@ func (l *rollingClients) readOverGRPC() func() {
 	}
 	l.t.Cleanup(func() { conn.Close() })
 	groups := iampb.NewGroupsServiceClient(conn)
-	outgoing := metadata.AppendToOutgoingContext(context.WithoutCancel(l.t.Context()), "authorization", "Bearer "+l.dev.Token)
+	outgoing := context.WithoutCancel(l.t.Context())
+	outgoing = metadata.AppendToOutgoingContext(outgoing, "authorization", "Bearer "+l.dev.Token)
 	return func() {
 		start, repeated := time.Now(), false
 		for {
@@ -441,7 +444,8 @@ func (l *rollingClients) exchange() func() {
 			return
 		}
 		l.send(rollingRequest{
-			what: "exchange", method: http.MethodGet, path: "/iam/v2beta1/groups?page_size=1", token: issued, want: http.StatusOK,
+			what: "exchange", method: http.MethodGet, path: "/iam/v2beta1/groups?page_size=1", token: issued,
+			want: http.StatusOK,
 		})
 	}
 }

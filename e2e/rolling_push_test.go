@@ -25,7 +25,8 @@ func (l *rollingClients) push(pusher int) func() {
 		if !l.pushBlob(config) || !l.pushBlob(layer) {
 			return
 		}
-		manifest := fmt.Sprintf(`{"schemaVersion":2,"config":%s,"layers":[%s]}`, rollingDescribe(config), rollingDescribe(layer))
+		manifest := fmt.Sprintf(`{"schemaVersion":2,"config":%s,"layers":[%s]}`,
+			rollingDescribe(config), rollingDescribe(layer))
 		_, ok := l.registry("push", http.MethodPut, rollingRepo+"/manifests/"+tag, []byte(manifest), http.StatusCreated)
 		if ok {
 			l.mu.Lock()
