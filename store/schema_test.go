@@ -92,17 +92,17 @@ func breaks(text string, before int64) (all []string) {
 func TestBreaks(t *testing.T) {
 	for text, want := range map[string]int{
 		`CREATE TABLE a (b BIGINT NOT NULL); CREATE UNIQUE INDEX c ON a (b);`: 0,
-		`ALTER TABLE a ADD COLUMN b TEXT NOT NULL DEFAULT '';`:               0,
-		`ALTER TABLE a ADD COLUMN b TEXT NOT NULL;`:                          1,
-		`CREATE UNIQUE INDEX c ON a (b);`:                                    1,
-		`CREATE INDEX c ON a (b); DROP INDEX d;`:                             0,
-		`DROP TABLE a;`:                                                      1,
-		`ALTER TABLE a DROP COLUMN b;`:                                       1,
-		"-- unused since schema 20\nALTER TABLE a DROP COLUMN b;":            0,
-		"-- unused since schema 21\nALTER TABLE a DROP COLUMN b;":            1,
-		`ALTER TABLE a RENAME TO b;`:                                         1,
-		`UPDATE schema_needs SET version = 20;`:                              0,
-		`UPDATE schema_needs SET version = 21;`:                              1,
+		`ALTER TABLE a ADD COLUMN b TEXT NOT NULL DEFAULT '';`:                0,
+		`ALTER TABLE a ADD COLUMN b TEXT NOT NULL;`:                           1,
+		`CREATE UNIQUE INDEX c ON a (b);`:                                     1,
+		`CREATE INDEX c ON a (b); DROP INDEX d;`:                              0,
+		`DROP TABLE a;`:                                                       1,
+		`ALTER TABLE a DROP COLUMN b;`:                                        1,
+		"-- unused since schema 20\nALTER TABLE a DROP COLUMN b;":             0,
+		"-- unused since schema 21\nALTER TABLE a DROP COLUMN b;":             1,
+		`ALTER TABLE a RENAME TO b;`:                                          1,
+		`UPDATE schema_needs SET version = 20;`:                               0,
+		`UPDATE schema_needs SET version = 21;`:                               1,
 	} {
 		if got := breaks(text, 20); len(got) != want {
 			t.Errorf("%s: %v, want %d", text, got, want)
