@@ -116,6 +116,16 @@ func (l *rollingClients) progress() {
 	}
 }
 
+// repeated returns how many requests had to be repeated so far.
+func (l *rollingClients) repeated() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, count := range l.counts {
+		n += count.repeated
+	}
+	return n
+}
+
 // A rollingRequest is a request, which may be repeated.
 type rollingRequest struct {
 	what         string // for the report

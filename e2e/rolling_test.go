@@ -218,20 +218,25 @@ func (c *rollingCluster) waitProxy(i int, want string) {
 // one and kills another.
 func (c *rollingCluster) roll(load *rollingClients, to rollingVersion) {
 	c.t.Helper()
-	c.replace(0, to)
+	c.replace(0, load, to)
 	load.progress()
 	c.freeze(2)
-	c.replace(1, to)
+	c.replace(1, load, to)
 	load.progress()
 	c.crash(0)
-	c.replace(2, to)
+	c.replace(2, load, to)
 	load.progress()
 }
 
-// replace stops a replica and starts another version in its place.
-func (c *rollingCluster) replace(i int, to rollingVersion) {
+// replace stops a replica and starts another version in its place. While one is
+// stopped that has a shutdown_delay, clients do not even have to repeat a request.
+func (c *rollingCluster) replace(i int, load *rollingClients, to rollingVersion) {
 	c.t.Helper()
+	before := load.repeated()
 	c.replicas[i].stop()
+	if n := load.repeated() - before; n > 0 && c.versions[i].env != nil {
+		c.t.Errorf("%d requests had to be repeated while replica %d was stopped", n, i)
+	}
 	c.versions[i] = to
 	c.launch(i)
 	c.replicas[i].waitReady()
