@@ -47,7 +47,7 @@ func (l *rollingClients) pushBlob(content []byte) bool {
 	for {
 		status, text, err := l.tryBlob(content)
 		again := err != nil || rollingUnavailable(status)
-		if again && time.Since(start) < rollingPatience && !l.t.Failed() {
+		if again && time.Since(start) < rollingPatience && !l.givenUp() {
 			repeated = true
 			time.Sleep(rollingPause)
 			continue
