@@ -1,9 +1,10 @@
-# `make` alone lists the targets. ARGS is handed to what run, bench, escalation, dist and
+# `make` alone lists the targets. ARGS is handed to what run, bench, escalation, soak, dist and
 # image start.
 
 GO       ?= go
 ARGS     ?=
 FUZZTIME ?= 10s
+ROLLS    ?= 20
 
 # The race detector needs a C compiler, which a machine with Go may lack.
 ifneq ($(shell command -v $(firstword $(shell $(GO) env CC)) 2>/dev/null),)
@@ -28,7 +29,7 @@ run: build ## Start the server in dev mode, on SQLite; it prints a curl line to 
 
 .PHONY: test
 test: ## Run every test, on SQLite and on a throwaway PostgreSQL; what takes longest first
-	scripts/with-postgres scripts/with-browser $(GO) test -count=1 -timeout 30m $(TESTFLAGS) ./store ./e2e ./...
+	scripts/with-postgres scripts/with-haproxy scripts/with-browser $(GO) test -count=1 -timeout 30m $(TESTFLAGS) ./store ./e2e ./...
 	cd deploy && $(GO) test -count=1 ./...
 	cd release && $(GO) test -count=1 -timeout 30m ./...
 
@@ -48,8 +49,10 @@ escalation: ## Play against authorization for ten minutes on each engine; ARGS=-
 	scripts/with-postgres $(GO) test -count=1 -timeout 60m -v ./e2e/escalation -duration 10m $(ARGS)
 
 .PHONY: soak
-soak: ## Kill the server a thousand times on each engine under load; ARGS=-kills=N for another number
+soak: ## Kill the server a thousand times on each engine, and upgrade and step back ROLLS times (20), under load
 	scripts/with-postgres $(GO) test -count=1 -timeout 6h -v ./e2e -run 'TestCrash$$' -kills 1000 $(ARGS)
+	HOLDFAST_TEST_ROLLS=$(ROLLS) scripts/with-postgres scripts/with-haproxy \
+		$(GO) test -count=1 -timeout 12h -v ./e2e -run TestRollingUpgrade
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (10s)

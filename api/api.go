@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/holdfast-dev/holdfast/advisory"
@@ -47,6 +48,7 @@ type API struct {
 	chain    *chain
 	local    *local
 	advisory *advisory.Service
+	health   []*health.Server // of each gRPC server
 	draining context.Context
 	drain    context.CancelFunc
 }
@@ -73,9 +75,17 @@ func New(all Services, issuer *token.Issuer, checker *authz.Checker, cfg Config)
 	return a
 }
 
-// Drain ends the calls that would last as long as the server: those that watch its
-// health.
-func (a *API) Drain() { a.drain() }
+// ReportNotServing makes health checks over gRPC report that the server is not
+// serving, to those who ask and to those who watch.
+func (a *API) ReportNotServing() {
+	for _, h := range a.health {
+		h.Shutdown()
+	}
+}
+
+// EndWatches ends the calls that would last as long as the server: those that
+// watch its health.
+func (a *API) EndWatches() { a.drain() }
 
 // HTTP serves the JSON API, with its downloads and /openapi.json. Any other path
 // is answered with a typed error.
@@ -118,7 +128,8 @@ const (
 )
 
 // GRPC returns a new server of every service under all its names, with
-// reflection and health. A connection may have that many calls in flight.
+// reflection and health. A connection may have that many calls in flight. GRPC
+// must not be called after ReportNotServing, or beside it.
 func (a *API) GRPC(calls int) *grpc.Server {
 	s := grpc.NewServer(
 		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
@@ -143,7 +154,7 @@ func (a *API) GRPC(calls int) *grpc.Server {
 	for _, svc := range a.local.services {
 		registerAll(s, a.chain.decodeInside(svc.desc), svc.impl)
 	}
-	a.chain.registerHealth(a.draining, s)
+	a.health = append(a.health, a.chain.registerHealth(a.draining, s))
 	registerReflection(s)
 	return s
 }

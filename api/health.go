@@ -13,20 +13,22 @@ import (
 )
 
 // A healthServer reports that the server and all its services, under all their
-// names, are serving. Like /healthz it says nothing about what they depend on.
+// names, are serving, until the server is shutting down. It says nothing about
+// what they depend on.
 type healthServer struct {
 	*health.Server
 	draining context.Context
 }
 
 // registerHealth lets clients check and watch the health of s and of the services
-// that it has so far, until draining is done.
-func (c *chain) registerHealth(draining context.Context, s *grpc.Server) {
+// that it has so far, until draining is done. It returns what they check.
+func (c *chain) registerHealth(draining context.Context, s *grpc.Server) *health.Server {
 	h := healthServer{health.NewServer(), draining}
 	for name := range s.GetServiceInfo() {
 		h.SetServingStatus(name, healthpb.HealthCheckResponse_SERVING)
 	}
 	s.RegisterService(c.decodeInside(&healthpb.Health_ServiceDesc), h)
+	return h.Server
 }
 
 // Check returns fault.NotFound if there is no such service.

@@ -95,6 +95,12 @@ func procLaunch(t *testing.T, env ...string) *proc {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return procLaunchOf(t, binary, env...)
+}
+
+// procLaunchOf starts a holdfastd of another version and does not wait.
+func procLaunchOf(t *testing.T, binary string, env ...string) *proc {
+	t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), binary, "--dev") // the cleanup ends it
 	cmd.Env = append([]string{"HOLDFAST_LISTEN=127.0.0.1:0", "HOLDFAST_BASE_URL=" + procBase}, env...)
 	return procRun(t, cmd)

@@ -17,35 +17,43 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
-// The lease on an upload, which keeps other processes from writing to it.
+// The lease on an upload, which keeps other processes from writing to it. It is
+// renewed as long as the process lives, however long the request takes, so it
+// can be short: a client that lost its server waits for it to end.
 const (
-	leaseTime  = 2 * time.Minute
-	leaseRenew = 20 * time.Second
+	leaseTime  = 10 * time.Second
+	leaseRenew = 2 * time.Second
 )
 
 // An openUpload is an upload that no other request can write to.
 type openUpload struct {
 	resource.Upload
-	holder     string    // of the lease; "" if no other process uses the database
-	renewAt    time.Time // when to renew the lease
-	monolithic bool      // it ends with its request, and has no row
-	done       bool      // it has ended, or its lease was released
+	holder     string             // of the lease; "" if no other process uses the database
+	letGo      context.CancelFunc // stops renewing the lease; nil without one
+	monolithic bool               // it ends with its request, and has no row
+	done       bool               // it has ended, or its lease was released
 }
 
-// claim returns an upload that no other request can write to until release.
+// claim returns an upload that no other request can write to until release. If
+// the holder before has not let go of it and its lease has ended, it may have
+// been killed, or it may be about to continue and write to the same bytes. So
+// claim deletes the upload, and the client has to start again.
 func (r *Registry) claim(ctx context.Context, t target) (openUpload, error) {
 	busy := problem(http.StatusConflict, uploadInvalid, "another request is writing to this upload")
 	u := openUpload{done: true}
 	if !r.lock(t.reference) {
 		return u, busy
 	}
-	var err error
+	interrupted, err := false, error(nil)
 	if r.store.Replicated() {
-		u.holder, u.renewAt = newID(), time.Now().Add(leaseRenew)
-		u.Upload, err = r.store.HoldUpload(ctx, t.group, t.base(), t.reference, u.holder,
+		u.holder = newID()
+		u.Upload, interrupted, err = r.store.HoldUpload(ctx, t.group, t.base(), t.reference, u.holder,
 			r.config.Now().Add(leaseTime))
 	} else {
 		u.Upload, err = r.store.Upload(ctx, t.group, t.base(), t.reference)
+	}
+	if interrupted {
+		err = errors.Join(uploadInterrupted(u.ID), r.abandon(ctx, u.ID))
 	}
 	if err != nil {
 		r.unlock(t.reference)
@@ -54,12 +62,24 @@ func (r *Registry) claim(ctx context.Context, t target) (openUpload, error) {
 		}
 		return u, unknownUpload(err, t.reference)
 	}
+	if u.holder != "" {
+		var held context.Context
+		held, u.letGo = context.WithCancel(context.WithoutCancel(ctx))
+		go r.renew(held, u.ID, u.holder)
+	}
 	u.done = false
 	return u, nil
 }
 
+func uploadInterrupted(id string) error {
+	return problem(http.StatusNotFound, uploadUnknown, "upload %s was interrupted; start again", id)
+}
+
 // release ends a claim.
 func (r *Registry) release(ctx context.Context, u *openUpload) {
+	if u.letGo != nil {
+		u.letGo()
+	}
 	if u.holder != "" && !u.done {
 		if err := r.store.ReleaseUpload(context.WithoutCancel(ctx), u.ID, u.holder); err != nil {
 			r.config.Log.WarnContext(ctx, "release upload", "err", err) // the lease will expire
@@ -68,14 +88,24 @@ func (r *Registry) release(ctx context.Context, u *openUpload) {
 	r.unlock(u.ID)
 }
 
-// renew renews the lease on an upload if it is time.
-func (r *Registry) renew(ctx context.Context, u *openUpload) error {
-	if u.holder == "" || time.Now().Before(u.renewAt) {
-		return nil
+// renew renews the lease on an upload until ctx is done or the lease is lost.
+func (r *Registry) renew(ctx context.Context, id, holder string) {
+	tick := time.NewTicker(leaseRenew)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		err := r.store.RenewUpload(ctx, id, holder, r.config.Now().Add(leaseTime))
+		switch {
+		case ctx.Err() != nil || errors.Is(err, fault.NotFound):
+			return
+		case err != nil:
+			r.config.Log.WarnContext(ctx, "renew the lease on an upload", "err", err)
+		}
 	}
-	u.renewAt = time.Now().Add(leaseRenew)
-	_, err := r.store.HoldUpload(ctx, u.Group, u.Repo, u.ID, u.holder, r.config.Now().Add(leaseTime))
-	return err
 }
 
 // lock reports whether the caller may write to an upload, until unlock.
@@ -102,7 +132,7 @@ func (r *Registry) resume(ctx context.Context, u *openUpload) (*session, error) 
 	if err != nil {
 		return nil, err
 	}
-	over := problem(http.StatusNotFound, uploadUnknown, "upload %s was interrupted", u.ID)
+	over := uploadInterrupted(u.ID)
 	file, err := r.storage.driver.Writer(ctx, pathOf(u.ID), u.Size > 0)
 	if isMissing(err) {
 		return nil, errors.Join(over, r.abandon(ctx, u.ID))
@@ -130,9 +160,6 @@ func (s *session) receive(ctx context.Context, w http.ResponseWriter, req *http.
 		_ = conn.SetReadDeadline(time.Now().Add(bodyPause)) // not every connection has deadlines
 		n, err := req.Body.Read(buf[:])
 		if n > 0 {
-			if err := s.registry.renew(ctx, s.openUpload); err != nil {
-				return fmt.Errorf("hold upload: %w", err)
-			}
 			if _, err := s.file.Write(buf[:n]); err != nil {
 				return fmt.Errorf("write upload: %w", err)
 			}

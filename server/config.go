@@ -83,6 +83,7 @@ type Config struct {
 
 	LogLevel      slog.Level    `yaml:"log_level" help:"lowest level that is logged: debug, info, warn or error (info)"`
 	MaxBody       Size          `yaml:"max_body" default:"4MiB" help:"largest request body that the API reads"`
+	ShutdownDelay time.Duration `yaml:"shutdown_delay" help:"how long everything is served after a signal to stop, while health checks fail already; for load balancers (0s)"`
 	ShutdownGrace time.Duration `yaml:"shutdown_grace" default:"15s" help:"how long to wait for requests in flight after a signal to stop"`
 	MetricsListen string        `yaml:"metrics_listen" help:"host:port to serve /metrics on (the main port)"`
 	Dev           bool          `yaml:"dev" help:"for trying it out on a laptop: creates an organization and a token of its owner; only on a loopback address"`
@@ -291,7 +292,7 @@ func (c Config) mistakes() []error {
 		add("create_organizations", "%q is not anyone, owners or nobody", c.CreateOrganizations)
 	}
 	for name, n := range map[string]int64{
-		"max_body": int64(c.MaxBody), "shutdown_grace": int64(c.ShutdownGrace),
+		"max_body": int64(c.MaxBody), "shutdown_delay": int64(c.ShutdownDelay), "shutdown_grace": int64(c.ShutdownGrace),
 		"gc_grace": int64(c.GCGrace), "keep_pulls": int64(c.KeepPulls),
 	} {
 		if n < 0 {

@@ -161,6 +161,7 @@ func TestLoadConfigRefuses(t *testing.T) {
 	}{
 		"dev mode for everyone":       {[]string{"--dev", "--listen", ":8080"}, "not a loopback address"},
 		"dev mode for the network":    {[]string{"--dev", "--listen", "10.0.0.1:8080"}, "not a loopback address"},
+		"a delay before now":          {[]string{"--shutdown-delay", "-1s"}, "shutdown_delay: must not be negative"},
 		"an unknown flag":             {[]string{"--no-such"}, "no-such"},
 		"a secret on the command":     {[]string{"--encryption-key", testKey}, "encryption-key"},
 		"a word too many":             {[]string{"serve"}, `unexpected argument "serve"`},

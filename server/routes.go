@@ -71,7 +71,18 @@ func (s *Server) routes() http.Handler {
 		}
 		mux.ServeHTTP(w, r)
 	}
-	return s.withHSTS(withWriteTimeout(s.withClientAddr(reportPanics(s.log, split))))
+	return s.withDrain(s.withHSTS(withWriteTimeout(s.withClientAddr(reportPanics(s.log, split)))))
+}
+
+// withDrain asks clients to connect again, and so to reach another replica,
+// while the server is shutting down. For HTTP/2, net/http makes a GOAWAY of it.
+func (s *Server) withDrain(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.draining.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // reportPanics logs panics of handlers. The connection is aborted, because the

@@ -185,39 +185,29 @@ func (s *Server) prepare(ctx context.Context) error {
 // Addr returns the bound address.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Run serves until ctx is done. Then it waits for requests in flight, up to
-// the grace period of the settings, and closes everything.
+// Run serves until ctx is done. Then it drains and closes everything.
 func (s *Server) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
+	serving, served := context.WithCancel(context.WithoutCancel(ctx)) // lasts until the last request has ended
+	defer served()
 	split, routes := newSplitter(s.listener), s.routes()
 	split.proxies = api.Proxies(s.cfg.TrustedProxies)
 	group.Go(split.Serve)
 	servers := []serverPair{
-		{split.listeners, s.api.GRPC(maxStreams), s.httpServer(ctx, routes, maxStreams)},
-		{split.crowded, s.api.GRPC(crowdedStreams), s.httpServer(ctx, routes, crowdedStreams)},
+		{split.listeners, s.api.GRPC(maxStreams), s.httpServer(serving, routes, maxStreams)},
+		{split.crowded, s.api.GRPC(crowdedStreams), s.httpServer(serving, routes, crowdedStreams)},
 	}
 	for _, e := range servers {
 		group.Go(func() error { return unlessClosed(e.grpcServer.Serve(e.grpc)) })
 		group.Go(func() error { return unlessClosed(e.httpServer.Serve(e.http)) })
 	}
-	group.Go(func() error { return unlessCanceled(s.checker.Run(ctx)) })
-	group.Go(func() error { return s.issuer.Run(ctx, s.log) })
-	group.Go(func() error { return s.sts.Run(ctx) })
-	group.Go(func() error { return unlessCanceled(s.advisory.Run(ctx)) })
-	group.Go(func() error { return s.serveControl(ctx) })
-	group.Go(func() error { return s.registry.Run(ctx) })
-	group.Go(func() error { return s.collect(ctx) })
-	group.Go(func() error { return s.events.Run(ctx) })
-	if s.metricsListener != nil {
-		metricsServer := s.metricsServer()
-		group.Go(func() error { return unlessClosed(metricsServer.Serve(s.metricsListener)) })
-		context.AfterFunc(ctx, func() { metricsServer.Close() })
-	}
+	s.runBehind(ctx, serving, group)
 	debug.FreeOSMemory() // starting needs much more memory than serving: hashing one password takes 19 MiB
 	s.log.Info("serving", "address", s.Addr().String(), "base_url", s.cfg.BaseURL, "version", stamp.Version())
 	group.Go(func() error {
 		<-ctx.Done()
 		s.drain(context.WithoutCancel(ctx), split, servers)
+		served()
 		return nil
 	})
 	err := group.Wait()
@@ -227,6 +217,24 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(err, s.Close())
 }
 
+// runBehind runs what requests rely on until serving is done, and work that
+// another replica can take over until ctx is done.
+func (s *Server) runBehind(ctx, serving context.Context, group *errgroup.Group) {
+	group.Go(func() error { return unlessCanceled(s.checker.Run(serving)) })
+	group.Go(func() error { return s.issuer.Run(serving, s.log) })
+	group.Go(func() error { return s.sts.Run(serving) })
+	group.Go(func() error { return s.registry.Run(serving) })
+	group.Go(func() error { return s.serveControl(serving) })
+	group.Go(func() error { return unlessCanceled(s.advisory.Run(ctx)) })
+	group.Go(func() error { return s.collect(ctx) })
+	group.Go(func() error { return s.events.Run(ctx) })
+	if s.metricsListener != nil {
+		metricsServer := s.metricsServer()
+		group.Go(func() error { return unlessClosed(metricsServer.Serve(s.metricsListener)) })
+		context.AfterFunc(serving, func() { metricsServer.Close() })
+	}
+}
+
 // A serverPair is the two servers that connections are delivered to.
 type serverPair struct {
 	listeners
@@ -234,14 +242,21 @@ type serverPair struct {
 	httpServer *http.Server
 }
 
-// drain stops accepting and waits for requests in flight.
+// drain ends service without failing a request. At first everything is served
+// as before, but health checks fail, so that load balancers stop sending
+// requests, and each answer over HTTP asks the client to connect again. After
+// the delay of the settings the port is closed, and requests in flight have the
+// grace period to end.
 func (s *Server) drain(ctx context.Context, split *splitter, servers []serverPair) {
 	s.draining.Store(true)
-	s.log.Info("shutting down", "grace", s.cfg.ShutdownGrace.String())
+	s.api.ReportNotServing()
+	s.log.Info("shutting down", "delay", s.cfg.ShutdownDelay.String(), "grace", s.cfg.ShutdownGrace.String())
+	time.Sleep(s.cfg.ShutdownDelay) // a second signal kills the process
+	s.log.Info("closing the port")
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ShutdownGrace)
 	defer cancel()
 	split.Close()
-	s.api.Drain()
+	s.api.EndWatches()
 	var ended sync.WaitGroup
 	for _, e := range servers {
 		ended.Go(func() {

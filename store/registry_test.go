@@ -470,14 +470,22 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"an upload has one holder at a time": func(t *testing.T, s shelf) {
 		u := addUpload(t, s.Store, s.folder.UID, "app")
-		hold := func(holder string, until time.Duration) error {
-			_, err := s.HoldUpload(t.Context(), u.Group, u.Repo, u.ID, holder, s.Now().Add(until))
+		interrupted := false
+		hold := func(holder string, until time.Duration) (err error) {
+			_, interrupted, err = s.HoldUpload(t.Context(), u.Group, u.Repo, u.ID, holder, s.Now().Add(until))
 			return err
 		}
 		must(t, hold("a", time.Hour))
 		wantFault(t, hold("b", time.Hour), fault.Aborted, fault.Resource{})
-		must(t, hold("a", -time.Second)) // its lease ends
+		if interrupted {
+			t.Error("nobody was interrupted")
+		}
+		must(t, s.RenewUpload(t.Context(), u.ID, "a", s.Now().Add(-time.Second))) // its lease ends
 		must(t, hold("b", time.Hour))
+		if !interrupted {
+			t.Error("a was interrupted")
+		}
+		wantFault(t, s.RenewUpload(t.Context(), u.ID, "a", s.Now().Add(time.Hour)), fault.NotFound, fault.Resource{})
 		u.Size, u.State = 7, []byte{1}
 		wantFault(t, s.SaveUpload(t.Context(), u, "a"), fault.NotFound, fault.Resource{})
 		must(t, s.SaveUpload(t.Context(), u, "b"))
@@ -487,7 +495,11 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 		}
 		must(t, hold("c", time.Hour))
 		must(t, s.ReleaseUpload(t.Context(), u.ID, "c"))
+		wantFault(t, s.RenewUpload(t.Context(), u.ID, "c", s.Now().Add(time.Hour)), fault.NotFound, fault.Resource{})
 		must(t, hold("d", time.Hour))
+		if interrupted {
+			t.Error("nobody was interrupted, c has let go")
+		}
 		_, err = s.AddBlob(t.Context(), ref(s.repo), u, "c", resource.Blob{Digest: digest("x"), Path: "/x"})
 		wantFault(t, err, fault.Aborted, fault.Resource{})
 		_, err = s.AddBlob(t.Context(), ref(s.repo), u, "d", resource.Blob{Digest: digest("x"), Path: "/x"})
@@ -503,7 +515,7 @@ var registryPromises = map[string]func(t *testing.T, s shelf){
 	},
 	"an upload that rests is dropped, one that is held is not": func(t *testing.T, s shelf) {
 		u, v := addUpload(t, s.Store, s.folder.UID, "app"), addUpload(t, s.Store, s.folder.UID, "app")
-		_, err := s.HoldUpload(t.Context(), v.Group, v.Repo, v.ID, "a", s.Now().Add(time.Hour))
+		_, _, err := s.HoldUpload(t.Context(), v.Group, v.Repo, v.ID, "a", s.Now().Add(time.Hour))
 		must(t, err)
 		stale, err := s.StaleUploads(t.Context(), "", s.Now().Add(-time.Hour), 10)
 		if err != nil || len(stale) != 0 {

@@ -36,11 +36,12 @@ func (s *Store) Upload(ctx context.Context, group resource.UID, repo, id string)
 }
 
 // HoldUpload makes holder the only one who may write to a session until then,
-// and returns it. It returns fault.NotFound if there is no such session, and
-// fault.Aborted while it has another holder.
+// and returns it. interrupted reports that another held it whose lease has
+// ended, and who may not know that yet. It returns fault.NotFound if there is no
+// such session, and fault.Aborted while it has another holder.
 func (s *Store) HoldUpload(
 	ctx context.Context, group resource.UID, repo, id, holder string, until time.Time,
-) (u resource.Upload, _ error) {
+) (u resource.Upload, interrupted bool, _ error) {
 	err := s.write(ctx, func(t Tx) error {
 		u = resource.Upload{ID: id, Group: group, Repo: repo}
 		var other string
@@ -51,13 +52,25 @@ func (s *Store) HoldUpload(
 		if err != nil {
 			return store.Missing(err, "upload", resource.UID(id))
 		}
-		if other != "" && other != holder && lease > store.MS(s.Time()) {
+		interrupted = other != "" && other != holder
+		if interrupted && lease > store.MS(s.Time()) {
 			return fault.New(fault.Aborted, "Aborted: another request is writing to this upload")
 		}
 		return t.Later(ctx, `UPDATE uploads SET holder = $2, lease_ms = $3, update_ms = $4 WHERE id = $1`, id, holder,
 			store.MS(until), store.MS(s.Time()))
 	})
-	return u, err
+	return u, interrupted && err == nil, err
+}
+
+// RenewUpload lets holder write to a session until a later time. It returns
+// fault.NotFound if holder does not hold it any more.
+func (s *Store) RenewUpload(ctx context.Context, id, holder string, until time.Time) error {
+	n, err := s.Exec(ctx, `UPDATE uploads SET lease_ms = $3, update_ms = $4 WHERE id = $1 AND holder = $2`,
+		id, holder, store.MS(until), store.MS(s.Time()))
+	if err == nil && n == 0 {
+		return fault.Missing("upload", id)
+	}
+	return err
 }
 
 // SaveUpload records the progress of a session, and lets go of it. It returns
