@@ -98,9 +98,9 @@ func TestPodGoesQuietly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		delay := time.Duration(0)
-		if c.Lifecycle != nil {
-			delay = time.Duration(c.Lifecycle.PreStop.Sleep.Seconds) * time.Second
+		delay, err := time.ParseDuration(environOf(c)["HOLDFAST_SHUTDOWN_DELAY"])
+		if err != nil {
+			t.Fatal(err)
 		}
 		patience := time.Duration(*d.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
 		if patience <= delay+grace {
