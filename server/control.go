@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"os"
 	"path/filepath"
 	"slices"
@@ -53,9 +54,13 @@ func (s *Server) serveControl(ctx context.Context) error {
 	return unlessClosed(h.Serve(l))
 }
 
-// controlHandler serves the commands.
+// controlHandler serves the commands, and profiles of the process, which reveal too
+// much for any port.
 func (s *Server) controlHandler() http.Handler {
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	for path, run := range commands {
 		mux.HandleFunc("POST /"+path, func(w http.ResponseWriter, r *http.Request) {
 			args, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 4096))
