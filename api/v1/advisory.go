@@ -88,8 +88,8 @@ func orderOf(o vulnpb.OrderBy) (string, error) {
 		return "", nil
 	}
 	name, desc := strings.CutSuffix(o.String(), "_DESC")
-	field, ok := map[string]string{"ID": "uid", "CREATED_AT": "create_time",
-		"UPDATED_AT": "update_time"}[strings.TrimSuffix(name, "_ASC")]
+	fields := map[string]string{"ID": "uid", "CREATED_AT": "create_time", "UPDATED_AT": "update_time"}
+	field, ok := fields[strings.TrimSuffix(name, "_ASC")]
 	if !ok {
 		return "", fault.Field("order_by", "must be of the id, created_at and updated_at")
 	}

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -229,36 +228,23 @@ func (s *Store) search(ctx context.Context, groups []resource.UID, what string) 
 			return nil, err
 		}
 		in := make([][]int64, len(blocks))
-		err = onAllCores(ctx, len(blocks), func(ctx context.Context, i int) error {
-			b, err := s.block(ctx, g, blocks[i].id, blocks[i].version)
-			if err == nil {
-				in[i] = b.find(pattern)
-			}
-			return err
-		})
-		if err != nil {
+		tasks, ctx := errgroup.WithContext(ctx)
+		tasks.SetLimit(runtime.GOMAXPROCS(0))
+		for i, v := range blocks {
+			tasks.Go(func() error {
+				b, err := s.block(ctx, g, v.id, v.version)
+				if err == nil {
+					in[i] = b.find(pattern)
+				}
+				return err
+			})
+		}
+		if err := tasks.Wait(); err != nil {
 			return nil, err
 		}
 		found = append(found, in...)
 	}
 	return inOrder(found), nil
-}
-
-// onAllCores calls f for each number below n, on all cores, until one fails.
-func onAllCores(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
-	var next atomic.Int64
-	tasks, ctx := errgroup.WithContext(ctx)
-	for range min(n, runtime.GOMAXPROCS(0)) {
-		tasks.Go(func() error {
-			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				if err := f(ctx, i); err != nil {
-					return err
-				}
-			}
-			return ctx.Err()
-		})
-	}
-	return tasks.Wait()
 }
 
 // inOrder merges lists into an ordered one. Few of them overlap, because each is of
