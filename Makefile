@@ -28,10 +28,20 @@ run: build ## Start the server in dev mode, on SQLite; it prints a curl line to 
 	bin/holdfastd --dev $(ARGS)
 
 .PHONY: test
-test: ## Run every test, on SQLite and on a throwaway PostgreSQL; what takes longest first
-	scripts/with-postgres scripts/with-haproxy scripts/with-browser $(GO) test -count=1 -timeout 30m $(TESTFLAGS) ./store ./e2e ./...
-	cd deploy && $(GO) test -count=1 ./...
-	cd release && $(GO) test -count=1 -timeout 30m ./...
+test: ## Run every test, on SQLite and on a throwaway PostgreSQL
+	$(MAKE) --no-print-directory -j2 test-server test-modules
+
+# What takes longest comes first.
+.PHONY: test-server
+test-server:
+	scripts/with-postgres scripts/with-haproxy scripts/with-browser \
+		$(GO) test -count=1 -timeout 30m $(TESTFLAGS) ./store ./e2e ./...
+
+# The tests of other modules wait while those of the server need the machine.
+.PHONY: test-modules
+test-modules:
+	cd deploy && nice -n 10 $(GO) test -count=1 -timeout 30m ./...
+	cd release && nice -n 10 $(GO) test -count=1 -timeout 30m ./...
 
 .PHONY: check
 check: generated format lint test ## Everything a change must pass before it is sent
