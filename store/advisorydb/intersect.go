@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -209,32 +208,4 @@ func (l *advisoryList) walkUpdates(ctx context.Context, segs []int64) (entries [
 	}
 	entries = entries[min(l.p.Skip, len(entries)):]
 	return entries[:min(l.p.Size+1, len(entries))], nil
-}
-
-// A signatureCache has the signatures of partitions, which never change.
-type signatureCache struct {
-	mu  sync.RWMutex
-	all map[int64]signature
-}
-
-const signaturesCached = 1 << 16
-
-func (s *signatureCache) get(id int64, text string) (signature, error) {
-	s.mu.RLock()
-	sign, ok := s.all[id]
-	s.mu.RUnlock()
-	if ok {
-		return sign, nil
-	}
-	sign, err := decodeSignature(text)
-	if err != nil {
-		return sign, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all == nil || len(s.all) >= signaturesCached {
-		s.all = map[int64]signature{}
-	}
-	s.all[id] = sign
-	return sign, nil
 }

@@ -119,8 +119,7 @@ func (s *Store) partitions(ctx context.Context, sc store.Scope) (all []partition
 				if err := row.Scan(&part.id, &part.group, &text); err != nil {
 					return false, err
 				}
-				sign, err := s.signatures.get(part.id, text)
-				part.signature = sign
+				err := json.Unmarshal([]byte(text), &part.signature) // newDraft wrote it
 				all = append(all, part)
 				return false, err
 			})
@@ -129,8 +128,7 @@ func (s *Store) partitions(ctx context.Context, sc store.Scope) (all []partition
 		}
 	}
 	slices.SortFunc(all, func(a, b partition) int {
-		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.id,
-			b.id))
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.id, b.id))
 	})
 	return slices.CompactFunc(all, func(a, b partition) bool { return a.id == b.id }), nil
 }
@@ -527,12 +525,4 @@ func (s *Store) fetchAdvisories(ctx context.Context, entries []entry, whole bool
 		return false, err
 	})
 	return slices.DeleteFunc(items, func(a resource.Advisory) bool { return a.UID == "" }), err
-}
-
-// decodeSignature reads what newDraft wrote.
-func decodeSignature(text string) (s signature, err error) {
-	if err = json.Unmarshal([]byte(text), &s); err != nil {
-		return s, fmt.Errorf("decode signature: %w", err)
-	}
-	return s, nil
 }

@@ -18,8 +18,7 @@ type Store struct {
 	// it small.
 	GenerationSize int64
 
-	textCache  *textCache // of advisories, as far as they were searched
-	signatures signatureCache
+	textCache  *textCache                         // of advisories, as far as they were searched
 	advisories *lru.Cache[int64, *cachedAdvisory] // advisories, for lately
 }
 
