@@ -2,6 +2,7 @@ package backup
 
 import (
 	"bufio"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -39,7 +40,7 @@ func putTable(ctx context.Context, p Place, folder string, d *store.Dump, t stor
 	done := make(chan error, 1)
 	go func() {
 		err := p.Put(ctx, folder+t.Name, in)
-		in.CloseWithError(cmpErr(err, io.ErrClosedPipe)) // ends the writing if it has not ended by itself
+		in.CloseWithError(cmp.Or(err, io.ErrClosedPipe)) // ends the writing if it has not ended by itself
 		done <- err
 	}()
 	file := TableFile{Table: t}
@@ -51,18 +52,11 @@ func putTable(ctx context.Context, p Place, folder string, d *store.Dump, t stor
 		})
 	})
 	out.CloseWithError(err)
-	if err := errors.Join(err, <-done); err != nil {
+	if err := cmp.Or(<-done, err); err != nil { // the reason is the first of them
 		return file, fmt.Errorf("table %s: %w", t.Name, err)
 	}
 	file.Size, file.SHA256 = w.n, hex.EncodeToString(w.Sum(nil))
 	return file, nil
-}
-
-func cmpErr(err, otherwise error) error {
-	if err != nil {
-		return err
-	}
-	return otherwise
 }
 
 // encodeRows writes the rows that each encodes.

@@ -133,11 +133,15 @@ func (s *saving) copyBlob(ctx context.Context, b resource.Blob) error {
 // snapshot writes the tables, and copies the blobs that they name.
 func (s *saving) snapshot(ctx context.Context) (*Manifest, error) {
 	m := &Manifest{Format: format, Version: s.Version, Key: Fingerprint(s.Key), Time: s.Now().UTC().Truncate(time.Second)}
-	if size, err := s.to.Size(ctx, m.path()); err != nil || size >= 0 {
-		return nil, errors.Join(err, fmt.Errorf("there is a back-up of %s already; try again", m.Time.Format(time.RFC3339)))
+	size, err := s.to.Size(ctx, m.path())
+	if err != nil {
+		return nil, err
+	}
+	if size >= 0 {
+		return nil, fmt.Errorf("there is a back-up of %s already; try again", m.Time.Format(time.RFC3339))
 	}
 	s.advance(func(p *Progress) { p.Rows = 0 })
-	err := s.DB.Dump(ctx, func(d *store.Dump) error {
+	err = s.DB.Dump(ctx, func(d *store.Dump) error {
 		m.Schema, m.Sequences = d.Schema, d.Sequences
 		for _, t := range d.Tables {
 			s.advance(func(p *Progress) { p.Table = t.Name })
