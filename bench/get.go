@@ -46,7 +46,7 @@ func gets(ctx context.Context, m *measurement) {
 		}
 	}
 	m.compareRates(ctx, "GET of a group, HTTP / empty net/http handler", least, get(s.client),
-		get(newClient(address, "")))
+		get(newClient(address, s.token)))
 }
 
 // pick distributes the requests of all clients over what there is to ask for.
