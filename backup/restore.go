@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -35,7 +34,7 @@ func Restore(ctx context.Context, from Place, into Target, report func(Progress)
 	if err != nil {
 		return nil, err
 	}
-	r := &restoring{Target: into, from: from, m: m, report: report}
+	r := &restoring{Target: into, tracker: tracker{report: report}, from: from, m: m}
 	if err := r.check(ctx); err != nil {
 		return m, err
 	}
@@ -58,19 +57,9 @@ func Restore(ctx context.Context, from Place, into Target, report func(Progress)
 
 type restoring struct {
 	Target
-	from   Place
-	m      *Manifest
-	report func(Progress)
-
-	mu       sync.Mutex
-	progress Progress
-}
-
-func (r *restoring) advance(f func(*Progress)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	f(&r.progress)
-	r.report(r.progress)
+	tracker
+	from Place
+	m    *Manifest
 }
 
 // check returns what would keep the back-up from being restored, as far as that can be

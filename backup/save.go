@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -44,7 +45,7 @@ type Progress struct {
 // server's garbage collector has deleted a blob of the snapshot in between, another
 // one is taken.
 func Save(ctx context.Context, from Installation, to Place, report func(Progress)) (*Manifest, error) {
-	s := &saving{Installation: from, to: to, report: report, lost: map[string]error{}}
+	s := &saving{Installation: from, tracker: tracker{report: report}, to: to, lost: map[string]bool{}}
 	if err := s.copyAll(ctx); err != nil {
 		return nil, err
 	}
@@ -58,29 +59,31 @@ func Save(ctx context.Context, from Installation, to Place, report func(Progress
 		if len(s.lost) > 0 && n < tries {
 			continue
 		}
-		for digest := range s.lost {
-			m.Lost = append(m.Lost, digest)
-		}
-		slices.Sort(m.Lost)
+		m.Lost = slices.Sorted(maps.Keys(s.lost))
 		return m, m.write(ctx, to, from.Key)
 	}
 }
 
-type saving struct {
-	Installation
-	to     Place
+// A tracker reports the progress of several tasks.
+type tracker struct {
 	report func(Progress)
 
 	mu       sync.Mutex
 	progress Progress
-	lost     map[string]error // by digest
 }
 
-func (s *saving) advance(f func(*Progress)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f(&s.progress)
-	s.report(s.progress)
+func (t *tracker) advance(f func(*Progress)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f(&t.progress)
+	t.report(t.progress)
+}
+
+type saving struct {
+	Installation
+	tracker
+	to   Place
+	lost map[string]bool // by digest; guarded by mu of the tracker
 }
 
 // copyAll copies the blobs that are there now.
@@ -120,7 +123,7 @@ func (s *saving) copyBlob(ctx context.Context, b resource.Blob) error {
 	if bad := (*badBlobError)(nil); errors.As(err, &bad) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.lost[b.Digest] = err
+		s.lost[b.Digest] = true
 		return nil
 	}
 	if err != nil {

@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/credentials/insecure"
@@ -22,6 +20,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/server"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
@@ -123,23 +122,25 @@ func (w *world) readAll(t *testing.T, examples map[string]example) map[string]st
 // state of it: counters agree with rows, and no event is without its change.
 func TestBackupWhileWriting(t *testing.T) {
 	eachWorld(t, func(t *testing.T, w *world) {
-		ctx, cancel := context.WithCancel(t.Context())
-		written := make(chan int)
-		go func() {
-			n := 0
-			for ; ctx.Err() == nil; n++ {
-				w.post(t, "/iam/v2beta1/groups/"+string(w.Organization), fmt.Sprintf(`{"name":"folder %d"}`, n))
-			}
-			written <- n
-		}()
 		places := []string{t.TempDir(), t.TempDir() + "/two.tar"}
-		for _, to := range places {
-			operate(t, w.config, "backup", to)
-		}
-		time.Sleep(10 * time.Millisecond)
-		cancel()
-		if n := <-written; n == 0 {
-			t.Fatal("nothing was written meanwhile")
+		done := make(chan error, 1)
+		go func() {
+			var errs []error
+			for _, to := range places {
+				errs = append(errs, server.RunCommand(t.Context(), w.config, []string{"backup", to}, io.Discard))
+			}
+			done <- errors.Join(errs...)
+		}()
+		for n, running := 0, true; running; n++ {
+			w.post(t, "/iam/v2beta1/groups/"+string(w.Organization), fmt.Sprintf(`{"name":"folder %d"}`, n))
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Fatal(err)
+				}
+				running = false
+			default:
+			}
 		}
 		for _, from := range places {
 			cfg := w.config
@@ -147,8 +148,20 @@ func TestBackupWhileWriting(t *testing.T) {
 			operate(t, cfg, "restore", from)
 			s := storetest.Open(t, cfg.Database)
 			procNoDrift(t, s)
+			wantEventOfEach(t, s)
 		}
 	})
+}
+
+// wantEventOfEach fails the test unless there are as many groups as were created.
+func wantEventOfEach(t *testing.T, s *storetest.Store) {
+	t.Helper()
+	var groups, created int
+	err := errors.Join(s.Row(t.Context(), `SELECT count(*) FROM groups`, nil, &groups),
+		s.Row(t.Context(), `SELECT count(*) FROM outbox WHERE type = $1`, []any{string(resource.GroupCreated)}, &created))
+	if err != nil || groups != created {
+		t.Errorf("%d groups and %d events of their creation, %v", groups, created, err)
+	}
 }
 
 // TestRestoreRefused: a restore says what is in its way, and changes nothing.
