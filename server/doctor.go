@@ -319,7 +319,7 @@ func (d *doctor) issuers(ctx context.Context) {
 		return
 	}
 	iam := iamdb.New(d.db)
-	n, bad := 0, []string{}
+	n, unchecked, bad := 0, 0, []string{}
 	for issuer := ""; ; n++ {
 		next, err := iam.NextIssuer(ctx, issuer)
 		if err != nil {
@@ -329,7 +329,14 @@ func (d *doctor) issuers(ctx context.Context) {
 		if issuer = next; issuer == "" {
 			break
 		}
-		if state, err := iam.IssuerState(ctx, issuer); err == nil && state.Problem != "" {
+		state, err := iam.IssuerState(ctx, issuer)
+		switch {
+		case err != nil:
+			d.fail("issuers", "check the database", "%v", err)
+			return
+		case state.CheckTime.IsZero():
+			unchecked++
+		case state.Problem != "":
 			bad = append(bad, issuer+": "+state.Problem)
 		}
 	}
@@ -338,7 +345,7 @@ func (d *doctor) issuers(ctx context.Context) {
 			"%d of %d cannot be reached, among them %s", len(bad), n, strings.Join(bad[:min(len(bad), namedIssuers)], "; "))
 		return
 	}
-	d.ok("issuers", "%d, all of which answered when the server last looked", n)
+	d.ok("issuers", "%d answered when the server last asked, %d were not asked yet", n-unchecked, unchecked)
 }
 
 // server asks the server that runs with these settings whether it is ready.
