@@ -232,15 +232,14 @@ func size(n int64) string {
 	return fmt.Sprintf("%.1f %s", f, units[i])
 }
 
-// commandFlags are the flags that belong to commands, and those among them that have a
-// value.
+// commandFlags are the flags that belong to one command, and whether they have a value.
 var commandFlags = []struct {
-	name  string
-	value bool
-}{{"dry-run", false}, {"verify", false}, {"json", false}, {"at", true}}
+	command, name string
+	value         bool
+}{{"gc", "dry-run", false}, {"restore", "verify", false}, {"restore", "at", true}, {"doctor", "json", false}}
 
 // SplitCommand splits the arguments of a command from the flags that are settings. A
-// flag of the command becomes an argument: verify, or at=VALUE.
+// flag of the command becomes an argument: verify, or at=VALUE. words has one at least.
 func SplitCommand(words, flags []string) (command, settings []string) {
 	command = slices.Clone(words)
 next:
@@ -249,7 +248,7 @@ next:
 			rest, ok := strings.CutPrefix(flags[i], "--"+f.name)
 			value, inline := strings.CutPrefix(rest, "=")
 			switch {
-			case !ok:
+			case !ok || words[0] != f.command:
 				continue
 			case rest == "" && !f.value:
 				command = append(command, f.name)
