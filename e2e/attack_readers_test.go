@@ -32,7 +32,7 @@ const readersMay = 64 << 20
 
 const (
 	largeAnswer = 13 << 20 // bytes
-	slowReaders = 15
+	slowReaders = 8
 )
 
 // A library is a server with a large document that callers of two organizations
@@ -143,7 +143,7 @@ func (l *library) askOverGRPC(t *testing.T, bearer string) *grpc.ClientConn {
 	return conn
 }
 
-// TestAttackSlowReaders: fifteen callers of one organization ask for a document of
+// TestAttackSlowReaders: eight callers of one organization ask for a document of
 // 13 MiB and do not read it. It stays in memory for few of them, others are told
 // to come again, and another organization does not notice.
 func TestAttackSlowReaders(t *testing.T) {

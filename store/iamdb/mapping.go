@@ -3,6 +3,7 @@ package iamdb
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/page"
@@ -64,6 +65,8 @@ func (s *Store) DeleteMapping(ctx context.Context, uid resource.UID) error {
 func (s *Store) DeleteMappings(
 	ctx context.Context, provider resource.UID, uids []resource.UID,
 ) (gone []resource.ExternalGroupRoleMapping, _ error) {
+	// In one order always: two calls that lock the same rows in opposite orders would wait for each other.
+	uids = slices.Sorted(slices.Values(uids))
 	err := s.write(ctx, func(t Tx) error {
 		gone = nil
 		for _, uid := range uids {
