@@ -23,9 +23,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
 )
@@ -76,6 +80,32 @@ func (m *Manifest) folder() string { return "/snapshots/" + m.Time.Format(timeFo
 
 func (m *Manifest) path() string { return m.folder() + "manifest.json" }
 
+// eachBlob calls f with each blob of the snapshot.
+func (m *Manifest) eachBlob(ctx context.Context, p Place, f func(resource.Blob) error) error {
+	i := slices.IndexFunc(m.Tables, func(t TableFile) bool { return t.Name == blobTable })
+	if i < 0 {
+		return nil
+	}
+	return readRows(ctx, p, m.folder(), m.Tables[i], func(next func() ([]any, error)) error {
+		for {
+			row, err := next()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			b := blobOf(m.Tables[i].Table, row)
+			if err := digest.Digest(b.Digest).Validate(); err != nil { // it becomes a path
+				return refuse("table %s is damaged: %v", blobTable, err)
+			}
+			if err := f(b); err != nil {
+				return err
+			}
+		}
+	})
+}
+
 // Fingerprint identifies an encryption key without revealing it.
 func Fingerprint(k seal.Key) string { return hex.EncodeToString(k.Derive("fingerprint")[:8]) }
 
@@ -116,6 +146,22 @@ func readManifest(ctx context.Context, p Place, at time.Time, k seal.Key) (*Mani
 	if !at.IsZero() {
 		path = (&Manifest{Time: at.UTC()}).path()
 	}
+	m, err := decodeManifest(ctx, p, path)
+	if err != nil {
+		return nil, err
+	}
+	if own := Fingerprint(k); m.Key != own {
+		return nil, refuse("the back-up needs the encryption key with fingerprint %s, and this installation has %s",
+			m.Key, own)
+	}
+	if mac, err := m.mac(k); err != nil || !hmac.Equal([]byte(mac), []byte(m.MAC)) {
+		return nil, refuse("%s was changed after the back-up was made", path)
+	}
+	return m, nil
+}
+
+// decodeManifest reads the manifest at path, whichever key it needs.
+func decodeManifest(ctx context.Context, p Place, path string) (*Manifest, error) {
 	if size, err := p.Size(ctx, path); err != nil {
 		return nil, err
 	} else if size < 0 {
@@ -136,13 +182,6 @@ func readManifest(ctx context.Context, p Place, at time.Time, k seal.Key) (*Mani
 	}
 	if m.Format != format {
 		return nil, refuse("the back-up has format %d, and this program reads format %d", m.Format, format)
-	}
-	if own := Fingerprint(k); m.Key != own {
-		return nil, refuse("the back-up needs the encryption key with fingerprint %s, and this installation has %s",
-			m.Key, own)
-	}
-	if mac, err := m.mac(k); err != nil || !hmac.Equal([]byte(mac), []byte(m.MAC)) {
-		return nil, refuse("%s was changed after the back-up was made", path)
 	}
 	return &m, nil
 }

@@ -108,31 +108,15 @@ func (r *restoring) eachBlob(ctx context.Context, f func(context.Context, resour
 	for _, digest := range r.m.Lost {
 		lost[digest] = true
 	}
-	for _, t := range r.m.Tables {
-		if t.Name != blobTable {
-			continue
+	tasks, ctx := errgroup.WithContext(ctx)
+	tasks.SetLimit(copiers)
+	err := r.m.eachBlob(ctx, r.from, func(b resource.Blob) error {
+		if !lost[b.Digest] {
+			tasks.Go(func() error { return f(ctx, b) })
 		}
-		tasks, ctx := errgroup.WithContext(ctx)
-		tasks.SetLimit(copiers)
-		err := readRows(ctx, r.from, r.m.folder(), t, func(next func() ([]any, error)) error {
-			for {
-				row, err := next()
-				if errors.Is(err, io.EOF) {
-					return nil
-				}
-				if err != nil {
-					return err
-				}
-				if b := blobOf(t.Table, row); !lost[b.Digest] {
-					tasks.Go(func() error { return f(ctx, b) })
-				}
-			}
-		})
-		if err := errors.Join(tasks.Wait(), err); err != nil {
-			return err
-		}
-	}
-	return nil
+		return nil
+	})
+	return errors.Join(tasks.Wait(), err)
 }
 
 // checkBlob returns an error if a blob of the back-up is missing, too short or, with

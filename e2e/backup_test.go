@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/credentials/insecure"
@@ -20,10 +22,13 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	advisoriespb "github.com/holdfast-dev/holdfast/gen/advisories/v1"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/server"
 	"github.com/holdfast-dev/holdfast/store/storetest"
 )
+
+var advisories = flag.Int("advisories", 500, "how many `advisories` TestBackup moves")
 
 // TestBackup makes some of everything that the API can make, backs it up beside the
 // server that serves it, and restores it on each engine. Every method that reads
@@ -33,13 +38,17 @@ func TestBackup(t *testing.T) {
 		w := serve(t, from, server.Config{GCInterval: -1}, seedPeople(t))
 		examples := methodExamples(t, w)
 		image := w.pushImage(t, "dev/moved", "v1", "amd64", strings.Repeat("layer", 100_000))
-		if _, st := w.takeIn(t, w.Token, string(w.Organization), doc("all.zip", len(osvZip(t, 0, 500))), osvZip(t, 0, 500)); st.Code() != 0 {
-			t.Fatal(st)
+		for from := 0; from < *advisories; from += 10_000 {
+			zip := osvZip(t, from, min(from+10_000, *advisories))
+			if _, st := w.takeIn(t, w.Token, string(w.Organization), doc("all.zip", len(zip)), zip); st.Code() != 0 {
+				t.Fatal(st)
+			}
 		}
 		ann := w.personIn(t, w.Token, string(w.Organization), "ann@example.test", "a long password of ann")
 		to := t.TempDir()
 		operate(t, w.config, "backup", to)
 		want := w.readAll(t, examples)
+		exported := w.export(t, &advisoriespb.ExportAdvisoriesRequest{Format: "osv"})
 		if len(want) < 60 {
 			t.Fatalf("only %d methods were compared", len(want))
 		}
@@ -48,6 +57,9 @@ func TestBackup(t *testing.T) {
 			moved := w.restored(t, database, to)
 			if diff := cmp.Diff(want, moved.readAll(t, examples)); diff != "" {
 				t.Errorf("answers (-before +after):\n%s", diff)
+			}
+			if got := moved.export(t, &advisoriespb.ExportAdvisoriesRequest{Format: "osv"}); got != exported {
+				t.Errorf("the export of advisories differs; it has %d bytes, and had %d", len(got), len(exported))
 			}
 			if got := moved.send(t, w.RegistryToken, "GET", "/v2/dev/moved/manifests/"+image, ""); got.status != 200 {
 				t.Errorf("the image: %d %s", got.status, got.body)
@@ -198,6 +210,46 @@ func TestRestoreRefused(t *testing.T) {
 		}
 	}
 	w.send(t, w.Token, "GET", "/iam/v2beta1/groups", "")
+}
+
+// TestBackupInBucket backs up a server whose blobs are in a bucket, to a bucket, and restores it into a folder.
+func TestBackupInBucket(t *testing.T) {
+	binary, err := procBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket := s3Start(t)
+	old, fresh := t.TempDir(), t.TempDir()
+	p := procStart(t, append(bucket, "HOLDFAST_DATA_DIR="+old)...)
+	run := func(env []string, words ...string) string {
+		t.Helper()
+		command := exec.CommandContext(t.Context(), binary, words...)
+		command.Env = env
+		out, err := command.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", words, err, out)
+		}
+		return string(out)
+	}
+	layer := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // S3 has several parts of it
+	if err := p.registry().push(t.Context(), "dev/app", "v1", layer); err != nil {
+		t.Fatal(err)
+	}
+	run(append(bucket, "HOLDFAST_DATA_DIR="+old), "backup", "s3://blobs/backups")
+	time.Sleep(time.Second) // two back-ups cannot have the same second
+	if got := run(append(bucket, "HOLDFAST_DATA_DIR="+old), "backup", "s3://blobs/backups", "--keep", "1"); !strings.Contains(got, "0 of them new") || !strings.Contains(got, "Removed 1 earlier") {
+		t.Errorf("the second back-up says\n%s", got)
+	}
+	p.stop()
+	if err := os.Link(filepath.Join(old, "holdfast.key"), filepath.Join(fresh, "holdfast.key")); err != nil {
+		t.Fatal(err)
+	}
+	in := append(bucket[1:], "HOLDFAST_DATA_DIR="+fresh) // its own blobs are in its folder
+	run(in, "restore", "s3://blobs/backups", "--verify")
+	moved := procStart(t, in...)
+	if err := moved.registry().pull(t.Context(), "dev/app", "v1"); err != nil {
+		t.Error(err)
+	}
 }
 
 // shellBlock matches a block of commands of a page.

@@ -47,5 +47,20 @@ func (s *Storage) Put(ctx context.Context, file string, content io.Reader) error
 	return s.syncNames(path.Dir(file))
 }
 
+// Names returns the names of what is in a folder, which need not be there.
+func (s *Storage) Names(ctx context.Context, dir string) (names []string, _ error) {
+	all, err := s.driver.List(ctx, dir)
+	if err != nil && !isMissing(err) {
+		return nil, fmt.Errorf("list %s: %w", dir, err)
+	}
+	for _, file := range all {
+		names = append(names, path.Base(file))
+	}
+	return names, nil
+}
+
+// Remove removes a file, or a folder with what is in it, if it is there.
+func (s *Storage) Remove(ctx context.Context, path string) error { return s.remove(ctx, path) }
+
 // Missing reports whether err says that there is no such file.
 func Missing(err error) bool { return isMissing(err) }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/backup"
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/stamp"
 	"github.com/holdfast-dev/holdfast/store"
@@ -46,8 +47,9 @@ func yieldPriority() {
 // runBackup makes a back-up of the installation.
 func runBackup(ctx context.Context, cfg Config, args []string, out io.Writer) (err error) {
 	yieldPriority()
-	if len(args) != 1 {
-		return fault.Field("arguments", "name the folder, the .tar file or the s3:// address to write the back-up to")
+	place, keep, err := backupArguments(args)
+	if err != nil {
+		return err
 	}
 	key, err := existingKey(cfg)
 	if err != nil {
@@ -62,7 +64,7 @@ func runBackup(ctx context.Context, cfg Config, args []string, out io.Writer) (e
 	if err != nil {
 		return err
 	}
-	to, done, err := cfg.openPlace(ctx, args[0], backup.Create)
+	to, done, err := cfg.openPlace(ctx, place, backup.Create)
 	if err != nil {
 		return err
 	}
@@ -75,10 +77,43 @@ func runBackup(ctx context.Context, cfg Config, args []string, out io.Writer) (e
 		return err
 	}
 	fmt.Fprintf(out, "Backed up %d rows and %d blobs (%s, %d of them new) to %s in %s.\n", m.Rows(), m.Blobs,
-		size(m.BlobBytes), show.last.Blobs, args[0], time.Since(begin).Round(time.Millisecond))
+		size(m.BlobBytes), show.last.Blobs, place, time.Since(begin).Round(time.Millisecond))
 	fmt.Fprintf(out, "To restore it, you need the encryption key with fingerprint %s.\n", m.Key)
-	return lostBlobs(m)
+	if err := lostBlobs(m); err != nil || keep == 0 {
+		return err // an earlier one may have what is lost
+	}
+	removed, err := backup.Prune(ctx, to.(*registry.Storage), keep)
+	if removed > 0 {
+		fmt.Fprintf(out, "Removed %d earlier ones.\n", removed)
+	}
+	return err
 }
+
+// backupArguments returns where to write a back-up, and how many to keep there, or 0 for all.
+func backupArguments(args []string) (place string, keep int, err error) {
+	for _, a := range args {
+		value, ok := strings.CutPrefix(a, "keep=")
+		switch {
+		case ok:
+			if keep, err = strconv.Atoi(value); err != nil || keep < 1 {
+				return "", 0, fault.Field("keep", "%q is not a number of back-ups to keep, of which this is one", value)
+			}
+		case place != "":
+			return "", 0, errBackupPlace
+		default:
+			place = a
+		}
+	}
+	if place == "" {
+		return "", 0, errBackupPlace
+	}
+	if keep > 0 && isArchive(place) {
+		return "", 0, fault.Field("keep", "an archive has one back-up; --keep is for folders and buckets")
+	}
+	return place, keep, nil
+}
+
+var errBackupPlace = fault.Field("arguments", "name the folder, the .tar file or the s3:// address to write the back-up to")
 
 // lostBlobs returns an error that names the blobs that could not be backed up.
 func lostBlobs(m *backup.Manifest) error {
@@ -150,11 +185,15 @@ func checkRestored(ctx context.Context, database string, key seal.Key) error {
 	return nil
 }
 
+func isArchive(place string) bool {
+	return backup.IsArchive(place) && !strings.HasPrefix(place, bucketScheme)
+}
+
 // openPlace opens where a back-up is: a folder, an archive or a bucket.
 func (c Config) openPlace(
 	ctx context.Context, name string, archive func(name string) (*backup.Archive, error),
 ) (backup.Place, func() error, error) {
-	if backup.IsArchive(name) && !strings.HasPrefix(name, bucketScheme) {
+	if isArchive(name) {
 		a, err := archive(name)
 		if err != nil {
 			return nil, nil, err
@@ -236,7 +275,8 @@ func size(n int64) string {
 var commandFlags = []struct {
 	command, name string
 	value         bool
-}{{"gc", "dry-run", false}, {"restore", "verify", false}, {"restore", "at", true}, {"doctor", "json", false}}
+}{{"gc", "dry-run", false}, {"restore", "verify", false}, {"restore", "at", true},
+	{"backup", "keep", true}, {"doctor", "json", false}}
 
 // SplitCommand splits the arguments of a command from the flags that are settings. A
 // flag of the command becomes an argument: verify, or at=VALUE. words has one at least.

@@ -215,6 +215,8 @@ func TestSplitCommand(t *testing.T) {
 		{"gc", "--dry-run --data-dir d", "gc dry-run", "--data-dir d"},
 		{"keys rotate", "--dry-run", "keys rotate", "--dry-run"},
 		{"restore place", "--at 2026-01-02T03:04:05Z --verify --dev", "restore place at=2026-01-02T03:04:05Z verify", "--dev"},
+		{"backup place", "--keep 3 --dev", "backup place keep=3", "--dev"},
+		{"restore place", "--keep 3", "restore place", "--keep 3"},
 		{"restore place", "--at=noon", "restore place at=noon", ""},
 		{"restore place", "--at", "restore place", "--at"},
 		{"restore place", "--verify=yes --attic", "restore place", "--verify=yes --attic"},

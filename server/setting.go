@@ -122,7 +122,7 @@ holdfastd keys list|rotate|drop ID [flags]
 holdfastd organizations verify|unverify NAME [flags]
 holdfastd providers trust|untrust UID [flags]
 holdfastd gc [--dry-run] [flags]
-holdfastd backup PLACE [flags]
+holdfastd backup PLACE [--keep N] [flags]
 holdfastd restore PLACE [--verify] [--at TIME] [flags]
 holdfastd doctor [--json] [flags]
 holdfastd version
