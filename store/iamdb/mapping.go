@@ -3,6 +3,7 @@ package iamdb
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/holdfast-dev/holdfast/fault"
@@ -61,15 +62,18 @@ func (s *Store) DeleteMapping(ctx context.Context, uid resource.UID) error {
 }
 
 // DeleteMappings removes the mappings of a provider that are there, all in one
-// go, and returns them.
+// go, and returns them in the order of uids.
 func (s *Store) DeleteMappings(
 	ctx context.Context, provider resource.UID, uids []resource.UID,
 ) (gone []resource.ExternalGroupRoleMapping, _ error) {
-	// In one order always: two calls that lock the same rows in opposite orders would wait for each other.
-	uids = slices.Sorted(slices.Values(uids))
+	place := map[resource.UID]int{}
+	for i, uid := range slices.Backward(uids) {
+		place[uid] = i // the first, if it is there twice
+	}
 	err := s.write(ctx, func(t Tx) error {
 		gone = nil
-		for _, uid := range uids {
+		// In one order always: two calls that lock the same rows in opposite orders would wait for each other.
+		for _, uid := range slices.Sorted(maps.Keys(place)) {
 			if uid.Parent() != provider {
 				continue
 			}
@@ -85,6 +89,7 @@ func (s *Store) DeleteMappings(
 		if len(gone) == 0 {
 			return nil
 		}
+		slices.SortFunc(gone, func(a, b resource.ExternalGroupRoleMapping) int { return place[a.UID] - place[b.UID] })
 		return t.Emit(ctx, resource.MappingsDeleted, provider, provider.Root(), gone, nil)
 	})
 	return gone, err
