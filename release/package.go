@@ -59,7 +59,7 @@ func packageFiles(p program, format string, binary []byte, documents []file) ([]
 			file{path: "/usr/lib/systemd/system/holdfastd.service", data: packagedFile("holdfastd.service")},
 			file{path: "/usr/lib/sysusers.d/holdfast.conf", data: packagedFile("sysusers.conf")},
 			file{path: "/etc/holdfast/holdfastd.yaml", mode: 0o640, config: true, data: packagedFile("holdfastd.yaml")},
-			file{path: "/etc/holdfast/holdfastd.env", mode: 0o600, config: true, data: packagedFile("holdfastd.env")})
+			file{path: "/etc/holdfast/holdfastd.env", mode: 0o640, config: true, data: packagedFile("holdfastd.env")})
 	}
 	return all, nil
 }

@@ -21,7 +21,7 @@ var installed = map[*program]map[string]string{
 		"/usr/lib/systemd/system/holdfastd.service": "-rw-r--r--",
 		"/usr/lib/sysusers.d/holdfast.conf":         "-rw-r--r--",
 		"/etc/holdfast/holdfastd.yaml":              "-rw-r-----",
-		"/etc/holdfast/holdfastd.env":               "-rw-------",
+		"/etc/holdfast/holdfastd.env":               "-rw-r-----",
 		"/usr/share/man/man8/holdfastd.8.gz":        "-rw-r--r--",
 		"/usr/share/doc/holdfastd/copyright":        "-rw-r--r--",
 		"/usr/share/doc/holdfastd/sbom.cdx.json":    "-rw-r--r--",

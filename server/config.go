@@ -44,6 +44,8 @@ type Config struct {
 
 	MaxConnectionsPerAddress int `yaml:"max_connections_per_address" default:"256" help:"connections that one address may have at the same time, half of them HTTP/2; a /64 of IPv6 counts as one address; trusted_proxies are not limited"`
 
+	EnvFile string `yaml:"env_file" help:"file of variables, each line NAME=value, such as secrets; what the environment has takes precedence"`
+
 	// Only from the environment: a secret on a command line can be read in the
 	// process list, and one in a settings file is copied with the file.
 	EncryptionKey string `yaml:"-" env:"encryption_key" help:"32 bytes in base64, the key that encrypts the secrets in the database (holdfast.key in data_dir, created on first start)"`
@@ -115,8 +117,9 @@ func (s *Size) UnmarshalText(text []byte) error {
 }
 
 // LoadConfig reads the settings. A flag in args takes precedence over a
-// variable in environ, that over the file that --config names, and that over
-// the default. It reports every mistake, not only the first. flag.ErrHelp
+// variable in environ or in env_file, that over the file that --config names,
+// and that over the default. Other variables of env_file, such as keys of a
+// bucket, are set in the process. It reports every mistake, not only the first. flag.ErrHelp
 // means that args asked for help, which was written to out.
 func LoadConfig(args, environ []string, out io.Writer) (Config, error) {
 	var c Config
@@ -127,6 +130,9 @@ func LoadConfig(args, environ []string, out io.Writer) (Config, error) {
 	variables, mistakes := readEnviron(environ)
 	if path := cmp.Or(flags["config"], variables["config"]); path != "" {
 		mistakes = append(mistakes, c.readFile(path)...)
+	}
+	if path := cmp.Or(flags["env_file"], variables["env_file"], c.EnvFile); path != "" {
+		mistakes = append(mistakes, readEnvFile(path, variables)...)
 	}
 	for _, s := range c.settings() {
 		set := func(given map[string]string, name string) {

@@ -108,6 +108,52 @@ organization:
 
 const testKey = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
 
+// TestEnvFile reads variables from a file that the settings name. Those of the environment come first.
+func TestEnvFile(t *testing.T) {
+	t.Setenv("BUCKET_KEY", "") // so that it is unset in the end
+	os.Unsetenv("BUCKET_KEY")
+	t.Setenv("BUCKET_REGION", "of the environment")
+	env := writeFile(t, `
+# a comment
+; another
+HOLDFAST_DATABASE="postgres://u:p=q@db/h?x=y"
+HOLDFAST_LISTEN=10.0.0.1:1
+ HOLDFAST_LOG_LEVEL='warn'
+BUCKET_KEY=secret
+BUCKET_REGION=of the file
+`)
+	file := writeFile(t, "env_file: "+env+"\nlisten: 10.0.0.1:2\n")
+	got, err := server.LoadConfig([]string{"--config", file}, []string{"HOLDFAST_LOG_LEVEL=error"}, t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := server.Config{EnvFile: env, Database: "postgres://u:p=q@db/h?x=y", Listen: "10.0.0.1:1", LogLevel: slog.LevelError}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if key, region := os.Getenv("BUCKET_KEY"), os.Getenv("BUCKET_REGION"); key != "secret" || region != "of the environment" {
+		t.Errorf("the process has key %q and region %q", key, region)
+	}
+	for name, text := range map[string]string{
+		"no name":             "=hunter2",
+		"no value":            "hunter2",
+		"export":              "export HOLDFAST_LISTEN=hunter2",
+		"an unknown setting":  "HOLDFAST_NONE=hunter2",
+		"a zero byte":         "BUCKET_OTHER=hunter2\x00",
+		"a file not there":    "",
+		"a value that is bad": "HOLDFAST_SHUTDOWN_GRACE=later",
+	} {
+		path := writeFile(t, text)
+		if text == "" {
+			path += ".gone"
+		}
+		_, err := server.LoadConfig([]string{"--env-file", path}, nil, t.Output())
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestLoadConfigReportsEveryMistake(t *testing.T) {
 	file := writeFile(
 		t, "listn: x\nmax_body: huge\nauth_url: [a]\ndatabase: mysql://x\ndatabase: y\nencryption_key: x\n",

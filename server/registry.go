@@ -2,9 +2,12 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -42,8 +45,30 @@ func (c Config) blobMistakes(add func(name, format string, args ...any)) {
 	}
 }
 
+// tryBlobs writes to the folder of blobs, because the first push would be late to learn that nothing can be stored.
+func (c Config) tryBlobs() error {
+	if strings.HasPrefix(c.Blobs, bucketScheme) {
+		return nil
+	}
+	err := os.MkdirAll(c.Blobs, 0o700)
+	var f *os.File
+	if err == nil {
+		f, err = os.CreateTemp(c.Blobs, ".try-*")
+	}
+	if err == nil {
+		err = errors.Join(f.Close(), os.Remove(f.Name()))
+	}
+	if err != nil {
+		return fmt.Errorf("nothing can be written to the folder of blobs: %w", err)
+	}
+	return nil
+}
+
 // openRegistry builds the registry.
 func (s *Server) openRegistry(ctx context.Context) error {
+	if err := s.cfg.tryBlobs(); err != nil {
+		return err
+	}
 	blobs, err := s.cfg.storage(ctx)
 	if err != nil {
 		return err

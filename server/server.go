@@ -204,8 +204,10 @@ func (s *Server) Run(ctx context.Context) error {
 	s.runBehind(ctx, serving, group)
 	debug.FreeOSMemory() // starting needs much more memory than serving: hashing one password takes 19 MiB
 	s.log.Info("serving", "address", s.Addr().String(), "base_url", s.cfg.BaseURL, "version", stamp.Version())
+	notify("READY=1")
 	group.Go(func() error {
 		<-ctx.Done()
+		notify("STOPPING=1")
 		s.drain(context.WithoutCancel(ctx), split, servers)
 		served()
 		return nil

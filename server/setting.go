@@ -6,7 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
+	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -200,6 +203,43 @@ func readEnviron(environ []string) (map[string]string, []error) {
 	}
 	return given, errs
 }
+
+// readEnvFile adds the settings of a file of variables to those that are given, unless they are there. It sets other
+// variables in the process, unless they are set. Mistakes do not quote the file, because it has secrets.
+func readEnvFile(path string, given map[string]string) []error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return []error{err}
+	}
+	var environ []string
+	var errs []error
+	for i, line := range strings.Split(string(b), "\n") {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' || line[0] == ';' {
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		if !ok || !variableName.MatchString(name) {
+			errs = append(errs, fmt.Errorf("%s:%d: is not NAME=value", path, i+1))
+			continue
+		}
+		if n := len(value); n > 1 && (value[0] == '"' || value[0] == '\'') && value[n-1] == value[0] {
+			value = value[1 : n-1]
+		}
+		environ = append(environ, name+"="+value)
+		if _, ok := os.LookupEnv(name); !ok && !strings.HasPrefix(name, prefix) {
+			if err := os.Setenv(name, value); err != nil { // a zero byte
+				errs = append(errs, fmt.Errorf("%s:%d: %w", path, i+1, err))
+			}
+		}
+	}
+	more, mistakes := readEnviron(environ)
+	maps.Copy(more, given)
+	maps.Copy(given, more)
+	return append(errs, mistakes...)
+}
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // isForeign reports whether a HOLDFAST_ variable is meant for another program:
 // the client, the tests, or the pods beside a Kubernetes service called

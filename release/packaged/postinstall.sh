@@ -7,11 +7,14 @@ if command -v systemd-sysusers >/dev/null; then
 elif ! getent passwd holdfast >/dev/null; then
 	useradd --system --user-group --home-dir /var/lib/holdfast --no-create-home --shell /usr/sbin/nologin holdfast
 fi
-settings=/etc/holdfast/holdfastd.yaml
-if [ "$(stat -c %G "$settings" 2>/dev/null)" = root ]; then
-	chgrp holdfast "$settings"
-fi
+for settings in /etc/holdfast/holdfastd.yaml /etc/holdfast/holdfastd.env; do
+	if [ "$(stat -c %G "$settings" 2>/dev/null)" = root ]; then
+		chgrp holdfast "$settings"
+		chmod g+r "$settings"
+	fi
+done
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload
-	systemctl try-restart holdfastd.service # after an upgrade
+	# After an upgrade. It ends when the server serves.
+	systemctl try-restart holdfastd.service || echo "holdfastd did not start; see journalctl -u holdfastd" >&2
 fi
