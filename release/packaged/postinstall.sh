@@ -1,5 +1,5 @@
 #!/bin/sh
-# Creates the user that the server runs as, and lets it read the settings. The server is
+# Creates the user that the server runs as and its folder, and lets it read the settings. The server is
 # not started before somebody has decided how it is to be reached.
 set -e
 if command -v systemd-sysusers >/dev/null; then
@@ -13,6 +13,10 @@ for settings in /etc/holdfast/holdfastd.yaml /etc/holdfast/holdfastd.env; do
 		chmod g+r "$settings"
 	fi
 done
+# Also for commands that come before the first start, such as holdfastd restore.
+if [ ! -e /var/lib/holdfast ]; then
+	install -d -o holdfast -g holdfast -m 0700 /var/lib/holdfast
+fi
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload
 	# After an upgrade. It ends when the server serves.
