@@ -634,6 +634,28 @@ func TestIssuerWatch(t *testing.T) {
 	}
 }
 
+// TestOwnIssuerWatch: the server does not call itself, because it may not reach its own public address.
+func TestOwnIssuerWatch(t *testing.T) {
+	w := serve(t, storetest.SQLite(t), server.Config{IssuerWatch: time.Second, AuthURL: "http://127.0.0.1:1"}, nil)
+	w.workload(t, w.AuthURL, nil)
+	client := federationpb.NewFederationServiceClient(w.conn)
+	procUntil(t, "the issuer has been looked at", func() bool {
+		got, err := client.ListIssuers(bearing(t, w.Token), &federationpb.ListIssuersRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range got.GetIssuers() {
+			if i.GetProblem() != "" {
+				t.Fatal(i)
+			}
+			if i.GetIssuer() == w.AuthURL && i.GetReachable() {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // TestDeadIssuer has one issuer that never answers: tokens of others are
 // exchanged meanwhile.
 func TestDeadIssuer(t *testing.T) {

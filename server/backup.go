@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -224,7 +225,7 @@ func existingKey(cfg Config) (seal.Key, error) {
 		return seal.Key{}, fault.New(fault.FailedPrecondition,
 			"there is no encryption key: set HOLDFAST_ENCRYPTION_KEY, or put the key of the installation into %s", path)
 	}
-	return encryptionKey(cfg, newLogger(cfg.Stderr, cfg.LogLevel))
+	return encryptionKey(cfg, slog.New(slog.DiscardHandler)) // that a file has it concerns the server
 }
 
 // A progress shows how far a back-up has come, at most once a second.

@@ -110,11 +110,7 @@ func (s *Service) checkIssuer(ctx context.Context, d dueIssuer) error {
 	if claimed, err := s.store.ClaimIssuer(ctx, d.name, d.since); err != nil || !claimed {
 		return err
 	}
-	bounded, cancel := context.WithTimeout(ctx, checkTimeout)
-	defer cancel()
-	// Which identities name it is not known here.
-	quota := trust.QuotaKey{Tenant: personQuota(d.name).Tenant, Reason: trust.Named}
-	keys, err := s.trust.FetchKeys(bounded, quota, d.name)
+	keys, err := s.fetchKeys(ctx, d.name)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -131,6 +127,18 @@ func (s *Service) checkIssuer(ctx context.Context, d dueIssuer) error {
 		s.log.WarnContext(ctx, "the state of an issuer was not kept", "issuer", d.name, "err", err)
 	}
 	return nil
+}
+
+// fetchKeys asks an issuer for its keys. Our own are here, and our address may be one that we cannot reach ourselves.
+func (s *Service) fetchKeys(ctx context.Context, issuer string) ([]trust.Key, error) {
+	if issuer == s.issuer.Address() {
+		return nil, nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	// Which identities name it is not known here.
+	quota := trust.QuotaKey{Tenant: personQuota(issuer).Tenant, Reason: trust.Named}
+	return s.trust.FetchKeys(bounded, quota, issuer)
 }
 
 // A Dependence is an issuer and how many identities depend on it.
