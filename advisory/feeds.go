@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/advisorydb"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 // A Fetcher reads feeds.
@@ -186,8 +187,10 @@ func (s *Service) warn(ctx context.Context, err error) {
 
 // readAndRecord reads a feed and records the result.
 func (s *Service) readAndRecord(ctx context.Context, f resource.AdvisoryFeed) error {
+	ctx, span := trace.Begin(ctx, "read a feed", "")
 	start := s.now()
 	last, state, err := s.readFeed(ctx, f)
+	defer func() { span.End(err) }()
 	if ctx.Err() != nil { // the server shuts down: read it again after the next start
 		return s.store.RecordFeedResult(context.WithoutCancel(ctx), f, f.Last, f.State, s.now())
 	}

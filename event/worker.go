@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/outbound"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 const (
@@ -294,7 +295,9 @@ func (w *worker) finish(ctx context.Context, i *item, wait time.Duration, err er
 }
 
 // send makes one attempt. Its error is shown to those who list deliveries.
-func (w *worker) send(ctx context.Context, e *entry) (wait time.Duration, _ error) {
+func (w *worker) send(ctx context.Context, e *entry) (wait time.Duration, err error) {
+	ctx, span := trace.Begin(ctx, "deliver an event", "")
+	defer func() { span.End(err) }()
 	v, err := e.encode()
 	if err != nil {
 		w.d.cfg.Log.ErrorContext(ctx, "write an event", "event", e.ID, "err", err)

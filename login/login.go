@@ -27,6 +27,7 @@ import (
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/signindb"
 	"github.com/holdfast-dev/holdfast/sts"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 // Config configures a Service.
@@ -143,7 +144,11 @@ func (s *Service) Handler() http.Handler {
 // from.
 func (s *Service) withActor(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, span := trace.Begin(r.Context(), "page", r.Header.Get(trace.Header))
+		defer span.End(nil)
 		actor := resource.Actor{RequestID: newID(), Remote: remote(r)}
-		next.ServeHTTP(w, r.WithContext(resource.WithActor(r.Context(), actor)))
+		r = r.WithContext(resource.WithActor(ctx, actor))
+		next.ServeHTTP(w, r)
+		span.Name(r.Pattern)
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
 	"github.com/holdfast-dev/holdfast/token"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 // Config configures a Registry. Host is required.
@@ -84,6 +85,9 @@ func (r *Registry) serve(w http.ResponseWriter, req *http.Request) error {
 	t, err := parseTarget(req.URL)
 	if err != nil {
 		return err
+	}
+	if span := trace.Of(req.Context()); span.Recorded() {
+		span.Name("registry " + t.kind)
 	}
 	e, ok := endpoints[req.Method+" "+t.kind]
 	if !ok {

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/sts"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 const (
@@ -107,7 +108,13 @@ func (s *Server) collect(ctx context.Context) error {
 func (s *Server) serveRegistry(w http.ResponseWriter, r *http.Request) {
 	counted := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 	start := time.Now()
+	ctx, span := trace.Begin(r.Context(), "registry", r.Header.Get(trace.Header))
+	defer span.End(nil)
+	if ctx != r.Context() {
+		r = r.WithContext(ctx)
+	}
 	s.registry.ServeHTTP(counted, r)
+	span.SetInt("http.response.status_code", counted.status)
 	method := r.Method
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:

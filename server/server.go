@@ -33,6 +33,7 @@ import (
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/token"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 // A Server is the whole service.
@@ -62,6 +63,7 @@ type Server struct {
 
 	listener        net.Listener
 	metricsListener net.Listener // nil on the main port
+	endTraces       func()       // nil before they begin
 	draining        atomic.Bool
 	forms           *addrCounter // forms that are being read
 }
@@ -74,12 +76,18 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, log: newLogger(cfg.Stderr, cfg.LogLevel), forms: newAddrCounter(maxForms)}
-	for _, step := range []func(context.Context) error{s.bind, s.open, s.assemble, s.prepare} {
+	for _, step := range []func(context.Context) error{s.beginTraces, s.bind, s.open, s.assemble, s.prepare} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
 	}
 	return s, nil
+}
+
+// beginTraces begins to send traces, if the environment says where.
+func (s *Server) beginTraces(ctx context.Context) (err error) {
+	s.endTraces, err = trace.Open(ctx, s.log, stamp.Version())
+	return err
 }
 
 // bind binds the addresses, and completes the settings that depend on them.
@@ -282,10 +290,14 @@ func (s *Server) Close() error {
 	if s.metricsListener != nil {
 		s.metricsListener.Close()
 	}
-	if s.store == nil {
-		return nil
+	var err error
+	if s.store != nil {
+		err = s.store.Close()
 	}
-	return s.store.Close()
+	if s.endTraces != nil {
+		s.endTraces()
+	}
+	return err
 }
 
 func (s *Server) httpServer(ctx context.Context, routes http.Handler, streams int) *http.Server {

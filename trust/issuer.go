@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/outbound"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 const (
@@ -167,7 +168,7 @@ func (t *Issuers) FetchKeys(ctx context.Context, q QuotaKey, name string) ([]Key
 	t.mu.Lock()
 	p := t.poolFor(q)
 	i := t.lookup(p, name)
-	f := t.fetch(p, i)
+	f := t.fetch(ctx, p, i)
 	t.mu.Unlock()
 	if err := waitFor(ctx, name, f); err != nil {
 		return nil, err
@@ -200,10 +201,10 @@ func (t *Issuers) keys(ctx context.Context, q QuotaKey, name string, more bool) 
 		waits = false
 		t.remember(p, i)
 		if now.Sub(i.fetchedAt) > freshFor && since > retryAfter {
-			t.fetch(p, i) // in the background
+			t.fetch(ctx, p, i) // in the background
 		}
 	case more && since >= askAgain, !usable && since >= retryAfter, i.inFlight != nil:
-		f = t.fetch(p, i)
+		f = t.fetch(ctx, p, i)
 	default:
 		waits = false
 	}
@@ -237,7 +238,7 @@ func (t *Issuers) startFetch(p *pool, i *issuer) {
 	p.running++
 	p.set.running++
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), fetchLimit)
+		ctx, cancel := context.WithTimeout(f.traced, fetchLimit)
 		defer cancel()
 		keys, err := t.download(ctx, i.name)
 		t.mu.Lock()
@@ -256,6 +257,8 @@ func waitFor(ctx context.Context, name string, f *fetch) error {
 	if f == nil {
 		return &Unreachable{name, errBusy}
 	}
+	span := trace.Leaf(ctx, "wait for keys")
+	defer span.End(nil)
 	limit := time.NewTimer(waitLimit)
 	defer limit.Stop()
 	select {
