@@ -48,7 +48,7 @@ type chain struct {
 
 func newChain(cfg Config, authenticate func(context.Context, origin) (authz.Caller, error)) *chain {
 	return &chain{
-		domain: cfg.Domain, log: cfg.Log, metrics: newMetrics(cfg.Metrics, cfg.Version),
+		domain: cfg.Domain, log: cfg.Log, metrics: newMetrics(cfg.Metrics, cfg.Counters.Denials, cfg.Version),
 		authenticate: authenticate, rules: methodRules(), proxies: cfg.Proxies,
 		slow:      newCallQuota(maxSlow, maxSlowByAddress, maxSlowAnonymous),
 		streaming: newCallQuota(maxStreaming, maxStreamingByAddress, maxStreamingAnonymous),
@@ -311,6 +311,9 @@ func (c *chain) end(ctx context.Context, k *call, err error) error {
 		return e.err
 	}
 	f := fault.From(overdue(ctx, err))
+	if name := f.Metadata["capability"]; f.Code == fault.PermissionDenied && name != "" {
+		c.metrics.denials.Add(1, name)
+	}
 	level, cause := slog.LevelInfo, error(nil)
 	if isServerError(f.Code) {
 		level, cause = slog.LevelError, f.Cause

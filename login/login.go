@@ -9,6 +9,7 @@ package login
 
 import (
 	"cmp"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -19,6 +20,8 @@ import (
 	"github.com/go-webauthn/webauthn/webauthn"
 
 	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/people"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -40,6 +43,7 @@ type Config struct {
 	SessionLife time.Duration // longest life of a session; 0 is 30 days
 	PollEvery   time.Duration // how often a device may poll; 0 is 5 seconds
 	Hashes      int           // passwords hashed in parallel; 0 is half the processors
+	Metrics     metric.Metrics
 	Log         *slog.Logger
 	Now         func() time.Time // nil is time.Now
 }
@@ -139,6 +143,21 @@ func (s *Service) Handler() http.Handler {
 	programs.Handle("/", s.withReadableQuery(cross.Handler(mux)))
 	return s.withActor(programs)
 }
+
+// count counts a credential of a person that was checked.
+func (s *Service) count(kind string, err error) {
+	outcome := metric.OK
+	switch {
+	case errors.Is(err, fault.Unauthenticated), errors.Is(err, fault.PermissionDenied):
+		outcome = metric.Denied
+	case err != nil:
+		outcome = metric.Failed
+	}
+	s.cfg.Metrics.SignIns.Add(1, kind, outcome)
+}
+
+// errWrong is for a code that is not the right one.
+var errWrong = fault.New(fault.Unauthenticated, "Unauthenticated: the code is wrong")
 
 // withActor attributes the changes that a request makes to where it comes
 // from.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
@@ -24,6 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/gen/openapi"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/login"
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/reference"
 	"github.com/holdfast-dev/holdfast/registry"
@@ -57,11 +57,13 @@ type Server struct {
 	registryRequests *prometheus.CounterVec
 
 	metrics *prometheus.Registry
+	counts  metric.Metrics
 	docs    http.Handler
 	setup   *setup
 	dev     http.Handler // nil outside dev mode
 
 	listener        net.Listener
+	certificate     *certificate // nil without TLS
 	metricsListener net.Listener // nil on the main port
 	endTraces       func()       // nil before they begin
 	draining        atomic.Bool
@@ -100,7 +102,7 @@ func (s *Server) bind(ctx context.Context) error {
 	l = newLimitListener(l, s.cfg.MaxConnectionsPerAddress, api.Proxies(s.cfg.TrustedProxies), s.log)
 	s.listener = l
 	s.cfg = s.cfg.at(l.Addr())
-	if s.listener, err = withTLS(l, s.cfg, s.log); err != nil {
+	if s.listener, s.certificate, err = withTLS(l, s.cfg, s.log); err != nil {
 		s.listener = l
 		return err
 	}
@@ -131,12 +133,13 @@ func (s *Server) open(ctx context.Context) (err error) {
 
 // assemble builds the services and the API.
 func (s *Server) assemble(ctx context.Context) (err error) {
+	s.openMetrics()
 	if s.checker, err = authz.Load(ctx, s.store, s.log); err != nil {
 		return err
 	}
 	s.checker.Issuer = s.cfg.AuthURL
 	s.issuer, err = token.New(ctx, s.store, token.Config{
-		Issuer: s.cfg.AuthURL, Key: s.key, Rotation: s.cfg.KeyRotation, Now: s.cfg.Now,
+		Issuer: s.cfg.AuthURL, Key: s.key, Rotation: s.cfg.KeyRotation, Lookups: s.counts.Cache("tokens"), Now: s.cfg.Now,
 	})
 	if err != nil {
 		return err
@@ -151,14 +154,11 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	s.login, err = login.New(s.store, s.checker, s.sts, tokens, login.Config{
 		Issuer: s.cfg.AuthURL, BaseURL: s.cfg.BaseURL, Key: s.key, Client: s.client,
 		SessionIdle: s.cfg.SessionIdle, SessionLife: s.cfg.SessionLife, PollEvery: s.cfg.pollEvery(),
-		Log: s.log, Now: s.cfg.Now,
+		Metrics: s.counts, Log: s.log, Now: s.cfg.Now,
 	})
 	if err != nil {
 		return err
 	}
-	s.metrics = prometheus.NewRegistry()
-	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
-	s.metrics.MustRegister(collectors.NewGoCollector(), process)
 	if err := s.openRegistry(ctx); err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	s.api = api.New(api.Services{
 		IAM: s.iam, Registry: images, STS: s.sts, Advisory: s.advisory, Login: s.login, Events: events,
 	}, s.issuer, s.checker, api.Config{
-		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics,
+		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics, Counters: s.counts,
 		MaxBody: int64(s.cfg.MaxBody), Version: stamp.Version(), Dir: s.cfg.DataDir,
 		Events: wire.EventNames(s.cfg.interopEvents()), Proxies: api.Proxies(s.cfg.TrustedProxies),
 	})

@@ -47,7 +47,9 @@ func (i *Issuer) Verify(ctx context.Context, raw, audience string) (authz.Caller
 		return authz.Caller{}, err
 	}
 	id := digestOf(raw, audience)
-	if c, ok := i.verified.Get(id); ok {
+	c, ok := i.verified.Get(id)
+	i.lookups.Count(ok)
+	if ok {
 		if i.now().Before(c.Expires) {
 			return c, nil
 		}
@@ -61,7 +63,7 @@ func (i *Issuer) Verify(ctx context.Context, raw, audience string) (authz.Caller
 	if err := i.check(p, audience); err != nil {
 		return authz.Caller{}, err
 	}
-	c := p.caller()
+	c = p.caller()
 	i.verified.Add(id, c)
 	return c, nil
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/outbound"
 	"github.com/holdfast-dev/holdfast/trace"
 )
@@ -41,6 +42,8 @@ type Config struct {
 	Client *http.Client      // for addresses that others choose; nil is outbound.Client's
 	Fixed  map[string]Source // by issuer
 	Now    func() time.Time  // nil is time.Now
+
+	Lookups metric.Cache // of keys
 }
 
 // Issuers caches the keys of other issuers. It fetches them when they are
@@ -52,6 +55,8 @@ type Issuers struct {
 	fixed  map[string]Source
 	static map[string]KeySet
 	now    func() time.Time
+
+	lookups metric.Cache
 
 	mu      sync.Mutex // guards issuers, every issuer in it, and the pools
 	issuers map[string]*issuer
@@ -76,7 +81,8 @@ func (i *issuer) size() int { return max(len(i.keys.keys), 1) }
 // be used.
 func New(cfg Config) (*Issuers, error) {
 	t := &Issuers{
-		client: cmp.Or(cfg.Client, outbound.Client(outbound.Config{})), fixed: cfg.Fixed,
+		lookups: cfg.Lookups,
+		client:  cmp.Or(cfg.Client, outbound.Client(outbound.Config{})), fixed: cfg.Fixed,
 		static: map[string]KeySet{}, now: cfg.Now, issuers: map[string]*issuer{},
 	}
 	for reason := range t.pools {
@@ -209,6 +215,7 @@ func (t *Issuers) keys(ctx context.Context, q QuotaKey, name string, more bool) 
 		waits = false
 	}
 	t.mu.Unlock()
+	t.lookups.Count(!waits && usable)
 	if waits {
 		if err := waitFor(ctx, name, f); err != nil {
 			return KeySet{}, err
