@@ -41,6 +41,32 @@ func grew(t *testing.T, before, after map[string]float64, want map[string]float6
 	}
 }
 
+// use makes the requests that TestMetrics counts, some of them with names that a
+// stranger chooses.
+func (w *world) use(t *testing.T, f *fakeIssuer, identity, robot string) {
+	t.Helper()
+	token := w.exchange(t, f.token(nil), identity)
+	for i := range 20 {
+		stranger := f.token(map[string]any{"iss": fmt.Sprintf("https://%d.example.com", i)})
+		_, _ = w.exchangeHTTP(t, stranger, w.wish(identity))
+	}
+	_, _ = w.exchangeHTTP(t, f.token(map[string]any{"iss": "https://token.actions.githubusercontent.com"}), w.wish(identity))
+	_, _ = w.exchangeHTTP(t, "UE9TVCAvIEhUVFAvMS4xDQo", w.wish(robot))
+	w.send(t, token, "GET", "/iam/v2beta1/groups/"+string(w.Organization), "")
+	w.send(t, token, "PURGE", "/v2/", "")
+	images := &ociClient{strings.TrimPrefix(w.BaseURL, "http://"), w.RegistryToken, w.client}
+	if err := images.push(t.Context(), "dev/app", "v1", []byte("a layer")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := images.pull(t.Context(), "dev/app", "v1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	archive := osvZip(t, 0, 5)
+	w.takeIn(t, w.Token, string(w.Organization), doc("all.zip", len(archive)), archive)
+}
+
 // TestMetrics: what an operator asks is in a metric, and no caller adds a series.
 func TestMetrics(t *testing.T) {
 	storetest.EachURL(t, func(t *testing.T, url string) {
@@ -49,26 +75,7 @@ func TestMetrics(t *testing.T) {
 		identity, robot := w.workload(t, f.url, nil), w.robot(t, string(w.Organization), "robot")
 		before := w.metrics(t)
 
-		token := w.exchange(t, f.token(nil), identity)
-		for i := range 20 { // names that a stranger chooses
-			stranger := f.token(map[string]any{"iss": fmt.Sprintf("https://%d.example.com", i)})
-			_, _ = w.exchangeHTTP(t, stranger, w.wish(identity))
-		}
-		_, _ = w.exchangeHTTP(t, f.token(map[string]any{"iss": "https://token.actions.githubusercontent.com"}), w.wish(identity))
-		_, _ = w.exchangeHTTP(t, "UE9TVCAvIEhUVFAvMS4xDQo", w.wish(robot))
-		w.send(t, token, "GET", "/iam/v2beta1/groups/"+string(w.Organization), "")
-		w.send(t, token, "PURGE", "/v2/", "")
-		images := &ociClient{strings.TrimPrefix(w.BaseURL, "http://"), w.RegistryToken, w.client}
-		if err := images.push(t.Context(), "dev/app", "v1", []byte("a layer")); err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			if err := images.pull(t.Context(), "dev/app", "v1"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		archive := osvZip(t, 0, 5)
-		w.takeIn(t, w.Token, string(w.Organization), doc("all.zip", len(archive)), archive)
+		w.use(t, f, identity, robot)
 		procUntil(t, "garbage is collected", func() bool {
 			return w.metrics(t)[`holdfast_gc_runs_total{outcome="ok"}`] > before[`holdfast_gc_runs_total{outcome="ok"}`]
 		})

@@ -145,7 +145,7 @@ func traced(t *testing.T, n int, method, address, bearer, body string, headers .
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode >= 300 {
+	if err != nil || resp.StatusCode >= http.StatusInternalServerError {
 		t.Fatalf("%s %s: %d %s %v", method, address, resp.StatusCode, text, err)
 	}
 	return text
@@ -182,10 +182,15 @@ func testTraces(t *testing.T, protocol, database string) {
 	query := url.Values{"aud": {procBase}, "identity": {string(identity.UID)}}
 	exchanged := traced(t, 4, "GET", api+"/sts/exchange?"+query.Encode(), job, "")
 	traced(t, 5, "GET", api+"/device?user_code=HIDDEN-CODE", "", "", "Accept", "text/html")
+	page := traced(t, 6, "GET", api+"/signin?flow=none", "", "")
+	if !strings.Contains(string(page), ", trace "+traceOf(6)) {
+		t.Errorf("the page of an error does not name the trace:\n%s", page)
+	}
 	p.waitLog(`"trace":"` + traceOf(1) + `"`)
 	p.stop() // sends what is left
 
-	const update, exchange = "holdfast.iam.v2beta1.GroupsService/UpdateGroup", "holdfast.oidc.SecurityTokenService/Exchange"
+	const update = "holdfast.iam.v2beta1.GroupsService/UpdateGroup"
+	const exchange = "holdfast.oidc.SecurityTokenService/Exchange"
 	want := map[int][]string{
 		1: {update, update + " > authenticate", update + " > authorize", update + " > SELECT",
 			update + " > transaction > UPDATE", update + " > transaction > COMMIT"},

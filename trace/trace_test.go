@@ -44,12 +44,13 @@ func TestOpen(t *testing.T) {
 		on   bool
 		fail string
 	}{
-		"a collector":             {"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", true, ""},
-		"one for traces":          {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://127.0.0.1:1/v1/traces", true, ""},
-		"disabled":                {"OTEL_SDK_DISABLED=true OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", false, ""},
-		"no exporter":             {"OTEL_TRACES_EXPORTER=none OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", false, ""},
-		"no collector":            {"OTEL_SERVICE_NAME=x", false, ""},
-		"a protocol that we lack": {"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1 OTEL_EXPORTER_OTLP_PROTOCOL=http/json", false, "OTEL_EXPORTER_OTLP_PROTOCOL"},
+		"a collector":    {"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", true, ""},
+		"one for traces": {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://127.0.0.1:1/v1/traces", true, ""},
+		"disabled":       {"OTEL_SDK_DISABLED=true OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", false, ""},
+		"no exporter":    {"OTEL_TRACES_EXPORTER=none OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", false, ""},
+		"no collector":   {"OTEL_SERVICE_NAME=x", false, ""},
+		"a protocol that we lack": {"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1 OTEL_EXPORTER_OTLP_PROTOCOL=http/json", false,
+			"OTEL_EXPORTER_OTLP_PROTOCOL"},
 		"an exporter that we lack": {"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1 OTEL_TRACES_EXPORTER=zipkin", false,
 			"OTEL_TRACES_EXPORTER"},
 		"a sampler that we lack": {"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1 OTEL_TRACES_SAMPLER=xray", false,
@@ -102,6 +103,9 @@ func TestSampling(t *testing.T) {
 			ctx, span := trace.Begin(t.Context(), "request", "00-"+id+"-0123456789abcdef-01")
 			if span.Recorded() != records || trace.ID(ctx) != id {
 				t.Errorf("recorded is %t, the trace %q", span.Recorded(), trace.ID(ctx))
+			}
+			if got := trace.Reference(ctx, "r1"); got != "r1, trace "+id {
+				t.Errorf("a client is told %q", got)
 			}
 			if ctx, span := trace.Begin(t.Context(), "request", "00-not-good"); (trace.ID(ctx) != "") != records {
 				t.Errorf("recorded is %t, the trace %q", span.Recorded(), trace.ID(ctx))
