@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -73,6 +74,10 @@ func Open(ctx context.Context, log *slog.Logger, version string) (end func(), _ 
 func newExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
 	if kind := cmp.Or(os.Getenv("OTEL_TRACES_EXPORTER"), "otlp"); kind != "otlp" {
 		return nil, fmt.Errorf("OTEL_TRACES_EXPORTER: %q is not otlp or none", kind)
+	}
+	// The exporters would log a malformed address and use another.
+	if u, err := url.Parse(endpoint()); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, errors.New("OTEL_EXPORTER_OTLP_ENDPOINT is not an http:// or https:// address")
 	}
 	protocol := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"),
 		defaultFor)

@@ -44,11 +44,12 @@ func TestOpen(t *testing.T) {
 		on   bool
 		fail string
 	}{
-		"a collector":    {"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", true, ""},
-		"one for traces": {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://127.0.0.1:1/v1/traces", true, ""},
-		"disabled":       {"OTEL_SDK_DISABLED=true OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", false, ""},
-		"no exporter":    {"OTEL_TRACES_EXPORTER=none OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", false, ""},
-		"no collector":   {"OTEL_SERVICE_NAME=x", false, ""},
+		"a collector":                {"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", true, ""},
+		"one for traces":             {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://127.0.0.1:1/v1/traces", true, ""},
+		"a collector without scheme": {"OTEL_EXPORTER_OTLP_ENDPOINT=collector:4318", false, "OTEL_EXPORTER_OTLP_ENDPOINT"},
+		"disabled":                   {"OTEL_SDK_DISABLED=true OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", false, ""},
+		"no exporter":                {"OTEL_TRACES_EXPORTER=none OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", false, ""},
+		"no collector":               {"OTEL_SERVICE_NAME=x", false, ""},
 		"a protocol that we lack": {"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1 OTEL_EXPORTER_OTLP_PROTOCOL=http/json", false,
 			"OTEL_EXPORTER_OTLP_PROTOCOL"},
 		"an exporter that we lack": {"OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1 OTEL_TRACES_EXPORTER=zipkin", false,
