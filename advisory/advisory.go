@@ -17,6 +17,7 @@ import (
 	"github.com/holdfast-dev/holdfast/advisory/version"
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
@@ -27,6 +28,7 @@ import (
 type Config struct {
 	Fetcher Fetcher       // reads feeds; if nil, no feed can be created
 	Limits  format.Limits // of imports
+	Metrics metric.Metrics
 	Log     *slog.Logger
 	Now     func() time.Time
 }
@@ -45,7 +47,9 @@ func New(db *store.DB, a *authz.Checker, t *page.Tokens, cfg Config) *Service {
 		cfg.Now = time.Now
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.Default())
-	return &Service{store: advisorydb.New(db), authz: a, pages: t, cfg: cfg}
+	s := &Service{store: advisorydb.New(db), authz: a, pages: t, cfg: cfg}
+	s.store.Lookups = cfg.Metrics.Cache("advisories")
+	return s
 }
 
 // now returns the time of a change, with the precision of the store.

@@ -12,10 +12,12 @@ import (
 	"github.com/holdfast-dev/holdfast/advisory/fetch"
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/advisorydb"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 // A Fetcher reads feeds.
@@ -105,6 +107,16 @@ func (s *Service) DeleteFeed(ctx context.Context, uid resource.UID) error {
 	return s.authz.Delete(ctx, resource.AdvisoriesDelete, uid, s.store.DeleteFeed)
 }
 
+// OverdueBy returns for how long the feed has been due that is due the longest. It
+// asks nobody for permission, because it is for operators.
+func (s *Service) OverdueBy(ctx context.Context) (time.Duration, error) {
+	due, err := s.store.OldestDueFeed(ctx)
+	if err != nil || due.IsZero() {
+		return 0, err
+	}
+	return max(0, s.now().Sub(due)), nil
+}
+
 // maxFeedReaders is how many feeds are read at once, at most one of each organization. So a slow feed delays
 // only other feeds of its organization, unless that many organizations have slow feeds; and fetch.Config.Stall
 // ends those. Each may need fetch.Config.MaxBytes on disk.
@@ -186,8 +198,11 @@ func (s *Service) warn(ctx context.Context, err error) {
 
 // readAndRecord reads a feed and records the result.
 func (s *Service) readAndRecord(ctx context.Context, f resource.AdvisoryFeed) error {
+	ctx, span := trace.Begin(ctx, "read a feed", "")
 	start := s.now()
 	last, state, err := s.readFeed(ctx, f)
+	defer func() { span.End(err) }()
+	s.countFeed(last, err)
 	if ctx.Err() != nil { // the server shuts down: read it again after the next start
 		return s.store.RecordFeedResult(context.WithoutCancel(ctx), f, f.Last, f.State, s.now())
 	}
@@ -201,6 +216,18 @@ func (s *Service) readAndRecord(ctx context.Context, f resource.AdvisoryFeed) er
 	}
 	last.Time, last.Took = s.now(), s.now().Sub(start)
 	return s.store.RecordFeedResult(ctx, f, last, state, last.Time.Add(f.Interval))
+}
+
+// countFeed counts a feed that was read.
+func (s *Service) countFeed(last resource.FeedResult, err error) {
+	outcome := metric.Changed
+	switch {
+	case err != nil:
+		outcome = metric.Failed
+	case last.Unchanged:
+		outcome = metric.Unchanged
+	}
+	s.cfg.Metrics.Feeds.Add(1, outcome)
 }
 
 // readFeed reads a feed. If that fails, the state it returns is the old one, so that the feed is read again.

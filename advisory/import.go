@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-dev/holdfast/advisory/format"
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/resource"
 )
 
@@ -140,12 +141,21 @@ func (m *Import) flush(offset int64) {
 		if err != nil {
 			return err
 		}
+		m.count(done)
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.done.Add(done)
 		m.done.Offset = max(m.done.Offset, offset)
 		return m.reportProgress()
 	})
+}
+
+// count counts the advisories of a batch.
+func (m *Import) count(done resource.ImportResult) {
+	all := m.s.cfg.Metrics.Imports
+	all.Add(done.Created, "created")
+	all.Add(done.Updated, "updated")
+	all.Add(done.Unchanged, metric.Unchanged)
 }
 
 // reportProgress calls report. The caller holds mu.
@@ -167,6 +177,7 @@ func (m *Import) Close() (resource.ImportResult, error) {
 	if err == nil {
 		err = m.reportProgress()
 	}
+	m.s.cfg.Metrics.Imports.Add(m.done.Failed, metric.Failed)
 	return m.done.ImportResult, err
 }
 

@@ -23,6 +23,7 @@ import (
 	v2 "github.com/holdfast-dev/holdfast/api/v2"
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/event"
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/token"
 )
 
@@ -34,6 +35,7 @@ type Config struct {
 	Log      *slog.Logger          // nil: slog's default
 	Metrics  prometheus.Registerer // nil: none
 	MaxBody  int64                 // of a request, in bytes; 0: 4 MiB, which is the least for gRPC
+	Counters metric.Metrics        // of denials
 	Version  string                // of the program
 	Dir      string                // for documents while they are imported; "": the system's
 	Events   event.Names           // what types of events begin with

@@ -25,6 +25,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/token"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 // A chain runs every call, over gRPC and as JSON alike: it gives it an id and a
@@ -47,7 +48,7 @@ type chain struct {
 
 func newChain(cfg Config, authenticate func(context.Context, origin) (authz.Caller, error)) *chain {
 	return &chain{
-		domain: cfg.Domain, log: cfg.Log, metrics: newMetrics(cfg.Metrics, cfg.Version),
+		domain: cfg.Domain, log: cfg.Log, metrics: newMetrics(cfg.Metrics, cfg.Counters.Denials, cfg.Version),
 		authenticate: authenticate, rules: methodRules(), proxies: cfg.Proxies,
 		slow:      newCallQuota(maxSlow, maxSlowByAddress, maxSlowAnonymous),
 		streaming: newCallQuota(maxStreaming, maxStreamingByAddress, maxStreamingAnonymous),
@@ -65,6 +66,7 @@ type call struct {
 	tenant  string       // of the subject
 	network string       // what origin.remote is counted with
 	start   time.Time
+	span    *trace.Span // nil if the gateway has begun it
 }
 
 type callKey struct{}
@@ -88,6 +90,8 @@ func (k *call) maxMessage() int64 {
 func (c *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	k := c.begin(ctx, info.FullMethod)
 	defer c.metrics.inFlight.Dec()
+	ctx = k.trace(ctx)
+	defer k.span.End(nil)
 	ctx, cancel := withDeadline(ctx)
 	defer cancel()
 	_ = grpc.SetHeader(ctx, metadata.MD{requestIDKey: {k.origin.id}}) // fails only after an answer
@@ -118,6 +122,8 @@ func (c *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInf
 	ctx := ss.Context()
 	k := c.begin(ctx, info.FullMethod)
 	defer c.metrics.inFlight.Dec()
+	ctx = k.trace(ctx)
+	defer k.span.End(nil)
 	_, err := recoverPanic(func() (any, error) {
 		ctx, err := c.admit(ctx, k)
 		if err != nil {
@@ -240,6 +246,24 @@ func (c *chain) begin(ctx context.Context, method string) *call {
 	return k
 }
 
+// trace returns a context with the span of a call, which the gateway begins for the
+// calls that it brings.
+func (k *call) trace(ctx context.Context) context.Context {
+	if !trace.On() {
+		return ctx
+	}
+	if ctx.Value(originKey{}) != nil {
+		trace.Of(ctx).Name(k.rule.name)
+		return ctx
+	}
+	parent := ""
+	if given := metadata.ValueFromIncomingContext(ctx, trace.Header); len(given) == 1 {
+		parent = given[0]
+	}
+	ctx, k.span = trace.Begin(ctx, k.rule.name, parent)
+	return ctx
+}
+
 // admit authenticates the caller, if the method needs it, and returns a context
 // with the caller and the call.
 func (c *chain) admit(ctx context.Context, k *call) (context.Context, error) {
@@ -287,12 +311,15 @@ func (c *chain) end(ctx context.Context, k *call, err error) error {
 		return e.err
 	}
 	f := fault.From(overdue(ctx, err))
+	if name := f.Metadata["capability"]; f.Code == fault.PermissionDenied && name != "" {
+		c.metrics.denials.Add(1, name)
+	}
 	level, cause := slog.LevelInfo, error(nil)
 	if isServerError(f.Code) {
 		level, cause = slog.LevelError, f.Cause
 	}
 	c.record(ctx, level, k, f.Code, cause)
-	return statusOf(f, c.domain, k.origin.id).Err()
+	return statusOf(f, c.domain, trace.Reference(ctx, k.origin.id)).Err()
 }
 
 // isServerError reports whether a code means that the service is at fault, and
@@ -305,6 +332,12 @@ func isServerError(code fault.Code) bool {
 // its body or its query.
 func (c *chain) record(ctx context.Context, level slog.Level, k *call, code fault.Code, cause error) {
 	took := time.Since(k.start)
+	if span := trace.Of(ctx); span != nil {
+		span.SetInt("rpc.grpc.status_code", int(code))
+		if isServerError(code) {
+			span.Fail()
+		}
+	}
 	c.metrics.observe(k.rule.name, code, took)
 	if !c.log.Enabled(ctx, level) {
 		return

@@ -24,6 +24,7 @@ import (
 	"github.com/holdfast-dev/holdfast/gen/openapi"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/token"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 // A gateway serves the methods as JSON over HTTP.
@@ -156,6 +157,8 @@ func verbAndPath(r *annotations.HttpRule) (verb, path string) {
 
 // ServeHTTP answers one request.
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ctx, span := trace.Begin(r.Context(), "HTTP", r.Header.Get(trace.Header))
+	defer span.End(nil)
 	o := &origin{id: requestID(r.Header.Values(requestIDKey)), remote: resource.HostOf(r.RemoteAddr)}
 	o.token, o.err = token.Bearer(r.Header.Values("Authorization"), true)
 	h := w.Header()
@@ -167,7 +170,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(openapi.Document) // the client has gone
 		return
 	}
-	r = r.WithContext(context.WithValue(r.Context(), originKey{}, o))
+	r = r.WithContext(context.WithValue(ctx, originKey{}, o))
 	if path := canonical(r.Method, r.URL.Path); path != r.URL.Path {
 		u := *r.URL
 		u.Path, u.RawPath = path, "" // the mux goes by Path, in which %2F is a slash like any other

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 // A Checker decides whether a caller may act on a resource. It answers from memory, yet a binding that was
@@ -52,11 +54,40 @@ func (c *Checker) Require(ctx context.Context, want resource.Capability, target 
 // RequireAll is Require for several capabilities, which may come from several
 // bindings. The error names the first that is missing.
 func (c *Checker) RequireAll(ctx context.Context, want resource.Capabilities, target resource.UID) error {
+	span := startSpan(ctx, want)
 	caller, err := c.caller(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		err = denial(c.missing(&caller, want, target), target)
 	}
-	return denial(c.missing(&caller, want, target), target)
+	endSpan(span, err)
+	return err
+}
+
+// startSpan starts the span of a check.
+func startSpan(ctx context.Context, want resource.Capabilities) *trace.Span {
+	span := trace.Leaf(ctx, "authorize")
+	if !span.Recorded() {
+		return nil
+	}
+	var names []string
+	for _, c := range want.All() {
+		names = append(names, c.String())
+	}
+	span.Set("holdfast.capabilities", strings.Join(names, " "))
+	return span
+}
+
+// endSpan ends the span of a check with its result. A denial is not a failure.
+func endSpan(span *trace.Span, err error) {
+	if !span.Recorded() {
+		return
+	}
+	result := "allowed"
+	if err != nil {
+		result = fault.From(err).Code.Reason()
+	}
+	span.Set("holdfast.result", result)
+	span.End(nil)
 }
 
 // RequireRole checks that a role can be used in a group and that the caller holds its capabilities there. A
@@ -86,7 +117,9 @@ func denial(missing resource.Capabilities, target resource.UID) error {
 }
 
 // RequireAnywhere returns nil if the caller holds want on any group at all.
-func (c *Checker) RequireAnywhere(ctx context.Context, want resource.Capability) error {
+func (c *Checker) RequireAnywhere(ctx context.Context, want resource.Capability) (err error) {
+	span := startSpan(ctx, resource.NewCapabilities(want))
+	defer func() { endSpan(span, err) }()
 	caller, err := c.caller(ctx)
 	if err != nil {
 		return err
@@ -99,7 +132,9 @@ func (c *Checker) RequireAnywhere(ctx context.Context, want resource.Capability)
 
 // Reach returns the groups on which the caller holds want, sorted, none of
 // them within another. It returns fault.Unauthenticated if there is no caller.
-func (c *Checker) Reach(ctx context.Context, want resource.Capability) ([]resource.UID, error) {
+func (c *Checker) Reach(ctx context.Context, want resource.Capability) (_ []resource.UID, err error) {
+	span := startSpan(ctx, resource.NewCapabilities(want))
+	defer func() { endSpan(span, err) }()
 	caller, err := c.caller(ctx)
 	if err != nil {
 		return nil, err

@@ -40,8 +40,10 @@ type credential struct{ bearer, form string }
 
 // release starts a binary on an empty database. It prepares the database over the public
 // API, so that releases with different schemas have the same content.
-func (m *measurement) release(ctx context.Context, name, dataset, binary string, p *platform) *release {
-	d := m.holdfastd(ctx, binary, empty(ctx, m.engine, dataset))
+func (m *measurement) release(
+	ctx context.Context, name, dataset, binary string, p *platform, env ...string,
+) *release {
+	d := m.holdfastd(ctx, binary, empty(ctx, m.engine, dataset), env...)
 	v := &release{process: d, name: name, conn: m.dial(d.address)}
 	v.folders = v.makeFolders(ctx, d.dev.Organization)
 	v.findViewer(ctx)

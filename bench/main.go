@@ -76,6 +76,7 @@ var sections = []section{
 	{"registry", registries},
 	{"advisories", advisories},
 	{"signin", signIns},
+	{"traces", traces},
 	{"against", againstEarlier},
 }
 

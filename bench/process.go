@@ -75,7 +75,7 @@ func (p *process) stop() error {
 
 // holdfastd starts a holdfastd in dev mode on the database at url, or on its default
 // one if that is "". It builds the program of this repository if binary is "".
-func (m *measurement) holdfastd(ctx context.Context, binary, url string) *process {
+func (m *measurement) holdfastd(ctx context.Context, binary, url string, env ...string) *process {
 	if binary == "" {
 		binary = m.build(ctx, ".", program)
 	}
@@ -84,7 +84,9 @@ func (m *measurement) holdfastd(ctx context.Context, binary, url string) *proces
 	if url != "" {
 		args = append(args, "--database", url)
 	}
-	p := m.start(ctx, address, "/readyz", exec.CommandContext(ctx, binary, args...))
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Env = append(os.Environ(), env...)
+	p := m.start(ctx, address, "/readyz", cmd)
 	p.dev, p.prefix = readDev(folder), "dev/"
 	p.token, p.registryToken = p.dev.Token, p.dev.RegistryToken
 	return p

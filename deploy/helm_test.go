@@ -176,6 +176,7 @@ func TestChartRefuses(t *testing.T) {
 		"a secret among settings":   {values{"settings": values{"encryption_key": "x"}}, "encryption_key"},
 		"a database among settings": {values{"settings": values{"database": "x"}}, "database"},
 		"dev mode":                  {values{"settings": values{"dev": true}}, "dev"},
+		"a collector without port":  {values{"traces": values{"endpoint": "http://collector"}}, "endpoint"},
 		"a moving tag":              {values{"image": values{"tag": "latest"}}, "tag"},
 		"blobs that are not shared": {values{"blobs": values{"bucket": ""}}, "several replicas need shared blobs"},
 		"no Secret of the database": {values{"database": values{"existingSecret": ""}}, "database.existingSecret"},

@@ -70,7 +70,10 @@ func TestPodIsRestricted(t *testing.T) {
 // TestPodHasNoSecrets checks that secrets come from Secrets, and that every
 // variable is a setting.
 func TestPodHasNoSecrets(t *testing.T) {
-	secrets := []string{"HOLDFAST_DATABASE", "HOLDFAST_ENCRYPTION_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
+	secrets := []string{
+		"HOLDFAST_DATABASE", "HOLDFAST_ENCRYPTION_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
+		"OTEL_EXPORTER_OTLP_HEADERS",
+	}
 	eachExample(t, func(t *testing.T, _ []runtime.Object, _ *apps.Deployment, c core.Container) {
 		if len(c.Args)+len(c.Command) > 0 {
 			t.Errorf("settings on the command line: %v %v", c.Command, c.Args)

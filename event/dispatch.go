@@ -9,8 +9,10 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/outbound"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
@@ -29,7 +31,8 @@ type Config struct {
 	GiveUp    time.Duration   // the age at which an undelivered event is given up; 0 means a day
 	RetryMin  time.Duration   // the wait after the first failure; 0 means a second
 	RetryMax  time.Duration   // 0 means five minutes
-	Log       *slog.Logger    // nil means slog's default
+	Metrics   metric.Metrics
+	Log       *slog.Logger // nil means slog's default
 	Now       func() time.Time
 }
 
@@ -64,6 +67,35 @@ type Dispatcher struct {
 	sinceWakeAll int                        // events since all workers were woken
 	running      sync.WaitGroup
 	pruning      sync.Mutex
+	backlog      atomic.Pointer[Backlog]
+}
+
+// A Backlog is what a dispatcher has to deliver.
+type Backlog struct {
+	Waiting int       // events in the queues, of which each holds a limited number
+	Oldest  time.Time // when the oldest of them happened; zero if there is none
+}
+
+// Backlog returns what was to be delivered a second ago at most. It is empty unless
+// this dispatcher has the lease.
+func (d *Dispatcher) Backlog() Backlog {
+	if b := d.backlog.Load(); b != nil {
+		return *b
+	}
+	return Backlog{}
+}
+
+// noteBacklog sums up the queues.
+func (d *Dispatcher) noteBacklog() {
+	var b Backlog
+	for _, w := range d.workers {
+		n, oldest := w.backlog()
+		b.Waiting += n
+		if n > 0 && (b.Oldest.IsZero() || oldest.Before(b.Oldest)) {
+			b.Oldest = oldest
+		}
+	}
+	d.backlog.Store(&b)
 }
 
 // NewDispatcher returns a Dispatcher over s that signs with issuer.
@@ -114,6 +146,7 @@ func (d *Dispatcher) lead(ctx context.Context) error {
 	defer func() {
 		cancel()
 		d.running.Wait()
+		d.backlog.Store(nil)
 		d.release(context.WithoutCancel(ctx))
 	}()
 	tail, err := d.begin(ctx)
@@ -135,6 +168,7 @@ func (d *Dispatcher) lead(ctx context.Context) error {
 			}
 		case now.Sub(saved) >= saveEvery:
 			saved = now
+			d.noteBacklog()
 			d.saveCursors(ctx)
 			d.replay(ctx)
 		case now.Sub(pruned) >= pruneEvery:

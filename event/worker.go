@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/outbound"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 const (
@@ -146,6 +148,16 @@ func (w *worker) progress() (read int64, room bool) {
 	return w.read, len(w.queue) < queueSize/2
 }
 
+// backlog returns how many events are queued, and the time of the first.
+func (w *worker) backlog() (n int, oldest time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queue) == 0 {
+		return 0, oldest
+	}
+	return len(w.queue), w.queue[0].Time
+}
+
 // add queues those events up to the sequence number at that the subscription wants.
 func (w *worker) add(events []*entry, at int64) {
 	w.mu.Lock()
@@ -200,6 +212,7 @@ func (w *worker) expire(ctx context.Context) error {
 	if err := w.d.store.GiveUp(ctx, w.sub.UID, w.cursorOf(rest), expired); err != nil {
 		return err
 	}
+	w.d.cfg.Metrics.Deliveries.Add(int64(len(expired)), metric.GivenUp)
 	w.d.cfg.Log.WarnContext(ctx, "events were given up", "subscription", w.sub.UID, "events", len(expired))
 	w.setQueue(rest)
 	w.wake() // the queue has room again
@@ -294,7 +307,16 @@ func (w *worker) finish(ctx context.Context, i *item, wait time.Duration, err er
 }
 
 // send makes one attempt. Its error is shown to those who list deliveries.
-func (w *worker) send(ctx context.Context, e *entry) (wait time.Duration, _ error) {
+func (w *worker) send(ctx context.Context, e *entry) (wait time.Duration, err error) {
+	ctx, span := trace.Begin(ctx, "deliver an event", "")
+	defer func() {
+		span.End(err)
+		outcome := metric.OK
+		if err != nil {
+			outcome = metric.Failed
+		}
+		w.d.cfg.Metrics.Deliveries.Add(1, outcome)
+	}()
 	v, err := e.encode()
 	if err != nil {
 		w.d.cfg.Log.ErrorContext(ctx, "write an event", "event", e.ID, "err", err)

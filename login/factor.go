@@ -92,11 +92,14 @@ func (s *Service) acceptFactor(w http.ResponseWriter, r *http.Request, f *flow, 
 	}
 	right, err := by.verify(s.field(w, r, by.field))
 	if err != nil {
+		s.count(by.name, err)
 		return err
 	}
 	if !right {
+		s.count(by.name, errWrong)
 		return refuse(http.StatusUnauthorized, by.wrong)
 	}
+	s.count(by.name, nil)
 	attempt.release()
 	return s.finishLocalSignIn(w, r, f, a)
 }

@@ -9,6 +9,7 @@ package login
 
 import (
 	"cmp"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -19,6 +20,8 @@ import (
 	"github.com/go-webauthn/webauthn/webauthn"
 
 	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/people"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -27,6 +30,7 @@ import (
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/signindb"
 	"github.com/holdfast-dev/holdfast/sts"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 // Config configures a Service.
@@ -39,6 +43,7 @@ type Config struct {
 	SessionLife time.Duration // longest life of a session; 0 is 30 days
 	PollEvery   time.Duration // how often a device may poll; 0 is 5 seconds
 	Hashes      int           // passwords hashed in parallel; 0 is half the processors
+	Metrics     metric.Metrics
 	Log         *slog.Logger
 	Now         func() time.Time // nil is time.Now
 }
@@ -139,11 +144,30 @@ func (s *Service) Handler() http.Handler {
 	return s.withActor(programs)
 }
 
+// count counts a credential of a person that was checked.
+func (s *Service) count(kind string, err error) {
+	outcome := metric.OK
+	switch {
+	case errors.Is(err, fault.Unauthenticated), errors.Is(err, fault.PermissionDenied):
+		outcome = metric.Denied
+	case err != nil:
+		outcome = metric.Failed
+	}
+	s.cfg.Metrics.SignIns.Add(1, kind, outcome)
+}
+
+// errWrong is for a code that is not the right one.
+var errWrong = fault.New(fault.Unauthenticated, "Unauthenticated: the code is wrong")
+
 // withActor attributes the changes that a request makes to where it comes
 // from.
 func (s *Service) withActor(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, span := trace.Begin(r.Context(), "page", r.Header.Get(trace.Header))
+		defer span.End(nil)
 		actor := resource.Actor{RequestID: newID(), Remote: remote(r)}
-		next.ServeHTTP(w, r.WithContext(resource.WithActor(r.Context(), actor)))
+		r = r.WithContext(resource.WithActor(ctx, actor))
+		next.ServeHTTP(w, r)
+		span.Name(r.Pattern)
 	})
 }

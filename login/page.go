@@ -17,6 +17,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 //go:embed all:page
@@ -252,7 +253,8 @@ func (s *Service) show(w http.ResponseWriter, r *http.Request, status int, name 
 // problem shows an error page.
 func (s *Service) problem(w http.ResponseWriter, r *http.Request, status int, title, text string) error {
 	return s.show(w, r, status, "problem", nil, &problemPage{
-		Frame: Frame{Problem: text}, Title: title, Request: resource.ActorFrom(r.Context()).RequestID,
+		Frame: Frame{Problem: text}, Title: title,
+		Request: trace.Reference(r.Context(), resource.ActorFrom(r.Context()).RequestID),
 	})
 }
 

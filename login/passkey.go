@@ -176,6 +176,7 @@ func (s *Service) passkey(w http.ResponseWriter, r *http.Request, in scriptReque
 		return nil, &scriptError{http.StatusTooManyRequests, tooMany(wait), nil}
 	}
 	a, err := s.verifyPasskey(r, f, in.Credential)
+	s.count("passkey", err)
 	if errors.Is(err, fault.Unauthenticated) {
 		return nil, &scriptError{http.StatusUnauthorized, wrongPasskey, nil}
 	}

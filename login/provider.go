@@ -104,6 +104,7 @@ func (s *Service) callback(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		claims, err = s.redeem(r.Context(), p, f, q.Get("code"))
 	}
+	s.count("provider", err)
 	if err != nil {
 		return s.showProviderError(w, r, f, p, err)
 	}

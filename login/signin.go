@@ -140,6 +140,7 @@ func (s *Service) password(w http.ResponseWriter, r *http.Request, f *flow) erro
 		in.Known = attempt.known
 	}
 	fits, sure, err := s.accountsWithPassword(r.Context(), in)
+	s.count("password", err)
 	switch {
 	case errors.Is(err, fault.Unauthenticated):
 		return refuse(http.StatusUnauthorized, wrongPassword)

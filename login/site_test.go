@@ -21,10 +21,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/crypto/argon2"
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/login"
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/outbound"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/resource"
@@ -72,6 +74,7 @@ type site struct {
 	owner   resource.Account
 	logs    *syncBuffer
 	key     seal.Key
+	metrics *prometheus.Registry
 }
 
 func (x *site) sealed(secret string) []byte { return x.key.Seal("client secret", []byte(secret)) }
@@ -116,7 +119,7 @@ func open(t *testing.T, s *storetest.Store) *site {
 	front := httptest.NewUnstartedServer(nil)
 	// Passkeys are for names.
 	address := strings.Replace("http://"+front.Listener.Addr().String(), "127.0.0.1", "localhost", 1)
-	key := seal.NewKey()
+	key, metrics := seal.NewKey(), prometheus.NewRegistry()
 	client := outbound.Client(outbound.Config{Loopback: true})
 	issuer := must[*token.Issuer](t)(token.New(t.Context(), s.DB, token.Config{Issuer: address, Key: key, Now: c.now}))
 	issuers := must[*trust.Issuers](t)(trust.New(trust.Config{Client: client, Now: c.now}))
@@ -125,13 +128,14 @@ func open(t *testing.T, s *storetest.Store) *site {
 	)
 	svc := must[*login.Service](t)(login.New(s.DB, checker, exchange, page.NewTokens(key.Derive("pages"), c.now), login.Config{
 		Issuer: address, BaseURL: address, Key: key, Client: client, Log: log, Now: c.now,
+		Metrics: metric.New(metrics, nil),
 	}))
 	front.Config.Handler = svc.Handler()
 	front.Start()
 	t.Cleanup(front.Close)
 	x := &site{
 		Service: svc, url: address, store: s, checker: checker, issuer: issuer, sts: exchange, clock: c, logs: logs,
-		key: key,
+		key: key, metrics: metrics,
 	}
 	// A hash says how it was made: this one is cheap.
 	salt := []byte("0123456789abcdef")

@@ -17,6 +17,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 // Config limits what a client may connect to. The zero value allows public
@@ -142,9 +144,19 @@ type secure struct {
 // CloseIdleConnections is called by the method of http.Client of this name.
 func (s secure) CloseIdleConnections() { s.next.CloseIdleConnections() }
 
+// RoundTrip implements http.RoundTripper. The span of a request names its host and
+// nothing else of the address, which may have a secret. The request does not carry
+// the id of the trace, because it leaves the installation.
 func (s secure) RoundTrip(r *http.Request) (*http.Response, error) {
 	if s.cfg.secureEnough(r.URL) {
-		return s.next.RoundTrip(r)
+		span := trace.Call(r.Context(), r.Method)
+		span.Set("server.address", r.URL.Hostname())
+		resp, err := s.next.RoundTrip(r)
+		if err == nil {
+			span.SetInt("http.response.status_code", resp.StatusCode)
+		}
+		span.End(err)
+		return resp, err
 	}
 	if r.Body != nil {
 		r.Body.Close()

@@ -141,7 +141,7 @@ func (r *Registry) admit(ctx context.Context, t *target, needs []resource.Capabi
 	case err == nil: // so that a client that only checks whether something exists goes on to push it
 		return problem(http.StatusNotFound, nameUnknown, "there is no group for %s", t.name)
 	case !r.public(ctx, *t, needs):
-		return denial(err, t.name)
+		return r.denial(err, t.name)
 	}
 	t.public = true
 	return nil
@@ -161,12 +161,13 @@ func (r *Registry) public(ctx context.Context, t target, needs []resource.Capabi
 	return err == nil && set.Public
 }
 
-// denial replaces the UID in a denial by the name that the client used.
-func denial(err error, name string) error {
+// denial counts a denial, and replaces the UID in it by the name that the client used.
+func (r *Registry) denial(err error, name string) error {
 	f := fault.From(err)
 	if err == nil || f.Code != fault.PermissionDenied {
 		return err
 	}
+	r.config.Metrics.Denials.Add(1, f.Metadata["capability"])
 	return problem(http.StatusForbidden, denied, "you lack %s on %s, or it does not exist", f.Metadata["capability"],
 		name)
 }
@@ -243,7 +244,7 @@ func (r *Registry) pushTo(ctx context.Context, t target) (registrydb.RepoRef, er
 		return ref, nil
 	}
 	if err := r.authz.Require(ctx, resource.RepoCreate, t.group); err != nil {
-		return ref, denial(err, t.name)
+		return ref, r.denial(err, t.name)
 	}
 	set, err := r.store.RegistrySettings(ctx, t.group)
 	if err != nil {

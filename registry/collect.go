@@ -3,12 +3,14 @@ package registry
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"time"
 
 	"github.com/distribution/distribution/v3/registry/storage/driver"
 
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
 )
@@ -43,6 +45,32 @@ type Collected struct {
 // Collect deletes what nothing refers to. It is safe to run beside pushes, pulls, mounts and other collectors.
 // All its state is in the store, so the next run continues one that was interrupted.
 func (r *Registry) Collect(ctx context.Context, c Collection) (Collected, error) {
+	removed, err := r.collect(ctx, c)
+	if !c.DryRun {
+		r.count(removed, err)
+	}
+	return removed, err
+}
+
+// count counts a run of the collector, unless it was ended.
+func (r *Registry) count(removed Collected, err error) {
+	outcome := metric.OK
+	if err != nil {
+		outcome = metric.Failed
+	}
+	if !errors.Is(err, context.Canceled) {
+		r.config.Metrics.CollectRun.Add(1, outcome)
+	}
+	all := r.config.Metrics.Collected
+	all.Add(int64(removed.Uploads), "uploads")
+	all.Add(int64(removed.Links), "links")
+	all.Add(int64(removed.Blobs), "blobs")
+	all.Add(removed.Bytes, "bytes")
+	all.Add(int64(removed.Files), "files")
+	all.Add(int64(removed.Pulls), "pulls")
+}
+
+func (r *Registry) collect(ctx context.Context, c Collection) (Collected, error) {
 	c.UploadAge = cmp.Or(c.UploadAge, UploadAge)
 	g := &collector{Registry: r, Collection: c, now: r.config.Now()}
 	for _, step := range []func(context.Context) error{g.uploads, g.links, g.blobs, g.files, g.prune} {

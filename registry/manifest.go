@@ -33,6 +33,7 @@ func (r *Registry) getManifest(w http.ResponseWriter, req *http.Request, t targe
 	if setManifest(w, req, m) && req.Method == http.MethodGet {
 		pull := resource.Pull{Digest: m.Digest, Tag: tagOf(t.reference), Time: r.config.Now()}
 		r.pulls.add(req, t.repo, t.public, pull)
+		r.config.Metrics.Pulls.Add(1)
 		_, _ = w.Write(m.Body)
 	}
 	return nil
@@ -112,6 +113,7 @@ func (r *Registry) putManifest(w http.ResponseWriter, req *http.Request, t targe
 	for _, tag := range req.URL.Query()["tag"] {
 		h.Add("Oci-Tag", tag)
 	}
+	r.config.Metrics.Pushes.Add(1)
 	w.WriteHeader(http.StatusCreated)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 // The error codes of the specification.
@@ -95,8 +96,12 @@ func asProblem(err error) *Problem {
 func (r *Registry) writeProblem(w http.ResponseWriter, req *http.Request, err error) {
 	p := asProblem(err)
 	if p.Status >= http.StatusInternalServerError && !errors.Is(err, context.Canceled) {
+		trace.Of(req.Context()).Fail()
+		if id := trace.Reference(req.Context(), requestID(req)); id != "" && p.Status == http.StatusInternalServerError {
+			p.Issues[0].Message += ": request " + id
+		}
 		r.config.Log.ErrorContext(req.Context(), "registry request failed",
-			"method", req.Method, "path", req.URL.Path, "err", err)
+			"method", req.Method, "path", req.URL.Path, "request", requestID(req), "err", err)
 	}
 	body, err := json.Marshal(map[string]any{"errors": p.Issues})
 	if err != nil {

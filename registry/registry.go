@@ -15,11 +15,13 @@ import (
 	"time"
 
 	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/store/registrydb"
 	"github.com/holdfast-dev/holdfast/token"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 // Config configures a Registry. Host is required.
@@ -37,6 +39,8 @@ type Config struct {
 
 	// Redirect redirects clients to the storage for blobs, if the storage provides URLs.
 	Redirect bool
+
+	Metrics metric.Metrics
 
 	Log *slog.Logger // nil discards
 	Now func() time.Time
@@ -62,6 +66,7 @@ func New(db *store.DB, a *authz.Checker, i *token.Issuer, b *Storage, c Config) 
 		c.Now = time.Now
 	}
 	s := registrydb.New(db)
+	s.RepoLookups = c.Metrics.Cache("repos")
 	return &Registry{
 		store: s, iam: iamdb.New(db), authz: a, issuer: i, storage: b, pulls: newPullLog(s, c.Log),
 		readers: make(chan struct{}, maxReaders), config: c,
@@ -84,6 +89,9 @@ func (r *Registry) serve(w http.ResponseWriter, req *http.Request) error {
 	t, err := parseTarget(req.URL)
 	if err != nil {
 		return err
+	}
+	if span := trace.Of(req.Context()); span.Recorded() {
+		span.Name("registry " + t.kind)
 	}
 	e, ok := endpoints[req.Method+" "+t.kind]
 	if !ok {

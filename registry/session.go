@@ -156,6 +156,8 @@ func (s *session) receive(ctx context.Context, w http.ResponseWriter, req *http.
 	buf := chunks.Get().(*[chunk]byte)
 	defer chunks.Put(buf)
 	conn := http.NewResponseController(w)
+	span := s.registry.storage.span(ctx, "receive blob")
+	defer span.End(nil)
 	for {
 		_ = conn.SetReadDeadline(time.Now().Add(bodyPause)) // not every connection has deadlines
 		n, err := req.Body.Read(buf[:])
@@ -259,11 +261,8 @@ func (s *session) commit(ctx context.Context, d digest.Digest) error {
 	if same && digest.NewDigest(d.Algorithm(), s.hash) != d {
 		return errors.Join(wrong, s.file.Cancel(ctx))
 	}
-	if err := s.file.Commit(ctx); err != nil {
-		return fmt.Errorf("commit upload: %w", err)
-	}
-	if err := s.file.Close(); err != nil {
-		return fmt.Errorf("close upload: %w", err)
+	if err := s.makeDurable(ctx); err != nil {
+		return err
 	}
 	if !same {
 		ok, err := s.verify(ctx, d)
@@ -273,6 +272,19 @@ func (s *session) commit(ctx context.Context, d digest.Digest) error {
 		if !ok {
 			return wrong
 		}
+	}
+	return nil
+}
+
+// makeDurable ends the file of an upload and returns when it is on disk.
+func (s *session) makeDurable(ctx context.Context) (err error) {
+	span := s.registry.storage.span(ctx, "commit blob")
+	defer func() { span.End(err) }()
+	if err := s.file.Commit(ctx); err != nil {
+		return fmt.Errorf("commit upload: %w", err)
+	}
+	if err := s.file.Close(); err != nil {
+		return fmt.Errorf("close upload: %w", err)
 	}
 	return s.registry.storage.syncName(s.ID)
 }

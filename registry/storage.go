@@ -13,6 +13,8 @@ import (
 	"github.com/distribution/distribution/v3/registry/storage/driver"
 	"github.com/distribution/distribution/v3/registry/storage/driver/filesystem"
 	s3 "github.com/distribution/distribution/v3/registry/storage/driver/s3-aws"
+
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 // A Storage stores the bytes of uploads and blobs. Every upload has its own path,
@@ -20,6 +22,7 @@ import (
 // becomes a blob without being moved, because object stores can only copy.
 type Storage struct {
 	driver driver.StorageDriver
+	kind   string   // file or s3
 	root   string   // of the filesystem driver, whose directories we must sync
 	synced sync.Map // directories whose own names are known to be on disk
 }
@@ -28,7 +31,7 @@ type Storage struct {
 func Filesystem(root string) *Storage {
 	const threads = 100 // concurrent system calls
 	d := filesystem.New(filesystem.DriverParameters{RootDirectory: root, MaxThreads: threads})
-	return &Storage{driver: d, root: root}
+	return &Storage{driver: d, kind: "file", root: root}
 }
 
 // A Bucket is a bucket of an object store.
@@ -51,7 +54,14 @@ func S3(ctx context.Context, b Bucket) (*Storage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open bucket %s: %w", b.Name, err)
 	}
-	return &Storage{driver: d}, nil
+	return &Storage{driver: d, kind: "s3"}, nil
+}
+
+// span starts the span of an operation.
+func (s *Storage) span(ctx context.Context, operation string) *trace.Span {
+	span := trace.Leaf(ctx, operation)
+	span.Set("holdfast.storage", s.kind)
+	return span
 }
 
 // pathOf returns the path of an upload, which is also that of its blob.
@@ -108,7 +118,10 @@ func (s *Storage) discard(ctx context.Context, id string) error {
 }
 
 func (s *Storage) remove(ctx context.Context, path string) error {
-	if err := s.driver.Delete(ctx, path); err != nil && !isMissing(err) {
+	span := s.span(ctx, "delete blob")
+	err := s.driver.Delete(ctx, path)
+	span.End(err)
+	if err != nil && !isMissing(err) {
 		return fmt.Errorf("delete %s: %w", path, err)
 	}
 	return nil
@@ -133,7 +146,9 @@ type blobReader struct {
 // open returns a reader of the bytes at path. If the driver returns an *os.File, so
 // does open, so that the kernel can send it.
 func (s *Storage) open(ctx context.Context, path string, size int64) (io.ReadSeekCloser, error) {
+	span := s.span(ctx, "open blob")
 	body, err := s.driver.Reader(ctx, path, 0)
+	span.End(err)
 	if err != nil {
 		return nil, fmt.Errorf("open blob: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -121,5 +122,32 @@ func TestPlaintextToTLS(t *testing.T) {
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestCertificateMetric: the expiry of the certificate that is in use is a metric.
+func TestCertificateMetric(t *testing.T) {
+	addr, roots := serveTLS(t, Config{})
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	defer client.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+addr+"/metrics", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(body), "\nholdfast_tls_certificate_expiry_timestamp_seconds ")
+	value, _, _ := strings.Cut(rest, "\n")
+	seconds, err := strconv.ParseFloat(value, 64)
+	left := time.Until(time.Unix(int64(seconds), 0))
+	if !ok || err != nil || left < 50*time.Minute || left > time.Hour {
+		t.Errorf("it expires in %s: %v", left, err)
 	}
 }

@@ -39,7 +39,7 @@ func (s *Server) openEvents(tokens *page.Tokens) (*event.Service, error) {
 	bodies := &v2.EventBodies{Interop: s.cfg.interopEvents(), RepoPath: registrydb.New(s.store).RepoPath}
 	s.events = event.NewDispatcher(s.store, s.issuer, event.Config{
 		Source: s.cfg.BaseURL, Names: wire.EventNames(s.cfg.interopEvents()), Render: bodies.Body,
-		Reach: outbound, Retention: s.cfg.KeepEvents, Log: s.log, Now: s.cfg.Now,
+		Reach: outbound, Retention: s.cfg.KeepEvents, Metrics: s.counts, Log: s.log, Now: s.cfg.Now,
 	})
 	return event.NewService(s.store, s.checker, tokens, event.ServiceConfig{Reach: outbound, Now: s.cfg.Now}), nil
 }

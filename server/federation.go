@@ -53,7 +53,9 @@ func (s *Server) openFederation() error {
 	}
 	client := outbound.Client(out)
 	s.client = client
-	issuers, err := trust.New(trust.Config{Client: client, Fixed: fixed, Now: s.cfg.Now})
+	issuers, err := trust.New(trust.Config{
+		Client: client, Fixed: fixed, Lookups: s.counts.Cache("issuer_keys"), Now: s.cfg.Now,
+	})
 	if err != nil {
 		return fmt.Errorf("issuers_file: %w", err)
 	}
@@ -65,9 +67,9 @@ func (s *Server) openFederation() error {
 	s.sts = sts.New(s.store, s.checker, s.issuer, issuers, sts.Config{
 		BaseURL: s.cfg.BaseURL, RegistryHost: s.cfg.RegistryHost,
 		SessionIdle: s.cfg.SessionIdle, SessionLife: s.cfg.SessionLife, WatchEvery: s.cfg.IssuerWatch,
-		AWS:    sts.AWS{Endpoint: s.cfg.AWSEndpoint, Headers: wire.ProofHeaders, Client: client},
-		Clouds: sts.Clouds{Google: s.cfg.GoogleEndpoint, Azure: s.cfg.AzureEndpoint, Name: s.cfg.CloudName},
-		Log:    s.log, Now: s.cfg.Now,
+		AWS:     sts.AWS{Endpoint: s.cfg.AWSEndpoint, Headers: wire.ProofHeaders, Client: client},
+		Clouds:  sts.Clouds{Google: s.cfg.GoogleEndpoint, Azure: s.cfg.AzureEndpoint, Name: s.cfg.CloudName},
+		Metrics: s.counts, Log: s.log, Now: s.cfg.Now,
 	})
 	return nil
 }

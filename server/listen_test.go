@@ -69,7 +69,7 @@ func plaintext(l net.Listener) net.Listener { return l }
 func TestSplitterProtocols(t *testing.T) {
 	cert, key, roots := certFiles(t)
 	encrypted := func(l net.Listener) net.Listener {
-		wrapped, err := withTLS(l, Config{TLSCert: cert, TLSKey: key}, slog.New(slog.DiscardHandler))
+		wrapped, _, err := withTLS(l, Config{TLSCert: cert, TLSKey: key}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

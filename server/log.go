@@ -1,11 +1,13 @@
 package server
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"os"
 
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 // newLogger returns a logger that writes text to a terminal and JSON otherwise.
@@ -19,10 +21,35 @@ func newLogger(w io.Writer, level slog.Level) *slog.Logger {
 		}
 		return a
 	}}
+	var h slog.Handler = slog.NewJSONHandler(w, options)
 	if isTerminal(w) {
-		return slog.New(slog.NewTextHandler(w, options))
+		h = slog.NewTextHandler(w, options)
 	}
-	return slog.New(slog.NewJSONHandler(w, options))
+	if trace.Enabled() {
+		h = tracedHandler{h}
+	}
+	return slog.New(h)
+}
+
+// A tracedHandler adds the id of the trace to each line of a request that has one.
+type tracedHandler struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (h tracedHandler) Handle(ctx context.Context, r slog.Record) error {
+	if id := trace.ID(ctx); id != "" {
+		r.AddAttrs(slog.String("trace", id))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (h tracedHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return tracedHandler{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (h tracedHandler) WithGroup(name string) slog.Handler {
+	return tracedHandler{h.Handler.WithGroup(name)}
 }
 
 func isTerminal(w io.Writer) bool {

@@ -14,9 +14,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/registry"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/sts"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 const (
@@ -80,7 +82,7 @@ func (s *Server) openRegistry(ctx context.Context) error {
 	s.registry = registry.New(s.store, s.checker, s.issuer, blobs, registry.Config{
 		Host: s.cfg.RegistryHost, Realm: realm + s.cfg.RegistryHost + registryToken,
 		Assume: s.assumeForRegistry, Sparse: s.cfg.SparseImages, Redirect: s.cfg.BlobRedirect,
-		Log: s.log, Now: s.cfg.Now,
+		Metrics: s.counts, Log: s.log, Now: s.cfg.Now,
 	})
 	s.registryRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "holdfast_registry_requests_total", Help: "Requests to the registry, by method and status.",
@@ -132,7 +134,18 @@ func (s *Server) collect(ctx context.Context) error {
 func (s *Server) serveRegistry(w http.ResponseWriter, r *http.Request) {
 	counted := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 	start := time.Now()
-	s.registry.ServeHTTP(counted, r)
+	ctx, span := trace.Begin(r.Context(), "registry", r.Header.Get(trace.Header))
+	defer span.End(nil)
+	if ctx != r.Context() {
+		r = r.WithContext(ctx)
+	}
+	body := &countedBody{ReadCloser: r.Body}
+	traced := *r
+	traced.Body = body
+	s.registry.ServeHTTP(counted, &traced)
+	s.counts.Bytes.Add(counted.sent, metric.Sent)
+	s.counts.Bytes.Add(body.received, metric.Received)
+	span.SetInt("http.response.status_code", counted.status)
 	method := r.Method
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
@@ -148,10 +161,29 @@ func (s *Server) serveRegistry(w http.ResponseWriter, r *http.Request) {
 // before the mux, which would redirect paths with dots.
 func isRegistry(path string) bool { return path == "/v2" || strings.HasPrefix(path, "/v2/") }
 
-// A statusWriter records the status of a response.
+// A countedBody counts the bytes of a request.
+type countedBody struct {
+	io.ReadCloser
+	received int64
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.received += int64(n)
+	return n, err
+}
+
+// A statusWriter records the status of a response and the size of its body.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
+	sent   int64
+}
+
+func (w *statusWriter) Write(b []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(b)
+	w.sent += int64(n)
+	return n, err
 }
 
 func (w *statusWriter) WriteHeader(status int) {
@@ -161,7 +193,9 @@ func (w *statusWriter) WriteHeader(status int) {
 
 // ReadFrom implements io.ReaderFrom, so that the kernel can send files.
 func (w *statusWriter) ReadFrom(body io.Reader) (int64, error) {
-	return io.Copy(w.ResponseWriter, body)
+	n, err := io.Copy(w.ResponseWriter, body)
+	w.sent += n
+	return n, err
 }
 
 // Unwrap is for http.ResponseController.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
@@ -24,6 +23,7 @@ import (
 	"github.com/holdfast-dev/holdfast/gen/openapi"
 	"github.com/holdfast-dev/holdfast/iam"
 	"github.com/holdfast-dev/holdfast/login"
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/reference"
 	"github.com/holdfast-dev/holdfast/registry"
@@ -33,6 +33,7 @@ import (
 	"github.com/holdfast-dev/holdfast/store/iamdb"
 	"github.com/holdfast-dev/holdfast/sts"
 	"github.com/holdfast-dev/holdfast/token"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 // A Server is the whole service.
@@ -56,12 +57,15 @@ type Server struct {
 	registryRequests *prometheus.CounterVec
 
 	metrics *prometheus.Registry
+	counts  metric.Metrics
 	docs    http.Handler
 	setup   *setup
 	dev     http.Handler // nil outside dev mode
 
 	listener        net.Listener
+	certificate     *certificate // nil without TLS
 	metricsListener net.Listener // nil on the main port
+	endTraces       func()       // nil before they begin
 	draining        atomic.Bool
 	forms           *addrCounter // forms that are being read
 }
@@ -74,12 +78,18 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, log: newLogger(cfg.Stderr, cfg.LogLevel), forms: newAddrCounter(maxForms)}
-	for _, step := range []func(context.Context) error{s.bind, s.open, s.assemble, s.prepare} {
+	for _, step := range []func(context.Context) error{s.beginTraces, s.bind, s.open, s.assemble, s.prepare} {
 		if err := step(ctx); err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
 	}
 	return s, nil
+}
+
+// beginTraces begins to send traces, if the environment says where.
+func (s *Server) beginTraces(ctx context.Context) (err error) {
+	s.endTraces, err = trace.Open(ctx, s.log, stamp.Version())
+	return err
 }
 
 // bind binds the addresses, and completes the settings that depend on them.
@@ -92,7 +102,7 @@ func (s *Server) bind(ctx context.Context) error {
 	l = newLimitListener(l, s.cfg.MaxConnectionsPerAddress, api.Proxies(s.cfg.TrustedProxies), s.log)
 	s.listener = l
 	s.cfg = s.cfg.at(l.Addr())
-	if s.listener, err = withTLS(l, s.cfg, s.log); err != nil {
+	if s.listener, s.certificate, err = withTLS(l, s.cfg, s.log); err != nil {
 		s.listener = l
 		return err
 	}
@@ -123,12 +133,13 @@ func (s *Server) open(ctx context.Context) (err error) {
 
 // assemble builds the services and the API.
 func (s *Server) assemble(ctx context.Context) (err error) {
+	s.openMetrics()
 	if s.checker, err = authz.Load(ctx, s.store, s.log); err != nil {
 		return err
 	}
 	s.checker.Issuer = s.cfg.AuthURL
 	s.issuer, err = token.New(ctx, s.store, token.Config{
-		Issuer: s.cfg.AuthURL, Key: s.key, Rotation: s.cfg.KeyRotation, Now: s.cfg.Now,
+		Issuer: s.cfg.AuthURL, Key: s.key, Rotation: s.cfg.KeyRotation, Lookups: s.counts.Cache("tokens"), Now: s.cfg.Now,
 	})
 	if err != nil {
 		return err
@@ -143,14 +154,11 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	s.login, err = login.New(s.store, s.checker, s.sts, tokens, login.Config{
 		Issuer: s.cfg.AuthURL, BaseURL: s.cfg.BaseURL, Key: s.key, Client: s.client,
 		SessionIdle: s.cfg.SessionIdle, SessionLife: s.cfg.SessionLife, PollEvery: s.cfg.pollEvery(),
-		Log: s.log, Now: s.cfg.Now,
+		Metrics: s.counts, Log: s.log, Now: s.cfg.Now,
 	})
 	if err != nil {
 		return err
 	}
-	s.metrics = prometheus.NewRegistry()
-	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
-	s.metrics.MustRegister(collectors.NewGoCollector(), process)
 	if err := s.openRegistry(ctx); err != nil {
 		return err
 	}
@@ -165,7 +173,7 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	s.api = api.New(api.Services{
 		IAM: s.iam, Registry: images, STS: s.sts, Advisory: s.advisory, Login: s.login, Events: events,
 	}, s.issuer, s.checker, api.Config{
-		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics,
+		Audience: s.cfg.BaseURL, Domain: s.cfg.ErrorDomain, Log: s.log, Metrics: s.metrics, Counters: s.counts,
 		MaxBody: int64(s.cfg.MaxBody), Version: stamp.Version(), Dir: s.cfg.DataDir,
 		Events: wire.EventNames(s.cfg.interopEvents()), Proxies: api.Proxies(s.cfg.TrustedProxies),
 	})
@@ -284,10 +292,14 @@ func (s *Server) Close() error {
 	if s.metricsListener != nil {
 		s.metricsListener.Close()
 	}
-	if s.store == nil {
-		return nil
+	var err error
+	if s.store != nil {
+		err = s.store.Close()
 	}
-	return s.store.Close()
+	if s.endTraces != nil {
+		s.endTraces()
+	}
+	return err
 }
 
 func (s *Server) httpServer(ctx context.Context, routes http.Handler, streams int) *http.Server {

@@ -28,19 +28,25 @@ type fileState struct {
 }
 
 // withTLS wraps l if the settings name a certificate.
-func withTLS(l net.Listener, cfg Config, log *slog.Logger) (net.Listener, error) {
+func withTLS(l net.Listener, cfg Config, log *slog.Logger) (net.Listener, *certificate, error) {
 	if cfg.TLSCert == "" {
-		return l, nil
+		return l, nil, nil
 	}
 	c := &certificate{certFile: cfg.TLSCert, keyFile: cfg.TLSKey, log: log}
 	if err := c.refresh(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	return tls.NewListener(l, &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		NextProtos:     []string{"h2", "http/1.1"},
 		GetCertificate: c.get,
-	}), nil
+	}), c, nil
+}
+
+// expiry returns when the certificate expires that is in use.
+func (c *certificate) expiry() time.Time {
+	pair, _ := c.get(nil) // never fails
+	return pair.Leaf.NotAfter
 }
 
 // get returns the newest pair that could be read: an incomplete renewal leaves

@@ -364,6 +364,39 @@ func TestDueFeeds(t *testing.T) {
 	})
 }
 
+// TestOldestDueFeed tells since when the feed is due that is due the longest, and of
+// none that is paused or being read.
+func TestOldestDueFeed(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		now := epoch
+		s.Now = func() time.Time { return now }
+		org, _ := addOrganization(t, s, "acme", alice)
+		due := func(want time.Time) {
+			t.Helper()
+			if got, err := s.OldestDueFeed(t.Context()); err != nil || !got.Equal(want) {
+				t.Errorf("due at %v, want %v: %v", got, want, err)
+			}
+		}
+		due(time.Time{})
+		paused := newFeed(org.UID, "paused")
+		paused.Paused = true
+		must(t, s.InsertFeed(t.Context(), paused))
+		due(time.Time{})
+		addFeed(t, s, org.UID, "feed")
+		due(epoch)
+		addFeed(t, s, org.UID, "another")
+		due(epoch)
+		_, _, err := s.ClaimDueFeed(t.Context(), epoch.Add(2*time.Hour), "", nil)
+		must(t, err)
+		due(epoch)
+		_, _, err = s.ClaimDueFeed(t.Context(), epoch.Add(time.Hour), "", nil)
+		must(t, err)
+		due(time.Time{})
+		now = epoch.Add(3 * time.Hour)
+		due(epoch.Add(time.Hour))
+	})
+}
+
 // TestGroupKeepsAdvisories checks that a group with advisories or feeds stays,
 // and leaves nothing behind when it goes.
 func TestGroupKeepsAdvisories(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 // A committer runs f in a transaction. It returns nil when the effects of f are on
@@ -26,7 +27,8 @@ type Tx struct {
 	increments []increment // of counters, to be written with the commit
 	events     [][]any     // to be written with the commit
 	changes    []GrantChange
-	revision   int64 // of its changes to grants, once written; 0 if there are none
+	revision   int64           // of its changes to grants, once written; 0 if there are none
+	traced     context.Context // of the span that those of statements are below
 }
 
 // A statement is one whose result nothing in its transaction needs.
@@ -46,14 +48,16 @@ type conn interface {
 // revision has moved, it returns when all replicas know.
 func (s *DB) Write(ctx context.Context, f func(*Tx) error) error {
 	const tries = 8
+	ctx, span := trace.Start(ctx, "transaction")
 	var err error
+	defer func() { span.End(err) }()
 	for range tries {
 		if err = s.commit.run(ctx, f); s.Engine.failure(err) != conflict {
 			break
 		}
 	}
 	if errors.Is(err, errDryRun) {
-		return nil
+		err = nil
 	}
 	return s.outcome(err)
 }
@@ -80,11 +84,12 @@ func (t *Tx) finish(ctx context.Context) error {
 
 // Exec runs a statement and returns how many rows it touched.
 func (t *Tx) Exec(ctx context.Context, query string, args ...any) (n int64, _ error) {
+	span := t.DB.span(t.traced, query)
 	res, err := t.on.ExecContext(ctx, query, args...)
 	if err == nil {
 		n, err = res.RowsAffected()
 	}
-	return n, wrap("exec", query, err)
+	return n, wrap("exec", query, endSpan(span, err))
 }
 
 // Later runs a statement whose result the transaction does not need. PostgreSQL
@@ -108,13 +113,15 @@ func (t *Tx) Row(ctx context.Context, query string, args []any, dest ...any) err
 
 // QueryRow runs a query whose only row the caller scans.
 func (t *Tx) QueryRow(ctx context.Context, query string, args ...any) Row {
-	return Row{query, t.on.QueryRowContext(ctx, query, args...), nil, nil}
+	span := t.DB.span(t.traced, query)
+	return Row{query, t.on.QueryRowContext(ctx, query, args...), nil, nil, span}
 }
 
 // Rows runs a query and calls f for each row, until f says that it has enough.
 func (t *Tx) Rows(ctx context.Context, query string, args []any, f func(Scanner) (enough bool, err error)) error {
+	span := t.DB.span(t.traced, query)
 	rows, err := t.on.QueryContext(ctx, query, args...)
-	return scan(query, rows, err, f)
+	return endSpan(span, scan(query, rows, err, f))
 }
 
 // maxBatch is how many writes share one commit at most. It bounds how long the
@@ -138,6 +145,8 @@ type queuedWrite struct {
 	f    func(*Tx) error
 	err  error
 	done chan struct{}
+
+	waiting, committing *trace.Span
 }
 
 func newBatcher(s *DB, on *sql.Conn) *batcher {
@@ -158,6 +167,7 @@ func (g *batcher) run(ctx context.Context, f func(*Tx) error) error {
 		return err
 	}
 	j := &queuedWrite{ctx: context.WithoutCancel(ctx), f: f, done: make(chan struct{})}
+	j.waiting = trace.Leaf(ctx, "wait for the writer")
 	select {
 	case g.queue <- j:
 	case <-ctx.Done():
@@ -220,6 +230,7 @@ func (g *batcher) commitBatch(batch []*queuedWrite) {
 		g.s.notify(ctx, revision)
 	}
 	for _, j := range batch {
+		j.committing.End(err)
 		if err != nil {
 			j.err = err
 		}
@@ -261,7 +272,9 @@ func (g *batcher) runOne(j *queuedWrite, saved bool) (revision int64, _ error) {
 			return 0, fmt.Errorf("savepoint: %w", err)
 		}
 	}
-	t := &Tx{DB: g.s, on: g.on}
+	j.waiting.End(nil)
+	defer func() { j.committing = g.s.span(j.ctx, `COMMIT`) }()
+	t := &Tx{DB: g.s, on: g.on, traced: j.ctx}
 	if j.err = g.runRecovering(j, t); j.err != nil {
 		t.revision = 0
 		if g.s.Engine.failure(j.err) == outage { // SQLite may have ended the transaction

@@ -18,11 +18,14 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
+
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 const postgresConns = 32
 
 var postgresEngine = Engine{
+	name:     "postgresql",
 	Postgres: true,
 	Lock:     " FOR NO KEY UPDATE OF t",
 	LockKey:  " FOR UPDATE OF t",
@@ -131,26 +134,25 @@ func (p *pooled) shard() (shard int, release func()) {
 // run releases its connection before it notifies others and waits for them,
 // because they may need one themselves.
 func (p *pooled) run(ctx context.Context, f func(*Tx) error) error {
-	t := &Tx{DB: p.s}
+	t := &Tx{DB: p.s, traced: ctx}
 	if err := p.transact(ctx, t, f); err != nil {
 		return err
 	}
 	if t.revision > 0 {
 		p.s.notify(context.WithoutCancel(ctx), t.revision)
+		span := trace.Leaf(ctx, "wait for replicas")
 		p.s.replica.waitForPeers(ctx, t.revision)
+		span.End(nil)
 	}
 	return nil
 }
 
 func (p *pooled) transact(ctx context.Context, t *Tx, f func(*Tx) error) error {
-	on, err := p.s.read.Conn(ctx)
+	on, err := p.begin(ctx)
 	if err != nil {
-		return fmt.Errorf("connect: %w", err)
+		return err
 	}
 	defer on.Close()
-	if _, err := on.ExecContext(ctx, `BEGIN`); err != nil {
-		return fmt.Errorf("begin: %w", err)
-	}
 	var release func()
 	t.Shard, release = p.shard()
 	defer release()
@@ -160,7 +162,8 @@ func (p *pooled) transact(ctx context.Context, t *Tx, f func(*Tx) error) error {
 	}
 	switch {
 	case err == nil:
-		err = sendBatch(ctx, on, append(t.closing(), statement{text: `COMMIT`}))
+		span := p.s.span(ctx, `COMMIT`)
+		err = endSpan(span, sendBatch(ctx, on, append(t.closing(), statement{text: `COMMIT`})))
 	case errors.Is(err, errDryRun):
 		err = cmp.Or(sendBatch(ctx, on, t.closing()), err)
 	}
@@ -168,6 +171,22 @@ func (p *pooled) transact(ctx context.Context, t *Tx, f func(*Tx) error) error {
 		rollback(ctx, on)
 	}
 	return err
+}
+
+// begin returns a connection with a transaction. Its span includes the wait for a
+// connection.
+func (p *pooled) begin(ctx context.Context) (_ *sql.Conn, err error) {
+	span := p.s.span(ctx, `BEGIN`)
+	defer func() { span.End(err) }()
+	on, err := p.s.read.Conn(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	if _, err := on.ExecContext(ctx, `BEGIN`); err != nil {
+		on.Close()
+		return nil, fmt.Errorf("begin: %w", err)
+	}
+	return on, nil
 }
 
 // closing returns the statements that a transaction ends with. The counters come

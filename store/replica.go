@@ -52,7 +52,8 @@ type replica struct {
 	s     *DB
 	db    *sql.DB // its own connections, so that it does not wait behind reads and writes
 	id    string
-	lease Lease // of the caches
+	lease Lease        // of the caches
+	lag   atomic.Int64 // revisions that were not applied when it renewed
 
 	renewing  sync.Mutex // held while it renews
 	heartbeat int64      // the number of its last heartbeat
@@ -100,6 +101,7 @@ func (r *replica) renew(ctx context.Context, revision int64) (newest int64, _ er
 		r.revision = newest
 	}
 	r.lease.Begin(began)
+	r.lag.Store(newest - revision)
 	return newest, r.readPeers(ctx)
 }
 

@@ -20,6 +20,7 @@ import (
 const sqliteReaders = 8
 
 var sqliteEngine = Engine{
+	name:    "sqlite",
 	schema:  sqliteSchema,
 	failure: sqliteFailure,
 	Param:   func(int) string { return "?" }, // the driver looks up the name of every one that has one, from the first on

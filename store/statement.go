@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 // A Scanner scans the columns of a row.
@@ -23,6 +24,7 @@ type Row struct {
 	row   *sql.Row
 	err   error // why there is no row
 	db    *DB   // nil inside a transaction
+	span  *trace.Span
 }
 
 // Scan scans the columns. It returns sql.ErrNoRows if there is no row.
@@ -31,7 +33,7 @@ func (r Row) Scan(dest ...any) error {
 	if err == nil {
 		err = r.row.Scan(dest...)
 	}
-	err = wrap("query", r.query, err)
+	err = wrap("query", r.query, endSpan(r.span, err))
 	if r.db == nil {
 		return err
 	}
@@ -52,6 +54,39 @@ func scan(query string, rows *sql.Rows, err error, f func(Scanner) (enough bool,
 	return wrap("query", query, rows.Err())
 }
 
+// span starts the span of a statement. The text has parameters only, no values, and
+// its beginning tells which one it is.
+func (s *DB) span(ctx context.Context, query string) *trace.Span {
+	span := trace.Leaf(ctx, "statement")
+	if span == nil {
+		return nil
+	}
+	const most = 200
+	text := beginning(query, most)
+	verb, _, _ := strings.Cut(text, " ")
+	span.Name(verb)
+	span.Set("db.query.text", text)
+	span.Set("db.system.name", s.Engine.name)
+	return span
+}
+
+// endSpan ends the span of a statement and returns its error. That there is no row
+// is not a failure.
+func endSpan(span *trace.Span, err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		span.End(nil)
+	} else {
+		span.End(err)
+	}
+	return err
+}
+
+// beginning returns the beginning of a statement, on one line.
+func beginning(query string, most int) string {
+	text := strings.Join(strings.Fields(query), " ")
+	return text[:min(len(text), most)]
+}
+
 // wrap adds the beginning of a statement to its error, so that a log tells which
 // statement failed. The text has parameters only, no values.
 func wrap(verb, query string, err error) error {
@@ -59,8 +94,7 @@ func wrap(verb, query string, err error) error {
 		return err
 	}
 	const most = 40
-	text := strings.Join(strings.Fields(query), " ")
-	return fmt.Errorf("%s %q: %w", verb, text[:min(len(text), most)], err)
+	return fmt.Errorf("%s %q: %w", verb, beginning(query, most), err)
 }
 
 // ReadAll reads the rows of a query.

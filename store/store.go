@@ -44,6 +44,7 @@ type DB struct {
 
 // An Engine is what differs between the statements of the two databases.
 type Engine struct {
+	name     string              // as OpenTelemetry has it
 	Postgres bool                // can another process write to it?
 	Lock     string              // ends a SELECT FROM … AS t whose row is about to change
 	LockKey  string              // ends a SELECT whose row is about to go
@@ -120,20 +121,22 @@ func (s *DB) Row(ctx context.Context, query string, args []any, dest ...any) err
 
 // QueryRow runs a query whose only row the caller scans.
 func (s *DB) QueryRow(ctx context.Context, query string, args ...any) Row {
+	span := s.span(ctx, query)
 	if s.Engine.Postgres {
-		return Row{query, s.read.QueryRowContext(ctx, query, args...), nil, s}
+		return Row{query, s.read.QueryRowContext(ctx, query, args...), nil, s, span}
 	}
 	st, err := s.stmts.get(ctx, query)
 	if err != nil {
-		return Row{query, nil, err, s}
+		return Row{query, nil, err, s, span}
 	}
-	return Row{query, st.QueryRowContext(ctx, args...), nil, s}
+	return Row{query, st.QueryRowContext(ctx, args...), nil, s, span}
 }
 
 // Rows runs a query and calls f for each row, until f says that it has enough.
 func (s *DB) Rows(ctx context.Context, query string, args []any, f func(Scanner) (enough bool, err error)) error {
+	span := s.span(ctx, query)
 	rows, err := s.query(ctx, query, args)
-	return s.outcome(scan(query, rows, err, f))
+	return s.outcome(endSpan(span, scan(query, rows, err, f)))
 }
 
 // Exec runs one statement in a transaction of its own, and returns how many rows
@@ -154,7 +157,9 @@ func (s *DB) Snapshot(ctx context.Context, f func(Reader) error) error {
 		return s.outcome(err)
 	}
 	defer on.Rollback()
-	return f(func(ctx context.Context, query string, args []any, f func(Scanner) (bool, error)) error {
+	return f(func(ctx context.Context, query string, args []any, f func(Scanner) (bool, error)) (err error) {
+		span := s.span(ctx, query)
+		defer func() { _ = endSpan(span, err) }()
 		if s.Engine.Postgres {
 			rows, err := on.QueryContext(ctx, query, args...)
 			return s.outcome(scan(query, rows, err, f))

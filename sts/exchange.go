@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/token"
 	"github.com/holdfast-dev/holdfast/trust"
@@ -32,6 +33,12 @@ type Request struct {
 // match the identity, and fault.Unavailable if the keys of its issuer cannot
 // be fetched.
 func (s *Service) Exchange(ctx context.Context, r Request) (Token, error) {
+	t, err := s.exchange(ctx, r)
+	s.count(t, r.Bearer, err)
+	return t, err
+}
+
+func (s *Service) exchange(ctx context.Context, r Request) (Token, error) {
 	claims, err := s.claims(r.TokenParams)
 	if err != nil {
 		return Token{}, err
@@ -104,7 +111,12 @@ func (s *Service) assume(ctx context.Context, uid resource.UID, bearer string, c
 	s.recordUse(ctx, p)
 	claims.Subject, claims.Act, claims.Session, claims.Voucher = uid, from.act, from.session, from.voucher
 	claims.Email = p.identity.Email
-	return s.mint(ctx, claims, from.until)
+	t, err := s.mint(ctx, claims, from.until)
+	t.class = s.classOf(from.act.Issuer)
+	if p.identity.Relationship.AWS != nil {
+		t.class = metric.AWS
+	}
+	return t, err
 }
 
 // A provenance is what a new token is derived from, and what it depends on.
@@ -317,7 +329,9 @@ func (s *Service) exchangeViaProvider(
 	claims.Subject, claims.Voucher = person.UID, idp.Voucher()
 	claims.Act = &resource.Upstream{Issuer: tok.Issuer, Subject: tok.Subject, Audience: tok.Audience}
 	claims.Email, claims.EmailVerified = person.Email, person.Email != "" && idp.Trusted
-	return s.mint(ctx, claims, time.Time{})
+	t, err := s.mint(ctx, claims, time.Time{})
+	t.class = s.classOf(tok.Issuer)
+	return t, err
 }
 
 // person returns the identity that a realm knows by subject, or fault.NotFound. It
@@ -372,7 +386,9 @@ func (s *Service) reissue(ctx context.Context, bearer string, tok *trust.Token, 
 	if err := narrow(&claims, caller.Narrowing()); err != nil {
 		return Token{}, err
 	}
-	return s.mint(ctx, claims, tok.Expiry)
+	t, err := s.mint(ctx, claims, tok.Expiry)
+	t.class = metric.Own
+	return t, err
 }
 
 // narrow restricts claims to what an earlier narrowing allows. It returns

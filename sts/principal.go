@@ -10,6 +10,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/trust"
 )
@@ -80,6 +81,7 @@ type principalCache struct {
 	entries    *lru.Cache[resource.UID, *principal]
 	size       atomic.Int64 // total of entries
 	generation uint64
+	lookups    metric.Cache
 }
 
 func newPrincipalCache() *principalCache {
@@ -92,7 +94,9 @@ func newPrincipalCache() *principalCache {
 // get returns an identity or, if it is not cached, the generation to pass to
 // put.
 func (m *principalCache) get(uid resource.UID) (p *principal, generation uint64) {
-	if p, ok := m.entries.Get(uid); ok {
+	p, ok := m.entries.Get(uid)
+	m.lookups.Count(ok)
+	if ok {
 		return p, 0
 	}
 	m.mu.Lock()

@@ -71,7 +71,7 @@ func (s *Service) StartSession(
 		return "", Token{}, err
 	}
 	text, err := refreshText(secret, ends)
-	return n.ID, Token{text, ends}, err
+	return n.ID, Token{Text: text, Expiry: ends}, err
 }
 
 // Refresh returns a token for a refresh token, and the refresh token that
@@ -96,7 +96,7 @@ func (s *Service) Refresh(ctx context.Context, bearer string, w TokenParams) (ac
 		return Token{}, Token{}, err
 	}
 	text, err := refreshText(secret, ends)
-	return access, Token{text, ends}, err
+	return access, Token{Text: text, Expiry: ends}, err
 }
 
 // forSession returns a token of a session.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/outbound"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
@@ -31,6 +32,7 @@ type Config struct {
 	WatchEvery   time.Duration // how often issuers are checked; 0 is an hour
 	AWS          AWS
 	Clouds       Clouds
+	Metrics      metric.Metrics
 	Log          *slog.Logger     // nil is slog's default
 	Now          func() time.Time // nil is time.Now
 }
@@ -68,6 +70,7 @@ func New(db *store.DB, checker *authz.Checker, issuer *token.Issuer, issuers *tr
 	if x.now == nil {
 		x.now = time.Now
 	}
+	x.principals.lookups = cfg.Metrics.Cache("identities")
 	checker.OnChange(x.principals.invalidate)
 	return x
 }
@@ -76,6 +79,8 @@ func New(db *store.DB, checker *authz.Checker, issuer *token.Issuer, issuers *tr
 type Token struct {
 	Text   string
 	Expiry time.Time
+
+	class string // of the issuer of what it was exchanged for
 }
 
 // TokenParams are the requested properties of a token.
@@ -144,7 +149,7 @@ func (s *Service) mint(ctx context.Context, c token.Claims, end time.Time) (Toke
 	}
 	c.Until = expiry // the same second in the token and in the answer
 	text, err := s.issuer.Mint(ctx, c)
-	return Token{text, expiry.UTC().Truncate(time.Second)}, err
+	return Token{Text: text, Expiry: expiry.UTC().Truncate(time.Second)}, err
 }
 
 // refused returns the error for an invalid credential.

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-dev/holdfast/outbound"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/store"
+	"github.com/holdfast-dev/holdfast/trace"
 	"github.com/holdfast-dev/holdfast/trust"
 )
 
@@ -110,6 +111,8 @@ func (s *Service) checkIssuer(ctx context.Context, d dueIssuer) error {
 	if claimed, err := s.store.ClaimIssuer(ctx, d.name, d.since); err != nil || !claimed {
 		return err
 	}
+	ctx, span := trace.Begin(ctx, "check an issuer", "")
+	defer span.End(nil)
 	keys, err := s.fetchKeys(ctx, d.name)
 	if ctx.Err() != nil {
 		return nil

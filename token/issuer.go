@@ -18,6 +18,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/resource"
 	"github.com/holdfast-dev/holdfast/seal"
 	"github.com/holdfast-dev/holdfast/store"
@@ -40,6 +41,7 @@ type Config struct {
 	Issuer   string           // the iss claim of every token, and the base address of the keys
 	Key      seal.Key         // seals the signing keys
 	Rotation time.Duration    // age at which the newest key is replaced; 0 is never
+	Lookups  metric.Cache     // in the cache of tokens
 	Now      func() time.Time // nil is time.Now
 }
 
@@ -54,6 +56,7 @@ type Issuer struct {
 
 	keys     atomic.Pointer[keys]
 	verified *lru.Cache[digest, authz.Caller]
+	lookups  metric.Cache
 
 	stale       atomic.Bool // the keys may have changed since they were read
 	refreshMu   sync.Mutex  // guards refreshedAt
@@ -82,7 +85,9 @@ func New(ctx context.Context, db *store.DB, cfg Config) (*Issuer, error) {
 	if cfg.Issuer == "" {
 		return nil, errors.New("an issuer needs an address")
 	}
-	i := &Issuer{store: iamdb.New(db), issuer: cfg.Issuer, master: cfg.Key, rotation: cfg.Rotation, now: cfg.Now}
+	i := &Issuer{
+		store: iamdb.New(db), issuer: cfg.Issuer, master: cfg.Key, rotation: cfg.Rotation, lookups: cfg.Lookups, now: cfg.Now,
+	}
 	i.verified, _ = lru.New[digest, authz.Caller](cachedTokens) // fails only for a size of 0
 	if i.now == nil {
 		i.now = time.Now

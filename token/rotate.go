@@ -47,6 +47,9 @@ func (i *Issuer) Keys(ctx context.Context) ([]KeyState, error) {
 	return all, nil
 }
 
+// SigningSince returns when the key was made that signs now.
+func (i *Issuer) SigningSince() time.Time { return i.keys.Load().signer(i.now()).createTime }
+
 // Rotate creates a new signing key and returns its id. The key signs once it
 // has been published for a while; tokens signed with older keys stay valid
 // until they expire. If several replicas rotate at the same time, one key is

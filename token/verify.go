@@ -16,6 +16,7 @@ import (
 	"github.com/holdfast-dev/holdfast/authz"
 	"github.com/holdfast-dev/holdfast/fault"
 	"github.com/holdfast-dev/holdfast/resource"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 const (
@@ -46,7 +47,9 @@ func (i *Issuer) Verify(ctx context.Context, raw, audience string) (authz.Caller
 		return authz.Caller{}, err
 	}
 	id := digestOf(raw, audience)
-	if c, ok := i.verified.Get(id); ok {
+	c, ok := i.verified.Get(id)
+	i.lookups.Count(ok)
+	if ok {
 		if i.now().Before(c.Expires) {
 			return c, nil
 		}
@@ -60,7 +63,7 @@ func (i *Issuer) Verify(ctx context.Context, raw, audience string) (authz.Caller
 	if err := i.check(p, audience); err != nil {
 		return authz.Caller{}, err
 	}
-	c := p.caller()
+	c = p.caller()
 	i.verified.Add(id, c)
 	return c, nil
 }
@@ -68,7 +71,11 @@ func (i *Issuer) Verify(ctx context.Context, raw, audience string) (authz.Caller
 // Authenticate returns the caller that a token stands for, as Verify does, unless
 // the token has been revoked. It returns fault.Unavailable if the checker cannot
 // find out whether it has.
-func (i *Issuer) Authenticate(ctx context.Context, raw, audience string, checker *authz.Checker) (authz.Caller, error) {
+func (i *Issuer) Authenticate(
+	ctx context.Context, raw, audience string, checker *authz.Checker,
+) (_ authz.Caller, err error) {
+	ctx, span := trace.Start(ctx, "authenticate")
+	defer func() { span.End(err) }()
 	c, err := i.Verify(ctx, raw, audience)
 	if err != nil {
 		return authz.Caller{}, err

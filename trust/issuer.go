@@ -11,7 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/outbound"
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 const (
@@ -40,6 +42,8 @@ type Config struct {
 	Client *http.Client      // for addresses that others choose; nil is outbound.Client's
 	Fixed  map[string]Source // by issuer
 	Now    func() time.Time  // nil is time.Now
+
+	Lookups metric.Cache // of keys
 }
 
 // Issuers caches the keys of other issuers. It fetches them when they are
@@ -51,6 +55,8 @@ type Issuers struct {
 	fixed  map[string]Source
 	static map[string]KeySet
 	now    func() time.Time
+
+	lookups metric.Cache
 
 	mu      sync.Mutex // guards issuers, every issuer in it, and the pools
 	issuers map[string]*issuer
@@ -75,7 +81,8 @@ func (i *issuer) size() int { return max(len(i.keys.keys), 1) }
 // be used.
 func New(cfg Config) (*Issuers, error) {
 	t := &Issuers{
-		client: cmp.Or(cfg.Client, outbound.Client(outbound.Config{})), fixed: cfg.Fixed,
+		lookups: cfg.Lookups,
+		client:  cmp.Or(cfg.Client, outbound.Client(outbound.Config{})), fixed: cfg.Fixed,
 		static: map[string]KeySet{}, now: cfg.Now, issuers: map[string]*issuer{},
 	}
 	for reason := range t.pools {
@@ -167,7 +174,7 @@ func (t *Issuers) FetchKeys(ctx context.Context, q QuotaKey, name string) ([]Key
 	t.mu.Lock()
 	p := t.poolFor(q)
 	i := t.lookup(p, name)
-	f := t.fetch(p, i)
+	f := t.fetch(ctx, p, i)
 	t.mu.Unlock()
 	if err := waitFor(ctx, name, f); err != nil {
 		return nil, err
@@ -200,14 +207,15 @@ func (t *Issuers) keys(ctx context.Context, q QuotaKey, name string, more bool) 
 		waits = false
 		t.remember(p, i)
 		if now.Sub(i.fetchedAt) > freshFor && since > retryAfter {
-			t.fetch(p, i) // in the background
+			t.fetch(ctx, p, i) // in the background
 		}
 	case more && since >= askAgain, !usable && since >= retryAfter, i.inFlight != nil:
-		f = t.fetch(p, i)
+		f = t.fetch(ctx, p, i)
 	default:
 		waits = false
 	}
 	t.mu.Unlock()
+	t.lookups.Count(!waits && usable)
 	if waits {
 		if err := waitFor(ctx, name, f); err != nil {
 			return KeySet{}, err
@@ -237,7 +245,7 @@ func (t *Issuers) startFetch(p *pool, i *issuer) {
 	p.running++
 	p.set.running++
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), fetchLimit)
+		ctx, cancel := context.WithTimeout(f.traced, fetchLimit)
 		defer cancel()
 		keys, err := t.download(ctx, i.name)
 		t.mu.Lock()
@@ -256,6 +264,8 @@ func waitFor(ctx context.Context, name string, f *fetch) error {
 	if f == nil {
 		return &Unreachable{name, errBusy}
 	}
+	span := trace.Leaf(ctx, "wait for keys")
+	defer span.End(nil)
 	limit := time.NewTimer(waitLimit)
 	defer limit.Stop()
 	select {

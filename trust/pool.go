@@ -1,9 +1,12 @@
 package trust
 
 import (
+	"context"
 	"slices"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/holdfast-dev/holdfast/trace"
 )
 
 // A Reason is why an issuer is trusted. Fetches and cached keys are counted
@@ -197,20 +200,21 @@ func (t *Issuers) setKeys(i *issuer, keys KeySet) {
 // pools can queue the same fetch: the first that may start it does.
 type fetch struct {
 	started bool
-	done    chan struct{} // closed when it ends
+	done    chan struct{}   // closed when it ends
+	traced  context.Context // of the request that caused it, for its span alone
 }
 
 // fetch starts or queues a fetch of i for p, or joins the one in flight. It
 // returns nil if the queue of p is full, without evicting anything. The caller
 // holds t.mu.
-func (t *Issuers) fetch(p *pool, i *issuer) *fetch {
+func (t *Issuers) fetch(ctx context.Context, p *pool, i *issuer) *fetch {
 	joins := i.inFlight != nil && i.inFlight.started || slices.Contains(p.queue, i)
 	if !joins && !p.mayStart() && len(p.queue) >= p.set.waitingEach {
 		return nil
 	}
 	t.remember(p, i)
 	if i.inFlight == nil {
-		i.inFlight = &fetch{done: make(chan struct{})}
+		i.inFlight = &fetch{done: make(chan struct{}), traced: trace.Detach(ctx)}
 	}
 	switch {
 	case joins:

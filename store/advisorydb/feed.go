@@ -2,7 +2,9 @@ package advisorydb
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -130,6 +132,19 @@ func (s *Store) dueFeeds(ctx context.Context) ([]resource.UID, error) {
 			WHERE NOT paused AND due_ms <= $1
 		) AS t WHERE n <= $2 ORDER BY due_ms`, store.MS(s.Time()), duePerOrganization)
 }
+
+// OldestDueFeed returns since when the feed is due that is due the longest, or the
+// zero time if none is.
+func (s *Store) OldestDueFeed(ctx context.Context) (time.Time, error) {
+	var due int64
+	err := s.Row(ctx, oldestDueQuery, []any{store.MS(s.Time())}, &due)
+	if errors.Is(err, sql.ErrNoRows) {
+		return time.Time{}, nil
+	}
+	return store.FromMS(due), err
+}
+
+const oldestDueQuery = `SELECT due_ms FROM advisory_feeds WHERE NOT paused AND due_ms <= $1 ORDER BY due_ms LIMIT 1`
 
 // RecordFeedResult records the result of reading a feed, and when to read it again.
 // If the feed was deleted or its address changed meanwhile, it does nothing.

@@ -82,7 +82,10 @@ func (s *Store) withKeys(ctx context.Context, keys []int64) (all []*cachedAdviso
 	err := s.Rows(ctx, text, q.Args, func(row store.Scanner) (bool, error) {
 		var seg, updated int64
 		err := row.Scan(&seg, &updated)
-		if v, ok := s.advisories.Get(seg); ok && v.updated == updated {
+		v, ok := s.advisories.Get(seg)
+		ok = ok && v.updated == updated
+		s.Lookups.Count(ok)
+		if ok {
 			all = append(all, v)
 		} else {
 			uncached = append(uncached, seg)

@@ -82,7 +82,8 @@ func insertAdvisories(t *testing.T, db *store.DB) (groups []resource.UID) {
 func TestAdvisoryPlans(t *testing.T) {
 	var groups []resource.UID
 	insert := func(db *store.DB) { groups = insertAdvisories(t, db) }
-	shapes := func(db *store.DB) []plantest.Shape { return advisoryShapes(New(db), groups) }
+	due := plantest.Shape{Name: "feed that is due", Index: "advisory_feeds_due", Text: oldestDueQuery, Args: []any{int64(1)}}
+	shapes := func(db *store.DB) []plantest.Shape { return append(advisoryShapes(New(db), groups), due) }
 	t.Run("sqlite", func(t *testing.T) { plantest.SQLite(t, insert, shapes) })
 	t.Run("postgres", func(t *testing.T) { plantest.Postgres(t, insert, shapes) })
 }

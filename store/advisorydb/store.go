@@ -5,6 +5,7 @@ import (
 	"context"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/store"
 )
@@ -20,6 +21,7 @@ type Store struct {
 
 	textCache  *textCache                         // of advisories, as far as they were searched
 	advisories *lru.Cache[int64, *cachedAdvisory] // advisories, for lately
+	Lookups    metric.Cache                       // in advisories
 }
 
 // New returns the store of advisories in a database.

@@ -177,6 +177,7 @@ func (s *Store) RepoAt(ctx context.Context, names []string) (resource.UID, error
 	path := strings.Join(names, "/")
 	current := s.Current() // before the cache is asked: afterwards it may be outdated
 	uid, ok, cleared := s.repos.get(path)
+	s.RepoLookups.Count(ok && current)
 	if ok && current {
 		return uid, nil
 	}

@@ -4,6 +4,7 @@ package registrydb
 import (
 	"context"
 
+	"github.com/holdfast-dev/holdfast/metric"
 	"github.com/holdfast-dev/holdfast/page"
 	"github.com/holdfast-dev/holdfast/store"
 )
@@ -14,6 +15,8 @@ type Store struct {
 	*store.DB
 
 	repos *repoCache
+
+	RepoLookups metric.Cache // in the cache of repos
 }
 
 // New returns the store of the registry in a database.

@@ -115,6 +115,22 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 {{- end }}
+{{- with .Values.traces }}
+{{- if .endpoint }}
+- name: OTEL_EXPORTER_OTLP_ENDPOINT
+  value: {{ .endpoint | quote }}
+- name: OTEL_EXPORTER_OTLP_PROTOCOL
+  value: {{ .protocol | quote }}
+- name: OTEL_TRACES_SAMPLER
+  value: traceidratio
+- name: OTEL_TRACES_SAMPLER_ARG
+  value: {{ .ratio | toString | quote }}
+{{- if .existingSecret }}
+- name: OTEL_EXPORTER_OTLP_HEADERS
+  {{- include "holdfast.secret" (list .existingSecret .key) | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- range $name, $value := .Values.settings }}
 - name: HOLDFAST_{{ upper $name }}
   value: {{ kindIs "float64" $value | ternary (int64 $value) $value | toString | quote }}{{/* not 1e+06 */}}

@@ -1,0 +1,176 @@
+// Package metric has the counters of the service, for Prometheus.
+//
+// Labels have values from fixed sets: no name that a caller chooses is one, so
+// that nobody can make series by the thousand. What is a state and not a count,
+// such as the length of a queue, is read by package server when it is scraped.
+package metric
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics are the counters. The zero value counts nothing.
+type Metrics struct {
+	Exchanges  Counter // of workloads' tokens; by class of issuer and outcome
+	SignIns    Counter // credentials of people that were checked; by kind and outcome
+	Denials    Counter // by the capability that was missing
+	Pulls      Counter // of manifests
+	Pushes     Counter // of manifests
+	Bytes      Counter // that the registry sent and received; by direction
+	Deliveries Counter // of events; by outcome
+	Feeds      Counter // that were read; by outcome
+	Imports    Counter // of advisories; by result
+	Collected  Counter // by the garbage collector of blobs; by kind
+	CollectRun Counter // by outcome
+	caches     Counter // by cache and result
+}
+
+// The values of labels.
+var (
+	// IssuerClasses are the classes of issuers of workloads' tokens. Other has those
+	// that are nobody's in particular, such as an own GitLab.
+	IssuerClasses = []string{Own, "github", "gitlab", "google", "azure", "buildkite", AWS, Other}
+
+	outcomes     = []string{OK, Denied, Invalid, Unavailable, Failed}
+	signIns      = []string{"password", "totp", "recovery", "passkey", "provider"}
+	directions   = []string{Sent, Received}
+	deliveries   = []string{OK, Failed, GivenUp}
+	feedOutcomes = []string{Changed, Unchanged, Failed}
+	imports      = []string{"created", "updated", Unchanged, Failed}
+	collected    = []string{"uploads", "links", "blobs", "files", "pulls", "bytes"}
+	caches       = []string{"tokens", "identities", "issuer_keys", "repos", "advisories"}
+)
+
+// Values of labels that other packages name.
+const (
+	OK          = "ok"
+	Denied      = "denied"
+	Invalid     = "invalid"
+	Unavailable = "unavailable"
+	Failed      = "failed"
+	Sent        = "sent"
+	Received    = "received"
+	GivenUp     = "given_up"
+	Changed     = "changed"
+	Unchanged   = "unchanged"
+	Own         = "own"
+	AWS         = "aws"
+	Other       = "other"
+)
+
+// New registers the counters with r. capabilities are the names that denials can
+// have.
+func New(r prometheus.Registerer, capabilities []string) Metrics {
+	kinds := []string{OK, Denied, Failed}
+	return Metrics{
+		Exchanges: newCounter(r, "holdfast_exchanges_total",
+			"Exchanges of workloads' tokens, by the class of the issuer that the token names, and outcome.",
+			label{"issuer", IssuerClasses}, label{"outcome", outcomes}),
+		SignIns: newCounter(r, "holdfast_signins_total",
+			"Credentials of people that were checked, by kind and outcome.", label{"kind", signIns}, label{"outcome", kinds}),
+		Denials: newCounter(r, "holdfast_denials_total",
+			"Requests refused because a capability was missing, by that capability.",
+			label{"capability", append(slices.Clone(capabilities), Other)}),
+		Pulls:  newCounter(r, "holdfast_registry_pulls_total", "Manifests that were pulled."),
+		Pushes: newCounter(r, "holdfast_registry_pushes_total", "Manifests that were pushed."),
+		Bytes: newCounter(r, "holdfast_registry_bytes_total",
+			"Bytes of bodies that the registry sent and received. Those of redirected pulls are the storage's.",
+			label{"direction", directions}),
+		Deliveries: newCounter(r, "holdfast_deliveries_total",
+			"Attempts to deliver events, by outcome, and events that were given up.", label{"outcome", deliveries}),
+		Feeds: newCounter(r, "holdfast_feed_reads_total", "Feeds of advisories that were read, by outcome.",
+			label{"outcome", feedOutcomes}),
+		Imports: newCounter(r, "holdfast_advisories_imported_total", "Advisories of imports and feeds, by result.",
+			label{"result", imports}),
+		Collected: newCounter(r, "holdfast_gc_removed_total", "What the garbage collector of blobs removed, by kind.",
+			label{"kind", collected}),
+		CollectRun: newCounter(r, "holdfast_gc_runs_total", "Runs of the garbage collector of blobs, by outcome.",
+			label{"outcome", []string{OK, Failed}}),
+		caches: newCounter(r, "holdfast_cache_requests_total", "Lookups in caches, by cache and result.",
+			label{"cache", caches}, label{"result", []string{"hit", "miss"}}),
+	}
+}
+
+// A label is one of a counter, with its values.
+type label struct {
+	name   string
+	values []string
+}
+
+// A Counter counts events by the values of its labels. The zero value counts
+// nothing.
+type Counter struct {
+	vec    *prometheus.CounterVec
+	labels []label
+}
+
+// newCounter registers a counter. All of its series exist from the start, because a
+// rate needs a first value.
+func newCounter(r prometheus.Registerer, name, help string, labels ...label) Counter {
+	var names []string
+	for _, l := range labels {
+		names = append(names, l.name)
+	}
+	c := Counter{prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, names), labels}
+	r.MustRegister(c.vec)
+	c.each(nil, func(values []string) { c.vec.WithLabelValues(values...) })
+	return c
+}
+
+// each calls f for every combination of values that begins with the ones given.
+func (c Counter) each(values []string, f func([]string)) {
+	if len(values) == len(c.labels) {
+		f(values)
+		return
+	}
+	for _, v := range c.labels[len(values)].values {
+		c.each(append(slices.Clone(values), v), f)
+	}
+}
+
+// Add adds n to the series with these values. A value that the label does not have
+// counts as Other, or as Failed if there is no such value.
+func (c Counter) Add(n int64, values ...string) {
+	if c.vec == nil || n == 0 {
+		return
+	}
+	known := make([]string, len(values))
+	for i, v := range values {
+		known[i] = c.labels[i].known(v)
+	}
+	c.vec.WithLabelValues(known...).Add(float64(n))
+}
+
+func (l label) known(value string) string {
+	switch {
+	case slices.Contains(l.values, value):
+		return value
+	case slices.Contains(l.values, Other):
+		return Other
+	}
+	return Failed
+}
+
+// A Cache counts the lookups in a cache. The zero value counts nothing.
+type Cache struct{ hit, miss prometheus.Counter }
+
+// Cache returns the counter of a cache.
+func (m Metrics) Cache(name string) Cache {
+	if m.caches.vec == nil {
+		return Cache{}
+	}
+	return Cache{m.caches.vec.WithLabelValues(name, "hit"), m.caches.vec.WithLabelValues(name, "miss")}
+}
+
+// Count counts a lookup.
+func (c Cache) Count(hit bool) {
+	switch {
+	case c.hit == nil:
+	case hit:
+		c.hit.Inc()
+	default:
+		c.miss.Inc()
+	}
+}

@@ -1,0 +1,148 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/holdfast-dev/holdfast/authz"
+	"github.com/holdfast-dev/holdfast/metric"
+	"github.com/holdfast-dev/holdfast/resource"
+)
+
+const (
+	askForMetrics = time.Second      // for questions to the database during a scrape
+	keepAnswers   = 10 * time.Second // before such a question is asked again
+)
+
+// openMetrics makes the counters, and what is read when they are scraped.
+func (s *Server) openMetrics() {
+	s.metrics = prometheus.NewRegistry()
+	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
+	s.metrics.MustRegister(collectors.NewGoCollector(), process, &states{server: s})
+	var all resource.Capabilities
+	for _, role := range authz.ManagedRoles() {
+		all = all.Union(role.Capabilities)
+	}
+	var names []string
+	for _, c := range all.All() {
+		names = append(names, c.String())
+	}
+	s.counts = metric.New(s.metrics, names)
+}
+
+// states are metrics that are read when they are scraped. All but one are in memory.
+// The age of feeds is a question to the database, which an index answers; it is asked
+// once in ten seconds at most, however often the server is scraped.
+type states struct {
+	server *Server
+
+	mu      sync.Mutex
+	asked   time.Time
+	overdue time.Duration
+	known   bool
+}
+
+// A state is a metric of states.
+type state struct {
+	*prometheus.Desc
+	kind prometheus.ValueType
+}
+
+func newState(kind prometheus.ValueType, name, help string, labels ...string) state {
+	return state{prometheus.NewDesc(name, help, labels, nil), kind}
+}
+
+var (
+	poolInUse = newState(prometheus.GaugeValue, "holdfast_database_connections_in_use",
+		"Connections to the database that are in use.")
+	poolLimit = newState(prometheus.GaugeValue, "holdfast_database_connections_limit",
+		"Connections to the database that may be open.")
+	poolWaits = newState(prometheus.CounterValue, "holdfast_database_waits_total",
+		"How often something waited for a connection to the database.")
+	poolWaited = newState(prometheus.CounterValue, "holdfast_database_wait_seconds_total",
+		"How long all of them have waited for a connection to the database.")
+	replicaLag = newState(prometheus.GaugeValue, "holdfast_replica_lag_revisions",
+		"Changes that this replica had yet to apply when it last heard from the database. PostgreSQL only.")
+	replicaHeard = newState(prometheus.GaugeValue, "holdfast_replica_heard_seconds",
+		"How long ago this replica last heard from the database. PostgreSQL only.")
+	deliveriesWaiting = newState(prometheus.GaugeValue, "holdfast_deliveries_waiting",
+		"Events in the queues of webhooks, of which each holds 512 at most. Of the replica that delivers.")
+	deliveryOldest = newState(prometheus.GaugeValue, "holdfast_delivery_oldest_seconds",
+		"The age of the oldest event in the queues of webhooks. Of the replica that delivers.")
+	feedOverdue = newState(prometheus.GaugeValue, "holdfast_feed_overdue_seconds",
+		"For how long the feed of advisories has been due that is due the longest.")
+	keyCreated = newState(prometheus.GaugeValue, "holdfast_signing_key_created_timestamp_seconds",
+		"When the key was made that signs tokens.")
+	keyRotation = newState(prometheus.GaugeValue, "holdfast_signing_key_rotation_seconds",
+		"The age at which the signing key is replaced.")
+	certExpiry = newState(prometheus.GaugeValue, "holdfast_tls_certificate_expiry_timestamp_seconds",
+		"When the certificate of the server expires. Without TLS there is none.")
+
+	allStates = []state{
+		poolInUse, poolLimit, poolWaits, poolWaited, replicaLag, replicaHeard, deliveriesWaiting, deliveryOldest,
+		feedOverdue, keyCreated, keyRotation, certExpiry,
+	}
+)
+
+// Describe implements prometheus.Collector.
+func (v *states) Describe(to chan<- *prometheus.Desc) {
+	for _, s := range allStates {
+		to <- s.Desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (v *states) Collect(to chan<- prometheus.Metric) {
+	send := func(s state, value float64) { to <- prometheus.MustNewConstMetric(s.Desc, s.kind, value) }
+	pool := v.server.store.PoolStats()
+	send(poolInUse, float64(pool.InUse))
+	send(poolLimit, float64(pool.MaxOpenConnections))
+	send(poolWaits, float64(pool.WaitCount))
+	send(poolWaited, pool.WaitDuration.Seconds())
+	if behind, age, ok := v.server.store.Lag(); ok {
+		send(replicaLag, float64(behind))
+		send(replicaHeard, age.Seconds())
+	}
+	backlog := v.server.events.Backlog()
+	send(deliveriesWaiting, float64(backlog.Waiting))
+	age := time.Duration(0)
+	if !backlog.Oldest.IsZero() {
+		age = max(0, v.server.now().Sub(backlog.Oldest))
+	}
+	send(deliveryOldest, age.Seconds())
+	if overdue, ok := v.feeds(); ok {
+		send(feedOverdue, overdue.Seconds())
+	}
+	send(keyCreated, float64(v.server.issuer.SigningSince().Unix()))
+	send(keyRotation, v.server.cfg.KeyRotation.Seconds())
+	if v.server.certificate != nil {
+		send(certExpiry, float64(v.server.certificate.expiry().Unix()))
+	}
+}
+
+// feeds returns for how long the feed has been due that is due the longest, if that
+// is known.
+func (v *states) feeds() (time.Duration, bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if time.Since(v.asked) < keepAnswers {
+		return v.overdue, v.known
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), askForMetrics)
+	defer cancel()
+	overdue, err := v.server.advisory.OverdueBy(ctx)
+	v.asked, v.overdue, v.known = time.Now(), overdue, err == nil
+	return overdue, err == nil
+}
+
+// now returns the time.
+func (s *Server) now() time.Time {
+	if s.cfg.Now != nil {
+		return s.cfg.Now()
+	}
+	return time.Now()
+}
