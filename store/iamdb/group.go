@@ -130,6 +130,9 @@ func (s *Store) DeleteGroup(ctx context.Context, uid, caller resource.UID) error
 		if _, err := t.Exec(ctx, `DELETE FROM registry_settings WHERE grp = $1`, store.Segment(uid)); err != nil {
 			return err
 		}
+		if err := t.deleteBudget(ctx, uid); err != nil {
+			return err
+		}
 		if _, err := t.Exec(ctx, `DELETE FROM groups WHERE uid = $1`, string(uid)); err != nil {
 			return err
 		}
