@@ -151,11 +151,18 @@ const chunk = 512 << 10
 var chunks = sync.Pool{New: func() any { return new([chunk]byte) }}
 
 // receive appends the body of a request. It returns a Problem if the client goes away or pauses for too long,
-// after which the upload can be resumed, and another error if the storage fails.
+// after which the upload can be resumed, and another error if the storage fails or a budget has no room for it.
 func (s *session) receive(ctx context.Context, w http.ResponseWriter, req *http.Request) error {
 	buf := chunks.Get().(*[chunk]byte)
 	defer chunks.Put(buf)
 	conn := http.NewResponseController(w)
+	room, err := s.registry.store.Room(ctx, s.Group, resource.StoredBytes)
+	if err == nil {
+		err = room.Require(ctx, s.Size+max(0, req.ContentLength))
+	}
+	if err != nil {
+		return err
+	}
 	for {
 		_ = conn.SetReadDeadline(time.Now().Add(bodyPause)) // not every connection has deadlines
 		n, err := req.Body.Read(buf[:])
@@ -165,6 +172,9 @@ func (s *session) receive(ctx context.Context, w http.ResponseWriter, req *http.
 			}
 			s.hash.Write(buf[:n])
 			s.Size += int64(n)
+		}
+		if over := room.Require(ctx, s.Size); over != nil {
+			return over
 		}
 		if err == io.EOF {
 			return nil
@@ -240,6 +250,9 @@ func (r *Registry) finish(w http.ResponseWriter, req *http.Request, t target, u 
 		row.ID = ""
 	}
 	added, err := r.store.AddBlob(ctx, ref, row, u.holder, b)
+	if f := (*fault.Error)(nil); errors.As(err, &f) && f.Quota != nil {
+		return errors.Join(err, r.drop(ctx, &u))
+	}
 	if err != nil {
 		return err
 	}

@@ -253,26 +253,29 @@ func (t *Tx) counted(ctx context.Context, key counterKey) (n int64, err error) {
 }
 
 // OverBudget returns the error for a request that needs n more than a budget leaves.
-// It tells what is used, and who can raise the budget, only to callers who may know
-// it.
 func (s *DB) OverBudget(ctx context.Context, b resource.Budget, m resource.Metric, used, n int64) *fault.Error {
+	return fault.OverQuota(s.Quota(ctx, b, m, used, fmt.Sprintf(", and this needs %d", n)))
+}
+
+// Quota counts a refusal, and describes the budget that is the reason for it. It tells
+// what is used, and who can raise the budget, only to callers who may know it.
+func (s *DB) Quota(ctx context.Context, b resource.Budget, m resource.Metric, used int64, needs string) fault.Quota {
 	if s.BudgetHooks.Refused != nil {
 		s.BudgetHooks.Refused(m)
 	}
 	q := fault.Quota{Metric: string(m)}
 	if s.BudgetHooks.Visible == nil || !s.BudgetHooks.Visible(ctx, b.UID) {
-		q.Description = fmt.Sprintf("a budget of %s that holds here is used up; an administrator of a group above can tell more",
-			m.Unit())
-		return fault.OverQuota(q)
+		q.Description = "a budget of " + m.Unit() + " that holds here is used up; an administrator of a group above can tell more"
+		return q
 	}
 	who := "whoever may update the group above it, " + string(b.UID.Parent()) + ","
 	if b.UID.IsRoot() {
 		who = "the operator of the installation"
 	}
 	q.Subject, q.Used, q.Limit, q.Known = "group:"+string(b.UID), used, b.Limits[m], true
-	q.Description = fmt.Sprintf("the group %s has used %d of its budget of %d %s, and this needs %d; %s can raise it",
-		b.UID, used, b.Limits[m], m.Unit(), n, who)
-	return fault.OverQuota(q)
+	q.Description = fmt.Sprintf("the group %s has used %d of its budget of %d %s%s; %s can raise it",
+		b.UID, used, b.Limits[m], m.Unit(), needs, who)
+	return q
 }
 
 // Usage returns what a group uses of what has counters.
@@ -304,4 +307,42 @@ func (s *DB) UsageOf(ctx context.Context, groups []resource.UID) (map[resource.U
 		return false, err
 	})
 	return all, err
+}
+
+// Room is what the budgets of a place leave of a metric, at one moment. Nothing is
+// reserved. A nil Room has no limit.
+type Room struct {
+	db     *DB
+	budget resource.Budget
+	metric resource.Metric
+	used   int64
+	left   int64
+}
+
+// Room returns what the tightest budget leaves in a group, so that nobody sends bytes
+// that cannot be stored. It costs nothing where there is no budget.
+func (s *DB) Room(ctx context.Context, group resource.UID, m resource.Metric) (*Room, error) {
+	all, err := s.Budgets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var room *Room
+	for _, b := range all.Above(group, m) {
+		used, err := s.Usage(ctx, b.UID)
+		if err != nil {
+			return nil, err
+		}
+		if left := b.Limits[m] - used[m]; room == nil || left < room.left {
+			room = &Room{s, b, m, used[m], left}
+		}
+	}
+	return room, nil
+}
+
+// Require returns fault.FailedPrecondition if there is no room for n more.
+func (r *Room) Require(ctx context.Context, n int64) error {
+	if r == nil || n <= r.left {
+		return nil
+	}
+	return r.db.OverBudget(ctx, r.budget, r.metric, r.used, n)
 }
