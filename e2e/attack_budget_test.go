@@ -205,6 +205,17 @@ func TestAttackBudgetBytes(t *testing.T) {
 				t.Errorf("%s: %d %s", how, r.status, r.body)
 			}
 		}
+		at := w.oci(t, w.RegistryToken, "POST", "/v2/dev/folder/app/blobs/uploads/", "").header.Get("Location")
+		if got := w.oci(t, w.RegistryToken, "PATCH", at, big[:400]).status; got != http.StatusAccepted || used(w.folder) != 1400 {
+			t.Errorf("after an unfinished upload, %d, the folder uses %d bytes", got, used(w.folder))
+		}
+		second := w.oci(t, w.RegistryToken, "POST", "/v2/dev/folder/app/blobs/uploads/", "").header.Get("Location")
+		if got := w.oci(t, w.RegistryToken, "PATCH", second, big[:400]).status; got != http.StatusForbidden {
+			t.Errorf("a second unfinished upload: %d", got)
+		}
+		if got := w.oci(t, w.RegistryToken, "DELETE", at, "").status; got != http.StatusNoContent {
+			t.Errorf("cancel an upload: %d", got)
+		}
 		if got := used(w.folder); got != int64(len(layer)) {
 			t.Errorf("after refusals the folder uses %d bytes", got)
 		}

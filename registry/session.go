@@ -157,8 +157,9 @@ func (s *session) receive(ctx context.Context, w http.ResponseWriter, req *http.
 	defer chunks.Put(buf)
 	conn := http.NewResponseController(w)
 	room, err := s.registry.store.Room(ctx, s.Group, resource.StoredBytes)
+	before := s.Size // which is counted already
 	if err == nil {
-		err = room.Require(ctx, s.Size+max(0, req.ContentLength))
+		err = room.Require(ctx, max(0, req.ContentLength))
 	}
 	if err != nil {
 		return err
@@ -173,7 +174,7 @@ func (s *session) receive(ctx context.Context, w http.ResponseWriter, req *http.
 			s.hash.Write(buf[:n])
 			s.Size += int64(n)
 		}
-		if over := room.Require(ctx, s.Size); over != nil {
+		if over := room.Require(ctx, s.Size-before); over != nil {
 			return over
 		}
 		if err == io.EOF {
@@ -186,7 +187,8 @@ func (s *session) receive(ctx context.Context, w http.ResponseWriter, req *http.
 }
 
 // pause makes the bytes durable and then stores the state of the upload. It returns
-// fault.NotFound if the upload was cancelled.
+// fault.NotFound if the upload was cancelled. If a budget has no room for it, it ends
+// the upload and returns fault.FailedPrecondition.
 func (s *session) pause(ctx context.Context) (err error) {
 	if err := s.file.Close(); err != nil {
 		return fmt.Errorf("close upload: %w", err)
@@ -196,6 +198,10 @@ func (s *session) pause(ctx context.Context) (err error) {
 	}
 	err = s.registry.store.SaveUpload(ctx, s.Upload, s.holder)
 	s.done = err == nil
+	if f := (*fault.Error)(nil); errors.As(err, &f) && f.Quota != nil {
+		s.done = true
+		return errors.Join(err, s.registry.drop(ctx, s.openUpload))
+	}
 	return err
 }
 

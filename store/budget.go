@@ -17,8 +17,8 @@ import (
 
 // BytesCounter is the kind of counter of the bytes that are stored below a group or in
 // a repo: every blob and every manifest once for each repo that has it, whether or
-// not other repos have it, too. So what one tenant does never changes what another
-// one uses.
+// not other repos have it, too, and uploads that have not become blobs. So what one
+// tenant does never changes what another one uses.
 const BytesCounter = "stored_bytes"
 
 // Counters are the kinds of counters that budgets limit, by metric.

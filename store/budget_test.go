@@ -59,7 +59,16 @@ func (p *pusher) act(ctx context.Context) error {
 		repo = all[0]
 	}
 	past := time.Now().Add(time.Hour)
-	switch n := p.rand.IntN(20); {
+	u := resource.Upload{ID: fmt.Sprint("u", p.rand.IntN(4)), Group: ref.Group, Repo: ref.Name, Algorithm: "sha256", Size: int64(p.rand.IntN(100))}
+	switch n := p.rand.IntN(26); {
+	case n >= 24:
+		u.ID += fmt.Sprint(" ", p.rand.Uint64())
+		if err := p.s.InsertUpload(ctx, u); err != nil {
+			return err
+		}
+		return p.s.SaveUpload(ctx, u, "")
+	case n >= 20:
+		return p.upload(ctx, u, ref, b)
 	case n < 6:
 		_, err := p.s.AddBlob(ctx, ref, resource.Upload{}, "", b)
 		return err
@@ -94,6 +103,26 @@ func (p *pusher) act(ctx context.Context) error {
 		return p.s.DeleteRepo(ctx, repo)
 	}
 	return nil
+}
+
+// upload goes on with an upload that is there: sends more, finishes or ends it.
+func (p *pusher) upload(ctx context.Context, u resource.Upload, ref registrydb.RepoRef, b resource.Blob) error {
+	ids, err := store.ReadColumn[string](ctx, p.s.Rows, `SELECT id FROM uploads WHERE grp = $1`, string(ref.Group))
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	u.ID = ids[p.rand.IntN(len(ids))]
+	switch p.rand.IntN(4) {
+	case 0:
+		return p.s.SaveUpload(ctx, u, "")
+	case 1:
+		return p.s.DeleteUpload(ctx, u.ID)
+	case 2:
+		_, err := p.s.DropUpload(ctx, u.ID, time.Now().Add(time.Hour))
+		return err
+	}
+	_, err = p.s.AddBlob(ctx, ref, u, "", b)
+	return err
 }
 
 // TestUsage: after random pushes, mounts, deletes and collections at the same time,
@@ -138,6 +167,8 @@ func TestUsage(t *testing.T) {
 			t.Errorf("refusals = %v: the budgets were never reached", refused)
 		}
 
+		var uploading int64
+		must(t, s.Row(t.Context(), `SELECT CAST(coalesce(sum(size), 0) AS BIGINT) FROM uploads WHERE grp <> $1`, []any{string(other)}, &uploading))
 		d, rows, _ := dumped(t, s.DB)
 		for name, url := range map[string]func(*testing.T) string{
 			"sqlite":   func(t *testing.T) string { return t.TempDir() + "/restored.db" },
@@ -147,8 +178,10 @@ func TestUsage(t *testing.T) {
 				at := url(t)
 				must(t, load(t.Context(), at, d, rows))
 				r := storetest.Open(t, at)
+				_, err := r.RecountBytes(t.Context()) // uploads are not in a back-up
+				must(t, err)
 				wantExact(t, r)
-				if got, want := usageOf(t, r, org, resource.StoredBytes), usageOf(t, s, org, resource.StoredBytes); got != want {
+				if got, want := usageOf(t, r, org, resource.StoredBytes), usageOf(t, s, org, resource.StoredBytes)-uploading; got != want {
 					t.Errorf("it uses %d bytes, and did %d", got, want)
 				}
 				if b, err := r.Budget(t.Context(), team); err != nil || b.Limits[resource.StoredBytes] != 500 {
@@ -311,6 +344,34 @@ func TestOverBudget(t *testing.T) {
 		s.BudgetHooks.Visible = func(context.Context, resource.UID) bool { return true }
 		if err := s.InsertRepo(t.Context(), newRepo(org, "r")); !strings.HasSuffix(err.Error(), "the operator of the installation can raise it") {
 			t.Errorf("of an organization: %v", err)
+		}
+	})
+}
+
+// TestUploadsGoWithTheirGroup: an upload keeps nobody from deleting its group, and its
+// bytes are gone then. So are they if a version that leaves the upload behind has
+// deleted the group, once the upload is dropped.
+func TestUploadsGoWithTheirGroup(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		org := addGroup(t, s, "", "org").UID
+		for _, left := range []bool{false, true} {
+			team := addGroup(t, s, org, "team").UID
+			u := addUpload(t, s, team, "app")
+			u.Size = 100
+			must(t, s.SaveUpload(t.Context(), u, ""))
+			if used := usageOf(t, s, org, resource.StoredBytes); used != 100 {
+				t.Errorf("with an upload the organization uses %d bytes", used)
+			}
+			must(t, s.DeleteGroup(t.Context(), team, alice))
+			if left {
+				must(t, s.InsertUpload(t.Context(), resource.Upload{ID: "left", Group: team, Repo: "app", Algorithm: "sha256"}))
+				_, err := s.Exec(t.Context(), `UPDATE uploads SET size = 50 WHERE id = 'left'`)
+				must(t, err)
+				u.ID, u.Size = "left", 60
+				wantFault(t, s.SaveUpload(t.Context(), u, ""), fault.NotFound, fault.Resource{Type: "group", Name: string(team)})
+				must(t, s.DeleteUpload(t.Context(), "left"))
+			}
+			wantExact(t, s)
 		}
 	})
 }

@@ -30,7 +30,9 @@ const (
 	groupBytes = `coalesce((SELECT sum(c.n) FROM groups AS g JOIN counters AS c ON c.kind = 'stored_bytes' AND c.grp = g.seg
 			WHERE g.parent = t.seg), 0)
 		+ coalesce((SELECT sum(c.n) FROM repos AS r JOIN counters AS c ON c.kind = 'stored_bytes' AND c.grp = r.seg
-			WHERE r.parent = t.seg), 0)`
+			WHERE r.parent = t.seg), 0)
+		+ ` + uploadBytes
+	uploadBytes = `coalesce((SELECT sum(u.size) FROM uploads AS u WHERE u.grp = t.uid), 0)`
 )
 
 var (
@@ -123,11 +125,12 @@ func (s *DB) correct(ctx context.Context, c recount, seg int64) error {
 // byteDrifts compares the counters of stored bytes with the rows.
 func byteDrifts(ctx context.Context, read Reader) (all []Drift, _ error) {
 	rows := map[resource.UID]int64{}
-	err := read(ctx, `SELECT t.uid, CAST(`+repoBytes+` AS BIGINT) FROM repos AS t`, nil, func(row Scanner) (bool, error) {
-		var repo resource.UID
+	err := read(ctx, `SELECT t.uid, CAST(`+repoBytes+` AS BIGINT) FROM repos AS t
+		UNION ALL SELECT t.uid, CAST(`+uploadBytes+` AS BIGINT) FROM groups AS t`, nil, func(row Scanner) (bool, error) {
+		var place resource.UID
 		var n int64
-		err := row.Scan(&repo, &n)
-		for _, g := range append(repo.Ancestors(), repo) {
+		err := row.Scan(&place, &n)
+		for _, g := range append(place.Ancestors(), place) {
 			rows[g] += n
 		}
 		return false, err

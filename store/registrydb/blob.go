@@ -49,11 +49,11 @@ func (s *Store) AddBlob(
 ) (used bool, _ error) {
 	try := func(t Tx) error {
 		if u.ID != "" {
-			n, err := t.Exec(ctx, `DELETE FROM uploads WHERE id = $1 AND holder = $2`, u.ID, holder)
+			gone, err := t.deleteUpload(ctx, `id = $1 AND holder = $2`, u.ID, holder)
 			if err != nil {
 				return err
 			}
-			if n == 0 {
+			if !gone {
 				return fault.New(fault.Aborted, "Aborted: the upload has ended or belongs to another request")
 			}
 		}

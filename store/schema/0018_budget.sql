@@ -29,6 +29,9 @@ CREATE TABLE budget_days (
   PRIMARY KEY (day, grp, kind, shard)
 );
 
+-- Uploads count as stored bytes of their group.
+CREATE INDEX uploads_grp ON uploads (grp);
+
 -- The version of all budgets, by which replicas see whether theirs are current. 2 was used
 -- for something else.
 INSERT INTO revision (id, rev) VALUES (3, 0);
