@@ -331,3 +331,34 @@ func TestBudgetEvents(t *testing.T) {
 		}
 	})
 }
+
+// budgetSteps are the steps of TestApiBothProtocols about budgets.
+func budgetSteps() []step {
+	update := func(b *budgetspb.Budget, paths ...string) func(*story) proto.Message {
+		return func(s *story) proto.Message {
+			b := proto.Clone(b).(*budgetspb.Budget)
+			b.Uid = s.uid("images")
+			return &budgetspb.UpdateBudgetRequest{Budget: b, UpdateMask: mask(paths...)}
+		}
+	}
+	get := func(s *story) proto.Message { return &budgetspb.GetBudgetRequest{Uid: s.uid("images")} }
+	remove := func(s *story) proto.Message { return &budgetspb.DeleteBudgetRequest{Uid: s.uid("images")} }
+	list := func(*story) proto.Message { return &budgetspb.ListBudgetsRequest{OrderBy: "create_time desc"} }
+	none, some, negative := int64(0), int64(50_000_000_000), int64(-1)
+	return []step{
+		{name: "budget there is none of", in: get},
+		{name: "budget", in: update(&budgetspb.Budget{StoredBytes: &some, Webhooks: &none})},
+		{name: "budget of repos", in: update(&budgetspb.Budget{Repos: &none})},
+		{name: "repo over it", code: codes.FailedPrecondition, in: func(s *story) proto.Message {
+			return &registrypb.CreateRepoRequest{Parent: s.uid("images"), Repo: &registrypb.Repo{Name: "over"}}
+		}},
+		{name: "limit taken away", in: update(&budgetspb.Budget{}, "repos", "webhooks")},
+		{name: "budget of nonsense", code: codes.InvalidArgument, in: update(&budgetspb.Budget{Repos: &negative})},
+		{name: "budget of the organization", code: codes.PermissionDenied, in: func(s *story) proto.Message { return limits(s.org(), 5) }},
+		{name: "budget by somebody else", code: codes.PermissionDenied, in: update(&budgetspb.Budget{Repos: &some}), as: "ada"},
+		{name: "budgets", in: list},
+		{name: "budgets of a stranger", in: list, as: "stranger"},
+		{name: "budget gone", in: remove},
+		{name: "budget gone again", in: remove},
+	}
+}

@@ -208,7 +208,8 @@ func (t *Tx) budgetsOf(ctx context.Context, added map[counterKey]int64) (*Budget
 		groups = append(groups, key.group)
 	}
 	slices.Sort(groups)
-	text := `SELECT b.detail FROM ` + t.DB.Engine.Each(&q, slices.Compact(groups)) + ` AS s JOIN budgets AS b ON b.seg = s.v`
+	text := `SELECT b.detail FROM ` + t.DB.Engine.Each(&q, slices.Compact(groups)) + ` AS s
+		JOIN budgets AS b ON b.seg = s.v`
 	return readBudgets(ctx, t.Rows, 0, text, q.Args...)
 }
 
@@ -265,7 +266,8 @@ func (s *DB) Quota(ctx context.Context, b resource.Budget, m resource.Metric, us
 	}
 	q := fault.Quota{Metric: string(m)}
 	if s.BudgetHooks.Visible == nil || !s.BudgetHooks.Visible(ctx, b.UID) {
-		q.Description = "a budget of " + m.Unit() + " that holds here is used up; an administrator of a group above can tell more"
+		q.Description = "a budget of " + m.Unit() +
+			" that holds here is used up; an administrator of a group above can tell more"
 		return q
 	}
 	who := "whoever may update the group above it, " + string(b.UID.Parent()) + ","

@@ -27,8 +27,8 @@ const (
 	repoBytes = `coalesce((SELECT sum(b.size) FROM repo_blobs AS l JOIN blobs AS b ON b.digest = l.digest
 			WHERE l.repo = t.seg), 0)
 		+ coalesce((SELECT sum(m.size) FROM manifests AS m WHERE m.repo = t.seg), 0)`
-	groupBytes = `coalesce((SELECT sum(c.n) FROM groups AS g JOIN counters AS c ON c.kind = 'stored_bytes' AND c.grp = g.seg
-			WHERE g.parent = t.seg), 0)
+	groupBytes = `coalesce((SELECT sum(c.n) FROM groups AS g
+			JOIN counters AS c ON c.kind = 'stored_bytes' AND c.grp = g.seg WHERE g.parent = t.seg), 0)
 		+ coalesce((SELECT sum(c.n) FROM repos AS r JOIN counters AS c ON c.kind = 'stored_bytes' AND c.grp = r.seg
 			WHERE r.parent = t.seg), 0)
 		+ ` + uploadBytes
@@ -117,7 +117,8 @@ func (s *DB) correct(ctx context.Context, c recount, seg int64) error {
 		if err := t.Row(ctx, c.query(`t.seg = $1`), []any{seg}, &seg, &lacks); err != nil {
 			return err
 		}
-		_, err = t.Exec(ctx, `UPDATE counters SET n = n + $2 WHERE kind = 'stored_bytes' AND grp = $1 AND shard = 0`, seg, lacks)
+		_, err = t.Exec(ctx, `UPDATE counters SET n = n + $2 WHERE kind = 'stored_bytes' AND grp = $1 AND shard = 0`, seg,
+			lacks)
 		return err
 	})
 }

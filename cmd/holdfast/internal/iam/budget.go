@@ -16,8 +16,8 @@ import (
 func budgets() noun.Noun {
 	return noun.Noun{
 		Use: "budgets", One: "budget",
-		About: "A budget limits what a group and everything below it may use. It is named by the group's name, path or uid.\n" +
-			"That of a folder is set by those who may update the group above it, that of an organization by the operator.",
+		About: "A budget limits what a group and everything below it may use. It is named by the group's name, path or\n" +
+			"uid. That of a folder is set by those who may update the group above it, that of an organization by the operator.",
 		Message: noun.MessageOf(&budgetspb.Budget{}),
 		Named:   noun.Groups,
 		Fields: []noun.Field{
