@@ -272,7 +272,7 @@ func BenchmarkNoBudget(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }() // nothing was written
 	checker, err := authz.Load(b.Context(), s, slog.New(slog.DiscardHandler))
 	if err != nil {
 		b.Fatal(err)

@@ -375,3 +375,26 @@ func TestUploadsGoWithTheirGroup(t *testing.T) {
 		}
 	})
 }
+
+// TestCorrectedOnce: if several processes find the same counter wrong, it is corrected
+// once.
+func TestCorrectedOnce(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		r := addRepo(t, s, addGroup(t, s, "", "org").UID, "app")
+		for i := range 10 {
+			addBlob(t, s, r, fmt.Sprint("counted", i))
+			_, err := s.Exec(t.Context(), `UPDATE counters SET n = n + 7 WHERE kind = 'stored_bytes' AND grp = $1`, store.Segment(r.UID))
+			must(t, err)
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					if err := s.CorrectBytes(t.Context(), r.UID); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			wantExact(t, s)
+		}
+	})
+}
