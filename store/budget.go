@@ -120,31 +120,28 @@ func (s *DB) Budgets(ctx context.Context) (*Budgets, error) {
 		return b, nil
 	}
 	last, cleared := s.budgets.state()
-	var b *Budgets
-	err := s.Snapshot(ctx, func(read Reader) error {
-		versions, err := ReadColumn[int64](ctx, read, `SELECT rev FROM revision WHERE id = 3`)
-		if err != nil || len(versions) != 1 {
-			return cmp.Or(err, fmt.Errorf("read the version of budgets: %d rows", len(versions)))
+	b := last
+	var version int64
+	if err := s.Row(ctx, `SELECT rev FROM revision WHERE id = 3`, nil, &version); err != nil {
+		return nil, fmt.Errorf("read the version of budgets: %w", err)
+	}
+	if last == nil || last.version != version {
+		var err error // version and budgets in one statement, so that they belong together
+		if b, err = readBudgets(ctx, s.Rows, `SELECT r.rev, coalesce(b.detail, '') FROM revision AS r
+			LEFT JOIN budgets AS b ON b.uid <> '' WHERE r.id = 3`); err != nil {
+			return nil, fmt.Errorf("read budgets: %w", err)
 		}
-		if last != nil && last.version == versions[0] {
-			b = last
-			return nil
-		}
-		b, err = readBudgets(ctx, read, versions[0], `SELECT detail FROM budgets`)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read budgets: %w", err)
 	}
 	s.budgets.put(b, cleared)
 	return b, nil
 }
 
-func readBudgets(ctx context.Context, read Reader, version int64, text string, args ...any) (*Budgets, error) {
-	b := &Budgets{version: version, groups: map[int64]resource.Budget{}}
+// readBudgets reads rows of a version and a budget, or "".
+func readBudgets(ctx context.Context, read Reader, text string, args ...any) (*Budgets, error) {
+	b := &Budgets{groups: map[int64]resource.Budget{}}
 	return b, read(ctx, text, args, func(row Scanner) (bool, error) {
 		var detail string
-		if err := row.Scan(&detail); err != nil {
+		if err := row.Scan(&b.version, &detail); err != nil || detail == "" {
 			return false, err
 		}
 		var budget resource.Budget
@@ -208,9 +205,9 @@ func (t *Tx) budgetsOf(ctx context.Context, added map[counterKey]int64) (*Budget
 		groups = append(groups, key.group)
 	}
 	slices.Sort(groups)
-	text := `SELECT b.detail FROM ` + t.DB.Engine.Each(&q, slices.Compact(groups)) + ` AS s
+	text := `SELECT 0, b.detail FROM ` + t.DB.Engine.Each(&q, slices.Compact(groups)) + ` AS s
 		JOIN budgets AS b ON b.seg = s.v`
-	return readBudgets(ctx, t.Rows, 0, text, q.Args...)
+	return readBudgets(ctx, t.Rows, text, q.Args...)
 }
 
 // How near to its limit a budget is kept exactly. On PostgreSQL transactions that run

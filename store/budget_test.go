@@ -398,3 +398,22 @@ func TestCorrectedOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestBudgetsAtOnce: many who find the cache empty read budgets at the same moment, and
+// none waits for a connection that another one holds.
+func TestBudgetsAtOnce(t *testing.T) {
+	storetest.Each(t, func(t *testing.T, s *storetest.Store) {
+		setBudget(t, s, addGroup(t, s, "", "org").UID, map[resource.Metric]int64{resource.Webhooks: 1})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		var wg sync.WaitGroup
+		for range 64 {
+			wg.Go(func() {
+				if b, err := s.Budgets(ctx); err != nil || len(b.All()) != 1 {
+					t.Errorf("budgets: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
